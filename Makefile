@@ -1,0 +1,34 @@
+# Two commands do everything on a fresh machine: make bench, make test.
+
+OUT ?= results/$(shell date -u +%Y%m%dT%H%M%SZ)
+
+.PHONY: bench test lint gen build servers soak fuzz clean
+
+bench: build servers
+	bin/lockbench run --quick --scenarios acquire,contend,takeover --baselines -o $(OUT) && bin/lockbench report $(OUT)
+
+# One package at a time: suites with servers, processes and TTLs of a second
+# must not compete for the cores.
+test: build servers
+	go build -race ./... && go test -race -p 1 -timeout 15m ./...
+
+lint:
+	scripts/lint
+
+gen:
+	scripts/gen
+
+build:
+	go build -o bin/ ./cmd/... ./plugins/*/lockplugin-*
+
+servers:
+	scripts/servers
+
+soak: build servers
+	scripts/soak
+
+fuzz:
+	scripts/fuzz
+
+clean:
+	rm -rf bin results

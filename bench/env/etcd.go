@@ -1,0 +1,192 @@
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Etcd is the product that StartEtcd starts.
+const Etcd Product = "etcd"
+
+// EtcdOptions describe etcd members. The zero value is a member that speaks
+// plain text, asks for no password and flushes every commit to the disk.
+type EtcdOptions struct {
+	// Binary is the program. Default: the one built from tools/etcd into bin/,
+	// else the first on the PATH.
+	Binary string
+	// CertFile and KeyFile make the client port speak TLS, in PEM form.
+	CertFile, KeyFile string
+	// ClientCAFile makes it ask for a client certificate by that authority.
+	ClientCAFile string
+	// Args are further arguments, after ours: the last one counts.
+	Args []string
+}
+
+// StartEtcd starts a cluster of one member and returns when it answers. A nil
+// opts is the zero value. The error wraps [ErrNotInstalled] when there is no
+// etcd.
+func StartEtcd(ctx context.Context, opts *EtcdOptions) (*Server, error) {
+	members, err := StartEtcdCluster(ctx, 1, opts)
+	if err != nil {
+		return nil, err
+	}
+	return members[0], nil
+}
+
+// StartEtcdCluster starts size members, all at once, and returns when all of
+// them answer. Each is stopped, started with its data, frozen and closed on its
+// own; one started without its data does not find its place again.
+func StartEtcdCluster(ctx context.Context, size int, opts *EtcdOptions) ([]*Server, error) {
+	if opts == nil {
+		opts = &EtcdOptions{}
+	}
+	binary, err := etcdBinary(opts.Binary)
+	if err != nil {
+		return nil, err
+	}
+	for try := 0; ; try++ {
+		members, err := startEtcds(ctx, binary, size, opts)
+		// Between the choice of the ports and their use anybody may take one.
+		if err == nil || try == 2 || ctx.Err() != nil {
+			return members, err
+		}
+	}
+}
+
+func startEtcds(ctx context.Context, binary string, size int, opts *EtcdOptions) ([]*Server, error) {
+	all := make([]*etcdMember, size)
+	cluster := make([]string, size)
+	for i := range all {
+		m := &etcdMember{binary: binary, name: "m" + strconv.Itoa(i+1), opts: opts}
+		for _, port := range []*int{&m.peer, &m.metrics} {
+			var err error
+			if *port, err = freePort(); err != nil {
+				return nil, err
+			}
+		}
+		all[i], cluster[i] = m, m.name+"="+loopback("http", m.peer)
+	}
+	servers, errs := make([]*Server, size), make([]error, size)
+	var group sync.WaitGroup
+	for i, m := range all {
+		m.cluster = strings.Join(cluster, ",")
+		group.Go(func() { servers[i], errs[i] = launchServer(ctx, m.recipe()) })
+	}
+	group.Wait()
+	err := errors.Join(errs...)
+	if err == nil {
+		return servers, nil
+	}
+	for _, s := range servers {
+		if s != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}
+	return nil, err
+}
+
+// etcdMember is what one member is started with, each time.
+type etcdMember struct {
+	binary, name, cluster string
+	peer, metrics         int
+	opts                  *EtcdOptions
+}
+
+func (m *etcdMember) recipe() recipe {
+	return recipe{
+		product: Etcd,
+		keeps:   true,
+		prepare: m.argv,
+		ready:   m.ready,
+		wipe:    func(dir string) error { return os.RemoveAll(filepath.Join(dir, "data")) },
+	}
+}
+
+func (m *etcdMember) argv(dir string, port int) ([]string, error) {
+	scheme := "http"
+	var secure []string
+	if m.opts.CertFile != "" {
+		scheme = "https"
+		secure = []string{"--cert-file=" + m.opts.CertFile, "--key-file=" + m.opts.KeyFile}
+	}
+	if m.opts.ClientCAFile != "" {
+		secure = append(secure, "--client-cert-auth", "--trusted-ca-file="+m.opts.ClientCAFile)
+	}
+	client, peer := loopback(scheme, port), loopback("http", m.peer)
+	argv := []string{
+		m.binary, "--name=" + m.name, "--data-dir=" + filepath.Join(dir, "data"),
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=" + m.cluster, "--initial-cluster-state=new",
+		// /health without the certificates that the client port may ask for.
+		"--listen-metrics-urls=" + loopback("http", m.metrics),
+		"--logger=zap", "--log-level=warn",
+	}
+	return append(append(argv, secure...), m.opts.Args...), nil
+}
+
+func loopback(scheme string, port int) string {
+	return scheme + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
+// ready asks for the member's health, which includes a read through a leader.
+func (m *etcdMember) ready(ctx context.Context, _ string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, loopback("http", m.metrics)+"/health", nil)
+	if err != nil {
+		return err
+	}
+	req.Close = true // leave no idle connection behind
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("its health is %s", strings.TrimSpace(string(body)))
+	}
+	return nil
+}
+
+// etcdBinary finds the server: beside this program or in bin/ of the source
+// tree, where make servers puts the one of tools/etcd, then on the PATH, where
+// an archive's may be years old.
+func etcdBinary(explicit string) (string, error) {
+	if explicit != "" {
+		return explicit, nil
+	}
+	var dirs []string
+	if self, err := os.Executable(); err == nil {
+		dirs = append(dirs, filepath.Dir(self))
+	}
+	if dir, err := os.Getwd(); err == nil {
+		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			if _, err := os.Stat(filepath.Join(dir, "tools", "etcd", "go.mod")); err == nil {
+				dirs = append(dirs, filepath.Join(dir, "bin"))
+				break
+			}
+		}
+	}
+	for _, dir := range dirs {
+		if path, err := exec.LookPath(filepath.Join(dir, "etcd")); err == nil {
+			return path, nil
+		}
+	}
+	return find("etcd", "etcd-server", "etcd")
+}

@@ -1,0 +1,27 @@
+package env
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// ownerVariable makes the test binary the owner of a server, to be killed.
+const ownerVariable = "LOCKBENCH_ENV_TEST_OWNER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(ownerVariable) == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	s, err := StartRedis(context.Background(), nil)
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	fmt.Println(s.Pid(), s.watch.cmd.Process.Pid, s.dir)
+	select {}
+}

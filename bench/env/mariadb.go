@@ -1,0 +1,170 @@
+package env
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The account and database that a MariaDB server of this package begins with.
+// The account may do everything.
+const (
+	mariaUser     = "lockbench"
+	mariaPassword = "lockbench-password"
+	mariaDatabase = "lockbench"
+)
+
+// MariaDBOptions describe a MariaDB server. The zero value commits durably,
+// keeps no binary log, and listens without TLS.
+type MariaDBOptions struct {
+	// Relaxed leaves writing the log to the operating system for up to a second
+	// (innodb_flush_log_at_trx_commit=0). Default: every commit is on disk.
+	Relaxed bool
+	// Args are further arguments of mariadbd, after ours: the last one counts.
+	Args []string
+	// SQL are further statements to run at each start, one in each string.
+	SQL []string
+	// Wrap is a command in front of the server's, which it must exec: "env"
+	// with variables for one. Default none.
+	Wrap []string
+}
+
+// StartMariaDB starts a server with a fresh data directory, an account and an
+// empty database, and returns when it answers. A nil opts is the zero value.
+// The error wraps [ErrNotInstalled] when there is no mariadbd on the PATH.
+func StartMariaDB(ctx context.Context, opts *MariaDBOptions) (*Server, error) {
+	if opts == nil {
+		opts = &MariaDBOptions{}
+	}
+	o := *opts
+	binary, err := findMariaDB("mariadbd")
+	if err != nil {
+		return nil, err
+	}
+	install, err := findMariaDB("mariadb-install-db")
+	if err != nil {
+		return nil, err
+	}
+	return launchServer(ctx, recipe{
+		product: "mariadbd",
+		keeps:   true,
+		prepare: func(dir string, port int) ([]string, error) {
+			data := filepath.Join(dir, "data")
+			if _, err := os.Stat(data); err != nil {
+				if err := installMariaDB(ctx, install, data); err != nil {
+					return nil, err
+				}
+			}
+			init := filepath.Join(dir, "init.sql")
+			argv := append(append([]string(nil), o.Wrap...), binary)
+			return append(argv, o.args(dir, data, init, port)...), os.WriteFile(init, o.initSQL(), 0o600)
+		},
+		ready: greetMariaDB,
+		wipe:  func(dir string) error { return os.RemoveAll(filepath.Join(dir, "data")) },
+	})
+}
+
+// MariaDBAddress is the address of a server from [StartMariaDB] in the form of
+// go-sql-driver/mysql, with account and database.
+func MariaDBAddress(s *Server) string {
+	return fmt.Sprintf("%s:%s@tcp(%s)/%s", mariaUser, mariaPassword, s.Addr(), mariaDatabase)
+}
+
+func findMariaDB(program string) (string, error) {
+	path, err := find(program, "mariadb-server", "mariadb")
+	if err == nil {
+		return path, nil
+	}
+	// Debian keeps servers where an ordinary user's PATH does not lead.
+	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin"} {
+		if path, lookErr := exec.LookPath(filepath.Join(dir, program)); lookErr == nil {
+			return path, nil
+		}
+	}
+	return "", err
+}
+
+// installMariaDB fills data with the system tables. It works in a directory
+// beside it, so that one that was interrupted is not taken for a complete one.
+func installMariaDB(ctx context.Context, install, data string) error {
+	fresh := data + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, install, "--no-defaults", "--datadir="+fresh, "--auth-root-authentication-method=normal",
+		"--skip-test-db", "--skip-name-resolve", "--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=16M")
+	if os.Geteuid() == 0 {
+		cmd.Args = append(cmd.Args, "--user=root")
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("mariadb-install-db: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return os.Rename(fresh, data)
+}
+
+func (o MariaDBOptions) args(dir, data, init string, port int) []string {
+	flush := "1"
+	if o.Relaxed {
+		flush = "0"
+	}
+	args := []string{
+		"--no-defaults",
+		"--datadir=" + data,
+		"--socket=" + filepath.Join(dir, "sock"),
+		"--bind-address=127.0.0.1",
+		"--port=" + strconv.Itoa(port),
+		"--init-file=" + init,
+		"--skip-name-resolve",
+		"--max-connections=1000",
+		"--innodb-buffer-pool-size=64M",
+		"--innodb-log-file-size=16M",
+		"--innodb-flush-log-at-trx-commit=" + flush,
+		"--loose-innodb-fast-shutdown=2",
+	}
+	if os.Geteuid() == 0 {
+		args = append(args, "--user=root")
+	}
+	return append(args, o.Args...)
+}
+
+func (o MariaDBOptions) initSQL() []byte {
+	account := fmt.Sprintf("'%s'@'%%'", mariaUser)
+	lines := append([]string{
+		"CREATE DATABASE IF NOT EXISTS " + mariaDatabase,
+		fmt.Sprintf("CREATE OR REPLACE USER %s IDENTIFIED BY '%s'", account, mariaPassword),
+		fmt.Sprintf("GRANT ALL ON *.* TO %s WITH GRANT OPTION", account),
+	}, o.SQL...)
+	return []byte(strings.Join(lines, ";\n") + ";\n")
+}
+
+// greetMariaDB is ready's answer: the server speaks first, once its init file
+// was run. Its greeting begins with the protocol version 10, a refusal with
+// 255.
+func greetMariaDB(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = c.SetDeadline(deadline) // fails only on a closed connection
+	}
+	head := make([]byte, 5) // 3 bytes of length, 1 of sequence, 1 of version
+	if _, err := c.Read(head); err != nil {
+		return err
+	}
+	if head[4] != 10 {
+		return fmt.Errorf("it greets with %d", head[4])
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package env
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Fsync is how a Redis server writes its append-only file.
+type Fsync string
+
+// The variants. FsyncNone writes nothing at all, which is also the zero value.
+const (
+	FsyncNone     Fsync = "none"
+	FsyncEverySec Fsync = "everysec"
+	FsyncAlways   Fsync = "always"
+)
+
+// RedisOptions describe a Redis server. The zero value is a server that keeps
+// its data in memory only and asks for no password.
+type RedisOptions struct {
+	// AppendFsync chooses what a crash leaves. Default FsyncNone.
+	AppendFsync Fsync
+	// Password for the default user. Default none.
+	Password string
+	// Lines are further lines of redis.conf, after ours: the last one counts.
+	Lines []string
+	// Args are further arguments of redis-server, "--sentinel" for one.
+	Args []string
+}
+
+// StartRedis starts a redis-server and returns when it answers. A nil opts is
+// the zero value. The error wraps [ErrNotInstalled] when there is no
+// redis-server on the PATH.
+func StartRedis(ctx context.Context, opts *RedisOptions) (*Server, error) {
+	if opts == nil {
+		opts = &RedisOptions{}
+	}
+	o := *opts
+	switch o.AppendFsync {
+	case "":
+		o.AppendFsync = FsyncNone
+	case FsyncNone, FsyncEverySec, FsyncAlways:
+	default:
+		return nil, fmt.Errorf("env: appendfsync %q is none of none, everysec, always", o.AppendFsync)
+	}
+	binary, err := find("redis-server", "redis-server", "redis")
+	if err != nil {
+		return nil, err
+	}
+	return launchServer(ctx, recipe{
+		product: Redis,
+		keeps:   o.AppendFsync != FsyncNone,
+		prepare: func(dir string, port int) ([]string, error) {
+			// The configuration goes into a file: a password has no place in argv.
+			conf := filepath.Join(dir, "redis.conf")
+			return append([]string{binary, conf}, o.Args...), os.WriteFile(conf, o.conf(dir, port), 0o600)
+		},
+		ready: pingRedis,
+		wipe: func(dir string) error {
+			return errors.Join(os.RemoveAll(filepath.Join(dir, "appendonlydir")), os.RemoveAll(filepath.Join(dir, "dump.rdb")))
+		},
+	})
+}
+
+func (o RedisOptions) conf(dir string, port int) []byte {
+	lines := []string{
+		"bind 127.0.0.1",
+		fmt.Sprintf("port %d", port),
+		fmt.Sprintf("dir %q", dir),
+		"daemonize no",
+		`save ""`,
+		"tcp-backlog 1024",
+	}
+	if o.AppendFsync != FsyncNone {
+		lines = append(lines, "appendonly yes", "appendfsync "+string(o.AppendFsync))
+	}
+	if o.Password != "" {
+		lines = append(lines, fmt.Sprintf("requirepass %q", o.Password))
+	}
+	return []byte(strings.Join(append(lines, o.Lines...), "\n") + "\n")
+}
+
+// pingRedis is ready's answer for Redis. A refusal for want of a password is
+// an answer too; one while the data are loaded is not.
+func pingRedis(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = c.SetDeadline(deadline) // fails only on a closed connection
+	}
+	if _, err := c.Write([]byte("PING\r\n")); err != nil {
+		return err
+	}
+	reply, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(reply, "+PONG") || strings.HasPrefix(reply, "-NOAUTH") {
+		return nil
+	}
+	return fmt.Errorf("it says %q", strings.TrimSpace(reply))
+}

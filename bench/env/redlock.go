@@ -1,0 +1,63 @@
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+)
+
+// Nodes are independent Redis servers, as the redlock backend wants them.
+type Nodes []*Server
+
+// StartRedisNodes starts count servers at the same time, each as [StartRedis]
+// does, and returns when all answer. When one fails the others are closed.
+func StartRedisNodes(ctx context.Context, count int, opts *RedisOptions) (Nodes, error) {
+	nodes, errs := make(Nodes, count), make([]error, count)
+	var work sync.WaitGroup
+	for i := range nodes {
+		work.Go(func() { nodes[i], errs[i] = StartRedis(ctx, opts) })
+	}
+	work.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(err, nodes.Close())
+	}
+	return nodes, nil
+}
+
+// Addr lists the addresses by commas.
+func (n Nodes) Addr() string {
+	addrs := make([]string, len(n))
+	for i, s := range n {
+		addrs[i] = s.Addr()
+	}
+	return strings.Join(addrs, ",")
+}
+
+// Init runs the init command of the redlock plugin at the path binary, so that
+// the servers, which are fresh, vote at once. config has further lines of the
+// plugin's configuration, "key=value"; those that the hosts will use are
+// needed here too.
+func (n Nodes) Init(ctx context.Context, binary string, config ...string) error {
+	cmd := exec.CommandContext(ctx, binary, "init")
+	cmd.Stdin = strings.NewReader(strings.Join(append(config, "address="+n.Addr()), "\n") + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("env: init of redlock: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// Close closes all servers at the same time.
+func (n Nodes) Close() error {
+	errs := make([]error, len(n))
+	var work sync.WaitGroup
+	for i, s := range n {
+		if s != nil {
+			work.Go(func() { errs[i] = s.Close() })
+		}
+	}
+	work.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,55 @@
+package env
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestRedisNodes(t *testing.T) {
+	nodes, err := StartRedisNodes(t.Context(), 3, nil)
+	if err != nil {
+		Missing(t, "redis", err)
+	}
+	t.Cleanup(func() {
+		if err := nodes.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	addrs := strings.Split(nodes.Addr(), ",")
+	if len(addrs) != 3 {
+		t.Fatal(nodes.Addr())
+	}
+	for i, s := range nodes {
+		if s.Addr() != addrs[i] || ask(t, s, "PING")[0] != "+PONG" {
+			t.Errorf("node %d at %s, listed as %s", i, s.Addr(), addrs[i])
+		}
+	}
+
+	binary := filepath.Join(t.TempDir(), "plugin")
+	for script, want := range map[string]string{
+		`[ "$1" = init ] && grep -q "^address=` + nodes.Addr() + `$" && exit 0; exit 1`: "",
+		"echo no nodes >&2; exit 1": "no nodes",
+	} {
+		if err := os.WriteFile(binary, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		err := nodes.Init(t.Context(), binary, "prefix=x")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("init with a plugin that does %q: %v", script, err)
+		}
+	}
+
+	if err := nodes.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range nodes {
+		if s.Pid() != 0 {
+			t.Errorf("%s runs after Close", s.Addr())
+		}
+	}
+	if _, err := StartRedisNodes(t.Context(), 2, &RedisOptions{AppendFsync: "sometimes"}); err == nil {
+		t.Error("started with a bad option")
+	}
+}

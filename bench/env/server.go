@@ -1,0 +1,227 @@
+// Package env starts and controls the servers that backends are measured and
+// tested against.
+//
+// A local server is a child process on a free loopback port with a temporary
+// directory. Closing it removes both. So does the end of the process that
+// owns it, whatever that end is: each server has a watcher, a small child that
+// sees its pipe to the owner close. Test files of any package may use this
+// package; a server that is not installed is an error wrapping
+// [ErrNotInstalled].
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/fault"
+)
+
+// startTimeout bounds how long a server may take until it answers.
+const startTimeout = 15 * time.Second
+
+// Product names what kind of server it is.
+type Product string
+
+// The products.
+const Redis Product = "redis"
+
+// recipe says how one product is run. A new product is a new file with one.
+type recipe struct {
+	product Product
+	// prepare writes what the server needs into dir and returns its argv.
+	prepare func(dir string, port int) (argv []string, err error)
+	// ready returns nil when the server at addr answers requests.
+	ready func(ctx context.Context, addr string) error
+	// wipe removes the data from dir.
+	wipe func(dir string) error
+	// keeps tells whether data survive a crash.
+	keeps bool
+}
+
+// Server is one throwaway server. Its methods may be called from any
+// goroutine; they are done one at a time.
+type Server struct {
+	recipe recipe
+	dir    string
+	port   int
+	claim  *os.File
+	watch  *watcher
+
+	mu     sync.Mutex
+	proc   *process // nil while stopped
+	closed bool
+}
+
+// launchServer makes the directory, then tries free ports until the server
+// answers on one: between the choice of a port and its use anybody may take it.
+func launchServer(ctx context.Context, r recipe) (*Server, error) {
+	dir, claim, err := makeDir()
+	if err != nil {
+		return nil, fmt.Errorf("env: %w", err)
+	}
+	w, err := startWatcher(dir, claim)
+	if err != nil {
+		return nil, errors.Join(err, claim.Close(), os.RemoveAll(dir))
+	}
+	s := &Server{recipe: r, dir: dir, claim: claim, watch: w}
+	for try := 0; ; try++ {
+		if s.port, err = freePort(); err == nil {
+			err = s.up(ctx)
+		}
+		if err == nil {
+			return s, nil
+		}
+		if try == 2 || ctx.Err() != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+}
+
+// up starts the process and waits until it answers. The caller holds mu or is
+// the only one to know s.
+func (s *Server) up(ctx context.Context) error {
+	argv, err := s.recipe.prepare(s.dir, s.port)
+	if err != nil {
+		return fmt.Errorf("env: prepare %s: %w", s.recipe.product, err)
+	}
+	p, err := start(s.dir, argv)
+	if err != nil {
+		return fmt.Errorf("env: start %s: %w", s.recipe.product, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := s.await(ctx, p); err != nil {
+		return errors.Join(err, p.kill())
+	}
+	s.proc = p
+	return nil
+}
+
+func (s *Server) await(ctx context.Context, p *process) error {
+	for {
+		err := s.recipe.ready(ctx, s.Addr())
+		if err == nil && p.alive() {
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("env: %s ended at its start (%v): %s", s.recipe.product, p.err, tail(s.dir))
+		case <-ctx.Done():
+			return fmt.Errorf("env: %s on %s does not answer: %w: %s", s.recipe.product, s.Addr(), err, tail(s.dir))
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Addr is host:port, the same over Stop and Start.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// Product says what kind of server it is.
+func (s *Server) Product() Product { return s.recipe.product }
+
+// Pid is the process id of the running server, 0 while it is stopped.
+func (s *Server) Pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil || !s.proc.alive() {
+		return 0
+	}
+	return s.proc.pid
+}
+
+// Log is the file with what the server has printed.
+func (s *Server) Log() string { return filepath.Join(s.dir, logName) }
+
+// Stop ends the server as a crash would (SIGKILL), and returns when it is
+// gone. Stopping a stopped server does nothing.
+func (s *Server) Stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.down()
+}
+
+func (s *Server) down() error {
+	if s.proc == nil {
+		return nil
+	}
+	if err := s.proc.kill(); err != nil {
+		return err
+	}
+	s.proc = nil
+	return nil
+}
+
+// Start starts a stopped server again at the same address, with the data it
+// had or without, and returns when it answers. Keeping the data of a server
+// that writes none is an error, and so is starting one that runs.
+func (s *Server) Start(ctx context.Context, keepData bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return fmt.Errorf("env: start %s: it was closed", s.recipe.product)
+	case s.proc != nil:
+		return fmt.Errorf("env: start %s: it runs", s.recipe.product)
+	case keepData && !s.recipe.keeps:
+		return fmt.Errorf("env: start %s with its data: it was configured to write none", s.recipe.product)
+	}
+	if !keepData {
+		if err := s.recipe.wipe(s.dir); err != nil {
+			return fmt.Errorf("env: wipe %s: %w", s.recipe.product, err)
+		}
+	}
+	return s.up(ctx)
+}
+
+// Freeze stops the server's process (SIGSTOP): its connections stay open and
+// nothing is answered.
+func (s *Server) Freeze() error { return s.harm(fault.Freeze) }
+
+// Resume lets a frozen server go on (SIGCONT).
+func (s *Server) Resume() error { return s.harm(fault.Resume) }
+
+func (s *Server) harm(f func(pid int) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil {
+		return fmt.Errorf("env: %s is stopped", s.recipe.product)
+	}
+	return f(s.proc.pid)
+}
+
+// Close ends the server, frozen or not, and removes its directory. It is
+// idempotent.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	return errors.Join(s.down(), s.watch.close(), s.claim.Close(), os.RemoveAll(s.dir))
+}
+
+// freePort finds a loopback port that nobody listens on, below the range from
+// which systems take the ports of outgoing connections: a client that keeps
+// dialling a stopped server could otherwise be given that very port, and
+// connect to itself.
+func freePort() (int, error) {
+	const low, high = 16000, 32000
+	var err error
+	for range 50 {
+		port := low + rand.IntN(high-low)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, fmt.Errorf("env: no free port: %w", err)
+}

@@ -1,0 +1,46 @@
+// Package fault harms processes from outside, as operating systems and
+// operators do: one file for each kind of harm.
+package fault
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// settleTime bounds how long a harm waits for the kernel to report it.
+const settleTime = 2 * time.Second
+
+// state returns the kernel's one-letter state of a process ("R", "S", "T", "Z"
+// ...), or "" when the process is gone or the system has no /proc.
+func state(pid int) string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return ""
+	}
+	// The command name stands in parentheses and may itself contain some.
+	_, rest, ok := strings.Cut(string(b[strings.LastIndexByte(string(b), ')')+1:]), " ")
+	if !ok || rest == "" {
+		return ""
+	}
+	return rest[:1]
+}
+
+// settle polls until done reports true. On systems without /proc there is
+// nothing to read, and the signal's delivery is taken for granted.
+func settle(what string, pid int, done func(state string) bool) error {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	deadline := time.Now().Add(settleTime)
+	for !done(state(pid)) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("fault: %s %d: still in state %q after %v", what, pid, state(pid), settleTime)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	return nil
+}

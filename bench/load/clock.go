@@ -1,0 +1,16 @@
+package load
+
+import "time"
+
+// Clock reads the time since the start of a run in nanoseconds. It is
+// monotonic: steps of the wall clock do not show.
+type Clock struct{ start time.Time }
+
+// NewClock returns a clock that stands at zero now.
+func NewClock() Clock { return Clock{start: time.Now()} }
+
+// Now is the time since the start.
+func (c Clock) Now() int64 { return int64(time.Since(c.start)) }
+
+// Started is the wall time of zero.
+func (c Clock) Started() time.Time { return c.start }

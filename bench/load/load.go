@@ -1,0 +1,50 @@
+// Package load drives whatever grants locks: our client, or a library that is
+// measured beside it. Scenarios know only the interfaces here.
+package load
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Locker grants locks of one backend or library to the callers of one host.
+// It may be used by any number of goroutines.
+type Locker interface {
+	// Lock prepares the lock name for one caller. Nothing is sent.
+	Lock(name string, ttl time.Duration) (Lock, error)
+	// Close releases what is held and ends connections.
+	Close(ctx context.Context) error
+}
+
+// Lock is one lock as one caller sees it, used by one goroutine at a time.
+type Lock interface {
+	// Acquire waits until the lock is granted or ctx ends.
+	Acquire(ctx context.Context) (Lease, error)
+}
+
+// Lease is a held lock.
+type Lease interface {
+	// Token is the fencing token; zero where there is none.
+	Token() uint64
+	// Renew lets the lease live for another TTL, in one round trip.
+	Renew(ctx context.Context) error
+	// Release gives the lock back.
+	Release(ctx context.Context) error
+}
+
+// OutcomeOf classifies what Acquire returned.
+func OutcomeOf(err error) record.Outcome {
+	switch {
+	case err == nil:
+		return record.Granted
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return record.Cancelled
+	case errors.Is(err, driver.ErrHeld):
+		return record.Refused
+	}
+	return record.Failed
+}

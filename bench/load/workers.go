@@ -1,0 +1,39 @@
+package load
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Workers runs body in n goroutines that start together, and returns when all
+// have ended. Worker numbers go from 0 to n-1.
+func Workers(n int, body func(worker int)) {
+	var ready, done sync.WaitGroup
+	gate := make(chan struct{})
+	ready.Add(n)
+	for i := range n {
+		done.Go(func() {
+			ready.Done()
+			<-gate
+			body(i)
+		})
+	}
+	ready.Wait()
+	close(gate)
+	done.Wait()
+}
+
+// pauseAfterError keeps a closed loop against a store that is down from
+// spinning.
+const pauseAfterError = 5 * time.Millisecond
+
+// Pause waits a moment after an error, or until ctx ends.
+func Pause(ctx context.Context) {
+	t := time.NewTimer(pauseAfterError)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,74 @@
+package bench
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/lockbench/lockbench/bench/record"
+)
+
+// machine describes what this runs on, without names.
+func machine() record.Machine {
+	return record.Machine{
+		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(),
+		Cores: runtime.NumCPU(), Kernel: kernel(), Go: runtime.Version(),
+	}
+}
+
+func cpuModel() string {
+	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(b)) {
+			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+				return strings.TrimSpace(value)
+			}
+		}
+		return ""
+	}
+	return output("sysctl", "-n", "machdep.cpu.brand_string")
+}
+
+func kernel() string { return output("uname", "-sr") }
+
+// output is what a command prints, "" when it cannot be run: a description of
+// the machine is worth having without it.
+func output(name string, args ...string) string {
+	b, err := exec.Command(name, args...).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// checksum is the SHA-256 of a file in hex.
+func checksum(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// moduleVersion is the version of a module that this binary was built with.
+func moduleVersion(path string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || path == "" {
+		return ""
+	}
+	for _, m := range info.Deps {
+		if m.Path == path {
+			return m.Version
+		}
+	}
+	return ""
+}

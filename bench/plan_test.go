@@ -1,0 +1,125 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/scenario"
+)
+
+func someCells() []cell {
+	var out []cell
+	for _, name := range []string{"memory", "redis", "redislock"} {
+		for _, sc := range []string{"acquire", "contend"} {
+			for _, n := range []int{1, 8} {
+				out = append(out, cell{subject: &subject{Subject: record.Subject{Name: name}}, scenario: scenario.Scenario{Name: sc}, clients: n})
+			}
+		}
+	}
+	return out
+}
+
+func label(c cell) string {
+	return fmt.Sprintf("%s/%s/%d", c.scenario.Name, c.subject.Name, c.clients)
+}
+
+func labels(round []cell) []string {
+	var out []string
+	for _, c := range round {
+		out = append(out, label(c))
+	}
+	return out
+}
+
+func TestRounds(t *testing.T) {
+	cells := someCells()
+	all := rounds(cells, 20, 1)
+	want := slices.Sorted(slices.Values(labels(cells)))
+	orders := map[string]bool{}
+	for i, round := range all {
+		got := labels(round)
+		orders[strings.Join(got, " ")] = true
+		if !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+			t.Errorf("round %d does not have every cell once: %v", i, got)
+		}
+		for j := 0; j < len(round); j += 3 {
+			for _, c := range round[j : j+3] {
+				if c.scenario.Name != round[j].scenario.Name || c.clients != round[j].clients {
+					t.Errorf("round %d: compared cells are apart: %v", i, got)
+				}
+			}
+		}
+	}
+	if len(orders) < 15 {
+		t.Errorf("%d different orders in 20 rounds", len(orders))
+	}
+	again := rounds(someCells(), 20, 1)
+	other := rounds(someCells(), 20, 2)
+	same := func(a, b [][]cell) bool {
+		return slices.EqualFunc(a, b, func(x, y []cell) bool { return slices.Equal(labels(x), labels(y)) })
+	}
+	if !same(all, again) || same(all, other) {
+		t.Error("the order does not depend on the seed alone")
+	}
+}
+
+func TestDefaultPlans(t *testing.T) {
+	for _, quick := range []bool{false, true} {
+		p := DefaultPlan(quick)
+		if err := p.Check(); err != nil {
+			t.Errorf("quick=%v: %v", quick, err)
+		}
+		if p.Runs < 6 {
+			t.Errorf("quick=%v: %d runs have no confidence interval", quick, p.Runs)
+		}
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	for name, change := range map[string]func(*Plan){
+		"scenario": func(p *Plan) { p.Scenarios = []string{"x"} },
+		"none":     func(p *Plan) { p.Scenarios = nil },
+		"baseline": func(p *Plan) { p.Baselines = []string{"x"} },
+		"clients":  func(p *Plan) { p.Clients = []int{0} },
+		"too few":  func(p *Plan) { p.Scenarios, p.Clients = []string{"contend"}, []int{1} },
+		"runs":     func(p *Plan) { p.Runs = 0 },
+		"hosts":    func(p *Plan) { p.Hosts = []int{3} },
+	} {
+		p := DefaultPlan(true)
+		change(&p)
+		var usage *UsageError
+		if err := p.Check(); !errors.As(err, &usage) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for _, tt := range []struct {
+		address, shown string
+		secret         bool
+	}{
+		{"127.0.0.1:6379", "127.0.0.1:6379", false},
+		{"a:1, b:2", "a:1,b:2", false},
+		{"redis://h:1/0", "redis://h:1/0", false},
+		{"redis://app@h:1", "redis://h:1", false},
+		{"redis://app:hush@h:1", "redis://h:1", true},
+		{"redis://:hush@h:1", "redis://h:1", true},
+		{"redis://:hu@sh@h:1", "redis://h:1", true},
+		{"redis://h:1?password=hush", "redis://h:1", true},
+		{"root:hush@tcp(h:3306)/db", "tcp(h:3306)/db", true},
+		{"unix:///run/redis.sock", "unix:///run/redis.sock", false},
+		{"a:1,:hush@b:2", "a:1,b:2", true},
+	} {
+		if got := ShowAddress(tt.address); got != tt.shown || strings.Contains(got, "hush") {
+			t.Errorf("ShowAddress(%q) = %q, want %q", tt.address, got, tt.shown)
+		}
+		if got := HasSecret(tt.address); got != tt.secret {
+			t.Errorf("HasSecret(%q) = %v", tt.address, got)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package record
+
+import "time"
+
+// Outcome says what an attempt to acquire came to.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Granted   Outcome = iota + 1
+	Refused           // another owner had the lock
+	Cancelled         // the caller gave up
+	Failed            // any other error
+)
+
+// End says how a granted lease ended.
+type End uint8
+
+// The ends. An open one is that of an attempt without a grant, or of a lease
+// whose end was not seen: nothing is known about it after its grant.
+const (
+	EndOpen          End = iota
+	EndReleased          // released, and the store agreed
+	EndReleaseFailed     // the release came back with an error
+	EndLost              // the holder learned that it had lost the lease
+	EndKilled            // the holder was killed
+)
+
+// Attempt is one try to acquire a lock, and what became of it. Times are
+// nanoseconds on the run's clock, which starts at zero with the run and is
+// read by all its processes.
+type Attempt struct {
+	Client int32 // caller, from 0 within the section
+	Name   int32 // index into Section.Names
+	// Asked is just before the acquire was called, Answered just after it came
+	// back.
+	Asked, Answered int64
+	// Ended is when a holder ceased to act as one: just before the release was
+	// called, or when it learned of the loss. Done is after the release came
+	// back. Both are 0 for an open end.
+	Ended, Done int64
+	Token       uint64
+	Outcome     Outcome
+	End         End
+}
+
+// Section is what attempts have in common: one cell in one run.
+type Section struct {
+	Backend  string   `json:"backend"` // name of the subject
+	Kind     Kind     `json:"kind"`
+	Fencing  string   `json:"fencing"`
+	Scenario string   `json:"scenario"`
+	Mode     string   `json:"mode,omitempty"`  // of the scenario, where it has several
+	Hosts    int      `json:"hosts,omitempty"` // processes of their own; 0: in lockbench
+	Clients  int      `json:"clients"`         // callers of each host
+	Run      int      `json:"run"`
+	Names    []string `json:"names"`
+	// Interrupted tells that the run ended before the cell did.
+	Interrupted bool `json:"interrupted,omitempty"`
+}
+
+// Cell is what one cell has measured in one run.
+type Cell struct {
+	Section
+	Cycles  int           // acquires followed by a release, both without error
+	Elapsed time.Duration // in which the cycles were done
+	// Latencies of single operations ("acquire", "renew", "release", "call").
+	Latencies map[string][]int64 // nanoseconds
+	// Values are further figures by unit, written as they are.
+	Values   map[string]float64
+	Attempts []Attempt
+}

@@ -1,0 +1,136 @@
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// State says how far a run came.
+type State string
+
+// The states. A folder that still says running belongs to a run that goes on,
+// or to one that was killed.
+const (
+	StateRunning     State = "running"
+	StateDone        State = "done"
+	StateInterrupted State = "interrupted"
+	StateFailed      State = "failed"
+)
+
+// Manifest is run.json: what was measured, with what and on what.
+type Manifest struct {
+	Format    int       `json:"format"`
+	State     State     `json:"state"`
+	Failure   string    `json:"failure,omitempty"` // why State is failed
+	Started   time.Time `json:"started"`
+	Elapsed   float64   `json:"elapsed_s"`
+	Lockbench string    `json:"lockbench"` // its version
+	Plan      Plan      `json:"plan"`
+	Machine   Machine   `json:"machine"`
+	Subjects  []Subject `json:"subjects"`
+	// Binaries has the SHA-256 of lockbench and of each plugin by file name.
+	Binaries map[string]string `json:"binaries_sha256"`
+	// Skipped says what was left out and why, for people.
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// Plan is what was asked for.
+type Plan struct {
+	Seed       uint64   `json:"seed"`
+	Backends   []string `json:"backends"`
+	Baselines  []string `json:"baselines"`
+	Scenarios  []string `json:"scenarios"`
+	Clients    []int    `json:"clients,omitempty"` // none: each scenario's own
+	Hosts      []int    `json:"hosts"`
+	Runs       int      `json:"runs"`
+	TTLms      int64    `json:"ttl_ms"`
+	WarmUpms   int64    `json:"warm_up_ms"`
+	Measurems  int64    `json:"measure_ms"`
+	MTLS       bool     `json:"mtls"`
+	Quick      bool     `json:"quick"`
+	Env        string   `json:"env"`
+	OwnTargets []string `json:"own_targets,omitempty"` // backends with --target
+}
+
+// Machine is what the run ran on. It names nobody and no network.
+type Machine struct {
+	OS     string `json:"os"`
+	Arch   string `json:"arch"`
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Kernel string `json:"kernel"`
+	Go     string `json:"go"`
+}
+
+// Kind says what a subject is.
+type Kind string
+
+// The kinds of subjects.
+const (
+	KindPlugin   Kind = "plugin"   // one of our backends through its plugin
+	KindBaseline Kind = "baseline" // a library in process
+	KindFloor    Kind = "floor"    // the least that anything can cost
+)
+
+// Subject is one thing that was measured. Its name stands in results.txt as
+// "backend=NAME".
+type Subject struct {
+	Name       string `json:"name"`
+	Kind       Kind   `json:"kind"`
+	Version    string `json:"version,omitempty"` // of the plugin or library
+	Server     string `json:"server,omitempty"`  // product and version
+	Durability string `json:"durability,omitempty"`
+	Fencing    string `json:"fencing,omitempty"`
+	Scope      string `json:"scope,omitempty"`
+	// Reference is the subject that this one is compared with.
+	Reference string `json:"reference,omitempty"`
+}
+
+// Subject finds a subject by name; it is the zero Subject when there is none.
+func (m Manifest) Subject(name string) Subject {
+	for _, s := range m.Subjects {
+		if s.Name == name {
+			return s
+		}
+	}
+	return Subject{}
+}
+
+// writeManifest replaces the file in one step, so that a crash leaves the old
+// or the new one.
+func writeManifest(dir string, m Manifest) error {
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("record: %s: %w", ManifestFile, err)
+	}
+	next := filepath.Join(dir, ManifestFile+".next")
+	if err := os.WriteFile(next, append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, filepath.Join(dir, ManifestFile))
+}
+
+// ReadManifest reads run.json of a folder. The error wraps [ErrNotAFolder]
+// when there is none.
+func ReadManifest(dir string) (Manifest, error) {
+	var m Manifest
+	b, err := os.ReadFile(filepath.Join(dir, ManifestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, fmt.Errorf("%w: %s has no %s", ErrNotAFolder, dir, ManifestFile)
+	}
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("%w: %s: %w", ErrNotAFolder, filepath.Join(dir, ManifestFile), err)
+	}
+	if m.Format < 1 || m.Format > Format {
+		return m, fmt.Errorf("%s is of format %d, this lockbench reads up to %d", dir, m.Format, Format)
+	}
+	return m, nil
+}

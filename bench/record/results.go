@@ -1,0 +1,181 @@
+package record
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/perf/benchfmt"
+)
+
+// quantiles are what is written of each operation, and the least number of
+// samples that one is worth: five beyond the quantile.
+var quantiles = []struct {
+	name    string
+	q       float64
+	samples int
+}{
+	{"p50", 0.50, 1},
+	{"p90", 0.90, 50},
+	{"p99", 0.99, 500},
+	{"p99.9", 0.999, 5000},
+}
+
+// better says in which direction a unit improves: times are better lower,
+// rates better higher.
+func better(unit string) string {
+	if strings.Contains(unit, "-ns/") {
+		return "lower"
+	}
+	return "higher"
+}
+
+// units are those that every file declares.
+var units = []string{
+	"p50-ns/acquire", "p90-ns/acquire", "p99-ns/acquire", "p99.9-ns/acquire",
+	"p50-ns/release", "p90-ns/release", "p99-ns/release", "p99.9-ns/release",
+	"p50-ns/renew", "p90-ns/renew", "p99-ns/renew", "p99.9-ns/renew",
+	"p50-ns/call", "p90-ns/call", "p99-ns/call", "p99.9-ns/call",
+	"p50-ns/handoff", "p90-ns/handoff", "p99-ns/handoff", "p99.9-ns/handoff",
+	"p50-ns/wait", "p90-ns/wait", "p99-ns/wait", "p99.9-ns/wait", "max-ns/wait",
+	"p50-ns/takeover", "p90-ns/takeover", "p99-ns/takeover", "p99.9-ns/takeover", "max-ns/takeover",
+	"cycles/s", "calls/s", "grants/s", "jain",
+}
+
+// writeHeader writes what holds for all lines. Nothing here may differ
+// between backends: benchstat makes a table of its own for each
+// configuration.
+func writeHeader(w io.Writer, m Manifest) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "lockbench-format: %d\n", Format)
+	fmt.Fprintf(&b, "goos: %s\ngoarch: %s\n", m.Machine.OS, m.Machine.Arch)
+	if m.Machine.CPU != "" {
+		fmt.Fprintf(&b, "cpu: %s\n", m.Machine.CPU)
+	}
+	for _, u := range units {
+		fmt.Fprintf(&b, "Unit %s better=%s assume=nothing\n", u, better(u))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeResult writes one line: compared dimensions in the name, then values.
+func writeResult(w io.Writer, c Cell) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Benchmark%s%s/backend=%s", strings.ToUpper(c.Scenario[:1]), c.Scenario[1:], c.Backend)
+	if c.Mode != "" {
+		fmt.Fprintf(&b, "/mode=%s", c.Mode)
+	}
+	if c.Hosts > 0 {
+		fmt.Fprintf(&b, "/hosts=%d", c.Hosts)
+	}
+	fmt.Fprintf(&b, "/clients=%d %d", c.Clients, max(1, c.Cycles))
+	for _, v := range c.figures() {
+		fmt.Fprintf(&b, " %s %s", number(v.Value), v.Unit)
+	}
+	_, err := io.WriteString(w, b.String()+"\n")
+	return err
+}
+
+// figure is a value with its unit.
+type figure struct {
+	Unit  string
+	Value float64
+}
+
+func (c Cell) figures() []figure {
+	var out []figure
+	for _, op := range slices.Sorted(maps.Keys(c.Latencies)) {
+		sorted := slices.Sorted(slices.Values(c.Latencies[op]))
+		for _, q := range quantiles {
+			if len(sorted) >= q.samples {
+				out = append(out, figure{q.name + "-ns/" + op, Quantile(sorted, q.q)})
+			}
+		}
+	}
+	for _, unit := range slices.Sorted(maps.Keys(c.Values)) {
+		out = append(out, figure{unit, c.Values[unit]})
+	}
+	return out
+}
+
+// Quantile returns the q-quantile of sorted values by the nearest rank, 0 of
+// none.
+func Quantile(sorted []int64, q float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(q*float64(len(sorted)))) - 1
+	return float64(sorted[min(max(rank, 0), len(sorted)-1)])
+}
+
+func number(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.6g", v)
+}
+
+// Result is one line of results.txt.
+type Result struct {
+	Scenario string // "acquire"
+	Backend  string
+	Mode     string
+	Hosts    int
+	Clients  int
+	Cycles   int
+	Values   map[string]float64 // by unit as written: "p50-ns/acquire"
+}
+
+// ReadResults reads results.txt of a folder, in the order of the file: the
+// n-th line of a cell is its n-th run. A line that was cut is left out.
+func ReadResults(dir string) ([]Result, error) {
+	b, err := os.ReadFile(filepath.Join(dir, ResultsFile))
+	if err != nil {
+		return nil, err
+	}
+	b = b[:bytes.LastIndexByte(b, '\n')+1] // a number that was cut is still a number
+	var out []Result
+	for r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile); r.Scan(); {
+		rec, ok := r.Result().(*benchfmt.Result)
+		if !ok {
+			continue
+		}
+		out = append(out, parseResult(rec))
+	}
+	return out, nil
+}
+
+func parseResult(rec *benchfmt.Result) Result {
+	res := Result{Cycles: rec.Iters, Values: map[string]float64{}}
+	base, parts := rec.Name.Parts()
+	res.Scenario = strings.ToLower(string(base[:1])) + string(base[1:])
+	for _, p := range parts {
+		key, value, _ := strings.Cut(strings.TrimPrefix(string(p), "/"), "=")
+		switch key {
+		case "backend":
+			res.Backend = value
+		case "mode":
+			res.Mode = value
+		case "hosts":
+			res.Hosts, _ = strconv.Atoi(value) // lockbench has written it
+		case "clients":
+			res.Clients, _ = strconv.Atoi(value)
+		}
+	}
+	for _, v := range rec.Values {
+		unit, value := v.OrigUnit, v.OrigValue
+		if unit == "" {
+			unit, value = v.Unit, v.Value
+		}
+		res.Values[unit] = value
+	}
+	return res
+}

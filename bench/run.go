@@ -1,0 +1,269 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/check"
+	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/scenario"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Progress is told how a run goes on. Its methods are called from one
+// goroutine.
+type Progress interface {
+	// Begin is called once, with the number of steps and a guess of the time.
+	Begin(steps int, guess time.Duration)
+	// Step is called before each.
+	Step(label string)
+	// End is called once after Begin, however the run ended.
+	End()
+}
+
+// Options are what a run does not record.
+type Options struct {
+	Progress Progress
+	// Log gets the events of core and the plugins. Nil: nobody does.
+	Log *slog.Logger
+}
+
+// Result is how a run ended. Its folder has the rest.
+type Result struct {
+	Verdict check.Verdict
+	Skipped []string
+	// Cells is how many were measured, over all runs.
+	Cells int
+	// Interrupted tells that ctx ended before the plan was done. What was
+	// measured until then is kept.
+	Interrupted bool
+}
+
+// InvalidError is a run that measured nothing of a cell, so that neither its
+// figures nor its verdict mean anything.
+type InvalidError struct{ Err error }
+
+func (e *InvalidError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *InvalidError) Unwrap() error { return e.Err }
+
+// Run carries out a plan and writes its result folder to p.Out. When ctx ends
+// it keeps what it has, and Result.Interrupted says so.
+func Run(ctx context.Context, p Plan, opts Options) (res Result, err error) {
+	if err := p.Check(); err != nil {
+		return Result{}, err
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	s, err := openSession(ctx, p, opts.Log)
+	if err != nil {
+		return Result{Interrupted: ctx.Err() != nil}, err
+	}
+	defer func() { err = errors.Join(err, s.Close(ctx)) }()
+	r := &runner{session: s, clock: load.NewClock(), progress: opts.Progress, checker: check.New()}
+	return r.run(ctx)
+}
+
+type runner struct {
+	*session
+	clock    load.Clock
+	progress Progress
+	checker  *check.Checker
+	folder   *record.Folder
+	measured int // cells, over all runs
+}
+
+func (r *runner) run(ctx context.Context) (Result, error) {
+	cells := r.cells()
+	if len(cells) == 0 {
+		return Result{}, &EnvError{Err: fmt.Errorf("nothing to measure; left out: %s", strings.Join(r.skipped, "; "))}
+	}
+	m, err := r.manifest()
+	if err != nil {
+		return Result{}, err
+	}
+	if r.folder, err = record.Create(r.plan.Out, m); err != nil {
+		return Result{}, err
+	}
+	err = r.rounds(ctx, cells)
+	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
+	state := record.StateDone
+	m = r.folder.Manifest()
+	m.Elapsed = time.Since(r.clock.Started()).Seconds()
+	switch {
+	case res.Interrupted:
+		state, err = record.StateInterrupted, nil
+	case err != nil:
+		state, m.Failure = record.StateFailed, err.Error()
+	}
+	return res, errors.Join(err, r.folder.SetManifest(m), r.folder.Close(state))
+}
+
+// rounds runs every cell in every round.
+func (r *runner) rounds(ctx context.Context, cells []cell) error {
+	var perRun time.Duration
+	for _, c := range cells {
+		perRun += r.takes(c)
+	}
+	r.progress.Begin(len(cells)*r.plan.Runs, time.Duration(r.plan.Runs)*perRun)
+	defer r.progress.End()
+	var empty error
+	for run, round := range rounds(cells, r.plan.Runs, r.plan.Seed) {
+		for _, c := range round {
+			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s, clients %d", run+1, r.plan.Runs, c.subject.Name, c.scenario.Name, c.clients))
+			err := r.cell(ctx, c, run+1)
+			var invalid *InvalidError
+			if errors.As(err, &invalid) {
+				// The others may still tell something.
+				empty = errors.Join(empty, invalid)
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			r.measured++
+		}
+	}
+	return empty
+}
+
+// cells are all combinations that can be measured. What cannot be is skipped
+// with a reason.
+func (r *runner) cells() []cell {
+	var out []cell
+	for _, sub := range r.subjects {
+		if sub.Kind == record.KindFloor {
+			acquire, _ := scenario.ByName("acquire")
+			if !slices.Contains(r.plan.Scenarios, acquire.Name) {
+				continue
+			}
+			for _, n := range r.plan.clients(acquire) {
+				out = append(out, cell{subject: sub, scenario: scenario.Scenario{Name: scenario.FloorName}, clients: n})
+			}
+			continue
+		}
+		for _, name := range r.plan.Scenarios {
+			sc, ok := scenario.ByName(name)
+			if !ok {
+				continue // Check has refused it
+			}
+			out = append(out, r.cellsOf(sub, sc)...)
+		}
+	}
+	return out
+}
+
+// cellsOf are the cells of one subject in one scenario.
+func (r *runner) cellsOf(sub *subject, sc scenario.Scenario) []cell {
+	if sc.Processes {
+		if why := sub.notAcrossProcesses(); why != "" {
+			if line := fmt.Sprintf("%s in scenario %s", why, sc.Name); !slices.Contains(r.skipped, line) {
+				r.skipped = append(r.skipped, line)
+			}
+			return nil
+		}
+		return []cell{{subject: sub, scenario: sc, clients: 1}}
+	}
+	var out []cell
+	for _, n := range r.plan.clients(sc) {
+		if n >= sc.MinClients {
+			out = append(out, cell{subject: sub, scenario: sc, clients: n})
+		}
+	}
+	return out
+}
+
+// cell measures one cell once and records it.
+func (r *runner) cell(ctx context.Context, c cell, run int) error {
+	runtime.GC() // of the cell before, outside of the measured time
+	measured, err := r.measure(ctx, c)
+	interrupted := ctx.Err() != nil
+	measured.Section = record.Section{
+		Backend: c.subject.Name, Kind: c.subject.Kind, Fencing: c.subject.Fencing,
+		Scenario: c.scenario.Name, Mode: c.scenario.Mode, Hosts: c.scenario.Hosts, Clients: c.clients, Run: run, Names: c.subject.names,
+		Interrupted: interrupted,
+	}
+	r.checker.Add(measured.Section, measured.Attempts)
+	if err != nil && !interrupted {
+		// Its attempts are kept for the verdict, its figures mean nothing.
+		measured.Interrupted = true
+		err = fmt.Errorf("%s, clients %d, run %d: %w", c.scenario.Name, c.clients, run, err)
+		if c.subject.Kind == record.KindBaseline {
+			// It is shown, and judges nobody.
+			r.skipped = append(r.skipped, fmt.Sprintf("%s: %v", c.subject.Name, err))
+			err = nil
+		} else {
+			err = classify(c.subject, err)
+		}
+	}
+	return errors.Join(err, r.folder.Add(measured))
+}
+
+// classify tells a store that refuses or does not answer from a cell in which
+// nothing happened for another reason.
+func classify(sub *subject, err error) error {
+	switch {
+	case errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrUnavailable), errors.Is(err, scenario.ErrFloor):
+		return &EnvError{Backend: sub.Name, Err: at(sub.address, err)}
+	case errors.Is(err, scenario.ErrNothingDone):
+		return &InvalidError{fmt.Errorf("%s: %w", sub.Name, err)}
+	}
+	return err
+}
+
+func (r *runner) measure(ctx context.Context, c cell) (record.Cell, error) {
+	p := r.plan
+	if c.subject.call != nil {
+		return scenario.Floor(ctx, r.clock, c.clients, p.WarmUp, p.Measure, c.subject.call)
+	}
+	return c.scenario.Run(ctx, r.input(c))
+}
+
+// takes is about how long one execution of a cell takes.
+func (r *runner) takes(c cell) time.Duration {
+	if c.subject.call != nil {
+		return r.plan.WarmUp + r.plan.Measure
+	}
+	return c.scenario.Takes(r.input(c))
+}
+
+func (r *runner) input(c cell) scenario.Input {
+	for i := len(c.subject.names); i < c.clients; i++ {
+		c.subject.names = append(c.subject.names, fmt.Sprintf("lockbench/%d/%d", r.clock.Started().UnixNano(), i))
+	}
+	return scenario.Input{
+		Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, Clients: c.clients, TTL: r.plan.TTL,
+		Names: c.subject.names[:c.clients], WarmUp: r.plan.WarmUp, Measure: r.plan.Measure,
+	}
+}
+
+// manifest describes the run before it starts.
+func (r *runner) manifest() (record.Manifest, error) {
+	m := record.Manifest{
+		Started: r.clock.Started().UTC(), Lockbench: r.plan.Version, Machine: machine(),
+		Plan: r.plan.recorded(r.backends, r.baselines), Binaries: r.binaries, Skipped: r.skipped,
+	}
+	for _, s := range r.subjects {
+		m.Subjects = append(m.Subjects, s.Subject)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return m, err
+	}
+	m.Binaries[filepath.Base(self)], err = checksum(self)
+	return m, err
+}

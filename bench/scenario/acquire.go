@@ -1,0 +1,127 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/record"
+)
+
+var acquire = Scenario{
+	Name:    "acquire",
+	Proves:  "what a lock costs when nobody is in the way: latency of acquire, renew and release, and cycles per second, each caller on a lock of its own, in a closed loop",
+	Clients: []int{1, 8, 64},
+	Takes:   func(in Input) time.Duration { return in.WarmUp + in.Measure + in.Measure/renewShare },
+	Run:     runAcquire,
+}
+
+// renewShare is the part of the measured time in which leases are held and
+// renewed over and over, after the cycles.
+const renewShare = 4
+
+func runAcquire(ctx context.Context, in Input) (record.Cell, error) {
+	cs, err := callers(in)
+	if err != nil {
+		return record.Cell{}, err
+	}
+	total := in.WarmUp + in.Measure + in.Measure/renewShare
+	bounded, cancel := context.WithTimeout(ctx, total+grace)
+	defer cancel()
+
+	from := in.Clock.Now() + int64(in.WarmUp)
+	until := from + int64(in.Measure)
+	load.Workers(in.Clients, func(i int) { cycle(bounded, cs[i], from, until) })
+	cycles, _ := collect(cs)
+	renewals := renew(bounded, cs, in.Measure/renewShare)
+
+	attempts, first := collect(cs)
+	cell := record.Cell{Attempts: attempts}
+	acquires, releases, last := measured(cycles, from)
+	cell.Cycles = len(releases)
+	cell.Elapsed = time.Duration(max(last, until) - from)
+	cell.Latencies = map[string][]int64{"acquire": acquires, "release": releases, "renew": renewals}
+	cell.Values = map[string]float64{"cycles/s": float64(cell.Cycles) / cell.Elapsed.Seconds()}
+	if ctx.Err() != nil {
+		return cell, ctx.Err()
+	}
+	if cell.Cycles == 0 || len(renewals) == 0 {
+		return cell, fmt.Errorf("%w within %v: %w", ErrNothingDone, total, orStalled(first))
+	}
+	return cell, nil
+}
+
+// cycle acquires and releases until the clock says so, and at least once in
+// the measured time: a cycle that began before its end is waited for and
+// counts, however long it takes. Leaving it out would leave out the stalls.
+// What was acquired is released although ctx may have ended since.
+func cycle(ctx context.Context, c *load.Caller, from, until int64) {
+	uncancelled := context.WithoutCancel(ctx)
+	for counts := false; ctx.Err() == nil; {
+		now := c.Clock.Now()
+		if counts && now >= until {
+			return
+		}
+		counts = now >= from
+		lease, ok := c.Acquire(ctx)
+		if ok {
+			ok = c.Release(uncancelled, lease)
+		}
+		if !ok {
+			load.Pause(ctx)
+		}
+	}
+}
+
+// renew lets every caller hold a lease and renew it for the given time, and
+// returns how long the renewals took.
+func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []int64 {
+	took := make([][]int64, len(cs))
+	until := cs[0].Clock.Now() + int64(d)
+	load.Workers(len(cs), func(i int) {
+		c := cs[i]
+		lease, ok := c.Acquire(ctx)
+		if !ok {
+			return
+		}
+		for ctx.Err() == nil {
+			ns, ok := c.Renew(ctx, lease)
+			if !ok {
+				break
+			}
+			took[i] = append(took[i], ns)
+			if c.Clock.Now() >= until {
+				break
+			}
+		}
+		c.Release(context.WithoutCancel(ctx), lease)
+	})
+	var all []int64
+	for _, t := range took {
+		all = append(all, t...)
+	}
+	return all
+}
+
+// measured picks the latencies of the cycles that began at or after from, and
+// tells when the last one was done.
+func measured(attempts []record.Attempt, from int64) (acquires, releases []int64, last int64) {
+	for _, a := range attempts {
+		if a.Asked < from || a.Outcome != record.Granted || a.End != record.EndReleased {
+			continue
+		}
+		acquires = append(acquires, a.Answered-a.Asked)
+		releases = append(releases, a.Done-a.Ended)
+		last = max(last, a.Done)
+	}
+	return acquires, releases, last
+}
+
+func orStalled(err error) error {
+	if err == nil {
+		return errors.New("the backend does not answer")
+	}
+	return err
+}

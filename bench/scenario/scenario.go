@@ -1,0 +1,106 @@
+// Package scenario holds what lockbench measures: one file each, and each says
+// what it proves.
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/host"
+	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/record"
+)
+
+// Scenario is one way to load a backend.
+type Scenario struct {
+	Name   string
+	Proves string // one line
+	// Processes tells that hosts are processes of their own, which excludes
+	// backends of scope host, and libraries in this process.
+	Processes bool
+	Mode      string // of several; "" when there is one
+	Hosts     int    // processes that it starts itself; 0 for none
+	// MinClients is the fewest callers with which it makes sense; 0 is 1.
+	MinClients int
+	// Clients are the numbers of callers when nobody names any.
+	Clients []int
+	// Takes is about how long one execution takes.
+	Takes func(in Input) time.Duration
+	Run   func(ctx context.Context, in Input) (record.Cell, error)
+}
+
+// All are the scenarios in the order in which they are shown.
+func All() []Scenario { return []Scenario{acquire, contend, takeover} }
+
+// Names lists the names of [All].
+func Names() []string {
+	var names []string
+	for _, s := range All() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// ByName finds a scenario.
+func ByName(name string) (Scenario, bool) {
+	for _, s := range All() {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Scenario{}, false
+}
+
+// Input is one cell in one run.
+type Input struct {
+	Locker  load.Locker // nil for a scenario of processes
+	Host    host.Spec   // of the processes
+	Clock   load.Clock
+	Clients int
+	TTL     time.Duration
+	// Names are the locks; caller i uses Names[i%len(Names)].
+	Names []string
+	// WarmUp precedes Measure. What happens in it is checked, not measured.
+	WarmUp, Measure time.Duration
+}
+
+// ErrNothingDone: not one cycle of a cell succeeded. It wraps the first error
+// that was met.
+var ErrNothingDone = errors.New("no operation succeeded")
+
+// grace is how long after its planned end a cell may go on before its
+// operations are cancelled: a store that stops answering must not hold up the
+// run for ever.
+const grace = 10 * time.Second
+
+// callers prepares one caller for each client.
+func callers(in Input) ([]*load.Caller, error) {
+	out := make([]*load.Caller, in.Clients)
+	for i := range out {
+		n := i % len(in.Names)
+		lock, err := in.Locker.Lock(in.Names[n], in.TTL)
+		if err != nil {
+			return nil, fmt.Errorf("lock %q: %w", in.Names[n], err)
+		}
+		out[i] = &load.Caller{Client: int32(i), Name: int32(n), Clock: in.Clock, Lock: lock}
+	}
+	return out, nil
+}
+
+// collect gathers attempts, and returns the first error of any caller.
+func collect(callers []*load.Caller) (attempts []record.Attempt, first error) {
+	total := 0
+	for _, c := range callers {
+		total += len(c.Attempts)
+	}
+	attempts = make([]record.Attempt, 0, total)
+	for _, c := range callers {
+		attempts = append(attempts, c.Attempts...)
+		if first == nil {
+			first = c.Err
+		}
+	}
+	return attempts, first
+}

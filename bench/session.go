@@ -1,0 +1,268 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/baseline"
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+// session is everything that is open while a plan is run.
+type session struct {
+	opener
+	servers   []*env.Server
+	subjects  []*subject
+	backends  []string
+	baselines []string
+	skipped   []string
+	binaries  map[string]string // SHA-256 by file name
+}
+
+// closeTimeout bounds the orderly end of a session.
+const closeTimeout = 10 * time.Second
+
+// openSession opens all that the plan needs. After an error nothing is left
+// open.
+func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
+	s := &session{opener: opener{plan: p, log: log}, binaries: map[string]string{}}
+	if err := s.openAll(ctx); err != nil {
+		return nil, errors.Join(err, s.Close(ctx))
+	}
+	return s, nil
+}
+
+func (s *session) openAll(ctx context.Context) error {
+	found, err := findPlugins(s.plan)
+	if err != nil {
+		return err
+	}
+	backends, err := s.plan.describe(ctx, found)
+	if err != nil {
+		return err
+	}
+	for _, d := range backends {
+		if err := s.openBackend(ctx, d); err != nil {
+			return err
+		}
+	}
+	if len(s.subjects) == 0 {
+		return &EnvError{Err: fmt.Errorf("nothing to measure; left out: %s", strings.Join(s.skipped, "; "))}
+	}
+	return s.openFloors(ctx)
+}
+
+// openBackend starts the servers and the plugin of one backend, and its
+// baselines. When the caller did not ask for it by name, a server that is not
+// installed is a line in the report.
+func (s *session) openBackend(ctx context.Context, f described) error {
+	cfg := f.config
+	if _, own := s.plan.Targets[f.Name]; !own && cfg["address"] == "" {
+		servers, err := StartServers(ctx, f.Found, false)
+		var e *EnvError
+		if errors.As(err, &e) && len(s.plan.Backends) == 0 {
+			s.skipped = append(s.skipped, fmt.Sprintf("%s: %v; %s", f.Name, e.Err, e.Hint))
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.servers = append(s.servers, servers.All...)
+		maps.Copy(cfg, servers.Config)
+	}
+	b, err := s.open(ctx, f.Name, cfg)
+	if err != nil {
+		return err
+	}
+	sub := s.pluginSubject(b, f)
+	s.subjects = append(s.subjects, sub)
+	s.backends = append(s.backends, f.Name)
+	if s.binaries[filepath.Base(f.Path)], err = checksum(f.Path); err != nil {
+		return err
+	}
+	return s.openBaselines(ctx, sub, cfg)
+}
+
+func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Config) error {
+	for _, name := range s.plan.Baselines {
+		bl, ok := baseline.ByName(name)
+		if !ok || bl.Backend != of.Name {
+			continue
+		}
+		sub, err := s.baselineSubject(ctx, bl, cfg, of)
+		if err != nil {
+			return err
+		}
+		s.subjects = append(s.subjects, sub)
+		s.baselines = append(s.baselines, name)
+	}
+	if of.Name != "redis" {
+		return nil
+	}
+	floor, err := redisFloor(cfg)
+	if err != nil {
+		return err
+	}
+	s.subjects = append(s.subjects, floor)
+	return nil
+}
+
+// openFloors adds the floor of the process boundary, for which the memory
+// plugin must be there.
+func (s *session) openFloors(ctx context.Context) error {
+	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == "memory" }) {
+		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no memory plugin")
+		return nil
+	}
+	floor, err := s.pluginFloor(ctx)
+	if err != nil {
+		return err
+	}
+	s.subjects = append(s.subjects, floor)
+	return nil
+}
+
+// Close releases what is held, ends plugins, and then the servers. Its budget
+// is its own: ctx may have ended.
+func (s *session) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	var errs []error
+	for _, sub := range s.subjects {
+		if err := sub.close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", sub.Name, err))
+		}
+	}
+	for _, srv := range s.servers {
+		errs = append(errs, srv.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// ErrNoPlugins: there is not a single plugin binary to be found.
+var ErrNoPlugins error = &EnvError{
+	Err:  errors.New("no lockplugin-* binary was found in --plugin-dir, beside the executable or on the PATH"),
+	Hint: "make build puts lockbench and all plugins into bin/",
+}
+
+// NameOf is the backend's name in the path of a plugin binary.
+func NameOf(path string) string {
+	return strings.TrimPrefix(filepath.Base(path), "lockplugin-")
+}
+
+// findPlugins resolves the backends of the plan to binaries.
+func findPlugins(p Plan) ([]plugin.Found, error) {
+	all := plugin.Discover(p.PluginDirs)
+	names := make([]string, len(all))
+	for i, f := range all {
+		names[i] = f.Name
+	}
+	if len(all) == 0 {
+		return nil, ErrNoPlugins
+	}
+	if len(p.Backends) == 0 {
+		return all, nil
+	}
+	var out []plugin.Found
+	for _, name := range p.Backends {
+		i := slices.Index(names, name)
+		if i < 0 {
+			return nil, usagef("there is no backend %q%s", name, driver.Suggest(name, names))
+		}
+		out = append(out, all[i])
+	}
+	return out, nil
+}
+
+// described is a plugin with what it says of itself and its configuration.
+type described struct {
+	plugin.Found
+	version string
+	config  driver.Config
+}
+
+// describe asks every plugin what it claims, and checks TTL and configuration
+// against that.
+func (p Plan) describe(ctx context.Context, found []plugin.Found) ([]described, error) {
+	var names []string
+	var out []described
+	for _, f := range found {
+		names = append(names, f.Name)
+		cfg := driver.Config{}
+		maps.Copy(cfg, p.Config[f.Name])
+		if t, ok := p.Targets[f.Name]; ok {
+			cfg["address"] = t
+		}
+		d, err := Describe(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(p.checkTTL(d), CheckConfig(d, cfg)); err != nil {
+			return nil, err
+		}
+		out = append(out, described{Found: f, version: d.Version, config: cfg})
+	}
+	for _, named := range slices.Sorted(maps.Keys(p.Config)) {
+		if !slices.Contains(names, named) {
+			return nil, usagef("configuration for %q, which is not measured%s", named, driver.Suggest(named, names))
+		}
+	}
+	for _, named := range slices.Sorted(maps.Keys(p.Targets)) {
+		if !slices.Contains(names, named) {
+			return nil, usagef("a target for %q, which is not measured%s", named, driver.Suggest(named, names))
+		}
+	}
+	return out, nil
+}
+
+// CheckConfig checks cfg against the keys that the plugin f declares. Required
+// keys may be missing: a throwaway server's address comes later.
+func CheckConfig(d plugin.Description, cfg driver.Config) error {
+	spec := driver.Spec{Name: d.Name}
+	for _, k := range d.Keys {
+		spec.Keys = append(spec.Keys, driver.Key{Name: k.Name, Type: k.Type, Secret: k.Secret, Doc: k.Doc})
+	}
+	if _, err := spec.CheckConfig(cfg); err != nil {
+		return usagef("%v", err)
+	}
+	return nil
+}
+
+// checkTTL holds the plan's TTL against what a backend can do, before anything
+// is started.
+func (p Plan) checkTTL(d plugin.Description) error {
+	for _, bound := range []struct {
+		text string
+		fits func(time.Duration) bool
+	}{
+		{d.Properties.TTLMin, func(least time.Duration) bool { return p.TTL >= least }},
+		{d.Properties.TTLMax, func(most time.Duration) bool { return p.TTL <= most }},
+		{d.Properties.TTLStep, func(step time.Duration) bool { return step <= 0 || p.TTL%step == 0 }},
+	} {
+		if v, err := time.ParseDuration(bound.text); err == nil && !bound.fits(v) {
+			return usagef("a TTL of %v does not fit %s: minimum %s, step %s, maximum %s",
+				p.TTL, d.Name, d.Properties.TTLMin, d.Properties.TTLStep, d.Properties.TTLMax)
+		}
+	}
+	return nil
+}
+
+// Describe asks a plugin binary what it claims.
+func Describe(ctx context.Context, f plugin.Found) (plugin.Description, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	d, err := plugin.Describe(ctx, f.Path)
+	if err != nil {
+		return d, &EnvError{Backend: f.Name, Err: err}
+	}
+	return d, nil
+}

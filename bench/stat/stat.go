@@ -1,0 +1,81 @@
+// Package stat turns the figures of repeated runs into a median with its
+// confidence interval, and into ratios between subjects.
+//
+// The unit of repetition is the run, never the single operation: operations of
+// one run share their machine's mood, and a thousand of them are one sample.
+package stat
+
+import (
+	"math"
+	"slices"
+
+	"golang.org/x/perf/benchmath"
+)
+
+// confidence is the level of all intervals, as benchstat's.
+const confidence = 0.95
+
+// Estimate is a median over runs. Lo and Hi bound its confidence interval;
+// they are infinite when there are too few runs for one.
+type Estimate struct {
+	N      int
+	Center float64
+	Lo, Hi float64
+}
+
+// Median estimates the median of values, one of each run, without assumptions
+// about their distribution. Of no values it is the zero Estimate.
+func Median(values []float64) Estimate {
+	if len(values) == 0 {
+		return Estimate{}
+	}
+	s := benchmath.AssumeNothing.Summary(sample(values), confidence)
+	return Estimate{N: len(values), Center: s.Center, Lo: s.Lo, Hi: s.Hi}
+}
+
+// Bounded reports whether there were enough runs for an interval.
+func (e Estimate) Bounded() bool {
+	return e.N > 0 && !math.IsInf(e.Lo, 0) && !math.IsInf(e.Hi, 0)
+}
+
+// Spread is the larger distance of a bound from the center, as a fraction of
+// the center: 0.05 for ±5 %. It is infinite without an interval.
+func (e Estimate) Spread() float64 {
+	if !e.Bounded() || e.Center == 0 {
+		return math.Inf(1)
+	}
+	return max(e.Hi-e.Center, e.Center-e.Lo) / math.Abs(e.Center)
+}
+
+// Ratio compares a subject with a baseline.
+type Ratio struct {
+	// Estimate is of the ratios of both, run by run: the runs of one round
+	// follow each other closely, so that most of the machine's drift cancels.
+	Estimate
+	// Supported tells that the two samples differ (Mann-Whitney, p < 0.05).
+	// What is not supported is shown as "~".
+	Supported bool
+}
+
+// Compare relates the runs of a subject to those of a baseline, which are
+// paired by index. Runs without a partner are left out of the estimate. A run
+// whose baseline is zero has no ratio.
+func Compare(subject, baseline []float64) Ratio {
+	var ratios []float64
+	for i := range min(len(subject), len(baseline)) {
+		if baseline[i] != 0 {
+			ratios = append(ratios, subject[i]/baseline[i])
+		}
+	}
+	if len(ratios) == 0 {
+		return Ratio{}
+	}
+	c := benchmath.AssumeNothing.Compare(sample(subject), sample(baseline))
+	return Ratio{Estimate: Median(ratios), Supported: c.P < c.Alpha}
+}
+
+// sample copies, because benchmath sorts what it is given.
+func sample(values []float64) *benchmath.Sample {
+	t := benchmath.DefaultThresholds
+	return benchmath.NewSample(slices.Clone(values), &t)
+}

@@ -1,0 +1,206 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/baseline"
+	"github.com/lockbench/lockbench/bench/host"
+	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+// openTimeout is how long a backend that exists may take until it answers.
+// "Server down" must be told within 5 s.
+const openTimeout = 4 * time.Second
+
+// subject is one thing that is measured: a plugin, a baseline or a floor.
+type subject struct {
+	record.Subject
+	locker load.Locker                     // nil for a floor
+	call   func(ctx context.Context) error // a floor's; else nil
+	close  func(ctx context.Context) error
+	names  []string // of locks, made as they are needed
+	// address is that of its server as configured: it may hold a password.
+	address string
+	host    host.Spec // to start processes with; zero for what is no plugin
+}
+
+// notAcrossProcesses says which subjects, this one among them, cannot be
+// measured across processes and why; "" when it can.
+func (s *subject) notAcrossProcesses() string {
+	switch {
+	case s.Kind != record.KindPlugin:
+		return "the baselines, which cannot be killed without lockbench,"
+	case s.Scope == string(driver.ScopeHost):
+		return s.Name + ", whose store belongs to one host process and is not seen by others,"
+	}
+	return ""
+}
+
+// opener opens the subjects of one plan.
+type opener struct {
+	plan Plan
+	log  *slog.Logger
+}
+
+// open starts the plugin of a backend and checks that its store answers.
+func (o *opener) open(ctx context.Context, name string, cfg driver.Config) (driver.Backend, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	b, err := plugin.Open(ctx, name, &plugin.Options{
+		Config: cfg, Dirs: o.plan.PluginDirs, NoMTLS: !o.plan.MTLS, Logger: o.log, StartTimeout: openTimeout,
+	})
+	if err != nil {
+		return nil, &EnvError{Backend: name, Err: at(cfg["address"], err)}
+	}
+	if err := b.Check(ctx); err != nil {
+		return nil, errors.Join(&EnvError{Backend: name, Err: at(cfg["address"], err)}, closeBackend(ctx, b))
+	}
+	return b, nil
+}
+
+func closeBackend(ctx context.Context, b driver.Backend) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
+	defer cancel()
+	return b.Close(ctx)
+}
+
+// at adds the address to an error that does not name it.
+func at(address string, err error) error {
+	addr := ShowAddress(address)
+	if addr == "" || strings.Contains(err.Error(), addr) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", addr, err)
+}
+
+// ShowAddress returns an address, or a list of them, without user names and
+// passwords.
+func ShowAddress(address string) string {
+	parts := strings.Split(address, ",")
+	for i, p := range parts {
+		p = strings.TrimSpace(p)
+		if scheme, rest, ok := strings.Cut(p, "://"); ok {
+			parts[i] = scheme + "://" + withoutUser(rest)
+			continue
+		}
+		parts[i] = withoutUser(p)
+	}
+	return strings.Join(parts, ",")
+}
+
+// withoutUser cuts "user:password@" and a query, which may hold one too.
+func withoutUser(s string) string {
+	s, _, _ = strings.Cut(s, "?")
+	return s[strings.LastIndexByte(s, '@')+1:]
+}
+
+// HasSecret reports whether an address holds a password.
+func HasSecret(address string) bool {
+	for p := range strings.SplitSeq(address, ",") {
+		rest := p
+		if _, r, ok := strings.Cut(p, "://"); ok {
+			rest = r
+		}
+		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+			if _, password, ok := strings.Cut(rest[:i], ":"); ok && password != "" {
+				return true
+			}
+		}
+		_, query, _ := strings.Cut(rest, "?")
+		values, _ := url.ParseQuery(query) // what can be read of it
+		if values.Has("password") {
+			return true
+		}
+	}
+	return false
+}
+
+// pluginSubject wraps an open backend. It owns b.
+func (o *opener) pluginSubject(b driver.Backend, d described) *subject {
+	p := b.Properties()
+	locker := load.NewCore(b, &core.Options{Logger: o.log})
+	return &subject{
+		Subject: record.Subject{
+			Name: p.Name, Kind: record.KindPlugin, Version: d.version, Server: p.Server,
+			Durability: p.Durability, Fencing: string(p.Fencing), Scope: string(p.Scope),
+			Reference: o.reference(p.Name),
+		},
+		locker:  locker,
+		close:   locker.Close,
+		address: d.config["address"],
+		host:    host.Spec{Backend: d.Name, Path: d.Path, Config: d.config, NoMTLS: !o.plan.MTLS},
+	}
+}
+
+// reference is the baseline that a backend is compared with in this plan.
+func (o *opener) reference(backend string) string {
+	if ref := baseline.Reference(backend); slices.Contains(o.plan.Baselines, ref) {
+		return ref
+	}
+	return ""
+}
+
+// baselineSubject opens a baseline on the server of the backend that of is.
+func (o *opener) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
+	locker, err := bl.Open(ctx, cfg)
+	if err != nil {
+		return nil, &EnvError{Backend: bl.Name, Err: err}
+	}
+	return &subject{
+		Subject: record.Subject{
+			Name: bl.Name, Kind: record.KindBaseline, Version: moduleVersion(bl.Module), Server: of.Server,
+			Durability: of.Durability, Fencing: string(bl.Fencing), Scope: of.Scope, Reference: of.Reference,
+		},
+		locker:  locker,
+		close:   locker.Close,
+		address: cfg["address"],
+	}, nil
+}
+
+// The floors.
+const (
+	floorPluginCall = "plugin-call"
+	floorRedisPing  = "redis-ping"
+)
+
+// pluginFloor is a call to the memory plugin that finds nothing: the price of
+// the process boundary.
+func (o *opener) pluginFloor(ctx context.Context) (*subject, error) {
+	b, err := o.open(ctx, "memory", driver.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return &subject{
+		Subject: record.Subject{Name: floorPluginCall, Kind: record.KindFloor},
+		call: func(ctx context.Context) error {
+			_, err := b.Inspect(ctx, "nobody holds this")
+			return err
+		},
+		close: b.Close,
+	}, nil
+}
+
+// redisFloor is a PING of the Redis server.
+func redisFloor(cfg driver.Config) (*subject, error) {
+	call, end, err := baseline.RedisPing(cfg)
+	if err != nil {
+		return nil, &EnvError{Backend: floorRedisPing, Err: err}
+	}
+	return &subject{
+		Subject: record.Subject{Name: floorRedisPing, Kind: record.KindFloor},
+		call:    call,
+		close:   func(context.Context) error { return end() },
+		address: cfg["address"],
+	}, nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/check"
+	"github.com/lockbench/lockbench/bench/record"
+)
+
+func checkCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "check DIR",
+		Short: "Judge the safety of a saved run again",
+		Long: `check reads the recorded attempts of a result folder and looks for two holders
+at once and for tokens that do not rise. It needs no server. It exits with 6 on
+a violation of a backend; those of baselines are shown and do not count.`,
+		Args: oneArg("result folder"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf("format", format, []string{"text", "json"}); err != nil {
+				return err
+			}
+			if _, err := record.ReadManifest(args[0]); err != nil {
+				return err
+			}
+			v, err := check.Dir(args[0])
+			if err != nil {
+				return err
+			}
+			if err := showVerdict(v, format, cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			switch {
+			case v.Unsafe() > 0:
+				return fmt.Errorf("%w: %d in %d grants", errUnsafe, v.Unsafe(), v.Granted())
+			case v.Granted() == 0:
+				return &bench.InvalidError{Err: errors.New("invalid run: nothing was granted, so nothing was checked")}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "text", "output: text or json")
+	return cmd
+}
+
+func showVerdict(v check.Verdict, format string, w io.Writer) error {
+	if format == "json" {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		doc := struct {
+			Granted    int             `json:"grants_checked"`
+			Unsafe     int             `json:"violations_counted"`
+			Truncated  bool            `json:"truncated"`
+			Subjects   []check.Subject `json:"subjects"`
+			Violations []string        `json:"violations"`
+		}{v.Granted(), v.Unsafe(), v.Truncated != nil, v.Subjects, []string{}}
+		for _, x := range v.Violations {
+			doc.Violations = append(doc.Violations, x.String())
+		}
+		return enc.Encode(doc)
+	}
+	for _, s := range v.Subjects {
+		if s.Attempts == 0 {
+			continue // a floor
+		}
+		tokens := fmt.Sprintf("%d tokens that do not rise", s.Tokens)
+		if s.Fencing == "none" {
+			tokens = "no tokens"
+		}
+		fmt.Fprintf(w, "%-18s %d attempts, %d grants: %d overlaps, %s\n", s.Backend, s.Attempts, s.Granted, s.Overlaps, tokens)
+	}
+	for _, x := range v.Violations {
+		fmt.Fprintln(w, x)
+	}
+	if v.Truncated != nil {
+		fmt.Fprintln(w, v.Truncated)
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/conform"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+type conformFlags struct {
+	format  string
+	verbose bool
+	servers serverFlags
+}
+
+func conformCommand() *cobra.Command {
+	var f conformFlags
+	cmd := &cobra.Command{
+		Use:   "conform NAME|PATH",
+		Short: "Hold a plugin to the rules of the contract",
+		Long: `conform runs the conformance suite against a plugin binary, in whatever language
+it is written, and prints one line for each rule: pass, fail, n/a with the
+property of the backend that excuses it, or not run with what is missing.
+
+It kills and freezes the plugin and processes that use it. It starts a throwaway
+server, which it stops and empties too; with --target or --config BACKEND.address
+it uses yours, and does neither. It exits with 1 when a rule fails.`,
+		Example: `  lockbench conform redis
+  lockbench conform ./bin/lockplugin-mine --config mine.address=127.0.0.1:7000`,
+		Args: oneArg("plugin"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf("format", f.format, []string{"text", "json"}); err != nil {
+				return err
+			}
+			return f.run(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.format, "format", "text", "output: text or json")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show every case")
+	f.servers.add(fl)
+	return cmd
+}
+
+func (f *conformFlags) run(ctx context.Context, nameOrPath string, stdout, stderr io.Writer) (err error) {
+	found, err := resolve(nameOrPath, f.servers.pluginDirs)
+	if err != nil {
+		return err
+	}
+	cfg, own, err := f.config(found, stderr)
+	if err != nil {
+		return err
+	}
+	d, err := bench.Describe(ctx, found)
+	if err != nil {
+		return err
+	}
+	if err := bench.CheckConfig(d, cfg); err != nil {
+		return err
+	}
+	o := conform.Options{Path: found.Path, Config: cfg}
+	for _, k := range d.Keys {
+		o.Namespaces = o.Namespaces || k.Name == "prefix"
+	}
+	if !own {
+		servers, err := bench.StartServers(ctx, found, true)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, servers.Close()) }()
+		maps.Copy(cfg, servers.Config)
+		o.Servers, o.Admit = servers.All, servers.Admit
+	}
+	return f.suite(ctx, o, stdout)
+}
+
+// config reads the flags. own tells that the server is the caller's.
+func (f *conformFlags) config(found plugin.Found, stderr io.Writer) (cfg driver.Config, own bool, err error) {
+	targets, config, err := f.servers.parse(stderr)
+	if err != nil {
+		return nil, false, err
+	}
+	for name := range targets {
+		if name != found.Name {
+			return nil, false, usagef("a target for %q, which is not tested%s", name, driver.Suggest(name, []string{found.Name}))
+		}
+	}
+	for name := range config {
+		if name != found.Name {
+			return nil, false, usagef("configuration for %q, which is not tested%s", name, driver.Suggest(name, []string{found.Name}))
+		}
+	}
+	cfg = driver.Config{}
+	maps.Copy(cfg, config[found.Name])
+	if t := targets[found.Name]; t != "" {
+		cfg["address"] = t
+	}
+	return cfg, cfg["address"] != "", nil
+}
+
+// caseDoc and ruleDoc are results as JSON has them.
+type caseDoc struct {
+	Name   string  `json:"name"`
+	Result string  `json:"result"`
+	Reason string  `json:"reason,omitempty"`
+	Log    string  `json:"log,omitempty"`
+	Took   float64 `json:"took_s"`
+}
+
+type ruleDoc struct {
+	Rule   string    `json:"rule"`
+	Title  string    `json:"title"`
+	Result string    `json:"result"`
+	Cases  []caseDoc `json:"cases"`
+}
+
+// suite runs the cases and shows each rule as soon as it is decided.
+func (f *conformFlags) suite(ctx context.Context, o conform.Options, stdout io.Writer) error {
+	s := shown{flags: *f, stdout: stdout}
+	err := conform.Run(ctx, o, s.rule)
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	if err != nil {
+		return &bench.EnvError{Backend: bench.NameOf(o.Path), Err: err}
+	}
+	return s.end()
+}
+
+// shown is what was shown of a suite so far.
+type shown struct {
+	flags  conformFlags
+	stdout io.Writer
+	failed int
+	docs   []ruleDoc
+}
+
+func (s *shown) rule(r drivertest.RuleResult) {
+	if r.Outcome == drivertest.Fail {
+		s.failed++
+	}
+	if s.flags.format == "json" {
+		s.docs = append(s.docs, document(r))
+		return
+	}
+	fmt.Fprintln(s.stdout, r)
+	for _, c := range r.Cases {
+		if s.flags.verbose || c.Outcome == drivertest.Fail {
+			showCase(s.stdout, c)
+		}
+	}
+}
+
+// end closes the document, and returns an error if a rule has failed.
+func (s *shown) end() error {
+	if s.flags.format == "json" {
+		enc := json.NewEncoder(s.stdout)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(s.docs); err != nil {
+			return err
+		}
+	}
+	if s.failed > 0 {
+		return fmt.Errorf("%w: %d of %d rules fail", errConform, s.failed, len(drivertest.Rules()))
+	}
+	return nil
+}
+
+func showCase(w io.Writer, c drivertest.CaseResult) {
+	fmt.Fprintf(w, "      %-8s %s (%.1f s)", c.Outcome, c.Case.Name, c.Took.Seconds())
+	if c.Reason != "" {
+		fmt.Fprintf(w, ": %s", c.Reason)
+	}
+	fmt.Fprintln(w)
+	for line := range strings.Lines(c.Log) {
+		fmt.Fprintf(w, "          %s\n", strings.TrimRight(line, "\n"))
+	}
+}
+
+func document(r drivertest.RuleResult) ruleDoc {
+	doc := ruleDoc{Rule: r.Rule.ID, Title: r.Rule.Title, Result: r.Outcome.String()}
+	for _, c := range r.Cases {
+		doc.Cases = append(doc.Cases, caseDoc{c.Case.Name, c.Outcome.String(), c.Reason, c.Log, c.Took.Seconds()})
+	}
+	return doc
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/record"
+)
+
+// The exit codes.
+const (
+	exitOK          = 0
+	exitInternal    = 1 // also a conformance failure
+	exitUsage       = 2
+	exitEnvironment = 3
+	exitInvalid     = 4
+	exitUnsafe      = 6
+	exitInterrupted = 130
+)
+
+var (
+	errInterrupted = errors.New("interrupted")
+	errUnsafe      = errors.New("safety violation")
+	errConform     = errors.New("the plugin does not conform")
+)
+
+// exitCode is what the process ends with. A violation outranks everything.
+func exitCode(err error) int {
+	var usage *bench.UsageError
+	var environment *bench.EnvError
+	var invalid *bench.InvalidError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errUnsafe):
+		return exitUnsafe
+	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &usage), errors.Is(err, record.ErrNotEmpty), errors.Is(err, record.ErrNotAFolder):
+		return exitUsage
+	case errors.As(err, &environment):
+		return exitEnvironment
+	case errors.As(err, &invalid):
+		return exitInvalid
+	}
+	return exitInternal
+}
+
+// hintedError adds what to do about an error.
+type hintedError struct {
+	err  error
+	hint string
+}
+
+func (e *hintedError) Error() string { return e.err.Error() }
+func (e *hintedError) Unwrap() error { return e.err }
+
+func hinted(err error, hint string) error { return &hintedError{err, hint} }
+
+func usagef(format string, args ...any) error {
+	return &bench.UsageError{Msg: fmt.Sprintf(format, args...)}
+}
+
+func asError[E error](err error, target *E) bool { return errors.As(err, target) }
+
+// complain writes an error as one line, and its hint as another.
+func complain(w io.Writer, err error) {
+	if err == nil {
+		return
+	}
+	fmt.Fprintf(w, "lockbench: %s\n", strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
+	if hint := hintOf(err); hint != "" {
+		fmt.Fprintf(w, "hint: %s\n", hint)
+	}
+}
+
+func hintOf(err error) string {
+	var h *hintedError
+	var environment *bench.EnvError
+	switch {
+	case errors.As(err, &h):
+		return h.hint
+	case errors.As(err, &environment):
+		return environment.Hint
+	case errors.Is(err, record.ErrNotEmpty):
+		return "name another directory, or leave -o away"
+	}
+	return ""
+}

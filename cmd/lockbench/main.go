@@ -1,0 +1,132 @@
+// Command lockbench measures distributed locks, checks their safety in the
+// same run, and tests plugins for conformance.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+func main() {
+	plugintest.HostMain() // does not return when this process is to be a host
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	complain(os.Stderr, err)
+	os.Exit(exitCode(err))
+}
+
+// run carries out one command line. Results go to stdout; progress, warnings
+// and hints to stderr.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	root := &cobra.Command{
+		Use:   "lockbench",
+		Short: "Measure distributed locks, and check their safety in the same run",
+		Long: `lockbench measures distributed locks through the plugins that ship them, beside
+the libraries that you would use instead, and checks in the same run that no
+lock was ever granted twice and that every fencing token was higher than the
+ones before it.
+
+Exit codes: 0 ok, 1 internal error or conformance failure, 2 usage, 3 a server
+or plugin cannot be used, 4 invalid run, 6 safety violation, 130 interrupted.`,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE:          parentOnly,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetVersionTemplate("lockbench {{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(runCommand(), checkCommand(), reportCommand(), conformCommand(), pluginsCommand())
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return root.ExecuteContext(ctx)
+}
+
+// parentOnly shows the help of a command that only has commands below it, or
+// says which of them was meant.
+func parentOnly(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return usagef("%s has no command %q%s", cmd.CommandPath(), args[0], driver.Suggest(args[0], names))
+}
+
+// oneArg demands exactly one argument, called what.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return hinted(usagef("%s needs a %s", cmd.CommandPath(), what), cmd.UseLine())
+		case len(args) > 1:
+			return hinted(usagef("%s takes one %s, not also %q", cmd.CommandPath(), what, args[1]), cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// flagError turns what pflag says into a usage error with the near flags.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if asError(err, &unknown) {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		name := "--" + unknown.GetSpecifiedName()
+		if unknown.GetSpecifiedShortnames() != "" {
+			name = "-" + unknown.GetSpecifiedName()
+		}
+		return usagef("%s has no flag %s%s", cmd.CommandPath(), name, driver.Suggest(name, names))
+	}
+	var invalid *pflag.InvalidValueError
+	if asError(err, &invalid) {
+		f := invalid.GetFlag()
+		return usagef("--%s has no value %q; it takes %s", f.Name, invalid.GetValue(), kinds[f.Value.Type()])
+	}
+	return hinted(usagef("%v", err), cmd.CommandPath()+" --help")
+}
+
+// kinds say what the types of pflag take.
+var kinds = map[string]string{
+	"bool":     "true or false",
+	"int":      "a whole number",
+	"intSlice": "whole numbers, with commas between them",
+	"uint64":   "a whole number of at least 0",
+	"duration": "a duration such as 10s or 500ms",
+}
+
+// version is the module's version, or the commit of a build from a checkout.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	if v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return fmt.Sprintf("devel-%s", s.Value[:12])
+		}
+	}
+	return "devel"
+}

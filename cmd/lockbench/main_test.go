@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+// plugins builds the shipped plugins and returns their directory.
+func plugins(t *testing.T) string {
+	t.Helper()
+	dir := ""
+	for _, name := range []string{"memory", "redis"} {
+		dir = filepath.Dir(plugintest.Build(t, "github.com/lockbench/lockbench/plugins/"+name+"/lockplugin-"+name))
+	}
+	return dir
+}
+
+// lockbench runs a command line in a directory of its own.
+func lockbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	err := run(t.Context(), args, &out, &errs)
+	complain(&errs, err)
+	return exitCode(err), out.String(), errs.String()
+}
+
+func redisServer(t *testing.T, o *env.RedisOptions) *env.Server {
+	t.Helper()
+	s, err := env.StartRedis(t.Context(), o)
+	if err != nil {
+		env.Missing(t, "redis", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestUsageErrors(t *testing.T) {
+	dir := plugins(t)
+	t.Chdir(t.TempDir())
+	t.Setenv("EMPTY", "")
+	for _, tt := range []struct {
+		args string // "|" stands between arguments
+		want []string
+	}{
+		{"rum", []string{`"rum"`, "did you mean run?"}},
+		{"run|--quik", []string{"--quik", "did you mean --quick?"}},
+		{"run|--backends|redi", []string{`"redi"`, "did you mean redis?"}},
+		{"run|--backends|", []string{"--backends names none"}},
+		{"run|--scenarios|acquier", []string{`"acquier"`, "did you mean acquire?"}},
+		{"run|--baselines=redislok", []string{`"redislok"`, "did you mean redislock or rueidislock?"}},
+		{"run|--baselines|redislock", []string{`"redislock"`, "hint:", "--baselines=redislock"}},
+		{"run|--format|jsn", []string{`"jsn"`, "did you mean json?"}},
+		{"run|--mtls|no", []string{`"no"`, "on"}},
+		{"run|--env|locl", []string{`"locl"`, "did you mean local?"}},
+		{"run|--clients|many", []string{"--clients", `"many"`, "whole numbers"}},
+		{"run|--clients|0", []string{"0 clients"}},
+		{"run|--hosts|0", []string{"number of hosts"}},
+		{"run|--runs|0", []string{"0 runs"}},
+		{"run|--seed|-1", []string{"--seed", "at least 0"}},
+		{"run|--ttl|0", []string{"--ttl 0", "hint:", "10s"}},
+		{"run|--ttl|-1s", []string{"-1s", "minimum", "step 1ms", "maximum"}},
+		{"run|--ttl|1ns", []string{"1ns", "minimum", "step 1ms", "maximum"}},
+		{"run|--ttl|87600h", []string{"87600h", "minimum", "step 1ms", "maximum"}},
+		{"run|--config|redis.adress=x", []string{`"adress"`, "did you mean address?"}},
+		{"run|--config|redis.pool_size=many", []string{"redis"}},
+		{"run|--config|rdis.address=x", []string{`"rdis"`, "did you mean redis?"}},
+		{"run|--config|address=x", []string{"BACKEND.KEY=VALUE", "hint:"}},
+		{"run|--target|rdis=localhost:1", []string{`"rdis"`, "did you mean redis?"}},
+		{"run|--target|redis", []string{"BACKEND=ADDRESS", "hint:"}},
+		{"run|--target|redis=env:EMPTY", []string{"EMPTY", "not set"}},
+		{"run|--target|redis=@nofile", []string{"nofile"}},
+		{"run|--target|redis=redis://app:hush@localhost:1", []string{"redis://localhost:1", "hint:", "env:"}},
+		{"run|--target|redis=localhost:1?password=hush", []string{"localhost:1", "hint:"}},
+		{"run|-o|.", []string{"not empty", "hint:"}},
+		{"check", []string{"result folder", "hint:"}},
+		{"check|nowhere", []string{"nowhere", "run.json"}},
+		{"report|nowhere", []string{"nowhere", "run.json"}},
+		{"report|a|b", []string{`"b"`}},
+		{"plugins|lst", []string{`"lst"`, "did you mean list?"}},
+		{"plugins|describe|redi", []string{`"redi"`, "did you mean redis?"}},
+		{"conform|redi", []string{`"redi"`, "did you mean redis?"}},
+		{"conform|redis|--config|redis.adress=x", []string{`"adress"`, "did you mean address?"}},
+		{"conform|redis|--format|md", []string{`"md"`}},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			if err := os.WriteFile("something", nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args := strings.Split(tt.args, "|")
+			switch args[0] {
+			case "run", "conform":
+				args = append(args, "--plugin-dir", dir)
+			case "plugins":
+				if args[1] == "describe" {
+					args = append(args, "--plugin-dir", dir)
+				}
+			}
+			code, stdout, stderr := lockbench(t, args...)
+			if code != exitUsage || stdout != "" {
+				t.Errorf("exit %d, stdout %q", code, stdout)
+			}
+			lines := strings.Split(strings.TrimSpace(stderr), "\n")
+			if len(lines) > 2 || len(lines) == 2 && !strings.HasPrefix(lines[1], "hint: ") {
+				t.Errorf("not one line and a hint:\n%s", stderr)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("%q does not say %q", stderr, want)
+				}
+			}
+			if strings.Contains(stderr, "hush") {
+				t.Errorf("the password is shown: %q", stderr)
+			}
+			if _, err := os.Stat("results"); err == nil {
+				t.Error("a result folder was begun")
+			}
+		})
+	}
+}
+
+func TestEnvironmentErrors(t *testing.T) {
+	dir := plugins(t)
+	t.Chdir(t.TempDir())
+	s := redisServer(t, &env.RedisOptions{Password: "right"})
+	frozen := redisServer(t, nil)
+	if err := frozen.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and never says a word
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	t.Setenv("WRONG", "redis://:hush@"+s.Addr())
+	t.Setenv("DOWN", "redis://:hush@127.0.0.1:1")
+	t.Setenv("BAD", "http://:hush@"+s.Addr())
+	for _, tt := range []struct {
+		name, target string
+		want         []string
+	}{
+		{"down", "127.0.0.1:1", []string{"127.0.0.1:1", "refused"}},
+		{"down with a secret", "env:DOWN", []string{"127.0.0.1:1", "refused"}},
+		{"wrong password", "env:WRONG", []string{s.Addr(), "password"}},
+		{"bad URL", "env:BAD", []string{s.Addr(), "http"}},
+		{"frozen", frozen.Addr(), []string{frozen.Addr()}},
+		{"silent", silent.Addr().String(), []string{silent.Addr().String()}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			start := time.Now()
+			code, stdout, stderr := lockbench(t, "run", "--quick", "--backends", "redis", "--target", "redis="+tt.target, "--plugin-dir", dir)
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if code != exitEnvironment || stdout != "" {
+				t.Errorf("exit %d, stdout %q", code, stdout)
+			}
+			for _, want := range append(tt.want, "redis") {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("%q does not say %q", stderr, want)
+				}
+			}
+			if strings.Contains(stderr, "hush") {
+				t.Errorf("the password is shown: %q", stderr)
+			}
+		})
+	}
+}
+
+func TestNoServerInstalled(t *testing.T) {
+	dir := plugins(t)
+	t.Chdir(t.TempDir())
+	t.Setenv("PATH", t.TempDir())
+	code, _, stderr := lockbench(t, "run", "--backends", "redis", "--plugin-dir", dir)
+	if code != exitEnvironment || !strings.Contains(stderr, "apt-get install redis-server") || !strings.Contains(stderr, "brew install redis") {
+		t.Errorf("asked for by name: exit %d, %q", code, stderr)
+	}
+	code, stdout, stderr := lockbench(t, "run", "--quick", "--runs", "1", "--clients", "2", "--plugin-dir", dir)
+	if code != exitOK || !strings.Contains(stdout, "memory (plugin)") || !strings.Contains(stdout, "left out: redis: redis-server is not installed") {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+func TestNoPlugins(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("PATH", t.TempDir())
+	for _, args := range [][]string{{"run"}, {"plugins", "list"}, {"conform", "redis"}} {
+		if code, _, stderr := lockbench(t, args...); code != exitEnvironment || !strings.Contains(stderr, "hint: make build") {
+			t.Errorf("%v: exit %d, %q", args, code, stderr)
+		}
+	}
+}
+
+func TestNotAPlugin(t *testing.T) {
+	t.Chdir(t.TempDir())
+	sh, err := exec.LookPath("true")
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, path := range []string{sh, "./nothing"} {
+		if code, _, stderr := lockbench(t, "conform", path); code != exitEnvironment || !strings.Contains(stderr, filepath.Base(path)) {
+			t.Errorf("%s: exit %d, %q", path, code, stderr)
+		}
+	}
+}
+
+func TestPluginsListAndDescribe(t *testing.T) {
+	dir := plugins(t)
+	code, stdout, _ := lockbench(t, "plugins", "list", "--plugin-dir", dir)
+	if code != exitOK || !strings.Contains(stdout, "memory") || !strings.Contains(stdout, filepath.Join(dir, "lockplugin-redis")) {
+		t.Errorf("exit %d, %q", code, stdout)
+	}
+	for _, name := range []string{"redis", filepath.Join(dir, "lockplugin-redis")} {
+		code, stdout, _ = lockbench(t, "plugins", "describe", name, "--plugin-dir", dir)
+		if code != exitOK || !strings.Contains(stdout, "address") || !strings.Contains(stdout, "secret") || !strings.Contains(stdout, "durable") {
+			t.Errorf("%s: exit %d, %q", name, code, stdout)
+		}
+	}
+}
+
+// onText calls f once, when text has been written.
+type onText struct {
+	bytes.Buffer
+	text string
+	f    func()
+}
+
+func (w *onText) Write(b []byte) (int, error) {
+	n, err := w.Buffer.Write(b)
+	if w.f != nil && strings.Contains(w.String(), w.text) {
+		w.f()
+		w.f = nil
+	}
+	return n, err
+}
+
+func TestInterrupted(t *testing.T) {
+	dir := plugins(t)
+	t.Chdir(t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stderr := &onText{text: "cells, about", f: func() { time.AfterFunc(2*time.Second, cancel) }}
+	var stdout bytes.Buffer
+	err := run(ctx, []string{"run", "--quick", "--runs", "1000", "--clients", "2", "--backends", "memory", "-o", "out", "--plugin-dir", dir}, &stdout, stderr)
+	if code := exitCode(err); code != exitInterrupted {
+		t.Fatalf("exit %d: %v", code, err)
+	}
+	if !strings.Contains(stdout.String(), "interrupted; this is what it had measured") || !strings.Contains(stdout.String(), "memory (plugin)") {
+		t.Errorf("stdout %q", stdout.String())
+	}
+	if code, stdout, stderr := lockbench(t, "check", "out"); code != exitOK || !strings.Contains(stdout, "0 overlaps") {
+		t.Errorf("check: exit %d, %q, %q", code, stdout, stderr)
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+func pluginsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plugins",
+		Short: "List and describe the plugins that are found",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  parentOnly,
+	}
+	cmd.AddCommand(pluginsListCommand(), pluginsDescribeCommand())
+	return cmd
+}
+
+func pluginsListCommand() *cobra.Command {
+	var dirs []string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the plugins in --plugin-dir, beside lockbench and on the PATH",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found := plugin.Discover(dirs)
+			if len(found) == 0 {
+				return bench.ErrNoPlugins
+			}
+			for _, f := range found {
+				doc := ""
+				if d, err := bench.Describe(cmd.Context(), f); err != nil {
+					doc = "cannot be used: " + strings.ReplaceAll(err.Error(), "\n", "; ")
+				} else {
+					doc = d.Doc
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%-10s %s\n           %s\n", f.Name, doc, f.Path)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringArrayVar(&dirs, "plugin-dir", nil, "look for plugins here first")
+	return cmd
+}
+
+func pluginsDescribeCommand() *cobra.Command {
+	var dirs []string
+	var format string
+	cmd := &cobra.Command{
+		Use:   "describe NAME|PATH",
+		Short: "Show what a plugin claims and which configuration it takes",
+		Args:  oneArg("plugin"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf("format", format, []string{"text", "json"}); err != nil {
+				return err
+			}
+			f, err := resolve(args[0], dirs)
+			if err != nil {
+				return err
+			}
+			d, err := bench.Describe(cmd.Context(), f)
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(d)
+			}
+			describe(cmd.OutOrStdout(), d, f.Path)
+			return nil
+		},
+	}
+	cmd.Flags().StringArrayVar(&dirs, "plugin-dir", nil, "look for plugins here first")
+	cmd.Flags().StringVar(&format, "format", "text", "output: text or json")
+	return cmd
+}
+
+// resolve finds a plugin by name, or takes a path as it is.
+func resolve(nameOrPath string, dirs []string) (plugin.Found, error) {
+	if strings.ContainsRune(nameOrPath, '/') {
+		return plugin.Found{Name: bench.NameOf(nameOrPath), Path: nameOrPath}, nil
+	}
+	found := plugin.Discover(dirs)
+	if len(found) == 0 {
+		return plugin.Found{}, bench.ErrNoPlugins
+	}
+	var names []string
+	for _, f := range found {
+		names = append(names, f.Name)
+	}
+	i := slices.Index(names, nameOrPath)
+	if i < 0 {
+		return plugin.Found{}, usagef("there is no backend %q%s", nameOrPath, driver.Suggest(nameOrPath, names))
+	}
+	return found[i], nil
+}
+
+func describe(w io.Writer, d plugin.Description, path string) {
+	p := d.Properties
+	fmt.Fprintf(w, "%s: %s\n\n", d.Name, d.Doc)
+	for _, line := range [][2]string{
+		{"binary", path},
+		{"version", d.Version},
+		{"fencing", string(p.Fencing)},
+		{"scope", string(p.Scope)},
+		{"TTL", fmt.Sprintf("%s to %s in steps of %s", p.TTLMin, p.TTLMax, p.TTLStep)},
+		{"first in, first out", fmt.Sprint(p.FIFO)},
+		{"survives its plugin", fmt.Sprint(p.SurvivesPlugin)},
+		{"powers", fmt.Sprint(p.Powers)},
+	} {
+		fmt.Fprintf(w, "  %-20s %s\n", line[0], line[1])
+	}
+	fmt.Fprintf(w, "\nconfiguration (--config %s.KEY=VALUE):\n", d.Name)
+	for _, k := range d.Keys {
+		var notes []string
+		if k.Required {
+			notes = append(notes, "required")
+		}
+		if k.Secret {
+			notes = append(notes, "secret")
+		}
+		if k.Default != "" {
+			notes = append(notes, "default "+k.Default)
+		}
+		fmt.Fprintf(w, "  %-20s %-9s %s", k.Name, k.Type, k.Doc)
+		if len(notes) > 0 {
+			fmt.Fprintf(w, " (%s)", strings.Join(notes, ", "))
+		}
+		fmt.Fprintln(w)
+	}
+	for _, c := range d.Commands {
+		fmt.Fprintf(w, "\ncommand %s: %s\n", c.Name, c.Doc)
+	}
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+// TestKilledRunLeavesNothing kills lockbench in the middle of a run: neither
+// servers nor plugins nor their files stay, and the folder can be judged.
+func TestKilledRunLeavesNothing(t *testing.T) {
+	if s, err := env.StartRedis(t.Context(), nil); err != nil {
+		env.Missing(t, "redis", err)
+	} else if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir, tmp := plugins(t), t.TempDir()
+	out := filepath.Join(t.TempDir(), "out")
+	cmd := exec.Command(plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench"),
+		"run", "--quick", "--backends", "redis", "--scenarios", "acquire,takeover", "-o", out, "--plugin-dir", dir)
+	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "something is measured", func() bool {
+		text, err := os.ReadFile(filepath.Join(out, record.ResultsFile))
+		return err == nil && bytes.Count(text, []byte("BenchmarkAcquire/")) > 2
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // "signal: killed"
+	eventually(t, "nothing is left in the directory for temporary files", func() bool {
+		entries, err := os.ReadDir(tmp)
+		return err == nil && len(entries) == 0
+	})
+	eventually(t, "no process is left that works there", func() bool { return len(processesWith(tmp)) == 0 })
+	if code, stdout, stderr := lockbench(t, "check", out); code != exitOK || !strings.Contains(stdout, "events end early") {
+		t.Errorf("check: exit %d, %q, %q", code, stdout, stderr)
+	}
+	if code, stdout, _ := lockbench(t, "report", out); code != exitOK || !strings.Contains(stdout, "or was killed") {
+		t.Errorf("report: exit %d, %q", code, stdout)
+	}
+}
+
+// processesWith lists the processes that were started with TMPDIR=tmp, where
+// the system shows that.
+func processesWith(tmp string) []string {
+	var found []string
+	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), "TMPDIR="+tmp+"\x00") {
+			found = append(found, filepath.Dir(f))
+		}
+	}
+	return found
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// TestConform: one line for each rule, in their order.
+func TestConform(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	path := filepath.Join(plugins(t), "lockplugin-memory")
+	code, stdout, stderr := lockbench(t, "conform", path)
+	if code != exitOK {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	if len(lines) != len(drivertest.Rules()) {
+		t.Fatalf("%d lines:\n%s", len(lines), stdout)
+	}
+	for i, r := range drivertest.Rules() {
+		if !strings.HasPrefix(lines[i], r.ID+" ") {
+			t.Errorf("line %d is %q, want rule %s", i, lines[i], r.ID)
+		}
+	}
+}
+
+// TestConformResults: a failure is shown with its log and is an error.
+func TestConformResults(t *testing.T) {
+	bad := drivertest.RuleResult{
+		Rule: drivertest.Rules()[0], Outcome: drivertest.Fail,
+		Cases: []drivertest.CaseResult{
+			{Case: drivertest.Case{Name: "L1 one"}, Outcome: drivertest.Pass, Log: "fine"},
+			{Case: drivertest.Case{Name: "L1 two"}, Outcome: drivertest.Fail, Log: "host a held it\nhost b too"},
+			{Case: drivertest.Case{Name: "L1 three"}, Outcome: drivertest.NotRun, Reason: "no server"},
+		},
+	}
+	for _, tt := range []struct {
+		flags     conformFlags
+		want, not []string
+	}{
+		{conformFlags{format: "text"}, []string{"L1", "fail", "L1 two", "host b too"}, []string{"L1 one", "fine"}},
+		{conformFlags{format: "text", verbose: true}, []string{"L1 one", "fine", "L1 three", "no server"}, nil},
+		{conformFlags{format: "json"}, []string{`"result": "fail"`, `"name": "L1 one"`, `"reason": "no server"`}, nil},
+	} {
+		var out strings.Builder
+		s := shown{flags: tt.flags, stdout: &out}
+		s.rule(bad)
+		if err := s.end(); exitCode(err) != exitInternal || !strings.Contains(err.Error(), "1 of 20 rules") {
+			t.Errorf("%v", err)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%+v: %q does not say %q", tt.flags, out.String(), want)
+			}
+		}
+		for _, not := range tt.not {
+			if strings.Contains(out.String(), not) {
+				t.Errorf("%+v: %q says %q", tt.flags, out.String(), not)
+			}
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/report"
+)
+
+func reportCommand() *cobra.Command {
+	var format, out string
+	cmd := &cobra.Command{
+		Use:   "report DIR",
+		Short: "Print a saved run, and write it as an HTML page",
+		Long: `report computes tables and verdict from a result folder, without servers. It
+prints them, and writes one self-contained HTML page.`,
+		Args: oneArg("result folder"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf("format", format, formats); err != nil {
+				return err
+			}
+			r, err := report.Load(args[0])
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				out = filepath.Join(args[0], record.ReportFile)
+			}
+			if err := writePage(r, out); err != nil {
+				return err
+			}
+			if err := write(r, format, cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "page in %s\n", out)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "text", "what to print: text, md, json or csv")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "HTML file (default DIR/"+record.ReportFile+")")
+	return cmd
+}
+
+func writePage(r report.Report, path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.HTML(f), f.Close())
+}

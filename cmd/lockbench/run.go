@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/baseline"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/report"
+	"github.com/lockbench/lockbench/bench/scenario"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// runFlags are the flags of "lockbench run" as they were typed.
+type runFlags struct {
+	backends, scenarios, baselines []string
+	clients, hosts                 []int
+	runs                           int
+	ttl                            time.Duration
+	seed                           uint64
+	quick, verbose                 bool
+	env, mtls, format, out         string
+	servers                        serverFlags
+}
+
+func runCommand() *cobra.Command {
+	var f runFlags
+	d := bench.DefaultPlan(false)
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Measure backends, and check their safety",
+		Long: `run starts servers and plugins, measures every backend under every scenario,
+checks that no lock was held twice and that tokens rise, writes a result folder
+and prints its table.
+
+Without --target it starts throwaway servers of its own on free loopback ports,
+and removes them afterwards. Backends whose server is not installed are left out
+and named, unless --backends asks for them.
+
+Scenarios:
+` + scenarioHelp() + `
+Baselines, measured in this process on the same server:
+` + baselineHelp(),
+		Example: `  lockbench run --quick --baselines
+  lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
+  lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringSliceVar(&f.backends, "backends", nil, "plugins to measure, a `LIST` with commas (default: all that can be)")
+	fl.StringSliceVar(&f.scenarios, "scenarios", d.Scenarios, "what to measure, a `LIST` or all")
+	fl.StringSliceVar(&f.baselines, "baselines", nil, "measure these libraries too, a `LIST`; without one, all of them")
+	fl.Lookup("baselines").NoOptDefVal = "all"
+	fl.BoolVar(&f.quick, "quick", false, "fewer and shorter runs: about a minute")
+	fl.IntVar(&f.runs, "runs", d.Runs, "repetitions of every cell, `N` (6 with --quick)")
+	fl.IntSliceVar(&f.clients, "clients", nil, "concurrent callers of one host, a `LIST` (default 1,8,64; contend 8,32)")
+	fl.IntSliceVar(&f.hosts, "hosts", d.Hosts, "host processes, a `LIST`")
+	fl.DurationVar(&f.ttl, "ttl", d.TTL, "TTL of the leases")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed `N` of the order of the cells (default: random, recorded)")
+	fl.StringVar(&f.env, "env", "local", "where throwaway servers run: `local`")
+	fl.StringVar(&f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`")
+	fl.StringVar(&f.format, "format", "text", "output, `text|md|json|csv`")
+	fl.StringVarP(&f.out, "output", "o", "", "result folder `DIR`, new or empty (default results/<UTC time>)")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of core and the plugins")
+	f.servers.add(fl)
+	return cmd
+}
+
+func scenarioHelp() string {
+	var b strings.Builder
+	for _, s := range scenario.All() {
+		fmt.Fprintf(&b, "  %-18s%s\n", s.Name, wrap(s.Proves, 60, 20))
+	}
+	return b.String()
+}
+
+// wrap breaks text into lines of about width characters, all but the first
+// indented.
+func wrap(text string, width, indent int) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case column+len(word) > width:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			column = 0
+		case i > 0:
+			b.WriteByte(' ')
+		}
+		b.WriteString(word)
+		column += len(word) + 1
+	}
+	return b.String()
+}
+
+func baselineHelp() string {
+	var b strings.Builder
+	for _, bl := range baseline.All() {
+		fmt.Fprintf(&b, "  %-18s%s\n", bl.Name, bl.Doc)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// noArgs refuses arguments, and knows where one usually comes from.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := usagef("%s takes no argument %q", cmd.CommandPath(), args[0])
+	if _, ok := baseline.ByName(args[0]); ok {
+		return hinted(err, "a list of baselines needs an equals sign: --baselines="+args[0])
+	}
+	return err
+}
+
+func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
+	p, err := f.plan(cmd)
+	if err != nil {
+		return err
+	}
+	if err := p.Check(); err != nil {
+		return err
+	}
+	if err := record.Vacant(p.Out); err != nil {
+		return err
+	}
+	log := slog.New(slog.DiscardHandler)
+	if f.verbose {
+		log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	res, err := bench.Run(ctx, p, bench.Options{Progress: newProgress(cmd.ErrOrStderr()), Log: log})
+	if res.Cells == 0 || err != nil && res.Verdict.Granted() == 0 {
+		return verdict(res, orInterrupted(ctx, err))
+	}
+	if showErr := f.show(p.Out, cmd.OutOrStdout(), cmd.ErrOrStderr()); showErr != nil {
+		return errors.Join(err, showErr)
+	}
+	return verdict(res, err)
+}
+
+func orInterrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	return err
+}
+
+// verdict turns the end of a run into its error. A violation comes first.
+func verdict(res bench.Result, err error) error {
+	if n := res.Verdict.Unsafe(); n > 0 {
+		return errors.Join(fmt.Errorf("%w: %d in %d grants", errUnsafe, n, res.Verdict.Granted()), err)
+	}
+	switch {
+	case res.Interrupted:
+		return errInterrupted
+	case err != nil:
+		return err
+	case res.Cells == 0 || res.Verdict.Granted() == 0:
+		return &bench.InvalidError{Err: errors.New("invalid run: nothing was granted")}
+	}
+	return nil
+}
+
+func (f *runFlags) show(dir string, stdout, stderr io.Writer) error {
+	r, err := report.Load(dir)
+	if err != nil {
+		return err
+	}
+	if err := write(r, f.format, stdout); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "results in %s; lockbench report %s makes a page of them\n", dir, dir)
+	return nil
+}
+
+// plan turns flags into a plan. All its errors are of usage.
+func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
+	p := bench.DefaultPlan(f.quick)
+	if err := f.words(cmd); err != nil {
+		return p, err
+	}
+	p.Backends, p.Scenarios, p.Baselines = unique(f.backends), unique(f.scenarios), unique(f.baselines)
+	p.Clients, p.Hosts, p.TTL, p.MTLS = unique(f.clients), unique(f.hosts), f.ttl, f.mtls == "on"
+	if cmd.Flags().Changed("runs") {
+		p.Runs = f.runs
+	}
+	p.Seed = f.seed
+	if !cmd.Flags().Changed("seed") {
+		p.Seed = rand.Uint64N(1e9) // short enough to be typed again
+	}
+	p.Out = f.out
+	if p.Out == "" {
+		p.Out = freshDir(filepath.Join("results", time.Now().UTC().Format("20060102T150405Z")))
+	}
+	p.PluginDirs, p.Version = f.servers.pluginDirs, version()
+	var err error
+	p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr())
+	return p, err
+}
+
+// freshDir is dir, or with a number when another run of this second has it.
+func freshDir(dir string) string {
+	fresh := dir
+	for n := 2; record.Vacant(fresh) != nil && n < 100; n++ {
+		fresh = fmt.Sprintf("%s-%d", dir, n)
+	}
+	return fresh
+}
+
+// words checks the flags that take one of a few words, and expands "all".
+func (f *runFlags) words(cmd *cobra.Command) error {
+	for _, w := range []struct {
+		flag, value string
+		known       []string
+	}{
+		{"env", f.env, []string{"local"}},
+		{"mtls", f.mtls, []string{"on", "off"}},
+		{"format", f.format, formats},
+	} {
+		if err := oneOf(w.flag, w.value, w.known); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(f.scenarios, "all") {
+		f.scenarios = scenario.Names()
+	}
+	if slices.Contains(f.baselines, "all") {
+		f.baselines = baseline.Names()
+	}
+	if f.ttl == 0 {
+		return hinted(usagef("--ttl 0 would be a lease that has ended"), "leave it away for the default of 10s")
+	}
+	for flag, n := range map[string]int{"backends": len(f.backends), "clients": len(f.clients)} {
+		if cmd.Flags().Changed(flag) && n == 0 {
+			return usagef("--%s names none", flag)
+		}
+	}
+	return nil
+}
+
+func oneOf(flag, value string, known []string) error {
+	if slices.Contains(known, value) {
+		return nil
+	}
+	return usagef("--%s has no value %q%s", flag, value, driver.Suggest(value, known))
+}
+
+// unique drops what was named twice, and keeps the order.
+func unique[T comparable](in []T) []T {
+	var out []T
+	for _, v := range in {
+		if !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}

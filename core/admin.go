@@ -1,0 +1,105 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// maxLook bounds single questions whose ctx has no end of its own, so that a
+// hung backend blocks nobody for ever.
+const maxLook = 5 * time.Second
+
+// Inspect tells who holds the lock of that name: the zero Holder when nobody
+// does. It waits 5 s at most, as do Check, Break, Leader and Proclaim.
+func (c *Client) Inspect(ctx context.Context, name string) (driver.Holder, error) {
+	return c.inspect(ctx, "inspect", name)
+}
+
+func (c *Client) inspect(ctx context.Context, op, name string) (driver.Holder, error) {
+	if err := c.begin(op, clip(name)); err != nil {
+		return driver.Holder{}, err
+	}
+	defer c.end()
+	if err := checkName(name); err != nil {
+		return driver.Holder{}, c.wrap(op, clip(name), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxLook)
+	defer cancel()
+	h, err := c.b.Inspect(ctx, name)
+	if err != nil {
+		return driver.Holder{}, c.wrap(op, name, err)
+	}
+	return h, nil
+}
+
+// List yields every held lock whose name starts with prefix, in no particular
+// order: all locks for "". An error ends it. It wraps ErrUnsupported where the
+// backend cannot list.
+func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[driver.Holder, error] {
+	return func(yield func(driver.Holder, error) bool) {
+		if err := c.begin("list", prefix); err != nil {
+			yield(driver.Holder{}, err)
+			return
+		}
+		defer c.end()
+		admin, err := c.admin()
+		more := true
+		if err == nil {
+			err = admin.List(ctx, prefix, func(h driver.Holder) bool {
+				more = more && yield(h, nil)
+				return more
+			})
+		}
+		if err != nil && more {
+			yield(driver.Holder{}, c.wrap("list", prefix, err))
+		}
+	}
+}
+
+// Break ends the lease of name if its token is still token, whoever holds it.
+// Inspect tells the token. The error is a [*NotHeldError] when that lease is
+// over, and wraps ErrUnsupported where the backend cannot break leases.
+func (c *Client) Break(ctx context.Context, name string, token uint64) error {
+	if err := c.begin("break", clip(name)); err != nil {
+		return err
+	}
+	defer c.end()
+	if err := checkName(name); err != nil {
+		return c.wrap("break", clip(name), err)
+	}
+	admin, err := c.admin()
+	if err == nil {
+		bctx, cancel := context.WithTimeout(ctx, maxLook)
+		err = admin.Break(bctx, name, token)
+		cancel()
+	}
+	if err != nil {
+		return c.wrap("break", name, err)
+	}
+	if l := c.queues.holder(name); l != nil && l.token == token {
+		c.sched.lose(l, ErrRevoked)
+	}
+	return nil
+}
+
+func (c *Client) admin() (driver.Admin, error) {
+	if admin := driver.AdminOf(c.b); admin != nil {
+		return admin, nil
+	}
+	return nil, fmt.Errorf("%w: %s does not declare the power %q", ErrUnsupported, c.name, driver.PowerAdmin)
+}
+
+// notHeld enters what an answer that wraps ErrNotHeld says about l.
+func (c *Client) notHeld(l *Lease, err error) {
+	if !errors.Is(err, ErrNotHeld) {
+		return
+	}
+	if cause := c.sched.verdictOf(l, err); cause != nil {
+		c.sched.lose(l, cause)
+	}
+}

@@ -1,0 +1,117 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+const (
+	// maxCall bounds one acquire. A grant that takes longer than the TTL is of
+	// no use, so a shorter TTL is the bound.
+	maxCall = 3 * time.Second
+	// minCall is what every call gets, however short the TTL.
+	minCall = 10 * time.Millisecond
+)
+
+// grant is the answer to a successful acquire or handover.
+type grant struct {
+	token     uint64
+	sent, got instant
+	epoch     uint64 // of the plugin when the request was sent
+}
+
+// ask asks the store once for a's owner. On an error a.answer and a.freeBy say
+// what is to be made of it.
+func (a *contender) ask(ctx context.Context) (*Lease, error) {
+	c, ttl := a.lock.c, a.lock.opts.TTL
+	g := grant{epoch: c.sched.epoch.Load(), sent: c.clock.early()}
+	call := c.calls.begin(ctx, max(min(ttl, maxCall), minCall))
+	var err error
+	g.token, err = c.b.TryAcquire(call, a.request())
+	call.done()
+	g.got = c.clock.now()
+	if err == nil {
+		if err = a.usable(ctx, g); err == nil {
+			return c.adopt(a, g), nil
+		}
+	}
+	a.answer = err
+	if !settled(err) {
+		a.freeBy = g.got.add(ttl)
+	}
+	if errors.Is(err, driver.ErrWithdrawn) {
+		a.owner, a.queued = newOwner(), false
+	}
+	return nil, err
+}
+
+// usable refuses a grant that nobody waits for any more, or that came too
+// late: counted from sending, its time may be over.
+func (a *contender) usable(ctx context.Context, g grant) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if a.lock.c.closing.Load() {
+		return fmt.Errorf("%w: client is closing", context.Canceled)
+	}
+	if took, ttl := g.got.sub(g.sent), a.lock.opts.TTL; took >= lifeOf(ttl) {
+		return fmt.Errorf("%w: grant took %v of TTL %v", ErrUnavailable, took, ttl)
+	}
+	return nil
+}
+
+// clean withdraws an owner whose acquire has an unknown outcome, before another
+// owner asks (K3). It need not succeed once such a grant would be over.
+func (a *contender) clean(ctx context.Context) error {
+	c := a.lock.c
+	if a.freeBy == 0 {
+		return nil
+	}
+	call := c.calls.begin(ctx, c.opts.CleanupBudget)
+	err := c.withdraw(call, a.request())
+	call.done()
+	if err != nil && c.clock.now() < a.freeBy {
+		return err
+	}
+	a.owner, a.queued, a.freeBy = newOwner(), false, 0
+	return nil
+}
+
+// giveUp undoes what a did in the store and returns err, or an
+// IndeterminateError around it when that could not be confirmed (K3).
+func (a *contender) giveUp(ctx context.Context, err error) error {
+	if a.freeBy == 0 && !a.queued {
+		return err
+	}
+	c := a.lock.c
+	call := c.calls.cleanup(ctx)
+	defer call.done()
+	pause := backoff{from: retryFrom, to: retryTo}
+	for {
+		failed := c.withdraw(call, a.request())
+		if failed == nil {
+			return err
+		}
+		if !permanent(failed) && sleep(call, pause.next()) {
+			continue
+		}
+		if a.freeBy == 0 { // only a place in the store's queue, which ends by itself
+			return err
+		}
+		c.janitor.add(a.request(), a.freeBy)
+		return &IndeterminateError{
+			FreeAt: c.clock.time(a.freeBy),
+			Err:    fmt.Errorf("%w; withdrawing it: %w", err, failed),
+		}
+	}
+}
+
+// withdraw asks the store once to undo whatever r's owner did or may still do.
+func (c *Client) withdraw(ctx context.Context, r driver.Request) error {
+	r.Token, r.Value, r.Keep = 0, nil, 0
+	return c.b.Release(ctx, r)
+}

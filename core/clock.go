@@ -1,0 +1,103 @@
+package core
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// instant is a time on the clock of one Client: nanoseconds since New.
+type instant int64
+
+// never is later than every instant that the clock shows.
+const never = instant(math.MaxInt64)
+
+func (i instant) add(d time.Duration) instant { return i + instant(d) }
+
+func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
+
+// noise bounds what two clocks read one after the other may differ by without
+// a suspend between them.
+const noise = time.Millisecond
+
+// clock is the only clock by which core decides anything. It counts the time
+// in which the machine was suspended, which Go's monotonic clock does not: a
+// lease runs out in the store meanwhile.
+type clock struct {
+	base time.Time
+	// boot reads a clock that counts suspend; nil when there is none.
+	boot  func() (time.Duration, bool)
+	start time.Duration // boot's reading at base
+	// suspended is the growth of boot's clock over the monotonic one, as last
+	// seen, in nanoseconds.
+	suspended atomic.Int64
+}
+
+// init starts the clock at zero.
+func (c *clock) init(boot func() (time.Duration, bool)) {
+	c.base = time.Now()
+	// A time without a monotonic reading comes from a testing/synctest bubble,
+	// where time is not the kernel's and the machine never sleeps.
+	if c.base == c.base.Round(0) {
+		return
+	}
+	if start, ok := boot(); ok {
+		c.boot, c.start = boot, start
+	}
+}
+
+// now is the present instant.
+func (c *clock) now() instant {
+	if c.boot == nil {
+		return instant(time.Since(c.base))
+	}
+	// Boot time is read first: a pause of this thread between the two readings
+	// then hides growth for one call, where the other order would invent some
+	// for good.
+	total, ok := c.boot()
+	mono := time.Since(c.base)
+	if ok {
+		c.note(total - c.start - mono)
+	}
+	return instant(mono).add(time.Duration(c.suspended.Load()))
+}
+
+// early is now without asking the kernel for suspends, and so never later
+// than now. That is safe for the instant of sending a request, from which a
+// deadline is counted, and for nothing else.
+func (c *clock) early() instant {
+	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
+}
+
+// note takes over a growth, if it is more than noise.
+func (c *clock) note(growth time.Duration) {
+	for {
+		known := c.suspended.Load()
+		if growth < time.Duration(known)+noise || c.suspended.CompareAndSwap(known, int64(growth)) {
+			return
+		}
+	}
+}
+
+// time converts an instant to a time that compares with time.Now as long as
+// the machine is not suspended again. It counts the suspends that now has seen.
+func (c *clock) time(i instant) time.Time {
+	return c.base.Add(i.sub(0) - time.Duration(c.suspended.Load()))
+}
+
+// driftOf is what a deadline leaves for clocks that run at different speed: a
+// hundredth of the TTL and 2 ms, at most a tenth of it.
+func driftOf(ttl time.Duration) time.Duration {
+	return min(ttl/100+2*time.Millisecond, ttl/10)
+}
+
+// leadOf is how long before the deadline a lease is ended, so that Done closes
+// in time although timers fire late: 5 ms, at most a fiftieth of the TTL.
+func leadOf(ttl time.Duration) time.Duration {
+	return min(5*time.Millisecond, ttl/50)
+}
+
+// lifeOf is how long after sending a granted or renewed lease is ended.
+func lifeOf(ttl time.Duration) time.Duration {
+	return ttl - driftOf(ttl) - leadOf(ttl)
+}

@@ -1,0 +1,22 @@
+package core
+
+import (
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootTime reads CLOCK_BOOTTIME, which goes on while the machine is suspended
+// (clock_gettime(2)). It fails where a sandbox does not allow that clock.
+func bootTime() (time.Duration, bool) {
+	var ts unix.Timespec
+	// Not unix.ClockGettime, which tells the Go runtime of a call that might
+	// block: after an idle moment that wakes a thread, at every look at a lease.
+	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&ts)), 0)
+	if errno != 0 {
+		return 0, false
+	}
+	return time.Duration(ts.Nano()), true
+}

@@ -1,0 +1,214 @@
+package core
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// contender is one Acquire under way.
+type contender struct {
+	lock  *Lock
+	began instant
+
+	owner  string
+	queued bool    // owner has a place in the store's queue
+	freeBy instant // when not zero, owner may have been granted the lock, until then
+	answer error   // the last answer of the store
+	told   bool    // EventWaiting is out
+	poll   backoff
+	retry  backoff
+
+	// Guarded by the queue's shard; freeBy too, while claimed.
+	parked  bool          // waits in this host and may be claimed
+	claimed bool          // a release is handing the lock over to owner
+	lease   *Lease        // what was handed over
+	signal  chan struct{} // 1 slot; made when the contender first parks
+}
+
+func newContender(l *Lock) *contender {
+	return &contender{
+		lock: l, began: l.c.clock.early(), owner: newOwner(),
+		poll: backoff{from: pollFrom, to: pollTo}, retry: backoff{from: retryFrom, to: retryTo},
+	}
+}
+
+// newOwner makes the id of one grant: 128 random bits (L1).
+func newOwner() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// wake is called under the shard's mutex.
+func (a *contender) wake() {
+	if a.signal == nil {
+		return
+	}
+	select {
+	case a.signal <- struct{}{}:
+	default:
+	}
+}
+
+// acquire waits for l. The caller has called begin.
+func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, l.c.wrap(op, l.name, err)
+	}
+	l.c.start()
+	a := newContender(l)
+	if l.c.queues.join(a) {
+		if lease, err := a.ask(ctx); err == nil {
+			return lease, nil
+		}
+	}
+	// Only who waits pays for a context that Close can end.
+	wctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(l.c.life, func() { cancel(ErrClosed) })
+	lease, err := a.contend(wctx)
+	stop()
+	cancel(nil)
+	if err == nil {
+		return lease, nil
+	}
+	l.c.queues.leave(a)
+	return nil, l.c.wrap(op, l.name, a.giveUp(ctx, err))
+}
+
+// tryAcquire asks once. The caller has called begin.
+func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if l.c.queues.waiting(l.name) {
+		return nil, l.refusal(ctx)
+	}
+	l.c.start()
+	a := newContender(l)
+	lease, err := a.ask(ctx)
+	if err == nil {
+		return lease, nil
+	}
+	switch {
+	case ctx.Err() != nil:
+		err = a.ended(ctx)
+	case l.c.closing.Load() && !settled(err):
+		err = ErrClosed
+	}
+	return nil, a.giveUp(ctx, err)
+}
+
+// refusal is the answer to a TryAcquire while goroutines of this host wait: it
+// must not overtake them, whatever the store would say.
+func (l *Lock) refusal(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, maxLook)
+	defer cancel()
+	h, err := l.c.b.Inspect(ctx, l.name)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("others of this host wait for it: %w", &HeldError{Holder: h})
+}
+
+// contend takes turns of waiting in this host and asking the store.
+func (a *contender) contend(ctx context.Context) (*Lease, error) {
+	for {
+		if a.answer != nil {
+			a.tellWaiting(a.answer)
+			if permanent(a.answer) {
+				return nil, a.answer
+			}
+		}
+		if err := a.await(ctx); err != nil {
+			return nil, err
+		}
+		lease, err := a.turn(ctx)
+		if lease != nil || err != nil {
+			return lease, err
+		}
+		if ctx.Err() != nil {
+			return nil, a.ended(ctx)
+		}
+		if a.answer = a.clean(ctx); a.answer != nil {
+			continue
+		}
+		if lease, err = a.ask(ctx); err == nil {
+			return lease, nil
+		}
+	}
+}
+
+// turn waits until a may ask the store: then both results are nil.
+func (a *contender) turn(ctx context.Context) (*Lease, error) {
+	insist := false
+	for {
+		var again <-chan time.Time
+		next := a.lock.c.queues.park(a, insist)
+		switch next {
+		case stepAsk:
+			return nil, nil
+		case stepTake:
+			return a.take(ctx)
+		case stepHead: // asks for all: a lease may end without this host knowing
+			again = time.After(maxAsk)
+		}
+		a.tellWaiting(ErrHeld)
+		select {
+		case <-a.signal:
+		case <-again:
+			insist = true
+		case <-ctx.Done():
+			if a.lock.c.queues.unpark(a) {
+				return nil, a.ended(ctx)
+			}
+			<-a.signal // a handover to this contender is under way and decides first
+		}
+	}
+}
+
+// take accepts the lease that was handed over.
+func (a *contender) take(ctx context.Context) (*Lease, error) {
+	if ctx.Err() == nil {
+		return a.lease, nil
+	}
+	return nil, both(a.ended(ctx), a.lease.Release(ctx))
+}
+
+// ended is the error for a ctx that has ended, with what was waited for.
+func (a *contender) ended(ctx context.Context) error {
+	err := ctx.Err()
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ErrClosed):
+		err = ErrClosed
+	case !errors.Is(cause, err):
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	if a.answer != nil && !errors.Is(a.answer, err) {
+		return fmt.Errorf("%w: %w", err, a.answer)
+	}
+	return err
+}
+
+func (a *contender) tellWaiting(err error) {
+	if a.told {
+		return
+	}
+	a.told = true
+	c := a.lock.c
+	c.events.add(Event{Kind: EventWaiting, Name: a.lock.name, Owner: a.owner, Label: c.opts.Label, Err: err})
+	c.events.flush()
+}
+
+func (a *contender) request() driver.Request {
+	o := &a.lock.opts
+	return driver.Request{
+		Name: a.lock.name, Owner: a.owner, Label: a.lock.c.opts.Label,
+		Value: o.Value, TTL: o.TTL, Keep: o.AtLeast,
+	}
+}

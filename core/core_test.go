@@ -1,0 +1,90 @@
+package core
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// recorder keeps the events of a client.
+type recorder struct {
+	mu     sync.Mutex
+	events []Event
+}
+
+func (r *recorder) on(ev Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, ev)
+}
+
+// kinds lists the events of a name in order, renewals left out.
+func (r *recorder) kinds(name string) []EventKind {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []EventKind
+	for _, ev := range r.events {
+		if ev.Name == name && ev.Kind != EventRenewed {
+			out = append(out, ev.Kind)
+		}
+	}
+	return out
+}
+
+func (r *recorder) want(t *testing.T, name string, kinds ...EventKind) {
+	t.Helper()
+	if got := r.kinds(name); !slices.Equal(got, kinds) {
+		t.Errorf("events of %q: %v, want %v", name, got, kinds)
+	}
+}
+
+// open returns a client on b that is closed at the end of the test.
+func open(t testing.TB, b driver.Backend) (*Client, *recorder) {
+	rec := &recorder{}
+	c := New(b, &Options{
+		Label: "host:1", OnEvent: rec.on,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Logf("close: %v", err)
+		}
+	})
+	return c, rec
+}
+
+func lockOf(t testing.TB, c *Client, name string, opts *LockOptions) *Lock {
+	t.Helper()
+	l, err := c.Lock(name, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func acquire(t testing.TB, l *Lock) *Lease {
+	t.Helper()
+	lease, err := l.Acquire(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func isDone(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,127 @@
+package driver
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// CheckConfig returns cfg with defaults filled in, or an error wrapping
+// [ErrConfig] that names an unknown key and the near ones, a missing required
+// key, or a value of the wrong type. It never shows the value of a secret key.
+func (s Spec) CheckConfig(cfg Config) (Config, error) {
+	out := Config{}
+	names := make([]string, 0, len(s.Keys))
+	for _, k := range s.Keys {
+		names = append(names, k.Name)
+		v := cfg[k.Name]
+		if v == "" {
+			v = k.Default
+		}
+		if v == "" && k.Required {
+			return nil, fmt.Errorf("%w: %s needs %q: %s", ErrConfig, s.Name, k.Name, k.Doc)
+		}
+		if err := k.check(v); err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrConfig, s.Name, err)
+		}
+		out[k.Name] = v
+	}
+	for name := range cfg {
+		if _, known := out[name]; !known {
+			return nil, fmt.Errorf("%w: %s has no key %q%s", ErrConfig, s.Name, name, Suggest(name, names))
+		}
+	}
+	return out, nil
+}
+
+func (k Key) check(v string) error {
+	if v == "" {
+		return nil
+	}
+	var err error
+	switch k.Type {
+	case TypeInt:
+		_, err = strconv.Atoi(v)
+	case TypeBool:
+		_, err = strconv.ParseBool(v)
+	case TypeDuration:
+		_, err = time.ParseDuration(v)
+	}
+	if err == nil {
+		return nil
+	}
+	if k.Secret {
+		return fmt.Errorf("%s is not a valid %s", k.Name, k.Type)
+	}
+	return fmt.Errorf("%s: %q is not a valid %s", k.Name, v, k.Type)
+}
+
+// Int returns the value of an int key, 0 when it is empty.
+func (c Config) Int(name string) int {
+	n, _ := strconv.Atoi(c[name])
+	return n
+}
+
+// Bool returns the value of a bool key, false when it is empty.
+func (c Config) Bool(name string) bool {
+	b, _ := strconv.ParseBool(c[name])
+	return b
+}
+
+// Duration returns the value of a duration key, 0 when it is empty.
+func (c Config) Duration(name string) time.Duration {
+	d, _ := time.ParseDuration(c[name])
+	return d
+}
+
+// List returns the parts of a list key without blanks around them, nil when
+// it is empty.
+func (c Config) List(name string) []string {
+	var parts []string
+	for p := range strings.SplitSeq(c[name], ",") {
+		if p = strings.TrimSpace(p); p != "" {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// Suggest ends an error about an unknown name: with the near ones among known,
+// or with all of them when none is near.
+func Suggest(name string, known []string) string {
+	var near []string
+	for _, k := range known {
+		if distance(name, k) <= max(1, len(k)/3) || name != "" && strings.HasPrefix(k, name) {
+			near = append(near, k)
+		}
+	}
+	slices.Sort(near)
+	if len(near) > 0 {
+		return "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	all := slices.Sorted(slices.Values(known))
+	return "; there are " + strings.Join(all, ", ")
+}
+
+// distance is the Levenshtein distance in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,183 @@
+// Package driver is the contract between package core and a backend.
+//
+// Applications use package core. Authors of backends implement [Backend],
+// describe it with a [Spec], and hand that to serve.Main. The conformance
+// suite in core/drivertest decides whether an implementation is right; the
+// rule numbers in this file (L1, K3, ...) are its cases.
+//
+// A backend makes single attempts. All waiting, retrying, renewing, deadlines,
+// queues and events live in core, once. Every method may be called from any
+// number of goroutines, must return soon after its ctx ends, and must keep no
+// lease state in the process that is not also in the store (L8).
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// Request is what the operations of a [Lock] are asked with. Each method says
+// which fields it reads. A backend must not keep or change the Value slice.
+type Request struct {
+	// Name of the lock: valid UTF-8 of 1 to 512 bytes, any character allowed,
+	// case-sensitive. core has checked it; the backend encodes it so that two
+	// names never collide (K6).
+	Name string
+	// Owner is the random id of one grant, made in core before the first byte
+	// is sent (L1): 1 to 64 characters of [A-Za-z0-9_-]. It is never reused.
+	Owner string
+	// Label says for people who holds the lock: valid UTF-8, at most 256 bytes.
+	Label string
+	// Value is what a leader publishes, at most 64 KiB; nil for a plain lock.
+	Value []byte
+	// Token is the fencing token of the grant; zero before it is granted.
+	Token uint64
+	// TTL is how long the store keeps the lease after this request. core has
+	// checked it against the minimum, step and maximum in [Properties]. The
+	// store counts it from when it handles the request, never from a client's
+	// clock; only durations cross the wire.
+	TTL time.Duration
+	// Keep is what is left of the shortest time for which the lock must stay
+	// taken (core's AtLeast); zero in most requests.
+	Keep time.Duration
+}
+
+// Lock is one attempt of each operation. None of them waits or retries.
+type Lock interface {
+	// TryAcquire grants Name to Owner for TTL if no live grant exists, and
+	// returns the grant's token: minted in the same atomic step, higher than
+	// every earlier token of that name as far as [Properties] Fencing claims
+	// (L6). A grant exists until it expires by the store's own clock.
+	//
+	// It returns a [*HeldError] if another owner holds Name, or if the store
+	// reserves it for a waiter whose turn it is. Asking again with an owner
+	// that holds Name is not a renewal: it returns a HeldError too. It returns
+	// [ErrWithdrawn] for an owner that was withdrawn. An error that wraps
+	// [ErrUnavailable] means that the outcome is unknown, and the caller
+	// withdraws the owner (see Release) before asking again.
+	TryAcquire(ctx context.Context, r Request) (token uint64, err error)
+
+	// Renew lets the lease of Name, Owner and Token live for TTL from now. It
+	// must compare owner and token in the same step, and must never bring back
+	// a lease that has expired or was deleted. It returns a [*NotHeldError]
+	// when that lease is no longer there. It ignores Keep, which is for the
+	// plugin host.
+	Renew(ctx context.Context, r Request) error
+
+	// Release ends the lease of Name, Owner and Token, and wakes the next
+	// waiter. It must compare owner and token in the same step. With Keep > 0
+	// it shortens the lease to Keep instead of deleting it, and never lengthens
+	// it. It returns a [*NotHeldError] when the lease is not there; a repeated
+	// call is harmless (L7).
+	//
+	// With a zero Token it withdraws Owner from Name: whatever that owner's
+	// TryAcquire or Wait did, or may still do, is undone. A grant is deleted
+	// whatever its token, a place in the queue is given up and a wake-up
+	// passed on. Once it has returned nil, no grant of that owner exists or
+	// can come: a TryAcquire that arrives later is refused with ErrWithdrawn
+	// (K3). Finding nothing is no confirmation while the request may still be
+	// on its way: bar the owner in the store for at least a minute, or follow
+	// the request on its own ordered connection, or kill its connection and
+	// see it gone. Withdrawing what is not there returns nil.
+	Release(ctx context.Context, r Request) error
+
+	// Inspect tells who holds name. A lock that nobody holds is the zero
+	// Holder and no error.
+	Inspect(ctx context.Context, name string) (Holder, error)
+}
+
+// Elector is what an election needs beyond a [Lock]. A leader is the holder of
+// a lease with a value; a lock and an election of one name are the same lock.
+type Elector interface {
+	// Proclaim replaces the published value of the lease of Name, Owner and
+	// Token, compared in the same step. It does not touch the TTL. It returns
+	// a [*NotHeldError] when that lease is no longer there.
+	Proclaim(ctx context.Context, r Request) error
+
+	// Observe calls emit with the present holder of name, and again after each
+	// change of owner, token or value; the zero Holder means that nobody
+	// holds it. Calls are made one at a time, in the order of the changes, and
+	// tokens never go back; changes that follow each other closely may be
+	// merged into the newest. It returns ctx.Err() when ctx ends, and the
+	// cause as soon as it can no longer see the store. An author without a
+	// push channel returns [PollObserve](ctx, b, name, every, emit).
+	Observe(ctx context.Context, name string, emit func(Holder)) error
+}
+
+// Backend is a connection to one store. Opening it does not wait for the
+// store: a store that is down is no error until it is asked (K8).
+type Backend interface {
+	Lock
+	Elector
+	// Check asks the store in one round trip whether it would serve requests:
+	// reachable, credentials accepted, rights there, settings safe. A
+	// successful Check also refreshes what Properties knows from the server.
+	Check(ctx context.Context) error
+	// Properties answers from memory.
+	Properties() Properties
+	// Close ends connections and goroutines, and returns after the last one.
+	// It does not release leases. Calls after it return [ErrClosed].
+	Close(ctx context.Context) error
+}
+
+// Waiter is an optional power: wake-ups instead of polling.
+type Waiter interface {
+	// Wait enters Owner into the queue of Name, if it is not there yet, and
+	// returns nil as soon as it is woken, or at once when Name is free. It
+	// returns nil also after max. A return is only a hint: the caller asks
+	// TryAcquire (K4). No release that follows the caller's refused TryAcquire
+	// may be missed. A release wakes one waiter, not all (K5). The place in
+	// the queue outlives the call, until a grant, a withdrawal (Release with a
+	// zero token), or about two seconds without a Wait or TryAcquire.
+	// When ctx ends it returns ctx.Err().
+	Wait(ctx context.Context, r Request, max time.Duration) error
+}
+
+// Watcher is an optional power: losses and outages are pushed.
+type Watcher interface {
+	// Watch calls emit for each notice until ctx ends, one at a time; emit
+	// does not block. It returns ctx.Err(), or the cause when it cannot go on,
+	// and is then called again.
+	Watch(ctx context.Context, emit func(Notice)) error
+}
+
+// Batcher is an optional power: many operations in one call.
+type Batcher interface {
+	// Batch does every operation as if it had been asked alone, in any order,
+	// and returns one Result for each, at the same index. Operations of one
+	// call that name the same lock are done in their order. One that must wait
+	// inside the store (a row locked by others, say) must not hold up the rest.
+	Batch(ctx context.Context, ops []Op) []Result
+}
+
+// Starter is an optional power of a backend whose requests share round trips:
+// an operation takes no goroutine while it is under way. A plugin uses it when
+// the backend has the method; it is not declared, because no host can see it.
+type Starter interface {
+	// Start does op as TryAcquire, Renew or Release would. It returns without
+	// waiting and calls done once, from any goroutine; done does not block. An
+	// operation that is not on its way yet when ctx ends is not sent. One that
+	// is may be answered later than ctx ends, but not without a bound.
+	Start(ctx context.Context, op Op, done func(Result))
+}
+
+// Handover is an optional power: release to a named next owner of the same
+// host in one step.
+type Handover interface {
+	// Handover replaces the lease of from (Name, Owner, Token compared) by a
+	// grant to next (Owner, Label, Value, TTL of the same Name) in one atomic
+	// step, and returns the new, higher token. Its errors are those of Release
+	// for from and of TryAcquire for next; after any error but
+	// ErrUnavailable, from's lease is as it was.
+	Handover(ctx context.Context, from, next Request) (token uint64, err error)
+}
+
+// Admin is an optional power for operators.
+type Admin interface {
+	// List calls emit for each held lock whose name starts with prefix, in no
+	// particular order, until emit returns false.
+	List(ctx context.Context, prefix string, emit func(Holder) bool) error
+	// Break ends the lease of name if its token is still token, whoever owns
+	// it; later tokens are higher. It returns a [*NotHeldError] if it is not.
+	Break(ctx context.Context, name string, token uint64) error
+}

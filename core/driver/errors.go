@@ -1,0 +1,78 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Sentinels: one for every case that a caller treats differently. A backend
+// wraps the native cause beside them. They keep their identity over the wire.
+var (
+	// ErrHeld: another owner holds the lock. Comes as a [*HeldError].
+	ErrHeld = errors.New("lock is held")
+	// ErrNotHeld: that owner and token do not hold the lock. Comes as a
+	// [*NotHeldError].
+	ErrNotHeld = errors.New("lock is not held by this owner")
+	// ErrWithdrawn: the owner was withdrawn and is refused for good.
+	ErrWithdrawn = errors.New("owner was withdrawn")
+	// ErrUnavailable: the store or the plugin did not answer; the outcome of
+	// the request is unknown unless the error also wraps ErrNotSent. Trying
+	// again may help.
+	ErrUnavailable = errors.New("backend is unavailable")
+	// ErrNotSent comes beside ErrUnavailable when it is certain that the store
+	// never saw the request, nor will.
+	ErrNotSent = errors.New("request was not sent")
+	// ErrInvalid: the request itself is bad; nothing was sent.
+	ErrInvalid = errors.New("invalid argument")
+	// ErrDenied: the store refuses this client for good: wrong password,
+	// missing rights, read-only server, unsafe settings.
+	ErrDenied = errors.New("backend refuses this client")
+	// ErrConfig: the backend's configuration is wrong.
+	ErrConfig = errors.New("invalid configuration")
+	// ErrUnsupported: the backend does not have this power.
+	ErrUnsupported = errors.New("not supported by this backend")
+	// ErrClosed: the backend was closed.
+	ErrClosed = errors.New("backend is closed")
+	// ErrPluginDied: the plugin process ended, and what its backend kept with
+	// it is gone (Properties.SurvivesPlugin is false).
+	ErrPluginDied = errors.New("plugin died")
+)
+
+// HeldError is a refusal that tells who holds the lock and for how long,
+// as far as the store knows. TTL in it is when asking again makes sense.
+type HeldError struct{ Holder Holder }
+
+func (e *HeldError) Error() string {
+	if !e.Holder.Held() {
+		return ErrHeld.Error()
+	}
+	by := e.Holder.Label
+	if by == "" {
+		by = "owner " + e.Holder.Owner
+	}
+	if e.Holder.TTL < 0 {
+		return fmt.Sprintf("%v by %s, without an end", ErrHeld, by)
+	}
+	return fmt.Sprintf("%v by %s for another %v", ErrHeld, by, e.Holder.TTL.Round(time.Millisecond))
+}
+
+// Is makes errors.Is(err, ErrHeld) true.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// NotHeldError tells that a lease is gone, and who holds the lock now, if
+// anybody does and the store said so.
+type NotHeldError struct{ Holder Holder }
+
+func (e *NotHeldError) Error() string {
+	switch {
+	case !e.Holder.Held():
+		return ErrNotHeld.Error()
+	case e.Holder.Label != "":
+		return fmt.Sprintf("%v: held by %s", ErrNotHeld, e.Holder.Label)
+	}
+	return fmt.Sprintf("%v: held by owner %s", ErrNotHeld, e.Holder.Owner)
+}
+
+// Is makes errors.Is(err, ErrNotHeld) true.
+func (e *NotHeldError) Is(target error) bool { return target == ErrNotHeld }

@@ -1,0 +1,54 @@
+package driver
+
+import (
+	"context"
+	"io"
+	"log/slog"
+)
+
+// KeyType is the type of a configuration value.
+type KeyType string
+
+// The types of configuration values. All are written as text.
+const (
+	TypeString   KeyType = "string"
+	TypeInt      KeyType = "int"
+	TypeBool     KeyType = "bool"
+	TypeDuration KeyType = "duration" // as time.ParseDuration reads it
+	TypeList     KeyType = "list"     // separated by commas
+)
+
+// Key declares one configuration key of a backend.
+type Key struct {
+	Name     string
+	Type     KeyType
+	Default  string // as text; "" when there is none
+	Required bool
+	Secret   bool // never shown: not in logs, errors, describe or process lists
+	Doc      string
+}
+
+// Config holds the configuration by key, checked by [Spec.CheckConfig].
+type Config map[string]string
+
+// Command is a backend's own command, run as "lockplugin-NAME COMMAND" with
+// the configuration from --config FILE or standard input.
+type Command struct {
+	Name string
+	Doc  string
+	Run  func(ctx context.Context, cfg Config, stdout io.Writer) error
+}
+
+// Spec describes a backend to serve.Main and to in-process users.
+type Spec struct {
+	Name string // [a-z][a-z0-9-]*, "redis"
+	Doc  string // one line
+	Keys []Key
+	// Open makes a Backend from a checked configuration. It does not wait for
+	// the store, and returns an error wrapping ErrConfig for values that
+	// cannot work. The logger is never nil.
+	Open func(ctx context.Context, cfg Config, log *slog.Logger) (Backend, error)
+	// Properties are the claims known without a server.
+	Properties Properties
+	Commands   []Command
+}

@@ -1,0 +1,120 @@
+package driver
+
+import "time"
+
+// Holder describes a held lock. The zero Holder means that nobody holds it.
+type Holder struct {
+	Name  string
+	Owner string // for a foreign holder whatever the store shows, else empty
+	Label string
+	Value []byte
+	Token uint64 // zero for a foreign holder, which has none
+	// TTL is what is left of the lease by the store's clock, rounded up to
+	// whole milliseconds; negative when the store knows no end.
+	TTL time.Duration
+	// Waiters is how many wait in the store's queue; -1 when unknown.
+	Waiters int
+}
+
+// Held reports whether somebody holds the lock.
+func (h Holder) Held() bool { return h.Owner != "" || h.Token != 0 || h.TTL != 0 }
+
+// NoticeKind says what a [Notice] is about.
+type NoticeKind int
+
+const (
+	// NoticeLost tells that the lease of Name, Owner and Token is gone.
+	NoticeLost NoticeKind = iota + 1
+	// NoticeDown tells that the plugin or the store cannot be reached.
+	NoticeDown
+	// NoticeUp tells that it can be reached again: core renews every lease.
+	NoticeUp
+)
+
+// Notice is what a [Watcher] pushes.
+type Notice struct {
+	Kind  NoticeKind
+	Name  string // of the lost lease, as are Owner and Token
+	Owner string
+	Token uint64
+	Err   error // the cause, for Down and Lost
+	// Plugin tells that it is the plugin process that went down or came up,
+	// not the store behind it.
+	Plugin bool
+}
+
+// OpKind says which operation an [Op] is.
+type OpKind int
+
+// The operations that can be batched.
+const (
+	OpAcquire OpKind = iota + 1
+	OpRenew
+	OpRelease
+)
+
+// Op is one operation of a batch.
+type Op struct {
+	Kind OpKind
+	Request
+}
+
+// Result is what one [Op] came to. Token is set for a granted OpAcquire.
+type Result struct {
+	Token uint64
+	Err   error
+}
+
+// Fencing says how far a backend's tokens can be trusted to rise.
+type Fencing string
+
+// The classes of fencing, strongest first.
+const (
+	FencingStrict  Fencing = "strict"  // over crash and failover, by consensus or durable commits
+	FencingDurable Fencing = "durable" // as durable as the store's data
+	FencingQuorum  Fencing = "quorum"  // while a quorum keeps its data and its clocks
+	FencingNone    Fencing = "none"    // tokens are zero
+)
+
+// Scope says which hosts exclude each other.
+type Scope string
+
+// The scopes.
+const (
+	ScopeShared Scope = "shared" // every host that uses the same store
+	ScopeHost   Scope = "host"   // one host process: the store lives in its plugin
+)
+
+// Power names an optional power.
+type Power string
+
+// The optional powers.
+const (
+	PowerWaiter   Power = "waiter"
+	PowerWatcher  Power = "watcher"
+	PowerBatcher  Power = "batcher"
+	PowerHandover Power = "handover"
+	PowerAdmin    Power = "admin"
+)
+
+// Properties are the claims that a backend makes. The conformance suite holds
+// it to them, and a rule that does not apply is excused by the property that
+// says so.
+type Properties struct {
+	Name    string // of the backend: "redis"
+	Fencing Fencing
+	Scope   Scope
+	// TTLMin, TTLStep and TTLMax bound a lease's TTL; it must be a multiple of
+	// TTLStep (K7). All are positive.
+	TTLMin, TTLStep, TTLMax time.Duration
+	// FIFO tells that waiters of different hosts are granted in their order.
+	FIFO bool
+	// Durability says in a few words what a grant survives, as read from the
+	// server: "appendfsync everysec"; "unknown" until it was reached.
+	Durability string
+	// Server is the store's product and version, "" until it was reached.
+	Server string
+	// SurvivesPlugin tells that leases outlive the plugin process (L8).
+	SurvivesPlugin bool
+	Powers         []Power
+}

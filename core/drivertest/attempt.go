@@ -1,0 +1,153 @@
+package drivertest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// attempt is one owner at the level of the driver, where nothing renews,
+// retries or cleans up.
+type attempt struct {
+	b driver.Backend
+	driver.Request
+}
+
+// attempt makes an owner on b that asks for name. Nothing is sent yet.
+func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *attempt {
+	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
+}
+
+// backends opens n hosts that share the harness's store. In scope "host",
+// where another plugin has a store of its own, they are one.
+func (h *Harness) backends(t T, n int) []driver.Backend {
+	all := []driver.Backend{h.Open(t)}
+	for len(all) < n {
+		if h.props.Scope == driver.ScopeHost && !h.InProcess {
+			all = append(all, all[0])
+		} else {
+			all = append(all, h.Open(t))
+		}
+	}
+	return all
+}
+
+// call runs one request with the 10 s in which everything must answer.
+func call(t T, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return f(ctx)
+}
+
+func (a *attempt) try(t T) error {
+	return call(t, func(ctx context.Context) error {
+		token, err := a.b.TryAcquire(ctx, a.Request)
+		if err == nil {
+			a.Token = token
+		}
+		return err
+	})
+}
+
+// must is try of a lock that has to be free.
+func (a *attempt) must(t T) *attempt {
+	t.Helper()
+	if err := a.try(t); err != nil {
+		t.Fatalf("owner %s: TryAcquire of the free lock %q: %v", a.Owner, a.Name, err)
+	}
+	return a
+}
+
+func (a *attempt) renew(t T) error {
+	return call(t, func(ctx context.Context) error { return a.b.Renew(ctx, a.Request) })
+}
+
+func (a *attempt) release(t T) error {
+	return call(t, func(ctx context.Context) error { return a.b.Release(ctx, a.Request) })
+}
+
+// mustRelease releases a lease that has to be there.
+func (a *attempt) mustRelease(t T) {
+	t.Helper()
+	if err := a.release(t); err != nil {
+		t.Fatalf("owner %s: Release of %q with token %d: %v", a.Owner, a.Name, a.Token, err)
+	}
+}
+
+func (a *attempt) withdraw(t T) {
+	t.Helper()
+	r := a.Request
+	r.Token = 0
+	if err := call(t, func(ctx context.Context) error { return a.b.Release(ctx, r) }); err != nil {
+		t.Fatalf("withdrawing owner %s from %q: %v", a.Owner, a.Name, err)
+	}
+}
+
+// wait is one Wait of at most limit; it reports how long it took.
+func (a *attempt) wait(t T, limit time.Duration) (time.Duration, error) {
+	start := time.Now()
+	err := call(t, func(ctx context.Context) error { return driver.WaiterOf(a.b).Wait(ctx, a.Request, limit) })
+	return time.Since(start), err
+}
+
+func inspect(t T, b driver.Backend, name string) driver.Holder {
+	t.Helper()
+	var h driver.Holder
+	err := call(t, func(ctx context.Context) (err error) {
+		h, err = b.Inspect(ctx, name)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("Inspect(%q): %v", name, err)
+	}
+	return h
+}
+
+// wantHeldBy fails unless a holds its lock by the store's word.
+func (a *attempt) wantHeldBy(t T, when string) {
+	t.Helper()
+	if h := inspect(t, a.b, a.Name); h.Owner != a.Owner || h.Token != a.Token {
+		t.Errorf("%s owner %s with token %d should hold %q: %s", when, a.Owner, a.Token, a.Name, describe(h))
+	}
+}
+
+// wantFree fails unless nobody holds name.
+func wantFree(t T, b driver.Backend, name, when string) {
+	t.Helper()
+	if h := inspect(t, b, name); h.Held() {
+		t.Errorf("%s %q should be free: %s", when, name, describe(h))
+	}
+}
+
+// wantHeld fails unless err is a refusal with a HeldError in it.
+func wantHeld(t T, err error, when string) driver.Holder {
+	t.Helper()
+	var held *driver.HeldError
+	if !errors.Is(err, driver.ErrHeld) || !errors.As(err, &held) {
+		t.Fatalf("%s: want a HeldError, got %v", when, err)
+	}
+	return held.Holder
+}
+
+// wantNotHeld fails unless err is a NotHeldError.
+func wantNotHeld(t T, err error, when string) driver.Holder {
+	t.Helper()
+	var gone *driver.NotHeldError
+	if !errors.Is(err, driver.ErrNotHeld) || !errors.As(err, &gone) {
+		t.Fatalf("%s: want a NotHeldError, got %v", when, err)
+	}
+	return gone.Holder
+}
+
+// wantNoRelease is wantNotHeld for a release that must not find its lease.
+// Without tokens each release is a withdrawal, and those return nil.
+func (h *Harness) wantNoRelease(t T, err error, when string) driver.Holder {
+	t.Helper()
+	if err == nil && h.props.Fencing == driver.FencingNone {
+		return driver.Holder{}
+	}
+	return wantNotHeld(t, err, when)
+}

@@ -1,0 +1,235 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func queueBugs() []bug {
+	return []bug{
+		{name: "lost wake-up", plant: lostWakeUp, caught: []string{"K4 no release is missed by a waiter"}},
+		{
+			name:   "wakes everybody",
+			plant:  each(wakesEverybody),
+			caught: []string{"K5 a release wakes one waiter", "K5 waiters of different hosts are granted in their order"},
+		},
+		{
+			name: "wait ignores its limit",
+			plant: each(func(c *calls) {
+				inner := c.wait
+				c.wait = func(ctx context.Context, r driver.Request, _ time.Duration) error { return inner(ctx, r, time.Hour) }
+			}),
+			caught: []string{"K4 wait returns when the lock is free, at its limit, and with its ctx"},
+		},
+		{name: "vanished waiter keeps its turn", plant: keepsTurn, caught: []string{"K5 a waiter that vanished loses its turn"}},
+		{
+			name:   "inspect counts goroutines",
+			plant:  each(func(c *calls) { onInspect(c, func(h driver.Holder) driver.Holder { h.Waiters *= 5; return h }) }),
+			caught: []string{"K5 a host has one place in the queue"},
+		},
+		{
+			name:   "handover is two steps",
+			plant:  each(twoStepHandover),
+			caught: []string{"K5 a handover is one step", "K5 a handover that is refused changes nothing"},
+		},
+		{name: "one host is favoured", plant: favours, caught: []string{"K5 hand-over stays inside a host at most 8 times in a row"}},
+		{
+			name:  "leak on cancel",
+			plant: each(func(c *calls) { slowly(c); c.release = onlyWithToken(c.release, succeed) }),
+			caught: []string{
+				"K3 acquires cancelled at random leave nothing and block nobody", "K3 an acquire whose reply was lost owns nothing",
+				"K3 a withdrawal undoes a grant", "K3 a withdrawn owner is refused", "L6 tokens rise over withdrawal",
+			},
+		},
+		{
+			name: "withdrawn owner accepted later",
+			plant: each(func(c *calls) {
+				inner := *c
+				c.release = onlyWithToken(c.release, func(ctx context.Context, r driver.Request) error {
+					if h, err := inner.inspect(ctx, r.Name); err != nil || h.Owner == r.Owner {
+						r.Token = h.Token
+						return inner.release(ctx, r)
+					}
+					return nil
+				})
+			}),
+			caught: []string{"K3 a withdrawn owner is refused", "K3 a withdrawal undoes a grant", "K5 a waiter that withdraws passes its turn on"},
+		},
+		{
+			name: "withdrawal by key only",
+			plant: each(func(c *calls) {
+				inner := *c
+				c.release = onlyWithToken(c.release, func(ctx context.Context, r driver.Request) error {
+					return inner.release(ctx, asHolder(ctx, &inner, r, true, true))
+				})
+			}),
+			caught: []string{"K3 a withdrawal leaves other owners alone"},
+		},
+	}
+}
+
+// onlyWithToken does withdrawals by f.
+func onlyWithToken(inner, f request) request {
+	return func(ctx context.Context, r driver.Request) error {
+		if r.Token != 0 {
+			return inner(ctx, r)
+		}
+		return f(ctx, r)
+	}
+}
+
+// slowly lets every other grant take longer than core waits for a caller that
+// has given up.
+func slowly(c *calls) {
+	inner := c.acquire
+	var (
+		mu sync.Mutex
+		n  int
+	)
+	c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
+		token, err := inner(ctx, r)
+		mu.Lock()
+		n++
+		slow := n%2 == 0
+		mu.Unlock()
+		if !slow {
+			return token, err
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+			return token, err
+		case <-ctx.Done():
+			return 0, errors.Join(driver.ErrUnavailable, ctx.Err())
+		}
+	}
+}
+
+// lostWakeUp looks first and enters the queue later, where it is not looked
+// again.
+func lostWakeUp(*world) func(*calls) {
+	var (
+		mu     sync.Mutex
+		asleep = map[string][]chan struct{}{}
+	)
+	return func(c *calls) {
+		inner := *c
+		c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) error {
+			if h, err := inner.inspect(ctx, r.Name); err != nil || !h.Held() {
+				return err
+			}
+			time.Sleep(300 * time.Microsecond)
+			woken := make(chan struct{})
+			mu.Lock()
+			asleep[r.Name] = append(asleep[r.Name], woken)
+			mu.Unlock()
+			select {
+			case <-woken:
+				return nil
+			case <-time.After(limit):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		c.release = func(ctx context.Context, r driver.Request) error {
+			err := inner.release(ctx, r)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, woken := range asleep[r.Name] {
+				close(woken)
+			}
+			delete(asleep, r.Name)
+			return err
+		}
+	}
+}
+
+func wakesEverybody(c *calls) {
+	inner := *c
+	c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) error {
+		for until := time.Now().Add(limit); time.Now().Before(until); time.Sleep(time.Millisecond) {
+			if h, err := inner.inspect(ctx, r.Name); err != nil || !h.Held() {
+				return err
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+		return nil
+	}
+	onInspect(c, func(h driver.Holder) driver.Holder { h.Waiters = -1; return h })
+}
+
+// keepsTurn keeps a free lock for the first waiter, come or not.
+func keepsTurn(*world) func(*calls) {
+	var (
+		mu    sync.Mutex
+		first = map[string]string{} // owner by name
+	)
+	return func(c *calls) {
+		inner := *c
+		c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) error {
+			mu.Lock()
+			if first[r.Name] == "" {
+				first[r.Name] = r.Owner
+			}
+			mu.Unlock()
+			return inner.wait(ctx, r, limit)
+		}
+		c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if f := first[r.Name]; f != "" && f != r.Owner {
+				return 0, &driver.HeldError{}
+			}
+			token, err := inner.acquire(ctx, r)
+			if err == nil {
+				delete(first, r.Name)
+			}
+			return token, err
+		}
+	}
+}
+
+func twoStepHandover(c *calls) {
+	inner := *c
+	c.handover = func(ctx context.Context, from, next driver.Request) (uint64, error) {
+		if err := inner.release(ctx, from); err != nil {
+			return 0, err
+		}
+		time.Sleep(time.Millisecond)
+		return inner.acquire(ctx, next)
+	}
+}
+
+// favours lets the first host have the lock again and again.
+func favours(w *world) func(*calls) {
+	start := time.Now()
+	return func(c *calls) {
+		first, inner := w.links == 1, *c
+		c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
+			if time.Sleep(10 * time.Millisecond); !first && time.Since(start) < 300*time.Millisecond {
+				return 0, &driver.HeldError{Holder: driver.Holder{Owner: "somebody", TTL: time.Second}}
+			}
+			return inner.acquire(ctx, r)
+		}
+		c.handover = func(ctx context.Context, from, next driver.Request) (uint64, error) {
+			time.Sleep(10 * time.Millisecond)
+			return inner.handover(ctx, from, next)
+		}
+		if !first { // it never gets a place in the queue
+			c.wait = func(ctx context.Context, _ driver.Request, limit time.Duration) error {
+				select {
+				case <-time.After(limit):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// retoken shows each grant with another token than the store's.
+type retoken struct {
+	mu         sync.Mutex
+	next       func() uint64
+	fake, real map[string]uint64 // by owner
+}
+
+func newRetoken(next func() uint64) *retoken {
+	return &retoken{next: next, fake: map[string]uint64{}, real: map[string]uint64{}}
+}
+
+func (m *retoken) put(owner string, real uint64) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fake := m.next()
+	m.fake[owner], m.real[owner] = fake, real
+	return fake
+}
+
+func (m *retoken) back(r driver.Request) driver.Request {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if fake, known := m.fake[r.Owner]; known && fake == r.Token {
+		r.Token = m.real[r.Owner]
+	} else if r.Token != 0 {
+		r.Token = 1 // matches nothing
+	}
+	return r
+}
+
+func (m *retoken) show(h driver.Holder) driver.Holder {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if fake, known := m.fake[h.Owner]; known {
+		h.Token = fake
+	}
+	return h
+}
+
+func (m *retoken) plant(c *calls) {
+	inner := *c
+	c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
+		token, err := inner.acquire(ctx, r)
+		if err != nil {
+			return 0, err
+		}
+		return m.put(r.Owner, token), nil
+	}
+	c.handover = func(ctx context.Context, from, next driver.Request) (uint64, error) {
+		token, err := inner.handover(ctx, m.back(from), next)
+		if err != nil {
+			return 0, err
+		}
+		return m.put(next.Owner, token), nil
+	}
+	c.renew = func(ctx context.Context, r driver.Request) error { return inner.renew(ctx, m.back(r)) }
+	c.release = func(ctx context.Context, r driver.Request) error { return inner.release(ctx, m.back(r)) }
+	c.proclaim = func(ctx context.Context, r driver.Request) error { return inner.proclaim(ctx, m.back(r)) }
+	c.inspect = func(ctx context.Context, name string) (driver.Holder, error) {
+		h, err := inner.inspect(ctx, name)
+		return m.show(h), err
+	}
+	c.observe = func(ctx context.Context, name string, emit func(driver.Holder)) error {
+		return inner.observe(ctx, name, func(h driver.Holder) { emit(m.show(h)) })
+	}
+	c.breaks = func(ctx context.Context, name string, token uint64) error {
+		h, err := inner.inspect(ctx, name)
+		if err == nil && m.show(h).Token == token {
+			token = h.Token
+		}
+		return inner.breaks(ctx, name, token)
+	}
+}
+
+func tokensBy(next func() func() uint64) func(*world) func(*calls) {
+	return func(*world) func(*calls) { return newRetoken(next()).plant }
+}
+
+func tokenBugs() []bug {
+	return []bug{
+		{
+			name:  "token repeats",
+			plant: tokensBy(func() func() uint64 { return func() uint64 { return 7 } }),
+			caught: []string{
+				"L6 tokens rise over release", "L6 tokens rise over expiry", "L6 tokens rise over withdrawal", "L6 tokens rise over break",
+				"L6 tokens rise over handover", "L7 the lock of a killed host is free at once", "E1 run campaigns again after every lost term",
+				"E4 one start and one stop per term",
+			},
+		},
+		{
+			name: "token goes back",
+			plant: tokensBy(func() func() uint64 {
+				n := uint64(1 << 40)
+				return func() uint64 { n--; return n }
+			}),
+			caught: []string{
+				"L6 tokens rise over release", "L6 tokens rise over expiry", "L6 tokens rise over withdrawal", "L6 tokens rise over break",
+				"L6 tokens rise over handover", "L6 a token is minted with its grant", "L6 tokens rise over a crash of the store that keeps its data",
+				"K4 no two holders under contention", "E3 tokens never go back in observe",
+			},
+		},
+		{
+			name:   "token is zero",
+			plant:  tokensBy(func() func() uint64 { return func() uint64 { return 0 } }),
+			caught: []string{"L6 tokens are what the properties claim"},
+		},
+		{
+			name:   "token is minted before the grant",
+			plant:  mintedApart,
+			caught: []string{"L6 a token is minted with its grant"},
+		},
+		{
+			name: "tokens begin again after a restart",
+			plant: func(w *world) func(*calls) {
+				n := uint64(0)
+				w.start = func(bool) { n = 0 }
+				return newRetoken(func() uint64 { n++; return n }).plant
+			},
+			caught: []string{
+				"L6 tokens rise over a restart of the store without its data", "L6 tokens rise over a crash of the store that keeps its data",
+			},
+		},
+	}
+}
+
+// mintedApart takes the token from a counter, and asks for the lock later.
+func mintedApart(*world) func(*calls) {
+	var (
+		mu     sync.Mutex
+		minted uint64
+		own    = map[string]uint64{}
+	)
+	return func(c *calls) {
+		m := newRetoken(nil)
+		inner := c.acquire
+		var current uint64
+		m.next = func() uint64 { return current }
+		m.plant(c)
+		c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
+			mu.Lock()
+			minted++
+			own[r.Owner] = minted
+			pause := time.Duration(minted%5) * time.Millisecond
+			mu.Unlock()
+			time.Sleep(pause)
+			token, err := inner(ctx, r)
+			if err != nil {
+				return 0, err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			current = own[r.Owner]
+			return m.put(r.Owner, token), nil
+		}
+	}
+}
+
+// withoutTokens makes an honest backend of fencing "none": leases are told
+// apart by their owners alone, and every release is a withdrawal.
+func withoutTokens(c *calls) {
+	inner := *c
+	hide := func(h driver.Holder) driver.Holder { h.Token = 0; return h }
+	c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
+		_, err := inner.acquire(ctx, r)
+		if held := (*driver.HeldError)(nil); errors.As(err, &held) {
+			err = &driver.HeldError{Holder: hide(held.Holder)}
+		}
+		return 0, err
+	}
+	c.handover = func(ctx context.Context, from, next driver.Request) (uint64, error) {
+		_, err := inner.handover(ctx, asHolder(ctx, &inner, from, false, true), next)
+		return 0, err
+	}
+	c.renew = forgets(&inner, inner.renew, false, true)
+	c.proclaim = forgets(&inner, inner.proclaim, false, true)
+	c.release = func(ctx context.Context, r driver.Request) error {
+		if r.Keep > 0 {
+			r = asHolder(ctx, &inner, r, false, true)
+		}
+		return inner.release(ctx, r)
+	}
+	onInspect(c, hide)
+	onObserve(c, func(h driver.Holder, emit func(driver.Holder)) { emit(hide(h)) })
+	c.breaks = func(ctx context.Context, name string, token uint64) error {
+		h, err := inner.inspect(ctx, name)
+		if err != nil || token != 0 {
+			return &driver.NotHeldError{Holder: hide(h)}
+		}
+		return inner.breaks(ctx, name, h.Token)
+	}
+}

@@ -1,0 +1,134 @@
+package drivertest
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Need is an ability of the [Harness] that a case cannot do without.
+type Need string
+
+// The abilities, in the words in which a result names a missing one.
+const (
+	NeedStore     Need = "a server that may be stopped (Harness.Store)"
+	NeedPlugin    Need = "a plugin process that may be killed (Harness.Plugin)"
+	NeedHost      Need = "host processes (Harness.Host)"
+	NeedLeftovers Need = "a look into the store (Harness.Leftovers)"
+	NeedOther     Need = "a second namespace (Harness.Other)"
+)
+
+// Case checks one side of a rule.
+type Case struct {
+	Rule string // "L3"
+	Name string // begins with the rule: "L3 done before deadline when the plugin hangs"
+	// Explain is printed when the case fails: what the rule demands, and why.
+	Explain string
+	Needs   []Need
+	// Excuse returns the property that excuses a backend from the case, ""
+	// when it must pass. Nil excuses nobody.
+	Excuse func(driver.Properties) string
+	// Alone keeps other cases from running at the same time.
+	Alone bool
+	// Limit is after how long the case is said to hang; 0: 60 s.
+	Limit time.Duration
+	Run   func(t T, h *Harness)
+}
+
+func (c Case) alone() bool { return c.Alone || slices.Contains(c.Needs, NeedStore) }
+
+func (c Case) limit() time.Duration {
+	if c.Limit == 0 {
+		return time.Minute
+	}
+	return c.Limit
+}
+
+// Cases returns the table, ordered by rule.
+func Cases() []Case {
+	all := slices.Concat(
+		ownerCases(), deadlineCases(), doneCases(), renewalCases(), tokenCases(), releaseCases(), pluginCases(), hostCases(),
+		acquireCases(), refusalCases(), withdrawCases(), waitCases(), queueCases(), nameCases(), ttlCases(), outageCases(),
+		electionCases(), observeCases(),
+	)
+	for i, c := range all {
+		all[i].Rule, _, _ = strings.Cut(c.Name, " ")
+	}
+	slices.SortStableFunc(all, func(a, b Case) int { return ruleIndex(a.Rule) - ruleIndex(b.Rule) })
+	return all
+}
+
+// Rule is one of the rules that backends are held to.
+type Rule struct {
+	ID    string // "L3"
+	Title string // a few words
+}
+
+// Rules returns the rules in their order.
+func Rules() []Rule {
+	return []Rule{
+		{"L1", "every grant has its own owner; no reentrancy"},
+		{"L2", "deadlines count from before sending; the store keeps the TTL"},
+		{"L3", "done at or before the deadline, with a cause"},
+		{"L4", "suspect, then held or lost; retried until the deadline"},
+		{"L5", "renewal in time, driven by the host"},
+		{"L6", "tokens rise"},
+		{"L7", "release is idempotent and compares owner and token"},
+		{"L8", "a lease outlives its plugin"},
+		{"K1", "acquire waits until grant, end of ctx, or permanent error"},
+		{"K2", "try decides once, leaves nothing, says who holds"},
+		{"K3", "after an error the attempt owns nothing"},
+		{"K4", "the store decides after every wait"},
+		{"K5", "one contender per host, one wake-up, in order"},
+		{"K6", "names are kept and never collide"},
+		{"K7", "bad TTLs are refused, none is rounded"},
+		{"K8", "store down: try fails fast, acquire goes on"},
+		{"E1", "campaigns again after every lost term"},
+		{"E2", "resigns after the callback, lost terms expire"},
+		{"E3", "observe: every change in order, without being a candidate"},
+		{"E4", "one start and one stop per term"},
+	}
+}
+
+func ruleIndex(id string) int {
+	return slices.IndexFunc(Rules(), func(r Rule) bool { return r.ID == id })
+}
+
+func ruleOf(id string) Rule { return Rules()[ruleIndex(id)] }
+
+// lacks names the first ability that h is without.
+func (h *Harness) lacks(needs []Need) (Outcome, string) {
+	for _, n := range needs {
+		process := n == NeedPlugin || n == NeedHost
+		switch {
+		case h.has(n):
+		case n == NeedOther:
+			return NA, "the backend has no namespaces"
+		case !process && h.props.Scope == driver.ScopeHost:
+			return NA, "scope host: the store is inside the plugin, nobody else reaches it"
+		case process && h.InProcess:
+			return NA, "in process: there is no plugin process"
+		default:
+			return NotRun, "the harness lacks " + string(n)
+		}
+	}
+	return 0, ""
+}
+
+func (h *Harness) has(n Need) bool {
+	switch n {
+	case NeedStore:
+		return h.Store != nil
+	case NeedPlugin:
+		return h.Plugin != nil
+	case NeedHost:
+		return h.Host != nil
+	case NeedLeftovers:
+		return h.Leftovers != nil
+	case NeedOther:
+		return h.Other != nil
+	}
+	return false
+}

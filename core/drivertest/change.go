@@ -1,0 +1,157 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// nextChange waits for the next change, which must be of that kind and value.
+func nextChange(t T, changes <-chan core.Change, limit time.Duration, want core.ChangeKind, value string) core.Change {
+	t.Helper()
+	select {
+	case c, open := <-changes:
+		if !open {
+			t.Fatalf("the channel was closed; want %v", want)
+		}
+		if c.Kind != want || string(c.Leader.Value) != value {
+			t.Fatalf("want %v of value %q, got %v of value %q, %s, error %v", want, value, c.Kind, c.Leader.Value, describe(c.Leader), c.Err)
+		}
+		return c
+	case <-time.After(limit):
+		t.Fatalf("after %v no change came; want %v of value %q", limit, want, value)
+	}
+	return core.Change{}
+}
+
+func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.Change, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	changes := c.elector(t, name, o).Observe(ctx)
+	t.Cleanup(func() {
+		cancel()
+		for range changes { // ends when it is closed
+		}
+	})
+	return changes, cancel
+}
+
+func observeChannel(t T, h *Harness) {
+	cs := h.clients(t, 2)
+	changes, cancel := cs[1].observe(t, "jobs", h.lastingTerm("nothing"))
+	nextChange(t, changes, observeLimit, core.Vacant, "")
+	var token uint64
+	for range 2 {
+		term := cs[0].campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
+		if c := nextChange(t, changes, observeLimit, core.Elected, "one"); c.Leader.Token != term.Token() || c.Leader.Token < token {
+			t.Errorf("token %d was elected; Observe says %s", term.Token(), describe(c.Leader))
+		}
+		token = term.Token()
+		if err := term.Proclaim(t.Context(), []byte("two")); err != nil {
+			t.Fatalf("Proclaim: %v", err)
+		}
+		nextChange(t, changes, observeLimit, core.Updated, "two")
+		if err := term.Resign(t.Context()); err != nil {
+			t.Fatalf("Resign: %v", err)
+		}
+		nextChange(t, changes, observeLimit, core.Vacant, "")
+	}
+	cancel()
+	for range changes { // hangs unless the channel is closed
+	}
+}
+
+func slowReader(t T, h *Harness) {
+	cs := h.clients(t, 2)
+	changes, _ := cs[1].observe(t, "jobs", h.lastingTerm("nothing"))
+	nextChange(t, changes, observeLimit, core.Vacant, "")
+	term := cs[0].campaign(t, "jobs", 5*time.Second, h.lastingTerm("0"))
+	const last = 30
+	for i := range last {
+		if err := term.Proclaim(t.Context(), fmt.Appendf(nil, "%d", i+1)); err != nil {
+			t.Fatalf("Proclaim: %v", err)
+		}
+	}
+	pause(t, 500*time.Millisecond)
+	for read := 1; ; read++ {
+		select {
+		case c := <-changes:
+			if string(c.Leader.Value) == fmt.Sprint(last) {
+				return
+			}
+		case <-time.After(observeLimit):
+			t.Fatalf("the newest value was not shown")
+		}
+		if read > 5 {
+			t.Fatalf("a late reader finds a backlog of more than %d changes", read)
+		}
+	}
+}
+
+func staleWhileAway(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	g := newGate(bs[1])
+	a := h.attempt(bs[0], "jobs", h.lasting().TTL)
+	a.Value = []byte("one")
+	// The gate's Observe asks the gate's Inspect, and so is cut off with it.
+	c := h.clientOn(t, &polling{gate: g})
+	changes, _ := c.observe(t, "jobs", h.lastingTerm("nothing"))
+	nextChange(t, changes, observeLimit, core.Vacant, "")
+	a.must(t)
+	nextChange(t, changes, observeLimit, core.Elected, "one")
+	g.set(cut(), nil)
+	if s := nextStale(t, changes); s.Since.IsZero() || s.Err == nil {
+		t.Errorf("Stale comes without since when, or why: %v, %v", s.Since, s.Err)
+	}
+	g.set(nil, nil)
+	nextChange(t, changes, 10*time.Second, core.Updated, "one") // the same leader, seen again
+	a.mustRelease(t)
+	nextChange(t, changes, observeLimit, core.Vacant, "")
+}
+
+// nextStale waits for Stale; what is known of the former leader may be in it.
+func nextStale(t T, changes <-chan core.Change) core.Change {
+	t.Helper()
+	select {
+	case c := <-changes:
+		if c.Kind != core.Stale {
+			t.Fatalf("want stale, got %v of value %q, %s", c.Kind, c.Leader.Value, describe(c.Leader))
+		}
+		return c
+	case <-time.After(10 * time.Second):
+		t.Fatalf("after 10s Observe does not say that the store is away")
+	}
+	return core.Change{}
+}
+
+// polling observes through a gate, call by call.
+type polling struct{ *gate }
+
+func (p *polling) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+	return driver.PollObserve(ctx, p.gate, name, 20*time.Millisecond, emit)
+}
+
+func observeServer(t T, h *Harness) {
+	cs := h.clients(t, 2)
+	changes, _ := cs[1].observe(t, "jobs", h.lastingTerm("nothing"))
+	nextChange(t, changes, observeLimit, core.Vacant, "")
+	term := cs[0].campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
+	nextChange(t, changes, observeLimit, core.Elected, "one")
+	if err := term.Proclaim(t.Context(), []byte("two")); err != nil {
+		t.Fatalf("Proclaim: %v", err)
+	}
+	nextChange(t, changes, observeLimit, core.Updated, "two")
+	if err := term.Resign(t.Context()); err != nil {
+		t.Fatalf("Resign: %v", err)
+	}
+	nextChange(t, changes, observeLimit, core.Vacant, "")
+	h.Store.Stop(t)
+	nextStale(t, changes)
+	h.Store.Start(t, true)
+	nextChange(t, changes, 20*time.Second, core.Vacant, "")
+	cs[0].campaign(t, "jobs", 20*time.Second, h.lastingTerm("three"))
+	nextChange(t, changes, observeLimit, core.Elected, "three")
+}

@@ -1,0 +1,245 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// held is what cases use of a [core.Lease].
+type held interface {
+	Owner() string
+	Token() uint64
+	Deadline() time.Time
+	Valid() bool
+	Done() <-chan struct{}
+	Err() error
+	State() core.State
+	Release(context.Context) error
+}
+
+// bend changes what core tells the cases. The tests of the suite plant bugs in
+// core with it, to see that each case can fail; otherwise it is zero.
+type bend struct {
+	lease func(held) held
+	err   func(error) error
+}
+
+func (b bend) apply(l held, err error) (held, error) {
+	if err != nil {
+		return nil, b.refuse(err)
+	}
+	if b.lease != nil {
+		l = b.lease(l)
+	}
+	return l, nil
+}
+
+func (b bend) refuse(err error) error {
+	if err != nil && b.err != nil {
+		return b.err(err)
+	}
+	return err
+}
+
+// client is one host at the level of an application.
+type client struct {
+	*core.Client
+	b    driver.Backend
+	bend bend
+
+	mu     sync.Mutex
+	events []core.Event
+}
+
+// client opens a host. Its events are logged when the case fails.
+func (h *Harness) client(t T) *client { return h.clientOn(t, h.Open(t)) }
+
+// clients opens n hosts that share the harness's store.
+func (h *Harness) clients(t T, n int) []*client {
+	var all []*client
+	for _, b := range h.backends(t, n) {
+		all = append(all, h.clientOn(t, b))
+	}
+	return all
+}
+
+func (h *Harness) clientOn(t T, b driver.Backend) *client {
+	c := &client{b: b, bend: h.bend}
+	c.Client = core.New(b, &core.Options{
+		Label:   "conformance case",
+		Logger:  slog.New(slog.DiscardHandler),
+		OnEvent: c.record,
+	})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
+		defer cancel()
+		_ = c.Close(ctx) // the case may have broken what it would release to
+		if f, ok := t.(interface{ Failed() bool }); ok && f.Failed() {
+			c.logEvents(t)
+		}
+	})
+	return c
+}
+
+func (c *client) record(e core.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, e)
+}
+
+func (c *client) logEvents(t T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const most = 30
+	if over := len(c.events) - most; over > 0 {
+		t.Logf("client %p: %d earlier events are left out", c, over)
+		c.events = c.events[over:]
+	}
+	for _, e := range c.events {
+		t.Logf("client %p: %s %v %q token %d owner %s: %v", c, e.Time.Format("05.000"), e.Kind, e.Name, e.Token, e.Owner, e.Err)
+	}
+}
+
+// saw counts the events of one kind for name.
+func (c *client) saw(kind core.EventKind, name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, e := range c.events {
+		if e.Kind == kind && e.Name == name {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *client) lock(t T, name string, o core.LockOptions) *core.Lock {
+	t.Helper()
+	l, err := c.Lock(name, &o)
+	if err != nil {
+		t.Fatalf("Lock(%q, %+v): %v", name, o, err)
+	}
+	return l
+}
+
+// try is one TryAcquire. Like each call here it has 10 s: what takes longer hangs.
+func (c *client) try(t T, name string, o core.LockOptions) (held, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	l, err := c.lock(t, name, o).TryAcquire(ctx)
+	return c.bend.apply(l, err)
+}
+
+func (c *client) mustTry(t T, name string, o core.LockOptions) held {
+	t.Helper()
+	l, err := c.try(t, name, o)
+	if err != nil {
+		t.Fatalf("TryAcquire of the free lock %q: %v%s", name, err, c.holding(t, name))
+	}
+	return l
+}
+
+func (c *client) acquire(ctx context.Context, t T, name string, o core.LockOptions) (held, error) {
+	t.Helper()
+	l, err := c.lock(t, name, o).Acquire(ctx)
+	return c.bend.apply(l, err)
+}
+
+// mustAcquire waits for the lock, at most for limit.
+func (c *client) mustAcquire(t T, name string, limit time.Duration, o core.LockOptions) held {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	l, err := c.acquire(ctx, t, name, o)
+	if err != nil {
+		t.Fatalf("Acquire(%q) within %v: %v%s", name, limit, err, c.holding(t, name))
+	}
+	return l
+}
+
+// acquiring is an Acquire that goes on in the background.
+type acquiring struct {
+	c     *client
+	name  string
+	done  chan struct{} // closed when it has ended; then the rest is set
+	lease held
+	err   error
+	at    time.Time
+}
+
+// start begins an Acquire and returns once it waits, or has ended.
+func (c *client) start(t T, name string, o core.LockOptions) *acquiring {
+	t.Helper()
+	before := c.saw(core.EventWaiting, name)
+	a := c.launch(t, name, o)
+	eventually(t, 10*time.Second, "Acquire waits or ends", func() bool {
+		return a.ended() || c.saw(core.EventWaiting, name) > before
+	})
+	return a
+}
+
+// launch begins an Acquire.
+func (c *client) launch(t T, name string, o core.LockOptions) *acquiring {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &acquiring{c: c, name: name, done: make(chan struct{})}
+	l := c.lock(t, name, o)
+	go func() {
+		defer close(a.done)
+		lease, err := l.Acquire(ctx)
+		a.at = time.Now()
+		a.lease, a.err = c.bend.apply(lease, err)
+	}()
+	t.Cleanup(func() { cancel(); <-a.done })
+	return a
+}
+
+func (a *acquiring) ended() bool {
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// granted waits for the grant, at most for limit.
+func (a *acquiring) granted(t T, limit time.Duration) held {
+	t.Helper()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-a.done:
+	case <-timer.C:
+		t.Fatalf("the waiting Acquire(%q) has not been granted the lock within %v%s", a.name, limit, a.c.holding(t, a.name))
+	}
+	if a.err != nil {
+		t.Fatalf("the waiting Acquire(%q) ended with %v%s", a.name, a.err, a.c.holding(t, a.name))
+	}
+	return a.lease
+}
+
+// holding says for a failure message who holds name.
+func (c *client) holding(t T, name string) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Second)
+	defer cancel()
+	h, err := c.b.Inspect(ctx, name)
+	if err != nil {
+		return fmt.Sprintf(" (Inspect: %v)", err)
+	}
+	return " (" + describe(h) + ")"
+}
+
+func describe(h driver.Holder) string {
+	if !h.Held() {
+		return "nobody holds it"
+	}
+	return fmt.Sprintf("held by owner %q, label %q, token %d, for another %v, %d waiting", h.Owner, h.Label, h.Token, h.TTL, h.Waiters)
+}

@@ -1,0 +1,106 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+)
+
+const (
+	// tolerance is what the scheduling of a busy machine may add.
+	tolerance = 150 * time.Millisecond
+	// pollEvery is the pace of looking for what should come, lookEvery that of
+	// looking whether something stays.
+	pollEvery = 3 * time.Millisecond
+	lookEvery = 10 * time.Millisecond
+	// breath is between two tries of one that contends.
+	breath = 50 * time.Microsecond
+)
+
+// ttl returns the shortest TTL that the backend takes and that is not below d.
+func (h *Harness) ttl(d time.Duration) time.Duration {
+	d = max(d, h.props.TTLMin)
+	if over := d % h.props.TTLStep; over != 0 {
+		d += h.props.TTLStep - over
+	}
+	return min(d, h.props.TTLMax)
+}
+
+// lasting are the options of a lease that no case outlives.
+func (h *Harness) lasting() core.LockOptions { return core.LockOptions{TTL: h.ttl(30 * time.Second)} }
+
+// brief are the options of a lease whose end a case waits for.
+func (h *Harness) brief() core.LockOptions {
+	return core.LockOptions{TTL: h.ttl(600 * time.Millisecond)}
+}
+
+// late is how long after its TTL a lease may live on: stores that count in
+// coarse steps sweep in such steps too.
+func (h *Harness) late() time.Duration {
+	return 300*time.Millisecond + 2*h.props.TTLStep
+}
+
+// eventually polls until ok, and fails the case when limit has passed.
+func eventually(t T, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v this has not come: %s", limit, what)
+		}
+		pause(t, pollEvery)
+	}
+}
+
+// throughout polls for all of d, and fails the case as soon as wrong returns
+// what is wrong.
+func throughout(t T, d time.Duration, wrong func() string) {
+	t.Helper()
+	for start := time.Now(); time.Since(start) < d; pause(t, lookEvery) {
+		if what := wrong(); what != "" {
+			t.Fatalf("after %v of %v: %s", time.Since(start).Round(time.Millisecond), d, what)
+		}
+	}
+}
+
+// pause lets time go by, for what is about its passing.
+func pause(t T, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+		t.Fatalf("the case was ended: %v", t.Context().Err())
+	}
+}
+
+// awaitDone waits for the end of l and fails the case if Done closes after the
+// last deadline that l stated, or says anything else than that it is over.
+func awaitDone(t T, l held, limit time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	deadline := l.Deadline()
+	for poll := time.NewTicker(pollEvery); ; {
+		select {
+		case <-l.Done():
+			poll.Stop()
+			if over := time.Since(deadline); over > tolerance {
+				t.Errorf("Done closed %v after the deadline", over)
+			}
+			if l.Valid() || l.Err() == nil {
+				t.Errorf("after Done Valid is %t and Err is %v", l.Valid(), l.Err())
+			}
+			return
+		case <-poll.C:
+			now, valid := time.Now(), l.Valid()
+			deadline = l.Deadline()
+			if over := now.Sub(deadline); over > 0 && valid {
+				t.Errorf("Valid %v after the deadline", over)
+			}
+		case <-timer.C:
+			poll.Stop()
+			t.Fatalf("Done has not closed after %v; the deadline is %v away, state %v", limit, time.Until(l.Deadline()), l.State())
+		}
+	}
+}

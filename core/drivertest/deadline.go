@@ -1,0 +1,136 @@
+package drivertest
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+)
+
+func deadlineCases() []Case {
+	return []Case{
+		{
+			Name: "L2 the deadline counts from before the request was sent",
+			Explain: `A lease's deadline is the instant before its last successful acquire or renewal was sent, plus TTL. The store may
+have handled the request at once and the reply may have taken long: counted from the reply, the holder would believe in its
+lease after the store has given it to another.`,
+			Run: deadlineFromSending,
+		},
+		{
+			Name: "L2 a grant lives for its TTL",
+			Explain: `The store counts the TTL from when it handles the acquire. Shorter, and somebody else gets the lock while the holder
+rightly believes in it; much longer, and a crashed holder blocks the others for more than it asked for.`,
+			Run: grantLives,
+		},
+		{
+			Name: "L2 a renewal lives for its TTL",
+			Explain: `A renewal sets the end of the lease to TTL from when the store handles it, neither more nor less, whatever was
+left of the lease before.`,
+			Run: renewalLives,
+		},
+		{
+			Name: "L2 nobody gets the lock before its holder's deadline",
+			Explain: `When a holder can no longer renew, its own deadline must have passed, and Valid be false, before the store grants
+the lock to another host.`,
+			Run: deadlineBeforeGrant,
+		},
+	}
+}
+
+func deadlineFromSending(t T, h *Harness) {
+	g := newGate(h.Open(t))
+	c := h.clientOn(t, g)
+	const delay = 100 * time.Millisecond
+	ttl := h.ttl(3 * time.Second)
+	slow := func(ctx context.Context) error {
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	g.set(only([]string{opAcquire, opRenew}, slow), func(ctx context.Context, _ string, err error) error {
+		_ = slow(ctx)
+		return err
+	})
+	sent := time.Now()
+	l := c.mustTry(t, "jobs", core.LockOptions{TTL: ttl})
+	if latest := g.times(opAcquire)[0].Add(ttl); l.Deadline().After(latest) {
+		t.Errorf("the acquire was sent by %v, TTL %v: the deadline is %v too late", sent.Format("05.000"), ttl, l.Deadline().Sub(latest))
+	}
+	throughout(t, ttl, func() string {
+		deadline, renewals := l.Deadline(), g.times(opRenew)
+		if len(renewals) == 0 {
+			return ""
+		}
+		if latest := renewals[len(renewals)-1].Add(ttl); deadline.After(latest) {
+			return "the deadline is " + deadline.Sub(latest).String() + " later than TTL after the last renewal came in"
+		}
+		return ""
+	})
+	if !l.Valid() {
+		t.Errorf("the lease has not lived through slow renewals: %v", l.Err())
+	}
+}
+
+func grantLives(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	a := h.attempt(bs[0], "jobs", h.brief().TTL)
+	sent := time.Now()
+	a.must(t)
+	replied := time.Now()
+	wantExpiry(t, h.attempt(bs[1], "jobs", h.lasting().TTL), sent.Add(a.TTL), replied.Add(a.TTL+h.late()))
+}
+
+func renewalLives(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	a := h.attempt(bs[0], "jobs", h.ttl(900*time.Millisecond)).must(t)
+	pause(t, a.TTL/2)
+	sent := time.Now()
+	if err := a.renew(t); err != nil {
+		t.Fatalf("renewing half-way: %v", err)
+	}
+	replied := time.Now()
+	wantExpiry(t, h.attempt(bs[1], "jobs", h.lasting().TTL), sent.Add(a.TTL), replied.Add(a.TTL+h.late()))
+}
+
+// wantExpiry asks until other gets the lock, which has to be between the two
+// instants.
+func wantExpiry(t T, other *attempt, earliest, latest time.Time) {
+	t.Helper()
+	for {
+		asked := time.Now()
+		err := other.try(t)
+		if err == nil {
+			// One millisecond: the store may count in whole ones.
+			if early := time.Until(earliest); early > time.Millisecond {
+				t.Errorf("another owner got the lock %v before the lease's TTL was over", early)
+			}
+			return
+		}
+		wantHeld(t, err, "while the lease lives")
+		if asked.After(latest) {
+			t.Fatalf("the lease lives on %v after its TTL: %v", asked.Sub(earliest), err)
+		}
+		pause(t, pollEvery)
+	}
+}
+
+func deadlineBeforeGrant(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	g := newGate(bs[0])
+	l := h.clientOn(t, g).mustTry(t, "jobs", h.brief())
+	g.set(cut(opRenew, opRelease), nil)
+	other := h.attempt(bs[1], "jobs", h.lasting().TTL)
+	limit := time.Now().Add(2*h.brief().TTL + h.late())
+	for other.try(t) != nil {
+		if time.Now().After(limit) {
+			t.Fatalf("nobody gets the lock of a holder that does not renew")
+		}
+		pause(t, pollEvery)
+	}
+	now := time.Now()
+	if early := l.Deadline().Sub(now); early > 0 || l.Valid() {
+		t.Errorf("token %d was granted %v before the deadline of its predecessor, token %d", other.Token, early, l.Token())
+	}
+}

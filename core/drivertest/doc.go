@@ -1,0 +1,22 @@
+// Package drivertest is the conformance suite for backends: one table of cases
+// whose names begin with the rule that they check (L1-L8, K1-K8, E1-E4).
+//
+// An author writes a function that makes a [Harness], a fresh world for one
+// case, and hands it to [Run]:
+//
+//	func TestConformance(t *testing.T) {
+//		drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
+//			store := memory.NewStore()
+//			return &drivertest.Harness{
+//				Open:      func(drivertest.T) driver.Backend { return store.Open() },
+//				InProcess: true,
+//			}
+//		})
+//	}
+//
+// [Conform] drives the same table outside of a test, for "lockbench conform".
+//
+// A case passes, fails, is n/a (a property of the backend excuses it) or is not
+// run (the harness lacks an ability, which it names). What is not run fails the
+// test when the environment says CI=true or sets LOCKBENCH_REQUIRE.
+package drivertest

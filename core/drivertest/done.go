@@ -1,0 +1,136 @@
+package drivertest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func doneCases() []Case {
+	return []Case{
+		{
+			Name: "L3 done at the deadline when the store is silent",
+			Explain: `Done closes at or before the deadline in every case, also when renewals get no answer at all: no call may hold up
+the end of a lease. Valid is false from then on, and the cause says that the store could not be reached.`,
+			Run: doneWhenSilent,
+		},
+		{
+			Name:    "L3 done at the deadline when the store is frozen",
+			Explain: `As with a silent store, but with the real server stopped (SIGSTOP): its connections stay open and nothing answers.`,
+			Needs:   []Need{NeedStore},
+			Run:     doneWhenFrozen,
+		},
+		{
+			Name: "L3 a lease that another took says so",
+			Explain: `When the store says that another owner holds the lock, the lease is lost at the next renewal, long before its
+deadline, and the cause tells that it was taken. A renewal must never bring the lease back.`,
+			Run: doneWhenTaken,
+		},
+		{
+			Name: "L3 a broken lease is lost at the next renewal",
+			Explain: `Break ends a lease by its token, whoever owns it. Its holder notices at its next renewal, or at once when the
+backend pushes losses, and the cause is revoked or taken.`,
+			Excuse: needsPower(driver.PowerAdmin),
+			Run:    doneWhenBroken,
+		},
+		{
+			Name:    "L3 a released lease is over at once",
+			Explain: `After Release Done is closed, Valid is false, and the cause is released.`,
+			Run:     doneWhenReleased,
+		},
+	}
+}
+
+// needsPower excuses backends that do not declare power.
+func needsPower(power driver.Power) func(driver.Properties) string {
+	return func(p driver.Properties) string {
+		for _, has := range p.Powers {
+			if has == power {
+				return ""
+			}
+		}
+		return "power " + string(power) + " is not declared"
+	}
+}
+
+func doneWhenSilent(t T, h *Harness) {
+	g := newGate(h.Open(t))
+	l := h.clientOn(t, g).mustTry(t, "jobs", h.brief())
+	g.set(silence(), nil)
+	awaitDone(t, l, h.brief().TTL+2*time.Second)
+	if !errors.Is(l.Err(), core.ErrUnreachable) && !errors.Is(l.Err(), core.ErrExpired) {
+		t.Errorf("want cause unreachable or expired, got %v", l.Err())
+	}
+}
+
+func doneWhenFrozen(t T, h *Harness) {
+	c := h.client(t)
+	o := core.LockOptions{TTL: h.ttl(2 * time.Second)}
+	l := c.mustTry(t, "jobs", o)
+	h.Store.Freeze(t)
+	t.Cleanup(func() { h.Store.Resume(t) })
+	awaitDone(t, l, o.TTL+2*time.Second)
+}
+
+// steal ends l in the store as its own owner would, and takes its lock.
+func steal(t T, h *Harness, b driver.Backend, name string, l held) *attempt {
+	t.Helper()
+	end := h.attempt(b, name, h.lasting().TTL)
+	end.Owner, end.Token = l.Owner(), l.Token()
+	end.mustRelease(t)
+	return h.attempt(b, name, h.lasting().TTL).must(t)
+}
+
+func doneWhenTaken(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	o := core.LockOptions{TTL: h.ttl(3 * time.Second)}
+	l := h.clientOn(t, bs[0]).mustTry(t, "jobs", o)
+	thief := steal(t, h, bs[1], "jobs", l)
+	awaitDone(t, l, o.TTL/2+tolerance)
+	if !errors.Is(l.Err(), core.ErrTaken) && !errors.Is(l.Err(), core.ErrRevoked) {
+		t.Errorf("want cause taken or revoked, got %v", l.Err())
+	}
+	thief.wantHeldBy(t, "after the loss")
+}
+
+func doneWhenBroken(t T, h *Harness) {
+	cs := h.clients(t, 2)
+	o := core.LockOptions{TTL: h.ttl(3 * time.Second)}
+	l := cs[0].mustTry(t, "jobs", o)
+	if err := cs[1].Break(t.Context(), "jobs", l.Token()+1); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Break with another token: want ErrNotHeld, got %v", err)
+	}
+	if !l.Valid() {
+		t.Fatalf("Break with another token has ended the lease: %v", l.Err())
+	}
+	if err := cs[1].Break(t.Context(), "jobs", l.Token()); err != nil {
+		t.Fatalf("Break with the lease's token: %v", err)
+	}
+	after := cs[1].mustAcquire(t, "jobs", 2*time.Second, h.lasting())
+	awaitDone(t, l, o.TTL/2+tolerance)
+	if !errors.Is(l.Err(), core.ErrRevoked) && !errors.Is(l.Err(), core.ErrTaken) {
+		t.Errorf("want cause revoked or taken, got %v", l.Err())
+	}
+	if after.Token() <= l.Token() && h.props.Fencing != driver.FencingNone {
+		t.Errorf("after Break the next token is %d, not above %d", after.Token(), l.Token())
+	}
+}
+
+func doneWhenReleased(t T, h *Harness) {
+	c := h.client(t)
+	l := c.mustTry(t, "jobs", h.lasting())
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatalf("Release: %v", err)
+	}
+	select {
+	case <-l.Done():
+	default:
+		t.Errorf("Done is open after Release")
+	}
+	if l.Valid() || !errors.Is(l.Err(), core.ErrReleased) || l.State() != core.Released {
+		t.Errorf("after Release Valid is %t, Err %v, State %v", l.Valid(), l.Err(), l.State())
+	}
+	wantFree(t, c.b, "jobs", "after Release")
+}

@@ -1,0 +1,151 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// gate stands between core and a backend, where a case fails, delays and
+// counts calls. It declares no powers, so that every call comes through here.
+type gate struct {
+	driver.Backend
+
+	mu     sync.Mutex
+	before func(ctx context.Context, op string) error
+	after  func(ctx context.Context, op string, err error) error
+	calls  map[string][]time.Time
+}
+
+// The operations as a gate names them.
+const (
+	opAcquire  = "acquire"
+	opRenew    = "renew"
+	opRelease  = "release"
+	opInspect  = "inspect"
+	opProclaim = "proclaim"
+	opObserve  = "observe"
+)
+
+func newGate(b driver.Backend) *gate { return &gate{Backend: b, calls: map[string][]time.Time{}} }
+
+// set replaces what happens before a call, where an error keeps it from being
+// sent, and after it, where an error replaces the reply. Nil: nothing.
+func (g *gate) set(before func(context.Context, string) error, after func(context.Context, string, error) error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.before, g.after = before, after
+}
+
+// times returns when the calls of op came in.
+func (g *gate) times(op string) []time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]time.Time(nil), g.calls[op]...)
+}
+
+// total counts the calls of all operations.
+func (g *gate) total() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := 0
+	for _, times := range g.calls {
+		n += len(times)
+	}
+	return n
+}
+
+func (g *gate) pass(ctx context.Context, op string, f func() error) error {
+	g.mu.Lock()
+	g.calls[op] = append(g.calls[op], time.Now())
+	before, after := g.before, g.after
+	g.mu.Unlock()
+	if before != nil {
+		if err := before(ctx, op); err != nil {
+			return err
+		}
+	}
+	err := f()
+	if after != nil {
+		return after(ctx, op, err)
+	}
+	return err
+}
+
+func (g *gate) Properties() driver.Properties {
+	p := g.Backend.Properties()
+	p.Powers = nil
+	return p
+}
+
+func (g *gate) TryAcquire(ctx context.Context, r driver.Request) (token uint64, err error) {
+	err = g.pass(ctx, opAcquire, func() (err error) {
+		token, err = g.Backend.TryAcquire(ctx, r)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return token, nil
+}
+
+func (g *gate) Renew(ctx context.Context, r driver.Request) error {
+	return g.pass(ctx, opRenew, func() error { return g.Backend.Renew(ctx, r) })
+}
+
+func (g *gate) Release(ctx context.Context, r driver.Request) error {
+	return g.pass(ctx, opRelease, func() error { return g.Backend.Release(ctx, r) })
+}
+
+func (g *gate) Inspect(ctx context.Context, name string) (h driver.Holder, err error) {
+	err = g.pass(ctx, opInspect, func() (err error) {
+		h, err = g.Backend.Inspect(ctx, name)
+		return err
+	})
+	return h, err
+}
+
+func (g *gate) Proclaim(ctx context.Context, r driver.Request) error {
+	return g.pass(ctx, opProclaim, func() error { return g.Backend.Proclaim(ctx, r) })
+}
+
+func (g *gate) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+	return g.pass(ctx, opObserve, func() error { return g.Backend.Observe(ctx, name, emit) })
+}
+
+var errCut = errors.New("cut by the case")
+
+// cut returns a hook that fails the calls of ops before they are sent, or all
+// calls without ops.
+func cut(ops ...string) func(context.Context, string) error {
+	return only(ops, func(context.Context) error {
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, errCut)
+	})
+}
+
+// silence returns a hook that keeps the calls of ops from ever being answered.
+func silence(ops ...string) func(context.Context, string) error {
+	return only(ops, func(ctx context.Context) error {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, ctx.Err())
+	})
+}
+
+// only runs f for the calls of ops, or for all calls without ops.
+func only(ops []string, f func(context.Context) error) func(context.Context, string) error {
+	return func(ctx context.Context, op string) error {
+		for _, o := range ops {
+			if o == op {
+				return f(ctx)
+			}
+		}
+		if len(ops) == 0 {
+			return f(ctx)
+		}
+		return nil
+	}
+}

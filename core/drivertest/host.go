@@ -1,0 +1,180 @@
+package drivertest
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func hostCases() []Case {
+	between := func(c Case) Case {
+		c.Needs, c.Excuse, c.Alone = []Need{NeedHost}, oneHost, true
+		return c
+	}
+	return []Case{
+		{
+			Name: "L3 a frozen host finds its lease over when it resumes",
+			Explain: `A process that was stopped past its deadline finds Valid false on its first call, Done closed before any other core
+call returns, and a cause. Until then it could not know; from then on it must.`,
+			Needs: []Need{NeedHost},
+			Alone: true,
+			Run:   frozenAlone,
+		},
+		between(Case{
+			Name: "L5 a frozen host loses its lock to another",
+			Explain: `The host drives renewal: while it is stopped (SIGSTOP) its plugin, which lives, must not renew for it. Another host
+gets the lock at the end of the TTL, and the first finds its lease over.`,
+			Run: frozenHost,
+		}),
+		between(Case{
+			Name: "L7 the lock of a killed host is free at once",
+			Explain: `The plugin outlives its host, sees that it died, and releases what that host held, long before the TTL of 30 s is
+over. Locks of other hosts are not touched.`,
+			Run: killedHost,
+		}),
+		between(Case{
+			Name:    "L7 a killed host leaves the queue",
+			Explain: `Acquires under way and places in the queue end with their host: the next waiter gets the lock when it is released.`,
+			Run:     killedWaiter,
+		}),
+		between(Case{
+			Name: "L7 a killed host's AtLeast is kept",
+			Explain: `AtLeast holds on host death too: what is left of it is how long the lock stays taken, and no longer. Else another
+host runs the same tick of the schedule again.`,
+			Run: killedAtLeast,
+		}),
+	}
+}
+
+func oneHost(p driver.Properties) string {
+	if p.Scope == driver.ScopeHost {
+		return "scope host: hosts do not share a store"
+	}
+	return ""
+}
+
+// overOnResume checks what a host finds that was frozen past its TTL.
+func overOnResume(t T, p Host, name string) {
+	t.Helper()
+	valid, done, cause := p.State(t, name)
+	if valid || !done {
+		t.Errorf("after SIGCONT the host's first look finds Valid %t, Done %t, cause %q", valid, done, cause)
+	}
+	if !slices.Contains([]string{"expired", "taken", "revoked", "unreachable"}, cause) {
+		t.Errorf("the cause of the loss is %q", cause)
+	}
+}
+
+func frozenAlone(t T, h *Harness) {
+	p := h.Host(t)
+	ttl := h.ttl(time.Second)
+	if _, err := p.Acquire(t, "jobs", ttl, 0); err != nil {
+		t.Fatalf("Acquire by the host: %v", err)
+	}
+	p.Freeze(t)
+	pause(t, ttl+tolerance)
+	p.Resume(t)
+	overOnResume(t, p, "jobs")
+}
+
+func frozenHost(t T, h *Harness) {
+	p, c := h.Host(t), h.client(t)
+	ttl := h.ttl(2 * time.Second)
+	token, err := p.Acquire(t, "jobs", ttl, 0)
+	if err != nil {
+		t.Fatalf("Acquire by the host: %v", err)
+	}
+	a := c.start(t, "jobs", h.lasting())
+	p.Freeze(t)
+	frozen := time.Now()
+	l := a.granted(t, ttl+h.late()+5*time.Second)
+	if took, limit := a.at.Sub(frozen), ttl+h.late()+tolerance; took > limit {
+		t.Errorf("the other host got the lock %v after the freeze: TTL is %v", took, ttl)
+	}
+	if l.Token() <= token && h.props.Fencing != driver.FencingNone {
+		t.Errorf("token %d follows token %d", l.Token(), token)
+	}
+	p.Resume(t)
+	overOnResume(t, p, "jobs")
+	if !l.Valid() {
+		t.Errorf("the resumed host has ended the lease of the other: %v", l.Err())
+	}
+	if at := inspect(t, c.b, "jobs"); at.Owner != l.Owner() {
+		t.Errorf("after the first host resumed: %s, instead of owner %s", describe(at), l.Owner())
+	}
+}
+
+func killedHost(t T, h *Harness) {
+	p, c := h.Host(t), h.client(t)
+	kept := c.mustTry(t, "kept", h.lasting())
+	token, err := p.Acquire(t, "jobs", h.lasting().TTL, 0)
+	if err != nil {
+		t.Fatalf("Acquire by the host: %v", err)
+	}
+	a := c.start(t, "jobs", h.lasting())
+	p.Kill(t)
+	killed := time.Now()
+	l := a.granted(t, h.lasting().TTL+5*time.Second)
+	if took := a.at.Sub(killed); took > time.Second {
+		t.Errorf("the lock was free %v after the host was killed", took)
+	}
+	if l.Token() <= token && h.props.Fencing != driver.FencingNone {
+		t.Errorf("token %d follows token %d", l.Token(), token)
+	}
+	if at := inspect(t, c.b, "kept"); !kept.Valid() || at.Owner != kept.Owner() {
+		t.Errorf("the death of a host has touched another's lock: %s", describe(at))
+	}
+}
+
+func killedWaiter(t T, h *Harness) {
+	p, cs := h.Host(t), h.clients(t, 2)
+	l := cs[0].mustTry(t, "jobs", h.lasting())
+	p.Enqueue(t, "jobs", h.lasting().TTL)
+	a := cs[1].start(t, "jobs", h.lasting())
+	p.Kill(t)
+	killed := time.Now()
+	eventually(t, 5*time.Second, "the dead host's waiter has left the queue", func() bool {
+		return inspect(t, cs[0].b, "jobs").Waiters <= 1
+	})
+	if took := time.Since(killed); took > 2*time.Second {
+		t.Errorf("the dead host's waiter left the queue after %v", took)
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatalf("Release: %v", err)
+	}
+	released := time.Now()
+	a.granted(t, 20*time.Second)
+	if took := a.at.Sub(released); took > time.Second {
+		t.Errorf("the living waiter got the lock %v after its release", took)
+	}
+}
+
+func killedAtLeast(t T, h *Harness) {
+	p, c := h.Host(t), h.client(t)
+	least := h.ttl(2 * time.Second)
+	sent := time.Now()
+	if _, err := p.AcquireAtLeast(t, "jobs", h.lasting().TTL, least); err != nil {
+		t.Fatalf("Acquire by the host: %v", err)
+	}
+	granted := time.Now()
+	p.Kill(t)
+	for {
+		l, err := c.try(t, "jobs", h.lasting())
+		if err == nil {
+			if early := least - time.Since(sent); early > time.Millisecond {
+				t.Errorf("token %d was granted %v before AtLeast was over", l.Token(), early)
+			}
+			return
+		}
+		if !errors.Is(err, core.ErrHeld) {
+			t.Fatalf("TryAcquire: %v", err)
+		}
+		if over := time.Since(granted) - least; over > h.late()+time.Second {
+			t.Fatalf("%v after AtLeast the dead host's lock is not free: %v", over, err)
+		}
+		pause(t, pollEvery)
+	}
+}

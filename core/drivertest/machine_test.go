@@ -1,0 +1,102 @@
+package drivertest
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+)
+
+// machine is another host process.
+type machine struct {
+	w      *world
+	p      *process
+	client *core.Client
+	out    *valve // between the host and its plugin
+	leases map[string]held
+}
+
+func (w *world) host(t T) Host {
+	m := &machine{w: w, p: w.process(w.store), out: newValve(), leases: map[string]held{}}
+	m.client = core.New(m.p.calls.behind(m.out), &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() {
+		m.out.set(false, false)
+		_ = m.client.Close(context.Background())
+	})
+	return m
+}
+
+func (m *machine) Pid() int        { return 1 }
+func (m *machine) Plugin() Process { return m.p }
+func (m *machine) Resume(T)        { m.out.set(false, false) }
+
+func (m *machine) Freeze(T) {
+	m.out.set(false, true)
+	if m.w.bug.pluginRenews {
+		for _, r := range m.p.held {
+			r.TTL = time.Minute
+			_ = m.p.link.renew(context.Background(), r)
+		}
+	}
+}
+
+func (m *machine) Kill(T) {
+	m.out.set(true, false)
+	if !m.w.bug.abandons {
+		m.p.hostDied()
+	}
+}
+
+func (m *machine) Acquire(t T, name string, ttl, timeout time.Duration) (uint64, error) {
+	return m.acquire(t, name, core.LockOptions{TTL: ttl})
+}
+
+func (m *machine) AcquireAtLeast(t T, name string, ttl, atLeast time.Duration) (uint64, error) {
+	return m.acquire(t, name, core.LockOptions{TTL: ttl, AtLeast: atLeast})
+}
+
+func (m *machine) acquire(t T, name string, o core.LockOptions) (uint64, error) {
+	lock, err := m.client.Lock(name, &o)
+	if err != nil {
+		return 0, err
+	}
+	lease, err := m.w.bug.bend.apply(lock.TryAcquire(t.Context()))
+	if err != nil {
+		return 0, err
+	}
+	m.leases[name] = lease
+	return lease.Token(), nil
+}
+
+func (m *machine) Enqueue(t T, name string, ttl time.Duration) {
+	lock, err := m.client.Lock(name, &core.LockOptions{TTL: ttl})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = lock.Acquire(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	eventually(t, time.Second, "the host waits", func() bool {
+		m.p.mu.Lock()
+		defer m.p.mu.Unlock()
+		return len(m.p.queued) > 0
+	})
+}
+
+func (m *machine) State(_ T, name string) (valid, done bool, cause string) {
+	l := m.leases[name]
+	valid = l.Valid()
+	select {
+	case <-l.Done():
+		done = true
+	default:
+	}
+	return valid, done, core.CauseName(l.Err())
+}
+
+func (m *machine) Release(t T, name string) error { return m.leases[name].Release(t.Context()) }

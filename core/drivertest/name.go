@@ -1,0 +1,168 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func nameCases() []Case {
+	return []Case{
+		{
+			Name: "K6 names are kept as they are and never collide",
+			Explain: `Any valid UTF-8 of 1 to 512 bytes is a name of its own: names that differ in case, a trailing blank, a brace or a
+percent sign are different locks, and each is shown as it was given.`,
+			Run: namesApart,
+		},
+		{
+			Name:    "K6 names of two namespaces never collide",
+			Explain: `Two namespaces of one store (prefixes, tables) share no lock, whatever its name.`,
+			Needs:   []Need{NeedOther},
+			Run:     namespacesApart,
+		},
+		{
+			Name:    "K6 bad names are refused before anything is sent",
+			Explain: `A name that is empty, longer than 512 bytes or not UTF-8 is a clear error, and the backend never sees it.`,
+			Run:     badNames,
+		},
+		{
+			Name:    "K6 list takes its prefix literally",
+			Explain: `List shows the held locks whose names start with the prefix, whatever characters the store's own patterns give a meaning.`,
+			Excuse:  needsPower(driver.PowerAdmin),
+			Run:     listPrefix,
+		},
+	}
+}
+
+// oddNames have each tripped an encoding: of a key, a pattern, a hash slot, a
+// collation, a path or a quoted string.
+func oddNames() []string {
+	return []string{
+		"a", "A", "a ", "a  ", " a", "a\t", "a\n", "a\r\n", "a\x00", "a\x00b", "\x00", "a\x7f", "\x01\x1f",
+		"a{b}", "{a}b", "{a}", "{}a", "a}", "}{", "a{b", "b", "a/b", "a//b", "/a", "a/", "..", ".", "a:b", ":a", "a:",
+		"~", "~a", "~~a", "%", "a%", "%61", "a%25", "a%2525", "%7Ea", "a_", "ab", "a*", "a?", "a[b]", "a\\", "a\\\\", "a'b", `a"b`, "a`b", "a;--",
+		"é", "e\u0301", "É", "e", "ß", "ss", "i", "I", "İ", "ı", "ﬀ", "ff", "🔒", "🔒🔑", "\u200b", "a\u200b", "\ufeffa", "日本語",
+		"token", "lock:a", "null", "NULL", "0", "00", "1", "1.0", "+1",
+		strings.Repeat("x", 512), strings.Repeat("x", 511), strings.Repeat("x", 511) + "y", strings.Repeat("語", 170), strings.Repeat("{", 512), strings.Repeat("\x00", 512),
+	}
+}
+
+func namesApart(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	var held []*attempt
+	for _, name := range oddNames() {
+		a := h.attempt(bs[0], name, h.lasting().TTL)
+		if err := a.try(t); err != nil {
+			t.Fatalf("name %q collides with another: %v", name, err)
+		}
+		held = append(held, a)
+	}
+	for _, a := range held {
+		wantHeld(t, h.attempt(bs[1], a.Name, a.TTL).try(t), "TryAcquire of a held lock")
+		if at := inspect(t, bs[1], a.Name); at.Name != a.Name || at.Owner != a.Owner {
+			t.Errorf("the lock %q of owner %s is shown as %q, %s", a.Name, a.Owner, at.Name, describe(at))
+		}
+	}
+	wantListed(t, bs[1], "", oddNames())
+	for i, a := range held {
+		if i%2 == 0 {
+			a.mustRelease(t)
+		}
+	}
+	for i, a := range held {
+		if at := inspect(t, bs[1], a.Name); at.Held() != (i%2 == 1) {
+			t.Errorf("every second name was released; %q: %s", a.Name, describe(at))
+		}
+	}
+}
+
+// wantListed fails unless List shows exactly want; without the power it does
+// nothing.
+func wantListed(t T, b driver.Backend, prefix string, want []string) {
+	t.Helper()
+	admin := driver.AdminOf(b)
+	if admin == nil {
+		return
+	}
+	var got []string
+	err := call(t, func(ctx context.Context) error {
+		return admin.List(ctx, prefix, func(h driver.Holder) bool {
+			got = append(got, h.Name)
+			return true
+		})
+	})
+	if err != nil {
+		t.Fatalf("List(%q): %v", prefix, err)
+	}
+	want = slices.Clone(want)
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("List(%q) shows\n%q, want\n%q", prefix, got, want)
+	}
+}
+
+func namespacesApart(t T, h *Harness) {
+	here, there := h.Open(t), h.Other(t)
+	var held []*attempt
+	for _, name := range oddNames() {
+		a, b := h.attempt(here, name, h.lasting().TTL), h.attempt(there, name, h.lasting().TTL)
+		for _, x := range []*attempt{a, b} {
+			if err := x.try(t); err != nil {
+				t.Fatalf("name %q collides across namespaces: %v", name, err)
+			}
+		}
+		held = append(held, b)
+		a.mustRelease(t)
+	}
+	for _, b := range held {
+		b.wantHeldBy(t, "after the release in the other namespace")
+	}
+	wantListed(t, here, "", nil)
+	wantListed(t, there, "", oddNames())
+}
+
+func badNames(t T, h *Harness) {
+	g := newGate(h.Open(t))
+	c := h.clientOn(t, g)
+	for _, name := range []string{"", strings.Repeat("x", 513), strings.Repeat("x", 64<<10), "\xff", "a\xc3", "\xed\xa0\x80"} {
+		_, lockErr := c.Lock(name, nil)
+		_, electorErr := c.Elector(name, nil)
+		_, inspectErr := c.Inspect(t.Context(), name)
+		for of, err := range map[string]error{
+			"Lock": lockErr, "Elector": electorErr, "Inspect": inspectErr, "Break": c.Break(t.Context(), name, 1),
+		} {
+			if err = c.bend.refuse(err); !errors.Is(err, core.ErrInvalid) {
+				t.Errorf("%s with the bad name %.20q of %d bytes: %v; want ErrInvalid", of, name, len(name), err)
+			}
+		}
+	}
+	if n := g.total(); n != 0 {
+		t.Errorf("%d requests with bad names were sent", n)
+	}
+}
+
+func listPrefix(t T, h *Harness) {
+	b := h.Open(t)
+	names := []string{"jobs/1", "jobs/2", "job", "Jobs/1", "a%b", "a_b", "a*b", "a?b", "axb", "a[x]b", "ab", "{t}1", "~t1"}
+	for _, name := range names {
+		h.attempt(b, name, h.lasting().TTL).must(t)
+	}
+	for prefix, want := range map[string][]string{
+		"": names, "jobs/": {"jobs/1", "jobs/2"}, "job": {"job", "jobs/1", "jobs/2"}, "a%": {"a%b"}, "a_": {"a_b"}, "a*": {"a*b"},
+		"a?": {"a?b"}, "a[x": {"a[x]b"}, "{t}": {"{t}1"}, "~": {"~t1"}, "a": {"a%b", "a_b", "a*b", "a?b", "axb", "a[x]b", "ab"}, "none": nil,
+	} {
+		wantListed(t, b, prefix, want)
+	}
+	seen := 0
+	err := call(t, func(ctx context.Context) error {
+		return driver.AdminOf(b).List(ctx, "", func(driver.Holder) bool { seen++; return seen < 3 })
+	})
+	if err != nil || seen != 3 {
+		t.Errorf("List was told to stop at 3: it showed %d, %v", seen, err)
+	}
+}

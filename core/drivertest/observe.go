@@ -1,0 +1,178 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func observeCases() []Case {
+	return []Case{
+		{
+			Name: "E3 observe shows every change in order",
+			Explain: `Observe shows the present holder, then each change of owner, token and value in order, and nobody when the lock is free:
+an onlooker routes by it.`,
+			Run: everyChange,
+		},
+		{
+			Name:    "E3 observe shows expiry",
+			Explain: `A holder that vanished is shown as gone when its TTL is over, although nobody released anything.`,
+			Run:     observesExpiry,
+		},
+		{
+			Name: "E3 tokens never go back in observe",
+			Explain: `Changes that follow each other closely may be merged into the newest, but an older holder is never shown after a newer
+one, and the last change is always shown.`,
+			Run: neverBack,
+		},
+		{
+			Name: "E3 elected, updated, vacant without being a candidate",
+			Explain: `The channel of Observe tells of each change, with the leader and its value, to a host that never campaigned, and is
+closed when ctx ends.`,
+			Run: observeChannel,
+		},
+		{
+			Name:    "E3 a slow reader sees the newest",
+			Explain: `Newest wins: a reader that comes late finds the latest state, not a backlog, and holds nobody up.`,
+			Run:     slowReader,
+		},
+		{
+			Name: "E3 stale while the backend is away",
+			Explain: `While the store cannot be reached nobody knows who leads: Observe says Stale, with since when, and goes on by itself
+once the store is back.`,
+			Run: staleWhileAway,
+		},
+		{
+			Name:    "E3 elected, updated, vacant, stale in order with a server that stops",
+			Explain: `The same with the real server: the leader proclaims and resigns, the server stops and starts, a leader is elected again.`,
+			Needs:   []Need{NeedStore},
+			Run:     observeServer,
+		},
+	}
+}
+
+// seen is what an observer was shown at the level of the driver.
+type seen struct {
+	mu  sync.Mutex
+	all []driver.Holder
+}
+
+// observe runs Observe in the background for the length of the case.
+func observe(t T, b driver.Backend, name string) *seen {
+	s := &seen{}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := b.Observe(ctx, name, func(h driver.Holder) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.all = append(s.all, h)
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Observe ended with %v; want an error for its ctx", err)
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return s
+}
+
+func (s *seen) list() []driver.Holder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all)
+}
+
+func (s *seen) String() string {
+	var lines []string
+	for i, h := range s.list() {
+		lines = append(lines, fmt.Sprintf("%d. value %q, %s", i+1, h.Value, describe(h)))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// sees waits until the latest that was shown is owner with value; "" is nobody.
+func (s *seen) sees(t T, limit time.Duration, owner, value string) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		all := s.list()
+		if len(all) > 0 {
+			if last := all[len(all)-1]; last.Owner == owner && string(last.Value) == value && last.Held() == (owner != "") {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v owner %q with value %q is not what was shown last:\n%s", limit, owner, value, s)
+		}
+		pause(t, pollEvery)
+	}
+}
+
+const observeLimit = 5 * time.Second
+
+func everyChange(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	s := observe(t, bs[1], "jobs")
+	s.sees(t, observeLimit, "", "")
+	for _, b := range bs {
+		a := h.attempt(b, "jobs", h.lasting().TTL)
+		a.Value = []byte("one")
+		s.sees(t, observeLimit, "", "")
+		a.must(t)
+		s.sees(t, observeLimit, a.Owner, "one")
+		a.Value = []byte("two")
+		if err := call(t, func(ctx context.Context) error { return b.Proclaim(ctx, a.Request) }); err != nil {
+			t.Fatalf("Proclaim: %v", err)
+		}
+		s.sees(t, observeLimit, a.Owner, "two")
+		a.mustRelease(t)
+	}
+	s.sees(t, observeLimit, "", "")
+	if n := len(s.list()); n != 7 {
+		t.Errorf("3 times nobody and 2 times two values of a holder are 7 changes, %d were shown:\n%s", n, s)
+	}
+}
+
+func observesExpiry(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	a := h.attempt(bs[0], "jobs", h.brief().TTL).must(t)
+	granted := time.Now()
+	s := observe(t, bs[1], "jobs")
+	s.sees(t, a.TTL, a.Owner, "")
+	s.sees(t, observeLimit+a.TTL, "", "")
+	if late := time.Since(granted) - a.TTL; late > h.late()+tolerance {
+		t.Errorf("the expiry was shown %v late", late)
+	}
+}
+
+func neverBack(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	s := observe(t, bs[1], "jobs")
+	var last *attempt
+	for i := range 60 {
+		a := h.attempt(bs[0], "jobs", h.lasting().TTL)
+		a.Value = fmt.Appendf(nil, "%d", i)
+		last = a.must(t)
+		if i%10 == 0 {
+			s.sees(t, observeLimit, a.Owner, string(a.Value)) // not all may be merged
+		}
+		if i < 59 {
+			a.mustRelease(t)
+		}
+	}
+	s.sees(t, observeLimit, last.Owner, "59")
+	var token uint64
+	for i, at := range s.list() {
+		if at.Held() && at.Token < token {
+			t.Errorf("change %d shows token %d after token %d", i+1, at.Token, token)
+		}
+		token = max(token, at.Token)
+	}
+}

@@ -1,0 +1,249 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func outageCases() []Case {
+	return []Case{
+		{
+			Name: "K8 a store that is away is unavailable, not held",
+			Explain: `When the backend does not answer, TryAcquire says so soon, with ErrUnavailable: not that the lock is held, which a
+scheduler would skip its job for, and not that it is granted.`,
+			Run: awayIsNotHeld,
+		},
+		{
+			Name:    "K8 a waiting acquire goes on through an outage",
+			Explain: `An Acquire that waits keeps trying while the backend is away, until its ctx ends, and is granted the lock when it is back.`,
+			Run:     acquireThroughOutage,
+		},
+		{
+			Name:    "K8 try fails fast when the server is down",
+			Explain: `With the server stopped TryAcquire and Check fail within a few seconds and say that it is unavailable; both work again once it is back.`,
+			Needs:   []Need{NeedStore},
+			Run:     serverDown,
+		},
+		{
+			Name:    "K8 acquire gets the lock when the server is back",
+			Explain: `An Acquire that waits when the server stops, or begins while it is down, is granted the lock after its start.`,
+			Needs:   []Need{NeedStore},
+			Run:     serverBack,
+		},
+		{
+			Name:    "K8 calls end with their ctx when the server is frozen",
+			Explain: `A server that is stopped (SIGSTOP) keeps its connections and answers nothing: every call still returns soon after its ctx has ended.`,
+			Needs:   []Need{NeedStore},
+			Run:     serverFrozen,
+		},
+		{
+			Name:    "K8 a call whose ctx has ended returns",
+			Explain: `Every method returns soon after its ctx has ended, with an error, and an acquire that never left did nothing.`,
+			Run:     deadCalls,
+		},
+		{
+			Name:    "K8 a closed backend says so",
+			Explain: `Calls after Close return ErrClosed, and those that sleep in it return. Closing releases nothing.`,
+			Run:     closedBackend,
+		},
+	}
+}
+
+func awayIsNotHeld(t T, h *Harness) {
+	g := newGate(h.Open(t))
+	c := h.clientOn(t, g)
+	g.set(cut(), nil)
+	start := time.Now()
+	_, err := c.try(t, "jobs", h.lasting())
+	if !errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrHeld) || errors.Is(err, core.ErrIndeterminate) {
+		t.Errorf("TryAcquire while the store is away, and certain that nothing was sent: %v; want ErrUnavailable", err)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("TryAcquire took %v to say that the store is away", took)
+	}
+	if _, err := c.Inspect(t.Context(), "jobs"); !errors.Is(c.bend.refuse(err), core.ErrUnavailable) {
+		t.Errorf("Inspect while the store is away: %v; want ErrUnavailable", err)
+	}
+	g.set(nil, nil)
+	c.mustTry(t, "jobs", h.lasting())
+}
+
+func acquireThroughOutage(t T, h *Harness) {
+	g := newGate(h.Open(t))
+	c := h.clientOn(t, g)
+	g.set(cut(), nil)
+	a := c.launch(t, "jobs", h.lasting())
+	throughout(t, 500*time.Millisecond, func() string {
+		if a.ended() {
+			return fmt.Sprintf("Acquire has ended while the store is away: %v", a.err)
+		}
+		return ""
+	})
+	if len(g.times(opAcquire)) < 2 {
+		t.Errorf("Acquire has not tried again in 500ms")
+	}
+	g.set(nil, nil)
+	a.granted(t, 3*time.Second)
+}
+
+func serverDown(t T, h *Harness) {
+	c := h.client(t)
+	l := c.mustTry(t, "jobs", h.lasting())
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatalf("Release: %v", err)
+	}
+	h.Store.Stop(t)
+	start := time.Now()
+	_, err := c.try(t, "jobs", h.lasting())
+	if !errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrHeld) {
+		t.Errorf("TryAcquire with the server down: %v; want ErrUnavailable", err)
+	}
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("TryAcquire took %v to say that the server is down", took)
+	}
+	err = call(t, c.Check)
+	if !errors.Is(c.bend.refuse(err), core.ErrUnavailable) {
+		t.Errorf("Check with the server down: %v; want ErrUnavailable", err)
+	}
+	h.Store.Start(t, true)
+	eventually(t, 10*time.Second, "Check passes again", func() bool { return call(t, c.Check) == nil })
+	eventually(t, 10*time.Second, "TryAcquire works again", func() bool {
+		l, err := c.try(t, "jobs", h.lasting())
+		return err == nil && l.Valid()
+	})
+}
+
+func serverBack(t T, h *Harness) {
+	cs := h.clients(t, 3)
+	held := h.attempt(cs[0].b, "jobs", h.brief().TTL).must(t)
+	before := cs[1].start(t, "jobs", core.LockOptions{TTL: h.ttl(time.Second)})
+	h.Store.Stop(t)
+	during := cs[2].launch(t, "other", h.lasting())
+	throughout(t, held.TTL+time.Second, func() string {
+		for _, a := range []*acquiring{before, during} {
+			if a.ended() {
+				return fmt.Sprintf("an Acquire has ended while the server is down: %v", a.err)
+			}
+		}
+		return ""
+	})
+	h.Store.Start(t, true)
+	before.granted(t, held.TTL+h.late()+10*time.Second)
+	during.granted(t, 10*time.Second)
+}
+
+func serverFrozen(t T, h *Harness) {
+	b := h.Open(t)
+	a := h.attempt(b, "jobs", h.lasting().TTL).must(t)
+	h.Store.Freeze(t)
+	t.Cleanup(func() { h.Store.Resume(t) })
+	wantReturns(t, h, a, 300*time.Millisecond)
+}
+
+// wantReturns fails unless every call ends with an error soon after a ctx of d.
+func wantReturns(t T, h *Harness, a *attempt, d time.Duration) {
+	t.Helper()
+	other := h.attempt(a.b, "other", a.TTL)
+	calls := map[string]func(context.Context) error{
+		"TryAcquire": func(ctx context.Context) error { _, err := a.b.TryAcquire(ctx, other.Request); return err },
+		"Renew":      func(ctx context.Context) error { return a.b.Renew(ctx, a.Request) },
+		"Release":    func(ctx context.Context) error { return a.b.Release(ctx, a.Request) },
+		"Inspect":    func(ctx context.Context) error { _, err := a.b.Inspect(ctx, a.Name); return err },
+		"Proclaim":   func(ctx context.Context) error { return a.b.Proclaim(ctx, a.Request) },
+		"Observe":    func(ctx context.Context) error { return a.b.Observe(ctx, a.Name, func(driver.Holder) {}) },
+		"Check":      a.b.Check,
+	}
+	if w := driver.WaiterOf(a.b); w != nil {
+		calls["Wait"] = func(ctx context.Context) error {
+			return w.Wait(ctx, h.attempt(a.b, a.Name, a.TTL).Request, time.Minute)
+		}
+	}
+	type answer struct {
+		of   string
+		err  error
+		took time.Duration
+	}
+	answers := make(chan answer, len(calls))
+	for of, f := range calls {
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			defer cancel()
+			start := time.Now()
+			err := f(ctx)
+			answers <- answer{of, err, time.Since(start)}
+		}()
+	}
+	for range calls {
+		got := <-answers
+		// The Release under way may be known already to Renew and Proclaim.
+		gone := errors.Is(got.err, driver.ErrNotHeld) && got.of == "Release"
+		if got.err == nil || errors.Is(got.err, driver.ErrHeld) || gone {
+			t.Errorf("%s with a ctx of %v and no answer: %v", got.of, d, got.err)
+		}
+		if got.took > d+time.Second {
+			t.Errorf("%s returned after %v; its ctx lasted %v", got.of, got.took, d)
+		}
+	}
+}
+
+func deadCalls(t T, h *Harness) {
+	b := h.Open(t)
+	a := h.attempt(b, "jobs", h.lasting().TTL).must(t)
+	wantReturns(t, h, a, -1)
+	a.wantHeldBy(t, "after calls that never left")
+	other := h.attempt(b, "other", a.TTL)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.TryAcquire(ctx, other.Request); errors.Is(err, driver.ErrNotSent) {
+		wantFree(t, b, "other", "after a TryAcquire that was not sent")
+	}
+	other.withdraw(t)
+	wantFree(t, b, "other", "after the withdrawal")
+}
+
+func closedBackend(t T, h *Harness) {
+	b := h.Open(t)
+	a := h.attempt(b, "jobs", h.lasting().TTL).must(t)
+	observed := make(chan error, 1)
+	started := make(chan struct{}, 1)
+	go func() {
+		observed <- b.Observe(t.Context(), "jobs", func(driver.Holder) {
+			select {
+			case started <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	select {
+	case <-started:
+	case <-time.After(5 * time.Second):
+		t.Fatalf("Observe does not say who holds the lock")
+	}
+	if err := call(t, b.Close); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	select {
+	case err := <-observed:
+		if err == nil {
+			t.Errorf("Observe ended with Close, and without an error")
+		}
+	case <-time.After(3 * time.Second):
+		t.Errorf("Observe goes on after Close")
+	}
+	for of, err := range map[string]error{
+		"TryAcquire": a.try(t), "Renew": a.renew(t), "Release": a.release(t), "Check": call(t, b.Check),
+		"Inspect": call(t, func(ctx context.Context) error { _, err := b.Inspect(ctx, "jobs"); return err }),
+	} {
+		if !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("%s after Close: %v; want ErrClosed", of, err)
+		}
+	}
+	if err := call(t, b.Close); err != nil && !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("closing twice: %v", err)
+	}
+}

@@ -1,0 +1,137 @@
+package drivertest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// bug is something that an implementation may get wrong, and the cases that
+// catch it. What it leaves zero works.
+type bug struct {
+	name string
+	// plant makes, for one world, what spoils each connection to its server.
+	plant func(*world) func(*calls)
+	// bend spoils what core tells the cases.
+	bend bend
+
+	// No bugs by themselves, but properties.
+	diesWithPlugin bool // the store ends with its plugin
+	noTokens       bool
+
+	silentDeath      bool // nobody is told that the plugin died
+	pluginTakesLocks bool // the plugin's death frees its leases
+	neverReplaced    bool // a frozen plugin stays
+	slowClose        bool // Close waits for a frozen plugin
+	pluginRenews     bool // the plugin of a frozen host renews
+	abandons         bool // a dead host's locks are left to expire
+	neverBack        bool // nobody reaches the server again after a stop
+	sameNamespace    bool // two namespaces are one
+
+	caught []string // names of cases
+}
+
+// each is a bug of every connection by itself.
+func each(plant func(*calls)) func(*world) func(*calls) {
+	return func(*world) func(*calls) { return plant }
+}
+
+func bugs() []bug {
+	return slices.Concat(grantBugs(), tokenBugs(), leaseBugs(), queueBugs(), requestBugs(), coreBugs(), processBugs())
+}
+
+// judgeCase runs one case in a world with b in it, in a bubble of its own, where waiting
+// costs no time.
+func judgeCase(t *testing.T, c Case, b bug) CaseResult {
+	t.Helper()
+	var r CaseResult
+	synctest.Test(t, func(t *testing.T) {
+		s := makeSuite(func(t T) *Harness { return newWorld(t, b).harness() })
+		s.props = worldProperties(b)
+		r = s.run(t.Context(), c)
+		time.Sleep(time.Hour) // whatever a bug has left behind ends
+	})
+	return r
+}
+
+func caseNamed(t *testing.T, name string) Case {
+	t.Helper()
+	all := Cases()
+	i := slices.IndexFunc(all, func(c Case) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no case %q", name)
+	}
+	return all[i]
+}
+
+func TestPlantedBugsAreCaught(t *testing.T) {
+	for _, b := range bugs() {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			if len(b.caught) == 0 {
+				t.Errorf("no case is named that catches it")
+			}
+			for _, name := range b.caught {
+				c := caseNamed(t, name)
+				r := judgeCase(t, c, b)
+				if r.Outcome != Fail {
+					t.Errorf("%q does not catch it: %v %s", name, r.Outcome, r.Reason)
+					continue
+				}
+				if !strings.Contains(r.Log, c.Explain) {
+					t.Errorf("the failure of %q does not say what the rule demands:\n%s", name, r.Log)
+				}
+				first, _, _ := strings.Cut(r.Log, "\n")
+				t.Logf("%s -> %s", name, first)
+			}
+		})
+	}
+}
+
+// Without a bug every case passes in the same world, or is excused by the
+// property that its counterpart needs.
+func TestCasesPassWithoutBug(t *testing.T) {
+	for _, honest := range []bug{
+		{name: "survives"},
+		{name: "dies with its plugin", diesWithPlugin: true},
+		{name: "without tokens", noTokens: true, plant: each(withoutTokens)},
+	} {
+		for _, c := range Cases() {
+			t.Run(honest.name+"/"+c.Name, func(t *testing.T) {
+				t.Parallel()
+				r := judgeCase(t, c, honest)
+				if r.Outcome == NA && (strings.Contains(r.Reason, "survive") || honest.noTokens && r.Reason == "fencing none") {
+					return
+				}
+				if r.Outcome != Pass {
+					t.Errorf("%v %s\n%s", r.Outcome, r.Reason, r.Log)
+				}
+			})
+		}
+	}
+}
+
+func TestEveryCaseCanFail(t *testing.T) {
+	caught := map[string]string{}
+	for _, b := range bugs() {
+		for _, name := range b.caught {
+			caught[name] = b.name
+		}
+	}
+	for _, c := range Cases() {
+		if caught[c.Name] == "" {
+			t.Errorf("no planted bug makes %q fail", c.Name)
+		}
+	}
+}
+
+func TestHangingCaseIsReported(t *testing.T) {
+	hangs := Case{Rule: "K1", Name: "K1 hangs", Explain: "it must not", Limit: time.Second}
+	hangs.Run = func(t T, h *Harness) { <-h.Open(t).(*process).w.over }
+	r := judgeCase(t, hangs, bug{})
+	if r.Outcome != Fail || !strings.Contains(r.Log, "hangs") || !strings.Contains(r.Log, "goroutine ") {
+		t.Errorf("a case that hangs is %v:\n%s", r.Outcome, r.Log)
+	}
+}

@@ -1,0 +1,194 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func pluginCases() []Case {
+	return []Case{
+		{
+			Name: "L3 done before deadline when the plugin hangs",
+			Explain: `A plugin that is stopped (SIGSTOP) answers nothing and closes nothing. Calls to it have deadlines of a third of what
+is left of the lease, so that it is replaced while the lease lives; if it is not, Done closes at or before the deadline. The
+host itself is never blocked.`,
+			Needs: []Need{NeedPlugin},
+			Alone: true,
+			Run:   pluginHangs,
+		},
+		{
+			Name: "L8 a lease outlives its plugin",
+			Explain: `When the plugin is killed the lease becomes suspect, a new plugin is started, and the lease is renewed with the same
+owner and token. Nobody else is granted the lock in between.`,
+			Needs:  []Need{NeedPlugin},
+			Excuse: diesWithPlugin,
+			Alone:  true,
+			Run:    pluginKilled,
+		},
+		{
+			Name: "L8 a lease whose store died with the plugin is lost within a second",
+			Explain: `A store inside the plugin ends with it. The lease is then lost, with cause plugin died, within a second and not at
+its deadline, and the tokens of the new store are higher.`,
+			Needs: []Need{NeedPlugin},
+			Excuse: func(p driver.Properties) string {
+				if p.SurvivesPlugin {
+					return "leases survive the plugin"
+				}
+				return ""
+			},
+			Alone: true,
+			Run:   storeKilled,
+		},
+		{
+			Name: "L8 another process renews and releases a lease",
+			Explain: `A backend keeps no lease state in its process that is not in the store too: whoever knows owner and token renews and
+releases the lease from a new process, and closing the old one frees nothing.`,
+			Excuse: func(p driver.Properties) string {
+				if p.Scope == driver.ScopeHost && !p.SurvivesPlugin {
+					return diesWithPlugin(p)
+				}
+				return ""
+			},
+			Run: renewedElsewhere,
+		},
+		{
+			Name:    "K8 close returns within 3 s while the plugin hangs",
+			Explain: `Close ends everything in bounded time. A plugin that is stopped can neither release nor end by itself: it is killed.`,
+			Needs:   []Need{NeedPlugin},
+			Alone:   true,
+			Run:     closeWhileHanging,
+		},
+	}
+}
+
+func diesWithPlugin(p driver.Properties) string {
+	if p.SurvivesPlugin {
+		return ""
+	}
+	return "leases do not survive the plugin"
+}
+
+func pluginHangs(t T, h *Harness) {
+	c := h.client(t)
+	o := core.LockOptions{TTL: h.ttl(3 * time.Second)}
+	l := c.mustTry(t, "jobs", o)
+	pid := h.Plugin(c.b).Pid()
+	h.Plugin(c.b).Freeze(t)
+	frozen := time.Now()
+	deadline := l.Deadline()
+	for time.Since(frozen) < o.TTL+2*time.Second {
+		looked := time.Now()
+		valid := l.Valid()
+		deadline = later(deadline, l.Deadline())
+		if took := time.Since(looked); took > tolerance {
+			t.Errorf("looking at the lease took %v while the plugin hangs", took)
+		}
+		if late := looked.Sub(deadline); late > 0 && valid {
+			t.Fatalf("Valid %v after the deadline", late)
+		}
+		select {
+		case <-l.Done():
+			if late := time.Since(deadline); late > tolerance {
+				t.Errorf("Done closed %v after the deadline", late)
+			}
+			return
+		default:
+		}
+		if valid && l.State() == core.Held && h.Plugin(c.b).Pid() != pid {
+			return // replaced in time
+		}
+		pause(t, pollEvery)
+	}
+	t.Fatalf("the lease is neither over nor renewed by a new plugin: state %v, deadline %v ago", l.State(), time.Since(deadline))
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func pluginKilled(t T, h *Harness) {
+	cs := h.clients(t, 2)
+	o := core.LockOptions{TTL: h.ttl(5 * time.Second)}
+	l := cs[0].mustTry(t, "jobs", o)
+	token, owner := l.Token(), l.Owner()
+	pid := h.Plugin(cs[0].b).Pid()
+	h.Plugin(cs[0].b).Kill(t)
+	recovered := func() bool {
+		other := h.attempt(cs[1].b, "jobs", o.TTL)
+		if err := other.try(t); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("after the plugin of owner %s died owner %s asked and got token %d, %v", owner, other.Owner, other.Token, err)
+		}
+		return cs[0].saw(core.EventSuspect, "jobs") > 0 && l.State() == core.Held && h.Plugin(cs[0].b).Pid() != pid
+	}
+	eventually(t, o.TTL, "the lease was suspect and is held through a new plugin", recovered)
+	renewed := l.Deadline()
+	throughout(t, o.TTL/2, func() string {
+		if recovered(); !l.Valid() || l.Token() != token || l.Owner() != owner {
+			return fmt.Sprintf("Valid is %t, token %d instead of %d: %v", l.Valid(), l.Token(), token, l.Err())
+		}
+		return ""
+	})
+	if !l.Deadline().After(renewed) {
+		t.Errorf("the lease is not renewed through the new plugin")
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Errorf("Release through the new plugin: %v", err)
+	}
+	cs[1].mustTry(t, "jobs", o)
+}
+
+func storeKilled(t T, h *Harness) {
+	c := h.client(t)
+	l := c.mustTry(t, "jobs", h.lasting())
+	h.Plugin(c.b).Kill(t)
+	killed := time.Now()
+	awaitDone(t, l, 10*time.Second)
+	if took := time.Since(killed); took > time.Second {
+		t.Errorf("the loss was told after %v", took)
+	}
+	if !errors.Is(l.Err(), core.ErrPluginDied) {
+		t.Errorf("want cause plugin died, got %v", l.Err())
+	}
+	if next := c.mustAcquire(t, "jobs", 10*time.Second, h.lasting()); next.Token() <= l.Token() {
+		t.Errorf("the new plugin grants token %d after token %d", next.Token(), l.Token())
+	}
+}
+
+func renewedElsewhere(t T, h *Harness) {
+	first := h.Open(t)
+	a := h.attempt(first, "jobs", h.lasting().TTL).must(t)
+	if err := call(t, func(ctx context.Context) error { return first.Close(ctx) }); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	a.b = h.Open(t)
+	a.wantHeldBy(t, "after its process has closed")
+	if err := a.renew(t); err != nil {
+		t.Errorf("renewing from another process: %v", err)
+	}
+	a.mustRelease(t)
+	wantFree(t, a.b, "jobs", "after the release from another process")
+}
+
+func closeWhileHanging(t T, h *Harness) {
+	c := h.client(t)
+	c.mustTry(t, "jobs", h.lasting())
+	waiting := h.clientOn(t, c.b)
+	a := waiting.launch(t, "jobs", h.lasting())
+	h.Plugin(c.b).Freeze(t)
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err := c.Close(ctx)
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("Close took %v: %v", took, err)
+	}
+	eventually(t, 3*time.Second, "an Acquire on the closed backend ends", a.ended)
+}

@@ -1,0 +1,256 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func queueCases() []Case {
+	waiter := needsPower(driver.PowerWaiter)
+	return []Case{
+		{
+			Name:    "K5 goroutines of one host are served in their order",
+			Explain: `Goroutines of one host queue in core, first in first out: the one that has waited longest is granted the lock next.`,
+			Run:     localOrder,
+		},
+		{
+			Name: "K5 a host has one place in the queue",
+			Explain: `One contender per host and name: the store sees one waiter for a host, however many goroutines wait there, so that
+hosts with many of them do not crowd out the others and a release costs one wake-up.`,
+			Excuse: waiter,
+			Run:    onePlace,
+		},
+		{
+			Name:    "K5 a release wakes one waiter",
+			Explain: `A release wakes one waiter, not all: with many of them the rest would ask the store only to be refused.`,
+			Excuse:  waiter,
+			Run:     wakesOne,
+		},
+		{
+			Name: "K5 waiters of different hosts are granted in their order",
+			Explain: `The backend claims FIFO: a free lock is kept for the waiter whose turn it is, and everybody else is refused until it
+has come.`,
+			Excuse: func(p driver.Properties) string {
+				if !p.FIFO {
+					return "FIFO is not claimed"
+				}
+				return waiter(p)
+			},
+			Run: hostOrder,
+		},
+		{
+			Name: "K5 a waiter that withdraws passes its turn on",
+			Explain: `A waiter that gives up leaves the queue; if it had been woken the next one is woken in its place. Else the lock is
+free and everybody sleeps.`,
+			Excuse: waiter,
+			Run:    passesOn,
+		},
+		{
+			Name: "K5 a waiter that vanished loses its turn",
+			Explain: `A place in the queue is kept for about two seconds without a Wait or TryAcquire. A waiter whose machine is gone must
+not keep the lock from the others for longer.`,
+			Excuse: waiter,
+			Run:    vanished,
+		},
+		{
+			Name: "K5 a handover is one step",
+			Explain: `Handover replaces the lease of one owner by a grant to the next of the same host: nobody else is granted the lock in
+between, the token is higher, and the first lease is over.`,
+			Excuse: needsPower(driver.PowerHandover),
+			Run:    handoverOneStep,
+		},
+		{
+			Name:    "K5 a handover that is refused changes nothing",
+			Explain: `After a Handover that was refused, for a wrong token or a withdrawn next owner, the lease is as it was.`,
+			Excuse:  needsPower(driver.PowerHandover),
+			Run:     handoverRefused,
+		},
+		{
+			Name: "K5 hand-over stays inside a host at most 8 times in a row",
+			Explain: `Handing the lock over inside a host is cheap, and starves the others: while another host waits, it gets the lock after
+8 of them at the latest.`,
+			Excuse: needsPower(driver.PowerHandover),
+			Run:    handoverLimit,
+		},
+	}
+}
+
+func localOrder(t T, h *Harness) {
+	cs := h.clients(t, 2)
+	l := cs[0].mustTry(t, "jobs", h.lasting())
+	const n = 6
+	order := make(chan int, n)
+	for i := range n {
+		a := cs[1].start(t, "jobs", h.lasting())
+		go func() {
+			<-a.done
+			order <- i
+			if a.err == nil {
+				_ = a.lease.Release(context.WithoutCancel(t.Context()))
+			}
+		}()
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatalf("Release: %v", err)
+	}
+	for want := range n {
+		select {
+		case got := <-order:
+			if got != want {
+				t.Errorf("grant %d went to goroutine %d", want, got)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("goroutine %d of %d was not served%s", want, n, cs[0].holding(t, "jobs"))
+		}
+	}
+}
+
+func onePlace(t T, h *Harness) {
+	cs := h.clients(t, 2)
+	cs[0].mustTry(t, "jobs", h.lasting())
+	for range 5 {
+		cs[1].start(t, "jobs", h.lasting())
+	}
+	throughout(t, 500*time.Millisecond, func() string {
+		if at := inspect(t, cs[0].b, "jobs"); at.Waiters > 1 {
+			return "one host waits, with 5 goroutines: " + describe(at)
+		}
+		return ""
+	})
+	if at := inspect(t, cs[0].b, "jobs"); at.Waiters == 0 {
+		t.Errorf("one host waits: %s", describe(at))
+	}
+}
+
+// queue lets each of attempts wait in the background, one after the other, and
+// reports which were woken.
+func queue(t T, attempts []*attempt) (woken func() []int) {
+	t.Helper()
+	var (
+		mu   sync.Mutex
+		back []int
+		wg   sync.WaitGroup
+	)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	for i, a := range attempts {
+		wantHeld(t, a.try(t), "TryAcquire of a held lock")
+		known := inspect(t, a.b, a.Name).Waiters
+		wg.Go(func() {
+			if err := driver.WaiterOf(a.b).Wait(ctx, a.Request, 30*time.Second); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				back = append(back, i)
+			}
+		})
+		if known >= 0 {
+			eventually(t, 5*time.Second, fmt.Sprintf("waiter %d is in the queue", i), func() bool {
+				return inspect(t, a.b, a.Name).Waiters == i+1
+			})
+		} else {
+			pause(t, 50*time.Millisecond) // the store does not tell how many wait
+		}
+	}
+	return func() []int {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]int(nil), back...)
+	}
+}
+
+// waiters makes a holder on one host and n owners on others that want its lock.
+func waiters(t T, h *Harness, n int) (holder *attempt, all []*attempt) {
+	bs := h.backends(t, n+1)
+	holder = h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
+	for i := range n {
+		all = append(all, h.attempt(bs[i+1], "jobs", h.lasting().TTL))
+	}
+	return holder, all
+}
+
+func wakesOne(t T, h *Harness) {
+	holder, all := waiters(t, h, 4)
+	woken := queue(t, all)
+	holder.mustRelease(t)
+	eventually(t, 2*time.Second, "a waiter is woken", func() bool { return len(woken()) > 0 })
+	throughout(t, 300*time.Millisecond, func() string {
+		if who := woken(); len(who) > 1 {
+			return fmt.Sprintf("one release has woken %d of 4 waiters", len(who))
+		}
+		return ""
+	})
+}
+
+func hostOrder(t T, h *Harness) {
+	holder, all := waiters(t, h, 3)
+	woken := queue(t, all)
+	for turn, a := range all {
+		holder.mustRelease(t)
+		eventually(t, 2*time.Second, fmt.Sprintf("waiter %d is woken", turn), func() bool { return len(woken()) > turn })
+		if who := woken(); who[turn] != turn {
+			t.Fatalf("the waiters were woken in the order %v", who)
+		}
+		for i, other := range all[turn+1:] {
+			if err := h.attempt(other.b, "jobs", other.TTL).try(t); !errors.Is(err, driver.ErrHeld) {
+				t.Fatalf("it is the turn of waiter %d, and a stranger from the host of waiter %d asked: %v", turn, turn+1+i, err)
+			}
+		}
+		if err := a.try(t); err != nil {
+			t.Fatalf("it is the turn of waiter %d, owner %s: %v", turn, a.Owner, err)
+		}
+		holder = a
+	}
+}
+
+func passesOn(t T, h *Harness) {
+	holder, all := waiters(t, h, 3)
+	woken := queue(t, all)
+	all[1].withdraw(t) // in the queue, not woken
+	holder.mustRelease(t)
+	isWoken := func(i int) func() bool {
+		return func() bool {
+			for _, w := range woken() {
+				if w == i {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	eventually(t, 2*time.Second, "waiter 0 is woken", isWoken(0))
+	all[0].withdraw(t)
+	eventually(t, time.Second, "waiter 2 is woken when waiter 0, which had been woken, withdraws", isWoken(2))
+	if err := all[2].try(t); err != nil {
+		t.Errorf("waiter 2 is alone in the queue of a free lock: %v", err)
+	}
+}
+
+func vanished(t T, h *Harness) {
+	holder, all := waiters(t, h, 2)
+	gone, next := all[0], all[1]
+	for _, a := range all {
+		wantHeld(t, a.try(t), "TryAcquire of a held lock")
+		if _, err := a.wait(t, 50*time.Millisecond); err != nil {
+			t.Fatalf("Wait: %v", err)
+		}
+	}
+	holder.mustRelease(t)
+	released := time.Now()
+	eventually(t, 10*time.Second, "the next waiter is granted the lock", func() bool {
+		if next.try(t) == nil {
+			return true
+		}
+		if _, err := next.wait(t, 200*time.Millisecond); err != nil {
+			t.Fatalf("Wait: %v", err)
+		}
+		return false
+	})
+	if took := time.Since(released); took > 4*time.Second {
+		t.Errorf("vanished owner %s kept the lock unused for %v", gone.Owner, took)
+	}
+}

@@ -1,0 +1,236 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func releaseCases() []Case {
+	return []Case{
+		{
+			Name:    "L7 release compares the owner",
+			Explain: `Release frees only the lease of its own owner: one that goes by the key frees a stranger's lock.`,
+			Run:     func(t T, h *Harness) { strangersRelease(t, h, func(r *driver.Request) { r.Owner += "x" }) },
+		},
+		{
+			Name:    "L7 release compares the token",
+			Explain: `Release frees only the grant that its token belongs to, so that one that comes late ends no later grant.`,
+			Run:     func(t T, h *Harness) { strangersRelease(t, h, func(r *driver.Request) { r.Token++ }) },
+			Excuse:  noFencing,
+		},
+		{
+			Name:    "L7 renew compares the owner",
+			Explain: `A renewal by a stranger must neither succeed nor lengthen the lease.`,
+			Run:     func(t T, h *Harness) { strangersRenewal(t, h, func(r *driver.Request) { r.Owner += "x" }) },
+		},
+		{
+			Name:    "L7 renew compares the token",
+			Explain: `A renewal with another token must neither succeed nor lengthen the lease.`,
+			Run:     func(t T, h *Harness) { strangersRenewal(t, h, func(r *driver.Request) { r.Token++ }) },
+			Excuse:  noFencing,
+		},
+		{
+			Name: "L7 the release of an expired holder frees nobody",
+			Explain: `A holder that was paused past its TTL releases when it wakes up. By then the lock is another's, and must stay so;
+the answer names the new holder.`,
+			Run: lateRelease,
+		},
+		{
+			Name:    "L7 a lost lease is never renewed back",
+			Explain: `Renew never brings back a lease that has expired or was deleted: the lock may have changed hands in between.`,
+			Run:     lateRenewal,
+		},
+		{
+			Name:    "L7 release is idempotent",
+			Explain: `A second Release is harmless, at once or after somebody else has taken the lock.`,
+			Run:     releaseTwice,
+		},
+		{
+			Name: "L7 release works although the caller's ctx is dead",
+			Explain: `Release runs on a time budget of its own: it is mostly called when the caller's ctx has just ended, and the lock
+would stay taken for a whole TTL.`,
+			Run: releaseDeadCtx,
+		},
+		{
+			Name: "L7 a release that failed can be tried again",
+			Explain: `When the store does not answer, the outcome is indeterminate, with the latest time at which the lock is free; the
+lease keeps its state, so that a second Release frees it.`,
+			Run: releaseAgain,
+		},
+		{
+			Name: "L7 release with Keep shortens the lease and never lengthens it",
+			Explain: `With Keep the release leaves the lock taken for just that long: a scheduled job of 20 ms keeps its lock, so that a
+host whose clock is behind does not run the same tick again.`,
+			Run: keep,
+		},
+		{
+			Name:    "L7 AtLeast keeps the lock of a short job",
+			Explain: `A lock with AtLeast stays taken for that long after its grant, although its function has returned, and no longer.`,
+			Run:     atLeast,
+		},
+	}
+}
+
+func strangersRelease(t T, h *Harness, change func(*driver.Request)) {
+	bs := h.backends(t, 2)
+	a := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
+	stranger := *a
+	stranger.b = bs[1]
+	change(&stranger.Request)
+	at := h.wantNoRelease(t, stranger.release(t), "a stranger's release")
+	if at.Held() && at.Owner != a.Owner {
+		t.Errorf("the error names %s instead of owner %s", describe(at), a.Owner)
+	}
+	a.wantHeldBy(t, "after a stranger's release")
+	stranger.Keep = time.Millisecond
+	h.wantNoRelease(t, stranger.release(t), "a stranger's release with Keep")
+	if at := inspect(t, a.b, a.Name); at.TTL < a.TTL/2 {
+		t.Errorf("a stranger's release with Keep has shortened the lease: %s", describe(at))
+	}
+}
+
+func strangersRenewal(t T, h *Harness, change func(*driver.Request)) {
+	bs := h.backends(t, 2)
+	a := h.attempt(bs[0], "jobs", h.ttl(5*time.Second)).must(t)
+	stranger := *a
+	stranger.b, stranger.TTL = bs[1], h.lasting().TTL
+	change(&stranger.Request)
+	wantNotHeld(t, stranger.renew(t), "a stranger's renewal")
+	if at := inspect(t, a.b, a.Name); at.Owner != a.Owner || at.TTL > a.TTL {
+		t.Errorf("a stranger's renewal has changed the lease: %s", describe(at))
+	}
+}
+
+// outlived returns a lease that has expired, and the one that followed it.
+func outlived(t T, h *Harness) (old, now *attempt) {
+	bs := h.backends(t, 2)
+	old = h.attempt(bs[0], "jobs", h.ttl(100*time.Millisecond)).must(t)
+	eventually(t, old.TTL+h.late()+time.Second, "another gets the lock after expiry", func() bool {
+		now = h.attempt(bs[1], "jobs", h.lasting().TTL)
+		return now.try(t) == nil
+	})
+	return old, now
+}
+
+func lateRelease(t T, h *Harness) {
+	old, now := outlived(t, h)
+	at := h.wantNoRelease(t, old.release(t), "the expired holder's release")
+	if at.Held() && at.Owner != now.Owner {
+		t.Errorf("the error names %s instead of owner %s", describe(at), now.Owner)
+	}
+	now.wantHeldBy(t, "after the expired holder's release")
+}
+
+func lateRenewal(t T, h *Harness) {
+	old, now := outlived(t, h)
+	wantNotHeld(t, old.renew(t), "renewing after another got the lock")
+	now.wantHeldBy(t, "after the expired holder's renewal")
+	now.mustRelease(t)
+	wantNotHeld(t, now.renew(t), "renewing after release")
+	wantNotHeld(t, old.renew(t), "renewing long after expiry")
+	wantFree(t, old.b, "jobs", "after renewals that came too late")
+	brief := h.attempt(old.b, "brief", h.ttl(100*time.Millisecond)).must(t)
+	eventually(t, brief.TTL+h.late()+time.Second, "the lease expires", func() bool { return !inspect(t, brief.b, "brief").Held() })
+	wantNotHeld(t, brief.renew(t), "renewing after expiry, with nobody in between")
+	wantFree(t, brief.b, "brief", "after a renewal that came too late")
+}
+
+func releaseTwice(t T, h *Harness) {
+	cs := h.clients(t, 2)
+	l := cs[0].mustTry(t, "jobs", h.lasting())
+	for i := range 2 {
+		if err := l.Release(t.Context()); err != nil {
+			t.Errorf("Release number %d: %v", i+1, err)
+		}
+	}
+	next := cs[1].mustTry(t, "jobs", h.lasting())
+	if err := l.Release(t.Context()); err != nil && !errors.Is(err, core.ErrNotHeld) {
+		t.Errorf("Release after another took the lock: %v", err)
+	}
+	again := h.attempt(cs[0].b, "jobs", h.lasting().TTL)
+	again.Owner, again.Token = l.Owner(), l.Token()
+	h.wantNoRelease(t, again.release(t), "the store is asked for a second release")
+	if at := inspect(t, cs[1].b, "jobs"); at.Owner != next.Owner() || !next.Valid() {
+		t.Errorf("a second Release of owner %s has freed owner %s: %s", l.Owner(), next.Owner(), describe(at))
+	}
+}
+
+func releaseDeadCtx(t T, h *Harness) {
+	cs := h.clients(t, 2)
+	l := cs[0].mustTry(t, "jobs", h.lasting())
+	dead, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Release(dead); err != nil {
+		t.Errorf("Release with a ctx that has ended: %v", err)
+	}
+	cs[1].mustTry(t, "jobs", h.lasting())
+}
+
+func releaseAgain(t T, h *Harness) {
+	g := newGate(h.Open(t))
+	c := h.clientOn(t, g)
+	sent := time.Now()
+	l := c.mustTry(t, "jobs", h.lasting())
+	g.set(cut(opRelease), nil)
+	err := l.Release(t.Context())
+	var unclear *core.IndeterminateError
+	if !errors.As(err, &unclear) {
+		t.Fatalf("Release while the store is away: want an IndeterminateError, got %v", err)
+	}
+	if limit := time.Now().Add(h.lasting().TTL + tolerance); unclear.FreeAt.After(limit) || unclear.FreeAt.Before(sent) {
+		t.Errorf("FreeAt is %v from now, with a TTL of %v", time.Until(unclear.FreeAt), h.lasting().TTL)
+	}
+	g.set(nil, nil)
+	if err := l.Release(t.Context()); err != nil {
+		t.Errorf("Release again, with the store back: %v", err)
+	}
+	wantFree(t, c.b, "jobs", "after the second Release")
+}
+
+func keep(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	a := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
+	a.Keep = h.ttl(700 * time.Millisecond)
+	sent := time.Now()
+	a.mustRelease(t)
+	replied := time.Now()
+	if at := inspect(t, bs[1], "jobs"); !at.Held() || at.TTL > a.Keep {
+		t.Fatalf("released with Keep %v: %s", a.Keep, describe(at))
+	}
+	wantExpiry(t, h.attempt(bs[1], "jobs", h.lasting().TTL), sent.Add(a.Keep), replied.Add(a.Keep+h.late()))
+	b := h.attempt(bs[0], "other", h.ttl(500*time.Millisecond)).must(t)
+	b.Keep = h.lasting().TTL
+	b.mustRelease(t)
+	if at := inspect(t, bs[1], "other"); at.TTL > b.TTL {
+		t.Errorf("a lease of %v released with Keep %v: %s", b.TTL, b.Keep, describe(at))
+	}
+}
+
+func atLeast(t T, h *Harness) {
+	cs := h.clients(t, 2)
+	o := core.LockOptions{TTL: h.ttl(5 * time.Second), AtLeast: h.ttl(800 * time.Millisecond)}
+	start := time.Now()
+	err := cs[0].lock(t, "jobs", o).TryDo(t.Context(), func(context.Context, *core.Lease) error { return nil })
+	if err != nil {
+		t.Fatalf("TryDo: %v", err)
+	}
+	returned := time.Now()
+	for {
+		l, err := cs[1].try(t, "jobs", h.lasting())
+		if err == nil {
+			if early := o.AtLeast - time.Since(start); early > time.Millisecond {
+				t.Errorf("token %d was granted %v before AtLeast was over", l.Token(), early)
+			}
+			return
+		}
+		wantHeld(t, err, "during AtLeast")
+		if over := time.Since(returned) - o.AtLeast; over > h.late() {
+			t.Fatalf("%v after AtLeast the lock is not free: %v", over, err)
+		}
+		pause(t, pollEvery)
+	}
+}

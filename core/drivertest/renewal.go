@@ -1,0 +1,265 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func renewalCases() []Case {
+	return []Case{
+		{
+			Name: "L4 suspect while renewals fail, held again when they work",
+			Explain: `A failed renewal makes a lease suspect, not lost: it is retried until the deadline, and one that succeeds makes the
+lease held again, with the token that it had.`,
+			Run: suspectThenHeld,
+		},
+		{
+			Name:    "L4 nothing is retried past the deadline",
+			Explain: `Renewals that fail are retried until the deadline and never past it: from then on the lock may be another's.`,
+			Run:     noRetryPastDeadline,
+		},
+		{
+			Name:    "L5 a lease is held for as long as its holder lives",
+			Explain: `Renewal keeps the lease over any number of TTLs, under one owner and token, while everybody else is refused.`,
+			Run:     heldForLong,
+		},
+		{
+			Name:    "L5 many leases are renewed together",
+			Explain: `A host renews all its leases in one batch per backend: none of many may be left out.`,
+			Run:     manyHeld,
+		},
+		{
+			Name:    "L5 a renewal every third of the TTL",
+			Explain: `Renewals come every TTL/3 from the planned time, so that two may fail before the lease is in danger.`,
+			Alone:   true,
+			Run:     everyThird,
+		},
+		{
+			Name:    "L5 an unhealthy holder loses its lease",
+			Explain: `The health callback is asked before each renewal. Its error ends the lease with cause unhealthy.`,
+			Run:     unhealthy,
+		},
+		{
+			Name:    "L5 a lease ends at MaxHold",
+			Explain: `A lease with MaxHold ends then, with that cause, however well its renewals go.`,
+			Run:     maxHold,
+		},
+		{
+			Name: "L5 a batch does what single calls do",
+			Explain: `Batch does every operation as if it had been asked alone and puts its result at the same index. Core renews by it:
+results that are mixed up or left out lose leases that live, or keep ones that are gone.`,
+			Excuse: needsPower(driver.PowerBatcher),
+			Run:    batchAsSingle,
+		},
+	}
+}
+
+func suspectThenHeld(t T, h *Harness) {
+	g := newGate(h.Open(t))
+	l := h.clientOn(t, g).mustTry(t, "jobs", core.LockOptions{TTL: h.ttl(3 * time.Second)})
+	token := l.Token()
+	g.set(cut(opRenew), nil)
+	eventually(t, h.ttl(3*time.Second), "the lease is suspect", func() bool { return l.State() == core.Suspect })
+	g.set(nil, nil)
+	eventually(t, h.ttl(3*time.Second), "the lease is held again", func() bool { return l.State() == core.Held })
+	if !l.Valid() || l.Token() != token {
+		t.Errorf("held again, Valid is %t and the token %d instead of %d", l.Valid(), l.Token(), token)
+	}
+	throughout(t, h.ttl(3*time.Second)/2, func() string {
+		if !l.Valid() {
+			return fmt.Sprintf("the lease is over: %v", l.Err())
+		}
+		return ""
+	})
+}
+
+func noRetryPastDeadline(t T, h *Harness) {
+	g := newGate(h.Open(t))
+	l := h.clientOn(t, g).mustTry(t, "jobs", h.brief())
+	g.set(cut(opRenew), nil)
+	awaitDone(t, l, h.brief().TTL+2*time.Second)
+	before := len(g.times(opRenew))
+	if before == 0 {
+		t.Errorf("no renewal was tried at all")
+	}
+	deadline := l.Deadline()
+	pause(t, h.brief().TTL)
+	for _, at := range g.times(opRenew) {
+		if late := at.Sub(deadline); late > tolerance {
+			t.Errorf("a renewal came %v after the deadline", late)
+		}
+	}
+}
+
+func heldForLong(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	o := core.LockOptions{TTL: h.ttl(2 * time.Second)}
+	l := h.clientOn(t, bs[0]).mustTry(t, "jobs", o)
+	token := l.Token()
+	throughout(t, 3*o.TTL, func() string {
+		other := h.attempt(bs[1], "jobs", o.TTL)
+		if err := other.try(t); !errors.Is(err, driver.ErrHeld) {
+			return fmt.Sprintf("TryAcquire by another: token %d, %v, while token %d is held", other.Token, err, token)
+		}
+		if !l.Valid() || l.Token() != token {
+			return fmt.Sprintf("Valid is %t, token %d instead of %d: %v", l.Valid(), l.Token(), token, l.Err())
+		}
+		return ""
+	})
+}
+
+func manyHeld(t T, h *Harness) {
+	c := h.client(t)
+	o := core.LockOptions{TTL: h.ttl(2 * time.Second)}
+	var all []held
+	for i := range 100 {
+		all = append(all, c.mustTry(t, fmt.Sprintf("jobs/%d", i), o))
+	}
+	throughout(t, 2*o.TTL, func() string {
+		for i, l := range all {
+			if !l.Valid() {
+				return fmt.Sprintf("of 100 leases number %d is over: %v", i, l.Err())
+			}
+		}
+		return ""
+	})
+	for i, l := range all {
+		at := inspect(t, c.b, fmt.Sprintf("jobs/%d", i))
+		switch {
+		case at.Owner == l.Owner():
+		case l.Valid():
+			t.Errorf("lease %d of owner %s is valid, and the store says: %s", i, l.Owner(), describe(at))
+		default:
+			t.Errorf("of 100 leases number %d is over: %v", i, l.Err())
+		}
+	}
+}
+
+func everyThird(t T, h *Harness) {
+	g := newGate(h.Open(t))
+	o := core.LockOptions{TTL: h.ttl(1500 * time.Millisecond)}
+	l := h.clientOn(t, g).mustTry(t, "jobs", o)
+	granted := g.times(opAcquire)[0]
+	pause(t, 2*o.TTL+o.TTL/6)
+	times := g.times(opRenew)
+	if !l.Valid() || len(times) < 5 || len(times) > 7 {
+		t.Fatalf("over two TTLs %d renewals came, want 6; Valid is %t", len(times), l.Valid())
+	}
+	last := granted
+	for i, at := range times {
+		if gap := at.Sub(last); gap > o.TTL/3+tolerance {
+			t.Errorf("renewal %d came %v after the one before: TTL is %v", i+1, gap, o.TTL)
+		}
+		last = at
+	}
+}
+
+func unhealthy(t T, h *Harness) {
+	c := h.client(t)
+	o := core.LockOptions{TTL: h.ttl(time.Second)}
+	o.Healthy = func(context.Context) error { return errors.New("the disk is full") }
+	l := c.mustTry(t, "jobs", o)
+	awaitDone(t, l, o.TTL)
+	if !errors.Is(l.Err(), core.ErrUnhealthy) {
+		t.Errorf("want cause unhealthy, got %v", l.Err())
+	}
+}
+
+func maxHold(t T, h *Harness) {
+	c := h.client(t)
+	o := core.LockOptions{TTL: h.ttl(2 * time.Second), MaxHold: 300 * time.Millisecond}
+	start := time.Now()
+	l := c.mustTry(t, "jobs", o)
+	awaitDone(t, l, o.TTL)
+	if took := time.Since(start); took < o.MaxHold-tolerance || took > o.MaxHold+2*tolerance {
+		t.Errorf("the lease ended after %v instead of %v", took, o.MaxHold)
+	}
+	if !errors.Is(l.Err(), core.ErrMaxHold) {
+		t.Errorf("want cause max hold, got %v", l.Err())
+	}
+}
+
+func batchAsSingle(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	batcher := driver.BatcherOf(bs[0])
+	do := func(ops ...driver.Op) []driver.Result {
+		t.Helper()
+		results := batcher.Batch(t.Context(), ops)
+		if len(results) != len(ops) {
+			t.Fatalf("%d results for %d operations", len(results), len(ops))
+		}
+		return results
+	}
+	h.attempt(bs[1], "taken", h.lasting().TTL).must(t)
+	var ops []driver.Op
+	for i := range 150 {
+		ops = append(ops, driver.Op{Kind: driver.OpAcquire, Request: h.attempt(bs[0], fmt.Sprintf("jobs/%d", i), h.lasting().TTL).Request})
+	}
+	ops[70].Name = "taken"
+	for i, r := range do(ops...) {
+		if i == 70 {
+			wantHeld(t, r.Err, "acquiring a taken lock in a batch")
+			continue
+		}
+		if at := inspect(t, bs[0], ops[i].Name); r.Err != nil || at.Token != r.Token || at.Owner != ops[i].Owner {
+			t.Fatalf("operation %d, owner %s: token %d, %v, and the store says: %s", i, ops[i].Owner, r.Token, r.Err, describe(at))
+		}
+		ops[i].Token = r.Token
+	}
+	batchRenewals(t, h, bs[0], ops, do)
+	batchInOrder(t, h, bs[0], do)
+}
+
+// batchRenewals renews and releases in one batch, with a stale token, a
+// foreign owner and a lock that was never held among them.
+func batchRenewals(t T, h *Harness, b driver.Backend, ops []driver.Op, do func(...driver.Op) []driver.Result) {
+	t.Helper()
+	for i := range ops {
+		ops[i].Kind = driver.OpRenew
+		if i%2 == 1 {
+			ops[i].Kind = driver.OpRelease
+		}
+	}
+	tokens := h.props.Fencing != driver.FencingNone
+	if tokens {
+		ops[4].Token++
+		ops[5].Token++
+	}
+	ops[6].Owner += "x"
+	ops[7].Owner += "x"
+	ops[8].Name = "never held"
+	bad := map[int]bool{4: tokens, 5: tokens, 6: true, 7: true, 8: true, 70: true}
+	for i, r := range do(ops...) {
+		switch {
+		case bad[i] && ops[i].Kind == driver.OpRelease:
+			h.wantNoRelease(t, r.Err, fmt.Sprintf("release %d of the batch", i))
+		case bad[i]:
+			wantNotHeld(t, r.Err, fmt.Sprintf("renewal %d of the batch", i))
+		case r.Err != nil:
+			t.Errorf("operation %d of the batch, on %q: %v", i, ops[i].Name, r.Err)
+		}
+	}
+	for i, op := range ops {
+		held := inspect(t, b, op.Name).Held()
+		if want := i%2 == 0 && i != 8 || bad[i] && i != 8; held != want {
+			t.Errorf("after operation %d %q is held: %t, want %t", i, op.Name, held, want)
+		}
+	}
+}
+
+// batchInOrder checks that operations on one lock are done in their order.
+func batchInOrder(t T, h *Harness, b driver.Backend, do func(...driver.Op) []driver.Result) {
+	t.Helper()
+	a, next := h.attempt(b, "in order", h.lasting().TTL).must(t), h.attempt(b, "in order", h.lasting().TTL)
+	results := do(driver.Op{Kind: driver.OpRelease, Request: a.Request}, driver.Op{Kind: driver.OpAcquire, Request: next.Request})
+	if results[0].Err != nil || results[1].Err != nil {
+		t.Errorf("release and acquire of one lock in one batch: %v and %v", results[0].Err, results[1].Err)
+	}
+	next.Token = results[1].Token
+	next.wantHeldBy(t, "after release and acquire in one batch")
+}

@@ -1,0 +1,167 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// parallel is how many cases run at a time: most of them wait most of the time.
+const parallel = 4
+
+// suite runs cases over the harnesses that mk makes.
+type suite struct {
+	mk    func(T) *Harness
+	props driver.Properties
+	slots chan struct{}
+	// turn is held while a case gathers all slots: one that disturbs others, or
+	// is disturbed by them. The server may be one for all.
+	turn chan struct{}
+}
+
+func makeSuite(mk func(T) *Harness) *suite {
+	return &suite{mk: mk, slots: make(chan struct{}, parallel), turn: make(chan struct{}, 1)}
+}
+
+// newSuite opens the backend once to learn its properties from the server.
+func newSuite(ctx context.Context, mk func(T) *Harness) (*suite, error) {
+	s := makeSuite(mk)
+	t := newTrial(ctx)
+	ok := t.run(30*time.Second, func() {
+		b := mk(t).Open(t)
+		if err := b.Check(t.Context()); err != nil {
+			t.Fatalf("the backend does not pass its own Check: %v", err)
+		}
+		s.props = b.Properties()
+	})
+	if !ok {
+		return nil, errors.New("drivertest: " + strings.TrimSpace(t.text()))
+	}
+	return s, nil
+}
+
+// enter waits until c may run, and returns what lets the next one in.
+func (s *suite) enter(c Case) (leave func()) {
+	n := 1
+	if c.alone() {
+		n = cap(s.slots)
+		s.turn <- struct{}{}
+		defer func() { <-s.turn }()
+	}
+	for range n {
+		s.slots <- struct{}{}
+	}
+	return func() {
+		for range n {
+			<-s.slots
+		}
+	}
+}
+
+// run brings one case to its result.
+func (s *suite) run(ctx context.Context, c Case) CaseResult {
+	defer s.enter(c)()
+	r := CaseResult{Case: c, Outcome: Pass}
+	if c.Excuse != nil {
+		if r.Reason = c.Excuse(s.props); r.Reason != "" {
+			r.Outcome = NA
+			return r
+		}
+	}
+	start, t := time.Now(), newTrial(ctx)
+	passed := t.run(c.limit(), func() {
+		h := s.mk(t)
+		h.props = s.props
+		if o, reason := h.lacks(c.Needs); reason != "" {
+			r.Outcome, r.Reason = o, reason
+			return
+		}
+		c.Run(t, h)
+	})
+	r.Took, r.Log = time.Since(start), t.text()
+	if !passed {
+		r.Outcome, r.Reason = Fail, ""
+		r.Log += c.Name + "\n" + c.Explain + "\n"
+	}
+	return r
+}
+
+// Run runs every case as a subtest of t, or only those of the given names, each
+// with a harness of its own. mk is called in a goroutine that is not t's: it
+// reports through the T it is given. A name that no case has fails the test.
+func Run(t *testing.T, mk func(T) *Harness, only ...string) {
+	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return len(only) > 0 && !slices.Contains(only, c.Name) })
+	if len(only) > 0 && len(cases) != len(only) {
+		t.Fatalf("%d of %d names are those of cases: %q", len(cases), len(only), only)
+	}
+	s, err := newSuite(t.Context(), mk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context() // outlives the subtests
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			// The case starts here and is waited for after Parallel, so that the
+			// number of CPUs does not bound how many cases wait at a time.
+			result := make(chan CaseResult, 1)
+			go func() { result <- s.run(ctx, c) }()
+			t.Parallel()
+			tell(t, <-result)
+		})
+	}
+}
+
+// tell reports a case's result as that of a subtest.
+func tell(t *testing.T, r CaseResult) {
+	t.Helper()
+	switch r.Outcome {
+	case Pass:
+		if r.Log != "" {
+			t.Log("\n" + r.Log)
+		}
+	case Fail:
+		t.Error("\n" + r.Log)
+	case NA:
+		t.Skip("n/a: " + r.Reason)
+	case NotRun:
+		if required() {
+			t.Fatal("not run, and the environment requires it: " + r.Reason)
+		}
+		t.Skip("not run: " + r.Reason)
+	}
+}
+
+func required() bool {
+	return os.Getenv("LOCKBENCH_REQUIRE") != "" || os.Getenv("CI") == "true"
+}
+
+// Conform runs every case over the harnesses that mk makes and calls report
+// with one result for each rule, in the order of [Rules], as soon as it and
+// those before it are known. Its error says why the suite could not run at
+// all, or is ctx's.
+func Conform(ctx context.Context, mk func(T) *Harness, report func(RuleResult)) error {
+	s, err := newSuite(ctx, mk)
+	if err != nil {
+		return err
+	}
+	cases := Cases()
+	results := make([]chan CaseResult, len(cases))
+	for i, c := range cases {
+		results[i] = make(chan CaseResult, 1)
+		go func() { results[i] <- s.run(ctx, c) }()
+	}
+	byRule := map[string][]CaseResult{}
+	for i, c := range cases {
+		byRule[c.Rule] = append(byRule[c.Rule], <-results[i])
+		if last := i+1 == len(cases) || cases[i+1].Rule != c.Rule; last && ctx.Err() == nil {
+			report(judge(ruleOf(c.Rule), byRule[c.Rule]))
+		}
+	}
+	return ctx.Err()
+}

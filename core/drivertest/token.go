@@ -1,0 +1,197 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+const whyTokensRise = `The token of a grant is higher than every earlier one of that name, so that a resource that remembers the highest
+can refuse the writes of holders that were paused. One that repeats or goes back lets a stale write through.`
+
+func tokenCases() []Case {
+	rising := func(name string, run func(T, *Harness)) Case {
+		return Case{Name: "L6 tokens rise over " + name, Explain: whyTokensRise, Excuse: noFencing, Run: run}
+	}
+	return []Case{
+		{
+			Name:    "L6 tokens are what the properties claim",
+			Explain: `A backend that mints tokens never grants token zero, and one that claims none never fakes one.`,
+			Run:     tokensAsClaimed,
+		},
+		rising("release", risingOverRelease),
+		rising("expiry", risingOverExpiry),
+		rising("withdrawal", risingOverWithdrawal),
+		withExcuse(rising("break", risingOverBreak), needsPower(driver.PowerAdmin)),
+		withExcuse(rising("handover", risingOverHandover), needsPower(driver.PowerHandover)),
+		{
+			Name: "L6 a token is minted with its grant",
+			Explain: `The token is minted in the same atomic step as the grant. Minted apart, two contenders come by tokens in one order
+and by the lock in the other, and the later holder is refused by the resource.`,
+			Excuse: noFencing,
+			Run:    mintedWithGrant,
+		},
+		withNeeds(rising("a crash of the store that keeps its data", func(t T, h *Harness) { risingOverRestart(t, h, true) }), NeedStore),
+		withNeeds(rising("a restart of the store without its data", func(t T, h *Harness) { risingOverRestart(t, h, false) }), NeedStore),
+	}
+}
+
+func noFencing(p driver.Properties) string {
+	if p.Fencing == driver.FencingNone {
+		return "fencing none"
+	}
+	return ""
+}
+
+// withExcuse adds an excuse to those of c.
+func withExcuse(c Case, excuse func(driver.Properties) string) Case {
+	first := c.Excuse
+	c.Excuse = func(p driver.Properties) string {
+		if first != nil {
+			if reason := first(p); reason != "" {
+				return reason
+			}
+		}
+		return excuse(p)
+	}
+	return c
+}
+
+func withNeeds(c Case, needs ...Need) Case {
+	c.Needs = needs
+	return c
+}
+
+func tokensAsClaimed(t T, h *Harness) {
+	a := h.attempt(h.Open(t), "jobs", h.lasting().TTL).must(t)
+	if none := h.props.Fencing == driver.FencingNone; none != (a.Token == 0) {
+		t.Errorf("fencing is %q and the token %d", h.props.Fencing, a.Token)
+	}
+	a.wantHeldBy(t, "after the grant")
+}
+
+// rises grants name again and fails unless its token is above last.
+func rises(t T, h *Harness, b driver.Backend, last uint64, after string) *attempt {
+	t.Helper()
+	a := h.attempt(b, "jobs", h.lasting().TTL).must(t)
+	if a.Token <= last {
+		t.Errorf("after %s token %d follows token %d", after, a.Token, last)
+	}
+	return a
+}
+
+func risingOverRelease(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	var last uint64
+	for i := range 40 {
+		a := rises(t, h, bs[i%2], last, "release")
+		last = a.Token
+		a.mustRelease(t)
+	}
+}
+
+func risingOverExpiry(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	last := h.attempt(bs[0], "jobs", h.ttl(50*time.Millisecond)).must(t)
+	eventually(t, last.TTL+h.late()+time.Second, "the lease expires", func() bool { return !inspect(t, bs[1], "jobs").Held() })
+	rises(t, h, bs[1], last.Token, "expiry")
+}
+
+func risingOverWithdrawal(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	var last uint64
+	for i := range 10 {
+		a := rises(t, h, bs[i%2], last, "withdrawal")
+		last = a.Token
+		a.withdraw(t)
+	}
+}
+
+func risingOverBreak(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	a := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
+	err := call(t, func(ctx context.Context) error { return driver.AdminOf(bs[1]).Break(ctx, "jobs", a.Token) })
+	if err != nil {
+		t.Fatalf("Break of token %d: %v", a.Token, err)
+	}
+	rises(t, h, bs[1], a.Token, "break")
+}
+
+func risingOverHandover(t T, h *Harness) {
+	b := h.Open(t)
+	a := h.attempt(b, "jobs", h.lasting().TTL).must(t)
+	for range 10 {
+		next := h.attempt(b, "jobs", h.lasting().TTL)
+		if err := handover(t, a, next); err != nil {
+			t.Fatalf("Handover from token %d: %v", a.Token, err)
+		}
+		if next.Token <= a.Token {
+			t.Errorf("after handover token %d follows token %d", next.Token, a.Token)
+		}
+		a = next
+	}
+	a.mustRelease(t)
+	rises(t, h, b, a.Token, "handover and release")
+}
+
+func mintedWithGrant(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	const grants = 60
+	var (
+		mu     sync.Mutex // guards tokens, not the lock: the lock is what is tested
+		tokens []uint64
+		wg     sync.WaitGroup
+	)
+	full := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(tokens) >= grants
+	}
+	contend := func(b driver.Backend) {
+		for !full() && t.Context().Err() == nil {
+			a := h.attempt(b, "jobs", h.lasting().TTL)
+			if err := a.try(t); err != nil {
+				if !errors.Is(err, driver.ErrHeld) {
+					t.Errorf("TryAcquire under contention: %v", err)
+					return
+				}
+				pause(t, breath)
+				continue
+			}
+			mu.Lock()
+			tokens = append(tokens, a.Token) // in the order of the grants: a holds the lock
+			mu.Unlock()
+			if err := a.release(t); err != nil {
+				t.Errorf("Release of token %d under contention: %v", a.Token, err)
+				return
+			}
+		}
+	}
+	for i := range 6 {
+		wg.Go(func() { contend(bs[i%2]) })
+	}
+	wg.Wait()
+	for i := 1; i < len(tokens); i++ {
+		if tokens[i] <= tokens[i-1] {
+			t.Errorf("grant %d has token %d after token %d", i, tokens[i], tokens[i-1])
+		}
+	}
+}
+
+func risingOverRestart(t T, h *Harness, keepData bool) {
+	b := h.Open(t)
+	a := h.attempt(b, "jobs", h.ttl(100*time.Millisecond)).must(t)
+	h.Store.Stop(t)
+	h.Store.Start(t, keepData)
+	last, next := a.Token, h.attempt(b, "jobs", h.lasting().TTL)
+	eventually(t, a.TTL+h.late()+20*time.Second, "the lock is granted after the restart", func() bool {
+		next = h.attempt(b, "jobs", h.lasting().TTL)
+		return next.try(t) == nil
+	})
+	if next.Token <= last {
+		t.Errorf("after the restart token %d follows token %d", next.Token, last)
+	}
+}

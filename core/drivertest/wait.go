@@ -1,0 +1,155 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func waitCases() []Case {
+	return []Case{
+		{
+			Name: "K4 no two holders under contention",
+			Explain: `After every wait the grant is decided by the store again: however many hosts and goroutines are woken, one holds the
+lock at a time, and the tokens rise in the order of the grants.`,
+			Run: noTwoHolders,
+		},
+		{
+			Name: "K4 the expiry of a holder that is gone is noticed",
+			Explain: `Expiry sends no wake-up. The head of the queue asks again when the remaining TTL of its refusal is over, so that it
+gets the lock then and not at some later poll.`,
+			Run: noticesExpiry,
+		},
+		{
+			Name: "K4 no release is missed by a waiter",
+			Explain: `A release that follows a refused TryAcquire wakes the caller's Wait, also when it falls between the two calls. A lost
+wake-up leaves the lock unused until the next poll.`,
+			Excuse: needsPower(driver.PowerWaiter),
+			Limit:  2 * time.Minute,
+			Run:    missesNothing,
+		},
+		{
+			Name: "K4 wait returns when the lock is free, at its limit, and with its ctx",
+			Explain: `Wait returns at once for a free lock, after its limit for a held one, and with ctx.Err() when the ctx ends, whichever
+comes first: core asks the store after it and cleans up by it.`,
+			Excuse: needsPower(driver.PowerWaiter),
+			Run:    waitReturns,
+		},
+	}
+}
+
+func noTwoHolders(t T, h *Harness) {
+	cs := h.clients(t, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	var (
+		inside  atomic.Int32
+		last    atomic.Uint64
+		started atomic.Int32
+		wg      sync.WaitGroup
+	)
+	work := func(c *client) {
+		for started.Add(1) <= 150 && ctx.Err() == nil {
+			l, err := c.acquire(ctx, t, "jobs", h.lasting())
+			if err != nil {
+				t.Errorf("Acquire under contention: %v", err)
+				return
+			}
+			if n := inside.Add(1); n != 1 {
+				t.Errorf("%d hold the lock; one of them has token %d, owner %s", n, l.Token(), l.Owner())
+			}
+			if before := last.Swap(l.Token()); before >= l.Token() && h.props.Fencing != driver.FencingNone {
+				t.Errorf("token %d was granted after token %d", l.Token(), before)
+			}
+			pause(t, time.Millisecond)
+			inside.Add(-1)
+			if err := l.Release(ctx); err != nil {
+				t.Errorf("Release of token %d: %v", l.Token(), err)
+			}
+		}
+	}
+	for i := range 9 {
+		wg.Go(func() { work(cs[i%3]) })
+	}
+	wg.Wait()
+}
+
+func noticesExpiry(t T, h *Harness) {
+	cs := h.clients(t, 2)
+	gone := h.attempt(cs[0].b, "jobs", h.ttl(1300*time.Millisecond)) // not a multiple of the poll of 1 s
+	sent := time.Now()
+	gone.must(t)
+	granted := time.Now()
+	a := cs[1].start(t, "jobs", h.lasting())
+	l := a.granted(t, gone.TTL+10*time.Second)
+	if early := sent.Add(gone.TTL).Sub(a.at); early > time.Millisecond {
+		t.Errorf("token %d was granted %v before the TTL of token %d was over", l.Token(), early, gone.Token)
+	}
+	if late := a.at.Sub(granted.Add(gone.TTL)); late > 2*h.late() {
+		t.Errorf("the waiter got the lock %v after it had expired", late)
+	}
+}
+
+func missesNothing(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	const long = 5 * time.Second // a lost wake-up costs this much
+	holder := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
+	for round := range 100 {
+		waiter := h.attempt(bs[(round+1)%2], "jobs", h.lasting().TTL)
+		wantHeld(t, waiter.try(t), "TryAcquire of a held lock")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			pause(t, time.Duration(rand.Int64N(int64(400*time.Microsecond))))
+			if err := holder.release(t); err != nil {
+				t.Errorf("round %d: Release: %v", round, err)
+			}
+		})
+		took := time.Duration(0)
+		for start := time.Now(); waiter.try(t) != nil; took = time.Since(start) {
+			if took > long-time.Second {
+				break
+			}
+			if _, err := waiter.wait(t, long); err != nil {
+				t.Errorf("round %d: Wait: %v", round, err)
+				break
+			}
+		}
+		wg.Wait()
+		if took > long-time.Second || waiter.Token == 0 && h.props.Fencing != driver.FencingNone {
+			t.Fatalf("round %d: the waiter missed the release: it waited for %v and has token %d", round, took, waiter.Token)
+		}
+		holder = waiter
+	}
+}
+
+func waitReturns(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	free := h.attempt(bs[1], "free", h.lasting().TTL)
+	if took, err := free.wait(t, 5*time.Second); err != nil || took > time.Second {
+		t.Errorf("Wait for a free lock: %v after %v", err, took)
+	}
+	free.withdraw(t)
+	h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
+	a := h.attempt(bs[1], "jobs", h.lasting().TTL)
+	wantHeld(t, a.try(t), "TryAcquire of a held lock")
+	const limit = 300 * time.Millisecond
+	if took, err := a.wait(t, limit); err != nil || took < limit-tolerance || took > limit+time.Second {
+		t.Errorf("Wait of at most %v for a held lock: %v after %v", limit, err, took)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	start := time.Now()
+	err := driver.WaiterOf(bs[1]).Wait(ctx, a.Request, time.Minute)
+	if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > limit+time.Second {
+		t.Errorf("Wait with a ctx of %v: %v after %v", limit, err, took)
+	}
+	a.withdraw(t)
+	if at := inspect(t, bs[0], "jobs"); at.Waiters > 0 {
+		t.Errorf("the waiter was withdrawn, and Inspect says %s", describe(at))
+	}
+}

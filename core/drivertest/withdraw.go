@@ -1,0 +1,224 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func withdrawCases() []Case {
+	return []Case{
+		{
+			Name: "K3 a withdrawn owner is refused",
+			Explain: `Finding nothing is no confirmation while an acquire may still be on its way. Once a withdrawal has returned nil, that
+owner's acquire is refused however late it arrives, and everybody else's is granted.`,
+			Run: withdrawnRefused,
+		},
+		{
+			Name: "K3 a withdrawal undoes a grant",
+			Explain: `The reply to an acquire was lost, so its owner does not know the token: a withdrawal deletes that owner's grant
+whatever its token.`,
+			Run: withdrawalUndoes,
+		},
+		{
+			Name:    "K3 a withdrawal leaves other owners alone",
+			Explain: `A withdrawal compares the owner: an attempt that came to nothing must not free the lock of whoever holds it.`,
+			Run:     withdrawalSpares,
+		},
+		{
+			Name: "K3 an acquire whose reply was lost owns nothing",
+			Explain: `The store has granted the lock, the reply was lost and the caller gave up. Core withdraws that owner, and the lock is
+free at once, not after its TTL.`,
+			Run: replyLost,
+		},
+		{
+			Name: "K3 what cannot be settled is indeterminate, with a time that holds",
+			Explain: `When neither the acquire nor its withdrawal is answered, the error says so, with the latest time at which the lock is
+free; nothing is granted on doubt, and from that time on the lock is free.`,
+			Run: unclear,
+		},
+		{
+			Name: "K3 acquires cancelled at random leave nothing and block nobody",
+			Explain: `Every acquire that was cancelled, before it was sent, in flight, in the queue or at the moment of its grant, leaves no
+lock, no key, no place in a queue. Whoever asks next is granted the lock, at the latest when an indeterminate error said.`,
+			Limit: 5 * time.Minute,
+			Run:   randomCancels,
+		},
+	}
+}
+
+func withdrawnRefused(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	a := h.attempt(bs[0], "jobs", h.lasting().TTL)
+	a.withdraw(t)
+	for range 2 {
+		if err := a.try(t); !errors.Is(err, driver.ErrWithdrawn) {
+			t.Errorf("TryAcquire by withdrawn owner %s: token %d, %v; want ErrWithdrawn", a.Owner, a.Token, err)
+		}
+		a.withdraw(t)
+	}
+	other := h.attempt(bs[1], "jobs", h.lasting().TTL).must(t)
+	if err := a.try(t); !errors.Is(err, driver.ErrWithdrawn) {
+		t.Errorf("TryAcquire of a held lock by a withdrawn owner: %v; want ErrWithdrawn", err)
+	}
+	other.wantHeldBy(t, "after a withdrawn owner asked")
+}
+
+func withdrawalUndoes(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	a := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
+	a.withdraw(t)
+	wantFree(t, bs[1], "jobs", "after the withdrawal of its holder")
+	wantNotHeld(t, a.renew(t), "renewing a withdrawn grant")
+	if err := a.try(t); !errors.Is(err, driver.ErrWithdrawn) {
+		t.Errorf("TryAcquire by the withdrawn owner: %v; want ErrWithdrawn", err)
+	}
+	h.attempt(bs[1], "jobs", h.lasting().TTL).must(t)
+}
+
+func withdrawalSpares(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	a := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
+	other := h.attempt(bs[1], "jobs", h.lasting().TTL)
+	wantHeld(t, other.try(t), "TryAcquire of a held lock")
+	other.withdraw(t)
+	h.attempt(bs[1], "jobs", h.lasting().TTL).withdraw(t)
+	a.wantHeldBy(t, "after the withdrawal of others")
+	elsewhere := *a
+	elsewhere.Name = "elsewhere"
+	elsewhere.withdraw(t)
+	a.wantHeldBy(t, "after its owner was withdrawn from another lock")
+}
+
+func replyLost(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	g := newGate(bs[0])
+	c := h.clientOn(t, g)
+	g.set(nil, func(ctx context.Context, op string, err error) error {
+		if op != opAcquire {
+			return err
+		}
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, ctx.Err())
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	l, err := c.acquire(ctx, t, "jobs", h.lasting())
+	if err == nil {
+		t.Fatalf("a lease with token %d was made of a lost reply", l.Token())
+	}
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, core.ErrIndeterminate) {
+		t.Errorf("want an error for the ctx, and a settled outcome: %v", err)
+	}
+	if len(g.times(opAcquire)) == 0 {
+		t.Errorf("the acquire was not sent")
+	}
+	h.attempt(bs[1], "jobs", h.lasting().TTL).must(t)
+}
+
+func unclear(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	g := newGate(bs[0])
+	c := h.clientOn(t, g)
+	answered := make(chan time.Time, 8)
+	lost := func(_ context.Context, op string, err error) error {
+		if op == opAcquire {
+			answered <- time.Now()
+			return fmt.Errorf("%w: %w", driver.ErrUnavailable, errCut)
+		}
+		return err
+	}
+	g.set(cut(opRelease, opInspect), lost)
+	ttl := h.ttl(2 * time.Second)
+	l, err := c.try(t, "jobs", core.LockOptions{TTL: ttl})
+	if err == nil {
+		t.Fatalf("a lease with token %d was made of a lost reply", l.Token())
+	}
+	var unclear *core.IndeterminateError
+	if !errors.As(err, &unclear) || !errors.Is(err, core.ErrIndeterminate) {
+		t.Fatalf("want an IndeterminateError, got %v", err)
+	}
+	// The store counts from when it handled the request, and has by then.
+	if limit := (<-answered).Add(ttl + tolerance); unclear.FreeAt.After(limit) {
+		t.Errorf("FreeAt is %v later than TTL after the answer", unclear.FreeAt.Sub(limit))
+	}
+	other := h.attempt(bs[1], "jobs", h.lasting().TTL)
+	eventually(t, time.Until(unclear.FreeAt)+h.late(), "the lock is free at FreeAt", func() bool { return other.try(t) == nil })
+}
+
+// canceller is the state of one run of random cancels.
+type canceller struct {
+	mu    sync.Mutex
+	doubt map[string]time.Time // by name: until when a grant may live
+}
+
+func randomCancels(t T, h *Harness) {
+	cs, total := h.clients(t, 2), h.Cancels
+	if total == 0 {
+		total = 300
+	}
+	const workers, names = 10, 7
+	var (
+		x    = canceller{doubt: map[string]time.Time{}}
+		wg   sync.WaitGroup
+		jobs = make(chan int)
+	)
+	for range workers {
+		wg.Go(func() {
+			for i := range jobs {
+				x.once(t, h, cs[i%2], fmt.Sprintf("jobs/%d", i%names))
+			}
+		})
+	}
+	for i := range total {
+		jobs <- i
+	}
+	close(jobs)
+	wg.Wait()
+	for i := range names {
+		name := fmt.Sprintf("jobs/%d", i)
+		limit := max(0, time.Until(x.doubt[name])) + h.late()
+		next := h.attempt(cs[0].b, name, h.lasting().TTL)
+		eventually(t, limit, fmt.Sprintf("%q is free after %d cancelled acquires%s", name, total, cs[0].holding(t, name)),
+			func() bool { return next.try(t) == nil })
+		next.mustRelease(t)
+	}
+	if h.Leftovers != nil {
+		if left := h.Leftovers(t); len(left) > 0 {
+			t.Errorf("%d cancelled acquires have left %d entries: %.10q", total, len(left), left)
+		}
+	}
+}
+
+// once acquires name and cancels at a random moment of the first milliseconds.
+func (x *canceller) once(t T, h *Harness, c *client, name string) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	timer := time.AfterFunc(time.Duration(rand.Int64N(int64(4*time.Millisecond))), cancel)
+	defer timer.Stop()
+	l, err := c.Lock(name, &core.LockOptions{TTL: h.lasting().TTL})
+	if err != nil {
+		t.Errorf("Lock(%q): %v", name, err)
+		return
+	}
+	lease, err := c.bend.apply(l.Acquire(ctx))
+	var doubt *core.IndeterminateError
+	switch {
+	case err == nil:
+		if err := lease.Release(t.Context()); err != nil {
+			t.Errorf("Release of token %d of %q: %v", lease.Token(), name, err)
+		}
+	case errors.As(err, &doubt):
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.doubt[name] = later(x.doubt[name], doubt.FreeAt)
+	case !errors.Is(err, context.Canceled):
+		t.Errorf("a cancelled Acquire of %q ended with %v", name, err)
+	}
+}

@@ -1,0 +1,101 @@
+package drivertest
+
+import (
+	"context"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/memory"
+)
+
+// world stands in for a server, plugin processes and hosts: the memory backend
+// behind valves that open and close. With it every case can run, and fail,
+// within one process and its clock.
+type world struct {
+	bug   bug
+	plant func(*calls) // the bug's, with the state that the world's links share
+	store *memory.Store
+	other *memory.Store
+	line  *valve        // to the server
+	over  chan struct{} // closed when the case has ended: frees what hangs
+	links int
+	pids  int
+	start func(keepData bool) // hook of a bug, nil for none
+}
+
+func newWorld(t T, b bug) *world {
+	w := &world{bug: b, store: memory.NewStore(), other: memory.NewStore(), line: newValve(), over: make(chan struct{}), pids: 100}
+	if b.plant != nil {
+		w.plant = b.plant(w)
+	}
+	if b.sameNamespace {
+		w.other = w.store
+	}
+	t.Cleanup(func() { w.line.set(false, false); close(w.over) })
+	return w
+}
+
+func (w *world) harness() *Harness {
+	return &Harness{
+		Open:      func(t T) driver.Backend { return w.open(t, w.store) },
+		Other:     func(t T) driver.Backend { return w.open(t, w.other) },
+		Store:     w,
+		Plugin:    func(b driver.Backend) Process { return b.(*process) },
+		Host:      w.host,
+		Leftovers: func(t T) []string { return w.names() },
+		bend:      w.bug.bend,
+	}
+}
+
+func worldProperties(b bug) driver.Properties {
+	p := memory.Spec.Properties
+	p.Name, p.Scope, p.SurvivesPlugin = "world", driver.ScopeShared, !b.diesWithPlugin
+	if b.noTokens {
+		p.Fencing = driver.FencingNone
+	}
+	return p
+}
+
+func (w *world) link(store *memory.Store) *calls {
+	l := callsOf(store.Open().(whole)).behind(w.line)
+	l.props = func() driver.Properties { return worldProperties(w.bug) }
+	l = callsOf(l)
+	w.links++
+	if w.plant != nil {
+		w.plant(l)
+	}
+	return l
+}
+
+func (w *world) names() []string {
+	var names []string
+	b := w.store.Open().(driver.Admin)
+	_ = b.List(context.Background(), "", func(h driver.Holder) bool { names = append(names, h.Name); return true })
+	return names
+}
+
+// wipe ends every lease, as a store does that loses its data.
+func (w *world) wipe() {
+	b := w.store.Open().(whole)
+	_ = b.List(context.Background(), "", func(h driver.Holder) bool {
+		_ = b.Break(context.Background(), h.Name, h.Token)
+		return true
+	})
+}
+
+func (w *world) Stop(T) { w.line.set(true, false) }
+
+func (w *world) Start(_ T, keepData bool) {
+	if w.bug.neverBack {
+		return
+	}
+	if !keepData {
+		w.wipe()
+	}
+	if w.start != nil {
+		w.start(keepData)
+	}
+	w.line.set(false, false)
+}
+
+func (w *world) Freeze(T) { w.line.set(false, true) }
+func (w *world) Resume(T) { w.line.set(false, false) }

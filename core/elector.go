@@ -1,0 +1,148 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	mrand "math/rand/v2"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// ElectorOptions of an Elector. Nil and zero fields mean the defaults; the
+// fields mean what they mean in [LockOptions].
+type ElectorOptions struct {
+	TTL, RenewEvery, MaxHold time.Duration
+	Healthy                  func(context.Context) error
+	// Value is what a new leader publishes, at most 64 KiB: an address, say.
+	Value []byte
+}
+
+// Elector is an election: of all candidates for a name one is the leader. It
+// holds nothing itself and needs no closing.
+type Elector struct {
+	c    *Client
+	lock *Lock
+}
+
+// betweenTerms is how long Run pauses before it campaigns again, so that
+// another candidate gets a chance; each pause is a random part of it.
+const betweenTerms = 100 * time.Millisecond
+
+// Elector returns the election of that name. Names and options are checked as
+// in [Client.Lock]; nothing is sent.
+func (c *Client) Elector(name string, opts *ElectorOptions) (*Elector, error) {
+	if err := c.begin("elector", name); err != nil {
+		return nil, err
+	}
+	defer c.end()
+	var o ElectorOptions
+	if opts != nil {
+		o = *opts
+	}
+	l, err := c.lock("elector", name, &LockOptions{
+		TTL: o.TTL, RenewEvery: o.RenewEvery, MaxHold: o.MaxHold, Healthy: o.Healthy, Value: o.Value,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Elector{c: c, lock: l}, nil
+}
+
+// Name returns the name of the election.
+func (e *Elector) Name() string { return e.lock.name }
+
+// Campaign waits until this candidate is the leader, ctx ends, or an error
+// shows that waiting cannot help; errors are those of [Lock.Acquire]. The term
+// does not end with ctx: call Resign.
+func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
+	if err := e.c.begin("campaign", e.lock.name); err != nil {
+		return nil, err
+	}
+	defer e.c.end()
+	return e.campaign(ctx)
+}
+
+func (e *Elector) campaign(ctx context.Context) (*Term, error) {
+	lease, err := e.lock.acquire(ctx, "campaign")
+	if err != nil {
+		return nil, err
+	}
+	return newTerm(ctx, lease), nil
+}
+
+// Run campaigns, calls fn when this candidate is the leader, and campaigns
+// again after every term until ctx ends (E1). fn gets each term once and must
+// return when the term's context ends (E4); Run waits for it.
+//
+// A term ends voluntarily when ctx ends, when Resign is called, or when fn
+// returns: its context is cancelled, renewal goes on until fn has returned,
+// and only then it is resigned, so that no successor overlaps with fn. A lost
+// term, and one that reached MaxHold, is left to expire (E2).
+//
+// The error satisfies errors.Is for ctx.Err() when ctx has ended. Run ends
+// early only for an error that makes campaigning pointless, ErrClosed among
+// them. When fn panics, the term is resigned first.
+func (e *Elector) Run(ctx context.Context, fn func(*Term)) error {
+	if err := e.c.begin("run", e.lock.name); err != nil {
+		return err
+	}
+	defer e.c.end()
+	rctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(e.c.life, func() { cancel(ErrClosed) })
+	defer stop()
+	for {
+		term, err := e.campaign(rctx)
+		if err == nil {
+			e.serve(rctx, term, fn)
+			pause := betweenTerms/2 + time.Duration(mrand.Int64N(int64(betweenTerms/2)))
+			if sleep(rctx, pause) {
+				continue
+			}
+			err = rctx.Err()
+		}
+		return e.c.wrap("run", e.lock.name, ending(rctx, err))
+	}
+}
+
+// ending adds to err why ctx has ended, if it has.
+func ending(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if cause == nil || errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", cause, err)
+}
+
+// serve runs fn for one term and resigns it.
+func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
+	e.c.sched.serve(term.lease, true)
+	term.run = true
+	stop := context.AfterFunc(ctx, func() {
+		term.stop(fmt.Errorf("%w: %w", ErrReleased, context.Cause(ctx)))
+	})
+	defer func() { // also when fn panics
+		stop()
+		term.stop(ErrReleased)
+		if term.lease.Err() == nil {
+			// A failure is in the event, and the lock expires anyway.
+			_ = term.lease.Release(ctx)
+		}
+		e.c.sched.serve(term.lease, false)
+	}()
+	fn(term)
+}
+
+// serve marks l as one under which a callback works, so that Close waits.
+func (s *scheduler) serve(l *Lease, serving bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.serving = serving
+}
+
+// Leader returns the present leader: the zero Holder when there is none.
+func (e *Elector) Leader(ctx context.Context) (driver.Holder, error) {
+	return e.c.inspect(ctx, "leader", e.lock.name)
+}

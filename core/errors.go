@@ -1,0 +1,149 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// The sentinels of a backend, so that applications need not import package
+// driver. Test with errors.Is.
+var (
+	ErrHeld        = driver.ErrHeld        // another owner holds the lock; see HeldError
+	ErrNotHeld     = driver.ErrNotHeld     // the lease is gone; see NotHeldError
+	ErrUnavailable = driver.ErrUnavailable // the store or the plugin did not answer; trying again may help
+	ErrInvalid     = driver.ErrInvalid     // the request is bad; nothing was sent
+	ErrDenied      = driver.ErrDenied      // the store refuses this client for good
+	ErrConfig      = driver.ErrConfig      // the backend's configuration is wrong
+	ErrUnsupported = driver.ErrUnsupported // the backend does not have this power
+	ErrClosed      = driver.ErrClosed      // the Client was closed
+)
+
+// HeldError tells who holds a lock, and for how long when that is known.
+type HeldError = driver.HeldError
+
+// NotHeldError tells that a lease is gone, and who holds the lock now when
+// that is known.
+type NotHeldError = driver.NotHeldError
+
+// Causes: why a lease or term ended, as Lease.Err, Term.Err and context.Cause
+// tell. Test with errors.Is; [CauseName] names them.
+var (
+	// ErrReleased: this process released it, or began to.
+	ErrReleased = errors.New("lease was released")
+	// ErrExpired: the deadline passed without a renewal, because this process
+	// was stopped or its machine suspended.
+	ErrExpired = errors.New("lease expired")
+	// ErrTaken: another owner holds the lock.
+	ErrTaken = errors.New("lease was taken by another owner")
+	// ErrRevoked: the lease vanished from the store before its end: an
+	// operator broke it, or the store lost data.
+	ErrRevoked = errors.New("lease was revoked")
+	// ErrUnreachable: the backend did not confirm a renewal before the deadline.
+	ErrUnreachable = errors.New("backend was unreachable until the deadline")
+	// ErrPluginDied: the plugin process ended and its leases with it.
+	ErrPluginDied = driver.ErrPluginDied
+	// ErrUnhealthy: the Healthy callback returned an error, or nothing in time.
+	ErrUnhealthy = errors.New("holder is unhealthy")
+	// ErrMaxHold: the lease was held for MaxHold.
+	ErrMaxHold = errors.New("lease was held for its longest time")
+)
+
+// causeNames are in the order in which CauseName asks: a cause may wrap the
+// last error of the backend, which comes later in the list.
+var causeNames = []struct {
+	cause error
+	name  string
+}{
+	{ErrReleased, "released"},
+	{ErrUnhealthy, "unhealthy"},
+	{ErrMaxHold, "max hold"},
+	{ErrExpired, "expired"},
+	{ErrTaken, "taken"},
+	{ErrRevoked, "revoked"},
+	{ErrUnreachable, "unreachable"},
+	{ErrPluginDied, "plugin died"},
+}
+
+// CauseName names the cause of a lease's end: "released", "expired", "taken",
+// "revoked", "unreachable", "plugin died", "unhealthy" or "max hold"; "" for
+// nil and for an error that is none of these.
+func CauseName(err error) string {
+	for _, c := range causeNames {
+		if errors.Is(err, c.cause) {
+			return c.name
+		}
+	}
+	return ""
+}
+
+// Error is what every operation of this package returns: what was tried, on
+// which backend and lock, and why it failed.
+type Error struct {
+	Op      string // acquire, release, campaign, inspect, ...
+	Backend string // name of the backend
+	Name    string // of the lock; the prefix for list; "" for check and close
+	Err     error
+}
+
+func (e *Error) Error() string {
+	if e.Name == "" {
+		return fmt.Sprintf("%s on %s: %v", e.Op, e.Backend, e.Err)
+	}
+	return fmt.Sprintf("%s %q on %s: %v", e.Op, e.Name, e.Backend, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// ErrIndeterminate: the outcome of a request is unknown and could not be
+// settled. Comes as an [*IndeterminateError].
+var ErrIndeterminate = errors.New("outcome is unknown")
+
+// IndeterminateError tells that a lock may still be taken by the attempt or
+// the lease that failed, and until when.
+type IndeterminateError struct {
+	// FreeAt is the latest time at which that grant is over, by the clock of
+	// this process (compare with time.Now).
+	FreeAt time.Time
+	Err    error // why it could not be settled
+}
+
+func (e *IndeterminateError) Error() string {
+	return fmt.Sprintf("%v, free at the latest at %s: %v", ErrIndeterminate, e.FreeAt.Format("15:04:05.000"), e.Err)
+}
+
+// Is makes errors.Is(err, ErrIndeterminate) true.
+func (e *IndeterminateError) Is(target error) bool { return target == ErrIndeterminate }
+
+// Unwrap returns Err.
+func (e *IndeterminateError) Unwrap() error { return e.Err }
+
+// permanent reports whether asking again cannot help (K1).
+func permanent(err error) bool {
+	for _, target := range []error{ErrInvalid, ErrDenied, ErrConfig, ErrUnsupported, ErrClosed} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// settled reports whether err leaves no doubt that its acquire granted nothing.
+func settled(err error) bool {
+	return errors.Is(err, ErrHeld) || errors.Is(err, driver.ErrNotSent) ||
+		errors.Is(err, driver.ErrWithdrawn) || permanent(err)
+}
+
+// both joins two errors; one that stands alone stays as it is.
+func both(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return errors.Join(a, b)
+}

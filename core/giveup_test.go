@@ -1,0 +1,186 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// TestK3CancelLeavesNothing cancels an acquire at every point of time while a
+// slow store answers, and looks for what is left.
+func TestK3CancelLeavesNothing(t *testing.T) {
+	for _, powers := range [][]driver.Power{nil, {driver.PowerWaiter}} {
+		for at := time.Duration(0); at <= 130*time.Millisecond; at += 5 * time.Millisecond {
+			for _, held := range []bool{false, true} {
+				name := fmt.Sprintf("powers %v cancelled after %v held %v", powers, at, held)
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake(powers...)
+					slow := func(ctx context.Context, op string, _ driver.Request) error {
+						if op != "acquire" {
+							return nil
+						}
+						select {
+						case <-time.After(40 * time.Millisecond):
+						case <-ctx.Done():
+							return ctx.Err()
+						}
+						return nil
+					}
+					f.before, f.after = slow, slow
+					c, _ := open(t, f)
+					if held {
+						f.steal("a")
+						f.expire("a", time.Now().Add(60*time.Millisecond))
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), at)
+					defer cancel()
+					lease, err := lockOf(t, c, "a", nil).Acquire(ctx)
+					if err == nil {
+						if err := lease.Release(t.Context()); err != nil {
+							t.Error(err)
+						}
+					} else if !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("%s: %v", name, err)
+					}
+					time.Sleep(200 * time.Millisecond)
+					if owner := f.owner("a"); owner != "" {
+						t.Errorf("%s: still held by %q", name, owner)
+					}
+					if names := c.queues.shard("a").names; len(names) != 0 {
+						t.Errorf("%s: queues %v", name, names)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestK3LostReplyIsWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		lost := 3
+		f.after = func(_ context.Context, op string, _ driver.Request) error {
+			if op == "acquire" && lost > 0 {
+				lost--
+				return errDown
+			}
+			return nil
+		}
+		c, _ := open(t, f)
+		l := lockOf(t, c, "a", nil)
+		if _, err := l.TryAcquire(t.Context()); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrIndeterminate) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		if f.owner("a") != "" || f.count("withdraw") != 1 {
+			t.Errorf("held by %q after %d withdrawals", f.owner("a"), f.count("withdraw"))
+		}
+		began := time.Now()
+		lease := acquire(t, l)
+		if took := time.Since(began); took > time.Second || f.owner("a") != lease.Owner() {
+			t.Errorf("Acquire took %v, the store has %q", took, f.owner("a"))
+		}
+	})
+}
+
+func TestK3IndeterminateNamesATimeThatHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.after = func(_ context.Context, op string, _ driver.Request) error {
+			if op == "acquire" {
+				f.hook(func(context.Context, string, driver.Request) error { return errDown }, nil)
+				return errDown
+			}
+			return nil
+		}
+		c, _ := open(t, f)
+		began := time.Now()
+		_, err := lockOf(t, c, "a", &LockOptions{TTL: 5 * time.Second}).TryAcquire(t.Context())
+		var in *IndeterminateError
+		if !errors.As(err, &in) || !errors.Is(err, ErrIndeterminate) || !errors.Is(err, ErrUnavailable) {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 1100*time.Millisecond {
+			t.Errorf("took %v, the clean-up budget is 1s", took)
+		}
+		if in.FreeAt.Before(f.held["a"].expires) || in.FreeAt.After(began.Add(6*time.Second)) {
+			t.Errorf("free at %v after the start, expires at %v", in.FreeAt.Sub(began), f.held["a"].expires.Sub(began))
+		}
+		// The client goes on trying: it is free soon after the store is back.
+		f.hook(nil, nil)
+		time.Sleep(janitorPause)
+		synctest.Wait()
+		if owner := f.owner("a"); owner != "" {
+			t.Errorf("still held by %q", owner)
+		}
+	})
+}
+
+func TestK3JanitorEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.before = func(context.Context, string, driver.Request) error { return errDown }
+		c, _ := open(t, f)
+		l := lockOf(t, c, "a", &LockOptions{TTL: 5 * time.Second})
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if _, err := l.TryAcquire(t.Context()); !errors.Is(err, ErrIndeterminate) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(6 * time.Second)
+		before := f.count("withdraw")
+		time.Sleep(time.Minute)
+		if after := f.count("withdraw"); after != before {
+			t.Errorf("%d withdrawals after the time at which all is free", after-before)
+		}
+	})
+}
+
+func TestK3WaiterLeavesTheStoresQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(driver.PowerWaiter)
+		c, _ := open(t, f)
+		f.steal("a")
+		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		if _, err := lockOf(t, c, "a", nil).Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if f.count("withdraw") != 1 {
+			t.Errorf("calls %v", f.calls)
+		}
+		if n := f.count("acquire"); n != 3 {
+			t.Errorf("%d questions in 2.5s of waiting, want one a second", n)
+		}
+	})
+}
+
+func TestK1FrozenBackendDoesNotHoldUpTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.before = func(ctx context.Context, _ string, _ driver.Request) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		c, _ := open(t, f)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := lockOf(t, c, "a", nil).Acquire(ctx)
+		if took := time.Since(began); took > 2100*time.Millisecond {
+			t.Errorf("Acquire returned %v after its ctx ended", took-time.Second)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrIndeterminate) {
+			t.Error(err)
+		}
+	})
+}

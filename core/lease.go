@@ -1,0 +1,229 @@
+package core
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// State of a Lease.
+type State int
+
+// The states of a lease (L4).
+const (
+	Held     State = iota + 1 // granted, and the last renewal succeeded
+	Suspect                   // a renewal failed or the backend is down; still ours until the deadline
+	Released                  // this process released it
+	Lost                      // it ended otherwise; Err tells why
+)
+
+// String returns the state in lower case.
+func (s State) String() string {
+	switch s {
+	case Held:
+		return "held"
+	case Suspect:
+		return "suspect"
+	case Released:
+		return "released"
+	case Lost:
+		return "lost"
+	}
+	return "unknown"
+}
+
+// Lease is a held lock. The client renews it until it is released or lost.
+type Lease struct {
+	c     *Client
+	lock  *Lock
+	owner string
+	token uint64
+	done  chan struct{}
+
+	alive    atomic.Bool  // not ended, and no release has begun
+	deadline atomic.Int64 // an instant: sending of the last confirmed request + TTL - drift
+
+	keepBy instant // AtLeast is over
+	maxAt  instant // MaxHold is over
+
+	// Guarded by the scheduler's mutex.
+	state   State
+	err     error         // the cause, once done is closed
+	cancels []*leaseCtx   // contexts that end with the lease
+	index   int           // in the scheduler's heap, -1 when it is not there
+	next    instant       // when the scheduler has to look at it
+	endAt   instant       // when it is lost unless renewed
+	due     instant       // planned time of the next renewal
+	freeBy  instant       // latest time at which the store has let it expire
+	flight  *flight       // the renewal under way
+	again   bool          // renew once more when flight is over
+	trouble error         // why it is suspect
+	freeing bool          // a Release is under way
+	freed   chan struct{} // made by a second Release to wait for the first
+	doubt   bool          // a release was sent whose outcome is unknown
+	gone    bool          // the store has confirmed that it is over
+	stopped bool          // EventReleased or EventLost is out
+	serving bool          // a callback of Elector.Run works under it
+}
+
+// leaseCtx is one context made by Lease.Context.
+type leaseCtx struct{ cancel context.CancelCauseFunc }
+
+func newLease(a *contender, g grant) *Lease {
+	o := &a.lock.opts
+	l := &Lease{
+		c: a.lock.c, lock: a.lock, owner: a.owner, token: g.token, done: make(chan struct{}),
+		state: Held, index: -1, keepBy: g.got.add(o.AtLeast), maxAt: never,
+	}
+	if o.MaxHold > 0 {
+		l.maxAt = g.sent.add(o.MaxHold)
+	}
+	l.alive.Store(true)
+	l.extend(g.sent, g.got)
+	return l
+}
+
+// extend counts a confirmed request: its TTL began between sent and got.
+func (l *Lease) extend(sent, got instant) {
+	ttl := l.lock.opts.TTL
+	l.deadline.Store(int64(sent.add(ttl - driftOf(ttl))))
+	l.endAt = sent.add(lifeOf(ttl))
+	l.freeBy = max(l.freeBy, got.add(ttl))
+}
+
+// Name returns the name of the lock.
+func (l *Lease) Name() string {
+	l.c.look()
+	return l.lock.name
+}
+
+// Owner returns the random id of this grant.
+func (l *Lease) Owner() string {
+	l.c.look()
+	return l.owner
+}
+
+// Token returns the fencing token: higher than that of every earlier grant of
+// this name, as far as Properties().Fencing claims. Send it with every write,
+// and let the resource refuse a lower one than it has seen. It is zero where
+// the backend has no fencing.
+func (l *Lease) Token() uint64 {
+	l.c.look()
+	return l.token
+}
+
+// Deadline returns when the lease ends unless it is renewed: the instant
+// before the last confirmed request was sent, plus TTL, less an allowance for
+// clock drift of a hundredth of the TTL and 2 ms (at most a tenth of it).
+// Compare it with time.Now. For a lease that is over it is the last deadline.
+func (l *Lease) Deadline() time.Time {
+	l.c.look()
+	return l.c.clock.time(instant(l.deadline.Load()))
+}
+
+// Valid reports whether the lease is held right now, by the clock: it is false
+// at once after a pause of the process past the deadline.
+func (l *Lease) Valid() bool {
+	now := l.c.look()
+	return l.alive.Load() && now < instant(l.deadline.Load())
+}
+
+// Done returns a channel that is closed when the lease ends: it is lost, at
+// its deadline at the latest (L3), or Release is called.
+func (l *Lease) Done() <-chan struct{} {
+	l.c.look()
+	return l.done
+}
+
+// Err returns nil until Done is closed, and then the cause: an error that
+// satisfies errors.Is for one of ErrReleased, ErrExpired, ErrTaken, ErrRevoked,
+// ErrUnreachable, ErrPluginDied, ErrUnhealthy, ErrMaxHold.
+func (l *Lease) Err() error {
+	l.c.look()
+	l.c.sched.mu.Lock()
+	defer l.c.sched.mu.Unlock()
+	return l.err
+}
+
+// State returns the state (L4). A lease whose release failed stays Held or
+// Suspect, though no longer valid, until a Release succeeds or its time is over.
+func (l *Lease) State() State {
+	now := l.c.look()
+	l.c.sched.mu.Lock()
+	defer l.c.sched.mu.Unlock()
+	if !l.alive.Load() && l.state <= Suspect && now >= l.endAt && !l.freeing {
+		return Lost
+	}
+	return l.state
+}
+
+// Context returns a child of parent that ends with the lease as well, before
+// the lock can be granted to anybody else. context.Cause then tells what
+// ended it: Err's cause or parent's. Call cancel when the work is done.
+func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
+	ctx, stop := l.context(parent)
+	return ctx, func() { stop(context.Canceled) }
+}
+
+func (l *Lease) context(parent context.Context) (context.Context, context.CancelCauseFunc) {
+	l.c.look()
+	ctx, cancel := context.WithCancelCause(parent)
+	entry := &leaseCtx{cancel: cancel}
+	s := &l.c.sched
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.err != nil {
+		cancel(l.err)
+		return ctx, cancel
+	}
+	l.cancels = append(l.cancels, entry)
+	return ctx, func(cause error) {
+		cancel(cause)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		l.forget(entry)
+	}
+}
+
+// forget drops a context that has ended by itself.
+func (l *Lease) forget(entry *leaseCtx) {
+	for i, e := range l.cancels {
+		if e == entry {
+			last := len(l.cancels) - 1
+			l.cancels[i], l.cancels[last] = l.cancels[last], nil
+			l.cancels = l.cancels[:last]
+			return
+		}
+	}
+}
+
+// request identifies the lease to the store.
+func (l *Lease) request(now instant) driver.Request {
+	r := driver.Request{
+		Name: l.lock.name, Owner: l.owner, Label: l.c.opts.Label, Token: l.token, TTL: l.lock.opts.TTL,
+	}
+	if l.keepBy > now {
+		r.Keep = l.keepBy.sub(now)
+	}
+	return r
+}
+
+func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
+	return Event{
+		Kind: kind, Name: l.lock.name, Owner: l.owner, Label: l.c.opts.Label,
+		Token: l.token, Took: took, Err: err,
+	}
+}
+
+// adopt makes a lease of a grant from the store, and has it renewed.
+func (c *Client) adopt(a *contender, g grant) *Lease {
+	l := newLease(a, g)
+	if before := c.queues.granted(l, a); before != nil {
+		// The store would not have granted it over a live lease.
+		c.sched.lose(before, ErrRevoked)
+	}
+	c.sched.add(l, g, a.began)
+	return l
+}

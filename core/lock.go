@@ -1,0 +1,215 @@
+package core
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// LockOptions of a Lock. Nil and zero fields mean the defaults.
+type LockOptions struct {
+	// TTL is how long the store keeps the lock after the last renewal, and so
+	// how long others wait after this host has vanished with its plugin. It
+	// must fit the backend's Properties; it is never rounded. Default 10s.
+	TTL time.Duration
+	// RenewEvery is the interval of renewals; less than TTL/2. Default TTL/3.
+	RenewEvery time.Duration
+	// AtLeast keeps the lock taken for so long after its grant, also when it
+	// is released earlier or this host dies: a host whose clock is a little
+	// behind does not run the same job again. At most TTL. Default 0.
+	AtLeast time.Duration
+	// MaxHold ends a lease after so long, with cause ErrMaxHold: a safeguard
+	// against a holder that hangs but renews. Default 0, without an end.
+	MaxHold time.Duration
+	// Healthy is asked before each renewal, from a goroutine of the client. An
+	// error loses the lease, with cause ErrUnhealthy. It should return soon
+	// after its ctx ends. Default nil, always healthy.
+	Healthy func(context.Context) error
+	// Value is published with the lock, at most 64 KiB. Default none.
+	Value []byte
+}
+
+const (
+	defaultTTL = 10 * time.Second
+	maxName    = 512
+	maxValue   = 64 << 10
+)
+
+// Lock is one name on one backend, with options. It holds nothing itself and
+// needs no closing; any number of leases may be acquired through it, one after
+// the other. Goroutines that wait for one name are served first come, first
+// served within a host.
+type Lock struct {
+	c    *Client
+	name string
+	opts LockOptions
+}
+
+// Lock returns the lock of that name: valid UTF-8 of 1 to 512 bytes, any
+// character allowed, case-sensitive. Bad names and options are an error that
+// wraps ErrInvalid and names the bounds. Nothing is sent.
+func (c *Client) Lock(name string, opts *LockOptions) (*Lock, error) {
+	if err := c.begin("lock", name); err != nil {
+		return nil, err
+	}
+	defer c.end()
+	return c.lock("lock", name, opts)
+}
+
+func (c *Client) lock(op, name string, opts *LockOptions) (*Lock, error) {
+	l := &Lock{c: c, name: name}
+	if opts != nil {
+		l.opts = *opts
+	}
+	if err := checkName(name); err != nil {
+		return nil, c.wrap(op, clip(name), err)
+	}
+	if err := l.opts.settle(c.b.Properties()); err != nil {
+		return nil, c.wrap(op, name, err)
+	}
+	l.opts.Value = bytes.Clone(l.opts.Value)
+	return l, nil
+}
+
+// clip shortens a name that is too long to show.
+func clip(name string) string {
+	if len(name) <= maxName {
+		return name
+	}
+	return name[:32] + "..."
+}
+
+func checkName(name string) error {
+	if name == "" || len(name) > maxName {
+		return fmt.Errorf("%w: name has %d bytes, allowed are 1 to %d", ErrInvalid, len(name), maxName)
+	}
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("%w: name is not valid UTF-8", ErrInvalid)
+	}
+	return nil
+}
+
+// settle fills in defaults and checks every option against the others and
+// against the bounds of the backend (K7).
+func (o *LockOptions) settle(p driver.Properties) error {
+	byDefault := o.TTL == 0
+	if byDefault {
+		o.TTL = defaultTTL
+	}
+	if err := checkTTL(o.TTL, p, byDefault); err != nil {
+		return err
+	}
+	if o.RenewEvery == 0 {
+		o.RenewEvery = o.TTL / 3
+	}
+	switch {
+	case o.RenewEvery < 0:
+		return fmt.Errorf("%w: RenewEvery %v is negative", ErrInvalid, o.RenewEvery)
+	case o.RenewEvery >= o.TTL/2:
+		return fmt.Errorf("%w: RenewEvery %v is not less than half of TTL %v", ErrInvalid, o.RenewEvery, o.TTL)
+	case o.AtLeast < 0 || o.AtLeast > o.TTL:
+		return fmt.Errorf("%w: AtLeast %v is not between 0 and TTL %v", ErrInvalid, o.AtLeast, o.TTL)
+	case o.MaxHold < 0:
+		return fmt.Errorf("%w: MaxHold %v is negative", ErrInvalid, o.MaxHold)
+	case o.MaxHold > 0 && o.MaxHold < o.AtLeast:
+		return fmt.Errorf("%w: MaxHold %v is less than AtLeast %v", ErrInvalid, o.MaxHold, o.AtLeast)
+	}
+	return checkValue(o.Value)
+}
+
+func checkTTL(ttl time.Duration, p driver.Properties, byDefault bool) error {
+	which := "TTL"
+	if byDefault {
+		which = "the default TTL"
+	}
+	if ttl < p.TTLMin || ttl > p.TTLMax || p.TTLStep > 0 && ttl%p.TTLStep != 0 {
+		return fmt.Errorf("%w: %s %v does not fit %s: minimum %v, step %v, maximum %v",
+			ErrInvalid, which, ttl, p.Name, p.TTLMin, p.TTLStep, p.TTLMax)
+	}
+	return nil
+}
+
+func checkValue(value []byte) error {
+	if len(value) > maxValue {
+		return fmt.Errorf("%w: value has %d bytes, allowed are %d", ErrInvalid, len(value), maxValue)
+	}
+	return nil
+}
+
+// Name returns the lock's name.
+func (l *Lock) Name() string { return l.name }
+
+// Acquire waits until the lock is granted, ctx ends, or an error shows that
+// waiting cannot help (K1). A backend that is down is waited for (K8).
+//
+// The error is an [*Error]. It satisfies errors.Is for ctx.Err() when ctx has
+// ended, and then also says what it was waiting for. After an error this call
+// owns nothing, unless it is an [*IndeterminateError], which says until when
+// that is in doubt; cleaning up takes at most Options.CleanupBudget after ctx
+// has ended.
+func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
+	if err := l.c.begin("acquire", l.name); err != nil {
+		return nil, err
+	}
+	defer l.c.end()
+	return l.acquire(ctx, "acquire")
+}
+
+// TryAcquire asks the store once and never waits for the lock (K2). If another
+// owner holds it, in this host too, the error satisfies errors.Is(err,
+// ErrHeld) and is a [*HeldError] for errors.As. If the store does not answer
+// the error wraps ErrUnavailable, and the attempt was undone; an
+// [*IndeterminateError] says that it could not be.
+func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
+	if err := l.c.begin("acquire", l.name); err != nil {
+		return nil, err
+	}
+	defer l.c.end()
+	lease, err := l.tryAcquire(ctx)
+	return lease, l.c.wrap("acquire", l.name, err)
+}
+
+// Do acquires the lock, waiting as Acquire does, and runs fn under it. The ctx
+// of fn ends when the lease is lost or the caller's ctx ends; context.Cause
+// tells why. When fn has returned the lock is released; a lease that was lost
+// is left to expire.
+//
+// The error joins that of fn, the cause if the lease was lost before fn
+// returned, and that of the release.
+func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
+	lease, err := l.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return l.run(ctx, lease, fn)
+}
+
+// TryDo is Do with TryAcquire: it does not wait, and returns an error that
+// satisfies errors.Is(err, ErrHeld) without running fn when another owner
+// holds the lock.
+func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
+	lease, err := l.TryAcquire(ctx)
+	if err != nil {
+		return err
+	}
+	return l.run(ctx, lease, fn)
+}
+
+func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *Lease) error) (err error) {
+	fctx, cancel := lease.Context(ctx)
+	defer cancel()
+	defer func() { // also when fn panics
+		switch lost := lease.Err(); {
+		case lost == nil:
+			err = both(err, lease.Release(ctx))
+		case !errors.Is(lost, ErrReleased): // fn may release it itself
+			err = both(err, l.c.wrap("hold", l.name, lost))
+		}
+	}()
+	return fn(fctx, lease)
+}

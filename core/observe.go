@@ -1,0 +1,147 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// ChangeKind says what a [Change] is.
+type ChangeKind int
+
+// The kinds of changes.
+const (
+	Elected ChangeKind = iota + 1 // a leader with a new token
+	Updated                       // the same leader published another value, or is seen again after Stale
+	Vacant                        // there is no leader
+	Stale                         // the store cannot be seen; Leader is the last one known
+)
+
+// String returns the kind in lower case.
+func (k ChangeKind) String() string {
+	switch k {
+	case Elected:
+		return "elected"
+	case Updated:
+		return "updated"
+	case Vacant:
+		return "vacant"
+	case Stale:
+		return "stale"
+	}
+	return "unknown"
+}
+
+// Change is what an observer sees.
+type Change struct {
+	Kind   ChangeKind
+	Leader driver.Holder // zero for Vacant
+	Since  time.Time     // Stale: when the store was first found unreachable
+	Err    error         // Stale: why
+}
+
+// Observe watches the election without being a candidate (E3). The first
+// Change is the present state. The newest wins: a reader that is slow finds
+// only the latest change, of a kind that fits what it has read before, and
+// tokens never go back. When the store cannot be seen that is a Change of kind
+// Stale, and observing goes on.
+//
+// The channel is closed when ctx ends or the client closes. On a closed client
+// it yields one Stale with ErrClosed.
+func (e *Elector) Observe(ctx context.Context) <-chan Change {
+	o := &observer{e: e, out: make(chan Change, 1)}
+	if err := e.c.begin("observe", e.lock.name); err != nil {
+		o.out <- Change{Kind: Stale, Since: time.Now(), Err: err}
+		close(o.out)
+		return o.out
+	}
+	defer e.c.end()
+	if !e.c.spawn(func() { o.run(ctx) }) {
+		close(o.out)
+	}
+	return o.out
+}
+
+// observer is one Observe. Its fields belong to its goroutine: a driver calls
+// emit from within Observe, one call at a time.
+type observer struct {
+	e       *Elector
+	out     chan Change
+	sent    Change // the last one put into out
+	read    Change // the last one known to have been read
+	highest uint64
+	stale   bool
+	retry   backoff
+}
+
+func (o *observer) run(ctx context.Context) {
+	defer close(o.out)
+	c := o.e.c
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(c.life, cancel)
+	defer stop()
+	o.retry = backoff{from: retryFrom, to: maxAsk}
+	for {
+		err := c.b.Observe(ctx, o.e.lock.name, o.see)
+		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
+			return
+		}
+		if !o.stale && err != nil {
+			o.stale = true
+			o.put(Change{Kind: Stale, Leader: o.sent.Leader, Since: time.Now(), Err: c.wrap("observe", o.e.lock.name, err)})
+		}
+		if !sleep(ctx, o.retry.next()) {
+			return
+		}
+	}
+}
+
+// see takes a report of the driver.
+func (o *observer) see(h driver.Holder) {
+	if h.Token != 0 && h.Token < o.highest {
+		return // older news than what was told
+	}
+	o.highest = max(o.highest, h.Token)
+	o.stale = false
+	o.retry.reset()
+	o.put(Change{Leader: h})
+}
+
+// put makes ch the newest change. Its kind is seen from the last change that
+// was read: one that nobody has read is replaced.
+func (o *observer) put(ch Change) {
+	select {
+	case <-o.out: // unread
+	default:
+		o.read = o.sent
+	}
+	if ch.Kind == 0 {
+		ch.Kind = kindAfter(o.read, ch.Leader)
+	}
+	o.sent = ch
+	if ch.Kind == 0 { // the reader knows it already
+		o.sent = o.read
+		return
+	}
+	o.out <- ch
+}
+
+// kindAfter is the kind of change from before to leader h, zero for none.
+func kindAfter(before Change, h driver.Holder) ChangeKind {
+	was := before.Leader
+	same := was.Held() && was.Owner == h.Owner && was.Token == h.Token
+	switch {
+	case !h.Held() && before.Kind == Vacant:
+		return 0
+	case !h.Held():
+		return Vacant
+	case !same:
+		return Elected
+	case before.Kind == Stale || string(was.Value) != string(h.Value):
+		return Updated
+	}
+	return 0
+}

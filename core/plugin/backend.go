@@ -1,0 +1,223 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// waitSlack is how much longer than asked a Wait may take before the plugin is
+// doubted.
+const waitSlack = 2 * time.Second
+
+// backend is a supervised plugin as a driver.Backend with every power.
+type backend struct {
+	launcher *launcher
+	hub      hub
+	props    atomic.Pointer[driver.Properties]
+
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
+	closeOnce sync.Once
+	closing   context.Context // of the Close that came first
+	closeErr  error           // once done is closed
+	done      chan struct{}   // closed when supervise has ended
+
+	mu      sync.Mutex
+	current *process // nil while the plugin is down
+	downErr error
+	closed  bool
+}
+
+var (
+	_ driver.Waiter   = (*backend)(nil)
+	_ driver.Watcher  = (*backend)(nil)
+	_ driver.Batcher  = (*backend)(nil)
+	_ driver.Handover = (*backend)(nil)
+	_ driver.Admin    = (*backend)(nil)
+)
+
+func newBackend(l *launcher, p *process) *backend {
+	b := &backend{launcher: l, done: make(chan struct{})}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.install(p)
+	go b.supervise(p)
+	return b
+}
+
+func (b *backend) process() *process {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.current
+}
+
+// live returns the process to call, or the error of a call that is not sent.
+func (b *backend) live() (*process, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("plugin %q: %w", b.launcher.name, driver.ErrClosed)
+	}
+	if b.current == nil {
+		return nil, fmt.Errorf("%w (%w): %w", driver.ErrUnavailable, driver.ErrNotSent, b.downErr)
+	}
+	return b.current, nil
+}
+
+// call makes one call with a deadline. Hitting it asks for a heartbeat: a
+// frozen plugin shall be replaced while the leases live.
+func (b *backend) call(ctx context.Context, timeout time.Duration, do func(context.Context, wire.Link) error) error {
+	p, err := b.live()
+	if err != nil {
+		return err
+	}
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	err = do(ctx, p.link)
+	if err != nil && errors.Is(err, context.DeadlineExceeded) {
+		p.doubt()
+	}
+	return err
+}
+
+// stream makes one call without a deadline: heartbeats end it if need be.
+func (b *backend) stream(ctx context.Context, do func(context.Context, wire.Link) error) error {
+	p, err := b.live()
+	if err != nil {
+		return err
+	}
+	return do(ctx, p.link)
+}
+
+// TryAcquire implements driver.Lock.
+func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (token uint64, err error) {
+	err = b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error {
+		token, err = l.TryAcquire(ctx, r)
+		return err
+	})
+	return token, err
+}
+
+// Renew implements driver.Lock.
+func (b *backend) Renew(ctx context.Context, r driver.Request) error {
+	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error { return l.Renew(ctx, r) })
+}
+
+// Release implements driver.Lock.
+func (b *backend) Release(ctx context.Context, r driver.Request) error {
+	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error { return l.Release(ctx, r) })
+}
+
+// Inspect implements driver.Lock.
+func (b *backend) Inspect(ctx context.Context, name string) (h driver.Holder, err error) {
+	err = b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error {
+		h, err = l.Inspect(ctx, name)
+		return err
+	})
+	return h, err
+}
+
+// Proclaim implements driver.Elector.
+func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
+	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error { return l.Proclaim(ctx, r) })
+}
+
+// Observe implements driver.Elector.
+func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+	return b.stream(ctx, func(ctx context.Context, l wire.Link) error { return l.Observe(ctx, name, emit) })
+}
+
+// Wait implements driver.Waiter.
+func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
+	err := b.call(ctx, max+waitSlack, func(ctx context.Context, l wire.Link) error { return l.Wait(ctx, r, max) })
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: no answer from the plugin in %v", driver.ErrUnavailable, max+waitSlack)
+	}
+	return err
+}
+
+// Watch implements driver.Watcher: the plugin's Down and Up, and what the
+// backend itself has to tell.
+func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
+	remove := b.hub.add(emit)
+	defer remove()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-b.ctx.Done():
+		return fmt.Errorf("plugin %q: %w", b.launcher.name, driver.ErrClosed)
+	}
+}
+
+// Batch implements driver.Batcher.
+func (b *backend) Batch(ctx context.Context, ops []driver.Op) (results []driver.Result) {
+	err := b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error {
+		results = l.Batch(ctx, ops)
+		for _, r := range results {
+			if errors.Is(r.Err, context.DeadlineExceeded) {
+				return r.Err
+			}
+		}
+		return nil
+	})
+	if results == nil && err != nil {
+		results = make([]driver.Result, len(ops))
+		for i := range results {
+			results[i].Err = err
+		}
+	}
+	return results
+}
+
+// Handover implements driver.Handover.
+func (b *backend) Handover(ctx context.Context, from, next driver.Request) (token uint64, err error) {
+	err = b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error {
+		token, err = l.Handover(ctx, from, next)
+		return err
+	})
+	return token, err
+}
+
+// List implements driver.Admin.
+func (b *backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
+	return b.stream(ctx, func(ctx context.Context, l wire.Link) error { return l.List(ctx, prefix, emit) })
+}
+
+// Break implements driver.Admin.
+func (b *backend) Break(ctx context.Context, name string, token uint64) error {
+	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error { return l.Break(ctx, name, token) })
+}
+
+// Check implements driver.Backend.
+func (b *backend) Check(ctx context.Context) error {
+	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error {
+		props, err := l.Check(ctx)
+		if err == nil {
+			b.setProperties(props)
+		}
+		return err
+	})
+}
+
+// Properties implements driver.Backend: what was last known.
+func (b *backend) Properties() driver.Properties { return *b.props.Load() }
+
+func (b *backend) setProperties(p driver.Properties) {
+	if !slices.Contains(p.Powers, driver.PowerWatcher) {
+		p.Powers = append(slices.Clone(p.Powers), driver.PowerWatcher)
+	}
+	b.props.Store(&p)
+}
+
+// Close implements driver.Backend.
+func (b *backend) Close(ctx context.Context) error { return b.closeBackend(ctx) }

@@ -1,0 +1,120 @@
+package plugin_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// eventually polls until ok, and fails after a while.
+func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(within); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+// things are what a plugin must not leave behind.
+type things struct {
+	children    []int
+	descriptors int
+	dirs        []string
+	goroutines  goleak.Option
+}
+
+func census(t testing.TB) things {
+	t.Helper()
+	return things{children(t), descriptors(t), socketDirs(t), goleak.IgnoreCurrent()}
+}
+
+// check compares with now, after a moment for what ends by itself.
+func (before things) check(t testing.TB) {
+	t.Helper()
+	var now things
+	same := func() bool {
+		now = things{children: children(t), descriptors: descriptors(t), dirs: socketDirs(t)}
+		return fmt.Sprint(now.children, now.dirs) == fmt.Sprint(before.children, before.dirs) &&
+			now.descriptors <= before.descriptors
+	}
+	for end := time.Now().Add(2 * time.Second); !same(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Errorf("left behind: child processes %v, were %v; %d descriptors, were %d; directories %v, were %v",
+				now.children, before.children, now.descriptors, before.descriptors, now.dirs, before.dirs)
+			return
+		}
+	}
+	if err := goleak.Find(before.goroutines); err != nil {
+		t.Error(err)
+	}
+}
+
+// children lists the processes whose parent we are.
+func children(t testing.TB) (pids []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has just ended
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func descriptors(t testing.TB) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds)
+}
+
+func socketDirs(t testing.TB) []string { return socketDirsOf(t, os.Getpid()) }
+
+// socketDirsOf lists the socket directories of the host with that id.
+func socketDirsOf(t testing.TB, host int) []string {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), fmt.Sprintf("lockplugin-%d-*", host)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dirs
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// syncBuffer may be written and read at once.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

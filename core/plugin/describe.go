@@ -1,0 +1,78 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// Description is what a plugin says of itself, without a server.
+type Description = wire.Description
+
+const (
+	describeTimeout = 5 * time.Second
+	maxDescription  = 1 << 20
+)
+
+// Describe runs the plugin binary at path with "describe --json". Its error is
+// an [*OpenError] unless ctx ended.
+func Describe(ctx context.Context, path string) (Description, error) {
+	name := strings.TrimPrefix(filepath.Base(path), wire.Prefix)
+	path, err := explicit(name, path)
+	if err != nil {
+		return Description{}, err
+	}
+	timed, cancel := context.WithTimeout(ctx, describeTimeout)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(timed, path, "describe", "--json")
+	cmd.Env = environ(nil)
+	cmd.Stdout, cmd.Stderr = &limited{&stdout}, &limited{&stderr}
+	cmd.WaitDelay = drainFor
+	err = cmd.Run()
+	var d Description
+	switch {
+	case ctx.Err() != nil:
+		return d, fmt.Errorf("describe %s: %w", path, ctx.Err())
+	case timed.Err() != nil:
+		return d, &OpenError{Name: name, Path: path, Reason: ErrHung, Detail: fmt.Sprintf("describe took over %v", describeTimeout)}
+	case err != nil:
+		return d, &OpenError{
+			Name: name, Path: path, Reason: ErrNotPlugin, Detail: "describe: " + err.Error(), Cause: err,
+			Stderr: lastWords(stderr.String()),
+		}
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &d); err != nil {
+		return d, &OpenError{Name: name, Path: path, Reason: ErrStdout, Detail: "describe: " + err.Error(), Cause: err}
+	}
+	return d, nil
+}
+
+var errTooLong = errors.New("too much output")
+
+// limited refuses what no plugin has to say.
+type limited struct{ *bytes.Buffer }
+
+func (l *limited) Write(b []byte) (int, error) {
+	if l.Len()+len(b) > maxDescription {
+		return 0, errTooLong
+	}
+	return l.Buffer.Write(b)
+}
+
+// lastWords are the last lines of text, nil for none.
+func lastWords(text string) []string {
+	if text = strings.TrimSpace(text); text == "" {
+		return nil
+	}
+	lines := strings.Split(text, "\n")
+	return lines[max(0, len(lines)-tailLines):]
+}

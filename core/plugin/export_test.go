@@ -1,0 +1,11 @@
+package plugin
+
+import "github.com/lockbench/lockbench/core/driver"
+
+// CloseLifeline closes the host's end of the lifeline of b's plugin.
+func CloseLifeline(b driver.Backend) error {
+	return b.(*backend).process().run.lifeline.Close()
+}
+
+// Framed tells whether operations go over the data socket.
+func Framed(b driver.Backend) bool { return b.(*backend).process().data != nil }

@@ -1,0 +1,121 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// Found is a plugin binary that [Open] would find by Name.
+type Found struct {
+	Name string
+	Path string
+}
+
+// Discover lists the plugins in dirs, beside the running executable, and in
+// PATH, by name. Of two with one name the first counts, as for [Open].
+func Discover(dirs []string) []Found {
+	var found []Found
+	seen := map[string]bool{}
+	for _, dir := range searchDirs(dirs) {
+		paths, err := filepath.Glob(filepath.Join(escapeGlob(dir), wire.Prefix+"*"))
+		if err != nil {
+			continue
+		}
+		for _, path := range paths {
+			name := strings.TrimPrefix(filepath.Base(path), wire.Prefix)
+			if seen[name] || !nameForm.MatchString(name) || checkFile(path) != nil {
+				continue
+			}
+			seen[name] = true
+			found = append(found, Found{Name: name, Path: path})
+		}
+	}
+	slices.SortFunc(found, func(a, b Found) int { return strings.Compare(a.Name, b.Name) })
+	return found
+}
+
+var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
+// find returns the absolute path of the binary, or an [*OpenError].
+func find(name string, opts Options) (string, error) {
+	if !nameForm.MatchString(name) {
+		return "", &OpenError{Name: name, Reason: ErrBadName, Detail: "it must be of the form " + nameForm.String()}
+	}
+	if opts.Path != "" {
+		return explicit(name, opts.Path)
+	}
+	for _, dir := range searchDirs(opts.Dirs) {
+		path := filepath.Join(dir, wire.Prefix+name)
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		return explicit(name, path)
+	}
+	var names []string
+	for _, f := range Discover(opts.Dirs) {
+		names = append(names, f.Name)
+	}
+	detail := "no plugin is installed; looked in " + strings.Join(searchDirs(opts.Dirs), ", ")
+	if len(names) > 0 {
+		detail = strings.TrimPrefix(driver.Suggest(name, names), "; ")
+	}
+	return "", &OpenError{Name: name, Reason: ErrNotFound, Detail: detail}
+}
+
+func explicit(name, path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", &OpenError{Name: name, Path: path, Reason: ErrNotFound, Detail: err.Error(), Cause: err}
+	}
+	if err := checkFile(path); err != nil {
+		reason := ErrNotExecutable
+		if errors.Is(err, fs.ErrNotExist) {
+			reason = ErrNotFound
+		}
+		return "", &OpenError{Name: name, Path: path, Reason: reason, Detail: err.Error(), Cause: err}
+	}
+	return path, nil
+}
+
+func checkFile(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file", path)
+	}
+	if info.Mode().Perm()&0o111 == 0 {
+		return fmt.Errorf("%s has mode %v", path, info.Mode().Perm())
+	}
+	return nil
+}
+
+// searchDirs lists the directories to look in, in order. Relative entries of
+// PATH are left out, as package os/exec does.
+func searchDirs(dirs []string) []string {
+	all := slices.Clone(dirs)
+	if exe, err := os.Executable(); err == nil {
+		all = append(all, filepath.Dir(exe))
+	}
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if filepath.IsAbs(dir) {
+			all = append(all, dir)
+		}
+	}
+	return all
+}
+
+// escapeGlob makes Glob read dir literally.
+func escapeGlob(dir string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
+}

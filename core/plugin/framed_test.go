@@ -1,0 +1,64 @@
+package plugin_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+func TestProtocolIsNegotiated(t *testing.T) {
+	s := newStore(t)
+	for protocol, framed := range map[int]bool{0: true, 1: false, 2: true} {
+		b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config(), Protocol: protocol})
+		if plugin.Framed(b) != framed {
+			t.Errorf("option %d: framed is %t", protocol, !framed)
+		}
+		r := request("jobs", "owner")
+		token, err := b.TryAcquire(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Token = token
+		if err := b.Release(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := plugin.Open(t.Context(), "far", &plugin.Options{Path: link(t, "far"), Protocol: 3})
+	if !errors.Is(err, driver.ErrConfig) {
+		t.Errorf("option 3: %v", err)
+	}
+}
+
+// A broken data connection is a dead plugin: what was under way is unknown, a
+// new process takes over, and the leases live on.
+func TestBrokenDataConnectionIsReplaced(t *testing.T) {
+	s := newStore(t)
+	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
+	notices := watch(t, b)
+	r := request("jobs", "owner")
+	token, err := b.TryAcquire(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Token = token
+	first, _ := plugin.ProcessOf(b)
+	_, err = b.Inspect(t.Context(), "hang up")
+	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("a call under way: %v", err)
+	}
+	next(t, notices, driver.NoticeDown, 5*time.Second)
+	next(t, notices, driver.NoticeUp, 5*time.Second)
+	if second, ok := plugin.ProcessOf(b); !ok || second == first {
+		t.Errorf("process %d, was %d", second, first)
+	}
+	if err := b.Renew(t.Context(), r); err != nil {
+		t.Errorf("after the restart: %v", err)
+	}
+	if err := b.Release(t.Context(), r); err != nil {
+		t.Error(err)
+	}
+}

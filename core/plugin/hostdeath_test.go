@@ -1,0 +1,146 @@
+package plugin_test
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+const longTTL = 30 * time.Second
+
+// deadHost starts a host that holds locks and waits for another one, kills it,
+// and returns when it died and what its plugin was.
+func deadHost(t *testing.T, s *store, policy plugin.Policy, locks int) (killed time.Time, host, pluginPid int) {
+	t.Helper()
+	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{
+		Plugin: "far", Path: link(t, "far"), Config: s.config(), OnHostDeath: policy,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range locks {
+		if _, err := h.Acquire(t.Context(), lockName(i), longTTL, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.local.TryAcquire(t.Context(), request("ours", "o")); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Enqueue(t.Context(), "ours", longTTL); err != nil {
+		t.Fatal(err)
+	}
+	if pluginPid, err = h.PluginPid(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	return time.Now(), h.Pid(), pluginPid
+}
+
+func lockName(i int) string { return fmt.Sprintf("lock/%d", i) }
+
+func (s *store) holder(t *testing.T, name string) driver.Holder {
+	t.Helper()
+	h, err := s.local.Inspect(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestHostDeathReleasesEverything(t *testing.T) {
+	s := newStore(t)
+	const locks = 50
+	killed, host, pid := deadHost(t, s, plugin.Policy{}, locks)
+	for i := range locks {
+		eventually(t, 2*time.Second, lockName(i)+" is free", func() bool { return !s.holder(t, lockName(i)).Held() })
+	}
+	t.Logf("%d locks were free %v after the kill", locks, time.Since(killed))
+	eventually(t, 2*time.Second, "the dead host has left the queue", func() bool { return s.holder(t, "ours").Waiters == 0 })
+	if h := s.holder(t, "ours"); h.Owner != "o" {
+		t.Errorf("our own lock is held by %+v", h)
+	}
+	eventually(t, 2*time.Second, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
+	eventually(t, time.Second, "its socket directory is gone", func() bool { return len(socketDirsOf(t, host)) == 0 })
+}
+
+func TestHostDeathDelay(t *testing.T) {
+	s := newStore(t)
+	const delay = 700 * time.Millisecond
+	killed, _, pid := deadHost(t, s, plugin.Policy{Delay: delay}, 1)
+	eventually(t, 3*time.Second, "the lock is free", func() bool { return !s.holder(t, lockName(0)).Held() })
+	if took := time.Since(killed); took < delay-50*time.Millisecond {
+		t.Errorf("the lock was free after %v, before the delay of %v", took, delay)
+	}
+	eventually(t, 2*time.Second, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
+}
+
+func TestHostDeathAbandon(t *testing.T) {
+	s := newStore(t)
+	_, _, pid := deadHost(t, s, plugin.Policy{Abandon: true}, 1)
+	eventually(t, 2*time.Second, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
+	if h := s.holder(t, lockName(0)); !h.Held() {
+		t.Error("the lock was released")
+	}
+}
+
+// The end of the lifeline without the death of the host is no proof.
+func TestLifelineAloneIsNoDeath(t *testing.T) {
+	s := newStore(t)
+	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
+	if _, err := b.TryAcquire(t.Context(), request("jobs", "a")); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := plugin.ProcessOf(b)
+	if err := plugin.CloseLifeline(b); err != nil {
+		t.Fatal(err)
+	}
+	// Longer than the plugin looks for the proof: there is nothing to poll for.
+	<-time.After(2500 * time.Millisecond)
+	if now, _ := plugin.ProcessOf(b); now != before || !s.holder(t, "jobs").Held() {
+		t.Errorf("process %d became %d, the lock is %+v", before, now, s.holder(t, "jobs"))
+	}
+	if err := b.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Open sweeps what hosts left behind that died together with their plugins.
+func TestStaleDirectoriesAreSwept(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	stale := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", ended.Process.Pid))
+	alive := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", os.Getpid()))
+	other := filepath.Join(temp, "lockplugin-x-123")
+	for _, dir := range []string{stale, alive, other} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newStore(t)
+	b, err := plugin.Open(t.Context(), "far", &plugin.Options{Path: link(t, "far"), Config: s.config(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for dir, want := range map[string]bool{stale: false, alive: true, other: true} {
+		if _, err := os.Stat(dir); (err == nil) != want {
+			t.Errorf("%s is there: %t", dir, !want)
+		}
+	}
+}

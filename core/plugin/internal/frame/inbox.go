@@ -1,0 +1,106 @@
+package frame
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+)
+
+const (
+	bufferSize = 64 << 10
+	// keepSize is how large a buffer may stay after it was needed once.
+	keepSize = 512 << 10
+)
+
+// inbox reads frames, as many at once as there are.
+type inbox struct {
+	r        io.Reader
+	buf      []byte
+	from, to int // what was read and not yet taken
+}
+
+func newInbox(r io.Reader) *inbox { return &inbox{r: r, buf: make([]byte, bufferSize)} }
+
+// rawReader reads from a socket, waiting for it in Go's poller alone.
+type rawReader struct {
+	conn    syscall.RawConn
+	p       []byte
+	n       int
+	err     error
+	attempt func(fd uintptr) (done bool)
+}
+
+func newRawReader(conn *net.UnixConn) (*rawReader, error) {
+	raw, err := conn.SyscallConn()
+	r := &rawReader{conn: raw}
+	r.attempt = func(fd uintptr) bool {
+		r.n, r.err = rawRead(fd, r.p)
+		return r.err != syscall.EAGAIN
+	}
+	return r, err
+}
+
+// Read implements io.Reader.
+func (r *rawReader) Read(p []byte) (int, error) {
+	r.p, r.n, r.err = p, 0, nil
+	err := r.conn.Read(r.attempt)
+	if err == nil {
+		err = r.err
+	}
+	if r.n == 0 && err == nil {
+		err = io.EOF
+	}
+	return r.n, err
+}
+
+// next returns the payload of a frame that has been read, valid until fill;
+// nil when there is none.
+func (in *inbox) next() ([]byte, error) {
+	size, err := in.size()
+	if err != nil || size < 0 || in.to-in.from < headSize+size {
+		return nil, err
+	}
+	start := in.from + headSize
+	in.from = start + size
+	return in.buf[start:in.from:in.from], nil
+}
+
+// size is that of the frame at hand; negative when its head is not read yet.
+func (in *inbox) size() (int, error) {
+	if in.to-in.from < headSize {
+		return -1, nil
+	}
+	size := binary.BigEndian.Uint32(in.buf[in.from:])
+	if size == 0 || size > maxFrame {
+		return 0, fmt.Errorf("%w of %d bytes", errBroken, size)
+	}
+	return int(size), nil
+}
+
+// fill waits for more. The buffer grows with what has come, never with what a
+// peer only says will come.
+func (in *inbox) fill() error {
+	switch {
+	case in.from == in.to:
+		in.from, in.to = 0, 0
+		if len(in.buf) > keepSize {
+			in.buf = make([]byte, bufferSize)
+		}
+	case in.from > 0 && len(in.buf)-in.to < bufferSize/2:
+		in.to = copy(in.buf, in.buf[in.from:in.to])
+		in.from = 0
+	}
+	if in.to == len(in.buf) {
+		grown := make([]byte, 2*len(in.buf))
+		copy(grown, in.buf)
+		in.buf = grown
+	}
+	n, err := in.r.Read(in.buf[in.to:])
+	in.to += n
+	if n > 0 {
+		return nil
+	}
+	return err
+}

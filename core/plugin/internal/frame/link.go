@@ -1,0 +1,309 @@
+package frame
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// Bounds of what one host may have under way; who has more waits, and a plugin
+// refuses it. Waits are counted by themselves: they last, and nothing else
+// shall wait for them.
+const (
+	maxCalls = 4 << 10
+	maxWaits = 16 << 10
+)
+
+// slotBits is how much of an id is the number of a slot. The rest counts, so
+// that the reply to a call that was given up fits no later one.
+const (
+	slotBits = 15
+	slotMask = 1<<slotBits - 1
+)
+
+// Link is the host's end. What the frames do not carry goes over version 1.
+type Link struct {
+	wire.Link
+	conn   *net.UnixConn // of the replies
+	failed func(error)
+	out    outbox
+	in     *inbox  // of whoever has the role of the reader
+	ready  []reply // the same
+
+	standby sync.WaitGroup
+	wake    chan struct{} // gives the standby the role
+	closed  chan struct{}
+	once    sync.Once
+
+	// Guarded by out.mu.
+	slots []*call // by number; nil: free
+	free  []int
+	count uint64 // of ids
+	calls int    // under way, without waits
+	waits int
+	lost  error // why the connection is over
+	role  role
+}
+
+// call is one request under way.
+type call struct {
+	id    uint64
+	kind  kind
+	ops   int    // of a batch
+	start uint64 // its position in the stream
+	answer
+	done chan struct{} // gets a value when answer is filled in
+}
+
+var callPool = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+
+func (c *call) recycle() {
+	c.answer = answer{}
+	callPool.Put(c)
+}
+
+var errLinkClosed = errors.New("the data connection was closed")
+
+// Dial connects to the data socket at path. The connection is refused unless
+// this user's process pid listens there; see [ErrPeer]. failed is called once,
+// from any goroutine, when the connection is over for another reason than
+// Close. It must not wait for calls of the link.
+func Dial(ctx context.Context, path string, pid int, control wire.Link, failed func(error)) (*Link, error) {
+	requests, err := dial(ctx, path, pid, prefaceRequests)
+	if err != nil {
+		return nil, err
+	}
+	replies, err := dial(ctx, path, pid, prefaceReplies)
+	if err != nil {
+		requests.Close()
+		return nil, err
+	}
+	l := &Link{
+		Link: control, conn: replies, failed: failed,
+		wake: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+	in, err := newRawReader(replies)
+	if err == nil {
+		l.in = newInbox(in)
+		err = l.out.init(requests, l.fail)
+	}
+	if err != nil {
+		requests.Close()
+		replies.Close()
+		return nil, fmt.Errorf("data socket: %w", err)
+	}
+	l.standby.Go(l.stand)
+	return l, nil
+}
+
+func dial(ctx context.Context, path string, pid int, preface string) (*net.UnixConn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("data socket: %w", err)
+	}
+	unix := conn.(*net.UnixConn)
+	if err = checkPeer(unix, pid); err == nil {
+		_, err = unix.Write([]byte(preface))
+	}
+	if err != nil {
+		unix.Close()
+		return nil, err
+	}
+	return unix, nil
+}
+
+// Close ends the connection. Calls under way fail, and it returns after the
+// last goroutine of the link.
+func (l *Link) Close() {
+	l.out.mu.Lock()
+	if l.lost == nil {
+		l.lost = errLinkClosed
+	}
+	l.out.mu.Unlock()
+	l.out.stop(errLinkClosed)
+	l.conn.Close()
+	l.out.end.Close()
+	l.once.Do(func() { close(l.closed) })
+	l.standby.Wait()
+	l.out.drains.Wait()
+}
+
+// call sends m and waits for its answer or the end of ctx. The caller recycles
+// the call. An error is about the transport; the plugin's own is in the answer.
+func (l *Link) call(ctx context.Context, m *message) (*call, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, unsent(err)
+	}
+	if end, has := ctx.Deadline(); has {
+		m.budget = max(time.Until(end), time.Nanosecond)
+	}
+	c, reads, err := l.send(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if reads {
+		l.readFor(ctx, c)
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		if l.cancel(c) {
+			c.recycle()
+			return nil, noAnswer(ctx.Err())
+		}
+		<-c.done // its answer has come
+	}
+	if errors.Is(c.err, context.DeadlineExceeded) {
+		wire.AwaitDeadline(ctx)
+	}
+	return c, nil
+}
+
+func unsent(why error) error {
+	return fmt.Errorf("%w (%w): %w", driver.ErrUnavailable, driver.ErrNotSent, why)
+}
+
+func noAnswer(why error) error {
+	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, wire.ErrNoAnswer, why)
+}
+
+// send queues m and, if nobody else is at it, writes it. With reads the caller
+// has to read the replies; see role.
+func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err error) {
+	l.out.mu.Lock()
+	for {
+		if l.lost != nil {
+			defer l.out.mu.Unlock()
+			return nil, false, unsent(l.lost)
+		}
+		room := l.noRoom(m.kind)
+		if room == nil {
+			break
+		}
+		l.out.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return nil, false, unsent(ctx.Err())
+		}
+		l.out.mu.Lock()
+	}
+	c = callPool.Get().(*call)
+	c.kind, c.ops, c.start = m.kind, len(m.ops), l.out.position()
+	l.enter(c)
+	write := l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })
+	others := l.calls > 1
+	reads = l.assign(c)
+	l.out.mu.Unlock()
+	if write {
+		l.out.flush(others)
+	}
+	return c, reads, nil
+}
+
+// noRoom returns what to wait for before a request of kind k may be queued.
+func (l *Link) noRoom(k kind) <-chan struct{} {
+	if k == kindWait && l.waits >= maxWaits || k != kindWait && l.calls >= maxCalls {
+		return l.out.wait()
+	}
+	return l.out.full()
+}
+
+func (l *Link) enter(c *call) {
+	slot := len(l.slots)
+	if last := len(l.free) - 1; last >= 0 {
+		slot = l.free[last]
+		l.free = l.free[:last]
+	} else {
+		l.slots = append(l.slots, nil)
+	}
+	l.count++
+	c.id = l.count<<slotBits | uint64(slot)
+	l.slots[slot] = c
+	*l.counter(c)++
+}
+
+func (l *Link) counter(c *call) *int {
+	if c.kind == kindWait {
+		return &l.waits
+	}
+	return &l.calls
+}
+
+// leave returns the call with that id and forgets it, nil if there is none.
+// The caller holds out.mu, as for enter.
+func (l *Link) leave(id uint64) *call {
+	slot := int(id & slotMask)
+	if slot >= len(l.slots) || l.slots[slot] == nil || l.slots[slot].id != id {
+		return nil
+	}
+	c := l.slots[slot]
+	l.slots[slot] = nil
+	l.free = append(l.free, slot)
+	n := l.counter(c)
+	*n--
+	if *n == maxCalls-1 || *n == maxWaits-1 {
+		l.out.freed()
+	}
+	return c
+}
+
+// cancel gives c up and tells the plugin. It returns false when c's answer has
+// come already.
+func (l *Link) cancel(c *call) bool {
+	l.out.mu.Lock()
+	if l.leave(c.id) == nil {
+		l.out.mu.Unlock()
+		return false
+	}
+	m := message{kind: kindCancel}
+	write := l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })
+	l.out.mu.Unlock()
+	if write {
+		l.out.flush(false)
+	}
+	return true
+}
+
+func ended(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New("it closed the data connection")
+	}
+	return fmt.Errorf("data connection: %w", err)
+}
+
+// fail ends every call: those that were not written with driver.ErrNotSent,
+// the others with an unknown outcome. It is called once, by the outbox.
+func (l *Link) fail(cause error) {
+	l.out.mu.Lock()
+	closed := l.lost != nil
+	if !closed {
+		l.lost = cause
+	}
+	var calls []*call
+	for _, c := range l.slots {
+		if c != nil {
+			calls = append(calls, l.leave(c.id))
+		}
+	}
+	taken := l.out.taken
+	l.out.mu.Unlock()
+	for _, c := range calls {
+		c.answer = answer{err: noAnswer(cause)}
+		if c.start >= taken {
+			c.answer.err = unsent(cause)
+		}
+		c.done <- struct{}{}
+	}
+	if !closed {
+		l.failed(cause)
+	}
+}

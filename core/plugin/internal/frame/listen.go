@@ -1,0 +1,128 @@
+package frame
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// prefaceTimeout is how long a host may take to say which connection it makes.
+const prefaceTimeout = 5 * time.Second
+
+// Listener is the data socket of a plugin. It takes the two connections of the
+// host, and is then no more.
+type Listener struct {
+	listener *net.UnixListener
+	mu       sync.Mutex
+	session  *session
+	closed   bool
+}
+
+// Listen makes the socket. The directory of path is one that only this user
+// can enter.
+func Listen(path string) (*Listener, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("data socket: %w", err)
+	}
+	return &Listener{listener: l}, nil
+}
+
+// Serve answers the requests of the first of this user's processes hosts that
+// connects, until it hangs up or Close is called, and returns nil then. Others
+// are refused, and refuse is told why. redact may be nil.
+func (l *Listener) Serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts ...int) error {
+	err := l.serve(b, redact, refuse, hosts)
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (l *Listener) serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts []int) error {
+	conns, err := l.accept(refuse, hosts)
+	l.listener.Close() // removes the file too
+	if err != nil {
+		return err
+	}
+	s, err := newSession(conns[prefaceRequests], conns[prefaceReplies], b, redact)
+	if err != nil {
+		for _, c := range conns {
+			c.Close()
+		}
+		return fmt.Errorf("data socket: %w", err)
+	}
+	if !l.keep(s) {
+		s.close()
+		return nil
+	}
+	return s.serve()
+}
+
+// accept returns the host's connections by their prefaces.
+func (l *Listener) accept(refuse func(error), hosts []int) (map[string]*net.UnixConn, error) {
+	conns := map[string]*net.UnixConn{}
+	for len(conns) < 2 {
+		conn, err := l.listener.AcceptUnix()
+		if err != nil {
+			for _, c := range conns {
+				c.Close()
+			}
+			return nil, err
+		}
+		preface, err := greet(conn, hosts)
+		if err == nil && conns[preface] != nil {
+			err = fmt.Errorf("%w: two connections %q", errBroken, preface)
+		}
+		if err != nil {
+			conn.Close()
+			refuse(err)
+			continue
+		}
+		conns[preface] = conn
+	}
+	return conns, nil
+}
+
+// greet checks the peer and reads its preface.
+func greet(conn *net.UnixConn, hosts []int) (string, error) {
+	if err := checkPeer(conn, hosts...); err != nil {
+		return "", err
+	}
+	got := make([]byte, len(prefaceRequests))
+	if err := conn.SetReadDeadline(time.Now().Add(prefaceTimeout)); err != nil {
+		return "", err
+	}
+	if _, err := io.ReadFull(conn, got); err != nil {
+		return "", err
+	}
+	if p := string(got); p != prefaceRequests && p != prefaceReplies {
+		return "", fmt.Errorf("%w: the preface is %q", errBroken, got)
+	}
+	return string(got), conn.SetReadDeadline(time.Time{})
+}
+
+// keep makes s known to Close, and returns false if that came first.
+func (l *Listener) keep(s *session) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.session = s
+	return !l.closed
+}
+
+// Close ends Serve, which cancels the requests under way. It does not wait.
+func (l *Listener) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.listener.Close()
+	if l.session != nil {
+		l.session.close()
+	}
+}

@@ -1,0 +1,134 @@
+package frame
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+var _ wire.Link = (*Link)(nil)
+
+// grant makes one call that returns a token.
+func (l *Link) grant(ctx context.Context, m *message) (uint64, error) {
+	c, err := l.call(ctx, m)
+	if err != nil {
+		return 0, err
+	}
+	token, err := c.token, c.err
+	c.recycle()
+	return token, err
+}
+
+// simple makes one call that returns nothing else.
+func (l *Link) simple(ctx context.Context, k kind, r *driver.Request) error {
+	if err := check(r); err != nil {
+		return err
+	}
+	_, err := l.grant(ctx, &message{kind: k, request: *r})
+	return err
+}
+
+// TryAcquire implements [driver.Lock].
+func (l *Link) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	if err := check(&r); err != nil {
+		return 0, err
+	}
+	return l.grant(ctx, &message{kind: kindAcquire, request: r})
+}
+
+// Renew implements [driver.Lock].
+func (l *Link) Renew(ctx context.Context, r driver.Request) error {
+	return l.simple(ctx, kindRenew, &r)
+}
+
+// Release implements [driver.Lock].
+func (l *Link) Release(ctx context.Context, r driver.Request) error {
+	return l.simple(ctx, kindRelease, &r)
+}
+
+// Proclaim implements [driver.Elector].
+func (l *Link) Proclaim(ctx context.Context, r driver.Request) error {
+	return l.simple(ctx, kindProclaim, &r)
+}
+
+// Inspect implements [driver.Lock].
+func (l *Link) Inspect(ctx context.Context, name string) (driver.Holder, error) {
+	if err := checkName(name); err != nil {
+		return driver.Holder{}, err
+	}
+	c, err := l.call(ctx, &message{kind: kindInspect, request: driver.Request{Name: name}})
+	if err != nil {
+		return driver.Holder{}, err
+	}
+	h, err := c.holder, c.err
+	c.recycle()
+	return h, err
+}
+
+// Wait implements [driver.Waiter].
+func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
+	if err := check(&r); err != nil {
+		return err
+	}
+	_, err := l.grant(ctx, &message{kind: kindWait, request: r, max: max})
+	return wire.Ended(ctx, err)
+}
+
+// Handover implements [driver.Handover].
+func (l *Link) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
+	if err := check(&from); err != nil {
+		return 0, err
+	}
+	if err := check(&next); err != nil {
+		return 0, err
+	}
+	return l.grant(ctx, &message{kind: kindHandover, request: from, next: &next})
+}
+
+// Batch implements [driver.Batcher]. It splits what is too large for a frame
+// and sends the parts one after the other, which keeps the order of operations
+// on one name.
+func (l *Link) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
+	results := make([]driver.Result, len(ops))
+	for from := 0; from < len(ops); {
+		if err := check(&ops[from].Request); err != nil {
+			results[from].Err = err
+			from++
+			continue
+		}
+		n := fits(ops[from:])
+		l.batch(ctx, ops[from:from+n], results[from:])
+		from += n
+	}
+	return results
+}
+
+// fits counts the operations at the start of ops that go into one frame. The
+// first one does.
+func fits(ops []driver.Op) int {
+	size := 0
+	for n := range ops {
+		r := &ops[n].Request
+		size += len(r.Name) + len(r.Owner) + len(r.Label) + len(r.Value)
+		if n > 0 && (n == maxBatchOps || size > maxBatch || check(r) != nil) {
+			return n
+		}
+	}
+	return len(ops)
+}
+
+func (l *Link) batch(ctx context.Context, ops []driver.Op, results []driver.Result) {
+	c, err := l.call(ctx, &message{kind: kindBatch, ops: ops})
+	if err == nil {
+		copy(results, c.results)
+		err = c.err
+		c.recycle()
+	}
+	if err != nil {
+		for i := range ops {
+			results[i].Err = err
+		}
+	}
+}

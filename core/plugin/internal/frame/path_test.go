@@ -1,0 +1,368 @@
+package frame
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// far is a backend of functions.
+type far struct {
+	driver.Backend
+	acquire func(context.Context, driver.Request) (uint64, error)
+	wait    func(context.Context) error
+}
+
+func (*far) Properties() driver.Properties {
+	return driver.Properties{Powers: []driver.Power{driver.PowerWaiter}}
+}
+func (f *far) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	return f.acquire(ctx, r)
+}
+func (f *far) Wait(ctx context.Context, _ driver.Request, _ time.Duration) error {
+	return f.wait(ctx)
+}
+
+// path is a link to a backend in this process.
+type path struct {
+	*Link
+	failed chan error
+	far    *Listener
+	ended  chan error // what Serve returned
+}
+
+func open(t *testing.T, b driver.Backend) path {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	dir, err := os.MkdirTemp("", "frame-") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := path{failed: make(chan error, 1), ended: make(chan error, 1)}
+	if p.far, err = Listen(filepath.Join(dir, "s")); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- p.far.Serve(b, nil, func(err error) { t.Error(err) }, os.Getpid()) }()
+	p.Link, err = Dial(t.Context(), filepath.Join(dir, "s"), os.Getpid(), nil, func(err error) { p.failed <- err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.far.Close()
+		p.Link.Close()
+		select {
+		case <-p.ended:
+		case <-time.After(5 * time.Second):
+			t.Error("the plugin's end does not end")
+		}
+		os.RemoveAll(dir)
+		if err := goleak.Find(before); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// blocking holds up acquires of "slow" until their ctx ends or free is closed.
+func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
+	hold := func(ctx context.Context) error {
+		slow.Add(1)
+		defer slow.Add(-1)
+		select {
+		case <-free:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return &far{
+		acquire: func(ctx context.Context, r driver.Request) (uint64, error) {
+			if r.Name != "slow" {
+				return 1, nil
+			}
+			return 2, hold(ctx)
+		},
+		wait: hold,
+	}
+}
+
+func TestCancelTravels(t *testing.T) {
+	for _, others := range []int{0, 3} { // alone, the caller reads its reply itself
+		var slow atomic.Int64
+		p := open(t, blocking(nil, &slow))
+		var work sync.WaitGroup
+		cancels := []context.CancelFunc{}
+		for range 1 + others {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancels = append(cancels, cancel)
+			work.Go(func() {
+				_, err := p.TryAcquire(ctx, driver.Request{Name: "slow"})
+				if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		eventually(t, "all requests are there", func() bool { return slow.Load() == int64(1+others) })
+		for _, cancel := range cancels {
+			cancel()
+		}
+		work.Wait()
+		eventually(t, "all requests are cancelled", func() bool { return slow.Load() == 0 })
+		if token, err := p.TryAcquire(t.Context(), driver.Request{Name: "quick"}); token != 1 || err != nil {
+			t.Errorf("afterwards: %d, %v", token, err)
+		}
+	}
+}
+
+func TestDeadlineTravels(t *testing.T) {
+	over := make(chan time.Duration, 1)
+	p := open(t, &far{acquire: func(ctx context.Context, _ driver.Request) (uint64, error) {
+		end, has := ctx.Deadline()
+		if !has {
+			t.Error("no deadline")
+		}
+		<-ctx.Done()
+		over <- time.Since(end)
+		return 0, ctx.Err()
+	}})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := p.TryAcquire(ctx, driver.Request{}); !errors.Is(err, context.DeadlineExceeded) || ctx.Err() == nil {
+		t.Errorf("got %v, ctx %v", err, ctx.Err())
+	}
+	if late := <-over; late < 0 || late > time.Second {
+		t.Errorf("ended %v after its deadline", late)
+	}
+}
+
+// Slow requests and waits, as many as there may be, hold up no other; one more
+// waits for room, and is not sent when its ctx ends first.
+func TestSlowRequestsHoldUpNoOther(t *testing.T) {
+	var slow atomic.Int64
+	free := make(chan struct{})
+	p := open(t, blocking(free, &slow))
+	var work sync.WaitGroup
+	for range maxCalls - 1 {
+		work.Go(func() {
+			if token, err := p.TryAcquire(t.Context(), driver.Request{Name: "slow"}); token != 2 || err != nil {
+				t.Errorf("slow: %d, %v", token, err)
+			}
+		})
+	}
+	for range maxWaits {
+		work.Go(func() {
+			if err := p.Wait(t.Context(), driver.Request{Name: "slow"}, 0); err != nil {
+				t.Errorf("wait: %v", err)
+			}
+		})
+	}
+	eventually(t, "all are under way", func() bool { return slow.Load() == maxCalls-1+maxWaits })
+	for range 100 {
+		if _, err := p.TryAcquire(t.Context(), driver.Request{Name: "quick"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	work.Go(func() { _, _ = p.TryAcquire(t.Context(), driver.Request{Name: "slow"}) })
+	eventually(t, "the last one is under way", func() bool { return slow.Load() == maxCalls+maxWaits })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := p.TryAcquire(ctx, driver.Request{}); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one too many: %v", err)
+	}
+	close(free)
+	work.Wait()
+	if _, err := p.TryAcquire(t.Context(), driver.Request{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Requests of which nothing was written fail as not sent, others as unknown.
+func TestFaultTellsWhatWasSent(t *testing.T) {
+	var slow atomic.Int64
+	p := open(t, blocking(nil, &slow))
+	// Unread requests fill the socket: the plugin reads no more once it has
+	// replies that we do not read, and we hold the role of the reader.
+	p.out.mu.Lock()
+	p.role.taken = true
+	p.out.mu.Unlock()
+	const count = maxCalls
+	outcomes := make(chan error, count)
+	for range count {
+		go func() {
+			_, err := p.TryAcquire(t.Context(), driver.Request{Name: "slow", Value: make([]byte, maxValue)})
+			outcomes <- err
+		}()
+	}
+	eventually(t, "requests wait to be written", func() bool {
+		p.out.mu.Lock()
+		defer p.out.mu.Unlock()
+		return p.out.taken > 0 && len(p.out.buf) >= maxQueued/2
+	})
+	p.out.stop(errors.New("of this test"))
+	unsent, unknown := 0, 0
+	for range count {
+		switch err := <-outcomes; {
+		case !errors.Is(err, driver.ErrUnavailable):
+			t.Fatalf("got %v", err)
+		case errors.Is(err, driver.ErrNotSent):
+			unsent++
+		default:
+			unknown++
+		}
+	}
+	if unsent == 0 || unknown == 0 || int64(unknown) < slow.Load() {
+		t.Errorf("%d not sent, %d unknown, of which the plugin has %d", unsent, unknown, slow.Load())
+	}
+	if err := <-p.failed; err == nil {
+		t.Error("no cause")
+	}
+	if _, err := p.TryAcquire(t.Context(), driver.Request{}); !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestBadFramesEndTheConnection(t *testing.T) {
+	for name, frame := range map[string][]byte{
+		"empty":   {0, 0, 0, 0},
+		"huge":    {255, 0, 0, 0},
+		"unknown": {0, 0, 0, 2, 77, 1},
+		"short":   {0, 0, 0, 2, byte(kindAcquire), 1},
+	} {
+		t.Run("to the plugin, "+name, func(t *testing.T) {
+			p := open(t, &far{})
+			if _, err := p.out.end.Write(frame); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-p.ended; !errors.Is(err, errBroken) {
+				t.Errorf("it ended with %v", err)
+			}
+			p.ended <- nil
+			if _, err := p.TryAcquire(t.Context(), driver.Request{}); !errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	var id atomic.Uint64
+	got := make(chan struct{})
+	p := open(t, &far{acquire: func(ctx context.Context, _ driver.Request) (uint64, error) {
+		id.Store(ctx.(*request).id)
+		close(got)
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}})
+	go func() {
+		<-got
+		bad := append(binary.AppendUvarint([]byte{0, 0, 0, 0}, id.Load()), 9)
+		bad[3] = byte(len(bad) - headSize)
+		_, _ = p.far.session.out.end.Write(bad)
+	}()
+	if _, err := p.TryAcquire(t.Context(), driver.Request{}); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("got %v", err)
+	}
+	if err := <-p.failed; !errors.Is(err, errBroken) {
+		t.Errorf("failed with %v", err)
+	}
+}
+
+func TestOnlyTheOtherProcessMayTalk(t *testing.T) {
+	dir, err := os.MkdirTemp("", "frame-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error, 1)
+	ended := make(chan error, 1)
+	go func() { ended <- l.Serve(&far{}, nil, func(err error) { refused <- err }, os.Getppid()) }()
+	if _, err := Dial(t.Context(), path, os.Getppid(), nil, nil); !errors.Is(err, ErrPeer) {
+		t.Errorf("a link to another process: %v", err)
+	}
+	<-refused // of the connection that was closed at once
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := <-refused; !errors.Is(err, ErrPeer) {
+		t.Errorf("a host that is another process: %v", err)
+	}
+	l.Close()
+	if err := <-ended; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+// starter answers acquires when told, and others at once.
+type starter struct {
+	far
+	started chan func(driver.Result)
+}
+
+func (s *starter) Start(_ context.Context, op driver.Op, done func(driver.Result)) {
+	if op.Kind == driver.OpAcquire {
+		s.started <- done
+		return
+	}
+	done(driver.Result{Err: driver.ErrWithdrawn})
+}
+
+func TestStartedRequests(t *testing.T) {
+	s := &starter{started: make(chan func(driver.Result), 2)}
+	p := open(t, s)
+	first, second := make(chan uint64, 1), make(chan uint64, 1)
+	acquire := func(token chan uint64) {
+		got, err := p.TryAcquire(t.Context(), driver.Request{})
+		if err != nil {
+			t.Error(err)
+		}
+		token <- got
+	}
+	go acquire(first)
+	one := <-s.started
+	go acquire(second)
+	two := <-s.started
+	if err := p.Release(t.Context(), driver.Request{}); !errors.Is(err, driver.ErrWithdrawn) {
+		t.Errorf("one that is answered at once: %v", err)
+	}
+	two(driver.Result{Token: 2})
+	if token := <-second; token != 2 {
+		t.Errorf("the second got %d", token)
+	}
+	one(driver.Result{Token: 1})
+	if token := <-first; token != 1 {
+		t.Errorf("the first got %d", token)
+	}
+	go func() { _, _ = p.TryAcquire(t.Context(), driver.Request{}) }()
+	late := <-s.started
+	p.far.Close()
+	select {
+	case <-p.ended:
+		t.Error("the plugin's end ended before its last request")
+	case <-time.After(10 * time.Millisecond):
+	}
+	late(driver.Result{})
+}

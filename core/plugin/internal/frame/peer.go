@@ -1,0 +1,27 @@
+package frame
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+)
+
+// ErrPeer tells that another process than the one that it has to be is at the
+// other end of the data socket.
+var ErrPeer = errors.New("data socket leads to another process")
+
+// checkPeer refuses a connection unless this user's process pid, or one of
+// several, is at its other end. Where the system does not tell, the directory
+// of the socket is what keeps others out.
+func checkPeer(conn *net.UnixConn, pids ...int) error {
+	pid, uid, known, err := peerOf(conn)
+	if err != nil {
+		return fmt.Errorf("data socket: %w", err)
+	}
+	if known && (uid != os.Getuid() || !slices.Contains(pids, pid)) {
+		return fmt.Errorf("%w: process %d of user %d instead of one of %v of user %d", ErrPeer, pid, uid, pids, os.Getuid())
+	}
+	return nil
+}

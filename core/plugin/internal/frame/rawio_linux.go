@@ -1,0 +1,69 @@
+package frame
+
+import (
+	"net"
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// rawRead is read(2) on a socket that does not block, and rawWrite does not
+// wait either. They do not tell the Go runtime, which would prepare for a
+// thread that blocks: after an idle moment it wakes its monitor thread for
+// that, at the price of the whole call.
+func rawRead(fd uintptr, p []byte) (int, error) { return raw(syscall.SYS_READ, fd, p, 0) }
+
+func rawWrite(fd uintptr, p []byte) (int, error) {
+	return raw(syscall.SYS_SENDTO, fd, p, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
+}
+
+func raw(trap, fd uintptr, p []byte, flags uintptr) (int, error) {
+	for {
+		n, _, errno := syscall.RawSyscall6(trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags, 0, 0)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case syscall.EINTR:
+			continue
+		}
+		return 0, errno
+	}
+}
+
+// unpolled is a socket that Go's poller does not watch.
+type unpolled struct{ *os.File }
+
+// newWriteEnd takes conn over. The poller would be woken each time that the
+// peer has read something, because there is room to write then.
+func newWriteEnd(conn *net.UnixConn) (writeEnd, error) {
+	defer conn.Close()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd uintptr
+	var errno syscall.Errno
+	if err := raw.Control(func(old uintptr) {
+		fd, _, errno = syscall.Syscall(syscall.SYS_FCNTL, old, syscall.F_DUPFD_CLOEXEC, 0)
+	}); err != nil {
+		return nil, err
+	}
+	if errno != 0 {
+		return nil, os.NewSyscallError("fcntl", errno)
+	}
+	// A File of a descriptor that does not block would go to the poller again.
+	if err := syscall.SetNonblock(int(fd), false); err != nil {
+		_ = syscall.Close(int(fd)) // it was never used
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return unpolled{os.NewFile(fd, "data socket")}, nil
+}
+
+// Close ends a Write that waits, too.
+func (u unpolled) Close() error {
+	if raw, err := u.SyscallConn(); err == nil {
+		// It fails when the peer is gone, which ends a Write as well.
+		_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
+	}
+	return u.File.Close()
+}

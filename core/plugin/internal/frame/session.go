@@ -1,0 +1,223 @@
+package frame
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// session is the plugin's end of the connections of one host.
+type session struct {
+	conn    *net.UnixConn // of the requests
+	in      *rawReader
+	backend powers
+	starter driver.Starter // nil: every request needs a worker
+	redact  *wire.Redactor
+	out     outbox
+
+	// Guarded by out.mu.
+	requests  map[uint64]*request
+	waits     int // among requests
+	idle      []*worker
+	over      bool
+	deadlines deadlines
+
+	workers sync.WaitGroup
+	started sync.WaitGroup // requests that the starter has
+	flusher sync.WaitGroup
+	queued  chan struct{} // wakes the flusher
+}
+
+// powers are a backend's methods, nil where it has none.
+type powers struct {
+	driver.Backend
+	waiter   driver.Waiter
+	batcher  driver.Batcher
+	handover driver.Handover
+}
+
+// request is one request under way. It is its own context.
+type request struct {
+	requestCtx
+	session *session
+	id      uint64
+	message
+}
+
+// errBusy refuses what a host sends beyond the bounds; those that it has given
+// up, but that the backend still works on, count.
+var errBusy = fmt.Errorf("%w (%w): too many requests at once", driver.ErrUnavailable, driver.ErrNotSent)
+
+// newSession takes the connections over.
+func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.Redactor) (*session, error) {
+	s := &session{
+		conn: requests, redact: redact, requests: map[uint64]*request{},
+		backend: powers{b, driver.WaiterOf(b), driver.BatcherOf(b), driver.HandoverOf(b)},
+		queued:  make(chan struct{}, 1),
+	}
+	s.starter, _ = b.(driver.Starter)
+	var err error
+	if s.in, err = newRawReader(requests); err != nil {
+		return nil, err
+	}
+	return s, s.out.init(replies, func(error) { requests.Close() })
+}
+
+// serve answers requests until the connection ends, and returns why, after the
+// last of them.
+func (s *session) serve() error {
+	s.flusher.Go(s.flush)
+	err := s.read()
+	s.out.stop(err)
+	s.close()
+	s.end()
+	s.workers.Wait()
+	s.started.Wait()
+	close(s.queued)
+	s.flusher.Wait()
+	s.out.drains.Wait()
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// close ends both connections.
+func (s *session) close() {
+	s.conn.Close()
+	s.out.end.Close()
+}
+
+// end cancels all requests and sends the workers home.
+func (s *session) end() {
+	s.out.mu.Lock()
+	s.over = true
+	var cancelled []*request
+	for _, r := range s.requests {
+		cancelled = append(cancelled, r)
+	}
+	idle := s.idle
+	s.idle = nil
+	if s.deadlines.timer != nil {
+		s.deadlines.timer.Stop()
+	}
+	s.out.mu.Unlock()
+	for _, w := range idle {
+		close(w.next)
+	}
+	for _, r := range cancelled {
+		r.cancel(context.Canceled)
+	}
+}
+
+func (s *session) read() error {
+	in := newInbox(s.in)
+	var rr requestReader
+	var batch []*request
+	for {
+		if err := in.fill(); err != nil {
+			return err
+		}
+		now := time.Now()
+		batch = batch[:0]
+		for {
+			p, err := in.next()
+			if err != nil {
+				return err
+			}
+			if p == nil {
+				break
+			}
+			r := &request{session: s}
+			if r.id, err = rr.read(p, &r.message); err != nil {
+				return err
+			}
+			if r.budget > 0 {
+				r.deadline = now.Add(r.budget)
+			}
+			batch = append(batch, r)
+		}
+		if err := s.admit(batch); err != nil {
+			return err
+		}
+		clear(batch)
+	}
+}
+
+// admit starts the requests of batch. While the host does not read its replies
+// it waits, and so reads no more requests.
+func (s *session) admit(batch []*request) error {
+	s.out.mu.Lock()
+	for {
+		room := s.out.full()
+		if room == nil {
+			break
+		}
+		s.out.mu.Unlock()
+		<-room
+		s.out.mu.Lock()
+	}
+	write := false
+	for i, r := range batch {
+		if r.kind == kindCancel {
+			if given := s.requests[r.id]; given != nil {
+				given.cancel(context.Canceled)
+			}
+			batch[i] = nil
+			continue
+		}
+		if s.requests[r.id] != nil {
+			s.out.mu.Unlock()
+			return fmt.Errorf("%w: id %d is in use", errBroken, r.id)
+		}
+		if !s.enter(r) {
+			write = s.reply(r, &answer{err: errBusy}) || write
+			batch[i] = nil
+		}
+	}
+	s.start(batch)
+	s.out.mu.Unlock()
+	if write {
+		s.out.flush(false)
+	}
+	for _, r := range batch {
+		if r != nil {
+			s.startOp(r)
+		}
+	}
+	return nil
+}
+
+// enter counts r, and returns false when there are too many. The caller holds
+// out.mu, here and below.
+func (s *session) enter(r *request) bool {
+	calls := len(s.requests) - s.waits
+	if r.kind == kindWait && s.waits >= maxWaits || r.kind != kindWait && calls >= maxCalls {
+		return false
+	}
+	s.requests[r.id] = r
+	if r.kind == kindWait {
+		s.waits++
+	}
+	s.watchDeadline(r)
+	return true
+}
+
+func (s *session) leave(r *request) {
+	delete(s.requests, r.id)
+	if r.kind == kindWait {
+		s.waits--
+	}
+}
+
+// reply queues the reply to r, and returns true for the caller to flush.
+func (s *session) reply(r *request, a *answer) (write bool) {
+	return s.out.queue(func(b []byte) []byte { return appendAnswer(b, r.id, r.kind, a, s.redact) })
+}

@@ -1,0 +1,36 @@
+package frame
+
+import "github.com/lockbench/lockbench/core/driver"
+
+// opKinds are the kinds that a driver.Starter can do.
+var opKinds = [...]driver.OpKind{
+	kindAcquire: driver.OpAcquire, kindRenew: driver.OpRenew, kindRelease: driver.OpRelease, kindCancel: 0,
+}
+
+// startOp hands r to the backend, which calls finish.
+func (s *session) startOp(r *request) {
+	s.started.Add(1)
+	s.starter.Start(r, driver.Op{Kind: opKinds[r.kind], Request: r.request}, r.finish)
+}
+
+// finish replies. Whoever calls it may have more to finish, so that it leaves
+// the writing to the flusher, which comes after them.
+func (r *request) finish(result driver.Result) {
+	s := r.session
+	a := answer{token: result.Token, err: result.Err}
+	s.out.mu.Lock()
+	s.leave(r)
+	write := s.reply(r, &a)
+	s.out.mu.Unlock()
+	if write {
+		s.queued <- struct{}{} // there is one writer at a time: it has room
+	}
+	s.started.Done()
+}
+
+// flush is the flusher.
+func (s *session) flush() {
+	for range s.queued {
+		s.out.flush(false)
+	}
+}

@@ -1,0 +1,104 @@
+package frame
+
+import (
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// maxIdle is how many workers wait for requests, with the stacks that they
+// have grown. Others end with their request.
+const maxIdle = 256
+
+// worker is a goroutine that serves one request after the other.
+//
+// Note: one Batch call for all requests that come together would need fewer
+// goroutines, but no reply of it would go out before the slowest: one slow
+// request would block others. A backend that can do several at once combines
+// what its workers ask.
+type worker struct{ next chan *request }
+
+// start hands each request to a worker, and leaves in batch those that need
+// none. The caller holds out.mu.
+func (s *session) start(batch []*request) {
+	for i, r := range batch {
+		if r == nil || s.starter != nil && opKinds[r.kind] != 0 {
+			continue
+		}
+		batch[i] = nil
+		if last := len(s.idle) - 1; last >= 0 {
+			w := s.idle[last]
+			s.idle = s.idle[:last]
+			w.next <- r // it has room for one
+			continue
+		}
+		w := &worker{next: make(chan *request, 1)}
+		s.workers.Go(func() { s.work(w, r) })
+	}
+}
+
+func (s *session) work(w *worker, r *request) {
+	for r != nil {
+		a := s.do(r)
+		s.out.mu.Lock()
+		s.leave(r)
+		write := s.reply(r, &a)
+		others := len(s.requests) > s.waits
+		home := false
+		if !write {
+			home = !s.rest(w)
+		}
+		s.out.mu.Unlock()
+		if write {
+			s.out.flush(others)
+			s.out.mu.Lock()
+			home = !s.rest(w)
+			s.out.mu.Unlock()
+		}
+		if home {
+			return
+		}
+		r = <-w.next // nil when the session is over
+	}
+}
+
+// rest makes w idle, and returns false when it is not needed any more. The
+// caller holds out.mu.
+func (s *session) rest(w *worker) bool {
+	if s.over || len(s.idle) >= maxIdle {
+		return false
+	}
+	s.idle = append(s.idle, w)
+	return true
+}
+
+// do asks the backend.
+func (s *session) do(r *request) (a answer) {
+	b := &s.backend
+	switch r.kind {
+	case kindAcquire:
+		a.token, a.err = b.TryAcquire(r, r.request)
+	case kindRenew:
+		a.err = b.Renew(r, r.request)
+	case kindRelease:
+		a.err = b.Release(r, r.request)
+	case kindInspect:
+		a.holder, a.err = b.Inspect(r, r.request.Name)
+	case kindProclaim:
+		a.err = b.Proclaim(r, r.request)
+	case kindWait:
+		a.err = driver.ErrUnsupported
+		if b.waiter != nil {
+			a.err = b.waiter.Wait(r, r.request, r.max)
+		}
+	case kindHandover:
+		a.err = driver.ErrUnsupported
+		if b.handover != nil {
+			a.token, a.err = b.handover.Handover(r, r.request, *r.next)
+		}
+	case kindBatch:
+		a.err = driver.ErrUnsupported
+		if b.batcher != nil {
+			a.results, a.err = b.batcher.Batch(r, r.ops), nil
+		}
+	}
+	return a
+}

@@ -1,0 +1,150 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/lockpb"
+)
+
+func fromRequest(r driver.Request) *lockpb.Request {
+	return &lockpb.Request{
+		Name:   r.Name,
+		Owner:  r.Owner,
+		Label:  r.Label,
+		Value:  r.Value,
+		Token:  r.Token,
+		TtlNs:  int64(r.TTL),
+		KeepNs: int64(r.Keep),
+	}
+}
+
+func toRequest(r *lockpb.Request) driver.Request {
+	return driver.Request{
+		Name:  r.GetName(),
+		Owner: r.GetOwner(),
+		Label: r.GetLabel(),
+		Value: r.GetValue(),
+		Token: r.GetToken(),
+		TTL:   time.Duration(r.GetTtlNs()),
+		Keep:  time.Duration(r.GetKeepNs()),
+	}
+}
+
+func isZero(h driver.Holder) bool {
+	return !h.Held() && h.Name == "" && h.Label == "" && h.Value == nil && h.Waiters == 0
+}
+
+// FromHolder gives nil for the zero Holder.
+func FromHolder(h driver.Holder) *lockpb.Holder {
+	if isZero(h) {
+		return nil
+	}
+	return &lockpb.Holder{
+		Name:    []byte(h.Name),
+		Owner:   []byte(h.Owner),
+		Label:   []byte(h.Label),
+		Value:   h.Value,
+		Token:   h.Token,
+		TtlNs:   int64(h.TTL),
+		Waiters: int64(h.Waiters),
+	}
+}
+
+// ToHolder gives the zero Holder for nil.
+func ToHolder(h *lockpb.Holder) driver.Holder {
+	return driver.Holder{
+		Name:    string(h.GetName()),
+		Owner:   string(h.GetOwner()),
+		Label:   string(h.GetLabel()),
+		Value:   h.GetValue(),
+		Token:   h.GetToken(),
+		TTL:     time.Duration(h.GetTtlNs()),
+		Waiters: int(h.GetWaiters()),
+	}
+}
+
+func fromProperties(p driver.Properties) *lockpb.Properties {
+	out := &lockpb.Properties{
+		Name:           p.Name,
+		Fencing:        string(p.Fencing),
+		Scope:          string(p.Scope),
+		TtlMinNs:       int64(p.TTLMin),
+		TtlStepNs:      int64(p.TTLStep),
+		TtlMaxNs:       int64(p.TTLMax),
+		Fifo:           p.FIFO,
+		Durability:     p.Durability,
+		Server:         p.Server,
+		SurvivesPlugin: p.SurvivesPlugin,
+	}
+	for _, power := range p.Powers {
+		out.Powers = append(out.Powers, string(power))
+	}
+	return out
+}
+
+func toProperties(p *lockpb.Properties) driver.Properties {
+	out := driver.Properties{
+		Name:           p.GetName(),
+		Fencing:        driver.Fencing(p.GetFencing()),
+		Scope:          driver.Scope(p.GetScope()),
+		TTLMin:         time.Duration(p.GetTtlMinNs()),
+		TTLStep:        time.Duration(p.GetTtlStepNs()),
+		TTLMax:         time.Duration(p.GetTtlMaxNs()),
+		FIFO:           p.GetFifo(),
+		Durability:     p.GetDurability(),
+		Server:         p.GetServer(),
+		SurvivesPlugin: p.GetSurvivesPlugin(),
+	}
+	for _, power := range p.GetPowers() {
+		out.Powers = append(out.Powers, driver.Power(power))
+	}
+	return out
+}
+
+var noticeKinds = map[driver.NoticeKind]lockpb.Notice_Kind{
+	driver.NoticeLost: lockpb.Notice_LOST,
+	driver.NoticeDown: lockpb.Notice_DOWN,
+	driver.NoticeUp:   lockpb.Notice_UP,
+}
+
+func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
+	return &lockpb.Notice{
+		Kind:  noticeKinds[n.Kind],
+		Name:  n.Name,
+		Owner: n.Owner,
+		Token: n.Token,
+		Cause: EncodeError(n.Err, redact),
+	}
+}
+
+// toNotice leaves Plugin unset: only the host can tell.
+func toNotice(n *lockpb.Notice) driver.Notice {
+	out := driver.Notice{Name: n.GetName(), Owner: n.GetOwner(), Token: n.GetToken(), Err: DecodeError(n.GetCause())}
+	for kind, code := range noticeKinds {
+		if code == n.GetKind() {
+			out.Kind = kind
+		}
+	}
+	return out
+}
+
+var opKinds = map[driver.OpKind]lockpb.Op_Kind{
+	driver.OpAcquire: lockpb.Op_ACQUIRE,
+	driver.OpRenew:   lockpb.Op_RENEW,
+	driver.OpRelease: lockpb.Op_RELEASE,
+}
+
+func fromOp(op driver.Op) *lockpb.Op {
+	return &lockpb.Op{Kind: opKinds[op.Kind], Request: fromRequest(op.Request)}
+}
+
+func toOp(op *lockpb.Op) driver.Op {
+	out := driver.Op{Request: toRequest(op.GetRequest())}
+	for kind, code := range opKinds {
+		if code == op.GetKind() {
+			out.Kind = kind
+		}
+	}
+	return out
+}

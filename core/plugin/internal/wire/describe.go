@@ -1,0 +1,71 @@
+package wire
+
+import "github.com/lockbench/lockbench/core/driver"
+
+// Description is what "lockplugin-NAME describe --json" prints: what a backend
+// claims and which configuration it takes, without a server.
+type Description struct {
+	Name       string        `json:"name"`
+	Doc        string        `json:"doc"`
+	Version    string        `json:"version"`   // of the binary
+	Protocols  []int         `json:"protocols"` // versions that it speaks
+	Properties PropertiesDoc `json:"properties"`
+	Keys       []KeyDoc      `json:"keys"`
+	Commands   []CommandDoc  `json:"commands"`
+}
+
+// PropertiesDoc shows driver.Properties; durations are text such as "10ms".
+type PropertiesDoc struct {
+	Fencing        driver.Fencing `json:"fencing"`
+	Scope          driver.Scope   `json:"scope"`
+	TTLMin         string         `json:"ttl_min"`
+	TTLStep        string         `json:"ttl_step"`
+	TTLMax         string         `json:"ttl_max"`
+	FIFO           bool           `json:"fifo"`
+	Durability     string         `json:"durability"`
+	SurvivesPlugin bool           `json:"survives_plugin"`
+	Powers         []driver.Power `json:"powers"`
+}
+
+// KeyDoc shows a driver.Key; a secret one has no default here.
+type KeyDoc struct {
+	Name     string         `json:"name"`
+	Type     driver.KeyType `json:"type"`
+	Default  string         `json:"default"`
+	Required bool           `json:"required"`
+	Secret   bool           `json:"secret"`
+	Doc      string         `json:"doc"`
+}
+
+// CommandDoc describes one of the backend's own commands.
+type CommandDoc struct {
+	Name string `json:"name"`
+	Doc  string `json:"doc"`
+}
+
+// Describe makes the description of spec for a binary of that version.
+func Describe(spec driver.Spec, version string) Description {
+	p := spec.Properties
+	d := Description{
+		Name: spec.Name, Doc: spec.Doc, Version: version, Protocols: Versions(),
+		Properties: PropertiesDoc{
+			Fencing: p.Fencing, Scope: p.Scope,
+			TTLMin: p.TTLMin.String(), TTLStep: p.TTLStep.String(), TTLMax: p.TTLMax.String(),
+			FIFO: p.FIFO, Durability: p.Durability, SurvivesPlugin: p.SurvivesPlugin,
+			Powers: append([]driver.Power{}, p.Powers...),
+		},
+		Keys:     []KeyDoc{},
+		Commands: []CommandDoc{},
+	}
+	for _, k := range spec.Keys {
+		doc := KeyDoc{Name: k.Name, Type: k.Type, Default: k.Default, Required: k.Required, Secret: k.Secret, Doc: k.Doc}
+		if k.Secret {
+			doc.Default = ""
+		}
+		d.Keys = append(d.Keys, doc)
+	}
+	for _, c := range spec.Commands {
+		d.Commands = append(d.Commands, CommandDoc{Name: c.Name, Doc: c.Doc})
+	}
+	return d
+}

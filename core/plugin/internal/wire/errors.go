@@ -1,0 +1,92 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/lockpb"
+)
+
+// table maps each sentinel to its wire code, and back.
+var table = []struct {
+	sentinel error
+	code     lockpb.Error_Code
+}{
+	{driver.ErrHeld, lockpb.Error_HELD},
+	{driver.ErrNotHeld, lockpb.Error_NOT_HELD},
+	{driver.ErrWithdrawn, lockpb.Error_WITHDRAWN},
+	{driver.ErrUnavailable, lockpb.Error_UNAVAILABLE},
+	{driver.ErrNotSent, lockpb.Error_NOT_SENT},
+	{driver.ErrInvalid, lockpb.Error_INVALID},
+	{driver.ErrDenied, lockpb.Error_DENIED},
+	{driver.ErrConfig, lockpb.Error_CONFIG},
+	{driver.ErrUnsupported, lockpb.Error_UNSUPPORTED},
+	{driver.ErrClosed, lockpb.Error_CLOSED},
+	{driver.ErrPluginDied, lockpb.Error_PLUGIN_DIED},
+	{context.Canceled, lockpb.Error_CANCELED},
+	{context.DeadlineExceeded, lockpb.Error_DEADLINE},
+}
+
+// EncodeError turns an error into its message, nil into nil. The text is kept
+// without the secrets that redact knows; every sentinel that the error wraps
+// keeps its identity.
+func EncodeError(err error, redact *Redactor) *lockpb.Error {
+	if err == nil {
+		return nil
+	}
+	e := &lockpb.Error{Text: strings.ToValidUTF8(redact.Text(err.Error()), "\uFFFD")}
+	for _, row := range table {
+		if errors.Is(err, row.sentinel) {
+			e.Codes = append(e.Codes, row.code)
+		}
+	}
+	var held *driver.HeldError
+	var notHeld *driver.NotHeldError
+	switch {
+	case errors.As(err, &held):
+		e.Holder = FromHolder(held.Holder)
+	case errors.As(err, &notHeld):
+		e.Holder = FromHolder(notHeld.Holder)
+	}
+	return e
+}
+
+// DecodeError turns a message into an error, nil into nil.
+func DecodeError(e *lockpb.Error) error {
+	if e == nil {
+		return nil
+	}
+	err := &remoteError{text: e.Text}
+	for _, row := range table {
+		if slices.Contains(e.Codes, row.code) {
+			err.causes = append(err.causes, cause(row.sentinel, e.Holder))
+		}
+	}
+	// The common answers come back as they were sent, without a wrapper.
+	if len(err.causes) == 1 && err.causes[0].Error() == err.text {
+		return err.causes[0]
+	}
+	return err
+}
+
+func cause(sentinel error, h *lockpb.Holder) error {
+	switch sentinel {
+	case driver.ErrHeld:
+		return &driver.HeldError{Holder: ToHolder(h)}
+	case driver.ErrNotHeld:
+		return &driver.NotHeldError{Holder: ToHolder(h)}
+	}
+	return sentinel
+}
+
+// remoteError has the text that the plugin gave and is each of the causes.
+type remoteError struct {
+	text   string
+	causes []error
+}
+
+func (e *remoteError) Error() string   { return e.text }
+func (e *remoteError) Unwrap() []error { return e.causes }

@@ -1,0 +1,53 @@
+// Package wire is protocol version 1 as both ends speak it, which version 2
+// builds on: the handshake, the table of errors, the calls of the host and the
+// service of the plugin.
+package wire
+
+import (
+	goplugin "github.com/hashicorp/go-plugin"
+)
+
+// The protocol versions. VersionUnary is lock.proto alone; in VersionFramed the
+// operations go over a second socket.
+const (
+	VersionUnary  = 1
+	VersionFramed = 2
+)
+
+// Versions are those that we speak, the preferred one last.
+func Versions() []int { return []int{VersionUnary, VersionFramed} }
+
+// Prefix comes before a backend's name in the name of its plugin binary.
+const Prefix = "lockplugin-"
+
+// Environment variables with which a host starts a plugin, beside those of
+// go-plugin.
+const (
+	EnvLifeline = "LOCKPLUGIN_LIFELINE" // number of the descriptor that ends with the host
+	EnvHostPid  = "LOCKPLUGIN_HOST_PID" // process id of the host
+	EnvDir      = "LOCKPLUGIN_DIR"      // directory for sockets, to remove when the host is dead
+
+	// Files into which a plugin written in Go puts a CPU profile and an
+	// execution trace of its whole life. A new process overwrites them.
+	EnvCPUProfile = "LOCKPLUGIN_CPUPROFILE"
+	EnvTrace      = "LOCKPLUGIN_TRACE"
+)
+
+// maxMessage bounds one message. A value is at most 64 KiB, a batch is split
+// by the host into messages of about maxBatch, and a List or Observe sends one
+// holder a message, so that 16 MiB is never needed by an honest peer.
+const maxMessage = 16 << 20
+
+// maxBatch and maxBatchOps bound one Batch message, in bytes and operations.
+const (
+	maxBatch    = 1 << 20
+	maxBatchOps = 1024
+)
+
+// Handshake is what tells a plugin that a host started it. It is no secret.
+func Handshake() goplugin.HandshakeConfig {
+	return goplugin.HandshakeConfig{
+		MagicCookieKey:   "LOCKBENCH_PLUGIN",
+		MagicCookieValue: "locks-by-plugin",
+	}
+}

@@ -1,0 +1,230 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/lockpb"
+)
+
+// Link is the data path to one plugin process: every operation of a backend.
+// Unary is the one of protocol version 1. A failed transport is
+// driver.ErrUnavailable, with driver.ErrNotSent only where that is certain.
+type Link interface {
+	driver.Lock
+	driver.Elector
+	driver.Waiter
+	driver.Watcher
+	driver.Batcher
+	driver.Handover
+	driver.Admin
+	// Check returns what is known about the store also beside an error.
+	Check(ctx context.Context) (driver.Properties, error)
+}
+
+// ErrNoAnswer marks failures of the transport, as opposed to the plugin's own
+// answers.
+var ErrNoAnswer = errors.New("no answer from the plugin")
+
+// Setup is what a host tells its plugin once.
+type Setup struct {
+	Config  driver.Config
+	Host    string        // for the plugin's log
+	Abandon bool          // leave the leases of a dead host to their TTL
+	Delay   time.Duration // release them that much later
+}
+
+// Unary makes one gRPC call per operation.
+type Unary struct {
+	rpc lockpb.PluginClient
+}
+
+var _ Link = (*Unary)(nil)
+
+// NewUnary returns the data path over conn, which stays the caller's.
+func NewUnary(conn grpc.ClientConnInterface) *Unary {
+	return &Unary{rpc: lockpb.NewPluginClient(conn)}
+}
+
+// DialOptions are what a connection for [NewUnary] needs.
+func DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		// A retry below us would blur what was sent.
+		grpc.WithDisableRetry(),
+		grpc.WithIdleTimeout(0),
+	}
+}
+
+// ServerOptions are what a server for [Register] needs.
+func ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage)}
+}
+
+// Configured is a plugin's answer to its configuration.
+type Configured struct {
+	Properties driver.Properties
+	SecretKeys []string
+	DataSocket string // path; "" in version 1
+}
+
+// Configure opens the backend.
+func (u *Unary) Configure(ctx context.Context, s Setup) (Configured, error) {
+	reply, err := u.rpc.Configure(ctx, &lockpb.ConfigureRequest{
+		Config:      s.Config,
+		Host:        s.Host,
+		OnHostDeath: &lockpb.OnHostDeath{Abandon: s.Abandon, DelayNs: int64(s.Delay)},
+	})
+	if err := outcome(ctx, reply.GetError(), err); err != nil {
+		return Configured{}, err
+	}
+	return Configured{toProperties(reply.Properties), reply.SecretKeys, reply.DataSocket}, nil
+}
+
+// Close ends the plugin's backend; the process then exits.
+func (u *Unary) Close(ctx context.Context) error {
+	reply, err := u.rpc.Close(ctx, &lockpb.CloseRequest{})
+	return outcome(ctx, reply.GetError(), err)
+}
+
+// Check implements [Link].
+func (u *Unary) Check(ctx context.Context) (driver.Properties, error) {
+	if err := unsent(ctx, ""); err != nil {
+		return driver.Properties{}, err
+	}
+	reply, err := u.rpc.Check(ctx, &lockpb.CheckRequest{})
+	return toProperties(reply.GetProperties()), outcome(ctx, reply.GetError(), err)
+}
+
+// TryAcquire implements [driver.Lock].
+func (u *Unary) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	if err := unsent(ctx, r.Name); err != nil {
+		return 0, err
+	}
+	reply, err := u.rpc.TryAcquire(ctx, fromRequest(r))
+	return reply.GetToken(), outcome(ctx, reply.GetError(), err)
+}
+
+type call func(context.Context, *lockpb.Request, ...grpc.CallOption) (*lockpb.Reply, error)
+
+func simple(ctx context.Context, do call, r driver.Request) error {
+	if err := unsent(ctx, r.Name); err != nil {
+		return err
+	}
+	reply, err := do(ctx, fromRequest(r))
+	return outcome(ctx, reply.GetError(), err)
+}
+
+// Renew implements [driver.Lock].
+func (u *Unary) Renew(ctx context.Context, r driver.Request) error {
+	return simple(ctx, u.rpc.Renew, r)
+}
+
+// Release implements [driver.Lock].
+func (u *Unary) Release(ctx context.Context, r driver.Request) error {
+	return simple(ctx, u.rpc.Release, r)
+}
+
+// Proclaim implements [driver.Elector].
+func (u *Unary) Proclaim(ctx context.Context, r driver.Request) error {
+	return simple(ctx, u.rpc.Proclaim, r)
+}
+
+// Inspect implements [driver.Lock].
+func (u *Unary) Inspect(ctx context.Context, name string) (driver.Holder, error) {
+	if err := unsent(ctx, name); err != nil {
+		return driver.Holder{}, err
+	}
+	reply, err := u.rpc.Inspect(ctx, &lockpb.InspectRequest{Name: name})
+	return ToHolder(reply.GetHolder()), outcome(ctx, reply.GetError(), err)
+}
+
+// Wait implements [driver.Waiter].
+func (u *Unary) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
+	if err := unsent(ctx, r.Name); err != nil {
+		return Ended(ctx, err)
+	}
+	reply, err := u.rpc.Wait(ctx, &lockpb.WaitRequest{Request: fromRequest(r), MaxNs: int64(max)})
+	return Ended(ctx, outcome(ctx, reply.GetError(), err))
+}
+
+// Handover implements [driver.Handover].
+func (u *Unary) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
+	if err := unsent(ctx, from.Name); err != nil {
+		return 0, err
+	}
+	reply, err := u.rpc.Handover(ctx, &lockpb.HandoverRequest{From: fromRequest(from), Next: fromRequest(next)})
+	return reply.GetToken(), outcome(ctx, reply.GetError(), err)
+}
+
+// Break implements [driver.Admin].
+func (u *Unary) Break(ctx context.Context, name string, token uint64) error {
+	if err := unsent(ctx, ""); err != nil {
+		return err
+	}
+	reply, err := u.rpc.Break(ctx, &lockpb.BreakRequest{Name: []byte(name), Token: token})
+	return outcome(ctx, reply.GetError(), err)
+}
+
+// unsent fails a call whose ctx has ended or whose name cannot be put into a
+// message, before anything is sent.
+func unsent(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w (%w): %w", driver.ErrUnavailable, driver.ErrNotSent, err)
+	}
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("%w: name %q is not valid UTF-8", driver.ErrInvalid, name)
+	}
+	return nil
+}
+
+// outcome joins both ways in which a call can fail: the plugin's answer and
+// the transport. Once a call was made nothing proves that it was not sent.
+func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
+	if transport == nil {
+		err := DecodeError(answer)
+		if errors.Is(err, context.DeadlineExceeded) {
+			AwaitDeadline(ctx)
+		}
+		return err
+	}
+	s := status.Convert(transport)
+	if s.Code() == codes.DeadlineExceeded {
+		AwaitDeadline(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ErrNoAnswer, ctx.Err())
+	case s.Code() == codes.Unimplemented:
+		return fmt.Errorf("%w: %s", driver.ErrUnsupported, s.Message())
+	}
+	return fmt.Errorf("%w: %w: %s", driver.ErrUnavailable, ErrNoAnswer, s.Message())
+}
+
+// deadlineSkew bounds how much earlier than ours the timers of gRPC and of the
+// plugin run out, which were set from the same deadline.
+const deadlineSkew = 100 * time.Millisecond
+
+// AwaitDeadline lets ctx catch up with an answer that says that its deadline
+// has passed: a caller that looks at ctx must see the same.
+func AwaitDeadline(ctx context.Context) {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < deadlineSkew {
+		<-ctx.Done()
+	}
+}
+
+// Ended gives ctx's own error to the calls that are documented to return it.
+func Ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return ctx.Err()
+	}
+	return err
+}

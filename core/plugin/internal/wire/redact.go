@@ -1,0 +1,63 @@
+package wire
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// Redacted stands where a secret was.
+const Redacted = "[secret]"
+
+// minSecret is the length below which a value is not searched for: it would
+// match everywhere, and is no secret worth the name.
+const minSecret = 4
+
+// Redactor removes secret values from text for people. It may be used from any
+// number of goroutines; a nil Redactor changes nothing.
+type Redactor struct {
+	replacer atomic.Pointer[strings.Replacer]
+}
+
+// SetConfig makes the secret values of cfg unspeakable, in place of the earlier
+// ones.
+func (r *Redactor) SetConfig(cfg map[string]string, secret func(key, value string) bool) {
+	var values []string
+	for key, v := range cfg {
+		if len(v) >= minSecret && secret(key, v) {
+			values = append(values, v)
+		}
+	}
+	// The longest first: one secret may be part of another.
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, v := range values {
+		pairs = append(pairs, v, Redacted)
+		if quoted := jsonText(v); quoted != v {
+			pairs = append(pairs, quoted, Redacted)
+		}
+	}
+	r.replacer.Store(strings.NewReplacer(pairs...))
+}
+
+// Text returns s without the secrets.
+func (r *Redactor) Text(s string) string {
+	if r == nil {
+		return s
+	}
+	replacer := r.replacer.Load()
+	if replacer == nil {
+		return s
+	}
+	return replacer.Replace(s)
+}
+
+// jsonText is v as it stands inside a JSON string.
+func jsonText(v string) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return v
+	}
+	return string(b[1 : len(b)-1])
+}

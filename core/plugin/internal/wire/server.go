@@ -1,0 +1,170 @@
+package wire
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/lockpb"
+)
+
+// Host is what a plugin process does beside serving its backend.
+type Host interface {
+	// Configure opens the backend. It is called at most once at a time, and
+	// not again after it succeeded.
+	Configure(ctx context.Context, s Setup) (Opened, error)
+	// SessionEnded is called when a heartbeat stream has ended.
+	SessionEnded()
+	// Close closes the backend and lets the process end after the reply.
+	Close(ctx context.Context) error
+}
+
+// Opened is what came of configuring a plugin.
+type Opened struct {
+	Backend    driver.Backend
+	SecretKeys []string // of the configuration
+	DataSocket string   // path, for version 2
+}
+
+// Server serves protocol version 1 for one backend.
+type Server struct {
+	lockpb.UnimplementedPluginServer
+	host   Host
+	redact *Redactor
+	done   <-chan struct{}
+
+	mu      sync.RWMutex
+	backend driver.Backend
+}
+
+// Register adds the service to s. Streams end when done is closed.
+func Register(s grpc.ServiceRegistrar, host Host, redact *Redactor, done <-chan struct{}) {
+	lockpb.RegisterPluginServer(s, &Server{host: host, redact: redact, done: done})
+}
+
+func (s *Server) encode(err error) *lockpb.Error { return EncodeError(err, s.redact) }
+
+// open returns the backend, or one that refuses everything before Configure.
+func (s *Server) open() driver.Backend {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.backend == nil {
+		return unconfigured{}
+	}
+	return s.backend
+}
+
+// Configure implements the protocol.
+func (s *Server) Configure(ctx context.Context, m *lockpb.ConfigureRequest) (*lockpb.ConfigureReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.backend != nil {
+		return &lockpb.ConfigureReply{Error: s.encode(errConfigured)}, nil
+	}
+	o, err := s.host.Configure(ctx, Setup{
+		Config:  m.Config,
+		Host:    m.Host,
+		Abandon: m.GetOnHostDeath().GetAbandon(),
+		Delay:   time.Duration(m.GetOnHostDeath().GetDelayNs()),
+	})
+	if err != nil {
+		return &lockpb.ConfigureReply{Error: s.encode(err)}, nil
+	}
+	s.backend = o.Backend
+	return &lockpb.ConfigureReply{
+		Properties: fromProperties(o.Backend.Properties()), SecretKeys: o.SecretKeys, DataSocket: o.DataSocket,
+	}, nil
+}
+
+// Close implements the protocol.
+func (s *Server) Close(ctx context.Context, _ *lockpb.CloseRequest) (*lockpb.Reply, error) {
+	return s.reply(s.host.Close(ctx))
+}
+
+// Check implements the protocol.
+func (s *Server) Check(ctx context.Context, _ *lockpb.CheckRequest) (*lockpb.CheckReply, error) {
+	b := s.open()
+	err := b.Check(ctx)
+	return &lockpb.CheckReply{Error: s.encode(err), Properties: fromProperties(b.Properties())}, nil
+}
+
+// TryAcquire implements the protocol.
+func (s *Server) TryAcquire(ctx context.Context, m *lockpb.Request) (*lockpb.GrantReply, error) {
+	return s.grant(s.open().TryAcquire(ctx, toRequest(m)))
+}
+
+// Renew implements the protocol.
+func (s *Server) Renew(ctx context.Context, m *lockpb.Request) (*lockpb.Reply, error) {
+	return s.reply(s.open().Renew(ctx, toRequest(m)))
+}
+
+// Release implements the protocol.
+func (s *Server) Release(ctx context.Context, m *lockpb.Request) (*lockpb.Reply, error) {
+	return s.reply(s.open().Release(ctx, toRequest(m)))
+}
+
+// Proclaim implements the protocol.
+func (s *Server) Proclaim(ctx context.Context, m *lockpb.Request) (*lockpb.Reply, error) {
+	return s.reply(s.open().Proclaim(ctx, toRequest(m)))
+}
+
+// Inspect implements the protocol.
+func (s *Server) Inspect(ctx context.Context, m *lockpb.InspectRequest) (*lockpb.InspectReply, error) {
+	h, err := s.open().Inspect(ctx, m.Name)
+	return &lockpb.InspectReply{Error: s.encode(err), Holder: FromHolder(h)}, nil
+}
+
+// Wait implements the protocol.
+func (s *Server) Wait(ctx context.Context, m *lockpb.WaitRequest) (*lockpb.Reply, error) {
+	w := driver.WaiterOf(s.open())
+	if w == nil {
+		return s.reply(driver.ErrUnsupported)
+	}
+	return s.reply(w.Wait(ctx, toRequest(m.Request), time.Duration(m.MaxNs)))
+}
+
+// Handover implements the protocol.
+func (s *Server) Handover(ctx context.Context, m *lockpb.HandoverRequest) (*lockpb.GrantReply, error) {
+	h := driver.HandoverOf(s.open())
+	if h == nil {
+		return s.grant(0, driver.ErrUnsupported)
+	}
+	return s.grant(h.Handover(ctx, toRequest(m.From), toRequest(m.Next)))
+}
+
+// Break implements the protocol.
+func (s *Server) Break(ctx context.Context, m *lockpb.BreakRequest) (*lockpb.Reply, error) {
+	a := driver.AdminOf(s.open())
+	if a == nil {
+		return s.reply(driver.ErrUnsupported)
+	}
+	return s.reply(a.Break(ctx, string(m.Name), m.Token))
+}
+
+// Batch implements the protocol.
+func (s *Server) Batch(ctx context.Context, m *lockpb.BatchRequest) (*lockpb.BatchReply, error) {
+	b := driver.BatcherOf(s.open())
+	if b == nil {
+		return &lockpb.BatchReply{Error: s.encode(driver.ErrUnsupported)}, nil
+	}
+	ops := make([]driver.Op, len(m.Ops))
+	for i, op := range m.Ops {
+		ops[i] = toOp(op)
+	}
+	reply := &lockpb.BatchReply{}
+	for _, r := range b.Batch(ctx, ops) {
+		reply.Results = append(reply.Results, &lockpb.GrantReply{Token: r.Token, Error: s.encode(r.Err)})
+	}
+	return reply, nil
+}
+
+func (s *Server) reply(err error) (*lockpb.Reply, error) {
+	return &lockpb.Reply{Error: s.encode(err)}, nil
+}
+
+func (s *Server) grant(token uint64, err error) (*lockpb.GrantReply, error) {
+	return &lockpb.GrantReply{Token: token, Error: s.encode(err)}, nil
+}

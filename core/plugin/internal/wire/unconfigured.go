@@ -1,0 +1,32 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+var (
+	errConfigured    = fmt.Errorf("%w: this plugin is configured already", driver.ErrInvalid)
+	errNotConfigured = fmt.Errorf("%w: this plugin is not configured yet", driver.ErrInvalid)
+)
+
+// unconfigured answers calls that come before Configure.
+type unconfigured struct{}
+
+func (unconfigured) TryAcquire(context.Context, driver.Request) (uint64, error) {
+	return 0, errNotConfigured
+}
+func (unconfigured) Renew(context.Context, driver.Request) error    { return errNotConfigured }
+func (unconfigured) Release(context.Context, driver.Request) error  { return errNotConfigured }
+func (unconfigured) Proclaim(context.Context, driver.Request) error { return errNotConfigured }
+func (unconfigured) Check(context.Context) error                    { return errNotConfigured }
+func (unconfigured) Close(context.Context) error                    { return nil }
+func (unconfigured) Properties() driver.Properties                  { return driver.Properties{} }
+func (unconfigured) Inspect(context.Context, string) (driver.Holder, error) {
+	return driver.Holder{}, errNotConfigured
+}
+func (unconfigured) Observe(context.Context, string, func(driver.Holder)) error {
+	return errNotConfigured
+}

@@ -1,0 +1,217 @@
+package plugin
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	hclog "github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/lockbench/lockbench/core/plugin/internal/frame"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// exitMoment is how long the end of a process may follow the end of its
+// connection.
+const exitMoment = 250 * time.Millisecond
+
+// launch starts the plugin and configures it, or leaves nothing behind.
+func (l *launcher) launch(ctx context.Context) (*process, error) {
+	if err := l.verify(); err != nil {
+		return nil, err
+	}
+	dir, err := newSocketDir()
+	if err != nil {
+		return nil, fmt.Errorf("plugin %q: socket directory: %w", l.name, err)
+	}
+	lines := &lineLog{log: l.log, secrets: l.secrets}
+	p := newProcess(newOSProcess(l.path, dir, lines))
+	starting, cancel := context.WithTimeout(ctx, l.opts.StartTimeout)
+	defer cancel()
+	if err := l.start(starting, p); err != nil {
+		// A connection breaks a moment before its process has ended.
+		if p.run.pid() != 0 {
+			waitFor(p.run.exited, exitMoment)
+		}
+		byItself := p.run.hasExited() && p.run.byItself()
+		p.abort()
+		return nil, l.diagnose(ctx, starting, p.run, byItself, err)
+	}
+	return p, nil
+}
+
+// start does everything from the process to its first heartbeat.
+func (l *launcher) start(ctx context.Context, p *process) error {
+	// go-plugin has no ctx: ending the process ends what it waits for.
+	stop := context.AfterFunc(ctx, p.run.kill)
+	defer stop()
+	config := l.clientConfig(p.run)
+	client := goplugin.NewClient(config)
+	addr, err := client.Start()
+	if err != nil {
+		// Without an address Kill only waits for go-plugin's goroutines. Note:
+		// never call it, Client or Ping elsewhere: on a frozen plugin they wait
+		// for ever, and on a dead one they leak a connection.
+		client.Kill()
+		return err
+	}
+	if config.AutoMTLS && config.TLSConfig.RootCAs == nil {
+		return ErrNoMTLS
+	}
+	conn, err := dial(addr, config.TLSConfig)
+	if err != nil {
+		return err
+	}
+	p.connect(conn)
+	c, err := p.unary.Configure(ctx, l.setup())
+	if err != nil && !errors.Is(err, wire.ErrNoAnswer) {
+		return refusal{err}
+	}
+	if err != nil {
+		return err
+	}
+	p.props = c.Properties
+	l.secrets.SetConfig(l.opts.Config, func(key, _ string) bool { return slices.Contains(c.SecretKeys, key) })
+	if client.NegotiatedVersion() >= wire.VersionFramed {
+		if err := l.connectData(ctx, p, c.DataSocket); err != nil {
+			return err
+		}
+	}
+	return p.openSession(ctx)
+}
+
+// connectData opens the data path. A wrapper that starts the plugin as its
+// child is no impostor, but cannot be told from one: then the operations go
+// over the connection that mutual TLS protects.
+func (l *launcher) connectData(ctx context.Context, p *process, path string) error {
+	err := p.connectData(ctx, path)
+	if errors.Is(err, frame.ErrPeer) {
+		l.log.Warn("plugin is used through protocol version 1, which is slower: a wrapper must exec it", "err", err)
+		return nil
+	}
+	return err
+}
+
+func (l *launcher) clientConfig(run *osProcess) *goplugin.ClientConfig {
+	versions := map[int]goplugin.PluginSet{}
+	for _, v := range l.versions() {
+		versions[v] = goplugin.PluginSet{}
+	}
+	return &goplugin.ClientConfig{
+		HandshakeConfig:  wire.Handshake(),
+		VersionedPlugins: versions,
+		RunnerFunc: func(log hclog.Logger, spec *exec.Cmd, tmp string) (runner.Runner, error) {
+			spec.Env = append(environ(l.opts.Env), spec.Env...)
+			return run.adopt(log, spec, tmp)
+		},
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		AutoMTLS:         !l.opts.NoMTLS,
+		StartTimeout:     l.opts.StartTimeout + time.Second, // our ctx ends first
+		SkipHostEnv:      true,
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: run.dir},
+		// What go-plugin logs, we return or log ourselves.
+		Logger: hclog.NewNullLogger(),
+	}
+}
+
+// dial connects to a plugin. Note: go-plugin's own client opens two more
+// streams that we have no use for, and cannot be closed in every state.
+func dial(addr net.Addr, config *tls.Config) (*grpc.ClientConn, error) {
+	creds := insecure.NewCredentials()
+	if config != nil {
+		creds = credentials.NewTLS(config)
+	}
+	var d net.Dialer
+	return grpc.NewClient("passthrough:///localhost", append(wire.DialOptions(),
+		grpc.WithTransportCredentials(creds),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return d.DialContext(ctx, addr.Network(), addr.String())
+		}))...)
+}
+
+// refusal is the plugin's own answer to Configure.
+type refusal struct{ error }
+
+// diagnose turns a failed start into the error that tells what is wrong. The
+// process has ended, by itself or because we killed it.
+func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, byItself bool, err error) error {
+	var refused refusal
+	if errors.As(err, &refused) {
+		return fmt.Errorf("plugin %q: %w", l.name, refused.error)
+	}
+	var open *OpenError
+	switch line := run.stdout.text(); {
+	case caller.Err() != nil:
+		open = l.fail(ErrHung, "%v", caller.Err())
+		open.Cause = caller.Err()
+	case run.pid() == 0:
+		open = l.badBinary(err)
+	case starting.Err() != nil:
+		open = l.fail(ErrHung, "not ready within %v; it was killed", l.opts.StartTimeout)
+	case line != "":
+		open = l.badHandshake(line, err)
+	case byItself && run.cmd.ProcessState.Success() && len(run.log.last()) == 0:
+		open = l.fail(ErrNotPlugin, "it ended without a handshake")
+	}
+	if open == nil && byItself {
+		open = l.fail(ErrCrashed, "%s", run.outcome())
+	}
+	if open == nil {
+		open = l.fail(ErrNotPlugin, "%v", err)
+	}
+	open.Stderr = run.log.last()
+	return open
+}
+
+func (l *launcher) badBinary(err error) *OpenError {
+	reason := ErrNotPlugin
+	if errors.Is(err, syscall.EACCES) || errors.Is(err, os.ErrNotExist) {
+		reason = ErrNotExecutable
+	}
+	open := l.fail(reason, "%v", err)
+	open.Cause = err
+	return open
+}
+
+// badHandshake returns nil when the handshake is well.
+func (l *launcher) badHandshake(line string, err error) *OpenError {
+	fields := strings.Split(line, "|")
+	core, coreErr := strconv.Atoi(fields[0])
+	if len(fields) < 4 || coreErr != nil {
+		return l.fail(ErrStdout, "%q", shorten(l.secrets.Text(line)))
+	}
+	version, versionErr := strconv.Atoi(fields[1])
+	switch {
+	case core != goplugin.CoreProtocolVersion:
+		return l.fail(ErrVersion, "its handshake is version %d, ours %d", core, goplugin.CoreProtocolVersion)
+	case versionErr != nil || !slices.Contains(l.versions(), version):
+		return l.fail(ErrVersion, "it speaks version %s, this host versions %v", shorten(fields[1]), l.versions())
+	case errors.Is(err, ErrNoMTLS):
+		return l.fail(ErrNoMTLS, "set the option NoMTLS to talk to it without")
+	case len(fields) < 5 || fields[4] != string(goplugin.ProtocolGRPC):
+		return l.fail(ErrNotPlugin, "it does not speak gRPC: %q", shorten(line))
+	}
+	return nil
+}
+
+func shorten(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "..."
+}

@@ -1,0 +1,123 @@
+package plugin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+const (
+	maxLogLine = 64 << 10
+	tailLines  = 12
+)
+
+// lineLog turns what a plugin writes to standard error into log records:
+// hclog's JSON lines at their level, anything else as debug text. It keeps the
+// last lines of plain text, which is what a crash leaves.
+type lineLog struct {
+	log     *slog.Logger
+	secrets *wire.Redactor
+
+	mu    sync.Mutex
+	tail  []string
+	trace bool // the rest is the stack trace of a crash
+}
+
+// read logs r's lines until it ends.
+func (l *lineLog) read(r io.Reader) {
+	lines := bufio.NewReaderSize(r, maxLogLine)
+	for {
+		line, isPrefix, err := lines.ReadLine()
+		for isPrefix && err == nil { // what is beyond maxLogLine is dropped
+			_, isPrefix, err = lines.ReadLine()
+		}
+		if len(line) > 0 {
+			l.line(l.secrets.Text(string(line)))
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *lineLog) line(text string) {
+	ctx := context.Background()
+	level, message, attrs, err := parseHclog(text)
+	if err != nil {
+		l.keep(text)
+		level = slog.LevelDebug
+		if strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ") {
+			level = slog.LevelError
+		}
+		l.log.Log(ctx, level, text)
+		return
+	}
+	if level >= slog.LevelError {
+		l.keep(message + attrText(attrs))
+	}
+	if l.log.Enabled(ctx, level) {
+		l.log.LogAttrs(ctx, level, message, attrs...)
+	}
+}
+
+func (l *lineLog) keep(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trace = l.trace || strings.HasPrefix(text, "goroutine ")
+	if l.trace {
+		return
+	}
+	l.tail = append(l.tail, text)
+	l.tail = l.tail[max(0, len(l.tail)-tailLines):]
+}
+
+// last returns the lines kept so far.
+func (l *lineLog) last() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.tail)
+}
+
+func attrText(attrs []slog.Attr) string {
+	var b strings.Builder
+	for _, a := range attrs {
+		b.WriteString(" " + a.String())
+	}
+	return b.String()
+}
+
+var errNotHclog = errors.New("no hclog line")
+
+var hclogLevels = map[string]slog.Level{
+	"trace": slog.LevelDebug - 4, "debug": slog.LevelDebug, "info": slog.LevelInfo,
+	"warn": slog.LevelWarn, "error": slog.LevelError,
+}
+
+func parseHclog(text string) (slog.Level, string, []slog.Attr, error) {
+	var fields map[string]any
+	if !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &fields) != nil {
+		return 0, "", nil, errNotHclog
+	}
+	message, ok := fields["@message"].(string)
+	name, _ := fields["@level"].(string)
+	level, known := hclogLevels[name]
+	if !ok || !known {
+		return 0, "", nil, errNotHclog
+	}
+	var attrs []slog.Attr
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		if !strings.HasPrefix(key, "@") {
+			attrs = append(attrs, slog.Any(key, fields[key]))
+		}
+	}
+	return level, message, attrs, nil
+}

@@ -1,0 +1,237 @@
+package plugin_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/core/plugin/serve"
+	"github.com/lockbench/lockbench/plugins/memory"
+)
+
+// TestMain lets this binary be a host process, and, under the name of a
+// plugin, that plugin.
+func TestMain(m *testing.M) {
+	switch name := filepath.Base(os.Args[0]); {
+	case name == "lockplugin-far":
+		serve.Main(farSpec)
+	case strings.HasPrefix(name, "lockplugin-"):
+		bad(strings.TrimPrefix(name, "lockplugin-"))
+	}
+	plugintest.Main(m)
+}
+
+// link makes this binary the plugin called name, and returns its path.
+func link(t drivertest.T, name string) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	dir, err := os.MkdirTemp("", "link-")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "lockplugin-"+name)
+	if err := os.Symlink(exe, path); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return path
+}
+
+// farSpec is a backend whose store is a memory store in the test process, so
+// that it outlives plugins and hosts.
+var farSpec = driver.Spec{
+	Name: "far",
+	Doc:  "a store in the test process",
+	Keys: []driver.Key{
+		{Name: "address", Type: driver.TypeString, Required: true, Doc: "socket of the store"},
+		{Name: "password", Type: driver.TypeString, Secret: true, Doc: "not asked for"},
+		{Name: "fail", Type: driver.TypeString, Doc: "how Open fails: error, panic, hang"},
+	},
+	Properties: farProperties(driver.Properties{}),
+	Open:       openFar,
+}
+
+func farProperties(p driver.Properties) driver.Properties {
+	if p.Name == "" {
+		p = memory.Spec.Properties
+	}
+	p.Name, p.Scope, p.SurvivesPlugin, p.Durability = "far", driver.ScopeShared, true, "as long as the test"
+	return p
+}
+
+type far struct {
+	wire.Link
+	unary *wire.Unary
+	conn  *grpc.ClientConn
+}
+
+func openFar(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
+	fmt.Println("printing does not disturb the handshake")
+	log.Info("opening", "address", cfg["address"], "with", cfg["password"])
+	switch cfg["fail"] {
+	case "error":
+		return nil, fmt.Errorf("%w: cannot work with password %s", driver.ErrConfig, cfg["password"])
+	case "panic":
+		panic("cannot work with password " + cfg["password"])
+	case "hang":
+		select {}
+	}
+	conn, err := grpc.NewClient("unix:"+cfg["address"], append(wire.DialOptions(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		return nil, err
+	}
+	u := wire.NewUnary(conn)
+	return &far{Link: u, unary: u, conn: conn}, nil
+}
+
+func (f *far) Properties() driver.Properties { return farProperties(driver.Properties{}) }
+
+func (f *far) Check(ctx context.Context) error {
+	_, err := f.Link.Check(ctx)
+	return err
+}
+
+// Inspect crashes or breaks the data connections when it is asked to.
+func (f *far) Inspect(ctx context.Context, name string) (driver.Holder, error) {
+	switch name {
+	case "panic":
+		panic("out of luck")
+	case "hang up":
+		hangUp()
+	}
+	return f.Link.Inspect(ctx, name)
+}
+
+// hangUp shuts down every connection that came over the data socket.
+func hangUp() {
+	for fd := range 1024 {
+		name, err := syscall.Getsockname(fd)
+		if unix, ok := name.(*syscall.SockaddrUnix); err == nil && ok && filepath.Base(unix.Name) == "data" {
+			_ = syscall.Shutdown(fd, syscall.SHUT_RDWR)
+		}
+	}
+}
+
+func (f *far) Close(context.Context) error { return f.conn.Close() }
+
+// store is the far end of far: a memory store behind a socket.
+type store struct {
+	socket string
+	local  driver.Backend // without a wire
+}
+
+func newStore(t drivertest.T) *store {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "far-")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	shared := memory.NewStore()
+	s := &store{socket: filepath.Join(dir, "s"), local: shared.Open()}
+	listener, err := net.Listen("unix", s.socket)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	server := grpc.NewServer(wire.ServerOptions()...)
+	wire.Register(server, &storeHost{backend: shared.Open()}, nil, nil)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		<-ended
+		os.RemoveAll(dir)
+	})
+	// The first of the hosts would have to configure it.
+	conn, err := grpc.NewClient("unix:"+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer conn.Close()
+	if _, err := wire.NewUnary(conn).Configure(t.Context(), wire.Setup{}); err != nil {
+		t.Fatalf("configuring the store: %v", err)
+	}
+	return s
+}
+
+func (s *store) config() driver.Config { return driver.Config{"address": s.socket} }
+
+type storeHost struct{ backend driver.Backend }
+
+func (h *storeHost) Configure(context.Context, wire.Setup) (wire.Opened, error) {
+	return wire.Opened{Backend: h.backend}, nil
+}
+func (h *storeHost) SessionEnded()                   {}
+func (h *storeHost) Close(ctx context.Context) error { return errors.New("not ours to close") }
+
+// bad is a plugin that is bad in the way that its name says.
+func bad(how string) {
+	switch how {
+	case "crash":
+		fmt.Fprintln(os.Stderr, "cannot find my libraries")
+		os.Exit(3)
+	case "hang":
+		time.Sleep(time.Hour)
+	case "version":
+		fmt.Println("1|7|unix|/nowhere|grpc|")
+	case "core":
+		fmt.Println("2|1|unix|/nowhere|grpc|")
+	case "garbage":
+		fmt.Println("Hello, world!")
+		time.Sleep(time.Hour)
+	case "flood":
+		for {
+			if _, err := io.WriteString(os.Stdout, strings.Repeat("x", 4096)); err != nil {
+				os.Exit(1)
+			}
+		}
+	case "netrpc":
+		fmt.Println("1|1|unix|/nowhere|netrpc|")
+		time.Sleep(time.Hour)
+	case "nomtls", "mute":
+		mute()
+	case "gone":
+		fmt.Println("1|1|unix|/nowhere|grpc|")
+		os.Exit(6)
+	case "cert":
+		fmt.Println("1|1|unix|/nowhere|grpc|" + strings.Repeat("A", 60))
+		time.Sleep(time.Hour)
+	}
+	os.Exit(1)
+}
+
+// mute shakes hands and accepts connections, and never says a word.
+func mute() {
+	listener, err := net.Listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "s"))
+	if err != nil {
+		os.Exit(4)
+	}
+	fmt.Printf("1|1|unix|%s|grpc|\n", listener.Addr())
+	for {
+		if _, err := listener.Accept(); err != nil {
+			os.Exit(5)
+		}
+	}
+}
+
+// memoryMain is the plugin that everybody has.
+const memoryMain = "github.com/lockbench/lockbench/plugins/memory/lockplugin-memory"

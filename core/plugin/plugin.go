@@ -1,0 +1,179 @@
+// Package plugin runs a backend as a process of its own and makes it a
+// [driver.Backend]: [Open] finds the binary, starts it, and keeps it running.
+//
+// A plugin that dies or freezes is replaced within a fraction of a second;
+// watchers are told ([driver.Watcher], Down and Up), and calls fail at once in
+// between. A plugin outlives its host by as long as it takes to release what
+// the host held.
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// Options say how [Open] finds and runs a plugin. Nil and zero mean the
+// documented default.
+type Options struct {
+	// Config is the backend's configuration; Describe tells its keys.
+	Config driver.Config
+	// Path of the binary; "" looks for lockplugin-NAME in Dirs, beside the
+	// running executable, and in PATH, in this order.
+	Path string
+	Dirs []string
+	// Checksums is a file as sha256sum writes it. When given, the binary must
+	// be in it, by its base name, with the right sum.
+	Checksums string
+	// NoMTLS turns mutual TLS off, for plugins in languages whose go-plugin
+	// library has none. The socket is in a directory that only this user can
+	// enter, with and without TLS.
+	NoMTLS bool
+	// Logger gets the plugin's log, at the plugin's levels. Default:
+	// slog.Default().
+	Logger *slog.Logger
+	// StartTimeout bounds a start, until the plugin has taken its
+	// configuration. Default 5 s.
+	StartTimeout time.Duration
+	// OnHostDeath says what the plugin does with this host's leases when this
+	// process dies. Default: it releases them at once.
+	OnHostDeath Policy
+	// Protocol is the version of the protocol: 1 makes one call per operation,
+	// 2 batches them over a socket of their own. 0, the default, is the highest
+	// that the plugin speaks.
+	Protocol int
+	// Env are variables ("KEY=value") that the plugin gets beside the few that
+	// it inherits: paths, time zone, language, TLS roots, Go runtime settings.
+	Env []string
+}
+
+// Policy says what happens to the leases of a dead host.
+type Policy struct {
+	// Abandon leaves them to their TTL.
+	Abandon bool
+	// Delay, not negative, is how long after the host's death they are
+	// released: for writes in flight and children of the host.
+	Delay time.Duration
+}
+
+const (
+	defaultStartTimeout = 5 * time.Second
+	// callTimeout bounds a call whose ctx has no deadline.
+	callTimeout = 10 * time.Second
+)
+
+// Open starts the plugin of the backend called name and returns it as a
+// backend. It fails with an [*OpenError] for a binary that is missing or bad,
+// and with an error wrapping [driver.ErrConfig] for a wrong configuration, and
+// leaves no process then. A store that is down is no error yet: ask Check.
+//
+// The backend's Properties always declare [driver.PowerWatcher]. Its Close
+// returns within about 3 s, sooner when ctx ends, and leaves no process,
+// socket or goroutine, even when the plugin is frozen.
+func Open(ctx context.Context, name string, opts *Options) (driver.Backend, error) {
+	l, err := newLauncher(name, opts)
+	if err != nil {
+		return nil, err
+	}
+	sweepStale()
+	p, err := l.launch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newBackend(l, p), nil
+}
+
+// ProcessOf returns the process id of the plugin behind a backend from [Open];
+// ok is false while there is none, and for other backends.
+func ProcessOf(b driver.Backend) (pid int, ok bool) {
+	own, isOurs := b.(*backend)
+	if !isOurs {
+		return 0, false
+	}
+	p, err := own.live()
+	if err != nil {
+		return 0, false
+	}
+	return p.run.pid(), true
+}
+
+// launcher knows how to start one plugin, again and again.
+type launcher struct {
+	name    string
+	path    string
+	opts    Options
+	log     *slog.Logger
+	secrets *wire.Redactor
+}
+
+func newLauncher(name string, opts *Options) (*launcher, error) {
+	l := &launcher{name: name, secrets: &wire.Redactor{}}
+	if opts != nil {
+		l.opts = *opts
+	}
+	if l.opts.StartTimeout <= 0 {
+		l.opts.StartTimeout = defaultStartTimeout
+	}
+	if l.opts.OnHostDeath.Delay < 0 {
+		return nil, fmt.Errorf("%w: OnHostDeath.Delay %v is negative", driver.ErrConfig, l.opts.OnHostDeath.Delay)
+	}
+	if v := l.opts.Protocol; v != 0 && !slices.Contains(wire.Versions(), v) {
+		return nil, fmt.Errorf("%w: Protocol %d is none of %v", driver.ErrConfig, v, wire.Versions())
+	}
+	l.log = l.opts.Logger
+	if l.log == nil {
+		l.log = slog.Default()
+	}
+	l.log = l.log.With("plugin", name)
+	path, err := find(name, l.opts)
+	if err != nil {
+		return nil, err
+	}
+	l.path = path
+	l.secrets.SetConfig(l.opts.Config, looksSecret)
+	return l, nil
+}
+
+// looksSecret guesses, until the plugin has told which keys are secret. A Go
+// plugin knows it from the start, and its log shows none.
+func looksSecret(key, value string) bool {
+	for _, word := range []string{"pass", "secret", "token", "key", "cred", "auth", "dsn"} {
+		if strings.Contains(key, word) {
+			return true
+		}
+	}
+	return strings.Contains(value, "@") // as in user:password@host
+}
+
+// versions are the protocol versions to offer.
+func (l *launcher) versions() []int {
+	if l.opts.Protocol != 0 {
+		return []int{l.opts.Protocol}
+	}
+	return wire.Versions()
+}
+
+// setup is what the plugin is told after each start.
+func (l *launcher) setup() wire.Setup {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return wire.Setup{
+		Config:  l.opts.Config,
+		Host:    fmt.Sprintf("%s:%d", host, os.Getpid()),
+		Abandon: l.opts.OnHostDeath.Abandon,
+		Delay:   l.opts.OnHostDeath.Delay,
+	}
+}
+
+func (l *launcher) fail(reason error, format string, args ...any) *OpenError {
+	return &OpenError{Name: l.name, Path: l.path, Reason: reason, Detail: fmt.Sprintf(format, args...)}
+}

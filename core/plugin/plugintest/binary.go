@@ -1,0 +1,80 @@
+package plugintest
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+const (
+	// cleanupBudget bounds what a clean-up waits for.
+	cleanupBudget = 10 * time.Second
+	// startTimeout is patient: many plugins start at a time in a test run,
+	// under the race detector, and how long that takes is tested elsewhere.
+	startTimeout = 30 * time.Second
+)
+
+// Binary makes harnesses for the plugin binary at path, which must be called
+// lockplugin-NAME. config is called once for each and returns the
+// configuration of a fresh namespace; nil stands for an empty configuration.
+// It fills Open, Plugin and Host; the caller adds what it knows of the store.
+// Host needs [HostMain] in the running binary's main function or TestMain.
+func Binary(path string, config func(t drivertest.T) driver.Config) func(t drivertest.T) *drivertest.Harness {
+	name := strings.TrimPrefix(filepath.Base(path), wire.Prefix)
+	return func(t drivertest.T) *drivertest.Harness {
+		t.Helper()
+		var cfg driver.Config
+		if config != nil {
+			cfg = config(t)
+		}
+		return &drivertest.Harness{
+			Open: func(t drivertest.T) driver.Backend {
+				t.Helper()
+				return Open(t, name, &plugin.Options{Path: path, Config: cfg})
+			},
+			Plugin: func(b driver.Backend) drivertest.Process { return process{pluginPid(b)} },
+			Host: func(t drivertest.T) drivertest.Host {
+				t.Helper()
+				return startHost(t, HostSpec{Plugin: name, Path: path, Config: cfg})
+			},
+		}
+	}
+}
+
+// Open is plugin.Open for a case, whose end closes the backend. Without a
+// logger in opts the plugin's log is dropped; the default StartTimeout is 30 s.
+func Open(t drivertest.T, name string, opts *plugin.Options) driver.Backend {
+	t.Helper()
+	quiet := *opts
+	if quiet.Logger == nil {
+		quiet.Logger = slog.New(slog.DiscardHandler)
+	}
+	if quiet.StartTimeout == 0 {
+		quiet.StartTimeout = startTimeout
+	}
+	b, err := plugin.Open(t.Context(), name, &quiet)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupBudget)
+		defer cancel()
+		if err := b.Close(ctx); err != nil {
+			t.Errorf("closing the plugin: %v", err)
+		}
+	})
+	return b
+}
+
+// pluginPid is 0 while the plugin is down: signals to that fail the case.
+func pluginPid(b driver.Backend) int {
+	pid, _ := plugin.ProcessOf(b)
+	return pid
+}

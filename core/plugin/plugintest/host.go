@@ -1,0 +1,141 @@
+package plugintest
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/core/drivertest"
+)
+
+// commandSlack is how much longer than asked a command may take.
+const commandSlack = 30 * time.Second
+
+// testHost is a HostProcess as a case wants it.
+type testHost struct{ *HostProcess }
+
+var _ drivertest.Host = (*testHost)(nil)
+
+func startHost(t drivertest.T, spec HostSpec) drivertest.Host {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandSlack)
+	defer cancel()
+	p, err := StartHost(ctx, spec)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	h := &testHost{HostProcess: p}
+	t.Cleanup(func() { h.end(t) })
+	return h
+}
+
+// end leaves neither the host nor its plugin, whatever a case did to them.
+func (h *testHost) end(t drivertest.T) {
+	t.Helper()
+	// It fails when they are gone, which is what we want.
+	_ = h.HostProcess.Resume()
+	plugin := h.HostProcess.plugin
+	if plugin > 0 {
+		_ = syscall.Kill(plugin, syscall.SIGCONT)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupBudget)
+	defer cancel()
+	if err := h.Close(ctx); err != nil {
+		t.Errorf("the host process did not end: %v", err)
+	}
+	for plugin > 0 && Running(plugin) {
+		if ctx.Err() != nil {
+			t.Errorf("plugin process %d has outlived its host", plugin)
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (h *testHost) within(t drivertest.T, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), max(timeout, 0)+commandSlack)
+}
+
+// Kill implements drivertest.Process.
+func (h *testHost) Kill(t drivertest.T) { t.Helper(); must(t, "SIGKILL", h.HostProcess.Kill()) }
+
+// Freeze implements drivertest.Process.
+func (h *testHost) Freeze(t drivertest.T) { t.Helper(); must(t, "SIGSTOP", h.HostProcess.Freeze()) }
+
+// Resume implements drivertest.Process.
+func (h *testHost) Resume(t drivertest.T) { t.Helper(); must(t, "SIGCONT", h.HostProcess.Resume()) }
+
+// Plugin implements drivertest.Host.
+func (h *testHost) Plugin() drivertest.Process {
+	ctx, cancel := context.WithTimeout(context.Background(), commandSlack)
+	defer cancel()
+	pid, err := h.PluginPid(ctx)
+	if err != nil {
+		pid = 0 // what is done to it then fails the case
+	}
+	return process{pid}
+}
+
+// Acquire implements drivertest.Host.
+func (h *testHost) Acquire(t drivertest.T, name string, ttl, timeout time.Duration) (uint64, error) {
+	t.Helper()
+	return h.acquire(t, name, ttl, timeout, 0)
+}
+
+// AcquireAtLeast implements drivertest.Host; it tries once.
+func (h *testHost) AcquireAtLeast(t drivertest.T, name string, ttl, atLeast time.Duration) (uint64, error) {
+	t.Helper()
+	return h.acquire(t, name, ttl, 0, atLeast)
+}
+
+func (h *testHost) acquire(t drivertest.T, name string, ttl, timeout, atLeast time.Duration) (uint64, error) {
+	t.Helper()
+	ctx, cancel := h.within(t, timeout)
+	defer cancel()
+	token, err := h.HostProcess.Acquire(ctx, name, ttl, timeout, atLeast)
+	alive(t, ctx)
+	return token, err
+}
+
+// Enqueue implements drivertest.Host.
+func (h *testHost) Enqueue(t drivertest.T, name string, ttl time.Duration) {
+	t.Helper()
+	ctx, cancel := h.within(t, 0)
+	defer cancel()
+	must(t, "enqueue", h.HostProcess.Enqueue(ctx, name, ttl))
+}
+
+// State implements drivertest.Host.
+func (h *testHost) State(t drivertest.T, name string) (valid, done bool, cause string) {
+	t.Helper()
+	ctx, cancel := h.within(t, 0)
+	defer cancel()
+	valid, done, cause, err := h.HostProcess.State(ctx, name)
+	must(t, "state", err)
+	return valid, done, cause
+}
+
+// Release implements drivertest.Host.
+func (h *testHost) Release(t drivertest.T, name string) error {
+	t.Helper()
+	ctx, cancel := h.within(t, 0)
+	defer cancel()
+	err := h.HostProcess.Release(ctx, name)
+	alive(t, ctx)
+	return err
+}
+
+func must(t drivertest.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s of the host process: %v", what, err)
+	}
+}
+
+// alive tells a host that refused from one that did not answer.
+func alive(t drivertest.T, ctx context.Context) {
+	t.Helper()
+	if ctx.Err() != nil {
+		t.Fatalf("the host process does not answer: %v", ctx.Err())
+	}
+}

@@ -1,0 +1,191 @@
+// Package plugintest runs backends as the conformance suite wants them: behind
+// the wire in process, as a real plugin process, and under a second host
+// process that can be killed.
+package plugintest
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin/internal/frame"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// Loopback returns b as a host sees it through protocol version 2, over unix
+// sockets in this process: what a value or an error loses on the way, it loses
+// here. The case's end closes b.
+func Loopback(t drivertest.T, b driver.Backend) driver.Backend {
+	t.Helper()
+	return loopbackOf(t, b, wire.VersionFramed)
+}
+
+// UnaryLoopback is Loopback through protocol version 1.
+func UnaryLoopback(t drivertest.T, b driver.Backend) driver.Backend {
+	t.Helper()
+	return loopbackOf(t, b, wire.VersionUnary)
+}
+
+func loopbackOf(t drivertest.T, b driver.Backend, version int) driver.Backend {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "loopback-")
+	if err != nil {
+		t.Fatalf("socket directory: %v", err)
+	}
+	l, err := newLoopback(t.Context(), b, dir, version)
+	if err != nil {
+		os.RemoveAll(dir)
+		t.Fatalf("loopback: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupBudget)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			t.Errorf("closing the loopback: %v", err)
+		}
+		l.stop()
+		os.RemoveAll(dir)
+	})
+	return l
+}
+
+// loopback is the client's end, with the server that it talks to.
+type loopback struct {
+	wire.Link
+	unary  *wire.Unary
+	data   *frame.Link // nil in version 1
+	far    *farEnd
+	conn   *grpc.ClientConn
+	server *grpc.Server
+	served sync.WaitGroup
+
+	mu       sync.Mutex
+	props    driver.Properties
+	once     sync.Once
+	closeErr error
+}
+
+func newLoopback(ctx context.Context, b driver.Backend, dir string, version int) (*loopback, error) {
+	socket := filepath.Join(dir, "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	l := &loopback{server: grpc.NewServer(wire.ServerOptions()...)}
+	l.far = &farEnd{backend: b, done: make(chan struct{})}
+	if version == wire.VersionFramed {
+		l.far.socket = filepath.Join(dir, "data")
+	}
+	wire.Register(l.server, l.far, nil, l.far.done)
+	l.served.Go(func() { _ = l.server.Serve(listener) }) // ends with Stop
+	l.conn, err = grpc.NewClient("unix:"+socket, append(wire.DialOptions(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		l.stop()
+		return nil, err
+	}
+	l.unary = wire.NewUnary(l.conn)
+	l.Link = l.unary
+	if err := l.configure(ctx); err != nil {
+		l.stop()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *loopback) configure(ctx context.Context) error {
+	c, err := l.unary.Configure(ctx, wire.Setup{})
+	if err != nil {
+		return err
+	}
+	l.props = c.Properties
+	if c.DataSocket == "" {
+		return nil
+	}
+	// Both ends are in this process: a broken connection shows in the calls.
+	l.data, err = frame.Dial(ctx, c.DataSocket, os.Getpid(), l.unary, func(error) {})
+	if err == nil {
+		l.Link = l.data
+	}
+	return err
+}
+
+// Check implements driver.Backend.
+func (l *loopback) Check(ctx context.Context) error {
+	props, err := l.Link.Check(ctx)
+	if err == nil {
+		l.mu.Lock()
+		l.props = props
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// Properties implements driver.Backend.
+func (l *loopback) Properties() driver.Properties {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.props
+}
+
+// Close implements driver.Backend. The server goes on to answer until the case
+// ends, so that later calls get what the closed backend says.
+func (l *loopback) Close(ctx context.Context) error {
+	l.once.Do(func() { l.closeErr = l.unary.Close(ctx) })
+	return l.closeErr
+}
+
+func (l *loopback) stop() {
+	if l.data != nil {
+		l.data.Close()
+	}
+	l.far.stop()
+	if l.conn != nil {
+		l.conn.Close()
+	}
+	l.server.Stop()
+	l.served.Wait()
+}
+
+// farEnd is what a plugin process would be. It implements wire.Host.
+type farEnd struct {
+	backend driver.Backend
+	done    chan struct{}
+	socket  string // "" in version 1
+	data    *frame.Listener
+	served  sync.WaitGroup
+}
+
+func (f *farEnd) Configure(context.Context, wire.Setup) (wire.Opened, error) {
+	o := wire.Opened{Backend: f.backend, DataSocket: f.socket}
+	if f.socket == "" {
+		return o, nil
+	}
+	var err error
+	if f.data, err = frame.Listen(f.socket); err != nil {
+		return o, err
+	}
+	f.served.Go(func() { _ = f.data.Serve(f.backend, nil, func(error) {}, os.Getpid()) }) // ends with stop
+	return o, nil
+}
+
+func (f *farEnd) stop() {
+	if f.data != nil {
+		f.data.Close()
+	}
+	f.served.Wait()
+}
+
+func (f *farEnd) SessionEnded() {}
+
+func (f *farEnd) Close(ctx context.Context) error {
+	close(f.done)
+	return f.backend.Close(ctx)
+}

@@ -1,0 +1,86 @@
+package plugintest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/core/drivertest"
+)
+
+// Running reports whether process pid runs. One that has ended and waits for
+// its parent to look does not: not every init process looks.
+func Running(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	state, known := stateOf(pid)
+	return !known || state != 'Z' && state != 'X'
+}
+
+// Freeze stops process pid with SIGSTOP and returns when it has stopped: its
+// threads run on until each of them looks.
+func Freeze(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for end := time.Now().Add(cleanupBudget); ; time.Sleep(time.Millisecond) {
+		state, known := stateOf(pid)
+		if !known || state == 'T' {
+			return nil
+		}
+		if time.Now().After(end) {
+			return errors.New("the process does not stop")
+		}
+	}
+}
+
+// stateOf is the letter that /proc shows; not known where there is no /proc.
+func stateOf(pid int) (state byte, known bool) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, false
+	}
+	_, rest, ok := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+	if !ok || len(rest) == 0 {
+		return 0, false
+	}
+	return rest[0], true
+}
+
+// process is a process that a case may harm.
+type process struct{ pid int }
+
+// Pid implements drivertest.Process.
+func (p process) Pid() int { return p.pid }
+
+// Kill implements drivertest.Process.
+func (p process) Kill(t drivertest.T) {
+	t.Helper()
+	p.harm(t, "SIGKILL", func(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) })
+}
+
+// Freeze implements drivertest.Process.
+func (p process) Freeze(t drivertest.T) {
+	t.Helper()
+	p.harm(t, "SIGSTOP", Freeze)
+}
+
+// Resume implements drivertest.Process.
+func (p process) Resume(t drivertest.T) {
+	t.Helper()
+	p.harm(t, "SIGCONT", func(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) })
+}
+
+func (p process) harm(t drivertest.T, signal string, send func(pid int) error) {
+	t.Helper()
+	if p.pid <= 0 { // a signal to 0 would go to our own group
+		t.Fatalf("%s to a process that is gone", signal)
+	}
+	if err := send(p.pid); err != nil {
+		t.Fatalf("%s to process %d: %v", signal, p.pid, err)
+	}
+}

@@ -1,0 +1,180 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/internal/frame"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// Budgets of an orderly end; together they stay below 3 s.
+const (
+	closeCall = time.Second            // for the plugin to close its backend
+	closeExit = time.Second            // then for the process to end
+	killExit  = 500 * time.Millisecond // then, killed, to be gone
+)
+
+// process is one running plugin with its connection and heartbeats.
+type process struct {
+	run   *osProcess
+	conn  *grpc.ClientConn
+	unary *wire.Unary
+	link  wire.Link   // the data path
+	data  *frame.Link // the same in protocol version 2, nil in version 1
+	props driver.Properties
+
+	ctx    context.Context // ends with the process
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	once sync.Once
+	dead chan struct{} // closed when the process is to be given up
+	err  error         // why, once dead is closed
+
+	suspect chan struct{} // asks for a heartbeat now
+	echo    chan uint64   // the newest heartbeat that came back
+}
+
+func newProcess(run *osProcess) *process {
+	p := &process{run: run, dead: make(chan struct{}), suspect: make(chan struct{}, 1), echo: make(chan uint64, 1)}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+func (p *process) connect(conn *grpc.ClientConn) {
+	p.conn = conn
+	p.unary = wire.NewUnary(conn)
+	p.link = p.unary
+}
+
+// connectData opens the data path of protocol version 2.
+func (p *process) connectData(ctx context.Context, path string) error {
+	lost := func(err error) { p.giveUp(p.connectionError("data connection", err)) }
+	data, err := frame.Dial(ctx, path, p.run.pid(), p.unary, lost)
+	if err != nil {
+		return err
+	}
+	p.data, p.link = data, data
+	return nil
+}
+
+// openSession opens the stream of heartbeats, waits for the first one to come
+// back, and watches the process from then on.
+func (p *process) openSession(ctx context.Context) error {
+	s, err := p.unary.OpenSession(p.ctx)
+	if err != nil {
+		return err
+	}
+	p.wg.Go(func() { p.receive(s) })
+	if err := s.Send(0); err != nil {
+		return fmt.Errorf("session: %w", err)
+	}
+	select {
+	case <-p.echo:
+	case <-p.dead:
+		return p.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	p.wg.Go(func() { p.beat(s) })
+	p.wg.Go(p.watchExit)
+	return nil
+}
+
+func (p *process) hasPower(power driver.Power) bool { return slices.Contains(p.props.Powers, power) }
+
+// giveUp marks the process as dead; the first cause counts.
+func (p *process) giveUp(cause error) {
+	p.once.Do(func() {
+		p.err = cause
+		close(p.dead)
+	})
+}
+
+// watchExit sees the end of the process within a millisecond.
+func (p *process) watchExit() {
+	select {
+	case <-p.run.exited:
+		p.giveUp(p.ended())
+	case <-p.ctx.Done():
+	}
+}
+
+// ended says how the process ended; one that crashed has said why.
+func (p *process) ended() error {
+	err := fmt.Errorf("process %d ended: %s", p.run.pid(), p.run.outcome())
+	if !p.run.cmd.ProcessState.Exited() {
+		return err
+	}
+	waitFor(p.run.drained, drainFor)
+	if words := p.run.log.last(); len(words) > 0 {
+		return fmt.Errorf("%w; its last words: %q", err, strings.Join(words, "\n"))
+	}
+	return err
+}
+
+// stop ends the process in order: it closes its backend and exits by itself.
+// After that, or when ctx ends, it is killed.
+func (p *process) stop(ctx context.Context) error {
+	defer p.abort()
+	if p.run.hasExited() || isStopped(p.run.pid()) {
+		return nil
+	}
+	calling, cancel := context.WithTimeout(ctx, closeCall)
+	defer cancel()
+	look := time.AfterFunc(closeCall/10, func() {
+		if isStopped(p.run.pid()) {
+			cancel()
+		}
+	})
+	defer look.Stop()
+	err := p.unary.Close(calling)
+	if errors.Is(err, driver.ErrUnavailable) {
+		return nil // the process ends either way
+	}
+	select {
+	case <-p.run.exited:
+	case <-time.After(closeExit):
+	case <-ctx.Done():
+	}
+	return err
+}
+
+// abort kills the process if it still runs, and waits until nothing of it is
+// left. The wait has an end: a process that the kernel cannot kill is left.
+func (p *process) abort() {
+	p.giveUp(driver.ErrClosed)
+	p.run.kill()
+	if p.run.pid() != 0 {
+		waitFor(p.run.exited, killExit)
+		waitFor(p.run.drained, 2*drainFor)
+	}
+	p.cancel()
+	if p.data != nil {
+		p.data.Close()
+	}
+	if p.conn != nil {
+		_ = p.conn.Close() // it is ours alone, and closed once
+	}
+	p.wg.Wait()
+	_ = os.RemoveAll(p.run.dir) // a leftover is swept by the next Open
+}
+
+func waitFor(done <-chan struct{}, most time.Duration) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}

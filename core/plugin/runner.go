@@ -1,0 +1,189 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	hclog "github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin/runner"
+
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// lifelineFd is the number of the lifeline in the plugin: the first of
+// exec.Cmd's ExtraFiles.
+const lifelineFd = 3
+
+// drainFor is how long the output of a process that ended is still read: a
+// child of it may hold the other end for ever.
+const drainFor = 250 * time.Millisecond
+
+// osProcess is one run of a plugin binary, from go-plugin's point of view. We
+// start it ourselves because go-plugin gives a plugin our standard input, our
+// process group and no lifeline, and waits for a process without an end.
+type osProcess struct {
+	path     string
+	dir      string // for sockets, ours to remove
+	log      *lineLog
+	lifeline *os.File // the host's end; the plugin sees its end when we die
+
+	mu      sync.Mutex
+	killed  bool // also when it was not started yet
+	cmd     *exec.Cmd
+	stdout  *firstLine
+	exited  chan struct{} // closed when the process was reaped
+	drained chan struct{} // closed when its stderr was read to the end
+}
+
+func newOSProcess(path, dir string, log *lineLog) *osProcess {
+	return &osProcess{path: path, dir: dir, log: log, exited: make(chan struct{}), drained: make(chan struct{})}
+}
+
+// adopt is goplugin.ClientConfig.RunnerFunc: spec has the environment.
+func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runner, error) {
+	cmd := exec.Command(p.path)
+	cmd.Env = append(spec.Env,
+		fmt.Sprintf("%s=%d", wire.EnvLifeline, lifelineFd),
+		fmt.Sprintf("%s=%d", wire.EnvHostPid, os.Getpid()),
+		fmt.Sprintf("%s=%s", wire.EnvDir, p.dir),
+	)
+	// A terminal's Ctrl-C is for the host, which still needs its plugin.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cmd = cmd
+	return p, nil
+}
+
+// Start implements runner.Runner.
+func (p *osProcess) Start(context.Context) error {
+	var files pipes
+	stdout, stdoutW := files.open()
+	stderr, stderrW := files.open()
+	lifelineR, lifeline := files.open()
+	if files.err != nil {
+		files.close(files.all...)
+		return files.err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := context.Canceled
+	if !p.killed {
+		p.cmd.Stdout, p.cmd.Stderr, p.cmd.ExtraFiles = stdoutW, stderrW, []*os.File{lifelineR}
+		err = p.cmd.Start()
+	}
+	files.close(stdoutW, stderrW, lifelineR)
+	if err != nil {
+		files.close(stdout, stderr, lifeline)
+		return err
+	}
+	p.stdout, p.lifeline = &firstLine{File: stdout}, lifeline
+	go p.reap(stderr)
+	go func() {
+		defer close(p.drained)
+		p.log.read(stderr)
+		stderr.Close()
+	}()
+	return nil
+}
+
+// reap waits for the process; its owner is whoever waits for exited.
+func (p *osProcess) reap(stderr *os.File) {
+	_ = p.cmd.Wait() // its outcome is in ProcessState
+	p.lifeline.Close()
+	// A closed pipe has no deadline, and needs none.
+	_ = p.stdout.SetReadDeadline(time.Now().Add(drainFor))
+	_ = stderr.SetReadDeadline(time.Now().Add(drainFor))
+	close(p.exited)
+}
+
+// kill ends the process with SIGKILL, or keeps it from being started. It may
+// be called at any time, and does not wait.
+func (p *osProcess) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.killed = true
+	if p.started() {
+		// It fails only when the process has ended.
+		_ = p.cmd.Process.Kill()
+	}
+}
+
+func (p *osProcess) started() bool { return p.cmd != nil && p.cmd.Process != nil }
+
+func (p *osProcess) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.started() {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// byItself tells, once exited is closed, that it was not we who ended it.
+func (p *osProcess) byItself() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return !p.killed || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL
+}
+
+// outcome says how the process ended, once exited is closed: "exit status 3".
+func (p *osProcess) outcome() string { return p.cmd.ProcessState.String() }
+
+func (p *osProcess) hasExited() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait implements runner.AttachedRunner; go-plugin calls it when it has read
+// standard output to the end.
+func (p *osProcess) Wait(context.Context) error {
+	<-p.exited
+	p.stdout.Close()
+	return nil
+}
+
+// Kill implements runner.AttachedRunner.
+func (p *osProcess) Kill(context.Context) error {
+	p.kill()
+	return nil
+}
+
+// ID implements runner.AttachedRunner.
+func (p *osProcess) ID() string { return strconv.Itoa(p.pid()) }
+
+// Stdout implements runner.Runner.
+func (p *osProcess) Stdout() io.ReadCloser { return p.stdout }
+
+// Stderr implements runner.Runner. Note: go-plugin's reader of log lines
+// panics on a line such as {"@message":1}; we read standard error ourselves.
+func (p *osProcess) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
+
+// Name implements runner.Runner.
+func (p *osProcess) Name() string { return p.path }
+
+// Diagnose implements runner.Runner; [launcher.diagnose] knows more.
+func (p *osProcess) Diagnose(context.Context) string { return "" }
+
+// PluginToHost implements runner.AddrTranslator.
+func (p *osProcess) PluginToHost(network, address string) (string, string, error) {
+	return network, address, nil
+}
+
+// HostToPlugin implements runner.AddrTranslator.
+func (p *osProcess) HostToPlugin(network, address string) (string, string, error) {
+	return network, address, nil
+}

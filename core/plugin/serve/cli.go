@@ -1,0 +1,145 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// errUsage marks what the person who typed the command can put right.
+var errUsage = errors.New("usage")
+
+// command answers a person and returns the exit code: 0, 1 for failures and
+// for a plugin that was started without arguments, 2 for usage.
+func command(ctx context.Context, spec driver.Spec, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		greet(stderr, spec)
+		return 1
+	}
+	err := dispatch(ctx, spec, args[0], args[1:], stdin, stdout)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "%s%s: %v\n", wire.Prefix, spec.Name, err)
+	if errors.Is(err, errUsage) || errors.Is(err, driver.ErrConfig) {
+		return 2
+	}
+	return 1
+}
+
+func dispatch(ctx context.Context, spec driver.Spec, name string, args []string, stdin io.Reader, stdout io.Writer) error {
+	known := []string{"describe", "--version", "--help"}
+	switch name {
+	case "describe":
+		return describe(spec, args, stdout)
+	case "--version":
+		_, err := fmt.Fprintf(stdout, "%s%s %s (protocols %s)\n", wire.Prefix, spec.Name, version(), words(wire.Versions()))
+		return err
+	case "--help", "-h", "help":
+		greet(stdout, spec)
+		return nil
+	}
+	for _, c := range spec.Commands {
+		if c.Name == name {
+			return runCommand(ctx, spec, c, args, stdin, stdout)
+		}
+		known = append(known, c.Name)
+	}
+	return fmt.Errorf("%w: unknown command %q%s", errUsage, name, driver.Suggest(name, known))
+}
+
+func runCommand(ctx context.Context, spec driver.Spec, c driver.Command, args []string, stdin io.Reader, stdout io.Writer) error {
+	source := stdin
+	switch {
+	case len(args) == 2 && args[0] == "--config":
+		f, err := os.Open(args[1])
+		if err != nil {
+			return fmt.Errorf("%w: %w", errUsage, err)
+		}
+		defer f.Close()
+		source = f
+	case len(args) > 0:
+		return fmt.Errorf("%w: %s takes --config FILE, or the configuration on standard input", errUsage, c.Name)
+	}
+	raw, err := readConfig(source)
+	if err != nil {
+		return err
+	}
+	cfg, err := spec.CheckConfig(raw)
+	if err != nil {
+		return err
+	}
+	if err := c.Run(ctx, cfg, stdout); err != nil {
+		redact := &wire.Redactor{}
+		redact.SetConfig(cfg, secretKey(spec))
+		return errors.New(redact.Text(err.Error()))
+	}
+	return nil
+}
+
+func describe(spec driver.Spec, args []string, stdout io.Writer) error {
+	d := wire.Describe(spec, version())
+	switch {
+	case len(args) == 0:
+		return describeText(d, stdout)
+	case len(args) == 1 && args[0] == "--json":
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(d)
+	}
+	return fmt.Errorf("%w: unknown argument %q%s", errUsage, args[0], driver.Suggest(args[0], []string{"--json"}))
+}
+
+func describeText(d wire.Description, stdout io.Writer) error {
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	p := d.Properties
+	fmt.Fprintf(w, "%s: %s\n\n", d.Name, d.Doc)
+	fmt.Fprintf(w, "version\t%s\nprotocols\t%s\n", d.Version, words(d.Protocols))
+	fmt.Fprintf(w, "fencing\t%s\nscope\t%s\ndurability\t%s\n", p.Fencing, p.Scope, p.Durability)
+	fmt.Fprintf(w, "ttl\t%s to %s, in steps of %s\n", p.TTLMin, p.TTLMax, p.TTLStep)
+	fmt.Fprintf(w, "fifo\t%t\nsurvives plugin\t%t\npowers\t%s\n", p.FIFO, p.SurvivesPlugin, words(p.Powers))
+	fmt.Fprint(w, "\nKEY\tTYPE\tDEFAULT\t\tMEANING\n")
+	for _, k := range d.Keys {
+		var marks []string
+		if k.Required {
+			marks = append(marks, "required")
+		}
+		if k.Secret {
+			marks = append(marks, "secret")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", k.Name, k.Type, k.Default, strings.Join(marks, ", "), k.Doc)
+	}
+	if len(d.Commands) > 0 {
+		fmt.Fprint(w, "\nCOMMAND\tMEANING\n")
+	}
+	for _, c := range d.Commands {
+		fmt.Fprintf(w, "%s\t%s\n", c.Name, c.Doc)
+	}
+	return w.Flush()
+}
+
+// words lists values with commas between them.
+func words[V any](values []V) string {
+	text := make([]string, len(values))
+	for i, v := range values {
+		text[i] = fmt.Sprint(v)
+	}
+	return strings.Join(text, ", ")
+}
+
+// version is the module version that the binary was built from.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

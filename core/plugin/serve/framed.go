@@ -1,0 +1,40 @@
+package serve
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/lockbench/lockbench/core/plugin/internal/frame"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// framed is the process in protocol version 2: operations come over a data
+// socket of its own, which serves the same tracker.
+type framed struct{ *process }
+
+// Configure implements wire.Host.
+func (p framed) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error) {
+	path := filepath.Join(os.Getenv(wire.EnvDir), "data")
+	l, err := frame.Listen(path)
+	if err != nil {
+		return wire.Opened{}, err
+	}
+	o, err := p.process.Configure(ctx, s)
+	if err != nil {
+		l.Close()
+		return o, err
+	}
+	o.DataSocket = path
+	go p.operate(l, o)
+	return o, nil
+}
+
+// operate serves the data socket until the host hangs up; the end of this
+// process, in order or not, is decided elsewhere.
+func (p framed) operate(l *frame.Listener, o wire.Opened) {
+	refuse := func(err error) { p.log.Warn("connection refused", "err", err) }
+	if err := l.Serve(o.Backend, p.redact, refuse, p.life.parent, p.life.host); err != nil && !p.isClosed() {
+		p.log.Warn("data connection ended", "err", err)
+	}
+}

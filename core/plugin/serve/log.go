@@ -1,0 +1,55 @@
+package serve
+
+import (
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// newLogger writes the JSON lines that a host expects on our standard error.
+// The host filters by level: it alone knows what its user wants to see.
+func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(redacting{w, redact}, &slog.HandlerOptions{
+		Level:       slog.LevelDebug,
+		ReplaceAttr: hclogNames,
+	}))
+}
+
+// hclogNames gives slog's own attributes the names that hclog uses. An
+// author's attribute of the same name is told apart by its type.
+func hclogNames(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) > 0 {
+		return a
+	}
+	switch v := a.Value.Any().(type) {
+	case slog.Level:
+		if a.Key == slog.LevelKey {
+			return slog.String("@level", strings.ToLower(v.String()))
+		}
+	case time.Time:
+		if a.Key == slog.TimeKey {
+			return slog.String("@timestamp", v.Format("2006-01-02T15:04:05.000000Z07:00"))
+		}
+	case string:
+		if a.Key == slog.MessageKey {
+			a.Key = "@message"
+		}
+	}
+	return a
+}
+
+// redacting removes secrets from whole lines on their way to w.
+type redacting struct {
+	w      io.Writer
+	redact *wire.Redactor
+}
+
+func (r redacting) Write(line []byte) (int, error) {
+	if _, err := io.WriteString(r.w, r.redact.Text(string(line))); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}

@@ -1,0 +1,152 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// closeBudget bounds the closing of a backend, so that the host sees the
+// process end in time.
+const closeBudget = 700 * time.Millisecond
+
+// process is the state of a plugin process. It implements wire.Host.
+type process struct {
+	spec   driver.Spec
+	log    *slog.Logger
+	redact *wire.Redactor
+	life   *lifeline
+	prints *os.File // where os.Stdout and os.Stderr shall lead
+
+	stopProfiles func() // flushes what was asked for
+
+	held   atomic.Pointer[tracker] // set by Configure
+	setup  wire.Setup              // read only after held was set
+	once   sync.Once
+	closed chan struct{} // closed by Close
+	dying  atomic.Bool   // the host is dead: hostDied ends the process
+}
+
+func newProcess(spec driver.Spec, prints *os.File) *process {
+	redact := &wire.Redactor{}
+	return &process{
+		spec: spec, prints: prints, redact: redact,
+		log:    newLogger(prints, redact),
+		closed: make(chan struct{}), stopProfiles: func() {},
+	}
+}
+
+func (p *process) state() *process { return p }
+
+// Configure implements wire.Host.
+func (p *process) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error) {
+	// Note: go-plugin has led both into a stream that our host does not read,
+	// and a full one would block whoever prints.
+	os.Stdout, os.Stderr = p.prints, p.prints
+	p.redact.SetConfig(s.Config, secretKey(p.spec))
+	cfg, err := p.spec.CheckConfig(s.Config)
+	if err != nil {
+		return wire.Opened{}, err
+	}
+	// Opening must not outlive the call, but what it opened must.
+	b, err := p.spec.Open(context.WithoutCancel(ctx), cfg, p.log)
+	if err != nil {
+		return wire.Opened{}, err
+	}
+	var secret []string
+	for _, k := range p.spec.Keys {
+		if k.Secret {
+			secret = append(secret, k.Name)
+		}
+	}
+	p.setup = s
+	t := newTracker(b)
+	p.held.Store(t)
+	p.log.Debug("configured", "host", s.Host)
+	o := wire.Opened{Backend: t, SecretKeys: secret}
+	if s, ok := b.(driver.Starter); ok {
+		o.Backend = starting{t, s}
+	}
+	return o, nil
+}
+
+// SessionEnded implements wire.Host: a sign of death, as is the lifeline's end.
+func (p *process) SessionEnded() {
+	if !p.isClosed() && p.life.confirm() {
+		p.hostDied()
+	}
+}
+
+func (p *process) isClosed() bool {
+	select {
+	case <-p.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close implements wire.Host.
+func (p *process) Close(ctx context.Context) error {
+	var err error
+	p.once.Do(func() {
+		if t := p.held.Load(); t != nil {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeBudget)
+			defer cancel()
+			err = t.Close(ctx)
+		}
+		close(p.closed)
+	})
+	return err
+}
+
+// hostDied ends the process after it has released what its host held. Only the
+// first call does anything.
+func (p *process) hostDied() {
+	if !p.dying.CompareAndSwap(false, true) {
+		return
+	}
+	if t := p.held.Load(); t != nil && !p.setup.Abandon && !p.isClosed() {
+		p.releaseAll(t)
+		// A backend may have answered a release before it has woken the next
+		// waiter; closing it waits for that.
+		if err := p.Close(context.Background()); err != nil {
+			p.log.Warn("host died; closing the backend", "err", err)
+		}
+	}
+	removeOurDir(p.log)
+	p.stopProfiles()
+	os.Exit(0)
+}
+
+// exitCode is 0 after a Close. It does not return while hostDied is at work,
+// which ends the process itself.
+func (p *process) exitCode() int {
+	if p.dying.Load() {
+		select {}
+	}
+	if !p.isClosed() {
+		return 1
+	}
+	return 0
+}
+
+// removeOurDir removes the socket directory, which is the host's to remove
+// while it lives.
+func removeOurDir(log *slog.Logger) {
+	dir := os.Getenv(wire.EnvDir)
+	if !strings.HasPrefix(filepath.Base(dir), wire.Prefix) {
+		return
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		log.Warn("socket directory stays", "dir", dir, "err", err)
+	}
+}

@@ -1,0 +1,129 @@
+// Package serve turns a backend into a plugin: a main function that calls
+// [Main] is all that an author writes. The package gives the process its
+// handshake, its protocol, its command line, and its behaviour when the host
+// dies: what that host held is released at once.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	hclog "github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+// stopGrace is how long a plugin that was closed waits for its last replies.
+const stopGrace = 300 * time.Millisecond
+
+// Main is the whole main function of a plugin. Started by a host it serves
+// spec until the host closes it or dies; started by a person it answers
+// "describe [--json]", "--version" and the commands of spec, or says what it
+// is. It does not return.
+func Main(spec driver.Spec) {
+	if len(os.Args) == 1 && hostStartedUs() {
+		os.Exit(serve(spec))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := command(ctx, spec, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+func hostStartedUs() bool {
+	h := wire.Handshake()
+	return os.Getenv(h.MagicCookieKey) == h.MagicCookieValue
+}
+
+// serve runs the plugin process and returns its exit code.
+func serve(spec driver.Spec) int {
+	// One log line to the stderr of a dead host would kill us before we have
+	// released what it held; a terminal or a service manager signals us
+	// together with the host, which still needs us. The lifeline ends us.
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	stderr := os.Stderr
+	tune()
+	p := newProcess(spec, stderr)
+	p.stopProfiles = startProfiles(p.log)
+	defer p.stopProfiles()
+	life, err := openLifeline(p.log)
+	if err != nil {
+		fmt.Fprintln(stderr, "lifeline:", err)
+		return 1
+	}
+	p.life = life
+	go life.watch(p.hostDied)
+
+	var server *grpc.Server
+	go func() {
+		<-p.closed
+		stop(server)
+	}()
+	goplugin.Serve(&goplugin.ServeConfig{
+		HandshakeConfig: wire.Handshake(),
+		VersionedPlugins: map[int]goplugin.PluginSet{
+			wire.VersionUnary:  {"lock": service{host: p}},
+			wire.VersionFramed: {"lock": service{host: framed{p}}},
+		},
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			server = grpc.NewServer(append(opts, wire.ServerOptions()...)...)
+			return server
+		},
+		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: stderr, JSONFormat: true}),
+	})
+	return p.exitCode()
+}
+
+// stop lets the last replies out before it ends the server.
+func stop(server *grpc.Server) {
+	force := time.AfterFunc(stopGrace, server.Stop)
+	defer force.Stop()
+	server.GracefulStop()
+}
+
+// service is how go-plugin asks for the services of a process, in the protocol
+// version that host and plugin have agreed on.
+type service struct {
+	goplugin.NetRPCUnsupportedPlugin
+	host interface {
+		wire.Host
+		state() *process
+	}
+}
+
+// GRPCServer implements goplugin.GRPCPlugin.
+func (s service) GRPCServer(_ *goplugin.GRPCBroker, server *grpc.Server) error {
+	p := s.host.state()
+	wire.Register(server, s.host, p.redact, p.closed)
+	return nil
+}
+
+// GRPCClient implements goplugin.GRPCPlugin; a plugin has no client end.
+func (service) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, errors.New("a plugin is no host")
+}
+
+// greet tells a person what this program is.
+func greet(w io.Writer, spec driver.Spec) {
+	name := filepath.Base(os.Args[0])
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s is the %s plugin: %s\n", name, spec.Name, spec.Doc)
+	fmt.Fprintf(&b, "An application that uses plugin.Open(ctx, %q, ...) starts it; it does nothing by itself.\n\n", spec.Name)
+	fmt.Fprintf(&b, "  %s describe [--json]   what it claims and which configuration it takes\n", name)
+	fmt.Fprintf(&b, "  %s --version\n", name)
+	for _, c := range spec.Commands {
+		fmt.Fprintf(&b, "  %s %s [--config FILE]   %s\n", name, c.Name, c.Doc)
+	}
+	fmt.Fprint(w, b.String())
+}

@@ -1,0 +1,277 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// entry is what the store may hold for one owner.
+type entry struct {
+	name, owner string
+	// token of the grant; zero while the owner waits, is being granted, or
+	// had an acquire whose outcome is unknown: then it must be withdrawn.
+	token uint64
+	// keepUntil is the instant to which the lock must stay taken.
+	keepUntil time.Time
+	// until is when the store lets the grant expire, as far as we know.
+	until time.Time
+	// queued tells that the owner has called Wait.
+	queued bool
+}
+
+// tracker is a backend that remembers what its host holds and waits for, so
+// that this can be given back when the host dies. It keeps nothing that the
+// store does not have too (L8): a new process learns it from the renewals.
+type tracker struct {
+	driver.Backend
+
+	mu       sync.Mutex
+	dead     bool
+	entries  map[string]*entry // by owner
+	acquires int               // in flight
+	sweepAt  int               // number of entries at which to drop expired ones
+}
+
+func newTracker(b driver.Backend) *tracker {
+	return &tracker{Backend: b, entries: map[string]*entry{}, sweepAt: 1024}
+}
+
+// errHostDead refuses what a dead host still had on its way.
+var errHostDead = errors.Join(driver.ErrClosed, errors.New("the host is dead"))
+
+// enter notes, before a request for its owner is sent, that the store may soon
+// hold something for it. note is called with the owner's entry under the lock.
+func (t *tracker) enter(r driver.Request, note func(*entry)) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.dead {
+		return errHostDead
+	}
+	e := t.entries[r.Owner]
+	if e == nil {
+		t.sweep()
+		e = &entry{name: r.Name, owner: r.Owner}
+		t.entries[r.Owner] = e
+	}
+	e.until = time.Now().Add(r.TTL)
+	note(e)
+	return nil
+}
+
+func (t *tracker) enterAcquire(r driver.Request) error {
+	return t.enter(r, func(*entry) { t.acquires++ })
+}
+
+func (t *tracker) enterRenew(r driver.Request) error {
+	return t.enter(r, func(e *entry) { e.note(r, r.Token) })
+}
+
+// note records a grant or renewal that was asked for just now.
+func (e *entry) note(r driver.Request, token uint64) {
+	e.token = token
+	e.keepUntil = time.Time{}
+	if r.Keep > 0 {
+		e.keepUntil = time.Now().Add(r.Keep)
+	}
+}
+
+// granted records the outcome of an acquire for r.
+func (t *tracker) granted(r driver.Request, token uint64, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.acquires--
+	e := t.entries[r.Owner]
+	if e == nil {
+		return
+	}
+	switch {
+	case err == nil:
+		e.note(r, token)
+		e.queued = false
+	case e.queued && errors.Is(err, driver.ErrHeld):
+		// Still in the store's queue.
+	case refused(err) && e.token == 0:
+		delete(t.entries, r.Owner)
+	}
+}
+
+// refused tells that err leaves nothing of its request in the store.
+func refused(err error) bool {
+	for _, sure := range []error{
+		driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrInvalid, driver.ErrUnsupported, driver.ErrNotSent,
+	} {
+		if errors.Is(err, sure) {
+			return true
+		}
+	}
+	return false
+}
+
+// forget drops an owner that the store has no more.
+func (t *tracker) forget(owner string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.entries, owner)
+}
+
+// ended forgets r's owner after a request that ended its lease or found none.
+func (t *tracker) ended(r driver.Request, err error) {
+	if err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrWithdrawn) {
+		t.forget(r.Owner)
+	}
+}
+
+// sweep drops leases that expired unnoticed; core renews or releases all that
+// it knows, so these are few. The caller holds mu.
+func (t *tracker) sweep() {
+	if len(t.entries) < t.sweepAt {
+		return
+	}
+	longAgo := time.Now().Add(-time.Minute)
+	for owner, e := range t.entries {
+		if e.until.Before(longAgo) {
+			delete(t.entries, owner)
+		}
+	}
+	t.sweepAt = max(1024, 2*len(t.entries))
+}
+
+// TryAcquire implements driver.Lock.
+func (t *tracker) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	if err := t.enterAcquire(r); err != nil {
+		return 0, err
+	}
+	token, err := t.Backend.TryAcquire(ctx, r)
+	t.granted(r, token, err)
+	return token, err
+}
+
+// Renew implements driver.Lock.
+func (t *tracker) Renew(ctx context.Context, r driver.Request) error {
+	if err := t.enterRenew(r); err != nil {
+		return err
+	}
+	err := t.Backend.Renew(ctx, r)
+	if err != nil {
+		t.ended(r, err)
+	}
+	return err
+}
+
+// Release implements driver.Lock.
+func (t *tracker) Release(ctx context.Context, r driver.Request) error {
+	err := t.Backend.Release(ctx, r)
+	t.ended(r, err)
+	return err
+}
+
+// Wait implements driver.Waiter.
+func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
+	if err := t.enter(r, func(e *entry) { e.queued = true }); err != nil {
+		return err
+	}
+	return t.Backend.(driver.Waiter).Wait(ctx, r, max)
+}
+
+// Handover implements driver.Handover.
+func (t *tracker) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
+	next.Name = from.Name
+	if err := t.enterAcquire(next); err != nil {
+		return 0, err
+	}
+	token, err := t.Backend.(driver.Handover).Handover(ctx, from, next)
+	t.granted(next, token, err)
+	if err == nil || errors.Is(err, driver.ErrNotHeld) {
+		t.forget(from.Owner)
+	}
+	return token, err
+}
+
+// Batch implements driver.Batcher.
+func (t *tracker) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
+	for i, op := range ops {
+		if err := t.enterOp(op); err != nil {
+			t.leave(ops[:i])
+			return refuseAll(ops, err)
+		}
+	}
+	results := t.Backend.(driver.Batcher).Batch(ctx, ops)
+	for i, op := range ops {
+		t.leaveOp(op, results[i])
+	}
+	return results
+}
+
+// starting is a tracker of a backend that is a driver.Starter.
+type starting struct {
+	*tracker
+	starter driver.Starter
+}
+
+// Start implements driver.Starter.
+func (t starting) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
+	if err := t.enterOp(op); err != nil {
+		done(driver.Result{Err: err})
+		return
+	}
+	t.starter.Start(ctx, op, func(r driver.Result) {
+		t.leaveOp(op, r)
+		done(r)
+	})
+}
+
+// leaveOp notes what came of an operation.
+func (t *tracker) leaveOp(op driver.Op, r driver.Result) {
+	switch {
+	case op.Kind == driver.OpAcquire:
+		t.granted(op.Request, r.Token, r.Err)
+	case op.Kind == driver.OpRelease || r.Err != nil:
+		t.ended(op.Request, r.Err)
+	}
+}
+
+func (t *tracker) enterOp(op driver.Op) error {
+	switch op.Kind {
+	case driver.OpAcquire:
+		return t.enterAcquire(op.Request)
+	case driver.OpRenew:
+		return t.enterRenew(op.Request)
+	}
+	return nil
+}
+
+// leave takes back the acquires of a batch that is not made.
+func (t *tracker) leave(ops []driver.Op) {
+	for _, op := range ops {
+		if op.Kind == driver.OpAcquire {
+			t.granted(op.Request, 0, driver.ErrNotSent)
+		}
+	}
+}
+
+func refuseAll(ops []driver.Op, err error) []driver.Result {
+	results := make([]driver.Result, len(ops))
+	for i := range results {
+		results[i].Err = err
+	}
+	return results
+}
+
+// Watch implements driver.Watcher.
+func (t *tracker) Watch(ctx context.Context, emit func(driver.Notice)) error {
+	return t.Backend.(driver.Watcher).Watch(ctx, emit)
+}
+
+// List implements driver.Admin.
+func (t *tracker) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
+	return t.Backend.(driver.Admin).List(ctx, prefix, emit)
+}
+
+// Break implements driver.Admin.
+func (t *tracker) Break(ctx context.Context, name string, token uint64) error {
+	return t.Backend.(driver.Admin).Break(ctx, name, token)
+}

@@ -1,0 +1,280 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/memory"
+)
+
+func req(name, owner string) driver.Request {
+	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
+}
+
+// fixture is a tracker over a memory store that another backend looks into.
+type fixture struct {
+	*tracker
+	other driver.Backend
+}
+
+func newFixture(t *testing.T, wrap func(driver.Backend) driver.Backend) fixture {
+	t.Helper()
+	store := memory.NewStore()
+	b := store.Open()
+	other := store.Open()
+	t.Cleanup(func() {
+		for _, b := range []driver.Backend{b, other} {
+			if err := b.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return fixture{newTracker(wrap(b)), other}
+}
+
+func same(b driver.Backend) driver.Backend { return b }
+
+// plain hides the optional powers.
+func plain(b driver.Backend) driver.Backend { return powerless{b} }
+
+type powerless struct{ driver.Backend }
+
+func (p powerless) Properties() driver.Properties {
+	props := p.Backend.Properties()
+	props.Powers = nil
+	return props
+}
+
+func (f fixture) grant(t *testing.T, r driver.Request) driver.Request {
+	t.Helper()
+	token, err := f.TryAcquire(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Token = token
+	return r
+}
+
+func (f fixture) holder(t *testing.T, name string) driver.Holder {
+	t.Helper()
+	h, err := f.other.Inspect(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// die is what happens when the host dies; it wants nothing to be left.
+func (f fixture) die(t *testing.T) {
+	t.Helper()
+	f.bury()
+	ctx, cancel := context.WithTimeout(t.Context(), releaseBudget)
+	defer cancel()
+	if left := f.releaseAll(ctx); left != 0 {
+		t.Errorf("%d owners are left", left)
+	}
+}
+
+func TestTrackerKnowsWhatIsHeld(t *testing.T) {
+	f := newFixture(t, same)
+	ctx := t.Context()
+	known := func(want int, after string) {
+		t.Helper()
+		if got := len(f.entries); got != want {
+			t.Errorf("%d entries after %s, want %d", got, after, want)
+		}
+	}
+	a := f.grant(t, req("a", "1"))
+	known(1, "a grant")
+	if _, err := f.TryAcquire(ctx, req("a", "2")); !errors.Is(err, driver.ErrHeld) {
+		t.Error(err)
+	}
+	known(1, "a refusal")
+	if err := f.Wait(ctx, req("a", "2"), time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	known(2, "a wait")
+	if _, err := f.TryAcquire(ctx, req("a", "2")); !errors.Is(err, driver.ErrHeld) {
+		t.Error(err)
+	}
+	known(2, "a refusal of a waiter")
+	if err := f.Release(ctx, req("a", "2")); err != nil {
+		t.Error(err)
+	}
+	known(1, "a withdrawal")
+	token, err := f.Handover(ctx, a, req("a", "3"))
+	if err != nil {
+		t.Error(err)
+	}
+	known(1, "a handover")
+	if err := f.Renew(ctx, a); !errors.Is(err, driver.ErrNotHeld) {
+		t.Error(err)
+	}
+	known(1, "a renewal that found nothing")
+	c := req("a", "3")
+	c.Token = token
+	results := f.Batch(ctx, []driver.Op{
+		{Kind: driver.OpRenew, Request: c}, {Kind: driver.OpRelease, Request: c},
+		{Kind: driver.OpAcquire, Request: req("a", "4")}, {Kind: driver.OpAcquire, Request: req("a", "5")},
+	})
+	if results[0].Err != nil || results[1].Err != nil || results[2].Err != nil || !errors.Is(results[3].Err, driver.ErrHeld) {
+		t.Errorf("got %v", results)
+	}
+	known(1, "a batch")
+}
+
+// A new process after a crash knows nothing, until the leases are renewed.
+func TestTrackerLearnsFromRenewals(t *testing.T) {
+	f := newFixture(t, same)
+	r := f.grant(t, req("a", "1"))
+	r.Keep = time.Hour
+	again := fixture{newTracker(f.Backend), f.other}
+	if err := again.Renew(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	e := again.entries["1"]
+	if e == nil || e.token != r.Token || time.Until(e.keepUntil) < 59*time.Minute {
+		t.Errorf("got %+v", e)
+	}
+	again.die(t)
+	if h := f.holder(t, "a"); !h.Held() {
+		t.Error("the lock was not kept")
+	}
+}
+
+func TestDeathReleasesAndWithdraws(t *testing.T) {
+	for name, wrap := range map[string]func(driver.Backend) driver.Backend{"batch": same, "single": plain} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, wrap)
+			const locks = 600 // more than fit one batch
+			for i := range locks {
+				f.grant(t, req(fmt.Sprint(i), fmt.Sprint("owner-", i)))
+			}
+			kept := req("kept", "k")
+			kept.Keep = 30 * time.Second
+			f.grant(t, kept)
+			if _, err := f.other.TryAcquire(t.Context(), req("theirs", "t")); err != nil {
+				t.Fatal(err)
+			}
+			f.die(t)
+			for i := range locks {
+				if h := f.holder(t, fmt.Sprint(i)); h.Held() {
+					t.Fatalf("lock %d is held by %s", i, h.Owner)
+				}
+			}
+			if h := f.holder(t, "kept"); h.TTL <= 29*time.Second || h.TTL > 30*time.Second {
+				t.Errorf("what is kept has %v left", h.TTL)
+			}
+			if h := f.holder(t, "theirs"); h.Owner != "t" {
+				t.Errorf("their lock is held by %+v", h)
+			}
+			if _, err := f.TryAcquire(t.Context(), req("late", "l")); !errors.Is(err, driver.ErrClosed) {
+				t.Errorf("a request of the dead host: %v", err)
+			}
+			results := f.Batch(t.Context(), []driver.Op{{Kind: driver.OpAcquire, Request: req("late", "l")}})
+			if len(results) != 1 || !errors.Is(results[0].Err, driver.ErrClosed) {
+				t.Errorf("a batch of the dead host: %v", results)
+			}
+		})
+	}
+}
+
+// slow grants only when it is let go, and does not look at its ctx.
+type slow struct {
+	driver.Backend
+	asked, goOn chan struct{}
+}
+
+func (s *slow) TryAcquire(_ context.Context, r driver.Request) (uint64, error) {
+	close(s.asked)
+	<-s.goOn
+	return s.Backend.TryAcquire(context.Background(), r)
+}
+
+func TestDeathWaitsForAcquiresInFlight(t *testing.T) {
+	s := &slow{asked: make(chan struct{}), goOn: make(chan struct{})}
+	f := newFixture(t, func(b driver.Backend) driver.Backend {
+		s.Backend = b
+		return s
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := f.TryAcquire(t.Context(), req("a", "1"))
+		ended <- err
+	}()
+	<-s.asked
+	f.bury()
+	var left atomic.Int64
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		ctx, cancel := context.WithTimeout(context.Background(), releaseBudget)
+		defer cancel()
+		left.Store(int64(f.releaseAll(ctx)))
+	}()
+	close(s.goOn)
+	<-released
+	if err := <-ended; err == nil {
+		t.Log("the acquire was granted before it was withdrawn")
+	}
+	if h := f.holder(t, "a"); h.Held() || left.Load() != 0 {
+		t.Errorf("%d left, the lock is %+v", left.Load(), h)
+	}
+}
+
+// broken answers a release only after some tries.
+type broken struct {
+	powerless
+	failures atomic.Int64
+}
+
+func (b *broken) Release(ctx context.Context, r driver.Request) error {
+	if b.failures.Add(-1) >= 0 {
+		return driver.ErrUnavailable
+	}
+	return b.powerless.Release(ctx, r)
+}
+
+func TestDeathTriesAgain(t *testing.T) {
+	b := &broken{}
+	f := newFixture(t, func(inner driver.Backend) driver.Backend {
+		b.powerless = powerless{inner}
+		return b
+	})
+	f.grant(t, req("a", "1"))
+	b.failures.Store(3)
+	f.die(t)
+	if h := f.holder(t, "a"); h.Held() {
+		t.Errorf("the lock is %+v", h)
+	}
+	// A store that is down for good must not keep the plugin alive.
+	f = newFixture(t, func(inner driver.Backend) driver.Backend {
+		b.powerless = powerless{inner}
+		return b
+	})
+	f.grant(t, req("a", "1"))
+	b.failures.Store(1 << 40)
+	f.bury()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if left := f.releaseAll(ctx); left != 1 {
+		t.Errorf("%d left, want 1", left)
+	}
+}
+
+func TestTrackerForgetsWhatExpired(t *testing.T) {
+	f := newFixture(t, same)
+	f.sweepAt = 2
+	for i := range 2 {
+		f.entries[fmt.Sprint("old", i)] = &entry{until: time.Now().Add(-time.Hour)}
+	}
+	f.grant(t, req("a", "1"))
+	if len(f.entries) != 1 {
+		t.Errorf("%d entries", len(f.entries))
+	}
+}

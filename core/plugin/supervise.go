@@ -1,0 +1,145 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Pace of restarts. The first comes at once: leases are waiting for it (L8).
+const (
+	backoffFirst = 50 * time.Millisecond
+	backoffMost  = 2 * time.Second
+	// A plugin that fails crashLoop times in a row without living for
+	// steadyAfter is tried only every slowPace, and calls say so.
+	crashLoop   = 8
+	steadyAfter = 20 * time.Second
+	slowPace    = 15 * time.Second
+)
+
+// supervise keeps a process running until the backend is closed. It is the
+// only goroutine that starts and ends processes after Open.
+func (b *backend) supervise(p *process) {
+	defer close(b.done)
+	failures := 0
+	for p != nil {
+		started := time.Now()
+		select {
+		case <-b.ctx.Done():
+			b.closeErr = p.stop(b.closing)
+			return
+		case <-p.dead:
+		}
+		b.setDown(p.err)
+		p.abort()
+		if time.Since(started) >= steadyAfter {
+			failures = 0
+		}
+		p = b.restart(p.err, &failures)
+	}
+}
+
+// restart starts new processes until one is up, or returns nil when the
+// backend is closed. Every start after a failure counts as one more.
+func (b *backend) restart(cause error, failures *int) *process {
+	for {
+		*failures++
+		pause := backoff(*failures)
+		if *failures > crashLoop {
+			b.setDown(fmt.Errorf("failed %d times in a row, next try in %v; last: %w", *failures, pause.Round(time.Second), cause))
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-b.ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		p, err := b.launcher.launch(b.ctx)
+		if err == nil {
+			b.setUp(p)
+			return p
+		}
+		cause = err
+		b.setDown(err)
+	}
+}
+
+// backoff is the pause before the nth start in a row, with jitter so that many
+// hosts do not come back in step.
+func backoff(n int) time.Duration {
+	if n <= 1 {
+		return 0
+	}
+	if n > crashLoop {
+		return slowPace/2 + rand.N(slowPace)
+	}
+	d := min(backoffFirst<<(n-2), backoffMost)
+	return d/2 + rand.N(d)
+}
+
+// setDown makes calls fail with cause and, if the plugin was up, tells.
+func (b *backend) setDown(cause error) {
+	b.mu.Lock()
+	first := b.current != nil
+	b.current = nil
+	b.downErr = fmt.Errorf("plugin %q is down: %w", b.launcher.name, cause)
+	err := b.downErr
+	b.mu.Unlock()
+	if first {
+		b.hub.notify(driver.Notice{Kind: driver.NoticeDown, Err: err, Plugin: true})
+	}
+}
+
+// setUp lets calls through to p and tells.
+func (b *backend) setUp(p *process) {
+	b.install(p)
+	b.hub.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})
+}
+
+// install makes p the current process and forwards its store's notices.
+func (b *backend) install(p *process) {
+	b.setProperties(p.props)
+	b.mu.Lock()
+	b.current = p
+	b.mu.Unlock()
+	if p.hasPower(driver.PowerWatcher) {
+		p.wg.Go(func() { b.forward(p) })
+	}
+}
+
+// forward hands the store's notices on for as long as p lives.
+func (b *backend) forward(p *process) {
+	for p.ctx.Err() == nil {
+		// Whatever ends it, calling it again is the answer; p's own end is
+		// told by supervise.
+		_ = p.link.Watch(p.ctx, b.hub.notify)
+		select {
+		case <-p.ctx.Done():
+		case <-time.After(backoffFirst):
+		}
+	}
+}
+
+// closeBackend ends supervise and waits for it; when ctx ends first, the
+// process is killed, which ends the rest.
+func (b *backend) closeBackend(ctx context.Context) error {
+	b.closeOnce.Do(func() {
+		b.closing = context.WithoutCancel(ctx)
+		b.mu.Lock()
+		b.closed = true
+		b.mu.Unlock()
+		b.cancel()
+	})
+	stop := context.AfterFunc(ctx, func() {
+		if p := b.process(); p != nil {
+			p.run.kill()
+		}
+	})
+	defer stop()
+	<-b.done
+	return b.closeErr
+}

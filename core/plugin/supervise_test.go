@@ -1,0 +1,377 @@
+package plugin_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+func request(name, owner string) driver.Request {
+	return driver.Request{Name: name, Owner: owner, TTL: 30 * time.Second}
+}
+
+// watch returns the notices of b.
+func watch(t *testing.T, b driver.Backend) <-chan driver.Notice {
+	t.Helper()
+	notices := make(chan driver.Notice, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = driver.WatcherOf(b).Watch(ctx, func(n driver.Notice) { notices <- n })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return notices
+}
+
+// next wants the next notice to be of kind, within a time.
+func next(t *testing.T, notices <-chan driver.Notice, kind driver.NoticeKind, within time.Duration) driver.Notice {
+	t.Helper()
+	select {
+	case n := <-notices:
+		if n.Kind != kind || !n.Plugin {
+			t.Fatalf("got notice %+v, want kind %d of the plugin", n, kind)
+		}
+		return n
+	case <-time.After(within):
+		t.Fatalf("no notice of kind %d within %v", kind, within)
+	}
+	panic("unreachable")
+}
+
+func signalPlugin(t *testing.T, b driver.Backend, sig syscall.Signal) int {
+	t.Helper()
+	pid, ok := plugin.ProcessOf(b)
+	if !ok {
+		t.Fatal("the plugin is down")
+	}
+	send := func(pid int) error { return syscall.Kill(pid, sig) }
+	if sig == syscall.SIGSTOP {
+		send = plugintest.Freeze
+	}
+	if err := send(pid); err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func TestKilledPluginIsReplaced(t *testing.T) {
+	s := newStore(t)
+	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
+	token, err := b.TryAcquire(t.Context(), request("jobs", "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	notices := watch(t, b)
+	for range 3 {
+		pid := signalPlugin(t, b, syscall.SIGKILL)
+		down := next(t, notices, driver.NoticeDown, 5*time.Second)
+		if !strings.Contains(down.Err.Error(), "killed") {
+			t.Errorf("Down says %v", down.Err)
+		}
+		next(t, notices, driver.NoticeUp, 5*time.Second)
+		if now, ok := plugin.ProcessOf(b); !ok || now == pid {
+			t.Errorf("process is %d %t after %d was killed", now, ok, pid)
+		}
+		r := request("jobs", "a")
+		r.Token = token
+		if err := b.Renew(t.Context(), r); err != nil {
+			t.Errorf("renewal through the new plugin: %v", err)
+		}
+	}
+}
+
+func TestPanicIsACrash(t *testing.T) {
+	s := newStore(t)
+	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
+	notices := watch(t, b)
+	_, err := b.Inspect(t.Context(), "panic")
+	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("the call that crashed: %v", err)
+	}
+	down := next(t, notices, driver.NoticeDown, 2*time.Second)
+	if text := down.Err.Error(); !strings.Contains(text, "exit status 2") || !strings.Contains(text, "panic: out of luck") {
+		t.Errorf("Down says %v", text)
+	}
+	next(t, notices, driver.NoticeUp, 5*time.Second)
+	if err := b.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFrozenPluginIsReplaced(t *testing.T) {
+	s := newStore(t)
+	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
+	notices := watch(t, b)
+
+	// The deadline of a call asks for a heartbeat at once. A busy machine may
+	// spoil a round, but not all.
+	fastest := time.Hour
+	for range 3 {
+		signalPlugin(t, b, syscall.SIGSTOP)
+		frozen := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err := b.Inspect(ctx, "jobs")
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("a call to a frozen plugin: %v", err)
+		}
+		next(t, notices, driver.NoticeDown, 5*time.Second)
+		fastest = min(fastest, time.Since(frozen))
+		next(t, notices, driver.NoticeUp, 10*time.Second)
+	}
+	if fastest > 900*time.Millisecond {
+		t.Errorf("a frozen plugin is found after %v at best", fastest)
+	}
+
+	// Without a call it is the regular heartbeat that finds it.
+	signalPlugin(t, b, syscall.SIGSTOP)
+	next(t, notices, driver.NoticeDown, 6*time.Second)
+	next(t, notices, driver.NoticeUp, 5*time.Second)
+	if err := b.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A plugin that was stopped for a moment only is left alone.
+func TestShortPauseIsForgiven(t *testing.T) {
+	s := newStore(t)
+	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
+	pid := signalPlugin(t, b, syscall.SIGSTOP)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := b.Inspect(ctx, "jobs"); err == nil {
+		t.Error("a stopped plugin has answered")
+	}
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Inspect(t.Context(), "jobs"); err != nil {
+		t.Error(err)
+	}
+	if now, _ := plugin.ProcessOf(b); now != pid {
+		t.Errorf("process %d was replaced by %d", pid, now)
+	}
+}
+
+// After a pause of the host itself its plugin gets a fresh chance.
+func TestPauseOfTheHostIsNoFreeze(t *testing.T) {
+	s := newStore(t)
+	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{Plugin: "far", Path: link(t, "far"), Config: s.config()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(t.Context()); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
+	before, err := h.PluginPid(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := h.Freeze(); err != nil {
+			t.Fatal(err)
+		}
+		// The pause itself is what is tested; nothing can be polled for.
+		<-time.After(1500 * time.Millisecond)
+		if err := h.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := h.PluginPid(t.Context()); err != nil || after != before {
+			t.Fatalf("plugin %d became %d, %v", before, after, err)
+		}
+	}
+}
+
+func TestCallsFailAtOnceWhileDown(t *testing.T) {
+	path := link(t, "far")
+	s := newStore(t)
+	b, err := plugin.Open(t.Context(), "far", &plugin.Options{Path: path, Config: s.config(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notices := watch(t, b)
+	// Without its binary the plugin stays down, and is tried again.
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	signalPlugin(t, b, syscall.SIGKILL)
+	next(t, notices, driver.NoticeDown, 5*time.Second)
+	start := time.Now()
+	_, err = b.TryAcquire(t.Context(), request("jobs", "a"))
+	if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), `"far" is down`) {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(start); took > 200*time.Millisecond {
+		t.Errorf("the call took %v", took)
+	}
+	if _, ok := plugin.ProcessOf(b); ok {
+		t.Error("a plugin that is down has a process")
+	}
+	late := watch(t, b)
+	next(t, late, driver.NoticeDown, 5*time.Second)
+
+	eventually(t, 20*time.Second, "the crash loop is told", func() bool {
+		_, err := b.TryAcquire(t.Context(), request("jobs", "a"))
+		return strings.Contains(err.Error(), "in a row, next try in")
+	})
+	start = time.Now()
+	if err := b.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	if _, err := b.TryAcquire(t.Context(), request("jobs", "a")); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	s := newStore(t)
+	path := link(t, "far")
+	before := census(t)
+	for _, frozen := range []bool{false, true} {
+		b, err := plugin.Open(t.Context(), "far", &plugin.Options{Path: path, Config: s.config(), Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if frozen {
+			signalPlugin(t, b, syscall.SIGSTOP)
+		}
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 3 { // idempotent, and safe at once
+			wg.Go(func() {
+				if err := b.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("Close took %v, frozen: %t", took, frozen)
+		}
+	}
+	before.check(t)
+}
+
+// A ctx that has ended shortens Close.
+func TestCloseEndsWithItsCtx(t *testing.T) {
+	s := newStore(t)
+	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	start := time.Now()
+	_ = b.Close(ctx) // whether the plugin was faster than the kill is open
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("Close took %v", took)
+	}
+}
+
+func TestManyRoundsLeaveNothing(t *testing.T) {
+	s := newStore(t)
+	path := link(t, "far")
+	quiet := slog.New(slog.DiscardHandler)
+	round := func(harm func(driver.Backend)) {
+		b, err := plugin.Open(t.Context(), "far", &plugin.Options{Path: path, Config: s.config(), Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := b.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		r := request("jobs", "a")
+		r.Owner = time.Now().Format("150405000000000")
+		token, err := b.TryAcquire(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Token = token; b.Release(t.Context(), r) != nil {
+			t.Error("release failed")
+		}
+		harm(b)
+	}
+	round(func(driver.Backend) {})
+	before := census(t)
+	for i := range 20 {
+		round(func(b driver.Backend) {
+			switch i % 3 {
+			case 1:
+				signalPlugin(t, b, syscall.SIGKILL)
+			case 2:
+				signalPlugin(t, b, syscall.SIGSTOP)
+			}
+		})
+	}
+	before.check(t)
+}
+
+// Group signals and those of a terminal are for the host.
+func TestPluginIgnoresSignalsWhileTheHostLives(t *testing.T) {
+	s := newStore(t)
+	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
+	before, _ := plugin.ProcessOf(b)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE} {
+		signalPlugin(t, b, sig)
+		if err := b.Check(t.Context()); err != nil {
+			t.Errorf("after %v: %v", sig, err)
+		}
+	}
+	if now, _ := plugin.ProcessOf(b); now != before {
+		t.Errorf("process %d was replaced by %d", before, now)
+	}
+	if group, err := syscall.Getpgid(before); err != nil || group == syscall.Getpgrp() {
+		t.Errorf("the plugin is in process group %d, which is ours: %v", group, err)
+	}
+}
+
+// What a plugin prints and logs reaches the host's log, at its level, without
+// secrets; these are neither in its arguments nor in its environment.
+func TestSecretsStaySecret(t *testing.T) {
+	s := newStore(t)
+	t.Setenv("UNRELATED_SECRET", "swordfish")
+	var out syncBuffer
+	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	cfg := s.config()
+	cfg["password"] = secret
+	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: cfg, Logger: log, Env: []string{"MINE=yes"}})
+	pid, _ := plugin.ProcessOf(b)
+	for _, file := range []string{"cmdline", "environ"} {
+		text, err := os.ReadFile("/proc/" + itoa(pid) + "/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(text, []byte("hunter2")) || bytes.Contains(text, []byte("swordfish")) {
+			t.Errorf("%s shows a secret: %q", file, text)
+		}
+		if file == "environ" && !bytes.Contains(text, []byte("MINE=yes")) {
+			t.Errorf("the option Env did not reach the plugin: %q", text)
+		}
+	}
+	eventually(t, 5*time.Second, "the plugin's output is logged", func() bool {
+		text := out.String()
+		return strings.Contains(text, "printing does not disturb") && strings.Contains(text, "level=INFO msg=opening")
+	})
+	if strings.Contains(out.String(), "hunter2") {
+		t.Errorf("the log shows the secret: %s", out.String())
+	}
+}

@@ -1,0 +1,175 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+const (
+	// maxRenewers is how many renewals of one flight are under way at once on
+	// a backend that cannot batch.
+	maxRenewers = 32
+	minRetry    = 5 * time.Millisecond
+	maxRetry    = 500 * time.Millisecond
+)
+
+// flight is one call, or one round of calls, that renews leases.
+type flight struct {
+	leases []*Lease
+	left   time.Duration // of the lease that ends first
+	done   chan struct{}
+	asking bool // the health check has not answered; guarded by the scheduler's mutex
+}
+
+// fly renews the leases of f and enters the results. The backend gets a third
+// of the time left, so that a hung plugin is found, and can be replaced, while
+// its leases live (L8).
+func (s *scheduler) fly(ctx context.Context, f *flight) {
+	defer close(f.done)
+	ctx, cancel := context.WithTimeout(ctx, max(f.left/3, time.Millisecond))
+	defer cancel()
+	if err := s.examine(ctx, f); err != nil {
+		s.lose(f.leases[0], err)
+		return
+	}
+	reqs := make([]driver.Request, len(f.leases))
+	sent := s.c.clock.early()
+	for i, l := range f.leases {
+		reqs[i] = l.request(sent)
+	}
+	s.landed(f, sent, s.c.renew(ctx, reqs))
+}
+
+// examine asks the holder for its health, where it wants to be asked.
+func (s *scheduler) examine(ctx context.Context, f *flight) error {
+	healthy := f.leases[0].lock.opts.Healthy
+	if healthy == nil {
+		return nil
+	}
+	s.mark(f, true)
+	err := healthy(ctx)
+	s.mark(f, false)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnhealthy, err)
+	}
+	return nil
+}
+
+func (s *scheduler) mark(f *flight, asking bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.asking = asking
+}
+
+// renew renews all of reqs, in one call where the backend can.
+func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
+	errs := make([]error, len(reqs))
+	if len(reqs) == 1 {
+		errs[0] = c.b.Renew(ctx, reqs[0])
+		return errs
+	}
+	if c.batcher != nil {
+		c.batch(ctx, driver.OpRenew, reqs, errs)
+		return errs
+	}
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(maxRenewers, len(reqs)) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(reqs)); i = next.Add(1) - 1 {
+				errs[i] = c.b.Renew(ctx, reqs[i])
+			}
+		})
+	}
+	workers.Wait()
+	return errs
+}
+
+// batch does one operation on all of reqs in one call, and fills errs.
+func (c *Client) batch(ctx context.Context, kind driver.OpKind, reqs []driver.Request, errs []error) {
+	ops := make([]driver.Op, len(reqs))
+	for i, r := range reqs {
+		ops[i] = driver.Op{Kind: kind, Request: r}
+	}
+	results := c.batcher.Batch(ctx, ops)
+	for i := range errs {
+		if i >= len(results) {
+			errs[i] = fmt.Errorf("%w: %d results for %d operations", ErrUnavailable, len(results), len(ops))
+			continue
+		}
+		errs[i] = results[i].Err
+	}
+}
+
+// landed enters the results of a flight.
+func (s *scheduler) landed(f *flight, sent instant, errs []error) {
+	s.mu.Lock()
+	got := s.c.clock.now()
+	var ended []*Lease
+	for i, l := range f.leases {
+		l.flight = nil
+		if !errors.Is(errs[i], ErrNotHeld) {
+			l.freeBy = max(l.freeBy, got.add(l.lock.opts.TTL))
+		}
+		if !l.alive.Load() {
+			continue
+		}
+		if cause := s.verdict(l, errs[i], got); cause != nil {
+			s.finish(l, Lost, cause)
+			ended = append(ended, l)
+			continue
+		}
+		if errs[i] == nil {
+			s.renewed(l, sent, got)
+		} else {
+			s.suspect(l, errs[i])
+			l.due = got.add(min(max(l.endAt.sub(got)/8, minRetry), maxRetry))
+		}
+		if l.again {
+			l.due = got
+		}
+		s.replan(l)
+	}
+	s.mu.Unlock()
+	s.told(ended)
+}
+
+// verdict is the cause for which l is lost by the answer err, nil if it lives.
+func (s *scheduler) verdict(l *Lease, err error, now instant) error {
+	var notHeld *NotHeldError
+	switch {
+	case l.endAt <= now:
+		return l.overdue(now)
+	case errors.As(err, &notHeld) && notHeld.Holder.Held() && notHeld.Holder.Owner != l.owner:
+		return because(ErrTaken, err)
+	case errors.Is(err, ErrNotHeld):
+		return ErrRevoked
+	case errors.Is(err, ErrPluginDied) && !s.c.survives:
+		return ErrPluginDied
+	}
+	return nil
+}
+
+// renewed enters a success. The next renewal is due an interval after the time
+// for which this one was planned, so that delays do not add up.
+func (s *scheduler) renewed(l *Lease, sent, got instant) {
+	l.extend(sent, got)
+	l.state, l.trouble = Held, nil
+	l.due = max(l.due.add(l.lock.opts.RenewEvery), got)
+	s.c.events.add(l.event(EventRenewed, got.sub(sent), nil))
+}
+
+// suspect enters that nothing is known about l until a renewal succeeds.
+func (s *scheduler) suspect(l *Lease, err error) {
+	l.trouble = err
+	if l.state == Held {
+		l.state = Suspect
+		s.c.events.add(l.event(EventSuspect, 0, err))
+	}
+}

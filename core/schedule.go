@@ -1,0 +1,309 @@
+package core
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	mrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxSleep bounds how long the scheduler trusts a timer: timers stand
+	// still while the machine is suspended, leases do not.
+	maxSleep = time.Second
+	// maxAhead is how much earlier than planned a renewal may go out together
+	// with one that is due: at most an eighth of its interval, too.
+	maxAhead = 100 * time.Millisecond
+	// maxFlight is how many renewals go out in one call.
+	maxFlight = 256
+	// stale is how late the scheduler may be before a missed deadline is put
+	// down to a pause of the process instead of the backend.
+	stale = 500 * time.Millisecond
+)
+
+// scheduler keeps the time of every live lease of a client, in one goroutine
+// and with one timer. It never waits for the backend: renewals go out in
+// goroutines of their own, many to a call (L5).
+type scheduler struct {
+	c *Client
+	// earliest is an instant before which no lease ends. It may be too early,
+	// never too late, and lets every call check for overdue leases cheaply.
+	earliest atomic.Int64
+	// epoch counts deaths of the plugin.
+	epoch atomic.Uint64
+
+	mu      sync.Mutex // also guards the mutable part of every Lease
+	leases  leaseHeap
+	running bool
+	wakeAt  instant // when the goroutine looks again by itself
+	empty   bool    // there was no lease when it looked last
+	wake    chan struct{}
+	flights sync.WaitGroup
+}
+
+func (s *scheduler) init(c *Client) {
+	s.c = c
+	s.wake = make(chan struct{}, 1)
+	s.wakeAt = never
+	s.earliest.Store(int64(never))
+}
+
+// add starts to keep a lease that was just granted.
+func (s *scheduler) add(l *Lease, g grant, began instant) {
+	if s.keep(l, g, began) {
+		return
+	}
+	s.told([]*Lease{l})
+}
+
+// keep is add, and returns false for a lease that ended before its grant was
+// known: with its plugin, or with a client that did not wait for its calls.
+func (s *scheduler) keep(l *Lease, g grant, began instant) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	every := l.lock.opts.RenewEvery
+	// The first renewal is up to a tenth early, so that leases that were
+	// granted together do not stay together for ever.
+	l.due = g.sent.add(every - time.Duration(mrand.Int64N(int64(every/10)+1)))
+	s.c.events.add(l.event(EventAcquired, g.got.sub(began), nil))
+	if !s.running {
+		s.running = s.c.spawn(func() { s.run(s.c.work) })
+	}
+	switch {
+	case g.epoch != s.epoch.Load() && !s.c.survives:
+		s.finish(l, Lost, ErrPluginDied)
+		return false
+	case !s.running:
+		s.finish(l, Lost, errAbandoned)
+		return false
+	}
+	l.plan()
+	heap.Push(&s.leases, l)
+	s.watchEnd(l)
+	s.rouse(l.next)
+	return true
+}
+
+// plan sets when the scheduler has to look at l.
+func (l *Lease) plan() {
+	l.next = min(l.endAt, l.maxAt)
+	if l.flight == nil {
+		l.next = min(l.next, l.due)
+	}
+}
+
+// replan moves l to its new place.
+func (s *scheduler) replan(l *Lease) {
+	l.plan()
+	heap.Fix(&s.leases, l.index)
+	s.rouse(l.next)
+}
+
+// watchEnd makes sure that sweep does not miss l's end.
+func (s *scheduler) watchEnd(l *Lease) {
+	if int64(l.endAt) < s.earliest.Load() {
+		s.earliest.Store(int64(l.endAt))
+	}
+}
+
+// rouse wakes the goroutine if it would sleep past next.
+func (s *scheduler) rouse(next instant) {
+	if next >= s.wakeAt {
+		return
+	}
+	s.wakeAt = next
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run looks at leases when their time has come, until ctx ends.
+func (s *scheduler) run(ctx context.Context) {
+	defer s.flights.Wait()
+	timer := time.NewTimer(maxSleep)
+	defer timer.Stop()
+	for {
+		ended, flights, pause := s.step()
+		s.told(ended)
+		for _, f := range flights {
+			s.flights.Go(func() { s.fly(ctx, f) })
+		}
+		timer.Reset(pause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-s.wake:
+		}
+	}
+}
+
+// step ends what is over, collects the renewals that are due, and says when to
+// look again.
+func (s *scheduler) step() (ended []*Lease, flights []*flight, pause time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.c.clock.now()
+	ended, soon := s.ripe(now)
+	if len(soon) > 0 && soon[0].next <= now { // else the timer was early, or a lease is new
+		flights = s.board(soon, now)
+	}
+	for _, l := range soon {
+		l.plan()
+		heap.Push(&s.leases, l)
+	}
+	if len(s.leases) == 0 && s.empty {
+		s.wakeAt = never
+		return ended, flights, time.Hour
+	}
+	// Where leases come and go, the goroutine sleeps once more with none before
+	// it asks to be woken for the next: that would wake it for each of them.
+	s.empty = len(s.leases) == 0
+	s.wakeAt = now.add(maxSleep)
+	if !s.empty {
+		s.wakeAt = min(s.leases[0].next, s.wakeAt)
+	}
+	return ended, flights, max(s.wakeAt.sub(now), 0)
+}
+
+// ripe ends the leases whose time is over, and takes from the heap those that
+// need a look soon, in their order.
+func (s *scheduler) ripe(now instant) (ended, soon []*Lease) {
+	for len(s.leases) > 0 && s.leases[0].next <= now.add(maxAhead) {
+		l := s.leases[0]
+		switch {
+		case l.endAt <= now:
+			s.finish(l, Lost, l.overdue(now))
+			ended = append(ended, l)
+		case l.maxAt <= now:
+			s.finish(l, Lost, ErrMaxHold)
+			ended = append(ended, l)
+		default:
+			heap.Pop(&s.leases)
+			soon = append(soon, l)
+		}
+	}
+	return ended, soon
+}
+
+// ahead is how much before its planned time l may be renewed along with others.
+func (l *Lease) ahead() time.Duration { return min(maxAhead, l.lock.opts.RenewEvery/8) }
+
+// board groups the leases that may be renewed now into flights. The leases of
+// a flight have about the same time left, because its call gets a third of the
+// shortest; a lease with a health check goes alone, because that may take its
+// time.
+func (s *scheduler) board(leases []*Lease, now instant) []*flight {
+	var flights []*flight
+	open := map[int]*flight{}
+	for _, l := range leases {
+		if l.flight != nil || l.due > now.add(l.ahead()) {
+			continue
+		}
+		left := l.endAt.sub(now)
+		class := bits.Len64(uint64(left))
+		f := open[class]
+		if f == nil || len(f.leases) == maxFlight || l.lock.opts.Healthy != nil {
+			f = &flight{left: left, done: make(chan struct{})}
+			flights = append(flights, f)
+			if l.lock.opts.Healthy == nil {
+				open[class] = f
+			}
+		}
+		f.leases = append(f.leases, l)
+		f.left = min(f.left, left)
+		l.flight, l.again = f, false
+	}
+	return flights
+}
+
+// sweep ends the leases that are overdue now. It is cheap when there are none.
+func (s *scheduler) sweep(now instant) {
+	if now < instant(s.earliest.Load()) {
+		return
+	}
+	s.mu.Lock()
+	var ended []*Lease
+	first := never
+	for _, l := range s.leases {
+		if l.endAt > now {
+			first = min(first, l.endAt)
+			continue
+		}
+		ended = append(ended, l)
+	}
+	for _, l := range ended {
+		s.finish(l, Lost, l.overdue(now))
+	}
+	s.earliest.Store(int64(first)) // last: whoever finds it passed waits for this sweep
+	s.mu.Unlock()
+	s.told(ended)
+}
+
+// overdue is the cause of losing l at its deadline.
+func (l *Lease) overdue(now instant) error {
+	switch {
+	case l.flight != nil && l.flight.asking:
+		return fmt.Errorf("%w: the health check gave no answer", ErrUnhealthy)
+	case l.trouble != nil:
+		return because(ErrUnreachable, l.trouble)
+	case l.flight != nil && now.sub(l.endAt) < stale:
+		return fmt.Errorf("%w: a renewal got no answer", ErrUnreachable)
+	}
+	return ErrExpired
+}
+
+// because adds details to a cause. Their identity is dropped on purpose: a
+// lease has one cause, and the last error of the backend is not it.
+func because(cause, detail error) error {
+	if detail == nil || errors.Is(detail, cause) {
+		return cause
+	}
+	return fmt.Errorf("%w: %v", cause, detail)
+}
+
+// lose ends l for a cause that was learnt from outside, unless it has ended.
+func (s *scheduler) lose(l *Lease, cause error) {
+	s.mu.Lock()
+	alive := l.alive.Load()
+	if alive {
+		s.finish(l, Lost, cause)
+	}
+	s.mu.Unlock()
+	if alive {
+		s.told([]*Lease{l})
+	}
+}
+
+// finish ends a live lease: it closes Done, ends its contexts, and drops it
+// from the heap. The caller holds mu, and calls told afterwards without it.
+func (s *scheduler) finish(l *Lease, state State, cause error) {
+	l.alive.Store(false)
+	l.state, l.err = state, cause
+	if l.index >= 0 {
+		heap.Remove(&s.leases, l.index)
+	}
+	close(l.done)
+	for _, e := range l.cancels {
+		e.cancel(cause)
+	}
+	l.cancels = nil
+	if state == Lost {
+		l.stopped = true
+		s.c.events.add(l.event(EventLost, 0, cause))
+	}
+}
+
+// told passes the end of leases on to who waits for them, and to the log.
+func (s *scheduler) told(ended []*Lease) {
+	for _, l := range ended {
+		s.c.queues.ended(l)
+	}
+	s.c.events.flush()
+}

@@ -1,0 +1,191 @@
+// Package lockbench_test holds the tests of the house itself: who may import
+// what, and that the documents tell the truth.
+package lockbench_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/lockbench/lockbench/"
+
+// rule forbids imports of the packages under any of dirs; the first rule whose
+// dirs match a package and whose allowed list does not cover the import fails.
+type rule struct {
+	dirs     []string // packages concerned, and those below; "!" in front excludes
+	forbid   []string // import prefixes
+	allow    []string // exceptions to forbid
+	because  string
+	stdOnly  bool // nothing but the standard library and allow
+	thisOnly bool // dirs are meant exactly, without what is below
+}
+
+var rules = []rule{
+	{
+		dirs: []string{"core/driver"}, stdOnly: true,
+		because: "the contract is what an author of a backend reads and compiles against: it must not drag anything in",
+	},
+	{
+		dirs: []string{"core"}, thisOnly: true,
+		forbid:  []string{module + "core/plugin", module + "core/drivertest", module + "plugins/", module + "bench", "google.golang.org/", "github.com/hashicorp/"},
+		because: "applications import core; transport and backends are the plugin's affair and may change without them",
+	},
+	{
+		dirs: []string{"core/fence"}, stdOnly: true,
+		because: "the resource side must be usable in programs that take no locks",
+	},
+	{
+		dirs:    []string{"core/plugin", "core/plugin/serve", "core/plugin/lockpb"},
+		forbid:  []string{module + "core", module + "plugins/", module + "bench"},
+		allow:   []string{module + "core/driver", module + "core/plugin", "!" + module + "core/plugin/plugintest"},
+		because: "a plugin carries driver.Backend over a wire: queues, renewal and deadlines live in core, once, on the host's side",
+		// plugintest drives core on purpose.
+		thisOnly: true,
+	},
+	{
+		dirs:    []string{"core/drivertest"},
+		forbid:  []string{module},
+		allow:   []string{module + "core", "!" + module + "core/plugin", module + "core/driver"},
+		because: "the suite judges any backend, in process or behind a wire, so it knows only core and the contract",
+	},
+	{
+		dirs:    []string{"plugins"},
+		forbid:  []string{module, "google.golang.org/grpc", "github.com/hashicorp/"},
+		allow:   []string{module + "core/driver", module + "core/plugin/serve", module + "plugins/"},
+		because: "a backend library is driver plus its own client; its main adds serve, and nothing else",
+	},
+	{
+		dirs:    []string{"bench", "!bench/baseline", "cmd"},
+		forbid:  []string{module + "plugins/"},
+		because: "only shipped binaries are measured; bench/baseline alone holds libraries in process, for comparison",
+	},
+	{
+		dirs:    []string{"bench/load"},
+		forbid:  []string{module + "bench/"},
+		allow:   []string{module + "bench/record"},
+		because: "scenarios and baselines both build on load, so load knows neither",
+	},
+	{
+		dirs:    []string{"bench/record", "bench/stat", "bench/check", "bench/report"},
+		forbid:  []string{module + "bench/", module + "core/plugin", module + "plugins/"},
+		allow:   []string{module + "bench/record", module + "bench/stat", module + "bench/check", module + "bench/report"},
+		because: "a result folder is judged and rendered anywhere, without any server",
+	},
+	{
+		dirs:    []string{"bench/scenario", "bench/baseline"},
+		forbid:  []string{module + "bench/report"},
+		because: "measuring does not know how results are shown",
+	},
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		dir := strings.TrimPrefix(p.ImportPath, module)
+		for _, r := range rules {
+			if !r.concerns(dir) {
+				continue
+			}
+			for _, imp := range p.Imports {
+				if r.forbids(imp, dir) {
+					t.Errorf("%s imports %s: %s", dir, imp, r.because)
+				}
+			}
+		}
+	}
+}
+
+// TestBackendsDoNotMeet keeps backends independent of each other.
+func TestBackendsDoNotMeet(t *testing.T) {
+	for _, p := range packages(t) {
+		own, ok := backendOf(p.ImportPath)
+		if !ok {
+			continue
+		}
+		for _, imp := range p.Imports {
+			if other, ok := backendOf(imp); ok && other != own && other != "internal" && own != "internal" {
+				t.Errorf("%s imports %s: a backend never needs another one; what two share is plugins/internal", p.ImportPath, imp)
+			}
+		}
+	}
+}
+
+func backendOf(path string) (string, bool) {
+	rest, ok := strings.CutPrefix(path, module+"plugins/")
+	if !ok {
+		return "", false
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	return name, true
+}
+
+func (r rule) concerns(dir string) bool {
+	for _, d := range r.dirs {
+		if not, ok := strings.CutPrefix(d, "!"); ok && within(dir, not) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(r.dirs, func(d string) bool {
+		return dir == d || !r.thisOnly && within(dir, d)
+	})
+}
+
+func (r rule) forbids(imp, dir string) bool {
+	for _, a := range r.allow {
+		if not, ok := strings.CutPrefix(a, "!"); ok && within(imp, not) {
+			return true
+		}
+	}
+	if slices.ContainsFunc(r.allow, func(a string) bool { return within(imp, a) }) {
+		return false
+	}
+	if r.stdOnly {
+		first, _, _ := strings.Cut(imp, "/")
+		return strings.Contains(first, ".")
+	}
+	return slices.ContainsFunc(r.forbid, func(f string) bool { return strings.HasSuffix(f, "/") && strings.HasPrefix(imp, f) || within(imp, f) })
+}
+
+func within(path, dir string) bool {
+	dir = strings.TrimSuffix(dir, "/")
+	return path == dir || strings.HasPrefix(path, dir+"/")
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Doc        string
+	GoFiles    []string // without tests
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Doc,GoFiles", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestPackageComments(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.Doc == "" && len(p.GoFiles) > 0 {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package etcd
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+const secret = "open-sesame-4711"
+
+// withUsers turns on users: root, and one who may touch nothing but prefix.
+func withUsers(t *testing.T, s *env.Server, prefix string) {
+	t.Helper()
+	c, ctx := plain(t, s), t.Context()
+	for _, user := range []string{"root", "locks"} {
+		_, err := c.UserAdd(ctx, user, secret)
+		must(t, err)
+		_, err = c.RoleAdd(ctx, user)
+		must(t, err)
+		_, err = c.UserGrantRole(ctx, user, user)
+		must(t, err)
+	}
+	_, err := c.RoleGrantPermission(ctx, "locks", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite))
+	must(t, err)
+	_, err = c.AuthEnable(ctx)
+	must(t, err)
+}
+
+// use goes through everything once: lock, wait, observe, list.
+func use(t *testing.T, b *backend, name string) {
+	t.Helper()
+	must(t, b.Check(t.Context()))
+	r := acquire(t, b, lock(name, "a"))
+	must(t, b.Renew(t.Context(), r))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := make(chan driver.Holder, 4)
+	ended := make(chan error, 1)
+	go func() { ended <- b.Observe(ctx, name, func(h driver.Holder) { seen <- h }) }()
+	if h := <-seen; h.Token != r.Token {
+		t.Errorf("observed %+v", h)
+	}
+	woken := make(chan error, 1)
+	go func() { woken <- b.Wait(ctx, lock(name, "b"), 10*time.Second) }()
+	eventually(t, "it waits", func() bool {
+		h, err := b.Inspect(t.Context(), name)
+		return err == nil && h.Waiters == 1
+	})
+	must(t, b.Release(t.Context(), r))
+	must(t, <-woken)
+	withdrawn := lock(name, "b")
+	must(t, b.Release(t.Context(), withdrawn))
+	if _, err := b.TryAcquire(t.Context(), withdrawn); !errors.Is(err, driver.ErrWithdrawn) {
+		t.Errorf("a withdrawn owner: %v", err)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Observe: %v", err)
+	}
+}
+
+func TestUsers(t *testing.T) {
+	servers(t, func(t *testing.T, binary string) {
+		// Tokens of a login live for 2 s, so that the test sees them expire.
+		s := start(t, &env.EtcdOptions{Binary: binary, Args: []string{"--auth-token-ttl=2"}})
+		withUsers(t, s, "mine/")
+		o := on(s)
+		o.Username, o.Password, o.Prefix = "locks", secret, "mine/"
+		b := connect(t, o)
+		use(t, b, "jobs")
+		r := acquire(t, b, lock("long", "a"))
+		<-time.After(4500 * time.Millisecond)
+		must(t, b.Renew(t.Context(), r))
+		use(t, b, "jobs-again")
+	})
+}
+
+func TestBadInput(t *testing.T) {
+	s := start(t, nil)
+	users := start(t, nil)
+	withUsers(t, users, "mine/")
+	ca := newAuthority(t)
+	secure := start(t, &env.EtcdOptions{CertFile: ca.cert, KeyFile: ca.key})
+	cases := map[string]struct {
+		cfg   driver.Config
+		class error
+		says  string
+	}{
+		"wrong password":     {driver.Config{"address": users.Addr(), "username": "locks", "password": "wrong-" + secret}, driver.ErrDenied, "username and password"},
+		"no user":            {driver.Config{"address": users.Addr()}, driver.ErrDenied, "set username and password"},
+		"missing rights":     {driver.Config{"address": users.Addr(), "username": "locks", "password": secret, "prefix": "theirs/"}, driver.ErrDenied, `"theirs/"`},
+		"server down":        {driver.Config{"address": "127.0.0.1:1"}, driver.ErrUnavailable, "127.0.0.1:1"},
+		"down with a user":   {driver.Config{"address": "127.0.0.1:1", "username": "locks", "password": secret}, driver.ErrUnavailable, "connection refused"},
+		"TLS to plain":       {driver.Config{"address": "https://" + s.Addr()}, driver.ErrUnavailable, "plain text"},
+		"plain to TLS":       {driver.Config{"address": secure.Addr()}, driver.ErrUnavailable, "TLS"},
+		"unknown authority":  {driver.Config{"address": "https://" + secure.Addr()}, driver.ErrDenied, "tls_ca_file"},
+		"no port":            {driver.Config{"address": "127.0.0.1"}, driver.ErrConfig, "host:port"},
+		"one node twice":     {driver.Config{"address": "127.0.0.1:1, 127.0.0.1:1"}, driver.ErrConfig, "twice"},
+		"password in a URL":  {driver.Config{"address": "http://me:" + secret + "@127.0.0.1:1"}, driver.ErrConfig, "not into the address"},
+		"password, no user":  {driver.Config{"password": secret}, driver.ErrConfig, "belong together"},
+		"no such CA file":    {driver.Config{"tls_ca_file": "/nonexistent"}, driver.ErrConfig, "tls_ca_file"},
+		"unknown scheme":     {driver.Config{"address": "ftp://127.0.0.1:1"}, driver.ErrConfig, "ftp"},
+		"mixed TLS":          {driver.Config{"address": "https://127.0.0.1:1,http://127.0.0.1:2"}, driver.ErrConfig, "some of"},
+		"negative timeout":   {driver.Config{"request_timeout": "-1s"}, driver.ErrConfig, "positive"},
+		"prefix not UTF-8":   {driver.Config{"prefix": "\xff"}, driver.ErrConfig, "UTF-8"},
+		"cert without a key": {driver.Config{"tls_cert_file": ca.cert}, driver.ErrConfig, "tls_key_file"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			err := tryConfig(t, c.cfg)
+			if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v; want %v, saying %q", err, c.class, c.says)
+			}
+			if err != nil && strings.Contains(err.Error(), secret) {
+				t.Errorf("the error shows the secret: %v", err)
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+// tryConfig opens a backend as a plugin does, and uses it.
+func tryConfig(t *testing.T, cfg driver.Config) error {
+	full, err := Spec.CheckConfig(cfg)
+	if err != nil {
+		return err
+	}
+	b, err := Spec.Open(t.Context(), full, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer func() { must(t, b.Close(context.WithoutCancel(t.Context()))) }()
+	checked := b.Check(t.Context())
+	if _, err := b.TryAcquire(t.Context(), lock("jobs", "a")); (err == nil) != (checked == nil) {
+		t.Errorf("Check says %v, TryAcquire says %v", checked, err)
+	}
+	return checked
+}
+
+func TestTTLs(t *testing.T) {
+	s := start(t, nil)
+	b := connect(t, on(s))
+	must(t, b.Check(t.Context()))
+	if p := b.Properties(); p.TTLMin != 2*time.Second || !strings.HasPrefix(p.Server, "etcd 3.") {
+		t.Errorf("learned %v, %q", p.TTLMin, p.Server)
+	}
+	for ttl, says := range map[time.Duration]string{
+		1500 * time.Millisecond: "multiple", time.Second: "election timeout", 10 * 365 * 24 * time.Hour: "maximum",
+	} {
+		r := lock("jobs", "a")
+		r.TTL = ttl
+		if _, err := b.TryAcquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("TTL %v: %v", ttl, err)
+		}
+	}
+	// A server with a long election timeout grants nothing short: that is
+	// learned by the first request too, before any Check.
+	slow := start(t, &env.EtcdOptions{Args: []string{"--heartbeat-interval=500", "--election-timeout=5000"}})
+	b = connect(t, on(slow))
+	r := lock("jobs", "a")
+	r.TTL = 4 * time.Second
+	if _, err := b.TryAcquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("TTL 4s where 8s is the minimum: %v", err)
+	}
+	must(t, b.Check(t.Context()))
+	if p := b.Properties(); p.TTLMin != 8*time.Second {
+		t.Errorf("learned %v", p.TTLMin)
+	}
+	r.TTL = 8 * time.Second
+	acquire(t, b, r)
+}
+
+func TestTLS(t *testing.T) {
+	servers(t, func(t *testing.T, binary string) {
+		ca := newAuthority(t)
+		s := start(t, &env.EtcdOptions{Binary: binary, CertFile: ca.cert, KeyFile: ca.key, ClientCAFile: ca.file})
+		full, err := Spec.CheckConfig(driver.Config{
+			"address": s.Addr(), "tls_ca_file": ca.file, "tls_cert_file": ca.cert, "tls_key_file": ca.key,
+		})
+		must(t, err)
+		o, err := parse(full)
+		must(t, err)
+		use(t, connect(t, *o), "jobs")
+		full["tls_cert_file"], full["tls_key_file"] = "", ""
+		if err := tryConfig(t, full); err == nil {
+			t.Error("admitted without a client certificate")
+		}
+	})
+}
+
+// authority is a certificate authority of the test's own, with one certificate
+// for servers on loopback and their clients.
+type authority struct{ file, cert, key string }
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	dir := t.TempDir()
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
+	must(t, err)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "loopback"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
+	must(t, err)
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	must(t, err)
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		return path
+	}
+	return authority{
+		file: write("ca.pem", "CERTIFICATE", caDER), cert: write("cert.pem", "CERTIFICATE", leafDER), key: write("key.pem", "EC PRIVATE KEY", keyDER),
+	}
+}

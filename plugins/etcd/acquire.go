@@ -1,0 +1,212 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// TryAcquire is one Txn, and beside it a keepalive of the lease that the key is
+// put on. A refusal costs another request for the holder's TTL.
+func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	res := b.one(ctx, driver.OpAcquire, r)
+	return res.Token, res.Err
+}
+
+// acquisition is an acquire under way.
+type acquisition struct {
+	b     *backend
+	r     driver.Request
+	began time.Time
+	again bool // the second try
+	grant *grant
+	place *place // nil when the owner has none
+	step  *step
+
+	started bool
+	beat    *beat // nil when none is needed
+}
+
+// acquisition prepares an acquire; its step is to be submitted.
+func (b *backend) acquisition(ctx context.Context, r driver.Request, now time.Time) (*acquisition, error) {
+	if err := b.checkTTL(r.TTL); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, b.interrupted(ctx, false)
+	}
+	l, err := b.leases.get(ctx, r.TTL)
+	if err != nil {
+		return nil, err
+	}
+	a := &acquisition{b: b, r: r, began: now, place: b.held.touch(r.Name, r.Owner, now)}
+	a.grant = &grant{name: r.Name, owner: r.Owner, label: r.Label, lease: l, deadline: now.Add(r.TTL)}
+	if a.place != nil {
+		a.grant.place = r.Owner
+	}
+	b.held.expect(a.grant)
+	a.step = a.txn()
+	a.step.settle = a.settle
+	if a.place != nil || !b.rivals.recent(r.Name, now) {
+		a.start()
+	}
+	return a, nil
+}
+
+// start sends the keepalive that a grant needs: beside the acquire when that is
+// likely to be granted, else after it was.
+func (a *acquisition) start() {
+	a.beat, a.started = a.b.leases.beat(a.grant.lease, a.began), true
+}
+
+// txn grants the lock if nobody holds it and nobody waits before this owner.
+func (a *acquisition) txn() *step {
+	s, name, owner := a.b.space, a.r.Name, a.r.Owner
+	value := record{label: a.r.Label, place: a.grant.place, value: a.r.Value}.encode()
+	req := &pb.TxnRequest{
+		Compare: []*pb.Compare{absent(s.bar(name, owner), nil)},
+		Success: []*pb.RequestOp{put(s.hold(name, owner), value, a.grant.lease.id)},
+		Failure: append(look(s, name), exists(s.bar(name, owner))),
+	}
+	if a.place == nil {
+		req.Compare = append(req.Compare, absent(s.both(name), beyond(s.both(name))))
+		return &step{name: name, req: req, size: len(value)}
+	}
+	own := s.place(name, owner)
+	req.Compare = append(req.Compare,
+		absent(s.holds(name), beyond(s.holds(name))), nothingBefore(s.places(name), a.place.rev), at(own, a.place.rev))
+	req.Success = append(req.Success, move(own, a.grant.lease.id))
+	return &step{name: name, req: req, size: len(value)}
+}
+
+// settle keeps account of the outcome, whether or not the caller still waits.
+// When it is unknown the entry stays, to be deleted at its deadline, and the
+// lease is renewed no more.
+func (a *acquisition) settle() {
+	s := a.step
+	switch {
+	case s.err == nil && s.ok:
+		a.b.held.confirm(a.grant, s.epoch, s.rev)
+	case s.err == nil, a.b.harmless(s.err):
+		a.b.held.cancel(a.grant)
+	default:
+		a.b.leases.retire(a.grant.lease)
+	}
+}
+
+func (a *acquisition) finish(ctx context.Context) driver.Result {
+	if err := a.step.wait(ctx, a.b); err != nil {
+		return driver.Result{Err: err}
+	}
+	switch err := a.step.err; {
+	case is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, errEpoch): // nothing happened
+		a.b.leases.retire(a.grant.lease)
+		return a.retry(ctx, a.b.untouched(err))
+	case err != nil:
+		return driver.Result{Err: a.b.wrap(err)}
+	case !a.step.ok:
+		return a.refusal(ctx)
+	}
+	if !a.started {
+		a.start()
+	}
+	if err := a.b.leases.await(ctx, a.grant.lease, a.beat); err != nil {
+		// Granted, but perhaps not for the whole TTL: the caller withdraws it.
+		return driver.Result{Err: fmt.Errorf("%w: keepalive beside the grant: %w", driver.ErrUnavailable, err)}
+	}
+	return driver.Result{Token: a.step.epoch.token(a.step.rev)}
+}
+
+// retry asks once more after what a caller need not know of.
+func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
+	if a.again {
+		return driver.Result{Err: err}
+	}
+	next, err := a.b.acquisition(ctx, a.r, a.began)
+	if err != nil {
+		return driver.Result{Err: err}
+	}
+	next.again = true
+	a.b.writer.submit(next.step)
+	return next.finish(ctx)
+}
+
+func (a *acquisition) refusal(ctx context.Context) driver.Result {
+	b, v := a.b, seenIn(a.step.ops)
+	b.rivals.note(a.r.Name, a.began)
+	if a.step.ops[2].GetResponseRange().GetCount() > 0 {
+		return driver.Result{Err: driver.ErrWithdrawn}
+	}
+	if v.hold != nil {
+		if b.ghost(v.hold, a.grant) {
+			return driver.Result{Err: fmt.Errorf("etcd: %w: the request was repeated on its way", driver.ErrUnavailable)}
+		}
+		return driver.Result{Err: &driver.HeldError{Holder: b.holder(ctx, v)}}
+	}
+	if v.head != nil {
+		if _, _, owner := b.space.parse(string(v.head.Key)); owner != a.r.Owner {
+			return driver.Result{Err: &driver.HeldError{Holder: b.reserved(v, owner)}}
+		}
+	}
+	// Nobody holds it and nobody is before this owner: its place is not what
+	// this process remembers. The store's answer to the next try is final.
+	b.held.remember(a.r.Name, a.r.Owner, v.head)
+	return a.retry(ctx, &driver.HeldError{})
+}
+
+// ghost tells whether the key that refused g is g's own: the client may have
+// sent the request twice, and the first time it was granted.
+func (b *backend) ghost(kv *mvccpb.KeyValue, g *grant) bool {
+	if _, _, owner := b.space.parse(string(kv.Key)); owner != g.owner || kv.Lease != g.lease.id {
+		return false
+	}
+	if b.held.find(g.name, g.owner, b.token(kv)) != nil {
+		return false // it was asked twice by the caller
+	}
+	b.leases.retire(g.lease)
+	return true
+}
+
+// rivals remembers for a moment which locks were refused.
+type rivals struct {
+	mu   sync.Mutex
+	when map[string]time.Time
+}
+
+const (
+	rivalsFor = time.Second
+	maxRivals = 1000
+)
+
+func (c *rivals) note(name string, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.when == nil || len(c.when) >= maxRivals {
+		c.when = map[string]time.Time{}
+	}
+	c.when[name] = now
+}
+
+func (c *rivals) recent(name string, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return now.Sub(c.when[name]) < rivalsFor
+}
+
+// reserved describes a free lock that a waiter's turn keeps from others.
+func (b *backend) reserved(v seen, owner string) driver.Holder {
+	name, _, _ := b.space.parse(string(v.head.Key))
+	h := driver.Holder{Name: name, Owner: owner, TTL: b.shortest(), Waiters: v.places}
+	if rec, err := decodeRecord(v.head.Value); err == nil {
+		h.Label = rec.label
+	}
+	return h
+}

@@ -1,0 +1,176 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+const (
+	// assumedTTLMin is claimed until the server was asked: what one with the
+	// stock election timeout of 1 s grants at least.
+	assumedTTLMin = 2 * time.Second
+	ttlStep       = time.Second
+	ttlMax        = 24 * time.Hour
+)
+
+var claims = driver.Properties{
+	Name:           "etcd",
+	Fencing:        driver.FencingStrict,
+	Scope:          driver.ScopeShared,
+	TTLMin:         assumedTTLMin,
+	TTLStep:        ttlStep,
+	TTLMax:         ttlMax,
+	FIFO:           true,
+	Durability:     "raft, majority fsync unless --unsafe-no-fsync",
+	SurvivesPlugin: true,
+	Powers: []driver.Power{
+		driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerHandover, driver.PowerAdmin,
+	},
+}
+
+// backend is one host's connection to a cluster.
+type backend struct {
+	opts  Options
+	space space
+
+	ctx    context.Context // ends when Close is called
+	cancel context.CancelFunc
+	life   sync.Mutex
+	closed bool
+	group  sync.WaitGroup // every goroutine of the backend
+
+	conn   atomic.Pointer[conn]
+	dial   chan struct{} // held by the one that logs in
+	mint   mint
+	writer writer
+	pulse  pulse
+	leases leases
+	held   held
+	hub    hub
+	health health
+	ttls   ttls
+	rivals rivals
+
+	mu         sync.Mutex
+	properties driver.Properties
+	learning   bool
+	bars       *lease // for the keys of withdrawn owners
+	barCount   int
+}
+
+// Open returns a backend on the cluster that o describes. It does not wait for
+// a member to answer. The error wraps [driver.ErrConfig].
+func Open(o *Options) (driver.Backend, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	opts, err := o.complete()
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w: %w", driver.ErrConfig, err)
+	}
+	b := &backend{opts: opts, space: newSpace(opts.Prefix), properties: claims, dial: make(chan struct{}, 1)}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.mint.init(b)
+	b.writer.init(b)
+	b.pulse.init(b)
+	b.leases.init(b)
+	b.held.init(b)
+	b.hub.init(b)
+	b.health.init(b)
+	b.ttls.init(b)
+	b.spawn(b.pulse.run)
+	b.spawn(b.held.run)
+	b.spawn(b.hub.run)
+	b.spawn(b.health.run)
+	b.spawn(func() { _ = b.learn(b.ctx) }) // tried again by Check
+	return b, nil
+}
+
+// Properties returns the claims, with what was learned from the server.
+func (b *backend) Properties() driver.Properties {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.properties
+	p.Powers = slices.Clone(p.Powers)
+	return p
+}
+
+// Check reads through the consensus, which proves a quorum, and writes a key
+// that nobody reads, which proves the right to write.
+func (b *backend) Check(ctx context.Context) error {
+	if err := b.learn(ctx); err != nil {
+		return err
+	}
+	s := &step{name: "", req: probe(b.space)}
+	b.writer.submit(s)
+	if err := s.wait(ctx, b); err != nil {
+		return err
+	}
+	return b.wrap(s.err)
+}
+
+// Close ends connections and goroutines. Leases run on in the store.
+func (b *backend) Close(ctx context.Context) error {
+	b.life.Lock()
+	b.closed = true
+	b.life.Unlock()
+	b.cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.group.Wait()
+		if c := b.conn.Swap(nil); c != nil {
+			c.close()
+		}
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("etcd: close: %w", ctx.Err())
+	}
+}
+
+// spawn runs f in a goroutine that Close waits for, unless it was called.
+func (b *backend) spawn(f func()) bool {
+	b.life.Lock()
+	defer b.life.Unlock()
+	if !b.closed {
+		b.group.Go(f)
+	}
+	return !b.closed
+}
+
+// bound limits one request to the request timeout and to the backend's life.
+func (b *backend) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.RequestTimeout)
+	stop := context.AfterFunc(b.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// checkTTL refuses what etcd would silently round: it counts in whole seconds
+// and raises what is below its minimum.
+func (b *backend) checkTTL(ttl time.Duration) error {
+	b.mu.Lock()
+	least := b.properties.TTLMin
+	b.mu.Unlock()
+	switch {
+	case ttl%ttlStep != 0:
+		return fmt.Errorf("etcd: %w: TTL %v is not a multiple of %v, in which etcd counts", driver.ErrInvalid, ttl, ttlStep)
+	case ttl < least:
+		return errBelow(ttl, least)
+	case ttl > ttlMax:
+		return fmt.Errorf("etcd: %w: TTL %v is above the maximum of %v", driver.ErrInvalid, ttl, ttlMax)
+	}
+	return nil
+}
+
+func errBelow(ttl, least time.Duration) error {
+	return fmt.Errorf("etcd: %w: TTL %v is below the minimum of %v, which the server derives from its election timeout", driver.ErrInvalid, ttl, least)
+}

@@ -1,0 +1,90 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// job is an operation that was sent. finish waits for it.
+type job interface {
+	finish(ctx context.Context) driver.Result
+}
+
+// Batch shares Txns among operations of different names, and reads and
+// keepalives among renewals. Operations of one name are done one after another.
+func (b *backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
+	results := make([]driver.Result, len(ops))
+	for _, wave := range waves(ops) {
+		b.do(ctx, ops, wave, results)
+	}
+	return results
+}
+
+// waves are indices of ops, such that no wave has a name twice.
+func waves(ops []driver.Op) [][]int {
+	var all [][]int
+	nth := make(map[string]int, len(ops))
+	for i, op := range ops {
+		n := nth[op.Name]
+		nth[op.Name] = n + 1
+		if n == len(all) {
+			all = append(all, make([]int, 0, len(ops)-i))
+		}
+		all[n] = append(all[n], i)
+	}
+	return all
+}
+
+// do sends the operations of one wave, then waits for all of them.
+func (b *backend) do(ctx context.Context, ops []driver.Op, wave []int, results []driver.Result) {
+	now := time.Now()
+	jobs := make(map[int]job, len(wave))
+	var (
+		steps    []*step
+		renewals []*renewal
+		apart    sync.WaitGroup
+	)
+	e, err := b.mint.load(ctx)
+	for _, i := range wave {
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		r := ops[i].Request
+		switch op := ops[i]; {
+		case op.Kind == driver.OpAcquire:
+			a, err := b.acquisition(ctx, r, now)
+			if err != nil {
+				results[i].Err = err
+				continue
+			}
+			jobs[i], steps = a, append(steps, a.step)
+		case op.Kind == driver.OpRenew:
+			renewals = append(renewals, &renewal{r: r, err: &results[i].Err})
+		case op.Kind == driver.OpRelease && r.Token != 0 && r.Keep <= 0:
+			rel := b.releasing(r, e)
+			jobs[i], steps = rel, append(steps, rel.step)
+		case op.Kind == driver.OpRelease:
+			apart.Go(func() { results[i].Err = b.Release(ctx, r) })
+		default:
+			results[i].Err = fmt.Errorf("etcd: %w: operation %d", driver.ErrInvalid, op.Kind)
+		}
+	}
+	b.writer.submit(steps...)
+	b.renew(ctx, renewals, now)
+	for i, j := range jobs {
+		results[i] = j.finish(ctx)
+	}
+	apart.Wait()
+}
+
+// one does a single operation.
+func (b *backend) one(ctx context.Context, kind driver.OpKind, r driver.Request) driver.Result {
+	var results [1]driver.Result
+	b.do(ctx, []driver.Op{{Kind: kind, Request: r}}, []int{0}, results[:])
+	return results[0]
+}

@@ -1,0 +1,97 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+// store lets a case harm the server.
+type store struct{ *env.Server }
+
+func (s store) Stop(t drivertest.T)   { check(t, s.Server.Stop()) }
+func (s store) Freeze(t drivertest.T) { check(t, s.Server.Freeze()) }
+func (s store) Resume(t drivertest.T) { check(t, s.Server.Resume()) }
+func (s store) Start(t drivertest.T, keepData bool) {
+	check(t, s.Server.Start(t.Context(), keepData))
+}
+
+func check(t drivertest.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+var prefixes atomic.Int64
+
+func freshPrefix() string { return fmt.Sprintf("test-%d/", prefixes.Add(1)) }
+
+// leftovers lists the keys of a prefix but those of withdrawn owners, which
+// expire by themselves.
+func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
+	names := newSpace(prefix).names
+	resp, err := c.Get(t.Context(), names, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	check(t, err)
+	var keys []string
+	for _, kv := range resp.Kvs {
+		keys = append(keys, fmt.Sprintf("%q", kv.Key))
+	}
+	return keys
+}
+
+func TestConformance(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	servers(t, func(t *testing.T, binary string) {
+		server := start(t, &env.EtcdOptions{Binary: binary})
+		client := plain(t, server)
+		drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
+			prefix := freshPrefix()
+			open := func(prefix string) func(drivertest.T) driver.Backend {
+				return func(t drivertest.T) driver.Backend {
+					b, err := Open(&Options{Endpoints: []string{server.Addr()}, Prefix: prefix})
+					check(t, err)
+					t.Cleanup(func() {
+						ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+						defer cancel()
+						check(t, b.Close(ctx))
+					})
+					return b
+				}
+			}
+			return &drivertest.Harness{
+				Open: open(prefix), Other: open(freshPrefix()), Store: store{server}, InProcess: true,
+				Leftovers: func(t drivertest.T) []string { return leftovers(t, client, prefix) },
+			}
+		})
+	})
+}
+
+func TestConformanceOfPlugin(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	servers(t, func(t *testing.T, binary string) {
+		server := start(t, &env.EtcdOptions{Binary: binary})
+		client := plain(t, server)
+		binary = plugintest.Build(t, "./lockplugin-etcd")
+		drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
+			mine := freshPrefix()
+			h := plugintest.Binary(binary, func(drivertest.T) driver.Config {
+				return driver.Config{"address": server.Addr(), "prefix": mine}
+			})(t)
+			h.Store = store{server}
+			h.Leftovers = func(t drivertest.T) []string { return leftovers(t, client, mine) }
+			return h
+		})
+	})
+}

@@ -1,0 +1,78 @@
+// Package etcd keeps locks in etcd.
+//
+// # What it guarantees
+//
+// A grant is one transaction of the cluster's consensus, on the disks of a
+// majority before it is answered. No failure of a minority of members, no
+// restart and no change of leader grants a lock twice or loses one. Tokens rise
+// through all of that. Waiters of all hosts are granted in their order.
+//
+// # What breaks it
+//
+//   - A member that runs with --unsafe-no-fsync may forget what it has
+//     promised; no client can tell.
+//   - Going back to an older snapshot brings back old leases and old tokens,
+//     unless its revisions are bumped (etcdutl snapshot restore --bump-revision).
+//     After a cluster was set up anew, without data, leases are gone, and tokens
+//     go on above the earlier ones as long as the clock of the first host to use
+//     it is not behind (see mint).
+//   - Like every lease: a holder that is paused past its deadline does not
+//     know. The token tells the resource.
+//   - A change of leader starts the TTL of every lease anew, so that a dead
+//     host's locks may take up to one more TTL. That is safe, and late.
+//
+// # What it costs
+//
+// Round trips, and consensus entries, each of which is an fsync on a majority:
+//
+//	acquire             1 and 1; a keepalive goes beside it, which is no entry
+//	refused acquire     1 and 1, and 1 read for the TTL when it is not known
+//	renew               1 keepalive and 1 read at the same time, no entry;
+//	                    100 locks share the read and about 1,000 the keepalive
+//	release, proclaim   1 and 1
+//	handover            1 and 1
+//	withdraw            1 and 1, and a LeaseGrant for every 256
+//	release with Keep   2 and 2
+//	inspect             1 read, and 1 for the TTL
+//	wait                1 and 1 to queue up, 1 watch; 1 read if anything was
+//	                    written in between
+//
+// What is asked for at the same time, up to 48 operations, shares one
+// transaction and its fsync. The first acquire with a TTL, and the first after
+// a time as long as the TTL without one, makes a lease: 1 and 1 more.
+//
+// # Leases
+//
+// Locks of one TTL share a lease (see leases). The other way would be a lease
+// for each lock: granted with each acquire, that is a second entry and doubles
+// the latency; granted in advance and used again, the consensus sees no
+// difference, but each lock needs a keepalive of its own, with each acquire and
+// each renewal, where here one serves all: 10,000 held locks with a TTL of 10 s
+// would be 3,000 keepalives a second instead of 3. What sharing costs is that
+// etcd does not end a lock that is not renewed while others on its lease are.
+// The backend deletes it then, at its deadline. Only if the whole machine is
+// lost does such a lock last longer: until the TTL counted from that machine's
+// last keepalive, which is never longer than the TTL after its loss.
+//
+// etcd counts TTLs in whole seconds, has a minimum of 1.5 times its election
+// timeout (2 s as it is set up by default), and looks for expired leases twice a
+// second. A TTL that it would round is refused.
+//
+// # What it needs
+//
+// etcd 3.4 or later. With users, a role with readwrite on the keys that begin
+// with the prefix:
+//
+//	etcdctl role grant-permission locks readwrite --prefix=true lockbench/
+//
+// Settings that matter: --election-timeout for the least TTL, --max-txn-ops (128;
+// less makes smaller batches), --max-request-bytes when large values are
+// published, and compaction (--auto-compaction-retention): every acquire and
+// release leaves a revision.
+//
+// # Errors
+//
+// A request is sent once. What got no answer is of unknown outcome, because etcd
+// may yet do it; the caller withdraws, which bars the owner for a minute.
+// Compaction, a change of leader and the restart of a member are passing.
+package etcd

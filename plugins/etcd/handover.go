@@ -1,0 +1,101 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Handover is one Txn: it deletes from's key and puts next's, which is another
+// key of the same name, so that its create revision is a new token. A place in
+// the queue goes with the lock: whoever waits behind it is not woken.
+func (b *backend) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
+	now := time.Now()
+	if err := b.checkTTL(next.TTL); err != nil {
+		return 0, err
+	}
+	old, err := b.known(ctx, from)
+	if err != nil {
+		return 0, err
+	}
+	token, err := b.handover(ctx, old, next, now)
+	var over *driver.NotHeldError
+	if old.place != "" && errors.As(err, &over) && over.Holder.Owner == old.owner {
+		b.held.losePlace(old) // only the place is gone
+		return b.handover(ctx, old, next, now)
+	}
+	return token, err
+}
+
+func (b *backend) handover(ctx context.Context, old *grant, next driver.Request, now time.Time) (uint64, error) {
+	l, err := b.leases.get(ctx, next.TTL)
+	if err != nil {
+		return 0, err
+	}
+	g := &grant{name: next.Name, owner: next.Owner, label: next.Label, place: old.place, lease: l, deadline: now.Add(next.TTL)}
+	s := b.handing(old, g, next)
+	beat := b.leases.beat(l, now)
+	b.writer.submit(s)
+	if err := s.wait(ctx, b); err != nil {
+		return 0, err
+	}
+	switch {
+	case is(s.err, rpctypes.ErrLeaseNotFound):
+		b.leases.retire(l)
+		return 0, b.untouched(s.err)
+	case s.err != nil:
+		return 0, b.wrap(s.err)
+	case !s.ok && s.ops[2].GetResponseRange().GetCount() > 0:
+		return 0, driver.ErrWithdrawn
+	case !s.ok:
+		return 0, &driver.NotHeldError{Holder: b.holder(ctx, seenIn(s.ops))}
+	}
+	if err := b.leases.await(ctx, l, beat); err != nil {
+		return 0, fmt.Errorf("%w: keepalive beside the handover: %w", driver.ErrUnavailable, err)
+	}
+	return s.epoch.token(s.rev), nil
+}
+
+func (b *backend) handing(old, g *grant, next driver.Request) *step {
+	key, to, bar := b.space.hold(old.name, old.owner), b.space.hold(g.name, g.owner), b.space.bar(g.name, g.owner)
+	value := record{label: g.label, place: g.place, value: next.Value}.encode()
+	s := &step{name: g.name, size: len(value), req: &pb.TxnRequest{
+		Compare: []*pb.Compare{at(key, old.rev), absent(bar, nil)},
+		Success: []*pb.RequestOp{remove(key), put(to, value, g.lease.id)},
+		Failure: append(look(b.space, g.name), exists(bar)),
+	}}
+	if g.place != "" {
+		own := b.space.place(g.name, g.place)
+		s.req.Compare = append(s.req.Compare, present(own))
+		s.req.Success = append(s.req.Success, move(own, g.lease.id))
+	}
+	if b.held.touch(g.name, g.owner, time.Now()) != nil { // it waited on its own before
+		s.req.Success = append(s.req.Success, remove(b.space.place(g.name, g.owner)))
+	}
+	b.held.depart(old)
+	b.held.expect(g)
+	s.settle = func() { b.handed(old, g, s) }
+	return s
+}
+
+func (b *backend) handed(old, g *grant, s *step) {
+	if s.err == nil && s.ok {
+		b.held.drop(old)
+		b.held.confirm(g, s.epoch, s.rev)
+		b.held.forgetOwn(g)
+		return
+	}
+	b.held.remain(old)
+	if s.err == nil || b.harmless(s.err) {
+		b.held.cancel(g)
+		return
+	}
+	b.leases.retire(g.lease)
+	b.leases.retire(b.held.leaseOf(old))
+}

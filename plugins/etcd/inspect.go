@@ -1,0 +1,105 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Inspect reads through the consensus, then asks for the TTL of the lease.
+func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
+	resp, err := b.txn(ctx, &pb.TxnRequest{Success: look(b.space, name)})
+	if err != nil {
+		return driver.Holder{}, b.wrap(err)
+	}
+	return b.holder(ctx, seenIn(resp.Responses)), nil
+}
+
+// holder describes who holds the lock, the zero Holder when nobody does.
+func (b *backend) holder(ctx context.Context, v seen) driver.Holder {
+	if v.hold == nil {
+		return driver.Holder{}
+	}
+	name, _, owner := b.space.parse(string(v.hold.Key))
+	h := driver.Holder{Name: name, Owner: owner, Token: b.token(v.hold), Waiters: v.places}
+	if rec, err := decodeRecord(v.hold.Value); err == nil {
+		h.Label, h.Value = rec.label, rec.value
+		if rec.place != "" && h.Waiters > 0 {
+			h.Waiters-- // the place of the holder itself
+		}
+	}
+	if g := b.held.find(name, owner, h.Token); g != nil {
+		h.TTL = max(time.Millisecond, wholeMillis(b.held.left(g, time.Now())))
+		return h
+	}
+	left, err := b.ttls.left(ctx, v.hold.Lease)
+	if err != nil {
+		left = time.Second // held for an unknown time: ask again soon
+	}
+	h.TTL = left
+	return h
+}
+
+// token is the one of the lease that kv is, which was read in the present epoch.
+func (b *backend) token(kv *mvccpb.KeyValue) uint64 {
+	e := b.mint.present.Load()
+	if e == nil {
+		return 0
+	}
+	return e.token(kv.CreateRevision)
+}
+
+func wholeMillis(d time.Duration) time.Duration {
+	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// ttls asks for what is left of leases, and remembers it for a moment: a waiter
+// needs no more than a hint, and the locks of one host share a lease.
+type ttls struct {
+	b    *backend
+	mu   sync.Mutex
+	over map[int64]expiry
+}
+
+type expiry struct{ asked, at time.Time }
+
+const (
+	rememberTTL = 500 * time.Millisecond
+	maxTTLs     = 1000
+)
+
+func (t *ttls) init(b *backend) { t.b, t.over = b, map[int64]expiry{} }
+
+// left is in whole seconds, as etcd counts, and up to one too little; negative
+// for a key without a lease, which somebody else has put there.
+func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
+	if id == 0 {
+		return -1, nil
+	}
+	now := time.Now()
+	t.mu.Lock()
+	e, known := t.over[id]
+	t.mu.Unlock()
+	if known && now.Sub(e.asked) < rememberTTL {
+		return max(time.Millisecond, wholeMillis(e.at.Sub(now))), nil
+	}
+	resp, err := call(t.b, ctx, func(ctx context.Context, c *conn) (*pb.LeaseTimeToLiveResponse, error) {
+		return c.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
+	})
+	if err != nil {
+		return 0, t.b.wrap(err)
+	}
+	left := time.Duration(max(0, resp.TTL)) * time.Second
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.over) >= maxTTLs {
+		clear(t.over)
+	}
+	t.over[id] = expiry{asked: now, at: now.Add(left)}
+	return max(time.Millisecond, left), nil
+}

@@ -1,0 +1,71 @@
+package etcd
+
+import (
+	"strings"
+)
+
+// Keys of one namespace, with P for its prefix, N for a lock's name, O for an
+// owner, and | for the byte 0xFF:
+//
+//	P|n N|h O   the lease of O on N; its create revision makes the token
+//	P|n N|w O   O's place in the queue of N, in the order of create revisions
+//	P|b N|O     O was withdrawn from N and is refused
+//	P|e         the base of tokens
+//
+// Valid UTF-8 never contains 0xFF, so that prefixes and names need no escaping:
+// no two of them collide, and a scan of one name never meets another. The owner
+// is part of the key, so that comparing a create revision compares owner and
+// token in one, and one Txn can hand a lock over, which is a delete of one key
+// and a put of another: etcd refuses both on the same key.
+const (
+	separator = "\xff"
+	kindHold  = "h"
+	kindPlace = "w"
+)
+
+// space is one namespace.
+type space struct{ names, bars, epoch string }
+
+func newSpace(prefix string) space {
+	own := prefix + separator
+	return space{names: own + "n", bars: own + "b", epoch: own + "e"}
+}
+
+func (s space) hold(name, owner string) string {
+	return s.names + name + separator + kindHold + owner
+}
+
+func (s space) place(name, owner string) string {
+	return s.names + name + separator + kindPlace + owner
+}
+
+func (s space) bar(name, owner string) string {
+	return s.bars + name + separator + owner
+}
+
+// holds, places and both are what all keys of that kind of one name begin with.
+func (s space) holds(name string) string  { return s.names + name + separator + kindHold }
+func (s space) places(name string) string { return s.names + name + separator + kindPlace }
+func (s space) both(name string) string   { return s.names + name + separator }
+
+// beyond is the end of the range of keys that begin with prefix. The
+// namespace's own prefix may be empty, but a key never is.
+func beyond(prefix string) []byte {
+	end := []byte(prefix)
+	for i := len(end) - 1; ; i-- {
+		if end[i] < 0xff {
+			end[i]++
+			return end[:i+1]
+		}
+	}
+}
+
+// parse takes a key of kind h or w apart.
+func (s space) parse(key string) (name, kind, owner string) {
+	rest := strings.TrimPrefix(key, s.names)
+	name, rest, _ = strings.Cut(rest, separator)
+	if rest == "" {
+		return name, "", ""
+	}
+	return name, rest[:1], rest[1:]
+}

@@ -1,0 +1,164 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// TestRevokedFromOutside ends held locks behind their holder's back, by the
+// lease and by the key: Done comes with the push, not with the next renewal.
+func TestRevokedFromOutside(t *testing.T) {
+	s := start(t, nil)
+	c, operator := hosts(t, s, 1)[0], plain(t, s)
+	l, err := c.Lock("jobs", &core.LockOptions{TTL: 30 * time.Second})
+	must(t, err)
+	key := newSpace(DefaultPrefix).holds("jobs")
+	var took []time.Duration
+	last := uint64(0)
+	for round := range 60 {
+		lease, err := l.TryAcquire(t.Context())
+		must(t, err)
+		if lease.Token() <= last {
+			t.Fatalf("token %d after %d", lease.Token(), last)
+		}
+		last = lease.Token()
+		kvs, err := operator.Get(t.Context(), key+lease.Owner())
+		must(t, err)
+		if len(kvs.Kvs) != 1 {
+			t.Fatalf("keys: %v", kvs.Kvs)
+		}
+		<-time.After(time.Duration(round%4) * 15 * time.Millisecond) // before and after it is watched
+		if round%2 == 0 {
+			_, err = operator.Revoke(t.Context(), clientv3.LeaseID(kvs.Kvs[0].Lease))
+		} else {
+			_, err = operator.Delete(t.Context(), key+lease.Owner())
+		}
+		must(t, err)
+		gone := time.Now()
+		select {
+		case <-lease.Done():
+		case <-time.After(5 * time.Second):
+			t.Fatalf("round %d: not done 5 s after the delete", round)
+		}
+		took = append(took, time.Since(gone))
+		if !errors.Is(lease.Err(), core.ErrRevoked) {
+			t.Fatalf("round %d: cause %v", round, lease.Err())
+		}
+	}
+	slices.Sort(took)
+	t.Logf("from the delete to Done: p50 %v p99 %v", at50(took), at99(took))
+	if at99(took) > 50*time.Millisecond && !raceEnabled {
+		t.Errorf("p99 %v, want 50ms", at99(took))
+	}
+}
+
+// TestMemberRestart stops each member of three once, the leader among them,
+// under a held lock and a waiter: nothing is lost.
+func TestMemberRestart(t *testing.T) {
+	members, err := env.StartEtcdCluster(t.Context(), 3, nil)
+	if err != nil {
+		env.Missing(t, "etcd", err)
+	}
+	var addrs []string
+	for _, m := range members {
+		addrs = append(addrs, m.Addr())
+		t.Cleanup(func() { must(t, m.Close()) })
+	}
+	open := func() *core.Client {
+		c := core.New(connect(t, Options{Endpoints: addrs, RequestTimeout: time.Second}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
+		t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
+		return c
+	}
+	holder, waiter := open(), open()
+	opts := &core.LockOptions{TTL: 10 * time.Second}
+	l, err := holder.Lock("jobs", opts)
+	must(t, err)
+	lease, err := l.Acquire(t.Context())
+	must(t, err)
+	w, err := waiter.Lock("jobs", opts)
+	must(t, err)
+	got := make(chan *core.Lease, 1)
+	go func() {
+		next, err := w.Acquire(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		got <- next
+	}()
+	for i, m := range members {
+		must(t, m.Stop())
+		other, err := holder.Lock(fmt.Sprintf("during-%d", i), opts)
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		extra, err := other.Acquire(ctx)
+		cancel()
+		if err != nil {
+			t.Fatalf("with member %d down: %v", i, err)
+		}
+		must(t, extra.Release(t.Context()))
+		must(t, m.Start(t.Context(), true))
+	}
+	if !lease.Valid() {
+		t.Fatalf("the lock was lost: %v", lease.Err())
+	}
+	select {
+	case next := <-got:
+		t.Fatalf("granted twice: tokens %d and %d", lease.Token(), next.Token())
+	default:
+	}
+	must(t, lease.Release(t.Context()))
+	select {
+	case next := <-got:
+		if next.Token() <= lease.Token() {
+			t.Errorf("token %d after %d", next.Token(), lease.Token())
+		}
+		must(t, next.Release(t.Context()))
+	case <-time.After(5 * time.Second):
+		t.Error("the waiter was not woken")
+	}
+}
+
+// TestCompaction compacts everything under a waiter and an observer.
+func TestCompaction(t *testing.T) {
+	s := start(t, nil)
+	b, other, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)
+	first := acquire(t, other, lock("jobs", "first"))
+	seen := make(chan driver.Holder, 16)
+	go func() {
+		_ = b.Observe(t.Context(), "jobs", func(h driver.Holder) { seen <- h })
+	}()
+	if h := <-seen; h.Token != first.Token {
+		t.Fatalf("observed %+v", h)
+	}
+	woken := make(chan error, 1)
+	go func() { woken <- b.Wait(t.Context(), lock("jobs", "next"), 10*time.Second) }()
+	eventually(t, "it waits", func() bool {
+		h, err := other.Inspect(t.Context(), "jobs")
+		return err == nil && h.Waiters == 1
+	})
+	for range 20 {
+		resp, err := operator.Put(t.Context(), "noise", "x")
+		must(t, err)
+		_, err = operator.Compact(t.Context(), resp.Header.Revision)
+		must(t, err)
+	}
+	released := time.Now()
+	must(t, other.Release(t.Context(), first))
+	must(t, <-woken)
+	if took := time.Since(released); took > time.Second {
+		t.Errorf("woken after %v", took)
+	}
+	next := acquire(t, b, lock("jobs", "next"))
+	eventually(t, "the new holder is observed", func() bool { return (<-seen).Token == next.Token })
+}

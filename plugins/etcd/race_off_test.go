@@ -1,0 +1,6 @@
+//go:build !race
+
+package etcd
+
+// raceEnabled tells that timings say nothing.
+const raceEnabled = false

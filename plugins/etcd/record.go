@@ -1,0 +1,51 @@
+package etcd
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// record is what the value of a lease or of a place says: a version byte, then
+// label and place, each behind its length, then the published value.
+type record struct {
+	label string
+	// place is the owner under whose place in the queue the lock was got, ""
+	// when it was free. That place is kept as long as the lock is held: the
+	// next waiter watches it. A handover passes it on.
+	place string
+	value []byte
+}
+
+const recordVersion = 1
+
+var errRecord = errors.New("a value that this version did not write")
+
+func (r record) encode() []byte {
+	b := make([]byte, 0, 1+2*binary.MaxVarintLen16+len(r.label)+len(r.place)+len(r.value))
+	b = append(b, recordVersion)
+	for _, s := range [...]string{r.label, r.place} {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	return append(b, r.value...)
+}
+
+func decodeRecord(b []byte) (record, error) {
+	if len(b) == 0 || b[0] != recordVersion {
+		return record{}, errRecord
+	}
+	b = b[1:]
+	var part [2]string
+	for i := range part {
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n > uint64(len(b)-size) {
+			return record{}, errRecord
+		}
+		part[i], b = string(b[size:size+int(n)]), b[size+int(n):]
+	}
+	r := record{label: part[0], place: part[1]}
+	if len(b) > 0 {
+		r.value = b
+	}
+	return r, nil
+}

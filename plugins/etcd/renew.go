@@ -1,0 +1,250 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Renew is a keepalive and, at the same time, a read of the key: a keepalive
+// alone would succeed for a key that Break has deleted. A lock whose lease is
+// retired, of another TTL, or of an earlier process is moved to another lease
+// instead, by one Txn.
+func (b *backend) Renew(ctx context.Context, r driver.Request) error {
+	return b.one(ctx, driver.OpRenew, r).Err
+}
+
+// renewal is one renewal of a batch.
+type renewal struct {
+	r     driver.Request
+	grant *grant
+	err   *error
+}
+
+// renew does all of them together.
+func (b *backend) renew(ctx context.Context, all []*renewal, now time.Time) {
+	var staying, moving []*renewal
+	for _, re := range all {
+		if *re.err = b.checkTTL(re.r.TTL); *re.err != nil {
+			continue
+		}
+		re.grant = b.held.find(re.r.Name, re.r.Owner, re.r.Token)
+		switch {
+		case re.grant == nil:
+			moving = append(moving, re)
+		case !b.held.begin(re.grant, now):
+			*re.err = b.notHeld(ctx, re.r)
+		case b.held.stays(re.grant, re.r.TTL):
+			staying = append(staying, re)
+		default:
+			moving = append(moving, re)
+		}
+	}
+	moving = append(moving, b.stay(ctx, staying, now)...)
+	b.move(ctx, moving, now)
+}
+
+// stay renews locks by a keepalive of their leases, and returns those whose
+// lease turned out to be no longer good for that.
+func (b *backend) stay(ctx context.Context, all []*renewal, now time.Time) (moving []*renewal) {
+	if len(all) == 0 {
+		return nil
+	}
+	beats := map[*lease]*beat{}
+	grants := make([]*grant, len(all))
+	for i, re := range all {
+		grants[i] = re.grant
+		if l := b.held.leaseOf(re.grant); beats[l] == nil {
+			beats[l] = b.leases.beat(l, now)
+		}
+	}
+	gone, rev, err := b.held.verify(ctx, grants)
+	over := make(map[*grant]bool, len(gone))
+	for _, g := range gone {
+		over[g] = true
+	}
+	for _, re := range all {
+		l := b.held.leaseOf(re.grant)
+		beatErr := b.leases.await(ctx, l, beats[l])
+		var deadline time.Time
+		switch {
+		case err == nil && over[re.grant]:
+			b.held.lost(re.grant)
+			*re.err = b.notHeld(ctx, re.r)
+		case err == nil && errors.Is(beatErr, errLeaseGone):
+			moving = append(moving, re)
+			continue
+		case err != nil || beatErr != nil:
+			*re.err = cmp.Or(err, beatErr)
+		default:
+			deadline = now.Add(re.r.TTL)
+		}
+		b.held.finish(re.grant, deadline, rev)
+	}
+	return moving
+}
+
+// moved is a lock on its way to another lease.
+type moved struct {
+	*renewal
+	lease *lease
+	step  *step
+	beat  *beat
+}
+
+func (b *backend) move(ctx context.Context, all []*renewal, now time.Time) {
+	b.adoptAll(ctx, all, now)
+	var under []*moved
+	var steps []*step
+	for _, re := range all {
+		if *re.err != nil {
+			continue
+		}
+		l, err := b.leases.get(ctx, re.r.TTL)
+		if err != nil {
+			b.held.finish(re.grant, time.Time{}, 0)
+			*re.err = err
+			continue
+		}
+		m := &moved{renewal: re, lease: l, step: b.moving(re.grant, l), beat: b.leases.beat(l, now)}
+		under = append(under, m)
+		steps = append(steps, m.step)
+	}
+	b.writer.submit(steps...)
+	for _, m := range under {
+		*m.err = b.arrive(ctx, m, now)
+	}
+}
+
+// moving puts g, and the place that came with it, on l.
+func (b *backend) moving(g *grant, l *lease) *step {
+	key, from := b.space.hold(g.name, g.owner), b.held.leaseOf(g)
+	s := &step{name: g.name, req: &pb.TxnRequest{
+		Compare: []*pb.Compare{at(key, g.rev)},
+		Success: []*pb.RequestOp{move(key, l.id)},
+		Failure: look(b.space, g.name),
+	}}
+	if g.place != "" {
+		own := b.space.place(g.name, g.place)
+		s.req.Compare = append(s.req.Compare, present(own))
+		s.req.Success = append(s.req.Success, move(own, l.id))
+	}
+	s.settle = func() {
+		switch {
+		case s.err == nil && s.ok:
+			b.held.rehouse(g, l)
+			return
+		case s.err != nil && !b.harmless(s.err): // it may be on either
+			b.leases.retire(l)
+			b.leases.retire(from)
+		}
+		b.leases.unload(l)
+	}
+	return s
+}
+
+// arrive waits for a move and ends what held.begin began.
+func (b *backend) arrive(ctx context.Context, m *moved, now time.Time) (err error) {
+	var deadline time.Time
+	defer func() { b.held.finish(m.grant, deadline, m.step.rev) }()
+	if err := m.step.wait(ctx, b); err != nil {
+		return err
+	}
+	switch s := m.step; {
+	case is(s.err, rpctypes.ErrLeaseNotFound):
+		b.leases.retire(m.lease)
+		return b.untouched(s.err)
+	case s.err != nil:
+		return b.outcome(ctx, s)
+	case !s.ok:
+		return b.unmoved(ctx, m, now)
+	}
+	if err := b.leases.await(ctx, m.lease, m.beat); err != nil {
+		return b.wrap(err)
+	}
+	deadline = now.Add(m.r.TTL)
+	return nil
+}
+
+// unmoved finds out what was missing: the lock, or only the place that came
+// with it, without which it is renewed all the same.
+func (b *backend) unmoved(ctx context.Context, m *moved, now time.Time) error {
+	v := seenIn(m.step.ops)
+	g := m.grant
+	if v.hold == nil || string(v.hold.Key) != b.space.hold(g.name, g.owner) || v.hold.CreateRevision != g.rev {
+		b.held.lost(g)
+		return &driver.NotHeldError{Holder: b.holder(ctx, v)}
+	}
+	b.held.losePlace(g)
+	again := &renewal{r: m.r, grant: g, err: new(error)}
+	if !b.held.begin(g, now) {
+		return b.notHeld(ctx, m.r)
+	}
+	b.move(ctx, []*renewal{again}, now)
+	return *again.err
+}
+
+// adoptAll finds the grants of locks that this process does not know: all that
+// its host holds, after a restart.
+func (b *backend) adoptAll(ctx context.Context, all []*renewal, now time.Time) {
+	var group sync.WaitGroup
+	slots := make(chan struct{}, maxAdoptions)
+	for _, re := range all {
+		if re.grant != nil {
+			continue
+		}
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			g, err := b.adopt(ctx, re.r)
+			switch {
+			case err != nil:
+				*re.err = err
+			case !b.held.begin(g, now):
+				*re.err = b.notHeld(ctx, re.r)
+			default:
+				re.grant = g
+			}
+		})
+	}
+	group.Wait()
+}
+
+// maxAdoptions is how many locks are read at a time after a restart.
+const maxAdoptions = 16
+
+// adopt takes over a lock that an earlier process of this host got. Its lease
+// is retired from the start: who knows what else is on it.
+func (b *backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
+	key := b.space.hold(r.Name, r.Owner)
+	resp, err := b.txn(ctx, &pb.TxnRequest{Success: append(look(b.space, r.Name), read(&pb.RangeRequest{Key: []byte(key)}))})
+	if err != nil {
+		return nil, b.wrap(err)
+	}
+	kvs := resp.Responses[2].GetResponseRange().GetKvs()
+	if len(kvs) == 0 || b.token(kvs[0]) != r.Token {
+		return nil, &driver.NotHeldError{Holder: b.holder(ctx, seenIn(resp.Responses))}
+	}
+	left, err := b.ttls.left(ctx, kvs[0].Lease)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := decodeRecord(kvs[0].Value)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	g := &grant{
+		name: r.Name, owner: r.Owner, label: rec.label, place: rec.place, token: r.Token, rev: kvs[0].CreateRevision,
+		known: resp.Header.Revision, born: now, deadline: now.Add(left + time.Second),
+		lease: &lease{id: kvs[0].Lease, ttl: left, acked: now, retired: true},
+	}
+	return b.held.adopt(g), nil
+}

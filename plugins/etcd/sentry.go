@@ -1,0 +1,190 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// errDeleted is the cause in the notice of a lease that somebody else has ended.
+var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
+
+// young is how long a lock is held before its key is watched: most are released
+// sooner, and a watch costs two messages. A loss before that is noticed when
+// the watch is opened.
+const young = 20 * time.Millisecond
+
+// sentry watches the keys of held locks. All it has is guarded by held.mu.
+type sentry struct {
+	h     *held
+	feeds map[*feed]bool
+	fresh []*grant // not watched yet, oldest first
+	check []*grant // watched, and to be looked for
+	busy  bool     // a look is under way
+}
+
+// feed carries notices to one Watch.
+type feed struct {
+	pending []driver.Notice
+	more    chan struct{}
+}
+
+func (s *sentry) init(h *held) { s.h, s.feeds = h, map[*feed]bool{} }
+
+func (s *sentry) add(g *grant) {
+	if len(s.feeds) == 0 {
+		return
+	}
+	if s.fresh = append(s.fresh, g); len(s.fresh) == 1 {
+		signal(s.h.wake)
+	}
+}
+
+func (s *sentry) pause() time.Duration {
+	switch {
+	case len(s.check) > 0 && !s.busy:
+		return 0
+	case len(s.fresh) > 0:
+		return time.Until(s.fresh[0].born.Add(young))
+	}
+	return time.Hour
+}
+
+// work watches what is old enough and looks for what may be gone.
+func (s *sentry) work() {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	for len(s.fresh) > 0 && now.Sub(s.fresh[0].born) >= young {
+		g := s.fresh[0]
+		s.fresh = s.fresh[1:]
+		key := h.b.space.hold(g.name, g.owner)
+		if h.grants[key] == g && g.watch == nil {
+			g.watch = h.b.hub.add(key, nil, true, func(e event) { s.hear(g, e) })
+		}
+	}
+	if len(s.check) > 0 && !s.busy {
+		suspects := s.check
+		s.check, s.busy = nil, true
+		if !h.b.spawn(func() { s.look(suspects) }) {
+			s.busy = false
+		}
+	}
+}
+
+// hear is called by the hub.
+func (s *sentry) hear(g *grant, e event) {
+	switch {
+	case e.changed:
+		s.lost(g)
+	case e.opened != 0:
+		s.h.mu.Lock()
+		defer s.h.mu.Unlock()
+		if e.opened > g.known {
+			s.check = append(s.check, g)
+			signal(s.h.wake)
+		}
+	}
+}
+
+// look reads whether suspects are still there. When it fails the stream will
+// break too, and each watch that is opened again makes its lock a suspect.
+func (s *sentry) look(suspects []*grant) {
+	gone, _, err := s.h.verify(s.h.b.ctx, suspects)
+	if err == nil {
+		for _, g := range gone {
+			s.lost(g)
+		}
+	} else {
+		s.h.b.hub.reset()
+	}
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	s.busy = false
+	signal(s.h.wake)
+}
+
+// lost tells of a lock that is gone, unless this process deletes it itself.
+func (s *sentry) lost(g *grant) {
+	s.h.mu.Lock()
+	own := g.leaving
+	s.h.mu.Unlock()
+	if !own && s.h.lost(g) {
+		s.announce(driver.Notice{Kind: driver.NoticeLost, Name: g.name, Owner: g.owner, Token: g.token, Err: errDeleted})
+	}
+}
+
+func (s *sentry) announce(n driver.Notice) {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	for f := range s.feeds {
+		f.pending = append(f.pending, n)
+		signal(f.more)
+	}
+}
+
+func (s *sentry) follow(f *feed) {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	s.feeds[f] = true
+	for _, g := range s.h.grants {
+		if g.watch == nil && g.token != 0 {
+			s.add(g)
+		}
+	}
+}
+
+func (s *sentry) leave(f *feed) {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	delete(s.feeds, f)
+}
+
+func (s *sentry) take(f *feed) []driver.Notice {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	notices := f.pending
+	f.pending = nil
+	return notices
+}
+
+// Watch pushes the loss of locks that were got through this process, and tells
+// when the store stops and begins to answer.
+func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
+	f := &feed{more: make(chan struct{}, 1)}
+	b.held.sentry.follow(f)
+	defer b.held.sentry.leave(f)
+	b.health.follow(f.more, true)
+	defer b.health.follow(f.more, false)
+	changes, down := b.health.state()
+	if down != nil {
+		emit(turn(down))
+	}
+	for {
+		now, down := b.health.state()
+		if now != changes {
+			emit(turn(down))
+		}
+		changes = now
+		for _, n := range b.held.sentry.take(f) {
+			emit(n)
+		}
+		select {
+		case <-f.more:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-b.ctx.Done():
+			return driver.ErrClosed
+		}
+	}
+}
+
+func turn(down error) driver.Notice {
+	if down == nil {
+		return driver.Notice{Kind: driver.NoticeUp}
+	}
+	return driver.Notice{Kind: driver.NoticeDown, Err: down}
+}

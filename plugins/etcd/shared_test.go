@@ -1,0 +1,216 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// expiryStep is by how much the server may be late: it looks for expired leases
+// twice a second and needs a commit to end one.
+const expiryStep = 1500 * time.Millisecond
+
+func short(name, owner string) driver.Request {
+	r := lock(name, owner)
+	r.TTL = 3 * time.Second
+	return r
+}
+
+// heldUntil polls until nobody holds name, and returns when that was.
+func heldUntil(t *testing.T, b *backend, name string) time.Time {
+	t.Helper()
+	var at time.Time
+	eventually(t, name+" is free", func() bool {
+		h, err := b.Inspect(t.Context(), name)
+		must(t, err)
+		at = time.Now()
+		return !h.Held()
+	})
+	return at
+}
+
+// TestLateOnSharedLease: a key put late in the life of its lease lives for the
+// whole TTL. The process is gone after the grant, so that nothing but the lease
+// keeps the key.
+func TestLateOnSharedLease(t *testing.T) {
+	servers(t, func(t *testing.T, binary string) {
+		s := start(t, &env.EtcdOptions{Binary: binary})
+		b, other := connect(t, on(s)), connect(t, on(s))
+		early := acquire(t, b, short("early", "a"))
+		shared := b.held.find("early", "a", early.Token).lease
+		<-time.After(1800 * time.Millisecond)
+		sent := time.Now()
+		late := acquire(t, b, short("late", "b"))
+		if b.held.find("late", "b", late.Token).lease != shared {
+			t.Fatal("the second lock is on another lease: the test shows nothing")
+		}
+		must(t, b.Close(t.Context()))
+		lived := heldUntil(t, other, "late").Sub(sent)
+		if lived < late.TTL || lived > late.TTL+expiryStep {
+			t.Errorf("a lock acquired 1.8 s into the life of its lease lived %v, TTL %v", lived, late.TTL)
+		}
+	})
+}
+
+// keepRenewing renews r until the test ends or stop is called.
+func keepRenewing(t *testing.T, b *backend, r driver.Request) (stop func() error) {
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				failed <- nil
+				return
+			case <-time.After(r.TTL / 6):
+			}
+			if err := b.Renew(ctx, r); err != nil && ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable) {
+				failed <- err
+				return
+			}
+		}
+	}()
+	return func() error { cancel(); return <-failed }
+}
+
+// TestUnrenewedEnds: a lock that is not renewed ends at its TTL although others
+// on its lease live on.
+func TestUnrenewedEnds(t *testing.T) {
+	s := start(t, nil)
+	b, other := connect(t, on(s)), connect(t, on(s))
+	kept := acquire(t, b, short("kept", "a"))
+	stop := keepRenewing(t, b, kept)
+	sent := time.Now()
+	left := acquire(t, b, short("left", "b"))
+	if b.held.find("left", "b", left.Token).lease != b.held.find("kept", "a", kept.Token).lease {
+		t.Fatal("they are on different leases: the test shows nothing")
+	}
+	lived := heldUntil(t, other, "left").Sub(sent)
+	if lived < left.TTL || lived > left.TTL+500*time.Millisecond {
+		t.Errorf("it lived %v, TTL %v", lived, left.TTL)
+	}
+	must(t, stop())
+	isNotHeld(t, b.Renew(t.Context(), left))
+	must(t, b.Renew(t.Context(), kept))
+}
+
+// TestUnconfirmedDies loses the reply to an acquire that was granted, and every
+// clean-up with it. The key dies with its lease although another lock of that
+// lease is renewed all the time, and keeps its token.
+func TestUnconfirmedDies(t *testing.T) {
+	servers(t, func(t *testing.T, binary string) {
+		s := start(t, &env.EtcdOptions{Binary: binary})
+		b, other := connect(t, on(s)), connect(t, on(s))
+		kept := acquire(t, b, short("kept", "a"))
+		shared := b.held.find("kept", "a", kept.Token).lease
+		sent := time.Now()
+		loseReply(t, b, short("ghost", "b"))
+		if h, err := other.Inspect(t.Context(), "ghost"); err != nil || !h.Held() {
+			t.Fatalf("there is no ghost: %+v, %v", h, err)
+		}
+		stop := keepRenewing(t, b, kept)
+		if lived := heldUntil(t, other, "ghost").Sub(sent); lived > 3*time.Second+expiryStep {
+			t.Errorf("the ghost lived %v, TTL 3s", lived)
+		}
+		must(t, stop())
+		must(t, b.Renew(t.Context(), kept))
+		if now := b.held.find("kept", "a", kept.Token); now == nil || now.lease == shared {
+			t.Error("the live lock is still on the lease of the ghost")
+		}
+		if h, err := other.Inspect(t.Context(), "kept"); err != nil || h.Token != kept.Token {
+			t.Errorf("the live lock after its move: %+v, %v; want token %d", h, err, kept.Token)
+		}
+	})
+}
+
+// loseReply acquires r in the store, and lets the backend take its reply for
+// lost. What would delete the key at its deadline is switched off.
+func loseReply(t *testing.T, b *backend, r driver.Request) {
+	t.Helper()
+	a, err := b.acquisition(t.Context(), r, time.Now())
+	must(t, err)
+	e, err := b.mint.load(t.Context())
+	must(t, err)
+	resp, err := b.send(t.Context(), single(a.step.req, b.mint.holds(e)))
+	must(t, err)
+	if !resp.Succeeded {
+		t.Fatalf("%q was not granted", r.Name)
+	}
+	a.step.err = context.DeadlineExceeded
+	a.settle()
+	b.held.drop(a.grant)
+}
+
+// TestRestartOfProcess: a new process knows nothing; it renews what it is asked
+// to, with the same token, and nothing else that its predecessor has left.
+func TestRestartOfProcess(t *testing.T) {
+	s := start(t, nil)
+	before, other := connect(t, on(s)), connect(t, on(s))
+	kept := acquire(t, before, short("kept", "a"))
+	sent := time.Now()
+	acquire(t, before, short("left", "b"))
+	must(t, before.Close(t.Context()))
+	after := connect(t, on(s))
+	stop := keepRenewing(t, after, kept)
+	if lived := heldUntil(t, other, "left").Sub(sent); lived > 3*time.Second+expiryStep {
+		t.Errorf("what the new process does not know lived %v, TTL 3s", lived)
+	}
+	must(t, stop())
+	must(t, after.Renew(t.Context(), kept))
+	if h, err := other.Inspect(t.Context(), "kept"); err != nil || h.Token != kept.Token {
+		t.Errorf("after the restart: %+v, %v; want token %d", h, err, kept.Token)
+	}
+	must(t, after.Release(t.Context(), kept))
+	isNotHeld(t, after.Release(t.Context(), kept))
+}
+
+// TestPlaceEndsWithLock: the place in the queue that a lock was got from goes
+// with it, however it ends, or the queue would stand still behind it.
+func TestPlaceEndsWithLock(t *testing.T) {
+	ends := map[string]func(t *testing.T, b *backend, s *env.Server, r driver.Request){
+		"release": func(t *testing.T, b *backend, _ *env.Server, r driver.Request) { must(t, b.Release(t.Context(), r)) },
+		"withdraw": func(t *testing.T, b *backend, _ *env.Server, r driver.Request) {
+			r.Token = 0
+			must(t, b.Release(t.Context(), r))
+		},
+		"break": func(t *testing.T, b *backend, _ *env.Server, r driver.Request) {
+			must(t, b.Break(t.Context(), r.Name, r.Token))
+		},
+		"restart": func(t *testing.T, b *backend, s *env.Server, r driver.Request) {
+			must(t, b.Close(t.Context()))
+			must(t, connect(t, on(s)).Release(t.Context(), r))
+		},
+		"handover": func(t *testing.T, b *backend, _ *env.Server, r driver.Request) {
+			next := lock(r.Name, "next")
+			token, err := b.Handover(t.Context(), r, next)
+			must(t, err)
+			if token <= r.Token {
+				t.Errorf("handover: token %d after %d", token, r.Token)
+			}
+			next.Token = token
+			must(t, b.Release(t.Context(), next))
+		},
+	}
+	s := start(t, nil)
+	for how, end := range ends {
+		t.Run(how, func(t *testing.T) {
+			b, other := connect(t, on(s)), connect(t, on(s))
+			first := acquire(t, other, lock(how, "first"))
+			waiter := lock(how, "waiter")
+			woken := make(chan error, 1)
+			go func() { woken <- b.Wait(t.Context(), waiter, 10*time.Second) }()
+			eventually(t, "it waits", func() bool {
+				h, err := other.Inspect(t.Context(), how)
+				return err == nil && h.Waiters == 1
+			})
+			must(t, other.Release(t.Context(), first))
+			must(t, <-woken)
+			end(t, b, s, acquire(t, b, waiter))
+			acquire(t, other, lock(how, "last"))
+		})
+	}
+}

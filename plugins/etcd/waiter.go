@@ -1,0 +1,197 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// placeFor is how long a place outlives its last Wait or TryAcquire, and so how
+// long a free lock is kept for a waiter that was woken and does not come.
+const placeFor = 2 * time.Second
+
+// placeBeat is how often the lease of places is renewed while a Wait lasts.
+const placeBeat = placeFor / 4
+
+// Wait watches the one key whose end makes it this owner's turn: the place
+// before it, or the lock itself when there is none. A lock that was got from a
+// place keeps it as long as it is held, so that this is one watch for each
+// grant, and a release wakes one waiter.
+func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
+	timeout := time.NewTimer(max)
+	defer timeout.Stop()
+	p, before, rev, err := b.queue(ctx, r)
+	if err != nil || before == "" {
+		return err
+	}
+	defer b.held.unpark(p)
+	if !b.stayQueued(p) {
+		return nil
+	}
+	events := make(chan event, 4)
+	watch := b.hub.add(before, nil, true, func(e event) {
+		select {
+		case events <- e:
+		default: // there is enough to look at
+		}
+	})
+	defer b.hub.drop(watch)
+	beat := time.NewTicker(placeBeat)
+	defer beat.Stop()
+	for {
+		select {
+		case e := <-events:
+			if done, err := b.heard(ctx, e, before, rev); done || err != nil {
+				return err
+			}
+		case <-beat.C:
+			if !b.stayQueued(p) {
+				return nil
+			}
+		case <-timeout.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-b.ctx.Done():
+			return driver.ErrClosed
+		}
+	}
+}
+
+// heard tells whether e ends the wait: the end of the key does. A watch that was opened after the last
+// look may have missed the end of the key: then it is read once more.
+func (b *backend) heard(ctx context.Context, e event, key string, seenAt int64) (done bool, err error) {
+	switch {
+	case e.changed:
+		return true, nil
+	case e.opened <= seenAt: // or broken, which another opened follows
+		return false, nil
+	}
+	resp, err := b.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{exists(key)}})
+	if err != nil {
+		return true, b.wrap(err)
+	}
+	return resp.Responses[0].GetResponseRange().GetCount() == 0, nil
+}
+
+// queue sees to it that the owner has a place, and returns it parked with the
+// key to watch: "" when it is this owner's turn, and then it is not parked.
+func (b *backend) queue(ctx context.Context, r driver.Request) (p *place, before string, rev int64, err error) {
+	for range 2 {
+		now := time.Now()
+		if p = b.held.touch(r.Name, r.Owner, now); p == nil {
+			p, before, rev, err = b.enter(ctx, r, now)
+		} else {
+			before, rev, err = b.ahead(ctx, p)
+		}
+		if !errors.Is(err, errNoPlace) {
+			break
+		}
+		b.held.forget(r.Name, r.Owner)
+	}
+	if errors.Is(err, errNoPlace) {
+		return nil, "", 0, nil // taken away twice: let core ask
+	}
+	if err == nil && before != "" {
+		b.held.park(p)
+	}
+	return p, before, rev, err
+}
+
+// errNoPlace: the place that this process remembers is not in the store.
+var errNoPlace = errors.New("etcd: place in the queue is gone")
+
+// enter puts a place at the end of the queue, unless the owner is barred.
+func (b *backend) enter(ctx context.Context, r driver.Request, now time.Time) (*place, string, int64, error) {
+	l, err := b.leases.get(ctx, b.shortest())
+	if err != nil {
+		return nil, "", 0, err
+	}
+	s, own := b.space, b.space.place(r.Name, r.Owner)
+	p := &place{name: r.Name, owner: r.Owner, lease: l, deadline: now.Add(placeFor)}
+	st := &step{name: r.Name, req: &pb.TxnRequest{
+		Compare: []*pb.Compare{absent(own, nil), absent(s.bar(r.Name, r.Owner), nil)},
+		Success: append([]*pb.RequestOp{put(own, record{label: r.Label}.encode(), l.id)}, ahead(s, r.Name, 0, 2)...),
+		Failure: []*pb.RequestOp{exists(own), exists(s.bar(r.Name, r.Owner))},
+	}}
+	st.settle = func() { b.entered(p, st) }
+	beat := b.leases.beat(l, now.Add(-placeBeat))
+	b.writer.submit(st)
+	if err := st.wait(ctx, b); err != nil {
+		return nil, "", 0, err
+	}
+	switch {
+	case is(st.err, rpctypes.ErrLeaseNotFound), errors.Is(st.err, errEpoch):
+		return nil, "", 0, errNoPlace
+	case st.err != nil:
+		return nil, "", 0, b.wrap(st.err)
+	case !st.ok && st.ops[1].GetResponseRange().GetCount() > 0:
+		return nil, "", 0, driver.ErrWithdrawn
+	case !st.ok: // an earlier process entered it
+		kv := st.ops[0].GetResponseRange().GetKvs()[0]
+		p.rev, p.lease = kv.CreateRevision, &lease{id: kv.Lease, ttl: b.shortest(), acked: now, retired: true}
+		b.held.entered(p)
+		before, rev, err := b.ahead(ctx, p)
+		return p, before, rev, err
+	}
+	if err := b.leases.await(ctx, l, beat); err != nil {
+		return nil, "", 0, b.wrap(err)
+	}
+	return p, nextTo(own, st.ops[1:]), st.rev, nil
+}
+
+func (b *backend) entered(p *place, s *step) {
+	switch {
+	case s.err == nil && s.ok:
+		p.rev = s.rev
+		b.held.entered(p)
+		return
+	case is(s.err, rpctypes.ErrLeaseNotFound), s.err != nil && !b.harmless(s.err):
+		b.leases.retire(p.lease)
+	}
+	b.leases.unload(p.lease)
+}
+
+// ahead reads the newest places of name that were created before rev (0: all),
+// and the holder's key.
+func ahead(s space, name string, rev int64, limit int64) []*pb.RequestOp {
+	places, holds := s.places(name), s.holds(name)
+	return []*pb.RequestOp{
+		read(&pb.RangeRequest{
+			Key: []byte(places), RangeEnd: beyond(places), KeysOnly: true, Limit: limit, MaxCreateRevision: max(0, rev-1),
+			SortOrder: pb.RangeRequest_DESCEND, SortTarget: pb.RangeRequest_CREATE,
+		}),
+		read(&pb.RangeRequest{Key: []byte(holds), RangeEnd: beyond(holds), KeysOnly: true, Limit: 1}),
+	}
+}
+
+// nextTo picks the key to watch from what ahead read.
+func nextTo(own string, ops []*pb.ResponseOp) string {
+	kvs := append([]*mvccpb.KeyValue{}, ops[0].GetResponseRange().GetKvs()...)
+	kvs = append(kvs, ops[1].GetResponseRange().GetKvs()...)
+	for _, kv := range kvs {
+		if string(kv.Key) != own {
+			return string(kv.Key)
+		}
+	}
+	return ""
+}
+
+// ahead reads what is before p now.
+func (b *backend) ahead(ctx context.Context, p *place) (before string, rev int64, err error) {
+	own := b.space.place(p.name, p.owner)
+	resp, err := b.txn(ctx, &pb.TxnRequest{Success: append(ahead(b.space, p.name, p.rev, 1), exists(own))})
+	if err != nil {
+		return "", 0, b.wrap(err)
+	}
+	if kvs := resp.Responses[2].GetResponseRange().GetKvs(); len(kvs) == 0 || kvs[0].CreateRevision != p.rev {
+		return "", 0, errNoPlace
+	}
+	return nextTo(own, resp.Responses), resp.Header.Revision, nil
+}

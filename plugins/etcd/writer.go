@@ -1,0 +1,251 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+const (
+	// maxBatch is how many operations share a Txn. The servers' stock limit is
+	// 128 with nested operations counted on top of the outer ones, and an answer
+	// has room for 4 MB, which so many refusals with the largest values fill.
+	maxBatch = 48
+	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB.
+	maxBatchBytes = 512 << 10
+	// maxInFlight is how many Txns are under way at a time. What is asked
+	// meanwhile shares the next one.
+	maxInFlight = 2
+)
+
+// step is one operation of the store with its own compares, and what came of
+// it. Fields below done are valid once that is closed.
+type step struct {
+	name string // of the lock: no two steps of one Txn share it
+	req  *pb.TxnRequest
+	size int // bytes of values
+
+	// settle runs before done is closed, also when nobody waits any more.
+	settle func()
+	done   chan struct{}
+
+	epoch *epoch           // in which it was done
+	ok    bool             // the compares held
+	rev   int64            // of the store after the Txn
+	ops   []*pb.ResponseOp // of the branch taken
+	err   error            // native
+
+	mu    sync.Mutex
+	taken bool // on its way to the server
+	gone  bool // given up before that
+}
+
+// take claims s for sending.
+func (s *step) take() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken = !s.gone
+	return s.taken
+}
+
+// drop gives s up if it was not taken yet.
+func (s *step) drop() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = !s.taken
+	return s.gone
+}
+
+// wait waits for the outcome. An error means that ctx ended before it.
+func (s *step) wait(ctx context.Context, b *backend) error {
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+	case <-b.ctx.Done():
+	}
+	if !s.drop() {
+		return b.interrupted(ctx, true)
+	}
+	s.err = b.interrupted(ctx, false)
+	s.finish()
+	return s.err
+}
+
+func (s *step) finish() {
+	if s.settle != nil {
+		s.settle()
+	}
+	close(s.done)
+}
+
+// writer sends steps, as many in one Txn as are waiting.
+type writer struct {
+	b     *backend
+	mu    sync.Mutex
+	queue []*step
+	busy  int // senders at work
+	limit int // steps in a Txn; less when the server allows less
+}
+
+func (w *writer) init(b *backend) { w.b, w.limit = b, maxBatch }
+
+// submit queues steps, in this order, and returns at once.
+func (w *writer) submit(steps ...*step) {
+	for _, s := range steps {
+		s.done = make(chan struct{})
+	}
+	w.mu.Lock()
+	w.queue = append(w.queue, steps...)
+	start := w.busy < maxInFlight
+	if start {
+		w.busy++
+	}
+	w.mu.Unlock()
+	if start && !w.b.spawn(w.send) {
+		w.mu.Lock()
+		w.busy-- // closed: who waits sees that
+		w.mu.Unlock()
+	}
+}
+
+// send works until the queue is empty.
+func (w *writer) send() {
+	for {
+		// Let those that run submit what they are about to: it costs nothing
+		// when there is nobody, and makes fuller Txns when there are many.
+		runtime.Gosched()
+		batch := w.next()
+		if len(batch) == 0 {
+			return
+		}
+		w.do(batch)
+	}
+}
+
+// next takes the next Txn's steps from the queue. When there are none the
+// sender is done, decided under the same lock.
+func (w *writer) next() []*step {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var batch, rest []*step
+	names, bytes := map[string]bool{}, 0
+	for i, s := range w.queue {
+		if len(batch) >= w.limit {
+			rest = append(rest, w.queue[i:]...)
+			break
+		}
+		if names[s.name] || len(batch) > 0 && bytes+s.size > maxBatchBytes {
+			names[s.name] = true // nor may a later one of that name overtake it
+			rest = append(rest, s)
+			continue
+		}
+		if s.take() {
+			names[s.name] = true
+			bytes += s.size
+			batch = append(batch, s)
+		}
+	}
+	w.queue = rest
+	if len(batch) == 0 {
+		w.busy--
+	}
+	return batch
+}
+
+// do sends batch as one Txn. When the server refuses the whole because of one,
+// each is sent alone.
+func (w *writer) do(batch []*step) {
+	e, answers, rev, err := w.txn(batch)
+	if len(batch) > 1 && err != nil && refused(err) {
+		if is(err, rpctypes.ErrTooManyOps) {
+			w.shrink()
+		}
+		for i := range batch {
+			w.do(batch[i : i+1])
+		}
+		return
+	}
+	for i, s := range batch {
+		if s.epoch, s.rev, s.err = e, rev, err; err == nil {
+			s.ok, s.ops = answers[i].Succeeded, answers[i].Responses
+		}
+	}
+	if len(batch) > 1 && err == nil {
+		w.lookAfter(batch)
+	}
+	for _, s := range batch {
+		s.finish()
+	}
+}
+
+// txn does batch if the epoch has not ended.
+func (w *writer) txn(batch []*step) (*epoch, []*pb.TxnResponse, int64, error) {
+	e, err := w.b.mint.load(w.b.ctx)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	var req *pb.TxnRequest
+	if len(batch) == 1 {
+		req = single(batch[0].req, w.b.mint.holds(e))
+	} else {
+		req = nested(batch, w.b.mint.holds(e))
+	}
+	resp, err := w.b.send(w.b.ctx, req)
+	if err != nil {
+		return e, nil, 0, err
+	}
+	over := !resp.Succeeded
+	answers := []*pb.TxnResponse{resp}
+	if len(batch) == 1 {
+		over = over && !w.b.mint.goesOn(e, resp.Responses)
+	} else if !over {
+		answers = make([]*pb.TxnResponse, len(batch))
+		for i := range answers {
+			answers[i] = resp.Responses[i].GetResponseTxn()
+		}
+	}
+	if over {
+		err = errors.Join(errEpoch, w.b.mint.over(w.b.ctx, e))
+	}
+	return e, answers, resp.Header.Revision, err
+}
+
+func (w *writer) shrink() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.limit = max(1, w.limit/2)
+}
+
+// txn does a Txn without compares of its own, of reads: again when it turns out
+// that the epoch has ended.
+func (b *backend) txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
+	for range 2 {
+		e, err := b.mint.load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		req.Compare = []*pb.Compare{b.mint.holds(e)}
+		resp, err := b.send(ctx, req)
+		if err != nil || resp.Succeeded {
+			return resp, err
+		}
+		if err := b.mint.over(ctx, e); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errEpoch
+}
+
+// send sends one request.
+func (b *backend) send(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
+	resp, err := call(b, ctx, func(ctx context.Context, c *conn) (*pb.TxnResponse, error) { return c.kv.Txn(ctx, req) })
+	if err == nil {
+		b.mint.see(resp.Header.Revision)
+	}
+	return resp, err
+}

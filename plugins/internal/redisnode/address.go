@@ -1,0 +1,89 @@
+package redisnode
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Address is one server's address with what a URL may say beside it.
+type Address struct {
+	Network string // "tcp" or "unix"
+	Addr    string // host:port, or the path of a socket
+	TLS     bool
+	// Username, Password and DB are as in the URL; DB is -1 when it has none.
+	Username, Password string
+	DB                 int
+}
+
+// ParseAddress reads "host", "host:port", "redis://user:password@host:port/db",
+// the same with rediss for TLS, or "unix:///path?db=1". Its errors wrap
+// driver.ErrConfig and never show the address of a URL, which may have a
+// password in it.
+func ParseAddress(text string, defaultPort int) (Address, error) {
+	scheme, _, isURL := strings.Cut(text, "://")
+	if !isURL {
+		addr, err := hostPort(text, defaultPort)
+		if err != nil {
+			return Address{}, fmt.Errorf("%w: address %q: %w", driver.ErrConfig, text, err)
+		}
+		return Address{Network: "tcp", Addr: addr, DB: -1}, nil
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		// The error quotes the URL, and its part that looks like a port may be
+		// a part of the password.
+		return Address{}, fmt.Errorf("%w: address: the %s URL cannot be read: its port is not a number, or its password has %%, @, : or / in it that must be written as %%25, %%40, %%3A or %%2F",
+			driver.ErrConfig, printable(scheme))
+	}
+	return fromURL(u, defaultPort)
+}
+
+func fromURL(u *url.URL, defaultPort int) (a Address, err error) {
+	a = Address{Network: "tcp", TLS: u.Scheme == "rediss", Username: u.User.Username(), DB: -1}
+	a.Password, _ = u.User.Password()
+	db := strings.Trim(u.Path, "/")
+	switch u.Scheme {
+	case "redis", "rediss":
+		if a.Addr, err = hostPort(u.Host, defaultPort); err != nil {
+			return Address{}, fmt.Errorf("%w: address: the host of the %s URL: %w", driver.ErrConfig, u.Scheme, err)
+		}
+		if u.RawQuery != "" {
+			return Address{}, fmt.Errorf("%w: address: a %s URL takes no ?parameters here: use the configuration keys", driver.ErrConfig, u.Scheme)
+		}
+	case "unix":
+		a.Network, a.Addr, db = "unix", u.Path, u.Query().Get("db")
+		if u.Host != "" || u.Path == "" {
+			return Address{}, fmt.Errorf("%w: address: a unix URL has three slashes and a path: unix:///run/redis.sock", driver.ErrConfig)
+		}
+	default:
+		return Address{}, fmt.Errorf("%w: address: scheme %q is none of redis, rediss and unix", driver.ErrConfig, printable(u.Scheme))
+	}
+	if db != "" {
+		if a.DB, err = strconv.Atoi(db); err != nil || a.DB < 0 {
+			return Address{}, fmt.Errorf("%w: address: the database in the %s URL is not a number", driver.ErrConfig, u.Scheme)
+		}
+	}
+	return a, nil
+}
+
+func hostPort(text string, defaultPort int) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		if strings.Contains(strings.Trim(text, "[]"), ":") && !strings.HasSuffix(text, "]") {
+			return "", fmt.Errorf("it is not host:port")
+		}
+		host, port = strings.Trim(text, "[]"), strconv.Itoa(defaultPort)
+	}
+	if host == "" || strings.ContainsAny(host, " /@?#") {
+		return "", fmt.Errorf("it is not host:port")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return "", fmt.Errorf("port %q is not a number from 1 to 65535", port)
+	}
+	return net.JoinHostPort(host, port), nil
+}

@@ -1,0 +1,181 @@
+package redisnode
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// opsPerScript bounds how long one script keeps the server from other clients.
+const opsPerScript = 32
+
+// Reply is what one operation came to.
+type Reply struct {
+	driver.Result
+	// Queued tells that a refused acquire kept its owner's place in the queue
+	// alive.
+	Queued bool
+}
+
+// op is one operation, already written as the script wants it: the caller may
+// be gone, with its value, when it is sent.
+type op struct {
+	kind           string
+	name, id, tail string
+	ms             int64
+}
+
+func encode(o driver.Op) (op, error) {
+	r := o.Request
+	switch {
+	case o.Kind == driver.OpAcquire:
+		return op{"a", r.Name, r.Owner, valueTail(r.Label, r.Value), r.TTL.Milliseconds()}, nil
+	case o.Kind == driver.OpRenew:
+		id := leaseID(r)
+		return op{"r", r.Name, id, lastIndex(id), r.TTL.Milliseconds()}, nil
+	case o.Kind == driver.OpRelease && r.Token == 0:
+		return op{"w", r.Name, r.Owner, "", BarFor.Milliseconds()}, nil
+	case o.Kind == driver.OpRelease:
+		id := leaseID(r)
+		keep := r.Keep + time.Millisecond - 1 // rounded up, so that the lock is not free too early
+		return op{"d", r.Name, id, lastIndex(id), keep.Milliseconds()}, nil
+	}
+	return op{}, fmt.Errorf("%w: operation %d of a batch", driver.ErrInvalid, o.Kind)
+}
+
+func lastIndex(id string) string { return strconv.Itoa(len(id) - 1) }
+
+// Do does each operation, in one round trip, and returns the replies at the
+// same indexes. Operations that name the same lock are done in their order.
+// When ctx ends it returns at once, and what had been sent may still be done.
+func (n *Node) Do(ctx context.Context, ops ...driver.Op) []Reply {
+	it := newItem(len(ops))
+	it.done = make(chan struct{})
+	for i, o := range ops {
+		var err error
+		if it.ops[i], err = encode(o); err != nil {
+			return failed(len(ops), err)
+		}
+	}
+	if err := n.do(ctx, it); err != nil {
+		return failed(len(ops), err)
+	}
+	return it.replies
+}
+
+// Start does one operation and hands the reply to finish, from any goroutine.
+// It does not wait. When ctx ends before the operation was sent, it never is.
+func (n *Node) Start(ctx context.Context, o driver.Op, finish func(Reply)) {
+	it := newItem(1)
+	it.ctx, it.finish = ctx, finish
+	it.deadline, _ = ctx.Deadline()
+	var err error
+	if it.ops[0], err = encode(o); err == nil && !n.enqueue(it) {
+		err = driver.ErrClosed
+	}
+	if err != nil {
+		finish(Reply{Result: driver.Result{Err: err}})
+	}
+}
+
+func newItem(count int) *item {
+	it := &item{}
+	it.ops, it.replies = it.op1[:], it.reply1[:]
+	if count != 1 {
+		it.ops, it.replies = make([]op, count), make([]Reply, count)
+	}
+	return it
+}
+
+func failed(count int, err error) []Reply {
+	replies := make([]Reply, count)
+	for i := range replies {
+		replies[i].Err = err
+	}
+	return replies
+}
+
+// part is a batch script on its way: where its replies belong.
+type part struct {
+	*invocation
+	items   []*item
+	indexes []int
+	locks   []string
+	renewed bool // grants or renews, so that replicas have to know
+}
+
+// parts packs the operations of items into scripts. In Cluster all of a script
+// share a slot.
+func (n *Node) parts(items []*item) []*part {
+	var parts []*part
+	open := map[uint16]*part{}
+	for _, it := range items {
+		for i, o := range it.ops {
+			lock := n.opts.Keys.Lock(o.name)
+			var s uint16
+			if n.opts.Keys.cluster {
+				s = slot(lock)
+			}
+			p := open[s]
+			if p == nil || len(p.locks) == opsPerScript {
+				p = &part{}
+				open[s] = p
+				parts = append(parts, p)
+			}
+			p.add(it, i, lock)
+		}
+	}
+	for _, p := range parts {
+		args := make([]any, 0, 4*len(p.items))
+		for j, it := range p.items {
+			// Pointers, because a value would be copied into the interface.
+			o := &it.ops[p.indexes[j]]
+			args = append(args, &o.kind, &o.id, &o.ms, &o.tail)
+		}
+		s := batchScript
+		if len(p.locks) == 1 {
+			s = singleScript
+		}
+		p.invocation = n.invoke(s, p.locks, args)
+	}
+	return parts
+}
+
+func (p *part) add(it *item, i int, lock string) {
+	p.items = append(p.items, it)
+	p.indexes = append(p.indexes, i)
+	p.locks = append(p.locks, lock)
+	kind := it.ops[i].kind
+	p.renewed = p.renewed || kind == "a" || kind == "r"
+}
+
+// deliver writes the replies where they belong. unsafe is an error for what
+// must not be believed without the replicas.
+func (p *part) deliver(explain func(error) error, unsafe error) {
+	all, err := p.cmd.Slice()
+	switch {
+	case err != nil:
+		err = explain(err)
+	case len(all) != len(p.items):
+		err = fmt.Errorf("%w: %d replies to %d operations", driver.ErrUnavailable, len(all), len(p.items))
+	}
+	for j, it := range p.items {
+		i := p.indexes[j]
+		o := it.ops[i]
+		reply := &it.replies[i]
+		if err != nil {
+			reply.Err = err
+			continue
+		}
+		*reply = Reply{Result: decode(o.name, all[j]), Queued: queued(all[j])}
+		if o.kind != "a" {
+			reply.Token = 0
+		}
+		if reply.Err == nil && unsafe != nil && (o.kind == "a" || o.kind == "r") {
+			*reply = Reply{Result: driver.Result{Err: unsafe}}
+		}
+	}
+}

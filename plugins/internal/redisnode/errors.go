@@ -1,0 +1,114 @@
+package redisnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// DialError tells that no connection to Addr came about.
+type DialError struct {
+	Addr string
+	Err  error
+}
+
+func (e *DialError) Error() string {
+	var op *net.OpError
+	if errors.As(e.Err, &op) && op.Err != nil {
+		// The operation and the address would stand there twice.
+		return fmt.Sprintf("cannot connect to %s: %v", e.Addr, op.Err)
+	}
+	return fmt.Sprintf("cannot connect to %s: %v", e.Addr, e.Err)
+}
+
+func (e *DialError) Unwrap() error { return e.Err }
+
+// verdict is what an error reply of the server means.
+type verdict struct {
+	sentinel error
+	notSent  bool // nothing of it was executed
+	advice   string
+}
+
+const needsRights = "the ACL user needs +@read +@write +@scripting +@pubsub +@connection +time +info, on the keys and channels of the prefix"
+
+// verdicts by the code that an error reply starts with. A script that failed
+// half-way may have done something: only codes that come before a script
+// starts say that nothing was executed.
+var verdicts = map[string]verdict{
+	"NOAUTH":      {sentinel: driver.ErrDenied, advice: "the server wants a password: set username and password"},
+	"WRONGPASS":   {sentinel: driver.ErrDenied, advice: "wrong username or password"},
+	"NOPERM":      {sentinel: driver.ErrDenied, advice: needsRights},
+	"READONLY":    {sentinel: driver.ErrDenied, advice: "this is a read-only replica: give the master's address, or sentinel_master"},
+	"DENIED":      {sentinel: driver.ErrDenied, advice: "protected mode: the server accepts only local clients without a password"},
+	"OOM":         {sentinel: driver.ErrUnavailable, advice: "the server has reached maxmemory"},
+	"MISCONF":     {sentinel: driver.ErrUnavailable, advice: "the server cannot save its data and refuses writes: see its log"},
+	"NOREPLICAS":  {sentinel: driver.ErrUnavailable, advice: "fewer replicas than min-replicas-to-write"},
+	"LOADING":     {sentinel: driver.ErrUnavailable, notSent: true, advice: "the server is still loading its data"},
+	"BUSY":        {sentinel: driver.ErrUnavailable, notSent: true, advice: "another client's script does not end"},
+	"MASTERDOWN":  {sentinel: driver.ErrUnavailable, notSent: true, advice: "a replica without its master"},
+	"CLUSTERDOWN": {sentinel: driver.ErrUnavailable, notSent: true, advice: "the Cluster has no master for this slot"},
+	"TRYAGAIN":    {sentinel: driver.ErrUnavailable, notSent: true, advice: "the slot is being moved"},
+	"MOVED":       {sentinel: driver.ErrUnavailable, notSent: true, advice: "this server is part of a Cluster: set cluster"},
+	"ASK":         {sentinel: driver.ErrUnavailable, notSent: true, advice: "the slot is being moved"},
+	"CROSSSLOT":   {sentinel: driver.ErrDenied, advice: "this server is part of a Cluster: set cluster"},
+}
+
+// scriptError finds the code in what Redis 6 makes of an error inside a script.
+var scriptError = regexp.MustCompile(`-([A-Z]+) `)
+
+// Explain turns an error of the client into one of package driver, with the
+// cause beside it and what to do about it. Unless the server is alone, one
+// that is read-only is a passing state: the client finds the new master.
+func Explain(err error, how Topology) error {
+	var reply goredis.Error
+	var dial *DialError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrUnavailable):
+		return err
+	case errors.Is(err, goredis.ErrClosed):
+		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
+	case errors.As(err, &dial), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted):
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, err)
+	case errors.As(err, &reply):
+		return explainReply(reply, how)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: no reply in time: %w", driver.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+func explainReply(reply goredis.Error, how Topology) error {
+	text := strings.TrimPrefix(reply.Error(), "ERR ")
+	code, _, _ := strings.Cut(text, " ")
+	v, known := verdicts[code]
+	if m := scriptError.FindStringSubmatch(text); !known && m != nil {
+		v, known = verdicts[m[1]]
+	}
+	switch {
+	case code == "READONLY" && how != Alone:
+		return fmt.Errorf("%w: a failover is under way: %w", driver.ErrUnavailable, reply)
+	case known && v.notSent:
+		return fmt.Errorf("%w: %w: %s: %w", v.sentinel, driver.ErrNotSent, v.advice, reply)
+	case known:
+		return fmt.Errorf("%w: %s: %w", v.sentinel, v.advice, reply)
+	case strings.HasPrefix(text, "max number of clients"):
+		return fmt.Errorf("%w: %w: raise maxclients: %w", driver.ErrUnavailable, driver.ErrNotSent, reply)
+	case strings.HasPrefix(text, "The user executing the script"):
+		return fmt.Errorf("%w: %s: %w", driver.ErrDenied, needsRights, reply)
+	case strings.HasPrefix(text, "AUTH"), strings.HasPrefix(text, "invalid password"), strings.HasPrefix(text, "Client sent AUTH"):
+		return fmt.Errorf("%w: wrong username or password: %w", driver.ErrDenied, reply)
+	case strings.HasPrefix(text, "unknown command"), strings.HasPrefix(text, "DB index"), strings.HasPrefix(text, "invalid DB"):
+		return fmt.Errorf("%w: %w", driver.ErrDenied, reply)
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, reply)
+}

@@ -1,0 +1,83 @@
+package redisnode
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Keys tells how the lock names of one prefix become keys.
+//
+// A plain name is its own key after the prefix. A name that starts with "~"
+// or has braces in it becomes "~n:" and the name with "{", "}" and "%" written
+// as %7B, %7D and %25. So no lock key has braces, every side key has, and the
+// two never collide, whatever the prefixes (K6). A side key of one lock has
+// the lock's whole key between its braces, and with it the lock's Cluster slot.
+type Keys struct {
+	prefix  string
+	cluster bool
+}
+
+// NewKeys returns the keys of prefix, or an error wrapping driver.ErrConfig
+// when prefix has braces, which would decide about the slot. In Cluster what
+// locks share is kept once for each slot.
+func NewKeys(prefix string, cluster bool) (Keys, error) {
+	if strings.ContainsAny(prefix, "{}") {
+		return Keys{}, fmt.Errorf("%w: prefix %q has braces, which would decide about the Cluster slot",
+			driver.ErrConfig, prefix)
+	}
+	return Keys{prefix: prefix, cluster: cluster}, nil
+}
+
+const encodedMark = "~n:"
+
+var (
+	encoder = strings.NewReplacer("{", "%7B", "}", "%7D", "%", "%25")
+	decoder = strings.NewReplacer("%7B", "{", "%7D", "}", "%25", "%")
+)
+
+// Lock returns the key of the lock name.
+func (k Keys) Lock(name string) string {
+	if !encoded(name) {
+		return k.prefix + name
+	}
+	return k.prefix + encodedMark + encoder.Replace(name)
+}
+
+func encoded(name string) bool {
+	return strings.HasPrefix(name, "~") || strings.ContainsAny(name, "{}")
+}
+
+// Name returns the lock name that has key, and false when none has.
+func (k Keys) Name(key string) (string, bool) {
+	name, ours := strings.CutPrefix(key, k.prefix)
+	if !ours || name == "" {
+		return "", false
+	}
+	if rest, ok := strings.CutPrefix(name, encodedMark); ok {
+		name = decoder.Replace(rest)
+	}
+	return name, k.Lock(name) == key
+}
+
+// Pattern is what SCAN finds every lock key of the prefix with, and others.
+func (k Keys) Pattern() string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(k.prefix) + "*"
+}
+
+// ChangeChannel is where changes of the lock name are published.
+func (k Keys) ChangeChannel(name string) string { return k.side() + "o:" + k.Lock(name) }
+
+func (k Keys) side() string               { return k.prefix + "~" }
+func (k Keys) control(lock string) string { return k.side() + "c:{" + k.tag(lock) + "}" }
+func (k Keys) bars(lock string) string    { return k.side() + "b:{" + k.tag(lock) + "}" }
+
+// tag is what sends a side key to the slot of lock. Outside Cluster it is
+// empty, so that all locks of the prefix share their side keys.
+func (k Keys) tag(lock string) string {
+	if !k.cluster {
+		return ""
+	}
+	return slotTag(slot(lock))
+}

@@ -1,0 +1,251 @@
+package redisnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// mostPerFlight bounds how many operations share a round trip.
+const mostPerFlight = 1024
+
+// item is one request in the queue: operations, or one call of a script.
+type item struct {
+	ops     []op
+	replies []Reply
+
+	call  *invocation
+	reply any
+	err   error
+
+	deadline time.Time // zero: none
+	state    atomic.Int32
+	done     chan struct{}
+
+	// Instead of done, for an item that nobody waits for.
+	ctx    context.Context
+	finish func(Reply)
+
+	// What ops and replies of a single operation point to.
+	op1    [1]op
+	reply1 [1]Reply
+}
+
+// end tells that the item was answered.
+func (it *item) end() {
+	if it.finish != nil {
+		it.finish(it.replies[0])
+		return
+	}
+	close(it.done)
+}
+
+// The states of an item. Whoever moves it away from waiting owns it.
+const (
+	waiting int32 = iota
+	taken
+	abandoned
+)
+
+// do queues it and waits until it was answered or ctx ends.
+//
+// Requests do not run on their caller's goroutine, for two reasons: what many
+// callers ask at the same time shares scripts and round trips, and a caller
+// whose ctx was cancelled can leave, which a read from a socket cannot.
+func (n *Node) do(ctx context.Context, it *item) error {
+	if ctx.Err() != nil {
+		return unsent(ctx)
+	}
+	it.deadline, _ = ctx.Deadline()
+	if !n.enqueue(it) {
+		return driver.ErrClosed
+	}
+	select {
+	case <-it.done:
+		return nil
+	case <-ctx.Done():
+	}
+	if it.state.CompareAndSwap(waiting, abandoned) {
+		return unsent(ctx)
+	}
+	return fmt.Errorf("%w: no reply yet: %w", driver.ErrUnavailable, ctx.Err())
+}
+
+func unsent(ctx context.Context) error {
+	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, ctx.Err())
+}
+
+// enqueue hands it to a lane, and reports false after Close.
+func (n *Node) enqueue(it *item) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return false
+	}
+	n.queue = append(n.queue, it)
+	if n.lanes < n.opts.Lanes {
+		n.lanes++
+		n.work.Go(n.lane)
+	}
+	return true
+}
+
+// lane sends what is queued, batch after batch, and ends when nothing is.
+func (n *Node) lane() {
+	for {
+		// Callers that are about to ask get on the same batch.
+		runtime.Gosched()
+		items, ended := n.take()
+		for _, it := range ended {
+			it.replies[0].Err = unsent(it.ctx)
+			it.end()
+		}
+		if items == nil {
+			return
+		}
+		n.fly(items)
+		for _, it := range items {
+			it.end()
+		}
+	}
+}
+
+// take returns the next items, or nil when there are none and the lane ends;
+// besides, those whose ctx has ended before their time came. An item is never
+// split, so that its operations stay in their order.
+func (n *Node) take() (items, ended []*item) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	count := 0
+	for len(n.queue) > 0 && count < mostPerFlight {
+		it := n.queue[0]
+		n.queue[0] = nil
+		n.queue = n.queue[1:]
+		if it.finish != nil && it.ctx.Err() != nil {
+			ended = append(ended, it)
+			continue
+		}
+		if it.state.CompareAndSwap(waiting, taken) {
+			items = append(items, it)
+			count += max(1, len(it.ops))
+		}
+	}
+	if len(items) == 0 {
+		n.lanes--
+		n.queue = nil
+	}
+	return items, ended
+}
+
+// fly sends items in one round trip and fills in their replies.
+func (n *Node) fly(items []*item) {
+	ctx, cancel := flightContext(items)
+	defer cancel()
+	parts := n.parts(items)
+	calls := make([]*invocation, 0, len(parts)+len(items))
+	renewed := false
+	for _, p := range parts {
+		calls = append(calls, p.invocation)
+		renewed = renewed || p.renewed
+	}
+	for _, it := range items {
+		if it.call != nil {
+			calls = append(calls, it.call)
+			renewed = renewed || it.call.script == handoverScript
+		}
+	}
+	unsafe := n.exec(ctx, calls, renewed)
+	for _, p := range parts {
+		p.deliver(n.opts.Explain, unsafe)
+	}
+	for _, it := range items {
+		if it.call != nil {
+			it.reply, it.err = it.call.cmd.Result()
+			it.conclude(n.opts.Explain, unsafe)
+		}
+	}
+}
+
+func (it *item) conclude(explain func(error) error, unsafe error) {
+	switch {
+	case errors.Is(it.err, goredis.Nil):
+		it.err = errReply(nil)
+	case it.err != nil:
+		it.err = explain(it.err)
+	case it.call.script == handoverScript:
+		it.err = unsafe
+	}
+}
+
+// flightContext ends when no caller waits any more. The connections have their
+// own read timeout for callers without a deadline.
+func flightContext(items []*item) (context.Context, context.CancelFunc) {
+	var last time.Time
+	for _, it := range items {
+		if it.deadline.IsZero() {
+			return context.Background(), func() {}
+		}
+		if it.deadline.After(last) {
+			last = it.deadline
+		}
+	}
+	return context.WithDeadline(context.Background(), last)
+}
+
+// exec sends calls, those whose script the server does not know a second time
+// with the text. The error it returns is about the replicas alone; each call
+// has its own.
+func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) error {
+	unsafe := n.send(ctx, calls, false, renewed)
+	var unknown []*invocation
+	for _, c := range calls {
+		if c.unknownScript() {
+			unknown = append(unknown, c)
+		}
+	}
+	if len(unknown) > 0 {
+		unsafe = errors.Join(unsafe, n.send(ctx, unknown, true, renewed))
+	}
+	return unsafe
+}
+
+func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed bool) error {
+	replicas := n.opts.WaitReplicas
+	if len(calls) == 1 && (replicas == 0 || !renewed) {
+		calls[0].send(ctx, n.client, whole)
+		return nil
+	}
+	pipe := n.client.Pipeline()
+	for _, c := range calls {
+		c.send(ctx, pipe, whole)
+	}
+	if replicas == 0 || !renewed {
+		flush(ctx, pipe, calls)
+		return nil
+	}
+	ack := pipe.Do(ctx, "wait", replicas, n.opts.WaitTimeout.Milliseconds())
+	flush(ctx, pipe, calls)
+	if got, err := ack.Int64(); err != nil || got < int64(replicas) {
+		return fmt.Errorf("%w: %d of %d replicas have it after %v",
+			driver.ErrUnavailable, got, replicas, n.opts.WaitTimeout)
+	}
+	return nil
+}
+
+// flush sends a pipeline. When there was no connection to send it over, the
+// client says so to nobody but its caller.
+func flush(ctx context.Context, pipe goredis.Pipeliner, calls []*invocation) {
+	_, err := pipe.Exec(ctx)
+	for _, c := range calls {
+		if err != nil && c.cmd.Err() == nil && c.cmd.Val() == nil {
+			c.cmd.SetErr(err)
+		}
+	}
+}

@@ -1,0 +1,10 @@
+-- Ends a lease by its token, whoever owns it. ARGV after the head: token.
+-- Replies 1.
+local key = KEYS[3]
+local value = holder(key)
+if string.match(value, '^[%w_-]+ (%d+) %d+:') ~= ARGV[3] then
+  return not_held(key)
+end
+call('DEL', key)
+freed(key)
+return 1

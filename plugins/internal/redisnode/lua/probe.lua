@@ -1,0 +1,6 @@
+-- Shows whether the server would let a lock be taken and a waiter be woken,
+-- and changes nothing. ARGV after the head: channel.
+call('TIME')
+call('HDEL', control, 'probe')
+call('PUBLISH', side .. 'i:' .. ARGV[3], '')
+return 1

@@ -1,0 +1,211 @@
+// Package redisnode is one Redis server, Sentinel group or Cluster as the
+// backends redis and redlock use it: how lock names become keys, what a lock
+// key's value holds, the scripts, the batching of requests, the wake-ups, the
+// checks of a new connection, and what an error of the server means.
+//
+// All state is in Redis. A lock key is a plain string that expires, so that
+// any client that takes the same key with SET NX PX excludes us and is
+// excluded; what else a lock needs stands in its value. Beside the lock keys a
+// prefix keeps one control hash and one set of withdrawn owners (in Cluster:
+// one of each for every slot in use), and a lock keeps its queue while
+// somebody waits.
+package redisnode
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// BarFor is how long the store refuses a withdrawn owner. It is longer than
+// the kernel goes on sending what a closed connection had still to send.
+const BarFor = 110 * time.Second
+
+// Options are how a [Node] is made.
+type Options struct {
+	Keys Keys
+	// Lanes is how many batches of requests may be under way at once.
+	Lanes int
+	// WaitReplicas is how many replicas must have a grant or a renewal before
+	// it counts; WaitTimeout bounds the wait for them.
+	WaitReplicas int
+	WaitTimeout  time.Duration
+	// Explain turns an error of the client into one of package driver.
+	Explain func(error) error
+}
+
+// Node sends the operations of many callers to one server. All its methods
+// may be called from any number of goroutines.
+type Node struct {
+	opts   Options
+	client goredis.UniversalClient
+
+	mu     sync.Mutex
+	queue  []*item
+	lanes  int // running now
+	closed bool
+	work   sync.WaitGroup // running lanes
+}
+
+// NewNode returns a Node over client, which the caller closes after it.
+func NewNode(client goredis.UniversalClient, opts Options) *Node {
+	return &Node{opts: opts, client: client}
+}
+
+// Keys tells how names become keys.
+func (n *Node) Keys() Keys { return n.opts.Keys }
+
+// Close refuses further requests with driver.ErrClosed and waits for those
+// under way.
+func (n *Node) Close(ctx context.Context) error {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		n.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	// The connections are taken away from the lanes that still wait for replies.
+	if c, ok := n.client.(io.Closer); ok {
+		_ = c.Close()
+	}
+	<-done
+	return ctx.Err()
+}
+
+// run calls s for one lock and returns its reply.
+func (n *Node) run(ctx context.Context, s *script, name string, args ...any) (any, error) {
+	return n.call(ctx, n.invoke(s, []string{n.opts.Keys.Lock(name)}, args))
+}
+
+func (n *Node) call(ctx context.Context, v *invocation) (any, error) {
+	it := &item{call: v, done: make(chan struct{})}
+	if err := n.do(ctx, it); err != nil {
+		return nil, err
+	}
+	return it.reply, it.err
+}
+
+// invoke fills in what every script is called with. The keys share a slot.
+func (n *Node) invoke(s *script, locks []string, args []any) *invocation {
+	k := n.opts.Keys
+	keys := append([]string{k.control(locks[0]), k.bars(locks[0])}, locks...)
+	cluster := "0"
+	if k.cluster {
+		cluster = "1"
+	}
+	return &invocation{script: s, keys: keys, args: append([]any{k.side(), cluster}, args...)}
+}
+
+// Handover replaces the lease of from by a grant to next; see driver.Handover.
+func (n *Node) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
+	reply, err := n.run(ctx, handoverScript, from.Name,
+		leaseID(from), next.Owner, next.TTL.Milliseconds(), valueTail(next.Label, next.Value))
+	if err != nil {
+		return 0, err
+	}
+	r := decode(from.Name, reply)
+	return r.Token, r.Err
+}
+
+// Proclaim replaces the published value of a lease; see driver.Elector.
+func (n *Node) Proclaim(ctx context.Context, r driver.Request) error {
+	reply, err := n.run(ctx, proclaimScript, r.Name, leaseID(r), string(r.Value))
+	if err != nil {
+		return err
+	}
+	return decode(r.Name, reply).Err
+}
+
+// Break ends a lease by its token; see driver.Admin.
+func (n *Node) Break(ctx context.Context, name string, token uint64) error {
+	reply, err := n.run(ctx, breakScript, name, strconv.FormatUint(token, 10))
+	if err != nil {
+		return err
+	}
+	return decode(name, reply).Err
+}
+
+// Inspect tells who holds name. With observe it also has changes of every
+// lock of the prefix published for the next seconds.
+func (n *Node) Inspect(ctx context.Context, name string, observe bool) (driver.Holder, error) {
+	flag := "0"
+	if observe {
+		flag = "1"
+	}
+	holders, err := n.inspect(ctx, []string{name}, flag)
+	if err != nil {
+		return driver.Holder{}, err
+	}
+	return holders[0], nil
+}
+
+// InspectAll tells who holds each of names, not all at the same instant.
+func (n *Node) InspectAll(ctx context.Context, names []string) ([]driver.Holder, error) {
+	most := opsPerScript
+	if n.opts.Keys.cluster {
+		most = 1 // the keys of a script must share a slot
+	}
+	var holders []driver.Holder
+	for chunk := range slices.Chunk(names, most) {
+		some, err := n.inspect(ctx, chunk, "0")
+		if err != nil {
+			return nil, err
+		}
+		holders = append(holders, some...)
+	}
+	return holders, nil
+}
+
+func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
+	locks := make([]string, len(names))
+	for i, name := range names {
+		locks[i] = n.opts.Keys.Lock(name)
+	}
+	reply, err := n.call(ctx, n.invoke(inspectScript, locks, []any{observe}))
+	if err != nil {
+		return nil, err
+	}
+	replies, ok := reply.([]any)
+	if !ok || len(replies) != len(names) {
+		return nil, errReply(reply)
+	}
+	holders := make([]driver.Holder, len(names))
+	for i, name := range names {
+		if holders[i], err = decodeHolder(name, replies[i]); err != nil {
+			return nil, err
+		}
+	}
+	return holders, nil
+}
+
+// Enqueue enters r.Owner into the queue of r.Name, to be woken as a waiter of
+// the instance id, and reports whether it is free and that owner's turn.
+func (n *Node) Enqueue(ctx context.Context, r driver.Request, id string) (bool, error) {
+	reply, err := n.run(ctx, waitScript, r.Name, r.Owner, id)
+	if err != nil {
+		return false, err
+	}
+	if free, ok := reply.(int64); ok {
+		return free == 1, nil
+	}
+	return false, decode(r.Name, reply).Err
+}
+
+func errReply(reply any) error {
+	return fmt.Errorf("%w: unexpected reply of type %T", driver.ErrUnavailable, reply)
+}

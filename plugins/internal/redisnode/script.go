@@ -1,0 +1,107 @@
+package redisnode
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/state.lua
+var stateLua string
+
+//go:embed lua/queue.lua
+var queueLua string
+
+//go:embed lua/batch.lua
+var batchLua string
+
+//go:embed lua/single.lua
+var singleLua string
+
+//go:embed lua/wait.lua
+var waitLua string
+
+//go:embed lua/handover.lua
+var handoverLua string
+
+//go:embed lua/proclaim.lua
+var proclaimLua string
+
+//go:embed lua/break.lua
+var breakLua string
+
+//go:embed lua/inspect.lua
+var inspectLua string
+
+//go:embed lua/probe.lua
+var probeLua string
+
+var (
+	batchScript    = newScript(batchLua)
+	singleScript   = wholeScript("local function slow()\n" + stateLua + queueLua + batchLua + "end\n" + singleLua)
+	waitScript     = newScript(waitLua)
+	handoverScript = newScript(handoverLua)
+	proclaimScript = newScript(proclaimLua)
+	breakScript    = newScript(breakLua)
+	inspectScript  = newScript(inspectLua)
+	probeScript    = newScript(probeLua)
+)
+
+// script is the text of a script and the digest under which the server has it.
+type script struct{ text, sha string }
+
+func newScript(body string) *script { return wholeScript(stateLua + queueLua + body) }
+
+func wholeScript(text string) *script {
+	sum := sha1.Sum([]byte(text))
+	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// invocation is one call of a script.
+type invocation struct {
+	script *script
+	keys   []string
+	args   []any
+	cmd    onceCmd
+}
+
+// onceCmd is a command that the client must never send again by itself: its
+// first sending may have been executed. Redirections of a Cluster are followed,
+// because a redirected command was not executed.
+type onceCmd struct{ *goredis.Cmd }
+
+func (onceCmd) NoRetry() bool { return true }
+
+// send makes the command, by the script's digest or with its whole text.
+func (v *invocation) send(ctx context.Context, p processor, whole bool) {
+	args := make([]any, 0, 3+len(v.keys)+len(v.args))
+	if whole {
+		args = append(args, "eval", v.script.text, len(v.keys))
+	} else {
+		args = append(args, "evalsha", v.script.sha, len(v.keys))
+	}
+	for i := range v.keys {
+		if i == 0 { // by which a Cluster client finds the node
+			args = append(args, v.keys[0])
+			continue
+		}
+		args = append(args, &v.keys[i])
+	}
+	v.cmd = onceCmd{goredis.NewCmd(ctx, append(args, v.args...)...)}
+	_ = p.Process(ctx, v.cmd)
+}
+
+// unknownScript reports whether the server did not know the script yet, after
+// a start, a failover or SCRIPT FLUSH.
+func (v *invocation) unknownScript() bool {
+	return errors.Is(v.cmd.Err(), goredis.ErrNoScript) || goredis.HasErrorPrefix(v.cmd.Err(), "NOSCRIPT")
+}
+
+// processor is a client, or a pipeline of one.
+type processor interface {
+	Process(ctx context.Context, cmd goredis.Cmder) error
+}

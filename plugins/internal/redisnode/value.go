@@ -1,0 +1,110 @@
+package redisnode
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// The value of a lock key is
+//
+//	OWNER " " TOKEN " " LENGTH-OF-LABEL ":" LABEL VALUE
+//
+// so that one comparison of its head tells whether a lease is still there, and
+// everything about a lock is granted and lost in one step.
+
+// leaseID is the head of the value of r's lease.
+func leaseID(r driver.Request) string {
+	return r.Owner + " " + strconv.FormatUint(r.Token, 10) + " "
+}
+
+// valueTail is what follows the head.
+func valueTail(label string, value []byte) string {
+	var b strings.Builder
+	b.Grow(len(label) + len(value) + 6)
+	b.WriteString(strconv.Itoa(len(label)))
+	b.WriteByte(':')
+	b.WriteString(label)
+	b.Write(value)
+	return b.String()
+}
+
+// parseHolder reads a lock key's value. A value that is not ours is a foreign
+// holder: its owner is the value itself, as far as it can be shown, and it has
+// no token. Milliseconds are as PTTL has them: -2 means no such key.
+func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
+	if ms == -2 {
+		return driver.Holder{}
+	}
+	h := driver.Holder{Name: name, TTL: ttl(ms), Waiters: int(waiters)}
+	if parseValue(raw, &h) {
+		return h
+	}
+	h.Owner = printable(raw)
+	return h
+}
+
+// ttl turns what PTTL says into a Holder's TTL. Its zero is a last fraction of
+// a millisecond.
+func ttl(ms int64) time.Duration {
+	if ms < 0 {
+		return -1
+	}
+	return time.Duration(max(ms, 1)) * time.Millisecond
+}
+
+func parseValue(raw string, h *driver.Holder) bool {
+	owner, rest, ok := strings.Cut(raw, " ")
+	if !ok || !isOwner(owner) {
+		return false
+	}
+	number, rest, ok := strings.Cut(rest, " ")
+	token, err := strconv.ParseUint(number, 10, 64)
+	if !ok || err != nil || token == 0 {
+		return false
+	}
+	number, rest, ok = strings.Cut(rest, ":")
+	length, err := strconv.ParseUint(number, 10, 16)
+	if !ok || err != nil || int(length) > len(rest) {
+		return false
+	}
+	h.Owner, h.Token, h.Label = owner, token, rest[:length]
+	if value := rest[length:]; value != "" {
+		h.Value = []byte(value)
+	}
+	return true
+}
+
+func isOwner(s string) bool {
+	for _, c := range []byte(s) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
+}
+
+// printable shortens a foreign value to what can be shown.
+func printable(raw string) string {
+	const most = 64
+	var b strings.Builder
+	for _, r := range raw {
+		if b.Len() >= most {
+			b.WriteString("...")
+			break
+		}
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			r = '?'
+		}
+		b.WriteRune(r)
+	}
+	if b.Len() == 0 {
+		return "(empty)"
+	}
+	return b.String()
+}

@@ -1,0 +1,244 @@
+package redisnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// pingEvery is how often a silent connection is asked whether it still lives.
+const pingEvery = 2 * time.Second
+
+// Wakeups is the one pub/sub connection of a backend: on one channel of its
+// own its waiters are woken by name of their owner, on one channel for each
+// observed lock changes are told. It is opened by the first use.
+//
+// When it breaks, everybody is woken: a wake-up may have been lost with it.
+type Wakeups struct {
+	client  goredis.UniversalClient
+	id      string
+	channel string
+	explain func(error) error
+
+	mu      sync.Mutex
+	cancel  context.CancelFunc // nil until started
+	closed  bool
+	work    sync.WaitGroup
+	pubsub  *goredis.PubSub     // nil while not subscribed
+	waiters map[string]*Waiting // by owner
+	changes map[string]*channel
+	link    Link
+	moved   chan struct{} // closed when link changes
+}
+
+// Link is the state of the connection.
+type Link struct {
+	Up    bool
+	Err   error // why it is not up; nil before the first attempt ended
+	Tried bool  // since it was up last, an attempt to connect has failed
+	Epoch int   // rises with every change
+}
+
+// NewWakeups returns the wake-ups of the instance id, a random text of letters
+// and digits.
+func NewWakeups(client goredis.UniversalClient, keys Keys, id string, explain func(error) error) *Wakeups {
+	return &Wakeups{
+		client: client, id: id, channel: keys.side() + "i:" + id, explain: explain,
+		waiters: map[string]*Waiting{}, changes: map[string]*channel{}, moved: make(chan struct{}),
+	}
+}
+
+// ID is the name under which this instance is woken.
+func (w *Wakeups) ID() string { return w.id }
+
+// Close ends the connection and returns after its goroutine.
+func (w *Wakeups) Close() {
+	w.mu.Lock()
+	w.closed = true
+	if w.cancel != nil {
+		w.cancel()
+	}
+	w.mu.Unlock()
+	w.work.Wait()
+}
+
+// Link returns the state of the connection, and a channel that is closed when
+// it changes. It opens the connection.
+func (w *Wakeups) Link() (Link, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.start()
+	return w.link, w.moved
+}
+
+// start is called with mu held.
+func (w *Wakeups) start() {
+	if w.cancel != nil || w.closed {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	w.work.Go(func() { w.run(ctx) })
+}
+
+// Ready returns when the connection is up, with its epoch, or with the reason
+// why it is not.
+func (w *Wakeups) Ready(ctx context.Context) (epoch int, err error) {
+	for {
+		link, moved := w.Link()
+		w.mu.Lock()
+		closed := w.closed
+		w.mu.Unlock()
+		switch {
+		case closed:
+			return 0, driver.ErrClosed
+		case link.Up:
+			return link.Epoch, nil
+		case link.Tried:
+			return 0, w.explain(link.Err)
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return 0, fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, ctx.Err())
+		}
+	}
+}
+
+// run keeps the connection, until ctx ends.
+func (w *Wakeups) run(ctx context.Context) {
+	const first, most = 10 * time.Millisecond, 500 * time.Millisecond
+	for pause := time.Duration(0); ; {
+		began := time.Now()
+		err := w.session(ctx)
+		if ctx.Err() != nil {
+			err = driver.ErrClosed
+		}
+		wasUp := w.down(err)
+		if ctx.Err() != nil {
+			return
+		}
+		if wasUp && time.Since(began) > most {
+			pause = 0 // the server may have cut this one connection only
+			continue
+		}
+		pause = min(2*pause+first, most)
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// session is one connection, from its subscription to its end.
+//
+// Note: PubSub would reconnect by itself, without telling when, and the
+// waiters whose wake-up was lost meanwhile would sleep on.
+func (w *Wakeups) session(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(context.WithValue(ctx, closeWithContext{}, true))
+	defer cancel()
+	ps := w.client.Subscribe(ctx)
+	defer ps.Close()
+	if err := ps.Subscribe(ctx, w.channel); err != nil {
+		return err
+	}
+	swept := time.Now()
+	for silent := 0; ; {
+		msg, err := ps.ReceiveTimeout(ctx, pingEvery)
+		var timeout interface{ Timeout() bool }
+		switch {
+		case err == nil:
+			silent = 0
+		case errors.As(err, &timeout) && timeout.Timeout() && silent < 2 && ctx.Err() == nil:
+			silent++
+			if err := ps.Ping(ctx); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+		if time.Since(swept) > lostAfter {
+			w.forgetLost()
+			swept = time.Now()
+		}
+		if err := w.receive(ctx, ps, msg); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *Wakeups) receive(ctx context.Context, ps *goredis.PubSub, msg any) error {
+	switch m := msg.(type) {
+	case *goredis.Subscription:
+		if m.Kind == "subscribe" && m.Channel == w.channel {
+			return w.up(ctx, ps)
+		}
+		w.told(m.Channel)
+	case *goredis.Message:
+		if m.Channel != w.channel {
+			w.told(m.Channel)
+			return nil
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if wt := w.waiters[m.Payload]; wt != nil {
+			wake(wt.woken)
+		}
+	}
+	return nil
+}
+
+func (w *Wakeups) up(ctx context.Context, ps *goredis.PubSub) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pubsub = ps
+	w.move(Link{Up: true})
+	if len(w.changes) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(w.changes))
+	for name := range w.changes {
+		names = append(names, name)
+	}
+	return ps.Subscribe(ctx, names...)
+}
+
+// down wakes everybody, and reports whether the connection was up.
+func (w *Wakeups) down(err error) (wasUp bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pubsub = nil
+	wasUp = w.link.Up
+	w.move(Link{Err: err, Tried: !wasUp})
+	for _, wt := range w.waiters {
+		wake(wt.woken)
+	}
+	for _, c := range w.changes {
+		for l := range c.listeners {
+			wake(l)
+		}
+	}
+	return wasUp
+}
+
+// move is called with mu held.
+func (w *Wakeups) move(to Link) {
+	to.Epoch = w.link.Epoch + 1
+	w.link = to
+	close(w.moved)
+	w.moved = make(chan struct{})
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

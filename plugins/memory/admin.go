@@ -1,0 +1,111 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// errBroken is the cause in the notice of a lease that Break has ended.
+var errBroken = errors.New("memory: lease was broken by an operator")
+
+func (b *backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	for _, h := range b.store.list(prefix) {
+		if !emit(h) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (s *Store) list(prefix string) []driver.Holder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	var held []driver.Holder
+	for name, e := range s.names {
+		if e.expire(now); e.grant != nil && strings.HasPrefix(name, prefix) {
+			held = append(held, e.holder(name, now))
+		}
+	}
+	return held
+}
+
+func (b *backend) Break(ctx context.Context, name string, token uint64) error {
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	s := b.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	e := s.at(name, now)
+	defer s.tidy(name, e)
+	if e.grant == nil || e.grant.token != token {
+		return &driver.NotHeldError{Holder: e.holder(name, now)}
+	}
+	s.announce(driver.Notice{Kind: driver.NoticeLost, Name: name, Owner: e.grant.owner, Token: token, Err: errBroken})
+	e.free(now)
+	return nil
+}
+
+// feed carries notices to one Watch.
+type feed struct {
+	pending []driver.Notice
+	more    chan struct{}
+}
+
+func (s *Store) announce(n driver.Notice) {
+	for f := range s.feeds {
+		f.pending = append(f.pending, n)
+		select {
+		case f.more <- struct{}{}:
+		default: // it has yet to take the earlier ones
+		}
+	}
+}
+
+func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	f := &feed{more: make(chan struct{}, 1)}
+	b.store.feed(f, true)
+	defer b.store.feed(f, false)
+	for {
+		select {
+		case <-f.more:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-b.done:
+			return driver.ErrClosed
+		}
+		for _, n := range b.store.take(f) {
+			emit(n)
+		}
+	}
+}
+
+func (s *Store) feed(f *feed, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if on {
+		s.feeds[f] = true
+	} else {
+		delete(s.feeds, f)
+	}
+}
+
+func (s *Store) take(f *feed) []driver.Notice {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	notices := f.pending
+	f.pending = nil
+	return notices
+}

@@ -1,0 +1,53 @@
+// Package memory is the reference backend: a store in the memory of one
+// process. It shows what the contract in core/driver asks for with nothing in
+// the way, serves examples and tests, and as a plugin it prices the wire.
+//
+// Its leases end with its process, so hosts that are to exclude each other must
+// share one [Store]. Behind a plugin each host has its own.
+package memory
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+const (
+	// placeFor is how long a place in the queue outlives its last Wait or
+	// TryAcquire, and so how long a free lock is kept for a waiter that was
+	// woken and does not come.
+	placeFor = 2 * time.Second
+	// barFor is how long a withdrawn owner is refused.
+	barFor = time.Minute
+)
+
+// Spec describes the backend. It has no configuration, and its Open makes a
+// fresh store each time.
+var Spec = driver.Spec{
+	Name: "memory",
+	Doc:  "locks in the memory of the plugin process, for examples and tests",
+	Open: func(context.Context, driver.Config, *slog.Logger) (driver.Backend, error) {
+		return NewStore().Open(), nil
+	},
+	Properties: properties,
+}
+
+// The fencing class is durable, not strict: tokens are as durable as the data,
+// which ends with the process. Those of the next process are higher all the
+// same, because they start at the wall clock, unless that was turned back.
+var properties = driver.Properties{
+	Name:       "memory",
+	Fencing:    driver.FencingDurable,
+	Scope:      driver.ScopeHost,
+	TTLMin:     time.Millisecond,
+	TTLStep:    time.Millisecond,
+	TTLMax:     24 * time.Hour,
+	FIFO:       true,
+	Durability: "ends with its process",
+	Server:     "in process",
+	Powers: []driver.Power{
+		driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerHandover, driver.PowerAdmin,
+	},
+}

@@ -1,0 +1,71 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// What nobody releases costs memory until it has expired, and no longer.
+func TestExpiredNamesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewStore()
+		b := s.Open()
+		const names = 10_000
+		for i := range names {
+			if _, err := b.TryAcquire(t.Context(), driver.Request{Name: fmt.Sprint(i), Owner: "a", TTL: time.Second}); err != nil {
+				t.Fatalf("TryAcquire of name %d: %v", i, err)
+			}
+			time.Sleep(10 * time.Millisecond) // 100 live at a time
+		}
+		if n := len(s.names); n > 500 {
+			t.Errorf("of %d names that were held for a second each the store keeps %d; 100 are held", names, n)
+		}
+	})
+}
+
+func TestWithdrawnOwnersAreForgottenAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewStore()
+		b := s.Open()
+		withdraw := func(owner string) {
+			t.Helper()
+			if err := b.Release(t.Context(), driver.Request{Name: "jobs", Owner: owner}); err != nil {
+				t.Fatalf("withdrawing %s: %v", owner, err)
+			}
+		}
+		for i := range 1000 {
+			withdraw(fmt.Sprint(i))
+		}
+		time.Sleep(barFor - time.Millisecond)
+		if _, err := b.TryAcquire(t.Context(), driver.Request{Name: "jobs", Owner: "0", TTL: time.Second}); !errors.Is(err, driver.ErrWithdrawn) {
+			t.Errorf("TryAcquire by an owner that was withdrawn a minute ago: %v; want ErrWithdrawn", err)
+		}
+		time.Sleep(2 * time.Millisecond)
+		withdraw("last")
+		if len(s.barred) != 1 || len(s.bars) != 1 || len(s.names) != 0 {
+			t.Errorf("%d owners are barred, in a list of %d, and %d names are kept; want 1, 1 and 0", len(s.barred), len(s.bars), len(s.names))
+		}
+	})
+}
+
+func TestTokensRiseOverStores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var last uint64
+		for range 3 {
+			b := NewStore().Open()
+			for i := range 100 {
+				token, err := b.TryAcquire(t.Context(), driver.Request{Name: fmt.Sprint(i), Owner: "a", TTL: time.Second})
+				if err != nil || token <= last {
+					t.Fatalf("token %d, %v, after token %d", token, err, last)
+				}
+				last = token
+			}
+			time.Sleep(time.Millisecond) // a process takes longer to start than grants of one microsecond each
+		}
+	})
+}

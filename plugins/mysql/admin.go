@@ -1,0 +1,53 @@
+package mysql
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// listAtOnce is how many locks one query of List reads.
+const listAtOnce = 500
+
+// List reads held locks in pages, so that none of them is read for long: what
+// changes meanwhile may be seen or not.
+func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
+	for after := ""; ; {
+		page, err := do(ctx, b, "list", prefix, func(ctx context.Context) ([]driver.Holder, error) {
+			return b.holders(ctx, listText(b.table, prefix, after, listAtOnce))
+		})
+		if err != nil {
+			return err
+		}
+		for _, h := range page {
+			if !emit(h) {
+				return nil
+			}
+			after = h.Name
+		}
+		if len(page) < listAtOnce/2 { // some may have expired while they were read
+			return nil
+		}
+	}
+}
+
+// Break is one statement, and a second one if somebody waits.
+func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
+	r := driver.Request{Name: name, Owner: "operator", Token: token}
+	_, err := b.change(ctx, "break", r, func(ctx context.Context, s *session) (int64, uint64, error) {
+		n, bell, err := s.exec(ctx, breakText(b.table, name, token))
+		b.ring(ctx, s, name, bell)
+		return n, 0, err
+	})
+	return err
+}
+
+// observeEvery is how often an observer looks. A leader changes its value or
+// goes without telling anybody but the next in the queue.
+const observeEvery = 25 * time.Millisecond
+
+// Observe asks every 25 ms.
+func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+	return driver.PollObserve(ctx, b, name, observeEvery, emit)
+}

@@ -1,0 +1,259 @@
+package mysql
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// idleFor is how long an unused connection is kept.
+const idleFor = time.Minute
+
+// Backend is a host's connection to one table. Its methods may be called from
+// any number of goroutines.
+type Backend struct {
+	opts   Options
+	table  string // quoted
+	server atomic.Pointer[server]
+
+	pool  *pool // for statements
+	waits *pool // for waiters: each connection has a bell
+
+	acquires, renewals, releases lane
+
+	busy    busy
+	foreign sync.Once // a waiter of another account was met
+
+	// life ends with Close. Statements outlive their callers, so it is theirs.
+	life context.Context
+	end  context.CancelFunc
+
+	mu     sync.Mutex // guards closed, and work.Go against work.Wait
+	closed bool
+	work   sync.WaitGroup
+}
+
+// Open makes a Backend. It begins to connect, and does not wait for it; its
+// error wraps [driver.ErrConfig].
+func Open(opts *Options) (*Backend, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	o, err := opts.check()
+	if err != nil {
+		return nil, fmt.Errorf("mysql: %w: %w", driver.ErrConfig, err)
+	}
+	cfg, err := o.dialer()
+	if err != nil {
+		return nil, fmt.Errorf("mysql: %w: %w", driver.ErrConfig, err)
+	}
+	connector, err := mysqldriver.NewConnector(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("mysql: %w: %w", driver.ErrConfig, errAddress)
+	}
+	b := &Backend{opts: o, table: tableName(o.Prefix)}
+	b.life, b.end = context.WithCancel(context.Background())
+	b.pool = newPool(o.Connections, b.dial(connector, false))
+	b.waits = newPool(max(0, o.WaitConnections), b.dial(connector, true))
+	b.acquires = lane{b: b, what: "acquire", run: b.runAcquires, width: acquireWidth}
+	b.renewals = lane{b: b, what: "renew", run: b.runRenewals, width: renewWidth}
+	b.releases = lane{b: b, what: "release", run: b.runReleases, width: releaseWidth}
+	b.spawn(func() { b.tidy(b.life) })
+	for _, p := range []*pool{b.pool, b.waits} {
+		b.spawn(func() {
+			ctx, cancel := b.statement(b.life)
+			defer cancel()
+			p.warm(ctx)
+		})
+	}
+	return b, nil
+}
+
+func (b *Backend) dial(connector sqldriver.Connector, bell bool) func(context.Context) (*session, error) {
+	return func(ctx context.Context) (*session, error) {
+		s, err := openSession(ctx, connector)
+		if err != nil {
+			return nil, err
+		}
+		b.server.Store(&s.server)
+		if !bell {
+			return s, nil
+		}
+		if err := s.takeBell(ctx); err != nil {
+			s.close()
+			return nil, dialError(ctx, err)
+		}
+		return s, nil
+	}
+}
+
+// spawn runs f in a goroutine that Close waits for, or not at all once the
+// backend is closed.
+func (b *Backend) spawn(f func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.work.Go(f)
+	return true
+}
+
+// Close ends the connections, and what runs on them. Leases stay.
+func (b *Backend) Close(ctx context.Context) error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.end()
+	done := make(chan struct{})
+	go func() { // ends when work has, which b.end sees to
+		b.work.Wait()
+		b.pool.close()
+		b.waits.close()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// statement returns a context for one statement that ctx's end does not cut
+// off: a statement without its client is not gone, and what it came to would
+// never be known.
+func (b *Backend) statement(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.opts.Timeout, errSlow)
+	stop := context.AfterFunc(b.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+var errSlow = errors.New("the server does not answer in time")
+
+// errNoAnswer is for callers whose ctx ended before the reply.
+func noAnswer(ctx context.Context, what, name string) error {
+	return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrUnavailable, context.Cause(ctx))
+}
+
+// do runs f in a goroutine and returns what it came to, or as soon as ctx ends.
+// f goes on then: what it finds it must return, not leave in variables of the
+// caller.
+func do[T any](ctx context.Context, b *Backend, what, name string, f func(ctx context.Context) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, fmt.Errorf("mysql: %s %q: %w", what, name, notSent(err))
+	}
+	done := make(chan result, 1)
+	started := b.spawn(func() {
+		sctx, cancel := b.statement(ctx)
+		defer cancel()
+		value, err := f(sctx)
+		done <- result{value, answered(what, name, err)}
+	})
+	if !started {
+		return none, driver.ErrClosed
+	}
+	select {
+	case r := <-done:
+		if r.err != nil && b.life.Err() != nil {
+			return none, driver.ErrClosed
+		}
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, noAnswer(ctx, what, name)
+	}
+}
+
+// use is how statements are given a connection.
+type use func(ctx context.Context, s *session) error
+
+// on runs f on a connection, and again as long as the server says that others
+// were in its way: f must be fit to run several times. Its error is the
+// server's, or says that no connection was to be had.
+func (b *Backend) on(ctx context.Context, get func(context.Context) (*session, error), f use) error {
+	created := false
+	for try := 0; ; try++ {
+		s, err := get(ctx)
+		if err != nil {
+			return err
+		}
+		err = f(ctx, s)
+		again := undone(err) && ctx.Err() == nil
+		switch {
+		case number(err) == erNoSuchTable && !created:
+			created = true
+			err = b.create(ctx, s)
+			again = err == nil
+		case errors.Is(err, sqldriver.ErrBadConn): // nothing was sent
+			again = try < 3
+		}
+		b.pool.put(s)
+		if !again {
+			return err
+		}
+	}
+}
+
+// answered leaves alone what is an answer or was classified, and classifies
+// the server's errors.
+func answered(what, name string, err error) error {
+	for _, answer := range []error{nil, driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrInvalid} {
+		if errors.Is(err, answer) {
+			return err
+		}
+	}
+	return statementError(what, name, err)
+}
+
+// Check asks whether the server would serve requests: that it is no replica,
+// that the table is there, and that the user has the rights on it.
+func (b *Backend) Check(ctx context.Context) error {
+	_, err := do(ctx, b, "check", b.opts.Prefix, func(ctx context.Context) (none struct{}, err error) {
+		return none, b.on(ctx, b.pool.get, b.examine)
+	})
+	return err
+}
+
+func (b *Backend) examine(ctx context.Context, s *session) error {
+	fresh := s.server
+	err := s.query(ctx, checkText(b.table), func(row []sqldriver.Value) error {
+		fresh.readOnly = on(asString(row[0])) || on(asString(row[1]))
+		fresh.flush, fresh.binlog, fresh.sync = int(asUint(row[2])), on(asString(row[3])), int(asUint(row[4]))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if fresh.readOnly {
+		s.broken = true
+		return readOnlyError(fresh.name)
+	}
+	b.server.Store(&fresh)
+	return nil
+}
+
+// checkText changes nothing: the server checks rights before it looks for
+// rows.
+func checkText(table string) string {
+	var t text
+	t.add("INSERT INTO ", table, "(name,expires_at)SELECT '',", now, " FROM ", table, " WHERE FALSE;")
+	t.add("UPDATE ", table, " SET value=NULL WHERE name='' AND FALSE;DELETE FROM ", table, " WHERE name='' AND FALSE;")
+	t.add("SELECT @@global.read_only,@@innodb_read_only,@@innodb_flush_log_at_trx_commit,@@log_bin,@@sync_binlog")
+	return t.String()
+}

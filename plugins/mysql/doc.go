@@ -1,0 +1,69 @@
+// Package mysql keeps locks as rows of one table in MySQL 8.4 and later or
+// MariaDB 10.6 and later.
+//
+// # Guarantee
+//
+// A lock is one row, named by its primary key, and the row alone decides. It is
+// taken, renewed and released by single statements that compare owner and
+// token under its row lock, and all times are the server's (UTC_TIMESTAMP): the
+// clocks, names and time zones of hosts do not matter. The token is the higher
+// one of the last token plus one and the server's clock in microseconds,
+// written by the statement that grants.
+//
+// With innodb_flush_log_at_trx_commit=1, and sync_binlog=1 where there is a
+// binary log, a grant is on disk before it is answered, and the tokens are
+// fencing class strict; else durable. [Backend.Properties] says which.
+//
+// # What breaks it
+//
+//   - Asynchronous replication: a replica that is promoted may not know of the
+//     last grants. A second holder is then possible until the first one's TTL is
+//     over. Tokens go on rising if the two servers' clocks agree.
+//   - A server's clock that is turned forward ends leases early; their holders
+//     notice with the next renewal. One that is turned back lengthens what is
+//     held by at most the TTL.
+//   - Galera and group replication: let all hosts use one node. With several
+//     writers a conflict is found at commit and the statement is repeated, which
+//     is safe but slow, and waiters on other nodes are not woken: they ask every
+//     second, without order. The same goes for a proxy that shares connections
+//     among clients.
+//   - Statements written by hand that change rows.
+//
+// # Cost
+//
+//	operation            round trips   commits (fsyncs)
+//	acquire              1             1
+//	acquire, refused     1             0
+//	renew                1             1
+//	release              1             1, and 1 trip to wake a waiter
+//	wait                 2             1
+//	withdraw             1             1
+//	inspect              1             0
+//
+// A row that somebody waits for or was withdrawn from takes a longer statement;
+// the first one to meet such a row pays a trip more. Operations that come while
+// others are on their way share the next statement, up to 64 to a commit
+// (renewals: 500), so a busy host commits far less often than it locks.
+//
+// Waiters stand in the row's queue, first in first out over all hosts, each
+// blocked in the server on a connection of its own (Options.WaitConnections;
+// those above it ask every 15 to 45 ms). A release wakes the first one by KILL
+// QUERY. When the first does not come, the next one is let in after two
+// seconds, or after half the TTL if that is less.
+//
+// A free row is kept for a day for the sake of its token, and then purged.
+//
+// # Settings that matter
+//
+// max_connections must hold Connections + WaitConnections of every host.
+// Everything else that the statements rely on is set for each connection:
+// READ COMMITTED, a lock wait of one second, and a strict sql_mode. The binary
+// log must not be in format STATEMENT.
+//
+// # Rights
+//
+// SELECT, INSERT, UPDATE and DELETE on the table, and CREATE if it is not there
+// yet: "lockplugin-mysql ddl" prints both. All hosts must use one account, or
+// have CONNECTION_ADMIN: an account may only wake its own connections. A server
+// that is read-only is refused, whatever the account may do there.
+package mysql

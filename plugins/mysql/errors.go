@@ -1,0 +1,148 @@
+package mysql
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Error numbers of MySQL and MariaDB, by the names in their manuals.
+const (
+	erCheckRead          = 1020 // MariaDB: record has changed since last read
+	erConCount           = 1040 // too many connections
+	erDBAccessDenied     = 1044
+	erAccessDenied       = 1045
+	erWSREPNotReady      = 1047 // Galera: the node is not part of the cluster
+	erBadDB              = 1049
+	erServerShutdown     = 1053
+	erBadField           = 1054
+	erNoSuchThread       = 1094
+	erKillDenied         = 1095
+	erHostIsBlocked      = 1129
+	erHostNotPrivileged  = 1130
+	erTableAccessDenied  = 1142
+	erColumnAccessDenied = 1143
+	erNoSuchTable        = 1146
+	erNewAbortingConn    = 1152 // connection was killed
+	erLockWaitTimeout    = 1205
+	erLockDeadlock       = 1213
+	erSpecificAccess     = 1227
+	erOptionPreventsStmt = 1290 // --read-only
+	erQueryInterrupted   = 1317
+	erBinlogUnsafe       = 1665 // binlog_format=STATEMENT under READ COMMITTED
+	erAccessDeniedNoPw   = 1698
+	erReadOnlyTrx        = 1792
+	erReadOnlyMode       = 1836
+	erAccountLocked      = 3118
+	erMustChangePassword = 1820
+	erExpiredPassword    = 1862
+	erConnectionKilled   = 1927 // MariaDB
+	erSecureTransport    = 3159 // require_secure_transport
+	erSecureTransportMDB = 4052
+	erClientInteraction  = 4031 // idle connection was closed by the server
+)
+
+// number is the server's error number, 0 when err is none of the server's.
+func number(err error) uint16 {
+	var e *mysqldriver.MySQLError
+	if errors.As(err, &e) {
+		return e.Number
+	}
+	return 0
+}
+
+// fatal tells the numbers after which the server ends the connection, or
+// after which it must not be used again.
+func fatal(number uint16) bool {
+	switch number {
+	case erServerShutdown, erNewAbortingConn, erConnectionKilled, erClientInteraction, erOptionPreventsStmt, erReadOnlyMode, erReadOnlyTrx:
+		return true
+	}
+	return false
+}
+
+// undone tells the errors after which the server has rolled a statement back
+// because others were in its way, or because it was killed to make way for the
+// rest of a batch. It may be sent again: an acquire is known by its nonce.
+func undone(err error) bool {
+	switch number(err) {
+	case erLockDeadlock, erLockWaitTimeout, erCheckRead, erQueryInterrupted:
+		return true
+	}
+	return false
+}
+
+// advice says what to do about an error that trying again does not cure.
+func advice(number uint16) string {
+	switch number {
+	case erAccessDenied, erAccessDeniedNoPw:
+		return "check username and password, and whether the server wants tls_enabled=true"
+	case erDBAccessDenied, erTableAccessDenied, erColumnAccessDenied, erSpecificAccess:
+		return "the user needs: GRANT SELECT, INSERT, UPDATE, DELETE ON DATABASE.TABLE, and CREATE unless the table is there already" +
+			" (lockplugin-mysql ddl prints it)"
+	case erBadDB:
+		return "create the database, or name another one in address"
+	case erHostNotPrivileged, erHostIsBlocked:
+		return "the server does not accept this host; see CREATE USER and FLUSH HOSTS"
+	case erOptionPreventsStmt, erReadOnlyMode, erReadOnlyTrx:
+		return "the server is a read-only replica; name the primary in address"
+	case erBadField:
+		return "the table was not made by this version; lockplugin-mysql ddl prints what it should be"
+	case erAccountLocked, erMustChangePassword, erExpiredPassword:
+		return "see ALTER USER"
+	case erSecureTransport, erSecureTransportMDB:
+		return "the server wants TLS: set tls_enabled=true"
+	case erBinlogUnsafe:
+		return "the server needs binlog_format=ROW or MIXED"
+	}
+	return ""
+}
+
+// dialError classifies an error met while a connection was set up: nothing of
+// the request has been sent yet.
+func dialError(ctx context.Context, err error) error {
+	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrUnavailable) {
+		return err
+	}
+	if hint := advice(number(err)); hint != "" {
+		return fmt.Errorf("mysql: %w: %w (%s)", driver.ErrDenied, err, hint)
+	}
+	var unverified *tls.CertificateVerificationError
+	var unknownCA x509.UnknownAuthorityError
+	switch {
+	case errors.Is(err, mysqldriver.ErrNoTLS):
+		return fmt.Errorf("mysql: %w: %w (turn TLS on in the server, or tls off here)", driver.ErrDenied, err)
+	case errors.As(err, &unverified), errors.As(err, &unknownCA):
+		return fmt.Errorf("mysql: %w: %w (see tls_ca_file and tls_server_name)", driver.ErrDenied, err)
+	case errors.Is(err, mysqldriver.ErrCleartextPassword), errors.Is(err, mysqldriver.ErrOldPassword),
+		errors.Is(err, mysqldriver.ErrUnknownPlugin), errors.Is(err, mysqldriver.ErrNativePassword), errors.Is(err, mysqldriver.ErrOldProtocol):
+		return fmt.Errorf("mysql: %w: %w", driver.ErrDenied, err)
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return notSent(err)
+}
+
+// statementError classifies an error of a statement on an open connection.
+func statementError(what, name string, err error) error {
+	switch {
+	case errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrDenied):
+		return err
+	case advice(number(err)) != "":
+		return fmt.Errorf("mysql: %s %q: %w: %w (%s)", what, name, driver.ErrDenied, err, advice(number(err)))
+	case undone(err):
+		return fmt.Errorf("mysql: %s %q: %w: %w: another transaction keeps the row locked: %w", what, name, driver.ErrUnavailable, driver.ErrNotSent, err)
+	}
+	return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrUnavailable, err)
+}
+
+func readOnlyError(server string) error {
+	return fmt.Errorf("mysql: %w: %s is a read-only replica; name the primary in address", driver.ErrDenied, server)
+}

@@ -1,0 +1,301 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql"
+)
+
+// TestAbandonedStatement has an acquire wait for a row lock until its caller
+// gives up. It is withdrawn while it still waits, and must never grant: not
+// when the row is unlocked, and not when its host is gone by then.
+func TestAbandonedStatement(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		t.Run(fmt.Sprintf("host gone %t", gone), func(t *testing.T) {
+			w := newWorld(t)
+			host := w.host(t)
+			release(t, w.b, acquire(t, w.b, want("jobs", 10*time.Second)))
+			unlock := w.lockRow(t, "jobs")
+			r := want("jobs", 10*time.Second)
+			ctx, cancel := context.WithCancel(t.Context())
+			asked := make(chan error, 1)
+			go func() {
+				_, err := host.TryAcquire(ctx, r)
+				asked <- err
+			}()
+			eventually(t, 5*time.Second, "the acquire is in the server", func() bool { return blocked(t, w.db, r.Owner) > 0 })
+			cancel()
+			if err := <-asked; !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) {
+				t.Fatalf("abandoned: %v", err)
+			}
+			if gone {
+				if err := host.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			withdrawn := make(chan error, 1)
+			go func() { withdrawn <- w.b.Release(t.Context(), r) }()
+			eventually(t, 5*time.Second, "the withdrawal is in the server", func() bool { return blocked(t, w.db, "(name,expires_at,barred,") > 0 })
+			unlock()
+			if err := <-withdrawn; err != nil {
+				t.Fatal(err)
+			}
+			throughout(t, 1500*time.Millisecond, "nobody holds the lock", func() bool {
+				h, err := w.b.Inspect(t.Context(), "jobs")
+				return err == nil && !h.Held()
+			})
+			if _, err := w.b.TryAcquire(t.Context(), r); !errors.Is(err, driver.ErrWithdrawn) {
+				t.Errorf("the withdrawn owner: %v", err)
+			}
+			acquire(t, w.b, want("jobs", time.Second))
+		})
+	}
+}
+
+// TestKilledConnections kills what a waiter sleeps on and what a holder uses.
+func TestKilledConnections(t *testing.T) {
+	w := newWorld(t)
+	r := acquire(t, w.b, want("jobs", 10*time.Second))
+	c := core.New(w.host(t), &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	defer c.Close(context.Background())
+	l, err := c.Lock("jobs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		_, err := l.Acquire(t.Context())
+		got <- err
+	}()
+	for range 3 {
+		eventually(t, 5*time.Second, "the waiter sleeps", func() bool { return w.kill(t, "SLEEP(GREATEST(") > 0 })
+	}
+	if n := w.killIdle(t); n == 0 {
+		t.Error("the holder has no connection")
+	}
+	if err := w.b.Renew(t.Context(), r); err != nil {
+		t.Errorf("renewing after the connections were killed: %v", err)
+	}
+	release(t, w.b, r)
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the waiter does not get the lock")
+	}
+}
+
+// killIdle kills the connections that are at no statement.
+func (w *world) killIdle(t *testing.T) (killed int) {
+	t.Helper()
+	rows, err := w.db.Query("SELECT ID FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND COMMAND='Sleep' AND DB=DATABASE()")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	db := connect(t, w.address)
+	defer db.Close()
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec("KILL CONNECTION ?", id); err == nil {
+			killed++
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return killed
+}
+
+// TestLostFirstWaiter has the first in the queue woken and never come, as one
+// does whose machine is lost. The next grant comes within the TTL.
+func TestLostFirstWaiter(t *testing.T) {
+	w := newWorld(t)
+	const ttl = 600 * time.Millisecond
+	r := acquire(t, w.b, want("jobs", ttl))
+	lost, next := w.host(t), w.host(t)
+	queue := func(b *mysql.Backend, r driver.Request, position int) <-chan error {
+		done := make(chan error, 1)
+		go func() { done <- b.Wait(t.Context(), r, 10*time.Second) }()
+		eventually(t, 5*time.Second, "it is in the queue", func() bool {
+			h, err := w.b.Inspect(t.Context(), "jobs")
+			return err == nil && h.Waiters == position
+		})
+		return done
+	}
+	first := queue(lost, want("jobs", ttl), 1)
+	second := want("jobs", ttl)
+	woken := queue(next, second, 2)
+	if err := w.b.Renew(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	release(t, w.b, r)
+	released := time.Now()
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := next.TryAcquire(t.Context(), second); held(t, err).TTL > ttl {
+		t.Errorf("out of turn: %v", err)
+	}
+	if err := <-woken; err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, next, second)
+	if took := time.Since(released); took > ttl+250*time.Millisecond {
+		t.Errorf("the next grant came %v after the release, TTL %v", took, ttl)
+	}
+}
+
+// TestGoneWaiterIsPassed has the first in the queue lose its connection: the
+// next is woken at once.
+func TestGoneWaiterIsPassed(t *testing.T) {
+	w := newWorld(t)
+	r := acquire(t, w.b, want("jobs", 10*time.Second))
+	if _, err := w.db.Exec("UPDATE "+table(w.prefix)+" SET queue=? WHERE name='jobs'", ",gone1.99,gone2.98"); err != nil {
+		t.Fatal(err)
+	}
+	next := want("jobs", 10*time.Second)
+	woken := make(chan error, 1)
+	go func() { woken <- w.b.Wait(t.Context(), next, 10*time.Second) }()
+	eventually(t, 5*time.Second, "it is in the queue", func() bool { return blocked(t, w.db, "SLEEP(GREATEST(") > 0 })
+	release(t, w.b, r)
+	released := time.Now()
+	if err := <-woken; err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, w.b, next)
+	if took := time.Since(released); took > time.Second {
+		t.Errorf("the next grant came %v after the release", took)
+	}
+}
+
+// TestRestartInMidWait stops the server while one waits, and starts it again.
+func TestRestartInMidWait(t *testing.T) {
+	s := own(t, nil)
+	b := open(t, mysql.Options{Address: env.MariaDBAddress(s)})
+	r := acquire(t, b, want("jobs", time.Minute))
+	c := core.New(open(t, mysql.Options{Address: env.MariaDBAddress(s)}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	defer c.Close(context.Background())
+	l, err := c.Lock("jobs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		lease, err := l.Acquire(t.Context())
+		if err == nil && lease.Token() <= r.Token {
+			err = fmt.Errorf("token %d after %d", lease.Token(), r.Token)
+		}
+		got <- err
+	}()
+	eventually(t, 5*time.Second, "it waits", func() bool {
+		h, err := b.Inspect(t.Context(), "jobs")
+		return err == nil && h.Waiters == 1
+	})
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.TryAcquire(t.Context(), want("jobs", time.Second)); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("while the server is down: %v", err)
+	}
+	if err := s.Start(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, "the lease can be renewed", func() bool { return b.Renew(t.Context(), r) == nil })
+	release(t, b, r)
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the waiter does not get the lock")
+	}
+}
+
+// TestClockMoved moves the server's clock by an hour each way while nothing is
+// held. Locks work on at once, and tokens rise on.
+func TestClockMoved(t *testing.T) {
+	preload := faketime(t)
+	at := filepath.Join(t.TempDir(), "offset")
+	move := func(offset string) {
+		t.Helper()
+		if err := os.WriteFile(at, []byte(offset+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move("+0")
+	s := own(t, &env.MariaDBOptions{Wrap: []string{"env", "LD_PRELOAD=" + preload, "FAKETIME_TIMESTAMP_FILE=" + at,
+		"FAKETIME_NO_CACHE=1", "DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"}})
+	b := open(t, mysql.Options{Address: env.MariaDBAddress(s)})
+	db := connect(t, env.MariaDBAddress(s))
+	defer db.Close()
+	clock := func() (at time.Time) {
+		t.Helper()
+		var micros int64
+		if err := db.QueryRow("SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))").Scan(&micros); err != nil {
+			t.Fatal(err)
+		}
+		return time.UnixMicro(micros)
+	}
+	var last, expired uint64
+	for _, offset := range []string{"+0", "+3600", "+0", "-3600", "+0"} {
+		move(offset)
+		hours, _ := time.ParseDuration(offset + "s")
+		eventually(t, 5*time.Second, "the server's clock moves", func() bool { return (time.Until(clock()) - hours).Abs() < time.Minute })
+		for range 3 {
+			r := acquire(t, b, want("jobs", 500*time.Millisecond))
+			if r.Token <= last {
+				t.Errorf("clock at %s: token %d after %d", offset, r.Token, last)
+			}
+			last = r.Token
+			if h := held(t, second(b.TryAcquire(t.Context(), want("jobs", time.Second)))); h.TTL <= 0 || h.TTL > 500*time.Millisecond {
+				t.Errorf("clock at %s: refused for %v", offset, h.TTL)
+			}
+			release(t, b, r)
+		}
+		// A lease that expires leaves its end in the row: a clock that is turned
+		// back before it revives it for no longer than its TTL.
+		r := want("expires", 300*time.Millisecond)
+		eventually(t, 2*time.Second, "a lease that expired is gone", func() bool {
+			token, err := b.TryAcquire(t.Context(), r)
+			r.Token = token
+			return err == nil
+		})
+		if r.Token <= expired {
+			t.Errorf("clock at %s: token %d after %d", offset, r.Token, expired)
+		}
+		expired = r.Token
+		eventually(t, 2*time.Second, "a lease expires", func() bool {
+			h, err := b.Inspect(t.Context(), "expires")
+			return err == nil && !h.Held()
+		})
+	}
+}
+
+func second(_ uint64, err error) error { return err }
+
+// faketime finds the library that moves a process's clock.
+func faketime(t *testing.T) string {
+	t.Helper()
+	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+	if err != nil || len(found) == 0 {
+		env.Missing(t, "faketime", &env.NotInstalledError{Program: "libfaketime", Debian: "libfaketime", Homebrew: "libfaketime"})
+	}
+	return found[0]
+}

@@ -1,0 +1,152 @@
+package mysql_test
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/plugins/mysql"
+)
+
+// want is a request for name by a new owner.
+func want(name string, ttl time.Duration) driver.Request {
+	return driver.Request{Name: name, Owner: rand.Text(), Label: "host-1:77", TTL: ttl}
+}
+
+// acquire acquires what must be free, and returns the request with its token.
+func acquire(t testing.TB, b driver.Backend, r driver.Request) driver.Request {
+	t.Helper()
+	token, err := b.TryAcquire(t.Context(), r)
+	if err != nil {
+		t.Fatalf("acquire %q: %v", r.Name, err)
+	}
+	r.Token = token
+	return r
+}
+
+func release(t testing.TB, b driver.Backend, r driver.Request) {
+	t.Helper()
+	if err := b.Release(t.Context(), r); err != nil {
+		t.Fatalf("release %q: %v", r.Name, err)
+	}
+}
+
+func held(t testing.TB, err error) driver.Holder {
+	t.Helper()
+	var e *driver.HeldError
+	if !errors.As(err, &e) {
+		t.Fatalf("got %v, want a HeldError", err)
+	}
+	return e.Holder
+}
+
+// eventually polls until ok or a deadline.
+func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(within); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+		pause(t, 2*time.Millisecond)
+	}
+}
+
+// throughout polls for a while that ok stays.
+func throughout(t testing.TB, d time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); pause(t, 5*time.Millisecond) {
+		if !ok() {
+			t.Fatalf("not for %v: %s", d, what)
+		}
+	}
+}
+
+func pause(t testing.TB, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-t.Context().Done():
+		t.Fatal(t.Context().Err())
+	}
+}
+
+// blocked counts the statements of other connections that contain text and
+// that the server is at.
+func blocked(t testing.TB, db *sql.DB, text string) (n int) {
+	t.Helper()
+	err := db.QueryRow("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND INFO LIKE CONCAT('%',?,'%')", text).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// world is a table with one host and a connection of the test's own.
+type world struct {
+	address, prefix string
+	b               *mysql.Backend
+	db              *sql.DB
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	a := address(t)
+	w := &world{address: a, prefix: fresh(t, a), db: connect(t, a)}
+	t.Cleanup(func() { w.db.Close() })
+	w.b = w.host(t)
+	return w
+}
+
+// host opens another host.
+func (w *world) host(t drivertest.T) *mysql.Backend {
+	return open(t, mysql.Options{Address: w.address, Prefix: w.prefix})
+}
+
+// lockRow keeps a row locked until the returned function is called.
+func (w *world) lockRow(t *testing.T, name string) (unlock func()) {
+	t.Helper()
+	tx, err := w.db.BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var owner string
+	if err := tx.QueryRow("SELECT owner FROM "+table(w.prefix)+" WHERE name=? FOR UPDATE", []byte(name)).Scan(&owner); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() }) // an error when it was committed
+	return func() {
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// kill ends all connections whose statement contains text.
+func (w *world) kill(t *testing.T, text string) (killed int) {
+	t.Helper()
+	rows, err := w.db.Query("SELECT ID FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND INFO LIKE CONCAT('%',?,'%')", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if _, err := w.db.Exec("KILL CONNECTION ?", id); err == nil {
+			killed++
+		}
+	}
+	return killed
+}

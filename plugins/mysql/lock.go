@@ -1,0 +1,261 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	sqldriver "database/sql/driver"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// newNonce numbers a request. 0 and 1 are in rows that were changed otherwise.
+func newNonce() uint64 { return rand.Uint64()>>1 | 2 }
+
+func newAsk(r driver.Request) ask { return ask{Request: r, nonce: newNonce()} }
+
+func valid(r driver.Request) error {
+	if !plain(r.Owner) {
+		return fmt.Errorf("mysql: %w: owner %q is not 1 to 64 of [A-Za-z0-9_-]", driver.ErrInvalid, r.Owner)
+	}
+	if len(r.Name) == 0 || len(r.Name) > 512 || len(r.Label) > 256 {
+		return fmt.Errorf("mysql: %w: name of %d bytes is not 1 to 512, or label of %d above 256", driver.ErrInvalid, len(r.Name), len(r.Label))
+	}
+	return nil
+}
+
+func ready(ctx context.Context, r driver.Request) error {
+	if err := valid(r); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return notSent(err)
+	}
+	return nil
+}
+
+// one sends one operation through a lane.
+func (l *lane) one(ctx context.Context, r driver.Request) driver.Result {
+	if err := ready(ctx, r); err != nil {
+		return driver.Result{Err: err}
+	}
+	return l.send(ctx, newAsk(r))[0].wait()
+}
+
+// TryAcquire is one statement: see acquireText.
+func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	result := b.acquires.one(ctx, r)
+	return result.Token, result.Err
+}
+
+// Renew is one statement.
+func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
+	return b.renewals.one(ctx, r).Err
+}
+
+// Release is one statement, and a second one if somebody waits.
+func (b *Backend) Release(ctx context.Context, r driver.Request) error {
+	switch {
+	case r.Token == 0:
+		return b.withdraw(ctx, r)
+	case r.Keep > 0:
+		return b.shorten(ctx, r)
+	}
+	return b.releases.one(ctx, r).Err
+}
+
+// inOrder sorts asks by name, so that statements for many rows lock them in
+// one order and never each other out. It returns the places from which they
+// came.
+func inOrder(asks []ask) (sorted []ask, from []int) {
+	from = make([]int, len(asks))
+	for i := range from {
+		from[i] = i
+	}
+	slices.SortFunc(from, func(i, j int) int { return cmp.Compare(asks[i].Name, asks[j].Name) })
+	sorted = make([]ask, len(asks))
+	for i, j := range from {
+		sorted[i] = asks[j]
+	}
+	return sorted, from
+}
+
+func (b *Backend) runRenewals(ctx context.Context, s *session, asks []ask) ([]driver.Result, error) {
+	sorted, from := inOrder(asks)
+	n, _, err := s.exec(ctx, renewText(b.table, sorted))
+	if err != nil {
+		return nil, err
+	}
+	results := make([]driver.Result, len(asks))
+	if int(n) == len(asks) {
+		return results, nil
+	}
+	// A lease that was there for the renewal is there after it.
+	return results, b.missing(ctx, s, sorted, func(r row, i int) bool {
+		return r.held() && r.owner == sorted[i].Owner && r.token == sorted[i].Token
+	}, from, results)
+}
+
+func (b *Backend) runReleases(ctx context.Context, s *session, asks []ask) ([]driver.Result, error) {
+	sorted, from := inOrder(asks)
+	alone := len(asks) == 1 && b.busy.is(asks[0].Name)
+	nonce := newNonce()
+	n, bell, err := s.exec(ctx, releaseText(b.table, nonce, sorted, alone))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case bell == 0:
+	case alone:
+		b.ring(ctx, s, sorted[0].Name, bell)
+	default:
+		if err := b.ringAll(ctx, s, sorted); err != nil {
+			return nil, err
+		}
+	}
+	results := make([]driver.Result, len(asks))
+	if int(n) == len(asks) {
+		return results, nil
+	}
+	return results, b.missing(ctx, s, sorted, func(r row, _ int) bool { return len(asks) > 1 && r.freedBy == nonce }, from, results)
+}
+
+// ringAll wakes the first waiters of those of the names that are free.
+func (b *Backend) ringAll(ctx context.Context, s *session, asks []ask) error {
+	var freed []row
+	err := b.each(ctx, s, names(asks), func(r row) {
+		if r.queue != "" && !r.held() {
+			freed = append(freed, r)
+		}
+	})
+	for _, r := range freed {
+		b.busy.mark(r.name)
+		_, bell, _ := r.first()
+		b.ring(ctx, s, r.name, bell)
+	}
+	return err
+}
+
+// missing fills in a NotHeldError for each ask that was not done.
+func (b *Backend) missing(ctx context.Context, s *session, sorted []ask, done func(r row, i int) bool, from []int, results []driver.Result) error {
+	rows := map[string]row{}
+	if err := b.each(ctx, s, names(sorted), func(r row) { rows[r.name] = r }); err != nil {
+		return err
+	}
+	for i, a := range sorted {
+		if r, ok := rows[a.Name]; !ok || !done(r, i) {
+			results[from[i]].Err = &driver.NotHeldError{Holder: r.holder()}
+		}
+	}
+	return nil
+}
+
+// shorten ends a lease early, but not before r.Keep is over.
+func (b *Backend) shorten(ctx context.Context, r driver.Request) error {
+	_, err := b.change(ctx, "release", r, func(ctx context.Context, s *session) (int64, uint64, error) {
+		n, bell, err := s.exec(ctx, shortenText(b.table, r))
+		b.ring(ctx, s, r.Name, bell)
+		return n, 0, err
+	})
+	return err
+}
+
+// Proclaim is one statement.
+func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
+	_, err := b.change(ctx, "proclaim", r, func(ctx context.Context, s *session) (int64, uint64, error) {
+		return s.exec(ctx, proclaimText(b.table, r))
+	})
+	return err
+}
+
+// Handover is one statement.
+func (b *Backend) Handover(ctx context.Context, from, next driver.Request) (token uint64, err error) {
+	if err := valid(next); err != nil {
+		return 0, err
+	}
+	a := newAsk(next)
+	return b.change(ctx, "hand over", from, func(ctx context.Context, s *session) (int64, uint64, error) {
+		n, minted, err := s.exec(ctx, handoverText(b.table, from, a))
+		if err != nil || n > 0 {
+			return n, minted, err
+		}
+		withdrawn, err := b.withdrawn(ctx, s, a)
+		if withdrawn {
+			err = fmt.Errorf("mysql: hand over %q: %w", next.Name, driver.ErrWithdrawn)
+		}
+		return 0, 0, err
+	})
+}
+
+// change runs f, which changes the row of r's lease and returns how many rows
+// it has found, and the server's "last insert id", which change returns.
+func (b *Backend) change(ctx context.Context, what string, r driver.Request, f func(context.Context, *session) (int64, uint64, error)) (uint64, error) {
+	if err := ready(ctx, r); err != nil {
+		return 0, err
+	}
+	return do(ctx, b, what, r.Name, func(ctx context.Context) (id uint64, err error) {
+		err = b.on(ctx, b.pool.get, func(ctx context.Context, s *session) error {
+			n, last, err := f(ctx, s)
+			id = last
+			if err != nil || n > 0 {
+				return err
+			}
+			var found row
+			if err := b.each(ctx, s, []string{r.Name}, func(r row) { found = r }); err != nil {
+				return err
+			}
+			return &driver.NotHeldError{Holder: found.holder()}
+		})
+		return id, err
+	})
+}
+
+// withdraw is one statement on a connection beyond the cap: those below it may
+// all be busy with what is to be withdrawn.
+//
+// Note: killing the connection of the withdrawn request is not enough. A plugin
+// that was killed leaves its statements to the server, and its successor does
+// not know where they are; and one may still lie unread in a socket. The bar
+// stands in the row that such a statement must lock, and is read under that
+// lock.
+func (b *Backend) withdraw(ctx context.Context, r driver.Request) error {
+	if err := ready(ctx, r); err != nil {
+		return err
+	}
+	_, err := do(ctx, b, "withdraw from", r.Name, func(ctx context.Context) (none struct{}, err error) {
+		return none, b.on(ctx, b.pool.urgent, func(ctx context.Context, s *session) error {
+			_, bell, err := s.exec(ctx, withdrawText(b.table, r))
+			b.ring(ctx, s, r.Name, bell)
+			return err
+		})
+	})
+	return err
+}
+
+// Inspect is one query.
+func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
+	found, err := do(ctx, b, "inspect", name, func(ctx context.Context) ([]driver.Holder, error) {
+		return b.holders(ctx, inspectText(b.table, name))
+	})
+	if len(found) == 0 {
+		return driver.Holder{}, err
+	}
+	return found[0], err
+}
+
+// holders returns what a query finds of stateColumns and value.
+func (b *Backend) holders(ctx context.Context, text string) (found []driver.Holder, err error) {
+	err = b.on(ctx, b.pool.get, func(ctx context.Context, s *session) error {
+		found = nil
+		return s.query(ctx, text, func(v []sqldriver.Value) error {
+			if h := readRow(v).holder(); h.Held() {
+				h.Value = asBytes(v[len(v)-1])
+				found = append(found, h)
+			}
+			return nil
+		})
+	})
+	return found, err
+}

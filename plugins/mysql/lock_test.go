@@ -1,0 +1,163 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql"
+)
+
+func TestProperties(t *testing.T) {
+	for name, c := range map[string]struct {
+		o          env.MariaDBOptions
+		fencing    driver.Fencing
+		durability string
+	}{
+		"durable":         {env.MariaDBOptions{}, driver.FencingStrict, "innodb_flush_log_at_trx_commit=1"},
+		"relaxed":         {env.MariaDBOptions{Relaxed: true}, driver.FencingDurable, "innodb_flush_log_at_trx_commit=0"},
+		"unsynced binlog": {env.MariaDBOptions{Args: []string{"--log-bin", "--server-id=1"}}, driver.FencingDurable, "innodb_flush_log_at_trx_commit=1, sync_binlog=0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, mysql.Options{Address: env.MariaDBAddress(own(t, &c.o))})
+			if err := b.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			p := b.Properties()
+			if p.Fencing != c.fencing || p.Durability != c.durability || !strings.HasPrefix(p.Server, "MariaDB 1") {
+				t.Errorf("%s, %q, %q", p.Fencing, p.Durability, p.Server)
+			}
+		})
+	}
+}
+
+// TestNames has names that collations and escapes take for others.
+func TestNames(t *testing.T) {
+	w := newWorld(t)
+	names := []string{"a", "A", "a ", "á", "a\x00", "a\\", "a'", "a\"", "%", "_", "?", "{a}", "\n", strings.Repeat("ü", 256)}
+	for _, n := range names {
+		acquire(t, w.b, want(n, 10*time.Second))
+	}
+	found := map[string]bool{}
+	err := w.b.List(t.Context(), "", func(h driver.Holder) bool {
+		found[h.Name] = true
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range names {
+		if !found[n] {
+			t.Errorf("%q is not listed", n)
+		}
+	}
+	if len(found) != len(names) {
+		t.Errorf("%d names are listed, want %d", len(found), len(names))
+	}
+}
+
+// TestPolling has more waiters than connections for them.
+func TestPolling(t *testing.T) {
+	w := newWorld(t)
+	b := open(t, mysql.Options{Address: w.address, Prefix: w.prefix, WaitConnections: -1})
+	r := acquire(t, w.b, want("jobs", 10*time.Second))
+	mine := want("jobs", 10*time.Second)
+	if err := b.Wait(t.Context(), mine, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if h := held(t, second(b.TryAcquire(t.Context(), mine))); h.Waiters != 1 {
+		t.Errorf("%d wait, want 1", h.Waiters)
+	}
+	release(t, w.b, r)
+	held(t, second(w.b.TryAcquire(t.Context(), want("jobs", time.Second))))
+	acquire(t, b, mine)
+}
+
+func TestPurge(t *testing.T) {
+	w := newWorld(t)
+	release(t, w.b, acquire(t, w.b, want("old", time.Second)))
+	release(t, w.b, acquire(t, w.b, want("young", time.Second)))
+	acquire(t, w.b, want("held", time.Minute))
+	_, err := w.db.Exec("UPDATE " + table(w.prefix) + " SET expires_at=expires_at-INTERVAL 25 HOUR,barred_since=barred_since-INTERVAL 25 HOUR WHERE name IN('old')")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := w.b.Purge(t.Context())
+	if err != nil || n != 1 {
+		t.Fatalf("purged %d, %v", n, err)
+	}
+	var left int
+	if err := w.db.QueryRow("SELECT COUNT(*) FROM " + table(w.prefix)).Scan(&left); err != nil || left != 2 {
+		t.Errorf("%d rows are left, want 2: %v", left, err)
+	}
+}
+
+func TestInvalid(t *testing.T) {
+	b := open(t, mysql.Options{Address: "me@tcp(127.0.0.1:1)/app"})
+	for _, owner := range []string{"", "a'b", "ü", strings.Repeat("a", 65)} {
+		if _, err := b.TryAcquire(t.Context(), driver.Request{Name: "jobs", Owner: owner, TTL: time.Second}); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("owner %q: %v", owner, err)
+		}
+	}
+}
+
+// TestClose leaves nothing running, and refuses what comes after it.
+func TestClose(t *testing.T) {
+	w := newWorld(t)
+	b := w.host(t)
+	r := acquire(t, b, want("jobs", 10*time.Second))
+	waiting := make(chan error, 1)
+	go func() { waiting <- b.Wait(t.Context(), want("jobs", time.Second), 10*time.Second) }()
+	eventually(t, 5*time.Second, "it waits", func() bool { return blocked(t, w.db, "SLEEP(GREATEST(") > 0 })
+	leaks := goleak.IgnoreCurrent()
+	extra := w.host(t)
+	acquire(t, extra, want("other", time.Second))
+	if err := extra.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	goleak.VerifyNone(t, leaks)
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waiting; !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("the waiter: %v", err)
+	}
+	if err := b.Renew(context.Background(), r); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("renewing after Close: %v", err)
+	}
+	if h, err := w.b.Inspect(t.Context(), "jobs"); err != nil || h.Owner != r.Owner {
+		t.Errorf("Close does not release: %+v, %v", h, err)
+	}
+}
+
+// TestReleaseWakesFirst closes a host right after its release, much as a plugin
+// ends whose host has died.
+func TestReleaseWakesFirst(t *testing.T) {
+	w := newWorld(t)
+	for range 20 {
+		holder := w.host(t)
+		r := acquire(t, holder, want("jobs", time.Minute))
+		mine := want("jobs", time.Minute)
+		woken := make(chan error, 1)
+		go func() { woken <- w.b.Wait(t.Context(), mine, 10*time.Second) }()
+		eventually(t, 5*time.Second, "it waits", func() bool { return blocked(t, w.db, "SLEEP(GREATEST(") > 0 })
+		release(t, holder, r)
+		released := time.Now()
+		if err := holder.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-woken; err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(released); took > 2*time.Second {
+			t.Fatalf("the waiter was woken after %v", took)
+		}
+		release(t, w.b, acquire(t, w.b, mine))
+	}
+}

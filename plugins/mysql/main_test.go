@@ -1,0 +1,219 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/plugins/mysql"
+)
+
+// foreign names a server to test against instead of MariaDB: a MySQL, say.
+// Cases that stop and start the server are not run then. The account may do
+// everything in the database of the address.
+const foreign = "LOCKBENCH_TEST_MYSQL"
+
+// TestMain leaves the shared server to the end of the process, which ends it.
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+// shared is the server of all tests that do not ask for one of their own.
+var shared struct {
+	once    sync.Once
+	server  *env.Server
+	address string
+	err     error
+}
+
+// address starts the server, or skips the test when there is none, unless
+// LOCKBENCH_REQUIRE names it.
+func address(t *testing.T) string {
+	t.Helper()
+	shared.once.Do(func() {
+		if shared.address = os.Getenv(foreign); shared.address != "" {
+			return
+		}
+		if shared.server, shared.err = env.StartMariaDB(context.Background(), nil); shared.err == nil {
+			shared.address = env.MariaDBAddress(shared.server)
+		}
+	})
+	require(t, shared.err)
+	return shared.address
+}
+
+func require(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		env.Missing(t, "mysql", err)
+	}
+}
+
+// own starts a server for one test.
+func own(t *testing.T, o *env.MariaDBOptions) *env.Server {
+	t.Helper()
+	s, err := env.StartMariaDB(t.Context(), o)
+	require(t, err)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+var prefixes atomic.Int64
+
+// fresh makes a table that is removed when the test ends. It is made ahead
+// because that takes MySQL long enough to disturb cases that measure time.
+func fresh(t drivertest.T, address string) (prefix string) {
+	t.Helper()
+	prefix = fmt.Sprintf("t%d_%d_", os.Getpid(), prefixes.Add(1))
+	if err := open(t, mysql.Options{Address: address, Prefix: prefix}).Check(t.Context()); err != nil {
+		t.Fatalf("making the table: %v", err)
+	}
+	t.Cleanup(func() {
+		db := connect(t, address)
+		defer db.Close()
+		if _, err := db.Exec("DROP TABLE IF EXISTS " + table(prefix)); err != nil {
+			t.Logf("dropping the table: %v", err)
+		}
+	})
+	return prefix
+}
+
+func table(prefix string) string { return "`" + prefix + "locks`" }
+
+// open opens a host.
+func open(t drivertest.T, o mysql.Options) *mysql.Backend {
+	t.Helper()
+	o.Logger = slog.New(slog.DiscardHandler)
+	b, err := mysql.Open(&o)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := b.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return b
+}
+
+// connect opens the database for the test itself.
+func connect(t drivertest.T, address string) *sql.DB {
+	t.Helper()
+	cfg, err := mysqldriver.ParseDSN(address)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	cfg.InterpolateParams, cfg.MultiStatements = true, true
+	connector, err := mysqldriver.NewConnector(cfg)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return sql.OpenDB(connector)
+}
+
+// store lets cases stop and start the server.
+type store struct{ s *env.Server }
+
+func (s store) Stop(t drivertest.T) { s.must(t, s.s.Stop()) }
+func (s store) Start(t drivertest.T, keepData bool) {
+	s.must(t, s.s.Start(context.Background(), keepData))
+}
+func (s store) Freeze(t drivertest.T) { s.must(t, s.s.Freeze()) }
+func (s store) Resume(t drivertest.T) { s.must(t, s.s.Resume()) }
+
+func (s store) must(t drivertest.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+// complete adds to h what the test knows of the server.
+func complete(h *drivertest.Harness, address, prefix string) *drivertest.Harness {
+	h.Cancels = number("LOCKBENCH_MYSQL_CANCELS", 0)
+	h.Leftovers = func(t drivertest.T) []string { return leftovers(t, address, prefix) }
+	if shared.server != nil {
+		h.Store = store{shared.server}
+	}
+	return h
+}
+
+// number reads a variable that makes a test larger.
+func number(variable string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+// leftovers are rows that are held or waited for. A free row is none: it keeps
+// its last token for a day, which is what a clock that is turned back is
+// measured against.
+func leftovers(t drivertest.T, address, prefix string) (left []string) {
+	t.Helper()
+	db := connect(t, address)
+	defer db.Close()
+	rows, err := db.Query("SELECT name,owner,queue FROM " + table(prefix) + " WHERE owner<>'' AND expires_at>UTC_TIMESTAMP(6) OR queue<>''")
+	var missing *mysqldriver.MySQLError
+	if errors.As(err, &missing) && missing.Number == 1146 {
+		return nil
+	}
+	if err != nil {
+		t.Fatalf("looking for leftovers: %v", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, owner, queue string
+		if err := rows.Scan(&name, &owner, &queue); err != nil {
+			t.Fatalf("looking for leftovers: %v", err)
+		}
+		left = append(left, fmt.Sprintf("%q held by %q, queue %q", name, owner, queue))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatalf("looking for leftovers: %v", err)
+	}
+	return left
+}
+
+func TestConformance(t *testing.T) {
+	address := address(t)
+	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
+		here, there := fresh(t, address), fresh(t, address)
+		opener := func(prefix string) func(drivertest.T) driver.Backend {
+			return func(t drivertest.T) driver.Backend {
+				return open(t, mysql.Options{Address: address, Prefix: prefix})
+			}
+		}
+		return complete(&drivertest.Harness{Open: opener(here), Other: opener(there), InProcess: true}, address, here)
+	})
+}
+
+func TestConformanceOfBinary(t *testing.T) {
+	address := address(t)
+	binary := plugintest.Build(t, "./lockplugin-mysql")
+	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
+		here := fresh(t, address)
+		h := plugintest.Binary(binary, func(drivertest.T) driver.Config {
+			return driver.Config{"address": address, "prefix": here}
+		})(t)
+		return complete(h, address, here)
+	})
+}

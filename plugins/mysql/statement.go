@@ -1,0 +1,265 @@
+package mysql
+
+import (
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Statements are built here, not by the driver's placeholders: text from
+// outside goes in as hexadecimal, which no sql_mode or character set can
+// misread, and a statement for many rows is written in one pass. Numbers and
+// owners (checked to be plain ASCII) go in as they are.
+
+// now is the server's clock. It stands still within a statement, and ignores
+// the session's time zone, unlike NOW().
+const now = "UTC_TIMESTAMP(6)"
+
+// micros is the server's clock as a token: microseconds since 1970. A token
+// never being below it lets rows be purged, and tables be lost.
+const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + now + ")"
+
+// A queue is a text of entries ",owner.bell", in the order of arrival; bars
+// are ",owner," with one comma between two owners. Both are kept in the row
+// that they are about, so that its row lock makes every step on it atomic, and
+// no statement ever locks more than the rows of the names it is for.
+const (
+	// A free row has no owner, and its expires_at says since when it is free. A
+	// lease that was not released ends there too.
+	free = "(owner='' OR expires_at<=" + now + ")"
+	held = "owner<>'' AND expires_at>" + now
+	// headBell is the bell of the first in the queue, if there is one.
+	headBell = "CAST(SUBSTRING_INDEX(SUBSTRING_INDEX(SUBSTRING(queue,2),',',1),'.',-1) AS UNSIGNED)"
+	// tellBell sends that number back in the reply to an UPDATE, as the "last
+	// insert id". The value of the expression is always 1.
+	tellBell = "IF(queue='',1,IF(LAST_INSERT_ID(" + headBell + ")>=0,1,1))"
+)
+
+// barredFor is how long a withdrawn owner is refused at least: bars are moved
+// on to a second column after that, which is cleared when they are moved next.
+const barredFor = time.Minute
+
+// text builds one statement.
+type text struct{ strings.Builder }
+
+func (t *text) add(parts ...string) *text {
+	for _, p := range parts {
+		t.WriteString(p)
+	}
+	return t
+}
+
+// bytes adds a binary string.
+func (t *text) bytes(b string) *text {
+	t.WriteString("x'")
+	t.Grow(2*len(b) + 1)
+	enc := hex.NewEncoder(&t.Builder)
+	_, _ = enc.Write([]byte(b)) // a Builder never fails
+	t.WriteByte('\'')
+	return t
+}
+
+// blob adds a binary string that may be NULL.
+func (t *text) blob(b []byte) *text {
+	if b == nil {
+		return t.add("NULL")
+	}
+	return t.bytes(string(b))
+}
+
+func (t *text) uint(n uint64) *text {
+	return t.add(strconv.FormatUint(n, 10))
+}
+
+// later adds the server's time plus d.
+func (t *text) later(d time.Duration) *text {
+	return t.add(now, "+INTERVAL ").uint(uint64(d.Microseconds())).add(" MICROSECOND")
+}
+
+// plain reports whether an owner may stand in a statement as it is.
+func plain(owner string) bool {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+	return owner != "" && len(owner) <= 64 && strings.Trim(owner, alphabet) == ""
+}
+
+// patience is how long a free lock is kept for the first in the queue, in
+// microseconds: two seconds, or half of the last lease's TTL if that is less.
+// The others look that often whether it is over, so that a host that is lost
+// while it is the first delays the next grant by no more than the TTL.
+const patience = "LEAST(ttl_us DIV 2,2000000)"
+
+func patienceOf(ttl time.Duration) time.Duration { return min(ttl/2, 2*time.Second) }
+
+// stateColumns are what [row] is read from.
+const stateColumns = "name,attempt,freed_by,owner,token,label,TIMESTAMPDIFF(MICROSECOND," + now + ",expires_at),ttl_us,queue," +
+	"barred<>'' OR barred_old<>''"
+
+// lease adds the condition that r's owner and token hold its name.
+func (t *text) lease(r driver.Request) *text {
+	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND token=").uint(r.Token).add(" AND expires_at>", now)
+}
+
+// leases adds that condition for many requests of different names.
+func (t *text) leases(asks []ask) *text {
+	if len(asks) == 1 {
+		return t.lease(asks[0].Request)
+	}
+	t.add("name IN(") // alone makes the server look for the rows by their key
+	for i, a := range asks {
+		if i > 0 {
+			t.add(",")
+		}
+		t.bytes(a.Name)
+	}
+	t.add(")AND(name,owner,token)IN(")
+	for i, a := range asks {
+		if i > 0 {
+			t.add(",")
+		}
+		t.add("(").bytes(a.Name).add(",'", a.Owner, "',").uint(a.Token).add(")")
+	}
+	return t.add(")AND expires_at>", now)
+}
+
+// renewText renews leases that have one TTL in common.
+func renewText(table string, asks []ask) string {
+	var t text
+	return t.add("UPDATE ", table, " SET expires_at=").later(asks[0].TTL).add(",ttl_us=").uint(uint64(asks[0].TTL.Microseconds())).add(" WHERE ").leases(asks).String()
+}
+
+// releaseText releases leases and leaves nonce in their rows. For a lock that is
+// waited for it tells the bell of the first, else only that somebody waits.
+func releaseText(table string, nonce uint64, asks []ask, busy bool) string {
+	tell := "IF(queue='',1,IF(LAST_INSERT_ID(1)=1,1,1))"
+	if busy {
+		tell = tellBell
+	}
+	var t text
+	t.add("UPDATE ", table, " SET freed_by=").uint(nonce)
+	return t.add("*", tell, ",expires_at=", now, ",label='',value=NULL,owner='' WHERE ").leases(asks).String()
+}
+
+// shortenText ends a lease after keep at the latest. Waiters are told, for they
+// know of the old end only.
+//
+// Note: MySQL 9 takes LEAST of two times for a text, and loses the lease.
+func shortenText(table string, r driver.Request) string {
+	var t text
+	t.add("UPDATE ", table, " SET freed_by=", tellBell, ",expires_at=IF(expires_at<").later(r.Keep)
+	return t.add(",expires_at,").later(r.Keep).add(") WHERE ").lease(r).String()
+}
+
+// withdrawText undoes what r's owner did to its name, and bars it. A row is
+// made if there is none, because the owner's own request may be on its way to
+// making one. It tells the bell of the next if it leaves the lock free.
+func withdrawText(table string, r driver.Request) string {
+	stale := "barred_since NOT BETWEEN " + now + "-INTERVAL " + strconv.Itoa(int(barredFor.Seconds())) + " SECOND AND " + now
+	mine, place := "owner='"+r.Owner+"'", "LOCATE(',"+r.Owner+".',queue)"
+	var t text
+	t.add("INSERT INTO ", table, "(name,expires_at,barred,barred_since)VALUES(")
+	t.bytes(r.Name).add(",", now, ",',", r.Owner, ",',", now, ") ON DUPLICATE KEY UPDATE ")
+	t.add("barred_old=IF(", stale, ",barred,barred_old),")
+	t.add("barred=CONCAT(IF(barred='' OR ", stale, ",',',barred),'", r.Owner, ",'),")
+	t.add("barred_since=IF(", stale, ",", now, ",barred_since),")
+	t.add("expires_at=IF(", mine, " OR ", place, "=1 AND ", free, ",", now, ",expires_at),")
+	t.add("queue=IF(", place, "=0,queue,", without(r.Owner, ""), "),")
+	t.add("label=IF(", mine, ",'',label),value=IF(", mine, ",NULL,value),owner=IF(", mine, ",'',owner),")
+	return t.add("freed_by=IF(", free, ",", tellBell, ",freed_by)").String()
+}
+
+// without is the queue with entry in the place of owner's, which is there.
+func without(owner, entry string) string {
+	place := "LOCATE('," + owner + ".',queue)"
+	return "CONCAT(LEFT(queue," + place + "-1),'" + entry + "',SUBSTRING(queue,LOCATE(',',queue," + place + "+1)))"
+}
+
+// handoverText turns from's lease into one of next, whose token is sent back
+// as the "last insert id".
+func handoverText(table string, from driver.Request, next ask) string {
+	var t text
+	t.add("UPDATE ", table, " SET attempt=").uint(next.nonce)
+	t.add(",token=LAST_INSERT_ID(GREATEST(token+1,", micros, ")),label=").bytes(next.Label).add(",value=").blob(next.Value)
+	t.add(",ttl_us=").uint(uint64(next.TTL.Microseconds())).add(",expires_at=").later(next.TTL)
+	t.add(",queue=IF(LOCATE(',", next.Owner, ".',queue)=0,queue,", without(next.Owner, ""), ")")
+	t.add(",owner='", next.Owner, "' WHERE ").lease(from)
+	return t.add(" AND ", unbarred(next.Owner)).String()
+}
+
+func unbarred(owner string) string {
+	return "LOCATE('," + owner + ",',barred)=0 AND LOCATE('," + owner + ",',barred_old)=0"
+}
+
+// enterText enters owner into the queue with a bell, unless the lock is free
+// and nobody waits.
+func enterText(table string, r driver.Request, bell uint64) string {
+	entry := "," + r.Owner + "." + strconv.FormatUint(bell, 10)
+	var t text
+	t.add("UPDATE ", table, " SET queue=IF(LOCATE(',", r.Owner, ".',queue)=0,CONCAT(queue,'", entry, "'),", without(r.Owner, entry), ")")
+	return t.add(" WHERE name=").bytes(r.Name).add(" AND(", held, " OR queue<>'')AND ", unbarred(r.Owner)).String()
+}
+
+// sleepText sleeps until it is time for r's owner to ask: not at all when it is
+// now, until the lease ends for the first in the queue, and for the others
+// until the first may have let its turn pass, each a little later than the one
+// before it. A ring ends it early.
+//
+// The row is read in the statement that sleeps. A release that comes before
+// that is seen by it, and one that comes later finds the owner in the queue
+// and interrupts it: nothing is missed between the two.
+func sleepText(table string, r driver.Request, most time.Duration) string {
+	place := "LOCATE('," + r.Owner + ".',queue)"
+	ahead := "LEFT(queue," + place + "-1)"
+	left := "TIMESTAMPDIFF(MICROSECOND," + now + ",expires_at)"
+	var t text
+	t.add("SELECT SLEEP(GREATEST(0,LEAST(").uint(uint64(most.Microseconds()))
+	t.add(",IF(", place, "=0 OR owner='' AND expires_at>", now, ",0,")
+	t.add("IF(", place, "=1,IF(", free, ",0,", left, "+1000),")
+	t.add("LEAST(0,", left, ")+", patience, "+1000+20000*(LENGTH(", ahead, ")-LENGTH(REPLACE(", ahead, ",',','')))))))/1000000)")
+	return t.add(",", unbarred(r.Owner), " FROM ", table, " WHERE name=").bytes(r.Name).String()
+}
+
+// inspectText reads rows of the given names.
+func inspectText(table string, names ...string) string {
+	var t text
+	t.add("SELECT ", stateColumns, ",value FROM ", table, " WHERE name IN(")
+	for i, n := range names {
+		if i > 0 {
+			t.add(",")
+		}
+		t.bytes(n)
+	}
+	return t.add(")").String()
+}
+
+// listText reads the held rows whose names begin with prefix and come after
+// the name after, at most limit of them, in the order of their names.
+func listText(table, prefix, after string, limit int) string {
+	var t text
+	t.add("SELECT ", stateColumns, ",value FROM ", table, " WHERE ", held)
+	t.add(" AND name>=").bytes(prefix).add(" AND LEFT(name,").uint(uint64(len(prefix))).add(")=").bytes(prefix)
+	t.add(" AND name>").bytes(after)
+	return t.add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
+}
+
+func breakText(table, name string, token uint64) string {
+	var t text
+	t.add("UPDATE ", table, " SET freed_by=", tellBell, ",expires_at=", now, ",label='',value=NULL,owner='' WHERE name=").bytes(name)
+	return t.add(" AND token=").uint(token).add(" AND ", held).String()
+}
+
+func proclaimText(table string, r driver.Request) string {
+	var t text
+	return t.add("UPDATE ", table, " SET value=").blob(r.Value).add(" WHERE ").lease(r).String()
+}
+
+// evictText takes the first in the queue out of it if bell is still its bell
+// and the lock still free, and tells the bell of the next.
+func evictText(table, name string, bell uint64) string {
+	var t text
+	t.add("UPDATE ", table, " SET queue=SUBSTRING(queue,LOCATE(',',queue,2)),expires_at=", now, ",freed_by=", tellBell)
+	t.add(" WHERE name=").bytes(name).add(" AND ", free, " AND queue<>'' AND ", headBell, "=").uint(bell)
+	return t.String()
+}

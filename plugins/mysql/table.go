@@ -1,0 +1,155 @@
+package mysql
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// tableName is the table for a prefix, quoted.
+func tableName(prefix string) string { return "`" + prefix + "locks`" }
+
+// createText makes the table. The name is the only key: utf8mb4 collations
+// take some names for equal that are not, and upserts of rows with a second
+// unique key deadlock each other.
+func createText(table string) string {
+	return "CREATE TABLE IF NOT EXISTS " + table + ` (
+  name         VARBINARY(512)  NOT NULL PRIMARY KEY,
+  owner        VARBINARY(64)   NOT NULL DEFAULT '' COMMENT 'empty: nobody holds it',
+  token        BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'of the last grant',
+  expires_at   DATETIME(6)     NOT NULL COMMENT 'UTC, of a free row since when',
+  attempt      BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'which request was granted',
+  freed_by     BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'which request released last',
+  ttl_us       BIGINT          NOT NULL DEFAULT 0 COMMENT 'of the last lease',
+  label        VARBINARY(256)  NOT NULL DEFAULT '' COMMENT 'who holds it, for people',
+  value        MEDIUMBLOB      NULL     COMMENT 'what a leader publishes',
+  queue        MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'who waits: ,owner.bell',
+  barred       MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'withdrawn owners',
+  barred_old   MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'and earlier ones',
+  barred_since DATETIME(6)     NOT NULL DEFAULT '1970-01-01'
+) ENGINE=InnoDB`
+}
+
+func printDDL(cfg driver.Config, stdout io.Writer) error {
+	o, err := fromConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("mysql: %w: %w", driver.ErrConfig, err)
+	}
+	if o, err = o.check(); err != nil {
+		return fmt.Errorf("mysql: %w: %w", driver.ErrConfig, err)
+	}
+	dial, err := o.dialer()
+	if err != nil {
+		return fmt.Errorf("mysql: %w: %w", driver.ErrConfig, err)
+	}
+	table := "`" + strings.ReplaceAll(dial.DBName, "`", "``") + "`." + tableName(o.Prefix)
+	user := strings.ReplaceAll(dial.User, "'", "''")
+	if user == "" {
+		user = "USER"
+	}
+	_, err = fmt.Fprintf(stdout, "%s;\nGRANT SELECT, INSERT, UPDATE, DELETE ON %s TO '%s';\n", createText(table), table, user)
+	return err
+}
+
+// create makes the table that was missed.
+func (b *Backend) create(ctx context.Context, s *session) error {
+	if b.opts.KeepSchema {
+		return fmt.Errorf("mysql: %w: table %s does not exist; lockplugin-mysql ddl prints what creates it", driver.ErrDenied, b.table)
+	}
+	_, _, err := s.exec(ctx, createText(b.table))
+	switch number(err) {
+	case 0:
+		return err
+	case erTableAccessDenied, erDBAccessDenied, erSpecificAccess:
+		return fmt.Errorf("mysql: %w: table %s does not exist, and the user may not create it; lockplugin-mysql ddl prints what does: %w", driver.ErrDenied, b.table, err)
+	}
+	return statementError("create table", b.table, err)
+}
+
+const (
+	// purgeEvery is the mean time between two looks for rows to purge.
+	purgeEvery = time.Hour
+	// purgeAtOnce bounds the rows that one statement locks.
+	purgeAtOnce = 500
+)
+
+// tidy purges rows and closes idle connections until ctx ends. Every host
+// does it, each at its own time.
+func (b *Backend) tidy(ctx context.Context) {
+	idle := time.NewTicker(idleFor / 2)
+	defer idle.Stop()
+	next := time.NewTimer(rand.N(purgeEvery))
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-idle.C:
+			b.pool.trim(idleFor, 1)
+			b.waits.trim(idleFor, 0)
+			b.busy.forget()
+		case <-next.C:
+			next.Reset(purgeEvery/2 + rand.N(purgeEvery))
+			if n, err := b.purge(ctx); err != nil && ctx.Err() == nil {
+				b.opts.Logger.Warn("mysql: purging unused rows", "purged", n, "err", err)
+			}
+		}
+	}
+}
+
+// purge deletes rows that were free for a day.
+func (b *Backend) purge(ctx context.Context) (int, error) {
+	total := 0
+	for {
+		names, err := b.idlers(ctx)
+		if err != nil || len(names) == 0 {
+			return total, err
+		}
+		err = b.on(ctx, b.pool.get, func(ctx context.Context, s *session) error {
+			_, _, err := s.exec(ctx, purgeText(b.table, names))
+			return err
+		})
+		total += len(names)
+		if err != nil || len(names) < purgeAtOnce {
+			return total, err
+		}
+	}
+}
+
+// unused rows were free for a day, with their last token. Tokens are never below
+// the server's clock, so a purged row is missed only when the clock is turned
+// back by more than that.
+const unused = "expires_at<" + now + "-INTERVAL 1 DAY AND queue='' AND barred_since<" + now + "-INTERVAL 1 DAY"
+
+// idlers reads names without locking rows: a DELETE that looks for them would
+// lock the ones it only looks at.
+func (b *Backend) idlers(ctx context.Context) (names []string, err error) {
+	err = b.on(ctx, b.pool.get, func(ctx context.Context, s *session) error {
+		var t text
+		t.add("SELECT name FROM ", b.table, " WHERE ", unused, " LIMIT ").uint(purgeAtOnce)
+		names = nil
+		return s.query(ctx, t.String(), func(row []sqldriver.Value) error {
+			names = append(names, asString(row[0]))
+			return nil
+		})
+	})
+	return names, err
+}
+
+func purgeText(table string, names []string) string {
+	var t text
+	t.add("DELETE FROM ", table, " WHERE ", unused, " AND name IN(")
+	for i, n := range names {
+		if i > 0 {
+			t.add(",")
+		}
+		t.bytes(n)
+	}
+	return t.add(")").String()
+}

@@ -1,0 +1,86 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Attempts that are cancelled at random moments and withdrawn leave nothing.
+func TestCancelledAttemptsLeaveNothing(t *testing.T) {
+	s := start(t, nil)
+	b, c := connect(t, at(s)), plain(t, s)
+	const workers, rounds, names = 32, 313, 16
+	var work sync.WaitGroup
+	for w := range workers {
+		work.Go(func() {
+			for i := range rounds {
+				r := lease(fmt.Sprint("n", rand.N(names)), fmt.Sprint("o", w, "-", i))
+				ctx, cancel := context.WithTimeout(t.Context(), rand.N(400*time.Microsecond))
+				token, err := b.TryAcquire(ctx, r)
+				var by *driver.HeldError
+				if errors.As(err, &by) {
+					err = b.Wait(ctx, r, time.Second)
+				}
+				cancel()
+				if token != 0 && err == nil {
+					r.Token = token
+				}
+				if err := b.Release(t.Context(), r); err != nil {
+					t.Errorf("%s: clean up: %v", r.Owner, err)
+				}
+				if _, err := b.TryAcquire(t.Context(), r); r.Token == 0 && !errors.Is(err, driver.ErrWithdrawn) {
+					t.Errorf("%s: acquire after the clean-up: %v", r.Owner, err)
+				} else if r.Token != 0 && err == nil {
+					must(t, b.Release(t.Context(), driver.Request{Name: r.Name, Owner: r.Owner}))
+				}
+			}
+		})
+	}
+	work.Wait()
+	keys, err := c.Keys(t.Context(), "*").Result()
+	must(t, err)
+	for _, key := range keys {
+		if key != "~c:{}" && key != "~b:{}" {
+			t.Errorf("left: %q", key)
+		}
+	}
+	if ttl := c.PTTL(t.Context(), "~b:{}").Val(); ttl <= time.Minute || ttl > 2*time.Minute {
+		t.Errorf("withdrawn owners are kept for %v", ttl)
+	}
+	if n := c.ZCard(t.Context(), "~b:{}").Val(); n == 0 {
+		t.Error("no owner is barred")
+	}
+	for i := range names {
+		acquire(t, b, lease(fmt.Sprint("n", i), "last"))
+	}
+}
+
+// A request that was sent before its caller gave up and arrives later is
+// refused, on whatever connection.
+func TestLateAcquireIsRefused(t *testing.T) {
+	s := start(t, nil)
+	b, c := connect(t, at(s)), plain(t, s)
+	must(t, b.Check(t.Context()))
+	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "first")))) // the script is known
+	must(t, s.Freeze())
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	r := lease("a", "late")
+	if _, err := b.TryAcquire(ctx, r); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("acquire from a frozen server: %v", err)
+	}
+	must(t, s.Resume())
+	must(t, b.Release(t.Context(), r))
+	if v := c.Get(t.Context(), "a").Val(); strings.HasPrefix(v, "late ") {
+		t.Errorf("a withdrawn owner holds the lock: %q", v)
+	}
+	acquire(t, b, lease("a", "next"))
+}

@@ -1,0 +1,118 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+)
+
+// newClient makes the client for one server, a Sentinel group or a Cluster.
+func (t target) newClient(connected func(context.Context, *goredis.Conn) error) (goredis.UniversalClient, error) {
+	settings := t.opts.Connect
+	if t.opts.WaitReplicas > 0 {
+		// WAIT keeps its connection silent for so long.
+		settings.ReadTimeout += t.opts.WaitTimeout
+	}
+	u, err := settings.ClientOptions(t.tls, connected)
+	if err != nil {
+		return nil, err
+	}
+	if t.network == "unix" && (t.opts.TLS || t.opts.TLSCAFile != "") {
+		return nil, fmt.Errorf("%w: tls_enabled and address: a unix socket has no TLS", driver.ErrConfig)
+	}
+	u.Addrs, u.DB = t.addrs, t.opts.DB
+	u.MasterName = t.opts.SentinelMaster
+	u.SentinelUsername, u.SentinelPassword = t.opts.SentinelUsername, t.opts.SentinelPassword
+	switch {
+	case t.opts.Cluster:
+		// Redirections are followed; see redisnode.onceCmd for other errors.
+		u.MaxRedirects = 5
+		return goredis.NewClusterClient(u.Cluster()), nil
+	case t.opts.SentinelMaster != "":
+		return goredis.NewFailoverClient(u.Failover()), nil
+	}
+	o := u.Simple()
+	o.Network = t.network
+	return goredis.NewClient(o), nil
+}
+
+// connected looks at the server of a new connection, before its first request:
+// a server that was reconfigured, restarted or replaced breaks its connections,
+// so that nothing is granted by one that nobody looked at.
+func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
+	s, err := redisnode.ReadServer(ctx, c)
+	if err != nil {
+		return refused{b.explain(err)}
+	}
+	if err := s.Unsafe(b.address(), b.target.topology); err != nil {
+		return refused{err}
+	}
+	if !s.Sentinel {
+		b.server.Store(&s)
+	}
+	return nil
+}
+
+// refused is a connection that connected refused. The client takes one layer
+// off the error of a new connection, which would be all that it says.
+type refused struct{ error }
+
+func (r refused) Unwrap() []error { return []error{r.error} }
+
+// address names the store in errors.
+func (b *Backend) address() string {
+	if m := b.target.opts.SentinelMaster; m != "" {
+		return "sentinel master " + m
+	}
+	return strings.Join(b.target.addrs, ",")
+}
+
+// Check asks the store in one round trip whether it would serve requests; see
+// driver.Backend.
+func (b *Backend) Check(ctx context.Context) error {
+	err := b.ask(ctx, func() error {
+		s, err := b.node.Check(ctx, b.wakeups.ID())
+		if err != nil {
+			return err
+		}
+		if err := s.Unsafe(b.address(), b.target.topology); err != nil {
+			return err
+		}
+		b.server.Store(&s)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("redis: check: %w", err)
+	}
+	return nil
+}
+
+// ask runs what reads from a socket and cannot be called off by ctx.
+func (b *Backend) ask(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	if err := b.spawn(func() { done <- f() }); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: no reply yet: %w", driver.ErrUnavailable, ctx.Err())
+	}
+}
+
+// spawn runs f on a goroutine that Close waits for.
+func (b *Backend) spawn(f func()) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isClosed {
+		return driver.ErrClosed
+	}
+	b.asking.Go(f)
+	return nil
+}

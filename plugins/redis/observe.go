@@ -1,0 +1,81 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// lookEvery bounds how late a change is seen that nobody publishes: a foreign
+// client took or deleted the key.
+const lookEvery = 250 * time.Millisecond
+
+// Observe follows the holder of name; see driver.Elector. Changes made by this
+// backend, on any host, are pushed; for others it looks four times a second,
+// and when the holder's TTL runs out.
+func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+	told, stop := b.wakeups.Listen(ctx, b.node.Keys().ChangeChannel(name))
+	defer stop()
+	var last driver.Holder
+	var highest uint64
+	for first := true; ; {
+		h, err := b.node.Inspect(ctx, name, true)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return wrap("observe", name, err)
+		}
+		// A replica that became the master may still show an older holder.
+		past := h.Token != 0 && h.Token < highest
+		if !past && (first || differs(last, h)) {
+			emit(h)
+			last, first = h, false
+			highest = max(highest, h.Token)
+		}
+		pause := lookEvery
+		if h.TTL > 0 {
+			pause = min(pause, h.TTL+time.Millisecond)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-told:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+func differs(a, b driver.Holder) bool {
+	return a.Owner != b.Owner || a.Token != b.Token || !bytes.Equal(a.Value, b.Value)
+}
+
+// Watch tells when the store goes away and returns; see driver.Watcher. It
+// goes by the connection for wake-ups, which always has a reader.
+func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
+	up, last := true, 0
+	for {
+		link, moved := b.wakeups.Link()
+		if link.Epoch != last {
+			if up && (!link.Up || last > 0) {
+				emit(driver.Notice{Kind: driver.NoticeDown, Err: b.explain(link.Err)})
+				up = false
+			}
+			if link.Up && !up {
+				emit(driver.Notice{Kind: driver.NoticeUp})
+				up = true
+			}
+			last = link.Epoch
+		}
+		select {
+		case <-moved:
+		case <-b.closed:
+			return driver.ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

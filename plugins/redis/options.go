@@ -1,0 +1,132 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+)
+
+// Connect are the settings of every connection to a server.
+type Connect = redisnode.Connect
+
+// Options are the settings of the backend. Zero means the default; each field
+// is the configuration key in its tag.
+type Options struct {
+	// Address of the server: host:port, redis://user:password@host:port/db,
+	// rediss:// for TLS, or unix:///path?db=1. With Cluster a list of some of
+	// its nodes; with SentinelMaster a list of the sentinels.
+	Address []string `key:"address" default:"localhost:6379" doc:"host:port, redis://, rediss:// or unix://; a list with cluster or sentinel_master"`
+	Connect
+	// DB is the number of the database; Cluster has only 0.
+	DB int `key:"db" default:"0" doc:"number of the database"`
+	// Prefix goes before every key and channel. Backends with different
+	// prefixes do not see each other's locks; without a prefix the lock "x" is
+	// the key "x", and every string of the database counts as a lock. Braces
+	// are refused.
+	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
+
+	// SentinelMaster is the name of the master that the sentinels at Address
+	// watch; SentinelUsername and SentinelPassword are for the sentinels.
+	SentinelMaster   string `key:"sentinel_master" doc:"name of the master that the sentinels at address watch"`
+	SentinelUsername string `key:"sentinel_username" doc:"ACL user of the sentinels"`
+	SentinelPassword string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
+	// Cluster tells that Address names nodes of a Redis Cluster.
+	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
+
+	// WaitReplicas is how many replicas must confirm a grant or a renewal
+	// (WAIT) before it counts, within WaitTimeout. It makes losing a lock at a
+	// failover less likely, not impossible.
+	WaitReplicas int           `key:"wait_replicas" default:"0" doc:"replicas that must confirm a grant or a renewal"`
+	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
+}
+
+// target is the store that options name, checked.
+type target struct {
+	opts     Options
+	network  string
+	addrs    []string
+	tls      bool
+	topology redisnode.Topology
+}
+
+// resolve fills in defaults, checks what can be checked without a server, and
+// takes what the URL says into the options.
+func (o Options) resolve() (target, error) {
+	redisnode.Fill(&o)
+	if err := o.check(); err != nil {
+		return target{}, err
+	}
+	t, port := target{opts: o}, 6379
+	switch {
+	case o.Cluster:
+		t.topology = redisnode.Cluster
+	case o.SentinelMaster != "":
+		t.topology, port = redisnode.Sentinels, 26379
+	}
+	for _, text := range o.Address {
+		a, err := redisnode.ParseAddress(text, port)
+		if err != nil {
+			return target{}, err
+		}
+		if err := t.add(a); err != nil {
+			return target{}, err
+		}
+	}
+	if len(t.addrs) > 1 && t.topology == redisnode.Alone {
+		return target{}, fmt.Errorf("%w: address: %d addresses need cluster or sentinel_master", driver.ErrConfig, len(t.addrs))
+	}
+	return t, nil
+}
+
+func (o Options) check() error {
+	var err error
+	say := func(bad bool, format string, args ...any) {
+		if bad {
+			err = errors.Join(err, fmt.Errorf("%w: "+format, append([]any{driver.ErrConfig}, args...)...))
+		}
+	}
+	say(o.Cluster && o.SentinelMaster != "", "cluster and sentinel_master: a Cluster has no sentinels")
+	say(o.Cluster && o.DB != 0, "cluster and db: a Cluster has only database 0")
+	say(o.Cluster && o.WaitReplicas != 0, "cluster and wait_replicas: WAIT cannot be sent to the node of a key")
+	say(o.DB < 0, "db is %d, less than 0", o.DB)
+	say(o.WaitReplicas < 0, "wait_replicas is %d, less than 0", o.WaitReplicas)
+	say(o.WaitTimeout <= 0, "wait_timeout is %v, which is not positive", o.WaitTimeout)
+	say(o.SentinelMaster == "" && o.SentinelUsername+o.SentinelPassword != "",
+		"sentinel_username and sentinel_password mean nothing without sentinel_master")
+	return err
+}
+
+// add takes in one address. What a URL says must not contradict the keys.
+func (t *target) add(a redisnode.Address) error {
+	o := &t.opts
+	switch {
+	case a.Network == "unix" && t.topology != redisnode.Alone:
+		return fmt.Errorf("%w: address: a unix socket is no node of a Cluster and no sentinel", driver.ErrConfig)
+	case a.Network == "unix" && len(o.Address) > 1:
+		return fmt.Errorf("%w: address: a unix socket stands alone", driver.ErrConfig)
+	case a.Password != "" && o.Password != "" && a.Password != o.Password:
+		return fmt.Errorf("%w: password: the URL in address has another", driver.ErrConfig)
+	case a.Username != "" && o.Username != "" && a.Username != o.Username:
+		return fmt.Errorf("%w: username: the URL in address has another", driver.ErrConfig)
+	case a.DB > 0 && o.DB != 0 && a.DB != o.DB:
+		return fmt.Errorf("%w: db: the URL in address has another", driver.ErrConfig)
+	case a.DB > 0 && o.Cluster:
+		return fmt.Errorf("%w: cluster and db: a Cluster has only database 0", driver.ErrConfig)
+	}
+	if a.Password != "" {
+		o.Password = a.Password
+	}
+	if a.Username != "" {
+		o.Username = a.Username
+	}
+	if a.DB > 0 {
+		o.DB = a.DB
+	}
+	t.tls = t.tls || a.TLS
+	t.network = a.Network
+	t.addrs = append(t.addrs, a.Addr)
+	return nil
+}

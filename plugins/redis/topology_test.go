@@ -1,0 +1,242 @@
+package redis
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// certificate writes a certificate that signs itself, for 127.0.0.1, and its
+// key, and returns their paths.
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redis"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"redis.test"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	must(t, err)
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	must(t, err)
+	cert, key = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	must(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600))
+	return cert, key
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func TestTLS(t *testing.T) {
+	cert, key := certificate(t)
+	port := freePort(t)
+	start(t, &env.RedisOptions{Lines: []string{
+		fmt.Sprint("tls-port ", port), "tls-cert-file " + cert, "tls-key-file " + key, "tls-ca-cert-file " + cert}})
+	addr := fmt.Sprint("127.0.0.1:", port)
+
+	trusted := Connect{TLSCAFile: cert, TLSCertFile: cert, TLSKeyFile: key}
+	b := connect(t, Options{Address: []string{"rediss://" + addr}, Connect: trusted})
+	must(t, b.Check(t.Context()))
+	holder := acquire(t, b, lease("a", "o1"))
+	turn := queue(t, b, lease("a", "o2"))
+	must(t, b.Release(t.Context(), holder))
+	receive(t, turn, "the waiter")
+
+	named := trusted
+	named.TLSServerName = "redis.test"
+	must(t, connect(t, Options{Address: []string{addr}, Connect: named}).Check(t.Context()))
+	for what, c := range map[string]Connect{
+		"an unknown authority": {TLS: true, TLSCertFile: cert, TLSKeyFile: key},
+		"a wrong name":         {TLSCAFile: cert, TLSCertFile: cert, TLSKeyFile: key, TLSServerName: "other.test"},
+	} {
+		err := connect(t, Options{Address: []string{addr}, Connect: c}).Check(t.Context())
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") || !strings.Contains(err.Error(), addr) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// useEverything goes through a lock's life on two hosts.
+func useEverything(t *testing.T, o Options) {
+	t.Helper()
+	ctx := t.Context()
+	b, other := connect(t, o), connect(t, o)
+	must(t, b.Check(ctx))
+	var ops []driver.Op
+	for i := range 100 {
+		ops = append(ops, driver.Op{Kind: driver.OpAcquire, Request: lease(fmt.Sprint("batch/{", i), "o")})
+	}
+	var last uint64
+	for i, r := range b.Batch(ctx, ops) {
+		must(t, r.Err)
+		ops[i].Token = r.Token
+		last = max(last, r.Token)
+	}
+	count := 0
+	must(t, b.List(ctx, "batch/", func(driver.Holder) bool { count++; return true }))
+	if count != len(ops) {
+		t.Errorf("listed %d of %d", count, len(ops))
+	}
+	for i := range ops {
+		ops[i].Kind = driver.OpRelease
+	}
+	for _, r := range b.Batch(ctx, ops) {
+		must(t, r.Err)
+	}
+	seen := observe(t, b, "a")
+	holder := acquire(t, b, lease("a", "o1"))
+	if h := next(t, seen); h.Token != holder.Token {
+		t.Errorf("observed %+v", h)
+	}
+	must(t, b.Renew(ctx, holder))
+	turn := queue(t, other, lease("a", "o2"))
+	began := time.Now()
+	must(t, b.Release(ctx, holder))
+	if got := receive(t, turn, "the waiter"); got.Token <= holder.Token {
+		t.Errorf("token %d is not above %d", got.Token, holder.Token)
+	}
+	if took := time.Since(began); took > 500*time.Millisecond {
+		t.Errorf("handoff took %v", took)
+	}
+	late := lease("b", "late")
+	must(t, b.Release(ctx, late))
+	if _, err := other.TryAcquire(ctx, late); !errors.Is(err, driver.ErrWithdrawn) {
+		t.Errorf("acquire after the withdrawal: %v", err)
+	}
+}
+
+func TestCluster(t *testing.T) {
+	const nodes = 3
+	var servers []*env.Server
+	var opts Options
+	for range nodes {
+		s := start(t, &env.RedisOptions{Lines: []string{"cluster-enabled yes", fmt.Sprint("cluster-port ", freePort(t)), "cluster-node-timeout 2000"}})
+		servers = append(servers, s)
+		opts.Address = append(opts.Address, s.Addr())
+	}
+	first := plain(t, servers[0])
+	for i, s := range servers {
+		c := plain(t, s)
+		must(t, c.ClusterAddSlotsRange(t.Context(), i*16384/nodes, (i+1)*16384/nodes-1).Err())
+		host, port, _ := net.SplitHostPort(s.Addr())
+		bus := c.ConfigGet(t.Context(), "cluster-port").Val()["cluster-port"]
+		must(t, first.Do(t.Context(), "cluster", "meet", host, port, bus).Err())
+	}
+	for _, s := range servers {
+		c := plain(t, s)
+		eventually(t, "the Cluster is up", func() bool {
+			info := c.ClusterInfo(t.Context()).Val()
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprint("cluster_known_nodes:", nodes))
+		})
+	}
+	opts.Cluster = true
+	useEverything(t, opts)
+
+	// Slots 0 to 5460 are on the first node; "b" has slot 3300 and "a" 15495.
+	b := connect(t, at(servers[0]))
+	_, err := b.TryAcquire(t.Context(), lease("a", "o1"))
+	if err == nil || !strings.Contains(err.Error(), "set cluster") {
+		t.Errorf("a node of a Cluster without cluster: %v", err)
+	}
+}
+
+func TestSentinel(t *testing.T) {
+	master := start(t, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
+	host, port, err := net.SplitHostPort(master.Addr())
+	must(t, err)
+	replica := start(t, &env.RedisOptions{Lines: []string{"replicaof " + host + " " + port}})
+	sentinel := start(t, &env.RedisOptions{Args: []string{"--sentinel"}, Lines: []string{
+		"sentinel monitor main " + host + " " + port + " 1",
+		"sentinel down-after-milliseconds main 500", "sentinel failover-timeout main 3000"}})
+	s := plain(t, sentinel)
+	eventually(t, "the sentinel knows the replica", func() bool {
+		reply, err := s.Do(t.Context(), "sentinel", "replicas", "main").Slice()
+		return err == nil && len(reply) == 1
+	})
+	o := Options{Address: []string{sentinel.Addr()}, SentinelMaster: "main"}
+	t.Run("everything", func(t *testing.T) { useEverything(t, o) })
+
+	b := connect(t, o)
+	before := acquire(t, b, lease("over", "o1"))
+	eventually(t, "replicated", func() bool { return plain(t, replica).Exists(t.Context(), "over").Val() == 1 })
+	must(t, master.Stop())
+	eventually(t, "renewed after the failover", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := b.Renew(ctx, before)
+		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("renew during the failover: %v", err)
+		}
+		return err == nil
+	})
+	must(t, b.Release(t.Context(), before))
+	if after := acquire(t, b, lease("over", "o2")); after.Token <= before.Token {
+		t.Errorf("token %d after the failover is not above %d", after.Token, before.Token)
+	}
+
+	_, err = connect(t, Options{Address: []string{sentinel.Addr()}, SentinelMaster: "nobody"}).TryAcquire(t.Context(), lease("a", "x"))
+	if !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("an unknown master: %v", err)
+	}
+}
+
+func TestWaitReplicas(t *testing.T) {
+	master := start(t, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
+	host, port, err := net.SplitHostPort(master.Addr())
+	must(t, err)
+	o := at(master)
+	o.WaitReplicas, o.WaitTimeout = 1, 100*time.Millisecond
+	b := connect(t, o)
+	r := lease("a", "o1")
+	_, err = b.TryAcquire(t.Context(), r)
+	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		t.Errorf("acquire without a replica: %v", err)
+	}
+	must(t, b.Release(t.Context(), r))
+
+	replica := start(t, &env.RedisOptions{Lines: []string{"replicaof " + host + " " + port}})
+	c := goredis.NewClient(&goredis.Options{Addr: replica.Addr()})
+	defer c.Close()
+	eventually(t, "replicated", func() bool {
+		return strings.Contains(c.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+	r = lease("a", "o2")
+	eventually(t, "granted", func() bool {
+		if r.Token, err = b.TryAcquire(t.Context(), r); err != nil {
+			must(t, b.Release(t.Context(), driver.Request{Name: r.Name, Owner: r.Owner}))
+			r.Owner += "x"
+		}
+		return err == nil
+	})
+	must(t, b.Renew(t.Context(), r))
+	if v := c.Get(t.Context(), "a").Val(); !strings.HasPrefix(v, r.Owner+" ") {
+		t.Errorf("the replica has %q", v)
+	}
+}

@@ -1,0 +1,207 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// queue lets r wait in the background, until it is granted.
+func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
+	t.Helper()
+	_, err := b.TryAcquire(t.Context(), r)
+	held(t, err)
+	before := waiters(t, b, r.Name)
+	granted := make(chan driver.Request, 1)
+	go func() {
+		defer close(granted)
+		for t.Context().Err() == nil {
+			pause := time.Second
+			token, err := b.TryAcquire(t.Context(), r)
+			var by *driver.HeldError
+			switch {
+			case err == nil:
+				r.Token = token
+				granted <- r
+				return
+			case errors.As(err, &by) && by.Holder.TTL > 0:
+				pause = min(pause, by.Holder.TTL+time.Millisecond)
+			}
+			_ = b.Wait(t.Context(), r, pause)
+		}
+	}()
+	eventually(t, "in the queue", func() bool { return waiters(t, b, r.Name) > before })
+	return granted
+}
+
+func waiters(t *testing.T, b *Backend, name string) int {
+	t.Helper()
+	h, err := b.Inspect(t.Context(), name)
+	must(t, err)
+	return h.Waiters
+}
+
+func receive(t *testing.T, c <-chan driver.Request, what string) driver.Request {
+	t.Helper()
+	select {
+	case r, ok := <-c:
+		if !ok {
+			t.Fatalf("%s: the wait ended", what)
+		}
+		return r
+	case <-time.After(5 * time.Second):
+		t.Fatalf("%s: not in 5s", what)
+		panic("unreachable")
+	}
+}
+
+func TestQueueIsFIFOOverHosts(t *testing.T) {
+	s := start(t, nil)
+	holder := acquire(t, connect(t, at(s)), lease("a", "first"))
+	b := connect(t, at(s))
+	var turns []<-chan driver.Request
+	for i := range 8 {
+		turns = append(turns, queue(t, connect(t, at(s)), lease("a", fmt.Sprint("w", i))))
+	}
+	for i, turn := range turns {
+		began := time.Now()
+		must(t, b.Release(t.Context(), holder))
+		if _, err := b.TryAcquire(t.Context(), lease("a", fmt.Sprint("barging", i))); err == nil {
+			t.Fatal("a newcomer went before the queue")
+		}
+		next := receive(t, turn, fmt.Sprint("waiter ", i))
+		if next.Token <= holder.Token {
+			t.Errorf("token %d is not above %d", next.Token, holder.Token)
+		}
+		t.Logf("handoff %d in %v", i, time.Since(began))
+		holder = next
+	}
+	must(t, b.Release(t.Context(), holder))
+	acquire(t, b, lease("a", "last"))
+}
+
+// The lock must not stay free while its next waiter died or sleeps.
+func TestQueueSkipsTheDead(t *testing.T) {
+	s := start(t, nil)
+	b := connect(t, at(s))
+	holder := acquire(t, b, lease("a", "first"))
+
+	gone := connect(t, at(s))
+	must(t, gone.Wait(t.Context(), lease("a", "gone"), time.Millisecond))
+	must(t, gone.Close(t.Context()))
+	asleep := connect(t, at(s))
+	must(t, asleep.Wait(t.Context(), lease("a", "asleep"), time.Millisecond))
+	turn := queue(t, connect(t, at(s)), lease("a", "alive"))
+
+	began := time.Now()
+	must(t, b.Release(t.Context(), holder))
+	receive(t, turn, "the living waiter")
+	if took := time.Since(began); took > 1500*time.Millisecond {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestWithdrawnWaiterPassesItsTurnOn(t *testing.T) {
+	s := start(t, nil)
+	b := connect(t, at(s))
+	holder := acquire(t, b, lease("a", "first"))
+	must(t, b.Wait(t.Context(), lease("a", "w1"), time.Millisecond))
+	turn := queue(t, connect(t, at(s)), lease("a", "w2"))
+	must(t, b.Release(t.Context(), holder)) // w1 is woken
+	began := time.Now()
+	must(t, b.Release(t.Context(), lease("a", "w1"))) // and gives up
+	receive(t, turn, "the next waiter")
+	if took := time.Since(began); took > 80*time.Millisecond {
+		t.Errorf("took %v, longer than a turn", took)
+	}
+}
+
+func TestWaitReturns(t *testing.T) {
+	s := start(t, nil)
+	b := connect(t, at(s))
+	ctx := t.Context()
+
+	must(t, b.Wait(ctx, lease("free", "w"), time.Minute))
+	acquire(t, b, lease("free", "w"))
+
+	acquire(t, b, lease("a", "first"))
+	began := time.Now()
+	must(t, b.Wait(ctx, lease("a", "w"), 30*time.Millisecond))
+	if took := time.Since(began); took < 30*time.Millisecond || took > time.Second {
+		t.Errorf("returned after %v", took)
+	}
+	short, cancel := context.WithCancel(ctx)
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if err := b.Wait(short, lease("a", "w"), time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled wait: %v", err)
+	}
+}
+
+// Waiters ask once a second at most, whoever many they are.
+func TestIdleWaitersAreCheap(t *testing.T) {
+	s := start(t, nil)
+	b, c := connect(t, at(s)), plain(t, s)
+	acquire(t, b, lease("a", "first"))
+	const n = 10
+	for i := range n {
+		queue(t, b, lease("a", fmt.Sprint("w", i)))
+	}
+	calls := func() float64 {
+		var all float64
+		info, err := c.Info(t.Context(), "commandstats").Result()
+		must(t, err)
+		for _, name := range []string{"evalsha", "ping"} {
+			all += commandCalls(info, name)
+		}
+		return all
+	}
+	before := calls()
+	<-time.After(3 * time.Second)
+	per := (calls() - before) / 3 / n
+	t.Logf("%.2f commands per waiter and second", per)
+	if per > 1.3 {
+		t.Errorf("%.2f commands per waiter and second", per)
+	}
+}
+
+// A broken connection wakes every waiter: what was published meanwhile is lost.
+func TestBrokenConnectionWakes(t *testing.T) {
+	s := start(t, nil)
+	b, c := connect(t, at(s)), plain(t, s)
+	acquire(t, b, lease("a", "first"))
+	done := make(chan error, 1)
+	go func() { done <- b.Wait(t.Context(), lease("a", "w"), time.Minute) }()
+	eventually(t, "in the queue", func() bool { return waiters(t, b, "a") == 1 })
+	must(t, c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
+	select {
+	case err := <-done:
+		must(t, err)
+	case <-time.After(5 * time.Second):
+		t.Fatal("still asleep")
+	}
+	go func() { done <- b.Wait(t.Context(), lease("a", "w"), time.Minute) }()
+	eventually(t, "asleep again", func() bool { return b.wakeupsUp() })
+	h, err := b.Inspect(t.Context(), "a")
+	must(t, err)
+	must(t, b.Break(t.Context(), "a", h.Token))
+	must(t, <-done)
+}
+
+func (b *Backend) wakeupsUp() bool {
+	link, _ := b.wakeups.Link()
+	return link.Up
+}
+
+// commandCalls reads "cmdstat_NAME:calls=7,..." from INFO commandstats.
+func commandCalls(info, name string) float64 {
+	_, rest, _ := strings.Cut(info, "cmdstat_"+name+":calls=")
+	number, _, _ := strings.Cut(rest, ",")
+	n, _ := strconv.ParseFloat(number, 64)
+	return n
+}

@@ -1,0 +1,277 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+)
+
+// TryAcquire grants r.Name by a majority; see driver.Lock.
+func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	if err := b.checkTTL("acquire", r); err != nil {
+		return 0, err
+	}
+	if !b.fenced() && b.retired.has(r.Owner) {
+		return 0, fmt.Errorf("redlock: acquire %q: %w", r.Name, driver.ErrWithdrawn)
+	}
+	res := b.do(ctx, b.acquisition(r))[0]
+	return res.Token, res.Err
+}
+
+func (b *Backend) checkTTL(op string, r driver.Request) error {
+	switch low := b.opts.ttlMin(); {
+	case r.TTL < low:
+		return fmt.Errorf("redlock: %s %q: %w: TTL %v is less than %d times node_timeout %v",
+			op, r.Name, driver.ErrInvalid, r.TTL, leastTTL, b.opts.NodeTimeout)
+	case r.TTL > b.opts.MaxTTL:
+		return fmt.Errorf("redlock: %s %q: %w: TTL %v is more than max_ttl %v",
+			op, r.Name, driver.ErrInvalid, r.TTL, b.opts.MaxTTL)
+	}
+	return nil
+}
+
+// acquisition is one attempt to get a lock: a round that takes it on every
+// node, as a rule with its token; a second one that writes the token when the
+// first could not; a round that gives back what was taken when it failed.
+type acquisition struct {
+	call
+	votes   []vote // of the first round
+	queue   int    // the node with the queue; -1 for none
+	alone   bool   // only the node with the queue was asked so far
+	undoing bool
+	token   uint64
+}
+
+func (b *Backend) acquisition(r driver.Request) *acquisition {
+	return &acquisition{call: b.call("acquire", r)}
+}
+
+// first asks all nodes. Where others wait it asks the node with the queue
+// first, unless it is this owner's turn: an attempt out of turn would take
+// nodes from the waiter whose turn it is.
+func (a *acquisition) first() *ballot {
+	a.queue = a.b.queueOf(a.r.Name)
+	x := a.take()
+	if a.queue >= 0 && a.b.contention.out(a.r.Name, a.r.Owner) {
+		x.targets = make([]bool, len(a.b.nodes))
+		x.targets[a.queue] = true
+		x.quorum, a.alone = 0, true
+	}
+	return x
+}
+
+func (a *acquisition) take() *ballot {
+	x := a.ask(kindAcquire, redisnode.ValueTail(a.r.Label, a.r.Value))
+	x.ms, x.token, x.grantee, x.queue = millis(a.r.TTL), 0, a.r.Owner, a.queue
+	return x
+}
+
+// others asks the nodes besides the one with the queue, which has voted.
+func (a *acquisition) others(before *ballot, v vote) *ballot {
+	a.alone = false
+	x := a.take()
+	x.token, x.known = before.token, &v
+	x.targets = make([]bool, len(a.b.nodes))
+	for i := range x.targets {
+		x.targets[i] = i != x.queue
+	}
+	return x
+}
+
+func (a *acquisition) next() *ballot {
+	votes := a.now.result()
+	switch {
+	case a.undoing:
+		return a.undone(votes)
+	case a.now.kind == kindSettle:
+		return a.settled(votes)
+	case a.alone && votes[a.queue].answer != turn:
+		return a.others(a.now, votes[a.queue])
+	}
+	a.votes = votes
+	most := len(votes) - a.b.quorum
+	granted, no, barred := count(votes, vote.yes), count(votes, vote.no), count(votes, is(withdrawn))
+	switch {
+	case a.queue >= 0 && votes[a.queue].answer == turn:
+		a.b.contention.note(a.r.Name)
+		return a.undo(a.reserved(votes[a.queue]))
+	case granted < a.b.quorum && barred > 0 && no <= most:
+		return a.undo(driver.ErrWithdrawn)
+	case granted < a.b.quorum:
+		return a.undo(a.refusal(votes))
+	case a.late():
+		return a.undo(a.tooLate())
+	case count(votes, is(done))+count(votes, is(freed)) >= a.b.quorum:
+		return a.granted(a.now.token)
+	}
+	token := lowestAbove(votes, a.b.quorum)
+	a.b.learn(token)
+	return a.settle(token)
+}
+
+func (c *call) tooLate() error {
+	return fmt.Errorf("%w: votes took %v of TTL %v", driver.ErrUnavailable, time.Since(c.sent), c.r.TTL)
+}
+
+// reserved is the refusal of a free lock that is kept for a waiter.
+func (a *acquisition) reserved(v vote) error {
+	ttl := time.Duration(max(v.ms, 1)) * time.Millisecond
+	return &driver.HeldError{Holder: driver.Holder{Name: a.r.Name, TTL: ttl, Waiters: -1}}
+}
+
+// lowestAbove is the lowest token above what a quorum of the nodes that
+// granted have seen. One node whose clock is far ahead does not decide it.
+func lowestAbove(votes []vote, quorum int) uint64 {
+	var floors []uint64
+	for _, v := range votes {
+		switch {
+		case v.answer == pending:
+			floors = append(floors, v.floor)
+		case v.yes():
+			floors = append(floors, 0) // it took the guess, which is lower
+		}
+	}
+	slices.Sort(floors)
+	return floors[quorum-1] + 1
+}
+
+// settle writes the token wherever the lock may have been granted.
+func (a *acquisition) settle(token uint64) *ballot {
+	targets := a.mayHold()
+	x := a.ask(kindSettle, "")
+	x.token, x.targets = token, targets
+	return x
+}
+
+func (a *acquisition) settled(votes []vote) *ballot {
+	switch {
+	case count(votes, vote.yes) < a.b.quorum:
+		return a.undo(a.b.unavailable(votes))
+	case a.late():
+		return a.undo(a.tooLate())
+	}
+	return a.granted(a.now.token)
+}
+
+// granted ends the task. In the background, nodes that granted the lock without
+// the token get it, and the owner gives up its place in the queue.
+func (a *acquisition) granted(token uint64) *ballot {
+	b, key := a.b, a.now.key
+	if b.fenced() {
+		a.token = token
+	} else {
+		b.retired.granted(a.r.Owner)
+	}
+	if b.leaveQueues(a.r.Owner) && a.queue >= 0 {
+		b.tell(a.queue, &ballot{kind: kindLeave, name: a.r.Name, key: key, owner: a.r.Owner})
+	}
+	a.now.each(func(n int, v vote) {
+		switch {
+		case v.answer == freed:
+			b.contention.note(a.r.Name)
+		case v.answer == pending:
+			b.tell(n, &ballot{kind: kindSettle, name: a.r.Name, key: key, owner: a.r.Owner, token: token})
+		}
+	})
+	return nil
+}
+
+// refusal says why votes are no grant.
+func (a *acquisition) refusal(votes []vote) error {
+	granted, no := count(votes, vote.yes), count(votes, vote.no)
+	if granted+no < a.b.quorum {
+		return a.b.unavailable(votes)
+	}
+	by := holders(a.r.Name, votes)
+	h, nodes := plurality(by)
+	h.Name, h.Waiters = a.r.Name, -1
+	h.TTL = a.free(votes, granted)
+	if nodes == 0 || nodes < a.b.quorum && len(by) > 1 {
+		// Nobody has a majority, and whoever tried gives up just now. The
+		// random part keeps them from meeting again.
+		h.TTL = min(h.TTL, jitter(a.b.opts.NodeTimeout/5))
+	}
+	return &driver.HeldError{Holder: h}
+}
+
+// free is when a majority may be free again. Of nodes that have not voted yet
+// it is assumed that they are free before the others: asking too early costs a
+// round, and too late leaves the lock unused.
+func (a *acquisition) free(votes []vote, granted int) time.Duration {
+	var waits []time.Duration
+	for _, v := range votes {
+		if !v.no() {
+			continue
+		}
+		wait := time.Duration(max(v.ms, 1)) * time.Millisecond
+		if v.ms == -1 { // a foreign lock without an end
+			wait = a.b.opts.MaxTTL
+		}
+		waits = append(waits, wait)
+	}
+	if len(waits) == 0 {
+		return time.Millisecond
+	}
+	slices.Sort(waits)
+	needed, unknown := a.b.quorum-granted, len(votes)-granted-len(waits)
+	return waits[max(needed-unknown, 1)-1]
+}
+
+// mayHold tells on which nodes the lock may stand for this owner.
+func (a *acquisition) mayHold() []bool {
+	targets := make([]bool, len(a.votes))
+	for i, v := range a.votes {
+		targets[i] = v.yes() || v.answer == missing || v.answer == unknown
+	}
+	return targets
+}
+
+// undo gives back what was taken, and waits for every node: a failed attempt
+// leaves nothing behind (K2).
+func (a *acquisition) undo(err error) *ballot {
+	a.err = err
+	if a.queue >= 0 && !a.votes[a.queue].queued {
+		// It was this owner's turn, and is not any more for the node with the
+		// queue, or it came too late: the next wait has to ask.
+		a.b.leaveQueues(a.r.Owner)
+	}
+	targets := a.mayHold()
+	if !slices.Contains(targets, true) {
+		if errors.Is(err, driver.ErrUnavailable) && neverSent(a.votes) {
+			a.err = &settledError{err}
+		}
+		return nil
+	}
+	a.undoing = true
+	x := a.ask(kindUndo, "")
+	x.targets, x.quorum = targets, 0
+	x.each(a.b.wakeAt(a.r.Name))
+	return x
+}
+
+// undone: when every node that may have got the request has confirmed that
+// nothing is left of it, there is nothing to clean up any more.
+func (a *acquisition) undone(votes []vote) *ballot {
+	for i, asked := range a.now.targets {
+		if asked && !votes[i].yes() {
+			return nil
+		}
+	}
+	if errors.Is(a.err, driver.ErrUnavailable) {
+		a.err = &settledError{a.err}
+	}
+	return nil
+}
+
+func (a *acquisition) result(gaveUp error) driver.Result {
+	res := a.call.result(gaveUp)
+	if res.Err == nil {
+		res.Token = a.token
+	}
+	return res
+}

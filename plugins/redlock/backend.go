@@ -1,0 +1,239 @@
+package redlock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+)
+
+// Backend is a connection to one set of nodes. It has every optional power.
+// All its methods may be called from any number of goroutines.
+type Backend struct {
+	opts   Options
+	keys   redisnode.Keys
+	id     string // of this instance
+	nodes  []*node
+	quorum int
+	log    *slog.Logger
+	began  time.Time
+
+	// sending makes ballots reach every node in one order, so that the tokens
+	// guessed for them rise on every node.
+	sending sync.Mutex
+	guessed uint64
+	healing map[string]int // owners whose leases are being healed, and how often
+
+	contention contention
+	retired    retired // used without fencing
+
+	mu      sync.Mutex
+	changed chan struct{}    // closed when a node's state changes
+	runs    map[*node]string // run ids of the nodes that are connected
+	closed  bool
+	closing chan struct{}
+
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+}
+
+var _ interface {
+	driver.Backend
+	driver.Waiter
+	driver.Watcher
+	driver.Batcher
+	driver.Handover
+	driver.Admin
+} = (*Backend)(nil)
+
+// Open makes a Backend. It does not wait for the nodes. The error wraps
+// driver.ErrConfig and names the key.
+func Open(opts *Options) (*Backend, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	return open(*opts, slog.Default())
+}
+
+func open(o Options, log *slog.Logger) (*Backend, error) {
+	o, addrs, err := o.resolve()
+	if err != nil {
+		return nil, fmt.Errorf("redlock: %w", err)
+	}
+	keys, err := redisnode.NewKeys(o.Prefix, false)
+	if err != nil {
+		return nil, fmt.Errorf("redlock: %w", err)
+	}
+	b := &Backend{
+		opts: o, keys: keys, id: rand.Text(), quorum: len(addrs)/2 + 1, log: log, began: time.Now(),
+		changed: make(chan struct{}), closing: make(chan struct{}), healing: map[string]int{}, runs: map[*node]string{},
+	}
+	clients := make([]*goredis.Client, len(addrs))
+	for i, a := range addrs {
+		if clients[i], err = newClient(o, a); err != nil {
+			return nil, fmt.Errorf("redlock: %w", err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b.cancel = cancel
+	for i, a := range addrs {
+		n := newNode(b, i, a.Addr, clients[i])
+		b.nodes = append(b.nodes, n)
+	}
+	for _, n := range b.nodes {
+		b.work.Go(func() { n.run(ctx) })
+	}
+	return b, nil
+}
+
+func newClient(o Options, a redisnode.Address) (*goredis.Client, error) {
+	c := o.Connect
+	if a.Password != "" {
+		c.Username, c.Password = a.Username, a.Password
+	}
+	u, err := c.ClientOptions(a.TLS, nil)
+	if err != nil {
+		return nil, err
+	}
+	u.Addrs, u.DB, u.Dialer = []string{a.Addr}, o.DB, dialLate(u.Dialer)
+	if a.DB >= 0 {
+		u.DB = a.DB
+	}
+	simple := u.Simple()
+	simple.Network = a.Network
+	return goredis.NewClient(simple), nil
+}
+
+// clock is the time since the backend was opened, in microseconds.
+func (b *Backend) clock() int64 { return time.Since(b.began).Microseconds() }
+
+// send gives ballots to the nodes that each asks.
+func (b *Backend) send(ballots ...*ballot) error {
+	b.sending.Lock()
+	defer b.sending.Unlock()
+	select {
+	case <-b.closing:
+		return driver.ErrClosed
+	default:
+	}
+	for _, n := range b.nodes {
+		if other := n.twin.Load(); other != nil {
+			return twins(n.addr, other.addr)
+		}
+	}
+	for _, x := range ballots {
+		if x.kind == kindAcquire && x.token == 0 && b.fenced() {
+			x.token = b.guess()
+		}
+		if x.givesUp() {
+			delete(b.healing, x.owner)
+		}
+		x.open(len(b.nodes))
+	}
+	// The node with the queue is asked first, because its vote is needed.
+	first := max(0, ballots[0].queue)
+	for i := range b.nodes {
+		b.nodes[(first+i)%len(b.nodes)].enqueue(ballots...)
+	}
+	return nil
+}
+
+func (b *Backend) fenced() bool { return b.opts.Fencing == "quorum" }
+
+// moved is called when a node's state has changed.
+func (b *Backend) moved(n *node, from, to state, cause error) {
+	if to == down {
+		b.mu.Lock()
+		delete(b.runs, n)
+		b.mu.Unlock()
+	}
+	b.announce()
+	switch {
+	case to == up:
+		b.log.Info("node votes or will soon", "node", n.addr)
+	case from == up && !errors.Is(cause, driver.ErrClosed):
+		b.log.Warn("node is left out", "node", n.addr, "cause", cause)
+	}
+}
+
+// announce tells those who wait for it that some node's state has changed.
+func (b *Backend) announce() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// moves returns a channel that is closed at the next change of a node's state.
+func (b *Backend) moves() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.changed
+}
+
+// inspectServer looks at the server behind a new connection of n.
+func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn) (redisnode.Server, error) {
+	s, err := redisnode.ReadServer(ctx, conn)
+	if err != nil {
+		return s, explain(err)
+	}
+	if err := s.Unsafe(n.addr, redisnode.Alone); err != nil {
+		return s, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for other, run := range b.runs {
+		if run == s.RunID && other != n {
+			n.twin.Store(other)
+			return s, twins(other.addr, n.addr)
+		}
+	}
+	n.twin.Store(nil)
+	b.runs[n] = s.RunID
+	return s, nil
+}
+
+func twins(a, b string) error {
+	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
+}
+
+// Close ends connections and goroutines; see driver.Backend.
+func (b *Backend) Close(ctx context.Context) error {
+	b.mu.Lock()
+	already := b.closed
+	b.closed = true
+	b.mu.Unlock()
+	if !already {
+		b.sending.Lock()
+		close(b.closing)
+		b.sending.Unlock()
+	}
+	stop := context.AfterFunc(ctx, b.cancel)
+	defer stop()
+	b.work.Wait()
+	b.cancel()
+	var err error
+	for _, n := range b.nodes {
+		n.wakeups.Close()
+		err = errors.Join(err, n.queues.Close(ctx))
+		if e := n.client.Close(); !errors.Is(e, goredis.ErrClosed) {
+			err = errors.Join(err, e)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("redlock: close: %w", err)
+	}
+	return nil
+}
+
+// jitter spreads d over its second half.
+func jitter(d time.Duration) time.Duration { return d/2 + mathrand.N(d/2+1) }

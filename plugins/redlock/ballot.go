@@ -1,0 +1,317 @@
+package redlock
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+)
+
+// kind is a request to a node; lua/vote.lua says what each does.
+type kind string
+
+const (
+	kindAcquire  kind = "a"
+	kindSettle   kind = "s"
+	kindRenew    kind = "r"
+	kindHeal     kind = "h"
+	kindProclaim kind = "p"
+	kindHandover kind = "o"
+	kindInspect  kind = "i"
+	kindRelease  kind = "d"
+	kindUndo     kind = "u"
+	kindWithdraw kind = "w"
+	kindBreak    kind = "b"
+	kindWake     kind = "k"
+	kindLeave    kind = "l"
+)
+
+// answer is what a vote says.
+type answer int8
+
+const (
+	missing     answer = iota // no reply yet
+	done                      // it was done
+	freed                     // it was done, and somebody waits in that node's queue
+	pending                   // granted, but the token has to exceed floor
+	heldBy                    // another owner holds the lock there
+	notHeld                   // the lease is not there
+	withdrawn                 // the owner is barred there
+	turn                      // free, but it is a waiter's turn
+	quarantined               // the node has lost data and does not count
+	unsent                    // the node never got the request, nor will
+	unknown                   // it may have got it
+)
+
+// vote is one node's answer to one request.
+type vote struct {
+	answer  answer
+	floor   uint64 // of pending
+	raw     string // value of the lock key, or the head of it
+	ms      int64  // as PTTL has them; with turn until it is over
+	waiters int
+	queued  bool  // of heldBy: the owner has a place in that node's queue
+	err     error // why it is unsent or unknown
+}
+
+func (v vote) yes() bool { return v.answer == done || v.answer == freed || v.answer == pending }
+func (v vote) no() bool  { return v.answer == heldBy || v.answer == notHeld || v.answer == turn }
+
+// ballot is one request to the nodes and their votes.
+type ballot struct {
+	kind  kind
+	name  string
+	key   string
+	owner string
+	ms    int64
+	token uint64
+	rest  string
+	// grantee is the owner that the request may give the lock to.
+	grantee string
+	// targets tells which nodes are asked; nil means all.
+	targets []bool
+	// quorum is with how many votes for it, or with too many against it, the
+	// ballot is decided. With 0 every vote is waited for.
+	quorum int
+	// enough decides it instead of quorum.
+	enough func([]vote) bool
+	// queue is the node whose vote is needed for a grant, because it knows
+	// whose turn it is; -1 for none.
+	queue int
+	// known is the vote of that node when it was asked before the others.
+	known *vote
+
+	argv [3]any // what the script gets for it
+
+	mu      sync.Mutex
+	votes   []vote
+	left    int // votes that have not come
+	over    bool
+	decided chan struct{}
+	follow  func(node int, v vote)
+}
+
+// givesUp tells that the request must reach the node some time, or else leaves
+// a lock behind that nobody holds.
+func (b *ballot) givesUp() bool {
+	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease && b.ms == 0
+}
+
+// text is what the script gets besides kind and milliseconds.
+func (b *ballot) text() string {
+	switch b.kind {
+	case kindInspect, kindWake:
+		return ""
+	case kindUndo, kindWithdraw, kindLeave:
+		return b.owner + " "
+	case kindBreak:
+		return strconv.FormatUint(b.token, 10)
+	}
+	return redisnode.LeaseID(b.owner, b.token) + b.rest
+}
+
+// quick tells that lua/quick.lua knows the request.
+func (b *ballot) quick() bool {
+	switch b.kind {
+	case kindAcquire, kindRenew:
+		return true
+	case kindRelease, kindUndo:
+		return b.ms == 0
+	}
+	return false
+}
+
+// hints are what lua/quick.lua wants to know about batch: the lowest and the
+// highest token that acquires guess, and the last index of the other texts.
+func hints(batch []*ballot) (lowest, highest, index any) {
+	var first, last uint64
+	length, same := 0, true
+	for _, b := range batch {
+		if !b.quick() {
+			return "", "", ""
+		}
+		if b.kind != kindAcquire {
+			n := len(b.argv[2].(string))
+			same = same && (length == 0 || n == length)
+			length = n
+			continue
+		}
+		if b.token == 0 {
+			continue
+		}
+		if b.token <= last {
+			return "", "", ""
+		}
+		if last = b.token; first == 0 {
+			first = last
+		}
+	}
+	if !same || length == 0 {
+		return first, last, ""
+	}
+	return first, last, length - 1
+}
+
+// open makes the ballot ready for the votes of n nodes.
+func (b *ballot) open(n int) {
+	b.argv = [3]any{string(b.kind), b.ms, b.text()}
+	b.votes = make([]vote, n)
+	b.left = n
+	b.decided = make(chan struct{})
+	if b.targets == nil {
+		return
+	}
+	for i, asked := range b.targets {
+		if !asked {
+			b.votes[i].answer = unsent
+			b.left--
+		}
+	}
+	if b.known != nil {
+		b.votes[b.queue] = *b.known
+	}
+	if b.left == 0 {
+		b.over = true
+		close(b.decided)
+	}
+}
+
+func (b *ballot) asks(node int) bool { return b.targets == nil || b.targets[node] }
+
+// deliver takes a node's vote. It is called once for each node that is asked.
+func (b *ballot) deliver(node int, v vote) {
+	b.mu.Lock()
+	b.votes[node] = v
+	b.left--
+	if !b.over && b.settled() {
+		b.over = true
+		close(b.decided)
+	}
+	follow := b.follow
+	b.mu.Unlock()
+	if follow != nil {
+		follow(node, v)
+	}
+}
+
+// settled is called with mu held.
+func (b *ballot) settled() bool {
+	if b.left == 0 {
+		return true
+	}
+	if b.enough != nil {
+		return b.enough(b.votes)
+	}
+	if b.quorum == 0 {
+		return false
+	}
+	yes, no, barred, late, open := 0, 0, 0, 0, 0
+	for _, v := range b.votes {
+		switch {
+		case v.answer == pending:
+			late++
+		case v.yes():
+			yes++
+		case v.no():
+			no++
+		case v.answer == missing:
+			open++
+		case v.answer == withdrawn:
+			barred++
+		}
+	}
+	most := len(b.votes) - b.quorum // who may be against it
+	if no > most || barred > most {
+		return true
+	}
+	if b.kind == kindAcquire && b.queue >= 0 && b.votes[b.queue].answer == missing {
+		return false
+	}
+	// Votes that are still to come may spare the round that writes the token.
+	return yes >= b.quorum || yes+late >= b.quorum && yes+open < b.quorum
+}
+
+// result returns a copy of the votes as they are.
+func (b *ballot) result() []vote {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]vote(nil), b.votes...)
+}
+
+// each calls f for every vote, those that have come and those that come late.
+// f must not block.
+func (b *ballot) each(f func(node int, v vote)) {
+	b.mu.Lock()
+	b.follow = f
+	came := append([]vote(nil), b.votes...)
+	b.mu.Unlock()
+	for i, v := range came {
+		if v.answer != missing && b.asks(i) {
+			f(i, v)
+		}
+	}
+}
+
+// count is how many of votes satisfy f.
+func count(votes []vote, f func(vote) bool) int {
+	n := 0
+	for _, v := range votes {
+		if f(v) {
+			n++
+		}
+	}
+	return n
+}
+
+func is(a answer) func(vote) bool { return func(v vote) bool { return v.answer == a } }
+
+// millis rounds up, so that a lease never ends before its TTL.
+func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// decode reads one answer of lua/vote.lua.
+func decode(k kind, reply any) vote {
+	if n, ok := reply.(int64); ok {
+		switch {
+		case n == 1:
+			return vote{answer: done}
+		case n == 2:
+			return vote{answer: freed}
+		case k == kindAcquire && n > 2:
+			return vote{answer: pending, floor: uint64(n)}
+		}
+	}
+	fields, _ := reply.([]any)
+	var raw string
+	if len(fields) > 1 {
+		raw, _ = fields[1].(string)
+	}
+	switch number(fields, 0) {
+	case 0:
+		return vote{answer: done, raw: raw, ms: number(fields, 2), waiters: int(number(fields, 3))}
+	case redisnode.CodeHeld:
+		return vote{answer: heldBy, raw: raw, ms: number(fields, 2), queued: number(fields, 3) == 1}
+	case redisnode.CodeNotHeld:
+		return vote{answer: notHeld, raw: raw, ms: number(fields, 2)}
+	case redisnode.CodeWithdrawn:
+		return vote{answer: withdrawn}
+	case redisnode.CodeTurn:
+		return vote{answer: turn, ms: number(fields, 1)}
+	case codeQuarantined:
+		return vote{answer: quarantined}
+	}
+	return vote{answer: unknown, err: errReply(reply)}
+}
+
+// number is fields[i], -1 when it is none.
+func number(fields []any, i int) int64 {
+	if i < len(fields) {
+		if n, ok := fields[i].(int64); ok {
+			return n
+		}
+	}
+	return -1
+}
+
+// codeQuarantined is QUARANTINED of lua/vote.lua.
+const codeQuarantined = 5

@@ -1,0 +1,120 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Check asks every node whether it would vote; see driver.Backend. A majority
+// is enough, unless a node refuses this client or its settings are unsafe:
+// that does not pass by itself, and is an error wrapping driver.ErrDenied.
+func (b *Backend) Check(ctx context.Context) error {
+	if err := b.connected(ctx); err != nil {
+		return fmt.Errorf("redlock: check: %w", err)
+	}
+	t := &inspection{call: b.call("check", driver.Request{Name: "~"})}
+	if res := b.do(ctx, t)[0]; res.Err != nil && errors.Is(res.Err, driver.ErrClosed) {
+		return res.Err
+	}
+	var refusals []string
+	for _, n := range b.nodes {
+		if _, cause := n.status(); errors.Is(cause, driver.ErrDenied) {
+			refusals = append(refusals, n.describe())
+		}
+	}
+	if len(refusals) > 0 {
+		return fmt.Errorf("redlock: check: %w: %s", driver.ErrDenied, strings.Join(refusals, "; "))
+	}
+	if t.err != nil {
+		return fmt.Errorf("redlock: check: %w", t.err)
+	}
+	return nil
+}
+
+// connected waits until each node has been tried once.
+func (b *Backend) connected(ctx context.Context) error {
+	patience := time.NewTimer(b.opts.DialTimeout)
+	defer patience.Stop()
+	for {
+		moved := b.moves()
+		if !slices.ContainsFunc(b.nodes, func(n *node) bool {
+			_, cause := n.status()
+			return errors.Is(cause, errConnecting)
+		}) {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-patience.C:
+			return nil
+		case <-b.closing:
+			return driver.ErrClosed
+		case <-ctx.Done():
+			return fmt.Errorf("%w: no reply yet: %w", driver.ErrUnavailable, ctx.Err())
+		}
+	}
+}
+
+// Properties tells what the backend claims, and what the newest connections
+// learned about the servers: what differs among them is listed.
+func (b *Backend) Properties() driver.Properties {
+	p := b.opts.properties()
+	var durability, servers []string
+	for _, n := range b.nodes {
+		n.mu.Lock()
+		s := n.server
+		n.mu.Unlock()
+		if s.RunID == "" {
+			continue
+		}
+		durability, servers = append(durability, s.Durability), append(servers, s.Version)
+	}
+	if len(servers) > 0 {
+		p.Durability = distinct(durability)
+		p.Server = distinct(servers)
+	}
+	return p
+}
+
+func distinct(all []string) string {
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ", ")
+}
+
+// Watch tells when a majority of nodes goes away and comes back; see
+// driver.Watcher.
+func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
+	up := true
+	for {
+		moved := b.moves()
+		voting, waiting := 0, false
+		for _, n := range b.nodes {
+			if n.votes() {
+				voting++
+			}
+			_, cause := n.status()
+			waiting = waiting || errors.Is(cause, errConnecting)
+		}
+		switch {
+		case voting >= b.quorum && !up:
+			up = true
+			emit(driver.Notice{Kind: driver.NoticeUp})
+		case voting < b.quorum && up && !waiting:
+			up = false
+			emit(driver.Notice{Kind: driver.NoticeDown, Err: b.unavailable(make([]vote, len(b.nodes)))})
+		}
+		select {
+		case <-moved:
+		case <-b.closing:
+			return driver.ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

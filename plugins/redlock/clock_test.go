@@ -1,0 +1,163 @@
+package redlock
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// clock moves the wall clock of one node.
+type clock struct{ file string }
+
+func (c clock) shift(t testing.TB, by time.Duration) {
+	t.Helper()
+	f, err := os.OpenFile(c.file, os.O_WRONLY, 0)
+	must(t, err)
+	defer f.Close()
+	_, err = f.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(by.Microseconds())), 0)
+	must(t, err)
+}
+
+// startShiftable starts nodes whose clocks can be moved. The variables that do
+// it are in the environment until the test ends, so that a node that is
+// stopped and started keeps no clock of its own.
+func startShiftable(t *testing.T, count int) (env.Nodes, []clock) {
+	t.Helper()
+	dir := t.TempDir()
+	library := filepath.Join(dir, "clockshift.so")
+	if out, err := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", "-O2", "-o", library, "testdata/clockshift.c").CombinedOutput(); err != nil {
+		t.Skipf("no C compiler to move clocks with: %v %s", err, out)
+	}
+	t.Setenv("LD_PRELOAD", library)
+	var nodes env.Nodes
+	var clocks []clock
+	for i := range count {
+		c := clock{filepath.Join(dir, fmt.Sprint("clock", i))}
+		must(t, os.WriteFile(c.file, make([]byte, 8), 0o600))
+		t.Setenv("CLOCKSHIFT_FILE", c.file)
+		nodes = append(nodes, start(t, 1, nil)...)
+		clocks = append(clocks, c)
+	}
+	must(t, os.Unsetenv("LD_PRELOAD"))
+	must(t, os.Unsetenv("CLOCKSHIFT_FILE"))
+	return nodes, clocks
+}
+
+func TestClockOfANodeMoves(t *testing.T) {
+	nodes, clocks := startShiftable(t, 1)
+	c := plain(t, nodes[0])
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 0} {
+		clocks[0].shift(t, by)
+		now, err := c.Time(t.Context()).Result()
+		must(t, err)
+		if off := time.Until(now) - by; off < -time.Second || off > time.Second {
+			t.Errorf("after a shift of %v the clock is off by %v", by, off)
+		}
+	}
+}
+
+// One node's clock is an hour ahead: tokens rise, and the others' do not
+// follow it.
+func TestClockOfOneNodeAhead(t *testing.T) {
+	nodes, clocks := startShiftable(t, 5)
+	cfg := config(nodes, nil)
+	must(t, initialise(t.Context(), cfg))
+	b := connect(t, cfg)
+	must(t, b.Check(t.Context()))
+	var last uint64
+	next := func(when string) {
+		t.Helper()
+		r := acquire(t, b, lease("a", fmt.Sprint("o", time.Now().UnixNano())))
+		if r.Token <= last {
+			t.Errorf("%s: token %d is not above %d", when, r.Token, last)
+		}
+		if ahead := time.Until(time.UnixMicro(int64(r.Token))); ahead > time.Minute {
+			t.Errorf("%s: the token is %v ahead of the clocks of the majority", when, ahead)
+		}
+		last = r.Token
+		must(t, b.Release(t.Context(), r))
+	}
+	next("before")
+	clocks[0].shift(t, time.Hour)
+	for range 20 {
+		next("one node ahead")
+	}
+	clocks[0].shift(t, -time.Hour)
+	for range 20 {
+		next("one node behind")
+	}
+}
+
+// The clocks of a majority jump between the two rounds of a grant, its keys
+// expire, and another owner is granted the lock: the first grant must fail,
+// although its round of writing the token reaches every node.
+func TestClockJumpsBetweenRounds(t *testing.T) {
+	nodes, clocks := startShiftable(t, 5)
+	cfg := config(nodes, nil)
+	must(t, initialise(t.Context(), cfg))
+	b, other := connect(t, cfg), connect(t, cfg)
+	must(t, b.Check(t.Context()))
+	must(t, other.Check(t.Context()))
+
+	first := b.acquisition(lease("a", "first"))
+	x := first.first()
+	for _, n := range b.nodes {
+		n.ahead.Store(0) // the guess will be too low, so that there is a second round
+	}
+	must(t, b.send(x))
+	eventually(t, "every node has voted", func() bool { return count(x.result(), is(missing)) == 0 })
+	settle := first.next()
+	if settle == nil || settle.kind != kindSettle {
+		t.Fatalf("no second round: %+v", settle)
+	}
+	for _, c := range clocks[:3] {
+		c.shift(t, time.Hour)
+	}
+	for _, s := range nodes[3:] { // where the first one's keys live on
+		must(t, s.Freeze())
+	}
+	second := acquire(t, other, lease("a", "second"))
+	for _, s := range nodes[3:] {
+		must(t, s.Resume())
+	}
+	must(t, b.send(settle))
+	<-settle.decided
+	for settle = first.next(); settle != nil; settle = first.next() {
+		must(t, b.send(settle))
+		<-settle.decided
+	}
+	if res := first.result(nil); res.Err == nil {
+		t.Fatalf("both were granted: tokens %d and %d", res.Token, second.Token)
+	}
+	must(t, other.Renew(t.Context(), second))
+}
+
+// After a clock jump on the nodes that wrote the last token, one of them is
+// wiped and let in again while the other two are cut off.
+func TestTokenAfterClockJumpAndWipe(t *testing.T) {
+	nodes, clocks := startShiftable(t, 5)
+	cfg := config(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
+	must(t, initialise(t.Context(), cfg))
+	b := connect(t, cfg)
+	must(t, b.Check(t.Context()))
+	cutOff(t, b, nodes[3:])
+	r := lease("a", "o1")
+	r.TTL = 2 * time.Second
+	// Better than two seconds, which is how long the quarantine lasts, is how the
+	// clocks must agree.
+	clocks[0].shift(t, 1500*time.Millisecond)
+	clocks[1].shift(t, -1500*time.Millisecond)
+	r = acquire(t, b, r)
+	must(t, b.Release(t.Context(), r))
+	wiped(t, b, nodes)
+	if next := acquireSoon(t, b, "a"); next.Token <= r.Token {
+		t.Errorf("token %d after the wipe is not above %d", next.Token, r.Token)
+	}
+}

@@ -1,0 +1,170 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+// store is a set of nodes for one case.
+type store struct{ env.Nodes }
+
+func newStore(t drivertest.T) store {
+	t.Helper()
+	nodes, err := env.StartRedisNodes(t.Context(), 5, &env.RedisOptions{AppendFsync: env.FsyncEverySec})
+	check(t, err)
+	t.Cleanup(func() {
+		if err := nodes.Close(); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
+	s := store{nodes}
+	s.admit(t)
+	return s
+}
+
+// admit lets the nodes vote: nothing can be held that they do not know of.
+func (s store) admit(t drivertest.T) {
+	t.Helper()
+	check(t, initialise(t.Context(), s.config("")))
+}
+
+// each does f to every node at the same time.
+func (s store) each(t drivertest.T, f func(*env.Server) error) {
+	t.Helper()
+	var work sync.WaitGroup
+	errs := make([]error, len(s.Nodes))
+	for i, n := range s.Nodes {
+		work.Go(func() { errs[i] = f(n) })
+	}
+	work.Wait()
+	for _, err := range errs {
+		check(t, err)
+	}
+}
+
+func (s store) Stop(t drivertest.T)   { s.each(t, (*env.Server).Stop) }
+func (s store) Freeze(t drivertest.T) { s.each(t, (*env.Server).Freeze) }
+func (s store) Resume(t drivertest.T) { s.each(t, (*env.Server).Resume) }
+
+// Start starts all nodes and lets them vote, as an operator would who knows
+// that no host was at work meanwhile.
+func (s store) Start(t drivertest.T, keepData bool) {
+	s.each(t, func(n *env.Server) error { return n.Start(t.Context(), keepData) })
+	s.admit(t)
+}
+
+func check(t drivertest.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+// leftovers are the keys that do not go away in two minutes. The control hash
+// is one for all names of a node. Nodes that are not of the majority follow in
+// the background, so they get a moment.
+func (s store) leftovers(t drivertest.T) []string {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Second); ; {
+		var left []string
+		for _, n := range s.Nodes {
+			left = append(left, keysThatStay(t, n)...)
+		}
+		if len(left) == 0 || time.Now().After(end) {
+			return left
+		}
+		pause(t.Context(), 5*time.Millisecond)
+	}
+}
+
+func keysThatStay(t drivertest.T, n *env.Server) []string {
+	t.Helper()
+	c := goredis.NewClient(&goredis.Options{Addr: n.Addr()})
+	defer c.Close()
+	var left []string
+	keys := c.Scan(t.Context(), 0, "case:*", 1000).Iterator()
+	for keys.Next(t.Context()) {
+		ttl, err := c.PTTL(t.Context(), keys.Val()).Result()
+		check(t, err)
+		gone := ttl == -2
+		if keys.Val() != "case:~c:{}" && !gone && (ttl < 0 || ttl > 2*time.Minute) {
+			left = append(left, fmt.Sprintf("%q on %s for %v", keys.Val(), n.Addr(), ttl))
+		}
+	}
+	check(t, keys.Err())
+	return left
+}
+
+// cancels is how many random cancels the suite makes, 0 for its own default.
+func cancels(t testing.TB) int {
+	text := os.Getenv("LOCKBENCH_REDLOCK_CANCELS")
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	must(t, err)
+	return n
+}
+
+func (s store) config(prefix string) driver.Config {
+	return driver.Config{"address": s.Addr(), "prefix": prefix, "node_timeout": "100ms"}
+}
+
+func (s store) open(t drivertest.T, prefix string) driver.Backend {
+	t.Helper()
+	cfg, err := Spec.CheckConfig(s.config(prefix))
+	check(t, err)
+	b, err := Spec.Open(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	check(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := b.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return b
+}
+
+func TestConformance(t *testing.T) {
+	_ = start(t, 1, nil) // skips without redis-server
+	cancels := cancels(t)
+	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
+		s := newStore(t)
+		return &drivertest.Harness{
+			Open:      func(t drivertest.T) driver.Backend { return s.open(t, "case:") },
+			Other:     func(t drivertest.T) driver.Backend { return s.open(t, "other:") },
+			Store:     s,
+			Leftovers: s.leftovers,
+			InProcess: true,
+			Cancels:   cancels,
+		}
+	})
+}
+
+func TestConformanceOfPlugin(t *testing.T) {
+	_ = start(t, 1, nil)
+	cancels := cancels(t)
+	binary := plugintest.Build(t, "./lockplugin-redlock")
+	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
+		s := newStore(t)
+		h := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("case:") })(t)
+		other := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("other:") })(t)
+		h.Other, h.Store, h.Leftovers = other.Open, s, s.leftovers
+		h.Cancels = cancels
+		return h
+	})
+}

@@ -1,0 +1,209 @@
+package redlock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// connection carries the votes of one node. Only its node's goroutine uses it.
+//
+// The run id of the server was read over this very connection, which a restart
+// breaks: a vote that comes over it is one of that run.
+type connection struct {
+	n      *node
+	conn   *goredis.Conn
+	marker string // what admits this run; "" without quarantine
+	args   []any
+
+	// The quarantine as seen over this connection.
+	episode string // "" when the node votes
+	since   time.Time
+}
+
+// lookEvery is how often a silent node is asked, so that it is known soon that
+// it is gone or has lost its data.
+const lookEvery = time.Second
+
+// prepare loads the script and looks at the marker.
+func (c *connection) prepare(ctx context.Context) error {
+	if err := c.conn.ScriptLoad(ctx, voteScript.Text).Err(); err != nil {
+		return explain(err)
+	}
+	if c.marker == "" {
+		return nil
+	}
+	return c.admit(ctx, "")
+}
+
+// serve sends what is queued, until the connection breaks or the backend
+// closes.
+func (c *connection) serve(ctx context.Context) error {
+	look := time.NewTimer(lookEvery)
+	defer look.Stop()
+	for {
+		// Callers that are about to ask get into the same script.
+		runtime.Gosched()
+		batch := c.n.take()
+		if len(batch) > 0 {
+			if err := c.vote(ctx, batch); err != nil {
+				return err
+			}
+			continue
+		}
+		look.Reset(c.pause())
+		select {
+		case <-c.n.more:
+		case <-look.C:
+			if err := c.look(ctx); err != nil {
+				return err
+			}
+		case <-c.n.b.closing:
+			if batch = c.n.take(); len(batch) == 0 {
+				return nil
+			}
+			if err := c.vote(ctx, batch); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// pause is how long the node may stay silent.
+func (c *connection) pause() time.Duration {
+	if c.episode == "" {
+		return lookEvery
+	}
+	return max(0, min(lookEvery, time.Until(c.since.Add(c.n.b.opts.MaxTTL))))
+}
+
+// look asks for nothing, and ends the quarantine when its time has come.
+func (c *connection) look(ctx context.Context) error {
+	if c.episode != "" && time.Since(c.since) >= c.n.b.opts.MaxTTL {
+		return c.admit(c.soon(ctx), c.episode)
+	}
+	return c.vote(ctx, nil)
+}
+
+// vote has one script answer a batch, and delivers the votes. An error ends
+// the connection.
+func (c *connection) vote(ctx context.Context, batch []*ballot) error {
+	answers, admitted, err := c.ask(ctx, batch)
+	if err != nil {
+		v := vote{answer: unknown, err: err}
+		if errors.Is(err, driver.ErrNotSent) {
+			v.answer = unsent
+		}
+		for _, b := range batch {
+			c.n.fail(b, v)
+		}
+		return err
+	}
+	for i, b := range batch {
+		b.deliver(c.n.index, decode(b.kind, answers[i]))
+	}
+	if c.marker != "" && admitted != (c.episode == "") {
+		return c.admit(c.soon(ctx), "")
+	}
+	return nil
+}
+
+// ask returns the answers to batch, and whether the node votes.
+func (c *connection) ask(ctx context.Context, batch []*ballot) (answers []any, admitted bool, err error) {
+	reply, err := c.run(ctx, "evalsha", voteScript.SHA, batch)
+	if goredis.HasErrorPrefix(err, "NOSCRIPT") {
+		reply, err = c.run(ctx, "eval", voteScript.Text, batch)
+	}
+	if err != nil {
+		return nil, false, explain(err)
+	}
+	fields, _ := reply.([]any)
+	if len(fields) != 3 {
+		return nil, false, errReply(reply)
+	}
+	now, ok1 := fields[0].(int64)
+	votes, ok2 := fields[1].(int64)
+	answers, ok3 := fields[2].([]any)
+	if !ok1 || !ok2 || !ok3 || len(answers) != len(batch) {
+		return nil, false, errReply(reply)
+	}
+	c.n.ahead.Store(now - c.n.b.clock())
+	return answers, votes == 1, nil
+}
+
+// run sends the script that command and script name, and waits for the reply
+// as long as a node may take.
+func (c *connection) run(ctx context.Context, command, script string, batch []*ballot) (any, error) {
+	k := c.n.b.keys
+	args := append(c.args[:0], command, script, len(batch)+3, k.Control(), k.Bars(), markerKey)
+	for _, b := range batch {
+		args = append(args, b.key)
+	}
+	lowest, highest, index := hints(batch)
+	args = append(args, k.Side(), "0", c.marker, lowest, highest, index)
+	for _, b := range batch {
+		args = append(args, b.argv[:]...)
+	}
+	c.args = args[:0]
+	cmd := goredis.NewCmd(ctx, args...)
+	err := c.conn.Process(c.soon(ctx), cmd)
+	if err != nil {
+		return nil, err
+	}
+	return cmd.Val(), nil
+}
+
+// soon is ctx with the deadline of a node that votes.
+func (c *connection) soon(ctx context.Context) context.Context {
+	return deadline{ctx, time.Now().Add(c.n.b.opts.NodeTimeout)}
+}
+
+// deadline is a context with a deadline and without a timer: the connection's
+// own read deadline is what it is for.
+type deadline struct {
+	context.Context
+	at time.Time
+}
+
+func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
+
+// admit looks at the node's quarantine. With the episode that has been watched
+// for long enough it ends it.
+func (c *connection) admit(ctx context.Context, watched string) error {
+	marker, episode, err := admit(ctx, c.conn, c.marker, watched)
+	if err != nil {
+		return err
+	}
+	if episode == "" && marker != c.marker {
+		_, ms, _ := strings.Cut(marker, " ")
+		return fmt.Errorf("%w: max_ttl is %v here and %s ms where this node was admitted; it must be the same on every host",
+			driver.ErrDenied, c.n.b.opts.MaxTTL, ms)
+	}
+	if episode != c.episode {
+		c.episode, c.since = episode, time.Now()
+		c.n.quarantine(c.episode != "", c.since.Add(c.n.b.opts.MaxTTL))
+	}
+	return nil
+}
+
+// admit runs lua/admit.lua.
+func admit(ctx context.Context, conn *goredis.Conn, marker, watched string) (has, episode string, err error) {
+	reply, err := conn.Eval(ctx, admitLua, []string{markerKey}, marker, watched, rand.Text()).StringSlice()
+	if err != nil {
+		return "", "", explain(err)
+	}
+	if len(reply) != 2 {
+		return "", "", errReply(reply)
+	}
+	return reply[0], reply[1], nil
+}

@@ -1,0 +1,330 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// cutOff freezes nodes and returns when b has left them out, so that nothing
+// of what b does next is on its way to them.
+func cutOff(t testing.TB, b *Backend, nodes env.Nodes) {
+	t.Helper()
+	for _, s := range nodes {
+		must(t, s.Freeze())
+		eventually(t, "the frozen node is left out", func() bool {
+			_, err := b.Inspect(t.Context(), "~")
+			must(t, err)
+			return !nodeAt(b, s).votes()
+		})
+	}
+}
+
+func nodeAt(b *Backend, s *env.Server) *node {
+	for _, n := range b.nodes {
+		if n.addr == s.Addr() {
+			return n
+		}
+	}
+	return nil
+}
+
+func voting(t testing.TB, b *Backend, nodes ...*env.Server) {
+	t.Helper()
+	for _, s := range nodes {
+		eventually(t, "the node votes", nodeAt(b, s).votes)
+	}
+}
+
+// wiped restarts the third node without data, cuts off the first two, lets the
+// last two in again, and returns when the third votes.
+func wiped(t testing.TB, b *Backend, nodes env.Nodes) {
+	t.Helper()
+	must(t, nodes[2].Stop())
+	must(t, nodes[2].Start(t.Context(), false))
+	for _, s := range nodes[3:] {
+		must(t, s.Resume())
+	}
+	for _, s := range nodes[:2] {
+		must(t, s.Freeze())
+	}
+	voting(t, b, nodes[2:]...)
+}
+
+// acquireSoon acquires as soon as a majority votes.
+func acquireSoon(t testing.TB, b *Backend, name string) driver.Request {
+	t.Helper()
+	r := lease(name, "")
+	r.TTL = b.opts.ttlMin()
+	tries := 0
+	eventually(t, "a grant", func() bool {
+		tries++
+		r.Owner = fmt.Sprint("soon", tries)
+		var err error
+		if r.Token, err = b.TryAcquire(t.Context(), r); err != nil && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrHeld) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	return r
+}
+
+func TestTwoOfFiveStopped(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	ctx := t.Context()
+	before := acquire(t, b, lease("before", "o"))
+	for _, s := range nodes[1:3] {
+		must(t, s.Stop())
+	}
+	must(t, b.Renew(ctx, before))
+	must(t, b.Release(ctx, before))
+	r := acquire(t, b, lease("a", "o1"))
+	must(t, b.Renew(ctx, r))
+	_, err := b.TryAcquire(ctx, lease("a", "o2"))
+	if by := held(t, err); by.Owner != "o1" {
+		t.Errorf("held by %+v", by)
+	}
+	r.Value = []byte("v")
+	must(t, b.Proclaim(ctx, r))
+	h, err := b.Inspect(ctx, "a")
+	if err != nil || h.Token != r.Token || string(h.Value) != "v" {
+		t.Errorf("inspect: %+v, %v", h, err)
+	}
+	next := lease("a", "o3")
+	next.Token, err = b.Handover(ctx, r, next)
+	must(t, err)
+	must(t, b.Release(ctx, next))
+	must(t, b.Check(ctx))
+	if last := acquire(t, b, lease("a", "o4")); last.Token <= next.Token {
+		t.Errorf("token %d is not above %d", last.Token, next.Token)
+	}
+}
+
+func TestThreeOfFiveStopped(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	ctx := t.Context()
+	had := acquire(t, b, lease("had", "o"))
+	for _, s := range nodes[2:] {
+		must(t, s.Stop())
+	}
+	for i := range 20 {
+		began := time.Now()
+		_, err := b.TryAcquire(ctx, lease("a", fmt.Sprint("o", i)))
+		if took := time.Since(began); took > 10*b.opts.NodeTimeout {
+			t.Errorf("refused after %v", took)
+		}
+		if !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("acquire with 2 of 5 nodes: %v", err)
+		}
+		if i > 0 && !errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("what the living nodes have confirmed as undone counts as unknown: %v", err)
+		}
+		if n := keyCount(t, nodes, "a"); n != 0 {
+			t.Fatalf("the refused lock is on %d living nodes", n)
+		}
+		if !contains(err, nodes[4].Addr()) || !contains(err, "2 of 5 nodes vote and 3 are needed") {
+			t.Errorf("the error does not say which nodes are missing: %v", err)
+		}
+	}
+	for _, err := range []error{b.Renew(ctx, had), b.Release(ctx, had), b.Check(ctx)} {
+		if !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("with 2 of 5 nodes: %v", err)
+		}
+	}
+	if _, err := b.Inspect(ctx, "a"); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("inspect with 2 of 5 nodes: %v", err)
+	}
+}
+
+// A node that accepts and never answers costs at most its timeout, once.
+func TestBlackHole(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	ctx := t.Context()
+	// The refusal of a lock that two nodes hold for somebody else and of one
+	// that does not answer needs every vote.
+	for _, s := range nodes[:2] {
+		must(t, plain(t, s).Set(ctx, "a", "somebody", 0).Err())
+	}
+	must(t, nodes[4].Freeze())
+	const slack = 30 * time.Millisecond // of a busy machine
+	slow := 0
+	for i := range 50 {
+		began := time.Now()
+		_, err := b.TryAcquire(ctx, lease("a", fmt.Sprint("o", i)))
+		took := time.Since(began)
+		if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrHeld) {
+			t.Fatal(err)
+		}
+		if took > 2*b.opts.NodeTimeout+slack {
+			t.Errorf("call %d took %v", i, took)
+		}
+		if took > b.opts.NodeTimeout/2 {
+			slow++
+		}
+	}
+	if slow > 3 {
+		t.Errorf("%d of 50 calls waited for the node", slow)
+	}
+	for i := range 50 {
+		began := time.Now()
+		acquire(t, b, lease(fmt.Sprint("free", i), "o"))
+		if took := time.Since(began); took > b.opts.NodeTimeout+slack {
+			t.Errorf("grant %d took %v", i, took)
+		}
+	}
+	must(t, nodes[4].Resume())
+	voting(t, b, nodes[4])
+}
+
+// What a node had yet to do for a lock when it stopped answering does not
+// outlive the lock there.
+func TestLateRequests(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	must(t, nodes[0].Freeze())
+	r := acquire(t, b, lease("a", "o1")) // the frozen node has it in its buffers
+	must(t, b.Release(t.Context(), r))
+	must(t, nodes[0].Resume())
+	voting(t, b, nodes[0])
+	eventually(t, "no node has the lock", func() bool { return keyCount(t, nodes, "a") == 0 })
+	acquire(t, b, lease("a", "o2"))
+	eventually(t, "every node has the next lock", func() bool { return keyCount(t, nodes, "a") == 5 })
+}
+
+// Nodes that missed a grant get the lock with the renewals, and count then.
+func TestHealing(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	ctx := t.Context()
+	cutOff(t, b, nodes[3:])
+	r := lease("a", "o1")
+	r.Value = []byte("v")
+	r = acquire(t, b, r)
+	for _, s := range nodes[3:] {
+		must(t, s.Resume())
+	}
+	voting(t, b, nodes[3:]...)
+	if n := keyCount(t, nodes, "a"); n != 3 {
+		t.Fatalf("the lock is on %d nodes", n)
+	}
+	must(t, b.Renew(ctx, r))
+	eventually(t, "the lock is on all nodes", func() bool { return keyCount(t, nodes, "a") == 5 })
+	must(t, nodes[0].Stop())
+	must(t, nodes[1].Stop())
+	must(t, b.Renew(ctx, r))
+	h, err := b.Inspect(ctx, "a")
+	if err != nil || h.Owner != "o1" || h.Token != r.Token || string(h.Value) != "v" || h.Label != r.Label {
+		t.Errorf("inspect: %+v, %v", h, err)
+	}
+}
+
+// A minority that still has a lost lease does not make it live again.
+func TestHealingDoesNotResurrect(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	ctx := t.Context()
+	r := acquire(t, b, lease("a", "o1"))
+	for _, s := range nodes[:3] {
+		must(t, plain(t, s).Del(ctx, "a").Err())
+	}
+	for range 3 {
+		gone(t, b.Renew(ctx, r))
+	}
+	if n := keyCount(t, nodes, "a"); n != 2 {
+		t.Errorf("the lost lock is on %d nodes", n)
+	}
+	next := acquire(t, b, lease("a", "o2"))
+	if next.Token <= r.Token {
+		t.Errorf("token %d is not above %d", next.Token, r.Token)
+	}
+	gone(t, b.Renew(ctx, r))
+}
+
+// Restarted without its data, a node of the only majority that has the lock
+// would help to grant it again.
+func TestRestartWithoutData(t *testing.T) {
+	for _, quarantine := range []string{"on", "off"} {
+		t.Run("quarantine="+quarantine, func(t *testing.T) {
+			nodes, b := cluster(t, driver.Config{"quarantine": quarantine})
+			cutOff(t, b, nodes[3:])
+			acquire(t, b, lease("a", "o1"))
+			must(t, nodes[2].Stop())
+			must(t, nodes[2].Start(t.Context(), false))
+			for _, s := range nodes[3:] {
+				must(t, s.Resume())
+			}
+			other := connect(t, config(nodes, driver.Config{"quarantine": quarantine}))
+			if quarantine == "off" {
+				voting(t, other, nodes...)
+				acquire(t, other, lease("a", "o2")) // while o1 holds it for another seconds
+				must(t, b.Check(t.Context()))
+				return
+			}
+			voting(t, other, nodes[0], nodes[1], nodes[3], nodes[4])
+			for i := range 200 {
+				_, err := other.TryAcquire(t.Context(), lease("a", fmt.Sprint("o2-", i)))
+				if err == nil {
+					t.Fatal("granted twice")
+				}
+				if !errors.Is(err, driver.ErrHeld) && !errors.Is(err, driver.ErrUnavailable) {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// The same with FLUSHALL, which breaks no connection.
+func TestFlush(t *testing.T) {
+	nodes, b := cluster(t, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
+	cutOff(t, b, nodes[3:])
+	r := lease("a", "o1")
+	r.TTL = 3 * time.Second
+	acquire(t, b, r)
+	began := time.Now()
+	must(t, plain(t, nodes[2]).FlushAll(t.Context()).Err())
+	for _, s := range nodes[3:] {
+		must(t, s.Resume())
+	}
+	voting(t, b, nodes[3], nodes[4])
+	r.Owner = "o2"
+	if _, err := b.TryAcquire(t.Context(), r); err == nil {
+		t.Fatal("granted twice")
+	}
+	eventually(t, "the node is in quarantine", func() bool { return !nodeAt(b, nodes[2]).votes() })
+	voting(t, b, nodes[2])
+	if after := time.Since(began); after < r.TTL {
+		t.Errorf("it votes after %v, before the lock has ended", after)
+	}
+}
+
+// One node of the last write quorum is wiped and let in again while the other
+// two are cut off.
+func TestTokenAfterWipe(t *testing.T) {
+	nodes, b := cluster(t, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
+	cutOff(t, b, nodes[3:])
+	r := lease("a", "o1")
+	r.TTL = 2 * time.Second
+	r = acquire(t, b, r)
+	must(t, b.Release(t.Context(), r))
+	wiped(t, b, nodes)
+	if next := acquireSoon(t, b, "a"); next.Token <= r.Token {
+		t.Errorf("token %d after the wipe is not above %d", next.Token, r.Token)
+	}
+}
+
+// A fresh cluster votes after max_ttl by itself.
+func TestFreshCluster(t *testing.T) {
+	nodes := start(t, 3, nil)
+	cfg := config(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
+	b := connect(t, cfg)
+	began := time.Now()
+	if err := b.Check(t.Context()); !errors.Is(err, driver.ErrUnavailable) || !contains(err, "init") {
+		t.Fatalf("check of a fresh cluster: %v", err)
+	}
+	acquireSoon(t, b, "a")
+	if took := time.Since(began); took < 2*time.Second-100*time.Millisecond {
+		t.Errorf("it votes after %v", took)
+	}
+}

@@ -1,0 +1,322 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+)
+
+// state is what a node is good for at present.
+type state int8
+
+const (
+	starting state = iota // connecting; requests wait for node_timeout at most
+	up
+	down // requests are refused at once, while the node is tried in the background
+)
+
+// node is one of the masters. All votes go over one connection, one script
+// after the other, so that the requests of one grant reach it in their order:
+// a late SET cannot follow its DEL. What many callers ask while a script is
+// under way goes into the next one.
+type node struct {
+	b       *Backend
+	index   int
+	addr    string
+	client  *goredis.Client
+	queues  *redisnode.Node // its queues of waiters; on other connections
+	wakeups *redisnode.Wakeups
+
+	// ahead is the node's clock minus Backend.clock at the last reply, in
+	// microseconds; too small by the way of the reply. 0 before the first.
+	ahead atomic.Int64
+	// twin is the node whose address leads to the same server; nil is normal.
+	twin atomic.Pointer[node]
+
+	more chan struct{} // filled when queue has grown
+
+	mu     sync.Mutex
+	state  state
+	cause  error       // why it is not up
+	late   *time.Timer // ends starting
+	queue  []*ballot
+	server redisnode.Server
+	// heldOff is until when the node is in quarantine as far as this host
+	// knows; zero when it votes.
+	heldOff time.Time
+	// unsettled has the owners whose grant may still be on its way over a
+	// connection that broke, and until when that is possible.
+	unsettled map[string]time.Time
+	// debts are what the node must yet be told to give up, oldest first.
+	debts []debt
+}
+
+// debt is a withdrawal that a node has missed.
+type debt struct {
+	ballot *ballot
+	until  time.Time
+}
+
+// mostDebts bounds what is remembered for a node that does not come back.
+const mostDebts = 10_000
+
+// errConnecting is why a node does not vote before its first connection.
+var errConnecting = errors.New("not connected yet")
+
+func newNode(b *Backend, index int, addr string, client *goredis.Client) *node {
+	n := &node{
+		b: b, index: index, addr: addr, client: client,
+		more: make(chan struct{}, 1), unsettled: map[string]time.Time{},
+	}
+	n.queues = redisnode.NewNode(client, redisnode.Options{Keys: b.keys, Lanes: 1, Explain: explain})
+	n.wakeups = redisnode.NewWakeups(client, b.keys, b.id, explain)
+	n.start(firstConnect * b.opts.NodeTimeout)
+	return n
+}
+
+// firstConnect is for how many times as long as a vote may take the first
+// requests wait for the first connection, which takes several round trips.
+const firstConnect = 5
+
+// start lets requests wait for a connection that is being made.
+func (n *node) start(patience time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.state, n.cause = starting, errConnecting
+	n.late = time.AfterFunc(patience, func() { n.leave(starting, errConnecting) })
+}
+
+// enter makes the node ready for requests.
+func (n *node) enter(s redisnode.Server) {
+	n.mu.Lock()
+	n.late.Stop()
+	was := n.state
+	n.state, n.cause, n.server = up, nil, s
+	n.queue = append(n.takeDebts(), n.queue...)
+	n.mu.Unlock()
+	n.b.moved(n, was, up, nil)
+}
+
+// leave makes the node refuse requests because of cause, if it is in the state
+// from.
+func (n *node) leave(from state, cause error) {
+	n.mu.Lock()
+	if n.state != from {
+		n.mu.Unlock()
+		return
+	}
+	n.late.Stop()
+	n.state, n.cause = down, cause
+	refused := n.queue
+	n.queue = nil
+	n.mu.Unlock()
+	n.b.moved(n, from, down, cause)
+	for _, b := range refused {
+		n.fail(b, vote{answer: unsent, err: cause})
+	}
+}
+
+func (n *node) status() (state, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.state, n.cause
+}
+
+// votes reports whether the node would vote at present.
+func (n *node) votes() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.state == up && n.heldOff.IsZero()
+}
+
+// enqueue hands over ballots, in their order. It does not block.
+func (n *node) enqueue(ballots ...*ballot) {
+	n.mu.Lock()
+	if n.state == down {
+		cause := n.cause
+		n.mu.Unlock()
+		for _, b := range ballots {
+			if b.asks(n.index) {
+				n.fail(b, vote{answer: unsent, err: cause})
+			}
+		}
+		return
+	}
+	for _, b := range ballots {
+		if !b.asks(n.index) {
+			continue
+		}
+		n.queue = append(n.queue, b)
+		if until, ok := n.unsettled[b.owner]; ok && b.kind == kindRelease {
+			delete(n.unsettled, b.owner)
+			if time.Now().Before(until) {
+				n.queue = append(n.queue, n.b.owed(b))
+			}
+		}
+	}
+	n.mu.Unlock()
+	select {
+	case n.more <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	// mostPerScript and mostBytes bound how long one script keeps a node from
+	// others.
+	mostPerScript = 64
+	mostBytes     = 256 << 10
+)
+
+// take returns the next ballots for one script.
+func (n *node) take() []*ballot {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	size, end := 0, 0
+	for end < len(n.queue) && end < mostPerScript && size < mostBytes {
+		size += len(n.queue[end].rest)
+		end++
+	}
+	batch := n.queue[:end:end]
+	n.queue = n.queue[end:]
+	return batch
+}
+
+// fail delivers a vote that the node did not cast, and keeps in mind what it
+// leaves behind.
+func (n *node) fail(b *ballot, v vote) {
+	n.mu.Lock()
+	now := time.Now()
+	if v.answer == unknown && b.grantee != "" {
+		n.unsettled[b.grantee] = now.Add(redisnode.BarFor)
+		for owner, until := range n.unsettled {
+			if len(n.unsettled) < mostDebts && now.Before(until) {
+				break // looking at a few is enough: every insertion does
+			}
+			delete(n.unsettled, owner)
+		}
+	}
+	if b.givesUp() {
+		if len(n.debts) == mostDebts {
+			n.debts = n.debts[1:]
+		}
+		n.debts = append(n.debts, debt{n.b.owed(b), now.Add(redisnode.BarFor)})
+	}
+	n.mu.Unlock()
+	b.deliver(n.index, v)
+}
+
+// quarantine notes that the node does not vote before until, or that it does.
+func (n *node) quarantine(on bool, until time.Time) {
+	n.mu.Lock()
+	was := !n.heldOff.IsZero()
+	n.heldOff = time.Time{}
+	if on {
+		n.heldOff = until
+	}
+	n.mu.Unlock()
+	n.b.announce()
+	switch {
+	case on:
+		n.b.log.Warn("node has lost its data, or is new, and does not vote for a while; "+
+			"on a fresh cluster \"lockplugin-redlock init\" skips that", "node", n.addr, "until", until)
+	case was:
+		n.b.log.Info("node votes again", "node", n.addr)
+	}
+}
+
+// takeDebts is called with mu held.
+func (n *node) takeDebts() []*ballot {
+	var due []*ballot
+	now := time.Now()
+	for _, d := range n.debts {
+		if now.Before(d.until) {
+			due = append(due, d.ballot)
+		}
+	}
+	n.debts = nil
+	return due
+}
+
+// describe says what is wrong with the node, for errors.
+func (n *node) describe() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.state != up:
+		return fmt.Sprintf("%s: %v", n.addr, n.cause)
+	case !n.heldOff.IsZero():
+		return fmt.Sprintf("%s: is new or has lost its data, and votes in %v",
+			n.addr, max(0, time.Until(n.heldOff)).Round(time.Second))
+	}
+	return ""
+}
+
+// session is one connection, from its set-up to its end. It returns nil when
+// the backend is closing.
+func (n *node) session(ctx context.Context) error {
+	conn := n.client.EphemeralConn()
+	defer conn.Close()
+	s, err := n.b.inspectServer(ctx, n, conn)
+	if err != nil {
+		return err
+	}
+	c := &connection{n: n, conn: conn, marker: n.b.marker(s.RunID)}
+	if err := c.prepare(ctx); err != nil {
+		return err
+	}
+	n.enter(s)
+	return c.serve(ctx)
+}
+
+// run keeps a connection to the node until ctx ends or the backend closes.
+func (n *node) run(ctx context.Context) {
+	var pause time.Duration
+	for {
+		err := n.session(ctx)
+		if err == nil || ctx.Err() != nil {
+			err = driver.ErrClosed
+		}
+		was, _ := n.status()
+		n.leave(was, err)
+		if errors.Is(err, driver.ErrClosed) {
+			return
+		}
+		if was == up {
+			pause = 0
+			if !timedOut(err) {
+				// The node closed the connection: one that is restarted or that
+				// ends idle connections is soon back.
+				n.start(n.b.opts.NodeTimeout)
+				continue
+			}
+		}
+		pause = min(2*pause+20*time.Millisecond, time.Second)
+		select {
+		case <-time.After(jitter(pause)):
+		case <-n.b.closing:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func timedOut(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
+}
+
+func explain(err error) error { return redisnode.Explain(err, redisnode.Alone) }
+
+func errReply(reply any) error {
+	return fmt.Errorf("%w: unexpected reply of type %T", driver.ErrUnavailable, reply)
+}

@@ -1,0 +1,99 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+)
+
+// Connect are the settings of every connection to a node.
+type Connect = redisnode.Connect
+
+// Options are the settings of the backend. Zero means the default; each field
+// is the configuration key in its tag.
+type Options struct {
+	// Address lists the nodes: 3, 5, 7 or 9 independent masters, each as
+	// host:port, redis://user:password@host:port/db or rediss://. Every host
+	// must list the same servers; their order says nothing.
+	Address []string `key:"address" doc:"the nodes: 3, 5, 7 or 9 independent masters, each host:port, redis:// or rediss://"`
+	Connect
+	// DB is the number of the database on every node.
+	DB int `key:"db" default:"0" doc:"number of the database on every node"`
+	// Prefix goes before every key and channel. Braces are refused.
+	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
+
+	// NodeTimeout is how long a node may take to vote. A node that takes longer
+	// is left out until it answers again. A TTL must be at least 20 times as
+	// long.
+	NodeTimeout time.Duration `key:"node_timeout" default:"50ms" doc:"how long a node may take to vote; a TTL must be at least 20 times as long"`
+	// Fencing is "quorum" or "none". Without it tokens are zero.
+	Fencing string `key:"fencing" default:"quorum" doc:"quorum: every grant has a token that rises; none: tokens are zero"`
+	// MaxTTL bounds every TTL, and is how long a node that has lost its data
+	// does not vote. It must be the same on every host, from 20 times
+	// NodeTimeout to 24 hours.
+	MaxTTL time.Duration `key:"max_ttl" default:"60s" doc:"bound of every TTL, and how long a node that lost its data does not vote; the same on every host"`
+	// Quarantine is "on", or "off" for tests that show what goes wrong then.
+	Quarantine string `key:"quarantine" default:"on" doc:"on; off lets a restarted node vote at once, and so grant a lock twice (for tests)"`
+}
+
+// leastTTL is how many times NodeTimeout a TTL must have: a grant takes up to
+// two rounds, and what is left of the TTL has to be worth having.
+const leastTTL = 20
+
+// ttlMin is the shortest TTL.
+func (o Options) ttlMin() time.Duration { return leastTTL * o.NodeTimeout }
+
+// resolve fills in defaults and checks what can be checked without a server.
+// The addresses come back in an order that is the same on every host.
+func (o Options) resolve() (Options, []redisnode.Address, error) {
+	redisnode.Fill(&o)
+	if err := o.check(); err != nil {
+		return o, nil, err
+	}
+	var nodes []redisnode.Address
+	for _, text := range o.Address {
+		a, err := redisnode.ParseAddress(text, 6379)
+		if err != nil {
+			return o, nil, err
+		}
+		for _, other := range nodes {
+			if a.Network == other.Network && a.Addr == other.Addr {
+				return o, nil, fmt.Errorf("%w: address: %s is listed twice, and would vote twice", driver.ErrConfig, a.Addr)
+			}
+		}
+		nodes = append(nodes, a)
+	}
+	slices.SortFunc(nodes, func(a, b redisnode.Address) int {
+		switch {
+		case a.Addr < b.Addr:
+			return -1
+		case a.Addr > b.Addr:
+			return 1
+		}
+		return 0
+	})
+	return o, nodes, nil
+}
+
+func (o Options) check() error {
+	var err error
+	say := func(bad bool, format string, args ...any) {
+		if bad {
+			err = errors.Join(err, fmt.Errorf("%w: "+format, append([]any{driver.ErrConfig}, args...)...))
+		}
+	}
+	n := len(o.Address)
+	say(n < 3 || n > 9, "address lists %d nodes; 3 to 9 are needed", n)
+	say(n >= 3 && n <= 9 && n%2 == 0, "address lists %d nodes; an even number survives no more losses than %d would", n, n-1)
+	say(o.DB < 0, "db is %d, less than 0", o.DB)
+	say(o.NodeTimeout < time.Millisecond, "node_timeout is %v, less than 1ms", o.NodeTimeout)
+	say(o.MaxTTL < o.ttlMin(), "max_ttl %v is less than %d times node_timeout %v", o.MaxTTL, leastTTL, o.NodeTimeout)
+	say(o.MaxTTL > 24*time.Hour, "max_ttl %v is more than 24h", o.MaxTTL)
+	say(o.Fencing != "quorum" && o.Fencing != "none", "fencing is %q, neither quorum nor none", o.Fencing)
+	say(o.Quarantine != "on" && o.Quarantine != "off", "quarantine is %q, neither on nor off", o.Quarantine)
+	return err
+}

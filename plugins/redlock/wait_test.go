@@ -1,0 +1,202 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// hosts are clients of their own connections.
+func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
+	t.Helper()
+	var cs []*core.Client
+	for i := range count {
+		c := core.New(connect(t, cfg), &core.Options{Label: fmt.Sprint("host-", i)})
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			if err := c.Close(ctx); err != nil && !errors.Is(err, core.ErrClosed) {
+				t.Errorf("close: %v", err)
+			}
+		})
+		must(t, c.Check(t.Context()))
+		cs = append(cs, c)
+	}
+	return cs
+}
+
+// Hosts that all want one lock get it in turns, soon after each release.
+func TestTurns(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	cs := hosts(t, 6, config(nodes, nil))
+	counts := make([]int, len(cs))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var holding sync.Mutex
+	var last uint64
+	begun := map[int]bool{} // turns count once every host has had one
+	var work sync.WaitGroup
+	for i, c := range cs {
+		work.Go(func() {
+			l, err := c.Lock("turns", &core.LockOptions{TTL: 10 * time.Second})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for ctx.Err() == nil {
+				lease, err := l.Acquire(ctx)
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Error(err)
+					}
+					return
+				}
+				if !holding.TryLock() {
+					t.Error("two hold it")
+					return
+				}
+				if lease.Token() <= last {
+					t.Errorf("token %d is not above %d", lease.Token(), last)
+				}
+				last = lease.Token()
+				if begun[i] = true; len(begun) == len(cs) {
+					counts[i]++
+				}
+				holding.Unlock()
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	sum, squares := 0.0, 0.0
+	for _, n := range counts {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+	}
+	fairness := sum * sum / squares / float64(len(counts)) // Jain's index
+	t.Logf("%.0f grants: %v, fairness %.3f", sum, counts, fairness)
+	if fairness < 0.7 || sum < 100 {
+		t.Errorf("%.0f grants, by host: %v, fairness %.3f", sum, counts, fairness)
+	}
+	eventually(t, "nobody holds it", func() bool {
+		h, err := b.Inspect(t.Context(), "turns")
+		return err == nil && !h.Held()
+	})
+}
+
+// The node with the queue dies while hosts wait: they meet at another one.
+func TestQueueMoves(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	r := acquire(t, b, lease("a", "holder"))
+	queue := b.nodes[b.queueOf("a")]
+	cs := hosts(t, 2, config(nodes, nil))
+	var work sync.WaitGroup
+	granted := make(chan uint64, len(cs))
+	for _, c := range cs {
+		work.Go(func() {
+			l, err := c.Lock("a", &core.LockOptions{TTL: 10 * time.Second})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			lease, err := l.Acquire(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			granted <- lease.Token()
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	waiters := func(want int) func() bool {
+		return func() bool {
+			h, err := b.Inspect(t.Context(), "a")
+			return err == nil && h.Waiters == want
+		}
+	}
+	eventually(t, "two wait", waiters(2))
+	for _, s := range nodes {
+		if s.Addr() == queue.addr {
+			must(t, s.Stop())
+		}
+	}
+	eventually(t, "two wait at the next node", waiters(2))
+	began := time.Now()
+	must(t, b.Release(t.Context(), r))
+	first, second := <-granted, <-granted
+	if took := time.Since(began); took > 500*time.Millisecond {
+		t.Errorf("two grants took %v", took)
+	}
+	if first <= r.Token || second <= first {
+		t.Errorf("tokens %d, %d, %d do not rise", r.Token, first, second)
+	}
+	work.Wait()
+}
+
+func TestWatch(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	notices := make(chan driver.Notice, 10)
+	var work sync.WaitGroup
+	work.Go(func() {
+		if err := b.Watch(ctx, func(n driver.Notice) { notices <- n }); !errors.Is(err, context.Canceled) {
+			t.Errorf("watch ended: %v", err)
+		}
+	})
+	for _, s := range nodes[:3] {
+		must(t, s.Freeze())
+	}
+	if n := <-notices; n.Kind != driver.NoticeDown || n.Err == nil {
+		t.Errorf("notice %+v", n)
+	}
+	for _, s := range nodes[:3] {
+		must(t, s.Resume())
+	}
+	if n := <-notices; n.Kind != driver.NoticeUp {
+		t.Errorf("notice %+v", n)
+	}
+	cancel()
+	work.Wait()
+}
+
+func TestObserve(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	watcher := connect(t, config(nodes, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	seen := make(chan driver.Holder, 10)
+	var work sync.WaitGroup
+	work.Go(func() {
+		if err := watcher.Observe(ctx, "a", func(h driver.Holder) { seen <- h }); !errors.Is(err, context.Canceled) {
+			t.Errorf("observe ended: %v", err)
+		}
+	})
+	if h := <-seen; h.Held() {
+		t.Errorf("vacant: %+v", h)
+	}
+	r := acquire(t, b, lease("a", "o1"))
+	if h := <-seen; h.Owner != "o1" || h.Token != r.Token {
+		t.Errorf("elected: %+v", h)
+	}
+	r.Value = []byte("v")
+	must(t, b.Proclaim(t.Context(), r))
+	if h := <-seen; string(h.Value) != "v" || h.Token != r.Token {
+		t.Errorf("updated: %+v", h)
+	}
+	must(t, b.Release(t.Context(), r))
+	if h := <-seen; h.Held() {
+		t.Errorf("vacant: %+v", h)
+	}
+	cancel()
+	work.Wait()
+}
