@@ -168,17 +168,19 @@ func TestNoGoroutineLeft(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	cfg, err := Spec.CheckConfig(config(nodes, nil))
 	must(t, err)
-	for _, harm := range []func(*env.Server) error{nil, (*env.Server).Freeze, (*env.Server).Stop} {
+	for i, harm := range []func(*env.Server) error{nil, (*env.Server).Freeze, (*env.Server).Stop} {
+		// A name of its own: the turn of the waiter that gives up lasts on.
+		name := fmt.Sprintf("a%d", i)
 		b, err := open(optionsOf(cfg), slog.New(slog.DiscardHandler))
 		must(t, err)
 		must(t, b.Check(t.Context()))
-		r := acquire(t, b, lease("a", "o"))
+		r := acquire(t, b, lease(name, "o"))
 		if harm != nil {
 			must(t, harm(nodes[4]))
 		}
 		waiting, cancel := context.WithCancel(t.Context())
 		var work sync.WaitGroup
-		work.Go(func() { _ = b.Wait(waiting, lease("a", "o2"), time.Minute) })
+		work.Go(func() { _ = b.Wait(waiting, lease(name, "o2"), time.Minute) })
 		must(t, b.Renew(t.Context(), r))
 		must(t, b.Release(t.Context(), r))
 		cancel()
