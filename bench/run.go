@@ -101,6 +101,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	state := record.StateDone
 	m = r.folder.Manifest()
 	m.Elapsed = time.Since(r.clock.Started()).Seconds()
+	m.Skipped = r.skipped // baselines that failed have joined since
 	switch {
 	case res.Interrupted:
 		state, err = record.StateInterrupted, nil
