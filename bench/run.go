@@ -100,7 +100,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
 	state := record.StateDone
 	m = r.folder.Manifest()
-	m.Elapsed = time.Since(r.clock.Started()).Seconds()
+	m.Elapsed, m.Skipped = time.Since(r.clock.Started()).Seconds(), r.skipped
 	switch {
 	case res.Interrupted:
 		state, err = record.StateInterrupted, nil
