@@ -79,7 +79,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		s.servers = append(s.servers, servers.All...)
 		maps.Copy(cfg, servers.Config)
 	}
-	b, err := s.open(ctx, f.Name, cfg)
+	b, err := s.open(ctx, f.Name, f.Path, cfg)
 	if err != nil {
 		return err
 	}
@@ -87,6 +87,9 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	s.subjects = append(s.subjects, sub)
 	s.backends = append(s.backends, f.Name)
 	if s.binaries[filepath.Base(f.Path)], err = checksum(f.Path); err != nil {
+		return err
+	}
+	if err := s.openOther(ctx, f, cfg, sub); err != nil {
 		return err
 	}
 	return s.openBaselines(ctx, sub, cfg)
@@ -206,7 +209,7 @@ func (p Plan) describe(ctx context.Context, found []plugin.Found) ([]described, 
 		if err != nil {
 			return nil, err
 		}
-		if err := errors.Join(p.checkTTL(d), CheckConfig(d, cfg)); err != nil {
+		if err := errors.Join(p.checkTTL(d), CheckConfig(d, cfg), p.checkOther(ctx, f, cfg)); err != nil {
 			return nil, err
 		}
 		out = append(out, described{Found: f, version: d.Version, config: cfg})

@@ -23,7 +23,8 @@ const (
 // HistogramKey says what a histogram is of.
 type HistogramKey struct {
 	Scenario, Backend, Mode string
-	Hosts, Clients          int
+	Hosts, Clients, Keys    int
+	Hold                    time.Duration
 	Op                      string // "acquire", "renew", "takeover"
 }
 
@@ -38,7 +39,11 @@ func (k HistogramKey) tag() string {
 	if k.Hosts > 0 {
 		fmt.Fprintf(&b, "/hosts=%d", k.Hosts)
 	}
-	fmt.Fprintf(&b, "/clients=%d/op=%s", k.Clients, k.Op)
+	fmt.Fprintf(&b, "/clients=%d", k.Clients)
+	if k.Keys > 0 {
+		fmt.Fprintf(&b, "/keys=%d/hold=%v", k.Keys, k.Hold)
+	}
+	fmt.Fprintf(&b, "/op=%s", k.Op)
 	return b.String()
 }
 
@@ -56,6 +61,10 @@ func parseTag(tag string) HistogramKey {
 			k.Hosts, _ = strconv.Atoi(value) // lockbench has written it
 		case "clients":
 			k.Clients, _ = strconv.Atoi(value)
+		case "keys":
+			k.Keys, _ = strconv.Atoi(value)
+		case "hold":
+			k.Hold, _ = time.ParseDuration(value)
 		case "op":
 			k.Op = value
 		}
@@ -116,7 +125,7 @@ func (l *histogramLog) write(c Cell) error {
 				return err
 			}
 		}
-		h.SetTag(HistogramKey{c.Scenario, c.Backend, c.Mode, c.Hosts, c.Clients, op}.tag())
+		h.SetTag(HistogramKey{c.Scenario, c.Backend, c.Mode, c.Hosts, c.Clients, c.Keys, time.Duration(c.HoldNs), op}.tag())
 		h.SetStartTimeMs(end.Add(-c.Elapsed).UnixMilli())
 		h.SetEndTimeMs(end.UnixMilli())
 		if err := l.log.OutputIntervalHistogram(h); err != nil {

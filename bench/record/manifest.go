@@ -47,6 +47,8 @@ type Plan struct {
 	Scenarios  []string `json:"scenarios"`
 	Clients    []int    `json:"clients,omitempty"` // none: each scenario's own
 	Hosts      []int    `json:"hosts"`
+	Keys       []int    `json:"keys,omitempty"`    // of throughput; none: its own
+	HoldNs     []int64  `json:"hold_ns,omitempty"` // of throughput; none: its own
 	Runs       int      `json:"runs"`
 	TTLms      int64    `json:"ttl_ms"`
 	WarmUpms   int64    `json:"warm_up_ms"`
@@ -87,6 +89,9 @@ type Subject struct {
 	Durability string `json:"durability,omitempty"`
 	Fencing    string `json:"fencing,omitempty"`
 	Scope      string `json:"scope,omitempty"`
+	// BuildOf is the subject of which this is another build, in a run that
+	// interleaved two.
+	BuildOf string `json:"build_of,omitempty"`
 	// Reference is the subject that this one is compared with.
 	Reference string `json:"reference,omitempty"`
 }

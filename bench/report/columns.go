@@ -211,13 +211,25 @@ func (r Report) title(t Table) string {
 	return fmt.Sprintf("%s (median of %s, ± 95%% interval)", strings.Join(append(what, t.load()), ", "), plural(runs, "run"))
 }
 
-// load says how many wanted locks.
+// load says how many wanted locks, and of how many.
 func (t Table) load() string {
+	out := plural(t.Clients, "client")
 	switch {
 	case t.Hosts > 0 && t.Clients > 1:
-		return plural(t.Hosts, "host") + " of " + plural(t.Clients, "client")
+		out = plural(t.Hosts, "host") + " of " + out
 	case t.Hosts > 0:
-		return plural(t.Hosts, "host")
+		out = plural(t.Hosts, "host")
 	}
-	return plural(t.Clients, "client")
+	return strings.Join(append([]string{out}, t.held()...), ", ")
+}
+
+// held says what was varied besides the number of callers.
+func (t Table) held() []string {
+	switch {
+	case t.Keys == 0:
+		return nil
+	case t.Hold == 0:
+		return []string{plural(t.Keys, "key")}
+	}
+	return []string{plural(t.Keys, "key"), fmt.Sprintf("held for %v", t.Hold)}
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// curveKey says which line a point of a curve is on.
-type curveKey struct{ unit, mode, subject string }
+// curveKey says which line a point of a curve is on, and in which facet: what was varied besides the number of callers.
+type curveKey struct{ unit, facet, subject string }
 
 // loadChart shows how the figures of a scenario change with the number of
 // callers, where there were several numbers.
@@ -25,10 +25,11 @@ func (r Report) loadChart(scenario string) chart {
 		c.Title = "Latency and throughput against load"
 	}
 	points := map[curveKey][][]float64{}
-	var modes, subjects []string
+	var facets, subjects []string
 	for _, t := range ts {
-		if !slices.Contains(modes, t.Mode) {
-			modes = append(modes, t.Mode)
+		facet := t.facet()
+		if !slices.Contains(facets, facet) {
+			facets = append(facets, facet)
 		}
 		for _, row := range t.Rows {
 			subjects = append(subjects, row.Name)
@@ -37,15 +38,15 @@ func (r Report) loadChart(scenario string) chart {
 				if e.Bounded() {
 					p = append(p, e.Lo, e.Hi)
 				}
-				key := curveKey{unit, t.Mode, row.Name}
+				key := curveKey{unit, facet, row.Name}
 				points[key] = append(points[key], p)
 			}
 		}
 	}
 	subjects = r.bySubject(subjects)
 	for _, u := range shownUnits {
-		for _, mode := range modes {
-			if v := r.curve(u.unit, mode, subjects, points); len(v.Lines) > 0 {
+		for _, facet := range facets {
+			if v := r.curve(u.unit, facet, subjects, points); len(v.Lines) > 0 {
 				c.Views = append(c.Views, v)
 			}
 		}
@@ -53,19 +54,27 @@ func (r Report) loadChart(scenario string) chart {
 	return c
 }
 
+func (t Table) facet() string {
+	var parts []string
+	if t.Mode != "" {
+		parts = append(parts, t.Mode)
+	}
+	return strings.Join(append(parts, t.held()...), ", ")
+}
+
 // curve is the view of one unit; without lines when no subject has two points.
-func (r Report) curve(unit, mode string, subjects []string, points map[curveKey][][]float64) view {
+func (r Report) curve(unit, facet string, subjects []string, points map[curveKey][][]float64) view {
 	v := view{Label: spelled(unit), Y: axisCount, YTitle: spelled(unit)}
 	if strings.Contains(unit, "-ns/") {
 		v.Y = axisTime
 	}
-	if mode != "" {
-		v.Label += ", " + mode
+	if facet != "" {
+		v.Label += ", " + facet
 	}
 	several := false
 	for _, s := range subjects {
 		l := r.line(s)
-		l.Points = points[curveKey{unit, mode, s}]
+		l.Points = points[curveKey{unit, facet, s}]
 		if len(l.Points) == 0 {
 			continue
 		}
@@ -76,12 +85,12 @@ func (r Report) curve(unit, mode string, subjects []string, points map[curveKey]
 	if !several {
 		return view{}
 	}
-	v.Table = r.curveGrid(v, unit, subjects, mode, points)
+	v.Table = r.curveGrid(v, unit, subjects, facet, points)
 	return v
 }
 
 // curveGrid has a column for each number of callers.
-func (r Report) curveGrid(v view, unit string, subjects []string, mode string, points map[curveKey][][]float64) grid {
+func (r Report) curveGrid(v view, unit string, subjects []string, facet string, points map[curveKey][][]float64) grid {
 	g := grid{Title: v.Label, Columns: []gridColumn{{"backend", false}}}
 	var loads []float64
 	for _, l := range v.Lines {
@@ -96,7 +105,7 @@ func (r Report) curveGrid(v view, unit string, subjects []string, mode string, p
 		g.Columns = append(g.Columns, gridColumn{fmt.Sprintf("%g callers", n), true})
 	}
 	for _, s := range subjects {
-		list := points[curveKey{unit, mode, s}]
+		list := points[curveKey{unit, facet, s}]
 		sub := r.Manifest.Subject(s)
 		row := gridRow{Kind: sub.Kind, Cells: []cell{word(name(sub))}}
 		for _, n := range loads {

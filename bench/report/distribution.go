@@ -99,7 +99,7 @@ func (r Report) cellsOf(scenario string) []record.HistogramKey {
 	}
 	return slices.SortedFunc(maps.Keys(seen), func(a, b record.HistogramKey) int {
 		return cmp.Or(cmp.Compare(opRank(a.Op), opRank(b.Op)), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Mode, b.Mode),
-			cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(a.Clients, b.Clients))
+			cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.Hold, b.Hold), cmp.Compare(a.Clients, b.Clients))
 	})
 }
 
@@ -129,5 +129,5 @@ func label(key record.HistogramKey) string {
 	if key.Mode != "" {
 		out += ", " + key.Mode
 	}
-	return out + ", " + Table{Hosts: key.Hosts, Clients: key.Clients}.load()
+	return out + ", " + Table{Hosts: key.Hosts, Clients: key.Clients, Keys: key.Keys, Hold: key.Hold}.load()
 }

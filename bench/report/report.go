@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -41,6 +42,8 @@ type Table struct {
 	Mode     string // of the scenario, where it has several
 	Hosts    int    // processes of their own; 0: in lockbench
 	Clients  int
+	Keys     int           // locks to choose from; 0 where that is not varied
+	Hold     time.Duration // of a lease, where Keys is not 0
 	Rows     []Row
 }
 
@@ -145,6 +148,8 @@ func (r Report) of(scenario string) []Table {
 type cellKey struct {
 	scenario, mode string
 	hosts, clients int
+	keys           int
+	hold           time.Duration
 	backend        string
 }
 
@@ -152,7 +157,7 @@ type cellKey struct {
 func tables(m record.Manifest, results []record.Result) []Table {
 	runs := map[cellKey]map[string][]float64{}
 	for _, r := range results {
-		key := cellKey{r.Scenario, r.Mode, r.Hosts, r.Clients, r.Backend}
+		key := cellKey{r.Scenario, r.Mode, r.Hosts, r.Clients, r.Keys, r.Hold, r.Backend}
 		if runs[key] == nil {
 			runs[key] = map[string][]float64{}
 		}
@@ -163,7 +168,7 @@ func tables(m record.Manifest, results []record.Result) []Table {
 	byTable := map[cellKey]*Table{}
 	for key := range runs {
 		key.backend = ""
-		byTable[key] = &Table{Scenario: key.scenario, Mode: key.mode, Hosts: key.hosts, Clients: key.clients}
+		byTable[key] = &Table{Scenario: key.scenario, Mode: key.mode, Hosts: key.hosts, Clients: key.clients, Keys: key.keys, Hold: key.hold}
 	}
 	var out []Table
 	for key, t := range byTable {
@@ -174,11 +179,12 @@ func tables(m record.Manifest, results []record.Result) []Table {
 				t.Rows = append(t.Rows, row(s, values, runs[reference]))
 			}
 		}
+		correct(t.Rows)
 		out = append(out, *t)
 	}
 	slices.SortFunc(out, func(a, b Table) int {
 		return cmp.Or(cmp.Compare(scenarioRank(a.Scenario), scenarioRank(b.Scenario)), cmp.Compare(a.Scenario, b.Scenario),
-			cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(a.Clients, b.Clients))
+			cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.Hold, b.Hold), cmp.Compare(a.Clients, b.Clients))
 	})
 	return out
 }
@@ -192,4 +198,27 @@ func row(s record.Subject, values, reference map[string][]float64) Row {
 		}
 	}
 	return r
+}
+
+// correct corrects the ratios of a table for the number of its rows, unit by
+// unit.
+func correct(rows []Row) {
+	units := map[string][]int{} // the rows that have a ratio
+	for i, r := range rows {
+		for unit, ratio := range r.Ratios {
+			if ratio.N > 0 {
+				units[unit] = append(units[unit], i)
+			}
+		}
+	}
+	for unit, having := range units {
+		var column []stat.Ratio
+		for _, i := range having {
+			column = append(column, rows[i].Ratios[unit])
+		}
+		stat.Correct(column)
+		for n, i := range having {
+			rows[i].Ratios[unit] = column[n]
+		}
+	}
 }

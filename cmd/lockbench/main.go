@@ -39,7 +39,8 @@ lock was ever granted twice and that every fencing token was higher than the
 ones before it.
 
 Exit codes: 0 ok, 1 internal error or conformance failure, 2 usage, 3 a server
-or plugin cannot be used, 4 invalid run, 6 safety violation, 130 interrupted.`,
+or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
+130 interrupted.`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -49,7 +50,7 @@ or plugin cannot be used, 4 invalid run, 6 safety violation, 130 interrupted.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("lockbench {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(runCommand(), checkCommand(), reportCommand(), conformCommand(), pluginsCommand())
+	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), conformCommand(), pluginsCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -106,11 +107,12 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // kinds say what the types of pflag take.
 var kinds = map[string]string{
-	"bool":     "true or false",
-	"int":      "a whole number",
-	"intSlice": "whole numbers, with commas between them",
-	"uint64":   "a whole number of at least 0",
-	"duration": "a duration such as 10s or 500ms",
+	"bool":          "true or false",
+	"int":           "a whole number",
+	"intSlice":      "whole numbers, with commas between them",
+	"durationSlice": "durations such as 500us, with commas between them",
+	"uint64":        "a whole number of at least 0",
+	"duration":      "a duration such as 10s or 500ms",
 }
 
 // version is the module's version, or the commit of a build from a checkout.

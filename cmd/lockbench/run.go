@@ -25,12 +25,13 @@ import (
 // runFlags are the flags of "lockbench run" as they were typed.
 type runFlags struct {
 	backends, scenarios, baselines []string
-	clients, hosts                 []int
+	clients, hosts, keys           []int
+	hold                           []time.Duration
 	runs                           int
 	ttl                            time.Duration
 	seed                           uint64
 	quick, verbose                 bool
-	env, mtls, format, out         string
+	env, mtls, format, out, vs     string
 	servers                        serverFlags
 }
 
@@ -54,7 +55,8 @@ Baselines, measured in this process on the same server:
 ` + baselineHelp(),
 		Example: `  lockbench run --quick --baselines
   lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
-  lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging`,
+  lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging
+  lockbench run --backends redis --vs ../old/bin -o results/vs && lockbench compare results/vs`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd)
@@ -67,13 +69,16 @@ Baselines, measured in this process on the same server:
 	fl.Lookup("baselines").NoOptDefVal = "all"
 	fl.BoolVar(&f.quick, "quick", false, "fewer and shorter runs: about a minute")
 	fl.IntVar(&f.runs, "runs", d.Runs, "repetitions of every cell, `N` (6 with --quick)")
-	fl.IntSliceVar(&f.clients, "clients", nil, "concurrent callers of one host, a `LIST` (default 1,8,64; contend 8,32)")
+	fl.IntSliceVar(&f.clients, "clients", nil, "concurrent callers of one host, a `LIST` (default: the scenario's own)")
 	fl.IntSliceVar(&f.hosts, "hosts", d.Hosts, "host processes, a `LIST`")
+	fl.IntSliceVar(&f.keys, "keys", nil, "locks in scenario throughput, a `LIST` (default 1024, and 8 with a hold of 1ms)")
+	fl.DurationSliceVar(&f.hold, "hold", nil, "how long they are held, a `LIST` of durations")
 	fl.DurationVar(&f.ttl, "ttl", d.TTL, "TTL of the leases")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed `N` of the order of the cells (default: random, recorded)")
 	fl.StringVar(&f.env, "env", "local", "where throwaway servers run: `local`")
 	fl.StringVar(&f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`")
 	fl.StringVar(&f.format, "format", "text", "output, `text|md|json|csv`")
+	fl.StringVar(&f.vs, "vs", "", "measure the plugins of another build in `BIN_DIR` too, interleaved; then lockbench compare DIR")
 	fl.StringVarP(&f.out, "output", "o", "", "result folder `DIR`, new or empty (default results/<UTC time>)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of core and the plugins")
 	f.servers.add(fl)
@@ -195,6 +200,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	}
 	p.Backends, p.Scenarios, p.Baselines = unique(f.backends), unique(f.scenarios), unique(f.baselines)
 	p.Clients, p.Hosts, p.TTL, p.MTLS = unique(f.clients), unique(f.hosts), f.ttl, f.mtls == "on"
+	p.Keys, p.Hold = unique(f.keys), unique(f.hold)
 	if cmd.Flags().Changed("runs") {
 		p.Runs = f.runs
 	}
@@ -206,6 +212,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	if p.Out == "" {
 		p.Out = freshDir(filepath.Join("results", time.Now().UTC().Format("20060102T150405Z")))
 	}
+	p.VS = f.vs
 	p.PluginDirs, p.Version = f.servers.pluginDirs, version()
 	var err error
 	p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr())
@@ -244,7 +251,7 @@ func (f *runFlags) words(cmd *cobra.Command) error {
 	if f.ttl == 0 {
 		return hinted(usagef("--ttl 0 would be a lease that has ended"), "leave it away for the default of 10s")
 	}
-	for flag, n := range map[string]int{"backends": len(f.backends), "clients": len(f.clients)} {
+	for flag, n := range map[string]int{"backends": len(f.backends), "clients": len(f.clients), "keys": len(f.keys), "hold": len(f.hold)} {
 		if cmd.Flags().Changed(flag) && n == 0 {
 			return usagef("--%s names none", flag)
 		}
