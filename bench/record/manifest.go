@@ -47,6 +47,8 @@ type Plan struct {
 	Scenarios  []string `json:"scenarios"`
 	Clients    []int    `json:"clients,omitempty"` // none: each scenario's own
 	Hosts      []int    `json:"hosts"`
+	Keys       []int    `json:"keys,omitempty"`    // of throughput; none: its own
+	HoldNs     []int64  `json:"hold_ns,omitempty"` // of throughput; none: its own
 	Runs       int      `json:"runs"`
 	TTLms      int64    `json:"ttl_ms"`
 	WarmUpms   int64    `json:"warm_up_ms"`

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/perf/benchfmt"
 )
@@ -76,7 +77,11 @@ func writeResult(w io.Writer, c Cell) error {
 	if c.Hosts > 0 {
 		fmt.Fprintf(&b, "/hosts=%d", c.Hosts)
 	}
-	fmt.Fprintf(&b, "/clients=%d %d", c.Clients, max(1, c.Cycles))
+	fmt.Fprintf(&b, "/clients=%d", c.Clients)
+	if c.Keys > 0 {
+		fmt.Fprintf(&b, "/keys=%d/hold=%v", c.Keys, time.Duration(c.HoldNs))
+	}
+	fmt.Fprintf(&b, " %d", max(1, c.Cycles))
 	for _, v := range c.figures() {
 		fmt.Fprintf(&b, " %s %s", number(v.Value), v.Unit)
 	}
@@ -130,6 +135,8 @@ type Result struct {
 	Mode     string
 	Hosts    int
 	Clients  int
+	Keys     int           // 0 where it is not varied
+	Hold     time.Duration // of a lease; 0 where it is not varied
 	Cycles   int
 	Values   map[string]float64 // by unit as written: "p50-ns/acquire"
 }
@@ -168,6 +175,10 @@ func parseResult(rec *benchfmt.Result) Result {
 			res.Hosts, _ = strconv.Atoi(value) // lockbench has written it
 		case "clients":
 			res.Clients, _ = strconv.Atoi(value)
+		case "keys":
+			res.Keys, _ = strconv.Atoi(value)
+		case "hold":
+			res.Hold, _ = time.ParseDuration(value)
 		}
 	}
 	for _, v := range rec.Values {

@@ -92,6 +92,9 @@ func (r Report) title(t Table) string {
 	} else {
 		what = append(what, plural(t.Clients, "client"))
 	}
+	if t.Keys > 0 {
+		what = append(what, plural(t.Keys, "key"), fmt.Sprintf("held for %v", t.Hold))
+	}
 	return fmt.Sprintf("%s (median of %s, ± 95%% interval)", strings.Join(what, ", "), plural(runs, "run"))
 }
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockbench/lockbench/bench/check"
 	"github.com/lockbench/lockbench/bench/record"
@@ -28,6 +29,8 @@ type Table struct {
 	Mode     string // of the scenario, where it has several
 	Hosts    int    // processes of their own; 0: in lockbench
 	Clients  int
+	Keys     int           // locks to choose from; 0 where that is not varied
+	Hold     time.Duration // of a lease, where Keys is not 0
 	Rows     []Row
 	// Floors were measured with as many clients in the same run.
 	Floors []Row
@@ -62,6 +65,8 @@ func Load(dir string) (Report, error) {
 type cellKey struct {
 	scenario, mode string
 	hosts, clients int
+	keys           int
+	hold           time.Duration
 	backend        string
 }
 
@@ -69,7 +74,7 @@ type cellKey struct {
 func tables(m record.Manifest, results []record.Result) []Table {
 	runs := map[cellKey]map[string][]float64{}
 	for _, r := range results {
-		key := cellKey{r.Scenario, r.Mode, r.Hosts, r.Clients, r.Backend}
+		key := cellKey{r.Scenario, r.Mode, r.Hosts, r.Clients, r.Keys, r.Hold, r.Backend}
 		if runs[key] == nil {
 			runs[key] = map[string][]float64{}
 		}
@@ -80,7 +85,7 @@ func tables(m record.Manifest, results []record.Result) []Table {
 	byTable := map[cellKey]*Table{}
 	for key := range runs {
 		key.backend = ""
-		byTable[key] = &Table{Scenario: key.scenario, Mode: key.mode, Hosts: key.hosts, Clients: key.clients}
+		byTable[key] = &Table{Scenario: key.scenario, Mode: key.mode, Hosts: key.hosts, Clients: key.clients, Keys: key.keys, Hold: key.hold}
 	}
 	var out []Table
 	for key, t := range byTable {
@@ -94,7 +99,8 @@ func tables(m record.Manifest, results []record.Result) []Table {
 		out = append(out, *t)
 	}
 	slices.SortFunc(out, func(a, b Table) int {
-		return cmp.Or(cmp.Compare(a.Scenario, b.Scenario), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(a.Clients, b.Clients))
+		return cmp.Or(cmp.Compare(a.Scenario, b.Scenario), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Hosts, b.Hosts),
+			cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.Hold, b.Hold), cmp.Compare(a.Clients, b.Clients))
 	})
 	return foldFloors(out)
 }

@@ -106,11 +106,12 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // kinds say what the types of pflag take.
 var kinds = map[string]string{
-	"bool":     "true or false",
-	"int":      "a whole number",
-	"intSlice": "whole numbers, with commas between them",
-	"uint64":   "a whole number of at least 0",
-	"duration": "a duration such as 10s or 500ms",
+	"bool":          "true or false",
+	"int":           "a whole number",
+	"intSlice":      "whole numbers, with commas between them",
+	"durationSlice": "durations such as 500us, with commas between them",
+	"uint64":        "a whole number of at least 0",
+	"duration":      "a duration such as 10s or 500ms",
 }
 
 // version is the module's version, or the commit of a build from a checkout.

@@ -25,7 +25,8 @@ import (
 // runFlags are the flags of "lockbench run" as they were typed.
 type runFlags struct {
 	backends, scenarios, baselines []string
-	clients, hosts                 []int
+	clients, hosts, keys           []int
+	hold                           []time.Duration
 	runs                           int
 	ttl                            time.Duration
 	seed                           uint64
@@ -67,8 +68,10 @@ Baselines, measured in this process on the same server:
 	fl.Lookup("baselines").NoOptDefVal = "all"
 	fl.BoolVar(&f.quick, "quick", false, "fewer and shorter runs: about a minute")
 	fl.IntVar(&f.runs, "runs", d.Runs, "repetitions of every cell, `N` (6 with --quick)")
-	fl.IntSliceVar(&f.clients, "clients", nil, "concurrent callers of one host, a `LIST` (default 1,8,64; contend 8,32)")
+	fl.IntSliceVar(&f.clients, "clients", nil, "concurrent callers of one host, a `LIST` (default: the scenario's own)")
 	fl.IntSliceVar(&f.hosts, "hosts", d.Hosts, "host processes, a `LIST`")
+	fl.IntSliceVar(&f.keys, "keys", nil, "locks in scenario throughput, a `LIST` (default 1024, and 8 with a hold of 1ms)")
+	fl.DurationSliceVar(&f.hold, "hold", nil, "how long they are held, a `LIST` of durations")
 	fl.DurationVar(&f.ttl, "ttl", d.TTL, "TTL of the leases")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed `N` of the order of the cells (default: random, recorded)")
 	fl.StringVar(&f.env, "env", "local", "where throwaway servers run: `local`")
@@ -195,6 +198,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	}
 	p.Backends, p.Scenarios, p.Baselines = unique(f.backends), unique(f.scenarios), unique(f.baselines)
 	p.Clients, p.Hosts, p.TTL, p.MTLS = unique(f.clients), unique(f.hosts), f.ttl, f.mtls == "on"
+	p.Keys, p.Hold = unique(f.keys), unique(f.hold)
 	if cmd.Flags().Changed("runs") {
 		p.Runs = f.runs
 	}
@@ -244,7 +248,7 @@ func (f *runFlags) words(cmd *cobra.Command) error {
 	if f.ttl == 0 {
 		return hinted(usagef("--ttl 0 would be a lease that has ended"), "leave it away for the default of 10s")
 	}
-	for flag, n := range map[string]int{"backends": len(f.backends), "clients": len(f.clients)} {
+	for flag, n := range map[string]int{"backends": len(f.backends), "clients": len(f.clients), "keys": len(f.keys), "hold": len(f.hold)} {
 		if cmd.Flags().Changed(flag) && n == 0 {
 			return usagef("--%s names none", flag)
 		}
