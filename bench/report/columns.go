@@ -33,6 +33,14 @@ func columns(t Table) []column {
 		figure("grants/s", "grants/s", true),
 		figure("takeover p50", "p50-ns/takeover", true),
 		figure("longest", "max-ns/takeover", false),
+		figure("past the TTL", "max-ns/overdue", false),
+		figure("early", "early", false),
+		figure("late", "late", false),
+		figure("seen by a follower p50", "p50-ns/observed", false),
+		figure("without a leader p50", "p50-ns/vacant", false),
+		figure("knew after", "max-ns/notice", false),
+		figure("stale writes", "stale-writes", false),
+		figure("kept", "kept", false),
 	}
 	for _, r := range t.Rows {
 		if r.Reference != "" {

@@ -111,6 +111,10 @@ func (r Report) closing() []string {
 	if r.Verdict.Truncated != nil {
 		out = append(out, r.Verdict.Truncated.Error())
 	}
+	for _, f := range r.Manifest.Findings {
+		out = append(out, "finding: "+f)
+	}
+	out = append(out, r.Manifest.Notes...)
 	for _, s := range r.Manifest.Skipped {
 		out = append(out, "left out: "+s)
 	}
