@@ -34,7 +34,7 @@ type Plan struct {
 	Candidates int
 	Tick       time.Duration
 	Runs       int // repetitions of every cell
-	TTL  time.Duration
+	TTL        time.Duration
 	// WarmUp and Measure are for one cell in one run.
 	WarmUp, Measure time.Duration
 	Seed            uint64

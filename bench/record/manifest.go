@@ -51,8 +51,8 @@ type Plan struct {
 	Scenarios  []string `json:"scenarios"`
 	Clients    []int    `json:"clients,omitempty"` // none: each scenario's own
 	Hosts      []int    `json:"hosts"`
-	Keys       []int    `json:"keys,omitempty"`    // of throughput; none: its own
-	HoldNs     []int64  `json:"hold_ns,omitempty"` // of throughput; none: its own
+	Keys       []int    `json:"keys,omitempty"`       // of throughput; none: its own
+	HoldNs     []int64  `json:"hold_ns,omitempty"`    // of throughput; none: its own
 	Modes      []string `json:"modes,omitempty"`      // of takeover; none: kill-host
 	Candidates int      `json:"candidates,omitempty"` // of takeover; 0: its own
 	TickMs     int64    `json:"tick_ms,omitempty"`    // of takeover
