@@ -27,8 +27,14 @@ type Plan struct {
 	// held in scenario throughput, each a cell; none: its own.
 	Keys []int
 	Hold []time.Duration
-	Runs int // repetitions of every cell
-	TTL  time.Duration
+	// Modes, Candidates and Tick are those of scenario takeover: the ways in
+	// which leaders end, each a cell; how many processes campaign; and how often
+	// they ask. None and 0: kill-host, 2, and they wait until they are woken.
+	Modes      []string
+	Candidates int
+	Tick       time.Duration
+	Runs       int // repetitions of every cell
+	TTL        time.Duration
 	// WarmUp and Measure are for one cell in one run.
 	WarmUp, Measure time.Duration
 	Seed            uint64
@@ -100,6 +106,9 @@ func (p Plan) Check() error {
 	if len(p.Keys)+len(p.Hold) > 0 && !slices.Contains(p.Scenarios, "throughput") {
 		return usagef("keys and hold are of scenario throughput, which is not among %v", p.Scenarios)
 	}
+	if err := p.checkTakeover(); err != nil {
+		return err
+	}
 	for _, n := range p.Keys {
 		if n < 1 || n > 65536 {
 			return usagef("%d keys are not between 1 and 65536", n)
@@ -126,7 +135,7 @@ func (p Plan) Check() error {
 
 // asked is what the user named of the shapes of the scenarios.
 func (p Plan) asked() scenario.Asked {
-	return scenario.Asked{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick}
+	return scenario.Asked{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
 }
 
 // cell is one combination of the compared dimensions.
@@ -180,6 +189,7 @@ func (p Plan) recorded(backends, baselines []string) record.Plan {
 		Seed: p.Seed, Backends: backends, Baselines: baselines, Scenarios: p.Scenarios,
 		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
+		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(),
 		MTLS: p.MTLS, Quick: p.Quick, Env: "local", OwnTargets: targets,
 	}
 }

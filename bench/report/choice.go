@@ -37,7 +37,7 @@ func (r Report) choices() []choice {
 }
 
 func (r Report) candidate(s record.Subject) bool {
-	return s.Kind == record.KindPlugin && s.Scope != hostScope && !r.broken(s.Name)
+	return s.Kind == record.KindPlugin && s.BuildOf == "" && s.Scope != hostScope && !r.broken(s.Name)
 }
 
 func (r Report) choose(h highlight) (choice, bool) {

@@ -64,6 +64,14 @@ var shownUnits = []struct {
 	{"grants/s", "grants/s", true},
 	{"p50-ns/takeover", "takeover p50", true},
 	{"max-ns/takeover", "longest", false},
+	{"max-ns/overdue", "past the TTL", false},
+	{"early", "early", false},
+	{"late", "late", false},
+	{"p50-ns/observed", "seen by a follower p50", false},
+	{"p50-ns/vacant", "without a leader p50", false},
+	{"max-ns/notice", "knew after", false},
+	{"stale-writes", "stale writes", false},
+	{"kept", "kept", false},
 	{"p50-ns/call", "call p50", true},
 	{"p99-ns/call", "p99", false},
 	{"calls/s", "calls/s", true},
@@ -74,11 +82,14 @@ var compared = []struct{ unit, title string }{
 	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "handoff"},
 }
 
-// hiddenUnits are in results.txt, and in no table: others of their operation
-// say enough.
+// hiddenUnit reports whether a unit that is not among the shown ones needs no
+// column: others of its operation say enough, or a chart does.
 func hiddenUnit(unit string) bool {
+	if strings.HasPrefix(unit, "band-") {
+		return true
+	}
 	for _, prefix := range []string{"p50-", "p90-", "p99-", "p99.9-"} {
-		if op, ok := strings.CutPrefix(unit, prefix); ok && slices.Contains([]string{"ns/acquire", "ns/renew", "ns/release", "ns/handoff", "ns/wait", "ns/takeover", "ns/call"}, op) {
+		if strings.HasPrefix(unit, prefix) {
 			return true
 		}
 	}
@@ -215,6 +226,8 @@ func (r Report) title(t Table) string {
 func (t Table) load() string {
 	out := plural(t.Clients, "client")
 	switch {
+	case t.Scenario == takeoverScenario: // its clients are what each host campaigns for
+		out = plural(t.Hosts, "host") + ", " + plural(t.Clients, "lock")
 	case t.Hosts > 0 && t.Clients > 1:
 		out = plural(t.Hosts, "host") + " of " + out
 	case t.Hosts > 0:

@@ -33,10 +33,10 @@ func (r Report) latencyChart(scenario string) chart {
 		ID: scenario + "-latency", X: axisPercentile, Title: "Latency by percentile",
 		Note: fmt.Sprintf("All runs together. A percentile is drawn where at least %d samples lie beyond it. Baselines other than the references are there to be switched on.", beyond),
 	}
-	if scenario == takeoverScenario {
-		return chart{}
-	}
 	for _, key := range r.cellsOf(scenario) {
+		if key.Op == takeoverOp {
+			continue // has a chart of its own
+		}
 		v := view{Label: label(key), Y: axisTime, YTitle: key.Op}
 		subjects := r.subjectsOf(key)
 		for _, s := range subjects {
@@ -129,5 +129,5 @@ func label(key record.HistogramKey) string {
 	if key.Mode != "" {
 		out += ", " + key.Mode
 	}
-	return out + ", " + Table{Hosts: key.Hosts, Clients: key.Clients, Keys: key.Keys, Hold: key.Hold}.load()
+	return out + ", " + Table{Scenario: key.Scenario, Hosts: key.Hosts, Clients: key.Clients, Keys: key.Keys, Hold: key.Hold}.load()
 }

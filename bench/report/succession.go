@@ -12,11 +12,12 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 )
 
-// Succession is who held one lock around the death of a holder. Times are
-// nanoseconds after that death.
+// Succession is who held one lock around the end of a holder. Times are
+// nanoseconds after it last acted as one.
 type Succession struct {
 	Backend, Mode string
 	Run           int
+	End           record.End // of Before
 	// Before and Next are the two leases: Before.From is negative, and Next.From
 	// is how long nobody held the lock; it is negative if two did.
 	Before, Next Span
@@ -30,9 +31,9 @@ type Span struct {
 
 type successionKey struct{ backend, mode string }
 
-// successions picks of each backend and mode the death with the median time
-// until the next grant: an ordinary one. Events that end early have it up to
-// the cut.
+// successions picks of each backend and mode the succession with the median
+// time until the next grant: an ordinary one. Events that end early have it up
+// to the cut.
 func successions(dir string) ([]Succession, error) {
 	f, err := os.Open(filepath.Join(dir, record.EventsFile))
 	if err != nil {
@@ -42,7 +43,7 @@ func successions(dir string) ([]Succession, error) {
 	all := map[successionKey][]Succession{}
 	err = record.ReadEvents(f, func(s record.Section, attempts []record.Attempt) error {
 		key := successionKey{s.Backend, s.Mode}
-		all[key] = append(all[key], deaths(s, attempts)...)
+		all[key] = append(all[key], ends(s, attempts)...)
 		return nil
 	})
 	if err != nil && !errors.Is(err, record.ErrTruncated) {
@@ -52,7 +53,7 @@ func successions(dir string) ([]Succession, error) {
 	for _, key := range slices.SortedFunc(maps.Keys(all), func(a, b successionKey) int {
 		return cmp.Or(cmp.Compare(a.mode, b.mode), cmp.Compare(a.backend, b.backend))
 	}) {
-		if list := all[key]; len(list) > 0 {
+		if list := harshest(all[key]); len(list) > 0 {
 			slices.SortFunc(list, func(a, b Succession) int { return cmp.Compare(a.Next.From, b.Next.From) })
 			out = append(out, list[len(list)/2])
 		}
@@ -60,9 +61,28 @@ func successions(dir string) ([]Succession, error) {
 	return out, nil
 }
 
-// deaths finds in one section the leases that ended by a kill, each with the
-// next grant of that name.
-func deaths(s record.Section, attempts []record.Attempt) []Succession {
+// harshest are the kills among the successions; without any those whose holder
+// lost its lease; else all. A run that kills leaders ends by letting the last
+// ones go.
+func harshest(all []Succession) []Succession {
+	for _, end := range []record.End{record.EndKilled, record.EndLost} {
+		some := slices.DeleteFunc(slices.Clone(all), func(s Succession) bool { return s.End != end })
+		if len(some) > 0 {
+			return some
+		}
+	}
+	return all
+}
+
+// resignMode is the mode of takeover in which leaders let go in order.
+const resignMode = "resign"
+
+// ends finds in one section of takeovers the leases that somebody else got
+// next.
+func ends(s record.Section, attempts []record.Attempt) []Succession {
+	if s.Scenario != takeoverScenario {
+		return nil
+	}
 	byName := map[int32][]record.Attempt{}
 	for _, a := range attempts {
 		if a.Outcome == record.Granted {
@@ -73,10 +93,12 @@ func deaths(s record.Section, attempts []record.Attempt) []Succession {
 	for _, grants := range byName {
 		slices.SortFunc(grants, func(a, b record.Attempt) int { return cmp.Compare(a.Answered, b.Answered) })
 		for i := 0; i+1 < len(grants); i++ {
-			if grants[i].End == record.EndKilled {
+			before, next := grants[i], grants[i+1]
+			harmed := before.End == record.EndKilled || before.End == record.EndLost || s.Mode == resignMode && before.End == record.EndReleased
+			if harmed && before.Client != next.Client {
 				out = append(out, Succession{
-					Backend: s.Backend, Mode: s.Mode, Run: s.Run,
-					Before: span(grants[i], grants[i].Ended), Next: span(grants[i+1], grants[i].Ended),
+					Backend: s.Backend, Mode: s.Mode, Run: s.Run, End: before.End,
+					Before: span(before, before.Ended), Next: span(next, before.Ended),
 				})
 			}
 		}
@@ -158,6 +180,7 @@ func (s Succession) waited() string {
 
 // String says in one line who held the lock and when.
 func (s Succession) String() string {
-	return fmt.Sprintf("%s: held for %s with token %d, killed; %s; then held with token %d",
-		s.Backend, duration(float64(s.Before.Until-s.Before.From)), s.Before.Token, s.waited(), s.Next.Token)
+	end := map[record.End]string{record.EndKilled: "killed", record.EndLost: "lost", record.EndReleased: "released"}[s.End]
+	return fmt.Sprintf("%s: held for %s with token %d, %s; %s; then held with token %d",
+		s.Backend, duration(float64(s.Before.Until-s.Before.From)), s.Before.Token, end, s.waited(), s.Next.Token)
 }

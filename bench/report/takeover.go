@@ -5,20 +5,37 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/lockbench/lockbench/bench/record"
 )
 
 // takeoverOp is the operation whose distribution is a takeover's.
 const takeoverOp = "takeover"
 
-// ttlBand is when a lease ends that nobody ends early: it was renewed every
-// third of the TTL, so that two thirds to the whole are left at a random
-// moment.
-func (r Report) ttlBand() *band {
-	ttl := time.Duration(r.Manifest.Plan.TTLms) * time.Millisecond
-	if ttl <= 0 {
+// ttlBand is when a takeover is due that waits for the lease's end. The cells
+// say when that is; those that do not wait have none, and then it is what the
+// plan's TTL leaves: renewed every third of it, two thirds to the whole.
+func (r Report) ttlBand(key record.HistogramKey) *band {
+	b := &band{Label: "what is left of the TTL"}
+	for _, t := range r.of(takeoverScenario) {
+		for _, row := range t.Rows {
+			low, high := row.Figures["band-low-ns/takeover"], row.Figures["band-high-ns/takeover"]
+			if t.Mode != key.Mode || low.N == 0 || high.N == 0 {
+				continue
+			}
+			if b.Until == 0 || low.Center < b.From {
+				b.From = low.Center
+			}
+			b.Until = max(b.Until, high.Center)
+		}
+	}
+	if ttl := time.Duration(r.Manifest.Plan.TTLms) * time.Millisecond; b.Until == 0 {
+		b.From, b.Until = float64(ttl)*2/3, float64(ttl)
+	}
+	if b.Until <= 0 {
 		return nil
 	}
-	return &band{From: float64(ttl) * 2 / 3, Until: float64(ttl), Label: "what is left of the TTL"}
+	return b
 }
 
 // takeoverChart shows for each mode which share of the takeovers was done
@@ -35,7 +52,7 @@ func (r Report) takeoverChart(scenario string) chart {
 		if key.Op != takeoverOp {
 			continue
 		}
-		v := view{Label: label(key), Y: axisShare, YTitle: "share of takeovers", Band: r.ttlBand()}
+		v := view{Label: label(key), Y: axisShare, YTitle: "share of takeovers", Band: r.ttlBand(key)}
 		subjects := r.subjectsOf(key)
 		for _, s := range subjects {
 			key.Backend = s
@@ -43,7 +60,7 @@ func (r Report) takeoverChart(scenario string) chart {
 			l.Points, l.Shown = steps(r.Latencies[key]), true
 			v.Lines = append(v.Lines, l)
 		}
-		v.Table = r.takeoverGrid(label(key), func(s string) *hdrhistogram.Histogram { key.Backend = s; return r.Latencies[key] }, subjects)
+		v.Table = r.takeoverGrid(key, v.Band, subjects)
 		c.Views = append(c.Views, v)
 	}
 	return c
@@ -63,16 +80,16 @@ func steps(h *hdrhistogram.Histogram) [][]float64 {
 }
 
 // takeoverGrid says of each backend where its takeovers lie against the band.
-func (r Report) takeoverGrid(title string, of func(string) *hdrhistogram.Histogram, subjects []string) grid {
-	b := r.ttlBand()
-	g := grid{Title: title, Columns: []gridColumn{
+func (r Report) takeoverGrid(key record.HistogramKey, b *band, subjects []string) grid {
+	g := grid{Title: label(key), Columns: []gridColumn{
 		{"backend", false}, {"count", true}, {"shortest", true}, {"p50", true}, {"p99", true}, {"longest", true}, {"before band", true}, {"after", true},
 	}}
 	if b != nil {
 		g.Note = fmt.Sprintf("the band, %s to %s, is %s", duration(b.From), duration(b.Until), b.Label)
 	}
 	for _, s := range subjects {
-		h := of(s)
+		key.Backend = s
+		h := r.Latencies[key]
 		sub := r.Manifest.Subject(s)
 		row := gridRow{Kind: sub.Kind, Cells: []cell{word(name(sub)), numeric(grouped(float64(h.TotalCount())), float64(h.TotalCount()))}}
 		for _, v := range []float64{float64(h.Min()), float64(h.ValueAtQuantile(50)), float64(h.ValueAtQuantile(99)), float64(h.Max())} {

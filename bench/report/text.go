@@ -59,7 +59,7 @@ func (r Report) printScenario(p *printer, scenario string) {
 		p.grid(v.Table)
 	}
 	if scenario == takeoverScenario && len(r.Successions) > 0 {
-		p.heading("who held the lock around a kill of median length")
+		p.heading("who held the lock around the end of a leader, the case of median length")
 		for _, s := range r.Successions {
 			line := s.String()
 			if s.Mode != "" {

@@ -41,11 +41,15 @@ func (r Report) judged(subject string) string {
 // broken reports whether a subject has violated a rule.
 func (r Report) broken(subject string) bool { return strings.HasPrefix(r.judged(subject), "BROKEN") }
 
-// findings are the violations and failures, one line each.
+// findings are the violations, and what else should not have been, one line
+// each.
 func (r Report) findings() []string {
 	var out []string
 	for _, v := range r.Verdict.Violations {
 		out = append(out, v.String())
+	}
+	for _, f := range r.Manifest.Findings {
+		out = append(out, "finding: "+f)
 	}
 	for _, s := range r.Verdict.Subjects {
 		if s.Failed > 0 {
@@ -69,6 +73,7 @@ func (r Report) gaps() []string {
 	if r.Verdict.Truncated != nil {
 		out = append(out, r.Verdict.Truncated.Error())
 	}
+	out = append(out, r.Manifest.Notes...)
 	for _, s := range r.Manifest.Skipped {
 		out = append(out, "left out: "+s)
 	}

@@ -48,6 +48,8 @@ type Shape struct {
 type Asked struct {
 	Clients, Hosts, Keys []int
 	Hold                 []time.Duration
+	Modes                []string // of takeover
+	Candidates           int      // of takeover
 	Quick                bool
 }
 
@@ -100,6 +102,12 @@ type Input struct {
 	TTL    time.Duration
 	// Seed is where all that is random in this cell and run comes from.
 	Seed uint64
+	// Baseline is what the processes use instead of Host's plugin, "" for none.
+	Baseline string
+	// Tick is how often candidates ask; 0: they wait until they are woken.
+	Tick time.Duration
+	// Server may be harmed; nil when the servers are somebody else's.
+	Server Server
 	// Names are the locks; caller i uses Names[i%len(Names)].
 	Names []string
 	// WarmUp precedes Measure. What happens in it is checked, not measured.
