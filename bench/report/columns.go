@@ -85,15 +85,9 @@ var compared = []struct{ unit, title string }{
 // hiddenUnit reports whether a unit that is not among the shown ones needs no
 // column: others of its operation say enough, or a chart does.
 func hiddenUnit(unit string) bool {
-	if strings.HasPrefix(unit, "band-") {
-		return true
-	}
-	for _, prefix := range []string{"p50-", "p90-", "p99-", "p99.9-"} {
-		if strings.HasPrefix(unit, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"p50-", "p90-", "p99-", "p99.9-", "max-", "band-"}, func(prefix string) bool {
+		return strings.HasPrefix(unit, prefix)
+	})
 }
 
 // columns chooses what is shown of a table: those in which some row has
@@ -196,6 +190,9 @@ func (r Report) grid(t Table) grid {
 		if strings.HasSuffix(c.title, " / "+severalReferences) {
 			g.Note = referenceNote(t)
 		}
+	}
+	if t.Scenario == takeoverScenario {
+		g.Note = strings.TrimPrefix(g.Note+". "+r.bandNote(t.Mode), ". ")
 	}
 	for _, row := range t.Rows {
 		out := gridRow{Kind: row.Kind}

@@ -55,9 +55,6 @@ func (r Report) printScenario(p *printer, scenario string) {
 	for _, t := range r.of(scenario) {
 		p.grid(r.grid(t))
 	}
-	for _, v := range r.takeoverChart(scenario).Views {
-		p.grid(v.Table)
-	}
 	if scenario == takeoverScenario && len(r.Successions) > 0 {
 		p.heading("who held the lock around the end of a leader, the case of median length")
 		for _, s := range r.Successions {

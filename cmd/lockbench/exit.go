@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/fatih/color"
+
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/record"
 )
@@ -76,7 +78,11 @@ func complain(w io.Writer, err error) {
 	if err == nil {
 		return
 	}
-	fmt.Fprintf(w, "lockbench: %s\n", strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
+	name := "lockbench:"
+	if colored(w) {
+		name = paint(name, color.FgRed, color.Bold)
+	}
+	fmt.Fprintf(w, "%s %s\n", name, strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	if hint := hintOf(err); hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", hint)
 	}

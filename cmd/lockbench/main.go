@@ -44,16 +44,20 @@ ones before it.
 Exit codes: 0 ok, 1 internal error or conformance failure, 2 usage, 3 a server
 or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 130 interrupted.`,
+		Example: `  lockbench run --quick --baselines
+  lockbench report results/20260102T030405Z
+  lockbench locks list redis --target redis=10.0.0.7:6379
+  lockbench completion bash > /etc/bash_completion.d/lockbench`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
 		RunE:          parentOnly,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("lockbench {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), conformCommand(), pluginsCommand())
+	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), conformCommand(), pluginsCommand(), locksCommand(), envCommand())
+	completeAll(root)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

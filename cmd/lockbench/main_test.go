@@ -8,11 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/host"
+	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
@@ -241,32 +243,29 @@ func TestPluginsListAndDescribe(t *testing.T) {
 	}
 }
 
-// onText calls f once, when text has been written.
-type onText struct {
-	bytes.Buffer
-	text string
-	f    func()
-}
-
-func (w *onText) Write(b []byte) (int, error) {
-	n, err := w.Buffer.Write(b)
-	if w.f != nil && strings.Contains(w.String(), w.text) {
-		w.f()
-		w.f = nil
-	}
-	return n, err
-}
-
 func TestInterrupted(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	stderr := &onText{text: "cells, about", f: func() { time.AfterFunc(2*time.Second, cancel) }}
-	var stdout bytes.Buffer
-	err := run(ctx, []string{"run", "--quick", "--runs", "1000", "--clients", "2", "--backends", "memory", "-o", "out", "--plugin-dir", dir}, &stdout, stderr)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	watch.Go(func() {
+		defer cancel()
+		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			text, err := os.ReadFile(filepath.Join("out", record.ResultsFile))
+			if err == nil && bytes.Count(text, []byte("BenchmarkAcquire/")) > 1 {
+				return
+			}
+		}
+	})
+	var stdout, stderr bytes.Buffer
+	err := run(ctx, []string{"run", "--quick", "--runs", "1000", "--clients", "2", "--backends", "memory", "-o", "out", "--plugin-dir", dir}, &stdout, &stderr)
 	if code := exitCode(err); code != exitInterrupted {
 		t.Fatalf("exit %d: %v", code, err)
+	}
+	if stderr := stderr.String(); strings.Contains(stderr, "cells") {
+		t.Errorf("progress is shown without a terminal: %q", stderr)
 	}
 	if !strings.Contains(stdout.String(), "interrupted; this is what it had measured") || !strings.Contains(stdout.String(), "memory (plugin)") {
 		t.Errorf("stdout %q", stdout.String())

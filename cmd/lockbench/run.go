@@ -154,7 +154,9 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	if f.verbose {
 		log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	res, err := bench.Run(ctx, p, bench.Options{Progress: newProgress(cmd.ErrOrStderr()), Log: log})
+	progress := newProgress(cmd.ErrOrStderr(), "starting servers and plugins")
+	res, err := bench.Run(ctx, p, bench.Options{Progress: progress, Log: log})
+	progress.End()
 	if res.Cells == 0 || err != nil && res.Verdict.Granted() == 0 {
 		return verdict(res, orInterrupted(ctx, err))
 	}
