@@ -32,8 +32,9 @@ it is written, and prints one line for each rule: pass, fail, n/a with the
 property of the backend that excuses it, or not run with what is missing.
 
 It kills and freezes the plugin and processes that use it. It starts a throwaway
-server, which it stops and empties too; with --target or --config BACKEND.address
-it uses yours, and does neither. It exits with 1 when a rule fails.`,
+server, which it stops and empties too; with --target, or with --config
+BACKEND.address, it uses yours, and does neither. It exits with 1 when a rule
+fails.`,
 		Example: `  lockbench conform redis
   lockbench conform ./bin/lockplugin-mine --config mine.address=127.0.0.1:7000`,
 		Args: oneArg("plugin"),

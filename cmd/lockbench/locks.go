@@ -82,7 +82,7 @@ func (f *locksFlags) with(cmd *cobra.Command, backend string, do func(ctx contex
 	}
 	c := core.New(b, &core.Options{Logger: log})
 	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
-	if err := c.Check(ctx); err != nil {
+	if err := b.Check(ctx); err != nil {
 		return &bench.EnvError{Backend: found.Name, Err: err, Hint: fmt.Sprintf("--target %s=ADDRESS says where the store is", found.Name)}
 	}
 	return do(ctx, c)
@@ -124,8 +124,8 @@ func locksBreakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "break BACKEND NAME",
 		Short: "End a lease by force",
-		Long: `break ends the lease of a lock, and lets the next one have it. The holder goes on
-until it notices, which a resource that checks tokens is safe against, and
+		Long: `break ends the lease of a lock, and lets the next one have it. The holder goes
+on until it notices, which a resource that checks tokens is safe against, and
 others are not: make sure that it is dead, or that its work does no harm.
 
 It compares the token in the store, so that a lease that was granted meanwhile

@@ -33,6 +33,14 @@ func main() {
 // run carries out one command line. Results go to stdout; progress, warnings
 // and hints to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return root.ExecuteContext(ctx)
+}
+
+func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lockbench",
 		Short: "Measure distributed locks, and check their safety in the same run",
@@ -58,10 +66,7 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), conformCommand(), pluginsCommand(), locksCommand(), envCommand())
 	completeAll(root)
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	return root.ExecuteContext(ctx)
+	return root
 }
 
 // parentOnly shows the help of a command that only has commands below it, or

@@ -122,7 +122,7 @@ func wrap(text string, width, indent int) string {
 func baselineHelp() string {
 	var b strings.Builder
 	for _, bl := range baseline.All() {
-		fmt.Fprintf(&b, "  %-18s%s\n", bl.Name, bl.Doc)
+		fmt.Fprintf(&b, "  %-18s%s\n", bl.Name, wrap(bl.Doc, 60, 20))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

@@ -63,12 +63,12 @@ func (f *serverFlags) configOf(backend string, stderr io.Writer) (driver.Config,
 	}
 	for name := range targets {
 		if name != backend {
-			return nil, usagef("a target for %q; the backend is %s%s", name, backend, driver.Suggest(name, []string{backend}))
+			return nil, usagef("a target for %q, but the backend is %q", name, backend)
 		}
 	}
 	for name := range config {
 		if name != backend {
-			return nil, usagef("configuration for %q; the backend is %s%s", name, backend, driver.Suggest(name, []string{backend}))
+			return nil, usagef("configuration for %q, but the backend is %q", name, backend)
 		}
 	}
 	cfg := driver.Config{}
