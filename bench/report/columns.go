@@ -163,8 +163,8 @@ func name(s record.Subject) string {
 // figures that are compared.
 func figure(unit string, interval bool) func(Row) cell {
 	return func(r Row) cell {
-		e, ok := r.Figures[unit]
-		if !ok || e.N == 0 {
+		e := r.Figures[unit]
+		if e.N == 0 || tail(unit) && e.N < r.runs() {
 			return cell{}
 		}
 		if !interval {
@@ -172,6 +172,19 @@ func figure(unit string, interval bool) func(Row) cell {
 		}
 		return numeric(Value(unit, e), e.Center)
 	}
+}
+
+// tail reports whether a unit is written of runs with many samples only. Its
+// median over some of the runs stands in no relation to one over all.
+func tail(unit string) bool { return strings.HasPrefix(unit, "p99") }
+
+// runs is how many there were of a row.
+func (r Row) runs() int {
+	n := 0
+	for _, e := range r.Figures {
+		n = max(n, e.N)
+	}
+	return n
 }
 
 func ratio(r stat.Ratio) cell {
@@ -208,9 +221,7 @@ func (r Report) grid(t Table) grid {
 func (r Report) title(t Table) string {
 	runs := 0 // as many as were done, which an interruption makes fewer
 	for _, row := range t.Rows {
-		for _, e := range row.Figures {
-			runs = max(runs, e.N)
-		}
+		runs = max(runs, row.runs())
 	}
 	what := []string{t.Scenario}
 	if t.Mode != "" {
