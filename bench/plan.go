@@ -23,8 +23,18 @@ type Plan struct {
 	Baselines []string // those of backends that are not measured are left out
 	Clients   []int    // concurrent callers of one host, each a cell; none: the scenario's own numbers
 	Hosts     []int    // host processes, each a cell
-	Runs      int      // repetitions of every cell
-	TTL       time.Duration
+	// Keys and Hold are the numbers of locks and the times for which they are
+	// held in scenario throughput, each a cell; none: its own.
+	Keys []int
+	Hold []time.Duration
+	// Modes, Candidates and Tick are those of scenario takeover: the ways in
+	// which leaders end, each a cell; how many processes campaign; and how often
+	// they ask. None and 0: kill-host, 2, and they wait until they are woken.
+	Modes      []string
+	Candidates int
+	Tick       time.Duration
+	Runs       int // repetitions of every cell
+	TTL        time.Duration
 	// WarmUp and Measure are for one cell in one run.
 	WarmUp, Measure time.Duration
 	Seed            uint64
@@ -37,6 +47,9 @@ type Plan struct {
 	Config map[string]driver.Config
 	// PluginDirs are searched before the directory of the executable and PATH.
 	PluginDirs []string
+	// VS is a directory with another build of the plugins, which is measured
+	// too, interleaved with this one. "" for none.
+	VS string
 	// Out is the directory of the result folder, new or empty.
 	Out string
 	// Version is that of lockbench.
@@ -90,6 +103,22 @@ func (p Plan) Check() error {
 			return usagef("there is no baseline %q%s", b, driver.Suggest(b, baseline.Names()))
 		}
 	}
+	if len(p.Keys)+len(p.Hold) > 0 && !slices.Contains(p.Scenarios, "throughput") {
+		return usagef("keys and hold are of scenario throughput, which is not among %v", p.Scenarios)
+	}
+	if err := p.checkTakeover(); err != nil {
+		return err
+	}
+	for _, n := range p.Keys {
+		if n < 1 || n > 65536 {
+			return usagef("%d keys are not between 1 and 65536", n)
+		}
+	}
+	for _, d := range p.Hold {
+		if d < 0 || d >= p.TTL {
+			return usagef("a hold of %v is not between 0 and the TTL of %v", d, p.TTL)
+		}
+	}
 	for _, n := range p.Clients {
 		if n < 1 || n > 4096 {
 			return usagef("%d clients are not between 1 and 4096", n)
@@ -104,25 +133,22 @@ func (p Plan) Check() error {
 	return nil
 }
 
-// clients are the numbers of callers in a scenario.
-func (p Plan) clients(sc scenario.Scenario) []int {
-	if len(p.Clients) == 0 {
-		return sc.Clients
-	}
-	return p.Clients
+// asked is what the user named of the shapes of the scenarios.
+func (p Plan) asked() scenario.Asked {
+	return scenario.Asked{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
 }
 
 // cell is one combination of the compared dimensions.
 type cell struct {
+	scenario.Shape
 	subject  *subject
 	scenario scenario.Scenario // of a floor, only its name
-	clients  int
 }
 
 // group is what the cells have in common that are compared with each other.
 type group struct {
+	scenario.Shape
 	scenario string
-	clients  int
 }
 
 // rounds orders the cells of each run: every run has every cell once, in an
@@ -134,7 +160,7 @@ func rounds(cells []cell, runs int, seed uint64) [][]cell {
 	var groups [][]cell
 	index := map[group]int{}
 	for _, c := range cells {
-		key := group{c.scenario.Name, c.clients}
+		key := group{c.Shape, c.scenario.Name}
 		if _, ok := index[key]; !ok {
 			index[key] = len(groups)
 			groups = append(groups, nil)
@@ -161,10 +187,19 @@ func (p Plan) recorded(backends, baselines []string) record.Plan {
 	slices.Sort(targets)
 	return record.Plan{
 		Seed: p.Seed, Backends: backends, Baselines: baselines, Scenarios: p.Scenarios,
-		Clients: p.Clients, Hosts: p.Hosts, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
+		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
+		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(),
 		MTLS: p.MTLS, Quick: p.Quick, Env: "local", OwnTargets: targets,
 	}
+}
+
+func nanoseconds(ds []time.Duration) []int64 {
+	var out []int64
+	for _, d := range ds {
+		out = append(out, int64(d))
+	}
+	return out
 }
 
 // UsageError is a plan that cannot be carried out as asked.

@@ -71,6 +71,10 @@ var inProcessMySQL = Baseline{
 	Open: func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		own := maps.Clone(cfg)
 		own["prefix"] = tablePrefix + "in_process_"
+		own, err := mysql.Spec.CheckConfig(own) // with the defaults
+		if err != nil {
+			return nil, err
+		}
 		b, err := mysql.Spec.Open(ctx, own, discard)
 		if err != nil {
 			return nil, err

@@ -33,7 +33,7 @@ func runAcquire(ctx context.Context, in Input) (record.Cell, error) {
 
 	from := in.Clock.Now() + int64(in.WarmUp)
 	until := from + int64(in.Measure)
-	load.Workers(in.Clients, func(i int) { cycle(bounded, cs[i], from, until) })
+	load.Workers(in.Clients, func(i int) { cycle(bounded, cs[i], from, until, 0, nil) })
 	cycles, _ := collect(cs)
 	renewals := renew(bounded, cs, in.Measure/renewShare)
 
@@ -56,8 +56,9 @@ func runAcquire(ctx context.Context, in Input) (record.Cell, error) {
 // cycle acquires and releases until the clock says so, and at least once in
 // the measured time: a cycle that began before its end is waited for and
 // counts, however long it takes. Leaving it out would leave out the stalls.
-// What was acquired is released although ctx may have ended since.
-func cycle(ctx context.Context, c *load.Caller, from, until int64) {
+// What was acquired is released although ctx may have ended since. Before each
+// cycle choose picks the lock, where it is given.
+func cycle(ctx context.Context, c *load.Caller, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {
 		now := c.Clock.Now()
@@ -65,13 +66,32 @@ func cycle(ctx context.Context, c *load.Caller, from, until int64) {
 			return
 		}
 		counts = now >= from
+		if choose != nil {
+			if c.Err = choose(); c.Err != nil {
+				return
+			}
+		}
 		lease, ok := c.Acquire(ctx)
 		if ok {
+			held(ctx, hold)
 			ok = c.Release(uncancelled, lease)
 		}
 		if !ok {
 			load.Pause(ctx)
 		}
+	}
+}
+
+// held waits while a lease is held.
+func held(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
 	}
 }
 

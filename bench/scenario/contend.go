@@ -87,10 +87,7 @@ func take(ctx, asking context.Context, c *load.Caller, t *turns) {
 			continue
 		}
 		mine := t.granted()
-		select {
-		case <-time.After(holdFor):
-		case <-ctx.Done():
-		}
+		held(ctx, holdFor)
 		c.Release(uncancelled, lease)
 		t.await(mine)
 	}

@@ -21,6 +21,8 @@ func checkCommand() *cobra.Command {
 		Long: `check reads the recorded attempts of a result folder and looks for two holders
 at once and for tokens that do not rise. It needs no server. It exits with 6 on
 a violation of a backend; those of baselines are shown and do not count.`,
+		Example: `  lockbench check results/20260102T030405Z
+  lockbench check results/20260102T030405Z --format json`,
 		Args: oneArg("result folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("format", format, []string{"text", "json"}); err != nil {
