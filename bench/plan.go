@@ -27,6 +27,9 @@ type Plan struct {
 	// held in scenario throughput, each a cell; none: its own.
 	Keys []int
 	Hold []time.Duration
+	// Rate is how many cycles per second the open loop of scenario acquire
+	// offers; 0: half of what the closed loop of the same cell did.
+	Rate float64
 	Runs int // repetitions of every cell
 	TTL  time.Duration
 	// WarmUp and Measure are for one cell in one run.
@@ -55,7 +58,7 @@ const (
 	warmUp       = 200 * time.Millisecond
 	measure      = time.Second
 	quickWarmUp  = 50 * time.Millisecond
-	quickMeasure = 200 * time.Millisecond
+	quickMeasure = 150 * time.Millisecond
 	// quickRuns is the fewest runs that have a confidence interval.
 	quickRuns = 6
 )
@@ -99,6 +102,9 @@ func (p Plan) Check() error {
 	}
 	if len(p.Keys)+len(p.Hold) > 0 && !slices.Contains(p.Scenarios, "throughput") {
 		return usagef("keys and hold are of scenario throughput, which is not among %v", p.Scenarios)
+	}
+	if p.Rate < 0 || p.Rate > 1e6 || p.Rate > 0 && !slices.Contains(p.Scenarios, "acquire") {
+		return usagef("a rate of %v is not between 0 and 1000000 cycles/s of scenario acquire", p.Rate)
 	}
 	for _, n := range p.Keys {
 		if n < 1 || n > 65536 {
@@ -178,7 +184,7 @@ func (p Plan) recorded(backends, baselines []string) record.Plan {
 	slices.Sort(targets)
 	return record.Plan{
 		Seed: p.Seed, Backends: backends, Baselines: baselines, Scenarios: p.Scenarios,
-		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
+		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
 		MTLS: p.MTLS, Quick: p.Quick, Env: "local", OwnTargets: targets,
 	}

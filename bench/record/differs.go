@@ -20,6 +20,7 @@ func (p Plan) Differs(q Plan) []string {
 		{"hosts", p.Hosts, q.Hosts},
 		{"keys", p.Keys, q.Keys},
 		{"holds", durations(p.HoldNs), durations(q.HoldNs)},
+		{"rates", p.Rate, q.Rate},
 		{"TTLs", time.Duration(p.TTLms) * time.Millisecond, time.Duration(q.TTLms) * time.Millisecond},
 		{"warm-ups", time.Duration(p.WarmUpms) * time.Millisecond, time.Duration(q.WarmUpms) * time.Millisecond},
 		{"measured times", time.Duration(p.Measurems) * time.Millisecond, time.Duration(q.Measurems) * time.Millisecond},

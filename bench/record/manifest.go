@@ -49,6 +49,7 @@ type Plan struct {
 	Hosts      []int    `json:"hosts"`
 	Keys       []int    `json:"keys,omitempty"`    // of throughput; none: its own
 	HoldNs     []int64  `json:"hold_ns,omitempty"` // of throughput; none: its own
+	Rate       float64  `json:"rate,omitempty"`    // of the open loop; 0: half of the closed loop's
 	Runs       int      `json:"runs"`
 	TTLms      int64    `json:"ttl_ms"`
 	WarmUpms   int64    `json:"warm_up_ms"`

@@ -31,17 +31,27 @@ var quantiles = []struct {
 }
 
 // better says in which direction a unit improves: times are better lower,
-// rates better higher.
+// rates better higher, and what was offered is neither.
 func better(unit string) string {
-	if strings.Contains(unit, "-ns/") {
-		return "lower"
+	switch {
+	case slices.Contains(neutral, unit):
+		return ""
+	case strings.Contains(unit, "-ns/"), slices.Contains(costs, unit):
+		return "better=lower "
 	}
-	return "higher"
+	return "better=higher "
 }
+
+var (
+	neutral = []string{"offered/s", "open-refused"}
+	costs   = []string{"drops"}
+)
 
 // units are those that every file declares.
 var units = []string{
-	"p50-ns/acquire", "p90-ns/acquire", "p99-ns/acquire", "p99.9-ns/acquire",
+	"p50-ns/acquire", "p90-ns/acquire", "p99-ns/acquire", "p99.9-ns/acquire", "max-ns/acquire",
+	"p50-ns/open-acquire", "p90-ns/open-acquire", "p99-ns/open-acquire", "p99.9-ns/open-acquire", "max-ns/open-acquire",
+	"p50-ns/lag", "p90-ns/lag", "p99-ns/lag", "p99.9-ns/lag", "offered/s", "drops", "open-refused",
 	"p50-ns/release", "p90-ns/release", "p99-ns/release", "p99.9-ns/release",
 	"p50-ns/renew", "p90-ns/renew", "p99-ns/renew", "p99.9-ns/renew",
 	"p50-ns/call", "p90-ns/call", "p99-ns/call", "p99.9-ns/call",
@@ -62,7 +72,7 @@ func writeHeader(w io.Writer, m Manifest) error {
 		fmt.Fprintf(&b, "cpu: %s\n", m.Machine.CPU)
 	}
 	for _, u := range units {
-		fmt.Fprintf(&b, "Unit %s better=%s assume=nothing\n", u, better(u))
+		fmt.Fprintf(&b, "Unit %s %sassume=nothing\n", u, better(u))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -23,6 +23,9 @@ func columns(t Table) []column {
 		{"fencing", false, func(r Row) string { return r.Fencing }},
 		figure("acquire p50", "p50-ns/acquire", true),
 		figure("p99", "p99-ns/acquire", false),
+		{"open p50", true, open("p50-ns/open-acquire")},
+		{"open p99", true, open("p99-ns/open-acquire")},
+		{"open max", true, open("max-ns/open-acquire")},
 		figure("renew p50", "p50-ns/renew", false),
 		figure("release p50", "p50-ns/release", false),
 		figure("cycles/s", "cycles/s", true),
@@ -69,6 +72,21 @@ func figure(title, unit string, interval bool) column {
 		}
 		return Value(unit, e)
 	}}
+}
+
+// open shows a figure of the open loop, unless the generator could not keep up
+// in half of the runs.
+func open(unit string) func(Row) string {
+	return func(r Row) string {
+		e := r.Figures[unit]
+		switch {
+		case e.N == 0:
+			return ""
+		case r.Figures["open-refused"].Center > 0:
+			return "refused"
+		}
+		return bare(unit, e.Center)
+	}
 }
 
 func ratio(title, unit string) column {

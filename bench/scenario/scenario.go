@@ -100,6 +100,9 @@ type Input struct {
 	TTL    time.Duration
 	// Seed is where all that is random in this cell and run comes from.
 	Seed uint64
+	// Rate is how many cycles per second the open loop of acquire offers; 0:
+	// half of what the closed loop did.
+	Rate float64
 	// Names are the locks; caller i uses Names[i%len(Names)].
 	Names []string
 	// WarmUp precedes Measure. What happens in it is checked, not measured.

@@ -111,6 +111,7 @@ var kinds = map[string]string{
 	"int":           "a whole number",
 	"intSlice":      "whole numbers, with commas between them",
 	"durationSlice": "durations such as 500us, with commas between them",
+	"float64":       "a number",
 	"uint64":        "a whole number of at least 0",
 	"duration":      "a duration such as 10s or 500ms",
 }

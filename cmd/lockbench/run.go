@@ -28,6 +28,7 @@ type runFlags struct {
 	clients, hosts, keys           []int
 	hold                           []time.Duration
 	runs                           int
+	rate                           float64
 	ttl                            time.Duration
 	seed                           uint64
 	quick, verbose                 bool
@@ -73,6 +74,7 @@ Baselines, measured in this process on the same server:
 	fl.IntSliceVar(&f.hosts, "hosts", d.Hosts, "host processes, a `LIST`")
 	fl.IntSliceVar(&f.keys, "keys", nil, "locks in scenario throughput, a `LIST` (default 1024, and 8 with a hold of 1ms)")
 	fl.DurationSliceVar(&f.hold, "hold", nil, "how long they are held, a `LIST` of durations")
+	fl.Float64Var(&f.rate, "rate", 0, "cycles per second, `N`, of the open loop of acquire (default: half of the closed loop's)")
 	fl.DurationVar(&f.ttl, "ttl", d.TTL, "TTL of the leases")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed `N` of the order of the cells (default: random, recorded)")
 	fl.StringVar(&f.env, "env", "local", "where throwaway servers run: `local`")
@@ -200,6 +202,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	}
 	p.Backends, p.Scenarios, p.Baselines = unique(f.backends), unique(f.scenarios), unique(f.baselines)
 	p.Clients, p.Hosts, p.TTL, p.MTLS = unique(f.clients), unique(f.hosts), f.ttl, f.mtls == "on"
+	p.Rate = f.rate
 	p.Keys, p.Hold = unique(f.keys), unique(f.hold)
 	if cmd.Flags().Changed("runs") {
 		p.Runs = f.runs
