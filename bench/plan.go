@@ -30,8 +30,14 @@ type Plan struct {
 	// Rate is how many cycles per second the open loop of scenario acquire
 	// offers; 0: half of what the closed loop of the same cell did.
 	Rate float64
-	Runs int // repetitions of every cell
-	TTL  time.Duration
+	// Modes, Candidates and Tick are those of scenario takeover: the ways in
+	// which leaders end, each a cell; how many processes campaign; and how often
+	// they ask. None and 0: kill-host, 2, and they wait until they are woken.
+	Modes      []string
+	Candidates int
+	Tick       time.Duration
+	Runs       int // repetitions of every cell
+	TTL        time.Duration
 	// WarmUp and Measure are for one cell in one run.
 	WarmUp, Measure time.Duration
 	Seed            uint64
@@ -106,6 +112,9 @@ func (p Plan) Check() error {
 	if p.Rate < 0 || p.Rate > 1e6 || p.Rate > 0 && !slices.Contains(p.Scenarios, "acquire") {
 		return usagef("a rate of %v is not between 0 and 1000000 cycles/s of scenario acquire", p.Rate)
 	}
+	if err := p.checkTakeover(); err != nil {
+		return err
+	}
 	for _, n := range p.Keys {
 		if n < 1 || n > 65536 {
 			return usagef("%d keys are not between 1 and 65536", n)
@@ -132,7 +141,7 @@ func (p Plan) Check() error {
 
 // asked is what the user named of the shapes of the scenarios.
 func (p Plan) asked() scenario.Asked {
-	return scenario.Asked{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick}
+	return scenario.Asked{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
 }
 
 // cell is one combination of the compared dimensions.
@@ -186,6 +195,7 @@ func (p Plan) recorded(backends, baselines []string) record.Plan {
 		Seed: p.Seed, Backends: backends, Baselines: baselines, Scenarios: p.Scenarios,
 		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
+		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(),
 		MTLS: p.MTLS, Quick: p.Quick, Env: "local", OwnTargets: targets,
 	}
 }

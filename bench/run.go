@@ -100,7 +100,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
 	state := record.StateDone
 	m = r.folder.Manifest()
-	m.Elapsed, m.Skipped = time.Since(r.clock.Started()).Seconds(), r.skipped
+	m.Elapsed, m.Skipped, m.Findings = time.Since(r.clock.Started()).Seconds(), r.skipped, r.findings
 	switch {
 	case res.Interrupted:
 		state, err = record.StateInterrupted, nil
@@ -173,7 +173,7 @@ func (r *runner) cellsOf(sub *subject, sc scenario.Scenario) []cell {
 	for _, shape := range sc.ShapesOf(r.plan.asked()) {
 		why := ""
 		if sc.Processes || shape.Hosts > 0 {
-			why = sub.notAcrossProcesses()
+			why = r.notPossible(sub, sc, shape)
 		}
 		if why == "" {
 			out = append(out, cell{subject: sub, scenario: sc, Shape: shape})
@@ -197,6 +197,9 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 		Interrupted: interrupted,
 	}
 	r.checker.Add(measured.Section, measured.Attempts)
+	for _, f := range measured.Findings {
+		r.findings = append(r.findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, c.Mode, f))
+	}
 	if err != nil && !interrupted {
 		// Its attempts are kept for the verdict, its figures mean nothing.
 		measured.Interrupted = true
@@ -247,7 +250,8 @@ func (r *runner) input(c cell, run int) scenario.Input {
 		c.subject.names = append(c.subject.names, fmt.Sprintf("lockbench/%d/%d", r.clock.Started().UnixNano()+c.subject.series, i))
 	}
 	return scenario.Input{
-		Shape: c.Shape, Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, TTL: r.plan.TTL,
+		Shape: c.Shape, Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, TTL: c.subject.ttl,
+		Baseline: c.subject.baseline(), Tick: r.plan.Tick, Server: c.subject.server,
 		Seed: r.plan.Seed + uint64(run)<<32, Rate: r.plan.Rate,
 		Names: c.subject.names[:n], WarmUp: r.plan.WarmUp, Measure: r.plan.Measure,
 	}
@@ -257,7 +261,7 @@ func (r *runner) input(c cell, run int) scenario.Input {
 func (r *runner) manifest() (record.Manifest, error) {
 	m := record.Manifest{
 		Started: r.clock.Started().UTC(), Lockbench: r.plan.Version, Machine: machine(),
-		Plan: r.plan.recorded(r.backends, r.baselines), Binaries: r.binaries, Skipped: r.skipped,
+		Plan: r.plan.recorded(r.backends, r.baselines), Binaries: r.binaries, Skipped: r.skipped, Notes: r.notes,
 	}
 	for _, s := range r.subjects {
 		m.Subjects = append(m.Subjects, s.Subject)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/baseline"
 	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 )
@@ -25,6 +26,8 @@ type session struct {
 	backends  []string
 	baselines []string
 	skipped   []string
+	notes     []string
+	findings  []string
 	binaries  map[string]string // SHA-256 by file name
 }
 
@@ -66,8 +69,9 @@ func (s *session) openAll(ctx context.Context) error {
 // installed is a line in the report.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	cfg := f.config
+	var harm scenario.Server
 	if _, own := s.plan.Targets[f.Name]; !own && cfg["address"] == "" {
-		servers, err := StartServers(ctx, f.Found, false)
+		servers, err := StartServers(ctx, f.Found, s.plan.keepsData(f.Name))
 		var e *EnvError
 		if errors.As(err, &e) && len(s.plan.Backends) == 0 {
 			s.skipped = append(s.skipped, fmt.Sprintf("%s: %v; %s", f.Name, e.Err, e.Hint))
@@ -77,6 +81,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 			return err
 		}
 		s.servers = append(s.servers, servers.All...)
+		harm = servers.harm()
 		maps.Copy(cfg, servers.Config)
 	}
 	b, err := s.open(ctx, f.Name, f.Path, cfg)
@@ -84,8 +89,12 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		return err
 	}
 	sub := s.pluginSubject(b, f)
+	sub.server = harm
 	s.subjects = append(s.subjects, sub)
 	s.backends = append(s.backends, f.Name)
+	if f.note != "" {
+		s.notes = append(s.notes, f.note)
+	}
 	if s.binaries[filepath.Base(f.Path)], err = checksum(f.Path); err != nil {
 		return err
 	}
@@ -191,6 +200,8 @@ type described struct {
 	plugin.Found
 	version string
 	config  driver.Config
+	ttl     time.Duration
+	note    string // that the TTL is not the one that was asked for
 }
 
 // describe asks every plugin what it claims, and checks TTL and configuration
@@ -209,10 +220,11 @@ func (p Plan) describe(ctx context.Context, found []plugin.Found) ([]described, 
 		if err != nil {
 			return nil, err
 		}
-		if err := errors.Join(p.checkTTL(d), CheckConfig(d, cfg), p.checkOther(ctx, f, cfg)); err != nil {
+		ttl, note := p.ttlFor(d)
+		if err := errors.Join(checkTTL(d, ttl), CheckConfig(d, cfg), p.checkOther(ctx, f, cfg)); err != nil {
 			return nil, err
 		}
-		out = append(out, described{Found: f, version: d.Version, config: cfg})
+		out = append(out, described{Found: f, version: d.Version, config: cfg, ttl: ttl, note: note})
 	}
 	for _, named := range slices.Sorted(maps.Keys(p.Config)) {
 		if !slices.Contains(names, named) {
@@ -240,20 +252,20 @@ func CheckConfig(d plugin.Description, cfg driver.Config) error {
 	return nil
 }
 
-// checkTTL holds the plan's TTL against what a backend can do, before anything
+// checkTTL holds a TTL against what a backend can do, before anything
 // is started.
-func (p Plan) checkTTL(d plugin.Description) error {
+func checkTTL(d plugin.Description, ttl time.Duration) error {
 	for _, bound := range []struct {
 		text string
 		fits func(time.Duration) bool
 	}{
-		{d.Properties.TTLMin, func(least time.Duration) bool { return p.TTL >= least }},
-		{d.Properties.TTLMax, func(most time.Duration) bool { return p.TTL <= most }},
-		{d.Properties.TTLStep, func(step time.Duration) bool { return step <= 0 || p.TTL%step == 0 }},
+		{d.Properties.TTLMin, func(least time.Duration) bool { return ttl >= least }},
+		{d.Properties.TTLMax, func(most time.Duration) bool { return ttl <= most }},
+		{d.Properties.TTLStep, func(step time.Duration) bool { return step <= 0 || ttl%step == 0 }},
 	} {
 		if v, err := time.ParseDuration(bound.text); err == nil && !bound.fits(v) {
 			return usagef("a TTL of %v does not fit %s: minimum %s, step %s, maximum %s",
-				p.TTL, d.Name, d.Properties.TTLMin, d.Properties.TTLStep, d.Properties.TTLMax)
+				ttl, d.Name, d.Properties.TTLMin, d.Properties.TTLStep, d.Properties.TTLMax)
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
@@ -33,7 +34,17 @@ type subject struct {
 	series int64    // keeps the names of two builds apart
 	// address is that of its server as configured: it may hold a password.
 	address string
-	host    host.Spec // to start processes with; zero for what is no plugin
+	host    host.Spec // to start processes with; zero for a floor
+	ttl     time.Duration
+	server  scenario.Server // to be harmed; nil for none
+}
+
+// baseline is its name if it is one, else "".
+func (s *subject) baseline() string {
+	if s.Kind != record.KindBaseline {
+		return ""
+	}
+	return s.Name
 }
 
 // notAcrossProcesses says which subjects, this one among them, cannot be
@@ -142,6 +153,7 @@ func (o *opener) pluginSubject(b driver.Backend, d described) *subject {
 		close:   locker.Close,
 		address: d.config["address"],
 		host:    host.Spec{Backend: d.Name, Path: d.Path, Config: d.config, NoMTLS: !o.plan.MTLS},
+		ttl:     d.ttl,
 	}
 }
 
@@ -167,6 +179,9 @@ func (o *opener) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg 
 		locker:  locker,
 		close:   locker.Close,
 		address: cfg["address"],
+		host:    host.Spec{Backend: of.Name, Config: cfg},
+		ttl:     of.ttl,
+		server:  of.server,
 	}, nil
 }
 

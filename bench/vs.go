@@ -51,7 +51,8 @@ func (p Plan) checkOther(ctx context.Context, f plugin.Found, cfg driver.Config)
 	if d.Name != f.Name {
 		return usagef("--vs: %s is a plugin for %q", f.Path, d.Name)
 	}
-	if err := p.checkTTL(d); err != nil {
+	ttl, _ := p.ttlFor(d)
+	if err := checkTTL(d, ttl); err != nil {
 		return fmt.Errorf("--vs: %w", err)
 	}
 	return CheckConfig(d, cfg)

@@ -26,6 +26,13 @@ type Lock interface {
 	Acquire(ctx context.Context) (Lease, error)
 }
 
+// Trier is a Lock that can also ask just once.
+type Trier interface {
+	// TryAcquire returns an error wrapping driver.ErrHeld when another owner
+	// has the lock.
+	TryAcquire(ctx context.Context) (Lease, error)
+}
+
 // Lease is a held lock.
 type Lease interface {
 	// Token is the fencing token; zero where there is none.

@@ -71,4 +71,6 @@ type Cell struct {
 	// Values are further figures by unit, written as they are.
 	Values   map[string]float64
 	Attempts []Attempt
+	// Findings are what no figure says and nothing explains, for people.
+	Findings []string
 }

@@ -44,7 +44,7 @@ func better(unit string) string {
 
 var (
 	neutral = []string{"offered/s", "open-refused"}
-	costs   = []string{"drops"}
+	costs   = []string{"drops", "early", "late", "stale-writes"}
 )
 
 // units are those that every file declares.
@@ -58,6 +58,11 @@ var units = []string{
 	"p50-ns/handoff", "p90-ns/handoff", "p99-ns/handoff", "p99.9-ns/handoff",
 	"p50-ns/wait", "p90-ns/wait", "p99-ns/wait", "p99.9-ns/wait", "max-ns/wait",
 	"p50-ns/takeover", "p90-ns/takeover", "p99-ns/takeover", "p99.9-ns/takeover", "max-ns/takeover",
+	"p50-ns/overdue", "p90-ns/overdue", "p99-ns/overdue", "p99.9-ns/overdue", "max-ns/overdue",
+	"p50-ns/observed", "p90-ns/observed", "p99-ns/observed", "p99.9-ns/observed", "max-ns/observed",
+	"p50-ns/vacant", "p90-ns/vacant", "p99-ns/vacant", "p99.9-ns/vacant", "max-ns/vacant",
+	"p50-ns/notice", "p90-ns/notice", "p99-ns/notice", "p99.9-ns/notice", "max-ns/notice",
+	"band-low-ns/takeover", "band-high-ns/takeover", "early", "late", "stale-writes", "kept",
 	"cycles/s", "calls/s", "grants/s", "jain",
 }
 

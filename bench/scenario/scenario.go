@@ -48,6 +48,8 @@ type Shape struct {
 type Asked struct {
 	Clients, Hosts, Keys []int
 	Hold                 []time.Duration
+	Modes                []string // of takeover
+	Candidates           int      // of takeover
 	Quick                bool
 }
 
@@ -103,6 +105,12 @@ type Input struct {
 	// Rate is how many cycles per second the open loop of acquire offers; 0:
 	// half of what the closed loop did.
 	Rate float64
+	// Baseline is what the processes use instead of Host's plugin, "" for none.
+	Baseline string
+	// Tick is how often candidates ask; 0: they wait until they are woken.
+	Tick time.Duration
+	// Server may be harmed; nil when the servers are somebody else's.
+	Server Server
 	// Names are the locks; caller i uses Names[i%len(Names)].
 	Names []string
 	// WarmUp precedes Measure. What happens in it is checked, not measured.

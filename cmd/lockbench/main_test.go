@@ -12,10 +12,14 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-func TestMain(m *testing.M) { plugintest.Main(m) }
+func TestMain(m *testing.M) {
+	host.CandidateMain()
+	plugintest.Main(m)
+}
 
 // plugins builds the shipped plugins and returns their directory.
 func plugins(t *testing.T) string {

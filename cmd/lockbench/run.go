@@ -27,6 +27,9 @@ type runFlags struct {
 	backends, scenarios, baselines []string
 	clients, hosts, keys           []int
 	hold                           []time.Duration
+	modes                          []string
+	candidates                     int
+	tick                           time.Duration
 	runs                           int
 	rate                           float64
 	ttl                            time.Duration
@@ -55,6 +58,7 @@ Scenarios:
 Baselines, measured in this process on the same server:
 ` + baselineHelp(),
 		Example: `  lockbench run --quick --baselines
+  lockbench run --scenarios takeover --ttl 1.2s --tick 1s --candidates 3
   lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
   lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging
   lockbench run --backends redis --vs ../old/bin -o results/vs && lockbench compare results/vs`,
@@ -75,6 +79,9 @@ Baselines, measured in this process on the same server:
 	fl.IntSliceVar(&f.keys, "keys", nil, "locks in scenario throughput, a `LIST` (default 1024, and 8 with a hold of 1ms)")
 	fl.DurationSliceVar(&f.hold, "hold", nil, "how long they are held, a `LIST` of durations")
 	fl.Float64Var(&f.rate, "rate", 0, "cycles per second, `N`, of the open loop of acquire (default: half of the closed loop's)")
+	fl.StringSliceVar(&f.modes, "modes", nil, "how leaders end in scenario takeover, a `LIST` or all (default kill-host)")
+	fl.IntVar(&f.candidates, "candidates", 0, "processes that campaign in scenario takeover, `N` (default 2)")
+	fl.DurationVar(&f.tick, "tick", 0, "how often they ask (default: they wait until they are woken)")
 	fl.DurationVar(&f.ttl, "ttl", d.TTL, "TTL of the leases")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed `N` of the order of the cells (default: random, recorded)")
 	fl.StringVar(&f.env, "env", "local", "where throwaway servers run: `local`")
@@ -204,6 +211,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	p.Clients, p.Hosts, p.TTL, p.MTLS = unique(f.clients), unique(f.hosts), f.ttl, f.mtls == "on"
 	p.Rate = f.rate
 	p.Keys, p.Hold = unique(f.keys), unique(f.hold)
+	p.Modes, p.Candidates, p.Tick = unique(f.modes), f.candidates, f.tick
 	if cmd.Flags().Changed("runs") {
 		p.Runs = f.runs
 	}
@@ -248,13 +256,16 @@ func (f *runFlags) words(cmd *cobra.Command) error {
 	if slices.Contains(f.scenarios, "all") {
 		f.scenarios = scenario.Names()
 	}
+	if slices.Contains(f.modes, "all") {
+		f.modes = scenario.Modes()
+	}
 	if slices.Contains(f.baselines, "all") {
 		f.baselines = baseline.Names()
 	}
 	if f.ttl == 0 {
 		return hinted(usagef("--ttl 0 would be a lease that has ended"), "leave it away for the default of 10s")
 	}
-	for flag, n := range map[string]int{"backends": len(f.backends), "clients": len(f.clients), "keys": len(f.keys), "hold": len(f.hold)} {
+	for flag, n := range map[string]int{"backends": len(f.backends), "clients": len(f.clients), "keys": len(f.keys), "hold": len(f.hold), "modes": len(f.modes)} {
 		if cmd.Flags().Changed(flag) && n == 0 {
 			return usagef("--%s names none", flag)
 		}
