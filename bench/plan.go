@@ -69,6 +69,9 @@ const (
 	quickRuns = 6
 )
 
+// maxHosts bounds the processes of one cell.
+const maxHosts = 64
+
 // DefaultPlan is what "lockbench run" measures without flags, or with --quick.
 func DefaultPlan(quick bool) Plan {
 	p := Plan{
@@ -94,10 +97,11 @@ func (p Plan) Check() error {
 		if !ok {
 			return usagef("there is no scenario %q%s", s, driver.Suggest(s, scenario.Names()))
 		}
-		if slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 }) {
+		several := slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 })
+		if several && !sc.AcrossHosts {
 			return usagef("scenario %s does not take a number of hosts, %v", s, p.Hosts)
 		}
-		if sc.MinClients > 0 && len(p.Clients) > 0 && slices.Max(p.Clients) < sc.MinClients {
+		if sc.MinClients > 0 && len(p.Clients) > 0 && !several && slices.Max(p.Clients) < sc.MinClients {
 			return usagef("scenario %s needs at least %d clients", s, sc.MinClients)
 		}
 	}
@@ -123,6 +127,11 @@ func (p Plan) Check() error {
 	for _, d := range p.Hold {
 		if d < 0 || d >= p.TTL {
 			return usagef("a hold of %v is not between 0 and the TTL of %v", d, p.TTL)
+		}
+	}
+	for _, n := range p.Hosts {
+		if n < 1 || n > maxHosts {
+			return usagef("%d hosts are not between 1 and %d", n, maxHosts)
 		}
 	}
 	for _, n := range p.Clients {

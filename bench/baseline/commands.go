@@ -17,18 +17,22 @@ import (
 )
 
 // Counter reads how many commands the servers of a backend have been given, by
-// their own counters, since some time in the past.
+// their own counters. It is used by one goroutine.
 type Counter struct {
-	// Nodes is how many servers there are.
-	Nodes int
-	// Own is how much one Read adds itself, over all nodes.
-	Own   float64
-	read  func(ctx context.Context) (float64, error)
+	nodes float64
+	own   float64 // what one reading adds to each node
+	reads float64
+	total func(ctx context.Context) (float64, error) // over all nodes
 	close func() error
 }
 
-// Read returns the number over all nodes.
-func (c *Counter) Read(ctx context.Context) (float64, error) { return c.read(ctx) }
+// Read returns the mean number for a node, since some time in the past, without
+// those of the counter itself.
+func (c *Counter) Read(ctx context.Context) (float64, error) {
+	n, err := c.total(ctx)
+	c.reads++
+	return n/c.nodes - c.own*c.reads, err
+}
 
 // Close ends its connections.
 func (c *Counter) Close() error { return c.close() }
@@ -62,8 +66,8 @@ func countRedis(cfg driver.Config) (*Counter, error) {
 		}
 		nodes = append(nodes, c)
 	}
-	c := &Counter{Nodes: len(nodes), Own: float64(len(nodes))}
-	c.read = func(ctx context.Context) (float64, error) {
+	c := &Counter{nodes: float64(len(nodes)), own: 1}
+	c.total = func(ctx context.Context) (float64, error) {
 		sum := 0.0
 		for _, node := range nodes {
 			text, err := node.Info(ctx, "stats").Result()
@@ -103,8 +107,8 @@ func countMySQL(cfg driver.Config) (*Counter, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Counter{Nodes: 1, Own: 1, close: db.Close}
-	c.read = func(ctx context.Context) (n float64, err error) {
+	c := &Counter{nodes: 1, own: 1, close: db.Close}
+	c.total = func(ctx context.Context) (n float64, err error) {
 		var name string
 		err = db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n)
 		return n, err
@@ -124,9 +128,9 @@ func countEtcd(cfg driver.Config) (*Counter, error) {
 		urls = append(urls, addr+"/metrics")
 	}
 	client := &http.Client{Timeout: metricsTimeout, Transport: &http.Transport{}}
-	c := &Counter{Nodes: len(urls)} // its metrics are no gRPC
+	c := &Counter{nodes: float64(len(urls))} // to read metrics is no gRPC
 	c.close = func() error { client.CloseIdleConnections(); return nil }
-	c.read = func(ctx context.Context) (float64, error) {
+	c.total = func(ctx context.Context) (float64, error) {
 		sum := 0.0
 		for _, url := range urls {
 			n, err := received(ctx, client, url)

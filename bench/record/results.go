@@ -44,7 +44,7 @@ func better(unit string) string {
 
 var (
 	neutral = []string{"offered/s", "open-refused"}
-	costs   = []string{"drops", "early", "late", "stale-writes"}
+	costs   = []string{"commands/grant", "idle-commands/s", "drops", "early", "late", "stale-writes"}
 )
 
 // units are those that every file declares.
@@ -63,7 +63,7 @@ var units = []string{
 	"p50-ns/vacant", "p90-ns/vacant", "p99-ns/vacant", "p99.9-ns/vacant", "max-ns/vacant",
 	"p50-ns/notice", "p90-ns/notice", "p99-ns/notice", "p99.9-ns/notice", "max-ns/notice",
 	"band-low-ns/takeover", "band-high-ns/takeover", "early", "late", "stale-writes", "kept",
-	"cycles/s", "calls/s", "grants/s", "jain",
+	"cycles/s", "calls/s", "grants/s", "jain", "commands/grant", "idle-commands/s",
 }
 
 // writeHeader writes what holds for all lines. Nothing here may differ

@@ -22,6 +22,8 @@ type Scenario struct {
 	Processes bool
 	Mode      string // of several; "" when there is one
 	Hosts     int    // processes that it starts itself; 0 for none
+	// AcrossHosts tells that callers can be spread over several processes.
+	AcrossHosts bool
 	// MinClients is the fewest callers with which it makes sense; 0 is 1.
 	MinClients int
 	// Clients are the numbers of callers when nobody names any.
@@ -111,6 +113,9 @@ type Input struct {
 	Tick time.Duration
 	// Server may be harmed; nil when the servers are somebody else's.
 	Server Server
+	// Commands reads how many commands a server has been given; nil when its
+	// servers do not count.
+	Commands func(ctx context.Context) (float64, error)
 	// Names are the locks; caller i uses Names[i%len(Names)].
 	Names []string
 	// WarmUp precedes Measure. What happens in it is checked, not measured.

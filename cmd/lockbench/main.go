@@ -21,6 +21,7 @@ import (
 
 func main() {
 	// Neither returns when this process was started to be one.
+	host.CallersMain()
 	host.CandidateMain()
 	plugintest.HostMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

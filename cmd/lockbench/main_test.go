@@ -17,6 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	host.CallersMain()
 	host.CandidateMain()
 	plugintest.Main(m)
 }
