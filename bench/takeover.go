@@ -86,14 +86,17 @@ type harmed struct {
 	one scenario.Server // that was chosen last
 }
 
-// harm is nil without servers.
+// harm is nil without servers that may be harmed.
 func (s *Servers) harm() scenario.Server {
-	if len(s.All) == 0 {
-		return nil
-	}
 	h := &harmed{}
 	for _, one := range s.All {
 		h.all = append(h.all, localServer{one})
+	}
+	for _, one := range s.Containers {
+		h.all = append(h.all, one)
+	}
+	if len(h.all) == 0 {
+		return nil
 	}
 	return h
 }

@@ -33,6 +33,7 @@ func exitCode(err error) int {
 	var usage *bench.UsageError
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError
+	var remote *remoteError
 	switch {
 	case err == nil:
 		return exitOK
@@ -40,6 +41,8 @@ func exitCode(err error) int {
 		return exitUnsafe
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
+	case errors.As(err, &remote):
+		return remote.Code
 	case errors.As(err, &usage), errors.Is(err, record.ErrNotEmpty), errors.Is(err, record.ErrNotAFolder):
 		return exitUsage
 	case errors.As(err, &environment):
@@ -81,7 +84,10 @@ func complain(w io.Writer, err error) {
 func hintOf(err error) string {
 	var h *hintedError
 	var environment *bench.EnvError
+	var remote *remoteError
 	switch {
+	case errors.As(err, &remote):
+		return remote.Hint
 	case errors.As(err, &h):
 		return h.hint
 	case errors.As(err, &environment):

@@ -18,6 +18,8 @@ import (
 
 func TestMain(m *testing.M) {
 	host.CandidateMain()
+	// Servers that the developer keeps are not for tests.
+	os.Setenv("XDG_CACHE_HOME", os.DevNull)
 	plugintest.Main(m)
 }
 

@@ -35,6 +35,7 @@ type runFlags struct {
 	seed                           uint64
 	quick, verbose                 bool
 	env, mtls, format, out         string
+	state                          stateFlag
 	servers                        serverFlags
 }
 
@@ -81,7 +82,8 @@ Baselines, measured in this process on the same server:
 	fl.DurationVar(&f.tick, "tick", 0, "how often they ask (default: they wait until they are woken)")
 	fl.DurationVar(&f.ttl, "ttl", d.TTL, "TTL of the leases")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed `N` of the order of the cells (default: random, recorded)")
-	fl.StringVar(&f.env, "env", "local", "where throwaway servers run: `local`")
+	fl.StringVar(&f.env, "env", "", "where throwaway servers run, `local|compose` (default: where they are kept, else local)")
+	f.state.add(fl)
 	fl.StringVar(&f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`")
 	fl.StringVar(&f.format, "format", "text", "output, `text|md|json|csv`")
 	fl.StringVarP(&f.out, "output", "o", "", "result folder `DIR`, new or empty (default results/<UTC time>)")
@@ -206,6 +208,11 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	p.Backends, p.Scenarios, p.Baselines = unique(f.backends), unique(f.scenarios), unique(f.baselines)
 	p.Clients, p.Hosts, p.TTL, p.MTLS = unique(f.clients), unique(f.hosts), f.ttl, f.mtls == "on"
 	p.Keys, p.Hold = unique(f.keys), unique(f.hold)
+	p.Env = f.env
+	var err error
+	if p.State, err = f.state.path(); err != nil {
+		return p, err
+	}
 	p.Modes, p.Candidates, p.Tick = unique(f.modes), f.candidates, f.tick
 	if cmd.Flags().Changed("runs") {
 		p.Runs = f.runs
@@ -219,7 +226,6 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 		p.Out = freshDir(filepath.Join("results", time.Now().UTC().Format("20060102T150405Z")))
 	}
 	p.PluginDirs, p.Version = f.servers.pluginDirs, version()
-	var err error
 	p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr())
 	return p, err
 }
@@ -239,7 +245,7 @@ func (f *runFlags) words(cmd *cobra.Command) error {
 		flag, value string
 		known       []string
 	}{
-		{"env", f.env, []string{"local"}},
+		{"env", f.env, append(bench.Environments(), "")},
 		{"mtls", f.mtls, []string{"on", "off"}},
 		{"format", f.format, formats},
 	} {
