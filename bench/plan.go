@@ -52,6 +52,9 @@ type Plan struct {
 	Config map[string]driver.Config
 	// PluginDirs are searched before the directory of the executable and PATH.
 	PluginDirs []string
+	// VS is a directory with another build of the plugins, which is measured
+	// too, interleaved with this one. "" for none.
+	VS string
 	// Out is the directory of the result folder, new or empty.
 	Out string
 	// Version is that of lockbench.

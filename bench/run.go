@@ -247,7 +247,7 @@ func (r *runner) takes(c cell) time.Duration {
 func (r *runner) input(c cell, run int) scenario.Input {
 	n := max(c.Clients, c.Keys)
 	for i := len(c.subject.names); i < n; i++ {
-		c.subject.names = append(c.subject.names, fmt.Sprintf("lockbench/%d/%d", r.clock.Started().UnixNano(), i))
+		c.subject.names = append(c.subject.names, fmt.Sprintf("lockbench/%d/%d", r.clock.Started().UnixNano()+c.subject.series, i))
 	}
 	return scenario.Input{
 		Shape: c.Shape, Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, TTL: c.subject.ttl,

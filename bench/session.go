@@ -22,14 +22,14 @@ import (
 type session struct {
 	opener
 	environment *environment
-	servers   []*env.Server
-	subjects  []*subject
-	backends  []string
-	baselines []string
-	skipped   []string
-	notes     []string
-	findings  []string
-	binaries  map[string]string // SHA-256 by file name
+	servers     []*env.Server
+	subjects    []*subject
+	backends    []string
+	baselines   []string
+	skipped     []string
+	notes       []string
+	findings    []string
+	binaries    map[string]string // SHA-256 by file name
 }
 
 // closeTimeout bounds the orderly end of a session.
@@ -97,7 +97,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 			s.notes = append(s.notes, f.Name+" uses the server that lockbench env up keeps")
 		}
 	}
-	b, err := s.open(ctx, f.Name, cfg)
+	b, err := s.open(ctx, f.Name, f.Path, cfg)
 	if err != nil {
 		return err
 	}
@@ -109,6 +109,9 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		s.notes = append(s.notes, f.note)
 	}
 	if s.binaries[filepath.Base(f.Path)], err = checksum(f.Path); err != nil {
+		return err
+	}
+	if err := s.openOther(ctx, f, cfg, sub); err != nil {
 		return err
 	}
 	return s.openBaselines(ctx, sub, cfg)
@@ -231,7 +234,7 @@ func (p Plan) describe(ctx context.Context, found []plugin.Found) ([]described, 
 			return nil, err
 		}
 		ttl, note := p.ttlFor(d)
-		if err := errors.Join(checkTTL(d, ttl), CheckConfig(d, cfg)); err != nil {
+		if err := errors.Join(checkTTL(d, ttl), CheckConfig(d, cfg), p.checkOther(ctx, f, cfg)); err != nil {
 			return nil, err
 		}
 		out = append(out, described{Found: f, version: d.Version, config: cfg, ttl: ttl, note: note})

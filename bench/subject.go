@@ -31,6 +31,7 @@ type subject struct {
 	call   func(ctx context.Context) error // a floor's; else nil
 	close  func(ctx context.Context) error
 	names  []string // of locks, made as they are needed
+	series int64    // keeps the names of two builds apart
 	// address is that of its server as configured: it may hold a password.
 	address string
 	host    host.Spec // to start processes with; zero for a floor
@@ -65,11 +66,12 @@ type opener struct {
 }
 
 // open starts the plugin of a backend and checks that its store answers.
-func (o *opener) open(ctx context.Context, name string, cfg driver.Config) (driver.Backend, error) {
+// path is that of its binary; "" finds it by its name.
+func (o *opener) open(ctx context.Context, name, path string, cfg driver.Config) (driver.Backend, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	b, err := plugin.Open(ctx, name, &plugin.Options{
-		Config: cfg, Dirs: o.plan.PluginDirs, NoMTLS: !o.plan.MTLS, Logger: o.log, StartTimeout: openTimeout,
+		Path: path, Config: cfg, Dirs: o.plan.PluginDirs, NoMTLS: !o.plan.MTLS, Logger: o.log, StartTimeout: openTimeout,
 	})
 	if err != nil {
 		return nil, &EnvError{Backend: name, Err: at(cfg["address"], err)}
@@ -192,7 +194,7 @@ const (
 // pluginFloor is a call to the memory plugin that finds nothing: the price of
 // the process boundary.
 func (o *opener) pluginFloor(ctx context.Context) (*subject, error) {
-	b, err := o.open(ctx, "memory", driver.Config{})
+	b, err := o.open(ctx, "memory", "", driver.Config{})
 	if err != nil {
 		return nil, err
 	}

@@ -96,6 +96,9 @@ type Subject struct {
 	Durability string `json:"durability,omitempty"`
 	Fencing    string `json:"fencing,omitempty"`
 	Scope      string `json:"scope,omitempty"`
+	// BuildOf is the subject of which this is another build, in a run that
+	// interleaved two.
+	BuildOf string `json:"build_of,omitempty"`
 	// Reference is the subject that this one is compared with.
 	Reference string `json:"reference,omitempty"`
 }

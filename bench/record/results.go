@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"math"
 	"os"
@@ -152,20 +153,42 @@ type Result struct {
 // ReadResults reads results.txt of a folder, in the order of the file: the
 // n-th line of a cell is its n-th run. A line that was cut is left out.
 func ReadResults(dir string) ([]Result, error) {
+	var out []Result
+	_, err := ScanResults(dir, func(res *benchfmt.Result) { out = append(out, parseResult(res)) })
+	return out, err
+}
+
+// ScanResults calls emit for each line of results.txt of a folder, in the
+// order of the file, and returns what the file says of its units. A line that
+// was cut is left out. What emit is given is used again.
+func ScanResults(dir string, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
 	b, err := os.ReadFile(filepath.Join(dir, ResultsFile))
 	if err != nil {
 		return nil, err
 	}
 	b = b[:bytes.LastIndexByte(b, '\n')+1] // a number that was cut is still a number
-	var out []Result
-	for r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile); r.Scan(); {
-		rec, ok := r.Result().(*benchfmt.Result)
-		if !ok {
-			continue
+	r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile)
+	for r.Scan() {
+		if res, ok := r.Result().(*benchfmt.Result); ok {
+			emit(res)
 		}
-		out = append(out, parseResult(rec))
 	}
-	return out, nil
+	return r.Units(), r.Err()
+}
+
+// Values are the figures of a line with their units as they were written.
+func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
+	return func(yield func(string, float64) bool) {
+		for _, v := range res.Values {
+			unit, value := v.OrigUnit, v.OrigValue
+			if unit == "" {
+				unit, value = v.Unit, v.Value
+			}
+			if !yield(unit, value) {
+				return
+			}
+		}
+	}
 }
 
 func parseResult(rec *benchfmt.Result) Result {
@@ -189,11 +212,7 @@ func parseResult(rec *benchfmt.Result) Result {
 			res.Hold, _ = time.ParseDuration(value)
 		}
 	}
-	for _, v := range rec.Values {
-		unit, value := v.OrigUnit, v.OrigValue
-		if unit == "" {
-			unit, value = v.Unit, v.Value
-		}
+	for unit, value := range Values(rec) {
 		res.Values[unit] = value
 	}
 	return res

@@ -96,6 +96,7 @@ func tables(m record.Manifest, results []record.Result) []Table {
 				t.Rows = append(t.Rows, row(s, values, runs[reference]))
 			}
 		}
+		correct(t.Rows)
 		out = append(out, *t)
 	}
 	slices.SortFunc(out, func(a, b Table) int {
@@ -140,6 +141,29 @@ func row(s record.Subject, values, reference map[string][]float64) Row {
 		}
 	}
 	return r
+}
+
+// correct corrects the ratios of a table for the number of its rows, unit by
+// unit.
+func correct(rows []Row) {
+	units := map[string][]int{} // the rows that have a ratio
+	for i, r := range rows {
+		for unit, ratio := range r.Ratios {
+			if ratio.N > 0 {
+				units[unit] = append(units[unit], i)
+			}
+		}
+	}
+	for unit, having := range units {
+		var column []stat.Ratio
+		for _, i := range having {
+			column = append(column, rows[i].Ratios[unit])
+		}
+		stat.Correct(column)
+		for n, i := range having {
+			rows[i].Ratios[unit] = column[n]
+		}
+	}
 }
 
 // Safe says in one line what the verdict is.

@@ -18,6 +18,7 @@ const (
 	exitUsage       = 2
 	exitEnvironment = 3
 	exitInvalid     = 4
+	exitRegression  = 5
 	exitUnsafe      = 6
 	exitInterrupted = 130
 )
@@ -25,6 +26,7 @@ const (
 var (
 	errInterrupted = errors.New("interrupted")
 	errUnsafe      = errors.New("safety violation")
+	errRegression  = errors.New("regression")
 	errConform     = errors.New("the plugin does not conform")
 )
 
@@ -45,6 +47,8 @@ func exitCode(err error) int {
 		return remote.Code
 	case errors.As(err, &usage), errors.Is(err, record.ErrNotEmpty), errors.Is(err, record.ErrNotAFolder):
 		return exitUsage
+	case errors.Is(err, errRegression):
+		return exitRegression
 	case errors.As(err, &environment):
 		return exitEnvironment
 	case errors.As(err, &invalid):

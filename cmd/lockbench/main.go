@@ -42,7 +42,8 @@ lock was ever granted twice and that every fencing token was higher than the
 ones before it.
 
 Exit codes: 0 ok, 1 internal error or conformance failure, 2 usage, 3 a server
-or plugin cannot be used, 4 invalid run, 6 safety violation, 130 interrupted.`,
+or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
+130 interrupted.`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -52,7 +53,7 @@ or plugin cannot be used, 4 invalid run, 6 safety violation, 130 interrupted.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("lockbench {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(runCommand(), checkCommand(), reportCommand(), conformCommand(), pluginsCommand(), envCommand())
+	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), conformCommand(), pluginsCommand(), envCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -34,7 +34,7 @@ type runFlags struct {
 	ttl                            time.Duration
 	seed                           uint64
 	quick, verbose                 bool
-	env, mtls, format, out         string
+	env, mtls, format, out, vs     string
 	state                          stateFlag
 	servers                        serverFlags
 }
@@ -60,7 +60,8 @@ Baselines, measured in this process on the same server:
 		Example: `  lockbench run --quick --baselines
   lockbench run --scenarios takeover --ttl 1.2s --tick 1s --candidates 3
   lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
-  lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging`,
+  lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging
+  lockbench run --backends redis --vs ../old/bin -o results/vs && lockbench compare results/vs`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd)
@@ -86,6 +87,7 @@ Baselines, measured in this process on the same server:
 	f.state.add(fl)
 	fl.StringVar(&f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`")
 	fl.StringVar(&f.format, "format", "text", "output, `text|md|json|csv`")
+	fl.StringVar(&f.vs, "vs", "", "measure the plugins of another build in `BIN_DIR` too, interleaved; then lockbench compare DIR")
 	fl.StringVarP(&f.out, "output", "o", "", "result folder `DIR`, new or empty (default results/<UTC time>)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of core and the plugins")
 	f.servers.add(fl)
@@ -225,6 +227,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	if p.Out == "" {
 		p.Out = freshDir(filepath.Join("results", time.Now().UTC().Format("20060102T150405Z")))
 	}
+	p.VS = f.vs
 	p.PluginDirs, p.Version = f.servers.pluginDirs, version()
 	p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr())
 	return p, err
