@@ -106,6 +106,8 @@ type Input struct {
 	Baseline string
 	// Tick is how often candidates ask; 0: they wait until they are woken.
 	Tick time.Duration
+	// Harms is how many leaders are harmed; 0: three.
+	Harms int
 	// Server may be harmed; nil when the servers are somebody else's.
 	Server Server
 	// Names are the locks; caller i uses Names[i%len(Names)].
