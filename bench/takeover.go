@@ -80,6 +80,14 @@ func (r *runner) notPossible(sub *subject, sc scenario.Scenario, shape scenario.
 	return ""
 }
 
+// label names a cell within its subject.
+func (c cell) label() string {
+	if c.Mode != "" {
+		return fmt.Sprintf("%s %s, hosts %d", c.scenario.Name, c.Mode, c.Hosts)
+	}
+	return fmt.Sprintf("%s, clients %d", c.scenario.Name, c.Clients)
+}
+
 // harmed are the servers of one backend, of which one at a time is harmed.
 type harmed struct {
 	all []scenario.Server

@@ -135,9 +135,9 @@ func TestJudge(t *testing.T) {
 		{"a renewal may have been under way", 290 * ms, 1190 * ms, 0, 0, 0},
 	} {
 		s := newSuccession(in, m)
-		s.judge(&harm{from: tt.harmed, until: tt.harmed}, 0, bound{900 * ms, 901 * ms}, tt.taken)
+		s.judge(&harm{from: tt.harmed, until: tt.harmed}, bound{0, 900 * ms, 901 * ms}, tt.taken)
 		f := s.figure
-		if f.early != tt.early || f.late != tt.late || len(f.findings) != tt.early || f.overdue[0] != tt.overdueAbout {
+		if f.early != tt.early || f.late != tt.late || f.overdue[0] != tt.overdueAbout {
 			t.Errorf("%s: %+v", tt.name, f)
 		}
 	}
