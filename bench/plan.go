@@ -43,6 +43,11 @@ type Plan struct {
 	Seed            uint64
 	Quick           bool
 	MTLS            bool
+	// Env is where throwaway servers run, one of [Environments]; "" is wherever
+	// they are kept, else local.
+	Env string
+	// State is the file that describes kept servers; "" for none.
+	State string
 	// Targets are the addresses of the caller's own servers by backend. The
 	// others get throwaway servers.
 	Targets map[string]string
@@ -142,6 +147,8 @@ func (p Plan) Check() error {
 	switch {
 	case len(p.Scenarios) == 0:
 		return usagef("no scenario was named")
+	case p.Env != "" && !slices.Contains(Environments(), p.Env):
+		return usagef("there is no environment %q%s", p.Env, driver.Suggest(p.Env, Environments()))
 	case p.Runs < 1 || p.Runs > 1000:
 		return usagef("%d runs are not between 1 and 1000", p.Runs)
 	}
@@ -205,7 +212,7 @@ func (p Plan) recorded(backends, baselines []string) record.Plan {
 		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
 		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(),
-		MTLS: p.MTLS, Quick: p.Quick, Env: "local", OwnTargets: targets,
+		MTLS: p.MTLS, Quick: p.Quick, Env: p.Env, OwnTargets: targets,
 	}
 }
 

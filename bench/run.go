@@ -121,7 +121,7 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	var empty error
 	for run, round := range rounds(cells, r.plan.Runs, r.plan.Seed) {
 		for _, c := range round {
-			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s, clients %d", run+1, r.plan.Runs, c.subject.Name, c.scenario.Name, c.Clients))
+			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s", run+1, r.plan.Runs, c.subject.Name, c.label()))
 			err := r.cell(ctx, c, run+1)
 			var invalid *InvalidError
 			if errors.As(err, &invalid) {
@@ -203,7 +203,7 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	if err != nil && !interrupted {
 		// Its attempts are kept for the verdict, its figures mean nothing.
 		measured.Interrupted = true
-		err = fmt.Errorf("%s, clients %d, run %d: %w", c.scenario.Name, c.Clients, run, err)
+		err = fmt.Errorf("%s, run %d: %w", c.label(), run, err)
 		if c.subject.Kind == record.KindBaseline {
 			// It is shown, and judges nobody.
 			r.skipped = append(r.skipped, fmt.Sprintf("%s: %v", c.subject.Name, err))

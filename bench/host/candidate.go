@@ -34,12 +34,12 @@ type Report struct {
 	Kind  Kind   `json:"kind"`
 	Name  int32  `json:"name"` // index into Campaign.Names
 	Token uint64 `json:"token,omitempty"`
-	// Asked is when the acquire or release was sent that has led to this.
+	// Asked is when the acquire, renewal or release was sent that led to this.
 	Asked int64 `json:"asked,omitempty"`
 	// At is when it happened.
 	At int64 `json:"at,omitempty"`
 	// FreeFrom and FreeBy bound the time at which the store lets the lease
-	// expire, unless it is renewed: Granted and Renewed.
+	// expire, unless it is renewed: Granted and Renewed, where that is known.
 	FreeFrom int64 `json:"free_from,omitempty"`
 	FreeBy   int64 `json:"free_by,omitempty"`
 	// Wrote is when it last acted as a leader: Lost.

@@ -37,6 +37,7 @@ func exitCode(err error) int {
 	var usage *bench.UsageError
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError
+	var remote *remoteError
 	switch {
 	case err == nil:
 		return exitOK
@@ -44,6 +45,8 @@ func exitCode(err error) int {
 		return exitUnsafe
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
+	case errors.As(err, &remote):
+		return remote.Code
 	case errors.As(err, &usage), errors.Is(err, record.ErrNotEmpty), errors.Is(err, record.ErrNotAFolder):
 		return exitUsage
 	case errors.Is(err, errRegression):
@@ -91,7 +94,10 @@ func complain(w io.Writer, err error) {
 func hintOf(err error) string {
 	var h *hintedError
 	var environment *bench.EnvError
+	var remote *remoteError
 	switch {
+	case errors.As(err, &remote):
+		return remote.Hint
 	case errors.As(err, &h):
 		return h.hint
 	case errors.As(err, &environment):

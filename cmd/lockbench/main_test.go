@@ -21,6 +21,8 @@ import (
 func TestMain(m *testing.M) {
 	host.CallersMain()
 	host.CandidateMain()
+	// Servers that the developer keeps are not for tests.
+	os.Setenv("XDG_CACHE_HOME", os.DevNull)
 	plugintest.Main(m)
 }
 

@@ -36,6 +36,7 @@ type runFlags struct {
 	seed                           uint64
 	quick, verbose                 bool
 	env, mtls, format, out, vs     string
+	state                          stateFlag
 	servers                        serverFlags
 }
 
@@ -84,7 +85,8 @@ Baselines, measured in this process on the same server:
 	fl.DurationVar(&f.tick, "tick", 0, "how often they ask (default: they wait until they are woken)")
 	fl.DurationVar(&f.ttl, "ttl", d.TTL, "TTL of the leases")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed `N` of the order of the cells (default: random, recorded)")
-	fl.StringVar(&f.env, "env", "local", "where throwaway servers run: `local`")
+	fl.StringVar(&f.env, "env", "", "where throwaway servers run, `local|compose` (default: where they are kept, else local)")
+	f.state.add(fl)
 	fl.StringVar(&f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`")
 	fl.StringVar(&f.format, "format", "text", "output, `text|md|json|csv`")
 	fl.StringVar(&f.vs, "vs", "", "measure the plugins of another build in `BIN_DIR` too, interleaved; then lockbench compare DIR")
@@ -213,6 +215,11 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	p.Clients, p.Hosts, p.TTL, p.MTLS = unique(f.clients), unique(f.hosts), f.ttl, f.mtls == "on"
 	p.Rate = f.rate
 	p.Keys, p.Hold = unique(f.keys), unique(f.hold)
+	p.Env = f.env
+	var err error
+	if p.State, err = f.state.path(); err != nil {
+		return p, err
+	}
 	p.Modes, p.Candidates, p.Tick = unique(f.modes), f.candidates, f.tick
 	if cmd.Flags().Changed("runs") {
 		p.Runs = f.runs
@@ -227,7 +234,6 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	}
 	p.VS = f.vs
 	p.PluginDirs, p.Version = f.servers.pluginDirs, version()
-	var err error
 	p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr())
 	return p, err
 }
@@ -247,7 +253,7 @@ func (f *runFlags) words(cmd *cobra.Command) error {
 		flag, value string
 		known       []string
 	}{
-		{"env", f.env, []string{"local"}},
+		{"env", f.env, append(bench.Environments(), "")},
 		{"mtls", f.mtls, []string{"on", "off"}},
 		{"format", f.format, formats},
 	} {
