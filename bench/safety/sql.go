@@ -1,0 +1,71 @@
+package safety
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	_ "github.com/go-sql-driver/mysql" // registers itself
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func startMySQL(ctx context.Context, w wish) (*stage, error) {
+	s := &stage{config: driver.Config{}}
+	wrap, err := s.startClock(w)
+	if err != nil {
+		return nil, err
+	}
+	server, err := env.StartMariaDB(ctx, &env.MariaDBOptions{Wrap: wrap, SQL: plainUser})
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.add(server)
+	s.address = func(at []string) string {
+		a := strings.Replace(env.MariaDBAddress(server), server.Addr(), at[0], 1)
+		return strings.Replace(a, rootOfEnv, plainOfEnv, 1)
+	}
+	admin, err := sql.Open("mysql", env.MariaDBAddress(server))
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.end = append(s.end, admin.Close)
+	s.sqlPowers(admin)
+	return s, nil
+}
+
+// The hosts' account may not write to a read-only server, which the one of
+// package env may.
+const (
+	rootOfEnv  = "lockbench:lockbench-password@"
+	plainOfEnv = "witness:witness-password@"
+)
+
+var plainUser = []string{
+	"CREATE OR REPLACE USER 'witness'@'%' IDENTIFIED BY 'witness-password'",
+	"GRANT ALL ON lockbench.* TO 'witness'@'%'",
+	"GRANT PROCESS ON *.* TO 'witness'@'%'",
+}
+
+func (s *stage) sqlPowers(admin *sql.DB) {
+	s.scene.ReadOnly = func(ctx context.Context, on bool) error {
+		_, err := admin.ExecContext(ctx, fmt.Sprintf("SET GLOBAL read_only = %t", on))
+		return err
+	}
+	s.scene.Exhaust = func(ctx context.Context, on bool) error {
+		// One more is always left for an administrator; 10 is the least that the
+		// server accepts, so the account is given fewer.
+		limit := 0
+		if on {
+			limit = 1
+		}
+		_, err := admin.ExecContext(ctx, fmt.Sprintf("ALTER USER 'witness'@'%%' WITH MAX_USER_CONNECTIONS %d", limit))
+		if on && err == nil {
+			_, err = admin.ExecContext(ctx, "KILL USER 'witness'")
+		}
+		return err
+	}
+}
