@@ -4,12 +4,9 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 )
 
-// The rules about what a holder is told.
-const (
-	// RuleSignal: a holder that could run has learned of the loss before the
-	// next grant came back.
-	RuleSignal Rule = "lost signal"
-)
+// RuleSignal: a holder that could run has learned of the loss before the next
+// grant came back.
+const RuleSignal Rule = "lost signal"
 
 // succession is a grant and the one that follows it.
 type succession struct{ first, next record.Lease }

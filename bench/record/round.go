@@ -16,7 +16,8 @@ import (
 const RoundsFile = "rounds.jsonl"
 
 // Round is what was seen of one fault on one backend, once. Times are
-// nanoseconds on the machine's monotonic clock, which all its processes share.
+// nanoseconds since the run began, on the machine's monotonic clock, which all
+// its processes share; 0 is what did not happen.
 type Round struct {
 	Backend string `json:"backend"`
 	Kind    Kind   `json:"kind"`
@@ -93,6 +94,31 @@ type Write struct {
 	SentNs   int64  `json:"sent_ns"`
 	DoneNs   int64  `json:"done_ns"`
 	Refused  bool   `json:"refused,omitempty"` // as stale
+}
+
+// Shift moves all times by ns.
+func (r *Round) Shift(ns int64) {
+	move := func(times ...*int64) {
+		for _, t := range times {
+			if *t != 0 {
+				*t += ns
+			}
+		}
+	}
+	move(&r.StruckNs, &r.HealedNs)
+	for i := range r.Halts {
+		move(&r.Halts[i].From, &r.Halts[i].To)
+	}
+	for i := range r.Leases {
+		l := &r.Leases[i]
+		move(&l.AskedNs, &l.GrantedNs, &l.ValidNs, &l.DoneNs, &l.ReleaseNs, &l.ReleasedNs)
+		for j := range l.Renewals {
+			move(&l.Renewals[j][0], &l.Renewals[j][1])
+		}
+	}
+	for i := range r.Writes {
+		move(&r.Writes[i].SentNs, &r.Writes[i].DoneNs)
+	}
 }
 
 // AddRound appends a round to the folder.

@@ -12,6 +12,7 @@ import (
 // Text writes the report for a terminal.
 func (r Report) Text(w io.Writer) error {
 	var b strings.Builder
+	r.writeSafety(&b, "  ", "  ", false)
 	for _, t := range r.Tables {
 		fmt.Fprintf(&b, "%s\n", r.title(t))
 		writeTable(&b, t, "  ", "  ", false)
@@ -30,6 +31,7 @@ func (r Report) Text(w io.Writer) error {
 // Markdown writes the report as Markdown.
 func (r Report) Markdown(w io.Writer) error {
 	var b strings.Builder
+	r.writeSafety(&b, "| ", " | ", true)
 	for _, t := range r.Tables {
 		fmt.Fprintf(&b, "### %s\n\n", r.title(t))
 		writeTable(&b, t, "| ", " | ", true)

@@ -257,6 +257,7 @@ func (c *cell) collect(r *record.Round) {
 			r.Halts = append(r.Halts, record.Halt{Host: i, Why: record.HaltKilled, From: r.StruckNs})
 		}
 	}
+	r.Shift(-c.began)
 	slices.SortStableFunc(r.Leases, func(a, b record.Lease) int { return int(a.GrantedNs - b.GrantedNs) })
 }
 

@@ -69,7 +69,7 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &runner{plan: p, sink: sink, dir: dir}
+	r := &runner{plan: p, sink: sink, dir: dir, began: witness.Now()}
 	defer func() { err = errors.Join(err, r.closeResources()) }()
 	if err := r.openResources(ctx); err != nil {
 		return err
@@ -95,6 +95,7 @@ type runner struct {
 	plan         Plan
 	sink         Sink
 	dir          string
+	began        int64 // zero of all times
 	clockLibrary string
 	noClock      error // why there is none
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	_ "github.com/go-sql-driver/mysql" // registers itself
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
@@ -45,7 +45,8 @@ const (
 )
 
 var plainUser = []string{
-	"CREATE OR REPLACE USER 'witness'@'%' IDENTIFIED BY 'witness-password'",
+	"DROP USER IF EXISTS 'witness'@'%'",
+	"CREATE USER 'witness'@'%' IDENTIFIED BY 'witness-password'",
 	"GRANT ALL ON lockbench.* TO 'witness'@'%'",
 	"GRANT PROCESS ON *.* TO 'witness'@'%'",
 }
@@ -56,16 +57,39 @@ func (s *stage) sqlPowers(admin *sql.DB) {
 		return err
 	}
 	s.scene.Exhaust = func(ctx context.Context, on bool) error {
-		// One more is always left for an administrator; 10 is the least that the
-		// server accepts, so the account is given fewer.
+		// The server's own limit is at least 10, so the account is given one.
 		limit := 0
 		if on {
 			limit = 1
 		}
 		_, err := admin.ExecContext(ctx, fmt.Sprintf("ALTER USER 'witness'@'%%' WITH MAX_USER_CONNECTIONS %d", limit))
 		if on && err == nil {
-			_, err = admin.ExecContext(ctx, "KILL USER 'witness'")
+			err = endSessions(ctx, admin)
 		}
 		return err
 	}
 }
+
+// endSessions ends the connections of the hosts. One that has just ended by
+// itself is no error.
+func endSessions(ctx context.Context, admin *sql.DB) error {
+	rows, err := admin.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user = 'witness'")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		var gone *mysql.MySQLError
+		if _, err := admin.ExecContext(ctx, fmt.Sprintf("KILL %d", id)); err != nil && !(errors.As(err, &gone) && gone.Number == unknownThread) {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// unknownThread is the server's number for a connection that does not exist.
+const unknownThread = 1094

@@ -14,12 +14,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
 func main() {
 	plugintest.HostMain() // does not return when this process is to be a host
+	witness.Main()        // nor when it is to be a witness
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)

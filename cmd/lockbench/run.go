@@ -24,14 +24,14 @@ import (
 
 // runFlags are the flags of "lockbench run" as they were typed.
 type runFlags struct {
-	backends, scenarios, baselines []string
-	clients, hosts                 []int
-	runs                           int
-	ttl                            time.Duration
-	seed                           uint64
-	quick, verbose                 bool
-	env, mtls, format, out         string
-	servers                        serverFlags
+	backends, scenarios, baselines, faults []string
+	clients, hosts                         []int
+	runs                                   int
+	ttl                                    time.Duration
+	seed                                   uint64
+	quick, verbose                         bool
+	env, mtls, format, out                 string
+	servers                                serverFlags
 }
 
 func runCommand() *cobra.Command {
@@ -62,7 +62,8 @@ Baselines, measured in this process on the same server:
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.backends, "backends", nil, "plugins to measure, a `LIST` with commas (default: all that can be)")
-	fl.StringSliceVar(&f.scenarios, "scenarios", d.Scenarios, "what to measure, a `LIST` or all")
+	fl.StringSliceVar(&f.scenarios, "scenarios", d.Scenarios, "what to measure, a `LIST` or all, or "+bench.SafetyScenario)
+	fl.StringSliceVar(&f.faults, "faults", nil, "faults of scenario safety, a `LIST` (default all; the most telling with --quick)")
 	fl.StringSliceVar(&f.baselines, "baselines", nil, "measure these libraries too, a `LIST`; without one, all of them")
 	fl.Lookup("baselines").NoOptDefVal = "all"
 	fl.BoolVar(&f.quick, "quick", false, "fewer and shorter runs: about a minute")
@@ -85,6 +86,7 @@ func scenarioHelp() string {
 	for _, s := range scenario.All() {
 		fmt.Fprintf(&b, "  %-18s%s\n", s.Name, wrap(s.Proves, 60, 20))
 	}
+	fmt.Fprintf(&b, "  %-18s%s\n", bench.SafetyScenario, wrap(bench.SafetyProves, 60, 20))
 	return b.String()
 }
 
@@ -195,9 +197,13 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	}
 	p.Backends, p.Scenarios, p.Baselines = unique(f.backends), unique(f.scenarios), unique(f.baselines)
 	p.Clients, p.Hosts, p.TTL, p.MTLS = unique(f.clients), unique(f.hosts), f.ttl, f.mtls == "on"
-	if cmd.Flags().Changed("runs") {
+	switch {
+	case cmd.Flags().Changed("runs"):
 		p.Runs = f.runs
+	case slices.Contains(f.scenarios, bench.SafetyScenario):
+		p.Runs = 0 // its own number of rounds
 	}
+	p.Faults = unique(f.faults)
 	p.Seed = f.seed
 	if !cmd.Flags().Changed("seed") {
 		p.Seed = rand.Uint64N(1e9) // short enough to be typed again

@@ -1,0 +1,152 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lockbench/lockbench/bench/check"
+)
+
+// safetyColumns are those of the verdict table.
+var safetyColumns = []struct {
+	title  string
+	number bool
+	text   func(check.Cell) string
+}{
+	{"fault", false, func(c check.Cell) string { return c.Fault }},
+	{"backend", false, func(c check.Cell) string { return c.Backend }},
+	{"verdict", false, verdictOf},
+	{"locks hit", true, func(c check.Cell) string { return fmt.Sprint(c.Hits) }},
+	{"double grants", true, func(c check.Cell) string { return fmt.Sprint(max(c.Overlaps, c.Linear)) }},
+	{"longest", true, func(c check.Cell) string { return brief(c.Belief, c.Belief > 0) }},
+	{"stale writes: no guard", true, func(c check.Cell) string { return fmt.Sprint(c.StaleBare) }},
+	{"guard", true, func(c check.Cell) string { return fmt.Sprint(c.StaleGuarded) }},
+	{"least warning", true, func(c check.Cell) string { return brief(c.Margin, c.Margins > 0) }},
+	{"false losses", true, func(c check.Cell) string { return fmt.Sprint(c.FalseLosses) }},
+	{"unavailable", true, func(c check.Cell) string { return brief(c.Unavailable, c.Unavailable > 0) }},
+	{"recovery", true, func(c check.Cell) string { return brief(c.Recovery, c.Recovery > 0) }},
+}
+
+func verdictOf(c check.Cell) string {
+	if c.Control {
+		return string(c.Class) + " (control)"
+	}
+	return string(c.Class)
+}
+
+// brief shows nanoseconds in at most three digits or so.
+func brief(ns int64, known bool) string {
+	if !known {
+		return "-"
+	}
+	d := time.Duration(ns)
+	switch {
+	case d.Abs() >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d.Abs() >= time.Millisecond:
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Microsecond).String()
+}
+
+// SafetyTitle stands above the verdict table.
+const SafetyTitle = "Safety: one host holds 20 locks, another one wants them, a fault strikes"
+
+// SafetyHead are the titles of the columns of the verdict table, and which of
+// them hold numbers.
+func SafetyHead() (titles []string, number []bool) {
+	for _, c := range safetyColumns {
+		titles, number = append(titles, c.title), append(number, c.number)
+	}
+	return titles, number
+}
+
+// SafetyRows are the cells that were run, as the table shows them. They stand
+// in the order of Verdict.Cells.
+func (r Report) SafetyRows() [][]string {
+	var rows [][]string
+	for _, cell := range r.Verdict.Cells {
+		if cell.Class == check.ClassNotRun {
+			continue
+		}
+		var row []string
+		for _, c := range safetyColumns {
+			row = append(row, c.text(cell))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// SafetyNotes say what the table has no room for: violations, reasons, and
+// what was not run.
+func (r Report) SafetyNotes() []string {
+	var broken, why, missing []string
+	for _, c := range r.Verdict.Cells {
+		where := c.Backend + " under " + c.Fault
+		switch {
+		case c.Class == check.ClassNotRun:
+			missing = append(missing, fmt.Sprintf("not run: %s: %s", where, c.Why))
+			continue
+		case c.Class == check.ClassBroken:
+			for _, v := range c.Violations {
+				broken = append(broken, v)
+			}
+		}
+		if c.Why != "" {
+			why = append(why, fmt.Sprintf("%s: %s: %s", where, c.Class, c.Why))
+		}
+	}
+	return append(append(broken, why...), missing...)
+}
+
+// writeSafety writes the verdict table, which stands above every figure.
+func (r Report) writeSafety(b *strings.Builder, left, between string, markdown bool) {
+	rows := r.SafetyRows()
+	if len(r.Verdict.Cells) == 0 {
+		return
+	}
+	titles, number := SafetyHead()
+	lines := append([][]string{titles}, rows...)
+	width := make([]int, len(titles))
+	for _, line := range lines {
+		for i, text := range line {
+			width[i] = max(width[i], utf8.RuneCountInString(text), 3)
+		}
+	}
+	if markdown {
+		b.WriteString("### ")
+	}
+	fmt.Fprintf(b, "%s\n\n", SafetyTitle)
+	for n, line := range lines {
+		padded := make([]string, len(line))
+		for i, text := range line {
+			padded[i] = pad(text, width[i], number[i])
+		}
+		text := left + strings.Join(padded, between)
+		if markdown {
+			text += " |"
+		}
+		fmt.Fprintln(b, strings.TrimRight(text, " "))
+		if n == 0 && markdown {
+			for i := range titles {
+				dashes := strings.Repeat("-", width[i])
+				if number[i] {
+					dashes = dashes[1:] + ":"
+				}
+				fmt.Fprintf(b, "| %s ", dashes)
+			}
+			b.WriteString("|\n")
+		}
+	}
+	b.WriteByte('\n')
+	for _, note := range r.SafetyNotes() {
+		if markdown {
+			b.WriteString("- ")
+		}
+		fmt.Fprintln(b, note)
+	}
+	b.WriteByte('\n')
+}
