@@ -18,27 +18,24 @@ var clocks = []Fault{
 	{
 		Name: "clock-forward", Does: "the server's clock jumps an hour ahead; of several nodes, that of one of the three that the holder had reached",
 		Needs: []Power{PowerRival, PowerServers, PowerPaths, PowerClock}, Late: true, ActsTTLs: 1.5,
-		Prepare: reachMajority, Strike: jump(time.Hour), Heal: backInTime,
+		Prepare: reachMajority, Strike: jump(time.Hour), Heal: reachAll,
 	},
 	{
 		Name: "clock-forward-unfenced", Does: "as clock-forward, without tokens (fencing=none)",
 		Needs: []Power{PowerRival, PowerServers, PowerPaths, PowerClock}, Late: true, ActsTTLs: 1.5,
 		Only: []string{"redlock"}, Config: map[string]string{"fencing": "none"}, Control: true,
-		Prepare: reachMajority, Strike: jump(time.Hour), Heal: backInTime,
+		Prepare: reachMajority, Strike: jump(time.Hour), Heal: reachAll,
 	},
 	{
-		Name: "clock-back", Does: "the server's clock jumps an hour back; of several nodes, that of one of the three that the holder had reached",
+		Name: "clock-back", Does: "the server's clock jumps an hour back and stays there; of several nodes, that of one of the three that the holder had reached",
 		Needs: []Power{PowerRival, PowerServers, PowerPaths, PowerClock}, Late: true, ActsTTLs: 1.5,
-		Prepare: reachMajority, Strike: jump(-time.Hour), Heal: backInTime,
+		// Turning it forward again would be clock-forward.
+		Prepare: reachMajority, Strike: jump(-time.Hour), Heal: reachAll,
 	},
 }
 
 func jump(by time.Duration) func(context.Context, *Scene) error {
 	return func(_ context.Context, s *Scene) error { return s.Clocks[0].Shift(by) }
-}
-
-func backInTime(ctx context.Context, s *Scene) error {
-	return errors.Join(s.Clocks[0].Shift(0), reachAll(ctx, s))
 }
 
 //go:embed shim/clock.c

@@ -32,12 +32,10 @@ var networks = []Fault{
 		Strike: onPaths(func(p *Proxy) error { return p.Dribble(64, 200*time.Microsecond) }), Heal: onPaths((*Proxy).Heal),
 	},
 	{
-		Name: "lost-reply", Does: "the holder's acquires reach the servers, the answers do not reach the holder",
-		Needs:   []Power{PowerRival, PowerPaths},
+		Name: "lost-reply", Does: "half of the holder's acquires reach the servers, the answers do not reach the holder; TTL 10 s",
+		Needs: []Power{PowerRival, PowerPaths}, TTL: longTTL, Keeps: true, Acts: 2 * time.Second,
 		Prepare: func(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).LoseReplies) },
 		Strike:  func(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).Heal) },
-		// Half of the locks are held and stay so.
-		ActsTTLs: 1.5,
 	},
 }
 

@@ -152,9 +152,9 @@ func follow(ctx context.Context, addr, master string) error {
 	}
 }
 
-// again brings the roles of a failover back for the next round: what was
+// rejoin brings the roles of a failover back for the next round: what was
 // promoted follows the first server through the link.
-func (s *stage) again(ctx context.Context) error {
+func (s *stage) rejoin(ctx context.Context) error {
 	r, ok := s.scene.Replica.(replica)
 	if !ok {
 		return nil

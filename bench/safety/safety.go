@@ -138,7 +138,9 @@ func (r *runner) closeResources() error {
 // cell runs all rounds of one fault on one backend.
 func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 	template := record.Round{
-		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Control: f.Control, Keeps: f.Keeps,
+		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Control: f.Control,
+		// A store that dies with its plugin loses its leases with it.
+		Keeps: f.Keeps && builders[b.Name].lacks[fault.PowerRival] == "",
 	}
 	if f.Config["fencing"] == "none" {
 		template.Fencing = "none"

@@ -143,6 +143,15 @@ func (s *stage) add(servers ...*env.Server) {
 	}
 }
 
+// again brings the servers back to where they began, between rounds.
+func (s *stage) again(ctx context.Context) error {
+	err := s.rejoin(ctx)
+	for _, c := range s.scene.Clocks {
+		err = errors.Join(err, c.Shift(0))
+	}
+	return err
+}
+
 func (s *stage) close() error {
 	errs := []error{s.scene.Settle()}
 	for _, end := range s.end {
