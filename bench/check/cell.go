@@ -41,6 +41,9 @@ type Cell struct {
 	Tokens   int `json:"tokens_not_rising"`
 	Linear   int `json:"not_linearizable"`
 	Signals  int `json:"lost_signal_late"`
+	// Beyond are those of Linear that are wrong even for a store that may have
+	// forgotten its grants when the fault struck: no documentation covers them.
+	Beyond int `json:"beyond_forgetting,omitempty"`
 	// Undecided are the histories whose order was not found in time.
 	Undecided int `json:"undecided,omitempty"`
 	// Belief is for how long at most two found the lock theirs.
@@ -65,12 +68,13 @@ type Cell struct {
 	// held up.
 	Unavailable int64 `json:"unavailable_max_ns,omitempty"`
 	Recovery    int64 `json:"recovery_max_ns,omitempty"`
-	// Violations say who and when, at most ten.
+	// Violations say who and when, at most three of each rule.
 	Violations []string `json:"violations,omitempty"`
 
 	kind     record.Kind
 	fencing  string
 	failures []string
+	kept     map[Rule]int
 }
 
 // Unsafe tells that a claim of the backend is broken.
@@ -148,9 +152,7 @@ func (c *Cell) sweep(r record.Round) {
 		c.Tokens += s.Tokens
 	}
 	for _, v := range k.found {
-		if len(c.Violations) < keep {
-			c.Violations = append(c.Violations, v.String())
-		}
+		c.keep(v.Rule, v.String())
 	}
 }
 
@@ -176,13 +178,17 @@ func (c *Cell) name(r record.Round, name int, leases []record.Lease) {
 	if len(leases) == 0 {
 		return
 	}
-	ok, decided := linear(leases, time.Duration(r.TTLms)*time.Millisecond, r.Halts)
+	ttl := time.Duration(r.TTLms) * time.Millisecond
+	ok, decided := linear(leases, ttl, r.Halts, 0)
 	switch {
 	case !decided:
 		c.Undecided++
 	case !ok:
 		c.Linear++
 		c.violation(r, RuleLinear, name, c.suspects(leases))
+		if ok, _ := linear(leases, ttl, r.Halts, r.StruckNs); !ok {
+			c.Beyond++
+		}
 	}
 	for i, l := range leases {
 		if ns, known := lag(l, r.Halts); known {
@@ -254,8 +260,18 @@ func (c *Cell) suspects(leases []record.Lease) string {
 }
 
 func (c *Cell) violation(r record.Round, rule Rule, name int, what string) {
-	if len(c.Violations) < keep {
-		c.Violations = append(c.Violations, fmt.Sprintf("%s: %s under %s, round %d, lock %d: %s", rule, r.Backend, r.Fault, r.Round, name, what))
+	c.keep(rule, fmt.Sprintf("%s: %s under %s, round %d, lock %d: %s", rule, r.Backend, r.Fault, r.Round, name, what))
+}
+
+// keepEach bounds how many violations of one rule are kept with their details.
+const keepEach = 3
+
+func (c *Cell) keep(rule Rule, text string) {
+	if c.kept == nil {
+		c.kept = map[Rule]int{}
+	}
+	if c.kept[rule]++; c.kept[rule] <= keepEach {
+		c.Violations = append(c.Violations, text)
 	}
 }
 
@@ -272,6 +288,8 @@ func (c *Cell) conclude() {
 		c.Class = ClassInvalid
 	case double == 0 && c.Tokens+c.StaleGuarded == 0:
 		c.Class = ClassHeld
+	case c.Beyond > 0:
+		c.Class = ClassBroken
 	case isKnown && fenced:
 		c.Class, c.Why = ClassToken, known.Why
 	case isKnown && !known.Token:

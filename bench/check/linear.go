@@ -62,8 +62,9 @@ var lockModel = porcupine.Model{
 }
 
 // linear judges the leases of one name, which are in the order of their
-// grants. Decided is false when the search was given up.
-func linear(leases []record.Lease, ttl time.Duration, halts []record.Halt) (ok, decided bool) {
+// grants. From forgets on, unless it is 0, the store may have forgotten any of
+// them. Decided is false when the search was given up.
+func linear(leases []record.Lease, ttl time.Duration, halts []record.Halt, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {
 		ops = append(ops, porcupine.Operation{
@@ -79,7 +80,11 @@ func linear(leases []record.Lease, ttl time.Duration, halts []record.Halt) (ok, 
 			add(opFree, i, l.ReleaseNs, l.ReleasedNs)
 			continue
 		}
-		add(opFree, i, freeFrom(l, ttl, halts), math.MaxInt64)
+		from := freeFrom(l, ttl, halts)
+		if forgets > 0 && l.AskedNs < forgets {
+			from = min(from, forgets)
+		}
+		add(opFree, i, from, math.MaxInt64)
 	}
 	switch porcupine.CheckOperationsTimeout(lockModel, ops, judging) {
 	case porcupine.Ok:

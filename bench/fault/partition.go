@@ -1,6 +1,9 @@
 package fault
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // partitions cut hosts or servers off. A server that is cut off from everybody
 // is one that stands still: its connections stay open and it answers nothing.
@@ -12,7 +15,7 @@ var partitions = []Fault{
 		Heal:   func(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).Heal) },
 	},
 	{
-		Name: "partition-minority", Does: "a minority of the servers is cut off", Keeps: true, ActsTTLs: 1.5,
+		Name: "partition-minority", Does: "a minority of the servers is cut off for 5 s; TTL 10 s", TTL: longTTL, Keeps: true, Acts: 5 * time.Second,
 		Needs:  []Power{PowerRival, PowerServers, PowerMinority},
 		Strike: func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)], Server.Freeze) },
 		Heal:   func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)], Server.Resume) },

@@ -35,7 +35,7 @@ type Round struct {
 	Failure string `json:"failure,omitempty"`
 	// Keeps tells that no lease should be lost to this fault.
 	Keeps bool `json:"keeps,omitempty"`
-	// StruckNs and HealedNs are when the fault had begun and ended to act.
+	// StruckNs is just before the fault struck, HealedNs just after its end.
 	StruckNs int64  `json:"struck_ns,omitempty"`
 	HealedNs int64  `json:"healed_ns,omitempty"`
 	Hits     int    `json:"hits"` // locks that the holder held at the strike

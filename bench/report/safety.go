@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -91,15 +92,49 @@ func (r Report) SafetyNotes() []string {
 			missing = append(missing, fmt.Sprintf("not run: %s: %s", where, c.Why))
 			continue
 		case c.Class == check.ClassBroken:
-			for _, v := range c.Violations {
-				broken = append(broken, v)
-			}
+			broken = append(broken, c.Violations...)
 		}
 		if c.Why != "" {
 			why = append(why, fmt.Sprintf("%s: %s: %s", where, c.Class, c.Why))
 		}
 	}
-	return append(append(broken, why...), missing...)
+	return slices.Concat(broken, r.safetySummary(), why, missing)
+}
+
+// safetySummary says of each backend how much warning its holders had, and
+// what became of late writes.
+func (r Report) safetySummary() []string {
+	var names []string
+	sum := map[string]*check.Cell{}
+	for _, c := range r.Verdict.Cells {
+		if c.Class == check.ClassNotRun || c.Control {
+			continue
+		}
+		s := sum[c.Backend]
+		if s == nil {
+			s = &check.Cell{}
+			sum[c.Backend] = s
+			names = append(names, c.Backend)
+		}
+		s.Hits += c.Hits
+		s.StaleBare += c.StaleBare
+		s.StaleGuarded += c.StaleGuarded
+		s.Lag = max(s.Lag, c.Lag)
+		// Where a double grant is documented nobody can be warned of it.
+		if c.Margins > 0 && c.Class != check.ClassToken && c.Class != check.ClassDocumented {
+			if s.Margins == 0 || c.Margin < s.Margin {
+				s.Margin = c.Margin
+			}
+			s.Margins += c.Margins
+		}
+	}
+	var out []string
+	for _, name := range names {
+		s := sum[name]
+		out = append(out, fmt.Sprintf("%s: %d locks hit; least warning before the next grant %s in %d losses; told %s after a freeze at the latest; late writes that passed: %d without a guard, %d with one",
+			name, s.Hits, brief(s.Margin, s.Margins > 0), s.Margins, brief(s.Lag, s.Lag > 0), s.StaleBare, s.StaleGuarded))
+	}
+	return out
 }
 
 // writeSafety writes the verdict table, which stands above every figure.

@@ -34,6 +34,8 @@ const (
 	// aftermath is how long both go on when the rival has every lock: late writes
 	// come in it.
 	aftermath = 400 * time.Millisecond
+	// lateness is what a holder that goes on has for what it was about to do.
+	lateness = 100 * time.Millisecond
 )
 
 // cell is one fault on one backend, with everything that its rounds share.
@@ -44,6 +46,7 @@ type cell struct {
 	ttl           time.Duration
 	stage         *stage
 	holder, rival *witness.Process
+	names         []string // of the locks of this round
 }
 
 func (c *cell) rounds(ctx context.Context, template record.Round) error {
@@ -118,9 +121,9 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	c.holder.Forget()
 	c.rival.Forget()
 	defer func() { c.collect(r) }()
-	names := make([]string, Names)
-	for i := range names {
-		names[i] = fmt.Sprintf("safety-%x-%d", rand.Uint64(), i)
+	c.names = make([]string, Names)
+	for i := range c.names {
+		c.names[i] = fmt.Sprintf("safety-%x-%d", rand.Uint64(), i)
 	}
 	scene := &c.stage.scene
 	scene.Holder, scene.Rival = c.holder, c.rival
@@ -128,28 +131,28 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 		// Whatever happened, nothing of the fault stays.
 		err = errors.Join(err, scene.Settle())
 	}()
-	if err := c.hold(ctx, names); err != nil {
+	if err := c.hold(ctx); err != nil {
 		return err
 	}
 	seen := c.holder.Seen()
 	r.Hits = seen.Held() + len(seen.Failed)
 	first := witness.Now()
 	if !c.fault.Late {
-		if err := c.want(ctx, names); err != nil {
+		if err := c.want(); err != nil {
 			return err
 		}
 		pause(ctx, queueing)
 	}
 	pause(ctx, rand.N(c.ttl/3))
+	r.StruckNs = witness.Now()
 	if err := do(ctx, c.fault.Strike, scene); err != nil {
 		return errors.Join(fmt.Errorf("strike: %w", err), do(ctx, c.fault.Heal, scene))
 	}
-	r.StruckNs = witness.Now()
 	if c.fault.Name == "freeze-host" {
 		r.Halts = append(r.Halts, record.Halt{Host: holderHost, Why: record.HaltFrozen, From: r.StruckNs})
 	}
 	if c.fault.Late {
-		if err := c.want(ctx, names); err != nil {
+		if err := c.want(); err != nil {
 			return err
 		}
 	}
@@ -158,11 +161,11 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 
 // hold lets the holder acquire all locks, the second half of them prepared by
 // the fault.
-func (c *cell) hold(ctx context.Context, names []string) error {
+func (c *cell) hold(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	half := Names / 2
-	if err := c.holder.Acquire(names[:half], 0, c.ttl, openTimeout); err != nil {
+	if err := c.holder.Acquire(c.names[:half], 0, c.ttl, openTimeout); err != nil {
 		return err
 	}
 	if err := c.holder.Await(bounded, func(s witness.Seen) bool { return s.Held() == half }); err != nil {
@@ -175,7 +178,7 @@ func (c *cell) hold(ctx context.Context, names []string) error {
 	if c.fault.Prepare != nil {
 		timeout = tryFor
 	}
-	if err := c.holder.Acquire(names[half:], half, c.ttl, timeout); err != nil {
+	if err := c.holder.Acquire(c.names[half:], half, c.ttl, timeout); err != nil {
 		return err
 	}
 	err := c.holder.Await(bounded, func(s witness.Seen) bool { return len(s.Leases)+len(s.Failed) >= Names })
@@ -186,8 +189,8 @@ func (c *cell) hold(ctx context.Context, names []string) error {
 }
 
 // want lets the rival wait for all locks.
-func (c *cell) want(_ context.Context, names []string) error {
-	return c.rival.Acquire(names, 0, c.ttl, 2*(c.ttl+recovery))
+func (c *cell) want() error {
+	return c.rival.Acquire(c.names, 0, c.ttl, 2*(c.ttl+recovery))
 }
 
 // outcome waits for what the fault does, ends it, and lets both come to an
@@ -223,20 +226,41 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 	if err := c.stage.scene.Settle(); err != nil {
 		return fmt.Errorf("heal: %w", err)
 	}
-	bounded, cancel = context.WithTimeout(ctx, c.ttl+recovery)
+	if err == nil {
+		pause(ctx, lateness) // the rival renews soon, and would learn of a lost lock
+	} else {
+		pause(ctx, aftermath)
+	}
+	return c.finish(ctx, has)
+}
+
+// finish lets the rival have every lock and the holder want them again, so
+// that a lock which the holder has broken is found, and ends the round.
+func (c *cell) finish(ctx context.Context, has func(witness.Seen) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, c.ttl+recovery)
 	defer cancel()
-	pause(ctx, aftermath)
-	if !c.alone() && c.holder.Alive() {
-		if err := c.holder.Release(bounded); err != nil {
+	both := !c.alone() && c.holder.Alive()
+	if both {
+		if err := c.holder.Release(ctx); err != nil {
 			return fmt.Errorf("the holder releases: %w", err)
 		}
 	}
-	if err := c.rival.Await(bounded, has); err != nil && !c.alone() {
+	if err := c.rival.Await(ctx, has); err != nil && !c.alone() {
 		return fmt.Errorf("the rival gets every lock: %w, %v", err, c.rival.Seen().Failed)
 	}
+	if both {
+		if err := c.holder.Acquire(c.names, 0, c.ttl, recovery); err != nil {
+			return err
+		}
+	}
 	pause(ctx, aftermath)
-	if err := c.rival.Release(bounded); err != nil {
+	if err := c.rival.Release(ctx); err != nil {
 		return fmt.Errorf("the rival releases: %w", err)
+	}
+	if both {
+		if err := c.holder.Release(ctx); err != nil {
+			return fmt.Errorf("the holder releases what it has waited for: %w", err)
+		}
 	}
 	return nil
 }

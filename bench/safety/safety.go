@@ -42,6 +42,8 @@ type Plan struct {
 	Backends []Backend
 	Faults   []fault.Fault
 	Rounds   int
+	// FilesOnly leaves out the resources that need servers.
+	FilesOnly bool
 }
 
 // Quick are the names of the faults of a quick run.
@@ -107,6 +109,9 @@ type runner struct {
 // leaves one kind of resource out.
 func (r *runner) openResources(ctx context.Context) error {
 	r.resources.Dir = r.dir
+	if r.plan.FilesOnly {
+		return nil
+	}
 	store, err := env.StartRedis(ctx, nil)
 	if err != nil && !errors.Is(err, env.ErrNotInstalled) {
 		return err

@@ -65,7 +65,7 @@ func run(stdin io.Reader, stdout io.Writer) error {
 	}
 	if err := a.open(); err != nil {
 		a.tell(note{Error: err.Error()})
-		return err
+		return nil
 	}
 	beat := make(chan struct{})
 	var beating sync.WaitGroup

@@ -106,18 +106,24 @@ func (a *agent) end(h *holding, stop chan struct{}) {
 		done := Now()
 		h.change(func(r *record.Lease) { r.DoneNs, r.Cause = done, core.CauseName(h.lease.Err()) })
 		a.tell(note{Lease: h.state()})
+		// As programs do that have deferred it: it must not free the next one's.
+		_ = release(h.lease) // most often it says that the lease was lost
 		return
 	case <-stop:
 	}
 	sent := Now()
 	h.change(func(r *record.Lease) { r.ReleaseNs = sent })
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	err := h.lease.Release(ctx)
+	err := release(h.lease)
 	done := Now()
 	if err == nil {
 		h.change(func(r *record.Lease) { r.ReleasedNs = done })
 	}
+}
+
+func release(l *core.Lease) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return l.Release(ctx)
 }
 
 // holding is one lease in hand.
