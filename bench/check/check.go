@@ -152,7 +152,7 @@ func (c *Checker) Add(s record.Section, attempts []record.Attempt) {
 	grants := make([][]record.Attempt, len(s.Names))
 	for _, a := range attempts {
 		sub.count(a)
-		if a.Outcome == record.Granted && int(a.Name) < len(s.Names) {
+		if a.Outcome == record.Granted && a.Name >= 0 && int(a.Name) < len(s.Names) {
 			grants[a.Name] = append(grants[a.Name], a)
 		}
 	}

@@ -98,26 +98,33 @@ type Write struct {
 
 // Shift moves all times by ns.
 func (r *Round) Shift(ns int64) {
-	move := func(times ...*int64) {
+	r.times(func(t *int64) {
+		if *t != 0 {
+			*t += ns
+		}
+	})
+}
+
+// times calls f with every time in r.
+func (r *Round) times(f func(*int64)) {
+	all := func(times ...*int64) {
 		for _, t := range times {
-			if *t != 0 {
-				*t += ns
-			}
+			f(t)
 		}
 	}
-	move(&r.StruckNs, &r.HealedNs)
+	all(&r.StruckNs, &r.HealedNs)
 	for i := range r.Halts {
-		move(&r.Halts[i].From, &r.Halts[i].To)
+		all(&r.Halts[i].From, &r.Halts[i].To)
 	}
 	for i := range r.Leases {
 		l := &r.Leases[i]
-		move(&l.AskedNs, &l.GrantedNs, &l.ValidNs, &l.DoneNs, &l.ReleaseNs, &l.ReleasedNs)
+		all(&l.AskedNs, &l.GrantedNs, &l.ValidNs, &l.DoneNs, &l.ReleaseNs, &l.ReleasedNs)
 		for j := range l.Renewals {
-			move(&l.Renewals[j][0], &l.Renewals[j][1])
+			all(&l.Renewals[j][0], &l.Renewals[j][1])
 		}
 	}
 	for i := range r.Writes {
-		move(&r.Writes[i].SentNs, &r.Writes[i].DoneNs)
+		all(&r.Writes[i].SentNs, &r.Writes[i].DoneNs)
 	}
 }
 
@@ -150,19 +157,49 @@ func ReadRounds(dir string) ([]Round, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return parseRounds(f)
+	return ParseRounds(f)
 }
 
-func parseRounds(r io.Reader) ([]Round, error) {
+// ParseRounds reads the text of a rounds file, as [ReadRounds] does.
+func ParseRounds(r io.Reader) ([]Round, error) {
 	var out []Round
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxRound)
 	for n := 1; lines.Scan(); n++ {
 		var round Round
-		if err := json.Unmarshal(lines.Bytes(), &round); err != nil {
+		err := json.Unmarshal(lines.Bytes(), &round)
+		if err == nil {
+			err = round.check()
+		}
+		if err != nil {
 			return out, fmt.Errorf("%w: line %d of %s: %w", ErrTruncated, n, RoundsFile, err)
 		}
 		out = append(out, round)
 	}
 	return out, lines.Err()
+}
+
+// Bounds of what a round can be: a file may be damaged, or written by hand.
+const (
+	maxNames = 10_000
+	maxTTLms = 24 * 60 * 60 * 1000
+	maxTime  = int64(1) << 60 // nanoseconds: 36 years
+)
+
+// check finds numbers that nothing can be computed with.
+func (r *Round) check() error {
+	if r.Names < 0 || r.Names > maxNames || r.TTLms < 0 || r.TTLms > maxTTLms {
+		return fmt.Errorf("%d names and a TTL of %d ms are not those of a round", r.Names, r.TTLms)
+	}
+	for _, l := range r.Leases {
+		if l.Name < 0 || l.Name >= r.Names {
+			return fmt.Errorf("a lease of lock %d of %d", l.Name, r.Names)
+		}
+	}
+	bad := false
+	r.times(func(t *int64) { bad = bad || *t < 0 || *t > maxTime })
+	if bad {
+		return errors.New("a time before the run, or years after it")
+	}
+	return nil
 }
