@@ -197,11 +197,13 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	}
 	p.Backends, p.Scenarios, p.Baselines = unique(f.backends), unique(f.scenarios), unique(f.baselines)
 	p.Clients, p.Hosts, p.TTL, p.MTLS = unique(f.clients), unique(f.hosts), f.ttl, f.mtls == "on"
-	switch {
-	case cmd.Flags().Changed("runs"):
+	if cmd.Flags().Changed("runs") {
 		p.Runs = f.runs
-	case slices.Contains(f.scenarios, bench.SafetyScenario):
-		p.Runs = 0 // its own number of rounds
+	}
+	if slices.Contains(f.scenarios, bench.SafetyScenario) {
+		if err := f.safety(cmd, &p); err != nil {
+			return p, err
+		}
 	}
 	p.Faults = unique(f.faults)
 	p.Seed = f.seed
@@ -216,6 +218,23 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	var err error
 	p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr())
 	return p, err
+}
+
+// safety refuses flags that mean nothing for the safety scenario, and leaves
+// it its own number of rounds.
+func (f *runFlags) safety(cmd *cobra.Command, p *bench.Plan) error {
+	for _, flag := range []string{"ttl", "clients", "hosts"} {
+		if cmd.Flags().Changed(flag) {
+			return usagef("--%s means nothing for scenario %s", flag, bench.SafetyScenario)
+		}
+	}
+	switch {
+	case !cmd.Flags().Changed("runs"):
+		p.Runs = 0
+	case f.runs < 1:
+		return usagef("%d runs are not between 1 and 1000", f.runs)
+	}
+	return nil
 }
 
 // freshDir is dir, or with a number when another run of this second has it.
