@@ -15,14 +15,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockbench/lockbench/bench/host"
+	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
 func main() {
-	// Neither returns when this process was started to be one.
+	// None returns when this process was started to be one.
 	host.CallersMain()
 	host.CandidateMain()
+	witness.Main()
 	plugintest.HostMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
