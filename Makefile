@@ -11,6 +11,7 @@ bench: build servers
 # must not compete for the cores.
 test: build servers
 	go build -race ./... && go test -race -p 1 -timeout 15m ./...
+	go -C examples test -race -p 1 -parallel 6 -timeout 5m ./...
 
 lint:
 	scripts/lint
