@@ -17,11 +17,11 @@ import (
 func pluginsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugins",
-		Short: "List and describe the plugins that are found",
+		Short: "List and describe the plugins that are found, or begin a new one",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  parentOnly,
 	}
-	cmd.AddCommand(pluginsListCommand(), pluginsDescribeCommand())
+	cmd.AddCommand(pluginsListCommand(), pluginsDescribeCommand(), pluginsNewCommand())
 	return cmd
 }
 
