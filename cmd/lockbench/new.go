@@ -71,6 +71,9 @@ its own. No file is ever overwritten.`,
 	return cmd
 }
 
+// Base is the last element of the import path, which may differ from Package.
+func (s skeleton) Base() string { return path.Base(s.Import) }
+
 // latestGo is the language version of this build, "go1.26".
 func latestGo() string { return build.Default.ReleaseTags[len(build.Default.ReleaseTags)-1] }
 
