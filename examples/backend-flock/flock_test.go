@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { plugintest.Main(m) }
 // few are cases that say the most in the least time.
 var few = []string{
 	"K2 a refused try leaves nothing behind", "K2 try decides once and says who holds", "K3 a withdrawn owner is refused",
-	"K6 names are kept as they are and never collide", "K8 try fails fast when the server is down",
+	"K6 names are kept as they are and never collide",
 	"L6 tokens rise over release", "L7 release compares the token", "L7 the lock of a killed host is free at once",
 }
 
