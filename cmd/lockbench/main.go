@@ -49,7 +49,7 @@ or plugin cannot be used, 4 invalid run, 6 safety violation, 130 interrupted.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("lockbench {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(runCommand(), checkCommand(), reportCommand(), conformCommand(), pluginsCommand())
+	root.AddCommand(runCommand(), checkCommand(), reportCommand(), conformCommand(), pluginsCommand(), execCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
