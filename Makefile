@@ -2,7 +2,7 @@
 
 OUT ?= results/$(shell date -u +%Y%m%dT%H%M%SZ)
 
-.PHONY: bench test lint gen build servers soak fuzz clean
+.PHONY: bench test lint gen build dist servers soak fuzz clean
 
 bench: build servers
 	bin/lockbench run --quick --scenarios acquire,contend,takeover --baselines -o $(OUT) && bin/lockbench report $(OUT)
@@ -22,6 +22,9 @@ gen:
 build:
 	go build -o bin/ ./cmd/... ./plugins/*/lockplugin-*
 
+dist:
+	scripts/dist
+
 servers:
 	scripts/servers
 
@@ -32,4 +35,4 @@ fuzz:
 	scripts/fuzz
 
 clean:
-	rm -rf bin results
+	rm -rf bin dist results
