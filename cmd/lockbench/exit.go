@@ -38,9 +38,12 @@ func exitCode(err error) int {
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError
 	var remote *remoteError
+	var app appError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &app):
+		return int(app)
 	case errors.Is(err, errUnsafe):
 		return exitUnsafe
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
@@ -78,7 +81,8 @@ func asError[E error](err error, target *E) bool { return errors.As(err, target)
 
 // complain writes an error as one line, and its hint as another.
 func complain(w io.Writer, err error) {
-	if err == nil {
+	var app appError
+	if err == nil || errors.As(err, &app) {
 		return
 	}
 	name := "lockbench:"
