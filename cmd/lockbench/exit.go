@@ -44,7 +44,7 @@ func exitCode(err error) int {
 		return exitUnsafe
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &usage), errors.Is(err, record.ErrNotEmpty), errors.Is(err, record.ErrNotAFolder):
+	case errors.As(err, &usage), errors.Is(err, record.ErrNotEmpty), errors.Is(err, record.ErrNotAFolder), errors.Is(err, record.ErrLater):
 		return exitUsage
 	case errors.Is(err, errRegression):
 		return exitRegression
