@@ -66,6 +66,9 @@ func Run(ctx context.Context, p Plan, opts Options) (res Result, err error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	if p.isSafety() {
+		return runSafety(ctx, p, opts)
+	}
 	s, err := openSession(ctx, p, opts.Log)
 	if err != nil {
 		return Result{Interrupted: ctx.Err() != nil}, err
@@ -121,7 +124,7 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	var empty error
 	for run, round := range rounds(cells, r.plan.Runs, r.plan.Seed) {
 		for _, c := range round {
-			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s, clients %d", run+1, r.plan.Runs, c.subject.Name, c.scenario.Name, c.Clients))
+			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s", run+1, r.plan.Runs, c.subject.Name, c.label()))
 			err := r.cell(ctx, c, run+1)
 			var invalid *InvalidError
 			if errors.As(err, &invalid) {
@@ -203,7 +206,7 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	if err != nil && !interrupted {
 		// Its attempts are kept for the verdict, its figures mean nothing.
 		measured.Interrupted = true
-		err = fmt.Errorf("%s, clients %d, run %d: %w", c.scenario.Name, c.Clients, run, err)
+		err = fmt.Errorf("%s, run %d: %w", c.label(), run, err)
 		if c.subject.Kind == record.KindBaseline {
 			// It is shown, and judges nobody.
 			r.skipped = append(r.skipped, fmt.Sprintf("%s: %v", c.subject.Name, err))
@@ -261,7 +264,7 @@ func (r *runner) input(c cell, run int) scenario.Input {
 	return scenario.Input{
 		Shape: c.Shape, Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, TTL: c.subject.ttl,
 		Baseline: c.subject.baseline(), Tick: r.plan.Tick, Server: c.subject.server,
-		Seed:  r.plan.Seed + uint64(run)<<32,
+		Seed: r.plan.Seed + uint64(run)<<32, Rate: r.plan.Rate, Commands: c.subject.commands(),
 		Names: c.subject.names[:n], WarmUp: r.plan.WarmUp, Measure: r.plan.Measure,
 	}
 }

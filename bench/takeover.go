@@ -80,20 +80,31 @@ func (r *runner) notPossible(sub *subject, sc scenario.Scenario, shape scenario.
 	return ""
 }
 
+// label names a cell within its subject.
+func (c cell) label() string {
+	if c.Mode != "" {
+		return fmt.Sprintf("%s %s, hosts %d", c.scenario.Name, c.Mode, c.Hosts)
+	}
+	return fmt.Sprintf("%s, clients %d", c.scenario.Name, c.Clients)
+}
+
 // harmed are the servers of one backend, of which one at a time is harmed.
 type harmed struct {
 	all []scenario.Server
 	one scenario.Server // that was chosen last
 }
 
-// harm is nil without servers.
+// harm is nil without servers that may be harmed.
 func (s *Servers) harm() scenario.Server {
-	if len(s.All) == 0 {
-		return nil
-	}
 	h := &harmed{}
 	for _, one := range s.All {
 		h.all = append(h.all, localServer{one})
+	}
+	for _, one := range s.Containers {
+		h.all = append(h.all, one)
+	}
+	if len(h.all) == 0 {
+		return nil
 	}
 	return h
 }

@@ -54,6 +54,9 @@ var shownUnits = []struct {
 	{"p50-ns/acquire", "acquire p50", true},
 	{"p99-ns/acquire", "p99", false},
 	{"p99.9-ns/acquire", "p99.9", false},
+	{"p50-ns/open-acquire", "open p50", false},
+	{"p99-ns/open-acquire", "open p99", false},
+	{"max-ns/open-acquire", "open max", false},
 	{"p50-ns/renew", "renew p50", false},
 	{"p50-ns/release", "release p50", false},
 	{"cycles/s", "cycles/s", true},
@@ -62,6 +65,8 @@ var shownUnits = []struct {
 	{"max-ns/wait", "longest wait", false},
 	{"jain", "Jain fairness", false},
 	{"grants/s", "grants/s", true},
+	{"commands/grant", "commands/grant", false},
+	{"idle-commands/s", "idle commands/s", false},
 	{"p50-ns/takeover", "takeover p50", true},
 	{"max-ns/takeover", "longest", false},
 	{"max-ns/overdue", "past the TTL", false},
@@ -85,9 +90,10 @@ var compared = []struct{ unit, title string }{
 // hiddenUnit reports whether a unit that is not among the shown ones needs no
 // column: others of its operation say enough, or a chart does.
 func hiddenUnit(unit string) bool {
-	return slices.ContainsFunc([]string{"p50-", "p90-", "p99-", "p99.9-", "max-", "band-"}, func(prefix string) bool {
-		return strings.HasPrefix(unit, prefix)
-	})
+	return slices.Contains([]string{"offered/s", "drops", refusedUnit}, unit) ||
+		slices.ContainsFunc([]string{"p50-", "p90-", "p99-", "p99.9-", "max-", "band-"}, func(prefix string) bool {
+			return strings.HasPrefix(unit, prefix)
+		})
 }
 
 // columns chooses what is shown of a table: those in which some row has
@@ -167,6 +173,9 @@ func figure(unit string, interval bool) func(Row) cell {
 		if e.N == 0 || tail(unit) && e.N < r.runs() {
 			return cell{}
 		}
+		if strings.HasSuffix(unit, "/open-acquire") && r.refused() {
+			return word("refused")
+		}
 		if !interval {
 			return numeric(bare(unit, e.Center), e.Center)
 		}
@@ -186,6 +195,13 @@ func (r Row) runs() int {
 	}
 	return n
 }
+
+// refusedUnit is 1 for a run whose load generator could not keep up.
+const refusedUnit = "open-refused"
+
+// refused reports whether the figures of the open loop are those of the
+// generator: it could not keep up in half of the runs.
+func (r Row) refused() bool { return r.Figures[refusedUnit].Center > 0 }
 
 func ratio(r stat.Ratio) cell {
 	if r.N == 0 {

@@ -87,6 +87,15 @@ func (r Report) command() string {
 	if !slices.Equal(p.Hosts, []int{1}) {
 		list("hosts", decimals(p.Hosts))
 	}
+	list("keys", decimals(p.Keys))
+	var holds []string
+	for _, ns := range p.HoldNs {
+		holds = append(holds, time.Duration(ns).String())
+	}
+	list("hold", holds)
+	if p.Rate > 0 {
+		args = append(args, "--rate="+strconv.FormatFloat(p.Rate, 'f', -1, 64))
+	}
 	args = append(args, "--runs="+strconv.Itoa(p.Runs), "--ttl="+(time.Duration(p.TTLms)*time.Millisecond).String(), "--seed="+strconv.FormatUint(p.Seed, 10))
 	if p.Env != "" && p.Env != "local" {
 		args = append(args, "--env="+p.Env)

@@ -30,6 +30,8 @@ func (r Report) print(p *printer) {
 	p.strong(r.Safe())
 	p.lines(r.findings())
 	p.lines(r.gaps())
+	p.grid(r.safetyTable())
+	p.lines(r.safetyNotes())
 	if cs := r.choices(); len(cs) > 0 {
 		p.heading("which one should I use")
 		p.choices(cs)

@@ -19,6 +19,9 @@ func (r Report) Safe() string {
 	case v.Granted() == 0:
 		return "INVALID: nothing was granted, so nothing was checked"
 	}
+	if len(v.Cells) > 0 {
+		return fmt.Sprintf("safe: %s grants under faults checked, no claim of a backend is broken", grouped(float64(v.Granted())))
+	}
 	return fmt.Sprintf("safe: %s grants checked, no two holders at once, every token higher than those before it", grouped(float64(v.Granted())))
 }
 
@@ -73,6 +76,7 @@ func (r Report) gaps() []string {
 	if r.Verdict.Truncated != nil {
 		out = append(out, r.Verdict.Truncated.Error())
 	}
+	out = append(out, r.refusals()...)
 	out = append(out, r.Manifest.Notes...)
 	for _, s := range r.Manifest.Skipped {
 		out = append(out, "left out: "+s)

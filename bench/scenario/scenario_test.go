@@ -12,11 +12,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockbench/lockbench/bench/check"
+	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	host.CallersMain()
+	host.CandidateMain()
+	goleak.VerifyTestMain(m)
+}
 
 var errDown = errors.New("the store is down")
 

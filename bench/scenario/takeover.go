@@ -26,9 +26,9 @@ const (
 	candidates = 2
 	// names are how many locks share each harm.
 	names = 8
-	// kills is how many leaders of one cell are harmed in one run: 30 in the
-	// ten runs of a full plan.
-	kills = 3
+	// harms is how many leaders of one cell are harmed in one run when nobody
+	// says: 30 in the ten runs of a full plan.
+	harms = 3
 	// settled is the least time that candidates have to enter their queues
 	// before the leader is harmed.
 	settled = 100 * time.Millisecond
@@ -58,7 +58,7 @@ func takeoverTakes(in Input) time.Duration {
 	if m.waits != nil {
 		each += m.waits(in.TTL)
 	}
-	return time.Duration(in.Hosts)*startUp + kills*each
+	return time.Duration(in.Hosts)*startUp + time.Duration(cmp.Or(in.Harms, harms))*each
 }
 
 // phaseSpan is the length of the interval from which the moment of the harm is
@@ -103,7 +103,7 @@ func (s *succession) run(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrNothingDone, err)
 	}
 	phases := rand.New(rand.NewPCG(s.in.Seed, 0x7068617365))
-	for range kills {
+	for range cmp.Or(s.in.Harms, harms) {
 		if !pause(ctx, settled+time.Duration(phases.Int64N(int64(phaseSpan(s.in, s.mode))))) {
 			return ctx.Err()
 		}

@@ -37,13 +37,19 @@ func exitCode(err error) int {
 	var usage *bench.UsageError
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError
+	var remote *remoteError
+	var app appError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &app):
+		return int(app)
 	case errors.Is(err, errUnsafe):
 		return exitUnsafe
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
+	case errors.As(err, &remote):
+		return remote.Code
 	case errors.As(err, &usage), errors.Is(err, record.ErrNotEmpty), errors.Is(err, record.ErrNotAFolder), errors.Is(err, record.ErrLater):
 		return exitUsage
 	case errors.Is(err, errRegression):
@@ -75,7 +81,8 @@ func asError[E error](err error, target *E) bool { return errors.As(err, target)
 
 // complain writes an error as one line, and its hint as another.
 func complain(w io.Writer, err error) {
-	if err == nil {
+	var app appError
+	if err == nil || errors.As(err, &app) {
 		return
 	}
 	name := "lockbench:"
@@ -91,7 +98,10 @@ func complain(w io.Writer, err error) {
 func hintOf(err error) string {
 	var h *hintedError
 	var environment *bench.EnvError
+	var remote *remoteError
 	switch {
+	case errors.As(err, &remote):
+		return remote.Hint
 	case errors.As(err, &h):
 		return h.hint
 	case errors.As(err, &environment):

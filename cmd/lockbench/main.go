@@ -15,13 +15,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockbench/lockbench/bench/host"
+	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
 func main() {
-	// Neither returns when this process was started to be one.
+	// None returns when this process was started to be one.
+	host.CallersMain()
 	host.CandidateMain()
+	witness.Main()
 	plugintest.HostMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
@@ -64,7 +67,7 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	}
 	root.SetVersionTemplate("lockbench {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), conformCommand(), pluginsCommand(), locksCommand(), envCommand())
+	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), conformCommand(), pluginsCommand(), locksCommand(), envCommand(), execCommand())
 	completeAll(root)
 	return root
 }
@@ -123,6 +126,7 @@ var kinds = map[string]string{
 	"int":           "a whole number",
 	"intSlice":      "whole numbers, with commas between them",
 	"durationSlice": "durations such as 500us, with commas between them",
+	"float64":       "a number",
 	"uint64":        "a whole number of at least 0",
 	"duration":      "a duration such as 10s or 500ms",
 }

@@ -15,11 +15,16 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
 func TestMain(m *testing.M) {
+	host.CallersMain()
 	host.CandidateMain()
+	witness.Main()
+	// Servers that the developer keeps are not for tests.
+	os.Setenv("XDG_CACHE_HOME", os.DevNull)
 	plugintest.Main(m)
 }
 
@@ -69,6 +74,13 @@ func TestUsageErrors(t *testing.T) {
 		{"run|--backends|redi", []string{`"redi"`, "did you mean redis?"}},
 		{"run|--backends|", []string{"--backends names none"}},
 		{"run|--scenarios|acquier", []string{`"acquier"`, "did you mean acquire?"}},
+		{"run|--scenarios|safty", []string{`"safty"`, "did you mean safety?"}},
+		{"run|--scenarios|acquire,safety", []string{"run alone"}},
+		{"run|--scenarios|safety|--faults|freeze-hst", []string{`"freeze-hst"`, "did you mean freeze-host?"}},
+		{"run|--scenarios|safety|--ttl|3s", []string{"--ttl", "safety"}},
+		{"run|--scenarios|safety|--runs|0", []string{"0 runs"}},
+		{"run|--scenarios|safety|--target|redis=h:1", []string{"harms its servers"}},
+		{"run|--faults|restart", []string{"scenario safety"}},
 		{"run|--baselines=redislok", []string{`"redislok"`, "did you mean redislock or rueidislock?"}},
 		{"run|--baselines|redislock", []string{`"redislock"`, "hint:", "--baselines=redislock"}},
 		{"run|--format|jsn", []string{`"jsn"`, "did you mean json?"}},

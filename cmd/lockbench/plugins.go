@@ -17,13 +17,14 @@ import (
 func pluginsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugins",
-		Short: "List and describe the plugins that are found",
+		Short: "List and describe the plugins that are found, or begin a new one",
 		Example: `  lockbench plugins list
-  lockbench plugins describe redis`,
+  lockbench plugins describe redis
+  lockbench plugins new mybackend`,
 		Args: cobra.ArbitraryArgs,
 		RunE: parentOnly,
 	}
-	cmd.AddCommand(pluginsListCommand(), pluginsDescribeCommand())
+	cmd.AddCommand(pluginsListCommand(), pluginsDescribeCommand(), pluginsNewCommand())
 	return cmd
 }
 
