@@ -133,6 +133,9 @@ func (r Report) closing() []string {
 func (r Report) where() string {
 	m := r.Manifest
 	parts := []string{m.Started.Format("2006-01-02 15:04 UTC"), fmt.Sprintf("%d cores", m.Machine.Cores), m.Machine.CPU, m.Machine.Kernel, m.Machine.Go}
+	if m.Plan.Env == "compose" {
+		parts = append(parts, "servers in containers")
+	}
 	seen := map[string]bool{}
 	for _, s := range m.Subjects {
 		if s.Server != "" && s.Scope != "host" && !seen[s.Server] {
