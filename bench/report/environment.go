@@ -15,6 +15,9 @@ import (
 func (r Report) where() string {
 	m := r.Manifest
 	parts := []string{m.Started.Format("2006-01-02 15:04 UTC"), fmt.Sprintf("%d cores", m.Machine.Cores), m.Machine.CPU, m.Machine.Kernel, m.Machine.Go}
+	if m.Plan.Env == "compose" {
+		parts = append(parts, "servers in containers")
+	}
 	parts = append(parts, r.servers()...)
 	parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
 	return fmt.Sprintf("measured %s, seed %d, TTL %d ms", strings.Join(parts, ", "), m.Plan.Seed, m.Plan.TTLms)

@@ -27,7 +27,7 @@ import (
 type stateFlag struct{ file string }
 
 func (s *stateFlag) add(fl *pflag.FlagSet) {
-	fl.StringVar(&s.file, "state", "", "`FILE` that describes kept servers (default: lockbench/env.json in your cache directory)")
+	fl.StringVar(&s.file, "state", "", "`FILE` that describes kept servers (default: $LOCKBENCH_STATE, else lockbench/env.json in your cache directory)")
 }
 
 func (s *stateFlag) path() (string, error) {
