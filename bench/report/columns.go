@@ -23,6 +23,8 @@ type grid struct {
 	Note    string // below it; may be empty
 	Columns []gridColumn
 	Rows    []gridRow
+	// Keys is how many of the first columns say what a row is about, 0 for one.
+	Keys int
 }
 
 type gridColumn struct {
