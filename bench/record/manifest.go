@@ -33,6 +33,8 @@ type Manifest struct {
 	Plan      Plan      `json:"plan"`
 	Machine   Machine   `json:"machine"`
 	Subjects  []Subject `json:"subjects"`
+	// Parts are the runs that this folder was merged from; none: it is one run.
+	Parts []Part `json:"merged_from,omitempty"`
 	// Binaries has the SHA-256 of lockbench and of each plugin by file name.
 	Binaries map[string]string `json:"binaries_sha256"`
 	// Skipped says what was left out and why, for people.

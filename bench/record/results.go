@@ -43,8 +43,8 @@ func better(unit string) string {
 }
 
 var (
-	neutral = []string{"offered/s", "open-refused"}
-	costs   = []string{"commands/grant", "idle-commands/s", "drops", "early", "late", "stale-writes"}
+	neutral = []string{"held-bytes/plugin", "offered/s", "open-refused"}
+	costs   = []string{"idle-bytes/plugin", "plugin-bytes/lease", "host-bytes/lease", "commands/grant", "idle-commands/s", "drops", "early", "late", "stale-writes"}
 )
 
 // units are those that every file declares.
@@ -63,6 +63,7 @@ var units = []string{
 	"p50-ns/vacant", "p90-ns/vacant", "p99-ns/vacant", "p99.9-ns/vacant", "max-ns/vacant",
 	"p50-ns/notice", "p90-ns/notice", "p99-ns/notice", "p99.9-ns/notice", "max-ns/notice",
 	"band-low-ns/takeover", "band-high-ns/takeover", "early", "late", "stale-writes", "kept",
+	"p50-ns/first-grant", "idle-bytes/plugin", "held-bytes/plugin", "plugin-bytes/lease", "host-bytes/lease",
 	"cycles/s", "calls/s", "grants/s", "jain", "commands/grant", "idle-commands/s",
 }
 
@@ -95,7 +96,10 @@ func writeResult(w io.Writer, c Cell) error {
 	}
 	fmt.Fprintf(&b, "/clients=%d", c.Clients)
 	if c.Keys > 0 {
-		fmt.Fprintf(&b, "/keys=%d/hold=%v", c.Keys, time.Duration(c.HoldNs))
+		fmt.Fprintf(&b, "/keys=%d", c.Keys)
+	}
+	if c.HoldNs > 0 {
+		fmt.Fprintf(&b, "/hold=%v", time.Duration(c.HoldNs))
 	}
 	fmt.Fprintf(&b, " %d", max(1, c.Cycles))
 	for _, v := range c.figures() {

@@ -54,7 +54,7 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("lockbench {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), conformCommand(), pluginsCommand())
+	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), mergeCommand(), conformCommand(), pluginsCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
