@@ -141,6 +141,10 @@ func ReadManifest(dir string) (Manifest, error) {
 	if err != nil {
 		return m, err
 	}
+	return parseManifest(dir, b)
+}
+
+func parseManifest(dir string, b []byte) (m Manifest, err error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("%w: %s: %w", ErrNotAFolder, filepath.Join(dir, ManifestFile), err)
 	}

@@ -126,7 +126,9 @@ func (c Cell) figures() []figure {
 		}
 	}
 	for _, unit := range slices.Sorted(maps.Keys(c.Values)) {
-		out = append(out, figure{unit, c.Values[unit]})
+		if v := c.Values[unit]; !math.IsInf(v, 0) && !math.IsNaN(v) {
+			out = append(out, figure{unit, v})
+		}
 	}
 	return out
 }
@@ -177,6 +179,10 @@ func ScanResults(dir string, emit func(*benchfmt.Result)) (benchfmt.UnitMetadata
 	if err != nil {
 		return nil, err
 	}
+	return scanResults(b, emit)
+}
+
+func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
 	b = b[:bytes.LastIndexByte(b, '\n')+1] // a number that was cut is still a number
 	r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile)
 	for r.Scan() {
@@ -205,7 +211,9 @@ func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
 func parseResult(rec *benchfmt.Result) Result {
 	res := Result{Cycles: rec.Iters, Values: map[string]float64{}}
 	base, parts := rec.Name.Parts()
-	res.Scenario = strings.ToLower(string(base[:1])) + string(base[1:])
+	if len(base) > 0 { // it is not in a file that lockbench has written
+		res.Scenario = strings.ToLower(string(base[:1])) + string(base[1:])
+	}
 	for _, p := range parts {
 		key, value, _ := strings.Cut(strings.TrimPrefix(string(p), "/"), "=")
 		switch key {
