@@ -20,6 +20,9 @@ type Plan struct {
 	// whose server can be had; what is left out then is reported, not an error.
 	Backends  []string
 	Scenarios []string
+	// Faults are those of the safety scenario; none means all, or the most
+	// telling ones of a quick plan.
+	Faults    []string
 	Baselines []string // those of backends that are not measured are left out
 	Clients   []int    // concurrent callers of one host, each a cell; none: the scenario's own numbers
 	Hosts     []int    // host processes, each a cell
@@ -43,6 +46,11 @@ type Plan struct {
 	Seed            uint64
 	Quick           bool
 	MTLS            bool
+	// Env is where throwaway servers run, one of [Environments]; "" is wherever
+	// they are kept, else local.
+	Env string
+	// State is the file that describes kept servers; "" for none.
+	State string
 	// Targets are the addresses of the caller's own servers by backend. The
 	// others get throwaway servers.
 	Targets map[string]string
@@ -92,10 +100,16 @@ func DefaultPlan(quick bool) Plan {
 
 // Check finds what cannot be measured. Its errors are [*UsageError]s.
 func (p Plan) Check() error {
+	if p.isSafety() {
+		return p.checkSafety()
+	}
+	if len(p.Faults) > 0 {
+		return usagef("faults are for scenario %s", SafetyScenario)
+	}
 	for _, s := range p.Scenarios {
 		sc, ok := scenario.ByName(s)
 		if !ok {
-			return usagef("there is no scenario %q%s", s, driver.Suggest(s, scenario.Names()))
+			return usagef("there is no scenario %q%s", s, driver.Suggest(s, append(scenario.Names(), SafetyScenario)))
 		}
 		several := slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 })
 		if several && !sc.AcrossHosts {
@@ -142,6 +156,8 @@ func (p Plan) Check() error {
 	switch {
 	case len(p.Scenarios) == 0:
 		return usagef("no scenario was named")
+	case p.Env != "" && !slices.Contains(Environments(), p.Env):
+		return usagef("there is no environment %q%s", p.Env, driver.Suggest(p.Env, Environments()))
 	case p.Runs < 1 || p.Runs > 1000:
 		return usagef("%d runs are not between 1 and 1000", p.Runs)
 	}
@@ -205,7 +221,7 @@ func (p Plan) recorded(backends, baselines []string) record.Plan {
 		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
 		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(),
-		MTLS: p.MTLS, Quick: p.Quick, Env: "local", OwnTargets: targets,
+		MTLS: p.MTLS, Quick: p.Quick, Env: p.Env, OwnTargets: targets,
 	}
 }
 

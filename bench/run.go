@@ -66,6 +66,9 @@ func Run(ctx context.Context, p Plan, opts Options) (res Result, err error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	if p.isSafety() {
+		return runSafety(ctx, p, opts)
+	}
 	s, err := openSession(ctx, p, opts.Log)
 	if err != nil {
 		return Result{Interrupted: ctx.Err() != nil}, err
@@ -121,7 +124,7 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	var empty error
 	for run, round := range rounds(cells, r.plan.Runs, r.plan.Seed) {
 		for _, c := range round {
-			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s, clients %d", run+1, r.plan.Runs, c.subject.Name, c.scenario.Name, c.Clients))
+			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s", run+1, r.plan.Runs, c.subject.Name, c.label()))
 			err := r.cell(ctx, c, run+1)
 			var invalid *InvalidError
 			if errors.As(err, &invalid) {
@@ -206,13 +209,13 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	if err != nil && !interrupted {
 		// Its attempts are kept for the verdict, its figures mean nothing.
 		measured.Interrupted = true
-		err = fmt.Errorf("%s, clients %d, run %d: %w", c.scenario.Name, c.Clients, run, err)
+		err = fmt.Errorf("%s, run %d: %w", c.label(), run, err)
 		if c.subject.Kind == record.KindBaseline {
 			// It is shown, and judges nobody.
 			r.skipped = append(r.skipped, fmt.Sprintf("%s: %v", c.subject.Name, err))
 			err = nil
 		} else {
-			err = classify(c.subject, err)
+			err = classify(ctx, c.subject, err)
 		}
 	}
 	return errors.Join(err, r.folder.Add(measured))
@@ -220,7 +223,16 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 
 // classify tells a store that refuses or does not answer from a cell in which
 // nothing happened for another reason.
-func classify(sub *subject, err error) error {
+func classify(ctx context.Context, sub *subject, err error) error {
+	if errors.Is(err, scenario.ErrNothingDone) && sub.check != nil {
+		// Callers wait for a store that is down until their time is over, and
+		// so would those of every cell to come.
+		ctx, cancel := context.WithTimeout(ctx, openTimeout)
+		defer cancel()
+		if down := sub.check(ctx); down != nil {
+			return &EnvError{Backend: sub.Name, Err: at(sub.address, fmt.Errorf("%w; %w", err, down))}
+		}
+	}
 	switch {
 	case errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrUnavailable), errors.Is(err, scenario.ErrFloor):
 		return &EnvError{Backend: sub.Name, Err: at(sub.address, err)}

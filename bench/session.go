@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/baseline"
 	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
@@ -21,15 +22,16 @@ import (
 // session is everything that is open while a plan is run.
 type session struct {
 	opener
-	servers   []*env.Server
-	subjects  []*subject
-	backends  []string
-	baselines []string
-	skipped   []string
-	counters  []*baseline.Counter
-	notes     []string
-	findings  []string
-	binaries  map[string]string // SHA-256 by file name
+	environment *environment
+	servers     []*env.Server
+	subjects    []*subject
+	backends    []string
+	baselines   []string
+	skipped     []string
+	counters    []*baseline.Counter
+	notes       []string
+	findings    []string
+	binaries    map[string]string // SHA-256 by file name
 }
 
 // closeTimeout bounds the orderly end of a session.
@@ -39,6 +41,15 @@ const closeTimeout = 10 * time.Second
 // open.
 func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
 	s := &session{opener: opener{plan: p, log: log}, binaries: map[string]string{}}
+	var kept *Kept
+	if p.State != "" {
+		var err error
+		if kept, err = ReadKept(p.State); err != nil {
+			return nil, &EnvError{Err: err, Hint: "lockbench env status"}
+		}
+	}
+	s.environment = openEnvironment(p.Env, kept)
+	s.plan.Env = s.environment.name
 	if err := s.openAll(ctx); err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
@@ -72,7 +83,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	cfg := f.config
 	var harm scenario.Server
 	if _, own := s.plan.Targets[f.Name]; !own && cfg["address"] == "" {
-		servers, err := StartServers(ctx, f.Found, s.plan.keepsData(f.Name))
+		servers, err := s.environment.start(ctx, f.Found, s.plan.keepsData(f.Name))
 		var e *EnvError
 		if errors.As(err, &e) && len(s.plan.Backends) == 0 {
 			s.skipped = append(s.skipped, fmt.Sprintf("%s: %v; %s", f.Name, e.Err, e.Hint))
@@ -84,6 +95,9 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		s.servers = append(s.servers, servers.All...)
 		harm = servers.harm()
 		maps.Copy(cfg, servers.Config)
+		if s.environment.isKept(f.Name, cfg) {
+			s.notes = append(s.notes, f.Name+" uses the server that lockbench env up keeps")
+		}
 	}
 	b, err := s.open(ctx, f.Name, f.Path, cfg)
 	if err != nil {
@@ -176,7 +190,8 @@ func (s *session) Close(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, sub := range s.subjects {
-		if err := sub.close(ctx); err != nil {
+		// A library may well complain about connections that a fault has broken.
+		if err := sub.close(ctx); err != nil && sub.Kind != record.KindBaseline {
 			errs = append(errs, fmt.Errorf("close %s: %w", sub.Name, err))
 		}
 	}
@@ -186,7 +201,7 @@ func (s *session) Close(ctx context.Context) error {
 	for _, srv := range s.servers {
 		errs = append(errs, srv.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.environment.close())...)
 }
 
 // ErrNoPlugins: there is not a single plugin binary to be found.

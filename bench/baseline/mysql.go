@@ -39,6 +39,7 @@ func dialMySQL(cfg driver.Config) (*sql.DB, error) {
 		c.TLSConfig = "true"
 	}
 	c.InterpolateParams = true
+	c.Logger = &mysqldriver.NopLogger{} // its errors are returned as well
 	connector, err := mysqldriver.NewConnector(c)
 	if err != nil {
 		return nil, errors.New("baseline: the address is none that go-sql-driver/mysql connects to")

@@ -75,6 +75,7 @@ func (p *Proxy) abrupt() error { return p.harm("reset_peer", 0, nil, requests) }
 // the others go on.
 func (p *Proxy) Heal() error {
 	err := within(func() error {
+		p.fillHoles()
 		p.p.Toxics.ResetToxics(context.Background())
 		return nil
 	})
@@ -84,9 +85,22 @@ func (p *Proxy) Heal() error {
 	return p.abrupt()
 }
 
+// Retarget resets all connections and passes those that come now on to another
+// server.
+func (p *Proxy) Retarget(upstream string) error {
+	err := within(func() error {
+		return p.p.Update(&toxiproxy.Proxy{Listen: p.Addr(), Upstream: upstream, Enabled: true})
+	})
+	if err != nil {
+		return fmt.Errorf("fault: point the proxy of %s at %s: %w", p.p.Upstream, upstream, err)
+	}
+	return nil
+}
+
 // Close resets all connections and stops listening.
 func (p *Proxy) Close() error {
 	err := within(func() error {
+		p.fillHoles()
 		p.p.Stop()
 		return nil
 	})

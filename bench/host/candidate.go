@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -34,12 +35,12 @@ type Report struct {
 	Kind  Kind   `json:"kind"`
 	Name  int32  `json:"name"` // index into Campaign.Names
 	Token uint64 `json:"token,omitempty"`
-	// Asked is when the acquire or release was sent that has led to this.
+	// Asked is when the acquire, renewal or release was sent that led to this.
 	Asked int64 `json:"asked,omitempty"`
 	// At is when it happened.
 	At int64 `json:"at,omitempty"`
 	// FreeFrom and FreeBy bound the time at which the store lets the lease
-	// expire, unless it is renewed: Granted and Renewed.
+	// expire, unless it is renewed: Granted and Renewed, where that is known.
 	FreeFrom int64 `json:"free_from,omitempty"`
 	FreeBy   int64 `json:"free_by,omitempty"`
 	// Wrote is when it last acted as a leader: Lost.
@@ -191,7 +192,21 @@ func (p *Candidate) KillMachine() error {
 	if p.plugin > 0 {
 		err = errors.Join(err, fault.Freeze(p.plugin), fault.Kill(p.plugin))
 	}
-	return errors.Join(err, p.Kill())
+	return errors.Join(err, p.Kill(), p.sweep())
+}
+
+// sweep removes the plugin's directory, which its host or the plugin itself
+// does as long as one of them lives.
+func (p *Candidate) sweep() error {
+	var errs []error
+	for _, parent := range []string{os.TempDir(), "/tmp"} {
+		dirs, err := filepath.Glob(filepath.Join(parent, fmt.Sprintf("lockplugin-%d-*", p.cmd.Process.Pid)))
+		errs = append(errs, err)
+		for _, dir := range dirs {
+			errs = append(errs, os.RemoveAll(dir))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Close lets it release what it leads and end; it is killed when it has not

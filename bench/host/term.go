@@ -39,6 +39,7 @@ type term struct {
 	name  int32
 	lease load.Lease
 	wrote atomic.Int64 // when it last acted as a leader
+	until time.Time    // the last deadline that was seen
 	over  chan struct{}
 	once  sync.Once
 	cause error // valid once over is closed; nil: it is to be released
@@ -65,6 +66,10 @@ func (c *candidate) campaign(ctx context.Context, i int32, name string) {
 			c.lead(ctx, i, asked, lease)
 		case ctx.Err() == nil:
 			c.report(Report{Kind: Failed, Name: i, At: c.clock.now(), Cause: err.Error()})
+			// A lock of a session that has expired never works again.
+			if fresh, err := c.locker.Lock(name, c.TTL); err == nil {
+				lock = fresh
+			}
 		}
 		sleep(ctx, between)
 	}
@@ -95,15 +100,19 @@ func (c *candidate) lead(ctx context.Context, i int32, asked int64, lease load.L
 	now := c.clock.now()
 	t := &term{name: i, lease: lease, over: make(chan struct{})}
 	t.wrote.Store(now)
-	freeFrom := asked + int64(c.TTL)
-	if v, ok := lease.(validLease); ok {
-		freeFrom = c.clock.of(v.Deadline())
+	r := Report{Kind: Granted, Name: i, Token: lease.Token(), Asked: asked, At: now}
+	v, valid := lease.(validLease)
+	if valid {
+		t.until = v.Deadline()
+		r.FreeFrom, r.FreeBy = c.clock.of(t.until), now+int64(c.TTL)
+	} else if _, untimed := lease.(load.Untimed); !untimed {
+		r.FreeFrom, r.FreeBy = asked+int64(c.TTL), now+int64(c.TTL)
 	}
 	c.mu.Lock()
 	c.terms[i] = t
 	c.mu.Unlock()
-	c.report(Report{Kind: Granted, Name: i, Token: lease.Token(), Asked: asked, At: now, FreeFrom: freeFrom, FreeBy: now + int64(c.TTL)})
-	if _, ok := lease.(validLease); ok {
+	c.report(r)
+	if valid {
 		select {
 		case <-t.over:
 		case <-ctx.Done():
@@ -140,12 +149,16 @@ func (c *candidate) renew(ctx context.Context, t *term) {
 			t.end(fmt.Errorf("renewal: %w", err))
 			return
 		}
-		c.renewed(t.name, sent, c.clock.now())
+		c.renewed(t.name, sent, c.clock.now(), t.lease)
 	}
 }
 
-func (c *candidate) renewed(name int32, sent, got int64) {
-	c.report(Report{Kind: Renewed, Name: name, At: got, FreeFrom: sent + int64(c.TTL), FreeBy: got + int64(c.TTL)})
+func (c *candidate) renewed(name int32, sent, got int64, lease load.Lease) {
+	r := Report{Kind: Renewed, Name: name, Asked: sent, At: got}
+	if _, untimed := lease.(load.Untimed); !untimed {
+		r.FreeFrom, r.FreeBy = sent+int64(c.TTL), got+int64(c.TTL)
+	}
+	c.report(r)
 }
 
 // event reports the renewals of core.
@@ -154,7 +167,7 @@ func (c *candidate) event(e core.Event) {
 		return
 	}
 	got := c.clock.of(e.Time)
-	c.renewed(int32(slices.Index(c.Names, e.Name)), got-int64(e.Took), got)
+	c.renewed(int32(slices.Index(c.Names, e.Name)), got-int64(e.Took), got, nil)
 }
 
 // finish reports the end of a term, and releases the lease if it was not lost.
@@ -203,8 +216,22 @@ func (c *candidate) work(ctx context.Context) {
 			case <-t.over:
 			default:
 				t.wrote.Store(now)
+				c.watch(t)
 			}
 		}
+	}
+}
+
+// watch reports the renewals of a library that has our core in process, whose
+// events nobody gets.
+func (c *candidate) watch(t *term) {
+	v, ok := t.lease.(validLease)
+	if !ok || c.Baseline == "" {
+		return
+	}
+	if until := v.Deadline(); until.After(t.until) {
+		t.until = until
+		c.renewed(t.name, c.clock.of(until)-int64(c.TTL), c.clock.now(), t.lease)
 	}
 }
 

@@ -33,6 +33,10 @@ type Trier interface {
 	TryAcquire(ctx context.Context) (Lease, error)
 }
 
+// Untimed is a Lease whose end in the store is not known here: it renews itself
+// at times of its own, or has no TTL.
+type Untimed interface{ Untimed() }
+
 // Lease is a held lock.
 type Lease interface {
 	// Token is the fencing token; zero where there is none.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"html/template"
 	"io"
-	"slices"
 
 	"github.com/lockbench/lockbench/bench/record"
 )
@@ -39,6 +38,8 @@ func (r Report) HTML(w io.Writer) error {
 		Started, Where, Verdict      string
 		Bad                          bool
 		Findings, Gaps, Headline     []string
+		Safety                       grid
+		SafetyNotes                  []string
 		Choice, Summary, Environment grid
 		Sections                     []pageSection
 		Floors                       []grid
@@ -48,10 +49,11 @@ func (r Report) HTML(w io.Writer) error {
 		Started: r.Manifest.Started.Format("2006-01-02 15:04"), Where: r.where(), Verdict: r.Safe(),
 		Bad:      r.Verdict.Unsafe() > 0 || r.Verdict.Granted() == 0,
 		Findings: r.findings(), Gaps: r.gaps(), Headline: r.Headline(),
+		Safety: r.safetyTable(), SafetyNotes: r.safetyNotes(),
 		Choice: r.choiceGrid(), Summary: r.summary(), Environment: r.environment(),
 		Command: r.command(),
 	}
-	var all []chart
+	all := []chart{}
 	for _, s := range r.scenarios() {
 		section := pageSection{ID: s, Title: s, Proves: proves[s], Charts: r.charts(s)}
 		for _, t := range r.of(s) {
@@ -66,7 +68,7 @@ func (r Report) HTML(w io.Writer) error {
 	for _, t := range r.Floors {
 		data.Floors = append(data.Floors, r.grid(t))
 	}
-	b, err := json.Marshal(slices.Concat([]chart{}, all)) // which escapes what could end the script
+	b, err := json.Marshal(all) // which escapes what could end the script
 	if err != nil {
 		return err
 	}

@@ -113,6 +113,8 @@ type Input struct {
 	Baseline string
 	// Tick is how often candidates ask; 0: they wait until they are woken.
 	Tick time.Duration
+	// Harms is how many leaders are harmed; 0: three.
+	Harms int
 	// Server may be harmed; nil when the servers are somebody else's.
 	Server Server
 	// Commands reads how many commands a server has been given; nil when its

@@ -19,6 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	host.CallersMain()
+	host.CandidateMain()
 	goleak.VerifyTestMain(m)
 }
 

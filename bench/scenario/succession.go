@@ -46,9 +46,9 @@ type seat struct {
 	since   int64 // the grant's return
 }
 
-// bound is when the store lets the lease of an attempt expire; see
-// [host.Report].
-type bound struct{ freeFrom, freeBy int64 }
+// bound is when the last request for an attempt's lease was sent, and when the
+// store lets it expire; see [host.Report].
+type bound struct{ sent, freeFrom, freeBy int64 }
 
 func newSuccession(in Input, m mode) *succession {
 	return &succession{
@@ -113,10 +113,10 @@ func (s *succession) hear(c *contender, r host.Report) {
 		s.attempts = append(s.attempts, record.Attempt{
 			Client: c.id, Name: r.Name, Asked: r.Asked, Answered: r.At, Token: r.Token, Outcome: record.Granted,
 		})
-		s.bounds = append(s.bounds, bound{r.FreeFrom, r.FreeBy})
+		s.bounds = append(s.bounds, bound{r.Asked, r.FreeFrom, r.FreeBy})
 	case host.Renewed:
 		if i, ok := s.open[t]; ok {
-			s.bounds[i] = bound{r.FreeFrom, r.FreeBy}
+			s.bounds[i] = bound{r.Asked, r.FreeFrom, r.FreeBy}
 		}
 	case host.Lost:
 		s.lost[t] = r
@@ -190,7 +190,7 @@ func (s *succession) confirmed(names []int32, after int64) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {
 			seat := s.seats[n]
-			return seat.leader == nil || seat.since <= after && s.bounds[seat.attempt].freeFrom-int64(s.in.TTL) <= after
+			return seat.leader == nil || seat.since <= after && s.bounds[seat.attempt].sent <= after
 		})
 	}
 }

@@ -26,9 +26,9 @@ const (
 	candidates = 2
 	// names are how many locks share each harm.
 	names = 8
-	// kills is how many leaders of one cell are harmed in one run: 30 in the
-	// ten runs of a full plan.
-	kills = 3
+	// harms is how many leaders of one cell are harmed in one run when nobody
+	// says: 30 in the ten runs of a full plan.
+	harms = 3
 	// settled is the least time that candidates have to enter their queues
 	// before the leader is harmed.
 	settled = 100 * time.Millisecond
@@ -58,7 +58,7 @@ func takeoverTakes(in Input) time.Duration {
 	if m.waits != nil {
 		each += m.waits(in.TTL)
 	}
-	return time.Duration(in.Hosts)*startUp + kills*each
+	return time.Duration(in.Hosts)*startUp + time.Duration(cmp.Or(in.Harms, harms))*each
 }
 
 // phaseSpan is the length of the interval from which the moment of the harm is
@@ -103,7 +103,7 @@ func (s *succession) run(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrNothingDone, err)
 	}
 	phases := rand.New(rand.NewPCG(s.in.Seed, 0x7068617365))
-	for range kills {
+	for range cmp.Or(s.in.Harms, harms) {
 		if !pause(ctx, settled+time.Duration(phases.Int64N(int64(phaseSpan(s.in, s.mode))))) {
 			return ctx.Err()
 		}
@@ -120,7 +120,7 @@ func (s *succession) succeed(ctx context.Context) error {
 	h := s.aim()
 	h.from = s.in.Clock.Now()
 	if err := s.mode.strike(ctx, s, &h); err != nil {
-		return fmt.Errorf("%s: %w", s.mode.name, err)
+		return fmt.Errorf("%w: %w", ErrNothingDone, err)
 	}
 	h.until = s.in.Clock.Now()
 	done := s.led(h.names, h.from)
@@ -133,7 +133,7 @@ func (s *succession) succeed(ctx context.Context) error {
 	s.sample(&h)
 	if s.mode.mend != nil {
 		if err := s.mode.mend(ctx, s, &h); err != nil {
-			return fmt.Errorf("after %s: %w", s.mode.name, err)
+			return fmt.Errorf("%w: after the takeover: %w", ErrNothingDone, err)
 		}
 	}
 	return s.await(ctx, s.in.TTL+grace, "every name has a leader again", s.led(h.names, 0))

@@ -40,7 +40,7 @@ type figures struct {
 	notice   []int64 // from the resumption of a frozen leader until it knew
 
 	early, late, kept, stale, judged int
-	findings                         []string
+	earliest                         int64 // the most by which a takeover came early
 }
 
 func newFigures(in Input, m mode) figures {
@@ -89,7 +89,7 @@ func (s *succession) sample(h *harm) {
 		s.figure.took = append(s.figure.took, after.since-h.from)
 		tokens[n] = s.attempts[after.attempt].Token
 		if s.mode.banded {
-			s.judge(h, n, s.bounds[before.attempt], after.since)
+			s.judge(h, s.bounds[before.attempt], after.since)
 		}
 	}
 	s.mu.Unlock()
@@ -106,7 +106,10 @@ func (s *succession) sample(h *harm) {
 
 // judge compares a takeover with the time that the lease had left. A renewal
 // that was due around the harm may have reached the store without a report.
-func (s *succession) judge(h *harm, name int32, old bound, since int64) {
+func (s *succession) judge(h *harm, old bound, since int64) {
+	if old.freeBy == 0 {
+		return // nobody here knows
+	}
 	ttl := int64(s.in.TTL)
 	if due := old.freeFrom - ttl + ttl/3; h.until >= due-int64(margin) {
 		old.freeBy = max(old.freeBy, h.until+ttl)
@@ -116,8 +119,7 @@ func (s *succession) judge(h *harm, name int32, old bound, since int64) {
 	switch {
 	case since < old.freeFrom-int64(rounding):
 		f.early++
-		f.findings = append(f.findings, fmt.Sprintf("lock %q had a new leader %v before the TTL of the old one was over",
-			s.in.Names[name], time.Duration(old.freeFrom-since)))
+		f.earliest = max(f.earliest, old.freeFrom-since)
 	case since > old.freeBy+f.slack:
 		f.late++
 	}
@@ -157,7 +159,7 @@ func (s *succession) cell(elapsed time.Duration) record.Cell {
 	defer s.mu.Unlock()
 	f := s.figure
 	c := record.Cell{
-		Cycles: f.judged, Elapsed: elapsed, Attempts: s.attempts, Findings: f.findings,
+		Cycles: f.judged, Elapsed: elapsed, Attempts: s.attempts,
 		Latencies: map[string][]int64{}, Values: map[string]float64{},
 	}
 	for op, samples := range map[string][]int64{
@@ -167,6 +169,10 @@ func (s *succession) cell(elapsed time.Duration) record.Cell {
 			c.Latencies[op] = samples
 			c.Values["max-ns/"+op] = float64(slices.Max(samples))
 		}
+	}
+	if f.early > 0 {
+		c.Findings = []string{fmt.Sprintf("%d of %d names had a new leader before the TTL of the old one was over, by up to %v",
+			f.early, f.judged, time.Duration(f.earliest))}
 	}
 	if s.mode.server {
 		c.Values["kept"] = float64(f.kept) / float64(max(1, f.judged))
