@@ -27,6 +27,9 @@ type Plan struct {
 	// held in scenario throughput, each a cell; none: its own.
 	Keys []int
 	Hold []time.Duration
+	// Rate is how many cycles per second the open loop of scenario acquire
+	// offers; 0: half of what the closed loop of the same cell did.
+	Rate float64
 	// Modes, Candidates and Tick are those of scenario takeover: the ways in
 	// which leaders end, each a cell; how many processes campaign; and how often
 	// they ask. None and 0: kill-host, 2, and they wait until they are woken.
@@ -66,10 +69,13 @@ const (
 	warmUp       = 200 * time.Millisecond
 	measure      = time.Second
 	quickWarmUp  = 50 * time.Millisecond
-	quickMeasure = 200 * time.Millisecond
+	quickMeasure = 150 * time.Millisecond
 	// quickRuns is the fewest runs that have a confidence interval.
 	quickRuns = 6
 )
+
+// maxHosts bounds the processes of one cell.
+const maxHosts = 64
 
 // DefaultPlan is what "lockbench run" measures without flags, or with --quick.
 func DefaultPlan(quick bool) Plan {
@@ -96,10 +102,11 @@ func (p Plan) Check() error {
 		if !ok {
 			return usagef("there is no scenario %q%s", s, driver.Suggest(s, scenario.Names()))
 		}
-		if slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 }) {
+		several := slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 })
+		if several && !sc.AcrossHosts {
 			return usagef("scenario %s does not take a number of hosts, %v", s, p.Hosts)
 		}
-		if sc.MinClients > 0 && len(p.Clients) > 0 && slices.Max(p.Clients) < sc.MinClients {
+		if sc.MinClients > 0 && len(p.Clients) > 0 && !several && slices.Max(p.Clients) < sc.MinClients {
 			return usagef("scenario %s needs at least %d clients", s, sc.MinClients)
 		}
 	}
@@ -110,6 +117,9 @@ func (p Plan) Check() error {
 	}
 	if len(p.Keys)+len(p.Hold) > 0 && !slices.Contains(p.Scenarios, "throughput") {
 		return usagef("keys and hold are of scenario throughput, which is not among %v", p.Scenarios)
+	}
+	if p.Rate < 0 || p.Rate > 1e6 || p.Rate > 0 && !slices.Contains(p.Scenarios, "acquire") {
+		return usagef("a rate of %v is not between 0 and 1000000 cycles/s of scenario acquire", p.Rate)
 	}
 	if err := p.checkTakeover(); err != nil {
 		return err
@@ -122,6 +132,11 @@ func (p Plan) Check() error {
 	for _, d := range p.Hold {
 		if d < 0 || d >= p.TTL {
 			return usagef("a hold of %v is not between 0 and the TTL of %v", d, p.TTL)
+		}
+	}
+	for _, n := range p.Hosts {
+		if n < 1 || n > maxHosts {
+			return usagef("%d hosts are not between 1 and %d", n, maxHosts)
 		}
 	}
 	for _, n := range p.Clients {
@@ -194,7 +209,7 @@ func (p Plan) recorded(backends, baselines []string) record.Plan {
 	slices.Sort(targets)
 	return record.Plan{
 		Seed: p.Seed, Backends: backends, Baselines: baselines, Scenarios: p.Scenarios,
-		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
+		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
 		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(),
 		MTLS: p.MTLS, Quick: p.Quick, Env: p.Env, OwnTargets: targets,

@@ -91,6 +91,7 @@ func TestCheckRefuses(t *testing.T) {
 		"keys":     func(p *Plan) { p.Scenarios, p.Keys = []string{"throughput"}, []int{0} },
 		"hold":     func(p *Plan) { p.Scenarios, p.Hold = []string{"throughput"}, []time.Duration{p.TTL} },
 		"no keys":  func(p *Plan) { p.Keys = []int{8} },
+		"no hosts": func(p *Plan) { p.Scenarios, p.Hosts = []string{"contend"}, []int{0} },
 		"hosts":    func(p *Plan) { p.Hosts = []int{3} },
 	} {
 		p := DefaultPlan(true)

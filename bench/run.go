@@ -252,7 +252,7 @@ func (r *runner) input(c cell, run int) scenario.Input {
 	return scenario.Input{
 		Shape: c.Shape, Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, TTL: c.subject.ttl,
 		Baseline: c.subject.baseline(), Tick: r.plan.Tick, Server: c.subject.server,
-		Seed:  r.plan.Seed + uint64(run)<<32,
+		Seed: r.plan.Seed + uint64(run)<<32, Rate: r.plan.Rate, Commands: c.subject.commands(),
 		Names: c.subject.names[:n], WarmUp: r.plan.WarmUp, Measure: r.plan.Measure,
 	}
 }

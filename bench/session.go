@@ -28,6 +28,7 @@ type session struct {
 	backends    []string
 	baselines   []string
 	skipped     []string
+	counters    []*baseline.Counter
 	notes       []string
 	findings    []string
 	binaries    map[string]string // SHA-256 by file name
@@ -112,10 +113,34 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	if s.binaries[filepath.Base(f.Path)], err = checksum(f.Path); err != nil {
 		return err
 	}
+	s.openCounter(ctx, sub, cfg)
 	if err := s.openOther(ctx, f, cfg, sub); err != nil {
 		return err
 	}
 	return s.openBaselines(ctx, sub, cfg)
+}
+
+// openCounter connects to the counters of a backend's servers, when a scenario
+// wants them. Servers that do not tell are a line in the report.
+func (s *session) openCounter(ctx context.Context, sub *subject, cfg driver.Config) {
+	if !slices.Contains(s.plan.Scenarios, "contend") {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	counter, err := baseline.NewCounter(sub.Name, cfg)
+	if err == nil && counter != nil {
+		_, err = counter.Read(ctx)
+	}
+	if err != nil {
+		s.skipped = append(s.skipped, fmt.Sprintf("the commands of %s: %v", sub.Name, err))
+	}
+	if err == nil && counter != nil {
+		sub.counter = counter
+		s.counters = append(s.counters, counter)
+	} else if counter != nil {
+		_ = counter.Close() // the first error says more
+	}
 }
 
 func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Config) error {
@@ -128,6 +153,7 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 		if err != nil {
 			return err
 		}
+		sub.counter = of.counter
 		s.subjects = append(s.subjects, sub)
 		s.baselines = append(s.baselines, name)
 	}
@@ -168,6 +194,9 @@ func (s *session) Close(ctx context.Context) error {
 		if err := sub.close(ctx); err != nil && sub.Kind != record.KindBaseline {
 			errs = append(errs, fmt.Errorf("close %s: %w", sub.Name, err))
 		}
+	}
+	for _, c := range s.counters {
+		errs = append(errs, c.Close())
 	}
 	for _, srv := range s.servers {
 		errs = append(errs, srv.Close())

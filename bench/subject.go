@@ -32,6 +32,8 @@ type subject struct {
 	close  func(ctx context.Context) error
 	names  []string // of locks, made as they are needed
 	series int64    // keeps the names of two builds apart
+	// counter counts the commands of its servers; nil when they do not count.
+	counter *baseline.Counter
 	// address is that of its server as configured: it may hold a password.
 	address string
 	host    host.Spec // to start processes with; zero for a floor
@@ -57,6 +59,14 @@ func (s *subject) notAcrossProcesses() string {
 		return s.Name + ", whose store belongs to one host process and is not seen by others,"
 	}
 	return ""
+}
+
+// commands reads the counter; it is nil without one.
+func (s *subject) commands() func(context.Context) (float64, error) {
+	if s.counter == nil {
+		return nil
+	}
+	return s.counter.Read
 }
 
 // opener opens the subjects of one plan.

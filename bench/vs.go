@@ -28,7 +28,7 @@ func (s *session) openOther(ctx context.Context, d described, cfg driver.Config,
 	d.config = cfg
 	sub := s.pluginSubject(b, d)
 	sub.Name, sub.BuildOf, sub.Reference = of.Name+otherBuild, of.Name, of.Reference
-	sub.series, sub.server = 1, of.server
+	sub.series, sub.counter, sub.server = 1, of.counter, of.server
 	s.subjects = append(s.subjects, sub)
 	s.binaries[d.Name+otherBuild], err = checksum(d.Path)
 	return err

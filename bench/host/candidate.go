@@ -105,25 +105,32 @@ func StartCandidate(ctx context.Context, c Campaign, clock load.Clock, on func(*
 	}
 }
 
-func (p *Candidate) start() (io.ReadCloser, error) {
+func (p *Candidate) start() (out io.ReadCloser, err error) {
+	p.cmd, p.stdin, out, err = startSelf(envCandidate)
+	return out, err
+}
+
+// startSelf starts this binary again, as what the variable says.
+func startSelf(variable string) (*exec.Cmd, io.WriteCloser, io.ReadCloser, error) {
 	exe, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	p.cmd = exec.Command(exe)
-	p.cmd.Env = append(os.Environ(), envCandidate+"=1")
-	p.cmd.Stderr = os.Stderr
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), variable+"=1")
+	cmd.Stderr = os.Stderr
 	// A group of its own in our session: signals to our terminal are not for it,
 	// and when we die while it is frozen the kernel wakes and ends it.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	return out, p.cmd.Start()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return cmd, in, out, cmd.Start()
 }
 
 // read passes reports on until the process ends.

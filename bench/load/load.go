@@ -47,6 +47,15 @@ type Lease interface {
 	Release(ctx context.Context) error
 }
 
+// Timed is a Lease of another process, where its times were taken, on the
+// run's clock.
+type Timed interface {
+	// Granted is when the acquire was called and when it came back.
+	Granted() (asked, answered int64)
+	// Released is when the release was called and when it came back.
+	Released() (ended, done int64)
+}
+
 // OutcomeOf classifies what Acquire returned.
 func OutcomeOf(err error) record.Outcome {
 	switch {

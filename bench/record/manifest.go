@@ -53,6 +53,7 @@ type Plan struct {
 	Hosts      []int    `json:"hosts"`
 	Keys       []int    `json:"keys,omitempty"`       // of throughput; none: its own
 	HoldNs     []int64  `json:"hold_ns,omitempty"`    // of throughput; none: its own
+	Rate       float64  `json:"rate,omitempty"`       // of the open loop; 0: half of the closed loop's
 	Modes      []string `json:"modes,omitempty"`      // of takeover; none: kill-host
 	Candidates int      `json:"candidates,omitempty"` // of takeover; 0: its own
 	TickMs     int64    `json:"tick_ms,omitempty"`    // of takeover

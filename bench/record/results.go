@@ -31,20 +31,27 @@ var quantiles = []struct {
 }
 
 // better says in which direction a unit improves: times are better lower,
-// rates better higher.
+// rates better higher, and what was offered is neither.
 func better(unit string) string {
-	if strings.Contains(unit, "-ns/") || slices.Contains(counts, unit) {
-		return "lower"
+	switch {
+	case slices.Contains(neutral, unit):
+		return ""
+	case strings.Contains(unit, "-ns/"), slices.Contains(costs, unit):
+		return "better=lower "
 	}
-	return "higher"
+	return "better=higher "
 }
 
-// counts are units of which there should be none.
-var counts = []string{"early", "late", "stale-writes"}
+var (
+	neutral = []string{"offered/s", "open-refused"}
+	costs   = []string{"commands/grant", "idle-commands/s", "drops", "early", "late", "stale-writes"}
+)
 
 // units are those that every file declares.
 var units = []string{
-	"p50-ns/acquire", "p90-ns/acquire", "p99-ns/acquire", "p99.9-ns/acquire",
+	"p50-ns/acquire", "p90-ns/acquire", "p99-ns/acquire", "p99.9-ns/acquire", "max-ns/acquire",
+	"p50-ns/open-acquire", "p90-ns/open-acquire", "p99-ns/open-acquire", "p99.9-ns/open-acquire", "max-ns/open-acquire",
+	"p50-ns/lag", "p90-ns/lag", "p99-ns/lag", "p99.9-ns/lag", "offered/s", "drops", "open-refused",
 	"p50-ns/release", "p90-ns/release", "p99-ns/release", "p99.9-ns/release",
 	"p50-ns/renew", "p90-ns/renew", "p99-ns/renew", "p99.9-ns/renew",
 	"p50-ns/call", "p90-ns/call", "p99-ns/call", "p99.9-ns/call",
@@ -56,7 +63,7 @@ var units = []string{
 	"p50-ns/vacant", "p90-ns/vacant", "p99-ns/vacant", "p99.9-ns/vacant", "max-ns/vacant",
 	"p50-ns/notice", "p90-ns/notice", "p99-ns/notice", "p99.9-ns/notice", "max-ns/notice",
 	"band-low-ns/takeover", "band-high-ns/takeover", "early", "late", "stale-writes", "kept",
-	"cycles/s", "calls/s", "grants/s", "jain",
+	"cycles/s", "calls/s", "grants/s", "jain", "commands/grant", "idle-commands/s",
 }
 
 // writeHeader writes what holds for all lines. Nothing here may differ
@@ -70,7 +77,7 @@ func writeHeader(w io.Writer, m Manifest) error {
 		fmt.Fprintf(&b, "cpu: %s\n", m.Machine.CPU)
 	}
 	for _, u := range units {
-		fmt.Fprintf(&b, "Unit %s better=%s assume=nothing\n", u, better(u))
+		fmt.Fprintf(&b, "Unit %s %sassume=nothing\n", u, better(u))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -22,6 +22,8 @@ type Scenario struct {
 	Processes bool
 	Mode      string // of several; "" when there is one
 	Hosts     int    // processes that it starts itself; 0 for none
+	// AcrossHosts tells that callers can be spread over several processes.
+	AcrossHosts bool
 	// MinClients is the fewest callers with which it makes sense; 0 is 1.
 	MinClients int
 	// Clients are the numbers of callers when nobody names any.
@@ -102,6 +104,9 @@ type Input struct {
 	TTL    time.Duration
 	// Seed is where all that is random in this cell and run comes from.
 	Seed uint64
+	// Rate is how many cycles per second the open loop of acquire offers; 0:
+	// half of what the closed loop did.
+	Rate float64
 	// Baseline is what the processes use instead of Host's plugin, "" for none.
 	Baseline string
 	// Tick is how often candidates ask; 0: they wait until they are woken.
@@ -110,6 +115,9 @@ type Input struct {
 	Harms int
 	// Server may be harmed; nil when the servers are somebody else's.
 	Server Server
+	// Commands reads how many commands a server has been given; nil when its
+	// servers do not count.
+	Commands func(ctx context.Context) (float64, error)
 	// Names are the locks; caller i uses Names[i%len(Names)].
 	Names []string
 	// WarmUp precedes Measure. What happens in it is checked, not measured.

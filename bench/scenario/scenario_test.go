@@ -19,6 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	host.CandidateMain()
+	host.CallersMain()
 	goleak.VerifyTestMain(m)
 }
 

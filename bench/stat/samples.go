@@ -168,6 +168,9 @@ func read(dir string, m record.Manifest, filter string, sideOf func(backend stri
 			s.add(Row{cell, unit}, v)
 		}
 	})
+	if err == nil && len(runs) == 0 && len(m.Plan.Backends) > 0 {
+		err = fmt.Errorf("%w: %s has no figure of a plugin", ErrIncomplete, dir)
+	}
 	for cell, n := range runs {
 		if err == nil && n < m.Plan.Runs {
 			err = fmt.Errorf("%w: %s has %d of %d runs of %s", ErrIncomplete, dir, n, m.Plan.Runs, cell)

@@ -28,6 +28,7 @@ func (r run) write(t *testing.T) string {
 	if r.plan.Runs == 0 {
 		r.plan.Runs = 10
 	}
+	r.plan.Backends = []string{"redis"}
 	if r.state == "" {
 		r.state = record.StateDone
 	}
@@ -120,14 +121,17 @@ func TestFilter(t *testing.T) {
 
 func TestFoldersRefuse(t *testing.T) {
 	good := run{}.write(t)
-	cut := run{}.write(t)
-	results := filepath.Join(cut, record.ResultsFile)
-	info, err := os.Stat(results)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(results, info.Size()/2); err != nil {
-		t.Fatal(err)
+	cutTo := func(tenths int64) string {
+		dir := run{}.write(t)
+		results := filepath.Join(dir, record.ResultsFile)
+		info, err := os.Stat(results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(results, info.Size()*tenths/10); err != nil {
+			t.Fatal(err)
+		}
+		return dir
 	}
 	for name, tt := range map[string]struct {
 		other string
@@ -137,7 +141,8 @@ func TestFoldersRefuse(t *testing.T) {
 		"another plan": {run{plan: record.Plan{Clients: []int{1, 8}}}.write(t), ErrPlans, "clients [] and [1 8]"},
 		"interrupted":  {run{state: record.StateInterrupted, lines: 3}.write(t), ErrIncomplete, "interrupted"},
 		"killed":       {run{state: record.StateRunning}.write(t), ErrIncomplete, "running"},
-		"cut":          {cut, ErrIncomplete, "of 10 runs of Acquire/backend=redis/clients=8"},
+		"cut":          {cutTo(9), ErrIncomplete, "of 10 runs of Acquire/backend=redis/clients=8"},
+		"cut early":    {cutTo(2), ErrIncomplete, "no figure"},
 		"foreign":      {t.TempDir(), record.ErrNotAFolder, record.ManifestFile},
 		"missing":      {filepath.Join(t.TempDir(), "no"), record.ErrNotAFolder, record.ManifestFile},
 	} {

@@ -21,6 +21,7 @@ import (
 
 func main() {
 	// Neither returns when this process was started to be one.
+	host.CallersMain()
 	host.CandidateMain()
 	plugintest.HostMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -114,6 +115,7 @@ var kinds = map[string]string{
 	"int":           "a whole number",
 	"intSlice":      "whole numbers, with commas between them",
 	"durationSlice": "durations such as 500us, with commas between them",
+	"float64":       "a number",
 	"uint64":        "a whole number of at least 0",
 	"duration":      "a duration such as 10s or 500ms",
 }

@@ -17,6 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	host.CallersMain()
 	host.CandidateMain()
 	// Servers that the developer keeps are not for tests.
 	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))

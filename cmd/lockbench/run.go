@@ -31,6 +31,7 @@ type runFlags struct {
 	candidates                     int
 	tick                           time.Duration
 	runs                           int
+	rate                           float64
 	ttl                            time.Duration
 	seed                           uint64
 	quick, verbose                 bool
@@ -78,6 +79,7 @@ Baselines, measured in this process on the same server:
 	fl.IntSliceVar(&f.hosts, "hosts", d.Hosts, "host processes, a `LIST`")
 	fl.IntSliceVar(&f.keys, "keys", nil, "locks in scenario throughput, a `LIST` (default 1024, and 8 with a hold of 1ms)")
 	fl.DurationSliceVar(&f.hold, "hold", nil, "how long they are held, a `LIST` of durations")
+	fl.Float64Var(&f.rate, "rate", 0, "cycles per second, `N`, of the open loop of acquire (default: half of the closed loop's)")
 	fl.StringSliceVar(&f.modes, "modes", nil, "how leaders end in scenario takeover, a `LIST` or all (default kill-host)")
 	fl.IntVar(&f.candidates, "candidates", 0, "processes that campaign in scenario takeover, `N` (default 2)")
 	fl.DurationVar(&f.tick, "tick", 0, "how often they ask (default: they wait until they are woken)")
@@ -209,6 +211,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	}
 	p.Backends, p.Scenarios, p.Baselines = unique(f.backends), unique(f.scenarios), unique(f.baselines)
 	p.Clients, p.Hosts, p.TTL, p.MTLS = unique(f.clients), unique(f.hosts), f.ttl, f.mtls == "on"
+	p.Rate = f.rate
 	p.Keys, p.Hold = unique(f.keys), unique(f.hold)
 	p.Env = f.env
 	var err error
