@@ -20,6 +20,9 @@ type Plan struct {
 	// whose server can be had; what is left out then is reported, not an error.
 	Backends  []string
 	Scenarios []string
+	// Faults are those of the safety scenario; none means all, or the most
+	// telling ones of a quick plan.
+	Faults    []string
 	Baselines []string // those of backends that are not measured are left out
 	Clients   []int    // concurrent callers of one host, each a cell; none: the scenario's own numbers
 	Hosts     []int    // host processes, each a cell
@@ -97,10 +100,16 @@ func DefaultPlan(quick bool) Plan {
 
 // Check finds what cannot be measured. Its errors are [*UsageError]s.
 func (p Plan) Check() error {
+	if p.isSafety() {
+		return p.checkSafety()
+	}
+	if len(p.Faults) > 0 {
+		return usagef("faults are for scenario %s", SafetyScenario)
+	}
 	for _, s := range p.Scenarios {
 		sc, ok := scenario.ByName(s)
 		if !ok {
-			return usagef("there is no scenario %q%s", s, driver.Suggest(s, scenario.Names()))
+			return usagef("there is no scenario %q%s", s, driver.Suggest(s, append(scenario.Names(), SafetyScenario)))
 		}
 		several := slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 })
 		if several && !sc.AcrossHosts {

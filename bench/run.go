@@ -66,6 +66,9 @@ func Run(ctx context.Context, p Plan, opts Options) (res Result, err error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	if p.isSafety() {
+		return runSafety(ctx, p, opts)
+	}
 	s, err := openSession(ctx, p, opts.Log)
 	if err != nil {
 		return Result{Interrupted: ctx.Err() != nil}, err

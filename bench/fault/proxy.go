@@ -85,6 +85,18 @@ func (p *Proxy) Heal() error {
 	return p.abrupt()
 }
 
+// Retarget resets all connections and passes those that come now on to another
+// server.
+func (p *Proxy) Retarget(upstream string) error {
+	err := within(func() error {
+		return p.p.Update(&toxiproxy.Proxy{Listen: p.Addr(), Upstream: upstream, Enabled: true})
+	})
+	if err != nil {
+		return fmt.Errorf("fault: point the proxy of %s at %s: %w", p.p.Upstream, upstream, err)
+	}
+	return nil
+}
+
 // Close resets all connections and stops listening.
 func (p *Proxy) Close() error {
 	err := within(func() error {

@@ -90,15 +90,10 @@ var compared = []struct{ unit, title string }{
 // hiddenUnit reports whether a unit that is not among the shown ones needs no
 // column: others of its operation say enough, or a chart does.
 func hiddenUnit(unit string) bool {
-	if strings.HasPrefix(unit, "band-") || slices.Contains([]string{"offered/s", "drops", refusedUnit, "max-ns/acquire"}, unit) {
-		return true
-	}
-	for _, prefix := range []string{"p50-", "p90-", "p99-", "p99.9-"} {
-		if strings.HasPrefix(unit, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains([]string{"offered/s", "drops", refusedUnit}, unit) ||
+		slices.ContainsFunc([]string{"p50-", "p90-", "p99-", "p99.9-", "max-", "band-"}, func(prefix string) bool {
+			return strings.HasPrefix(unit, prefix)
+		})
 }
 
 // columns chooses what is shown of a table: those in which some row has
@@ -174,8 +169,8 @@ func name(s record.Subject) string {
 // figures that are compared.
 func figure(unit string, interval bool) func(Row) cell {
 	return func(r Row) cell {
-		e, ok := r.Figures[unit]
-		if !ok || e.N == 0 {
+		e := r.Figures[unit]
+		if e.N == 0 || tail(unit) && e.N < r.runs() {
 			return cell{}
 		}
 		if strings.HasSuffix(unit, "/open-acquire") && r.refused() {
@@ -186,6 +181,19 @@ func figure(unit string, interval bool) func(Row) cell {
 		}
 		return numeric(Value(unit, e), e.Center)
 	}
+}
+
+// tail reports whether a unit is written of runs with many samples only. Its
+// median over some of the runs stands in no relation to one over all.
+func tail(unit string) bool { return strings.HasPrefix(unit, "p99") }
+
+// runs is how many there were of a row.
+func (r Row) runs() int {
+	n := 0
+	for _, e := range r.Figures {
+		n = max(n, e.N)
+	}
+	return n
 }
 
 // refusedUnit is 1 for a run whose load generator could not keep up.
@@ -212,6 +220,9 @@ func (r Report) grid(t Table) grid {
 			g.Note = referenceNote(t)
 		}
 	}
+	if t.Scenario == takeoverScenario {
+		g.Note = strings.TrimPrefix(g.Note+". "+r.bandNote(t.Mode), ". ")
+	}
 	for _, row := range t.Rows {
 		out := gridRow{Kind: row.Kind}
 		for _, c := range cols {
@@ -226,9 +237,7 @@ func (r Report) grid(t Table) grid {
 func (r Report) title(t Table) string {
 	runs := 0 // as many as were done, which an interruption makes fewer
 	for _, row := range t.Rows {
-		for _, e := range row.Figures {
-			runs = max(runs, e.N)
-		}
+		runs = max(runs, row.runs())
 	}
 	what := []string{t.Scenario}
 	if t.Mode != "" {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/lockbench/lockbench/bench/check"
 	"github.com/lockbench/lockbench/bench/record"
 )
 
@@ -73,8 +74,9 @@ func (r Report) JSON(w io.Writer) error {
 		Grants     int             `json:"grants_checked"`
 		Unsafe     int             `json:"violations_counted"`
 		Violations []violation     `json:"violations"`
+		Safety     []check.Cell    `json:"safety,omitempty"`
 		Figures    []flat          `json:"figures"`
-	}{Run: r.Manifest, Grants: r.Verdict.Granted(), Unsafe: r.Verdict.Unsafe(), Violations: []violation{}, Figures: r.flat()}
+	}{Safety: r.Verdict.Cells, Run: r.Manifest, Grants: r.Verdict.Granted(), Unsafe: r.Verdict.Unsafe(), Violations: []violation{}, Figures: r.flat()}
 	for _, v := range r.Verdict.Violations {
 		doc.Violations = append(doc.Violations, violation{string(v.Rule), v.Backend, v.String()})
 	}

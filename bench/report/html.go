@@ -39,6 +39,8 @@ func (r Report) HTML(w io.Writer) error {
 		Started, Where, Verdict      string
 		Bad                          bool
 		Findings, Gaps, Headline     []string
+		Safety                       grid
+		SafetyNotes                  []string
 		Choice, Summary, Environment grid
 		Sections                     []pageSection
 		Floors                       []grid
@@ -48,6 +50,7 @@ func (r Report) HTML(w io.Writer) error {
 		Started: r.Manifest.Started.Format("2006-01-02 15:04"), Where: r.where(), Verdict: r.Safe(),
 		Bad:      r.Verdict.Unsafe() > 0 || r.Verdict.Granted() == 0,
 		Findings: r.findings(), Gaps: r.gaps(), Headline: r.Headline(),
+		Safety: r.safetyTable(), SafetyNotes: r.safetyNotes(),
 		Choice: r.choiceGrid(), Summary: r.summary(), Environment: r.environment(),
 		Command: r.command(),
 	}

@@ -23,7 +23,11 @@ func (r Report) highlights() []highlight {
 	var out []highlight
 	add := func(title, need, unit string, more bool, t Table) {
 		if slices.ContainsFunc(t.Rows, func(row Row) bool { return row.Figures[unit].N > 0 }) {
-			out = append(out, highlight{title + ", " + t.load(), need + ", " + t.load(), unit, more, t})
+			load := ", " + t.load()
+			if t.Scenario == takeoverScenario {
+				load = "" // its modes say enough
+			}
+			out = append(out, highlight{title + load, need + load, unit, more, t})
 		}
 	}
 	if ts := r.of(acquireScenario); len(ts) > 0 {

@@ -15,12 +15,12 @@ const takeoverOp = "takeover"
 // ttlBand is when a takeover is due that waits for the lease's end. The cells
 // say when that is; those that do not wait have none, and then it is what the
 // plan's TTL leaves: renewed every third of it, two thirds to the whole.
-func (r Report) ttlBand(key record.HistogramKey) *band {
+func (r Report) ttlBand(mode string) *band {
 	b := &band{Label: "what is left of the TTL"}
 	for _, t := range r.of(takeoverScenario) {
 		for _, row := range t.Rows {
 			low, high := row.Figures["band-low-ns/takeover"], row.Figures["band-high-ns/takeover"]
-			if t.Mode != key.Mode || low.N == 0 || high.N == 0 {
+			if t.Mode != mode || low.N == 0 || high.N == 0 {
 				continue
 			}
 			if b.Until == 0 || low.Center < b.From {
@@ -52,7 +52,7 @@ func (r Report) takeoverChart(scenario string) chart {
 		if key.Op != takeoverOp {
 			continue
 		}
-		v := view{Label: label(key), Y: axisShare, YTitle: "share of takeovers", Band: r.ttlBand(key)}
+		v := view{Label: label(key), Y: axisShare, YTitle: "share of takeovers", Band: r.ttlBand(key.Mode)}
 		subjects := r.subjectsOf(key)
 		for _, s := range subjects {
 			key.Backend = s
@@ -81,12 +81,9 @@ func steps(h *hdrhistogram.Histogram) [][]float64 {
 
 // takeoverGrid says of each backend where its takeovers lie against the band.
 func (r Report) takeoverGrid(key record.HistogramKey, b *band, subjects []string) grid {
-	g := grid{Title: label(key), Columns: []gridColumn{
+	g := grid{Title: label(key), Note: r.bandNote(key.Mode), Columns: []gridColumn{
 		{"backend", false}, {"count", true}, {"shortest", true}, {"p50", true}, {"p99", true}, {"longest", true}, {"before band", true}, {"after", true},
 	}}
-	if b != nil {
-		g.Note = fmt.Sprintf("the band, %s to %s, is %s", duration(b.From), duration(b.Until), b.Label)
-	}
 	for _, s := range subjects {
 		key.Backend = s
 		h := r.Latencies[key]
@@ -103,6 +100,15 @@ func (r Report) takeoverGrid(key record.HistogramKey, b *band, subjects []string
 		g.Rows = append(g.Rows, row)
 	}
 	return g
+}
+
+// bandNote says where the band lies.
+func (r Report) bandNote(mode string) string {
+	b := r.ttlBand(mode)
+	if b == nil {
+		return ""
+	}
+	return fmt.Sprintf("A takeover that waits for the TTL takes %s to %s.", duration(b.From), duration(b.Until))
 }
 
 // outside counts the takeovers before and after the band.

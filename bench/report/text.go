@@ -30,6 +30,8 @@ func (r Report) print(p *printer) {
 	p.strong(r.Safe())
 	p.lines(r.findings())
 	p.lines(r.gaps())
+	p.grid(r.safetyTable())
+	p.lines(r.safetyNotes())
 	if cs := r.choices(); len(cs) > 0 {
 		p.heading("which one should I use")
 		p.choices(cs)
@@ -54,9 +56,6 @@ func (r Report) print(p *printer) {
 func (r Report) printScenario(p *printer, scenario string) {
 	for _, t := range r.of(scenario) {
 		p.grid(r.grid(t))
-	}
-	for _, v := range r.takeoverChart(scenario).Views {
-		p.grid(v.Table)
 	}
 	if scenario == takeoverScenario && len(r.Successions) > 0 {
 		p.heading("who held the lock around the end of a leader, the case of median length")

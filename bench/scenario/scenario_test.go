@@ -18,8 +18,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	host.CandidateMain()
 	host.CallersMain()
+	host.CandidateMain()
 	goleak.VerifyTestMain(m)
 }
 

@@ -40,17 +40,18 @@ func (s *stateFlag) path() (string, error) {
 func envCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "env",
-		Short: "Keep servers up between runs",
+		Short: "See which servers there are to measure with, and keep them up between runs",
 		Long: `env keeps throwaway servers up between runs, which start faster with them and
 measure warm servers. lockbench run uses them when they are up, and its result
 says so. They end with lockbench env down, or with the process that keeps them.`,
-		Example: `  lockbench env up
+		Example: `  lockbench env doctor
+  lockbench env up
   lockbench run --quick
   lockbench env down`,
 		Args: cobra.ArbitraryArgs,
 		RunE: parentOnly,
 	}
-	cmd.AddCommand(envUpCommand(), envKeepCommand(), envDownCommand(), envStatusCommand())
+	cmd.AddCommand(envUpCommand(), envKeepCommand(), envDownCommand(), envStatusCommand(), envDoctorCommand())
 	return cmd
 }
 

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/fatih/color"
+
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/record"
 )
@@ -36,9 +38,12 @@ func exitCode(err error) int {
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError
 	var remote *remoteError
+	var app appError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &app):
+		return int(app)
 	case errors.Is(err, errUnsafe):
 		return exitUnsafe
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
@@ -76,10 +81,15 @@ func asError[E error](err error, target *E) bool { return errors.As(err, target)
 
 // complain writes an error as one line, and its hint as another.
 func complain(w io.Writer, err error) {
-	if err == nil {
+	var app appError
+	if err == nil || errors.As(err, &app) {
 		return
 	}
-	fmt.Fprintf(w, "lockbench: %s\n", strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
+	name := "lockbench:"
+	if colored(w) {
+		name = paint(name, color.FgRed, color.Bold)
+	}
+	fmt.Fprintf(w, "%s %s\n", name, strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	if hint := hintOf(err); hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", hint)
 	}

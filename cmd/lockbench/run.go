@@ -27,7 +27,7 @@ type runFlags struct {
 	backends, scenarios, baselines []string
 	clients, hosts, keys           []int
 	hold                           []time.Duration
-	modes                          []string
+	modes, faults                  []string
 	candidates                     int
 	tick                           time.Duration
 	runs                           int
@@ -70,7 +70,8 @@ Baselines, measured in this process on the same server:
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.backends, "backends", nil, "plugins to measure, a `LIST` with commas (default: all that can be)")
-	fl.StringSliceVar(&f.scenarios, "scenarios", d.Scenarios, "what to measure, a `LIST` or all")
+	fl.StringSliceVar(&f.scenarios, "scenarios", d.Scenarios, "what to measure, a `LIST` or all, or "+bench.SafetyScenario)
+	fl.StringSliceVar(&f.faults, "faults", nil, "faults of scenario safety, a `LIST` (default all; the most telling with --quick)")
 	fl.StringSliceVar(&f.baselines, "baselines", nil, "measure these libraries too, a `LIST`; without one, all of them")
 	fl.Lookup("baselines").NoOptDefVal = "all"
 	fl.BoolVar(&f.quick, "quick", false, "fewer and shorter runs: about a minute")
@@ -101,6 +102,7 @@ func scenarioHelp() string {
 	for _, s := range scenario.All() {
 		fmt.Fprintf(&b, "  %-18s%s\n", s.Name, wrap(s.Proves, 60, 20))
 	}
+	fmt.Fprintf(&b, "  %-18s%s\n", bench.SafetyScenario, wrap(bench.SafetyProves, 60, 20))
 	return b.String()
 }
 
@@ -126,7 +128,7 @@ func wrap(text string, width, indent int) string {
 func baselineHelp() string {
 	var b strings.Builder
 	for _, bl := range baseline.All() {
-		fmt.Fprintf(&b, "  %-18s%s\n", bl.Name, bl.Doc)
+		fmt.Fprintf(&b, "  %-18s%s\n", bl.Name, wrap(bl.Doc, 60, 20))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
@@ -158,7 +160,9 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	if f.verbose {
 		log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	res, err := bench.Run(ctx, p, bench.Options{Progress: newProgress(cmd.ErrOrStderr()), Log: log})
+	progress := newProgress(cmd.ErrOrStderr(), "starting servers and plugins")
+	res, err := bench.Run(ctx, p, bench.Options{Progress: progress, Log: log})
+	progress.End()
 	if res.Cells == 0 || err != nil && res.Verdict.Granted() == 0 {
 		return verdict(res, orInterrupted(ctx, err))
 	}
@@ -222,6 +226,12 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	if cmd.Flags().Changed("runs") {
 		p.Runs = f.runs
 	}
+	if slices.Contains(f.scenarios, bench.SafetyScenario) {
+		if err := f.safety(cmd, &p); err != nil {
+			return p, err
+		}
+	}
+	p.Faults = unique(f.faults)
 	p.Seed = f.seed
 	if !cmd.Flags().Changed("seed") {
 		p.Seed = rand.Uint64N(1e9) // short enough to be typed again
@@ -234,6 +244,23 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	p.PluginDirs, p.Version = f.servers.pluginDirs, version()
 	p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr())
 	return p, err
+}
+
+// safety refuses flags that mean nothing for the safety scenario, and leaves
+// it its own number of rounds.
+func (f *runFlags) safety(cmd *cobra.Command, p *bench.Plan) error {
+	for _, flag := range []string{"ttl", "clients", "hosts"} {
+		if cmd.Flags().Changed(flag) {
+			return usagef("--%s means nothing for scenario %s", flag, bench.SafetyScenario)
+		}
+	}
+	switch {
+	case !cmd.Flags().Changed("runs"):
+		p.Runs = 0
+	case f.runs < 1:
+		return usagef("%d runs are not between 1 and 1000", f.runs)
+	}
+	return nil
 }
 
 // freshDir is dir, or with a number when another run of this second has it.

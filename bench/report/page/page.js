@@ -25,7 +25,7 @@
 
   // An axis says how a value is placed, where its marks are, and what they say.
   const decades = (lo, hi) => {
-    const out = [], steps = hi - lo < 2.5 ? [1, 2, 5] : [1];
+    const out = [], steps = hi - lo < 0.8 ? [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8] : hi - lo < 2.5 ? [1, 2, 5] : [1];
     for (let d = Math.floor(lo); d <= Math.ceil(hi); d++) {
       for (const s of steps) {
         const v = d + Math.log10(s);
