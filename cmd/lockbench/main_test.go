@@ -23,9 +23,14 @@ func TestMain(m *testing.M) {
 	host.CallersMain()
 	host.CandidateMain()
 	witness.Main()
-	// Servers that the developer keeps are not for tests.
-	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
+	forgetKeptServers()
 	plugintest.Main(m)
+}
+
+// forgetKeptServers hides the servers that the developer keeps, which are not
+// for tests.
+func forgetKeptServers() {
+	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
 }
 
 // plugins builds the shipped plugins and returns their directory.
