@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/check"
@@ -138,7 +139,9 @@ func recordSafety(ctx context.Context, p Plan, plan safety.Plan, m record.Manife
 	if err := errors.Join(err, folder.SetManifest(m), folder.Close(state)); err != nil {
 		return res, err
 	}
-	res.Verdict, err = check.Dir(p.Out)
+	if res.Verdict, err = check.Dir(p.Out); err == nil && res.Cells == 0 && !res.Interrupted {
+		err = &EnvError{Err: fmt.Errorf("none of these faults can be run here: %s", strings.Join(sink.missing, "; "))}
+	}
 	return res, err
 }
 
@@ -151,6 +154,7 @@ type safetySink struct {
 	progress Progress
 	log      *slog.Logger
 	rounds   int // that were run
+	missing  []string
 }
 
 // Begin implements safety.Sink.
@@ -160,6 +164,8 @@ func (s *safetySink) Begin(label string) { s.progress.Step(label) }
 func (s *safetySink) Round(r record.Round) error {
 	if r.Missing == "" {
 		s.rounds++
+	} else {
+		s.missing = append(s.missing, fmt.Sprintf("%s under %s: %s", r.Backend, r.Fault, r.Missing))
 	}
 	if r.Failure != "" {
 		s.log.Warn("round failed", "backend", r.Backend, "fault", r.Fault, "round", r.Round, "failure", r.Failure)
