@@ -145,8 +145,8 @@ func ReadResults(dir string) ([]Result, error) {
 	var out []Result
 	for r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile); r.Scan(); {
 		rec, ok := r.Result().(*benchfmt.Result)
-		if !ok {
-			continue
+		if !ok || len(rec.Name.Base()) == 0 {
+			continue // not a line of ours
 		}
 		out = append(out, parseResult(rec))
 	}
