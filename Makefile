@@ -2,15 +2,16 @@
 
 OUT ?= results/$(shell date -u +%Y%m%dT%H%M%SZ)
 
-.PHONY: bench test lint gen build servers soak fuzz clean
+.PHONY: bench test lint gen build dist servers soak fuzz clean
 
 bench: build servers
-	bin/lockbench run --quick --scenarios acquire,contend,takeover --baselines -o $(OUT) && bin/lockbench report $(OUT)
+	bin/lockbench run --quick --scenarios acquire,throughput,contend,takeover --baselines -o $(OUT) && bin/lockbench report $(OUT)
 
 # One package at a time: suites with servers, processes and TTLs of a second
 # must not compete for the cores.
 test: build servers
 	go build -race ./... && go test -race -p 1 -timeout 15m ./...
+	go -C examples test -race -p 1 -parallel 6 -timeout 5m ./...
 
 lint:
 	scripts/lint
@@ -20,6 +21,9 @@ gen:
 
 build:
 	go build -o bin/ ./cmd/... ./plugins/*/lockplugin-*
+
+dist:
+	scripts/dist
 
 servers:
 	scripts/servers
@@ -31,4 +35,4 @@ fuzz:
 	scripts/fuzz
 
 clean:
-	rm -rf bin results
+	rm -rf bin dist results

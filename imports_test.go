@@ -36,6 +36,12 @@ var rules = []rule{
 		because: "applications import core; transport and backends are the plugin's affair and may change without them",
 	},
 	{
+		dirs:    []string{"core/otel"},
+		forbid:  []string{module, "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters"},
+		allow:   []string{module + "core", "!" + module + "core/plugin", "!" + module + "core/drivertest"},
+		because: "an application chooses its exporters; what only turns events into metrics needs the API alone",
+	},
+	{
 		dirs: []string{"core/fence"}, stdOnly: true,
 		because: "the resource side must be usable in programs that take no locks",
 	},

@@ -53,7 +53,10 @@ type Event struct {
 	Backend, Name, Owner, Label string
 	Token                       uint64
 	Took                        time.Duration
-	Err                         error
+	// Slack is set for EventRenewed: how much of the lease was left when the
+	// renewal was confirmed. One that shrinks towards zero is soon lost.
+	Slack time.Duration
+	Err   error
 }
 
 // emitter delivers events one at a time, in order, without a goroutine of its

@@ -159,10 +159,12 @@ func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 // renewed enters a success. The next renewal is due an interval after the time
 // for which this one was planned, so that delays do not add up.
 func (s *scheduler) renewed(l *Lease, sent, got instant) {
+	ev := l.event(EventRenewed, got.sub(sent), nil)
+	ev.Slack = l.endAt.sub(got)
 	l.extend(sent, got)
 	l.state, l.trouble = Held, nil
 	l.due = max(l.due.add(l.lock.opts.RenewEvery), got)
-	s.c.events.add(l.event(EventRenewed, got.sub(sent), nil))
+	s.c.events.add(ev)
 }
 
 // suspect enters that nothing is known about l until a renewal succeeds.

@@ -15,6 +15,7 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
@@ -24,6 +25,8 @@ type Options struct {
 	Path string
 	// Config is its configuration, with the address of the server.
 	Config driver.Config
+	// NoMTLS is for plugins that cannot do mutual TLS.
+	NoMTLS bool
 	// Namespaces tells that the plugin has a key "prefix", so that every case
 	// gets a namespace of its own. Without it every case uses the names of the
 	// server as they are.
@@ -46,9 +49,9 @@ func Run(ctx context.Context, o Options, report func(drivertest.RuleResult)) err
 func (o Options) harness(t drivertest.T) *drivertest.Harness {
 	t.Helper()
 	cfg := o.namespace()
-	h := plugintest.Binary(o.Path, func(drivertest.T) driver.Config { return cfg })(t)
+	h := plugintest.BinaryWith(o.Path, plugin.Options{Config: cfg, NoMTLS: o.NoMTLS})(t)
 	if o.Namespaces {
-		other := plugintest.Binary(o.Path, func(drivertest.T) driver.Config { return o.namespace() })
+		other := plugintest.BinaryWith(o.Path, plugin.Options{Config: o.namespace(), NoMTLS: o.NoMTLS})
 		h.Other = func(t drivertest.T) driver.Backend { return other(t).Open(t) }
 	}
 	if len(o.Servers) > 0 {

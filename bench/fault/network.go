@@ -8,10 +8,10 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
-// BlackHole swallows everything in both directions. Connections stay open and
-// new ones are accepted, and nobody is told: the server, or this client's
-// machine, is cut off.
-func (p *Proxy) BlackHole() error { return p.harm("timeout", 1, swallow, requests, replies) }
+// BlackHole swallows everything in both directions, the ends of connections
+// among it. They stay open and new ones are accepted, and nobody is told: the
+// server, or this client's machine, is cut off.
+func (p *Proxy) BlackHole() error { return p.harm(holeKind, 1, nil, requests, replies) }
 
 // LoseReplies lets requests through and swallows the answers.
 func (p *Proxy) LoseReplies() error { return p.harm("timeout", 1, swallow, replies) }

@@ -75,6 +75,7 @@ func (p *Proxy) abrupt() error { return p.harm("reset_peer", 0, nil, requests) }
 // the others go on.
 func (p *Proxy) Heal() error {
 	err := within(func() error {
+		p.fillHoles()
 		p.p.Toxics.ResetToxics(context.Background())
 		return nil
 	})
@@ -99,6 +100,7 @@ func (p *Proxy) Retarget(upstream string) error {
 // Close resets all connections and stops listening.
 func (p *Proxy) Close() error {
 	err := within(func() error {
+		p.fillHoles()
 		p.p.Stop()
 		return nil
 	})

@@ -197,3 +197,33 @@ func TestHarmsRefuseNonsense(t *testing.T) {
 		}
 	}
 }
+
+// TestHoleHidesDeath: the server does not see that a client behind a black hole
+// is gone, until the hole is.
+func TestHoleHidesDeath(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	p, err := NewProxy(l.Addr().String())
+	must(t, err)
+	c := dial(t, p)
+	_, err = io.WriteString(c, "x")
+	must(t, err)
+	s, err := l.Accept()
+	must(t, err)
+	defer s.Close()
+	one := make([]byte, 1)
+	_, err = io.ReadFull(s, one)
+	must(t, err)
+	must(t, p.BlackHole())
+	c.Close()
+	must(t, s.SetReadDeadline(time.Now().Add(brief)))
+	if _, err := s.Read(one); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the server has seen %v", err)
+	}
+	must(t, p.Close())
+	must(t, s.SetReadDeadline(time.Now().Add(patience)))
+	if _, err := s.Read(one); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the end of the proxy: %v, want a broken connection", err)
+	}
+}

@@ -21,6 +21,8 @@ type flat struct {
 	Backend   string      `json:"backend"`
 	Kind      record.Kind `json:"kind"`
 	Clients   int         `json:"clients"`
+	Keys      int         `json:"keys,omitempty"`
+	HoldNs    int64       `json:"hold_ns,omitempty"`
 	Unit      string      `json:"unit"`
 	Runs      int         `json:"runs"`
 	Median    float64     `json:"median"`
@@ -38,7 +40,7 @@ func (r Report) flat() []flat {
 			for _, unit := range slices.Sorted(maps.Keys(row.Figures)) {
 				e := row.Figures[unit]
 				f := flat{
-					Scenario: t.Scenario, Mode: t.Mode, Hosts: t.Hosts, Backend: row.Name, Kind: row.Kind, Clients: t.Clients, Unit: unit,
+					Scenario: t.Scenario, Mode: t.Mode, Hosts: t.Hosts, Backend: row.Name, Kind: row.Kind, Clients: t.Clients, Keys: t.Keys, HoldNs: int64(t.Hold), Unit: unit,
 					Runs: e.N, Median: e.Center, Low: finite(e.Lo), High: finite(e.Hi),
 				}
 				if ratio, ok := row.Ratios[unit]; ok {
@@ -86,7 +88,7 @@ func (r Report) JSON(w io.Writer) error {
 // CSV writes one line for each figure of each cell.
 func (r Report) CSV(w io.Writer) error {
 	c := csv.NewWriter(w)
-	if err := c.Write([]string{"scenario", "backend", "kind", "mode", "hosts", "clients", "unit", "runs", "median", "low", "high", "reference", "ratio", "ratio_supported"}); err != nil {
+	if err := c.Write([]string{"scenario", "backend", "kind", "mode", "hosts", "clients", "unit", "runs", "median", "low", "high", "reference", "ratio", "ratio_supported", "keys", "hold_ns"}); err != nil {
 		return err
 	}
 	for _, f := range r.flat() {
@@ -97,6 +99,7 @@ func (r Report) CSV(w io.Writer) error {
 		err := c.Write([]string{
 			f.Scenario, f.Backend, string(f.Kind), f.Mode, strconv.Itoa(f.Hosts), strconv.Itoa(f.Clients), f.Unit, strconv.Itoa(f.Runs),
 			number(&f.Median), number(f.Low), number(f.High), f.Reference, number(f.Ratio), supported,
+			strconv.Itoa(f.Keys), strconv.FormatInt(f.HoldNs, 10),
 		})
 		if err != nil {
 			return err

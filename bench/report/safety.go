@@ -3,9 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lockbench/lockbench/bench/check"
 )
@@ -52,38 +50,28 @@ func brief(ns int64, known bool) string {
 	return d.Round(time.Microsecond).String()
 }
 
-// SafetyTitle stands above the verdict table.
-const SafetyTitle = "Safety: one host holds 20 locks, another one wants them, a fault strikes"
-
-// SafetyHead are the titles of the columns of the verdict table, and which of
-// them hold numbers.
-func SafetyHead() (titles []string, number []bool) {
+// safetyTable is the verdict table, of the cells that were run.
+func (r Report) safetyTable() grid {
+	g := grid{Title: "safety: one host holds 20 locks, another one wants them, a fault strikes"}
 	for _, c := range safetyColumns {
-		titles, number = append(titles, c.title), append(number, c.number)
+		g.Columns = append(g.Columns, gridColumn{c.title, c.number})
 	}
-	return titles, number
-}
-
-// SafetyRows are the cells that were run, as the table shows them. They stand
-// in the order of Verdict.Cells.
-func (r Report) SafetyRows() [][]string {
-	var rows [][]string
 	for _, cell := range r.Verdict.Cells {
 		if cell.Class == check.ClassNotRun {
 			continue
 		}
-		var row []string
+		var row gridRow
 		for _, c := range safetyColumns {
-			row = append(row, c.text(cell))
+			row.Cells = append(row.Cells, word(c.text(cell)))
 		}
-		rows = append(rows, row)
+		g.Rows = append(g.Rows, row)
 	}
-	return rows
+	return g
 }
 
-// SafetyNotes say what the table has no room for: violations, reasons, and
+// safetyNotes say what the table has no room for: violations, reasons, and
 // what was not run.
-func (r Report) SafetyNotes() []string {
+func (r Report) safetyNotes() []string {
 	var broken, why, missing []string
 	for _, c := range r.Verdict.Cells {
 		where := c.Backend + " under " + c.Fault
@@ -135,53 +123,4 @@ func (r Report) safetySummary() []string {
 			name, s.Hits, brief(s.Margin, s.Margins > 0), s.Margins, brief(s.Lag, s.Lag > 0), s.StaleBare, s.StaleGuarded))
 	}
 	return out
-}
-
-// writeSafety writes the verdict table, which stands above every figure.
-func (r Report) writeSafety(b *strings.Builder, left, between string, markdown bool) {
-	rows := r.SafetyRows()
-	if len(r.Verdict.Cells) == 0 {
-		return
-	}
-	titles, number := SafetyHead()
-	lines := append([][]string{titles}, rows...)
-	width := make([]int, len(titles))
-	for _, line := range lines {
-		for i, text := range line {
-			width[i] = max(width[i], utf8.RuneCountInString(text), 3)
-		}
-	}
-	if markdown {
-		b.WriteString("### ")
-	}
-	fmt.Fprintf(b, "%s\n\n", SafetyTitle)
-	for n, line := range lines {
-		padded := make([]string, len(line))
-		for i, text := range line {
-			padded[i] = pad(text, width[i], number[i])
-		}
-		text := left + strings.Join(padded, between)
-		if markdown {
-			text += " |"
-		}
-		fmt.Fprintln(b, strings.TrimRight(text, " "))
-		if n == 0 && markdown {
-			for i := range titles {
-				dashes := strings.Repeat("-", width[i])
-				if number[i] {
-					dashes = dashes[1:] + ":"
-				}
-				fmt.Fprintf(b, "| %s ", dashes)
-			}
-			b.WriteString("|\n")
-		}
-	}
-	b.WriteByte('\n')
-	for _, note := range r.SafetyNotes() {
-		if markdown {
-			b.WriteString("- ")
-		}
-		fmt.Fprintln(b, note)
-	}
-	b.WriteByte('\n')
 }

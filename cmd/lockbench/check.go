@@ -22,6 +22,8 @@ func checkCommand() *cobra.Command {
 at once and for tokens that do not rise, and judges the rounds of the safety
 scenario. It needs no server. It exits with 6 on a violation of a backend; those
 of baselines, of controls, and what is documented are shown and do not count.`,
+		Example: `  lockbench check results/20260102T030405Z
+  lockbench check results/20260102T030405Z --format json`,
 		Args: oneArg("result folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("format", format, []string{"text", "json"}); err != nil {

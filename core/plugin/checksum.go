@@ -11,10 +11,13 @@ import (
 	"strings"
 )
 
-// verify compares the binary with the checksum file, if there is one. It is
-// done before each start. Note: whoever can write to the binary between this
+// verify looks whether others could have replaced the binary, and compares it
+// with the checksum file, if there is one. It is done before each start. Note: whoever can write to the binary between this
 // and the start can still replace it: the directory must be safe.
 func (l *launcher) verify() error {
+	if err := checkSafe(l.path); err != nil {
+		return l.fail(ErrUnsafe, "%v", err)
+	}
 	if l.opts.Checksums == "" {
 		return nil
 	}

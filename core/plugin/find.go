@@ -83,6 +83,9 @@ func explicit(name, path string) (string, error) {
 		}
 		return "", &OpenError{Name: name, Path: path, Reason: reason, Detail: err.Error(), Cause: err}
 	}
+	if err := checkSafe(path); err != nil {
+		return "", &OpenError{Name: name, Path: path, Reason: ErrUnsafe, Detail: err.Error(), Cause: err}
+	}
 	return path, nil
 }
 

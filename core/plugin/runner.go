@@ -78,7 +78,7 @@ func (p *osProcess) Start(context.Context) error {
 	err := context.Canceled
 	if !p.killed {
 		p.cmd.Stdout, p.cmd.Stderr, p.cmd.ExtraFiles = stdoutW, stderrW, []*os.File{lifelineR}
-		err = p.cmd.Start()
+		err = startUnprivileged(p.cmd)
 	}
 	files.close(stdoutW, stderrW, lifelineR)
 	if err != nil {

@@ -27,22 +27,31 @@ const (
 // It fills Open, Plugin and Host; the caller adds what it knows of the store.
 // Host needs [HostMain] in the running binary's main function or TestMain.
 func Binary(path string, config func(t drivertest.T) driver.Config) func(t drivertest.T) *drivertest.Harness {
-	name := strings.TrimPrefix(filepath.Base(path), wire.Prefix)
 	return func(t drivertest.T) *drivertest.Harness {
 		t.Helper()
 		var cfg driver.Config
 		if config != nil {
 			cfg = config(t)
 		}
+		return BinaryWith(path, plugin.Options{Config: cfg})(t)
+	}
+}
+
+// BinaryWith is [Binary] for a plugin that is opened with Config and NoMTLS of
+// opts.
+func BinaryWith(path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
+	name := strings.TrimPrefix(filepath.Base(path), wire.Prefix)
+	opts.Path = path
+	return func(drivertest.T) *drivertest.Harness {
 		return &drivertest.Harness{
 			Open: func(t drivertest.T) driver.Backend {
 				t.Helper()
-				return Open(t, name, &plugin.Options{Path: path, Config: cfg})
+				return Open(t, name, &opts)
 			},
 			Plugin: func(b driver.Backend) drivertest.Process { return process{pluginPid(b)} },
 			Host: func(t drivertest.T) drivertest.Host {
 				t.Helper()
-				return startHost(t, HostSpec{Plugin: name, Path: path, Config: cfg})
+				return startHost(t, HostSpec{Plugin: name, Path: path, Config: opts.Config, NoMTLS: opts.NoMTLS})
 			},
 		}
 	}

@@ -1,0 +1,185 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+func TestExecHandsTheStatusOn(t *testing.T) {
+	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
+	for _, tt := range []struct {
+		script string
+		want   int
+		text   string
+	}{
+		{"exit 0", 0, ""},
+		{"exit 9", 9, ""},
+		{"kill -9 $$", 137, ""},
+		{"(sleep 0.2; echo orphan) & exit 3", 3, "orphan"}, // exec has stayed for it
+		{"sleep 60 >/dev/null 2>&1 & exit 4", 4, "still runs after"},
+	} {
+		cmd := exec.CommandContext(t.Context(), binary, "exec", "--grace", "1s", "--", "sh", "-c", tt.script)
+		out, _ := cmd.CombinedOutput() // the status is what is looked at
+		if got := cmd.ProcessState.ExitCode(); got != tt.want || !strings.Contains(string(out), tt.text) {
+			t.Errorf("%q: status %d, want %d; %q", tt.script, got, tt.want, out)
+		}
+	}
+	if code, _, stderr := lockbench(t, "exec"); code != exitUsage || !strings.Contains(stderr, "needs a program") {
+		t.Errorf("without a program: exit %d, %q", code, stderr)
+	}
+	if code, _, stderr := lockbench(t, "exec", "--", "no-such-program"); code != exitEnvironment || !strings.Contains(stderr, "no-such-program") {
+		t.Errorf("a program that is not there: exit %d, %q", code, stderr)
+	}
+}
+
+// container is a holder that runs under exec as the first process of a pid
+// namespace, as in a container.
+type container struct {
+	cmd  *exec.Cmd
+	app  int // process id of the holder, seen from here
+	init int
+}
+
+func startContainer(t *testing.T, redis, address string, ttl time.Duration, direct bool) *container {
+	t.Helper()
+	holder := plugintest.Build(t, "./testdata/holder")
+	args := []string{"-pf", "--mount-proc", "--kill-child"}
+	if !direct {
+		args = append(args, plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench"), "exec", "--")
+	}
+	c := &container{cmd: exec.Command("unshare", append(args, holder, redis, address, ttl.String())...)}
+	c.cmd.Stderr = os.Stderr
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Kill()
+		_ = c.cmd.Wait()
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil || line != "held\n" {
+		t.Fatalf("the holder printed %q (%v)", line, err)
+	}
+	c.init = children(t, c.cmd.Process.Pid)[0]
+	c.app = c.init
+	if !direct {
+		c.app = children(t, c.init)[0]
+	}
+	return c
+}
+
+// children are the child processes of pid.
+func children(t *testing.T, pid int) (all []int) {
+	t.Helper()
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range strings.Fields(string(text)) {
+			child, err := strconv.Atoi(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, child)
+		}
+	}
+	if len(all) == 0 {
+		t.Fatalf("process %d has no children", pid)
+	}
+	return all
+}
+
+// TestExecAsInit kills an application in its container, and then a whole
+// container: how long others wait is what exec is for.
+func TestExecAsInit(t *testing.T) {
+	if out, err := exec.Command("unshare", "-pf", "--mount-proc", "true").CombinedOutput(); err != nil {
+		t.Skipf("no pid namespaces here: %v, %s", err, out)
+	}
+	redis := plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis")
+	server := redisServer(t, nil)
+	b, err := plugin.Open(t.Context(), "redis", &plugin.Options{Path: redis, Config: map[string]string{"address": server.Addr()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := core.New(b, nil)
+	t.Cleanup(func() { client.Close(context.Background()) })
+	lock, err := client.Lock("app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// waited is how long the next holder waits after what is done to c.
+	waited := func(t *testing.T, do func()) time.Duration {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		do()
+		lease, err := lock.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(start)
+		if err := lease.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("the lock was free after %v", took.Round(time.Millisecond))
+		return took
+	}
+	kill := func(pid int, sig syscall.Signal) func() {
+		return func() {
+			if err := syscall.Kill(pid, sig); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+
+	const patient = 50 * time.Second // a TTL that nobody waits for
+	t.Run("app killed under exec", func(t *testing.T) {
+		c := startContainer(t, redis, server.Addr(), patient, false)
+		if took := waited(t, kill(c.app, syscall.SIGKILL)); took > patient/2 {
+			t.Errorf("the lock was free after %v: the TTL ended it, not the plugin", took)
+		}
+		_ = c.cmd.Wait()
+		if code := c.cmd.ProcessState.ExitCode(); code != 137 {
+			t.Errorf("exec ended with status %d, want 137", code)
+		}
+	})
+	t.Run("SIGTERM to exec", func(t *testing.T) {
+		c := startContainer(t, redis, server.Addr(), patient, false)
+		waited(t, kill(c.init, syscall.SIGTERM))
+		_ = c.cmd.Wait()
+		if code := c.cmd.ProcessState.ExitCode(); code != 7 {
+			t.Errorf("exec ended with status %d, want the holder's 7", code)
+		}
+	})
+	const ttl = 3 * time.Second
+	for name, direct := range map[string]bool{"whole container killed": false, "app that is the init killed": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startContainer(t, redis, server.Addr(), ttl, direct)
+			if took := waited(t, kill(c.init, syscall.SIGKILL)); took < ttl/3 {
+				t.Errorf("the lock was free after %v: somebody has released it, and nobody was left to", took)
+			}
+		})
+	}
+}

@@ -1,0 +1,46 @@
+// Command holder is an application: it takes a lock and holds it until SIGTERM.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+// Its arguments are a plugin, the address of the store, and a TTL.
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	ttl, err := time.ParseDuration(os.Args[3])
+	if err != nil {
+		log.Fatal(err)
+	}
+	b, err := plugin.Open(ctx, filepath.Base(os.Args[1])[len("lockplugin-"):], &plugin.Options{
+		Path: os.Args[1], Config: map[string]string{"address": os.Args[2]},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c := core.New(b, nil)
+	l, err := c.Lock("app", &core.LockOptions{TTL: ttl})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := l.Acquire(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("held")
+	<-ctx.Done()
+	if err := c.Close(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	os.Exit(7)
+}

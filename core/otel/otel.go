@@ -1,0 +1,213 @@
+// Package otel turns the events of core into OpenTelemetry metrics and spans.
+// A [Recorder] is core.Options.OnEvent; the application brings the providers
+// and exporters, this package imports the OpenTelemetry API alone.
+//
+// Metrics, all with the attribute lock.backend, and lock.name where
+// [Options.MetricName] gives one:
+//
+//	lock.wait.duration              s          from the call of Acquire to the grant
+//	lock.hold.duration              s          from the grant to release or loss; error.type when lost
+//	lock.renew.duration             s          round trip of a renewal
+//	lock.renew.slack                s          what was left of the lease when its renewal was confirmed
+//	lock.leases.held                {lease}    held now
+//	lock.leases.lost                {lease}    lost, by cause in error.type
+//	lock.leases.suspect             {lease}    in doubt since a renewal failed
+//	lock.waits                      {wait}     acquires that had to wait
+//	lock.plugin.exits               {exit}     plugin processes that ended by themselves
+//	lock.plugin.restarts            {restart}  plugin processes that replaced one
+//	lock.election.changes           {change}   new leaders, as an observer sees them
+//	lock.election.vacancy.duration  s          from one leader's end to the next one's term
+//
+// The semantic conventions have no names for locks; error.type is theirs, and
+// names and units follow their rules. Its values are those of core.CauseName
+// with underscores: expired, taken, revoked, unreachable, plugin_died,
+// unhealthy, max_hold.
+//
+// Spans: "lock acquire" from the call to the grant, and its child "lock hold"
+// from the grant to the end, with the attributes lock.backend, lock.name,
+// lock.owner and lock.token, an event for each time the lease became suspect,
+// and an error status when it was lost. An acquire that fails has no span: the
+// application's own span around the call has its error.
+package otel
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lockbench/lockbench/core"
+)
+
+const scope = "github.com/lockbench/lockbench/core/otel"
+
+// The attributes.
+const (
+	BackendKey   = attribute.Key("lock.backend")
+	NameKey      = attribute.Key("lock.name")
+	OwnerKey     = attribute.Key("lock.owner")
+	TokenKey     = attribute.Key("lock.token")
+	ErrorTypeKey = attribute.Key("error.type")
+)
+
+// Options of a Recorder. Nil and zero fields mean the defaults.
+type Options struct {
+	// Meters makes the metrics. Default: the global provider.
+	Meters metric.MeterProvider
+	// Tracers makes the spans. Default: the global provider.
+	Tracers trace.TracerProvider
+	// MetricName returns the attribute lock.name of a lock's metrics, "" for
+	// none. It must have few values: each is a series of its own in every
+	// metric. Default nil, no names. Spans always have the name.
+	MetricName func(lock string) string
+}
+
+// Recorder records the events of any number of clients. It is safe for use by
+// many goroutines and never blocks on an exporter.
+type Recorder struct {
+	tracer trace.Tracer
+	name   func(string) string
+	in     instruments
+
+	mu   sync.Mutex
+	held map[lease]open
+}
+
+// lease identifies a grant among those of all clients.
+type lease struct{ backend, name, owner string }
+
+// open is a lease that has not ended.
+type open struct {
+	since time.Time
+	span  trace.Span
+}
+
+// New makes the instruments. Its error is the meter provider's.
+func New(opts *Options) (*Recorder, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Meters == nil {
+		o.Meters = otel.GetMeterProvider()
+	}
+	if o.Tracers == nil {
+		o.Tracers = otel.GetTracerProvider()
+	}
+	if o.MetricName == nil {
+		o.MetricName = func(string) string { return "" }
+	}
+	in, err := newInstruments(o.Meters.Meter(scope))
+	if err != nil {
+		return nil, err
+	}
+	return &Recorder{tracer: o.Tracers.Tracer(scope), name: o.MetricName, in: in, held: map[lease]open{}}, nil
+}
+
+// OnEvent records ev. It is meant for core.Options.OnEvent.
+func (r *Recorder) OnEvent(ev core.Event) {
+	ctx := context.Background()
+	attrs := r.attributes(ev.Backend, ev.Name)
+	set := metric.WithAttributeSet(attribute.NewSet(attrs...))
+	switch ev.Kind {
+	case core.EventAcquired:
+		r.in.wait.Record(ctx, ev.Took.Seconds(), set)
+		r.in.held.Add(ctx, 1, set)
+		r.begin(ctx, ev)
+	case core.EventWaiting:
+		r.in.waits.Add(ctx, 1, set)
+	case core.EventRenewed:
+		r.in.renew.Record(ctx, ev.Took.Seconds(), set)
+		r.in.slack.Record(ctx, ev.Slack.Seconds(), set)
+	case core.EventSuspect:
+		r.in.suspect.Add(ctx, 1, set)
+		r.doubt(ev)
+	case core.EventLost:
+		cause := metric.WithAttributeSet(attribute.NewSet(append(attrs, ErrorTypeKey.String(causeOf(ev.Err)))...))
+		r.in.held.Add(ctx, -1, set)
+		r.in.lost.Add(ctx, 1, cause)
+		r.in.hold.Record(ctx, r.end(ev).Seconds(), cause)
+	case core.EventReleased:
+		r.in.held.Add(ctx, -1, set)
+		r.in.hold.Record(ctx, r.end(ev).Seconds(), set)
+	case core.EventPluginDown:
+		r.in.exits.Add(ctx, 1, set)
+	case core.EventPluginUp:
+		r.in.restarts.Add(ctx, 1, set)
+	}
+}
+
+func (r *Recorder) attributes(backend, name string) []attribute.KeyValue {
+	attrs := []attribute.KeyValue{BackendKey.String(backend)}
+	if name != "" {
+		if name = r.name(name); name != "" {
+			attrs = append(attrs, NameKey.String(name))
+		}
+	}
+	return attrs
+}
+
+// causeOf names why a lease was lost, as the conventions write error.type.
+func causeOf(err error) string {
+	name := core.CauseName(err)
+	if name == "" {
+		return "_OTHER"
+	}
+	return strings.ReplaceAll(name, " ", "_")
+}
+
+// begin records the span of an acquire that was granted, and opens that of the
+// lease.
+func (r *Recorder) begin(ctx context.Context, ev core.Event) {
+	attrs := trace.WithAttributes(
+		BackendKey.String(ev.Backend), NameKey.String(ev.Name), OwnerKey.String(ev.Owner),
+		TokenKey.Int64(int64(ev.Token)), // the conventions have no unsigned numbers
+	)
+	client := trace.WithSpanKind(trace.SpanKindClient)
+	ctx, acquire := r.tracer.Start(ctx, "lock acquire", attrs, client, trace.WithTimestamp(ev.Time.Add(-ev.Took)))
+	acquire.End(trace.WithTimestamp(ev.Time))
+	_, hold := r.tracer.Start(ctx, "lock hold", attrs, trace.WithTimestamp(ev.Time))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[leaseOf(ev)] = open{since: ev.Time, span: hold}
+}
+
+func leaseOf(ev core.Event) lease { return lease{ev.Backend, ev.Name, ev.Owner} }
+
+func (r *Recorder) doubt(ev core.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o, ok := r.held[leaseOf(ev)]; ok {
+		o.span.AddEvent("suspect", trace.WithTimestamp(ev.Time), trace.WithAttributes(attribute.String("exception.message", textOf(ev.Err))))
+	}
+}
+
+// end closes the span of a lease and returns how long it was held.
+func (r *Recorder) end(ev core.Event) time.Duration {
+	r.mu.Lock()
+	o, ok := r.held[leaseOf(ev)]
+	delete(r.held, leaseOf(ev))
+	r.mu.Unlock()
+	if !ok {
+		return 0
+	}
+	if ev.Kind == core.EventLost {
+		o.span.SetAttributes(ErrorTypeKey.String(causeOf(ev.Err)))
+		o.span.SetStatus(codes.Error, textOf(ev.Err))
+	}
+	o.span.End(trace.WithTimestamp(ev.Time))
+	return ev.Time.Sub(o.since)
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,192 @@
+package otel_test
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/otel"
+	"github.com/lockbench/lockbench/plugins/memory"
+)
+
+// recording is a Recorder whose metrics and spans a test can read.
+type recording struct {
+	*otel.Recorder
+	reader *metric.ManualReader
+	spans  *tracetest.InMemoryExporter
+}
+
+func record(t *testing.T, name func(string) string) recording {
+	t.Helper()
+	r := recording{reader: metric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
+	var err error
+	r.Recorder, err = otel.New(&otel.Options{
+		Meters:     metric.NewMeterProvider(metric.WithReader(r.reader)),
+		Tracers:    trace.NewTracerProvider(trace.WithSyncer(r.spans)),
+		MetricName: name,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// value returns the sum of a counter, or the count and sum of a histogram,
+// over the series that have all of attrs.
+func (r recording) value(t *testing.T, name string, attrs ...attribute.KeyValue) (count, sum float64) {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := r.reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	has := func(set attribute.Set) bool {
+		return !slices.ContainsFunc(attrs, func(kv attribute.KeyValue) bool {
+			v, ok := set.Value(kv.Key)
+			return !ok || v != kv.Value
+		})
+	}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if m.Name != name {
+				continue
+			}
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					if has(p.Attributes) {
+						sum += float64(p.Value)
+					}
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					if has(p.Attributes) {
+						count, sum = count+float64(p.Count), sum+p.Sum
+					}
+				}
+			}
+		}
+	}
+	return count, sum
+}
+
+func (r recording) want(t *testing.T, name string, count, sum float64, attrs ...attribute.KeyValue) {
+	t.Helper()
+	if c, s := r.value(t, name, attrs...); c != count || s != sum {
+		t.Errorf("%s %v: count %v, sum %v; want %v and %v", name, attrs, c, s, count, sum)
+	}
+}
+
+func open(t *testing.T, store *memory.Store, r recording) *core.Client {
+	t.Helper()
+	c := core.New(store.Open(), &core.Options{Logger: slog.New(slog.DiscardHandler), OnEvent: r.OnEvent})
+	t.Cleanup(func() {
+		if err := c.Close(t.Context()); err != nil && !errors.Is(err, t.Context().Err()) {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func TestLeaseIsMeasuredFromCallToEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := record(t, func(lock string) string { return lock[:4] })
+		store := memory.NewStore()
+		first, second := open(t, store, r), open(t, store, r)
+		opts := &core.LockOptions{TTL: 9 * time.Second}
+		held, _ := first.Lock("jobs/1", opts)
+		wanted, _ := second.Lock("jobs/1", opts)
+
+		lease, err := held.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			time.Sleep(4 * time.Second)
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		next, err := wanted.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := otel.NameKey.String("jobs")
+		r.want(t, "lock.wait.duration", 2, 4, name)
+		r.want(t, "lock.waits", 0, 1, name)
+		r.want(t, "lock.hold.duration", 1, 4, name)
+		r.want(t, "lock.leases.held", 0, 1, name)
+		r.want(t, "lock.renew.duration", 1, 0, name)
+		// The renewal came when about a third of the TTL was over.
+		if _, slack := r.value(t, "lock.renew.slack"); slack < 5.5 || slack > 6.5 {
+			t.Errorf("slack is %v s, want about 6 s", slack)
+		}
+
+		if err := first.Break(t.Context(), "jobs/1", next.Token()); err != nil {
+			t.Fatal(err)
+		}
+		<-next.Done()
+		synctest.Wait()
+		r.want(t, "lock.leases.lost", 0, 1, name, otel.ErrorTypeKey.String("revoked"))
+		r.want(t, "lock.leases.held", 0, 0, name)
+
+		spans := r.spans.GetSpans()
+		if len(spans) != 4 {
+			t.Fatalf("%d spans, want 2 for each lease", len(spans))
+		}
+		lost := spans[3]
+		if lost.Name != "lock hold" || lost.Status.Code != codes.Error || lost.Parent.SpanID() != spans[2].SpanContext.SpanID() {
+			t.Errorf("the last span is %q, status %v, parent %v", lost.Name, lost.Status, lost.Parent.SpanID())
+		}
+		if took := spans[2].EndTime.Sub(spans[2].StartTime); spans[2].Name != "lock acquire" || took != 4*time.Second {
+			t.Errorf("%q took %v, want the acquire that waited 4s", spans[2].Name, took)
+		}
+	})
+}
+
+func TestElectionIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := record(t, nil)
+		store := memory.NewStore()
+		c := open(t, store, r)
+		e, err := c.Elector("leader", &core.ElectorOptions{TTL: 3 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go r.Watch(t.Context(), e, "memory")
+		for range 2 {
+			term, err := e.Campaign(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if err := term.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			time.Sleep(2 * time.Second)
+		}
+		r.want(t, "lock.election.changes", 0, 1)
+		r.want(t, "lock.election.vacancy.duration", 1, 2, otel.BackendKey.String("memory"))
+	})
+}
+
+func TestPluginAndDoubt(t *testing.T) {
+	r := record(t, nil)
+	for _, kind := range []core.EventKind{core.EventSuspect, core.EventPluginDown, core.EventPluginUp, core.EventPluginUp} {
+		r.OnEvent(core.Event{Kind: kind, Backend: "b", Time: time.Now()})
+	}
+	r.want(t, "lock.leases.suspect", 0, 1)
+	r.want(t, "lock.plugin.exits", 0, 1)
+	r.want(t, "lock.plugin.restarts", 0, 2)
+}

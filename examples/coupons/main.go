@@ -1,0 +1,37 @@
+// Command coupons sells a limited number of coupons from several shops at once.
+//
+//	coupons stock   keeps the number of coupons left: a store that knows reads
+//	                and writes, no transactions, and checks fencing tokens
+//	coupons shop    sells over HTTP: locks, reads the stock, writes one less
+//	coupons buy     is the customers: many at once, until nothing is left
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+)
+
+func main() {
+	commands := map[string]func(*flag.FlagSet, []string){"stock": stockMain, "shop": shopMain, "buy": buyMain}
+	if len(os.Args) > 1 {
+		if run := commands[os.Args[1]]; run != nil {
+			run(flag.NewFlagSet("coupons "+os.Args[1], flag.ExitOnError), os.Args[2:])
+			return
+		}
+	}
+	fmt.Fprintln(os.Stderr, "coupons: give a command: stock, shop or buy")
+	os.Exit(2)
+}
+
+// fail ends the process with an error.
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "coupons:", err)
+	os.Exit(1)
+}
+
+// list splits a flag's value at its commas.
+func list(value string) []string {
+	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' })
+}

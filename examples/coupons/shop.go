@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/fence"
+	"github.com/lockbench/lockbench/examples/internal/app"
+)
+
+// shop sells coupons from the stock.
+type shop struct {
+	lock  *core.Lock // nil sells without one
+	stock string     // URL
+	http  *http.Client
+}
+
+func shopMain(fs *flag.FlagSet, args []string) {
+	var flags app.Flags
+	flags.Add(fs)
+	listen := fs.String("listen", "127.0.0.1:7701", "addresses to serve on, one for each instance")
+	stock := fs.String("stock", "http://127.0.0.1:7700", "where the stock is")
+	locked := fs.Bool("lock", true, "sell under a lock; false shows the oversell")
+	_ = fs.Parse(args) // it ends the process
+	addresses := list(*listen)
+	flags.Main(func(ctx context.Context, i app.Instance) error {
+		if i.Number > len(addresses) {
+			return fmt.Errorf("--listen has %d addresses, and this is instance %d", len(addresses), i.Number)
+		}
+		s := shop{stock: *stock, http: &http.Client{Timeout: 10 * time.Second}}
+		if *locked {
+			var err error
+			if s.lock, err = i.Client.Lock("coupons", nil); err != nil {
+				return err
+			}
+		}
+		return s.serve(ctx, addresses[i.Number-1])
+	})
+}
+
+func (s *shop) serve(ctx context.Context, address string) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /buy", s.buy)
+	failed := make(chan error, 1)
+	go func() { failed <- serve(address, mux) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done(): // the client releases what is held
+		return nil
+	}
+}
+
+// buy answers 200 for a coupon, 410 when there are none, 503 to come again.
+func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
+	var left int
+	sell := func(ctx context.Context, token uint64) (err error) {
+		left, err = s.sell(ctx, token)
+		return err
+	}
+	var err error
+	if s.lock == nil {
+		err = sell(r.Context(), 0)
+	} else {
+		err = s.lock.Do(r.Context(), func(ctx context.Context, lease *core.Lease) error { return sell(ctx, lease.Token()) })
+	}
+	switch {
+	case errors.Is(err, errSoldOut):
+		http.Error(w, err.Error(), http.StatusGone)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	default:
+		fmt.Fprintf(w, "coupon; %d left\n", left)
+	}
+}
+
+var errSoldOut = errors.New("sold out")
+
+// sell reads the stock and writes one less, under the token of the lock.
+func (s *shop) sell(ctx context.Context, token uint64) (left int, err error) {
+	text, err := s.ask(ctx, http.MethodGet, token, "")
+	if err != nil {
+		return 0, err
+	}
+	left, err = strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return 0, err
+	case left <= 0:
+		return 0, errSoldOut
+	}
+	left--
+	_, err = s.ask(ctx, http.MethodPut, token, strconv.Itoa(left))
+	return left, err
+}
+
+func (s *shop) ask(ctx context.Context, method string, token uint64, body string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, s.stock+"/left", strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	if token != 0 {
+		r.Header.Set(fence.Header, strconv.FormatUint(token, 10))
+	}
+	resp, err := s.http.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the stock says %s: %s", resp.Status, strings.TrimSpace(string(text)))
+	}
+	return string(text), err
+}

@@ -1,0 +1,90 @@
+// Command fencedfile adds a line to a shared file under a lock: it reads the
+// file, thinks, and writes it back with the line added. A writer that thinks
+// past the end of its lease, because it is paused or does not look, has been
+// overtaken by then. The file remembers the highest token and refuses it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/fence"
+	"github.com/lockbench/lockbench/examples/internal/app"
+)
+
+type writer struct {
+	app.Instance
+	path    string
+	ttl     time.Duration
+	hold    time.Duration
+	pause   time.Duration
+	checked bool
+}
+
+func main() {
+	var flags app.Flags
+	flags.Add(flag.CommandLine)
+	path := flag.String("file", "shared.txt", "the file; its highest token stands beside it")
+	ttl := flag.Duration("ttl", 2*time.Second, "TTL of the lock")
+	hold := flag.Duration("max-hold", time.Second, "longest time that a writer keeps the lock")
+	pause := flag.Duration("pause", 0, "how long the first instance thinks without a look at its lease")
+	checked := flag.Bool("check", true, "let the file check tokens; false shows the lost update")
+	flag.Parse()
+	flags.Main(func(ctx context.Context, i app.Instance) error {
+		w := writer{Instance: i, path: *path, ttl: *ttl, hold: *hold, checked: *checked}
+		if i.Number == 1 {
+			w.pause = *pause
+		} else if *pause > 0 {
+			time.Sleep(*pause / 4) // the first one reads first
+		}
+		return w.addLine(ctx)
+	})
+}
+
+func (w *writer) addLine(ctx context.Context) error {
+	l, err := w.Client.Lock(w.path, &core.LockOptions{TTL: w.ttl, MaxHold: w.hold})
+	if err != nil {
+		return err
+	}
+	lease, err := l.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(w.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	w.say("has read %d bytes under token %d", len(text), lease.Token())
+	time.Sleep(w.pause)
+	text = fmt.Appendf(text, "%s under token %d\n", w.Name, lease.Token())
+	switch err := w.write(lease.Token(), text); {
+	case errors.Is(err, fence.ErrStale):
+		w.say("refused: %v", err)
+	case err != nil:
+		return err
+	default:
+		w.say("has written under token %d", lease.Token())
+	}
+	if cause := lease.Err(); cause != nil {
+		w.say("the lock was lost meanwhile: %s", core.CauseName(cause))
+		return nil
+	}
+	return lease.Release(ctx)
+}
+
+func (w *writer) write(token uint64, text []byte) error {
+	if !w.checked {
+		return os.WriteFile(w.path, text, 0o644)
+	}
+	return fence.File{Path: w.path}.Write(token, text)
+}
+
+func (w *writer) say(format string, args ...any) {
+	fmt.Printf("%s %s\n", w.Name, fmt.Sprintf(format, args...))
+}

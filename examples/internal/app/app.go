@@ -1,0 +1,171 @@
+// Package app is what the examples have in common: flags that choose a
+// backend, the instances of one process, and the metrics page.
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/plugins/memory"
+)
+
+// Flags say which backend to use, and how many instances this process has.
+type Flags struct {
+	backend, address, config, dir string
+	label                         string
+	instances                     int
+	metrics                       string
+}
+
+// Add defines the flags in fs.
+func (f *Flags) Add(fs *flag.FlagSet) {
+	fs.StringVar(&f.backend, "backend", "memory", "redis, redlock, mysql, etcd, or memory within one process")
+	fs.StringVar(&f.address, "address", "", "of the store; one with a password belongs into --config")
+	fs.StringVar(&f.config, "config", "", "file with the backend's configuration, a line key=value for each")
+	fs.StringVar(&f.dir, "plugin-dir", "", "where the plugins are, besides beside this program and on the PATH")
+	fs.StringVar(&f.label, "label", "", "who holds, for people (default host name and process id)")
+	fs.IntVar(&f.instances, "instances", 1, "how many instances to run in this process")
+	fs.StringVar(&f.metrics, "metrics", "", "serve Prometheus metrics on this address, such as 127.0.0.1:9464")
+}
+
+// Instance is one participant. Several of them in one process share nothing
+// but the store.
+type Instance struct {
+	Number int    // from 1
+	Name   string // for people: the label
+	Client *core.Client
+}
+
+// Main runs one instance function until it returns or a SIGINT or SIGTERM ends
+// its ctx, and ends the process: with status 1 for an error that is not that
+// of the ctx.
+func (f *Flags) Main(run func(ctx context.Context, i Instance) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := f.Run(ctx, run)
+	stop()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", filepath.Base(os.Args[0]), err)
+		os.Exit(1)
+	}
+}
+
+// Run opens a client for each instance, runs them at the same time, and closes
+// the clients, which releases what they hold. The first error that is not that
+// of ctx ends the others.
+func (f *Flags) Run(ctx context.Context, run func(ctx context.Context, i Instance) error) error {
+	if f.instances < 1 {
+		return fmt.Errorf("--instances %d is not at least 1", f.instances)
+	}
+	open, err := f.opener()
+	if err != nil {
+		return err
+	}
+	onEvent, stop, err := serveMetrics(f.metrics)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var work sync.WaitGroup
+	for n := 1; n <= f.instances; n++ {
+		b, err := open(ctx)
+		if err != nil {
+			cancel(err)
+			break
+		}
+		i := Instance{Number: n, Name: f.name(n)}
+		i.Client = core.New(b, &core.Options{Label: i.Name, OnEvent: onEvent})
+		work.Go(func() {
+			if err := run(ctx, i); err != nil {
+				cancel(fmt.Errorf("%s: %w", i.Name, err))
+			}
+			closing, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer done()
+			if err := i.Client.Close(closing); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	work.Wait()
+	return context.Cause(ctx)
+}
+
+func (f *Flags) name(n int) string {
+	name := f.label
+	if name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "localhost"
+		}
+		name = fmt.Sprintf("%s:%d", host, os.Getpid())
+	}
+	if f.instances > 1 {
+		name = fmt.Sprintf("%s/%d", name, n)
+	}
+	return name
+}
+
+// opener returns what opens a backend for each instance: a plugin of its own,
+// or a connection to the one store in memory.
+func (f *Flags) opener() (func(context.Context) (driver.Backend, error), error) {
+	cfg, err := f.configuration()
+	if err != nil {
+		return nil, err
+	}
+	if f.backend == "memory" {
+		if len(cfg) > 0 {
+			return nil, errors.New("the memory backend has no configuration")
+		}
+		store := memory.NewStore()
+		return func(context.Context) (driver.Backend, error) { return store.Open(), nil }, nil
+	}
+	opts := &plugin.Options{Config: cfg}
+	if f.dir != "" {
+		opts.Dirs = []string{f.dir}
+	}
+	return func(ctx context.Context) (driver.Backend, error) { return plugin.Open(ctx, f.backend, opts) }, nil
+}
+
+func (f *Flags) configuration() (driver.Config, error) {
+	cfg := driver.Config{}
+	if f.config != "" {
+		file, err := os.Open(f.config)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		lines := bufio.NewScanner(file)
+		for lines.Scan() {
+			line := strings.TrimSpace(lines.Text())
+			if line == "" || line[0] == '#' {
+				continue
+			}
+			key, value, ok := strings.Cut(line, "=")
+			if !ok {
+				return nil, fmt.Errorf("%s: a line is not of the form key=value", f.config)
+			}
+			cfg[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		}
+		if err := lines.Err(); err != nil {
+			return nil, err
+		}
+	}
+	if f.address != "" {
+		cfg["address"] = f.address
+	}
+	return cfg, nil
+}

@@ -1,0 +1,52 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/otel"
+)
+
+// serveMetrics serves /metrics on address and returns what records events for
+// it; nil when address is empty. stop ends the server.
+func serveMetrics(address string) (onEvent func(core.Event), stop func(), err error) {
+	if address == "" {
+		return nil, func() {}, nil
+	}
+	registry := client.NewRegistry()
+	exporter, err := prometheus.New(prometheus.WithRegisterer(registry))
+	if err != nil {
+		return nil, nil, err
+	}
+	recorder, err := otel.New(&otel.Options{Meters: metric.NewMeterProvider(metric.WithReader(exporter))})
+	if err != nil {
+		return nil, nil, err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--metrics: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener) // it ends with stop
+	}()
+	return recorder.OnEvent, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = server.Shutdown(ctx) // the process ends next
+		<-served
+	}, nil
+}

@@ -1,0 +1,231 @@
+// Package examples_test runs the examples as their users do: as processes, on
+// real servers, and ends some of them with SIGKILL.
+package examples_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+)
+
+// long tells that the tests are to run as long as the figures in the READMEs.
+var long = os.Getenv("LOCKBENCH_LONG") == "1"
+
+// patience bounds what a test waits for.
+const patience = 60 * time.Second
+
+var (
+	programs string // directory of the examples' binaries
+	plugins  string // directory of the plugins
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if programs, err = os.MkdirTemp("", "examples-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(programs)
+		build := exec.Command("go", "build", "-o", programs, "./scheduler", "./leadertask", "./coupons", "./fencedfile")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+			return 1
+		}
+		plugins, _ = filepath.Abs("../bin")
+		if _, err := os.Stat(filepath.Join(plugins, "lockplugin-redis")); err != nil {
+			fmt.Fprintln(os.Stderr, "the examples use the plugins in bin: run make build first:", err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// world is one backend with its server, as arguments of the examples.
+type world struct {
+	backend string
+	args    []string
+}
+
+var backends = []string{"redis", "redlock", "mysql", "etcd"}
+
+// start starts the server of a backend, which the test's end closes.
+func start(t *testing.T, backend string) world {
+	t.Helper()
+	ctx := t.Context()
+	var config string
+	closing := func(s interface{ Close() error }, err error) {
+		if err != nil {
+			env.Missing(t, backend, err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	switch backend {
+	case "redis":
+		s, err := env.StartRedis(ctx, nil)
+		closing(s, err)
+		config = "address=" + s.Addr()
+	case "redlock":
+		nodes, err := env.StartRedisNodes(ctx, 5, nil)
+		closing(nodes, err)
+		config = "address=" + nodes.Addr() + "\nnode_timeout=100ms"
+		if err := nodes.Init(ctx, filepath.Join(plugins, "lockplugin-redlock"), "node_timeout=100ms"); err != nil {
+			t.Fatal(err)
+		}
+	case "mysql":
+		s, err := env.StartMariaDB(ctx, nil)
+		closing(s, err)
+		config = "address=" + env.MariaDBAddress(s)
+	case "etcd":
+		s, err := env.StartEtcd(ctx, nil)
+		closing(s, err)
+		config = "address=" + s.Addr()
+	}
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(config+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return world{backend, []string{"--backend", backend, "--config", file, "--plugin-dir", plugins}}
+}
+
+// process is one running example. Its output can be waited for, line by line.
+type process struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+
+	mu      sync.Mutex
+	lines   []string
+	changed chan struct{}
+}
+
+func (w world) run(t *testing.T, program string, args ...string) *process {
+	t.Helper()
+	return run(t, program, slices.Concat(args, w.args)...)
+}
+
+// run starts a program, which the test's end kills if it still runs.
+func run(t *testing.T, program string, args ...string) *process {
+	t.Helper()
+	p := &process{exited: make(chan struct{}), changed: make(chan struct{})}
+	p.cmd = exec.Command(filepath.Join(programs, program), args...)
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &strings.Builder{}
+	p.cmd.Stderr = log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.exited)
+		for scan := bufio.NewScanner(stdout); scan.Scan(); {
+			p.add(scan.Text())
+		}
+		_ = p.cmd.Wait() // how it ended is in ProcessState
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("%s %v printed\n%s\n%s", program, args, strings.Join(p.output(), "\n"), log)
+		}
+	})
+	return p
+}
+
+func (p *process) add(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lines = append(p.lines, line)
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *process) output() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.lines)
+}
+
+// await waits for a line after the first from ones that contains text, and
+// returns it and how many lines there were with it.
+func (p *process) await(t *testing.T, from int, text string) (string, int) {
+	t.Helper()
+	end := time.After(patience)
+	for {
+		p.mu.Lock()
+		lines, changed := p.lines, p.changed
+		p.mu.Unlock()
+		for ; from < len(lines); from++ {
+			if strings.Contains(lines[from], text) {
+				return lines[from], from + 1
+			}
+		}
+		select {
+		case <-changed:
+		case <-p.exited:
+			if lines = p.output(); from == len(lines) {
+				t.Fatalf("it ended (%v) before it printed %q", p.cmd.ProcessState, text)
+			}
+		case <-end:
+			t.Fatalf("it has not printed %q within %v", text, patience)
+		}
+	}
+}
+
+func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
+
+// kill ends the process with SIGKILL, if it still runs.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.exited
+}
+
+// terminate ends the process with SIGTERM and wants it to end well.
+func (p *process) terminate(t *testing.T) {
+	t.Helper()
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		t.Fatalf("it has not ended %v after SIGTERM", patience)
+	}
+	if !p.cmd.ProcessState.Success() {
+		t.Errorf("after SIGTERM it ended with %v", p.cmd.ProcessState)
+	}
+}
+
+// each runs a test on every backend with servers, two at a time.
+func each(t *testing.T, test func(t *testing.T, w world)) {
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			test(t, start(t, backend))
+		})
+	}
+}
+
+// TestExamples runs every example on every backend, and on memory within one
+// process.
+func TestExamples(t *testing.T) {
+	each(t, func(t *testing.T, w world) {
+		t.Run("scheduler", func(t *testing.T) { testScheduler(t, w) })
+		t.Run("leadertask", func(t *testing.T) { testLeadertask(t, w) })
+		t.Run("coupons", func(t *testing.T) { testCoupons(t, w) })
+		t.Run("fencedfile", func(t *testing.T) { testFencedfile(t, w) })
+	})
+}

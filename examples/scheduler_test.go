@@ -1,0 +1,171 @@
+package examples_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+)
+
+// every is the interval of the ticks in these tests.
+const every = 500 * time.Millisecond
+
+// starts counts, by tick, how often the job was started.
+func starts(lines []string) map[string]int {
+	count := map[string]int{}
+	for _, line := range lines {
+		if tick, rest, _ := strings.Cut(line, " "); strings.Contains(rest, " start token ") {
+			count[tick]++
+		}
+	}
+	return count
+}
+
+// checkTicks demands one start for each tick from the first to the last one
+// seen, and returns how many there were.
+func checkTicks(t *testing.T, lines []string) int {
+	t.Helper()
+	const form = "2006-01-02T15:04:05.000Z"
+	count := starts(lines)
+	if len(count) == 0 {
+		t.Fatal("no tick was run")
+	}
+	seen := slices.Sorted(maps.Keys(count))
+	first, err := time.Parse(form, seen[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := time.Parse(form, seen[len(seen)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticks, twice, missed := 0, 0, 0
+	for at := first; !at.After(last); at = at.Add(every) {
+		ticks++
+		switch n := count[at.Format(form)]; {
+		case n == 0:
+			missed++
+			t.Errorf("no instance has run the tick of %s", at.Format(form))
+		case n > 1:
+			twice++
+			t.Errorf("the tick of %s was run %d times", at.Format(form), n)
+		}
+	}
+	t.Logf("%d ticks: %d run twice, %d missed", ticks, twice, missed)
+	return ticks
+}
+
+// testScheduler runs two versions side by side, kills the runner in mid-job
+// again and again and puts another in its place.
+func testScheduler(t *testing.T, w world) {
+	ticks, killEvery := 8, 3
+	if long {
+		ticks, killEvery = 200, 5
+	}
+	args := []string{"--every", every.String(), "--takes", "200ms"}
+	up := map[*process]string{}
+	seen := map[*process]int{}
+	var all []*process
+	launch := func(version string) {
+		p := w.run(t, "scheduler", append(args, "--version", version)...)
+		up[p], all = version, append(all, p)
+	}
+	launch("blue")
+	launch("green")
+
+	kills, sinceKill := 0, 0
+	for end := time.Now().Add(patience + time.Duration(ticks)*every); ; time.Sleep(10 * time.Millisecond) {
+		var lines []string
+		for _, p := range all {
+			lines = append(lines, p.output()...)
+		}
+		if len(starts(lines)) >= ticks {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("only %d ticks were run", len(starts(lines)))
+		}
+		for p, version := range up {
+			out := p.output()
+			for ; seen[p] < len(out); seen[p]++ {
+				if !strings.Contains(out[seen[p]], " start token ") {
+					continue
+				}
+				if sinceKill++; sinceKill == killEvery && up[p] != "" {
+					p.kill()
+					delete(up, p)
+					launch(version)
+					kills, sinceKill = kills+1, 0
+				}
+			}
+		}
+	}
+	for p := range up {
+		p.terminate(t)
+	}
+	var lines []string
+	for _, p := range all {
+		lines = append(lines, p.output()...)
+	}
+	checkTicks(t, lines)
+	t.Logf("%d runners were killed in mid-job", kills)
+	if kills == 0 {
+		t.Error("nobody was killed")
+	}
+}
+
+func TestSchedulerInOneProcess(t *testing.T) {
+	t.Parallel()
+	p := run(t, "scheduler", "--instances", "3", "--every", every.String(), "--takes", "100ms")
+	for n, from := 0, 0; n < 6; n++ {
+		_, from = p.await(t, from, " start token ")
+	}
+	p.terminate(t)
+	checkTicks(t, p.output())
+}
+
+// TestSchedulerAndItsStore: a long job is kept by renewal, a store that is
+// down is logged and skipped, and SIGTERM hands over in order.
+func TestSchedulerAndItsStore(t *testing.T) {
+	t.Parallel()
+	server, err := env.StartRedis(t.Context(), nil)
+	if err != nil {
+		env.Missing(t, "redis", err)
+	}
+	t.Cleanup(func() { server.Close() })
+	w := world{"redis", []string{"--backend", "redis", "--address", server.Addr(), "--plugin-dir", plugins}}
+	args := []string{"--every", every.String(), "--ttl", "1s", "--takes", "2500ms"}
+
+	first := w.run(t, "scheduler", args...)
+	line, _ := first.await(t, 0, " start token ")
+	second := w.run(t, "scheduler", args...)
+	_, from := first.await(t, 0, " done token ")
+	if n := len(starts(second.output())); n != 0 {
+		t.Errorf("while the job of %s ran for more than two TTLs, it was started %d times elsewhere", line, n)
+	}
+
+	for len(starts(first.output())) == 1 && len(starts(second.output())) == 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	runner, other := first, second
+	if len(starts(second.output())) > 0 {
+		runner, other, from = second, first, 0
+	}
+	before := len(other.output())
+	runner.terminate(t)
+	runner.await(t, from, " stopped: ")
+	_, before = other.await(t, before, " start token ")
+
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	other.await(t, before, "backend is unavailable: request was not sent")
+	if err := server.Start(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	other.await(t, len(other.output()), " start token ")
+	other.terminate(t)
+}
