@@ -123,7 +123,8 @@ func recordSafety(ctx context.Context, p Plan, plan safety.Plan, m record.Manife
 		return Result{}, err
 	}
 	sink := &safetySink{folder: folder, progress: opts.Progress, log: opts.Log}
-	sink.progress.Begin(plan.Cells(), time.Duration(plan.Cells()*plan.Rounds)*safetyRound)
+	cells, runnable := plan.Cells()
+	sink.progress.Begin(cells, time.Duration(runnable)*(safetySetup+time.Duration(plan.Rounds)*safetyRound))
 	err = safety.Run(ctx, plan, sink)
 	sink.progress.End()
 	res := Result{Cells: sink.rounds, Interrupted: ctx.Err() != nil}
@@ -145,8 +146,11 @@ func recordSafety(ctx context.Context, p Plan, plan safety.Plan, m record.Manife
 	return res, err
 }
 
-// safetyRound is about how long one round takes.
-const safetyRound = 7 * time.Second
+// About how long one round takes, and the servers of a cell.
+const (
+	safetyRound = 5 * time.Second
+	safetySetup = 3 * time.Second
+)
 
 // safetySink writes rounds into a folder.
 type safetySink struct {
