@@ -5,7 +5,7 @@ OUT ?= results/$(shell date -u +%Y%m%dT%H%M%SZ)
 .PHONY: bench test lint gen build dist servers soak fuzz clean
 
 bench: build servers
-	bin/lockbench run --quick --scenarios acquire,contend,takeover --baselines -o $(OUT) && bin/lockbench report $(OUT)
+	bin/lockbench run --quick --scenarios acquire,throughput,contend,takeover --baselines -o $(OUT) && bin/lockbench report $(OUT)
 
 # One package at a time: suites with servers, processes and TTLs of a second
 # must not compete for the cores.

@@ -35,8 +35,9 @@ type Servers struct {
 	// Config is with what the backend finds them.
 	Config driver.Config
 	// All of them, in the order of their addresses; none for a backend that
-	// has no server.
-	All []*env.Server
+	// has no server, or has it in containers.
+	All        []*env.Server
+	Containers []*env.Container
 	// Admit lets servers that were started, or started again, serve at once,
 	// where they would not by themselves. It may be called for all backends.
 	Admit func(ctx context.Context) error

@@ -20,16 +20,37 @@ type Plan struct {
 	// whose server can be had; what is left out then is reported, not an error.
 	Backends  []string
 	Scenarios []string
+	// Faults are those of the safety scenario; none means all, or the most
+	// telling ones of a quick plan.
+	Faults    []string
 	Baselines []string // those of backends that are not measured are left out
 	Clients   []int    // concurrent callers of one host, each a cell; none: the scenario's own numbers
 	Hosts     []int    // host processes, each a cell
-	Runs      int      // repetitions of every cell
-	TTL       time.Duration
+	// Keys and Hold are the numbers of locks and the times for which they are
+	// held in scenario throughput, each a cell; none: its own.
+	Keys []int
+	Hold []time.Duration
+	// Rate is how many cycles per second the open loop of scenario acquire
+	// offers; 0: half of what the closed loop of the same cell did.
+	Rate float64
+	// Modes, Candidates and Tick are those of scenario takeover: the ways in
+	// which leaders end, each a cell; how many processes campaign; and how often
+	// they ask. None and 0: kill-host, 2, and they wait until they are woken.
+	Modes      []string
+	Candidates int
+	Tick       time.Duration
+	Runs       int // repetitions of every cell
+	TTL        time.Duration
 	// WarmUp and Measure are for one cell in one run.
 	WarmUp, Measure time.Duration
 	Seed            uint64
 	Quick           bool
 	MTLS            bool
+	// Env is where throwaway servers run, one of [Environments]; "" is wherever
+	// they are kept, else local.
+	Env string
+	// State is the file that describes kept servers; "" for none.
+	State string
 	// Targets are the addresses of the caller's own servers by backend. The
 	// others get throwaway servers.
 	Targets map[string]string
@@ -37,6 +58,9 @@ type Plan struct {
 	Config map[string]driver.Config
 	// PluginDirs are searched before the directory of the executable and PATH.
 	PluginDirs []string
+	// VS is a directory with another build of the plugins, which is measured
+	// too, interleaved with this one. "" for none.
+	VS string
 	// Out is the directory of the result folder, new or empty.
 	Out string
 	// Version is that of lockbench.
@@ -48,10 +72,13 @@ const (
 	warmUp       = 200 * time.Millisecond
 	measure      = time.Second
 	quickWarmUp  = 50 * time.Millisecond
-	quickMeasure = 200 * time.Millisecond
+	quickMeasure = 150 * time.Millisecond
 	// quickRuns is the fewest runs that have a confidence interval.
 	quickRuns = 6
 )
+
+// maxHosts bounds the processes of one cell.
+const maxHosts = 64
 
 // DefaultPlan is what "lockbench run" measures without flags, or with --quick.
 func DefaultPlan(quick bool) Plan {
@@ -73,21 +100,52 @@ func DefaultPlan(quick bool) Plan {
 
 // Check finds what cannot be measured. Its errors are [*UsageError]s.
 func (p Plan) Check() error {
+	if p.isSafety() {
+		return p.checkSafety()
+	}
+	if len(p.Faults) > 0 {
+		return usagef("faults are for scenario %s", SafetyScenario)
+	}
 	for _, s := range p.Scenarios {
 		sc, ok := scenario.ByName(s)
 		if !ok {
-			return usagef("there is no scenario %q%s", s, driver.Suggest(s, scenario.Names()))
+			return usagef("there is no scenario %q%s", s, driver.Suggest(s, append(scenario.Names(), SafetyScenario)))
 		}
-		if slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 }) {
+		several := slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 })
+		if several && !sc.AcrossHosts {
 			return usagef("scenario %s does not take a number of hosts, %v", s, p.Hosts)
 		}
-		if sc.MinClients > 0 && len(p.Clients) > 0 && slices.Max(p.Clients) < sc.MinClients {
+		if sc.MinClients > 0 && len(p.Clients) > 0 && !several && slices.Max(p.Clients) < sc.MinClients {
 			return usagef("scenario %s needs at least %d clients", s, sc.MinClients)
 		}
 	}
 	for _, b := range p.Baselines {
 		if _, ok := baseline.ByName(b); !ok {
 			return usagef("there is no baseline %q%s", b, driver.Suggest(b, baseline.Names()))
+		}
+	}
+	if len(p.Keys)+len(p.Hold) > 0 && !slices.Contains(p.Scenarios, "throughput") {
+		return usagef("keys and hold are of scenario throughput, which is not among %v", p.Scenarios)
+	}
+	if p.Rate < 0 || p.Rate > 1e6 || p.Rate > 0 && !slices.Contains(p.Scenarios, "acquire") {
+		return usagef("a rate of %v is not between 0 and 1000000 cycles/s of scenario acquire", p.Rate)
+	}
+	if err := p.checkTakeover(); err != nil {
+		return err
+	}
+	for _, n := range p.Keys {
+		if n < 1 || n > 65536 {
+			return usagef("%d keys are not between 1 and 65536", n)
+		}
+	}
+	for _, d := range p.Hold {
+		if d < 0 || d >= p.TTL {
+			return usagef("a hold of %v is not between 0 and the TTL of %v", d, p.TTL)
+		}
+	}
+	for _, n := range p.Hosts {
+		if n < 1 || n > maxHosts {
+			return usagef("%d hosts are not between 1 and %d", n, maxHosts)
 		}
 	}
 	for _, n := range p.Clients {
@@ -98,31 +156,30 @@ func (p Plan) Check() error {
 	switch {
 	case len(p.Scenarios) == 0:
 		return usagef("no scenario was named")
+	case p.Env != "" && !slices.Contains(Environments(), p.Env):
+		return usagef("there is no environment %q%s", p.Env, driver.Suggest(p.Env, Environments()))
 	case p.Runs < 1 || p.Runs > 1000:
 		return usagef("%d runs are not between 1 and 1000", p.Runs)
 	}
 	return nil
 }
 
-// clients are the numbers of callers in a scenario.
-func (p Plan) clients(sc scenario.Scenario) []int {
-	if len(p.Clients) == 0 {
-		return sc.Clients
-	}
-	return p.Clients
+// asked is what the user named of the shapes of the scenarios.
+func (p Plan) asked() scenario.Asked {
+	return scenario.Asked{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
 }
 
 // cell is one combination of the compared dimensions.
 type cell struct {
+	scenario.Shape
 	subject  *subject
 	scenario scenario.Scenario // of a floor, only its name
-	clients  int
 }
 
 // group is what the cells have in common that are compared with each other.
 type group struct {
+	scenario.Shape
 	scenario string
-	clients  int
 }
 
 // rounds orders the cells of each run: every run has every cell once, in an
@@ -134,7 +191,7 @@ func rounds(cells []cell, runs int, seed uint64) [][]cell {
 	var groups [][]cell
 	index := map[group]int{}
 	for _, c := range cells {
-		key := group{c.scenario.Name, c.clients}
+		key := group{c.Shape, c.scenario.Name}
 		if _, ok := index[key]; !ok {
 			index[key] = len(groups)
 			groups = append(groups, nil)
@@ -161,10 +218,19 @@ func (p Plan) recorded(backends, baselines []string) record.Plan {
 	slices.Sort(targets)
 	return record.Plan{
 		Seed: p.Seed, Backends: backends, Baselines: baselines, Scenarios: p.Scenarios,
-		Clients: p.Clients, Hosts: p.Hosts, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
+		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
-		MTLS: p.MTLS, Quick: p.Quick, Env: "local", OwnTargets: targets,
+		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(),
+		MTLS: p.MTLS, Quick: p.Quick, Env: p.Env, OwnTargets: targets,
 	}
+}
+
+func nanoseconds(ds []time.Duration) []int64 {
+	var out []int64
+	for _, d := range ds {
+		out = append(out, int64(d))
+	}
+	return out
 }
 
 // UsageError is a plan that cannot be carried out as asked.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/scenario"
@@ -16,7 +17,7 @@ func someCells() []cell {
 	for _, name := range []string{"memory", "redis", "redislock"} {
 		for _, sc := range []string{"acquire", "contend"} {
 			for _, n := range []int{1, 8} {
-				out = append(out, cell{subject: &subject{Subject: record.Subject{Name: name}}, scenario: scenario.Scenario{Name: sc}, clients: n})
+				out = append(out, cell{subject: &subject{Subject: record.Subject{Name: name}}, scenario: scenario.Scenario{Name: sc}, Shape: scenario.Shape{Clients: n}})
 			}
 		}
 	}
@@ -24,7 +25,7 @@ func someCells() []cell {
 }
 
 func label(c cell) string {
-	return fmt.Sprintf("%s/%s/%d", c.scenario.Name, c.subject.Name, c.clients)
+	return fmt.Sprintf("%s/%s/%d", c.scenario.Name, c.subject.Name, c.Clients)
 }
 
 func labels(round []cell) []string {
@@ -48,7 +49,7 @@ func TestRounds(t *testing.T) {
 		}
 		for j := 0; j < len(round); j += 3 {
 			for _, c := range round[j : j+3] {
-				if c.scenario.Name != round[j].scenario.Name || c.clients != round[j].clients {
+				if c.scenario.Name != round[j].scenario.Name || c.Clients != round[j].Clients {
 					t.Errorf("round %d: compared cells are apart: %v", i, got)
 				}
 			}
@@ -87,6 +88,10 @@ func TestCheckRefuses(t *testing.T) {
 		"clients":  func(p *Plan) { p.Clients = []int{0} },
 		"too few":  func(p *Plan) { p.Scenarios, p.Clients = []string{"contend"}, []int{1} },
 		"runs":     func(p *Plan) { p.Runs = 0 },
+		"keys":     func(p *Plan) { p.Scenarios, p.Keys = []string{"throughput"}, []int{0} },
+		"hold":     func(p *Plan) { p.Scenarios, p.Hold = []string{"throughput"}, []time.Duration{p.TTL} },
+		"no keys":  func(p *Plan) { p.Keys = []int{8} },
+		"no hosts": func(p *Plan) { p.Scenarios, p.Hosts = []string{"contend"}, []int{0} },
 		"hosts":    func(p *Plan) { p.Hosts = []int{3} },
 	} {
 		p := DefaultPlan(true)

@@ -66,6 +66,9 @@ func Run(ctx context.Context, p Plan, opts Options) (res Result, err error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	if p.isSafety() {
+		return runSafety(ctx, p, opts)
+	}
 	s, err := openSession(ctx, p, opts.Log)
 	if err != nil {
 		return Result{Interrupted: ctx.Err() != nil}, err
@@ -100,7 +103,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
 	state := record.StateDone
 	m = r.folder.Manifest()
-	m.Elapsed = time.Since(r.clock.Started()).Seconds()
+	m.Elapsed, m.Skipped, m.Findings = time.Since(r.clock.Started()).Seconds(), r.skipped, r.findings
 	switch {
 	case res.Interrupted:
 		state, err = record.StateInterrupted, nil
@@ -121,7 +124,7 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	var empty error
 	for run, round := range rounds(cells, r.plan.Runs, r.plan.Seed) {
 		for _, c := range round {
-			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s, clients %d", run+1, r.plan.Runs, c.subject.Name, c.scenario.Name, c.clients))
+			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s", run+1, r.plan.Runs, c.subject.Name, c.label()))
 			err := r.cell(ctx, c, run+1)
 			var invalid *InvalidError
 			if errors.As(err, &invalid) {
@@ -151,8 +154,8 @@ func (r *runner) cells() []cell {
 			if !slices.Contains(r.plan.Scenarios, acquire.Name) {
 				continue
 			}
-			for _, n := range r.plan.clients(acquire) {
-				out = append(out, cell{subject: sub, scenario: scenario.Scenario{Name: scenario.FloorName}, clients: n})
+			for _, shape := range acquire.ShapesOf(r.plan.asked()) {
+				out = append(out, cell{subject: sub, scenario: scenario.Scenario{Name: scenario.FloorName}, Shape: shape})
 			}
 			continue
 		}
@@ -169,19 +172,16 @@ func (r *runner) cells() []cell {
 
 // cellsOf are the cells of one subject in one scenario.
 func (r *runner) cellsOf(sub *subject, sc scenario.Scenario) []cell {
-	if sc.Processes {
-		if why := sub.notAcrossProcesses(); why != "" {
-			if line := fmt.Sprintf("%s in scenario %s", why, sc.Name); !slices.Contains(r.skipped, line) {
-				r.skipped = append(r.skipped, line)
-			}
-			return nil
-		}
-		return []cell{{subject: sub, scenario: sc, clients: 1}}
-	}
 	var out []cell
-	for _, n := range r.plan.clients(sc) {
-		if n >= sc.MinClients {
-			out = append(out, cell{subject: sub, scenario: sc, clients: n})
+	for _, shape := range sc.ShapesOf(r.plan.asked()) {
+		why := ""
+		if sc.Processes || shape.Hosts > 0 {
+			why = r.notPossible(sub, sc, shape)
+		}
+		if why == "" {
+			out = append(out, cell{subject: sub, scenario: sc, Shape: shape})
+		} else if line := fmt.Sprintf("%s in scenario %s", why, sc.Name); !slices.Contains(r.skipped, line) {
+			r.skipped = append(r.skipped, line)
 		}
 	}
 	return out
@@ -190,18 +190,23 @@ func (r *runner) cellsOf(sub *subject, sc scenario.Scenario) []cell {
 // cell measures one cell once and records it.
 func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	runtime.GC() // of the cell before, outside of the measured time
-	measured, err := r.measure(ctx, c)
+	in := r.input(c, run)
+	measured, err := r.measure(ctx, c, in)
 	interrupted := ctx.Err() != nil
 	measured.Section = record.Section{
 		Backend: c.subject.Name, Kind: c.subject.Kind, Fencing: c.subject.Fencing,
-		Scenario: c.scenario.Name, Mode: c.scenario.Mode, Hosts: c.scenario.Hosts, Clients: c.clients, Run: run, Names: c.subject.names,
+		Scenario: c.scenario.Name, Mode: c.Mode, Hosts: c.Hosts, Clients: c.Clients, Keys: c.Keys, HoldNs: int64(c.Hold),
+		Run: run, Names: in.Names,
 		Interrupted: interrupted,
 	}
 	r.checker.Add(measured.Section, measured.Attempts)
+	for _, f := range measured.Findings {
+		r.findings = append(r.findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, c.Mode, f))
+	}
 	if err != nil && !interrupted {
 		// Its attempts are kept for the verdict, its figures mean nothing.
 		measured.Interrupted = true
-		err = fmt.Errorf("%s, clients %d, run %d: %w", c.scenario.Name, c.clients, run, err)
+		err = fmt.Errorf("%s, run %d: %w", c.label(), run, err)
 		if c.subject.Kind == record.KindBaseline {
 			// It is shown, and judges nobody.
 			r.skipped = append(r.skipped, fmt.Sprintf("%s: %v", c.subject.Name, err))
@@ -225,12 +230,11 @@ func classify(sub *subject, err error) error {
 	return err
 }
 
-func (r *runner) measure(ctx context.Context, c cell) (record.Cell, error) {
-	p := r.plan
+func (r *runner) measure(ctx context.Context, c cell, in scenario.Input) (record.Cell, error) {
 	if c.subject.call != nil {
-		return scenario.Floor(ctx, r.clock, c.clients, p.WarmUp, p.Measure, c.subject.call)
+		return scenario.Floor(ctx, r.clock, c.Clients, in.WarmUp, in.Measure, c.subject.call)
 	}
-	return c.scenario.Run(ctx, r.input(c))
+	return c.scenario.Run(ctx, in)
 }
 
 // takes is about how long one execution of a cell takes.
@@ -238,16 +242,21 @@ func (r *runner) takes(c cell) time.Duration {
 	if c.subject.call != nil {
 		return r.plan.WarmUp + r.plan.Measure
 	}
-	return c.scenario.Takes(r.input(c))
+	return c.scenario.Takes(r.input(c, 0))
 }
 
-func (r *runner) input(c cell) scenario.Input {
-	for i := len(c.subject.names); i < c.clients; i++ {
-		c.subject.names = append(c.subject.names, fmt.Sprintf("lockbench/%d/%d", r.clock.Started().UnixNano(), i))
+// input is what a cell gets in one run. Its seed depends on the plan's and on
+// the shape, not on the subject: those that are compared get the same schedule.
+func (r *runner) input(c cell, run int) scenario.Input {
+	n := max(c.Clients, c.Keys)
+	for i := len(c.subject.names); i < n; i++ {
+		c.subject.names = append(c.subject.names, fmt.Sprintf("lockbench/%d/%d", r.clock.Started().UnixNano()+c.subject.series, i))
 	}
 	return scenario.Input{
-		Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, Clients: c.clients, TTL: r.plan.TTL,
-		Names: c.subject.names[:c.clients], WarmUp: r.plan.WarmUp, Measure: r.plan.Measure,
+		Shape: c.Shape, Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, TTL: c.subject.ttl,
+		Baseline: c.subject.baseline(), Tick: r.plan.Tick, Server: c.subject.server,
+		Seed: r.plan.Seed + uint64(run)<<32, Rate: r.plan.Rate, Commands: c.subject.commands(),
+		Names: c.subject.names[:n], WarmUp: r.plan.WarmUp, Measure: r.plan.Measure,
 	}
 }
 
@@ -255,7 +264,7 @@ func (r *runner) input(c cell) scenario.Input {
 func (r *runner) manifest() (record.Manifest, error) {
 	m := record.Manifest{
 		Started: r.clock.Started().UTC(), Lockbench: r.plan.Version, Machine: machine(),
-		Plan: r.plan.recorded(r.backends, r.baselines), Binaries: r.binaries, Skipped: r.skipped,
+		Plan: r.plan.recorded(r.backends, r.baselines), Binaries: r.binaries, Skipped: r.skipped, Notes: r.notes,
 	}
 	for _, s := range r.subjects {
 		m.Subjects = append(m.Subjects, s.Subject)

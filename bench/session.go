@@ -13,6 +13,8 @@ import (
 
 	"github.com/lockbench/lockbench/bench/baseline"
 	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 )
@@ -20,12 +22,16 @@ import (
 // session is everything that is open while a plan is run.
 type session struct {
 	opener
-	servers   []*env.Server
-	subjects  []*subject
-	backends  []string
-	baselines []string
-	skipped   []string
-	binaries  map[string]string // SHA-256 by file name
+	environment *environment
+	servers     []*env.Server
+	subjects    []*subject
+	backends    []string
+	baselines   []string
+	skipped     []string
+	counters    []*baseline.Counter
+	notes       []string
+	findings    []string
+	binaries    map[string]string // SHA-256 by file name
 }
 
 // closeTimeout bounds the orderly end of a session.
@@ -35,6 +41,15 @@ const closeTimeout = 10 * time.Second
 // open.
 func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
 	s := &session{opener: opener{plan: p, log: log}, binaries: map[string]string{}}
+	var kept *Kept
+	if p.State != "" {
+		var err error
+		if kept, err = ReadKept(p.State); err != nil {
+			return nil, &EnvError{Err: err, Hint: "lockbench env status"}
+		}
+	}
+	s.environment = openEnvironment(p.Env, kept)
+	s.plan.Env = s.environment.name
 	if err := s.openAll(ctx); err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
@@ -66,8 +81,9 @@ func (s *session) openAll(ctx context.Context) error {
 // installed is a line in the report.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	cfg := f.config
+	var harm scenario.Server
 	if _, own := s.plan.Targets[f.Name]; !own && cfg["address"] == "" {
-		servers, err := StartServers(ctx, f.Found, false)
+		servers, err := s.environment.start(ctx, f.Found, s.plan.keepsData(f.Name))
 		var e *EnvError
 		if errors.As(err, &e) && len(s.plan.Backends) == 0 {
 			s.skipped = append(s.skipped, fmt.Sprintf("%s: %v; %s", f.Name, e.Err, e.Hint))
@@ -77,19 +93,54 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 			return err
 		}
 		s.servers = append(s.servers, servers.All...)
+		harm = servers.harm()
 		maps.Copy(cfg, servers.Config)
+		if s.environment.isKept(f.Name, cfg) {
+			s.notes = append(s.notes, f.Name+" uses the server that lockbench env up keeps")
+		}
 	}
-	b, err := s.open(ctx, f.Name, cfg)
+	b, err := s.open(ctx, f.Name, f.Path, cfg)
 	if err != nil {
 		return err
 	}
 	sub := s.pluginSubject(b, f)
+	sub.server = harm
 	s.subjects = append(s.subjects, sub)
 	s.backends = append(s.backends, f.Name)
+	if f.note != "" {
+		s.notes = append(s.notes, f.note)
+	}
 	if s.binaries[filepath.Base(f.Path)], err = checksum(f.Path); err != nil {
 		return err
 	}
+	s.openCounter(ctx, sub, cfg)
+	if err := s.openOther(ctx, f, cfg, sub); err != nil {
+		return err
+	}
 	return s.openBaselines(ctx, sub, cfg)
+}
+
+// openCounter connects to the counters of a backend's servers, when a scenario
+// wants them. Servers that do not tell are a line in the report.
+func (s *session) openCounter(ctx context.Context, sub *subject, cfg driver.Config) {
+	if !slices.Contains(s.plan.Scenarios, "contend") {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	counter, err := baseline.NewCounter(sub.Name, cfg)
+	if err == nil && counter != nil {
+		_, err = counter.Read(ctx)
+	}
+	if err != nil {
+		s.skipped = append(s.skipped, fmt.Sprintf("the commands of %s: %v", sub.Name, err))
+	}
+	if err == nil && counter != nil {
+		sub.counter = counter
+		s.counters = append(s.counters, counter)
+	} else if counter != nil {
+		_ = counter.Close() // the first error says more
+	}
 }
 
 func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Config) error {
@@ -102,6 +153,7 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 		if err != nil {
 			return err
 		}
+		sub.counter = of.counter
 		s.subjects = append(s.subjects, sub)
 		s.baselines = append(s.baselines, name)
 	}
@@ -138,14 +190,18 @@ func (s *session) Close(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, sub := range s.subjects {
-		if err := sub.close(ctx); err != nil {
+		// A library may well complain about connections that a fault has broken.
+		if err := sub.close(ctx); err != nil && sub.Kind != record.KindBaseline {
 			errs = append(errs, fmt.Errorf("close %s: %w", sub.Name, err))
 		}
+	}
+	for _, c := range s.counters {
+		errs = append(errs, c.Close())
 	}
 	for _, srv := range s.servers {
 		errs = append(errs, srv.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.environment.close())...)
 }
 
 // ErrNoPlugins: there is not a single plugin binary to be found.
@@ -188,6 +244,8 @@ type described struct {
 	plugin.Found
 	version string
 	config  driver.Config
+	ttl     time.Duration
+	note    string // that the TTL is not the one that was asked for
 }
 
 // describe asks every plugin what it claims, and checks TTL and configuration
@@ -206,10 +264,11 @@ func (p Plan) describe(ctx context.Context, found []plugin.Found) ([]described, 
 		if err != nil {
 			return nil, err
 		}
-		if err := errors.Join(p.checkTTL(d), CheckConfig(d, cfg)); err != nil {
+		ttl, note := p.ttlFor(d)
+		if err := errors.Join(checkTTL(d, ttl), CheckConfig(d, cfg), p.checkOther(ctx, f, cfg)); err != nil {
 			return nil, err
 		}
-		out = append(out, described{Found: f, version: d.Version, config: cfg})
+		out = append(out, described{Found: f, version: d.Version, config: cfg, ttl: ttl, note: note})
 	}
 	for _, named := range slices.Sorted(maps.Keys(p.Config)) {
 		if !slices.Contains(names, named) {
@@ -237,20 +296,20 @@ func CheckConfig(d plugin.Description, cfg driver.Config) error {
 	return nil
 }
 
-// checkTTL holds the plan's TTL against what a backend can do, before anything
+// checkTTL holds a TTL against what a backend can do, before anything
 // is started.
-func (p Plan) checkTTL(d plugin.Description) error {
+func checkTTL(d plugin.Description, ttl time.Duration) error {
 	for _, bound := range []struct {
 		text string
 		fits func(time.Duration) bool
 	}{
-		{d.Properties.TTLMin, func(least time.Duration) bool { return p.TTL >= least }},
-		{d.Properties.TTLMax, func(most time.Duration) bool { return p.TTL <= most }},
-		{d.Properties.TTLStep, func(step time.Duration) bool { return step <= 0 || p.TTL%step == 0 }},
+		{d.Properties.TTLMin, func(least time.Duration) bool { return ttl >= least }},
+		{d.Properties.TTLMax, func(most time.Duration) bool { return ttl <= most }},
+		{d.Properties.TTLStep, func(step time.Duration) bool { return step <= 0 || ttl%step == 0 }},
 	} {
 		if v, err := time.ParseDuration(bound.text); err == nil && !bound.fits(v) {
 			return usagef("a TTL of %v does not fit %s: minimum %s, step %s, maximum %s",
-				p.TTL, d.Name, d.Properties.TTLMin, d.Properties.TTLStep, d.Properties.TTLMax)
+				ttl, d.Name, d.Properties.TTLMin, d.Properties.TTLStep, d.Properties.TTLMax)
 		}
 	}
 	return nil

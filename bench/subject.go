@@ -14,6 +14,7 @@ import (
 	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
@@ -30,9 +31,22 @@ type subject struct {
 	call   func(ctx context.Context) error // a floor's; else nil
 	close  func(ctx context.Context) error
 	names  []string // of locks, made as they are needed
+	series int64    // keeps the names of two builds apart
+	// counter counts the commands of its servers; nil when they do not count.
+	counter *baseline.Counter
 	// address is that of its server as configured: it may hold a password.
 	address string
-	host    host.Spec // to start processes with; zero for what is no plugin
+	host    host.Spec // to start processes with; zero for a floor
+	ttl     time.Duration
+	server  scenario.Server // to be harmed; nil for none
+}
+
+// baseline is its name if it is one, else "".
+func (s *subject) baseline() string {
+	if s.Kind != record.KindBaseline {
+		return ""
+	}
+	return s.Name
 }
 
 // notAcrossProcesses says which subjects, this one among them, cannot be
@@ -47,6 +61,14 @@ func (s *subject) notAcrossProcesses() string {
 	return ""
 }
 
+// commands reads the counter; it is nil without one.
+func (s *subject) commands() func(context.Context) (float64, error) {
+	if s.counter == nil {
+		return nil
+	}
+	return s.counter.Read
+}
+
 // opener opens the subjects of one plan.
 type opener struct {
 	plan Plan
@@ -54,11 +76,12 @@ type opener struct {
 }
 
 // open starts the plugin of a backend and checks that its store answers.
-func (o *opener) open(ctx context.Context, name string, cfg driver.Config) (driver.Backend, error) {
+// path is that of its binary; "" finds it by its name.
+func (o *opener) open(ctx context.Context, name, path string, cfg driver.Config) (driver.Backend, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	b, err := plugin.Open(ctx, name, &plugin.Options{
-		Config: cfg, Dirs: o.plan.PluginDirs, NoMTLS: !o.plan.MTLS, Logger: o.log, StartTimeout: openTimeout,
+		Path: path, Config: cfg, Dirs: o.plan.PluginDirs, NoMTLS: !o.plan.MTLS, Logger: o.log, StartTimeout: openTimeout,
 	})
 	if err != nil {
 		return nil, &EnvError{Backend: name, Err: at(cfg["address"], err)}
@@ -140,6 +163,7 @@ func (o *opener) pluginSubject(b driver.Backend, d described) *subject {
 		close:   locker.Close,
 		address: d.config["address"],
 		host:    host.Spec{Backend: d.Name, Path: d.Path, Config: d.config, NoMTLS: !o.plan.MTLS},
+		ttl:     d.ttl,
 	}
 }
 
@@ -165,6 +189,9 @@ func (o *opener) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg 
 		locker:  locker,
 		close:   locker.Close,
 		address: cfg["address"],
+		host:    host.Spec{Backend: of.Name, Config: cfg},
+		ttl:     of.ttl,
+		server:  of.server,
 	}, nil
 }
 
@@ -177,7 +204,7 @@ const (
 // pluginFloor is a call to the memory plugin that finds nothing: the price of
 // the process boundary.
 func (o *opener) pluginFloor(ctx context.Context) (*subject, error) {
-	b, err := o.open(ctx, "memory", driver.Config{})
+	b, err := o.open(ctx, "memory", "", driver.Config{})
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func (l *sessions) Lock(name string, ttl time.Duration) (load.Lock, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.shared[ttl]
-	if s == nil || l.used[name] {
+	if s == nil || expired(s) || l.used[name] {
 		var err error
 		if s, err = concurrency.NewSession(l.client, concurrency.WithTTL(int(ttl/time.Second))); err != nil {
 			return nil, err
@@ -84,6 +84,16 @@ func (l *sessions) Lock(name string, ttl time.Duration) (load.Lock, error) {
 		l.shared[ttl], l.used[name] = s, true
 	}
 	return l.make(s, l.prefix+name), nil
+}
+
+// expired tells that a session is of no use any more.
+func expired(s *concurrency.Session) bool {
+	select {
+	case <-s.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 // Close ends the sessions, which releases what is held.
@@ -151,5 +161,8 @@ func (l *sessionLease) Renew(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Untimed implements load.Untimed: the session renews it too.
+func (l *sessionLease) Untimed() {}
 
 func (l *sessionLease) Release(ctx context.Context) error { return l.release(ctx) }

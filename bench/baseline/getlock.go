@@ -71,6 +71,9 @@ func (l *connLease) Renew(ctx context.Context) error {
 	return l.ask(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()")
 }
 
+// Untimed implements load.Untimed.
+func (l *connLease) Untimed() {}
+
 func (l *connLease) Release(ctx context.Context) error {
 	return errors.Join(l.ask(ctx, "SELECT RELEASE_LOCK(?)"), l.conn.Close())
 }

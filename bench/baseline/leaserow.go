@@ -71,13 +71,9 @@ type leaseRow struct {
 
 func (l *leaseRow) Acquire(ctx context.Context) (load.Lease, error) {
 	for {
-		lease := &rowLease{row: l, owner: l.all.owner()}
-		changed, err := lease.exec(ctx, leaseAcquire, l.name, lease.owner, l.ttl.Microseconds())
-		if err != nil {
-			return nil, err
-		}
-		if changed {
-			return lease, nil
+		lease, err := l.TryAcquire(ctx)
+		if !errors.Is(err, driver.ErrHeld) {
+			return lease, err
 		}
 		pause := time.NewTimer(leasePoll/2 + mrand.N(leasePoll))
 		select {
@@ -87,6 +83,19 @@ func (l *leaseRow) Acquire(ctx context.Context) (load.Lease, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// TryAcquire implements load.Trier.
+func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
+	lease := &rowLease{row: l, owner: l.all.owner()}
+	changed, err := lease.exec(ctx, leaseAcquire, l.name, lease.owner, l.ttl.Microseconds())
+	if err == nil && !changed {
+		err = driver.ErrHeld
+	}
+	if err != nil {
+		return nil, err
+	}
+	return lease, nil
 }
 
 type rowLease struct {

@@ -39,6 +39,7 @@ func dialMySQL(cfg driver.Config) (*sql.DB, error) {
 		c.TLSConfig = "true"
 	}
 	c.InterpolateParams = true
+	c.Logger = &mysqldriver.NopLogger{} // its errors are returned as well
 	connector, err := mysqldriver.NewConnector(c)
 	if err != nil {
 		return nil, errors.New("baseline: the address is none that go-sql-driver/mysql connects to")
@@ -71,6 +72,10 @@ var inProcessMySQL = Baseline{
 	Open: func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		own := maps.Clone(cfg)
 		own["prefix"] = tablePrefix + "in_process_"
+		own, err := mysql.Spec.CheckConfig(own) // with the defaults
+		if err != nil {
+			return nil, err
+		}
 		b, err := mysql.Spec.Open(ctx, own, discard)
 		if err != nil {
 			return nil, err

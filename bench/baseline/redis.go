@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/core"
@@ -21,6 +22,7 @@ const keyPrefix = "lockbench:baseline:"
 // dialRedis makes the client of all baselines, with the defaults of go-redis,
 // from the configuration of the redis backend.
 func dialRedis(cfg driver.Config) (goredis.UniversalClient, error) {
+	logging.Disable() // what the pool writes to stderr comes back as an error too
 	addrs := cfg.List("address")
 	if len(addrs) == 1 && strings.Contains(addrs[0], "://") {
 		o, err := goredis.ParseURL(addrs[0])

@@ -2,6 +2,8 @@ package baseline
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -46,9 +48,20 @@ type redislockLock struct {
 }
 
 func (l *redislockLock) Acquire(ctx context.Context) (load.Lease, error) {
-	lock, err := l.client.Obtain(ctx, l.key, l.ttl, &redislock.Options{
-		RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond),
-	})
+	return l.obtain(ctx, &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
+}
+
+// TryAcquire implements load.Trier.
+func (l *redislockLock) TryAcquire(ctx context.Context) (load.Lease, error) {
+	lease, err := l.obtain(ctx, nil)
+	if errors.Is(err, redislock.ErrNotObtained) {
+		err = fmt.Errorf("%w: %w", driver.ErrHeld, err)
+	}
+	return lease, err
+}
+
+func (l *redislockLock) obtain(ctx context.Context, opts *redislock.Options) (load.Lease, error) {
+	lock, err := l.client.Obtain(ctx, l.key, l.ttl, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -111,6 +111,9 @@ func (l rueidisLease) Token() uint64 { return 0 }
 // Renew only looks: the library renews by itself, at half the TTL.
 func (l rueidisLease) Renew(context.Context) error { return l.held.Err() }
 
+// Untimed implements load.Untimed.
+func (l rueidisLease) Untimed() {}
+
 // Release returns when the key is deleted.
 func (l rueidisLease) Release(context.Context) error {
 	l.release()

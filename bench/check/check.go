@@ -84,6 +84,8 @@ type Subject struct {
 type Verdict struct {
 	Subjects   []Subject   // by name
 	Violations []Violation // at most ten of each subject
+	// Cells are those of the safety scenario, in the order of the run.
+	Cells []Cell
 	// Truncated says why the events end early; nil when they are whole.
 	Truncated error
 }
@@ -94,16 +96,25 @@ func (v Verdict) Granted() int {
 	for _, s := range v.Subjects {
 		n += s.Granted
 	}
+	for _, c := range v.Cells {
+		n += c.Grants
+	}
 	return n
 }
 
-// Unsafe counts the violations of backends. Those of baselines are shown and
+// Unsafe counts the violations of backends, and the cells of the safety
+// scenario in which one of their claims is broken. Violations of baselines are shown and
 // not counted: they are measured, not vouched for.
 func (v Verdict) Unsafe() int {
 	n := 0
 	for _, s := range v.Subjects {
 		if s.Kind == record.KindPlugin {
 			n += s.Overlaps + s.Tokens
+		}
+	}
+	for _, c := range v.Cells {
+		if c.Unsafe() {
+			n++
 		}
 	}
 	return n
@@ -141,7 +152,7 @@ func (c *Checker) Add(s record.Section, attempts []record.Attempt) {
 	grants := make([][]record.Attempt, len(s.Names))
 	for _, a := range attempts {
 		sub.count(a)
-		if a.Outcome == record.Granted && int(a.Name) < len(s.Names) {
+		if a.Outcome == record.Granted && a.Name >= 0 && int(a.Name) < len(s.Names) {
 			grants[a.Name] = append(grants[a.Name], a)
 		}
 	}
@@ -215,6 +226,9 @@ func Dir(dir string) (Verdict, error) {
 		return nil
 	})
 	v := c.Verdict()
+	rounds, roundsErr := record.ReadRounds(dir)
+	v.Cells = Cells(rounds)
+	err = errors.Join(err, roundsErr)
 	if errors.Is(err, record.ErrTruncated) {
 		v.Truncated, err = err, nil
 	}

@@ -1,12 +1,10 @@
 package env
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -38,33 +36,32 @@ type MariaDBOptions struct {
 
 // StartMariaDB starts a server with a fresh data directory, an account and an
 // empty database, and returns when it answers. A nil opts is the zero value.
-// The error wraps [ErrNotInstalled] when there is no mariadbd on the PATH.
+// Where there is no mariadbd it takes mysqld, and where the environment variable
+// LOCKBENCH_MYSQLD names one, always that. The error wraps [ErrNotInstalled]
+// when there is neither.
 func StartMariaDB(ctx context.Context, opts *MariaDBOptions) (*Server, error) {
 	if opts == nil {
 		opts = &MariaDBOptions{}
 	}
 	o := *opts
-	binary, err := findMariaDB("mariadbd")
-	if err != nil {
-		return nil, err
-	}
-	install, err := findMariaDB("mariadb-install-db")
+	program, err := findMySQL()
 	if err != nil {
 		return nil, err
 	}
 	return launchServer(ctx, recipe{
-		product: "mariadbd",
+		product: program.product,
 		keeps:   true,
 		prepare: func(dir string, port int) ([]string, error) {
 			data := filepath.Join(dir, "data")
 			if _, err := os.Stat(data); err != nil {
-				if err := installMariaDB(ctx, install, data); err != nil {
+				if err := program.install(ctx, data); err != nil {
 					return nil, err
 				}
 			}
 			init := filepath.Join(dir, "init.sql")
-			argv := append(append([]string(nil), o.Wrap...), binary)
-			return append(argv, o.args(dir, data, init, port)...), os.WriteFile(init, o.initSQL(), 0o600)
+			argv := append(append([]string(nil), o.Wrap...), program.binary)
+			argv = append(argv, o.args(dir, data, init, port)...)
+			return append(argv, program.args(dir)...), os.WriteFile(init, o.initSQL(), 0o600)
 		},
 		ready: greetMariaDB,
 		wipe:  func(dir string) error { return os.RemoveAll(filepath.Join(dir, "data")) },
@@ -75,38 +72,6 @@ func StartMariaDB(ctx context.Context, opts *MariaDBOptions) (*Server, error) {
 // go-sql-driver/mysql, with account and database.
 func MariaDBAddress(s *Server) string {
 	return fmt.Sprintf("%s:%s@tcp(%s)/%s", mariaUser, mariaPassword, s.Addr(), mariaDatabase)
-}
-
-func findMariaDB(program string) (string, error) {
-	path, err := find(program, "mariadb-server", "mariadb")
-	if err == nil {
-		return path, nil
-	}
-	// Debian keeps servers where an ordinary user's PATH does not lead.
-	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin"} {
-		if path, lookErr := exec.LookPath(filepath.Join(dir, program)); lookErr == nil {
-			return path, nil
-		}
-	}
-	return "", err
-}
-
-// installMariaDB fills data with the system tables. It works in a directory
-// beside it, so that one that was interrupted is not taken for a complete one.
-func installMariaDB(ctx context.Context, install, data string) error {
-	fresh := data + ".new"
-	if err := os.RemoveAll(fresh); err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, install, "--no-defaults", "--datadir="+fresh, "--auth-root-authentication-method=normal",
-		"--skip-test-db", "--skip-name-resolve", "--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=16M")
-	if os.Geteuid() == 0 {
-		cmd.Args = append(cmd.Args, "--user=root")
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("mariadb-install-db: %w: %s", err, bytes.TrimSpace(out))
-	}
-	return os.Rename(fresh, data)
 }
 
 func (o MariaDBOptions) args(dir, data, init string, port int) []string {
@@ -124,21 +89,17 @@ func (o MariaDBOptions) args(dir, data, init string, port int) []string {
 		"--skip-name-resolve",
 		"--max-connections=1000",
 		"--innodb-buffer-pool-size=64M",
-		"--innodb-log-file-size=16M",
 		"--innodb-flush-log-at-trx-commit=" + flush,
 		"--loose-innodb-fast-shutdown=2",
 	}
-	if os.Geteuid() == 0 {
-		args = append(args, "--user=root")
-	}
-	return append(args, o.Args...)
+	return append(append(args, asRoot()...), o.Args...)
 }
 
 func (o MariaDBOptions) initSQL() []byte {
 	account := fmt.Sprintf("'%s'@'%%'", mariaUser)
 	lines := append([]string{
 		"CREATE DATABASE IF NOT EXISTS " + mariaDatabase,
-		fmt.Sprintf("CREATE OR REPLACE USER %s IDENTIFIED BY '%s'", account, mariaPassword),
+		fmt.Sprintf("CREATE USER IF NOT EXISTS %s IDENTIFIED BY '%s'", account, mariaPassword),
 		fmt.Sprintf("GRANT ALL ON *.* TO %s WITH GRANT OPTION", account),
 	}, o.SQL...)
 	return []byte(strings.Join(lines, ";\n") + ";\n")

@@ -33,6 +33,9 @@ type RedisOptions struct {
 	Lines []string
 	// Args are further arguments of redis-server, "--sentinel" for one.
 	Args []string
+	// Wrap is a command in front of the server's, which it must exec: "env"
+	// with variables for one. Default none.
+	Wrap []string
 }
 
 // StartRedis starts a redis-server and returns when it answers. A nil opts is
@@ -60,7 +63,8 @@ func StartRedis(ctx context.Context, opts *RedisOptions) (*Server, error) {
 		prepare: func(dir string, port int) ([]string, error) {
 			// The configuration goes into a file: a password has no place in argv.
 			conf := filepath.Join(dir, "redis.conf")
-			return append([]string{binary, conf}, o.Args...), os.WriteFile(conf, o.conf(dir, port), 0o600)
+			argv := append(append([]string(nil), o.Wrap...), binary, conf)
+			return append(argv, o.Args...), os.WriteFile(conf, o.conf(dir, port), 0o600)
 		},
 		ready: pingRedis,
 		wipe: func(dir string) error {

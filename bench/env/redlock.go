@@ -41,8 +41,14 @@ func (n Nodes) Addr() string {
 // plugin's configuration, "key=value"; those that the hosts will use are
 // needed here too.
 func (n Nodes) Init(ctx context.Context, binary string, config ...string) error {
+	return InitRedlock(ctx, binary, append(config, "address="+n.Addr())...)
+}
+
+// InitRedlock is [Nodes.Init] for servers of any kind, whose addresses are among
+// the lines of the configuration.
+func InitRedlock(ctx context.Context, binary string, config ...string) error {
 	cmd := exec.CommandContext(ctx, binary, "init")
-	cmd.Stdin = strings.NewReader(strings.Join(append(config, "address="+n.Addr()), "\n") + "\n")
+	cmd.Stdin = strings.NewReader(strings.Join(config, "\n") + "\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("env: init of redlock: %w: %s", err, strings.TrimSpace(string(out)))
 	}

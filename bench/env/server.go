@@ -127,6 +127,9 @@ func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.It
 // Product says what kind of server it is.
 func (s *Server) Product() Product { return s.recipe.product }
 
+// Keeps tells whether its data survive a crash.
+func (s *Server) Keeps() bool { return s.recipe.keeps }
+
 // Pid is the process id of the running server, 0 while it is stopped.
 func (s *Server) Pid() int {
 	s.mu.Lock()

@@ -11,7 +11,10 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-func TestMain(m *testing.M) { plugintest.Main(m) }
+func TestMain(m *testing.M) {
+	CallersMain()
+	plugintest.Main(m)
+}
 
 func start(t *testing.T, s *env.Server) *Process {
 	t.Helper()

@@ -28,6 +28,9 @@ func (c *Caller) Acquire(ctx context.Context) (Lease, bool) {
 	switch {
 	case err == nil:
 		a.Token = lease.Token()
+		if t, ok := lease.(Timed); ok {
+			a.Asked, a.Answered = t.Granted()
+		}
 	case ctx.Err() != nil: // not every library says so in its error
 		a.Outcome = record.Cancelled
 	}
@@ -43,6 +46,9 @@ func (c *Caller) Release(ctx context.Context, lease Lease) bool {
 	a.Ended = c.Clock.Now()
 	err := lease.Release(ctx)
 	a.Done = c.Clock.Now()
+	if t, ok := lease.(Timed); ok && err == nil {
+		a.Ended, a.Done = t.Released()
+	}
 	a.End = record.EndReleased
 	if err != nil {
 		a.End = record.EndReleaseFailed

@@ -27,6 +27,9 @@ func (l *coreLocker) Lock(name string, ttl time.Duration) (Lock, error) {
 	return &coreLock{locker: l, lock: lock, ttl: ttl}, nil
 }
 
+// Client is the client below, for what a [Locker] has no word for.
+func (l *coreLocker) Client() *core.Client { return l.client }
+
 func (l *coreLocker) Close(ctx context.Context) error { return l.client.Close(ctx) }
 
 type coreLock struct {
@@ -36,7 +39,15 @@ type coreLock struct {
 }
 
 func (l *coreLock) Acquire(ctx context.Context) (Lease, error) {
-	lease, err := l.lock.Acquire(ctx)
+	return l.held(l.lock.Acquire(ctx))
+}
+
+// TryAcquire implements [Trier].
+func (l *coreLock) TryAcquire(ctx context.Context) (Lease, error) {
+	return l.held(l.lock.TryAcquire(ctx))
+}
+
+func (l *coreLock) held(lease *core.Lease, err error) (Lease, error) {
 	if err != nil {
 		return nil, err
 	}

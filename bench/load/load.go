@@ -26,6 +26,17 @@ type Lock interface {
 	Acquire(ctx context.Context) (Lease, error)
 }
 
+// Trier is a Lock that can also ask just once.
+type Trier interface {
+	// TryAcquire returns an error wrapping driver.ErrHeld when another owner
+	// has the lock.
+	TryAcquire(ctx context.Context) (Lease, error)
+}
+
+// Untimed is a Lease whose end in the store is not known here: it renews itself
+// at times of its own, or has no TTL.
+type Untimed interface{ Untimed() }
+
 // Lease is a held lock.
 type Lease interface {
 	// Token is the fencing token; zero where there is none.
@@ -34,6 +45,15 @@ type Lease interface {
 	Renew(ctx context.Context) error
 	// Release gives the lock back.
 	Release(ctx context.Context) error
+}
+
+// Timed is a Lease of another process, where its times were taken, on the
+// run's clock.
+type Timed interface {
+	// Granted is when the acquire was called and when it came back.
+	Granted() (asked, answered int64)
+	// Released is when the release was called and when it came back.
+	Released() (ended, done int64)
 }
 
 // OutcomeOf classifies what Acquire returned.

@@ -53,6 +53,8 @@ type Section struct {
 	Mode     string   `json:"mode,omitempty"`  // of the scenario, where it has several
 	Hosts    int      `json:"hosts,omitempty"` // processes of their own; 0: in lockbench
 	Clients  int      `json:"clients"`         // callers of each host
+	Keys     int      `json:"keys,omitempty"`  // locks that they choose from, where that is varied
+	HoldNs   int64    `json:"hold_ns,omitempty"`
 	Run      int      `json:"run"`
 	Names    []string `json:"names"`
 	// Interrupted tells that the run ended before the cell did.
@@ -69,4 +71,6 @@ type Cell struct {
 	// Values are further figures by unit, written as they are.
 	Values   map[string]float64
 	Attempts []Attempt
+	// Findings are what no figure says and nothing explains, for people.
+	Findings []string
 }

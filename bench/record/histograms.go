@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -16,8 +20,82 @@ const (
 	histogramDigits = 3
 )
 
-// histogramLog writes one interval histogram per cell, run and operation,
-// tagged "scenario/backend/clients/operation".
+// HistogramKey says what a histogram is of.
+type HistogramKey struct {
+	Scenario, Backend, Mode string
+	Hosts, Clients, Keys    int
+	Hold                    time.Duration
+	Op                      string // "acquire", "renew", "takeover"
+}
+
+// tag is the cell's name in results.txt with the operation, such as
+// "takeover/backend=redis/mode=kill-host/hosts=2/clients=1/op=takeover".
+func (k HistogramKey) tag() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s/backend=%s", k.Scenario, k.Backend)
+	if k.Mode != "" {
+		fmt.Fprintf(&b, "/mode=%s", k.Mode)
+	}
+	if k.Hosts > 0 {
+		fmt.Fprintf(&b, "/hosts=%d", k.Hosts)
+	}
+	fmt.Fprintf(&b, "/clients=%d", k.Clients)
+	if k.Keys > 0 {
+		fmt.Fprintf(&b, "/keys=%d/hold=%v", k.Keys, k.Hold)
+	}
+	fmt.Fprintf(&b, "/op=%s", k.Op)
+	return b.String()
+}
+
+func parseTag(tag string) HistogramKey {
+	scenario, rest, _ := strings.Cut(tag, "/")
+	k := HistogramKey{Scenario: scenario}
+	for part := range strings.SplitSeq(rest, "/") {
+		key, value, _ := strings.Cut(part, "=")
+		switch key {
+		case "backend":
+			k.Backend = value
+		case "mode":
+			k.Mode = value
+		case "hosts":
+			k.Hosts, _ = strconv.Atoi(value) // lockbench has written it
+		case "clients":
+			k.Clients, _ = strconv.Atoi(value)
+		case "keys":
+			k.Keys, _ = strconv.Atoi(value)
+		case "hold":
+			k.Hold, _ = time.ParseDuration(value)
+		case "op":
+			k.Op = value
+		}
+	}
+	return k
+}
+
+// ReadHistograms reads the latencies of a folder, in nanoseconds, the runs of
+// a cell merged. A line that was cut, and what follows one that is damaged, is
+// left out.
+func ReadHistograms(dir string) (map[HistogramKey]*hdrhistogram.Histogram, error) {
+	f, err := os.Open(filepath.Join(dir, HistogramsFile))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	out := map[HistogramKey]*hdrhistogram.Histogram{}
+	for r := hdrhistogram.NewHistogramLogReader(f); ; {
+		h, err := r.NextIntervalHistogram()
+		if err != nil || h == nil {
+			return out, nil // what follows cannot be read
+		}
+		key := parseTag(h.Tag())
+		if out[key] == nil {
+			out[key] = hdrhistogram.New(1, histogramMax, histogramDigits)
+		}
+		out[key].Merge(h)
+	}
+}
+
+// histogramLog writes one interval histogram per cell, run and operation.
 type histogramLog struct {
 	log   *hdrhistogram.HistogramLogWriter
 	since time.Time
@@ -47,7 +125,7 @@ func (l *histogramLog) write(c Cell) error {
 				return err
 			}
 		}
-		h.SetTag(fmt.Sprintf("%s/%s/%d/%s", c.Scenario, c.Backend, c.Clients, op))
+		h.SetTag(HistogramKey{c.Scenario, c.Backend, c.Mode, c.Hosts, c.Clients, c.Keys, time.Duration(c.HoldNs), op}.tag())
 		h.SetStartTimeMs(end.Add(-c.Elapsed).UnixMilli())
 		h.SetEndTimeMs(end.UnixMilli())
 		if err := l.log.OutputIntervalHistogram(h); err != nil {

@@ -37,6 +37,10 @@ type Manifest struct {
 	Binaries map[string]string `json:"binaries_sha256"`
 	// Skipped says what was left out and why, for people.
 	Skipped []string `json:"skipped,omitempty"`
+	// Notes say what was measured otherwise than asked, and Findings what no
+	// figure says and nothing explains, for people.
+	Notes    []string `json:"notes,omitempty"`
+	Findings []string `json:"findings,omitempty"`
 }
 
 // Plan is what was asked for.
@@ -47,6 +51,12 @@ type Plan struct {
 	Scenarios  []string `json:"scenarios"`
 	Clients    []int    `json:"clients,omitempty"` // none: each scenario's own
 	Hosts      []int    `json:"hosts"`
+	Keys       []int    `json:"keys,omitempty"`       // of throughput; none: its own
+	HoldNs     []int64  `json:"hold_ns,omitempty"`    // of throughput; none: its own
+	Rate       float64  `json:"rate,omitempty"`       // of the open loop; 0: half of the closed loop's
+	Modes      []string `json:"modes,omitempty"`      // of takeover; none: kill-host
+	Candidates int      `json:"candidates,omitempty"` // of takeover; 0: its own
+	TickMs     int64    `json:"tick_ms,omitempty"`    // of takeover
 	Runs       int      `json:"runs"`
 	TTLms      int64    `json:"ttl_ms"`
 	WarmUpms   int64    `json:"warm_up_ms"`
@@ -87,6 +97,9 @@ type Subject struct {
 	Durability string `json:"durability,omitempty"`
 	Fencing    string `json:"fencing,omitempty"`
 	Scope      string `json:"scope,omitempty"`
+	// BuildOf is the subject of which this is another build, in a run that
+	// interleaved two.
+	BuildOf string `json:"build_of,omitempty"`
 	// Reference is the subject that this one is compared with.
 	Reference string `json:"reference,omitempty"`
 }

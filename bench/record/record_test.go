@@ -256,12 +256,49 @@ func TestHistogramsAreReadable(t *testing.T) {
 	if err != nil || h == nil {
 		t.Fatal(h, err)
 	}
-	if h.TotalCount() != 1000 || h.Tag() != "acquire/redis/8/acquire" {
+	if h.TotalCount() != 1000 || h.Tag() != "acquire/backend=redis/clients=8/op=acquire" {
 		t.Errorf("count %d, tag %q", h.TotalCount(), h.Tag())
+	}
+	all, err := ReadHistograms(f.Dir)
+	key := HistogramKey{Scenario: "acquire", Backend: "redis", Clients: 8, Op: "acquire"}
+	if err != nil || len(all) != 1 || all[key] == nil || all[key].TotalCount() != 1000 {
+		t.Errorf("read %v, %v", all, err)
 	}
 	exact := Quantile(slices.Sorted(slices.Values(c.Latencies["acquire"])), 0.5)
 	if got := float64(h.ValueAtQuantile(50)); got < exact*0.99 || got > exact*1.01 {
 		t.Errorf("median %v, want %v", got, exact)
+	}
+}
+
+// TestHistogramsOfRunsAreMerged, modes are kept apart, and a cut costs one line.
+func TestHistogramsOfRunsAreMerged(t *testing.T) {
+	f := newFolder(t)
+	killed := HistogramKey{Scenario: "takeover", Backend: "redis", Mode: "kill-host", Hosts: 2, Clients: 1, Op: "takeover"}
+	frozen := killed
+	frozen.Mode = "freeze"
+	for i, key := range []HistogramKey{killed, frozen, killed, killed} {
+		c := Cell{Section: Section{Backend: key.Backend, Scenario: key.Scenario, Mode: key.Mode, Hosts: key.Hosts, Clients: key.Clients, Run: i}}
+		c.Latencies = map[string][]int64{key.Op: {1000, 2000}}
+		if err := f.Add(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(StateDone); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(f.Dir, HistogramsFile)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ cut, killed int64 }{{0, 6}, {20, 4}} {
+		if err := os.Truncate(path, info.Size()-tt.cut); err != nil {
+			t.Fatal(err)
+		}
+		all, err := ReadHistograms(f.Dir)
+		if err != nil || len(all) != 2 || all[killed].TotalCount() != tt.killed || all[frozen].TotalCount() != 2 {
+			t.Errorf("cut by %d: %v, %v", tt.cut, all, err)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"math"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/perf/benchfmt"
 )
@@ -29,24 +31,39 @@ var quantiles = []struct {
 }
 
 // better says in which direction a unit improves: times are better lower,
-// rates better higher.
+// rates better higher, and what was offered is neither.
 func better(unit string) string {
-	if strings.Contains(unit, "-ns/") {
-		return "lower"
+	switch {
+	case slices.Contains(neutral, unit):
+		return ""
+	case strings.Contains(unit, "-ns/"), slices.Contains(costs, unit):
+		return "better=lower "
 	}
-	return "higher"
+	return "better=higher "
 }
+
+var (
+	neutral = []string{"offered/s", "open-refused"}
+	costs   = []string{"commands/grant", "idle-commands/s", "drops", "early", "late", "stale-writes"}
+)
 
 // units are those that every file declares.
 var units = []string{
-	"p50-ns/acquire", "p90-ns/acquire", "p99-ns/acquire", "p99.9-ns/acquire",
+	"p50-ns/acquire", "p90-ns/acquire", "p99-ns/acquire", "p99.9-ns/acquire", "max-ns/acquire",
+	"p50-ns/open-acquire", "p90-ns/open-acquire", "p99-ns/open-acquire", "p99.9-ns/open-acquire", "max-ns/open-acquire",
+	"p50-ns/lag", "p90-ns/lag", "p99-ns/lag", "p99.9-ns/lag", "offered/s", "drops", "open-refused",
 	"p50-ns/release", "p90-ns/release", "p99-ns/release", "p99.9-ns/release",
 	"p50-ns/renew", "p90-ns/renew", "p99-ns/renew", "p99.9-ns/renew",
 	"p50-ns/call", "p90-ns/call", "p99-ns/call", "p99.9-ns/call",
 	"p50-ns/handoff", "p90-ns/handoff", "p99-ns/handoff", "p99.9-ns/handoff",
 	"p50-ns/wait", "p90-ns/wait", "p99-ns/wait", "p99.9-ns/wait", "max-ns/wait",
 	"p50-ns/takeover", "p90-ns/takeover", "p99-ns/takeover", "p99.9-ns/takeover", "max-ns/takeover",
-	"cycles/s", "calls/s", "grants/s", "jain",
+	"p50-ns/overdue", "p90-ns/overdue", "p99-ns/overdue", "p99.9-ns/overdue", "max-ns/overdue",
+	"p50-ns/observed", "p90-ns/observed", "p99-ns/observed", "p99.9-ns/observed", "max-ns/observed",
+	"p50-ns/vacant", "p90-ns/vacant", "p99-ns/vacant", "p99.9-ns/vacant", "max-ns/vacant",
+	"p50-ns/notice", "p90-ns/notice", "p99-ns/notice", "p99.9-ns/notice", "max-ns/notice",
+	"band-low-ns/takeover", "band-high-ns/takeover", "early", "late", "stale-writes", "kept",
+	"cycles/s", "calls/s", "grants/s", "jain", "commands/grant", "idle-commands/s",
 }
 
 // writeHeader writes what holds for all lines. Nothing here may differ
@@ -60,7 +77,7 @@ func writeHeader(w io.Writer, m Manifest) error {
 		fmt.Fprintf(&b, "cpu: %s\n", m.Machine.CPU)
 	}
 	for _, u := range units {
-		fmt.Fprintf(&b, "Unit %s better=%s assume=nothing\n", u, better(u))
+		fmt.Fprintf(&b, "Unit %s %sassume=nothing\n", u, better(u))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -76,7 +93,11 @@ func writeResult(w io.Writer, c Cell) error {
 	if c.Hosts > 0 {
 		fmt.Fprintf(&b, "/hosts=%d", c.Hosts)
 	}
-	fmt.Fprintf(&b, "/clients=%d %d", c.Clients, max(1, c.Cycles))
+	fmt.Fprintf(&b, "/clients=%d", c.Clients)
+	if c.Keys > 0 {
+		fmt.Fprintf(&b, "/keys=%d/hold=%v", c.Keys, time.Duration(c.HoldNs))
+	}
+	fmt.Fprintf(&b, " %d", max(1, c.Cycles))
 	for _, v := range c.figures() {
 		fmt.Fprintf(&b, " %s %s", number(v.Value), v.Unit)
 	}
@@ -130,6 +151,8 @@ type Result struct {
 	Mode     string
 	Hosts    int
 	Clients  int
+	Keys     int           // 0 where it is not varied
+	Hold     time.Duration // of a lease; 0 where it is not varied
 	Cycles   int
 	Values   map[string]float64 // by unit as written: "p50-ns/acquire"
 }
@@ -137,20 +160,42 @@ type Result struct {
 // ReadResults reads results.txt of a folder, in the order of the file: the
 // n-th line of a cell is its n-th run. A line that was cut is left out.
 func ReadResults(dir string) ([]Result, error) {
+	var out []Result
+	_, err := ScanResults(dir, func(res *benchfmt.Result) { out = append(out, parseResult(res)) })
+	return out, err
+}
+
+// ScanResults calls emit for each line of results.txt of a folder, in the
+// order of the file, and returns what the file says of its units. A line that
+// was cut is left out. What emit is given is used again.
+func ScanResults(dir string, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
 	b, err := os.ReadFile(filepath.Join(dir, ResultsFile))
 	if err != nil {
 		return nil, err
 	}
 	b = b[:bytes.LastIndexByte(b, '\n')+1] // a number that was cut is still a number
-	var out []Result
-	for r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile); r.Scan(); {
-		rec, ok := r.Result().(*benchfmt.Result)
-		if !ok {
-			continue
+	r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile)
+	for r.Scan() {
+		if res, ok := r.Result().(*benchfmt.Result); ok {
+			emit(res)
 		}
-		out = append(out, parseResult(rec))
 	}
-	return out, nil
+	return r.Units(), r.Err()
+}
+
+// Values are the figures of a line with their units as they were written.
+func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
+	return func(yield func(string, float64) bool) {
+		for _, v := range res.Values {
+			unit, value := v.OrigUnit, v.OrigValue
+			if unit == "" {
+				unit, value = v.Unit, v.Value
+			}
+			if !yield(unit, value) {
+				return
+			}
+		}
+	}
 }
 
 func parseResult(rec *benchfmt.Result) Result {
@@ -168,13 +213,13 @@ func parseResult(rec *benchfmt.Result) Result {
 			res.Hosts, _ = strconv.Atoi(value) // lockbench has written it
 		case "clients":
 			res.Clients, _ = strconv.Atoi(value)
+		case "keys":
+			res.Keys, _ = strconv.Atoi(value)
+		case "hold":
+			res.Hold, _ = time.ParseDuration(value)
 		}
 	}
-	for _, v := range rec.Values {
-		unit, value := v.OrigUnit, v.OrigValue
-		if unit == "" {
-			unit, value = v.Unit, v.Value
-		}
+	for unit, value := range Values(rec) {
 		res.Values[unit] = value
 	}
 	return res

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/lockbench/lockbench/bench/check"
 	"github.com/lockbench/lockbench/bench/record"
 )
 
@@ -20,6 +21,8 @@ type flat struct {
 	Backend   string      `json:"backend"`
 	Kind      record.Kind `json:"kind"`
 	Clients   int         `json:"clients"`
+	Keys      int         `json:"keys,omitempty"`
+	HoldNs    int64       `json:"hold_ns,omitempty"`
 	Unit      string      `json:"unit"`
 	Runs      int         `json:"runs"`
 	Median    float64     `json:"median"`
@@ -37,7 +40,7 @@ func (r Report) flat() []flat {
 			for _, unit := range slices.Sorted(maps.Keys(row.Figures)) {
 				e := row.Figures[unit]
 				f := flat{
-					Scenario: t.Scenario, Mode: t.Mode, Hosts: t.Hosts, Backend: row.Name, Kind: row.Kind, Clients: t.Clients, Unit: unit,
+					Scenario: t.Scenario, Mode: t.Mode, Hosts: t.Hosts, Backend: row.Name, Kind: row.Kind, Clients: t.Clients, Keys: t.Keys, HoldNs: int64(t.Hold), Unit: unit,
 					Runs: e.N, Median: e.Center, Low: finite(e.Lo), High: finite(e.Hi),
 				}
 				if ratio, ok := row.Ratios[unit]; ok {
@@ -71,8 +74,9 @@ func (r Report) JSON(w io.Writer) error {
 		Grants     int             `json:"grants_checked"`
 		Unsafe     int             `json:"violations_counted"`
 		Violations []violation     `json:"violations"`
+		Safety     []check.Cell    `json:"safety,omitempty"`
 		Figures    []flat          `json:"figures"`
-	}{Run: r.Manifest, Grants: r.Verdict.Granted(), Unsafe: r.Verdict.Unsafe(), Violations: []violation{}, Figures: r.flat()}
+	}{Safety: r.Verdict.Cells, Run: r.Manifest, Grants: r.Verdict.Granted(), Unsafe: r.Verdict.Unsafe(), Violations: []violation{}, Figures: r.flat()}
 	for _, v := range r.Verdict.Violations {
 		doc.Violations = append(doc.Violations, violation{string(v.Rule), v.Backend, v.String()})
 	}
@@ -84,7 +88,7 @@ func (r Report) JSON(w io.Writer) error {
 // CSV writes one line for each figure of each cell.
 func (r Report) CSV(w io.Writer) error {
 	c := csv.NewWriter(w)
-	if err := c.Write([]string{"scenario", "backend", "kind", "mode", "hosts", "clients", "unit", "runs", "median", "low", "high", "reference", "ratio", "ratio_supported"}); err != nil {
+	if err := c.Write([]string{"scenario", "backend", "kind", "mode", "hosts", "clients", "unit", "runs", "median", "low", "high", "reference", "ratio", "ratio_supported", "keys", "hold_ns"}); err != nil {
 		return err
 	}
 	for _, f := range r.flat() {
@@ -95,6 +99,7 @@ func (r Report) CSV(w io.Writer) error {
 		err := c.Write([]string{
 			f.Scenario, f.Backend, string(f.Kind), f.Mode, strconv.Itoa(f.Hosts), strconv.Itoa(f.Clients), f.Unit, strconv.Itoa(f.Runs),
 			number(&f.Median), number(f.Low), number(f.High), f.Reference, number(f.Ratio), supported,
+			strconv.Itoa(f.Keys), strconv.FormatInt(f.HoldNs, 10),
 		})
 		if err != nil {
 			return err

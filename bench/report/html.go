@@ -1,7 +1,9 @@
 package report
 
 import (
-	_ "embed"
+	"bytes"
+	"embed"
+	"encoding/json"
 	"html/template"
 	"io"
 	"slices"
@@ -9,63 +11,81 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 )
 
-//go:embed page.html.tmpl
-var pageText string
+// The page's parts. uPlot draws the charts; its license stands beside it.
+//
+//go:embed page
+var pageFiles embed.FS
 
-var page = template.Must(template.New("page").Parse(pageText))
+var page = template.Must(template.New("page.html.tmpl").Funcs(template.FuncMap{
+	"script": func(file string) (template.JS, error) { b, err := pageFiles.ReadFile(file); return template.JS(b), err },
+	"style": func(file string) (template.CSS, error) {
+		b, err := pageFiles.ReadFile(file)
+		return template.CSS(b), err
+	},
+}).ParseFS(pageFiles, "page/page.html.tmpl"))
 
-type pageCell struct {
-	Text   string
-	Number bool
+// pageSection is one scenario on the page.
+type pageSection struct {
+	ID, Title, Proves string
+	Charts            []chart
+	Timelines         []timeline
+	Tables            []grid
 }
 
-type pageRow struct {
-	Kind  record.Kind
-	Cells []pageCell
-}
-
-type pageTable struct {
-	Title   string
-	Floors  string
-	Columns []pageCell
-	Rows    []pageRow
-}
-
-// HTML writes the report as one page that needs nothing else: no network, no
-// scripts, light or dark as the reader's system is.
+// HTML writes the report as one page that needs nothing else: no network. It
+// can be read without its scripts, but for the drawings.
 func (r Report) HTML(w io.Writer) error {
-	headline := r.Headline()
-	notes := slices.DeleteFunc(r.closing(), func(s string) bool {
-		return s == r.Safe() || s == r.where() || slices.Contains(headline, s)
-	})
 	data := struct {
-		Started, Where, Verdict string
-		Bad                     bool
-		Headline, Notes         []string
-		Tables                  []pageTable
+		Started, Where, Verdict      string
+		Bad                          bool
+		Findings, Gaps, Headline     []string
+		Safety                       grid
+		SafetyNotes                  []string
+		Choice, Summary, Environment grid
+		Sections                     []pageSection
+		Floors                       []grid
+		Command, License             string
+		Charts                       template.JS
 	}{
 		Started: r.Manifest.Started.Format("2006-01-02 15:04"), Where: r.where(), Verdict: r.Safe(),
 		Bad:      r.Verdict.Unsafe() > 0 || r.Verdict.Granted() == 0,
-		Headline: headline, Notes: notes,
+		Findings: r.findings(), Gaps: r.gaps(), Headline: r.Headline(),
+		Safety: r.safetyTable(), SafetyNotes: r.safetyNotes(),
+		Choice: r.choiceGrid(), Summary: r.summary(), Environment: r.environment(),
+		Command: r.command(),
 	}
-	for _, t := range r.Tables {
-		data.Tables = append(data.Tables, r.pageTable(t))
+	var all []chart
+	for _, s := range r.scenarios() {
+		section := pageSection{ID: s, Title: s, Proves: proves[s], Charts: r.charts(s)}
+		for _, t := range r.of(s) {
+			section.Tables = append(section.Tables, r.grid(t))
+		}
+		if s == takeoverScenario {
+			section.Timelines = r.timelines()
+		}
+		data.Sections = append(data.Sections, section)
+		all = append(all, section.Charts...)
 	}
-	return page.Execute(w, data)
+	for _, t := range r.Floors {
+		data.Floors = append(data.Floors, r.grid(t))
+	}
+	b, err := json.Marshal(slices.Concat([]chart{}, all)) // which escapes what could end the script
+	if err != nil {
+		return err
+	}
+	data.Charts = template.JS(b)
+	license, err := pageFiles.ReadFile("page/uplot/LICENSE")
+	if err != nil {
+		return err
+	}
+	data.License = string(license)
+	var buf bytes.Buffer
+	if err := page.Execute(&buf, data); err != nil {
+		return err
+	}
+	_, err = buf.WriteTo(w)
+	return err
 }
 
-func (r Report) pageTable(t Table) pageTable {
-	out := pageTable{Title: r.title(t), Floors: t.floors()}
-	cols := columns(t)
-	for _, c := range cols {
-		out.Columns = append(out.Columns, pageCell{c.title, c.number})
-	}
-	for _, row := range t.Rows {
-		p := pageRow{Kind: row.Kind}
-		for _, c := range cols {
-			p.Cells = append(p.Cells, pageCell{c.text(row), c.number})
-		}
-		out.Rows = append(out.Rows, p)
-	}
-	return out
-}
+// Ours reports whether a row is about a backend through its plugin.
+func (g gridRow) Ours() bool { return g.Kind == record.KindPlugin }

@@ -1,13 +1,20 @@
 // Package report renders a result folder: as text, Markdown, CSV, JSON, and as
 // one self-contained HTML file. It needs the folder only.
+//
+// What is shown follows from what the folder holds: a scenario that was not
+// measured has no section, and one that this package knows nothing about is
+// shown with all its figures.
 package report
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
-	"maps"
+	"io/fs"
 	"slices"
-	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/lockbench/lockbench/bench/check"
 	"github.com/lockbench/lockbench/bench/record"
@@ -20,6 +27,13 @@ type Report struct {
 	Manifest record.Manifest
 	Verdict  check.Verdict
 	Tables   []Table
+	// Floors are the tables of what the cheapest calls cost.
+	Floors []Table
+	// Latencies have all runs of a cell together.
+	Latencies map[record.HistogramKey]*hdrhistogram.Histogram
+	// Successions are those around the death of a holder, one of each backend
+	// and mode.
+	Successions []Succession
 }
 
 // Table is one scenario with one number of hosts and clients.
@@ -28,9 +42,9 @@ type Table struct {
 	Mode     string // of the scenario, where it has several
 	Hosts    int    // processes of their own; 0: in lockbench
 	Clients  int
+	Keys     int           // locks to choose from; 0 where that is not varied
+	Hold     time.Duration // of a lease, where Keys is not 0
 	Rows     []Row
-	// Floors were measured with as many clients in the same run.
-	Floors []Row
 }
 
 // Row is one subject in a table.
@@ -40,28 +54,102 @@ type Row struct {
 	Figures map[string]stat.Estimate
 	// Ratios are to the subject's reference, by unit; empty without one.
 	Ratios map[string]stat.Ratio
+	// Runs are the values of each run, by unit.
+	Runs map[string][]float64
 }
 
-// Load reads a folder and judges its events again.
+// Load reads a folder and judges its events again. The error wraps
+// [record.ErrNotAFolder] when a file is missing.
 func Load(dir string) (Report, error) {
-	m, err := record.ReadManifest(dir)
-	if err != nil {
-		return Report{}, err
+	r := Report{Dir: dir}
+	var err error
+	if r.Manifest, err = record.ReadManifest(dir); err != nil {
+		return r, err
 	}
 	results, err := record.ReadResults(dir)
 	if err != nil {
-		return Report{}, fmt.Errorf("report: %w", err)
+		return r, incomplete(dir, err)
 	}
-	v, err := check.Dir(dir)
-	if err != nil {
-		return Report{}, fmt.Errorf("report: %w", err)
+	if r.Verdict, err = check.Dir(dir); err != nil {
+		return r, incomplete(dir, err)
 	}
-	return Report{Dir: dir, Manifest: m, Verdict: v, Tables: tables(m, results)}, nil
+	if r.Latencies, err = record.ReadHistograms(dir); err != nil {
+		return r, incomplete(dir, err)
+	}
+	if r.Successions, err = successions(dir); err != nil {
+		return r, incomplete(dir, err)
+	}
+	for _, t := range tables(r.Manifest, results) {
+		if t.Scenario == floorScenario {
+			r.Floors = append(r.Floors, t)
+			continue
+		}
+		r.Tables = append(r.Tables, t)
+	}
+	return r, nil
+}
+
+func incomplete(dir string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s is incomplete: %w", record.ErrNotAFolder, dir, err)
+	}
+	return fmt.Errorf("report: %w", err)
+}
+
+// The scenarios that this package knows; others are shown as they are.
+const (
+	acquireScenario    = "acquire"
+	throughputScenario = "throughput"
+	contendScenario    = "contend"
+	takeoverScenario   = "takeover"
+	floorScenario      = "floor"
+)
+
+// scenarioOrder is that of the sections; scenarios that are not in it follow.
+var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario}
+
+// proves says what a section shows, for readers who did not choose it.
+var proves = map[string]string{
+	acquireScenario:    "What a lock costs when nobody is in the way: each caller acquires, renews and releases a lock of its own.",
+	throughputScenario: "How many locks a second there are at most, and what that costs in latency.",
+	contendScenario:    "What waiting costs: all want one lock. The handoff is the time in which nobody has it, from one holder's release to the next one's grant.",
+	takeoverScenario:   "How long nobody leads after the leader has died or was cut off, while another process waits.",
+}
+
+func scenarioRank(name string) int {
+	if i := slices.Index(scenarioOrder, name); i >= 0 {
+		return i
+	}
+	return len(scenarioOrder)
+}
+
+// scenarios lists those that have tables, in the order of the sections.
+func (r Report) scenarios() []string {
+	var out []string
+	for _, t := range r.Tables {
+		if !slices.Contains(out, t.Scenario) {
+			out = append(out, t.Scenario)
+		}
+	}
+	return out
+}
+
+// of are the tables of one scenario.
+func (r Report) of(scenario string) []Table {
+	var out []Table
+	for _, t := range r.Tables {
+		if t.Scenario == scenario {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 type cellKey struct {
 	scenario, mode string
 	hosts, clients int
+	keys           int
+	hold           time.Duration
 	backend        string
 }
 
@@ -69,7 +157,7 @@ type cellKey struct {
 func tables(m record.Manifest, results []record.Result) []Table {
 	runs := map[cellKey]map[string][]float64{}
 	for _, r := range results {
-		key := cellKey{r.Scenario, r.Mode, r.Hosts, r.Clients, r.Backend}
+		key := cellKey{r.Scenario, r.Mode, r.Hosts, r.Clients, r.Keys, r.Hold, r.Backend}
 		if runs[key] == nil {
 			runs[key] = map[string][]float64{}
 		}
@@ -80,7 +168,7 @@ func tables(m record.Manifest, results []record.Result) []Table {
 	byTable := map[cellKey]*Table{}
 	for key := range runs {
 		key.backend = ""
-		byTable[key] = &Table{Scenario: key.scenario, Mode: key.mode, Hosts: key.hosts, Clients: key.clients}
+		byTable[key] = &Table{Scenario: key.scenario, Mode: key.mode, Hosts: key.hosts, Clients: key.clients, Keys: key.keys, Hold: key.hold}
 	}
 	var out []Table
 	for key, t := range byTable {
@@ -91,42 +179,18 @@ func tables(m record.Manifest, results []record.Result) []Table {
 				t.Rows = append(t.Rows, row(s, values, runs[reference]))
 			}
 		}
+		correct(t.Rows)
 		out = append(out, *t)
 	}
 	slices.SortFunc(out, func(a, b Table) int {
-		return cmp.Or(cmp.Compare(a.Scenario, b.Scenario), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(a.Clients, b.Clients))
+		return cmp.Or(cmp.Compare(scenarioRank(a.Scenario), scenarioRank(b.Scenario)), cmp.Compare(a.Scenario, b.Scenario),
+			cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.Hold, b.Hold), cmp.Compare(a.Clients, b.Clients))
 	})
-	return foldFloors(out)
-}
-
-// foldFloors puts the rows of floors below the tables with as many clients.
-func foldFloors(all []Table) []Table {
-	floors := map[int][]Row{}
-	var out []Table
-	for _, t := range all {
-		if t.Scenario == floorScenario {
-			floors[t.Clients] = t.Rows
-			continue
-		}
-		out = append(out, t)
-	}
-	for i, t := range out {
-		if t.Scenario == acquireScenario {
-			out[i].Floors = floors[t.Clients]
-		}
-	}
 	return out
 }
 
-// Scenarios that are shown in a way of their own: floors stand below the
-// tables of acquire.
-const (
-	acquireScenario = "acquire"
-	floorScenario   = "floor"
-)
-
 func row(s record.Subject, values, reference map[string][]float64) Row {
-	r := Row{Subject: s, Figures: map[string]stat.Estimate{}, Ratios: map[string]stat.Ratio{}}
+	r := Row{Subject: s, Figures: map[string]stat.Estimate{}, Ratios: map[string]stat.Ratio{}, Runs: values}
 	for unit, v := range values {
 		r.Figures[unit] = stat.Median(v)
 		if ref, ok := reference[unit]; ok && s.Reference != s.Name {
@@ -136,40 +200,25 @@ func row(s record.Subject, values, reference map[string][]float64) Row {
 	return r
 }
 
-// Safe says in one line what the verdict is.
-func (r Report) Safe() string {
-	v := r.Verdict
-	switch {
-	case v.Unsafe() > 0:
-		return fmt.Sprintf("UNSAFE: %d violations in %d grants", v.Unsafe(), v.Granted())
-	case v.Granted() == 0:
-		return "INVALID: nothing was granted, so nothing was checked"
-	}
-	return fmt.Sprintf("safe: %s grants checked, no two holders at once, every token higher than those before it", grouped(float64(v.Granted())))
-}
-
-// Headline compares our backends with their references in one line each, at
-// the fewest and the most clients.
-func (r Report) Headline() []string {
-	var out []string
-	at := map[string][]string{}
-	for _, t := range r.Tables {
-		for _, row := range t.Rows {
-			if row.Kind != record.KindPlugin || row.Reference == "" || t.Scenario != acquireScenario {
-				continue
-			}
-			unit, what := "cycles/s", "cycles/s"
-			if t.Clients == 1 {
-				unit, what = "p50-ns/acquire", "acquire p50"
-			}
-			if ratio, ok := row.Ratios[unit]; ok {
-				at[row.Name] = append(at[row.Name], fmt.Sprintf("%s at %s %s", what, plural(t.Clients, "client"), Times(ratio)))
+// correct corrects the ratios of a table for the number of its rows, unit by
+// unit.
+func correct(rows []Row) {
+	units := map[string][]int{} // the rows that have a ratio
+	for i, r := range rows {
+		for unit, ratio := range r.Ratios {
+			if ratio.N > 0 {
+				units[unit] = append(units[unit], i)
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(at)) {
-		reference := r.Manifest.Subject(name).Reference
-		out = append(out, fmt.Sprintf("%s through its plugin / %s in process: %s", name, reference, strings.Join(at[name], "; ")))
+	for unit, having := range units {
+		var column []stat.Ratio
+		for _, i := range having {
+			column = append(column, rows[i].Ratios[unit])
+		}
+		stat.Correct(column)
+		for n, i := range having {
+			rows[i].Ratios[unit] = column[n]
+		}
 	}
-	return out
 }

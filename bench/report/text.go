@@ -4,143 +4,161 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
-
-	"github.com/lockbench/lockbench/bench/record"
 )
 
-// Text writes the report for a terminal.
+// textWidth is what the text fits into: a terminal of 80 columns.
+const textWidth = 80
+
+// Text writes the report for a terminal of 80 columns.
 func (r Report) Text(w io.Writer) error {
-	var b strings.Builder
-	for _, t := range r.Tables {
-		fmt.Fprintf(&b, "%s\n", r.title(t))
-		writeTable(&b, t, "  ", "  ", false)
-		if f := t.floors(); f != "" {
-			fmt.Fprintf(&b, "  %s\n", f)
-		}
-		b.WriteByte('\n')
-	}
-	for _, line := range r.closing() {
-		fmt.Fprintln(&b, line)
-	}
-	_, err := io.WriteString(w, b.String())
+	p := &printer{}
+	r.print(p)
+	_, err := io.WriteString(w, p.String())
 	return err
 }
 
-// Markdown writes the report as Markdown.
+// Markdown writes the same as Markdown.
 func (r Report) Markdown(w io.Writer) error {
-	var b strings.Builder
-	for _, t := range r.Tables {
-		fmt.Fprintf(&b, "### %s\n\n", r.title(t))
-		writeTable(&b, t, "| ", " | ", true)
-		if f := t.floors(); f != "" {
-			fmt.Fprintf(&b, "\n%s\n", f)
-		}
-		b.WriteByte('\n')
-	}
-	for _, line := range r.closing() {
-		fmt.Fprintf(&b, "- %s\n", line)
-	}
-	_, err := io.WriteString(w, b.String())
+	p := &printer{markdown: true}
+	r.print(p)
+	_, err := io.WriteString(w, p.String())
 	return err
 }
 
-func writeTable(b *strings.Builder, t Table, left, between string, rule bool) {
-	cols := columns(t)
-	cells := make([][]string, len(t.Rows)+1)
-	width := make([]int, len(cols))
-	for i, c := range cols {
-		cells[0] = append(cells[0], c.title)
-		for j, row := range t.Rows {
-			cells[j+1] = append(cells[j+1], c.text(row))
-		}
-		for j := range cells {
-			width[i] = max(width[i], utf8.RuneCountInString(cells[j][i]))
-		}
+// print writes the verdict first: no figure stands above it.
+func (r Report) print(p *printer) {
+	p.strong(r.Safe())
+	p.lines(r.findings())
+	p.lines(r.gaps())
+	p.grid(r.safetyTable())
+	p.lines(r.safetyNotes())
+	if cs := r.choices(); len(cs) > 0 {
+		p.heading("which one should I use")
+		p.choices(cs)
+		p.note(r.choiceNote())
 	}
-	right := strings.TrimRight(between, " ")
-	for j, line := range cells {
-		padded := make([]string, len(cols))
-		for i, c := range cols {
-			padded[i] = pad(line[i], width[i], c.number)
-		}
-		text := left + strings.Join(padded, between)
-		if right != "" {
-			text += " " + strings.TrimSpace(right)
-		}
-		fmt.Fprintln(b, strings.TrimRight(text, " "))
-		if j == 0 && rule {
-			writeRule(b, cols, width)
+	p.grid(r.summary())
+	for _, s := range r.scenarios() {
+		r.printScenario(p, s)
+	}
+	for _, t := range r.Floors {
+		p.grid(r.grid(t))
+	}
+	if lines := r.Headline(); len(lines) > 0 {
+		p.heading("beside the libraries")
+		p.lines(lines)
+	}
+	p.heading("how to reproduce")
+	p.command(r.command())
+	p.note(r.where())
+}
+
+func (r Report) printScenario(p *printer, scenario string) {
+	for _, t := range r.of(scenario) {
+		p.grid(r.grid(t))
+	}
+	if scenario == takeoverScenario && len(r.Successions) > 0 {
+		p.heading("who held the lock around the end of a leader, the case of median length")
+		for _, s := range r.Successions {
+			line := s.String()
+			if s.Mode != "" {
+				line = s.Mode + ", " + line
+			}
+			p.lines([]string{line})
 		}
 	}
 }
 
-// writeRule is the line of Markdown below the titles.
-func writeRule(b *strings.Builder, cols []column, width []int) {
-	for i, c := range cols {
-		dashes := strings.Repeat("-", max(3, width[i]))
-		if c.number {
-			dashes = dashes[1:] + ":"
-		}
-		fmt.Fprintf(b, "| %s ", dashes)
-	}
-	fmt.Fprintln(b, "|")
+// printer writes text or Markdown.
+type printer struct {
+	strings.Builder
+	markdown bool
 }
 
-func pad(s string, width int, right bool) string {
-	fill := strings.Repeat(" ", width-utf8.RuneCountInString(s))
-	if right {
-		return fill + s
+func (p *printer) heading(text string) {
+	if p.Len() > 0 {
+		p.WriteByte('\n')
 	}
-	return s + fill
+	if p.markdown {
+		fmt.Fprintf(p, "### %s\n\n", text)
+		return
+	}
+	fmt.Fprintf(p, "%s\n", wrap(text, textWidth, ""))
 }
 
-// closing are the lines below the tables: comparison, verdict, and what was
-// left out.
-func (r Report) closing() []string {
-	out := r.Headline()
-	out = append(out, r.Safe())
-	for _, v := range r.Verdict.Violations {
-		out = append(out, v.String())
+func (p *printer) strong(text string) {
+	if p.markdown {
+		fmt.Fprintf(p, "**%s**\n", text)
+		return
 	}
-	for _, s := range r.Verdict.Subjects {
-		if s.Failed > 0 {
-			out = append(out, fmt.Sprintf("%s: %d of %d attempts failed", s.Backend, s.Failed, s.Attempts))
-		}
-	}
-	if r.Verdict.Truncated != nil {
-		out = append(out, r.Verdict.Truncated.Error())
-	}
-	for _, s := range r.Manifest.Skipped {
-		out = append(out, "left out: "+s)
-	}
-	switch r.Manifest.State {
-	case record.StateInterrupted:
-		out = append(out, "the run was interrupted; this is what it had measured")
-	case record.StateRunning:
-		out = append(out, "the run is still going on, or was killed; this is what it had measured")
-	case record.StateFailed:
-		out = append(out, "the run failed: "+r.Manifest.Failure)
-	}
-	return append(out, r.where())
+	fmt.Fprintf(p, "%s\n", wrap(text, textWidth, "  "))
 }
 
-// where says on what and when it was measured.
-func (r Report) where() string {
-	m := r.Manifest
-	parts := []string{m.Started.Format("2006-01-02 15:04 UTC"), fmt.Sprintf("%d cores", m.Machine.Cores), m.Machine.CPU, m.Machine.Kernel, m.Machine.Go}
-	seen := map[string]bool{}
-	for _, s := range m.Subjects {
-		if s.Server != "" && s.Scope != "host" && !seen[s.Server] {
-			seen[s.Server] = true
-			parts = append(parts, s.Server)
-		}
+func (p *printer) lines(all []string) {
+	if p.markdown && len(all) > 0 && !strings.HasSuffix(p.String(), "\n\n") {
+		p.WriteByte('\n')
 	}
-	kept := parts[:0]
-	for _, p := range parts {
-		if p != "" {
-			kept = append(kept, p)
+	for _, line := range all {
+		if p.markdown {
+			fmt.Fprintf(p, "- %s\n", line)
+			continue
 		}
+		fmt.Fprintf(p, "  %s\n", wrap(line, textWidth-2, "    "))
 	}
-	return fmt.Sprintf("measured %s, seed %d, TTL %d ms", strings.Join(kept, ", "), m.Plan.Seed, m.Plan.TTLms)
+}
+
+func (p *printer) note(text string) {
+	switch {
+	case text == "":
+	case p.markdown:
+		fmt.Fprintf(p, "\n%s\n", text)
+	default:
+		fmt.Fprintf(p, "  %s\n", wrap(text, textWidth-2, "  "))
+	}
+}
+
+// command is not wrapped: it is there to be copied.
+func (p *printer) command(text string) {
+	if p.markdown {
+		fmt.Fprintf(p, "```sh\n%s\n```\n", text)
+		return
+	}
+	fmt.Fprintf(p, "  %s\n", strings.ReplaceAll(wrap(text, textWidth-4, "    "), "\n", " \\\n"))
+}
+
+func (p *printer) choices(cs []choice) {
+	var lines []string
+	for _, c := range cs {
+		text := c.Need + ": " + c.Measured
+		if len(c.Take) > 0 {
+			text = fmt.Sprintf("%s: %s (%s)", c.Need, strings.Join(c.Take, " or "), c.Measured)
+		}
+		if c.Others != "" {
+			text += "; " + c.Others
+		}
+		lines = append(lines, text)
+	}
+	p.lines(lines)
+}
+
+// wrap breaks text between words, at width characters; all lines but the first
+// begin with indent.
+func wrap(text string, width int, indent string) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		n := len([]rune(word))
+		switch {
+		case i == 0:
+		case column+1+n > width:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/load"
@@ -12,9 +13,9 @@ import (
 
 var acquire = Scenario{
 	Name:    "acquire",
-	Proves:  "what a lock costs when nobody is in the way: latency of acquire, renew and release, and cycles per second, each caller on a lock of its own, in a closed loop",
+	Proves:  "what a lock costs when nobody is in the way: latency of acquire, renew and release, and cycles per second, each caller on a lock of its own, in a closed loop; then acquire again at times fixed before, half as often, counted from when it was due",
 	Clients: []int{1, 8, 64},
-	Takes:   func(in Input) time.Duration { return in.WarmUp + in.Measure + in.Measure/renewShare },
+	Takes:   func(in Input) time.Duration { return in.WarmUp + in.Measure + openFor(in) + in.Measure/renewShare },
 	Run:     runAcquire,
 }
 
@@ -28,22 +29,30 @@ func runAcquire(ctx context.Context, in Input) (record.Cell, error) {
 		return record.Cell{}, err
 	}
 	total := in.WarmUp + in.Measure + in.Measure/renewShare
-	bounded, cancel := context.WithTimeout(ctx, total+grace)
+	bounded, cancel := context.WithTimeout(ctx, total+openFor(in)+grace)
 	defer cancel()
 
 	from := in.Clock.Now() + int64(in.WarmUp)
 	until := from + int64(in.Measure)
-	load.Workers(in.Clients, func(i int) { cycle(bounded, cs[i], from, until) })
+	load.Workers(in.Clients, func(i int) { cycle(bounded, cs[i], from, until, 0, nil) })
 	cycles, _ := collect(cs)
-	renewals := renew(bounded, cs, in.Measure/renewShare)
-
-	attempts, first := collect(cs)
-	cell := record.Cell{Attempts: attempts}
 	acquires, releases, last := measured(cycles, from)
-	cell.Cycles = len(releases)
-	cell.Elapsed = time.Duration(max(last, until) - from)
+	cell := record.Cell{Cycles: len(releases), Elapsed: time.Duration(max(last, until) - from)}
+	rate := float64(cell.Cycles) / cell.Elapsed.Seconds()
+	renewals := renew(bounded, cs, in.Measure/renewShare)
 	cell.Latencies = map[string][]int64{"acquire": acquires, "release": releases, "renew": renewals}
-	cell.Values = map[string]float64{"cycles/s": float64(cell.Cycles) / cell.Elapsed.Seconds()}
+	cell.Values = map[string]float64{"cycles/s": rate}
+	if len(acquires) > 0 {
+		cell.Values["max-ns/acquire"] = float64(slices.Max(acquires))
+	}
+	if in.Rate > 0 {
+		rate = in.Rate / openLoad
+	}
+	if rate > 0 {
+		runOpen(bounded, in, cs, rate*openLoad, &cell)
+	}
+	attempts, first := collect(cs)
+	cell.Attempts = attempts
 	if ctx.Err() != nil {
 		return cell, ctx.Err()
 	}
@@ -56,8 +65,9 @@ func runAcquire(ctx context.Context, in Input) (record.Cell, error) {
 // cycle acquires and releases until the clock says so, and at least once in
 // the measured time: a cycle that began before its end is waited for and
 // counts, however long it takes. Leaving it out would leave out the stalls.
-// What was acquired is released although ctx may have ended since.
-func cycle(ctx context.Context, c *load.Caller, from, until int64) {
+// What was acquired is released although ctx may have ended since. Before each
+// cycle choose picks the lock, where it is given.
+func cycle(ctx context.Context, c *load.Caller, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {
 		now := c.Clock.Now()
@@ -65,13 +75,32 @@ func cycle(ctx context.Context, c *load.Caller, from, until int64) {
 			return
 		}
 		counts = now >= from
+		if choose != nil {
+			if c.Err = choose(); c.Err != nil {
+				return
+			}
+		}
 		lease, ok := c.Acquire(ctx)
 		if ok {
+			held(ctx, hold)
 			ok = c.Release(uncancelled, lease)
 		}
 		if !ok {
 			load.Pause(ctx)
 		}
+	}
+}
+
+// held waits while a lease is held.
+func held(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
 	}
 }
 

@@ -3,22 +3,26 @@ package scenario
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
 )
 
 var contend = Scenario{
-	Name:       "contend",
-	Proves:     "what waiting costs: callers of one host want one lock and hold it for 5 ms; how long nobody has it between two of them, how fair the order is, and the longest wait",
-	MinClients: 2,
-	Clients:    []int{8, 32},
-	Takes:      func(in Input) time.Duration { return in.WarmUp + contendSpan(in) },
-	Run:        runContend,
+	Name:        "contend",
+	Proves:      "what waiting costs: callers, of one host or of several processes, want one lock and hold it for 5 ms; how long nobody has it between two of them, how fair the order is, the longest wait, and what the server is asked for a grant and while all wait. Forced: who has released asks again after the next grant; free: at once",
+	MinClients:  2,
+	AcrossHosts: true,
+	Shapes:      contendShapes,
+	Takes:       func(in Input) time.Duration { return in.WarmUp + contendSpan(in) + idleFor(in) },
+	Run:         runContend,
 }
 
 const (
@@ -32,34 +36,82 @@ const (
 	turnsEach = 3
 )
 
-func contendSpan(in Input) time.Duration {
-	return max(contendFor*in.Measure, turnsEach*time.Duration(in.Clients)*holdFor)
+// The modes. In forced mode a caller that has released asks again only after
+// somebody else was granted, so that every hand-over goes to another one.
+//
+// Note: free mode alone hides the hand-over of every polling library. The old
+// holder barges in, and the waiters starve.
+const (
+	forced = "forced"
+	free   = "free"
+)
+
+func contendShapes(a Asked) []Shape {
+	modes, hosts := []string{forced, free}, a.Hosts
+	if a.Quick {
+		modes = modes[:1]
+	}
+	if len(hosts) == 0 {
+		hosts = []int{1}
+	}
+	var out []Shape
+	for _, mode := range modes {
+		for _, h := range hosts {
+			clients := a.Clients
+			switch {
+			case len(clients) > 0:
+			case h == 1:
+				clients = []int{8, 32}
+			default:
+				clients = []int{1, 8}
+			}
+			for _, n := range clients {
+				switch {
+				case h > 1:
+					out = append(out, Shape{Mode: mode, Hosts: h, Clients: n})
+				case n >= contendLeast:
+					out = append(out, Shape{Mode: mode, Clients: n})
+				}
+			}
+		}
+	}
+	return out
 }
 
-// runContend makes every hand-over go to another caller: one that has released
-// asks again only after somebody else was granted.
-//
-// Note: letting it ask at once hides the hand-over of every polling library.
-// The old holder barges in, and the waiters starve.
-func runContend(ctx context.Context, in Input) (record.Cell, error) {
+// contendLeast is the fewest callers of one host that contend.
+const contendLeast = 2
+
+// contenders is how many callers there are, over all hosts.
+func contenders(in Input) int { return in.Clients * max(1, in.Hosts) }
+
+func contendSpan(in Input) time.Duration {
+	return max(contendFor*in.Measure, turnsEach*time.Duration(contenders(in))*holdFor)
+}
+
+func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 	in.Names = in.Names[:1]
-	cs, err := callers(in)
+	cs, end, err := contending(ctx, in)
 	if err != nil {
-		return record.Cell{}, err
+		return cell, err
 	}
+	defer func() { err = errors.Join(err, end()) }()
 	span := contendSpan(in)
-	bounded, cancel := context.WithTimeout(ctx, in.WarmUp+span+grace)
+	bounded, cancel := context.WithTimeout(ctx, in.WarmUp+span+idleFor(in)+grace)
 	defer cancel()
+	before, err := in.commands(bounded)
+	if err != nil {
+		return cell, err
+	}
 	from := in.Clock.Now() + int64(in.WarmUp)
 	until := from + int64(span)
 	asking, stop := context.WithTimeout(bounded, in.WarmUp+span)
 	defer stop()
 	turns := newTurns()
 	context.AfterFunc(asking, turns.end)
-	load.Workers(in.Clients, func(i int) { take(bounded, asking, cs[i], turns) })
+	load.Workers(len(cs), func(i int) { take(bounded, asking, cs[i], turns, in.Mode) })
 
 	attempts, first := collect(cs)
-	cell := record.Cell{Attempts: attempts, Elapsed: span}
+	cell = record.Cell{Attempts: attempts, Elapsed: span}
 	grants := grantsIn(attempts, from, until)
 	cell.Cycles = len(grants)
 	cell.Latencies = map[string][]int64{"handoff": handoffs(grants), "wait": waits(grants)}
@@ -71,14 +123,62 @@ func runContend(ctx context.Context, in Input) (record.Cell, error) {
 	}
 	cell.Values = map[string]float64{
 		"grants/s":    float64(len(grants)) / span.Seconds(),
-		"jain":        jain(grants, in.Clients),
+		"jain":        jain(grants, len(cs)),
 		"max-ns/wait": float64(slices.Max(cell.Latencies["wait"])),
 	}
-	return cell, nil
+	if in.Commands == nil {
+		return cell, nil
+	}
+	after, err := in.commands(bounded)
+	if err != nil {
+		return cell, err
+	}
+	cell.Values["commands/grant"] = (after - before) / float64(len(grantsIn(attempts, 0, math.MaxInt64)))
+	cell.Values["idle-commands/s"], err = idle(bounded, in, cs)
+	cell.Attempts, _ = collect(cs)
+	return cell, err
+}
+
+// contending makes the callers, in this process or in hosts of their own.
+func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() error, err error) {
+	if in.Hosts == 0 {
+		cs, err = callers(in)
+		return cs, func() error { return nil }, err
+	}
+	hosts := make([]*host.Callers, in.Hosts)
+	errs := make([]error, in.Hosts)
+	load.Workers(in.Hosts, func(i int) { hosts[i], errs[i] = host.StartCallers(ctx, in.Host, in.Clock) })
+	end = func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		errs := make([]error, len(hosts))
+		load.Workers(len(hosts), func(i int) {
+			if hosts[i] != nil {
+				errs[i] = hosts[i].Close(ctx)
+			}
+		})
+		return errors.Join(errs...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, errors.Join(err, end())
+	}
+	for _, h := range hosts {
+		own := in
+		own.Locker = h
+		more, err := callers(own)
+		if err != nil {
+			return nil, nil, errors.Join(err, end())
+		}
+		for _, c := range more {
+			c.Client = int32(len(cs))
+			cs = append(cs, c)
+		}
+	}
+	return cs, end, nil
 }
 
 // take acquires, holds and releases until asking ends.
-func take(ctx, asking context.Context, c *load.Caller, t *turns) {
+func take(ctx, asking context.Context, c *load.Caller, t *turns, mode string) {
 	uncancelled := context.WithoutCancel(ctx)
 	for asking.Err() == nil {
 		lease, ok := c.Acquire(asking)
@@ -87,12 +187,11 @@ func take(ctx, asking context.Context, c *load.Caller, t *turns) {
 			continue
 		}
 		mine := t.granted()
-		select {
-		case <-time.After(holdFor):
-		case <-ctx.Done():
-		}
+		held(ctx, holdFor)
 		c.Release(uncancelled, lease)
-		t.await(mine)
+		if mode != free {
+			t.await(mine)
+		}
 	}
 }
 

@@ -22,17 +22,59 @@ type Scenario struct {
 	Processes bool
 	Mode      string // of several; "" when there is one
 	Hosts     int    // processes that it starts itself; 0 for none
+	// AcrossHosts tells that callers can be spread over several processes.
+	AcrossHosts bool
 	// MinClients is the fewest callers with which it makes sense; 0 is 1.
 	MinClients int
 	// Clients are the numbers of callers when nobody names any.
 	Clients []int
+	// Shapes are the loads of a scenario that varies more than the number of
+	// callers. Nil: one for each number of Clients.
+	Shapes func(a Asked) []Shape
 	// Takes is about how long one execution takes.
 	Takes func(in Input) time.Duration
 	Run   func(ctx context.Context, in Input) (record.Cell, error)
 }
 
+// Shape is one load: what is varied besides the backend.
+type Shape struct {
+	Mode    string        // of a scenario that has several
+	Hosts   int           // processes of their own; 0: the callers are in this one
+	Clients int           // callers of each host
+	Keys    int           // locks that the callers choose from; 0: the scenario's own
+	Hold    time.Duration // how long a lease is held; 0: not at all, or the scenario's own
+}
+
+// Asked is what the user named of the shapes. None of a kind: the scenario's
+// own.
+type Asked struct {
+	Clients, Hosts, Keys []int
+	Hold                 []time.Duration
+	Modes                []string // of takeover
+	Candidates           int      // of takeover
+	Quick                bool
+}
+
+// ShapesOf lists the loads of the scenario.
+func (s Scenario) ShapesOf(a Asked) []Shape {
+	if s.Shapes != nil {
+		return s.Shapes(a)
+	}
+	clients := a.Clients
+	if len(clients) == 0 || s.Processes {
+		clients = s.Clients
+	}
+	var out []Shape
+	for _, n := range clients {
+		if n >= s.MinClients {
+			out = append(out, Shape{Mode: s.Mode, Hosts: s.Hosts, Clients: n})
+		}
+	}
+	return out
+}
+
 // All are the scenarios in the order in which they are shown.
-func All() []Scenario { return []Scenario{acquire, contend, takeover} }
+func All() []Scenario { return []Scenario{acquire, throughput, contend, takeover} }
 
 // Names lists the names of [All].
 func Names() []string {
@@ -55,11 +97,27 @@ func ByName(name string) (Scenario, bool) {
 
 // Input is one cell in one run.
 type Input struct {
-	Locker  load.Locker // nil for a scenario of processes
-	Host    host.Spec   // of the processes
-	Clock   load.Clock
-	Clients int
-	TTL     time.Duration
+	Shape
+	Locker load.Locker // nil for a scenario of processes
+	Host   host.Spec   // of the processes
+	Clock  load.Clock
+	TTL    time.Duration
+	// Seed is where all that is random in this cell and run comes from.
+	Seed uint64
+	// Rate is how many cycles per second the open loop of acquire offers; 0:
+	// half of what the closed loop did.
+	Rate float64
+	// Baseline is what the processes use instead of Host's plugin, "" for none.
+	Baseline string
+	// Tick is how often candidates ask; 0: they wait until they are woken.
+	Tick time.Duration
+	// Harms is how many leaders are harmed; 0: three.
+	Harms int
+	// Server may be harmed; nil when the servers are somebody else's.
+	Server Server
+	// Commands reads how many commands a server has been given; nil when its
+	// servers do not count.
+	Commands func(ctx context.Context) (float64, error)
 	// Names are the locks; caller i uses Names[i%len(Names)].
 	Names []string
 	// WarmUp precedes Measure. What happens in it is checked, not measured.

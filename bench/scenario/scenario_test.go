@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,11 +12,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockbench/lockbench/bench/check"
+	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	host.CallersMain()
+	host.CandidateMain()
+	goleak.VerifyTestMain(m)
+}
 
 var errDown = errors.New("the store is down")
 
@@ -104,7 +110,7 @@ func (l fakeLease) Release(context.Context) error {
 
 func input(f *fake, clients int) Input {
 	in := Input{
-		Locker: f, Clock: load.NewClock(), Clients: clients, TTL: time.Second,
+		Shape: Shape{Clients: clients}, Locker: f, Clock: load.NewClock(), TTL: time.Second,
 		WarmUp: 10 * time.Millisecond, Measure: 60 * time.Millisecond,
 	}
 	for i := range clients {
@@ -232,6 +238,52 @@ func TestContend(t *testing.T) {
 	}
 	if j := c.Values["jain"]; j <= 0.5 || j > 1 {
 		t.Errorf("fairness %v", j)
+	}
+}
+
+func TestThroughput(t *testing.T) {
+	in := input(newFake(), 4)
+	in.Names, in.Hold = in.Names[:2], time.Millisecond
+	c, err := runThroughput(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[int32]int{}
+	for _, a := range grantsIn(c.Attempts, 0, 1<<62) {
+		names[a.Name]++
+		if held := time.Duration(a.Ended - a.Answered); held < in.Hold {
+			t.Errorf("a lease was held for %v", held)
+		}
+	}
+	if len(names) != 2 || c.Cycles == 0 || len(c.Latencies["acquire"]) != c.Cycles || c.Values["cycles/s"] <= 0 {
+		t.Errorf("%d cycles on %v, %v", c.Cycles, names, c.Values)
+	}
+	if v := judge(c, in); v.Overlaps+v.Tokens != 0 {
+		t.Errorf("%+v", v)
+	}
+	down := input(&fake{down: true}, 1)
+	if _, err := runThroughput(t.Context(), down); !errors.Is(err, ErrNothingDone) || !errors.Is(err, errDown) {
+		t.Errorf("the store is down: %v", err)
+	}
+}
+
+func TestShapes(t *testing.T) {
+	for _, quick := range []bool{true, false} {
+		all := throughput.ShapesOf(Asked{Quick: quick})
+		if all[0].Keys != manyKeys || all[len(all)-1].Hold != fewHold {
+			t.Errorf("%+v", all)
+		}
+	}
+	got := throughput.ShapesOf(Asked{Clients: []int{2, 3}, Keys: []int{1, 5}})
+	want := []Shape{{Clients: 2, Keys: 1}, {Clients: 3, Keys: 1}, {Clients: 2, Keys: 5}, {Clients: 3, Keys: 5}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if got := acquire.ShapesOf(Asked{Clients: []int{5}}); !slices.Equal(got, []Shape{{Clients: 5}}) {
+		t.Errorf("%+v", got)
+	}
+	if got := contend.ShapesOf(Asked{Clients: []int{1, 5}}); len(got) == 0 || slices.ContainsFunc(got, func(s Shape) bool { return s.Clients != 5 }) {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,134 +9,191 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/record"
 )
 
 var takeover = Scenario{
 	Name:      "takeover",
-	Proves:    "how long nobody leads after the leader's process was killed (SIGKILL at a random moment), while another process waits",
+	Proves:    "how long nobody leads after the leader was harmed at a random moment of its renewal, while other processes wait; with the TTL that the lease had left, and whether the old leader noticed before it wrote again",
 	Processes: true,
-	Mode:      "kill-host",
-	Hosts:     2,
-	Clients:   []int{1},
-	Takes:     func(in Input) time.Duration { return kills * (startUp + settled + phaseSpan(in)/2) },
+	Shapes:    takeoverShapes,
+	Takes:     takeoverTakes,
 	Run:       runTakeover,
 }
 
 const (
-	// kills is how many leaders of one cell are killed in one run.
-	kills = 3
-	// settled is the least time that a candidate has to enter the queue before
-	// the leader is killed.
+	// candidates are how many campaign when nobody says.
+	candidates = 2
+	// names are how many locks share each harm.
+	names = 8
+	// harms is how many leaders of one cell are harmed in one run when nobody
+	// says: 30 in the ten runs of a full plan.
+	harms = 3
+	// settled is the least time that candidates have to enter their queues
+	// before the leader is harmed.
 	settled = 100 * time.Millisecond
-	// phases bounds the random time until the kill, in measured times: the
-	// whole renewal interval in full runs, part of it in quick ones.
-	phases = 4
+	// quickPhases bounds the random time until the harm, in measured times,
+	// for modes that do not wait for the TTL: the whole renewal interval in full
+	// runs, part of it in quick ones.
+	quickPhases = 4
 	// startUp is about how long a host process takes to start.
 	startUp = 150 * time.Millisecond
 )
 
-func phaseSpan(in Input) time.Duration { return min(in.TTL/3, phases*in.Measure) }
+func takeoverShapes(a Asked) []Shape {
+	asked := a.Modes
+	if len(asked) == 0 {
+		asked = []string{killHost.name}
+	}
+	var out []Shape
+	for _, m := range asked {
+		out = append(out, Shape{Mode: m, Hosts: cmp.Or(a.Candidates, candidates), Clients: names})
+	}
+	return out
+}
 
-// succession is a leader and the candidate that waits for its end.
-type succession struct {
-	in       Input
-	leader   *host.Process
-	next     *host.Process
-	attempts []record.Attempt // that of the leader is the last one
-	took     []int64
+func takeoverTakes(in Input) time.Duration {
+	m, _ := modeByName(in.Mode)
+	each := startUp + settled + phaseSpan(in, m)/2
+	if m.waits != nil {
+		each += m.waits(in.TTL)
+	}
+	return time.Duration(in.Hosts)*startUp + time.Duration(cmp.Or(in.Harms, harms))*each
+}
+
+// phaseSpan is the length of the interval from which the moment of the harm is
+// drawn.
+func phaseSpan(in Input, m mode) time.Duration {
+	if m.waits == nil {
+		return min(in.TTL/3, quickPhases*in.Measure)
+	}
+	return in.TTL / 3
 }
 
 func runTakeover(ctx context.Context, in Input) (cell record.Cell, err error) {
-	ctx, cancel := context.WithTimeout(ctx, kills*(in.TTL+grace))
-	defer cancel()
-	s := &succession{in: in}
-	defer func() { err = errors.Join(err, s.end(ctx)) }()
-	if s.leader, err = host.Start(ctx, in.Host); err != nil {
-		return cell, err
+	m, ok := modeByName(in.Mode)
+	if !ok {
+		return cell, fmt.Errorf("takeover has no mode %q", in.Mode)
 	}
+	s := newSuccession(in, m)
 	began := in.Clock.Now()
-	granted := s.acquire(ctx, s.leader, 0)
-	if s.attempts = append(s.attempts, granted.Attempt); granted.err != nil {
-		return cell, fmt.Errorf("%w: %w", ErrNothingDone, granted.err)
+	err = s.run(ctx)
+	err = errors.Join(err, s.end(ctx))
+	cell = s.cell(time.Duration(in.Clock.Now() - began))
+	if err == nil && cell.Cycles == 0 {
+		err = ErrNothingDone
 	}
-	for range kills {
-		if err := s.succeed(ctx); err != nil {
-			return s.cell(began), err
-		}
-	}
-	return s.cell(began), nil
+	return cell, err
 }
 
-// succeed kills the leader while the next one waits, and waits for its grant.
-func (s *succession) succeed(ctx context.Context) (err error) {
-	if s.next, err = host.Start(ctx, s.in.Host); err != nil {
+func (s *succession) run(ctx context.Context) error {
+	for range s.in.Hosts {
+		if err := s.join(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.follow(ctx); err != nil {
 		return err
 	}
-	answer := make(chan grant, 1)
-	candidate := int32(len(s.attempts))
-	go func() { answer <- s.acquire(ctx, s.next, candidate) }()
-	select {
-	case g := <-answer: // before the kill: either an error, or for the checker to find
-		s.attempts = append(s.attempts, g.Attempt)
-		return fmt.Errorf("the candidate did not wait: %w", errors.Join(g.err, ErrNothingDone))
-	case <-time.After(settled + rand.N(phaseSpan(s.in))):
+	all := make([]int32, len(s.seats))
+	for i := range all {
+		all[i] = int32(i)
 	}
-	killed := s.in.Clock.Now()
-	if err := s.leader.Kill(); err != nil {
-		return errors.Join(err, (<-answer).err)
+	if err := s.await(ctx, s.in.TTL+grace, "every name has a leader", s.led(all, 0)); err != nil {
+		return fmt.Errorf("%w: %w", ErrNothingDone, err)
 	}
-	last := &s.attempts[len(s.attempts)-1]
-	last.Ended, last.Done, last.End = killed, s.in.Clock.Now(), record.EndKilled
-	g := <-answer
-	s.attempts = append(s.attempts, g.Attempt)
-	if g.err != nil {
-		return fmt.Errorf("%w: %w", ErrNothingDone, g.err)
+	phases := rand.New(rand.NewPCG(s.in.Seed, 0x7068617365))
+	for range cmp.Or(s.in.Harms, harms) {
+		if !pause(ctx, settled+time.Duration(phases.Int64N(int64(phaseSpan(s.in, s.mode))))) {
+			return ctx.Err()
+		}
+		if err := s.succeed(ctx); err != nil {
+			return err
+		}
 	}
-	s.took = append(s.took, g.Answered-killed)
-	s.leader, s.next = s.next, nil
 	return nil
 }
 
-// grant is an attempt of a host, with its error.
-type grant struct {
-	record.Attempt
-	err error
-}
-
-// acquire asks one host for the lock and records its attempt. It needs no
-// lock: the times are taken on this side of the host's pipe.
-func (s *succession) acquire(ctx context.Context, h *host.Process, client int32) grant {
-	g := grant{Attempt: record.Attempt{Client: client, Asked: s.in.Clock.Now(), Outcome: record.Failed}}
-	g.Token, g.err = h.Acquire(ctx, s.in.Names[0], s.in.TTL, s.in.TTL+grace)
-	g.Answered = s.in.Clock.Now()
-	if g.err == nil {
-		g.Outcome = record.Granted
+// succeed harms the host that leads most names, and waits until others lead
+// them.
+func (s *succession) succeed(ctx context.Context) error {
+	h := s.aim()
+	h.from = s.in.Clock.Now()
+	if err := s.mode.strike(ctx, s, &h); err != nil {
+		return fmt.Errorf("%s: %w", s.mode.name, err)
 	}
-	return g
-}
-
-func (s *succession) cell(began int64) record.Cell {
-	c := record.Cell{
-		Cycles: len(s.took), Elapsed: time.Duration(s.in.Clock.Now() - began), Attempts: s.attempts,
-		Latencies: map[string][]int64{"takeover": s.took}, Values: map[string]float64{},
+	h.until = s.in.Clock.Now()
+	done := s.led(h.names, h.from)
+	if s.mode.server {
+		done = s.confirmed(h.names, h.until)
 	}
-	if len(s.took) > 0 {
-		c.Values["max-ns/takeover"] = float64(slices.Max(s.took))
+	if err := s.await(ctx, s.in.TTL+grace, "a new leader", done); err != nil {
+		return err
 	}
-	return c
-}
-
-// end closes the hosts that live, on a budget of its own.
-func (s *succession) end(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	var err error
-	for _, h := range []*host.Process{s.leader, s.next} {
-		if h != nil {
-			err = errors.Join(err, h.Close(ctx))
+	s.sample(&h)
+	if s.mode.mend != nil {
+		if err := s.mode.mend(ctx, s, &h); err != nil {
+			return fmt.Errorf("after %s: %w", s.mode.name, err)
 		}
 	}
-	return err
+	return s.await(ctx, s.in.TTL+grace, "every name has a leader again", s.led(h.names, 0))
+}
+
+// harm is one leader that was harmed.
+type harm struct {
+	victim *contender
+	names  []int32 // that it led
+	before []seat  // of those names
+	// from and until are the last moment before the harm and the first one
+	// after it.
+	from, until int64
+}
+
+// aim chooses the candidate that leads most.
+func (s *succession) aim() harm {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	led := map[*contender][]int32{}
+	var h harm
+	for i, seat := range s.seats {
+		if seat.leader == nil {
+			continue
+		}
+		led[seat.leader] = append(led[seat.leader], int32(i))
+		if n := led[seat.leader]; len(n) > len(h.names) {
+			h.victim, h.names = seat.leader, n
+		}
+	}
+	for _, n := range h.names {
+		h.before = append(h.before, s.seats[n])
+	}
+	return h
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// Modes lists the modes of takeover.
+func Modes() []string {
+	var names []string
+	for _, m := range modes {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+func modeByName(name string) (mode, bool) {
+	i := slices.IndexFunc(modes, func(m mode) bool { return m.name == name })
+	if i < 0 {
+		return mode{}, false
+	}
+	return modes[i], true
 }

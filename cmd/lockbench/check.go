@@ -19,8 +19,11 @@ func checkCommand() *cobra.Command {
 		Use:   "check DIR",
 		Short: "Judge the safety of a saved run again",
 		Long: `check reads the recorded attempts of a result folder and looks for two holders
-at once and for tokens that do not rise. It needs no server. It exits with 6 on
-a violation of a backend; those of baselines are shown and do not count.`,
+at once and for tokens that do not rise, and judges the rounds of the safety
+scenario. It needs no server. It exits with 6 on a violation of a backend; those
+of baselines, of controls, and what is documented are shown and do not count.`,
+		Example: `  lockbench check results/20260102T030405Z
+  lockbench check results/20260102T030405Z --format json`,
 		Args: oneArg("result folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("format", format, []string{"text", "json"}); err != nil {
@@ -59,7 +62,8 @@ func showVerdict(v check.Verdict, format string, w io.Writer) error {
 			Truncated  bool            `json:"truncated"`
 			Subjects   []check.Subject `json:"subjects"`
 			Violations []string        `json:"violations"`
-		}{v.Granted(), v.Unsafe(), v.Truncated != nil, v.Subjects, []string{}}
+			Safety     []check.Cell    `json:"safety,omitempty"`
+		}{v.Granted(), v.Unsafe(), v.Truncated != nil, v.Subjects, []string{}, v.Cells}
 		for _, x := range v.Violations {
 			doc.Violations = append(doc.Violations, x.String())
 		}
@@ -77,6 +81,12 @@ func showVerdict(v check.Verdict, format string, w io.Writer) error {
 	}
 	for _, x := range v.Violations {
 		fmt.Fprintln(w, x)
+	}
+	for _, c := range v.Cells {
+		fmt.Fprintf(w, "%-18s %-22s %s\n", c.Backend, c.Fault, c.Class)
+		for _, x := range c.Violations {
+			fmt.Fprintf(w, "  %s\n", x)
+		}
 	}
 	if v.Truncated != nil {
 		fmt.Fprintln(w, v.Truncated)

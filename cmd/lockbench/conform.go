@@ -14,9 +14,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/conform"
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
-	"github.com/lockbench/lockbench/core/plugin"
 )
 
 type conformFlags struct {
@@ -36,8 +34,9 @@ it is written, and prints one line for each rule: pass, fail, n/a with the
 property of the backend that excuses it, or not run with what is missing.
 
 It kills and freezes the plugin and processes that use it. It starts a throwaway
-server, which it stops and empties too; with --target or --config BACKEND.address
-it uses yours, and does neither. It exits with 1 when a rule fails.`,
+server, which it stops and empties too; with --target, or with --config
+BACKEND.address, it uses yours, and does neither. It exits with 1 when a rule
+fails.`,
 		Example: `  lockbench conform redis
   lockbench conform ./bin/lockplugin-mine --config mine.address=127.0.0.1:7000`,
 		Args: oneArg("plugin"),
@@ -48,7 +47,9 @@ it uses yours, and does neither. It exits with 1 when a rule fails.`,
 			if err := oneOf("mtls", f.mtls, []string{"on", "off"}); err != nil {
 				return err
 			}
-			return f.run(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			progress := newProgress(cmd.ErrOrStderr(), "starting the plugin and its server")
+			defer progress.End()
+			return f.run(cmd.Context(), args[0], progress, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	fl := cmd.Flags()
@@ -59,15 +60,16 @@ it uses yours, and does neither. It exits with 1 when a rule fails.`,
 	return cmd
 }
 
-func (f *conformFlags) run(ctx context.Context, nameOrPath string, stdout, stderr io.Writer) (err error) {
+func (f *conformFlags) run(ctx context.Context, nameOrPath string, progress *progress, stdout, stderr io.Writer) (err error) {
 	found, err := resolve(nameOrPath, f.servers.pluginDirs)
 	if err != nil {
 		return err
 	}
-	cfg, own, err := f.config(found, stderr)
+	cfg, err := f.servers.configOf(found.Name, stderr)
 	if err != nil {
 		return err
 	}
+	own := cfg["address"] != ""
 	d, err := bench.Describe(ctx, found)
 	if err != nil {
 		return err
@@ -91,31 +93,7 @@ func (f *conformFlags) run(ctx context.Context, nameOrPath string, stdout, stder
 		maps.Copy(cfg, servers.Config)
 		o.Servers, o.Admit = servers.All, servers.Admit
 	}
-	return f.suite(ctx, o, stdout)
-}
-
-// config reads the flags. own tells that the server is the caller's.
-func (f *conformFlags) config(found plugin.Found, stderr io.Writer) (cfg driver.Config, own bool, err error) {
-	targets, config, err := f.servers.parse(stderr)
-	if err != nil {
-		return nil, false, err
-	}
-	for name := range targets {
-		if name != found.Name {
-			return nil, false, usagef("a target for %q, which is not tested%s", name, driver.Suggest(name, []string{found.Name}))
-		}
-	}
-	for name := range config {
-		if name != found.Name {
-			return nil, false, usagef("configuration for %q, which is not tested%s", name, driver.Suggest(name, []string{found.Name}))
-		}
-	}
-	cfg = driver.Config{}
-	maps.Copy(cfg, config[found.Name])
-	if t := targets[found.Name]; t != "" {
-		cfg["address"] = t
-	}
-	return cfg, cfg["address"] != "", nil
+	return f.suite(ctx, o, progress, stdout)
 }
 
 // caseDoc and ruleDoc are results as JSON has them.
@@ -135,9 +113,16 @@ type ruleDoc struct {
 }
 
 // suite runs the cases and shows each rule as soon as it is decided.
-func (f *conformFlags) suite(ctx context.Context, o conform.Options, stdout io.Writer) error {
-	s := shown{flags: *f, stdout: stdout}
-	err := conform.Run(ctx, o, s.rule)
+func (f *conformFlags) suite(ctx context.Context, o conform.Options, progress *progress, stdout io.Writer) error {
+	s := shown{flags: *f, stdout: progress.above(stdout)}
+	progress.Begin(len(drivertest.Rules()), 0)
+	progress.Step("")
+	err := conform.Run(ctx, o, func(r drivertest.RuleResult) {
+		s.rule(r)
+		progress.Step("after " + r.Rule.ID)
+	})
+	progress.End()
+	s.stdout = stdout
 	if ctx.Err() != nil {
 		return errInterrupted
 	}

@@ -26,10 +26,10 @@ func execCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec -- PROGRAM [ARG...]",
 		Short: "Run a program as the init of a container: plugins outlive it until its locks are free",
-		Long: `exec runs a program, hands signals on to it, and reaps what it leaves behind. When
-the program has ended, also by SIGKILL, exec stays until the plugins of that
-program have released its locks, and ends with the program's status: 128 + n when
-signal n ended it.
+		Long: `exec runs a program, hands signals on to it, and reaps what it leaves behind.
+When the program has ended, also by SIGKILL, exec stays until the plugins of
+that program have released its locks, and ends with the program's status: 128 +
+n when signal n ended it.
 
 When the first process of a container ends, the kernel kills all others at once.
 An application that is the first process itself takes its plugins with it, and
@@ -86,7 +86,7 @@ func supervise(argv []string, grace time.Duration, stderr io.Writer) error {
 			status, timeout = ended, time.After(grace)
 		}
 		if status != nil && !left {
-			return outcome(*status)
+			return statusError(*status)
 		}
 		select {
 		case <-children:
@@ -97,7 +97,7 @@ func supervise(argv []string, grace time.Duration, stderr io.Writer) error {
 			}
 		case <-timeout:
 			fmt.Fprintf(stderr, "lockbench: %s has ended, and what it left behind still runs after %v\n", argv[0], grace)
-			return outcome(*status)
+			return statusError(*status)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func reap(program int) (ended *syscall.WaitStatus, left bool) {
 	}
 }
 
-func outcome(status syscall.WaitStatus) error {
+func statusError(status syscall.WaitStatus) error {
 	switch {
 	case status.Signaled():
 		return appError(128 + int(status.Signal()))

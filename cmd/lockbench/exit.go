@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/fatih/color"
+
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/record"
 )
@@ -18,6 +20,7 @@ const (
 	exitUsage       = 2
 	exitEnvironment = 3
 	exitInvalid     = 4
+	exitRegression  = 5
 	exitUnsafe      = 6
 	exitInterrupted = 130
 )
@@ -25,6 +28,7 @@ const (
 var (
 	errInterrupted = errors.New("interrupted")
 	errUnsafe      = errors.New("safety violation")
+	errRegression  = errors.New("regression")
 	errConform     = errors.New("the plugin does not conform")
 )
 
@@ -33,6 +37,7 @@ func exitCode(err error) int {
 	var usage *bench.UsageError
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError
+	var remote *remoteError
 	var app appError
 	switch {
 	case err == nil:
@@ -43,8 +48,12 @@ func exitCode(err error) int {
 		return exitUnsafe
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
+	case errors.As(err, &remote):
+		return remote.Code
 	case errors.As(err, &usage), errors.Is(err, record.ErrNotEmpty), errors.Is(err, record.ErrNotAFolder):
 		return exitUsage
+	case errors.Is(err, errRegression):
+		return exitRegression
 	case errors.As(err, &environment):
 		return exitEnvironment
 	case errors.As(err, &invalid):
@@ -76,7 +85,11 @@ func complain(w io.Writer, err error) {
 	if err == nil || errors.As(err, &app) {
 		return
 	}
-	fmt.Fprintf(w, "lockbench: %s\n", strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
+	name := "lockbench:"
+	if colored(w) {
+		name = paint(name, color.FgRed, color.Bold)
+	}
+	fmt.Fprintf(w, "%s %s\n", name, strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	if hint := hintOf(err); hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", hint)
 	}
@@ -85,7 +98,10 @@ func complain(w io.Writer, err error) {
 func hintOf(err error) string {
 	var h *hintedError
 	var environment *bench.EnvError
+	var remote *remoteError
 	switch {
+	case errors.As(err, &remote):
+		return remote.Hint
 	case errors.As(err, &h):
 		return h.hint
 	case errors.As(err, &environment):

@@ -14,12 +14,18 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockbench/lockbench/bench/host"
+	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
 func main() {
-	plugintest.HostMain() // does not return when this process is to be a host
+	// None returns when this process was started to be one.
+	host.CallersMain()
+	host.CandidateMain()
+	witness.Main()
+	plugintest.HostMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -30,6 +36,14 @@ func main() {
 // run carries out one command line. Results go to stdout; progress, warnings
 // and hints to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return root.ExecuteContext(ctx)
+}
+
+func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lockbench",
 		Short: "Measure distributed locks, and check their safety in the same run",
@@ -39,21 +53,23 @@ lock was ever granted twice and that every fencing token was higher than the
 ones before it.
 
 Exit codes: 0 ok, 1 internal error or conformance failure, 2 usage, 3 a server
-or plugin cannot be used, 4 invalid run, 6 safety violation, 130 interrupted.`,
+or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
+130 interrupted.`,
+		Example: `  lockbench run --quick --baselines
+  lockbench report results/20260102T030405Z
+  lockbench locks list redis --target redis=10.0.0.7:6379
+  lockbench completion bash > /etc/bash_completion.d/lockbench`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
 		RunE:          parentOnly,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("lockbench {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(runCommand(), checkCommand(), reportCommand(), conformCommand(), pluginsCommand(), execCommand())
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	return root.ExecuteContext(ctx)
+	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), conformCommand(), pluginsCommand(), locksCommand(), envCommand(), execCommand())
+	completeAll(root)
+	return root
 }
 
 // parentOnly shows the help of a command that only has commands below it, or
@@ -106,11 +122,13 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // kinds say what the types of pflag take.
 var kinds = map[string]string{
-	"bool":     "true or false",
-	"int":      "a whole number",
-	"intSlice": "whole numbers, with commas between them",
-	"uint64":   "a whole number of at least 0",
-	"duration": "a duration such as 10s or 500ms",
+	"bool":          "true or false",
+	"int":           "a whole number",
+	"intSlice":      "whole numbers, with commas between them",
+	"durationSlice": "durations such as 500us, with commas between them",
+	"float64":       "a number",
+	"uint64":        "a whole number of at least 0",
+	"duration":      "a duration such as 10s or 500ms",
 }
 
 // version is the module's version, or the commit of a build from a checkout.

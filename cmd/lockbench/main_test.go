@@ -8,14 +8,33 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/host"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-func TestMain(m *testing.M) { plugintest.Main(m) }
+func TestMain(m *testing.M) {
+	host.CallersMain()
+	host.CandidateMain()
+	witness.Main()
+	forgetKeptServers()
+	plugintest.Main(m)
+}
+
+// forgetKeptServers hides the servers that the developer keeps, which are not
+// for tests, and leaves go its cache, which is in the same place.
+func forgetKeptServers() {
+	if cache, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
+		os.Setenv("GOCACHE", filepath.Join(cache, "go-build"))
+	}
+	os.Setenv("XDG_CACHE_HOME", os.TempDir())
+}
 
 // plugins builds the shipped plugins and returns their directory.
 func plugins(t *testing.T) string {
@@ -63,6 +82,13 @@ func TestUsageErrors(t *testing.T) {
 		{"run|--backends|redi", []string{`"redi"`, "did you mean redis?"}},
 		{"run|--backends|", []string{"--backends names none"}},
 		{"run|--scenarios|acquier", []string{`"acquier"`, "did you mean acquire?"}},
+		{"run|--scenarios|safty", []string{`"safty"`, "did you mean safety?"}},
+		{"run|--scenarios|acquire,safety", []string{"run alone"}},
+		{"run|--scenarios|safety|--faults|freeze-hst", []string{`"freeze-hst"`, "did you mean freeze-host?"}},
+		{"run|--scenarios|safety|--ttl|3s", []string{"--ttl", "safety"}},
+		{"run|--scenarios|safety|--runs|0", []string{"0 runs"}},
+		{"run|--scenarios|safety|--target|redis=h:1", []string{"harms its servers"}},
+		{"run|--faults|restart", []string{"scenario safety"}},
 		{"run|--baselines=redislok", []string{`"redislok"`, "did you mean redislock or rueidislock?"}},
 		{"run|--baselines|redislock", []string{`"redislock"`, "hint:", "--baselines=redislock"}},
 		{"run|--format|jsn", []string{`"jsn"`, "did you mean json?"}},
@@ -92,6 +118,10 @@ func TestUsageErrors(t *testing.T) {
 		{"check|nowhere", []string{"nowhere", "run.json"}},
 		{"report|nowhere", []string{"nowhere", "run.json"}},
 		{"report|a|b", []string{`"b"`}},
+		{"compare", []string{"two result folders", "hint:"}},
+		{"compare|nowhere|elsewhere", []string{"nowhere", "run.json"}},
+		{"compare|a|b|--fail-on|p99-ns/acquire", []string{`"p99-ns/acquire"`, "hint:", "> +10%"}},
+		{"compare|a|b|--format|csv", []string{`"csv"`}},
 		{"plugins|lst", []string{`"lst"`, "did you mean list?"}},
 		{"plugins|describe|redi", []string{`"redi"`, "did you mean redis?"}},
 		{"conform|redi", []string{`"redi"`, "did you mean redis?"}},
@@ -233,32 +263,29 @@ func TestPluginsListAndDescribe(t *testing.T) {
 	}
 }
 
-// onText calls f once, when text has been written.
-type onText struct {
-	bytes.Buffer
-	text string
-	f    func()
-}
-
-func (w *onText) Write(b []byte) (int, error) {
-	n, err := w.Buffer.Write(b)
-	if w.f != nil && strings.Contains(w.String(), w.text) {
-		w.f()
-		w.f = nil
-	}
-	return n, err
-}
-
 func TestInterrupted(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	stderr := &onText{text: "cells, about", f: func() { time.AfterFunc(2*time.Second, cancel) }}
-	var stdout bytes.Buffer
-	err := run(ctx, []string{"run", "--quick", "--runs", "1000", "--clients", "2", "--backends", "memory", "-o", "out", "--plugin-dir", dir}, &stdout, stderr)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	watch.Go(func() {
+		defer cancel()
+		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			text, err := os.ReadFile(filepath.Join("out", record.ResultsFile))
+			if err == nil && bytes.Count(text, []byte("BenchmarkAcquire/")) > 1 {
+				return
+			}
+		}
+	})
+	var stdout, stderr bytes.Buffer
+	err := run(ctx, []string{"run", "--quick", "--runs", "1000", "--clients", "2", "--backends", "memory", "-o", "out", "--plugin-dir", dir}, &stdout, &stderr)
 	if code := exitCode(err); code != exitInterrupted {
 		t.Fatalf("exit %d: %v", code, err)
+	}
+	if stderr := stderr.String(); strings.Contains(stderr, "cells") {
+		t.Errorf("progress is shown without a terminal: %q", stderr)
 	}
 	if !strings.Contains(stdout.String(), "interrupted; this is what it had measured") || !strings.Contains(stdout.String(), "memory (plugin)") {
 		t.Errorf("stdout %q", stdout.String())

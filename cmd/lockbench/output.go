@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 
 	"github.com/lockbench/lockbench/bench/report"
@@ -18,5 +19,13 @@ func write(r report.Report, format string, w io.Writer) error {
 	case "csv":
 		return r.CSV(w)
 	}
-	return r.Text(w)
+	if !colored(w) {
+		return r.Text(w)
+	}
+	var b bytes.Buffer
+	if err := r.Text(&b); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, paintReport(b.String()))
+	return err
 }

@@ -18,8 +18,11 @@ func pluginsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugins",
 		Short: "List and describe the plugins that are found, or begin a new one",
-		Args:  cobra.ArbitraryArgs,
-		RunE:  parentOnly,
+		Example: `  lockbench plugins list
+  lockbench plugins describe redis
+  lockbench plugins new mybackend`,
+		Args: cobra.ArbitraryArgs,
+		RunE: parentOnly,
 	}
 	cmd.AddCommand(pluginsListCommand(), pluginsDescribeCommand(), pluginsNewCommand())
 	return cmd
@@ -28,9 +31,10 @@ func pluginsCommand() *cobra.Command {
 func pluginsListCommand() *cobra.Command {
 	var dirs []string
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the plugins in --plugin-dir, beside lockbench and on the PATH",
-		Args:  noArgs,
+		Use:     "list",
+		Short:   "List the plugins in --plugin-dir, beside lockbench and on the PATH",
+		Example: `  lockbench plugins list --plugin-dir ./bin`,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := plugin.Discover(dirs)
 			if len(found) == 0 {
@@ -58,7 +62,9 @@ func pluginsDescribeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe NAME|PATH",
 		Short: "Show what a plugin claims and which configuration it takes",
-		Args:  oneArg("plugin"),
+		Example: `  lockbench plugins describe redis
+  lockbench plugins describe ./bin/lockplugin-mine --format json`,
+		Args: oneArg("plugin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("format", format, []string{"text", "json"}); err != nil {
 				return err

@@ -3,83 +3,87 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync/atomic"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
-
-	"github.com/lockbench/lockbench/bench"
 )
 
-// newProgress shows a bar on a terminal, and now and then a line elsewhere.
-func newProgress(w io.Writer) bench.Progress {
-	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
-		return &bar{w: w}
-	}
-	return &lines{w: w}
-}
-
-// bar is for terminals.
-type bar struct {
-	w     io.Writer
-	pool  *mpb.Progress
-	bar   *mpb.Bar
-	label atomic.Value // string; read by the goroutine that draws
+// progress shows how far something is that takes more than two seconds, with
+// the time that is left. It shows nothing where w is no terminal: logs and
+// pipes want results.
+type progress struct {
+	pool *mpb.Progress // nil: shows nothing
+	wait *mpb.Bar      // while it is unknown how much there is to do
+	bar  *mpb.Bar
+	// label is read by the goroutine that draws.
+	label atomic.Value // string
 	begun bool
 }
 
-func (b *bar) Begin(steps int, guess time.Duration) {
-	fmt.Fprintf(b.w, "%d cells, about %v\n", steps, guess.Round(time.Second))
-	b.label.Store("")
-	b.pool = mpb.New(mpb.WithOutput(b.w), mpb.WithWidth(30))
-	b.bar = b.pool.AddBar(int64(steps),
+// newProgress shows that something is being prepared, until Begin. Whoever
+// makes it calls End.
+func newProgress(w io.Writer, preparing string) *progress {
+	p := &progress{}
+	p.label.Store("")
+	if !isTerminal(w) {
+		return p
+	}
+	p.pool = mpb.New(mpb.WithOutput(w), mpb.WithWidth(24))
+	p.wait = p.pool.New(0, mpb.SpinnerStyle().PositionLeft(), mpb.BarWidth(2),
+		mpb.AppendDecorators(decor.Name(preparing+", "), decor.Elapsed(decor.ET_STYLE_GO)))
+	return p
+}
+
+// Begin implements bench.Progress.
+func (p *progress) Begin(steps int, guess time.Duration) {
+	if p.pool == nil {
+		return
+	}
+	p.wait.Abort(true)
+	if guess > 0 {
+		fmt.Fprintf(p.pool, "%d cells, about %v\n", steps, guess.Round(time.Second))
+	}
+	p.bar = p.pool.AddBar(int64(steps),
 		mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.CountersNoUnit("%d/%d ")),
 		mpb.AppendDecorators(
 			decor.OnComplete(decor.AverageETA(decor.ET_STYLE_GO), "done"),
-			decor.Any(func(decor.Statistics) string { return "  " + b.label.Load().(string) }),
+			decor.Any(func(decor.Statistics) string { return "  " + p.label.Load().(string) }),
 		),
 	)
 }
 
-func (b *bar) Step(label string) {
-	if b.begun {
-		b.bar.Increment()
+// Step implements bench.Progress.
+func (p *progress) Step(label string) {
+	if p.bar == nil {
+		return
 	}
-	b.begun = true
-	b.label.Store(label)
-}
-
-func (b *bar) End() {
-	b.bar.Abort(true)
-	b.pool.Wait()
-}
-
-// lineEvery is how often something is said where there is no terminal.
-const lineEvery = 10 * time.Second
-
-// lines is for logs and pipes.
-type lines struct {
-	w     io.Writer
-	steps int
-	done  int
-	last  time.Time
-}
-
-func (l *lines) Begin(steps int, guess time.Duration) {
-	l.steps, l.last = steps, time.Now()
-	fmt.Fprintf(l.w, "%d cells, about %v\n", steps, guess.Round(time.Second))
-}
-
-func (l *lines) Step(label string) {
-	if time.Since(l.last) >= lineEvery {
-		fmt.Fprintf(l.w, "%d of %d done; %s\n", l.done, l.steps, label)
-		l.last = time.Now()
+	if p.begun {
+		p.bar.Increment()
 	}
-	l.done++
+	p.begun = true
+	p.label.Store(label)
 }
 
-func (l *lines) End() {}
+// End implements bench.Progress. It may be called at any time, and again.
+func (p *progress) End() {
+	if p.pool == nil {
+		return
+	}
+	p.wait.Abort(true)
+	if p.bar != nil {
+		p.bar.Abort(true)
+	}
+	p.pool.Wait()
+}
+
+// above is where lines go that w gets while the bar is shown: on a terminal
+// they are drawn above it.
+func (p *progress) above(w io.Writer) io.Writer {
+	if p.pool == nil || !isTerminal(w) {
+		return w
+	}
+	return p.pool
+}

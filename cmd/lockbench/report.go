@@ -19,6 +19,8 @@ func reportCommand() *cobra.Command {
 		Short: "Print a saved run, and write it as an HTML page",
 		Long: `report computes tables and verdict from a result folder, without servers. It
 prints them, and writes one self-contained HTML page.`,
+		Example: `  lockbench report results/20260102T030405Z
+  lockbench report results/20260102T030405Z --format md -o page.html`,
 		Args: oneArg("result folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("format", format, formats); err != nil {

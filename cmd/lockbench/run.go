@@ -25,12 +25,18 @@ import (
 // runFlags are the flags of "lockbench run" as they were typed.
 type runFlags struct {
 	backends, scenarios, baselines []string
-	clients, hosts                 []int
+	clients, hosts, keys           []int
+	hold                           []time.Duration
+	modes, faults                  []string
+	candidates                     int
+	tick                           time.Duration
 	runs                           int
+	rate                           float64
 	ttl                            time.Duration
 	seed                           uint64
 	quick, verbose                 bool
-	env, mtls, format, out         string
+	env, mtls, format, out, vs     string
+	state                          stateFlag
 	servers                        serverFlags
 }
 
@@ -53,8 +59,10 @@ Scenarios:
 Baselines, measured in this process on the same server:
 ` + baselineHelp(),
 		Example: `  lockbench run --quick --baselines
+  lockbench run --scenarios takeover --ttl 1.2s --tick 1s --candidates 3
   lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
-  lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging`,
+  lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging
+  lockbench run --backends redis --vs ../old/bin -o results/vs && lockbench compare results/vs`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd)
@@ -62,18 +70,27 @@ Baselines, measured in this process on the same server:
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.backends, "backends", nil, "plugins to measure, a `LIST` with commas (default: all that can be)")
-	fl.StringSliceVar(&f.scenarios, "scenarios", d.Scenarios, "what to measure, a `LIST` or all")
+	fl.StringSliceVar(&f.scenarios, "scenarios", d.Scenarios, "what to measure, a `LIST` or all, or "+bench.SafetyScenario)
+	fl.StringSliceVar(&f.faults, "faults", nil, "faults of scenario safety, a `LIST` (default all; the most telling with --quick)")
 	fl.StringSliceVar(&f.baselines, "baselines", nil, "measure these libraries too, a `LIST`; without one, all of them")
 	fl.Lookup("baselines").NoOptDefVal = "all"
 	fl.BoolVar(&f.quick, "quick", false, "fewer and shorter runs: about a minute")
 	fl.IntVar(&f.runs, "runs", d.Runs, "repetitions of every cell, `N` (6 with --quick)")
-	fl.IntSliceVar(&f.clients, "clients", nil, "concurrent callers of one host, a `LIST` (default 1,8,64; contend 8,32)")
+	fl.IntSliceVar(&f.clients, "clients", nil, "concurrent callers of one host, a `LIST` (default: the scenario's own)")
 	fl.IntSliceVar(&f.hosts, "hosts", d.Hosts, "host processes, a `LIST`")
+	fl.IntSliceVar(&f.keys, "keys", nil, "locks in scenario throughput, a `LIST` (default 1024, and 8 with a hold of 1ms)")
+	fl.DurationSliceVar(&f.hold, "hold", nil, "how long they are held, a `LIST` of durations")
+	fl.Float64Var(&f.rate, "rate", 0, "cycles per second, `N`, of the open loop of acquire (default: half of the closed loop's)")
+	fl.StringSliceVar(&f.modes, "modes", nil, "how leaders end in scenario takeover, a `LIST` or all (default kill-host)")
+	fl.IntVar(&f.candidates, "candidates", 0, "processes that campaign in scenario takeover, `N` (default 2)")
+	fl.DurationVar(&f.tick, "tick", 0, "how often they ask (default: they wait until they are woken)")
 	fl.DurationVar(&f.ttl, "ttl", d.TTL, "TTL of the leases")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed `N` of the order of the cells (default: random, recorded)")
-	fl.StringVar(&f.env, "env", "local", "where throwaway servers run: `local`")
+	fl.StringVar(&f.env, "env", "", "where throwaway servers run, `local|compose` (default: where they are kept, else local)")
+	f.state.add(fl)
 	fl.StringVar(&f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`")
 	fl.StringVar(&f.format, "format", "text", "output, `text|md|json|csv`")
+	fl.StringVar(&f.vs, "vs", "", "measure the plugins of another build in `BIN_DIR` too, interleaved; then lockbench compare DIR")
 	fl.StringVarP(&f.out, "output", "o", "", "result folder `DIR`, new or empty (default results/<UTC time>)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of core and the plugins")
 	f.servers.add(fl)
@@ -85,6 +102,7 @@ func scenarioHelp() string {
 	for _, s := range scenario.All() {
 		fmt.Fprintf(&b, "  %-18s%s\n", s.Name, wrap(s.Proves, 60, 20))
 	}
+	fmt.Fprintf(&b, "  %-18s%s\n", bench.SafetyScenario, wrap(bench.SafetyProves, 60, 20))
 	return b.String()
 }
 
@@ -110,7 +128,7 @@ func wrap(text string, width, indent int) string {
 func baselineHelp() string {
 	var b strings.Builder
 	for _, bl := range baseline.All() {
-		fmt.Fprintf(&b, "  %-18s%s\n", bl.Name, bl.Doc)
+		fmt.Fprintf(&b, "  %-18s%s\n", bl.Name, wrap(bl.Doc, 60, 20))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
@@ -142,7 +160,9 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	if f.verbose {
 		log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	res, err := bench.Run(ctx, p, bench.Options{Progress: newProgress(cmd.ErrOrStderr()), Log: log})
+	progress := newProgress(cmd.ErrOrStderr(), "starting servers and plugins")
+	res, err := bench.Run(ctx, p, bench.Options{Progress: progress, Log: log})
+	progress.End()
 	if res.Cells == 0 || err != nil && res.Verdict.Granted() == 0 {
 		return verdict(res, orInterrupted(ctx, err))
 	}
@@ -195,9 +215,23 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	}
 	p.Backends, p.Scenarios, p.Baselines = unique(f.backends), unique(f.scenarios), unique(f.baselines)
 	p.Clients, p.Hosts, p.TTL, p.MTLS = unique(f.clients), unique(f.hosts), f.ttl, f.mtls == "on"
+	p.Rate = f.rate
+	p.Keys, p.Hold = unique(f.keys), unique(f.hold)
+	p.Env = f.env
+	var err error
+	if p.State, err = f.state.path(); err != nil {
+		return p, err
+	}
+	p.Modes, p.Candidates, p.Tick = unique(f.modes), f.candidates, f.tick
 	if cmd.Flags().Changed("runs") {
 		p.Runs = f.runs
 	}
+	if slices.Contains(f.scenarios, bench.SafetyScenario) {
+		if err := f.safety(cmd, &p); err != nil {
+			return p, err
+		}
+	}
+	p.Faults = unique(f.faults)
 	p.Seed = f.seed
 	if !cmd.Flags().Changed("seed") {
 		p.Seed = rand.Uint64N(1e9) // short enough to be typed again
@@ -206,10 +240,27 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	if p.Out == "" {
 		p.Out = freshDir(filepath.Join("results", time.Now().UTC().Format("20060102T150405Z")))
 	}
+	p.VS = f.vs
 	p.PluginDirs, p.Version = f.servers.pluginDirs, version()
-	var err error
 	p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr())
 	return p, err
+}
+
+// safety refuses flags that mean nothing for the safety scenario, and leaves
+// it its own number of rounds.
+func (f *runFlags) safety(cmd *cobra.Command, p *bench.Plan) error {
+	for _, flag := range []string{"ttl", "clients", "hosts"} {
+		if cmd.Flags().Changed(flag) {
+			return usagef("--%s means nothing for scenario %s", flag, bench.SafetyScenario)
+		}
+	}
+	switch {
+	case !cmd.Flags().Changed("runs"):
+		p.Runs = 0
+	case f.runs < 1:
+		return usagef("%d runs are not between 1 and 1000", f.runs)
+	}
+	return nil
 }
 
 // freshDir is dir, or with a number when another run of this second has it.
@@ -227,7 +278,7 @@ func (f *runFlags) words(cmd *cobra.Command) error {
 		flag, value string
 		known       []string
 	}{
-		{"env", f.env, []string{"local"}},
+		{"env", f.env, append(bench.Environments(), "")},
 		{"mtls", f.mtls, []string{"on", "off"}},
 		{"format", f.format, formats},
 	} {
@@ -238,13 +289,16 @@ func (f *runFlags) words(cmd *cobra.Command) error {
 	if slices.Contains(f.scenarios, "all") {
 		f.scenarios = scenario.Names()
 	}
+	if slices.Contains(f.modes, "all") {
+		f.modes = scenario.Modes()
+	}
 	if slices.Contains(f.baselines, "all") {
 		f.baselines = baseline.Names()
 	}
 	if f.ttl == 0 {
 		return hinted(usagef("--ttl 0 would be a lease that has ended"), "leave it away for the default of 10s")
 	}
-	for flag, n := range map[string]int{"backends": len(f.backends), "clients": len(f.clients)} {
+	for flag, n := range map[string]int{"backends": len(f.backends), "clients": len(f.clients), "keys": len(f.keys), "hold": len(f.hold), "modes": len(f.modes)} {
 		if cmd.Flags().Changed(flag) && n == 0 {
 			return usagef("--%s names none", flag)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 
@@ -52,6 +53,30 @@ func (f *serverFlags) parse(stderr io.Writer) (targets map[string]string, config
 		config[backend][key] = value
 	}
 	return targets, config, nil
+}
+
+// configOf is the configuration of one backend; the flags may name no other.
+func (f *serverFlags) configOf(backend string, stderr io.Writer) (driver.Config, error) {
+	targets, config, err := f.parse(stderr)
+	if err != nil {
+		return nil, err
+	}
+	for name := range targets {
+		if name != backend {
+			return nil, usagef("a target for %q, but the backend is %q", name, backend)
+		}
+	}
+	for name := range config {
+		if name != backend {
+			return nil, usagef("configuration for %q, but the backend is %q", name, backend)
+		}
+	}
+	cfg := driver.Config{}
+	maps.Copy(cfg, config[backend])
+	if t := targets[backend]; t != "" {
+		cfg["address"] = t
+	}
+	return cfg, nil
 }
 
 func readTarget(backend, address string) (string, error) {

@@ -12,10 +12,12 @@ import (
 
 // The whole suite through the wire, in process.
 func TestConformLoopback(t *testing.T) {
+	t.Parallel()
 	for name, loopback := range map[string]func(drivertest.T, driver.Backend) driver.Backend{
 		"unary": plugintest.UnaryLoopback, "framed": plugintest.Loopback,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			drivertest.Run(t, func(drivertest.T) *drivertest.Harness {
 				store := memory.NewStore()
 				return &drivertest.Harness{
@@ -31,6 +33,7 @@ func TestConformLoopback(t *testing.T) {
 // outlives them. The store itself cannot be stopped: backends with a server of
 // their own are there for that.
 func TestConformProcess(t *testing.T) {
+	t.Parallel()
 	err := drivertest.Conform(t.Context(), func(t drivertest.T) *drivertest.Harness {
 		store := newStore(t)
 		return plugintest.Binary(link(t, "far"), func(drivertest.T) driver.Config { return store.config() })(t)

@@ -51,8 +51,19 @@ func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
 	return keys
 }
 
+// The library and the binary, each on a server of its own. The TTL of a lease
+// is two seconds at least, so most cases wait most of the time.
 func TestConformance(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
+	for name, conform := range map[string]func(*testing.T){"library": ofLibrary, "plugin": ofPlugin} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conform(t)
+		})
+	}
+}
+
+func ofLibrary(t *testing.T) {
 	servers(t, func(t *testing.T, binary string) {
 		server := start(t, &env.EtcdOptions{Binary: binary})
 		client := plain(t, server)
@@ -78,8 +89,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestConformanceOfPlugin(t *testing.T) {
-	t.Cleanup(func() { goleak.VerifyNone(t) })
+func ofPlugin(t *testing.T) {
 	servers(t, func(t *testing.T, binary string) {
 		server := start(t, &env.EtcdOptions{Binary: binary})
 		client := plain(t, server)

@@ -13,29 +13,30 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
+// The library, the library behind a wire in one process, and the binary. Most
+// of the cases wait most of the time, so the three share the cores.
 func TestConformance(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
-	drivertest.Run(t, func(drivertest.T) *drivertest.Harness {
-		store := memory.NewStore()
-		return &drivertest.Harness{
-			Open:      func(drivertest.T) driver.Backend { return store.Open() },
-			InProcess: true,
-		}
-	})
-}
-
-func TestConformanceThroughWire(t *testing.T) {
-	t.Cleanup(func() { goleak.VerifyNone(t) })
-	drivertest.Run(t, func(drivertest.T) *drivertest.Harness {
-		store := memory.NewStore()
-		return &drivertest.Harness{
-			Open:      func(t drivertest.T) driver.Backend { return plugintest.Loopback(t, store.Open()) },
-			InProcess: true,
-		}
-	})
-}
-
-func TestConformanceOfPlugin(t *testing.T) {
-	t.Cleanup(func() { goleak.VerifyNone(t) })
-	drivertest.Run(t, plugintest.Binary(plugintest.Build(t, "./lockplugin-memory"), nil))
+	for name, mk := range map[string]func(drivertest.T) *drivertest.Harness{
+		"library": func(drivertest.T) *drivertest.Harness {
+			store := memory.NewStore()
+			return &drivertest.Harness{
+				Open:      func(drivertest.T) driver.Backend { return store.Open() },
+				InProcess: true,
+			}
+		},
+		"wire": func(drivertest.T) *drivertest.Harness {
+			store := memory.NewStore()
+			return &drivertest.Harness{
+				Open:      func(t drivertest.T) driver.Backend { return plugintest.Loopback(t, store.Open()) },
+				InProcess: true,
+			}
+		},
+		"plugin": plugintest.Binary(plugintest.Build(t, "./lockplugin-memory"), nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			drivertest.Run(t, mk)
+		})
+	}
 }

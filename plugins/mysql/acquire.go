@@ -88,7 +88,7 @@ const (
 	ifTaken = "IF(attempt=VALUES(attempt),"
 )
 
-func (b *Backend) runAcquires(ctx context.Context, s *session, asks []ask) ([]driver.Result, error) {
+func (b *Backend) runAcquires(ctx context.Context, s *session, asks []ask) ([]driver.Result, func(), error) {
 	sorted, from := inOrder(asks)
 	long := false
 	for _, a := range sorted {
@@ -96,11 +96,11 @@ func (b *Backend) runAcquires(ctx context.Context, s *session, asks []ask) ([]dr
 	}
 	rows, err := b.attempt(ctx, s, sorted, long)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !long {
 		if err := b.insist(ctx, s, sorted, rows); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	results := make([]driver.Result, len(asks))
@@ -113,7 +113,7 @@ func (b *Backend) runAcquires(ctx context.Context, s *session, asks []ask) ([]dr
 		case r.bars:
 			withdrawn, err := b.withdrawn(ctx, s, a)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if withdrawn {
 				results[from[i]].Err = fmt.Errorf("mysql: acquire %q: %w", a.Name, driver.ErrWithdrawn)
@@ -123,7 +123,7 @@ func (b *Backend) runAcquires(ctx context.Context, s *session, asks []ask) ([]dr
 		b.busy.mark(a.Name) // whoever was refused may wait
 		results[from[i]].Err = &driver.HeldError{Holder: r.refusal()}
 	}
-	return results, nil
+	return results, nil, nil
 }
 
 // insist asks again, at length, for what the short text has refused although

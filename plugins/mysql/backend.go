@@ -26,6 +26,7 @@ type Backend struct {
 
 	pool  *pool // for statements
 	waits *pool // for waiters: each connection has a bell
+	bed   bed
 
 	acquires, renewals, releases lane
 
@@ -118,6 +119,7 @@ func (b *Backend) Close(ctx context.Context) error {
 		b.work.Wait()
 		b.pool.close()
 		b.waits.close()
+		b.bed.close()
 		close(done)
 	}()
 	select {

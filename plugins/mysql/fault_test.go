@@ -78,7 +78,7 @@ func TestKilledConnections(t *testing.T) {
 		got <- err
 	}()
 	for range 3 {
-		eventually(t, 5*time.Second, "the waiter sleeps", func() bool { return w.kill(t, "SLEEP(GREATEST(") > 0 })
+		eventually(t, 5*time.Second, "the waiter sleeps", func() bool { return w.kill(t, asleep) > 0 })
 	}
 	if n := w.killIdle(t); n == 0 {
 		t.Error("the holder has no connection")
@@ -172,7 +172,7 @@ func TestGoneWaiterIsPassed(t *testing.T) {
 	next := want("jobs", 10*time.Second)
 	woken := make(chan error, 1)
 	go func() { woken <- w.b.Wait(t.Context(), next, 10*time.Second) }()
-	eventually(t, 5*time.Second, "it is in the queue", func() bool { return blocked(t, w.db, "SLEEP(GREATEST(") > 0 })
+	eventually(t, 5*time.Second, "it is in the queue", func() bool { return blocked(t, w.db, asleep) > 0 })
 	release(t, w.b, r)
 	released := time.Now()
 	if err := <-woken; err != nil {

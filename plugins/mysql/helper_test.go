@@ -74,6 +74,9 @@ func pause(t testing.TB, d time.Duration) {
 	}
 }
 
+// asleep is in the statement of a waiter, and in no other.
+const asleep = "GREATEST(0,LEAST("
+
 // blocked counts the statements of other connections that contain text and
 // that the server is at.
 func blocked(t testing.TB, db *sql.DB, text string) (n int) {

@@ -32,8 +32,9 @@ type lane struct {
 	what  string // in errors
 	width int
 	// run sends asks of different names in one statement. On an error nothing
-	// is known about any of them.
-	run func(ctx context.Context, s *session, asks []ask) ([]driver.Result, error)
+	// is known about any of them. It may return what else is to be done on the
+	// connection, which nothing must interrupt.
+	run func(ctx context.Context, s *session, asks []ask) ([]driver.Result, func(), error)
 
 	mu      sync.Mutex
 	queue   []*pending
@@ -160,10 +161,14 @@ func (l *lane) deliver(t *statement, batch []*pending) error {
 	var results []driver.Result
 	err := l.b.on(ctx, l.b.pool.get, func(ctx context.Context, s *session) (err error) {
 		t.on(s)
-		defer t.off()
-		results, err = l.run(ctx, s, asks)
+		var then func()
+		results, then, err = l.run(ctx, s, asks)
+		t.off()
 		for i := range asks {
 			asks[i].again = true
+		}
+		if then != nil {
+			then()
 		}
 		if t.killed.Load() && undone(err) {
 			return errKilled

@@ -82,60 +82,59 @@ func inOrder(asks []ask) (sorted []ask, from []int) {
 	return sorted, from
 }
 
-func (b *Backend) runRenewals(ctx context.Context, s *session, asks []ask) ([]driver.Result, error) {
+func (b *Backend) runRenewals(ctx context.Context, s *session, asks []ask) ([]driver.Result, func(), error) {
 	sorted, from := inOrder(asks)
 	n, _, err := s.exec(ctx, renewText(b.table, sorted))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	results := make([]driver.Result, len(asks))
 	if int(n) == len(asks) {
-		return results, nil
+		return results, nil, nil
 	}
 	// A lease that was there for the renewal is there after it.
-	return results, b.missing(ctx, s, sorted, func(r row, i int) bool {
+	return results, nil, b.missing(ctx, s, sorted, func(r row, i int) bool {
 		return r.held() && r.owner == sorted[i].Owner && r.token == sorted[i].Token
 	}, from, results)
 }
 
-func (b *Backend) runReleases(ctx context.Context, s *session, asks []ask) ([]driver.Result, error) {
+func (b *Backend) runReleases(ctx context.Context, s *session, asks []ask) ([]driver.Result, func(), error) {
 	sorted, from := inOrder(asks)
 	alone := len(asks) == 1 && b.busy.is(asks[0].Name)
 	nonce := newNonce()
 	n, bell, err := s.exec(ctx, releaseText(b.table, nonce, sorted, alone))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	results := make([]driver.Result, len(asks))
+	if int(n) < len(asks) {
+		err = b.missing(ctx, s, sorted, func(r row, _ int) bool { return len(asks) > 1 && r.freedBy == nonce }, from, results)
 	}
 	switch {
 	case bell == 0:
+		return results, nil, err
 	case alone:
-		b.ring(ctx, s, sorted[0].Name, bell)
-	default:
-		if err := b.ringAll(ctx, s, sorted); err != nil {
-			return nil, err
-		}
+		return results, func() { b.ring(ctx, s, sorted[0].Name, bell) }, err
 	}
-	results := make([]driver.Result, len(asks))
-	if int(n) == len(asks) {
-		return results, nil
-	}
-	return results, b.missing(ctx, s, sorted, func(r row, _ int) bool { return len(asks) > 1 && r.freedBy == nonce }, from, results)
+	return results, func() { b.ringAll(ctx, s, sorted) }, err
 }
 
 // ringAll wakes the first waiters of those of the names that are free.
-func (b *Backend) ringAll(ctx context.Context, s *session, asks []ask) error {
+func (b *Backend) ringAll(ctx context.Context, s *session, asks []ask) {
 	var freed []row
 	err := b.each(ctx, s, names(asks), func(r row) {
 		if r.queue != "" && !r.held() {
 			freed = append(freed, r)
 		}
 	})
+	if err != nil && b.life.Err() == nil {
+		b.opts.Logger.Warn("mysql: looking for waiters to wake", "err", err) // they wake by themselves
+	}
 	for _, r := range freed {
 		b.busy.mark(r.name)
 		_, bell, _ := r.first()
 		b.ring(ctx, s, r.name, bell)
 	}
-	return err
 }
 
 // missing fills in a NotHeldError for each ask that was not done.

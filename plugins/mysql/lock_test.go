@@ -3,7 +3,9 @@ package mysql_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -114,7 +116,7 @@ func TestClose(t *testing.T) {
 	r := acquire(t, b, want("jobs", 10*time.Second))
 	waiting := make(chan error, 1)
 	go func() { waiting <- b.Wait(t.Context(), want("jobs", time.Second), 10*time.Second) }()
-	eventually(t, 5*time.Second, "it waits", func() bool { return blocked(t, w.db, "SLEEP(GREATEST(") > 0 })
+	eventually(t, 5*time.Second, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
 	leaks := goleak.IgnoreCurrent()
 	extra := w.host(t)
 	acquire(t, extra, want("other", time.Second))
@@ -146,7 +148,7 @@ func TestReleaseWakesFirst(t *testing.T) {
 		mine := want("jobs", time.Minute)
 		woken := make(chan error, 1)
 		go func() { woken <- w.b.Wait(t.Context(), mine, 10*time.Second) }()
-		eventually(t, 5*time.Second, "it waits", func() bool { return blocked(t, w.db, "SLEEP(GREATEST(") > 0 })
+		eventually(t, 5*time.Second, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
 		release(t, holder, r)
 		released := time.Now()
 		if err := holder.Close(t.Context()); err != nil {
@@ -159,5 +161,45 @@ func TestReleaseWakesFirst(t *testing.T) {
 			t.Fatalf("the waiter was woken after %v", took)
 		}
 		release(t, w.b, acquire(t, w.b, mine))
+	}
+}
+
+// TestManyAreWokenTogether has a host release many locks at once, each with a
+// waiter. Interrupting MariaDB's SLEEP stalled all of them for two seconds now
+// and then.
+func TestManyAreWokenTogether(t *testing.T) {
+	w := newWorld(t)
+	holder := w.host(t)
+	const locks = 30
+	for range 30 {
+		held := make([]driver.Op, locks)
+		next := make([]driver.Request, locks)
+		for i := range held {
+			name := fmt.Sprintf("job %d", i)
+			held[i] = driver.Op{Kind: driver.OpRelease, Request: acquire(t, holder, want(name, time.Minute))}
+			next[i] = want(name, time.Minute)
+		}
+		var woken sync.WaitGroup
+		for _, r := range next {
+			woken.Go(func() {
+				if err := w.b.Wait(t.Context(), r, 10*time.Second); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		eventually(t, 5*time.Second, "all wait", func() bool { return blocked(t, w.db, asleep) == locks })
+		released := time.Now()
+		for _, r := range holder.Batch(t.Context(), held) {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		woken.Wait()
+		if took := time.Since(released); took > 1500*time.Millisecond {
+			t.Fatalf("the last of %d waiters was woken after %v", locks, took)
+		}
+		for _, r := range next {
+			release(t, w.b, acquire(t, w.b, r))
+		}
 	}
 }

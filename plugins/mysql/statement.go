@@ -201,20 +201,24 @@ func enterText(table string, r driver.Request, bell uint64) string {
 	return t.add(" WHERE name=").bytes(r.Name).add(" AND(", held, " OR queue<>'')AND ", unbarred(r.Owner)).String()
 }
 
-// sleepText sleeps until it is time for r's owner to ask: not at all when it is
-// now, until the lease ends for the first in the queue, and for the others
-// until the first may have let its turn pass, each a little later than the one
-// before it. A ring ends it early.
+// sleepText sleeps, in the bed of that name if there is one, until it is time
+// for r's owner to ask: not at all when it is now, until the lease ends for the
+// first in the queue, and for the others until the first may have let its turn
+// pass, each a little later than the one before it. A ring ends it early.
 //
 // The row is read in the statement that sleeps. A release that comes before
 // that is seen by it, and one that comes later finds the owner in the queue
 // and interrupts it: nothing is missed between the two.
-func sleepText(table string, r driver.Request, most time.Duration) string {
+func sleepText(table, bed string, r driver.Request, most time.Duration) string {
 	place := "LOCATE('," + r.Owner + ".',queue)"
 	ahead := "LEFT(queue," + place + "-1)"
 	left := "TIMESTAMPDIFF(MICROSECOND," + now + ",expires_at)"
 	var t text
-	t.add("SELECT SLEEP(GREATEST(0,LEAST(").uint(uint64(most.Microseconds()))
+	sleep := "SLEEP("
+	if bed != "" {
+		sleep = "GET_LOCK('" + bed + "',"
+	}
+	t.add("SELECT ", sleep, "GREATEST(0,LEAST(").uint(uint64(most.Microseconds()))
 	t.add(",IF(", place, "=0 OR owner='' AND expires_at>", now, ",0,")
 	t.add("IF(", place, "=1,IF(", free, ",0,", left, "+1000),")
 	t.add("LEAST(0,", left, ")+", patience, "+1000+20000*(LENGTH(", ahead, ")-LENGTH(REPLACE(", ahead, ",',','')))))))/1000000)")

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Waiters stand in the queue column of the row, and sleep in the server, each
-// on a connection of its own. That connection has a bell: a GET_LOCK of a
+// Waiters stand in the queue column of the row, and sleep in the server (see
+// bed), each on a connection of its own. That connection has a bell: a GET_LOCK of a
 // random name, which is never contended. Whoever frees the row reads the bell
 // of the first waiter in the same statement, and rings it: it looks the bell's
 // owner up (IS_USED_LOCK) and interrupts what runs there (KILL QUERY). The
@@ -71,6 +71,10 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 			return err
 		}
 	}
+	bed, err := b.bed.make(ctx, b)
+	if err != nil {
+		return err
+	}
 	s, err := b.waits.tryGet(ctx)
 	if err != nil {
 		return err
@@ -80,8 +84,12 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 	barred := false
 	if _, _, err = s.exec(ctx, enterText(b.table, r, s.bell)); err == nil {
-		err = s.query(ctx, sleepText(b.table, r, most), func(v []sqldriver.Value) error {
+		err = s.query(ctx, sleepText(b.table, bed, r, most), func(v []sqldriver.Value) error {
 			barred = asUint(v[1]) == 0
+			if bed != "" && asUint(v[0]) == 1 {
+				s.broken = true // it has the bed now, and must not keep it
+				b.bed.lost(bed)
+			}
 			return nil
 		})
 	}

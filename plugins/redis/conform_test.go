@@ -86,6 +86,7 @@ func (s store) open(t drivertest.T, prefix string) driver.Backend {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()      // most cases wait most of the time
 	_ = start(t, nil) // skips without redis-server
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
 		s := newStore(t)
@@ -100,6 +101,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceThroughWire(t *testing.T) {
+	t.Parallel() // most cases wait most of the time
 	_ = start(t, nil)
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
 		s := newStore(t)
@@ -114,6 +116,7 @@ func TestConformanceThroughWire(t *testing.T) {
 }
 
 func TestConformanceOfPlugin(t *testing.T) {
+	t.Parallel() // most cases wait most of the time
 	_ = start(t, nil)
 	binary := plugintest.Build(t, "./lockplugin-redis")
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {

@@ -140,6 +140,7 @@ func (s store) open(t drivertest.T, prefix string) driver.Backend {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()         // most cases wait most of the time
 	_ = start(t, 1, nil) // skips without redis-server
 	cancels := cancels(t)
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
@@ -156,6 +157,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceOfPlugin(t *testing.T) {
+	t.Parallel() // most cases wait most of the time
 	_ = start(t, 1, nil)
 	cancels := cancels(t)
 	binary := plugintest.Build(t, "./lockplugin-redlock")

@@ -1,0 +1,233 @@
+package env
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Compose is a project of docker compose with the servers of the repository's
+// compose.yaml: its services are started as they are asked for, on free loopback
+// ports, and all are removed by Close, or when the process that owns the project
+// ends in whatever way. It is used by one goroutine.
+type Compose struct {
+	project, file string
+	ports         map[string]int // by service
+	environ       []string
+	watch         *exec.Cmd
+	lifeline      io.Closer
+}
+
+// composeServices are the services of each backend, with the port that is asked
+// for in compose.yaml by LOCKBENCH_<SERVICE>_PORT.
+var composeServices = map[string][]string{
+	"redis":   {"redis"},
+	"redlock": {"redlock1", "redlock2", "redlock3", "redlock4", "redlock5"},
+	"mysql":   {"mysql"},
+	"etcd":    {"etcd1", "etcd2", "etcd3"},
+}
+
+// composeTimeout bounds how long the services of a backend may take until they
+// are healthy. Images may have to be fetched before.
+const composeTimeout = 5 * time.Minute
+
+// removeProject waits until its standard input ends, and then removes the
+// containers, networks and volumes of the project. Frozen ones too.
+const removeProject = `
+trap '' HUP INT TERM
+while read -r _; do :; done
+mine="label=com.docker.compose.project=$1"
+ids=$(docker ps -aq --filter "$mine"); [ -z "$ids" ] || docker rm --force --volumes $ids
+ids=$(docker network ls -q --filter "$mine"); [ -z "$ids" ] || docker network rm $ids
+ids=$(docker volume ls -q --filter "$mine"); [ -z "$ids" ] || docker volume rm --force $ids
+`
+
+// NewCompose prepares a project. It starts nothing but the process that cleans
+// up, and fails when docker, its daemon or compose v2 is missing.
+func NewCompose(ctx context.Context) (*Compose, error) {
+	file, err := composeFile()
+	if err != nil {
+		return nil, err
+	}
+	if err := dockerWorks(ctx); err != nil {
+		return nil, err
+	}
+	c := &Compose{
+		project: "lockbench-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano()%1e6, 36),
+		file:    file, ports: map[string]int{}, environ: os.Environ(),
+	}
+	for _, services := range composeServices {
+		for _, s := range services {
+			if c.ports[s], err = freePort(); err != nil {
+				return nil, err
+			}
+			c.environ = append(c.environ, fmt.Sprintf("LOCKBENCH_%s_PORT=%d", strings.ToUpper(s), c.ports[s]))
+		}
+	}
+	c.watch = exec.Command("/bin/sh", "-c", removeProject, "lockbench-compose-watcher", c.project)
+	c.watch.Dir = "/"
+	c.watch.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if c.lifeline, err = c.watch.StdinPipe(); err != nil {
+		return nil, err
+	}
+	return c, c.watch.Start()
+}
+
+var (
+	// ErrNoCompose: docker compose cannot be used here.
+	ErrNoCompose = errors.New("docker compose cannot be used")
+	// ErrNoService: compose.yaml has no server of that backend.
+	ErrNoService = errors.New("compose.yaml has no service for")
+)
+
+// dockerWorks asks the daemon and the plugin for their versions.
+func dockerWorks(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, args := range [][]string{{"version", "--format", "{{.Server.Version}}"}, {"compose", "version", "--short"}} {
+		if _, err := docker(ctx, nil, args...); err != nil {
+			return fmt.Errorf("%w: %w", ErrNoCompose, err)
+		}
+	}
+	return nil
+}
+
+// docker runs the command line client and returns what it prints.
+func docker(ctx context.Context, environ []string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "docker", args...)
+	cmd.Env = environ
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+		return "", fmt.Errorf("docker %s: %w: %s", args[0], err, lines[len(lines)-1])
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// composeFile finds compose.yaml of the source tree, above the working
+// directory or above this program.
+func composeFile() (string, error) {
+	var from []string
+	if dir, err := os.Getwd(); err == nil {
+		from = append(from, dir)
+	}
+	if self, err := os.Executable(); err == nil {
+		from = append(from, filepath.Dir(self))
+	}
+	for _, dir := range from {
+		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			path := filepath.Join(dir, "compose.yaml")
+			if b, err := os.ReadFile(path); err == nil && bytes.Contains(b, []byte("\nname: lockbench\n")) {
+				return path, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%w: lockbench's compose.yaml is neither above the working directory nor above this program", ErrNoCompose)
+}
+
+// Up starts the services of a backend and returns, in the order of their
+// addresses, when all are healthy. Durable servers keep their data over a crash
+// where they could do without.
+func (c *Compose) Up(ctx context.Context, backend string, durable bool) ([]*Container, error) {
+	services, ok := composeServices[backend]
+	if !ok {
+		return nil, fmt.Errorf("%w %s", ErrNoService, backend)
+	}
+	ctx, cancel := context.WithTimeout(ctx, composeTimeout)
+	defer cancel()
+	environ := c.environ
+	if durable {
+		environ = append(environ[:len(environ):len(environ)], "LOCKBENCH_REDIS_APPENDONLY=yes")
+	}
+	args := []string{"compose", "--project-name", c.project, "--file", c.file, "up", "--detach", "--wait", "--quiet-pull"}
+	if _, err := docker(ctx, environ, append(args, services...)...); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrNoCompose, backend, err)
+	}
+	var out []*Container
+	for _, s := range services {
+		out = append(out, &Container{
+			name: c.project + "-" + s + "-1",
+			addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(c.ports[s])),
+		})
+	}
+	return out, nil
+}
+
+// ComposeConfig is the configuration with which a backend finds its containers.
+func ComposeConfig(backend string, all []*Container) driver.Config {
+	var addrs []string
+	for _, c := range all {
+		addrs = append(addrs, c.Addr())
+	}
+	if backend == "mysql" {
+		return driver.Config{"address": fmt.Sprintf("%s:%s@tcp(%s)/%s", mariaUser, mariaPassword, addrs[0], mariaDatabase)}
+	}
+	return driver.Config{"address": strings.Join(addrs, ",")}
+}
+
+// Close removes all containers, networks and volumes of the project.
+func (c *Compose) Close() error {
+	_ = c.lifeline.Close() // only fails when it is closed already
+	if err := c.watch.Wait(); err != nil {
+		return fmt.Errorf("env: remove the project %s: %w", c.project, err)
+	}
+	return nil
+}
+
+// Container is one server in a container. Its methods may be called from any
+// goroutine.
+type Container struct{ name, addr string }
+
+// containerTimeout bounds one command about a container, and how long one may
+// take until it is healthy again.
+const containerTimeout = 60 * time.Second
+
+// Addr is host:port on the loopback interface, the same over Stop and Start.
+func (c *Container) Addr() string { return c.addr }
+
+// Stop ends the container as a crash would (docker kill).
+func (c *Container) Stop() error { return c.do(context.Background(), "kill") }
+
+// Freeze stops all its processes, with their connections open (docker pause).
+func (c *Container) Freeze() error { return c.do(context.Background(), "pause") }
+
+// Resume lets a frozen container go on (docker unpause).
+func (c *Container) Resume() error { return c.do(context.Background(), "unpause") }
+
+// Start starts a stopped container again, with what its server keeps on disk,
+// and returns when it is healthy.
+func (c *Container) Start(ctx context.Context) error {
+	if err := c.do(ctx, "start"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, containerTimeout)
+	defer cancel()
+	for {
+		state, err := docker(ctx, nil, "inspect", "--format", "{{.State.Health.Status}}", c.name)
+		if err != nil || state == "healthy" {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (c *Container) do(ctx context.Context, command string) error {
+	ctx, cancel := context.WithTimeout(ctx, containerTimeout)
+	defer cancel()
+	_, err := docker(ctx, nil, command, c.name)
+	return err
+}

@@ -1,0 +1,60 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// failovers promote a replica that has not received the last writes. The
+// first half of the locks is replicated, the second is not.
+var failovers = []Fault{
+	{
+		Name: "failover", Does: "the master dies; a replica that did not receive half of the grants takes over, and the holder learns of it 500 ms after its rival",
+		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, Late: true, ActsTTLs: 1.5,
+		Prepare: severLink, Strike: promote,
+	},
+	{
+		Name: "failover-wait", Does: "as failover, with grants that wait for the replica (wait_replicas=1)",
+		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, Late: true, ActsTTLs: 1.5,
+		Only: []string{"redis"}, Config: map[string]string{"wait_replicas": "1"},
+		Prepare: severLink, Strike: promote,
+	},
+}
+
+// learnsLater is how much later than its rival the holder learns of a new
+// master. Clients learn of one at different times, by a second and more.
+const learnsLater = 500 * time.Millisecond
+
+func severLink(_ context.Context, s *Scene) error { return s.Link.BlackHole() }
+
+func promote(ctx context.Context, s *Scene) error {
+	old := s.Servers[0]
+	err := errors.Join(old.Stop(), s.Replica.Promote(ctx), s.RivalPaths[0].Retarget(s.Replica.Addr()))
+	if err != nil {
+		return err
+	}
+	// What has died comes back as a replica, without what it knew.
+	if err := errors.Join(old.Start(ctx, false), s.Replica.Lead(ctx, old.Addr())); err != nil {
+		return err
+	}
+	s.later(learnsLater, func() error { return s.HolderPaths[0].Retarget(s.Replica.Addr()) })
+	return nil
+}
+
+// later does something in the background after d, at the latest when the
+// round is over.
+func (s *Scene) later(d time.Duration, do func() error) {
+	now, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		select {
+		case <-time.After(d):
+		case <-now:
+		}
+		done <- do()
+	}()
+	s.stop = func() error {
+		close(now)
+		return <-done
+	}
+}

@@ -1,0 +1,229 @@
+package fault
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// echo is a server that answers every byte with itself, and counts them.
+type echo struct {
+	listener net.Listener
+	mu       sync.Mutex
+	received int
+}
+
+func startEcho(t *testing.T) *echo {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	e := &echo{listener: l}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go e.serve(c)
+		}
+	}()
+	return e
+}
+
+func (e *echo) serve(c net.Conn) {
+	defer c.Close()
+	buf := make([]byte, 1024)
+	for {
+		n, err := c.Read(buf)
+		if err != nil {
+			return
+		}
+		e.mu.Lock()
+		e.received += n
+		e.mu.Unlock()
+		if _, err := c.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (e *echo) got() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.received
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func proxied(t *testing.T) (*Proxy, *echo) {
+	t.Helper()
+	e := startEcho(t)
+	p, err := NewProxy(e.listener.Addr().String())
+	must(t, err)
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, e
+}
+
+func dial(t *testing.T, p *Proxy) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", p.Addr())
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// say sends text and reads its echo, for as long as wait.
+func say(c net.Conn, text string, wait time.Duration) (string, error) {
+	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(c, text); err != nil {
+		return "", err
+	}
+	b := make([]byte, len(text))
+	n, err := io.ReadFull(c, b)
+	return string(b[:n]), err
+}
+
+const (
+	patience = 10 * time.Second
+	brief    = 100 * time.Millisecond
+)
+
+func TestProxyPassesAndHeals(t *testing.T) {
+	for name, harm := range map[string]func(*Proxy) error{
+		"nothing":   func(*Proxy) error { return nil },
+		"delay":     func(p *Proxy) error { return p.Delay(20*time.Millisecond, 0) },
+		"throttle":  func(p *Proxy) error { return p.Throttle(100) },
+		"dribble":   func(p *Proxy) error { return p.Dribble(1, 100*time.Microsecond) },
+		"reset few": func(p *Proxy) error { return p.Reset(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := proxied(t)
+			c := dial(t, p)
+			for _, when := range []string{"before", "with the harm", "healed"} {
+				if got, err := say(c, when, patience); got != when || err != nil {
+					t.Fatalf("%s: %q, %v", when, got, err)
+				}
+				if when == "before" {
+					must(t, harm(p))
+				} else {
+					must(t, p.Heal())
+				}
+			}
+		})
+	}
+}
+
+func TestDelayDelays(t *testing.T) {
+	p, _ := proxied(t)
+	c := dial(t, p)
+	must(t, p.Delay(200*time.Millisecond, 0))
+	start := time.Now()
+	if _, err := say(c, "x", patience); err != nil || time.Since(start) < 150*time.Millisecond {
+		t.Errorf("answered after %v, %v", time.Since(start), err)
+	}
+}
+
+// TestSwallowed: with both directions gone nothing reaches the server, with
+// the replies gone the request does; nobody is told in either case, and a
+// healed proxy serves new connections.
+func TestSwallowed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		harm func(*Proxy) error
+		want string
+	}{
+		"black hole":   {(*Proxy).BlackHole, "before"},
+		"lost replies": {(*Proxy).LoseReplies, "beforeduring"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, e := proxied(t)
+			c := dial(t, p)
+			if _, err := say(c, "before", patience); err != nil {
+				t.Fatal(err)
+			}
+			must(t, tt.harm(p))
+			if got, err := say(c, "during", brief); got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("answered %q, %v; want silence", got, err)
+			}
+			for deadline := time.Now().Add(patience); e.got() < len(tt.want) && time.Now().Before(deadline); {
+				time.Sleep(time.Millisecond)
+			}
+			if e.got() != len(tt.want) {
+				t.Errorf("the server got %d bytes, want those of %q", e.got(), tt.want)
+			}
+			must(t, p.Heal())
+			if got, err := say(dial(t, p), "after", patience); got != "after" || err != nil {
+				t.Errorf("after healing: %q, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestResetIsSeen(t *testing.T) {
+	p, _ := proxied(t)
+	c := dial(t, p)
+	if _, err := say(c, "before", patience); err != nil {
+		t.Fatal(err)
+	}
+	must(t, p.Reset(1))
+	if got, err := say(c, "during", patience); got != "" || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%q, %v; want a broken connection", got, err)
+	}
+}
+
+func TestHarmsRefuseNonsense(t *testing.T) {
+	p, _ := proxied(t)
+	for name, err := range map[string]error{
+		"share": p.Reset(1.5), "rate": p.Throttle(0), "size": p.Dribble(0, time.Millisecond),
+	} {
+		if err == nil || !strings.HasPrefix(err.Error(), "fault: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestHoleHidesDeath: the server does not see that a client behind a black hole
+// is gone, until the hole is.
+func TestHoleHidesDeath(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	p, err := NewProxy(l.Addr().String())
+	must(t, err)
+	c := dial(t, p)
+	_, err = io.WriteString(c, "x")
+	must(t, err)
+	s, err := l.Accept()
+	must(t, err)
+	defer s.Close()
+	one := make([]byte, 1)
+	_, err = io.ReadFull(s, one)
+	must(t, err)
+	must(t, p.BlackHole())
+	c.Close()
+	must(t, s.SetReadDeadline(time.Now().Add(brief)))
+	if _, err := s.Read(one); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the server has seen %v", err)
+	}
+	must(t, p.Close())
+	must(t, s.SetReadDeadline(time.Now().Add(patience)))
+	if _, err := s.Read(one); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the end of the proxy: %v, want a broken connection", err)
+	}
+}

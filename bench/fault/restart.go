@@ -1,0 +1,63 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// restarts crash servers and start them again.
+var restarts = []Fault{
+	{
+		Name: "restart", Does: "every server crashes and starts again with its data",
+		Needs:  []Power{PowerRival, PowerServers, PowerKeeps},
+		Strike: func(ctx context.Context, s *Scene) error { return restart(ctx, s.Servers, true) }, ActsTTLs: 1.5,
+	},
+	{
+		Name: "restart-wiped", Does: "the server crashes and starts again without its data; of several nodes, one of the three that the holder had reached",
+		Needs: []Power{PowerRival, PowerServers, PowerPaths}, Late: true,
+		Prepare: reachMajority, Strike: wipe, Heal: reachAll, ActsTTLs: 1.5,
+	},
+	{
+		Name: "restart-wiped-open", Does: "as restart-wiped, with the quarantine of restarted nodes switched off",
+		Needs: []Power{PowerRival, PowerServers, PowerPaths}, Late: true,
+		Only: []string{"redlock"}, Config: map[string]string{"quarantine": "off"}, Control: true,
+		Prepare: reachMajority, Strike: wipe, Heal: reachAll, ActsTTLs: 1.5,
+	},
+}
+
+// restart crashes servers and starts them at the same time: the members of a
+// cluster serve only together.
+func restart(ctx context.Context, servers []Server, keepData bool) error {
+	err := each(servers, Server.Stop)
+	errs := make([]error, len(servers))
+	var starting sync.WaitGroup
+	for i, s := range servers {
+		starting.Go(func() { errs[i] = s.Start(ctx, keepData) })
+	}
+	starting.Wait()
+	return errors.Join(append(errs, err)...)
+}
+
+// independent tells servers that vote each for itself from a cluster, whose
+// members agree: a host reaches some nodes, or the cluster.
+func independent(s *Scene) bool { return len(s.Servers) >= 5 }
+
+// reachMajority cuts the holder off from all independent nodes but a bare
+// majority.
+func reachMajority(_ context.Context, s *Scene) error {
+	if !independent(s) {
+		return nil
+	}
+	return each(s.HolderPaths[minority(s)+1:], (*Proxy).BlackHole)
+}
+
+func reachAll(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).Heal) }
+
+// wipe restarts without data one independent node, or all servers.
+func wipe(ctx context.Context, s *Scene) error {
+	if independent(s) {
+		return restart(ctx, s.Servers[:1], false)
+	}
+	return restart(ctx, s.Servers, false)
+}

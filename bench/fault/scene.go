@@ -1,0 +1,134 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Scene is what a round shows to a fault: two hosts that want the same locks,
+// and the servers that grant them. What an environment does not have is nil.
+type Scene struct {
+	Holder, Rival Host
+	Servers       []Server
+	// HolderPaths and RivalPaths lead from each host to each server, in the
+	// order of Servers.
+	HolderPaths, RivalPaths []*Proxy
+	Clocks                  []*Clock // of the servers
+	// Replica follows the first server over Link.
+	Replica Replica
+	Link    *Proxy
+	// ReadOnly makes the servers refuse writes, Exhaust lets them take no more
+	// connections; both until they are called with false.
+	ReadOnly, Exhaust func(ctx context.Context, on bool) error
+
+	stop func() error // ends what a fault does in the background
+}
+
+// Host is a process that takes locks through a plugin process.
+type Host interface {
+	Pid() int
+	PluginPid() int
+}
+
+// Server is one server of the store.
+type Server interface {
+	Addr() string
+	Stop() error
+	Start(ctx context.Context, keepData bool) error
+	Freeze() error
+	Resume() error
+}
+
+// Replica is a server that follows another one without being waited for.
+type Replica interface {
+	Server
+	// Promote lets it take writes.
+	Promote(ctx context.Context) error
+	// Lead makes the server at addr, which has been started anew, follow it.
+	Lead(ctx context.Context, addr string) error
+}
+
+// Power is something that a fault needs of its environment.
+type Power string
+
+// The powers.
+const (
+	PowerRival    Power = "rival"     // two host processes share the store
+	PowerServers  Power = "servers"   // server processes of ours
+	PowerPaths    Power = "paths"     // proxies in front of the servers
+	PowerMinority Power = "minority"  // more than one server, a majority decides
+	PowerKeeps    Power = "keeps"     // data survive a crash of a server
+	PowerClock    Power = "clock"     // the servers' clocks can be moved
+	PowerReplica  Power = "replica"   // an asynchronous replica
+	PowerReadOnly Power = "read-only" // the servers can be made to refuse writes
+	PowerExhaust  Power = "exhaust"   // the servers can be made to refuse connections
+)
+
+// Fault is one kind of harm. Prepare, Strike and Heal may be nil.
+type Fault struct {
+	Name string
+	Does string // one line
+	// Needs are the powers without which it is not run.
+	Needs []Power
+	// Only names the backends that it is made for; none means all.
+	Only []string
+	// Config is further configuration of the backend.
+	Config map[string]string
+	// Control tells that Config turns a safeguard off.
+	Control bool
+	// TTL of the leases; zero means the scenario's.
+	TTL time.Duration
+	// Keeps tells that no lease should be lost to it, however it goes on.
+	Keeps bool
+	// Late tells that the rival asks only after the strike.
+	Late bool
+	// Acts is for how long, in TTLs or as it is; zero for both means until the
+	// rival has been granted every lock.
+	ActsTTLs float64
+	Acts     time.Duration
+
+	// Prepare is called when the holder has half of its locks.
+	Prepare func(ctx context.Context, s *Scene) error
+	Strike  func(ctx context.Context, s *Scene) error
+	Heal    func(ctx context.Context, s *Scene) error
+}
+
+// Fits says why the fault cannot be shown on a backend, "" when it can. Lacks
+// tells for each power that the environment does not have why that is so.
+func (f Fault) Fits(backend string, lacks map[Power]string) string {
+	if len(f.Only) > 0 && !slices.Contains(f.Only, backend) {
+		return fmt.Sprintf("it is made for %v", f.Only)
+	}
+	for _, need := range f.Needs {
+		if why := lacks[need]; why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// All are the faults in the order in which they are shown.
+func All() []Fault {
+	return slices.Concat(hosts, partitions, networks, restarts, failovers, clocks, servers)
+}
+
+// Names lists the names of [All].
+func Names() []string {
+	var names []string
+	for _, f := range All() {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// each does the same to several things and joins the errors.
+func each[T any](of []T, do func(T) error) error {
+	var errs []error
+	for _, x := range of {
+		errs = append(errs, do(x))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,113 @@
+package fault
+
+import (
+	"context"
+	"testing"
+)
+
+func TestFits(t *testing.T) {
+	lacks := map[Power]string{PowerClock: "no clock"}
+	for _, tt := range []struct {
+		fault         Fault
+		backend, want string
+	}{
+		{Fault{Name: "a"}, "redis", ""},
+		{Fault{Name: "a", Needs: []Power{PowerRival, PowerPaths}}, "redis", ""},
+		{Fault{Name: "a", Needs: []Power{PowerRival, PowerClock}}, "redis", "no clock"},
+		{Fault{Name: "a", Only: []string{"redlock"}}, "redis", "it is made for [redlock]"},
+	} {
+		if got := tt.fault.Fits(tt.backend, lacks); got != tt.want {
+			t.Errorf("%+v on %s: %q, want %q", tt.fault, tt.backend, got, tt.want)
+		}
+	}
+}
+
+// TestFaultsAreWellFormed: each has a name of its own, says what it does and
+// strikes, and one that keeps leases ends by itself.
+func TestFaultsAreWellFormed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range All() {
+		if f.Name == "" || f.Does == "" || f.Strike == nil || seen[f.Name] {
+			t.Errorf("%q, %q: incomplete or twice", f.Name, f.Does)
+		}
+		seen[f.Name] = true
+		if f.Keeps && f.Acts == 0 && f.ActsTTLs == 0 {
+			t.Errorf("%s keeps its leases, and goes on until they are lost", f.Name)
+		}
+	}
+}
+
+// stub is a server that counts what is done to it.
+type stub struct{ stopped, started, wiped, frozen, resumed int }
+
+func (s *stub) Addr() string  { return "h:1" }
+func (s *stub) Stop() error   { s.stopped++; return nil }
+func (s *stub) Freeze() error { s.frozen++; return nil }
+func (s *stub) Resume() error { s.resumed++; return nil }
+func (s *stub) Start(_ context.Context, keep bool) error {
+	s.started++
+	if !keep {
+		s.wiped++
+	}
+	return nil
+}
+
+func TestServersHarmed(t *testing.T) {
+	for _, tt := range []struct {
+		fault                          string
+		servers                        int
+		stopped, wiped, frozen, resume int // how many of them
+	}{
+		{"restart", 1, 1, 0, 0, 0},
+		{"restart", 5, 5, 0, 0, 0},
+		{"restart-wiped", 1, 1, 1, 0, 0},
+		{"restart-wiped", 3, 3, 3, 0, 0},
+		{"partition-majority", 1, 0, 0, 1, 1},
+		{"partition-majority", 3, 0, 0, 2, 2},
+		{"partition-minority", 3, 0, 0, 1, 1},
+		{"partition-minority", 5, 0, 0, 2, 2},
+	} {
+		var s Scene
+		var stubs []*stub
+		for range tt.servers {
+			one := &stub{}
+			stubs = append(stubs, one)
+			s.Servers = append(s.Servers, one)
+		}
+		for _, f := range All() {
+			if f.Name != tt.fault {
+				continue
+			}
+			must(t, f.Strike(t.Context(), &s))
+			if f.Heal != nil {
+				must(t, f.Heal(t.Context(), &s))
+			}
+		}
+		var sum stub
+		for _, one := range stubs {
+			sum.stopped += one.stopped
+			sum.wiped += one.wiped
+			sum.frozen += one.frozen
+			sum.resumed += one.resumed
+		}
+		if sum.stopped != tt.stopped || sum.wiped != tt.wiped || sum.frozen != tt.frozen || sum.resumed != tt.resume {
+			t.Errorf("%s on %d servers: %+v", tt.fault, tt.servers, sum)
+		}
+	}
+}
+
+func TestRetarget(t *testing.T) {
+	p, first := proxied(t)
+	second := startEcho(t)
+	if got, err := say(dial(t, p), "one", patience); got != "one" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	addr := p.Addr()
+	must(t, p.Retarget(second.listener.Addr().String()))
+	if got, err := say(dial(t, p), "two", patience); got != "two" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if first.got() != 3 || second.got() != 3 || p.Addr() != addr {
+		t.Errorf("the servers got %d and %d bytes at %s", first.got(), second.got(), p.Addr())
+	}
+}

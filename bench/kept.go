@@ -1,0 +1,157 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+// Kept are servers that stay up between runs. They belong to a process that
+// holds a lock on the file in which they are described.
+type Kept struct {
+	Pid     int                      `json:"pid"` // of that process
+	Env     string                   `json:"env"`
+	Started time.Time                `json:"started"`
+	Servers map[string]driver.Config `json:"servers"` // by backend
+	// Skipped says what was left out and why.
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// DefaultState is the file that describes kept servers when no other is named.
+func DefaultState() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "lockbench", "env.json"), nil
+}
+
+// ReadKept returns the servers that the file state describes, nil when no
+// process keeps them.
+func ReadKept(state string) (*Kept, error) {
+	f, err := os.Open(state)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil {
+		return nil, nil // its owner has died
+	}
+	k := &Kept{}
+	err = json.NewDecoder(f).Decode(k)
+	if errors.Is(err, io.EOF) {
+		return nil, nil // they are just being started
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s does not describe servers: %w", state, err)
+	}
+	return k, nil
+}
+
+// Keep starts the throwaway servers of the plan's backends, describes them in
+// the file state, calls up, and keeps them until ctx ends. It fails when
+// another process keeps servers by that file.
+func Keep(ctx context.Context, p Plan, state string, up func(Kept)) (err error) {
+	f, err := claimState(state)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(state), f.Close()) }()
+	found, err := findPlugins(p)
+	if err != nil {
+		return err
+	}
+	e := openEnvironment(p.Env, nil)
+	defer func() { err = errors.Join(err, e.close()) }()
+	k := Kept{Pid: os.Getpid(), Env: e.name, Started: time.Now().UTC(), Servers: map[string]driver.Config{}}
+	servers, err := k.start(ctx, e, found, len(p.Backends) > 0)
+	defer func() {
+		for _, s := range servers {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(f).Encode(k); err != nil {
+		return err
+	}
+	up(k)
+	<-ctx.Done()
+	return nil
+}
+
+// start starts the servers of every backend that was found. When none was named
+// those that cannot be had are left out.
+func (k *Kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*Servers, err error) {
+	for _, one := range found {
+		s, err := e.start(ctx, one, false)
+		var missing *EnvError
+		if errors.As(err, &missing) && !named {
+			k.Skipped = append(k.Skipped, fmt.Sprintf("%s: %v; %s", one.Name, missing.Err, missing.Hint))
+			continue
+		}
+		if err != nil {
+			return all, err
+		}
+		all = append(all, s)
+		if s.Config["address"] != "" {
+			k.Servers[one.Name] = s.Config
+		}
+	}
+	if len(k.Servers) == 0 {
+		return all, &EnvError{Err: fmt.Errorf("no server could be started: %s", strings.Join(k.Skipped, "; "))}
+	}
+	return all, nil
+}
+
+// claimState makes the file and locks it. What it holds are addresses with
+// passwords, so that only its user may read it.
+func claimState(state string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(state), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(state, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(usagef("servers are up already, by %s", state), f.Close())
+	}
+	return f, f.Truncate(0)
+}
+
+// Drop ends the process that keeps servers, and returns when they are gone.
+func Drop(ctx context.Context, state string) error {
+	k, err := ReadKept(state)
+	if err != nil || k == nil {
+		return err
+	}
+	if err := syscall.Kill(k.Pid, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("end process %d, which keeps the servers: %w", k.Pid, err)
+	}
+	for {
+		if k, err := ReadKept(state); err != nil || k == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("process %d, which keeps the servers, does not end: %w", k.Pid, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package report
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func choiceOf(t *testing.T, r Report, need string) choice {
+	t.Helper()
+	all := r.choices()
+	i := slices.IndexFunc(all, func(c choice) bool { return strings.HasPrefix(c.Need, need) })
+	if i < 0 {
+		t.Fatalf("no choice for %q in %+v", need, all)
+	}
+	return all[i]
+}
+
+func TestChoicesAreOfThisRun(t *testing.T) {
+	r := everything(t, false)
+	for need, want := range map[string]struct{ take, others string }{
+		"a released lock soon":                              {"etcd", "redis 2.0x"},
+		"a new leader soon after the old one's end, kill-m": {"redis etcd", ""},
+		"tokens that a resource can trust":                  {"etcd", "durable: redis"},
+	} {
+		c := choiceOf(t, r, need)
+		if strings.Join(c.Take, " ") != want.take || c.Others != want.others {
+			t.Errorf("%s: %+v, want %+v", need, c, want)
+		}
+	}
+	for _, c := range r.choices() {
+		if slices.Contains(c.Take, "memory") {
+			t.Errorf("memory, which other hosts do not see, is a candidate: %+v", c)
+		}
+	}
+}
+
+// TestUnsafeIsNoCandidate, whatever its speed.
+func TestUnsafeIsNoCandidate(t *testing.T) {
+	r := everything(t, true)
+	for _, c := range r.choices() {
+		if slices.Contains(c.Take, "redis") {
+			t.Errorf("%+v", c)
+		}
+	}
+	if note := r.choiceNote(); !strings.Contains(note, "redis is no candidate: BROKEN") {
+		t.Error(note)
+	}
+}
+
+func TestTakeoversAgainstTheBand(t *testing.T) {
+	r := everything(t, false)
+	views := r.takeoverChart(takeoverScenario).Views
+	if len(views) != 2 {
+		t.Fatalf("%d views, want one for each mode", len(views))
+	}
+	for i, before := range []string{"12", "0"} { // kill-host, kill-machine
+		for _, row := range views[i].Table.Rows {
+			if n := len(row.Cells); row.Cells[n-2].Text != before || row.Cells[n-1].Text != "0" {
+				t.Errorf("%s: %v", views[i].Label, row.Cells)
+			}
+		}
+		for _, l := range views[i].Lines {
+			if last := l.Points[len(l.Points)-1]; last[1] != 1 {
+				t.Errorf("%s ends at a share of %v", l.Name, last[1])
+			}
+		}
+	}
+}
+
+func TestSuccessions(t *testing.T) {
+	r := everything(t, false)
+	if len(r.Successions) != 4 {
+		t.Fatalf("%d successions, want one for each backend and mode", len(r.Successions))
+	}
+	s := r.Successions[0] // etcd, kill-host: 5 and 10 ms
+	if s.Backend != "etcd" || s.Before.Until != 0 || s.Next.From != 10e6 || s.Next.Token <= s.Before.Token {
+		t.Errorf("%+v", s)
+	}
+	if two := (Succession{Next: Span{From: -3e6}}).waited(); two != "two holders for 3.00ms" {
+		t.Error(two)
+	}
+	for _, tl := range r.timelines() {
+		for _, l := range tl.Lanes {
+			if sum := l.Held + l.Gap + l.Next; sum < 99.9 || sum > 100.1 || l.Next < 0 {
+				t.Errorf("%s: %+v", tl.Mode, l)
+			}
+		}
+	}
+}
+
+func TestCommandRepeatsThePlan(t *testing.T) {
+	want := "lockbench run --backends=redis,etcd --scenarios=acquire --runs=6 --ttl=10s --seed=42 --target=etcd=ADDRESS"
+	if got := load(t, false).command(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

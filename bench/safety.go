@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/check"
+	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/safety"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// SafetyScenario puts backends through faults. It has servers and a table of
+// its own, so it is run alone.
+const SafetyScenario = "safety"
+
+// SafetyProves is what it proves, in one line.
+const SafetyProves = "whether the locks are locks: one process holds 20 of them, another one wants them, and a fault strikes; run alone, on throwaway servers, TTL 2 s"
+
+// The rounds of each cell of the safety scenario.
+const (
+	safetyRounds      = 3
+	quickSafetyRounds = 1
+)
+
+// isSafety tells that the plan is one of the safety scenario.
+func (p Plan) isSafety() bool { return slices.Contains(p.Scenarios, SafetyScenario) }
+
+// checkSafety finds what the safety scenario cannot do.
+func (p Plan) checkSafety() error {
+	switch {
+	case len(p.Scenarios) > 1:
+		return usagef("scenario %s has servers of its own and is run alone, not with %v", SafetyScenario, p.Scenarios)
+	case len(p.Targets) > 0:
+		return usagef("scenario %s harms its servers, so it takes none of yours", SafetyScenario)
+	case len(p.Baselines) > 0:
+		return usagef("scenario %s judges plugins, not baselines", SafetyScenario)
+	case p.Runs < 0 || p.Runs > 1000:
+		return usagef("%d runs are not between 1 and 1000", p.Runs)
+	}
+	for _, f := range p.Faults {
+		if !slices.Contains(fault.Names(), f) {
+			return usagef("there is no fault %q%s", f, driver.Suggest(f, fault.Names()))
+		}
+	}
+	return nil
+}
+
+// faults are those that were asked for, in the order of the table.
+func (p Plan) faults() []fault.Fault {
+	chosen := p.Faults
+	switch {
+	case len(chosen) == 0 && p.Quick:
+		chosen = safety.Quick
+	case len(chosen) == 0:
+		chosen = fault.Names()
+	}
+	return slices.DeleteFunc(fault.All(), func(f fault.Fault) bool { return !slices.Contains(chosen, f.Name) })
+}
+
+// runSafety carries out the safety scenario and writes its folder.
+func runSafety(ctx context.Context, p Plan, opts Options) (Result, error) {
+	found, err := findPlugins(p)
+	if err != nil {
+		return Result{}, err
+	}
+	described, err := p.describe(ctx, found)
+	if err != nil {
+		return Result{}, err
+	}
+	plan := safety.Plan{Faults: p.faults(), Rounds: p.Runs}
+	if plan.Rounds == 0 {
+		plan.Rounds = safetyRounds
+		if p.Quick {
+			plan.Rounds = quickSafetyRounds
+		}
+	}
+	p.Runs, p.TTL = plan.Rounds, safety.TTL
+	m := record.Manifest{Lockbench: p.Version, Machine: machine(), Binaries: map[string]string{}}
+	var names []string
+	for _, d := range described {
+		f, err := Describe(ctx, d.Found)
+		if err != nil {
+			return Result{}, err
+		}
+		names = append(names, d.Name)
+		plan.Backends = append(plan.Backends, safety.Backend{
+			Name: d.Name, Path: d.Path, Fencing: string(f.Properties.Fencing), Config: d.config, NoMTLS: !p.MTLS,
+		})
+		m.Subjects = append(m.Subjects, record.Subject{
+			Name: d.Name, Kind: record.KindPlugin, Version: d.version, Fencing: string(f.Properties.Fencing), Scope: string(f.Properties.Scope),
+		})
+		if m.Binaries[filepath.Base(d.Path)], err = checksum(d.Path); err != nil {
+			return Result{}, err
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return Result{}, err
+	}
+	if m.Binaries[filepath.Base(self)], err = checksum(self); err != nil {
+		return Result{}, err
+	}
+	m.Plan = p.recorded(names, nil)
+	return recordSafety(ctx, p, plan, m, opts)
+}
+
+// recordSafety runs the plan into a folder and judges what it holds.
+func recordSafety(ctx context.Context, p Plan, plan safety.Plan, m record.Manifest, opts Options) (Result, error) {
+	clock := load.NewClock()
+	m.Started = clock.Started().UTC()
+	folder, err := record.Create(p.Out, m)
+	if err != nil {
+		return Result{}, err
+	}
+	sink := &safetySink{folder: folder, progress: opts.Progress, log: opts.Log}
+	sink.progress.Begin(plan.Cells(), time.Duration(plan.Cells()*plan.Rounds)*safetyRound)
+	err = safety.Run(ctx, plan, sink)
+	sink.progress.End()
+	res := Result{Cells: sink.rounds, Interrupted: ctx.Err() != nil}
+	state := record.StateDone
+	m = folder.Manifest()
+	m.Elapsed = time.Since(clock.Started()).Seconds()
+	switch {
+	case res.Interrupted:
+		state, err = record.StateInterrupted, nil
+	case err != nil:
+		state, m.Failure = record.StateFailed, err.Error()
+	}
+	if err := errors.Join(err, folder.SetManifest(m), folder.Close(state)); err != nil {
+		return res, err
+	}
+	res.Verdict, err = check.Dir(p.Out)
+	return res, err
+}
+
+// safetyRound is about how long one round takes.
+const safetyRound = 7 * time.Second
+
+// safetySink writes rounds into a folder.
+type safetySink struct {
+	folder   *record.Folder
+	progress Progress
+	log      *slog.Logger
+	rounds   int // that were run
+}
+
+// Begin implements safety.Sink.
+func (s *safetySink) Begin(label string) { s.progress.Step(label) }
+
+// Round implements safety.Sink.
+func (s *safetySink) Round(r record.Round) error {
+	if r.Missing == "" {
+		s.rounds++
+	}
+	if r.Failure != "" {
+		s.log.Warn("round failed", "backend", r.Backend, "fault", r.Fault, "round", r.Round, "failure", r.Failure)
+	}
+	if err := s.folder.AddRound(r); err != nil {
+		return fmt.Errorf("record a round: %w", err)
+	}
+	return nil
+}

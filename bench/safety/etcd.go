@@ -1,0 +1,53 @@
+package safety
+
+import (
+	"context"
+	"errors"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// etcdMembers is the smallest cluster with a minority.
+const etcdMembers = 3
+
+func startEtcd(ctx context.Context, w wish) (*stage, error) {
+	s := &stage{address: byComma, config: driver.Config{}}
+	size := 1
+	if w.needs(fault.PowerMinority) || w.fault.Name == "partition-majority" {
+		size = etcdMembers
+	}
+	members, err := env.StartEtcdCluster(ctx, size, nil)
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.add(members...)
+	s.scene.ReadOnly = func(ctx context.Context, on bool) error { return s.alarm(ctx, on) }
+	return s, nil
+}
+
+// alarm raises or ends the alarm of a full database on the first member, after
+// which the cluster refuses everything that needs space.
+func (s *stage) alarm(ctx context.Context, on bool) error {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.servers[0].Addr()}, DialTimeout: patience})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	list, err := c.MemberList(ctx)
+	if err != nil {
+		return err
+	}
+	action := pb.AlarmRequest_DEACTIVATE
+	if on {
+		action = pb.AlarmRequest_ACTIVATE
+	}
+	_, err = pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
+		Action: action, MemberID: list.Members[0].ID, Alarm: pb.AlarmType_NOSPACE,
+	})
+	return err
+}

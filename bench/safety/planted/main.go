@@ -1,0 +1,137 @@
+// Command planted is a plugin that keeps locks in Redis with one bug that its
+// configuration chooses. The tests of the checkers run it: each bug has to be
+// found.
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/serve"
+)
+
+func main() {
+	serve.Main(driver.Spec{
+		Name: "redis", // it is shown on the servers of that backend
+		Doc:  "locks with a bug",
+		Keys: []driver.Key{
+			{Name: "address", Type: driver.TypeString, Required: true, Doc: "host:port"},
+			{Name: "bug", Type: driver.TypeString, Default: "none", Doc: "none, pause, token, resurrect, release or early"},
+		},
+		Properties: properties,
+		Open: func(_ context.Context, cfg driver.Config, _ *slog.Logger) (driver.Backend, error) {
+			return &backend{bug: cfg["bug"], c: redis.NewClient(&redis.Options{Addr: cfg["address"]})}, nil
+		},
+	})
+}
+
+var properties = driver.Properties{
+	Name: "redis", Fencing: driver.FencingDurable, Scope: driver.ScopeShared, SurvivesPlugin: true,
+	TTLMin: time.Millisecond, TTLStep: time.Millisecond, TTLMax: time.Hour, Durability: "none",
+}
+
+type backend struct {
+	c   *redis.Client
+	bug string
+}
+
+// The scripts get key, counter and bar of the owner, and then bug, owner,
+// token and TTL in milliseconds.
+var (
+	// acquire grants too early with the bugs pause (the holder has missed a
+	// renewal) and early (80 ms before the lease is over, which its holder
+	// believes until 22 ms before that), and counts
+	// tokens from the start of the data with the bug token.
+	acquire = redis.NewScript(`
+		if redis.call('EXISTS', KEYS[3]) == 1 then return {-2, 0} end
+		local left, ttl = redis.call('PTTL', KEYS[1]), tonumber(ARGV[4])
+		local free = left <= 0 or ARGV[1] == 'pause' and left < ttl / 2 or ARGV[1] == 'early' and left < 80
+		if not free then return {-1, ARGV[1] == 'early' and left - 80 or left} end
+		local token = redis.call('INCR', KEYS[2])
+		if ARGV[1] ~= 'token' then
+			local now = redis.call('TIME')
+			token = math.max(token, now[1] * 1000000 + now[2])
+			redis.call('SET', KEYS[2], string.format('%.0f', token))
+		end
+		redis.call('DEL', KEYS[1])
+		redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'token', string.format('%.0f', token))
+		redis.call('PEXPIRE', KEYS[1], ARGV[4])
+		return {1, token}`)
+	// renew brings a lease back with the bug resurrect, whoever has the lock.
+	renew = redis.NewScript(`
+		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
+		if not own and ARGV[1] ~= 'resurrect' then return 0 end
+		redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'token', ARGV[3])
+		redis.call('PEXPIRE', KEYS[1], ARGV[4])
+		return 1`)
+	// release deletes the key of whoever has it with the bug release.
+	release = redis.NewScript(`
+		if ARGV[3] == '0' then redis.call('SET', KEYS[3], 1, 'EX', 60) end
+		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
+		if own or ARGV[1] == 'release' then redis.call('DEL', KEYS[1]) end
+		if own or ARGV[3] == '0' then return 1 end
+		return 0`)
+)
+
+func (b *backend) run(ctx context.Context, s *redis.Script, r driver.Request) *redis.Cmd {
+	return s.Run(ctx, b.c, []string{"planted:" + r.Name, "planted-tokens", "planted-bar:" + r.Owner},
+		b.bug, r.Owner, r.Token, r.TTL.Milliseconds())
+}
+
+// unknown wraps an error of the server: nobody knows what came of the request.
+type unknown struct{ error }
+
+func (unknown) Unwrap() error { return driver.ErrUnavailable }
+
+func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	res, err := b.run(ctx, acquire, r).Int64Slice()
+	switch {
+	case err != nil:
+		return 0, unknown{err}
+	case res[0] == -2:
+		return 0, driver.ErrWithdrawn
+	case res[0] == -1:
+		return 0, &driver.HeldError{Holder: driver.Holder{Name: r.Name, Owner: "another", TTL: time.Duration(res[1]) * time.Millisecond}}
+	}
+	return uint64(res[1]), nil
+}
+
+func (b *backend) Renew(ctx context.Context, r driver.Request) error {
+	return heldBy(b.run(ctx, renew, r).Int())
+}
+
+func (b *backend) Release(ctx context.Context, r driver.Request) error {
+	return heldBy(b.run(ctx, release, r).Int())
+}
+
+func heldBy(own int, err error) error {
+	switch {
+	case err != nil:
+		return unknown{err}
+	case own == 0:
+		return &driver.NotHeldError{}
+	}
+	return nil
+}
+
+func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
+	owner, err := b.c.HGet(ctx, "planted:"+name, "owner").Result()
+	if err != nil {
+		return driver.Holder{}, nil
+	}
+	return driver.Holder{Name: name, Owner: owner, Waiters: -1}, nil
+}
+
+func (b *backend) Proclaim(context.Context, driver.Request) error { return driver.ErrUnsupported }
+
+func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+	return driver.PollObserve(ctx, b, name, time.Second, emit)
+}
+
+func (b *backend) Check(ctx context.Context) error { return b.c.Ping(ctx).Err() }
+func (b *backend) Properties() driver.Properties   { return properties }
+func (b *backend) Close(context.Context) error     { return b.c.Close() }

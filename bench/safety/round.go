@@ -1,0 +1,318 @@
+package safety
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/witness"
+)
+
+// The numbers of the two hosts in what is recorded.
+const (
+	holderHost = 0
+	rivalHost  = 1
+)
+
+const (
+	// startTimeout bounds the start of a witness, openTimeout its first grants.
+	startTimeout = 30 * time.Second
+	openTimeout  = 30 * time.Second
+	// tryFor is how long the holder tries to get the second half of its locks:
+	// a fault may have made sure that it does not.
+	tryFor = time.Second
+	// queueing is how long the rival has to enter its queues.
+	queueing = 200 * time.Millisecond
+	// recovery is how long after the fault the rival may need until it has every
+	// lock, beside a TTL.
+	recovery = 20 * time.Second
+	// aftermath is how long both go on when the rival has every lock: late writes
+	// come in it.
+	aftermath = 400 * time.Millisecond
+	// lateness is what a holder that goes on has for what it was about to do.
+	lateness = 100 * time.Millisecond
+)
+
+// cell is one fault on one backend, with everything that its rounds share.
+type cell struct {
+	*runner
+	backend       Backend
+	fault         fault.Fault
+	ttl           time.Duration
+	stage         *stage
+	holder, rival *witness.Process
+	names         []string // of the locks of this round
+}
+
+func (c *cell) rounds(ctx context.Context, template record.Round) error {
+	for n := range c.plan.Rounds {
+		round := template
+		round.Round, round.Names = n+1, Names
+		err := c.ready(ctx, n)
+		if err == nil {
+			err = c.round(ctx, &round)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			round.Failure = err.Error()
+		}
+		if err := c.sink.Round(round); err != nil {
+			return err
+		}
+		if round.Failure != "" {
+			// What a fault has left behind must not judge the next round.
+			return nil
+		}
+	}
+	return nil
+}
+
+// alone tells that one process is both hosts: the store has no room for two.
+func (c *cell) alone() bool { return builders[c.backend.Name].lacks[fault.PowerRival] != "" }
+
+// ready starts the hosts that do not live, and brings the servers back to
+// where they began.
+func (c *cell) ready(ctx context.Context, round int) (err error) {
+	if round > 0 {
+		if err := c.stage.again(ctx); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	start := func(host int, paths []*fault.Proxy) (*witness.Process, error) {
+		return witness.Start(ctx, witness.Spec{
+			Backend: c.backend.Name, Path: c.backend.Path, NoMTLS: c.backend.NoMTLS, Host: host,
+			Config: merged(c.backend.Config, c.stage.configOf(paths, c.fault)), Resources: c.resources,
+		})
+	}
+	if c.holder == nil || !c.holder.Alive() {
+		if c.holder, err = start(holderHost, c.stage.scene.HolderPaths); err != nil {
+			return err
+		}
+	}
+	if c.alone() {
+		c.rival = c.holder
+	} else if c.rival == nil {
+		c.rival, err = start(rivalHost, c.stage.scene.RivalPaths)
+	}
+	return err
+}
+
+func merged(a, b map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, m := range []map[string]string{a, b} {
+		for k, v := range m {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// round does what the package comment says, once.
+func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
+	c.holder.Forget()
+	c.rival.Forget()
+	defer func() { c.collect(r) }()
+	c.names = make([]string, Names)
+	for i := range c.names {
+		c.names[i] = fmt.Sprintf("safety-%x-%d", rand.Uint64(), i)
+	}
+	scene := &c.stage.scene
+	scene.Holder, scene.Rival = c.holder, c.rival
+	defer func() {
+		// Whatever happened, nothing of the fault stays.
+		err = errors.Join(err, scene.Settle())
+	}()
+	if err := c.hold(ctx); err != nil {
+		return err
+	}
+	seen := c.holder.Seen()
+	r.Hits = seen.Held() + len(seen.Failed)
+	first := witness.Now()
+	if !c.fault.Late {
+		if err := c.want(); err != nil {
+			return err
+		}
+		pause(ctx, queueing)
+	}
+	pause(ctx, rand.N(c.ttl/3))
+	r.StruckNs = witness.Now()
+	if err := do(ctx, c.fault.Strike, scene); err != nil {
+		return errors.Join(fmt.Errorf("strike: %w", err), do(ctx, c.fault.Heal, scene))
+	}
+	if c.fault.Name == "freeze-host" {
+		r.Halts = append(r.Halts, record.Halt{Host: holderHost, Why: record.HaltFrozen, From: r.StruckNs})
+	}
+	if c.fault.Late {
+		if err := c.want(); err != nil {
+			return err
+		}
+	}
+	return c.outcome(ctx, r, first)
+}
+
+// hold lets the holder acquire all locks, the second half of them prepared by
+// the fault.
+func (c *cell) hold(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	half := Names / 2
+	if err := c.holder.Acquire(c.names[:half], 0, c.ttl, openTimeout); err != nil {
+		return err
+	}
+	if err := c.holder.Await(bounded, func(s witness.Seen) bool { return s.Held() == half }); err != nil {
+		return fmt.Errorf("the holder gets its locks: %w, %v", err, c.holder.Seen().Failed)
+	}
+	if err := do(ctx, c.fault.Prepare, &c.stage.scene); err != nil {
+		return fmt.Errorf("prepare: %w", err)
+	}
+	timeout := openTimeout
+	if c.fault.Prepare != nil {
+		timeout = tryFor
+	}
+	if err := c.holder.Acquire(c.names[half:], half, c.ttl, timeout); err != nil {
+		return err
+	}
+	err := c.holder.Await(bounded, func(s witness.Seen) bool { return len(s.Leases)+len(s.Failed) >= Names })
+	if err != nil {
+		return fmt.Errorf("the holder gets the rest of its locks: %w, %v", err, c.holder.Seen().Failed)
+	}
+	return nil
+}
+
+// want lets the rival wait for all locks.
+func (c *cell) want() error {
+	return c.rival.Acquire(c.names, 0, c.ttl, 2*(c.ttl+recovery))
+}
+
+// outcome waits for what the fault does, ends it, and lets both come to an
+// end. The rival's leases are those asked for since first.
+func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error {
+	has := func(s witness.Seen) bool {
+		n := 0
+		for _, l := range s.Leases {
+			if l.AskedNs >= first {
+				n++
+			}
+		}
+		return n >= Names
+	}
+	acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl)))
+	bound := acts
+	if acts == 0 {
+		bound = c.ttl + recovery
+	}
+	bounded, cancel := context.WithTimeout(ctx, bound)
+	err := c.rival.Await(bounded, has)
+	cancel()
+	if err == nil && acts == 0 {
+		pause(ctx, aftermath) // the rival raises its guards before the holder goes on
+	}
+	if err := do(ctx, c.fault.Heal, &c.stage.scene); err != nil {
+		return fmt.Errorf("heal: %w", err)
+	}
+	r.HealedNs = witness.Now()
+	if n := len(r.Halts); n > 0 {
+		r.Halts[n-1].To = r.HealedNs
+	}
+	if err := c.stage.scene.Settle(); err != nil {
+		return fmt.Errorf("heal: %w", err)
+	}
+	if err == nil {
+		pause(ctx, lateness) // the rival renews soon, and would learn of a lost lock
+	} else {
+		pause(ctx, aftermath)
+	}
+	return c.finish(ctx, has)
+}
+
+// finish lets the rival have every lock and the holder want them again, so
+// that a lock which the holder has broken is found, and ends the round.
+func (c *cell) finish(ctx context.Context, has func(witness.Seen) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, c.ttl+recovery)
+	defer cancel()
+	both := !c.alone() && c.holder.Alive()
+	if both {
+		if err := c.holder.Release(ctx); err != nil {
+			return fmt.Errorf("the holder releases: %w", err)
+		}
+	}
+	if err := c.rival.Await(ctx, has); err != nil && !c.alone() {
+		return fmt.Errorf("the rival gets every lock: %w, %v", err, c.rival.Seen().Failed)
+	}
+	if both {
+		if err := c.holder.Acquire(c.names, 0, c.ttl, recovery); err != nil {
+			return err
+		}
+	}
+	pause(ctx, aftermath)
+	if err := c.rival.Release(ctx); err != nil {
+		return fmt.Errorf("the rival releases: %w", err)
+	}
+	if both {
+		if err := c.holder.Release(ctx); err != nil {
+			return fmt.Errorf("the holder releases what it has waited for: %w", err)
+		}
+	}
+	return nil
+}
+
+// collect gathers what both have seen. A process that the fault has killed
+// learns of nothing more.
+func (c *cell) collect(r *record.Round) {
+	processes := []*witness.Process{c.holder}
+	if !c.alone() {
+		processes = append(processes, c.rival)
+	}
+	for i, p := range processes {
+		s := p.Seen()
+		r.Leases = append(r.Leases, s.Leases...)
+		r.Writes = append(r.Writes, s.Writes...)
+		r.Halts = append(r.Halts, s.Halts...)
+		if !p.Alive() {
+			r.Halts = append(r.Halts, record.Halt{Host: i, Why: record.HaltKilled, From: r.StruckNs})
+		}
+	}
+	r.Shift(-c.began)
+	slices.SortStableFunc(r.Leases, func(a, b record.Lease) int { return int(a.GrantedNs - b.GrantedNs) })
+}
+
+// end ends both hosts on a budget of its own.
+func (c *cell) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	for _, p := range []*witness.Process{c.holder, c.rival} {
+		if p == nil {
+			continue
+		}
+		if p.Alive() {
+			_ = fault.Resume(p.Pid()) // a failed round may have left it frozen
+		}
+		if err := p.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
+	return nil
+}
+
+func do(ctx context.Context, step func(context.Context, *fault.Scene) error, s *fault.Scene) error {
+	if step == nil {
+		return nil
+	}
+	return step(ctx, s)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,185 @@
+// Package safety puts backends through failures: in each round one host
+// process holds many locks, another one wants them, and a fault strikes. What
+// both believed is recorded; package check judges it.
+package safety
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+const (
+	// Names is how many locks one fault hits at once.
+	Names = 20
+	// TTL is that of the leases, where a fault asks for no other.
+	TTL = 2 * time.Second
+	// patience is how long a server may take to do what it is told.
+	patience = 5 * time.Second
+)
+
+// Backend is one that is judged.
+type Backend struct {
+	Name    string
+	Path    string // of the plugin binary
+	Version string
+	Fencing string
+	Config  driver.Config
+	NoMTLS  bool
+}
+
+// Plan is what is to be done: every fault on every backend, in Rounds rounds.
+type Plan struct {
+	Backends []Backend
+	Faults   []fault.Fault
+	Rounds   int
+	// FilesOnly leaves out the resources that need servers.
+	FilesOnly bool
+}
+
+// Quick are the names of the faults of a quick run.
+var Quick = []string{
+	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
+}
+
+// Cells is how many combinations a plan has.
+func (p Plan) Cells() int { return len(p.Backends) * len(p.Faults) }
+
+// Sink is told how a run goes on, from one goroutine.
+type Sink interface {
+	// Begin is called before each cell.
+	Begin(label string)
+	// Round is called with each round, and with each cell that cannot be run.
+	Round(r record.Round) error
+}
+
+// Run carries out a plan. Cells that cannot be run are rounds that say what is
+// missing; a round that fails says why, and the run goes on. It ends early
+// only with ctx, or with an error of the sink.
+func Run(ctx context.Context, p Plan, sink Sink) (err error) {
+	dir, err := os.MkdirTemp("", "lockbench-safety-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r := &runner{plan: p, sink: sink, dir: dir, began: witness.Now()}
+	defer func() { err = errors.Join(err, r.closeResources()) }()
+	if err := r.openResources(ctx); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(p.Faults, func(f fault.Fault) bool { return slices.Contains(f.Needs, fault.PowerClock) }) {
+		r.clockLibrary, r.noClock = fault.ClockLibrary(ctx, dir)
+	}
+	for _, f := range p.Faults {
+		for _, b := range p.Backends {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			sink.Begin(fmt.Sprintf("%s, %s", b.Name, f.Name))
+			if err := r.cell(ctx, b, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+type runner struct {
+	plan         Plan
+	sink         Sink
+	dir          string
+	began        int64 // zero of all times
+	clockLibrary string
+	noClock      error // why there is none
+
+	resources witness.Resources
+	servers   []*env.Server // of the resources
+}
+
+// openResources starts what holders write to. A server that is not installed
+// leaves one kind of resource out.
+func (r *runner) openResources(ctx context.Context) error {
+	r.resources.Dir = r.dir
+	if r.plan.FilesOnly {
+		return nil
+	}
+	store, err := env.StartRedis(ctx, nil)
+	if err != nil && !errors.Is(err, env.ErrNotInstalled) {
+		return err
+	}
+	if err == nil {
+		r.servers = append(r.servers, store)
+		r.resources.Redis = store.Addr()
+	}
+	db, err := env.StartMariaDB(ctx, &env.MariaDBOptions{Relaxed: true})
+	if errors.Is(err, env.ErrNotInstalled) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.servers = append(r.servers, db)
+	r.resources.SQL = env.MariaDBAddress(db)
+	return witness.PrepareSQL(ctx, r.resources.SQL)
+}
+
+func (r *runner) closeResources() error {
+	var errs []error
+	for _, s := range r.servers {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// cell runs all rounds of one fault on one backend.
+func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
+	template := record.Round{
+		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Control: f.Control,
+		// A store that dies with its plugin loses its leases with it.
+		Keeps: f.Keeps && builders[b.Name].lacks[fault.PowerRival] == "",
+	}
+	if f.Config["fencing"] == "none" {
+		template.Fencing = "none"
+	}
+	builder, known := builders[b.Name]
+	switch {
+	case !known:
+		template.Missing = "lockbench has no throwaway servers for it"
+	case f.Fits(b.Name, builder.lacks) != "":
+		template.Missing = f.Fits(b.Name, builder.lacks)
+	case slices.Contains(f.Needs, fault.PowerClock) && r.noClock != nil:
+		template.Missing = r.noClock.Error()
+	}
+	if template.Missing != "" {
+		return r.sink.Round(template)
+	}
+	w := wish{fault: f, ttl: TTL, plugin: b.Path, dir: r.dir}
+	if f.TTL > 0 {
+		w.ttl = f.TTL
+	}
+	if w.needs(fault.PowerClock) {
+		w.clockLibrary = r.clockLibrary
+	}
+	template.TTLms = w.ttl.Milliseconds()
+	s, err := builder.open(ctx, w)
+	if errors.Is(err, env.ErrNotInstalled) {
+		template.Missing = err.Error()
+		return r.sink.Round(template)
+	}
+	if err != nil {
+		template.Failure = err.Error()
+		return r.sink.Round(template)
+	}
+	c := &cell{runner: r, backend: b, fault: f, ttl: w.ttl, stage: s}
+	err = c.rounds(ctx, template)
+	return errors.Join(err, c.end(ctx), s.close())
+}

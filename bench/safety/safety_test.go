@@ -1,0 +1,128 @@
+package safety
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/lockbench/lockbench/bench/check"
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+func TestMain(m *testing.M) {
+	witness.Main()
+	plugintest.Main(m)
+}
+
+const module = "github.com/lockbench/lockbench/"
+
+// sink keeps the rounds.
+type sink struct {
+	mu     sync.Mutex
+	rounds []record.Round
+}
+
+func (s *sink) Begin(string) {}
+
+func (s *sink) Round(r record.Round) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rounds = append(s.rounds, r)
+	return nil
+}
+
+// judge runs one round of each fault and returns what check says of them.
+func judge(t *testing.T, b Backend, faults ...string) []check.Cell {
+	t.Helper()
+	p := Plan{Backends: []Backend{b}, Rounds: 1, FilesOnly: true}
+	for _, f := range fault.All() {
+		if slices.Contains(faults, f.Name) {
+			p.Faults = append(p.Faults, f)
+		}
+	}
+	if len(p.Faults) != len(faults) {
+		t.Fatalf("some of the faults %v do not exist", faults)
+	}
+	var s sink
+	if err := Run(t.Context(), p, &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range s.rounds {
+		if r.Failure != "" {
+			t.Errorf("%s under %s: %s", r.Backend, r.Fault, r.Failure)
+		}
+	}
+	return check.Cells(s.rounds)
+}
+
+// requireRedis skips without a server, where that is allowed.
+func requireRedis(t *testing.T) {
+	t.Helper()
+	s, err := env.StartRedis(t.Context(), nil)
+	if err != nil {
+		env.Missing(t, "redis", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPlantedBugsAreFound: each in one round, and a backend without one is not
+// blamed.
+func TestPlantedBugsAreFound(t *testing.T) {
+	requireRedis(t)
+	path := plugintest.Build(t, module+"bench/safety/planted")
+	for _, tt := range []struct {
+		bug, fault string
+		class      check.Class
+		rule       check.Rule
+	}{
+		{"none", "freeze-host", check.ClassHeld, ""},
+		{"pause", "freeze-host", check.ClassBroken, check.RuleLinear},
+		{"token", "restart-wiped", check.ClassBroken, check.RuleToken},
+		{"resurrect", "clock-forward", check.ClassBroken, check.RuleLinear},
+		{"release", "freeze-host", check.ClassBroken, check.RuleOverlap},
+		{"early", "partition-holder", check.ClassBroken, check.RuleLinear},
+	} {
+		t.Run(tt.bug, func(t *testing.T) {
+			t.Parallel()
+			if _, err := fault.ClockLibrary(t.Context(), t.TempDir()); err != nil && tt.fault == "clock-forward" {
+				env.Missing(t, "cc", &env.NotInstalledError{Program: "cc", Debian: "gcc", Homebrew: "gcc"})
+			}
+			b := Backend{Name: "redis", Path: path, Fencing: "durable", Config: driver.Config{"bug": tt.bug}}
+			c := judge(t, b, tt.fault)[0]
+			if c.Class != tt.class {
+				t.Errorf("verdict %q, want %q: %+v", c.Class, tt.class, c)
+			}
+			if tt.rule != "" && !slices.ContainsFunc(c.Violations, func(v string) bool { return strings.HasPrefix(v, string(tt.rule)) }) {
+				t.Errorf("no violation of %q: %q", tt.rule, c.Violations)
+			}
+		})
+	}
+}
+
+// TestNoOperationsIsNoVerdict: a plugin that cannot be opened is not called
+// safe.
+func TestNoOperationsIsNoVerdict(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "lockplugin-memory")
+	if err := os.WriteFile(missing, []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var s sink
+	faults := slices.DeleteFunc(fault.All(), func(f fault.Fault) bool { return f.Name != "kill-plugin" })
+	err := Run(t.Context(), Plan{Backends: []Backend{{Name: "memory", Path: missing}}, Faults: faults, Rounds: 1, FilesOnly: true}, &s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := check.Cells(s.rounds)[0]; c.Class != check.ClassInvalid || c.Why == "" {
+		t.Errorf("%+v, want an invalid cell that says why", c)
+	}
+}

@@ -1,0 +1,139 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/scenario"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+// takeoverName is the scenario that has modes, candidates and a tick.
+const takeoverName = "takeover"
+
+// maxCandidates bounds the processes of one cell.
+const maxCandidates = 32
+
+func (p Plan) checkTakeover() error {
+	if len(p.Modes) > 0 || p.Candidates != 0 || p.Tick != 0 {
+		if !slices.Contains(p.Scenarios, takeoverName) {
+			return usagef("modes, candidates and tick are of scenario %s, which is not among %v", takeoverName, p.Scenarios)
+		}
+	}
+	for _, m := range p.Modes {
+		if !slices.Contains(scenario.Modes(), m) {
+			return usagef("%s has no mode %q%s", takeoverName, m, driver.Suggest(m, scenario.Modes()))
+		}
+	}
+	switch {
+	case p.Candidates != 0 && (p.Candidates < 2 || p.Candidates > maxCandidates):
+		return usagef("%d candidates are not between 2 and %d", p.Candidates, maxCandidates)
+	case p.Tick < 0 || p.Tick > 0 && p.Tick < time.Millisecond:
+		return usagef("a tick of %v is not at least 1ms", p.Tick)
+	}
+	return nil
+}
+
+// keepsData tells whether the throwaway server of a backend has to keep its
+// data when it is started again: a leader that it forgot would be one of two.
+func (p Plan) keepsData(backend string) bool {
+	return backend == "redis" && slices.Contains(p.Modes, "server-restart")
+}
+
+// ttlFor is the TTL for a backend. Takeover alone, where it is varied down to
+// what a backend can do, raises one below the minimum and says so.
+func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
+	least, err := time.ParseDuration(d.Properties.TTLMin)
+	if err != nil || p.TTL >= least || p.TTL < time.Millisecond || !slices.Equal(p.Scenarios, []string{takeoverName}) {
+		return p.TTL, ""
+	}
+	return least, fmt.Sprintf("%s has a TTL of %v, its minimum, instead of %v", d.Name, least, p.TTL)
+}
+
+// notPossible says why a cell of processes cannot be measured, and of what; ""
+// when it can.
+func (r *runner) notPossible(sub *subject, sc scenario.Scenario, shape scenario.Shape) string {
+	if !sc.Processes {
+		return sub.notAcrossProcesses()
+	}
+	if sub.Scope == string(driver.ScopeHost) {
+		return sub.notAcrossProcesses()
+	}
+	in := r.input(cell{Shape: shape, subject: sub, scenario: sc}, 0)
+	if why := scenario.NotPossible(in); why != "" {
+		return fmt.Sprintf("%s in mode %s, %s,", sub.Name, shape.Mode, why)
+	}
+	if sub.Kind == record.KindBaseline && r.plan.Tick > 0 {
+		lock, err := sub.locker.Lock("tick", in.TTL)
+		if _, ok := lock.(load.Trier); err != nil || !ok {
+			return sub.Name + ", which cannot ask just once at every tick,"
+		}
+	}
+	return ""
+}
+
+// label names a cell within its subject.
+func (c cell) label() string {
+	if c.Mode != "" {
+		return fmt.Sprintf("%s %s, hosts %d", c.scenario.Name, c.Mode, c.Hosts)
+	}
+	return fmt.Sprintf("%s, clients %d", c.scenario.Name, c.Clients)
+}
+
+// harmed are the servers of one backend, of which one at a time is harmed.
+type harmed struct {
+	all []scenario.Server
+	one scenario.Server // that was chosen last
+}
+
+// harm is nil without servers that may be harmed.
+func (s *Servers) harm() scenario.Server {
+	h := &harmed{}
+	for _, one := range s.All {
+		h.all = append(h.all, localServer{one})
+	}
+	for _, one := range s.Containers {
+		h.all = append(h.all, one)
+	}
+	if len(h.all) == 0 {
+		return nil
+	}
+	return h
+}
+
+// localServer is started again with what it keeps.
+type localServer struct{ *env.Server }
+
+func (s localServer) Start(ctx context.Context) error { return s.Server.Start(ctx, s.Keeps()) }
+
+var errNotHarmed = errors.New("no server was harmed")
+
+func (h *harmed) choose() scenario.Server {
+	h.one = h.all[rand.IntN(len(h.all))]
+	return h.one
+}
+
+func (h *harmed) Stop() error   { return h.choose().Stop() }
+func (h *harmed) Freeze() error { return h.choose().Freeze() }
+
+func (h *harmed) Start(ctx context.Context) error {
+	if h.one == nil {
+		return errNotHarmed
+	}
+	return h.one.Start(ctx)
+}
+
+func (h *harmed) Resume() error {
+	if h.one == nil {
+		return errNotHarmed
+	}
+	return h.one.Resume()
+}

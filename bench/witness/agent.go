@@ -1,0 +1,171 @@
+package witness
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+// Main makes this process a witness and ends it, when it was started as one;
+// otherwise it does nothing. Call it first in main or TestMain.
+func Main() {
+	if os.Getenv(envWitness) == "" {
+		return
+	}
+	os.Unsetenv(envWitness) // what we start is none
+	if err := run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "witness:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+const (
+	// startTimeout is how long a plugin may take until it is open: many start
+	// at once on a machine that has other things to do.
+	startTimeout = 20 * time.Second
+	// closeTimeout bounds the release of everything at the end.
+	closeTimeout = 5 * time.Second
+)
+
+// agent is the state of a witness process.
+type agent struct {
+	spec    Spec
+	backend driver.Backend
+	client  *core.Client
+	writer  *writer
+
+	out   sync.Mutex
+	lines *json.Encoder
+
+	mu      sync.Mutex
+	held    map[string]*holding // by owner
+	stop    chan struct{}       // closed: release, and acquire no more
+	holders sync.WaitGroup
+}
+
+// run reads the spec and then orders, until its input ends.
+func run(stdin io.Reader, stdout io.Writer) error {
+	in := json.NewDecoder(bufio.NewReader(stdin))
+	a := &agent{lines: json.NewEncoder(stdout), held: map[string]*holding{}, stop: make(chan struct{})}
+	if err := in.Decode(&a.spec); err != nil {
+		return err
+	}
+	if err := a.open(); err != nil {
+		a.tell(note{Error: err.Error()})
+		return nil
+	}
+	beat := make(chan struct{})
+	var beating sync.WaitGroup
+	beating.Go(func() { a.beat(beat) })
+	a.tellPlugin()
+	a.tell(note{Ready: true})
+	for {
+		var o order
+		if in.Decode(&o) != nil {
+			break
+		}
+		switch o.Op {
+		case "acquire":
+			a.acquire(o)
+		case "release":
+			a.release()
+			a.tell(note{Idle: true})
+		}
+	}
+	a.release()
+	close(beat)
+	beating.Wait()
+	return a.close()
+}
+
+func (a *agent) open() (err error) {
+	quiet := slog.New(slog.DiscardHandler)
+	a.backend, err = plugin.Open(context.Background(), a.spec.Backend, &plugin.Options{
+		Path: a.spec.Path, Config: a.spec.Config, NoMTLS: a.spec.NoMTLS, StartTimeout: startTimeout, Logger: quiet,
+	})
+	if err != nil {
+		return err
+	}
+	a.client = core.New(a.backend, &core.Options{Label: fmt.Sprintf("witness-%d", a.spec.Host), Logger: quiet, OnEvent: a.event})
+	a.writer, err = openWriter(a.spec.Resources)
+	return err
+}
+
+func (a *agent) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := a.client.Close(ctx)
+	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		err = nil // the fault may have left no server to release to
+	}
+	return errors.Join(err, a.writer.close())
+}
+
+// tell writes one line. When nobody reads any more the process is about to
+// end.
+func (a *agent) tell(n note) {
+	a.out.Lock()
+	defer a.out.Unlock()
+	_ = a.lines.Encode(n)
+}
+
+func (a *agent) tellPlugin() {
+	if pid, ok := plugin.ProcessOf(a.backend); ok {
+		a.tell(note{Plugin: pid})
+	}
+}
+
+// event is told what happens to leases. It must not block.
+func (a *agent) event(e core.Event) {
+	switch e.Kind {
+	case core.EventPluginUp:
+		go a.tellPlugin()
+	case core.EventRenewed:
+		done := Now() - int64(time.Since(e.Time))
+		a.mu.Lock()
+		h := a.held[e.Owner]
+		a.mu.Unlock()
+		if h != nil {
+			h.renewed(done-int64(e.Took), done)
+		}
+	}
+}
+
+const (
+	// beatEvery is how often the process looks whether it runs.
+	beatEvery = 5 * time.Millisecond
+	// starvedAfter is the silence from which on it did not.
+	starvedAfter = 15 * time.Millisecond
+)
+
+// beat reports the times in which this process did not run, whoever withheld
+// it from running.
+func (a *agent) beat(stop chan struct{}) {
+	t := time.NewTicker(beatEvery)
+	defer t.Stop()
+	for last := Now(); ; {
+		select {
+		case <-stop:
+			return
+		case <-t.C:
+		}
+		now := Now()
+		if now-last > int64(starvedAfter) {
+			a.tell(note{Halt: &record.Halt{Host: a.spec.Host, Why: record.HaltStarved, From: last, To: now}})
+		}
+		last = now
+	}
+}

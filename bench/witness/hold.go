@@ -1,0 +1,203 @@
+package witness
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/core"
+)
+
+const (
+	// lookEvery is how often a holder asks its lease whether it is valid.
+	lookEvery = 10 * time.Millisecond
+	// prepare is how long a holder prepares each write, after it has found its
+	// lease valid for the last time.
+	prepare = 250 * time.Millisecond
+	// retryEvery is the pause after an acquire that has failed.
+	retryEvery = 100 * time.Millisecond
+)
+
+// acquire starts one holder for each name.
+func (a *agent) acquire(o order) {
+	a.mu.Lock()
+	stop := a.stop
+	a.mu.Unlock()
+	for i, name := range o.Names {
+		a.holders.Go(func() { a.hold(stop, name, o.First+i, o) })
+	}
+}
+
+// release ends what acquire has started.
+func (a *agent) release() {
+	a.mu.Lock()
+	close(a.stop)
+	a.stop = make(chan struct{})
+	a.mu.Unlock()
+	a.holders.Wait()
+}
+
+// hold acquires one lock, and holds it until it is lost or stop closes.
+func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
+	lock, err := a.client.Lock(name, &core.LockOptions{TTL: o.TTL})
+	if err != nil {
+		a.tell(note{Failed: err.Error()})
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), o.Timeout)
+	defer cancel()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-ended:
+		}
+	}()
+	var asked, granted int64
+	var lease *core.Lease
+	for {
+		asked = Now()
+		lease, err = lock.Acquire(ctx)
+		granted = Now()
+		if err == nil {
+			break
+		}
+		if !again(ctx) {
+			a.tell(note{Failed: err.Error()})
+			return
+		}
+	}
+	h := &holding{lease: lease, record: record.Lease{
+		Host: a.spec.Host, Name: number, Token: lease.Token(), AskedNs: asked, GrantedNs: granted, ValidNs: granted,
+	}}
+	a.mu.Lock()
+	a.held[lease.Owner()] = h
+	a.mu.Unlock()
+	a.tell(note{Lease: h.state()})
+	var work sync.WaitGroup
+	work.Go(func() { h.look(stop) })
+	work.Go(func() { a.work(h, stop) })
+	a.end(h, stop)
+	work.Wait()
+	a.mu.Lock()
+	delete(a.held, lease.Owner())
+	a.mu.Unlock()
+	a.tell(note{Lease: h.state()})
+}
+
+// again waits a moment before another acquire: a store that refuses for good
+// today may be mended. It returns false when ctx has ended.
+func again(ctx context.Context) bool {
+	select {
+	case <-time.After(retryEvery):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// end waits for the end of a lease, and releases one that is not lost.
+func (a *agent) end(h *holding, stop chan struct{}) {
+	select {
+	case <-h.lease.Done():
+		done := Now()
+		h.change(func(r *record.Lease) { r.DoneNs, r.Cause = done, core.CauseName(h.lease.Err()) })
+		a.tell(note{Lease: h.state()})
+		// As programs do that have deferred it: it must not free the next one's.
+		_ = release(h.lease) // most often it says that the lease was lost
+		return
+	case <-stop:
+	}
+	sent := Now()
+	h.change(func(r *record.Lease) { r.ReleaseNs = sent })
+	err := release(h.lease)
+	done := Now()
+	if err == nil {
+		h.change(func(r *record.Lease) { r.ReleasedNs = done })
+	}
+}
+
+func release(l *core.Lease) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return l.Release(ctx)
+}
+
+// holding is one lease in hand.
+type holding struct {
+	lease *core.Lease
+
+	mu     sync.Mutex
+	record record.Lease
+}
+
+func (h *holding) change(f func(*record.Lease)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f(&h.record)
+}
+
+func (h *holding) state() *record.Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.record
+	r.Renewals = append([][2]int64(nil), r.Renewals...)
+	return &r
+}
+
+func (h *holding) renewed(sent, done int64) {
+	h.change(func(r *record.Lease) { r.Renewals = append(r.Renewals, [2]int64{sent, done}) })
+}
+
+// valid asks the lease, and notes the time before a yes.
+func (h *holding) valid() bool {
+	before := Now()
+	if !h.lease.Valid() {
+		return false
+	}
+	h.change(func(r *record.Lease) {
+		// A release that began meanwhile ends what the holder believes.
+		if r.ReleaseNs == 0 || before < r.ReleaseNs {
+			r.ValidNs = max(r.ValidNs, before)
+		}
+	})
+	return true
+}
+
+// look asks again and again, until the lease is over.
+func (h *holding) look(stop chan struct{}) {
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	for {
+		// Before Done is looked at: after a pause this is the first call.
+		if !h.valid() {
+			return
+		}
+		select {
+		case <-h.lease.Done():
+			return
+		case <-stop:
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// work does what locks are for: it looks at the lease, prepares a write, and
+// writes, once at once and then over and over. A pause of the process while it
+// prepares makes the write late, as in every program.
+func (a *agent) work(h *holding, stop chan struct{}) {
+	r := h.state()
+	a.writer.write(a, h.lease.Name(), r)
+	for h.valid() {
+		select {
+		case <-time.After(prepare):
+		case <-stop:
+			return
+		}
+		a.writer.write(a, h.lease.Name(), r)
+	}
+}

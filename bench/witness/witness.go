@@ -1,0 +1,299 @@
+// Package witness runs hosts as operating system processes that hold many
+// locks at once and write down what they believed and when: grants, renewals,
+// the last moment at which a lease called itself valid, its loss, its release,
+// and writes to guarded resources. They can be killed and frozen from outside.
+//
+// A process is the running binary started again, whose main (or TestMain) must
+// call [Main] first. What it sees comes out of it at once, so that little is
+// lost with one that is killed.
+package witness
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// envWitness makes a binary that calls Main a witness.
+const envWitness = "LOCKBENCH_WITNESS_PROCESS"
+
+// Spec says through which plugin a witness takes its locks, and to what it
+// writes under them.
+type Spec struct {
+	Backend   string        `json:"backend"`
+	Path      string        `json:"path"` // of the plugin binary
+	Config    driver.Config `json:"config"`
+	NoMTLS    bool          `json:"no_mtls,omitempty"`
+	Host      int           `json:"host"` // its number in what it records
+	Resources Resources     `json:"resources"`
+}
+
+// order is one line on a witness's standard input.
+type order struct {
+	Op      string        `json:"op"` // acquire, release, close
+	Names   []string      `json:"names,omitempty"`
+	First   int           `json:"first,omitempty"` // number of Names[0] in the round
+	TTL     time.Duration `json:"ttl_ns,omitempty"`
+	Timeout time.Duration `json:"timeout_ns,omitempty"`
+}
+
+// note is one line on its standard output.
+type note struct {
+	Lease  *record.Lease `json:"lease,omitempty"` // new, or with an end
+	Write  *record.Write `json:"write,omitempty"`
+	Halt   *record.Halt  `json:"halt,omitempty"`
+	Failed string        `json:"failed,omitempty"` // an acquire; why
+	Plugin int           `json:"plugin,omitempty"` // process id of its plugin
+	Idle   bool          `json:"idle,omitempty"`   // a release is through
+	Error  string        `json:"error,omitempty"`  // of the start
+	Ready  bool          `json:"ready,omitempty"`
+}
+
+// Process is a witness. Its methods may be called from any goroutine.
+type Process struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	exited chan struct{}
+
+	mu     sync.Mutex
+	change chan struct{} // closed and replaced at each note
+	seen   Seen
+	plugin int
+	ready  bool
+	idle   int
+	err    string
+}
+
+// Seen is what a witness has told.
+type Seen struct {
+	Leases []record.Lease
+	Writes []record.Write
+	Halts  []record.Halt
+	// Failed are the errors of acquires.
+	Failed []string
+}
+
+// Held counts the leases without an end.
+func (s Seen) Held() int {
+	n := 0
+	for _, l := range s.Leases {
+		if l.DoneNs == 0 && l.ReleaseNs == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Start starts a witness and returns when its plugin is open.
+func Start(ctx context.Context, s Spec) (*Process, error) {
+	p := &Process{exited: make(chan struct{}), change: make(chan struct{})}
+	if err := p.start(); err != nil {
+		return nil, fmt.Errorf("witness: %w", err)
+	}
+	err := json.NewEncoder(p.stdin).Encode(s)
+	if err == nil {
+		err = p.Await(ctx, func(Seen) bool { return p.ready || p.err != "" })
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != "" {
+		err = errors.New(p.err)
+	}
+	if err != nil {
+		_ = p.cmd.Process.Kill() // it may be gone
+		return nil, fmt.Errorf("witness: %w", err)
+	}
+	return p, nil
+}
+
+func (p *Process) start() error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	p.cmd = exec.Command(exe)
+	p.cmd.Env = append(os.Environ(), envWitness+"=1")
+	p.cmd.Stderr = os.Stderr
+	// Like a service of its own: signals to our terminal are not for it.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	// A pipe of our own: Wait would otherwise wait for the plugin, too.
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	p.cmd.Stdout = w
+	err = p.cmd.Start()
+	w.Close()
+	if err != nil {
+		r.Close()
+		return err
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		p.read(r)
+	}()
+	go func() {
+		_ = p.cmd.Wait() // how it ended is in ProcessState
+		<-read
+		r.Close()
+		close(p.exited)
+	}()
+	return nil
+}
+
+func (p *Process) read(r io.Reader) {
+	for in := json.NewDecoder(bufio.NewReader(r)); ; {
+		var n note
+		if err := in.Decode(&n); err != nil {
+			p.take(note{Error: "the process has ended"})
+			return
+		}
+		p.take(n)
+	}
+}
+
+func (p *Process) take(n note) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case n.Lease != nil:
+		p.lease(*n.Lease)
+	case n.Write != nil:
+		p.seen.Writes = append(p.seen.Writes, *n.Write)
+	case n.Halt != nil:
+		p.seen.Halts = append(p.seen.Halts, *n.Halt)
+	case n.Failed != "":
+		p.seen.Failed = append(p.seen.Failed, n.Failed)
+	case n.Plugin != 0:
+		p.plugin = n.Plugin
+	case n.Idle:
+		p.idle++
+	case n.Error != "":
+		p.err = n.Error
+	}
+	p.ready = p.ready || n.Ready
+	close(p.change)
+	p.change = make(chan struct{})
+}
+
+// lease keeps the newest state of each.
+func (p *Process) lease(l record.Lease) {
+	for i, old := range p.seen.Leases {
+		if old.Name == l.Name && old.AskedNs == l.AskedNs {
+			p.seen.Leases[i] = l
+			return
+		}
+	}
+	p.seen.Leases = append(p.seen.Leases, l)
+}
+
+// Await returns when until says so of what was seen, and fails when ctx or
+// the process ends before.
+func (p *Process) Await(ctx context.Context, until func(Seen) bool) error {
+	for {
+		p.mu.Lock()
+		done, change, err := until(p.seen), p.change, p.err
+		p.mu.Unlock()
+		switch {
+		case done:
+			return nil
+		case err != "":
+			return fmt.Errorf("witness: %s", err)
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Seen returns what was seen since the last call of Forget.
+func (p *Process) Seen() Seen {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.seen
+	s.Leases = append([]record.Lease(nil), s.Leases...)
+	return s
+}
+
+// Forget begins anew: a round is over.
+func (p *Process) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = Seen{}
+}
+
+// Pid is the process id of the host.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// PluginPid is the process id of its plugin when it was last started.
+func (p *Process) PluginPid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.plugin
+}
+
+// Acquire lets the witness wait for each of the names, up to timeout, and hold
+// what it gets until it loses it or is told to release. It returns at once.
+func (p *Process) Acquire(names []string, first int, ttl, timeout time.Duration) error {
+	return p.order(order{Op: "acquire", Names: names, First: first, TTL: ttl, Timeout: timeout})
+}
+
+// Release ends waiting and holding, and returns when every release has come
+// back.
+func (p *Process) Release(ctx context.Context) error {
+	p.mu.Lock()
+	before := p.idle
+	p.mu.Unlock()
+	if err := p.order(order{Op: "release"}); err != nil {
+		return err
+	}
+	return p.Await(ctx, func(Seen) bool { return p.idle > before })
+}
+
+func (p *Process) order(o order) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return json.NewEncoder(p.stdin).Encode(o)
+}
+
+// Alive reports whether the process has not ended.
+func (p *Process) Alive() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Close ends the witness, which closes its plugin; it is killed when it has
+// not ended before ctx does. It is no error that it has ended before.
+func (p *Process) Close(ctx context.Context) error {
+	p.stdin.Close()
+	select {
+	case <-p.exited:
+		return nil
+	case <-ctx.Done():
+		err := fault.Kill(p.Pid())
+		<-p.exited
+		return errors.Join(ctx.Err(), err)
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/report"
+	"github.com/lockbench/lockbench/bench/stat"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func compareCommand() *cobra.Command {
+	var format, filter string
+	var failOn []string
+	cmd := &cobra.Command{
+		Use:   "compare OLD NEW | DIR",
+		Short: "Say what differs between two saved runs, or two builds of one",
+		Long: `compare tests for each figure whether the runs of two result folders differ:
+medians with their 95% intervals, the Mann-Whitney U test corrected by Holm's
+method for the number of rows, and Cliff's delta as the size of the effect. A
+difference that the runs do not support is shown as ~. It needs no server.
+
+Folders from different hours differ by drift alone. One folder of
+"lockbench run --vs BIN_DIR" holds two builds that were interleaved: name it
+alone.
+
+--fail-on sets a limit for the change of a median; it may be given several
+times. It looks at plugins only, and stops on what is supported: with too few
+runs for that, the comparison is invalid (exit 4). Exit 5 is a regression.`,
+		Example: `  lockbench compare results/old results/new
+  lockbench compare results/old results/new --fail-on 'p99-ns/acquire > +10%'
+  lockbench compare results/old results/new --filter '/backend:redis /clients:64'
+  lockbench compare results/vs --fail-on 'p50-ns/* > +5%' --fail-on 'cycles/s < -5%'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return hinted(usagef("%s needs two result folders, or one that holds two builds", cmd.CommandPath()), cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf("format", format, compareFormats); err != nil {
+				return err
+			}
+			gates, err := parseGates(failOn)
+			if err != nil {
+				return err
+			}
+			c, err := loadComparison(args, filter)
+			if err != nil {
+				return err
+			}
+			if err := writeComparison(c, format, cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			return judge(c, gates)
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "text", "output, `text|md|json`")
+	cmd.Flags().StringVar(&filter, "filter", "", "compare these cells only, a `FILTER` as of benchstat")
+	cmd.Flags().StringArrayVar(&failOn, "fail-on", nil, "exit with 5 when a median changes so, `'UNIT > +N%'`")
+	return cmd
+}
+
+var compareFormats = []string{"text", "md", "json"}
+
+func parseGates(texts []string) ([]stat.Gate, error) {
+	var out []stat.Gate
+	for _, text := range texts {
+		g, err := stat.ParseGate(text)
+		if err != nil {
+			return nil, hinted(usagef("--fail-on %v", err), "--fail-on 'p99-ns/acquire > +10%', or 'cycles/s < -10%'")
+		}
+		out = append(out, g)
+	}
+	return out, nil
+}
+
+func loadComparison(dirs []string, filter string) (stat.Comparison, error) {
+	var c stat.Comparison
+	var err error
+	if len(dirs) == 1 {
+		c, err = stat.Builds(dirs[0], filter)
+	} else {
+		c, err = stat.Folders(dirs[0], dirs[1], filter)
+	}
+	switch {
+	case errors.Is(err, stat.ErrPlans) && len(dirs) == 1:
+		return c, hinted(usagef("%v", err), "name two folders, or make one with lockbench run --vs BIN_DIR")
+	case errors.Is(err, stat.ErrPlans):
+		return c, hinted(usagef("%v", err), "run both with the same flags, or interleave them: lockbench run --vs BIN_DIR")
+	case errors.Is(err, stat.ErrFilter):
+		return c, hinted(usagef("--filter %q: %v", filter, err), "--filter '/backend:redis /clients:(8 OR 64)'")
+	case errors.Is(err, stat.ErrIncomplete):
+		return c, &bench.InvalidError{Err: err}
+	case err != nil:
+		return c, err
+	case len(c.Rows) == 0:
+		return c, &bench.InvalidError{Err: errors.New("there is no figure that both have")}
+	}
+	return c, nil
+}
+
+func writeComparison(c stat.Comparison, format string, w io.Writer) error {
+	switch format {
+	case "md":
+		return report.ComparisonMarkdown(w, c)
+	case "json":
+		return report.ComparisonJSON(w, c)
+	}
+	return report.ComparisonText(w, c)
+}
+
+// judge turns what the gates say into an error.
+func judge(c stat.Comparison, gates []stat.Gate) error {
+	if len(gates) == 0 {
+		return nil
+	}
+	v, unknown := c.Judge(gates)
+	if len(unknown) > 0 {
+		return hinted(usagef("--fail-on: no figure of a plugin has the unit %q%s", unknown[0], driver.Suggest(unknown[0], c.Units())),
+			"there are "+strings.Join(c.Units(), ", "))
+	}
+	if len(v.Failed) > 0 {
+		var texts []string
+		for _, f := range v.Failed {
+			texts = append(texts, fmt.Sprintf("%s: %s changed by %+.1f%% (%s)", report.ShortCell(f.Row.Cell), f.Row.Unit, 100*f.Row.Delta, f.Gate))
+		}
+		return fmt.Errorf("%w: %s", errRegression, strings.Join(texts, "; "))
+	}
+	if v.Blind != "" {
+		return &bench.InvalidError{Err: fmt.Errorf("--fail-on could not fail: %s", v.Blind)}
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/host"
+)
+
+// stateFlag is the flag that names the file of kept servers.
+type stateFlag struct{ file string }
+
+func (s *stateFlag) add(fl *pflag.FlagSet) {
+	fl.StringVar(&s.file, "state", "", "`FILE` that describes kept servers (default: lockbench/env.json in your cache directory)")
+}
+
+func (s *stateFlag) path() (string, error) {
+	if s.file != "" {
+		return s.file, nil
+	}
+	return bench.DefaultState()
+}
+
+func envCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "env",
+		Short: "See which servers there are to measure with, and keep them up between runs",
+		Long: `env keeps throwaway servers up between runs, which start faster with them and
+measure warm servers. lockbench run uses them when they are up, and its result
+says so. They end with lockbench env down, or with the process that keeps them.`,
+		Example: `  lockbench env doctor
+  lockbench env up
+  lockbench run --quick
+  lockbench env down`,
+		Args: cobra.ArbitraryArgs,
+		RunE: parentOnly,
+	}
+	cmd.AddCommand(envUpCommand(), envKeepCommand(), envDownCommand(), envStatusCommand(), envDoctorCommand())
+	return cmd
+}
+
+// envFlags are those of "env up".
+type envFlags struct {
+	state      stateFlag
+	env        string
+	backends   []string
+	pluginDirs []string
+}
+
+func (f *envFlags) add(fl *pflag.FlagSet) {
+	f.state.add(fl)
+	fl.StringVar(&f.env, "env", bench.EnvLocal, "where they run, `local|compose`")
+	fl.StringSliceVar(&f.backends, "backends", nil, "whose servers, a `LIST` (default: all that can be)")
+	fl.StringArrayVar(&f.pluginDirs, "plugin-dir", nil, "look for plugins in `DIR` first, then beside lockbench and on the PATH")
+}
+
+func (f *envFlags) plan() (bench.Plan, error) {
+	p := bench.Plan{Env: f.env, Backends: unique(f.backends), PluginDirs: f.pluginDirs}
+	return p, oneOf("env", f.env, bench.Environments())
+}
+
+func envUpCommand() *cobra.Command {
+	var f envFlags
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start servers and keep them",
+		Example: `  lockbench env up
+  lockbench env up --env compose --backends redis,etcd`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := f.plan(); err != nil {
+				return err
+			}
+			return f.up(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
+
+// outcome is the one line that the keeping process writes.
+type outcome struct {
+	Kept  *bench.Kept `json:"kept,omitempty"`
+	Error string      `json:"error,omitempty"`
+	Hint  string      `json:"hint,omitempty"`
+	Code  int         `json:"code,omitempty"` // exit code
+}
+
+// up starts a process that keeps the servers and outlives this one.
+func (f *envFlags) up(ctx context.Context, stdout io.Writer) error {
+	state, err := f.state.path()
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	args := []string{"env", "keep", "--state", state, "--env", f.env, "--backends", strings.Join(f.backends, ",")}
+	for _, dir := range f.pluginDirs {
+		args = append(args, "--plugin-dir", dir)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it outlives our terminal
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	defer stop()
+	var o outcome
+	if err := json.NewDecoder(bufio.NewReader(out)).Decode(&o); err != nil {
+		return errors.Join(orInterrupted(ctx, fmt.Errorf("the process that keeps the servers has ended: %w", err)), cmd.Wait())
+	}
+	if o.Kept == nil {
+		_ = cmd.Wait() // how it ended is in the outcome
+		return &remoteError{o}
+	}
+	showKept(*o.Kept, stdout)
+	return cmd.Process.Release()
+}
+
+// remoteError is an error of the keeping process.
+type remoteError struct{ outcome }
+
+func (e *remoteError) Error() string { return e.outcome.Error }
+
+// envKeepCommand is the process that keeps servers. It is not for people.
+func envKeepCommand() *cobra.Command {
+	var f envFlags
+	cmd := &cobra.Command{
+		Use:    "keep",
+		Short:  "Keep servers in this process, until it is ended by SIGTERM",
+		Hidden: true,
+		Args:   noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := json.NewEncoder(cmd.OutOrStdout())
+			up := false
+			err := f.keep(cmd.Context(), func(k bench.Kept) {
+				up = true
+				_ = out.Encode(outcome{Kept: &k}) // whoever has asked may have gone
+			})
+			if err != nil && !up {
+				_ = out.Encode(outcome{Error: err.Error(), Hint: hintOf(err), Code: exitCode(err)})
+			}
+			return err
+		},
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func (f *envFlags) keep(ctx context.Context, up func(bench.Kept)) error {
+	p, err := f.plan()
+	if err != nil {
+		return err
+	}
+	state, err := f.state.path()
+	if err != nil {
+		return err
+	}
+	return bench.Keep(ctx, p, state, up)
+}
+
+func envDownCommand() *cobra.Command {
+	var state stateFlag
+	cmd := &cobra.Command{
+		Use:     "down",
+		Short:   "End the servers that are kept",
+		Example: "  lockbench env down",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			file, err := state.path()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			defer cancel()
+			return bench.Drop(ctx, file)
+		},
+	}
+	state.add(cmd.Flags())
+	return cmd
+}
+
+func envStatusCommand() *cobra.Command {
+	var state stateFlag
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Show the servers that are kept",
+		Example: "  lockbench env status",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			file, err := state.path()
+			if err != nil {
+				return err
+			}
+			k, err := bench.ReadKept(file)
+			if err != nil {
+				return &bench.EnvError{Err: err}
+			}
+			if k == nil {
+				fmt.Fprintln(cmd.OutOrStdout(), "no servers are kept; lockbench env up starts some")
+				return nil
+			}
+			showKept(*k, cmd.OutOrStdout())
+			return nil
+		},
+	}
+	state.add(cmd.Flags())
+	return cmd
+}
+
+func showKept(k bench.Kept, w io.Writer) {
+	fmt.Fprintf(w, "%s servers, up since %s, kept by process %d\n", k.Env, k.Started.Format("2006-01-02 15:04:05 UTC"), k.Pid)
+	for _, name := range slices.Sorted(maps.Keys(k.Servers)) {
+		cfg := k.Servers[name]
+		fmt.Fprintf(w, "  %-10s%s%s\n", name, bench.ShowAddress(cfg["address"]), silent(cfg))
+	}
+	for _, s := range k.Skipped {
+		fmt.Fprintf(w, "left out: %s\n", s)
+	}
+}
+
+// silent says which addresses nobody listens on, "" when all are well.
+func silent(cfg map[string]string) string {
+	var down []string
+	// It only fails for addresses that are not ours.
+	_, _ = host.Route(cfg, func(address string) (string, error) {
+		c, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			down = append(down, address)
+			return address, nil
+		}
+		return address, c.Close()
+	})
+	if len(down) == 0 {
+		return ""
+	}
+	return "; not there: " + strings.Join(down, ", ")
+}

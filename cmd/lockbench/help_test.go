@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockbench/lockbench/bench/baseline"
+	"github.com/lockbench/lockbench/bench/scenario"
+)
+
+// commands are all but those that cobra makes and those that are not for people.
+func commands(root *cobra.Command) []*cobra.Command {
+	out := []*cobra.Command{root}
+	for _, c := range root.Commands() {
+		if c.Name() != "help" && c.Name() != "completion" && !c.Hidden {
+			out = append(out, commands(c)...)
+		}
+	}
+	return out
+}
+
+// TestHelp: every command shows how it is used, within 80 columns where it is
+// prose.
+func TestHelp(t *testing.T) {
+	for _, c := range commands(newRoot()) {
+		if c.Example == "" || c.Short == "" {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
+		for line := range strings.Lines(c.Example) {
+			if !strings.HasPrefix(strings.TrimSpace(line), "lockbench ") && !strings.HasPrefix(strings.TrimSpace(line), "#") {
+				t.Errorf("%s: the example %q is no command of lockbench", c.CommandPath(), line)
+			}
+		}
+		for line := range strings.Lines(c.Long) {
+			if utf8.RuneCountInString(strings.TrimRight(line, "\n")) > 80 {
+				t.Errorf("%s: longer than 80 columns: %s", c.CommandPath(), line)
+			}
+		}
+	}
+}
+
+// TestExamplesParse: the flags in the examples exist.
+func TestExamplesParse(t *testing.T) {
+	for _, c := range commands(newRoot()) {
+		for line := range strings.Lines(c.Example) {
+			line, _, _ = strings.Cut(line, " && ")
+			line, _, _ = strings.Cut(line, " > ")
+			line, _, _ = strings.Cut(line, " -- ") // what follows is another program's
+			args := strings.Fields(strings.NewReplacer("'", "", `"`, "").Replace(line))
+			if len(args) < 2 {
+				continue
+			}
+			var out bytes.Buffer
+			if err := run(t.Context(), append(args[1:], "--help"), &out, &out); err != nil {
+				t.Errorf("%s: %v", strings.TrimSpace(line), err)
+			}
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	dir := plugins(t)
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"run", "--plugin-dir", dir, "--backends", ""}, []string{"memory", "redis"}},
+		{[]string{"run", "--plugin-dir", dir, "--backends", "memory,"}, []string{"memory,redis"}},
+		{[]string{"run", "--scenarios", ""}, append([]string{"all"}, scenario.Names()...)},
+		{[]string{"run", "--baselines="}, append([]string{"all"}, baseline.Names()...)},
+		{[]string{"run", "--plugin-dir", dir, "--target", ""}, []string{"memory=", "redis="}},
+		{[]string{"check", "--format", ""}, []string{"text", "json"}},
+		{[]string{"conform", "--plugin-dir", dir, ""}, []string{"memory", "redis"}},
+		{[]string{"locks", "list", "--plugin-dir", dir, ""}, []string{"memory", "redis"}},
+		{[]string{"locks", ""}, []string{"list", "inspect", "break"}},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if err := run(context.WithoutCancel(t.Context()), append([]string{"__complete"}, tt.args...), &stdout, &stderr); err != nil {
+				t.Fatal(err)
+			}
+			offered := map[string]bool{}
+			for line := range strings.Lines(stdout.String()) {
+				word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+				offered[word] = true
+			}
+			for _, want := range tt.want {
+				if !offered[want] {
+					t.Errorf("%q is not offered: %q", want, stdout.String())
+				}
+			}
+		})
+	}
+}
+
+func TestColors(t *testing.T) {
+	text := "safe: 3 grants checked\n\nacquire, 1 client\n  redis  1ms\n"
+	painted := paintReport(text)
+	if !strings.HasPrefix(painted, "\x1b[32;1msafe:") || !strings.Contains(painted, "\x1b[1macquire") || !strings.Contains(painted, "\n  redis  1ms\n") {
+		t.Errorf("%q", painted)
+	}
+	if bad := paintReport("UNSAFE: 1 violation\n"); !strings.HasPrefix(bad, "\x1b[31;1mUNSAFE") {
+		t.Errorf("%q", bad)
+	}
+	if colored(&bytes.Buffer{}) {
+		t.Error("a buffer is no terminal")
+	}
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+func locksCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "locks",
+		Short: "See who holds which lock, and end a lease by force",
+		Long: `locks is for operators: it asks a store, through its plugin, who holds what. Say
+with --target where the store is, and with --config what else the applications
+are configured with, their prefix above all: another prefix has other locks.`,
+		Example: `  lockbench locks list redis --target redis=10.0.0.7:6379
+  lockbench locks inspect redis jobs/refresh --target redis=env:REDIS_URL
+  lockbench locks break redis jobs/refresh --token 1767323045123456`,
+		Args: cobra.ArbitraryArgs,
+		RunE: parentOnly,
+	}
+	cmd.AddCommand(locksListCommand(), locksInspectCommand(), locksBreakCommand())
+	return cmd
+}
+
+// locksFlags are those of all commands of locks.
+type locksFlags struct {
+	servers serverFlags
+	format  string
+}
+
+func (f *locksFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.format, "format", "text", "output: text or json")
+	f.servers.add(cmd.Flags())
+}
+
+// locksTimeout bounds how long a store may be asked.
+const locksTimeout = 30 * time.Second
+
+// with opens the backend, checks that its store answers, and calls f.
+func (f *locksFlags) with(cmd *cobra.Command, backend string, do func(ctx context.Context, c *core.Client) error) (err error) {
+	if err := oneOf("format", f.format, []string{"text", "json"}); err != nil {
+		return err
+	}
+	found, err := resolve(backend, f.servers.pluginDirs)
+	if err != nil {
+		return err
+	}
+	cfg, err := f.servers.configOf(found.Name, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), locksTimeout)
+	defer cancel()
+	d, err := bench.Describe(ctx, found)
+	if err != nil {
+		return err
+	}
+	if err := bench.CheckConfig(d, cfg); err != nil {
+		return err
+	}
+	if d.Properties.Scope == driver.ScopeHost {
+		return usagef("the locks of %s live in its plugin: nobody outside of the host process sees them", found.Name)
+	}
+	log := slog.New(slog.DiscardHandler)
+	b, err := plugin.Open(ctx, found.Name, &plugin.Options{Config: cfg, Path: found.Path, Logger: log})
+	if err != nil {
+		return &bench.EnvError{Backend: found.Name, Err: err}
+	}
+	c := core.New(b, &core.Options{Logger: log})
+	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
+	if err := b.Check(ctx); err != nil {
+		return &bench.EnvError{Backend: found.Name, Err: err, Hint: fmt.Sprintf("--target %s=ADDRESS says where the store is", found.Name)}
+	}
+	return do(ctx, c)
+}
+
+// twoArgs demands a backend and a lock.
+func twoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) != 2 {
+		return hinted(usagef("%s needs a backend and the name of a lock, not %d arguments", cmd.CommandPath(), len(args)), cmd.UseLine())
+	}
+	return nil
+}
+
+func locksInspectCommand() *cobra.Command {
+	var f locksFlags
+	cmd := &cobra.Command{
+		Use:     "inspect BACKEND NAME",
+		Short:   "Show who holds one lock",
+		Example: `  lockbench locks inspect etcd jobs/refresh --target etcd=10.0.0.7:2379 --format json`,
+		Args:    twoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.with(cmd, args[0], func(ctx context.Context, c *core.Client) error {
+				h, err := c.Inspect(ctx, args[1])
+				if err != nil {
+					return err
+				}
+				return showHolder(cmd.OutOrStdout(), f.format, args[1], h)
+			})
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func locksBreakCommand() *cobra.Command {
+	var f locksFlags
+	var token uint64
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "break BACKEND NAME",
+		Short: "End a lease by force",
+		Long: `break ends the lease of a lock, and lets the next one have it. The holder goes
+on until it notices, which a resource that checks tokens is safe against, and
+others are not: make sure that it is dead, or that its work does no harm.
+
+It compares the token in the store, so that a lease that was granted meanwhile
+is not ended. It asks first; where there is no terminal it needs --yes.`,
+		Example: `  lockbench locks break redis jobs/refresh --target redis=10.0.0.7:6379
+  lockbench locks break redis jobs/refresh --token 1767323045123456 --yes`,
+		Args: twoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !yes && !isTerminal(cmd.InOrStdin()) {
+				return hinted(usagef("%s asks before it breaks a lease, and there is no terminal to ask on", cmd.CommandPath()), "--yes breaks it without a question")
+			}
+			return f.with(cmd, args[0], func(ctx context.Context, c *core.Client) error {
+				return breakLease(ctx, cmd, c, args[1], token, yes)
+			})
+		},
+	}
+	cmd.Flags().Uint64Var(&token, "token", 0, "break it only under this token, `N` (default: the one that is shown)")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	f.add(cmd)
+	return cmd
+}
+
+// breakLease ends the lease of name under token, or under the one that it has
+// now.
+func breakLease(ctx context.Context, cmd *cobra.Command, c *core.Client, name string, token uint64, yes bool) error {
+	h, err := c.Inspect(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case !h.Held():
+		return fmt.Errorf("nobody holds %q", name)
+	case token != 0 && h.Token != token:
+		return fmt.Errorf("%q is held under token %d, not %d: that lease is over", name, h.Token, token)
+	case h.Token == 0:
+		return fmt.Errorf("%q is held by %s, which has no token to compare", name, holderOf(h))
+	}
+	if !yes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%q is held by %s under token %d, for another %v.\nBreak it? Its holder goes on until it notices. [y/N] ", name, holderOf(h), h.Token, left(h))
+		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // an end is a no
+		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+			return errors.New("not broken")
+		}
+	}
+	// The answer may have taken any time; the store compares the token again.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), locksTimeout)
+	defer cancel()
+	if err := c.Break(ctx, name, h.Token); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "broke the lease of %q under token %d, held by %s\n", name, h.Token, holderOf(h))
+	return nil
+}
+
+// holderOf says who holds a lock, for people.
+func holderOf(h driver.Holder) string {
+	switch {
+	case h.Label != "":
+		return printable(h.Label)
+	case h.Token == 0 && h.Owner != "":
+		return "a foreign client, " + printable(h.Owner)
+	}
+	return "owner " + printable(h.Owner)
+}
+
+// left is what remains of a lease, as text.
+func left(h driver.Holder) string {
+	if h.TTL < 0 {
+		return "no end"
+	}
+	return h.TTL.Round(time.Millisecond).String()
+}
+
+// printable quotes what a terminal could take for a command.
+func printable(s string) string {
+	if quoted := strconv.Quote(s); quoted != `"`+s+`"` || s == "" {
+		return quoted
+	}
+	return s
+}
+
+func waiters(h driver.Holder) string {
+	if h.Waiters < 0 {
+		return "unknown"
+	}
+	return strconv.Itoa(h.Waiters)
+}
+
+func showHolder(w io.Writer, format, name string, h driver.Holder) error {
+	if format == "json" {
+		return writeJSON(w, holderDocOf(name, h))
+	}
+	if !h.Held() {
+		fmt.Fprintf(w, "nobody holds %s; %s wait\n", printable(name), waiters(h))
+		return nil
+	}
+	for _, line := range [][2]string{
+		{"lock", printable(name)}, {"holder", holderOf(h)}, {"owner", printable(h.Owner)}, {"token", strconv.FormatUint(h.Token, 10)},
+		{"TTL left", left(h)}, {"waiters", waiters(h)}, {"value", printable(string(h.Value))},
+	} {
+		fmt.Fprintf(w, "%-9s %s\n", line[0], line[1])
+	}
+	return nil
+}

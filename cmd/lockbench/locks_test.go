@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+// holder is an application that holds locks on the server at addr.
+func holder(t *testing.T, dir, addr string) *core.Client {
+	t.Helper()
+	b, err := plugin.Open(t.Context(), "redis", &plugin.Options{Dirs: []string{dir}, Config: map[string]string{"address": addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := core.New(b, &core.Options{Label: "billing-1", Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() {
+		_ = c.Close(context.WithoutCancel(t.Context())) // it tells of the lease that was broken
+	})
+	return c
+}
+
+func hold(t *testing.T, c *core.Client, name string) *core.Lease {
+	t.Helper()
+	l, err := c.Lock(name, &core.LockOptions{TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := l.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func TestLocks(t *testing.T) {
+	dir := plugins(t)
+	s := redisServer(t, nil)
+	ask := func(args ...string) (int, string, string) {
+		return lockbench(t, append(append([]string{"locks"}, args...), "--target", "redis="+s.Addr(), "--plugin-dir", dir)...)
+	}
+	if code, stdout, stderr := ask("list", "redis"); code != exitOK || stdout != "no lock is held\n" {
+		t.Fatalf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	c := holder(t, dir, s.Addr())
+	lease := hold(t, c, "jobs/refresh")
+	hold(t, c, "orders\x1b[31m")
+
+	code, stdout, stderr := ask("list", "redis")
+	if code != exitOK || !strings.Contains(stdout, "jobs/refresh\n") || !strings.Contains(stdout, `"orders\x1b[31m"`) || strings.Count(stdout, "billing-1") != 2 {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	var docs []holderDoc
+	_, stdout, _ = ask("list", "redis", "jobs/", "--format", "json")
+	if err := json.Unmarshal([]byte(stdout), &docs); err != nil || len(docs) != 1 || docs[0].Token != lease.Token() || *docs[0].TTLms < 1000 {
+		t.Errorf("%v: %s", err, stdout)
+	}
+	if code, stdout, _ := ask("inspect", "redis", "jobs/refresh"); code != exitOK || !strings.Contains(stdout, "billing-1") {
+		t.Errorf("exit %d, %q", code, stdout)
+	}
+	if code, stdout, _ := ask("inspect", "redis", "nothing"); code != exitOK || !strings.Contains(stdout, "nobody holds nothing") {
+		t.Errorf("exit %d, %q", code, stdout)
+	}
+
+	// Neither without an answer nor under another token.
+	if code, _, stderr := ask("break", "redis", "jobs/refresh"); code != exitUsage || !strings.Contains(stderr, "--yes") {
+		t.Errorf("without a terminal: exit %d, %q", code, stderr)
+	}
+	if code, _, stderr := ask("break", "redis", "jobs/refresh", "--yes", "--token", "7"); code != exitInternal || !strings.Contains(stderr, "not 7") {
+		t.Errorf("under another token: exit %d, %q", code, stderr)
+	}
+	if !lease.Valid() {
+		t.Fatal("the lease was broken nevertheless")
+	}
+	if code, stdout, stderr := ask("break", "redis", "jobs/refresh", "--yes"); code != exitOK || !strings.Contains(stdout, "broke the lease") {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	if code, _, stderr := ask("break", "redis", "jobs/refresh", "--yes"); code != exitInternal || !strings.Contains(stderr, "nobody holds") {
+		t.Errorf("again: exit %d, %q", code, stderr)
+	}
+}
+
+func TestLocksRefuse(t *testing.T) {
+	dir := plugins(t)
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"list", exitUsage, "needs a backend"},
+		{"list redi", exitUsage, "did you mean redis?"},
+		{"list memory", exitUsage, "live in its plugin"},
+		{"list redis --target mysql=localhost", exitUsage, `the backend is "redis"`},
+		{"list redis --target redis=redis://:hush@localhost:1", exitUsage, "password on the command line"},
+		{"list redis --config redis.adress=x", exitUsage, "did you mean address?"},
+		{"list redis --target redis=127.0.0.1:1", exitEnvironment, "refused"},
+		{"inspect redis", exitUsage, "name of a lock"},
+		{"break redis", exitUsage, "name of a lock"},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			args := append([]string{"locks"}, strings.Fields(tt.args)...)
+			code, stdout, stderr := lockbench(t, append(args, "--plugin-dir", dir)...)
+			if code != tt.code || stdout != "" || !strings.Contains(stderr, tt.want) || strings.Contains(stderr, "hush") {
+				t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+			}
+		})
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	dir := plugins(t)
+	code, stdout, stderr := lockbench(t, "env", "doctor", "--plugin-dir", dir)
+	if code != exitOK || !strings.Contains(stdout, filepath.Join(dir, "lockplugin-redis")) {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	t.Setenv("PATH", t.TempDir())
+	code, stdout, _ = lockbench(t, "env", "doctor", "--plugin-dir", dir)
+	for _, want := range []string{"--  redis-server", "apt-get install redis-server", "--target"} {
+		if code != exitOK || !strings.Contains(strings.Join(strings.Fields(stdout), " "), strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("exit %d, %q does not say %q", code, stdout, want)
+		}
+	}
+	if code, _, stderr := lockbench(t, "env", "doctor"); code != exitEnvironment || !strings.Contains(stderr, "make build") {
+		t.Errorf("without plugins: exit %d, %q", code, stderr)
+	}
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func locksListCommand() *cobra.Command {
+	var f locksFlags
+	cmd := &cobra.Command{
+		Use:   "list BACKEND [PREFIX]",
+		Short: "List the locks that are held, those whose names start with PREFIX",
+		Example: `  lockbench locks list redis --target redis=10.0.0.7:6379
+  lockbench locks list mysql jobs/ --target mysql=@/etc/lockbench/mysql --config mysql.table=locks`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) > 2 {
+				return hinted(usagef("%s needs a backend, and takes a prefix", cmd.CommandPath()), cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prefix := ""
+			if len(args) == 2 {
+				prefix = args[1]
+			}
+			return f.with(cmd, args[0], func(ctx context.Context, c *core.Client) error {
+				return listLocks(ctx, c, prefix, f.format, cmd.OutOrStdout())
+			})
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func listLocks(ctx context.Context, c *core.Client, prefix, format string, w io.Writer) error {
+	var all []driver.Holder
+	for h, err := range c.List(ctx, prefix) {
+		if err != nil {
+			return err
+		}
+		all = append(all, h)
+	}
+	slices.SortFunc(all, func(a, b driver.Holder) int { return cmp.Compare(a.Name, b.Name) })
+	if format == "json" {
+		docs := []holderDoc{}
+		for _, h := range all {
+			docs = append(docs, holderDocOf(h.Name, h))
+		}
+		return writeJSON(w, docs)
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "no lock is held")
+		return err
+	}
+	// The names come last: they may be 512 bytes long.
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TOKEN\tTTL LEFT\tWAITERS\tHOLDER\tLOCK")
+	for _, h := range all {
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", h.Token, left(h), waiters(h), holderOf(h), printable(h.Name))
+	}
+	return t.Flush()
+}
+
+// holderDoc is a held lock as JSON has it.
+type holderDoc struct {
+	Name    string `json:"name"`
+	Held    bool   `json:"held"`
+	Label   string `json:"label,omitempty"`
+	Owner   string `json:"owner,omitempty"`
+	Token   uint64 `json:"token,omitempty"`
+	TTLms   *int64 `json:"ttl_ms,omitempty"` // missing when the lease has no end
+	Waiters *int   `json:"waiters"`          // null when unknown
+	Value   []byte `json:"value_base64,omitempty"`
+}
+
+func holderDocOf(name string, h driver.Holder) holderDoc {
+	doc := holderDoc{Name: name, Held: h.Held(), Label: h.Label, Owner: h.Owner, Token: h.Token, Value: h.Value}
+	if ms := h.TTL.Milliseconds(); h.TTL > 0 {
+		doc.TTLms = &ms
+	}
+	if h.Waiters >= 0 {
+		doc.Waiters = &h.Waiters
+	}
+	return doc
+}
+
+func writeJSON(w io.Writer, doc any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(doc)
+}

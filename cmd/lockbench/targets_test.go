@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+// hush is a password that must never be seen.
+const hush = "hush-hush"
+
+// keep closes servers at the end of the test.
+func keep(t *testing.T, product string, err error, servers ...*env.Server) {
+	t.Helper()
+	if err != nil {
+		env.Missing(t, product, err)
+	}
+	t.Cleanup(func() {
+		for _, s := range servers {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// mysqlTargets returns addresses of a server by what is wrong with them.
+func mysqlTargets(t *testing.T) map[string]string {
+	t.Helper()
+	s, err := env.StartMariaDB(t.Context(), &env.MariaDBOptions{SQL: []string{
+		"CREATE USER IF NOT EXISTS 'reader'@'%' IDENTIFIED BY '" + hush + "'",
+		"GRANT SELECT ON lockbench.* TO 'reader'@'%'",
+	}})
+	keep(t, "mysql", err, s)
+	readOnly, err := env.StartMariaDB(t.Context(), &env.MariaDBOptions{SQL: []string{
+		"CREATE USER IF NOT EXISTS 'app'@'%' IDENTIFIED BY '" + hush + "'",
+		"GRANT SELECT,INSERT,UPDATE,DELETE,CREATE ON lockbench.* TO 'app'@'%'",
+		"SET GLOBAL read_only=1",
+	}})
+	keep(t, "mysql", err, readOnly)
+	at := func(user, address, database string) string {
+		return fmt.Sprintf("%s:%s@tcp(%s)/%s", user, hush, address, database)
+	}
+	return map[string]string{
+		"wrong password": at("lockbench", s.Addr(), "lockbench"),
+		"wrong database": strings.Replace(env.MariaDBAddress(s), "/lockbench", "/elsewhere", 1),
+		"missing rights": at("reader", s.Addr(), "lockbench"),
+		"read-only":      at("app", readOnly.Addr(), "lockbench"),
+		"down":           at("app", "127.0.0.1:1", "lockbench"),
+		"TLS":            at("reader", s.Addr(), "lockbench"),
+	}
+}
+
+// etcdUsers starts a server that asks for a user.
+func etcdUsers(t *testing.T) string {
+	t.Helper()
+	s, err := env.StartEtcd(t.Context(), nil)
+	keep(t, "etcd", err, s)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx := t.Context()
+	_, err = c.UserAdd(ctx, "root", hush)
+	if err == nil {
+		_, err = c.UserGrantRole(ctx, "root", "root")
+	}
+	if err == nil {
+		_, err = c.AuthEnable(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Addr()
+}
+
+// What lockbench says of servers that it cannot use.
+func TestUnusableTargets(t *testing.T) {
+	dir := ""
+	for _, name := range []string{"redlock", "mysql", "etcd"} {
+		dir = filepath.Dir(plugintest.Build(t, "github.com/lockbench/lockbench/plugins/"+name+"/lockplugin-"+name))
+	}
+	db := mysqlTargets(t)
+	users := etcdUsers(t)
+	plain, err := env.StartEtcd(t.Context(), nil)
+	keep(t, "etcd", err, plain)
+	nodes, err := env.StartRedisNodes(t.Context(), 3, nil)
+	keep(t, "redis", err, nodes...)
+	evicting, err := env.StartRedisNodes(t.Context(), 3, &env.RedisOptions{Args: []string{"--maxmemory-policy", "allkeys-lru"}})
+	keep(t, "redis", err, evicting...)
+	locked, err := env.StartRedisNodes(t.Context(), 3, &env.RedisOptions{Password: "right"})
+	keep(t, "redis", err, locked...)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and never says a word
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	deaf := silent.Addr().String()
+	t.Chdir(t.TempDir()) // not before the servers were found
+
+	for _, tt := range []struct {
+		name, backend, target string
+		args, want            []string
+	}{
+		{"wrong password", "mysql", db["wrong password"], nil, []string{"Access denied"}},
+		{"wrong database", "mysql", db["wrong database"], nil, []string{"elsewhere"}},
+		{"missing rights", "mysql", db["missing rights"], nil, []string{"denied"}},
+		{"read-only server", "mysql", db["read-only"], nil, []string{"read-only"}},
+		{"down", "mysql", db["down"], nil, []string{"127.0.0.1:1", "refused"}},
+		{"TLS to a plain port", "mysql", db["TLS"], []string{"--config", "mysql.tls_enabled=true"}, []string{"TLS"}},
+
+		{"no user", "etcd", users, nil, []string{"username and password"}},
+		{"wrong password", "etcd", users, []string{"--config", "etcd.username=root", "--config", "etcd.password=env:HUSH"}, []string{"username and password"}},
+		{"down", "etcd", "127.0.0.1:1", nil, []string{"127.0.0.1:1", "refused"}},
+		{"silent", "etcd", deaf, nil, []string{deaf}},
+		{"TLS to a plain port", "etcd", "https://" + plain.Addr(), nil, []string{"TLS"}},
+
+		{"unreachable", "redlock", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", nil, []string{"127.0.0.1:1", "0 of 3"}},
+		{"a node twice", "redlock", nodes[0].Addr() + "," + nodes[1].Addr() + "," + nodes[0].Addr(), nil, []string{nodes[0].Addr()}},
+		{"even", "redlock", nodes.Addr() + ",127.0.0.1:1", nil, []string{"even number"}},
+		{"wrong password", "redlock", locked.Addr(), []string{"--config", "redlock.password=env:HUSH"}, []string{"password"}},
+		{"evicting", "redlock", evicting.Addr(), nil, []string{"allkeys-lru"}},
+		{"TLS to a plain port", "redlock", nodes.Addr(), []string{"--config", "redlock.tls_enabled=true"}, []string{"0 of 3"}},
+	} {
+		t.Run(tt.backend+"/"+tt.name, func(t *testing.T) {
+			t.Setenv("HUSH", hush)
+			t.Setenv("TARGET", tt.target)
+			start := time.Now()
+			code, stdout, stderr := lockbench(t, append([]string{"run", "--quick", "--backends", tt.backend,
+				"--target", tt.backend + "=env:TARGET", "--plugin-dir", dir}, tt.args...)...)
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if code != exitEnvironment || stdout != "" {
+				t.Errorf("exit %d, stdout %q", code, stdout)
+			}
+			for _, want := range append(tt.want, tt.backend) {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("%q does not say %q", stderr, want)
+				}
+			}
+			if strings.Contains(stderr, hush) {
+				t.Errorf("the password is shown: %q", stderr)
+			}
+		})
+	}
+	t.Run("etcd/TTL between two steps", func(t *testing.T) {
+		code, _, stderr := lockbench(t, "run", "--quick", "--backends", "etcd", "--target", "etcd="+plain.Addr(), "--ttl", "1.5s", "--plugin-dir", dir)
+		if code != exitUsage || !strings.Contains(stderr, "1.5s") {
+			t.Errorf("exit %d: %s", code, stderr)
+		}
+	})
+}

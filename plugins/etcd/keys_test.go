@@ -1,0 +1,32 @@
+package etcd
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// FuzzKeys: no two names share a key or are met by each other's scans, in any
+// namespace.
+func FuzzKeys(f *testing.F) {
+	f.Add("lockbench/", "a", "b", "o")
+	f.Add("", "n", "nn", "h")
+	f.Add("x", "a\x00", "a", "w-1")
+	f.Fuzz(func(t *testing.T, prefix, a, b, owner string) {
+		if a == "" || b == "" || !utf8.ValidString(prefix+a+b) || strings.Trim(owner, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
+			t.Skip("core and parse refuse these")
+		}
+		s := newSpace(prefix)
+		for kind, key := range map[string]string{kindHold: s.hold(a, owner), kindPlace: s.place(a, owner)} {
+			if name, k, o := s.parse(key); name != a || k != kind || o != owner {
+				t.Fatalf("%q is read as %q, %q, %q", key, name, k, o)
+			}
+			if a != b && strings.HasPrefix(key, s.both(b)) {
+				t.Fatalf("the scan of %q meets %q of %q", b, key, a)
+			}
+			if key == s.bar(b, owner) || key == s.epoch {
+				t.Fatalf("a key of %q is also another: %q", a, key)
+			}
+		}
+	})
+}
