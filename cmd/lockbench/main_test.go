@@ -23,9 +23,17 @@ func TestMain(m *testing.M) {
 	host.CallersMain()
 	host.CandidateMain()
 	witness.Main()
-	// Servers that the developer keeps are not for tests.
-	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
+	forgetKeptServers()
 	plugintest.Main(m)
+}
+
+// forgetKeptServers hides the servers that the developer keeps, which are not
+// for tests, and leaves go its cache, which is in the same place.
+func forgetKeptServers() {
+	if cache, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
+		os.Setenv("GOCACHE", filepath.Join(cache, "go-build"))
+	}
+	os.Setenv("XDG_CACHE_HOME", os.TempDir())
 }
 
 // plugins builds the shipped plugins and returns their directory.
