@@ -87,7 +87,9 @@ func envUpCommand() *cobra.Command {
 			if _, err := f.plan(); err != nil {
 				return err
 			}
-			return f.up(cmd.Context(), cmd.OutOrStdout())
+			progress := newProgress(cmd.ErrOrStderr(), "starting servers")
+			defer progress.End()
+			return f.up(cmd.Context(), progress.above(cmd.OutOrStdout()))
 		},
 	}
 	f.add(cmd.Flags())

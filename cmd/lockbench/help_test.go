@@ -13,11 +13,11 @@ import (
 	"github.com/lockbench/lockbench/bench/scenario"
 )
 
-// commands are all but those that cobra makes.
+// commands are all but those that cobra makes, and hidden ones.
 func commands(root *cobra.Command) []*cobra.Command {
 	out := []*cobra.Command{root}
 	for _, c := range root.Commands() {
-		if c.Name() != "help" && c.Name() != "completion" {
+		if c.Name() != "help" && c.Name() != "completion" && !c.Hidden {
 			out = append(out, commands(c)...)
 		}
 	}
@@ -50,6 +50,7 @@ func TestExamplesParse(t *testing.T) {
 		for line := range strings.Lines(c.Example) {
 			line, _, _ = strings.Cut(line, " && ")
 			line, _, _ = strings.Cut(line, " > ")
+			line, _, _ = strings.Cut(line, " -- ")
 			args := strings.Fields(strings.NewReplacer("'", "", `"`, "").Replace(line))
 			if len(args) < 2 {
 				continue
