@@ -104,6 +104,10 @@ func scenarioHelp() string {
 		fmt.Fprintf(&b, "  %-18s%s\n", s.Name, wrap(s.Proves, 60, 20))
 	}
 	fmt.Fprintf(&b, "  %-18s%s\n", bench.SafetyScenario, wrap(bench.SafetyProves, 60, 20))
+	b.WriteString("\nModes of takeover:\n")
+	for _, m := range scenario.Modes() {
+		fmt.Fprintf(&b, "  %-18s%s\n", m, wrap(scenario.ModeDoc(m), 58, 20))
+	}
 	return b.String()
 }
 
@@ -129,7 +133,7 @@ func wrap(text string, width, indent int) string {
 func baselineHelp() string {
 	var b strings.Builder
 	for _, bl := range baseline.All() {
-		fmt.Fprintf(&b, "  %-18s%s\n", bl.Name, wrap(bl.Doc, 60, 20))
+		fmt.Fprintf(&b, "  %-19s%s\n", bl.Name, wrap(bl.Doc, 58, 21))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
