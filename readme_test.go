@@ -5,48 +5,97 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-var fence = regexp.MustCompile("(?s)```(go|sh)\n(.*?)```")
+var (
+	fence  = regexp.MustCompile("(?s)```(go|sh)\n(.*?)```")
+	inline = regexp.MustCompile("`((?:lockbench|lockplugin-[a-z]+) [^`]+)`")
+)
 
-// blocks returns the fenced blocks of one language in the README.
-func blocks(t *testing.T, language string) []string {
+// documents are the README and the texts beside it and in docs, by path.
+func documents(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
+	out := map[string]string{}
+	for _, pattern := range []string{"README.md", "docs/*.md"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[path] = string(text)
+		}
 	}
-	var found []string
-	for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
+	if len(out) < 2 {
+		t.Fatalf("found %d documents", len(out))
+	}
+	return out
+}
+
+// blocks are the fenced blocks of one language.
+func blocks(text, language string) (found []string) {
+	for _, m := range fence.FindAllStringSubmatch(text, -1) {
 		if m[1] == language {
 			found = append(found, m[2])
 		}
 	}
-	if len(found) == 0 {
-		t.Fatalf("README.md has no %s block", language)
-	}
 	return found
 }
 
-func TestReadmeProgramsCompile(t *testing.T) {
-	for _, program := range blocks(t, "go") {
-		dir := t.TempDir()
-		file := filepath.Join(dir, "main.go")
-		if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
-			t.Fatal(err)
+// commands are the command lines in sh blocks, one for each program that they
+// call, and those within sentences.
+func commands(text string) (found []string) {
+	for _, block := range blocks(text, "sh") {
+		block = strings.ReplaceAll(block, "\\\n", " ")
+		for line := range strings.Lines(block) {
+			line, _, _ = strings.Cut(line, " # ")
+			if strings.HasPrefix(line, "#") {
+				continue
+			}
+			for part := range strings.SplitSeq(strings.ReplaceAll(line, "|", "&&"), "&&") {
+				found = append(found, strings.TrimSpace(part))
+			}
 		}
-		out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "program"), file).CombinedOutput()
-		if err != nil {
-			t.Errorf("a program in README.md does not compile: %v\n%s\n%s", err, out, program)
+	}
+	for _, m := range inline.FindAllStringSubmatch(text, -1) {
+		found = append(found, strings.Join(strings.Fields(m[1]), " "))
+	}
+	return slices.DeleteFunc(found, func(s string) bool { return s == "" })
+}
+
+func TestDocumentedProgramsCompile(t *testing.T) {
+	programs := 0
+	for path, text := range documents(t) {
+		for _, program := range blocks(text, "go") {
+			if !strings.HasPrefix(program, "package ") {
+				continue // a part of one
+			}
+			programs++
+			dir := t.TempDir()
+			file := filepath.Join(dir, "main.go")
+			if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "program"), file).CombinedOutput()
+			if err != nil {
+				t.Errorf("a program in %s does not compile: %v\n%s\n%s", path, err, out, program)
+			}
 		}
+	}
+	if programs == 0 {
+		t.Error("no document has a program")
 	}
 }
 
-// TestReadmeCommands asks every command in the README for its help: a command
-// or a flag that does not exist is an error there too.
-func TestReadmeCommands(t *testing.T) {
+// TestDocumentedCommands asks every command in the documents for its help: a
+// command or a flag that does not exist is an error there too.
+func TestDocumentedCommands(t *testing.T) {
 	lockbench := filepath.Join(t.TempDir(), "lockbench")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", lockbench, "./cmd/lockbench").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -55,26 +104,140 @@ func TestReadmeCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, block := range blocks(t, "sh") {
-		for line := range strings.Lines(block) {
-			line, _, _ = strings.Cut(line, " # ")
-			words := strings.Fields(line)
-			if len(words) == 0 {
-				continue
-			}
-			switch words[0] {
-			case "make":
-				if !regexp.MustCompile(`(?m)^` + words[1] + `:`).Match(makefile) {
-					t.Errorf("README.md: %q: the Makefile has no such target", line)
-				}
-			case "bin/lockbench":
-				out, err := exec.CommandContext(t.Context(), lockbench, append(words[1:], "--help")...).CombinedOutput()
-				if err != nil {
-					t.Errorf("README.md: %q: %v\n%s", line, err, out)
-				}
-			default:
-				t.Errorf("README.md: %q: this test does not know how to check it", line)
+	c := checker{t: t, lockbench: lockbench, makefile: string(makefile)}
+	for path, text := range documents(t) {
+		for _, command := range commands(text) {
+			if why := c.check(command); why != "" {
+				t.Errorf("%s: %q: %s", path, command, why)
 			}
 		}
+	}
+}
+
+// checker says what is wrong with a command line; "" when nothing is.
+type checker struct {
+	t                   *testing.T
+	lockbench, makefile string
+}
+
+var assignment = regexp.MustCompile(`^[A-Z_]+=`)
+
+// foreign are programs whose arguments this test does not know, but for the
+// paths of the repository among them.
+var foreign = []string{"cd", "cp", "mkdir", "export", "curl", "docker", "kubectl", "systemctl", "sudo", "git", "node", "npm", "benchstat"}
+
+func (c checker) check(command string) string {
+	words := strings.Fields(strings.NewReplacer("'", "", `"`, "").Replace(command))
+	for len(words) > 0 && assignment.MatchString(words[0]) {
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	switch program := filepath.Base(words[0]); {
+	case program == "make":
+		return c.targets(words[1:])
+	case program == "lockbench":
+		return c.help(words[1:])
+	case strings.HasPrefix(program, "lockplugin-"):
+		return c.plugin(strings.TrimPrefix(program, "lockplugin-"), words[1:])
+	case program == "go":
+		return c.output("go", "help", words[min(1, len(words)-1)])
+	case strings.HasPrefix(words[0], "scripts/"), slices.Contains(foreign, program):
+		return paths(words)
+	}
+	return "this test does not know how to check it"
+}
+
+func (c checker) targets(words []string) string {
+	for _, w := range words {
+		if !assignment.MatchString(w) && !regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(w)+`:`).MatchString(c.makefile) {
+			return "the Makefile has no target " + w
+		}
+	}
+	return ""
+}
+
+// help asks for the help of a command with all its flags; what stands behind
+// "--" or ">" is not lockbench's.
+func (c checker) help(words []string) string {
+	for i, w := range words {
+		if w == "--" || strings.HasPrefix(w, ">") {
+			words = words[:i]
+			break
+		}
+	}
+	return c.output(c.lockbench, append(slices.Clone(words), "--help")...)
+}
+
+// plugin knows the commands that every plugin has, and looks for the others in
+// the sources of ours.
+func (c checker) plugin(name string, words []string) string {
+	if len(words) == 0 || words[0] == "describe" || words[0] == "help" {
+		return ""
+	}
+	files, err := filepath.Glob(filepath.Join("plugins", name, "*.go"))
+	if err != nil || len(files) == 0 {
+		return "there is no such plugin"
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err == nil && regexp.MustCompile(`Name:\s+"`+regexp.QuoteMeta(words[0])+`"`).Match(text) {
+			return ""
+		}
+	}
+	return "the plugin has no command " + words[0]
+}
+
+func (c checker) output(program string, args ...string) string {
+	out, err := exec.CommandContext(c.t.Context(), program, args...).CombinedOutput()
+	if err != nil {
+		return err.Error() + "\n" + string(out)
+	}
+	return ""
+}
+
+// paths are wrong if they begin with a directory of the repository and do not
+// exist.
+func paths(words []string) string {
+	for _, w := range words {
+		top, _, below := strings.Cut(strings.TrimPrefix(w, "./"), "/")
+		if _, err := os.Stat(top); !below || err != nil || top == "bin" || top == "results" {
+			continue
+		}
+		if _, err := os.Stat(w); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+// TestCommandCheckerFinds what documents may get wrong.
+func TestCommandCheckerFinds(t *testing.T) {
+	c := checker{t: t, lockbench: "false", makefile: "bench: build\n"}
+	for command, good := range map[string]bool{
+		"make bench OUT=x":               true,
+		"make bnech":                     false,
+		"OUT=x make bench":               true,
+		"go build ./...":                 true,
+		"go bulid":                       false,
+		"lockplugin-redlock init":        true,
+		"lockplugin-redlock int":         false,
+		"./lockplugin-mine describe":     true,
+		"scripts/servers":                true,
+		"scripts/sevrers":                false,
+		"docker compose -f compose.yaml": true,
+		"cp core/nothing.go .":           false,
+		"frobnicate":                     false,
+		"bin/lockbench run":              false, // it is "false" here
+	} {
+		if why := c.check(command); (why == "") != good {
+			t.Errorf("%s: %q", command, why)
+		}
+	}
+	text := "```sh\nmake a && \\\n  lockbench b | cat # note\n```\nand `lockbench c\nd`, not `lockbench`."
+	want := []string{"make a", "lockbench b", "cat", "lockbench c d"}
+	if got := commands(text); !slices.Equal(got, want) {
+		t.Errorf("commands %q, want %q", got, want)
 	}
 }

@@ -28,8 +28,12 @@ type Kept struct {
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// DefaultState is the file that describes kept servers when no other is named.
+// DefaultState is the file that describes kept servers when no other is named:
+// that of the variable LOCKBENCH_STATE, else one in the user's cache directory.
 func DefaultState() (string, error) {
+	if state := os.Getenv("LOCKBENCH_STATE"); state != "" {
+		return state, nil
+	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
 		return "", err

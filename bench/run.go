@@ -173,6 +173,9 @@ func (r *runner) cells() []cell {
 // cellsOf are the cells of one subject in one scenario.
 func (r *runner) cellsOf(sub *subject, sc scenario.Scenario) []cell {
 	var out []cell
+	if sc.PluginsOnly && sub.Kind != record.KindPlugin {
+		return nil
+	}
 	for _, shape := range sc.ShapesOf(r.plan.asked()) {
 		why := ""
 		if sc.Processes || shape.Hosts > 0 {
@@ -212,7 +215,7 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 			r.skipped = append(r.skipped, fmt.Sprintf("%s: %v", c.subject.Name, err))
 			err = nil
 		} else {
-			err = classify(c.subject, err)
+			err = classify(ctx, c.subject, err)
 		}
 	}
 	return errors.Join(err, r.folder.Add(measured))
@@ -220,7 +223,16 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 
 // classify tells a store that refuses or does not answer from a cell in which
 // nothing happened for another reason.
-func classify(sub *subject, err error) error {
+func classify(ctx context.Context, sub *subject, err error) error {
+	if errors.Is(err, scenario.ErrNothingDone) && sub.check != nil {
+		// Callers wait for a store that is down until their time is over, and
+		// so would those of every cell to come.
+		ctx, cancel := context.WithTimeout(ctx, openTimeout)
+		defer cancel()
+		if down := sub.check(ctx); down != nil {
+			return &EnvError{Backend: sub.Name, Err: at(sub.address, fmt.Errorf("%w; %w", err, down))}
+		}
+	}
 	switch {
 	case errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrUnavailable), errors.Is(err, scenario.ErrFloor):
 		return &EnvError{Backend: sub.Name, Err: at(sub.address, err)}

@@ -29,6 +29,7 @@ type subject struct {
 	record.Subject
 	locker load.Locker                     // nil for a floor
 	call   func(ctx context.Context) error // a floor's; else nil
+	check  func(ctx context.Context) error // whether its store answers; nil for what is no plugin
 	close  func(ctx context.Context) error
 	names  []string // of locks, made as they are needed
 	series int64    // keeps the names of two builds apart
@@ -160,6 +161,7 @@ func (o *opener) pluginSubject(b driver.Backend, d described) *subject {
 			Reference: o.reference(p.Name),
 		},
 		locker:  locker,
+		check:   b.Check,
 		close:   locker.Close,
 		address: d.config["address"],
 		host:    host.Spec{Backend: d.Name, Path: d.Path, Config: d.config, NoMTLS: !o.plan.MTLS},

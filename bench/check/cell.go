@@ -82,6 +82,17 @@ func (c Cell) Unsafe() bool {
 	return c.Class == ClassBroken && !c.Control && c.kind == record.KindPlugin
 }
 
+// Invalid names the cells of which nothing can be said, with the cause.
+func (v Verdict) Invalid() []string {
+	var out []string
+	for _, c := range v.Cells {
+		if c.Class == ClassInvalid {
+			out = append(out, fmt.Sprintf("%s under %s: %s", c.Backend, c.Fault, cmp.Or(c.Why, "nothing was granted")))
+		}
+	}
+	return out
+}
+
 // Cells judges the rounds of a run, in the order in which its cells were
 // begun.
 func Cells(rounds []record.Round) []Cell {

@@ -112,8 +112,11 @@ func docker(ctx context.Context, environ []string, args ...string) (string, erro
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
-		return "", fmt.Errorf("docker %s: %w: %s", args[0], err, lines[len(lines)-1])
+		said := strings.TrimSpace(errs.String())
+		if said == "" {
+			return "", fmt.Errorf("docker %s: %w", args[0], err)
+		}
+		return "", fmt.Errorf("docker %s: %w: %s", args[0], err, said[strings.LastIndexByte(said, '\n')+1:])
 	}
 	return strings.TrimSpace(out.String()), nil
 }
@@ -202,8 +205,19 @@ func (c *Container) Addr() string { return c.addr }
 // Stop ends the container as a crash would (docker kill).
 func (c *Container) Stop() error { return c.do(context.Background(), "kill") }
 
+// pauseTries is how often a container is frozen before that is an error: with
+// cgroups of version 1 runc gives up on a busy machine.
+const pauseTries = 5
+
 // Freeze stops all its processes, with their connections open (docker pause).
-func (c *Container) Freeze() error { return c.do(context.Background(), "pause") }
+func (c *Container) Freeze() (err error) {
+	for range pauseTries {
+		if err = c.do(context.Background(), "pause"); err == nil {
+			return nil
+		}
+	}
+	return err
+}
 
 // Resume lets a frozen container go on (docker unpause).
 func (c *Container) Resume() error { return c.do(context.Background(), "unpause") }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -191,7 +192,21 @@ func (p *Candidate) KillMachine() error {
 	if p.plugin > 0 {
 		err = errors.Join(err, fault.Freeze(p.plugin), fault.Kill(p.plugin))
 	}
-	return errors.Join(err, p.Kill())
+	return errors.Join(err, p.Kill(), p.sweep())
+}
+
+// sweep removes the plugin's directory, which its host or the plugin itself
+// does as long as one of them lives.
+func (p *Candidate) sweep() error {
+	var errs []error
+	for _, parent := range []string{os.TempDir(), "/tmp"} {
+		dirs, err := filepath.Glob(filepath.Join(parent, fmt.Sprintf("lockplugin-%d-*", p.cmd.Process.Pid)))
+		errs = append(errs, err)
+		for _, dir := range dirs {
+			errs = append(errs, os.RemoveAll(dir))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Close lets it release what it leads and end; it is killed when it has not

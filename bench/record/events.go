@@ -127,7 +127,7 @@ func ReadEvents(r io.Reader, emit func(Section, []Attempt) error) error {
 		return fmt.Errorf("%w: the events file has no lockbench mark", ErrTruncated)
 	}
 	if v := magic[len(magic)-1]; v != eventMagic[len(eventMagic)-1] {
-		return fmt.Errorf("events are of version %d, this lockbench reads version %d", v, eventMagic[len(eventMagic)-1])
+		return fmt.Errorf("%w: events are of version %d, this one reads version %d", ErrLater, v, eventMagic[len(eventMagic)-1])
 	}
 	var section *Section
 	var attempts []Attempt

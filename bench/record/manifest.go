@@ -33,6 +33,8 @@ type Manifest struct {
 	Plan      Plan      `json:"plan"`
 	Machine   Machine   `json:"machine"`
 	Subjects  []Subject `json:"subjects"`
+	// Parts are the runs that this folder was merged from; none: it is one run.
+	Parts []Part `json:"merged_from,omitempty"`
 	// Binaries has the SHA-256 of lockbench and of each plugin by file name.
 	Binaries map[string]string `json:"binaries_sha256"`
 	// Skipped says what was left out and why, for people.
@@ -129,7 +131,8 @@ func writeManifest(dir string, m Manifest) error {
 }
 
 // ReadManifest reads run.json of a folder. The error wraps [ErrNotAFolder]
-// when there is none.
+// when there is none that can be read, or another file is missing, and
+// [ErrLater] when the folder was written by a later lockbench.
 func ReadManifest(dir string) (Manifest, error) {
 	var m Manifest
 	b, err := os.ReadFile(filepath.Join(dir, ManifestFile))
@@ -137,13 +140,25 @@ func ReadManifest(dir string) (Manifest, error) {
 		return m, fmt.Errorf("%w: %s has no %s", ErrNotAFolder, dir, ManifestFile)
 	}
 	if err != nil {
-		return m, err
+		return m, fmt.Errorf("%w: %w", ErrNotAFolder, err)
 	}
+	return parseManifest(dir, b)
+}
+
+func parseManifest(dir string, b []byte) (m Manifest, err error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("%w: %s: %w", ErrNotAFolder, filepath.Join(dir, ManifestFile), err)
 	}
-	if m.Format < 1 || m.Format > Format {
-		return m, fmt.Errorf("%s is of format %d, this lockbench reads up to %d", dir, m.Format, Format)
+	switch {
+	case m.Format < 1:
+		return m, fmt.Errorf("%w: %s is not of lockbench", ErrNotAFolder, filepath.Join(dir, ManifestFile))
+	case m.Format > Format:
+		return m, fmt.Errorf("%w: %s is of format %d, this one reads up to %d", ErrLater, dir, m.Format, Format)
+	}
+	for _, file := range []string{ResultsFile, EventsFile, HistogramsFile} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			return m, fmt.Errorf("%w any more: %w", ErrNotAFolder, err)
+		}
 	}
 	return m, nil
 }

@@ -40,6 +40,9 @@ var ErrNotEmpty = errors.New("directory is not empty")
 // ErrNotAFolder: the directory is not a result folder.
 var ErrNotAFolder = errors.New("not a result folder")
 
+// ErrLater: the folder, or a file of it, was written by a later lockbench.
+var ErrLater = errors.New("written by a later lockbench")
+
 // Folder is a result folder that is being written. It is used by one
 // goroutine.
 type Folder struct {
@@ -54,15 +57,15 @@ type Folder struct {
 	histogramLog *histogramLog
 }
 
-// Vacant returns an error wrapping [ErrNotEmpty] if there is anything in dir.
-// A directory that does not exist is vacant.
+// Vacant returns an error wrapping [ErrNotEmpty] if there is anything in dir,
+// and [ErrNotAFolder] if it is no directory. One that does not exist is vacant.
 func Vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return err
+		return fmt.Errorf("%w: %w", ErrNotAFolder, err)
 	case len(entries) > 0:
 		return fmt.Errorf("%w: %s", ErrNotEmpty, dir)
 	}

@@ -23,6 +23,8 @@ type grid struct {
 	Note    string // below it; may be empty
 	Columns []gridColumn
 	Rows    []gridRow
+	// Keys is how many of the first columns say what a row is about, 0 for one.
+	Keys int
 }
 
 type gridColumn struct {
@@ -77,6 +79,11 @@ var shownUnits = []struct {
 	{"max-ns/notice", "knew after", false},
 	{"stale-writes", "stale writes", false},
 	{"kept", "kept", false},
+	{"p50-ns/first-grant", "start to first grant p50", true},
+	{"idle-bytes/plugin", "plugin idle", false},
+	{"held-bytes/plugin", "plugin holding", false},
+	{"plugin-bytes/lease", "plugin a lease", false},
+	{"host-bytes/lease", "host a lease", false},
 	{"p50-ns/call", "call p50", true},
 	{"p99-ns/call", "p99", false},
 	{"calls/s", "calls/s", true},

@@ -15,6 +15,9 @@ import (
 func (r Report) where() string {
 	m := r.Manifest
 	parts := []string{m.Started.Format("2006-01-02 15:04 UTC"), fmt.Sprintf("%d cores", m.Machine.Cores), m.Machine.CPU, m.Machine.Kernel, m.Machine.Go}
+	if m.Plan.Env == "compose" {
+		parts = append(parts, "servers in containers")
+	}
 	parts = append(parts, r.servers()...)
 	parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
 	return fmt.Sprintf("measured %s, seed %d, TTL %d ms", strings.Join(parts, ", "), m.Plan.Seed, m.Plan.TTLms)
@@ -82,6 +85,10 @@ func (r Report) command() string {
 	}
 	list("backends", p.Backends)
 	list("scenarios", p.Scenarios)
+	if faults := r.faults(); len(faults) > 0 { // which has no other flags
+		list("faults", faults)
+		return strings.Join(append(args, "--runs="+strconv.Itoa(p.Runs), "--seed="+strconv.FormatUint(p.Seed, 10)), " ")
+	}
 	list("baselines", p.Baselines)
 	list("clients", decimals(p.Clients))
 	if !slices.Equal(p.Hosts, []int{1}) {
@@ -96,6 +103,13 @@ func (r Report) command() string {
 	if p.Rate > 0 {
 		args = append(args, "--rate="+strconv.FormatFloat(p.Rate, 'f', -1, 64))
 	}
+	list("modes", p.Modes)
+	if p.Candidates > 0 {
+		args = append(args, "--candidates="+strconv.Itoa(p.Candidates))
+	}
+	if p.TickMs > 0 {
+		args = append(args, "--tick="+(time.Duration(p.TickMs)*time.Millisecond).String())
+	}
 	args = append(args, "--runs="+strconv.Itoa(p.Runs), "--ttl="+(time.Duration(p.TTLms)*time.Millisecond).String(), "--seed="+strconv.FormatUint(p.Seed, 10))
 	if p.Env != "" && p.Env != "local" {
 		args = append(args, "--env="+p.Env)
@@ -107,6 +121,17 @@ func (r Report) command() string {
 		args = append(args, "--target="+t+"=ADDRESS")
 	}
 	return strings.Join(args, " ")
+}
+
+// faults are those of the safety cells.
+func (r Report) faults() []string {
+	var out []string
+	for _, c := range r.Verdict.Cells {
+		if !slices.Contains(out, c.Fault) {
+			out = append(out, c.Fault)
+		}
+	}
+	return out
 }
 
 func decimals(in []int) []string {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"html/template"
 	"io"
-	"slices"
 
 	"github.com/lockbench/lockbench/bench/record"
 )
@@ -54,7 +53,7 @@ func (r Report) HTML(w io.Writer) error {
 		Choice: r.choiceGrid(), Summary: r.summary(), Environment: r.environment(),
 		Command: r.command(),
 	}
-	var all []chart
+	all := []chart{}
 	for _, s := range r.scenarios() {
 		section := pageSection{ID: s, Title: s, Proves: proves[s], Charts: r.charts(s)}
 		for _, t := range r.of(s) {
@@ -69,7 +68,7 @@ func (r Report) HTML(w io.Writer) error {
 	for _, t := range r.Floors {
 		data.Floors = append(data.Floors, r.grid(t))
 	}
-	b, err := json.Marshal(slices.Concat([]chart{}, all)) // which escapes what could end the script
+	b, err := json.Marshal(all) // which escapes what could end the script
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/html"
+
+	"github.com/lockbench/lockbench/bench/record"
 )
 
 // dom parses a page.
@@ -142,6 +144,21 @@ func TestPageCharts(t *testing.T) {
 	}
 	if n := len(elements(doc, "figure", "timeline")); n != 2 {
 		t.Errorf("%d timelines, want one for each mode", n)
+	}
+}
+
+// TestPageWithoutCharts: a folder with attempts and no figures.
+func TestPageWithoutCharts(t *testing.T) {
+	c := cycles("redis", 1, 0, 1e5, false)
+	c.Latencies, c.Values, c.Interrupted = nil, nil, true
+	r, err := Load(written(t, []record.Cell{c}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range elements(dom(t, r), "script", "") {
+		if attr(s, "id") == "charts" && textOf(s) != "[]" {
+			t.Errorf("charts are %q", textOf(s))
+		}
 	}
 }
 

@@ -8,9 +8,7 @@ package report
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -58,8 +56,8 @@ type Row struct {
 	Runs map[string][]float64
 }
 
-// Load reads a folder and judges its events again. The error wraps
-// [record.ErrNotAFolder] when a file is missing.
+// Load reads a folder and judges its events again. Its errors are those of
+// [record.ReadManifest], and of files that cannot be read.
 func Load(dir string) (Report, error) {
 	r := Report{Dir: dir}
 	var err error
@@ -68,16 +66,16 @@ func Load(dir string) (Report, error) {
 	}
 	results, err := record.ReadResults(dir)
 	if err != nil {
-		return r, incomplete(dir, err)
+		return r, fmt.Errorf("report: %w", err)
 	}
 	if r.Verdict, err = check.Dir(dir); err != nil {
-		return r, incomplete(dir, err)
+		return r, fmt.Errorf("report: %w", err)
 	}
 	if r.Latencies, err = record.ReadHistograms(dir); err != nil {
-		return r, incomplete(dir, err)
+		return r, fmt.Errorf("report: %w", err)
 	}
 	if r.Successions, err = successions(dir); err != nil {
-		return r, incomplete(dir, err)
+		return r, fmt.Errorf("report: %w", err)
 	}
 	for _, t := range tables(r.Manifest, results) {
 		if t.Scenario == floorScenario {
@@ -87,13 +85,6 @@ func Load(dir string) (Report, error) {
 		r.Tables = append(r.Tables, t)
 	}
 	return r, nil
-}
-
-func incomplete(dir string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %s is incomplete: %w", record.ErrNotAFolder, dir, err)
-	}
-	return fmt.Errorf("report: %w", err)
 }
 
 // The scenarios that this package knows; others are shown as they are.

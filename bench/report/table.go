@@ -2,12 +2,13 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
 // grid writes a table. One that is wider than the terminal is written in
-// parts, each of which begins with the first column.
+// parts, each of which begins with the columns that say what a row is about.
 func (p *printer) grid(g grid) {
 	if len(g.Rows) == 0 {
 		return
@@ -42,12 +43,16 @@ func (g grid) widths() []int {
 // columns.
 func (g grid) parts(width int) []grid {
 	widths := g.widths()
+	keys, keyed := []int{}, -2 // and their width
+	for i := range max(1, g.Keys) {
+		keys, keyed = append(keys, i), keyed+2+widths[i]
+	}
 	var out []grid
-	chosen, used := []int{0}, widths[0]
-	for i := 1; i < len(g.Columns); i++ {
-		if len(chosen) > 1 && used+2+widths[i] > width {
+	chosen, used := slices.Clone(keys), keyed
+	for i := len(keys); i < len(g.Columns); i++ {
+		if len(chosen) > len(keys) && used+2+widths[i] > width {
 			out = append(out, g.only(chosen))
-			chosen, used = []int{0}, widths[0]
+			chosen, used = slices.Clone(keys), keyed
 		}
 		chosen, used = append(chosen, i), used+2+widths[i]
 	}
@@ -65,7 +70,7 @@ func (g grid) only(columns []int) grid {
 		part, says := gridRow{Kind: row.Kind}, false
 		for n, i := range columns {
 			part.Cells = append(part.Cells, row.Cells[i])
-			says = says || n > 0 && row.Cells[i].Text != ""
+			says = says || n >= max(1, g.Keys) && row.Cells[i].Text != ""
 		}
 		if says {
 			out.Rows = append(out.Rows, part)

@@ -213,8 +213,11 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 	bounded, cancel := context.WithTimeout(ctx, bound)
 	err := c.rival.Await(bounded, has)
 	cancel()
-	if err == nil && acts == 0 {
+	switch {
+	case err == nil && acts == 0:
 		pause(ctx, aftermath) // the rival raises its guards before the holder goes on
+	case err == nil:
+		pause(ctx, c.ttl/2) // the holder, which may believe that it has them too, renews
 	}
 	if err := do(ctx, c.fault.Heal, &c.stage.scene); err != nil {
 		return fmt.Errorf("heal: %w", err)

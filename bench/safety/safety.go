@@ -51,8 +51,29 @@ var Quick = []string{
 	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
 }
 
-// Cells is how many combinations a plan has.
-func (p Plan) Cells() int { return len(p.Backends) * len(p.Faults) }
+// Cells are all combinations of a backend and a fault, and how many of them
+// can be run here. A fault that is made for some of the backends is none of the
+// others'.
+func (p Plan) Cells() (all, runnable int) {
+	for _, f := range p.Faults {
+		for _, b := range p.Backends {
+			if p.concerns(f, b) {
+				all++
+				if builder, ok := builders[b.Name]; ok && f.Fits(b.Name, builder.lacks) == "" {
+					runnable++
+				}
+			}
+		}
+	}
+	return all, runnable
+}
+
+// concerns tells whether a fault has anything to do with a backend. When it
+// has nothing to do with any, all of them are told so.
+func (p Plan) concerns(f fault.Fault, b Backend) bool {
+	return len(f.Only) == 0 || slices.Contains(f.Only, b.Name) ||
+		!slices.ContainsFunc(p.Backends, func(b Backend) bool { return slices.Contains(f.Only, b.Name) })
+}
 
 // Sink is told how a run goes on, from one goroutine.
 type Sink interface {
@@ -83,6 +104,9 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 		for _, b := range p.Backends {
 			if ctx.Err() != nil {
 				return ctx.Err()
+			}
+			if !p.concerns(f, b) {
+				continue
 			}
 			sink.Begin(fmt.Sprintf("%s, %s", b.Name, f.Name))
 			if err := r.cell(ctx, b, f); err != nil {

@@ -120,7 +120,7 @@ func (s *succession) succeed(ctx context.Context) error {
 	h := s.aim()
 	h.from = s.in.Clock.Now()
 	if err := s.mode.strike(ctx, s, &h); err != nil {
-		return fmt.Errorf("%s: %w", s.mode.name, err)
+		return fmt.Errorf("%w: %w", ErrNothingDone, err)
 	}
 	h.until = s.in.Clock.Now()
 	done := s.led(h.names, h.from)
@@ -133,7 +133,7 @@ func (s *succession) succeed(ctx context.Context) error {
 	s.sample(&h)
 	if s.mode.mend != nil {
 		if err := s.mode.mend(ctx, s, &h); err != nil {
-			return fmt.Errorf("after %s: %w", s.mode.name, err)
+			return fmt.Errorf("%w: after the takeover: %w", ErrNothingDone, err)
 		}
 	}
 	return s.await(ctx, s.in.TTL+grace, "every name has a leader again", s.led(h.names, 0))

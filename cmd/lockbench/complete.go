@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/baseline"
+	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core/plugin"
 )
@@ -33,7 +35,7 @@ func scenarioNames(*cobra.Command) []cobra.Completion {
 	for _, s := range scenario.All() {
 		out = append(out, cobra.CompletionWithDesc(s.Name, s.Proves))
 	}
-	return out
+	return append(out, cobra.CompletionWithDesc(bench.SafetyScenario, bench.SafetyProves))
 }
 
 func baselineNames(*cobra.Command) []cobra.Completion {
@@ -59,6 +61,14 @@ func prefixed(sign string) candidates {
 // one completes a flag or argument that takes one word.
 func (c candidates) one(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return c(cmd), cobra.ShellCompDirectiveNoFileComp
+}
+
+// path completes the first argument by a name, or by a file.
+func (c candidates) path(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return c(cmd), cobra.ShellCompDirectiveDefault
 }
 
 // argument completes the first argument only.
@@ -102,7 +112,8 @@ var completions = map[string]cobra.CompletionFunc{
 	"modes":      words(append([]string{"all"}, scenario.Modes()...)...).list,
 	"target":     prefixed("=").open,
 	"config":     prefixed(".").open,
-	"env":        words("local").one,
+	"env":        words(bench.Environments()...).one,
+	"faults":     words(fault.Names()...).list,
 	"mtls":       words("on", "off").one,
 	"plugin-dir": directories,
 	"vs":         directories,
@@ -114,8 +125,8 @@ var arguments = map[string]cobra.CompletionFunc{
 	"lockbench report":           directories,
 	"lockbench compare":          directories,
 	"lockbench merge":            directories,
-	"lockbench conform":          candidates(backendNames).argument,
-	"lockbench plugins describe": candidates(backendNames).argument,
+	"lockbench conform":          candidates(backendNames).path,
+	"lockbench plugins describe": candidates(backendNames).path,
 	"lockbench locks list":       candidates(backendNames).argument,
 	"lockbench locks inspect":    candidates(backendNames).argument,
 	"lockbench locks break":      candidates(backendNames).argument,

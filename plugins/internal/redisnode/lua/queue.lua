@@ -6,7 +6,7 @@
 --
 -- Note: q and w are not declared in KEYS. They share the lock key's slot, and
 -- declaring them would triple the keys of every batch.
-local ALIVE_US, TURN_US, KEY_MS = 2000000, 100000, 2500
+local ALIVE_US, TURN_US, KEY_MS = 2000000, 250000, 2500
 
 local function queue_keys(key)
   return side .. 'q:{' .. key .. '}', side .. 'w:{' .. key .. '}'

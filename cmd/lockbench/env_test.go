@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+// TestKeptServers starts servers with one command, uses them with another and
+// ends them with a third.
+func TestKeptServers(t *testing.T) {
+	if s, err := env.StartRedis(t.Context(), nil); err != nil {
+		env.Missing(t, "redis", err)
+	} else if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir, tmp := plugins(t), t.TempDir()
+	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
+	t.Chdir(t.TempDir())
+	t.Setenv("TMPDIR", tmp)
+	state := filepath.Join(t.TempDir(), "env.json")
+	command := func(args ...string) (string, error) {
+		out, err := exec.Command(binary, args...).CombinedOutput()
+		return string(out), err
+	}
+	up := func() string {
+		out, err := command("env", "up", "--state", state, "--backends", "redis", "--plugin-dir", dir)
+		if err != nil || !strings.Contains(out, "redis     127.0.0.1:") {
+			t.Fatalf("env up: %v, %q", err, out)
+		}
+		return out
+	}
+	defer func() { _, _ = command("env", "down", "--state", state) }() // for a test that has failed
+	shown := up()
+	if _, out, _ := lockbench(t, "env", "status", "--state", state); out != shown {
+		t.Errorf("env status says %q, env up has said %q", out, shown)
+	}
+	if code, _, errs := lockbench(t, "env", "up", "--state", state, "--env", "cloud"); code != exitUsage || !strings.Contains(errs, `"cloud"`) {
+		t.Errorf("another environment: exit %d, %q", code, errs)
+	}
+	out, err := command("env", "up", "--state", state, "--plugin-dir", dir)
+	var exit *exec.ExitError
+	if !asError(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(out, "up already") {
+		t.Errorf("a second env up: %v, %q", err, out)
+	}
+	code, text, errs := lockbench(t, "run", "--quick", "--runs", "1", "--clients", "1", "--backends", "redis", "--state", state, "-o", "out", "--plugin-dir", dir)
+	if code != exitOK || !strings.Contains(text, "redis uses the server that lockbench env up keeps") {
+		t.Errorf("run: exit %d, %q, %q", code, text, errs)
+	}
+	if m, err := record.ReadManifest("out"); err != nil || m.Plan.Env != bench.EnvLocal || len(m.Notes) != 1 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if code, _, errs := lockbench(t, "env", "down", "--state", state); code != exitOK {
+		t.Errorf("env down: exit %d, %q", code, errs)
+	}
+	gone := func() bool {
+		entries, err := os.ReadDir(tmp)
+		return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "lockbench-env-") })
+	}
+	if !gone() {
+		t.Error("env down has returned, and servers are left")
+	}
+
+	// What keeps them may also be killed.
+	up()
+	k, err := bench.ReadKept(state)
+	if err != nil || k == nil {
+		t.Fatal(k, err)
+	}
+	if err := syscall.Kill(k.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the servers are gone", gone)
+	if _, out, _ := lockbench(t, "env", "status", "--state", state); !strings.Contains(out, "no servers are kept") {
+		t.Errorf("status afterwards: %q", out)
+	}
+	up()
+}
+
+// TestComposeFile holds what can be read without docker; with it, also that
+// compose takes the file.
+func TestComposeFile(t *testing.T) {
+	file, err := filepath.Abs("../../compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := regexp.MustCompile(`image: \$\{LOCKBENCH_(\w+)_IMAGE:-(\S+):(v?\d+\.\d+\.\d+)\}`).FindAllSubmatch(text, -1)
+	if len(images) != 3 || bytes.Count(text, []byte("image: ")) != 3 {
+		t.Errorf("images: %q, want three, pinned and each with its variable", images)
+	}
+	ports := regexp.MustCompile(`ports: \["(.*)"\]`).FindAllSubmatch(text, -1)
+	for _, p := range ports {
+		if !regexp.MustCompile(`^127\.0\.0\.1:\$\{LOCKBENCH_\w+_PORT:-\d+\}:\d+$`).Match(p[1]) {
+			t.Errorf("port %s is not a variable one on the loopback interface", p[1])
+		}
+	}
+	if len(ports) != 10 {
+		t.Errorf("%d ports, want ten", len(ports))
+	}
+	if exec.Command("docker", "compose", "version").Run() != nil {
+		t.Skip("docker compose is not installed: whether it takes the file is not checked")
+	}
+	if out, err := exec.Command("docker", "compose", "-f", file, "config", "--quiet").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestNoDocker: an environment of containers needs docker, and says so.
+func TestNoDocker(t *testing.T) {
+	dir := plugins(t)
+	t.Setenv("PATH", t.TempDir())
+	code, _, errs := lockbench(t, "run", "--env", "compose", "--backends", "redis", "--plugin-dir", dir, "-o", filepath.Join(t.TempDir(), "out"))
+	if code != exitEnvironment || !strings.Contains(errs, "docker") || !strings.Contains(errs, "hint: ") {
+		t.Errorf("exit %d, %q", code, errs)
+	}
+}
