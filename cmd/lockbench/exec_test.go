@@ -64,6 +64,13 @@ func startContainer(t *testing.T, redis, address string, ttl time.Duration, dire
 	}
 	c := &container{cmd: exec.Command("unshare", append(args, holder, redis, address, ttl.String())...)}
 	c.cmd.Stderr = os.Stderr
+	// Sockets of a container that was killed stay behind; their paths are short.
+	tmp, err := os.MkdirTemp("", "exec-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(tmp) })
+	c.cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	stdout, err := c.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
