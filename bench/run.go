@@ -173,6 +173,9 @@ func (r *runner) cells() []cell {
 // cellsOf are the cells of one subject in one scenario.
 func (r *runner) cellsOf(sub *subject, sc scenario.Scenario) []cell {
 	var out []cell
+	if sc.PluginsOnly && sub.Kind != record.KindPlugin {
+		return nil
+	}
 	for _, shape := range sc.ShapesOf(r.plan.asked()) {
 		why := ""
 		if sc.Processes || shape.Hosts > 0 {

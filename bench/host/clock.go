@@ -1,6 +1,7 @@
 package host
 
 import (
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,10 +14,37 @@ type clock struct {
 	at   int64 // what it shows at base
 }
 
-func newClock() (clock, error) {
+// readings is how often both clocks are read: the closest pair counts. A
+// process that is not running between the two readings of a pair would be off
+// by as long as that lasts, and the overlap of two holders in different
+// processes could be one of their clocks.
+const readings = 50
+
+// newClock is read once in a process, so that what is left of the error is the
+// same for all that it talks to.
+var newClock = sync.OnceValues(func() (best clock, err error) {
+	closest := int64(-1)
+	for range readings {
+		before, err := monotonic()
+		if err != nil {
+			return clock{}, err
+		}
+		now := time.Now()
+		after, err := monotonic()
+		if err != nil {
+			return clock{}, err
+		}
+		if gap := after - before; closest < 0 || gap < closest {
+			closest, best = gap, clock{base: now, at: before + gap/2}
+		}
+	}
+	return best, nil
+})
+
+func monotonic() (int64, error) {
 	var ts unix.Timespec
 	err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return clock{base: time.Now(), at: ts.Nano()}, err
+	return ts.Nano(), err
 }
 
 func (c clock) now() int64 { return c.of(time.Now()) }

@@ -41,7 +41,10 @@ func (k HistogramKey) tag() string {
 	}
 	fmt.Fprintf(&b, "/clients=%d", k.Clients)
 	if k.Keys > 0 {
-		fmt.Fprintf(&b, "/keys=%d/hold=%v", k.Keys, k.Hold)
+		fmt.Fprintf(&b, "/keys=%d", k.Keys)
+	}
+	if k.Hold > 0 {
+		fmt.Fprintf(&b, "/hold=%v", k.Hold)
 	}
 	fmt.Fprintf(&b, "/op=%s", k.Op)
 	return b.String()
@@ -125,12 +128,17 @@ func (l *histogramLog) write(c Cell) error {
 				return err
 			}
 		}
-		h.SetTag(HistogramKey{c.Scenario, c.Backend, c.Mode, c.Hosts, c.Clients, c.Keys, time.Duration(c.HoldNs), op}.tag())
-		h.SetStartTimeMs(end.Add(-c.Elapsed).UnixMilli())
-		h.SetEndTimeMs(end.UnixMilli())
-		if err := l.log.OutputIntervalHistogram(h); err != nil {
+		key := HistogramKey{c.Scenario, c.Backend, c.Mode, c.Hosts, c.Clients, c.Keys, time.Duration(c.HoldNs), op}
+		if err := l.interval(key, h, end.Add(-c.Elapsed), end); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (l *histogramLog) interval(key HistogramKey, h *hdrhistogram.Histogram, from, to time.Time) error {
+	h.SetTag(key.tag())
+	h.SetStartTimeMs(from.UnixMilli())
+	h.SetEndTimeMs(to.UnixMilli())
+	return l.log.OutputIntervalHistogram(h)
 }

@@ -33,6 +33,8 @@ type Manifest struct {
 	Plan      Plan      `json:"plan"`
 	Machine   Machine   `json:"machine"`
 	Subjects  []Subject `json:"subjects"`
+	// Parts are the runs that this folder was merged from; none: it is one run.
+	Parts []Part `json:"merged_from,omitempty"`
 	// Binaries has the SHA-256 of lockbench and of each plugin by file name.
 	Binaries map[string]string `json:"binaries_sha256"`
 	// Skipped says what was left out and why, for people.
@@ -140,6 +142,10 @@ func ReadManifest(dir string) (Manifest, error) {
 	if err != nil {
 		return m, fmt.Errorf("%w: %w", ErrNotAFolder, err)
 	}
+	return parseManifest(dir, b)
+}
+
+func parseManifest(dir string, b []byte) (m Manifest, err error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("%w: %s: %w", ErrNotAFolder, filepath.Join(dir, ManifestFile), err)
 	}

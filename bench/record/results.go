@@ -43,8 +43,8 @@ func better(unit string) string {
 }
 
 var (
-	neutral = []string{"offered/s", "open-refused"}
-	costs   = []string{"commands/grant", "idle-commands/s", "drops", "early", "late", "stale-writes"}
+	neutral = []string{"held-bytes/plugin", "offered/s", "open-refused"}
+	costs   = []string{"idle-bytes/plugin", "plugin-bytes/lease", "host-bytes/lease", "commands/grant", "idle-commands/s", "drops", "early", "late", "stale-writes"}
 )
 
 // units are those that every file declares.
@@ -63,6 +63,7 @@ var units = []string{
 	"p50-ns/vacant", "p90-ns/vacant", "p99-ns/vacant", "p99.9-ns/vacant", "max-ns/vacant",
 	"p50-ns/notice", "p90-ns/notice", "p99-ns/notice", "p99.9-ns/notice", "max-ns/notice",
 	"band-low-ns/takeover", "band-high-ns/takeover", "early", "late", "stale-writes", "kept",
+	"p50-ns/first-grant", "idle-bytes/plugin", "held-bytes/plugin", "plugin-bytes/lease", "host-bytes/lease",
 	"cycles/s", "calls/s", "grants/s", "jain", "commands/grant", "idle-commands/s",
 }
 
@@ -95,7 +96,10 @@ func writeResult(w io.Writer, c Cell) error {
 	}
 	fmt.Fprintf(&b, "/clients=%d", c.Clients)
 	if c.Keys > 0 {
-		fmt.Fprintf(&b, "/keys=%d/hold=%v", c.Keys, time.Duration(c.HoldNs))
+		fmt.Fprintf(&b, "/keys=%d", c.Keys)
+	}
+	if c.HoldNs > 0 {
+		fmt.Fprintf(&b, "/hold=%v", time.Duration(c.HoldNs))
 	}
 	fmt.Fprintf(&b, " %d", max(1, c.Cycles))
 	for _, v := range c.figures() {
@@ -122,7 +126,9 @@ func (c Cell) figures() []figure {
 		}
 	}
 	for _, unit := range slices.Sorted(maps.Keys(c.Values)) {
-		out = append(out, figure{unit, c.Values[unit]})
+		if v := c.Values[unit]; !math.IsInf(v, 0) && !math.IsNaN(v) {
+			out = append(out, figure{unit, v})
+		}
 	}
 	return out
 }
@@ -173,10 +179,15 @@ func ScanResults(dir string, emit func(*benchfmt.Result)) (benchfmt.UnitMetadata
 	if err != nil {
 		return nil, err
 	}
+	return scanResults(b, emit)
+}
+
+func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
 	b = b[:bytes.LastIndexByte(b, '\n')+1] // a number that was cut is still a number
 	r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile)
 	for r.Scan() {
-		if res, ok := r.Result().(*benchfmt.Result); ok {
+		// One without a name is no line of ours.
+		if res, ok := r.Result().(*benchfmt.Result); ok && len(res.Name.Base()) > 0 {
 			emit(res)
 		}
 	}
@@ -201,7 +212,9 @@ func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
 func parseResult(rec *benchfmt.Result) Result {
 	res := Result{Cycles: rec.Iters, Values: map[string]float64{}}
 	base, parts := rec.Name.Parts()
-	res.Scenario = strings.ToLower(string(base[:1])) + string(base[1:])
+	if len(base) > 0 { // it is not in a file that lockbench has written
+		res.Scenario = strings.ToLower(string(base[:1])) + string(base[1:])
+	}
 	for _, p := range parts {
 		key, value, _ := strings.Cut(strings.TrimPrefix(string(p), "/"), "=")
 		switch key {

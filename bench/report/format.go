@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/perf/benchunit"
+
 	"github.com/lockbench/lockbench/bench/stat"
 )
 
@@ -35,6 +37,9 @@ func Value(unit string, e stat.Estimate) string {
 func bare(unit string, v float64) string {
 	if strings.Contains(unit, "-ns/") {
 		return duration(v)
+	}
+	if strings.Contains(unit, "-bytes/") {
+		return benchunit.Scale(v, benchunit.Binary) + "B"
 	}
 	return grouped(v)
 }

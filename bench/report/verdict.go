@@ -76,6 +76,7 @@ func (r Report) gaps() []string {
 	if r.Verdict.Truncated != nil {
 		out = append(out, r.Verdict.Truncated.Error())
 	}
+	out = append(out, r.parts()...)
 	out = append(out, r.refusals()...)
 	out = append(out, r.Manifest.Notes...)
 	for _, s := range r.Manifest.Skipped {

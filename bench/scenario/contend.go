@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +30,8 @@ const (
 	// contendFor is how long it goes on at least, in measured times: libraries
 	// that poll need some time for a few grants.
 	contendFor = 2
+	// hostsFor is how long it goes on at least over several processes.
+	hostsFor = time.Second
 	// turnsEach is how often each caller could have its turn: with less, the
 	// fairness would be that of the window.
 	turnsEach = 3
@@ -85,7 +86,11 @@ const contendLeast = 2
 func contenders(in Input) int { return in.Clients * max(1, in.Hosts) }
 
 func contendSpan(in Input) time.Duration {
-	return max(contendFor*in.Measure, turnsEach*time.Duration(contenders(in))*holdFor)
+	span := max(contendFor*in.Measure, turnsEach*time.Duration(contenders(in))*holdFor)
+	if in.Hosts > 0 {
+		span = max(span, hostsFor)
+	}
+	return span
 }
 
 func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
@@ -98,16 +103,13 @@ func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 	span := contendSpan(in)
 	bounded, cancel := context.WithTimeout(ctx, in.WarmUp+span+idleFor(in)+grace)
 	defer cancel()
-	before, err := in.commands(bounded)
-	if err != nil {
-		return cell, err
-	}
 	from := in.Clock.Now() + int64(in.WarmUp)
 	until := from + int64(span)
 	asking, stop := context.WithTimeout(bounded, in.WarmUp+span)
 	defer stop()
 	turns := newTurns()
 	context.AfterFunc(asking, turns.end)
+	counted := in.count(bounded, from, until-int64(span/10)) // before all give up
 	load.Workers(len(cs), func(i int) { take(bounded, asking, cs[i], turns, in.Mode) })
 
 	attempts, first := collect(cs)
@@ -129,11 +131,13 @@ func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 	if in.Commands == nil {
 		return cell, nil
 	}
-	after, err := in.commands(bounded)
-	if err != nil {
-		return cell, err
+	c := <-counted
+	if c.err != nil {
+		return cell, c.err
 	}
-	cell.Values["commands/grant"] = (after - before) / float64(len(grantsIn(attempts, 0, math.MaxInt64)))
+	if n := c.grants(attempts); n > 0 {
+		cell.Values["commands/grant"] = c.commands / float64(n)
+	}
 	cell.Values["idle-commands/s"], err = idle(bounded, in, cs)
 	cell.Attempts, _ = collect(cs)
 	return cell, err

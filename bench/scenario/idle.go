@@ -2,10 +2,12 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/record"
 )
 
 // queued is how long waiters get to enter the queue.
@@ -17,14 +19,6 @@ func idleFor(in Input) time.Duration {
 		return 0
 	}
 	return queued + in.Measure
-}
-
-// commands reads the counter of the servers, 0 when there is none.
-func (in Input) commands(ctx context.Context) (float64, error) {
-	if in.Commands == nil {
-		return 0, nil
-	}
-	return in.Commands(ctx)
 }
 
 // idle lets all callers but one wait for a lock that stays held, and returns how
@@ -44,22 +38,48 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 			}
 		})
 	}()
-	perSecond, err := in.commandRate(waiting)
+	held(ctx, queued)
+	from := in.Clock.Now()
+	c := <-in.count(ctx, from, from+int64(in.Measure))
 	stop()
 	<-done
 	cs[0].Release(context.WithoutCancel(ctx), lease)
-	return perSecond, err
+	return c.commands / time.Duration(c.until-c.from).Seconds(), c.err
 }
 
-// commandRate counts commands for the measured time, once the waiters wait.
-func (in Input) commandRate(ctx context.Context) (float64, error) {
-	held(ctx, queued)
-	from := in.Clock.Now()
-	before, err := in.Commands(ctx)
-	if err != nil {
-		return 0, err
+// counted is how many commands each server was given in a time.
+type counted struct {
+	from, until int64
+	commands    float64
+	err         error
+}
+
+// count reads the counter of the servers at two times. What it sends has one
+// element, at once where nobody counts.
+func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
+	out := make(chan counted, 1)
+	if in.Commands == nil {
+		out <- counted{}
+		return out
 	}
-	held(ctx, in.Measure)
-	after, err := in.Commands(ctx)
-	return (after - before) / time.Duration(in.Clock.Now()-from).Seconds(), err
+	go func() {
+		held(ctx, time.Duration(from-in.Clock.Now()))
+		before, err := in.Commands(ctx)
+		c := counted{from: in.Clock.Now(), err: err}
+		held(ctx, time.Duration(until-in.Clock.Now()))
+		after, err := in.Commands(ctx)
+		c.until, c.commands, c.err = in.Clock.Now(), after-before, errors.Join(c.err, err)
+		out <- c
+	}()
+	return out
+}
+
+// grants counts those that came in that time.
+func (c counted) grants(attempts []record.Attempt) (n int) {
+	for _, a := range attempts {
+		if a.Outcome == record.Granted && a.Answered >= c.from && a.Answered < c.until {
+			n++
+		}
+	}
+	return n
 }

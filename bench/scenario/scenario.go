@@ -22,6 +22,8 @@ type Scenario struct {
 	Processes bool
 	Mode      string // of several; "" when there is one
 	Hosts     int    // processes that it starts itself; 0 for none
+	// PluginsOnly tells that it is about plugins, which baselines have none of.
+	PluginsOnly bool
 	// AcrossHosts tells that callers can be spread over several processes.
 	AcrossHosts bool
 	// MinClients is the fewest callers with which it makes sense; 0 is 1.
@@ -74,7 +76,7 @@ func (s Scenario) ShapesOf(a Asked) []Shape {
 }
 
 // All are the scenarios in the order in which they are shown.
-func All() []Scenario { return []Scenario{acquire, throughput, contend, takeover} }
+func All() []Scenario { return []Scenario{acquire, throughput, contend, takeover, footprint} }
 
 // Names lists the names of [All].
 func Names() []string {

@@ -19,13 +19,6 @@ type Row struct {
 	Unit string // as written there: "p50-ns/acquire"
 }
 
-// ErrPlans: two folders are of different plans, so that their figures do not
-// mean the same.
-var ErrPlans = errors.New("different plans")
-
-// ErrIncomplete: a folder lacks runs of its plan.
-var ErrIncomplete = errors.New("incomplete run")
-
 // ErrFilter: a filter cannot be read.
 var ErrFilter = errors.New("not a filter")
 
@@ -63,16 +56,16 @@ func (s *side) add(r Row, v float64) {
 // Folders compares the folders of two runs of one plan. The filter is one of
 // benchstat ("/backend:redis /clients:64"); "" keeps all.
 func Folders(before, after, filter string) (Comparison, error) {
-	a, err := manifest(before)
+	a, err := record.ReadWhole(before)
 	if err != nil {
 		return Comparison{}, err
 	}
-	b, err := manifest(after)
+	b, err := record.ReadWhole(after)
 	if err != nil {
 		return Comparison{}, err
 	}
 	if d := a.Plan.Differs(b.Plan); len(d) > 0 {
-		return Comparison{}, fmt.Errorf("%w: %s and %s: %s", ErrPlans, before, after, strings.Join(d, "; "))
+		return Comparison{}, fmt.Errorf("%w: %s and %s: %s", record.ErrPlans, before, after, strings.Join(d, "; "))
 	}
 	left, right := newSide(), newSide()
 	_, err = read(before, a, filter, func(backend string) (*side, string) { return left, backend })
@@ -97,12 +90,12 @@ func Folders(before, after, filter string) (Comparison, error) {
 // Builds compares the two builds that one run has interleaved: the other one,
 // which is the old one, and that of lockbench itself.
 func Builds(dir, filter string) (Comparison, error) {
-	m, err := manifest(dir)
+	m, err := record.ReadWhole(dir)
 	if err != nil {
 		return Comparison{}, err
 	}
 	if !slices.ContainsFunc(m.Subjects, func(s record.Subject) bool { return s.BuildOf != "" }) {
-		return Comparison{}, fmt.Errorf("%w: %s has one build only", ErrPlans, dir)
+		return Comparison{}, fmt.Errorf("%w: %s has one build only", record.ErrPlans, dir)
 	}
 	before, after := newSide(), newSide()
 	units, err := read(dir, m, filter, func(backend string) (*side, string) {
@@ -117,17 +110,6 @@ func Builds(dir, filter string) (Comparison, error) {
 	c := compare(before, after, units)
 	c.Old, c.New = "the other build", "this build"
 	return c, nil
-}
-
-func manifest(dir string) (record.Manifest, error) {
-	m, err := record.ReadManifest(dir)
-	if err != nil {
-		return m, err
-	}
-	if m.State != record.StateDone {
-		return m, fmt.Errorf("%w: %s says that its run is %s", ErrIncomplete, dir, m.State)
-	}
-	return m, nil
 }
 
 // cellOrder is in what order rows are shown; the second field is the backend.
@@ -169,11 +151,11 @@ func read(dir string, m record.Manifest, filter string, sideOf func(backend stri
 		}
 	})
 	if err == nil && len(runs) == 0 && len(m.Plan.Backends) > 0 {
-		err = fmt.Errorf("%w: %s has no figure of a plugin", ErrIncomplete, dir)
+		err = fmt.Errorf("%w: %s has no figure of a plugin", record.ErrIncomplete, dir)
 	}
 	for cell, n := range runs {
 		if err == nil && n < m.Plan.Runs {
-			err = fmt.Errorf("%w: %s has %d of %d runs of %s", ErrIncomplete, dir, n, m.Plan.Runs, cell)
+			err = fmt.Errorf("%w: %s has %d of %d runs of %s", record.ErrIncomplete, dir, n, m.Plan.Runs, cell)
 		}
 	}
 	return units, err
@@ -235,5 +217,5 @@ func worthTesting(unit string) bool {
 	if op, ok := strings.CutPrefix(unit, "p99-ns/"); ok {
 		return op != "lag"
 	}
-	return slices.Contains([]string{"cycles/s", "calls/s", "grants/s", "commands/grant"}, unit)
+	return slices.Contains([]string{"cycles/s", "calls/s", "grants/s", "commands/grant", "idle-bytes/plugin", "host-bytes/lease"}, unit)
 }

@@ -138,11 +138,11 @@ func TestFoldersRefuse(t *testing.T) {
 		want  error
 		says  string
 	}{
-		"another plan": {run{plan: record.Plan{Clients: []int{1, 8}}}.write(t), ErrPlans, "clients [] and [1 8]"},
-		"interrupted":  {run{state: record.StateInterrupted, lines: 3}.write(t), ErrIncomplete, "interrupted"},
-		"killed":       {run{state: record.StateRunning}.write(t), ErrIncomplete, "running"},
-		"cut":          {cutTo(9), ErrIncomplete, "of 10 runs of Acquire/backend=redis/clients=8"},
-		"cut early":    {cutTo(2), ErrIncomplete, "no figure"},
+		"another plan": {run{plan: record.Plan{Clients: []int{1, 8}}}.write(t), record.ErrPlans, "clients [] and [1 8]"},
+		"interrupted":  {run{state: record.StateInterrupted, lines: 3}.write(t), record.ErrIncomplete, "interrupted"},
+		"killed":       {run{state: record.StateRunning}.write(t), record.ErrIncomplete, "running"},
+		"cut":          {cutTo(9), record.ErrIncomplete, "of 10 runs of Acquire/backend=redis/clients=8"},
+		"cut early":    {cutTo(2), record.ErrIncomplete, "no figure"},
 		"foreign":      {t.TempDir(), record.ErrNotAFolder, record.ManifestFile},
 		"missing":      {filepath.Join(t.TempDir(), "no"), record.ErrNotAFolder, record.ManifestFile},
 	} {
@@ -172,7 +172,7 @@ func TestBuilds(t *testing.T) {
 	if len(c.Rows) != 3 {
 		t.Errorf("%d rows", len(c.Rows))
 	}
-	if _, err := Builds(run{}.write(t), ""); !errors.Is(err, ErrPlans) {
+	if _, err := Builds(run{}.write(t), ""); !errors.Is(err, record.ErrPlans) {
 		t.Error(err)
 	}
 }

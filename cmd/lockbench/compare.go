@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/report"
 	"github.com/lockbench/lockbench/bench/stat"
 	"github.com/lockbench/lockbench/core/driver"
@@ -89,13 +90,13 @@ func loadComparison(dirs []string, filter string) (stat.Comparison, error) {
 		c, err = stat.Folders(dirs[0], dirs[1], filter)
 	}
 	switch {
-	case errors.Is(err, stat.ErrPlans) && len(dirs) == 1:
+	case errors.Is(err, record.ErrPlans) && len(dirs) == 1:
 		return c, hinted(usagef("%v", err), "name two folders, or make one with lockbench run --vs BIN_DIR")
-	case errors.Is(err, stat.ErrPlans):
+	case errors.Is(err, record.ErrPlans):
 		return c, hinted(usagef("%v", err), "run both with the same flags, or interleave them: lockbench run --vs BIN_DIR")
 	case errors.Is(err, stat.ErrFilter):
 		return c, hinted(usagef("--filter %q: %v", filter, err), "--filter '/backend:redis /clients:(8 OR 64)'")
-	case errors.Is(err, stat.ErrIncomplete):
+	case errors.Is(err, record.ErrIncomplete):
 		return c, &bench.InvalidError{Err: err}
 	case err != nil:
 		return c, err

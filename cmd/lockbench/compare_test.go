@@ -100,3 +100,36 @@ func TestOneBuildAgainstItself(t *testing.T) {
 		t.Errorf("%d of 20 found a regression that is none, %d of 20 the one that is", wrong, found)
 	}
 }
+
+// TestFootprintMergeCompare measures twice, and does with both folders what
+// takes two.
+func TestFootprintMergeCompare(t *testing.T) {
+	dir := plugins(t)
+	t.Chdir(t.TempDir())
+	for _, out := range []string{"a", "b"} {
+		code, stdout, stderr := lockbench(t, "run", "--quick", "--runs", "2", "--scenarios", "footprint", "--backends", "memory", "-o", out, "--plugin-dir", dir)
+		if code != exitOK || !strings.Contains(stdout, "start to first grant p50") {
+			t.Fatalf("exit %d\n%s\n%s", code, stdout, stderr)
+		}
+	}
+	code, _, stderr := lockbench(t, "compare", "a", "b", "--fail-on", "p50-ns/first-grant > +1000%")
+	if code != exitInvalid || !strings.Contains(stderr, "at least 4") {
+		t.Errorf("two runs support nothing: exit %d, %q", code, stderr)
+	}
+	if code, _, stderr := lockbench(t, "merge", "a", "b", "-o", "both"); code != exitOK {
+		t.Fatalf("exit %d, %q", code, stderr)
+	}
+	code, stdout, _ := lockbench(t, "report", "both")
+	if code != exitOK || !strings.Contains(stdout, "merged from 2 runs of lockbench") || !strings.Contains(stdout, "median of 4 runs") {
+		t.Errorf("exit %d\n%s", code, stdout)
+	}
+	if code, stdout, stderr := lockbench(t, "check", "both"); code != exitOK {
+		t.Errorf("exit %d, %s, %q", code, stdout, stderr)
+	}
+	if code, _, stderr := lockbench(t, "compare", "a", "both"); code != exitOK {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+	if code, _, stderr := lockbench(t, "merge", "a", "a", "-o", "c"); code != exitUsage || !strings.Contains(stderr, "the same run") {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+}

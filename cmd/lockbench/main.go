@@ -67,7 +67,7 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	}
 	root.SetVersionTemplate("lockbench {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), conformCommand(), pluginsCommand(), locksCommand(), envCommand(), execCommand())
+	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), mergeCommand(), conformCommand(), pluginsCommand(), locksCommand(), envCommand(), execCommand())
 	completeAll(root)
 	return root
 }

@@ -28,12 +28,9 @@ func TestMain(m *testing.M) {
 }
 
 // forgetKeptServers hides the servers that the developer keeps, which are not
-// for tests, and leaves go its cache, which is in the same place.
+// for tests.
 func forgetKeptServers() {
-	if cache, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
-		os.Setenv("GOCACHE", filepath.Join(cache, "go-build"))
-	}
-	os.Setenv("XDG_CACHE_HOME", os.TempDir())
+	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
 }
 
 // plugins builds the shipped plugins and returns their directory.
@@ -86,6 +83,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run|--scenarios|acquire,safety", []string{"run alone"}},
 		{"run|--scenarios|safety|--faults|freeze-hst", []string{`"freeze-hst"`, "did you mean freeze-host?"}},
 		{"run|--scenarios|safety|--ttl|3s", []string{"--ttl", "safety"}},
+		{"run|--scenarios|safety|--env|compose", []string{"--env", "safety"}},
 		{"run|--scenarios|safety|--runs|0", []string{"0 runs"}},
 		{"run|--scenarios|safety|--target|redis=h:1", []string{"harms its servers"}},
 		{"run|--faults|restart", []string{"scenario safety"}},
@@ -93,13 +91,6 @@ func TestUsageErrors(t *testing.T) {
 		{"run|--baselines|redislock", []string{`"redislock"`, "hint:", "--baselines=redislock"}},
 		{"run|--format|jsn", []string{`"jsn"`, "did you mean json?"}},
 		{"run|--mtls|no", []string{`"no"`, "on"}},
-		{"run|--scenarios|takeover|--modes|frieze", []string{`"frieze"`, "did you mean freeze?"}},
-		{"run|--scenarios|takeover|--modes|", []string{"--modes names none"}},
-		{"run|--scenarios|takeover|--candidates|1", []string{"1 candidates", "2 and 32"}},
-		{"run|--scenarios|takeover|--tick|-1s", []string{"-1s"}},
-		{"run|--modes|freeze", []string{"takeover"}},
-		{"env|upp", []string{`"upp"`, "did you mean up?"}},
-		{"env|up|--env|locl", []string{`"locl"`, "did you mean local?"}},
 		{"run|--env|locl", []string{`"locl"`, "did you mean local?"}},
 		{"run|--clients|many", []string{"--clients", `"many"`, "whole numbers"}},
 		{"run|--clients|0", []string{"0 clients"}},
@@ -126,6 +117,9 @@ func TestUsageErrors(t *testing.T) {
 		{"report|nowhere", []string{"nowhere", "run.json"}},
 		{"report|a|b", []string{`"b"`}},
 		{"compare", []string{"two result folders", "hint:"}},
+		{"merge|a", []string{"two result folders", "hint:"}},
+		{"merge|a|b", []string{"folder to write to", "hint:"}},
+		{"merge|nowhere|elsewhere|-o|new", []string{"nowhere", "run.json"}},
 		{"compare|nowhere|elsewhere", []string{"nowhere", "run.json"}},
 		{"compare|a|b|--fail-on|p99-ns/acquire", []string{`"p99-ns/acquire"`, "hint:", "> +10%"}},
 		{"compare|a|b|--format|csv", []string{`"csv"`}},

@@ -1,0 +1,68 @@
+package baseline
+
+import (
+	"testing"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+func TestCounter(t *testing.T) {
+	s, err := env.StartRedis(t.Context(), nil)
+	if err != nil {
+		env.Missing(t, "redis", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg := driver.Config{"address": s.Addr()}
+	c, err := NewCounter("redis", cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	call, end, err := RedisPing(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	if err := call(t.Context()); err != nil { // connects
+		t.Fatal(err)
+	}
+	if _, err := c.Read(t.Context()); err != nil { // connects
+		t.Fatal(err)
+	}
+	read := func() float64 {
+		n, err := c.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := read()
+	for range 7 {
+		if err := call(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := read() - before; n != 7 {
+		t.Errorf("%v commands counted of 7", n)
+	}
+	if n := read(); n != before+7 {
+		t.Errorf("a reading counts itself: %v, then %v", before+7, n)
+	}
+	if none, err := NewCounter("memory", nil); none != nil || err != nil {
+		t.Errorf("%v, %v", none, err)
+	}
+}
+
+func TestField(t *testing.T) {
+	if n, err := field("# Stats\r\na:1\r\ntotal:17\r\n", "total:"); n != 17 || err != nil {
+		t.Errorf("%v, %v", n, err)
+	}
+	if _, err := field("a:1", "total:"); err == nil {
+		t.Error("a key that is not there was found")
+	}
+}

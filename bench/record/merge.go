@@ -1,0 +1,208 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// ErrPlans: folders are of different plans or builds, so that their figures do
+// not mean the same.
+var ErrPlans = errors.New("different plans")
+
+// ErrIncomplete: a folder lacks runs of its plan.
+var ErrIncomplete = errors.New("incomplete run")
+
+// Part is one of the runs that a folder was merged from.
+type Part struct {
+	Started   time.Time `json:"started"`
+	Seed      uint64    `json:"seed"`
+	Runs      int       `json:"runs"`
+	Lockbench string    `json:"lockbench"`
+	Machine   Machine   `json:"machine"`
+}
+
+// ReadWhole reads run.json of a folder whose run was done. The error wraps
+// [ErrIncomplete] for others.
+func ReadWhole(dir string) (Manifest, error) {
+	m, err := ReadManifest(dir)
+	if err == nil && m.State != StateDone {
+		err = fmt.Errorf("%w: %s says that its run is %s", ErrIncomplete, dir, m.State)
+	}
+	return m, err
+}
+
+// Merge writes a folder with the runs of several, which are of one plan and one
+// build, to out, which must be [Vacant]. Their runs follow each other. Of the
+// latencies the histograms are added up; no percentile is computed from others.
+func Merge(out string, dirs ...string) error {
+	if err := Vacant(out); err != nil {
+		return err
+	}
+	all := make([]Manifest, len(dirs))
+	for i, dir := range dirs {
+		var err error
+		if all[i], err = ReadWhole(dir); err != nil {
+			return err
+		}
+		for j := range i {
+			if err := mergeable(all[j], all[i]); err != nil {
+				return fmt.Errorf("%w: %s and %s", err, dirs[j], dir)
+			}
+		}
+	}
+	f, err := Create(out, merged(all))
+	if err != nil {
+		return err
+	}
+	before := 0
+	for i, dir := range dirs {
+		if err == nil {
+			err = errors.Join(f.appendResults(dir), f.appendEvents(dir, before))
+		}
+		before += all[i].Plan.Runs
+	}
+	if err == nil {
+		err = f.mergeHistograms(dirs, all)
+	}
+	if err != nil {
+		return errors.Join(err, f.closeFiles(), os.RemoveAll(out))
+	}
+	return f.Close(StateDone)
+}
+
+// mergeable says why two runs cannot be merged.
+func mergeable(a, b Manifest) error {
+	if d := a.Plan.Differs(b.Plan); len(d) > 0 {
+		return fmt.Errorf("%w: %s", ErrPlans, strings.Join(d, "; "))
+	}
+	if a.Plan.MTLS != b.Plan.MTLS {
+		return fmt.Errorf("%w: one with mutual TLS, one without", ErrPlans)
+	}
+	for name, sum := range a.Binaries {
+		if other, ok := b.Binaries[name]; ok && other != sum {
+			return fmt.Errorf("%w: they are of different builds of %s", ErrPlans, name)
+		}
+	}
+	if a.Started.Equal(b.Started) {
+		return fmt.Errorf("%w: they are the same run", ErrPlans)
+	}
+	return nil
+}
+
+// merged describes the runs together.
+func merged(all []Manifest) Manifest {
+	m := all[0]
+	m.Binaries, m.Subjects = maps.Clone(m.Binaries), slices.Clone(m.Subjects)
+	m.Parts, m.Skipped, m.Notes, m.Findings = nil, nil, nil, nil
+	m.Elapsed, m.Plan.Runs = 0, 0
+	for _, one := range all {
+		m.Elapsed += one.Elapsed
+		m.Plan.Runs += one.Plan.Runs
+		m.Skipped = unite(m.Skipped, one.Skipped)
+		m.Notes = unite(m.Notes, one.Notes)
+		m.Findings = append(m.Findings, one.Findings...)
+		m.Plan.Baselines = unite(slices.Clone(m.Plan.Baselines), one.Plan.Baselines)
+		maps.Copy(m.Binaries, one.Binaries)
+		for _, s := range one.Subjects {
+			if !slices.ContainsFunc(m.Subjects, func(t Subject) bool { return t.Name == s.Name }) {
+				m.Subjects = append(m.Subjects, s)
+			}
+		}
+		if len(one.Parts) > 0 {
+			m.Parts = append(m.Parts, one.Parts...)
+			continue
+		}
+		m.Parts = append(m.Parts, Part{Started: one.Started, Seed: one.Plan.Seed, Runs: one.Plan.Runs, Lockbench: one.Lockbench, Machine: one.Machine})
+	}
+	return m
+}
+
+func unite(a, b []string) []string {
+	for _, s := range b {
+		if !slices.Contains(a, s) {
+			a = append(a, s)
+		}
+	}
+	return a
+}
+
+// appendResults copies the lines of another folder as they are.
+func (f *Folder) appendResults(dir string) error {
+	b, err := os.ReadFile(filepath.Join(dir, ResultsFile))
+	if err != nil {
+		return err
+	}
+	for line := range bytes.Lines(b) {
+		if !bytes.HasPrefix(line, []byte("Benchmark")) {
+			continue // the header is written already
+		}
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			return fmt.Errorf("%w: %s: %s ends within a line", ErrIncomplete, dir, ResultsFile)
+		}
+		if _, err := f.results.Write(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendEvents copies the attempts of another folder, whose runs follow as
+// many others.
+func (f *Folder) appendEvents(dir string, before int) error {
+	in, err := os.Open(filepath.Join(dir, EventsFile))
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	err = ReadEvents(in, func(s Section, attempts []Attempt) error {
+		s.Run += before
+		return f.eventLog.Write(s, attempts)
+	})
+	if errors.Is(err, ErrTruncated) {
+		return fmt.Errorf("%w: %s: %w", ErrIncomplete, dir, err)
+	}
+	return err
+}
+
+// mergeHistograms adds up the latencies of all folders.
+func (f *Folder) mergeHistograms(dirs []string, all []Manifest) error {
+	sum := map[HistogramKey]*hdrhistogram.Histogram{}
+	var end time.Time
+	for i, dir := range dirs {
+		one, err := ReadHistograms(dir)
+		if err != nil {
+			return err
+		}
+		for key, h := range one {
+			if sum[key] == nil {
+				sum[key] = h
+				continue
+			}
+			if dropped := sum[key].Merge(h); dropped > 0 {
+				return fmt.Errorf("%s: %d latencies do not fit", dir, dropped)
+			}
+		}
+		if last := all[i].Started.Add(time.Duration(all[i].Elapsed * float64(time.Second))); last.After(end) {
+			end = last
+		}
+	}
+	tags := map[string]HistogramKey{}
+	for key := range sum {
+		tags[key.tag()] = key
+	}
+	for _, tag := range slices.Sorted(maps.Keys(tags)) {
+		if err := f.histogramLog.interval(tags[tag], sum[tags[tag]], f.manifest.Started, end); err != nil {
+			return err
+		}
+	}
+	return nil
+}
