@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/check"
@@ -41,6 +42,8 @@ func (p Plan) checkSafety() error {
 		return usagef("scenario %s has servers of its own and is run alone, not with %v", SafetyScenario, p.Scenarios)
 	case len(p.Targets) > 0:
 		return usagef("scenario %s harms its servers, so it takes none of yours", SafetyScenario)
+	case p.Env != "" && p.Env != EnvLocal:
+		return usagef("scenario %s harms local processes, so it has no environment %q", SafetyScenario, p.Env)
 	case len(p.Baselines) > 0:
 		return usagef("scenario %s judges plugins, not baselines", SafetyScenario)
 	case p.Runs < 0 || p.Runs > 1000:
@@ -76,14 +79,14 @@ func runSafety(ctx context.Context, p Plan, opts Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	plan := safety.Plan{Faults: p.faults(), Rounds: p.Runs}
+	plan := safety.Plan{Faults: p.faults(), Rounds: p.Runs, Seed: p.Seed}
 	if plan.Rounds == 0 {
 		plan.Rounds = safetyRounds
 		if p.Quick {
 			plan.Rounds = quickSafetyRounds
 		}
 	}
-	p.Runs, p.TTL = plan.Rounds, safety.TTL
+	p.Runs, p.TTL, p.Env = plan.Rounds, safety.TTL, EnvLocal
 	m := record.Manifest{Lockbench: p.Version, Machine: machine(), Binaries: map[string]string{}}
 	var names []string
 	for _, d := range described {
@@ -122,7 +125,8 @@ func recordSafety(ctx context.Context, p Plan, plan safety.Plan, m record.Manife
 		return Result{}, err
 	}
 	sink := &safetySink{folder: folder, progress: opts.Progress, log: opts.Log}
-	sink.progress.Begin(plan.Cells(), time.Duration(plan.Cells()*plan.Rounds)*safetyRound)
+	cells, runnable := plan.Cells()
+	sink.progress.Begin(cells, time.Duration(runnable)*(safetySetup+time.Duration(plan.Rounds)*safetyRound))
 	err = safety.Run(ctx, plan, sink)
 	sink.progress.End()
 	res := Result{Cells: sink.rounds, Interrupted: ctx.Err() != nil}
@@ -138,12 +142,17 @@ func recordSafety(ctx context.Context, p Plan, plan safety.Plan, m record.Manife
 	if err := errors.Join(err, folder.SetManifest(m), folder.Close(state)); err != nil {
 		return res, err
 	}
-	res.Verdict, err = check.Dir(p.Out)
+	if res.Verdict, err = check.Dir(p.Out); err == nil && res.Cells == 0 && !res.Interrupted {
+		err = &EnvError{Err: fmt.Errorf("none of these faults can be run here: %s", strings.Join(sink.missing, "; "))}
+	}
 	return res, err
 }
 
-// safetyRound is about how long one round takes.
-const safetyRound = 7 * time.Second
+// About how long one round takes, and the servers of a cell.
+const (
+	safetyRound = 5 * time.Second
+	safetySetup = 3 * time.Second
+)
 
 // safetySink writes rounds into a folder.
 type safetySink struct {
@@ -151,6 +160,7 @@ type safetySink struct {
 	progress Progress
 	log      *slog.Logger
 	rounds   int // that were run
+	missing  []string
 }
 
 // Begin implements safety.Sink.
@@ -160,6 +170,8 @@ func (s *safetySink) Begin(label string) { s.progress.Step(label) }
 func (s *safetySink) Round(r record.Round) error {
 	if r.Missing == "" {
 		s.rounds++
+	} else {
+		s.missing = append(s.missing, fmt.Sprintf("%s under %s: %s", r.Backend, r.Fault, r.Missing))
 	}
 	if r.Failure != "" {
 		s.log.Warn("round failed", "backend", r.Backend, "fault", r.Fault, "round", r.Round, "failure", r.Failure)

@@ -82,6 +82,17 @@ func (c Cell) Unsafe() bool {
 	return c.Class == ClassBroken && !c.Control && c.kind == record.KindPlugin
 }
 
+// Invalid names the cells of which nothing can be said, with the cause.
+func (v Verdict) Invalid() []string {
+	var out []string
+	for _, c := range v.Cells {
+		if c.Class == ClassInvalid {
+			out = append(out, fmt.Sprintf("%s under %s: %s", c.Backend, c.Fault, cmp.Or(c.Why, "nothing was granted")))
+		}
+	}
+	return out
+}
+
 // Cells judges the rounds of a run, in the order in which its cells were
 // begun.
 func Cells(rounds []record.Round) []Cell {
@@ -296,6 +307,9 @@ func (c *Cell) conclude() {
 		c.Class, c.Why = ClassDocumented, known.Why
 	default:
 		c.Class = ClassBroken
+	}
+	if c.Undecided > 0 {
+		c.failures = append(c.failures, fmt.Sprintf("no order was found or excluded for %d histories within %v", c.Undecided, judging))
 	}
 	if len(c.failures) > 0 {
 		if c.Class == ClassHeld {

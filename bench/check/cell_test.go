@@ -68,6 +68,7 @@ func TestCells(t *testing.T) {
 		{"a late write is refused", round("freeze-host", lease(0, 1, 0, 2, 990, 4001, 0, 700), lease(1, 2, 50, 2705, 4300, 0, 5000)), frozen,
 			[]record.Write{write(1, true, false, 10), write(2, true, false, 2710), write(1, true, true, 4001)}, ClassHeld, ""},
 		{"documented, and the tokens rise", round("clock-forward", lease(0, 1, 0, 2, 1200, 1201, 0), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassToken, RuleOverlap},
+		{"documented, and the old holder releases", round("clock-forward", lease(0, 1, 0, 2, 1200, 0, 1201), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassToken, RuleOverlap},
 		{"documented, but the token falls", round("clock-forward", lease(0, 3, 0, 2, 1200, 1201, 0), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassBroken, RuleToken},
 		{"documented, but the old holder is renewed", round("clock-forward", lease(0, 1, 0, 2, 1200, 1300, 0, 1200), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassBroken, RuleOverlap},
 		{"nothing was granted", round("latency"), nil, nil, ClassInvalid, ""},

@@ -34,8 +34,9 @@ const (
 	RuleToken Rule = "token"
 )
 
-// keep bounds how many violations of one subject are kept with their details.
-const keep = 10
+// keep bounds how many violations of each rule by one subject are kept with
+// their details.
+const keep = 5
 
 // Violation is a broken rule, with the two grants that broke it.
 type Violation struct {
@@ -83,7 +84,7 @@ type Subject struct {
 // Verdict is the judgement of a run.
 type Verdict struct {
 	Subjects   []Subject   // by name
-	Violations []Violation // at most ten of each subject
+	Violations []Violation // at most five of each rule by each subject
 	// Cells are those of the safety scenario, in the order of the run.
 	Cells []Cell
 	// Truncated says why the events end early; nil when they are whole.
@@ -192,12 +193,11 @@ func (s *Subject) count(a record.Attempt) {
 }
 
 func (c *Checker) report(sub *Subject, v Violation) {
+	count := &sub.Tokens
 	if v.Rule == RuleOverlap {
-		sub.Overlaps++
-	} else {
-		sub.Tokens++
+		count = &sub.Overlaps
 	}
-	if sub.Overlaps+sub.Tokens <= keep {
+	if *count++; *count <= keep {
 		c.found = append(c.found, v)
 	}
 }

@@ -76,15 +76,14 @@ func linear(leases []record.Lease, ttl time.Duration, halts []record.Halt, forge
 		for _, r := range l.Renewals {
 			add(opRenew, i, r[0], r[1])
 		}
+		if forgets > 0 && l.AskedNs < forgets {
+			add(opFree, i, forgets, math.MaxInt64)
+		}
 		if l.ReleasedNs > 0 {
 			add(opFree, i, l.ReleaseNs, l.ReleasedNs)
 			continue
 		}
-		from := freeFrom(l, ttl, halts)
-		if forgets > 0 && l.AskedNs < forgets {
-			from = min(from, forgets)
-		}
-		add(opFree, i, from, math.MaxInt64)
+		add(opFree, i, freeFrom(l, ttl, halts), math.MaxInt64)
 	}
 	switch porcupine.CheckOperationsTimeout(lockModel, ops, judging) {
 	case porcupine.Ok:

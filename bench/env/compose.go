@@ -112,8 +112,11 @@ func docker(ctx context.Context, environ []string, args ...string) (string, erro
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
-		return "", fmt.Errorf("docker %s: %w: %s", args[0], err, lines[len(lines)-1])
+		said := strings.TrimSpace(errs.String())
+		if said == "" {
+			return "", fmt.Errorf("docker %s: %w", args[0], err)
+		}
+		return "", fmt.Errorf("docker %s: %w: %s", args[0], err, said[strings.LastIndexByte(said, '\n')+1:])
 	}
 	return strings.TrimSpace(out.String()), nil
 }

@@ -27,9 +27,9 @@ var networks = []Fault{
 		Strike: onPaths(func(p *Proxy) error { return p.Delay(40*time.Millisecond, 20*time.Millisecond) }), Heal: onPaths((*Proxy).Heal),
 	},
 	{
-		Name: "dribble", Does: "data come in pieces of 64 bytes, 200 µs apart",
+		Name: "dribble", Does: "data come in pieces of 256 bytes, 200 µs apart",
 		Needs: []Power{PowerRival, PowerPaths}, Keeps: true, ActsTTLs: 1.5,
-		Strike: onPaths(func(p *Proxy) error { return p.Dribble(64, 200*time.Microsecond) }), Heal: onPaths((*Proxy).Heal),
+		Strike: onPaths(func(p *Proxy) error { return p.Dribble(256, 200*time.Microsecond) }), Heal: onPaths((*Proxy).Heal),
 	},
 	{
 		Name: "lost-reply", Does: "half of the holder's acquires reach the servers, the answers do not reach the holder; TTL 10 s",

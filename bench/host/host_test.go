@@ -1,40 +1,26 @@
 package host
 
 import (
-	"errors"
-	"syscall"
+	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
 func TestMain(m *testing.M) {
+	CandidateMain()
 	CallersMain()
 	plugintest.Main(m)
 }
 
-func start(t *testing.T, s *env.Server) *Process {
-	t.Helper()
-	p, err := Start(t.Context(), Spec{
-		Backend: "redis",
-		Path:    plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis"),
-		Config:  driver.Config{"address": s.Addr()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(t.Context()); err != nil && t.Context().Err() == nil {
-			t.Error(err)
-		}
-	})
-	return p
-}
-
-func TestKillAndFreeze(t *testing.T) {
+// TestCandidate follows a candidate over two terms and a frozen one, to its
+// orderly end.
+func TestCandidate(t *testing.T) {
 	s, err := env.StartRedis(t.Context(), nil)
 	if err != nil {
 		env.Missing(t, "redis", err)
@@ -44,35 +30,72 @@ func TestKillAndFreeze(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	const ttl = time.Second
-	a, b := start(t, s), start(t, s)
-	first, err := a.Acquire(t.Context(), "jobs", ttl, 0)
+	clock := load.NewClock()
+	reports := make(chan Report, 1000)
+	p, err := StartCandidate(t.Context(), Campaign{
+		Spec: Spec{
+			Backend: "redis", Config: driver.Config{"address": s.Addr()},
+			Path: plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis"),
+		},
+		Names: []string{"jobs"}, TTL: time.Second,
+	}, clock, func(_ *Candidate, r Report) { reports <- r })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Acquire(t.Context(), "jobs", ttl, 0); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("the second host got it too: %v", err)
+	last := Report{}
+	await := func(kind Kind) Report {
+		t.Helper()
+		for deadline := time.After(20 * time.Second); ; {
+			select {
+			case r := <-reports:
+				if r.At < last.At || r.At > clock.Now() {
+					t.Errorf("%+v after %+v, at %d", r, last, clock.Now())
+				}
+				last = r
+				if r.Kind == kind {
+					return r
+				}
+			case <-deadline:
+				t.Fatalf("no report of kind %s; the last one was %+v", kind, last)
+			}
+		}
 	}
-	if err := a.Freeze(); err != nil {
+	first := await(Granted)
+	if r := await(Renewed); r.Asked <= first.Asked || r.FreeFrom <= first.FreeFrom || r.FreeBy < r.FreeFrom {
+		t.Errorf("renewed: %+v after %+v", r, first)
+	}
+	if err := p.Resign(); err != nil {
 		t.Fatal(err)
 	}
-	second, err := b.Acquire(t.Context(), "jobs", ttl, 10*time.Second)
-	if err != nil || second <= first {
-		t.Fatalf("after the freeze: token %d after %d, %v", second, first, err)
+	if r := await(Resigned); r.Token != first.Token || r.Cause != "" || r.Wrote < first.At {
+		t.Errorf("resigned: %+v", r)
 	}
-	if err := a.Resume(); err != nil {
+	second := await(Granted)
+	if second.Token <= first.Token {
+		t.Errorf("token %d after %d", second.Token, first.Token)
+	}
+	if err := p.Freeze(); err != nil {
 		t.Fatal(err)
 	}
-	if valid, cause, err := a.State(t.Context(), "jobs"); valid || cause == "" || err != nil {
-		t.Errorf("the frozen host after its TTL: valid %v, cause %q, %v", valid, cause, err)
-	}
-	if err := b.Kill(); err != nil {
+	time.Sleep(1200 * time.Millisecond) // not to wait for something: the pause is what is tested
+	resumed := clock.Now()
+	if err := p.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(b.Pid(), 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("the killed host: %v", err)
+	if r := await(Lost); r.Token != second.Token || r.Wrote > resumed || r.At < resumed || r.Cause == "" {
+		t.Errorf("lost: %+v, resumed at %d", r, resumed)
 	}
-	if third, err := a.Acquire(t.Context(), "jobs", ttl, 10*time.Second); err != nil || third <= second {
-		t.Errorf("after the kill: token %d after %d, %v", third, second, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := p.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCandidateThatCannotStart says why.
+func TestCandidateThatCannotStart(t *testing.T) {
+	_, err := StartCandidate(t.Context(), Campaign{Baseline: "none"}, load.NewClock(), func(*Candidate, Report) {})
+	if err == nil || !strings.Contains(err.Error(), `"none"`) {
+		t.Errorf("an unknown baseline: %v", err)
 	}
 }

@@ -186,7 +186,8 @@ func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMa
 	b = b[:bytes.LastIndexByte(b, '\n')+1] // a number that was cut is still a number
 	r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile)
 	for r.Scan() {
-		if res, ok := r.Result().(*benchfmt.Result); ok {
+		// One without a name is no line of ours.
+		if res, ok := r.Result().(*benchfmt.Result); ok && len(res.Name.Base()) > 0 {
 			emit(res)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"time"
@@ -42,6 +43,8 @@ type Plan struct {
 	Backends []Backend
 	Faults   []fault.Fault
 	Rounds   int
+	// Seed decides at which moments of a renewal faults strike.
+	Seed uint64
 	// FilesOnly leaves out the resources that need servers.
 	FilesOnly bool
 }
@@ -51,8 +54,29 @@ var Quick = []string{
 	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
 }
 
-// Cells is how many combinations a plan has.
-func (p Plan) Cells() int { return len(p.Backends) * len(p.Faults) }
+// Cells are all combinations of a backend and a fault, and how many of them
+// can be run here. A fault that is made for some of the backends is none of the
+// others'.
+func (p Plan) Cells() (all, runnable int) {
+	for _, f := range p.Faults {
+		for _, b := range p.Backends {
+			if p.concerns(f, b) {
+				all++
+				if builder, ok := builders[b.Name]; ok && f.Fits(b.Name, builder.lacks) == "" {
+					runnable++
+				}
+			}
+		}
+	}
+	return all, runnable
+}
+
+// concerns tells whether a fault has anything to do with a backend. When it
+// has nothing to do with any, all of them are told so.
+func (p Plan) concerns(f fault.Fault, b Backend) bool {
+	return len(f.Only) == 0 || slices.Contains(f.Only, b.Name) ||
+		!slices.ContainsFunc(p.Backends, func(b Backend) bool { return slices.Contains(f.Only, b.Name) })
+}
 
 // Sink is told how a run goes on, from one goroutine.
 type Sink interface {
@@ -71,7 +95,7 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &runner{plan: p, sink: sink, dir: dir, began: witness.Now()}
+	r := &runner{plan: p, sink: sink, dir: dir, began: witness.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
 	defer func() { err = errors.Join(err, r.closeResources()) }()
 	if err := r.openResources(ctx); err != nil {
 		return err
@@ -83,6 +107,9 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 		for _, b := range p.Backends {
 			if ctx.Err() != nil {
 				return ctx.Err()
+			}
+			if !p.concerns(f, b) {
+				continue
 			}
 			sink.Begin(fmt.Sprintf("%s, %s", b.Name, f.Name))
 			if err := r.cell(ctx, b, f); err != nil {
@@ -98,6 +125,7 @@ type runner struct {
 	sink         Sink
 	dir          string
 	began        int64 // zero of all times
+	random       *rand.Rand
 	clockLibrary string
 	noClock      error // why there is none
 

@@ -45,7 +45,7 @@ of baselines, of controls, and what is documented are shown and do not count.`,
 			case v.Granted() == 0:
 				return &bench.InvalidError{Err: errors.New("invalid run: nothing was granted, so nothing was checked")}
 			}
-			return nil
+			return invalid(v)
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "output: text or json")

@@ -5,9 +5,11 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/lockbench/lockbench/bench/baseline"
 	"github.com/lockbench/lockbench/bench/scenario"
@@ -95,6 +97,24 @@ func TestCompletion(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTimeLeft(t *testing.T) {
+	for _, tt := range []struct {
+		done        int64
+		took, guess time.Duration
+		want        string
+	}{
+		{0, 2 * time.Second, 30 * time.Second, "28s"},
+		{0, time.Minute, 30 * time.Second, "0s"},
+		{0, time.Second, 0, "?"},
+		{5, 10 * time.Second, 30 * time.Second, "30s"},
+		{20, 10 * time.Second, 30 * time.Second, "0s"},
+	} {
+		if got := timeLeft(decor.Statistics{Current: tt.done, Total: 20}, tt.took, tt.guess); got != tt.want {
+			t.Errorf("%+v: %s", tt, got)
+		}
 	}
 }
 

@@ -28,12 +28,9 @@ func TestMain(m *testing.M) {
 }
 
 // forgetKeptServers hides the servers that the developer keeps, which are not
-// for tests, and leaves go its cache, which is in the same place.
+// for tests.
 func forgetKeptServers() {
-	if cache, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
-		os.Setenv("GOCACHE", filepath.Join(cache, "go-build"))
-	}
-	os.Setenv("XDG_CACHE_HOME", os.TempDir())
+	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
 }
 
 // plugins builds the shipped plugins and returns their directory.
@@ -86,6 +83,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run|--scenarios|acquire,safety", []string{"run alone"}},
 		{"run|--scenarios|safety|--faults|freeze-hst", []string{`"freeze-hst"`, "did you mean freeze-host?"}},
 		{"run|--scenarios|safety|--ttl|3s", []string{"--ttl", "safety"}},
+		{"run|--scenarios|safety|--env|compose", []string{"--env", "safety"}},
 		{"run|--scenarios|safety|--runs|0", []string{"0 runs"}},
 		{"run|--scenarios|safety|--target|redis=h:1", []string{"harms its servers"}},
 		{"run|--faults|restart", []string{"scenario safety"}},

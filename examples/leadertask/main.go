@@ -7,6 +7,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -35,6 +36,11 @@ func run(ctx context.Context, i app.Instance, election string, tick, ttl time.Du
 		return err
 	}
 	say(i, "candidate, TTL %v", ttl)
+	if i.Recorder != nil && i.Number == 1 { // one observer is enough for a process
+		var watching sync.WaitGroup
+		watching.Go(func() { i.Recorder.Watch(ctx, e, i.Client.Properties().Name) })
+		defer watching.Wait()
+	}
 	return e.Run(ctx, func(term *core.Term) {
 		say(i, "leader of term %d", term.Token())
 		lead(i, term, tick)

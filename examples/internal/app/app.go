@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/otel"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/plugins/memory"
 )
@@ -47,6 +48,9 @@ type Instance struct {
 	Number int    // from 1
 	Name   string // for people: the label
 	Client *core.Client
+	// Recorder is what the metrics of this process are made with; nil without
+	// --metrics.
+	Recorder *otel.Recorder
 }
 
 // Main runs one instance function until it returns or a SIGINT or SIGTERM ends
@@ -73,7 +77,7 @@ func (f *Flags) Run(ctx context.Context, run func(ctx context.Context, i Instanc
 	if err != nil {
 		return err
 	}
-	onEvent, stop, err := serveMetrics(f.metrics)
+	recorder, stop, err := serveMetrics(f.metrics)
 	if err != nil {
 		return err
 	}
@@ -87,8 +91,12 @@ func (f *Flags) Run(ctx context.Context, run func(ctx context.Context, i Instanc
 			cancel(err)
 			break
 		}
-		i := Instance{Number: n, Name: f.name(n)}
-		i.Client = core.New(b, &core.Options{Label: i.Name, OnEvent: onEvent})
+		i := Instance{Number: n, Name: f.name(n), Recorder: recorder}
+		opts := &core.Options{Label: i.Name}
+		if recorder != nil {
+			opts.OnEvent = recorder.OnEvent
+		}
+		i.Client = core.New(b, opts)
 		work.Go(func() {
 			if err := run(ctx, i); err != nil {
 				cancel(fmt.Errorf("%s: %w", i.Name, err))

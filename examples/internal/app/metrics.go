@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	client "github.com/prometheus/client_golang/prometheus"
@@ -12,16 +13,42 @@ import (
 	"go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 
-	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/otel"
 )
 
-// serveMetrics serves /metrics on address and returns what records events for
-// it; nil when address is empty. stop ends the server.
-func serveMetrics(address string) (onEvent func(core.Event), stop func(), err error) {
+// serveMetrics serves /metrics on address and returns what records for it, nil
+// when address is empty. stop ends the server.
+func serveMetrics(address string) (recorder *otel.Recorder, stop func(), err error) {
 	if address == "" {
 		return nil, func() {}, nil
 	}
+	recorder, page, err := newMetrics()
+	if err != nil {
+		return nil, nil, err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--metrics: %w", err)
+	}
+	fmt.Fprintf(os.Stderr, "metrics on http://%s/metrics\n", listener.Addr())
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", page)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener) // it ends with stop
+	}()
+	return recorder, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = server.Shutdown(ctx) // the process ends next
+		<-served
+	}, nil
+}
+
+// newMetrics makes a recorder and the page that shows what it has recorded.
+func newMetrics() (*otel.Recorder, http.Handler, error) {
 	registry := client.NewRegistry()
 	exporter, err := prometheus.New(prometheus.WithRegisterer(registry))
 	if err != nil {
@@ -31,22 +58,5 @@ func serveMetrics(address string) (onEvent func(core.Event), stop func(), err er
 	if err != nil {
 		return nil, nil, err
 	}
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--metrics: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(listener) // it ends with stop
-	}()
-	return recorder.OnEvent, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = server.Shutdown(ctx) // the process ends next
-		<-served
-	}, nil
+	return recorder, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
 }

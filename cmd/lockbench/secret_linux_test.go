@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+const secret = "correct-horse-battery"
+
+// TestSecretIsNowhere measures a server with a password, looks at every process
+// meanwhile, and searches everything that is left.
+func TestSecretIsNowhere(t *testing.T) {
+	t.Run("redis", func(t *testing.T) {
+		server := redisServer(t, &env.RedisOptions{Password: secret})
+		searchFor(t, "redis", "redis://:"+secret+"@"+server.Addr())
+	})
+	if os.Getenv("LOCKBENCH_LONG") != "1" {
+		return
+	}
+	t.Run("mysql", func(t *testing.T) {
+		server, err := env.StartMariaDB(t.Context(), &env.MariaDBOptions{SQL: []string{
+			"CREATE USER IF NOT EXISTS app IDENTIFIED BY '" + secret + "'", "GRANT ALL ON *.* TO app",
+		}})
+		if err != nil {
+			env.Missing(t, "mysql", err)
+		}
+		defer server.Close()
+		_, database, _ := strings.Cut(env.MariaDBAddress(server), "/")
+		searchFor(t, "mysql", "app:"+secret+"@tcp("+server.Addr()+")/"+database)
+	})
+}
+
+func searchFor(t *testing.T, backend, address string) {
+	t.Helper()
+	dir := filepath.Dir(plugintest.Build(t, "github.com/lockbench/lockbench/plugins/"+backend+"/lockplugin-"+backend))
+	work := t.TempDir()
+	target, out, tmp := filepath.Join(work, "target"), filepath.Join(work, "out"), filepath.Join(work, "tmp")
+	if err := os.WriteFile(target, []byte(address), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var printed bytes.Buffer
+	cmd := exec.Command(plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench"),
+		"run", "--quick", "--verbose", "--backends", backend, "--scenarios", "acquire,takeover", "--runs", "1", "--clients", "1",
+		"--target", backend+"=@"+target, "--plugin-dir", dir, "-o", out)
+	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+	cmd.Stdout, cmd.Stderr = &printed, &printed
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // its status is in ProcessState
+	}()
+	looked := 0
+	for running := true; running; {
+		select {
+		case <-ended:
+			running = false
+		case <-time.After(20 * time.Millisecond):
+			looked += lookAtProcesses(t, tmp)
+		}
+	}
+	if code := cmd.ProcessState.ExitCode(); code != exitOK {
+		t.Fatalf("exit %d\n%s", code, printed.Bytes())
+	}
+	if looked == 0 {
+		t.Error("no process was looked at")
+	}
+	if bytes.Contains(printed.Bytes(), []byte(secret)) {
+		t.Errorf("it is printed:\n%s", printed.Bytes())
+	}
+	files := 0
+	for _, root := range []string{out, tmp} {
+		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			files++
+			text, err := os.ReadFile(path)
+			if bytes.Contains(text, []byte(secret)) {
+				t.Errorf("it stands in %s", path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files < 4 {
+		t.Errorf("only %d files were searched", files)
+	}
+}
+
+// lookAtProcesses searches the arguments and the environment of each process
+// that was started with TMPDIR=tmp, and of their plugins, which inherit it. It
+// returns how many there were.
+func lookAtProcesses(t *testing.T, tmp string) int {
+	t.Helper()
+	dirs := processesWith(tmp)
+	for _, dir := range dirs {
+		for _, file := range []string{"cmdline", "environ"} {
+			text, err := os.ReadFile(filepath.Join(dir, file))
+			if err == nil && strings.Contains(string(text), secret) {
+				t.Errorf("it stands in the %s of %s", file, dir)
+			}
+		}
+	}
+	return len(dirs)
+}

@@ -1,0 +1,49 @@
+package lockbench_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+
+// TestLinksOfDocumentsLead: what a document points to is there.
+func TestLinksOfDocumentsLead(t *testing.T) {
+	files, err := filepath.Glob("docs/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	more, _ := filepath.Glob("examples/*/README.md") // the pattern is valid
+	for _, file := range append(append(files, "README.md"), more...) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+}
+
+// TestTestsNamedInSecurityExist: the page says which test shows what.
+func TestTestsNamedInSecurityExist(t *testing.T) {
+	text, err := os.ReadFile("docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile("`(Test[A-Za-z]+)`").FindAllStringSubmatch(string(text), -1)
+	if len(names) == 0 {
+		t.Fatal("it names none")
+	}
+	for _, n := range names {
+		if out, err := exec.CommandContext(t.Context(), "grep", "-rq", "--include=*_test.go", "^func "+n[1]+"(", "core", "cmd").CombinedOutput(); err != nil {
+			t.Errorf("there is no %s: %v %s", n[1], err, strings.TrimSpace(string(out)))
+		}
+	}
+}
