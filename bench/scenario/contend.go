@@ -61,6 +61,8 @@ func contendShapes(a Asked) []Shape {
 			clients := a.Clients
 			switch {
 			case len(clients) > 0:
+			case h == 1 && a.Quick:
+				clients = []int{32}
 			case h == 1:
 				clients = []int{8, 32}
 			default:
