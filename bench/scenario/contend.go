@@ -113,6 +113,7 @@ func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 	context.AfterFunc(asking, turns.end)
 	counted := in.count(bounded, from, until-int64(span/10)) // before all give up
 	load.Workers(len(cs), func(i int) { take(bounded, asking, cs[i], turns, in.Mode) })
+	c := <-counted
 
 	attempts, first := collect(cs)
 	cell = record.Cell{Attempts: attempts, Elapsed: span}
@@ -133,7 +134,6 @@ func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 	if in.Commands == nil {
 		return cell, nil
 	}
-	c := <-counted
 	if n := c.grants(attempts); c.err == nil && n > 0 {
 		cell.Values["commands/grant"] = c.commands / float64(n)
 	}
