@@ -79,7 +79,7 @@ func runSafety(ctx context.Context, p Plan, opts Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	plan := safety.Plan{Faults: p.faults(), Rounds: p.Runs}
+	plan := safety.Plan{Faults: p.faults(), Rounds: p.Runs, Seed: p.Seed}
 	if plan.Rounds == 0 {
 		plan.Rounds = safetyRounds
 		if p.Quick {

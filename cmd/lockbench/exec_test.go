@@ -173,7 +173,7 @@ func TestExecAsInit(t *testing.T) {
 			t.Errorf("exec ended with status %d, want the holder's 7", code)
 		}
 	})
-	const ttl = 3 * time.Second
+	const ttl = 2 * time.Second
 	for name, direct := range map[string]bool{"whole container killed": false, "app that is the init killed": true} {
 		t.Run(name, func(t *testing.T) {
 			c := startContainer(t, redis, server.Addr(), ttl, direct)
