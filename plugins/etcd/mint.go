@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,10 +17,16 @@ import (
 // revisions rise through crashes and changes of leader, but a cluster that was
 // set up anew begins again at 1, and a resource that remembers the highest
 // token would refuse its holders or, worse, let an old one in.
+//
+// An epoch is known by its base, which is the value of its key. The key's
+// revision would not do: in two clusters that were set up one after the other
+// the first key of each has the same.
 type epoch struct {
-	rev  int64  // create revision of the key with the base
 	base uint64 // in microseconds since 1970 when the epoch began
 }
+
+// value is what the epoch's key has.
+func (e *epoch) value() []byte { return strconv.AppendUint(nil, e.base, 10) }
 
 func (e *epoch) token(rev int64) uint64 { return e.base + uint64(rev) }
 
@@ -61,19 +68,18 @@ func (m *mint) load(ctx context.Context) (*epoch, error) {
 // fetch reads the epoch, or begins one above least.
 func (m *mint) fetch(ctx context.Context, least uint64) (*epoch, error) {
 	b := m.b
-	key, base := b.space.epoch, max(least, uint64(max(0, time.Now().UnixMicro())))
+	key := b.space.epoch
+	e := &epoch{base: max(least, uint64(max(0, time.Now().UnixMicro())))}
 	resp, err := b.send(ctx, &pb.TxnRequest{
 		Compare: []*pb.Compare{absent(key, nil)},
-		Success: []*pb.RequestOp{put(key, strconv.AppendUint(nil, base, 10), 0)},
+		Success: []*pb.RequestOp{put(key, e.value(), 0)},
 		Failure: []*pb.RequestOp{read(&pb.RangeRequest{Key: []byte(key)})},
 	})
 	if err != nil {
 		return nil, b.untouched(err)
 	}
-	e := &epoch{rev: resp.Header.Revision, base: base}
 	if !resp.Succeeded {
 		kv := resp.Responses[0].GetResponseRange().GetKvs()[0]
-		e.rev = kv.CreateRevision
 		if e.base, err = strconv.ParseUint(string(kv.Value), 10, 62); err != nil {
 			return nil, fmt.Errorf("etcd: key %q: %w", key, err)
 		}
@@ -83,13 +89,13 @@ func (m *mint) fetch(ctx context.Context, least uint64) (*epoch, error) {
 }
 
 // holds makes a Txn depend on e.
-func (m *mint) holds(e *epoch) *pb.Compare { return at(m.b.space.epoch, e.rev) }
+func (m *mint) holds(e *epoch) *pb.Compare { return worth(m.b.space.epoch, e.value()) }
 
 // goesOn tells whether e was still there when ops, whose last one reads its key,
 // were done.
 func (m *mint) goesOn(e *epoch, ops []*pb.ResponseOp) bool {
 	kvs := ops[len(ops)-1].GetResponseRange().GetKvs()
-	return len(kvs) > 0 && kvs[0].CreateRevision == e.rev
+	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, e.value())
 }
 
 // see notes a revision of the store.

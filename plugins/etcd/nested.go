@@ -22,7 +22,7 @@ func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: slices.Concat(r.Compare, []*pb.Compare{holds}),
 		Success: r.Success,
-		Failure: slices.Concat(r.Failure, []*pb.RequestOp{exists(string(holds.Key))}),
+		Failure: slices.Concat(r.Failure, []*pb.RequestOp{read(&pb.RangeRequest{Key: holds.Key})}),
 	}
 }
 

@@ -162,3 +162,31 @@ func TestCompaction(t *testing.T) {
 	next := acquire(t, b, lock("jobs", "next"))
 	eventually(t, "the new holder is observed", func() bool { return (<-seen).Token == next.Token })
 }
+
+// TestTokensOfTwoEpochs: a process that outlives the data of its store never
+// mixes two epochs, although all that a fresh server does first has the same
+// revisions as before.
+func TestTokensOfTwoEpochs(t *testing.T) {
+	s := start(t, nil)
+	old := connect(t, on(s))
+	must(t, old.Check(t.Context()))
+	before := acquire(t, old, lock("jobs", "a"))
+	must(t, s.Stop())
+	must(t, s.Start(t.Context(), false))
+	fresh := connect(t, on(s)) // begins the new epoch before the old process has noticed
+	must(t, fresh.Check(t.Context()))
+	r := acquire(t, fresh, lock("jobs", "b"))
+	if r.Token <= before.Token {
+		t.Errorf("token %d after %d", r.Token, before.Token)
+	}
+	must(t, fresh.Release(t.Context(), r))
+	var token uint64
+	eventually(t, "the old process goes on", func() (ok bool) {
+		var err error
+		token, err = old.TryAcquire(t.Context(), lock("jobs", "c"))
+		return err == nil
+	})
+	if token <= r.Token {
+		t.Errorf("token %d by the old process after %d", token, r.Token)
+	}
+}

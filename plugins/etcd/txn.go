@@ -13,6 +13,14 @@ func absent(key string, end []byte) *pb.Compare { return created(key, end, pb.Co
 // at holds when key exists and was created at rev: the same owner and token.
 func at(key string, rev int64) *pb.Compare { return created(key, nil, pb.Compare_EQUAL, rev) }
 
+// worth holds when key exists with that value.
+func worth(key string, value []byte) *pb.Compare {
+	return &pb.Compare{
+		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_VALUE,
+		TargetUnion: &pb.Compare_Value{Value: value},
+	}
+}
+
 // present holds when key exists.
 func present(key string) *pb.Compare { return created(key, nil, pb.Compare_GREATER, 0) }
 
