@@ -120,7 +120,7 @@ func across(backend string) []Goal {
 		out = append(out,
 			Goal{ID: id, What: fmt.Sprintf("%s: handoff p50, %d waiters in as many hosts", backend, hosts), Limit: limit, Unit: "ms", figure: median(c, handoff, millisecond)},
 			Goal{ID: id + "/jain", What: backend + ": Jain fairness of the same", Limit: 0.95, AtLeast: true, figure: median(c, "jain", 1)},
-			Goal{ID: id + "/commands", What: backend + ": commands sent for a grant to each node", Limit: 6, figure: median(c, "commands/grant", 1)},
+			Goal{ID: id + "/commands", What: backend + ": commands that clients send for a grant to each node", Limit: 6, figure: median(c, "sent-commands/grant", 1)},
 		)
 	}
 	return out

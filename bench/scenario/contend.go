@@ -137,6 +137,7 @@ func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 	}
 	if n := c.grants(attempts); n > 0 {
 		cell.Values["commands/grant"] = c.commands / float64(n)
+		cell.Values["sent-commands/grant"] = c.sent / float64(n)
 	}
 	cell.Values["idle-commands/s"], err = idle(bounded, in, cs)
 	cell.Attempts, _ = collect(cs)
