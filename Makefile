@@ -10,10 +10,10 @@ bench: build servers
 bench-peers: build servers
 	scripts/bench-peers $(OUT)
 
-# One package at a time: suites with servers, processes and TTLs of a second
-# must not compete for the cores.
+# Two packages at a time: the suites wait for servers, processes and TTLs most of
+# the time, and more of them would compete for the cores.
 test: build servers
-	go build -race ./... && go test -race -p 1 -timeout 15m ./...
+	go build -race ./... && go test -race -p 2 -timeout 15m ./...
 	go -C examples test -race -p 1 -parallel 6 -timeout 5m ./...
 
 lint:

@@ -42,6 +42,8 @@ func (p Plan) checkSafety() error {
 		return usagef("scenario %s has servers of its own and is run alone, not with %v", SafetyScenario, p.Scenarios)
 	case len(p.Targets) > 0:
 		return usagef("scenario %s harms its servers, so it takes none of yours", SafetyScenario)
+	case p.Env != "" && p.Env != EnvLocal:
+		return usagef("scenario %s harms local processes, so it has no environment %q", SafetyScenario, p.Env)
 	case len(p.Baselines) > 0:
 		return usagef("scenario %s judges plugins, not baselines", SafetyScenario)
 	case p.Runs < 0 || p.Runs > 1000:
@@ -77,14 +79,14 @@ func runSafety(ctx context.Context, p Plan, opts Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	plan := safety.Plan{Faults: p.faults(), Rounds: p.Runs}
+	plan := safety.Plan{Faults: p.faults(), Rounds: p.Runs, Seed: p.Seed}
 	if plan.Rounds == 0 {
 		plan.Rounds = safetyRounds
 		if p.Quick {
 			plan.Rounds = quickSafetyRounds
 		}
 	}
-	p.Runs, p.TTL = plan.Rounds, safety.TTL
+	p.Runs, p.TTL, p.Env = plan.Rounds, safety.TTL, EnvLocal
 	m := record.Manifest{Lockbench: p.Version, Machine: machine(), Binaries: map[string]string{}}
 	var names []string
 	for _, d := range described {

@@ -66,6 +66,9 @@ func (r *runner) notPossible(sub *subject, sc scenario.Scenario, shape scenario.
 	if sub.Scope == string(driver.ScopeHost) {
 		return sub.notAcrossProcesses()
 	}
+	if sub.Kind == record.KindBaseline && r.plan.Quick {
+		return "with --quick the baselines, whose takeovers take a TTL each,"
+	}
 	in := r.input(cell{Shape: shape, subject: sub, scenario: sc}, 0)
 	if why := scenario.NotPossible(in); why != "" {
 		return fmt.Sprintf("%s in mode %s, %s,", sub.Name, shape.Mode, why)

@@ -61,7 +61,7 @@ func checkTicks(t *testing.T, lines []string) int {
 // testScheduler runs two versions side by side, kills the runner in mid-job
 // again and again and puts another in its place.
 func testScheduler(t *testing.T, w world) {
-	ticks, killEvery := 8, 3
+	ticks, killEvery := 6, 2
 	if long {
 		ticks, killEvery = 200, 5
 	}

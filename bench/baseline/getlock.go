@@ -66,9 +66,14 @@ type connLease struct {
 
 func (l *connLease) Token() uint64 { return 0 }
 
-// Renew asks whether the connection still has the lock: there is no TTL.
+// Renew asks whether the connection still has the lock: there is no TTL. With
+// the connection the lock is gone.
 func (l *connLease) Renew(ctx context.Context) error {
-	return l.ask(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()")
+	err := l.ask(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()")
+	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		err = fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
+	}
+	return err
 }
 
 // Untimed implements load.Untimed.

@@ -308,6 +308,9 @@ func (c *Cell) conclude() {
 	default:
 		c.Class = ClassBroken
 	}
+	if c.Undecided > 0 {
+		c.failures = append(c.failures, fmt.Sprintf("no order was found or excluded for %d histories within %v", c.Undecided, judging))
+	}
 	if len(c.failures) > 0 {
 		if c.Class == ClassHeld {
 			c.Class = ClassInvalid

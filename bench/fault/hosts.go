@@ -8,7 +8,7 @@ import (
 // hosts are faults of the holder's processes.
 var hosts = []Fault{
 	{
-		Name: "freeze-host", Does: "the holder stands still until another host has its locks, then goes on",
+		Name: "freeze-host", Does: "the holder stands still until another host has its locks, then goes on", Freezes: true,
 		Needs:  []Power{PowerRival},
 		Strike: func(_ context.Context, s *Scene) error { return Freeze(s.Holder.Pid()) },
 		Heal:   func(_ context.Context, s *Scene) error { return Resume(s.Holder.Pid()) },

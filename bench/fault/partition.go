@@ -15,13 +15,13 @@ var partitions = []Fault{
 		Heal:   func(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).Heal) },
 	},
 	{
-		Name: "partition-minority", Does: "a minority of the servers is cut off for 5 s; TTL 10 s", TTL: longTTL, Keeps: true, Acts: 5 * time.Second,
+		Name: "partition-minority", Does: "a minority of the servers is cut off for 5 s; TTL 10 s", TTL: longTTL, Keeps: true, Acts: 5 * time.Second, Many: true,
 		Needs:  []Power{PowerRival, PowerServers, PowerMinority},
 		Strike: func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)], Server.Freeze) },
 		Heal:   func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)], Server.Resume) },
 	},
 	{
-		Name: "partition-majority", Does: "a majority of the servers, or the only one, is cut off", ActsTTLs: 1.5,
+		Name: "partition-majority", Does: "a majority of the servers, or the only one, is cut off", ActsTTLs: 1.5, Many: true,
 		Needs:  []Power{PowerRival, PowerServers},
 		Strike: func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)+1], Server.Freeze) },
 		Heal:   func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)+1], Server.Resume) },

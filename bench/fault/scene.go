@@ -83,6 +83,11 @@ type Fault struct {
 	TTL time.Duration
 	// Keeps tells that no lease should be lost to it, however it goes on.
 	Keeps bool
+	// Freezes tells that the holder cannot run until it is healed.
+	Freezes bool
+	// Many tells that it is shown on several servers, where the backend can have
+	// several or one.
+	Many bool
 	// Late tells that the rival asks only after the strike.
 	Late bool
 	// Acts is for how long, in TTLs or as it is; zero for both means until the

@@ -128,15 +128,19 @@ func (c *candidate) lead(ctx context.Context, i int32, asked int64, lease load.L
 }
 
 // renew renews at a third of the TTL what does not do so by itself. A renewal
-// that fails is the end.
+// that fails is tried again until the TTL is over, unless it says that the lease
+// is.
 func (c *candidate) renew(ctx context.Context, t *term) {
-	due := time.NewTicker(c.TTL / 3)
-	defer due.Stop()
+	renewed := t.wrote.Load()
+	wait := c.TTL / 3
 	for {
+		due := time.NewTimer(wait)
 		select {
 		case <-t.over:
+			due.Stop()
 			return
 		case <-ctx.Done():
+			due.Stop()
 			t.end(nil)
 			return
 		case <-due.C:
@@ -145,11 +149,16 @@ func (c *candidate) renew(ctx context.Context, t *term) {
 		bounded, cancel := context.WithTimeout(ctx, c.TTL/3)
 		err := t.lease.Renew(bounded)
 		cancel()
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil:
+			renewed, wait = sent, c.TTL/3
+			c.renewed(t.name, sent, c.clock.now(), t.lease)
+		case errors.Is(err, driver.ErrNotHeld), c.clock.now() >= renewed+int64(c.TTL):
 			t.end(fmt.Errorf("renewal: %w", err))
 			return
+		default:
+			wait = min(between, c.TTL/3)
 		}
-		c.renewed(t.name, sent, c.clock.now(), t.lease)
 	}
 }
 

@@ -119,9 +119,27 @@ func orDefault(s, otherwise string) string {
 	return s
 }
 
+// fewestRuns is how many runs of each can differ at the level of the tests: of
+// 3 against 3 the least p of the U test is 0.1.
+const fewestRuns = 4
+
+// runs is how many the cells had at most.
+func (r Report) runs() int {
+	n := 0
+	for _, t := range r.Tables {
+		for _, row := range t.Rows {
+			n = max(n, row.runs())
+		}
+	}
+	return n
+}
+
 // choiceNote says who was no candidate and why, and how to read the answers.
 func (r Report) choiceNote() string {
 	parts := []string{"Of backends that share a cell the runs support no difference."}
+	if n := r.runs(); n < fewestRuns {
+		parts = append(parts, fmt.Sprintf("%s cannot support any: ask for --runs %d or more.", plural(n, "run"), fewestRuns))
+	}
 	for _, s := range r.Manifest.Subjects {
 		switch {
 		case s.Kind != record.KindPlugin:

@@ -43,7 +43,17 @@ func TestUnsafeIsNoCandidate(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if note := r.choiceNote(); !strings.Contains(note, "redis is no candidate: BROKEN") {
+	if note := r.choiceNote(); !strings.Contains(note, "redis is no candidate: BROKEN") || strings.Contains(note, "--runs") {
+		t.Error(note)
+	}
+}
+
+func TestTooFewRunsSaySo(t *testing.T) {
+	r, err := Load(written(t, acquires(1, false)[:4])) // two of each
+	if err != nil {
+		t.Fatal(err)
+	}
+	if note := r.choiceNote(); !strings.Contains(note, "2 runs cannot support any: ask for --runs 4 or more") {
 		t.Error(note)
 	}
 }

@@ -10,9 +10,12 @@ func (r Report) refusals() []string {
 			if !row.refused() {
 				continue
 			}
-			out = append(out, fmt.Sprintf("refused: open loop of %s at %s: of %s cycles/s offered, %s dropped, the generator late by %s at p99",
-				row.Name, plural(t.Clients, "client"), grouped(row.Figures["offered/s"].Center),
-				grouped(row.Figures["drops"].Center), duration(row.Figures["p99-ns/lag"].Center)))
+			why := "not one cycle was due"
+			if late := row.Figures["p50-ns/lag"]; late.N > 0 {
+				why = fmt.Sprintf("%s dropped, the generator itself late by %s in the middle", plural(int(row.Figures["drops"].Center), "cycle"), duration(late.Center))
+			}
+			out = append(out, fmt.Sprintf("refused: open loop of %s at %s, %s cycles/s offered: %s",
+				row.Name, plural(t.Clients, "client"), grouped(row.Figures["offered/s"].Center), why))
 		}
 	}
 	return out

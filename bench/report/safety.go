@@ -119,8 +119,14 @@ func (r Report) safetySummary() []string {
 	var out []string
 	for _, name := range names {
 		s := sum[name]
-		out = append(out, fmt.Sprintf("%s: %d locks hit; least warning before the next grant %s in %d losses; told %s after a freeze at the latest; late writes that passed: %d without a guard, %d with one",
-			name, s.Hits, brief(s.Margin, s.Margins > 0), s.Margins, brief(s.Lag, s.Lag > 0), s.StaleBare, s.StaleGuarded))
+		line := fmt.Sprintf("%s: %d locks hit", name, s.Hits)
+		if s.Margins > 0 {
+			line += fmt.Sprintf("; least warning before the next grant %s, in %d losses", brief(s.Margin, true), s.Margins)
+		}
+		if s.Lag > 0 {
+			line += fmt.Sprintf("; told %s after a freeze at the latest", brief(s.Lag, true))
+		}
+		out = append(out, line+fmt.Sprintf("; late writes that passed: %d without a guard, %d with one", s.StaleBare, s.StaleGuarded))
 	}
 	return out
 }

@@ -117,10 +117,9 @@ func span(a record.Attempt, zero int64) Span {
 // lane is a succession drawn as three bars whose widths are shares of the
 // window in percent.
 type lane struct {
-	Backend           string
-	Held, Gap, Next   float64
-	Waited            string
-	Before, Successor uint64 // tokens
+	Backend         string
+	Held, Gap, Next float64
+	Said            string
 }
 
 // timeline is the lanes of one mode, in one window.
@@ -163,7 +162,7 @@ func (r Report) timelines() []timeline {
 			held := 100 * shownBefore / (1 + shownBefore + shownAfter)
 			t.Lanes = append(t.Lanes, lane{
 				Backend: s.Backend, Held: held, Gap: gap, Next: 100 - held - gap,
-				Waited: s.waited(), Before: s.Before.Token, Successor: s.Next.Token,
+				Said: s.waited() + "; " + s.tokens(),
 			})
 		}
 		out = append(out, t)
@@ -178,9 +177,16 @@ func (s Succession) waited() string {
 	return "nobody for " + duration(float64(s.Next.From))
 }
 
+func (s Succession) tokens() string {
+	if s.Before.Token == 0 && s.Next.Token == 0 {
+		return "no tokens"
+	}
+	return fmt.Sprintf("token %d, then %d", s.Before.Token, s.Next.Token)
+}
+
 // String says in one line who held the lock and when.
 func (s Succession) String() string {
 	end := map[record.End]string{record.EndKilled: "killed", record.EndLost: "lost", record.EndReleased: "released"}[s.End]
-	return fmt.Sprintf("%s: held for %s with token %d, %s; %s; then held with token %d",
-		s.Backend, duration(float64(s.Before.Until-s.Before.From)), s.Before.Token, end, s.waited(), s.Next.Token)
+	return fmt.Sprintf("%s: held for %s, %s; %s; %s",
+		s.Backend, duration(float64(s.Before.Until-s.Before.From)), end, s.waited(), s.tokens())
 }

@@ -8,7 +8,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockbench/lockbench/bench/env"
-	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/core/driver"
 )
 
@@ -18,7 +17,7 @@ const etcdMembers = 3
 func startEtcd(ctx context.Context, w wish) (*stage, error) {
 	s := &stage{address: byComma, config: driver.Config{}}
 	size := 1
-	if w.needs(fault.PowerMinority) || w.fault.Name == "partition-majority" {
+	if w.fault.Many {
 		size = etcdMembers
 	}
 	members, err := env.StartEtcdCluster(ctx, size, nil)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"maps"
 	"slices"
 	"time"
 
@@ -108,11 +108,8 @@ func (c *cell) ready(ctx context.Context, round int) (err error) {
 
 func merged(a, b map[string]string) map[string]string {
 	out := map[string]string{}
-	for _, m := range []map[string]string{a, b} {
-		for k, v := range m {
-			out[k] = v
-		}
-	}
+	maps.Copy(out, a)
+	maps.Copy(out, b)
 	return out
 }
 
@@ -123,7 +120,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	defer func() { c.collect(r) }()
 	c.names = make([]string, Names)
 	for i := range c.names {
-		c.names[i] = fmt.Sprintf("safety-%x-%d", rand.Uint64(), i)
+		c.names[i] = fmt.Sprintf("safety-%x-%d", c.random.Uint64(), i)
 	}
 	scene := &c.stage.scene
 	scene.Holder, scene.Rival = c.holder, c.rival
@@ -143,12 +140,12 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 		}
 		pause(ctx, queueing)
 	}
-	pause(ctx, rand.N(c.ttl/3))
+	pause(ctx, time.Duration(c.random.Int64N(int64(c.ttl/3)))) // any moment of the renewal
 	r.StruckNs = witness.Now()
 	if err := do(ctx, c.fault.Strike, scene); err != nil {
 		return errors.Join(fmt.Errorf("strike: %w", err), do(ctx, c.fault.Heal, scene))
 	}
-	if c.fault.Name == "freeze-host" {
+	if c.fault.Freezes {
 		r.Halts = append(r.Halts, record.Halt{Host: holderHost, Why: record.HaltFrozen, From: r.StruckNs})
 	}
 	if c.fault.Late {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"time"
@@ -42,6 +43,8 @@ type Plan struct {
 	Backends []Backend
 	Faults   []fault.Fault
 	Rounds   int
+	// Seed decides at which moments of a renewal faults strike.
+	Seed uint64
 	// FilesOnly leaves out the resources that need servers.
 	FilesOnly bool
 }
@@ -92,7 +95,7 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &runner{plan: p, sink: sink, dir: dir, began: witness.Now()}
+	r := &runner{plan: p, sink: sink, dir: dir, began: witness.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
 	defer func() { err = errors.Join(err, r.closeResources()) }()
 	if err := r.openResources(ctx); err != nil {
 		return err
@@ -122,6 +125,7 @@ type runner struct {
 	sink         Sink
 	dir          string
 	began        int64 // zero of all times
+	random       *rand.Rand
 	clockLibrary string
 	noClock      error // why there is none
 

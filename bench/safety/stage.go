@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,14 +46,7 @@ type wish struct {
 	clockLibrary string
 }
 
-func (w wish) needs(p fault.Power) bool {
-	for _, need := range w.fault.Needs {
-		if need == p {
-			return true
-		}
-	}
-	return false
-}
+func (w wish) needs(p fault.Power) bool { return slices.Contains(w.fault.Needs, p) }
 
 // builders are those of the backends for which servers can be started. A
 // backend that has none here is not judged.
@@ -115,12 +110,8 @@ func (s *stage) lay() error {
 // configOf is the configuration of the host that uses the given paths.
 func (s *stage) configOf(paths []*fault.Proxy, f fault.Fault) driver.Config {
 	cfg := driver.Config{}
-	for key, value := range s.config {
-		cfg[key] = value
-	}
-	for key, value := range f.Config {
-		cfg[key] = value
-	}
+	maps.Copy(cfg, s.config)
+	maps.Copy(cfg, f.Config)
 	var at []string
 	for i, server := range s.scene.Servers {
 		if len(paths) > 0 {

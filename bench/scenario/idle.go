@@ -11,14 +11,14 @@ import (
 )
 
 // queued is how long waiters get to enter the queue.
-const queued = 100 * time.Millisecond
+const queued = 50 * time.Millisecond
 
 // idleFor is how long waiters wait for nothing, 0 when nobody counts.
 func idleFor(in Input) time.Duration {
 	if in.Commands == nil {
 		return 0
 	}
-	return queued + in.Measure
+	return queued + in.Measure/2
 }
 
 // idle lets all callers but one wait for a lock that stays held, and returns how
@@ -40,7 +40,7 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	}()
 	held(ctx, queued)
 	from := in.Clock.Now()
-	c := <-in.count(ctx, from, from+int64(in.Measure))
+	c := <-in.count(ctx, from, from+int64(in.Measure/2))
 	stop()
 	<-done
 	cs[0].Release(context.WithoutCancel(ctx), lease)

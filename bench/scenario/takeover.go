@@ -190,6 +190,12 @@ func Modes() []string {
 	return names
 }
 
+// ModeDoc says in one line what a mode does.
+func ModeDoc(name string) string {
+	m, _ := modeByName(name)
+	return m.doc
+}
+
 func modeByName(name string) (mode, bool) {
 	i := slices.IndexFunc(modes, func(m mode) bool { return m.name == name })
 	if i < 0 {

@@ -31,7 +31,7 @@ const (
 func throughputShapes(a Asked) []Shape {
 	curve, crowded := []int{1, 4, 16, 64, 256}, []int{16, 64}
 	if a.Quick {
-		curve, crowded = []int{16, 256}, []int{64}
+		curve, crowded = []int{256}, []int{64}
 	}
 	if len(a.Clients) > 0 {
 		curve = a.Clients

@@ -77,11 +77,16 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 	a.held[lease.Owner()] = h
 	a.mu.Unlock()
 	a.tell(note{Lease: h.state()})
-	var work sync.WaitGroup
-	work.Go(func() { h.look(stop) })
-	work.Go(func() { a.work(h, stop) })
-	a.end(h, stop)
-	work.Wait()
+	var looking sync.WaitGroup
+	looking.Go(func() { h.look(stop) })
+	worked := make(chan struct{})
+	go func() {
+		a.work(h, stop)
+		close(worked)
+	}()
+	a.end(h, stop, worked)
+	<-worked
+	looking.Wait()
 	a.mu.Lock()
 	delete(a.held, lease.Owner())
 	a.mu.Unlock()
@@ -99,25 +104,38 @@ func again(ctx context.Context) bool {
 	}
 }
 
-// end waits for the end of a lease, and releases one that is not lost.
-func (a *agent) end(h *holding, stop chan struct{}) {
+// end waits for the end of a lease, and releases one that is not lost when the
+// work under it is done.
+func (a *agent) end(h *holding, stop, worked chan struct{}) {
 	select {
-	case <-h.lease.Done():
-		done := Now()
-		h.change(func(r *record.Lease) { r.DoneNs, r.Cause = done, core.CauseName(h.lease.Err()) })
-		a.tell(note{Lease: h.state()})
-		// As programs do that have deferred it: it must not free the next one's.
-		_ = release(h.lease) // most often it says that the lease was lost
-		return
 	case <-stop:
+		<-worked
+		if a.releaseValid(h) {
+			return
+		}
+		<-h.lease.Done()
+	case <-h.lease.Done():
 	}
-	sent := Now()
-	h.change(func(r *record.Lease) { r.ReleaseNs = sent })
-	err := release(h.lease)
 	done := Now()
-	if err == nil {
+	h.change(func(r *record.Lease) { r.DoneNs, r.Cause = done, core.CauseName(h.lease.Err()) })
+	a.tell(note{Lease: h.state()})
+	// As programs do that have deferred it: it must not free the next one's.
+	_ = release(h.lease) // most often it says that the lease was lost
+}
+
+// releaseValid releases a lease that is valid at that moment, and returns false
+// for another.
+func (a *agent) releaseValid(h *holding) bool {
+	sent := Now()
+	if !h.lease.Valid() {
+		return false
+	}
+	h.change(func(r *record.Lease) { r.ReleaseNs = sent })
+	if release(h.lease) == nil {
+		done := Now()
 		h.change(func(r *record.Lease) { r.ReleasedNs = done })
 	}
+	return true
 }
 
 func release(l *core.Lease) error {

@@ -22,7 +22,7 @@ func start(t *testing.T, s *env.Server, host int, dir string) *Process {
 	t.Helper()
 	p, err := Start(t.Context(), Spec{
 		Backend: "redis", Host: host, Resources: Resources{Dir: dir},
-		Path:   plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis"),
+		Path:   plugintest.Build(t, "github.com/lockbench/lockbench/bench/safety/planted"), // without a bug
 		Config: driver.Config{"address": s.Addr()},
 	})
 	if err != nil {

@@ -116,11 +116,19 @@ func TestTargetDies(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
 	s := redisServer(t, nil)
+	ended := make(chan struct{})
 	dead := make(chan error, 1)
 	go func() {
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-			if text, err := os.ReadFile(filepath.Join("out", record.ResultsFile)); err == nil && strings.Count(string(text), "BenchmarkAcquire/") > 1 {
-				break
+		measured := func() bool {
+			text, err := os.ReadFile(filepath.Join("out", record.ResultsFile))
+			return err == nil && strings.Count(string(text), "BenchmarkAcquire/") > 1
+		}
+		for !measured() {
+			select {
+			case <-ended: // too early; the run says why
+				dead <- nil
+				return
+			case <-time.After(20 * time.Millisecond):
 			}
 		}
 		dead <- s.Stop()
@@ -129,6 +137,7 @@ func TestTargetDies(t *testing.T) {
 	// wait for the store would take its ten seconds of grace.
 	code, stdout, stderr := lockbench(t, "run", "--quick", "--runs", "1000", "--clients", "2", "--backends", "redis", "--seed", "1",
 		"--target", "redis="+s.Addr(), "-o", "out", "--plugin-dir", dir)
+	close(ended)
 	if err := <-dead; err != nil {
 		t.Fatal(err)
 	}

@@ -28,8 +28,8 @@ func execCommand() *cobra.Command {
 		Short: "Run a program as the init of a container: plugins outlive it until its locks are free",
 		Long: `exec runs a program, hands signals on to it, and reaps what it leaves behind.
 When the program has ended, also by SIGKILL, exec stays until the plugins of
-that program have released its locks, and ends with the program's status, which
-is 128 + n when signal n ended it.
+that program have released its locks, and ends with the program's status: 128 +
+n when signal n ended it.
 
 When the first process of a container ends, the kernel kills all others at once.
 An application that is the first process itself takes its plugins with it, and

@@ -64,6 +64,13 @@ func startContainer(t *testing.T, redis, address string, ttl time.Duration, dire
 	}
 	c := &container{cmd: exec.Command("unshare", append(args, holder, redis, address, ttl.String())...)}
 	c.cmd.Stderr = os.Stderr
+	// Sockets of a container that was killed stay behind; their paths are short.
+	tmp, err := os.MkdirTemp("", "exec-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(tmp) })
+	c.cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	stdout, err := c.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +180,7 @@ func TestExecAsInit(t *testing.T) {
 			t.Errorf("exec ended with status %d, want the holder's 7", code)
 		}
 	})
-	const ttl = 3 * time.Second
+	const ttl = 2 * time.Second
 	for name, direct := range map[string]bool{"whole container killed": false, "app that is the init killed": true} {
 		t.Run(name, func(t *testing.T) {
 			c := startContainer(t, redis, server.Addr(), ttl, direct)

@@ -5,15 +5,17 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/lockbench/lockbench/bench/baseline"
 	"github.com/lockbench/lockbench/bench/scenario"
 )
 
-// commands are all but those that cobra makes, and hidden ones.
+// commands are all but those that cobra makes and those that are not for people.
 func commands(root *cobra.Command) []*cobra.Command {
 	out := []*cobra.Command{root}
 	for _, c := range root.Commands() {
@@ -50,7 +52,7 @@ func TestExamplesParse(t *testing.T) {
 		for line := range strings.Lines(c.Example) {
 			line, _, _ = strings.Cut(line, " && ")
 			line, _, _ = strings.Cut(line, " > ")
-			line, _, _ = strings.Cut(line, " -- ")
+			line, _, _ = strings.Cut(line, " -- ") // what follows is another program's
 			args := strings.Fields(strings.NewReplacer("'", "", `"`, "").Replace(line))
 			if len(args) < 2 {
 				continue
@@ -95,6 +97,24 @@ func TestCompletion(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTimeLeft(t *testing.T) {
+	for _, tt := range []struct {
+		done        int64
+		took, guess time.Duration
+		want        string
+	}{
+		{0, 2 * time.Second, 30 * time.Second, "28s"},
+		{0, time.Minute, 30 * time.Second, "0s"},
+		{0, time.Second, 0, "?"},
+		{5, 10 * time.Second, 30 * time.Second, "30s"},
+		{20, 10 * time.Second, 30 * time.Second, "0s"},
+	} {
+		if got := timeLeft(decor.Statistics{Current: tt.done, Total: 20}, tt.took, tt.guess); got != tt.want {
+			t.Errorf("%+v: %s", tt, got)
+		}
 	}
 }
 

@@ -40,6 +40,7 @@ are configured with, their prefix above all: another prefix has other locks.`,
 type locksFlags struct {
 	servers serverFlags
 	format  string
+	timed   bool // tokens are times, by the plugin's own claim
 }
 
 func (f *locksFlags) add(cmd *cobra.Command) {
@@ -76,6 +77,7 @@ func (f *locksFlags) with(cmd *cobra.Command, backend string, do func(ctx contex
 		return usagef("the locks of %s live in its plugin: nobody outside of the host process sees them", found.Name)
 	}
 	log := slog.New(slog.DiscardHandler)
+	f.timed = d.Properties.TimedTokens
 	b, err := plugin.Open(ctx, found.Name, &plugin.Options{Config: cfg, Path: found.Path, Logger: log})
 	if err != nil {
 		return &bench.EnvError{Backend: found.Name, Err: err}
@@ -109,7 +111,7 @@ func locksInspectCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return showHolder(cmd.OutOrStdout(), f.format, args[1], h)
+				return f.showHolder(cmd.OutOrStdout(), args[1], h)
 			})
 		},
 	}
@@ -213,16 +215,32 @@ func waiters(h driver.Holder) string {
 	return strconv.Itoa(h.Waiters)
 }
 
-func showHolder(w io.Writer, format, name string, h driver.Holder) error {
-	if format == "json" {
-		return writeJSON(w, holderDocOf(name, h))
+// since is when the lease was granted, by the store's clock; ok is false when
+// its token does not tell.
+func (f *locksFlags) since(h driver.Holder) (at time.Time, ok bool) {
+	if !f.timed || h.Token == 0 {
+		return time.Time{}, false
+	}
+	return time.UnixMicro(int64(h.Token)).UTC(), true
+}
+
+func (f *locksFlags) sinceText(h driver.Holder) string {
+	if at, ok := f.since(h); ok {
+		return at.Format("2006-01-02 15:04:05Z")
+	}
+	return "unknown"
+}
+
+func (f *locksFlags) showHolder(w io.Writer, name string, h driver.Holder) error {
+	if f.format == "json" {
+		return writeJSON(w, f.document(name, h))
 	}
 	if !h.Held() {
 		fmt.Fprintf(w, "nobody holds %s; %s wait\n", printable(name), waiters(h))
 		return nil
 	}
 	for _, line := range [][2]string{
-		{"lock", printable(name)}, {"holder", holderOf(h)}, {"owner", printable(h.Owner)}, {"token", strconv.FormatUint(h.Token, 10)},
+		{"lock", printable(name)}, {"holder", holderOf(h)}, {"since", f.sinceText(h)}, {"owner", printable(h.Owner)}, {"token", strconv.FormatUint(h.Token, 10)},
 		{"TTL left", left(h)}, {"waiters", waiters(h)}, {"value", printable(string(h.Value))},
 	} {
 		fmt.Fprintf(w, "%-9s %s\n", line[0], line[1])

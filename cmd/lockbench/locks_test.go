@@ -59,7 +59,8 @@ func TestLocks(t *testing.T) {
 	}
 	var docs []holderDoc
 	_, stdout, _ = ask("list", "redis", "jobs/", "--format", "json")
-	if err := json.Unmarshal([]byte(stdout), &docs); err != nil || len(docs) != 1 || docs[0].Token != lease.Token() || *docs[0].TTLms < 1000 {
+	if err := json.Unmarshal([]byte(stdout), &docs); err != nil || len(docs) != 1 || docs[0].Token != lease.Token() || *docs[0].TTLms < 1000 ||
+		docs[0].Since == nil || time.Since(*docs[0].Since).Abs() > time.Hour {
 		t.Errorf("%v: %s", err, stdout)
 	}
 	if code, stdout, _ := ask("inspect", "redis", "jobs/refresh"); code != exitOK || !strings.Contains(stdout, "billing-1") {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +35,7 @@ func locksListCommand() *cobra.Command {
 				prefix = args[1]
 			}
 			return f.with(cmd, args[0], func(ctx context.Context, c *core.Client) error {
-				return listLocks(ctx, c, prefix, f.format, cmd.OutOrStdout())
+				return f.list(ctx, c, prefix, cmd.OutOrStdout())
 			})
 		},
 	}
@@ -42,7 +43,7 @@ func locksListCommand() *cobra.Command {
 	return cmd
 }
 
-func listLocks(ctx context.Context, c *core.Client, prefix, format string, w io.Writer) error {
+func (f *locksFlags) list(ctx context.Context, c *core.Client, prefix string, w io.Writer) error {
 	var all []driver.Holder
 	for h, err := range c.List(ctx, prefix) {
 		if err != nil {
@@ -51,10 +52,10 @@ func listLocks(ctx context.Context, c *core.Client, prefix, format string, w io.
 		all = append(all, h)
 	}
 	slices.SortFunc(all, func(a, b driver.Holder) int { return cmp.Compare(a.Name, b.Name) })
-	if format == "json" {
+	if f.format == "json" {
 		docs := []holderDoc{}
 		for _, h := range all {
-			docs = append(docs, holderDocOf(h.Name, h))
+			docs = append(docs, f.document(h.Name, h))
 		}
 		return writeJSON(w, docs)
 	}
@@ -64,29 +65,33 @@ func listLocks(ctx context.Context, c *core.Client, prefix, format string, w io.
 	}
 	// The names come last: they may be 512 bytes long.
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TOKEN\tTTL LEFT\tWAITERS\tHOLDER\tLOCK")
+	fmt.Fprintln(t, "SINCE\tTOKEN\tTTL LEFT\tWAITERS\tHOLDER\tLOCK")
 	for _, h := range all {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", h.Token, left(h), waiters(h), holderOf(h), printable(h.Name))
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", f.sinceText(h), h.Token, left(h), waiters(h), holderOf(h), printable(h.Name))
 	}
 	return t.Flush()
 }
 
 // holderDoc is a held lock as JSON has it.
 type holderDoc struct {
-	Name    string `json:"name"`
-	Held    bool   `json:"held"`
-	Label   string `json:"label,omitempty"`
-	Owner   string `json:"owner,omitempty"`
-	Token   uint64 `json:"token,omitempty"`
-	TTLms   *int64 `json:"ttl_ms,omitempty"` // missing when the lease has no end
-	Waiters *int   `json:"waiters"`          // null when unknown
-	Value   []byte `json:"value_base64,omitempty"`
+	Name    string     `json:"name"`
+	Held    bool       `json:"held"`
+	Label   string     `json:"label,omitempty"`
+	Owner   string     `json:"owner,omitempty"`
+	Token   uint64     `json:"token,omitempty"`
+	Since   *time.Time `json:"since"`            // by the store's clock; null when unknown
+	TTLms   *int64     `json:"ttl_ms,omitempty"` // missing when the lease has no end
+	Waiters *int       `json:"waiters"`          // null when unknown
+	Value   []byte     `json:"value_base64,omitempty"`
 }
 
-func holderDocOf(name string, h driver.Holder) holderDoc {
+func (f *locksFlags) document(name string, h driver.Holder) holderDoc {
 	doc := holderDoc{Name: name, Held: h.Held(), Label: h.Label, Owner: h.Owner, Token: h.Token, Value: h.Value}
 	if ms := h.TTL.Milliseconds(); h.TTL > 0 {
 		doc.TTLms = &ms
+	}
+	if at, ok := f.since(h); ok {
+		doc.Since = &at
 	}
 	if h.Waiters >= 0 {
 		doc.Waiters = &h.Waiters

@@ -83,6 +83,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run|--scenarios|acquire,safety", []string{"run alone"}},
 		{"run|--scenarios|safety|--faults|freeze-hst", []string{`"freeze-hst"`, "did you mean freeze-host?"}},
 		{"run|--scenarios|safety|--ttl|3s", []string{"--ttl", "safety"}},
+		{"run|--scenarios|safety|--env|compose", []string{"--env", "safety"}},
 		{"run|--scenarios|safety|--runs|0", []string{"0 runs"}},
 		{"run|--scenarios|safety|--target|redis=h:1", []string{"harms its servers"}},
 		{"run|--faults|restart", []string{"scenario safety"}},

@@ -60,7 +60,7 @@ its own. No file is ever overwritten.`,
 			if files[0] == filepath.Join(dir, "go.mod") {
 				fmt.Fprintln(out, "  go mod tidy")
 			}
-			fmt.Fprintf(out, "  go test ./...    # what is still to be written\n  go build -o . ./lockplugin-%s && lockbench conform ./lockplugin-%s\n", s.Name, s.Name)
+			fmt.Fprintf(out, "  go test ./...    # what is still to be written\n  go build -o bin/ ./lockplugin-%[1]s && lockbench conform bin/lockplugin-%[1]s --target %[1]s=ADDRESS\n", s.Name)
 			return nil
 		},
 	}

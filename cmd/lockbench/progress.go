@@ -45,14 +45,26 @@ func (p *progress) Begin(steps int, guess time.Duration) {
 	if guess > 0 {
 		fmt.Fprintf(p.pool, "%d cells, about %v\n", steps, guess.Round(time.Second))
 	}
+	began := time.Now()
 	p.bar = p.pool.AddBar(int64(steps),
 		mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.CountersNoUnit("%d/%d ")),
 		mpb.AppendDecorators(
-			decor.OnComplete(decor.AverageETA(decor.ET_STYLE_GO), "done"),
+			decor.Any(func(s decor.Statistics) string { return timeLeft(s, time.Since(began), guess) }),
 			decor.Any(func(decor.Statistics) string { return "  " + p.label.Load().(string) }),
 		),
 	)
+}
+
+// timeLeft is the guess, if there is one, until something is done to go by.
+func timeLeft(s decor.Statistics, took, guess time.Duration) string {
+	left := guess - took
+	if s.Current > 0 {
+		left = time.Duration(float64(took) / float64(s.Current) * float64(s.Total-s.Current))
+	} else if guess == 0 {
+		return "?"
+	}
+	return max(0, left).Round(time.Second).String()
 }
 
 // Step implements bench.Progress.

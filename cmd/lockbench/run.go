@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/baseline"
 	"github.com/lockbench/lockbench/bench/check"
+	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/report"
 	"github.com/lockbench/lockbench/bench/scenario"
@@ -57,10 +58,15 @@ and named, unless --backends asks for them.
 
 Scenarios:
 ` + scenarioHelp() + `
+Faults of scenario safety:
+  ` + wrap(strings.Join(fault.Names(), " "), 76, 2) + `
+
 Baselines, measured in this process on the same server:
 ` + baselineHelp(),
 		Example: `  lockbench run --quick --baselines
   lockbench run --scenarios takeover --ttl 1.2s --tick 1s --candidates 3
+  lockbench run --scenarios safety --quick
+  lockbench run --scenarios safety --backends redis --faults failover,failover-wait
   lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
   lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging
   lockbench run --backends redis --vs ../old/bin -o results/vs && lockbench compare results/vs`,
@@ -105,6 +111,10 @@ func scenarioHelp() string {
 		fmt.Fprintf(&b, "  %-18s%s\n", s.Name, wrap(s.Proves, 60, 20))
 	}
 	fmt.Fprintf(&b, "  %-18s%s\n", bench.SafetyScenario, wrap(bench.SafetyProves, 60, 20))
+	b.WriteString("\nModes of takeover:\n")
+	for _, m := range scenario.Modes() {
+		fmt.Fprintf(&b, "  %-18s%s\n", m, wrap(scenario.ModeDoc(m), 58, 20))
+	}
 	return b.String()
 }
 
@@ -130,7 +140,7 @@ func wrap(text string, width, indent int) string {
 func baselineHelp() string {
 	var b strings.Builder
 	for _, bl := range baseline.All() {
-		fmt.Fprintf(&b, "  %-18s%s\n", bl.Name, wrap(bl.Doc, 60, 20))
+		fmt.Fprintf(&b, "  %-19s%s\n", bl.Name, wrap(bl.Doc, 58, 21))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
@@ -262,7 +272,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 // safety refuses flags that mean nothing for the safety scenario, and leaves
 // it its own number of rounds.
 func (f *runFlags) safety(cmd *cobra.Command, p *bench.Plan) error {
-	for _, flag := range []string{"ttl", "clients", "hosts"} {
+	for _, flag := range []string{"ttl", "clients", "hosts", "keys", "hold", "rate", "modes", "candidates", "tick", "env", "vs"} {
 		if cmd.Flags().Changed(flag) {
 			return usagef("--%s means nothing for scenario %s", flag, bench.SafetyScenario)
 		}

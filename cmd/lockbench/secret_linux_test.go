@@ -14,15 +14,37 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
+const secret = "correct-horse-battery"
+
 // TestSecretIsNowhere measures a server with a password, looks at every process
 // meanwhile, and searches everything that is left.
 func TestSecretIsNowhere(t *testing.T) {
-	const secret = "correct-horse-battery"
-	dir := plugins(t)
-	server := redisServer(t, &env.RedisOptions{Password: secret})
+	t.Run("redis", func(t *testing.T) {
+		server := redisServer(t, &env.RedisOptions{Password: secret})
+		searchFor(t, "redis", "redis://:"+secret+"@"+server.Addr())
+	})
+	if os.Getenv("LOCKBENCH_LONG") != "1" {
+		return
+	}
+	t.Run("mysql", func(t *testing.T) {
+		server, err := env.StartMariaDB(t.Context(), &env.MariaDBOptions{SQL: []string{
+			"CREATE USER IF NOT EXISTS app IDENTIFIED BY '" + secret + "'", "GRANT ALL ON *.* TO app",
+		}})
+		if err != nil {
+			env.Missing(t, "mysql", err)
+		}
+		defer server.Close()
+		_, database, _ := strings.Cut(env.MariaDBAddress(server), "/")
+		searchFor(t, "mysql", "app:"+secret+"@tcp("+server.Addr()+")/"+database)
+	})
+}
+
+func searchFor(t *testing.T, backend, address string) {
+	t.Helper()
+	dir := filepath.Dir(plugintest.Build(t, "github.com/lockbench/lockbench/plugins/"+backend+"/lockplugin-"+backend))
 	work := t.TempDir()
 	target, out, tmp := filepath.Join(work, "target"), filepath.Join(work, "out"), filepath.Join(work, "tmp")
-	if err := os.WriteFile(target, []byte("redis://:"+secret+"@"+server.Addr()), 0o600); err != nil {
+	if err := os.WriteFile(target, []byte(address), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(tmp, 0o700); err != nil {
@@ -30,8 +52,8 @@ func TestSecretIsNowhere(t *testing.T) {
 	}
 	var printed bytes.Buffer
 	cmd := exec.Command(plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench"),
-		"run", "--quick", "--verbose", "--backends", "redis", "--scenarios", "acquire,takeover", "--runs", "1", "--clients", "1",
-		"--target", "redis=@"+target, "--plugin-dir", dir, "-o", out)
+		"run", "--quick", "--verbose", "--backends", backend, "--scenarios", "acquire,takeover", "--runs", "1", "--clients", "1",
+		"--target", backend+"=@"+target, "--plugin-dir", dir, "-o", out)
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	cmd.Stdout, cmd.Stderr = &printed, &printed
 	if err := cmd.Start(); err != nil {
@@ -48,7 +70,7 @@ func TestSecretIsNowhere(t *testing.T) {
 		case <-ended:
 			running = false
 		case <-time.After(20 * time.Millisecond):
-			looked += lookAtProcesses(t, secret, tmp)
+			looked += lookAtProcesses(t, tmp)
 		}
 	}
 	if code := cmd.ProcessState.ExitCode(); code != exitOK {
@@ -85,7 +107,7 @@ func TestSecretIsNowhere(t *testing.T) {
 // lookAtProcesses searches the arguments and the environment of each process
 // that was started with TMPDIR=tmp, and of their plugins, which inherit it. It
 // returns how many there were.
-func lookAtProcesses(t *testing.T, secret, tmp string) int {
+func lookAtProcesses(t *testing.T, tmp string) int {
 	t.Helper()
 	dirs := processesWith(tmp)
 	for _, dir := range dirs {

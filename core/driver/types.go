@@ -109,6 +109,10 @@ type Properties struct {
 	TTLMin, TTLStep, TTLMax time.Duration
 	// FIFO tells that waiters of different hosts are granted in their order.
 	FIFO bool
+	// TimedTokens tells that a token is the store's clock at its grant, in
+	// microseconds since 1970, or one above the last token where that is higher.
+	// Operators read from it since when a lock is held.
+	TimedTokens bool
 	// Durability says in a few words what a grant survives, as read from the
 	// server: "appendfsync everysec"; "unknown" until it was reached.
 	Durability string

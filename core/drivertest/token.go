@@ -18,9 +18,10 @@ func tokenCases() []Case {
 	}
 	return []Case{
 		{
-			Name:    "L6 tokens are what the properties claim",
-			Explain: `A backend that mints tokens never grants token zero, and one that claims none never fakes one.`,
-			Run:     tokensAsClaimed,
+			Name: "L6 tokens are what the properties claim",
+			Explain: `A backend that mints tokens never grants token zero, and one that claims none never fakes one. One that claims
+that they are times mints times.`,
+			Run: tokensAsClaimed,
 		},
 		rising("release", risingOverRelease),
 		rising("expiry", risingOverExpiry),
@@ -69,6 +70,11 @@ func tokensAsClaimed(t T, h *Harness) {
 	a := h.attempt(h.Open(t), "jobs", h.lasting().TTL).must(t)
 	if none := h.props.Fencing == driver.FencingNone; none != (a.Token == 0) {
 		t.Errorf("fencing is %q and the token %d", h.props.Fencing, a.Token)
+	}
+	// A day is more than any clock is wrong by, and less than any number that is
+	// no time.
+	if off := time.Since(time.UnixMicro(int64(a.Token))).Abs(); h.props.TimedTokens && off > 24*time.Hour {
+		t.Errorf("tokens claim to be times, and %d is %v off", a.Token, off)
 	}
 	a.wantHeldBy(t, "after the grant")
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,10 +126,28 @@ func TestStaleDirectoriesAreSwept(t *testing.T) {
 	stale := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", ended.Process.Pid))
 	alive := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", os.Getpid()))
 	other := filepath.Join(temp, "lockplugin-x-123")
-	for _, dir := range []string{stale, alive, other} {
+	// That of a host in another PID namespace, where its number is another.
+	claimed := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-456", ended.Process.Pid))
+	young := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-789", ended.Process.Pid))
+	long := time.Now().Add(-time.Hour)
+	for _, dir := range []string{stale, alive, other, claimed, young} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
+		if dir == young {
+			continue
+		}
+		if err := os.Chtimes(dir, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim, err := os.Open(claimed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer claim.Close()
+	if err := syscall.Flock(int(claim.Fd()), syscall.LOCK_SH); err != nil {
+		t.Fatal(err)
 	}
 	s := newStore(t)
 	b, err := plugin.Open(t.Context(), "far", &plugin.Options{Path: link(t, "far"), Config: s.config(), Logger: slog.New(slog.DiscardHandler)})
@@ -138,7 +157,7 @@ func TestStaleDirectoriesAreSwept(t *testing.T) {
 	if err := b.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	for dir, want := range map[string]bool{stale: false, alive: true, other: true} {
+	for dir, want := range map[string]bool{stale: false, alive: true, other: true, claimed: true, young: true} {
 		if _, err := os.Stat(dir); (err == nil) != want {
 			t.Errorf("%s is there: %t", dir, !want)
 		}

@@ -122,7 +122,7 @@ func (l *launcher) clientConfig(run *osProcess) *goplugin.ClientConfig {
 		AutoMTLS:         !l.opts.NoMTLS,
 		StartTimeout:     l.opts.StartTimeout + time.Second, // our ctx ends first
 		SkipHostEnv:      true,
-		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: run.dir},
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: run.dir.path},
 		// What go-plugin logs, we return or log ourselves.
 		Logger: hclog.NewNullLogger(),
 	}

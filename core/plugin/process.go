@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -167,7 +166,7 @@ func (p *process) abort() {
 		_ = p.conn.Close() // it is ours alone, and closed once
 	}
 	p.wg.Wait()
-	_ = os.RemoveAll(p.run.dir) // a leftover is swept by the next Open
+	p.run.dir.remove()
 }
 
 func waitFor(done <-chan struct{}, most time.Duration) {

@@ -31,7 +31,7 @@ const drainFor = 250 * time.Millisecond
 // process group and no lifeline, and waits for a process without an end.
 type osProcess struct {
 	path     string
-	dir      string // for sockets, ours to remove
+	dir      *socketDir // ours to remove
 	log      *lineLog
 	lifeline *os.File // the host's end; the plugin sees its end when we die
 
@@ -43,7 +43,7 @@ type osProcess struct {
 	drained chan struct{} // closed when its stderr was read to the end
 }
 
-func newOSProcess(path, dir string, log *lineLog) *osProcess {
+func newOSProcess(path string, dir *socketDir, log *lineLog) *osProcess {
 	return &osProcess{path: path, dir: dir, log: log, exited: make(chan struct{}), drained: make(chan struct{})}
 }
 
@@ -53,7 +53,7 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 	cmd.Env = append(spec.Env,
 		fmt.Sprintf("%s=%d", wire.EnvLifeline, lifelineFd),
 		fmt.Sprintf("%s=%d", wire.EnvHostPid, os.Getpid()),
-		fmt.Sprintf("%s=%s", wire.EnvDir, p.dir),
+		fmt.Sprintf("%s=%s", wire.EnvDir, p.dir.path),
 	)
 	// A terminal's Ctrl-C is for the host, which still needs its plugin.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

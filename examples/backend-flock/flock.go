@@ -69,17 +69,19 @@ func open(ctx context.Context, cfg driver.Config, _ *slog.Logger) (driver.Backen
 	return b, nil
 }
 
-// sweep removes the records of leases that are over and that nobody released.
+// sweep removes the records of leases that are over and that nobody released,
+// whatever their prefix.
 // One that it cannot read is left for whoever asks for that lock.
 func (b *backend) sweep(ctx context.Context) {
 	paths, _ := filepath.Glob(filepath.Join(b.dir, recordPrefix+"*")) // the worst is to find none
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		var r record
-		if err != nil || json.Unmarshal(text, &r) != nil || r.Prefix != b.prefix {
+		if err != nil || json.Unmarshal(text, &r) != nil {
 			continue
 		}
-		_, _ = b.Inspect(ctx, string(r.Name)) // looking at it is what removes it
+		host := &backend{dir: b.dir, prefix: r.Prefix, boot: b.boot}
+		_, _ = host.Inspect(ctx, string(r.Name)) // looking at it is what removes it
 	}
 }
 

@@ -49,14 +49,7 @@ func shopMain(fs *flag.FlagSet, args []string) {
 func (s *shop) serve(ctx context.Context, address string) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /buy", s.buy)
-	failed := make(chan error, 1)
-	go func() { failed <- serve(address, mux) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done(): // the client releases what is held
-		return nil
-	}
+	return serve(ctx, address, mux)
 }
 
 // buy answers 200 for a coupon, 410 when there are none, 503 to come again.

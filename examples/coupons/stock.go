@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/lockbench/lockbench/core/fence"
@@ -22,12 +26,15 @@ func stockMain(fs *flag.FlagSet, args []string) {
 	coupons := fs.Int64("coupons", 1000, "how many coupons there are")
 	checked := fs.Bool("check", true, "refuse writes without a token, and stale ones")
 	_ = fs.Parse(args) // it ends the process
-	if err := serveStock(*listen, *coupons, *checked); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := serveStock(ctx, *listen, *coupons, *checked)
+	stop()
+	if err != nil {
 		fail(err)
 	}
 }
 
-func serveStock(address string, coupons int64, checked bool) error {
+func serveStock(ctx context.Context, address string, coupons int64, checked bool) error {
 	var s stock
 	s.left.Store(coupons)
 	var write http.Handler = http.HandlerFunc(s.write)
@@ -37,18 +44,30 @@ func serveStock(address string, coupons int64, checked bool) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /left", s.read)
 	mux.Handle("PUT /left", write)
-	return serve(address, mux)
+	return serve(ctx, address, mux)
 }
 
-// serve says on which address it listens, and serves until the process ends.
-func serve(address string, h http.Handler) error {
+// serve says on which address it listens, and serves until ctx ends and the
+// requests under way are answered.
+func serve(ctx context.Context, address string, h http.Handler) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("serving on http://%s\n", l.Addr())
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
-	return server.Serve(l)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err = <-served:
+		return err
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	err = server.Shutdown(ending)
+	<-served
+	return err
 }
 
 func (s *stock) read(w http.ResponseWriter, _ *http.Request) {

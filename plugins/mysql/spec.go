@@ -65,6 +65,7 @@ var properties = driver.Properties{
 	TTLStep:        time.Millisecond,
 	TTLMax:         31 * 24 * time.Hour,
 	FIFO:           true,
+	TimedTokens:    true,
 	Durability:     "unknown",
 	SurvivesPlugin: true,
 	Powers:         []driver.Power{driver.PowerWaiter, driver.PowerBatcher, driver.PowerHandover, driver.PowerAdmin},

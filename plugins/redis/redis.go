@@ -58,6 +58,7 @@ func properties(durability, server string) driver.Properties {
 		TTLStep:        TTLStep,
 		TTLMax:         TTLMax,
 		FIFO:           true,
+		TimedTokens:    true,
 		Durability:     durability,
 		Server:         server,
 		SurvivesPlugin: true,

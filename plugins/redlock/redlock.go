@@ -143,6 +143,7 @@ func (o Options) properties() driver.Properties {
 		TTLMin:         o.ttlMin(),
 		TTLStep:        time.Millisecond,
 		TTLMax:         o.MaxTTL,
+		TimedTokens:    fencing == driver.FencingQuorum,
 		Durability:     "unknown",
 		SurvivesPlugin: true,
 		Powers: []driver.Power{

@@ -36,14 +36,14 @@
   };
   const axes = {
     percentile: {
-      put: v => v,
+      title: "percentile", put: v => v,
       say: v => percent(1 - 10 ** -v),
       marks: (lo, hi) => [0, Math.log10(2), 1, 2, 3, 4].filter(v => v <= hi),
       range: (lo, hi) => [0, Math.max(hi, 1)],
     },
-    time: { put: log, say: v => time(10 ** v), marks: decades, range: (lo, hi) => [lo - 0.1, hi + 0.1] },
+    time: { title: "time", put: log, say: v => time(10 ** v), marks: decades, range: (lo, hi) => [lo - 0.1, hi + 0.1] },
     load: {
-      put: v => Math.log2(v), say: v => count(2 ** v),
+      title: "callers", put: v => Math.log2(v), say: v => count(2 ** v),
       marks: (lo, hi, values) => values, range: (lo, hi) => [lo - 0.3, hi + 0.3],
     },
     count: { put: v => v, say: count, marks: null, range: (lo, hi) => [0, hi * 1.08 || 1] },
@@ -198,7 +198,7 @@
           x: { time: false, range: (u, lo, hi) => x.range(lo, hi) },
           y: { range: (u, lo, hi) => lo == null ? [0, 1] : y.range(lo, hi) },
         },
-        axes: [axis(x, data[0], { space: 60 }), axis(y, [], { size: 72, label: view.ytitle, labelSize: 20, labelFont: "12px system-ui, sans-serif" })],
+        axes: [axis(x, data[0], { space: 60, label: x.title, labelSize: 20, labelFont: "12px system-ui, sans-serif" }), axis(y, [], { size: 72, label: view.ytitle, labelSize: 20, labelFont: "12px system-ui, sans-serif" })],
         series: [{}, ...view.lines.map(l => ({
           label: l.name, show: l.shown, stroke: colour(l), width: l.dash ? 1.4 : 2.2, dash: dash(l), spanGaps: true, points: { show: false },
           ...(steps ? { paths: uPlot.paths.stepped({ align: 1 }) } : {}),

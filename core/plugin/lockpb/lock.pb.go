@@ -913,7 +913,8 @@ type Properties struct {
 	Durability     string                 `protobuf:"bytes,8,opt,name=durability,proto3" json:"durability,omitempty"`
 	Server         string                 `protobuf:"bytes,9,opt,name=server,proto3" json:"server,omitempty"`
 	SurvivesPlugin bool                   `protobuf:"varint,10,opt,name=survives_plugin,json=survivesPlugin,proto3" json:"survives_plugin,omitempty"`
-	Powers         []string               `protobuf:"bytes,11,rep,name=powers,proto3" json:"powers,omitempty"` // waiter, watcher, batcher, handover, admin
+	Powers         []string               `protobuf:"bytes,11,rep,name=powers,proto3" json:"powers,omitempty"`                               // waiter, watcher, batcher, handover, admin
+	TimedTokens    bool                   `protobuf:"varint,12,opt,name=timed_tokens,json=timedTokens,proto3" json:"timed_tokens,omitempty"` // tokens are the store's clock in microseconds
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1023,6 +1024,13 @@ func (x *Properties) GetPowers() []string {
 		return x.Powers
 	}
 	return nil
+}
+
+func (x *Properties) GetTimedTokens() bool {
+	if x != nil {
+		return x.TimedTokens
+	}
+	return false
 }
 
 // Heartbeat is sent back unchanged.
@@ -1792,7 +1800,7 @@ const file_lock_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\v2\x1a.lockbench.plugin.v1.ErrorR\x05error\x12?\n" +
 	"\n" +
 	"properties\x18\x02 \x01(\v2\x1f.lockbench.plugin.v1.PropertiesR\n" +
-	"properties\"\xb9\x02\n" +
+	"properties\"\xdc\x02\n" +
 	"\n" +
 	"Properties\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -1810,7 +1818,8 @@ const file_lock_proto_rawDesc = "" +
 	"\x06server\x18\t \x01(\tR\x06server\x12'\n" +
 	"\x0fsurvives_plugin\x18\n" +
 	" \x01(\bR\x0esurvivesPlugin\x12\x16\n" +
-	"\x06powers\x18\v \x03(\tR\x06powers\"\x1d\n" +
+	"\x06powers\x18\v \x03(\tR\x06powers\x12!\n" +
+	"\ftimed_tokens\x18\f \x01(\bR\vtimedTokens\"\x1d\n" +
 	"\tHeartbeat\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\"$\n" +
 	"\x0eInspectRequest\x12\x12\n" +

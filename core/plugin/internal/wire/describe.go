@@ -22,6 +22,7 @@ type PropertiesDoc struct {
 	TTLStep        string         `json:"ttl_step"`
 	TTLMax         string         `json:"ttl_max"`
 	FIFO           bool           `json:"fifo"`
+	TimedTokens    bool           `json:"timed_tokens"`
 	Durability     string         `json:"durability"`
 	SurvivesPlugin bool           `json:"survives_plugin"`
 	Powers         []driver.Power `json:"powers"`
@@ -51,7 +52,7 @@ func Describe(spec driver.Spec, version string) Description {
 		Properties: PropertiesDoc{
 			Fencing: p.Fencing, Scope: p.Scope,
 			TTLMin: p.TTLMin.String(), TTLStep: p.TTLStep.String(), TTLMax: p.TTLMax.String(),
-			FIFO: p.FIFO, Durability: p.Durability, SurvivesPlugin: p.SurvivesPlugin,
+			FIFO: p.FIFO, TimedTokens: p.TimedTokens, Durability: p.Durability, SurvivesPlugin: p.SurvivesPlugin,
 			Powers: append([]driver.Power{}, p.Powers...),
 		},
 		Keys:     []KeyDoc{},

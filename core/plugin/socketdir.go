@@ -1,0 +1,101 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+)
+
+const (
+	// maxTempDir keeps socket paths below the 104 bytes that every system takes;
+	// go-plugin's own names add about 45 bytes to our directory's.
+	maxTempDir = 36
+	// sweepAfter leaves alone what a host has made and not claimed yet.
+	sweepAfter = time.Minute
+)
+
+// socketDir is a directory that only this user can enter. Its name says whose
+// it is, so that it can be swept when we die without removing it.
+type socketDir struct {
+	path  string
+	claim *os.File // holds a lock on the directory for as long as we live
+}
+
+func newSocketDir() (*socketDir, error) {
+	parent := os.TempDir()
+	if len(parent) > maxTempDir {
+		parent = "/tmp"
+	}
+	path, err := os.MkdirTemp(parent, fmt.Sprintf("%s%d-", wire.Prefix, os.Getpid()))
+	if err != nil {
+		return nil, err
+	}
+	claim, err := os.Open(path)
+	if err == nil {
+		err = syscall.Flock(int(claim.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(path))
+	}
+	return &socketDir{path: path, claim: claim}, nil
+}
+
+// remove may leave something behind, which is swept by a later Open.
+func (d *socketDir) remove() {
+	_ = os.RemoveAll(d.path)
+	_ = d.claim.Close()
+}
+
+// sweepStale removes the socket directories of this user's dead hosts. The
+// plugin removes its own when its host dies; this is for those that were
+// killed together with their host.
+func sweepStale() {
+	for _, parent := range []string{os.TempDir(), "/tmp"} {
+		dirs, err := filepath.Glob(filepath.Join(escapeGlob(parent), wire.Prefix+"[0-9]*-*"))
+		if err != nil {
+			continue
+		}
+		for _, dir := range dirs {
+			if staleDir(dir) {
+				// Another host may be sweeping too.
+				_ = os.RemoveAll(dir)
+			}
+		}
+	}
+}
+
+// staleDir reports whether the host of dir is dead. That there is no process of
+// its number does not say so: it may be one of another PID namespace that
+// shares this directory, a container's for one. So it must have let go of its
+// claim too.
+func staleDir(dir string) bool {
+	digits, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), wire.Prefix), "-")
+	pid, err := strconv.Atoi(digits)
+	if err != nil || pid <= 0 {
+		return false
+	}
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || time.Since(info.ModTime()) < sweepAfter {
+		return false
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Getuid() {
+		return false
+	}
+	return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) && !claimed(dir)
+}
+
+func claimed(dir string) bool {
+	f, err := os.Open(dir)
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	defer f.Close()
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil
+}
