@@ -2,6 +2,7 @@ package peers
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 type figure func(folders []Folder) (stat.Estimate, error)
 
 // ratio is a subject's value by a baseline's, run by run, of one folder in
-// which both were interleaved.
+// which both were interleaved. Where a run of one is lacking, those after it are
+// paired with their neighbours.
 func ratio(subject, baseline cell, unit string) figure {
 	return func(folders []Folder) (stat.Estimate, error) {
 		f, err := find(folders, subject, baseline)
@@ -139,7 +141,7 @@ func curve(c cell) figure {
 		if len(points) < 2 {
 			return stat.Estimate{}, fmt.Errorf("%v has one number of clients", c)
 		}
-		return stat.Estimate{N: points[0].rate.N, Center: least / peak, Lo: least / peak, Hi: least / peak}, nil
+		return stat.Estimate{N: points[0].rate.N, Center: least / peak, Lo: math.Inf(-1), Hi: math.Inf(1)}, nil
 	}
 }
 
@@ -162,7 +164,7 @@ func queueing(c cell) figure {
 			queue := float64(p.clients) / p.rate.Center / (float64(first.clients) / first.rate.Center)
 			most = max(most, p.p99.Center/first.p99.Center/queue)
 		}
-		return stat.Estimate{N: first.rate.N, Center: most, Lo: most, Hi: most}, nil
+		return stat.Estimate{N: first.rate.N, Center: most, Lo: math.Inf(-1), Hi: math.Inf(1)}, nil
 	}
 }
 
