@@ -167,13 +167,13 @@ func Prices() []Goal {
 		for _, n := range clients[b] {
 			through := cell{scenario: "acquire", backend: b, clients: n}
 			within := cell{scenario: "acquire", backend: b + "-in-process", clients: n}
-			out = append(out, price(fmt.Sprintf("%s through its process / in process, %d clients", b, n), through, within, n))
+			out = append(out, price(fmt.Sprintf("%s through its process / in process, clients=%d", b, n), through, within, n))
 		}
 	}
 	for _, n := range []int{1, 64} {
 		plain := cell{scenario: "acquire", backend: "redis", clients: n, noMTLS: true}
 		library := cell{scenario: "acquire", backend: "redislock", clients: n, noMTLS: true}
-		out = append(out, price(fmt.Sprintf("redis without mutual TLS / redislock, %d clients", n), plain, library, n))
+		out = append(out, price(fmt.Sprintf("redis without mutual TLS / redislock, clients=%d", n), plain, library, n))
 	}
 	return out
 }
