@@ -2,10 +2,13 @@
 
 OUT ?= results/$(shell date -u +%Y%m%dT%H%M%SZ)
 
-.PHONY: bench test lint gen build dist servers soak fuzz clean
+.PHONY: bench bench-peers test lint gen build dist servers soak fuzz clean
 
 bench: build servers
 	bin/lockbench run --quick --scenarios acquire,throughput,contend,takeover --baselines -o $(OUT) && bin/lockbench report $(OUT)
+
+bench-peers: build servers
+	scripts/bench-peers $(OUT)
 
 # Two packages at a time: the suites wait for servers, processes and TTLs most of
 # the time, and more of them would compete for the cores.

@@ -77,9 +77,9 @@ var rules = []rule{
 		because: "scenarios and baselines both build on load, so load knows neither",
 	},
 	{
-		dirs:    []string{"bench/record", "bench/stat", "bench/check", "bench/report"},
+		dirs:    []string{"bench/record", "bench/stat", "bench/check", "bench/report", "bench/peers"},
 		forbid:  []string{module + "bench/", module + "core/plugin", module + "plugins/"},
-		allow:   []string{module + "bench/record", module + "bench/stat", module + "bench/check", module + "bench/report"},
+		allow:   []string{module + "bench/record", module + "bench/stat", module + "bench/check", module + "bench/report", module + "bench/peers"},
 		because: "a result folder is judged and rendered anywhere, without any server",
 	},
 	{

@@ -27,7 +27,8 @@ type Plan struct {
 	Clients   []int    // concurrent callers of one host, each a cell; none: the scenario's own numbers
 	Hosts     []int    // host processes, each a cell
 	// Keys and Hold are the numbers of locks and the times for which they are
-	// held in scenario throughput, each a cell; none: its own.
+	// held in scenario throughput, each a cell; none: its own. Scenario footprint
+	// holds its leases for Hold too.
 	Keys []int
 	Hold []time.Duration
 	// Rate is how many cycles per second the open loop of scenario acquire
@@ -73,6 +74,11 @@ const (
 	measure      = time.Second
 	quickWarmUp  = 50 * time.Millisecond
 	quickMeasure = 150 * time.Millisecond
+	// minMeasure to maxMeasure are what a user may choose instead.
+	minMeasure = 10 * time.Millisecond
+	maxMeasure = time.Hour
+	// maxHold is the longest time for which scenario footprint holds leases.
+	maxHold = time.Hour
 	// quickRuns is the fewest runs that have a confidence interval.
 	quickRuns = 6
 )
@@ -124,24 +130,14 @@ func (p Plan) Check() error {
 			return usagef("there is no baseline %q%s", b, driver.Suggest(b, baseline.Names()))
 		}
 	}
-	if len(p.Keys)+len(p.Hold) > 0 && !slices.Contains(p.Scenarios, "throughput") {
-		return usagef("keys and hold are of scenario throughput, which is not among %v", p.Scenarios)
+	if err := p.checkHold(); err != nil {
+		return err
 	}
 	if p.Rate < 0 || p.Rate > 1e6 || p.Rate > 0 && !slices.Contains(p.Scenarios, "acquire") {
 		return usagef("a rate of %v is not between 0 and 1000000 cycles/s of scenario acquire", p.Rate)
 	}
 	if err := p.checkTakeover(); err != nil {
 		return err
-	}
-	for _, n := range p.Keys {
-		if n < 1 || n > 65536 {
-			return usagef("%d keys are not between 1 and 65536", n)
-		}
-	}
-	for _, d := range p.Hold {
-		if d < 0 || d >= p.TTL {
-			return usagef("a hold of %v is not between 0 and the TTL of %v", d, p.TTL)
-		}
 	}
 	for _, n := range p.Hosts {
 		if n < 1 || n > maxHosts {
@@ -160,6 +156,33 @@ func (p Plan) Check() error {
 		return usagef("there is no environment %q%s", p.Env, driver.Suggest(p.Env, Environments()))
 	case p.Runs < 1 || p.Runs > 1000:
 		return usagef("%d runs are not between 1 and 1000", p.Runs)
+	case p.Measure < minMeasure || p.Measure > maxMeasure:
+		return usagef("a measured time of %v is not between %v and %v", p.Measure, minMeasure, maxMeasure)
+	}
+	return nil
+}
+
+// checkHold finds what cannot be measured of Keys and Hold.
+func (p Plan) checkHold() error {
+	throughput, footprint := slices.Contains(p.Scenarios, "throughput"), slices.Contains(p.Scenarios, "footprint")
+	switch {
+	case len(p.Keys) > 0 && !throughput:
+		return usagef("keys are of scenario throughput, which is not among %v", p.Scenarios)
+	case len(p.Hold) > 0 && !throughput && !footprint:
+		return usagef("a hold is of scenarios throughput and footprint, of which none is among %v", p.Scenarios)
+	}
+	for _, n := range p.Keys {
+		if n < 1 || n > 65536 {
+			return usagef("%d keys are not between 1 and 65536", n)
+		}
+	}
+	for _, d := range p.Hold {
+		switch {
+		case throughput && (d < 0 || d >= p.TTL):
+			return usagef("a hold of %v is not between 0 and the TTL of %v", d, p.TTL)
+		case d < 0 || d > maxHold:
+			return usagef("a hold of %v is not between 0 and %v", d, maxHold)
+		}
 	}
 	return nil
 }

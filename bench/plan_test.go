@@ -90,6 +90,11 @@ func TestCheckRefuses(t *testing.T) {
 		"runs":     func(p *Plan) { p.Runs = 0 },
 		"keys":     func(p *Plan) { p.Scenarios, p.Keys = []string{"throughput"}, []int{0} },
 		"hold":     func(p *Plan) { p.Scenarios, p.Hold = []string{"throughput"}, []time.Duration{p.TTL} },
+		"long hold": func(p *Plan) {
+			p.Scenarios, p.Hold = []string{"footprint"}, []time.Duration{2 * time.Hour}
+		},
+		"no hold":  func(p *Plan) { p.Hold = []time.Duration{time.Second} },
+		"measure":  func(p *Plan) { p.Measure = 0 },
 		"no keys":  func(p *Plan) { p.Keys = []int{8} },
 		"no hosts": func(p *Plan) { p.Scenarios, p.Hosts = []string{"contend"}, []int{0} },
 		"hosts":    func(p *Plan) { p.Hosts = []int{3} },

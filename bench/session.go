@@ -130,7 +130,7 @@ func (s *session) openCounter(ctx context.Context, sub *subject, cfg driver.Conf
 	defer cancel()
 	counter, err := baseline.NewCounter(sub.Name, cfg)
 	if err == nil && counter != nil {
-		_, err = counter.Read(ctx)
+		_, _, err = counter.Read(ctx)
 	}
 	if err != nil {
 		s.skipped = append(s.skipped, fmt.Sprintf("the commands of %s: %v", sub.Name, err))

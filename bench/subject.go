@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -62,12 +63,19 @@ func (s *subject) notAcrossProcesses() string {
 	return ""
 }
 
-// commands reads the counter; it is nil without one.
-func (s *subject) commands() func(context.Context) (float64, error) {
+// commands reads the counter; it is nil without one. What libraries have sent
+// is not known.
+func (s *subject) commands() func(ctx context.Context) (run, sent float64, err error) {
 	if s.counter == nil {
 		return nil
 	}
-	return s.counter.Read
+	if s.Kind == record.KindPlugin {
+		return s.counter.Read
+	}
+	return func(ctx context.Context) (run, sent float64, err error) {
+		run, _, err = s.counter.Read(ctx)
+		return run, math.NaN(), err
+	}
 }
 
 // opener opens the subjects of one plan.

@@ -33,7 +33,7 @@ func count(short, long int) int {
 type world struct {
 	name string
 	// start starts the server and returns the plugin's configuration.
-	start func(t *testing.T) driver.Config
+	start func(t testing.TB) driver.Config
 	// left lists what stays in the store under the configuration.
 	left func(t *testing.T, cfg driver.Config) []string
 }
@@ -49,7 +49,7 @@ func each(t *testing.T, f func(t *testing.T, w world, binary string, cfg driver.
 }
 
 // keep closes a server at the end of the test.
-func keep(t *testing.T, name string, s *env.Server, err error) *env.Server {
+func keep(t testing.TB, name string, s *env.Server, err error) *env.Server {
 	t.Helper()
 	if err != nil {
 		env.Missing(t, name, err)

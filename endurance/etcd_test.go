@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-func startEtcd(t *testing.T) driver.Config {
+func startEtcd(t testing.TB) driver.Config {
 	s, err := env.StartEtcd(t.Context(), nil)
 	return driver.Config{"address": keep(t, "etcd", s, err).Addr(), "prefix": "endurance/"}
 }

@@ -27,13 +27,13 @@ func optionsOf(binary string, cfg driver.Config) *plugin.Options {
 	return &plugin.Options{Path: binary, Config: cfg}
 }
 
-func startRedis(t *testing.T) driver.Config {
+func startRedis(t testing.TB) driver.Config {
 	s, err := env.StartRedis(t.Context(), nil)
 	return driver.Config{"address": keep(t, "redis", s, err).Addr(), "prefix": "endurance:"}
 }
 
 // startRedlock gives five nodes on two cores more time than a node needs.
-func startRedlock(t *testing.T) driver.Config {
+func startRedlock(t testing.TB) driver.Config {
 	nodes, err := env.StartRedisNodes(t.Context(), 5, nil)
 	if err != nil {
 		env.Missing(t, "redis", err)
@@ -66,7 +66,7 @@ func nodeKeys(t *testing.T, cfg driver.Config) []string {
 	return left
 }
 
-func startMariaDB(t *testing.T) driver.Config {
+func startMariaDB(t testing.TB) driver.Config {
 	s, err := env.StartMariaDB(t.Context(), nil)
 	return driver.Config{"address": env.MariaDBAddress(keep(t, "mysql", s, err)), "prefix": "endurance_"}
 }

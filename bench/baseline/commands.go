@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,16 +23,18 @@ type Counter struct {
 	nodes float64
 	own   float64 // what one reading adds to each node
 	reads float64
-	total func(ctx context.Context) (float64, error) // over all nodes
+	total func(ctx context.Context) (run, sent float64, err error) // over all nodes
 	close func() error
 }
 
 // Read returns the mean number for a node, since some time in the past, without
-// those of the counter itself.
-func (c *Counter) Read(ctx context.Context) (float64, error) {
-	n, err := c.total(ctx)
+// those of the counter itself. Of what was run, sent are those that clients have
+// asked for themselves: for Redis, if they send only scripts, subscriptions and
+// pings, as the plugins do.
+func (c *Counter) Read(ctx context.Context) (run, sent float64, err error) {
+	run, sent, err = c.total(ctx)
 	c.reads++
-	return n/c.nodes - c.own*c.reads, err
+	return run/c.nodes - c.own*c.reads, sent / c.nodes, err
 }
 
 // Close ends its connections.
@@ -66,21 +69,24 @@ func countRedis(cfg driver.Config) (*Counter, error) {
 		}
 		nodes = append(nodes, c)
 	}
-	c := &Counter{nodes: float64(len(nodes)), own: 1}
-	c.total = func(ctx context.Context) (float64, error) {
-		sum := 0.0
+	c := &Counter{nodes: float64(len(nodes)), own: 2}
+	c.total = func(ctx context.Context) (run, sent float64, err error) {
 		for _, node := range nodes {
 			text, err := node.Info(ctx, "stats").Result()
 			if err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 			n, err := field(text, "total_commands_processed:")
 			if err != nil {
-				return 0, err
+				return 0, 0, err
 			}
-			sum += n
+			run += n
+			if text, err = node.Info(ctx, "commandstats").Result(); err != nil {
+				return 0, 0, err
+			}
+			sent += fromClients(text)
 		}
-		return sum, nil
+		return run, sent, nil
 	}
 	c.close = func() error {
 		var errs []error
@@ -90,6 +96,22 @@ func countRedis(cfg driver.Config) (*Counter, error) {
 		return errors.Join(errs...)
 	}
 	return c, nil
+}
+
+// neverScripted are commands that no script of ours runs; but for PING, none can.
+var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "wait", "ping"}
+
+// fromClients adds up the calls of those commands in the section commandstats.
+// What has not been called yet is not in it.
+func fromClients(text string) (sum float64) {
+	for line := range strings.Lines(text) {
+		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		calls, _, _ := strings.Cut(rest, ",")
+		if n, err := strconv.ParseFloat(calls, 64); err == nil && slices.Contains(neverScripted, name) {
+			sum += n
+		}
+	}
+	return sum
 }
 
 // field finds the number after a key at the start of a line.
@@ -108,10 +130,10 @@ func countMySQL(cfg driver.Config) (*Counter, error) {
 		return nil, err
 	}
 	c := &Counter{nodes: 1, own: 1, close: db.Close}
-	c.total = func(ctx context.Context) (n float64, err error) {
+	c.total = func(ctx context.Context) (n, sent float64, err error) {
 		var name string
 		err = db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n)
-		return n, err
+		return n, n - c.own*(c.reads+1), err
 	}
 	return c, nil
 }
@@ -130,16 +152,15 @@ func countEtcd(cfg driver.Config) (*Counter, error) {
 	client := &http.Client{Timeout: metricsTimeout, Transport: &http.Transport{}}
 	c := &Counter{nodes: float64(len(urls))} // to read metrics is no gRPC
 	c.close = func() error { client.CloseIdleConnections(); return nil }
-	c.total = func(ctx context.Context) (float64, error) {
-		sum := 0.0
+	c.total = func(ctx context.Context) (run, sent float64, err error) {
 		for _, url := range urls {
 			n, err := received(ctx, client, url)
 			if err != nil {
-				return 0, err
+				return 0, 0, err
 			}
-			sum += n
+			run += n
 		}
-		return sum, nil
+		return run, run, nil
 	}
 	return c, nil
 }

@@ -31,11 +31,11 @@ func TestCounter(t *testing.T) {
 	if err := call(t.Context()); err != nil { // connects
 		t.Fatal(err)
 	}
-	if _, err := c.Read(t.Context()); err != nil { // connects
+	if _, _, err := c.Read(t.Context()); err != nil { // connects
 		t.Fatal(err)
 	}
 	read := func() float64 {
-		n, err := c.Read(t.Context())
+		n, _, err := c.Read(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,5 +64,14 @@ func TestField(t *testing.T) {
 	}
 	if _, err := field("a:1", "total:"); err == nil {
 		t.Error("a key that is not there was found")
+	}
+}
+
+// TestFromClients: what scripts run is not what clients sent.
+func TestFromClients(t *testing.T) {
+	text := "# Commandstats\r\ncmdstat_evalsha:calls=5,usec=70,usec_per_call=14.00\r\ncmdstat_get:calls=40,usec=9\r\n" +
+		"cmdstat_script|load:calls=1,usec=3\r\ncmdstat_ping:calls=2,usec=1\r\n"
+	if n := fromClients(text); n != 8 {
+		t.Errorf("5 scripts, 1 load and 2 pings: %v", n)
 	}
 }

@@ -100,8 +100,13 @@ func TestSuccessions(t *testing.T) {
 }
 
 func TestCommandRepeatsThePlan(t *testing.T) {
-	want := "lockbench run --backends=redis,etcd --scenarios=acquire --runs=6 --ttl=10s --seed=42 --target=etcd=ADDRESS"
+	want := "lockbench run --backends=redis,etcd --scenarios=acquire --measure=200ms --runs=6 --ttl=10s --seed=42 --target=etcd=ADDRESS"
 	if got := load(t, false).command(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	r := load(t, false)
+	r.Manifest.Plan.Measurems = 1000
+	if got := r.command(); strings.Contains(got, "--measure") {
+		t.Errorf("the usual measured time needs no flag: %s", got)
 	}
 }

@@ -68,6 +68,7 @@ var shownUnits = []struct {
 	{"jain", "Jain fairness", false},
 	{"grants/s", "grants/s", true},
 	{"commands/grant", "commands/grant", false},
+	{"sent-commands/grant", "sent by clients", false},
 	{"idle-commands/s", "idle commands/s", false},
 	{"p50-ns/takeover", "takeover p50", true},
 	{"max-ns/takeover", "longest", false},

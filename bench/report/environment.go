@@ -70,6 +70,9 @@ func (r Report) environment() grid {
 	return g
 }
 
+// measuredByDefault is the measured time of a cell, with --quick or without.
+var measuredByDefault = map[bool]time.Duration{false: time.Second, true: 150 * time.Millisecond}
+
 // command is the command line that carries out the same plan again. Addresses
 // are not recorded, so the reader fills them in.
 func (r Report) command() string {
@@ -109,6 +112,9 @@ func (r Report) command() string {
 	}
 	if p.TickMs > 0 {
 		args = append(args, "--tick="+(time.Duration(p.TickMs)*time.Millisecond).String())
+	}
+	if usual := measuredByDefault[p.Quick]; p.Measurems > 0 && p.Measurems != usual.Milliseconds() {
+		args = append(args, "--measure="+(time.Duration(p.Measurems)*time.Millisecond).String())
 	}
 	args = append(args, "--runs="+strconv.Itoa(p.Runs), "--ttl="+(time.Duration(p.TTLms)*time.Millisecond).String(), "--seed="+strconv.FormatUint(p.Seed, 10))
 	if p.Env != "" && p.Env != "local" {

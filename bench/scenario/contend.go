@@ -136,6 +136,7 @@ func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 	}
 	if n := c.grants(attempts); c.err == nil && n > 0 {
 		cell.Values["commands/grant"] = c.commands / float64(n)
+		cell.Values["sent-commands/grant"] = c.sent / float64(n)
 	}
 	// What the servers do not tell in time is left out; the other figures stand.
 	if perSecond, err := idle(bounded, in, cs); err == nil {

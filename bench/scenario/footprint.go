@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"runtime"
 	"time"
 
@@ -18,10 +19,10 @@ import (
 
 var footprint = Scenario{
 	Name:        "footprint",
-	Proves:      "what a host pays for having a plugin: the time from its start to the first grant, its memory when idle, and its memory and the host's with 10000 held leases (1000 with --quick)",
+	Proves:      "what a host pays for having a plugin: the time from its start to the first grant, its memory when idle, and its memory and the host's with 10000 held leases (1000 with --quick); with --hold for a TTL or longer, the processor time that their renewals take, and how many are lost",
 	PluginsOnly: true,
 	Shapes:      footprintShapes,
-	Takes:       func(in Input) time.Duration { return starts*startTime + rest + in.Measure },
+	Takes:       func(in Input) time.Duration { return starts*startTime + rest + in.Measure + in.Hold },
 	Run:         runFootprint,
 }
 
@@ -41,11 +42,15 @@ func footprintShapes(a Asked) []Shape {
 	if a.Quick {
 		leases = 1000
 	}
-	return []Shape{{Clients: takers, Keys: leases}}
+	hold := a.Hold
+	if len(hold) == 0 {
+		hold = []time.Duration{0}
+	}
+	return product([]int{takers}, []int{leases}, hold)
 }
 
 func runFootprint(ctx context.Context, in Input) (cell record.Cell, err error) {
-	bounded, cancel := context.WithTimeout(ctx, grace+time.Duration(in.Keys)*time.Millisecond)
+	bounded, cancel := context.WithTimeout(ctx, grace+time.Duration(in.Keys)*time.Millisecond+in.Hold)
 	defer cancel()
 	f := &fresh{in: in}
 	defer func() {
@@ -136,6 +141,7 @@ func (f *fresh) memory(ctx context.Context, cell *record.Cell) error {
 	})
 	after := heap()
 	full, err := residentBytes(pid)
+	err = errors.Join(err, f.renewals(ctx, pid, leases, cell))
 	_, first := collect(cs) // a release that fails has cost no memory
 	load.Workers(takers, func(worker int) {
 		for i := worker; i < len(cs); i += takers {
@@ -156,6 +162,34 @@ func (f *fresh) memory(ctx context.Context, cell *record.Cell) error {
 	cell.Values["idle-bytes/plugin"], cell.Values["held-bytes/plugin"] = float64(idle), float64(full)
 	cell.Values["plugin-bytes/lease"] = max(0, float64(full)-float64(idle)) / n
 	cell.Values["host-bytes/lease"] = max(0, float64(after)-float64(before)) / n
+	return nil
+}
+
+// renewals holds the leases and reads what that takes of host and plugin, as
+// the share of one core, and how many of them are lost.
+func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, cell *record.Cell) error {
+	if f.in.Hold < f.in.TTL {
+		return nil
+	}
+	before, err := processorTime(os.Getpid(), plugin)
+	began := f.in.Clock.Now()
+	held(ctx, f.in.Hold)
+	after, errAfter := processorTime(os.Getpid(), plugin)
+	took := time.Duration(f.in.Clock.Now() - began)
+	lost := 0
+	for _, l := range leases {
+		if v, ok := l.(interface{ Valid() bool }); ok && !v.Valid() {
+			lost++
+		}
+	}
+	cell.Values["lost-leases"] = float64(lost)
+	switch err := errors.Join(err, errAfter); {
+	case errors.Is(err, errors.ErrUnsupported):
+		return nil
+	case err != nil:
+		return err
+	}
+	cell.Values["renewal-cpu-%"] = 100 * (after - before).Seconds() / took.Seconds()
 	return nil
 }
 

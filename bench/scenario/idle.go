@@ -47,11 +47,12 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	return c.commands / time.Duration(c.until-c.from).Seconds(), c.err
 }
 
-// counted is how many commands each server was given in a time.
+// counted is how many commands each server has run in a time, and how many of
+// them clients have sent.
 type counted struct {
-	from, until int64
-	commands    float64
-	err         error
+	from, until    int64
+	commands, sent float64
+	err            error
 }
 
 // count reads the counter of the servers at two times. What it sends has one
@@ -64,11 +65,11 @@ func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	}
 	go func() {
 		held(ctx, time.Duration(from-in.Clock.Now()))
-		before, err := in.Commands(ctx)
+		before, sentBefore, err := in.Commands(ctx)
 		c := counted{from: in.Clock.Now(), err: err}
 		held(ctx, time.Duration(until-in.Clock.Now()))
-		after, err := in.Commands(ctx)
-		c.until, c.commands, c.err = in.Clock.Now(), after-before, errors.Join(c.err, err)
+		after, sent, err := in.Commands(ctx)
+		c.until, c.commands, c.sent, c.err = in.Clock.Now(), after-before, sent-sentBefore, errors.Join(c.err, err)
 		out <- c
 	}()
 	return out

@@ -117,9 +117,10 @@ type Input struct {
 	Harms int
 	// Server may be harmed; nil when the servers are somebody else's.
 	Server Server
-	// Commands reads how many commands a server has been given; nil when its
-	// servers do not count.
-	Commands func(ctx context.Context) (float64, error)
+	// Commands reads how many commands a server has run, and how many of them
+	// clients have sent, NaN when that is not known; nil when its servers do not
+	// count.
+	Commands func(ctx context.Context) (run, sent float64, err error)
 	// Names are the locks; caller i uses Names[i%len(Names)].
 	Names []string
 	// WarmUp precedes Measure. What happens in it is checked, not measured.

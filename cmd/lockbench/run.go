@@ -34,7 +34,7 @@ type runFlags struct {
 	tick                           time.Duration
 	runs                           int
 	rate                           float64
-	ttl                            time.Duration
+	ttl, measure                   time.Duration
 	seed                           uint64
 	quick, verbose                 bool
 	env, mtls, format, out, vs     string
@@ -86,7 +86,8 @@ Baselines, measured in this process on the same server:
 	fl.IntSliceVar(&f.clients, "clients", nil, "concurrent callers of one host, a `LIST` (default: the scenario's own)")
 	fl.IntSliceVar(&f.hosts, "hosts", d.Hosts, "host processes, a `LIST`")
 	fl.IntSliceVar(&f.keys, "keys", nil, "locks in scenario throughput, a `LIST` (default 1024, and 8 with a hold of 1ms)")
-	fl.DurationSliceVar(&f.hold, "hold", nil, "how long they are held, a `LIST` of durations")
+	fl.DurationSliceVar(&f.hold, "hold", nil, "how long locks are held in scenarios throughput and footprint, a `LIST`")
+	fl.DurationVar(&f.measure, "measure", d.Measure, "measured time of every cell (150ms with --quick)")
 	fl.Float64Var(&f.rate, "rate", 0, "cycles per second, `N`, of the open loop of acquire (default: half of the closed loop's)")
 	fl.StringSliceVar(&f.modes, "modes", nil, "how leaders end in scenario takeover, a `LIST` or all (default kill-host)")
 	fl.IntVar(&f.candidates, "candidates", 0, "processes that campaign in scenario takeover, `N` (default 2)")
@@ -244,6 +245,9 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	p.Modes, p.Candidates, p.Tick = unique(f.modes), f.candidates, f.tick
 	if cmd.Flags().Changed("runs") {
 		p.Runs = f.runs
+	}
+	if cmd.Flags().Changed("measure") {
+		p.Measure = f.measure
 	}
 	if slices.Contains(f.scenarios, bench.SafetyScenario) {
 		if err := f.safety(cmd, &p); err != nil {

@@ -1,0 +1,195 @@
+package peers
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/stat"
+)
+
+// figure computes what a goal is about.
+type figure func(folders []Folder) (stat.Estimate, error)
+
+// ratio is a subject's value by a baseline's, run by run, of one folder in
+// which both were interleaved. Where a run of one is lacking, those after it are
+// paired with their neighbours.
+func ratio(subject, baseline cell, unit string) figure {
+	return func(folders []Folder) (stat.Estimate, error) {
+		f, err := find(folders, subject, baseline)
+		if err != nil {
+			return stat.Estimate{}, err
+		}
+		own, err := values(f, subject, unit)
+		if err != nil {
+			return stat.Estimate{}, err
+		}
+		other, err := values(f, baseline, unit)
+		if err != nil {
+			return stat.Estimate{}, err
+		}
+		return stat.Compare(own, other).Estimate, nil
+	}
+}
+
+// median is that of a value over the runs, divided by what the goal's unit is
+// made of.
+func median(c cell, unit string, per float64) figure {
+	return func(folders []Folder) (stat.Estimate, error) {
+		f, err := find(folders, c)
+		if err != nil {
+			return stat.Estimate{}, err
+		}
+		v, err := values(f, c, unit)
+		return scaled(stat.Median(v), per), err
+	}
+}
+
+// worst is the highest value of all runs, with the lowest and the highest in
+// place of the interval: of what must never happen the median says nothing.
+func worst(c cell, unit string) figure {
+	return func(folders []Folder) (stat.Estimate, error) {
+		f, err := find(folders, c)
+		if err != nil {
+			return stat.Estimate{}, err
+		}
+		v, err := values(f, c, unit)
+		if err != nil {
+			return stat.Estimate{}, err
+		}
+		return stat.Estimate{N: len(v), Center: slices.Max(v), Lo: slices.Min(v), Hi: slices.Max(v)}, nil
+	}
+}
+
+// p99 is that of an operation over all samples of all runs, with the p50 and
+// the longest in place of the interval. The time that beyond allows is taken off.
+func p99(c cell, op string, beyond func(Folder) (time.Duration, error)) figure {
+	return func(folders []Folder) (stat.Estimate, error) {
+		f, err := find(folders, c)
+		if err != nil {
+			return stat.Estimate{}, err
+		}
+		allowed, err := beyond(f)
+		if err != nil {
+			return stat.Estimate{}, err
+		}
+		for k, h := range f.histograms {
+			if k.Op != op || !c.matches(k.Scenario, k.Backend, k.Mode, k.Hosts, k.Clients, k.Hold > 0) {
+				continue
+			}
+			at := func(q float64) float64 { return float64(h.ValueAtQuantile(q) - int64(allowed)) }
+			e := stat.Estimate{N: int(h.TotalCount()), Center: at(99), Lo: at(50), Hi: at(100)}
+			return scaled(e, float64(time.Millisecond)), nil
+		}
+		return stat.Estimate{}, fmt.Errorf("%v has no %s", c, op)
+	}
+}
+
+// nothing is allowed before the time counts.
+func nothing(Folder) (time.Duration, error) { return 0, nil }
+
+// roundTrip is what a takeover by expiry of the TTL may take for its question
+// to the store and for the store's own step, by the band that was recorded: its
+// upper end is that and the margin after the TTL.
+func roundTrip(c cell, margin time.Duration) func(Folder) (time.Duration, error) {
+	return func(f Folder) (time.Duration, error) {
+		high, err := values(f, c, "band-high-ns/takeover")
+		if err != nil {
+			return 0, err
+		}
+		ttl := time.Duration(f.Manifest.Plan.TTLms) * time.Millisecond
+		return time.Duration(stat.Median(high).Center) - ttl - margin, nil
+	}
+}
+
+// values are a cell's in one unit, run by run.
+func values(f Folder, c cell, unit string) ([]float64, error) {
+	var out []float64
+	for _, r := range f.lines(c) {
+		v, ok := r.Values[unit]
+		if !ok {
+			return nil, fmt.Errorf("%v has no %s in run %d", c, unit, len(out)+1)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func scaled(e stat.Estimate, per float64) stat.Estimate {
+	e.Center, e.Lo, e.Hi = e.Center/per, e.Lo/per, e.Hi/per
+	return e
+}
+
+// curve is the least throughput after the peak, by the peak, over growing
+// numbers of callers.
+func curve(c cell) figure {
+	return func(folders []Folder) (stat.Estimate, error) {
+		f, err := find(folders, c)
+		if err != nil {
+			return stat.Estimate{}, err
+		}
+		points := pointsOf(f, c)
+		peak, least := 0.0, 0.0
+		for _, p := range points {
+			if p.rate.Center >= peak {
+				peak, least = p.rate.Center, p.rate.Center
+			}
+			least = min(least, p.rate.Center)
+		}
+		if len(points) < 2 {
+			return stat.Estimate{}, fmt.Errorf("%v has one number of clients", c)
+		}
+		return stat.Estimate{N: points[0].rate.N, Center: least / peak, Lo: math.Inf(-1), Hi: math.Inf(1)}, nil
+	}
+}
+
+// queueing is the most by which p99 has grown faster than the queue since the
+// fewest callers that have one: its growth by that of callers for a unit of
+// throughput (Little's law).
+func queueing(c cell) figure {
+	return func(folders []Folder) (stat.Estimate, error) {
+		f, err := find(folders, c)
+		if err != nil {
+			return stat.Estimate{}, err
+		}
+		points := slices.DeleteFunc(pointsOf(f, c), func(p point) bool { return p.p99.N == 0 })
+		if len(points) < 2 {
+			return stat.Estimate{}, fmt.Errorf("%v has no two numbers of clients with a p99", c)
+		}
+		first := points[0]
+		var most float64
+		for _, p := range points[1:] {
+			queue := float64(p.clients) / p.rate.Center / (float64(first.clients) / first.rate.Center)
+			most = max(most, p.p99.Center/first.p99.Center/queue)
+		}
+		return stat.Estimate{N: first.rate.N, Center: most, Lo: math.Inf(-1), Hi: math.Inf(1)}, nil
+	}
+}
+
+// point is one number of callers of a curve.
+type point struct {
+	clients   int
+	rate, p99 stat.Estimate // cycles per second, and nanoseconds
+}
+
+func pointsOf(f Folder, c cell) []point {
+	byClients := map[int][]record.Result{}
+	for _, r := range f.lines(c) {
+		byClients[r.Clients] = append(byClients[r.Clients], r)
+	}
+	var out []point
+	for n, lines := range byClients {
+		var rates, tails []float64
+		for _, r := range lines {
+			rates = append(rates, r.Values["cycles/s"])
+			if p99, ok := r.Values["p99-ns/acquire"]; ok { // there are samples for it
+				tails = append(tails, p99)
+			}
+		}
+		out = append(out, point{n, stat.Median(rates), stat.Median(tails)})
+	}
+	slices.SortFunc(out, func(a, b point) int { return a.clients - b.clients })
+	return out
+}

@@ -1,0 +1,187 @@
+package peers
+
+import (
+	"fmt"
+	"time"
+)
+
+// Goal is one ratio or bound to reach.
+type Goal struct {
+	ID   string // "P2/64"
+	What string // one line, for people
+	// Limit is in Unit: "" for a ratio.
+	Limit   float64
+	Unit    string
+	AtLeast bool // else Limit is the most
+	figure  figure
+}
+
+// backends are those that are judged, in the order in which they are shown.
+var backends = []string{"redis", "redlock", "mysql", "etcd"}
+
+// Units of results.txt.
+const (
+	cycles  = "cycles/s"
+	p50     = "p50-ns/acquire"
+	handoff = "p50-ns/handoff"
+)
+
+const (
+	millisecond = float64(time.Millisecond)
+	kibibyte    = float64(1 << 10)
+	megabyte    = 1e6
+)
+
+// Goals are P1 to P11 with their parts.
+func Goals() []Goal {
+	all := speed()
+	for _, b := range backends {
+		all = append(all, handoffs(b)...)
+	}
+	for _, b := range backends {
+		all = append(all, across(b)...)
+	}
+	for _, b := range backends {
+		killed := cell{scenario: "takeover", backend: b, mode: "kill-host", hosts: -1}
+		all = append(all, Goal{
+			ID: "P8/" + b, What: b + ": takeover after SIGKILL of the leading host; p99, in brackets p50 and the longest",
+			Limit: 100, Unit: "ms", figure: p99(killed, "takeover", nothing),
+		})
+	}
+	for _, b := range backends {
+		lost := cell{scenario: "takeover", backend: b, mode: "kill-machine", hosts: -1}
+		all = append(all, Goal{
+			ID: "P9/" + b, What: b + ": takeover after the machine is lost, beyond the TTL left and one round trip (etcd: and its expiry step); p99, in brackets p50 and the longest",
+			Limit: 50, Unit: "ms", figure: p99(lost, "overdue", roundTrip(lost, 50*time.Millisecond)),
+		})
+	}
+	return append(all, footprint()...)
+}
+
+// speed are P1 to P5: the fast path against the libraries.
+func speed() []Goal {
+	acquire := func(backend string, clients int) cell {
+		return cell{scenario: "acquire", backend: backend, clients: clients}
+	}
+	against := func(id, subject, baseline string, clients int, unit string, limit float64) Goal {
+		what := fmt.Sprintf("%s / %s, %d clients: cycles/s", subject, baseline, clients)
+		if unit == p50 {
+			what = fmt.Sprintf("%s / %s, 1 client: acquire p50", subject, baseline)
+		}
+		return Goal{
+			ID: id, What: what, Limit: limit, AtLeast: unit == cycles,
+			figure: ratio(acquire(subject, clients), acquire(baseline, clients), unit),
+		}
+	}
+	redlock := func(id, fencing string, clients int, unit string, limit float64) Goal {
+		g := against(id, "redlock", "redsync-nodes", clients, unit, limit)
+		own := acquire("redlock", clients)
+		own.fencing = fencing
+		g.What += ", fencing " + fencing
+		g.figure = ratio(own, acquire("redsync-nodes", clients), unit)
+		return g
+	}
+	return []Goal{
+		against("P1", "redis", "redislock", 1, p50, 2.1),
+		against("P2/8", "redis", "redislock", 8, cycles, 0.5),
+		against("P2/64", "redis", "redislock", 64, cycles, 1.4),
+		against("P2/256", "redis", "redislock", 256, cycles, 2.4),
+		against("P2/64-rueidislock", "redis", "rueidislock", 64, cycles, 1.1),
+		against("P2/256-rueidislock", "redis", "rueidislock", 256, cycles, 1.6),
+		redlock("P3/64", "none", 64, cycles, 4),
+		redlock("P3/64-tokens", "quorum", 64, cycles, 2.5),
+		redlock("P3/p50", "none", 1, p50, 1.5),
+		redlock("P3/p50-tokens", "quorum", 1, p50, 2.2),
+		against("P4/64", "etcd", "etcdmutex", 64, cycles, 2.5),
+		against("P4/256", "etcd", "etcdmutex", 256, cycles, 4),
+		against("P4/p50", "etcd", "etcdmutex", 1, p50, 1.3),
+		against("P5/64", "mysql", "lease-row", 64, cycles, 2),
+		against("P5/256", "mysql", "lease-row", 256, cycles, 2.5),
+	}
+}
+
+// handoffs are P6: 32 waiters in one host.
+func handoffs(backend string) []Goal {
+	c := cell{scenario: "contend", backend: backend, mode: "forced", clients: 32}
+	limit := map[string]float64{"redis": 0.3, "redlock": 0.8, "mysql": 1, "etcd": 2}[backend]
+	return []Goal{
+		{ID: "P6/" + backend, What: backend + ": handoff p50, 32 waiters in one host", Limit: limit, Unit: "ms", figure: median(c, handoff, millisecond)},
+		{ID: "P6/" + backend + "/jain", What: backend + ": Jain fairness of the same", Limit: 0.98, AtLeast: true, figure: median(c, "jain", 1)},
+	}
+}
+
+// across are P7: 2 and 32 waiters in as many hosts.
+func across(backend string) []Goal {
+	limit := map[string]float64{"redis": 0.6, "redlock": 2, "mysql": 1.5, "etcd": 3}[backend]
+	var out []Goal
+	for _, hosts := range []int{2, 32} {
+		c := cell{scenario: "contend", backend: backend, mode: "forced", hosts: hosts, clients: 1}
+		id := fmt.Sprintf("P7/%s/%d", backend, hosts)
+		out = append(out,
+			Goal{ID: id, What: fmt.Sprintf("%s: handoff p50, %d waiters in as many hosts", backend, hosts), Limit: limit, Unit: "ms", figure: median(c, handoff, millisecond)},
+			Goal{ID: id + "/jain", What: backend + ": Jain fairness of the same", Limit: 0.95, AtLeast: true, figure: median(c, "jain", 1)},
+			Goal{ID: id + "/commands", What: backend + ": commands that clients send for a grant to each node", Limit: 6, figure: median(c, "sent-commands/grant", 1)},
+		)
+	}
+	return out
+}
+
+// footprint are P10 and P11: held leases, and the start of a plugin.
+func footprint() []Goal {
+	held := cell{scenario: "footprint", backend: "redis", hold: true}
+	out := []Goal{
+		{ID: "P10/cpu", What: "redis, 10,000 held leases, TTL 10 s: processor time of host and plugin, of one core", Limit: 1.5, Unit: "%", figure: median(held, "renewal-cpu-%", 1)},
+		{ID: "P10/memory", What: "redis, the same: memory of the host for a lease", Limit: 2, Unit: "KiB", figure: median(held, "host-bytes/lease", kibibyte)},
+		{ID: "P10/losses", What: "redis, the same: leases lost although nothing happened; in brackets the fewest and the most of a run", Limit: 0, figure: worst(held, "lost-leases")},
+	}
+	for _, b := range backends {
+		c := cell{scenario: "footprint", backend: b}
+		out = append(out,
+			Goal{ID: "P11/" + b + "/start", What: b + ": plugin start to first grant, p50, with mutual TLS", Limit: 60, Unit: "ms", figure: median(c, "p50-ns/first-grant", millisecond)},
+			Goal{ID: "P11/" + b + "/rss", What: b + ": memory of the idle plugin", Limit: 25, Unit: "MB", figure: median(c, "idle-bytes/plugin", megabyte)},
+		)
+	}
+	return out
+}
+
+// ScalingGoals are about the curve of throughput from 1 to 1,024 callers, which
+// is measured by itself.
+func ScalingGoals() []Goal {
+	var out []Goal
+	for _, b := range backends {
+		c := cell{scenario: "throughput", backend: b}
+		out = append(out,
+			Goal{ID: "scaling/" + b, What: b + ": throughput after its peak, by the peak", Limit: 0.85, AtLeast: true, figure: curve(c)},
+			Goal{ID: "scaling/" + b + "/p99", What: b + ": growth of the acquire p99, by that of the queue", Limit: 1, figure: queueing(c)},
+		)
+	}
+	return out
+}
+
+// Prices are shown and not judged: what the process costs, by the same library
+// without it, and what mutual TLS does. Their limits mean nothing.
+func Prices() []Goal {
+	clients := map[string][]int{"redis": {1, 8, 64, 256}, "redlock": {1, 64}, "mysql": {64, 256}, "etcd": {1, 64, 256}}
+	var out []Goal
+	for _, b := range backends {
+		for _, n := range clients[b] {
+			through := cell{scenario: "acquire", backend: b, clients: n}
+			within := cell{scenario: "acquire", backend: b + "-in-process", clients: n}
+			out = append(out, price(fmt.Sprintf("%s through its process / in process, clients=%d", b, n), through, within, n))
+		}
+	}
+	for _, n := range []int{1, 64} {
+		plain := cell{scenario: "acquire", backend: "redis", clients: n, noMTLS: true}
+		library := cell{scenario: "acquire", backend: "redislock", clients: n, noMTLS: true}
+		out = append(out, price(fmt.Sprintf("redis without mutual TLS / redislock, clients=%d", n), plain, library, n))
+	}
+	return out
+}
+
+// price compares latencies of one caller, and throughput of several.
+func price(what string, subject, baseline cell, clients int) Goal {
+	if clients == 1 {
+		return Goal{What: what + ": acquire p50", figure: ratio(subject, baseline, p50)}
+	}
+	return Goal{What: what + ": cycles/s", figure: ratio(subject, baseline, cycles)}
+}

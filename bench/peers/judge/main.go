@@ -1,0 +1,84 @@
+// Command judge prints the ratios P1 to P11 from the result folders in a
+// directory, one line each, and exits with 1 when one is missed:
+//
+//	go run ./bench/peers/judge [-scaling] [-o FILE] DIR
+//
+// It needs no servers. scripts/bench-peers measures the folders.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/lockbench/lockbench/bench/peers"
+)
+
+// The exit codes of lockbench.
+const (
+	exitMissed = 1
+	exitUsage  = 2
+)
+
+var errMissed = errors.New("missed")
+
+func main() {
+	err := judge(os.Stdout, os.Stderr, os.Args[1:])
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return
+	case errors.Is(err, errMissed):
+		fmt.Fprintln(os.Stderr, "judge:", err)
+		os.Exit(exitMissed)
+	}
+	fmt.Fprintln(os.Stderr, "judge:", err)
+	os.Exit(exitUsage)
+}
+
+func judge(w, wErr io.Writer, args []string) error {
+	fl := flag.NewFlagSet("judge", flag.ContinueOnError)
+	fl.SetOutput(wErr)
+	scaling := fl.Bool("scaling", false, "judge the curve of scenario throughput instead")
+	out := fl.String("o", "", "write the page of the figures to `FILE` too")
+	fl.Usage = func() {
+		fmt.Fprintln(wErr, "usage: judge [-scaling] [-o FILE] DIR")
+		fl.PrintDefaults()
+	}
+	if err := fl.Parse(args); err != nil {
+		return err
+	}
+	if fl.NArg() != 1 {
+		return fmt.Errorf("one directory with result folders is needed, not %d", fl.NArg())
+	}
+	folders, err := peers.Load(fl.Arg(0))
+	if err != nil {
+		return err
+	}
+	goals := peers.Goals()
+	if *scaling {
+		goals = peers.ScalingGoals()
+	}
+	lines := peers.Judge(goals, folders)
+	for _, l := range lines {
+		fmt.Fprintln(w, l)
+	}
+	if *out != "" {
+		if err := write(*out, folders, lines); err != nil {
+			return err
+		}
+	}
+	if n := peers.Missed(lines); n > 0 {
+		return fmt.Errorf("%w: %d of %d", errMissed, n, len(lines))
+	}
+	return nil
+}
+
+func write(file string, folders []peers.Folder, lines []peers.Line) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(peers.WritePage(f, folders, lines), f.Close())
+}

@@ -1,0 +1,96 @@
+package peers
+
+import (
+	_ "embed"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/record"
+)
+
+//go:embed page.md.tmpl
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// page is what the template shows.
+type page struct {
+	Machine  record.Machine
+	Version  string
+	Date     string
+	Took     time.Duration
+	Missed   int
+	Lines    []Line
+	Prices   []Line
+	Scaling  []Line
+	Points   []curvePoint
+	Subjects []record.Subject
+}
+
+// curvePoint is one row of the scaling curve.
+type curvePoint struct {
+	Backend, Rate, P99 string
+	Clients            int
+}
+
+// WritePage writes the lines with machine, versions and date as Markdown.
+func WritePage(w io.Writer, folders []Folder, lines []Line) error {
+	if len(folders) == 0 {
+		return ErrNoFolders
+	}
+	first := folders[0].Manifest
+	p := page{
+		Machine: first.Machine, Version: first.Lockbench, Date: first.Started.UTC().Format(time.DateOnly),
+		Lines: lines, Missed: Missed(lines), Prices: measured(Judge(Prices(), folders)), Scaling: measured(Judge(ScalingGoals(), folders)),
+		Points: pointsIn(folders), Subjects: subjectsIn(folders),
+	}
+	for _, f := range folders {
+		p.Took += time.Duration(f.Manifest.Elapsed * float64(time.Second))
+	}
+	p.Took = p.Took.Round(time.Second)
+	return pageTemplate.Execute(w, p)
+}
+
+func measured(lines []Line) []Line {
+	return slices.DeleteFunc(lines, func(l Line) bool { return l.Missing != "" })
+}
+
+// subjectsIn are all that were measured, without floors, each once for a kind
+// of tokens.
+func subjectsIn(folders []Folder) []record.Subject {
+	var out []record.Subject
+	for _, f := range folders {
+		for _, s := range f.Manifest.Subjects {
+			same := func(o record.Subject) bool { return o.Name == s.Name && o.Fencing == s.Fencing }
+			if s.Kind != record.KindFloor && !slices.ContainsFunc(out, same) {
+				out = append(out, s)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b record.Subject) int { return strings.Compare(string(b.Kind), string(a.Kind)) })
+	return out
+}
+
+// pointsIn are the scaling curves of the folders that have them.
+func pointsIn(folders []Folder) []curvePoint {
+	var out []curvePoint
+	for _, b := range backends {
+		c := cell{scenario: "throughput", backend: b}
+		f, err := find(folders, c)
+		if err != nil {
+			continue // its line among the scaling goals says why
+		}
+		for _, p := range pointsOf(f, c) {
+			tail := "-"
+			if p.p99.N > 0 {
+				tail = time.Duration(p.p99.Center).Round(time.Microsecond).String()
+			}
+			out = append(out, curvePoint{b, fmt.Sprintf("%.0f", p.rate.Center), tail, p.clients})
+		}
+	}
+	return out
+}

@@ -1,0 +1,135 @@
+package endurance_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+const (
+	// cyclers are the callers that acquire and release.
+	cyclers = 64
+	// hostGrowth and pluginGrowth are what memory may grow by over all cycles,
+	// in bytes. A leak of 20 bytes a cycle would be 20 MB in a million. What is
+	// resident grows by a few MB without one, and more under the race detector.
+	hostGrowth   = 1 << 20
+	pluginGrowth = 16 << 20
+)
+
+// TestMillionCycles: acquire and release, over and over on ever new names,
+// leave the memory of host and plugin where it was.
+func TestMillionCycles(t *testing.T) {
+	b := plugintest.Open(t, "redis", optionsOf(plugintest.Build(t, "../plugins/redis/lockplugin-redis"), startRedis(t)))
+	client := core.New(b, nil)
+	defer client.Close(t.Context())
+	pid, ok := plugin.ProcessOf(b)
+	if !ok {
+		t.Fatal("the plugin has no process")
+	}
+
+	total := count(50_000, 1_000_000)
+	// What grows once, such as pools and the heaps they live in, grows now.
+	cycles(t, client, cyclers, "warm-up", int64(total)/5, true)
+	host, resident := heapInUse(), residentOf(t, pid)
+	cycles(t, client, cyclers, "cycle", int64(total), true)
+	hostAfter, residentAfter := heapInUse(), residentOf(t, pid)
+
+	t.Logf("%d cycles: heap of the host %d -> %d bytes, resident memory of the plugin %d -> %d bytes",
+		total, host, hostAfter, resident, residentAfter)
+	if hostAfter > host+hostGrowth {
+		t.Errorf("the host grew by %d bytes in %d cycles", hostAfter-host, total)
+	}
+	if residentAfter > resident+pluginGrowth {
+		t.Errorf("the plugin grew by %d bytes in %d cycles", residentAfter-resident, total)
+	}
+}
+
+// cycles lets callers acquire and release total times together, each a lock of
+// its own, or a new one each time.
+func cycles(t testing.TB, client *core.Client, callers int, name string, total int64, anew bool) {
+	var next atomic.Int64
+	var work sync.WaitGroup
+	for i := range callers {
+		work.Go(func() {
+			var lock *core.Lock
+			for n := next.Add(1); n <= total; n = next.Add(1) {
+				var err error
+				switch {
+				case anew:
+					lock, err = client.Lock(fmt.Sprint(name, " ", n), nil)
+				case lock == nil:
+					lock, err = client.Lock(fmt.Sprint(name, " ", i), nil)
+				}
+				if err == nil {
+					err = once(t.Context(), lock)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+}
+
+func once(ctx context.Context, lock *core.Lock) error {
+	lease, err := lock.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return lease.Release(ctx)
+}
+
+// heapInUse is what this process holds after a collection, in bytes.
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC() // what finalizers and pools let go of in between
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
+}
+
+// residentOf is the resident memory of a process in bytes.
+func residentOf(t *testing.T, pid int) uint64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Skipf("the memory of another process cannot be read here: %v", err)
+	}
+	for line := range strings.Lines(string(status)) {
+		var kib uint64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
+			return kib << 10
+		}
+	}
+	t.Fatalf("process %d has no memory: it has ended", pid)
+	return 0
+}
+
+// BenchmarkCycle is an acquire and a release through the plugin of each
+// backend, as the host sees it: -benchmem counts the host's memory.
+func BenchmarkCycle(b *testing.B) {
+	for _, w := range worlds {
+		b.Run("backend="+w.name, func(b *testing.B) {
+			binary := plugintest.Build(b, "../plugins/"+w.name+"/lockplugin-"+w.name)
+			client := core.New(plugintest.Open(b, w.name, optionsOf(binary, w.start(b))), nil)
+			defer client.Close(b.Context())
+			for _, callers := range []int{1, cyclers} {
+				b.Run(fmt.Sprintf("clients=%d", callers), func(b *testing.B) {
+					b.ReportAllocs()
+					cycles(b, client, callers, fmt.Sprintf("callers %d, lock", callers), int64(b.N), false)
+				})
+			}
+		})
+	}
+}
