@@ -59,7 +59,7 @@ type backend struct {
 
 	mu         sync.Mutex
 	properties driver.Properties
-	learning   bool
+	learning   chan struct{} // holds one while a server is asked
 	bars       *lease // for the keys of withdrawn owners
 	barCount   int
 }
@@ -74,7 +74,7 @@ func Open(o *Options) (driver.Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w: %w", driver.ErrConfig, err)
 	}
-	b := &backend{opts: opts, space: newSpace(opts.Prefix), properties: claims, dial: make(chan struct{}, 1)}
+	b := &backend{opts: opts, space: newSpace(opts.Prefix), properties: claims, dial: make(chan struct{}, 1), learning: make(chan struct{}, 1)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.mint.init(b)
 	b.writer.init(b)

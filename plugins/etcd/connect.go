@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -160,20 +161,18 @@ func call[T any](b *backend, ctx context.Context, request func(context.Context, 
 }
 
 // learn asks a server for its version and for the shortest TTL that it grants,
-// by a lease that it gives back at once. It asks once for each connection.
+// by a lease that it gives back at once. It asks until it was told once.
 func (b *backend) learn(ctx context.Context) error {
-	b.mu.Lock()
-	known := b.properties.Server != "" || b.learning
-	b.learning = true
-	b.mu.Unlock()
-	if known {
+	select {
+	case b.learning <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("etcd: %s: %w: %w", b.at(), driver.ErrUnavailable, ctx.Err())
+	}
+	defer func() { <-b.learning }()
+	if b.Properties().Server != "" {
 		return nil
 	}
-	err := b.ask(ctx)
-	b.mu.Lock()
-	b.learning = false
-	b.mu.Unlock()
-	return err
+	return b.ask(ctx)
 }
 
 func (b *backend) ask(ctx context.Context) error {
