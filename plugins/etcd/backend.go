@@ -60,7 +60,7 @@ type backend struct {
 	mu         sync.Mutex
 	properties driver.Properties
 	learning   chan struct{} // holds one while a server is asked
-	bars       *lease // for the keys of withdrawn owners
+	bars       *lease        // for the keys of withdrawn owners
 	barCount   int
 }
 
