@@ -96,6 +96,7 @@ func testLeadertask(t *testing.T, w world) {
 		up, all = append(up, p), append(all, p)
 	}
 	for _, p := range up {
+		p.await(t, 0, "candidate") // before that nothing listens for SIGTERM
 		p.terminate(t)
 	}
 	if terms := checkPieces(t, all...); terms < kills+1 {
