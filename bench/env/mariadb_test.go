@@ -70,7 +70,7 @@ func TestMariaDBRestarts(t *testing.T) {
 func TestMariaDBSaysWhyItEnds(t *testing.T) {
 	_, err := StartMariaDB(t.Context(), &MariaDBOptions{Args: []string{"--no-such-option"}})
 	if errors.Is(err, ErrNotInstalled) {
-		t.Skip(err)
+		Missing(t, "mysql", err)
 	}
 	if err == nil || !strings.Contains(err.Error(), "no-such-option") {
 		t.Error(err)

@@ -135,7 +135,7 @@ func TestNotInstalled(t *testing.T) {
 func TestBadConfigurationSaysWhy(t *testing.T) {
 	s, err := StartRedis(t.Context(), &RedisOptions{Lines: []string{"no-such-directive yes"}})
 	if errors.Is(err, ErrNotInstalled) {
-		t.Skip(err)
+		Missing(t, "redis", err)
 	}
 	if err == nil {
 		t.Fatal("started", s.Close())

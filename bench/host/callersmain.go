@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -29,17 +27,7 @@ const (
 
 // CallersMain makes this process one of callers and ends it, when it was
 // started as one; otherwise it does nothing. Call it first in main or TestMain.
-func CallersMain() {
-	if os.Getenv(envCallers) == "" {
-		return
-	}
-	os.Unsetenv(envCallers) // what we start is none
-	if err := callersMain(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "callers:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func CallersMain() { Become(envCallers, "callers", callersMain) }
 
 // called is the state of such a process.
 type called struct {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -28,17 +27,7 @@ const closeBudget = 4 * time.Second
 
 // CandidateMain makes this process a candidate and ends it, when it was started
 // as one; otherwise it does nothing. Call it first in main or TestMain.
-func CandidateMain() {
-	if os.Getenv(envCandidate) == "" {
-		return
-	}
-	os.Unsetenv(envCandidate) // what we start is none
-	if err := candidateMain(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "candidate:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func CandidateMain() { Become(envCandidate, "candidate", candidateMain) }
 
 // candidate is the state of such a process.
 type candidate struct {

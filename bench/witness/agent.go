@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
@@ -20,17 +20,7 @@ import (
 
 // Main makes this process a witness and ends it, when it was started as one;
 // otherwise it does nothing. Call it first in main or TestMain.
-func Main() {
-	if os.Getenv(envWitness) == "" {
-		return
-	}
-	os.Unsetenv(envWitness) // what we start is none
-	if err := run(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "witness:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func Main() { host.Become(envWitness, "witness", run) }
 
 const (
 	// startTimeout is how long a plugin may take until it is open: many start

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
@@ -121,7 +122,7 @@ func children(t *testing.T, pid int) (all []int) {
 // container: how long others wait is what exec is for.
 func TestExecAsInit(t *testing.T) {
 	if out, err := exec.Command("unshare", "-pf", "--mount-proc", "true").CombinedOutput(); err != nil {
-		t.Skipf("no pid namespaces here: %v, %s", err, out)
+		env.Missing(t, "namespaces", fmt.Errorf("%w: PID namespaces: %v, %s", env.ErrNotInstalled, err, out))
 	}
 	redis := plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis")
 	server := redisServer(t, nil)

@@ -1,52 +1,39 @@
 package redlock
 
 import (
-	"encoding/binary"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// clock moves the wall clock of one node.
-type clock struct{ file string }
+// clock is the wall clock of one node.
+type clock struct{ *fault.Clock }
 
 func (c clock) shift(t testing.TB, by time.Duration) {
 	t.Helper()
-	f, err := os.OpenFile(c.file, os.O_WRONLY, 0)
-	must(t, err)
-	defer f.Close()
-	_, err = f.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(by.Microseconds())), 0)
-	must(t, err)
+	must(t, c.Shift(by))
 }
 
-// startShiftable starts nodes whose clocks can be moved. The variables that do
-// it are in the environment until the test ends, so that a node that is
-// stopped and started keeps no clock of its own.
+// startShiftable starts nodes whose clocks can be moved.
 func startShiftable(t *testing.T, count int) (env.Nodes, []clock) {
 	t.Helper()
 	dir := t.TempDir()
-	library := filepath.Join(dir, "clockshift.so")
-	if out, err := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", "-O2", "-o", library, "testdata/clockshift.c").CombinedOutput(); err != nil {
-		t.Skipf("no C compiler to move clocks with: %v %s", err, out)
+	library, err := fault.ClockLibrary(t.Context(), dir)
+	if err != nil {
+		env.Missing(t, "cc", fmt.Errorf("%w: %w", env.ErrNotInstalled, err))
 	}
-	t.Setenv("LD_PRELOAD", library)
 	var nodes env.Nodes
 	var clocks []clock
 	for i := range count {
-		c := clock{filepath.Join(dir, fmt.Sprint("clock", i))}
-		must(t, os.WriteFile(c.file, make([]byte, 8), 0o600))
-		t.Setenv("CLOCKSHIFT_FILE", c.file)
-		nodes = append(nodes, start(t, 1, nil)...)
-		clocks = append(clocks, c)
+		c, err := fault.NewClock(library, dir, fmt.Sprint("clock", i))
+		must(t, err)
+		nodes = append(nodes, start(t, 1, &env.RedisOptions{Wrap: c.Wrap()})...)
+		clocks = append(clocks, clock{c})
 	}
-	must(t, os.Unsetenv("LD_PRELOAD"))
-	must(t, os.Unsetenv("CLOCKSHIFT_FILE"))
 	return nodes, clocks
 }
 
