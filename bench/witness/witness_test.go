@@ -70,6 +70,7 @@ func TestFrozenHolder(t *testing.T) {
 	}
 	must(a.Acquire(names, 0, ttl, 10*time.Second))
 	await(t, a, "a holds it and has written", func(s Seen) bool { return s.Held() == 1 && len(s.Writes) >= 2 })
+	time.Sleep(prepare / 2) // it prepares the next write, which will be late
 	must(fault.Freeze(a.Pid()))
 	must(b.Acquire(names, 0, ttl, 10*time.Second))
 	await(t, b, "b holds it and has written", func(s Seen) bool { return s.Held() == 1 && len(s.Writes) >= 2 })
