@@ -95,6 +95,8 @@ func TestUsageErrors(t *testing.T) {
 		{"run|--clients|many", []string{"--clients", `"many"`, "whole numbers"}},
 		{"run|--clients|0", []string{"0 clients"}},
 		{"run|--hosts|0", []string{"number of hosts"}},
+		{"run|--hosts|2", []string{"scenario acquire", "those that do: throughput, contend"}},
+		{"run|--hosts|65|--scenarios|throughput", []string{"65 hosts", "64"}},
 		{"run|--runs|0", []string{"0 runs"}},
 		{"run|--seed|-1", []string{"--seed", "at least 0"}},
 		{"run|--ttl|0", []string{"--ttl 0", "hint:", "10s"}},
