@@ -42,8 +42,9 @@ type Spec struct {
 
 // order is one line on a witness's standard input.
 type order struct {
-	Op      string        `json:"op"` // acquire, release, close
+	Op      string        `json:"op"` // acquire, keep, release, read
 	Names   []string      `json:"names,omitempty"`
+	Count   int           `json:"count,omitempty"` // of the leases to keep
 	First   int           `json:"first,omitempty"` // number of Names[0] in the round
 	TTL     time.Duration `json:"ttl_ns,omitempty"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"`
@@ -55,6 +56,8 @@ type note struct {
 	Write  *record.Write `json:"write,omitempty"`
 	Halt   *record.Halt  `json:"halt,omitempty"`
 	Failed string        `json:"failed,omitempty"` // an acquire; why
+	Crowd  *Crowd        `json:"crowd,omitempty"`
+	Use    *Use          `json:"use,omitempty"`
 	Plugin int           `json:"plugin,omitempty"` // process id of its plugin
 	Idle   bool          `json:"idle,omitempty"`   // a release is through
 	Error  string        `json:"error,omitempty"`  // of the start
@@ -70,6 +73,8 @@ type Process struct {
 	mu     sync.Mutex
 	change chan struct{} // closed and replaced at each note
 	seen   Seen
+	crowd  Crowd
+	uses   []Use
 	plugin int
 	ready  bool
 	idle   int
@@ -180,6 +185,10 @@ func (p *Process) take(n note) {
 		p.seen.Halts = append(p.seen.Halts, *n.Halt)
 	case n.Failed != "":
 		p.seen.Failed = append(p.seen.Failed, n.Failed)
+	case n.Crowd != nil:
+		p.crowd.add(*n.Crowd)
+	case n.Use != nil:
+		p.uses = append(p.uses, *n.Use)
 	case n.Plugin != 0:
 		p.plugin = n.Plugin
 	case n.Idle:
