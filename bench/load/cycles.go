@@ -54,9 +54,7 @@ func (c Cycles) Run(ctx context.Context, locker Locker, clock Clock) []*Caller {
 	Workers(c.Callers, func(i int) {
 		number := c.First + i
 		callers[i] = &Caller{Client: int32(number), Clock: clock}
-		w := wanderer{
-			Caller: callers[i], cycles: c, locker: locker, locks: make([]Lock, len(c.Names)), rand: rand.New(rand.NewPCG(c.Seed, uint64(number))),
-		}
+		w := wanderer{Caller: callers[i], cycles: c, locker: locker, locks: map[int]Lock{}, rand: rand.New(rand.NewPCG(c.Seed, uint64(number)))}
 		w.Cycle(ctx, c.From, c.Until, c.Hold, w.choose)
 	})
 	return callers
@@ -67,20 +65,21 @@ type wanderer struct {
 	*Caller
 	cycles Cycles
 	locker Locker
-	locks  []Lock // made when they are first chosen
+	locks  map[int]Lock // those that were chosen: a thousand callers would fill memory with places for all
 	rand   *rand.Rand
 }
 
 // choose picks the lock of the next cycle.
 func (w *wanderer) choose() error {
-	n := w.rand.IntN(len(w.locks))
-	if w.locks[n] == nil {
-		lock, err := w.locker.Lock(w.cycles.Names[n], w.cycles.TTL)
-		if err != nil {
+	n := w.rand.IntN(len(w.cycles.Names))
+	lock, ok := w.locks[n]
+	if !ok {
+		var err error
+		if lock, err = w.locker.Lock(w.cycles.Names[n], w.cycles.TTL); err != nil {
 			return err
 		}
 		w.locks[n] = lock
 	}
-	w.Name, w.Lock = int32(n), w.locks[n]
+	w.Name, w.Lock = int32(n), lock
 	return nil
 }
