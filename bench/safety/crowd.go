@@ -31,7 +31,7 @@ func (w *world) startCrowd(ctx context.Context) (err error) {
 	defer cancel()
 	w.crowd, err = witness.Start(ctx, witness.Spec{
 		Backend: w.backend.Name, Path: w.backend.Path, NoMTLS: w.backend.NoMTLS, Host: crowdHost,
-		Config: merged(w.backend.Config, w.stage.configOf(nil, fault.Fault{})), Resources: w.resources,
+		Config: merged(w.backend.Config, w.stage.configOf(nil, fault.Fault{})), Resources: w.resources, TempDir: w.dir,
 	})
 	return err
 }
@@ -89,13 +89,12 @@ func (w *world) judgeCrowd(excused bool) int {
 	w.checker.Add(record.Section{
 		Backend: w.backend.Name, Kind: record.KindPlugin, Fencing: w.backend.Fencing, Scenario: "soak", Names: w.names,
 	}, c.Attempts)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, l := range c.Losses {
-		if !excused {
-			w.found.FalseLosses = append(w.found.FalseLosses, fmt.Sprintf("%s of the crowd after %v, up to round %d, %s: %s",
-				w.names[l.Name], time.Duration(l.At-w.began).Round(time.Millisecond), w.found.Rounds, w.fault.Name, l.Cause))
-		}
+	if n := len(c.Losses); n > 0 && !excused {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		first := c.Losses[0]
+		w.found.FalseLosses = append(w.found.FalseLosses, fmt.Sprintf("%d of the crowd's leases in round %d, %s: the first after %v, %s",
+			n, w.found.Rounds+1, w.fault.Name, time.Duration(first.At-w.began).Round(time.Millisecond), first.Cause))
 	}
 	return len(c.Losses)
 }

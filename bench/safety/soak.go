@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/check"
+	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/witness"
@@ -25,7 +26,8 @@ const restBetween = 2 * time.Second
 // which it always gives some back to take them again.
 type Soak struct {
 	Backends []Backend
-	// Length is for how long faults strike; there is at least one.
+	// Length is for how long it goes on, to begin with the first start. On each
+	// backend there is at least one fault.
 	Length time.Duration
 	// Seed decides which faults strike, in which order, and at which moments of
 	// a renewal.
@@ -47,8 +49,8 @@ type Soaked struct {
 	// broke them. Bad are the rounds in which that was.
 	Violations []string
 	Bad        []record.Round
-	// FalseLosses are leases with a TTL of 10 s that were lost although no fault
-	// explains it, of the hosts of the rounds and of the crowd.
+	// FalseLosses say how many leases with a TTL of 10 s were lost, and when,
+	// although no fault explains it: of the hosts of the rounds and of the crowd.
 	FalseLosses []string
 	// ShortLosses are those with a TTL of 2 s, which a busy machine may explain.
 	ShortLosses int
@@ -58,18 +60,22 @@ type Soaked struct {
 
 // Run soaks all backends, and returns what was found in their order.
 func (s Soak) Run(ctx context.Context) (found []Soaked, err error) {
-	dir, err := os.MkdirTemp("", "lockbench-soak-")
+	scratch, err := env.NewScratch()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, scratch.Close()) }()
 	began := witness.Now()
+	var beginning sync.Mutex
 	worlds := make([]*world, len(s.Backends))
 	var work sync.WaitGroup
 	for i, b := range s.Backends {
-		w := &world{soak: s, schedule: newSchedule(b.Name, s.Seed), checker: check.New(), lives: map[int]*Life{}, found: Soaked{Backend: b.Name}}
+		w := &world{
+			soak: s, beginning: &beginning, until: time.Now().Add(s.Length), schedule: newSchedule(b.Name, s.Seed),
+			checker: check.New(), lives: map[int]*Life{}, found: Soaked{Backend: b.Name},
+		}
 		w.cell = &cell{backend: b, ttl: TTL, runner: &runner{
-			plan: Plan{FilesOnly: true}, began: began, random: seeded(b.Name, s.Seed, "moments"), dir: dir,
+			plan: Plan{FilesOnly: true}, began: began, random: seeded(b.Name, s.Seed, "moments"), dir: scratch.Dir(),
 		}}
 		worlds[i] = w
 		work.Go(func() { w.found.Err = w.run(ctx) })
@@ -109,12 +115,14 @@ func (s Soak) progress(worlds []*world, over chan struct{}) {
 // world is one backend in a soak.
 type world struct {
 	*cell
-	soak     Soak
-	schedule *schedule
-	crowd    *witness.Process
-	checker  *check.Checker
-	names    []string // of the crowd
-	lives    map[int]*Life
+	soak      Soak
+	beginning *sync.Mutex
+	until     time.Time // faults strike
+	schedule  *schedule
+	crowd     *witness.Process
+	checker   *check.Checker
+	names     []string // of the crowd
+	lives     map[int]*Life
 
 	mu    sync.Mutex
 	now   string // what goes on
@@ -134,25 +142,41 @@ func (w *world) does(what string) {
 }
 
 // run begins with a calm round, after which every process has done what it
-// does for the first time, and is looked at for the first time.
+// does for the first time, and is looked at for the first time. One backend
+// begins after the other: to start servers and crowds is the hardest work.
 func (w *world) run(ctx context.Context) (err error) {
-	w.does("starts")
+	w.does("waits")
 	defer w.does("is over")
+	defer func() { err = errors.Join(err, w.endAll(ctx)) }()
+	w.beginning.Lock()
+	err = w.steps(ctx, w.open, w.keep, w.calm, w.leave, w.keep)
+	w.beginning.Unlock()
+	if err == nil {
+		err = w.steps(ctx, w.strikes, w.leave)
+	}
+	w.concludeCrowd()
+	return err
+}
+
+func (w *world) steps(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open starts the servers, and the host of the crowd.
+func (w *world) open(ctx context.Context) (err error) {
+	w.does("starts")
 	if w.resources.Dir, err = os.MkdirTemp(w.dir, w.backend.Name+"-"); err != nil {
 		return err
 	}
 	if w.stage, err = builders[w.backend.Name].open(ctx, w.wish()); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.endAll(ctx), w.stage.close()) }()
-	err = w.startCrowd(ctx)
-	for _, step := range []func(context.Context) error{w.keep, w.calm, w.leave, w.keep, w.strikes, w.leave} {
-		if err == nil {
-			err = step(ctx)
-		}
-	}
-	w.concludeCrowd()
-	return err
+	return w.startCrowd(ctx)
 }
 
 // calm is a round without a fault. A host that is alone has none: it would
@@ -166,20 +190,23 @@ func (w *world) calm(ctx context.Context) error {
 
 // strikes lets one fault strike after the other.
 func (w *world) strikes(ctx context.Context) error {
-	for end := time.Now().Add(w.soak.Length); ; {
-		if err := w.one(ctx, w.schedule.next()); err != nil || time.Now().After(end) {
+	for {
+		if err := w.one(ctx, w.schedule.next()); err != nil || time.Now().After(w.until) {
 			return err
 		}
 	}
 }
 
-// endAll ends the hosts.
+// endAll ends hosts and servers.
 func (w *world) endAll(ctx context.Context) error {
 	err := w.end(ctx)
 	if w.crowd != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
 		err = errors.Join(err, w.crowd.Close(ctx))
+	}
+	if w.stage != nil {
+		err = errors.Join(err, w.stage.close())
 	}
 	return err
 }

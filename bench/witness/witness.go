@@ -38,6 +38,9 @@ type Spec struct {
 	NoMTLS    bool          `json:"no_mtls,omitempty"`
 	Host      int           `json:"host"` // its number in what it records
 	Resources Resources     `json:"resources"`
+	// TempDir is where the witness and its plugin make their temporary files;
+	// "" for the system's.
+	TempDir string `json:"-"`
 }
 
 // order is one line on a witness's standard input.
@@ -104,7 +107,7 @@ func (s Seen) Held() int {
 // Start starts a witness and returns when its plugin is open.
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	p := &Process{exited: make(chan struct{}), change: make(chan struct{})}
-	if err := p.start(); err != nil {
+	if err := p.start(s.TempDir); err != nil {
 		return nil, fmt.Errorf("witness: %w", err)
 	}
 	err := json.NewEncoder(p.stdin).Encode(s)
@@ -123,13 +126,16 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
-func (p *Process) start() error {
+func (p *Process) start(tempDir string) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	p.cmd = exec.Command(exe)
 	p.cmd.Env = append(os.Environ(), envWitness+"=1")
+	if tempDir != "" {
+		p.cmd.Env = append(p.cmd.Env, "TMPDIR="+tempDir)
+	}
 	p.cmd.Stderr = os.Stderr
 	// Like a service of its own: signals to our terminal are not for it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

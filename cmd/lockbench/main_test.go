@@ -118,6 +118,7 @@ func TestUsageErrors(t *testing.T) {
 		{"check|nowhere", []string{"nowhere", "run.json"}},
 		{"report|nowhere", []string{"nowhere", "run.json"}},
 		{"report|a|b", []string{`"b"`}},
+		{"report|nowhere|-o|-|--format|json", []string{"-o -", "--format json", "hint:"}},
 		{"compare", []string{"two result folders", "hint:"}},
 		{"merge|a", []string{"two result folders", "hint:"}},
 		{"merge|a|b", []string{"folder to write to", "hint:"}},
