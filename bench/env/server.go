@@ -24,7 +24,7 @@ import (
 )
 
 // startTimeout bounds how long a server may take until it answers.
-const startTimeout = 15 * time.Second
+const startTimeout = 60 * time.Second
 
 // Product names what kind of server it is.
 type Product string
