@@ -27,16 +27,19 @@ const (
 // TestSoak lets hosts of every backend live under mixed faults, for as long as
 // LOCKBENCH_SOAK says ("30m"): no rule may be broken, no lease lost without a
 // reason, and no process may grow. LOCKBENCH_SEED decides about the faults.
+// The short test has the two backends that start at once.
 func TestSoak(t *testing.T) {
 	soak := safety.Soak{Length: shortSoak, Crowd: shortCrowd, Seed: seed(t), Log: t.Logf}
+	backends := []string{"memory", "redis"}
 	if length := os.Getenv("LOCKBENCH_SOAK"); length != "" {
 		var err error
 		if soak.Length, err = time.ParseDuration(length); err != nil || soak.Length <= 0 {
 			t.Fatalf("LOCKBENCH_SOAK=%s is no time such as 30m", length)
 		}
 		soak.Crowd = fullCrowd
+		backends = append(backends, "redlock", "mysql", "etcd")
 	}
-	for _, name := range []string{"memory", "redis", "redlock", "mysql", "etcd"} {
+	for _, name := range backends {
 		path := plugintest.Build(t, "../plugins/"+name+"/lockplugin-"+name)
 		d, err := plugin.Describe(t.Context(), path)
 		if err != nil {

@@ -27,11 +27,16 @@ func (w *world) startCrowd(ctx context.Context) (err error) {
 	for i := range w.soak.Crowd {
 		w.names = append(w.names, fmt.Sprint("crowd-", i))
 	}
+	cfg := merged(w.backend.Config, w.stage.configOf(nil, fault.Fault{}))
+	if cfg["node_timeout"] != "" {
+		// As long as the TTL allows: that of the rounds is short for a busy machine.
+		cfg["node_timeout"] = (crowdTTL / 20).String()
+	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	w.crowd, err = witness.Start(ctx, witness.Spec{
 		Backend: w.backend.Name, Path: w.backend.Path, NoMTLS: w.backend.NoMTLS, Host: crowdHost,
-		Config: merged(w.backend.Config, w.stage.configOf(nil, fault.Fault{})), Resources: w.resources, TempDir: w.dir,
+		Config: cfg, Resources: w.resources, TempDir: w.dir,
 	})
 	return err
 }
@@ -78,6 +83,7 @@ func harmsCrowd(f fault.Fault) bool {
 // lost.
 func (w *world) judgeCrowd(excused bool) int {
 	c := w.crowd.TakeCrowd()
+	w.crowd.Forget()
 	for i := range c.Attempts {
 		a := &c.Attempts[i]
 		for _, t := range []*int64{&a.Asked, &a.Answered, &a.Ended, &a.Done} {

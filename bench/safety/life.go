@@ -11,10 +11,11 @@ import (
 
 // What a process may use more at the end than when it was first looked at. A
 // plugin collects its garbage when it likes to, and what its heap has grown to
-// once stays resident for minutes.
+// once stays resident for minutes. Its pools of connections grow when the store
+// is slow, to a bound that is below 32 more.
 const (
 	moreGoroutines  = 16
-	moreDescriptors = 8
+	moreDescriptors = 32
 	moreHeap        = 2 << 20
 	moreResident    = 32 << 20
 )

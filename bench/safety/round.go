@@ -272,7 +272,12 @@ func (c *cell) collect(r *record.Round) {
 	if !c.alone() {
 		processes = append(processes, c.rival)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	for i, p := range processes {
+		if !p.Alive() {
+			_ = p.Close(ctx) // returns when all that it told is read
+		}
 		s := p.Seen()
 		r.Leases = append(r.Leases, s.Leases...)
 		r.Writes = append(r.Writes, s.Writes...)

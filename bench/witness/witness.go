@@ -71,7 +71,8 @@ type note struct {
 type Process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	exited chan struct{}
+	ended  chan struct{} // closed when the process has ended
+	exited chan struct{} // closed when all that it told is read, too
 
 	mu     sync.Mutex
 	change chan struct{} // closed and replaced at each note
@@ -106,7 +107,7 @@ func (s Seen) Held() int {
 
 // Start starts a witness and returns when its plugin is open.
 func Start(ctx context.Context, s Spec) (*Process, error) {
-	p := &Process{exited: make(chan struct{}), change: make(chan struct{})}
+	p := &Process{ended: make(chan struct{}), exited: make(chan struct{}), change: make(chan struct{})}
 	if err := p.start(s.TempDir); err != nil {
 		return nil, fmt.Errorf("witness: %w", err)
 	}
@@ -161,6 +162,7 @@ func (p *Process) start(tempDir string) error {
 	}()
 	go func() {
 		_ = p.cmd.Wait() // how it ended is in ProcessState
+		close(p.ended)
 		<-read
 		r.Close()
 		close(p.exited)
@@ -292,7 +294,7 @@ func (p *Process) order(o order) error {
 // Alive reports whether the process has not ended.
 func (p *Process) Alive() bool {
 	select {
-	case <-p.exited:
+	case <-p.ended:
 		return false
 	default:
 		return true
