@@ -36,6 +36,7 @@ type fake struct {
 	sameToken   bool
 	down        bool
 	stall       time.Duration // of the first acquire
+	granted     func(n uint64)
 	badRelease  bool
 	badRenewals bool
 }
@@ -67,6 +68,9 @@ func (l fakeLock) Acquire(ctx context.Context) (load.Lease, error) {
 			l.f.held[l.name] = true
 			if !l.f.sameToken || l.f.token == 0 {
 				l.f.token++
+			}
+			if l.f.granted != nil {
+				l.f.granted(l.f.token)
 			}
 			defer l.f.mu.Unlock()
 			return fakeLease{l.f, l.name, l.f.token}, nil
@@ -108,10 +112,14 @@ func (l fakeLease) Release(context.Context) error {
 	return nil
 }
 
+// measure is long enough for a few cycles of all callers on a machine that is
+// busy.
+const measure = 200 * time.Millisecond
+
 func input(f *fake, clients int) Input {
 	in := Input{
 		Shape: Shape{Clients: clients}, Locker: f, Clock: load.NewClock(), TTL: time.Second,
-		WarmUp: 10 * time.Millisecond, Measure: 60 * time.Millisecond,
+		WarmUp: 10 * time.Millisecond, Measure: measure,
 	}
 	for i := range clients {
 		in.Names = append(in.Names, string(rune('a'+i)))
@@ -150,15 +158,16 @@ func TestAcquire(t *testing.T) {
 // TestStallsAreMeasured: a store that stands still for longer than a cell's
 // time makes the cell slow, not empty.
 func TestStallsAreMeasured(t *testing.T) {
+	const stall = 2 * measure
 	f := newFake()
-	f.stall = 200 * time.Millisecond
+	f.stall = stall
 	in := input(f, 1)
 	in.WarmUp = 0
 	c, err := runAcquire(t.Context(), in)
 	if err != nil || c.Cycles != 1 {
 		t.Fatalf("%d cycles, %v", c.Cycles, err)
 	}
-	if got := time.Duration(c.Latencies["acquire"][0]); got < 200*time.Millisecond || c.Elapsed < got {
+	if got := time.Duration(c.Latencies["acquire"][0]); got < stall || c.Elapsed < got {
 		t.Errorf("acquire took %v of %v", got, c.Elapsed)
 	}
 }
@@ -206,9 +215,15 @@ func TestNothingDone(t *testing.T) {
 func TestInterruptedKeepsAttempts(t *testing.T) {
 	for _, run := range []func(context.Context, Input) (record.Cell, error){runAcquire, runContend} {
 		ctx, cancel := context.WithCancel(t.Context())
-		in := input(newFake(), 2)
+		defer cancel()
+		f := newFake()
+		f.granted = func(n uint64) {
+			if n == 10 {
+				cancel()
+			}
+		}
+		in := input(f, 2)
 		in.Measure = time.Hour
-		time.AfterFunc(50*time.Millisecond, cancel)
 		c, err := run(ctx, in)
 		if !errors.Is(err, context.Canceled) || len(c.Attempts) == 0 {
 			t.Errorf("%d attempts, %v", len(c.Attempts), err)

@@ -67,6 +67,13 @@ func TestRunCheckReport(t *testing.T) {
 		if _, err := os.Stat("page.html"); err != nil {
 			t.Error(err)
 		}
+		code, printed, stderr := lockbench(t, "report", "out", "-o", "-")
+		if code != exitOK || printed != string(page) || stderr != "" {
+			t.Errorf("-o -: exit %d, %d bytes instead of %d, %q", code, len(printed), len(page), stderr)
+		}
+		if _, err := os.Stat("-"); err == nil {
+			t.Error("-o - has written a file")
+		}
 	})
 	t.Run("the folder is not used again", func(t *testing.T) {
 		if code, _, stderr := lockbench(t, "run", "-o", "out", "--plugin-dir", dir); code != exitUsage || !strings.Contains(stderr, "not empty") {
