@@ -25,6 +25,9 @@ func (r Report) loadChart(scenario string) chart {
 	if scenario == acquireScenario || scenario == throughputScenario {
 		c.Title = "Latency and throughput against load"
 	}
+	if scenario != takeoverScenario && slices.ContainsFunc(ts, func(t Table) bool { return t.Hosts > 0 }) {
+		c.Note += " Callers are those of all hosts together; without hosts they are in lockbench itself, else each host is a process with a plugin of its own."
+	}
 	points := map[curveKey][][]float64{}
 	var facets, subjects []string
 	for _, t := range ts {

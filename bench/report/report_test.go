@@ -206,7 +206,11 @@ func TestCurvesOverHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	points := map[string][][]float64{}
-	for _, v := range r.loadChart("throughput").Views {
+	c := r.loadChart("throughput")
+	if !strings.Contains(c.Note, "of all hosts together") {
+		t.Errorf("the note says %q", c.Note)
+	}
+	for _, v := range c.Views {
 		points[v.Label] = v.Lines[0].Points
 	}
 	one, two := points["cycles/s, 64 keys"], points["cycles/s, 2 hosts, 64 keys"]

@@ -282,23 +282,24 @@ func TestThroughput(t *testing.T) {
 	}
 }
 
-// TestDoneIn: what is on its way at both ends of the window counts once, and a
-// store that stalls beyond it is slow, not idle.
+// TestDoneIn: what is on its way at both ends of the measured time counts once,
+// and a store that is done with nobody in it is slow, not idle.
 func TestDoneIn(t *testing.T) {
 	cycle := func(asked, done int64) record.Attempt {
 		return record.Attempt{Asked: asked, Done: done, Outcome: record.Granted, End: record.EndReleased}
 	}
-	failed := record.Attempt{Asked: 50, Answered: 60, Outcome: record.Failed}
+	failed := record.Attempt{Asked: 50, Answered: 160, Outcome: record.Failed}
 	for name, c := range map[string]struct {
 		attempts []record.Attempt
 		cycles   int
 		elapsed  time.Duration
 	}{
 		"both ends": {[]record.Attempt{cycle(80, 90), cycle(90, 110), cycle(110, 190), cycle(190, 210), failed}, 2, 100},
-		"stall":     {[]record.Attempt{cycle(80, 90), cycle(110, 600), cycle(110, 500)}, 1, 400},
+		"a wave":    {[]record.Attempt{cycle(80, 90), cycle(90, 260), cycle(91, 250), cycle(260, 500)}, 2, 160},
+		"one only":  {[]record.Attempt{cycle(80, 90), cycle(110, 150)}, 1, 100},
 		"nothing":   {[]record.Attempt{failed}, 0, 100},
 	} {
-		if n, elapsed := doneIn(c.attempts, 100, 200); n != c.cycles || elapsed != c.elapsed {
+		if n, elapsed := doneIn(c.attempts, 100, 200, 2); n != c.cycles || elapsed != c.elapsed {
 			t.Errorf("%s: %d cycles in %v, want %d in %v", name, n, elapsed, c.cycles, c.elapsed)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/load"
@@ -85,7 +85,7 @@ func runThroughput(ctx context.Context, in Input) (cell record.Cell, err error) 
 	cell.Attempts = attempts
 	acquires, releases, _ := measured(attempts, from)
 	cell.Latencies = map[string][]int64{"acquire": acquires, "release": releases}
-	cell.Cycles, cell.Elapsed = doneIn(attempts, from, until)
+	cell.Cycles, cell.Elapsed = doneIn(attempts, from, until, contenders(in))
 	if ctx.Err() != nil {
 		return cell, ctx.Err()
 	}
@@ -97,25 +97,24 @@ func runThroughput(ctx context.Context, in Input) (cell record.Cell, err error) 
 }
 
 // doneIn counts the cycles that were done in the measured time, whenever they
-// began. When there were none that time lasts until the first one is done.
+// began. That time lasts until each caller could have been done once: with many
+// callers a store that works in batches is done with them in waves.
 //
-// Note: a count of those that began in it, over the time until the last of them
-// is done, has an end in which fewer and fewer callers ask. The more callers
+// Note: a count of the cycles that began in it, over the time until the last of
+// them is done, has an end in which fewer and fewer callers ask. The more callers
 // there are and the longer a cycle takes, the lower it is: the throughput of a
 // store that keeps its rate would fall.
-func doneIn(attempts []record.Attempt, from, until int64) (cycles int, elapsed time.Duration) {
-	next := int64(math.MaxInt64) // done after until
+func doneIn(attempts []record.Attempt, from, until int64, callers int) (cycles int, elapsed time.Duration) {
+	var done []int64
 	for _, a := range attempts {
-		switch {
-		case a.Outcome != record.Granted || a.End != record.EndReleased || a.Done < from:
-		case a.Done <= until:
-			cycles++
-		default:
-			next = min(next, a.Done)
+		if a.Outcome == record.Granted && a.End == record.EndReleased && a.Done >= from {
+			done = append(done, a.Done)
 		}
 	}
-	if cycles == 0 && next < math.MaxInt64 {
-		return 1, time.Duration(next - from)
+	slices.Sort(done)
+	cycles, _ = slices.BinarySearch(done, until)
+	if least := min(callers, len(done)); cycles < least {
+		return least, time.Duration(max(until, done[least-1]) - from)
 	}
 	return cycles, time.Duration(until - from)
 }
