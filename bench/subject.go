@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -114,48 +113,6 @@ func at(address string, err error) error {
 		return err
 	}
 	return fmt.Errorf("%s: %w", addr, err)
-}
-
-// ShowAddress returns an address, or a list of them, without user names and
-// passwords.
-func ShowAddress(address string) string {
-	parts := strings.Split(address, ",")
-	for i, p := range parts {
-		p = strings.TrimSpace(p)
-		if scheme, rest, ok := strings.Cut(p, "://"); ok {
-			parts[i] = scheme + "://" + withoutUser(rest)
-			continue
-		}
-		parts[i] = withoutUser(p)
-	}
-	return strings.Join(parts, ",")
-}
-
-// withoutUser cuts "user:password@" and a query, which may hold one too.
-func withoutUser(s string) string {
-	s, _, _ = strings.Cut(s, "?")
-	return s[strings.LastIndexByte(s, '@')+1:]
-}
-
-// HasSecret reports whether an address holds a password.
-func HasSecret(address string) bool {
-	for p := range strings.SplitSeq(address, ",") {
-		rest := p
-		if _, r, ok := strings.Cut(p, "://"); ok {
-			rest = r
-		}
-		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-			if _, password, ok := strings.Cut(rest[:i], ":"); ok && password != "" {
-				return true
-			}
-		}
-		_, query, _ := strings.Cut(rest, "?")
-		values, _ := url.ParseQuery(query) // what can be read of it
-		if values.Has("password") {
-			return true
-		}
-	}
-	return false
 }
 
 // pluginSubject wraps an open backend. It owns b.

@@ -34,7 +34,7 @@ func TestBadAddressesShowNoSecret(t *testing.T) {
 		"", ":6379", "db1:", "db1:0", "db1:65536", "db1:port", "a:b:c", "db 1",
 		"redis://:s3cret@db1:port", "redis://u:s3cret%@db1", "redis://u:s3cret@", "redis://u:s3cret@db1:99999/0",
 		"redis://u:s3cret@db1/x", "redis://u:s3cret@db1/-1", "redis://u:s3cret@db1?db=1", "http://u:s3cret@db1",
-		"unix://u:s3cret@host/run/s", "unix://u:s3cret@", "unix:///s?db=s3cret", "redis://u:s3c/ret@db1", "://u:s3cret@x",
+		"unix://u:s3cret@host/run/s", "unix://u:s3cret@", "unix:///s?db=s3cret", "redis://u:s3c/ret@db1", "://u:s3cret@x", "u:s3cret@db1:6379",
 	} {
 		_, err := ParseAddress(text, 6379)
 		if !errors.Is(err, driver.ErrConfig) {
