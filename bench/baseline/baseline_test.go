@@ -82,7 +82,7 @@ func openLock(t *testing.T, bl Baseline, cfg driver.Config) load.Lock {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		if err := l.Close(ctx); err != nil {
 			t.Error(err)
