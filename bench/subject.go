@@ -61,7 +61,7 @@ func (s *subject) baseline() string {
 func (s *subject) notAcrossProcesses() string {
 	switch {
 	case s.Kind != record.KindPlugin:
-		return "the baselines, which cannot be killed without lockbench,"
+		return "the baselines, which run in lockbench's own process,"
 	case s.Scope == string(driver.ScopeHost):
 		return s.Name + ", whose store belongs to one host process and is not seen by others,"
 	}

@@ -14,12 +14,16 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-func TestMain(m *testing.M) { plugintest.Main(m) }
+func TestMain(m *testing.M) {
+	witness.Main()
+	plugintest.Main(m)
+}
 
 // count picks between the short and the full number of rounds.
 func count(short, long int) int {

@@ -90,7 +90,7 @@ func (c *cell) ready(ctx context.Context, round int) (err error) {
 	start := func(host int, paths []*fault.Proxy) (*witness.Process, error) {
 		return witness.Start(ctx, witness.Spec{
 			Backend: c.backend.Name, Path: c.backend.Path, NoMTLS: c.backend.NoMTLS, Host: host,
-			Config: merged(c.backend.Config, c.stage.configOf(paths, c.fault)), Resources: c.resources,
+			Config: merged(c.backend.Config, c.stage.configOf(paths, c.fault)), Resources: c.resources, TempDir: c.dir,
 		})
 	}
 	if c.holder == nil || !c.holder.Alive() {

@@ -275,7 +275,7 @@ func TestThroughput(t *testing.T) {
 			t.Errorf("a lease was held for %v", held)
 		}
 	}
-	if len(names) != 2 || c.Cycles == 0 || len(c.Latencies["acquire"]) != c.Cycles || c.Values["cycles/s"] <= 0 {
+	if len(names) != 2 || c.Cycles == 0 || len(c.Latencies["acquire"]) == 0 || c.Values["cycles/s"] <= 0 {
 		t.Errorf("%d cycles on %v, %v", c.Cycles, names, c.Values)
 	}
 	if v := judge(c, in); v.Overlaps+v.Tokens != 0 {
@@ -284,6 +284,28 @@ func TestThroughput(t *testing.T) {
 	down := input(&fake{down: true}, 1)
 	if _, err := runThroughput(t.Context(), down); !errors.Is(err, ErrNothingDone) || !errors.Is(err, errDown) {
 		t.Errorf("the store is down: %v", err)
+	}
+}
+
+// TestDoneIn: what is on its way at both ends of the window counts once, and a
+// store that stalls beyond it is slow, not idle.
+func TestDoneIn(t *testing.T) {
+	cycle := func(asked, done int64) record.Attempt {
+		return record.Attempt{Asked: asked, Done: done, Outcome: record.Granted, End: record.EndReleased}
+	}
+	failed := record.Attempt{Asked: 50, Answered: 60, Outcome: record.Failed}
+	for name, c := range map[string]struct {
+		attempts []record.Attempt
+		cycles   int
+		elapsed  time.Duration
+	}{
+		"both ends": {[]record.Attempt{cycle(80, 90), cycle(90, 110), cycle(110, 190), cycle(190, 210), failed}, 2, 100},
+		"stall":     {[]record.Attempt{cycle(80, 90), cycle(110, 600), cycle(110, 500)}, 1, 400},
+		"nothing":   {[]record.Attempt{failed}, 0, 100},
+	} {
+		if n, elapsed := doneIn(c.attempts, 100, 200); n != c.cycles || elapsed != c.elapsed {
+			t.Errorf("%s: %d cycles in %v, want %d in %v", name, n, elapsed, c.cycles, c.elapsed)
+		}
 	}
 }
 
@@ -297,6 +319,10 @@ func TestShapes(t *testing.T) {
 	got := throughput.ShapesOf(Asked{Clients: []int{2, 3}, Keys: []int{1, 5}})
 	want := []Shape{{Clients: 2, Keys: 1}, {Clients: 3, Keys: 1}, {Clients: 2, Keys: 5}, {Clients: 3, Keys: 5}}
 	if !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+	got = throughput.ShapesOf(Asked{Hosts: []int{1, 4}, Clients: []int{2}, Keys: []int{5}})
+	if want = []Shape{{Clients: 2, Keys: 5}, {Hosts: 4, Clients: 2, Keys: 5}}; !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
 	if got := acquire.ShapesOf(Asked{Clients: []int{5}}); !slices.Equal(got, []Shape{{Clients: 5}}) {
