@@ -9,7 +9,10 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
 
 // TestBaselines holds every baseline to what a scenario takes for granted.
 func TestBaselines(t *testing.T) {
