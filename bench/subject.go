@@ -20,9 +20,14 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// openTimeout is how long a backend that exists may take until it answers.
-// "Server down" must be told within 5 s.
-const openTimeout = 4 * time.Second
+const (
+	// startTimeout is how long a plugin may take to start, on a machine that has
+	// other things to do.
+	startTimeout = 30 * time.Second
+	// openTimeout is how long a backend that exists may take until it answers.
+	// "Server down" must be told within 5 s.
+	openTimeout = 4 * time.Second
+)
 
 // subject is one thing that is measured: a plugin, a baseline or a floor.
 type subject struct {
@@ -86,14 +91,14 @@ type opener struct {
 // open starts the plugin of a backend and checks that its store answers.
 // path is that of its binary; "" finds it by its name.
 func (o *opener) open(ctx context.Context, name, path string, cfg driver.Config) (driver.Backend, error) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
 	b, err := plugin.Open(ctx, name, &plugin.Options{
-		Path: path, Config: cfg, Dirs: o.plan.PluginDirs, NoMTLS: !o.plan.MTLS, Logger: o.log, StartTimeout: openTimeout,
+		Path: path, Config: cfg, Dirs: o.plan.PluginDirs, NoMTLS: !o.plan.MTLS, Logger: o.log, StartTimeout: startTimeout,
 	})
 	if err != nil {
 		return nil, &EnvError{Backend: name, Err: at(cfg["address"], err)}
 	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	if err := b.Check(ctx); err != nil {
 		return nil, errors.Join(&EnvError{Backend: name, Err: at(cfg["address"], err)}, closeBackend(ctx, b))
 	}

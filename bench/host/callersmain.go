@@ -78,7 +78,7 @@ func (c *called) open(ctx context.Context, s Spec) (err error) {
 		return err
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	b, err := plugin.Open(ctx, s.Backend, &plugin.Options{Path: s.Path, Config: s.Config, NoMTLS: s.NoMTLS, Logger: quiet})
+	b, err := plugin.Open(ctx, s.Backend, &plugin.Options{Path: s.Path, Config: s.Config, NoMTLS: s.NoMTLS, StartTimeout: startTimeout, Logger: quiet})
 	if err != nil {
 		return err
 	}

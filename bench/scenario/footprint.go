@@ -50,7 +50,7 @@ func footprintShapes(a Asked) []Shape {
 }
 
 func runFootprint(ctx context.Context, in Input) (cell record.Cell, err error) {
-	bounded, cancel := context.WithTimeout(ctx, grace+time.Duration(in.Keys)*time.Millisecond+in.Hold)
+	bounded, cancel := context.WithTimeout(ctx, starts*grace+time.Duration(in.Keys)*time.Millisecond+in.Hold)
 	defer cancel()
 	f := &fresh{in: in}
 	defer func() {
@@ -94,7 +94,7 @@ func (f *fresh) start(ctx context.Context) (int64, error) {
 	from := f.in.Clock.Now()
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	h := f.in.Host
-	b, err := plugin.Open(ctx, h.Backend, &plugin.Options{Path: h.Path, Config: h.Config, NoMTLS: h.NoMTLS, Logger: quiet})
+	b, err := plugin.Open(ctx, h.Backend, &plugin.Options{Path: h.Path, Config: h.Config, NoMTLS: h.NoMTLS, StartTimeout: grace, Logger: quiet})
 	if err != nil {
 		return 0, err
 	}

@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,12 +16,16 @@ import (
 	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
 func TestMain(m *testing.M) {
 	host.CallersMain()
 	host.CandidateMain()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		plugintest.Clean()
+		os.Exit(code)
+	}))
 }
 
 var errDown = errors.New("the store is down")

@@ -55,6 +55,26 @@ func lockbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return exitCode(err), out.String(), errs.String()
 }
 
+// promptly is lockbench, which must end within 5 s: a busy machine spoils some
+// tries, but not all.
+func promptly(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	const tries, limit = 4, 5 * time.Second
+	for try := 1; ; try++ {
+		start := time.Now()
+		code, stdout, stderr = lockbench(t, args...)
+		took := time.Since(start)
+		switch {
+		case took <= limit:
+			return code, stdout, stderr
+		case try == tries:
+			t.Fatalf("took %v", took)
+		default:
+			t.Logf("again: took %v", took)
+		}
+	}
+}
+
 func redisServer(t *testing.T, o *env.RedisOptions) *env.Server {
 	t.Helper()
 	s, err := env.StartRedis(t.Context(), o)
@@ -199,11 +219,7 @@ func TestEnvironmentErrors(t *testing.T) {
 		{"silent", silent.Addr().String(), []string{silent.Addr().String()}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			start := time.Now()
-			code, stdout, stderr := lockbench(t, "run", "--quick", "--backends", "redis", "--target", "redis="+tt.target, "--plugin-dir", dir)
-			if took := time.Since(start); took > patience {
-				t.Errorf("took %v", took)
-			}
+			code, stdout, stderr := promptly(t, "run", "--quick", "--backends", "redis", "--target", "redis="+tt.target, "--plugin-dir", dir)
 			if code != exitEnvironment || stdout != "" {
 				t.Errorf("exit %d, stdout %q", code, stdout)
 			}

@@ -186,7 +186,9 @@ func TestPauseOfTheHostIsNoFreeze(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := h.Close(t.Context()); err != nil && t.Context().Err() == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		if err := h.Close(ctx); err != nil {
 			t.Error(err)
 		}
 	})

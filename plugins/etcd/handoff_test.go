@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -55,7 +56,11 @@ func handoffs(t *testing.T, lockers []locker, rounds int) (took []time.Duration,
 				mu.Lock()
 				released = time.Now()
 				mu.Unlock()
-				if err := release(context.WithoutCancel(ctx)); err != nil {
+				err = release(context.WithoutCancel(ctx))
+				for try := 0; errors.Is(err, core.ErrIndeterminate) && try < 3; try++ {
+					err = release(context.WithoutCancel(ctx)) // a busy machine takes its time
+				}
+				if err != nil {
 					t.Error(err)
 				}
 			}
@@ -158,7 +163,7 @@ func handoffOf(t *testing.T, s *env.Server, n int) string {
 	t.Logf("%2d waiters: as many hosts     p50 %v p99 %v Jain %.2f", n, at50(o), at99(o), jain(oShares))
 	t.Logf("%2d waiters: in one host       p50 %v p99 %v Jain %.2f", n, at50(l), at99(l), jain(lShares))
 	switch j := jain(oShares); {
-	case at50(o) > 20*time.Millisecond:
+	case at50(o) > max(20*time.Millisecond, 3*at50(m)): // it would be up to a second
 		return fmt.Sprintf("%d hosts: half of the handoffs take more than %v: wake-ups are lost", n, at50(o))
 	case n == 2 && at50(o) >= at50(m):
 		return fmt.Sprintf("2 hosts: %v, no better than the mutex with %v", at50(o), at50(m))
