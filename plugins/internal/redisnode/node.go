@@ -50,9 +50,10 @@ type Node struct {
 
 	mu     sync.Mutex
 	queue  []*item
-	lanes  int // running now
+	lanes  int             // started, at most Options.Lanes
+	idle   []chan struct{} // wakes each lane that has nothing to do
 	closed bool
-	work   sync.WaitGroup // running lanes
+	work   sync.WaitGroup // of the lanes
 }
 
 // NewNode returns a Node over client, which the caller closes after it.
@@ -68,6 +69,10 @@ func (n *Node) Keys() Keys { return n.opts.Keys }
 func (n *Node) Close(ctx context.Context) error {
 	n.mu.Lock()
 	n.closed = true
+	for _, wake := range n.idle {
+		close(wake)
+	}
+	n.idle = nil
 	n.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
