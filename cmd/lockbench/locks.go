@@ -78,7 +78,7 @@ func (f *locksFlags) with(cmd *cobra.Command, backend string, do func(ctx contex
 	}
 	log := slog.New(slog.DiscardHandler)
 	f.timed = d.Properties.TimedTokens
-	b, err := plugin.Open(ctx, found.Name, &plugin.Options{Config: cfg, Path: found.Path, Logger: log})
+	b, err := plugin.Open(ctx, found.Name, &plugin.Options{Config: cfg, Path: found.Path, StartTimeout: locksTimeout, Logger: log})
 	if err != nil {
 		return &bench.EnvError{Backend: found.Name, Err: err}
 	}
