@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/baseline"
@@ -25,7 +26,7 @@ type Plan struct {
 	Faults    []string
 	Baselines []string // those of backends that are not measured are left out
 	Clients   []int    // concurrent callers of one host, each a cell; none: the scenario's own numbers
-	Hosts     []int    // host processes, each a cell
+	Hosts     []int    // host processes, each a cell, with as many callers in each of them; 1: in lockbench
 	// Keys and Hold are the numbers of locks and the times for which they are
 	// held in scenario throughput, each a cell; none: its own. Scenario footprint
 	// holds its leases for Hold too.
@@ -119,7 +120,7 @@ func (p Plan) Check() error {
 		}
 		several := slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 })
 		if several && !sc.AcrossHosts {
-			return usagef("scenario %s does not take a number of hosts, %v", s, p.Hosts)
+			return usagef("scenario %s does not take a number of hosts, %v; those that do: %s", s, p.Hosts, strings.Join(scenario.AcrossHosts(), ", "))
 		}
 		if sc.MinClients > 0 && len(p.Clients) > 0 && !several && slices.Max(p.Clients) < sc.MinClients {
 			return usagef("scenario %s needs at least %d clients", s, sc.MinClients)

@@ -123,7 +123,7 @@ func TestAddresses(t *testing.T) {
 		{"redis://h:1?password=hush", "redis://h:1", true},
 		{"root:hush@tcp(h:3306)/db", "tcp(h:3306)/db", true},
 		{"unix:///run/redis.sock", "unix:///run/redis.sock", false},
-		{"a:1,:hush@b:2", "a:1,b:2", true},
+		{"a:1,:hush@b:2", "b:2", true}, // "1,:hush" may be the password of a
 	} {
 		if got := ShowAddress(tt.address); got != tt.shown || strings.Contains(got, "hush") {
 			t.Errorf("ShowAddress(%q) = %q, want %q", tt.address, got, tt.shown)

@@ -318,8 +318,6 @@ func checkTTL(d plugin.Description, ttl time.Duration) error {
 
 // Describe asks a plugin binary what it claims.
 func Describe(ctx context.Context, f plugin.Found) (plugin.Description, error) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
 	d, err := plugin.Describe(ctx, f.Path)
 	if err != nil {
 		return d, &EnvError{Backend: f.Name, Err: err}

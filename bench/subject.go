@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -21,9 +20,14 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// openTimeout is how long a backend that exists may take until it answers.
-// "Server down" must be told within 5 s.
-const openTimeout = 4 * time.Second
+const (
+	// startTimeout is how long a plugin may take to start, on a machine that has
+	// other things to do.
+	startTimeout = 30 * time.Second
+	// openTimeout is how long a backend that exists may take until it answers.
+	// "Server down" must be told within 5 s.
+	openTimeout = 4 * time.Second
+)
 
 // subject is one thing that is measured: a plugin, a baseline or a floor.
 type subject struct {
@@ -56,7 +60,7 @@ func (s *subject) baseline() string {
 func (s *subject) notAcrossProcesses() string {
 	switch {
 	case s.Kind != record.KindPlugin:
-		return "the baselines, which cannot be killed without lockbench,"
+		return "the baselines, which run in lockbench's own process,"
 	case s.Scope == string(driver.ScopeHost):
 		return s.Name + ", whose store belongs to one host process and is not seen by others,"
 	}
@@ -87,14 +91,14 @@ type opener struct {
 // open starts the plugin of a backend and checks that its store answers.
 // path is that of its binary; "" finds it by its name.
 func (o *opener) open(ctx context.Context, name, path string, cfg driver.Config) (driver.Backend, error) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
 	b, err := plugin.Open(ctx, name, &plugin.Options{
-		Path: path, Config: cfg, Dirs: o.plan.PluginDirs, NoMTLS: !o.plan.MTLS, Logger: o.log, StartTimeout: openTimeout,
+		Path: path, Config: cfg, Dirs: o.plan.PluginDirs, NoMTLS: !o.plan.MTLS, Logger: o.log, StartTimeout: startTimeout,
 	})
 	if err != nil {
 		return nil, &EnvError{Backend: name, Err: at(cfg["address"], err)}
 	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	if err := b.Check(ctx); err != nil {
 		return nil, errors.Join(&EnvError{Backend: name, Err: at(cfg["address"], err)}, closeBackend(ctx, b))
 	}
@@ -114,48 +118,6 @@ func at(address string, err error) error {
 		return err
 	}
 	return fmt.Errorf("%s: %w", addr, err)
-}
-
-// ShowAddress returns an address, or a list of them, without user names and
-// passwords.
-func ShowAddress(address string) string {
-	parts := strings.Split(address, ",")
-	for i, p := range parts {
-		p = strings.TrimSpace(p)
-		if scheme, rest, ok := strings.Cut(p, "://"); ok {
-			parts[i] = scheme + "://" + withoutUser(rest)
-			continue
-		}
-		parts[i] = withoutUser(p)
-	}
-	return strings.Join(parts, ",")
-}
-
-// withoutUser cuts "user:password@" and a query, which may hold one too.
-func withoutUser(s string) string {
-	s, _, _ = strings.Cut(s, "?")
-	return s[strings.LastIndexByte(s, '@')+1:]
-}
-
-// HasSecret reports whether an address holds a password.
-func HasSecret(address string) bool {
-	for p := range strings.SplitSeq(address, ",") {
-		rest := p
-		if _, r, ok := strings.Cut(p, "://"); ok {
-			rest = r
-		}
-		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-			if _, password, ok := strings.Cut(rest[:i], ":"); ok && password != "" {
-				return true
-			}
-		}
-		_, query, _ := strings.Cut(rest, "?")
-		values, _ := url.ParseQuery(query) // what can be read of it
-		if values.Has("password") {
-			return true
-		}
-	}
-	return false
 }
 
 // pluginSubject wraps an open backend. It owns b.

@@ -84,10 +84,17 @@ func (r *runner) notPossible(sub *subject, sc scenario.Scenario, shape scenario.
 
 // label names a cell within its subject.
 func (c cell) label() string {
+	out := c.scenario.Name
 	if c.Mode != "" {
-		return fmt.Sprintf("%s %s, hosts %d", c.scenario.Name, c.Mode, c.Hosts)
+		out += " " + c.Mode
 	}
-	return fmt.Sprintf("%s, clients %d", c.scenario.Name, c.Clients)
+	if c.Hosts > 0 {
+		out += fmt.Sprintf(", hosts %d", c.Hosts)
+	}
+	if c.scenario.Processes { // its clients are locks
+		return out
+	}
+	return fmt.Sprintf("%s, clients %d", out, c.Clients)
 }
 
 // harm is the server of a backend that may be harmed: one of several, the same

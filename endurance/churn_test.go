@@ -55,14 +55,14 @@ func TestChurn(t *testing.T) {
 // killedPlugin uses a plugin, kills it, and closes the backend.
 func killedPlugin(t *testing.T, w world, binary string, cfg driver.Config) (pid int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	b, err := plugin.Open(ctx, w.name, optionsOf(binary, cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
 	client := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
-	lease := acquire(t, client, "churn", 5*time.Second)
+	lease := acquire(t, client, "churn", 30*time.Second)
 	pid, _ = plugin.ProcessOf(b)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -78,13 +78,13 @@ func killedPlugin(t *testing.T, w world, binary string, cfg driver.Config) (pid 
 // processes.
 func killedHost(t *testing.T, w world, binary string, cfg driver.Config) []int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	host, err := plugintest.StartHost(ctx, plugintest.HostSpec{Plugin: w.name, Path: binary, Config: cfg})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := host.Acquire(ctx, "churn", 30*time.Second, 10*time.Second, 0); err != nil {
+	if _, err := host.Acquire(ctx, "churn", 30*time.Second, 20*time.Second, 0); err != nil {
 		t.Fatal(err)
 	}
 	child, err := host.PluginPid(ctx)
@@ -99,9 +99,9 @@ func killedHost(t *testing.T, w world, binary string, cfg driver.Config) []int {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(15 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not after 15s: %s", what)
+			t.Fatalf("not after 30s: %s", what)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func startRedlock(t testing.TB) driver.Config {
 func nodeKeys(t *testing.T, cfg driver.Config) []string {
 	t.Helper()
 	var left []string
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		left = nil
 		for addr := range strings.SplitSeq(cfg["address"], ",") {
 			left = append(left, redisKeys(t, driver.Config{"address": addr, "prefix": cfg["prefix"]})...)

@@ -12,7 +12,7 @@ import (
 // its lease lasts. Another one writes meanwhile.
 func testFencedfile(t *testing.T, w world) {
 	file := filepath.Join(t.TempDir(), "shared.txt")
-	stale := w.run(t, "fencedfile", "--file", file, "--label", "stale", "--pause", "1s", "--max-hold", "1h")
+	stale := w.run(t, "fencedfile", "--file", file, "--label", "stale", "--pause", "4s", "--max-hold", "1h")
 	stale.await(t, 0, "has read 0 bytes")
 	stale.signal(syscall.SIGSTOP)
 	next := w.run(t, "fencedfile", "--file", file, "--label", "next")
@@ -27,7 +27,7 @@ func testFencedfile(t *testing.T, w world) {
 func TestFencedfileInOneProcess(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "shared.txt")
-	p := run(t, "fencedfile", "--instances", "3", "--pause", "4s", "--file", file, "--label", "app")
+	p := run(t, "fencedfile", "--instances", "3", "--pause", "8s", "--file", file, "--label", "app")
 	p.await(t, 0, "app/1 refused: stale fencing token")
 	<-p.exited
 	checkFile(t, file, "app/2", "app/3")
@@ -38,7 +38,7 @@ func TestFencedfileInOneProcess(t *testing.T) {
 func TestFencedfileWithoutCheck(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "shared.txt")
-	p := run(t, "fencedfile", "--instances", "3", "--pause", "4s", "--file", file, "--label", "app", "--check=false")
+	p := run(t, "fencedfile", "--instances", "3", "--pause", "8s", "--file", file, "--label", "app", "--check=false")
 	p.await(t, 0, "app/1 has written")
 	<-p.exited
 	checkFile(t, file, "app/1")

@@ -107,7 +107,7 @@ func testLeadertask(t *testing.T, w world) {
 
 func TestLeadertaskInOneProcess(t *testing.T) {
 	t.Parallel()
-	p := run(t, "leadertask", "--instances", "3", "--tick", "100ms")
+	p := run(t, "leadertask", "--instances", "3", "--tick", "100ms", "--ttl", "10s")
 	for n, from := 0, 0; n < 5; n++ {
 		_, from = p.await(t, from, " works, token ")
 	}

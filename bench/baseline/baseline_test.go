@@ -9,7 +9,10 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
 
 // TestBaselines holds every baseline to what a scenario takes for granted.
 func TestBaselines(t *testing.T) {
@@ -82,7 +85,7 @@ func openLock(t *testing.T, bl Baseline, cfg driver.Config) load.Lock {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		if err := l.Close(ctx); err != nil {
 			t.Error(err)

@@ -291,7 +291,7 @@ func (c *Cell) conclude() {
 	if c.Class == ClassNotRun && c.Rounds == 0 {
 		return
 	}
-	known, isKnown := documentedFor(c.Backend, c.Fault)
+	known, isKnown := DocumentedFor(c.Backend, c.Fault)
 	double := c.Overlaps + c.Linear + c.Signals
 	fenced := c.Tokens == 0 && c.StaleGuarded == 0 && c.fencing != "none"
 	switch {

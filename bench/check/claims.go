@@ -34,8 +34,8 @@ var documented = map[string]map[string]Documented{
 	},
 }
 
-// documentedFor finds what is known of a backend under a fault.
-func documentedFor(backend, fault string) (Documented, bool) {
+// DocumentedFor finds what is known of a backend under a fault.
+func DocumentedFor(backend, fault string) (Documented, bool) {
 	d, ok := documented[strings.ToLower(backend)][fault]
 	return d, ok
 }

@@ -3,7 +3,6 @@ package env
 import (
 	"context"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -35,7 +34,7 @@ func dialEtcd(t *testing.T, size int) ([]*Server, *clientv3.Client) {
 
 func etcdGet(t *testing.T, c *clientv3.Client) int64 {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	resp, err := c.Get(ctx, "a")
 	if err != nil {

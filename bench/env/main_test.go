@@ -22,6 +22,6 @@ func TestMain(m *testing.M) {
 		fmt.Println("error:", err)
 		os.Exit(1)
 	}
-	fmt.Println(s.Pid(), s.watch.cmd.Process.Pid, s.dir)
+	fmt.Println(s.Pid(), s.scratch.watch.cmd.Process.Pid, s.scratch.dir)
 	select {}
 }

@@ -61,7 +61,7 @@ func (p *process) kill() error {
 	select {
 	case <-p.ended:
 		return os.RemoveAll(p.pidFile)
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second):
 		return fmt.Errorf("env: process %d does not end", p.pid)
 	}
 }

@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// patience bounds what a test waits for on a machine that is busy.
+const patience = 30 * time.Second
+
 // startRedis skips when there is no server, unless LOCKBENCH_REQUIRE names it.
 func startRedis(t *testing.T, o *RedisOptions) *Server {
 	t.Helper()
@@ -32,11 +35,12 @@ func startRedis(t *testing.T, o *RedisOptions) *Server {
 // ask sends inline commands and returns one line of reply for each.
 func ask(t *testing.T, s *Server, commands ...string) []string {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	c, err := net.DialTimeout("tcp", s.Addr(), patience)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
 	r := bufio.NewReader(c)
 	var replies []string
 	for _, cmd := range commands {
@@ -91,7 +95,7 @@ func TestRedisFreeze(t *testing.T) {
 	if err := s.Freeze(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	c, err := net.DialTimeout("tcp", s.Addr(), patience)
 	if err != nil {
 		t.Fatal("the kernel accepts for a frozen server:", err)
 	}
@@ -105,7 +109,7 @@ func TestRedisFreeze(t *testing.T) {
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(patience))
 	if _, err := c.Read(reply); err != nil || string(reply) != "+PONG" {
 		t.Errorf("after Resume: %q, %v", reply, err)
 	}
@@ -230,7 +234,7 @@ func TestSweep(t *testing.T) {
 	}
 	select {
 	case <-orphan.ended:
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Error("the orphan lives", orphan.kill())
 	}
 }
@@ -242,9 +246,9 @@ func zombie(pid int) bool {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within %v: %s", patience, what)
 		}
 	}
 }

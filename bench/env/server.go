@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -25,7 +24,7 @@ import (
 )
 
 // startTimeout bounds how long a server may take until it answers.
-const startTimeout = 15 * time.Second
+const startTimeout = 60 * time.Second
 
 // Product names what kind of server it is.
 type Product string
@@ -49,11 +48,9 @@ type recipe struct {
 // Server is one throwaway server. Its methods may be called from any
 // goroutine; they are done one at a time.
 type Server struct {
-	recipe recipe
-	dir    string
-	port   int
-	claim  *os.File
-	watch  *watcher
+	recipe  recipe
+	scratch *Scratch
+	port    int
 
 	mu     sync.Mutex
 	proc   *process // nil while stopped
@@ -63,15 +60,11 @@ type Server struct {
 // launchServer makes the directory, then tries free ports until the server
 // answers on one: between the choice of a port and its use anybody may take it.
 func launchServer(ctx context.Context, r recipe) (*Server, error) {
-	dir, claim, err := makeDir()
+	scratch, err := NewScratch()
 	if err != nil {
-		return nil, fmt.Errorf("env: %w", err)
+		return nil, err
 	}
-	w, err := startWatcher(dir, claim)
-	if err != nil {
-		return nil, errors.Join(err, claim.Close(), os.RemoveAll(dir))
-	}
-	s := &Server{recipe: r, dir: dir, claim: claim, watch: w}
+	s := &Server{recipe: r, scratch: scratch}
 	for try := 0; ; try++ {
 		if s.port, err = freePort(); err == nil {
 			err = s.up(ctx)
@@ -88,11 +81,11 @@ func launchServer(ctx context.Context, r recipe) (*Server, error) {
 // up starts the process and waits until it answers. The caller holds mu or is
 // the only one to know s.
 func (s *Server) up(ctx context.Context) error {
-	argv, err := s.recipe.prepare(s.dir, s.port)
+	argv, err := s.recipe.prepare(s.scratch.dir, s.port)
 	if err != nil {
 		return fmt.Errorf("env: prepare %s: %w", s.recipe.product, err)
 	}
-	p, err := start(s.dir, argv)
+	p, err := start(s.scratch.dir, argv)
 	if err != nil {
 		return fmt.Errorf("env: start %s: %w", s.recipe.product, err)
 	}
@@ -113,9 +106,9 @@ func (s *Server) await(ctx context.Context, p *process) error {
 		}
 		select {
 		case <-p.ended:
-			return fmt.Errorf("env: %s ended at its start (%v): %s", s.recipe.product, p.err, tail(s.dir))
+			return fmt.Errorf("env: %s ended at its start (%v): %s", s.recipe.product, p.err, tail(s.scratch.dir))
 		case <-ctx.Done():
-			return fmt.Errorf("env: %s on %s does not answer: %w: %s", s.recipe.product, s.Addr(), err, tail(s.dir))
+			return fmt.Errorf("env: %s on %s does not answer: %w: %s", s.recipe.product, s.Addr(), err, tail(s.scratch.dir))
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -141,7 +134,7 @@ func (s *Server) Pid() int {
 }
 
 // Log is the file with what the server has printed.
-func (s *Server) Log() string { return filepath.Join(s.dir, logName) }
+func (s *Server) Log() string { return filepath.Join(s.scratch.dir, logName) }
 
 // Stop ends the server as a crash would (SIGKILL), and returns when it is
 // gone. Stopping a stopped server does nothing.
@@ -177,7 +170,7 @@ func (s *Server) Start(ctx context.Context, keepData bool) error {
 		return fmt.Errorf("env: start %s with its data: it was configured to write none", s.recipe.product)
 	}
 	if !keepData {
-		if err := s.recipe.wipe(s.dir); err != nil {
+		if err := s.recipe.wipe(s.scratch.dir); err != nil {
 			return fmt.Errorf("env: wipe %s: %w", s.recipe.product, err)
 		}
 	}
@@ -209,7 +202,7 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closed = true
-	return errors.Join(s.down(), s.watch.close(), s.claim.Close(), os.RemoveAll(s.dir))
+	return errors.Join(s.down(), s.scratch.Close())
 }
 
 // freePort finds a loopback port that nobody listens on, below the range from

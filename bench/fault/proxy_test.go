@@ -101,7 +101,7 @@ func say(c net.Conn, text string, wait time.Duration) (string, error) {
 }
 
 const (
-	patience = 10 * time.Second
+	patience = 30 * time.Second
 	brief    = 100 * time.Millisecond
 )
 

@@ -18,7 +18,7 @@ import (
 // Callers is a host process that does what callers here tell it: it is a
 // [load.Locker] whose locks are taken there, through a plugin of its own. The
 // times of its leases are taken there too, so that the way here and back does
-// not count.
+// not count. Or it lets callers of its own cycle, see [Callers.Cycle].
 type Callers struct {
 	cmd    *exec.Cmd
 	offset int64         // of the machine's clock to the run's
@@ -32,11 +32,12 @@ type Callers struct {
 
 // call is one line to the process.
 type call struct {
-	ID     int64  `json:"id"`
-	Op     string `json:"op"` // acquire, release, cancel
-	Name   string `json:"name,omitempty"`
-	TTLNs  int64  `json:"ttl_ns,omitempty"`
-	Target int64  `json:"target,omitempty"` // of release and cancel: the acquire
+	ID     int64        `json:"id"`
+	Op     string       `json:"op"`
+	Name   string       `json:"name,omitempty"`
+	TTLNs  int64        `json:"ttl_ns,omitempty"`
+	Target int64        `json:"target,omitempty"` // of release and cancel: the call that began it
+	Cycles *load.Cycles `json:"cycles,omitempty"` // on the machine's clock
 }
 
 // callReply is one line from it, for the start and for each call but cancel.
@@ -47,6 +48,8 @@ type callReply struct {
 	Token   uint64         `json:"token,omitempty"`
 	Outcome record.Outcome `json:"outcome"`
 	Error   string         `json:"error,omitempty"`
+
+	Attempts []record.Attempt `json:"attempts,omitempty"` // on the machine's clock
 }
 
 // StartCallers starts such a process, and returns when its plugin is open.

@@ -20,9 +20,11 @@ const envCallers = "LOCKBENCH_CALLERS"
 
 // What such a process is told.
 const (
-	opAcquire = "acquire"
-	opRelease = "release"
-	opCancel  = "cancel"
+	opAcquire  = "acquire"
+	opRelease  = "release"
+	opCancel   = "cancel" // an acquire, or cycles
+	opCycle    = "cycle"
+	opAttempts = "attempts" // of the last cycles
 )
 
 // CallersMain makes this process one of callers and ends it, when it was
@@ -34,10 +36,11 @@ type called struct {
 	clock  clock
 	locker load.Locker
 
-	mu     sync.Mutex
-	out    *json.Encoder
-	leases map[int64]load.Lease
-	cancel map[int64]context.CancelFunc
+	mu       sync.Mutex
+	out      *json.Encoder
+	leases   map[int64]load.Lease
+	cancel   map[int64]context.CancelFunc
+	attempts []record.Attempt // of the last cycles
 }
 
 // callersMain reads the spec and then calls, until its input ends.
@@ -75,7 +78,7 @@ func (c *called) open(ctx context.Context, s Spec) (err error) {
 		return err
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	b, err := plugin.Open(ctx, s.Backend, &plugin.Options{Path: s.Path, Config: s.Config, NoMTLS: s.NoMTLS, Logger: quiet})
+	b, err := plugin.Open(ctx, s.Backend, &plugin.Options{Path: s.Path, Config: s.Config, NoMTLS: s.NoMTLS, StartTimeout: startTimeout, Logger: quiet})
 	if err != nil {
 		return err
 	}
@@ -87,11 +90,16 @@ func (c *called) open(ctx context.Context, s Spec) (err error) {
 func (c *called) do(ctx context.Context, work *sync.WaitGroup, one call) {
 	switch one.Op {
 	case opAcquire:
-		asking, cancel := context.WithCancel(ctx)
-		c.mu.Lock()
-		c.cancel[one.ID] = cancel
-		c.mu.Unlock()
+		asking := c.cancellable(ctx, one.ID)
 		work.Go(func() { c.acquire(asking, one) })
+	case opCycle:
+		cycling := c.cancellable(ctx, one.ID)
+		work.Go(func() { c.cycle(cycling, one) })
+	case opAttempts:
+		c.mu.Lock()
+		r := callReply{ID: one.ID, Attempts: c.attempts}
+		c.mu.Unlock()
+		c.reply(r)
 	case opCancel:
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -107,6 +115,21 @@ func (c *called) do(ctx context.Context, work *sync.WaitGroup, one call) {
 	}
 }
 
+// cancellable is ctx until a call cancels it, or forget is called.
+func (c *called) cancellable(ctx context.Context, id int64) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancel[id] = cancel
+	return ctx
+}
+
+// forget gives up what belongs to a call that is done. The caller holds mu.
+func (c *called) forget(id int64) {
+	c.cancel[id]() // its timer and parent are done with it
+	delete(c.cancel, id)
+}
+
 func (c *called) acquire(ctx context.Context, one call) {
 	r := callReply{ID: one.ID}
 	lock, err := c.locker.Lock(one.Name, time.Duration(one.TTLNs))
@@ -117,8 +140,7 @@ func (c *called) acquire(ctx context.Context, one call) {
 	}
 	r.To = c.clock.now()
 	c.mu.Lock()
-	c.cancel[one.ID]() // its timer and parent are done with it
-	delete(c.cancel, one.ID)
+	c.forget(one.ID)
 	if err == nil {
 		c.leases[one.ID], r.Token = lease, lease.Token()
 	}

@@ -22,8 +22,13 @@ const envCandidate = "LOCKBENCH_CANDIDATE"
 // resign is the only order that a candidate takes after its campaign.
 const resign = "resign"
 
-// closeBudget bounds the orderly end of a candidate.
-const closeBudget = 4 * time.Second
+const (
+	// startTimeout is how long a plugin may take until it is open: many start at
+	// once on a machine that has other things to do.
+	startTimeout = 30 * time.Second
+	// closeBudget bounds the orderly end of a candidate.
+	closeBudget = 4 * time.Second
+)
 
 // CandidateMain makes this process a candidate and ends it, when it was started
 // as one; otherwise it does nothing. Call it first in main or TestMain.
@@ -91,7 +96,7 @@ func (c *candidate) open(ctx context.Context) error {
 		return err
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	b, err := plugin.Open(ctx, c.Backend, &plugin.Options{Path: c.Path, Config: c.Config, NoMTLS: c.NoMTLS, Logger: quiet})
+	b, err := plugin.Open(ctx, c.Backend, &plugin.Options{Path: c.Path, Config: c.Config, NoMTLS: c.NoMTLS, StartTimeout: startTimeout, Logger: quiet})
 	if err != nil {
 		return err
 	}

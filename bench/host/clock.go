@@ -49,5 +49,8 @@ func monotonic() (int64, error) {
 
 func (c clock) now() int64 { return c.of(time.Now()) }
 
+// zero is the time at which it stood at zero.
+func (c clock) zero() time.Time { return c.base.Add(-time.Duration(c.at)) }
+
 // of is what it showed at t, a time that this process has read.
 func (c clock) of(t time.Time) int64 { return c.at + int64(t.Sub(c.base)) }

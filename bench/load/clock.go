@@ -9,6 +9,10 @@ type Clock struct{ start time.Time }
 // NewClock returns a clock that stands at zero now.
 func NewClock() Clock { return Clock{start: time.Now()} }
 
+// ClockFrom returns a clock that stands at zero at start, which is a time that
+// this process has read, or has reckoned from one.
+func ClockFrom(start time.Time) Clock { return Clock{start: start} }
+
 // Now is the time since the start.
 func (c Clock) Now() int64 { return int64(time.Since(c.start)) }
 

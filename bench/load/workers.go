@@ -29,8 +29,15 @@ func Workers(n int, body func(worker int)) {
 const pauseAfterError = 5 * time.Millisecond
 
 // Pause waits a moment after an error, or until ctx ends.
-func Pause(ctx context.Context) {
-	t := time.NewTimer(pauseAfterError)
+func Pause(ctx context.Context) { Sleep(ctx, pauseAfterError) }
+
+// Sleep waits for d, or until ctx ends; it returns at once when d is not above
+// 0.
+func Sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():

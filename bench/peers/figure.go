@@ -2,11 +2,9 @@ package peers
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/stat"
 )
 
@@ -120,76 +118,4 @@ func values(f Folder, c cell, unit string) ([]float64, error) {
 func scaled(e stat.Estimate, per float64) stat.Estimate {
 	e.Center, e.Lo, e.Hi = e.Center/per, e.Lo/per, e.Hi/per
 	return e
-}
-
-// curve is the least throughput after the peak, by the peak, over growing
-// numbers of callers.
-func curve(c cell) figure {
-	return func(folders []Folder) (stat.Estimate, error) {
-		f, err := find(folders, c)
-		if err != nil {
-			return stat.Estimate{}, err
-		}
-		points := pointsOf(f, c)
-		peak, least := 0.0, 0.0
-		for _, p := range points {
-			if p.rate.Center >= peak {
-				peak, least = p.rate.Center, p.rate.Center
-			}
-			least = min(least, p.rate.Center)
-		}
-		if len(points) < 2 {
-			return stat.Estimate{}, fmt.Errorf("%v has one number of clients", c)
-		}
-		return stat.Estimate{N: points[0].rate.N, Center: least / peak, Lo: math.Inf(-1), Hi: math.Inf(1)}, nil
-	}
-}
-
-// queueing is the most by which p99 has grown faster than the queue since the
-// fewest callers that have one: its growth by that of callers for a unit of
-// throughput (Little's law).
-func queueing(c cell) figure {
-	return func(folders []Folder) (stat.Estimate, error) {
-		f, err := find(folders, c)
-		if err != nil {
-			return stat.Estimate{}, err
-		}
-		points := slices.DeleteFunc(pointsOf(f, c), func(p point) bool { return p.p99.N == 0 })
-		if len(points) < 2 {
-			return stat.Estimate{}, fmt.Errorf("%v has no two numbers of clients with a p99", c)
-		}
-		first := points[0]
-		var most float64
-		for _, p := range points[1:] {
-			queue := float64(p.clients) / p.rate.Center / (float64(first.clients) / first.rate.Center)
-			most = max(most, p.p99.Center/first.p99.Center/queue)
-		}
-		return stat.Estimate{N: first.rate.N, Center: most, Lo: math.Inf(-1), Hi: math.Inf(1)}, nil
-	}
-}
-
-// point is one number of callers of a curve.
-type point struct {
-	clients   int
-	rate, p99 stat.Estimate // cycles per second, and nanoseconds
-}
-
-func pointsOf(f Folder, c cell) []point {
-	byClients := map[int][]record.Result{}
-	for _, r := range f.lines(c) {
-		byClients[r.Clients] = append(byClients[r.Clients], r)
-	}
-	var out []point
-	for n, lines := range byClients {
-		var rates, tails []float64
-		for _, r := range lines {
-			rates = append(rates, r.Values["cycles/s"])
-			if p99, ok := r.Values["p99-ns/acquire"]; ok { // there are samples for it
-				tails = append(tails, p99)
-			}
-		}
-		out = append(out, point{n, stat.Median(rates), stat.Median(tails)})
-	}
-	slices.SortFunc(out, func(a, b point) int { return a.clients - b.clients })
-	return out
 }

@@ -14,6 +14,7 @@ type Goal struct {
 	Unit    string
 	AtLeast bool // else Limit is the most
 	figure  figure
+	note    func([]Folder) string // more than the figure says; nil for nothing
 }
 
 // backends are those that are judged, in the order in which they are shown.
@@ -139,20 +140,6 @@ func footprint() []Goal {
 		out = append(out,
 			Goal{ID: "P11/" + b + "/start", What: b + ": plugin start to first grant, p50, with mutual TLS", Limit: 60, Unit: "ms", figure: median(c, "p50-ns/first-grant", millisecond)},
 			Goal{ID: "P11/" + b + "/rss", What: b + ": memory of the idle plugin", Limit: 25, Unit: "MB", figure: median(c, "idle-bytes/plugin", megabyte)},
-		)
-	}
-	return out
-}
-
-// ScalingGoals are about the curve of throughput from 1 to 1,024 callers, which
-// is measured by itself.
-func ScalingGoals() []Goal {
-	var out []Goal
-	for _, b := range backends {
-		c := cell{scenario: "throughput", backend: b}
-		out = append(out,
-			Goal{ID: "scaling/" + b, What: b + ": throughput after its peak, by the peak", Limit: 0.85, AtLeast: true, figure: curve(c)},
-			Goal{ID: "scaling/" + b + "/p99", What: b + ": growth of the acquire p99, by that of the queue", Limit: 1, figure: queueing(c)},
 		)
 	}
 	return out

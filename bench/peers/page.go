@@ -28,6 +28,7 @@ type page struct {
 	Prices   []Line
 	Scaling  []Line
 	Points   []curvePoint
+	Hosts    []Line
 	Subjects []record.Subject
 }
 
@@ -46,7 +47,7 @@ func WritePage(w io.Writer, folders []Folder, lines []Line) error {
 	p := page{
 		Machine: first.Machine, Version: first.Lockbench, Date: first.Started.UTC().Format(time.DateOnly),
 		Lines: lines, Missed: Missed(lines), Prices: measured(Judge(Prices(), folders)), Scaling: measured(Judge(ScalingGoals(), folders)),
-		Points: pointsIn(folders), Subjects: subjectsIn(folders),
+		Points: pointsIn(folders), Hosts: measured(Judge(Hosts(), folders)), Subjects: subjectsIn(folders),
 	}
 	for _, f := range folders {
 		p.Took += time.Duration(f.Manifest.Elapsed * float64(time.Second))
@@ -79,17 +80,12 @@ func subjectsIn(folders []Folder) []record.Subject {
 func pointsIn(folders []Folder) []curvePoint {
 	var out []curvePoint
 	for _, b := range backends {
-		c := cell{scenario: "throughput", backend: b}
-		f, err := find(folders, c)
+		c, err := curveIn(folders, b)
 		if err != nil {
 			continue // its line among the scaling goals says why
 		}
-		for _, p := range pointsOf(f, c) {
-			tail := "-"
-			if p.p99.N > 0 {
-				tail = time.Duration(p.p99.Center).Round(time.Microsecond).String()
-			}
-			out = append(out, curvePoint{b, fmt.Sprintf("%.0f", p.rate.Center), tail, p.clients})
+		for _, p := range c.points {
+			out = append(out, curvePoint{b, fmt.Sprintf("%.0f", p.rate()), p.tail(), p.clients})
 		}
 	}
 	return out

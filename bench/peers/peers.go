@@ -19,6 +19,8 @@ type Line struct {
 	// Measured is in the goal's unit: the median over runs with its confidence
 	// interval, or what the goal's figure says of itself.
 	Measured stat.Estimate
+	// Note is what there is to say beside the figure; "" for nothing.
+	Note string
 	// Missing says why nothing was measured; "" when it was.
 	Missing string
 	OK      bool
@@ -34,6 +36,9 @@ func Judge(goals []Goal, folders []Folder) []Line {
 			l.Missing = err.Error()
 		} else {
 			l.Measured, l.OK = e, g.meets(e.Center)
+			if g.note != nil {
+				l.Note = g.note(folders)
+			}
 		}
 		out = append(out, l)
 	}
@@ -56,7 +61,19 @@ func (l Line) String() string {
 	if l.Missing != "" {
 		return fmt.Sprintf("%s not run (%s) goal %s missed", l.ID, l.Missing, l.Wanted())
 	}
-	return fmt.Sprintf("%s %s goal %s %s", l.ID, l.Figure(), l.Wanted(), l.Outcome())
+	line := fmt.Sprintf("%s %s goal %s %s", l.ID, l.Figure(), l.Wanted(), l.Outcome())
+	if l.Note != "" {
+		line += " (" + l.Note + ")"
+	}
+	return line
+}
+
+// Shown is the line of what is not judged: what it is about, and the figure.
+func (l Line) Shown() string {
+	if l.Missing != "" {
+		return fmt.Sprintf("%s: not run (%s)", l.What, l.Missing)
+	}
+	return l.What + " " + l.Figure()
 }
 
 // Figure is what was measured with its interval, "[-]" for too few runs.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -198,12 +199,49 @@ func TestScaling(t *testing.T) {
 		})
 	}
 	folder(t, dir, "scaling", manifest("throughput"), record.StateDone, cells...)
-	if l := line(t, dir, "scaling/redis"); l.OK || l.Measured.Center != 0.8 {
-		t.Errorf("a fifth below the peak: %v", l)
+	// One without the end of the curve, which is later than that with it.
+	var overHosts []record.Cell
+	for _, c := range []struct{ hosts, clients, rate int }{{0, 256, 1000}, {2, 128, 900}, {4, 64, 700}, {2, 256, 950}} {
+		s := section("throughput", "redis", c.clients)
+		s.Hosts = c.hosts
+		overHosts = append(overHosts, record.Cell{Section: s, Values: map[string]float64{"cycles/s": float64(c.rate)}})
 	}
-	// 1,024 callers at 800/s queue for 128 times as long as 1 at 100/s.
-	if l := line(t, dir, "scaling/redis/p99"); l.OK || fmt.Sprintf("%.2f", l.Measured.Center) != "1.56" {
-		t.Errorf("p99 grew 200 times: %v", l)
+	later := manifest("throughput")
+	later.Started = later.Started.Add(time.Hour)
+	folder(t, dir, "scaling-hosts", later, record.StateDone, overHosts...)
+
+	if got, want := line(t, dir, "scaling/redis").String(), "scaling/redis 0.80 [-] goal >= 0.85 missed (1000 at 64 clients, 800 at 1024)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	// p99 grew 33 times from the peak, and the callers 16 times.
+	if l := line(t, dir, "scaling/redis/p99"); l.OK || fmt.Sprintf("%.1f", l.Measured.Center) != "2.1" || !strings.HasSuffix(l.Note, "ms at 1024") {
+		t.Errorf("p99 grew 33 times: %v", l)
+	}
+	folders, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, l := range Judge(Hosts(), folders)[:4] {
+		shown = append(shown, l.Shown())
+	}
+	want := []string{
+		"redis: 2 hosts of 128 clients / one host of 256: cycles/s 0.90 [-]",
+		"redis: 4 hosts of 64 clients / one host of 256: cycles/s 0.70 [-]",
+		"redis: 2 hosts of 256 clients / one host of 256: cycles/s 0.95 [-]",
+		"redis: 4 hosts of 256 clients / one host of 256: cycles/s: not run (no folder has throughput of redis, 4 hosts, 256 clients beside throughput of redis, 256 clients)",
+	}
+	if !slices.Equal(shown, want) {
+		t.Errorf("over hosts:\n%s", strings.Join(shown, "\n"))
+	}
+	var page bytes.Buffer
+	if err := WritePage(&page, folders, Judge(Goals(), folders)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"(1000 at 64 clients, 800 at 1024) | 0.80 [-] | >= 0.85 | missed |", "| redis: 4 hosts of 64 clients / one host of 256: cycles/s | 0.70 [-] |", "| redis | 1024 | 800 |"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page lacks %q:\n%s", want, page.String())
+		}
 	}
 }
 

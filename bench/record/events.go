@@ -25,8 +25,11 @@ const (
 // of a truncated file costs.
 const blockSize = 4096
 
-// maxFrame bounds what a reader allocates for a frame of a damaged file.
-const maxFrame = 64 << 20
+// Bounds of what a reader allocates for a frame of a damaged file, in bytes.
+const (
+	maxFrame = 64 << 20
+	maxBlock = blockSize * (1 + 7*binary.MaxVarintLen64) // of attempts
+)
 
 // EventWriter writes the events file: the magic, then frames of kind (1
 // byte), length (4 bytes, little endian), CRC-32C of the payload (4 bytes) and
@@ -167,14 +170,24 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	if n > maxFrame {
 		return 0, nil, fmt.Errorf("a frame of %d bytes", n)
 	}
-	packed := make([]byte, n)
-	if _, err := io.ReadFull(r, packed); err != nil {
+	packed, err := io.ReadAll(io.LimitReader(r, int64(n))) // grows with what there is
+	if err == nil && len(packed) < int(n) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
 		return 0, nil, err
 	}
 	if crc32.Checksum(packed, castagnoli) != binary.LittleEndian.Uint32(head[5:]) {
 		return 0, nil, errors.New("a frame with a wrong checksum")
 	}
-	payload, err = io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), maxFrame))
+	most := int64(maxFrame)
+	if head[0] == frameAttempts {
+		most = maxBlock
+	}
+	payload, err = io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), most+1))
+	if err == nil && int64(len(payload)) > most {
+		err = fmt.Errorf("a frame with more than %d bytes in it", most)
+	}
 	return head[0], payload, err
 }
 
@@ -182,7 +195,10 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
 	p := parser{b: b}
 	var last Attempt
-	for len(p.b) > 0 && !p.bad {
+	for most := len(to) + blockSize; len(p.b) > 0 && !p.bad; {
+		if len(to) == most {
+			return to, fmt.Errorf("a block of more than %d attempts", blockSize)
+		}
 		kind := p.b[0]
 		p.b = p.b[1:]
 		a := Attempt{Outcome: Outcome(kind & 15), End: End(kind >> 4)}

@@ -3,17 +3,20 @@ package record
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/perf/benchfmt"
 )
 
-// FuzzReadEvents: whatever the bytes are, reading ends, and what it emits can be
-// written and read again.
+// FuzzReadEvents: whatever the bytes are, reading ends, takes no more memory
+// than so many frames may need, and what it emits can be written and read
+// again.
 func FuzzReadEvents(f *testing.F) {
 	var file bytes.Buffer
 	w, err := NewEventWriter(&file)
@@ -32,49 +35,119 @@ func FuzzReadEvents(f *testing.F) {
 	}
 	f.Add(file.Bytes())
 	f.Add([]byte(eventMagic))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var sections []Section
-		var all [][]Attempt
-		_ = ReadEvents(bytes.NewReader(b), func(s Section, attempts []Attempt) error {
-			sections, all = append(sections, s), append(all, slices.Clone(attempts))
-			return nil
-		})
-		var again bytes.Buffer
-		w, err := NewEventWriter(&again)
+	f.Fuzz(readAgain)
+}
+
+// FuzzAttempts is FuzzReadEvents for frames whose checksums are right.
+func FuzzAttempts(f *testing.F) {
+	c := sampleCell("redis", 20)
+	section, err := json.Marshal(c.Section)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(section, appendAttempts(nil, c.Attempts), byte(frameAttempts))
+	f.Add([]byte(`{"names":null,"hosts":-1}`), []byte{0x11, 0xff}, byte(frameSection))
+	f.Add([]byte(`{}`), []byte{2, 0, 0, 0, 0, 2, 1, 1, 2, 2}, byte(9))
+	f.Fuzz(func(t *testing.T, section, block []byte, kind byte) {
+		var file bytes.Buffer
+		w, err := NewEventWriter(&file)
+		for _, part := range []struct {
+			kind    byte
+			payload []byte
+		}{{frameSection, section}, {kind, block}, {frameAttempts, block}, {frameEnd, nil}} {
+			if err == nil {
+				err = w.frame(part.kind, part.payload)
+			}
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, s := range sections {
-			if err := w.Write(s, all[i]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		err = ReadEvents(&again, func(s Section, attempts []Attempt) error {
-			if !reflect.DeepEqual(s, sections[n]) || !slices.Equal(attempts, all[n]) {
-				t.Errorf("section %d: %+v, %v; was %+v, %v", n, s, attempts, sections[n], all[n])
-			}
-			n++
-			return nil
-		})
-		if err != nil || n != len(sections) {
-			t.Errorf("%d of %d sections, %v", n, len(sections), err)
-		}
+		readAgain(t, file.Bytes())
 	})
 }
 
-// FuzzAttempts: a block of any attempts is read as it was written.
-func FuzzAttempts(f *testing.F) {
-	f.Add(appendAttempts(nil, sampleCell("redis", 20).Attempts))
-	f.Add([]byte{0x11, 0xff})
+func readAgain(t *testing.T, b []byte) {
+	var sections []Section
+	var all [][]Attempt
+	_ = ReadEvents(bytes.NewReader(b), func(s Section, attempts []Attempt) error {
+		sections, all = append(sections, s), append(all, slices.Clone(attempts))
+		if most := blockSize * (len(b) / 9); len(attempts) > most {
+			t.Errorf("%d bytes became %d attempts", len(b), len(attempts))
+		}
+		return nil
+	})
+	if len(sections) == 0 {
+		return
+	}
+	var again bytes.Buffer
+	w, err := NewEventWriter(&again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range sections {
+		if err := w.Write(s, all[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	err = ReadEvents(&again, func(s Section, attempts []Attempt) error {
+		if !reflect.DeepEqual(s, sections[n]) || !slices.Equal(attempts, all[n]) {
+			t.Errorf("section %d: %+v, %v; was %+v, %v", n, s, attempts, sections[n], all[n])
+		}
+		n++
+		return nil
+	})
+	if err != nil || n != len(sections) {
+		t.Errorf("%d of %d sections, %v", n, len(sections), err)
+	}
+}
+
+func TestBlocksAreBounded(t *testing.T) {
+	block := bytes.Repeat([]byte{2, 0, 0, 0, 0}, blockSize+1)
+	if all, err := parseAttempts(nil, block[5:]); err != nil || len(all) != blockSize {
+		t.Errorf("a whole block has %d attempts, %v", len(all), err)
+	}
+	if all, err := parseAttempts(nil, block); err == nil || len(all) != blockSize {
+		t.Errorf("one more has %d attempts, %v", len(all), err)
+	}
+	var file bytes.Buffer
+	w, err := NewEventWriter(&file)
+	if err == nil {
+		err = w.frame(frameAttempts, make([]byte, maxBlock+1))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ReadEvents(&file, nil); !errors.Is(err, ErrTruncated) || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("a frame that grows without end: %v", err)
+	}
+}
+
+// FuzzHistograms: whatever the file holds, reading it ends, and every latency
+// that was read stands under a name that leads back to it.
+func FuzzHistograms(f *testing.F) {
+	var file bytes.Buffer
+	l, err := newHistogramLog(&file, time.Unix(1, 0))
+	if err == nil {
+		err = l.write(sampleCell("redis", 40))
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(file.Bytes())
+	f.Add(file.Bytes()[:file.Len()-20])
+	f.Add([]byte("Tag=a/b=c,0.1,x,y,HISTFAAA\nTag=\n#[StartTime: .\n\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		attempts, _ := parseAttempts(nil, b)
-		again, err := parseAttempts(nil, appendAttempts(nil, attempts))
-		if err != nil || !slices.Equal(again, attempts) {
-			t.Errorf("%v, %v; was %v", again, err, attempts)
+		for key, h := range readHistograms(bytes.NewReader(b)) {
+			if again := parseTag(key.tag()); again != key && key.Clients >= 0 {
+				t.Errorf("%+v is tagged %q, which is %+v", key, key.tag(), again)
+			}
+			if h.Max() > 2*histogramMax || h.TotalCount() < 0 {
+				t.Errorf("%+v has %d latencies up to %d", key, h.TotalCount(), h.Max())
+			}
 		}
 	})
 }

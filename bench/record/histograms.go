@@ -84,11 +84,15 @@ func ReadHistograms(dir string) (map[HistogramKey]*hdrhistogram.Histogram, error
 		return nil, err
 	}
 	defer f.Close()
+	return readHistograms(f), nil
+}
+
+func readHistograms(f io.Reader) map[HistogramKey]*hdrhistogram.Histogram {
 	out := map[HistogramKey]*hdrhistogram.Histogram{}
 	for r := hdrhistogram.NewHistogramLogReader(f); ; {
 		h, err := r.NextIntervalHistogram()
 		if err != nil || h == nil {
-			return out, nil // what follows cannot be read
+			return out // what follows cannot be read
 		}
 		key := parseTag(h.Tag())
 		if out[key] == nil {

@@ -194,7 +194,8 @@ func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMa
 	return r.Units(), r.Err()
 }
 
-// Values are the figures of a line with their units as they were written.
+// Values are the figures of a line with their units as they were written. What
+// is no finite number was not written by lockbench, and is left out.
 func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
 	return func(yield func(string, float64) bool) {
 		for _, v := range res.Values {
@@ -202,7 +203,7 @@ func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
 			if unit == "" {
 				unit, value = v.Unit, v.Value
 			}
-			if !yield(unit, value) {
+			if !math.IsInf(value, 0) && !math.IsNaN(value) && !yield(unit, value) {
 				return
 			}
 		}

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// curveKey says which line a point of a curve is on, and in which facet: what was varied besides the number of callers.
+// curveKey says which line a point of a curve is on, and in which facet: what
+// was varied besides the number of callers.
 type curveKey struct{ unit, facet, subject string }
 
 // loadChart shows how the figures of a scenario change with the number of
@@ -24,10 +25,13 @@ func (r Report) loadChart(scenario string) chart {
 	if scenario == acquireScenario || scenario == throughputScenario {
 		c.Title = "Latency and throughput against load"
 	}
+	if scenario != takeoverScenario && slices.ContainsFunc(ts, func(t Table) bool { return t.Hosts > 0 }) {
+		c.Note += " Callers are those of all hosts together; without hosts they are in lockbench itself, else each host is a process with a plugin of its own."
+	}
 	points := map[curveKey][][]float64{}
 	var facets, subjects []string
 	for _, t := range ts {
-		facet := t.facet()
+		facet := t.lineFacet(ts)
 		if !slices.Contains(facets, facet) {
 			facets = append(facets, facet)
 		}
@@ -60,6 +64,22 @@ func (t Table) facet() string {
 		parts = append(parts, t.Mode)
 	}
 	return strings.Join(append(parts, t.held()...), ", ")
+}
+
+// lineFacet is the facet of a table, with its hosts when there are others with as
+// many hosts and other numbers of clients: then each number of hosts is a curve
+// of its own, else all are points of one.
+func (t Table) lineFacet(ts []Table) string {
+	several := slices.ContainsFunc(ts, func(o Table) bool {
+		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()
+	})
+	switch {
+	case t.Hosts == 0 || !several:
+		return t.facet()
+	case t.facet() == "":
+		return plural(t.Hosts, "host")
+	}
+	return plural(t.Hosts, "host") + ", " + t.facet()
 }
 
 // curve is the view of one unit; without lines when no subject has two points.

@@ -85,6 +85,14 @@ func grouped(v float64) string {
 	return s
 }
 
+// listed joins names: "redis, mysql and etcd".
+func listed(names []string) string {
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
+}
+
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

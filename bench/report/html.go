@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"html/template"
 	"io"
+	"strings"
 
 	"github.com/lockbench/lockbench/bench/record"
 )
@@ -47,7 +48,7 @@ func (r Report) HTML(w io.Writer) error {
 		Charts                       template.JS
 	}{
 		Started: r.Manifest.Started.Format("2006-01-02 15:04"), Where: r.where(), Verdict: r.Safe(),
-		Bad:      r.Verdict.Unsafe() > 0 || r.Verdict.Granted() == 0,
+		Bad:      !strings.HasPrefix(r.Safe(), "safe"),
 		Findings: r.findings(), Gaps: r.gaps(), Headline: r.Headline(),
 		Safety: r.safetyTable(), SafetyNotes: r.safetyNotes(),
 		Choice: r.choiceGrid(), Summary: r.summary(), Environment: r.environment(),

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/stat"
 )
 
@@ -38,7 +39,8 @@ func TestText(t *testing.T) {
 		"acquire, 1 client (median of 6 runs,",
 		"redis (plugin)", "appendfsync off", "durable", "205µs ±", "2.00x ±0%", "0.500x ±0%",
 		"redis through its plugin / redislock in process: acquire p50 at 1 client 2.00x",
-		"safe: 12 grants checked", "left out: mysql: not installed", "seed 42",
+		"safe: 6 grants of redis checked: no two holders at once, every token higher",
+		"baselines, which the verdict is not about: 6 grants of redislock checked: no two holders at once, without tokens", "left out: mysql: not installed", "seed 42",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text does not say %q:\n%s", want, text)
@@ -56,6 +58,43 @@ func TestTextOfAViolation(t *testing.T) {
 	for _, want := range []string{"UNSAFE", "two holders at once", `lock "a"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+// TestBaselinesHaveNoVerdict: what is broken by a library is told, and apart.
+func TestBaselinesHaveNoVerdict(t *testing.T) {
+	cells := []record.Cell{cycles("redis", 1, 0, 1e5, false), cycles("redislock", 1, 0, 1e5, true)}
+	r, err := Load(written(t, cells))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Safe(); !strings.HasPrefix(got, "safe: 1 grants of redis checked") {
+		t.Errorf("the verdict is %q", got)
+	}
+	if got := r.besides(); !strings.HasSuffix(got, "2 grants of redislock checked: rules broken by redislock") {
+		t.Errorf("of the baselines: %q", got)
+	}
+	if r, err = Load(written(t, cells[1:])); err != nil || !strings.HasPrefix(r.Safe(), "INVALID") {
+		t.Errorf("no backend was granted anything: %q, %v", r.Safe(), err)
+	}
+}
+
+// TestRefusedOpenLoop: a generator that could not keep up is told with how late
+// it was.
+func TestRefusedOpenLoop(t *testing.T) {
+	c := cycles("redis", 64, 0, 1e5, false)
+	c.Latencies["lag"], c.Latencies["open-acquire"] = []int64{200_000, 200_000, 7e6}, []int64{300_000, 300_000, 8e6}
+	c.Values["open-refused"], c.Values["drops"], c.Values["offered/s"] = 1, 0, 5000
+	want := "refused: open loop of redis at 64 clients, 5,000 cycles/s offered: in 1 of 1 run the generator did not keep up; it was late by p50 200µs, p99 7.00ms where an acquire took p50 300µs, p99 8.00ms, of which half is the most"
+	for drops, more := range map[float64]string{0: "", 3: "; 3 cycles dropped"} {
+		c.Values["drops"] = drops
+		r, err := Load(written(t, []record.Cell{c}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.refusals(); len(got) != 1 || got[0] != want+more {
+			t.Errorf("got  %q\nwant %q", got, want+more)
 		}
 	}
 }
@@ -146,5 +185,39 @@ func TestFormat(t *testing.T) {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// TestCurvesOverHosts: callers of one host and as many of several are no points
+// of one curve.
+func TestCurvesOverHosts(t *testing.T) {
+	var cells []record.Cell
+	for run := range testRuns {
+		for i, hosts := range []int{0, 2} {
+			for _, clients := range []int{8, 16} {
+				c := cycles("redis", clients, run, int64(i+1)*100_000, false)
+				c.Scenario, c.Hosts, c.Keys = "throughput", hosts, 64
+				cells = append(cells, c)
+			}
+		}
+	}
+	r, err := Load(written(t, cells))
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := map[string][][]float64{}
+	c := r.loadChart("throughput")
+	if !strings.Contains(c.Note, "of all hosts together") {
+		t.Errorf("the note says %q", c.Note)
+	}
+	for _, v := range c.Views {
+		points[v.Label] = v.Lines[0].Points
+	}
+	one, two := points["cycles/s, 64 keys"], points["cycles/s, 2 hosts, 64 keys"]
+	if len(one) != 2 || one[1][0] != 16 || len(two) != 2 || two[0][0] != 16 || two[0][1] == one[1][1] {
+		t.Errorf("one host %v, two hosts %v", one, two)
+	}
+	if hs := r.highlights(); len(hs) != 1 || hs[0].title != "cycles/s, 16 clients, 64 keys" {
+		t.Errorf("%+v", hs)
 	}
 }

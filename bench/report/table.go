@@ -10,7 +10,7 @@ import (
 // grid writes a table. One that is wider than the terminal is written in
 // parts, each of which begins with the columns that say what a row is about.
 func (p *printer) grid(g grid) {
-	if len(g.Rows) == 0 {
+	if len(g.Rows) == 0 || len(g.Columns) == 0 {
 		return
 	}
 	p.heading(g.Title)

@@ -10,19 +10,72 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 )
 
-// Safe says in one line what the verdict is.
+// Safe says in one line what the verdict is, which is about backends through
+// their plugins: of baselines see [Report.besides].
 func (r Report) Safe() string {
 	v := r.Verdict
+	ours, grants := r.granted(record.KindPlugin)
+	of := " grants of " + listed(ours)
+	if len(v.Cells) > 0 { // of scenario safety, which has them all in a table
+		grants, of = v.Granted(), " grants"
+	}
 	switch {
 	case v.Unsafe() > 0:
-		return fmt.Sprintf("UNSAFE: %s in %s grants", plural(v.Unsafe(), "violation"), grouped(float64(v.Granted())))
-	case v.Granted() == 0:
+		return fmt.Sprintf("UNSAFE: %s in %s%s", plural(v.Unsafe(), "violation"), grouped(float64(grants)), of)
+	case grants == 0:
 		return "INVALID: nothing was granted, so nothing was checked"
+	case len(v.Cells) > 0:
+		return fmt.Sprintf("safe: %s grants under faults checked, no claim of a backend is broken", grouped(float64(grants)))
 	}
-	if len(v.Cells) > 0 {
-		return fmt.Sprintf("safe: %s grants under faults checked, no claim of a backend is broken", grouped(float64(v.Granted())))
+	return fmt.Sprintf("safe: %s%s checked: no two holders at once, %s", grouped(float64(grants)), of, r.rising(ours))
+}
+
+// besides says what was found of baselines, which the verdict is not about; ""
+// when none was granted anything.
+func (r Report) besides() string {
+	names, grants := r.granted(record.KindBaseline)
+	if grants == 0 {
+		return ""
 	}
-	return fmt.Sprintf("safe: %s grants checked, no two holders at once, every token higher than those before it", grouped(float64(v.Granted())))
+	found := "no two holders at once, " + r.rising(names)
+	if broken := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !r.broken(n) }); len(broken) > 0 {
+		found = "rules broken by " + listed(broken)
+	}
+	return fmt.Sprintf("baselines, which the verdict is not about: %s grants of %s checked: %s", grouped(float64(grants)), listed(names), found)
+}
+
+// granted are the subjects of a kind that were granted something, and how often
+// they were in all.
+func (r Report) granted(kind record.Kind) (names []string, grants int) {
+	for _, s := range r.Verdict.Subjects {
+		if s.Kind == kind && s.Granted > 0 {
+			names = append(names, s.Backend)
+			grants += s.Granted
+		}
+	}
+	return names, grants
+}
+
+// rising says whose tokens were checked: those that give none have nothing to
+// be checked.
+func (r Report) rising(names []string) string {
+	var with, without []string
+	for _, s := range r.Verdict.Subjects {
+		switch {
+		case !slices.Contains(names, s.Backend):
+		case s.Fencing == "none":
+			without = append(without, s.Backend)
+		default:
+			with = append(with, s.Backend)
+		}
+	}
+	switch {
+	case len(without) == 0:
+		return "every token higher than those before it"
+	case len(with) == 0:
+		return "without tokens"
+	}
+	return fmt.Sprintf("every token of %s higher than those before it; %s without tokens", listed(with), listed(without))
 }
 
 // judged is what was found out about one subject: "ok, 12,345 grants".
@@ -62,7 +115,8 @@ func (r Report) findings() []string {
 	return out
 }
 
-// gaps are what the folder lacks of a whole run, one line each.
+// gaps are what the folder lacks of a whole run, and what the verdict does not
+// say, one line each.
 func (r Report) gaps() []string {
 	var out []string
 	switch r.Manifest.State {
@@ -78,6 +132,9 @@ func (r Report) gaps() []string {
 	}
 	out = append(out, r.parts()...)
 	out = append(out, r.refusals()...)
+	if line := r.besides(); line != "" {
+		out = append(out, line)
+	}
 	out = append(out, r.Manifest.Notes...)
 	for _, s := range r.Manifest.Skipped {
 		out = append(out, "left out: "+s)

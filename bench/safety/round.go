@@ -90,7 +90,7 @@ func (c *cell) ready(ctx context.Context, round int) (err error) {
 	start := func(host int, paths []*fault.Proxy) (*witness.Process, error) {
 		return witness.Start(ctx, witness.Spec{
 			Backend: c.backend.Name, Path: c.backend.Path, NoMTLS: c.backend.NoMTLS, Host: host,
-			Config: merged(c.backend.Config, c.stage.configOf(paths, c.fault)), Resources: c.resources,
+			Config: merged(c.backend.Config, c.stage.configOf(paths, c.fault)), Resources: c.resources, TempDir: c.dir,
 		})
 	}
 	if c.holder == nil || !c.holder.Alive() {
@@ -272,7 +272,12 @@ func (c *cell) collect(r *record.Round) {
 	if !c.alone() {
 		processes = append(processes, c.rival)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	for i, p := range processes {
+		if !p.Alive() {
+			_ = p.Close(ctx) // returns when all that it told is read
+		}
 		s := p.Seen()
 		r.Leases = append(r.Leases, s.Leases...)
 		r.Writes = append(r.Writes, s.Writes...)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"time"
 
@@ -90,18 +89,18 @@ type Sink interface {
 // missing; a round that fails says why, and the run goes on. It ends early
 // only with ctx, or with an error of the sink.
 func Run(ctx context.Context, p Plan, sink Sink) (err error) {
-	dir, err := os.MkdirTemp("", "lockbench-safety-")
+	scratch, err := env.NewScratch()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &runner{plan: p, sink: sink, dir: dir, began: witness.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
+	defer func() { err = errors.Join(err, scratch.Close()) }()
+	r := &runner{plan: p, sink: sink, dir: scratch.Dir(), began: witness.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
 	defer func() { err = errors.Join(err, r.closeResources()) }()
 	if err := r.openResources(ctx); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(p.Faults, func(f fault.Fault) bool { return slices.Contains(f.Needs, fault.PowerClock) }) {
-		r.clockLibrary, r.noClock = fault.ClockLibrary(ctx, dir)
+		r.clockLibrary, r.noClock = fault.ClockLibrary(ctx, r.dir)
 	}
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {

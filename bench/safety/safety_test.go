@@ -76,7 +76,8 @@ func requireRedis(t *testing.T) {
 }
 
 // TestPlantedBugsAreFound: each in one round, and a backend without one is not
-// blamed.
+// blamed. A machine that is busy with other things hides a bug at times, as when
+// it delays a holder past the moment of the fault, and gets four more rounds.
 func TestPlantedBugsAreFound(t *testing.T) {
 	requireRedis(t)
 	path := plugintest.Build(t, module+"bench/safety/planted")
@@ -98,12 +99,18 @@ func TestPlantedBugsAreFound(t *testing.T) {
 				env.Missing(t, "cc", &env.NotInstalledError{Program: "cc", Debian: "gcc", Homebrew: "gcc"})
 			}
 			b := Backend{Name: "redis", Path: path, Fencing: "durable", Config: driver.Config{"bug": tt.bug}}
-			c := judge(t, b, tt.fault)[0]
-			if c.Class != tt.class {
-				t.Errorf("verdict %q, want %q: %+v", c.Class, tt.class, c)
-			}
-			if tt.rule != "" && !slices.ContainsFunc(c.Violations, func(v string) bool { return strings.HasPrefix(v, string(tt.rule)) }) {
-				t.Errorf("no violation of %q: %q", tt.rule, c.Violations)
+			const tries = 5
+			for try := 1; ; try++ {
+				c := judge(t, b, tt.fault)[0]
+				found := tt.rule == "" || slices.ContainsFunc(c.Violations, func(v string) bool { return strings.HasPrefix(v, string(tt.rule)) })
+				switch {
+				case c.Class == tt.class && found || t.Failed():
+					return
+				case tt.bug == "none" || try == tries:
+					t.Fatalf("verdict %q with %q, want %q and a violation of %q: %+v", c.Class, c.Violations, tt.class, tt.rule, c)
+				default:
+					t.Logf("again: verdict %q with %q, want %q and a violation of %q", c.Class, c.Violations, tt.class, tt.rule)
+				}
 			}
 		})
 	}

@@ -34,7 +34,7 @@ func runAcquire(ctx context.Context, in Input) (record.Cell, error) {
 
 	from := in.Clock.Now() + int64(in.WarmUp)
 	until := from + int64(in.Measure)
-	load.Workers(in.Clients, func(i int) { cycle(bounded, cs[i], from, until, 0, nil) })
+	load.Workers(in.Clients, func(i int) { cs[i].Cycle(bounded, from, until, 0, nil) })
 	cycles, _ := collect(cs)
 	acquires, releases, last := measured(cycles, from)
 	cell := record.Cell{Cycles: len(releases), Elapsed: time.Duration(max(last, until) - from)}
@@ -60,48 +60,6 @@ func runAcquire(ctx context.Context, in Input) (record.Cell, error) {
 		return cell, fmt.Errorf("%w within %v: %w", ErrNothingDone, total, orStalled(first))
 	}
 	return cell, nil
-}
-
-// cycle acquires and releases until the clock says so, and at least once in
-// the measured time: a cycle that began before its end is waited for and
-// counts, however long it takes. Leaving it out would leave out the stalls.
-// What was acquired is released although ctx may have ended since. Before each
-// cycle choose picks the lock, where it is given.
-func cycle(ctx context.Context, c *load.Caller, from, until int64, hold time.Duration, choose func() error) {
-	uncancelled := context.WithoutCancel(ctx)
-	for counts := false; ctx.Err() == nil; {
-		now := c.Clock.Now()
-		if counts && now >= until {
-			return
-		}
-		counts = now >= from
-		if choose != nil {
-			if c.Err = choose(); c.Err != nil {
-				return
-			}
-		}
-		lease, ok := c.Acquire(ctx)
-		if ok {
-			held(ctx, hold)
-			ok = c.Release(uncancelled, lease)
-		}
-		if !ok {
-			load.Pause(ctx)
-		}
-	}
-}
-
-// held waits while a lease is held.
-func held(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // renew lets every caller hold a lease and renew it for the given time, and

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
 )
@@ -48,29 +47,26 @@ const (
 )
 
 func contendShapes(a Asked) []Shape {
-	modes, hosts := []string{forced, free}, a.Hosts
+	modes := []string{forced, free}
 	if a.Quick {
 		modes = modes[:1]
 	}
-	if len(hosts) == 0 {
-		hosts = []int{1}
-	}
 	var out []Shape
 	for _, mode := range modes {
-		for _, h := range hosts {
+		for _, h := range hostsOf(a) {
 			clients := a.Clients
 			switch {
 			case len(clients) > 0:
-			case h == 1 && a.Quick:
+			case h == 0 && a.Quick:
 				clients = []int{32}
-			case h == 1:
+			case h == 0:
 				clients = []int{8, 32}
 			default:
 				clients = []int{1, 8}
 			}
 			for _, n := range clients {
 				switch {
-				case h > 1:
+				case h > 0:
 					out = append(out, Shape{Mode: mode, Hosts: h, Clients: n})
 				case n >= contendLeast:
 					out = append(out, Shape{Mode: mode, Clients: n})
@@ -148,26 +144,13 @@ func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 
 // contending makes the callers, in this process or in hosts of their own.
 func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() error, err error) {
-	if in.Hosts == 0 {
+	hosts, end, err := startHosts(ctx, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(hosts) == 0 {
 		cs, err = callers(in)
-		return cs, func() error { return nil }, err
-	}
-	hosts := make([]*host.Callers, in.Hosts)
-	errs := make([]error, in.Hosts)
-	load.Workers(in.Hosts, func(i int) { hosts[i], errs[i] = host.StartCallers(ctx, in.Host, in.Clock) })
-	end = func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-		defer cancel()
-		errs := make([]error, len(hosts))
-		load.Workers(len(hosts), func(i int) {
-			if hosts[i] != nil {
-				errs[i] = hosts[i].Close(ctx)
-			}
-		})
-		return errors.Join(errs...)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, nil, errors.Join(err, end())
+		return cs, end, err
 	}
 	for _, h := range hosts {
 		own := in
@@ -194,7 +177,7 @@ func take(ctx, asking context.Context, c *load.Caller, t *turns, mode string) {
 			continue
 		}
 		mine := t.granted()
-		held(ctx, holdFor)
+		load.Sleep(ctx, holdFor)
 		c.Release(uncancelled, lease)
 		if mode != free {
 			t.await(mine)

@@ -46,11 +46,11 @@ func footprintShapes(a Asked) []Shape {
 	if len(hold) == 0 {
 		hold = []time.Duration{0}
 	}
-	return product([]int{takers}, []int{leases}, hold)
+	return product([]int{0}, []int{takers}, []int{leases}, hold)
 }
 
 func runFootprint(ctx context.Context, in Input) (cell record.Cell, err error) {
-	bounded, cancel := context.WithTimeout(ctx, grace+time.Duration(in.Keys)*time.Millisecond+in.Hold)
+	bounded, cancel := context.WithTimeout(ctx, starts*grace+time.Duration(in.Keys)*time.Millisecond+in.Hold)
 	defer cancel()
 	f := &fresh{in: in}
 	defer func() {
@@ -72,7 +72,7 @@ func runFootprint(ctx context.Context, in Input) (cell record.Cell, err error) {
 		}
 	}
 	cell = record.Cell{Latencies: map[string][]int64{"first-grant": first}, Values: map[string]float64{}}
-	held(bounded, rest)
+	load.Sleep(bounded, rest)
 	if err := f.memory(bounded, &cell); err != nil {
 		return cell, err
 	}
@@ -94,7 +94,7 @@ func (f *fresh) start(ctx context.Context) (int64, error) {
 	from := f.in.Clock.Now()
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	h := f.in.Host
-	b, err := plugin.Open(ctx, h.Backend, &plugin.Options{Path: h.Path, Config: h.Config, NoMTLS: h.NoMTLS, Logger: quiet})
+	b, err := plugin.Open(ctx, h.Backend, &plugin.Options{Path: h.Path, Config: h.Config, NoMTLS: h.NoMTLS, StartTimeout: grace, Logger: quiet})
 	if err != nil {
 		return 0, err
 	}
@@ -173,7 +173,7 @@ func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, c
 	}
 	before, err := processorTime(os.Getpid(), plugin)
 	began := f.in.Clock.Now()
-	held(ctx, f.in.Hold)
+	load.Sleep(ctx, f.in.Hold)
 	after, errAfter := processorTime(os.Getpid(), plugin)
 	took := time.Duration(f.in.Clock.Now() - began)
 	lost := 0

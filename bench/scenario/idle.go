@@ -38,7 +38,7 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 			}
 		})
 	}()
-	held(ctx, queued)
+	load.Sleep(ctx, queued)
 	from := in.Clock.Now()
 	c := <-in.count(ctx, from, from+int64(in.Measure/2))
 	stop()
@@ -64,10 +64,10 @@ func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 		return out
 	}
 	go func() {
-		held(ctx, time.Duration(from-in.Clock.Now()))
+		load.Sleep(ctx, time.Duration(from-in.Clock.Now()))
 		before, sentBefore, err := in.Commands(ctx)
 		c := counted{from: in.Clock.Now(), err: err}
-		held(ctx, time.Duration(until-in.Clock.Now()))
+		load.Sleep(ctx, time.Duration(until-in.Clock.Now()))
 		after, sent, err := in.Commands(ctx)
 		c.until, c.commands, c.sent, c.err = in.Clock.Now(), after-before, sent-sentBefore, errors.Join(c.err, err)
 		out <- c

@@ -68,7 +68,7 @@ func (s slow) Lock(name string, ttl time.Duration) (load.Lock, error) {
 }
 
 func (l slowLock) Acquire(ctx context.Context) (load.Lease, error) {
-	held(ctx, l.by)
+	load.Sleep(ctx, l.by)
 	return l.Lock.Acquire(ctx)
 }
 
@@ -169,10 +169,10 @@ func omission(t *testing.T, s *env.Server, locker load.Locker) string {
 
 // freezeAt stops the server for a while at a time of the run's clock.
 func freezeAt(ctx context.Context, s *env.Server, clock load.Clock, at, d time.Duration) error {
-	held(ctx, at-time.Duration(clock.Now()))
+	load.Sleep(ctx, at-time.Duration(clock.Now()))
 	if err := s.Freeze(); err != nil {
 		return fmt.Errorf("freeze: %w", err)
 	}
-	held(ctx, d)
+	load.Sleep(ctx, d)
 	return s.Resume()
 }

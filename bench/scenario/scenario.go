@@ -87,6 +87,17 @@ func Names() []string {
 	return names
 }
 
+// AcrossHosts lists the names of those whose callers can be spread over hosts.
+func AcrossHosts() []string {
+	var names []string
+	for _, s := range All() {
+		if s.AcrossHosts {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
 // ByName finds a scenario.
 func ByName(name string) (Scenario, bool) {
 	for _, s := range All() {

@@ -117,7 +117,14 @@ func (s *succession) run(ctx context.Context) error {
 // succeed harms the host that leads most names, and waits until others lead
 // them.
 func (s *succession) succeed(ctx context.Context) error {
-	h := s.aim()
+	var h harm
+	somebody := func() bool {
+		h = s.aim()
+		return h.victim != nil
+	}
+	if err := s.await(ctx, s.in.TTL+grace, "somebody leads", somebody); err != nil {
+		return err
+	}
 	h.from = s.in.Clock.Now()
 	if err := s.mode.strike(ctx, s, &h); err != nil {
 		return fmt.Errorf("%w: %w", ErrNothingDone, err)
@@ -149,10 +156,9 @@ type harm struct {
 	from, until int64
 }
 
-// aim chooses the candidate that leads most.
+// aim chooses the candidate that leads most, if any does: on a machine that is
+// starved all may have lost their leases. It is called with mu locked.
 func (s *succession) aim() harm {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	led := map[*contender][]int32{}
 	var h harm
 	for i, seat := range s.seats {

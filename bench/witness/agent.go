@@ -70,6 +70,10 @@ func run(stdin io.Reader, stdout io.Writer) error {
 		switch o.Op {
 		case "acquire":
 			a.acquire(o)
+		case "keep":
+			a.keep(o)
+		case "read":
+			a.tell(note{Use: ownUse()})
 		case "release":
 			a.release()
 			a.tell(note{Idle: true})

@@ -38,12 +38,16 @@ type Spec struct {
 	NoMTLS    bool          `json:"no_mtls,omitempty"`
 	Host      int           `json:"host"` // its number in what it records
 	Resources Resources     `json:"resources"`
+	// TempDir is where the witness and its plugin make their temporary files;
+	// "" for the system's.
+	TempDir string `json:"-"`
 }
 
 // order is one line on a witness's standard input.
 type order struct {
-	Op      string        `json:"op"` // acquire, release, close
+	Op      string        `json:"op"` // acquire, keep, release, read
 	Names   []string      `json:"names,omitempty"`
+	Count   int           `json:"count,omitempty"` // of the leases to keep
 	First   int           `json:"first,omitempty"` // number of Names[0] in the round
 	TTL     time.Duration `json:"ttl_ns,omitempty"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"`
@@ -55,6 +59,8 @@ type note struct {
 	Write  *record.Write `json:"write,omitempty"`
 	Halt   *record.Halt  `json:"halt,omitempty"`
 	Failed string        `json:"failed,omitempty"` // an acquire; why
+	Crowd  *Crowd        `json:"crowd,omitempty"`
+	Use    *Use          `json:"use,omitempty"`
 	Plugin int           `json:"plugin,omitempty"` // process id of its plugin
 	Idle   bool          `json:"idle,omitempty"`   // a release is through
 	Error  string        `json:"error,omitempty"`  // of the start
@@ -65,11 +71,14 @@ type note struct {
 type Process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	exited chan struct{}
+	ended  chan struct{} // closed when the process has ended
+	exited chan struct{} // closed when all that it told is read, too
 
 	mu     sync.Mutex
 	change chan struct{} // closed and replaced at each note
 	seen   Seen
+	crowd  Crowd
+	uses   []Use
 	plugin int
 	ready  bool
 	idle   int
@@ -98,8 +107,8 @@ func (s Seen) Held() int {
 
 // Start starts a witness and returns when its plugin is open.
 func Start(ctx context.Context, s Spec) (*Process, error) {
-	p := &Process{exited: make(chan struct{}), change: make(chan struct{})}
-	if err := p.start(); err != nil {
+	p := &Process{ended: make(chan struct{}), exited: make(chan struct{}), change: make(chan struct{})}
+	if err := p.start(s.TempDir); err != nil {
 		return nil, fmt.Errorf("witness: %w", err)
 	}
 	err := json.NewEncoder(p.stdin).Encode(s)
@@ -118,13 +127,16 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
-func (p *Process) start() error {
+func (p *Process) start(tempDir string) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	p.cmd = exec.Command(exe)
 	p.cmd.Env = append(os.Environ(), envWitness+"=1")
+	if tempDir != "" {
+		p.cmd.Env = append(p.cmd.Env, "TMPDIR="+tempDir)
+	}
 	p.cmd.Stderr = os.Stderr
 	// Like a service of its own: signals to our terminal are not for it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -150,6 +162,7 @@ func (p *Process) start() error {
 	}()
 	go func() {
 		_ = p.cmd.Wait() // how it ended is in ProcessState
+		close(p.ended)
 		<-read
 		r.Close()
 		close(p.exited)
@@ -180,6 +193,10 @@ func (p *Process) take(n note) {
 		p.seen.Halts = append(p.seen.Halts, *n.Halt)
 	case n.Failed != "":
 		p.seen.Failed = append(p.seen.Failed, n.Failed)
+	case n.Crowd != nil:
+		p.crowd.add(*n.Crowd)
+	case n.Use != nil:
+		p.uses = append(p.uses, *n.Use)
 	case n.Plugin != 0:
 		p.plugin = n.Plugin
 	case n.Idle:
@@ -277,7 +294,7 @@ func (p *Process) order(o order) error {
 // Alive reports whether the process has not ended.
 func (p *Process) Alive() bool {
 	select {
-	case <-p.exited:
+	case <-p.ended:
 		return false
 	default:
 		return true

@@ -67,6 +67,13 @@ func TestRunCheckReport(t *testing.T) {
 		if _, err := os.Stat("page.html"); err != nil {
 			t.Error(err)
 		}
+		code, printed, stderr := lockbench(t, "report", "out", "-o", "-")
+		if code != exitOK || printed != string(page) || stderr != "" {
+			t.Errorf("-o -: exit %d, %d bytes instead of %d, %q", code, len(printed), len(page), stderr)
+		}
+		if _, err := os.Stat("-"); err == nil {
+			t.Error("-o - has written a file")
+		}
 	})
 	t.Run("the folder is not used again", func(t *testing.T) {
 		if code, _, stderr := lockbench(t, "run", "-o", "out", "--plugin-dir", dir); code != exitUsage || !strings.Contains(stderr, "not empty") {
@@ -183,23 +190,30 @@ func TestCheckJudges(t *testing.T) {
 	}
 }
 
-// TestContendOverHosts spreads the callers over processes.
-func TestContendOverHosts(t *testing.T) {
+// TestOverHosts spreads the callers over processes.
+func TestOverHosts(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
 	s := redisServer(t, nil)
-	code, stdout, stderr := lockbench(t, "run", "--quick", "--runs", "1", "--scenarios", "contend", "--backends", "redis,memory",
+	code, stdout, stderr := lockbench(t, "run", "--quick", "--runs", "1", "--scenarios", "contend,throughput", "--backends", "redis,memory",
 		"--hosts", "1,2", "--clients", "2", "--target", "redis="+s.Addr(), "--format", "csv", "-o", "out", "--plugin-dir", dir)
 	if code != exitOK {
 		t.Fatalf("exit %d\n%s\n%s", code, stdout, stderr)
 	}
 	for _, want := range []string{"contend,redis,plugin,forced,0,2,p50-ns/handoff", "contend,redis,plugin,forced,2,2,p50-ns/handoff",
-		"contend,redis,plugin,forced,2,2,commands/grant", "contend,redis,plugin,forced,2,2,jain", "contend,memory,plugin,forced,0,2,jain"} {
+		"contend,redis,plugin,forced,2,2,commands/grant", "contend,redis,plugin,forced,2,2,jain", "contend,memory,plugin,forced,0,2,jain",
+		"throughput,redis,plugin,,0,2,cycles/s", "throughput,redis,plugin,,2,2,cycles/s", "throughput,redis,plugin,,2,2,p50-ns/acquire"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no figure %s:\n%s", want, stdout)
 		}
 	}
-	if strings.Contains(stdout, "contend,memory,plugin,forced,2") {
-		t.Error("a store that belongs to one process was shared")
+	for _, shared := range []string{"contend,memory,plugin,forced,2", "throughput,memory,plugin,,2"} {
+		if strings.Contains(stdout, shared) {
+			t.Error("a store that belongs to one process was shared: " + shared)
+		}
+	}
+	manifest, err := os.ReadFile("out/run.json")
+	if err != nil || !strings.Contains(string(manifest), "memory, whose store belongs to one host process and is not seen by others, in scenario throughput") {
+		t.Errorf("what was left out is not told: %v\n%s", err, manifest)
 	}
 }

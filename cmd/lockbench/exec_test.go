@@ -24,17 +24,17 @@ import (
 func TestExecHandsTheStatusOn(t *testing.T) {
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
 	for _, tt := range []struct {
-		script string
-		want   int
-		text   string
+		script, grace string
+		want          int
+		text          string
 	}{
-		{"exit 0", 0, ""},
-		{"exit 9", 9, ""},
-		{"kill -9 $$", 137, ""},
-		{"(sleep 0.2; echo orphan) & exit 3", 3, "orphan"}, // exec has stayed for it
-		{"sleep 60 >/dev/null 2>&1 & exit 4", 4, "still runs after"},
+		{"exit 0", "1s", 0, ""},
+		{"exit 9", "1s", 9, ""},
+		{"kill -9 $$", "1s", 137, ""},
+		{"(sleep 0.2; echo orphan) & exit 3", "30s", 3, "orphan"}, // exec has stayed for it
+		{"sleep 60 >/dev/null 2>&1 & exit 4", "1s", 4, "still runs after"},
 	} {
-		cmd := exec.CommandContext(t.Context(), binary, "exec", "--grace", "1s", "--", "sh", "-c", tt.script)
+		cmd := exec.CommandContext(t.Context(), binary, "exec", "--grace", tt.grace, "--", "sh", "-c", tt.script)
 		out, _ := cmd.CombinedOutput() // the status is what is looked at
 		if got := cmd.ProcessState.ExitCode(); got != tt.want || !strings.Contains(string(out), tt.text) {
 			t.Errorf("%q: status %d, want %d; %q", tt.script, got, tt.want, out)
@@ -126,7 +126,7 @@ func TestExecAsInit(t *testing.T) {
 	}
 	redis := plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis")
 	server := redisServer(t, nil)
-	b, err := plugin.Open(t.Context(), "redis", &plugin.Options{Path: redis, Config: map[string]string{"address": server.Addr()}})
+	b, err := plugin.Open(t.Context(), "redis", &plugin.Options{Path: redis, Config: map[string]string{"address": server.Addr()}, StartTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

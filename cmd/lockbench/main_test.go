@@ -33,6 +33,9 @@ func forgetKeptServers() {
 	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
 }
 
+// patience bounds what a test waits for on a machine that is busy.
+const patience = 30 * time.Second
+
 // plugins builds the shipped plugins and returns their directory.
 func plugins(t *testing.T) string {
 	t.Helper()
@@ -50,6 +53,26 @@ func lockbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	err := run(t.Context(), args, &out, &errs)
 	complain(&errs, err)
 	return exitCode(err), out.String(), errs.String()
+}
+
+// promptly is lockbench, which must end within 5 s: a busy machine spoils some
+// tries, but not all.
+func promptly(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	const tries, limit = 4, 5 * time.Second
+	for try := 1; ; try++ {
+		start := time.Now()
+		code, stdout, stderr = lockbench(t, args...)
+		took := time.Since(start)
+		switch {
+		case took <= limit:
+			return code, stdout, stderr
+		case try == tries:
+			t.Fatalf("took %v", took)
+		default:
+			t.Logf("again: took %v", took)
+		}
+	}
 }
 
 func redisServer(t *testing.T, o *env.RedisOptions) *env.Server {
@@ -95,6 +118,8 @@ func TestUsageErrors(t *testing.T) {
 		{"run|--clients|many", []string{"--clients", `"many"`, "whole numbers"}},
 		{"run|--clients|0", []string{"0 clients"}},
 		{"run|--hosts|0", []string{"number of hosts"}},
+		{"run|--hosts|2", []string{"scenario acquire", "those that do: throughput, contend"}},
+		{"run|--hosts|65|--scenarios|throughput", []string{"65 hosts", "64"}},
 		{"run|--runs|0", []string{"0 runs"}},
 		{"run|--seed|-1", []string{"--seed", "at least 0"}},
 		{"run|--ttl|0", []string{"--ttl 0", "hint:", "10s"}},
@@ -116,6 +141,7 @@ func TestUsageErrors(t *testing.T) {
 		{"check|nowhere", []string{"nowhere", "run.json"}},
 		{"report|nowhere", []string{"nowhere", "run.json"}},
 		{"report|a|b", []string{`"b"`}},
+		{"report|nowhere|-o|-|--format|json", []string{"-o -", "--format json", "hint:"}},
 		{"compare", []string{"two result folders", "hint:"}},
 		{"merge|a", []string{"two result folders", "hint:"}},
 		{"merge|a|b", []string{"folder to write to", "hint:"}},
@@ -193,11 +219,7 @@ func TestEnvironmentErrors(t *testing.T) {
 		{"silent", silent.Addr().String(), []string{silent.Addr().String()}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			start := time.Now()
-			code, stdout, stderr := lockbench(t, "run", "--quick", "--backends", "redis", "--target", "redis="+tt.target, "--plugin-dir", dir)
-			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("took %v", took)
-			}
+			code, stdout, stderr := promptly(t, "run", "--quick", "--backends", "redis", "--target", "redis="+tt.target, "--plugin-dir", dir)
 			if code != exitEnvironment || stdout != "" {
 				t.Errorf("exit %d, stdout %q", code, stdout)
 			}
@@ -273,7 +295,7 @@ func TestInterrupted(t *testing.T) {
 	defer watch.Wait()
 	watch.Go(func() {
 		defer cancel()
-		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			text, err := os.ReadFile(filepath.Join("out", record.ResultsFile))
 			if err == nil && bytes.Count(text, []byte("BenchmarkAcquire/")) > 1 {
 				return

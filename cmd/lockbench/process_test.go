@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/scenario"
@@ -29,11 +30,17 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	dir := plugins(t)
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
 	for _, name := range scenario.Names() {
-		t.Run(name, func(t *testing.T) { killedIn(t, name, binary, dir) })
+		line := "Benchmark" + strings.ToUpper(name[:1]) + name[1:] + "/"
+		t.Run(name, func(t *testing.T) { killedIn(t, name, record.ResultsFile, line, binary, dir) })
 	}
+	t.Run(bench.SafetyScenario, func(t *testing.T) {
+		killedIn(t, bench.SafetyScenario, record.RoundsFile, `"round":1`, binary, dir)
+	})
 }
 
-func killedIn(t *testing.T, name, binary, dir string) {
+// killedIn kills it when the file of its folder has the text, which is when
+// something has been measured.
+func killedIn(t *testing.T, name, file, text, binary, dir string) {
 	tmp := t.TempDir()
 	out := filepath.Join(t.TempDir(), "out")
 	cmd := exec.Command(binary, "run", "--quick", "--runs", "100", "--backends", "redis", "--scenarios", name, "-o", out, "--plugin-dir", dir)
@@ -41,10 +48,9 @@ func killedIn(t *testing.T, name, binary, dir string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	line := []byte("Benchmark" + strings.ToUpper(name[:1]) + name[1:] + "/")
 	eventually(t, "something is measured", func() bool {
-		text, err := os.ReadFile(filepath.Join(out, record.ResultsFile))
-		return err == nil && bytes.Contains(text, line)
+		written, err := os.ReadFile(filepath.Join(out, file))
+		return err == nil && bytes.Contains(written, []byte(text))
 	})
 	if runtime.GOOS == "linux" && len(processesWith(tmp)) < 3 {
 		t.Error("lockbench, a server and a plugin do not show: this test would not see what is left of them")
@@ -68,13 +74,13 @@ func killedIn(t *testing.T, name, binary, dir string) {
 	}
 }
 
-// processesWith lists the processes that were started with TMPDIR=tmp, where
-// the system shows that.
+// processesWith lists the processes whose TMPDIR is tmp or in it, where the
+// system shows that.
 func processesWith(tmp string) []string {
 	var found []string
 	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid
 	for _, f := range files {
-		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), "TMPDIR="+tmp+"\x00") {
+		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), "TMPDIR="+tmp) {
 			found = append(found, filepath.Dir(f))
 		}
 	}
@@ -83,9 +89,9 @@ func processesWith(tmp string) []string {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
+			t.Fatalf("not within %v: %s", patience, what)
 		}
 	}
 }

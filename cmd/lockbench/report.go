@@ -18,17 +18,26 @@ func reportCommand() *cobra.Command {
 		Use:   "report DIR",
 		Short: "Print a saved run, and write it as an HTML page",
 		Long: `report computes tables and verdict from a result folder, without servers. It
-prints them, and writes one self-contained HTML page.`,
+prints them, and writes one self-contained HTML page; with -o - it prints the
+page instead.`,
 		Example: `  lockbench report results/20260102T030405Z
-  lockbench report results/20260102T030405Z --format md -o page.html`,
+  lockbench report results/20260102T030405Z --format md -o page.html
+  lockbench report results/20260102T030405Z -o - > page.html`,
 		Args: oneArg("result folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("format", format, formats); err != nil {
 				return err
 			}
+			if out == "-" && cmd.Flags().Changed("format") {
+				return hinted(usagef("-o - prints the HTML page, so there is no room for --format %s", format),
+					"write the page to a file, or run report twice")
+			}
 			r, err := report.Load(args[0])
 			if err != nil {
 				return err
+			}
+			if out == "-" {
+				return r.HTML(cmd.OutOrStdout())
 			}
 			if out == "" {
 				out = filepath.Join(args[0], record.ReportFile)
@@ -44,7 +53,7 @@ prints them, and writes one self-contained HTML page.`,
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "what to print: text, md, json or csv")
-	cmd.Flags().StringVarP(&out, "output", "o", "", "HTML file (default DIR/"+record.ReportFile+")")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "HTML `FILE`, - for standard output (default DIR/"+record.ReportFile+")")
 	return cmd
 }
 

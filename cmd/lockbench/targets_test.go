@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -135,12 +134,8 @@ func TestUnusableTargets(t *testing.T) {
 		t.Run(tt.backend+"/"+tt.name, func(t *testing.T) {
 			t.Setenv("HUSH", hush)
 			t.Setenv("TARGET", tt.target)
-			start := time.Now()
-			code, stdout, stderr := lockbench(t, append([]string{"run", "--quick", "--backends", tt.backend,
+			code, stdout, stderr := promptly(t, append([]string{"run", "--quick", "--backends", tt.backend,
 				"--target", tt.backend + "=env:TARGET", "--plugin-dir", dir}, tt.args...)...)
-			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("took %v", took)
-			}
 			if code != exitEnvironment || stdout != "" {
 				t.Errorf("exit %d, stdout %q", code, stdout)
 			}

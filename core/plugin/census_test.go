@@ -13,6 +13,23 @@ import (
 	"go.uber.org/goleak"
 )
 
+// patience bounds what a test waits for on a machine that is busy.
+const patience = 30 * time.Second
+
+// least wants one of several tries to take no longer than limit: a busy machine
+// spoils some of them, but not all.
+func least(t *testing.T, limit time.Duration, what string, try func() time.Duration) {
+	t.Helper()
+	const tries = 5
+	best := try()
+	for n := 1; n < tries && best > limit && !t.Failed(); n++ {
+		best = min(best, try())
+	}
+	if best > limit {
+		t.Errorf("%v at best %s, want no more than %v", best, what, limit)
+	}
+}
+
 // eventually polls until ok, and fails after a while.
 func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
@@ -45,7 +62,7 @@ func (before things) check(t testing.TB) {
 		return fmt.Sprint(now.children, now.dirs) == fmt.Sprint(before.children, before.dirs) &&
 			now.descriptors <= before.descriptors
 	}
-	for end := time.Now().Add(2 * time.Second); !same(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); !same(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Errorf("left behind: child processes %v, were %v; %d descriptors, were %d; directories %v, were %v",
 				now.children, before.children, now.descriptors, before.descriptors, now.dirs, before.dirs)

@@ -18,7 +18,7 @@ import (
 type Description = wire.Description
 
 const (
-	describeTimeout = 5 * time.Second
+	describeTimeout = 15 * time.Second
 	maxDescription  = 1 << 20
 )
 

@@ -3,7 +3,6 @@ package plugin_test
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
@@ -50,8 +49,8 @@ func TestBrokenDataConnectionIsReplaced(t *testing.T) {
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) {
 		t.Errorf("a call under way: %v", err)
 	}
-	next(t, notices, driver.NoticeDown, 5*time.Second)
-	next(t, notices, driver.NoticeUp, 5*time.Second)
+	next(t, notices, driver.NoticeDown)
+	next(t, notices, driver.NoticeUp)
 	if second, ok := plugin.ProcessOf(b); !ok || second == first {
 		t.Errorf("process %d, was %d", second, first)
 	}

@@ -59,7 +59,10 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	// go-plugin has no ctx: ending the process ends what it waits for.
 	stop := context.AfterFunc(ctx, p.run.kill)
 	defer stop()
-	config := l.clientConfig(p.run)
+	config, err := l.clientConfig(p.run)
+	if err != nil {
+		return err
+	}
 	client := goplugin.NewClient(config)
 	addr, err := client.Start()
 	if err != nil {
@@ -69,7 +72,7 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 		client.Kill()
 		return err
 	}
-	if config.AutoMTLS && config.TLSConfig.RootCAs == nil {
+	if config.TLSConfig != nil && config.TLSConfig.RootCAs == nil {
 		return ErrNoMTLS
 	}
 	conn, err := dial(addr, config.TLSConfig)
@@ -106,7 +109,19 @@ func (l *launcher) connectData(ctx context.Context, p *process, path string) err
 	return err
 }
 
-func (l *launcher) clientConfig(run *osProcess) *goplugin.ClientConfig {
+// clientConfig is what go-plugin starts the process with. Its own AutoMTLS is
+// off: see [wire.Certificate].
+func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) {
+	env := environ(l.opts.Env)
+	var secure *tls.Config // go-plugin enters the plugin's certificate
+	if !l.opts.NoMTLS {
+		c, err := wire.NewCertificate()
+		if err != nil {
+			return nil, err
+		}
+		secure = c.Client()
+		env = append(env, wire.EnvClientCert+"="+c.PEM())
+	}
 	versions := map[int]goplugin.PluginSet{}
 	for _, v := range l.versions() {
 		versions[v] = goplugin.PluginSet{}
@@ -115,17 +130,17 @@ func (l *launcher) clientConfig(run *osProcess) *goplugin.ClientConfig {
 		HandshakeConfig:  wire.Handshake(),
 		VersionedPlugins: versions,
 		RunnerFunc: func(log hclog.Logger, spec *exec.Cmd, tmp string) (runner.Runner, error) {
-			spec.Env = append(environ(l.opts.Env), spec.Env...)
+			spec.Env = append(env, spec.Env...)
 			return run.adopt(log, spec, tmp)
 		},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		AutoMTLS:         !l.opts.NoMTLS,
+		TLSConfig:        secure,
 		StartTimeout:     l.opts.StartTimeout + time.Second, // our ctx ends first
 		SkipHostEnv:      true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: run.dir.path},
 		// What go-plugin logs, we return or log ourselves.
 		Logger: hclog.NewNullLogger(),
-	}
+	}, nil
 }
 
 // dial connects to a plugin. Note: go-plugin's own client opens two more
@@ -158,7 +173,7 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 	case caller.Err() != nil:
 		open = l.fail(ErrHung, "%v", caller.Err())
 		open.Cause = caller.Err()
-	case run.pid() == 0:
+	case run.pid() == 0 && !errors.Is(err, context.Canceled): // by the end of starting, before there was a process
 		open = l.badBinary(err)
 	case starting.Err() != nil:
 		open = l.fail(ErrHung, "not ready within %v; it was killed", l.opts.StartTimeout)

@@ -51,7 +51,7 @@ func (l *lineLog) read(r io.Reader) {
 
 func (l *lineLog) line(text string) {
 	ctx := context.Background()
-	level, message, attrs, err := parseHclog(text)
+	level, message, attrs, err := l.parseHclog(text)
 	if err != nil {
 		l.keep(text)
 		level = slog.LevelDebug
@@ -102,11 +102,12 @@ var hclogLevels = map[string]slog.Level{
 	"warn": slog.LevelWarn, "error": slog.LevelError,
 }
 
-func parseHclog(text string) (slog.Level, string, []slog.Attr, error) {
+func (l *lineLog) parseHclog(text string) (slog.Level, string, []slog.Attr, error) {
 	var fields map[string]any
 	if !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &fields) != nil {
 		return 0, "", nil, errNotHclog
 	}
+	fields = l.redact(fields).(map[string]any)
 	message, ok := fields["@message"].(string)
 	name, _ := fields["@level"].(string)
 	level, known := hclogLevels[name]
@@ -120,4 +121,24 @@ func parseHclog(text string) (slog.Level, string, []slog.Attr, error) {
 		}
 	}
 	return level, message, attrs, nil
+}
+
+// redact drops secrets from what was read from JSON: other languages than Go
+// escape other characters, which hides a secret in the line from the redactor.
+func (l *lineLog) redact(v any) any {
+	switch v := v.(type) {
+	case string:
+		return l.secrets.Text(v)
+	case []any:
+		for i := range v {
+			v[i] = l.redact(v[i])
+		}
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, value := range v {
+			out[l.secrets.Text(key)] = l.redact(value)
+		}
+		return out
+	}
+	return v
 }

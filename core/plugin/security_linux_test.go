@@ -81,7 +81,7 @@ func TestSwappedBinaryIsNotStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	signalPlugin(t, b, syscall.SIGKILL)
-	eventually(t, 10*time.Second, "the checksum is the reason why there is no plugin", func() bool {
+	eventually(t, patience, "the checksum is the reason why there is no plugin", func() bool {
 		_, err := b.TryAcquire(t.Context(), request("jobs", "a"))
 		return errors.Is(err, driver.ErrUnavailable) && strings.Contains(err.Error(), "wrong checksum")
 	})
@@ -203,7 +203,7 @@ func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 		t.Errorf("withdrawing a stranger: %v, %v", reply, err)
 	}
 	h, err := b.Inspect(t.Context(), "jobs")
-	if err != nil || h.Owner != "holder" || h.Token != token || h.TTL > 30*time.Second {
+	if err != nil || h.Owner != "holder" || h.Token != token || h.TTL > longTTL {
 		t.Errorf("after all that the lock is %+v, %v", h, err)
 	}
 }
@@ -250,7 +250,7 @@ func TestPluginGainsNoPrivileges(t *testing.T) {
 		t.Fatal(tasks, err)
 	}
 	// The thread that started it may be about to end.
-	eventually(t, 5*time.Second, "no thread of the host is bound by it", func() bool {
+	eventually(t, patience, "no thread of the host is bound by it", func() bool {
 		for _, task := range tasks {
 			if _, err := os.Stat(task); err == nil && setting(strings.TrimPrefix(task, "/proc/")) != before {
 				return false

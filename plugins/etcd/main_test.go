@@ -51,7 +51,7 @@ func connect(t testing.TB, o Options) *backend {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), testPatience)
 		defer cancel()
 		if err := b.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
@@ -106,12 +106,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// testPatience bounds what a test waits for on a machine that is busy.
+const testPatience = 30 * time.Second
+
 // eventually polls until ok or a deadline.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(15 * time.Second); !ok(); {
+	for end := time.Now().Add(testPatience); !ok(); {
 		if time.Now().After(end) {
-			t.Fatalf("not in 15s: %s", what)
+			t.Fatalf("not in %v: %s", testPatience, what)
 		}
 		select {
 		case <-t.Context().Done():

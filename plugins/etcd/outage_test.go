@@ -48,7 +48,7 @@ func TestRevokedFromOutside(t *testing.T) {
 		gone := time.Now()
 		select {
 		case <-lease.Done():
-		case <-time.After(5 * time.Second):
+		case <-time.After(5 * time.Second): // the next renewal is up to 10 s away
 			t.Fatalf("round %d: not done 5 s after the delete", round)
 		}
 		took = append(took, time.Since(gone))
@@ -100,7 +100,7 @@ func TestMemberRestart(t *testing.T) {
 		must(t, m.Stop())
 		other, err := holder.Lock(fmt.Sprintf("during-%d", i), opts)
 		must(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testPatience)
 		extra, err := other.Acquire(ctx)
 		cancel()
 		if err != nil {
@@ -124,7 +124,7 @@ func TestMemberRestart(t *testing.T) {
 			t.Errorf("token %d after %d", next.Token(), lease.Token())
 		}
 		must(t, next.Release(t.Context()))
-	case <-time.After(5 * time.Second):
+	case <-time.After(testPatience):
 		t.Error("the waiter was not woken")
 	}
 }
@@ -156,7 +156,7 @@ func TestCompaction(t *testing.T) {
 	released := time.Now()
 	must(t, other.Release(t.Context(), first))
 	must(t, <-woken)
-	if took := time.Since(released); took > time.Second {
+	if took := time.Since(released); took > 5*time.Second {
 		t.Errorf("woken after %v", took)
 	}
 	next := acquire(t, b, lock("jobs", "next"))

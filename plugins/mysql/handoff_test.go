@@ -65,12 +65,12 @@ func TestReleaseOfLockedRow(t *testing.T) {
 	host, next := w.host(t), want("jobs", time.Minute)
 	woken := make(chan error, 1)
 	go func() { woken <- host.Wait(t.Context(), next, time.Minute) }()
-	eventually(t, 5*time.Second, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
+	eventually(t, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
 	held(t, second(w.b.TryAcquire(t.Context(), want("jobs", time.Minute)))) // who learns of waiters by that
 	unlock := w.lockRow(t, "jobs")
 	released := make(chan error, 1)
 	go func() { released <- w.b.Release(t.Context(), mine) }()
-	eventually(t, 5*time.Second, "the release meets the locked row", func() bool { return blocked(t, w.db, mine.Owner) > 0 })
+	eventually(t, "the release meets the locked row", func() bool { return blocked(t, w.db, mine.Owner) > 0 })
 	pause(t, 1200*time.Millisecond) // the server's limit is a second
 	unlock()
 	if err := <-released; err != nil {

@@ -45,12 +45,15 @@ func held(t testing.TB, err error) driver.Holder {
 	return e.Holder
 }
 
+// patience bounds what a test waits for on a machine that is busy.
+const patience = 30 * time.Second
+
 // eventually polls until ok or a deadline.
-func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(within); !ok(); {
+	for end := time.Now().Add(patience); !ok(); {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", within, what)
+			t.Fatalf("not within %v: %s", patience, what)
 		}
 		pause(t, 2*time.Millisecond)
 	}

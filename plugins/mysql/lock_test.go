@@ -116,7 +116,7 @@ func TestClose(t *testing.T) {
 	r := acquire(t, b, want("jobs", 10*time.Second))
 	waiting := make(chan error, 1)
 	go func() { waiting <- b.Wait(t.Context(), want("jobs", time.Second), 10*time.Second) }()
-	eventually(t, 5*time.Second, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
+	eventually(t, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
 	leaks := goleak.IgnoreCurrent()
 	extra := w.host(t)
 	acquire(t, extra, want("other", time.Second))
@@ -148,7 +148,7 @@ func TestReleaseWakesFirst(t *testing.T) {
 		mine := want("jobs", time.Minute)
 		woken := make(chan error, 1)
 		go func() { woken <- w.b.Wait(t.Context(), mine, 10*time.Second) }()
-		eventually(t, 5*time.Second, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
+		eventually(t, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
 		release(t, holder, r)
 		released := time.Now()
 		if err := holder.Close(t.Context()); err != nil {
@@ -157,7 +157,7 @@ func TestReleaseWakesFirst(t *testing.T) {
 		if err := <-woken; err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(released); took > 2*time.Second {
+		if took := time.Since(released); took > 5*time.Second {
 			t.Fatalf("the waiter was woken after %v", took)
 		}
 		release(t, w.b, acquire(t, w.b, mine))
@@ -187,7 +187,7 @@ func TestManyAreWokenTogether(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, 5*time.Second, "all wait", func() bool { return blocked(t, w.db, asleep) == locks })
+		eventually(t, "all wait", func() bool { return blocked(t, w.db, asleep) == locks })
 		released := time.Now()
 		for _, r := range holder.Batch(t.Context(), held) {
 			if r.Err != nil {

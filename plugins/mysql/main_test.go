@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
@@ -105,7 +104,7 @@ func open(t drivertest.T, o mysql.Options) *mysql.Backend {
 		t.Fatalf("%v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := b.Close(ctx); err != nil {
 			t.Errorf("Close: %v", err)

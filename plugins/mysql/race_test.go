@@ -170,31 +170,53 @@ func TestOppositeOrders(t *testing.T) {
 }
 
 // TestLockedRowHoldsUpNobodyElse has one row of a batch locked by a foreign
-// transaction.
+// transaction. The server gives the statement up after a second: what comes
+// later shows nothing. A busy machine is late at times, but not in every try.
 func TestLockedRowHoldsUpNobodyElse(t *testing.T) {
 	w := newWorld(t)
-	release(t, w.b, acquire(t, w.b, want("job/3", 10*time.Second)))
-	unlock := w.lockRow(t, "job/3")
+	const tries, limit = 5, 900 * time.Millisecond
+	for try := 1; ; try++ {
+		switch took := besideLockedRow(t, w, try); {
+		case took <= limit:
+			return
+		case try == tries:
+			t.Fatalf("the others of the batch were granted after %v, want %v", took, limit)
+		default:
+			t.Logf("again: the others of the batch were granted after %v", took)
+		}
+	}
+}
+
+// besideLockedRow returns how long it took until all of a batch but one was
+// granted.
+func besideLockedRow(t *testing.T, w *world, try int) (took time.Duration) {
+	t.Helper()
+	name := func(i int) string { return fmt.Sprintf("try/%d/job/%d", try, i) }
+	release(t, w.b, acquire(t, w.b, want(name(3), 10*time.Second)))
+	unlock := w.lockRow(t, name(3))
 	results := make(chan []driver.Result, 1)
+	began := time.Now()
 	go func() {
 		var ops []driver.Op
 		for i := range 8 {
-			ops = append(ops, driver.Op{Kind: driver.OpAcquire, Request: want(fmt.Sprintf("job/%d", i), 10*time.Second)})
+			ops = append(ops, driver.Op{Kind: driver.OpAcquire, Request: want(name(i), time.Minute)})
 		}
 		results <- w.b.Batch(t.Context(), ops)
 	}()
 	for i := range 8 {
-		if name := fmt.Sprintf("job/%d", i); i != 3 {
-			eventually(t, 900*time.Millisecond, name+" is granted", func() bool {
-				h, err := w.b.Inspect(t.Context(), name)
+		if i != 3 {
+			eventually(t, name(i)+" is granted", func() bool {
+				h, err := w.b.Inspect(t.Context(), name(i))
 				return err == nil && h.Held()
 			})
 		}
 	}
+	took = time.Since(began)
 	unlock()
 	for i, r := range <-results {
-		if r.Err != nil {
+		if r.Err != nil && took <= time.Second { // later the server has given it up
 			t.Errorf("operation %d: %v", i, r.Err)
 		}
 	}
+	return took
 }

@@ -155,7 +155,7 @@ func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 	w := want("jobs", 10*time.Second)
 	woken := make(chan error, 1)
 	go func() { woken <- waiter.Wait(t.Context(), w, 4*time.Second) }()
-	eventually(t, 5*time.Second, "it waits", func() bool {
+	eventually(t, "it waits", func() bool {
 		h, err := holder.Inspect(t.Context(), "jobs")
 		return err == nil && h.Waiters == 1
 	})

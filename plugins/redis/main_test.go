@@ -38,7 +38,7 @@ func connect(t testing.TB, o Options) *Backend {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := b.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
@@ -100,12 +100,29 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// patience bounds what a test waits for on a machine that is busy.
+const patience = 30 * time.Second
+
+// least wants one of several tries to take no longer than limit: a busy machine
+// spoils some of them, but not all.
+func least(t testing.TB, limit time.Duration, what string, try func(n int) time.Duration) {
+	t.Helper()
+	const tries = 5
+	best := try(0)
+	for n := 1; n < tries && best > limit; n++ {
+		best = min(best, try(n))
+	}
+	if best > limit {
+		t.Errorf("%v at best %s, want no more than %v", best, what, limit)
+	}
+}
+
 // eventually polls until ok or a deadline.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); {
+	for end := time.Now().Add(patience); !ok(); {
 		if time.Now().After(end) {
-			t.Fatalf("not in 10s: %s", what)
+			t.Fatalf("not in %v: %s", patience, what)
 		}
 		select {
 		case <-t.Context().Done():

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
 )
 
@@ -35,17 +36,36 @@ func next(t *testing.T, seen <-chan driver.Holder) driver.Holder {
 	select {
 	case h := <-seen:
 		return h
-	case <-time.After(5 * time.Second):
-		t.Fatal("no change in 5s")
+	case <-time.After(patience):
+		t.Fatalf("no change in %v", patience)
 		panic("unreachable")
 	}
 }
 
+// TestObserve: what is seen, and how soon. A busy machine delays a change at
+// times, but not in every try.
 func TestObserve(t *testing.T) {
 	s := start(t, nil)
+	const tries = 5
+	for try := 1; ; try++ {
+		switch says := changes(t, s, fmt.Sprint("a", try)); {
+		case says == "":
+			return
+		case try == tries:
+			t.Fatal(says)
+		default:
+			t.Log("again: ", says)
+		}
+	}
+}
+
+// changes makes one change of each kind to a lock, and says which of them was
+// seen late.
+func changes(t *testing.T, s *env.Server, name string) (late string) {
+	t.Helper()
 	b, other, c := connect(t, at(s)), connect(t, at(s)), plain(t, s)
 	ctx := t.Context()
-	seen := observe(t, b, "a")
+	seen := observe(t, b, name)
 
 	expect := func(what string, limit time.Duration, change func() driver.Holder) {
 		t.Helper()
@@ -58,13 +78,13 @@ func TestObserve(t *testing.T) {
 		}
 		t.Logf("%s seen after %v", what, took)
 		if took > limit {
-			t.Errorf("%s seen after %v", what, took)
+			late = fmt.Sprintf("%s seen after %v, want %v", what, took, limit)
 		}
 	}
 	const pushed, polled = 100 * time.Millisecond, time.Second
-	r, short := lease("a", "o1"), lease("a", "o2")
+	r, short := lease(name, "o1"), lease(name, "o2")
 	r.Value = []byte("v1")
-	short.TTL = 200 * time.Millisecond
+	short.TTL = time.Second
 	expect("acquire", pushed, func() driver.Holder {
 		r = acquire(t, other, r)
 		return driver.Holder{Owner: "o1", Token: r.Token, Value: r.Value}
@@ -79,11 +99,11 @@ func TestObserve(t *testing.T) {
 		return driver.Holder{}
 	})
 	expect("foreign acquire", polled, func() driver.Holder {
-		must(t, c.Set(ctx, "a", "theirs", 0).Err())
+		must(t, c.Set(ctx, name, "theirs", 0).Err())
 		return driver.Holder{Owner: "theirs"}
 	})
 	expect("foreign release", polled, func() driver.Holder {
-		must(t, c.Del(ctx, "a").Err())
+		must(t, c.Del(ctx, name).Err())
 		return driver.Holder{}
 	})
 	expect("short acquire", pushed, func() driver.Holder {
@@ -91,6 +111,7 @@ func TestObserve(t *testing.T) {
 		return driver.Holder{Owner: "o2", Token: short.Token}
 	})
 	expect("expiry", short.TTL+pushed, func() driver.Holder { return driver.Holder{} })
+	return late
 }
 
 func TestObserveEndsWithTheStore(t *testing.T) {
@@ -108,7 +129,7 @@ func TestObserveEndsWithTheStore(t *testing.T) {
 		if !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("observe: %v", err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("still observing")
 	}
 }
@@ -127,7 +148,7 @@ func TestWatch(t *testing.T) {
 			if n.Kind != kind || n.Plugin || (kind == driver.NoticeDown) != (n.Err != nil) {
 				t.Errorf("notice %+v, want kind %d", n, kind)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("no notice of kind %d", kind)
 		}
 	}

@@ -62,7 +62,7 @@ func connect(t testing.TB, cfg driver.Config) *Backend {
 	b, err := open(optionsOf(cfg), slog.New(slog.NewTextHandler(t.Output(), nil)))
 	must(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := b.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
@@ -132,12 +132,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// patience bounds what a test waits for on a machine that is busy.
+const patience = 30 * time.Second
+
 // eventually polls until ok or a deadline.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); {
+	for end := time.Now().Add(patience); !ok(); {
 		if time.Now().After(end) {
-			t.Fatalf("not in 10s: %s", what)
+			t.Fatalf("not in %v: %s", patience, what)
 		}
 		select {
 		case <-t.Context().Done():

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -23,7 +24,8 @@ type Options struct {
 	Connect
 	// DB is the number of the database on every node.
 	DB int `key:"db" default:"0" doc:"number of the database on every node"`
-	// Prefix goes before every key and channel. Braces are refused.
+	// Prefix goes before every key and channel. Braces are refused, and what the
+	// key "~redlock" begins with.
 	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
 
 	// NodeTimeout is how long a node may take to vote. A node that takes longer
@@ -89,6 +91,7 @@ func (o Options) check() error {
 	n := len(o.Address)
 	say(n < 3 || n > 9, "address lists %d nodes; 3 to 9 are needed", n)
 	say(n >= 3 && n <= 9 && n%2 == 0, "address lists %d nodes; an even number survives no more losses than %d would", n, n-1)
+	say(o.Prefix != "" && strings.HasPrefix(markerKey, o.Prefix), "prefix %q begins the key %s, which is no lock", o.Prefix, markerKey)
 	say(o.DB < 0, "db is %d, less than 0", o.DB)
 	say(o.NodeTimeout < time.Millisecond, "node_timeout is %v, less than 1ms", o.NodeTimeout)
 	say(o.MaxTTL < o.ttlMin(), "max_ttl %v is less than %d times node_timeout %v", o.MaxTTL, leastTTL, o.NodeTimeout)

@@ -19,7 +19,7 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	for i := range count {
 		c := core.New(connect(t, cfg), &core.Options{Label: fmt.Sprint("host-", i)})
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			if err := c.Close(ctx); err != nil && !errors.Is(err, core.ErrClosed) {
 				t.Errorf("close: %v", err)
@@ -31,13 +31,16 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	return cs
 }
 
-// Hosts that all want one lock get it in turns, soon after each release.
+// Hosts that all want one lock get it in turns, soon after each release: with a
+// second between two grants there would not be enough of them.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	cs := hosts(t, 6, config(nodes, nil))
 	counts := make([]int, len(cs))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	const enough = 120
+	ctx, cancel := context.WithTimeout(t.Context(), enough*time.Second/2)
 	defer cancel()
+	total := 0
 	var holding sync.Mutex
 	var last uint64
 	begun := map[int]bool{} // turns count once every host has had one
@@ -67,6 +70,9 @@ func TestTurns(t *testing.T) {
 				last = lease.Token()
 				if begun[i] = true; len(begun) == len(cs) {
 					counts[i]++
+					if total++; total == enough {
+						cancel()
+					}
 				}
 				holding.Unlock()
 				if err := lease.Release(t.Context()); err != nil {
@@ -83,7 +89,7 @@ func TestTurns(t *testing.T) {
 	}
 	fairness := sum * sum / squares / float64(len(counts)) // Jain's index
 	t.Logf("%.0f grants: %v, fairness %.3f", sum, counts, fairness)
-	if fairness < 0.7 || sum < 100 {
+	if fairness < 0.7 || sum < enough {
 		t.Errorf("%.0f grants, by host: %v, fairness %.3f", sum, counts, fairness)
 	}
 	eventually(t, "nobody holds it", func() bool {
@@ -134,8 +140,8 @@ func TestQueueMoves(t *testing.T) {
 	began := time.Now()
 	must(t, b.Release(t.Context(), r))
 	first, second := <-granted, <-granted
-	if took := time.Since(began); took > 500*time.Millisecond {
-		t.Errorf("two grants took %v", took)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("two grants took %v, and the TTL is 10s", took)
 	}
 	if first <= r.Token || second <= first {
 		t.Errorf("tokens %d, %d, %d do not rise", r.Token, first, second)

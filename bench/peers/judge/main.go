@@ -40,7 +40,7 @@ func main() {
 func judge(w, wErr io.Writer, args []string) error {
 	fl := flag.NewFlagSet("judge", flag.ContinueOnError)
 	fl.SetOutput(wErr)
-	scaling := fl.Bool("scaling", false, "judge the curve of scenario throughput instead")
+	scaling := fl.Bool("scaling", false, "judge the curve of scenario throughput instead, and show it over hosts")
 	out := fl.String("o", "", "write the page of the figures to `FILE` too")
 	fl.Usage = func() {
 		fmt.Fprintln(wErr, "usage: judge [-scaling] [-o FILE] DIR")
@@ -63,6 +63,11 @@ func judge(w, wErr io.Writer, args []string) error {
 	lines := peers.Judge(goals, folders)
 	for _, l := range lines {
 		fmt.Fprintln(w, l)
+	}
+	if *scaling {
+		for _, l := range peers.Judge(peers.Hosts(), folders) {
+			fmt.Fprintln(w, l.Shown())
+		}
 	}
 	if *out != "" {
 		if err := write(*out, folders, lines); err != nil {

@@ -22,7 +22,8 @@ var builds struct {
 // Build compiles the main package pkg (an import path, or a path relative to
 // the test's directory) once per test run and returns the binary's path. Its
 // base name is that of the package. Under the race detector it has it too.
-// The test binary must run under [Main], which removes what was built.
+// The test binary must run under [Main], or call [Clean]: what was built is
+// removed at the end.
 func Build(t drivertest.T, pkg string) string {
 	t.Helper()
 	binary, err := buildOnce(pkg)()
@@ -81,8 +82,16 @@ func Main(m *testing.M) {
 		os.Setenv("GORACE", "atexit_sleep_ms=0")
 	}
 	code := m.Run()
+	Clean()
+	os.Exit(code)
+}
+
+// Clean removes what [Build] made, for a TestMain that does not use [Main].
+func Clean() {
+	builds.Lock()
+	defer builds.Unlock()
 	if builds.dir != "" {
 		os.RemoveAll(builds.dir)
 	}
-	os.Exit(code)
+	builds.dir, builds.once = "", nil
 }

@@ -6,6 +6,7 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -65,6 +66,11 @@ func serve(spec driver.Spec) int {
 	p.life = life
 	go life.watch(p.hostDied)
 
+	config, err := identity()
+	if err != nil {
+		fmt.Fprintln(stderr, "mutual TLS:", err)
+		return 1
+	}
 	var server *grpc.Server
 	go func() {
 		<-p.closed
@@ -72,6 +78,7 @@ func serve(spec driver.Spec) int {
 	}()
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: wire.Handshake(),
+		TLSProvider:     func() (*tls.Config, error) { return config, nil },
 		VersionedPlugins: map[int]goplugin.PluginSet{
 			wire.VersionUnary:  {"lock": service{host: p}},
 			wire.VersionFramed: {"lock": service{host: framed{p}}},

@@ -167,7 +167,7 @@ func TestDeathReleasesAndWithdraws(t *testing.T) {
 					t.Fatalf("lock %d is held by %s", i, h.Owner)
 				}
 			}
-			if h := f.holder(t, "kept"); h.TTL <= 29*time.Second || h.TTL > 30*time.Second {
+			if h := f.holder(t, "kept"); h.TTL <= 15*time.Second || h.TTL > 30*time.Second {
 				t.Errorf("what is kept has %v left", h.TTL)
 			}
 			if h := f.holder(t, "theirs"); h.Owner != "t" {

@@ -27,6 +27,9 @@ type Address struct {
 func ParseAddress(text string, defaultPort int) (Address, error) {
 	scheme, _, isURL := strings.Cut(text, "://")
 	if !isURL {
+		if strings.Contains(text, "@") {
+			return Address{}, fmt.Errorf("%w: address: user and password need a URL: redis://user:password@host:port", driver.ErrConfig)
+		}
 		addr, err := hostPort(text, defaultPort)
 		if err != nil {
 			return Address{}, fmt.Errorf("%w: address %q: %w", driver.ErrConfig, text, err)

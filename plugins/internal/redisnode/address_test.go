@@ -2,6 +2,8 @@ package redisnode
 
 import (
 	"errors"
+	"net"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -32,7 +34,7 @@ func TestBadAddressesShowNoSecret(t *testing.T) {
 		"", ":6379", "db1:", "db1:0", "db1:65536", "db1:port", "a:b:c", "db 1",
 		"redis://:s3cret@db1:port", "redis://u:s3cret%@db1", "redis://u:s3cret@", "redis://u:s3cret@db1:99999/0",
 		"redis://u:s3cret@db1/x", "redis://u:s3cret@db1/-1", "redis://u:s3cret@db1?db=1", "http://u:s3cret@db1",
-		"unix://u:s3cret@host/run/s", "unix://u:s3cret@", "unix:///s?db=s3cret", "redis://u:s3c/ret@db1", "://u:s3cret@x",
+		"unix://u:s3cret@host/run/s", "unix://u:s3cret@", "unix:///s?db=s3cret", "redis://u:s3c/ret@db1", "://u:s3cret@x", "u:s3cret@db1:6379",
 	} {
 		_, err := ParseAddress(text, 6379)
 		if !errors.Is(err, driver.ErrConfig) {
@@ -53,8 +55,34 @@ func FuzzAddress(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		a, err := ParseAddress(text, 6379)
-		if err == nil && a.Addr == "" {
+		switch {
+		case err != nil && !errors.Is(err, driver.ErrConfig):
+			t.Errorf("%q: %v is not an ErrConfig", text, err)
+		case err != nil:
+		case a.Addr == "" || a.DB < -1:
 			t.Errorf("%q is read as %+v", text, a)
+		case a.Network == "tcp":
+			if host, port, err := net.SplitHostPort(a.Addr); err != nil || host == "" || port == "" {
+				t.Errorf("%q is read as %q: %v", text, a.Addr, err)
+			}
+		}
+	})
+}
+
+// FuzzPassword: every password that is written into a URL comes out of it, and
+// out of no error.
+func FuzzPassword(f *testing.F) {
+	f.Add("redis", "user", "hush-hush", "db:7000", "/3")
+	f.Add("rediss", "", "%/@:#?", "db:port", "/x?db=1")
+	f.Add("unix", "u", "hush-hush", "", "/run/s")
+	f.Fuzz(func(t *testing.T, scheme, user, password, host, rest string) {
+		text := scheme + "://" + url.UserPassword(user, password).String() + "@" + host + rest
+		a, err := ParseAddress(text, 6379)
+		if err == nil && (a.Username != user || a.Password != password) {
+			t.Errorf("%q has %q and %q, want %q and %q", text, a.Username, a.Password, user, password)
+		}
+		if err != nil && len(password) > 8 && strings.Contains(err.Error(), password) && !strings.Contains(scheme+host+rest, password) {
+			t.Errorf("%q shows the password", err)
 		}
 	})
 }

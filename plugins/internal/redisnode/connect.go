@@ -16,6 +16,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
+// MaxPool is the most that PoolSize may be.
+const MaxPool = 1000
+
 // Connect are the settings of every connection to a server.
 type Connect struct {
 	// Username and Password of an ACL user, or the password alone.
@@ -38,8 +41,8 @@ type Connect struct {
 
 	// PoolSize is how many connections carry requests, and so how many batches
 	// may be under way at once. More help only when the server is far away:
-	// fewer make larger batches. Wake-ups have a connection more.
-	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests"`
+	// fewer make larger batches. Wake-ups have a connection more. 1 to MaxPool.
+	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DialTimeout, ReadTimeout and WriteTimeout bound a connection's set-up,
 	// the wait for a reply, and a write. A request whose caller's context ends
 	// earlier does not wait for them.
@@ -52,7 +55,7 @@ type Connect struct {
 // configuration, nil without TLS.
 func (c Connect) validate(addressTLS bool) (*tls.Config, error) {
 	err := errors.Join(
-		atLeast("pool_size", c.PoolSize, 1),
+		between("pool_size", c.PoolSize, 1, MaxPool),
 		positive("dial_timeout", c.DialTimeout),
 		positive("read_timeout", c.ReadTimeout),
 		positive("write_timeout", c.WriteTimeout),

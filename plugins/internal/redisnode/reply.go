@@ -2,7 +2,6 @@ package redisnode
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
@@ -42,7 +41,7 @@ func reserved(name string, fields []any) driver.Holder {
 	if len(fields) > 1 {
 		ms, _ = fields[1].(int64)
 	}
-	return driver.Holder{Name: name, TTL: time.Duration(max(ms, 1)) * time.Millisecond, Waiters: -1}
+	return driver.Holder{Name: name, TTL: ttl(max(ms, 1)), Waiters: -1}
 }
 
 func decodeRefusal(name string, fields []any) error {

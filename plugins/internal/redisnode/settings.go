@@ -3,7 +3,6 @@ package redisnode
 import (
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
 
@@ -110,12 +109,13 @@ func keyType(t reflect.Type) driver.KeyType {
 	return driver.TypeString
 }
 
-// atLeast is an error wrapping driver.ErrConfig when value is below least.
-func atLeast(key string, value, least int) error {
-	if value >= least {
+// between is an error wrapping driver.ErrConfig when value is below least or
+// above most.
+func between(key string, value, least, most int) error {
+	if value >= least && value <= most {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is %s, less than %d", driver.ErrConfig, key, strconv.Itoa(value), least)
+	return fmt.Errorf("%w: %s is %d, not %d to %d", driver.ErrConfig, key, value, least, most)
 }
 
 // positive is an error wrapping driver.ErrConfig for a duration that is not.

@@ -1,6 +1,7 @@
 package redisnode
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -49,9 +50,9 @@ func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
 }
 
 // ttl turns what PTTL says into a Holder's TTL. Its zero is a last fraction of
-// a millisecond.
+// a millisecond; what no time.Duration can hold, 292 years, is no end.
 func ttl(ms int64) time.Duration {
-	if ms < 0 {
+	if ms < 0 || ms > math.MaxInt64/int64(time.Millisecond) {
 		return -1
 	}
 	return time.Duration(max(ms, 1)) * time.Millisecond
@@ -64,12 +65,12 @@ func parseValue(raw string, h *driver.Holder) bool {
 	}
 	number, rest, ok := strings.Cut(rest, " ")
 	token, err := strconv.ParseUint(number, 10, 64)
-	if !ok || err != nil || token == 0 {
+	if !ok || err != nil || number[0] == '0' {
 		return false
 	}
 	number, rest, ok = strings.Cut(rest, ":")
 	length, err := strconv.ParseUint(number, 10, 16)
-	if !ok || err != nil || int(length) > len(rest) {
+	if !ok || err != nil || int(length) > len(rest) || strconv.FormatUint(length, 10) != number {
 		return false
 	}
 	h.Owner, h.Token, h.Label = owner, token, rest[:length]

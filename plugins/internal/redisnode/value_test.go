@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
@@ -51,6 +53,67 @@ func FuzzValue(f *testing.F) {
 		got.Value = nil
 		if fmt.Sprintf("%+v", got) != want || string(h.Value) != string(value) {
 			t.Fatalf("%q and %q came back as %+v", label, value, h)
+		}
+	})
+}
+
+// FuzzForeign: whatever stands in a key, it is read as a lease of ours only if
+// we would have written it so; anything else is a holder that can be shown.
+func FuzzForeign(f *testing.F) {
+	f.Add("o-1 7 2:lbv", int64(5))
+	f.Add("o 07 00:", int64(-1))
+	f.Add("o 0 0:", int64(-2))
+	f.Add("\x1b[31mred", int64(1<<62))
+	f.Fuzz(func(t *testing.T, raw string, ms int64) {
+		h := parseHolder("n", raw, ms, 3)
+		switch {
+		case ms == -2:
+			if h.Held() {
+				t.Errorf("no key is %+v", h)
+			}
+			return
+		case !h.Held() || h.Name != "n" || h.TTL == 0 || ms >= 0 && h.TTL < -1:
+			t.Errorf("%q for %d ms is %+v", raw, ms, h)
+		case h.Token == 0 && (h.Owner == "" || len(h.Owner) > 100 || strings.ContainsFunc(h.Owner, unicode.IsControl) || !utf8.ValidString(h.Owner)):
+			t.Errorf("%q is shown as %q", raw, h.Owner)
+		case h.Token != 0 && leaseID(driver.Request{Owner: h.Owner, Token: h.Token})+valueTail(h.Label, h.Value) != raw:
+			t.Errorf("%q is read as %+v", raw, h)
+		}
+		vote := ParseVote("n", raw, ms, 3)
+		if strings.HasPrefix(raw, vote.Owner+" 0 ") {
+			vote.Token = 0
+		}
+		if vote.Token != h.Token && h.Token != 0 {
+			t.Errorf("%q is read as %+v, and as a vote as %+v", raw, h, vote)
+		}
+	})
+}
+
+// FuzzReply: whatever the server replies, it is a result, and a grant only if
+// it is a token.
+func FuzzReply(f *testing.F) {
+	f.Add(int64(7), "o 7 0:", int64(100), byte(0), byte(4))
+	f.Add(int64(codeHeld), "o 7 0:", int64(100), byte(1), byte(4))
+	f.Add(int64(codeTurn), "", int64(-5), byte(2), byte(1))
+	f.Fuzz(func(t *testing.T, code int64, raw string, ms int64, shape, n byte) {
+		fields := []any{code, raw, ms, int64(1)}
+		if shape&4 != 0 {
+			fields = []any{raw, code, []any{ms}, nil}
+		}
+		var reply any = fields[:n%5]
+		switch shape % 4 {
+		case 1:
+			reply = code
+		case 2:
+			reply = raw
+		}
+		res := decode("n", reply)
+		if _, token := reply.(int64); token != (res.Err == nil) || !token && res.Token != 0 {
+			t.Errorf("%v is %+v", reply, res)
+		}
+		queued(reply)
+		if h, err := decodeHolder("n", reply); err != nil && h.Held() {
+			t.Errorf("%v is %+v, %v", reply, h, err)
 		}
 	})
 }

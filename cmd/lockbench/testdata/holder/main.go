@@ -24,7 +24,7 @@ func main() {
 		log.Fatal(err)
 	}
 	b, err := plugin.Open(ctx, filepath.Base(os.Args[1])[len("lockplugin-"):], &plugin.Options{
-		Path: os.Args[1], Config: map[string]string{"address": os.Args[2]},
+		Path: os.Args[1], Config: map[string]string{"address": os.Args[2]}, StartTimeout: 30 * time.Second,
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -94,6 +94,15 @@ func (d *decoder) byte() byte {
 // text returns a part of the frame itself, at most most bytes.
 func (d *decoder) text(most int) []byte { return d.part(d.uvarint(), most) }
 
+// name is text that is valid UTF-8: backends rely on it to keep names apart.
+func (d *decoder) name() []byte {
+	p := d.text(maxName)
+	if !utf8.Valid(p) {
+		d.fail()
+	}
+	return p
+}
+
 // value returns a copy.
 func (d *decoder) value() []byte {
 	n := d.uvarint()

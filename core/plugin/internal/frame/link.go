@@ -85,19 +85,28 @@ func Dial(ctx context.Context, path string, pid int, control wire.Link, failed f
 		requests.Close()
 		return nil, err
 	}
+	l, err := newLink(requests, replies, control, failed)
+	if err != nil {
+		requests.Close()
+		replies.Close()
+		return nil, fmt.Errorf("data socket: %w", err)
+	}
+	return l, nil
+}
+
+// newLink takes the connections over.
+func newLink(requests, replies *net.UnixConn, control wire.Link, failed func(error)) (*Link, error) {
 	l := &Link{
 		Link: control, conn: replies, failed: failed,
 		wake: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	in, err := newRawReader(replies)
-	if err == nil {
-		l.in = newInbox(in)
-		err = l.out.init(requests, l.fail)
-	}
 	if err != nil {
-		requests.Close()
-		replies.Close()
-		return nil, fmt.Errorf("data socket: %w", err)
+		return nil, err
+	}
+	l.in = newInbox(in)
+	if err := l.out.init(requests, l.fail); err != nil {
+		return nil, err
 	}
 	l.standby.Go(l.stand)
 	return l, nil

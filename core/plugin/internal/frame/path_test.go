@@ -63,7 +63,7 @@ func open(t *testing.T, b driver.Backend) path {
 		p.Link.Close()
 		select {
 		case <-p.ended:
-		case <-time.After(5 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Error("the plugin's end does not end")
 		}
 		os.RemoveAll(dir)
@@ -76,7 +76,7 @@ func open(t *testing.T, b driver.Backend) path {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not in time: %s", what)
 		}

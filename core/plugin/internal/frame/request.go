@@ -88,7 +88,7 @@ func (rr *requestReader) read(p []byte, m *message) (id uint64, err error) {
 	m.budget = time.Duration(d.uvarint())
 	switch m.kind {
 	case kindInspect:
-		m.request.Name = string(d.text(maxName))
+		m.request.Name = string(d.name())
 	case kindBatch:
 		rr.batch(&d, m)
 	case kindHandover:
@@ -127,7 +127,7 @@ func (rr *requestReader) batch(d *decoder, m *message) {
 }
 
 func (rr *requestReader) request(d *decoder, r *driver.Request) {
-	name, owner := d.text(maxName), d.text(maxOwner)
+	name, owner := d.name(), d.text(maxOwner)
 	if !d.bad {
 		// One allocation for both: they live and die together.
 		both := make([]byte, 0, maxName+maxOwner)

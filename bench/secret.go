@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// ShowAddress returns an address, or a list of them, without user names and
+// passwords.
+func ShowAddress(address string) string {
+	parts := addresses(address)
+	for i, p := range parts {
+		scheme := schemed.FindString(p)
+		parts[i] = scheme + withoutUser(p[len(scheme):])
+	}
+	return strings.Join(parts, ",")
+}
+
+// schemed finds the scheme of an address.
+var schemed = regexp.MustCompile(`^[a-z]+://`)
+
+// addresses splits a list. A comma may also be part of a password: then an "@"
+// follows, and no scheme in between.
+func addresses(list string) []string {
+	var out []string
+	for p := range strings.SplitSeq(list, ",") {
+		p = strings.TrimSpace(p)
+		if strings.Contains(p, "@") && !schemed.MatchString(p) {
+			from := max(0, len(out)-1)
+			for from > 0 && !schemed.MatchString(out[from]) {
+				from--
+			}
+			p = strings.Join(append(out[from:], p), ",")
+			out = out[:from]
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// withoutUser cuts "user:password@" and a query, which may hold one too. When
+// nobody can tell which of both an "@" belongs to, it shows nothing.
+func withoutUser(s string) string {
+	at, query := strings.LastIndexByte(s, '@'), strings.IndexByte(s, '?')
+	if query >= 0 && query < at {
+		return "..."
+	}
+	s, _, _ = strings.Cut(s[at+1:], "?")
+	return s
+}
+
+// HasSecret reports whether an address holds a password.
+func HasSecret(address string) bool {
+	for _, p := range addresses(address) {
+		rest := p[len(schemed.FindString(p)):]
+		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+			if _, password, ok := strings.Cut(rest[:i], ":"); ok && password != "" {
+				return true
+			}
+		}
+		_, query, _ := strings.Cut(rest, "?")
+		values, _ := url.ParseQuery(query) // what can be read of it
+		if values.Has("password") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,230 @@
+package witness
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/core"
+)
+
+const (
+	// keepers share the leases of a crowd.
+	keepers = 32
+	// turnEvery is how often each of them gives one lease back and takes it
+	// again, and looks whether others are lost.
+	turnEvery = 250 * time.Millisecond
+	// tellEvery is how often a witness tells of its crowd.
+	tellEvery = time.Second
+)
+
+// Crowd is what a witness tells of the many leases that it keeps.
+type Crowd struct {
+	Held   int    `json:"held"`
+	Losses []Loss `json:"losses,omitempty"`
+	// Attempts are those that are over.
+	Attempts []record.Attempt `json:"attempts,omitempty"`
+}
+
+// Loss is a lease of a crowd that was neither released nor kept.
+type Loss struct {
+	Name  int    `json:"name"`
+	At    int64  `json:"at_ns"` // when it was found lost, by [Now]
+	Cause string `json:"cause"`
+}
+
+// add takes what has happened since c.
+func (c *Crowd) add(newer Crowd) {
+	c.Held = newer.Held
+	c.Losses = append(c.Losses, newer.Losses...)
+	c.Attempts = append(c.Attempts, newer.Attempts...)
+}
+
+// Keep lets the witness hold count leases, named after prefix and their
+// number, until [Process.Release]. It does not look at each and writes
+// nothing under them; some are always given back and taken again, and so is
+// every one that is lost. It returns at once.
+func (p *Process) Keep(prefix string, count int, ttl time.Duration) error {
+	return p.order(order{Op: "keep", Names: []string{prefix}, Count: count, TTL: ttl})
+}
+
+// AwaitCrowd returns when all count leases are held.
+func (p *Process) AwaitCrowd(ctx context.Context, count int) error {
+	return p.Await(ctx, func(Seen) bool { return p.crowd.Held >= count })
+}
+
+// TakeCrowd returns what was told of the crowd since the last call.
+func (p *Process) TakeCrowd() Crowd {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.crowd
+	p.crowd = Crowd{Held: c.Held}
+	return c
+}
+
+// crowd is the state of the leases that keep has begun.
+type crowd struct {
+	agent *agent
+	order order
+	held  atomic.Int64
+
+	mu   sync.Mutex
+	news Crowd
+}
+
+// keep starts the keepers, and whoever tells of them.
+func (a *agent) keep(o order) {
+	a.mu.Lock()
+	stop := a.stop
+	a.mu.Unlock()
+	c := &crowd{agent: a, order: o}
+	var keeping sync.WaitGroup
+	for k := range keepers {
+		keeping.Go(func() { c.keep(k, stop) })
+	}
+	over := make(chan struct{})
+	a.holders.Go(func() {
+		keeping.Wait()
+		close(over)
+	})
+	a.holders.Go(func() {
+		t := time.NewTicker(tellEvery)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				c.tell()
+			case <-over:
+				c.tell()
+				return
+			}
+		}
+	})
+}
+
+func (c *crowd) tell() {
+	c.mu.Lock()
+	news := c.news
+	c.news = Crowd{}
+	c.mu.Unlock()
+	news.Held = int(c.held.Load())
+	c.agent.tell(note{Crowd: &news})
+}
+
+// kept is one lease of a crowd.
+type kept struct {
+	lock    *core.Lock
+	lease   *core.Lease // nil while it has none
+	attempt record.Attempt
+}
+
+// keep keeps the leases number k, k + keepers and so on, until stop closes,
+// and releases them.
+func (c *crowd) keep(k int, stop chan struct{}) {
+	ctx, cancel := until(stop)
+	defer cancel()
+	var mine []*kept
+	for name := k; name < c.order.Count; name += keepers {
+		lock, err := c.agent.client.Lock(fmt.Sprint(c.order.Names[0], name), &core.LockOptions{TTL: c.order.TTL})
+		if err != nil {
+			c.agent.tell(note{Failed: err.Error()})
+			return
+		}
+		mine = append(mine, &kept{lock: lock, attempt: record.Attempt{Client: int32(k), Name: int32(name)}})
+	}
+	t := time.NewTicker(turnEvery)
+	defer t.Stop()
+	for turn := 0; ctx.Err() == nil && len(mine) > 0; turn++ {
+		for _, one := range mine {
+			c.mend(ctx, one)
+		}
+		select {
+		case <-t.C:
+			c.release(mine[turn%len(mine)])
+		case <-ctx.Done():
+		}
+	}
+	for _, one := range mine {
+		c.release(one)
+	}
+}
+
+// until is a context that ends when stop closes.
+func until(stop chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// mend takes a lease that is missing, or lost. It tries again until ctx ends.
+func (c *crowd) mend(ctx context.Context, one *kept) {
+	if one.lease != nil && !c.lost(one) {
+		return
+	}
+	for ctx.Err() == nil {
+		a := record.Attempt{Client: one.attempt.Client, Name: one.attempt.Name, Asked: Now()}
+		lease, err := one.lock.Acquire(ctx)
+		a.Answered, a.Outcome = Now(), load.OutcomeOf(err)
+		one.attempt = a
+		if err == nil {
+			one.lease, one.attempt.Token = lease, lease.Token()
+			c.held.Add(1)
+			return
+		}
+		c.over(one)
+		again(ctx)
+	}
+}
+
+// lost tells of a lease whose end was not wanted; false when it goes on.
+func (c *crowd) lost(one *kept) bool {
+	select {
+	case <-one.lease.Done():
+	default:
+		return false
+	}
+	now := Now()
+	loss := Loss{Name: int(one.attempt.Name), At: now, Cause: core.CauseName(one.lease.Err())}
+	_ = release(one.lease) // it says that the lease was lost
+	c.mu.Lock()
+	c.news.Losses = append(c.news.Losses, loss)
+	c.mu.Unlock()
+	one.attempt.Ended, one.attempt.Done, one.attempt.End = now, now, record.EndLost
+	c.over(one)
+	return true
+}
+
+// release gives a lease back, if there is one.
+func (c *crowd) release(one *kept) {
+	if one.lease == nil || c.lost(one) {
+		return
+	}
+	a := &one.attempt
+	a.Ended, a.End = Now(), record.EndReleased
+	if release(one.lease) != nil {
+		a.End = record.EndReleaseFailed
+	}
+	a.Done = Now()
+	c.over(one)
+}
+
+// over ends what one has.
+func (c *crowd) over(one *kept) {
+	if one.lease != nil {
+		c.held.Add(-1)
+	}
+	one.lease = nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.news.Attempts = append(c.news.Attempts, one.attempt)
+}

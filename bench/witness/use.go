@@ -1,0 +1,85 @@
+package witness
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// Use is what a process uses at some moment. Goroutines and Heap are known of
+// witnesses only, not of their plugins.
+type Use struct {
+	Goroutines  int    `json:"goroutines,omitempty"`
+	Heap        uint64 `json:"heap_bytes,omitempty"`     // live after a collection, stacks included
+	Resident    uint64 `json:"resident_bytes,omitempty"` // memory
+	Descriptors int    `json:"descriptors,omitempty"`
+	Threads     int    `json:"threads,omitempty"`
+}
+
+// String shows the figures in one line.
+func (u Use) String() string {
+	text := fmt.Sprintf("%2d descriptors, %2d threads, %5.1f MB resident", u.Descriptors, u.Threads, float64(u.Resident)/1e6)
+	if u.Goroutines > 0 {
+		text += fmt.Sprintf(", %4.1f MB heap, %3d goroutines", float64(u.Heap)/1e6, u.Goroutines)
+	}
+	return text
+}
+
+// Use collects the witness's garbage and reads what it and its plugin use. On
+// systems without /proc that is an error wrapping fs.ErrNotExist.
+func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
+	p.mu.Lock()
+	before := len(p.uses)
+	p.mu.Unlock()
+	if err := p.order(order{Op: "read"}); err != nil {
+		return host, plugin, err
+	}
+	if err := p.Await(ctx, func(Seen) bool { return len(p.uses) > before }); err != nil {
+		return host, plugin, err
+	}
+	if host, err = useOf(p.Pid()); err != nil {
+		return host, plugin, err
+	}
+	p.mu.Lock()
+	own := p.uses[before]
+	p.mu.Unlock()
+	host.Goroutines, host.Heap = own.Goroutines, own.Heap
+	plugin, err = useOf(p.PluginPid())
+	return host, plugin, err
+}
+
+// ownUse is what this process uses once its garbage is gone, as far as nobody
+// else can tell.
+func ownUse() *Use {
+	runtime.GC()
+	debug.FreeOSMemory() // collects what finalizers have let go of, too
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return &Use{Goroutines: runtime.NumGoroutine(), Heap: m.HeapAlloc + m.StackInuse}
+}
+
+// useOf reads what the kernel says of a process.
+func useOf(pid int) (u Use, err error) {
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return u, err
+	}
+	u.Descriptors = len(open)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return u, err
+	}
+	for line := range strings.Lines(string(status)) {
+		var n int
+		if read, _ := fmt.Sscanf(line, "VmRSS: %d kB", &n); read == 1 {
+			u.Resident = uint64(n) << 10
+		}
+		if read, _ := fmt.Sscanf(line, "Threads: %d", &n); read == 1 {
+			u.Threads = n
+		}
+	}
+	return u, nil
+}

@@ -1,0 +1,119 @@
+package endurance_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/safety"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+const (
+	// shortSoak is how long faults strike unless LOCKBENCH_SOAK says so.
+	shortSoak = 5 * time.Second
+	// shortCrowd and fullCrowd are the leases that are kept on each backend.
+	shortCrowd = 200
+	fullCrowd  = 10_000
+)
+
+// TestSoak lets hosts of every backend live under mixed faults, for as long as
+// LOCKBENCH_SOAK says ("30m"): no rule may be broken, no lease lost without a
+// reason, and no process may grow. LOCKBENCH_SEED decides about the faults.
+// The short test has the two backends that start at once.
+func TestSoak(t *testing.T) {
+	soak := safety.Soak{Length: shortSoak, Crowd: shortCrowd, Seed: seed(t), Log: t.Logf}
+	backends := []string{"memory", "redis"}
+	if length := os.Getenv("LOCKBENCH_SOAK"); length != "" {
+		var err error
+		if soak.Length, err = time.ParseDuration(length); err != nil || soak.Length <= 0 {
+			t.Fatalf("LOCKBENCH_SOAK=%s is no time such as 30m", length)
+		}
+		soak.Crowd = fullCrowd
+		backends = append(backends, "redlock", "mysql", "etcd")
+	}
+	for _, name := range backends {
+		path := plugintest.Build(t, "../plugins/"+name+"/lockplugin-"+name)
+		d, err := plugin.Describe(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		soak.Backends = append(soak.Backends, safety.Backend{Name: name, Path: path, Fencing: string(d.Properties.Fencing)})
+		t.Logf("seed %d, faults on %s: %s", soak.Seed, name, strings.Join(safety.Turn(name, soak.Seed), ", "))
+	}
+	found, err := soak.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		t.Run(f.Backend, func(t *testing.T) { judgeSoaked(t, f) })
+	}
+}
+
+// seed is 1 in the short test, so that CI does the same each time.
+func seed(t *testing.T) uint64 {
+	text := os.Getenv("LOCKBENCH_SEED")
+	if text == "" {
+		return 1
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("LOCKBENCH_SEED=%s is no whole number", text)
+	}
+	return n
+}
+
+func judgeSoaked(t *testing.T, f safety.Soaked) {
+	if errors.Is(f.Err, env.ErrNotInstalled) {
+		env.Missing(t, f.Backend, f.Err)
+	}
+	if f.Err != nil {
+		t.Error(f.Err)
+	}
+	t.Logf("%d rounds, %d grants, %d violations, %d false losses; %d leases with a TTL of 2s were lost to faults that they could survive",
+		f.Rounds, f.Grants, len(f.Violations), len(f.FalseLosses), f.ShortLosses)
+	for _, v := range append(f.Violations, f.FalseLosses...) {
+		t.Error(v)
+	}
+	keepRounds(t, f)
+	t.Logf("use at rest, after the first round and after the last one; allowed to grow: %s", safety.Allowance())
+	last := map[string]*safety.Life{}
+	for _, l := range f.Lives {
+		last[l.Who] = l
+	}
+	for _, l := range f.Lives {
+		if grown := l.Grown(); grown != "" {
+			t.Error(grown)
+		}
+		if last[l.Who] == l {
+			t.Logf("%s, %d looks\n  %v\n  %v", l.Who, l.Looks, l.First, l.Last)
+		}
+	}
+	t.Logf("and %d processes that faults have ended", len(f.Lives)-len(last))
+}
+
+// keepRounds writes the histories of bad rounds to where "go test -artifacts"
+// keeps files.
+func keepRounds(t *testing.T, f safety.Soaked) {
+	if len(f.Bad) == 0 {
+		return
+	}
+	file, err := os.Create(filepath.Join(t.ArtifactDir(), "rounds.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := json.NewEncoder(file)
+	for _, r := range f.Bad {
+		err = errors.Join(err, lines.Encode(r))
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Error(err)
+	}
+}

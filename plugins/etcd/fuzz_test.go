@@ -1,0 +1,124 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// FuzzConfig: whatever a configuration says, it is refused in words that do
+// not show a password, or names members that can be dialled, all with TLS or
+// none.
+func FuzzConfig(f *testing.F) {
+	f.Add("address=http://u:hush-hush@db:2379", "")
+	f.Add("address=a:1,https://b:1\ntls_insecure=1\nprefix=\xff", "hush-hush")
+	f.Add("address=unix:///s,[::1]:2379\nusername=x\ndial_timeout=-1s", "")
+	f.Fuzz(func(t *testing.T, text, password string) {
+		cfg := driver.Config{}
+		for line := range strings.Lines(text) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			if !strings.HasSuffix(key, "_file") {
+				cfg[key] = value
+			}
+		}
+		cfg["password"] = password
+		o, err := configured(cfg)
+		if err != nil {
+			for _, secret := range []string{password, "hush-hush"} {
+				if shows(err, cfg, secret) {
+					t.Errorf("%q shows a password", err)
+				}
+			}
+			return
+		}
+		if len(o.Endpoints) == 0 || !utf8.ValidString(o.Prefix) {
+			t.Errorf("%q is read as %+v", text, o)
+		}
+		for _, e := range o.Endpoints {
+			scheme, rest, _ := strings.Cut(e, "://")
+			if rest == "" || scheme != "unix" && (scheme == "https") != strings.HasPrefix(o.Endpoints[0], "https") || strings.Contains(e, "@") && scheme != "unix" {
+				t.Errorf("%q is read as %q", text, o.Endpoints)
+			}
+		}
+	})
+}
+
+// shows tells whether err shows a secret that stands nowhere but in keys for
+// secrets, or before the "@" of an address.
+func shows(err error, cfg driver.Config, secret string) bool {
+	open := ""
+	for key, value := range cfg {
+		open += " " + key
+		if key != "address" && !strings.HasSuffix(key, "password") {
+			open += " " + value
+		}
+	}
+	_, inAddress, _ := strings.Cut(cfg["address"], secret)
+	return len(secret) > 8 && strings.Contains(err.Error(), secret) && !strings.Contains(open, secret) &&
+		(!strings.Contains(cfg["address"], secret) || strings.HasPrefix(inAddress, "@"))
+}
+
+// configured does what opening does before it makes a client.
+func configured(cfg driver.Config) (Options, error) {
+	cfg, err := Spec.CheckConfig(cfg)
+	if err != nil {
+		return Options{}, err
+	}
+	o, err := parse(cfg)
+	if err != nil {
+		return Options{}, err
+	}
+	return o.complete()
+}
+
+// FuzzRecord: every lease and place is read as it was written, and of a value
+// that was not, nothing is believed.
+func FuzzRecord(f *testing.F) {
+	f.Add("label", "o-1", []byte("value"), []byte{recordVersion, 1, 'l', 0xff})
+	f.Add("", "", []byte{}, []byte{})
+	f.Add("l\x00", "p", []byte{0}, []byte{recordVersion, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Fuzz(func(t *testing.T, label, place string, value, stored []byte) {
+		want := record{label: label, place: place}
+		if len(value) > 0 {
+			want.value = value
+		}
+		if got, err := decodeRecord(want.encode()); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v is read as %+v, %v", want, got, err)
+		}
+		got, err := decodeRecord(stored)
+		switch {
+		case err != nil && (!errors.Is(err, errRecord) || !reflect.DeepEqual(got, record{})):
+			t.Errorf("%x is %+v, %v", stored, got, err)
+		case err == nil && len(got.label)+len(got.place)+len(got.value) > len(stored):
+			t.Errorf("%x is read as %+v", stored, got)
+		}
+	})
+}
+
+// FuzzHolder: whatever key and value stand under a name, somebody holds it,
+// and under that name.
+func FuzzHolder(f *testing.F) {
+	f.Add("jobs", "ho-1", []byte{recordVersion, 1, 'l', 0}, int64(7), uint64(1_700_000_000_000_000), 2)
+	f.Add("", "", []byte("foreign"), int64(-1), uint64(1)<<62, 0)
+	f.Fuzz(func(t *testing.T, name, rest string, value []byte, rev int64, base uint64, places int) {
+		b := &backend{space: newSpace("p/")}
+		b.held.init(b)
+		b.ttls.init(b)
+		b.mint.present.Store(&epoch{base: base % (1 << 62)})
+		kv := &mvccpb.KeyValue{Key: []byte(b.space.names + name + separator + rest), Value: value, CreateRevision: max(1, rev)}
+		h := b.holder(context.Background(), seen{hold: kv, places: max(0, places)})
+		if utf8.ValidString(name) && h.Name != name || !h.Held() || h.Waiters < 0 {
+			t.Errorf("%q is held by %+v", kv.Key, h)
+		}
+		if e := b.mint.present.Load(); e.revision(h.Token) != kv.CreateRevision && kv.CreateRevision < 1<<61 {
+			t.Errorf("revision %d is token %d, which is revision %d", kv.CreateRevision, h.Token, e.revision(h.Token))
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package redis
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+)
+
+// FuzzConfig: whatever a configuration says, it is refused in words that do
+// not show a password, or names servers that can be dialled.
+func FuzzConfig(f *testing.F) {
+	f.Add("address=redis://u:hush-hush@db:7000/3\nprefix=a{b}", "", "")
+	f.Add("address=a,b:1,[::1]\ncluster=true\nwait_timeout=-1s", "hush-hush", "")
+	f.Add("address=unix://u:p@/run/s?db=2\nusername=v\ntls_insecure=1", "hush-hush", "")
+	f.Add("address=s1,s2\nsentinel_master=m\npool_size=99999999999\ndb=7", "", "hush-hush")
+	f.Fuzz(func(t *testing.T, text, password, sentinel string) {
+		cfg := driver.Config{}
+		for line := range strings.Lines(text) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			if !strings.HasSuffix(key, "_file") {
+				cfg[key] = value
+			}
+		}
+		cfg["password"], cfg["sentinel_password"] = password, sentinel
+		target, err := configured(cfg)
+		if err == nil {
+			if len(target.addrs) == 0 || target.addrs[0] == "" || target.opts.PoolSize > redisnode.MaxPool {
+				t.Errorf("%q is read as %+v", text, target)
+			}
+			return
+		}
+		if !errors.Is(err, driver.ErrConfig) {
+			t.Errorf("%v is not an ErrConfig", err)
+		}
+		for _, secret := range []string{password, sentinel, "hush-hush"} {
+			if shows(err, cfg, secret) {
+				t.Errorf("%q shows a password", err)
+			}
+		}
+	})
+}
+
+// shows tells whether err shows a secret that stands nowhere but in keys for
+// secrets, or before the "@" of an address.
+func shows(err error, cfg driver.Config, secret string) bool {
+	open := ""
+	for key, value := range cfg {
+		open += " " + key
+		if key != "address" && !strings.HasSuffix(key, "password") {
+			open += " " + value
+		}
+	}
+	_, inAddress, _ := strings.Cut(cfg["address"], secret)
+	return len(secret) > 8 && strings.Contains(err.Error(), secret) && !strings.Contains(open, secret) &&
+		(!strings.Contains(cfg["address"], secret) || strings.HasPrefix(inAddress, "@"))
+}
+
+// configured does what Open does before it makes a client.
+func configured(cfg driver.Config) (target, error) {
+	cfg, err := Spec.CheckConfig(cfg)
+	if err != nil {
+		return target{}, err
+	}
+	var o Options
+	redisnode.Decode(cfg, &o)
+	t, err := o.resolve()
+	if err != nil {
+		return target{}, err
+	}
+	_, err = t.opts.ClientOptions(t.tls, nil)
+	return t, err
+}

@@ -1,0 +1,118 @@
+package redlock
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+)
+
+// FuzzConfig: whatever a configuration says, it is refused in words that do
+// not show a password, or names nodes of which no two are the same server, and
+// keeps the locks apart from the marker that all prefixes share.
+func FuzzConfig(f *testing.F) {
+	f.Add("address=redis://:hush-hush@a,b:1,[::1]\nprefix=~", "", "redlock")
+	f.Add("address=a,b,a\nmax_ttl=-1s\nnode_timeout=1h", "hush-hush", "x")
+	f.Add("address=a,b,c,d\nfencing=maybe\npool_size=-1", "", "~")
+	f.Fuzz(func(t *testing.T, text, password, name string) {
+		cfg := driver.Config{"password": password}
+		for line := range strings.Lines(text) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			if !strings.HasSuffix(key, "_file") {
+				cfg[key] = value
+			}
+		}
+		keys, nodes, err := configured(cfg)
+		if err != nil {
+			if !errors.Is(err, driver.ErrConfig) {
+				t.Errorf("%v is not an ErrConfig", err)
+			}
+			for _, secret := range []string{cfg["password"], "hush-hush"} {
+				if shows(err, cfg, secret) {
+					t.Errorf("%q shows a password", err)
+				}
+			}
+			return
+		}
+		seen := map[string]bool{}
+		for _, a := range nodes {
+			if seen[a.Addr] || a.Addr == "" {
+				t.Errorf("%q has the node %q twice", text, a.Addr)
+			}
+			seen[a.Addr] = true
+		}
+		if name != "" && keys.Lock(name) == markerKey {
+			t.Errorf("%q has the lock %q on the marker", text, name)
+		}
+	})
+}
+
+// shows tells whether err shows a secret that stands nowhere but in keys for
+// secrets, or before the "@" of an address.
+func shows(err error, cfg driver.Config, secret string) bool {
+	open := ""
+	for key, value := range cfg {
+		open += " " + key
+		if key != "address" && !strings.HasSuffix(key, "password") {
+			open += " " + value
+		}
+	}
+	_, inAddress, _ := strings.Cut(cfg["address"], secret)
+	return len(secret) > 8 && strings.Contains(err.Error(), secret) && !strings.Contains(open, secret) &&
+		(!strings.Contains(cfg["address"], secret) || strings.HasPrefix(inAddress, "@"))
+}
+
+// configured does what open does before it makes clients.
+func configured(cfg driver.Config) (redisnode.Keys, []redisnode.Address, error) {
+	cfg, err := Spec.CheckConfig(cfg)
+	if err != nil {
+		return redisnode.Keys{}, nil, err
+	}
+	o, nodes, err := optionsOf(cfg).resolve()
+	if err == nil {
+		_, err = o.ClientOptions(false, nil)
+	}
+	if err != nil {
+		return redisnode.Keys{}, nil, err
+	}
+	keys, err := redisnode.NewKeys(o.Prefix, false)
+	return keys, nodes, err
+}
+
+// FuzzVotes: whatever nodes say of a lock, reading it ends, and nobody is named
+// as the holder whom less than a majority could have.
+func FuzzVotes(f *testing.F) {
+	f.Add("o 7 0:", "o 7 0:", "p 9 1:lv", int64(100), int64(-1), int64(-2), byte(0))
+	f.Add("o 0 0:", "foreign", "", int64(0), int64(1<<40), int64(-3), byte(0x3))
+	f.Fuzz(func(t *testing.T, raw1, raw2, raw3 string, ms1, ms2, ms3 int64, odd byte) {
+		b := &Backend{quorum: 2, opts: Options{Fencing: "quorum"}}
+		raws, times := []string{raw1, raw2, raw3}, []int64{ms1, ms2, ms3}
+		votes := make([]vote, 3)
+		shown, longest := map[string]int{}, time.Duration(0)
+		for i := range votes {
+			reply := any([]any{int64(0), raws[i], times[i], int64(i)})
+			if odd>>i&1 != 0 {
+				reply = []any{raws[i], times[i]}
+			}
+			votes[i] = decode(kindInspect, reply)
+			if votes[i].answer != done {
+				continue
+			}
+			if h := redisnode.ParseVote("n", raws[i], times[i], -1); h.Held() {
+				shown[h.Owner]++
+				longest = max(longest, h.TTL)
+			}
+		}
+		h := b.holder("n", votes)
+		silent := count(votes, func(v vote) bool { return v.answer != done || strings.Contains(v.raw, " 0 ") })
+		if h.Held() && shown[h.Owner]+silent < b.quorum {
+			t.Errorf("%+v holds by %v", h, votes)
+		}
+		if h.Held() && (h.Name != "n" || h.TTL > longest) {
+			t.Errorf("%+v by %v", h, votes)
+		}
+	})
+}
