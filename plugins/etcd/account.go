@@ -81,11 +81,17 @@ func (h *held) departed(g *grant, s *step) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g.leaving = false
 	if !h.b.harmless(s.err) {
 		h.b.leases.retire(g.lease)
 	}
+	h.stay(g)
+}
+
+// stay undoes depart: g was not deleted, as far as is known. The caller holds mu.
+func (h *held) stay(g *grant) {
+	g.leaving = false
 	h.due(g.deadline)
+	h.sentry.add(g)
 }
 
 // withdrawing is depart for an owner of whom little is known.
@@ -102,8 +108,7 @@ func (h *held) withdrawn(name, owner string, s *step) {
 	g := h.grants[h.b.space.hold(name, owner)]
 	switch {
 	case g != nil && s.err != nil:
-		g.leaving = false
-		h.due(g.deadline)
+		h.stay(g)
 	case g != nil:
 		h.remove(g)
 	}

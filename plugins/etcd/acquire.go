@@ -31,8 +31,7 @@ type acquisition struct {
 	place *place // nil when the owner has none
 	step  *step
 
-	started bool
-	beat    *beat // nil when none is needed
+	started bool // the keepalive, which is the step's
 }
 
 // acquisition prepares an acquire; its step is to be submitted.
@@ -47,6 +46,11 @@ func (b *backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 	if err != nil {
 		return nil, err
 	}
+	return b.acquiring(r, l, now), nil
+}
+
+// acquiring prepares an acquire on l.
+func (b *backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, place: b.held.touch(r.Name, r.Owner, now)}
 	a.grant = &grant{name: r.Name, owner: r.Owner, label: r.Label, lease: l, deadline: now.Add(r.TTL)}
 	if a.place != nil {
@@ -55,16 +59,18 @@ func (b *backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 	b.held.expect(a.grant)
 	a.step = a.txn()
 	a.step.settle = a.settle
-	if a.place != nil || !b.rivals.recent(r.Name, now) {
-		a.start()
+	if b.held.turn(a.place) || a.place == nil && !b.rivals.recent(r.Name, now) {
+		a.step.beside = a.start
 	}
-	return a, nil
+	return a
 }
 
-// start sends the keepalive that a grant needs: beside the acquire when that is
-// likely to be granted, else after it was.
+// start sends the keepalive that a grant needs: beside the Txn, so that all
+// acquires of one share it, when the grant is likely, else after it.
 func (a *acquisition) start() {
-	a.beat, a.started = a.b.leases.beat(a.grant.lease, a.began), true
+	if !a.started {
+		a.step.beat, a.started = a.b.leases.beat(a.grant.lease, a.began), true
+	}
 }
 
 // txn grants the lock if nobody holds it and nobody waits before this owner.
@@ -115,10 +121,8 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 	case !a.step.ok:
 		return a.refusal(ctx)
 	}
-	if !a.started {
-		a.start()
-	}
-	if err := a.b.leases.await(ctx, a.grant.lease, a.beat); err != nil {
+	a.start()
+	if err := a.b.leases.await(ctx, a.grant.lease, a.step.beat); err != nil {
 		// Granted, but perhaps not for the whole TTL: the caller withdraws it.
 		return driver.Result{Err: fmt.Errorf("%w: keepalive beside the grant: %w", driver.ErrUnavailable, err)}
 	}
@@ -149,6 +153,7 @@ func (a *acquisition) refusal(ctx context.Context) driver.Result {
 		if b.ghost(v.hold, a.grant) {
 			return driver.Result{Err: fmt.Errorf("etcd: %w: the request was repeated on its way", driver.ErrUnavailable)}
 		}
+		v.rough = true
 		return driver.Result{Err: &driver.HeldError{Holder: b.holder(ctx, v)}}
 	}
 	if v.head != nil {

@@ -50,12 +50,10 @@ func (b *backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 	)
 	e, err := b.mint.load(ctx)
 	for _, i := range wave {
-		if err != nil {
-			results[i].Err = err
-			continue
-		}
 		r := ops[i].Request
 		switch op := ops[i]; {
+		case err != nil:
+			results[i].Err = err
 		case op.Kind == driver.OpAcquire:
 			a, err := b.acquisition(ctx, r, now)
 			if err != nil {
@@ -65,7 +63,7 @@ func (b *backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 			jobs[i], steps = a, append(steps, a.step)
 		case op.Kind == driver.OpRenew:
 			renewals = append(renewals, &renewal{r: r, err: &results[i].Err})
-		case op.Kind == driver.OpRelease && r.Token != 0 && r.Keep <= 0:
+		case plainRelease(op):
 			rel := b.releasing(r, e)
 			jobs[i], steps = rel, append(steps, rel.step)
 		case op.Kind == driver.OpRelease:
@@ -80,6 +78,11 @@ func (b *backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 		results[i] = j.finish(ctx)
 	}
 	apart.Wait()
+}
+
+// plainRelease tells that op is one step.
+func plainRelease(op driver.Op) bool {
+	return op.Kind == driver.OpRelease && op.Token != 0 && op.Keep <= 0
 }
 
 // one does a single operation.

@@ -25,7 +25,8 @@
 //
 // Round trips, and consensus entries, each of which is an fsync on a majority:
 //
-//	acquire             1 and 1; a keepalive goes beside it, which is no entry
+//	acquire             1 and 1; a keepalive goes beside it, which is no entry;
+//	                    all acquires of one transaction share it
 //	refused acquire     1 and 1, and 1 read for the TTL when it is not known
 //	renew               1 keepalive and 1 read at the same time, no entry;
 //	                    100 locks share the read and about 1,000 the keepalive
@@ -37,7 +38,7 @@
 //	wait                1 and 1 to queue up, 1 watch; 1 read if anything was
 //	                    written in between
 //
-// What is asked for at the same time, up to 48 operations, shares one
+// What is asked for at the same time, up to 120 operations, shares one
 // transaction and its fsync. The first acquire with a TTL, and the first after
 // a time as long as the TTL without one, makes a lease: 1 and 1 more.
 //

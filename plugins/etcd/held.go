@@ -30,7 +30,8 @@ type place struct {
 	rev         int64 // its create revision, by which the queue is ordered
 	lease       *lease
 	deadline    time.Time
-	waiting     int // Wait calls
+	waiting     int   // Wait calls
+	view        *view // of the last Wait, while there is none
 }
 
 // held knows what this process has put on shared leases, and deletes it when its
@@ -145,6 +146,10 @@ func (h *held) forgetPlace(key string) {
 	if p := h.places[key]; p != nil {
 		delete(h.places, key)
 		h.b.leases.unload(p.lease)
+		if p.view != nil {
+			h.b.hub.drop(p.view.watch)
+			p.view = nil
+		}
 	}
 }
 

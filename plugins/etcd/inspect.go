@@ -37,7 +37,7 @@ func (b *backend) holder(ctx context.Context, v seen) driver.Holder {
 		h.TTL = max(time.Millisecond, wholeMillis(b.held.left(g, time.Now())))
 		return h
 	}
-	left, err := b.ttls.left(ctx, v.hold.Lease)
+	left, err := b.ttls.left(ctx, v.hold.Lease, v.rough)
 	if err != nil {
 		left = time.Second // held for an unknown time: ask again soon
 	}
@@ -70,14 +70,17 @@ type expiry struct{ asked, at time.Time }
 
 const (
 	rememberTTL = 500 * time.Millisecond
-	maxTTLs     = 1000
+	// roughTTL is the part of what was left for which a waiter relies on it.
+	roughTTL = 4
+	maxTTLs  = 1000
 )
 
 func (t *ttls) init(b *backend) { t.b, t.over = b, map[int64]expiry{} }
 
 // left is in whole seconds, as etcd counts, and up to one too little; negative
-// for a key without a lease, which somebody else has put there.
-func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
+// for a key without a lease, which somebody else has put there. When rough will
+// do, what is left may have become more since.
+func (t *ttls) left(ctx context.Context, id int64, rough bool) (time.Duration, error) {
 	if id == 0 {
 		return -1, nil
 	}
@@ -85,7 +88,11 @@ func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	t.mu.Lock()
 	e, known := t.over[id]
 	t.mu.Unlock()
-	if known && now.Sub(e.asked) < rememberTTL {
+	remember := rememberTTL
+	if rough {
+		remember = max(remember, e.at.Sub(e.asked)/roughTTL)
+	}
+	if known && now.Sub(e.asked) < remember {
 		return max(time.Millisecond, wholeMillis(e.at.Sub(now))), nil
 	}
 	resp, err := call(t.b, ctx, func(ctx context.Context, c *conn) (*pb.LeaseTimeToLiveResponse, error) {

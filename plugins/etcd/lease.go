@@ -30,7 +30,8 @@ const maxLoad = 1024
 // Sharing saves the consensus entry of a LeaseGrant for each lock, and makes one
 // keepalive renew many locks. What it would break is put right thus:
 //   - A key that is put late in the life of its lease would live shorter. So a
-//     keepalive goes out beside every acquire, and counts from its sending.
+//     keepalive goes out beside the Txn of every acquire, one for all that share
+//     it, and counts from its sending.
 //   - A key whose lock is not renewed would live on with the others. So the
 //     backend deletes it at its own deadline (held.run), and once a delete, or
 //     an acquire, has an unknown outcome, the lease is retired: locks move to
@@ -55,12 +56,10 @@ func (ls *leases) init(b *backend) {
 // get returns the lease to put a key with this TTL on.
 func (ls *leases) get(ctx context.Context, ttl time.Duration) (*lease, error) {
 	for {
-		ls.mu.Lock()
-		if l := ls.current[ttl]; l != nil && l.usable(time.Now()) && l.load < maxLoad {
-			l.load++
-			ls.mu.Unlock()
+		if l := ls.atHand(ttl); l != nil {
 			return l, nil
 		}
+		ls.mu.Lock()
 		underWay := ls.granting[ttl]
 		if underWay == nil {
 			underWay = make(chan struct{})
@@ -86,6 +85,18 @@ func (ls *leases) get(ctx context.Context, ttl time.Duration) (*lease, error) {
 			return nil, ls.b.interrupted(ctx, false)
 		}
 	}
+}
+
+// atHand returns the present lease for this TTL, nil when one is to be made.
+func (ls *leases) atHand(ttl time.Duration) *lease {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.current[ttl]
+	if l == nil || !l.usable(time.Now()) || l.load >= maxLoad {
+		return nil
+	}
+	l.load++
+	return l
 }
 
 // usable leaves a lease alone that may be over before the keepalive arrives.

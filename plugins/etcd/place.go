@@ -22,7 +22,9 @@ func (h *held) touch(name, owner string, now time.Time) *place {
 func (h *held) entered(p *place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.places[h.b.space.place(p.name, p.owner)] = p
+	key := h.b.space.place(p.name, p.owner)
+	h.forgetPlace(key)
+	h.places[key] = p
 	h.due(p.deadline)
 }
 
@@ -32,12 +34,45 @@ func (h *held) park(p *place) {
 	p.waiting++
 }
 
-func (h *held) unpark(p *place) {
+// resume parks p with the view that its last Wait has left, nil if there is
+// none, or if it is time to look at the place itself.
+func (h *held) resume(p *place) *view {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p == nil || p.view == nil {
+		return nil
+	}
+	v := p.view
+	p.view = nil
+	if !h.b.leases.renewable(p.lease) {
+		h.b.hub.drop(v.watch)
+		return nil
+	}
+	p.waiting++
+	return v
+}
+
+// turn tells whether it may be p's turn: its last Wait has not left anything
+// that it waits for.
+func (h *held) turn(p *place) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return p != nil && p.view == nil
+}
+
+// unpark ends a Wait. What it looked at stays with the place, unless that is
+// gone or what was looked at is over.
+func (h *held) unpark(p *place, v *view, over bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p.waiting--
 	p.deadline = time.Now().Add(placeFor)
 	h.due(p.deadline)
+	if over || p.view != nil || h.places[h.b.space.place(p.name, p.owner)] != p {
+		h.b.hub.drop(v.watch)
+		return
+	}
+	p.view = v
 }
 
 // forget drops a place that the store does not have, or not as it is remembered.
@@ -92,6 +127,5 @@ func (h *held) forgetOwn(g *grant) { h.forget(g.name, g.owner) }
 func (h *held) remain(g *grant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g.leaving = false
-	h.due(g.deadline)
+	h.stay(g)
 }

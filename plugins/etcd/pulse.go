@@ -26,6 +26,19 @@ type beat struct {
 	err   error
 }
 
+// over tells that there is nothing to wait for; bt may be nil.
+func (bt *beat) over() bool {
+	if bt == nil {
+		return true
+	}
+	select {
+	case <-bt.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // pulse sends keepalives on one stream. It never sends one that was not asked
 // for: a lease lives on only because locks on it are acquired and renewed.
 type pulse struct {

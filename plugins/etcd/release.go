@@ -35,13 +35,13 @@ type release struct {
 func (b *backend) releasing(r driver.Request, e *epoch) *release {
 	rel := &release{b: b, r: r, grant: b.held.find(r.Name, r.Owner, r.Token)}
 	key := b.space.hold(r.Name, r.Owner)
-	rel.step = &step{name: r.Name, req: &pb.TxnRequest{
+	rel.step = &step{name: r.Name, size: maxRecord, more: true, req: &pb.TxnRequest{
 		Compare: []*pb.Compare{at(key, e.revision(r.Token))},
 		Success: []*pb.RequestOp{take(key)},
 		Failure: look(b.space, r.Name),
 	}}
 	if g := rel.grant; g != nil {
-		rel.step.req.Success = b.held.depart(g)
+		rel.step.req.Success, rel.step.size, rel.step.more = b.held.depart(g), 0, false
 	}
 	rel.step.settle = rel.settle
 	return rel
@@ -89,7 +89,7 @@ func (b *backend) withdraw(ctx context.Context, r driver.Request, again bool) er
 		return err
 	}
 	hold, own := b.space.hold(r.Name, r.Owner), b.space.place(r.Name, r.Owner)
-	s := &step{name: r.Name, req: &pb.TxnRequest{Success: []*pb.RequestOp{
+	s := &step{name: r.Name, size: maxRecord, req: &pb.TxnRequest{Success: []*pb.RequestOp{
 		take(hold), remove(own), put(b.space.bar(r.Name, r.Owner), nil, bars.id),
 	}}}
 	b.held.withdrawing(r.Name, r.Owner)

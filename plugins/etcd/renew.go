@@ -232,7 +232,7 @@ func (b *backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
 	if len(kvs) == 0 || b.token(kvs[0]) != r.Token {
 		return nil, &driver.NotHeldError{Holder: b.holder(ctx, seenIn(resp.Responses))}
 	}
-	left, err := b.ttls.left(ctx, kvs[0].Lease)
+	left, err := b.ttls.left(ctx, kvs[0].Lease, false)
 	if err != nil {
 		return nil, err
 	}

@@ -33,8 +33,9 @@ type feed struct {
 
 func (s *sentry) init(h *held) { s.h, s.feeds = h, map[*feed]bool{} }
 
+// add has g watched once it is old enough, unless it is being deleted then.
 func (s *sentry) add(g *grant) {
-	if len(s.feeds) == 0 {
+	if len(s.feeds) == 0 || g.watch != nil {
 		return
 	}
 	if s.fresh = append(s.fresh, g); len(s.fresh) == 1 {
@@ -62,7 +63,7 @@ func (s *sentry) work() {
 		g := s.fresh[0]
 		s.fresh = s.fresh[1:]
 		key := h.b.space.hold(g.name, g.owner)
-		if h.grants[key] == g && g.watch == nil {
+		if h.grants[key] == g && g.watch == nil && !g.leaving {
 			g.watch = h.b.hub.add(key, nil, true, func(e event) { s.hear(g, e) })
 		}
 	}

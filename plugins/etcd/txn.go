@@ -99,6 +99,7 @@ type seen struct {
 	hold   *mvccpb.KeyValue // nil when nobody holds the lock
 	head   *mvccpb.KeyValue // the oldest place, nil when there is none
 	places int
+	rough  bool // how long the lock is held need not be known exactly
 }
 
 func seenIn(ops []*pb.ResponseOp) seen {

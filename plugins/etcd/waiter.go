@@ -22,32 +22,26 @@ const placeBeat = placeFor / 4
 // Wait watches the one key whose end makes it this owner's turn: the place
 // before it, or the lock itself when there is none. A lock that was got from a
 // place keeps it as long as it is held, so that this is one watch for each
-// grant, and a release wakes one waiter.
+// grant, and a release wakes one waiter. A Wait that runs out of time leaves its
+// watch to the next one of that place.
 func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
 	timeout := time.NewTimer(max)
 	defer timeout.Stop()
-	p, before, rev, err := b.queue(ctx, r)
-	if err != nil || before == "" {
+	p, v, err := b.queue(ctx, r)
+	if err != nil || v == nil {
 		return err
 	}
-	defer b.held.unpark(p)
+	over := true
+	defer func() { b.held.unpark(p, v, over) }()
 	if !b.stayQueued(p) {
 		return nil
 	}
-	events := make(chan event, 4)
-	watch := b.hub.add(before, nil, true, func(e event) {
-		select {
-		case events <- e:
-		default: // there is enough to look at
-		}
-	})
-	defer b.hub.drop(watch)
 	beat := time.NewTicker(placeBeat)
 	defer beat.Stop()
 	for {
 		select {
-		case e := <-events:
-			if done, err := b.heard(ctx, e, before, rev); done || err != nil {
+		case e := <-v.events:
+			if done, err := b.heard(ctx, e, v); done || err != nil {
 				return err
 			}
 		case <-beat.C:
@@ -55,6 +49,7 @@ func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 				return nil
 			}
 		case <-timeout.C:
+			over = false
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -64,44 +59,69 @@ func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	}
 }
 
-// heard tells whether e ends the wait: the end of the key does. A watch that was opened after the last
-// look may have missed the end of the key: then it is read once more.
-func (b *backend) heard(ctx context.Context, e event, key string, seenAt int64) (done bool, err error) {
+// view is the watch that a waiter sees its turn by.
+type view struct {
+	key    string
+	seenAt int64 // the store's revision when key was there
+	watch  *sub
+	events chan event
+}
+
+func (b *backend) watching(key string, seenAt int64) *view {
+	v := &view{key: key, seenAt: seenAt, events: make(chan event, 4)}
+	v.watch = b.hub.add(key, nil, true, func(e event) {
+		select {
+		case v.events <- e:
+		default: // there is enough to look at
+		}
+	})
+	return v
+}
+
+// heard tells whether e ends the wait: the end of the key does. A watch that
+// was opened after the last look may have missed it: then the key is read once
+// more.
+func (b *backend) heard(ctx context.Context, e event, v *view) (done bool, err error) {
 	switch {
 	case e.changed:
 		return true, nil
-	case e.opened <= seenAt: // or broken, which another opened follows
+	case e.opened <= v.seenAt: // or broken, which another opened follows
 		return false, nil
 	}
-	resp, err := b.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{exists(key)}})
+	resp, err := b.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{exists(v.key)}})
 	if err != nil {
 		return true, b.wrap(err)
 	}
 	return resp.Responses[0].GetResponseRange().GetCount() == 0, nil
 }
 
-// queue sees to it that the owner has a place, and returns it parked with the
-// key to watch: "" when it is this owner's turn, and then it is not parked.
-func (b *backend) queue(ctx context.Context, r driver.Request) (p *place, before string, rev int64, err error) {
+// queue sees to it that the owner has a place, and returns it parked with what
+// to look at: nil when it is this owner's turn, and then it is not parked.
+func (b *backend) queue(ctx context.Context, r driver.Request) (*place, *view, error) {
 	for range 2 {
-		now := time.Now()
-		if p = b.held.touch(r.Name, r.Owner, now); p == nil {
-			p, before, rev, err = b.enter(ctx, r, now)
+		p := b.held.touch(r.Name, r.Owner, time.Now())
+		if v := b.held.resume(p); v != nil {
+			return p, v, nil
+		}
+		var before string
+		var rev int64
+		var err error
+		if p == nil {
+			p, before, rev, err = b.enter(ctx, r, time.Now())
 		} else {
 			before, rev, err = b.ahead(ctx, p)
 		}
-		if !errors.Is(err, errNoPlace) {
-			break
+		switch {
+		case errors.Is(err, errNoPlace):
+			b.held.forget(r.Name, r.Owner)
+			continue
+		case err != nil || before == "":
+			return p, nil, err
 		}
-		b.held.forget(r.Name, r.Owner)
-	}
-	if errors.Is(err, errNoPlace) {
-		return nil, "", 0, nil // taken away twice: let core ask
-	}
-	if err == nil && before != "" {
 		b.held.park(p)
+		return p, b.watching(before, rev), nil
 	}
-	return p, before, rev, err
+	return nil, nil, nil // taken away twice: let core ask
 }
 
 // errNoPlace: the place that this process remembers is not in the store.

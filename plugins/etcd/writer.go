@@ -12,11 +12,13 @@ import (
 
 const (
 	// maxBatch is how many operations share a Txn. The servers' stock limit is
-	// 128 with nested operations counted on top of the outer ones, and an answer
-	// has room for 4 MB, which so many refusals with the largest values fill.
-	maxBatch = 48
-	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB.
+	// 128, and of that a nested operation needs up to four on top.
+	maxBatch = 120
+	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB, and its
+	// answer below the client's of 4 MB.
 	maxBatchBytes = 512 << 10
+	// maxRecord is what a deleted key may have in the answer.
+	maxRecord = 64 << 10
 	// maxInFlight is how many Txns are under way at a time. What is asked
 	// meanwhile shares the next one.
 	maxInFlight = 2
@@ -27,11 +29,20 @@ const (
 type step struct {
 	name string // of the lock: no two steps of one Txn share it
 	req  *pb.TxnRequest
-	size int // bytes of values
+	size int // bytes of values, sent or answered
 
+	// beside runs when s is sent, unless it is nil. It may start a keepalive that
+	// s needs too.
+	beside func()
+	beat   *beat
 	// settle runs before done is closed, also when nobody waits any more.
 	settle func()
 	done   chan struct{}
+	// then runs after done is closed, for one who does not wait. Until it is
+	// sent, s is given up when ctx ends.
+	then func()
+	ctx  context.Context
+	more bool // then may wait for other steps
 
 	epoch *epoch           // in which it was done
 	ok    bool             // the compares held
@@ -62,6 +73,11 @@ func (s *step) drop() bool {
 
 // wait waits for the outcome. An error means that ctx ended before it.
 func (s *step) wait(ctx context.Context, b *backend) error {
+	select {
+	case <-s.done:
+		return nil
+	default:
+	}
 	select {
 	case <-s.done:
 		return nil
@@ -107,9 +123,7 @@ func (w *writer) submit(steps ...*step) {
 	}
 	w.mu.Unlock()
 	if start && !w.b.spawn(w.send) {
-		w.mu.Lock()
-		w.busy-- // closed: who waits sees that
-		w.mu.Unlock()
+		w.send() // closed: nothing is sent any more
 	}
 }
 
@@ -119,20 +133,27 @@ func (w *writer) send() {
 		// Let those that run submit what they are about to: it costs nothing
 		// when there is nobody, and makes fuller Txns when there are many.
 		runtime.Gosched()
-		batch := w.next()
+		batch, ended := w.next()
+		for _, s := range ended {
+			s.err = w.b.interrupted(s.ctx, false)
+			s.finish()
+		}
+		w.deliver(ended)
 		if len(batch) == 0 {
 			return
 		}
 		w.do(batch)
+		w.deliver(batch)
 	}
 }
 
-// next takes the next Txn's steps from the queue. When there are none the
-// sender is done, decided under the same lock.
-func (w *writer) next() []*step {
+// next takes the next Txn's steps from the queue, and those whose starter has
+// given up. When there are none to send the sender is done, decided under the
+// same lock.
+func (w *writer) next() (batch, ended []*step) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var batch, rest []*step
+	var rest []*step
 	names, bytes := map[string]bool{}, 0
 	for i, s := range w.queue {
 		if len(batch) >= w.limit {
@@ -142,6 +163,10 @@ func (w *writer) next() []*step {
 		if names[s.name] || len(batch) > 0 && bytes+s.size > maxBatchBytes {
 			names[s.name] = true // nor may a later one of that name overtake it
 			rest = append(rest, s)
+			continue
+		}
+		if s.ctx != nil && s.ctx.Err() != nil {
+			ended = append(ended, s)
 			continue
 		}
 		if s.take() {
@@ -154,7 +179,7 @@ func (w *writer) next() []*step {
 	if len(batch) == 0 {
 		w.busy--
 	}
-	return batch
+	return batch, ended
 }
 
 // do sends batch as one Txn. When the server refuses the whole because of one,
@@ -194,6 +219,11 @@ func (w *writer) txn(batch []*step) (*epoch, []*pb.TxnResponse, int64, error) {
 		req = single(batch[0].req, w.b.mint.holds(e))
 	} else {
 		req = nested(batch, w.b.mint.holds(e))
+	}
+	for _, s := range batch {
+		if s.beside != nil {
+			s.beside()
+		}
 	}
 	resp, err := w.b.send(w.b.ctx, req)
 	if err != nil {

@@ -35,8 +35,9 @@
 //	acquire              1             1
 //	acquire, refused     1             0
 //	renew                1             1
-//	release              1             1, and 1 trip to wake a waiter
-//	wait                 2             1
+//	release              1             1
+//	wake a waiter        1             0, on MariaDB it is part of the release
+//	wait                 2             1, on MariaDB 1 trip
 //	withdraw             1             1
 //	inspect              1             0
 //

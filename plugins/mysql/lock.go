@@ -102,7 +102,7 @@ func (b *Backend) runReleases(ctx context.Context, s *session, asks []ask) ([]dr
 	sorted, from := inOrder(asks)
 	alone := len(asks) == 1 && b.busy.is(asks[0].Name)
 	nonce := newNonce()
-	n, bell, err := s.exec(ctx, releaseText(b.table, nonce, sorted, alone))
+	n, bell, err := b.endLeases(ctx, s, nonce, sorted, alone)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,6 +117,21 @@ func (b *Backend) runReleases(ctx context.Context, s *session, asks []ask) ([]dr
 		return results, func() { b.ring(ctx, s, sorted[0].Name, bell) }, err
 	}
 	return results, func() { b.ringAll(ctx, s, sorted) }, err
+}
+
+// endLeases releases what it finds of asks, and tells how many these are and what
+// is left to ring for. A block that fails may leave its transaction open: the
+// server rolls that back when the connection ends.
+func (b *Backend) endLeases(ctx context.Context, s *session, nonce uint64, asks []ask, alone bool) (n int64, bell uint64, err error) {
+	if !alone || !s.server.mariadb {
+		return s.exec(ctx, releaseText(b.table, nonce, asks, alone))
+	}
+	err = s.query(ctx, passText(b.table, nonce, asks[0]), func(v []sqldriver.Value) error {
+		n, bell = asInt(v[0]), asUint(v[1])
+		return nil
+	})
+	s.broken = s.broken || err != nil
+	return n, bell, err
 }
 
 // ringAll wakes the first waiters of those of the names that are free.

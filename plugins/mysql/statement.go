@@ -33,9 +33,9 @@ const (
 	held = "owner<>'' AND expires_at>" + now
 	// headBell is the bell of the first in the queue, if there is one.
 	headBell = "CAST(SUBSTRING_INDEX(SUBSTRING_INDEX(SUBSTRING(queue,2),',',1),'.',-1) AS UNSIGNED)"
-	// tellBell sends that number back in the reply to an UPDATE, as the "last
-	// insert id". The value of the expression is always 1.
-	tellBell = "IF(queue='',1,IF(LAST_INSERT_ID(" + headBell + ")>=0,1,1))"
+	// tellBell sends that number back in the reply to an UPDATE, 0 when nobody
+	// waits, as the "last insert id". The value of the expression is always 1.
+	tellBell = "IF(LAST_INSERT_ID(IF(queue='',0," + headBell + "))>=0,1,1)"
 )
 
 // barredFor is how long a withdrawn owner is refused at least: bars are moved
@@ -140,6 +140,21 @@ func releaseText(table string, nonce uint64, asks []ask, busy bool) string {
 	var t text
 	t.add("UPDATE ", table, " SET freed_by=").uint(nonce)
 	return t.add("*", tell, ",expires_at=", now, ",label='',value=NULL,owner='' WHERE ").leases(asks).String()
+}
+
+// passText is releaseText for a lock that is waited for and a server that knows
+// blocks of statements, MariaDB: it wakes the first waiter too. It tells how
+// many leases it found, and the bell if nobody could be woken by it.
+//
+// The waiter is woken before the commit, so that it is on its way while the
+// commit is written to disk. Its own statement waits for the row lock until then.
+func passText(table string, nonce uint64, a ask) string {
+	var t text
+	t.add("BEGIN NOT ATOMIC DECLARE n,bell BIGINT UNSIGNED DEFAULT 0;START TRANSACTION;")
+	t.add(releaseText(table, nonce, []ask{a}, true), ";SET n=ROW_COUNT();SET bell=IF(n>0,LAST_INSERT_ID(),0);")
+	t.add("IF bell>").uint(noBell).add(" THEN BEGIN DECLARE EXIT HANDLER FOR ").uint(erNoSuchThread).add(",").uint(erKillDenied)
+	t.add(" BEGIN END;KILL QUERY IS_USED_LOCK(CONCAT('", bellPrefix, "',LOWER(CONV(bell,10,36))));SET bell=0;END;END IF;")
+	return t.add("COMMIT;SELECT n,bell;END").String()
 }
 
 // shortenText ends a lease after keep at the latest. Waiters are told, for they

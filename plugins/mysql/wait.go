@@ -36,15 +36,18 @@ const (
 	longestSleep = 5 * time.Second
 )
 
-func bellName(bell uint64) string { return "lockbench." + strconv.FormatUint(bell, 36) }
+const bellPrefix = "lockbench."
+
+func bellName(bell uint64) string { return bellPrefix + strconv.FormatUint(bell, 36) }
 
 // Wait is one statement that enters the queue, and one that ends with a ring
-// or when it is time to ask anyway.
+// or when it is time to ask anyway. MariaDB gets both as one block, which a ring
+// ends wherever it is.
 //
-// Note: both in one packet would save a trip. But a KILL QUERY that comes
-// between two statements of a packet drops the second one without a reply (seen
-// with MariaDB 10.11; MySQL's loop over a packet's statements reads the same),
-// and the waiter hangs until its deadline.
+// Note: for MySQL, which knows no blocks, both in one packet would save a trip.
+// But a KILL QUERY that comes between two statements of a packet drops the second
+// one without a reply (seen with MariaDB 10.11; MySQL's loop over a packet's
+// statements reads the same), and the waiter hangs until its deadline.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) error {
 	if err := ready(ctx, r); err != nil {
 		return err
@@ -82,17 +85,7 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 	if s == nil {
 		return poll(ctx, most)
 	}
-	barred := false
-	if _, _, err = s.exec(ctx, enterText(b.table, r, s.bell)); err == nil {
-		err = s.query(ctx, sleepText(b.table, bed, r, most), func(v []sqldriver.Value) error {
-			barred = asUint(v[1]) == 0
-			if bed != "" && asUint(v[0]) == 1 {
-				s.broken = true // it has the bed now, and must not keep it
-				b.bed.lost(bed)
-			}
-			return nil
-		})
-	}
+	barred, err := b.sleep(ctx, s, bed, r, most)
 	if errors.Is(err, sqldriver.ErrBadConn) {
 		err = notSent(err)
 	}
@@ -104,6 +97,25 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 		return nil
 	}
 	return err
+}
+
+// sleep enters the queue and sleeps. It tells whether r's owner is barred.
+func (b *Backend) sleep(ctx context.Context, s *session, bed string, r driver.Request, most time.Duration) (barred bool, err error) {
+	enter, sleep := enterText(b.table, r, s.bell), sleepText(b.table, bed, r, most)
+	if s.server.mariadb {
+		sleep = "BEGIN NOT ATOMIC " + enter + ";" + sleep + ";END"
+	} else if _, _, err := s.exec(ctx, enter); err != nil {
+		return false, err
+	}
+	err = s.query(ctx, sleep, func(v []sqldriver.Value) error {
+		barred = asUint(v[1]) == 0
+		if bed != "" && asUint(v[0]) == 1 {
+			s.broken = true // it has the bed now, and must not keep it
+			b.bed.lost(bed)
+		}
+		return nil
+	})
+	return barred, err
 }
 
 // enter gives a waiter without a connection of its own a place in the queue.

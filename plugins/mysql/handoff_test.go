@@ -1,0 +1,105 @@
+package mysql_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql"
+)
+
+// TestHandoffs passes a lock between two hosts, which release at any moment of
+// the other one's way to sleep. A ring that is lost shows in a Wait that goes
+// on to its end, and whatever goes wrong in the number of statements.
+func TestHandoffs(t *testing.T) {
+	w := newWorld(t)
+	hosts := [2]*mysql.Backend{w.b, w.host(t)}
+	const warmUp, handoffs = 10, 300
+	mine := acquire(t, hosts[0], want("jobs", time.Minute))
+	var before int
+	for i := range warmUp + handoffs {
+		if i == warmUp {
+			before = w.statements(t)
+		}
+		holder, waiter := hosts[i%2], hosts[(i+1)%2]
+		next := want("jobs", time.Minute)
+		held(t, second(waiter.TryAcquire(t.Context(), next)))
+		type grant struct {
+			request driver.Request
+			slept   time.Duration
+			err     error
+		}
+		granted := make(chan grant, 1)
+		go func() {
+			g := grant{request: next}
+			began := time.Now()
+			if g.err = waiter.Wait(t.Context(), next, time.Minute); g.err == nil {
+				g.slept = time.Since(began)
+				g.request.Token, g.err = waiter.TryAcquire(t.Context(), next)
+			}
+			granted <- g
+		}()
+		pause(t, rand.N(2*time.Millisecond))
+		release(t, holder, mine)
+		g := <-granted
+		if g.err != nil || g.slept > 4*time.Second || g.request.Token <= mine.Token {
+			t.Fatalf("handoff %d after %v: token %d after %d, %v", i, g.slept, g.request.Token, mine.Token, g.err)
+		}
+		mine = g.request
+	}
+	most := 6 // ask in vain, enter, sleep, acquire, release, ring
+	if w.mariadb(t) {
+		most = 4 // enter and sleep are one, release and ring too
+	}
+	if n := w.statements(t) - before; n > most*handoffs+most*handoffs/10 {
+		t.Errorf("%d statements for %d handoffs, want %d for each", n, handoffs, most)
+	}
+}
+
+// TestReleaseOfLockedRow has the row of a lock that is waited for locked by a
+// foreign transaction for longer than a statement waits for it.
+func TestReleaseOfLockedRow(t *testing.T) {
+	w := newWorld(t)
+	mine := acquire(t, w.b, want("jobs", time.Minute))
+	host, next := w.host(t), want("jobs", time.Minute)
+	woken := make(chan error, 1)
+	go func() { woken <- host.Wait(t.Context(), next, time.Minute) }()
+	eventually(t, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
+	held(t, second(w.b.TryAcquire(t.Context(), want("jobs", time.Minute)))) // who learns of waiters by that
+	unlock := w.lockRow(t, "jobs")
+	released := make(chan error, 1)
+	go func() { released <- w.b.Release(t.Context(), mine) }()
+	eventually(t, "the release meets the locked row", func() bool { return blocked(t, w.db, mine.Owner) > 0 })
+	pause(t, 1200*time.Millisecond) // the server's limit is a second
+	unlock()
+	if err := <-released; err != nil {
+		t.Fatal(err)
+	}
+	if err := <-woken; err != nil {
+		t.Fatal(err)
+	}
+	next = acquire(t, host, next)
+	if next.Token <= mine.Token {
+		t.Errorf("token %d after %d", next.Token, mine.Token)
+	}
+	release(t, host, next)
+}
+
+// statements is how many the server was sent.
+func (w *world) statements(t *testing.T) (n int) {
+	t.Helper()
+	var name string
+	if err := w.db.QueryRow("SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (w *world) mariadb(t *testing.T) (yes bool) {
+	t.Helper()
+	if err := w.db.QueryRow("SELECT VERSION() LIKE '%maria%'").Scan(&yes); err != nil {
+		t.Fatal(err)
+	}
+	return yes
+}
