@@ -134,7 +134,7 @@ func (p Plan) Check() error {
 	if err := p.checkHold(); err != nil {
 		return err
 	}
-	if p.Rate < 0 || p.Rate > 1e6 || p.Rate > 0 && !slices.Contains(p.Scenarios, "acquire") {
+	if !(p.Rate >= 0 && p.Rate <= 1e6) || p.Rate > 0 && !slices.Contains(p.Scenarios, "acquire") {
 		return usagef("a rate of %v is not between 0 and 1000000 cycles/s of scenario acquire", p.Rate)
 	}
 	if err := p.checkTakeover(); err != nil {

@@ -93,7 +93,7 @@ func Create(dir string, m Manifest) (*Folder, error) {
 		return nil, errors.Join(err, f.closeFiles())
 	}
 	if err := f.begin(); err != nil {
-		return nil, errors.Join(fmt.Errorf("record: %w", err), f.closeFiles())
+		return nil, errors.Join(err, f.closeFiles())
 	}
 	return f, nil
 }

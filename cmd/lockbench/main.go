@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -67,9 +68,45 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	}
 	root.SetVersionTemplate("lockbench {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
+	root.PersistentPreRunE = pluginDirs
 	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), mergeCommand(), conformCommand(), pluginsCommand(), locksCommand(), envCommand(), execCommand())
 	completeAll(root)
+	guideLost(root)
 	return root
+}
+
+// guideLost has the commands that cobra makes refuse what they do not know.
+func guideLost(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			c.Args, c.RunE = cobra.ArbitraryArgs, parentOnly
+		case "help":
+			c.Run, c.RunE = nil, func(_ *cobra.Command, args []string) error {
+				about, rest, err := root.Find(args)
+				if err != nil || len(rest) > 0 {
+					return parentOnly(about, rest)
+				}
+				about.InitDefaultHelpFlag()
+				return about.Help()
+			}
+		}
+	}
+}
+
+// pluginDirs refuses directories that are not there: the plugins would be
+// looked for elsewhere, and others be measured than were meant.
+func pluginDirs(cmd *cobra.Command, _ []string) error {
+	dirs, _ := cmd.Flags().GetStringArray("plugin-dir") // none without the flag
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return usagef("--plugin-dir %s is no directory", dir)
+		}
+	}
+	return nil
 }
 
 // parentOnly shows the help of a command that only has commands below it, or
@@ -84,7 +121,11 @@ func parentOnly(cmd *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	return usagef("%s has no command %q%s", cmd.CommandPath(), args[0], driver.Suggest(args[0], names))
+	err := usagef("%s has no command %q%s", cmd.CommandPath(), args[0], driver.Suggest(args[0], names))
+	if f := cmd.Flags().Lookup(args[0]); f != nil {
+		return hinted(err, cmd.CommandPath()+" --"+f.Name)
+	}
+	return err
 }
 
 // oneArg demands exactly one argument, called what.

@@ -60,7 +60,7 @@ page instead.`,
 func writePage(r report.Report, path string) error {
 	f, err := os.Create(path)
 	if err != nil {
-		return err
+		return usagef("the page cannot be written: %v", err)
 	}
 	return errors.Join(r.HTML(f), f.Close())
 }

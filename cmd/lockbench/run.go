@@ -333,6 +333,7 @@ func oneOf(flag, value string, known []string) error {
 	if slices.Contains(known, value) {
 		return nil
 	}
+	known = slices.DeleteFunc(slices.Clone(known), func(word string) bool { return word == "" })
 	return usagef("--%s has no value %q%s", flag, value, driver.Suggest(value, known))
 }
 

@@ -105,23 +105,28 @@ func Suggest(name string, known []string) string {
 	return "; there are " + strings.Join(all, ", ")
 }
 
-// distance is the Levenshtein distance in bytes.
+// distance counts the bytes to insert, drop or replace, and the neighbours to
+// swap, that make b of a: the optimal string alignment.
 func distance(a, b string) int {
+	var before []int // the row for a[:i-1]
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
+		next := make([]int, len(b)+1)
+		next[0] = i + 1
 		for j := range len(b) {
-			cost := diagonal
+			next[j+1] = row[j]
 			if a[i] != b[j] {
-				cost++
+				next[j+1]++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+			next[j+1] = min(next[j+1], next[j]+1, row[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], before[j-1]+1)
+			}
 		}
+		before, row = row, next
 	}
 	return row[len(b)]
 }
