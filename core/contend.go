@@ -59,7 +59,7 @@ func (a *contender) wake() {
 // acquire waits for l. The caller has called begin.
 func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, l.c.wrap(op, l.name, err)
+		return nil, l.failed(op, nil, err)
 	}
 	l.c.start()
 	a := newContender(l)
@@ -78,16 +78,29 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 		return lease, nil
 	}
 	l.c.queues.leave(a)
-	return nil, l.c.wrap(op, l.name, a.giveUp(ctx, err))
+	return nil, l.failed(op, a, a.giveUp(ctx, err))
+}
+
+// failed tells of an attempt that came to nothing, and returns its error as the
+// caller gets it. Without a contender the store was not asked.
+func (l *Lock) failed(op string, a *contender, err error) error {
+	c := l.c
+	ev := Event{Kind: EventAcquireFailed, Name: l.name, Label: c.opts.Label, Err: err}
+	if a != nil {
+		ev.Owner, ev.Took = a.owner, c.clock.now().sub(a.began)
+	}
+	c.events.add(ev)
+	c.events.flush()
+	return c.wrap(op, l.name, err)
 }
 
 // tryAcquire asks once. The caller has called begin.
 func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, l.failed("acquire", nil, err)
 	}
 	if l.c.queues.waiting(l.name) {
-		return nil, l.refusal(ctx)
+		return nil, l.failed("acquire", nil, l.refusal(ctx))
 	}
 	l.c.start()
 	a := newContender(l)
@@ -101,7 +114,7 @@ func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	case l.c.closing.Load() && !settled(err):
 		err = ErrClosed
 	}
-	return nil, a.giveUp(ctx, err)
+	return nil, l.failed("acquire", a, a.giveUp(ctx, err))
 }
 
 // refusal is the answer to a TryAcquire while goroutines of this host wait: it

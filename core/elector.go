@@ -53,6 +53,10 @@ func (c *Client) Elector(name string, opts *ElectorOptions) (*Elector, error) {
 // Name returns the name of the election.
 func (e *Elector) Name() string { return e.lock.name }
 
+// Backend returns the name of the backend that the election is held on, as
+// errors and events have it.
+func (e *Elector) Backend() string { return e.c.name }
+
 // Campaign waits until this candidate is the leader, ctx ends, or an error
 // shows that waiting cannot help; errors are those of [Lock.Acquire]. The term
 // does not end with ctx: call Resign.

@@ -12,21 +12,24 @@ import (
 type EventKind int
 
 // The kinds of events. Each lease has exactly one EventAcquired, and one
-// EventReleased or EventLost.
+// EventReleased or EventLost. An attempt on an open client that returns no
+// lease has one EventAcquireFailed.
 const (
-	EventAcquired   EventKind = iota + 1 // a lock was granted; Took is since Acquire was called
-	EventWaiting                         // an Acquire began to wait; Err tells for what
-	EventRenewed                         // a lease was renewed; Took is the round trip
-	EventSuspect                         // a renewal failed, or the backend is down; Err tells why
-	EventLost                            // a lease was lost; Err is the cause
-	EventReleased                        // a lease was released; Err is set when that could not be confirmed
-	EventPluginDown                      // the plugin process ended
-	EventPluginUp                        // a new plugin process serves
+	EventAcquired      EventKind = iota + 1 // a lock was granted; Took is since Acquire was called
+	EventWaiting                            // an Acquire began to wait; Err tells for what
+	EventRenewed                            // a lease was renewed; Took is the round trip
+	EventSuspect                            // a renewal failed, or the backend is down; Err tells why
+	EventLost                               // a lease was lost; Err is the cause
+	EventReleased                           // a lease was released; Err is set when that could not be confirmed
+	EventPluginDown                         // the plugin process ended
+	EventPluginUp                           // a new plugin process serves
+	EventAcquireFailed                      // Acquire, TryAcquire or Campaign returned Err; Took is since the call
 )
 
 var eventNames = [...]string{
 	EventAcquired: "acquired", EventWaiting: "waiting", EventRenewed: "renewed", EventSuspect: "suspect",
 	EventLost: "lost", EventReleased: "released", EventPluginDown: "plugin down", EventPluginUp: "plugin up",
+	EventAcquireFailed: "acquire failed",
 }
 
 // String returns the kind in lower-case words, "plugin down".

@@ -170,8 +170,7 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	defer l.c.end()
-	lease, err := l.tryAcquire(ctx)
-	return lease, l.c.wrap("acquire", l.name, err)
+	return l.tryAcquire(ctx)
 }
 
 // Do acquires the lock, waiting as Acquire does, and runs fn under it. The ctx

@@ -17,8 +17,8 @@ import (
 // somebody was seen to have it: a takeover as others notice it. A leader whose
 // successor is seen at once left none, which counts as 0. That the former
 // leader had died before its lease ended, nobody but its host knows.
-func (r *Recorder) Watch(ctx context.Context, e *core.Elector, backend string) {
-	set := metric.WithAttributeSet(attribute.NewSet(r.attributes(backend, e.Name())...))
+func (r *Recorder) Watch(ctx context.Context, e *core.Elector) {
+	set := metric.WithAttributeSet(attribute.NewSet(r.attributes(e.Backend(), e.Name())...))
 	var led bool
 	var vacant time.Time
 	for change := range e.Observe(ctx) {

@@ -7,9 +7,9 @@ import (
 )
 
 type instruments struct {
-	wait, hold, renew, slack, vacancy              metric.Float64Histogram
-	held                                           metric.Int64UpDownCounter
-	lost, suspect, waits, exits, restarts, changes metric.Int64Counter
+	wait, hold, renew, slack, vacancy                        metric.Float64Histogram
+	held                                                     metric.Int64UpDownCounter
+	lost, suspect, waits, failures, exits, restarts, changes metric.Int64Counter
 }
 
 // Bounds of the histograms in seconds: round trips, and times that people wait.
@@ -38,6 +38,7 @@ func newInstruments(m metric.Meter) (in instruments, err error) {
 	in.lost = count("lock.leases.lost", "{lease}", "Leases lost, by cause.")
 	in.suspect = count("lock.leases.suspect", "{lease}", "Leases that a failed renewal put in doubt.")
 	in.waits = count("lock.waits", "{wait}", "Acquires that had to wait.")
+	in.failures = count("lock.acquire.failures", "{failure}", "Acquires that returned no lease, by error.")
 	in.exits = count("lock.plugin.exits", "{exit}", "Plugin processes that ended by themselves.")
 	in.restarts = count("lock.plugin.restarts", "{restart}", "Plugin processes that replaced one.")
 	in.changes = count("lock.election.changes", "{change}", "New leaders.")

@@ -13,6 +13,7 @@
 //	lock.leases.lost                {lease}    lost, by cause in error.type
 //	lock.leases.suspect             {lease}    in doubt since a renewal failed
 //	lock.waits                      {wait}     acquires that had to wait
+//	lock.acquire.failures           {failure}  acquires that returned no lease, by error.type
 //	lock.plugin.exits               {exit}     plugin processes that ended by themselves
 //	lock.plugin.restarts            {restart}  plugin processes that replaced one
 //	lock.election.changes           {change}   new leaders, as an observer sees them
@@ -21,17 +22,22 @@
 // The semantic conventions have no names for locks; error.type is theirs, and
 // names and units follow their rules. Its values are those of core.CauseName
 // with underscores: expired, taken, revoked, unreachable, plugin_died,
-// unhealthy, max_hold.
+// unhealthy, max_hold. Of a failed acquire it is held, unavailable, denied,
+// invalid, unsupported, config, closed, indeterminate, or, when its ctx ended
+// before the store was asked, deadline_exceeded or canceled; _OTHER otherwise.
+// An acquire that waited until its ctx ended has what it waited for.
 //
 // Spans: "lock acquire" from the call to the grant, and its child "lock hold"
 // from the grant to the end, with the attributes lock.backend, lock.name,
 // lock.owner and lock.token, an event for each time the lease became suspect,
-// and an error status when it was lost. An acquire that fails has no span: the
-// application's own span around the call has its error.
+// and an error status when it was lost. An acquire that fails has the first span
+// alone, with error.type, and an error status unless it was refused because
+// another owner holds the lock: that is an answer.
 package otel
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -136,6 +142,9 @@ func (r *Recorder) OnEvent(ev core.Event) {
 	case core.EventReleased:
 		r.in.held.Add(ctx, -1, set)
 		r.in.hold.Record(ctx, r.end(ev).Seconds(), set)
+	case core.EventAcquireFailed:
+		r.in.failures.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(append(attrs, ErrorTypeKey.String(typeOf(ev.Err)))...)))
+		r.fail(ctx, ev)
 	case core.EventPluginDown:
 		r.in.exits.Add(ctx, 1, set)
 	case core.EventPluginUp:
@@ -176,6 +185,47 @@ func (r *Recorder) begin(ctx context.Context, ev core.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held[leaseOf(ev)] = open{since: ev.Time, span: hold}
+}
+
+// fail records the span of an acquire that was not granted.
+func (r *Recorder) fail(ctx context.Context, ev core.Event) {
+	attrs := trace.WithAttributes(
+		BackendKey.String(ev.Backend), NameKey.String(ev.Name), OwnerKey.String(ev.Owner), ErrorTypeKey.String(typeOf(ev.Err)),
+	)
+	client := trace.WithSpanKind(trace.SpanKindClient)
+	_, acquire := r.tracer.Start(ctx, "lock acquire", attrs, client, trace.WithTimestamp(ev.Time.Add(-ev.Took)))
+	if typeOf(ev.Err) != "held" {
+		acquire.SetStatus(codes.Error, textOf(ev.Err))
+	}
+	acquire.End(trace.WithTimestamp(ev.Time))
+}
+
+// errorTypes are in the order in which typeOf asks: an acquire that gave up
+// wraps what it waited for.
+var errorTypes = []struct {
+	err  error
+	name string
+}{
+	{core.ErrIndeterminate, "indeterminate"},
+	{core.ErrDenied, "denied"},
+	{core.ErrConfig, "config"},
+	{core.ErrUnsupported, "unsupported"},
+	{core.ErrInvalid, "invalid"},
+	{core.ErrClosed, "closed"},
+	{core.ErrUnavailable, "unavailable"},
+	{core.ErrHeld, "held"},
+	{context.DeadlineExceeded, "deadline_exceeded"},
+	{context.Canceled, "canceled"},
+}
+
+// typeOf names why an acquire failed.
+func typeOf(err error) string {
+	for _, t := range errorTypes {
+		if errors.Is(err, t.err) {
+			return t.name
+		}
+	}
+	return "_OTHER"
 }
 
 func leaseOf(ev core.Event) lease { return lease{ev.Backend, ev.Name, ev.Owner} }

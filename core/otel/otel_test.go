@@ -1,6 +1,7 @@
 package otel_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -154,6 +155,44 @@ func TestLeaseIsMeasuredFromCallToEnd(t *testing.T) {
 	})
 }
 
+func TestFailedAcquiresAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := record(t, nil)
+		store := memory.NewStore()
+		first, second := open(t, store, r), open(t, store, r)
+		held, _ := first.Lock("jobs", nil)
+		wanted, _ := second.Lock("jobs", nil)
+		lease, err := held.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := wanted.TryAcquire(t.Context()); !errors.Is(err, core.ErrHeld) {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, err := wanted.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if _, err := wanted.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		memory := otel.BackendKey.String("memory")
+		r.want(t, "lock.acquire.failures", 0, 2, memory, otel.ErrorTypeKey.String("held"))
+		r.want(t, "lock.acquire.failures", 0, 1, memory, otel.ErrorTypeKey.String("deadline_exceeded"))
+		spans := r.spans.GetSpans()
+		if len(spans) != 4 || spans[1].Status.Code == codes.Error || spans[3].Status.Code != codes.Error {
+			t.Fatalf("%d spans: %+v", len(spans), spans)
+		}
+		if took := spans[2].EndTime.Sub(spans[2].StartTime); spans[2].Name != "lock acquire" || took != 3*time.Second {
+			t.Errorf("%q took %v, want the acquire that gave up after 3s", spans[2].Name, took)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestElectionIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, nil)
@@ -163,7 +202,7 @@ func TestElectionIsWatched(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go r.Watch(t.Context(), e, "memory")
+		go r.Watch(t.Context(), e)
 		for range 2 {
 			term, err := e.Campaign(t.Context())
 			if err != nil {

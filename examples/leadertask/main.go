@@ -38,7 +38,7 @@ func run(ctx context.Context, i app.Instance, election string, tick, ttl time.Du
 	say(i, "candidate, TTL %v", ttl)
 	if i.Recorder != nil && i.Number == 1 { // one observer is enough for a process
 		var watching sync.WaitGroup
-		watching.Go(func() { i.Recorder.Watch(ctx, e, i.Client.Properties().Name) })
+		watching.Go(func() { i.Recorder.Watch(ctx, e) })
 		defer watching.Wait()
 	}
 	return e.Run(ctx, func(term *core.Term) {

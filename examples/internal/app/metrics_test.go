@@ -21,7 +21,7 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for kind := core.EventAcquired; kind <= core.EventPluginUp; kind++ {
+	for kind := core.EventAcquired; kind <= core.EventAcquireFailed; kind++ {
 		recorder.OnEvent(core.Event{Kind: kind, Backend: "memory", Name: "a", Owner: "o", Time: time.Now(), Err: core.ErrExpired})
 	}
 	c := core.New(memory.NewStore().Open(), nil)
@@ -30,7 +30,7 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go recorder.Watch(t.Context(), e, "memory")
+	go recorder.Watch(t.Context(), e)
 	page := ""
 	for end := time.Now().Add(30 * time.Second); !strings.Contains(page, "lock_election_changes_total"); {
 		if time.Now().After(end) {
