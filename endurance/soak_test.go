@@ -27,16 +27,17 @@ const (
 // TestSoak lets hosts of every backend live under mixed faults, for as long as
 // LOCKBENCH_SOAK says ("30m"): no rule may be broken, no lease lost without a
 // reason, and no process may grow. LOCKBENCH_SEED decides about the faults.
-// The short test has the two backends that start at once.
+// The short test has the two backends that start at once, and does not judge
+// growth: the race detector's own memory is most of it.
 func TestSoak(t *testing.T) {
 	soak := safety.Soak{Length: shortSoak, Crowd: shortCrowd, Seed: seed(t), Log: t.Logf}
-	backends := []string{"memory", "redis"}
+	backends, long := []string{"memory", "redis"}, false
 	if length := os.Getenv("LOCKBENCH_SOAK"); length != "" {
 		var err error
 		if soak.Length, err = time.ParseDuration(length); err != nil || soak.Length <= 0 {
 			t.Fatalf("LOCKBENCH_SOAK=%s is no time such as 30m", length)
 		}
-		soak.Crowd = fullCrowd
+		soak.Crowd, long = fullCrowd, true
 		backends = append(backends, "redlock", "mysql", "etcd")
 	}
 	for _, name := range backends {
@@ -53,7 +54,7 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range found {
-		t.Run(f.Backend, func(t *testing.T) { judgeSoaked(t, f) })
+		t.Run(f.Backend, func(t *testing.T) { judgeSoaked(t, f, long) })
 	}
 }
 
@@ -70,7 +71,7 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-func judgeSoaked(t *testing.T, f safety.Soaked) {
+func judgeSoaked(t *testing.T, f safety.Soaked, long bool) {
 	if errors.Is(f.Err, env.ErrNotInstalled) {
 		env.Missing(t, f.Backend, f.Err)
 	}
@@ -89,7 +90,7 @@ func judgeSoaked(t *testing.T, f safety.Soaked) {
 		last[l.Who] = l
 	}
 	for _, l := range f.Lives {
-		if grown := l.Grown(); grown != "" {
+		if grown := l.Grown(); long && grown != "" {
 			t.Error(grown)
 		}
 		if last[l.Who] == l {

@@ -22,7 +22,7 @@ func TestBaselinesOnNodes(t *testing.T) {
 	if err := nodes.Init(t.Context(), plugin, "password=hush"); err != nil {
 		t.Fatal(err)
 	}
-	cfg := driver.Config{"address": nodes.Addr(), "password": "hush"}
+	cfg := driver.Config{"address": nodes.Addr(), "password": "hush", "node_timeout": "300ms"} // of a busy machine
 	for _, bl := range All() {
 		if bl.Backend == "redlock" {
 			t.Run(bl.Name, func(t *testing.T) { testExclusion(t, bl, cfg, cfg) })
