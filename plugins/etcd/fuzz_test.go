@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/configtest"
 )
 
 // FuzzConfig: whatever a configuration says, it is refused in words that do
@@ -21,18 +22,12 @@ func FuzzConfig(f *testing.F) {
 	f.Add("address=a:1,https://b:1\ntls_insecure=1\nprefix=\xff", "hush-hush")
 	f.Add("address=unix:///s,[::1]:2379\nusername=x\ndial_timeout=-1s", "")
 	f.Fuzz(func(t *testing.T, text, password string) {
-		cfg := driver.Config{}
-		for line := range strings.Lines(text) {
-			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			if !strings.HasSuffix(key, "_file") {
-				cfg[key] = value
-			}
-		}
+		cfg := configtest.Read(text)
 		cfg["password"] = password
 		o, err := configured(cfg)
 		if err != nil {
 			for _, secret := range []string{password, "hush-hush"} {
-				if shows(err, cfg, secret) {
+				if configtest.Shows(err, cfg, secret) {
 					t.Errorf("%q shows a password", err)
 				}
 			}
@@ -48,21 +43,6 @@ func FuzzConfig(f *testing.F) {
 			}
 		}
 	})
-}
-
-// shows tells whether err shows a secret that stands nowhere but in keys for
-// secrets, or before the "@" of an address.
-func shows(err error, cfg driver.Config, secret string) bool {
-	open := ""
-	for key, value := range cfg {
-		open += " " + key
-		if key != "address" && !strings.HasSuffix(key, "password") {
-			open += " " + value
-		}
-	}
-	_, inAddress, _ := strings.Cut(cfg["address"], secret)
-	return len(secret) > 8 && strings.Contains(err.Error(), secret) && !strings.Contains(open, secret) &&
-		(!strings.Contains(cfg["address"], secret) || strings.HasPrefix(inAddress, "@"))
 }
 
 // configured does what opening does before it makes a client.

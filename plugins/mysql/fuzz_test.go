@@ -11,6 +11,7 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/configtest"
 )
 
 // FuzzConfig: whatever a configuration says, it is refused in words that do
@@ -21,13 +22,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add("tcp(db)/", "", "timeout=1h\nusername=x'y")
 	f.Add("hush-hush", "", "")
 	f.Fuzz(func(t *testing.T, address, password, text string) {
-		cfg := driver.Config{}
-		for line := range strings.Lines(text) {
-			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			if !strings.HasSuffix(key, "_file") {
-				cfg[key] = value
-			}
-		}
+		cfg := configtest.Read(text)
 		cfg["address"], cfg["password"] = address, password
 		c, o, err := configured(cfg)
 		if err == nil {

@@ -2,10 +2,10 @@ package redis
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/configtest"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -17,13 +17,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add("address=unix://u:p@/run/s?db=2\nusername=v\ntls_insecure=1", "hush-hush", "")
 	f.Add("address=s1,s2\nsentinel_master=m\npool_size=99999999999\ndb=7", "", "hush-hush")
 	f.Fuzz(func(t *testing.T, text, password, sentinel string) {
-		cfg := driver.Config{}
-		for line := range strings.Lines(text) {
-			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			if !strings.HasSuffix(key, "_file") {
-				cfg[key] = value
-			}
-		}
+		cfg := configtest.Read(text)
 		cfg["password"], cfg["sentinel_password"] = password, sentinel
 		target, err := configured(cfg)
 		if err == nil {
@@ -36,26 +30,11 @@ func FuzzConfig(f *testing.F) {
 			t.Errorf("%v is not an ErrConfig", err)
 		}
 		for _, secret := range []string{password, sentinel, "hush-hush"} {
-			if shows(err, cfg, secret) {
+			if configtest.Shows(err, cfg, secret) {
 				t.Errorf("%q shows a password", err)
 			}
 		}
 	})
-}
-
-// shows tells whether err shows a secret that stands nowhere but in keys for
-// secrets, or before the "@" of an address.
-func shows(err error, cfg driver.Config, secret string) bool {
-	open := ""
-	for key, value := range cfg {
-		open += " " + key
-		if key != "address" && !strings.HasSuffix(key, "password") {
-			open += " " + value
-		}
-	}
-	_, inAddress, _ := strings.Cut(cfg["address"], secret)
-	return len(secret) > 8 && strings.Contains(err.Error(), secret) && !strings.Contains(open, secret) &&
-		(!strings.Contains(cfg["address"], secret) || strings.HasPrefix(inAddress, "@"))
 }
 
 // configured does what Open does before it makes a client.

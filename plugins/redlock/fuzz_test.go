@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/configtest"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -18,12 +19,9 @@ func FuzzConfig(f *testing.F) {
 	f.Add("address=a,b,a\nmax_ttl=-1s\nnode_timeout=1h", "hush-hush", "x")
 	f.Add("address=a,b,c,d\nfencing=maybe\npool_size=-1", "", "~")
 	f.Fuzz(func(t *testing.T, text, password, name string) {
-		cfg := driver.Config{"password": password}
-		for line := range strings.Lines(text) {
-			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			if !strings.HasSuffix(key, "_file") {
-				cfg[key] = value
-			}
+		cfg := configtest.Read(text)
+		if cfg["password"] == "" {
+			cfg["password"] = password
 		}
 		keys, nodes, err := configured(cfg)
 		if err != nil {
@@ -31,7 +29,7 @@ func FuzzConfig(f *testing.F) {
 				t.Errorf("%v is not an ErrConfig", err)
 			}
 			for _, secret := range []string{cfg["password"], "hush-hush"} {
-				if shows(err, cfg, secret) {
+				if configtest.Shows(err, cfg, secret) {
 					t.Errorf("%q shows a password", err)
 				}
 			}
@@ -48,21 +46,6 @@ func FuzzConfig(f *testing.F) {
 			t.Errorf("%q has the lock %q on the marker", text, name)
 		}
 	})
-}
-
-// shows tells whether err shows a secret that stands nowhere but in keys for
-// secrets, or before the "@" of an address.
-func shows(err error, cfg driver.Config, secret string) bool {
-	open := ""
-	for key, value := range cfg {
-		open += " " + key
-		if key != "address" && !strings.HasSuffix(key, "password") {
-			open += " " + value
-		}
-	}
-	_, inAddress, _ := strings.Cut(cfg["address"], secret)
-	return len(secret) > 8 && strings.Contains(err.Error(), secret) && !strings.Contains(open, secret) &&
-		(!strings.Contains(cfg["address"], secret) || strings.HasPrefix(inAddress, "@"))
 }
 
 // configured does what open does before it makes clients.
