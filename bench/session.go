@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/baseline"
@@ -188,14 +189,18 @@ func (s *session) openFloors(ctx context.Context) error {
 func (s *session) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	var errs []error
-	// Libraries may well complain about connections that a fault has broken;
-	// only our own plugins have to end in order.
-	for _, sub := range s.subjects {
-		if err := sub.close(ctx); err != nil && sub.Kind == record.KindPlugin {
-			errs = append(errs, fmt.Errorf("close %s: %w", sub.Name, err))
-		}
+	errs := make([]error, len(s.subjects))
+	var closing sync.WaitGroup
+	for i, sub := range s.subjects {
+		closing.Go(func() {
+			// Libraries may well complain about connections that a fault has
+			// broken; only our own plugins have to end in order.
+			if err := sub.close(ctx); err != nil && sub.Kind == record.KindPlugin {
+				errs[i] = fmt.Errorf("close %s: %w", sub.Name, err)
+			}
+		})
 	}
+	closing.Wait()
 	for _, c := range s.counters {
 		_ = c.Close()
 	}

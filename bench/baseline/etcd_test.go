@@ -1,11 +1,16 @@
 package baseline
 
 import (
+	"context"
 	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/core/driver"
 )
 
@@ -35,9 +40,9 @@ func TestEtcdBaselines(t *testing.T) {
 	}
 }
 
-// TestSessionsExclude: two callers of one name in one process exclude each
-// other, although a session does not do that for itself.
-func TestSessionsExclude(t *testing.T) {
+// TestSessionsAreShared: what callers of many names share is as many sessions
+// as want one name at a time, each of which excludes the others.
+func TestSessionsAreShared(t *testing.T) {
 	s, err := env.StartEtcd(t.Context(), nil)
 	if err != nil {
 		env.Missing(t, "etcd", err)
@@ -51,27 +56,66 @@ func TestSessionsExclude(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := l.Close(t.Context()); err != nil {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
 			t.Error(err)
 		}
-	}()
-	first, err := l.Lock("jobs", 10*time.Second)
+	})
+	const callers, ttl = 4, 10 * time.Second
+	var work sync.WaitGroup
+	var holders [3]atomic.Int32
+	for range callers {
+		work.Go(func() {
+			for i := range 30 {
+				n := i % len(holders)
+				lease := acquireOf(t, l, strconv.Itoa(n), ttl)
+				if lease == nil {
+					return
+				}
+				if holders[n].Add(1) > 1 {
+					t.Error("two callers of one name hold it")
+				}
+				holders[n].Add(-1)
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	open := l.(*sessions).open[ttl]
+	if len(open) > callers {
+		t.Errorf("%d sessions for %d callers", len(open), callers)
+	}
+
+	// A store that was too slow for them has ended them all.
+	for _, s := range open {
+		if _, err := s.Client().Revoke(t.Context(), s.Lease()); err != nil {
+			t.Fatal(err)
+		}
+		<-s.Done()
+	}
+	if lease := acquireOf(t, l, "0", ttl); lease != nil {
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func acquireOf(t *testing.T, l load.Locker, name string, ttl time.Duration) load.Lease {
+	lock, err := l.Lock(name, ttl)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return nil
 	}
-	second, err := l.Lock("jobs", 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	lease, err := lock.Acquire(ctx)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return nil
 	}
-	other, err := l.Lock("other", 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first.(mutexLock).session != other.(mutexLock).session {
-		t.Error("two names do not share the session")
-	}
-	if first.(mutexLock).session == second.(mutexLock).session {
-		t.Error("two callers of one name share a session, which does not keep them apart")
-	}
+	return lease
 }

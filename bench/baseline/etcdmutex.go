@@ -3,6 +3,7 @@ package baseline
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,9 +21,7 @@ var etcdMutexBaseline = Baseline{
 	Module:  etcdModule,
 	Fencing: driver.FencingStrict,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		return openSessions(cfg, "mutex/", func(s *concurrency.Session, key string) load.Lock {
-			return mutexLock{session: s, key: key}
-		})
+		return openSessions(cfg, "mutex/", lockMutex)
 	},
 }
 
@@ -33,61 +32,100 @@ var etcdElectionBaseline = Baseline{
 	Module:  etcdModule,
 	Fencing: driver.FencingStrict,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		return openSessions(cfg, "election/", func(s *concurrency.Session, key string) load.Lock {
-			return electionLock{session: s, key: key}
-		})
+		return openSessions(cfg, "election/", winElection)
 	},
 }
 
 // sessions is what both share. Callers of different names share one session,
-// as applications do. A session does not exclude inside itself, so that another
-// caller of the same name gets a session of its own.
+// as applications do. A session does not exclude inside itself, so that of the
+// callers that want one name at the same time each has a session of its own.
 type sessions struct {
-	client *clientv3.Client
-	prefix string
-	make   func(s *concurrency.Session, key string) load.Lock
+	client  *clientv3.Client
+	prefix  string
+	acquire acquireOn
 
-	mu     sync.Mutex
-	shared map[time.Duration]*concurrency.Session
-	used   map[string]bool
-	all    []*concurrency.Session
+	mu   sync.Mutex
+	open map[time.Duration][]*session
 }
 
-func openSessions(cfg driver.Config, dir string, lock func(*concurrency.Session, string) load.Lock) (load.Locker, error) {
+// acquireOn waits for the lock whose keys begin with key.
+type acquireOn func(ctx context.Context, s *concurrency.Session, key string) (*sessionLease, error)
+
+// session is one of etcd's with the names that are waited for or held in it.
+type session struct {
+	*concurrency.Session
+	names map[string]bool
+}
+
+func openSessions(cfg driver.Config, dir string, acquire acquireOn) (load.Locker, error) {
 	c, err := dialEtcd(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return &sessions{
-		client: c, prefix: etcdPrefix(cfg) + dir, make: lock,
-		shared: map[time.Duration]*concurrency.Session{}, used: map[string]bool{},
+		client: c, prefix: etcdPrefix(cfg) + dir, acquire: acquire,
+		open: map[time.Duration][]*session{},
 	}, nil
 }
 
-// Lock makes the session here, not with the first Acquire: an application has it
-// from its start.
+// Lock makes the first session here, not with the first Acquire: an application
+// has it from its start.
 func (l *sessions) Lock(name string, ttl time.Duration) (load.Lock, error) {
 	if ttl%time.Second != 0 || ttl <= 0 {
 		return nil, errors.New("concurrency.Session: a TTL is a number of whole seconds")
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.shared[ttl]
-	if s == nil || expired(s) || l.used[name] {
-		var err error
-		if s, err = concurrency.NewSession(l.client, concurrency.WithTTL(int(ttl/time.Second))); err != nil {
-			return nil, err
-		}
-		l.all = append(l.all, s)
+	ctx, cancel := context.WithTimeout(l.client.Ctx(), etcdDialTimeout)
+	defer cancel()
+	s, err := l.borrow(ctx, name, ttl)
+	if err != nil {
+		return nil, err
 	}
-	if !l.used[name] {
-		l.shared[ttl], l.used[name] = s, true
-	}
-	return l.make(s, l.prefix+name), nil
+	l.giveBack(s, name)
+	return sessionLock{sessions: l, name: name, ttl: ttl}, nil
 }
 
-// expired tells that a session is of no use any more.
-func expired(s *concurrency.Session) bool {
+// borrow returns a session in which nobody has name, a new one when there is
+// none. One that has expired is of no use any more.
+func (l *sessions) borrow(ctx context.Context, name string, ttl time.Duration) (*session, error) {
+	if s := l.free(name, ttl); s != nil {
+		return s, nil
+	}
+	// Not by NewSession, whose ctx is for the whole life of the session.
+	granted, err := l.client.Grant(ctx, int64(ttl/time.Second))
+	if err != nil {
+		return nil, err
+	}
+	s, err := concurrency.NewSession(l.client, concurrency.WithLease(granted.ID))
+	if err != nil {
+		return nil, err
+	}
+	fresh := &session{Session: s, names: map[string]bool{name: true}}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[ttl] = append(l.open[ttl], fresh)
+	return fresh, nil
+}
+
+func (l *sessions) free(name string, ttl time.Duration) *session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[ttl] = slices.DeleteFunc(l.open[ttl], (*session).expired)
+	for _, s := range l.open[ttl] {
+		if !s.names[name] {
+			s.names[name] = true
+			return s
+		}
+	}
+	return nil
+}
+
+func (l *sessions) giveBack(s *session, name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(s.names, name)
+}
+
+func (s *session) expired() bool {
 	select {
 	case <-s.Done():
 		return true
@@ -97,40 +135,59 @@ func expired(s *concurrency.Session) bool {
 }
 
 // Close ends the sessions, which releases what is held.
-func (l *sessions) Close(context.Context) error {
+func (l *sessions) Close(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var err error
-	for _, s := range l.all {
-		err = errors.Join(err, s.Close())
+	var all []*session
+	for _, some := range l.open {
+		all = append(all, some...)
 	}
-	return errors.Join(err, l.client.Close())
+	errs := make([]error, len(all), len(all)+1)
+	var work sync.WaitGroup
+	for i, s := range all {
+		work.Go(func() {
+			s.Orphan()
+			_, errs[i] = l.client.Revoke(ctx, s.Lease())
+		})
+	}
+	work.Wait()
+	return errors.Join(append(errs, l.client.Close())...)
 }
 
-type mutexLock struct {
-	session *concurrency.Session
-	key     string
+type sessionLock struct {
+	sessions *sessions
+	name     string
+	ttl      time.Duration
 }
 
-func (l mutexLock) Acquire(ctx context.Context) (load.Lease, error) {
-	m := concurrency.NewMutex(l.session, l.key)
+func (l sessionLock) Acquire(ctx context.Context) (load.Lease, error) {
+	s, err := l.sessions.borrow(ctx, l.name, l.ttl)
+	if err != nil {
+		return nil, err
+	}
+	lease, err := l.sessions.acquire(ctx, s.Session, l.sessions.prefix+l.name)
+	if err != nil {
+		l.sessions.giveBack(s, l.name)
+		return nil, err
+	}
+	lease.end = func() { l.sessions.giveBack(s, l.name) }
+	return lease, nil
+}
+
+func lockMutex(ctx context.Context, s *concurrency.Session, key string) (*sessionLease, error) {
+	m := concurrency.NewMutex(s, key)
 	if err := m.Lock(ctx); err != nil {
 		return nil, err
 	}
-	return &sessionLease{session: l.session, key: m.Key(), token: m.Header().Revision, release: m.Unlock}, nil
+	return &sessionLease{session: s, key: m.Key(), token: m.Header().Revision, release: m.Unlock}, nil
 }
 
-type electionLock struct {
-	session *concurrency.Session
-	key     string
-}
-
-func (l electionLock) Acquire(ctx context.Context) (load.Lease, error) {
-	e := concurrency.NewElection(l.session, l.key)
+func winElection(ctx context.Context, s *concurrency.Session, key string) (*sessionLease, error) {
+	e := concurrency.NewElection(s, key)
 	if err := e.Campaign(ctx, ""); err != nil {
 		return nil, err
 	}
-	return &sessionLease{session: l.session, key: e.Key(), token: e.Rev(), release: e.Resign}, nil
+	return &sessionLease{session: s, key: e.Key(), token: e.Rev(), release: e.Resign}, nil
 }
 
 // sessionLease is a key on the lease of a session.
@@ -139,6 +196,7 @@ type sessionLease struct {
 	key     string
 	token   int64
 	release func(context.Context) error
+	end     func() // the session is free for the next caller
 }
 
 // Token is the store's revision at the grant, which a user of the mutex takes
@@ -165,4 +223,7 @@ func (l *sessionLease) Renew(ctx context.Context) error {
 // Untimed implements load.Untimed: the session renews it too.
 func (l *sessionLease) Untimed() {}
 
-func (l *sessionLease) Release(ctx context.Context) error { return l.release(ctx) }
+func (l *sessionLease) Release(ctx context.Context) error {
+	defer l.end()
+	return l.release(ctx)
+}
