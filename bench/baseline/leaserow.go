@@ -85,15 +85,23 @@ func (l *leaseRow) Acquire(ctx context.Context) (load.Lease, error) {
 	}
 }
 
-// TryAcquire implements load.Trier.
+// TryAcquire implements load.Trier. The statement is not cut off when ctx ends:
+// the server would go on with it, and nobody would release what it has taken.
 func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
-	lease := &rowLease{row: l, owner: l.all.owner()}
-	changed, err := lease.exec(ctx, leaseAcquire, l.name, lease.owner, l.ttl.Microseconds())
-	if err == nil && !changed {
-		err = driver.ErrHeld
-	}
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.ttl)
+	defer cancel()
+	lease := &rowLease{row: l, owner: l.all.owner()}
+	changed, err := lease.exec(whole, leaseAcquire, l.name, lease.owner, l.ttl.Microseconds())
+	switch {
+	case err != nil:
+		return nil, err
+	case !changed:
+		return nil, driver.ErrHeld
+	case ctx.Err() != nil:
+		return nil, errors.Join(ctx.Err(), lease.Release(whole))
 	}
 	return lease, nil
 }

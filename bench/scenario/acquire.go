@@ -29,7 +29,7 @@ func runAcquire(ctx context.Context, in Input) (record.Cell, error) {
 		return record.Cell{}, err
 	}
 	total := in.WarmUp + in.Measure + in.Measure/renewShare
-	bounded, cancel := context.WithTimeout(ctx, total+openFor(in)+grace)
+	bounded, cancel := context.WithTimeout(ctx, total+openFor(in)+graceOf(in.Measure))
 	defer cancel()
 
 	from := in.Clock.Now() + int64(in.WarmUp)

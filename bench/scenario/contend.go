@@ -99,7 +99,7 @@ func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 	}
 	defer func() { err = errors.Join(err, end()) }()
 	span := contendSpan(in)
-	bounded, cancel := context.WithTimeout(ctx, in.WarmUp+span+idleFor(in)+grace)
+	bounded, cancel := context.WithTimeout(ctx, in.WarmUp+span+idleFor(in)+graceOf(in.Measure))
 	defer cancel()
 	from := in.Clock.Now() + int64(in.WarmUp)
 	until := from + int64(span)

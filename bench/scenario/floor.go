@@ -20,7 +20,7 @@ var ErrFloor = errors.New("the call failed")
 // Floor measures a call that does nothing useful, in a closed loop: the least
 // that an operation can cost on the same path.
 func Floor(ctx context.Context, clock load.Clock, clients int, warmUp, measure time.Duration, call func(context.Context) error) (record.Cell, error) {
-	bounded, cancel := context.WithTimeout(ctx, warmUp+measure+grace)
+	bounded, cancel := context.WithTimeout(ctx, warmUp+measure+graceOf(measure))
 	defer cancel()
 	from := clock.Now() + int64(warmUp)
 	until := from + int64(measure)

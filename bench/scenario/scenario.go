@@ -147,6 +147,12 @@ var ErrNothingDone = errors.New("no operation succeeded")
 // run for ever.
 const grace = 10 * time.Second
 
+// graceOf is the grace of a cell that is measured for so long: one library that
+// waits for ever would make a quick run a long one.
+func graceOf(measure time.Duration) time.Duration {
+	return min(grace, max(grace/5, 10*measure))
+}
+
 // callers prepares one caller for each client.
 func callers(in Input) ([]*load.Caller, error) {
 	out := make([]*load.Caller, in.Clients)

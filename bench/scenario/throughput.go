@@ -72,7 +72,7 @@ func runThroughput(ctx context.Context, in Input) (cell record.Cell, err error) 
 		return cell, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	bounded, cancel := context.WithTimeout(ctx, in.WarmUp+in.Measure+grace)
+	bounded, cancel := context.WithTimeout(ctx, in.WarmUp+in.Measure+graceOf(in.Measure))
 	defer cancel()
 	from := in.Clock.Now() + int64(in.WarmUp)
 	until := from + int64(in.Measure)
