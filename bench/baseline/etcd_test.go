@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/core/driver"
@@ -85,6 +87,23 @@ func TestSessionsAreShared(t *testing.T) {
 		})
 	}
 	work.Wait()
+	for i := range 50 {
+		lock, err := l.Lock("0", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*100*time.Microsecond)
+		if lease, err := lock.Acquire(ctx); err == nil {
+			err = lease.Release(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		cancel()
+	}
+	if kept, err := l.(*sessions).client.Get(t.Context(), l.(*sessions).prefix, clientv3.WithPrefix()); err != nil || kept.Count > 0 {
+		t.Errorf("%v keys of calls that were cancelled, %v", kept, err)
+	}
 	open := l.(*sessions).open[ttl]
 	if len(open) > callers {
 		t.Errorf("%d sessions for %d callers", len(open), callers)

@@ -3,6 +3,7 @@ package baseline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -165,13 +166,25 @@ func (l sessionLock) Acquire(ctx context.Context) (load.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease, err := l.sessions.acquire(ctx, s.Session, l.sessions.prefix+l.name)
+	key := l.sessions.prefix + l.name
+	lease, err := l.sessions.acquire(ctx, s.Session, key)
 	if err != nil {
+		err = errors.Join(err, l.sessions.withdraw(s, key))
 		l.sessions.giveBack(s, l.name)
 		return nil, err
 	}
 	lease.end = func() { l.sessions.giveBack(s, l.name) }
 	return lease, nil
+}
+
+// withdraw deletes the key of a call that has failed. The library does not when
+// ctx ends while the key is written: nobody else would get the lock for as long
+// as the session lives.
+func (l *sessions) withdraw(s *session, key string) error {
+	ctx, cancel := context.WithTimeout(l.client.Ctx(), etcdDialTimeout)
+	defer cancel()
+	_, err := l.client.Delete(ctx, fmt.Sprintf("%s/%x", key, s.Lease()))
+	return err
 }
 
 func lockMutex(ctx context.Context, s *concurrency.Session, key string) (*sessionLease, error) {
