@@ -70,7 +70,7 @@ func TestSessionsAreShared(t *testing.T) {
 	var holders [3]atomic.Int32
 	for range callers {
 		work.Go(func() {
-			for i := range 30 {
+			for i := range 9 {
 				n := i % len(holders)
 				lease := acquireOf(t, l, strconv.Itoa(n), ttl)
 				if lease == nil {
@@ -87,27 +87,34 @@ func TestSessionsAreShared(t *testing.T) {
 		})
 	}
 	work.Wait()
-	for i := range 50 {
-		lock, err := l.Lock("0", ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*100*time.Microsecond)
-		if lease, err := lock.Acquire(ctx); err == nil {
-			err = lease.Release(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-		}
-		cancel()
+	if open := l.(*sessions).open[ttl]; len(open) > callers {
+		t.Errorf("%d sessions for %d callers", len(open), callers)
 	}
+	for range 8 {
+		work.Go(func() {
+			for i := range 20 {
+				lock, err := l.Lock("0", ttl)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*250*time.Microsecond)
+				lease, err := lock.Acquire(ctx)
+				cancel()
+				if err != nil {
+					continue
+				}
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
 	if kept, err := l.(*sessions).client.Get(t.Context(), l.(*sessions).prefix, clientv3.WithPrefix()); err != nil || kept.Count > 0 {
 		t.Errorf("%v keys of calls that were cancelled, %v", kept, err)
 	}
 	open := l.(*sessions).open[ttl]
-	if len(open) > callers {
-		t.Errorf("%d sessions for %d callers", len(open), callers)
-	}
 
 	// A store that was too slow for them has ended them all.
 	for _, s := range open {
