@@ -21,7 +21,7 @@ const (
 	shortSoak = 5 * time.Second
 	// shortCrowd and fullCrowd are the leases that are kept on each backend.
 	shortCrowd = 200
-	fullCrowd  = 10_000
+	fullCrowd  = 2_000
 )
 
 // TestSoak lets hosts of every backend live under mixed faults, for as long as

@@ -12,10 +12,10 @@ import (
 // What a process may use more at the end than when it was first looked at. A
 // plugin collects its garbage when it likes to, and what its heap has grown to
 // once stays resident for minutes. Its pools of connections grow when the store
-// is slow, to a bound that is below 32 more.
+// is slow, to a bound: 48 at most, those of mysql.
 const (
 	moreGoroutines  = 16
-	moreDescriptors = 32
+	moreDescriptors = 56
 	moreHeap        = 2 << 20
 	moreResident    = 32 << 20
 )

@@ -24,6 +24,8 @@ const (
 
 // Crowd is what a witness tells of the many leases that it keeps.
 type Crowd struct {
+	// Held is how many leases there are, with those that were given back to be
+	// taken again.
 	Held   int    `json:"held"`
 	Losses []Loss `json:"losses,omitempty"`
 	// Attempts are those that are over.
@@ -119,6 +121,7 @@ func (c *crowd) tell() {
 type kept struct {
 	lock    *core.Lock
 	lease   *core.Lease // nil while it has none
+	counted bool        // in held
 	attempt record.Attempt
 }
 
@@ -150,6 +153,20 @@ func (c *crowd) keep(k int, stop chan struct{}) {
 	}
 	for _, one := range mine {
 		c.release(one)
+		c.count(one, false)
+	}
+}
+
+// count tells whether one is among those that are held.
+func (c *crowd) count(one *kept, held bool) {
+	if held == one.counted {
+		return
+	}
+	one.counted = held
+	if held {
+		c.held.Add(1)
+	} else {
+		c.held.Add(-1)
 	}
 }
 
@@ -178,9 +195,10 @@ func (c *crowd) mend(ctx context.Context, one *kept) {
 		one.attempt = a
 		if err == nil {
 			one.lease, one.attempt.Token = lease, lease.Token()
-			c.held.Add(1)
+			c.count(one, true)
 			return
 		}
+		c.count(one, false)
 		c.over(one)
 		again(ctx)
 	}
@@ -200,6 +218,7 @@ func (c *crowd) lost(one *kept) bool {
 	c.news.Losses = append(c.news.Losses, loss)
 	c.mu.Unlock()
 	one.attempt.Ended, one.attempt.Done, one.attempt.End = now, now, record.EndLost
+	c.count(one, false)
 	c.over(one)
 	return true
 }
@@ -220,9 +239,6 @@ func (c *crowd) release(one *kept) {
 
 // over ends what one has.
 func (c *crowd) over(one *kept) {
-	if one.lease != nil {
-		c.held.Add(-1)
-	}
 	one.lease = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
