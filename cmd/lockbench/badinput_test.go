@@ -64,6 +64,11 @@ func TestBadFolders(t *testing.T) {
 			t.Errorf("%v: exit %d, %q", args, code, stderr)
 		}
 	}
+	for _, args := range [][]string{{"run", "-o", "-"}, {"merge", "a", "b", "-o", "-"}} {
+		if code, _, stderr := lockbench(t, args...); code != exitUsage || !strings.Contains(stderr, "is no folder") {
+			t.Errorf("%v: exit %d, %q", args, code, stderr)
+		}
+	}
 }
 
 func mkdir(t *testing.T, dir string) {

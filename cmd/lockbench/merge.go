@@ -30,6 +30,9 @@ many runs, when and on what, it was merged.`,
 			if out == "" {
 				return hinted(usagef("%s needs a folder to write to", cmd.CommandPath()), cmd.UseLine())
 			}
+			if err := checkFolder(out); err != nil {
+				return err
+			}
 			err := record.Merge(out, args...)
 			switch {
 			case errors.Is(err, record.ErrPlans):

@@ -259,6 +259,9 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	if !cmd.Flags().Changed("seed") {
 		p.Seed = rand.Uint64N(1e9) // short enough to be typed again
 	}
+	if err := checkFolder(f.out); err != nil {
+		return p, err
+	}
 	p.Out = f.out
 	if p.Out == "" {
 		p.Out = freshDir(filepath.Join("results", time.Now().UTC().Format("20060102T150405Z")))
@@ -267,6 +270,14 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	p.PluginDirs, p.Version = f.servers.pluginDirs, version()
 	p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr())
 	return p, err
+}
+
+// checkFolder refuses what means standard output elsewhere.
+func checkFolder(out string) error {
+	if out != "-" {
+		return nil
+	}
+	return hinted(usagef("-o - is no folder, and results are several files"), "lockbench report DIR -o - prints the page")
 }
 
 // safety refuses flags that mean nothing for the safety scenario, and leaves
