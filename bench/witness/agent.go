@@ -43,6 +43,7 @@ type agent struct {
 	mu      sync.Mutex
 	held    map[string]*holding // by owner
 	stop    chan struct{}       // closed: release, and acquire no more
+	crowd   *crowd              // the last one, nil for none
 	holders sync.WaitGroup
 }
 
@@ -127,6 +128,13 @@ func (a *agent) event(e core.Event) {
 	switch e.Kind {
 	case core.EventPluginUp:
 		go a.tellPlugin()
+	case core.EventLost:
+		a.mu.Lock()
+		c := a.crowd
+		a.mu.Unlock()
+		if c != nil {
+			c.hear(e)
+		}
 	case core.EventRenewed:
 		done := Now() - int64(time.Since(e.Time))
 		a.mu.Lock()

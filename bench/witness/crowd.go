@@ -3,6 +3,8 @@ package witness
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +37,7 @@ type Crowd struct {
 // Loss is a lease of a crowd that was neither released nor kept.
 type Loss struct {
 	Name  int    `json:"name"`
-	At    int64  `json:"at_ns"` // when it was found lost, by [Now]
+	At    int64  `json:"at_ns"` // by [Now]
 	Cause string `json:"cause"`
 }
 
@@ -74,8 +76,46 @@ type crowd struct {
 	order order
 	held  atomic.Int64
 
-	mu   sync.Mutex
-	news Crowd
+	mu    sync.Mutex
+	news  Crowd
+	known []known // by the number of the name
+	gone  int     // that are lost, which their keepers have not seen
+}
+
+// known is what is known of one lease as soon as it happens: its keeper may be
+// busy with another one for long.
+type known struct {
+	token  uint64 // 0 while there is no lease
+	lostAt int64  // by [Now], 0 for not lost
+}
+
+// hear takes the event of a loss.
+func (c *crowd) hear(e core.Event) {
+	text, own := strings.CutPrefix(e.Name, c.order.Names[0])
+	n, err := strconv.Atoi(text)
+	if !own || err != nil || n < 0 || n >= len(c.known) {
+		return
+	}
+	at := Now() - int64(time.Since(e.Time))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := &c.known[n]; k.token == e.Token && k.lostAt == 0 {
+		k.lostAt = at
+		c.gone++
+	}
+}
+
+// know replaces what is known of one lease. It returns when that was lost, 0 for
+// not.
+func (c *crowd) know(one *kept, token uint64) (lostAt int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := &c.known[one.attempt.Name]
+	if lostAt = k.lostAt; lostAt != 0 {
+		c.gone--
+	}
+	*k = known{token: token}
+	return lostAt
 }
 
 // keep starts the keepers, and whoever tells of them.
@@ -83,7 +123,10 @@ func (a *agent) keep(o order) {
 	a.mu.Lock()
 	stop := a.stop
 	a.mu.Unlock()
-	c := &crowd{agent: a, order: o}
+	c := &crowd{agent: a, order: o, known: make([]known, o.Count)}
+	a.mu.Lock()
+	a.crowd = c
+	a.mu.Unlock()
 	var keeping sync.WaitGroup
 	for k := range keepers {
 		keeping.Go(func() { c.keep(k, stop) })
@@ -110,10 +153,10 @@ func (a *agent) keep(o order) {
 
 func (c *crowd) tell() {
 	c.mu.Lock()
-	news := c.news
+	news, gone := c.news, c.gone
 	c.news = Crowd{}
 	c.mu.Unlock()
-	news.Held = int(c.held.Load())
+	news.Held = max(0, int(c.held.Load())-gone)
 	c.agent.tell(note{Crowd: &news})
 }
 
@@ -195,6 +238,7 @@ func (c *crowd) mend(ctx context.Context, one *kept) {
 		one.attempt = a
 		if err == nil {
 			one.lease, one.attempt.Token = lease, lease.Token()
+			c.know(one, lease.Token())
 			c.count(one, true)
 			return
 		}
@@ -212,7 +256,10 @@ func (c *crowd) lost(one *kept) bool {
 		return false
 	}
 	now := Now()
-	loss := Loss{Name: int(one.attempt.Name), At: now, Cause: core.CauseName(one.lease.Err())}
+	loss := Loss{Name: int(one.attempt.Name), At: c.know(one, 0), Cause: core.CauseName(one.lease.Err())}
+	if loss.At == 0 { // the event is on its way
+		loss.At = now
+	}
 	_ = release(one.lease) // it says that the lease was lost
 	c.mu.Lock()
 	c.news.Losses = append(c.news.Losses, loss)
@@ -229,6 +276,7 @@ func (c *crowd) release(one *kept) {
 		return
 	}
 	a := &one.attempt
+	c.know(one, 0)
 	a.Ended, a.End = Now(), record.EndReleased
 	if release(one.lease) != nil {
 		a.End = record.EndReleaseFailed
