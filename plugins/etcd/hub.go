@@ -11,8 +11,8 @@ import (
 )
 
 // event is what a watch tells its subscriber. None is a fact to act upon: each
-// is a reason to ask the store, except that a delete of a key whose owner is
-// part of it is final.
+// is a reason to ask the store, except that the delete of a key is final for
+// who had it when the watch was opened.
 type event struct {
 	opened  int64 // not 0: changes after this revision are seen from now on
 	changed bool

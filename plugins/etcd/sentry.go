@@ -62,9 +62,8 @@ func (s *sentry) work() {
 	for len(s.fresh) > 0 && now.Sub(s.fresh[0].born) >= young {
 		g := s.fresh[0]
 		s.fresh = s.fresh[1:]
-		key := h.b.space.hold(g.name, g.owner)
-		if h.grants[key] == g && g.watch == nil && !g.leaving {
-			g.watch = h.b.hub.add(key, nil, true, func(e event) { s.hear(g, e) })
+		if h.grants[g.who()] == g && g.watch == nil && !g.leaving {
+			g.watch = h.b.hub.add(h.b.space.hold(g.name, g.slot), nil, true, func(e event) { s.hear(g, e) })
 		}
 	}
 	if len(s.check) > 0 && !s.busy {

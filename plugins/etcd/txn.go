@@ -58,9 +58,9 @@ func remove(key string) *pb.RequestOp {
 	return opDelete(&pb.DeleteRangeRequest{Key: []byte(key)})
 }
 
-// take deletes key, and returns what it was in the answer.
-func take(key string) *pb.RequestOp {
-	return opDelete(&pb.DeleteRangeRequest{Key: []byte(key), PrevKv: true})
+// take deletes the keys of [key, end), and returns what they were in the answer.
+func take(key string, end []byte) *pb.RequestOp {
+	return opDelete(&pb.DeleteRangeRequest{Key: []byte(key), RangeEnd: end, PrevKv: true})
 }
 
 func opDelete(r *pb.DeleteRangeRequest) *pb.RequestOp {
