@@ -78,7 +78,7 @@ func (s *sentry) work() {
 // hear is called by the hub.
 func (s *sentry) hear(g *grant, e event) {
 	switch {
-	case e.changed:
+	case e.changed > g.rev:
 		s.lost(g)
 	case e.opened != 0:
 		s.h.mu.Lock()

@@ -77,3 +77,19 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 	third := acquire(t, b, lock("jobs", "d"))
 	must(t, stranger.Release(t.Context(), third)) // read first, then released
 }
+
+// TestOldDeleteIsNoLoss: a member that is behind tells a new watch of the delete
+// of the key's lease before this one.
+func TestOldDeleteIsNoLoss(t *testing.T) {
+	b := connect(t, on(start(t, nil)))
+	r := acquire(t, b, lock("jobs", "a"))
+	g := b.held.find(r.Name, r.Owner, r.Token)
+	b.held.sentry.hear(g, event{changed: g.rev - 1})
+	if b.held.find(r.Name, r.Owner, r.Token) == nil {
+		t.Error("lost by a delete of before")
+	}
+	b.held.sentry.hear(g, event{changed: g.rev + 1})
+	if b.held.find(r.Name, r.Owner, r.Token) != nil {
+		t.Error("not lost by its delete")
+	}
+}
