@@ -82,7 +82,7 @@ func hostPort(text string, defaultPort int) (string, error) {
 		}
 		host, port = strings.Trim(text, "[]"), strconv.Itoa(defaultPort)
 	}
-	if host == "" || strings.ContainsAny(host, " /@?#") {
+	if host == "" || strings.ContainsAny(host, " /@?#[]") {
 		return "", fmt.Errorf("it is not host:port")
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {

@@ -50,7 +50,7 @@ func TestBadAddressesShowNoSecret(t *testing.T) {
 // FuzzAddress: an address is refused, or is one that can be dialled; it is
 // never read as something with an empty host.
 func FuzzAddress(f *testing.F) {
-	for _, s := range []string{"h:1", "redis://u:p@h/2", "rediss://h:9", "unix:///s?db=1", "[::1]", "redis://:p@", "h:99999", ""} {
+	for _, s := range []string{"h:1", "redis://u:p@h/2", "rediss://h:9", "unix:///s?db=1", "[::1]", "0]x", "redis://:p@", "h:99999", ""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
