@@ -79,9 +79,8 @@ func harmsCrowd(f fault.Fault) bool {
 }
 
 // judgeCrowd takes what the crowd has told since the last call. Leases that
-// were lost are false losses unless they are excused. It returns how many were
-// lost.
-func (w *world) judgeCrowd(excused bool) int {
+// were lost are false losses unless they are excused. It tells how many were lost.
+func (w *world) judgeCrowd(excused bool) string {
 	c := w.crowd.TakeCrowd()
 	w.crowd.Forget()
 	for i := range c.Attempts {
@@ -95,14 +94,17 @@ func (w *world) judgeCrowd(excused bool) int {
 	w.checker.Add(record.Section{
 		Backend: w.backend.Name, Kind: record.KindPlugin, Fencing: w.backend.Fencing, Scenario: "soak", Names: w.names,
 	}, c.Attempts)
-	if n := len(c.Losses); n > 0 && !excused {
+	if len(c.Losses) == 0 {
+		return "0"
+	}
+	first := c.Losses[0]
+	lost := fmt.Sprintf("%d, the first after %v (%s)", len(c.Losses), time.Duration(first.At-w.began).Round(time.Millisecond), first.Cause)
+	if !excused {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		first := c.Losses[0]
-		w.found.FalseLosses = append(w.found.FalseLosses, fmt.Sprintf("%d of the crowd's leases in round %d, %s: the first after %v, %s",
-			n, w.found.Rounds+1, w.fault.Name, time.Duration(first.At-w.began).Round(time.Millisecond), first.Cause))
+		w.found.FalseLosses = append(w.found.FalseLosses, fmt.Sprintf("the crowd in round %d, %s: %s", w.found.Rounds+1, w.fault.Name, lost))
 	}
-	return len(c.Losses)
+	return lost
 }
 
 // concludeCrowd adds the verdict on the crowd.

@@ -277,7 +277,7 @@ func (w *world) recover(ctx context.Context, f fault.Fault) error {
 func (w *world) judge(r record.Round) {
 	c := check.Cells([]record.Round{r})[0]
 	lost := w.judgeCrowd(harmsCrowd(w.fault))
-	w.soak.Log("%s %d: %s: %s, %d grants, %v until the next grant; the crowd lost %d", r.Backend, r.Round, r.Fault, c.Class, c.Grants,
+	w.soak.Log("%s %d: %s: %s, %d grants, %v until the next grant; the crowd lost %s", r.Backend, r.Round, r.Fault, c.Class, c.Grants,
 		time.Duration(c.Unavailable).Round(time.Millisecond), lost)
 	w.mu.Lock()
 	defer w.mu.Unlock()
