@@ -58,11 +58,6 @@ func remove(key string) *pb.RequestOp {
 	return opDelete(&pb.DeleteRangeRequest{Key: []byte(key)})
 }
 
-// take deletes the keys of [key, end), and returns what they were in the answer.
-func take(key string, end []byte) *pb.RequestOp {
-	return opDelete(&pb.DeleteRangeRequest{Key: []byte(key), RangeEnd: end, PrevKv: true})
-}
-
 func opDelete(r *pb.DeleteRangeRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
 }
