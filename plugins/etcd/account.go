@@ -98,14 +98,14 @@ func (h *held) stay(g *grant) {
 func (h *held) withdrawing(name, owner string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if g := h.grants[who{name, owner}]; g != nil {
+	if g := h.grants[h.b.space.hold(name, owner)]; g != nil {
 		g.leaving = true
 	}
 }
 
 func (h *held) withdrawn(name, owner string, s *step) {
 	h.mu.Lock()
-	g := h.grants[who{name, owner}]
+	g := h.grants[h.b.space.hold(name, owner)]
 	switch {
 	case g != nil && s.err != nil:
 		h.stay(g)
@@ -118,6 +118,23 @@ func (h *held) withdrawn(name, owner string, s *step) {
 	h.mu.Unlock()
 }
 
+// strayPlace starts to delete the place that came with a lock that was deleted by
+// op, unless it is except's, which is gone with it. It returns nil when there is
+// nothing to do.
+func (h *held) strayPlace(name string, op *pb.ResponseOp, except string) *step {
+	kvs := op.GetResponseDeleteRange().GetPrevKvs()
+	if len(kvs) == 0 {
+		return nil
+	}
+	rec, err := decodeRecord(kvs[0].Value)
+	if err != nil || rec.place == "" || rec.place == except {
+		return nil
+	}
+	s := &step{name: name, req: &pb.TxnRequest{Success: []*pb.RequestOp{remove(h.b.space.place(name, rec.place))}}}
+	h.b.writer.submit(s)
+	return s
+}
+
 // verify reads which of grants are still in the store. It returns those that
 // are not, and the revision at which the others were there.
 func (h *held) verify(ctx context.Context, grants []*grant) (gone []*grant, rev int64, err error) {
@@ -126,7 +143,7 @@ func (h *held) verify(ctx context.Context, grants []*grant) (gone []*grant, rev 
 		grants = grants[len(part):]
 		req := &pb.TxnRequest{}
 		for _, g := range part {
-			req.Success = append(req.Success, exists(h.b.space.hold(g.name, g.slot)))
+			req.Success = append(req.Success, exists(h.b.space.hold(g.name, g.owner)))
 		}
 		resp, err := h.b.txn(ctx, req)
 		if err != nil {

@@ -12,8 +12,6 @@ import (
 type grant struct {
 	name, owner, label string
 
-	slot     slot
-	value    []byte // of the key; nil once rev is known
 	token    uint64 // 0 while the acquire has no answer
 	rev      int64  // the key's create revision
 	place    string
@@ -43,27 +41,22 @@ type held struct {
 	b      *backend
 	wake   chan struct{}
 	mu     sync.Mutex
-	grants map[who]*grant
-	places map[string]*place // by key
-	next   time.Time         // no deadline is before it; zero when there is none
+	grants map[string]*grant // by key
+	places map[string]*place
+	next   time.Time // no deadline is before it; zero when there is none
 	sentry sentry
 }
 
-// who names a grant.
-type who struct{ name, owner string }
-
-func (g *grant) who() who { return who{g.name, g.owner} }
-
 func (h *held) init(b *backend) {
 	h.b, h.wake = b, make(chan struct{}, 1)
-	h.grants, h.places = map[who]*grant{}, map[string]*place{}
+	h.grants, h.places = map[string]*grant{}, map[string]*place{}
 	h.sentry.init(h)
 }
 
 // expect enters a grant before its acquire is sent, so that it ends in time even
 // if no answer comes. An owner that asks again keeps the entry it has.
 func (h *held) expect(g *grant) {
-	key := g.who()
+	key := h.b.space.hold(g.name, g.owner)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.grants[key] == nil {
@@ -84,7 +77,7 @@ func (h *held) due(d time.Time) {
 func (h *held) find(name, owner string, token uint64) *grant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g := h.grants[who{name, owner}]
+	g := h.grants[h.b.space.hold(name, owner)]
 	if g == nil || g.token == 0 || g.token != token {
 		return nil
 	}
@@ -95,12 +88,12 @@ func (h *held) find(name, owner string, token uint64) *grant {
 func (h *held) confirm(g *grant, e *epoch, rev int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := g.who()
+	key := h.b.space.hold(g.name, g.owner)
 	if old := h.grants[key]; old != nil && old != g {
 		h.remove(old)
 	}
 	h.grants[key] = g
-	g.token, g.rev, g.known, g.born, g.value = e.token(rev), rev, rev, time.Now(), nil
+	g.token, g.rev, g.known, g.born = e.token(rev), rev, rev, time.Now()
 	if g.place == g.owner { // it moved to the lease of the lock
 		h.forgetPlace(h.b.space.place(g.name, g.owner))
 	}
@@ -119,7 +112,7 @@ func (h *held) cancel(g *grant) {
 
 // adopt enters a grant that was read from the store, and returns its entry.
 func (h *held) adopt(g *grant) *grant {
-	key := g.who()
+	key := h.b.space.hold(g.name, g.owner)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if known := h.grants[key]; known != nil && known.token == g.token {
@@ -139,7 +132,7 @@ func (h *held) drop(g *grant) {
 }
 
 func (h *held) remove(g *grant) bool {
-	key := g.who()
+	key := h.b.space.hold(g.name, g.owner)
 	if h.grants[key] != g {
 		return false
 	}
@@ -206,7 +199,7 @@ func (h *held) overdue(now time.Time) []*step {
 			h.due(g.deadline)
 		default:
 			g.leaving = true
-			steps = append(append(steps, h.end(g)), h.orphan(g)...)
+			steps = append(steps, h.end(g))
 		}
 	}
 	for key, p := range h.places {
@@ -224,13 +217,7 @@ func (h *held) overdue(now time.Time) []*step {
 // is renewed no more. An acquire that may still arrive finds its owner barred
 // by core's withdrawal, or else its lease retired and soon over.
 func (h *held) end(g *grant) *step {
-	own := at(h.b.space.hold(g.name, g.slot), g.rev)
-	if g.rev == 0 {
-		own = worth(h.b.space.hold(g.name, g.slot), g.value)
-	}
-	s := &step{name: g.name, req: &pb.TxnRequest{
-		Compare: []*pb.Compare{own}, Success: []*pb.RequestOp{remove(h.b.space.hold(g.name, g.slot))},
-	}}
+	s := &step{name: g.name, req: &pb.TxnRequest{Success: h.removal(g)}}
 	s.settle = func() {
 		if s.err != nil {
 			h.b.leases.retire(g.lease)
@@ -242,7 +229,7 @@ func (h *held) end(g *grant) *step {
 
 // removal deletes g's key and the place that came with it. The caller holds mu.
 func (h *held) removal(g *grant) []*pb.RequestOp {
-	ops := []*pb.RequestOp{remove(h.b.space.hold(g.name, g.slot))}
+	ops := []*pb.RequestOp{remove(h.b.space.hold(g.name, g.owner))}
 	if g.place != "" {
 		ops = append(ops, remove(h.b.space.place(g.name, g.place)))
 	}
@@ -275,7 +262,6 @@ func (h *held) lost(g *grant) bool {
 	return true
 }
 
-// orphan deletes the place that came with g. The caller holds mu.
 func (h *held) orphan(g *grant) []*step {
 	if g.place == "" {
 		return nil

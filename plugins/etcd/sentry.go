@@ -62,8 +62,9 @@ func (s *sentry) work() {
 	for len(s.fresh) > 0 && now.Sub(s.fresh[0].born) >= young {
 		g := s.fresh[0]
 		s.fresh = s.fresh[1:]
-		if h.grants[g.who()] == g && g.watch == nil && !g.leaving {
-			g.watch = h.b.hub.add(h.b.space.hold(g.name, g.slot), nil, true, func(e event) { s.hear(g, e) })
+		key := h.b.space.hold(g.name, g.owner)
+		if h.grants[key] == g && g.watch == nil && !g.leaving {
+			g.watch = h.b.hub.add(key, nil, true, func(e event) { s.hear(g, e) })
 		}
 	}
 	if len(s.check) > 0 && !s.busy {
@@ -78,7 +79,7 @@ func (s *sentry) work() {
 // hear is called by the hub.
 func (s *sentry) hear(g *grant, e event) {
 	switch {
-	case e.changed > g.rev:
+	case e.changed:
 		s.lost(g)
 	case e.opened != 0:
 		s.h.mu.Lock()

@@ -83,9 +83,9 @@ func (b *backend) watching(key string, seenAt int64) *view {
 // more.
 func (b *backend) heard(ctx context.Context, e event, v *view) (done bool, err error) {
 	switch {
-	case e.changed > v.seenAt:
+	case e.changed:
 		return true, nil
-	case e.opened <= v.seenAt: // or broken, which another opened follows; or known
+	case e.opened <= v.seenAt: // or broken, which another opened follows
 		return false, nil
 	}
 	resp, err := b.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{exists(v.key)}})

@@ -42,6 +42,7 @@ type step struct {
 	// sent, s is given up when ctx ends.
 	then func()
 	ctx  context.Context
+	more bool // then may wait for other steps
 
 	epoch *epoch           // in which it was done
 	ok    bool             // the compares held
