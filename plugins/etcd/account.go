@@ -98,14 +98,14 @@ func (h *held) stay(g *grant) {
 func (h *held) withdrawing(name, owner string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if g := h.grants[h.b.space.hold(name, owner)]; g != nil {
+	if g := h.grants[who{name, owner}]; g != nil {
 		g.leaving = true
 	}
 }
 
 func (h *held) withdrawn(name, owner string, s *step) {
 	h.mu.Lock()
-	g := h.grants[h.b.space.hold(name, owner)]
+	g := h.grants[who{name, owner}]
 	switch {
 	case g != nil && s.err != nil:
 		h.stay(g)
@@ -118,23 +118,6 @@ func (h *held) withdrawn(name, owner string, s *step) {
 	h.mu.Unlock()
 }
 
-// strayPlace starts to delete the place that came with a lock that was deleted by
-// op, unless it is except's, which is gone with it. It returns nil when there is
-// nothing to do.
-func (h *held) strayPlace(name string, op *pb.ResponseOp, except string) *step {
-	kvs := op.GetResponseDeleteRange().GetPrevKvs()
-	if len(kvs) == 0 {
-		return nil
-	}
-	rec, err := decodeRecord(kvs[0].Value)
-	if err != nil || rec.place == "" || rec.place == except {
-		return nil
-	}
-	s := &step{name: name, req: &pb.TxnRequest{Success: []*pb.RequestOp{remove(h.b.space.place(name, rec.place))}}}
-	h.b.writer.submit(s)
-	return s
-}
-
 // verify reads which of grants are still in the store. It returns those that
 // are not, and the revision at which the others were there.
 func (h *held) verify(ctx context.Context, grants []*grant) (gone []*grant, rev int64, err error) {
@@ -143,9 +126,9 @@ func (h *held) verify(ctx context.Context, grants []*grant) (gone []*grant, rev 
 		grants = grants[len(part):]
 		req := &pb.TxnRequest{}
 		for _, g := range part {
-			req.Success = append(req.Success, exists(h.b.space.hold(g.name, g.owner)))
+			req.Success = append(req.Success, exists(h.b.space.hold(g.name, g.slot)))
 		}
-		resp, err := h.b.txn(ctx, req)
+		resp, e, err := h.b.txnIn(ctx, req)
 		if err != nil {
 			return nil, 0, h.b.wrap(err)
 		}
@@ -154,7 +137,7 @@ func (h *held) verify(ctx context.Context, grants []*grant) (gone []*grant, rev 
 		}
 		for i, g := range part {
 			kvs := resp.Responses[i].GetResponseRange().GetKvs()
-			if len(kvs) == 0 || kvs[0].CreateRevision != g.rev {
+			if len(kvs) == 0 || kvs[0].CreateRevision != g.rev || !e.same(g.epoch) {
 				gone = append(gone, g)
 			}
 		}

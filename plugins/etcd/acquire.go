@@ -52,10 +52,11 @@ func (b *backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 // acquiring prepares an acquire on l.
 func (b *backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, place: b.held.touch(r.Name, r.Owner, now)}
-	a.grant = &grant{name: r.Name, owner: r.Owner, label: r.Label, lease: l, deadline: now.Add(r.TTL)}
+	a.grant = &grant{name: r.Name, owner: r.Owner, label: r.Label, slot: slotA, lease: l, deadline: now.Add(r.TTL)}
 	if a.place != nil {
 		a.grant.place = r.Owner
 	}
+	a.grant.value = record{owner: r.Owner, label: r.Label, place: a.grant.place, value: r.Value}.encode()
 	b.held.expect(a.grant)
 	a.step = a.txn()
 	a.step.settle = a.settle
@@ -76,10 +77,10 @@ func (a *acquisition) start() {
 // txn grants the lock if nobody holds it and nobody waits before this owner.
 func (a *acquisition) txn() *step {
 	s, name, owner := a.b.space, a.r.Name, a.r.Owner
-	value := record{label: a.r.Label, place: a.grant.place, value: a.r.Value}.encode()
+	value := a.grant.value
 	req := &pb.TxnRequest{
 		Compare: []*pb.Compare{absent(s.bar(name, owner), nil)},
-		Success: []*pb.RequestOp{put(s.hold(name, owner), value, a.grant.lease.id)},
+		Success: []*pb.RequestOp{put(s.hold(name, slotA), value, a.grant.lease.id)},
 		Failure: append(look(s, name), exists(s.bar(name, owner))),
 	}
 	if a.place == nil {
@@ -170,7 +171,7 @@ func (a *acquisition) refusal(ctx context.Context) driver.Result {
 // ghost tells whether the key that refused g is g's own: the client may have
 // sent the request twice, and the first time it was granted.
 func (b *backend) ghost(kv *mvccpb.KeyValue, g *grant) bool {
-	if _, _, owner := b.space.parse(string(kv.Key)); owner != g.owner || kv.Lease != g.lease.id {
+	if ownerOf(kv) != g.owner || kv.Lease != g.lease.id {
 		return false
 	}
 	if b.held.find(g.name, g.owner, b.token(kv)) != nil {

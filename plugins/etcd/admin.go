@@ -53,15 +53,15 @@ func (b *backend) sameName(v seen, name string) bool {
 // Break reads who holds the lock, then deletes that key, and the place that came
 // with it, if the token is still the same.
 func (b *backend) Break(ctx context.Context, name string, token uint64) error {
-	resp, err := b.txn(ctx, &pb.TxnRequest{Success: look(b.space, name)})
+	resp, e, err := b.txnIn(ctx, &pb.TxnRequest{Success: look(b.space, name)})
 	if err != nil {
 		return b.wrap(err)
 	}
 	v := seenIn(resp.Responses)
-	if v.hold == nil || b.token(v.hold) != token {
+	if v.hold == nil || e.token(v.hold.CreateRevision) != token {
 		return &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
-	s := &step{name: name, req: &pb.TxnRequest{
+	s := &step{name: name, in: e, req: &pb.TxnRequest{
 		Compare: []*pb.Compare{at(string(v.hold.Key), v.hold.CreateRevision)},
 		Success: []*pb.RequestOp{remove(string(v.hold.Key))},
 		Failure: look(b.space, name),

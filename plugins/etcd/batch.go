@@ -48,9 +48,13 @@ func (b *backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 		renewals []*renewal
 		apart    sync.WaitGroup
 	)
-	e, err := b.mint.load(ctx)
+	_, err := b.mint.load(ctx)
 	for _, i := range wave {
 		r := ops[i].Request
+		var known *grant
+		if plainRelease(ops[i]) {
+			known = b.held.find(r.Name, r.Owner, r.Token)
+		}
 		switch op := ops[i]; {
 		case err != nil:
 			results[i].Err = err
@@ -63,8 +67,8 @@ func (b *backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 			jobs[i], steps = a, append(steps, a.step)
 		case op.Kind == driver.OpRenew:
 			renewals = append(renewals, &renewal{r: r, err: &results[i].Err})
-		case plainRelease(op):
-			rel := b.releasing(r, e)
+		case known != nil:
+			rel := b.releasing(r, known)
 			jobs[i], steps = rel, append(steps, rel.step)
 		case op.Kind == driver.OpRelease:
 			apart.Go(func() { results[i].Err = b.Release(ctx, r) })

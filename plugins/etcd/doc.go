@@ -32,7 +32,8 @@
 //	                    100 locks share the read and about 1,000 the keepalive
 //	release, proclaim   1 and 1
 //	handover            1 and 1
-//	withdraw            1 and 1, and a LeaseGrant for every 256
+//	withdraw            1 and 1, 2 and 2 of a lock that was granted, and a
+//	                    LeaseGrant for every 256
 //	release with Keep   2 and 2
 //	inspect             1 read, and 1 for the TTL
 //	wait                1 and 1 to queue up, 1 watch; 1 read if anything was
@@ -69,7 +70,8 @@
 // Settings that matter: --election-timeout for the least TTL, --max-txn-ops (128;
 // less makes smaller batches), --max-request-bytes when large values are
 // published, and compaction (--auto-compaction-retention): every acquire and
-// release leaves a revision.
+// release leaves a revision, and every waiter of another host, whose place in
+// the queue has a key of its own, an entry that each acquire of that lock meets.
 //
 // # Errors
 //

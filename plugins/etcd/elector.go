@@ -15,9 +15,9 @@ func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
 	if err != nil {
 		return err
 	}
-	key := b.space.hold(r.Name, r.Owner)
-	value := record{label: g.label, place: g.place, value: r.Value}.encode()
-	s := &step{name: r.Name, size: len(value), req: &pb.TxnRequest{
+	key := b.space.hold(r.Name, g.slot)
+	value := record{owner: r.Owner, label: g.label, place: g.place, value: r.Value}.encode()
+	s := &step{name: r.Name, in: g.epoch, size: len(value), req: &pb.TxnRequest{
 		Compare: []*pb.Compare{at(key, g.rev)},
 		Success: []*pb.RequestOp{publish(key, value)},
 		Failure: look(b.space, r.Name),

@@ -61,11 +61,11 @@ func configured(cfg driver.Config) (Options, error) {
 // FuzzRecord: every lease and place is read as it was written, and of a value
 // that was not, nothing is believed.
 func FuzzRecord(f *testing.F) {
-	f.Add("label", "o-1", []byte("value"), []byte{recordVersion, 1, 'l', 0xff})
-	f.Add("", "", []byte{}, []byte{})
-	f.Add("l\x00", "p", []byte{0}, []byte{recordVersion, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
-	f.Fuzz(func(t *testing.T, label, place string, value, stored []byte) {
-		want := record{label: label, place: place}
+	f.Add("o-2", "label", "o-1", []byte("value"), []byte{recordVersion, 0, 1, 'l', 0xff})
+	f.Add("", "", "", []byte{}, []byte{})
+	f.Add("o", "l\x00", "p", []byte{0}, []byte{recordVersion, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Fuzz(func(t *testing.T, owner, label, place string, value, stored []byte) {
+		want := record{owner: owner, label: label, place: place}
 		if len(value) > 0 {
 			want.value = value
 		}
@@ -76,7 +76,7 @@ func FuzzRecord(f *testing.F) {
 		switch {
 		case err != nil && (!errors.Is(err, errRecord) || !reflect.DeepEqual(got, record{})):
 			t.Errorf("%x is %+v, %v", stored, got, err)
-		case err == nil && len(got.label)+len(got.place)+len(got.value) > len(stored):
+		case err == nil && len(got.owner)+len(got.label)+len(got.place)+len(got.value) > len(stored):
 			t.Errorf("%x is read as %+v", stored, got)
 		}
 	})
@@ -85,7 +85,7 @@ func FuzzRecord(f *testing.F) {
 // FuzzHolder: whatever key and value stand under a name, somebody holds it,
 // and under that name.
 func FuzzHolder(f *testing.F) {
-	f.Add("jobs", "ho-1", []byte{recordVersion, 1, 'l', 0}, int64(7), uint64(1_700_000_000_000_000), 2)
+	f.Add("jobs", "ha", []byte{recordVersion, 1, 'o', 1, 'l', 0}, int64(7), uint64(1_700_000_000_000_000), 2)
 	f.Add("", "", []byte("foreign"), int64(-1), uint64(1)<<62, 0)
 	f.Fuzz(func(t *testing.T, name, rest string, value []byte, rev int64, base uint64, places int) {
 		b := &backend{space: newSpace("p/")}

@@ -12,9 +12,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Handover is one Txn: it deletes from's key and puts next's, which is another
-// key of the same name, so that its create revision is a new token. A place in
-// the queue goes with the lock: whoever waits behind it is not woken.
+// Handover is one Txn: it deletes from's key and puts the other one of the same
+// name, so that its create revision is a new token. A place in the queue goes
+// with the lock: whoever waits behind it is not woken.
 func (b *backend) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
 	now := time.Now()
 	if err := b.checkTTL(next.TTL); err != nil {
@@ -38,8 +38,9 @@ func (b *backend) handover(ctx context.Context, old *grant, next driver.Request,
 	if err != nil {
 		return 0, err
 	}
-	g := &grant{name: next.Name, owner: next.Owner, label: next.Label, place: old.place, lease: l, deadline: now.Add(next.TTL)}
-	s := b.handing(old, g, next)
+	g := &grant{name: next.Name, owner: next.Owner, label: next.Label, slot: old.slot.other(), place: old.place, lease: l, deadline: now.Add(next.TTL)}
+	g.value = record{owner: g.owner, label: g.label, place: g.place, value: next.Value}.encode()
+	s := b.handing(old, g)
 	beat := b.leases.beat(l, now)
 	b.writer.submit(s)
 	if err := s.wait(ctx, b); err != nil {
@@ -49,6 +50,8 @@ func (b *backend) handover(ctx context.Context, old *grant, next driver.Request,
 	case is(s.err, rpctypes.ErrLeaseNotFound):
 		b.leases.retire(l)
 		return 0, b.untouched(s.err)
+	case errors.Is(s.err, errEpoch):
+		return 0, &driver.NotHeldError{}
 	case s.err != nil:
 		return 0, b.wrap(s.err)
 	case !s.ok && s.ops[2].GetResponseRange().GetCount() > 0:
@@ -62,12 +65,11 @@ func (b *backend) handover(ctx context.Context, old *grant, next driver.Request,
 	return s.epoch.token(s.rev), nil
 }
 
-func (b *backend) handing(old, g *grant, next driver.Request) *step {
-	key, to, bar := b.space.hold(old.name, old.owner), b.space.hold(g.name, g.owner), b.space.bar(g.name, g.owner)
-	value := record{label: g.label, place: g.place, value: next.Value}.encode()
-	s := &step{name: g.name, size: len(value), req: &pb.TxnRequest{
+func (b *backend) handing(old, g *grant) *step {
+	key, to, bar := b.space.hold(old.name, old.slot), b.space.hold(g.name, g.slot), b.space.bar(g.name, g.owner)
+	s := &step{name: g.name, in: old.epoch, size: len(g.value), req: &pb.TxnRequest{
 		Compare: []*pb.Compare{at(key, old.rev), absent(bar, nil)},
-		Success: []*pb.RequestOp{remove(key), put(to, value, g.lease.id)},
+		Success: []*pb.RequestOp{remove(key), put(to, g.value, g.lease.id)},
 		Failure: append(look(b.space, g.name), exists(bar)),
 	}}
 	if g.place != "" {

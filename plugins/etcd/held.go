@@ -12,8 +12,11 @@ import (
 type grant struct {
 	name, owner, label string
 
+	slot     slot
+	value    []byte // of the key; nil once rev is known
 	token    uint64 // 0 while the acquire has no answer
 	rev      int64  // the key's create revision
+	epoch    *epoch // in which that counts
 	place    string
 	lease    *lease
 	deadline time.Time // counted from the start of the last successful request
@@ -41,22 +44,27 @@ type held struct {
 	b      *backend
 	wake   chan struct{}
 	mu     sync.Mutex
-	grants map[string]*grant // by key
-	places map[string]*place
-	next   time.Time // no deadline is before it; zero when there is none
+	grants map[who]*grant
+	places map[string]*place // by key
+	next   time.Time         // no deadline is before it; zero when there is none
 	sentry sentry
 }
 
+// who names a grant.
+type who struct{ name, owner string }
+
+func (g *grant) who() who { return who{g.name, g.owner} }
+
 func (h *held) init(b *backend) {
 	h.b, h.wake = b, make(chan struct{}, 1)
-	h.grants, h.places = map[string]*grant{}, map[string]*place{}
+	h.grants, h.places = map[who]*grant{}, map[string]*place{}
 	h.sentry.init(h)
 }
 
 // expect enters a grant before its acquire is sent, so that it ends in time even
 // if no answer comes. An owner that asks again keeps the entry it has.
 func (h *held) expect(g *grant) {
-	key := h.b.space.hold(g.name, g.owner)
+	key := g.who()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.grants[key] == nil {
@@ -77,7 +85,7 @@ func (h *held) due(d time.Time) {
 func (h *held) find(name, owner string, token uint64) *grant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g := h.grants[h.b.space.hold(name, owner)]
+	g := h.grants[who{name, owner}]
 	if g == nil || g.token == 0 || g.token != token {
 		return nil
 	}
@@ -88,12 +96,12 @@ func (h *held) find(name, owner string, token uint64) *grant {
 func (h *held) confirm(g *grant, e *epoch, rev int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := h.b.space.hold(g.name, g.owner)
+	key := g.who()
 	if old := h.grants[key]; old != nil && old != g {
 		h.remove(old)
 	}
 	h.grants[key] = g
-	g.token, g.rev, g.known, g.born = e.token(rev), rev, rev, time.Now()
+	g.token, g.rev, g.epoch, g.known, g.born, g.value = e.token(rev), rev, e, rev, time.Now(), nil
 	if g.place == g.owner { // it moved to the lease of the lock
 		h.forgetPlace(h.b.space.place(g.name, g.owner))
 	}
@@ -112,7 +120,7 @@ func (h *held) cancel(g *grant) {
 
 // adopt enters a grant that was read from the store, and returns its entry.
 func (h *held) adopt(g *grant) *grant {
-	key := h.b.space.hold(g.name, g.owner)
+	key := g.who()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if known := h.grants[key]; known != nil && known.token == g.token {
@@ -132,7 +140,7 @@ func (h *held) drop(g *grant) {
 }
 
 func (h *held) remove(g *grant) bool {
-	key := h.b.space.hold(g.name, g.owner)
+	key := g.who()
 	if h.grants[key] != g {
 		return false
 	}
@@ -199,7 +207,7 @@ func (h *held) overdue(now time.Time) []*step {
 			h.due(g.deadline)
 		default:
 			g.leaving = true
-			steps = append(steps, h.end(g))
+			steps = append(append(steps, h.end(g)), h.orphan(g)...)
 		}
 	}
 	for key, p := range h.places {
@@ -217,7 +225,13 @@ func (h *held) overdue(now time.Time) []*step {
 // is renewed no more. An acquire that may still arrive finds its owner barred
 // by core's withdrawal, or else its lease retired and soon over.
 func (h *held) end(g *grant) *step {
-	s := &step{name: g.name, req: &pb.TxnRequest{Success: h.removal(g)}}
+	own := at(h.b.space.hold(g.name, g.slot), g.rev)
+	if g.rev == 0 {
+		own = worth(h.b.space.hold(g.name, g.slot), g.value)
+	}
+	s := &step{name: g.name, in: g.epoch, req: &pb.TxnRequest{
+		Compare: []*pb.Compare{own}, Success: []*pb.RequestOp{remove(h.b.space.hold(g.name, g.slot))},
+	}}
 	s.settle = func() {
 		if s.err != nil {
 			h.b.leases.retire(g.lease)
@@ -229,7 +243,7 @@ func (h *held) end(g *grant) *step {
 
 // removal deletes g's key and the place that came with it. The caller holds mu.
 func (h *held) removal(g *grant) []*pb.RequestOp {
-	ops := []*pb.RequestOp{remove(h.b.space.hold(g.name, g.owner))}
+	ops := []*pb.RequestOp{remove(h.b.space.hold(g.name, g.slot))}
 	if g.place != "" {
 		ops = append(ops, remove(h.b.space.place(g.name, g.place)))
 	}
@@ -262,6 +276,7 @@ func (h *held) lost(g *grant) bool {
 	return true
 }
 
+// orphan deletes the place that came with g. The caller holds mu.
 func (h *held) orphan(g *grant) []*step {
 	if g.place == "" {
 		return nil

@@ -11,11 +11,12 @@ import (
 )
 
 // event is what a watch tells its subscriber. None is a fact to act upon: each
-// is a reason to ask the store, except that a delete of a key whose owner is
-// part of it is final.
+// is a reason to ask the store, except that the delete of a key is final for
+// who had it before. A member that is behind opens a watch at a revision of its
+// own, and then tells of changes that its subscriber knows of.
 type event struct {
 	opened  int64 // not 0: changes after this revision are seen from now on
-	changed bool
+	changed int64 // not 0: the revision of the last change
 	broken  error // the store is not seen; opened follows when it is again
 }
 
@@ -230,7 +231,7 @@ func (h *hub) receive(t *tap, resp *pb.WatchResponse) error {
 	case resp.Created:
 		s.notify(event{opened: resp.Header.Revision})
 	case len(resp.Events) > 0:
-		s.notify(event{changed: true})
+		s.notify(event{changed: resp.Events[len(resp.Events)-1].GetKv().GetModRevision()})
 	}
 	return nil
 }

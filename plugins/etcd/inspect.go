@@ -25,15 +25,15 @@ func (b *backend) holder(ctx context.Context, v seen) driver.Holder {
 	if v.hold == nil {
 		return driver.Holder{}
 	}
-	name, _, owner := b.space.parse(string(v.hold.Key))
-	h := driver.Holder{Name: name, Owner: owner, Token: b.token(v.hold), Waiters: v.places}
+	name, _, _ := b.space.parse(string(v.hold.Key))
+	h := driver.Holder{Name: name, Owner: ownerOf(v.hold), Token: b.token(v.hold), Waiters: v.places}
 	if rec, err := decodeRecord(v.hold.Value); err == nil {
 		h.Label, h.Value = rec.label, rec.value
 		if rec.place != "" && h.Waiters > 0 {
 			h.Waiters-- // the place of the holder itself
 		}
 	}
-	if g := b.held.find(name, owner, h.Token); g != nil {
+	if g := b.held.find(name, h.Owner, h.Token); g != nil {
 		h.TTL = max(time.Millisecond, wholeMillis(b.held.left(g, time.Now())))
 		return h
 	}
@@ -43,6 +43,18 @@ func (b *backend) holder(ctx context.Context, v seen) driver.Holder {
 	}
 	h.TTL = left
 	return h
+}
+
+// unreadable is the owner of a key that something else has put there.
+const unreadable = "?"
+
+// ownerOf reads who put a lease's key.
+func ownerOf(kv *mvccpb.KeyValue) string {
+	rec, err := decodeRecord(kv.Value)
+	if err != nil || rec.owner == "" {
+		return unreadable
+	}
+	return rec.owner
 }
 
 // token is the one of the lease that kv is, which was read in the present epoch.

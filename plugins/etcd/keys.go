@@ -7,21 +7,37 @@ import (
 // Keys of one namespace, with P for its prefix, N for a lock's name, O for an
 // owner, and | for the byte 0xFF:
 //
-//	P|n N|h O   the lease of O on N; its create revision makes the token
+//	P|n N|h a   the lease on N; its create revision makes the token
+//	P|n N|h b   the same after a handover, and then a again
 //	P|n N|w O   O's place in the queue of N, in the order of create revisions
 //	P|b N|O     O was withdrawn from N and is refused
 //	P|e         the base of tokens
 //
 // Valid UTF-8 never contains 0xFF, so that prefixes and names need no escaping:
-// no two of them collide, and a scan of one name never meets another. The owner
-// is part of the key, so that comparing a create revision compares owner and
-// token in one, and one Txn can hand a lock over, which is a delete of one key
-// and a put of another: etcd refuses both on the same key.
+// no two of them collide, and a scan of one name never meets another. Comparing
+// a create revision compares owner and token in one, within an epoch: see step.in.
+// A lock is handed over by one Txn, which deletes one of its two keys and puts the
+// other: etcd refuses both on the same key.
+//
+// Note: an owner is not part of a lease's key. The server keeps deleted keys in
+// its index until it compacts, and a Txn that asks whether N is free would look
+// at each: a lock taken a hundred times a second would be slow within minutes.
 const (
 	separator = "\xff"
 	kindHold  = "h"
 	kindPlace = "w"
 )
+
+// slot is which of its two keys the lease of a lock is on; never both are there.
+type slot byte
+
+const (
+	slotA slot = 'a'
+	slotB slot = 'b'
+)
+
+// other is where a handover goes.
+func (s slot) other() slot { return slotA + slotB - s }
 
 // space is one namespace.
 type space struct{ names, bars, epoch string }
@@ -31,8 +47,8 @@ func newSpace(prefix string) space {
 	return space{names: own + "n", bars: own + "b", epoch: own + "e"}
 }
 
-func (s space) hold(name, owner string) string {
-	return s.names + name + separator + kindHold + owner
+func (s space) hold(name string, at slot) string {
+	return s.names + name + separator + kindHold + string(rune(at))
 }
 
 func (s space) place(name, owner string) string {
@@ -60,10 +76,9 @@ func beyond(prefix string) []byte {
 	}
 }
 
-// parse takes a key of kind h or w apart.
-func (s space) parse(key string) (name, kind, owner string) {
-	rest := strings.TrimPrefix(key, s.names)
-	name, rest, _ = strings.Cut(rest, separator)
+// parse takes a key of kind h or w apart. rest is the slot or the owner.
+func (s space) parse(key string) (name, kind, rest string) {
+	name, rest, _ = strings.Cut(strings.TrimPrefix(key, s.names), separator)
 	if rest == "" {
 		return name, "", ""
 	}

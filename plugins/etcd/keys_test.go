@@ -17,9 +17,11 @@ func FuzzKeys(f *testing.F) {
 			t.Skip("core and parse refuse these")
 		}
 		s := newSpace(prefix)
-		for kind, key := range map[string]string{kindHold: s.hold(a, owner), kindPlace: s.place(a, owner)} {
-			if name, k, o := s.parse(key); name != a || k != kind || o != owner {
-				t.Fatalf("%q is read as %q, %q, %q", key, name, k, o)
+		for key, rest := range map[string]string{
+			s.hold(a, slotA): kindHold + "a", s.hold(a, slotB): kindHold + "b", s.place(a, owner): kindPlace + owner,
+		} {
+			if name, k, r := s.parse(key); name != a || k+r != rest {
+				t.Fatalf("%q is read as %q, %q, %q", key, name, k, r)
 			}
 			if a != b && strings.HasPrefix(key, s.both(b)) {
 				t.Fatalf("the scan of %q meets %q of %q", b, key, a)

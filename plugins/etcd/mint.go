@@ -30,6 +30,9 @@ func (e *epoch) value() []byte { return strconv.AppendUint(nil, e.base, 10) }
 
 func (e *epoch) token(rev int64) uint64 { return e.base + uint64(rev) }
 
+// same tells whether revisions of both can be compared.
+func (e *epoch) same(other *epoch) bool { return e.base == other.base }
+
 // revision is token's inverse; for a token of another epoch it is one that no
 // key has.
 func (e *epoch) revision(token uint64) int64 {

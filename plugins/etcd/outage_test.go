@@ -23,7 +23,7 @@ func TestRevokedFromOutside(t *testing.T) {
 	c, operator := hosts(t, s, 1)[0], plain(t, s)
 	l, err := c.Lock("jobs", &core.LockOptions{TTL: 30 * time.Second})
 	must(t, err)
-	key := newSpace(DefaultPrefix).holds("jobs")
+	key := newSpace(DefaultPrefix).hold("jobs", slotA)
 	var took []time.Duration
 	last := uint64(0)
 	for round := range 60 {
@@ -33,7 +33,7 @@ func TestRevokedFromOutside(t *testing.T) {
 			t.Fatalf("token %d after %d", lease.Token(), last)
 		}
 		last = lease.Token()
-		kvs, err := operator.Get(t.Context(), key+lease.Owner())
+		kvs, err := operator.Get(t.Context(), key)
 		must(t, err)
 		if len(kvs.Kvs) != 1 {
 			t.Fatalf("keys: %v", kvs.Kvs)
@@ -42,7 +42,7 @@ func TestRevokedFromOutside(t *testing.T) {
 		if round%2 == 0 {
 			_, err = operator.Revoke(t.Context(), clientv3.LeaseID(kvs.Kvs[0].Lease))
 		} else {
-			_, err = operator.Delete(t.Context(), key+lease.Owner())
+			_, err = operator.Delete(t.Context(), key)
 		}
 		must(t, err)
 		gone := time.Now()

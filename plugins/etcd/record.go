@@ -6,8 +6,10 @@ import (
 )
 
 // record is what the value of a lease or of a place says: a version byte, then
-// label and place, each behind its length, then the published value.
+// owner, label and place, each behind its length, then the published value. No
+// two grants have the same, because no two have the same owner.
 type record struct {
+	owner string
 	label string
 	// place is the owner under whose place in the queue the lock was got, ""
 	// when it was free. That place is kept as long as the lock is held: the
@@ -16,14 +18,14 @@ type record struct {
 	value []byte
 }
 
-const recordVersion = 1
+const recordVersion = 2
 
 var errRecord = errors.New("a value that this version did not write")
 
 func (r record) encode() []byte {
-	b := make([]byte, 0, 1+2*binary.MaxVarintLen16+len(r.label)+len(r.place)+len(r.value))
+	b := make([]byte, 0, 1+3*binary.MaxVarintLen16+len(r.owner)+len(r.label)+len(r.place)+len(r.value))
 	b = append(b, recordVersion)
-	for _, s := range [...]string{r.label, r.place} {
+	for _, s := range [...]string{r.owner, r.label, r.place} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
@@ -35,7 +37,7 @@ func decodeRecord(b []byte) (record, error) {
 		return record{}, errRecord
 	}
 	b = b[1:]
-	var part [2]string
+	var part [3]string
 	for i := range part {
 		n, size := binary.Uvarint(b)
 		if size <= 0 || n > uint64(len(b)-size) {
@@ -43,7 +45,7 @@ func decodeRecord(b []byte) (record, error) {
 		}
 		part[i], b = string(b[size:size+int(n)]), b[size+int(n):]
 	}
-	r := record{label: part[0], place: part[1]}
+	r := record{owner: part[0], label: part[1], place: part[2]}
 	if len(b) > 0 {
 		r.value = b
 	}

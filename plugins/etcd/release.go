@@ -11,8 +11,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Release is one Txn. Withdrawing is one too; now and then it needs a lease for
-// the bars first. Keep takes a LeaseGrant and a Txn.
+// Release is one Txn, after a read when an earlier process got the lock.
+// Withdrawing is one, and one more when there was a grant; now and then it needs
+// a lease for the bars first. Keep takes a LeaseGrant and a Txn.
 func (b *backend) Release(ctx context.Context, r driver.Request) error {
 	switch {
 	case r.Token == 0:
@@ -20,49 +21,36 @@ func (b *backend) Release(ctx context.Context, r driver.Request) error {
 	case r.Keep > 0:
 		return b.keep(ctx, r)
 	}
-	return b.one(ctx, driver.OpRelease, r).Err
+	g, err := b.known(ctx, r)
+	if err != nil {
+		return err
+	}
+	rel := b.releasing(r, g)
+	b.writer.submit(rel.step)
+	return rel.finish(ctx).Err
 }
 
 // release is a release under way.
 type release struct {
 	b     *backend
-	r     driver.Request
-	grant *grant // nil when this process does not know it
+	grant *grant
 	step  *step
-	stray *step // what is left to delete, nil when nothing is
 }
 
-func (b *backend) releasing(r driver.Request, e *epoch) *release {
-	rel := &release{b: b, r: r, grant: b.held.find(r.Name, r.Owner, r.Token)}
-	key := b.space.hold(r.Name, r.Owner)
-	rel.step = &step{name: r.Name, size: maxRecord, more: true, req: &pb.TxnRequest{
-		Compare: []*pb.Compare{at(key, e.revision(r.Token))},
-		Success: []*pb.RequestOp{take(key)},
+func (b *backend) releasing(r driver.Request, g *grant) *release {
+	rel := &release{b: b, grant: g}
+	rel.step = &step{name: r.Name, in: g.epoch, req: &pb.TxnRequest{
+		Compare: []*pb.Compare{at(b.space.hold(g.name, g.slot), g.rev)},
+		Success: b.held.depart(g),
 		Failure: look(b.space, r.Name),
 	}}
-	if g := rel.grant; g != nil {
-		rel.step.req.Success, rel.step.size, rel.step.more = b.held.depart(g), 0, false
-	}
-	rel.step.settle = rel.settle
+	rel.step.settle = func() { b.held.departed(g, rel.step) }
 	return rel
-}
-
-func (rel *release) settle() {
-	if rel.grant != nil {
-		rel.b.held.departed(rel.grant, rel.step)
-		return
-	}
-	if rel.step.err == nil && rel.step.ok {
-		rel.stray = rel.b.held.strayPlace(rel.r.Name, rel.step.ops[0], "")
-	}
 }
 
 func (rel *release) finish(ctx context.Context) driver.Result {
 	if err := rel.step.wait(ctx, rel.b); err != nil {
 		return driver.Result{Err: err}
-	}
-	if rel.stray != nil {
-		_ = rel.stray.wait(ctx, rel.b) // the lock is released; a place ends by itself
 	}
 	return driver.Result{Err: rel.b.outcome(ctx, rel.step)}
 }
@@ -81,37 +69,62 @@ func (b *backend) outcome(ctx context.Context, s *step) error {
 	return &driver.NotHeldError{Holder: b.holder(ctx, seenIn(s.ops))}
 }
 
-// withdraw deletes whatever the owner has, and bars it: its acquire may still be
-// on its way.
+// withdraw bars the owner, whose acquire may still be on its way, and then
+// deletes whatever it has.
 func (b *backend) withdraw(ctx context.Context, r driver.Request, again bool) error {
 	bars, err := b.barLease(ctx)
 	if err != nil {
 		return err
 	}
-	hold, own := b.space.hold(r.Name, r.Owner), b.space.place(r.Name, r.Owner)
+	holds, own := b.space.holds(r.Name), b.space.place(r.Name, r.Owner)
 	s := &step{name: r.Name, size: maxRecord, req: &pb.TxnRequest{Success: []*pb.RequestOp{
-		take(hold), remove(own), put(b.space.bar(r.Name, r.Owner), nil, bars.id),
+		read(&pb.RangeRequest{Key: []byte(holds), RangeEnd: beyond(holds), Limit: 1}),
+		remove(own), put(b.space.bar(r.Name, r.Owner), nil, bars.id),
 	}}}
 	b.held.withdrawing(r.Name, r.Owner)
-	var stray *step
+	last := s
 	s.settle = func() {
-		b.held.withdrawn(r.Name, r.Owner, s)
-		if s.err == nil {
-			stray = b.held.strayPlace(r.Name, s.ops[0], r.Owner)
+		if granted := b.granted(r, s); granted != nil {
+			last = granted
+			b.writer.submit(granted)
+			return
 		}
+		b.held.withdrawn(r.Name, r.Owner, s)
 	}
 	b.writer.submit(s)
 	if err := s.wait(ctx, b); err != nil {
 		return err
 	}
-	if (is(s.err, rpctypes.ErrLeaseNotFound) || errors.Is(s.err, errEpoch)) && !again {
+	if last != s {
+		if err := last.wait(ctx, b); err != nil {
+			return err
+		}
+	}
+	if (is(last.err, rpctypes.ErrLeaseNotFound) || errors.Is(last.err, errEpoch)) && !again {
 		b.dropBarLease(bars)
 		return b.withdraw(ctx, r, true)
 	}
-	if stray != nil {
-		_ = stray.wait(ctx, b) // the lock is free; a place ends by itself
+	return b.wrap(last.err)
+}
+
+// granted is the delete of the lock that the owner turned out to have when it
+// was barred, nil when it had none.
+func (b *backend) granted(r driver.Request, s *step) *step {
+	if s.err != nil {
+		return nil
 	}
-	return b.wrap(s.err)
+	kvs := s.ops[0].GetResponseRange().GetKvs()
+	if len(kvs) == 0 || ownerOf(kvs[0]) != r.Owner {
+		return nil
+	}
+	key := string(kvs[0].Key)
+	ops := []*pb.RequestOp{remove(key)}
+	if rec, err := decodeRecord(kvs[0].Value); err == nil && rec.place != "" && rec.place != r.Owner {
+		ops = append(ops, remove(b.space.place(r.Name, rec.place)))
+	}
+	d := &step{name: r.Name, in: s.epoch, req: &pb.TxnRequest{Compare: []*pb.Compare{at(key, kvs[0].CreateRevision)}, Success: ops}}
+	d.settle = func() { b.held.withdrawn(r.Name, r.Owner, d) }
+	return d
 }
 
 const (

@@ -125,8 +125,8 @@ func (b *backend) move(ctx context.Context, all []*renewal, now time.Time) {
 
 // moving puts g, and the place that came with it, on l.
 func (b *backend) moving(g *grant, l *lease) *step {
-	key, from := b.space.hold(g.name, g.owner), b.held.leaseOf(g)
-	s := &step{name: g.name, req: &pb.TxnRequest{
+	key, from := b.space.hold(g.name, g.slot), b.held.leaseOf(g)
+	s := &step{name: g.name, in: g.epoch, req: &pb.TxnRequest{
 		Compare: []*pb.Compare{at(key, g.rev)},
 		Success: []*pb.RequestOp{move(key, l.id)},
 		Failure: look(b.space, g.name),
@@ -178,7 +178,7 @@ func (b *backend) arrive(ctx context.Context, m *moved, now time.Time) (err erro
 func (b *backend) unmoved(ctx context.Context, m *moved, now time.Time) error {
 	v := seenIn(m.step.ops)
 	g := m.grant
-	if v.hold == nil || string(v.hold.Key) != b.space.hold(g.name, g.owner) || v.hold.CreateRevision != g.rev {
+	if v.hold == nil || v.hold.CreateRevision != g.rev {
 		b.held.lost(g)
 		return &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
@@ -223,28 +223,31 @@ const maxAdoptions = 16
 // adopt takes over a lock that an earlier process of this host got. Its lease
 // is retired from the start: who knows what else is on it.
 func (b *backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
-	key := b.space.hold(r.Name, r.Owner)
-	resp, err := b.txn(ctx, &pb.TxnRequest{Success: append(look(b.space, r.Name), read(&pb.RangeRequest{Key: []byte(key)}))})
+	resp, e, err := b.txnIn(ctx, &pb.TxnRequest{Success: look(b.space, r.Name)})
 	if err != nil {
 		return nil, b.wrap(err)
 	}
-	kvs := resp.Responses[2].GetResponseRange().GetKvs()
-	if len(kvs) == 0 || b.token(kvs[0]) != r.Token {
-		return nil, &driver.NotHeldError{Holder: b.holder(ctx, seenIn(resp.Responses))}
+	v := seenIn(resp.Responses)
+	var at string
+	if v.hold != nil {
+		_, _, at = b.space.parse(string(v.hold.Key))
 	}
-	left, err := b.ttls.left(ctx, kvs[0].Lease, false)
+	if len(at) != 1 || e.token(v.hold.CreateRevision) != r.Token || ownerOf(v.hold) != r.Owner {
+		return nil, &driver.NotHeldError{Holder: b.holder(ctx, v)}
+	}
+	left, err := b.ttls.left(ctx, v.hold.Lease, false)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := decodeRecord(kvs[0].Value)
+	rec, err := decodeRecord(v.hold.Value)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	g := &grant{
-		name: r.Name, owner: r.Owner, label: rec.label, place: rec.place, token: r.Token, rev: kvs[0].CreateRevision,
+		name: r.Name, owner: r.Owner, label: rec.label, place: rec.place, slot: slot(at[0]), token: r.Token, rev: v.hold.CreateRevision, epoch: e,
 		known: resp.Header.Revision, born: now, deadline: now.Add(left + time.Second),
-		lease: &lease{id: kvs[0].Lease, ttl: left, acked: now, retired: true},
+		lease: &lease{id: v.hold.Lease, ttl: left, acked: now, retired: true},
 	}
 	return b.held.adopt(g), nil
 }

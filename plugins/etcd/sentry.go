@@ -33,9 +33,10 @@ type feed struct {
 
 func (s *sentry) init(h *held) { s.h, s.feeds = h, map[*feed]bool{} }
 
-// add has g watched once it is old enough, unless it is being deleted then.
+// add has g watched once it is old enough, unless it is being deleted then. A
+// lock that it is not known to have may be another owner's.
 func (s *sentry) add(g *grant) {
-	if len(s.feeds) == 0 || g.watch != nil {
+	if len(s.feeds) == 0 || g.watch != nil || g.token == 0 {
 		return
 	}
 	if s.fresh = append(s.fresh, g); len(s.fresh) == 1 {
@@ -62,9 +63,8 @@ func (s *sentry) work() {
 	for len(s.fresh) > 0 && now.Sub(s.fresh[0].born) >= young {
 		g := s.fresh[0]
 		s.fresh = s.fresh[1:]
-		key := h.b.space.hold(g.name, g.owner)
-		if h.grants[key] == g && g.watch == nil && !g.leaving {
-			g.watch = h.b.hub.add(key, nil, true, func(e event) { s.hear(g, e) })
+		if h.grants[g.who()] == g && g.watch == nil && !g.leaving {
+			g.watch = h.b.hub.add(h.b.space.hold(g.name, g.slot), nil, true, func(e event) { s.hear(g, e) })
 		}
 	}
 	if len(s.check) > 0 && !s.busy {
@@ -79,12 +79,12 @@ func (s *sentry) work() {
 // hear is called by the hub.
 func (s *sentry) hear(g *grant, e event) {
 	switch {
-	case e.changed:
+	case e.changed > g.rev:
 		s.lost(g)
 	case e.opened != 0:
 		s.h.mu.Lock()
 		defer s.h.mu.Unlock()
-		if e.opened > g.known {
+		if e.opened > g.known || e.opened < g.rev { // less: a member is behind, or the data is gone
 			s.check = append(s.check, g)
 			signal(s.h.wake)
 		}
@@ -132,9 +132,7 @@ func (s *sentry) follow(f *feed) {
 	defer s.h.mu.Unlock()
 	s.feeds[f] = true
 	for _, g := range s.h.grants {
-		if g.watch == nil && g.token != 0 {
-			s.add(g)
-		}
+		s.add(g)
 	}
 }
 

@@ -30,7 +30,11 @@ func (b *backend) ready(ctx context.Context, op driver.Op) (job, *step) {
 	case e == nil:
 		return nil, nil
 	case plainRelease(op):
-		rel := b.releasing(op.Request, e)
+		g := b.held.find(op.Name, op.Owner, op.Token)
+		if g == nil {
+			return nil, nil
+		}
+		rel := b.releasing(op.Request, g)
 		return rel, rel.step
 	case op.Kind != driver.OpAcquire || b.checkTTL(op.TTL) != nil || ctx.Err() != nil:
 		return nil, nil
@@ -50,7 +54,7 @@ func (w *writer) deliver(batch []*step) {
 	for _, s := range batch {
 		switch {
 		case s.then == nil:
-		case s.err != nil || !s.ok || s.more:
+		case s.err != nil || !s.ok:
 			w.apart(s.then)
 		case s.beat.over():
 			s.then()

@@ -58,11 +58,6 @@ func remove(key string) *pb.RequestOp {
 	return opDelete(&pb.DeleteRangeRequest{Key: []byte(key)})
 }
 
-// take deletes key, and returns what it was in the answer.
-func take(key string) *pb.RequestOp {
-	return opDelete(&pb.DeleteRangeRequest{Key: []byte(key), PrevKv: true})
-}
-
 func opDelete(r *pb.DeleteRangeRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
 }

@@ -79,13 +79,13 @@ func (b *backend) watching(key string, seenAt int64) *view {
 }
 
 // heard tells whether e ends the wait: the end of the key does. A watch that
-// was opened after the last look may have missed it: then the key is read once
-// more.
+// was opened after the last look may have missed it, as one may that was opened
+// before it, for which the data may be gone: then the key is read once more.
 func (b *backend) heard(ctx context.Context, e event, v *view) (done bool, err error) {
 	switch {
-	case e.changed:
+	case e.changed > v.seenAt:
 		return true, nil
-	case e.opened <= v.seenAt: // or broken, which another opened follows
+	case e.opened == 0, e.opened == v.seenAt: // broken, which another opened follows; or known
 		return false, nil
 	}
 	resp, err := b.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{exists(v.key)}})

@@ -29,7 +29,8 @@ const (
 type step struct {
 	name string // of the lock: no two steps of one Txn share it
 	req  *pb.TxnRequest
-	size int // bytes of values, sent or answered
+	in   *epoch // of the revisions that req compares; nil when there are none
+	size int    // bytes of values, sent or answered
 
 	// beside runs when s is sent, unless it is nil. It may start a keepalive that
 	// s needs too.
@@ -42,7 +43,6 @@ type step struct {
 	// sent, s is given up when ctx ends.
 	then func()
 	ctx  context.Context
-	more bool // then may wait for other steps
 
 	epoch *epoch           // in which it was done
 	ok    bool             // the compares held
@@ -185,7 +185,16 @@ func (w *writer) next() (batch, ended []*step) {
 // do sends batch as one Txn. When the server refuses the whole because of one,
 // each is sent alone.
 func (w *writer) do(batch []*step) {
-	e, answers, rev, err := w.txn(batch)
+	e, err := w.b.mint.load(w.b.ctx)
+	var answers []*pb.TxnResponse
+	var rev int64
+	if err == nil {
+		batch = w.current(batch, e)
+		if len(batch) == 0 {
+			return
+		}
+		answers, rev, err = w.txn(batch, e)
+	}
 	if len(batch) > 1 && err != nil && refused(err) {
 		if is(err, rpctypes.ErrTooManyOps) {
 			w.shrink()
@@ -208,12 +217,25 @@ func (w *writer) do(batch []*step) {
 	}
 }
 
-// txn does batch if the epoch has not ended.
-func (w *writer) txn(batch []*step) (*epoch, []*pb.TxnResponse, int64, error) {
-	e, err := w.b.mint.load(w.b.ctx)
-	if err != nil {
-		return nil, nil, 0, err
+// current finishes the steps whose revisions are of an epoch before e, and
+// returns the others. A key of e may have been created at such a revision by
+// somebody else, and the epoch's own compare would not see it: the sender has
+// learned of e since the step was prepared.
+func (w *writer) current(batch []*step, e *epoch) []*step {
+	rest := make([]*step, 0, len(batch))
+	for _, s := range batch {
+		if s.in == nil || e.same(s.in) {
+			rest = append(rest, s)
+			continue
+		}
+		s.epoch, s.err = e, errEpoch
+		s.finish()
 	}
+	return rest
+}
+
+// txn does batch if e has not ended.
+func (w *writer) txn(batch []*step, e *epoch) ([]*pb.TxnResponse, int64, error) {
 	var req *pb.TxnRequest
 	if len(batch) == 1 {
 		req = single(batch[0].req, w.b.mint.holds(e))
@@ -227,7 +249,7 @@ func (w *writer) txn(batch []*step) (*epoch, []*pb.TxnResponse, int64, error) {
 	}
 	resp, err := w.b.send(w.b.ctx, req)
 	if err != nil {
-		return e, nil, 0, err
+		return nil, 0, err
 	}
 	over := !resp.Succeeded
 	answers := []*pb.TxnResponse{resp}
@@ -242,7 +264,7 @@ func (w *writer) txn(batch []*step) (*epoch, []*pb.TxnResponse, int64, error) {
 	if over {
 		err = errors.Join(errEpoch, w.b.mint.over(w.b.ctx, e))
 	}
-	return e, answers, resp.Header.Revision, err
+	return answers, resp.Header.Revision, err
 }
 
 func (w *writer) shrink() {
@@ -254,21 +276,27 @@ func (w *writer) shrink() {
 // txn does a Txn without compares of its own, of reads: again when it turns out
 // that the epoch has ended.
 func (b *backend) txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
+	resp, _, err := b.txnIn(ctx, req)
+	return resp, err
+}
+
+// txnIn is txn; it returns the epoch too, in which the answer's revisions count.
+func (b *backend) txnIn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, *epoch, error) {
 	for range 2 {
 		e, err := b.mint.load(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		req.Compare = []*pb.Compare{b.mint.holds(e)}
 		resp, err := b.send(ctx, req)
 		if err != nil || resp.Succeeded {
-			return resp, err
+			return resp, e, err
 		}
 		if err := b.mint.over(ctx, e); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return nil, errEpoch
+	return nil, nil, errEpoch
 }
 
 // send sends one request.

@@ -1,0 +1,68 @@
+package etcd
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// TestSameRevisionOfTwoEpochs: after a loss of data another owner's lease is on
+// the same key with the same create revision. Nothing that a holder of before
+// does meets it.
+func TestSameRevisionOfTwoEpochs(t *testing.T) {
+	s := start(t, nil)
+	c := plain(t, s)
+	fill := func(until int64) {
+		t.Helper()
+		for rev := int64(0); rev < until; {
+			resp, err := c.Put(t.Context(), "other", fmt.Sprint(rev))
+			must(t, err)
+			rev = resp.Header.Revision
+		}
+	}
+	old := connect(t, on(s))
+	must(t, old.Check(t.Context()))
+	fill(100)
+	before := acquire(t, old, lock("jobs", "a"))
+	g := old.held.find(before.Name, before.Owner, before.Token)
+
+	must(t, s.Stop())
+	must(t, s.Start(t.Context(), false))
+	fresh := connect(t, on(s))
+	must(t, fresh.Release(t.Context(), acquire(t, fresh, lock("warm", "b"))))
+	fill(g.rev - 1)
+	now := acquire(t, fresh, lock("jobs", "b"))
+	if h := fresh.held.find(now.Name, now.Owner, now.Token); h.rev != g.rev || h.slot != g.slot {
+		t.Fatalf("revisions %d and %d, keys %c and %c: this shows nothing", g.rev, h.rev, g.slot, h.slot)
+	}
+	eventually(t, "the old process knows the new epoch", func() bool {
+		h, err := old.Inspect(t.Context(), "jobs")
+		return err == nil && h.Token == now.Token
+	})
+
+	kept := before
+	kept.Keep = 10 * time.Millisecond
+	for what, do := range map[string]func() error{
+		"proclaim": func() error { return old.Proclaim(t.Context(), before) },
+		"keep":     func() error { return old.Release(t.Context(), kept) },
+		"release":  func() error { return old.Release(t.Context(), before) },
+		"renew":    func() error { return old.Renew(t.Context(), before) },
+		"break":    func() error { return old.Break(t.Context(), "jobs", before.Token) },
+		"handover": func() error { _, err := old.Handover(t.Context(), before, lock("jobs", "c")); return err },
+	} {
+		old.held.adopt(g) // each of them may have learned that it is gone
+		isNotHeld(t, do())
+		if h, err := fresh.Inspect(t.Context(), "jobs"); err != nil || h.Owner != "b" || h.Token != now.Token {
+			t.Fatalf("after the %s of before: %+v, %v", what, h, err)
+		}
+	}
+	must(t, old.Release(t.Context(), driver.Request{Name: "jobs", Owner: "a", TTL: before.TTL}))
+	must(t, fresh.Renew(t.Context(), now))
+
+	over := old.held.end(g)
+	old.writer.submit(over)
+	<-over.done
+	must(t, fresh.Renew(t.Context(), now))
+}

@@ -1,0 +1,95 @@
+package etcd
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// TestKeysAreUsedAgain: whoever takes a lock, and however often, its lease is on
+// one of two keys. Each other key would stay in the server's index until it
+// compacts, and be met by every acquire.
+func TestKeysAreUsedAgain(t *testing.T) {
+	s := start(t, nil)
+	b := connect(t, on(s))
+	c := plain(t, s)
+	seen := map[string]bool{}
+	look := func() {
+		t.Helper()
+		resp, err := c.Get(t.Context(), b.space.holds("jobs"), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		must(t, err)
+		if len(resp.Kvs) != 1 {
+			t.Fatalf("%d keys of one lease", len(resp.Kvs))
+		}
+		seen[string(resp.Kvs[0].Key)] = true
+	}
+	var tokens []uint64
+	for i := range 5 {
+		r := acquire(t, b, lock("jobs", fmt.Sprint("o-", i)))
+		look()
+		tokens = append(tokens, r.Token)
+		for j := range 3 {
+			next := lock("jobs", fmt.Sprintf("o-%d-%d", i, j))
+			var err error
+			next.Token, err = b.Handover(t.Context(), r, next)
+			must(t, err)
+			look()
+			r = next
+			tokens = append(tokens, r.Token)
+		}
+		must(t, b.Release(t.Context(), r))
+	}
+	if len(seen) != 2 || !slices.IsSorted(tokens) {
+		t.Errorf("keys %v, tokens %d", seen, tokens)
+	}
+}
+
+// TestWithdrawOfOneOnly: a withdrawal ends what that owner has, after a handover
+// and by a process that does not know of the grant too, and nobody else's lock.
+func TestWithdrawOfOneOnly(t *testing.T) {
+	s := start(t, nil)
+	b, stranger := connect(t, on(s)), connect(t, on(s))
+	first := acquire(t, b, lock("jobs", "a"))
+	second := lock("jobs", "b")
+	var err error
+	second.Token, err = b.Handover(t.Context(), first, second)
+	must(t, err)
+	for _, owner := range []string{"a", "c"} {
+		must(t, stranger.Release(t.Context(), lock("jobs", owner)))
+		must(t, b.Release(t.Context(), lock("jobs", owner)))
+	}
+	must(t, b.Renew(t.Context(), second))
+	wrong := second
+	wrong.Owner = "a"
+	for _, p := range []*backend{b, stranger} {
+		if h := isNotHeld(t, p.Release(t.Context(), wrong)); h.Owner != "b" || h.Token != second.Token {
+			t.Errorf("the release of another owner's token names %+v", h)
+		}
+	}
+	must(t, stranger.Release(t.Context(), driver.Request{Name: "jobs", Owner: "b", TTL: second.TTL}))
+	if h, err := b.Inspect(t.Context(), "jobs"); err != nil || h.Held() {
+		t.Errorf("after the withdrawal: %+v, %v", h, err)
+	}
+	third := acquire(t, b, lock("jobs", "d"))
+	must(t, stranger.Release(t.Context(), third)) // read first, then released
+}
+
+// TestOldDeleteIsNoLoss: a member that is behind tells a new watch of the delete
+// of the key's lease before this one.
+func TestOldDeleteIsNoLoss(t *testing.T) {
+	b := connect(t, on(start(t, nil)))
+	r := acquire(t, b, lock("jobs", "a"))
+	g := b.held.find(r.Name, r.Owner, r.Token)
+	b.held.sentry.hear(g, event{changed: g.rev - 1})
+	if b.held.find(r.Name, r.Owner, r.Token) == nil {
+		t.Error("lost by a delete of before")
+	}
+	b.held.sentry.hear(g, event{changed: g.rev + 1})
+	if b.held.find(r.Name, r.Owner, r.Token) != nil {
+		t.Error("not lost by its delete")
+	}
+}
