@@ -113,7 +113,7 @@ func (h *held) withdrawn(name, owner string, s *step) {
 		h.remove(g)
 	}
 	if s.err == nil {
-		h.forgetPlace(h.b.space.place(name, owner))
+		h.forgetPlace(who{name, owner})
 	}
 	h.mu.Unlock()
 }

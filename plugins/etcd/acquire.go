@@ -54,7 +54,7 @@ func (b *backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 	a := &acquisition{b: b, r: r, began: now, place: b.held.touch(r.Name, r.Owner, now)}
 	a.grant = &grant{name: r.Name, owner: r.Owner, label: r.Label, slot: slotA, lease: l, deadline: now.Add(r.TTL)}
 	if a.place != nil {
-		a.grant.place = r.Owner
+		a.grant.place = a.place.id
 	}
 	a.grant.value = record{owner: r.Owner, label: r.Label, place: a.grant.place, value: r.Value}.encode()
 	b.held.expect(a.grant)
@@ -87,11 +87,11 @@ func (a *acquisition) txn() *step {
 		req.Compare = append(req.Compare, absent(s.both(name), beyond(s.both(name))))
 		return &step{name: name, req: req, size: len(value)}
 	}
-	own := s.place(name, owner)
+	own := s.place(name, a.place.id)
 	req.Compare = append(req.Compare,
 		absent(s.holds(name), beyond(s.holds(name))), nothingBefore(s.places(name), a.place.rev), at(own, a.place.rev))
 	req.Success = append(req.Success, move(own, a.grant.lease.id))
-	return &step{name: name, req: req, size: len(value)}
+	return &step{name: name, in: a.place.epoch, req: req, size: len(value)}
 }
 
 // settle keeps account of the outcome, whether or not the caller still waits.
@@ -116,6 +116,9 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 	switch err := a.step.err; {
 	case is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, errEpoch): // nothing happened
 		a.b.leases.retire(a.grant.lease)
+		if errors.Is(err, errEpoch) {
+			a.b.held.forget(a.r.Name, a.r.Owner)
+		}
 		return a.retry(ctx, a.b.untouched(err))
 	case err != nil:
 		return driver.Result{Err: a.b.wrap(err)}
@@ -157,14 +160,16 @@ func (a *acquisition) refusal(ctx context.Context) driver.Result {
 		v.rough = true
 		return driver.Result{Err: &driver.HeldError{Holder: b.holder(ctx, v)}}
 	}
-	if v.head != nil {
-		if _, _, owner := b.space.parse(string(v.head.Key)); owner != a.r.Owner {
-			return driver.Result{Err: &driver.HeldError{Holder: b.reserved(v, owner)}}
-		}
+	if v.head != nil && ownerOf(v.head) != a.r.Owner {
+		return driver.Result{Err: &driver.HeldError{Holder: b.reserved(v)}}
 	}
 	// Nobody holds it and nobody is before this owner: its place is not what
 	// this process remembers. The store's answer to the next try is final.
-	b.held.remember(a.r.Name, a.r.Owner, v.head)
+	if v.head == nil {
+		b.held.forget(a.r.Name, a.r.Owner)
+	} else {
+		b.held.remember(v.head, a.step.epoch)
+	}
 	return a.retry(ctx, &driver.HeldError{})
 }
 
@@ -208,9 +213,9 @@ func (c *rivals) recent(name string, now time.Time) bool {
 }
 
 // reserved describes a free lock that a waiter's turn keeps from others.
-func (b *backend) reserved(v seen, owner string) driver.Holder {
+func (b *backend) reserved(v seen) driver.Holder {
 	name, _, _ := b.space.parse(string(v.head.Key))
-	h := driver.Holder{Name: name, Owner: owner, TTL: b.shortest(), Waiters: v.places}
+	h := driver.Holder{Name: name, Owner: ownerOf(v.head), TTL: b.shortest(), Waiters: v.places}
 	if rec, err := decodeRecord(v.head.Value); err == nil {
 		h.Label = rec.label
 	}

@@ -70,8 +70,8 @@
 // Settings that matter: --election-timeout for the least TTL, --max-txn-ops (128;
 // less makes smaller batches), --max-request-bytes when large values are
 // published, and compaction (--auto-compaction-retention): every acquire and
-// release leaves a revision, and every waiter of another host, whose place in
-// the queue has a key of its own, an entry that each acquire of that lock meets.
+// release leaves a revision, and each process that has waited for a lock one or
+// two keys in the index, which acquires of that lock meet until then.
 //
 // # Errors
 //

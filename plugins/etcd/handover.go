@@ -77,8 +77,8 @@ func (b *backend) handing(old, g *grant) *step {
 		s.req.Compare = append(s.req.Compare, present(own))
 		s.req.Success = append(s.req.Success, move(own, g.lease.id))
 	}
-	if b.held.touch(g.name, g.owner, time.Now()) != nil { // it waited on its own before
-		s.req.Success = append(s.req.Success, remove(b.space.place(g.name, g.owner)))
+	if p := b.held.placeOf(g.name, g.owner); p != nil { // it waited on its own before
+		s.req.Success = append(s.req.Success, remove(b.space.place(g.name, p.id)))
 	}
 	b.held.depart(old)
 	b.held.expect(g)
@@ -90,7 +90,7 @@ func (b *backend) handed(old, g *grant, s *step) {
 	if s.err == nil && s.ok {
 		b.held.drop(old)
 		b.held.confirm(g, s.epoch, s.rev)
-		b.held.forgetOwn(g)
+		b.held.forget(g.name, g.owner)
 		return
 	}
 	b.held.remain(old)

@@ -1,6 +1,8 @@
 package etcd
 
 import (
+	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
@@ -27,37 +29,31 @@ type grant struct {
 	watch    *sub
 }
 
-// place is this host's place in the queue of a name.
-type place struct {
-	name, owner string
-	rev         int64 // its create revision, by which the queue is ordered
-	lease       *lease
-	deadline    time.Time
-	waiting     int   // Wait calls
-	view        *view // of the last Wait, while there is none
-}
-
 // held knows what this process has put on shared leases, and deletes it when its
 // time is over: on a shared lease etcd does not. Nothing here is needed to
 // renew or release after a restart; then it is read from the store.
 type held struct {
 	b      *backend
+	began  time.Time
+	self   string // what the keys of this process' places begin with
 	wake   chan struct{}
 	mu     sync.Mutex
 	grants map[who]*grant
-	places map[string]*place // by key
-	next   time.Time         // no deadline is before it; zero when there is none
+	places map[who]*place
+	ids    map[who]any // the place or the grant that has the key of name and id
+	next   time.Time   // no deadline is before it; zero when there is none
 	sentry sentry
 }
 
-// who names a grant.
+// who names a grant or a place.
 type who struct{ name, owner string }
 
 func (g *grant) who() who { return who{g.name, g.owner} }
 
 func (h *held) init(b *backend) {
-	h.b, h.wake = b, make(chan struct{}, 1)
-	h.grants, h.places = map[who]*grant{}, map[string]*place{}
+	h.b, h.began, h.wake = b, time.Now(), make(chan struct{}, 1)
+	h.self = strconv.FormatUint(rand.Uint64(), 36) + "-"
+	h.grants, h.places, h.ids = map[who]*grant{}, map[who]*place{}, map[who]any{}
 	h.sentry.init(h)
 }
 
@@ -102,8 +98,11 @@ func (h *held) confirm(g *grant, e *epoch, rev int64) {
 	}
 	h.grants[key] = g
 	g.token, g.rev, g.epoch, g.known, g.born, g.value = e.token(rev), rev, e, rev, time.Now(), nil
-	if g.place == g.owner { // it moved to the lease of the lock
-		h.forgetPlace(h.b.space.place(g.name, g.owner))
+	if g.place != "" {
+		h.ids[who{g.name, g.place}] = g
+		if p := h.places[key]; p != nil && p.id == g.place { // it moved to the lease of the lock
+			h.forgetPlace(key)
+		}
 	}
 	h.due(g.deadline)
 	h.sentry.add(g)
@@ -145,20 +144,10 @@ func (h *held) remove(g *grant) bool {
 		return false
 	}
 	delete(h.grants, key)
+	h.vacate(g.name, g.place, g)
 	h.b.leases.unload(g.lease)
 	h.b.hub.drop(g.watch)
 	return true
-}
-
-func (h *held) forgetPlace(key string) {
-	if p := h.places[key]; p != nil {
-		delete(h.places, key)
-		h.b.leases.unload(p.lease)
-		if p.view != nil {
-			h.b.hub.drop(p.view.watch)
-			p.view = nil
-		}
-	}
 }
 
 // run ends what is overdue, and lets the sentry look after the rest.
@@ -210,12 +199,12 @@ func (h *held) overdue(now time.Time) []*step {
 			steps = append(append(steps, h.end(g)), h.orphan(g)...)
 		}
 	}
-	for key, p := range h.places {
+	for _, p := range h.places {
 		switch {
 		case now.Before(p.deadline):
 			h.due(p.deadline)
 		case p.waiting == 0:
-			steps = append(steps, h.leave(key, p))
+			steps = append(steps, h.leave(p))
 		}
 	}
 	return steps
@@ -250,18 +239,6 @@ func (h *held) removal(g *grant) []*pb.RequestOp {
 	return ops
 }
 
-// leave deletes a place that nobody waits in any more.
-func (h *held) leave(key string, p *place) *step {
-	h.forgetPlace(key)
-	s := &step{name: p.name, req: &pb.TxnRequest{Success: []*pb.RequestOp{remove(key)}}}
-	s.settle = func() {
-		if s.err != nil {
-			h.b.leases.retire(p.lease)
-		}
-	}
-	return s
-}
-
 // lost drops g, which is not in the store any more, and what came with it: its
 // place would hold up the queue as long as other locks renew the lease.
 func (h *held) lost(g *grant) bool {
@@ -281,6 +258,5 @@ func (h *held) orphan(g *grant) []*step {
 	if g.place == "" {
 		return nil
 	}
-	p := &place{name: g.name, owner: g.place, lease: g.lease}
-	return []*step{h.leave(h.b.space.place(g.name, g.place), p)}
+	return []*step{h.leave(&place{name: g.name, id: g.place, lease: g.lease})}
 }

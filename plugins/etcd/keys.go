@@ -5,11 +5,11 @@ import (
 )
 
 // Keys of one namespace, with P for its prefix, N for a lock's name, O for an
-// owner, and | for the byte 0xFF:
+// owner, I for a process and a number, and | for the byte 0xFF:
 //
 //	P|n N|h a   the lease on N; its create revision makes the token
 //	P|n N|h b   the same after a handover, and then a again
-//	P|n N|w O   O's place in the queue of N, in the order of create revisions
+//	P|n N|w I   a place in the queue of N, in the order of create revisions
 //	P|b N|O     O was withdrawn from N and is refused
 //	P|e         the base of tokens
 //
@@ -19,9 +19,10 @@ import (
 // A lock is handed over by one Txn, which deletes one of its two keys and puts the
 // other: etcd refuses both on the same key.
 //
-// Note: an owner is not part of a lease's key. The server keeps deleted keys in
-// its index until it compacts, and a Txn that asks whether N is free would look
-// at each: a lock taken a hundred times a second would be slow within minutes.
+// Note: an owner, of which each grant has another, is not part of the keys of
+// leases and places. The server keeps deleted keys in its index until it
+// compacts, and a Txn that asks whether N is free would look at each: a lock
+// taken a hundred times a second would be slow within minutes.
 const (
 	separator = "\xff"
 	kindHold  = "h"
@@ -51,8 +52,8 @@ func (s space) hold(name string, at slot) string {
 	return s.names + name + separator + kindHold + string(rune(at))
 }
 
-func (s space) place(name, owner string) string {
-	return s.names + name + separator + kindPlace + owner
+func (s space) place(name, id string) string {
+	return s.names + name + separator + kindPlace + id
 }
 
 func (s space) bar(name, owner string) string {
@@ -76,7 +77,8 @@ func beyond(prefix string) []byte {
 	}
 }
 
-// parse takes a key of kind h or w apart. rest is the slot or the owner.
+// parse takes a key of kind h or w apart. rest is the slot or
+// the place's id.
 func (s space) parse(key string) (name, kind, rest string) {
 	name, rest, _ = strings.Cut(strings.TrimPrefix(key, s.names), separator)
 	if rest == "" {

@@ -1,31 +1,140 @@
 package etcd
 
 import (
+	"context"
+	"strconv"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
+
+// place is an owner's place in the queue of a name. What changes is guarded by
+// held.mu.
+type place struct {
+	name, owner string
+
+	id       string // of its key, see held.reserve
+	rev      int64  // the key's create revision, by which the queue is ordered; 0 until it is known
+	epoch    *epoch // in which that counts
+	lease    *lease
+	deadline time.Time
+	waiting  int   // Wait calls
+	view     *view // of the last Wait, while there is none
+}
+
+func (p *place) who() who { return who{p.name, p.owner} }
+
+// reserve makes a place of an owner that enters the queue, and picks its key: the
+// first from number on that this process does not use for that name. A key
+// begins with what only this process has, so that no two processes meet, and is
+// used again: each other key would stay in the server's index until it compacts.
+func (h *held) reserve(name, owner string, l *lease, number int, now time.Time) *place {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := &place{name: name, owner: owner, lease: l, deadline: now.Add(placeFor)}
+	for p.id == "" || h.ids[who{name, p.id}] != nil {
+		p.id = h.self + strconv.Itoa(number)
+		number++
+	}
+	h.enroll(p)
+	return p
+}
+
+// enroll enters p, in place of what its owner had. The caller holds mu.
+func (h *held) enroll(p *place) {
+	if h.places[p.who()] != p {
+		h.forgetPlace(p.who())
+	}
+	h.places[p.who()] = p
+	h.ids[who{p.name, p.id}] = p
+	h.due(p.deadline)
+}
+
+// vacate ends the use of a key by user, a place or a grant that has it. The
+// caller holds mu.
+func (h *held) vacate(name, id string, user any) {
+	if key := (who{name, id}); h.ids[key] == user {
+		delete(h.ids, key)
+	}
+}
+
+// forgetPlace drops what an owner has. The caller holds mu.
+func (h *held) forgetPlace(w who) {
+	p := h.places[w]
+	if p == nil {
+		return
+	}
+	delete(h.places, w)
+	h.vacate(p.name, p.id, p)
+	h.b.leases.unload(p.lease)
+	if p.view != nil {
+		h.b.hub.drop(p.view.watch)
+		p.view = nil
+	}
+}
+
+// entered notes what came of entering p.
+func (h *held) entered(p *place, s *step) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	known := h.places[p.who()] == p
+	if s.err == nil && s.ok {
+		p.rev, p.epoch = s.rev, s.epoch
+		if !known { // given up meanwhile
+			h.b.writer.submit(h.leave(p))
+		}
+		return
+	}
+	if s.err != nil && !h.b.harmless(s.err) || is(s.err, rpctypes.ErrLeaseNotFound) {
+		h.b.leases.retire(p.lease)
+	}
+	if known {
+		h.forgetPlace(p.who())
+	}
+}
+
+// leave deletes a place that nobody waits in any more. The caller holds mu.
+func (h *held) leave(p *place) *step {
+	if h.places[p.who()] == p {
+		h.forgetPlace(p.who())
+	}
+	h.ids[who{p.name, p.id}] = p // until it is gone
+	key := h.b.space.place(p.name, p.id)
+	s := &step{name: p.name, in: p.epoch, req: &pb.TxnRequest{Success: []*pb.RequestOp{remove(key)}}}
+	if p.rev != 0 {
+		s.req.Compare = []*pb.Compare{at(key, p.rev)}
+	}
+	s.settle = func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if s.err != nil {
+			h.b.leases.retire(p.lease)
+		}
+		h.vacate(p.name, p.id, p)
+	}
+	return s
+}
+
+// placeOf returns the owner's place, nil when it has none.
+func (h *held) placeOf(name, owner string) *place {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.places[who{name, owner}]
+}
 
 // touch returns the owner's place with its time counted anew, nil when it has
 // none that could still be there.
 func (h *held) touch(name, owner string, now time.Time) *place {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := h.places[h.b.space.place(name, owner)]
-	if p == nil || !now.Before(p.deadline) && p.waiting == 0 {
+	p := h.places[who{name, owner}]
+	if p == nil || p.rev == 0 || !now.Before(p.deadline) && p.waiting == 0 {
 		return nil
 	}
 	p.deadline = now.Add(placeFor)
 	return p
-}
-
-func (h *held) entered(p *place) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	key := h.b.space.place(p.name, p.owner)
-	h.forgetPlace(key)
-	h.places[key] = p
-	h.due(p.deadline)
 }
 
 func (h *held) park(p *place) {
@@ -68,7 +177,7 @@ func (h *held) unpark(p *place, v *view, over bool) {
 	p.waiting--
 	p.deadline = time.Now().Add(placeFor)
 	h.due(p.deadline)
-	if over || p.view != nil || h.places[h.b.space.place(p.name, p.owner)] != p {
+	if over || p.view != nil || h.places[p.who()] != p {
 		h.b.hub.drop(v.watch)
 		return
 	}
@@ -79,28 +188,30 @@ func (h *held) unpark(p *place, v *view, over bool) {
 func (h *held) forget(name, owner string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.forgetPlace(h.b.space.place(name, owner))
+	h.forgetPlace(who{name, owner})
 }
 
-// remember takes over the owner's place as the store shows it; kv is nil when
-// it has none.
-func (h *held) remember(name, owner string, kv *mvccpb.KeyValue) {
-	h.forget(name, owner)
-	if kv == nil {
-		return
-	}
+// remember takes over the place that kv, read in e, is of its owner: of an
+// earlier process, or of a request that was repeated on its way. Its lease is
+// retired from the start.
+func (h *held) remember(kv *mvccpb.KeyValue, e *epoch) *place {
 	now := time.Now()
-	h.entered(&place{
-		name: name, owner: owner, rev: kv.CreateRevision, deadline: now.Add(placeFor),
+	name, _, id := h.b.space.parse(string(kv.Key))
+	p := &place{
+		name: name, owner: ownerOf(kv), id: id, rev: kv.CreateRevision, epoch: e, deadline: now.Add(placeFor),
 		lease: &lease{id: kv.Lease, ttl: h.b.shortest(), acked: now, retired: true},
-	})
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.enroll(p)
+	return p
 }
 
 // stayQueued counts p's time anew while a Wait lasts, and renews its lease. It
 // returns false when the place is gone, or on a lease that is not renewed.
 func (b *backend) stayQueued(p *place) bool {
 	b.held.mu.Lock()
-	known := b.held.places[b.space.place(p.name, p.owner)] == p
+	known := b.held.places[p.who()] == p
 	p.deadline = time.Now().Add(placeFor)
 	b.held.mu.Unlock()
 	if !known || !b.leases.renewable(p.lease) {
@@ -113,15 +224,32 @@ func (b *backend) stayQueued(p *place) bool {
 	return true
 }
 
+// maxHeirs is how many places are looked through for one that an earlier process
+// of this host has left.
+const maxHeirs = 100
+
+// inherit finds the place that the owner had in an earlier process, which would
+// stand in the way of its new one. It returns nil when there is none.
+func (b *backend) inherit(ctx context.Context, name, owner string) (*place, error) {
+	resp, e, err := b.txnIn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{places(b.space, name, maxHeirs)}})
+	if err != nil {
+		return nil, b.wrap(err)
+	}
+	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
+		if ownerOf(kv) == owner {
+			return b.held.remember(kv, e), nil
+		}
+	}
+	return nil, nil
+}
+
 // losePlace forgets the place that came with g.
 func (h *held) losePlace(g *grant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.vacate(g.name, g.place, g)
 	g.place = ""
 }
-
-// forgetOwn drops the place that g's owner had before the lock was handed to it.
-func (h *held) forgetOwn(g *grant) { h.forget(g.name, g.owner) }
 
 // remain undoes depart: the lock was not deleted.
 func (h *held) remain(g *grant) {

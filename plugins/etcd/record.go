@@ -11,7 +11,7 @@ import (
 type record struct {
 	owner string
 	label string
-	// place is the owner under whose place in the queue the lock was got, ""
+	// place is the id of the place in the queue that the lock was got from, ""
 	// when it was free. That place is kept as long as the lock is held: the
 	// next waiter watches it. A handover passes it on.
 	place string

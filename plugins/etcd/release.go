@@ -76,17 +76,23 @@ func (b *backend) withdraw(ctx context.Context, r driver.Request, again bool) er
 	if err != nil {
 		return err
 	}
-	holds, own := b.space.holds(r.Name), b.space.place(r.Name, r.Owner)
+	holds := b.space.holds(r.Name)
 	s := &step{name: r.Name, size: maxRecord, req: &pb.TxnRequest{Success: []*pb.RequestOp{
 		read(&pb.RangeRequest{Key: []byte(holds), RangeEnd: beyond(holds), Limit: 1}),
-		remove(own), put(b.space.bar(r.Name, r.Owner), nil, bars.id),
+		places(b.space, r.Name, maxHeirs),
+		put(b.space.bar(r.Name, r.Owner), nil, bars.id),
 	}}}
+	known := ""
+	if p := b.held.placeOf(r.Name, r.Owner); p != nil {
+		known = p.id
+		s.req.Success = append(s.req.Success, remove(b.space.place(p.name, p.id)))
+	}
 	b.held.withdrawing(r.Name, r.Owner)
 	last := s
 	s.settle = func() {
-		if granted := b.granted(r, s); granted != nil {
-			last = granted
-			b.writer.submit(granted)
+		if rest := b.left(r, s, known); rest != nil {
+			last = rest
+			b.writer.submit(rest)
 			return
 		}
 		b.held.withdrawn(r.Name, r.Owner, s)
@@ -107,22 +113,33 @@ func (b *backend) withdraw(ctx context.Context, r driver.Request, again bool) er
 	return b.wrap(last.err)
 }
 
-// granted is the delete of the lock that the owner turned out to have when it
-// was barred, nil when it had none.
-func (b *backend) granted(r driver.Request, s *step) *step {
+// left deletes what the owner turned out to have when it was barred by s, beside
+// the place known: its lock, and the place that it has had in an earlier process.
+// It is nil when there is nothing.
+func (b *backend) left(r driver.Request, s *step, known string) *step {
 	if s.err != nil {
 		return nil
 	}
-	kvs := s.ops[0].GetResponseRange().GetKvs()
-	if len(kvs) == 0 || ownerOf(kvs[0]) != r.Owner {
+	d := &step{name: r.Name, in: s.epoch, req: &pb.TxnRequest{}}
+	var rec record
+	if kvs := s.ops[0].GetResponseRange().GetKvs(); len(kvs) > 0 {
+		rec, _ = decodeRecord(kvs[0].Value)
+		if rec.owner == r.Owner {
+			d.req.Compare = append(d.req.Compare, at(string(kvs[0].Key), kvs[0].CreateRevision))
+			d.req.Success = append(d.req.Success, remove(string(kvs[0].Key)))
+			if rec.place != "" {
+				d.req.Success = append(d.req.Success, remove(b.space.place(r.Name, rec.place)))
+			}
+		}
+	}
+	for _, kv := range s.ops[1].GetResponseRange().GetKvs() {
+		if _, _, id := b.space.parse(string(kv.Key)); ownerOf(kv) == r.Owner && id != known && id != rec.place {
+			d.req.Success = append(d.req.Success, remove(string(kv.Key)))
+		}
+	}
+	if len(d.req.Success) == 0 {
 		return nil
 	}
-	key := string(kvs[0].Key)
-	ops := []*pb.RequestOp{remove(key)}
-	if rec, err := decodeRecord(kvs[0].Value); err == nil && rec.place != "" && rec.place != r.Owner {
-		ops = append(ops, remove(b.space.place(r.Name, rec.place)))
-	}
-	d := &step{name: r.Name, in: s.epoch, req: &pb.TxnRequest{Compare: []*pb.Compare{at(key, kvs[0].CreateRevision)}, Success: ops}}
 	d.settle = func() { b.held.withdrawn(r.Name, r.Owner, d) }
 	return d
 }

@@ -211,6 +211,11 @@ func TestPlaceEndsWithLock(t *testing.T) {
 			must(t, <-woken)
 			end(t, b, s, acquire(t, b, waiter))
 			acquire(t, other, lock(how, "last"))
+			eventually(t, "no key is in use", func() bool {
+				b.held.mu.Lock()
+				defer b.held.mu.Unlock()
+				return len(b.held.ids) == 0 || how == "restart"
+			})
 		})
 	}
 }

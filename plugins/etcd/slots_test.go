@@ -3,7 +3,9 @@ package etcd
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -45,6 +47,62 @@ func TestKeysAreUsedAgain(t *testing.T) {
 	}
 	if len(seen) != 2 || !slices.IsSorted(tokens) {
 		t.Errorf("keys %v, tokens %d", seen, tokens)
+	}
+}
+
+// TestPlacesAreUsedAgain: hosts that contend for a lock have the same keys in its
+// queue each time.
+func TestPlacesAreUsedAgain(t *testing.T) {
+	const hosting, rounds = 3, 60
+	s := start(t, nil)
+	c := plain(t, s)
+	var lockers []locker
+	for _, h := range hosts(t, s, hosting) {
+		lockers = append(lockers, lockerOf(t, h, "jobs"))
+	}
+	names := newSpace(DefaultPrefix).both("jobs")
+	watch := c.Watch(t.Context(), names, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	<-watch
+	took, _ := handoffs(t, lockers, rounds)
+	_, err := c.Put(t.Context(), names+"end", "")
+	must(t, err)
+	keys := map[string]int{}
+	for keys[names+"end"] == 0 {
+		for _, e := range (<-watch).Events {
+			keys[string(e.Kv.Key)]++
+		}
+	}
+	delete(keys, names+"end")
+	held := 0
+	for k := range keys {
+		if strings.HasPrefix(k, newSpace(DefaultPrefix).holds("jobs")) {
+			held++
+		}
+	}
+	if waited := len(keys) - held; held > 2 || waited == 0 || waited > 2*hosting {
+		t.Errorf("%d keys of leases, %d of places in %d handoffs between %d hosts", held, waited, len(took), hosting)
+	}
+}
+
+// TestPlaceOfAnEarlierProcess: a waiter whose process was replaced goes on from
+// the place that it had.
+func TestPlaceOfAnEarlierProcess(t *testing.T) {
+	s := start(t, nil)
+	other, before := connect(t, on(s)), connect(t, on(s))
+	first := acquire(t, other, lock("jobs", "first"))
+	waiter, late := lock("jobs", "waiter"), lock("jobs", "late")
+	must(t, before.Wait(t.Context(), waiter, 10*time.Millisecond))
+	must(t, other.Wait(t.Context(), late, 10*time.Millisecond))
+	must(t, before.Close(t.Context()))
+	after := connect(t, on(s))
+	must(t, after.Wait(t.Context(), waiter, 10*time.Millisecond))
+	must(t, other.Release(t.Context(), first))
+	acquire(t, after, waiter)
+
+	stranger := connect(t, on(s))
+	must(t, stranger.Release(t.Context(), driver.Request{Name: "jobs", Owner: "late", TTL: late.TTL}))
+	if h, err := other.Inspect(t.Context(), "jobs"); err != nil || h.Owner != "waiter" || h.Waiters != 0 {
+		t.Errorf("after the withdrawal of the other waiter: %+v, %v", h, err)
 	}
 }
 

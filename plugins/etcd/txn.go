@@ -74,14 +74,17 @@ func exists(key string) *pb.RequestOp {
 // look reads who holds name and who waits: three operations, which [seen] takes
 // apart. The oldest place comes with its value.
 func look(s space, name string) []*pb.RequestOp {
-	holds, places := s.holds(name), s.places(name)
-	return []*pb.RequestOp{
-		read(&pb.RangeRequest{Key: []byte(holds), RangeEnd: beyond(holds), Limit: 1}),
-		read(&pb.RangeRequest{
-			Key: []byte(places), RangeEnd: beyond(places), Limit: 1,
-			SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_CREATE,
-		}),
-	}
+	holds := s.holds(name)
+	return []*pb.RequestOp{read(&pb.RangeRequest{Key: []byte(holds), RangeEnd: beyond(holds), Limit: 1}), places(s, name, 1)}
+}
+
+// places reads the oldest places of name.
+func places(s space, name string, limit int64) *pb.RequestOp {
+	all := s.places(name)
+	return read(&pb.RangeRequest{
+		Key: []byte(all), RangeEnd: beyond(all), Limit: limit,
+		SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_CREATE,
+	})
 }
 
 // probe is a write that leaves nothing.

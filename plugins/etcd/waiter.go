@@ -70,6 +70,9 @@ type view struct {
 func (b *backend) watching(key string, seenAt int64) *view {
 	v := &view{key: key, seenAt: seenAt, events: make(chan event, 4)}
 	v.watch = b.hub.add(key, nil, true, func(e event) {
+		if e.changed != 0 && e.changed <= seenAt {
+			return // the key's end before this one
+		}
 		select {
 		case v.events <- e:
 		default: // there is enough to look at
@@ -83,7 +86,7 @@ func (b *backend) watching(key string, seenAt int64) *view {
 // before it, for which the data may be gone: then the key is read once more.
 func (b *backend) heard(ctx context.Context, e event, v *view) (done bool, err error) {
 	switch {
-	case e.changed > v.seenAt:
+	case e.changed != 0:
 		return true, nil
 	case e.opened == 0, e.opened == v.seenAt: // broken, which another opened follows; or known
 		return false, nil
@@ -92,22 +95,28 @@ func (b *backend) heard(ctx context.Context, e event, v *view) (done bool, err e
 	if err != nil {
 		return true, b.wrap(err)
 	}
-	return resp.Responses[0].GetResponseRange().GetCount() == 0, nil
+	kvs := resp.Responses[0].GetResponseRange().GetKvs()
+	return len(kvs) == 0 || kvs[0].CreateRevision > v.seenAt, nil
 }
 
 // queue sees to it that the owner has a place, and returns it parked with what
 // to look at: nil when it is this owner's turn, and then it is not parked.
 func (b *backend) queue(ctx context.Context, r driver.Request) (*place, *view, error) {
-	for range 2 {
+	for try := range 3 {
 		p := b.held.touch(r.Name, r.Owner, time.Now())
 		if v := b.held.resume(p); v != nil {
 			return p, v, nil
 		}
+		var err error
+		if p == nil && time.Since(b.held.began) < 2*placeFor {
+			if p, err = b.inherit(ctx, r.Name, r.Owner); err != nil {
+				return nil, nil, err
+			}
+		}
 		var before string
 		var rev int64
-		var err error
 		if p == nil {
-			p, before, rev, err = b.enter(ctx, r, time.Now())
+			p, before, rev, err = b.enter(ctx, r, try, time.Now())
 		} else {
 			before, rev, err = b.ahead(ctx, p)
 		}
@@ -121,26 +130,29 @@ func (b *backend) queue(ctx context.Context, r driver.Request) (*place, *view, e
 		b.held.park(p)
 		return p, b.watching(before, rev), nil
 	}
-	return nil, nil, nil // taken away twice: let core ask
+	return nil, nil, nil // taken away each time: let core ask
 }
 
-// errNoPlace: the place that this process remembers is not in the store.
+// errNoPlace: the place that this process remembers is not in the store, or the
+// key of a new one is still in use.
 var errNoPlace = errors.New("etcd: place in the queue is gone")
 
-// enter puts a place at the end of the queue, unless the owner is barred.
-func (b *backend) enter(ctx context.Context, r driver.Request, now time.Time) (*place, string, int64, error) {
+// enter puts a place at the end of the queue, unless the owner is barred. Its
+// key is the first free one from number on.
+func (b *backend) enter(ctx context.Context, r driver.Request, number int, now time.Time) (*place, string, int64, error) {
 	l, err := b.leases.get(ctx, b.shortest())
 	if err != nil {
 		return nil, "", 0, err
 	}
-	s, own := b.space, b.space.place(r.Name, r.Owner)
-	p := &place{name: r.Name, owner: r.Owner, lease: l, deadline: now.Add(placeFor)}
-	st := &step{name: r.Name, req: &pb.TxnRequest{
-		Compare: []*pb.Compare{absent(own, nil), absent(s.bar(r.Name, r.Owner), nil)},
-		Success: append([]*pb.RequestOp{put(own, record{label: r.Label}.encode(), l.id)}, ahead(s, r.Name, 0, 2)...),
-		Failure: []*pb.RequestOp{exists(own), exists(s.bar(r.Name, r.Owner))},
+	s, p := b.space, b.held.reserve(r.Name, r.Owner, l, number, now)
+	own, bar := s.place(r.Name, p.id), s.bar(r.Name, r.Owner)
+	value := record{owner: r.Owner, label: r.Label}.encode()
+	st := &step{name: r.Name, size: len(value), req: &pb.TxnRequest{
+		Compare: []*pb.Compare{absent(own, nil), absent(bar, nil)},
+		Success: append([]*pb.RequestOp{put(own, value, l.id)}, ahead(s, r.Name, 0, 2)...),
+		Failure: []*pb.RequestOp{read(&pb.RangeRequest{Key: []byte(own)}), exists(bar)},
 	}}
-	st.settle = func() { b.entered(p, st) }
+	st.settle = func() { b.held.entered(p, st) }
 	beat := b.leases.beat(l, now.Add(-placeBeat))
 	b.writer.submit(st)
 	if err := st.wait(ctx, b); err != nil {
@@ -153,12 +165,8 @@ func (b *backend) enter(ctx context.Context, r driver.Request, now time.Time) (*
 		return nil, "", 0, b.wrap(st.err)
 	case !st.ok && st.ops[1].GetResponseRange().GetCount() > 0:
 		return nil, "", 0, driver.ErrWithdrawn
-	case !st.ok: // an earlier process entered it
-		kv := st.ops[0].GetResponseRange().GetKvs()[0]
-		p.rev, p.lease = kv.CreateRevision, &lease{id: kv.Lease, ttl: b.shortest(), acked: now, retired: true}
-		b.held.entered(p)
-		before, rev, err := b.ahead(ctx, p)
-		return p, before, rev, err
+	case !st.ok:
+		return b.present(ctx, r, st)
 	}
 	if err := b.leases.await(ctx, l, beat); err != nil {
 		return nil, "", 0, b.wrap(err)
@@ -166,16 +174,17 @@ func (b *backend) enter(ctx context.Context, r driver.Request, now time.Time) (*
 	return p, nextTo(own, st.ops[1:]), st.rev, nil
 }
 
-func (b *backend) entered(p *place, s *step) {
-	switch {
-	case s.err == nil && s.ok:
-		p.rev = s.rev
-		b.held.entered(p)
-		return
-	case is(s.err, rpctypes.ErrLeaseNotFound), s.err != nil && !b.harmless(s.err):
-		b.leases.retire(p.lease)
+// present goes on from a place that was there when st came to put it: the client
+// sends a request twice if a connection breaks, or else an earlier place has not
+// been deleted yet.
+func (b *backend) present(ctx context.Context, r driver.Request, st *step) (*place, string, int64, error) {
+	kvs := st.ops[0].GetResponseRange().GetKvs()
+	if len(kvs) == 0 || ownerOf(kvs[0]) != r.Owner {
+		return nil, "", 0, errNoPlace
 	}
-	b.leases.unload(p.lease)
+	p := b.held.remember(kvs[0], st.epoch)
+	before, rev, err := b.ahead(ctx, p)
+	return p, before, rev, err
 }
 
 // ahead reads the newest places of name that were created before rev (0: all),
@@ -205,7 +214,7 @@ func nextTo(own string, ops []*pb.ResponseOp) string {
 
 // ahead reads what is before p now.
 func (b *backend) ahead(ctx context.Context, p *place) (before string, rev int64, err error) {
-	own := b.space.place(p.name, p.owner)
+	own := b.space.place(p.name, p.id)
 	resp, err := b.txn(ctx, &pb.TxnRequest{Success: append(ahead(b.space, p.name, p.rev, 1), exists(own))})
 	if err != nil {
 		return "", 0, b.wrap(err)
