@@ -166,7 +166,7 @@ func (b *backend) enter(ctx context.Context, r driver.Request, number int, now t
 	case !st.ok && st.ops[1].GetResponseRange().GetCount() > 0:
 		return nil, "", 0, driver.ErrWithdrawn
 	case !st.ok:
-		return b.present(ctx, r, st)
+		return b.occupied(ctx, r, st)
 	}
 	if err := b.leases.await(ctx, l, beat); err != nil {
 		return nil, "", 0, b.wrap(err)
@@ -174,10 +174,10 @@ func (b *backend) enter(ctx context.Context, r driver.Request, number int, now t
 	return p, nextTo(own, st.ops[1:]), st.rev, nil
 }
 
-// present goes on from a place that was there when st came to put it: the client
-// sends a request twice if a connection breaks, or else an earlier place has not
-// been deleted yet.
-func (b *backend) present(ctx context.Context, r driver.Request, st *step) (*place, string, int64, error) {
+// occupied goes on from a place that was there when st came to put it: its own,
+// because the client sends a request twice if a connection breaks, or an earlier
+// one that has not been deleted yet.
+func (b *backend) occupied(ctx context.Context, r driver.Request, st *step) (*place, string, int64, error) {
 	kvs := st.ops[0].GetResponseRange().GetKvs()
 	if len(kvs) == 0 || ownerOf(kvs[0]) != r.Owner {
 		return nil, "", 0, errNoPlace

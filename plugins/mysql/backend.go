@@ -65,7 +65,7 @@ func Open(opts *Options) (*Backend, error) {
 	b.pool = newPool(o.Connections, b.dial(connector, false))
 	b.waits = newPool(max(0, o.WaitConnections), b.dial(connector, true))
 	b.acquires = lane{b: b, what: "acquire", run: b.runAcquires, width: acquireWidth}
-	b.renewals = lane{b: b, what: "renew", run: b.runRenewals, width: renewWidth}
+	b.renewals = lane{b: b, what: "renew", run: b.runRenewals, width: renewWidth, patient: true}
 	b.releases = lane{b: b, what: "release", run: b.runReleases, width: releaseWidth}
 	b.spawn(func() { b.tidy(b.life) })
 	for _, p := range []*pool{b.pool, b.waits} {

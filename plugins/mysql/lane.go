@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,17 +21,26 @@ const (
 	// so that the server works on one while another is written to disk.
 	runners = 2
 	// slowAfter is when a statement is taken to wait for a row that somebody
-	// else keeps locked: commits are done in far less.
-	slowAfter = 50 * time.Millisecond
+	// else keeps locked: commits are done in far less. Renewals, of which there
+	// are many in a statement and which have time, wait for an eighth of what
+	// their callers give them, up to half of the server's own lock wait: a server
+	// that is only busy would be drowned by what is sent instead.
+	slowAfter     = 50 * time.Millisecond
+	slowestAfter  = 500 * time.Millisecond
+	patientShares = 8
+	// retryWidth is how many renewals of a killed statement go into one of the
+	// next. Other operations go one by one.
+	retryWidth = 32
 )
 
 // lane carries operations of one kind. One that finds a free runner is sent at
 // once and alone; those that come while all are busy go out together in the
 // next statement. So the batch grows with the load, and nobody waits for it.
 type lane struct {
-	b     *Backend
-	what  string // in errors
-	width int
+	b       *Backend
+	what    string // in errors
+	width   int
+	patient bool // renewals
 	// run sends asks of different names in one statement. On an error nothing
 	// is known about any of them. It may return what else is to be done on the
 	// connection, which nothing must interrupt.
@@ -132,22 +142,42 @@ func (l *lane) take() []*pending {
 // serve sends batch and delivers its results. It reports whether the runner is
 // still counted as one: not if it was slow, for then another has its place.
 func (l *lane) serve(batch []*pending) bool {
-	t := &statement{lane: l, many: len(batch) > 1}
-	timer := time.AfterFunc(slowAfter, t.slow)
-	err := l.deliver(t, batch)
-	timer.Stop()
-	counted := t.end()
-	if !t.killed.Load() || !errors.Is(err, errKilled) {
-		return counted
-	}
-	for _, p := range batch {
-		p.again = true
-		l.b.spawn(func() { _ = l.deliver(&statement{lane: l}, []*pending{p}) })
-	}
-	return counted
+	t := &statement{lane: l, many: len(batch) > 1, counted: true}
+	l.try(t, batch)
+	return t.counted
 }
 
-// errKilled: the statement was ended to send its operations one by one.
+// try sends batch, and what a kill leaves undone again in parts.
+func (l *lane) try(t *statement, batch []*pending) {
+	timer := time.AfterFunc(l.patience(batch), t.slow)
+	err := l.deliver(t, batch)
+	timer.Stop()
+	t.end()
+	if !t.killed.Load() || !errors.Is(err, errKilled) {
+		return
+	}
+	width := 1
+	if l.patient && len(batch) > retryWidth {
+		width = retryWidth
+	}
+	for part := range slices.Chunk(batch, width) {
+		for _, p := range part {
+			p.again = true
+		}
+		l.b.spawn(func() { l.try(&statement{lane: l, many: len(part) > 1}, part) })
+	}
+}
+
+// patience is how long a statement for batch may take.
+func (l *lane) patience(batch []*pending) time.Duration {
+	deadline, limited := batch[0].ctx.Deadline()
+	if !l.patient || !limited {
+		return slowAfter
+	}
+	return min(max(slowAfter, time.Until(deadline)/patientShares), slowestAfter)
+}
+
+// errKilled: the statement was ended to send its operations in parts.
 var errKilled = errors.New("statement was killed")
 
 // deliver sends batch and its results, except when it returns errKilled.
@@ -197,10 +227,10 @@ type statement struct {
 	many   bool
 	killed atomic.Bool
 
-	mu   sync.Mutex // also keeps the session from being used again during a KILL
-	s    *session
-	late bool // its runner's place was given away
-	over bool
+	mu      sync.Mutex // also keeps the session from being used again during a KILL
+	s       *session
+	counted bool // it has a runner's place
+	over    bool
 }
 
 func (t *statement) on(s *session) {
@@ -215,12 +245,11 @@ func (t *statement) off() {
 	t.mu.Unlock()
 }
 
-// end reports whether the runner still has its place.
-func (t *statement) end() bool {
+// end keeps slow from acting on what is over.
+func (t *statement) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
-	return !t.late
 }
 
 // slow gives the runner's place to another. A statement for many rows is
@@ -241,11 +270,13 @@ func (t *statement) slow() {
 		return
 	}
 	l := t.lane
-	t.late = true
-	l.mu.Lock()
-	l.running--
-	l.start()
-	l.mu.Unlock()
+	if t.counted {
+		t.counted = false
+		l.mu.Lock()
+		l.running--
+		l.start()
+		l.mu.Unlock()
+	}
 	if !t.many || t.s == nil {
 		return
 	}

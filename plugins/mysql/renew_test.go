@@ -1,0 +1,78 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql"
+)
+
+// leases acquires n locks, and returns the renewals of them.
+func leases(t *testing.T, b *mysql.Backend, n int) []driver.Op {
+	t.Helper()
+	ops := make([]driver.Op, n)
+	for i := range ops {
+		ops[i] = driver.Op{Kind: driver.OpAcquire, Request: want(fmt.Sprint("job/", i), time.Minute)}
+	}
+	for i, r := range b.Batch(t.Context(), ops) {
+		require(t, r.Err)
+		ops[i].Kind, ops[i].Token = driver.OpRenew, r.Token
+	}
+	return ops
+}
+
+func kills(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	var name string
+	require(t, db.QueryRow("SHOW GLOBAL STATUS LIKE 'Com_kill'").Scan(&name, &n))
+	return n
+}
+
+// TestRenewalsOfABusyServer: a server that is slow is not asked again for each
+// lease, which would make it slower. A busy machine is late at times, but not in
+// every try.
+func TestRenewalsOfABusyServer(t *testing.T) {
+	s := own(t, &env.MariaDBOptions{})
+	b, db := open(t, mysql.Options{Address: env.MariaDBAddress(s)}), connect(t, env.MariaDBAddress(s))
+	defer db.Close()
+	renewals := leases(t, b, 300)
+	for range 5 {
+		before := kills(t, db)
+		require(t, s.Freeze())
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		resumed := time.AfterFunc(150*time.Millisecond, func() { require(t, s.Resume()) })
+		for _, r := range b.Batch(ctx, renewals) {
+			require(t, r.Err)
+		}
+		cancel()
+		if resumed.Stop() {
+			t.Fatal("renewed by a server that stands still")
+		}
+		if kills(t, db) == before {
+			return
+		}
+	}
+	t.Error("each time a statement was killed after 150 ms")
+}
+
+// TestRenewalsBesideALockedRow: a row that somebody else keeps locked costs no
+// other lease its renewal.
+func TestRenewalsBesideALockedRow(t *testing.T) {
+	w := newWorld(t)
+	renewals := leases(t, w.b, 300)
+	const locked = 123
+	unlock := w.lockRow(t, renewals[locked].Name)
+	defer unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	for i, r := range w.b.Batch(ctx, renewals) {
+		if (r.Err == nil) == (i == locked) {
+			t.Errorf("renewal %d of a batch in which %d is locked: %v", i, locked, r.Err)
+		}
+	}
+}
