@@ -77,8 +77,7 @@ func beyond(prefix string) []byte {
 	}
 }
 
-// parse takes a key of kind h or w apart. rest is the slot or
-// the place's id.
+// parse takes a key of kind h or w apart. rest is the slot or the place's id.
 func (s space) parse(key string) (name, kind, rest string) {
 	name, rest, _ = strings.Cut(strings.TrimPrefix(key, s.names), separator)
 	if rest == "" {

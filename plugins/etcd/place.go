@@ -78,20 +78,24 @@ func (h *held) forgetPlace(w who) {
 // entered notes what came of entering p.
 func (h *held) entered(p *place, s *step) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	known := h.places[p.who()] == p
-	if s.err == nil && s.ok {
+	entered := s.err == nil && s.ok
+	if entered {
 		p.rev, p.epoch = s.rev, s.epoch
-		if !known { // given up meanwhile
-			h.b.writer.submit(h.leave(p))
-		}
-		return
+	}
+	if known && !entered {
+		h.forgetPlace(p.who())
+	}
+	var end *step
+	if entered && !known { // given up meanwhile
+		end = h.leave(p)
+	}
+	h.mu.Unlock()
+	if end != nil {
+		h.b.writer.submit(end)
 	}
 	if s.err != nil && !h.b.harmless(s.err) || is(s.err, rpctypes.ErrLeaseNotFound) {
 		h.b.leases.retire(p.lease)
-	}
-	if known {
-		h.forgetPlace(p.who())
 	}
 }
 

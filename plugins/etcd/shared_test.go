@@ -168,6 +168,31 @@ func TestRestartOfProcess(t *testing.T) {
 	isNotHeld(t, after.Release(t.Context(), kept))
 }
 
+// TestPlaceGivenUpAtTheEnd: a place that was given up while it was entered is
+// deleted, and a backend that is closed at that moment does not hang.
+func TestPlaceGivenUpAtTheEnd(t *testing.T) {
+	b := connect(t, on(start(t, nil)))
+	must(t, b.Check(t.Context()))
+	l, err := b.leases.get(t.Context(), b.shortest())
+	must(t, err)
+	p := b.held.reserve("jobs", "a", l, 0, time.Now())
+	b.held.forget("jobs", "a")
+	must(t, b.Close(t.Context()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.held.entered(p, &step{ok: true, rev: 2, epoch: b.mint.present.Load()})
+	}()
+	select {
+	case <-done:
+	case <-time.After(testPatience):
+		t.Fatal("it hangs")
+	}
+	if len(b.held.ids) != 0 {
+		t.Errorf("keys in use: %v", b.held.ids)
+	}
+}
+
 // TestPlaceEndsWithLock: the place in the queue that a lock was got from goes
 // with it, however it ends, or the queue would stand still behind it.
 func TestPlaceEndsWithLock(t *testing.T) {
