@@ -60,10 +60,14 @@ func Open(opts *Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mysql: %w: %w", driver.ErrConfig, errAddress)
 	}
+	return open(o, connector, setup(cfg.DBName)), nil
+}
+
+func open(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b := &Backend{opts: o, table: tableName(o.Prefix)}
 	b.life, b.end = context.WithCancel(context.Background())
-	b.pool = newPool(o.Connections, b.dial(connector, false))
-	b.waits = newPool(max(0, o.WaitConnections), b.dial(connector, true))
+	b.pool = newPool(o.Connections, b.dial(connector, setup, false))
+	b.waits = newPool(max(0, o.WaitConnections), b.dial(connector, setup, true))
 	b.acquires = lane{b: b, what: "acquire", run: b.runAcquires, width: acquireWidth}
 	b.renewals = lane{b: b, what: "renew", run: b.runRenewals, width: renewWidth, patient: true}
 	b.releases = lane{b: b, what: "release", run: b.runReleases, width: releaseWidth}
@@ -75,12 +79,12 @@ func Open(opts *Options) (*Backend, error) {
 			p.warm(ctx)
 		})
 	}
-	return b, nil
+	return b
 }
 
-func (b *Backend) dial(connector sqldriver.Connector, bell bool) func(context.Context) (*session, error) {
+func (b *Backend) dial(connector sqldriver.Connector, setup string, bell bool) func(context.Context) (*session, error) {
 	return func(ctx context.Context) (*session, error) {
-		s, err := openSession(ctx, connector)
+		s, err := openSession(ctx, connector, setup)
 		if err != nil {
 			return nil, err
 		}

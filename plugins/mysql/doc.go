@@ -57,9 +57,13 @@
 // # Settings that matter
 //
 // max_connections must hold Connections + WaitConnections of every host.
-// Everything else that the statements rely on is set for each connection:
-// READ COMMITTED, a lock wait of one second, and a strict sql_mode. The binary
-// log must not be in format STATEMENT.
+// Everything else that the statements rely on is set for each connection,
+// whatever the server's settings and its init_connect say: sql_mode,
+// completion_type, isolation and access mode, autocommit, character set, time
+// zone and timestamp, lock waits of one second, and no limits on the rows, the
+// time and the safety of a statement. A transaction or table locks that
+// init_connect has begun are ended. The binary log must not be in format
+// STATEMENT.
 //
 // # Rights
 //

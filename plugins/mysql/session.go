@@ -34,20 +34,36 @@ type server struct {
 	flush    int    // innodb_flush_log_at_trx_commit
 	binlog   bool
 	sync     int // sync_binlog
+	packet   int // max_allowed_packet
 }
 
-// setup prepares a connection and asks who is there, in one trip. READ
-// COMMITTED takes no gap locks, which deadlock concurrent first inserts. One
-// second is the shortest lock wait that MySQL knows.
-const setup = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;" +
-	"SET SESSION innodb_lock_wait_timeout=1, autocommit=1, time_zone='+00:00'," +
-	"sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';" +
-	"SELECT CONNECTION_ID(), VERSION(), @@version_comment, @@global.read_only, @@innodb_read_only, @@hostname, @@port," +
-	" @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
+// setup prepares a connection and asks who is there, in one trip. The server's
+// settings and its init_connect may have left anything in the session: each
+// setting that changes what our statements mean, or whether they are carried
+// out, gets its value here, and a transaction or table locks that were begun
+// end. completion_type comes before ROLLBACK, which it would chain.
+//
+// READ COMMITTED takes no gap locks, which deadlock concurrent first inserts.
+// One second is the shortest lock wait that MySQL knows. UTF-8 is for LOWER,
+// which leaves binary strings as they are.
+//
+// Note: DEFAULT is the server's global value, so it will not do, but for
+// timestamp, which has none.
+func setup(database string) string {
+	return "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',completion_type=0,timestamp=DEFAULT;" +
+		"UNLOCK TABLES;ROLLBACK;USE `" + strings.ReplaceAll(database, "`", "``") + "`;" +
+		"SET NAMES utf8mb4;SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED,READ WRITE;" +
+		"SET SESSION autocommit=1,time_zone='+00:00',innodb_lock_wait_timeout=1,lock_wait_timeout=1," +
+		"sql_select_limit=18446744073709551615,sql_big_selects=1,sql_safe_updates=0,max_sort_length=1024,div_precision_increment=4," +
+		"/*M!100600 max_statement_time=0,query_cache_type=0,*//*!80000 max_execution_time=0,*/" +
+		"wait_timeout=28800;" +
+		"SELECT CONNECTION_ID(), VERSION(), @@version_comment, @@global.read_only, @@innodb_read_only, @@hostname, @@port," +
+		" @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog, @@max_allowed_packet"
+}
 
 // openSession dials and sets up a connection. Its error wraps ErrDenied, or
 // ErrUnavailable and ErrNotSent.
-func openSession(ctx context.Context, dial sqldriver.Connector) (*session, error) {
+func openSession(ctx context.Context, dial sqldriver.Connector, setup string) (*session, error) {
 	conn, err := dial.Connect(ctx)
 	if err != nil {
 		return nil, dialError(ctx, err)
@@ -64,6 +80,7 @@ func openSession(ctx context.Context, dial sqldriver.Connector) (*session, error
 			flush:    int(asUint(row[7])),
 			binlog:   on(asString(row[8])),
 			sync:     int(asUint(row[9])),
+			packet:   int(asUint(row[10])),
 		}
 		return nil
 	})

@@ -1,0 +1,221 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql"
+)
+
+// preludes are what else than a variable can be left in a session.
+var preludes = []string{
+	"START TRANSACTION",
+	"SET autocommit=0;START TRANSACTION",
+	"SET TRANSACTION READ ONLY",
+	"SET completion_type=CHAIN;START TRANSACTION",
+	"USE information_schema",
+	"SET NAMES ucs2", // refused for the client's text, and so by the server
+	"SET NAMES latin1;SET collation_connection=utf32_general_ci",
+	"LOCK TABLES %s READ",
+}
+
+// allowed are variables that may change what is answered, and why.
+var allowed = map[string]string{
+	"MAX_SESSION_MEM_USED": "a session without memory is refused by the server",
+	"SQL_LOG_BIN":          "it needs a right of its own, and decides only what replicas get",
+	"PSEUDO_THREAD_ID":     "it needs a right of its own: KILL looks for that id",
+	"SERVER_ID":            "as SQL_LOG_BIN",
+	"WSREP_ON":             "as SQL_LOG_BIN",
+	"GTID_SEQ_NO":          "as SQL_LOG_BIN",
+	"SKIP_REPLICATION":     "as SQL_LOG_BIN",
+}
+
+// TestSessionVariables gives every variable of a session every kind of value
+// that the server takes before the backend gets the connection: locks are
+// granted, refused, renewed, waited for and released as ever.
+func TestSessionVariables(t *testing.T) {
+	w := newWorld(t)
+	todo := append([]string(nil), preludes...)
+	for i, p := range todo {
+		if strings.Contains(p, "%s") {
+			todo[i] = fmt.Sprintf(p, table(w.prefix))
+		}
+	}
+	known := len(todo)
+	todo = append(todo, assignments(t, w.db)...)
+	want := decisions(t.Context(), w.b, w.db, w.prefix, "plain")
+	if strings.Contains(want, "ERROR") {
+		t.Fatal(want)
+	}
+	if testing.Short() {
+		todo = todo[:known+40]
+	}
+	work := make(chan int)
+	var all sync.WaitGroup
+	refused := 0
+	var mu sync.Mutex // guards refused
+	for range 4 {
+		all.Go(func() {
+			for i := range work {
+				b, err := mysql.OpenAfter(mysql.Options{Address: w.address, Prefix: w.prefix, Connections: 2, Logger: slog.New(slog.DiscardHandler)}, todo[i])
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				if err := b.Check(t.Context()); errors.Is(err, mysql.ErrPrelude) {
+					mu.Lock()
+					refused++
+					mu.Unlock()
+				} else if got := decisions(t.Context(), b, w.db, w.prefix, fmt.Sprint("n", i)); got != want {
+					t.Errorf("after %s\n got %s\nwant %s", todo[i], got, want)
+				}
+				_ = b.Close(context.Background())
+			}
+		})
+	}
+	for i := range todo {
+		work <- i
+	}
+	close(work)
+	all.Wait()
+	t.Logf("%d assignments, %d of them refused by the server", len(todo), refused)
+	if refused > len(todo)/2 {
+		t.Errorf("%d of %d assignments were refused: that is hardly a test", refused, len(todo))
+	}
+}
+
+// assignments are SET statements for all variables of a session.
+func assignments(t *testing.T, db *sql.DB) (all []string) {
+	t.Helper()
+	rows, err := db.Query("SELECT VARIABLE_NAME,VARIABLE_TYPE,COALESCE(NUMERIC_MIN_VALUE,''),COALESCE(NUMERIC_MAX_VALUE,''),COALESCE(ENUM_VALUE_LIST,'')" +
+		" FROM information_schema.SYSTEM_VARIABLES WHERE VARIABLE_SCOPE LIKE 'SESSION%' AND READ_ONLY='NO' ORDER BY VARIABLE_NAME")
+	if err != nil {
+		t.Skipf("this server has no table of its variables: %v", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, kind, least, most, list string
+		if err := rows.Scan(&name, &kind, &least, &most, &list); err != nil {
+			t.Fatal(err)
+		}
+		if allowed[name] != "" {
+			continue
+		}
+		for _, v := range values(name, kind, least, most, strings.Split(list, ",")) {
+			all = append(all, "SET SESSION "+name+"="+v)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// values are what a variable of a kind is tried with.
+func values(name, kind, least, most string, list []string) (all []string) {
+	quote := func(words ...string) {
+		for _, w := range words {
+			all = append(all, "'"+w+"'")
+		}
+	}
+	switch {
+	case kind == "BOOLEAN":
+		return []string{"0", "1"}
+	case kind == "FLAGSET":
+		for _, flag := range list {
+			quote(flag+"=on", flag+"=off")
+		}
+	case kind == "SET":
+		quote("", strings.Join(list, ","))
+		quote(list...)
+	case strings.HasPrefix(name, "CHARACTER_SET"):
+		quote("latin1", "utf32", "ucs2", "binary", "sjis", "gbk")
+	case strings.HasPrefix(name, "COLLATION"):
+		quote("utf32_general_ci", "binary", "latin1_german2_ci", "utf8mb4_bin")
+	case kind == "ENUM" && list[0] != "":
+		quote(list...)
+	case name == "TIME_ZONE":
+		quote("+09:30", "SYSTEM")
+	case kind == "VARCHAR", kind == "ENUM":
+		quote("", "MyISAM", "de_DE", "2001-01-01 00:00:00", "*")
+	case kind == "DOUBLE" && least == "0": // of seconds, mostly
+		return []string{"0", "0.001", "1", most}
+	default:
+		return []string{least, "1", "2", most}
+	}
+	return all
+}
+
+// decisions is what comes of a few requests to b, and what db, another
+// connection, then finds in the rows.
+func decisions(ctx context.Context, b *mysql.Backend, db *sql.DB, prefix, name string) string {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var log []string
+	say := func(what string, err error) {
+		var held *driver.HeldError
+		switch {
+		case errors.As(err, &held):
+			what = fmt.Sprintf("%s held by %s with %d waiters", what, held.Holder.Label, held.Holder.Waiters)
+		case errors.Is(err, driver.ErrNotHeld):
+			what += " not held"
+		case err != nil:
+			what += " ERROR " + err.Error()
+		}
+		log = append(log, what)
+	}
+	row := func() {
+		var owned, left int64
+		var waiting, value string
+		err := db.QueryRowContext(ctx, "SELECT owner<>'',(TIMESTAMPDIFF(SECOND,UTC_TIMESTAMP(6),expires_at)+5) DIV 10,queue<>'',COALESCE(value,'-') FROM "+table(prefix)+" WHERE name=?",
+			[]byte(name)).Scan(&owned, &left, &waiting, &value)
+		say(fmt.Sprintf("row %d %d0s %s %s", owned, left, waiting, value), err)
+	}
+	first, next := want(name, 30*time.Second), want(name, 30*time.Second)
+	var err error
+	first.Token, err = b.TryAcquire(ctx, first)
+	say(fmt.Sprint("acquire ", first.Token > 1e15), err)
+	row()
+	next.Label = "next"
+	_, err = b.TryAcquire(ctx, next)
+	say("acquire", err)
+	first.TTL = 50 * time.Second
+	say("renew", b.Renew(ctx, first))
+	first.Value = []byte("v")
+	say("proclaim", b.Proclaim(ctx, first))
+	row()
+	woken := make(chan error, 1)
+	go func() { woken <- b.Wait(ctx, next, 4*time.Second) }()
+	for h := (driver.Holder{}); h.Waiters == 0 && err != nil && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		h, _ = b.Inspect(ctx, name)
+	}
+	row()
+	released := time.Now()
+	say("release", b.Release(ctx, first))
+	say("wait", <-woken)
+	say(fmt.Sprint("woken in time ", time.Since(released) < 3*time.Second), nil)
+	next.Token, err = b.TryAcquire(ctx, next)
+	say(fmt.Sprint("acquire ", next.Token > first.Token), err)
+	say("release", b.Release(ctx, first))
+	row()
+	found := 0
+	say("list", b.List(ctx, name, func(h driver.Holder) bool {
+		if h.Name == name {
+			found++
+		}
+		return true
+	}))
+	say(fmt.Sprint("listed ", found), nil)
+	say("release", b.Release(ctx, next))
+	say("withdraw", b.Release(ctx, want(name, time.Second)))
+	row()
+	return strings.Join(log, "; ")
+}
