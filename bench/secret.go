@@ -39,14 +39,20 @@ func addresses(list string) []string {
 	return out
 }
 
+// plain is what remains of an address without user and query.
+var plain = regexp.MustCompile(`^[\pL\pN.:/()\[\]~%_-]*$`)
+
 // withoutUser cuts "user:password@" and a query, which may hold one too. When
-// nobody can tell which of both an "@" belongs to, it shows nothing.
+// nobody can tell which of both an "@" belongs to, or it has signs of a setting
+// that was taken for an address, it shows nothing.
 func withoutUser(s string) string {
 	at, query := strings.LastIndexByte(s, '@'), strings.IndexByte(s, '?')
 	if query >= 0 && query < at {
 		return "..."
 	}
-	s, _, _ = strings.Cut(s[at+1:], "?")
+	if s, _, _ = strings.Cut(s[at+1:], "?"); !plain.MatchString(s) {
+		return "..."
+	}
 	return s
 }
 

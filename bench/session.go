@@ -263,7 +263,7 @@ func (p Plan) describe(ctx context.Context, found []plugin.Found) ([]described, 
 		names = append(names, f.Name)
 		cfg := driver.Config{}
 		maps.Copy(cfg, p.Config[f.Name])
-		if t, ok := p.Targets[f.Name]; ok {
+		if t := p.Targets[f.Name]; t != "" {
 			cfg["address"] = t
 		}
 		d, err := Describe(ctx, f)

@@ -69,7 +69,7 @@ func (f *conformFlags) run(ctx context.Context, nameOrPath string, progress *pro
 	if err != nil {
 		return err
 	}
-	own := cfg["address"] != ""
+	own := len(f.servers.targets) > 0 || cfg["address"] != ""
 	d, err := bench.Describe(ctx, found)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -25,32 +26,48 @@ func (f *serverFlags) add(fl *pflag.FlagSet) {
 	fl.StringArrayVar(&f.pluginDirs, "plugin-dir", nil, "look for plugins in `DIR` first, then beside lockbench and on the PATH")
 }
 
-// parse reads targets and configuration. A password that can be seen in the
-// list of processes is refused in a target, and warned of elsewhere.
+// The forms of --target and --config. What is of another form may be a part of
+// an address, and is never shown.
+var (
+	targetForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
+	configForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)\.([A-Za-z][A-Za-z0-9_.-]*)=(.*)$`)
+)
+
+// parse reads targets and configuration, in which --config counts more than
+// the file of a target. A password that can be seen in the list of processes
+// is refused in a target, and warned of elsewhere.
 func (f *serverFlags) parse(stderr io.Writer) (targets map[string]string, config map[string]driver.Config, err error) {
 	targets, config = map[string]string{}, map[string]driver.Config{}
 	for _, t := range f.targets {
-		backend, address, ok := strings.Cut(t, "=")
-		if !ok || backend == "" || address == "" {
-			return nil, nil, hinted(usagef("--target %q is not of the form BACKEND=ADDRESS", bench.ShowAddress(t)), "--target redis=127.0.0.1:6379, redis=@FILE or redis=env:VARIABLE")
+		parts := targetForm.FindStringSubmatch(t)
+		if parts == nil {
+			return nil, nil, hinted(usagef("--target is not of the form BACKEND=ADDRESS"), "--target redis=127.0.0.1:6379, redis=@FILE or redis=env:VARIABLE")
 		}
-		if targets[backend], err = readTarget(backend, address); err != nil {
+		backend := parts[1]
+		cfg, err := readTarget(backend, parts[2])
+		if err != nil {
 			return nil, nil, err
 		}
+		// A file without an address means the backend's default, as it does for
+		// the application.
+		targets[backend], config[backend] = cfg["address"], cfg
 	}
 	for _, c := range f.config {
-		name, value, ok := strings.Cut(c, "=")
-		backend, key, dotted := strings.Cut(name, ".")
-		if !ok || !dotted || backend == "" || key == "" {
-			return nil, nil, hinted(usagef("--config %q is not of the form BACKEND.KEY=VALUE", name), "--config redis.prefix=bench:")
+		parts := configForm.FindStringSubmatch(c)
+		if parts == nil {
+			return nil, nil, hinted(usagef("--config is not of the form BACKEND.KEY=VALUE"), "--config redis.prefix=bench:")
 		}
+		backend, key, value := parts[1], parts[2], parts[3]
 		if strings.Contains(key, "password") && value != "" {
-			fmt.Fprintf(stderr, "warning: %s.%s can be seen in the list of processes\nhint: --target %s=env:VARIABLE with a URL keeps it out\n", backend, key, backend)
+			fmt.Fprintf(stderr, "warning: %s.%s can be seen in the list of processes\nhint: --target %s=@FILE or %s=env:VARIABLE keeps it out\n", backend, key, backend, backend)
 		}
 		if config[backend] == nil {
 			config[backend] = driver.Config{}
 		}
 		config[backend][key] = value
+		if _, ok := targets[backend]; ok && key == "address" {
+			targets[backend] = value
+		}
 	}
 	return targets, config, nil
 }
@@ -79,26 +96,38 @@ func (f *serverFlags) configOf(backend string, stderr io.Writer) (driver.Config,
 	return cfg, nil
 }
 
-func readTarget(backend, address string) (string, error) {
+// readTarget returns the configuration that a target stands for: an address on
+// the command line, or what driver.ReadTarget reads in a file or a variable.
+func readTarget(backend, address string) (driver.Config, error) {
 	if path, ok := strings.CutPrefix(address, "@"); ok {
-		b, err := os.ReadFile(path)
+		file, err := os.Open(path)
 		if err != nil {
-			return "", usagef("--target %s=@FILE: %v", backend, err)
+			return nil, usagef("--target %s=@FILE: %v", backend, err)
 		}
-		if address = strings.TrimSpace(string(b)); address == "" {
-			return "", usagef("--target %s: %s is empty", backend, path)
-		}
-		return address, nil
+		defer file.Close()
+		return storedTarget(backend, path, file)
 	}
 	if name, ok := strings.CutPrefix(address, "env:"); ok {
-		if address = strings.TrimSpace(os.Getenv(name)); address == "" {
-			return "", usagef("--target %s: the variable %s is not set", backend, name)
+		text := os.Getenv(name)
+		if text == "" {
+			return nil, usagef("--target %s: the variable is not set", backend)
 		}
-		return address, nil
+		return storedTarget(backend, "the variable", strings.NewReader(text))
 	}
 	if bench.HasSecret(address) {
-		return "", hinted(usagef("--target %s=%s: a password on the command line can be seen by everybody on this machine", backend, bench.ShowAddress(address)),
+		return nil, hinted(usagef("--target %s: a password on the command line can be seen by everybody on this machine", backend),
 			fmt.Sprintf("put the address into a file or a variable: --target %s=@FILE or --target %s=env:VARIABLE", backend, backend))
 	}
-	return address, nil
+	return driver.Config{"address": address}, nil
+}
+
+func storedTarget(backend, from string, r io.Reader) (driver.Config, error) {
+	cfg, err := driver.ReadTarget(r)
+	switch {
+	case err != nil:
+		return nil, hinted(usagef("--target %s: %s: %v", backend, from, err), "it holds an address alone, or lines KEY=VALUE as the application reads them")
+	case len(cfg) == 0:
+		return nil, usagef("--target %s: %s is empty", backend, from)
+	}
+	return cfg, nil
 }

@@ -10,7 +10,8 @@ import (
 
 // CheckConfig returns cfg with defaults filled in, or an error wrapping
 // [ErrConfig] that names an unknown key and the near ones, a missing required
-// key, or a value of the wrong type. It never shows the value of a secret key.
+// key, or a value of the wrong type. It never shows a value, nor a key that is
+// like none: a secret may stand in the wrong place.
 func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	out := Config{}
 	names := make([]string, 0, len(s.Keys))
@@ -29,9 +30,13 @@ func (s Spec) CheckConfig(cfg Config) (Config, error) {
 		out[k.Name] = v
 	}
 	for name := range cfg {
-		if _, known := out[name]; !known {
-			return nil, fmt.Errorf("%w: %s has no key %q%s", ErrConfig, s.Name, name, Suggest(name, names))
+		if _, known := out[name]; known {
+			continue
 		}
+		if len(near(name, names)) == 0 {
+			return nil, fmt.Errorf("%w: %s does not have one of the given keys%s", ErrConfig, s.Name, Suggest("", names))
+		}
+		return nil, fmt.Errorf("%w: %s has no key %q%s", ErrConfig, s.Name, name, Suggest(name, names))
 	}
 	return out, nil
 }
@@ -52,10 +57,7 @@ func (k Key) check(v string) error {
 	if err == nil {
 		return nil
 	}
-	if k.Secret {
-		return fmt.Errorf("%s is not a valid %s", k.Name, k.Type)
-	}
-	return fmt.Errorf("%s: %q is not a valid %s", k.Name, v, k.Type)
+	return fmt.Errorf("%s is not a valid %s", k.Name, k.Type)
 }
 
 // Int returns the value of an int key, 0 when it is empty.
@@ -91,18 +93,23 @@ func (c Config) List(name string) []string {
 // Suggest ends an error about an unknown name: with the near ones among known,
 // or with all of them when none is near.
 func Suggest(name string, known []string) string {
-	var near []string
-	for _, k := range known {
-		if distance(name, k) <= max(1, len(k)/3) || name != "" && strings.HasPrefix(k, name) {
-			near = append(near, k)
-		}
-	}
-	slices.Sort(near)
-	if len(near) > 0 {
-		return "; did you mean " + strings.Join(near, " or ") + "?"
+	if like := near(name, known); len(like) > 0 {
+		return "; did you mean " + strings.Join(like, " or ") + "?"
 	}
 	all := slices.Sorted(slices.Values(known))
 	return "; there are " + strings.Join(all, ", ")
+}
+
+// near returns those of known that name is like, sorted.
+func near(name string, known []string) []string {
+	var like []string
+	for _, k := range known {
+		if distance(name, k) <= max(1, len(k)/3) || name != "" && strings.HasPrefix(k, name) {
+			like = append(like, k)
+		}
+	}
+	slices.Sort(like)
+	return like
 }
 
 // distance counts the bytes to insert, drop or replace, and the neighbours to

@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/configtest"
+	"github.com/lockbench/lockbench/internal/configtest"
 )
 
 // FuzzConfig: whatever a configuration says, it is refused in words that do
@@ -42,6 +42,15 @@ func FuzzConfig(f *testing.F) {
 				t.Errorf("%q is read as %q", text, o.Endpoints)
 			}
 		}
+	})
+}
+
+// FuzzNeedle: no error about a configuration shows a password, wherever in it
+// somebody wrote it.
+func FuzzNeedle(f *testing.F) {
+	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
+		_, err := configured(cfg)
+		return err
 	})
 }
 

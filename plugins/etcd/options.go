@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -160,10 +161,10 @@ func (o *Options) completeEndpoints() error {
 	for i, e := range o.Endpoints {
 		full, tls, err := endpoint(e, o.TLS != nil)
 		if err != nil {
-			return fmt.Errorf("%s: %w", keyAddress, err)
+			return fmt.Errorf("%s: member %d of %d: %w", keyAddress, i+1, len(o.Endpoints), err)
 		}
-		if slices.Contains(o.Endpoints[:i], full) {
-			return fmt.Errorf("%s: %s is named twice", keyAddress, e)
+		if twin := slices.Index(o.Endpoints[:i], full); twin >= 0 {
+			return fmt.Errorf("%s: members %d and %d are the same", keyAddress, twin+1, i+1)
 		}
 		o.Endpoints[i] = full
 		if tls {
@@ -171,13 +172,15 @@ func (o *Options) completeEndpoints() error {
 		}
 	}
 	if secure != 0 && secure != len(o.Endpoints) {
-		return fmt.Errorf("%s: some of %s use TLS and some do not", keyAddress, strings.Join(o.Endpoints, ","))
+		return fmt.Errorf("%s: %d of %d members use TLS: all do, or none", keyAddress, secure, len(o.Endpoints))
 	}
 	return nil
 }
 
+// endpoint returns e with its scheme. Its errors show no part of e: where it is
+// not understood, nobody knows which part is a password.
 func endpoint(e string, secure bool) (full string, tls bool, err error) {
-	if path, ok := strings.CutPrefix(e, "unix://"); ok && path != "" {
+	if strings.HasPrefix(e, "unix:///") {
 		return e, secure, nil
 	}
 	if !strings.Contains(e, "://") {
@@ -189,28 +192,20 @@ func endpoint(e string, secure bool) (full string, tls bool, err error) {
 	}
 	u, err := url.Parse(e)
 	if err != nil {
-		return "", false, fmt.Errorf("%q is no address", redact(e))
+		return "", false, errors.New("not an address")
 	}
 	switch {
 	case u.User != nil:
-		return "", false, fmt.Errorf("user and password go into %s and %s, not into the address of %s", keyUsername, keyPassword, u.Host)
+		return "", false, fmt.Errorf("user and password go into %s and %s, not into the address", keyUsername, keyPassword)
 	case u.Scheme != "http" && u.Scheme != "https":
-		return "", false, fmt.Errorf("%q: scheme %q is none of http, https, unix", redact(e), u.Scheme)
+		return "", false, errors.New("its scheme is none of http, https, unix")
 	case u.Scheme == "http" && secure:
-		return "", false, fmt.Errorf("%s is plain text, and the tls keys ask for TLS", u.Host)
-	case u.Path != "" && u.Path != "/":
-		return "", false, fmt.Errorf("%q: an address has no path", redact(e))
+		return "", false, errors.New("http is plain text, and the tls keys ask for TLS")
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
+		return "", false, errors.New("an address ends with its port")
 	}
 	if _, port, err := net.SplitHostPort(u.Host); err != nil || port == "" || u.Hostname() == "" {
-		return "", false, fmt.Errorf("%q is not host:port", redact(u.Host))
+		return "", false, errors.New("not host:port")
 	}
 	return u.Scheme + "://" + u.Host, u.Scheme == "https", nil
-}
-
-// redact drops what may be a user and password from text that is no address.
-func redact(s string) string {
-	if i := strings.LastIndex(s, "@"); i >= 0 {
-		return "..." + s[i:]
-	}
-	return s
 }

@@ -11,7 +11,7 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/configtest"
+	"github.com/lockbench/lockbench/internal/configtest"
 )
 
 // FuzzConfig: whatever a configuration says, it is refused in words that do
@@ -39,6 +39,15 @@ func FuzzConfig(f *testing.F) {
 				t.Errorf("%q shows %q", err, secret)
 			}
 		}
+	})
+}
+
+// FuzzNeedle: no error about a configuration shows a password, wherever in it
+// somebody wrote it.
+func FuzzNeedle(f *testing.F) {
+	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
+		_, _, err := configured(cfg)
+		return err
 	})
 }
 

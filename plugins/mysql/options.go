@@ -74,7 +74,7 @@ func (o Options) check() (Options, error) {
 	case o.Address == "":
 		return o, errors.New("address is missing")
 	case len(o.Prefix) > 48 || strings.Trim(o.Prefix, "abcdefghijklmnopqrstuvwxyz0123456789_-.:") != "":
-		return o, fmt.Errorf("prefix %q is not at most 48 of lower-case letters, digits and the signs _-.: in any order", o.Prefix)
+		return o, errors.New("prefix is not at most 48 of lower-case letters, digits and the signs _-.: in any order")
 	case o.Connections < 2 || o.Connections > 1000:
 		return o, fmt.Errorf("connections %d is not 2 to 1000", o.Connections)
 	case o.WaitConnections > 1000:

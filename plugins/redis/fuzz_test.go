@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/configtest"
+	"github.com/lockbench/lockbench/internal/configtest"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -34,6 +34,15 @@ func FuzzConfig(f *testing.F) {
 				t.Errorf("%q shows a password", err)
 			}
 		}
+	})
+}
+
+// FuzzNeedle: no error about a configuration shows a password, wherever in it
+// somebody wrote it.
+func FuzzNeedle(f *testing.F) {
+	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
+		_, err := configured(cfg)
+		return err
 	})
 }
 

@@ -85,7 +85,7 @@ func TestBadConfiguration(t *testing.T) {
 		{driver.Config{"tls_ca_file": "/does/not/exist"}, "tls_ca_file"},
 		{driver.Config{"tls_insecure": "true"}, "tls_enabled"},
 		{driver.Config{"adress": "x"}, `did you mean address`},
-		{driver.Config{"db": "one"}, `"one" is not a valid int`},
+		{driver.Config{"db": "one"}, "db is not a valid int"},
 	} {
 		cfg, err := Spec.CheckConfig(c.cfg)
 		if err == nil {

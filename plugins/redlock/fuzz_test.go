@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/configtest"
+	"github.com/lockbench/lockbench/internal/configtest"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -45,6 +45,15 @@ func FuzzConfig(f *testing.F) {
 		if name != "" && keys.Lock(name) == markerKey {
 			t.Errorf("%q has the lock %q on the marker", text, name)
 		}
+	})
+}
+
+// FuzzNeedle: no error about a configuration shows a password, wherever in it
+// somebody wrote it.
+func FuzzNeedle(f *testing.F) {
+	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
+		_, _, err := configured(cfg)
+		return err
 	})
 }
 

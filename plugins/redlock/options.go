@@ -57,10 +57,10 @@ func (o Options) resolve() (Options, []redisnode.Address, error) {
 		return o, nil, err
 	}
 	var nodes []redisnode.Address
-	for _, text := range o.Address {
+	for i, text := range o.Address {
 		a, err := redisnode.ParseAddress(text, 6379)
 		if err != nil {
-			return o, nil, err
+			return o, nil, fmt.Errorf("node %d of %d: %w", i+1, len(o.Address), err)
 		}
 		for _, other := range nodes {
 			if a.Network == other.Network && a.Addr == other.Addr {
@@ -96,7 +96,7 @@ func (o Options) check() error {
 	say(o.NodeTimeout < time.Millisecond, "node_timeout is %v, less than 1ms", o.NodeTimeout)
 	say(o.MaxTTL < o.ttlMin(), "max_ttl %v is less than %d times node_timeout %v", o.MaxTTL, leastTTL, o.NodeTimeout)
 	say(o.MaxTTL > 24*time.Hour, "max_ttl %v is more than 24h", o.MaxTTL)
-	say(o.Fencing != "quorum" && o.Fencing != "none", "fencing is %q, neither quorum nor none", o.Fencing)
-	say(o.Quarantine != "on" && o.Quarantine != "off", "quarantine is %q, neither on nor off", o.Quarantine)
+	say(o.Fencing != "quorum" && o.Fencing != "none", "fencing is neither quorum nor none")
+	say(o.Quarantine != "on" && o.Quarantine != "off", "quarantine is neither on nor off")
 	return err
 }

@@ -70,7 +70,7 @@ func runCommand(ctx context.Context, spec driver.Spec, c driver.Command, args []
 	case len(args) > 0:
 		return fmt.Errorf("%w: %s takes --config FILE, or the configuration on standard input", errUsage, c.Name)
 	}
-	raw, err := readConfig(source)
+	raw, err := driver.ReadConfig(source)
 	if err != nil {
 		return err
 	}

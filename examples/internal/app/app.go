@@ -3,7 +3,6 @@
 package app
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -156,20 +154,8 @@ func (f *Flags) configuration() (driver.Config, error) {
 			return nil, err
 		}
 		defer file.Close()
-		lines := bufio.NewScanner(file)
-		for lines.Scan() {
-			line := strings.TrimSpace(lines.Text())
-			if line == "" || line[0] == '#' {
-				continue
-			}
-			key, value, ok := strings.Cut(line, "=")
-			if !ok {
-				return nil, fmt.Errorf("%s: a line is not of the form key=value", f.config)
-			}
-			cfg[strings.TrimSpace(key)] = strings.TrimSpace(value)
-		}
-		if err := lines.Err(); err != nil {
-			return nil, err
+		if cfg, err = driver.ReadConfig(file); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.config, err)
 		}
 	}
 	if f.address != "" {

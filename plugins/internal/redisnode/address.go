@@ -1,11 +1,14 @@
 package redisnode
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
@@ -22,26 +25,24 @@ type Address struct {
 
 // ParseAddress reads "host", "host:port", "redis://user:password@host:port/db",
 // the same with rediss for TLS, or "unix:///path?db=1". Its errors wrap
-// driver.ErrConfig and never show the address of a URL, which may have a
-// password in it.
+// driver.ErrConfig and show no part of the text: where it is not understood,
+// nobody knows which part is a password.
 func ParseAddress(text string, defaultPort int) (Address, error) {
-	scheme, _, isURL := strings.Cut(text, "://")
-	if !isURL {
+	if !strings.Contains(text, "://") {
 		if strings.Contains(text, "@") {
 			return Address{}, fmt.Errorf("%w: address: user and password need a URL: redis://user:password@host:port", driver.ErrConfig)
 		}
 		addr, err := hostPort(text, defaultPort)
 		if err != nil {
-			return Address{}, fmt.Errorf("%w: address %q: %w", driver.ErrConfig, text, err)
+			return Address{}, fmt.Errorf("%w: address: %w", driver.ErrConfig, err)
 		}
 		return Address{Network: "tcp", Addr: addr, DB: -1}, nil
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		// The error quotes the URL, and its part that looks like a port may be
-		// a part of the password.
-		return Address{}, fmt.Errorf("%w: address: the %s URL cannot be read: its port is not a number, or its password has %%, @, : or / in it that must be written as %%25, %%40, %%3A or %%2F",
-			driver.ErrConfig, printable(scheme))
+		// The error quotes the URL.
+		return Address{}, fmt.Errorf("%w: address: the URL cannot be read: its port is not a number, or its password has %%, @, : or / in it that must be written as %%25, %%40, %%3A or %%2F",
+			driver.ErrConfig)
 	}
 	return fromURL(u, defaultPort)
 }
@@ -64,7 +65,7 @@ func fromURL(u *url.URL, defaultPort int) (a Address, err error) {
 			return Address{}, fmt.Errorf("%w: address: a unix URL has three slashes and a path: unix:///run/redis.sock", driver.ErrConfig)
 		}
 	default:
-		return Address{}, fmt.Errorf("%w: address: scheme %q is none of redis, rediss and unix", driver.ErrConfig, printable(u.Scheme))
+		return Address{}, fmt.Errorf("%w: address: the scheme of the URL is none of redis, rediss and unix", driver.ErrConfig)
 	}
 	if db != "" {
 		if a.DB, err = strconv.Atoi(db); err != nil || a.DB < 0 {
@@ -74,19 +75,30 @@ func fromURL(u *url.URL, defaultPort int) (a Address, err error) {
 	return a, nil
 }
 
+var errHostPort = errors.New("it is not host:port")
+
+// isHost reports whether host is a name or an IP address. What has other signs
+// in it may be a setting that was taken for an address, and would be shown by
+// the error of the dial.
+func isHost(host string) bool {
+	return host != "" && !strings.ContainsFunc(host, func(r rune) bool {
+		return r < utf8.RuneSelf && !strings.ContainsRune("-._~:%", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+}
+
 func hostPort(text string, defaultPort int) (string, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
 		if strings.Contains(strings.Trim(text, "[]"), ":") && !strings.HasSuffix(text, "]") {
-			return "", fmt.Errorf("it is not host:port")
+			return "", errHostPort
 		}
 		host, port = strings.Trim(text, "[]"), strconv.Itoa(defaultPort)
 	}
-	if host == "" || strings.ContainsAny(host, " /@?#[]") {
-		return "", fmt.Errorf("it is not host:port")
+	if !isHost(host) {
+		return "", errHostPort
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return "", fmt.Errorf("port %q is not a number from 1 to 65535", port)
+		return "", errors.New("its port is not a number from 1 to 65535")
 	}
 	return net.JoinHostPort(host, port), nil
 }

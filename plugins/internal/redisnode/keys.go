@@ -24,8 +24,7 @@ type Keys struct {
 // locks share is kept once for each slot.
 func NewKeys(prefix string, cluster bool) (Keys, error) {
 	if strings.ContainsAny(prefix, "{}") {
-		return Keys{}, fmt.Errorf("%w: prefix %q has braces, which would decide about the Cluster slot",
-			driver.ErrConfig, prefix)
+		return Keys{}, fmt.Errorf("%w: prefix has braces, which would decide about the Cluster slot", driver.ErrConfig)
 	}
 	return Keys{prefix: prefix, cluster: cluster}, nil
 }

@@ -1,0 +1,66 @@
+package configtest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Needle is a password that stands nowhere else.
+const Needle = "nEEdle-4711"
+
+// Haystacks are texts in which Needle is a password, in the forms that people
+// write into addresses, files and variables, some of them wrong.
+var Haystacks = []string{
+	Needle, "password=" + Needle, "password: " + Needle, "PASSWORD=" + Needle, `{"password":"` + Needle + `"}`,
+	"redis://u:" + Needle + "@h:1/2", "rediss://:" + Needle + "@h", "unix://u:" + Needle + "@/s?db=1", "http://u:" + Needle + "@h:1", "https://" + Needle + "@h:1/",
+	"u:" + Needle + "@tcp(h:1)/db?timeout=1s", "u:" + Needle + "@h", "mysql://u:" + Needle + "@h/db", "u:%" + Needle + "@h:1", "u:1/" + Needle + "@h:1",
+	"h:" + Needle, "h:1 password=" + Needle, "h:1,password=" + Needle, "http://h:1?password=" + Needle, "redis://h:1/" + Needle, Needle + "://h:1", "h:1/db?tls=" + Needle,
+	"host=h password=" + Needle, "address=h:1\npassword=" + Needle, "address=h:1\npassword: " + Needle, "password: " + Needle + "=\naddress=h",
+	"h:1\n" + Needle, "[" + Needle + "]:1", "1s password=" + Needle,
+}
+
+// FuzzNeedle gives check configurations in each of whose keys a text from
+// Haystacks stands, with a byte changed in it, and demands that no error shows
+// the password. Keys for names of files are left out.
+func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error) {
+	for i := range Haystacks {
+		f.Add(uint(i), uint(0), byte(0), "x:1")
+		f.Add(uint(i), uint(i), byte('@'), "u:p@tcp(x:1)/db")
+	}
+	f.Fuzz(func(t *testing.T, form, at uint, sign byte, address string) {
+		text := Mutate(Haystacks[form%uint(len(Haystacks))], at, sign)
+		for _, k := range spec.Keys {
+			if strings.HasSuffix(k.Name, "_file") || strings.Contains(address, Needle) {
+				continue
+			}
+			cfg := driver.Config{"address": address}
+			cfg[k.Name] = text
+			Hides(t, text, check(cfg))
+		}
+		read, err := driver.ReadTarget(strings.NewReader(text))
+		if err == nil {
+			err = check(read)
+		}
+		Hides(t, text, err)
+	})
+}
+
+// Mutate puts sign before byte at of text, unless that is within Needle.
+func Mutate(text string, at uint, sign byte) string {
+	i := int(at % uint(len(text)+1))
+	start := strings.Index(text, Needle)
+	if sign == 0 || i > start && i < start+len(Needle) {
+		return text
+	}
+	return text[:i] + string(rune(sign)) + text[i:]
+}
+
+// Hides demands that err does not show Needle.
+func Hides(t *testing.T, text string, err error) {
+	t.Helper()
+	if err != nil && strings.Contains(err.Error(), Needle) {
+		t.Errorf("%q: the error shows the password: %v", text, err)
+	}
+}
