@@ -10,15 +10,21 @@ import (
 // releasers is how many leases Close releases at the same time.
 const releasers = 64
 
-// Close stops campaigns and observers, waits for the callbacks of Elector.Run,
+// Close stops campaigns and observers, ends the contexts of the callbacks of
+// Lock.Do, Lock.TryDo and Elector.Run and waits until they have returned,
 // releases every lease, and closes the backend. Calls that wait end with
 // ErrClosed, and so does every call after it. Close may be called more than
-// once; it must not be called from a callback of Run, which it waits for.
+// once. It must not be called from such a callback, for which it waits: with
+// the callback's ctx, or one made of it, that is an error that wraps
+// ErrInvalid, and nothing is closed.
 //
 // When ctx ends first, callbacks are no longer waited for, and their locks are
 // left to expire. A backend that does not answer holds Close up for
-// Options.CleanupBudget. The error tells what could not be released.
+// Options.CleanupBudget. The error says what could not be released.
 func (c *Client) Close(ctx context.Context) error {
+	if err := c.refuseCallback(ctx); err != nil {
+		return c.wrap("close", "", err)
+	}
 	first := false
 	c.closeOnce.Do(func() { first = true })
 	if first {
@@ -91,7 +97,7 @@ func (c *Client) drain(ctx context.Context) error {
 // for as long as the backend answers: one CleanupBudget without a success, or
 // after ctx has ended, and the rest is given up.
 func (c *Client) releaseAll(ctx context.Context) error {
-	leases := c.sched.idle()
+	leases := c.sched.leaving()
 	if len(leases) == 0 {
 		return nil
 	}
@@ -146,21 +152,8 @@ func firstOf(errs []error) error {
 	return first
 }
 
-// idle lists the live leases under which no callback works.
-func (s *scheduler) idle() []*Lease {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []*Lease
-	for _, l := range s.leases {
-		if !l.serving {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
 // errAbandoned ends leases that outlive their client.
-var errAbandoned = fmt.Errorf("%w: the client was closed", ErrReleased)
+var errAbandoned = fmt.Errorf("%w: Close did not wait for it: %w", ErrReleased, ErrClosed)
 
 // abandon ends what is still held without telling the store.
 func (c *Client) abandon() {

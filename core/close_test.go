@@ -165,29 +165,6 @@ func TestQuestionsToAFrozenBackendEnd(t *testing.T) {
 	})
 }
 
-func TestCloseGivesUpOnACallback(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		c, _ := open(t, f)
-		stuck, ended := make(chan struct{}), make(chan struct{})
-		go func() {
-			_ = electorOf(t, c, "jobs", nil).Run(context.Background(), func(term *Term) { <-stuck })
-			close(ended)
-		}()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		if f.count("release") != 0 {
-			t.Error("the lock of a callback that still works was released")
-		}
-		close(stuck)
-		<-ended
-	})
-}
-
 func TestAdmin(t *testing.T) {
 	f := newFake(driver.PowerAdmin)
 	c, _ := open(t, f)

@@ -78,7 +78,8 @@ func (e *Elector) campaign(ctx context.Context) (*Term, error) {
 
 // Run campaigns, calls fn when this candidate is the leader, and campaigns
 // again after every term until ctx ends (E1). fn gets each term once and must
-// return when the term's context ends (E4); Run waits for it.
+// return when the term's context ends (E4); Run waits for it, and so does
+// [Client.Close].
 //
 // A term ends voluntarily when ctx ends, when Resign is called, or when fn
 // returns: its context is cancelled, renewal goes on until fn has returned,
@@ -122,8 +123,9 @@ func ending(ctx context.Context, err error) error {
 
 // serve runs fn for one term and resigns it.
 func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
-	e.c.sched.serve(term.lease, true)
+	s := &e.c.sched
 	term.run = true
+	term.ctx = e.c.inCallback(term.ctx)
 	stop := context.AfterFunc(ctx, func() {
 		term.stop(fmt.Errorf("%w: %w", ErrReleased, context.Cause(ctx)))
 	})
@@ -134,16 +136,11 @@ func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
 			// A failure is in the event, and the lock expires anyway.
 			_ = term.lease.Release(ctx)
 		}
-		e.c.sched.serve(term.lease, false)
+		s.served(term.lease)
 	}()
-	fn(term)
-}
-
-// serve marks l as one under which a callback works, so that Close waits.
-func (s *scheduler) serve(l *Lease, serving bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l.serving = serving
+	if s.serve(term.lease) {
+		fn(term)
+	}
 }
 
 // Leader returns the present leader: the zero Holder when there is none.

@@ -65,7 +65,8 @@ type Lease struct {
 	doubt   bool          // a release was sent whose outcome is unknown
 	gone    bool          // the store has confirmed that it is over
 	stopped bool          // EventReleased or EventLost is out
-	serving bool          // a callback of Elector.Run works under it
+	serving bool          // a callback of Do, TryDo or Run works under it
+	leaving bool          // Close is about to release it
 }
 
 // leaseCtx is one context made by Lease.Context.

@@ -174,14 +174,19 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 }
 
 // Do acquires the lock, waiting as Acquire does, and runs fn under it. The ctx
-// of fn ends when the lease is lost or the caller's ctx ends; context.Cause
-// tells why. When fn has returned the lock is released; a lease that was lost
-// is left to expire.
+// of fn ends when the lease is lost, the caller's ctx ends, or the client is
+// closed; context.Cause tells why. When fn has returned the lock is released,
+// and [Client.Close] waits for that; a lease that was lost is left to expire.
 //
 // The error joins that of fn, the cause if the lease was lost before fn
-// returned, and that of the release.
+// returned, and that of the release. It wraps ErrClosed if Close did not wait
+// until fn had returned: then the lock is left to expire, too.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
-	lease, err := l.Acquire(ctx)
+	if err := l.c.begin("acquire", l.name); err != nil {
+		return err
+	}
+	defer l.c.end()
+	lease, err := l.acquire(ctx, "acquire")
 	if err != nil {
 		return err
 	}
@@ -192,23 +197,38 @@ func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease
 // satisfies errors.Is(err, ErrHeld) without running fn when another owner
 // holds the lock.
 func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
-	lease, err := l.TryAcquire(ctx)
+	if err := l.c.begin("acquire", l.name); err != nil {
+		return err
+	}
+	defer l.c.end()
+	lease, err := l.tryAcquire(ctx)
 	if err != nil {
 		return err
 	}
 	return l.run(ctx, lease, fn)
 }
 
+// run runs fn under lease and releases it.
 func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *Lease) error) (err error) {
-	fctx, cancel := lease.Context(ctx)
-	defer cancel()
+	c := l.c
+	fctx, cancel := lease.context(c.inCallback(ctx))
+	stop := context.AfterFunc(c.life, func() { cancel(ErrClosed) })
 	defer func() { // also when fn panics
+		stop()
 		switch lost := lease.Err(); {
 		case lost == nil:
 			err = both(err, lease.Release(ctx))
-		case !errors.Is(lost, ErrReleased): // fn may release it itself
-			err = both(err, l.c.wrap("hold", l.name, lost))
+		case errors.Is(lost, ErrClosed) || !errors.Is(lost, ErrReleased): // fn may release it itself
+			err = both(err, c.wrap("hold", l.name, lost))
 		}
+		c.sched.served(lease)
+		cancel(context.Canceled)
 	}()
+	if !c.sched.serve(lease) {
+		if c.closing.Load() {
+			return c.wrap("acquire", l.name, ErrClosed)
+		}
+		return nil // lost at once: the cause says why
+	}
 	return fn(fctx, lease)
 }

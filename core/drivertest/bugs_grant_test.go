@@ -18,6 +18,7 @@ func grantBugs() []bug {
 			caught: []string{
 				"K4 no two holders under contention", "K1 acquire waits for the release", "L1 a lock is not reentrant", "E1 a lock and an election of one name are one",
 				"K2 try decides once and says who holds", "K1 acquire ends with its ctx",
+				"E2 close waits for what runs under a lock",
 			},
 		},
 		{

@@ -47,6 +47,12 @@ cleans up, and resigned then: nobody else leads before.`,
 			Run: renewsUntilReturn,
 		},
 		{
+			Name: "E2 close waits for what runs under a lock",
+			Explain: `When the client closes, the ctx of a function under Do ends, but its lock is kept until the function has returned, as
+in an election: nobody else is granted it before.`,
+			Run: closeWaits,
+		},
+		{
 			Name: "E2 a term that ends at MaxHold is left to expire",
 			Explain: `A term that was lost, or held for MaxHold, is not resigned: the callback may still be running, and the next leader must
 not start before the TTL is over.`,

@@ -1,9 +1,11 @@
 package drivertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -32,6 +34,47 @@ func renewsUntilReturn(t T, h *Harness) {
 	release()
 	r.end(t, 5*time.Second)
 	h.attempt(cs[1].b, "jobs", o.TTL).must(t)
+}
+
+func closeWaits(t T, h *Harness) {
+	cs := h.clients(t, 2)
+	o := core.LockOptions{TTL: h.ttl(2 * time.Second)}
+	lock := cs[0].lock(t, "jobs", o)
+	ending, returns := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(returns) })
+	ended, closed := make(chan error, 1), make(chan error, 1)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+	var token atomic.Uint64
+	var begun atomic.Bool
+	go func() {
+		ended <- lock.Do(ctx, func(ctx context.Context, l *core.Lease) error {
+			token.Store(l.Token())
+			begun.Store(true)
+			<-ctx.Done()
+			close(ending)
+			<-returns
+			return nil
+		})
+	}()
+	t.Cleanup(func() { release(); <-ended; cancel() })
+	eventually(t, 5*time.Second, "the function runs", begun.Load)
+	go func() { closed <- cs[0].Close(ctx) }()
+	select {
+	case <-ending:
+	case <-time.After(time.Second):
+		t.Fatalf("Close does not end the ctx of the function")
+	}
+	throughout(t, o.TTL*3/2, func() string {
+		other := h.attempt(cs[1].b, "jobs", o.TTL)
+		if err := other.try(t); !errors.Is(err, driver.ErrHeld) {
+			return fmt.Sprintf("the function under token %d has not returned, and another asked and got token %d, %v", token.Load(), other.Token, err)
+		}
+		return ""
+	})
+	release()
+	if err := <-closed; err != nil {
+		t.Errorf("Close: %v", err)
+	}
 }
 
 func leftToExpire(t T, h *Harness) {
