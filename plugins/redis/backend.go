@@ -12,6 +12,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -46,7 +47,9 @@ func Open(opts *Options) (*Backend, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	return open(*opts)
+	o := *opts
+	config.Fill(&o)
+	return open(o)
 }
 
 func open(o Options) (*Backend, error) {

@@ -16,14 +16,11 @@ func (t target) newClient(connected func(context.Context, *goredis.Conn) error) 
 	settings := t.opts.Connect
 	if t.opts.WaitReplicas > 0 {
 		// WAIT keeps its connection silent for so long.
-		settings.ReadTimeout += t.opts.WaitTimeout
+		settings.RequestTimeout += t.opts.WaitTimeout
 	}
-	u, err := settings.ClientOptions(t.tls, connected)
+	u, err := redisnode.ClientOptions(settings, t.opts.PoolSize, t.tls, t.opts.Logger, connected)
 	if err != nil {
 		return nil, err
-	}
-	if t.network == "unix" && (t.opts.TLS || t.opts.TLSCAFile != "") {
-		return nil, fmt.Errorf("%w: tls_enabled and address: a unix socket has no TLS", driver.ErrConfig)
 	}
 	u.Addrs, u.DB = t.addrs, t.opts.DB
 	u.MasterName = t.opts.SentinelMaster

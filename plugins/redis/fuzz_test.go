@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/configtest"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -53,11 +54,14 @@ func configured(cfg driver.Config) (target, error) {
 		return target{}, err
 	}
 	var o Options
-	redisnode.Decode(cfg, &o)
+	config.Decode(cfg, &o)
 	t, err := o.resolve()
 	if err != nil {
 		return target{}, err
 	}
-	_, err = t.opts.ClientOptions(t.tls, nil)
-	return t, err
+	client, err := t.newClient(nil)
+	if err != nil {
+		return target{}, err
+	}
+	return t, client.Close()
 }

@@ -3,14 +3,16 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
 // Connect are the settings of every connection to a server.
-type Connect = redisnode.Connect
+type Connect = config.Connect
 
 // Options are the settings of the backend. Zero means the default; each field
 // is the configuration key in its tag.
@@ -20,6 +22,10 @@ type Options struct {
 	// its nodes; with SentinelMaster a list of the sentinels.
 	Address []string `key:"address" default:"localhost:6379" doc:"host:port, redis://, rediss:// or unix://; a list with cluster or sentinel_master"`
 	Connect
+	// PoolSize is how many connections carry requests, and so how many batches
+	// may be under way at once. More help only when the server is far away:
+	// fewer make larger batches. Wake-ups have a connection more. 1 to 1000.
+	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database; Cluster has only 0.
 	DB int `key:"db" default:"0" doc:"number of the database"`
 	// Prefix goes before every key and channel. Backends with different
@@ -41,6 +47,9 @@ type Options struct {
 	// failover less likely, not impossible.
 	WaitReplicas int           `key:"wait_replicas" default:"0" doc:"replicas that must confirm a grant or a renewal"`
 	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
+
+	// Logger gets what is of use to an operator; slog.Default() when nil.
+	Logger *slog.Logger
 }
 
 // target is the store that options name, checked.
@@ -52,10 +61,9 @@ type target struct {
 	topology redisnode.Topology
 }
 
-// resolve fills in defaults, checks what can be checked without a server, and
-// takes what the URL says into the options.
+// resolve checks what can be checked without a server, and takes what the URL
+// says into the options, whose defaults are filled in.
 func (o Options) resolve() (target, error) {
-	redisnode.Fill(&o)
 	if err := o.check(); err != nil {
 		return target{}, err
 	}
@@ -107,20 +115,13 @@ func (t *target) add(a redisnode.Address) error {
 		return fmt.Errorf("%w: address: a unix socket is no node of a Cluster and no sentinel", driver.ErrConfig)
 	case a.Network == "unix" && len(o.Address) > 1:
 		return fmt.Errorf("%w: address: a unix socket stands alone", driver.ErrConfig)
-	case a.Password != "" && o.Password != "" && a.Password != o.Password:
-		return fmt.Errorf("%w: password: the URL in address has another", driver.ErrConfig)
-	case a.Username != "" && o.Username != "" && a.Username != o.Username:
-		return fmt.Errorf("%w: username: the URL in address has another", driver.ErrConfig)
 	case a.DB > 0 && o.DB != 0 && a.DB != o.DB:
 		return fmt.Errorf("%w: db: the URL in address has another", driver.ErrConfig)
 	case a.DB > 0 && o.Cluster:
 		return fmt.Errorf("%w: cluster and db: a Cluster has only database 0", driver.ErrConfig)
 	}
-	if a.Password != "" {
-		o.Password = a.Password
-	}
-	if a.Username != "" {
-		o.Username = a.Username
+	if err := redisnode.Take(&o.Connect, a); err != nil {
+		return err
 	}
 	if a.DB > 0 {
 		o.DB = a.DB

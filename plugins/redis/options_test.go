@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -39,17 +40,21 @@ func TestKeysComeFromOptions(t *testing.T) {
 }
 
 func TestResolve(t *testing.T) {
-	r, err := Options{}.resolve()
+	resolve := func(o Options) (target, error) {
+		config.Fill(&o)
+		return o.resolve()
+	}
+	r, err := resolve(Options{})
 	must(t, err)
-	if r.opts.PoolSize != 2 || r.opts.ReadTimeout != 2*time.Second || !slices.Equal(r.addrs, []string{"localhost:6379"}) {
+	if r.opts.PoolSize != 2 || r.opts.RequestTimeout != 2*time.Second || !slices.Equal(r.addrs, []string{"localhost:6379"}) {
 		t.Errorf("defaults: %+v", r)
 	}
-	r, err = Options{Address: []string{"rediss://u:p@db1/3"}}.resolve()
+	r, err = resolve(Options{Address: []string{"rediss://u:p@db1/3"}})
 	must(t, err)
 	if r.opts.Username != "u" || r.opts.Password != "p" || r.opts.DB != 3 || !r.tls || r.topology != redisnode.Alone {
 		t.Errorf("URL: %+v", r)
 	}
-	r, err = Options{Address: []string{"s1", "s2:7"}, SentinelMaster: "m"}.resolve()
+	r, err = resolve(Options{Address: []string{"s1", "s2:7"}, SentinelMaster: "m"})
 	must(t, err)
 	if !slices.Equal(r.addrs, []string{"s1:26379", "s2:7"}) || r.topology != redisnode.Sentinels {
 		t.Errorf("sentinels: %+v", r)
@@ -83,7 +88,11 @@ func TestBadConfiguration(t *testing.T) {
 		{driver.Config{"prefix": "a{b}"}, "braces"},
 		{driver.Config{"tls_cert_file": "x"}, "tls_cert_file and tls_key_file"},
 		{driver.Config{"tls_ca_file": "/does/not/exist"}, "tls_ca_file"},
-		{driver.Config{"tls_insecure": "true"}, "tls_enabled"},
+		{driver.Config{"tls_insecure": "true", "tls_enabled": "false"}, "tls_enabled=false and tls_insecure"},
+		{driver.Config{"address": "rediss://db1", "tls_enabled": "false"}, "tls_enabled=false and address"},
+		{driver.Config{"password": "s3cret", "password_file": "/x"}, "password and password_file"},
+		{driver.Config{"address": "redis://u:s3cret@db1", "password_file": "/x"}, "address and password_file"},
+		{driver.Config{"password_file": "/does/not/exist"}, "password_file"},
 		{driver.Config{"adress": "x"}, `did you mean address`},
 		{driver.Config{"db": "one"}, "db is not a valid int"},
 	} {

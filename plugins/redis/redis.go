@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
 // The bounds of a lease's TTL. Redis counts whole milliseconds. A TTL near the
@@ -40,11 +40,11 @@ const (
 var Spec = driver.Spec{
 	Name:       "redis",
 	Doc:        "locks on one Redis or Valkey master, alone, behind Sentinel, or in a Cluster",
-	Keys:       redisnode.KeysOf(Options{}),
+	Keys:       config.KeysOf(Options{}),
 	Properties: properties("unknown", ""),
-	Open: func(_ context.Context, cfg driver.Config, _ *slog.Logger) (driver.Backend, error) {
-		var o Options
-		redisnode.Decode(cfg, &o)
+	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
+		o := Options{Logger: log}
+		config.Decode(cfg, &o)
 		return open(o)
 	},
 }

@@ -73,11 +73,11 @@ func TestTLS(t *testing.T) {
 	named.TLSServerName = "redis.test"
 	must(t, connect(t, Options{Address: []string{addr}, Connect: named}).Check(t.Context()))
 	for what, c := range map[string]Connect{
-		"an unknown authority": {TLS: true, TLSCertFile: cert, TLSKeyFile: key},
+		"an unknown authority": {TLSEnabled: new(true), TLSCertFile: cert, TLSKeyFile: key},
 		"a wrong name":         {TLSCAFile: cert, TLSCertFile: cert, TLSKeyFile: key, TLSServerName: "other.test"},
 	} {
 		err := connect(t, Options{Address: []string{addr}, Connect: c}).Check(t.Context())
-		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") || !strings.Contains(err.Error(), addr) {
+		if !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "certificate") || !strings.Contains(err.Error(), addr) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

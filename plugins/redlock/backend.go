@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
+	conf "github.com/lockbench/lockbench/plugins/internal/config"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -61,7 +63,9 @@ func Open(opts *Options) (*Backend, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	return open(*opts, slog.Default())
+	o := *opts
+	conf.Fill(&o)
+	return open(o, cmp.Or(o.Logger, slog.Default()))
 }
 
 func open(o Options, log *slog.Logger) (*Backend, error) {
@@ -79,7 +83,7 @@ func open(o Options, log *slog.Logger) (*Backend, error) {
 	}
 	clients := make([]*goredis.Client, len(addrs))
 	for i, a := range addrs {
-		if clients[i], err = newClient(o, a); err != nil {
+		if clients[i], err = newClient(o, a, log); err != nil {
 			return nil, fmt.Errorf("redlock: %w", err)
 		}
 	}
@@ -95,12 +99,12 @@ func open(o Options, log *slog.Logger) (*Backend, error) {
 	return b, nil
 }
 
-func newClient(o Options, a redisnode.Address) (*goredis.Client, error) {
+func newClient(o Options, a redisnode.Address, log *slog.Logger) (*goredis.Client, error) {
 	c := o.Connect
-	if a.Password != "" {
-		c.Username, c.Password = a.Username, a.Password
+	if err := redisnode.Take(&c, a); err != nil {
+		return nil, err
 	}
-	u, err := c.ClientOptions(a.TLS, nil)
+	u, err := redisnode.ClientOptions(c, o.PoolSize, a.TLS, log, nil)
 	if err != nil {
 		return nil, err
 	}

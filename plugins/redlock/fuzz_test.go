@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/configtest"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
@@ -64,8 +66,14 @@ func configured(cfg driver.Config) (redisnode.Keys, []redisnode.Address, error) 
 		return redisnode.Keys{}, nil, err
 	}
 	o, nodes, err := optionsOf(cfg).resolve()
-	if err == nil {
-		_, err = o.ClientOptions(false, nil)
+	for _, a := range nodes {
+		if err != nil {
+			break
+		}
+		var client *goredis.Client
+		if client, err = newClient(o, a, nil); err == nil {
+			err = client.Close()
+		}
 	}
 	if err != nil {
 		return redisnode.Keys{}, nil, err

@@ -3,16 +3,18 @@ package redlock
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	conf "github.com/lockbench/lockbench/plugins/internal/config"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
 // Connect are the settings of every connection to a node.
-type Connect = redisnode.Connect
+type Connect = conf.Connect
 
 // Options are the settings of the backend. Zero means the default; each field
 // is the configuration key in its tag.
@@ -20,8 +22,12 @@ type Options struct {
 	// Address lists the nodes: 3, 5, 7 or 9 independent masters, each as
 	// host:port, redis://user:password@host:port/db or rediss://. Every host
 	// must list the same servers; their order says nothing.
-	Address []string `key:"address" doc:"the nodes: 3, 5, 7 or 9 independent masters, each host:port, redis:// or rediss://"`
+	Address []string `key:"address" required:"true" doc:"the nodes: 3, 5, 7 or 9 independent masters, each host:port, redis:// or rediss://"`
 	Connect
+	// PoolSize is how many connections carry requests, and so how many batches
+	// may be under way at once. More help only when the server is far away:
+	// fewer make larger batches. Wake-ups have a connection more. 1 to 1000.
+	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database on every node.
 	DB int `key:"db" default:"0" doc:"number of the database on every node"`
 	// Prefix goes before every key and channel. Braces are refused, and what the
@@ -40,6 +46,9 @@ type Options struct {
 	MaxTTL time.Duration `key:"max_ttl" default:"60s" doc:"bound of every TTL, and how long a node that lost its data does not vote; the same on every host"`
 	// Quarantine is "on", or "off" for tests that show what goes wrong then.
 	Quarantine string `key:"quarantine" default:"on" doc:"on; off lets a restarted node vote at once, and so grant a lock twice (for tests)"`
+
+	// Logger gets what is of use to an operator; slog.Default() when nil.
+	Logger *slog.Logger
 }
 
 // leastTTL is how many times NodeTimeout a TTL must have: a grant takes up to
@@ -49,10 +58,9 @@ const leastTTL = 20
 // ttlMin is the shortest TTL.
 func (o Options) ttlMin() time.Duration { return leastTTL * o.NodeTimeout }
 
-// resolve fills in defaults and checks what can be checked without a server.
+// resolve checks what can be checked without a server; defaults are filled in.
 // The addresses come back in an order that is the same on every host.
 func (o Options) resolve() (Options, []redisnode.Address, error) {
-	redisnode.Fill(&o)
 	if err := o.check(); err != nil {
 		return o, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	}
 	var nodes []*fresh
 	for _, a := range addrs {
-		client, err := newClient(o, a)
+		client, err := newClient(o, a, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return fmt.Errorf("redlock: init: %w", err)
 		}

@@ -94,14 +94,14 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+	conf "github.com/lockbench/lockbench/plugins/internal/config"
 )
 
 // Spec describes the backend to serve.Main and to in-process users.
 var Spec = driver.Spec{
 	Name:       "redlock",
 	Doc:        "locks on a majority of 3 to 9 independent Redis or Valkey masters",
-	Keys:       configKeys(),
+	Keys:       conf.KeysOf(Options{}),
 	Properties: Options{}.properties(),
 	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
 		return open(optionsOf(cfg), log)
@@ -113,17 +113,9 @@ var Spec = driver.Spec{
 	}},
 }
 
-func configKeys() []driver.Key {
-	keys := redisnode.KeysOf(Options{})
-	for i := range keys {
-		keys[i].Required = keys[i].Name == "address"
-	}
-	return keys
-}
-
 func optionsOf(cfg driver.Config) Options {
 	var o Options
-	redisnode.Decode(cfg, &o)
+	conf.Decode(cfg, &o)
 	return o
 }
 
@@ -131,7 +123,7 @@ func optionsOf(cfg driver.Config) Options {
 // it: the queue is on one node, and whoever gets a majority without that node
 // overtakes.
 func (o Options) properties() driver.Properties {
-	redisnode.Fill(&o)
+	conf.Fill(&o)
 	fencing := driver.FencingQuorum
 	if o.Fencing == "none" {
 		fencing = driver.FencingNone

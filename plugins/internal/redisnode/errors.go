@@ -20,8 +20,7 @@ type DialError struct {
 }
 
 func (e *DialError) Error() string {
-	var op *net.OpError
-	if errors.As(e.Err, &op) && op.Err != nil {
+	if op, ok := e.Err.(*net.OpError); ok && op.Err != nil {
 		// The operation and the address would stand there twice.
 		return fmt.Sprintf("cannot connect to %s: %v", e.Addr, op.Err)
 	}

@@ -1,24 +1,25 @@
-package redisnode
+package config
 
 import (
-	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// KeysOf declares one configuration key for each field of the struct options,
-// by its tags: key, default, secret and doc. A field without a key is another
-// struct, whose fields count.
+// KeysOf declares one configuration key for each field of the struct options
+// that has the tag key, by its tags: key, default, required, secret and doc.
+// The fields of an embedded struct count too, and its own tags are defaults of
+// theirs: a backend that needs more time than others writes
+//
+//	config.Connect `dial_timeout:"3s"`
 func KeysOf(options any) []driver.Key {
 	var keys []driver.Key
 	for f := range fields(reflect.ValueOf(options)) {
 		tag := f.field.Tag
 		keys = append(keys, driver.Key{
-			Name: tag.Get("key"), Type: keyType(f.field.Type), Default: tag.Get("default"),
-			Secret: tag.Get("secret") == "true", Doc: tag.Get("doc"),
+			Name: f.key, Type: keyType(f.field.Type), Default: f.standard,
+			Required: tag.Get("required") == "true", Secret: tag.Get("secret") == "true", Doc: tag.Get("doc"),
 		})
 	}
 	return keys
@@ -28,7 +29,7 @@ func KeysOf(options any) []driver.Key {
 // Spec.CheckConfig has checked.
 func Decode(cfg driver.Config, options any) {
 	for f := range fields(reflect.ValueOf(options).Elem()) {
-		name := f.field.Tag.Get("key")
+		name := f.key
 		switch f.value.Interface().(type) {
 		case string:
 			f.value.SetString(cfg[name])
@@ -36,6 +37,10 @@ func Decode(cfg driver.Config, options any) {
 			f.value.SetInt(int64(cfg.Int(name)))
 		case bool:
 			f.value.SetBool(cfg.Bool(name))
+		case *bool:
+			if cfg[name] != "" {
+				f.value.Set(reflect.ValueOf(new(cfg.Bool(name))))
+			}
 		case time.Duration:
 			f.value.SetInt(int64(cfg.Duration(name)))
 		case []string:
@@ -49,45 +54,50 @@ func Decode(cfg driver.Config, options any) {
 func Fill(options any) {
 	defaults := driver.Config{}
 	for f := range fields(reflect.ValueOf(options).Elem()) {
-		if f.value.IsZero() {
-			defaults[f.field.Tag.Get("key")] = f.field.Tag.Get("default")
-		}
+		defaults[f.key] = f.standard
 	}
 	filled := reflect.New(reflect.TypeOf(options).Elem())
 	Decode(defaults, filled.Interface())
-	var from []reflect.Value
+	byKey := map[string]reflect.Value{}
 	for f := range fields(filled.Elem()) {
-		from = append(from, f.value)
+		byKey[f.key] = f.value
 	}
-	i := 0
 	for f := range fields(reflect.ValueOf(options).Elem()) {
 		if f.value.IsZero() {
-			f.value.Set(from[i])
+			f.value.Set(byKey[f.key])
 		}
-		i++
 	}
 }
 
 type field struct {
-	field reflect.StructField
-	value reflect.Value
+	field    reflect.StructField
+	value    reflect.Value
+	key      string
+	standard string // its default
 }
 
 func fields(v reflect.Value) func(yield func(field) bool) {
-	return func(yield func(field) bool) { walk(v, yield) }
+	return func(yield func(field) bool) { walk(v, "", yield) }
 }
 
-func walk(v reflect.Value, yield func(field) bool) bool {
+// walk yields the fields of v, which is embedded with the tag outer.
+func walk(v reflect.Value, outer reflect.StructTag, yield func(field) bool) bool {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
-		if f.Tag.Get("key") == "" {
-			if f.Type.Kind() == reflect.Struct && !walk(v.Field(i), yield) {
+		key := f.Tag.Get("key")
+		switch {
+		case key == "" && f.Anonymous:
+			if !walk(v.Field(i), f.Tag, yield) {
 				return false
 			}
-			continue
-		}
-		if !yield(field{f, v.Field(i)}) {
-			return false
+		case key != "":
+			standard, ok := outer.Lookup(key)
+			if !ok {
+				standard = f.Tag.Get("default")
+			}
+			if !yield(field{f, v.Field(i), key, standard}) {
+				return false
+			}
 		}
 	}
 	return true
@@ -100,6 +110,9 @@ func keyType(t reflect.Type) driver.KeyType {
 	case reflect.TypeFor[[]string]():
 		return driver.TypeList
 	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	switch t.Kind() {
 	case reflect.Int:
 		return driver.TypeInt
@@ -107,27 +120,4 @@ func keyType(t reflect.Type) driver.KeyType {
 		return driver.TypeBool
 	}
 	return driver.TypeString
-}
-
-// between is an error wrapping driver.ErrConfig when value is below least or
-// above most.
-func between(key string, value, least, most int) error {
-	if value >= least && value <= most {
-		return nil
-	}
-	return fmt.Errorf("%w: %s is %d, not %d to %d", driver.ErrConfig, key, value, least, most)
-}
-
-// positive is an error wrapping driver.ErrConfig for a duration that is not.
-func positive(key string, d time.Duration) error {
-	if d > 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %s is %v, which is not positive", driver.ErrConfig, key, d)
-}
-
-// conflict is an error wrapping driver.ErrConfig about keys that exclude each
-// other.
-func conflict(why string, keys ...string) error {
-	return fmt.Errorf("%w: %s: %s", driver.ErrConfig, strings.Join(keys, " and "), why)
 }

@@ -1,0 +1,129 @@
+package config
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Connect is what every backend needs to connect to its store. The library of
+// each embeds it in its Options.
+type Connect struct {
+	// Username and Password log in. PasswordFile has the password instead, and
+	// is read again for each connection; a newline at its end is none of it.
+	Username     string `key:"username" doc:"user"`
+	Password     string `key:"password" secret:"true" doc:"password of the user"`
+	PasswordFile string `key:"password_file" doc:"file with the password, read again for each connection"`
+
+	// TLS of connections; it excludes the other fields about TLS. Nil: what
+	// they say. It has no key.
+	TLS *tls.Config
+	// TLSEnabled turns TLS on with the system's certificate authorities. Any
+	// other field about TLS turns it on too, as does an address that says so;
+	// false contradicts them.
+	TLSEnabled *bool `key:"tls_enabled" doc:"connect with TLS; so does any other tls key, and false beside one is refused"`
+	// TLSCAFile has the certificate authorities, in PEM, instead of the
+	// system's. This file and the next two are read again for each connection.
+	TLSCAFile string `key:"tls_ca_file" doc:"authorities that sign servers, PEM, instead of the system's; read again for each connection"`
+	// TLSCertFile and TLSKeyFile are the client's own certificate, in PEM.
+	TLSCertFile string `key:"tls_cert_file" doc:"the client's certificate, PEM; read again for each connection"`
+	TLSKeyFile  string `key:"tls_key_file" doc:"the key of the client's certificate, PEM; read again for each connection"`
+	// TLSServerName is the name that the server's certificate must have,
+	// instead of the host of the address.
+	TLSServerName string `key:"tls_server_name" doc:"name in the server's certificate, instead of the host of the address"`
+	// TLSInsecure accepts any certificate: for tests only.
+	TLSInsecure bool `key:"tls_insecure" default:"false" doc:"accept any certificate (for tests)"`
+
+	// DialTimeout bounds how long a connection takes until it can be used, TLS
+	// and login included; RequestTimeout how long one request does whose
+	// caller's context does not end earlier. 10 ms to 10 min.
+	DialTimeout    time.Duration `key:"dial_timeout" default:"2s" doc:"bound of making a connection, TLS and login included; 10ms to 10m"`
+	RequestTimeout time.Duration `key:"request_timeout" default:"2s" doc:"bound of one request; 10ms to 10m"`
+}
+
+// The bounds of both timeouts.
+const (
+	leastTimeout = 10 * time.Millisecond
+	mostTimeout  = 10 * time.Minute
+)
+
+// check returns what is wrong with c whose address asks for TLS or not; its
+// errors wrap driver.ErrConfig.
+func (c Connect) check(addressTLS bool) error {
+	var err error
+	if c.Password != "" && c.PasswordFile != "" {
+		err = errors.Join(err, Conflict("one of them is enough", "password", "password_file"))
+	}
+	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
+		err = errors.Join(err, Conflict("one needs the other", "tls_cert_file", "tls_key_file"))
+	}
+	named := c.tlsKeys()
+	switch off := c.TLSEnabled != nil && !*c.TLSEnabled; {
+	case c.TLS != nil && (off || len(named) > 0):
+		err = errors.Join(err, Conflict("set one or the other", append([]string{"Options.TLS"}, named...)...))
+	case off && len(named) > 0:
+		err = errors.Join(err, Conflict("the former says no TLS, and the latter needs it", append([]string{"tls_enabled=false"}, named...)...))
+	case off && addressTLS:
+		err = errors.Join(err, Conflict("the former says no TLS, and the latter asks for it", "tls_enabled=false", "address"))
+	}
+	return errors.Join(err, timeout("dial_timeout", c.DialTimeout), timeout("request_timeout", c.RequestTimeout))
+}
+
+// tlsKeys names the keys, tls_enabled aside, that turn TLS on.
+func (c Connect) tlsKeys() []string {
+	var named []string
+	for _, k := range []struct {
+		name string
+		set  bool
+	}{
+		{"tls_ca_file", c.TLSCAFile != ""}, {"tls_cert_file", c.TLSCertFile != ""}, {"tls_key_file", c.TLSKeyFile != ""},
+		{"tls_server_name", c.TLSServerName != ""}, {"tls_insecure", c.TLSInsecure},
+	} {
+		if k.set {
+			named = append(named, k.name)
+		}
+	}
+	return named
+}
+
+// Secure reports whether connections use TLS as far as the keys say.
+func (c Connect) Secure() bool {
+	return c.TLS != nil || c.TLSEnabled != nil && *c.TLSEnabled || len(c.tlsKeys()) > 0
+}
+
+// HasPassword reports whether there is a password, in a file or not.
+func (c Connect) HasPassword() bool { return c.Password != "" || c.PasswordFile != "" }
+
+func timeout(key string, d time.Duration) error {
+	if d >= leastTimeout && d <= mostTimeout {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is %v, not %v to %v", driver.ErrConfig, key, d, leastTimeout, mostTimeout)
+}
+
+// Between is an error wrapping driver.ErrConfig when value is below least or
+// above most.
+func Between(key string, value, least, most int) error {
+	if value >= least && value <= most {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is %d, not %d to %d", driver.ErrConfig, key, value, least, most)
+}
+
+// Conflict is an error wrapping driver.ErrConfig about keys that do not go
+// together.
+func Conflict(why string, keys ...string) error {
+	return fmt.Errorf("%w: %s: %s", driver.ErrConfig, strings.Join(keys, " and "), why)
+}
+
+// Invalid returns err with driver.ErrConfig, once.
+func Invalid(err error) error {
+	if errors.Is(err, driver.ErrConfig) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrConfig, err)
+}

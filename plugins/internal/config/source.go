@@ -1,0 +1,226 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Source gives each new connection the password, the certificate and the
+// authorities that stand in their files at that moment. Files are not replaced
+// together, nor all at once: what cannot be read, or does not fit together,
+// leaves what was read before in use, until the next connection looks again.
+type Source struct {
+	connect  Connect
+	secure   bool
+	log      *slog.Logger
+	password kept[string]
+	pair     kept[*tls.Certificate]
+	roots    kept[*x509.CertPool]
+}
+
+// NewSource reads the files of c once. With secure the address asks for TLS.
+// The error wraps driver.ErrConfig, and names the key and the file.
+func NewSource(c Connect, secure bool, log *slog.Logger) (*Source, error) {
+	if err := c.check(secure); err != nil {
+		return nil, err
+	}
+	s := &Source{connect: c, secure: secure || c.Secure(), log: cmp.Or(log, slog.Default())}
+	s.password.read = func() (string, error) { return readPassword(c) }
+	s.pair.read = func() (*tls.Certificate, error) { return readPair(c) }
+	s.roots.read = func() (*x509.CertPool, error) { return readRoots(c) }
+	if err := errors.Join(s.password.open(), s.pair.open(), s.roots.open()); err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrConfig, err)
+	}
+	return s, nil
+}
+
+// Secure reports whether connections use TLS.
+func (s *Source) Secure() bool { return s.secure }
+
+// Password returns the password of a new connection, "" where there is none.
+func (s *Source) Password() string { return s.password.get(s.log) }
+
+// TLSConfig returns the configuration of a new connection to host, or nil
+// without TLS.
+func (s *Source) TLSConfig(host string) *tls.Config {
+	c := s.connect
+	switch {
+	case !s.secure:
+		return nil
+	case c.TLS != nil:
+		own := c.TLS.Clone()
+		own.ServerName = cmp.Or(own.ServerName, host)
+		return own
+	}
+	cfg := &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: cmp.Or(c.TLSServerName, host),
+		InsecureSkipVerify: c.TLSInsecure, RootCAs: s.roots.get(s.log),
+	}
+	if c.TLSCertFile != "" {
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return s.pair.get(s.log), nil
+		}
+	}
+	return cfg
+}
+
+// LastingTLSConfig is TLSConfig for a client that keeps one configuration for
+// all its connections, which go to hosts.
+//
+// Package tls reads the authorities of a configuration once, so the server is
+// verified here, in the same way. The name that it must have is the one that
+// the client asked for; for an IP address, which is not asked for by name, it
+// is that of any of hosts.
+func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
+	cfg := s.TLSConfig("")
+	if cfg == nil || cfg.InsecureSkipVerify || s.connect.TLSCAFile == "" {
+		return cfg
+	}
+	if cfg.ServerName != "" {
+		hosts = []string{cfg.ServerName}
+	}
+	cfg.RootCAs, cfg.InsecureSkipVerify = nil, true
+	cfg.VerifyConnection = func(state tls.ConnectionState) error {
+		names := hosts
+		if state.ServerName != "" {
+			names = []string{state.ServerName}
+		}
+		return verify(state.PeerCertificates, s.roots.get(s.log), names)
+	}
+	return cfg
+}
+
+// verify checks that the chain's certificate is signed by roots and has one of
+// names.
+func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
+	err := errors.New("x509: no certificate, or no name to compare it with")
+	for _, name := range names {
+		if len(chain) == 0 {
+			break
+		}
+		opts := x509.VerifyOptions{Roots: roots, DNSName: name, Intermediates: x509.NewCertPool()}
+		for _, c := range chain[1:] {
+			opts.Intermediates.AddCert(c)
+		}
+		if _, err = chain[0].Verify(opts); err == nil {
+			return nil
+		}
+	}
+	return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
+}
+
+// Stale says why what stands in a file is not in use, nil when all of it is.
+func (s *Source) Stale() error {
+	return errors.Join(s.password.failed(), s.pair.failed(), s.roots.failed())
+}
+
+// kept is what was read last without an error.
+type kept[T any] struct {
+	read func() (T, error)
+
+	mu   sync.Mutex
+	last T
+	err  error // of the newest reading
+}
+
+func (k *kept[T]) get(log *slog.Logger) T {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	value, err := k.read()
+	switch {
+	case err == nil:
+		k.last = value
+	case k.err == nil:
+		log.Warn("what was read before stays in use", "err", err)
+	}
+	k.err = err
+	return k.last
+}
+
+// open reads for the first time, when there is nothing to fall back on.
+func (k *kept[T]) open() (err error) {
+	k.last, err = k.read()
+	return err
+}
+
+func (k *kept[T]) failed() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
+}
+
+func readPassword(c Connect) (string, error) {
+	if c.PasswordFile == "" {
+		return c.Password, nil
+	}
+	text, err := os.ReadFile(c.PasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("password_file: %w", err)
+	}
+	password := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	if password == "" {
+		return "", fmt.Errorf("password_file: %s is empty", c.PasswordFile)
+	}
+	return password, nil
+}
+
+func readPair(c Connect) (*tls.Certificate, error) {
+	if c.TLSCertFile == "" {
+		return nil, nil
+	}
+	cert, err := readPEM(c.TLSCertFile)
+	if err != nil {
+		return nil, fmt.Errorf("tls_cert_file: %w", err)
+	}
+	key, err := readPEM(c.TLSKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("tls_key_file: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("tls_cert_file %s and tls_key_file %s: %w", c.TLSCertFile, c.TLSKeyFile, err)
+	}
+	return &pair, nil
+}
+
+func readRoots(c Connect) (*x509.CertPool, error) {
+	if c.TLSCAFile == "" {
+		return nil, nil
+	}
+	text, err := readPEM(c.TLSCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("tls_ca_file: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("tls_ca_file: %s has no certificate in PEM form", c.TLSCAFile)
+	}
+	return pool, nil
+}
+
+// readPEM refuses a file that ends within a block: it is being written.
+func readPEM(file string) ([]byte, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	rest := text
+	for block, more := pem.Decode(rest); block != nil; block, more = pem.Decode(rest) {
+		rest = more
+	}
+	if bytes.Contains(rest, []byte("-----BEGIN")) {
+		return nil, fmt.Errorf("%s ends within a PEM block", file)
+	}
+	return text, nil
+}
