@@ -1,17 +1,18 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	mysqldriver "github.com/go-sql-driver/mysql"
-
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
 // idleFor is how long an unused connection is kept.
@@ -48,22 +49,22 @@ func Open(opts *Options) (*Backend, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	o, err := opts.check()
-	if err != nil {
-		return nil, fmt.Errorf("mysql: %w: %w", driver.ErrConfig, err)
-	}
-	cfg, err := o.dialer()
-	if err != nil {
-		return nil, fmt.Errorf("mysql: %w: %w", driver.ErrConfig, err)
-	}
-	connector, err := mysqldriver.NewConnector(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("mysql: %w: %w", driver.ErrConfig, errAddress)
-	}
-	return open(o, connector, setup(cfg.DBName)), nil
+	o := *opts
+	config.Fill(&o)
+	return open(o)
 }
 
-func open(o Options, connector sqldriver.Connector, setup string) *Backend {
+func open(o Options) (*Backend, error) {
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	connector, database, err := o.connector()
+	if err != nil {
+		return nil, fmt.Errorf("mysql: %w", config.Invalid(err))
+	}
+	return start(o, connector, setup(database)), nil
+}
+
+// start makes a Backend whose sessions begin with setup.
+func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b := &Backend{opts: o, table: tableName(o.Prefix)}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.pool = newPool(o.Connections, b.dial(connector, setup, false))
@@ -84,6 +85,8 @@ func open(o Options, connector sqldriver.Connector, setup string) *Backend {
 
 func (b *Backend) dial(connector sqldriver.Connector, setup string, bell bool) func(context.Context) (*session, error) {
 	return func(ctx context.Context) (*session, error) {
+		ctx, cancel := context.WithTimeout(ctx, b.opts.DialTimeout)
+		defer cancel()
 		s, err := openSession(ctx, connector, setup)
 		if err != nil {
 			return nil, err
@@ -138,7 +141,7 @@ func (b *Backend) Close(ctx context.Context) error {
 // off: a statement without its client is not gone, and what it came to would
 // never be known.
 func (b *Backend) statement(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.opts.Timeout, errSlow)
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.opts.RequestTimeout, errSlow)
 	stop := context.AfterFunc(b.life, cancel)
 	return ctx, func() {
 		stop()

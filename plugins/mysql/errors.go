@@ -2,14 +2,13 @@ package mysql
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
 // Error numbers of MySQL and MariaDB, by the names in their manuals.
@@ -82,7 +81,7 @@ func undone(err error) bool {
 func advice(number uint16) string {
 	switch number {
 	case erAccessDenied, erAccessDeniedNoPw:
-		return "check username and password, and whether the server wants tls_enabled=true"
+		return "check username and password, and whether the server wants tls_enabled=true or the user a certificate (tls_cert_file)"
 	case erDBAccessDenied, erTableAccessDenied, erColumnAccessDenied, erSpecificAccess:
 		return "the user needs: GRANT SELECT, INSERT, UPDATE, DELETE ON DATABASE.TABLE, and CREATE unless the table is there already" +
 			" (lockplugin-mysql ddl prints it)"
@@ -111,15 +110,14 @@ func dialError(ctx context.Context, err error) error {
 		return err
 	}
 	if hint := advice(number(err)); hint != "" {
-		return fmt.Errorf("mysql: %w: %w (%s)", driver.ErrDenied, err, hint)
+		return fmt.Errorf("mysql: %w: %w: %w (%s)", driver.ErrDenied, driver.ErrNotSent, err, hint)
 	}
-	var unverified *tls.CertificateVerificationError
-	var unknownCA x509.UnknownAuthorityError
+	if explained := config.ExplainTLS(err); explained != nil {
+		return fmt.Errorf("mysql: %w", explained)
+	}
 	switch {
 	case errors.Is(err, mysqldriver.ErrNoTLS):
-		return fmt.Errorf("mysql: %w: %w (turn TLS on in the server, or tls off here)", driver.ErrDenied, err)
-	case errors.As(err, &unverified), errors.As(err, &unknownCA):
-		return fmt.Errorf("mysql: %w: %w (see tls_ca_file and tls_server_name)", driver.ErrDenied, err)
+		return fmt.Errorf("mysql: %w: %w: %w (turn TLS on in the server, or off here)", driver.ErrDenied, driver.ErrNotSent, err)
 	case errors.Is(err, mysqldriver.ErrCleartextPassword), errors.Is(err, mysqldriver.ErrOldPassword),
 		errors.Is(err, mysqldriver.ErrUnknownPlugin), errors.Is(err, mysqldriver.ErrNativePassword), errors.Is(err, mysqldriver.ErrOldProtocol):
 		return fmt.Errorf("mysql: %w: %w", driver.ErrDenied, err)

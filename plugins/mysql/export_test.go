@@ -5,7 +5,7 @@ import (
 	sqldriver "database/sql/driver"
 	"fmt"
 
-	mysqldriver "github.com/go-sql-driver/mysql"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
 // Purge is what a host does every hour.
@@ -14,19 +14,12 @@ func (b *Backend) Purge(ctx context.Context) (int, error) { return b.purge(ctx) 
 // OpenAfter opens a backend each of whose connections has first run prelude,
 // as the server's init_connect would.
 func OpenAfter(opts Options, prelude string) (*Backend, error) {
-	o, err := opts.check()
+	config.Fill(&opts)
+	connector, database, err := opts.connector()
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := o.dialer()
-	if err != nil {
-		return nil, err
-	}
-	connector, err := mysqldriver.NewConnector(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return open(o, &prepared{connector, prelude}, setup(cfg.DBName)), nil
+	return start(opts, &prepared{connector, prelude}, setup(database)), nil
 }
 
 type prepared struct {

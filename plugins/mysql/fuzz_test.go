@@ -60,17 +60,11 @@ func configured(cfg driver.Config) (*mysqldriver.Config, Options, error) {
 	if err := printDDL(cfg, io.Discard); err != nil {
 		return nil, Options{}, err
 	}
-	o, err := fromConfig(cfg)
-	if err == nil {
-		o, err = o.check()
-	}
-	if err != nil {
+	o := optionsOf(cfg)
+	if _, _, err := o.connector(); err != nil {
 		return nil, o, err
 	}
-	c, err := o.dialer()
-	if err == nil {
-		_, err = mysqldriver.NewConnector(c)
-	}
+	c, err := o.target()
 	return c, o, err
 }
 

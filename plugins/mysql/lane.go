@@ -281,7 +281,7 @@ func (t *statement) slow() {
 		return
 	}
 	t.killed.Store(true)
-	ctx, cancel := context.WithTimeout(l.b.life, l.b.opts.Timeout)
+	ctx, cancel := context.WithTimeout(l.b.life, l.b.opts.RequestTimeout)
 	defer cancel()
 	if err := l.b.kill(ctx, t.s.id); err != nil {
 		l.b.opts.Logger.Debug("mysql: killing a statement that waits for a row lock", "err", err)

@@ -1,88 +1,60 @@
 package mysql
 
 import (
-	"crypto/tls"
-	"crypto/x509"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"time"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
-// Options configure [Open]. Zero fields mean the documented defaults.
+// Connect are the settings of every connection to the server. Those in the
+// address must not contradict them.
+type Connect = config.Connect
+
+// Options configure [Open]. Zero fields mean the defaults; each field is the
+// configuration key in its tag.
 type Options struct {
 	// Address of the server and its database, as github.com/go-sql-driver/mysql
 	// writes it: "user:password@tcp(db.example:3306)/app". Required.
-	Address string
-	// Username and Password replace those in Address when they are not empty.
-	Username, Password string
+	Address string `key:"address" required:"true" secret:"true" doc:"server and database as go-sql-driver/mysql writes them: user:password@tcp(host:3306)/database"`
+	Connect `dial_timeout:"3s" request_timeout:"3s"`
 	// Prefix of the table's name, which is Prefix + "locks": at most 48 of
 	// [a-z0-9_-.:]. Hosts exclude each other when they use the same database
-	// and prefix. Default "lockbench_".
-	Prefix string
-	// KeepSchema leaves the table to be created by hand. Default: it is created
-	// when it is missed.
-	KeepSchema bool
+	// and prefix.
+	Prefix string `key:"prefix" default:"lockbench_" doc:"of the table's name, PREFIXlocks; hosts with the same one exclude each other"`
+	// CreateTable has the table created when it is missed. Nil: true.
+	CreateTable *bool `key:"create_table" default:"true" doc:"create the table when it is missing; else see the ddl command"`
 	// Connections is the most that are used for statements at a time, 2 to
-	// 1000. Statements that end other statements may go beyond it. Default 16.
-	Connections int
-	// WaitConnections is the most that waiters are blocked on, 0 to 1000: those
-	// above it ask every few milliseconds. Default 32. Negative: none.
-	WaitConnections int
-	// Timeout of a connection attempt and of one statement, 100 ms to 1 min.
-	// Default 3s.
-	Timeout time.Duration
-	// TLS of connections to the server. Nil: what Address says with tls=, else
-	// none.
-	TLS *tls.Config
-	// Logger for what no caller can be told. Default slog.Default().
+	// 1000. Statements that end other statements may go beyond it.
+	Connections int `key:"connections" default:"16" doc:"the most that are used for statements, 2 to 1000"`
+	// WaitConnections is the most that waiters are blocked on, up to 1000: those
+	// above it ask every few milliseconds. Negative: none.
+	WaitConnections int `key:"wait_connections" default:"32" doc:"the most that waiters are blocked on, 0 (none) to 1000; those above it poll"`
+
+	// Logger for what no caller can be told; slog.Default() when nil.
 	Logger *slog.Logger
 }
 
-const (
-	defaultPrefix          = "lockbench_"
-	defaultConnections     = 16
-	defaultWaitConnections = 32
-	defaultTimeout         = 3 * time.Second
-)
-
-// check fills in defaults and returns the first value that cannot work.
-func (o Options) check() (Options, error) {
-	if o.Prefix == "" {
-		o.Prefix = defaultPrefix
-	}
-	if o.Connections == 0 {
-		o.Connections = defaultConnections
-	}
-	if o.WaitConnections == 0 {
-		o.WaitConnections = defaultWaitConnections
-	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+// check returns the first value that cannot work.
+func (o Options) check() error {
 	switch {
 	case o.Address == "":
-		return o, errors.New("address is missing")
+		return errors.New("address is missing")
 	case len(o.Prefix) > 48 || strings.Trim(o.Prefix, "abcdefghijklmnopqrstuvwxyz0123456789_-.:") != "":
-		return o, errors.New("prefix is not at most 48 of lower-case letters, digits and the signs _-.: in any order")
+		return errors.New("prefix is not at most 48 of lower-case letters, digits and the signs _-.: in any order")
 	case o.Connections < 2 || o.Connections > 1000:
-		return o, fmt.Errorf("connections %d is not 2 to 1000", o.Connections)
+		return fmt.Errorf("connections %d is not 2 to 1000", o.Connections)
 	case o.WaitConnections > 1000:
-		return o, fmt.Errorf("wait_connections %d is above 1000", o.WaitConnections)
-	case o.Timeout < 100*time.Millisecond || o.Timeout > time.Minute:
-		return o, fmt.Errorf("timeout %v is not 100ms to 1m", o.Timeout)
+		return fmt.Errorf("wait_connections %d is above 1000", o.WaitConnections)
 	}
-	return o, nil
+	return nil
 }
 
 // forced are parameters of the address that this package sets itself, with the
@@ -98,8 +70,11 @@ var forced = map[string]string{
 // errAddress never quotes the address: it may contain a password.
 var errAddress = errors.New("address is not of the form user:password@tcp(host:port)/database?parameter=value")
 
-// dialer returns the driver's configuration for the address in o.
-func (o Options) dialer() (*mysqldriver.Config, error) {
+// target returns the driver's configuration for the address in o.
+func (o Options) target() (*mysqldriver.Config, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	cfg, err := mysqldriver.ParseDSN(o.Address)
 	if err != nil {
 		return nil, errAddress
@@ -112,30 +87,34 @@ func (o Options) dialer() (*mysqldriver.Config, error) {
 			return nil, errAddress
 		}
 	}
-	if err := checkParameters(o.Address); err != nil {
+	if err := errors.Join(checkParameters(o.Address), o.contradicts(cfg)); err != nil {
 		return nil, err
 	}
-	if o.Username != "" {
-		cfg.User = o.Username
-	}
-	if o.Password != "" {
-		cfg.Passwd = o.Password
-	}
-	if o.TLS != nil {
-		cfg.TLS, cfg.TLSConfig = o.TLS.Clone(), ""
-		if cfg.TLS.ServerName == "" && !cfg.TLS.InsecureSkipVerify {
-			cfg.TLS.ServerName, _, _ = net.SplitHostPort(cfg.Addr)
-		}
-	}
+	cfg.User = cmp.Or(o.Username, cfg.User)
 	cfg.Params = nil
 	cfg.InterpolateParams, cfg.MultiStatements, cfg.ClientFoundRows = true, true, true
 	cfg.ParseTime, cfg.Loc, cfg.RejectReadOnly, cfg.CheckConnLiveness = false, time.UTC, false, true
-	if cfg.Timeout == 0 {
-		cfg.Timeout = o.Timeout
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, o.DialTimeout)
 	cfg.ReadTimeout = 0 // every statement has a deadline of its own
-	cfg.Logger = quiet{o.Logger}
 	return cfg, nil
+}
+
+// contradicts says which key says something else than the address.
+func (o Options) contradicts(cfg *mysqldriver.Config) error {
+	says := cfg.TLSConfig // of the parameter tls
+	switch {
+	case o.Username != "" && cfg.User != "" && o.Username != cfg.User:
+		return config.Conflict("the address has another", "username")
+	case o.Password != "" && cfg.Passwd != "" && o.Password != cfg.Passwd:
+		return config.Conflict("the address has another", "password")
+	case o.PasswordFile != "" && cfg.Passwd != "":
+		return config.Conflict("the address has a password", "address", "password_file")
+	case cfg.Net == "unix" && o.Secure():
+		return config.Conflict("a unix socket has no TLS", "address", "tls_enabled")
+	case says != "" && says != "true" && o.Secure(), says != "" && says != "false" && o.TLSEnabled != nil && !*o.TLSEnabled:
+		return config.Conflict("the address says something else about TLS", "tls= in address", "tls_enabled")
+	}
+	return nil
 }
 
 // checkParameters refuses parameters that contradict what is forced. The
@@ -154,39 +133,3 @@ func checkParameters(address string) error {
 	}
 	return nil
 }
-
-// tlsConfig builds the TLS configuration from the keys of the configuration.
-func tlsConfig(cfg driver.Config) (*tls.Config, error) {
-	files := cfg["tls_ca_file"] + cfg["tls_cert_file"] + cfg["tls_key_file"] + cfg["tls_server_name"]
-	if !cfg.Bool("tls_enabled") {
-		if files != "" || cfg.Bool("tls_insecure") {
-			return nil, errors.New("tls_ca_file, tls_cert_file, tls_key_file, tls_server_name and tls_insecure need tls_enabled=true")
-		}
-		return nil, nil
-	}
-	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cfg["tls_server_name"], InsecureSkipVerify: cfg.Bool("tls_insecure")}
-	if file := cfg["tls_ca_file"]; file != "" {
-		pem, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("tls_ca_file: %w", err)
-		}
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls_ca_file: %s holds no PEM certificate", file)
-		}
-	}
-	if cfg["tls_cert_file"] != "" || cfg["tls_key_file"] != "" {
-		pair, err := tls.LoadX509KeyPair(cfg["tls_cert_file"], cfg["tls_key_file"])
-		if err != nil {
-			return nil, fmt.Errorf("tls_cert_file and tls_key_file: %w", err)
-		}
-		t.Certificates = []tls.Certificate{pair}
-	}
-	return t, nil
-}
-
-// quiet takes what the driver has to say about broken connections, which the
-// error of the statement says too.
-type quiet struct{ log *slog.Logger }
-
-func (q quiet) Print(v ...any) { q.log.Debug("mysql driver", "says", fmt.Sprint(v...)) }

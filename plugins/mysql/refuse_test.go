@@ -73,8 +73,13 @@ func TestBadConfiguration(t *testing.T) {
 		"sql mode":       {driver.Config{"address": good + "?sql_mode=%27%27"}, "sql_mode"},
 		"prefix":         {driver.Config{"address": good, "prefix": "Jobs`"}, "lower-case"},
 		"connections":    {driver.Config{"address": good, "connections": "1"}, "2 to 1000"},
-		"timeout":        {driver.Config{"address": good, "timeout": "1ms"}, "100ms"},
-		"ca without tls": {driver.Config{"address": good, "tls_ca_file": "/x"}, "tls_enabled=true"},
+		"old timeout":    {driver.Config{"address": good, "timeout": "1s"}, "request_timeout"},
+		"timeout":        {driver.Config{"address": good, "request_timeout": "1ms"}, "10ms"},
+		"two passwords":  {driver.Config{"address": good, "password": "other-" + secret}, "password: the address has another"},
+		"and in a file":  {driver.Config{"address": good, "password_file": "/x"}, "address and password_file"},
+		"ca without tls": {driver.Config{"address": good, "tls_ca_file": "/x", "tls_enabled": "false"}, "tls_enabled=false and tls_ca_file"},
+		"ca, no TLS":     {driver.Config{"address": good + "?tls=false", "tls_ca_file": "/x"}, "tls= in address"},
+		"TLS, but not":   {driver.Config{"address": good + "?tls=true", "tls_enabled": "false"}, "tls= in address and tls_enabled"},
 		"no such ca":     {driver.Config{"address": good, "tls_enabled": "true", "tls_ca_file": "/no/such/file"}, "tls_ca_file"},
 		"unknown":        {driver.Config{"address": good, "table": "x"}, "table"},
 	} {
@@ -138,10 +143,10 @@ func TestDenied(t *testing.T) {
 	reader := user("lockbench_reader", "GRANT SELECT ON "+table+" TO lockbench_reader")
 	refused(t, checking(t, mysql.Options{Address: reader, Prefix: prefix}), driver.ErrDenied, "GRANT")
 	refused(t, checking(t, mysql.Options{Address: reader, Prefix: "not_there_"}), driver.ErrDenied, "ddl")
-	refused(t, checking(t, mysql.Options{Address: a, Prefix: "not_there_", KeepSchema: true}), driver.ErrDenied, "ddl")
+	refused(t, checking(t, mysql.Options{Address: a, Prefix: "not_there_", CreateTable: new(false)}), driver.ErrDenied, "ddl")
 
 	writer := user("lockbench_writer", "GRANT SELECT, INSERT, UPDATE, DELETE ON "+table+" TO lockbench_writer")
-	b := open(t, mysql.Options{Address: writer, Prefix: prefix, KeepSchema: true})
+	b := open(t, mysql.Options{Address: writer, Prefix: prefix, CreateTable: new(false)})
 	if err := b.Check(t.Context()); err != nil {
 		t.Errorf("with the rights that ddl prints: %v", err)
 	}
@@ -222,7 +227,7 @@ func TestUnreachable(t *testing.T) {
 	defer l.Close()
 	for name, at := range map[string]string{"refuses": "127.0.0.1:1", "silent": silent} {
 		t.Run(name, func(t *testing.T) {
-			o := mysql.Options{Address: "me:" + secret + "@tcp(" + at + ")/app", Timeout: time.Second}
+			o := mysql.Options{Address: "me:" + secret + "@tcp(" + at + ")/app", Connect: mysql.Connect{DialTimeout: time.Second, RequestTimeout: time.Second}}
 			refused(t, checking(t, o), driver.ErrUnavailable)
 			b := open(t, o)
 			if _, err := b.TryAcquire(t.Context(), want("jobs", time.Second)); !errors.Is(err, driver.ErrNotSent) {
@@ -255,6 +260,6 @@ func TestDDL(t *testing.T) {
 	if _, err := db.Exec(create); err != nil {
 		t.Fatalf("%v: %s", err, create)
 	}
-	b := open(t, mysql.Options{Address: a, Prefix: prefix, KeepSchema: true})
+	b := open(t, mysql.Options{Address: a, Prefix: prefix, CreateTable: new(false)})
 	release(t, b, acquire(t, b, want("jobs", time.Second)))
 }

@@ -64,9 +64,10 @@ func setup(database string) string {
 // openSession dials and sets up a connection. Its error wraps ErrDenied, or
 // ErrUnavailable and ErrNotSent.
 func openSession(ctx context.Context, dial sqldriver.Connector, setup string) (*session, error) {
-	conn, err := dial.Connect(ctx)
+	said := &said{}
+	conn, err := dial.Connect(context.WithValue(ctx, saidKey{}, said))
 	if err != nil {
-		return nil, dialError(ctx, err)
+		return nil, dialError(ctx, said.with(err))
 	}
 	s := &session{conn: conn, lastUsed: time.Now()}
 	err = s.query(ctx, setup, func(row []sqldriver.Value) error {

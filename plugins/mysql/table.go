@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
 // tableName is the table for a prefix, quoted.
@@ -37,16 +38,10 @@ func createText(table string) string {
 }
 
 func printDDL(cfg driver.Config, stdout io.Writer) error {
-	o, err := fromConfig(cfg)
+	o := optionsOf(cfg)
+	dial, err := o.target()
 	if err != nil {
-		return fmt.Errorf("mysql: %w: %w", driver.ErrConfig, err)
-	}
-	if o, err = o.check(); err != nil {
-		return fmt.Errorf("mysql: %w: %w", driver.ErrConfig, err)
-	}
-	dial, err := o.dialer()
-	if err != nil {
-		return fmt.Errorf("mysql: %w: %w", driver.ErrConfig, err)
+		return fmt.Errorf("mysql: %w", config.Invalid(err))
 	}
 	table := "`" + strings.ReplaceAll(dial.DBName, "`", "``") + "`." + tableName(o.Prefix)
 	user := strings.ReplaceAll(dial.User, "'", "''")
@@ -59,7 +54,7 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 
 // create makes the table that was missed.
 func (b *Backend) create(ctx context.Context, s *session) error {
-	if b.opts.KeepSchema {
+	if !*b.opts.CreateTable {
 		return fmt.Errorf("mysql: %w: table %s does not exist; lockplugin-mysql ddl prints what creates it", driver.ErrDenied, b.table)
 	}
 	_, _, err := s.exec(ctx, createText(b.table))

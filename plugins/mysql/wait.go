@@ -54,7 +54,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 	b.busy.mark(r.Name)
 	most = min(most, longestSleep)
-	wctx, cancel := context.WithTimeoutCause(ctx, most+b.opts.Timeout, errSlow)
+	wctx, cancel := context.WithTimeoutCause(ctx, most+b.opts.RequestTimeout, errSlow)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
 	err := b.wait(wctx, r, most)
