@@ -22,6 +22,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
 const secret = "open-sesame-4711"
@@ -115,11 +116,11 @@ func TestBadInput(t *testing.T) {
 		"no port":            {driver.Config{"address": "127.0.0.1"}, driver.ErrConfig, "host:port"},
 		"one node twice":     {driver.Config{"address": "127.0.0.1:1, 127.0.0.1:1"}, driver.ErrConfig, "twice"},
 		"password in a URL":  {driver.Config{"address": "http://me:" + secret + "@127.0.0.1:1"}, driver.ErrConfig, "not into the address"},
-		"password, no user":  {driver.Config{"password": secret}, driver.ErrConfig, "belong together"},
+		"password, no user":  {driver.Config{"password": secret}, driver.ErrConfig, "username and password"},
 		"no such CA file":    {driver.Config{"tls_ca_file": "/nonexistent"}, driver.ErrConfig, "tls_ca_file"},
 		"unknown scheme":     {driver.Config{"address": "ftp://127.0.0.1:1"}, driver.ErrConfig, "ftp"},
 		"mixed TLS":          {driver.Config{"address": "https://127.0.0.1:1,http://127.0.0.1:2"}, driver.ErrConfig, "some of"},
-		"negative timeout":   {driver.Config{"request_timeout": "-1s"}, driver.ErrConfig, "positive"},
+		"negative timeout":   {driver.Config{"request_timeout": "-1s"}, driver.ErrConfig, "request_timeout is -1s"},
 		"prefix not UTF-8":   {driver.Config{"prefix": "\xff"}, driver.ErrConfig, "UTF-8"},
 		"cert without a key": {driver.Config{"tls_cert_file": ca.cert}, driver.ErrConfig, "tls_key_file"},
 	}
@@ -199,9 +200,9 @@ func TestTLS(t *testing.T) {
 			"address": s.Addr(), "tls_ca_file": ca.file, "tls_cert_file": ca.cert, "tls_key_file": ca.key,
 		})
 		must(t, err)
-		o, err := parse(full)
-		must(t, err)
-		use(t, connect(t, *o), "jobs")
+		var o Options
+		config.Decode(full, &o)
+		use(t, connect(t, o), "jobs")
 		full["tls_cert_file"], full["tls_key_file"] = "", ""
 		if err := tryConfig(t, full); err == nil {
 			t.Error("admitted without a client certificate")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
 const (
@@ -36,8 +37,9 @@ var claims = driver.Properties{
 
 // backend is one host's connection to a cluster.
 type backend struct {
-	opts  Options
-	space space
+	opts   Options
+	source *config.Source
+	space  space
 
 	ctx    context.Context // ends when Close is called
 	cancel context.CancelFunc
@@ -70,11 +72,17 @@ func Open(o *Options) (driver.Backend, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	opts, err := o.complete()
+	filled := *o
+	config.Fill(&filled)
+	return open(filled)
+}
+
+func open(o Options) (driver.Backend, error) {
+	opts, source, err := o.complete()
 	if err != nil {
-		return nil, fmt.Errorf("etcd: %w: %w", driver.ErrConfig, err)
+		return nil, fmt.Errorf("etcd: %w", config.Invalid(err))
 	}
-	b := &backend{opts: opts, space: newSpace(opts.Prefix), properties: claims, dial: make(chan struct{}, 1), learning: make(chan struct{}, 1)}
+	b := &backend{opts: opts, source: source, space: newSpace(opts.Prefix), properties: claims, dial: make(chan struct{}, 1), learning: make(chan struct{}, 1)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.mint.init(b)
 	b.writer.init(b)

@@ -71,7 +71,7 @@ func ofLibrary(t *testing.T) {
 			prefix := freshPrefix()
 			open := func(prefix string) func(drivertest.T) driver.Backend {
 				return func(t drivertest.T) driver.Backend {
-					b, err := Open(&Options{Endpoints: []string{server.Addr()}, Prefix: prefix})
+					b, err := Open(&Options{Address: []string{server.Addr()}, Prefix: prefix})
 					check(t, err)
 					t.Cleanup(func() {
 						ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

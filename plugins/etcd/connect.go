@@ -79,7 +79,7 @@ func (b *backend) login(ctx context.Context) (string, error) {
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
 	resp, err := pb.NewAuthClient(c.client.ActiveConnection()).Authenticate(ctx, &pb.AuthenticateRequest{
-		Name: b.opts.Username, Password: b.opts.Password,
+		Name: b.opts.Username, Password: b.source.Password(),
 	})
 	if is(err, rpctypes.ErrAuthNotEnabled) {
 		return "", nil
@@ -89,7 +89,7 @@ func (b *backend) login(ctx context.Context) (string, error) {
 
 func (b *backend) connect(token string) (*conn, error) {
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: b.opts.Endpoints, TLS: b.opts.TLS, Token: token,
+		Endpoints: b.opts.Address, TLS: b.source.LastingTLSConfig(b.opts.hosts()), Token: token,
 		// Pings find a connection that is black-holed; grpc allows no shorter
 		// interval.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
 // Whole-Txn refusals: the server answered, and nothing of the Txn happened.
@@ -44,6 +45,12 @@ func (b *backend) wrap(err error) error {
 	}
 	native := rpctypes.Error(err)
 	text := native.Error()
+	if explained := config.ExplainTLS(native); explained != nil {
+		if stale := b.source.Stale(); stale != nil {
+			explained = fmt.Errorf("%w (in use is what was read before: %w)", explained, stale)
+		}
+		return fmt.Errorf("etcd: %s: %w", b.at(), explained)
+	}
 	switch {
 	case is(native, rpctypes.ErrAuthFailed):
 		return fmt.Errorf("etcd: %s: %w: %w: check username and password", b.at(), driver.ErrDenied, native)
@@ -54,11 +61,11 @@ func (b *backend) wrap(err error) error {
 		return fmt.Errorf("etcd: %s: %w: %w: the server asks for a user: set username and password", b.at(), driver.ErrDenied, native)
 	case is(native, rpctypes.ErrRequestTooLarge):
 		return fmt.Errorf("etcd: %w: %w: raise the server's --max-request-bytes or publish a smaller value", driver.ErrInvalid, native)
-	case strings.Contains(text, "authentication handshake failed") && tlsRefusal(text):
-		return fmt.Errorf("etcd: %s: %w: %w: %s", b.at(), driver.ErrDenied, native, tlsAdvice(text))
 	case strings.Contains(text, "authentication handshake failed: EOF"):
 		return fmt.Errorf("etcd: %s: %w: %w: %w: what listens there ended the TLS handshake: it may speak plain text, then use http://",
 			b.at(), driver.ErrUnavailable, driver.ErrNotSent, native)
+	case strings.Contains(text, "looked like an HTTP/1.1 header"):
+		return fmt.Errorf("etcd: %s: %w: %w", b.at(), config.Stranger(config.HTTP, config.Etcd), native)
 	case strings.Contains(text, "error reading server preface"):
 		return fmt.Errorf("etcd: %s: %w: %w: %w: what listens there may want TLS, or is no etcd",
 			b.at(), driver.ErrUnavailable, driver.ErrNotSent, native)
@@ -71,23 +78,14 @@ func (b *backend) wrap(err error) error {
 // neverSent tells that no connection stood, or that the server refused the
 // request before it did anything.
 func neverSent(err error, text string) bool {
-	return strings.Contains(text, "Error while dialing") || strings.Contains(text, "authentication handshake failed") || refused(err)
-}
-
-func tlsRefusal(text string) bool {
-	return strings.Contains(text, "x509:") || strings.Contains(text, "tls: ")
-}
-
-func tlsAdvice(text string) string {
-	switch {
-	case strings.Contains(text, "does not look like a TLS handshake"):
-		return "the server speaks plain text: use http:// or leave the tls keys out"
-	case strings.Contains(text, "unknown authority"):
-		return "set tls_ca_file to the authority that signed the server's certificate"
-	case strings.Contains(text, "x509:"):
-		return "the server's certificate does not fit: see tls_ca_file and tls_server_name"
+	for _, early := range []string{
+		"Error while dialing", "authentication handshake failed", "waiting for connections to become ready", "latest balancer error",
+	} {
+		if strings.Contains(text, early) {
+			return true
+		}
 	}
-	return "see tls_cert_file and tls_key_file: the server may ask for a client certificate"
+	return refused(err)
 }
 
 // interrupted is the error of a caller whose ctx ended before the answer.
@@ -102,7 +100,7 @@ func (b *backend) interrupted(ctx context.Context, sent bool) error {
 }
 
 // at names the servers in errors.
-func (b *backend) at() string { return strings.Join(b.opts.Endpoints, ",") }
+func (b *backend) at() string { return strings.Join(b.opts.Address, ",") }
 
 // untouched is wrap for a request that can have changed no lock, whatever
 // became of it.

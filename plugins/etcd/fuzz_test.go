@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/configtest"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
 // FuzzConfig: whatever a configuration says, it is refused in words that do
@@ -33,13 +34,13 @@ func FuzzConfig(f *testing.F) {
 			}
 			return
 		}
-		if len(o.Endpoints) == 0 || !utf8.ValidString(o.Prefix) {
+		if len(o.Address) == 0 || !utf8.ValidString(o.Prefix) {
 			t.Errorf("%q is read as %+v", text, o)
 		}
-		for _, e := range o.Endpoints {
+		for _, e := range o.Address {
 			scheme, rest, _ := strings.Cut(e, "://")
-			if rest == "" || scheme != "unix" && (scheme == "https") != strings.HasPrefix(o.Endpoints[0], "https") || strings.Contains(e, "@") && scheme != "unix" {
-				t.Errorf("%q is read as %q", text, o.Endpoints)
+			if rest == "" || scheme != "unix" && (scheme == "https") != strings.HasPrefix(o.Address[0], "https") || strings.Contains(e, "@") && scheme != "unix" {
+				t.Errorf("%q is read as %q", text, o.Address)
 			}
 		}
 	})
@@ -60,11 +61,10 @@ func configured(cfg driver.Config) (Options, error) {
 	if err != nil {
 		return Options{}, err
 	}
-	o, err := parse(cfg)
-	if err != nil {
-		return Options{}, err
-	}
-	return o.complete()
+	var o Options
+	config.Decode(cfg, &o)
+	o, _, err = o.complete()
+	return o, err
 }
 
 // FuzzRecord: every lease and place is read as it was written, and of a value

@@ -85,7 +85,7 @@ func jain(shares []int) float64 {
 func hosts(t *testing.T, s *env.Server, n int) []*core.Client {
 	clients := make([]*core.Client, n)
 	for i := range clients {
-		b, err := Open(&Options{Endpoints: []string{s.Addr()}})
+		b, err := Open(&Options{Address: []string{s.Addr()}})
 		must(t, err)
 		clients[i] = core.New(b, &core.Options{Label: fmt.Sprintf("host-%d", i), Logger: slog.New(slog.DiscardHandler)})
 		t.Cleanup(func() {

@@ -60,7 +60,7 @@ func connect(t testing.TB, o Options) *backend {
 	return b.(*backend)
 }
 
-func on(s *env.Server) Options { return Options{Endpoints: []string{s.Addr()}} }
+func on(s *env.Server) Options { return Options{Address: []string{s.Addr()}} }
 
 // plain returns a client of its own, as an operator has it.
 func plain(t testing.TB, s *env.Server) *clientv3.Client {

@@ -76,7 +76,7 @@ func TestMemberRestart(t *testing.T) {
 		t.Cleanup(func() { must(t, m.Close()) })
 	}
 	open := func() *core.Client {
-		c := core.New(connect(t, Options{Endpoints: addrs, RequestTimeout: time.Second}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
+		c := core.New(connect(t, Options{Address: addrs, Connect: Connect{RequestTimeout: time.Second}}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
 		t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
 		return c
 	}
