@@ -62,7 +62,7 @@ func NewCounter(backend string, cfg driver.Config) (*Counter, error) {
 func countRedis(cfg driver.Config) (*Counter, error) {
 	var nodes []goredis.UniversalClient
 	for _, addr := range cfg.List("address") {
-		one := driver.Config{"address": addr, "username": cfg["username"], "password": cfg["password"], "tls": cfg["tls"]}
+		one := driver.Config{"address": addr, "username": cfg["username"], "password": cfg["password"], "tls_enabled": cfg["tls_enabled"]}
 		c, err := dialRedis(one)
 		if err != nil {
 			return nil, err

@@ -35,7 +35,7 @@ func dialMySQL(cfg driver.Config) (*sql.DB, error) {
 	if cfg["password"] != "" {
 		c.Passwd = cfg["password"]
 	}
-	if cfg.Bool("tls") && c.TLSConfig == "" {
+	if cfg.Bool("tls_enabled") && c.TLSConfig == "" {
 		c.TLSConfig = "true"
 	}
 	c.InterpolateParams = true

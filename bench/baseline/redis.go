@@ -38,7 +38,7 @@ func dialRedis(cfg driver.Config) (goredis.UniversalClient, error) {
 		return goredis.NewClient(o), nil
 	}
 	o := &goredis.UniversalOptions{Addrs: addrs, Username: cfg["username"], Password: cfg["password"]}
-	if cfg.Bool("tls") {
+	if cfg.Bool("tls_enabled") {
 		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	return goredis.NewUniversalClient(o), nil

@@ -27,7 +27,7 @@ var redsyncNodesBaseline = Baseline{
 		l := &redsyncNodes{}
 		var pools []redsyncredis.Pool
 		for _, addr := range cfg.List("address") {
-			node := driver.Config{"address": addr, "username": cfg["username"], "password": cfg["password"], "tls": cfg["tls_enabled"]}
+			node := driver.Config{"address": addr, "username": cfg["username"], "password": cfg["password"], "tls_enabled": cfg["tls_enabled"]}
 			c, err := dialRedis(node)
 			if err != nil {
 				return nil, errors.Join(err, l.Close(context.Background()))

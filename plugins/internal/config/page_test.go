@@ -1,0 +1,162 @@
+package config_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd"
+	"github.com/lockbench/lockbench/plugins/memory"
+	"github.com/lockbench/lockbench/plugins/mysql"
+	"github.com/lockbench/lockbench/plugins/redis"
+	"github.com/lockbench/lockbench/plugins/redlock"
+)
+
+var update = flag.Bool("update", false, "write docs/configuration.md")
+
+const page = "../../../docs/configuration.md"
+
+func specs() []driver.Spec {
+	return []driver.Spec{redis.Spec, redlock.Spec, mysql.Spec, etcd.Spec, memory.Spec}
+}
+
+// TestPage: docs/configuration.md lists the keys that the backends have.
+func TestPage(t *testing.T) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(string(text), "-update -->\n")
+	_, tail, ok := strings.Cut(rest, "<!-- end of keys -->")
+	if !ok {
+		t.Fatalf("%s has no place for the keys", page)
+	}
+	want := head + "-update -->\n" + table() + "<!-- end of keys -->" + tail
+	if want == string(text) {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s does not list the keys that the backends have; run this test with -update", page)
+	}
+	if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// table has the keys that several backends have first, then those of each.
+func table() string {
+	type row struct{ backends, defaults []string }
+	rows := map[string]*row{}
+	var names []string
+	docs := map[string]string{}
+	for _, s := range specs() {
+		for _, k := range s.Keys {
+			r := rows[k.Name]
+			if r == nil {
+				r = &row{}
+				rows[k.Name], docs[k.Name] = r, k.Doc
+				names = append(names, k.Name)
+			}
+			if docs[k.Name] != k.Doc {
+				docs[k.Name] = "" // each says its own
+			}
+			r.backends = append(r.backends, s.Name)
+			r.defaults = append(r.defaults, standard(k))
+		}
+	}
+	var b strings.Builder
+	b.WriteString("\n| key | of | default | |\n|---|---|---|---|\n")
+	for _, shared := range []bool{true, false} {
+		for _, name := range names {
+			r := rows[name]
+			if (len(r.backends) > 1) != shared {
+				continue
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, strings.Join(r.backends, ", "), defaults(r.backends, r.defaults), describe(name, docs[name]))
+		}
+	}
+	return b.String() + "\n"
+}
+
+// standard is a default as the table shows it.
+func standard(k driver.Key) string {
+	switch {
+	case k.Required:
+		return "required"
+	case k.Default == "":
+		return ""
+	}
+	return "`" + k.Default + "`"
+}
+
+func defaults(backends, of []string) string {
+	if len(slices.Compact(slices.Clone(of))) == 1 {
+		return of[0]
+	}
+	var each []string
+	for i, d := range of {
+		if d == "" {
+			d = "none"
+		}
+		each = append(each, backends[i]+" "+d)
+	}
+	return strings.Join(each, ", ")
+}
+
+// describe is a key's documentation, or that of each backend.
+func describe(name, doc string) string {
+	if doc != "" {
+		return strings.ReplaceAll(doc, "|", `\|`)
+	}
+	var each []string
+	for _, s := range specs() {
+		for _, k := range s.Keys {
+			if k.Name == name {
+				each = append(each, s.Name+": "+k.Doc)
+			}
+		}
+	}
+	return strings.ReplaceAll(strings.Join(each, "<br>"), "|", `\|`)
+}
+
+// TestSharedKeys: a key of one name has one type on every backend, and no
+// password is shown by one of them.
+func TestSharedKeys(t *testing.T) {
+	first := map[string]driver.Key{}
+	for _, s := range specs() {
+		for _, k := range s.Keys {
+			if k.Doc == "" {
+				t.Errorf("%s: %s has no doc", s.Name, k.Name)
+			}
+			if strings.HasSuffix(k.Name, "password") != k.Secret && k.Name != "address" {
+				t.Errorf("%s: %s is secret: %v", s.Name, k.Name, k.Secret)
+			}
+			f, ok := first[k.Name]
+			if !ok {
+				first[k.Name] = k
+				continue
+			}
+			oneOrMany := k.Name == "address" // a data source name has commas of its own
+			if f.Type != k.Type && !oneOrMany {
+				t.Errorf("%s of %s is a %s, elsewhere a %s", k.Name, s.Name, k.Type, f.Type)
+			}
+		}
+	}
+	for _, s := range specs()[:4] {
+		for _, k := range []string{
+			"address", "username", "password", "password_file", "prefix", "tls_enabled", "tls_ca_file", "tls_cert_file",
+			"tls_key_file", "tls_server_name", "tls_insecure", "dial_timeout", "request_timeout",
+		} {
+			if !slices.ContainsFunc(s.Keys, func(own driver.Key) bool { return own.Name == k }) {
+				t.Errorf("%s has no %s", s.Name, k)
+			}
+		}
+	}
+	if k := etcd.Spec.Keys[slices.IndexFunc(etcd.Spec.Keys, func(k driver.Key) bool { return k.Name == "prefix" })]; k.Default != etcd.DefaultPrefix {
+		t.Errorf("the default prefix of etcd is %q and %q", k.Default, etcd.DefaultPrefix)
+	}
+}
