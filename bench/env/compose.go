@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/ports"
 )
 
 // Compose is a project of docker compose with the servers of the repository's
@@ -25,6 +28,7 @@ import (
 type Compose struct {
 	project, file string
 	ports         map[string]int // by service
+	taken         *ports.Taken
 	environ       []string
 	watch         *exec.Cmd
 	lifeline      io.Closer
@@ -68,13 +72,13 @@ func NewCompose(ctx context.Context) (*Compose, error) {
 		project: "lockbench-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano()%1e6, 36),
 		file:    file, ports: map[string]int{}, environ: os.Environ(),
 	}
-	for _, services := range composeServices {
-		for _, s := range services {
-			if c.ports[s], err = freePort(); err != nil {
-				return nil, err
-			}
-			c.environ = append(c.environ, fmt.Sprintf("LOCKBENCH_%s_PORT=%d", strings.ToUpper(s), c.ports[s]))
-		}
+	services := slices.Concat(slices.Collect(maps.Values(composeServices))...)
+	if c.taken, err = ports.Take(len(services)); err != nil {
+		return nil, err
+	}
+	for i, s := range services {
+		c.ports[s] = c.taken.Port(i)
+		c.environ = append(c.environ, fmt.Sprintf("LOCKBENCH_%s_PORT=%d", strings.ToUpper(s), c.ports[s]))
 	}
 	c.watch = exec.Command("/bin/sh", "-c", removeProject, "lockbench-compose-watcher", c.project)
 	c.watch.Dir = "/"
@@ -185,6 +189,7 @@ func ComposeConfig(backend string, all []*Container) driver.Config {
 // Close removes all containers, networks and volumes of the project.
 func (c *Compose) Close() error {
 	_ = c.lifeline.Close() // only fails when it is closed already
+	defer c.taken.Close()
 	if err := c.watch.Wait(); err != nil {
 		return fmt.Errorf("env: remove the project %s: %w", c.project, err)
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lockbench/lockbench/internal/ports"
 )
 
 // Etcd is the product that StartEtcd starts.
@@ -55,27 +57,17 @@ func StartEtcdCluster(ctx context.Context, size int, opts *EtcdOptions) ([]*Serv
 	if err != nil {
 		return nil, err
 	}
-	for try := 0; ; try++ {
-		members, err := startEtcds(ctx, binary, size, opts)
-		// Between the choice of the ports and their use anybody may take one.
-		if err == nil || try == 2 || ctx.Err() != nil {
-			return members, err
-		}
-	}
-}
-
-func startEtcds(ctx context.Context, binary string, size int, opts *EtcdOptions) ([]*Server, error) {
 	all := make([]*etcdMember, size)
 	cluster := make([]string, size)
 	for i := range all {
 		m := &etcdMember{binary: binary, name: "m" + strconv.Itoa(i+1), opts: opts}
-		for _, port := range []*int{&m.peer, &m.metrics} {
-			var err error
-			if *port, err = freePort(); err != nil {
-				return nil, err
+		if m.ports, err = ports.Take(3); err != nil {
+			for _, other := range all[:i] {
+				err = errors.Join(err, other.ports.Close())
 			}
+			return nil, err
 		}
-		all[i], cluster[i] = m, m.name+"="+loopback("http", m.peer)
+		all[i], cluster[i] = m, m.name+"="+loopback("http", m.peer())
 	}
 	servers, errs := make([]*Server, size), make([]error, size)
 	var group sync.WaitGroup
@@ -84,8 +76,7 @@ func startEtcds(ctx context.Context, binary string, size int, opts *EtcdOptions)
 		group.Go(func() { servers[i], errs[i] = launchServer(ctx, m.recipe()) })
 	}
 	group.Wait()
-	err := errors.Join(errs...)
-	if err == nil {
+	if err = errors.Join(errs...); err == nil {
 		return servers, nil
 	}
 	for _, s := range servers {
@@ -99,14 +90,18 @@ func startEtcds(ctx context.Context, binary string, size int, opts *EtcdOptions)
 // etcdMember is what one member is started with, each time.
 type etcdMember struct {
 	binary, name, cluster string
-	peer, metrics         int
 	opts                  *EtcdOptions
+	ports                 *ports.Taken // for clients, peers and metrics
 }
+
+func (m *etcdMember) peer() int    { return m.ports.Port(1) }
+func (m *etcdMember) metrics() int { return m.ports.Port(2) }
 
 func (m *etcdMember) recipe() recipe {
 	return recipe{
 		product: Etcd,
 		keeps:   true,
+		ports:   m.ports,
 		prepare: m.argv,
 		ready:   m.ready,
 		wipe:    func(dir string) error { return os.RemoveAll(filepath.Join(dir, "data")) },
@@ -123,14 +118,14 @@ func (m *etcdMember) argv(dir string, port int) ([]string, error) {
 	if m.opts.ClientCAFile != "" {
 		secure = append(secure, "--client-cert-auth", "--trusted-ca-file="+m.opts.ClientCAFile)
 	}
-	client, peer := loopback(scheme, port), loopback("http", m.peer)
+	client, peer := loopback(scheme, port), loopback("http", m.peer())
 	argv := []string{
 		m.binary, "--name=" + m.name, "--data-dir=" + filepath.Join(dir, "data"),
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
 		"--initial-cluster=" + m.cluster, "--initial-cluster-state=new",
 		// /health without the certificates that the client port may ask for.
-		"--listen-metrics-urls=" + loopback("http", m.metrics),
+		"--listen-metrics-urls=" + loopback("http", m.metrics()),
 		"--logger=zap", "--log-level=warn",
 	}
 	return append(append(argv, secure...), m.opts.Args...), nil
@@ -144,7 +139,7 @@ func loopback(scheme string, port int) string {
 func (m *etcdMember) ready(ctx context.Context, _ string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, loopback("http", m.metrics)+"/health", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, loopback("http", m.metrics())+"/health", nil)
 	if err != nil {
 		return err
 	}

@@ -13,14 +13,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/internal/ports"
 )
 
 // startTimeout bounds how long a server may take until it answers.
@@ -43,6 +41,9 @@ type recipe struct {
 	wipe func(dir string) error
 	// keeps tells whether data survive a crash.
 	keeps bool
+	// ports are the server's, its own first; nil takes one. The server gives
+	// them back when it is closed.
+	ports *ports.Taken
 }
 
 // Server is one throwaway server. Its methods may be called from any
@@ -50,38 +51,36 @@ type recipe struct {
 type Server struct {
 	recipe  recipe
 	scratch *Scratch
-	port    int
 
 	mu     sync.Mutex
 	proc   *process // nil while stopped
 	closed bool
 }
 
-// launchServer makes the directory, then tries free ports until the server
-// answers on one: between the choice of a port and its use anybody may take it.
+// launchServer makes the directory, takes a port, and returns when the server
+// answers.
 func launchServer(ctx context.Context, r recipe) (*Server, error) {
+	var err error
+	if r.ports == nil {
+		if r.ports, err = ports.Take(1); err != nil {
+			return nil, err
+		}
+	}
 	scratch, err := NewScratch()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, r.ports.Close())
 	}
 	s := &Server{recipe: r, scratch: scratch}
-	for try := 0; ; try++ {
-		if s.port, err = freePort(); err == nil {
-			err = s.up(ctx)
-		}
-		if err == nil {
-			return s, nil
-		}
-		if try == 2 || ctx.Err() != nil {
-			return nil, errors.Join(err, s.Close())
-		}
+	if err := s.up(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
+	return s, nil
 }
 
 // up starts the process and waits until it answers. The caller holds mu or is
 // the only one to know s.
 func (s *Server) up(ctx context.Context) error {
-	argv, err := s.recipe.prepare(s.scratch.dir, s.port)
+	argv, err := s.recipe.prepare(s.scratch.dir, s.recipe.ports.Port(0))
 	if err != nil {
 		return fmt.Errorf("env: prepare %s: %w", s.recipe.product, err)
 	}
@@ -115,7 +114,7 @@ func (s *Server) await(ctx context.Context, p *process) error {
 }
 
 // Addr is host:port, the same over Stop and Start.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+func (s *Server) Addr() string { return s.recipe.ports.Addr(0) }
 
 // Product says what kind of server it is.
 func (s *Server) Product() Product { return s.recipe.product }
@@ -202,22 +201,5 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closed = true
-	return errors.Join(s.down(), s.scratch.Close())
-}
-
-// freePort finds a loopback port that nobody listens on, below the range from
-// which systems take the ports of outgoing connections: a client that keeps
-// dialling a stopped server could otherwise be given that very port, and
-// connect to itself.
-func freePort() (int, error) {
-	const low, high = 16000, 32000
-	var err error
-	for range 50 {
-		port := low + rand.IntN(high-low)
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, fmt.Errorf("env: no free port: %w", err)
+	return errors.Join(s.down(), s.scratch.Close(), s.recipe.ports.Close())
 }

@@ -11,12 +11,17 @@ import (
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
 	"github.com/rs/zerolog/log"
+
+	"github.com/lockbench/lockbench/internal/ports"
 )
 
 // Proxy stands in front of one server and harms what passes through it, on
 // the connections that are open as well as on later ones. Harms add up until
 // [Proxy.Heal]. Its methods may be called from any goroutine.
-type Proxy struct{ p *toxiproxy.Proxy }
+type Proxy struct {
+	p    *toxiproxy.Proxy
+	port *ports.Taken
+}
 
 // Some toxics write to the global logger.
 func init() { log.Logger = zerolog.Nop() }
@@ -24,10 +29,15 @@ func init() { log.Logger = zerolog.Nop() }
 // NewProxy listens on a free port of the loopback interface and passes
 // connections on to the server at upstream, a host:port.
 func NewProxy(upstream string) (*Proxy, error) {
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := &Proxy{toxiproxy.NewProxy(server, upstream, "127.0.0.1:0", upstream)}
-	if err := p.p.Start(); err != nil {
+	// Retarget stops listening for a moment.
+	port, err := ports.Take(1)
+	if err != nil {
 		return nil, fmt.Errorf("fault: proxy of %s: %w", upstream, err)
+	}
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	p := &Proxy{toxiproxy.NewProxy(server, upstream, port.Addr(0), upstream), port}
+	if err := p.p.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("fault: proxy of %s: %w", upstream, err), port.Close())
 	}
 	if err := p.abrupt(); err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -107,7 +117,7 @@ func (p *Proxy) Close() error {
 	if err != nil {
 		return fmt.Errorf("fault: close the proxy of %s: %w", p.p.Upstream, err)
 	}
-	return nil
+	return p.port.Close()
 }
 
 // within bounds a change to a proxy: toxiproxy waits without limit for a

@@ -22,6 +22,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/ports"
 )
 
 // certificate writes a certificate that signs itself, for 127.0.0.1, and its
@@ -46,12 +47,13 @@ func certificate(t *testing.T) (cert, key string) {
 	return cert, key
 }
 
+// freePort is nobody else's until the test ends.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := ports.Take(1)
 	must(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Cleanup(func() { must(t, p.Close()) })
+	return p.Port(0)
 }
 
 func TestTLS(t *testing.T) {

@@ -1,0 +1,101 @@
+// Package ports hands out ports of the loopback interface for servers that are
+// about to be started, and keeps them.
+//
+// A port that was found free and let go can be anybody's before the server
+// binds it: another search's, in this process or another one, or that of an
+// outgoing connection. So a port that is handed out comes from outside the
+// range of outgoing connections, and the UDP port of the same number stays
+// bound until it is given back. That is a lock that all processes of the
+// machine share, that stands in no server's way, and that ends with its owner.
+package ports
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+)
+
+// Taken are ports that nobody else is handed out.
+type Taken struct {
+	numbers []int
+	locks   []net.PacketConn
+}
+
+// Take returns count different ports on which nobody listens on 127.0.0.1.
+func Take(count int) (*Taken, error) {
+	t := &Taken{}
+	low, high := rangeOf(os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"))
+	var last error
+	for tries := 50 * count; len(t.numbers) < count; tries-- {
+		if tries == 0 {
+			return nil, fmt.Errorf("ports: no %d free ports from %d to %d: %w", count, low, high, errors.Join(last, t.Close()))
+		}
+		last = t.take(low + rand.IntN(high-low+1))
+	}
+	return t, nil
+}
+
+// take adds a port if it is free.
+func (t *Taken) take(port int) error {
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	lock, err := net.ListenPacket("udp4", addr)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp4", addr)
+	if err != nil {
+		return errors.Join(err, lock.Close())
+	}
+	if err := l.Close(); err != nil {
+		return errors.Join(err, lock.Close())
+	}
+	t.numbers, t.locks = append(t.numbers, port), append(t.locks, lock)
+	return nil
+}
+
+// Port returns the port of index i.
+func (t *Taken) Port(i int) int { return t.numbers[i] }
+
+// Addr returns host:port of the port of index i.
+func (t *Taken) Addr(i int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(t.Port(i))) }
+
+// Close gives the ports back. Closing nil or a second time does nothing.
+func (t *Taken) Close() error {
+	if t == nil {
+		return nil
+	}
+	var err error
+	for _, l := range t.locks {
+		err = errors.Join(err, l.Close())
+	}
+	t.locks = nil
+	return err
+}
+
+// The ports that are handed out where that of outgoing connections leaves them.
+const usualLow, usualHigh = 16000, 32000
+
+// rangeOf returns the ports to choose from, given the file in which Linux says
+// which ones it gives to outgoing connections. Where these leave no thousand
+// free, they are chosen among.
+func rangeOf(file []byte, err error) (low, high int) {
+	var from, to int
+	if err == nil {
+		_, err = fmt.Sscan(string(file), &from, &to)
+	}
+	if err != nil || from > usualHigh || to < usualLow {
+		return usualLow, usualHigh
+	}
+	const first, last, least = 1024, 65535, 1000
+	below, above := from-first, last-to
+	switch {
+	case below >= above && below >= least:
+		return first, from - 1
+	case above >= least:
+		return to + 1, last
+	}
+	return usualLow, usualHigh
+}
