@@ -12,7 +12,9 @@ import (
 // maxHandshake bounds what is kept of the first line on standard output.
 const maxHandshake = 4 << 10
 
-// firstLine keeps the first line that is read through it.
+// firstLine passes the first line on and drops what follows: go-plugin stops
+// reading at a line that is too long for it, and a plugin would wait for ever
+// for room in the pipe.
 type firstLine struct {
 	*os.File
 	mu   sync.Mutex
@@ -21,18 +23,40 @@ type firstLine struct {
 }
 
 func (f *firstLine) Read(b []byte) (int, error) {
+	if f.passed() {
+		_, err := io.Copy(io.Discard, f.File)
+		return 0, ended(err)
+	}
 	n, err := f.File.Read(b)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.done {
-		line, _, ended := bytes.Cut(b[:n], []byte("\n"))
-		f.line = append(f.line, line[:min(len(line), maxHandshake-len(f.line))]...)
-		f.done = ended || len(f.line) == maxHandshake
+	line, _, over := bytes.Cut(b[:n], []byte("\n"))
+	if over {
+		n = len(line) + 1
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = io.EOF
+	f.line = append(f.line, line[:min(len(line), maxHandshake-len(f.line))]...)
+	f.done = over
+	if len(f.line) == maxHandshake {
+		return n, io.EOF // no handshake: the start fails, which ends the process
+	}
+	if err != nil {
+		err = ended(err)
 	}
 	return n, err
+}
+
+func (f *firstLine) passed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.done
+}
+
+// ended is io.EOF at the end of the output, and of the time to wait for that.
+func ended(err error) error {
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		return io.EOF
+	}
+	return err
 }
 
 func (f *firstLine) text() string {
