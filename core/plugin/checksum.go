@@ -18,6 +18,9 @@ func (l *launcher) verify() error {
 	if err := checkSafe(l.path); err != nil {
 		return l.fail(ErrUnsafe, "%v", err)
 	}
+	if err := checkGains(l.path); err != nil {
+		return l.fail(ErrPrivileged, "%v", err)
+	}
 	if l.opts.Checksums == "" {
 		return nil
 	}

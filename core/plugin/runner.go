@@ -78,7 +78,7 @@ func (p *osProcess) Start(context.Context) error {
 	err := context.Canceled
 	if !p.killed {
 		p.cmd.Stdout, p.cmd.Stderr, p.cmd.ExtraFiles = stdoutW, stderrW, []*os.File{lifelineR}
-		err = startUnprivileged(p.cmd)
+		err = p.cmd.Start()
 	}
 	files.close(stdoutW, stderrW, lifelineR)
 	if err != nil {

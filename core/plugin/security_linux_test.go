@@ -3,11 +3,13 @@ package plugin_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -236,26 +239,57 @@ func TestPluginGainsNoPrivileges(t *testing.T) {
 		_, rest, _ := strings.Cut(string(status), "NoNewPrivs:\t")
 		return rest[:1]
 	}
+	threads := func(pid int) []string {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+		if err != nil || len(tasks) == 0 {
+			t.Fatal(tasks, err)
+		}
+		return tasks
+	}
 	before := setting("self")
-	b := plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain)})
-	pid, ok := plugin.ProcessOf(b)
-	if !ok {
-		t.Fatal("the plugin is down")
+	static := filepath.Join(t.TempDir(), "lockplugin-memory")
+	build := exec.Command("go", "build", "-o", static, memoryMain)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	if got := setting(fmt.Sprint(pid)); got != "1" {
-		t.Errorf("the plugin's no_new_privs is %s", got)
-	}
-	tasks, err := filepath.Glob("/proc/self/task/*")
-	if err != nil || len(tasks) == 0 {
-		t.Fatal(tasks, err)
-	}
-	// The thread that started it may be about to end.
-	eventually(t, patience, "no thread of the host is bound by it", func() bool {
-		for _, task := range tasks {
-			if _, err := os.Stat(task); err == nil && setting(strings.TrimPrefix(task, "/proc/")) != before {
-				return false
+	for _, path := range []string{static, plugintest.Build(t, memoryMain)} {
+		b := plugintest.Open(t, "memory", &plugin.Options{Path: path})
+		pid, ok := plugin.ProcessOf(b)
+		if !ok {
+			t.Fatal("the plugin is down")
+		}
+		for _, task := range threads(pid) {
+			if got := setting(strings.TrimPrefix(task, "/proc/")); got != "1" {
+				t.Errorf("no_new_privs of the plugin's %s is %s", task, got)
 			}
 		}
-		return true
-	})
+	}
+	for _, task := range threads(os.Getpid()) {
+		if got := setting(strings.TrimPrefix(task, "/proc/")); got != before {
+			t.Errorf("no_new_privs of the host's %s is %s", task, got)
+		}
+	}
+}
+
+// TestPrivilegedBinaryIsRefused: such a binary would run with its rights before
+// it could refuse them.
+func TestPrivilegedBinaryIsRefused(t *testing.T) {
+	path := copied(t, 0o755, 0o755)
+	for _, mode := range []fs.FileMode{fs.ModeSetuid, fs.ModeSetgid} {
+		if err := os.Chmod(path, 0o755|mode); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, "memory", plugin.Options{Path: path}, plugin.ErrPrivileged, "set-user-ID or set-group-ID")
+	}
+	if err := os.Chmod(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Version 2 of struct vfs_cap_data, with CAP_NET_BIND_SERVICE permitted.
+	capability := binary.LittleEndian.AppendUint32(nil, 0x02000000)
+	capability = append(binary.LittleEndian.AppendUint32(capability, 1<<10), make([]byte, 12)...)
+	if err := unix.Setxattr(path, "security.capability", capability, 0); err != nil {
+		t.Skip("this user or file system has no file capabilities:", err)
+	}
+	refused(t, "memory", plugin.Options{Path: path}, plugin.ErrPrivileged, "file capabilities")
 }

@@ -49,6 +49,7 @@ func hostStartedUs() bool {
 
 // serve runs the plugin process and returns its exit code.
 func serve(spec driver.Spec) int {
+	shedInherited()
 	// One log line to the stderr of a dead host would kill us before we have
 	// released what it held; a terminal or a service manager signals us
 	// together with the host, which still needs us. The lifeline ends us.

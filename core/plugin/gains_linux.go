@@ -1,0 +1,27 @@
+package plugin
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// checkGains refuses a binary that starts with more privileges than its host
+// has. A plugin written with package serve refuses those of other programs for
+// itself, but only once it runs.
+func checkGains(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+		return errors.New("it is set-user-ID or set-group-ID")
+	}
+	// Any error says that it has none: that file system knows no such thing.
+	if n, err := unix.Getxattr(path, "security.capability", nil); err == nil && n > 0 {
+		return errors.New("it has file capabilities")
+	}
+	return nil
+}
