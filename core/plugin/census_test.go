@@ -77,6 +77,12 @@ func (before things) check(t testing.TB) {
 // children lists the processes whose parent we are.
 func children(t testing.TB) (pids []int) {
 	t.Helper()
+	return childrenOf(t, os.Getpid())
+}
+
+// childrenOf lists the processes whose parent that one is.
+func childrenOf(t testing.TB, parent int) (pids []int) {
+	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +93,7 @@ func children(t testing.TB) (pids []int) {
 			continue // it has just ended
 		}
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
+		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 			pids = append(pids, pid)
 		}

@@ -179,7 +179,7 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 		open = l.fail(ErrHung, "not ready within %v; it was killed", l.opts.StartTimeout)
 	case line != "":
 		open = l.badHandshake(line, err)
-	case byItself && run.cmd.ProcessState.Success() && len(run.log.last()) == 0:
+	case byItself && run.succeeded() && len(run.log.last()) == 0:
 		open = l.fail(ErrNotPlugin, "it ended without a handshake")
 	}
 	if open == nil && byItself {

@@ -180,7 +180,7 @@ type storeHost struct{ backend driver.Backend }
 func (h *storeHost) Configure(context.Context, wire.Setup) (wire.Opened, error) {
 	return wire.Opened{Backend: h.backend}, nil
 }
-func (h *storeHost) SessionEnded()                   {}
+func (h *storeHost) SessionBegan() (ended func())    { return func() {} }
 func (h *storeHost) Close(ctx context.Context) error { return errors.New("not ours to close") }
 
 // bad is a plugin that is bad in the way that its name says.

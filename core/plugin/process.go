@@ -112,7 +112,7 @@ func (p *process) watchExit() {
 // ended says how the process ended; one that crashed has said why.
 func (p *process) ended() error {
 	err := fmt.Errorf("process %d ended: %s", p.run.pid(), p.run.outcome())
-	if !p.run.cmd.ProcessState.Exited() {
+	if !p.run.crashed() {
 		return err
 	}
 	waitFor(p.run.drained, drainFor)

@@ -15,6 +15,7 @@ import (
 	hclog "github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin/runner"
 
+	"github.com/lockbench/lockbench/core/plugin/internal/proc"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
@@ -37,7 +38,9 @@ type osProcess struct {
 
 	mu      sync.Mutex
 	killed  bool // also when it was not started yet
+	reaped  bool // then its number may be another's
 	cmd     *exec.Cmd
+	id      int // 0 before the start
 	stdout  *firstLine
 	exited  chan struct{} // closed when the process was reaped
 	drained chan struct{} // closed when its stderr was read to the end
@@ -55,7 +58,11 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 		fmt.Sprintf("%s=%d", wire.EnvHostPid, os.Getpid()),
 		fmt.Sprintf("%s=%s", wire.EnvDir, p.dir.path),
 	)
-	// A terminal's Ctrl-C is for the host, which still needs its plugin.
+	if own, ok := proc.Of(os.Getpid()); ok {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s", wire.EnvHostStart, own.Start))
+	}
+	// A terminal's Ctrl-C is for the host, which still needs its plugin. And a
+	// group is ended as a whole: with a wrapper, and with what that started.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +92,7 @@ func (p *osProcess) Start(context.Context) error {
 		files.close(stdout, stderr, lifeline)
 		return err
 	}
-	p.stdout, p.lifeline = &firstLine{File: stdout}, lifeline
+	p.id, p.stdout, p.lifeline = p.cmd.Process.Pid, &firstLine{File: stdout}, lifeline
 	go p.reap(stderr)
 	go func() {
 		defer close(p.drained)
@@ -97,7 +104,10 @@ func (p *osProcess) Start(context.Context) error {
 
 // reap waits for the process; its owner is whoever waits for exited.
 func (p *osProcess) reap(stderr *os.File) {
-	_ = p.cmd.Wait() // its outcome is in ProcessState
+	p.wait()
+	if p.status() == nil {
+		_ = p.cmd.Process.Release() // it lets go of a descriptor, and does not fail
+	}
 	p.lifeline.Close()
 	// A closed pipe has no deadline, and needs none.
 	_ = p.stdout.SetReadDeadline(time.Now().Add(drainFor))
@@ -105,39 +115,53 @@ func (p *osProcess) reap(stderr *os.File) {
 	close(p.exited)
 }
 
-// kill ends the process with SIGKILL, or keeps it from being started. It may
-// be called at any time, and does not wait.
+// kill ends the process and its group with SIGKILL, or keeps it from being
+// started. It may be called at any time, and does not wait.
 func (p *osProcess) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.killed = true
-	if p.started() {
-		// It fails only when the process has ended.
-		_ = p.cmd.Process.Kill()
+	if p.id != 0 && !p.reaped {
+		killGroup(p.cmd.Process)
 	}
 }
-
-func (p *osProcess) started() bool { return p.cmd != nil && p.cmd.Process != nil }
 
 func (p *osProcess) pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.started() {
-		return 0
-	}
-	return p.cmd.Process.Pid
+	return p.id
 }
 
-// byItself tells, once exited is closed, that it was not we who ended it.
+// status is how the process ended, once exited is closed; nil when that is not
+// known: the host ignores SIGCHLD, or waits for every child that it has, as the
+// first process of a container does.
+func (p *osProcess) status() *os.ProcessState { return p.cmd.ProcessState }
+
+// byItself reports, once exited is closed, whether it was not we who ended it.
 func (p *osProcess) byItself() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if p.status() == nil {
+		return !p.killed
+	}
+	status, ok := p.status().Sys().(syscall.WaitStatus)
 	return !p.killed || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL
 }
 
+// crashed reports, once exited is closed, whether the process may have said why
+// it ended: no signal ended it, as far as we know.
+func (p *osProcess) crashed() bool { return p.status() == nil || p.status().Exited() }
+
+// succeeded reports, once exited is closed, whether its status was 0.
+func (p *osProcess) succeeded() bool { return p.status() != nil && p.status().Success() }
+
 // outcome says how the process ended, once exited is closed: "exit status 3".
-func (p *osProcess) outcome() string { return p.cmd.ProcessState.String() }
+func (p *osProcess) outcome() string {
+	if p.status() == nil {
+		return "unknown: reaped by somebody else"
+	}
+	return p.status().String()
+}
 
 func (p *osProcess) hasExited() bool {
 	select {

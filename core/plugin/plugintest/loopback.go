@@ -183,7 +183,7 @@ func (f *farEnd) stop() {
 	f.served.Wait()
 }
 
-func (f *farEnd) SessionEnded() {}
+func (f *farEnd) SessionBegan() (ended func()) { return func() {} }
 
 func (f *farEnd) Close(ctx context.Context) error {
 	close(f.done)

@@ -1,14 +1,12 @@
 package plugintest
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
-	"os"
 	"syscall"
 	"time"
 
 	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin/internal/proc"
 )
 
 // Running reports whether process pid runs. One that has ended and waits for
@@ -17,8 +15,8 @@ func Running(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
 	}
-	state, known := stateOf(pid)
-	return !known || state != 'Z' && state != 'X'
+	s, known := proc.Of(pid)
+	return !known || !s.Ended()
 }
 
 // Freeze stops process pid with SIGSTOP and returns when it has stopped: its
@@ -28,27 +26,13 @@ func Freeze(pid int) error {
 		return err
 	}
 	for end := time.Now().Add(cleanupBudget); ; time.Sleep(time.Millisecond) {
-		state, known := stateOf(pid)
-		if !known || state == 'T' {
+		if s, known := proc.Of(pid); !known || s.Stopped() {
 			return nil
 		}
 		if time.Now().After(end) {
 			return errors.New("the process does not stop")
 		}
 	}
-}
-
-// stateOf is the letter that /proc shows; not known where there is no /proc.
-func stateOf(pid int) (state byte, known bool) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, false
-	}
-	_, rest, ok := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
-	if !ok || len(rest) == 0 {
-		return 0, false
-	}
-	return rest[0], true
 }
 
 // process is a process that a case may harm.

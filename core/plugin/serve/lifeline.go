@@ -7,75 +7,52 @@ import (
 	"os"
 	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// The kernel closes a dying host's descriptors before it gives its children a
-// new parent. confirmFor is how long we look for the new parent after a sign
-// of death, and confirmEvery how often; after that a look every slowEvery is
-// what remains of the lifeline.
-const (
-	confirmFor   = 2 * time.Second
-	confirmEvery = 200 * time.Microsecond
-	slowEvery    = 250 * time.Millisecond
-)
-
-// lifeline tells whether the host lives.
+// lifeline reports the death of the host, and that the host has let go of us.
 type lifeline struct {
-	pipe   *os.File
-	parent int // our parent process at start
-	host   int // what the host says is its process id; 0 when it says nothing
-	log    *slog.Logger
+	pipe    *os.File
+	parent  int   // our parent process at start: the host, or a wrapper
+	hostPid int   // what the host says is its process id; 0 when it says nothing
+	host    *host // nil when no such process can be seen from here
+	ended   chan struct{}
 }
 
 func openLifeline(log *slog.Logger) (*lifeline, error) {
-	l := &lifeline{parent: os.Getppid(), log: log}
+	l := &lifeline{parent: os.Getppid(), ended: make(chan struct{})}
 	fd, err := strconv.Atoi(os.Getenv(wire.EnvLifeline))
 	if err != nil {
 		return nil, fmt.Errorf("%s is not the number of a descriptor", wire.EnvLifeline)
 	}
-	l.host, _ = strconv.Atoi(os.Getenv(wire.EnvHostPid))
+	// Neither a thread that waits, nor a child that has it too.
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		return nil, fmt.Errorf("descriptor %d: %w", fd, err)
+	}
+	syscall.CloseOnExec(fd)
 	l.pipe = os.NewFile(uintptr(fd), "lifeline")
-	if l.pipe == nil {
-		return nil, fmt.Errorf("descriptor %d is not open", fd)
+	l.hostPid, _ = strconv.Atoi(os.Getenv(wire.EnvHostPid))
+	if l.host, err = findHost(l.hostPid, os.Getenv(wire.EnvHostStart)); err != nil {
+		log.Warn("host is out of sight: when it dies, its locks are left to their TTL", "err", err)
 	}
 	return l, nil
 }
 
-// watch calls died once, when the host is proven dead.
-func (l *lifeline) watch(died func()) {
-	// Nobody ever writes to the pipe: reading returns when its other end is gone.
-	_, _ = io.Copy(io.Discard, l.pipe)
-	if l.confirm() {
-		died()
+// watch calls died once, when the host is proven dead, and letGo once, when the
+// pipe has ended. That alone is no proof of death, and neither is a new parent
+// of ours: the host may have closed the pipe, given us up or executed itself
+// anew, and what died may be a wrapper between the host and us.
+func (l *lifeline) watch(died, letGo func()) {
+	go func() {
+		// Nobody ever writes to the pipe: reading returns when its other end is gone.
+		_, _ = io.Copy(io.Discard, l.pipe)
+		close(l.ended)
+		letGo()
+	}()
+	if l.host == nil {
 		return
 	}
-	l.log.Warn("lifeline ended, but the host lives; watching its process id")
-	for !l.hostGone() {
-		time.Sleep(slowEvery)
-	}
+	l.host.await(l.ended)
 	died()
-}
-
-// confirm looks for the proof that a sign of death asks for. A closed
-// descriptor alone is none: the host may have closed it by mistake.
-func (l *lifeline) confirm() bool {
-	for end := time.Now().Add(confirmFor); time.Now().Before(end); time.Sleep(confirmEvery) {
-		if l.hostGone() {
-			return true
-		}
-	}
-	return false
-}
-
-// hostGone reports that our parent has changed, or, where something stood
-// between the host and us from the start (a wrapper script, or a host that
-// died before our first look), that no process has the host's id.
-func (l *lifeline) hostGone() bool {
-	if os.Getppid() != l.parent {
-		return true
-	}
-	return l.host != 0 && l.host != l.parent && syscall.Kill(l.host, 0) == syscall.ESRCH
 }

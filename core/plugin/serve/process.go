@@ -28,20 +28,23 @@ type process struct {
 
 	stopProfiles func() // flushes what was asked for
 
-	held   atomic.Pointer[tracker] // set by Configure
-	setup  wire.Setup              // read only after held was set
-	once   sync.Once
-	closed chan struct{} // closed by Close
-	dying  atomic.Bool   // the host is dead: hostDied ends the process
+	held     atomic.Pointer[tracker] // set by Configure
+	setup    wire.Setup              // read only after held was set
+	sessions sessions
+	once     sync.Once
+	closed   chan struct{} // closed by Close
+	dying    atomic.Bool   // hostDied or abandoned ends the process
 }
 
 func newProcess(spec driver.Spec, prints *os.File) *process {
 	redact := &wire.Redactor{}
-	return &process{
+	p := &process{
 		spec: spec, prints: prints, redact: redact,
 		log:    newLogger(prints, redact),
 		closed: make(chan struct{}), stopProfiles: func() {},
 	}
+	p.sessions.alone = p.abandoned
+	return p
 }
 
 func (p *process) state() *process { return p }
@@ -78,12 +81,8 @@ func (p *process) Configure(ctx context.Context, s wire.Setup) (wire.Opened, err
 	return o, nil
 }
 
-// SessionEnded implements wire.Host: a sign of death, as is the lifeline's end.
-func (p *process) SessionEnded() {
-	if !p.isClosed() && p.life.confirm() {
-		p.hostDied()
-	}
-}
+// SessionBegan implements wire.Host.
+func (p *process) SessionBegan() (ended func()) { return p.sessions.began() }
 
 func (p *process) isClosed() bool {
 	select {
@@ -122,13 +121,28 @@ func (p *process) hostDied() {
 			p.log.Warn("host died; closing the backend", "err", err)
 		}
 	}
+	p.exit()
+}
+
+// abandoned ends the process, which nobody can reach any more, although the host
+// may live. It releases nothing: the host may hold all of it, with the help of
+// the plugin that came after us.
+func (p *process) abandoned() {
+	if p.isClosed() || !p.dying.CompareAndSwap(false, true) {
+		return
+	}
+	p.log.Warn("nobody can reach this plugin; it ends, and leaves to their TTL what locks it knows of", "alone", aloneFor)
+	p.exit()
+}
+
+func (p *process) exit() {
 	removeOurDir(p.log)
 	p.stopProfiles()
 	os.Exit(0)
 }
 
-// exitCode is 0 after a Close. It does not return while hostDied is at work,
-// which ends the process itself.
+// exitCode is 0 after a Close. It does not return while hostDied or abandoned is
+// at work, which ends the process itself.
 func (p *process) exitCode() int {
 	if p.dying.Load() {
 		select {}

@@ -65,7 +65,7 @@ func serve(spec driver.Spec) int {
 		return 1
 	}
 	p.life = life
-	go life.watch(p.hostDied)
+	go life.watch(p.hostDied, p.sessions.letGo)
 
 	config, err := identity()
 	if err != nil {

@@ -36,8 +36,8 @@ type readyHost struct{}
 func (readyHost) Configure(context.Context, wire.Setup) (wire.Opened, error) {
 	return wire.Opened{Backend: ready{}}, nil
 }
-func (readyHost) SessionEnded()               {}
-func (readyHost) Close(context.Context) error { return nil }
+func (readyHost) SessionBegan() (ended func()) { return func() {} }
+func (readyHost) Close(context.Context) error  { return nil }
 
 // The far end runs in a process of its own, as a plugin does.
 func TestMain(m *testing.M) {

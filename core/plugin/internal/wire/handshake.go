@@ -23,9 +23,10 @@ const Prefix = "lockplugin-"
 // Environment variables with which a host starts a plugin, beside those of
 // go-plugin.
 const (
-	EnvLifeline = "LOCKPLUGIN_LIFELINE" // number of the descriptor that ends with the host
-	EnvHostPid  = "LOCKPLUGIN_HOST_PID" // process id of the host
-	EnvDir      = "LOCKPLUGIN_DIR"      // directory for sockets, to remove when the host is dead
+	EnvLifeline  = "LOCKPLUGIN_LIFELINE"   // number of the descriptor that ends with the host
+	EnvHostPid   = "LOCKPLUGIN_HOST_PID"   // process id of the host
+	EnvHostStart = "LOCKPLUGIN_HOST_START" // when the host started, as its /proc/PID/stat says; unset without /proc
+	EnvDir       = "LOCKPLUGIN_DIR"        // directory for sockets, to remove when the host is dead
 
 	// Files into which a plugin written in Go puts a CPU profile and an
 	// execution trace of its whole life. A new process overwrites them.

@@ -16,8 +16,9 @@ type Host interface {
 	// Configure opens the backend. It is called at most once at a time, and
 	// not again after it succeeded.
 	Configure(ctx context.Context, s Setup) (Opened, error)
-	// SessionEnded is called when a heartbeat stream has ended.
-	SessionEnded()
+	// SessionBegan is called when a heartbeat stream has begun, and ended when
+	// that has ended. A host keeps one open.
+	SessionBegan() (ended func())
 	// Close closes the backend and lets the process end after the reply.
 	Close(ctx context.Context) error
 }

@@ -12,8 +12,9 @@ import (
 // Session implements the protocol: every heartbeat goes back at once.
 func (s *Server) Session(stream grpc.BidiStreamingServer[lockpb.Heartbeat, lockpb.Heartbeat]) error {
 	broken := make(chan error, 1)
+	ended := s.host.SessionBegan()
 	go func() {
-		defer s.host.SessionEnded()
+		defer ended()
 		for {
 			m, err := stream.Recv()
 			if err == nil {

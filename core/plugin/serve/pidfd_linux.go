@@ -1,0 +1,40 @@
+package serve
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// openPidfd returns a descriptor that becomes readable when process pid, with
+// all of its threads, has ended (pidfd_open(2)). It is nil before Linux 5.3, in
+// sandboxes that know no such call, and when there is no such process.
+func openPidfd(pid int) *os.File {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil
+	}
+	_ = unix.SetNonblock(fd, true) // without, a thread waits
+	return os.NewFile(uintptr(fd), "host")
+}
+
+// awaitPidfd returns when the process of f has ended. No thread waits for that.
+func awaitPidfd(f *os.File) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = conn.Read(func(fd uintptr) bool {
+		events := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(events, 0)
+		if err != nil && err != unix.EINTR && err != unix.EAGAIN {
+			failed = err
+		}
+		return n > 0 || failed != nil
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
