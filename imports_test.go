@@ -36,6 +36,10 @@ var rules = []rule{
 		because: "applications import core; transport and backends are the plugin's affair and may change without them",
 	},
 	{
+		dirs: []string{"core/internal"}, stdOnly: true,
+		because: "core and core/plugin do not import each other; what both need knows neither",
+	},
+	{
 		dirs:    []string{"core/otel"},
 		forbid:  []string{module, "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters"},
 		allow:   []string{module + "core", "!" + module + "core/plugin", "!" + module + "core/drivertest"},
@@ -48,7 +52,7 @@ var rules = []rule{
 	{
 		dirs:    []string{"core/plugin", "core/plugin/serve", "core/plugin/lockpb"},
 		forbid:  []string{module + "core", module + "plugins/", module + "bench"},
-		allow:   []string{module + "core/driver", module + "core/plugin", "!" + module + "core/plugin/plugintest"},
+		allow:   []string{module + "core/driver", module + "core/internal", module + "core/plugin", "!" + module + "core/plugin/plugintest"},
 		because: "a plugin carries driver.Backend over a wire: queues, renewal and deadlines live in core, once, on the host's side",
 		// plugintest drives core on purpose.
 		thisOnly: true,

@@ -36,10 +36,13 @@ type Options struct {
 	// bytes of UTF-8; more is cut off. Default "hostname:pid".
 	Label string
 	// Logger gets every event: Debug for routine, Warn for suspect and lost
-	// leases and for the plugin's end and start. Default slog.Default().
+	// leases and for the plugin's end and start. Whether it wants Debug is
+	// asked about once a second. Default slog.Default().
 	Logger *slog.Logger
-	// OnEvent is called for each event, one at a time and in order. It must
-	// not block: operations of the client wait for it. It may call the client.
+	// OnEvent is called for each event, one at a time and in order, as Logger
+	// is just before, on a goroutine that nothing waits for but the end of
+	// Close. It may call everything, Close included. While it or Logger blocks,
+	// some 16,000 events wait; more are dropped, and counted in Event.Dropped.
 	OnEvent func(Event)
 	// CleanupBudget is how long a clean-up (releasing, withdrawing an acquire
 	// that was given up) may go on although the caller's ctx has ended.
@@ -129,13 +132,14 @@ func New(b driver.Backend, opts *Options) *Client {
 		closed:   make(chan struct{}),
 	}
 	c.clock.init(bootTime)
-	c.events.log, c.events.on, c.events.backend = c.opts.Logger, c.opts.OnEvent, c.name
+	c.events.init(c)
 	c.sched.init(c)
 	c.queues.init()
 	c.janitor.init(c)
 	c.calls.init(c)
 	c.life, c.endLife = context.WithCancel(context.Background())
 	c.work, c.endWork = context.WithCancel(context.Background())
+	c.events.add(Event{Kind: EventOpened})
 	return c
 }
 
@@ -167,8 +171,7 @@ func (c *Client) begin(op, name string) error {
 // end closes a public operation. A lease that ran out meanwhile is ended
 // first, so that no result of this process looks newer than its loss (L3).
 func (c *Client) end() {
-	c.sched.sweep(c.clock.now())
-	c.events.flush()
+	c.look()
 	if c.ops.Add(-1) == 0 && c.closing.Load() {
 		select {
 		case c.idle <- struct{}{}:
@@ -181,7 +184,7 @@ func (c *Client) end() {
 func (c *Client) look() instant {
 	now := c.clock.now()
 	c.sched.sweep(now)
-	c.events.flush()
+	c.events.ask(now)
 	return now
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,13 +9,13 @@ import (
 
 // fakeBoot is a clock that counts suspends, and can jump as over one.
 type fakeBoot struct {
-	base time.Time
-	ahead,
+	base   time.Time
+	ahead  atomic.Int64 // nanoseconds; a client's scheduler reads it too
 	jitter time.Duration
 }
 
 func (b *fakeBoot) read() (time.Duration, bool) {
-	return time.Since(b.base) + b.ahead + b.jitter, true
+	return time.Since(b.base) + time.Duration(b.ahead.Load()) + b.jitter, true
 }
 
 func TestL2ClockCountsSuspend(t *testing.T) {
@@ -22,7 +23,7 @@ func TestL2ClockCountsSuspend(t *testing.T) {
 	var c clock
 	c.init(boot.read)
 	first := c.now()
-	boot.ahead = time.Hour
+	boot.ahead.Store(int64(time.Hour))
 	if early := c.early(); early.sub(first) > time.Minute {
 		t.Errorf("early asked the kernel: %v", early.sub(first))
 	}
@@ -70,7 +71,7 @@ func TestL3SuspendedMachineFindsItsLeaseExpired(t *testing.T) {
 	c.clock.init(boot.read)
 	lease := acquire(t, lockOf(t, c, "a", nil))
 	other := acquire(t, lockOf(t, c, "b", nil))
-	boot.ahead = time.Minute
+	boot.ahead.Store(int64(time.Minute))
 	if other.Valid() {
 		t.Error("valid on the first call after a suspend past the deadline")
 	}

@@ -21,6 +21,11 @@ const releasers = 64
 // When ctx ends first, callbacks are no longer waited for, and their locks are
 // left to expire. A backend that does not answer holds Close up for
 // Options.CleanupBudget. The error says what could not be released.
+//
+// At its end Close waits until Logger and OnEvent were told everything, for at
+// most Options.CleanupBudget, and for a moment only when ctx has ended; what
+// they were not told by then, they are told afterwards. Called from OnEvent or
+// a handler of Logger it does not wait for that.
 func (c *Client) Close(ctx context.Context) error {
 	if err := c.refuseCallback(ctx); err != nil {
 		return c.wrap("close", "", err)
@@ -31,12 +36,15 @@ func (c *Client) Close(ctx context.Context) error {
 		c.closeErr = c.wrap("close", "", c.shutdown(ctx))
 		close(c.closed)
 	}
-	select {
-	case <-c.closed:
-		return c.closeErr
-	case <-ctx.Done():
-		return c.wrap("close", "", ctx.Err())
+	if !first {
+		select {
+		case <-c.closed:
+		case <-ctx.Done():
+			return c.wrap("close", "", ctx.Err())
+		}
 	}
+	c.events.queue.Flush(ctx, c.opts.CleanupBudget)
+	return c.closeErr
 }
 
 func (c *Client) shutdown(ctx context.Context) error {
@@ -52,7 +60,6 @@ func (c *Client) shutdown(ctx context.Context) error {
 	c.endWork()
 	c.calls.close()
 	err = both(err, c.join(ctx))
-	c.events.flush()
 	return both(err, c.b.Close(ctx))
 }
 

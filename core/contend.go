@@ -14,6 +14,7 @@ import (
 // contender is one Acquire under way.
 type contender struct {
 	lock  *Lock
+	ctx   context.Context // of the caller, for its values in events
 	began instant
 
 	owner  string
@@ -31,9 +32,9 @@ type contender struct {
 	signal  chan struct{} // 1 slot; made when the contender first parks
 }
 
-func newContender(l *Lock) *contender {
+func newContender(ctx context.Context, l *Lock) *contender {
 	return &contender{
-		lock: l, began: l.c.clock.early(), owner: newOwner(),
+		lock: l, ctx: ctx, began: l.c.clock.early(), owner: newOwner(),
 		poll: backoff{from: pollFrom, to: pollTo}, retry: backoff{from: retryFrom, to: retryTo},
 	}
 }
@@ -59,10 +60,10 @@ func (a *contender) wake() {
 // acquire waits for l. The caller has called begin.
 func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, l.failed(op, nil, err)
+		return nil, l.failed(ctx, op, nil, err)
 	}
 	l.c.start()
-	a := newContender(l)
+	a := newContender(ctx, l)
 	if l.c.queues.join(a) {
 		if lease, err := a.ask(ctx); err == nil {
 			return lease, nil
@@ -78,32 +79,31 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 		return lease, nil
 	}
 	l.c.queues.leave(a)
-	return nil, l.failed(op, a, a.giveUp(ctx, err))
+	return nil, l.failed(ctx, op, a, a.giveUp(ctx, err))
 }
 
 // failed tells of an attempt that came to nothing, and returns its error as the
 // caller gets it. Without a contender the store was not asked.
-func (l *Lock) failed(op string, a *contender, err error) error {
+func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
-	ev := Event{Kind: EventAcquireFailed, Name: l.name, Label: c.opts.Label, Err: err}
+	ev := Event{Kind: EventAcquireFailed, Context: ctx, Name: l.name, Label: c.opts.Label, Err: err}
 	if a != nil {
 		ev.Owner, ev.Took = a.owner, c.clock.now().sub(a.began)
 	}
 	c.events.add(ev)
-	c.events.flush()
 	return c.wrap(op, l.name, err)
 }
 
 // tryAcquire asks once. The caller has called begin.
 func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, l.failed("acquire", nil, err)
+		return nil, l.failed(ctx, "acquire", nil, err)
 	}
 	if l.c.queues.waiting(l.name) {
-		return nil, l.failed("acquire", nil, l.refusal(ctx))
+		return nil, l.failed(ctx, "acquire", nil, l.refusal(ctx))
 	}
 	l.c.start()
-	a := newContender(l)
+	a := newContender(ctx, l)
 	lease, err := a.ask(ctx)
 	if err == nil {
 		return lease, nil
@@ -114,7 +114,7 @@ func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	case l.c.closing.Load() && !settled(err):
 		err = ErrClosed
 	}
-	return nil, l.failed("acquire", a, a.giveUp(ctx, err))
+	return nil, l.failed(ctx, "acquire", a, a.giveUp(ctx, err))
 }
 
 // refusal is the answer to a TryAcquire while goroutines of this host wait: it
@@ -214,8 +214,7 @@ func (a *contender) tellWaiting(err error) {
 	}
 	a.told = true
 	c := a.lock.c
-	c.events.add(Event{Kind: EventWaiting, Name: a.lock.name, Owner: a.owner, Label: c.opts.Label, Err: err})
-	c.events.flush()
+	c.events.add(Event{Kind: EventWaiting, Context: a.ctx, Name: a.lock.name, Owner: a.owner, Label: c.opts.Label, Err: err})
 }
 
 func (a *contender) request() driver.Request {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -17,6 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // recorder keeps the events of a client.
 type recorder struct {
+	c      *Client
 	mu     sync.Mutex
 	events []Event
 }
@@ -29,11 +31,12 @@ func (r *recorder) on(ev Event) {
 
 // kinds lists the events of a name in order, renewals left out.
 func (r *recorder) kinds(name string) []EventKind {
+	r.c.events.queue.Flush(context.Background(), time.Minute)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []EventKind
 	for _, ev := range r.events {
-		if ev.Name == name && ev.Kind != EventRenewed {
+		if ev.Name == name && ev.Kind != EventRenewed && ev.Kind != EventOpened {
 			out = append(out, ev.Kind)
 		}
 	}
@@ -54,6 +57,7 @@ func open(t testing.TB, b driver.Backend) (*Client, *recorder) {
 		Label: "host:1", OnEvent: rec.on,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
+	rec.c = c
 	t.Cleanup(func() {
 		if err := c.Close(context.Background()); err != nil {
 			t.Logf("close: %v", err)

@@ -3,9 +3,11 @@ package core
 import (
 	"context"
 	"log/slog"
-	"sync"
+	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockbench/lockbench/core/internal/deliver"
 )
 
 // EventKind says what an [Event] is about.
@@ -13,7 +15,8 @@ type EventKind int
 
 // The kinds of events. Each lease has exactly one EventAcquired, and one
 // EventReleased or EventLost. An attempt on an open client that returns no
-// lease has one EventAcquireFailed.
+// lease has one EventAcquireFailed. Where events were dropped, the end of a
+// lease was not, unless its EventAcquired was.
 const (
 	EventAcquired      EventKind = iota + 1 // a lock was granted; Took is since Acquire was called
 	EventWaiting                            // an Acquire began to wait; Err tells for what
@@ -24,12 +27,13 @@ const (
 	EventPluginDown                         // the plugin process ended
 	EventPluginUp                           // a new plugin process serves
 	EventAcquireFailed                      // Acquire, TryAcquire or Campaign returned Err; Took is since the call
+	EventOpened                             // New made the client
 )
 
 var eventNames = [...]string{
 	EventAcquired: "acquired", EventWaiting: "waiting", EventRenewed: "renewed", EventSuspect: "suspect",
 	EventLost: "lost", EventReleased: "released", EventPluginDown: "plugin down", EventPluginUp: "plugin up",
-	EventAcquireFailed: "acquire failed",
+	EventAcquireFailed: "acquire failed", EventOpened: "opened",
 }
 
 // String returns the kind in lower-case words, "plugin down".
@@ -48,11 +52,16 @@ func (k EventKind) level() slog.Level {
 	return slog.LevelDebug
 }
 
-// Event is one thing that happened to a lease or to the plugin. Name, Owner,
-// Label and Token are empty for events of the plugin.
+// Event is one thing that happened to a lease, to the plugin, or to the
+// client. Name, Owner, Label and Token are empty for the latter two.
 type Event struct {
-	Kind                        EventKind
-	Time                        time.Time
+	Kind EventKind
+	Time time.Time // when it happened, not when it is told
+	// Context has the values of the ctx of the operation that caused the
+	// event, and never ends: for a renewal or a loss, and what else happens to
+	// a lease by itself, that of the acquire; context.Background() for events
+	// of the plugin and the client.
+	Context                     context.Context
 	Backend, Name, Owner, Label string
 	Token                       uint64
 	Took                        time.Duration
@@ -60,68 +69,97 @@ type Event struct {
 	// renewal was confirmed. One that shrinks towards zero is soon lost.
 	Slack time.Duration
 	Err   error
+	// Dropped is how many events there were between the one before and this
+	// one that nobody was told, because too many waited for a logger or an
+	// OnEvent that is slow or blocks.
+	Dropped uint64
 }
 
-// emitter delivers events one at a time, in order, without a goroutine of its
-// own and without holding a lock of the client meanwhile.
+// maxEvents is how many events may wait to be told: all that the renewal of
+// some ten thousand leases makes at once.
+const maxEvents = 16 << 10
+
+// levelEvery is how often a logger is asked whether it wants routine events.
+const levelEvery = time.Second
+
+// emitter delivers events to the logger and to OnEvent, in order and from a
+// goroutine on which nothing else depends.
 type emitter struct {
-	log     *slog.Logger
-	on      func(Event)
-	backend string
+	c     *Client
+	log   *slog.Logger
+	on    func(Event)
+	queue *deliver.Queue[Event]
 
-	pending atomic.Bool
-	mu      sync.Mutex
-	queue   []Event
-	busy    bool
+	// routine is the logger's answer for Debug. The hot path does not ask it:
+	// that is code of the application too, and may block.
+	routine atomic.Bool
+	askAt   atomic.Int64 // instant of the next question; never while one is asked
+
+	unlogged uint64 // dropped and not logged yet; only deliver uses it
 }
 
-// wants tells whether anybody would see an event of this kind.
+func (e *emitter) init(c *Client) {
+	e.c, e.log, e.on = c, c.opts.Logger, c.opts.OnEvent
+	e.queue = deliver.New(maxEvents, e.deliver)
+	e.routine.Store(e.log.Enabled(context.Background(), slog.LevelDebug))
+}
+
+// wants reports whether anybody might want an event of this kind.
 func (e *emitter) wants(kind EventKind) bool {
-	return e.on != nil || e.log.Enabled(context.Background(), kind.level())
+	return e.on != nil || e.routine.Load() || kind.level() > slog.LevelDebug
 }
 
-// add queues an event. It may be called under the client's locks; flush must
-// follow without them.
-func (e *emitter) add(ev Event) {
-	if !e.wants(ev.Kind) {
+// ask asks the logger anew for its level, about once in levelEvery.
+func (e *emitter) ask(now instant) {
+	at := e.askAt.Load()
+	if e.on != nil || int64(now) < at || !e.askAt.CompareAndSwap(at, math.MaxInt64) {
 		return
 	}
-	ev.Time, ev.Backend = time.Now(), e.backend
-	e.mu.Lock()
-	e.queue = append(e.queue, ev)
-	e.pending.Store(true)
-	e.mu.Unlock()
+	go func() {
+		e.routine.Store(e.log.Enabled(context.Background(), slog.LevelDebug))
+		e.askAt.Store(int64(e.c.clock.now().add(levelEvery)))
+	}()
 }
 
-// flush delivers what is queued, unless another goroutine is doing so: it will
-// take these events too. OnEvent may therefore call the client.
-func (e *emitter) flush() {
-	if !e.pending.Load() {
+// add queues an event, and reports whether somebody will be told. It never
+// waits, and may be called with the client's locks held.
+func (e *emitter) add(ev Event) bool {
+	return e.wants(ev.Kind) && e.queue.Add(e.complete(ev), 1)
+}
+
+// addEnd queues the end of a lease, which is not dropped if its grant was not:
+// who counts both must never count a lease that is gone.
+func (e *emitter) addEnd(ev Event, known bool) {
+	if known && e.wants(ev.Kind) {
+		e.queue.Force(e.complete(ev), 1)
 		return
 	}
-	e.mu.Lock()
-	if e.busy {
-		e.mu.Unlock()
-		return
+	e.add(ev)
+}
+
+func (e *emitter) complete(ev Event) Event {
+	if ev.Context == nil {
+		ev.Context = context.Background()
 	}
-	e.busy = true
-	for len(e.queue) > 0 {
-		events := e.queue
-		e.queue = nil
-		e.mu.Unlock()
-		for _, ev := range events {
-			e.deliver(ev)
+	ev.Time, ev.Backend, ev.Context = time.Now(), e.c.name, context.WithoutCancel(ev.Context)
+	if own := (callbackOf{e.c}); ev.Context.Value(own) != nil {
+		// OnEvent is no callback for which Close waits.
+		ev.Context = context.WithValue(ev.Context, own, nil)
+	}
+	return ev
+}
+
+func (e *emitter) deliver(ev Event, dropped uint64) {
+	ev.Dropped = dropped
+	e.unlogged += dropped
+	if level := ev.Kind.level(); e.log.Enabled(ev.Context, level) {
+		r := slog.NewRecord(ev.Time, level, ev.Kind.String(), 0)
+		r.AddAttrs(ev.attrs()...)
+		if e.unlogged > 0 {
+			r.AddAttrs(slog.Uint64("dropped", e.unlogged))
+			e.unlogged = 0
 		}
-		e.mu.Lock()
-	}
-	e.busy = false
-	e.pending.Store(false)
-	e.mu.Unlock()
-}
-
-func (e *emitter) deliver(ev Event) {
-	if ctx := context.Background(); e.log.Enabled(ctx, ev.Kind.level()) {
-		e.log.LogAttrs(ctx, ev.Kind.level(), ev.Kind.String(), ev.attrs()...)
+		_ = e.log.Handler().Handle(ev.Context, r) // as slog does: there is nobody to tell
 	}
 	if e.on != nil {
 		e.on(ev)

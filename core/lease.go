@@ -67,6 +67,9 @@ type Lease struct {
 	stopped bool          // EventReleased or EventLost is out
 	serving bool          // a callback of Do, TryDo or Run works under it
 	leaving bool          // Close is about to release it
+	known   bool          // EventAcquired was not dropped
+
+	ctx context.Context // of the acquire, for its values in events; nil once stopped
 }
 
 // leaseCtx is one context made by Lease.Context.
@@ -76,7 +79,7 @@ func newLease(a *contender, g grant) *Lease {
 	o := &a.lock.opts
 	l := &Lease{
 		c: a.lock.c, lock: a.lock, owner: a.owner, token: g.token, done: make(chan struct{}),
-		state: Held, index: -1, keepBy: g.got.add(o.AtLeast), maxAt: never,
+		ctx: a.ctx, state: Held, index: -1, keepBy: g.got.add(o.AtLeast), maxAt: never,
 	}
 	if o.MaxHold > 0 {
 		l.maxAt = g.sent.add(o.MaxHold)
@@ -213,7 +216,7 @@ func (l *Lease) request(now instant) driver.Request {
 
 func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 	return Event{
-		Kind: kind, Name: l.lock.name, Owner: l.owner, Label: l.c.opts.Label,
+		Kind: kind, Context: l.ctx, Name: l.lock.name, Owner: l.owner, Label: l.c.opts.Label,
 		Token: l.token, Took: took, Err: err,
 	}
 }

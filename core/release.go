@@ -49,7 +49,7 @@ func (l *Lease) releaseWithin(ctx context.Context) error {
 	}
 	sent := l.c.clock.early()
 	err := l.free(ctx)
-	return l.c.sched.endRelease(l, err, l.c.clock.early().sub(sent))
+	return l.c.sched.endRelease(ctx, l, err, l.c.clock.early().sub(sent))
 }
 
 // beginRelease ends l for this process. It returns the renewal to wait for,
@@ -77,7 +77,7 @@ func (s *scheduler) beginRelease(l *Lease) (*flight, bool) {
 }
 
 // endRelease enters the outcome and returns what Release returns.
-func (s *scheduler) endRelease(l *Lease, err error, took time.Duration) error {
+func (s *scheduler) endRelease(ctx context.Context, l *Lease, err error, took time.Duration) error {
 	s.mu.Lock()
 	l.freeing = false
 	if l.freed != nil {
@@ -99,8 +99,11 @@ func (s *scheduler) endRelease(l *Lease, err error, took time.Duration) error {
 		err = &IndeterminateError{FreeAt: s.c.clock.time(l.freeBy), Err: err}
 	}
 	if !l.stopped {
-		l.stopped = true
-		s.c.events.add(l.event(kind, took, err))
+		ev := l.event(kind, took, err)
+		if kind == EventReleased {
+			ev.Context = ctx
+		}
+		s.stop(l, ev)
 	}
 	s.mu.Unlock()
 	s.told([]*Lease{l})

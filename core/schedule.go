@@ -70,7 +70,7 @@ func (s *scheduler) keep(l *Lease, g grant, began instant) bool {
 	// The first renewal is up to a tenth early, so that leases that were
 	// granted together do not stay together for ever.
 	l.due = g.sent.add(every - time.Duration(mrand.Int64N(int64(every/10)+1)))
-	s.c.events.add(l.event(EventAcquired, g.got.sub(began), nil))
+	l.known = s.c.events.add(l.event(EventAcquired, g.got.sub(began), nil))
 	if !s.running {
 		s.running = s.c.spawn(func() { s.run(s.c.work) })
 	}
@@ -150,6 +150,7 @@ func (s *scheduler) step() (ended []*Lease, flights []*flight, pause time.Durati
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.c.clock.now()
+	s.c.events.ask(now)
 	ended, soon := s.ripe(now)
 	if len(soon) > 0 && soon[0].next <= now { // else the timer was early, or a lease is new
 		flights = s.board(soon, now)
@@ -295,15 +296,19 @@ func (s *scheduler) finish(l *Lease, state State, cause error) {
 	}
 	l.cancels = nil
 	if state == Lost {
-		l.stopped = true
-		s.c.events.add(l.event(EventLost, 0, cause))
+		s.stop(l, l.event(EventLost, 0, cause))
 	}
 }
 
-// told passes the end of leases on to who waits for them, and to the log.
+// stop tells of the end of l; nothing is told of it afterwards.
+func (s *scheduler) stop(l *Lease, ev Event) {
+	l.stopped, l.ctx = true, nil
+	s.c.events.addEnd(ev, l.known)
+}
+
+// told passes the end of leases on to who waits for them.
 func (s *scheduler) told(ended []*Lease) {
 	for _, l := range ended {
 		s.c.queues.ended(l)
 	}
-	s.c.events.flush()
 }

@@ -37,7 +37,6 @@ func (c *Client) notice(n driver.Notice) {
 		}
 		c.sched.up()
 	}
-	c.events.flush()
 }
 
 // down makes every lease suspect, or lost when the plugin took them with it.

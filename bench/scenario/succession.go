@@ -115,7 +115,8 @@ func (s *succession) hear(c *contender, r host.Report) {
 		})
 		s.bounds = append(s.bounds, bound{r.Asked, r.FreeFrom, r.FreeBy})
 	case host.Renewed:
-		if i, ok := s.open[t]; ok {
+		// It is told a moment later, and may be of the term before.
+		if i, ok := s.open[t]; ok && r.Asked > s.bounds[i].sent {
 			s.bounds[i] = bound{r.Asked, r.FreeFrom, r.FreeBy}
 		}
 	case host.Lost:

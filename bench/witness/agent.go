@@ -123,26 +123,27 @@ func (a *agent) tellPlugin() {
 	}
 }
 
-// event is told what happens to leases. It must not block.
+// event is told what happens to leases, a moment after it did.
 func (a *agent) event(e core.Event) {
+	if e.Kind == core.EventPluginUp {
+		a.tellPlugin()
+		return
+	}
+	a.mu.Lock()
+	c, h := a.crowd, a.held[e.Owner]
+	a.mu.Unlock()
+	if c != nil && e.Kind == core.EventLost {
+		c.hear(e)
+	}
+	if h == nil {
+		return
+	}
 	switch e.Kind {
-	case core.EventPluginUp:
-		go a.tellPlugin()
-	case core.EventLost:
-		a.mu.Lock()
-		c := a.crowd
-		a.mu.Unlock()
-		if c != nil {
-			c.hear(e)
-		}
+	case core.EventLost, core.EventReleased:
+		close(h.over)
 	case core.EventRenewed:
 		done := Now() - int64(time.Since(e.Time))
-		a.mu.Lock()
-		h := a.held[e.Owner]
-		a.mu.Unlock()
-		if h != nil {
-			h.renewed(done-int64(e.Took), done)
-		}
+		h.renewed(done-int64(e.Took), done)
 	}
 }
 

@@ -17,6 +17,8 @@ const (
 	prepare = 250 * time.Millisecond
 	// retryEvery is the pause after an acquire that has failed.
 	retryEvery = 100 * time.Millisecond
+	// eventsBy is how long after its end the events of a lease are waited for.
+	eventsBy = time.Second
 )
 
 // acquire starts one holder for each name.
@@ -70,7 +72,7 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 			return
 		}
 	}
-	h := &holding{lease: lease, record: record.Lease{
+	h := &holding{lease: lease, over: make(chan struct{}), record: record.Lease{
 		Host: a.spec.Host, Name: number, Token: lease.Token(), AskedNs: asked, GrantedNs: granted, ValidNs: granted,
 	}}
 	a.mu.Lock()
@@ -87,6 +89,10 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 	a.end(h, stop, worked)
 	<-worked
 	looking.Wait()
+	select {
+	case <-h.over: // its renewals are in the record
+	case <-time.After(eventsBy): // it was lost before we had entered it
+	}
 	a.mu.Lock()
 	delete(a.held, lease.Owner())
 	a.mu.Unlock()
@@ -147,6 +153,7 @@ func release(l *core.Lease) error {
 // holding is one lease in hand.
 type holding struct {
 	lease *core.Lease
+	over  chan struct{} // closed when there are no more events of it
 
 	mu     sync.Mutex
 	record record.Lease

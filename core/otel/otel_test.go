@@ -122,6 +122,7 @@ func TestLeaseIsMeasuredFromCallToEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		name := otel.NameKey.String("jobs")
 		r.want(t, "lock.wait.duration", 2, 4, name)
 		r.want(t, "lock.waits", 0, 1, name)
@@ -177,6 +178,7 @@ func TestFailedAcquiresAreCounted(t *testing.T) {
 		if _, err := wanted.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		memory := otel.BackendKey.String("memory")
 		r.want(t, "lock.acquire.failures", 0, 2, memory, otel.ErrorTypeKey.String("held"))
 		r.want(t, "lock.acquire.failures", 0, 1, memory, otel.ErrorTypeKey.String("deadline_exceeded"))

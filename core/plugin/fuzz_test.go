@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
@@ -18,9 +19,10 @@ func FuzzStderr(f *testing.F) {
 	f.Add(bytes.Repeat([]byte("long\n"), 20))
 	f.Fuzz(func(t *testing.T, stderr []byte) {
 		var out bytes.Buffer
-		l := &lineLog{secrets: &wire.Redactor{}, log: slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+		l := &lineLog{secrets: &wire.Redactor{}, log: newAppLog(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))}
 		l.secrets.SetConfig(map[string]string{"password": secret}, looksSecret)
 		l.read(bytes.NewReader(stderr))
+		l.log.queue.Flush(t.Context(), time.Minute)
 		last := l.last()
 		for _, line := range last {
 			if len(line) > 2*maxLogLine || strings.Contains(line, secret) {

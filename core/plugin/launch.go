@@ -103,7 +103,7 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 func (l *launcher) connectData(ctx context.Context, p *process, path string) error {
 	err := p.connectData(ctx, path)
 	if errors.Is(err, frame.ErrPeer) {
-		l.log.Warn("plugin is used through protocol version 1, which is slower: a wrapper must exec it", "err", err)
+		l.log.warn("plugin is used through protocol version 1, which is slower: a wrapper must exec it", err)
 		return nil
 	}
 	return err

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -24,7 +23,7 @@ const (
 // hclog's JSON lines at their level, anything else as debug text. It keeps the
 // last lines of plain text, which is what a crash leaves.
 type lineLog struct {
-	log     *slog.Logger
+	log     *appLog
 	secrets *wire.Redactor
 
 	mu    sync.Mutex
@@ -50,7 +49,6 @@ func (l *lineLog) read(r io.Reader) {
 }
 
 func (l *lineLog) line(text string) {
-	ctx := context.Background()
 	level, message, attrs, err := l.parseHclog(text)
 	if err != nil {
 		l.keep(text)
@@ -58,15 +56,13 @@ func (l *lineLog) line(text string) {
 		if strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ") {
 			level = slog.LevelError
 		}
-		l.log.Log(ctx, level, text)
+		l.log.add(level, text, len(text))
 		return
 	}
 	if level >= slog.LevelError {
 		l.keep(message + attrText(attrs))
 	}
-	if l.log.Enabled(ctx, level) {
-		l.log.LogAttrs(ctx, level, message, attrs...)
-	}
+	l.log.add(level, message, len(text), attrs...)
 }
 
 func (l *lineLog) keep(text string) {

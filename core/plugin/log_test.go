@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
@@ -21,7 +22,7 @@ func TestLinesBecomeRecords(t *testing.T) {
 		}
 		return a
 	}
-	l := &lineLog{secrets: secrets, log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug - 4, ReplaceAttr: drop}))}
+	l := &lineLog{secrets: secrets, log: newAppLog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug - 4, ReplaceAttr: drop})))}
 	l.read(strings.NewReader(strings.Join([]string{
 		`{"@level":"warn","@message":"slow","@timestamp":"now","ms":12,"as":"hunter2"}`,
 		`{"@level":"error","@message":"gone","err":"reset"}`,
@@ -34,6 +35,7 @@ func TestLinesBecomeRecords(t *testing.T) {
 		"goroutine 1 [running]:",
 		"main.main()",
 	}, "\n")))
+	l.log.queue.Flush(t.Context(), time.Minute)
 	want := []string{
 		"level=WARN msg=slow as=[secret] ms=12",
 		"level=ERROR msg=gone err=reset",

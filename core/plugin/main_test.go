@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 		serve.Main(farSpec)
 	case strings.HasPrefix(name, "lockplugin-"):
 		bad(strings.TrimPrefix(name, "lockplugin-"))
+	case os.Getenv(deafHost) != "":
+		beDeafHost(os.Getenv(deafHost))
 	}
 	plugintest.Main(m)
 }
@@ -82,6 +84,7 @@ type far struct {
 	wire.Link
 	unary *wire.Unary
 	conn  *grpc.ClientConn
+	log   *slog.Logger
 }
 
 func openFar(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
@@ -101,7 +104,7 @@ func openFar(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Bac
 		return nil, err
 	}
 	u := wire.NewUnary(conn)
-	return &far{Link: u, unary: u, conn: conn}, nil
+	return &far{Link: u, unary: u, conn: conn, log: log}, nil
 }
 
 func (f *far) Properties() driver.Properties { return farProperties(driver.Properties{}) }
@@ -111,13 +114,18 @@ func (f *far) Check(ctx context.Context) error {
 	return err
 }
 
-// Inspect crashes or breaks the data connections when it is asked to.
+// Inspect crashes, breaks the data connections or logs 2 MiB when it is asked
+// to.
 func (f *far) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	switch name {
 	case "panic":
 		panic("out of luck")
 	case "hang up":
 		hangUp()
+	case "chatter":
+		for i := range 2048 {
+			f.log.Info("chatter", "n", i, "text", strings.Repeat("x", 1000))
+		}
 	}
 	return f.Link.Inspect(ctx, name)
 }

@@ -37,8 +37,10 @@ type Options struct {
 	// library has none. The socket is in a directory that only this user can
 	// enter, with and without TLS.
 	NoMTLS bool
-	// Logger gets the plugin's log, at the plugin's levels. Default:
-	// slog.Default().
+	// Logger gets the plugin's log, at the plugin's levels, on a goroutine that
+	// nothing waits for but, for half a second, Close and an Open that fails.
+	// While it blocks, 1 MiB of lines waits for it; more is dropped, and the
+	// number of dropped lines logged. Default: slog.Default().
 	Logger *slog.Logger
 	// StartTimeout bounds a start, until the plugin has taken its
 	// configuration. Default 5 s.
@@ -86,6 +88,7 @@ func Open(ctx context.Context, name string, opts *Options) (driver.Backend, erro
 	sweepStale()
 	p, err := l.launch(ctx)
 	if err != nil {
+		l.log.flush(ctx)
 		return nil, err
 	}
 	return newBackend(l, p), nil
@@ -110,7 +113,7 @@ type launcher struct {
 	name    string
 	path    string
 	opts    Options
-	log     *slog.Logger
+	log     *appLog
 	secrets *wire.Redactor
 }
 
@@ -128,11 +131,11 @@ func newLauncher(name string, opts *Options) (*launcher, error) {
 	if v := l.opts.Protocol; v != 0 && !slices.Contains(wire.Versions(), v) {
 		return nil, fmt.Errorf("%w: Protocol %d is none of %v", driver.ErrConfig, v, wire.Versions())
 	}
-	l.log = l.opts.Logger
-	if l.log == nil {
-		l.log = slog.Default()
+	log := l.opts.Logger
+	if log == nil {
+		log = slog.Default()
 	}
-	l.log = l.log.With("plugin", name)
+	l.log = newAppLog(log.With("plugin", name))
 	path, err := find(name, l.opts)
 	if err != nil {
 		return nil, err

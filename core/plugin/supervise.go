@@ -141,5 +141,6 @@ func (b *backend) closeBackend(ctx context.Context) error {
 	})
 	defer stop()
 	<-b.done
+	b.launcher.log.flush(ctx)
 	return b.closeErr
 }

@@ -1,0 +1,175 @@
+// Package deliver calls code of the application that only wants to know, such
+// as loggers and callbacks, where it can do no harm. Such code may block, for
+// ever if it writes to a pipe that nobody reads, and may call back: it must not
+// run on a goroutine on which a lease or a plugin depends.
+package deliver
+
+import (
+	"context"
+	"reflect"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// moment is how long a Flush waits whose ctx has ended: enough for every
+// callback that does not block.
+const moment = 50 * time.Millisecond
+
+// Queue delivers items one at a time and in the order of Add, from a goroutine
+// that lives while there are any. What does not fit is dropped and counted,
+// and the next item that fits comes with the number.
+//
+// A panic in a callback is not recovered, so it ends the process. A callback
+// that ends its goroutine, as testing.T.FailNow does, does not end deliveries.
+type Queue[T any] struct {
+	callback func(item T, dropped uint64)
+	most     int
+
+	mu      sync.Mutex
+	waiting []entry[T]
+	size    int // of waiting
+	dropped uint64
+	running bool
+	idle    chan struct{} // made by Flush, closed when all is delivered
+
+	current []entry[T] // belongs to the delivering goroutine
+}
+
+type entry[T any] struct {
+	item    T
+	dropped uint64
+}
+
+// New returns an empty queue. Items of a size of most in all may wait, and as
+// much again may be with the delivering goroutine.
+func New[T any](most int, callback func(item T, dropped uint64)) *Queue[T] {
+	return &Queue[T]{callback: callback, most: most}
+}
+
+// Add queues an item, and reports whether it fit. It never waits for a
+// callback, and may be called with locks held.
+func (q *Queue[T]) Add(item T, size int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.size+size > q.most {
+		q.dropped++
+		return false
+	}
+	q.put(item, size)
+	return true
+}
+
+// Force is Add for an item that must not be dropped. Its caller sees to it that
+// there are not many of them.
+func (q *Queue[T]) Force(item T, size int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.put(item, size)
+}
+
+func (q *Queue[T]) put(item T, size int) {
+	q.waiting = append(q.waiting, entry[T]{item, q.dropped})
+	q.size += size
+	q.dropped = 0
+	if !q.running {
+		q.running = true
+		go deliver(q.run)
+	}
+}
+
+// Flush waits until everything was delivered, for at most the given time; after
+// the end of ctx only for a moment. Called by a callback, of whichever queue,
+// it returns at once: it would wait for itself.
+func (q *Queue[T]) Flush(ctx context.Context, most time.Duration) {
+	idle := q.busy()
+	if idle == nil || delivering() {
+		return
+	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-idle:
+		return
+	case <-timer.C:
+		return
+	case <-ctx.Done():
+	}
+	timer.Reset(min(moment, most))
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
+}
+
+// busy returns what is closed when all is delivered, nil if all is.
+func (q *Queue[T]) busy() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.running {
+		return nil
+	}
+	if q.idle == nil {
+		q.idle = make(chan struct{})
+	}
+	return q.idle
+}
+
+func (q *Queue[T]) run() {
+	finished := false
+	defer func() {
+		if !finished { // by runtime.Goexit, or by a panic, which ends the process
+			go deliver(q.run)
+		}
+	}()
+	for len(q.current) > 0 || q.next() {
+		e := q.current[0]
+		q.current[0] = entry[T]{}
+		q.current = q.current[1:]
+		q.callback(e.item, e.dropped)
+	}
+	finished = true
+}
+
+// next takes over all that waits. It returns false when there is nothing: then
+// the goroutine is to end.
+func (q *Queue[T]) next() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.current, q.waiting, q.size = q.waiting, nil, 0
+	if len(q.current) > 0 {
+		return true
+	}
+	q.running = false
+	if q.idle != nil {
+		close(q.idle)
+		q.idle = nil
+	}
+	return false
+}
+
+// deliver is the first function of every delivering goroutine.
+//
+//go:noinline
+func deliver(run func()) { run() }
+
+var deliverName = runtime.FuncForPC(reflect.ValueOf(deliver).Pointer()).Name()
+
+// delivering reports whether the calling goroutine is delivering. Go names no
+// goroutine, but shows its stack.
+func delivering() bool {
+	for pcs, skip := make([]uintptr, 64), 2; ; skip += len(pcs) {
+		n := runtime.Callers(skip, pcs)
+		if n == 0 {
+			return false
+		}
+		frames := runtime.CallersFrames(pcs[:n])
+		for more := true; more; {
+			var f runtime.Frame
+			f, more = frames.Next()
+			if f.Function == deliverName {
+				return true
+			}
+		}
+	}
+}

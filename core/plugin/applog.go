@@ -1,0 +1,59 @@
+package plugin
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/lockbench/lockbench/core/internal/deliver"
+)
+
+const (
+	// maxLogQueue bounds the lines, in bytes, that wait for the application's
+	// logger.
+	maxLogQueue = 1 << 20
+	// recordSize is what a record takes beside its text.
+	recordSize = 256
+	// logMoment is how long Open, when it fails, and Close wait for the logger.
+	logMoment = 500 * time.Millisecond
+)
+
+// appLog hands records to the application's logger from a goroutine of its own.
+// The logger may block, and whoever logs here keeps the plugin running: who
+// reads its standard error, so that it can write on, and who replaces it.
+type appLog struct {
+	log   *slog.Logger
+	queue *deliver.Queue[slog.Record]
+}
+
+func newAppLog(log *slog.Logger) *appLog {
+	a := &appLog{log: log}
+	a.queue = deliver.New(maxLogQueue, a.deliver)
+	return a
+}
+
+// add queues a record; size is about that of its message and attributes.
+func (a *appLog) add(level slog.Level, message string, size int, attrs ...slog.Attr) {
+	r := slog.NewRecord(time.Now(), level, message, 0)
+	r.AddAttrs(attrs...)
+	a.queue.Add(r, size+recordSize)
+}
+
+func (a *appLog) warn(message string, err error) {
+	a.add(slog.LevelWarn, message, len(message), slog.Any("err", err))
+}
+
+// flush waits until the logger has got everything, but not for long.
+func (a *appLog) flush(ctx context.Context) { a.queue.Flush(ctx, logMoment) }
+
+// deliver logs what is dropped in a record of its own: the next one may be
+// below the logger's level.
+func (a *appLog) deliver(r slog.Record, dropped uint64) {
+	if dropped > 0 {
+		a.log.Warn("the logger was too slow for lines of the plugin", "dropped", dropped)
+	}
+	ctx := context.Background()
+	if a.log.Enabled(ctx, r.Level) {
+		_ = a.log.Handler().Handle(ctx, r) // as slog does: there is nobody to tell
+	}
+}

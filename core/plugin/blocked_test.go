@@ -1,0 +1,183 @@
+package plugin_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+// gate is a slog handler that blocks until it is opened, and then counts.
+type gate struct {
+	open           chan struct{}
+	lines, dropped *atomic.Uint64
+}
+
+func newGate() gate {
+	return gate{open: make(chan struct{}), lines: new(atomic.Uint64), dropped: new(atomic.Uint64)}
+}
+
+func (g gate) Enabled(context.Context, slog.Level) bool { return true }
+func (g gate) WithAttrs([]slog.Attr) slog.Handler       { return g }
+func (g gate) WithGroup(string) slog.Handler            { return g }
+func (g gate) Handle(_ context.Context, r slog.Record) error {
+	<-g.open
+	if r.Message == "chatter" {
+		g.lines.Add(1)
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "dropped" {
+			g.dropped.Add(a.Value.Uint64())
+		}
+		return true
+	})
+	return nil
+}
+
+// TestBlockedLoggerBlocksNoPlugin: the plugin can write its log, and is
+// replaced when it dies, and what the logger did not get is counted.
+func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
+	s, g := newStore(t), newGate()
+	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config(), Logger: slog.New(g)})
+	open := sync.OnceFunc(func() { close(g.open) })
+	defer open()
+	notices := watch(t, b)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := b.Inspect(ctx, "chatter"); err != nil {
+		t.Fatalf("a plugin that logs 2 MiB: %v", err)
+	}
+	signalPlugin(t, b, syscall.SIGKILL)
+	next(t, notices, driver.NoticeDown)
+	next(t, notices, driver.NoticeUp)
+	open()
+	// The next line that fits tells.
+	for end := time.Now().Add(patience); g.dropped.Load() == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d lines and no word of the dropped ones", g.lines.Load())
+		}
+		if _, err := b.Inspect(ctx, "chatter"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// deafHost is set for a host process whose standard error nobody reads: to the
+// address of the far store.
+const deafHost = "LOCKBENCH_TEST_DEAF_HOST"
+
+// deafReport is what such a host prints.
+type deafReport struct {
+	Back    time.Duration // from the plugin's death to an answer of the next one
+	Lost    []string
+	Failure string
+}
+
+const (
+	deafTTL    = 2 * time.Second
+	deafLeases = 20
+)
+
+func beDeafHost(socket string) {
+	report, err := deafRun(socket)
+	if err != nil {
+		report.Failure = err.Error()
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(report)
+	os.Exit(0)
+}
+
+// deafRun holds leases, kills its plugin, and looks what becomes of them. All
+// its loggers are the default one.
+func deafRun(socket string) (r deafReport, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	path := os.Getenv(deafHost + "_PLUGIN")
+	b, err := plugin.Open(ctx, "far", &plugin.Options{Path: path, Config: driver.Config{"address": socket}})
+	if err != nil {
+		return r, err
+	}
+	client := core.New(b, nil)
+	leases := map[string]*core.Lease{}
+	for i := range deafLeases {
+		lock, err := client.Lock(lockName(i), &core.LockOptions{TTL: deafTTL})
+		if err != nil {
+			return r, err
+		}
+		if leases[lock.Name()], err = lock.Acquire(ctx); err != nil {
+			return r, err
+		}
+	}
+	pid, _ := plugin.ProcessOf(b)
+	killed := time.Now()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return r, err
+	}
+	for now, ok := pid, true; !ok || now == pid || client.Check(ctx) != nil; now, ok = plugin.ProcessOf(b) {
+		if ctx.Err() != nil {
+			return r, errors.New("the plugin does not come back")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	r.Back = time.Since(killed)
+	time.Sleep(2 * deafTTL)
+	for name, lease := range leases {
+		if !lease.Valid() {
+			r.Lost = append(r.Lost, fmt.Sprintf("%s: %v", name, lease.Err()))
+		}
+	}
+	return r, client.Close(ctx)
+}
+
+// TestHostWhoseStderrIsFull has every log line of a host block in write(2), as
+// that of a service whose log collector hangs.
+func TestHostWhoseStderrIsFull(t *testing.T) {
+	s := newStore(t)
+	unread, full, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unread.Close()
+	defer full.Close()
+	_ = full.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	for err == nil {
+		_, err = full.Write(make([]byte, 4096))
+	}
+	for err = nil; err == nil; {
+		_, err = full.Write([]byte{0})
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, exe)
+	cmd.Env = append(os.Environ(), deafHost+"="+s.socket, deafHost+"_PLUGIN="+link(t, "far"))
+	cmd.Stderr = full
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("the host: %v", err)
+	}
+	var r deafReport
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("%v: %q", err, out)
+	}
+	t.Logf("%+v", r)
+	if r.Failure != "" || len(r.Lost) > 0 || r.Back > deafTTL {
+		t.Errorf("back after %v, lost %d of %d: %q, failure %q", r.Back, len(r.Lost), deafLeases, r.Lost, r.Failure)
+	}
+}
