@@ -134,10 +134,11 @@ func useEverything(t *testing.T, o Options) {
 	}
 }
 
-func TestCluster(t *testing.T) {
-	const nodes = 3
+// startCluster starts a Cluster whose nodes have equal parts of the slots.
+func startCluster(t *testing.T, nodes int) ([]*env.Server, Options) {
+	t.Helper()
 	var servers []*env.Server
-	var opts Options
+	opts := Options{Cluster: true}
 	for range nodes {
 		s := start(t, &env.RedisOptions{Lines: []string{"cluster-enabled yes", fmt.Sprint("cluster-port ", freePort(t)), "cluster-node-timeout 2000"}})
 		servers = append(servers, s)
@@ -158,7 +159,11 @@ func TestCluster(t *testing.T) {
 			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprint("cluster_known_nodes:", nodes))
 		})
 	}
-	opts.Cluster = true
+	return servers, opts
+}
+
+func TestCluster(t *testing.T) {
+	servers, opts := startCluster(t, 3)
 	useEverything(t, opts)
 
 	// Slots 0 to 5460 are on the first node; "b" has slot 3300 and "a" 15495.

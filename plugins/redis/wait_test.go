@@ -125,6 +125,51 @@ func TestWithdrawnWaiterPassesItsTurnOn(t *testing.T) {
 	})
 }
 
+// A turn that was given before the server's clock stepped back does not last
+// longer than any other.
+func TestTurnIsBounded(t *testing.T) {
+	s := start(t, nil)
+	b, c := connect(t, at(s)), plain(t, s)
+	ctx := t.Context()
+	holder := acquire(t, b, lease("a", "first"))
+	must(t, b.Wait(ctx, lease("a", "w"), time.Millisecond))
+	must(t, b.Release(ctx, holder))
+	ahead := c.Time(ctx).Val().Add(20 * time.Second).UnixMicro()
+	must(t, c.HSet(ctx, "~w:{a}", "!turn", fmt.Sprint(ahead, " w")).Err())
+	_, err := b.TryAcquire(ctx, lease("a", "next"))
+	if h := held(t, err); h.TTL > 250*time.Millisecond {
+		t.Errorf("the free lock is kept for %v", h.TTL)
+	}
+}
+
+// Waiters and withdrawals of one lock cost others a look whether they are
+// theirs, and no more.
+func TestOthersWaitersAreCheap(t *testing.T) {
+	s := start(t, nil)
+	b, c := connect(t, at(s)), plain(t, s)
+	ctx := t.Context()
+	acquire(t, b, lease("busy", "first"))
+	must(t, b.Wait(ctx, lease("busy", "w"), time.Millisecond))
+	must(t, b.Release(ctx, lease("busy", "gave up")))
+	must(t, b.Release(ctx, acquire(t, b, lease("a", "o")))) // the script is known
+	must(t, c.ConfigResetStat(ctx).Err())
+	const cycles = 20
+	for i := range cycles {
+		must(t, b.Release(ctx, acquire(t, b, lease("a", fmt.Sprint("o", i)))))
+	}
+	info, err := c.Info(ctx, "commandstats").Result()
+	must(t, err)
+	total := 0.0
+	for line := range strings.Lines(info) {
+		if name, _, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls="); ok && name != "evalsha" {
+			total += commandCalls(info, name)
+		}
+	}
+	if per := total / cycles; per > 12 {
+		t.Errorf("%.1f commands inside the scripts of a cycle:\n%s", per, info)
+	}
+}
+
 func TestWaitReturns(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))

@@ -111,26 +111,12 @@ func (b *ballot) text() string {
 	return redisnode.LeaseID(b.owner, b.token) + b.rest
 }
 
-// quick tells that lua/quick.lua knows the request.
-func (b *ballot) quick() bool {
-	switch b.kind {
-	case kindAcquire, kindRenew:
-		return true
-	case kindRelease, kindUndo:
-		return b.ms == 0
-	}
-	return false
-}
-
-// hints are what lua/quick.lua wants to know about batch: the lowest and the
+// hints are what lua/vote.lua wants to know about batch: the lowest and the
 // highest token that acquires guess, and the last index of the other texts.
 func hints(batch []*ballot) (lowest, highest, index any) {
 	var first, last uint64
 	length, same := 0, true
 	for _, b := range batch {
-		if !b.quick() {
-			return "", "", ""
-		}
 		if b.kind != kindAcquire {
 			n := len(b.argv[2].(string))
 			same = same && (length == 0 || n == length)
@@ -297,6 +283,8 @@ func decode(k kind, reply any) vote {
 		return vote{answer: withdrawn}
 	case redisnode.CodeTurn:
 		return vote{answer: turn, ms: number(fields, 1)}
+	case redisnode.CodeRefused:
+		return vote{answer: unknown, err: explain(redisnode.Refusal(raw))}
 	case codeQuarantined:
 		return vote{answer: quarantined}
 	}
@@ -313,5 +301,5 @@ func number(fields []any, i int) int64 {
 	return -1
 }
 
-// codeQuarantined is QUARANTINED of lua/vote.lua.
-const codeQuarantined = 5
+// codeQuarantined is QUARANTINED of lua/head.lua.
+const codeQuarantined = 6

@@ -144,13 +144,13 @@ func (c *connection) ask(ctx context.Context, batch []*ballot) (answers []any, a
 // run sends the script that command and script name, and waits for the reply
 // as long as a node may take.
 func (c *connection) run(ctx context.Context, command, script string, batch []*ballot) (any, error) {
-	k := c.n.b.keys
-	args := append(c.args[:0], command, script, len(batch)+3, k.Control(), k.Bars(), markerKey)
+	args := append(c.args[:0], command, script, len(batch)+1, markerKey)
 	for _, b := range batch {
 		args = append(args, b.key)
 	}
 	lowest, highest, index := hints(batch)
-	args = append(args, k.Side(), "0", c.marker, lowest, highest, index)
+	args = append(args, c.n.b.keys.Head()...)
+	args = append(args, c.marker, lowest, highest, index)
 	for _, b := range batch {
 		args = append(args, b.argv[:]...)
 	}

@@ -6,13 +6,16 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
+//go:embed lua/head.lua
+var headLua string
+
+//go:embed lua/rare.lua
+var rareLua string
+
 //go:embed lua/vote.lua
 var voteLua string
-
-//go:embed lua/quick.lua
-var quickLua string
 
 //go:embed lua/admit.lua
 var admitLua string
 
-var voteScript = redisnode.NewScript(voteLua, quickLua)
+var voteScript = redisnode.NewScript(headLua, rareLua, voteLua)

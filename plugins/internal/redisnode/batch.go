@@ -98,7 +98,7 @@ func failed(count int, err error) []Reply {
 	return replies
 }
 
-// part is a batch script on its way: where its replies belong.
+// part is one call of the script for operations: where its replies belong.
 type part struct {
 	*invocation
 	items   []*item
@@ -107,41 +107,40 @@ type part struct {
 	renewed bool // grants or renews, so that replicas have to know
 }
 
-// parts packs the operations of items into scripts. In Cluster all of a script
-// share a slot.
+// parts packs the operations of items into scripts.
 func (n *Node) parts(items []*item) []*part {
 	var parts []*part
-	open := map[uint16]*part{}
+	var open *part
 	for _, it := range items {
 		for i, o := range it.ops {
-			lock := n.opts.Keys.Lock(o.name)
-			var s uint16
-			if n.opts.Keys.cluster {
-				s = slot(lock)
+			if open == nil || len(open.locks) == n.perScript() {
+				open = &part{}
+				parts = append(parts, open)
 			}
-			p := open[s]
-			if p == nil || len(p.locks) == opsPerScript {
-				p = &part{}
-				open[s] = p
-				parts = append(parts, p)
-			}
-			p.add(it, i, lock)
+			open.add(it, i, n.opts.Keys.Lock(o.name))
 		}
 	}
 	for _, p := range parts {
 		args := make([]any, 0, 4*len(p.items))
+		mints := false
 		for j, it := range p.items {
 			// Pointers, because a value would be copied into the interface.
 			o := &it.ops[p.indexes[j]]
 			args = append(args, &o.kind, &o.id, &o.ms, &o.tail)
+			mints = mints || o.kind == "a"
 		}
-		s := batchScript
-		if len(p.locks) == 1 {
-			s = singleScript
-		}
-		p.invocation = n.invoke(s, p.locks, args)
+		p.invocation = n.invoke(operateScript, p.locks, mints, args)
 	}
 	return parts
+}
+
+// perScript is how many locks a script may name. In Cluster their keys would
+// have to share a slot, and be on one node while it moves.
+func (n *Node) perScript() int {
+	if n.opts.Keys.cluster {
+		return 1
+	}
+	return opsPerScript
 }
 
 func (p *part) add(it *item, i int, lock string) {
@@ -171,6 +170,9 @@ func (p *part) deliver(explain func(error) error, unsafe error) {
 			continue
 		}
 		*reply = Reply{Result: decode(o.name, all[j]), Queued: queued(all[j])}
+		if refusal, ok := reply.Err.(Refusal); ok {
+			reply.Err = explain(refusal)
+		}
 		if o.kind != "a" {
 			reply.Token = 0
 		}

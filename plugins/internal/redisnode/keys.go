@@ -72,6 +72,15 @@ func (k Keys) side() string               { return k.prefix + "~" }
 func (k Keys) control(lock string) string { return k.side() + "c:{" + k.tag(lock) + "}" }
 func (k Keys) bars(lock string) string    { return k.side() + "b:{" + k.tag(lock) + "}" }
 
+// head are the first arguments of every script; see lua/head.lua.
+func (k Keys) head(lock string) []any {
+	cluster := "0"
+	if k.cluster {
+		cluster = "1"
+	}
+	return []any{k.control(lock), k.bars(lock), k.side(), cluster}
+}
+
 // tag is what sends a side key to the slot of lock. Outside Cluster it is
 // empty, so that all locks of the prefix share their side keys.
 func (k Keys) tag(lock string) string {

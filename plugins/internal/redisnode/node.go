@@ -94,7 +94,7 @@ func (n *Node) Close(ctx context.Context) error {
 
 // run calls s for one lock and returns its reply.
 func (n *Node) run(ctx context.Context, s *script, name string, args ...any) (any, error) {
-	return n.call(ctx, n.invoke(s, []string{n.opts.Keys.Lock(name)}, args))
+	return n.call(ctx, n.invoke(s, []string{n.opts.Keys.Lock(name)}, s == handoverScript, args))
 }
 
 func (n *Node) call(ctx context.Context, v *invocation) (any, error) {
@@ -105,15 +105,13 @@ func (n *Node) call(ctx context.Context, v *invocation) (any, error) {
 	return it.reply, it.err
 }
 
-// invoke fills in what every script is called with. The keys share a slot.
-func (n *Node) invoke(s *script, locks []string, args []any) *invocation {
-	k := n.opts.Keys
-	keys := append([]string{k.control(locks[0]), k.bars(locks[0])}, locks...)
-	cluster := "0"
-	if k.cluster {
-		cluster = "1"
+// invoke fills in what every script is called with; see lua/head.lua.
+func (n *Node) invoke(s *script, locks []string, mints bool, args []any) *invocation {
+	keys := locks
+	if mints && n.opts.Keys.cluster {
+		keys = []string{locks[0], n.opts.Keys.control(locks[0])}
 	}
-	return &invocation{script: s, keys: keys, args: append([]any{k.side(), cluster}, args...)}
+	return &invocation{script: s, keys: keys, args: append(n.opts.Keys.head(locks[0]), args...)}
 }
 
 // Handover replaces the lease of from by a grant to next; see driver.Handover.
@@ -161,12 +159,8 @@ func (n *Node) Inspect(ctx context.Context, name string, observe bool) (driver.H
 
 // InspectAll tells who holds each of names, not all at the same instant.
 func (n *Node) InspectAll(ctx context.Context, names []string) ([]driver.Holder, error) {
-	most := opsPerScript
-	if n.opts.Keys.cluster {
-		most = 1 // the keys of a script must share a slot
-	}
 	var holders []driver.Holder
-	for chunk := range slices.Chunk(names, most) {
+	for chunk := range slices.Chunk(names, n.perScript()) {
 		some, err := n.inspect(ctx, chunk, "0")
 		if err != nil {
 			return nil, err
@@ -181,7 +175,7 @@ func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]d
 	for i, name := range names {
 		locks[i] = n.opts.Keys.Lock(name)
 	}
-	reply, err := n.call(ctx, n.invoke(inspectScript, locks, []any{observe}))
+	reply, err := n.call(ctx, n.invoke(inspectScript, locks, false, []any{observe}))
 	if err != nil {
 		return nil, err
 	}

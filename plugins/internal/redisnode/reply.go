@@ -6,13 +6,22 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// The codes that a refusal starts with; lua/state.lua has the same.
+// The codes that a refusal starts with; lua/head.lua has the same.
 const (
 	codeHeld = iota + 1
 	codeNotHeld
 	codeWithdrawn
 	codeTurn
+	codeRefused
 )
+
+// Refusal is an error of the server inside a script, which went on.
+type Refusal string
+
+func (e Refusal) Error() string { return string(e) }
+
+// RedisError makes it a [goredis.Error].
+func (Refusal) RedisError() {}
 
 // decode reads the reply to one operation on name.
 func decode(name string, reply any) driver.Result {
@@ -28,6 +37,9 @@ func decode(name string, reply any) driver.Result {
 		return driver.Result{Err: decodeRefusal(name, fields)}
 	case int64(codeWithdrawn):
 		return driver.Result{Err: driver.ErrWithdrawn}
+	case int64(codeRefused):
+		text, _ := fields[len(fields)-1].(string)
+		return driver.Result{Err: Refusal(text)}
 	case int64(codeTurn):
 		return driver.Result{Err: &driver.HeldError{Holder: reserved(name, fields)}}
 	}

@@ -10,17 +10,20 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
+//go:embed lua/head.lua
+var headLua string
+
 //go:embed lua/state.lua
 var stateLua string
 
 //go:embed lua/queue.lua
 var queueLua string
 
-//go:embed lua/batch.lua
-var batchLua string
+//go:embed lua/rare.lua
+var rareLua string
 
-//go:embed lua/single.lua
-var singleLua string
+//go:embed lua/operate.lua
+var operateLua string
 
 //go:embed lua/wait.lua
 var waitLua string
@@ -41,8 +44,7 @@ var inspectLua string
 var probeLua string
 
 var (
-	batchScript    = newScript(batchLua)
-	singleScript   = wholeScript("local function slow()\n" + stateLua + queueLua + batchLua + "end\n" + singleLua)
+	operateScript  = wholeScript(lazily("", rareLua, operateLua))
 	waitScript     = newScript(waitLua)
 	handoverScript = newScript(handoverLua)
 	proclaimScript = newScript(proclaimLua)
@@ -54,7 +56,14 @@ var (
 // script is the text of a script and the digest under which the server has it.
 type script struct{ text, sha string }
 
-func newScript(body string) *script { return wholeScript(stateLua + queueLua + body) }
+func newScript(body string) *script { return wholeScript(headLua + stateLua + queueLua + body) }
+
+// lazily makes a script whose usual way makes no functions: all that rare
+// returns are made by the function library. Both parts may use head.
+func lazily(head, rare, body string) string {
+	head = headLua + head
+	return "local function library()\n" + head + stateLua + queueLua + rare + "end\n" + head + body
+}
 
 func wholeScript(text string) *script {
 	sum := sha1.Sum([]byte(text))

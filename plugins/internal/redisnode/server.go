@@ -60,7 +60,7 @@ func askServer(ctx context.Context, p goredis.Pipeliner) (*goredis.StringCmd, *g
 func (n *Node) Check(ctx context.Context, id string) (Server, error) {
 	pipe := n.client.Pipeline()
 	info, fsync := askServer(ctx, pipe)
-	probe := n.invoke(probeScript, []string{n.opts.Keys.Lock("~")}, []any{id})
+	probe := n.invoke(probeScript, []string{n.opts.Keys.Lock("~")}, false, []any{id})
 	probe.send(ctx, pipe, false)
 	flush(ctx, pipe, []*invocation{probe})
 	if probe.unknownScript() {

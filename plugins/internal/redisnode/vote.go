@@ -13,24 +13,15 @@ import (
 // loaded it knows it.
 type Script struct{ Text, SHA string }
 
-// NewScript makes a script that runs quick, which may call the function slow:
-// the shared parts, which read the keys and the queue, and body. It is called
-// with the control key and the bars key before its own in KEYS, and with the
-// side prefix and "0" before its own in ARGV.
-func NewScript(body, quick string) Script {
-	s := wholeScript("local function slow()\n" + stateLua + queueLua + body + "end\n" + quick)
+// NewScript makes a script of body, which may use what head has, and what rare
+// returns as the table that the function library makes.
+func NewScript(head, rare, body string) Script {
+	s := wholeScript(lazily(head, rare, body))
 	return Script{Text: s.text, SHA: s.sha}
 }
 
-// Control is the key of the hash that the locks of the prefix share, outside
-// Cluster.
-func (k Keys) Control() string { return k.control("") }
-
-// Bars is the key of the set of withdrawn owners, outside Cluster.
-func (k Keys) Bars() string { return k.bars("") }
-
-// Side is what every key and channel of the prefix that is no lock starts with.
-func (k Keys) Side() string { return k.side() }
+// Head are the first arguments of every script, outside Cluster.
+func (k Keys) Head() []any { return k.head("") }
 
 // ValueTail is what follows owner and token in a lock key's value.
 func ValueTail(label string, value []byte) string { return valueTail(label, value) }
@@ -49,12 +40,13 @@ func ParseVote(name, raw string, ms int64, waiters int) driver.Holder {
 	return parseHolder(name, raw, ms, int64(waiters))
 }
 
-// The codes that a refusal starts with; see lua/state.lua.
+// The codes that a refusal starts with; see lua/head.lua.
 const (
 	CodeHeld      = codeHeld
 	CodeNotHeld   = codeNotHeld
 	CodeWithdrawn = codeWithdrawn
 	CodeTurn      = codeTurn
+	CodeRefused   = codeRefused
 )
 
 // LeaseID is what a lock key's value starts with.

@@ -1,235 +1,93 @@
 -- One node's answers to a batch of requests, in one step. In KEYS the marker
 -- key comes before the lock keys. ARGV after the head: the marker that this
--- node must have ("" to ask for none), three more for quick.lua, then three for
--- each lock key: kind, milliseconds, text.
+-- node must have ("" to ask for none), three hints, then three for each lock
+-- key: kind, milliseconds, text.
+--
+-- The hints: the lowest and the highest token that acquires in this batch
+-- guess, 0 for none; they rise in the order of the requests, or are "". Then
+-- the last index of the texts of all other requests, "" when they differ: to
+-- write out a number costs more than to read it.
 --
 -- Replies {now, admitted, answers}: TIME in microseconds, 1 when the marker is
 -- right, and for each request a number when it was done, else an array that
--- starts with a code of state.lua or with QUARANTINED. A node whose marker is
--- wrong has lost data: it gives up what it is told to, and votes for nothing.
-local QUARANTINED = 5
--- What a done request replies; FREED has waiters in this node's queue.
-local DONE, FREED = 1, 2
+-- starts with a code of the two heads. A node whose marker is wrong has lost
+-- data: it gives up what it is told to, and votes for nothing.
+--
+-- As in operate.lua of the redis backend, the functions are made when they are
+-- needed, and share no local with what is here.
+local state, time = call('HMGET', control, 'token', 'barred', 'queued', 'observed'), call('TIME')
+local now = time[1] * 1000000 + time[2]
+local barred = state[2] and tonumber(state[2]) > now
+local queued = state[3] and tonumber(state[3]) > now
+local observed = state[4] and tonumber(state[4]) > now
+local admitted = ARGV[5] == '' or call('HGET', KEYS[1], 'marker') == ARGV[5]
+local lowest, index = tonumber(ARGV[6]), ARGV[8]
+-- A guess that this node has yet to see can be taken without a look at each.
+local fresh = lowest and (lowest == 0 or lowest > now and lowest > tonumber(state[1] or 0))
 
-read_state()
-local admitted = ARGV[3] == '' or call('HGET', KEYS[3], 'marker') == ARGV[3]
-local minted = false
-
--- split reads "owner token rest".
-local function split(text)
-  local owner, token, from = string.match(text, '^([%w_-]+) (%d+) ()')
-  return owner, token, string.sub(text, from)
-end
-
--- raise writes a token of a grant to this node's counter.
-local function raise(token)
-  token = tonumber(token)
-  if token > last then last, minted = token, true end
-end
-
--- holds compares the head of key's value with id.
-local function holds(key, id)
-  return try('GETRANGE', key, '0', #id - 1) == id
-end
-
--- held tells whether the lease is here. A grant whose token has not been
--- written yet stands here with the token 0.
-local function held(key, owner, token)
-  return holds(key, owner .. ' ' .. token .. ' ') or token ~= '0' and holds(key, owner .. ' 0 ')
-end
-
--- with_token replaces the token in a lock key's value; the TTL stays.
-local function with_token(key, owner, token)
-  local _, _, rest = split(call('GET', key))
-  call('SET', key, owner .. ' ' .. token .. ' ' .. rest, 'KEEPTTL')
-  raise(token)
-end
-
-local function done(key)
-  if queued > now and call('EXISTS', (queue_keys(key))) == 1 then return FREED end
-  return DONE
-end
-
-local vote = {}
-
--- a: acquire. The text is the value, with a guess for the token. It is taken
--- when it is above whatever this node has seen and above its clock, and DONE
--- or FREED replied; else the grant stands without one, and the reply is what
--- the token has to exceed. The owner keeps its place in the queue, because
--- this vote may not be enough.
-function vote.a(key, ttl_ms, text)
-  local owner, guess, rest = split(text)
-  if is_barred(owner) then return {WITHDRAWN} end
-  if queued > now then
-    local head = call('ZRANGE', (queue_keys(key)), 0, 0)[1]
-    if head and head ~= owner and call('EXISTS', key) == 0 then
-      local first, ends = next_turn(key, owner)
-      if first and first ~= owner then return {TURN, math.ceil((ends - now) / 1000)} end
-    end
-  end
-  local reply
-  if guess ~= '0' then
-    local floor = math.max(last, now)
-    if tonumber(guess) <= floor then
-      text, reply = owner .. ' 0 ' .. rest, floor
-    end
-  end
-  if call('SET', key, text, 'NX', 'PX', ttl_ms) then
-    if not reply then raise(guess) end
-    changed(key)
-    return reply or done(key)
-  end
-  local by, ms = holder(key)
-  local waits = queued > now and stay(key, owner)
-  return {HELD, by, ms, waits and 1 or 0}
-end
-
--- s: settle. Writes the token of a grant, but only where the grant still is.
-function vote.s(key, _, text)
-  local owner, token = split(text)
-  if not holds(key, owner .. ' ') then return not_held(key) end
-  with_token(key, owner, token)
-  return DONE
-end
-
--- r: renew.
-function vote.r(key, ttl_ms, text)
-  if not holds(key, text) then
-    local owner, token = split(text)
-    if not held(key, owner, token) then return not_held(key) end
-    with_token(key, owner, token)
-  end
-  return call('PEXPIRE', key, ttl_ms)
-end
-
--- h: heal. Puts a lease that a majority has just renewed where it is missing.
--- The text is the value.
-function vote.h(key, ttl_ms, text)
-  local owner, token = split(text)
-  if is_barred(owner) then return {WITHDRAWN} end
-  if call('SET', key, text, 'NX', 'PX', ttl_ms) then
-    raise(token)
-    changed(key)
-    return DONE
-  end
-  local by, ms = holder(key)
-  return {HELD, by, ms}
-end
-
--- p: proclaim. After owner and token comes the new value.
-function vote.p(key, _, text)
-  local owner, token, value = split(text)
-  if not held(key, owner, token) then return not_held(key) end
-  local old = call('GET', key)
-  local length, from = string.match(old, '^%d+ (%d+):()', #owner + 2)
-  call('SET', key, string.sub(old, 1, from + length - 1) .. value, 'KEEPTTL')
-  changed(key)
-  return DONE
-end
-
--- o: hand over. After owner and token comes the whole value of the next grant.
-function vote.o(key, ttl_ms, text)
-  local owner, token, value = split(text)
-  if not held(key, owner, token) then return not_held(key) end
-  local next_owner, next_token = split(value)
-  if is_barred(next_owner) then return {WITHDRAWN} end
-  call('SET', key, value, 'PX', ttl_ms)
-  raise(next_token)
-  if queued > now then leave(key, next_owner) end
-  changed(key)
-  return DONE
-end
-
--- i: inspect.
-function vote.i(key)
-  local value = try('GET', key)
-  if type(value) == 'table' then value = holder(key) end
-  return {0, value or '', call('PTTL', key), call('ZCARD', (queue_keys(key)))}
-end
-
-local give_up = {}
-
--- d: release. milliseconds is how long the lock must stay taken.
-function give_up.d(key, keep_ms, text)
-  if not holds(key, text) and not held(key, split(text)) then return not_held(key) end
-  keep_ms = tonumber(keep_ms)
-  if keep_ms == 0 then
-    call('DEL', key)
-    changed(key)
-    return done(key)
-  end
-  if call('PTTL', key) > keep_ms then
-    call('PEXPIRE', key, keep_ms)
-    if queued > now then hint(key) end
-  end
-  return DONE
-end
-
--- u: undo a grant of an attempt that failed. The text is the owner and a
--- space, here and below. With milliseconds the owner is barred too, because
--- the request may still be on its way.
-function give_up.u(key, bar_ms, text)
-  bar_ms = tonumber(bar_ms)
-  if bar_ms > 0 then
-    local ends = now + bar_ms * 1000
-    call('ZREMRANGEBYSCORE', bars, '-inf', now)
-    call('ZADD', bars, ends, string.sub(text, 1, -2))
-    call('PEXPIRE', bars, bar_ms)
-    if ends > barred then
-      barred = ends
-      call('HSET', control, 'barred', ends)
-    end
-  end
-  if not holds(key, text) then return DONE end
-  call('DEL', key)
-  changed(key)
-  return done(key)
-end
-
--- w: withdraw. An undo that bars, and gives up the place in the queue.
-function give_up.w(key, bar_ms, text)
-  if queued > now then leave(key, string.sub(text, 1, -2)) end
-  give_up.u(key, bar_ms, text)
-  return done(key)
-end
-
--- l: leave the queue, after a grant.
-function give_up.l(key, _, text)
-  if queued > now then leave(key, string.sub(text, 1, -2)) end
-  return DONE
-end
-
--- b: break by token, which is the text.
-function give_up.b(key, _, text)
-  local value = holder(key)
-  if string.match(value, '^[%w_-]+ (%d+) %d+:') ~= text then return not_held(key) end
-  call('DEL', key)
-  changed(key)
-  return done(key)
-end
-
--- k: wake the first waiter, after a majority is free. It may have been told
--- already, when only this node was.
-function give_up.k(key)
-  if queued > now and call('EXISTS', key) == 0 then
-    local _, w = queue_keys(key)
-    call('HDEL', w, '!turn')
-    next_turn(key)
-  end
-  return DONE
-end
-
-local answers, arg = {}, 7
-for n = 4, #KEYS do
-  local kind, ms, text = ARGV[arg], ARGV[arg + 1], ARGV[arg + 2]
-  if give_up[kind] then
-    answers[n - 3] = give_up[kind](KEYS[n], ms, text)
-  elseif admitted then
-    answers[n - 3] = vote[kind](KEYS[n], ms, text)
-  else
-    answers[n - 3] = {QUARANTINED}
-  end
+local answers, arg, minted, lib = {}, 9, false, nil
+for n = 2, #KEYS do
+  local key, kind, ms, text = KEYS[n], ARGV[arg], ARGV[arg + 1], ARGV[arg + 2]
+  local answer
+  local waiters = queued and try('EXISTS', side .. 'q:{' .. key .. '}') == 1
   arg = arg + 3
+  if not admitted and not string.find('duwlbk', kind, 1, true) then
+    answer = {QUARANTINED}
+  elseif kind == 'a' then
+    -- The text is the value, with a guess for the token. Where it is taken DONE
+    -- or FREED is replied, else what the token has to exceed.
+    if barred and try('ZSCORE', bars, string.match(text, '^[%w_-]+')) then
+      answer = {WITHDRAWN}
+    elseif waiters then
+      lib = lib or library()
+      answer = lib.guarded(lib.wait_for_turn, key, text)
+    end
+    if not answer then
+      local value, floor, guess = text, nil, nil
+      if not fresh then
+        lib = lib or library()
+        value, floor, guess = lib.place(text)
+      end
+      answer = try('SET', key, value, 'NX', 'PX', ms)
+      if not answer then
+        lib = lib or library()
+        answer = lib.refuse(key, text, waiters)
+      elseif not answer.err then
+        answer = floor or waiters and FREED or DONE
+        if fresh then
+          minted = lowest > 0 and ARGV[7]
+        elseif guess then
+          lib.raise(guess)
+        end
+        if observed then try('PUBLISH', side .. 'o:' .. key, '') end
+      end
+    end
+  elseif (kind == 'r' or (kind == 'd' or kind == 'u') and ms == '0')
+    and try('GETRANGE', key, '0', index == '' and #text - 1 or index) == text then
+    if kind == 'r' then
+      answer = try('PEXPIRE', key, ms)
+    else
+      answer = try('DEL', key)
+      if answer == 1 and waiters then answer = FREED end
+      if observed then try('PUBLISH', side .. 'o:' .. key, '') end
+    end
+  elseif kind == 'u' and ms == '0' then
+    answer = DONE
+  else
+    lib = lib or library()
+    answer = lib.guarded(lib.other[kind], key, ms, text)
+    fresh = fresh and (lowest == 0 or lowest > lib.raise(0))
+    if kind == 'u' or kind == 'w' then barred = true end
+  end
+  if type(answer) == 'table' and answer.err then answer = {REFUSED, answer.err} end
+  answers[n - 1] = answer
 end
-if minted then call('HSET', control, 'token', last) end
+if lib and lib.raise(0) > tonumber(minted or 0) then minted = lib.raise(0) end
+if minted then
+  local written = try('HSET', control, 'token', minted)
+  if type(written) == 'table' then
+    lib = lib or library()
+    lib.take_back(answers, {REFUSED, written.err})
+  end
+end
 return {now, admitted and 1 or 0, answers}

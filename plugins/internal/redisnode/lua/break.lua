@@ -1,8 +1,8 @@
 -- Ends a lease by its token, whoever owns it. ARGV after the head: token.
 -- Replies 1.
-local key = KEYS[3]
+local key = KEYS[1]
 local value = holder(key)
-if string.match(value, '^[%w_-]+ (%d+) %d+:') ~= ARGV[3] then
+if string.match(value, '^[%w_-]+ (%d+) %d+:') ~= ARGV[5] then
   return not_held(key)
 end
 call('DEL', key)

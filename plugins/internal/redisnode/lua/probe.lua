@@ -2,5 +2,5 @@
 -- and changes nothing. ARGV after the head: channel.
 call('TIME')
 call('HDEL', control, 'probe')
-call('PUBLISH', side .. 'i:' .. ARGV[3], '')
+call('PUBLISH', side .. 'i:' .. ARGV[5], '')
 return 1

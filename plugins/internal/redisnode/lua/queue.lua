@@ -3,9 +3,6 @@
 -- alive and on which channel it listens, and in "!turn" whose turn it is and
 -- until when. Whoever is first in q keeps the lock from everybody else while
 -- it is free; a turn that nobody takes is over after TURN_US.
---
--- Note: q and w are not declared in KEYS. They share the lock key's slot, and
--- declaring them would triple the keys of every batch.
 local ALIVE_US, TURN_US, KEY_MS = 2000000, 250000, 2500
 
 local function queue_keys(key)
@@ -78,6 +75,9 @@ local function next_turn(key, me)
       local owner, ends = get_turn(w)
       if head == me then return head, set_turn(w, head) end
       if owner == head then
+        -- A turn that ends later than it can was given before the clock
+        -- stepped back, and would keep the free lock for that long.
+        if ends > now + TURN_US then return head, set_turn(w, head) end
         if ends > now then return head, ends end
       elseif call('PUBLISH', side .. 'i:' .. channel, head) > 0 or cluster then
         return head, set_turn(w, head)
@@ -98,9 +98,9 @@ local function hint(key)
   end
 end
 
--- freed is called after key was deleted.
+-- freed is called after key was deleted, which stands whatever comes of this.
 local function freed(key)
-  if not now then read_state() end
-  if queued > now then next_turn(key) end
+  if not now and read_state() then return end
+  if queued > now then guarded(next_turn, key) end
   changed(key)
 end

@@ -1,28 +1,17 @@
--- Shared head of the scripts: what one prefix (in Cluster: one slot of a
--- prefix) keeps besides its lock keys, and how a lock key is looked at.
---
--- KEYS: control, bars, then the lock keys. ARGV: side, cluster, then the
--- script's own. The control hash has four fields:
---   token     the last token that was minted
---   barred    until when an owner may stand in bars
---   queued    until when somebody may wait in a queue
---   observed  until when somebody may observe
--- The last three keep the ordinary acquire and release from looking at keys
--- that are hardly ever there. All instants are microseconds by TIME.
---
--- A number must reach Redis as a number or through %.0f: tostring and ".."
--- would cut a token to 1.7951709358938e+15.
-local call, try, format = redis.call, redis.pcall, string.format
-local control, bars, side, cluster = KEYS[1], KEYS[2], ARGV[1], ARGV[2] == '1'
-local HELD, NOT_HELD, WITHDRAWN, TURN = 1, 2, 3, 4
+-- What the control hash and the clock say, and how a lock key is looked at.
 local now, last, barred, queued, observed
 
+-- read_state returns the error that kept it from reading.
 local function read_state()
-  local s = call('HMGET', control, 'token', 'barred', 'queued', 'observed')
-  local t = call('TIME')
+  local s, t = try('HMGET', control, 'token', 'barred', 'queued', 'observed'), try('TIME')
+  if s.err or t.err then return s.err and s or t end
   now = t[1] * 1000000 + t[2]
   last, barred = tonumber(s[1] or 0), tonumber(s[2] or 0)
   queued, observed = tonumber(s[3] or 0), tonumber(s[4] or 0)
+end
+
+local function changed(key)
+  if observed > now then try('PUBLISH', side .. 'o:' .. key, '') end
 end
 
 -- next_token rises over release, expiry and a clock that jumps back; the clock
@@ -61,6 +50,11 @@ local function not_held(key)
   return {NOT_HELD, value, ms}
 end
 
-local function changed(key)
-  if observed > now then call('PUBLISH', side .. 'o:' .. key, '') end
+-- guarded calls f and returns what it returns, or its error as a reply.
+local function guarded(f, ...)
+  local denied = not now and read_state()
+  if denied then return denied end
+  local ok, reply = pcall(f, ...)
+  if ok or type(reply) == 'table' then return reply end
+  return {err = reply}
 end

@@ -1,0 +1,24 @@
+-- First lines of every script. KEYS has the lock keys, and in Cluster, for
+-- scripts that mint a token, the control key after them. ARGV: control, bars,
+-- side, cluster, then the script's own.
+--
+-- Note: control, bars and the queue of a lock are not declared in KEYS,
+-- although they share its slot. While a slot moves, Redis refuses a script
+-- with TRYAGAIN unless all declared keys are on one node, so that a renewal
+-- would be refused until the move has ended. A grant has to be: on the wrong
+-- node it would begin a second control hash, with lower tokens.
+--
+-- The control hash has what one prefix (in Cluster: one slot of a prefix)
+-- keeps besides its lock keys:
+--   token     the last token that was minted
+--   barred    until when an owner may stand in bars
+--   queued    until when somebody may wait in a queue
+--   observed  until when somebody may observe
+-- The last three keep the ordinary acquire and release from looking at keys
+-- that are hardly ever there. All instants are microseconds by TIME.
+--
+-- A number must reach Redis as a number or through %.0f: tostring and ".."
+-- would cut a token to 1.7951709358938e+15.
+local call, try, format = redis.call, redis.pcall, string.format
+local control, bars, side, cluster = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
+local HELD, NOT_HELD, WITHDRAWN, TURN, REFUSED = 1, 2, 3, 4, 5

@@ -1,0 +1,52 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// An acquire whose token cannot be written leaves no lock behind.
+func TestDeniedHalfway(t *testing.T) {
+	s := start(t, nil)
+	c := plain(t, s)
+	must(t, c.Do(t.Context(), "acl", "setuser", "app", "on", ">s3cret", "~*", "&*", "+@all").Err())
+	b := connect(t, Options{Address: []string{"redis://app:s3cret@" + s.Addr()}})
+	must(t, b.Check(t.Context()))
+	must(t, c.Do(t.Context(), "acl", "setuser", "app", "-hset").Err())
+	if _, err := b.TryAcquire(t.Context(), lease("a", "o1")); !errors.Is(err, driver.ErrDenied) {
+		t.Errorf("acquire without HSET: %v", err)
+	}
+	if ttl := c.PTTL(t.Context(), "a").Val(); ttl > 0 {
+		t.Errorf("the refused lock stands for another %v", ttl)
+	}
+}
+
+// A server at maxmemory grants nothing, and what it denies to one caller it
+// does not deny to the renewals of others.
+func TestOutOfMemory(t *testing.T) {
+	s := start(t, nil)
+	b, c := connect(t, at(s)), plain(t, s)
+	var ops []driver.Op
+	for i := range 40 {
+		ops = append(ops, driver.Op{Kind: driver.OpRenew, Request: acquire(t, b, lease(fmt.Sprint("held", i), "o"))})
+	}
+	withdrawn := driver.Op{Kind: driver.OpRelease, Request: acquire(t, b, lease("withdrawn", "o"))}
+	withdrawn.Token = 0
+	ops = append([]driver.Op{{Kind: driver.OpAcquire, Request: lease("new", "o")}}, append(ops, withdrawn)...)
+	must(t, c.ConfigSet(t.Context(), "maxmemory", "1mb").Err())
+	for i, res := range b.Batch(t.Context(), ops) {
+		switch {
+		case i == 0 && (!errors.Is(res.Err, driver.ErrUnavailable) || !strings.Contains(res.Err.Error(), "maxmemory")):
+			t.Errorf("acquire at maxmemory: %v", res.Err)
+		case i > 0 && res.Err != nil:
+			t.Errorf("operation %d on %q at maxmemory: %v", ops[i].Kind, ops[i].Name, res.Err)
+		}
+	}
+	if n := c.Exists(t.Context(), "new", "withdrawn").Val(); n != 0 {
+		t.Errorf("%d locks are left that nobody holds", n)
+	}
+}

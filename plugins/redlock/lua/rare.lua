@@ -1,0 +1,220 @@
+-- The parts of vote.lua that are not needed as a rule.
+read_state()
+local minted = 0 -- the highest token that has to be written to the counter
+
+local function ended(key)
+  if queued > now and call('EXISTS', (queue_keys(key))) == 1 then return FREED end
+  return DONE
+end
+
+-- split reads "owner token rest".
+local function split(text)
+  local owner, token, from = string.match(text, '^([%w_-]+) (%d+) ()')
+  return owner, token, string.sub(text, from)
+end
+
+-- raise has the token of a grant written to this node's counter, and returns
+-- the highest of those.
+local function raise(token)
+  token = tonumber(token)
+  if token > last then last, minted = token, token end
+  return minted
+end
+
+-- holds compares the head of key's value with id.
+local function holds(key, id)
+  return try('GETRANGE', key, '0', #id - 1) == id
+end
+
+-- held tells whether the lease is here. A grant whose token has not been
+-- written yet stands here with the token 0.
+local function held(key, owner, token)
+  return holds(key, owner .. ' ' .. token .. ' ') or token ~= '0' and holds(key, owner .. ' 0 ')
+end
+
+-- with_token replaces the token in a lock key's value; the TTL stays.
+local function with_token(key, owner, token)
+  local _, _, rest = split(call('GET', key))
+  call('SET', key, owner .. ' ' .. token .. ' ' .. rest, 'KEEPTTL')
+  raise(token)
+end
+
+-- place looks at the guess for the token in the text of an acquire, "owner
+-- token rest". One that is above whatever this node has seen and above its
+-- clock is taken. Else the grant is to stand without a token: place returns
+-- the text for that, and what the token has to exceed.
+local function place(text)
+  local owner, guess, rest = split(text)
+  if guess == '0' then return text end -- without fencing
+  local floor = math.max(last, now)
+  if tonumber(guess) > floor then return text, nil, guess end
+  return owner .. ' 0 ' .. rest, floor
+end
+
+-- wait_for_turn is the refusal of an acquire of a free lock by a node that
+-- keeps it for another waiter.
+local function wait_for_turn(key, text)
+  local owner = split(text)
+  if call('ZRANGE', (queue_keys(key)), 0, 0)[1] == owner or call('EXISTS', key) == 1 then return nil end
+  local first, ends = next_turn(key, owner)
+  if first and first ~= owner then return {TURN, math.ceil((ends - now) / 1000)} end
+end
+
+-- refuse is the refusal of an acquire that found the lock taken. The owner
+-- keeps its place in the queue, because this vote may not be enough.
+local function refuse(key, text, waiters)
+  local by, ms = holder(key)
+  local waits = waiters and guarded(stay, key, (split(text))) == true
+  return {HELD, by, ms, waits and 1 or 0}
+end
+
+local other = {}
+
+-- s: settle. Writes the token of a grant, but only where the grant still is.
+function other.s(key, _, text)
+  local owner, token = split(text)
+  if not holds(key, owner .. ' ') then return not_held(key) end
+  with_token(key, owner, token)
+  return DONE
+end
+
+-- r: renew, of a lease whose token may not be written here yet.
+function other.r(key, ttl_ms, text)
+  local owner, token = split(text)
+  if not held(key, owner, token) then return not_held(key) end
+  with_token(key, owner, token)
+  return call('PEXPIRE', key, ttl_ms)
+end
+
+-- h: heal. Puts a lease that a majority has just renewed where it is missing.
+-- The text is the value.
+function other.h(key, ttl_ms, text)
+  local owner, token = split(text)
+  if is_barred(owner) then return {WITHDRAWN} end
+  if call('SET', key, text, 'NX', 'PX', ttl_ms) then
+    raise(token)
+    changed(key)
+    return DONE
+  end
+  local by, ms = holder(key)
+  return {HELD, by, ms}
+end
+
+-- p: proclaim. After owner and token comes the new value.
+function other.p(key, _, text)
+  local owner, token, value = split(text)
+  if not held(key, owner, token) then return not_held(key) end
+  local old = call('GET', key)
+  local length, from = string.match(old, '^%d+ (%d+):()', #owner + 2)
+  call('SET', key, string.sub(old, 1, from + length - 1) .. value, 'KEEPTTL')
+  changed(key)
+  return DONE
+end
+
+-- o: hand over. After owner and token comes the whole value of the next grant.
+function other.o(key, ttl_ms, text)
+  local owner, token, value = split(text)
+  if not held(key, owner, token) then return not_held(key) end
+  local next_owner, next_token = split(value)
+  if is_barred(next_owner) then return {WITHDRAWN} end
+  call('SET', key, value, 'PX', ttl_ms)
+  raise(next_token)
+  if queued > now then leave(key, next_owner) end
+  changed(key)
+  return DONE
+end
+
+-- i: inspect.
+function other.i(key)
+  local value = try('GET', key)
+  if type(value) == 'table' then value = holder(key) end
+  return {0, value or '', call('PTTL', key), call('ZCARD', (queue_keys(key)))}
+end
+
+-- d: release, as r, or of one that must stay taken for milliseconds.
+function other.d(key, keep_ms, text)
+  if not held(key, split(text)) then return not_held(key) end
+  keep_ms = tonumber(keep_ms)
+  if keep_ms == 0 then
+    call('DEL', key)
+    changed(key)
+    return ended(key)
+  end
+  if call('PTTL', key) > keep_ms then
+    call('PEXPIRE', key, keep_ms)
+    if queued > now then hint(key) end
+  end
+  return DONE
+end
+
+-- u: undo a grant of an attempt that failed. The text is the owner and a
+-- space, here and below. With milliseconds the owner is barred too, because
+-- the request may still be on its way.
+--
+-- Note: the removal comes before the ZADD because a server at maxmemory lets
+-- a script go on that has written something.
+function other.u(key, bar_ms, text)
+  bar_ms = tonumber(bar_ms)
+  if bar_ms > 0 then
+    local ends = now + bar_ms * 1000
+    call('ZREMRANGEBYSCORE', bars, '-inf', now)
+    call('ZADD', bars, ends, string.sub(text, 1, -2))
+    call('PEXPIRE', bars, bar_ms)
+    if ends > barred then
+      barred = ends
+      call('HSET', control, 'barred', ends)
+    end
+  end
+  if not holds(key, text) then return DONE end
+  call('DEL', key)
+  changed(key)
+  return ended(key)
+end
+
+-- w: withdraw. An undo that bars, and gives up the place in the queue.
+function other.w(key, bar_ms, text)
+  if queued > now then leave(key, string.sub(text, 1, -2)) end
+  other.u(key, bar_ms, text)
+  return ended(key)
+end
+
+-- l: leave the queue, after a grant.
+function other.l(key, _, text)
+  if queued > now then leave(key, string.sub(text, 1, -2)) end
+  return DONE
+end
+
+-- b: break by token, which is the text.
+function other.b(key, _, text)
+  local value = holder(key)
+  if string.match(value, '^[%w_-]+ (%d+) %d+:') ~= text then return not_held(key) end
+  call('DEL', key)
+  changed(key)
+  return ended(key)
+end
+
+-- k: wake the first waiter, after a majority is free. It may have been told
+-- already, when only this node was.
+function other.k(key)
+  if queued > now and call('EXISTS', key) == 0 then
+    local _, w = queue_keys(key)
+    call('HDEL', w, '!turn')
+    next_turn(key)
+  end
+  return DONE
+end
+
+-- take_back undoes the grants of this script, whose tokens were not written.
+local function take_back(answers, refused)
+  for n = 1, #answers do
+    if ARGV[3 * n + 6] == 'a' and type(answers[n]) == 'number' then
+      call('DEL', KEYS[n + 1])
+      answers[n] = refused
+    end
+  end
+end
+
+return {
+  guarded = guarded, place = place, raise = raise, wait_for_turn = wait_for_turn, refuse = refuse,
+  other = other, take_back = take_back,
+}
