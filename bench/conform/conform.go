@@ -21,8 +21,8 @@ import (
 
 // Options say what to hold to the rules.
 type Options struct {
-	// Path of the plugin binary.
-	Path string
+	// Name of the backend, and Path of its plugin binary.
+	Name, Path string
 	// Config is its configuration, with the address of the server.
 	Config driver.Config
 	// NoMTLS is for plugins that cannot do mutual TLS.
@@ -49,9 +49,9 @@ func Run(ctx context.Context, o Options, report func(drivertest.RuleResult)) err
 func (o Options) harness(t drivertest.T) *drivertest.Harness {
 	t.Helper()
 	cfg := o.namespace()
-	h := plugintest.BinaryWith(o.Path, plugin.Options{Config: cfg, NoMTLS: o.NoMTLS})(t)
+	h := plugintest.BinaryOf(o.Name, o.Path, plugin.Options{Config: cfg, NoMTLS: o.NoMTLS})(t)
 	if o.Namespaces {
-		other := plugintest.BinaryWith(o.Path, plugin.Options{Config: o.namespace(), NoMTLS: o.NoMTLS})
+		other := plugintest.BinaryOf(o.Name, o.Path, plugin.Options{Config: o.namespace(), NoMTLS: o.NoMTLS})
 		h.Other = func(t drivertest.T) driver.Backend { return other(t).Open(t) }
 	}
 	if len(o.Servers) > 0 {

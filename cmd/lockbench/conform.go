@@ -61,7 +61,7 @@ fails.`,
 }
 
 func (f *conformFlags) run(ctx context.Context, nameOrPath string, progress *progress, stdout, stderr io.Writer) (err error) {
-	found, err := resolve(nameOrPath, f.servers.pluginDirs)
+	found, d, err := resolved(ctx, nameOrPath, f.servers.pluginDirs)
 	if err != nil {
 		return err
 	}
@@ -70,10 +70,6 @@ func (f *conformFlags) run(ctx context.Context, nameOrPath string, progress *pro
 		return err
 	}
 	own := len(f.servers.targets) > 0 || cfg["address"] != ""
-	d, err := bench.Describe(ctx, found)
-	if err != nil {
-		return err
-	}
 	var keys []string
 	for _, k := range d.Keys {
 		keys = append(keys, k.Name)
@@ -83,7 +79,7 @@ func (f *conformFlags) run(ctx context.Context, nameOrPath string, progress *pro
 	if err := bench.CheckConfig(d, cfg); err != nil {
 		return err
 	}
-	o := conform.Options{Path: found.Path, Config: cfg, Namespaces: slices.Contains(keys, "prefix"), NoMTLS: f.mtls == "off"}
+	o := conform.Options{Name: found.Name, Path: found.Path, Config: cfg, Namespaces: slices.Contains(keys, "prefix"), NoMTLS: f.mtls == "off"}
 	if !own {
 		servers, err := bench.StartServers(ctx, found, true)
 		if err != nil {
@@ -127,7 +123,7 @@ func (f *conformFlags) suite(ctx context.Context, o conform.Options, progress *p
 		return errInterrupted
 	}
 	if err != nil {
-		return &bench.EnvError{Backend: bench.NameOf(o.Path), Err: err}
+		return &bench.EnvError{Backend: o.Name, Err: err}
 	}
 	return s.end()
 }

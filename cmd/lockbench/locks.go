@@ -56,17 +56,13 @@ func (f *locksFlags) with(cmd *cobra.Command, backend string, do func(ctx contex
 	if err := oneOf("format", f.format, []string{"text", "json"}); err != nil {
 		return err
 	}
-	found, err := resolve(backend, f.servers.pluginDirs)
+	ctx, cancel := context.WithTimeout(cmd.Context(), locksTimeout)
+	defer cancel()
+	found, d, err := resolved(ctx, backend, f.servers.pluginDirs)
 	if err != nil {
 		return err
 	}
 	cfg, err := f.servers.configOf(found.Name, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), locksTimeout)
-	defer cancel()
-	d, err := bench.Describe(ctx, found)
 	if err != nil {
 		return err
 	}

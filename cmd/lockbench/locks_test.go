@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -130,5 +131,27 @@ func TestDoctor(t *testing.T) {
 	}
 	if code, _, stderr := lockbench(t, "env", "doctor"); code != exitEnvironment || !strings.Contains(stderr, "make build") {
 		t.Errorf("without plugins: exit %d, %q", code, stderr)
+	}
+}
+
+// A binary may have any name; which backend it is, it says itself.
+func TestLocksOfARenamedPlugin(t *testing.T) {
+	dir := plugins(t)
+	server := redisServer(t, nil)
+	renamed := filepath.Join(t.TempDir(), "lockplugin-yours")
+	if err := os.Symlink(filepath.Join(dir, "lockplugin-redis"), renamed); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"locks", "list", renamed, "--target", "redis=" + server.Addr()},
+		{"plugins", "describe", renamed},
+	} {
+		if code, stdout, stderr := lockbench(t, args...); code != exitOK {
+			t.Errorf("%v: exit %d, %q, %q", args, code, stdout, stderr)
+		}
+	}
+	code, _, stderr := lockbench(t, "locks", "list", renamed, "--target", "yours="+server.Addr())
+	if code != exitUsage || !strings.Contains(stderr, `the backend is "redis"`) {
+		t.Errorf("exit %d, %q", code, stderr)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -69,11 +70,7 @@ func pluginsDescribeCommand() *cobra.Command {
 			if err := oneOf("format", format, []string{"text", "json"}); err != nil {
 				return err
 			}
-			f, err := resolve(args[0], dirs)
-			if err != nil {
-				return err
-			}
-			d, err := bench.Describe(cmd.Context(), f)
+			f, d, err := resolved(cmd.Context(), args[0], dirs)
 			if err != nil {
 				return err
 			}
@@ -89,6 +86,20 @@ func pluginsDescribeCommand() *cobra.Command {
 	cmd.Flags().StringArrayVar(&dirs, "plugin-dir", nil, "look for plugins here first")
 	cmd.Flags().StringVar(&format, "format", "text", "output: text or json")
 	return cmd
+}
+
+// resolved finds a plugin by name, or takes a path as it is, and asks it what
+// it claims. A binary may have any name: which backend it is, it says itself.
+func resolved(ctx context.Context, nameOrPath string, dirs []string) (plugin.Found, plugin.Description, error) {
+	found, err := resolve(nameOrPath, dirs)
+	if err != nil {
+		return found, plugin.Description{}, err
+	}
+	d, err := bench.Describe(ctx, found)
+	if err == nil && strings.ContainsRune(nameOrPath, '/') {
+		found.Name = d.Name
+	}
+	return found, d, err
 }
 
 // resolve finds a plugin by name, or takes a path as it is.

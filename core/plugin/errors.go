@@ -12,6 +12,7 @@ var (
 	ErrNotFound      = errors.New("plugin not found")
 	ErrNotExecutable = errors.New("plugin is not executable")
 	ErrNotPlugin     = errors.New("binary is not a plugin of this kind")
+	ErrBackend       = errors.New("plugin is one of another backend")
 	ErrUnsafe        = errors.New("plugin could be replaced by any user")
 	ErrPrivileged    = errors.New("plugin would have more privileges than its host")
 	ErrChecksum      = errors.New("plugin has a wrong checksum")

@@ -87,7 +87,9 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	p.props = c.Properties
+	if p.props = c.Properties; p.props.Name != l.name {
+		return l.fail(ErrBackend, "%q was asked for, and it is %q", l.name, shorten(p.props.Name))
+	}
 	l.secrets.SetConfig(l.opts.Config, func(key, _ string) bool { return slices.Contains(c.SecretKeys, key) })
 	if client.NegotiatedVersion() >= wire.VersionFramed {
 		if err := l.connectData(ctx, p, c.DataSocket); err != nil {
@@ -169,6 +171,9 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 		return fmt.Errorf("plugin %q: %w", l.name, refused.error)
 	}
 	var open *OpenError
+	if errors.As(err, &open) {
+		return open
+	}
 	switch line := run.stdout.text(); {
 	case caller.Err() != nil:
 		open = l.fail(ErrHung, "%v", caller.Err())

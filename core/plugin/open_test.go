@@ -181,3 +181,23 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 }
+
+// The plugin of another backend would lock in another store, where it excludes
+// nobody: which backend it is, it says itself, and not its file's name.
+func TestOpenComparesTheName(t *testing.T) {
+	memory := plugintest.Build(t, memoryMain)
+	misnamed := filepath.Join(t.TempDir(), "lockplugin-redis")
+	if err := os.Symlink(memory, misnamed); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []int{1, 2} {
+		for _, path := range []string{memory, misnamed} {
+			err := refused(t, "redis", plugin.Options{Path: path, Protocol: v}, plugin.ErrBackend, `"redis"`, `"memory"`, path)
+			var open *plugin.OpenError
+			if !errors.As(err, &open) || open.Name != "redis" || open.Path != path {
+				t.Errorf("got %#v", err)
+			}
+		}
+		plugintest.Open(t, "memory", &plugin.Options{Path: misnamed, Protocol: v})
+	}
+}

@@ -25,9 +25,10 @@ import (
 type Options struct {
 	// Config is the backend's configuration; Describe tells its keys.
 	Config driver.Config
-	// Path of the binary; "" looks for lockplugin-NAME in Dirs, beside the
-	// running executable, and in PATH, in this order. One that any user of the
-	// machine could replace is refused.
+	// Path of the binary, whatever it is called; "" looks for lockplugin-NAME in
+	// Dirs, beside the running executable, and in PATH, in this order. One that
+	// any user of the machine could replace is refused, and so is one that
+	// turns out to be of another backend than the one that was asked for.
 	Path string
 	Dirs []string
 	// Checksums is a file as sha256sum writes it. When given, the binary must

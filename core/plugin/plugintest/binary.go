@@ -40,7 +40,12 @@ func Binary(path string, config func(t drivertest.T) driver.Config) func(t drive
 // BinaryWith is [Binary] for a plugin that is opened with Config and NoMTLS of
 // opts.
 func BinaryWith(path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
-	name := strings.TrimPrefix(filepath.Base(path), wire.Prefix)
+	return BinaryOf(strings.TrimPrefix(filepath.Base(path), wire.Prefix), path, opts)
+}
+
+// BinaryOf is [BinaryWith] for the plugin of the backend called name, whatever
+// the binary is called.
+func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
 	opts.Path = path
 	return func(drivertest.T) *drivertest.Harness {
 		return &drivertest.Harness{

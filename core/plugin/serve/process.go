@@ -74,7 +74,7 @@ func (p *process) Configure(ctx context.Context, s wire.Setup) (wire.Opened, err
 	t := newTracker(b)
 	p.held.Store(t)
 	p.log.Debug("configured", "host", s.Host)
-	o := wire.Opened{Backend: t, SecretKeys: secret}
+	o := wire.Opened{Name: p.spec.Name, Backend: t, SecretKeys: secret}
 	if s, ok := b.(driver.Starter); ok {
 		o.Backend = starting{t, s}
 	}

@@ -25,6 +25,7 @@ type Host interface {
 
 // Opened is what came of configuring a plugin.
 type Opened struct {
+	Name       string // of the backend, "redis"
 	Backend    driver.Backend
 	SecretKeys []string // of the configuration
 	DataSocket string   // path, for version 2
@@ -75,8 +76,10 @@ func (s *Server) Configure(ctx context.Context, m *lockpb.ConfigureRequest) (*lo
 		return &lockpb.ConfigureReply{Error: s.encode(err)}, nil
 	}
 	s.backend = o.Backend
+	claims := o.Backend.Properties()
+	claims.Name = o.Name
 	return &lockpb.ConfigureReply{
-		Properties: fromProperties(o.Backend.Properties()), SecretKeys: o.SecretKeys, DataSocket: o.DataSocket,
+		Properties: fromProperties(claims), SecretKeys: o.SecretKeys, DataSocket: o.DataSocket,
 	}, nil
 }
 
