@@ -19,6 +19,7 @@ import (
 // leader had died before its lease ended, nobody but its host knows.
 func (r *Recorder) Watch(ctx context.Context, e *core.Elector) {
 	set := metric.WithAttributeSet(attribute.NewSet(r.attributes(e.Backend(), e.Name())...))
+	r.in.changes.Add(ctx, 0, set)
 	var led bool
 	var vacant time.Time
 	for change := range e.Observe(ctx) {

@@ -10,6 +10,7 @@ type instruments struct {
 	wait, hold, renew, slack, vacancy                        metric.Float64Histogram
 	held                                                     metric.Int64UpDownCounter
 	lost, suspect, waits, failures, exits, restarts, changes metric.Int64Counter
+	dropped                                                  metric.Int64Counter
 }
 
 // Bounds of the histograms in seconds: round trips, and times that people wait.
@@ -41,6 +42,7 @@ func newInstruments(m metric.Meter) (in instruments, err error) {
 	in.failures = count("lock.acquire.failures", "{failure}", "Acquires that returned no lease, by error.")
 	in.exits = count("lock.plugin.exits", "{exit}", "Plugin processes that ended by themselves.")
 	in.restarts = count("lock.plugin.restarts", "{restart}", "Plugin processes that replaced one.")
+	in.dropped = count("lock.events.dropped", "{event}", "Events that were not recorded because too many came at once.")
 	in.changes = count("lock.election.changes", "{change}", "New leaders.")
 	in.held, err = m.Int64UpDownCounter("lock.leases.held", metric.WithDescription("Leases held now."), metric.WithUnit("{lease}"))
 	return in, errors.Join(append(errs, err)...)

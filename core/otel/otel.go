@@ -16,6 +16,7 @@
 //	lock.acquire.failures           {failure}  acquires that returned no lease, by error.type
 //	lock.plugin.exits               {exit}     plugin processes that ended by themselves
 //	lock.plugin.restarts            {restart}  plugin processes that replaced one
+//	lock.events.dropped             {event}    events that this package missed, because too many came at once
 //	lock.election.changes           {change}   new leaders, as an observer sees them
 //	lock.election.vacancy.duration  s          from one leader's end to the next one's term
 //
@@ -27,7 +28,12 @@
 // before the store was asked, deadline_exceeded or canceled; _OTHER otherwise.
 // An acquire that waited until its ctx ended has what it waited for.
 //
-// Spans: "lock acquire" from the call to the grant, and its child "lock hold"
+// Every counter exists from the start with 0, for every value of error.type: as
+// soon as a client is made, and with a lock.name as soon as there is an event of
+// that lock. So the first lost lease is an increase, not a new series.
+//
+// Spans: "lock acquire" from the call to the grant, a child of the caller's span
+// where the ctx has one, and its child "lock hold"
 // from the grant to the end, with the attributes lock.backend, lock.name,
 // lock.owner and lock.token, an event for each time the lease became suspect,
 // and an error status when it was lost. An acquire that fails has the first span
@@ -38,6 +44,7 @@ package otel
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -78,11 +85,12 @@ type Options struct {
 // many goroutines and never blocks on an exporter.
 type Recorder struct {
 	tracer trace.Tracer
-	name   func(string) string
+	name   func(string) string // nil for no names
 	in     instruments
 
-	mu   sync.Mutex
-	held map[lease]open
+	mu     sync.Mutex
+	held   map[lease]open
+	zeroed map[attribute.Distinct]bool // whose counters exist
 }
 
 // lease identifies a grant among those of all clients.
@@ -106,21 +114,27 @@ func New(opts *Options) (*Recorder, error) {
 	if o.Tracers == nil {
 		o.Tracers = otel.GetTracerProvider()
 	}
-	if o.MetricName == nil {
-		o.MetricName = func(string) string { return "" }
-	}
 	in, err := newInstruments(o.Meters.Meter(scope))
 	if err != nil {
 		return nil, err
 	}
-	return &Recorder{tracer: o.Tracers.Tracer(scope), name: o.MetricName, in: in, held: map[lease]open{}}, nil
+	return &Recorder{tracer: o.Tracers.Tracer(scope), name: o.MetricName, in: in, held: map[lease]open{}, zeroed: map[attribute.Distinct]bool{}}, nil
 }
 
 // OnEvent records ev. It is meant for core.Options.OnEvent.
 func (r *Recorder) OnEvent(ev core.Event) {
-	ctx := context.Background()
+	ctx := ev.Context
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	attrs := r.attributes(ev.Backend, ev.Name)
-	set := metric.WithAttributeSet(attribute.NewSet(attrs...))
+	all := attribute.NewSet(attrs...)
+	r.zero(ctx, ev, attrs, all)
+	set := metric.WithAttributeSet(all)
+	if ev.Dropped > 0 {
+		backend := attribute.NewSet(BackendKey.String(ev.Backend))
+		r.in.dropped.Add(ctx, int64(ev.Dropped), metric.WithAttributeSet(backend))
+	}
 	switch ev.Kind {
 	case core.EventAcquired:
 		r.in.wait.Record(ctx, ev.Took.Seconds(), set)
@@ -135,15 +149,13 @@ func (r *Recorder) OnEvent(ev core.Event) {
 		r.in.suspect.Add(ctx, 1, set)
 		r.doubt(ev)
 	case core.EventLost:
-		cause := metric.WithAttributeSet(attribute.NewSet(append(attrs, ErrorTypeKey.String(causeOf(ev.Err)))...))
-		r.in.held.Add(ctx, -1, set)
+		cause := typed(attrs, causeOf(ev.Err))
 		r.in.lost.Add(ctx, 1, cause)
-		r.in.hold.Record(ctx, r.end(ev).Seconds(), cause)
+		r.ended(ctx, ev, set, cause)
 	case core.EventReleased:
-		r.in.held.Add(ctx, -1, set)
-		r.in.hold.Record(ctx, r.end(ev).Seconds(), set)
+		r.ended(ctx, ev, set, set)
 	case core.EventAcquireFailed:
-		r.in.failures.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(append(attrs, ErrorTypeKey.String(typeOf(ev.Err)))...)))
+		r.in.failures.Add(ctx, 1, typed(attrs, typeOf(ev.Err)))
 		r.fail(ctx, ev)
 	case core.EventPluginDown:
 		r.in.exits.Add(ctx, 1, set)
@@ -152,9 +164,14 @@ func (r *Recorder) OnEvent(ev core.Event) {
 	}
 }
 
+// typed adds error.type to the attributes of a measurement.
+func typed(attrs []attribute.KeyValue, value string) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(attrs), ErrorTypeKey.String(value))...))
+}
+
 func (r *Recorder) attributes(backend, name string) []attribute.KeyValue {
 	attrs := []attribute.KeyValue{BackendKey.String(backend)}
-	if name != "" {
+	if name != "" && r.name != nil {
 		if name = r.name(name); name != "" {
 			attrs = append(attrs, NameKey.String(name))
 		}
@@ -162,13 +179,51 @@ func (r *Recorder) attributes(backend, name string) []attribute.KeyValue {
 	return attrs
 }
 
+// other is the conventions' word for an error that has no name.
+const other = "_OTHER"
+
 // causeOf names why a lease was lost, as the conventions write error.type.
 func causeOf(err error) string {
 	name := core.CauseName(err)
 	if name == "" {
-		return "_OTHER"
+		return other
 	}
 	return strings.ReplaceAll(name, " ", "_")
+}
+
+// causes are those for which a lease is lost.
+var causes = []error{
+	core.ErrExpired, core.ErrTaken, core.ErrRevoked, core.ErrUnreachable, core.ErrPluginDied, core.ErrUnhealthy, core.ErrMaxHold,
+}
+
+// zero makes the counters with the attributes of ev, unless they exist.
+func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.KeyValue, all attribute.Set) {
+	r.mu.Lock()
+	known := r.zeroed[all.Equivalent()]
+	r.zeroed[all.Equivalent()] = true
+	r.mu.Unlock()
+	if known {
+		return
+	}
+	set := metric.WithAttributeSet(all)
+	if len(attrs) == 1 {
+		for _, c := range []metric.Int64Counter{r.in.exits, r.in.restarts, r.in.dropped} {
+			c.Add(ctx, 0, set)
+		}
+	}
+	if ev.Name == "" && r.name != nil {
+		return // leases are counted by name, and a series without one stays at 0
+	}
+	r.in.held.Add(ctx, 0, set)
+	r.in.waits.Add(ctx, 0, set)
+	r.in.suspect.Add(ctx, 0, set)
+	for _, cause := range causes {
+		r.in.lost.Add(ctx, 0, typed(attrs, causeOf(cause)))
+	}
+	for _, t := range errorTypes {
+		r.in.failures.Add(ctx, 0, typed(attrs, t.name))
+	}
+	r.in.failures.Add(ctx, 0, typed(attrs, other))
 }
 
 // begin records the span of an acquire that was granted, and opens that of the
@@ -225,7 +280,7 @@ func typeOf(err error) string {
 			return t.name
 		}
 	}
-	return "_OTHER"
+	return other
 }
 
 func leaseOf(ev core.Event) lease { return lease{ev.Backend, ev.Name, ev.Owner} }
@@ -238,21 +293,23 @@ func (r *Recorder) doubt(ev core.Event) {
 	}
 }
 
-// end closes the span of a lease and returns how long it was held.
-func (r *Recorder) end(ev core.Event) time.Duration {
+// ended closes the span of a lease and records how long it was held, unless the
+// event of its grant was dropped.
+func (r *Recorder) ended(ctx context.Context, ev core.Event, set, cause metric.MeasurementOption) {
 	r.mu.Lock()
 	o, ok := r.held[leaseOf(ev)]
 	delete(r.held, leaseOf(ev))
 	r.mu.Unlock()
 	if !ok {
-		return 0
+		return
 	}
+	r.in.held.Add(ctx, -1, set)
+	r.in.hold.Record(ctx, ev.Time.Sub(o.since).Seconds(), cause)
 	if ev.Kind == core.EventLost {
 		o.span.SetAttributes(ErrorTypeKey.String(causeOf(ev.Err)))
 		o.span.SetStatus(codes.Error, textOf(ev.Err))
 	}
 	o.span.End(trace.WithTimestamp(ev.Time))
-	return ev.Time.Sub(o.since)
 }
 
 func textOf(err error) string {

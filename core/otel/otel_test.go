@@ -47,6 +47,27 @@ func record(t *testing.T, name func(string) string) recording {
 // over the series that have all of attrs.
 func (r recording) value(t *testing.T, name string, attrs ...attribute.KeyValue) (count, sum float64) {
 	t.Helper()
+	count, sum, _ = r.read(t, name, attrs)
+	return count, sum
+}
+
+// series counts the series that have all of attrs.
+func (r recording) series(t *testing.T, name string, attrs ...attribute.KeyValue) int {
+	t.Helper()
+	_, _, n := r.read(t, name, attrs)
+	return n
+}
+
+// exists wants a series with all of attrs.
+func (r recording) exists(t *testing.T, name string, attrs ...attribute.KeyValue) {
+	t.Helper()
+	if n := r.series(t, name, attrs...); n == 0 {
+		t.Errorf("there is no %s %v", name, attrs)
+	}
+}
+
+func (r recording) read(t *testing.T, name string, attrs []attribute.KeyValue) (count, sum float64, series int) {
+	t.Helper()
 	var all metricdata.ResourceMetrics
 	if err := r.reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
@@ -67,18 +88,20 @@ func (r recording) value(t *testing.T, name string, attrs ...attribute.KeyValue)
 				for _, p := range data.DataPoints {
 					if has(p.Attributes) {
 						sum += float64(p.Value)
+						series++
 					}
 				}
 			case metricdata.Histogram[float64]:
 				for _, p := range data.DataPoints {
 					if has(p.Attributes) {
 						count, sum = count+float64(p.Count), sum+p.Sum
+						series++
 					}
 				}
 			}
 		}
 	}
-	return count, sum
+	return count, sum, series
 }
 
 func (r recording) want(t *testing.T, name string, count, sum float64, attrs ...attribute.KeyValue) {
@@ -220,6 +243,104 @@ func TestElectionIsWatched(t *testing.T) {
 		r.want(t, "lock.election.changes", 0, 1)
 		r.want(t, "lock.election.vacancy.duration", 1, 2, otel.BackendKey.String("memory"))
 	})
+}
+
+// TestCountersExistBeforeTheyCount: Prometheus' increase over a series that
+// begins with its first value is 0.
+func TestCountersExistBeforeTheyCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := record(t, nil)
+		c := open(t, memory.NewStore(), r)
+		synctest.Wait()
+		types := map[string][]string{
+			"lock.leases.lost": {"expired", "taken", "revoked", "unreachable", "plugin_died", "unhealthy", "max_hold"},
+			"lock.acquire.failures": {
+				"held", "unavailable", "denied", "invalid", "unsupported", "config", "closed", "indeterminate",
+				"deadline_exceeded", "canceled", "_OTHER",
+			},
+		}
+		for name, values := range types {
+			for _, value := range values {
+				r.exists(t, name, otel.BackendKey.String("memory"), otel.ErrorTypeKey.String(value))
+			}
+		}
+		for _, name := range []string{
+			"lock.leases.held", "lock.leases.suspect", "lock.waits", "lock.plugin.exits", "lock.plugin.restarts", "lock.events.dropped",
+		} {
+			r.exists(t, name, otel.BackendKey.String("memory"))
+		}
+		e, err := c.Elector("jobs", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.Watch(ctx, e)
+		synctest.Wait()
+		r.exists(t, "lock.election.changes", otel.BackendKey.String("memory"))
+	})
+}
+
+// TestCountersByNameExistBeforeTheyCount: there is no series without a name,
+// which would look like an election without a leader.
+func TestCountersByNameExistBeforeTheyCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := record(t, func(lock string) string { return lock })
+		c := open(t, memory.NewStore(), r)
+		l, _ := c.Lock("jobs", nil)
+		if _, err := l.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		r.exists(t, "lock.leases.lost", otel.NameKey.String("jobs"), otel.ErrorTypeKey.String("expired"))
+		r.exists(t, "lock.plugin.exits", otel.BackendKey.String("memory"))
+		if n := r.series(t, "lock.leases.held"); n != 1 {
+			t.Errorf("%d series of held leases, want that of the name", n)
+		}
+	})
+}
+
+func TestSpansAreChildrenOfTheCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := record(t, nil)
+		tracer := trace.NewTracerProvider().Tracer("application")
+		c := open(t, memory.NewStore(), r)
+		l, _ := c.Lock("jobs", nil)
+		ctx, span := tracer.Start(t.Context(), "request")
+		lease, err := l.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.TryAcquire(ctx); !errors.Is(err, core.ErrHeld) {
+			t.Fatal(err)
+		}
+		span.End()
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		spans := r.spans.GetSpans()
+		if len(spans) != 3 {
+			t.Fatalf("%d spans, want 3", len(spans))
+		}
+		for _, s := range spans {
+			if s.SpanContext.TraceID() != span.SpanContext().TraceID() {
+				t.Errorf("%q is of another trace", s.Name)
+			}
+			if s.Name == "lock acquire" && s.Parent.SpanID() != span.SpanContext().SpanID() {
+				t.Errorf("%q is not a child of the caller's span", s.Name)
+			}
+		}
+	})
+}
+
+func TestDroppedEvents(t *testing.T) {
+	r := record(t, nil)
+	ev := core.Event{Kind: core.EventReleased, Backend: "b", Name: "jobs", Owner: "o", Time: time.Now(), Dropped: 3}
+	r.OnEvent(ev) // the acquire was among them
+	r.want(t, "lock.events.dropped", 0, 3, otel.BackendKey.String("b"))
+	r.want(t, "lock.leases.held", 0, 0)
+	r.want(t, "lock.hold.duration", 0, 0)
 }
 
 func TestPluginAndDoubt(t *testing.T) {

@@ -32,7 +32,7 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	}
 	go recorder.Watch(t.Context(), e)
 	page := ""
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(page, "lock_election_changes_total"); {
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(page, "lock_election_vacancy"); {
 		if time.Now().After(end) {
 			t.Fatalf("no change of leader on the page:\n%s", page)
 		}
@@ -74,6 +74,51 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	}
 	if asked < len(dashboard.Panels) || asked == 0 {
 		t.Errorf("%d panels ask for %d words", len(dashboard.Panels), asked)
+	}
+}
+
+// TestAlarmsHaveSeriesFromTheStart: what docs/operations.md has an alarm for is
+// on the page before anything is wrong.
+func TestAlarmsHaveSeriesFromTheStart(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "Worth an alarm")
+	table, _, _ = strings.Cut(table, "\n## ")
+	wanted := regexp.MustCompile(`\block_[a-z_]+`).FindAllString(table, -1)
+	if len(wanted) < 5 {
+		t.Fatalf("the alarms are for %q", wanted)
+	}
+	recorder, handler, err := newMetrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := core.New(memory.NewStore().Open(), &core.Options{OnEvent: recorder.OnEvent})
+	defer c.Close(t.Context())
+	e, err := c.Elector("leader", &core.ElectorOptions{TTL: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Campaign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	page := ""
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(page, "lock_renew_slack"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no renewal on the page:\n%s", page)
+		}
+		page = show(handler)
+	}
+	for _, word := range wanted {
+		if !regexp.MustCompile(`(?m)^` + word + `(_bucket)?\{`).MatchString(page) {
+			t.Errorf("%s is not on the page", word)
+		}
+	}
+	for _, want := range []string{`error_type="unreachable"`, `lock_name="leader"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %s", want)
+		}
 	}
 }
 
