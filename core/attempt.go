@@ -102,7 +102,8 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 		if a.freeBy == 0 { // only a place in the store's queue, which ends by itself
 			return err
 		}
-		c.janitor.add(a.request(), a.freeBy)
+		r := a.request()
+		c.janitor.add(a.freeBy, func(ctx context.Context) error { return c.withdraw(ctx, r) })
 		return &IndeterminateError{
 			FreeAt: c.clock.time(a.freeBy),
 			Err:    fmt.Errorf("%w; withdrawing it: %w", err, failed),

@@ -42,18 +42,22 @@ func (cs *calls) init(c *Client) {
 // begin returns a context for one call to the backend. It ends after budget,
 // or a grace after ctx or the client has ended. The caller calls done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
-	k := &call{caller: ctx, cs: cs, end: cs.c.clock.early().add(budget), bound: true}
+	k := &call{caller: ctx, cs: cs, end: cs.c.clock.early().add(budget), bound: true, rest: grace, closes: true}
+	cs.enter(k)
+	return k
+}
+
+// try returns a context for one try of a clean-up. It ends after the clean-up
+// budget, or rest after ctx has ended, also when the client is closing.
+func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
+	k := &call{caller: ctx, cs: cs, end: cs.c.clock.early().add(cs.c.opts.CleanupBudget), bound: true, rest: rest}
 	cs.enter(k)
 	return k
 }
 
 // cleanup returns a context for clean-up that is due although ctx has ended.
 // It ends after the clean-up budget and for no other reason.
-func (cs *calls) cleanup(ctx context.Context) *call {
-	k := &call{caller: ctx, cs: cs, end: cs.c.clock.early().add(cs.c.opts.CleanupBudget)}
-	cs.enter(k)
-	return k
-}
+func (cs *calls) cleanup(ctx context.Context) *call { return cs.try(ctx, cs.c.opts.CleanupBudget) }
 
 func (cs *calls) enter(k *call) {
 	cs.mu.Lock()
@@ -119,9 +123,9 @@ func (cs *calls) round() bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for k := cs.first; k != nil; k = k.next {
-		if k.bound && (k.caller.Err() != nil || cs.c.closing.Load()) {
+		if k.bound && (k.caller.Err() != nil || k.closes && cs.c.closing.Load()) {
 			k.bound = false
-			k.end = min(k.end, now.add(grace))
+			k.end = min(k.end, now.add(k.rest))
 		}
 		if k.end <= now {
 			k.cancel(context.DeadlineExceeded)
@@ -149,7 +153,9 @@ type call struct {
 
 	// Guarded by cs.mu.
 	end        instant
-	bound      bool // a grace after the caller's ctx ends, so does this
+	rest       time.Duration // how long it goes on after the caller's ctx
+	bound      bool          // the caller's ctx has not ended yet
+	closes     bool          // a client that closes ends it as the caller's ctx does
 	prev, next *call
 
 	mu    sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,8 +20,10 @@ const releasers = 64
 // ErrInvalid, and nothing is closed.
 //
 // When ctx ends first, callbacks are no longer waited for, and their locks are
-// left to expire. A backend that does not answer holds Close up for
-// Options.CleanupBudget. The error says what could not be released.
+// left to expire. While the backend does not answer, Close goes on trying to
+// release what is held, for as long as ctx lives and for Options.CleanupBudget
+// after that, but not beyond the time at which it has expired: give it a ctx
+// with an end. The error says what could not be released.
 //
 // At its end Close waits until Logger and OnEvent were told everything, for at
 // most Options.CleanupBudget, and for a moment only when ctx has ended; what
@@ -50,11 +53,13 @@ func (c *Client) Close(ctx context.Context) error {
 func (c *Client) shutdown(ctx context.Context) error {
 	c.closing.Store(true)
 	c.endLife()
-	err := c.releaseAll(ctx)
+	rctx, cancel := c.outlive(ctx, c.opts.CleanupBudget)
+	defer cancel()
+	err := c.releaseAll(rctx)
 	if waitErr := c.drain(ctx); waitErr != nil {
 		err = both(err, waitErr)
 	}
-	err = both(err, c.releaseAll(ctx)) // what was granted or resigned meanwhile
+	err = both(err, c.releaseAll(rctx)) // what was granted or resigned meanwhile
 	c.stopSpawning()
 	c.abandon()
 	c.endWork()
@@ -100,44 +105,51 @@ func (c *Client) drain(ctx context.Context) error {
 	return nil
 }
 
-// releaseAll releases every lease under which no callback works. It goes on
-// for as long as the backend answers: one CleanupBudget without a success, or
-// after ctx has ended, and the rest is given up.
+// releaseAll releases every lease under which no callback works, and goes on
+// with what the janitor has not done, for as long as ctx lives.
 func (c *Client) releaseAll(ctx context.Context) error {
-	leases := c.sched.leaving()
-	if len(leases) == 0 {
-		return nil
+	var todo []func() error
+	for _, l := range c.sched.leaving() {
+		todo = append(todo, func() error {
+			if err := l.release(ctx, 0); err != nil {
+				return &Error{Op: "release", Backend: c.name, Name: l.lock.name, Err: err}
+			}
+			return nil
+		})
 	}
-	rctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	stuck := time.AfterFunc(c.opts.CleanupBudget, cancel)
-	defer stuck.Stop()
-	stop := context.AfterFunc(ctx, func() {
-		sleep(rctx, c.opts.CleanupBudget)
-		cancel()
-	})
-	defer stop()
-
-	todo := make(chan *Lease)
-	failures := make([]error, min(releasers, len(leases)))
+	for _, k := range c.janitor.all() {
+		todo = append(todo, func() error {
+			c.finish(ctx, k)
+			return nil
+		})
+	}
+	failures := make([]error, min(releasers, len(todo)))
+	var next atomic.Int64
 	var workers sync.WaitGroup
 	for i := range failures {
 		workers.Go(func() {
-			for l := range todo {
-				if err := l.releaseWithin(rctx); err != nil {
-					failures[i] = both(failures[i], &Error{Op: "release", Backend: c.name, Name: l.lock.name, Err: err})
-					continue
-				}
-				stuck.Reset(c.opts.CleanupBudget)
+			for n := next.Add(1) - 1; n < int64(len(todo)); n = next.Add(1) - 1 {
+				failures[i] = both(failures[i], todo[n]())
 			}
 		})
 	}
-	for _, l := range leases {
-		todo <- l
-	}
-	close(todo)
 	workers.Wait()
 	return firstOf(failures)
+}
+
+// finish tries a clean-up until it is done or over, or ctx ends. Whoever left
+// it to the janitor has been told why.
+func (c *Client) finish(ctx context.Context, k *chore) {
+	pause := backoff{from: minRetry, to: retryTo}
+	for ctx.Err() == nil && c.clock.now() < k.until {
+		call := c.calls.try(ctx, 0)
+		err := k.try(call)
+		call.done()
+		if err == nil {
+			return
+		}
+		sleep(ctx, pause.next())
+	}
 }
 
 // firstOf returns the first error, and how many more there are.

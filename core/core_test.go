@@ -43,6 +43,20 @@ func (r *recorder) kinds(name string) []EventKind {
 	return out
 }
 
+// last returns the last event of a name.
+func (r *recorder) last(t *testing.T, name string) Event {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, ev := range slices.Backward(r.events) {
+		if ev.Name == name {
+			return ev
+		}
+	}
+	t.Fatalf("no event of %q", name)
+	return Event{}
+}
+
 func (r *recorder) want(t *testing.T, name string, kinds ...EventKind) {
 	t.Helper()
 	if got := r.kinds(name); !slices.Equal(got, kinds) {

@@ -112,8 +112,11 @@ type IndeterminateError struct {
 }
 
 func (e *IndeterminateError) Error() string {
-	return fmt.Sprintf("%v, free at the latest at %s: %v", ErrIndeterminate, e.FreeAt.Format("15:04:05.000"), e.Err)
+	return fmt.Sprintf("%v, free at the latest at %s: %v", ErrIndeterminate, e.FreeAt.Format(timeOfDay), e.Err)
 }
+
+// timeOfDay is how errors show a time.
+const timeOfDay = "15:04:05.000"
 
 // Is makes errors.Is(err, ErrIndeterminate) true.
 func (e *IndeterminateError) Is(target error) bool { return target == ErrIndeterminate }
@@ -129,6 +132,11 @@ func permanent(err error) bool {
 		}
 	}
 	return false
+}
+
+// final reports whether err stays, whatever becomes of the store.
+func final(err error) bool {
+	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrClosed)
 }
 
 // settled reports whether err leaves no doubt that its acquire granted nothing.

@@ -2,79 +2,92 @@ package core
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
-
-	"github.com/lockbench/lockbench/core/driver"
 )
 
-// janitor goes on withdrawing acquires whose callers were told that the
-// outcome is unknown, until such a grant would be over or the client closes.
+// janitor goes on with clean-ups whose callers were told that they failed,
+// until each is done, there can be nothing left to clean up, or the client
+// closes. Close takes over what is pending then.
 type janitor struct {
 	c       *Client
 	mu      sync.Mutex
-	pending []withdrawal
+	pending []*chore
 	running bool
 }
 
-type withdrawal struct {
-	req   driver.Request
-	until instant
+// chore is one clean-up.
+type chore struct {
+	until instant                         // what it cleans up is over then
+	try   func(ctx context.Context) error // tries once, and returns nil when there is nothing left to do
 }
 
-const (
-	janitorPause = 250 * time.Millisecond
-)
+// janitorPause is how long the janitor waits before it tries again.
+const janitorPause = 250 * time.Millisecond
 
 func (j *janitor) init(c *Client) { j.c = c }
 
-// add takes over a withdrawal.
-func (j *janitor) add(r driver.Request, until instant) {
+// add takes over a clean-up.
+func (j *janitor) add(until instant, try func(context.Context) error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.pending = append(j.pending, withdrawal{req: r, until: until})
+	j.pending = append(j.pending, &chore{until: until, try: try})
 	if !j.running {
 		j.running = j.c.spawn(j.run)
 	}
 }
 
+// all hands over what is pending.
+func (j *janitor) all() []*chore {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := j.pending
+	j.pending = nil
+	return out
+}
+
 func (j *janitor) run() {
-	for {
-		sleep(j.c.life, janitorPause)
-		if !j.round(j.c.life) {
-			return
-		}
+	for sleep(j.c.life, janitorPause) && j.round(j.c.life) {
 	}
 }
 
-// round tries all that is pending, and stops at the first that gets no answer.
-// It returns false when nothing is left to do.
+// round tries what is pending, and stops at the first that fails: without an
+// answer the others would get none either. It returns false when nothing is
+// left to do.
 func (j *janitor) round(ctx context.Context) bool {
-	now := j.c.clock.now()
-	j.mu.Lock()
-	todo := j.pending
-	j.pending = nil
-	j.mu.Unlock()
-	for len(todo) > 0 && ctx.Err() == nil {
-		if todo[0].until <= now {
-			todo = todo[1:]
-			continue
+	for k := j.first(); k != nil && ctx.Err() == nil; k = j.first() {
+		if j.c.clock.now() < k.until {
+			call, cancel := context.WithTimeout(ctx, j.c.opts.CleanupBudget)
+			err := k.try(call)
+			cancel()
+			if err != nil {
+				return true
+			}
 		}
-		call, cancel := context.WithTimeout(ctx, j.c.opts.CleanupBudget)
-		err := j.c.withdraw(call, todo[0].req)
-		cancel()
-		if err != nil {
-			break
-		}
-		todo = todo[1:]
+		j.drop(k)
 	}
+	return false
+}
+
+// first returns a clean-up and puts it last, so that one that always fails
+// holds up no other. Without one the janitor ends.
+func (j *janitor) first() *chore {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if ctx.Err() != nil {
-		j.pending = nil
-	} else {
-		j.pending = append(todo, j.pending...)
+	if len(j.pending) == 0 {
+		j.running = false
+		return nil
 	}
-	j.running = len(j.pending) > 0
-	return j.running
+	k := j.pending[0]
+	j.pending = append(j.pending[1:], k)
+	return k
+}
+
+func (j *janitor) drop(k *chore) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if i := slices.Index(j.pending, k); i >= 0 {
+		j.pending = slices.Delete(j.pending, i, i+1)
+	}
 }

@@ -62,7 +62,8 @@ type Lease struct {
 	trouble error         // why it is suspect
 	freeing bool          // a Release is under way
 	freed   chan struct{} // made by a second Release to wait for the first
-	doubt   bool          // a release was sent whose outcome is unknown
+	doubt   error         // why the outcome of a release that was sent is unknown
+	pending bool          // the janitor goes on releasing it
 	gone    bool          // the store has confirmed that it is over
 	stopped bool          // EventReleased or EventLost is out
 	serving bool          // a callback of Do, TryDo or Run works under it

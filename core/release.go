@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -10,34 +11,32 @@ import (
 
 // Release ends the lease, so that another may be granted the lock (L7). Done
 // is closed and Valid is false from its start. It may be called again, by many
-// goroutines, and after the lease was lost; once it has returned nil it does
-// nothing more.
+// goroutines, and after the lease was lost; once the store has confirmed it,
+// Release returns nil and does nothing more.
 //
-// It goes on for Options.CleanupBudget although ctx has ended, and then
-// returns an [*IndeterminateError] if the store has not confirmed it; calling
-// it again tries again. An error that satisfies errors.Is(err, ErrNotHeld)
-// tells that the lease had been lost before, and as a [*NotHeldError] who
-// holds the lock now.
+// It tries until the store has confirmed it, for as long as ctx lives and for
+// Options.CleanupBudget after that, but not beyond the time at which the lease
+// is over in the store anyway. After an error the client goes on trying in the
+// background until then, or until Close. The error is an [*IndeterminateError]
+// if a request may have reached the store; else the lock is still taken, and
+// the error wraps ErrUnavailable, or the reason for which the store refuses.
+// Both say when the lock is free at the latest. One that satisfies
+// errors.Is(err, ErrNotHeld) says that the lease had been lost before, and as
+// a [*NotHeldError] who holds the lock now.
 //
 // A waiting goroutine of the same host is handed the lock directly where the
 // backend can do that.
 func (l *Lease) Release(ctx context.Context) error {
 	l.c.ops.Add(1) // not begin: a lease may be released while Close waits
 	defer l.c.end()
-	return l.c.wrap("release", l.lock.name, l.release(ctx))
+	return l.c.wrap("release", l.lock.name, l.release(ctx, l.c.opts.CleanupBudget))
 }
 
-func (l *Lease) release(ctx context.Context) error {
-	call := l.c.calls.cleanup(ctx)
-	defer call.done()
-	return l.releaseWithin(call)
-}
-
-// releaseWithin releases l for as long as ctx lives.
-func (l *Lease) releaseWithin(ctx context.Context) error {
-	f, todo := l.c.sched.beginRelease(l)
+// release tries to release l until rest after ctx has ended.
+func (l *Lease) release(ctx context.Context, rest time.Duration) error {
+	f, todo, err := l.c.sched.beginRelease(ctx, l, rest)
 	if !todo {
-		return nil
+		return err
 	}
 	if f != nil { // drain the renewal, but keep half of the budget for the release
 		timer := time.NewTimer(l.c.opts.CleanupBudget / 2)
@@ -48,13 +47,38 @@ func (l *Lease) releaseWithin(ctx context.Context) error {
 		timer.Stop()
 	}
 	sent := l.c.clock.early()
-	err := l.free(ctx)
-	return l.c.sched.endRelease(ctx, l, err, l.c.clock.early().sub(sent))
+	doubt, err := l.free(ctx, rest)
+	return l.c.sched.endRelease(ctx, l, doubt, err, l.c.clock.early().sub(sent))
 }
 
+// releaseAgain tries once more to release l in the store. It returns nil when
+// there is nothing left to do.
+func (l *Lease) releaseAgain(ctx context.Context) error {
+	s := &l.c.sched
+	s.mu.Lock()
+	gone, busy := l.gone, l.freeing
+	l.freeing = !gone
+	s.mu.Unlock()
+	switch {
+	case gone:
+		return nil
+	case busy:
+		return errBusy
+	}
+	err := l.c.b.Release(ctx, l.request(l.c.clock.early()))
+	err = s.endRelease(ctx, l, doubtOf(err), err, 0)
+	if errors.Is(err, ErrNotHeld) {
+		return nil
+	}
+	return err
+}
+
+var errBusy = errors.New("another release of it is under way")
+
 // beginRelease ends l for this process. It returns the renewal to wait for,
-// and false when there is nothing left to do.
-func (s *scheduler) beginRelease(l *Lease) (*flight, bool) {
+// and false when there is nothing left to do, or when another Release has not
+// come to an end in time.
+func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Duration) (*flight, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l.freeing {
@@ -63,30 +87,43 @@ func (s *scheduler) beginRelease(l *Lease) (*flight, bool) {
 		}
 		first := l.freed
 		s.mu.Unlock()
-		<-first
+		wctx, cancel := s.c.outlive(ctx, rest)
+		select {
+		case <-first:
+		case <-wctx.Done():
+		}
+		over := wctx.Err() != nil
+		cancel()
 		s.mu.Lock()
+		if over && l.freeing {
+			return nil, false, l.unreleased(errBusy)
+		}
 	}
 	if l.gone {
-		return nil, false
+		return nil, false, nil
 	}
 	l.freeing = true
 	if l.alive.Load() {
 		s.finish(l, l.state, ErrReleased)
 	}
-	return l.flight, true
+	return l.flight, true, nil
 }
 
-// endRelease enters the outcome and returns what Release returns.
-func (s *scheduler) endRelease(ctx context.Context, l *Lease, err error, took time.Duration) error {
+// endRelease enters the outcome and returns what Release returns. doubt is why
+// the outcome of a try is unknown.
+func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, took time.Duration) error {
 	s.mu.Lock()
 	l.freeing = false
 	if l.freed != nil {
 		close(l.freed)
 		l.freed = nil
 	}
+	if l.doubt == nil {
+		l.doubt = doubt
+	}
 	kind := EventReleased
 	switch {
-	case err == nil || l.doubt && errors.Is(err, ErrNotHeld):
+	case err == nil || l.doubt != nil && errors.Is(err, ErrNotHeld):
 		err = nil
 		l.gone = true
 		if l.state != Lost {
@@ -95,8 +132,11 @@ func (s *scheduler) endRelease(ctx context.Context, l *Lease, err error, took ti
 	case errors.Is(err, ErrNotHeld):
 		l.state, kind = Lost, EventLost
 	default:
-		l.doubt = l.doubt || !settled(err)
-		err = &IndeterminateError{FreeAt: s.c.clock.time(l.freeBy), Err: err}
+		if !l.pending && !final(err) {
+			l.pending = true
+			s.c.janitor.add(l.freeBy, l.releaseAgain)
+		}
+		err = l.unreleased(err)
 	}
 	if !l.stopped {
 		ev := l.event(kind, took, err)
@@ -110,38 +150,99 @@ func (s *scheduler) endRelease(ctx context.Context, l *Lease, err error, took ti
 	return err
 }
 
-// free hands l over to a waiting goroutine of this host, or deletes it in the
-// store, trying for as long as ctx lives. Without fencing the token is zero and
-// the request withdraws the owner, which comes to the same.
-func (l *Lease) free(ctx context.Context) error {
+// unreleased is the error for a release that was not confirmed. The caller
+// holds the scheduler's mutex.
+func (l *Lease) unreleased(err error) error {
+	at := l.c.clock.time(l.freeBy)
+	if l.doubt != nil {
+		return &IndeterminateError{FreeAt: at, Err: l.doubt}
+	}
+	return fmt.Errorf("not released, free at the latest at %s: %w", at.Format(timeOfDay), err)
+}
+
+// free ends l in the store, trying until it is settled, rest after ctx has
+// ended, or the lease is over anyway. doubt is why the outcome of a try is
+// unknown.
+func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error) {
+	c := l.c
+	began := c.clock.early()
+	call := c.calls.try(ctx, rest)
+	doubt, err = l.freeFirst(call)
+	call.done()
+	if err == nil || errors.Is(err, ErrNotHeld) || final(err) {
+		return doubt, err
+	}
+	if ctx.Err() != nil {
+		rest -= c.clock.early().sub(began)
+	}
+	rctx, cancel := c.outlive(ctx, rest)
+	defer cancel()
+	pause := backoff{from: minRetry, to: retryTo}
+	for sleep(rctx, pause.next()) && c.clock.now() < l.over() {
+		call := c.calls.try(rctx, 0)
+		err = c.b.Release(call, l.request(c.clock.early())) // less is left of AtLeast
+		call.done()
+		if doubt == nil {
+			doubt = doubtOf(err)
+		}
+		if err == nil || errors.Is(err, ErrNotHeld) || final(err) {
+			break
+		}
+	}
+	return doubt, err
+}
+
+// freeFirst hands l over to a waiting goroutine of this host, or deletes it in
+// the store. Without fencing the token is zero and the request withdraws the
+// owner, which comes to the same.
+func (l *Lease) freeFirst(ctx context.Context) (doubt, err error) {
 	c := l.c
 	r := l.request(c.clock.early())
-	doubt := false
 	if c.handover != nil && r.Keep == 0 && !c.closing.Load() && l.lost() == nil {
 		if a := c.queues.claim(l); a != nil {
 			err := c.handOver(ctx, r, a)
 			if err == nil || errors.Is(err, ErrNotHeld) {
-				return err
+				return nil, err
 			}
-			doubt = !settled(err)
+			doubt = doubtOf(err)
 		}
 	}
-	pause := backoff{from: minRetry, to: retryTo}
-	for {
-		err := c.b.Release(ctx, r)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, ErrNotHeld):
-			if doubt { // an earlier try has done it
-				return nil
-			}
-			return err
-		case permanent(err) || !sleep(ctx, pause.next()):
-			return err
-		}
-		doubt = doubt || !settled(err)
-		r = l.request(c.clock.early()) // less is left of AtLeast
+	err = c.b.Release(ctx, r)
+	if doubt == nil {
+		doubt = doubtOf(err)
+	}
+	return doubt, err
+}
+
+// doubtOf returns the error of a release whose outcome it leaves unknown, nil
+// for an answer and for what was not done.
+func doubtOf(err error) error {
+	if err == nil || errors.Is(err, ErrNotHeld) || settled(err) {
+		return nil
+	}
+	return err
+}
+
+// over is the latest time at which the store has let l expire.
+func (l *Lease) over() instant {
+	l.c.sched.mu.Lock()
+	defer l.c.sched.mu.Unlock()
+	return l.freeBy
+}
+
+// outlive returns a child of ctx that ends rest after ctx has, or with the
+// client.
+func (c *Client) outlive(ctx context.Context, rest time.Duration) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		sleep(out, rest)
+		cancel()
+	})
+	stopWork := context.AfterFunc(c.work, cancel)
+	return out, func() {
+		stop()
+		stopWork()
+		cancel()
 	}
 }
 

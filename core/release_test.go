@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -115,7 +116,9 @@ func TestL7FailedReleaseCanBeRetried(t *testing.T) {
 				f.hook(down, nil)
 			}
 			began := time.Now()
-			err := lease.Release(t.Context())
+			dead, cancel := context.WithCancel(t.Context())
+			cancel()
+			err := lease.Release(dead)
 			var in *IndeterminateError
 			if !errors.As(err, &in) || time.Since(began) > 1100*time.Millisecond {
 				t.Fatalf("done %v, after %v: %v", done, time.Since(began), err)
@@ -133,6 +136,165 @@ func TestL7FailedReleaseCanBeRetried(t *testing.T) {
 			rec.want(t, "a", EventAcquired, EventReleased)
 		})
 	}
+}
+
+// away makes f fail every call with err for d.
+func (f *fake) away(d time.Duration, err error) {
+	f.hook(func(context.Context, string, driver.Request) error { return err }, nil)
+	time.AfterFunc(d, func() { f.hook(nil, nil) })
+}
+
+var errNotSent = fmt.Errorf("%w: %w", ErrUnavailable, driver.ErrNotSent)
+
+// TestL7ReleaseTriesAsLongAsItsContextLives: a store that is away for 2.2 s
+// does not cost the whole TTL.
+func TestL7ReleaseTriesAsLongAsItsContextLives(t *testing.T) {
+	for name, end := range map[string]func(ctx context.Context, c *Client, l *Lease) error{
+		"Release": func(ctx context.Context, _ *Client, l *Lease) error { return l.Release(ctx) },
+		"Close":   func(ctx context.Context, c *Client, _ *Lease) error { return c.Close(ctx) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			c, _ := open(t, f)
+			lease := acquire(t, lockOf(t, c, "a", &LockOptions{TTL: 20 * time.Second}))
+			f.away(2200*time.Millisecond, errDown)
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			if err := end(ctx, c, lease); err != nil || f.owner("a") != "" {
+				t.Errorf("%s: %v, held by %q", name, err, f.owner("a"))
+			}
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("%s took %v, the store was away for 2.2s", name, took)
+			}
+		})
+	}
+}
+
+// TestL7ReleaseGoesOnInTheBackground: what a release could not do before its
+// ctx ended is done when the store is back.
+func TestL7ReleaseGoesOnInTheBackground(t *testing.T) {
+	hold := func(t *testing.T, c *Client) *Lock { return lockOf(t, c, "a", &LockOptions{TTL: 20 * time.Second}) }
+	release := func(t *testing.T, ctx context.Context, c *Client, down func()) (*Lease, error) {
+		lease := acquire(t, hold(t, c))
+		down()
+		return lease, lease.Release(ctx)
+	}
+	do := func(t *testing.T, ctx context.Context, c *Client, down func()) (lease *Lease, err error) {
+		err = hold(t, c).Do(ctx, func(ctx context.Context, l *Lease) error {
+			lease = l
+			down()
+			<-ctx.Done()
+			return nil
+		})
+		return lease, err
+	}
+	resign := func(t *testing.T, ctx context.Context, c *Client, down func()) (*Lease, error) {
+		term, err := electorOf(t, c, "a", &ElectorOptions{TTL: 20 * time.Second}).Campaign(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		down()
+		return term.lease, term.Resign(ctx)
+	}
+	run := func(t *testing.T, ctx context.Context, c *Client, down func()) (lease *Lease, err error) {
+		return lease, electorOf(t, c, "a", &ElectorOptions{TTL: 20 * time.Second}).Run(ctx, func(term *Term) {
+			lease = term.lease
+			down()
+			<-term.Context().Done()
+		})
+	}
+	for name, end := range map[string]func(*testing.T, context.Context, *Client, func()) (*Lease, error){
+		"Release": release, "Do": do, "Resign": resign, "Run": run,
+	} {
+		for _, down := range []error{errDown, errNotSent, ErrDenied} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				c, rec := open(t, f)
+				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+				defer cancel()
+				var since time.Time
+				lease, err := end(t, ctx, c, func() {
+					since = time.Now()
+					f.away(5*time.Second, down)
+				})
+				took := time.Since(since)
+				if name == "Run" {
+					synctest.Wait() // events come from a goroutine of their own
+					err = rec.last(t, "a").Err
+				}
+				if took > 1600*time.Millisecond || !errors.Is(err, down) {
+					t.Errorf("%s: %v after %v, with a ctx of 500ms and a budget of 1s", name, err, took)
+				}
+				// Nothing is unknown about what was not sent, or was refused.
+				if unknown := down == errDown; errors.Is(err, ErrIndeterminate) != unknown {
+					t.Errorf("%s: %v", name, err)
+				}
+				time.Sleep(5*time.Second + janitorPause - time.Since(since))
+				synctest.Wait()
+				if owner := f.owner("a"); owner != "" {
+					t.Errorf("%s, %v: still held by %q after the outage", name, down, owner)
+				}
+				n := len(f.calls)
+				if err := lease.Release(t.Context()); err != nil || lease.State() != Released || len(f.calls) != n {
+					t.Errorf("%s: a later Release: %v, state %v, %d calls", name, err, lease.State(), len(f.calls)-n)
+				}
+				rec.want(t, "a", EventAcquired, EventReleased)
+			})
+		}
+	}
+}
+
+// TestL7BackgroundReleaseEnds: at the end of the TTL, or when Close has done it.
+func TestL7BackgroundReleaseEnds(t *testing.T) {
+	for _, closing := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			c, _ := open(t, f)
+			lease := acquire(t, lockOf(t, c, "a", nil))
+			dead, cancel := context.WithCancel(t.Context())
+			cancel()
+			f.away(time.Hour, errDown)
+			if err := lease.Release(dead); !errors.Is(err, ErrIndeterminate) {
+				t.Error(err)
+			}
+			if closing {
+				f.away(2*time.Second, errDown)
+				if err := c.Close(t.Context()); err != nil || f.owner("a") != "" {
+					t.Errorf("Close: %v, held by %q", err, f.owner("a"))
+				}
+				return
+			}
+			time.Sleep(20 * time.Second)
+			before := f.count("release")
+			time.Sleep(time.Minute)
+			if n := f.count("release") - before; n > 0 {
+				t.Errorf("%d tries after the time at which the lease is over", n)
+			}
+		})
+	}
+}
+
+// TestL7ReleaseDoesNotWaitForAnother for longer than its own ctx lets it.
+func TestL7ReleaseDoesNotWaitForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c, _ := open(t, f)
+		lease := acquire(t, lockOf(t, c, "a", nil))
+		f.away(5*time.Second, errDown)
+		first := make(chan error)
+		go func() { first <- lease.Release(context.Background()) }()
+		synctest.Wait()
+		dead, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		if err := lease.Release(dead); err == nil || time.Since(began) > 1100*time.Millisecond {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestContextEndsWithTheLease(t *testing.T) {

@@ -79,7 +79,8 @@ func (t *Term) Resign(ctx context.Context) error {
 		t.lease.c.look()
 		return nil
 	}
-	t.lease.c.ops.Add(1)
-	defer t.lease.c.end()
-	return t.lease.c.wrap("resign", t.lease.lock.name, t.lease.release(ctx))
+	c := t.lease.c
+	c.ops.Add(1)
+	defer c.end()
+	return c.wrap("resign", t.lease.lock.name, t.lease.release(ctx, c.opts.CleanupBudget))
 }

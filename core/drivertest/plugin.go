@@ -45,6 +45,15 @@ its deadline, and the tokens of the new store are higher.`,
 			Run:   storeKilled,
 		},
 		{
+			Name: "L8 a release outlasts a plugin that hangs",
+			Explain: `A release that meets a plugin that is stopped (SIGSTOP) is tried again on the one that replaces it, for as long as the
+ctx of Release lives: the lock does not stay taken for the whole TTL.`,
+			Needs:  []Need{NeedPlugin},
+			Excuse: diesWithPlugin,
+			Alone:  true,
+			Run:    releaseWhileHanging,
+		},
+		{
 			Name: "L8 another process renews and releases a lease",
 			Explain: `A backend keeps no lease state in its process that is not in the store too: whoever knows owner and token renews and
 releases the lease from a new process, and closing the old one frees nothing.`,
@@ -160,6 +169,18 @@ func storeKilled(t T, h *Harness) {
 	if next := c.mustAcquire(t, "jobs", 10*time.Second, h.lasting()); next.Token() <= l.Token() {
 		t.Errorf("the new plugin grants token %d after token %d", next.Token(), l.Token())
 	}
+}
+
+func releaseWhileHanging(t T, h *Harness) {
+	c := h.client(t)
+	l := c.mustTry(t, "jobs", h.lasting())
+	h.Plugin(c.b).Freeze(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := l.Release(ctx); err != nil {
+		t.Fatalf("Release: %v", err)
+	}
+	wantFree(t, c.b, "jobs", "after the release")
 }
 
 func renewedElsewhere(t T, h *Harness) {

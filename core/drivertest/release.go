@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -60,6 +61,12 @@ would stay taken for a whole TTL.`,
 			Explain: `When the store does not answer, the outcome is indeterminate, with the latest time at which the lock is free; the
 lease keeps its state, so that a second Release frees it.`,
 			Run: releaseAgain,
+		},
+		{
+			Name: "L7 a release that failed goes on in the background",
+			Explain: `What the store did not do before the ctx of Release ended is tried again until it is done: an outage of a moment must
+not keep the lock taken for the whole TTL.`,
+			Run: releaseGoesOn,
 		},
 		{
 			Name: "L7 release with Keep shortens the lease and never lengthens it",
@@ -175,8 +182,7 @@ func releaseAgain(t T, h *Harness) {
 	c := h.clientOn(t, g)
 	sent := time.Now()
 	l := c.mustTry(t, "jobs", h.lasting())
-	g.set(cut(opRelease), nil)
-	err := l.Release(t.Context())
+	err := briefly(t, g, errAway, l)
 	var unclear *core.IndeterminateError
 	if !errors.As(err, &unclear) {
 		t.Fatalf("Release while the store is away: want an IndeterminateError, got %v", err)
@@ -189,6 +195,37 @@ func releaseAgain(t T, h *Harness) {
 		t.Errorf("Release again, with the store back: %v", err)
 	}
 	wantFree(t, c.b, "jobs", "after the second Release")
+}
+
+// errAway leaves open whether the store has done what it was asked for.
+var errAway = fmt.Errorf("%w: %w", driver.ErrUnavailable, errCut)
+
+// briefly releases l with little time while releases fail with err.
+func briefly(t T, g *gate, err error, l held) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	g.set(only([]string{opRelease}, func(context.Context) error { return err }), nil)
+	start := time.Now()
+	failed := l.Release(ctx)
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("Release with a ctx of 200ms took %v", took)
+	}
+	return failed
+}
+
+func releaseGoesOn(t T, h *Harness) {
+	g := newGate(h.Open(t))
+	c := h.clientOn(t, g)
+	l := c.mustTry(t, "jobs", h.lasting())
+	if err := briefly(t, g, cut()(t.Context(), opRelease), l); err == nil || errors.Is(err, core.ErrIndeterminate) {
+		t.Errorf("Release while nothing can be sent: %v; want an error, and nothing is unknown", err)
+	}
+	g.set(nil, nil)
+	eventually(t, 3*time.Second, "the lock is released when the store is back", func() bool { return !inspect(t, c.b, "jobs").Held() })
+	if err := l.Release(t.Context()); err != nil {
+		t.Errorf("Release after that: %v", err)
+	}
 }
 
 func keep(t T, h *Harness) {
