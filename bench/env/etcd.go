@@ -31,6 +31,9 @@ type EtcdOptions struct {
 	CertFile, KeyFile string
 	// ClientCAFile makes it ask for a client certificate by that authority.
 	ClientCAFile string
+	// Peers carry what the members say to each other; nil when they do that
+	// themselves.
+	Peers *EtcdPeers
 	// Args are further arguments, after ours: the last one counts.
 	Args []string
 }
@@ -67,7 +70,13 @@ func StartEtcdCluster(ctx context.Context, size int, opts *EtcdOptions) ([]*Serv
 			}
 			return nil, err
 		}
-		all[i], cluster[i] = m, m.name+"="+loopback("http", m.peer())
+		m.advertised = m.peer()
+		if opts.Peers != nil {
+			if m.advertised, err = opts.Peers.relay(m.peer()); err != nil {
+				return nil, err
+			}
+		}
+		all[i], cluster[i] = m, m.name+"="+loopback("http", m.advertised)
 	}
 	servers, errs := make([]*Server, size), make([]error, size)
 	var group sync.WaitGroup
@@ -90,6 +99,7 @@ func StartEtcdCluster(ctx context.Context, size int, opts *EtcdOptions) ([]*Serv
 // etcdMember is what one member is started with, each time.
 type etcdMember struct {
 	binary, name, cluster string
+	advertised            int // the peer port that the others use
 	opts                  *EtcdOptions
 	ports                 *ports.Taken // for clients, peers and metrics
 }
@@ -122,7 +132,7 @@ func (m *etcdMember) argv(dir string, port int) ([]string, error) {
 	argv := []string{
 		m.binary, "--name=" + m.name, "--data-dir=" + filepath.Join(dir, "data"),
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + loopback("http", m.advertised),
 		"--initial-cluster=" + m.cluster, "--initial-cluster-state=new",
 		// /health without the certificates that the client port may ask for.
 		"--listen-metrics-urls=" + loopback("http", m.metrics()),

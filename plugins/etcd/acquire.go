@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,7 @@ func (b *backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 	a.grant = &grant{name: r.Name, owner: r.Owner, label: r.Label, slot: slotA, lease: l, deadline: now.Add(r.TTL)}
 	if a.place != nil {
 		a.grant.place = a.place.id
+		b.held.park(a.place) // however long the answer takes
 	}
 	a.grant.value = record{owner: r.Owner, label: r.Label, place: a.grant.place, value: r.Value}.encode()
 	b.held.expect(a.grant)
@@ -91,7 +93,8 @@ func (a *acquisition) txn() *step {
 	req.Compare = append(req.Compare,
 		absent(s.holds(name), beyond(s.holds(name))), nothingBefore(s.places(name), a.place.rev), at(own, a.place.rev))
 	req.Success = append(req.Success, move(own, a.grant.lease.id))
-	return &step{name: name, in: a.place.epoch, req: req, size: len(value)}
+	// The place goes with the lock: a request that arrives late finds none.
+	return &step{name: name, in: a.place.epoch, twice: true, req: req, size: len(value)}
 }
 
 // settle keeps account of the outcome, whether or not the caller still waits.
@@ -99,6 +102,12 @@ func (a *acquisition) txn() *step {
 // lease is renewed no more.
 func (a *acquisition) settle() {
 	s := a.step
+	if a.place != nil {
+		a.b.held.unbusy(a.place)
+	}
+	if s.err == nil && !s.ok && s.doubt != nil {
+		a.recognize(seenIn(s.ops).hold)
+	}
 	switch {
 	case s.err == nil && s.ok:
 		a.b.held.confirm(a.grant, s.epoch, s.rev)
@@ -106,6 +115,14 @@ func (a *acquisition) settle() {
 		a.b.held.cancel(a.grant)
 	default:
 		a.b.leases.retire(a.grant.lease)
+	}
+}
+
+// recognize takes kv, which has refused the step, for its grant if an earlier try
+// of it has put that.
+func (a *acquisition) recognize(kv *mvccpb.KeyValue) {
+	if kv != nil && kv.Lease == a.grant.lease.id && bytes.Equal(kv.Value, a.grant.value) {
+		a.step.ok, a.step.rev = true, kv.CreateRevision
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -47,17 +46,16 @@ type backend struct {
 	closed bool
 	group  sync.WaitGroup // every goroutine of the backend
 
-	conn   atomic.Pointer[conn]
-	dial   chan struct{} // held by the one that logs in
-	mint   mint
-	writer writer
-	pulse  pulse
-	leases leases
-	held   held
-	hub    hub
-	health health
-	ttls   ttls
-	rivals rivals
+	members members
+	mint    mint
+	writer  writer
+	pulse   pulse
+	leases  leases
+	held    held
+	hub     hub
+	health  health
+	ttls    ttls
+	rivals  rivals
 
 	mu         sync.Mutex
 	properties driver.Properties
@@ -82,8 +80,9 @@ func open(o Options) (driver.Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", config.Invalid(err))
 	}
-	b := &backend{opts: opts, source: source, space: newSpace(opts.Prefix), properties: claims, dial: make(chan struct{}, 1), learning: make(chan struct{}, 1)}
+	b := &backend{opts: opts, source: source, space: newSpace(opts.Prefix), properties: claims, learning: make(chan struct{}, 1)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.members.init(b)
 	b.mint.init(b)
 	b.writer.init(b)
 	b.pulse.init(b)
@@ -133,9 +132,7 @@ func (b *backend) Close(ctx context.Context) error {
 	go func() {
 		defer close(done)
 		b.group.Wait()
-		if c := b.conn.Swap(nil); c != nil {
-			c.close()
-		}
+		b.members.close()
 	}()
 	select {
 	case <-done:
@@ -153,13 +150,6 @@ func (b *backend) spawn(f func()) bool {
 		b.group.Go(f)
 	}
 	return !b.closed
-}
-
-// bound limits one request to the request timeout and to the backend's life.
-func (b *backend) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, b.opts.RequestTimeout)
-	stop := context.AfterFunc(b.ctx, cancel)
-	return ctx, func() { stop(); cancel() }
 }
 
 // checkTTL refuses what etcd would silently round: it counts in whole seconds

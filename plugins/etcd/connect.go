@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -13,64 +14,92 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// conn is a connection to the cluster, logged in once.
+// conn is a connection to one member, logged in once.
 //
 // Note: requests are made with the generated clients on the connection of
 // clientv3, not with its KV, Lease and Watch. Those wait for a member to come
 // back instead of failing fast (K8), repeat reads a hundred times, open a stream
 // for each keepalive, and run a goroutine for each watch. What stays of
-// clientv3 is endpoints, balancing and TLS.
+// clientv3 is endpoints and TLS.
 //
 // Note: nor does clientv3 log in again here when its token has expired. Servers
 // before 3.5 refuse even a login that carries an expired token, and then it
 // logs in from within its login until the memory is used up.
 type conn struct {
+	member *member
 	client *clientv3.Client
 	kv     pb.KVClient
 	lease  pb.LeaseClient
 	watch  pb.WatchClient
 	server pb.MaintenanceClient
+
+	ctx    context.Context // of all that goes over it
+	cancel context.CancelCauseFunc
+	era    atomic.Pointer[era]
 }
 
-// session returns the connection, made by the first who asks. Without a user
-// that takes no time; with one it logs in.
+// era is the time of one leader on a connection.
+type era struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// renew begins an era and returns the one before, which goes on until it is
+// cancelled.
+func (c *conn) renew() *era {
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	return c.era.Swap(&era{ctx, cancel})
+}
+
+// session returns the connection in use, made by the first who asks.
 func (b *backend) session(ctx context.Context) (*conn, error) {
+	m, c := b.members.use()
+	if c != nil && b.ctx.Err() == nil {
+		return c, nil
+	}
+	return b.join(ctx, m)
+}
+
+// join returns the connection to m. Without a user that takes no time; with one
+// it logs in.
+func (b *backend) join(ctx context.Context, m *member) (*conn, error) {
 	if b.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
-	if c := b.conn.Load(); c != nil {
-		return c, nil
-	}
 	select {
-	case b.dial <- struct{}{}:
+	case m.dial <- struct{}{}:
 	case <-ctx.Done():
 		return nil, b.interrupted(ctx, false)
 	case <-b.ctx.Done():
 		return nil, driver.ErrClosed
 	}
-	defer func() { <-b.dial }()
-	if c := b.conn.Load(); c != nil {
+	defer func() { <-m.dial }()
+	b.members.mu.Lock()
+	c := m.conn
+	b.members.mu.Unlock()
+	if c != nil {
 		return c, nil
 	}
-	token, err := b.login(ctx)
+	token, err := b.login(ctx, m)
 	if err != nil {
 		return nil, b.untouched(err)
 	}
-	c, err := b.connect(token)
-	if err != nil {
+	if c, err = b.connect(m, token); err != nil {
 		return nil, b.untouched(err)
 	}
-	b.conn.Store(c)
+	b.members.mu.Lock()
+	defer b.members.mu.Unlock()
+	m.conn = c
 	return c, nil
 }
 
 // login returns a token for the user, on a connection without one; "" where
 // there are no users.
-func (b *backend) login(ctx context.Context) (string, error) {
+func (b *backend) login(ctx context.Context, m *member) (string, error) {
 	if b.opts.Username == "" {
 		return "", nil
 	}
-	c, err := b.connect("")
+	c, err := b.connect(m, "")
 	if err != nil {
 		return "", err
 	}
@@ -78,7 +107,7 @@ func (b *backend) login(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
-	resp, err := pb.NewAuthClient(c.client.ActiveConnection()).Authenticate(ctx, &pb.AuthenticateRequest{
+	resp, err := pb.NewAuthClient(c.client.ActiveConnection()).Authenticate(clientv3.WithRequireLeader(ctx), &pb.AuthenticateRequest{
 		Name: b.opts.Username, Password: b.source.Password(),
 	})
 	if is(err, rpctypes.ErrAuthNotEnabled) {
@@ -87,9 +116,9 @@ func (b *backend) login(ctx context.Context) (string, error) {
 	return resp.GetToken(), err
 }
 
-func (b *backend) connect(token string) (*conn, error) {
+func (b *backend) connect(m *member, token string) (*conn, error) {
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: b.opts.Address, TLS: b.source.LastingTLSConfig(b.opts.hosts()), Token: token,
+		Endpoints: []string{m.endpoint}, TLS: b.source.LastingTLSConfig(hostOf(m.endpoint)), Token: token,
 		// Pings find a connection that is black-holed; grpc allows no shorter
 		// interval.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
@@ -104,13 +133,19 @@ func (b *backend) connect(token string) (*conn, error) {
 		return nil, err
 	}
 	link := client.ActiveConnection()
-	return &conn{
-		client: client, kv: pb.NewKVClient(link), lease: pb.NewLeaseClient(link),
+	c := &conn{
+		member: m, client: client, kv: pb.NewKVClient(link), lease: pb.NewLeaseClient(link),
 		watch: pb.NewWatchClient(link), server: pb.NewMaintenanceClient(link),
-	}, nil
+	}
+	c.ctx, c.cancel = context.WithCancelCause(b.ctx)
+	c.renew()
+	return c, nil
 }
 
-func (c *conn) close() { _ = c.client.Close() } // reports only that it was cancelled
+func (c *conn) close() {
+	c.cancel(nil)
+	_ = c.client.Close() // reports only that it was cancelled
+}
 
 // expired gives c up if err says that its login is over: the next session logs
 // in again. Nothing came of the request then, and it is to be repeated.
@@ -123,10 +158,17 @@ func (b *backend) expired(c *conn, err error) bool {
 	return true
 }
 
+// broken notes why a stream on c has ended.
+func (b *backend) broken(c *conn, err error) {
+	if !b.expired(c, err) && failing(err) {
+		b.members.avoid(c.member)
+	}
+}
+
 // forsake takes c out of use, and closes it once what is under way has had its
 // time.
 func (b *backend) forsake(c *conn) {
-	if !b.conn.CompareAndSwap(c, nil) {
+	if !b.members.detach(c) {
 		return
 	}
 	linger := func() {
@@ -142,22 +184,51 @@ func (b *backend) forsake(c *conn) {
 }
 
 // call makes one request, again after a new login, and tells the health what
-// came of it. The error is native.
-func call[T any](b *backend, ctx context.Context, request func(context.Context, *conn) (T, error)) (T, error) {
-	for again := false; ; again = true {
-		c, err := b.session(ctx)
-		if err != nil {
-			var none T
-			return none, err
+// came of it. It goes to another member when one could not begin with it, and,
+// if it may be done twice, also when one did not answer. The error is native.
+func call[T any](b *backend, ctx context.Context, twice bool, request func(context.Context, *conn) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.RequestTimeout)
+	defer cancel()
+	defer b.health.overdue()()
+	again := false
+	for tries := 1; ; tries++ {
+		m, c := b.members.use()
+		var resp T
+		var err error
+		if c == nil || b.ctx.Err() != nil {
+			c, err = b.join(ctx, m)
 		}
-		bounded, cancel := b.bound(ctx)
-		resp, err := request(bounded, c)
-		cancel()
-		b.health.report(err)
-		if again || !b.expired(c, err) {
+		if err == nil {
+			resp, err = try(ctx, c, request)
+			b.health.report(err)
+			if !again && b.expired(c, err) {
+				again = true
+				continue
+			}
+		}
+		if err == nil || !failing(err) || b.ctx.Err() != nil {
+			return resp, err
+		}
+		b.members.avoid(m)
+		if tries >= len(b.members.all) || ctx.Err() != nil || !twice && !b.harmless(err) {
 			return resp, err
 		}
 	}
+}
+
+// try makes one request on c, for as long as that is in use and has the same
+// leader.
+func try[T any](ctx context.Context, c *conn, request func(context.Context, *conn) (T, error)) (T, error) {
+	e := c.era.Load()
+	bounded, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	stop := context.AfterFunc(e.ctx, cancel)
+	resp, err := request(bounded, c)
+	stop()
+	cancel()
+	if err != nil && ctx.Err() == nil && e.ctx.Err() != nil {
+		err = context.Cause(e.ctx)
+	}
+	return resp, err
 }
 
 // learn asks a server for its version and for the shortest TTL that it grants,
@@ -179,7 +250,7 @@ func (b *backend) ask(ctx context.Context) error {
 	if _, err := b.mint.load(ctx); err != nil {
 		return err
 	}
-	status, err := call(b, ctx, func(ctx context.Context, c *conn) (*pb.StatusResponse, error) {
+	status, err := call(b, ctx, true, func(ctx context.Context, c *conn) (*pb.StatusResponse, error) {
 		return c.server.Status(ctx, &pb.StatusRequest{})
 	})
 	version := "etcd " + status.GetVersion()

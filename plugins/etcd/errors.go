@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -19,15 +20,35 @@ var refusals = []error{
 	rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrInvalidAuthMgmt,
 }
 
-// refused tells that the server answered and did nothing of the request.
-func refused(err error) bool {
-	native := rpctypes.Error(err)
-	for _, r := range refusals {
-		if is(native, r) {
-			return true
-		}
+// What one member says that cannot begin with a request, and another one may.
+var declines = []error{
+	rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrCorrupt, rpctypes.ErrGRPCNotSupportedForLearner,
+}
+
+// refused reports whether the server answered and did nothing of the request.
+func refused(err error) bool { return isOneOf(err, refusals) }
+
+// declined reports whether this member did not begin with the request.
+func declined(err error) bool {
+	return isOneOf(err, declines) || err != nil && strings.Contains(err.Error(), "raft proposal dropped")
+}
+
+// failing reports whether err is a reason to ask another member from now on.
+func failing(err error) bool {
+	if errors.Is(err, errSick) || errors.Is(err, errElected) || declined(err) {
+		return true
 	}
-	return false
+	var native rpctypes.EtcdError
+	if !errors.As(rpctypes.Error(err), &native) {
+		return false
+	}
+	code := native.Code().String()
+	return code == "Unavailable" || code == "DeadlineExceeded"
+}
+
+func isOneOf(err error, targets []error) bool {
+	native := rpctypes.Error(err)
+	return slices.ContainsFunc(targets, func(t error) bool { return is(native, t) })
 }
 
 // is compares what the client makes of the server's errors: values of a
@@ -53,12 +74,11 @@ func (b *backend) wrap(err error) error {
 	}
 	switch {
 	case is(native, rpctypes.ErrAuthFailed):
-		return fmt.Errorf("etcd: %s: %w: %w: check username and password", b.at(), driver.ErrDenied, native)
+		return b.denied(native, "check username and password")
 	case is(native, rpctypes.ErrPermissionDenied):
-		return fmt.Errorf("etcd: %s: %w: %w: give user %q a role with readwrite on the keys that begin with %q",
-			b.at(), driver.ErrDenied, native, b.opts.Username, b.opts.Prefix)
+		return b.denied(native, fmt.Sprintf("give user %q a role with readwrite on the keys that begin with %q", b.opts.Username, b.opts.Prefix))
 	case is(native, rpctypes.ErrUserEmpty), is(native, rpctypes.ErrInvalidAuthMgmt):
-		return fmt.Errorf("etcd: %s: %w: %w: the server asks for a user: set username and password", b.at(), driver.ErrDenied, native)
+		return b.denied(native, "the server asks for a user: set username and password")
 	case is(native, rpctypes.ErrRequestTooLarge):
 		return fmt.Errorf("etcd: %w: %w: raise the server's --max-request-bytes or publish a smaller value", driver.ErrInvalid, native)
 	case strings.Contains(text, "authentication handshake failed: EOF"):
@@ -75,17 +95,23 @@ func (b *backend) wrap(err error) error {
 	return fmt.Errorf("etcd: %s: %w: %w", b.at(), driver.ErrUnavailable, native)
 }
 
-// neverSent tells that no connection stood, or that the server refused the
+// denied is the error of a request that the server has refused to this client.
+func (b *backend) denied(native error, advice string) error {
+	return fmt.Errorf("etcd: %s: %w: %w: %w: %s", b.at(), driver.ErrDenied, driver.ErrNotSent, native, advice)
+}
+
+// neverSent reports whether no connection stood, or the server refused the
 // request before it did anything.
 func neverSent(err error, text string) bool {
 	for _, early := range []string{
 		"Error while dialing", "authentication handshake failed", "waiting for connections to become ready", "latest balancer error",
+		"error reading server preface", "failed to write client preface",
 	} {
 		if strings.Contains(text, early) {
 			return true
 		}
 	}
-	return refused(err)
+	return refused(err) || declined(err)
 }
 
 // interrupted is the error of a caller whose ctx ended before the answer.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
 const (
@@ -116,21 +114,42 @@ func (h *health) stale() bool {
 func (h *health) probe() {
 	ctx, cancel := context.WithTimeout(h.b.ctx, patience)
 	defer cancel()
-	c, err := h.b.session(ctx)
-	if err == nil {
-		if _, down := h.state(); down != nil {
-			c.client.ActiveConnection().ResetConnectBackoff()
-		}
-		_, err = c.kv.Range(ctx, &pb.RangeRequest{Key: []byte(h.b.space.bars), KeysOnly: true})
-		h.b.expired(c, err)
-	}
+	err := h.b.members.ask(ctx)
 	if h.b.ctx.Err() != nil {
 		return
 	}
-	if err == nil || refused(err) {
+	if err == nil {
 		h.set(nil)
 		return
 	}
 	h.set(h.b.wrap(err))
 	h.b.hub.reset()
+}
+
+// overdue has the members compared, again and again, until the returned function
+// is called: something should have been answered by then.
+func (h *health) overdue() (stop func()) {
+	if !h.b.members.several() {
+		return func() {}
+	}
+	var (
+		mu    sync.Mutex
+		timer *time.Timer
+	)
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(slowAfter, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if timer != nil {
+			signal(h.wake)
+			timer.Reset(slowAfter)
+		}
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		timer.Stop()
+		timer = nil
+	}
 }

@@ -218,7 +218,7 @@ func (h *held) end(g *grant) *step {
 	if g.rev == 0 {
 		own = worth(h.b.space.hold(g.name, g.slot), g.value)
 	}
-	s := &step{name: g.name, in: g.epoch, req: &pb.TxnRequest{
+	s := &step{name: g.name, in: g.epoch, twice: true, req: &pb.TxnRequest{
 		Compare: []*pb.Compare{own}, Success: []*pb.RequestOp{remove(h.b.space.hold(g.name, g.slot))},
 	}}
 	s.settle = func() {

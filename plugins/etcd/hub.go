@@ -151,15 +151,16 @@ func (h *hub) wanted() bool {
 }
 
 func (h *hub) open() (*tap, error) {
+	defer h.b.health.overdue()()
 	c, err := h.b.session(h.b.ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(h.b.ctx))
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(c.ctx))
 	stream, err := c.watch.Watch(ctx)
 	if err != nil {
 		cancel()
-		h.b.expired(c, err)
+		h.b.broken(c, err)
 		return nil, err
 	}
 	t := &tap{conn: c, stream: stream, cancel: cancel, wake: make(chan struct{}, 1), byID: map[int64]*sub{}}
@@ -188,6 +189,7 @@ func (h *hub) serve(t *tap) error {
 	h.mu.Unlock()
 	t.cancel()
 	sender.Wait()
+	h.b.broken(t.conn, err)
 	return err
 }
 
@@ -248,7 +250,7 @@ func (h *hub) tell(e event) {
 	}
 }
 
-// reset gives up the present stream: the next one goes to the next member.
+// reset gives up the present stream.
 func (h *hub) reset() {
 	h.mu.Lock()
 	t := h.tap

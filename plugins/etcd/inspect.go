@@ -107,7 +107,7 @@ func (t *ttls) left(ctx context.Context, id int64, rough bool) (time.Duration, e
 	if known && now.Sub(e.asked) < remember {
 		return max(time.Millisecond, wholeMillis(e.at.Sub(now))), nil
 	}
-	resp, err := call(t.b, ctx, func(ctx context.Context, c *conn) (*pb.LeaseTimeToLiveResponse, error) {
+	resp, err := call(t.b, ctx, true, func(ctx context.Context, c *conn) (*pb.LeaseTimeToLiveResponse, error) {
 		return c.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
 	})
 	if err != nil {

@@ -123,14 +123,14 @@ func (ls *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) 
 }
 
 func (ls *leases) request(ctx context.Context, ttl time.Duration) (*pb.LeaseGrantResponse, error) {
-	return call(ls.b, ctx, func(ctx context.Context, c *conn) (*pb.LeaseGrantResponse, error) {
+	return call(ls.b, ctx, true, func(ctx context.Context, c *conn) (*pb.LeaseGrantResponse, error) {
 		return c.lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(ttl / time.Second)})
 	})
 }
 
 // revoke gives back a lease without keys.
 func (ls *leases) revoke(ctx context.Context, id int64) {
-	_, err := call(ls.b, ctx, func(ctx context.Context, c *conn) (*pb.LeaseRevokeResponse, error) {
+	_, err := call(ls.b, ctx, true, func(ctx context.Context, c *conn) (*pb.LeaseRevokeResponse, error) {
 		return c.lease.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
 	})
 	if err != nil {

@@ -73,7 +73,7 @@ func (m *mint) fetch(ctx context.Context, least uint64) (*epoch, error) {
 	b := m.b
 	key := b.space.epoch
 	e := &epoch{base: max(least, uint64(max(0, time.Now().UnixMicro())))}
-	resp, err := b.send(ctx, &pb.TxnRequest{
+	resp, err := b.send(ctx, true, &pb.TxnRequest{
 		Compare: []*pb.Compare{absent(key, nil)},
 		Success: []*pb.RequestOp{put(key, e.value(), 0)},
 		Failure: []*pb.RequestOp{read(&pb.RangeRequest{Key: []byte(key)})},

@@ -70,15 +70,12 @@ func (o Options) complete() (Options, *config.Source, error) {
 	return o, source, err
 }
 
-// hosts are the names of the members.
-func (o Options) hosts() []string {
-	var hosts []string
-	for _, e := range o.Address {
-		if u, err := url.Parse(e); err == nil && u.Scheme != "unix" {
-			hosts = append(hosts, u.Hostname())
-		}
+// hostOf is the name of a member as its certificate may have it.
+func hostOf(endpoint string) []string {
+	if u, err := url.Parse(endpoint); err == nil && u.Scheme != "unix" {
+		return []string{u.Hostname()}
 	}
-	return hosts
+	return nil
 }
 
 // completeAddress writes every member with its scheme, for the client takes the

@@ -106,7 +106,7 @@ func (h *held) leave(p *place) *step {
 	}
 	h.ids[who{p.name, p.id}] = p // until it is gone
 	key := h.b.space.place(p.name, p.id)
-	s := &step{name: p.name, in: p.epoch, req: &pb.TxnRequest{Success: []*pb.RequestOp{remove(key)}}}
+	s := &step{name: p.name, in: p.epoch, twice: true, req: &pb.TxnRequest{Success: []*pb.RequestOp{remove(key)}}}
 	if p.rev != 0 {
 		s.req.Compare = []*pb.Compare{at(key, p.rev)}
 	}
@@ -147,6 +147,15 @@ func (h *held) park(p *place) {
 	p.waiting++
 }
 
+// unbusy ends what park began, and counts p's time anew.
+func (h *held) unbusy(p *place) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p.waiting--
+	p.deadline = time.Now().Add(placeFor)
+	h.due(p.deadline)
+}
+
 // resume parks p with the view that its last Wait has left, nil if there is
 // none, or if it is time to look at the place itself.
 func (h *held) resume(p *place) *view {
@@ -176,11 +185,9 @@ func (h *held) turn(p *place) bool {
 // unpark ends a Wait. What it looked at stays with the place, unless that is
 // gone or what was looked at is over.
 func (h *held) unpark(p *place, v *view, over bool) {
+	h.unbusy(p)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p.waiting--
-	p.deadline = time.Now().Add(placeFor)
-	h.due(p.deadline)
 	if over || p.view != nil || h.places[p.who()] != p {
 		h.b.hub.drop(v.watch)
 		return

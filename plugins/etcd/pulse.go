@@ -87,7 +87,7 @@ func signal(c chan struct{}) {
 
 // run sends what is queued, and gives up a stream that does not answer.
 func (p *pulse) run() {
-	overdue := time.NewTicker(p.b.opts.RequestTimeout / 4)
+	overdue := time.NewTicker(min(slowAfter, p.b.opts.RequestTimeout/4))
 	defer overdue.Stop()
 	for {
 		select {
@@ -104,7 +104,13 @@ func (p *pulse) run() {
 }
 
 func (p *pulse) flush() {
-	l, err := p.open()
+	var l *line
+	var err error
+	for range p.b.members.all {
+		if l, err = p.open(); err == nil || !failing(err) {
+			break
+		}
+	}
 	if err != nil {
 		p.drain(err)
 		return
@@ -132,15 +138,16 @@ func (p *pulse) open() (*line, error) {
 	if l := p.current(); l != nil {
 		return l, nil
 	}
+	defer p.b.health.overdue()()
 	c, err := p.b.session(p.b.ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(p.b.ctx))
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(c.era.Load().ctx))
 	stream, err := c.lease.LeaseKeepAlive(ctx)
 	if err != nil {
 		cancel()
-		p.b.expired(c, err)
+		p.b.broken(c, err)
 		return nil, err
 	}
 	l := &line{conn: c, stream: stream, cancel: cancel}
@@ -164,7 +171,7 @@ func (p *pulse) receive(l *line) {
 	for {
 		resp, err := l.stream.Recv()
 		if err != nil {
-			p.b.expired(l.conn, err)
+			p.b.broken(l.conn, err)
 			p.fail(l, err)
 			return
 		}
@@ -233,13 +240,20 @@ func finish(beats []*beat, err error) {
 }
 
 // expire gives up a stream whose oldest keepalive had no answer for too long:
-// the next stream goes to the next member.
+// the next stream goes to another member.
 func (p *pulse) expire(now time.Time) {
 	p.mu.Lock()
 	l := p.line
-	late := l != nil && len(l.sent) > 0 && now.Sub(l.sent[0].sent) >= p.b.opts.RequestTimeout
+	var since time.Duration
+	if l != nil && len(l.sent) > 0 {
+		since = now.Sub(l.sent[0].sent)
+	}
 	p.mu.Unlock()
-	if late {
+	switch {
+	case since >= p.b.opts.RequestTimeout:
+		p.b.members.avoid(l.conn.member)
 		p.fail(l, context.DeadlineExceeded)
+	case since >= slowAfter && p.b.members.several():
+		signal(p.b.health.wake)
 	}
 }

@@ -39,12 +39,17 @@ type release struct {
 
 func (b *backend) releasing(r driver.Request, g *grant) *release {
 	rel := &release{b: b, grant: g}
-	rel.step = &step{name: r.Name, in: g.epoch, req: &pb.TxnRequest{
+	rel.step = &step{name: r.Name, in: g.epoch, twice: true, req: &pb.TxnRequest{
 		Compare: []*pb.Compare{at(b.space.hold(g.name, g.slot), g.rev)},
 		Success: b.held.depart(g),
 		Failure: look(b.space, r.Name),
 	}}
-	rel.step.settle = func() { b.held.departed(g, rel.step) }
+	rel.step.settle = func() {
+		if s := rel.step; s.err == nil && s.doubt != nil {
+			s.ok = true // a try before has done it
+		}
+		b.held.departed(g, rel.step)
+	}
 	return rel
 }
 
@@ -77,7 +82,7 @@ func (b *backend) withdraw(ctx context.Context, r driver.Request, again bool) er
 		return err
 	}
 	holds := b.space.holds(r.Name)
-	s := &step{name: r.Name, size: maxRecord, req: &pb.TxnRequest{Success: []*pb.RequestOp{
+	s := &step{name: r.Name, size: maxRecord, twice: true, req: &pb.TxnRequest{Success: []*pb.RequestOp{
 		read(&pb.RangeRequest{Key: []byte(holds), RangeEnd: beyond(holds), Limit: 1}),
 		places(b.space, r.Name, maxHeirs),
 		put(b.space.bar(r.Name, r.Owner), nil, bars.id),
@@ -120,7 +125,7 @@ func (b *backend) left(r driver.Request, s *step, known string) *step {
 	if s.err != nil {
 		return nil
 	}
-	d := &step{name: r.Name, in: s.epoch, req: &pb.TxnRequest{}}
+	d := &step{name: r.Name, in: s.epoch, twice: true, req: &pb.TxnRequest{}}
 	var rec record
 	if kvs := s.ops[0].GetResponseRange().GetKvs(); len(kvs) > 0 {
 		rec, _ = decodeRecord(kvs[0].Value)

@@ -135,7 +135,7 @@ func loseReply(t *testing.T, b *backend, r driver.Request) {
 	must(t, err)
 	e, err := b.mint.load(t.Context())
 	must(t, err)
-	resp, err := b.send(t.Context(), single(a.step.req, b.mint.holds(e)))
+	resp, err := b.send(t.Context(), false, single(a.step.req, b.mint.holds(e)))
 	must(t, err)
 	if !resp.Succeeded {
 		t.Fatalf("%q was not granted", r.Name)

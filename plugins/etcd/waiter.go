@@ -147,7 +147,7 @@ func (b *backend) enter(ctx context.Context, r driver.Request, number int, now t
 	s, p := b.space, b.held.reserve(r.Name, r.Owner, l, number, now)
 	own, bar := s.place(r.Name, p.id), s.bar(r.Name, r.Owner)
 	value := record{owner: r.Owner, label: r.Label}.encode()
-	st := &step{name: r.Name, size: len(value), req: &pb.TxnRequest{
+	st := &step{name: r.Name, size: len(value), twice: true, req: &pb.TxnRequest{
 		Compare: []*pb.Compare{absent(own, nil), absent(bar, nil)},
 		Success: append([]*pb.RequestOp{put(own, value, l.id)}, ahead(s, r.Name, 0, 2)...),
 		Failure: []*pb.RequestOp{read(&pb.RangeRequest{Key: []byte(own)}), exists(bar)},

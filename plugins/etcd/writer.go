@@ -1,10 +1,12 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
 	"sync"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -36,6 +38,9 @@ type step struct {
 	// s needs too.
 	beside func()
 	beat   *beat
+	// twice tells that the same again does no harm, also when the first arrives
+	// late: then a step without an answer is sent once more.
+	twice bool
 	// settle runs before done is closed, also when nobody waits any more.
 	settle func()
 	done   chan struct{}
@@ -49,6 +54,8 @@ type step struct {
 	rev   int64            // of the store after the Txn
 	ops   []*pb.ResponseOp // of the branch taken
 	err   error            // native
+	doubt error            // of a try before, which may have been done
+	sent  time.Time        // the first try
 
 	mu    sync.Mutex
 	taken bool // on its way to the server
@@ -204,9 +211,18 @@ func (w *writer) do(batch []*step) {
 		}
 		return
 	}
+	if err != nil && !w.b.harmless(err) {
+		if batch = w.again(batch, err); len(batch) == 0 {
+			return
+		}
+	}
 	for i, s := range batch {
-		if s.epoch, s.rev, s.err = e, rev, err; err == nil {
+		s.epoch, s.rev, s.err = e, rev, err
+		switch {
+		case err == nil:
 			s.ok, s.ops = answers[i].Succeeded, answers[i].Responses
+		case s.doubt != nil:
+			s.err = s.doubt
 		}
 	}
 	if len(batch) > 1 && err == nil {
@@ -215,6 +231,23 @@ func (w *writer) do(batch []*step) {
 	for _, s := range batch {
 		s.finish()
 	}
+}
+
+// again sends those of batch once more that may be done twice, as long as their
+// time is not over, and returns the others.
+func (w *writer) again(batch []*step, err error) (rest []*step) {
+	var twice []*step
+	for _, s := range batch {
+		if s.doubt = cmp.Or(s.doubt, err); s.twice && failing(err) && time.Since(s.sent) < w.b.opts.RequestTimeout && w.b.ctx.Err() == nil {
+			twice = append(twice, s)
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	if len(twice) > 0 {
+		w.do(twice)
+	}
+	return rest
 }
 
 // current finishes the steps whose revisions are of an epoch before e, and
@@ -242,12 +275,16 @@ func (w *writer) txn(batch []*step, e *epoch) ([]*pb.TxnResponse, int64, error) 
 	} else {
 		req = nested(batch, w.b.mint.holds(e))
 	}
+	now := time.Now()
 	for _, s := range batch {
 		if s.beside != nil {
 			s.beside()
 		}
+		if s.sent.IsZero() {
+			s.sent = now
+		}
 	}
-	resp, err := w.b.send(w.b.ctx, req)
+	resp, err := w.b.send(w.b.ctx, false, req)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -288,7 +325,7 @@ func (b *backend) txnIn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnRespons
 			return nil, nil, err
 		}
 		req.Compare = []*pb.Compare{b.mint.holds(e)}
-		resp, err := b.send(ctx, req)
+		resp, err := b.send(ctx, true, req)
 		if err != nil || resp.Succeeded {
 			return resp, e, err
 		}
@@ -299,11 +336,12 @@ func (b *backend) txnIn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnRespons
 	return nil, nil, errEpoch
 }
 
-// send sends one request.
-func (b *backend) send(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
-	resp, err := call(b, ctx, func(ctx context.Context, c *conn) (*pb.TxnResponse, error) { return c.kv.Txn(ctx, req) })
+// send sends one request, which may be done twice or not.
+func (b *backend) send(ctx context.Context, twice bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
+	resp, err := call(b, ctx, twice, func(ctx context.Context, c *conn) (*pb.TxnResponse, error) { return c.kv.Txn(ctx, req) })
 	if err == nil {
 		b.mint.see(resp.Header.Revision)
+		b.members.see(resp.Header.RaftTerm)
 	}
 	return resp, err
 }

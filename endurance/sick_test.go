@@ -1,0 +1,168 @@
+package endurance_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+// cluster is an etcd of three members.
+type cluster struct {
+	members []*env.Server
+	peers   *env.EtcdPeers
+	cfg     driver.Config
+}
+
+func startCluster(t *testing.T) *cluster {
+	c := &cluster{peers: &env.EtcdPeers{}}
+	t.Cleanup(func() { _ = c.peers.Close() })
+	var err error
+	if c.members, err = env.StartEtcdCluster(t.Context(), 3, &env.EtcdOptions{Peers: c.peers}); err != nil {
+		env.Missing(t, "etcd", err)
+	}
+	var addrs []string
+	for _, m := range c.members {
+		addrs = append(addrs, keep(t, "etcd", m, nil).Addr())
+	}
+	c.cfg = driver.Config{"address": strings.Join(addrs, ","), "prefix": "endurance/"}
+	return c
+}
+
+// follower is the index of a member that does not lead.
+func (c *cluster) follower(t *testing.T) int {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(c.cfg["address"], ","), Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for i, m := range c.members {
+		status, err := client.Status(t.Context(), m.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status.Leader != status.Header.MemberId {
+			return i
+		}
+	}
+	t.Fatal("all lead")
+	return 0
+}
+
+// TestSickMember: one member of three that is cut off from its peers, though
+// clients reach it, or that stands still again and again, the leader too, costs
+// no host a lease, and not its pace either.
+func TestSickMember(t *testing.T) {
+	t.Run("cut off", func(t *testing.T) {
+		c := startCluster(t)
+		ill := c.follower(t)
+		survives(t, c, func(ctx context.Context) {
+			c.peers.CutOff(ill, true)
+			<-ctx.Done()
+			c.peers.CutOff(ill, false)
+		})
+	})
+	t.Run("frozen", func(t *testing.T) {
+		c := startCluster(t)
+		for i := range 2 { // the follower comes first
+			if c.follower(t) == i {
+				c.members[0], c.members[i] = c.members[i], c.members[0]
+			}
+		}
+		frozen, every := time.Duration(count(5, 20))*time.Second, time.Duration(count(9, 60))*time.Second
+		survives(t, c, func(ctx context.Context) {
+			for i := 0; ctx.Err() == nil; i++ {
+				m := c.members[i%len(c.members)]
+				if err := m.Freeze(); err != nil {
+					t.Error(err)
+				}
+				pause(ctx, frozen)
+				if err := m.Resume(); err != nil {
+					t.Error(err)
+				}
+				pause(ctx, every-frozen)
+			}
+		})
+	})
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// survives has four hosts hold leases and take others while ill runs.
+func survives(t *testing.T, c *cluster, ill func(context.Context)) {
+	const hosts, callers = 4, 16
+	leases := count(100, 250) // of each host
+	binary := plugintest.Build(t, "../plugins/etcd/lockplugin-etcd")
+	var clients []*core.Client
+	var held []*core.Lease
+	for h := range hosts {
+		client := core.New(plugintest.Open(t, "etcd", optionsOf(binary, c.cfg)), &core.Options{Logger: slog.New(slog.DiscardHandler)})
+		t.Cleanup(func() { _ = client.Close(context.WithoutCancel(t.Context())) })
+		clients = append(clients, client)
+		for i := range leases {
+			held = append(held, acquire(t, client, fmt.Sprint("held ", h, " ", i), 10*time.Second))
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var cycled atomic.Int64
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	for h, client := range clients {
+		for i := range callers {
+			lock, err := client.Lock(fmt.Sprint("cycle ", h, " ", i), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			group.Go(func() {
+				for ctx.Err() == nil {
+					if once(ctx, lock) == nil {
+						cycled.Add(1)
+					}
+				}
+			})
+		}
+	}
+	rate := func(d time.Duration) float64 {
+		from, began := cycled.Load(), time.Now()
+		pause(ctx, d)
+		return float64(cycled.Load()-from) / time.Since(began).Seconds()
+	}
+	well := rate(time.Duration(count(4, 60)) * time.Second)
+	illness, recover := context.WithCancel(ctx)
+	group.Go(func() { ill(illness) })
+	sick := rate(time.Duration(count(18, 600)) * time.Second)
+	recover()
+	lost := map[string]int{}
+	for _, l := range held {
+		if !l.Valid() {
+			lost[core.CauseName(l.Err())]++
+		}
+	}
+	t.Logf("cycles/s: %.0f well, %.0f with a sick member", well, sick)
+	if len(lost) > 0 {
+		t.Errorf("lost of %d leases: %v", len(held), lost)
+	}
+	if sick < well/3 {
+		t.Errorf("%.0f cycles/s, less than a third of %.0f", sick, well)
+	}
+}

@@ -1,0 +1,119 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// three starts a cluster of three members.
+func three(t *testing.T) (members []*env.Server, on Options) {
+	t.Helper()
+	members, err := env.StartEtcdCluster(t.Context(), 3, nil)
+	if err != nil {
+		env.Missing(t, "etcd", err)
+	}
+	for _, m := range members {
+		t.Cleanup(func() { must(t, m.Close()) })
+		on.Address = append(on.Address, m.Addr())
+	}
+	return members, on
+}
+
+// leader is the index of the member that leads.
+func leader(t *testing.T, members []*env.Server) int {
+	t.Helper()
+	found := -1
+	eventually(t, "one leads", func() bool {
+		for i, m := range members {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			status, err := plain(t, m).Status(ctx, m.Addr())
+			cancel()
+			if err == nil && status.Leader == status.Header.MemberId {
+				found = i
+			}
+		}
+		return found >= 0
+	})
+	return found
+}
+
+// sits makes b use the member at addr.
+func sits(t *testing.T, b *backend, addr string) {
+	t.Helper()
+	b.members.mu.Lock()
+	defer b.members.mu.Unlock()
+	for _, m := range b.members.all {
+		if m.endpoint == "http://"+addr {
+			b.members.at = m
+			return
+		}
+	}
+	t.Fatalf("no member %s", addr)
+}
+
+// TestReleaseWithFrozenMember: a host that ends while the member that it uses
+// stands still leaves no lock behind, whose TTL may be long.
+func TestReleaseWithFrozenMember(t *testing.T) {
+	members, o := three(t)
+	ill := members[(leader(t, members)+1)%3]
+	b := connect(t, o)
+	c := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	var names []string
+	for i := range 12 {
+		names = append(names, fmt.Sprint("jobs-", i))
+		l, err := c.Lock(names[i], &core.LockOptions{TTL: time.Minute})
+		must(t, err)
+		_, err = l.Acquire(t.Context())
+		must(t, err)
+	}
+	sits(t, b, ill.Addr())
+	must(t, b.Check(t.Context()))
+	must(t, ill.Freeze())
+	defer func() { must(t, ill.Resume()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+	defer cancel()
+	if err := c.Close(ctx); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	healthy := members[leader(t, members)]
+	other := connect(t, on(healthy))
+	for _, n := range names {
+		if h, err := other.Inspect(t.Context(), n); err != nil || h.Held() {
+			t.Errorf("%s after its host has closed: %+v, %v", n, h, err)
+		}
+	}
+}
+
+// TestMemberWithoutAnswer: what is asked of a member that stands still is asked of
+// another one, and what must not be asked twice is of unknown outcome soon.
+func TestMemberWithoutAnswer(t *testing.T) {
+	members, o := three(t)
+	ill := members[(leader(t, members)+1)%3]
+	b := connect(t, o)
+	sits(t, b, ill.Addr())
+	held := acquire(t, b, lock("held", "a"))
+	must(t, ill.Freeze())
+	defer func() { must(t, ill.Resume()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), b.opts.RequestTimeout)
+	defer cancel()
+	if _, err := b.TryAcquire(ctx, lock("jobs", "a")); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) || ctx.Err() != nil {
+		t.Errorf("acquire from a member that stands still: %v", err)
+	}
+	must(t, b.Release(t.Context(), lock("jobs", "a"))) // goes elsewhere
+	acquire(t, b, lock("jobs", "b"))
+	must(t, b.Renew(t.Context(), held))
+
+	b = connect(t, o)
+	sits(t, b, ill.Addr())
+	if _, err := b.Inspect(t.Context(), "jobs"); err != nil {
+		t.Errorf("a read that one member does not answer: %v", err)
+	}
+}
