@@ -98,6 +98,7 @@ type Client struct {
 	queues  queues
 	janitor janitor
 	calls   calls
+	streams streams
 
 	// life ends when Close begins, work when Close has released everything.
 	// They are no caller's contexts but the client's own span.

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -48,66 +47,55 @@ type Change struct {
 // tokens never go back. When the store cannot be seen that is a Change of kind
 // Stale, and observing goes on.
 //
+// Observers of one name in a client share what they cost the store: it is
+// that of one.
+//
 // The channel is closed when ctx ends or the client closes. On a closed client
 // it yields one Stale with ErrClosed.
 func (e *Elector) Observe(ctx context.Context) <-chan Change {
-	o := &observer{e: e, out: make(chan Change, 1)}
+	o := &observer{out: make(chan Change, 1)}
 	if err := e.c.begin("observe", e.lock.name); err != nil {
 		o.out <- Change{Kind: Stale, Since: time.Now(), Err: err}
 		close(o.out)
 		return o.out
 	}
 	defer e.c.end()
-	if !e.c.spawn(func() { o.run(ctx) }) {
+	switch s := e.c.streams.join(e.c, e.lock.name, o); {
+	case s == nil:
 		close(o.out)
+	case !e.c.spawn(func() { s.keep(ctx, o) }):
+		s.leave(o)
 	}
 	return o.out
 }
 
-// observer is one Observe. Its fields belong to its goroutine: a driver calls
-// emit from within Observe, one call at a time.
+// observer is one Observe. Its fields are guarded by its stream.
 type observer struct {
-	e       *Elector
-	out     chan Change
-	sent    Change // the last one put into out
-	read    Change // the last one known to have been read
+	out  chan Change
+	from uint64 // the first run of the stream that began after it had joined
+	sent Change // the last one put into out
+	read Change // the last one known to have been read
+
 	highest uint64
 	stale   bool
-	retry   backoff
 }
 
-func (o *observer) run(ctx context.Context) {
-	defer close(o.out)
-	c := o.e.c
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := context.AfterFunc(c.life, cancel)
-	defer stop()
-	o.retry = backoff{from: retryFrom, to: maxAsk}
-	for {
-		err := c.b.Observe(ctx, o.e.lock.name, o.see)
-		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
-			return
-		}
-		if !o.stale && err != nil {
-			o.stale = true
-			o.put(Change{Kind: Stale, Leader: o.sent.Leader, Since: time.Now(), Err: c.wrap("observe", o.e.lock.name, err)})
-		}
-		if !sleep(ctx, o.retry.next()) {
-			return
-		}
-	}
-}
-
-// see takes a report of the driver.
+// see takes what the stream reports.
 func (o *observer) see(h driver.Holder) {
 	if h.Token != 0 && h.Token < o.highest {
 		return // older news than what was told
 	}
 	o.highest = max(o.highest, h.Token)
 	o.stale = false
-	o.retry.reset()
 	o.put(Change{Leader: h})
+}
+
+// lose takes that the stream cannot see the store.
+func (o *observer) lose(err error) {
+	if !o.stale {
+		o.stale = true
+		o.put(Change{Kind: Stale, Leader: o.sent.Leader, Since: time.Now(), Err: err})
+	}
 }
 
 // put makes ch the newest change. Its kind is seen from the last change that
