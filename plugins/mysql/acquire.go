@@ -45,14 +45,7 @@ func acquireText(table string, asks []ask, base uint64, long, mariadb bool) stri
 	if mariadb {
 		return t.add(" RETURNING ", reply).String()
 	}
-	t.add(";SELECT ", reply, " FROM ", table, " WHERE name IN(")
-	for i, a := range asks {
-		if i > 0 {
-			t.add(",")
-		}
-		t.bytes(a.Name)
-	}
-	return t.add(")").String()
+	return t.add(";SELECT ", reply, " FROM ", table, " WHERE name IN(").list(names(asks)).add(")").String()
 }
 
 const (

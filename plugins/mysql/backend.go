@@ -29,8 +29,10 @@ type Backend struct {
 	waits *pool // for waiters: each connection has a bell
 	bed   bed
 
-	acquires, renewals, releases lane
+	acquires, renewals, releases, withdrawals lane
+	parked                                    parked
 
+	owners  owners
 	busy    busy
 	foreign sync.Once // a waiter of another account was met
 
@@ -67,11 +69,13 @@ func open(o Options) (*Backend, error) {
 func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b := &Backend{opts: o, table: tableName(o.Prefix)}
 	b.life, b.end = context.WithCancel(context.Background())
-	b.pool = newPool(o.Connections, b.dial(connector, setup, false))
-	b.waits = newPool(max(0, o.WaitConnections), b.dial(connector, setup, true))
-	b.acquires = lane{b: b, what: "acquire", run: b.runAcquires, width: acquireWidth}
-	b.renewals = lane{b: b, what: "renew", run: b.runRenewals, width: renewWidth, patient: true}
-	b.releases = lane{b: b, what: "release", run: b.runReleases, width: releaseWidth}
+	b.pool = newPool(o.Connections, b.dial(connector, setup, false), b.spawn)
+	b.waits = newPool(max(0, o.WaitConnections), b.dial(connector, setup, true), b.spawn)
+	seats := make(chan struct{}, seatsOf(o.Connections))
+	b.acquires = lane{b: b, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.get, seats: seats, values: true, tracks: true}
+	b.renewals = lane{b: b, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.get, seats: seats, patient: true}
+	b.releases = lane{b: b, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.get, seats: seats}
+	b.withdrawals = lane{b: b, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.getSpare, repeats: true}
 	b.spawn(func() { b.tidy(b.life) })
 	for _, p := range []*pool{b.pool, b.waits} {
 		b.spawn(func() {
@@ -83,9 +87,9 @@ func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	return b
 }
 
-func (b *Backend) dial(connector sqldriver.Connector, setup string, bell bool) func(context.Context) (*session, error) {
-	return func(ctx context.Context) (*session, error) {
-		ctx, cancel := context.WithTimeout(ctx, b.opts.DialTimeout)
+func (b *Backend) dial(connector sqldriver.Connector, setup string, bell bool) func() (*session, error) {
+	return func() (*session, error) {
+		ctx, cancel := context.WithTimeout(b.life, b.opts.DialTimeout)
 		defer cancel()
 		s, err := openSession(ctx, connector, setup)
 		if err != nil {
@@ -234,7 +238,7 @@ func answered(what, name string, err error) error {
 // that the table is there, and that the user has the rights on it.
 func (b *Backend) Check(ctx context.Context) error {
 	_, err := do(ctx, b, "check", b.opts.Prefix, func(ctx context.Context) (none struct{}, err error) {
-		return none, b.on(ctx, b.pool.get, b.examine)
+		return none, b.on(ctx, b.pool.getApart, b.examine)
 	})
 	return err
 }

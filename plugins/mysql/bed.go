@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"context"
 	sqldriver "database/sql/driver"
 	"fmt"
 	"math/rand/v2"
@@ -27,7 +26,7 @@ type bed struct {
 }
 
 // make returns the bed's name. It is empty where SLEEP will do.
-func (d *bed) make(ctx context.Context, b *Backend) (name string, err error) {
+func (d *bed) make(b *Backend) (name string, err error) {
 	if now := b.server.Load(); now == nil || !now.mariadb {
 		return "", nil
 	}
@@ -36,10 +35,12 @@ func (d *bed) make(ctx context.Context, b *Backend) (name string, err error) {
 	if d.s != nil {
 		return d.name, nil
 	}
-	s, err := b.pool.dialOne(ctx)
+	s, err := b.pool.dial()
 	if err != nil {
 		return "", err
 	}
+	ctx, cancel := b.statement(b.life)
+	defer cancel()
 	name = "lockbench.bed." + strconv.FormatUint(rand.Uint64(), 36)
 	err = s.query(ctx, "SELECT GET_LOCK('"+name+"',0)", func(row []sqldriver.Value) error {
 		if asUint(row[0]) != 1 {

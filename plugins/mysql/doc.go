@@ -38,13 +38,23 @@
 //	release              1             1
 //	wake a waiter        1             0, on MariaDB it is part of the release
 //	wait                 2             1, on MariaDB 1 trip
-//	withdraw             1             1
+//	withdraw             0 or 1        0 or 1
 //	inspect              1             0
 //
 // A row that somebody waits for or was withdrawn from takes a longer statement;
 // the first one to meet such a row pays a trip more. Operations that come while
 // others are on their way share the next statement, up to 64 to a commit
-// (renewals: 500), so a busy host commits far less often than it locks.
+// (renewals: 500), so a busy host commits far less often than it locks. A
+// withdrawal costs nothing when the owner was only ever refused.
+//
+// A statement is no longer than the server's max_allowed_packet. Names, labels
+// and values are written in hexadecimal: a value of 60 KiB takes 120 KiB of it,
+// and so 100 of them fill MariaDB's default of 16 MiB. A value for which there is no room alone is refused as invalid.
+//
+// A row that somebody else's transaction keeps locked holds up nothing but
+// itself: statements that wait for it for 50 ms are killed, their other
+// operations are sent again, and locked rows are looked at every 25 ms, all in
+// one query (SKIP LOCKED), for as long as Options.RequestTimeout.
 //
 // Waiters stand in the row's queue, first in first out over all hosts, each
 // blocked in the server on a connection of its own (Options.WaitConnections;
@@ -56,7 +66,11 @@
 //
 // # Settings that matter
 //
-// max_connections must hold Connections + WaitConnections of every host.
+// max_connections must hold Connections + WaitConnections + 5 of every host: two
+// for withdrawals, two for statements that end others, one that waiters wait
+// on. Connections are made at a pace of their own: one that is needed no longer
+// when it is made is kept for the next request, because a server counts
+// handshakes that are cut, and blocks the machine (max_connect_errors).
 // Everything else that the statements rely on is set for each connection,
 // whatever the server's settings and its init_connect say: sql_mode,
 // completion_type, isolation and access mode, autocommit, character set, time
@@ -69,6 +83,7 @@
 //
 // SELECT, INSERT, UPDATE and DELETE on the table, and CREATE if it is not there
 // yet: "lockplugin-mysql ddl" prints both. All hosts must use one account, or
-// have CONNECTION_ADMIN: an account may only wake its own connections. A server
-// that is read-only is refused, whatever the account may do there.
+// have CONNECTION_ADMIN: an account may only wake its own connections. Nothing is
+// asked of a server that is read-only, whatever the account may do there: it is
+// a replica, or in a failover, and waiters go on waiting.
 package mysql

@@ -29,8 +29,10 @@ const (
 	erColumnAccessDenied = 1143
 	erNoSuchTable        = 1146
 	erNewAbortingConn    = 1152 // connection was killed
+	erTooManyUserConns   = 1203
 	erLockWaitTimeout    = 1205
 	erLockDeadlock       = 1213
+	erUserLimitReached   = 1226
 	erSpecificAccess     = 1227
 	erOptionPreventsStmt = 1290 // --read-only
 	erQueryInterrupted   = 1317
@@ -87,10 +89,8 @@ func advice(number uint16) string {
 			" (lockplugin-mysql ddl prints it)"
 	case erBadDB:
 		return "create the database, or name another one in address"
-	case erHostNotPrivileged, erHostIsBlocked:
-		return "the server does not accept this host; see CREATE USER and FLUSH HOSTS"
-	case erOptionPreventsStmt, erReadOnlyMode, erReadOnlyTrx:
-		return "the server is a read-only replica; name the primary in address"
+	case erHostNotPrivileged:
+		return "the server does not accept this host; see CREATE USER"
 	case erBadField:
 		return "the table was not made by this version; lockplugin-mysql ddl prints what it should be"
 	case erAccountLocked, erMustChangePassword, erExpiredPassword:
@@ -103,24 +103,41 @@ func advice(number uint16) string {
 	return ""
 }
 
+// refused says what to do about an error that keeps the server from even
+// beginning a statement, for as long as it is in that state: a failover is
+// under way, or a limit is reached.
+func refused(number uint16) string {
+	switch number {
+	case erOptionPreventsStmt, erReadOnlyMode, erReadOnlyTrx:
+		return readOnlyHint
+	case erHostIsBlocked:
+		return "see FLUSH HOSTS and max_connect_errors"
+	case erConCount, erTooManyUserConns, erUserLimitReached:
+		return "see max_connections, max_user_connections and the limits of the account"
+	}
+	return ""
+}
+
+const readOnlyHint = "the server is read-only, a replica or in a failover; address must name the primary"
+
+func readOnlyError(server string) error {
+	return notSent(fmt.Errorf("%s: %s", server, readOnlyHint))
+}
+
 // dialError classifies an error met while a connection was set up: nothing of
-// the request has been sent yet.
+// the request has been sent yet, whatever it is.
 func dialError(ctx context.Context, err error) error {
-	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrUnavailable) {
+	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrNotSent) {
 		return err
 	}
-	if hint := advice(number(err)); hint != "" {
-		return fmt.Errorf("mysql: %w: %w: %w (%s)", driver.ErrDenied, driver.ErrNotSent, err, hint)
+	if hint := refused(number(err)); hint != "" {
+		return notSent(fmt.Errorf("%w (%s)", err, hint))
 	}
 	if explained := config.ExplainTLS(err); explained != nil {
 		return fmt.Errorf("mysql: %w", explained)
 	}
-	switch {
-	case errors.Is(err, mysqldriver.ErrNoTLS):
-		return fmt.Errorf("mysql: %w: %w: %w (turn TLS on in the server, or off here)", driver.ErrDenied, driver.ErrNotSent, err)
-	case errors.Is(err, mysqldriver.ErrCleartextPassword), errors.Is(err, mysqldriver.ErrOldPassword),
-		errors.Is(err, mysqldriver.ErrUnknownPlugin), errors.Is(err, mysqldriver.ErrNativePassword), errors.Is(err, mysqldriver.ErrOldProtocol):
-		return fmt.Errorf("mysql: %w: %w", driver.ErrDenied, err)
+	if hint := deniedBy(err); hint != "" {
+		return fmt.Errorf("mysql: %w: %w: %w%s", driver.ErrDenied, driver.ErrNotSent, err, hint)
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
@@ -128,19 +145,34 @@ func dialError(ctx context.Context, err error) error {
 	return notSent(err)
 }
 
+// deniedBy says what to do when err refuses the client, "" if it does not.
+func deniedBy(err error) string {
+	if hint := advice(number(err)); hint != "" {
+		return " (" + hint + ")"
+	}
+	switch {
+	case errors.Is(err, mysqldriver.ErrNoTLS):
+		return " (turn TLS on in the server, or off here)"
+	case errors.Is(err, mysqldriver.ErrCleartextPassword), errors.Is(err, mysqldriver.ErrOldPassword),
+		errors.Is(err, mysqldriver.ErrUnknownPlugin), errors.Is(err, mysqldriver.ErrNativePassword), errors.Is(err, mysqldriver.ErrOldProtocol):
+		return " (see CREATE USER ... IDENTIFIED WITH)"
+	}
+	return ""
+}
+
 // statementError classifies an error of a statement on an open connection.
 func statementError(what, name string, err error) error {
 	switch {
 	case errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrDenied):
 		return err
+	case errors.Is(err, errTooLong):
+		return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrInvalid, err)
 	case advice(number(err)) != "":
 		return fmt.Errorf("mysql: %s %q: %w: %w (%s)", what, name, driver.ErrDenied, err, advice(number(err)))
+	case refused(number(err)) != "":
+		return fmt.Errorf("mysql: %s %q: %w: %w: %w (%s)", what, name, driver.ErrUnavailable, driver.ErrNotSent, err, refused(number(err)))
 	case undone(err):
 		return fmt.Errorf("mysql: %s %q: %w: %w: another transaction keeps the row locked: %w", what, name, driver.ErrUnavailable, driver.ErrNotSent, err)
 	}
 	return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrUnavailable, err)
-}
-
-func readOnlyError(server string) error {
-	return fmt.Errorf("mysql: %w: %s is a read-only replica; name the primary in address", driver.ErrDenied, server)
 }

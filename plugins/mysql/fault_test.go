@@ -45,7 +45,7 @@ func TestAbandonedStatement(t *testing.T) {
 			}
 			withdrawn := make(chan error, 1)
 			go func() { withdrawn <- w.b.Release(t.Context(), r) }()
-			eventually(t, "the withdrawal is in the server", func() bool { return blocked(t, w.db, "(name,expires_at,barred,") > 0 })
+			eventually(t, "the withdrawal is in the server", func() bool { return blocked(t, w.db, "(name,expires_at,label,barred,") > 0 })
 			unlock()
 			if err := <-withdrawn; err != nil {
 				t.Fatal(err)

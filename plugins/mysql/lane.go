@@ -16,21 +16,14 @@ const (
 	// How many operations go into one statement. A commit costs the same for
 	// one row and for many; a long statement keeps its first rows locked until
 	// its end.
-	acquireWidth, releaseWidth, renewWidth = 64, 64, 500
+	acquireWidth, releaseWidth, withdrawWidth, renewWidth = 64, 64, 64, 500
 	// runners is how many statements of one kind are on their way at a time,
 	// so that the server works on one while another is written to disk.
 	runners = 2
-	// slowAfter is when a statement is taken to wait for a row that somebody
-	// else keeps locked: commits are done in far less. Renewals, of which there
-	// are many in a statement and which have time, wait for an eighth of what
-	// their callers give them, up to half of the server's own lock wait: a server
-	// that is only busy would be drowned by what is sent instead.
-	slowAfter     = 50 * time.Millisecond
-	slowestAfter  = 500 * time.Millisecond
-	patientShares = 8
-	// retryWidth is how many renewals of a killed statement go into one of the
-	// next. Other operations go one by one.
-	retryWidth = 32
+	// packetUnknown is the shortest default of max_allowed_packet, for a server
+	// that was not met yet, and fixedText what is in a statement beside its
+	// operations, at most.
+	packetUnknown, fixedText = 1 << 20, 4096
 )
 
 // lane carries operations of one kind. One that finds a free runner is sent at
@@ -40,10 +33,17 @@ type lane struct {
 	b       *Backend
 	what    string // in errors
 	width   int
-	patient bool // renewals
-	// run sends asks of different names in one statement. On an error nothing
-	// is known about any of them. It may return what else is to be done on the
-	// connection, which nothing must interrupt.
+	patient bool // renewals: they have time, and one TTL in a statement
+	repeats bool // a statement may carry a name several times
+	values  bool // the value is sent
+	tracks  bool // owners are remembered
+	// get takes a connection, and seats has a place for each statement that may
+	// wait for a row in the server: see slow.
+	get   func(ctx context.Context) (*session, error)
+	seats chan struct{}
+	// run sends asks in one statement. On an error nothing is known about any of
+	// them. It may return what else is to be done on the connection, which
+	// nothing must interrupt.
 	run func(ctx context.Context, s *session, asks []ask) ([]driver.Result, func(), error)
 
 	mu      sync.Mutex
@@ -56,6 +56,7 @@ type ask struct {
 	driver.Request
 	nonce uint64 // of an acquire: tells its grant from another one of the owner
 	again bool   // an earlier statement may have done it without a reply
+	bar   bool   // of a withdrawal: the owner may still ask
 }
 
 // pending is an operation under way in a lane.
@@ -63,30 +64,56 @@ type pending struct {
 	ask
 	lane   *lane
 	ctx    context.Context // the caller's: over means that nobody waits any more
+	owner  *owner          // where the lane remembers them
+	since  time.Time
+	kills  int // of statements that it was in
+	stage  atomic.Int32
 	result chan driver.Result
 }
+
+// The stages of an operation. Its caller can take it back until it is sent.
+const (
+	stageQueued = iota
+	stageSent
+	stageOver
+)
 
 // send puts operations into the lane and returns at once.
 func (l *lane) send(ctx context.Context, asks ...ask) []*pending {
 	all := make([]*pending, len(asks))
+	now := time.Now()
+	queue := make([]*pending, 0, len(asks))
 	for i, a := range asks {
-		all[i] = &pending{ask: a, lane: l, ctx: ctx, result: make(chan driver.Result, 1)}
+		p := &pending{ask: a, lane: l, ctx: ctx, since: now, result: make(chan driver.Result, 1)}
+		all[i] = p
+		if l.tracks {
+			if p.owner = l.b.owners.begin(a.Owner); p.owner == nil {
+				p.result <- driver.Result{Err: fmt.Errorf("mysql: %s %q: %w", l.what, a.Name, driver.ErrWithdrawn)}
+				continue
+			}
+		}
+		queue = append(queue, p)
 	}
-	l.mu.Lock()
-	l.queue = append(l.queue, all...)
-	l.start()
-	l.mu.Unlock()
+	l.enter(queue)
 	return all
 }
 
-// start starts runners for what is queued. The caller holds mu.
+// enter queues operations.
+func (l *lane) enter(ps []*pending) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = append(l.queue, ps...)
+	l.start()
+}
+
+// start starts the runners that the queue is worth. The caller holds l.mu.
 func (l *lane) start() {
 	for wanted := (len(l.queue) + l.width - 1) / l.width; wanted > 0 && l.running < runners; wanted-- {
 		l.running++
 		if !l.b.spawn(l.drain) {
 			l.running--
 			for _, p := range l.queue {
-				p.result <- driver.Result{Err: driver.ErrClosed}
+				p.refuse(driver.ErrClosed)
 			}
 			l.queue = nil
 			return
@@ -100,8 +127,38 @@ func (p *pending) wait() driver.Result {
 	case r := <-p.result:
 		return r
 	case <-p.ctx.Done():
-		return driver.Result{Err: noAnswer(p.ctx, p.lane.what, p.Name)}
 	}
+	if p.stage.CompareAndSwap(stageQueued, stageOver) {
+		err := notSent(p.ctx.Err())
+		p.forget(err)
+		return driver.Result{Err: err}
+	}
+	return driver.Result{Err: noAnswer(p.ctx, p.lane.what, p.Name)}
+}
+
+// refuse ends an operation that is not on its way.
+func (p *pending) refuse(err error) {
+	if p.stage.CompareAndSwap(stageQueued, stageOver) {
+		p.finish(driver.Result{Err: err})
+	}
+}
+
+// finish delivers the result of what was sent, or taken out of the queue.
+func (p *pending) finish(r driver.Result) {
+	p.forget(r.Err)
+	p.result <- r
+}
+
+// forget notes what came of the owner's request.
+func (p *pending) forget(err error) {
+	if p.owner == nil {
+		return
+	}
+	settled := err == nil
+	for _, answer := range []error{driver.ErrHeld, driver.ErrWithdrawn, driver.ErrNotSent, driver.ErrInvalid, driver.ErrDenied} {
+		settled = settled || errors.Is(err, answer)
+	}
+	p.lane.b.owners.end(p.owner, err == nil, !settled)
 }
 
 func (l *lane) drain() {
@@ -113,22 +170,25 @@ func (l *lane) drain() {
 	}
 }
 
-// take returns what goes into the next statement: operations of different
-// names, and of one TTL in common for the sake of the renewals. It returns nil
-// when there is nothing, and the runner is then no longer counted.
+// take returns what goes into the next statement, which is bounded in
+// operations and in bytes. It returns nil when there is nothing, and the runner
+// is then no longer counted.
 func (l *lane) take() []*pending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var batch, rest []*pending
 	names := map[string]bool{}
+	room := l.b.packet() - fixedText
 	for _, p := range l.queue {
+		size := l.size(p)
 		switch {
 		case p.ctx.Err() != nil:
-			p.result <- driver.Result{Err: notSent(p.ctx.Err())}
-		case len(batch) == l.width || names[p.Name] || len(batch) > 0 && p.TTL != batch[0].TTL:
+			p.refuse(notSent(p.ctx.Err()))
+		case len(batch) == l.width, names[p.Name], len(batch) > 0 && (size > room || l.patient && p.TTL != batch[0].TTL):
 			rest = append(rest, p)
 		default:
-			names[p.Name] = true
+			names[p.Name] = !l.repeats
+			room -= size
 			batch = append(batch, p)
 		}
 	}
@@ -139,6 +199,24 @@ func (l *lane) take() []*pending {
 	return batch
 }
 
+// size is what p adds to a statement at most: text from outside is written in
+// hexadecimal, and a name stands there twice.
+func (l *lane) size(p *pending) int {
+	n := 256 + 2*(2*len(p.Name)+len(p.Label)+2*len(p.Owner))
+	if l.values {
+		n += 2 * len(p.Value)
+	}
+	return n
+}
+
+// packet is how long a statement may be.
+func (b *Backend) packet() int {
+	if s := b.server.Load(); s != nil && s.packet > 0 {
+		return s.packet
+	}
+	return packetUnknown
+}
+
 // serve sends batch and delivers its results. It reports whether the runner is
 // still counted as one: not if it was slow, for then another has its place.
 func (l *lane) serve(batch []*pending) bool {
@@ -147,154 +225,92 @@ func (l *lane) serve(batch []*pending) bool {
 	return t.counted
 }
 
-// try sends batch, and what a kill leaves undone again in parts.
+// try sends batch. What the server takes no statement of that length for is
+// sent in halves, and what a locked row has kept back when that is free.
 func (l *lane) try(t *statement, batch []*pending) {
-	timer := time.AfterFunc(l.patience(batch), t.slow)
-	err := l.deliver(t, batch)
+	timer := time.AfterFunc(l.patience(t, batch), t.slow)
+	left, err := l.deliver(t, batch)
 	timer.Stop()
 	t.end()
-	if !t.killed.Load() || !errors.Is(err, errKilled) {
-		return
-	}
-	width := 1
-	if l.patient && len(batch) > retryWidth {
-		width = retryWidth
-	}
-	for part := range slices.Chunk(batch, width) {
-		for _, p := range part {
-			p.again = true
+	switch {
+	case errors.Is(err, errTooLong):
+		for half := range slices.Chunk(left, (len(left)+1)/2) {
+			l.try(&statement{lane: l, many: len(half) > 1}, half)
 		}
-		l.b.spawn(func() { l.try(&statement{lane: l, many: len(part) > 1}, part) })
+	case errors.Is(err, errKilled):
+		l.sift(left)
 	}
 }
 
-// patience is how long a statement for batch may take.
-func (l *lane) patience(batch []*pending) time.Duration {
-	deadline, limited := batch[0].ctx.Deadline()
-	if !l.patient || !limited {
-		return slowAfter
-	}
-	return min(max(slowAfter, time.Until(deadline)/patientShares), slowestAfter)
-}
-
-// errKilled: the statement was ended to send its operations in parts.
-var errKilled = errors.New("statement was killed")
-
-// deliver sends batch and its results, except when it returns errKilled.
-func (l *lane) deliver(t *statement, batch []*pending) error {
+// deliver sends batch and its results. With errKilled and errTooLong it returns
+// what was not carried out.
+func (l *lane) deliver(t *statement, batch []*pending) (left []*pending, err error) {
 	ctx, cancel := l.b.statement(batch[0].ctx)
 	defer cancel()
-	asks := make([]ask, len(batch))
-	for i, p := range batch {
-		asks[i] = p.ask
-	}
+	var asks []ask
+	var sent []*pending
 	var results []driver.Result
-	err := l.b.on(ctx, l.b.pool.get, func(ctx context.Context, s *session) (err error) {
+	err = l.b.on(ctx, l.get, func(ctx context.Context, s *session) (err error) {
+		if sent == nil {
+			if sent, asks = claim(batch); len(sent) == 0 {
+				return nil
+			}
+		}
 		t.on(s)
 		var then func()
 		results, then, err = l.run(ctx, s, asks)
 		t.off()
+		if errors.Is(err, errTooLong) {
+			return err
+		}
 		for i := range asks {
 			asks[i].again = true
 		}
 		if then != nil {
 			then()
 		}
-		if t.killed.Load() && undone(err) {
+		if undone(err) && (t.killed.Load() || number(err) == erLockWaitTimeout) {
 			return errKilled
 		}
 		return err
 	})
-	if errors.Is(err, errKilled) {
-		return err
+	if errors.Is(err, errKilled) || errors.Is(err, errTooLong) && len(sent) > 1 {
+		for i, p := range sent {
+			p.again = asks[i].again
+			p.stage.Store(stageQueued)
+		}
+		return sent, err
 	}
-	for i, p := range batch {
-		switch {
-		case err == nil:
-			p.result <- results[i]
-		case l.b.life.Err() != nil:
-			p.result <- driver.Result{Err: driver.ErrClosed}
-		default:
-			p.result <- driver.Result{Err: statementError(l.what, p.Name, err)}
+	if l.b.life.Err() != nil && err != nil {
+		err = driver.ErrClosed
+	}
+	if sent == nil { // no connection
+		for _, p := range batch {
+			p.refuse(statementError(l.what, p.Name, err))
 		}
 	}
-	return nil
-}
-
-// statement is what a lane has on its way to the server.
-type statement struct {
-	lane   *lane
-	many   bool
-	killed atomic.Bool
-
-	mu      sync.Mutex // also keeps the session from being used again during a KILL
-	s       *session
-	counted bool // it has a runner's place
-	over    bool
-}
-
-func (t *statement) on(s *session) {
-	t.mu.Lock()
-	t.s = s
-	t.mu.Unlock()
-}
-
-func (t *statement) off() {
-	t.mu.Lock()
-	t.s = nil
-	t.mu.Unlock()
-}
-
-// end keeps slow from acting on what is over.
-func (t *statement) end() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.over = true
-}
-
-// slow gives the runner's place to another. A statement for many rows is
-// killed: one of them is locked by somebody else, and the rest must not wait
-// for it.
-//
-// An acquire is two statements where there is no RETURNING, and a KILL that
-// comes exactly between them drops the reply (see Wait): then the connection
-// runs into its deadline, and nothing is known of the batch.
-//
-// Note: SELECT ... FOR UPDATE SKIP LOCKED before each batch would find such
-// rows without a KILL, but takes a second trip each time, and cannot tell a
-// locked row from one that does not exist.
-func (t *statement) slow() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
-		return
+	for i, p := range sent {
+		if err == nil {
+			p.finish(results[i])
+		} else {
+			p.finish(driver.Result{Err: statementError(l.what, p.Name, err)})
+		}
 	}
-	l := t.lane
-	if t.counted {
-		t.counted = false
-		l.mu.Lock()
-		l.running--
-		l.start()
-		l.mu.Unlock()
-	}
-	if !t.many || t.s == nil {
-		return
-	}
-	t.killed.Store(true)
-	ctx, cancel := context.WithTimeout(l.b.life, l.b.opts.RequestTimeout)
-	defer cancel()
-	if err := l.b.kill(ctx, t.s.id); err != nil {
-		l.b.opts.Logger.Debug("mysql: killing a statement that waits for a row lock", "err", err)
-	}
+	return nil, nil
 }
 
-// kill ends what runs on the connection with the given id.
-func (b *Backend) kill(ctx context.Context, id uint64) error {
-	s, err := b.pool.urgent(ctx)
-	if err != nil {
-		return err
+// claim takes those of batch whose callers still wait: from now on they are
+// sent.
+func claim(batch []*pending) (sent []*pending, asks []ask) {
+	for _, p := range batch {
+		switch {
+		case p.owner != nil && p.owner.leaves.Load():
+			p.refuse(fmt.Errorf("mysql: %s %q: %w", p.lane.what, p.Name, driver.ErrWithdrawn))
+		case p.ctx.Err() != nil:
+			p.refuse(notSent(p.ctx.Err()))
+		case p.stage.CompareAndSwap(stageQueued, stageSent):
+			sent, asks = append(sent, p), append(asks, p.ask)
+		}
 	}
-	defer b.pool.put(s)
-	_, _, err = s.exec(ctx, fmt.Sprintf("KILL QUERY %d", id))
-	return err
+	return sent, asks
 }

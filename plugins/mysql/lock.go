@@ -210,7 +210,7 @@ func (b *Backend) change(ctx context.Context, what string, r driver.Request, f f
 		return 0, err
 	}
 	return do(ctx, b, what, r.Name, func(ctx context.Context) (id uint64, err error) {
-		err = b.on(ctx, b.pool.get, func(ctx context.Context, s *session) error {
+		err = b.on(ctx, b.pool.getApart, func(ctx context.Context, s *session) error {
 			n, last, err := f(ctx, s)
 			id = last
 			if err != nil || n > 0 {
@@ -226,26 +226,40 @@ func (b *Backend) change(ctx context.Context, what string, r driver.Request, f f
 	})
 }
 
-// withdraw is one statement on a connection beyond the cap: those below it may
-// all be busy with what is to be withdrawn.
+// withdraw waits for what is on its way from this process, and is nothing more
+// when all of it was refused. Else it shares a statement, on connections of
+// their own: the others may all be busy with what is to be withdrawn.
 //
-// Note: killing the connection of the withdrawn request is not enough. A plugin
-// that was killed leaves its statements to the server, and its successor does
-// not know where they are; and one may still lie unread in a socket. The bar
-// stands in the row that such a statement must lock, and is read under that
-// lock.
+// Note: killing the connection of the withdrawn request is not enough where
+// nothing is known of it. A plugin that was killed leaves its statements to the
+// server, and its successor does not know where they are; and one may still lie
+// unread in a socket. The bar stands in the row that such a statement must
+// lock, and is read under that lock.
 func (b *Backend) withdraw(ctx context.Context, r driver.Request) error {
 	if err := ready(ctx, r); err != nil {
 		return err
 	}
-	_, err := do(ctx, b, "withdraw from", r.Name, func(ctx context.Context) (none struct{}, err error) {
-		return none, b.on(ctx, b.pool.urgent, func(ctx context.Context, s *session) error {
-			_, bell, err := s.exec(ctx, withdrawText(b.table, r))
-			b.ring(ctx, s, r.Name, bell)
-			return err
-		})
-	})
-	return err
+	undo, bar := b.owners.withdraw(ctx, r.Owner)
+	if !undo {
+		return nil
+	}
+	return b.withdrawals.send(ctx, ask{Request: r, bar: bar})[0].wait().Err
+}
+
+func (b *Backend) runWithdrawals(ctx context.Context, s *session, asks []ask) ([]driver.Result, func(), error) {
+	sorted, _ := inOrder(asks)
+	_, bell, err := s.exec(ctx, withdrawText(b.table, sorted))
+	if err != nil {
+		return nil, nil, err
+	}
+	results := make([]driver.Result, len(asks))
+	switch {
+	case bell == 0:
+		return results, nil, nil
+	case len(asks) == 1:
+		return results, func() { b.ring(ctx, s, asks[0].Name, bell) }, nil
+	}
+	return results, func() { b.ringAll(ctx, s, sorted) }, nil
 }
 
 // Inspect is one query.
@@ -261,7 +275,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 
 // holders returns what a query finds of stateColumns and value.
 func (b *Backend) holders(ctx context.Context, text string) (found []driver.Holder, err error) {
-	err = b.on(ctx, b.pool.get, func(ctx context.Context, s *session) error {
+	err = b.on(ctx, b.pool.getApart, func(ctx context.Context, s *session) error {
 		found = nil
 		return s.query(ctx, text, func(v []sqldriver.Value) error {
 			if h := readRow(v).holder(); h.Held() {

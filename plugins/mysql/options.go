@@ -32,7 +32,7 @@ type Options struct {
 	// CreateTable has the table created when it is missed. Nil: true.
 	CreateTable *bool `key:"create_table" default:"true" doc:"create the table when it is missing; else see the ddl command"`
 	// Connections is the most that are used for statements at a time, 2 to
-	// 1000. Statements that end other statements may go beyond it.
+	// 1000, beside five for withdrawals and for statements that end others.
 	Connections int `key:"connections" default:"16" doc:"the most that are used for statements, 2 to 1000"`
 	// WaitConnections is the most that waiters are blocked on, up to 1000: those
 	// above it ask every few milliseconds. Negative: none.

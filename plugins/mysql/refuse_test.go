@@ -179,20 +179,36 @@ func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 func TestReadOnlyServer(t *testing.T) {
 	s := own(t, &env.MariaDBOptions{SQL: []string{"SET GLOBAL read_only=1"}})
 	// The account may write all the same: it is the server that is asked.
-	refused(t, checking(t, mysql.Options{Address: env.MariaDBAddress(s)}), driver.ErrDenied, "read-only replica")
+	refused(t, checking(t, mysql.Options{Address: env.MariaDBAddress(s)}), driver.ErrNotSent, "read-only", "primary")
 }
 
-// TestDemotion makes a server read-only while a host uses it.
+// TestDemotion makes a server read-only while a host uses it, as a failover
+// does. It is out of service, not closed to the host: nothing was carried out,
+// and asking again helps.
 func TestDemotion(t *testing.T) {
-	s := own(t, nil)
-	b := open(t, mysql.Options{Address: env.MariaDBAddress(s)})
+	const user = "lockbench_plain" // one with every right may go on writing
+	s := own(t, &env.MariaDBOptions{SQL: []string{"CREATE USER " + user + " IDENTIFIED BY '" + secret + "'", "GRANT ALL ON lockbench.* TO " + user}})
+	b := open(t, mysql.Options{Address: changed(t, env.MariaDBAddress(s), func(c *mysqldriver.Config) { c.User, c.Passwd = user, secret })})
 	r := acquire(t, b, want("jobs", 10*time.Second))
 	db := connect(t, env.MariaDBAddress(s))
 	defer db.Close()
 	if _, err := db.Exec("SET GLOBAL read_only=1"); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, func() error { return b.Check(t.Context()) }, driver.ErrDenied, "read-only replica")
+	for range 2 { // on a connection that was there, and on a new one
+		for what, err := range map[string]error{
+			"acquire":  second(b.TryAcquire(t.Context(), want("other", time.Second))),
+			"renew":    b.Renew(t.Context(), r),
+			"release":  b.Release(t.Context(), r),
+			"withdraw": b.Release(t.Context(), want("other", time.Second)),
+			"proclaim": b.Proclaim(t.Context(), r),
+			"check":    b.Check(t.Context()),
+		} {
+			if errors.Is(err, driver.ErrDenied) || !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, driver.ErrNotSent) {
+				t.Errorf("%s on a read-only server: %v", what, err)
+			}
+		}
+	}
 	if _, err := db.Exec("SET GLOBAL read_only=0"); err != nil {
 		t.Fatal(err)
 	}
@@ -200,6 +216,33 @@ func TestDemotion(t *testing.T) {
 		t.Error(err)
 	}
 	release(t, b, r)
+}
+
+// TestNothingWasSent: a login that the server refuses, in whatever way, leaves
+// no doubt about the request.
+func TestNothingWasSent(t *testing.T) {
+	s := own(t, &env.MariaDBOptions{Args: []string{"--max-connections=10"}})
+	a := env.MariaDBAddress(s)
+	sent := func(what string, o mysql.Options) {
+		t.Helper()
+		if _, err := open(t, o).TryAcquire(t.Context(), want("jobs", time.Second)); !errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	sent("wrong password", mysql.Options{Address: changed(t, a, func(c *mysqldriver.Config) { c.Passwd = secret })})
+	sent("no database", mysql.Options{Address: changed(t, a, func(c *mysqldriver.Config) { c.DBName = "nowhere" })})
+	sent("no TLS there", mysql.Options{Address: a, Connect: mysql.Connect{TLSEnabled: new(true)}})
+	db := connect(t, a)
+	defer db.Close()
+	db.SetMaxIdleConns(20)
+	for {
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			break // 1040
+		}
+		defer conn.Close()
+	}
+	sent("too many connections", mysql.Options{Address: a})
 }
 
 func TestTLSToAPlainPort(t *testing.T) {

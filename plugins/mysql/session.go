@@ -20,8 +20,9 @@ type session struct {
 	id       uint64 // the server's, for KILL
 	bell     uint64 // see ring; zero when it has none
 	server   server
-	broken   bool // not to be used again
-	slot     bool // counts against the pool's cap
+	broken   bool          // not to be used again
+	slots    chan struct{} // in which it has a place while it is in use
+	apart    chan struct{} // and another one; nil for none
 	lastUsed time.Time
 }
 
@@ -120,8 +121,22 @@ func (s *session) usable(ctx context.Context) bool {
 	return !ok || r.ResetSession(ctx) == nil
 }
 
+// errTooLong: the server takes no statement of that length.
+var errTooLong = errors.New("statement is too long")
+
+// fits refuses what the server would end the connection for.
+func (s *session) fits(text string) error {
+	if most := s.server.packet; most > 0 && len(text)+1 > most {
+		return fmt.Errorf("%w: %d bytes, and the server's max_allowed_packet is %d", errTooLong, len(text)+1, most)
+	}
+	return nil
+}
+
 // exec runs a statement that returns no rows.
 func (s *session) exec(ctx context.Context, text string) (affected int64, id uint64, err error) {
+	if err := s.fits(text); err != nil {
+		return 0, 0, err
+	}
 	result, err := s.conn.(sqldriver.ExecerContext).ExecContext(ctx, text, nil)
 	if err != nil {
 		return 0, 0, s.failed(ctx, err)
@@ -133,6 +148,9 @@ func (s *session) exec(ctx context.Context, text string) (affected int64, id uin
 
 // query runs statements of which the last one returns rows.
 func (s *session) query(ctx context.Context, text string, each func(row []sqldriver.Value) error) error {
+	if err := s.fits(text); err != nil {
+		return err
+	}
 	rows, err := s.conn.(sqldriver.QueryerContext).QueryContext(ctx, text, nil)
 	if err != nil {
 		return s.failed(ctx, err)

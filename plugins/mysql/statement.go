@@ -36,11 +36,13 @@ const (
 	// tellBell sends that number back in the reply to an UPDATE, 0 when nobody
 	// waits, as the "last insert id". The value of the expression is always 1.
 	tellBell = "IF(LAST_INSERT_ID(IF(queue='',0," + headBell + "))>=0,1,1)"
+	// tellAny sends back 1 if somebody waits for one of many.
+	tellAny = "IF(queue='',1,IF(LAST_INSERT_ID(1)=1,1,1))"
 )
 
 // barredFor is how long a withdrawn owner is refused at least: bars are moved
 // on to a second column after that, which is cleared when they are moved next.
-const barredFor = time.Minute
+const barredFor = "INTERVAL 1 MINUTE"
 
 // text builds one statement.
 type text struct{ strings.Builder }
@@ -68,6 +70,17 @@ func (t *text) blob(b []byte) *text {
 		return t.add("NULL")
 	}
 	return t.bytes(string(b))
+}
+
+// list adds binary strings with commas between them.
+func (t *text) list(all []string) *text {
+	for i, b := range all {
+		if i > 0 {
+			t.add(",")
+		}
+		t.bytes(b)
+	}
+	return t
 }
 
 func (t *text) uint(n uint64) *text {
@@ -133,7 +146,7 @@ func renewText(table string, asks []ask) string {
 // releaseText releases leases and leaves nonce in their rows. For a lock that is
 // waited for it tells the bell of the first, else only that somebody waits.
 func releaseText(table string, nonce uint64, asks []ask, busy bool) string {
-	tell := "IF(queue='',1,IF(LAST_INSERT_ID(1)=1,1,1))"
+	tell := tellAny
 	if busy {
 		tell = tellBell
 	}
@@ -167,22 +180,44 @@ func shortenText(table string, r driver.Request) string {
 	return t.add(",expires_at,").later(r.Keep).add(") WHERE ").lease(r).String()
 }
 
-// withdrawText undoes what r's owner did to its name, and bars it. A row is
-// made if there is none, because the owner's own request may be on its way to
-// making one. It tells the bell of the next if it leaves the lock free.
-func withdrawText(table string, r driver.Request) string {
-	stale := "barred_since NOT BETWEEN " + now + "-INTERVAL " + strconv.Itoa(int(barredFor.Seconds())) + " SECOND AND " + now
-	mine, place := "owner='"+r.Owner+"'", "LOCATE(',"+r.Owner+".',queue)"
+// withdrawText undoes what owners did to names, and bars those that may still
+// ask. A row is made if there is none, because the owner's own request may be on
+// its way to making one. It tells the bell of the next if it leaves a lock
+// free, or with many only that somebody waits.
+//
+// What it needs of an owner it carries in columns: the owner in label, and in
+// attempt whether to bar it.
+func withdrawText(table string, asks []ask) string {
+	const (
+		bar   = "VALUES(attempt)=1"
+		stale = bar + " AND barred_since NOT BETWEEN " + now + "-" + barredFor + " AND " + now
+		mine  = "owner=VALUES(label)"
+		place = "LOCATE(CONCAT(',',VALUES(label),'.'),queue)"
+	)
+	tell := tellBell
+	if len(asks) > 1 {
+		tell = tellAny
+	}
 	var t text
-	t.add("INSERT INTO ", table, "(name,expires_at,barred,barred_since)VALUES(")
-	t.bytes(r.Name).add(",", now, ",',", r.Owner, ",',", now, ") ON DUPLICATE KEY UPDATE ")
-	t.add("barred_old=IF(", stale, ",barred,barred_old),")
-	t.add("barred=CONCAT(IF(barred='' OR ", stale, ",',',barred),'", r.Owner, ",'),")
+	t.add("INSERT INTO ", table, "(name,expires_at,label,barred,barred_since,attempt)VALUES")
+	for i, a := range asks {
+		if i > 0 {
+			t.add(",")
+		}
+		t.add("(").bytes(a.Name).add(",", now, ",'", a.Owner, "',',", a.Owner, ",',", now, ",")
+		if a.bar {
+			t.add("1)")
+		} else {
+			t.add("0)")
+		}
+	}
+	t.add(" ON DUPLICATE KEY UPDATE barred_old=IF(", stale, ",barred,barred_old),")
+	t.add("barred=IF(", bar, ",CONCAT(IF(barred='' OR ", stale, ",',',barred),VALUES(label),','),barred),")
 	t.add("barred_since=IF(", stale, ",", now, ",barred_since),")
 	t.add("expires_at=IF(", mine, " OR ", place, "=1 AND ", free, ",", now, ",expires_at),")
-	t.add("queue=IF(", place, "=0,queue,", without(r.Owner, ""), "),")
+	t.add("queue=IF(", place, "=0,queue,CONCAT(LEFT(queue,", place, "-1),SUBSTRING(queue,LOCATE(',',queue,", place, "+1)))),")
 	t.add("label=IF(", mine, ",'',label),value=IF(", mine, ",NULL,value),owner=IF(", mine, ",'',owner),")
-	return t.add("freed_by=IF(", free, ",", tellBell, ",freed_by)").String()
+	return t.add("freed_by=IF(", free, ",", tell, ",freed_by)").String()
 }
 
 // without is the queue with entry in the place of owner's, which is there.
@@ -243,14 +278,7 @@ func sleepText(table, bed string, r driver.Request, most time.Duration) string {
 // inspectText reads rows of the given names.
 func inspectText(table string, names ...string) string {
 	var t text
-	t.add("SELECT ", stateColumns, ",value FROM ", table, " WHERE name IN(")
-	for i, n := range names {
-		if i > 0 {
-			t.add(",")
-		}
-		t.bytes(n)
-	}
-	return t.add(")").String()
+	return t.add("SELECT ", stateColumns, ",value FROM ", table, " WHERE name IN(").list(names).add(")").String()
 }
 
 // listText reads the held rows whose names begin with prefix and come after

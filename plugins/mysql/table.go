@@ -98,53 +98,56 @@ func (b *Backend) tidy(ctx context.Context) {
 	}
 }
 
-// purge deletes rows that were free for a day.
-func (b *Backend) purge(ctx context.Context) (int, error) {
-	total := 0
-	for {
-		names, err := b.idlers(ctx)
-		if err != nil || len(names) == 0 {
-			return total, err
-		}
-		err = b.on(ctx, b.pool.get, func(ctx context.Context, s *session) error {
-			_, _, err := s.exec(ctx, purgeText(b.table, names))
-			return err
-		})
-		total += len(names)
-		if err != nil || len(names) < purgeAtOnce {
-			return total, err
-		}
-	}
-}
-
 // unused rows were free for a day, with their last token. Tokens are never below
 // the server's clock, so a purged row is missed only when the clock is turned
 // back by more than that.
 const unused = "expires_at<" + now + "-INTERVAL 1 DAY AND queue='' AND barred_since<" + now + "-INTERVAL 1 DAY"
 
-// idlers reads names without locking rows: a DELETE that looks for them would
-// lock the ones it only looks at.
-func (b *Backend) idlers(ctx context.Context) (names []string, err error) {
-	err = b.on(ctx, b.pool.get, func(ctx context.Context, s *session) error {
-		var t text
-		t.add("SELECT name FROM ", b.table, " WHERE ", unused, " LIMIT ").uint(purgeAtOnce)
-		names = nil
-		return s.query(ctx, t.String(), func(row []sqldriver.Value) error {
-			names = append(names, asString(row[0]))
+// purge deletes rows that were free for a day. It goes through the table once,
+// in the order of the names.
+func (b *Backend) purge(ctx context.Context) (int, error) {
+	total := 0
+	for after, rows := "", purgeAtOnce; rows == purgeAtOnce; {
+		var names []string
+		err := b.on(ctx, b.pool.getApart, func(ctx context.Context, s *session) (err error) {
+			last := after
+			if names, rows, err = b.idlers(ctx, s, &last); err != nil {
+				return err
+			}
+			if len(names) > 0 {
+				if _, _, err = s.exec(ctx, purgeText(b.table, names)); err != nil {
+					return err
+				}
+			}
+			after = last
 			return nil
 		})
+		if err != nil {
+			return total, err
+		}
+		total += len(names)
+	}
+	return total, nil
+}
+
+// idlers reads the next rows after *after, which it moves on, and returns the
+// names of the unused ones. It locks no rows: a DELETE that looks for them would
+// lock the ones it only looks at.
+func (b *Backend) idlers(ctx context.Context, s *session, after *string) (names []string, rows int, err error) {
+	var t text
+	t.add("SELECT name,", unused, " FROM ", b.table, " WHERE name>").bytes(*after).add(" ORDER BY name LIMIT ").uint(purgeAtOnce)
+	err = s.query(ctx, t.String(), func(v []sqldriver.Value) error {
+		*after = asString(v[0])
+		rows++
+		if asUint(v[1]) == 1 {
+			names = append(names, *after)
+		}
+		return nil
 	})
-	return names, err
+	return names, rows, err
 }
 
 func purgeText(table string, names []string) string {
 	var t text
-	t.add("DELETE FROM ", table, " WHERE ", unused, " AND name IN(")
-	for i, n := range names {
-		if i > 0 {
-			t.add(",")
-		}
-		t.bytes(n)
-	}
-	return t.add(")").String()
+	return t.add("DELETE FROM ", table, " WHERE ", unused, " AND name IN(").list(names).add(")").String()
 }

@@ -52,12 +52,27 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	if err := ready(ctx, r); err != nil {
 		return err
 	}
+	o := b.owners.begin(r.Owner)
+	if o == nil {
+		return fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
+	}
 	b.busy.mark(r.Name)
-	most = min(most, longestSleep)
-	wctx, cancel := context.WithTimeoutCause(ctx, most+b.opts.RequestTimeout, errSlow)
-	defer cancel()
-	defer context.AfterFunc(b.life, cancel)()
-	err := b.wait(wctx, r, most)
+	done := make(chan error, 1)
+	started := b.spawn(func() {
+		err := b.wait(ctx, o, r, min(most, longestSleep))
+		b.owners.end(o, true, err != nil && !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrWithdrawn))
+		done <- err
+	})
+	if !started {
+		b.owners.end(o, false, false)
+		return driver.ErrClosed
+	}
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
 	switch {
 	case b.life.Err() != nil:
 		return driver.ErrClosed
@@ -67,14 +82,20 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	return answered("wait for", r.Name, err)
 }
 
-func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration) error {
+// wait outlives its caller: a sleep that is over for him is ended by KILL QUERY,
+// for the server would not notice that its client is gone, and the connection
+// is kept.
+func (b *Backend) wait(ctx context.Context, o *owner, r driver.Request, most time.Duration) error {
+	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+b.opts.RequestTimeout, errSlow)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
 	if !b.waits.ready() {
 		// The place in the queue must not wait for a connection to be made.
-		if err := b.enter(ctx, r); err != nil {
+		if err := b.enter(ctx, sctx, r); err != nil {
 			return err
 		}
 	}
-	bed, err := b.bed.make(ctx, b)
+	bed, err := b.bed.make(b)
 	if err != nil {
 		return err
 	}
@@ -83,9 +104,24 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 		return err
 	}
 	if s == nil {
-		return poll(ctx, most)
+		return poll(ctx, o, most)
 	}
-	barred, err := b.sleep(ctx, s, bed, r, most)
+	over, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-ctx.Done():
+		case <-o.left:
+		case <-over:
+			return
+		}
+		if err := b.kill(b.life, s.id); err != nil {
+			b.opts.Logger.Debug("mysql: waking a waiter that gave up", "err", err)
+		}
+	}()
+	barred, err := b.sleep(sctx, s, bed, r, most)
+	close(over)
+	<-watched // a KILL must not meet what the connection does next
 	if errors.Is(err, sqldriver.ErrBadConn) {
 		err = notSent(err)
 	}
@@ -99,7 +135,7 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 	return err
 }
 
-// sleep enters the queue and sleeps. It tells whether r's owner is barred.
+// sleep enters the queue and sleeps. It reports whether r's owner is barred.
 func (b *Backend) sleep(ctx context.Context, s *session, bed string, r driver.Request, most time.Duration) (barred bool, err error) {
 	enter, sleep := enterText(b.table, r, s.bell), sleepText(b.table, bed, r, most)
 	if s.server.mariadb {
@@ -119,8 +155,10 @@ func (b *Backend) sleep(ctx context.Context, s *session, bed string, r driver.Re
 }
 
 // enter gives a waiter without a connection of its own a place in the queue.
-func (b *Backend) enter(ctx context.Context, r driver.Request) error {
-	return b.on(ctx, b.pool.get, func(ctx context.Context, s *session) error {
+// It waits for a connection as long as caller does.
+func (b *Backend) enter(caller, ctx context.Context, r driver.Request) error {
+	get := func(context.Context) (*session, error) { return b.pool.getApart(caller) }
+	return b.on(ctx, get, func(ctx context.Context, s *session) error {
 		_, _, err := s.exec(ctx, enterText(b.table, r, noBell))
 		return err
 	})
@@ -128,14 +166,16 @@ func (b *Backend) enter(ctx context.Context, r driver.Request) error {
 
 // poll is for waiters that found no connection to wait on: they look from time
 // to time whether it is their turn.
-func poll(ctx context.Context, most time.Duration) error {
+func poll(ctx context.Context, o *owner, most time.Duration) error {
 	pause := time.NewTimer(min(most, pollFrom+rand.N(pollTo-pollFrom)))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
 		return nil
+	case <-o.left:
+		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil
 	}
 }
 

@@ -1,0 +1,311 @@
+package mysql
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Rows may be locked by somebody else for long: a foreign transaction, an
+// operator at a console. What wants such a row must hold up nothing else, so
+// it does not wait for it on a connection: the statement is killed, the rows
+// that are free are sent again, and the others are parked and looked at from
+// time to time, all in one query. A few statements for one row may wait in the
+// server all the same, for there the queue is fair.
+
+const (
+	// slowAfter is when a statement is taken to wait for a row that somebody
+	// else keeps locked: commits are done in far less. Renewals, of which there
+	// are many in a statement and which have time, wait for an eighth of what
+	// their callers give them, up to half of the server's own lock wait: a server
+	// that is only busy would be drowned by what is sent instead. So does what is
+	// sent again although none of its rows was locked.
+	slowAfter     = 50 * time.Millisecond
+	slowestAfter  = 500 * time.Millisecond
+	patientShares = 8
+	// parkedFor is the time between two looks at parked rows.
+	parkedFor = 25 * time.Millisecond
+	// lookAtOnce is how many names one query looks at.
+	lookAtOnce = 500
+)
+
+// seatsOf is how many statements of a pool may wait for a row in the server.
+func seatsOf(connections int) int { return max(1, connections/8) }
+
+// errKilled: the statement was ended because it waits for a row.
+var errKilled = errors.New("statement was killed")
+
+// patience is how long a statement for batch may take.
+func (l *lane) patience(t *statement, batch []*pending) time.Duration {
+	if t.sifted {
+		return slowestAfter
+	}
+	deadline, limited := batch[0].ctx.Deadline()
+	if !l.patient || !limited {
+		return slowAfter
+	}
+	return min(max(slowAfter, time.Until(deadline)/patientShares), slowestAfter)
+}
+
+// statement is what a lane has on its way to the server.
+type statement struct {
+	lane   *lane
+	many   bool
+	sifted bool // none of its rows was locked
+	killed atomic.Bool
+
+	mu      sync.Mutex // also keeps the session from being used again during a KILL
+	s       *session
+	counted bool // it has a runner's place
+	seated  bool // it has a seat
+	over    bool
+}
+
+func (t *statement) on(s *session) {
+	t.mu.Lock()
+	t.s = s
+	t.mu.Unlock()
+}
+
+func (t *statement) off() {
+	t.mu.Lock()
+	t.s = nil
+	t.mu.Unlock()
+}
+
+// end keeps slow from acting on what is over.
+func (t *statement) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	if t.seated {
+		t.seated = false
+		<-t.lane.seats
+	}
+}
+
+// slow gives the runner's place to another, and kills the statement unless it
+// is for one row and finds a seat.
+//
+// An acquire is two statements where there is no RETURNING, and a KILL that
+// comes exactly between them drops the reply (see Wait): then the connection
+// runs into its deadline, and nothing is known of the batch.
+//
+// Note: SELECT ... FOR UPDATE SKIP LOCKED before each batch would find such
+// rows without a KILL, but takes a second trip each time.
+func (t *statement) slow() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return
+	}
+	l := t.lane
+	if t.counted {
+		t.counted = false
+		l.mu.Lock()
+		l.running--
+		l.start()
+		l.mu.Unlock()
+	}
+	if t.s == nil || !t.many && t.sit() {
+		return
+	}
+	t.killed.Store(true)
+	if err := l.b.kill(l.b.life, t.s.id); err != nil {
+		l.b.opts.Logger.Debug("mysql: killing a statement that waits for a row lock", "err", err)
+	}
+}
+
+// sit takes a seat if there is one.
+func (t *statement) sit() bool {
+	select {
+	case t.lane.seats <- struct{}{}:
+		t.seated = true
+	default:
+	}
+	return t.seated
+}
+
+// kill ends what runs on the connection with the given id.
+func (b *Backend) kill(ctx context.Context, id uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.RequestTimeout)
+	defer cancel()
+	s, err := b.pool.getKill(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.pool.put(s)
+	_, _, err = s.exec(ctx, fmt.Sprintf("KILL QUERY %d", id))
+	return err
+}
+
+// sift sends again what was in a killed statement and whose row is free, and
+// parks the rest.
+func (l *lane) sift(batch []*pending) {
+	locked, err := l.b.locked(batch)
+	if err != nil {
+		for _, p := range batch {
+			p.refuse(notSent(err))
+		}
+		return
+	}
+	var free, rest []*pending
+	for _, p := range batch {
+		if p.kills++; locked[p.Name] || p.kills > 1 {
+			rest = append(rest, p)
+		} else {
+			free = append(free, p)
+		}
+	}
+	l.b.parked.add(l.b, rest)
+	if len(free) > 0 {
+		l.try(&statement{lane: l, many: len(free) > 1, sifted: true}, free)
+	}
+}
+
+// locked returns the names of those rows that somebody has locked. A row that
+// is not there is not locked.
+func (b *Backend) locked(ps []*pending) (map[string]bool, error) {
+	ctx, cancel := b.statement(b.life)
+	defer cancel()
+	all := make([]string, len(ps))
+	for i, p := range ps {
+		all[i] = p.Name
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	found := make(map[string]bool, len(all))
+	err := b.on(ctx, b.pool.getKill, func(ctx context.Context, s *session) error {
+		clear(found)
+		for some := range slices.Chunk(all, lookAtOnce) {
+			for _, free := range []bool{false, true} {
+				err := s.query(ctx, lookText(b.table, some, free), func(v []sqldriver.Value) error {
+					found[asString(v[0])] = !free
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// lookText finds rows of the given names, or those of them that are not locked.
+func lookText(table string, names []string, free bool) string {
+	var t text
+	t.add("SELECT name FROM ", table, " WHERE name IN(").list(names).add(")")
+	if free {
+		t.add(" FOR UPDATE SKIP LOCKED")
+	}
+	return t.String()
+}
+
+// parked are operations whose row somebody has locked.
+type parked struct {
+	mu      sync.Mutex
+	waiting []*pending
+	running bool
+}
+
+func (k *parked) add(b *Backend, ps []*pending) {
+	if len(ps) == 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waiting = append(k.waiting, ps...)
+	if !k.running {
+		k.running = b.spawn(func() { k.run(b) })
+	}
+	if !k.running {
+		k.refuseAll(driver.ErrClosed)
+	}
+}
+
+func (k *parked) refuseAll(err error) {
+	for _, p := range k.waiting {
+		p.refuse(err)
+	}
+	k.waiting = nil
+}
+
+// run looks at the rows until nothing waits.
+func (k *parked) run(b *Backend) {
+	pause := time.NewTicker(parkedFor)
+	defer pause.Stop()
+	for {
+		select {
+		case <-pause.C:
+		case <-b.life.Done():
+			k.mu.Lock()
+			k.running = false
+			k.refuseAll(driver.ErrClosed)
+			k.mu.Unlock()
+			return
+		}
+		k.mu.Lock()
+		todo := k.waiting
+		k.waiting = nil
+		if k.running = len(todo) > 0; !k.running {
+			k.mu.Unlock()
+			return
+		}
+		k.mu.Unlock()
+		rest := k.look(b, todo)
+		k.mu.Lock()
+		k.waiting = append(rest, k.waiting...)
+		k.mu.Unlock()
+	}
+}
+
+// look sends what has a free row, and the oldest that find a seat, and returns
+// what goes on waiting.
+func (k *parked) look(b *Backend, todo []*pending) (rest []*pending) {
+	var wanted []*pending
+	for _, p := range todo {
+		switch {
+		case p.stage.Load() == stageOver:
+		case p.ctx.Err() != nil:
+			p.refuse(notSent(p.ctx.Err()))
+		case time.Since(p.since) > b.opts.RequestTimeout:
+			p.refuse(notSent(fmt.Errorf("%s %q: another transaction keeps the row locked", p.lane.what, p.Name)))
+		default:
+			wanted = append(wanted, p)
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	locked, err := b.locked(wanted)
+	if err != nil {
+		for _, p := range wanted {
+			p.refuse(notSent(err))
+		}
+		return nil
+	}
+	free := map[*lane][]*pending{}
+	for _, p := range wanted {
+		t := &statement{lane: p.lane}
+		switch {
+		case !locked[p.Name]:
+			free[p.lane] = append(free[p.lane], p)
+		case !t.sit() || !b.spawn(func() { p.lane.try(t, []*pending{p}) }):
+			t.end()
+			rest = append(rest, p)
+		}
+	}
+	for l, ps := range free {
+		l.enter(ps)
+	}
+	return rest
+}

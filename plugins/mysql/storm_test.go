@@ -1,0 +1,372 @@
+package mysql_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql"
+)
+
+// status reads one of the server's counters.
+func status(t *testing.T, db *sql.DB, name string) int {
+	t.Helper()
+	var ignored, value string
+	if err := db.QueryRow("SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(&ignored, &value); err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestCancelledWaiters has 300 callers of one host wait for as many locks, and
+// give up all at once: the host keeps to its connections, and so the server has
+// some for others.
+func TestCancelledWaiters(t *testing.T) {
+	s := own(t, nil)
+	a := env.MariaDBAddress(s)
+	db := connect(t, a)
+	defer db.Close()
+	const callers, connections, waits = 300, 16, 32
+	holder := open(t, mysql.Options{Address: a})
+	for i := range callers {
+		acquire(t, holder, want(fmt.Sprint("job/", i), time.Minute))
+	}
+	if err := holder.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("FLUSH STATUS"); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, mysql.Options{Address: a, Connections: connections, WaitConnections: waits})
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		var all, waiting sync.WaitGroup
+		for i := range callers {
+			waiting.Add(1)
+			all.Go(func() {
+				r := want(fmt.Sprint("job/", i), time.Second)
+				held(t, second(b.TryAcquire(ctx, r)))
+				time.AfterFunc(200*time.Millisecond, waiting.Done)
+				for ctx.Err() == nil {
+					if err := b.Wait(ctx, r, time.Second); err != nil && ctx.Err() == nil {
+						t.Error(err)
+					}
+				}
+				if err := b.Release(context.Background(), r); err != nil {
+					t.Errorf("withdrawing: %v", err)
+				}
+			})
+		}
+		waiting.Wait()
+		cancel()
+		all.Wait()
+	}
+	// Five are for withdrawals, for kills and the one that waiters wait on; one
+	// is the test's own.
+	if most := status(t, db, "Max_used_connections"); most > connections+waits+5+1 {
+		t.Errorf("%d connections, and the limits are %d and %d", most, connections, waits)
+	}
+	var rows, queue int
+	if err := db.QueryRow("SELECT COUNT(*),SUM(LENGTH(queue)+LENGTH(barred)) FROM `lockbench_locks`").Scan(&rows, &queue); err != nil {
+		t.Fatal(err)
+	}
+	if rows != callers || queue != 0 {
+		t.Errorf("%d rows, with %d bytes of queues and bars: waiters that were refused need none", rows, queue)
+	}
+}
+
+// TestShortContexts has 64 callers of four hosts ask for one lock for 0 to 49
+// ms each, over and over. Its holder keeps it, and then everybody can get it.
+func TestShortContexts(t *testing.T) {
+	w := newWorld(t)
+	logger := slog.New(slog.DiscardHandler)
+	keeper := core.New(w.host(t), &core.Options{Logger: logger})
+	defer keeper.Close(context.Background())
+	lock := func(c *core.Client) *core.Lock {
+		l, err := c.Lock("jobs", &core.LockOptions{TTL: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	lease, err := lock(keeper).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	storm, stop := context.WithCancel(t.Context())
+	defer stop()
+	var all sync.WaitGroup
+	for range 4 {
+		c := core.New(w.host(t), &core.Options{Logger: logger})
+		t.Cleanup(func() { _ = c.Close(context.Background()) })
+		for range 16 {
+			all.Go(func() {
+				for storm.Err() == nil {
+					ctx, cancel := context.WithTimeout(storm, rand.N(50*time.Millisecond))
+					if l, err := lock(c).Acquire(ctx); err == nil {
+						_ = l.Release(context.Background())
+					}
+					cancel()
+				}
+			})
+		}
+	}
+	pause(t, time.Duration(number("LOCKBENCH_MYSQL_CONTEND", 4))*2*time.Second)
+	if !lease.Valid() {
+		t.Errorf("the holder's lease of 5s: %v", lease.Err())
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Errorf("releasing in the storm: %v", err)
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if lease, err = lock(keeper).Acquire(ctx); err != nil {
+		t.Errorf("acquiring in the storm: %v", err)
+	} else {
+		t.Logf("acquired in the storm after %v", time.Since(began))
+		_ = lease.Release(t.Context())
+	}
+	stop()
+	all.Wait()
+	var bars int
+	if err := w.db.QueryRow("SELECT LENGTH(barred)+LENGTH(barred_old) FROM " + table(w.prefix)).Scan(&bars); err != nil {
+		t.Fatal(err)
+	}
+	if t.Logf("%d bytes of bars", bars); bars > 64<<10 {
+		t.Errorf("%d bytes of bars are read by each statement", bars)
+	}
+}
+
+// slowRoad forwards to a server, and delays each direction.
+func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	pipe := func(dst, src net.Conn) {
+		defer dst.Close()
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := src.Read(buf)
+			time.Sleep(delay)
+			if _, failed := dst.Write(buf[:n]); failed != nil || err != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			up, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = c.Close()
+				continue
+			}
+			go pipe(up, c)
+			go pipe(c, up)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// TestDialsEndByThemselves has callers with less time than a handshake takes.
+// One that is cut there counts as an error of this machine, which MariaDB
+// blocks after max_connect_errors of them.
+func TestDialsEndByThemselves(t *testing.T) {
+	s := own(t, nil)
+	db := connect(t, env.MariaDBAddress(s))
+	defer db.Close()
+	before := status(t, db, "Aborted_connects") // looking whether the server was up
+	far := changed(t, env.MariaDBAddress(s), func(c *mysqldriver.Config) { c.Addr = slowRoad(t, s.Addr(), 4*time.Millisecond) })
+	for range 3 {
+		b := open(t, mysql.Options{Address: far})
+		holder := want("jobs", time.Minute)
+		holder.Token, _ = b.TryAcquire(t.Context(), holder)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for end := time.Now().Add(time.Second); time.Now().Before(end); {
+					ctx, cancel := context.WithTimeout(t.Context(), rand.N(16*time.Millisecond))
+					r := want("jobs", time.Second)
+					_, _ = b.TryAcquire(ctx, r)
+					_ = b.Wait(ctx, r, time.Second)
+					cancel()
+				}
+			})
+		}
+		all.Wait()
+		release(t, b, holder)
+	}
+	if n := status(t, db, "Aborted_connects") - before; n > 0 {
+		t.Errorf("%d connections were cut in their handshake", n)
+	}
+	if n := status(t, db, "Connections"); n > 3*(16+32+5)+5 {
+		t.Errorf("%d connections were made", n)
+	}
+}
+
+// TestManyLockedRows has a foreign transaction lock more rows than the host has
+// connections, and a caller for each. Leases on other rows live on, and what
+// waits is served when the transaction ends.
+func TestManyLockedRows(t *testing.T) {
+	w := newWorld(t)
+	const locked, others, ttl = 40, 20, 2 * time.Second
+	name := func(i int) string { return fmt.Sprint("locked/", i) }
+	mine := make([]driver.Request, locked/2) // half of them are held by the host itself
+	for i := range locked {
+		r := acquire(t, w.b, want(name(i), time.Minute))
+		if i < len(mine) {
+			mine[i] = r
+		} else {
+			release(t, w.b, r)
+		}
+	}
+	c := core.New(w.host(t), &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	defer c.Close(context.Background())
+	var leases []*core.Lease
+	for i := range others {
+		l, err := c.Lock(fmt.Sprint("apart/", i), &core.LockOptions{TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := l.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases = append(leases, lease)
+	}
+	tx, err := w.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec("SELECT COUNT(*) FROM " + table(w.prefix) + " WHERE name LIKE 'locked/%' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range locked {
+		l, err := c.Lock(name(i), &core.LockOptions{TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			lease, err := l.Acquire(ctx)
+			if err != nil {
+				t.Errorf("%q when the transaction was over: %v", name(i), err)
+				return
+			}
+			_ = lease.Release(context.Background())
+		})
+	}
+	for _, r := range mine { // renewals and withdrawals of locked rows, too
+		all.Go(func() {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_ = w.b.Renew(short, r)
+			_ = w.b.Release(short, want(r.Name, ttl))
+		})
+	}
+	pause(t, 2*ttl)
+	for i, lease := range leases {
+		if !lease.Valid() {
+			t.Errorf("lease %d of %d, on a row that nobody has locked: %v", i, others, lease.Err())
+		}
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range mine {
+		release(t, w.b, r)
+	}
+	all.Wait()
+}
+
+// TestValuesAboveAPacket has 64 callers publish 60 KiB each on a server whose
+// statements are 1 MiB at most, beside others.
+func TestValuesAboveAPacket(t *testing.T) {
+	s := own(t, &env.MariaDBOptions{Args: []string{"--max-allowed-packet=1M"}})
+	b := open(t, mysql.Options{Address: env.MariaDBAddress(s)})
+	if err := b.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 128 {
+		all.Go(func() {
+			for range 5 {
+				r := want(fmt.Sprint("job/", i), 10*time.Second)
+				if i%2 == 0 {
+					r.Value = bytes.Repeat([]byte("v"), 60<<10)
+				}
+				var err error
+				if r.Token, err = b.TryAcquire(t.Context(), r); err == nil {
+					err = b.Release(t.Context(), r)
+				}
+				if err != nil {
+					t.Errorf("job %d: %v", i, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	// One that can never be sent is refused by itself, and breaks nothing.
+	r := want("big", time.Second)
+	r.Value = make([]byte, 600<<10)
+	if _, err := b.TryAcquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("a value above the server's packet: %v", err)
+	}
+	// The estimate may be wrong: a batch that is too long is sent in parts.
+	ops := make([]driver.Op, 200)
+	for i := range ops {
+		ops[i] = driver.Op{Kind: driver.OpAcquire, Request: want(fmt.Sprint("job/", i), time.Minute)}
+		ops[i].Value = bytes.Repeat([]byte("v"), 9000)
+	}
+	for _, r := range b.Batch(t.Context(), ops) {
+		if r.Err != nil {
+			t.Error(r.Err)
+		}
+	}
+}
+
+// TestPurgeGoesThroughOnce: the rows that stay are not read again for each
+// page.
+func TestPurgeGoesThroughOnce(t *testing.T) {
+	w := newWorld(t)
+	const rows = 20000
+	if _, err := w.db.Exec("INSERT INTO " + table(w.prefix) + "(name,expires_at) SELECT CONCAT('n',LPAD(seq,7,'0')),UTC_TIMESTAMP(6)-INTERVAL IF(seq%4=0,2,0) DAY FROM seq_1_to_" + fmt.Sprint(rows)); err != nil {
+		t.Skipf("this server makes no sequences: %v", err)
+	}
+	read := func() int { return status(t, w.db, "Handler_read_next") + status(t, w.db, "Handler_read_rnd_next") }
+	before := read()
+	n, err := w.b.Purge(t.Context())
+	if err != nil || n != rows/4 {
+		t.Errorf("purged %d rows of %d: %v", n, rows/4, err)
+	}
+	if reads := read() - before; reads > 3*rows {
+		t.Errorf("%d reads for %d rows", reads, rows)
+	}
+}
