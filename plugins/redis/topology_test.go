@@ -2,17 +2,9 @@ package redis
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,30 +14,9 @@ import (
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/configtest"
 	"github.com/lockbench/lockbench/internal/ports"
 )
-
-// certificate writes a certificate that signs itself, for 127.0.0.1, and its
-// key, and returns their paths.
-func certificate(t *testing.T) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redis"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"redis.test"},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	must(t, err)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	must(t, err)
-	cert, key = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
-	must(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600))
-	return cert, key
-}
 
 // freePort is nobody else's until the test ends.
 func freePort(t *testing.T) int {
@@ -57,13 +28,16 @@ func freePort(t *testing.T) int {
 }
 
 func TestTLS(t *testing.T) {
-	cert, key := certificate(t)
+	ca, dir := configtest.NewAuthority(t), t.TempDir()
+	cert, key := ca.Issue(t, dir, "redis", time.Now().Add(time.Hour))
+	authority := filepath.Join(dir, "ca.pem")
+	configtest.Write(t, authority, ca.PEM)
 	port := freePort(t)
 	start(t, &env.RedisOptions{Lines: []string{
-		fmt.Sprint("tls-port ", port), "tls-cert-file " + cert, "tls-key-file " + key, "tls-ca-cert-file " + cert}})
+		fmt.Sprint("tls-port ", port), "tls-cert-file " + cert, "tls-key-file " + key, "tls-ca-cert-file " + authority}})
 	addr := fmt.Sprint("127.0.0.1:", port)
 
-	trusted := Connect{TLSCAFile: cert, TLSCertFile: cert, TLSKeyFile: key}
+	trusted := Connect{TLSCAFile: authority, TLSCertFile: cert, TLSKeyFile: key}
 	b := connect(t, Options{Address: []string{"rediss://" + addr}, Connect: trusted})
 	must(t, b.Check(t.Context()))
 	holder := acquire(t, b, lease("a", "o1"))
@@ -76,7 +50,7 @@ func TestTLS(t *testing.T) {
 	must(t, connect(t, Options{Address: []string{addr}, Connect: named}).Check(t.Context()))
 	for what, c := range map[string]Connect{
 		"an unknown authority": {TLSEnabled: new(true), TLSCertFile: cert, TLSKeyFile: key},
-		"a wrong name":         {TLSCAFile: cert, TLSCertFile: cert, TLSKeyFile: key, TLSServerName: "other.test"},
+		"a wrong name":         {TLSCAFile: authority, TLSCertFile: cert, TLSKeyFile: key, TLSServerName: "other.test"},
 	} {
 		err := connect(t, Options{Address: []string{addr}, Connect: c}).Check(t.Context())
 		if !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "certificate") || !strings.Contains(err.Error(), addr) {
