@@ -15,7 +15,7 @@ func (p *osProcess) wait() {
 	_ = waitid(p.id, unix.WEXITED|unix.WNOWAIT)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	killGroup(p.cmd.Process)
+	p.end()
 	_ = p.cmd.Wait() // see status
 	p.reaped = true
 }

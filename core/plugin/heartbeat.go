@@ -92,7 +92,7 @@ func (p *process) answered(seq uint64) bool {
 		silent += min(now.Sub(last), 2*beatSlice)
 		last = now
 		limit := silentLimit
-		if silent >= stoppedLimit && isStopped(p.run.pid()) {
+		if silent >= stoppedLimit && p.run.stopped() {
 			limit = stoppedLimit
 		}
 		if silent >= limit {

@@ -75,7 +75,7 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	if config.TLSConfig != nil && config.TLSConfig.RootCAs == nil {
 		return ErrNoMTLS
 	}
-	conn, err := dial(addr, config.TLSConfig)
+	conn, err := dial(addr, config.TLSConfig, p.run.servedBy)
 	if err != nil {
 		return err
 	}
@@ -145,9 +145,9 @@ func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) 
 	}, nil
 }
 
-// dial connects to a plugin. Note: go-plugin's own client opens two more
+// dial connects to a plugin, and calls connected with what it has got. Note: go-plugin's own client opens two more
 // streams that we have no use for, and cannot be closed in every state.
-func dial(addr net.Addr, config *tls.Config) (*grpc.ClientConn, error) {
+func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if config != nil {
 		creds = credentials.NewTLS(config)
@@ -156,7 +156,11 @@ func dial(addr net.Addr, config *tls.Config) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///localhost", append(wire.DialOptions(),
 		grpc.WithTransportCredentials(creds),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return d.DialContext(ctx, addr.Network(), addr.String())
+			conn, err := d.DialContext(ctx, addr.Network(), addr.String())
+			if err == nil {
+				connected(conn)
+			}
+			return conn, err
 		}))...)
 }
 

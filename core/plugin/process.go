@@ -126,13 +126,13 @@ func (p *process) ended() error {
 // After that, or when ctx ends, it is killed.
 func (p *process) stop(ctx context.Context) error {
 	defer p.abort()
-	if p.run.hasExited() || isStopped(p.run.pid()) {
+	if p.run.hasExited() || p.run.stopped() {
 		return nil
 	}
 	calling, cancel := context.WithTimeout(ctx, closeCall)
 	defer cancel()
 	look := time.AfterFunc(closeCall/10, func() {
-		if isStopped(p.run.pid()) {
+		if p.run.stopped() {
 			cancel()
 		}
 	})

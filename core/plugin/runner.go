@@ -40,7 +40,8 @@ type osProcess struct {
 	killed  bool // also when it was not started yet
 	reaped  bool // then its number may be another's
 	cmd     *exec.Cmd
-	id      int // 0 before the start
+	id      int         // 0 before the start
+	behind  *os.Process // what serves in its place, when it is a wrapper
 	stdout  *firstLine
 	exited  chan struct{} // closed when the process was reaped
 	drained chan struct{} // closed when its stderr was read to the end
@@ -108,6 +109,9 @@ func (p *osProcess) reap(stderr *os.File) {
 	if p.status() == nil {
 		_ = p.cmd.Process.Release() // it lets go of a descriptor, and does not fail
 	}
+	p.mu.Lock()
+	p.forgetBehind()
+	p.mu.Unlock()
 	p.lifeline.Close()
 	// A closed pipe has no deadline, and needs none.
 	_ = p.stdout.SetReadDeadline(time.Now().Add(drainFor))
@@ -115,15 +119,13 @@ func (p *osProcess) reap(stderr *os.File) {
 	close(p.exited)
 }
 
-// kill ends the process and its group with SIGKILL, or keeps it from being
-// started. It may be called at any time, and does not wait.
+// kill ends the process and what it has started with SIGKILL, or keeps it from
+// being started. It may be called at any time, and does not wait.
 func (p *osProcess) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.killed = true
-	if p.id != 0 && !p.reaped {
-		killGroup(p.cmd.Process)
-	}
+	p.end()
 }
 
 func (p *osProcess) pid() int {

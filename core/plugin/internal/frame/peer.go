@@ -12,6 +12,16 @@ import (
 // other end of the data socket.
 var ErrPeer = errors.New("data socket leads to another process")
 
+// Peer returns the id of the process at the other end of conn: of one that
+// listens, the process that began to. It is 0 where the system does not tell.
+func Peer(conn *net.UnixConn) int {
+	pid, _, known, err := peerOf(conn)
+	if err != nil || !known {
+		return 0
+	}
+	return pid
+}
+
 // checkPeer refuses a connection unless this user's process pid, or one of
 // several, is at its other end. Where the system does not tell, the directory
 // of the socket is what keeps others out.
