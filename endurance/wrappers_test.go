@@ -52,12 +52,14 @@ func TestWrappers(t *testing.T) {
 		t.Cleanup(func() { rival.Close(context.Background()) })
 		for name, script := range wrappers {
 			t.Run(name, func(t *testing.T) {
-				t.Parallel()
 				path := filepath.Join(t.TempDir(), "lockplugin-"+w.name)
 				text := fmt.Sprintf("#!/bin/sh\nplugin='%s'\n%s\n", binary, script)
 				if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 					t.Fatal(err)
 				}
+				// Only now: a process that is started meanwhile would have the script
+				// open for writing, and then it cannot be executed.
+				t.Parallel()
 				h := &wrappedHolder{name: name, backend: plugintest.Open(t, w.name, optionsOf(path, cfg))}
 				h.client = core.New(h.backend, &core.Options{Logger: slog.New(slog.DiscardHandler)})
 				t.Cleanup(func() { h.client.Close(context.Background()) })

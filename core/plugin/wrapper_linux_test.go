@@ -55,9 +55,12 @@ func TestWrapperIsNoHost(t *testing.T) {
 			"plugin frozen":  func(_, plugin int) error { return syscall.Kill(plugin, syscall.SIGSTOP) },
 		} {
 			t.Run(name+"/"+harm, func(t *testing.T) {
+				// A process that is started while it is open for writing keeps it from
+				// being executed: so before the others go on.
+				path := wrapped(t, script)
 				t.Parallel()
 				s := newStore(t)
-				b := plugintest.Open(t, "far", &plugin.Options{Path: wrapped(t, script), Config: s.config()})
+				b := plugintest.Open(t, "far", &plugin.Options{Path: path, Config: s.config()})
 				r := request("jobs", "a")
 				token, err := b.TryAcquire(t.Context(), r)
 				if err != nil {
