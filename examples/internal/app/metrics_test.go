@@ -111,7 +111,7 @@ func TestAlarmsHaveSeriesFromTheStart(t *testing.T) {
 		page = show(handler)
 	}
 	for _, word := range wanted {
-		if !regexp.MustCompile(`(?m)^` + word + `(_bucket)?\{`).MatchString(page) {
+		if !regexp.MustCompile(`(?m)[{,]` + word + `=|^` + word + `(_bucket)?\{`).MatchString(page) {
 			t.Errorf("%s is not on the page", word)
 		}
 	}
