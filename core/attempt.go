@@ -34,6 +34,7 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	g.token, err = c.b.TryAcquire(call, a.request())
 	call.done()
 	g.got = c.clock.now()
+	c.heard(err)
 	if err == nil {
 		if err = a.usable(ctx, g); err == nil {
 			return c.adopt(a, g), nil
@@ -96,7 +97,7 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 		if failed == nil {
 			return err
 		}
-		if !permanent(failed) && sleep(call, pause.next()) {
+		if !c.permanent(failed) && sleep(call, pause.next()) {
 			continue
 		}
 		if a.freeBy == 0 { // only a place in the store's queue, which ends by itself

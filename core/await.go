@@ -55,7 +55,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) error {
 	switch {
 	case ctx.Err() != nil:
 		return nil // contend sees it
-	case permanent(err):
+	case c.permanent(err):
 		return err
 	case err != nil:
 		a.answer = err

@@ -109,6 +109,7 @@ type Client struct {
 	ended            bool           // nothing may be spawned any more
 	background       sync.WaitGroup // goroutines that end with life or work
 
+	served    atomic.Bool // the store has answered an acquire or a check
 	closing   atomic.Bool
 	ops       atomic.Int64  // public calls under way
 	idle      chan struct{} // gets a signal when ops falls to zero while closing
@@ -148,7 +149,8 @@ func New(b driver.Backend, opts *Options) *Client {
 func (c *Client) Properties() driver.Properties { return c.b.Properties() }
 
 // Check asks the store in one round trip whether it would serve requests: it
-// is reachable, accepts the credentials, and has safe settings.
+// is reachable, accepts the credentials, and has safe settings. While it does
+// not, the error says why.
 func (c *Client) Check(ctx context.Context) error {
 	if err := c.begin("check", ""); err != nil {
 		return err
@@ -156,7 +158,9 @@ func (c *Client) Check(ctx context.Context) error {
 	defer c.end()
 	ctx, cancel := context.WithTimeout(ctx, maxLook)
 	defer cancel()
-	return c.wrap("check", "", c.b.Check(ctx))
+	err := c.b.Check(ctx)
+	c.heard(err)
+	return c.wrap("check", "", err)
 }
 
 // begin opens every public operation, which ends with end.

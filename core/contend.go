@@ -22,6 +22,7 @@ type contender struct {
 	freeBy instant // when not zero, owner may have been granted the lock, until then
 	answer error   // the last answer of the store
 	told   bool    // EventWaiting is out
+	denied bool    // it says that the store refuses this client
 	poll   backoff
 	retry  backoff
 
@@ -133,10 +134,10 @@ func (l *Lock) refusal(ctx context.Context) error {
 func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	for {
 		if a.answer != nil {
-			a.tellWaiting(a.answer)
-			if permanent(a.answer) {
+			if a.lock.c.permanent(a.answer) {
 				return nil, a.answer
 			}
+			a.tellWaiting(a.answer)
 		}
 		if err := a.await(ctx); err != nil {
 			return nil, err
@@ -208,11 +209,15 @@ func (a *contender) ended(ctx context.Context) error {
 	return err
 }
 
+// tellWaiting reports that a waits, and again when a store that has served this
+// client refuses it.
 func (a *contender) tellWaiting(err error) {
-	if a.told {
+	denied := refused(err)
+	news := !a.told || denied && !a.denied
+	a.told, a.denied = true, denied
+	if !news {
 		return
 	}
-	a.told = true
 	c := a.lock.c
 	c.events.add(Event{Kind: EventWaiting, Context: a.ctx, Name: a.lock.name, Owner: a.owner, Label: c.opts.Label, Err: err})
 }

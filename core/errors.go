@@ -15,7 +15,7 @@ var (
 	ErrNotHeld     = driver.ErrNotHeld     // the lease is gone; see NotHeldError
 	ErrUnavailable = driver.ErrUnavailable // the store or the plugin did not answer; trying again may help
 	ErrInvalid     = driver.ErrInvalid     // the request is bad; nothing was sent
-	ErrDenied      = driver.ErrDenied      // the store refuses this client for good
+	ErrDenied      = driver.ErrDenied      // the store refuses this client: for good, or, once it has served it, for a while
 	ErrConfig      = driver.ErrConfig      // the backend's configuration is wrong
 	ErrUnsupported = driver.ErrUnsupported // the backend does not have this power
 	ErrClosed      = driver.ErrClosed      // the Client was closed
@@ -124,15 +124,22 @@ func (e *IndeterminateError) Is(target error) bool { return target == ErrIndeter
 // Unwrap returns Err.
 func (e *IndeterminateError) Unwrap() error { return e.Err }
 
-// permanent reports whether asking again cannot help (K1).
-func permanent(err error) bool {
-	for _, target := range []error{ErrInvalid, ErrDenied, ErrConfig, ErrUnsupported, ErrClosed} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+// permanent reports whether asking again cannot help (K1). What has served
+// this client once will again: a failover makes servers read-only, and
+// passwords are rotated. So a refusal counts only before that.
+func (c *Client) permanent(err error) bool {
+	return final(err) || refused(err) && !c.served.Load()
 }
+
+// heard enters an answer to an acquire or a check.
+func (c *Client) heard(err error) {
+	if (err == nil || errors.Is(err, ErrHeld)) && !c.served.Load() {
+		c.served.Store(true)
+	}
+}
+
+// refused reports whether the store, or the plugin, refuses this client.
+func refused(err error) bool { return errors.Is(err, ErrDenied) || errors.Is(err, ErrConfig) }
 
 // final reports whether err stays, whatever becomes of the store.
 func final(err error) bool {
@@ -142,7 +149,7 @@ func final(err error) bool {
 // settled reports whether err leaves no doubt that its acquire granted nothing.
 func settled(err error) bool {
 	return errors.Is(err, ErrHeld) || errors.Is(err, driver.ErrNotSent) ||
-		errors.Is(err, driver.ErrWithdrawn) || permanent(err)
+		errors.Is(err, driver.ErrWithdrawn) || refused(err) || final(err)
 }
 
 // both joins two errors; one that stands alone stays as it is.

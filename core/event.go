@@ -19,7 +19,7 @@ type EventKind int
 // lease was not, unless its EventAcquired was.
 const (
 	EventAcquired      EventKind = iota + 1 // a lock was granted; Took is since Acquire was called
-	EventWaiting                            // an Acquire began to wait; Err tells for what
+	EventWaiting                            // an Acquire began to wait, or is now refused by a store that has served the client; Err says why
 	EventRenewed                            // a lease was renewed; Took is the round trip
 	EventSuspect                            // a renewal failed, or the backend is down; Err tells why
 	EventLost                               // a lease was lost; Err is the cause

@@ -145,7 +145,9 @@ func checkValue(value []byte) error {
 func (l *Lock) Name() string { return l.name }
 
 // Acquire waits until the lock is granted, ctx ends, or an error shows that
-// waiting cannot help (K1). A backend that is down is waited for (K8).
+// waiting cannot help (K1). A backend that is down is waited for, and so is one
+// that refuses this client after it has served it once: servers are read-only
+// in a failover, and passwords are rotated (K8). [Client.Check] says why.
 //
 // The error is an [*Error]. It satisfies errors.Is for ctx.Err() when ctx has
 // ended, and then also says what it was waiting for. After an error this call
@@ -164,7 +166,8 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 // owner holds it, in this host too, the error satisfies errors.Is(err,
 // ErrHeld) and is a [*HeldError] for errors.As. If the store does not answer
 // the error wraps ErrUnavailable, and the attempt was undone; an
-// [*IndeterminateError] says that it could not be.
+// [*IndeterminateError] says that it could not be. If the store refuses this
+// client the error wraps ErrDenied, also for a while in a failover.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
 		return nil, err

@@ -246,3 +246,99 @@ func TestAtLeastKeepsTheLock(t *testing.T) {
 		}
 	})
 }
+
+// TestK8RefusalAfterServiceIsAnOutage: what was served once waits for the end of
+// a refusal, and loses nothing before its deadline.
+func TestK8RefusalAfterServiceIsAnOutage(t *testing.T) {
+	serve := map[string]func(t *testing.T, c *Client, f *fake){
+		"a grant": func(t *testing.T, c *Client, _ *fake) {
+			if err := acquire(t, lockOf(t, c, "b", nil)).Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a lock that is held": func(t *testing.T, c *Client, f *fake) {
+			f.steal("b")
+			if _, err := lockOf(t, c, "b", nil).TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
+				t.Fatal(err)
+			}
+		},
+		"a check": func(t *testing.T, c *Client, _ *fake) {
+			if err := c.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, serve := range serve {
+		for _, powers := range [][]driver.Power{nil, {driver.PowerWaiter}} {
+			for _, refusal := range []error{ErrDenied, ErrConfig} {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake(powers...)
+					c, rec := open(t, f)
+					serve(t, c, f)
+					f.steal("a")
+					f.expire("a", time.Now().Add(2*time.Second))
+					led, granted := make(chan struct{}), make(chan error, 1)
+					ctx := t.Context()
+					running, stop := context.WithCancel(ctx)
+					go func() {
+						lease, err := lockOf(t, c, "a", nil).Acquire(ctx)
+						if err == nil {
+							err = lease.Release(ctx)
+						}
+						granted <- err
+					}()
+					go func() {
+						_ = electorOf(t, c, "e", nil).Run(running, func(*Term) { close(led); stop() })
+					}()
+					f.steal("e")
+					f.expire("e", time.Now().Add(2*time.Second))
+					synctest.Wait()
+					f.away(5*time.Second, fmt.Errorf("no: %w", refusal))
+					time.Sleep(4 * time.Second)
+					if _, err := lockOf(t, c, "other", nil).TryAcquire(ctx); !errors.Is(err, refusal) {
+						t.Errorf("after %s: TryAcquire: %v", name, err)
+					}
+					if err := c.Check(ctx); !errors.Is(err, refusal) {
+						t.Errorf("after %s: Check: %v", name, err)
+					}
+					if ev := rec.last(t, "a"); ev.Kind != EventWaiting || !errors.Is(ev.Err, refusal) {
+						t.Errorf("after %s: last event %v, %v", name, ev.Kind, ev.Err)
+					}
+					if err := <-granted; err != nil {
+						t.Errorf("after %s: Acquire: %v", name, err)
+					}
+					<-led
+					rec.want(t, "a", EventWaiting, EventWaiting, EventAcquired, EventReleased)
+				})
+			}
+		}
+	}
+}
+
+// TestK8RefusedRenewalIsTriedUntilTheDeadline: a refusal of 8 s costs no lease
+// with a TTL of 10 s, and one without an end costs it at its deadline.
+func TestK8RefusedRenewalIsTriedUntilTheDeadline(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			c, rec := open(t, f)
+			lease := acquire(t, lockOf(t, c, "a", nil))
+			long := time.Hour
+			if ends {
+				long = 8 * time.Second
+			}
+			f.away(long, ErrDenied)
+			time.Sleep(8*time.Second + 600*time.Millisecond)
+			if !lease.Valid() {
+				t.Errorf("lost before its deadline: %v", lease.Err())
+			}
+			if ev := rec.last(t, "a"); !ends && (ev.Kind != EventSuspect || !errors.Is(ev.Err, ErrDenied)) {
+				t.Errorf("last event %v, %v", ev.Kind, ev.Err)
+			}
+			time.Sleep(10 * time.Second)
+			if lease.Valid() != ends || !ends && CauseName(lease.Err()) != "unreachable" {
+				t.Errorf("refusal ends %v: valid %v, cause %v", ends, lease.Valid(), lease.Err())
+			}
+		})
+	}
+}

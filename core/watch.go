@@ -16,7 +16,7 @@ func (c *Client) watch() {
 			pause.reset()
 			c.notice(n)
 		})
-		if c.work.Err() != nil || permanent(err) || !sleep(c.work, pause.next()) {
+		if c.work.Err() != nil || final(err) || !sleep(c.work, pause.next()) {
 			return
 		}
 	}

@@ -25,10 +25,13 @@ var (
 	ErrNotSent = errors.New("request was not sent")
 	// ErrInvalid: the request itself is bad; nothing was sent.
 	ErrInvalid = errors.New("invalid argument")
-	// ErrDenied: the store refuses this client for good: wrong password,
-	// missing rights, read-only server, unsafe settings.
+	// ErrDenied: the store refuses this client, and has not done what it was
+	// asked for: wrong password, missing rights, unsafe settings, a server that
+	// is read-only. A client that was never served gives up; one that was goes
+	// on asking, because a failover and a rotation of passwords end.
 	ErrDenied = errors.New("backend refuses this client")
-	// ErrConfig: the backend's configuration is wrong.
+	// ErrConfig: the backend's configuration is wrong. As with ErrDenied, only
+	// a client that was never served gives up.
 	ErrConfig = errors.New("invalid configuration")
 	// ErrUnsupported: the backend does not have this power.
 	ErrUnsupported = errors.New("not supported by this backend")

@@ -66,7 +66,10 @@ func grantBugs() []bug {
 					}
 				}
 			},
-			caught: []string{"E1 run campaigns again after every lost term", "E1 leadership passes to the next candidate"},
+			caught: []string{
+				"E1 run campaigns again after every lost term", "E1 leadership passes to the next candidate",
+				"K8 a refusal after service is waited for",
+			},
 		},
 		{
 			name: "grants nothing",

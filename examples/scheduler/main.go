@@ -96,7 +96,7 @@ func (s *scheduler) tick(ctx context.Context, at time.Time) error {
 	switch {
 	case err == nil, errors.Is(err, core.ErrHeld): // another instance has it
 		return nil
-	case errors.Is(err, core.ErrInvalid), errors.Is(err, core.ErrDenied):
+	case errors.Is(err, core.ErrInvalid):
 		return err
 	default:
 		s.say(at, "%s: %s", verb, strings.ReplaceAll(err.Error(), "\n", "; "))
