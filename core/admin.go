@@ -16,23 +16,23 @@ const maxLook = 5 * time.Second
 
 // Inspect tells who holds the lock of that name: the zero Holder when nobody
 // does. It waits 5 s at most, as do Check, Break, Leader and Proclaim.
-func (c *Client) Inspect(ctx context.Context, name string) (driver.Holder, error) {
+func (c *Client) Inspect(ctx context.Context, name string) (Holder, error) {
 	return c.inspect(ctx, "inspect", name)
 }
 
-func (c *Client) inspect(ctx context.Context, op, name string) (driver.Holder, error) {
+func (c *Client) inspect(ctx context.Context, op, name string) (Holder, error) {
 	if err := c.begin(op, clip(name)); err != nil {
-		return driver.Holder{}, err
+		return Holder{}, err
 	}
 	defer c.end()
 	if err := checkName(name); err != nil {
-		return driver.Holder{}, c.wrap(op, clip(name), err)
+		return Holder{}, c.wrap(op, clip(name), err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxLook)
 	defer cancel()
 	h, err := c.b.Inspect(ctx, name)
 	if err != nil {
-		return driver.Holder{}, c.wrap(op, name, err)
+		return Holder{}, c.wrap(op, name, err)
 	}
 	return h, nil
 }
@@ -40,23 +40,23 @@ func (c *Client) inspect(ctx context.Context, op, name string) (driver.Holder, e
 // List yields every held lock whose name starts with prefix, in no particular
 // order: all locks for "". An error ends it. It wraps ErrUnsupported where the
 // backend cannot list.
-func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[driver.Holder, error] {
-	return func(yield func(driver.Holder, error) bool) {
+func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, error] {
+	return func(yield func(Holder, error) bool) {
 		if err := c.begin("list", prefix); err != nil {
-			yield(driver.Holder{}, err)
+			yield(Holder{}, err)
 			return
 		}
 		defer c.end()
 		admin, err := c.admin()
 		more := true
 		if err == nil {
-			err = admin.List(ctx, prefix, func(h driver.Holder) bool {
+			err = admin.List(ctx, prefix, func(h Holder) bool {
 				more = more && yield(h, nil)
 				return more
 			})
 		}
 		if err != nil && more {
-			yield(driver.Holder{}, c.wrap("list", prefix, err))
+			yield(Holder{}, c.wrap("list", prefix, err))
 		}
 	}
 }

@@ -33,7 +33,7 @@ import (
 // Options of a Client. Nil and zero fields mean the defaults.
 type Options struct {
 	// Label says for people who holds this client's locks, in at most 256
-	// bytes of UTF-8; more is cut off. Default "hostname:pid".
+	// bytes of UTF-8. Default "hostname:pid".
 	Label string
 	// Logger gets every event: Debug for routine, Warn for suspect and lost
 	// leases and for the plugin's end and start. Whether it wants Debug is
@@ -46,7 +46,7 @@ type Options struct {
 	OnEvent func(Event)
 	// CleanupBudget is how long a clean-up (releasing, withdrawing an acquire
 	// that was given up) may go on although the caller's ctx has ended.
-	// Default 1s.
+	// Not negative. Default 1s.
 	CleanupBudget time.Duration
 }
 
@@ -55,30 +55,39 @@ const (
 	maxLabel             = 256
 )
 
-func (o *Options) withDefaults() Options {
+// settle fills in defaults and checks what was given.
+func (o *Options) settle() (Options, error) {
 	var out Options
 	if o != nil {
 		out = *o
 	}
-	if out.Label == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "localhost"
-		}
-		out.Label = fmt.Sprintf("%s:%d", host, os.Getpid())
-	}
-	out.Label = strings.ToValidUTF8(out.Label, "\uFFFD")
-	for len(out.Label) > maxLabel {
-		_, size := utf8.DecodeLastRuneInString(out.Label)
-		out.Label = out.Label[:len(out.Label)-size]
-	}
 	if out.Logger == nil {
 		out.Logger = slog.Default()
+	}
+	var err error
+	switch {
+	case out.CleanupBudget < 0:
+		err = fmt.Errorf("%w: CleanupBudget %v is less than 0s", ErrInvalid, out.CleanupBudget)
+	case len(out.Label) > maxLabel:
+		err = fmt.Errorf("%w: Label has %d bytes, allowed are %d", ErrInvalid, len(out.Label), maxLabel)
+	case !utf8.ValidString(out.Label):
+		err = fmt.Errorf("%w: Label %q is not valid UTF-8", ErrInvalid, out.Label)
 	}
 	if out.CleanupBudget <= 0 {
 		out.CleanupBudget = defaultCleanupBudget
 	}
-	return out
+	if out.Label == "" || err != nil {
+		out.Label = defaultLabel()
+	}
+	return out, err
+}
+
+func defaultLabel() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s:%d", strings.ToValidUTF8(host, "\uFFFD"), os.Getpid())
 }
 
 // Client holds the locks of one host on one backend. Close it when done.
@@ -91,6 +100,7 @@ type Client struct {
 	batcher  driver.Batcher
 	handover driver.Handover
 	opts     Options
+	invalid  error // what is wrong with them
 
 	clock   clock
 	events  emitter
@@ -118,10 +128,14 @@ type Client struct {
 	closeErr  error         // set before closed
 }
 
-// New returns a Client that owns b: Close closes it. Nothing is sent.
+// New returns a Client that owns b: Close closes it. Nothing is sent. Options
+// out of range are the error of every call but Close: it wraps ErrInvalid and
+// names the bounds.
 func New(b driver.Backend, opts *Options) *Client {
 	props := b.Properties()
+	settled, invalid := opts.settle()
 	c := &Client{
+		invalid:  invalid,
 		b:        b,
 		name:     props.Name,
 		survives: props.SurvivesPlugin,
@@ -129,7 +143,7 @@ func New(b driver.Backend, opts *Options) *Client {
 		watcher:  driver.WatcherOf(b),
 		batcher:  driver.BatcherOf(b),
 		handover: driver.HandoverOf(b),
-		opts:     opts.withDefaults(),
+		opts:     settled,
 		idle:     make(chan struct{}, 1),
 		closed:   make(chan struct{}),
 	}
@@ -146,7 +160,7 @@ func New(b driver.Backend, opts *Options) *Client {
 }
 
 // Properties returns the claims that the backend makes, from memory.
-func (c *Client) Properties() driver.Properties { return c.b.Properties() }
+func (c *Client) Properties() Properties { return c.b.Properties() }
 
 // Check asks the store in one round trip whether it would serve requests: it
 // is reachable, accepts the credentials, and has safe settings. While it does
@@ -169,6 +183,10 @@ func (c *Client) begin(op, name string) error {
 	if c.closing.Load() {
 		c.end()
 		return c.wrap(op, name, ErrClosed)
+	}
+	if c.invalid != nil {
+		c.end()
+		return c.wrap(op, name, c.invalid)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func TestCloseReleasesEverything(t *testing.T) {
 		changes := e.Observe(t.Context())
 		go func() {
 			leader <- e.Run(context.Background(), func(term *Term) {
-				<-term.Done()
+				<-term.Context().Done()
 				time.Sleep(5 * time.Second)
 				if !term.Valid() {
 					t.Error("the term was lost while its callback finished")

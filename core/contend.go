@@ -109,6 +109,7 @@ func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	if err == nil {
 		return lease, nil
 	}
+	err = l.c.heldHere(l.name, err)
 	switch {
 	case ctx.Err() != nil:
 		err = a.ended(ctx)
@@ -127,7 +128,7 @@ func (l *Lock) refusal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("others of this host wait for it: %w", &HeldError{Holder: h})
+	return fmt.Errorf("others of this host wait for it: %w", l.c.heldHere(l.name, &HeldError{Holder: h}))
 }
 
 // contend takes turns of waiting in this host and asking the store.
@@ -203,10 +204,24 @@ func (a *contender) ended(ctx context.Context) error {
 	case !errors.Is(cause, err):
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
-	if a.answer != nil && !errors.Is(a.answer, err) {
-		return fmt.Errorf("%w: %w", err, a.answer)
+	answer := a.lock.c.heldHere(a.lock.name, a.answer)
+	if answer != nil && !errors.Is(answer, err) {
+		return fmt.Errorf("%w: %w", err, answer)
 	}
 	return err
+}
+
+// heldHere adds to a refusal, or to none, that this process holds the lock.
+func (c *Client) heldHere(name string, answer error) error {
+	if answer != nil && !errors.Is(answer, ErrHeld) {
+		return answer
+	}
+	own := c.queues.holder(name)
+	var held *HeldError
+	if own == nil || !own.alive.Load() || errors.As(answer, &held) && held.Holder.Owner != "" && held.Holder.Owner != own.owner {
+		return answer
+	}
+	return own.refusal(answer)
 }
 
 // tellWaiting reports that a waits, and again when a store that has served this

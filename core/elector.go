@@ -6,8 +6,6 @@ import (
 	"fmt"
 	mrand "math/rand/v2"
 	"time"
-
-	"github.com/lockbench/lockbench/core/driver"
 )
 
 // ElectorOptions of an Elector. Nil and zero fields mean the defaults; the
@@ -144,6 +142,6 @@ func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
 }
 
 // Leader returns the present leader: the zero Holder when there is none.
-func (e *Elector) Leader(ctx context.Context) (driver.Holder, error) {
+func (e *Elector) Leader(ctx context.Context) (Holder, error) {
 	return e.c.inspect(ctx, "leader", e.lock.name)
 }

@@ -33,16 +33,16 @@ func TestE1RunCampaignsAgain(t *testing.T) {
 			switch len(tokens) {
 			case 1:
 				f.forget("jobs")
-				<-term.Done()
+				<-term.Context().Done()
 			case 2:
 				if err := term.Resign(t.Context()); err != nil {
 					t.Error(err)
 				}
-				<-term.Done()
+				<-term.Context().Done()
 			case 3: // returns by itself
 			case 4:
 				cancel()
-				<-term.Done()
+				<-term.Context().Done()
 			}
 			causes = append(causes, CauseName(term.Err()))
 		})
@@ -68,7 +68,7 @@ func TestE2RenewsUntilTheCallbackHasReturned(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		err := electorOf(t, c, "jobs", nil).Run(ctx, func(term *Term) {
 			cancel()
-			<-term.Done()
+			<-term.Context().Done()
 			before := f.count("renew")
 			time.Sleep(time.Minute) // finishing takes its time
 			if !term.Valid() || f.owner("jobs") != term.lease.owner || f.count("renew") < before+17 {
@@ -103,7 +103,7 @@ func TestE2LostTermIsLeftToExpire(t *testing.T) {
 					}
 					cancel()
 				}
-				<-term.Done()
+				<-term.Context().Done()
 				ended = time.Now()
 			})
 			if terms != 2 || f.count("release") > 1 {
@@ -169,8 +169,8 @@ func TestProclaimFindsTheTermLost(t *testing.T) {
 			t.Error(err)
 		}
 		f.steal("jobs")
-		if err := term.Proclaim(t.Context(), nil); !errors.Is(err, ErrNotHeld) || !isDone(term.Done()) {
-			t.Errorf("%v, done %v", err, isDone(term.Done()))
+		if err := term.Proclaim(t.Context(), nil); !errors.Is(err, ErrNotHeld) || !isDone(term.Context().Done()) {
+			t.Errorf("%v, done %v", err, isDone(term.Context().Done()))
 		}
 		if CauseName(term.Err()) != "taken" {
 			t.Errorf("cause %v", term.Err())

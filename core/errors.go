@@ -28,13 +28,19 @@ type HeldError = driver.HeldError
 // that is known.
 type NotHeldError = driver.NotHeldError
 
+// Holder describes a held lock; the zero Holder means that nobody holds it.
+type Holder = driver.Holder
+
+// Properties are the claims that a backend makes.
+type Properties = driver.Properties
+
 // Causes: why a lease or term ended, as Lease.Err, Term.Err and context.Cause
 // tell. Test with errors.Is; [CauseName] names them.
 var (
 	// ErrReleased: this process released it, or began to.
 	ErrReleased = errors.New("lease was released")
 	// ErrExpired: the deadline passed without a renewal, because this process
-	// was stopped or its machine suspended.
+	// was stopped, its machine suspended, or the lock has NoRenew.
 	ErrExpired = errors.New("lease expired")
 	// ErrTaken: another owner holds the lock.
 	ErrTaken = errors.New("lease was taken by another owner")

@@ -95,7 +95,7 @@ func ExampleElector_Run() {
 		leader, _ := election.Leader(term.Context())
 		fmt.Printf("%s leads at %s\n", leader.Label, leader.Value)
 		stop() // a real leader works until the term's context ends
-		<-term.Done()
+		<-term.Context().Done()
 	})
 	fmt.Println(errors.Is(err, context.Canceled))
 	// Output:

@@ -2,6 +2,8 @@ package core
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +47,7 @@ type Lease struct {
 	alive    atomic.Bool  // not ended, and no release has begun
 	deadline atomic.Int64 // an instant: sending of the last confirmed request + TTL - drift
 
+	since  instant // when the grant was known
 	keepBy instant // AtLeast is over
 	maxAt  instant // MaxHold is over
 
@@ -80,7 +83,7 @@ func newLease(a *contender, g grant) *Lease {
 	o := &a.lock.opts
 	l := &Lease{
 		c: a.lock.c, lock: a.lock, owner: a.owner, token: g.token, done: make(chan struct{}),
-		ctx: a.ctx, state: Held, index: -1, keepBy: g.got.add(o.AtLeast), maxAt: never,
+		ctx: a.ctx, state: Held, index: -1, since: g.got, keepBy: g.got.add(o.AtLeast), maxAt: never,
 	}
 	if o.MaxHold > 0 {
 		l.maxAt = g.sent.add(o.MaxHold)
@@ -220,6 +223,21 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 		Kind: kind, Context: l.ctx, Name: l.lock.name, Owner: l.owner, Label: l.c.opts.Label,
 		Token: l.token, Took: took, Err: err,
 	}
+}
+
+// refusal is the answer to another acquire of this host while l is held: that
+// of the store, or one like it where the store was not asked.
+func (l *Lease) refusal(answer error) error {
+	c := l.c
+	var held *HeldError
+	if !errors.As(answer, &held) || held.Holder.Owner != l.owner {
+		left := instant(l.deadline.Load()).sub(c.clock.now())
+		answer = &HeldError{Holder: Holder{
+			Name: l.lock.name, Owner: l.owner, Label: c.opts.Label, Token: l.token,
+			TTL: max(left, time.Millisecond), Waiters: -1,
+		}}
+	}
+	return fmt.Errorf("held by this process since %s: %w", c.clock.time(l.since).Format(timeOfDay), answer)
 }
 
 // adopt makes a lease of a grant from the store, and has it renewed.

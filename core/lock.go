@@ -19,6 +19,13 @@ type LockOptions struct {
 	TTL time.Duration
 	// RenewEvery is the interval of renewals; less than TTL/2. Default TTL/3.
 	RenewEvery time.Duration
+	// NoRenew makes leases of a fixed length: they are never renewed, and are
+	// lost at their deadline, a TTL after the request for the grant was sent.
+	// With AtLeast as long as the TTL the lock stays taken for that time
+	// whatever becomes of this process, and [Client.Break] with the lease's
+	// token ends it sooner, from anywhere. RenewEvery and Healthy must not be
+	// set beside it. Default false.
+	NoRenew bool
 	// AtLeast keeps the lock taken for so long after its grant, also when it
 	// is released earlier or this host dies: a host whose clock is a little
 	// behind does not run the same job again. At most TTL. Default 0.
@@ -104,10 +111,13 @@ func (o *LockOptions) settle(p driver.Properties) error {
 	if err := checkTTL(o.TTL, p, byDefault); err != nil {
 		return err
 	}
-	if o.RenewEvery == 0 {
+	if o.RenewEvery == 0 && !o.NoRenew {
 		o.RenewEvery = o.TTL / 3
 	}
 	switch {
+	case o.NoRenew && (o.RenewEvery != 0 || o.Healthy != nil):
+		return fmt.Errorf("%w: NoRenew with RenewEvery %v and Healthy set %t: leases that are never renewed have neither",
+			ErrInvalid, o.RenewEvery, o.Healthy != nil)
 	case o.RenewEvery < 0:
 		return fmt.Errorf("%w: RenewEvery %v is negative", ErrInvalid, o.RenewEvery)
 	case o.RenewEvery >= o.TTL/2:

@@ -3,8 +3,6 @@ package core
 import (
 	"context"
 	"time"
-
-	"github.com/lockbench/lockbench/core/driver"
 )
 
 // ChangeKind says what a [Change] is.
@@ -36,9 +34,9 @@ func (k ChangeKind) String() string {
 // Change is what an observer sees.
 type Change struct {
 	Kind   ChangeKind
-	Leader driver.Holder // zero for Vacant
-	Since  time.Time     // Stale: when the store was first found unreachable
-	Err    error         // Stale: why
+	Leader Holder    // zero for Vacant
+	Since  time.Time // Stale: when the store was first found unreachable
+	Err    error     // Stale: why
 }
 
 // Observe watches the election without being a candidate (E3). The first
@@ -81,7 +79,7 @@ type observer struct {
 }
 
 // see takes what the stream reports.
-func (o *observer) see(h driver.Holder) {
+func (o *observer) see(h Holder) {
 	if h.Token != 0 && h.Token < o.highest {
 		return // older news than what was told
 	}
@@ -118,7 +116,7 @@ func (o *observer) put(ch Change) {
 }
 
 // kindAfter is the kind of change from before to leader h, zero for none.
-func kindAfter(before Change, h driver.Holder) ChangeKind {
+func kindAfter(before Change, h Holder) ChangeKind {
 	was := before.Leader
 	same := was.Held() && was.Owner == h.Owner && was.Token == h.Token
 	switch {

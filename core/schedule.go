@@ -70,6 +70,9 @@ func (s *scheduler) keep(l *Lease, g grant, began instant) bool {
 	// The first renewal is up to a tenth early, so that leases that were
 	// granted together do not stay together for ever.
 	l.due = g.sent.add(every - time.Duration(mrand.Int64N(int64(every/10)+1)))
+	if l.lock.opts.NoRenew {
+		l.due = never
+	}
 	l.known = s.c.events.add(l.event(EventAcquired, g.got.sub(began), nil))
 	if !s.running {
 		s.running = s.c.spawn(func() { s.run(s.c.work) })

@@ -38,11 +38,9 @@ func (t *Term) Valid() bool { return t.lease.Valid() }
 // Deadline returns when the term ends unless it is renewed; see [Lease.Deadline].
 func (t *Term) Deadline() time.Time { return t.lease.Deadline() }
 
-// Done returns a channel that is closed when Context ends.
-func (t *Term) Done() <-chan struct{} { return t.Context().Done() }
-
-// Err returns nil until Done is closed, and then the cause; see [Lease.Err].
-// A voluntary end is ErrReleased.
+// Err returns nil until Context has ended, and then the cause; see [Lease.Err].
+// A voluntary end is ErrReleased, although the leadership is held until the
+// callback of Elector.Run has returned.
 func (t *Term) Err() error {
 	t.lease.c.look()
 	return context.Cause(t.ctx)

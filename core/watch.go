@@ -56,7 +56,9 @@ func (s *scheduler) down(n driver.Notice) {
 			ended = append(ended, l)
 			continue
 		}
-		s.suspect(l, why)
+		if !l.lock.opts.NoRenew { // it depends on no answer
+			s.suspect(l, why)
+		}
 	}
 	for _, l := range ended {
 		s.finish(l, Lost, because(ErrPluginDied, n.Err))
@@ -72,6 +74,9 @@ func (s *scheduler) up() {
 	defer s.mu.Unlock()
 	now := s.c.clock.now()
 	for _, l := range s.leases {
+		if l.lock.opts.NoRenew {
+			continue
+		}
 		l.due, l.again = now, true
 		l.plan()
 	}

@@ -82,7 +82,7 @@ func leftToExpire(t T, h *Harness) {
 	o := core.ElectorOptions{TTL: h.ttl(4 * time.Second), MaxHold: 300 * time.Millisecond}
 	term := c.campaign(t, "jobs", 5*time.Second, o)
 	select {
-	case <-term.Done():
+	case <-term.Context().Done():
 	case <-time.After(o.MaxHold + 2*time.Second):
 		t.Fatalf("the term goes on after MaxHold %v", o.MaxHold)
 	}

@@ -71,6 +71,13 @@ func TestOpenRefusesBadBinaries(t *testing.T) {
 	}
 }
 
+func TestOpenRefusesOptionsOutOfRange(t *testing.T) {
+	_, err := plugin.Open(t.Context(), "redis", &plugin.Options{StartTimeout: -time.Second})
+	if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "-1s is less than 0s") {
+		t.Error(err)
+	}
+}
+
 func TestOpenRefusesWhatIsNoPlugin(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode fs.FileMode) string {

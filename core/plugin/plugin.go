@@ -44,7 +44,7 @@ type Options struct {
 	// number of dropped lines logged. Default: slog.Default().
 	Logger *slog.Logger
 	// StartTimeout bounds a start, until the plugin has taken its
-	// configuration. Default 5 s.
+	// configuration. Not negative. Default 5 s.
 	StartTimeout time.Duration
 	// OnHostDeath says what the plugin does with this host's leases when this
 	// process dies. Default: it releases them at once.
@@ -123,7 +123,10 @@ func newLauncher(name string, opts *Options) (*launcher, error) {
 	if opts != nil {
 		l.opts = *opts
 	}
-	if l.opts.StartTimeout <= 0 {
+	switch {
+	case l.opts.StartTimeout < 0:
+		return nil, fmt.Errorf("%w: StartTimeout %v is less than 0s", driver.ErrConfig, l.opts.StartTimeout)
+	case l.opts.StartTimeout == 0:
 		l.opts.StartTimeout = defaultStartTimeout
 	}
 	if l.opts.OnHostDeath.Delay < 0 {

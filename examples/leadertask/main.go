@@ -75,7 +75,7 @@ func lead(i app.Instance, term *core.Term, tick time.Duration) {
 		say(i, "works, token %d, piece %d", term.Token(), n)
 		select {
 		case <-work.C:
-		case <-term.Done():
+		case <-term.Context().Done():
 			return
 		}
 	}
