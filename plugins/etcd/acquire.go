@@ -64,6 +64,8 @@ func (b *backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 	a.step.settle = a.settle
 	if b.held.turn(a.place) || a.place == nil && !b.rivals.recent(r.Name, now) {
 		a.step.beside = a.start
+	} else {
+		a.step.after = true
 	}
 	return a
 }

@@ -52,8 +52,11 @@ func isOneOf(err error, targets []error) bool {
 }
 
 // is compares what the client makes of the server's errors: values of a
-// struct type, which errors.Is finds only by equality.
-func is(err, target error) bool { return err != nil && errors.Is(rpctypes.Error(err), target) }
+// struct type, which errors.Is finds only by equality. err may be one of ours
+// that wraps such a value.
+func is(err, target error) bool {
+	return err != nil && (errors.Is(err, target) || errors.Is(rpctypes.Error(err), target))
+}
 
 // wrap gives an error of the client the sentinel that the contract asks for.
 // What is not known to be permanent is an unknown outcome.

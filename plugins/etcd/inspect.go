@@ -78,7 +78,12 @@ type ttls struct {
 	over map[int64]expiry
 }
 
-type expiry struct{ asked, at time.Time }
+// expiry is what a server has said of a lease: until when it lives, and for how
+// long it was granted.
+type expiry struct {
+	asked, at time.Time
+	granted   time.Duration
+}
 
 const (
 	rememberTTL = 500 * time.Millisecond
@@ -96,6 +101,14 @@ func (t *ttls) left(ctx context.Context, id int64, rough bool) (time.Duration, e
 	if id == 0 {
 		return -1, nil
 	}
+	e, err := t.of(ctx, id, rough)
+	if err != nil {
+		return 0, err
+	}
+	return max(time.Millisecond, wholeMillis(time.Until(e.at))), nil
+}
+
+func (t *ttls) of(ctx context.Context, id int64, rough bool) (expiry, error) {
 	now := time.Now()
 	t.mu.Lock()
 	e, known := t.over[id]
@@ -105,20 +118,21 @@ func (t *ttls) left(ctx context.Context, id int64, rough bool) (time.Duration, e
 		remember = max(remember, e.at.Sub(e.asked)/roughTTL)
 	}
 	if known && now.Sub(e.asked) < remember {
-		return max(time.Millisecond, wholeMillis(e.at.Sub(now))), nil
+		return e, nil
 	}
 	resp, err := call(t.b, ctx, true, func(ctx context.Context, c *conn) (*pb.LeaseTimeToLiveResponse, error) {
 		return c.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
 	})
 	if err != nil {
-		return 0, t.b.wrap(err)
+		return e, t.b.wrap(err)
 	}
 	left := time.Duration(max(0, resp.TTL)) * time.Second
+	e = expiry{asked: now, at: now.Add(left), granted: time.Duration(resp.GrantedTTL) * time.Second}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.over) >= maxTTLs {
 		clear(t.over)
 	}
-	t.over[id] = expiry{asked: now, at: now.Add(left)}
-	return max(time.Millisecond, left), nil
+	t.over[id] = e
+	return e, nil
 }

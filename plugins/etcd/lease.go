@@ -193,6 +193,16 @@ func (ls *leases) retire(l *lease) {
 	}
 }
 
+// retireAll stops the renewal of what is given to new locks.
+func (ls *leases) retireAll() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.current {
+		l.retired = true
+	}
+	clear(ls.current)
+}
+
 // renewable tells whether a keepalive is the way to renew what is on l.
 func (ls *leases) renewable(l *lease) bool {
 	ls.mu.Lock()

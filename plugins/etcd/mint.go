@@ -68,24 +68,28 @@ func (m *mint) load(ctx context.Context) (*epoch, error) {
 	return m.fetch(ctx, 0)
 }
 
-// fetch reads the epoch, or begins one above least.
+// fetch reads the epoch, or begins one above least. It writes only what is not
+// there: a store without space refuses a Txn for what it might write.
 func (m *mint) fetch(ctx context.Context, least uint64) (*epoch, error) {
-	b := m.b
-	key := b.space.epoch
+	key := m.b.space.epoch
+	look := []*pb.RequestOp{read(&pb.RangeRequest{Key: []byte(key)})}
 	e := &epoch{base: max(least, uint64(max(0, time.Now().UnixMicro())))}
-	resp, err := b.send(ctx, true, &pb.TxnRequest{
-		Compare: []*pb.Compare{absent(key, nil)},
-		Success: []*pb.RequestOp{put(key, e.value(), 0)},
-		Failure: []*pb.RequestOp{read(&pb.RangeRequest{Key: []byte(key)})},
-	})
-	if err != nil {
-		return nil, b.untouched(err)
-	}
-	if !resp.Succeeded {
-		kv := resp.Responses[0].GetResponseRange().GetKvs()[0]
-		if e.base, err = strconv.ParseUint(string(kv.Value), 10, 62); err != nil {
+	for _, req := range []*pb.TxnRequest{
+		{Success: look},
+		{Compare: []*pb.Compare{absent(key, nil)}, Success: []*pb.RequestOp{put(key, e.value(), 0)}, Failure: look},
+	} {
+		resp, err := m.b.send(ctx, true, req)
+		if err != nil {
+			return nil, m.b.untouched(err)
+		}
+		kvs := resp.Responses[0].GetResponseRange().GetKvs()
+		if len(kvs) == 0 {
+			continue
+		}
+		if e.base, err = strconv.ParseUint(string(kvs[0].Value), 10, 62); err != nil {
 			return nil, fmt.Errorf("etcd: key %q: %w", key, err)
 		}
+		break
 	}
 	m.present.Store(e)
 	return e, nil
@@ -112,6 +116,8 @@ func (m *mint) see(rev int64) {
 func (m *mint) over(ctx context.Context, e *epoch) error {
 	if m.present.CompareAndSwap(e, nil) {
 		m.b.opts.Logger.Warn("etcd: the store has lost its data: all leases of before are gone")
+		// Or its epoch alone, by hand: then what is on them must end too.
+		m.b.leases.retireAll()
 	}
 	_, err := m.fetch(ctx, e.token(m.highest.Swap(0))+1)
 	return err

@@ -218,21 +218,54 @@ func (h *held) remember(kv *mvccpb.KeyValue, e *epoch) *place {
 	return p
 }
 
-// stayQueued counts p's time anew while a Wait lasts, and renews its lease. It
-// returns false when the place is gone, or on a lease that is not renewed.
-func (b *backend) stayQueued(p *place) bool {
+// stayQueued counts p's time anew while a Wait lasts, and renews its lease or
+// moves it to one that is renewed. It returns false when the place may be gone.
+func (b *backend) stayQueued(ctx context.Context, p *place) bool {
+	now := time.Now()
 	b.held.mu.Lock()
-	known := b.held.places[p.who()] == p
-	p.deadline = time.Now().Add(placeFor)
+	known, l := b.held.places[p.who()] == p, p.lease
+	p.deadline = now.Add(placeFor)
 	b.held.mu.Unlock()
-	if !known || !b.leases.renewable(p.lease) {
+	switch {
+	case !known:
 		return false
+	case !b.leases.renewable(l):
+		return b.movePlace(ctx, p, l)
 	}
-	since := time.Now().Add(-placeBeat)
-	if bt := b.leases.beat(p.lease, since); bt != nil {
-		b.spawn(func() { _ = b.leases.await(b.ctx, p.lease, bt) }) // a lease that is gone shows as a place that is
+	if bt := b.leases.beat(l, now.Add(-placeBeat)); bt != nil {
+		b.spawn(func() { _ = b.leases.await(b.ctx, l, bt) }) // a lease that is gone shows as a place that is
 	}
 	return true
+}
+
+// movePlace puts p on a lease of its own. The one that it is on was made by an
+// earlier process of this host, or has something on it whose end is not known.
+func (b *backend) movePlace(ctx context.Context, p *place, from *lease) bool {
+	now := time.Now()
+	l, err := b.leases.get(ctx, b.shortest())
+	if err != nil {
+		return false
+	}
+	own := b.space.place(p.name, p.id)
+	s := &step{name: p.name, in: p.epoch, req: &pb.TxnRequest{
+		Compare: []*pb.Compare{at(own, p.rev)}, Success: []*pb.RequestOp{move(own, l.id)},
+	}}
+	s.settle = func() {
+		b.held.mu.Lock()
+		defer b.held.mu.Unlock()
+		if s.err == nil && s.ok && b.held.places[p.who()] == p && p.lease == from {
+			b.leases.unload(from)
+			p.lease = l
+			return
+		}
+		b.leases.unload(l)
+		if s.err != nil && !b.harmless(s.err) || is(s.err, rpctypes.ErrLeaseNotFound) {
+			b.leases.retire(l)
+		}
+	}
+	beat := b.leases.beat(l, now.Add(-placeBeat))
+	b.writer.submit(s)
+	return s.wait(ctx, b) == nil && s.err == nil && s.ok && b.leases.await(ctx, l, beat) == nil
 }
 
 // maxHeirs is how many places are looked through for one that an earlier process

@@ -103,14 +103,20 @@ func (b *backend) move(ctx context.Context, all []*renewal, now time.Time) {
 	b.adoptAll(ctx, all, now)
 	var under []*moved
 	var steps []*step
+	var refused error // by a store without space
 	for _, re := range all {
 		if *re.err != nil {
 			continue
 		}
-		l, err := b.leases.get(ctx, re.r.TTL)
+		l, err := (*lease)(nil), refused
+		if err == nil {
+			l, err = b.leases.get(ctx, re.r.TTL)
+		}
 		if err != nil {
+			if *re.err = err; is(err, rpctypes.ErrNoSpace) {
+				refused = err
+			}
 			b.held.finish(re.grant, time.Time{}, 0)
-			*re.err = err
 			continue
 		}
 		m := &moved{renewal: re, lease: l, step: b.moving(re.grant, l), beat: b.leases.beat(l, now)}
@@ -120,6 +126,24 @@ func (b *backend) move(ctx context.Context, all []*renewal, now time.Time) {
 	b.writer.submit(steps...)
 	for _, m := range under {
 		*m.err = b.arrive(ctx, m, now)
+	}
+	b.linger(ctx, all, now)
+}
+
+// linger renews the locks that a store without space has refused to move where
+// they are, because a keepalive is no write. What else is on their leases lives
+// on too, and is looked after when they can be moved.
+func (b *backend) linger(ctx context.Context, all []*renewal, now time.Time) {
+	var staying []*renewal
+	for _, re := range all {
+		if is(*re.err, rpctypes.ErrNoSpace) && re.grant != nil && b.held.leaseOf(re.grant).ttl >= re.r.TTL && b.held.begin(re.grant, now) {
+			*re.err = nil
+			staying = append(staying, re)
+		}
+	}
+	for _, re := range b.stay(ctx, staying, now) {
+		b.held.finish(re.grant, time.Time{}, 0)
+		*re.err = b.notHeld(ctx, re.r)
 	}
 }
 
@@ -235,19 +259,20 @@ func (b *backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
 	if len(at) != 1 || e.token(v.hold.CreateRevision) != r.Token || ownerOf(v.hold) != r.Owner {
 		return nil, &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
-	left, err := b.ttls.left(ctx, v.hold.Lease, false)
-	if err != nil {
-		return nil, err
+	var life expiry
+	if v.hold.Lease != 0 {
+		if life, err = b.ttls.of(ctx, v.hold.Lease, false); err != nil {
+			return nil, err
+		}
 	}
 	rec, err := decodeRecord(v.hold.Value)
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
 	g := &grant{
 		name: r.Name, owner: r.Owner, label: rec.label, place: rec.place, slot: slot(at[0]), token: r.Token, rev: v.hold.CreateRevision, epoch: e,
-		known: resp.Header.Revision, born: now, deadline: now.Add(left + time.Second),
-		lease: &lease{id: v.hold.Lease, ttl: left, acked: now, retired: true},
+		known: resp.Header.Revision, born: time.Now(), deadline: life.at.Add(time.Second),
+		lease: &lease{id: v.hold.Lease, ttl: life.granted, acked: life.at.Add(-life.granted), retired: true},
 	}
 	return b.held.adopt(g), nil
 }

@@ -54,7 +54,7 @@ func (w *writer) deliver(batch []*step) {
 	for _, s := range batch {
 		switch {
 		case s.then == nil:
-		case s.err != nil || !s.ok:
+		case s.err != nil || !s.ok || s.after:
 			w.apart(s.then)
 		case s.beat.over():
 			s.then()

@@ -87,3 +87,29 @@ func TestStartGivenUp(t *testing.T) {
 		t.Errorf("in the store: %v, want only the first lock", left)
 	}
 }
+
+// TestStartNeedsMore: a grant whose keepalive was not sent beside it holds up no
+// sender while that is under way.
+func TestStartNeedsMore(t *testing.T) {
+	b := connect(t, on(start(t, nil)))
+	r := lock("jobs", "a")
+	b.rivals.note(r.Name, time.Now())
+	l, err := b.leases.get(t.Context(), r.TTL)
+	must(t, err)
+	a := b.acquiring(r, l, time.Now())
+	if a.step.beside != nil {
+		t.Fatal("a keepalive goes out beside it: this shows nothing")
+	}
+	answered, delivered := make(chan struct{}), make(chan struct{})
+	a.step.ok, a.step.then = true, func() { <-answered }
+	go func() {
+		b.writer.deliver([]*step{a.step})
+		close(delivered)
+	}()
+	select {
+	case <-delivered:
+	case <-time.After(testPatience / 10):
+		t.Error("the sender waits for the keepalive")
+	}
+	close(answered)
+}

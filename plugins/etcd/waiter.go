@@ -33,7 +33,7 @@ func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	}
 	over := true
 	defer func() { b.held.unpark(p, v, over) }()
-	if !b.stayQueued(p) {
+	if !b.stayQueued(ctx, p) {
 		return nil
 	}
 	beat := time.NewTicker(placeBeat)
@@ -45,7 +45,7 @@ func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 				return err
 			}
 		case <-beat.C:
-			if !b.stayQueued(p) {
+			if !b.stayQueued(ctx, p) {
 				return nil
 			}
 		case <-timeout.C:

@@ -38,6 +38,7 @@ type step struct {
 	// s needs too.
 	beside func()
 	beat   *beat
+	after  bool // the keepalive is sent when s was done
 	// twice tells that the same again does no harm, also when the first arrives
 	// late: then a step without an answer is sent once more.
 	twice bool

@@ -1,0 +1,195 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// TestAdoptionWithoutSpace: locks whose process is replaced while the store is out
+// of space are renewed where they are, and moved when there is space again.
+func TestAdoptionWithoutSpace(t *testing.T) {
+	const locks, ttl = 20, 4 * time.Second
+	s := start(t, &env.EtcdOptions{Args: []string{"--quota-backend-bytes=2000000"}})
+	before, operator := connect(t, on(s)), plain(t, s)
+	var held []driver.Request
+	for i := range locks {
+		r := lock(fmt.Sprint("jobs-", i), "a")
+		r.TTL = ttl
+		held = append(held, acquire(t, before, r))
+	}
+	eventually(t, "the store is full", func() bool {
+		_, err := operator.Put(t.Context(), "noise", strings.Repeat("x", 500_000))
+		return errors.Is(err, rpctypes.ErrNoSpace)
+	})
+	must(t, before.Close(t.Context()))
+	after := connect(t, on(s))
+	for began := time.Now(); time.Since(began) < 2*ttl; <-time.After(ttl / 3) {
+		lost, failed := 0, error(nil)
+		for _, res := range after.Batch(t.Context(), renewals(held)) {
+			if res.Err != nil {
+				lost, failed = lost+1, res.Err
+			}
+		}
+		if lost > 0 {
+			t.Fatalf("%d of %d locks are not renewed without space: %v", lost, locks, failed)
+		}
+	}
+	resp, err := operator.Get(t.Context(), after.space.hold("jobs-0", slotA))
+	must(t, err)
+	where := resp.Kvs[0].Lease
+	_, err = operator.Compact(t.Context(), resp.Header.Revision)
+	must(t, err)
+	_, err = operator.Defragment(t.Context(), s.Addr())
+	must(t, err)
+	alarms, err := operator.AlarmList(t.Context())
+	must(t, err)
+	for _, a := range alarms.Alarms {
+		_, err = operator.AlarmDisarm(t.Context(), (*clientv3.AlarmMember)(a))
+		must(t, err)
+	}
+	for _, r := range held {
+		must(t, after.Renew(t.Context(), r))
+	}
+	resp, err = operator.Get(t.Context(), after.space.hold("jobs-0", slotA))
+	must(t, err)
+	if resp.Kvs[0].Lease == where {
+		t.Error("it is on the lease of the earlier process still")
+	}
+}
+
+func renewals(rs []driver.Request) []driver.Op {
+	var ops []driver.Op
+	for _, r := range rs {
+		ops = append(ops, driver.Op{Kind: driver.OpRenew, Request: r})
+	}
+	return ops
+}
+
+// TestEpochDeletedByHand: what was held before is free after its TTL, although the
+// process that had it goes on taking locks.
+func TestEpochDeletedByHand(t *testing.T) {
+	s := start(t, nil)
+	b, operator := connect(t, on(s)), plain(t, s)
+	r := lock("jobs", "a")
+	r.TTL = 3 * time.Second
+	r = acquire(t, b, r)
+	_, err := operator.Delete(t.Context(), b.space.epoch)
+	must(t, err)
+	free := false
+	for began := time.Now(); !free && time.Since(began) < 4*r.TTL; <-time.After(r.TTL / 10) {
+		_ = b.Renew(t.Context(), r)
+		other := lock("other", "b")
+		other.TTL = r.TTL
+		must(t, b.Release(t.Context(), acquire(t, b, other)))
+		h, err := b.Inspect(t.Context(), "jobs")
+		must(t, err)
+		free = !h.Held()
+	}
+	if !free {
+		t.Errorf("a lock of before the epoch is held %v after its TTL", 3*r.TTL)
+	}
+}
+
+// TestOrderWhenAWaitersProcessDies: the place of a waiter whose process was
+// replaced stays its own for as long as it waits.
+func TestOrderWhenAWaitersProcessDies(t *testing.T) {
+	s := start(t, nil)
+	holder, before, other := connect(t, on(s)), connect(t, on(s)), connect(t, on(s))
+	first := acquire(t, holder, lock("jobs", "a"))
+	must(t, before.Wait(t.Context(), lock("jobs", "b"), 10*time.Millisecond))
+	must(t, other.Wait(t.Context(), lock("jobs", "c"), 10*time.Millisecond))
+	must(t, before.Close(t.Context()))
+	after := connect(t, on(s))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var mu sync.Mutex
+	var order []string
+	var group sync.WaitGroup
+	for owner, b := range map[string]*backend{"b": after, "c": other} {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				if token, err := b.TryAcquire(ctx, lock("jobs", owner)); err == nil {
+					mu.Lock()
+					order = append(order, owner)
+					mu.Unlock()
+					r := lock("jobs", owner)
+					r.Token = token
+					must(t, b.Release(t.Context(), r))
+					return
+				}
+				_ = b.Wait(ctx, lock("jobs", owner), time.Second)
+			}
+		})
+	}
+	<-time.After(3 * placeFor) // no lease that is not renewed lives so long
+	must(t, holder.Release(t.Context(), first))
+	group.Wait()
+	if !slices.Equal(order, []string{"b", "c"}) {
+		t.Errorf("b came first, and they were granted in the order %v", order)
+	}
+}
+
+// TestOrderWithFrozenLeader: those who wait while the leader stands still are
+// granted in the order in which they came.
+func TestOrderWithFrozenLeader(t *testing.T) {
+	members, o := three(t)
+	open := func() *core.Lock {
+		c := core.New(connect(t, o), &core.Options{Logger: slog.New(slog.DiscardHandler)})
+		t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
+		l, err := c.Lock("jobs", &core.LockOptions{TTL: 10 * time.Second})
+		must(t, err)
+		return l
+	}
+	first, err := open().Acquire(t.Context())
+	must(t, err)
+	watcher := connect(t, o)
+	granted := make(chan int, 4)
+	for i := range 4 {
+		l := open()
+		go func() {
+			lease, err := l.Acquire(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			granted <- i
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		eventually(t, "it waits", func() bool {
+			h, err := watcher.Inspect(t.Context(), "jobs")
+			return err == nil && h.Waiters == i+1
+		})
+	}
+	frozen := members[leader(t, members)]
+	must(t, frozen.Freeze())
+	<-time.After(6 * time.Second)
+	must(t, frozen.Resume())
+	<-time.After(time.Second)
+	must(t, first.Release(t.Context()))
+	for i := range 4 {
+		select {
+		case got := <-granted:
+			if got != i {
+				t.Errorf("waiter %d was granted as number %d", got, i)
+			}
+		case <-time.After(testPatience):
+			t.Fatalf("waiter %d was not granted", i)
+		}
+	}
+}
