@@ -11,12 +11,14 @@ import (
 	"strings"
 )
 
-// verify looks whether others could have replaced the binary, and compares it
-// with the checksum file, if there is one. It is done before each start. Note: whoever can write to the binary between this
-// and the start can still replace it: the directory must be safe.
+// verify checks that nobody else could have replaced the binary, and compares
+// it with the checksum file, if there is one. It is done before each start.
+// Note: whoever can write to the binary between this and the start can still
+// replace it, which is why the way to it must be safe. Executing the open file
+// that was compared would not do for a script, whose interpreter opens it anew.
 func (l *launcher) verify() error {
 	if err := checkSafe(l.path); err != nil {
-		return l.fail(ErrUnsafe, "%v", err)
+		return l.failed(fileReason(err), err)
 	}
 	if err := checkGains(l.path); err != nil {
 		return l.fail(ErrPrivileged, "%v", err)
@@ -25,12 +27,15 @@ func (l *launcher) verify() error {
 		return nil
 	}
 	want, err := checksumOf(filepath.Base(l.path), l.opts.Checksums)
+	if err != nil && exhausted(err) {
+		return l.failed(ErrExhausted, err)
+	}
 	if err != nil {
 		return l.fail(ErrNoChecksum, "%v", err)
 	}
 	got, err := sha256File(l.path)
 	if err != nil {
-		return l.fail(ErrChecksum, "%v", err)
+		return l.failed(fileReason(err), err)
 	}
 	if got != want {
 		return l.fail(ErrChecksum, "it is %s, and %s says %s", got, l.opts.Checksums, want)

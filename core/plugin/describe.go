@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
@@ -22,8 +23,10 @@ const (
 	maxDescription  = 1 << 20
 )
 
-// Describe runs the plugin binary at path with "describe --json". Its error is
-// an [*OpenError] unless ctx ended.
+// Describe runs the plugin binary at path with "describe --json". The binary is
+// checked as [Open] checks it, but for a checksum; it gets as little of the
+// environment, is ended with all that it started, and what it prints is
+// bounded. Its error is an [*OpenError] unless ctx ended.
 func Describe(ctx context.Context, path string) (Description, error) {
 	name := strings.TrimPrefix(filepath.Base(path), wire.Prefix)
 	path, err := explicit(name, path)
@@ -37,7 +40,10 @@ func Describe(ctx context.Context, path string) (Description, error) {
 	cmd.Env = environ(nil)
 	cmd.Stdout, cmd.Stderr = &limited{&stdout}, &limited{&stderr}
 	cmd.WaitDelay = drainFor
-	err = cmd.Run()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	run := newOSProcess(path, nil, nil)
+	cmd.Cancel = func() error { run.kill(); return nil }
+	err = run.finish(cmd)
 	var d Description
 	switch {
 	case ctx.Err() != nil:
@@ -45,9 +51,14 @@ func Describe(ctx context.Context, path string) (Description, error) {
 	case timed.Err() != nil:
 		return d, &OpenError{Name: name, Path: path, Reason: ErrHung, Detail: fmt.Sprintf("describe took over %v", describeTimeout)}
 	case err != nil:
+		reason := ErrNotPlugin
+		if exhausted(err) {
+			reason = ErrExhausted
+		}
+		return d, &OpenError{Name: name, Path: path, Reason: reason, Detail: "describe: " + err.Error(), Cause: err}
+	case run.status() != nil && !run.succeeded():
 		return d, &OpenError{
-			Name: name, Path: path, Reason: ErrNotPlugin, Detail: "describe: " + err.Error(), Cause: err,
-			Stderr: lastWords(stderr.String()),
+			Name: name, Path: path, Reason: ErrNotPlugin, Detail: "describe: " + run.outcome(), Stderr: lastWords(stderr.String()),
 		}
 	}
 	if err := json.Unmarshal(stdout.Bytes(), &d); err != nil {
@@ -70,9 +81,9 @@ func (l *limited) Write(b []byte) (int, error) {
 
 // lastWords are the last lines of text, nil for none.
 func lastWords(text string) []string {
-	if text = strings.TrimSpace(text); text == "" {
-		return nil
+	var words tail
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		words.add(strings.TrimSuffix(line, "\n"))
 	}
-	lines := strings.Split(text, "\n")
-	return lines[max(0, len(lines)-tailLines):]
+	return words
 }

@@ -13,6 +13,7 @@ var (
 	ErrNotExecutable = errors.New("plugin is not executable")
 	ErrNotPlugin     = errors.New("binary is not a plugin of this kind")
 	ErrBackend       = errors.New("plugin is one of another backend")
+	ErrExhausted     = errors.New("host lacks what a start needs")
 	ErrUnsafe        = errors.New("plugin could be replaced by any user")
 	ErrPrivileged    = errors.New("plugin would have more privileges than its host")
 	ErrChecksum      = errors.New("plugin has a wrong checksum")

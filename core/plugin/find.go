@@ -1,9 +1,7 @@
 package plugin
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -76,15 +74,12 @@ func explicit(name, path string) (string, error) {
 	if err != nil {
 		return "", &OpenError{Name: name, Path: path, Reason: ErrNotFound, Detail: err.Error(), Cause: err}
 	}
-	if err := checkFile(path); err != nil {
-		reason := ErrNotExecutable
-		if errors.Is(err, fs.ErrNotExist) {
-			reason = ErrNotFound
-		}
-		return "", &OpenError{Name: name, Path: path, Reason: reason, Detail: err.Error(), Cause: err}
+	err = checkFile(path)
+	if err == nil {
+		err = checkSafe(path)
 	}
-	if err := checkSafe(path); err != nil {
-		return "", &OpenError{Name: name, Path: path, Reason: ErrUnsafe, Detail: err.Error(), Cause: err}
+	if err != nil {
+		return "", &OpenError{Name: name, Path: path, Reason: fileReason(err), Detail: err.Error(), Cause: err}
 	}
 	return path, nil
 }

@@ -36,6 +36,9 @@ func (l *launcher) launch(ctx context.Context) (*process, error) {
 	}
 	dir, err := newSocketDir()
 	if err != nil {
+		if exhausted(err) {
+			return nil, l.failed(ErrExhausted, err)
+		}
 		return nil, fmt.Errorf("plugin %q: socket directory: %w", l.name, err)
 	}
 	lines := &lineLog{log: l.log, secrets: l.secrets}
@@ -195,7 +198,7 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 		open = l.fail(ErrCrashed, "%s", run.outcome())
 	}
 	if open == nil {
-		open = l.fail(ErrNotPlugin, "%v", err)
+		open = l.badBinary(err)
 	}
 	open.Stderr = run.log.last()
 	return open
@@ -203,12 +206,13 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 
 func (l *launcher) badBinary(err error) *OpenError {
 	reason := ErrNotPlugin
-	if errors.Is(err, syscall.EACCES) || errors.Is(err, os.ErrNotExist) {
-		reason = ErrNotExecutable
+	switch {
+	case errors.Is(err, syscall.EACCES) || errors.Is(err, os.ErrNotExist):
+		reason = ErrNotExecutable // its interpreter may be what is missing
+	case exhausted(err):
+		reason = ErrExhausted
 	}
-	open := l.fail(reason, "%v", err)
-	open.Cause = err
-	return open
+	return l.failed(reason, err)
 }
 
 // badHandshake returns nil when the handshake is well.

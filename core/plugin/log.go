@@ -17,7 +17,27 @@ import (
 const (
 	maxLogLine = 64 << 10
 	tailLines  = 12
+	// maxTail bounds the last words, which are a part of every error until
+	// there is a new process, and maxTailLine one line of them, in bytes.
+	maxTail     = wire.MaxText
+	maxTailLine = maxTail / 4
 )
+
+// tail is the last lines of a text.
+type tail []string
+
+// add keeps line, and of it and the earlier ones as much as fits.
+func (t *tail) add(line string) {
+	*t = append(*t, wire.BoundTo(line, maxTailLine))
+	*t = (*t)[max(0, len(*t)-tailLines):]
+	size := 0
+	for i, line := range slices.Backward(*t) {
+		if size += len(line) + len("\n"); size > maxTail {
+			*t = (*t)[i+1:]
+			return
+		}
+	}
+}
 
 // lineLog turns what a plugin writes to standard error into log records:
 // hclog's JSON lines at their level, anything else as debug text. It keeps the
@@ -27,7 +47,7 @@ type lineLog struct {
 	secrets *wire.Redactor
 
 	mu    sync.Mutex
-	tail  []string
+	tail  tail
 	trace bool // the rest is the stack trace of a crash
 }
 
@@ -72,8 +92,7 @@ func (l *lineLog) keep(text string) {
 	if l.trace {
 		return
 	}
-	l.tail = append(l.tail, text)
-	l.tail = l.tail[max(0, len(l.tail)-tailLines):]
+	l.tail.add(text)
 }
 
 // last returns the lines kept so far.

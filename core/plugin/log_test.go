@@ -51,6 +51,9 @@ func TestLinesBecomeRecords(t *testing.T) {
 		t.Errorf("got a line of %d bytes, then %q", len(got[5]), got[6])
 	}
 	last := l.last()
+	if size := len(strings.Join(last, "\n")); size > maxTail {
+		t.Errorf("the last words have %d bytes", size)
+	}
 	if len(last) != 5 || last[0] != "gone err=reset" || last[4] != "panic: out of luck" {
 		t.Errorf("the last words are %q", last)
 	}

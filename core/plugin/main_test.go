@@ -197,6 +197,14 @@ func bad(how string) {
 	case "crash":
 		fmt.Fprintln(os.Stderr, "cannot find my libraries")
 		os.Exit(3)
+	case "words":
+		for i := range 320 {
+			fmt.Fprintf(os.Stderr, "%03d %s\n", i, strings.Repeat("word ", 13000))
+		}
+		os.Exit(9)
+	case "killed":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		time.Sleep(time.Hour)
 	case "hang":
 		time.Sleep(time.Hour)
 	case "version":

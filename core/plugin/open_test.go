@@ -53,6 +53,8 @@ func TestOpenRefusesBadBinaries(t *testing.T) {
 		texts []string
 	}{
 		{"crash", plugin.Options{}, plugin.ErrCrashed, []string{"exit status 3", "cannot find my libraries"}},
+		{"killed", plugin.Options{}, plugin.ErrCrashed, []string{"signal: killed"}},
+		{"words", plugin.Options{}, plugin.ErrCrashed, []string{"exit status 9", "319 word word"}},
 		{"hang", plugin.Options{StartTimeout: 500 * time.Millisecond}, plugin.ErrHung, []string{"500ms"}},
 		{"version", plugin.Options{}, plugin.ErrVersion, []string{"version 7", "versions [1 2]"}},
 		{"core", plugin.Options{}, plugin.ErrVersion, []string{"handshake", "2"}},
@@ -66,7 +68,9 @@ func TestOpenRefusesBadBinaries(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.opts.Path = link(t, c.name)
-			refused(t, c.name, c.opts, c.want, c.texts...)
+			if err := refused(t, c.name, c.opts, c.want, c.texts...); len(err.Error()) > 4<<10 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
 		})
 	}
 }

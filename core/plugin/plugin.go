@@ -182,6 +182,13 @@ func (l *launcher) setup() wire.Setup {
 	}
 }
 
+// failed is fail with the error that is the cause.
+func (l *launcher) failed(reason, cause error) *OpenError {
+	open := l.fail(reason, "%v", cause)
+	open.Cause = cause
+	return open
+}
+
 func (l *launcher) fail(reason error, format string, args ...any) *OpenError {
-	return &OpenError{Name: l.name, Path: l.path, Reason: reason, Detail: fmt.Sprintf(format, args...)}
+	return &OpenError{Name: l.name, Path: l.path, Reason: reason, Detail: wire.Bound(fmt.Sprintf(format, args...))}
 }

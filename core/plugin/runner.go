@@ -119,12 +119,28 @@ func (p *osProcess) reap(stderr *os.File) {
 	close(p.exited)
 }
 
+// finish runs cmd, which leads a group, to its end, and ends what is left of the
+// group. Its error is that of the start; the rest is in status.
+func (p *osProcess) finish(cmd *exec.Cmd) error {
+	p.mu.Lock()
+	p.cmd = cmd
+	err := cmd.Start()
+	if err == nil {
+		p.id = cmd.Process.Pid
+	}
+	p.mu.Unlock()
+	if err == nil {
+		p.wait()
+	}
+	return err
+}
+
 // kill ends the process and what it has started with SIGKILL, or keeps it from
 // being started. It may be called at any time, and does not wait.
 func (p *osProcess) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.killed = true
+	p.killed = p.killed || !p.reaped
 	p.end()
 }
 
@@ -182,8 +198,13 @@ func (p *osProcess) Wait(context.Context) error {
 	return nil
 }
 
-// Kill implements runner.AttachedRunner.
+// Kill implements runner.AttachedRunner. go-plugin calls it after a failed start
+// too: a process that is ending by itself is let end, so that its status says
+// why.
 func (p *osProcess) Kill(context.Context) error {
+	if p.pid() != 0 {
+		waitFor(p.exited, exitMoment)
+	}
 	p.kill()
 	return nil
 }

@@ -1,49 +1,127 @@
 package plugin
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 )
 
-// othersWrite is the permission of everybody to write.
-const othersWrite fs.FileMode = 0o002
+const (
+	// othersWrite is the permission of everybody to write.
+	othersWrite fs.FileMode = 0o002
+	// maxLinks bounds a chain of links, as Linux does.
+	maxLinks = 40
+)
 
-// checkSafe refuses a binary that any user of this machine could replace: it,
-// or the directory that it or a link to it is in, is writable by everybody. So
-// is one further up, unless it is sticky, as /tmp is: there nobody can rename
-// what is somebody else's. Who owns the files is not looked at.
+// checkSafe refuses a binary that any user of this machine could replace. It
+// goes the way that the kernel goes, through every directory and every link,
+// and refuses one of these in a directory in which everybody may write: the
+// binary, a link, and a directory unless the one that it is in is sticky, as
+// /tmp is, and it is this user's or root's own: there nobody else can rename
+// it. Who owns what stands elsewhere is not looked at.
 func checkSafe(path string) error {
-	real, err := filepath.EvalSymlinks(path)
+	var done []string // of a path without links
+	rest := parts(path)
+	for links := 0; len(rest) > 0; {
+		part := rest[0]
+		rest = rest[1:]
+		if part == ".." {
+			done = done[:max(0, len(done)-1)]
+			continue
+		}
+		dir := "/" + filepath.Join(done...)
+		info, err := os.Lstat(filepath.Join(dir, part))
+		if err != nil {
+			return err
+		}
+		if err := notForOthers(dir, info); err != nil {
+			return err
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			done = append(done, part)
+			continue
+		}
+		target, err := os.Readlink(filepath.Join(dir, part))
+		if err != nil {
+			return err
+		}
+		if links++; links > maxLinks {
+			return &fs.PathError{Op: "follow", Path: path, Err: syscall.ELOOP}
+		}
+		if filepath.IsAbs(target) {
+			done = nil
+		}
+		rest = append(parts(target), rest...)
+	}
+	binary := "/" + filepath.Join(done...)
+	info, err := os.Stat(binary)
 	if err != nil {
 		return err
 	}
-	if err := notForOthers(real, false); err != nil {
-		return err
-	}
-	for _, p := range []string{path, real} {
-		dir := filepath.Dir(p)
-		if err := notForOthers(dir, false); err != nil {
-			return err
-		}
-		for dir != filepath.Dir(dir) {
-			dir = filepath.Dir(dir)
-			if err := notForOthers(dir, true); err != nil {
-				return err
-			}
-		}
+	if info.Mode()&othersWrite != 0 {
+		return replaceable{binary, info.Mode()}
 	}
 	return nil
 }
 
-func notForOthers(path string, sticky bool) error {
-	info, err := os.Stat(path)
+// parts are what a path consists of. Note: filepath.Clean would drop "a/..",
+// which is another directory when a is a link.
+func parts(path string) []string {
+	return strings.FieldsFunc(path, func(r rune) bool { return r == filepath.Separator })
+}
+
+// notForOthers refuses entry when any user may put another one in its place.
+func notForOthers(dir string, entry fs.FileInfo) error {
+	info, err := os.Stat(dir)
 	if err != nil {
 		return err
 	}
-	if info.Mode()&othersWrite == 0 || sticky && info.Mode()&fs.ModeSticky != 0 {
+	if info.Mode()&othersWrite == 0 {
 		return nil
 	}
-	return fmt.Errorf("everybody may write to %s (%v)", path, info.Mode())
+	own, ok := entry.Sys().(*syscall.Stat_t)
+	if entry.IsDir() && info.Mode()&fs.ModeSticky != 0 && ok && (own.Uid == 0 || int(own.Uid) == os.Geteuid()) {
+		return nil
+	}
+	return replaceable{dir, info.Mode()}
+}
+
+// replaceable is the error about what everybody may write to.
+type replaceable struct {
+	path string
+	mode fs.FileMode
+}
+
+func (r replaceable) Error() string {
+	return fmt.Sprintf("everybody may write to %s (%v)", r.path, r.mode)
+}
+
+// fileReason is the reason of an [OpenError] about a binary that cannot be
+// looked at or is not good.
+func fileReason(err error) error {
+	var unsafe replaceable
+	switch {
+	case errors.As(err, &unsafe):
+		return ErrUnsafe
+	case errors.Is(err, fs.ErrNotExist):
+		return ErrNotFound
+	case exhausted(err):
+		return ErrExhausted
+	}
+	return ErrNotExecutable
+}
+
+// exhausted reports whether err is about what this process or this machine has
+// no more of. The text counts too: gRPC keeps no cause.
+func exhausted(err error) bool {
+	for _, cause := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
+		if errors.Is(err, cause) || strings.Contains(err.Error(), cause.Error()) {
+			return true
+		}
+	}
+	return false
 }

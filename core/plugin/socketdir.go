@@ -85,7 +85,7 @@ func staleDir(dir string) bool {
 	if err != nil || !info.IsDir() || time.Since(info.ModTime()) < sweepAfter {
 		return false
 	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Getuid() {
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
 		return false
 	}
 	return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) && !claimed(dir)

@@ -36,6 +36,7 @@ func Main(spec driver.Spec) {
 	if len(os.Args) == 1 && hostStartedUs() {
 		os.Exit(serve(spec))
 	}
+	refusePrivileges()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := command(ctx, spec, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()

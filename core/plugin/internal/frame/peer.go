@@ -30,8 +30,8 @@ func checkPeer(conn *net.UnixConn, pids ...int) error {
 	if err != nil {
 		return fmt.Errorf("data socket: %w", err)
 	}
-	if known && (uid != os.Getuid() || !slices.Contains(pids, pid)) {
-		return fmt.Errorf("%w: process %d of user %d instead of one of %v of user %d", ErrPeer, pid, uid, pids, os.Getuid())
+	if known && (uid != os.Geteuid() || !slices.Contains(pids, pid)) {
+		return fmt.Errorf("%w: process %d of user %d instead of one of %v of user %d", ErrPeer, pid, uid, pids, os.Geteuid())
 	}
 	return nil
 }

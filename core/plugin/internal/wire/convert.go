@@ -52,11 +52,12 @@ func FromHolder(h driver.Holder) *lockpb.Holder {
 }
 
 // ToHolder gives the zero Holder for nil.
+// Its texts, which errors show, are bounded.
 func ToHolder(h *lockpb.Holder) driver.Holder {
 	return driver.Holder{
-		Name:    string(h.GetName()),
-		Owner:   string(h.GetOwner()),
-		Label:   string(h.GetLabel()),
+		Name:    Bound(string(h.GetName())),
+		Owner:   Bound(string(h.GetOwner())),
+		Label:   Bound(string(h.GetLabel())),
 		Value:   h.GetValue(),
 		Token:   h.GetToken(),
 		TTL:     time.Duration(h.GetTtlNs()),

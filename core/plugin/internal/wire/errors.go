@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -30,6 +31,23 @@ var table = []struct {
 	{context.DeadlineExceeded, lockpb.Error_DEADLINE},
 }
 
+// MaxText bounds the text of one error, in bytes. A store may answer with
+// megabytes, and callers keep and log what they are told.
+const MaxText = 2 << 10
+
+// Bound returns text, or its beginning and end when it has more than [MaxText]
+// bytes: what failed stands at its beginning, and why at its end.
+func Bound(text string) string { return BoundTo(text, MaxText) }
+
+// BoundTo is Bound for texts of at most that many bytes, 100 or more.
+func BoundTo(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	half := most/2 - 20
+	return strings.ToValidUTF8(text[:half], "") + fmt.Sprintf(" ... [%d bytes] ... ", len(text)-2*half) + strings.ToValidUTF8(text[len(text)-half:], "")
+}
+
 // EncodeError turns an error into its message, nil into nil. The text is kept
 // without the secrets that redact knows; every sentinel that the error wraps
 // keeps its identity.
@@ -37,7 +55,7 @@ func EncodeError(err error, redact *Redactor) *lockpb.Error {
 	if err == nil {
 		return nil
 	}
-	e := &lockpb.Error{Text: strings.ToValidUTF8(redact.Text(err.Error()), "\uFFFD")}
+	e := &lockpb.Error{Text: Bound(strings.ToValidUTF8(redact.Text(err.Error()), "\uFFFD"))}
 	for _, row := range table {
 		if errors.Is(err, row.sentinel) {
 			e.Codes = append(e.Codes, row.code)
@@ -59,7 +77,7 @@ func DecodeError(e *lockpb.Error) error {
 	if e == nil {
 		return nil
 	}
-	err := &remoteError{text: e.Text}
+	err := &remoteError{text: Bound(e.Text)}
 	for _, row := range table {
 		if slices.Contains(e.Codes, row.code) {
 			err.causes = append(err.causes, cause(row.sentinel, e.Holder))

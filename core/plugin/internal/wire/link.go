@@ -204,9 +204,9 @@ func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ErrNoAnswer, ctx.Err())
 	case s.Code() == codes.Unimplemented:
-		return fmt.Errorf("%w: %s", driver.ErrUnsupported, s.Message())
+		return fmt.Errorf("%w: %s", driver.ErrUnsupported, Bound(s.Message()))
 	}
-	return fmt.Errorf("%w: %w: %s", driver.ErrUnavailable, ErrNoAnswer, s.Message())
+	return fmt.Errorf("%w: %w: %s", driver.ErrUnavailable, ErrNoAnswer, Bound(s.Message()))
 }
 
 // deadlineSkew bounds how much earlier than ours the timers of gRPC and of the
