@@ -1,0 +1,324 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Decisions stand in more than one text: for speed there is a short one for an
+// acquire and a long one, one for a lease and one for many, a release that wakes
+// and one that does not. These tests put a row into a random state, ask with
+// each text at the same instant, and compare what is answered and what the row
+// is then.
+
+// bench is a backend with one session, whose clock stands still.
+type bench struct {
+	b *Backend
+	s *session
+}
+
+// textServer is for the tests of this file. What refers to a server keeps it
+// from being ended.
+var textServer struct {
+	sync.Once
+	*env.Server
+	address string
+	err     error
+}
+
+func textAddress(t testing.TB) string {
+	t.Helper()
+	textServer.Do(func() {
+		if textServer.address = os.Getenv("LOCKBENCH_TEST_MYSQL"); textServer.address != "" {
+			return
+		}
+		if textServer.Server, textServer.err = env.StartMariaDB(context.Background(), &env.MariaDBOptions{Relaxed: true}); textServer.err == nil {
+			textServer.address = env.MariaDBAddress(textServer.Server)
+		}
+	})
+	if textServer.err != nil {
+		env.Missing(t, "mysql", textServer.err)
+	}
+	return textServer.address
+}
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	b, err := Open(&Options{Address: textAddress(t), Prefix: fmt.Sprintf("texts%d_", rand.Uint32()), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.pool.get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &bench{b, s}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		_, _, _ = s.exec(ctx, "DROP TABLE "+b.table)
+		b.pool.put(s)
+		_ = b.Close(ctx)
+	})
+	w.exec(t, "SET timestamp=2000000000.5")
+	return w
+}
+
+func (w *bench) exec(t testing.TB, text string) {
+	t.Helper()
+	if _, _, err := w.s.exec(t.Context(), text); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+// situation is a row and a request for it.
+type situation struct {
+	row     string // columns and values of an INSERT; empty for none
+	request driver.Request
+}
+
+func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
+
+func newSituation(seed uint64) (c situation) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	at := func(offsets ...string) string {
+		return now + "+INTERVAL " + pick(r, offsets...) + " SECOND_MICROSECOND"
+	}
+	owner := func() string { return fmt.Sprint("o-", 1+r.IntN(3)) }
+	list := func(entry func(i int) string) (all string) {
+		for _, i := range r.Perm(3)[:r.IntN(4)] {
+			all += entry(i + 1)
+		}
+		return all
+	}
+	bars := func() string {
+		some := list(func(i int) string { return fmt.Sprint("o-", i, ",") })
+		if some == "" || r.IntN(2) == 0 {
+			return ""
+		}
+		return "," + some
+	}
+	queue := ""
+	if r.IntN(2) == 0 {
+		queue = list(func(i int) string { return fmt.Sprint(",o-", i, ".", pick(r, 1, 77+i)) })
+	}
+	token := pick(r, "0", "7", "1999999999999999", "2000000000499999", "2000000000500000", "2000000100000000")
+	c.request = driver.Request{Name: "n", Owner: owner(), Label: "asks", TTL: pick(r, time.Second, 3*time.Second), Value: pick(r, nil, []byte("w"))}
+	barred, old := bars(), ""
+	since := pick(r, "-61.0", "-30.0", "0.0", "5.0")
+	if barred != "" {
+		old = bars()
+	}
+	if owner := "," + c.request.Owner + ","; !strings.Contains(barred+old, owner) {
+		since = pick(r, since, "-100000.0", "-121.0", "-120.0") // of old ones nobody is sure
+	}
+	if r.IntN(10) > 0 {
+		c.row = fmt.Sprintf("(name,owner,token,expires_at,attempt,ttl_us,label,value,queue,barred,barred_old,barred_since)VALUES('n','%s',%s,%s,%d,%d,'%s',%s,'%s','%s','%s',%s)",
+			pick(r, "", owner()), token, at("-200000.0", "-10.0", "-2.000001", "-2.0", "-1.5", "-1.0", "-0.000001", "0.0", "0.000001", "1.0", "3.0", "3.000001", "20.0"),
+			pick(r, 0, 1, 99), pick(r, 0, 1000000, 3000000, 10000000), pick(r, "", "l"), pick(r, "NULL", "'v'"), queue, barred, old, at(since))
+	}
+	_, _ = fmt.Sscan(pick(r, token, "7"), &c.request.Token)
+	return c
+}
+
+// way is one way of asking.
+type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error)
+
+// alone asks with one request, among with another one beside it.
+func alone(lane func(*Backend) *lane, busy bool) way {
+	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
+		w.b.busy.forgetAll()
+		if busy {
+			w.b.busy.mark(r.Name)
+		}
+		results, then, err := lane(w.b).run(ctx, w.s, []ask{newAsk(r)})
+		if then != nil {
+			then()
+		}
+		return append(results, driver.Result{})[0], err
+	}
+}
+
+func among(lane func(*Backend) *lane, busy bool) way {
+	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
+		w.b.busy.forgetAll()
+		if busy {
+			w.b.busy.mark(r.Name)
+		}
+		other := r
+		other.Name, other.Owner = "a", "another"
+		results, then, err := lane(w.b).run(ctx, w.s, []ask{newAsk(r), newAsk(other)})
+		if then != nil {
+			then()
+		}
+		return append(results, driver.Result{})[0], err
+	}
+}
+
+// ways are those that must come to the same, by operation.
+var ways = map[string][]way{
+	"acquire": {alone(acquiresOf, false), alone(acquiresOf, true), among(acquiresOf, false), among(acquiresOf, true)},
+	"renew":   {alone(renewalsOf, false), among(renewalsOf, false)},
+	"release": {alone(releasesOf, false), alone(releasesOf, true), among(releasesOf, false)},
+}
+
+func acquiresOf(b *Backend) *lane { return &b.acquires }
+func renewalsOf(b *Backend) *lane { return &b.renewals }
+func releasesOf(b *Backend) *lane { return &b.releases }
+
+func (b *busy) forgetAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.names)
+}
+
+// play puts c's row into the table, asks, and returns what came of it.
+func (w *bench) play(t testing.TB, c situation, ask way) string {
+	t.Helper()
+	begin := "DELETE FROM " + w.b.table
+	if c.row != "" {
+		begin += ";INSERT INTO " + w.b.table + c.row
+	}
+	w.exec(t, begin)
+	result, err := ask(t.Context(), w, c.request)
+	if err != nil {
+		return "failed: " + err.Error()
+	}
+	answer := fmt.Sprintf("token %d, %v", result.Token, result.Err)
+	if held := (*driver.HeldError)(nil); errors.As(result.Err, &held) {
+		answer += fmt.Sprintf(", %+v", held.Holder)
+	}
+	// Which number stands in attempt and freed_by differs each time; and old
+	// bars may be cleared by a refusal, or not.
+	old := "barred_since<" + now + "-INTERVAL 2 MINUTE"
+	err = w.s.query(t.Context(), "SELECT CONCAT_WS(' ',HEX(owner),token,expires_at,IF(attempt<100,attempt,'new'),LEAST(freed_by,2),ttl_us,HEX(label),COALESCE(value,'NULL'),queue,IF("+
+		old+",'',barred),IF("+old+",'',barred_old)) FROM "+w.b.table+" WHERE name='n'", func(v []sqldriver.Value) error {
+		answer += "\n  row " + asString(v[0])
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// differ says how the ways to ask differ in a situation, "" if they do not.
+func (w *bench) differ(t testing.TB, seed uint64) string {
+	t.Helper()
+	c := newSituation(seed)
+	for _, op := range []string{"acquire", "renew", "release"} {
+		var first string
+		for i, ask := range ways[op] {
+			got := w.play(t, c, ask)
+			if i > 0 && got != first {
+				return fmt.Sprintf("seed %d: %s by %s with token %d of %s\nway 0: %s\nway %d: %s", seed, op, c.request.Owner, c.request.Token, c.row, first, i, got)
+			}
+			first = cmp.Or(first, got)
+		}
+	}
+	return ""
+}
+
+const situations = 120
+
+func TestTextsAgree(t *testing.T) {
+	w := newBench(t)
+	for seed := range uint64(situations) {
+		if d := w.differ(t, seed); d != "" {
+			t.Error(d)
+		}
+	}
+}
+
+// FuzzTexts is TestTextsAgree for more situations.
+func FuzzTexts(f *testing.F) {
+	w := newBench(f)
+	f.Add(uint64(situations))
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		if d := w.differ(t, seed); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+// mutant is a session's connection that changes one of the texts.
+type mutant struct {
+	sqldriver.Conn
+	of       string // what only that text contains
+	old, new string
+	changed  int
+}
+
+func (m *mutant) change(text string) string {
+	if !strings.Contains(text, m.of) || !strings.Contains(text, m.old) {
+		return text
+	}
+	m.changed++
+	return strings.Replace(text, m.old, m.new, 1)
+}
+
+// QueryContext implements driver.QueryerContext.
+func (m *mutant) QueryContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	return m.Conn.(sqldriver.QueryerContext).QueryContext(ctx, m.change(text), args)
+}
+
+// ExecContext implements driver.ExecerContext.
+func (m *mutant) ExecContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
+	return m.Conn.(sqldriver.ExecerContext).ExecContext(ctx, m.change(text), args)
+}
+
+// TestTextsAgreeFindsBugs plants a bug in one of the texts at a time: the
+// comparison must see each. What only the long text of an acquire decides, queues
+// and bars, stands once, and has no other text to differ from.
+func TestTextsAgreeFindsBugs(t *testing.T) {
+	w := newBench(t)
+	if !w.s.server.mariadb {
+		t.Skip("the texts of MySQL are others")
+	}
+	const short, long, lease, leases, pass = " AND queue='' AND barred='',VALUES", "NOT BETWEEN", " WHERE name=x", ")AND(name,owner,token)IN(", "NOT ATOMIC"
+	for _, m := range []mutant{
+		{of: short, old: " AND queue=''", new: ""},
+		{of: short, old: " AND barred=''", new: ""},
+		{of: short, old: "expires_at<=" + now + " AND", new: "TRUE AND"},
+		{of: short, old: "GREATEST(token+1,VALUES(token))", new: "VALUES(token)"},
+		{of: short, old: "value=IF(attempt=VALUES(attempt),VALUES(value),value)", new: "value=VALUES(value)"},
+		{of: long, old: "attempt=IF(" + free, new: "attempt=IF(owner=''"},
+		{of: long, old: "token=IF(attempt=VALUES(attempt),GREATEST(token+1,", new: "token=IF(attempt=VALUES(attempt),GREATEST(token,"},
+		{of: long, old: "owner=IF(attempt=VALUES(attempt),VALUES(owner),owner)", new: "owner=VALUES(owner)"},
+		{of: long, old: "label=IF(attempt=VALUES(attempt),VALUES(label),label)", new: "label=label"},
+		{of: lease, old: " AND token=", new: " AND 0<>"},
+		{of: lease, old: " AND expires_at>" + now, new: ""},
+		{of: leases, old: ")AND expires_at>" + now, new: ")"},
+		{of: leases, old: "AND(name,owner,token)IN(", new: "OR(name,owner,token)IN("},
+		{of: pass, old: "value=NULL", new: "value=value"},
+	} {
+		m.Conn = w.s.conn
+		w.s.conn = &m
+		found := false
+		for seed := uint64(0); seed < situations && !found; seed++ {
+			found = w.differ(t, seed) != ""
+		}
+		w.s.conn = m.Conn
+		switch {
+		case m.changed == 0:
+			t.Errorf("no text with %q contains %q", m.of, m.old)
+		case !found:
+			t.Errorf("%q for %q in the text with %q is not noticed", m.new, m.old, m.of)
+		}
+	}
+}
