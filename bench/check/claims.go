@@ -31,6 +31,7 @@ var documented = map[string]map[string]Documented{
 	},
 	"etcd": {
 		"restart-wiped": {true, "the cluster has lost the key with its data"},
+		"pause-leader":  {true, "a leader that goes on ends leases that others have renewed meanwhile, by its own books"},
 	},
 }
 

@@ -21,6 +21,18 @@ var partitions = []Fault{
 		Heal:   func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)], Server.Resume) },
 	},
 	{
+		Name: "pause-leader", Does: "the server that leads stands still for longer than the TTL of 10 s, and goes on", TTL: longTTL, Acts: longTTL + 1500*time.Millisecond, Many: true,
+		Needs: []Power{PowerRival, PowerServers, PowerMinority, PowerLeader},
+		Strike: func(ctx context.Context, s *Scene) error {
+			i, err := s.Leader(ctx)
+			if err != nil {
+				return err
+			}
+			return s.Servers[i].Freeze()
+		},
+		Heal: func(_ context.Context, s *Scene) error { return each(s.Servers, Server.Resume) },
+	},
+	{
 		Name: "partition-majority", Does: "a majority of the servers, or the only one, is cut off", ActsTTLs: 1.5, Many: true,
 		Needs:  []Power{PowerRival, PowerServers},
 		Strike: func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)+1], Server.Freeze) },

@@ -20,6 +20,8 @@ type Scene struct {
 	// Replica follows the first server over Link.
 	Replica Replica
 	Link    *Proxy
+	// Leader is the index in Servers of the one that leads the others.
+	Leader func(ctx context.Context) (int, error)
 	// ReadOnly makes the servers refuse writes, Exhaust lets them take no more
 	// connections; both until they are called with false.
 	ReadOnly, Exhaust func(ctx context.Context, on bool) error
@@ -60,6 +62,7 @@ const (
 	PowerServers  Power = "servers"   // server processes of ours
 	PowerPaths    Power = "paths"     // proxies in front of the servers
 	PowerMinority Power = "minority"  // more than one server, a majority decides
+	PowerLeader   Power = "leader"    // one of the servers leads the others
 	PowerKeeps    Power = "keeps"     // data survive a crash of a server
 	PowerClock    Power = "clock"     // the servers' clocks can be moved
 	PowerReplica  Power = "replica"   // an asynchronous replica

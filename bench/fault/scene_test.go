@@ -65,9 +65,10 @@ func TestServersHarmed(t *testing.T) {
 		{"partition-majority", 1, 0, 0, 1, 1},
 		{"partition-majority", 3, 0, 0, 2, 2},
 		{"partition-minority", 3, 0, 0, 1, 1},
+		{"pause-leader", 3, 0, 0, 1, 3},
 		{"partition-minority", 5, 0, 0, 2, 2},
 	} {
-		var s Scene
+		s := Scene{Leader: func(context.Context) (int, error) { return 1, nil }}
 		var stubs []*stub
 		for range tt.servers {
 			one := &stub{}

@@ -26,7 +26,27 @@ func startEtcd(ctx context.Context, w wish) (*stage, error) {
 	}
 	s.add(members...)
 	s.scene.ReadOnly = func(ctx context.Context, on bool) error { return s.alarm(ctx, on) }
+	s.scene.Leader = s.leader
 	return s, nil
+}
+
+// leader asks the members which of them leads.
+func (s *stage) leader(ctx context.Context) (int, error) {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.servers[0].Addr()}, DialTimeout: patience})
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	for i, m := range s.servers {
+		status, err := c.Status(ctx, m.Addr())
+		if err != nil {
+			return 0, err
+		}
+		if status.Leader == status.Header.MemberId {
+			return i, nil
+		}
+	}
+	return 0, errors.New("no member leads")
 }
 
 // alarm raises or ends the alarm of a full database on the first member, after

@@ -52,13 +52,15 @@ func (w wish) needs(p fault.Power) bool { return slices.Contains(w.fault.Needs, 
 // backend that has none here is not judged.
 var builders = map[string]builder{
 	"memory": {start: startMemory, lacks: lacking("its store lives in one host process, which no other shares",
-		fault.PowerRival, fault.PowerServers, fault.PowerPaths, fault.PowerMinority, fault.PowerKeeps,
+		fault.PowerRival, fault.PowerServers, fault.PowerPaths, fault.PowerMinority, fault.PowerLeader, fault.PowerKeeps,
 		fault.PowerClock, fault.PowerReplica, fault.PowerReadOnly, fault.PowerExhaust)},
-	"redis": {start: startRedis, lacks: lacking("one server has no minority", fault.PowerMinority)},
+	"redis": {start: startRedis, lacks: lacking("one server has no minority", fault.PowerMinority, fault.PowerLeader)},
 	"redlock": {start: startRedlock, lacks: map[fault.Power]string{
+		fault.PowerLeader:  "its nodes do not know each other",
 		fault.PowerReplica: "its nodes are independent masters: a replica of one is what the algorithm excludes"}},
 	"mysql": {start: startMySQL, lacks: map[fault.Power]string{
 		fault.PowerMinority: "one server has no minority",
+		fault.PowerLeader:   "one server has nobody to lead",
 		fault.PowerReplica:  "lockbench sets up no replica of a SQL server"}},
 	"etcd": {start: startEtcd, lacks: map[fault.Power]string{
 		fault.PowerClock:   "etcd asks the kernel for the time, where no library can move it",

@@ -3,12 +3,16 @@
 // # What it guarantees
 //
 // A grant is one transaction of the cluster's consensus, on the disks of a
-// majority before it is answered. No failure of a minority of members, no
-// restart and no change of leader grants a lock twice or loses one. Tokens rise
+// majority before it is answered. No crash or partition of a minority of members,
+// no restart and no change of leader grants a lock twice or loses one. Tokens rise
 // through all of that. Waiters of all hosts are granted in their order.
 //
 // # What breaks it
 //
+//   - A leader that stands still for longer than a TTL: when it goes on, it may
+//     revoke leases that were renewed at its successor (etcd-io/etcd#12528 and
+//     #15247). The lock is granted again while the holder's lease is valid. The
+//     holder is told by its watch, mostly first; the token tells the resource.
 //   - A member that runs with --unsafe-no-fsync may forget what it has
 //     promised; no client can tell.
 //   - Going back to an older snapshot brings back old leases and old tokens,
@@ -67,6 +71,9 @@
 //
 //	etcdctl role grant-permission locks readwrite --prefix=true lockbench/
 //
+// The prefix is for this backend alone. A concurrency.Mutex or Election of that
+// name would take the epoch's key, which stays, for one who came before it.
+//
 // Settings that matter: --election-timeout for the least TTL, --max-txn-ops (128;
 // less makes smaller batches), --max-request-bytes when large values are
 // published, and compaction (--auto-compaction-retention): every acquire and
@@ -75,7 +82,9 @@
 //
 // # Errors
 //
-// A request is sent once. What got no answer is of unknown outcome, because etcd
-// may yet do it; the caller withdraws, which bars the owner for a minute.
+// All requests go to one member until it fails or does not answer what another
+// one answers. Those that may be done twice are then sent again; of the others the
+// outcome is unknown, because etcd may yet do them: the caller withdraws, which
+// bars the owner for a minute.
 // Compaction, a change of leader and the restart of a member are passing.
 package etcd
