@@ -8,6 +8,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
 // scanCount is how many keys a step of SCAN looks at.
@@ -64,7 +65,7 @@ func (b *Backend) scan(ctx context.Context, prefix string, names chan<- []string
 		for cursor := uint64(0); ; {
 			keys, next, err := c.ScanType(ctx, cursor, b.node.Keys().Pattern(), scanCount, "string").Result()
 			if err != nil {
-				return b.explain(err)
+				return redisnode.Explain(err)
 			}
 			var page []string
 			for _, key := range keys {

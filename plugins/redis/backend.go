@@ -66,14 +66,12 @@ func open(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	b.node = redisnode.NewNode(b.client, redisnode.Options{
-		Keys: keys, Lanes: t.opts.PoolSize, Explain: b.explain,
+		Keys: keys, Lanes: t.opts.PoolSize, Explain: redisnode.Explain,
 		WaitReplicas: t.opts.WaitReplicas, WaitTimeout: t.opts.WaitTimeout,
 	})
-	b.wakeups = redisnode.NewWakeups(b.client, keys, rand.Text(), b.explain)
+	b.wakeups = redisnode.NewWakeups(b.client, keys, rand.Text(), redisnode.Explain)
 	return b, nil
 }
-
-func (b *Backend) explain(err error) error { return redisnode.Explain(err, b.target.topology) }
 
 // wrap names the operation, once.
 func wrap(op, name string, err error) error {

@@ -2,8 +2,10 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -44,15 +46,63 @@ func (t target) newClient(connected func(context.Context, *goredis.Conn) error) 
 func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	s, err := redisnode.ReadServer(ctx, c)
 	if err != nil {
-		return refused{b.explain(err)}
+		return refused{redisnode.Unsent(redisnode.Explain(err))}
 	}
 	if err := s.Unsafe(b.address(), b.target.topology); err != nil {
 		return refused{err}
 	}
-	if !s.Sentinel {
-		b.server.Store(&s)
+	if s.Sentinel {
+		return nil
+	}
+	if err := s.Evicts(b.address()); err != nil {
+		b.node.Refuse(err)
+		if b.server.Load() == nil {
+			return refused{err} // there is nothing to renew
+		}
+	}
+	if b.server.Swap(&s) == nil {
+		// An error means that the backend was closed.
+		_ = b.spawn(b.watchPolicy)
 	}
 	return nil
+}
+
+// watchPolicy looks at the servers' maxmemory-policy until Close.
+func (b *Backend) watchPolicy() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	again := time.NewTicker(redisnode.PolicyEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-b.closed:
+			return
+		case <-again.C:
+			b.lookAtPolicy(ctx)
+		}
+	}
+}
+
+// lookAtPolicy refuses grants when a lock could be evicted. A server that does
+// not answer grants nothing either, and changes nothing here.
+func (b *Backend) lookAtPolicy(ctx context.Context) {
+	look := func(ctx context.Context, c *goredis.Client) error {
+		s, err := redisnode.ReadPolicy(ctx, c)
+		if err == nil {
+			err = s.Evicts(b.address())
+		}
+		return err
+	}
+	var err error
+	switch c := b.client.(type) {
+	case *goredis.ClusterClient:
+		err = c.ForEachMaster(ctx, look)
+	case *goredis.Client:
+		err = look(ctx, c)
+	}
+	if err == nil || errors.Is(err, driver.ErrDenied) {
+		b.node.Refuse(err)
+	}
 }
 
 // refused is a connection that connected refused. The client takes one layer
@@ -69,20 +119,27 @@ func (b *Backend) address() string {
 	return strings.Join(b.target.addrs, ",")
 }
 
-// Check asks the store in one round trip whether it would serve requests; see
-// driver.Backend.
+// Check asks the store in one round trip whether it would serve requests, and
+// that the connection for wake-ups is not refused; see driver.Backend.
 func (b *Backend) Check(ctx context.Context) error {
 	err := b.ask(ctx, func() error {
 		s, err := b.node.Check(ctx, b.wakeups.ID())
 		if err != nil {
 			return err
 		}
-		if err := s.Unsafe(b.address(), b.target.topology); err != nil {
+		if err := errors.Join(s.Unsafe(b.address(), b.target.topology), s.Evicts(b.address())); err != nil {
 			return err
 		}
 		b.server.Store(&s)
-		return nil
+		err, _ = b.node.Refusal()
+		return err
 	})
+	if err == nil {
+		// Without wake-ups locks are granted later, and not wrongly.
+		if _, e := b.wakeups.Ready(ctx); errors.Is(e, driver.ErrDenied) {
+			err = e
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("redis: check: %w", err)
 	}

@@ -50,3 +50,30 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("%d locks are left that nobody holds", n)
 	}
 }
+
+// Check finds each right that is missing.
+func TestCheckProvesRights(t *testing.T) {
+	s := start(t, nil)
+	c := plain(t, s)
+	for _, missing := range []string{
+		"-eval", "-evalsha", "-set", "-get", "-getrange", "-pttl", "-pexpire", "-del", "-exists", "-type", "-time", "-info",
+		"-hset", "-hget", "-hmget", "-hdel", "-zadd", "-zrem", "-zrange", "-zcard", "-zscore", "-zremrangebyscore",
+		"-publish", "-subscribe", "resetchannels &lock:other*", "resetkeys ~lock:[a-z]*",
+	} {
+		must(t, c.Do(t.Context(), "acl", "deluser", "app").Err())
+		rules := append([]any{"acl", "setuser", "app", "on", ">s3cret", "~lock:*", "&lock:*", "+@all"}, words(missing)...)
+		must(t, c.Do(t.Context(), rules...).Err())
+		b := connect(t, Options{Address: []string{"redis://app:s3cret@" + s.Addr()}, Prefix: "lock:"})
+		if err := b.Check(t.Context()); !errors.Is(err, driver.ErrDenied) {
+			t.Errorf("check with %s: %v", missing, err)
+		}
+	}
+}
+
+func words(s string) []any {
+	var all []any
+	for _, w := range strings.Fields(s) {
+		all = append(all, w)
+	}
+	return all
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
 // lookEvery bounds how late a change is seen that nobody publishes: a foreign
@@ -53,24 +54,30 @@ func differs(a, b driver.Holder) bool {
 	return a.Owner != b.Owner || a.Token != b.Token || !bytes.Equal(a.Value, b.Value)
 }
 
-// Watch tells when the store goes away and returns; see driver.Watcher. It
-// goes by the connection for wake-ups, which always has a reader.
+// Watch tells when the store goes away and returns, or must not grant; see
+// driver.Watcher. It goes by the connection for wake-ups, which always has a
+// reader.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up, last := true, 0
 	for {
 		link, moved := b.wakeups.Link()
-		if link.Epoch != last {
-			if up && (!link.Up || last > 0) {
-				emit(driver.Notice{Kind: driver.NoticeDown, Err: b.explain(link.Err)})
-				up = false
-			}
-			if link.Up && !up {
-				emit(driver.Notice{Kind: driver.NoticeUp})
-				up = true
-			}
-			last = link.Epoch
+		refused, turned := b.node.Refusal()
+		changed := link.Epoch != last
+		switch {
+		case up && refused != nil:
+			emit(driver.Notice{Kind: driver.NoticeDown, Err: refused})
+			up = false
+		case up && changed && (!link.Up || last > 0):
+			emit(driver.Notice{Kind: driver.NoticeDown, Err: redisnode.Explain(link.Err)})
+			up = false
 		}
+		if link.Up && !up && refused == nil {
+			emit(driver.Notice{Kind: driver.NoticeUp})
+			up = true
+		}
+		last = link.Epoch
 		select {
+		case <-turned:
 		case <-moved:
 		case <-b.closed:
 			return driver.ErrClosed

@@ -129,11 +129,6 @@ func (b *Backend) send(ballots ...*ballot) error {
 		return driver.ErrClosed
 	default:
 	}
-	for _, n := range b.nodes {
-		if other := n.twin.Load(); other != nil {
-			return twins(n.addr, other.addr)
-		}
-	}
 	for _, x := range ballots {
 		if x.kind == kindAcquire && x.token == 0 && b.fenced() {
 			x.token = b.guess()
@@ -190,18 +185,16 @@ func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn
 	if err != nil {
 		return s, explain(err)
 	}
-	if err := s.Unsafe(n.addr, redisnode.Alone); err != nil {
+	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone), b.keys.Probe(ctx, conn, b.id)); err != nil {
 		return s, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for other, run := range b.runs {
 		if run == s.RunID && other != n {
-			n.twin.Store(other)
 			return s, twins(other.addr, n.addr)
 		}
 	}
-	n.twin.Store(nil)
 	b.runs[n] = s.RunID
 	return s, nil
 }

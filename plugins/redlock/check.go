@@ -24,7 +24,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	}
 	var refusals []string
 	for _, n := range b.nodes {
-		if _, cause := n.status(); errors.Is(cause, driver.ErrDenied) {
+		if _, cause := n.status(); errors.Is(cause, driver.ErrDenied) || errors.Is(n.refused(), driver.ErrDenied) {
 			refusals = append(refusals, n.describe())
 		}
 	}

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"runtime"
@@ -12,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
 // connection carries the votes of one node. Only its node's goroutine uses it.
@@ -23,10 +23,7 @@ type connection struct {
 	conn   *goredis.Conn
 	marker string // what admits this run; "" without quarantine
 	args   []any
-
-	// The quarantine as seen over this connection.
-	episode string // "" when the node votes
-	since   time.Time
+	looked time.Time // at the server's maxmemory-policy
 }
 
 // lookEvery is how often a silent node is asked, so that it is known soon that
@@ -41,7 +38,10 @@ func (c *connection) prepare(ctx context.Context) error {
 	if c.marker == "" {
 		return nil
 	}
-	return c.admit(ctx, "")
+	if _, _, err := c.ask(ctx, nil); err != nil {
+		return err // it was to tell the node's clock
+	}
+	return c.admit(ctx)
 }
 
 // serve sends what is queued, until the connection breaks or the backend
@@ -52,11 +52,9 @@ func (c *connection) serve(ctx context.Context) error {
 	for {
 		// Callers that are about to ask get into the same script.
 		runtime.Gosched()
-		batch := c.n.take()
-		if len(batch) > 0 {
-			if err := c.vote(ctx, batch); err != nil {
-				return err
-			}
+		if more, err := c.next(ctx); err != nil {
+			return err
+		} else if more {
 			continue
 		}
 		look.Reset(c.pause())
@@ -67,10 +65,7 @@ func (c *connection) serve(ctx context.Context) error {
 				return err
 			}
 		case <-c.n.b.closing:
-			if batch = c.n.take(); len(batch) == 0 {
-				return nil
-			}
-			if err := c.vote(ctx, batch); err != nil {
+			if more, err := c.next(ctx); err != nil || !more {
 				return err
 			}
 		case <-ctx.Done():
@@ -79,20 +74,48 @@ func (c *connection) serve(ctx context.Context) error {
 	}
 }
 
-// pause is how long the node may stay silent.
-func (c *connection) pause() time.Duration {
-	if c.episode == "" {
-		return lookEvery
+// next sends what is queued, and reports whether something was.
+func (c *connection) next(ctx context.Context) (bool, error) {
+	if time.Since(c.looked) >= redisnode.PolicyEvery {
+		if err := c.lookAtPolicy(ctx); err != nil {
+			return false, err
+		}
 	}
-	return max(0, min(lookEvery, time.Until(c.since.Add(c.n.b.opts.MaxTTL))))
+	batch, refused, why := c.n.take()
+	for _, b := range refused {
+		c.n.fail(b, vote{answer: unsent, err: why})
+	}
+	if len(batch) == 0 {
+		return len(refused) > 0, nil
+	}
+	return true, c.vote(ctx, batch)
 }
 
-// look asks for nothing, and ends the quarantine when its time has come.
-func (c *connection) look(ctx context.Context) error {
-	if c.episode != "" && time.Since(c.since) >= c.n.b.opts.MaxTTL {
-		return c.admit(c.soon(ctx), c.episode)
+// lookAtPolicy reads again what may be changed without breaking a connection.
+func (c *connection) lookAtPolicy(ctx context.Context) error {
+	c.looked = time.Now()
+	s, err := redisnode.ReadPolicy(c.soon(ctx), c.conn)
+	if err != nil {
+		return err
 	}
-	return c.vote(ctx, nil)
+	c.n.refuse(s.Evicts(c.n.addr))
+	return nil
+}
+
+// pause is how long the node may stay silent.
+func (c *connection) pause() time.Duration {
+	if q := &c.n.held; q.episode != "" {
+		return max(0, min(lookEvery, time.Until(q.next)))
+	}
+	return lookEvery
+}
+
+// look asks for nothing, and whether a quarantine is over.
+func (c *connection) look(ctx context.Context) error {
+	if err := c.vote(ctx, nil); err != nil || c.n.held.episode == "" {
+		return err
+	}
+	return c.admit(c.soon(ctx))
 }
 
 // vote has one script answer a batch, and delivers the votes. An error ends
@@ -112,14 +135,15 @@ func (c *connection) vote(ctx context.Context, batch []*ballot) error {
 	for i, b := range batch {
 		b.deliver(c.n.index, decode(b.kind, answers[i]))
 	}
-	if c.marker != "" && admitted != (c.episode == "") {
-		return c.admit(c.soon(ctx), "")
+	if c.marker != "" && admitted != (c.n.held.episode == "") {
+		return c.admit(c.soon(ctx))
 	}
 	return nil
 }
 
 // ask returns the answers to batch, and whether the node votes.
 func (c *connection) ask(ctx context.Context, batch []*ballot) (answers []any, admitted bool, err error) {
+	sent := c.n.b.clock()
 	reply, err := c.run(ctx, "evalsha", voteScript.SHA, batch)
 	if goredis.HasErrorPrefix(err, "NOSCRIPT") {
 		reply, err = c.run(ctx, "eval", voteScript.Text, batch)
@@ -138,6 +162,7 @@ func (c *connection) ask(ctx context.Context, batch []*ballot) (answers []any, a
 		return nil, false, errReply(reply)
 	}
 	c.n.ahead.Store(now - c.n.b.clock())
+	c.n.aheadMost.Store(now - sent)
 	return answers, votes == 1, nil
 }
 
@@ -177,33 +202,41 @@ type deadline struct {
 
 func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
 
-// admit looks at the node's quarantine. With the episode that has been watched
-// for long enough it ends it.
-func (c *connection) admit(ctx context.Context, watched string) error {
-	marker, episode, err := admit(ctx, c.conn, c.marker, watched)
+// admit looks at the node's quarantine, and ends it when it has lasted.
+func (c *connection) admit(ctx context.Context) error {
+	q, b := &c.n.held, c.n.b
+	ask := admission{marker: c.marker, lasts: b.opts.MaxTTL}
+	ask.earliest, ask.latest = b.clocks(c.n)
+	if q.episode != "" && time.Since(q.since) >= b.opts.MaxTTL {
+		ask.watched = q.episode
+	}
+	marker, episode, left, err := ask.send(ctx, c.conn)
 	if err != nil {
 		return err
 	}
 	if episode == "" && marker != c.marker {
 		_, ms, _ := strings.Cut(marker, " ")
 		return fmt.Errorf("%w: max_ttl is %v here and %s ms where this node was admitted; it must be the same on every host",
-			driver.ErrDenied, c.n.b.opts.MaxTTL, ms)
+			driver.ErrDenied, b.opts.MaxTTL, ms)
 	}
-	if episode != c.episode {
-		c.episode, c.since = episode, time.Now()
-		c.n.quarantine(c.episode != "", c.since.Add(c.n.b.opts.MaxTTL))
+	now := time.Now()
+	changed := episode != q.episode
+	if changed {
+		q.episode, q.since = episode, now
+	}
+	ends := q.since.Add(b.opts.MaxTTL)
+	q.next = now.Add(clocksEvery)
+	if left >= 0 && now.Add(left).Before(ends) {
+		ends = now.Add(left)
+	}
+	if left >= 0 {
+		q.next = ends
+	}
+	if episode != "" {
+		c.n.heldUntil(ends)
+	}
+	if changed {
+		c.n.quarantine(ends)
 	}
 	return nil
-}
-
-// admit runs lua/admit.lua.
-func admit(ctx context.Context, conn *goredis.Conn, marker, watched string) (has, episode string, err error) {
-	reply, err := conn.Eval(ctx, admitLua, []string{markerKey}, marker, watched, rand.Text()).StringSlice()
-	if err != nil {
-		return "", "", explain(err)
-	}
-	if len(reply) != 2 {
-		return "", "", errReply(reply)
-	}
-	return reply[0], reply[1], nil
 }

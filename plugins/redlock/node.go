@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,10 +39,12 @@ type node struct {
 	// ahead is the node's clock minus Backend.clock at the last reply, in
 	// microseconds; too small by the way of the reply. 0 before the first.
 	ahead atomic.Int64
-	// twin is the node whose address leads to the same server; nil is normal.
-	twin atomic.Pointer[node]
+	// aheadMost is the same, too large by the way of the request.
+	aheadMost atomic.Int64
 
 	more chan struct{} // filled when queue has grown
+
+	held quarantine // only the goroutine of run uses it
 
 	mu     sync.Mutex
 	state  state
@@ -49,6 +52,8 @@ type node struct {
 	late   *time.Timer // ends starting
 	queue  []*ballot
 	server redisnode.Server
+	// refusal is why the server must not grant; nil when it may.
+	refusal error
 	// heldOff is until when the node is in quarantine as far as this host
 	// knows; zero when it votes.
 	heldOff time.Time
@@ -134,7 +139,14 @@ func (n *node) status() (state, error) {
 func (n *node) votes() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.state == up && n.heldOff.IsZero()
+	return n.state == up && n.heldOff.IsZero() && n.refusal == nil
+}
+
+// refused is why the server must not grant; nil when it may.
+func (n *node) refused() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.refusal
 }
 
 // enqueue hands over ballots, in their order. It does not block.
@@ -176,8 +188,9 @@ const (
 	mostBytes     = 256 << 10
 )
 
-// take returns the next ballots for one script.
-func (n *node) take() []*ballot {
+// take returns the next ballots for one script, and those that are refused
+// because they might grant.
+func (n *node) take() (batch, refused []*ballot, why error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	size, end := 0, 0
@@ -185,9 +198,18 @@ func (n *node) take() []*ballot {
 		size += len(n.queue[end].rest)
 		end++
 	}
-	batch := n.queue[:end:end]
+	batch = n.queue[:end:end]
 	n.queue = n.queue[end:]
-	return batch
+	if n.refusal != nil {
+		grants := func(b *ballot) bool { return b.grantee != "" }
+		for _, b := range batch {
+			if grants(b) {
+				refused = append(refused, b)
+			}
+		}
+		batch = slices.DeleteFunc(batch, grants)
+	}
+	return batch, refused, n.refusal
 }
 
 // fail delivers a vote that the node did not cast, and keeps in mind what it
@@ -214,22 +236,38 @@ func (n *node) fail(b *ballot, v vote) {
 	b.deliver(n.index, v)
 }
 
-// quarantine notes that the node does not vote before until, or that it does.
-func (n *node) quarantine(on bool, until time.Time) {
+// heldUntil notes until when the node does not vote, at the latest; zero when
+// it votes.
+func (n *node) heldUntil(ends time.Time) (was bool) {
 	n.mu.Lock()
-	was := !n.heldOff.IsZero()
-	n.heldOff = time.Time{}
-	if on {
-		n.heldOff = until
-	}
-	n.mu.Unlock()
-	n.b.announce()
-	switch {
-	case on:
+	defer n.mu.Unlock()
+	was = !n.heldOff.IsZero()
+	n.heldOff = ends
+	return was
+}
+
+// quarantine notes that a quarantine has begun or ended.
+func (n *node) quarantine(ends time.Time) {
+	if n.held.episode != "" {
 		n.b.log.Warn("node has lost its data, or is new, and does not vote for a while; "+
-			"on a fresh cluster \"lockplugin-redlock init\" skips that", "node", n.addr, "until", until)
-	case was:
+			"on a fresh cluster \"lockplugin-redlock init\" skips that", "node", n.addr, "until", ends)
+	} else if n.heldUntil(time.Time{}) {
 		n.b.log.Info("node votes again", "node", n.addr)
+	}
+	n.b.announce()
+}
+
+// refuse notes why the server must not grant, or with nil that it may.
+func (n *node) refuse(err error) {
+	n.mu.Lock()
+	was := n.refusal
+	n.refusal = err
+	n.mu.Unlock()
+	if (was == nil) != (err == nil) {
+		n.b.announce()
+	}
+	if was == nil && err != nil {
+		n.b.log.Warn("node grants nothing", "node", n.addr, "cause", err)
 	}
 }
 
@@ -253,6 +291,8 @@ func (n *node) describe() string {
 	switch {
 	case n.state != up:
 		return fmt.Sprintf("%s: %v", n.addr, n.cause)
+	case n.refusal != nil:
+		return n.refusal.Error()
 	case !n.heldOff.IsZero():
 		return fmt.Sprintf("%s: is new or has lost its data, and votes in %v",
 			n.addr, max(0, time.Until(n.heldOff)).Round(time.Second))
@@ -269,7 +309,8 @@ func (n *node) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := &connection{n: n, conn: conn, marker: n.b.marker(s.RunID)}
+	n.refuse(s.Evicts(n.addr))
+	c := &connection{n: n, conn: conn, marker: n.b.marker(s.RunID), looked: time.Now()}
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}
@@ -315,7 +356,7 @@ func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
 }
 
-func explain(err error) error { return redisnode.Explain(err, redisnode.Alone) }
+func explain(err error) error { return redisnode.Explain(err) }
 
 func errReply(reply any) error {
 	return fmt.Errorf("%w: unexpected reply of type %T", driver.ErrUnavailable, reply)

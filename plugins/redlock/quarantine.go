@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,74 @@ func markerOf(runID string, maxTTL time.Duration) string {
 func markerRun(marker string) string {
 	run, _, _ := strings.Cut(marker, " ")
 	return run
+}
+
+// quarantine is what a host has seen of one node's. It is counted by episode,
+// whatever becomes of connections: an episode that is still there was there all
+// the time.
+type quarantine struct {
+	episode string    // "" when the node votes
+	since   time.Time // when this host saw it first
+	next    time.Time // when to ask again
+}
+
+// clocksEvery is how often a node in quarantine is asked while the clocks of
+// the others are not known.
+const clocksEvery = 100 * time.Millisecond
+
+// clocks returns between which instants the clocks of the nodes besides n are,
+// nil when those that answer are no majority together with n.
+func (b *Backend) clocks(n *node) (earliest, latest any) {
+	var lowest, highest int64
+	known, clock := 1, b.clock()
+	for _, other := range b.nodes {
+		low, high := other.ahead.Load(), other.aheadMost.Load()
+		if state, _ := other.status(); other == n || state != up || low == 0 || high == 0 {
+			continue
+		}
+		if known == 1 || low < lowest {
+			lowest = low
+		}
+		if known == 1 || high > highest {
+			highest = high
+		}
+		known++
+	}
+	if known < b.quorum {
+		return nil, nil
+	}
+	return clock + lowest, clock + highest
+}
+
+// admission is a question to lua/admit.lua.
+type admission struct {
+	marker, watched  string
+	lasts            time.Duration
+	earliest, latest any // of the other nodes' clocks; nil when not known
+}
+
+// send returns the marker that the node has, the episode it is in, and how long
+// that lasts by the clocks, -1 when they are not known.
+func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode string, left time.Duration, err error) {
+	lasts := (a.lasts + a.lasts/100).Microseconds() // for clocks of different speed
+	args := []any{a.marker, a.watched, rand.Text(), lasts}
+	if a.earliest != nil {
+		args = append(args, a.earliest, a.latest)
+	}
+	reply, err := conn.Eval(ctx, admitLua, []string{markerKey}, args...).Slice()
+	if err != nil {
+		return "", "", 0, explain(err)
+	}
+	if len(reply) != 3 {
+		return "", "", 0, errReply(reply)
+	}
+	has, ok1 := reply[0].(string)
+	episode, ok2 := reply[1].(string)
+	us, ok3 := reply[2].(int64)
+	if !ok1 || !ok2 || !ok3 {
+		return "", "", 0, errReply(reply)
+	}
+	return has, episode, time.Duration(us) * time.Microsecond, nil
 }
 
 // initNodes is the command init: it lets every node vote at once. That is safe
@@ -97,7 +166,8 @@ func initAll(ctx context.Context, nodes []*fresh, maxTTL time.Duration, stdout i
 			driver.ErrDenied, voting, len(nodes), maxTTL)
 	}
 	for _, f := range nodes {
-		if _, _, err := admit(ctx, f.conn, f.marker, "*"); err != nil {
+		ask := admission{marker: f.marker, watched: "*", lasts: maxTTL}
+		if _, _, _, err := ask.send(ctx, f.conn); err != nil {
 			return fmt.Errorf("%s: %w", f.addr, err)
 		}
 		fmt.Fprintf(stdout, "%s votes\n", f.addr)
@@ -119,6 +189,10 @@ func (f *fresh) look(ctx context.Context, maxTTL time.Duration) error {
 	if err != nil && !errors.Is(err, goredis.Nil) {
 		return explain(err)
 	}
-	f.votes = has != "" && markerRun(has) == s.RunID
+	if f.votes = has != "" && markerRun(has) == s.RunID; f.votes && has != f.marker {
+		_, ms, _ := strings.Cut(has, " ")
+		return fmt.Errorf("%w: %s votes with a max_ttl of %s ms, and every lease on it would be lost with another: stop all hosts, wait that long, and delete the key %s on every node first",
+			driver.ErrDenied, f.addr, ms, markerKey)
+	}
 	return nil
 }

@@ -40,10 +40,11 @@
 //   - Quarantine. A node votes only while the hash "~redlock" on it has the run
 //     id of its server, which is read when a connection opens and compared in
 //     every script. After a restart or FLUSHALL it does not match, and the node
-//     counts for nothing until some host has watched that for MaxTTL, by which
-//     time every lease that the node had granted is over. TTLs above MaxTTL are
-//     refused, and MaxTTL must be the same on every host of these nodes,
-//     whatever their prefix.
+//     counts for nothing for MaxTTL, by which time every lease that the node had
+//     granted is over. That has passed when a host has watched it for so long,
+//     or when the node's clock and those of a majority have gone on by it since
+//     instants that the node keeps. TTLs above MaxTTL are refused, and MaxTTL
+//     must be the same on every host of these nodes, whatever their prefix.
 //
 // What they do not change: when the clocks of a majority jump ahead, leases
 // expire too early, and two holders may believe in theirs at the same time; a
@@ -53,7 +54,7 @@
 // that is lost on a majority by FLUSHALL or Break on each is lost.
 //
 // A fresh cluster is in quarantine too. "lockplugin-redlock init" lets it vote at
-// once; it refuses when some nodes vote and others do not.
+// once; it refuses when some nodes vote and others do not, or with another MaxTTL.
 //
 // # Waiting
 //

@@ -111,8 +111,13 @@ type part struct {
 func (n *Node) parts(items []*item) []*part {
 	var parts []*part
 	var open *part
+	refused, _ := n.Refusal()
 	for _, it := range items {
 		for i, o := range it.ops {
+			if o.kind == "a" && refused != nil {
+				it.replies[i].Err = refused
+				continue
+			}
 			if open == nil || len(open.locks) == n.perScript() {
 				open = &part{}
 				parts = append(parts, open)

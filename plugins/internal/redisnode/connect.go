@@ -111,7 +111,9 @@ func watched(conn net.Conn, addr string) net.Conn {
 
 // fresh is a connection over which nothing has come yet. What comes first says
 // whether a Redis server is at the other end, and refuses a certificate where
-// it is refused after the handshake, as in TLS 1.3.
+// it is refused after the handshake, as in TLS 1.3. When nothing comes, as from
+// a server with too many clients, the connection never came about: its first
+// requests are those of its set-up.
 type fresh struct {
 	net.Conn
 	addr string
@@ -127,9 +129,9 @@ func (c *fresh) Read(p []byte) (int, error) {
 	c.told = n > 0
 	if err != nil {
 		if refused := config.ExplainTLS(err); refused != nil {
-			return n, &DialError{Addr: c.addr, Err: refused}
+			err = refused
 		}
-		return n, err
+		return n, &DialError{Addr: c.addr, Err: err}
 	}
 	if speaks := config.Speaks(p[:n]); speaks != "" && speaks != config.Redis {
 		return 0, &DialError{Addr: c.addr, Err: config.Stranger(speaks, config.Redis)}

@@ -38,18 +38,18 @@ type verdict struct {
 
 const needsRights = "the ACL user needs +@read +@write +@scripting +@pubsub +@connection +time +info, on the keys and channels of the prefix"
 
-// verdicts by the code that an error reply starts with. A script that failed
-// half-way may have done something: only codes that come before a script
-// starts say that nothing was executed.
+// verdicts by the code that an error reply starts with. A login that is refused
+// was never asked for anything. Scripts are refused before they start, or by
+// the first of their writes, except for rights.
 var verdicts = map[string]verdict{
-	"NOAUTH":      {sentinel: driver.ErrDenied, advice: "the server wants a password: set username and password"},
-	"WRONGPASS":   {sentinel: driver.ErrDenied, advice: "wrong username or password"},
+	"NOAUTH":      {sentinel: driver.ErrDenied, notSent: true, advice: "the server wants a password: set username and password"},
+	"WRONGPASS":   {sentinel: driver.ErrDenied, notSent: true, advice: "wrong username or password"},
 	"NOPERM":      {sentinel: driver.ErrDenied, advice: needsRights},
-	"READONLY":    {sentinel: driver.ErrDenied, advice: "this is a read-only replica: give the master's address, or sentinel_master"},
-	"DENIED":      {sentinel: driver.ErrDenied, advice: "protected mode: the server accepts only local clients without a password"},
-	"OOM":         {sentinel: driver.ErrUnavailable, advice: "the server has reached maxmemory"},
-	"MISCONF":     {sentinel: driver.ErrUnavailable, advice: "the server cannot save its data and refuses writes: see its log"},
-	"NOREPLICAS":  {sentinel: driver.ErrUnavailable, advice: "fewer replicas than min-replicas-to-write"},
+	"DENIED":      {sentinel: driver.ErrDenied, notSent: true, advice: "protected mode: the server accepts only local clients without a password"},
+	"READONLY":    {sentinel: driver.ErrUnavailable, notSent: true, advice: "a failover is under way, or this is a read-only replica for good: then give the master's address, or sentinel_master"},
+	"OOM":         {sentinel: driver.ErrUnavailable, notSent: true, advice: "the server has reached maxmemory"},
+	"MISCONF":     {sentinel: driver.ErrUnavailable, notSent: true, advice: "the server cannot save its data and refuses writes: see its log"},
+	"NOREPLICAS":  {sentinel: driver.ErrUnavailable, notSent: true, advice: "fewer replicas than min-replicas-to-write"},
 	"LOADING":     {sentinel: driver.ErrUnavailable, notSent: true, advice: "the server is still loading its data"},
 	"BUSY":        {sentinel: driver.ErrUnavailable, notSent: true, advice: "another client's script does not end"},
 	"MASTERDOWN":  {sentinel: driver.ErrUnavailable, notSent: true, advice: "a replica without its master"},
@@ -64,9 +64,8 @@ var verdicts = map[string]verdict{
 var scriptError = regexp.MustCompile(`-([A-Z]+) `)
 
 // Explain turns an error of the client into one of package driver, with the
-// cause beside it and what to do about it. Unless the server is alone, one
-// that is read-only is a passing state: the client finds the new master.
-func Explain(err error, how Topology) error {
+// cause beside it and what to do about it.
+func Explain(err error) error {
 	var reply goredis.Error
 	var dial *DialError
 	switch {
@@ -79,14 +78,14 @@ func Explain(err error, how Topology) error {
 	case errors.As(err, &dial), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted):
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, err)
 	case errors.As(err, &reply):
-		return explainReply(reply, how)
+		return explainReply(reply)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: no reply in time: %w", driver.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-func explainReply(reply goredis.Error, how Topology) error {
+func explainReply(reply goredis.Error) error {
 	text := strings.TrimPrefix(reply.Error(), "ERR ")
 	code, _, _ := strings.Cut(text, " ")
 	v, known := verdicts[code]
@@ -94,8 +93,6 @@ func explainReply(reply goredis.Error, how Topology) error {
 		v, known = verdicts[m[1]]
 	}
 	switch {
-	case code == "READONLY" && how != Alone:
-		return fmt.Errorf("%w: a failover is under way: %w", driver.ErrUnavailable, reply)
 	case known && v.notSent:
 		return fmt.Errorf("%w: %w: %s: %w", v.sentinel, driver.ErrNotSent, v.advice, reply)
 	case known:
@@ -105,9 +102,18 @@ func explainReply(reply goredis.Error, how Topology) error {
 	case strings.HasPrefix(text, "The user executing the script"):
 		return fmt.Errorf("%w: %s: %w", driver.ErrDenied, needsRights, reply)
 	case strings.HasPrefix(text, "AUTH"), strings.HasPrefix(text, "invalid password"), strings.HasPrefix(text, "Client sent AUTH"):
-		return fmt.Errorf("%w: wrong username or password: %w", driver.ErrDenied, reply)
+		return fmt.Errorf("%w: %w: wrong username or password: %w", driver.ErrDenied, driver.ErrNotSent, reply)
 	case strings.HasPrefix(text, "unknown command"), strings.HasPrefix(text, "DB index"), strings.HasPrefix(text, "invalid DB"):
 		return fmt.Errorf("%w: %w", driver.ErrDenied, reply)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, reply)
+}
+
+// Unsent is err of the set-up of a connection, over which no request has gone
+// yet.
+func Unsent(err error) error {
+	if errors.Is(err, driver.ErrNotSent) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, driver.ErrNotSent)
 }

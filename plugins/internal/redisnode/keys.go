@@ -68,6 +68,9 @@ func (k Keys) Pattern() string {
 // ChangeChannel is where changes of the lock name are published.
 func (k Keys) ChangeChannel(name string) string { return k.side() + "o:" + k.Lock(name) }
 
+// nobody is a key of the prefix that no lock has.
+func (k Keys) nobody() string { return k.prefix + encodedMark }
+
 func (k Keys) side() string               { return k.prefix + "~" }
 func (k Keys) control(lock string) string { return k.side() + "c:{" + k.tag(lock) + "}" }
 func (k Keys) bars(lock string) string    { return k.side() + "b:{" + k.tag(lock) + "}" }

@@ -178,7 +178,10 @@ func (n *Node) fly(items []*item) {
 			renewed = renewed || it.call.script == handoverScript
 		}
 	}
-	unsafe := n.exec(ctx, calls, renewed)
+	var unsafe error
+	if len(calls) > 0 {
+		unsafe = n.exec(ctx, calls, renewed)
+	}
 	for _, p := range parts {
 		p.deliver(n.opts.Explain, unsafe)
 	}

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -54,11 +55,40 @@ type Node struct {
 	idle   []chan struct{} // wakes each lane that has nothing to do
 	closed bool
 	work   sync.WaitGroup // of the lanes
+
+	refusal atomic.Pointer[refusal] // never nil
+}
+
+// refusal is why nothing must be granted, nil when it may.
+type refusal struct {
+	err   error
+	moved chan struct{} // closed when another takes its place
 }
 
 // NewNode returns a Node over client, which the caller closes after it.
 func NewNode(client goredis.UniversalClient, opts Options) *Node {
-	return &Node{opts: opts, client: client}
+	n := &Node{opts: opts, client: client}
+	n.refusal.Store(&refusal{moved: make(chan struct{})})
+	return n
+}
+
+// Refuse has acquires and handovers refused with err, without asking the
+// server, until it is called with nil.
+func (n *Node) Refuse(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old := n.refusal.Load()
+	if (old.err == nil) != (err == nil) {
+		n.refusal.Store(&refusal{err: err, moved: make(chan struct{})})
+		close(old.moved)
+	}
+}
+
+// Refusal returns with what acquires are refused, nil when they are not, and a
+// channel that is closed when that changes.
+func (n *Node) Refusal() (error, <-chan struct{}) {
+	r := n.refusal.Load()
+	return r.err, r.moved
 }
 
 // Keys tells how names become keys.
@@ -116,6 +146,9 @@ func (n *Node) invoke(s *script, locks []string, mints bool, args []any) *invoca
 
 // Handover replaces the lease of from by a grant to next; see driver.Handover.
 func (n *Node) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
+	if err, _ := n.Refusal(); err != nil {
+		return 0, err
+	}
 	reply, err := n.run(ctx, handoverScript, from.Name,
 		leaseID(from), next.Owner, next.TTL.Milliseconds(), valueTail(next.Label, next.Value))
 	if err != nil {

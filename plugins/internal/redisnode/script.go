@@ -110,7 +110,7 @@ func (v *invocation) unknownScript() bool {
 	return errors.Is(v.cmd.Err(), goredis.ErrNoScript) || goredis.HasErrorPrefix(v.cmd.Err(), "NOSCRIPT")
 }
 
-// processor is a client, or a pipeline of one.
+// processor is a client, a connection, or a pipeline.
 type processor interface {
 	Process(ctx context.Context, cmd goredis.Cmder) error
 }

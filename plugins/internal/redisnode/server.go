@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -60,7 +61,7 @@ func askServer(ctx context.Context, p goredis.Pipeliner) (*goredis.StringCmd, *g
 func (n *Node) Check(ctx context.Context, id string) (Server, error) {
 	pipe := n.client.Pipeline()
 	info, fsync := askServer(ctx, pipe)
-	probe := n.invoke(probeScript, []string{n.opts.Keys.Lock("~")}, false, []any{id})
+	probe := n.invoke(probeScript, []string{n.opts.Keys.nobody()}, false, []any{id})
 	probe.send(ctx, pipe, false)
 	flush(ctx, pipe, []*invocation{probe})
 	if probe.unknownScript() {
@@ -72,6 +73,39 @@ func (n *Node) Check(ctx context.Context, id string) (Server, error) {
 		}
 	}
 	return parseServer(info.Val(), fsync.Val()), nil
+}
+
+// Evicts returns an error when the server may delete a lock that is held, so
+// that nothing must be granted on it. Leases that are held can be renewed: one
+// that was deleted is lost then.
+func (s Server) Evicts(addr string) error {
+	if s.policy == "" || s.policy == "noeviction" {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: %s has maxmemory-policy %s, which may delete a lock that is held; set it to noeviction",
+		driver.ErrDenied, driver.ErrNotSent, addr, s.policy)
+}
+
+// ReadPolicy asks a server what it does when its memory is full. It can be
+// changed at any time, which breaks no connection. INFO shows it, because
+// managed servers hide CONFIG.
+func ReadPolicy(ctx context.Context, c processor) (Server, error) {
+	info := goredis.NewStringCmd(ctx, "info", "memory")
+	if err := c.Process(ctx, info); err != nil {
+		return Server{}, Explain(err)
+	}
+	return parseServer(info.Val(), nil), nil
+}
+
+// PolicyEvery is how often [ReadPolicy] is asked.
+const PolicyEvery = time.Second
+
+// Probe asks the server behind c whether this client has the rights that it
+// needs on the keys and channels of k, outside Cluster.
+func (k Keys) Probe(ctx context.Context, c processor, id string) error {
+	v := &invocation{script: probeScript, keys: []string{k.nobody()}, args: append(k.Head(), id)}
+	v.send(ctx, c, true)
+	return Explain(v.cmd.Err())
 }
 
 func parseServer(info string, config map[string]string) Server {
@@ -118,9 +152,6 @@ func (s Server) Unsafe(addr string, how Topology) error {
 		return nil
 	case s.major > 0 && s.major < 6:
 		return fmt.Errorf("%w: %s runs %s; version 6.0 or later is needed", driver.ErrDenied, addr, s.Version)
-	case s.policy != "" && s.policy != "noeviction":
-		return fmt.Errorf("%w: %s has maxmemory-policy %s, which may delete a lock that is held; set it to noeviction",
-			driver.ErrDenied, addr, s.policy)
 	case s.role == "slave" && how == Alone:
 		return fmt.Errorf("%w: %s is a read-only replica of %s; give the master's address, or sentinel_master",
 			driver.ErrDenied, addr, s.master)

@@ -30,7 +30,7 @@ func TestServer(t *testing.T) {
 		if s.Version != c.version || s.Durability != c.durability {
 			t.Errorf("%q is %+v", c.info, s)
 		}
-		err := s.Unsafe("db1:6379", c.how)
+		err := errors.Join(s.Unsafe("db1:6379", c.how), s.Evicts("db1:6379"))
 		switch {
 		case c.unsafe == "" && err != nil:
 			t.Errorf("%q: %v", c.info, err)

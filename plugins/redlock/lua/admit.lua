@@ -1,28 +1,45 @@
--- Looks after the quarantine of one node. KEYS: the marker key. ARGV: the marker that
--- admits it ("RUN-ID MAX-TTL-MS"), the episode that the caller has watched for
--- long enough ("" for none, "*" for an operator who knows that nothing is
--- held), and a random text. Replies {marker, episode}, the episode "" once the
--- node is admitted.
+-- Looks after the quarantine of one node. KEYS: the marker key. ARGV: the
+-- marker that admits it ("RUN-ID MAX-TTL"), the episode that the caller has
+-- watched for long enough ("" for none, "*" for an operator who knows that
+-- nothing is held), a random text, how long a quarantine lasts, and between
+-- which instants the clocks of the other nodes are ("" when the caller does not
+-- know); in microseconds. Replies {marker, episode, left}: the episode is ""
+-- once the node is admitted, and left is how long it still lasts by the clocks,
+-- -1 when those of the others are not known.
 --
 -- An episode is one stretch of quarantine. Whoever finds a wrong marker begins
 -- one. It names the run, so that one that comes back with old data is not
 -- taken for this one, and ends with the marker, so that a caller who missed
 -- that and the next loss of data finds another.
-local control, wanted, watched, nonce = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-local state = redis.call('HMGET', control, 'marker', 'episode')
+--
+-- The node keeps when the episode began, by its own clock and by the latest of
+-- the others', so that every process reads the same answer, however short it
+-- lives. Both must have gone on for long enough: one clock that jumps, as that
+-- of a machine does that has just been started, ends no quarantine.
+local control, wanted, watched, nonce, lasts = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local earliest, latest = tonumber(ARGV[5]), tonumber(ARGV[6])
+local state = redis.call('HMGET', control, 'marker', 'episode', 'since', 'others')
 local marker, episode = state[1] or '', state[2] or ''
-if marker == wanted then return {marker, ''} end
+local since, others = tonumber(state[3] or 0), tonumber(state[4])
+if marker == wanted then return {marker, '', 0} end
 local run = string.match(wanted, '^%S+ ')
 if watched ~= '*' and string.sub(marker, 1, #run) == run then
-  return {marker, ''}
+  return {marker, '', 0}
 end
-if watched == '*' or watched == episode and watched ~= '' then
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local same = string.sub(episode, 1, #run) == run and since <= now
+local left = -1
+if same and others and earliest then left = math.max(0, lasts - (now - since), lasts - (earliest - others)) end
+if watched == '*' or watched == episode and watched ~= '' or left == 0 then
   redis.call('HSET', control, 'marker', wanted)
-  redis.call('HDEL', control, 'episode')
-  return {wanted, ''}
+  redis.call('HDEL', control, 'episode', 'since', 'others')
+  return {wanted, '', 0}
 end
-if string.sub(episode, 1, #run) ~= run then
-  episode = run .. nonce
-  redis.call('HSET', control, 'episode', episode)
+if not same then
+  episode, others = run .. nonce, nil
+  redis.call('HSET', control, 'episode', episode, 'since', now)
+  redis.call('HDEL', control, 'others')
 end
-return {marker, episode}
+if latest and not others then redis.call('HSET', control, 'others', latest) end
+return {marker, episode, left}

@@ -1,0 +1,116 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// A fresh cluster votes after max_ttl, too, when no process lives that long,
+// and a node that stalls now and then is let in like any other.
+func TestQuarantineEndsForShortLives(t *testing.T) {
+	nodes := start(t, 3, nil)
+	cfg := config(nodes, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
+	began := time.Now()
+	granted := func() (ok bool) {
+		cfg, err := Spec.CheckConfig(cfg)
+		must(t, err)
+		b, err := open(optionsOf(cfg), slog.New(slog.DiscardHandler))
+		must(t, err)
+		defer func() { must(t, b.Close(context.WithoutCancel(t.Context()))) }()
+		for end := time.Now().Add(time.Second); time.Now().Before(end); pause(t.Context(), 20*time.Millisecond) {
+			r := lease("a", "o")
+			r.TTL = 2 * time.Second
+			if r.Token, err = b.TryAcquire(t.Context(), r); err == nil {
+				must(t, b.Release(t.Context(), r))
+				return true
+			}
+		}
+		return false
+	}
+	eventually(t, "a process that lives for a second has the lock", granted)
+	if took := time.Since(began); took < 3*time.Second {
+		t.Errorf("the nodes vote after %v", took)
+	}
+}
+
+// Connections to a node that end now and then, as they do when it stalls, do not
+// make its quarantine any longer.
+func TestBrokenConnectionsDoNotProlongQuarantine(t *testing.T) {
+	nodes, b := cluster(t, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
+	c := plain(t, nodes[0])
+	must(t, c.FlushAll(t.Context()).Err())
+	eventually(t, "the node is in quarantine", func() bool { return !nodeAt(b, nodes[0]).votes() })
+	began, broken := time.Now(), 0
+	eventually(t, "it votes", func() bool {
+		if int(time.Since(began).Seconds()) > broken {
+			must(t, c.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
+			broken++
+		}
+		return nodeAt(b, nodes[0]).votes()
+	})
+	if took := time.Since(began); broken == 0 || took < 2*time.Second {
+		t.Errorf("it votes after %v and %d broken connections", took, broken)
+	}
+}
+
+// One clock that jumps, as a machine's does that has just been started, ends no
+// quarantine: a process that has just come sees by the other clocks that it
+// has not lasted.
+func TestClockJumpEndsNoQuarantine(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	c := plain(t, nodes[0])
+	must(t, c.FlushAll(t.Context()).Err())
+	eventually(t, "the node is in quarantine, and knows the others' clocks", func() bool {
+		return c.HExists(t.Context(), markerKey, "others").Val()
+	})
+	since, err := c.HGet(t.Context(), markerKey, "since").Int64()
+	must(t, err)
+	// As if the node's clock had gone on by an hour.
+	must(t, c.HSet(t.Context(), markerKey, "since", since-time.Hour.Microseconds()).Err())
+	late := connect(t, config(nodes, nil))
+	must(t, late.Check(t.Context()))
+	pause(t.Context(), time.Second)
+	if nodeAt(b, nodes[0]).votes() || nodeAt(late, nodes[0]).votes() {
+		t.Error("the node votes")
+	}
+	others, err := c.HGet(t.Context(), markerKey, "others").Int64()
+	must(t, err)
+	must(t, c.HSet(t.Context(), markerKey, "others", others-time.Hour.Microseconds()).Err())
+	voting(t, connect(t, config(nodes, nil)), nodes[0])
+}
+
+// Nodes that begin to evict grant nothing more, and leases are renewed.
+func TestPolicyChangedOnNodes(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	ctx := t.Context()
+	r := acquire(t, b, lease("held", "o1"))
+	for _, s := range nodes[:3] {
+		must(t, plain(t, s).ConfigSet(ctx, "maxmemory-policy", "allkeys-lru").Err())
+	}
+	eventually(t, "acquires are refused", func() bool {
+		next := lease("next", "o2")
+		token, err := b.TryAcquire(ctx, next)
+		if next.Token = token; err == nil {
+			must(t, b.Release(ctx, next))
+			return false
+		}
+		if !errors.Is(err, driver.ErrDenied) || !contains(err, "allkeys-lru") {
+			t.Fatalf("acquire: %v", err)
+		}
+		return true
+	})
+	if err := b.Check(ctx); !errors.Is(err, driver.ErrDenied) {
+		t.Errorf("check: %v", err)
+	}
+	must(t, b.Renew(ctx, r))
+	for _, s := range nodes[:3] {
+		must(t, plain(t, s).ConfigSet(ctx, "maxmemory-policy", "noeviction").Err())
+	}
+	voting(t, b, nodes...)
+	acquire(t, b, lease("next", "o3"))
+}
