@@ -89,6 +89,10 @@ func (b *backend) join(ctx context.Context, m *member) (*conn, error) {
 	}
 	b.members.mu.Lock()
 	defer b.members.mu.Unlock()
+	if b.ctx.Err() != nil {
+		c.close()
+		return nil, driver.ErrClosed
+	}
 	m.conn = c
 	return c, nil
 }

@@ -22,7 +22,7 @@ var refusals = []error{
 
 // What one member says that cannot begin with a request, and another one may.
 var declines = []error{
-	rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrCorrupt, rpctypes.ErrGRPCNotSupportedForLearner,
+	rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrCorrupt, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner),
 }
 
 // refused reports whether the server answered and did nothing of the request.

@@ -144,11 +144,13 @@ func (ms *members) detach(c *conn) bool {
 	return true
 }
 
-// close ends all connections.
+// close ends all connections. The backend's life is over: none is added.
 func (ms *members) close() {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
 	for _, m := range ms.all {
-		if c := m.conn; c != nil {
-			c.close()
+		if m.conn != nil {
+			m.conn.close()
 		}
 	}
 }

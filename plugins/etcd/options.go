@@ -27,8 +27,8 @@ type Connect = config.Connect
 // tag.
 type Options struct {
 	// Address lists the members, each as host:port, http://host:port,
-	// https://host:port or unix:///path. Requests go round among those that
-	// answer. All of them use TLS or none.
+	// https://host:port or unix:///path. Requests go to any one of them, and to
+	// another when that one fails. All of them use TLS or none.
 	Address []string `key:"address" default:"127.0.0.1:2379" doc:"members: host:port, http://, https:// or unix:///path, separated by commas"`
 	Connect `request_timeout:"3s"`
 	// Prefix begins every key, so that locks of one name under two prefixes have
