@@ -141,7 +141,7 @@ func (c *candidate) run() {
 	c.done.Go(func() {
 		err := c.e.Run(ctx, func(term *core.Term) {
 			c.leads <- c
-			<-term.Done()
+			<-term.Context().Done()
 		})
 		if ctx.Err() == nil {
 			c.t.Errorf("a candidate gave up: %v", err)
