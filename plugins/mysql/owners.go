@@ -42,7 +42,7 @@ type owner struct {
 	idle   chan struct{} // closed when busy falls to zero; nil when nobody waits for that
 
 	leaves atomic.Bool   // it is withdrawn
-	left   chan struct{} // closed then
+	left   chan struct{} // closed then; nil when nobody waits for that
 }
 
 // begin counts a request of id. It returns nil for one that was withdrawn.
@@ -57,14 +57,36 @@ func (os *owners) begin(id string) *owner {
 	}
 	o := os.find(id)
 	if o == nil {
-		o = &owner{left: make(chan struct{})}
-		if len(os.recent) >= ownersKept || os.recent == nil {
-			os.recent, os.older = make(map[string]*owner), os.recent
-		}
-		os.recent[id] = o
+		o = &owner{}
+		os.add(id, o)
 	}
 	o.busy++
 	return o
+}
+
+// add makes room for o.
+func (os *owners) add(id string, o *owner) {
+	if os.recent == nil {
+		os.recent, os.older = make(map[string]*owner, ownersKept), make(map[string]*owner, ownersKept)
+	}
+	if len(os.recent) >= ownersKept {
+		os.recent, os.older = os.older, os.recent
+		clear(os.recent)
+	}
+	os.recent[id] = o
+}
+
+// leaving returns a channel that is closed when o is withdrawn.
+func (os *owners) leaving(o *owner) <-chan struct{} {
+	os.mu.Lock()
+	defer os.mu.Unlock()
+	if o.left == nil {
+		o.left = make(chan struct{})
+		if o.leaves.Load() {
+			close(o.left)
+		}
+	}
+	return o.left
 }
 
 func (os *owners) find(id string) *owner {
@@ -98,7 +120,7 @@ func (os *owners) withdraw(ctx context.Context, id string) (undo, bar bool) {
 		os.mu.Unlock()
 		return true, true
 	}
-	if !o.leaves.Swap(true) {
+	if !o.leaves.Swap(true) && o.left != nil {
 		close(o.left)
 	}
 	if o.busy > 0 {

@@ -59,7 +59,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	b.busy.mark(r.Name)
 	done := make(chan error, 1)
 	started := b.spawn(func() {
-		err := b.wait(ctx, o, r, min(most, longestSleep))
+		err := b.wait(ctx, b.owners.leaving(o), r, min(most, longestSleep))
 		b.owners.end(o, true, err != nil && !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrWithdrawn))
 		done <- err
 	})
@@ -85,7 +85,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 // wait outlives its caller: a sleep that is over for him is ended by KILL QUERY,
 // for the server would not notice that its client is gone, and the connection
 // is kept.
-func (b *Backend) wait(ctx context.Context, o *owner, r driver.Request, most time.Duration) error {
+func (b *Backend) wait(ctx context.Context, left <-chan struct{}, r driver.Request, most time.Duration) error {
 	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+b.opts.RequestTimeout, errSlow)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
@@ -104,14 +104,14 @@ func (b *Backend) wait(ctx context.Context, o *owner, r driver.Request, most tim
 		return err
 	}
 	if s == nil {
-		return poll(ctx, o, most)
+		return poll(ctx, left, most)
 	}
 	over, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
 		select {
 		case <-ctx.Done():
-		case <-o.left:
+		case <-left:
 		case <-over:
 			return
 		}
@@ -166,13 +166,13 @@ func (b *Backend) enter(caller, ctx context.Context, r driver.Request) error {
 
 // poll is for waiters that found no connection to wait on: they look from time
 // to time whether it is their turn.
-func poll(ctx context.Context, o *owner, most time.Duration) error {
+func poll(ctx context.Context, left <-chan struct{}, most time.Duration) error {
 	pause := time.NewTimer(min(most, pollFrom+rand.N(pollTo-pollFrom)))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
 		return nil
-	case <-o.left:
+	case <-left:
 		return nil
 	case <-ctx.Done():
 		return nil
