@@ -1,9 +1,11 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -131,8 +133,8 @@ func (b *Backend) Check(ctx context.Context) error {
 			return err
 		}
 		b.server.Store(&s)
-		err, _ = b.node.Refusal()
-		return err
+		refused, _ := b.node.Refusal()
+		return errors.Join(refused, b.checkReplicas(s))
 	})
 	if err == nil {
 		// Without wake-ups locks are granted later, and not wrongly.
@@ -144,6 +146,21 @@ func (b *Backend) Check(ctx context.Context) error {
 		return fmt.Errorf("redis: check: %w", err)
 	}
 	return nil
+}
+
+// checkReplicas returns an error when too few replicas could confirm a grant,
+// and warns of a number that no failover leaves.
+func (b *Backend) checkReplicas(s redisnode.Server) error {
+	wanted := b.target.opts.WaitReplicas
+	if wanted == 0 {
+		return nil
+	}
+	spare, err := s.Replicates(b.address(), wanted)
+	if err == nil && !spare {
+		cmp.Or(b.target.opts.Logger, slog.Default()).Warn("a failover ends every lease: no replica is to spare; have one more than wait_replicas",
+			"store", b.address(), "wait_replicas", wanted)
+	}
+	return err
 }
 
 // ask runs what reads from a socket and cannot be called off by ctx.

@@ -201,6 +201,9 @@ func TestWaitReplicas(t *testing.T) {
 		t.Errorf("acquire without a replica: %v", err)
 	}
 	must(t, b.Release(t.Context(), r))
+	if err := b.Check(t.Context()); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "0 replicas and wait_replicas is 1") {
+		t.Errorf("check without a replica: %v", err)
+	}
 
 	replica := start(t, &env.RedisOptions{Lines: []string{"replicaof " + host + " " + port}})
 	c := goredis.NewClient(&goredis.Options{Addr: replica.Addr()})
@@ -217,6 +220,7 @@ func TestWaitReplicas(t *testing.T) {
 		return err == nil
 	})
 	must(t, b.Renew(t.Context(), r))
+	must(t, b.Check(t.Context()))
 	if v := c.Get(t.Context(), "a").Val(); !strings.HasPrefix(v, r.Owner+" ") {
 		t.Errorf("the replica has %q", v)
 	}

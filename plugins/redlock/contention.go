@@ -15,15 +15,21 @@ const contendedFor = 2 * time.Second
 type contention struct {
 	known atomic.Bool // keeps locks for which nobody waits from the mutex
 	mu    sync.Mutex
-	names map[string]time.Time
-	turns map[string]time.Time
+	names recent
+	turns recent
+}
+
+// recent has what was put there within contendedFor, and some that is older.
+type recent struct {
+	until   map[string]time.Time
+	sweepAt int // size at which the old ones are dropped
 }
 
 // note notes that somebody waits for name.
 func (c *contention) note(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.names = put(c.names, name)
+	c.names.put(name)
 	c.known.Store(true)
 }
 
@@ -31,23 +37,24 @@ func (c *contention) note(name string) {
 func (c *contention) turn(owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.turns = put(c.turns, owner)
+	c.turns.put(owner)
 }
 
-func put(m map[string]time.Time, key string) map[string]time.Time {
+// put takes constant time on average: it sweeps when the size has doubled.
+func (m *recent) put(key string) {
 	now := time.Now()
-	if m == nil {
-		m = map[string]time.Time{}
+	if m.until == nil {
+		m.until = map[string]time.Time{}
 	}
-	if len(m) >= 1024 {
-		for k, until := range m {
+	if len(m.until) >= m.sweepAt {
+		for k, until := range m.until {
 			if now.After(until) {
-				delete(m, k)
+				delete(m.until, k)
 			}
 		}
+		m.sweepAt = 2*len(m.until) + 1024
 	}
-	m[key] = now.Add(contendedFor)
-	return m
+	m.until[key] = now.Add(contendedFor)
 }
 
 // out reports whether others wait for name, and it is not owner's turn. A turn
@@ -59,14 +66,14 @@ func (c *contention) out(name, owner string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if until, ok := c.turns[owner]; ok {
-		delete(c.turns, owner)
+	if until, ok := c.turns.until[owner]; ok {
+		delete(c.turns.until, owner)
 		return now.After(until)
 	}
-	until, ok := c.names[name]
+	until, ok := c.names.until[name]
 	if ok && now.After(until) {
-		delete(c.names, name)
-		c.known.Store(len(c.names) > 0)
+		delete(c.names.until, name)
+		c.known.Store(len(c.names.until) > 0)
 		ok = false
 	}
 	return ok

@@ -20,6 +20,7 @@ type Server struct {
 	role       string
 	master     string
 	policy     string
+	replicas   int
 	major      int
 	// Sentinel tells that this is no server for data.
 	Sentinel bool
@@ -86,6 +87,18 @@ func (s Server) Evicts(addr string) error {
 		driver.ErrDenied, driver.ErrNotSent, addr, s.policy)
 }
 
+// Replicates returns an error when the server has fewer replicas than must
+// confirm a grant, and spare reports whether it has one more. Without one that
+// is to spare a failover confirms nothing until the old master has come back as
+// a replica, which takes Sentinel longer than most leases last.
+func (s Server) Replicates(addr string, wanted int) (spare bool, err error) {
+	if s.replicas < wanted {
+		err = fmt.Errorf("%w: %w: %s has %d replicas and wait_replicas is %d, so nothing is granted; have %d, or a failover ends every lease",
+			driver.ErrUnavailable, driver.ErrNotSent, addr, s.replicas, wanted, wanted+1)
+	}
+	return s.replicas > wanted, err
+}
+
 // ReadPolicy asks a server what it does when its memory is full. It can be
 // changed at any time, which breaks no connection. INFO shows it, because
 // managed servers hide CONFIG.
@@ -128,6 +141,7 @@ func parseServer(info string, config map[string]string) Server {
 	}
 	major, _, _ := strings.Cut(fields["redis_version"], ".")
 	s.major, _ = strconv.Atoi(major)
+	s.replicas, _ = strconv.Atoi(fields["connected_slaves"])
 	s.Durability = durability(fields["aof_enabled"], config["appendfsync"])
 	return s
 }
