@@ -32,6 +32,11 @@ const stopGrace = 300 * time.Millisecond
 // spec until the host closes it or dies; started by a person it answers
 // "describe [--json]", "--version" and the commands of spec, or says what it
 // is. It does not return.
+//
+// Call it first. For a host it closes the descriptors that the process was
+// started with, but for the first three and its own. On Linux it sets
+// no_new_privs for the process; a program with cgo is executed anew for that, so
+// that what came before Main happens twice.
 func Main(spec driver.Spec) {
 	if len(os.Args) == 1 && hostStartedUs() {
 		os.Exit(serve(spec))
