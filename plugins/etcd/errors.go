@@ -89,8 +89,17 @@ func (b *backend) wrap(err error) error {
 			b.at(), driver.ErrUnavailable, driver.ErrNotSent, native)
 	case strings.Contains(text, "looked like an HTTP/1.1 header"):
 		return fmt.Errorf("etcd: %s: %w: %w", b.at(), config.Stranger(config.HTTP, config.Etcd), native)
+	case strings.Contains(text, "http2: frame too large"), strings.Contains(text, "no application protocol"), strings.Contains(text, "ALPN"):
+		return fmt.Errorf("etcd: %s: %w: %w: what listens there does not speak HTTP/2, and is no etcd: check the address: %w",
+			b.at(), driver.ErrUnavailable, driver.ErrNotSent, native)
+	case strings.Contains(text, "failed to write client preface"):
+		return fmt.Errorf("etcd: %s: %w: %w: what listens there ended the connection: it may refuse the client's certificate (tls_cert_file), or want one: %w",
+			b.at(), driver.ErrUnavailable, driver.ErrNotSent, native)
 	case strings.Contains(text, "error reading server preface"):
 		return fmt.Errorf("etcd: %s: %w: %w: %w: what listens there may want TLS, or is no etcd",
+			b.at(), driver.ErrUnavailable, driver.ErrNotSent, native)
+	case strings.Contains(text, "waiting for connections to become ready"):
+		return fmt.Errorf("etcd: %s: %w: %w: no connection came about in time: what listens there may be no etcd, or speak TLS where plain text is expected, or not: %w",
 			b.at(), driver.ErrUnavailable, driver.ErrNotSent, native)
 	case errors.Is(err, errEpoch), neverSent(native, text):
 		return fmt.Errorf("etcd: %s: %w: %w: %w", b.at(), driver.ErrUnavailable, driver.ErrNotSent, native)
@@ -107,7 +116,7 @@ func (b *backend) denied(native error, advice string) error {
 // request before it did anything.
 func neverSent(err error, text string) bool {
 	for _, early := range []string{
-		"Error while dialing", "authentication handshake failed", "waiting for connections to become ready", "latest balancer error",
+		"Error while dialing", "authentication handshake failed", "latest balancer error",
 		"error reading server preface", "failed to write client preface",
 	} {
 		if strings.Contains(text, early) {

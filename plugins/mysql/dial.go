@@ -67,7 +67,7 @@ func greeted(ctx context.Context, network, addr string) (net.Conn, error) {
 	}
 	if err != nil {
 		_ = conn.Close()
-		return nil, err
+		return nil, fmt.Errorf("mysql: %w", err)
 	}
 	return g, nil
 }
@@ -87,7 +87,8 @@ func greet(ctx context.Context, conn net.Conn) (net.Conn, error) {
 		return nil, silent(ctx, conn)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w: connected, but no greeting came: what listens there is no server of MySQL, or a proxy without one: %w",
+			driver.ErrUnavailable, driver.ErrNotSent, err)
 	}
 	if speaks := config.Speaks(first[:n]); speaks != "" && speaks != config.MySQL {
 		return nil, config.Stranger(speaks, config.MySQL)
@@ -117,7 +118,7 @@ func silent(ctx context.Context, conn net.Conn) error {
 	if speaks := config.Speaks(first[:n]); speaks != "" {
 		return config.Stranger(speaks, config.MySQL)
 	}
-	return fmt.Errorf("%w: %w: connected, but no greeting of a server of MySQL came in time", driver.ErrUnavailable, driver.ErrNotSent)
+	return fmt.Errorf("%w: %w: connected, but no greeting came in time: what listens there is no server of MySQL, or does not get to answer", driver.ErrUnavailable, driver.ErrNotSent)
 }
 
 // greeting is a connection whose first bytes were read already.

@@ -39,7 +39,7 @@ func (b *Backend) Check(ctx context.Context) error {
 
 // connected waits until each node has been tried once.
 func (b *Backend) connected(ctx context.Context) error {
-	patience := time.NewTimer(b.opts.DialTimeout)
+	patience := time.NewTimer(b.opts.DialTimeout + b.opts.NodeTimeout)
 	defer patience.Stop()
 	for {
 		moved := b.moves()

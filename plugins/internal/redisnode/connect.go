@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
@@ -83,7 +85,8 @@ type closeWithContext struct{}
 func dialer(timeout time.Duration, source *config.Source) func(context.Context, string, string) (net.Conn, error) {
 	d := &net.Dialer{KeepAlive: 15 * time.Second}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		bounded, cancel := context.WithTimeout(ctx, timeout)
+		end := time.Now().Add(timeout)
+		bounded, cancel := context.WithDeadline(ctx, end)
 		defer cancel()
 		conn, err := source.Dial(bounded, d, network, addr)
 		if err != nil {
@@ -92,15 +95,14 @@ func dialer(timeout time.Duration, source *config.Source) func(context.Context, 
 		if ctx.Value(closeWithContext{}) != nil {
 			context.AfterFunc(ctx, func() { _ = conn.Close() })
 		}
-		return watched(polled(conn), addr), nil
+		return watched(&fresh{Conn: polled(conn), addr: addr, secure: source.Secure(), end: end}), nil
 	}
 }
 
-// watched has what comes first over conn looked at. The client looks at an
-// idle connection by its descriptor, where it can get one.
-func watched(conn net.Conn, addr string) net.Conn {
-	f := &fresh{Conn: conn, addr: addr}
-	if sc, ok := conn.(syscall.Conn); ok {
+// watched is f for the client, which looks at an idle connection by its
+// descriptor, where it can get one.
+func watched(f *fresh) net.Conn {
+	if sc, ok := f.Conn.(syscall.Conn); ok {
 		return struct {
 			*fresh
 			syscall.Conn
@@ -111,13 +113,24 @@ func watched(conn net.Conn, addr string) net.Conn {
 
 // fresh is a connection over which nothing has come yet. What comes first says
 // whether a Redis server is at the other end, and refuses a certificate where
-// it is refused after the handshake, as in TLS 1.3. When nothing comes, as from
-// a server with too many clients, the connection never came about: its first
-// requests are those of its set-up.
+// it is refused after the handshake, as in TLS 1.3. It answers the client's
+// HELLO, so until it came nothing was asked for. Nothing comes from a server
+// with too many clients either.
 type fresh struct {
 	net.Conn
-	addr string
-	told bool
+	addr   string
+	secure bool
+	end    time.Time // when the connection must be of use
+	told   bool
+}
+
+// SetReadDeadline implements net.Conn: the first answer belongs to what
+// dial_timeout bounds.
+func (c *fresh) SetReadDeadline(t time.Time) error {
+	if !c.told && (t.IsZero() || t.After(c.end)) {
+		t = c.end
+	}
+	return c.Conn.SetReadDeadline(t)
 }
 
 // Read implements net.Conn.
@@ -127,16 +140,39 @@ func (c *fresh) Read(p []byte) (int, error) {
 		return n, err
 	}
 	c.told = n > 0
-	if err != nil {
-		if refused := config.ExplainTLS(err); refused != nil {
-			err = refused
-		}
-		return n, &DialError{Addr: c.addr, Err: err}
+	if err != nil && n == 0 {
+		return 0, &DialError{Addr: c.addr, Err: c.mute(err)}
 	}
 	if speaks := config.Speaks(p[:n]); speaks != "" && speaks != config.Redis {
 		return 0, &DialError{Addr: c.addr, Err: config.Stranger(speaks, config.Redis)}
 	}
-	return n, nil
+	return n, err
+}
+
+// Write implements net.Conn. A server that ended the connection may have said
+// why before.
+func (c *fresh) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err == nil || c.told {
+		return n, err
+	}
+	if _, why := c.Read(make([]byte, len(p))); why != nil {
+		return n, why
+	}
+	return n, &DialError{Addr: c.addr, Err: c.mute(err)}
+}
+
+// mute is why nothing came.
+func (c *fresh) mute(err error) error {
+	if refused := config.ExplainTLS(err); refused != nil {
+		return refused
+	}
+	may := "want TLS"
+	if c.secure {
+		may = "refuse the client's certificate (tls_cert_file), or want one"
+	}
+	return fmt.Errorf("%w: %w: connected, but no answer came: what listens there may have too many clients, %s, or be no server of Redis: %w",
+		driver.ErrUnavailable, driver.ErrNotSent, may, err)
 }
 
 type silent struct{}
