@@ -19,11 +19,12 @@ import (
 // Backend is a connection to one store. It has every optional power. All its
 // methods may be called from any number of goroutines.
 type Backend struct {
-	target  target
-	client  goredis.UniversalClient
-	node    *redisnode.Node
-	wakeups *redisnode.Wakeups
-	server  atomic.Pointer[redisnode.Server] // of the newest connection; nil before
+	target    target
+	client    goredis.UniversalClient
+	sentinels *config.Source // of their password; nil where it is in no file
+	node      *redisnode.Node
+	wakeups   *redisnode.Wakeups
+	server    atomic.Pointer[redisnode.Server] // of the newest connection; nil before
 
 	mu       sync.Mutex
 	isClosed bool
@@ -62,6 +63,9 @@ func open(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	b := &Backend{target: t, closed: make(chan struct{})}
+	if b.sentinels, err = t.opts.sentinelSource(); err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
 	if b.client, err = t.newClient(b.connected); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/config"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -28,7 +29,9 @@ func (t target) newClient(connected func(context.Context, *goredis.Conn) error) 
 	}
 	u.Addrs, u.DB = t.addrs, t.opts.DB
 	u.MasterName = t.opts.SentinelMaster
-	u.SentinelUsername, u.SentinelPassword = t.opts.SentinelUsername, t.opts.SentinelPassword
+	if t.opts.SentinelPasswordFile == "" {
+		u.SentinelUsername, u.SentinelPassword = t.opts.SentinelUsername, t.opts.SentinelPassword
+	}
 	switch {
 	case t.opts.Cluster:
 		// Redirections are followed; see redisnode.onceCmd for other errors.
@@ -47,6 +50,11 @@ func (t target) newClient(connected func(context.Context, *goredis.Conn) error) 
 // so that nothing is granted by one that nobody looked at.
 func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	s, err := redisnode.ReadServer(ctx, c)
+	if b.sentinels != nil && goredis.HasErrorPrefix(err, "NOAUTH") {
+		if err = b.loginToSentinel(ctx, c); err == nil {
+			s, err = redisnode.ReadServer(ctx, c)
+		}
+	}
 	if err != nil {
 		return refused{redisnode.Unsent(redisnode.Explain(err))}
 	}
@@ -105,6 +113,28 @@ func (b *Backend) lookAtPolicy(ctx context.Context) {
 	if err == nil || errors.Is(err, driver.ErrDenied) {
 		b.node.Refuse(err)
 	}
+}
+
+// sentinelSource reads the sentinels' password, nil where it is not in a file.
+func (o Options) sentinelSource() (*config.Source, error) {
+	if o.SentinelPasswordFile == "" {
+		return nil, nil
+	}
+	c := config.Connect{PasswordFile: o.SentinelPasswordFile, DialTimeout: o.DialTimeout, RequestTimeout: o.RequestTimeout}
+	s, err := config.NewSource(c, false, o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("sentinel_password_file: %w", err)
+	}
+	return s, nil
+}
+
+// loginToSentinel logs in to the one kind of server to which the client does
+// not: it knows only a password that stays the same for sentinels.
+func (b *Backend) loginToSentinel(ctx context.Context, c *goredis.Conn) error {
+	if user := b.target.opts.SentinelUsername; user != "" {
+		return c.AuthACL(ctx, user, b.sentinels.Password()).Err()
+	}
+	return c.Auth(ctx, b.sentinels.Password()).Err()
 }
 
 // refused is a connection that connected refused. The client takes one layer

@@ -35,10 +35,12 @@ type Options struct {
 	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
 
 	// SentinelMaster is the name of the master that the sentinels at Address
-	// watch; SentinelUsername and SentinelPassword are for the sentinels.
-	SentinelMaster   string `key:"sentinel_master" doc:"name of the master that the sentinels at address watch"`
-	SentinelUsername string `key:"sentinel_username" doc:"ACL user of the sentinels"`
-	SentinelPassword string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
+	// watch; SentinelUsername and SentinelPassword, or what is in
+	// SentinelPasswordFile, are for the sentinels.
+	SentinelMaster       string `key:"sentinel_master" doc:"name of the master that the sentinels at address watch"`
+	SentinelUsername     string `key:"sentinel_username" doc:"ACL user of the sentinels"`
+	SentinelPassword     string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
+	SentinelPasswordFile string `key:"sentinel_password_file" doc:"file with the password of the sentinels, read again for each connection"`
 	// Cluster tells that Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
 
@@ -102,8 +104,9 @@ func (o Options) check() error {
 	say(o.DB < 0, "db is %d, less than 0", o.DB)
 	say(o.WaitReplicas < 0, "wait_replicas is %d, less than 0", o.WaitReplicas)
 	say(o.WaitTimeout <= 0, "wait_timeout is %v, which is not positive", o.WaitTimeout)
-	say(o.SentinelMaster == "" && o.SentinelUsername+o.SentinelPassword != "",
-		"sentinel_username and sentinel_password mean nothing without sentinel_master")
+	say(o.SentinelMaster == "" && o.SentinelUsername+o.SentinelPassword+o.SentinelPasswordFile != "",
+		"sentinel_username, sentinel_password and sentinel_password_file mean nothing without sentinel_master")
+	say(o.SentinelPassword != "" && o.SentinelPasswordFile != "", "sentinel_password and sentinel_password_file: one of them is enough")
 	return err
 }
 

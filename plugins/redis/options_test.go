@@ -93,6 +93,9 @@ func TestBadConfiguration(t *testing.T) {
 		{driver.Config{"password": "s3cret", "password_file": "/x"}, "password and password_file"},
 		{driver.Config{"address": "redis://u:s3cret@db1", "password_file": "/x"}, "address and password_file"},
 		{driver.Config{"password_file": "/does/not/exist"}, "password_file"},
+		{driver.Config{"sentinel_password_file": "/x"}, "sentinel_master"},
+		{driver.Config{"sentinel_master": "m", "sentinel_password_file": "/does/not/exist"}, "sentinel_password_file"},
+		{driver.Config{"sentinel_master": "m", "sentinel_password_file": "/x", "sentinel_password": "s3cret"}, "sentinel_password and sentinel_password_file"},
 		{driver.Config{"adress": "x"}, `did you mean address`},
 		{driver.Config{"db": "one"}, "db is not a valid int"},
 	} {

@@ -188,6 +188,25 @@ func TestSentinel(t *testing.T) {
 	}
 }
 
+// TestSentinelPasswordFile: the sentinels' password is read again for each
+// connection.
+func TestSentinelPasswordFile(t *testing.T) {
+	master := start(t, nil)
+	host, port, err := net.SplitHostPort(master.Addr())
+	must(t, err)
+	sentinel := start(t, &env.RedisOptions{Args: []string{"--sentinel"}, Password: "of-today", Lines: []string{
+		"sentinel monitor main " + host + " " + port + " 1"}})
+	file := filepath.Join(t.TempDir(), "password")
+	configtest.Write(t, file, []byte("of-yesterday\n"))
+	b := connect(t, Options{Address: []string{sentinel.Addr()}, SentinelMaster: "main", SentinelPasswordFile: file})
+	if err := b.Check(t.Context()); err == nil || strings.Contains(err.Error(), "yesterday") {
+		t.Errorf("with the password of yesterday: %v", err)
+	}
+	configtest.Write(t, file, []byte("of-today\n"))
+	eventually(t, "logged in", func() bool { return b.Check(t.Context()) == nil })
+	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "o1"))))
+}
+
 func TestWaitReplicas(t *testing.T) {
 	master := start(t, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
 	host, port, err := net.SplitHostPort(master.Addr())

@@ -156,8 +156,10 @@ func (c *fresh) Write(p []byte) (int, error) {
 	if err == nil || c.told {
 		return n, err
 	}
-	if _, why := c.Read(make([]byte, len(p))); why != nil {
-		return n, why
+	if e := c.Conn.SetReadDeadline(c.end); e == nil {
+		if _, why := c.Read(make([]byte, len(p))); why != nil {
+			return n, why
+		}
 	}
 	return n, &DialError{Addr: c.addr, Err: c.mute(err)}
 }
