@@ -117,3 +117,34 @@ func TestMemberWithoutAnswer(t *testing.T) {
 		t.Errorf("a read that one member does not answer: %v", err)
 	}
 }
+
+// TestMemberWithoutLeader: what a member that has lost the others is asked for has
+// certainly not happened, and it says so at once.
+func TestMemberWithoutLeader(t *testing.T) {
+	peers := &env.EtcdPeers{}
+	t.Cleanup(func() { must(t, peers.Close()) })
+	members, err := env.StartEtcdCluster(t.Context(), 3, &env.EtcdOptions{Peers: peers})
+	if err != nil {
+		env.Missing(t, "etcd", err)
+	}
+	for _, m := range members {
+		t.Cleanup(func() { must(t, m.Close()) })
+	}
+	ill := (leader(t, members) + 1) % 3
+	b := connect(t, on(members[ill]))
+	acquire(t, b, lock("warm", "a"))
+	peers.CutOff(ill, true)
+	eventually(t, "it has noticed", func() bool {
+		status, err := plain(t, members[ill]).Status(t.Context(), members[ill].Addr())
+		return err == nil && status.Leader == 0
+	})
+	began := time.Now()
+	if _, err := b.TryAcquire(t.Context(), lock("jobs", "a")); !errors.Is(err, driver.ErrNotSent) || time.Since(began) > time.Second {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+	peers.CutOff(ill, false)
+	eventually(t, "it is one of them again", func() bool {
+		_, err := b.TryAcquire(t.Context(), lock("jobs", "b"))
+		return err == nil
+	})
+}
