@@ -38,7 +38,7 @@ func newInstruments(m metric.Meter) (in instruments, err error) {
 	in.vacancy = seconds("lock.election.vacancy.duration", "Time from one leader's end to the next one's term.", longBounds)
 	in.lost = count("lock.leases.lost", "{lease}", "Leases lost, by cause.")
 	in.suspect = count("lock.leases.suspect", "{lease}", "Leases that a failed renewal put in doubt.")
-	in.waits = count("lock.waits", "{wait}", "Acquires that had to wait.")
+	in.waits = count("lock.waits", "{wait}", "Acquires that had to wait, and refusals while they did.")
 	in.failures = count("lock.acquire.failures", "{failure}", "Acquires that returned no lease, by error.")
 	in.exits = count("lock.plugin.exits", "{exit}", "Plugin processes that ended by themselves.")
 	in.restarts = count("lock.plugin.restarts", "{restart}", "Plugin processes that replaced one.")
