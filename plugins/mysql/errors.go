@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
@@ -101,6 +102,12 @@ func advice(number uint16) string {
 		return "the server needs binlog_format=ROW or MIXED"
 	}
 	return ""
+}
+
+// settled reports whether err leaves no doubt about what a request has done.
+func settled(err error) bool {
+	answers := []error{nil, driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrNotSent, driver.ErrInvalid, driver.ErrDenied}
+	return slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
 }
 
 // refused says what to do about an error that keeps the server from even

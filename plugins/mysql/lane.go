@@ -151,14 +151,9 @@ func (p *pending) finish(r driver.Result) {
 
 // forget notes what came of the owner's request.
 func (p *pending) forget(err error) {
-	if p.owner == nil {
-		return
+	if p.owner != nil {
+		p.lane.b.owners.end(p.owner, err == nil, !settled(err))
 	}
-	settled := err == nil
-	for _, answer := range []error{driver.ErrHeld, driver.ErrWithdrawn, driver.ErrNotSent, driver.ErrInvalid, driver.ErrDenied} {
-		settled = settled || errors.Is(err, answer)
-	}
-	p.lane.b.owners.end(p.owner, err == nil, !settled)
 }
 
 func (l *lane) drain() {

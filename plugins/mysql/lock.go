@@ -189,18 +189,28 @@ func (b *Backend) Handover(ctx context.Context, from, next driver.Request) (toke
 	if err := valid(next); err != nil {
 		return 0, err
 	}
+	o := b.owners.begin(next.Owner)
+	if o == nil {
+		return 0, handoverWithdrawn(next)
+	}
 	a := newAsk(next)
-	return b.change(ctx, "hand over", from, func(ctx context.Context, s *session) (int64, uint64, error) {
+	token, err = b.change(ctx, "hand over", from, func(ctx context.Context, s *session) (int64, uint64, error) {
 		n, minted, err := s.exec(ctx, handoverText(b.table, from, a))
 		if err != nil || n > 0 {
 			return n, minted, err
 		}
 		withdrawn, err := b.withdrawn(ctx, s, a)
 		if withdrawn {
-			err = fmt.Errorf("mysql: hand over %q: %w", next.Name, driver.ErrWithdrawn)
+			err = handoverWithdrawn(next)
 		}
 		return 0, 0, err
 	})
+	b.owners.end(o, err == nil, !settled(err))
+	return token, err
+}
+
+func handoverWithdrawn(next driver.Request) error {
+	return fmt.Errorf("mysql: hand over %q: %w", next.Name, driver.ErrWithdrawn)
 }
 
 // change runs f, which changes the row of r's lease and returns how many rows

@@ -12,7 +12,9 @@ import (
 // answered: a bar is read by every statement on the row for a minute or two,
 // and thousands of them brought a lock to a standstill.
 //
-// It may forget an owner at any time: one that it does not know is barred.
+// It may forget an owner at any time: one that it does not know is barred. An
+// owner that has asked through an earlier process of the plugin is withdrawn by
+// core before it asks again, so none is known here for half of its requests.
 type owners struct {
 	mu            sync.Mutex
 	recent, older map[string]*owner
