@@ -16,7 +16,7 @@ type Documented struct {
 var documented = map[string]map[string]Documented{
 	"redis": {
 		"restart-wiped": {true, "the server has lost the lock with its data"},
-		"failover":      {true, "the replica that took over had not received the grant"},
+		"failover":      {true, "the replica that took over had not received the grant; tokens rise as far as its clock is not behind"},
 		"failover-wait": {true, "WAIT makes a lost grant less likely, not impossible"},
 		"clock-forward": {true, "the server lets keys expire by its wall clock"},
 	},

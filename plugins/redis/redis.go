@@ -9,7 +9,8 @@
 // pattern of https://redis.io/docs/latest/commands/set/ with a token.
 //
 // What it cannot promise: replication is asynchronous, so a failover may lose
-// a grant, and with it the newest token; WaitReplicas makes that rarer. A
+// a grant, and with it the newest token: the next one is higher only as far as
+// the promoted server's clock is not behind. WaitReplicas makes that rarer. A
 // server that syncs its log every second may lose the last second by a crash.
 // Where two holders would do harm, the resource has to check tokens.
 //
