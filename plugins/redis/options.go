@@ -44,10 +44,10 @@ type Options struct {
 	// Cluster tells that Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
 
-	// WaitReplicas is how many replicas must confirm a grant or a renewal
+	// WaitReplicas is how many replicas must confirm a grant, a renewal or a release
 	// (WAIT) before it counts, within WaitTimeout. It makes losing a lock at a
 	// failover less likely, not impossible.
-	WaitReplicas int           `key:"wait_replicas" default:"0" doc:"replicas that must confirm a grant or a renewal"`
+	WaitReplicas int           `key:"wait_replicas" default:"0" doc:"replicas that must confirm a grant, a renewal or a release"`
 	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
 
 	// Logger gets what is of use to an operator; slog.Default() when nil.

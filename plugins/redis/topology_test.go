@@ -243,4 +243,10 @@ func TestWaitReplicas(t *testing.T) {
 	if v := c.Get(t.Context(), "a").Val(); !strings.HasPrefix(v, r.Owner+" ") {
 		t.Errorf("the replica has %q", v)
 	}
+	must(t, replica.Stop())
+	for range 2 { // a second try, too, which finds nothing to release
+		if err := b.Release(t.Context(), r); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("release that no replica has: %v", err)
+		}
+	}
 }

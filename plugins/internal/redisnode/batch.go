@@ -104,7 +104,7 @@ type part struct {
 	items   []*item
 	indexes []int
 	locks   []string
-	renewed bool // grants or renews, so that replicas have to know
+	renewed bool // something that replicas have to know
 }
 
 // parts packs the operations of items into scripts.
@@ -153,8 +153,14 @@ func (p *part) add(it *item, i int, lock string) {
 	p.indexes = append(p.indexes, i)
 	p.locks = append(p.locks, lock)
 	kind := it.ops[i].kind
-	p.renewed = p.renewed || kind == "a" || kind == "r"
+	p.renewed = p.renewed || confirmed(kind)
 }
+
+// confirmed reports whether an operation counts only when replicas have it. A
+// release that a failover loses would leave the lock taken for the rest of its
+// TTL. A withdrawal is part of an attempt that failed, of which replicas have
+// often heard nothing.
+func confirmed(kind string) bool { return kind != "w" }
 
 // deliver writes the replies where they belong. unsafe is an error for what
 // must not be believed without the replicas.
@@ -181,7 +187,9 @@ func (p *part) deliver(explain func(error) error, unsafe error) {
 		if o.kind != "a" {
 			reply.Token = 0
 		}
-		if reply.Err == nil && unsafe != nil && (o.kind == "a" || o.kind == "r") {
+		// A lease that is not there was perhaps released by a try before, over
+		// which the failover may have gone.
+		if unsafe != nil && confirmed(o.kind) && (reply.Err == nil || o.kind == "d") {
 			*reply = Reply{Result: driver.Result{Err: unsafe}}
 		}
 	}
