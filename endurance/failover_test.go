@@ -196,7 +196,7 @@ func fixedAddress(t *testing.T) failoverGroup {
 	a, first := startMember(t)
 	b, second := startMember(t, "replicaof "+hostPort(t, a))
 	follow := func(c *goredis.Client, host, port string) {
-		if err := c.SlaveOf(t.Context(), host, port).Err(); err != nil {
+		if err := c.ReplicaOf(t.Context(), host, port).Err(); err != nil {
 			t.Error(err)
 		}
 	}

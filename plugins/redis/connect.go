@@ -163,7 +163,7 @@ func (b *Backend) Check(ctx context.Context) error {
 			return err
 		}
 		b.server.Store(&s)
-		refused, _ := b.node.Refusal()
+		_, refused := b.node.Refusal()
 		return errors.Join(refused, b.checkReplicas(s))
 	})
 	if err == nil {

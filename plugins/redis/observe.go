@@ -61,7 +61,7 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up, last := true, 0
 	for {
 		link, moved := b.wakeups.Link()
-		refused, turned := b.node.Refusal()
+		turned, refused := b.node.Refusal()
 		changed := link.Epoch != last
 		switch {
 		case up && refused != nil:

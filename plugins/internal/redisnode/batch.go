@@ -111,7 +111,7 @@ type part struct {
 func (n *Node) parts(items []*item) []*part {
 	var parts []*part
 	var open *part
-	refused, _ := n.Refusal()
+	_, refused := n.Refusal()
 	for _, it := range items {
 		for i, o := range it.ops {
 			if o.kind == "a" && refused != nil {

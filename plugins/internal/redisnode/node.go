@@ -84,11 +84,11 @@ func (n *Node) Refuse(err error) {
 	}
 }
 
-// Refusal returns with what acquires are refused, nil when they are not, and a
-// channel that is closed when that changes.
-func (n *Node) Refusal() (error, <-chan struct{}) {
+// Refusal returns with what acquires are refused, nil when they are not, and
+// before it a channel that is closed when that changes.
+func (n *Node) Refusal() (<-chan struct{}, error) {
 	r := n.refusal.Load()
-	return r.err, r.moved
+	return r.moved, r.err
 }
 
 // Keys tells how names become keys.
@@ -146,7 +146,7 @@ func (n *Node) invoke(s *script, locks []string, mints bool, args []any) *invoca
 
 // Handover replaces the lease of from by a grant to next; see driver.Handover.
 func (n *Node) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
-	if err, _ := n.Refusal(); err != nil {
+	if _, err := n.Refusal(); err != nil {
 		return 0, err
 	}
 	reply, err := n.run(ctx, handoverScript, from.Name,
