@@ -68,10 +68,13 @@ func openInProcessRedis(ctx context.Context, cfg driver.Config) (load.Locker, er
 		own[k] = v
 	}
 	own["prefix"] = keyPrefix + "in-process:"
-	log := discard
-	b, err := redis.Spec.Open(ctx, own, log)
+	own, err := redis.Spec.CheckConfig(own) // with the defaults
 	if err != nil {
 		return nil, err
 	}
-	return load.NewCore(b, &core.Options{Logger: log}), nil
+	b, err := redis.Spec.Open(ctx, own, discard)
+	if err != nil {
+		return nil, err
+	}
+	return load.NewCore(b, &core.Options{Logger: discard}), nil
 }
