@@ -139,6 +139,10 @@ func failoverClient(t *testing.T, binary string, cfg driver.Config, label string
 			t.Errorf("close %s: %v", label, err)
 		}
 	})
+	// Who was never served is refused at once.
+	if err := c.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
