@@ -60,13 +60,18 @@ func TestWrappers(t *testing.T) {
 				// Only now: a process that is started meanwhile would have the script
 				// open for writing, and then it cannot be executed.
 				t.Parallel()
-				h := &wrappedHolder{name: name, backend: plugintest.Open(t, w.name, optionsOf(path, cfg))}
-				h.client = core.New(h.backend, &core.Options{Logger: slog.New(slog.DiscardHandler)})
-				t.Cleanup(func() { h.client.Close(context.Background()) })
+				h := &wrappedHolder{name: name}
 				grants := h.watch(t, rival)
 				for range count(1, 20) {
+					// A host of its own: a plugin that ends again and again is started
+					// ever later.
+					h.backend = plugintest.Open(t, w.name, optionsOf(path, cfg))
+					h.client = core.New(h.backend, &core.Options{Logger: slog.New(slog.DiscardHandler)})
 					for _, harm := range harms {
 						h.round(t, harm.name, harm.do)
+					}
+					if err := h.client.Close(t.Context()); err != nil {
+						t.Error(err)
 					}
 				}
 				eventually(t, "the other host is granted the free lock", func() bool { return grants.Load() > 0 })
