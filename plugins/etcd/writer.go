@@ -39,7 +39,7 @@ type step struct {
 	beside func()
 	beat   *beat
 	after  bool // the keepalive is sent when s was done
-	// twice tells that the same again does no harm, also when the first arrives
+	// twice reports whether the same again does no harm, also when the first arrives
 	// late: then a step without an answer is sent once more.
 	twice bool
 	// settle runs before done is closed, also when nobody waits any more.

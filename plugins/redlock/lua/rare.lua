@@ -26,7 +26,7 @@ local function holds(key, id)
   return try('GETRANGE', key, '0', #id - 1) == id
 end
 
--- held tells whether the lease is here. A grant whose token has not been
+-- held reports whether the lease is here. A grant whose token has not been
 -- written yet stands here with the token 0.
 local function held(key, owner, token)
   return holds(key, owner .. ' ' .. token .. ' ') or token ~= '0' and holds(key, owner .. ' 0 ')
