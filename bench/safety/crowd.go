@@ -27,7 +27,7 @@ func (w *world) startCrowd(ctx context.Context) (err error) {
 	for i := range w.soak.Crowd {
 		w.names = append(w.names, fmt.Sprint("crowd-", i))
 	}
-	cfg := merged(w.backend.Config, w.stage.configOf(nil, fault.Fault{}))
+	cfg := merged(w.backend.Config, w.environment.ConfigOf(nil))
 	if cfg["node_timeout"] != "" {
 		// As long as the TTL allows: that of the rounds is short for a busy machine.
 		cfg["node_timeout"] = (crowdTTL / 20).String()

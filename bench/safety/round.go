@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/bench/witness"
 )
 
@@ -44,7 +45,7 @@ type cell struct {
 	backend       Backend
 	fault         fault.Fault
 	ttl           time.Duration
-	stage         *stage
+	environment   *store.Environment
 	holder, rival *witness.Process
 	names         []string // of the locks of this round
 }
@@ -75,13 +76,13 @@ func (c *cell) rounds(ctx context.Context, template record.Round) error {
 }
 
 // alone tells that one process is both hosts: the store has no room for two.
-func (c *cell) alone() bool { return builders[c.backend.Name].lacks[fault.PowerRival] != "" }
+func (c *cell) alone() bool { return store.Lacks(c.backend.Name)[fault.PowerRival] != "" }
 
 // ready starts the hosts that do not live, and brings the servers back to
 // where they began.
 func (c *cell) ready(ctx context.Context, round int) (err error) {
 	if round > 0 {
-		if err := c.stage.again(ctx); err != nil {
+		if err := c.environment.Again(ctx); err != nil {
 			return err
 		}
 	}
@@ -90,26 +91,28 @@ func (c *cell) ready(ctx context.Context, round int) (err error) {
 	start := func(host int, paths []*fault.Proxy) (*witness.Process, error) {
 		return witness.Start(ctx, witness.Spec{
 			Backend: c.backend.Name, Path: c.backend.Path, NoMTLS: c.backend.NoMTLS, Host: host,
-			Config: merged(c.backend.Config, c.stage.configOf(paths, c.fault)), Resources: c.resources, TempDir: c.dir,
+			Config: merged(c.backend.Config, c.environment.ConfigOf(paths), c.fault.Config), Resources: c.resources, TempDir: c.dir,
 		})
 	}
 	if c.holder == nil || !c.holder.Alive() {
-		if c.holder, err = start(holderHost, c.stage.scene.HolderPaths); err != nil {
+		if c.holder, err = start(holderHost, c.environment.Scene.HolderPaths); err != nil {
 			return err
 		}
 	}
 	if c.alone() {
 		c.rival = c.holder
 	} else if c.rival == nil {
-		c.rival, err = start(rivalHost, c.stage.scene.RivalPaths)
+		c.rival, err = start(rivalHost, c.environment.Scene.RivalPaths)
 	}
 	return err
 }
 
-func merged(a, b map[string]string) map[string]string {
+// merged is all of configs, of which a later one has the last word.
+func merged(configs ...map[string]string) map[string]string {
 	out := map[string]string{}
-	maps.Copy(out, a)
-	maps.Copy(out, b)
+	for _, c := range configs {
+		maps.Copy(out, c)
+	}
 	return out
 }
 
@@ -122,7 +125,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	for i := range c.names {
 		c.names[i] = fmt.Sprintf("safety-%x-%d", c.random.Uint64(), i)
 	}
-	scene := &c.stage.scene
+	scene := &c.environment.Scene
 	scene.Holder, scene.Rival = c.holder, c.rival
 	defer func() {
 		// Whatever happened, nothing of the fault stays.
@@ -168,7 +171,7 @@ func (c *cell) hold(ctx context.Context) error {
 	if err := c.holder.Await(bounded, func(s witness.Seen) bool { return s.Held() == half }); err != nil {
 		return fmt.Errorf("the holder gets its locks: %w, %v", err, c.holder.Seen().Failed)
 	}
-	if err := do(ctx, c.fault.Prepare, &c.stage.scene); err != nil {
+	if err := do(ctx, c.fault.Prepare, &c.environment.Scene); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
 	timeout := openTimeout
@@ -216,14 +219,14 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 	case err == nil:
 		pause(ctx, c.ttl/2) // the holder, which may believe that it has them too, renews
 	}
-	if err := do(ctx, c.fault.Heal, &c.stage.scene); err != nil {
+	if err := do(ctx, c.fault.Heal, &c.environment.Scene); err != nil {
 		return fmt.Errorf("heal: %w", err)
 	}
 	r.HealedNs = witness.Now()
 	if n := len(r.Halts); n > 0 {
 		r.Halts[n-1].To = r.HealedNs
 	}
-	if err := c.stage.scene.Settle(); err != nil {
+	if err := c.environment.Scene.Settle(); err != nil {
 		return fmt.Errorf("heal: %w", err)
 	}
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/core/driver"
 )
@@ -61,7 +62,7 @@ func (p Plan) Cells() (all, runnable int) {
 		for _, b := range p.Backends {
 			if p.concerns(f, b) {
 				all++
-				if builder, ok := builders[b.Name]; ok && f.Fits(b.Name, builder.lacks) == "" {
+				if store.Known(b.Name) && f.Fits(b.Name, store.Lacks(b.Name)) == "" {
 					runnable++
 				}
 			}
@@ -172,32 +173,31 @@ func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 	template := record.Round{
 		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Control: f.Control,
 		// A store that dies with its plugin loses its leases with it.
-		Keeps: f.Keeps && builders[b.Name].lacks[fault.PowerRival] == "",
+		Keeps: f.Keeps && store.Lacks(b.Name)[fault.PowerRival] == "",
 	}
 	if f.Config["fencing"] == "none" {
 		template.Fencing = "none"
 	}
-	builder, known := builders[b.Name]
 	switch {
-	case !known:
+	case !store.Known(b.Name):
 		template.Missing = "lockbench has no throwaway servers for it"
-	case f.Fits(b.Name, builder.lacks) != "":
-		template.Missing = f.Fits(b.Name, builder.lacks)
+	case f.Fits(b.Name, store.Lacks(b.Name)) != "":
+		template.Missing = f.Fits(b.Name, store.Lacks(b.Name))
 	case slices.Contains(f.Needs, fault.PowerClock) && r.noClock != nil:
 		template.Missing = r.noClock.Error()
 	}
 	if template.Missing != "" {
 		return r.sink.Round(template)
 	}
-	w := wish{fault: f, ttl: TTL, plugin: b.Path, dir: r.dir}
+	w := store.Wish{Needs: f.Needs, Many: f.Many, TTL: TTL, Plugin: b.Path, Dir: r.dir}
 	if f.TTL > 0 {
-		w.ttl = f.TTL
+		w.TTL = f.TTL
 	}
-	if w.needs(fault.PowerClock) {
-		w.clockLibrary = r.clockLibrary
+	if slices.Contains(f.Needs, fault.PowerClock) {
+		w.ClockLibrary = r.clockLibrary
 	}
-	template.TTLms = w.ttl.Milliseconds()
-	s, err := builder.open(ctx, w)
+	template.TTLms = w.TTL.Milliseconds()
+	e, err := store.Open(ctx, b.Name, w)
 	if errors.Is(err, env.ErrNotInstalled) {
 		template.Missing = err.Error()
 		return r.sink.Round(template)
@@ -206,7 +206,7 @@ func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 		template.Failure = err.Error()
 		return r.sink.Round(template)
 	}
-	c := &cell{runner: r, backend: b, fault: f, ttl: w.ttl, stage: s}
+	c := &cell{runner: r, backend: b, fault: f, ttl: w.TTL, environment: e}
 	err = c.rounds(ctx, template)
-	return errors.Join(err, c.end(ctx), s.close())
+	return errors.Join(err, c.end(ctx), e.Close())
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/check"
 	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/bench/store"
 )
 
 // schedule is the endless order in which faults strike one backend in a soak:
@@ -46,7 +47,7 @@ func (s *schedule) next() fault.Fault {
 func bearable(backend string) []fault.Fault {
 	return slices.DeleteFunc(fault.All(), func(f fault.Fault) bool {
 		_, documented := check.DocumentedFor(backend, f.Name)
-		return documented || f.Control || f.Config != nil || f.Fits(backend, builders[backend].lacks) != "" ||
+		return documented || f.Control || f.Config != nil || f.Fits(backend, store.Lacks(backend)) != "" ||
 			slices.Contains(f.Needs, fault.PowerClock) || slices.Contains(f.Needs, fault.PowerReplica)
 	})
 }

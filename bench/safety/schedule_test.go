@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/bench/check"
+	"github.com/lockbench/lockbench/bench/store"
 )
 
 // TestScheduleFollowsSeed: the same seed gives the same faults in the same
@@ -17,7 +18,7 @@ func TestScheduleFollowsSeed(t *testing.T) {
 		}
 		return names
 	}
-	for backend := range builders {
+	for _, backend := range store.Names() {
 		one := draw(backend, 7)
 		if !slices.Equal(one, draw(backend, 7)) {
 			t.Errorf("%s: one seed, two schedules", backend)

@@ -13,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/bench/witness"
 )
 
@@ -173,7 +174,7 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.resources.Dir, err = os.MkdirTemp(w.dir, w.backend.Name+"-"); err != nil {
 		return err
 	}
-	if w.stage, err = builders[w.backend.Name].open(ctx, w.wish()); err != nil {
+	if w.environment, err = store.Open(ctx, w.backend.Name, w.wish()); err != nil {
 		return err
 	}
 	return w.startCrowd(ctx)
@@ -205,19 +206,19 @@ func (w *world) endAll(ctx context.Context) error {
 		defer cancel()
 		err = errors.Join(err, w.crowd.Close(ctx))
 	}
-	if w.stage != nil {
-		err = errors.Join(err, w.stage.close())
+	if w.environment != nil {
+		err = errors.Join(err, w.environment.Close())
 	}
 	return err
 }
 
-// wish is a stage for all of the faults.
-func (w *world) wish() wish {
-	f := fault.Fault{Name: "soak", Many: true}
-	for _, one := range w.schedule.faults {
-		f.Needs = append(f.Needs, one.Needs...)
+// wish is an environment for all of the faults.
+func (w *world) wish() store.Wish {
+	all := store.Wish{Many: true, TTL: crowdTTL, Plugin: w.backend.Path, Dir: w.dir}
+	for _, f := range w.schedule.faults {
+		all.Needs = append(all.Needs, f.Needs...)
 	}
-	return wish{fault: f, ttl: crowdTTL, plugin: w.backend.Path, dir: w.dir}
+	return all
 }
 
 // one goes through one round and judges it.

@@ -1,4 +1,4 @@
-package safety
+package store
 
 import (
 	"context"
@@ -17,38 +17,38 @@ import (
 // redlockNodes is how many nodes redlock has: two may fail.
 const redlockNodes = 5
 
-func startRedis(ctx context.Context, w wish) (*stage, error) {
-	s := &stage{address: byComma, config: driver.Config{}}
-	if err := s.startRedisServer(ctx, w); err != nil {
-		return nil, errors.Join(err, s.close())
+func startRedis(ctx context.Context, w Wish) (*Environment, error) {
+	e := &Environment{address: byComma, Config: driver.Config{}}
+	if err := e.startRedisServer(ctx, w); err != nil {
+		return nil, errors.Join(err, e.Close())
 	}
 	if w.needs(fault.PowerReplica) {
-		if err := s.startReplica(ctx); err != nil {
-			return nil, errors.Join(err, s.close())
+		if err := e.startReplica(ctx); err != nil {
+			return nil, errors.Join(err, e.Close())
 		}
 	}
-	s.redisPowers()
-	return s, nil
+	e.redisPowers()
+	return e, nil
 }
 
-func startRedlock(ctx context.Context, w wish) (*stage, error) {
+func startRedlock(ctx context.Context, w Wish) (*Environment, error) {
 	// A node that has lost its data is let in again after max_ttl; the nodes
 	// share a machine with each other and with what harms them.
-	s := &stage{address: byComma, config: driver.Config{"max_ttl": w.ttl.String(), "node_timeout": "100ms"}}
+	e := &Environment{address: byComma, Config: driver.Config{"max_ttl": w.TTL.String(), "node_timeout": "100ms"}}
 	for range redlockNodes {
-		if err := s.startRedisServer(ctx, w); err != nil {
-			return nil, errors.Join(err, s.close())
+		if err := e.startRedisServer(ctx, w); err != nil {
+			return nil, errors.Join(err, e.Close())
 		}
 	}
-	s.admit = func(ctx context.Context) error {
-		return env.Nodes(s.servers).Init(ctx, w.plugin, "max_ttl="+w.ttl.String(), "node_timeout=100ms")
+	e.admit = func(ctx context.Context) error {
+		return env.Nodes(e.servers).Init(ctx, w.Plugin, "max_ttl="+w.TTL.String(), "node_timeout=100ms")
 	}
-	s.redisPowers()
-	return s, nil
+	e.redisPowers()
+	return e, nil
 }
 
-func (s *stage) startRedisServer(ctx context.Context, w wish) error {
-	wrap, err := s.startClock(w)
+func (e *Environment) startRedisServer(ctx context.Context, w Wish) error {
+	wrap, err := e.startClock(w)
 	if err != nil {
 		return err
 	}
@@ -58,19 +58,19 @@ func (s *stage) startRedisServer(ctx context.Context, w wish) error {
 	}
 	server, err := env.StartRedis(ctx, o)
 	if err == nil {
-		s.add(server)
+		e.add(server)
 	}
 	return err
 }
 
 // redisPowers are those of servers that speak Redis's protocol.
-func (s *stage) redisPowers() {
+func (e *Environment) redisPowers() {
 	var admins []*redis.Client
-	for _, server := range s.servers[:len(s.scene.Servers)] {
+	for _, server := range e.servers[:len(e.Scene.Servers)] {
 		// One connection that stays: a server that takes no more still serves it.
 		c := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1, ConnMaxIdleTime: -1})
 		admins = append(admins, c)
-		s.end = append(s.end, c.Close)
+		e.end = append(e.end, c.Close)
 	}
 	every := func(ctx context.Context, args ...any) error {
 		var errs []error
@@ -79,12 +79,12 @@ func (s *stage) redisPowers() {
 		}
 		return errors.Join(errs...)
 	}
-	s.scene.ReadOnly = func(ctx context.Context, on bool) error {
+	e.Scene.ReadOnly = func(ctx context.Context, on bool) error {
 		// A master that misses a replica refuses writes, as one whose disk is full
 		// does.
 		return every(ctx, "CONFIG", "SET", "min-replicas-to-write", map[bool]int{true: 1}[on])
 	}
-	s.scene.Exhaust = func(ctx context.Context, on bool) error {
+	e.Scene.Exhaust = func(ctx context.Context, on bool) error {
 		if !on {
 			return every(ctx, "CONFIG", "SET", "maxclients", 10000)
 		}
@@ -106,18 +106,18 @@ func redisDo(ctx context.Context, addr string, args ...any) error {
 
 // startReplica starts a replica of the first server behind a link that can be
 // cut, and waits until it follows.
-func (s *stage) startReplica(ctx context.Context) error {
-	link, err := fault.NewProxy(s.servers[0].Addr())
+func (e *Environment) startReplica(ctx context.Context) error {
+	link, err := fault.NewProxy(e.servers[0].Addr())
 	if err != nil {
 		return err
 	}
-	s.end = append(s.end, link.Close)
+	e.end = append(e.end, link.Close)
 	server, err := env.StartRedis(ctx, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
 	if err != nil {
 		return err
 	}
-	s.servers = append(s.servers, server)
-	s.scene.Replica, s.scene.Link = replica{server}, link
+	e.servers = append(e.servers, server)
+	e.Scene.Replica, e.Scene.Link = replica{server}, link
 	return follow(ctx, server.Addr(), link.Addr())
 }
 
@@ -154,15 +154,15 @@ func follow(ctx context.Context, addr, master string) error {
 
 // rejoin brings the roles of a failover back for the next round: what was
 // promoted follows the first server through the link.
-func (s *stage) rejoin(ctx context.Context) error {
-	r, ok := s.scene.Replica.(replica)
+func (e *Environment) rejoin(ctx context.Context) error {
+	r, ok := e.Scene.Replica.(replica)
 	if !ok {
 		return nil
 	}
-	first := s.servers[0].Addr()
-	err := errors.Join(redisDo(ctx, first, "REPLICAOF", "NO", "ONE"), s.scene.Link.Heal())
-	for _, paths := range [][]*fault.Proxy{s.scene.HolderPaths, s.scene.RivalPaths} {
+	first := e.servers[0].Addr()
+	err := errors.Join(redisDo(ctx, first, "REPLICAOF", "NO", "ONE"), e.Scene.Link.Heal())
+	for _, paths := range [][]*fault.Proxy{e.Scene.HolderPaths, e.Scene.RivalPaths} {
 		err = errors.Join(err, paths[0].Retarget(first))
 	}
-	return errors.Join(err, follow(ctx, r.Addr(), s.scene.Link.Addr()))
+	return errors.Join(err, follow(ctx, r.Addr(), e.Scene.Link.Addr()))
 }

@@ -1,4 +1,4 @@
-package safety
+package store
 
 import (
 	"context"
@@ -14,30 +14,30 @@ import (
 // etcdMembers is the smallest cluster with a minority.
 const etcdMembers = 3
 
-func startEtcd(ctx context.Context, w wish) (*stage, error) {
-	s := &stage{address: byComma, config: driver.Config{}}
+func startEtcd(ctx context.Context, w Wish) (*Environment, error) {
+	e := &Environment{address: byComma, Config: driver.Config{}}
 	size := 1
-	if w.fault.Many {
+	if w.Many {
 		size = etcdMembers
 	}
 	members, err := env.StartEtcdCluster(ctx, size, nil)
 	if err != nil {
-		return nil, errors.Join(err, s.close())
+		return nil, errors.Join(err, e.Close())
 	}
-	s.add(members...)
-	s.scene.ReadOnly = func(ctx context.Context, on bool) error { return s.alarm(ctx, on) }
-	s.scene.Leader = s.leader
-	return s, nil
+	e.add(members...)
+	e.Scene.ReadOnly = func(ctx context.Context, on bool) error { return e.alarm(ctx, on) }
+	e.Scene.Leader = e.leader
+	return e, nil
 }
 
 // leader asks the members which of them leads.
-func (s *stage) leader(ctx context.Context) (int, error) {
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.servers[0].Addr()}, DialTimeout: patience})
+func (e *Environment) leader(ctx context.Context) (int, error) {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.servers[0].Addr()}, DialTimeout: patience})
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
-	for i, m := range s.servers {
+	for i, m := range e.servers {
 		status, err := c.Status(ctx, m.Addr())
 		if err != nil {
 			return 0, err
@@ -51,8 +51,8 @@ func (s *stage) leader(ctx context.Context) (int, error) {
 
 // alarm raises or ends the alarm of a full database on the first member, after
 // which the cluster refuses everything that needs space.
-func (s *stage) alarm(ctx context.Context, on bool) error {
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.servers[0].Addr()}, DialTimeout: patience})
+func (e *Environment) alarm(ctx context.Context, on bool) error {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.servers[0].Addr()}, DialTimeout: patience})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package safety
+package store
 
 import (
 	"context"
@@ -13,28 +13,28 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-func startMySQL(ctx context.Context, w wish) (*stage, error) {
-	s := &stage{config: driver.Config{}}
-	wrap, err := s.startClock(w)
+func startMySQL(ctx context.Context, w Wish) (*Environment, error) {
+	e := &Environment{Config: driver.Config{}}
+	wrap, err := e.startClock(w)
 	if err != nil {
 		return nil, err
 	}
 	server, err := env.StartMariaDB(ctx, &env.MariaDBOptions{Wrap: wrap, SQL: plainUser})
 	if err != nil {
-		return nil, errors.Join(err, s.close())
+		return nil, errors.Join(err, e.Close())
 	}
-	s.add(server)
-	s.address = func(at []string) string {
+	e.add(server)
+	e.address = func(at []string) string {
 		a := strings.Replace(env.MariaDBAddress(server), server.Addr(), at[0], 1)
 		return strings.Replace(a, rootOfEnv, plainOfEnv, 1)
 	}
 	admin, err := sql.Open("mysql", env.MariaDBAddress(server))
 	if err != nil {
-		return nil, errors.Join(err, s.close())
+		return nil, errors.Join(err, e.Close())
 	}
-	s.end = append(s.end, admin.Close)
-	s.sqlPowers(admin)
-	return s, nil
+	e.end = append(e.end, admin.Close)
+	e.sqlPowers(admin)
+	return e, nil
 }
 
 // The hosts' account may not write to a read-only server, which the one of
@@ -51,12 +51,12 @@ var plainUser = []string{
 	"GRANT PROCESS ON *.* TO 'witness'@'%'",
 }
 
-func (s *stage) sqlPowers(admin *sql.DB) {
-	s.scene.ReadOnly = func(ctx context.Context, on bool) error {
+func (e *Environment) sqlPowers(admin *sql.DB) {
+	e.Scene.ReadOnly = func(ctx context.Context, on bool) error {
 		_, err := admin.ExecContext(ctx, fmt.Sprintf("SET GLOBAL read_only = %t", on))
 		return err
 	}
-	s.scene.Exhaust = func(ctx context.Context, on bool) error {
+	e.Scene.Exhaust = func(ctx context.Context, on bool) error {
 		// The server's own limit is at least 10, so the account is given one.
 		limit := 0
 		if on {
