@@ -25,8 +25,8 @@ type failoverGroup struct {
 	// failOver begins a planned failover, calls begun, and returns when writes
 	// may be served again.
 	failOver func(t *testing.T, begun func())
-	// settled reports whether the next failover can begin.
-	settled func(ctx context.Context) bool
+	// settle returns when the next failover can begin.
+	settle func(t *testing.T)
 }
 
 // A planned failover ends no candidate and no lease: one of the standbys leads
@@ -87,7 +87,7 @@ func failOverAndOver(t *testing.T, binary string, g failoverGroup) {
 	}
 	leader := <-terms
 	for round := range count(1, 20) {
-		eventually(t, "the replicas are there", func() bool { return g.settled(t.Context()) })
+		g.settle(t)
 		old := leader
 		ended := make(chan time.Time, 1)
 		g.failOver(t, func() {
@@ -189,12 +189,6 @@ func hostPort(t *testing.T, s *env.Server) string {
 	return host + " " + port
 }
 
-// linked reports whether master has as many replicas, which have everything.
-func linked(ctx context.Context, master *goredis.Client, replicas int) bool {
-	n, err := master.Do(ctx, "wait", replicas, 500).Int()
-	return err == nil && n >= replicas
-}
-
 // fixedAddress is a server that is demoted for 1.5 s, and its replica.
 func fixedAddress(t *testing.T) failoverGroup {
 	a, first := startMember(t)
@@ -216,45 +210,37 @@ func fixedAddress(t *testing.T) failoverGroup {
 			follow(first, "no", "one")
 			follow(second, ha, pa)
 		},
-		settled: func(ctx context.Context) bool { return linked(ctx, first, 1) },
+		settle: func(t *testing.T) {
+			eventually(t, "the replica follows", func() bool {
+				n, err := first.Do(t.Context(), "wait", 1, 500).Int()
+				return err == nil && n >= 1
+			})
+		},
 	}
 }
 
 // sentinelGroup is a master with one replica more than wait_replicas says.
 func sentinelGroup(t *testing.T, wait int) failoverGroup {
-	master, c := startMember(t)
-	clients := map[string]*goredis.Client{master.Addr(): c}
-	for range wait + 1 {
-		s, c := startMember(t, "replicaof "+hostPort(t, master))
-		clients[s.Addr()] = c
+	g, err := env.StartSentinel(t.Context(), wait+1)
+	if err != nil {
+		env.Missing(t, "redis", err)
 	}
-	s, err := env.StartRedis(t.Context(), &env.RedisOptions{Args: []string{"--sentinel"}, Lines: []string{
-		"sentinel monitor main " + hostPort(t, master) + " 1",
-		"sentinel down-after-milliseconds main 1000", "sentinel failover-timeout main 6000"}})
-	keep(t, "redis", s, err)
-	sentinel := goredis.NewSentinelClient(&goredis.Options{Addr: s.Addr()})
-	t.Cleanup(func() { _ = sentinel.Close() })
-	current := func(ctx context.Context) string {
-		addr, err := sentinel.GetMasterAddrByName(ctx, "main").Result()
-		if err != nil {
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
 			t.Error(err)
-			return ""
 		}
-		return net.JoinHostPort(addr[0], addr[1])
-	}
+	})
 	return failoverGroup{
-		cfg: driver.Config{"address": s.Addr(), "sentinel_master": "main", "wait_replicas": fmt.Sprint(wait)},
+		cfg: driver.Config{"address": g.Sentinel.Addr(), "sentinel_master": env.SentinelMaster, "wait_replicas": fmt.Sprint(wait)},
 		failOver: func(t *testing.T, begun func()) {
-			before := current(t.Context())
-			// Sentinel looks at replicas every 10 s, and knows no good one before.
-			eventually(t, "Sentinel begins", func() bool { return sentinel.Failover(t.Context(), "main").Err() == nil })
-			begun()
-			eventually(t, "another master", func() bool { return current(t.Context()) != before })
+			if err := g.FailOver(t.Context(), begun); err != nil {
+				t.Fatal(err)
+			}
 		},
-		settled: func(ctx context.Context) bool {
-			known, err := sentinel.Replicas(ctx, "main").Result()
-			c := clients[current(ctx)]
-			return err == nil && len(known) == wait+1 && c != nil && linked(ctx, c, wait+1)
+		settle: func(t *testing.T) {
+			if err := g.Settle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		},
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/lockbench/lockbench/internal/ports"
 )
 
 // Fsync is how a Redis server writes its append-only file.
@@ -36,6 +38,8 @@ type RedisOptions struct {
 	// Wrap is a command in front of the server's, which it must exec: "env"
 	// with variables for one. Default none.
 	Wrap []string
+
+	ports *ports.Taken // see recipe
 }
 
 // StartRedis starts a redis-server and returns when it answers. A nil opts is
@@ -59,6 +63,7 @@ func StartRedis(ctx context.Context, opts *RedisOptions) (*Server, error) {
 	}
 	return launchServer(ctx, recipe{
 		product: Redis,
+		ports:   o.ports,
 		keeps:   o.AppendFsync != FsyncNone,
 		prepare: func(dir string, port int) ([]string, error) {
 			// The configuration goes into a file: a password has no place in argv.

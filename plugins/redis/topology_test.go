@@ -109,31 +109,14 @@ func useEverything(t *testing.T, o Options) {
 }
 
 // startCluster starts a Cluster whose nodes have equal parts of the slots.
-func startCluster(t *testing.T, nodes int) ([]*env.Server, Options) {
+func startCluster(t *testing.T, count int) (env.Nodes, Options) {
 	t.Helper()
-	var servers []*env.Server
-	opts := Options{Cluster: true}
-	for range nodes {
-		s := start(t, &env.RedisOptions{Lines: []string{"cluster-enabled yes", fmt.Sprint("cluster-port ", freePort(t)), "cluster-node-timeout 2000"}})
-		servers = append(servers, s)
-		opts.Address = append(opts.Address, s.Addr())
+	nodes, err := env.StartRedisCluster(t.Context(), count)
+	if err != nil {
+		env.Missing(t, "redis", err)
 	}
-	first := plain(t, servers[0])
-	for i, s := range servers {
-		c := plain(t, s)
-		must(t, c.ClusterAddSlotsRange(t.Context(), i*16384/nodes, (i+1)*16384/nodes-1).Err())
-		host, port, _ := net.SplitHostPort(s.Addr())
-		bus := c.ConfigGet(t.Context(), "cluster-port").Val()["cluster-port"]
-		must(t, first.Do(t.Context(), "cluster", "meet", host, port, bus).Err())
-	}
-	for _, s := range servers {
-		c := plain(t, s)
-		eventually(t, "the Cluster is up", func() bool {
-			info := c.ClusterInfo(t.Context()).Val()
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprint("cluster_known_nodes:", nodes))
-		})
-	}
-	return servers, opts
+	t.Cleanup(func() { must(t, nodes.Close()) })
+	return nodes, Options{Cluster: true, Address: strings.Split(nodes.Addr(), ",")}
 }
 
 func TestCluster(t *testing.T) {

@@ -1,0 +1,79 @@
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/internal/ports"
+)
+
+// slots is how many a Redis Cluster has.
+const slots = 16384
+
+// StartRedisCluster starts a Redis Cluster of count nodes, each with an equal
+// part of the slots and no replica, and returns when all of them agree.
+func StartRedisCluster(ctx context.Context, count int) (Nodes, error) {
+	var nodes Nodes
+	var buses []string
+	for range count {
+		taken, err := ports.Take(2)
+		if err != nil {
+			return nil, errors.Join(err, nodes.Close())
+		}
+		bus := fmt.Sprint(taken.Port(1))
+		s, err := StartRedis(ctx, &RedisOptions{ports: taken, Lines: []string{
+			"cluster-enabled yes", "cluster-port " + bus, "cluster-node-timeout 2000"}})
+		if err != nil {
+			return nil, errors.Join(err, taken.Close(), nodes.Close())
+		}
+		nodes, buses = append(nodes, s), append(buses, bus)
+	}
+	err := nodes.meet(ctx, buses)
+	for _, s := range nodes {
+		err = errors.Join(err, awaitCluster(ctx, s, count))
+	}
+	if err != nil {
+		return nil, errors.Join(err, nodes.Close())
+	}
+	return nodes, nil
+}
+
+// meet gives each node its slots and tells the first one of all, who tells the
+// others.
+func (n Nodes) meet(ctx context.Context, buses []string) error {
+	var errs []error
+	for i, s := range n {
+		host, port, err := net.SplitHostPort(s.Addr())
+		errs = append(errs, err,
+			redisDo(ctx, s.Addr(), "CLUSTER", "ADDSLOTSRANGE", i*slots/len(n), (i+1)*slots/len(n)-1),
+			redisDo(ctx, n[0].Addr(), "CLUSTER", "MEET", host, port, buses[i]))
+	}
+	return errors.Join(errs...)
+}
+
+// redisDo sends one command to the server at addr.
+func redisDo(ctx context.Context, addr string, args ...any) error {
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	if err := c.Do(ctx, args...).Err(); err != nil {
+		return fmt.Errorf("env: %v on %s: %w", args, addr, err)
+	}
+	return nil
+}
+
+func awaitCluster(ctx context.Context, s *Server, size int) error {
+	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	defer c.Close()
+	return retry(ctx, "the Cluster of "+s.Addr(), func() error {
+		info, err := c.ClusterInfo(ctx).Result()
+		if err == nil && !(strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", size))) {
+			err = errors.New("its nodes do not agree yet")
+		}
+		return err
+	})
+}

@@ -1,0 +1,138 @@
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// SentinelMaster is the name under which a [SentinelGroup] is asked for.
+const SentinelMaster = "main"
+
+// SentinelGroup is a Redis master with replicas and one Sentinel, which fails
+// it over when it is told to.
+type SentinelGroup struct {
+	Members  Nodes   // the first one is the master to begin with
+	Sentinel *Server // at whose address clients ask for [SentinelMaster]
+}
+
+// StartSentinel starts a master with the given number of replicas, and their
+// Sentinel.
+func StartSentinel(ctx context.Context, replicas int) (*SentinelGroup, error) {
+	g := &SentinelGroup{}
+	// A replica is served at once, and not 5 s after it has asked.
+	lines := []string{"repl-diskless-sync-delay 0"}
+	master := ""
+	for range replicas + 1 {
+		s, err := StartRedis(ctx, &RedisOptions{Lines: lines})
+		if err != nil {
+			return nil, errors.Join(err, g.Close())
+		}
+		if master == "" {
+			master = strings.ReplaceAll(s.Addr(), ":", " ")
+			lines = append(lines, "replicaof "+master)
+		}
+		g.Members = append(g.Members, s)
+	}
+	var err error
+	g.Sentinel, err = StartRedis(ctx, &RedisOptions{Args: []string{"--sentinel"}, Lines: []string{
+		"sentinel monitor " + SentinelMaster + " " + master + " 1",
+		"sentinel down-after-milliseconds " + SentinelMaster + " 1000",
+		"sentinel failover-timeout " + SentinelMaster + " 6000"}})
+	if err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return g, nil
+}
+
+// Close closes all servers.
+func (g *SentinelGroup) Close() error {
+	if g.Sentinel == nil {
+		return g.Members.Close()
+	}
+	return errors.Join(g.Sentinel.Close(), g.Members.Close())
+}
+
+// FailOver lets Sentinel promote a replica, in order, and returns when it names
+// another master. Begun, unless it is nil, is called when Sentinel has begun.
+func (g *SentinelGroup) FailOver(ctx context.Context, begun func()) error {
+	s := redis.NewSentinelClient(&redis.Options{Addr: g.Sentinel.Addr()})
+	defer s.Close()
+	before, err := master(ctx, s)
+	if err != nil {
+		return err
+	}
+	// It looks at replicas every 10 s, and knows no good one before.
+	if err := retry(ctx, "Sentinel begins", func() error { return s.Failover(ctx, SentinelMaster).Err() }); err != nil {
+		return err
+	}
+	if begun != nil {
+		begun()
+	}
+	return retry(ctx, "another master", func() error {
+		now, err := master(ctx, s)
+		if err == nil && now == before {
+			err = fmt.Errorf("it is still %s", before)
+		}
+		return err
+	})
+}
+
+// Settle returns when Sentinel knows all replicas of its master, and these
+// follow it.
+func (g *SentinelGroup) Settle(ctx context.Context) error {
+	s := redis.NewSentinelClient(&redis.Options{Addr: g.Sentinel.Addr()})
+	defer s.Close()
+	replicas := len(g.Members) - 1
+	return retry(ctx, "Sentinel is ready", func() error {
+		known, err := s.Replicas(ctx, SentinelMaster).Result()
+		if err != nil {
+			return err
+		}
+		if len(known) < replicas {
+			return fmt.Errorf("it knows %d of %d replicas", len(known), replicas)
+		}
+		addr, err := master(ctx, s)
+		if err != nil {
+			return err
+		}
+		c := redis.NewClient(&redis.Options{Addr: addr})
+		defer c.Close()
+		linked, err := c.Do(ctx, "WAIT", replicas, 500).Int()
+		if err == nil && linked < replicas {
+			err = fmt.Errorf("%d of %d replicas follow %s", linked, replicas, addr)
+		}
+		return err
+	})
+}
+
+func master(ctx context.Context, s *redis.SentinelClient) (string, error) {
+	addr, err := s.GetMasterAddrByName(ctx, SentinelMaster).Result()
+	if err != nil {
+		return "", fmt.Errorf("env: Sentinel names no master: %w", err)
+	}
+	return net.JoinHostPort(addr[0], addr[1]), nil
+}
+
+// retry does something until it succeeds, for as long as a server may take to
+// start.
+func retry(ctx context.Context, what string, do func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("env: %s: %w: %w", what, ctx.Err(), err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
