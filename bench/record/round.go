@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // RoundsFile has the histories of the safety scenario: one JSON object for
@@ -81,6 +82,13 @@ type Lease struct {
 	ReleasedNs int64 `json:"released_ns,omitempty"`
 	// Renewals are the confirmed ones: sent, and answered.
 	Renewals [][2]int64 `json:"renewals_ns,omitempty"`
+}
+
+// Clone returns a copy that shares nothing with l.
+func (l *Lease) Clone() *Lease {
+	c := *l
+	c.Renewals = slices.Clone(l.Renewals)
+	return &c
 }
 
 // Write is one write to a guarded resource, or to its twin without a guard, by

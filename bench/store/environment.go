@@ -39,10 +39,16 @@ type builder struct {
 	// lacks says for each power that its environment does not have why.
 	lacks map[fault.Power]string
 	start func(ctx context.Context, w Wish) (*Environment, error)
+	// settings are the ways in which the servers can be set up; none for one.
+	settings []string
+	// operations are what an operator does to them.
+	operations []Operation
 }
 
 // Wish is what an environment is to have.
 type Wish struct {
+	// Setting is one of [Settings] of the backend; "" for the first.
+	Setting string
 	Needs []fault.Power
 	// Many asks for several servers, where the backend can have several or one.
 	Many   bool
@@ -96,6 +102,15 @@ func Names() []string { return slices.Sorted(maps.Keys(builders)) }
 // Lacks says for each power that the environment of a backend does not have why
 // that is so.
 func Lacks(backend string) map[fault.Power]string { return builders[backend].lacks }
+
+// Settings are the ways in which the servers of a backend can be set up: at
+// least one.
+func Settings(backend string) []string {
+	if s := builders[backend].settings; len(s) > 0 {
+		return s
+	}
+	return []string{"plain"}
+}
 
 // Open starts the servers of a backend that is known. Errors of servers that are
 // not installed wrap [env.ErrNotInstalled].

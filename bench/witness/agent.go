@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/host"
@@ -45,12 +46,17 @@ type agent struct {
 	stop    chan struct{}       // closed: release, and acquire no more
 	crowd   *crowd              // the last one, nil for none
 	holders sync.WaitGroup
+
+	served  atomic.Bool  // the present client was granted a lock
+	plugin  atomic.Int64 // process id that was told last
+	gate    *gate
+	reaping atomic.Bool
 }
 
 // run reads the spec and then orders, until its input ends.
 func run(stdin io.Reader, stdout io.Writer) error {
 	in := json.NewDecoder(bufio.NewReader(stdin))
-	a := &agent{lines: json.NewEncoder(stdout), held: map[string]*holding{}, stop: make(chan struct{})}
+	a := &agent{lines: json.NewEncoder(stdout), held: map[string]*holding{}, stop: make(chan struct{}), gate: newGate()}
 	if err := in.Decode(&a.spec); err != nil {
 		return err
 	}
@@ -73,6 +79,12 @@ func run(stdin io.Reader, stdout io.Writer) error {
 			a.acquire(o)
 		case "keep":
 			a.keep(o)
+		case "work":
+			a.start(*o.Workload)
+		case "reopen":
+			a.holders.Go(func() { a.reopen(o.Timeout) })
+		case string(BlockedLog), string(Reaper):
+			a.surround(Surrounding(o.Op), o.On)
 		case "read":
 			a.tell(note{Use: ownUse()})
 		case "release":
@@ -80,29 +92,43 @@ func run(stdin io.Reader, stdout io.Writer) error {
 			a.tell(note{Idle: true})
 		}
 	}
+	a.gate.block(false)
+	a.reaping.Store(false)
 	a.release()
 	close(beat)
 	beating.Wait()
 	return a.close()
 }
 
+// open opens the resources, and the first client.
 func (a *agent) open() (err error) {
-	quiet := slog.New(slog.DiscardHandler)
-	a.backend, err = plugin.Open(context.Background(), a.spec.Backend, &plugin.Options{
-		Path: a.spec.Path, Config: a.spec.Config, NoMTLS: a.spec.NoMTLS, StartTimeout: startTimeout, Logger: quiet,
+	if err := a.connect(); err != nil {
+		return err
+	}
+	a.writer, err = openWriter(a.spec.Resources)
+	return err
+}
+
+// connect opens a client in place of the one before.
+func (a *agent) connect() error {
+	log := slog.New(a.gate)
+	b, err := plugin.Open(context.Background(), a.spec.Backend, &plugin.Options{
+		Path: a.spec.Path, Config: a.spec.Config, NoMTLS: a.spec.NoMTLS, StartTimeout: startTimeout, Logger: log,
 	})
 	if err != nil {
 		return err
 	}
-	a.client = core.New(a.backend, &core.Options{Label: fmt.Sprintf("witness-%d", a.spec.Host), Logger: quiet, OnEvent: a.event})
-	a.writer, err = openWriter(a.spec.Resources)
-	return err
+	c := core.New(b, &core.Options{Label: fmt.Sprintf("witness-%d", a.spec.Host), Logger: log, OnEvent: a.event})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.backend, a.client = b, c
+	return nil
 }
 
 func (a *agent) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	err := a.client.Close(ctx)
+	err := a.present().Close(ctx)
 	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		err = nil // the fault may have left no server to release to
 	}
@@ -117,18 +143,18 @@ func (a *agent) tell(n note) {
 	_ = a.lines.Encode(n)
 }
 
+// tellPlugin tells of the plugin process when it is not the one told before.
 func (a *agent) tellPlugin() {
-	if pid, ok := plugin.ProcessOf(a.backend); ok {
+	a.mu.Lock()
+	b := a.backend
+	a.mu.Unlock()
+	if pid, ok := plugin.ProcessOf(b); ok && int(a.plugin.Swap(int64(pid))) != pid {
 		a.tell(note{Plugin: pid})
 	}
 }
 
-// event is told what happens to leases, a moment after it did.
-func (a *agent) event(e core.Event) {
-	if e.Kind == core.EventPluginUp {
-		a.tellPlugin()
-		return
-	}
+// note is told what happens to leases, a moment after it did.
+func (a *agent) note(e core.Event) {
 	a.mu.Lock()
 	c, h := a.crowd, a.held[e.Owner]
 	a.mu.Unlock()
@@ -165,6 +191,7 @@ func (a *agent) beat(stop chan struct{}) {
 			return
 		case <-t.C:
 		}
+		a.tellPlugin()
 		now := Now()
 		if now-last > int64(starvedAfter) {
 			a.tell(note{Halt: &record.Halt{Host: a.spec.Host, Why: record.HaltStarved, From: last, To: now}})

@@ -175,7 +175,7 @@ func (c *crowd) keep(k int, stop chan struct{}) {
 	defer cancel()
 	var mine []*kept
 	for name := k; name < c.order.Count; name += keepers {
-		lock, err := c.agent.client.Lock(fmt.Sprint(c.order.Names[0], name), &core.LockOptions{TTL: c.order.TTL})
+		lock, err := c.agent.present().Lock(fmt.Sprint(c.order.Names[0], name), &core.LockOptions{TTL: c.order.TTL})
 		if err != nil {
 			c.agent.tell(note{Failed: err.Error()})
 			return

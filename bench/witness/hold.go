@@ -42,7 +42,7 @@ func (a *agent) release() {
 
 // hold acquires one lock, and holds it until it is lost or stop closes.
 func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
-	lock, err := a.client.Lock(name, &core.LockOptions{TTL: o.TTL})
+	lock, err := a.present().Lock(name, &core.LockOptions{TTL: o.TTL})
 	if err != nil {
 		a.tell(note{Failed: err.Error()})
 		return
@@ -168,9 +168,7 @@ func (h *holding) change(f func(*record.Lease)) {
 func (h *holding) state() *record.Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.record
-	r.Renewals = append([][2]int64(nil), r.Renewals...)
-	return &r
+	return h.record.Clone()
 }
 
 func (h *holding) renewed(sent, done int64) {

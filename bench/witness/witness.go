@@ -45,12 +45,15 @@ type Spec struct {
 
 // order is one line on a witness's standard input.
 type order struct {
-	Op      string        `json:"op"` // acquire, keep, release, read
+	Op      string        `json:"op"` // acquire, keep, work, release, reopen, read, or a surrounding
 	Names   []string      `json:"names,omitempty"`
 	Count   int           `json:"count,omitempty"` // of the leases to keep
 	First   int           `json:"first,omitempty"` // number of Names[0] in the round
 	TTL     time.Duration `json:"ttl_ns,omitempty"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"`
+
+	Workload *Workload `json:"workload,omitempty"`
+	On       bool      `json:"on,omitempty"` // of a surrounding
 }
 
 // note is one line on its standard output.
@@ -58,6 +61,7 @@ type note struct {
 	Lease  *record.Lease `json:"lease,omitempty"` // new, or with an end
 	Write  *record.Write `json:"write,omitempty"`
 	Halt   *record.Halt  `json:"halt,omitempty"`
+	Call   *Call         `json:"call,omitempty"`
 	Failed string        `json:"failed,omitempty"` // an acquire; why
 	Crowd  *Crowd        `json:"crowd,omitempty"`
 	Use    *Use          `json:"use,omitempty"`
@@ -77,6 +81,7 @@ type Process struct {
 	mu     sync.Mutex
 	change chan struct{} // closed and replaced at each note
 	seen   Seen
+	index  map[grant]int // of seen.Leases
 	crowd  Crowd
 	uses   []Use
 	plugin int
@@ -90,6 +95,7 @@ type Seen struct {
 	Leases []record.Lease
 	Writes []record.Write
 	Halts  []record.Halt
+	Calls  []Call
 	// Failed are the errors of acquires.
 	Failed []string
 }
@@ -107,7 +113,7 @@ func (s Seen) Held() int {
 
 // Start starts a witness and returns when its plugin is open.
 func Start(ctx context.Context, s Spec) (*Process, error) {
-	p := &Process{ended: make(chan struct{}), exited: make(chan struct{}), change: make(chan struct{})}
+	p := &Process{ended: make(chan struct{}), exited: make(chan struct{}), change: make(chan struct{}), index: map[grant]int{}}
 	if err := p.start(s.TempDir); err != nil {
 		return nil, fmt.Errorf("witness: %w", err)
 	}
@@ -191,6 +197,8 @@ func (p *Process) take(n note) {
 		p.seen.Writes = append(p.seen.Writes, *n.Write)
 	case n.Halt != nil:
 		p.seen.Halts = append(p.seen.Halts, *n.Halt)
+	case n.Call != nil:
+		p.seen.Calls = append(p.seen.Calls, *n.Call)
 	case n.Failed != "":
 		p.seen.Failed = append(p.seen.Failed, n.Failed)
 	case n.Crowd != nil:
@@ -211,13 +219,19 @@ func (p *Process) take(n note) {
 
 // lease keeps the newest state of each.
 func (p *Process) lease(l record.Lease) {
-	for i, old := range p.seen.Leases {
-		if old.Name == l.Name && old.AskedNs == l.AskedNs {
-			p.seen.Leases[i] = l
-			return
-		}
+	key := grant{l.Name, l.Token}
+	if i, known := p.index[key]; known && p.seen.Leases[i].GrantedNs == l.GrantedNs {
+		p.seen.Leases[i] = l
+		return
 	}
+	p.index[key] = len(p.seen.Leases)
 	p.seen.Leases = append(p.seen.Leases, l)
+}
+
+// grant tells leases apart in what one process has told.
+type grant struct {
+	name  int
+	token uint64
 }
 
 // Await returns when until says so of what was seen, and fails when ctx or
@@ -247,6 +261,7 @@ func (p *Process) Seen() Seen {
 	defer p.mu.Unlock()
 	s := p.seen
 	s.Leases = append([]record.Lease(nil), s.Leases...)
+	s.Calls = append([]Call(nil), s.Calls...)
 	return s
 }
 
@@ -254,7 +269,7 @@ func (p *Process) Seen() Seen {
 func (p *Process) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seen = Seen{}
+	p.seen, p.index = Seen{}, map[grant]int{}
 }
 
 // Pid is the process id of the host.

@@ -1,0 +1,4 @@
+package explore
+
+// surroundingActions are what surrounds the processes of a host.
+var surroundingActions = []Action{}

@@ -1,0 +1,127 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/bench/store"
+	"github.com/lockbench/lockbench/bench/witness"
+)
+
+// World is what actions act on: the servers of one backend, and the hosts of
+// one schedule with their ways to the servers.
+type World struct {
+	*store.Environment
+	Hosts []*Host
+	// Dir is a directory for what actions need; it is removed at the end.
+	Dir string
+}
+
+// Host is one process with its plugin, as a schedule began it.
+type Host struct {
+	*witness.Process
+	Number int
+	Paths  []*Path // one to each server
+	// Dir is the TMPDIR of the host and its plugin.
+	Dir string
+}
+
+// Name is how a scene calls the host: A, B, ...
+func (h *Host) Name() string { return hostName(h.Number) }
+
+func hostName(n int) string { return string(rune('A' + n)) }
+
+// Path is the way from one host to one server. Several actions can harm it at
+// the same time. Its methods may be called from any goroutine.
+type Path struct {
+	Proxy *fault.Proxy
+
+	mu    sync.Mutex
+	harms []harm
+}
+
+// harm is what one action does to a path.
+type harm struct {
+	by any
+	do func(*fault.Proxy) error
+}
+
+// Harm does something to the path, until it is healed by the same key.
+func (p *Path) Harm(by any, do func(*fault.Proxy) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.harms = append(p.harms, harm{by, do})
+	return do(p.Proxy)
+}
+
+// Heal ends what was done to the path by that key; the rest goes on. The
+// connections on which something was swallowed are reset.
+func (p *Path) Heal(by any) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var left []harm
+	for _, h := range p.harms {
+		if h.by != by {
+			left = append(left, h)
+		}
+	}
+	if len(left) == len(p.harms) {
+		return nil
+	}
+	p.harms = left
+	err := p.Proxy.Heal()
+	for _, h := range left {
+		err = errors.Join(err, h.do(p.Proxy))
+	}
+	return err
+}
+
+// Harm does the same to all paths of a host, or to the one to one server.
+func (h *Host) Harm(e Event, do func(*fault.Proxy) error) error {
+	return eachPath(h.Paths, func(p *Path) error { return p.Harm(e, do) })
+}
+
+// Heal ends what [Host.Harm] has done for the same event.
+func (h *Host) Heal(e Event) error {
+	return eachPath(h.Paths, func(p *Path) error { return p.Heal(e) })
+}
+
+func eachPath(paths []*Path, do func(*Path) error) error {
+	var errs []error
+	for _, p := range paths {
+		errs = append(errs, do(p))
+	}
+	return errors.Join(errs...)
+}
+
+// hostWrappers are scripts that stand between a host and its plugin, which is
+// $plugin to them.
+var hostWrappers = map[string]string{
+	"shell":      `"$plugin"; exit $?`,
+	"env":        `exec env LANG=C "$plugin"`,
+	"nice":       `exec nice -n 1 "$plugin"`,
+	"background": `"$plugin" & wait`,
+	"session":    `setsid --wait "$plugin"`,
+}
+
+// wrap writes the script of a wrapper, and returns its path.
+func wrap(dir, name, wrapper, plugin string) (string, error) {
+	path := fmt.Sprintf("%s/lockplugin-%s", dir, name)
+	text := fmt.Sprintf("#!/bin/sh\nplugin='%s'\n%s\n", plugin, hostWrappers[wrapper])
+	return path, os.WriteFile(path, []byte(text), 0o755)
+}
+
+// sleep waits for d, and returns false when ctx ends before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

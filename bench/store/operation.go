@@ -1,0 +1,35 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Operation is something that the operator of a store does on an ordinary or a
+// bad day.
+type Operation struct {
+	Name string // "redis-demote"
+	// Does is a clause for people; "%s" stands for the server, where it is done to
+	// one.
+	Does string
+	// Settings are those of the backend in which it is known; none means all.
+	Settings []string
+	// Server tells that it is done to one server; else it is done to the store.
+	Server bool
+	// Lasts bounds the time until it is undone; zero for one that is over at once.
+	Lasts [2]time.Duration
+	// Stops tells that the store may serve nobody while it lasts, and Recovers
+	// for how long after that.
+	Stops    bool
+	Recovers time.Duration
+	// Makes are the conditions under which claims do not hold, by the names that
+	// package claim has for them.
+	Makes []string
+
+	// Do does it to server number n. Undo is nil when there is nothing to undo.
+	Do   func(ctx context.Context, e *Environment, n int) error
+	Undo func(ctx context.Context, e *Environment, n int) error
+}
+
+// Operations are those of a backend's store, whatever its setting.
+func Operations(backend string) []Operation { return builders[backend].operations }

@@ -1,0 +1,106 @@
+package witness
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+)
+
+// Surrounding is what an application may do to itself that is no harm to locks.
+type Surrounding string
+
+// The surroundings.
+const (
+	// BlockedLog blocks the logger and OnEvent, as a pipe that nobody reads.
+	BlockedLog Surrounding = "blocked-log"
+	// Reaper waits for every child of the process, as an init does.
+	Reaper Surrounding = "reaper"
+)
+
+// Surround begins or ends a surrounding. It returns at once.
+func (p *Process) Surround(s Surrounding, on bool) error {
+	return p.order(order{Op: string(s), On: on})
+}
+
+// surround does so in the process.
+func (a *agent) surround(s Surrounding, on bool) {
+	switch s {
+	case BlockedLog:
+		a.gate.block(on)
+	case Reaper:
+		a.reaping.Store(on)
+		if on {
+			go a.reap()
+		}
+	}
+}
+
+// reap takes the ends of all children, for as long as it is wanted.
+func (a *agent) reap() {
+	for a.reaping.Load() {
+		var status syscall.WaitStatus
+		if pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); pid <= 0 || err != nil {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// gate is a logger's handler, and an OnEvent, that can be blocked.
+type gate struct {
+	mu   sync.Mutex
+	open chan struct{} // closed while it is open
+}
+
+func newGate() *gate {
+	g := &gate{open: make(chan struct{})}
+	close(g.open)
+	return g
+}
+
+func (g *gate) block(on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.open:
+		if on {
+			g.open = make(chan struct{})
+		}
+	default:
+		if !on {
+			close(g.open)
+		}
+	}
+}
+
+// pass waits until the gate is open.
+func (g *gate) pass() {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	<-open
+}
+
+// Enabled implements slog.Handler.
+func (g *gate) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
+// Handle implements slog.Handler.
+func (g *gate) Handle(context.Context, slog.Record) error {
+	g.pass()
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (g *gate) WithAttrs([]slog.Attr) slog.Handler { return g }
+
+// WithGroup implements slog.Handler.
+func (g *gate) WithGroup(string) slog.Handler { return g }
+
+// event is the OnEvent of a witness.
+func (a *agent) event(e core.Event) {
+	a.gate.pass()
+	a.note(e)
+}
