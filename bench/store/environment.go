@@ -49,7 +49,7 @@ type builder struct {
 type Wish struct {
 	// Setting is one of [Settings] of the backend; "" for the first.
 	Setting string
-	Needs []fault.Power
+	Needs   []fault.Power
 	// Many asks for several servers, where the backend can have several or one.
 	Many   bool
 	TTL    time.Duration // the longest of the leases
