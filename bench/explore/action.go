@@ -32,6 +32,8 @@ type Action struct {
 	// Recovers is how long after its end those who were stopped may still wait:
 	// an election, a restart, a connection.
 	Recovers time.Duration
+	// Ends tells that the host that it is done to does not live on.
+	Ends bool
 	// Makes are the conditions under which claims do not hold, by the names that
 	// package claim has for them.
 	Makes []string
