@@ -11,10 +11,10 @@ import (
 // BlackHole swallows everything in both directions, the ends of connections
 // among it. They stay open and new ones are accepted, and nobody is told: the
 // server, or this client's machine, is cut off.
-func (p *Proxy) BlackHole() error { return p.harm(holeKind, 1, nil, requests, replies) }
+func (p *Proxy) BlackHole() error { return p.harm(holeKind, nil, Requests, Replies) }
 
 // LoseReplies lets requests through and swallows the answers.
-func (p *Proxy) LoseReplies() error { return p.harm("timeout", 1, swallow, replies) }
+func (p *Proxy) LoseReplies() error { return p.harm("timeout", swallow, Replies) }
 
 // swallow are the attributes of a connection that is never closed.
 var swallow = map[string]any{"timeout": 0}
@@ -22,7 +22,7 @@ var swallow = map[string]any{"timeout": 0}
 // Delay holds every answer back for d, give or take jitter, both rounded to
 // milliseconds.
 func (p *Proxy) Delay(d, jitter time.Duration) error {
-	return p.harm("latency", 1, map[string]any{"latency": d.Milliseconds(), "jitter": jitter.Milliseconds()}, replies)
+	return p.harm("latency", map[string]any{"latency": d.Milliseconds(), "jitter": jitter.Milliseconds()}, Replies)
 }
 
 // Throttle lets about rate KB a second through in each direction.
@@ -30,7 +30,7 @@ func (p *Proxy) Throttle(rate int) error {
 	if rate < 1 {
 		return fmt.Errorf("fault: throttle to %d KB/s: at least 1", rate)
 	}
-	return p.harm("bandwidth", 1, map[string]any{"rate": rate}, requests, replies)
+	return p.harm("bandwidth", map[string]any{"rate": rate}, Requests, Replies)
 }
 
 // Dribble cuts what passes into pieces of size bytes with a gap between them,
@@ -39,7 +39,7 @@ func (p *Proxy) Dribble(size int, gap time.Duration) error {
 	if size < 1 {
 		return fmt.Errorf("fault: dribble in pieces of %d bytes: at least 1", size)
 	}
-	return p.harm("slicer", 1, map[string]any{"average_size": size, "delay": gap.Microseconds()}, requests, replies)
+	return p.harm("slicer", map[string]any{"average_size": size, "delay": gap.Microseconds()}, Requests, Replies)
 }
 
 // Reset breaks a connection, by TCP reset, instead of passing a request or an
@@ -49,7 +49,7 @@ func (p *Proxy) Reset(share float64) error {
 		return fmt.Errorf("fault: reset a share of %v: not between 0 and 1", share)
 	}
 	// The chance is that of each direction, and a message has both before it.
-	return p.harm(resetsKind, 1, map[string]any{"share": share}, requests, replies)
+	return p.harm(resetsKind, map[string]any{"share": share}, Requests, Replies)
 }
 
 const resetsKind = "lockbench-resets"

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
+	"github.com/Shopify/toxiproxy/v2/toxics"
 	"github.com/rs/zerolog"
 	"github.com/rs/zerolog/log"
 
@@ -21,6 +23,11 @@ import (
 type Proxy struct {
 	p    *toxiproxy.Proxy
 	port *ports.Taken
+	taps taps
+
+	mu    sync.Mutex
+	harms []string // the names of the toxics that are harms
+	count int      // of all harms there ever were
 }
 
 // Some toxics write to the global logger.
@@ -35,64 +42,96 @@ func NewProxy(upstream string) (*Proxy, error) {
 		return nil, fmt.Errorf("fault: proxy of %s: %w", upstream, err)
 	}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := &Proxy{toxiproxy.NewProxy(server, upstream, port.Addr(0), upstream), port}
-	if err := p.p.Start(); err != nil {
+	p := &Proxy{p: toxiproxy.NewProxy(server, upstream, port.Addr(0), upstream), port: port}
+	for _, way := range []Direction{Requests, Replies} {
+		err = errors.Join(err, p.prepare(way))
+	}
+	if err == nil {
+		err = p.p.Start()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("fault: proxy of %s: %w", upstream, err), port.Close())
 	}
-	if err := p.abrupt(); err != nil {
-		return nil, errors.Join(err, p.Close())
-	}
 	return p, nil
+}
+
+// prepare adds what is no harm, before there are connections: the tap; and what
+// makes the ends of connections resets, of which the toxic does so when a
+// connection opens, and concerns none of what passes. It stands behind the tap,
+// so that a change of the harms does not wait for those who listen.
+func (p *Proxy) prepare(way Direction) error {
+	w, err := p.add(tapKind, tapKind+string(way), 1, nil, way)
+	if err != nil {
+		return err
+	}
+	t := w.Toxic.(*tap)
+	t.taps, t.way = &p.taps, way
+	_, err = p.add("reset_peer", "abrupt-"+string(way), 0, nil, way)
+	return err
 }
 
 // Addr is the host:port on which the proxy listens.
 func (p *Proxy) Addr() string { return p.p.Listen }
 
-// direction is one way through a proxy, seen from the client.
-type direction string
+// Direction is one way through a proxy.
+type Direction string
 
+// The directions, as toxiproxy calls them.
 const (
-	requests direction = "upstream"
-	replies  direction = "downstream"
+	Requests Direction = "upstream"   // to the server
+	Replies  Direction = "downstream" // to the client
 )
 
-// harm adds one toxic, by the kind and attributes of toxiproxy, to the given
-// directions. Share is that of the connections that it concerns.
-func (p *Proxy) harm(kind string, share float64, attributes map[string]any, ways ...direction) error {
+// add adds one toxic, by the kind and attributes of toxiproxy. Share is that of
+// the connections that it concerns.
+func (p *Proxy) add(kind, name string, share float64, attributes map[string]any, way Direction) (*toxics.ToxicWrapper, error) {
+	b, err := json.Marshal(map[string]any{
+		"type": kind, "name": name, "stream": way, "toxicity": share, "attributes": attributes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p.p.Toxics.AddToxicJson(bytes.NewReader(b))
+}
+
+// harm does one kind of harm to what passes in the given directions.
+func (p *Proxy) harm(kind string, attributes map[string]any, ways ...Direction) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, way := range ways {
-		b, err := json.Marshal(map[string]any{
-			"type": kind, "stream": way, "toxicity": share, "attributes": attributes,
-		})
-		if err != nil {
-			return err
-		}
-		err = within(func() error {
-			_, err := p.p.Toxics.AddToxicJson(bytes.NewReader(b))
+		p.count++
+		name := fmt.Sprint(kind, "-", p.count)
+		err := within(func() error {
+			_, err := p.add(kind, name, 1, attributes, way)
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("fault: %s on %s of %s: %w", kind, way, p.p.Upstream, err)
 		}
+		p.harms = append(p.harms, name)
 	}
 	return nil
 }
 
-// abrupt makes the ends of connections resets. The toxic that does so when a
-// connection opens concerns none of what passes.
-func (p *Proxy) abrupt() error { return p.harm("reset_peer", 0, nil, requests) }
-
 // Heal ends all harms. Connections on which something was swallowed are reset,
 // the others go on.
 func (p *Proxy) Heal() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	harms := p.harms
+	p.harms = nil
 	err := within(func() error {
 		p.fillHoles()
-		p.p.Toxics.ResetToxics(context.Background())
-		return nil
+		var errs []error
+		for _, name := range harms {
+			errs = append(errs, p.p.Toxics.RemoveToxic(context.Background(), name))
+		}
+		return errors.Join(errs...)
 	})
 	if err != nil {
 		return fmt.Errorf("fault: heal %s: %w", p.p.Upstream, err)
 	}
-	return p.abrupt()
+	return nil
 }
 
 // Retarget resets all connections and passes those that come now on to another

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -225,5 +226,47 @@ func TestHoleHidesDeath(t *testing.T) {
 	must(t, s.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := s.Read(one); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("after the end of the proxy: %v, want a broken connection", err)
+	}
+}
+
+// TestTap: each piece is seen in both directions, also after harms came and
+// went, and what is done from within befalls that piece.
+func TestTap(t *testing.T) {
+	p, e := proxied(t)
+	var requests, replies atomic.Int32
+	end := p.Tap(func(way Direction) {
+		if way == Requests {
+			requests.Add(1)
+			return
+		}
+		replies.Add(1)
+	})
+	c := dial(t, p)
+	for range 2 {
+		if _, err := say(c, "x", patience); err != nil {
+			t.Fatal(err)
+		}
+		must(t, p.Delay(time.Millisecond, 0))
+		must(t, p.Heal())
+	}
+	if requests.Load() != 2 || replies.Load() != 2 {
+		t.Errorf("seen %d requests and %d replies, want 2 each", requests.Load(), replies.Load())
+	}
+	end()
+	end()
+	once := sync.OnceFunc(func() { must(t, p.BlackHole()) })
+	defer p.Tap(func(way Direction) {
+		if way == Replies {
+			once()
+		}
+	})()
+	if got, err := say(c, "y", brief); got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("answered %q, %v; want silence", got, err)
+	}
+	if e.got() != 3 {
+		t.Errorf("the server got %d bytes, want 3", e.got())
+	}
+	if requests.Load() != 2 || replies.Load() != 2 {
+		t.Error("seen after the end")
 	}
 }
