@@ -75,6 +75,10 @@ var rules = []rule{
 		because: "only shipped binaries are measured; bench/baseline alone holds libraries in process, for comparison",
 	},
 	{
+		dirs: []string{"bench/claim"}, stdOnly: true,
+		because: "claims are data: what judges, harms and documents reads them",
+	},
+	{
 		dirs:    []string{"bench/load"},
 		forbid:  []string{module + "bench/"},
 		allow:   []string{module + "bench/record"},
@@ -83,7 +87,7 @@ var rules = []rule{
 	{
 		dirs:    []string{"bench/record", "bench/stat", "bench/check", "bench/report", "bench/peers"},
 		forbid:  []string{module + "bench/", module + "core/plugin", module + "plugins/"},
-		allow:   []string{module + "bench/record", module + "bench/stat", module + "bench/check", module + "bench/report", module + "bench/peers"},
+		allow:   []string{module + "bench/claim", module + "bench/record", module + "bench/stat", module + "bench/check", module + "bench/report", module + "bench/peers"},
 		because: "a result folder is judged and rendered anywhere, without any server",
 	},
 	{

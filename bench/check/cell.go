@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/record"
 )
 
@@ -73,8 +74,9 @@ type Cell struct {
 
 	kind     record.Kind
 	fencing  string
+	made     []claim.Condition
 	failures []string
-	kept     map[Rule]int
+	kept     map[claim.Rule]int
 }
 
 // Unsafe tells that a claim of the backend is broken.
@@ -102,7 +104,9 @@ func Cells(rounds []record.Round) []Cell {
 		key := [2]string{r.Backend, r.Fault}
 		c := index[key]
 		if c == nil {
-			c = &Cell{Backend: r.Backend, Fault: r.Fault, Control: r.Control, kind: r.Kind, fencing: r.Fencing}
+			c = &Cell{
+				Backend: r.Backend, Fault: r.Fault, Control: r.Control, kind: r.Kind, fencing: r.Fencing, made: conditionsOf(r),
+			}
 			index[key] = c
 			out = append(out, c)
 		}
@@ -143,7 +147,7 @@ func (c *Cell) add(r record.Round) {
 	c.StaleBare += e.staleBare
 	c.Refused += e.refused
 	if e.firstFound {
-		c.violation(r, RuleEffect, e.first.Name, fmt.Sprintf("%s accepted token %d of host %d at %s after token %d of host %d at %s",
+		c.violation(r, claim.Effect, e.first.Name, fmt.Sprintf("%s accepted token %d of host %d at %s after token %d of host %d at %s",
 			e.second.Resource, e.second.Token, e.second.Host, at(e.second.SentNs), e.first.Token, e.first.Host, at(e.first.DoneNs)))
 	}
 }
@@ -196,7 +200,7 @@ func (c *Cell) name(r record.Round, name int, leases []record.Lease) {
 		c.Undecided++
 	case !ok:
 		c.Linear++
-		c.violation(r, RuleLinear, name, c.suspects(leases))
+		c.violation(r, claim.Linear, name, c.suspects(leases))
 		if ok, _ := linear(leases, ttl, r.Halts, r.StruckNs); !ok {
 			c.Beyond++
 		}
@@ -229,7 +233,7 @@ func (c *Cell) successionOf(r record.Round, name int, s succession) {
 	c.Margins++
 	if ns < 0 {
 		c.Signals++
-		c.violation(r, RuleSignal, name, fmt.Sprintf("host %d with token %d learned of the loss at %s, host %d was granted token %d at %s",
+		c.violation(r, claim.Signal, name, fmt.Sprintf("host %d with token %d learned of the loss at %s, host %d was granted token %d at %s",
 			s.first.Host, s.first.Token, at(s.first.DoneNs), s.next.Host, s.next.Token, at(s.next.GrantedNs)))
 	}
 }
@@ -270,16 +274,16 @@ func (c *Cell) suspects(leases []record.Lease) string {
 		first.Host, first.Token, at(first.GrantedNs), next.Host, next.Token, at(next.GrantedNs))
 }
 
-func (c *Cell) violation(r record.Round, rule Rule, name int, what string) {
+func (c *Cell) violation(r record.Round, rule claim.Rule, name int, what string) {
 	c.keep(rule, fmt.Sprintf("%s: %s under %s, round %d, lock %d: %s", rule, r.Backend, r.Fault, r.Round, name, what))
 }
 
 // keepEach bounds how many violations of one rule are kept with their details.
 const keepEach = 3
 
-func (c *Cell) keep(rule Rule, text string) {
+func (c *Cell) keep(rule claim.Rule, text string) {
 	if c.kept == nil {
-		c.kept = map[Rule]int{}
+		c.kept = map[claim.Rule]int{}
 	}
 	if c.kept[rule]++; c.kept[rule] <= keepEach {
 		c.Violations = append(c.Violations, text)
@@ -291,7 +295,8 @@ func (c *Cell) conclude() {
 	if c.Class == ClassNotRun && c.Rounds == 0 {
 		return
 	}
-	known, isKnown := DocumentedFor(c.Backend, c.Fault)
+	known, isKnown := claim.Exempt(c.Backend, claim.Overlap, c.made)
+	_, noTokens := claim.Exempt(c.Backend, claim.Token, c.made)
 	double := c.Overlaps + c.Linear + c.Signals
 	fenced := c.Tokens == 0 && c.StaleGuarded == 0 && c.fencing != "none"
 	switch {
@@ -303,7 +308,7 @@ func (c *Cell) conclude() {
 		c.Class = ClassBroken
 	case isKnown && fenced:
 		c.Class, c.Why = ClassToken, known.Why
-	case isKnown && !known.Token:
+	case isKnown && noTokens:
 		c.Class, c.Why = ClassDocumented, known.Why
 	default:
 		c.Class = ClassBroken

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/record"
 )
 
@@ -51,26 +52,26 @@ func TestCells(t *testing.T) {
 		halts  []record.Halt
 		writes []record.Write
 		class  Class
-		rule   Rule // of the first violation
+		rule   claim.Rule // of the first violation
 	}{
 		{"released, then granted", round("latency", lease(0, 1, 0, 2, 90, 0, 100), lease(1, 2, 50, 101, 190, 0, 200)), nil, nil, ClassHeld, ""},
 		{"expired while frozen", round("freeze-host", lease(0, 1, 0, 2, 990, 4001, 0, 700), lease(1, 2, 50, 2705, 4300, 0, 5000)), frozen, nil, ClassHeld, ""},
-		{"granted before it expires, while frozen", round("freeze-host", lease(0, 1, 0, 2, 990, 4001, 0, 700), lease(1, 2, 50, 2500, 4300, 0, 5000)), frozen, nil, ClassBroken, RuleLinear},
-		{"valid after the next grant", round("freeze-host", lease(0, 1, 0, 2, 4001, 4002, 0, 700), lease(1, 2, 50, 2705, 4300, 0, 5000)), frozen, nil, ClassBroken, RuleOverlap},
-		{"a renewal after the next grant", round("freeze-host", lease(0, 1, 0, 2, 990, 4003, 0, 700, 4001), lease(1, 2, 50, 2705, 4300, 0, 5000)), frozen, nil, ClassBroken, RuleLinear},
-		{"the token falls", round("kill-host", lease(0, 7, 0, 2, 2, 0, 0), lease(1, 6, 50, 1010, 1500, 0, 1600)), killed, nil, ClassBroken, RuleToken},
+		{"granted before it expires, while frozen", round("freeze-host", lease(0, 1, 0, 2, 990, 4001, 0, 700), lease(1, 2, 50, 2500, 4300, 0, 5000)), frozen, nil, ClassBroken, claim.Linear},
+		{"valid after the next grant", round("freeze-host", lease(0, 1, 0, 2, 4001, 4002, 0, 700), lease(1, 2, 50, 2705, 4300, 0, 5000)), frozen, nil, ClassBroken, claim.Overlap},
+		{"a renewal after the next grant", round("freeze-host", lease(0, 1, 0, 2, 990, 4003, 0, 700, 4001), lease(1, 2, 50, 2705, 4300, 0, 5000)), frozen, nil, ClassBroken, claim.Linear},
+		{"the token falls", round("kill-host", lease(0, 7, 0, 2, 2, 0, 0), lease(1, 6, 50, 1010, 1500, 0, 1600)), killed, nil, ClassBroken, claim.Token},
 		{"released for a killed host", round("kill-host", lease(0, 1, 0, 2, 2, 0, 0), lease(1, 2, 50, 1010, 1500, 0, 1600)), killed, nil, ClassHeld, ""},
-		{"told too late", round("partition-holder", lease(0, 1, 0, 2, 1980, 2100, 0), lease(1, 2, 50, 2003, 3000, 0, 3100)), nil, nil, ClassBroken, RuleSignal},
+		{"told too late", round("partition-holder", lease(0, 1, 0, 2, 1980, 2100, 0), lease(1, 2, 50, 2003, 3000, 0, 3100)), nil, nil, ClassBroken, claim.Signal},
 		{"not told, but it had no time to run", round("partition-holder", lease(0, 1, 0, 2, 1980, 2100, 0), lease(1, 2, 50, 2003, 3000, 0, 3100)),
 			[]record.Halt{{Host: 0, Why: record.HaltStarved, From: 1990 * ms, To: 2099 * ms}}, nil, ClassHeld, ""},
 		{"a late write is let through", round("freeze-host", lease(0, 1, 0, 2, 990, 4001, 0, 700), lease(1, 2, 50, 2705, 4300, 0, 5000)), frozen,
-			[]record.Write{write(1, true, false, 10), write(2, true, false, 2710), write(1, true, false, 4001)}, ClassBroken, RuleEffect},
+			[]record.Write{write(1, true, false, 10), write(2, true, false, 2710), write(1, true, false, 4001)}, ClassBroken, claim.Effect},
 		{"a late write is refused", round("freeze-host", lease(0, 1, 0, 2, 990, 4001, 0, 700), lease(1, 2, 50, 2705, 4300, 0, 5000)), frozen,
 			[]record.Write{write(1, true, false, 10), write(2, true, false, 2710), write(1, true, true, 4001)}, ClassHeld, ""},
-		{"documented, and the tokens rise", round("clock-forward", lease(0, 1, 0, 2, 1200, 1201, 0), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassToken, RuleOverlap},
-		{"documented, and the old holder releases", round("clock-forward", lease(0, 1, 0, 2, 1200, 0, 1201), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassToken, RuleOverlap},
-		{"documented, but the token falls", round("clock-forward", lease(0, 3, 0, 2, 1200, 1201, 0), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassBroken, RuleToken},
-		{"documented, but the old holder is renewed", round("clock-forward", lease(0, 1, 0, 2, 1200, 1300, 0, 1200), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassBroken, RuleOverlap},
+		{"documented, and the tokens rise", round("clock-forward", lease(0, 1, 0, 2, 1200, 1201, 0), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassToken, claim.Overlap},
+		{"documented, and the old holder releases", round("clock-forward", lease(0, 1, 0, 2, 1200, 0, 1201), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassToken, claim.Overlap},
+		{"documented, but the token falls", round("clock-forward", lease(0, 3, 0, 2, 1200, 1201, 0), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassBroken, claim.Token},
+		{"documented, but the old holder is renewed", round("clock-forward", lease(0, 1, 0, 2, 1200, 1300, 0, 1200), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassBroken, claim.Overlap},
 		{"nothing was granted", round("latency"), nil, nil, ClassInvalid, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -16,22 +16,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/record"
-)
-
-// Rule names what was broken.
-type Rule string
-
-// The rules.
-const (
-	// RuleOverlap: of one name, the times from a grant's return to the sending
-	// of its release do not overlap.
-	RuleOverlap Rule = "overlap"
-	// RuleToken: of two grants of one name of which one came back before the
-	// other was asked for, the later has the higher token. That covers the
-	// grants of which one ended before the other was asked for. It is not
-	// asked of fencing class none.
-	RuleToken Rule = "token"
 )
 
 // keep bounds how many violations of each rule by one subject are kept with
@@ -40,7 +26,7 @@ const keep = 5
 
 // Violation is a broken rule, with the two grants that broke it.
 type Violation struct {
-	Rule     Rule
+	Rule     claim.Rule
 	Backend  string
 	Name     string
 	Scenario string
@@ -52,7 +38,7 @@ type Violation struct {
 // String says in one line who did what and when.
 func (v Violation) String() string {
 	what := "two holders at once"
-	if v.Rule == RuleToken {
+	if v.Rule == claim.Token {
 		what = "the later grant has no higher token"
 	}
 	return fmt.Sprintf("%s: %s, lock %q, %s run %d: %s; caller %d %s; caller %d %s",
@@ -167,7 +153,7 @@ func (c *Checker) Add(s record.Section, attempts []record.Attempt) {
 			st = &nameState{}
 			c.names[key] = st
 		}
-		report := func(rule Rule, first, second record.Attempt) {
+		report := func(rule claim.Rule, first, second record.Attempt) {
 			c.report(sub, Violation{Rule: rule, Backend: s.Backend, Name: s.Names[i], Scenario: s.Scenario, Run: s.Run, First: first, Second: second})
 		}
 		if s.Fencing != "none" {
@@ -194,7 +180,7 @@ func (s *Subject) count(a record.Attempt) {
 
 func (c *Checker) report(sub *Subject, v Violation) {
 	count := &sub.Tokens
-	if v.Rule == RuleOverlap {
+	if v.Rule == claim.Overlap {
 		count = &sub.Overlaps
 	}
 	if *count++; *count <= keep {

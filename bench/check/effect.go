@@ -4,10 +4,6 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 )
 
-// RuleEffect: a resource that checks tokens accepts no write after one with a
-// higher token.
-const RuleEffect Rule = "effect"
-
 // effect is what became of the writes of one round.
 type effect struct {
 	guarded, bare       int // writes of each sort

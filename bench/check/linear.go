@@ -10,11 +10,6 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 )
 
-// RuleLinear: the acquires, renewals, releases and expiries of one name can be
-// put in one order, in which each takes effect between its call and its return
-// and only the holder renews, and nobody acquires while another one holds.
-const RuleLinear Rule = "linearizability"
-
 // judging bounds the search for an order, which is short for histories of a
 // few holders.
 const judging = 10 * time.Second

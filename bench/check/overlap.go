@@ -4,17 +4,18 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/record"
 )
 
 // checkOverlap sweeps over the grants of one name by the time at which they
 // came back, and compares each with the one that lasts longest so far.
-func checkOverlap(st *nameState, grants []record.Attempt, report func(Rule, record.Attempt, record.Attempt)) {
+func checkOverlap(st *nameState, grants []record.Attempt, report func(claim.Rule, record.Attempt, record.Attempt)) {
 	slices.SortFunc(grants, func(a, b record.Attempt) int { return cmp.Compare(a.Answered, b.Answered) })
 	last, any := st.lastEnd, st.any
 	for _, g := range grants {
 		if any && g.Answered < heldUntil(last) && last.Answered < heldUntil(g) {
-			report(RuleOverlap, last, g)
+			report(claim.Overlap, last, g)
 		}
 		if !any || heldUntil(g) > heldUntil(last) {
 			last, any = g, true

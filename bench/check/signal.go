@@ -4,10 +4,6 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 )
 
-// RuleSignal: a holder that could run has learned of the loss before the next
-// grant came back.
-const RuleSignal Rule = "lost signal"
-
 // succession is a grant and the one that follows it.
 type succession struct{ first, next record.Lease }
 

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/record"
 )
 
 // checkTokens compares each grant of one name, in the order of asking, with
 // the highest token among those that had come back by then. Grants whose
 // times say nothing about their order must still differ.
-func checkTokens(st *nameState, grants []record.Attempt, report func(Rule, record.Attempt, record.Attempt)) {
+func checkTokens(st *nameState, grants []record.Attempt, report func(claim.Rule, record.Attempt, record.Attempt)) {
 	asked := slices.Clone(grants)
 	slices.SortFunc(asked, func(a, b record.Attempt) int { return cmp.Compare(a.Asked, b.Asked) })
 	answered := slices.Clone(grants)
@@ -26,7 +27,7 @@ func checkTokens(st *nameState, grants []record.Attempt, report func(Rule, recor
 			next++
 		}
 		if any && highest.Answered <= g.Asked && g.Token <= highest.Token {
-			report(RuleToken, highest, g)
+			report(claim.Token, highest, g)
 		}
 	}
 	checkRepeats(grants, report)
@@ -39,7 +40,7 @@ func checkTokens(st *nameState, grants []record.Attempt, report func(Rule, recor
 
 // checkRepeats finds equal tokens of grants that were in flight together;
 // those one after the other are found by the order already.
-func checkRepeats(grants []record.Attempt, report func(Rule, record.Attempt, record.Attempt)) {
+func checkRepeats(grants []record.Attempt, report func(claim.Rule, record.Attempt, record.Attempt)) {
 	byToken := slices.Clone(grants)
 	slices.SortFunc(byToken, func(a, b record.Attempt) int {
 		return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Asked, b.Asked))
@@ -47,7 +48,7 @@ func checkRepeats(grants []record.Attempt, report func(Rule, record.Attempt, rec
 	for i := 1; i < len(byToken); i++ {
 		a, b := byToken[i-1], byToken[i]
 		if a.Token == b.Token && b.Asked < a.Answered {
-			report(RuleToken, a, b)
+			report(claim.Token, a, b)
 		}
 	}
 }

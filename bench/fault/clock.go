@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/lockbench/lockbench/bench/claim"
 )
 
 // clocks move the wall clock of a server: of several nodes, that of one of the
@@ -17,17 +19,20 @@ import (
 var clocks = []Fault{
 	{
 		Name: "clock-forward", Does: "the server's clock jumps an hour ahead; of several nodes, that of one of the three that the holder had reached",
+		Makes: []claim.Condition{claim.ClockForward},
 		Needs: []Power{PowerRival, PowerServers, PowerPaths, PowerClock}, Late: true, ActsTTLs: 1.5,
 		Prepare: reachMajority, Strike: jump(time.Hour), Heal: reachAll,
 	},
 	{
 		Name: "clock-forward-unfenced", Does: "as clock-forward, without tokens (fencing=none)",
+		Makes: []claim.Condition{claim.ClockForward, claim.Unfenced},
 		Needs: []Power{PowerRival, PowerServers, PowerPaths, PowerClock}, Late: true, ActsTTLs: 1.5,
 		Only: []string{"redlock"}, Config: map[string]string{"fencing": "none"}, Control: true,
 		Prepare: reachMajority, Strike: jump(time.Hour), Heal: reachAll,
 	},
 	{
 		Name: "clock-back", Does: "the server's clock jumps an hour back and stays there; of several nodes, that of one of the three that the holder had reached",
+		Makes: []claim.Condition{claim.ClockBack},
 		Needs: []Power{PowerRival, PowerServers, PowerPaths, PowerClock}, Late: true, ActsTTLs: 1.5,
 		// Turning it forward again would be clock-forward.
 		Prepare: reachMajority, Strike: jump(-time.Hour), Heal: reachAll,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/lockbench/lockbench/bench/claim"
 )
 
 // failovers promote a replica that has not received the last writes. The
@@ -11,11 +13,13 @@ import (
 var failovers = []Fault{
 	{
 		Name: "failover", Does: "the master dies; a replica that did not receive half of the grants takes over, and the holder learns of it 500 ms after its rival",
+		Makes: []claim.Condition{claim.ReplicaPromoted},
 		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, Late: true, ActsTTLs: 1.5,
 		Prepare: severLink, Strike: promote,
 	},
 	{
 		Name: "failover-wait", Does: "as failover, with grants that wait for the replica (wait_replicas=1)",
+		Makes: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
 		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, Late: true, ActsTTLs: 1.5,
 		Only: []string{"redis"}, Config: map[string]string{"wait_replicas": "1"},
 		Prepare: severLink, Strike: promote,

@@ -3,6 +3,8 @@ package fault
 import (
 	"context"
 	"time"
+
+	"github.com/lockbench/lockbench/bench/claim"
 )
 
 // partitions cut hosts or servers off. A server that is cut off from everybody
@@ -22,6 +24,7 @@ var partitions = []Fault{
 	},
 	{
 		Name: "pause-leader", Does: "the server that leads stands still for longer than the TTL of 10 s, and goes on", TTL: longTTL, Acts: longTTL + 1500*time.Millisecond, Many: true,
+		Makes: []claim.Condition{claim.LeaderPaused},
 		Needs: []Power{PowerRival, PowerServers, PowerMinority, PowerLeader},
 		Strike: func(ctx context.Context, s *Scene) error {
 			i, err := s.Leader(ctx)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/lockbench/lockbench/bench/claim"
 )
 
 // Scene is what a round shows to a fault: two hosts that want the same locks,
@@ -91,6 +93,8 @@ type Fault struct {
 	// Many tells that it is shown on several servers, where the backend can have
 	// several or one.
 	Many bool
+	// Makes are the conditions that it makes, of those that claims name.
+	Makes []claim.Condition
 	// Late tells that the rival asks only after the strike.
 	Late bool
 	// Acts is for how long, in TTLs or as it is; zero for both means until the
@@ -116,6 +120,15 @@ func (f Fault) Fits(backend string, lacks map[Power]string) string {
 		}
 	}
 	return ""
+}
+
+// Conditions are what f makes, as rounds record it.
+func (f Fault) Conditions() []string {
+	var names []string
+	for _, c := range f.Makes {
+		names = append(names, string(c))
+	}
+	return names
 }
 
 // All are the faults in the order in which they are shown.

@@ -24,6 +24,9 @@ type Round struct {
 	Kind    Kind   `json:"kind"`
 	Fencing string `json:"fencing,omitempty"`
 	Fault   string `json:"fault"`
+	// Conditions are those that the fault makes, by the names of package claim.
+	// Folders of earlier versions have none.
+	Conditions []string `json:"conditions,omitempty"`
 	// Control tells that a safeguard was off on purpose: what happened is
 	// shown, and judges nobody.
 	Control bool  `json:"control,omitempty"`

@@ -171,7 +171,7 @@ func (r *runner) closeResources() error {
 // cell runs all rounds of one fault on one backend.
 func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 	template := record.Round{
-		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Control: f.Control,
+		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Conditions(), Control: f.Control,
 		// A store that dies with its plugin loses its leases with it.
 		Keeps: f.Keeps && store.Lacks(b.Name)[fault.PowerRival] == "",
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/bench/check"
+	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/record"
@@ -84,14 +85,14 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	for _, tt := range []struct {
 		bug, fault string
 		class      check.Class
-		rule       check.Rule
+		rule       claim.Rule
 	}{
 		{"none", "freeze-host", check.ClassHeld, ""},
-		{"pause", "freeze-host", check.ClassBroken, check.RuleLinear},
-		{"token", "restart-wiped", check.ClassBroken, check.RuleToken},
-		{"resurrect", "clock-forward", check.ClassBroken, check.RuleLinear},
-		{"release", "freeze-host", check.ClassBroken, check.RuleOverlap},
-		{"early", "partition-holder", check.ClassBroken, check.RuleLinear},
+		{"pause", "freeze-host", check.ClassBroken, claim.Linear},
+		{"token", "restart-wiped", check.ClassBroken, claim.Token},
+		{"resurrect", "clock-forward", check.ClassBroken, claim.Linear},
+		{"release", "freeze-host", check.ClassBroken, claim.Overlap},
+		{"early", "partition-holder", check.ClassBroken, claim.Linear},
 	} {
 		t.Run(tt.bug, func(t *testing.T) {
 			t.Parallel()

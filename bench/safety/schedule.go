@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/lockbench/lockbench/bench/check"
+	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/store"
 )
@@ -46,7 +46,7 @@ func (s *schedule) next() fault.Fault {
 // promoted stays the master.
 func bearable(backend string) []fault.Fault {
 	return slices.DeleteFunc(fault.All(), func(f fault.Fault) bool {
-		_, documented := check.DocumentedFor(backend, f.Name)
+		_, documented := claim.Exempt(backend, claim.Overlap, f.Makes)
 		return documented || f.Control || f.Config != nil || f.Fits(backend, store.Lacks(backend)) != "" ||
 			slices.Contains(f.Needs, fault.PowerClock) || slices.Contains(f.Needs, fault.PowerReplica)
 	})

@@ -230,8 +230,8 @@ func (w *world) one(ctx context.Context, f fault.Fault) error {
 	}
 	n := w.found.Rounds
 	r := record.Round{
-		Backend: w.backend.Name, Kind: record.KindPlugin, Fencing: w.backend.Fencing, Fault: f.Name, Round: n + 1, Names: Names,
-		Keeps: f.Keeps && !w.alone(), TTLms: w.ttl.Milliseconds(),
+		Backend: w.backend.Name, Kind: record.KindPlugin, Fencing: w.backend.Fencing, Fault: f.Name, Conditions: f.Conditions(),
+		Round: n + 1, Names: Names, Keeps: f.Keeps && !w.alone(), TTLms: w.ttl.Milliseconds(),
 	}
 	err := w.ready(ctx, n)
 	if err == nil {

@@ -1,0 +1,126 @@
+package claim
+
+import "time"
+
+// The numbers that claims are made of. Those of core are its defaults.
+const (
+	// Slack is what a process that runs, on a machine that is busy, needs beside
+	// what is counted.
+	Slack = 500 * time.Millisecond
+
+	// CleanupBudget is the default of core.Options.CleanupBudget.
+	CleanupBudget = time.Second
+	// underWay is how long a call may still answer when its ctx has ended, and by
+	// how much its end may be late (core: grace, patrol).
+	underWay = 50*time.Millisecond + 2*10*time.Millisecond
+
+	// AcquireGrace is how long after the end of its ctx an Acquire or a
+	// TryAcquire returns.
+	AcquireGrace = underWay + CleanupBudget + Slack
+	// ReleaseGrace is the same of Release, which drains a renewal first.
+	ReleaseGrace = CleanupBudget/2 + CleanupBudget + Slack
+	// CloseGrace is the same of Client.Close: the releases, goroutines that are
+	// stuck, and the plugin's end. docs/operations.md says it, too.
+	CloseGrace = 2*CleanupBudget + time.Second
+	// LookLimit bounds Inspect, Check, Break, Leader and Proclaim, whatever their
+	// ctx.
+	LookLimit = 5 * time.Second
+
+	// ResumeLag is how long after a stop Done of a lease that is over closes.
+	ResumeLag = 50 * time.Millisecond
+
+	// ProcessGone is how long after its host a plugin process is there at most:
+	// nobody can reach it for 5 s, then it releases and closes.
+	ProcessGone = 5*time.Second + 2*time.Second + 2*Slack
+	// DirectoryKept is how old the directory of a host that was killed must be
+	// for the next host to remove it.
+	DirectoryKept = time.Minute
+	// KeysGone is how long after the last use there are keys besides those that
+	// stay.
+	KeysGone = 2 * time.Minute
+
+	// askAgain is how often the first in a queue asks, woken or not (core: maxAsk).
+	askAgain = time.Second
+	// retry is the longest pause between two tries (core: retryTo, maxRetry).
+	retry = 500 * time.Millisecond
+	// reconnect is the longest pause of a backend that connects again itself.
+	reconnect = time.Second
+	// swallowed is how long a request and a connection that got no answer are
+	// waited for: core's bound of a call, its withdrawal, the dial_timeout.
+	swallowed = 3*time.Second + CleanupBudget + 3*time.Second
+)
+
+// TryLimit bounds a TryAcquire, and each question that an Acquire asks: the TTL
+// and at most 3 s, and the withdrawal when there was no answer.
+func TryLimit(ttl time.Duration) time.Duration {
+	return min(ttl, 3*time.Second) + AcquireGrace
+}
+
+// Turn is how long a free lock is kept for a waiter that does not come.
+func Turn(backend string, ttl time.Duration) time.Duration {
+	switch backend {
+	case "redis", "redlock":
+		return 250 * time.Millisecond
+	case "mysql":
+		return min(ttl/2, 2*time.Second)
+	}
+	return 2 * time.Second
+}
+
+// PluginBack is how long the host waits at most before it starts a plugin that
+// has failed so many times in a row, none of which it has lived for 20 s. The
+// start itself comes on top.
+func PluginBack(failures int) time.Duration {
+	switch {
+	case failures <= 1:
+		return 0
+	case failures > 8:
+		return 22500 * time.Millisecond
+	}
+	pause := min(50*time.Millisecond<<(failures-2), 2*time.Second)
+	return pause * 3 / 2
+}
+
+// Setting is what the bound of a claim depends on.
+type Setting struct {
+	Backend string
+	// TTL is the longest of the leases concerned.
+	TTL time.Duration
+	// MaxTTL is redlock's max_ttl if nodes were restarted or lost their data,
+	// else zero.
+	MaxTTL time.Duration
+	// Absent is how many waiters stand before this one that cannot come: frozen,
+	// dead, cut off.
+	Absent int
+	// Swallowed says that the interruption left requests without an answer
+	// instead of refusing them.
+	Swallowed bool
+	// Failures is how many times in a row the plugin has died.
+	Failures int
+}
+
+func (s Setting) turns() time.Duration {
+	return time.Duration(s.Absent) * Turn(s.Backend, s.TTL)
+}
+
+// lateExpiry is by how much a lease may outlive its TTL, counted from the end
+// of the last interruption.
+func (s Setting) lateExpiry() time.Duration {
+	if s.Backend == "etcd" {
+		return Slack + time.Second + 500*time.Millisecond
+	}
+	return Slack
+}
+
+// served is how long after the end of the last interruption everybody is
+// served, and after the death of a holder the next one is.
+func (s Setting) served() time.Duration {
+	d := s.TTL + s.lateExpiry() + retry + Slack + s.turns() + PluginBack(s.Failures)
+	if s.Backend == "redlock" || s.Backend == "etcd" {
+		d += reconnect
+	}
+	if s.Swallowed {
+		d += swallowed
+	}
+	return d + s.MaxTTL + s.MaxTTL/100
+}
