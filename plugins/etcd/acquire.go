@@ -180,7 +180,12 @@ func (a *acquisition) refusal(ctx context.Context) driver.Result {
 		return driver.Result{Err: &driver.HeldError{Holder: b.holder(ctx, v)}}
 	}
 	if v.head != nil && ownerOf(v.head) != a.r.Owner {
-		return driver.Result{Err: &driver.HeldError{Holder: b.reserved(v)}}
+		held := &driver.HeldError{Holder: b.reserved(v)}
+		if a.place == nil || !b.evict(ctx, v.head, a.step.epoch) {
+			return driver.Result{Err: held}
+		}
+		a.again = false // the next place may be of a silent process too
+		return a.retry(ctx, held)
 	}
 	// Nobody holds it and nobody is before this owner: its place is not what
 	// this process remembers. The store's answer to the next try is final.
@@ -229,14 +234,4 @@ func (c *rivals) recent(name string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return now.Sub(c.when[name]) < rivalsFor
-}
-
-// reserved describes a free lock that a waiter's turn keeps from others.
-func (b *backend) reserved(v seen) driver.Holder {
-	name, _, _ := b.space.parse(string(v.head.Key))
-	h := driver.Holder{Name: name, Owner: ownerOf(v.head), TTL: b.shortest(), Waiters: v.places}
-	if rec, err := decodeRecord(v.head.Value); err == nil {
-		h.Label = rec.label
-	}
-	return h
 }

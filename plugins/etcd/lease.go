@@ -216,8 +216,7 @@ func (ls *leases) unload(l *lease) {
 	l.load--
 }
 
-// shortest is the TTL of places in queues: two seconds, or what the server
-// grants at least.
+// shortest is the least TTL that the server grants, as far as is known.
 func (b *backend) shortest() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -210,7 +210,7 @@ func (h *held) remember(kv *mvccpb.KeyValue, e *epoch) *place {
 	name, _, id := h.b.space.parse(string(kv.Key))
 	p := &place{
 		name: name, owner: ownerOf(kv), id: id, rev: kv.CreateRevision, epoch: e, deadline: now.Add(placeFor),
-		lease: &lease{id: kv.Lease, ttl: h.b.shortest(), acked: now, retired: true},
+		lease: &lease{id: kv.Lease, ttl: h.b.placeTTL(), acked: now, retired: true},
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -242,7 +242,7 @@ func (b *backend) stayQueued(ctx context.Context, p *place) bool {
 // earlier process of this host, or has something on it whose end is not known.
 func (b *backend) movePlace(ctx context.Context, p *place, from *lease) bool {
 	now := time.Now()
-	l, err := b.leases.get(ctx, b.shortest())
+	l, err := b.leases.get(ctx, b.placeTTL())
 	if err != nil {
 		return false
 	}

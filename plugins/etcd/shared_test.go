@@ -173,7 +173,7 @@ func TestRestartOfProcess(t *testing.T) {
 func TestPlaceGivenUpAtTheEnd(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	must(t, b.Check(t.Context()))
-	l, err := b.leases.get(t.Context(), b.shortest())
+	l, err := b.leases.get(t.Context(), b.placeTTL())
 	must(t, err)
 	p := b.held.reserve("jobs", "a", l, 0, time.Now())
 	b.held.forget("jobs", "a")

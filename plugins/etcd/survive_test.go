@@ -109,7 +109,9 @@ func TestEpochDeletedByHand(t *testing.T) {
 func TestOrderWhenAWaitersProcessDies(t *testing.T) {
 	s := start(t, nil)
 	holder, before, other := connect(t, on(s)), connect(t, on(s)), connect(t, on(s))
-	first := acquire(t, holder, lock("jobs", "a"))
+	first := lock("jobs", "a")
+	first.TTL = 3 * placeLease
+	first = acquire(t, holder, first)
 	must(t, before.Wait(t.Context(), lock("jobs", "b"), 10*time.Millisecond))
 	must(t, other.Wait(t.Context(), lock("jobs", "c"), 10*time.Millisecond))
 	must(t, before.Close(t.Context()))
@@ -135,11 +137,40 @@ func TestOrderWhenAWaitersProcessDies(t *testing.T) {
 			}
 		})
 	}
-	<-time.After(3 * placeFor) // no lease that is not renewed lives so long
+	<-time.After(placeLease + placeFor) // no lease that is not renewed lives so long
 	must(t, holder.Release(t.Context(), first))
 	group.Wait()
 	if !slices.Equal(order, []string{"b", "c"}) {
 		t.Errorf("b came first, and they were granted in the order %v", order)
+	}
+}
+
+// TestTurnOfSilentProcesses: the places of processes that ended while they waited
+// do not stand in the way until their leases end.
+func TestTurnOfSilentProcesses(t *testing.T) {
+	s := start(t, nil)
+	holder, next, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)
+	first := acquire(t, holder, lock("jobs", "first"))
+	var dead []clientv3.LeaseID
+	for _, owner := range []string{"a", "b", "c"} {
+		b := connect(t, on(s))
+		must(t, b.Wait(t.Context(), lock("jobs", owner), 10*time.Millisecond))
+		dead = append(dead, clientv3.LeaseID(b.held.placeOf("jobs", owner).lease.id))
+		must(t, b.Close(t.Context()))
+	}
+	must(t, next.Wait(t.Context(), lock("jobs", "next"), 10*time.Millisecond))
+	must(t, holder.Release(t.Context(), first))
+	eventually(t, "the next one is granted", func() bool {
+		must(t, next.Wait(t.Context(), lock("jobs", "next"), 100*time.Millisecond))
+		_, err := next.TryAcquire(t.Context(), lock("jobs", "next"))
+		return err == nil
+	})
+	for _, id := range dead {
+		left, err := operator.TimeToLive(t.Context(), id)
+		must(t, err)
+		if left.TTL < 0 {
+			t.Errorf("the next one was granted when the lease %x had ended", id)
+		}
 	}
 }
 

@@ -12,13 +12,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// placeFor is how long a place outlives its last Wait or TryAcquire, and so how
-// long a free lock is kept for a waiter that was woken and does not come.
-const placeFor = 2 * time.Second
-
-// placeBeat is how often the lease of places is renewed while a Wait lasts.
-const placeBeat = placeFor / 4
-
 // Wait watches the one key whose end makes it this owner's turn: the place
 // before it, or the lock itself when there is none. A lock that was got from a
 // place keeps it as long as it is held, so that this is one watch for each
@@ -140,7 +133,7 @@ var errNoPlace = errors.New("etcd: place in the queue is gone")
 // enter puts a place at the end of the queue, unless the owner is barred. Its
 // key is the first free one from number on.
 func (b *backend) enter(ctx context.Context, r driver.Request, number int, now time.Time) (*place, string, int64, error) {
-	l, err := b.leases.get(ctx, b.shortest())
+	l, err := b.leases.get(ctx, b.placeTTL())
 	if err != nil {
 		return nil, "", 0, err
 	}
