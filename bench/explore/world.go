@@ -42,21 +42,19 @@ type Path struct {
 	Proxy *fault.Proxy
 
 	mu    sync.Mutex
-	harms []harm
-}
-
-// harm is what one action does to a path.
-type harm struct {
-	by any
-	do func(*fault.Proxy) error
+	heals map[any][]func() error
 }
 
 // Harm does something to the path, until it is healed by the same key.
 func (p *Path) Harm(by any, do func(*fault.Proxy) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.harms = append(p.harms, harm{by, do})
-	return do(p.Proxy)
+	heal, err := p.Proxy.Apart(do)
+	if p.heals == nil {
+		p.heals = map[any][]func() error{}
+	}
+	p.heals[by] = append(p.heals[by], heal)
+	return err
 }
 
 // Heal ends what was done to the path by that key; the rest goes on. The
@@ -64,21 +62,12 @@ func (p *Path) Harm(by any, do func(*fault.Proxy) error) error {
 func (p *Path) Heal(by any) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var left []harm
-	for _, h := range p.harms {
-		if h.by != by {
-			left = append(left, h)
-		}
+	var errs []error
+	for _, heal := range p.heals[by] {
+		errs = append(errs, heal())
 	}
-	if len(left) == len(p.harms) {
-		return nil
-	}
-	p.harms = left
-	err := p.Proxy.Heal()
-	for _, h := range left {
-		err = errors.Join(err, h.do(p.Proxy))
-	}
-	return err
+	delete(p.heals, by)
+	return errors.Join(errs...)
 }
 
 // Harm does the same to all paths of a host, or to the one to one server.

@@ -13,6 +13,9 @@ func init() { toxics.Register(holeKind, new(hole)) }
 // hole is a toxic that lets nothing pass, not even that one side has closed its
 // connection, as toxiproxy's own does: the death of a machine is not seen.
 type hole struct {
+	// EndsOnly lets everything else pass.
+	EndsOnly bool `json:"ends_only"`
+
 	made   sync.Once
 	ended  sync.Once
 	filled chan struct{}
@@ -23,8 +26,7 @@ func (h *hole) end() chan struct{} {
 	return h.filled
 }
 
-// fill ends the connections of which the hole has swallowed the end. It comes
-// before the toxic is removed, which toxiproxy does not do to those.
+// fill ends the connections of which the hole has swallowed the end.
 func (h *hole) fill() { h.ended.Do(func() { close(h.end()) }) }
 
 // Pipe implements toxics.Toxic.
@@ -39,21 +41,17 @@ func (h *hole) Pipe(stub *toxics.ToxicStub) {
 				stub.Close()
 				return
 			}
+			if h.EndsOnly {
+				stub.Output <- chunk
+			}
 		}
 	}
 }
 
 // Cleanup implements toxics.CleanupToxic: what was swallowed is missing for
 // good, so that the connection ends with the hole.
-func (*hole) Cleanup(stub *toxics.ToxicStub) { stub.Close() }
-
-// fillHoles is called before toxics are removed.
-func (p *Proxy) fillHoles() {
-	for _, t := range p.p.Toxics.GetToxicArray() {
-		if w, ok := t.(*toxics.ToxicWrapper); ok {
-			if h, ok := w.Toxic.(*hole); ok {
-				h.fill()
-			}
-		}
+func (h *hole) Cleanup(stub *toxics.ToxicStub) {
+	if !h.EndsOnly {
+		stub.Close()
 	}
 }

@@ -16,13 +16,22 @@ func (p *Proxy) BlackHole() error { return p.harm(holeKind, nil, Requests, Repli
 // LoseReplies lets requests through and swallows the answers.
 func (p *Proxy) LoseReplies() error { return p.harm("timeout", swallow, Replies) }
 
+// LoseRequests swallows the requests, and the ends of connections as well: the
+// answer to what was sent before comes back.
+func (p *Proxy) LoseRequests() error { return p.harm(holeKind, nil, Requests) }
+
 // swallow are the attributes of a connection that is never closed.
 var swallow = map[string]any{"timeout": 0}
 
 // Delay holds every answer back for d, give or take jitter, both rounded to
 // milliseconds.
-func (p *Proxy) Delay(d, jitter time.Duration) error {
-	return p.harm("latency", map[string]any{"latency": d.Milliseconds(), "jitter": jitter.Milliseconds()}, Replies)
+func (p *Proxy) Delay(d, jitter time.Duration) error { return p.delay(Replies, d, jitter) }
+
+// DelayRequests does so with every request.
+func (p *Proxy) DelayRequests(d, jitter time.Duration) error { return p.delay(Requests, d, jitter) }
+
+func (p *Proxy) delay(way Direction, d, jitter time.Duration) error {
+	return p.harm("latency", map[string]any{"latency": d.Milliseconds(), "jitter": jitter.Milliseconds()}, way)
 }
 
 // Throttle lets about rate KB a second through in each direction.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,10 +26,14 @@ type Proxy struct {
 	port *ports.Taken
 	taps taps
 
-	mu    sync.Mutex
-	harms []string // the names of the toxics that are harms
-	count int      // of all harms there ever were
+	mu       sync.Mutex
+	harms    []*harm
+	count    int // of all toxics there ever were
+	refusing int // how many of the harms refuse connections
 }
+
+// harm is one of those that are done to a proxy.
+type harm struct{ end func() error }
 
 // Some toxics write to the global logger.
 func init() { log.Logger = zerolog.Nop() }
@@ -101,34 +106,58 @@ func (p *Proxy) harm(kind string, attributes map[string]any, ways ...Direction) 
 	for _, way := range ways {
 		p.count++
 		name := fmt.Sprint(kind, "-", p.count)
-		err := within(func() error {
-			_, err := p.add(kind, name, 1, attributes, way)
+		var w *toxics.ToxicWrapper
+		err := within(func() (err error) {
+			w, err = p.add(kind, name, 1, attributes, way)
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("fault: %s on %s of %s: %w", kind, way, p.p.Upstream, err)
 		}
-		p.harms = append(p.harms, name)
+		p.harms = append(p.harms, &harm{func() error {
+			if h, ok := w.Toxic.(filler); ok {
+				h.fill()
+			}
+			return p.p.Toxics.RemoveToxic(context.Background(), name)
+		}})
 	}
 	return nil
 }
 
+// filler is a toxic that keeps the ends of connections to itself. It is filled
+// before it is removed, which toxiproxy does not do to those.
+type filler interface{ fill() }
+
+// Apart does harm that can be healed apart from other harm: heal ends what do has
+// done through the methods of the proxy, and nothing else. Others must not harm
+// the proxy before Apart returns.
+func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
+	p.mu.Lock()
+	before := len(p.harms)
+	p.mu.Unlock()
+	err = do(p)
+	p.mu.Lock()
+	done := slices.Clone(p.harms[before:])
+	p.mu.Unlock()
+	return func() error { return p.heal(func(h *harm) bool { return slices.Contains(done, h) }) }, err
+}
+
 // Heal ends all harms. Connections on which something was swallowed are reset,
 // the others go on.
-func (p *Proxy) Heal() error {
+func (p *Proxy) Heal() error { return p.heal(func(*harm) bool { return true }) }
+
+func (p *Proxy) heal(which func(*harm) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	harms := p.harms
-	p.harms = nil
-	err := within(func() error {
-		p.fillHoles()
-		var errs []error
-		for _, name := range harms {
-			errs = append(errs, p.p.Toxics.RemoveToxic(context.Background(), name))
+	var errs []error
+	p.harms = slices.DeleteFunc(p.harms, func(h *harm) bool {
+		if !which(h) {
+			return false
 		}
-		return errors.Join(errs...)
+		errs = append(errs, within(h.end))
+		return true
 	})
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("fault: heal %s: %w", p.p.Upstream, err)
 	}
 	return nil
@@ -137,22 +166,26 @@ func (p *Proxy) Heal() error {
 // Retarget resets all connections and passes those that come now on to another
 // server.
 func (p *Proxy) Retarget(upstream string) error {
-	err := within(func() error {
-		return p.p.Update(&toxiproxy.Proxy{Listen: p.Addr(), Upstream: upstream, Enabled: true})
-	})
-	if err != nil {
+	if err := p.listen(upstream, true); err != nil {
 		return fmt.Errorf("fault: point the proxy of %s at %s: %w", p.p.Upstream, upstream, err)
 	}
 	return nil
 }
 
-// Close resets all connections and stops listening.
+// listen begins or ends to listen, with all connections.
+func (p *Proxy) listen(upstream string, on bool) error {
+	return within(func() error {
+		return p.p.Update(&toxiproxy.Proxy{Listen: p.Addr(), Upstream: upstream, Enabled: on})
+	})
+}
+
+// Close heals the proxy, resets all connections and stops listening.
 func (p *Proxy) Close() error {
-	err := within(func() error {
-		p.fillHoles()
+	err := p.Heal()
+	err = errors.Join(err, within(func() error {
 		p.p.Stop()
 		return nil
-	})
+	}))
 	if err != nil {
 		return fmt.Errorf("fault: close the proxy of %s: %w", p.p.Upstream, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -268,5 +269,122 @@ func TestTap(t *testing.T) {
 	}
 	if requests.Load() != 2 || replies.Load() != 2 {
 		t.Error("seen after the end")
+	}
+}
+
+// TestApart: what is healed apart leaves other harm of the same kind.
+func TestApart(t *testing.T) {
+	p, _ := proxied(t)
+	c := dial(t, p)
+	slow := func(p *Proxy) error { return p.Delay(150*time.Millisecond, 0) }
+	first, err := p.Apart(slow)
+	must(t, err)
+	second, err := p.Apart(slow)
+	must(t, err)
+	for _, want := range []time.Duration{300, 150, 0} {
+		start := time.Now()
+		if _, err := say(c, "x", patience); err != nil || time.Since(start) < want*time.Millisecond {
+			t.Errorf("answered after %v, %v; want %v", time.Since(start), err, want*time.Millisecond)
+		}
+		if want == 300 {
+			must(t, first())
+		} else {
+			must(t, second())
+		}
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	p, _ := proxied(t)
+	c := dial(t, p)
+	for range 2 {
+		must(t, p.Refuse())
+	}
+	if _, err := say(c, "x", patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v on an open connection, want a reset", err)
+	}
+	if _, err := net.Dial("tcp", p.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("%v, want a refusal", err)
+	}
+	must(t, p.Heal())
+	if got, err := say(dial(t, p), "x", patience); got != "x" || err != nil {
+		t.Errorf("after healing: %q, %v", got, err)
+	}
+}
+
+func TestCut(t *testing.T) {
+	p, _ := proxied(t)
+	c := dial(t, p)
+	if _, err := say(c, "x", patience); err != nil {
+		t.Fatal(err)
+	}
+	must(t, p.Cut())
+	if _, err := say(c, "x", patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v, want a reset", err)
+	}
+	if got, err := say(dial(t, p), "x", patience); got != "x" || err != nil {
+		t.Errorf("a new connection: %q, %v", got, err)
+	}
+}
+
+// TestForgotten: one side's connection has ended and the other's has not, until
+// it is healed; new connections work in between.
+func TestForgotten(t *testing.T) {
+	for _, ofClients := range []bool{true, false} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		defer l.Close()
+		p, err := NewProxy(l.Addr().String())
+		must(t, err)
+		pair := func() (client, server net.Conn) {
+			client = dial(t, p)
+			server, err := l.Accept()
+			must(t, err)
+			t.Cleanup(func() { server.Close() })
+			if _, err := io.WriteString(client, "x"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := server.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			return client, server
+		}
+		ended, open := pair()
+		forget := (*Proxy).ForgetClients
+		if !ofClients {
+			ended, open = open, ended
+			forget = (*Proxy).ForgetServer
+		}
+		must(t, forget(p))
+		silent := func(c net.Conn, wait time.Duration) bool {
+			must(t, c.SetReadDeadline(time.Now().Add(wait)))
+			_, err := c.Read(make([]byte, 1))
+			if err == nil {
+				t.Error("there was something to read")
+			}
+			return errors.Is(err, os.ErrDeadlineExceeded)
+		}
+		if silent(ended, patience) || !silent(open, brief) {
+			t.Errorf("of clients %v: one must have ended, the other not", ofClients)
+		}
+		pair()
+		must(t, p.Heal())
+		if silent(open, patience) {
+			t.Errorf("of clients %v: still open after healing", ofClients)
+		}
+		must(t, p.Close())
+	}
+}
+
+func TestSlowStart(t *testing.T) {
+	p, _ := proxied(t)
+	must(t, p.SlowStart(100*time.Millisecond))
+	c := dial(t, p)
+	for i, slow := range []bool{true, false} {
+		start := time.Now()
+		_, err := say(c, "x", patience)
+		if took := time.Since(start); err != nil || (slow && took < 200*time.Millisecond) {
+			t.Errorf("answer %d after %v, %v", i, took, err)
+		}
 	}
 }
