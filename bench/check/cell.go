@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/record"
@@ -64,6 +63,9 @@ type Cell struct {
 	// FalseLosses are leases that were lost to a fault that none should be lost
 	// to.
 	FalseLosses int `json:"false_losses"`
+	// Unserved are those of FalseLosses that break a claim, and free locks that
+	// were granted late.
+	Unserved int `json:"unserved,omitempty"`
 	// Unavailable is the longest from the strike to the next grant of a lock,
 	// Recovery the longest from the end of the fault to a grant that it had
 	// held up.
@@ -193,7 +195,7 @@ func (c *Cell) name(r record.Round, name int, leases []record.Lease) {
 	if len(leases) == 0 {
 		return
 	}
-	ttl := time.Duration(r.TTLms) * time.Millisecond
+	ttl := ttlOf(r)
 	ok, decided := linear(leases, ttl, r.Halts, 0)
 	switch {
 	case !decided:
@@ -209,9 +211,8 @@ func (c *Cell) name(r record.Round, name int, leases []record.Lease) {
 		if ns, known := lag(l, r.Halts); known {
 			c.Lag = max(c.Lag, ns)
 		}
-		if r.Keeps && l.DoneNs > 0 && l.ReleaseNs == 0 {
-			c.FalseLosses++
-		}
+		c.keeps(r, l)
+		c.prompt(r, leases, i)
 		if i > 0 {
 			c.successionOf(r, name, succession{leases[i-1], l})
 		}
@@ -302,10 +303,10 @@ func (c *Cell) conclude() {
 	switch {
 	case c.Grants == 0:
 		c.Class = ClassInvalid
+	case c.Beyond+c.Unserved > 0:
+		c.Class = ClassBroken
 	case double == 0 && c.Tokens+c.StaleGuarded == 0:
 		c.Class = ClassHeld
-	case c.Beyond > 0:
-		c.Class = ClassBroken
 	case isKnown && fenced:
 		c.Class, c.Why = ClassToken, known.Why
 	case isKnown && noTokens:

@@ -103,6 +103,51 @@ func TestCellCounts(t *testing.T) {
 	}
 }
 
+// TestAvailabilityIsJudged: a long lease that is lost, and a free lock that is
+// granted late, break a claim of their own.
+func TestAvailabilityIsJudged(t *testing.T) {
+	back := func(leases ...record.Lease) record.Round {
+		r := round("demotion", leases...)
+		r.Keeps, r.TTLms, r.BackNs = true, 10_000, 2500*ms
+		return r
+	}
+	unanswered := lease(0, 1, 0, 2, 2890, 0, 2900)
+	unanswered.ReleasedNs = 0
+	for _, tt := range []struct {
+		name     string
+		round    record.Round
+		starved  int64 // from when to 3500 ms host 1 does not run; 0 for not
+		short    bool
+		unserved int
+	}{
+		{"kept, and released in the outage", back(lease(0, 1, 0, 2, 1290, 0, 1300), lease(1, 2, 50, 2600, 3000, 0, 3100)), 0, false, 0},
+		{"lost", back(lease(0, 1, 0, 2, 1290, 2400, 0), lease(1, 2, 50, 2600, 3000, 0, 3100)), 0, false, 1},
+		{"lost, and short", back(lease(0, 1, 0, 2, 1290, 2400, 0), lease(1, 2, 50, 2600, 3000, 0, 3100)), 0, true, 0},
+		{"granted in the outage and lost", back(lease(0, 1, 1200, 1210, 1290, 2700, 0)), 0, false, 0},
+		{"a free lock is granted late", back(lease(1, 2, 2550, 4100, 4300, 0, 4400)), 0, false, 1},
+		{"granted late after its release", back(lease(0, 1, 0, 2, 2890, 0, 2900), lease(1, 2, 50, 4500, 4600, 0, 4700)), 0, false, 1},
+		{"nobody knows when it was free", back(unanswered, lease(1, 2, 50, 4500, 4600, 0, 4700)), 0, false, 0},
+		{"granted late to a host that could not run", back(lease(1, 2, 2550, 4100, 4300, 0, 4400)), 3000, false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.short {
+				tt.round.TTLms = 2000
+			}
+			if tt.starved > 0 {
+				tt.round.Halts = []record.Halt{{Host: 1, Why: record.HaltStarved, From: tt.starved * ms, To: 3500 * ms}}
+			}
+			c := Cells([]record.Round{tt.round})[0]
+			want := ClassHeld
+			if tt.unserved > 0 {
+				want = ClassBroken
+			}
+			if c.Unserved != tt.unserved || c.Class != want || c.Unsafe() != (tt.unserved > 0) || len(c.Violations) != tt.unserved {
+				t.Errorf("%+v, want %d violations", c, tt.unserved)
+			}
+		})
+	}
+}
+
 func TestControlsJudgeNobody(t *testing.T) {
 	r := round("freeze-host", lease(0, 1, 0, 2, 4001, 4002, 0), lease(1, 2, 50, 100, 4300, 0, 5000))
 	r.Control = true

@@ -12,6 +12,7 @@ const (
 	OldData         Condition = "old-data-restored"
 	ReplicaPromoted Condition = "replica-promoted"
 	Evicting        Condition = "evicting"
+	EvictionSeen    Condition = "eviction-seen"
 	EndedByHand     Condition = "ended-by-hand"
 	// What happens to servers.
 	Restarted      Condition = "restarted"
@@ -41,6 +42,7 @@ var conditions = []struct {
 	{OldData, "older data were restored on a server"},
 	{ReplicaPromoted, "a replica was promoted that had missed the last writes"},
 	{Evicting, "a server evicts keys: it is full, and its `maxmemory-policy` is not `noeviction`"},
+	{EvictionSeen, "a server evicts keys, and was told so more than a second before it was full"},
 	{EndedByHand, "somebody has ended a lease by hand: `lockbench locks break`, or a statement or command that changes the store's keys or rows"},
 	{Restarted, "a majority of the servers was restarted"},
 	{LeaderPaused, "the leader of the servers stood still for longer than a TTL, and went on"},

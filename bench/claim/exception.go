@@ -106,6 +106,11 @@ var exceptions = []Exception{
 		Source: 17,
 	},
 	{
+		Backend: "redis", Rules: append(slices.Clone(late), Survives), All: []Condition{EvictionSeen},
+		Why:    "an evicted lock is a lost lock, and nothing is granted before the policy is noeviction again, so that its holder learns of the loss first",
+		Source: 17,
+	},
+	{
 		Backend: "redis", Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted},
 		Why: "after a loss the server's clock is the floor of tokens. A replica whose clock was 500 ms behind gave, 100 ms after its promotion, " +
 			"a token that was 391 ms lower than a lost one",
@@ -135,6 +140,11 @@ var exceptions = []Exception{
 	{
 		Backend: "redlock", Rules: twice, All: []Condition{Evicting},
 		Why:    "a node that has evicted a lock votes for the next one; see redis",
+		Source: 17,
+	},
+	{
+		Backend: "redlock", Rules: append(slices.Clone(late), Survives), All: []Condition{EvictionSeen},
+		Why:    "as on redis; with its marker a node has lost its vote until `max_ttl` has passed",
 		Source: 17,
 	},
 	{

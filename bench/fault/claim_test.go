@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/lockbench/lockbench/bench/check"
@@ -24,13 +25,19 @@ func TestConditionsAreKnown(t *testing.T) {
 var documented = map[string]map[string]check.Class{
 	"redis": {
 		"restart-wiped": check.ClassToken, "failover": check.ClassToken, "failover-wait": check.ClassToken, "clock-forward": check.ClassToken,
+		"failover-planned": check.ClassToken, "evict-at-once": check.ClassToken,
 	},
 	"redlock": {
 		"restart-wiped-open": check.ClassToken, "clock-forward": check.ClassToken, "clock-forward-unfenced": check.ClassDocumented,
+		"evict-at-once": check.ClassToken,
 	},
 	"mysql": {"restart-wiped": check.ClassToken, "failover": check.ClassToken, "clock-forward": check.ClassToken},
 	"etcd":  {"restart-wiped": check.ClassToken, "pause-leader": check.ClassToken},
 }
+
+// newer are faults with a documented double grant of which there are no folders
+// without conditions.
+var newer = []string{"failover-planned", "evict-at-once"}
 
 // TestDoubleGrantsAreJudged: a double grant gets the class that is documented,
 // in folders that have the conditions of their rounds and in older ones.
@@ -47,6 +54,9 @@ func TestDoubleGrantsAreJudged(t *testing.T) {
 			r := twoHolders(backend, f)
 			if got := check.Cells([]record.Round{r})[0]; got.Class != want {
 				t.Errorf("%s under %s: %s, want %s", backend, f.Name, got.Class, want)
+			}
+			if slices.Contains(newer, f.Name) {
+				continue
 			}
 			r.Conditions = nil
 			if got := check.Cells([]record.Round{r})[0]; got.Class != want {

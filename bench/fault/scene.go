@@ -27,6 +27,12 @@ type Scene struct {
 	// ReadOnly makes the servers refuse writes, Exhaust lets them take no more
 	// connections; both until they are called with false.
 	ReadOnly, Exhaust func(ctx context.Context, on bool) error
+	// FailOver lets a replica take over, in order, and returns when it serves.
+	FailOver func(ctx context.Context) error
+	// Slots are those that locks are in.
+	Slots Slots
+	// Memory is the servers'.
+	Memory Memory
 
 	stop func() error // ends what a fault does in the background
 }
@@ -55,6 +61,23 @@ type Replica interface {
 	Lead(ctx context.Context, addr string) error
 }
 
+// Slots are the parts of a Cluster in which there are keys.
+type Slots interface {
+	// Begin begins to move each of them to another server, and moves half of its
+	// keys.
+	Begin(ctx context.Context) error
+	// End moves the rest of them and of their keys.
+	End(ctx context.Context) error
+}
+
+// Memory is what servers have for their data.
+type Memory interface {
+	// Evict lets servers whose memory is full delete keys, or no longer.
+	Evict(ctx context.Context, on bool) error
+	// Fill writes until whatever may be deleted was deleted.
+	Fill(ctx context.Context) error
+}
+
 // Power is something that a fault needs of its environment.
 type Power string
 
@@ -70,6 +93,9 @@ const (
 	PowerReplica  Power = "replica"   // an asynchronous replica
 	PowerReadOnly Power = "read-only" // the servers can be made to refuse writes
 	PowerExhaust  Power = "exhaust"   // the servers can be made to refuse connections
+	PowerSentinel Power = "sentinel"  // a service lets a replica take over when it is told to
+	PowerSlots    Power = "slots"     // the data are spread over servers, and can be moved
+	PowerEvict    Power = "evict"     // the servers can be made to delete keys
 )
 
 // Fault is one kind of harm. Prepare, Strike and Heal may be nil.
@@ -88,6 +114,10 @@ type Fault struct {
 	TTL time.Duration
 	// Keeps tells that no lease should be lost to it, however it goes on.
 	Keeps bool
+	// Serves tells that the outage ends with Heal or, when that is nil, with
+	// Strike: from then on a lock that is free is granted within a second. The
+	// holder gives half of its locks back in the outage.
+	Serves bool
 	// Freezes tells that the holder cannot run until it is healed.
 	Freezes bool
 	// Many tells that it is shown on several servers, where the backend can have
@@ -133,7 +163,7 @@ func (f Fault) Conditions() []string {
 
 // All are the faults in the order in which they are shown.
 func All() []Fault {
-	return slices.Concat(hosts, partitions, networks, restarts, failovers, clocks, servers)
+	return slices.Concat(hosts, partitions, networks, restarts, failovers, slots, clocks, servers, evictions)
 }
 
 // Names lists the names of [All].

@@ -23,7 +23,8 @@ func TestFits(t *testing.T) {
 }
 
 // TestFaultsAreWellFormed: each has a name of its own, says what it does and
-// strikes, and one that keeps leases ends by itself.
+// strikes, one that keeps leases ends by itself, and one after which the store
+// serves again keeps them.
 func TestFaultsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range All() {
@@ -33,6 +34,9 @@ func TestFaultsAreWellFormed(t *testing.T) {
 		seen[f.Name] = true
 		if f.Keeps && f.Acts == 0 && f.ActsTTLs == 0 {
 			t.Errorf("%s keeps its leases, and goes on until they are lost", f.Name)
+		}
+		if f.Serves && (!f.Keeps || f.TTL < longTTL) {
+			t.Errorf("%s is to serve again, and its leases may be lost", f.Name)
 		}
 	}
 }

@@ -40,11 +40,14 @@ type Round struct {
 	// Keeps tells that no lease should be lost to this fault.
 	Keeps bool `json:"keeps,omitempty"`
 	// StruckNs is just before the fault struck, HealedNs just after its end.
-	StruckNs int64  `json:"struck_ns,omitempty"`
-	HealedNs int64  `json:"healed_ns,omitempty"`
-	Hits     int    `json:"hits"` // locks that the holder held at the strike
-	Names    int    `json:"names,omitempty"`
-	Halts    []Halt `json:"halts,omitempty"`
+	StruckNs int64 `json:"struck_ns,omitempty"`
+	HealedNs int64 `json:"healed_ns,omitempty"`
+	// BackNs is when the store could serve again, of a fault after which it must
+	// do so promptly.
+	BackNs int64  `json:"back_ns,omitempty"`
+	Hits   int    `json:"hits"` // locks that the holder held at the strike
+	Names  int    `json:"names,omitempty"`
+	Halts  []Halt `json:"halts,omitempty"`
 
 	Leases []Lease `json:"leases,omitempty"`
 	Writes []Write `json:"writes,omitempty"`
@@ -123,7 +126,7 @@ func (r *Round) times(f func(*int64)) {
 			f(t)
 		}
 	}
-	all(&r.StruckNs, &r.HealedNs)
+	all(&r.StruckNs, &r.HealedNs, &r.BackNs)
 	for i := range r.Halts {
 		all(&r.Halts[i].From, &r.Halts[i].To)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/fault"
@@ -32,6 +33,8 @@ const (
 	// recovery is how long after the fault the rival may need until it has every
 	// lock, beside a TTL.
 	recovery = 20 * time.Second
+	// givingBack is how far into an outage the holder gives locks back.
+	givingBack = 300 * time.Millisecond
 	// aftermath is how long both go on when the rival has every lock: late writes
 	// come in it.
 	aftermath = 400 * time.Millisecond
@@ -47,7 +50,8 @@ type cell struct {
 	ttl           time.Duration
 	environment   *store.Environment
 	holder, rival *witness.Process
-	names         []string // of the locks of this round
+	names         []string     // of the locks of this round
+	given         func() error // waits for what the holder gives back
 }
 
 func (c *cell) rounds(ctx context.Context, template record.Round) error {
@@ -145,8 +149,12 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	}
 	pause(ctx, time.Duration(c.random.Int64N(int64(c.ttl/3)))) // any moment of the renewal
 	r.StruckNs = witness.Now()
+	c.giveBack(ctx)
 	if err := do(ctx, c.fault.Strike, scene); err != nil {
 		return errors.Join(fmt.Errorf("strike: %w", err), do(ctx, c.fault.Heal, scene))
+	}
+	if c.fault.Serves && c.fault.Heal == nil {
+		r.BackNs = witness.Now()
 	}
 	if c.fault.Freezes {
 		r.Halts = append(r.Halts, record.Halt{Host: holderHost, Why: record.HaltFrozen, From: r.StruckNs})
@@ -188,6 +196,21 @@ func (c *cell) hold(ctx context.Context) error {
 	return nil
 }
 
+// giveBack lets the holder release the second half of its locks in an outage
+// after which the store must serve.
+func (c *cell) giveBack(ctx context.Context) {
+	given := make(chan error, 1)
+	go func() {
+		var err error
+		if c.fault.Serves {
+			pause(ctx, givingBack)
+			err = c.holder.ReleaseFrom(ctx, Names/2)
+		}
+		given <- err
+	}()
+	c.given = sync.OnceValue(func() error { return <-given })
+}
+
 // want lets the rival wait for all locks.
 func (c *cell) want() error {
 	return c.rival.Acquire(c.names, 0, c.ttl, 2*(c.ttl+recovery))
@@ -223,11 +246,17 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 		return fmt.Errorf("heal: %w", err)
 	}
 	r.HealedNs = witness.Now()
+	if c.fault.Serves && c.fault.Heal != nil {
+		r.BackNs = r.HealedNs
+	}
 	if n := len(r.Halts); n > 0 {
 		r.Halts[n-1].To = r.HealedNs
 	}
 	if err := c.environment.Scene.Settle(); err != nil {
 		return fmt.Errorf("heal: %w", err)
+	}
+	if err := c.given(); err != nil {
+		return fmt.Errorf("the holder gives half of its locks back: %w", err)
 	}
 	if err == nil {
 		pause(ctx, lateness) // the rival renews soon, and would learn of a lost lock

@@ -77,7 +77,7 @@ func requireRedis(t *testing.T) {
 }
 
 // TestPlantedBugsAreFound: each in one round, and a backend without one is not
-// blamed. A machine that is busy with other things hides a bug at times, as when
+// blamed, but for an eviction: it does not look for that. A machine that is busy with other things hides a bug at times, as when
 // it delays a holder past the moment of the fault, and gets four more rounds.
 func TestPlantedBugsAreFound(t *testing.T) {
 	requireRedis(t)
@@ -88,13 +88,14 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		rule       claim.Rule
 	}{
 		{"none", "freeze-host", check.ClassHeld, ""},
+		{"none", "evict", check.ClassBroken, claim.Linear},
 		{"pause", "freeze-host", check.ClassBroken, claim.Linear},
 		{"token", "restart-wiped", check.ClassBroken, claim.Token},
 		{"resurrect", "clock-forward", check.ClassBroken, claim.Linear},
 		{"release", "freeze-host", check.ClassBroken, claim.Overlap},
 		{"early", "partition-holder", check.ClassBroken, claim.Linear},
 	} {
-		t.Run(tt.bug, func(t *testing.T) {
+		t.Run(tt.bug+" under "+tt.fault, func(t *testing.T) {
 			t.Parallel()
 			if _, err := fault.ClockLibrary(t.Context(), t.TempDir()); err != nil && tt.fault == "clock-forward" {
 				env.Missing(t, "cc", &env.NotInstalledError{Program: "cc", Debian: "gcc", Homebrew: "gcc"})

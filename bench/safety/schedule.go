@@ -43,14 +43,17 @@ func (s *schedule) next() fault.Fault {
 // bearable are the faults that a backend must bear, over and over, on the same
 // servers: of no documented double grant, and after which these are what they
 // were before. A clock that is set right again jumps, a replica that was
-// promoted stays the master.
+// promoted stays the master, and keys that were evicted are gone. Sentinel and
+// Cluster are other servers.
 func bearable(backend string) []fault.Fault {
 	return slices.DeleteFunc(fault.All(), func(f fault.Fault) bool {
 		_, documented := claim.Exempt(backend, claim.Overlap, f.Makes)
 		return documented || f.Control || f.Config != nil || f.Fits(backend, store.Lacks(backend)) != "" ||
-			slices.Contains(f.Needs, fault.PowerClock) || slices.Contains(f.Needs, fault.PowerReplica)
+			slices.ContainsFunc(f.Needs, func(p fault.Power) bool { return slices.Contains(unbearable, p) })
 	})
 }
+
+var unbearable = []fault.Power{fault.PowerClock, fault.PowerReplica, fault.PowerSentinel, fault.PowerSlots, fault.PowerEvict}
 
 // Turn names the faults of the first turn of a soak on a backend, in their
 // order.

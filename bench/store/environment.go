@@ -31,7 +31,9 @@ type Environment struct {
 	address func(at []string) string
 	// admit lets servers that were started vote at once, where they would not.
 	admit func(ctx context.Context) error
-	end   []func() error // further things to close
+	// settle, unless it is nil, returns when another round can begin.
+	settle func(ctx context.Context) error
+	end    []func() error // further things to close
 }
 
 // builder makes the environments of one backend.
@@ -67,19 +69,28 @@ func (w Wish) needs(p fault.Power) bool { return slices.Contains(w.Needs, p) }
 var builders = map[string]builder{
 	"memory": {start: startMemory, lacks: lacking("its store lives in one host process, which no other shares",
 		fault.PowerRival, fault.PowerServers, fault.PowerPaths, fault.PowerMinority, fault.PowerLeader, fault.PowerKeeps,
-		fault.PowerClock, fault.PowerReplica, fault.PowerReadOnly, fault.PowerExhaust)},
+		fault.PowerClock, fault.PowerReplica, fault.PowerReadOnly, fault.PowerExhaust, fault.PowerSentinel, fault.PowerSlots,
+		fault.PowerEvict)},
 	"redis": {start: startRedis, lacks: lacking("one server has no minority", fault.PowerMinority, fault.PowerLeader)},
 	"redlock": {start: startRedlock, lacks: map[fault.Power]string{
-		fault.PowerLeader:  "its nodes do not know each other",
-		fault.PowerReplica: "its nodes are independent masters: a replica of one is what the algorithm excludes"}},
+		fault.PowerLeader:   "its nodes do not know each other",
+		fault.PowerReplica:  "its nodes are independent masters: a replica of one is what the algorithm excludes",
+		fault.PowerSentinel: "its nodes are independent masters: a replica of one is what the algorithm excludes",
+		fault.PowerSlots:    "every node has all keys"}},
 	"mysql": {start: startMySQL, lacks: map[fault.Power]string{
 		fault.PowerMinority: "one server has no minority",
 		fault.PowerLeader:   "one server has nobody to lead",
-		fault.PowerReplica:  "lockbench sets up no replica of a SQL server"}},
+		fault.PowerReplica:  "lockbench sets up no replica of a SQL server",
+		fault.PowerSentinel: "lockbench sets up no replica of a SQL server",
+		fault.PowerSlots:    "one server has all rows",
+		fault.PowerEvict:    "a SQL server deletes no rows by itself"}},
 	"etcd": {start: startEtcd, lacks: map[fault.Power]string{
-		fault.PowerClock:   "etcd asks the kernel for the time, where no library can move it",
-		fault.PowerReplica: "its members agree on every write: there is no asynchronous replica",
-		fault.PowerExhaust: "one connection carries all requests of a host, and etcd has no limit of them"}},
+		fault.PowerClock:    "etcd asks the kernel for the time, where no library can move it",
+		fault.PowerReplica:  "its members agree on every write: there is no asynchronous replica",
+		fault.PowerSentinel: "its members elect a leader by themselves",
+		fault.PowerSlots:    "every member has all keys",
+		fault.PowerEvict:    "etcd deletes no keys by itself",
+		fault.PowerExhaust:  "one connection carries all requests of a host, and etcd has no limit of them"}},
 }
 
 func lacking(why string, powers ...fault.Power) map[fault.Power]string {
@@ -179,6 +190,9 @@ func (e *Environment) Again(ctx context.Context) error {
 	err := e.rejoin(ctx)
 	for _, c := range e.Scene.Clocks {
 		err = errors.Join(err, c.Shift(0))
+	}
+	if e.settle != nil {
+		err = errors.Join(err, e.settle(ctx))
 	}
 	return err
 }

@@ -18,6 +18,12 @@ import (
 const redlockNodes = 5
 
 func startRedis(ctx context.Context, w Wish) (*Environment, error) {
+	switch {
+	case w.needs(fault.PowerSentinel):
+		return startSentinel(ctx)
+	case w.needs(fault.PowerSlots):
+		return startCluster(ctx)
+	}
 	e := &Environment{address: byComma, Config: driver.Config{}}
 	if err := e.startRedisServer(ctx, w); err != nil {
 		return nil, errors.Join(err, e.Close())
@@ -79,6 +85,7 @@ func (e *Environment) redisPowers() {
 		}
 		return errors.Join(errs...)
 	}
+	e.Scene.Memory = redisMemory(admins)
 	e.Scene.ReadOnly = func(ctx context.Context, on bool) error {
 		// A master that misses a replica refuses writes, as one whose disk is full
 		// does.

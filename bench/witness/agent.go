@@ -41,11 +41,11 @@ type agent struct {
 	out   sync.Mutex
 	lines *json.Encoder
 
-	mu      sync.Mutex
-	held    map[string]*holding // by owner
-	stop    chan struct{}       // closed: release, and acquire no more
-	crowd   *crowd              // the last one, nil for none
-	holders sync.WaitGroup
+	groups []*group // of the orders, which are carried out one after the other
+
+	mu    sync.Mutex
+	held  map[string]*holding // by owner
+	crowd *crowd              // the last one, nil for none
 
 	served  atomic.Bool  // the present client was granted a lock
 	plugin  atomic.Int64 // process id that was told last
@@ -56,7 +56,7 @@ type agent struct {
 // run reads the spec and then orders, until its input ends.
 func run(stdin io.Reader, stdout io.Writer) error {
 	in := json.NewDecoder(bufio.NewReader(stdin))
-	a := &agent{lines: json.NewEncoder(stdout), held: map[string]*holding{}, stop: make(chan struct{}), gate: newGate()}
+	a := &agent{lines: json.NewEncoder(stdout), held: map[string]*holding{}, gate: newGate()}
 	if err := in.Decode(&a.spec); err != nil {
 		return err
 	}
@@ -82,19 +82,19 @@ func run(stdin io.Reader, stdout io.Writer) error {
 		case "work":
 			a.start(*o.Workload)
 		case "reopen":
-			a.holders.Go(func() { a.reopen(o.Timeout) })
+			a.begin(0).work.Go(func() { a.reopen(o.Timeout) })
 		case string(BlockedLog), string(Reaper):
 			a.surround(Surrounding(o.Op), o.On)
 		case "read":
 			a.tell(note{Use: ownUse()})
 		case "release":
-			a.release()
+			a.release(o.First)
 			a.tell(note{Idle: true})
 		}
 	}
 	a.gate.block(false)
 	a.reaping.Store(false)
-	a.release()
+	a.release(0)
 	close(beat)
 	beating.Wait()
 	return a.close()

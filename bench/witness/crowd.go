@@ -120,23 +120,21 @@ func (c *crowd) know(one *kept, token uint64) (lostAt int64) {
 
 // keep starts the keepers, and whoever tells of them.
 func (a *agent) keep(o order) {
-	a.mu.Lock()
-	stop := a.stop
-	a.mu.Unlock()
+	g := a.begin(0)
 	c := &crowd{agent: a, order: o, known: make([]known, o.Count)}
 	a.mu.Lock()
 	a.crowd = c
 	a.mu.Unlock()
 	var keeping sync.WaitGroup
 	for k := range keepers {
-		keeping.Go(func() { c.keep(k, stop) })
+		keeping.Go(func() { c.keep(k, g.stop) })
 	}
 	over := make(chan struct{})
-	a.holders.Go(func() {
+	g.work.Go(func() {
 		keeping.Wait()
 		close(over)
 	})
-	a.holders.Go(func() {
+	g.work.Go(func() {
 		t := time.NewTicker(tellEvery)
 		defer t.Stop()
 		for {

@@ -21,23 +21,43 @@ const (
 	eventsBy = time.Second
 )
 
+// group is what one order has started, until stop is closed.
+type group struct {
+	first int // number of its first lock
+	stop  chan struct{}
+	work  sync.WaitGroup
+}
+
+// begin returns a group of the agent's.
+func (a *agent) begin(first int) *group {
+	g := &group{first: first, stop: make(chan struct{})}
+	a.groups = append(a.groups, g)
+	return g
+}
+
 // acquire starts one holder for each name.
 func (a *agent) acquire(o order) {
-	a.mu.Lock()
-	stop := a.stop
-	a.mu.Unlock()
+	g := a.begin(o.First)
 	for i, name := range o.Names {
-		a.holders.Go(func() { a.hold(stop, name, o.First+i, o) })
+		g.work.Go(func() { a.hold(g.stop, name, o.First+i, o) })
 	}
 }
 
-// release ends what acquire has started.
-func (a *agent) release() {
-	a.mu.Lock()
-	close(a.stop)
-	a.stop = make(chan struct{})
-	a.mu.Unlock()
-	a.holders.Wait()
+// release ends the groups whose first lock has the number from or a higher one.
+func (a *agent) release(from int) {
+	var stay, end []*group
+	for _, g := range a.groups {
+		if g.first < from {
+			stay = append(stay, g)
+			continue
+		}
+		close(g.stop)
+		end = append(end, g)
+	}
+	a.groups = stay
+	for _, g := range end {
+		g.work.Wait()
+	}
 }
 
 // hold acquires one lock, and holds it until it is lost or stop closes.

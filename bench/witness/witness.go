@@ -48,7 +48,7 @@ type order struct {
 	Op      string        `json:"op"` // acquire, keep, work, release, reopen, read, or a surrounding
 	Names   []string      `json:"names,omitempty"`
 	Count   int           `json:"count,omitempty"` // of the leases to keep
-	First   int           `json:"first,omitempty"` // number of Names[0] in the round
+	First   int           `json:"first,omitempty"` // number of Names[0] in the round; of the first lock to release
 	TTL     time.Duration `json:"ttl_ns,omitempty"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"`
 
@@ -290,11 +290,15 @@ func (p *Process) Acquire(names []string, first int, ttl, timeout time.Duration)
 
 // Release ends waiting and holding, and returns when every release has come
 // back.
-func (p *Process) Release(ctx context.Context) error {
+func (p *Process) Release(ctx context.Context) error { return p.ReleaseFrom(ctx, 0) }
+
+// ReleaseFrom does the same for the calls of Acquire whose first number was
+// first or a higher one.
+func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
 	p.mu.Lock()
 	before := p.idle
 	p.mu.Unlock()
-	if err := p.order(order{Op: "release"}); err != nil {
+	if err := p.order(order{Op: "release", First: first}); err != nil {
 		return err
 	}
 	return p.Await(ctx, func(Seen) bool { return p.idle > before })

@@ -128,6 +128,34 @@ func frozen(t *testing.T, a, b *Process, name string) bool {
 	return lates > 0
 }
 
+// TestReleaseFrom: a part of the locks is released, and the rest later.
+func TestReleaseFrom(t *testing.T) {
+	s, err := env.StartRedis(t.Context(), nil)
+	if err != nil {
+		env.Missing(t, "redis", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := start(t, s, 0, t.TempDir())
+	for first, name := range []string{"a", "b", "c"} {
+		if err := p.Acquire([]string{name}, first, ttl, patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, p, "it holds all", func(s Seen) bool { return s.Held() == 3 })
+	for _, step := range []struct{ from, left int }{{1, 1}, {0, 0}} {
+		if err := p.ReleaseFrom(t.Context(), step.from); err != nil {
+			t.Fatal(err)
+		}
+		if seen := p.Seen(); seen.Held() != step.left {
+			t.Errorf("after the release from %d on it holds %d: %+v", step.from, seen.Held(), seen.Leases)
+		}
+	}
+}
+
 func TestBadPluginIsAnError(t *testing.T) {
 	if _, err := Start(t.Context(), Spec{Backend: "redis", Path: "/nowhere/lockplugin-redis"}); err == nil {
 		t.Error("a witness without a plugin has started")

@@ -97,12 +97,10 @@ func (p *Process) Work(w Workload) error { return p.order(order{Op: "work", Work
 
 // start starts the callers of a workload.
 func (a *agent) start(w Workload) {
-	a.mu.Lock()
-	stop := a.stop
-	a.mu.Unlock()
+	g := a.begin(0)
 	for i := range w.Callers {
-		c := &caller{agent: a, w: w, stop: stop, random: rand.New(rand.NewPCG(w.Seed, uint64(i)))}
-		a.holders.Go(c.run)
+		c := &caller{agent: a, w: w, stop: g.stop, random: rand.New(rand.NewPCG(w.Seed, uint64(i)))}
+		g.work.Go(c.run)
 	}
 }
 
