@@ -63,6 +63,8 @@ func Turn(backend string, ttl time.Duration) time.Duration {
 		return 250 * time.Millisecond
 	case "mysql":
 		return min(ttl/2, 2*time.Second)
+	case "etcd":
+		return 3 * time.Second
 	}
 	return 2 * time.Second
 }

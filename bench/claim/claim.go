@@ -140,7 +140,7 @@ var claims = []Claim{
 		Rule:  Signal,
 		Says:  "a holder that could run learned of the loss before the next grant came back; one that was stopped finds its lease over in its first look, and is told soon after it goes on",
 		Shows: "a warning that comes too late",
-		Time:  "50 ms after it goes on", From: "rule L3 of the contract",
+		Time:  "50 ms after it goes on", From: "rule L3 of `core/driver`",
 		within: func(Setting) time.Duration { return ResumeLag },
 	},
 	{
@@ -148,7 +148,7 @@ var claims = []Claim{
 		Says:  "no lock stays taken without its holder: it is free when Release or Close has returned without an error, and soon after the death of its host or the end of the last interruption, whichever is later",
 		Shows: "a grant that nobody knows of and somebody renews",
 		Time:  "the TTL and 0.5 s, on etcd 2 s",
-		From: "a plugin that lives releases at once, for a second; else the lease runs out. etcd starts every TTL anew, " +
+		From: "a plugin that lives releases at once, for a second; else the lease runs out. AtLeast, and the Policy of a host, keep it for as long as they say. etcd starts every TTL anew, " +
 			"and a second longer, when a leader is elected, and looks for what has expired twice a second",
 		within: func(s Setting) time.Duration { return s.TTL + s.lateExpiry() },
 	},
@@ -182,7 +182,7 @@ var claims = []Claim{
 	},
 	{
 		Rule: Survives, Must: true,
-		Says:  "a lease lives through an interruption that is shorter than half of its TTL less 0.5 s, and through the death of its plugin",
+		Says:  "a lease lives through an interruption (of the store, of the network, by the death of its plugin) that is shorter than half of its TTL less 0.5 s",
 		Shows: "a false loss",
 		Time:  "TTL / 2 - 0.5 s",
 		From: "renewed every third of the TTL, it has two thirds left when the store goes away, and one sixth and 0.5 s when it comes back: " +
@@ -203,7 +203,7 @@ var claims = []Claim{
 		Shows: "a wake-up that was lost",
 		Time:  "1.5 s, and one turn for each waiter before it that does not come",
 		From: "the first in the queue asks again each second, woken or not; a turn is 250 ms on redis and redlock, half of the TTL but at most 2 s on mysql, " +
-			"2 s on etcd and memory",
+			"3 s on etcd, 2 s on memory",
 		within: func(s Setting) time.Duration { return askAgain + Slack + s.turns() },
 	},
 	{

@@ -122,6 +122,7 @@ func TestBounds(t *testing.T) {
 		{Woken, Setting{Backend: "redlock", TTL: ttl, Absent: 2}, 2 * time.Second},
 		{Woken, Setting{Backend: "mysql", TTL: 2 * time.Second, Absent: 1}, 2500 * time.Millisecond},
 		{Woken, Setting{Backend: "mysql", TTL: ttl, Absent: 1}, 3500 * time.Millisecond},
+		{Woken, Setting{Backend: "etcd", TTL: ttl, Absent: 1}, 4500 * time.Millisecond},
 		{Granted, Setting{Backend: "mysql", TTL: ttl}, 11500 * time.Millisecond},
 		{Granted, Setting{Backend: "redlock", TTL: ttl, MaxTTL: time.Minute}, 12500*time.Millisecond + 60600*time.Millisecond},
 		{Standby, Setting{Backend: "etcd", TTL: ttl, Swallowed: true}, 21 * time.Second},

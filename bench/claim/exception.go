@@ -102,7 +102,7 @@ var exceptions = []Exception{
 	},
 	{
 		Backend: "redis", Rules: twice, All: []Condition{Evicting},
-		Why:    "an evicted lock is a lost lock. With another policy than noeviction nothing is granted; it is read once a second, and what is held meanwhile turns suspect, with the reason",
+		Why:    "an evicted lock is a lost lock. The policy is read once a second, because it can be changed at any time: what is evicted before that, or just before it is set back, may be granted while its holder does not know",
 		Source: 17,
 	},
 	{
@@ -200,7 +200,8 @@ var exceptions = []Exception{
 	{
 		Backend: "etcd", Rules: twice, All: []Condition{LeaderPaused},
 		Why: "a leader that goes on (a virtual machine that was paused, a disk that hung) may revoke, by its own books, leases that were renewed at its successor. " +
-			"The holder is told by its watch, in milliseconds and usually before the next grant, but that is no promise",
+			"The holder is told by its watch, in milliseconds and usually before the next grant, but that is no promise. " +
+			"If it stood still for 10 s, the places of waiters go the same way, and their order is lost",
 		Source: 14,
 	},
 	{
@@ -225,7 +226,7 @@ var exceptions = []Exception{
 	},
 	{
 		Backend: "memory", Rules: []Rule{Survives}, All: []Condition{PluginDied},
-		Why:    "the store is in that process and dies with it. Holders are told within a second, with the cause `plugin died`, and later tokens are higher",
+		Why:    "the store is in that process and dies with it. Holders are told within a second, with the cause `plugin died`, and later tokens are higher, because they begin at the clock",
 		Source: 24,
 	},
 	{
