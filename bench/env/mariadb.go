@@ -61,7 +61,8 @@ func StartMariaDB(ctx context.Context, opts *MariaDBOptions) (*Server, error) {
 			init := filepath.Join(dir, "init.sql")
 			argv := append(append([]string(nil), o.Wrap...), program.binary)
 			argv = append(argv, o.args(dir, data, init, port)...)
-			return append(argv, program.args(dir)...), os.WriteFile(init, o.initSQL(), 0o600)
+			argv = append(argv, program.args(dir)...)
+			return append(argv, o.Args...), os.WriteFile(init, o.initSQL(), 0o600)
 		},
 		ready: greetMariaDB,
 		wipe:  func(dir string) error { return os.RemoveAll(filepath.Join(dir, "data")) },
@@ -92,7 +93,7 @@ func (o MariaDBOptions) args(dir, data, init string, port int) []string {
 		"--innodb-flush-log-at-trx-commit=" + flush,
 		"--loose-innodb-fast-shutdown=2",
 	}
-	return append(append(args, asRoot()...), o.Args...)
+	return append(args, asRoot()...)
 }
 
 func (o MariaDBOptions) initSQL() []byte {

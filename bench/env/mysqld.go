@@ -82,7 +82,8 @@ func (p *mysqlProgram) install(ctx context.Context, data string) error {
 func (p *mysqlProgram) args(dir string) []string {
 	if p.product == "mysqld" {
 		// The second protocol would listen on a port of its own for everybody.
-		return []string{"--mysqlx=OFF", "--disable-log-bin", "--pid-file=" + filepath.Join(dir, "pid")}
+		// Packages name a directory for files that only their own account enters.
+		return []string{"--mysqlx=OFF", "--disable-log-bin", "--secure-file-priv=NULL", "--pid-file=" + filepath.Join(dir, "pid")}
 	}
 	return []string{"--innodb-log-file-size=16M"}
 }

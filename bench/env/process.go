@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,13 +77,19 @@ func (p *process) alive() bool {
 	}
 }
 
-// tail returns the end of a log as one line, for error messages.
+// tail returns the end of a log as one line, for error messages: its last
+// errors if it marks them, for some servers say much after the one that
+// counts.
 func tail(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, logName))
 	if err != nil {
 		return ""
 	}
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	marked := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !strings.Contains(line, "[ERROR]") })
+	if len(marked) > 0 {
+		lines = marked
+	}
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
 
