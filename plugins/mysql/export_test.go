@@ -8,6 +8,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
+// SettleFor is how long a withdrawal waits at most before it bars.
+const SettleFor = settleFor
+
 // Purge is what a host does every hour.
 func (b *Backend) Purge(ctx context.Context) (int, error) { return b.purge(ctx) }
 

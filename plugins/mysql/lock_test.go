@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
+// product is what a server is called in Properties.
+var product = regexp.MustCompile(`^(MariaDB|MySQL) \d+\.\d+\.\d+`)
+
 func TestProperties(t *testing.T) {
 	for name, c := range map[string]struct {
 		o          env.MariaDBOptions
@@ -24,7 +28,7 @@ func TestProperties(t *testing.T) {
 	}{
 		"durable":         {env.MariaDBOptions{}, driver.FencingStrict, "innodb_flush_log_at_trx_commit=1"},
 		"relaxed":         {env.MariaDBOptions{Relaxed: true}, driver.FencingDurable, "innodb_flush_log_at_trx_commit=0"},
-		"unsynced binlog": {env.MariaDBOptions{Args: []string{"--log-bin", "--server-id=1"}}, driver.FencingDurable, "innodb_flush_log_at_trx_commit=1, sync_binlog=0"},
+		"unsynced binlog": {env.MariaDBOptions{Args: []string{"--log-bin", "--server-id=1", "--sync-binlog=0"}}, driver.FencingDurable, "innodb_flush_log_at_trx_commit=1, sync_binlog=0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := open(t, mysql.Options{Address: env.MariaDBAddress(own(t, &c.o))})
@@ -32,7 +36,7 @@ func TestProperties(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := b.Properties()
-			if p.Fencing != c.fencing || p.Durability != c.durability || !strings.HasPrefix(p.Server, "MariaDB 1") {
+			if p.Fencing != c.fencing || p.Durability != c.durability || !product.MatchString(p.Server) {
 				t.Errorf("%s, %q, %q", p.Fencing, p.Durability, p.Server)
 			}
 		})

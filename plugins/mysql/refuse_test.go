@@ -246,7 +246,7 @@ func TestNothingWasSent(t *testing.T) {
 }
 
 func TestTLSToAPlainPort(t *testing.T) {
-	s := own(t, &env.MariaDBOptions{Args: []string{"--skip-ssl"}})
+	s := own(t, &env.MariaDBOptions{Args: []string{"--loose-skip-ssl", "--tls-version="}})
 	cfg, err := mysql.Spec.CheckConfig(driver.Config{"address": env.MariaDBAddress(s), "tls_enabled": "true"})
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,9 @@ type server struct {
 // settings and its init_connect may have left anything in the session: each
 // setting that changes what our statements mean, or whether they are carried
 // out, gets its value here, and a transaction or table locks that were begun
-// end. completion_type comes before ROLLBACK, which it would chain.
+// end. The character set comes first, because MySQL does not understand the
+// texts after it in UTF-16 or UTF-32, and completion_type before ROLLBACK, which
+// it would chain.
 //
 // READ COMMITTED takes no gap locks, which deadlock concurrent first inserts.
 // One second is the shortest lock wait that MySQL knows. UTF-8 is for LOWER,
@@ -51,12 +53,12 @@ type server struct {
 // Note: DEFAULT is the server's global value, so it will not do, but for
 // timestamp, which has none.
 func setup(database string) string {
-	return "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',completion_type=0,timestamp=DEFAULT;" +
+	return "SET NAMES utf8mb4;SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',completion_type=0,timestamp=DEFAULT;" +
 		"UNLOCK TABLES;ROLLBACK;USE `" + strings.ReplaceAll(database, "`", "``") + "`;" +
-		"SET NAMES utf8mb4;SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED,READ WRITE;" +
+		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED,READ WRITE;" +
 		"SET SESSION autocommit=1,time_zone='+00:00',innodb_lock_wait_timeout=1,lock_wait_timeout=1," +
 		"sql_select_limit=18446744073709551615,sql_big_selects=1,sql_safe_updates=0,max_sort_length=1024,div_precision_increment=4," +
-		"/*M!100600 max_statement_time=0,query_cache_type=0,*//*!80000 max_execution_time=0,*/" +
+		"/*M!100600 max_statement_time=0,query_cache_type=0,*//*!80013 max_execution_time=0,use_secondary_engine=OFF,*/" +
 		"wait_timeout=28800;" +
 		"SELECT CONNECTION_ID(), VERSION(), @@version_comment, @@global.read_only, @@innodb_read_only, @@hostname, @@port," +
 		" @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog, @@max_allowed_packet"

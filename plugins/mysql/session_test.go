@@ -27,17 +27,6 @@ var preludes = []string{
 	"LOCK TABLES %s READ",
 }
 
-// allowed are variables that may change what is answered, and why.
-var allowed = map[string]string{
-	"MAX_SESSION_MEM_USED": "a session without memory is refused by the server",
-	"SQL_LOG_BIN":          "it needs a right of its own, and decides only what replicas get",
-	"PSEUDO_THREAD_ID":     "it needs a right of its own: KILL looks for that id",
-	"SERVER_ID":            "as SQL_LOG_BIN",
-	"WSREP_ON":             "as SQL_LOG_BIN",
-	"GTID_SEQ_NO":          "as SQL_LOG_BIN",
-	"SKIP_REPLICATION":     "as SQL_LOG_BIN",
-}
-
 // TestSessionVariables gives every variable of a session every kind of value
 // that the server takes before the backend gets the connection: locks are
 // granted, refused, renewed, waited for and released as ever.
@@ -50,7 +39,7 @@ func TestSessionVariables(t *testing.T) {
 		}
 	}
 	known := len(todo)
-	todo = append(todo, assignments(t, w.db)...)
+	todo = append(todo, assignments(t, w)...)
 	want := decisions(t.Context(), w.b, w.db, w.prefix, "plain")
 	if strings.Contains(want, "ERROR") {
 		t.Fatal(want)
@@ -90,68 +79,6 @@ func TestSessionVariables(t *testing.T) {
 	if refused > len(todo)/2 {
 		t.Errorf("%d of %d assignments were refused: that is hardly a test", refused, len(todo))
 	}
-}
-
-// assignments are SET statements for all variables of a session.
-func assignments(t *testing.T, db *sql.DB) (all []string) {
-	t.Helper()
-	rows, err := db.Query("SELECT VARIABLE_NAME,VARIABLE_TYPE,COALESCE(NUMERIC_MIN_VALUE,''),COALESCE(NUMERIC_MAX_VALUE,''),COALESCE(ENUM_VALUE_LIST,'')" +
-		" FROM information_schema.SYSTEM_VARIABLES WHERE VARIABLE_SCOPE LIKE 'SESSION%' AND READ_ONLY='NO' ORDER BY VARIABLE_NAME")
-	if err != nil {
-		t.Skipf("this server has no table of its variables: %v", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name, kind, least, most, list string
-		if err := rows.Scan(&name, &kind, &least, &most, &list); err != nil {
-			t.Fatal(err)
-		}
-		if allowed[name] != "" {
-			continue
-		}
-		for _, v := range values(name, kind, least, most, strings.Split(list, ",")) {
-			all = append(all, "SET SESSION "+name+"="+v)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-// values are what a variable of a kind is tried with.
-func values(name, kind, least, most string, list []string) (all []string) {
-	quote := func(words ...string) {
-		for _, w := range words {
-			all = append(all, "'"+w+"'")
-		}
-	}
-	switch {
-	case kind == "BOOLEAN":
-		return []string{"0", "1"}
-	case kind == "FLAGSET":
-		for _, flag := range list {
-			quote(flag+"=on", flag+"=off")
-		}
-	case kind == "SET":
-		quote("", strings.Join(list, ","))
-		quote(list...)
-	case strings.HasPrefix(name, "CHARACTER_SET"):
-		quote("latin1", "utf32", "ucs2", "binary", "sjis", "gbk")
-	case strings.HasPrefix(name, "COLLATION"):
-		quote("utf32_general_ci", "binary", "latin1_german2_ci", "utf8mb4_bin")
-	case kind == "ENUM" && list[0] != "":
-		quote(list...)
-	case name == "TIME_ZONE":
-		quote("+09:30", "SYSTEM")
-	case kind == "VARCHAR", kind == "ENUM":
-		quote("", "MyISAM", "de_DE", "2001-01-01 00:00:00", "*")
-	case kind == "DOUBLE" && least == "0": // of seconds, mostly
-		return []string{"0", "0.001", "1", most}
-	default:
-		return []string{least, "1", "2", most}
-	}
-	return all
 }
 
 // decisions is what comes of a few requests to b, and what db, another
