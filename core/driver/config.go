@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -41,6 +42,9 @@ func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	return out, nil
 }
 
+// errNothing is of a list of commas.
+var errNothing = errors.New("nothing is listed")
+
 func (k Key) check(v string) error {
 	if v == "" {
 		return nil
@@ -53,6 +57,10 @@ func (k Key) check(v string) error {
 		_, err = strconv.ParseBool(v)
 	case TypeDuration:
 		_, err = time.ParseDuration(v)
+	case TypeList:
+		if len(Config{k.Name: v}.List(k.Name)) == 0 {
+			err = errNothing
+		}
 	}
 	if err == nil {
 		return nil

@@ -16,6 +16,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add("address=redis://u:hush-hush@db:7000/3\nprefix=a{b}", "", "")
 	f.Add("address=a,b:1,[::1]\ncluster=true\nwait_timeout=-1s", "hush-hush", "")
 	f.Add("address=unix://u:p@/run/s?db=2\nusername=v\ntls_insecure=1", "hush-hush", "")
+	f.Add("address=,,", "", "")
 	f.Add("address=s1,s2\nsentinel_master=m\npool_size=99999999999\ndb=7", "", "hush-hush")
 	f.Fuzz(func(t *testing.T, text, password, sentinel string) {
 		cfg := configtest.Read(text)
