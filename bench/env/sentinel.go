@@ -59,7 +59,8 @@ func (g *SentinelGroup) Close() error {
 }
 
 // FailOver lets Sentinel promote a replica, in order, and returns when it names
-// another master. Begun, unless it is nil, is called when Sentinel has begun.
+// another master, which the other replicas follow: none is left to confirm what
+// the old one does. Begun, unless it is nil, is called when Sentinel has begun.
 func (g *SentinelGroup) FailOver(ctx context.Context, begun func()) error {
 	s := redis.NewSentinelClient(&redis.Options{Addr: g.Sentinel.Addr()})
 	defer s.Close()
@@ -79,7 +80,10 @@ func (g *SentinelGroup) FailOver(ctx context.Context, begun func()) error {
 		if err == nil && now == before {
 			err = fmt.Errorf("it is still %s", before)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return followed(ctx, now, len(g.Members)-2)
 	})
 }
 
@@ -101,14 +105,19 @@ func (g *SentinelGroup) Settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c := redis.NewClient(&redis.Options{Addr: addr})
-		defer c.Close()
-		linked, err := c.Do(ctx, "WAIT", replicas, 500).Int()
-		if err == nil && linked < replicas {
-			err = fmt.Errorf("%d of %d replicas follow %s", linked, replicas, addr)
-		}
-		return err
+		return followed(ctx, addr, replicas)
 	})
+}
+
+// followed returns an error unless the server at addr has as many replicas.
+func followed(ctx context.Context, addr string, replicas int) error {
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	linked, err := c.Do(ctx, "WAIT", replicas, 500).Int()
+	if err == nil && linked < replicas {
+		err = fmt.Errorf("%d of %d replicas follow %s", linked, replicas, addr)
+	}
+	return err
 }
 
 func master(ctx context.Context, s *redis.SentinelClient) (string, error) {
