@@ -92,7 +92,7 @@ var exceptions = []Exception{
 	{
 		Backend: "redis", Rules: twice, All: []Condition{ReplicaPromoted, ReplicasWaited},
 		Why: "WAIT makes a lost grant less likely, not impossible: another replica may be promoted than one that has confirmed. " +
-			"Sentinel looks for those that have everything among replicas of one priority",
+			"Sentinel looks for those that have everything among replicas of one priority. While it fails over, the old master serves on, and a replica to spare confirms what it grants",
 		Source: 10,
 	},
 	{

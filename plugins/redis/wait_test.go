@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/lockbench/lockbench/core/driver"
 )
 
@@ -106,6 +108,57 @@ func TestQueueSkipsTheDead(t *testing.T) {
 		receive(t, turn, "the living waiter")
 		return time.Since(began)
 	})
+}
+
+// Waiters that went silent a moment ago, as frozen hosts do, get a turn each, for
+// as long as their places live: 2 s in all, however many they are. Those that
+// were silent for longer are passed over at once. A turn is one PUBLISH.
+func TestSilentWaitersAreBounded(t *testing.T) {
+	s := start(t, nil)
+	b, c := connect(t, at(s)), plain(t, s)
+	ctx := t.Context()
+	holder := acquire(t, b, lease("a", "first"))
+	silent := connect(t, at(s))
+	enter := func() {
+		for i := range 40 {
+			must(t, silent.Wait(ctx, lease("a", fmt.Sprint("silent", i)), time.Millisecond))
+		}
+	}
+	turns := func(what string) float64 {
+		t.Helper()
+		turn := queue(t, connect(t, at(s)), lease("a", "alive "+what))
+		if what == "later" {
+			eventually(t, "the places of the silent have ended", func() bool { return !anyAlive(t, c, "silent") })
+		}
+		must(t, c.ConfigResetStat(ctx).Err())
+		must(t, b.Release(ctx, holder))
+		holder = receive(t, turn, "the living waiter")
+		info, err := c.Info(ctx, "commandstats").Result()
+		must(t, err)
+		return commandCalls(info, "publish")
+	}
+	enter()
+	if n := turns("soon"); n > 10 {
+		t.Errorf("%.0f turns, and at most 2 s of turns of 250 ms and that of the living one are due", n)
+	}
+	enter()
+	if n := turns("later"); n != 1 {
+		t.Errorf("%.0f turns, and only the living one's is due", n)
+	}
+}
+
+// anyAlive reports whether an owner of that prefix has a place in the queue of
+// "a" that the server takes for alive.
+func anyAlive(t *testing.T, c *goredis.Client, prefix string) bool {
+	t.Helper()
+	now := c.Time(t.Context()).Val().UnixMicro()
+	for owner, entry := range c.HGetAll(t.Context(), "~w:{a}").Val() {
+		until, _, _ := strings.Cut(entry, " ")
+		if n, err := strconv.ParseInt(until, 10, 64); strings.HasPrefix(owner, prefix) && err == nil && n >= now {
+			return true
+		}
+	}
+	return false
 }
 
 func TestWithdrawnWaiterPassesItsTurnOn(t *testing.T) {
