@@ -22,6 +22,10 @@ type Action struct {
 	// Only names the environments in which it is known, by backend and setting;
 	// none means all.
 	Only []string
+	// Unfit says why it cannot be done on this machine, "" when it can.
+	Unfit string
+	// Wrapped tells that it is done to a host with one of [wrappersThatStay].
+	Wrapped bool
 	// Uses is what no other action uses at the same time, on the same target; ""
 	// for nothing.
 	Uses Resource
@@ -29,9 +33,13 @@ type Action struct {
 	Lasts Span
 	// Stops says who may not be served while it lasts.
 	Stops Reach
-	// Recovers is how long after its end those who were stopped may still wait:
-	// an election, a restart, a connection.
+	// Recovers is how long after its end those whom it concerns may still wait:
+	// for an election, a restart, a connection. Those whom it does not stop wait,
+	// and lose no lease.
 	Recovers time.Duration
+	// Swallows tells that it leaves requests without an answer, instead of refusing
+	// them.
+	Swallows bool
 	// Ends tells that the host that it is done to does not live on.
 	Ends bool
 	// Makes are the conditions under which claims do not hold, by the names that
@@ -62,6 +70,10 @@ const (
 	UsesPlugin  Resource = "plugin"
 	UsesPaths   Resource = "paths"
 	UsesStore   Resource = "store" // its settings, all servers
+	UsesMachine Resource = "machine"
+
+	UsesDescriptors Resource = "descriptors"
+	UsesDirectory   Resource = "directory"
 )
 
 // Reach is who may not be served while an action lasts.
@@ -114,7 +126,7 @@ func (a Action) fits(backend, setting string, lacks map[fault.Power]string) stri
 			return why
 		}
 	}
-	return ""
+	return a.Unfit
 }
 
 // Actions are all that are known, in the order of their kinds.

@@ -20,6 +20,8 @@ type World struct {
 	Hosts []*Host
 	// Dir is a directory for what actions need; it is removed at the end.
 	Dir string
+
+	background background
 }
 
 // Host is one process with its plugin, as a schedule began it.
@@ -70,12 +72,7 @@ func (p *Path) Heal(by any) error {
 	return errors.Join(errs...)
 }
 
-// Harm does the same to all paths of a host, or to the one to one server.
-func (h *Host) Harm(e Event, do func(*fault.Proxy) error) error {
-	return eachPath(h.Paths, func(p *Path) error { return p.Harm(e, do) })
-}
-
-// Heal ends what [Host.Harm] has done for the same event.
+// Heal ends what was done to any of its paths for an event.
 func (h *Host) Heal(e Event) error {
 	return eachPath(h.Paths, func(p *Path) error { return p.Heal(e) })
 }
@@ -97,6 +94,10 @@ var hostWrappers = map[string]string{
 	"background": `"$plugin" & wait`,
 	"session":    `setsid --wait "$plugin"`,
 }
+
+// wrappersThatStay are those of [hostWrappers] that are a process between a host
+// and its plugin.
+var wrappersThatStay = []string{"shell", "background", "session"}
 
 // wrap writes the script of a wrapper, and returns its path.
 func wrap(dir, name, wrapper, plugin string) (string, error) {

@@ -83,7 +83,7 @@ func run(stdin io.Reader, stdout io.Writer) error {
 			a.start(*o.Workload)
 		case "reopen":
 			a.begin(0).work.Go(func() { a.reopen(o.Timeout) })
-		case string(BlockedLog), string(Reaper):
+		case string(BlockedLog), string(Reaper), string(IgnoredChildren):
 			a.surround(Surrounding(o.Op), o.On)
 		case "read":
 			a.tell(note{Use: ownUse()})

@@ -3,6 +3,7 @@ package witness
 import (
 	"context"
 	"log/slog"
+	"os/signal"
 	"sync"
 	"syscall"
 	"time"
@@ -19,6 +20,8 @@ const (
 	BlockedLog Surrounding = "blocked-log"
 	// Reaper waits for every child of the process, as an init does.
 	Reaper Surrounding = "reaper"
+	// IgnoredChildren ignores SIGCHLD: the kernel waits for the children.
+	IgnoredChildren Surrounding = "ignored-children"
 )
 
 // Surround begins or ends a surrounding. It returns at once.
@@ -35,6 +38,12 @@ func (a *agent) surround(s Surrounding, on bool) {
 		a.reaping.Store(on)
 		if on {
 			go a.reap()
+		}
+	case IgnoredChildren:
+		if on {
+			signal.Ignore(syscall.SIGCHLD)
+		} else {
+			signal.Reset(syscall.SIGCHLD)
 		}
 	}
 }

@@ -1,0 +1,213 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/bench/store"
+	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+)
+
+const (
+	module   = "github.com/lockbench/lockbench/"
+	patience = 30 * time.Second
+)
+
+// TestActionsAreWellFormed: each has a name of its own and a clause about its
+// target, and one that lasts is healed.
+func TestActionsAreWellFormed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, a := range Actions() {
+		if a.Name == "" || a.Inject == nil || seen[a.Name] {
+			t.Errorf("%q: incomplete or twice", a.Name)
+		}
+		seen[a.Name] = true
+		if a.On != OnStore && strings.Count(a.Does, "%s") != 1 {
+			t.Errorf("%s: %q does not name its target once", a.Name, a.Does)
+		}
+		if a.Lasts[0] > a.Lasts[1] || (a.Lasts[1] > 0) != (a.Heal != nil) {
+			t.Errorf("%s lasts %v, and is healed: %v", a.Name, a.Lasts, a.Heal != nil)
+		}
+	}
+}
+
+// openWorld starts the servers of a backend, and returns what starts a host.
+func openWorld(t *testing.T, backend string) (*World, func(t *testing.T, wrapper string) *Host) {
+	t.Helper()
+	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
+	e, err := store.Open(t.Context(), backend, store.Wish{
+		Needs: []fault.Power{fault.PowerPaths, fault.PowerRival}, Many: true, TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
+	})
+	if err != nil {
+		env.Missing(t, backend, err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &World{Environment: e, Dir: t.TempDir()}
+	return w, func(t *testing.T, wrapper string) *Host {
+		t.Helper()
+		h, err := startHost(t, w, backend, plugin, wrapper)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Hosts = append(w.Hosts, h)
+		return h
+	}
+}
+
+func startHost(t *testing.T, w *World, backend, plugin, wrapper string) (*Host, error) {
+	h := &Host{Number: len(w.Hosts)}
+	h.Dir = filepath.Join(w.Dir, h.Name())
+	err := os.Mkdir(h.Dir, 0o700)
+	if err == nil && wrapper != "" {
+		plugin, err = wrap(w.Dir, backend, wrapper, plugin)
+	}
+	if err != nil {
+		return nil, err
+	}
+	proxies, err := w.AddPaths()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range proxies {
+		h.Paths = append(h.Paths, &Path{Proxy: p})
+	}
+	h.Process, err = witness.Start(t.Context(), witness.Spec{
+		Backend: backend, Path: plugin, Config: w.ConfigOf(proxies), Host: h.Number, TempDir: h.Dir,
+		Resources: witness.Resources{Dir: h.Dir},
+	})
+	return h, err
+}
+
+// works fails unless a host can acquire and release a lock.
+func works(t *testing.T, h *Host, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := h.Acquire([]string{name}, 0, 2*time.Second, patience); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Await(ctx, func(s witness.Seen) bool { return s.Held() > 0 }); err != nil {
+		t.Fatalf("does not acquire: %v, %+v", err, h.Seen())
+	}
+	if err := h.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	h.Forget()
+}
+
+// TestActions: each action that is done to hosts is injected and healed; the
+// host works after that if it lives, and nothing is left of either.
+func TestActions(t *testing.T) {
+	t.Run("redis", func(t *testing.T) {
+		testActions(t, "redis", func(a Action) bool { return !strings.HasSuffix(a.Name, "-one") })
+	})
+	t.Run("redlock", func(t *testing.T) {
+		testActions(t, "redlock", func(a Action) bool { return slices.Contains([]string{"black-hole-one", "refuse-one"}, a.Name) })
+	})
+}
+
+func testActions(t *testing.T, backend string, wanted func(Action) bool) {
+	w, start := openWorld(t, backend)
+	h := start(t, "")
+	for _, a := range Actions() {
+		if a.On != OnHost || !wanted(a) || a.fits(backend, "plain", store.Lacks(backend)) != "" {
+			continue
+		}
+		t.Run(a.Name, func(t *testing.T) {
+			if a.Wrapped || a.Ends {
+				h := start(t, map[bool]string{true: "session"}[a.Wrapped])
+				testAction(t, w, h, a)
+				closeHost(t, h)
+				return
+			}
+			testAction(t, w, h, a)
+		})
+	}
+	closeHost(t, h)
+	if err := w.Settle(); err != nil {
+		t.Error(err)
+	}
+}
+
+func testAction(t *testing.T, w *World, h *Host, a Action) {
+	works(t, h, "before")
+	plugin := h.PluginPid()
+	e := Event{Action: a.Name, Target: h.Number, Lasts: Duration(a.Lasts[0]), Amount: 0.4}
+	if err := a.Inject(t.Context(), w, e); err != nil {
+		t.Fatal(err)
+	}
+	sleep(t.Context(), time.Duration(e.Lasts))
+	if a.Heal != nil {
+		if err := a.Heal(t.Context(), w, e); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(w.background.ends) > 0 {
+		t.Errorf("left: %d", len(w.background.ends))
+	}
+	for _, p := range h.Paths {
+		if len(p.heals) > 0 && a.Heal != nil {
+			t.Errorf("the path is still harmed: %v", p.heals)
+		}
+	}
+	if a.Ends {
+		eventually(t, "the host and its plugin have ended", func() bool { return !h.Alive() && strings.Contains("Z", stateOf(plugin)) })
+		return
+	}
+	if a.Name == "reopen-client" {
+		eventually(t, "the old client is closed", func() bool { return len(h.Seen().Calls) > 0 })
+	}
+	works(t, h, "after")
+	for _, pid := range append(h.pluginChain(), h.Pid()) {
+		eventually(t, "it runs", func() bool { return stateOf(pid) != "T" })
+	}
+}
+
+// closeHost closes a host, of which nothing must be left.
+func closeHost(t *testing.T, h *Host) {
+	t.Helper()
+	chain := h.pluginChain()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := h.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range append(chain, h.Pid()) {
+		eventually(t, fmt.Sprint(pid, " is gone"), func() bool { return stateOf(pid) == "" })
+	}
+	if _, err := os.Stat(h.Dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// stateOf is the letter of a process's state, "" for none.
+func stateOf(pid int) string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	return string(stat[strings.LastIndexByte(string(stat), ')')+2])
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("not within %v: %s", patience, what)
+			return
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package explore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// signal sends a signal to a process, if there still is one.
+func signal(p *os.Process, s syscall.Signal) error {
+	if err := p.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal %v to %d: %w", s, p.Pid, err)
+	}
+	return nil
+}
+
+// find returns a handle of a process that stays that of this one when another
+// gets its number, or nil when there is none of that number.
+func find(pid int) *os.Process {
+	if pid <= 0 {
+		return nil
+	}
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// kill kills a process, if there is one.
+func kill(pid int) error {
+	p := find(pid)
+	if p == nil {
+		return nil
+	}
+	err := signal(p, syscall.SIGKILL)
+	_ = p.Release() // never fails
+	return err
+}
+
+// freeze stops a process, if there is one, until the event is healed.
+func (w *World) freeze(e Event, pid int) error {
+	p := find(pid)
+	if p == nil {
+		return nil
+	}
+	w.background.begin(e, func() error {
+		err := signal(p, syscall.SIGCONT)
+		_ = p.Release() // never fails
+		return err
+	})
+	return signal(p, syscall.SIGSTOP)
+}
+
+// pluginChain are the processes from the one that the host has started to its
+// plugin: one, or those of a wrapper before it. On systems without /proc it is
+// the first.
+func (h *Host) pluginChain() []int {
+	first := h.PluginPid()
+	chain := []int{first}
+	children := map[int]int{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is good
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		// The name before the state may hold anything.
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if len(fields) < 2 {
+			continue
+		}
+		parent, err := strconv.Atoi(fields[1])
+		pid, err2 := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && err2 == nil {
+			children[parent] = pid
+		}
+	}
+	for pid := children[first]; pid != 0; pid = children[pid] {
+		chain = append(chain, pid)
+	}
+	return chain
+}
+
+// plugin is the process id of the plugin itself, behind its wrapper.
+func (h *Host) plugin() int {
+	chain := h.pluginChain()
+	return chain[len(chain)-1]
+}
