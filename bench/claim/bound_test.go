@@ -1,0 +1,46 @@
+package claim
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestBoundsAreMadeOfWhatTheCodeHas: the waits that bounds are sums of stand
+// in the code, unexported, with the numbers that are counted here.
+func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
+	for file, lines := range map[string][]string{
+		"core/client.go":                           {"defaultCleanupBudget = time.Second"},
+		"core/calls.go":                            {"grace = 50 * time.Millisecond", "patrol = 10 * time.Millisecond"},
+		"core/attempt.go":                          {"maxCall = 3 * time.Second"},
+		"core/await.go":                            {"maxAsk = time.Second", "retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond"},
+		"core/renew.go":                            {"maxRetry = 500 * time.Millisecond"},
+		"core/admin.go":                            {"maxLook = 5 * time.Second"},
+		"core/plugin/supervise.go":                 {"backoffFirst = 50 * time.Millisecond", "backoffMost = 2 * time.Second", "crashLoop = 8", "steadyAfter = 20 * time.Second", "slowPace = 15 * time.Second"},
+		"core/plugin/process.go":                   {"closeCall = time.Second", "closeExit = time.Second", "killExit = 500 * time.Millisecond"},
+		"core/plugin/socketdir.go":                 {"sweepAfter = time.Minute"},
+		"core/plugin/serve/sessions.go":            {"aloneFor = 5 * time.Second"},
+		"core/plugin/serve/release.go":             {"releaseBudget = time.Second"},
+		"core/plugin/serve/process.go":             {"closeBudget = 700 * time.Millisecond"},
+		"plugins/internal/redisnode/lua/queue.lua": {"TURN_US, KEY_MS = 2000000, 250000, 2500"},
+		"plugins/redlock/node.go":                  {"pause = min(2*pause+20*time.Millisecond, time.Second)"},
+		"plugins/mysql/statement.go":               {"return min(ttl/2, 2*time.Second)"},
+		"plugins/mysql/owners.go":                  {"goneFor = time.Minute"},
+		"plugins/etcd/turn.go":                     {"placeFor = 2 * time.Second"},
+		"plugins/etcd/release.go":                  {"barFor = time.Minute", "barUse = 10 * time.Second"},
+		"plugins/memory/memory.go":                 {"placeFor = 2 * time.Second"},
+	} {
+		text, err := os.ReadFile(filepath.Join("../..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spaced := regexp.MustCompile(`[ \t]+`).ReplaceAllString(string(text), " ")
+		for _, line := range lines {
+			if !strings.Contains(spaced, line) {
+				t.Errorf("%s has no %q: the bounds that are made of it are others now", file, line)
+			}
+		}
+	}
+}
