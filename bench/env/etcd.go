@@ -99,7 +99,8 @@ func StartEtcdCluster(ctx context.Context, size int, opts *EtcdOptions) ([]*Serv
 // etcdMember is what one member is started with, each time.
 type etcdMember struct {
 	binary, name, cluster string
-	advertised            int // the peer port that the others use
+	advertised            int  // the peer port that the others use
+	joins                 bool // a cluster that runs, and does not make one
 	opts                  *EtcdOptions
 	ports                 *ports.Taken // for clients, peers and metrics
 }
@@ -115,6 +116,7 @@ func (m *etcdMember) recipe() recipe {
 		prepare: m.argv,
 		ready:   m.ready,
 		wipe:    func(dir string) error { return os.RemoveAll(filepath.Join(dir, "data")) },
+		join:    func(joins bool) { m.joins = joins },
 	}
 }
 
@@ -128,12 +130,16 @@ func (m *etcdMember) argv(dir string, port int) ([]string, error) {
 	if m.opts.ClientCAFile != "" {
 		secure = append(secure, "--client-cert-auth", "--trusted-ca-file="+m.opts.ClientCAFile)
 	}
+	state := "new"
+	if m.joins {
+		state = "existing"
+	}
 	client, peer := loopback(scheme, port), loopback("http", m.peer())
 	argv := []string{
 		m.binary, "--name=" + m.name, "--data-dir=" + filepath.Join(dir, "data"),
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + loopback("http", m.advertised),
-		"--initial-cluster=" + m.cluster, "--initial-cluster-state=new",
+		"--initial-cluster=" + m.cluster, "--initial-cluster-state=" + state,
 		// /health without the certificates that the client port may ask for.
 		"--listen-metrics-urls=" + loopback("http", m.metrics()),
 		"--logger=zap", "--log-level=warn",

@@ -39,6 +39,9 @@ type recipe struct {
 	ready func(ctx context.Context, addr string) error
 	// wipe removes the data from dir.
 	wipe func(dir string) error
+	// join says whether the server, when it is started without data, is a new
+	// member of a cluster that runs; nil for one that has none.
+	join func(joins bool)
 	// keeps tells whether data survive a crash.
 	keeps bool
 	// ports are the server's, its own first; nil takes one. The server gives
@@ -174,6 +177,22 @@ func (s *Server) Start(ctx context.Context, keepData bool) error {
 		}
 	}
 	return s.up(ctx)
+}
+
+// Join starts a stopped server again at the same address, without data, as a
+// member that the others of its cluster have added, and returns when it answers.
+func (s *Server) Join(ctx context.Context) error {
+	if s.recipe.join == nil {
+		return fmt.Errorf("env: %s joins no cluster", s.recipe.product)
+	}
+	s.mu.Lock()
+	s.recipe.join(true)
+	s.mu.Unlock()
+	err := s.Start(ctx, false)
+	s.mu.Lock()
+	s.recipe.join(false)
+	s.mu.Unlock()
+	return err
 }
 
 // Freeze stops the server's process (SIGSTOP): its connections stay open and

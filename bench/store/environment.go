@@ -20,6 +20,9 @@ import (
 // patience is how long a server may take to do what it is told.
 const patience = 5 * time.Second
 
+// healthTimeout bounds the question whether servers are healthy.
+const healthTimeout = 2 * time.Second
+
 // Environment is the servers of one backend, the paths to them, and what may be
 // done to them. One goroutine uses it at a time.
 type Environment struct {
@@ -29,11 +32,26 @@ type Environment struct {
 	// servers that are reached at the given host:port each.
 	Config  driver.Config
 	address func(at []string) string
+	// product is what only this kind of server knows; nil for one that lives in
+	// the hosts.
+	product product
+	paths   [][]*fault.Proxy // all that were added
+	shifted bool             // a clock was moved
+	user    string           // as which hosts log in
+	// passwordFile is where hosts read their password; "" where they do not.
+	passwordFile string
 	// admit lets servers that were started vote at once, where they would not.
 	admit func(ctx context.Context) error
 	// settle, unless it is nil, returns when another round can begin.
 	settle func(ctx context.Context) error
 	end    []func() error // further things to close
+}
+
+// product is what is asked of the servers of one kind.
+type product interface {
+	healthy(ctx context.Context) error
+	leftovers(ctx context.Context, prefix string) ([]string, error)
+	connections(ctx context.Context) (int, error)
 }
 
 // builder makes the environments of one backend.
@@ -43,6 +61,8 @@ type builder struct {
 	start func(ctx context.Context, w Wish) (*Environment, error)
 	// settings are the ways in which the servers can be set up; none for one.
 	settings []string
+	// servers are how many there are in a setting; none means one.
+	servers map[string]int
 	// operations are what an operator does to them.
 	operations []Operation
 }
@@ -64,6 +84,15 @@ type Wish struct {
 
 func (w Wish) needs(p fault.Power) bool { return slices.Contains(w.Needs, p) }
 
+// The settings.
+const (
+	Plain       = "plain"
+	WithReplica = "replica" // a replica follows the server, and replaces it
+	Cluster     = "cluster" // Redis Cluster, to whose nodes no paths lead
+	One         = "one"
+	Three       = "three"
+)
+
 // builders are those of the backends for which servers can be started. A
 // backend that has none here is not judged.
 var builders = map[string]builder{
@@ -71,20 +100,22 @@ var builders = map[string]builder{
 		fault.PowerRival, fault.PowerServers, fault.PowerPaths, fault.PowerMinority, fault.PowerLeader, fault.PowerKeeps,
 		fault.PowerClock, fault.PowerReplica, fault.PowerReadOnly, fault.PowerExhaust, fault.PowerSentinel, fault.PowerSlots,
 		fault.PowerEvict)},
-	"redis": {start: startRedis, lacks: lacking("one server has no minority", fault.PowerMinority, fault.PowerLeader)},
-	"redlock": {start: startRedlock, lacks: map[fault.Power]string{
+	"redis": {
+		start: startRedis, settings: []string{Plain, WithReplica, Cluster}, servers: map[string]int{Cluster: clusterNodes}, operations: redisOperations,
+		lacks: lacking("one server has no minority", fault.PowerMinority, fault.PowerLeader)},
+	"redlock": {start: startRedlock, operations: redlockOperations, servers: map[string]int{Plain: redlockNodes}, lacks: map[fault.Power]string{
 		fault.PowerLeader:   "its nodes do not know each other",
 		fault.PowerReplica:  "its nodes are independent masters: a replica of one is what the algorithm excludes",
 		fault.PowerSentinel: "its nodes are independent masters: a replica of one is what the algorithm excludes",
 		fault.PowerSlots:    "every node has all keys"}},
-	"mysql": {start: startMySQL, lacks: map[fault.Power]string{
+	"mysql": {start: startMySQL, operations: sqlOperations, lacks: map[fault.Power]string{
 		fault.PowerMinority: "one server has no minority",
 		fault.PowerLeader:   "one server has nobody to lead",
 		fault.PowerReplica:  "lockbench sets up no replica of a SQL server",
 		fault.PowerSentinel: "lockbench sets up no replica of a SQL server",
 		fault.PowerSlots:    "one server has all rows",
 		fault.PowerEvict:    "a SQL server deletes no rows by itself"}},
-	"etcd": {start: startEtcd, lacks: map[fault.Power]string{
+	"etcd": {start: startEtcd, settings: []string{One, Three}, servers: map[string]int{Three: etcdMembers}, operations: etcdOperations, lacks: map[fault.Power]string{
 		fault.PowerClock:    "etcd asks the kernel for the time, where no library can move it",
 		fault.PowerReplica:  "its members agree on every write: there is no asynchronous replica",
 		fault.PowerSentinel: "its members elect a leader by themselves",
@@ -120,8 +151,11 @@ func Settings(backend string) []string {
 	if s := builders[backend].settings; len(s) > 0 {
 		return s
 	}
-	return []string{"plain"}
+	return []string{Plain}
 }
+
+// Servers are how many servers a backend has in a setting.
+func Servers(backend, setting string) int { return max(1, builders[backend].servers[setting]) }
 
 // Open starts the servers of a backend that is known. Errors of servers that are
 // not installed wrap [env.ErrNotInstalled].
@@ -156,7 +190,17 @@ func (e *Environment) AddPaths() ([]*fault.Proxy, error) {
 		paths = append(paths, p)
 		e.end = append(e.end, p.Close)
 	}
+	e.paths = append(e.paths, paths)
 	return paths, nil
+}
+
+// lead lets the paths of all hosts that lead to server n end at addr.
+func (e *Environment) lead(n int, addr string) error {
+	var errs []error
+	for _, paths := range e.paths {
+		errs = append(errs, paths[n].Retarget(addr))
+	}
+	return errors.Join(errs...)
 }
 
 // ConfigOf is the configuration of a host that uses the given paths, or none.
@@ -188,13 +232,55 @@ func (e *Environment) add(servers ...*env.Server) {
 // Again brings the servers back to where they began, between rounds.
 func (e *Environment) Again(ctx context.Context) error {
 	err := e.rejoin(ctx)
-	for _, c := range e.Scene.Clocks {
-		err = errors.Join(err, c.Shift(0))
+	for n := range e.Scene.Clocks {
+		err = errors.Join(err, e.ShiftClock(n, 0))
 	}
 	if e.settle != nil {
 		err = errors.Join(err, e.settle(ctx))
 	}
+	e.shifted = false
 	return err
+}
+
+// ShiftClock makes the clock of server n differ from the true time by d.
+func (e *Environment) ShiftClock(n int, d time.Duration) error {
+	e.shifted = e.shifted || d != 0
+	return e.Scene.Clocks[n].Shift(d)
+}
+
+// Healthy returns nil when the servers serve hosts, and are as they began: in
+// their roles, with their settings and the right time. It asks each of them.
+func (e *Environment) Healthy(ctx context.Context) error {
+	if e.product == nil {
+		return nil
+	}
+	if e.shifted {
+		return errors.New("store: a clock was moved")
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	if err := e.product.healthy(ctx); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+// Leftovers lists what is in the store of locks whose names begin with prefix:
+// keys, or rows that somebody holds or waits for. What stays on purpose, as a
+// counter of tokens does and the owners that were withdrawn, is not listed.
+func (e *Environment) Leftovers(ctx context.Context, prefix string) ([]string, error) {
+	if e.product == nil {
+		return nil, nil
+	}
+	return e.product.leftovers(ctx, prefix)
+}
+
+// Connections counts those that hosts have to the servers.
+func (e *Environment) Connections(ctx context.Context) (int, error) {
+	if e.product == nil {
+		return 0, nil
+	}
+	return e.product.connections(ctx)
 }
 
 // Close ends what a fault does in the background, closes the paths, and ends the

@@ -10,10 +10,14 @@ import (
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-func TestMain(m *testing.M) { plugintest.Main(m) }
+func TestMain(m *testing.M) {
+	witness.Main()
+	plugintest.Main(m)
+}
 
 func open(t *testing.T, backend string, needs ...fault.Power) *Environment {
 	t.Helper()

@@ -1,0 +1,134 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/fault"
+)
+
+// redisLines are what every server is configured with: a replica is served at
+// once, and hosts have an account.
+func redisLines() []string {
+	return []string{"repl-diskless-sync-delay 0", "user " + hostUser + " " + strings.Join(hostRule, " ")}
+}
+
+// redisDo sends one command to the server at addr.
+func redisDo(ctx context.Context, addr string, args ...any) error {
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	if err := c.Do(ctx, args...).Err(); err != nil {
+		return fmt.Errorf("%v on %s: %w", args, addr, err)
+	}
+	return nil
+}
+
+// startReplica starts a replica of the first server behind a link that can be
+// cut, and waits until it follows.
+func (e *Environment) startReplica(ctx context.Context, _ Wish) error {
+	link, err := fault.NewProxy(e.servers[0].Addr())
+	if err != nil {
+		return err
+	}
+	e.end = append(e.end, link.Close)
+	server, err := env.StartRedis(ctx, &env.RedisOptions{Lines: redisLines()})
+	if err != nil {
+		return err
+	}
+	e.servers = append(e.servers, server)
+	e.Scene.Replica, e.Scene.Link = replica{server}, link
+	return follow(ctx, server.Addr(), link.Addr())
+}
+
+// replica is a Redis server that follows another one.
+type replica struct{ *env.Server }
+
+func (r replica) Promote(ctx context.Context) error {
+	return redisDo(ctx, r.Addr(), "REPLICAOF", "NO", "ONE")
+}
+
+func (r replica) Lead(ctx context.Context, addr string) error { return follow(ctx, addr, r.Addr()) }
+
+// follow makes the server at addr a replica of the one at master.
+func follow(ctx context.Context, addr, master string) error {
+	host, port, err := net.SplitHostPort(master)
+	if err != nil {
+		return err
+	}
+	if err := redisDo(ctx, addr, "REPLICAOF", host, port); err != nil {
+		return err
+	}
+	return awaitLink(ctx, addr)
+}
+
+// awaitLink returns when the replica at addr has what its master has.
+func awaitLink(ctx context.Context, addr string) error {
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	return poll(ctx, "the replica "+addr+" follows", func() (bool, error) {
+		info, err := c.InfoMap(ctx, "replication").Result()
+		return err == nil && info["Replication"]["master_link_status"] == "up", err
+	})
+}
+
+// poll returns when done says so, and fails when it has not within [patience].
+func poll(ctx context.Context, what string, done func() (bool, error)) error {
+	for deadline := time.Now().Add(patience); ; {
+		ok, err := done()
+		if ok {
+			return nil
+		}
+		if ctx.Err() != nil || time.Now().After(deadline) {
+			return fmt.Errorf("store: %s: not within %v: %w", what, patience, errors.Join(err, ctx.Err()))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// rejoin brings the roles of a failover back for the next round: what was
+// promoted follows the first server through the link.
+func (e *Environment) rejoin(ctx context.Context) error {
+	r, ok := e.Scene.Replica.(replica)
+	if !ok {
+		return nil
+	}
+	first := e.servers[0].Addr()
+	return errors.Join(
+		redisDo(ctx, first, "REPLICAOF", "NO", "ONE"), e.Scene.Link.Heal(), e.lead(0, first),
+		follow(ctx, r.Addr(), e.Scene.Link.Addr()))
+}
+
+// failOver lets the replica at to become the master of the one at from, in
+// order: writes stand still until it has all of them. The hosts are led to it.
+func (e *Environment) failOver(ctx context.Context, from, to string) error {
+	host, port, err := net.SplitHostPort(to)
+	if err != nil {
+		return err
+	}
+	if err := redisDo(ctx, from, "FAILOVER", "TO", host, port); err != nil {
+		return err
+	}
+	c := redis.NewClient(&redis.Options{Addr: to})
+	defer c.Close()
+	err = poll(ctx, to+" leads", func() (bool, error) {
+		info, err := c.InfoMap(ctx, "replication").Result()
+		return err == nil && info["Replication"]["role"] == "master", err
+	})
+	return errors.Join(err, e.lead(0, to), awaitLink(ctx, from))
+}
+
+// failBack is the opposite of a failover to the replica.
+func (e *Environment) failBack(ctx context.Context) error {
+	first, second := e.servers[0].Addr(), e.Scene.Replica.Addr()
+	if err := e.failOver(ctx, second, first); err != nil {
+		return err
+	}
+	return errors.Join(e.Scene.Link.Heal(), follow(ctx, second, e.Scene.Link.Addr()))
+}

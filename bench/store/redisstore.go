@@ -1,0 +1,234 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redisStore is the servers of one environment, for whoever runs them.
+type redisStore struct {
+	*Environment
+	// admins are one connection to each server that hosts use, which stays: a
+	// server that takes no more still serves it.
+	admins []*redis.Client
+	began  []string // the rules of the hosts' account on each
+}
+
+func (e *Environment) newRedisStore(ctx context.Context) (*redisStore, error) {
+	s := &redisStore{Environment: e}
+	for _, server := range e.Scene.Servers {
+		c := redis.NewClient(&redis.Options{
+			Addr: server.Addr(), PoolSize: 1, ConnMaxIdleTime: -1, ContextTimeoutEnabled: true, ReadTimeout: 30 * time.Second,
+		})
+		s.admins = append(s.admins, c)
+		e.end = append(e.end, c.Close)
+	}
+	for n := range s.admins {
+		rules, err := s.rules(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		s.began = append(s.began, rules)
+	}
+	return s, nil
+}
+
+// do sends one command to server n.
+func (s *redisStore) do(ctx context.Context, n int, args ...any) error {
+	if err := s.admins[n].Do(ctx, args...).Err(); err != nil {
+		return fmt.Errorf("%v: %w", args, err)
+	}
+	return nil
+}
+
+// every sends one command to each server.
+func (s *redisStore) every(ctx context.Context, args ...any) error {
+	var errs []error
+	for n := range s.admins {
+		errs = append(errs, s.do(ctx, n, args...))
+	}
+	return errors.Join(errs...)
+}
+
+// set changes one setting of server n.
+func (s *redisStore) set(ctx context.Context, n int, name string, value any) error {
+	return s.do(ctx, n, "CONFIG", "SET", name, value)
+}
+
+// disconnect ends the connections of hosts to server n.
+func (s *redisStore) disconnect(ctx context.Context, n int) error {
+	return errors.Join(
+		s.do(ctx, n, "CLIENT", "KILL", "USER", s.user, "TYPE", "NORMAL"),
+		s.do(ctx, n, "CLIENT", "KILL", "USER", s.user, "TYPE", "PUBSUB"))
+}
+
+// readOnly lets the servers refuse writes: a master that misses a replica does,
+// as one whose disk is full.
+func (s *redisStore) readOnly(ctx context.Context, on bool) error {
+	return s.every(ctx, "CONFIG", "SET", "min-replicas-to-write", map[bool]int{true: missingReplicas}[on])
+}
+
+func (s *redisStore) exhaust(ctx context.Context, on bool) error {
+	if !on {
+		return s.every(ctx, "CONFIG", "SET", "maxclients", redisSettings["maxclients"])
+	}
+	return errors.Join(
+		s.every(ctx, "CONFIG", "SET", "maxclients", 1),
+		s.every(ctx, "CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES"))
+}
+
+// missingReplicas are more than any server has.
+const missingReplicas = 10
+
+// redisSettings are those that are changed, as they begin.
+var redisSettings = map[string]string{
+	"maxmemory": "0", "maxmemory-policy": "noeviction", "maxclients": "10000", "min-replicas-to-write": "0",
+}
+
+func (s *redisStore) healthy(ctx context.Context) error {
+	for n := range s.admins {
+		if err := s.serverHealthy(ctx, n); err != nil {
+			return fmt.Errorf("server %d: %w", n, err)
+		}
+	}
+	if s.Scene.Replica == nil {
+		return nil
+	}
+	c := redis.NewClient(&redis.Options{Addr: s.Scene.Replica.Addr()})
+	defer c.Close()
+	info, err := c.InfoMap(ctx, "replication").Result()
+	if err != nil || info["Replication"]["master_link_status"] != "up" {
+		return fmt.Errorf("its replica does not follow: %w", err)
+	}
+	return nil
+}
+
+func (s *redisStore) serverHealthy(ctx context.Context, n int) error {
+	// A server has this account also when hosts have none.
+	host := redis.NewClient(&redis.Options{Addr: s.Scene.Servers[n].Addr(), Username: hostUser, Password: hostPassword})
+	defer host.Close()
+	if err := host.Ping(ctx).Err(); err != nil {
+		return err
+	}
+	for name, want := range redisSettings {
+		has, err := s.admins[n].ConfigGet(ctx, name).Result()
+		if err != nil || has[name] != want {
+			return fmt.Errorf("%s is %q, not %q: %w", name, has[name], want, err)
+		}
+	}
+	rules, err := s.rules(ctx, n)
+	if err != nil || rules != s.began[n] {
+		return fmt.Errorf("the account of the hosts is %s, not %s: %w", rules, s.began[n], err)
+	}
+	info, err := s.info(ctx, n, "replication")
+	if err != nil || info["role"] != "master" {
+		return fmt.Errorf("it is a %s: %w", info["role"], err)
+	}
+	switch {
+	case s.Scene.Slots != nil:
+		return s.agrees(ctx, n)
+	case s.admit != nil:
+		return s.admitted(ctx, n)
+	}
+	return nil
+}
+
+// rules are those of the hosts' account.
+func (s *redisStore) rules(ctx context.Context, n int) (string, error) {
+	all, err := s.admins[n].ACLList(ctx).Result()
+	i := slices.IndexFunc(all, func(line string) bool { return strings.HasPrefix(line, "user "+hostUser+" ") })
+	if err != nil || i < 0 {
+		return "", fmt.Errorf("hosts have no account: %w", err)
+	}
+	return all[i], nil
+}
+
+// info is one section of what a server says about itself.
+func (s *redisStore) info(ctx context.Context, n int, section string) (map[string]string, error) {
+	all, err := s.admins[n].InfoMap(ctx, section).Result()
+	for _, info := range all {
+		return info, err
+	}
+	return nil, err
+}
+
+// agrees returns nil when a node of a Cluster finds every slot served, and none
+// of its own is being moved.
+func (s *redisStore) agrees(ctx context.Context, n int) error {
+	info, err := s.admins[n].ClusterInfo(ctx).Result()
+	if err != nil || !strings.Contains(info, "cluster_state:ok") {
+		return fmt.Errorf("its Cluster is not whole: %w", err)
+	}
+	nodes, err := s.admins[n].ClusterNodes(ctx).Result()
+	if err == nil && (strings.Contains(nodes, "->-") || strings.Contains(nodes, "-<-")) {
+		err = errors.New("a slot is being moved")
+	}
+	return err
+}
+
+// admitted returns nil when a node of redlock votes.
+func (s *redisStore) admitted(ctx context.Context, n int) error {
+	info, err := s.info(ctx, n, "server")
+	if err != nil {
+		return err
+	}
+	marker, err := s.admins[n].HGet(ctx, "~redlock", "marker").Result()
+	if err != nil || !strings.HasPrefix(marker, info["run_id"]+" ") {
+		return fmt.Errorf("it does not vote: its marker is %q: %w", marker, err)
+	}
+	return nil
+}
+
+// leftovers are keys, of redlock those on a majority of the nodes, or that do not
+// expire: a release need not have reached every node.
+func (s *redisStore) leftovers(ctx context.Context, prefix string) ([]string, error) {
+	on := map[string]int{}
+	for _, c := range s.admins {
+		keys := c.Scan(ctx, 0, "*"+prefix+"*", 1000).Iterator()
+		for keys.Next(ctx) {
+			ttl, err := c.PTTL(ctx, keys.Val()).Result()
+			if err != nil {
+				return nil, err
+			}
+			if on[keys.Val()]++; ttl == forever {
+				on[keys.Val()] += len(s.admins)
+			}
+		}
+		if err := keys.Err(); err != nil {
+			return nil, err
+		}
+	}
+	var left []string
+	for _, key := range slices.Sorted(maps.Keys(on)) {
+		if s.admit == nil || on[key] > len(s.admins)/2 {
+			left = append(left, fmt.Sprintf("the key %q", key))
+		}
+	}
+	return left, nil
+}
+
+// forever is PTTL's answer for a key that does not expire.
+const forever = -1
+
+func (s *redisStore) connections(ctx context.Context) (int, error) {
+	count := 0
+	for _, c := range s.admins {
+		list, err := c.ClientList(ctx).Result()
+		if err != nil {
+			return 0, err
+		}
+		for line := range strings.Lines(list) {
+			if strings.Contains(line, " user="+s.user+" ") && !strings.Contains(line, " flags=S ") && !strings.Contains(line, " cmd=client") {
+				count++
+			}
+		}
+	}
+	return count, nil
+}
