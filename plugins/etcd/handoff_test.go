@@ -124,29 +124,16 @@ func lockerOfMutex(t *testing.T, c *clientv3.Client, name string) locker {
 
 // TestHandoff measures from release to the next grant beside the client's own
 // mutex, whose watch waits for the server's next round of 100 ms when there are
-// few waiters.
-//
-// A busy machine spoils a measurement at times, but not every try.
+// few waiters. The bounds are far from what a busy machine makes of either.
 func TestHandoff(t *testing.T) {
 	s := start(t, nil)
 	for _, n := range []int{2, 8, 32} {
-		const tries = 3
-		for try := 1; ; try++ {
-			says := handoffOf(t, s, n)
-			if says == "" {
-				break
-			}
-			if try == tries {
-				t.Error(says)
-				break
-			}
-			t.Log("again: ", says)
-		}
+		handoffOf(t, s, n)
 	}
 }
 
-// handoffOf measures with n waiters, and says what is not as it should be.
-func handoffOf(t *testing.T, s *env.Server, n int) string {
+// handoffOf measures with n waiters.
+func handoffOf(t *testing.T, s *env.Server, n int) {
 	t.Helper()
 	var theirs, ours, local []locker
 	one := hosts(t, s, 1)[0]
@@ -163,14 +150,13 @@ func handoffOf(t *testing.T, s *env.Server, n int) string {
 	t.Logf("%2d waiters: as many hosts     p50 %v p99 %v Jain %.2f", n, at50(o), at99(o), jain(oShares))
 	t.Logf("%2d waiters: in one host       p50 %v p99 %v Jain %.2f", n, at50(l), at99(l), jain(lShares))
 	switch j := jain(oShares); {
-	case at50(o) > max(20*time.Millisecond, 3*at50(m)): // it would be up to a second
-		return fmt.Sprintf("%d hosts: half of the handoffs take more than %v: wake-ups are lost", n, at50(o))
+	case at50(o) > max(200*time.Millisecond, 3*at50(m)): // who is not woken asks after a second
+		t.Errorf("%d hosts: half of the handoffs take more than %v: wake-ups are lost", n, at50(o))
 	case n == 2 && at50(o) >= at50(m):
-		return fmt.Sprintf("2 hosts: %v, no better than the mutex with %v", at50(o), at50(m))
+		t.Errorf("2 hosts: %v, no better than the mutex with %v", at50(o), at50(m))
 	case j < 0.9:
-		return fmt.Sprintf("%d hosts: fairness %.2f: %v", n, j, oShares)
+		t.Errorf("%d hosts: fairness %.2f: %v", n, j, oShares)
 	}
-	return ""
 }
 
 func at50(d []time.Duration) time.Duration { return d[len(d)/2] }
