@@ -1,6 +1,7 @@
 package configtest
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -21,23 +22,35 @@ var Haystacks = []string{
 	"h:1\n" + Needle, "[" + Needle + "]:1", "1s password=" + Needle,
 }
 
+// Pasted are texts with a key in PEM, where the name of its file should be.
+var Pasted = []string{
+	"-----BEGIN PRIVATE KEY-----\n" + Needle + "\n-----END PRIVATE KEY-----\n", "-----BEGIN EC PRIVATE KEY-----\r\n" + Needle + "\r\n-----END EC PRIVATE KEY-----",
+	`-----BEGIN PRIVATE KEY-----\n` + Needle + `\n-----END PRIVATE KEY-----`, "-----BEGIN PRIVATE KEY----- " + Needle + " -----END PRIVATE KEY-----",
+	"/-----BEGIN PRIVATE KEY-----" + Needle, strings.Repeat("MIIE/ab+", 200) + Needle, Needle + "\n-----END PRIVATE KEY-----",
+}
+
 // FuzzNeedle gives check configurations in each of whose keys a text from
-// Haystacks stands, with a byte changed in it, and demands that no error shows
-// the password. Keys for names of files are left out.
+// Haystacks stands, or one from Pasted where the key is for the name of a file,
+// with a byte changed in it, and demands that no error shows the password.
 func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error) {
 	for i := range Haystacks {
 		f.Add(uint(i), uint(0), byte(0), "x:1")
 		f.Add(uint(i), uint(i), byte('@'), "u:p@tcp(x:1)/db")
+		f.Add(uint(i), uint(i), byte(' '), "x:1,y:1,z:1")
 	}
 	f.Fuzz(func(t *testing.T, form, at uint, sign byte, address string) {
 		text := Mutate(Haystacks[form%uint(len(Haystacks))], at, sign)
 		for _, k := range spec.Keys {
-			if strings.HasSuffix(k.Name, "_file") || strings.Contains(address, Needle) {
+			if strings.Contains(address, Needle) {
 				continue
 			}
-			cfg := driver.Config{"address": address}
-			cfg[k.Name] = text
-			Hides(t, text, check(cfg))
+			cfg, has := driver.Config{"address": address}, text
+			if strings.HasSuffix(k.Name, "_file") {
+				has = Mutate(Pasted[form%uint(len(Pasted))], at, sign)
+				cfg["tls_cert_file"], cfg["tls_key_file"] = os.DevNull, os.DevNull // one needs the other
+			}
+			cfg[k.Name] = has
+			Hides(t, has, check(cfg))
 		}
 		read, err := driver.ReadTarget(strings.NewReader(text))
 		if err == nil {

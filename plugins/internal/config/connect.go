@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
@@ -55,6 +56,11 @@ const (
 // errors wrap driver.ErrConfig.
 func (c Connect) check(addressTLS bool) error {
 	var err error
+	for _, f := range []struct{ key, name string }{
+		{"password_file", c.PasswordFile}, {"tls_ca_file", c.TLSCAFile}, {"tls_cert_file", c.TLSCertFile}, {"tls_key_file", c.TLSKeyFile},
+	} {
+		err = errors.Join(err, namesFile(f.key, f.name))
+	}
 	if c.Password != "" && c.PasswordFile != "" {
 		err = errors.Join(err, Conflict("one of them is enough", "password", "password_file"))
 	}
@@ -72,6 +78,23 @@ func (c Connect) check(addressTLS bool) error {
 	}
 	return errors.Join(err, timeout("dial_timeout", c.DialTimeout), timeout("request_timeout", c.RequestTimeout))
 }
+
+// namesFile returns an error, without name, when name must be the contents of a
+// file: a key in PEM that was pasted would be shown as the name of a file that
+// is not there.
+func namesFile(key, name string) error {
+	if len(name) > longestName || strings.ContainsFunc(name, unicode.IsControl) || strings.Contains(name, pemDashes) {
+		return fmt.Errorf("%w: %s has the text of a file, and must have its name", driver.ErrConfig, key)
+	}
+	return nil
+}
+
+const (
+	// longestName is that of a file's whole path, more than people have.
+	longestName = 1024
+	// pemDashes begin a line of PEM, which has two more.
+	pemDashes = "---"
+)
 
 // tlsKeys names the keys, tls_enabled aside, that turn TLS on.
 func (c Connect) tlsKeys() []string {
