@@ -42,7 +42,7 @@ func (cs *calls) init(c *Client) {
 // begin returns a context for one call to the backend. It ends after budget,
 // or a grace after ctx or the client has ended. The caller calls done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
-	k := &call{caller: ctx, cs: cs, end: cs.c.clock.early().add(budget), bound: true, rest: grace, closes: true}
+	k := &call{caller: ctx, gone: ctx.Done(), cs: cs, end: cs.c.clock.early().add(budget), bound: true, rest: grace, closes: true}
 	cs.enter(k)
 	return k
 }
@@ -50,7 +50,7 @@ func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 // try returns a context for one try of a clean-up. It ends after the clean-up
 // budget, or rest after ctx has ended, also when the client is closing.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
-	k := &call{caller: ctx, cs: cs, end: cs.c.clock.early().add(cs.c.opts.CleanupBudget), bound: true, rest: rest}
+	k := &call{caller: ctx, gone: ctx.Done(), cs: cs, end: cs.c.clock.early().add(cs.c.opts.CleanupBudget), bound: true, rest: rest}
 	cs.enter(k)
 	return k
 }
@@ -123,7 +123,7 @@ func (cs *calls) round() bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for k := cs.first; k != nil; k = k.next {
-		if k.bound && (k.caller.Err() != nil || k.closes && cs.c.closing.Load()) {
+		if k.bound && (k.left() || k.closes && cs.c.closing.Load()) {
 			k.bound = false
 			k.end = min(k.end, now.add(k.rest))
 		}
@@ -150,6 +150,9 @@ func (cs *calls) close() {
 type call struct {
 	cs     *calls
 	caller context.Context // its values are those of the call
+	// gone is the caller's Done. Only its own goroutine asks it for anything: a
+	// context may be a type of the application, and block.
+	gone <-chan struct{}
 
 	// Guarded by cs.mu.
 	end        instant
@@ -162,6 +165,16 @@ type call struct {
 	ended chan struct{} // made when somebody asks for it
 	err   error
 	after map[*func()]struct{}
+}
+
+// left reports whether the caller's ctx has ended.
+func (k *call) left() bool {
+	select {
+	case <-k.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // done ends the call.

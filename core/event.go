@@ -142,14 +142,14 @@ func (e *emitter) complete(ev Event) Event {
 		ev.Context = context.Background()
 	}
 	ev.Time, ev.Backend, ev.Context = time.Now(), e.c.name, context.WithoutCancel(ev.Context)
-	if own := (callbackOf{e.c}); ev.Context.Value(own) != nil {
-		// OnEvent is no callback for which Close waits.
-		ev.Context = context.WithValue(ev.Context, own, nil)
-	}
 	return ev
 }
 
 func (e *emitter) deliver(ev Event, dropped uint64) {
+	if own := (callbackOf{e.c}); ev.Context.Value(own) != nil {
+		// OnEvent is no callback for which Close waits.
+		ev.Context = context.WithValue(ev.Context, own, nil)
+	}
 	ev.Dropped = dropped
 	e.unlogged += dropped
 	if level := ev.Kind.level(); e.log.Enabled(ev.Context, level) {

@@ -77,7 +77,18 @@ type Lease struct {
 }
 
 // leaseCtx is one context made by Lease.Context.
-type leaseCtx struct{ cancel context.CancelCauseFunc }
+type leaseCtx struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// end cancels the context. That ends with calls of Done and Value of its parent,
+// which may be a type of the application and block: the context is over before
+// them, and nobody waits for the rest.
+func (e *leaseCtx) end(cause error) {
+	go e.cancel(cause)
+	<-e.ctx.Done()
+}
 
 func newLease(a *contender, g grant) *Lease {
 	o := &a.lock.opts
@@ -178,15 +189,17 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel con
 func (l *Lease) context(parent context.Context) (context.Context, context.CancelCauseFunc) {
 	l.c.look()
 	ctx, cancel := context.WithCancelCause(parent)
-	entry := &leaseCtx{cancel: cancel}
+	entry := &leaseCtx{ctx, cancel}
 	s := &l.c.sched
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.err != nil {
-		cancel(l.err)
-		return ctx, cancel
+	over := l.err
+	if over == nil {
+		l.cancels = append(l.cancels, entry)
 	}
-	l.cancels = append(l.cancels, entry)
+	s.mu.Unlock()
+	if over != nil {
+		cancel(over)
+	}
 	return ctx, func(cause error) {
 		cancel(cause)
 		s.mu.Lock()

@@ -295,7 +295,7 @@ func (s *scheduler) finish(l *Lease, state State, cause error) {
 	}
 	close(l.done)
 	for _, e := range l.cancels {
-		e.cancel(cause)
+		e.end(cause)
 	}
 	l.cancels = nil
 	if state == Lost {
