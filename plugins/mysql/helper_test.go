@@ -100,7 +100,11 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	a := address(t)
+	return worldAt(t, address(t))
+}
+
+func worldAt(t *testing.T, a string) *world {
+	t.Helper()
 	w := &world{address: a, prefix: fresh(t, a), db: connect(t, a)}
 	t.Cleanup(func() { w.db.Close() })
 	w.b = w.host(t)

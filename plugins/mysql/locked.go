@@ -203,7 +203,7 @@ func (b *Backend) locked(ps []*pending) (map[string]bool, error) {
 // lookText finds rows of the given names, or those of them that are not locked.
 func lookText(table string, names []string, free bool) string {
 	var t text
-	t.add("SELECT name FROM ", table, " WHERE name IN(").list(names).add(")")
+	t.add("SELECT name FROM ", table, byKey, " WHERE name IN(").list(names).add(")")
 	if free {
 		t.add(" FOR UPDATE SKIP LOCKED")
 	}

@@ -149,5 +149,5 @@ func (b *Backend) idlers(ctx context.Context, s *session, after *string) (names 
 
 func purgeText(table string, names []string) string {
 	var t text
-	return t.add("DELETE FROM ", table, " WHERE ", unused, " AND name IN(").list(names).add(")").String()
+	return t.add("DELETE old FROM ", table, " old", byKey, " WHERE ", unused, " AND name IN(").list(names).add(")").String()
 }
