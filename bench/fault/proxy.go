@@ -2,7 +2,6 @@ package fault
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,16 +23,13 @@ import (
 type Proxy struct {
 	p    *toxiproxy.Proxy
 	port *ports.Taken
-	taps taps
+	ways map[Direction]*way
 
 	mu       sync.Mutex
 	harms    []*harm
-	count    int // of all toxics there ever were
-	refusing int // how many of the harms refuse connections
+	taps     []*harm // that no Heal ends
+	refusing int     // how many of the harms refuse connections
 }
-
-// harm is one of those that are done to a proxy.
-type harm struct{ end func() error }
 
 // Some toxics write to the global logger.
 func init() { log.Logger = zerolog.Nop() }
@@ -47,9 +43,9 @@ func NewProxy(upstream string) (*Proxy, error) {
 		return nil, fmt.Errorf("fault: proxy of %s: %w", upstream, err)
 	}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := &Proxy{p: toxiproxy.NewProxy(server, upstream, port.Addr(0), upstream), port: port}
-	for _, way := range []Direction{Requests, Replies} {
-		err = errors.Join(err, p.prepare(way))
+	p := &Proxy{p: toxiproxy.NewProxy(server, upstream, port.Addr(0), upstream), port: port, ways: map[Direction]*way{}}
+	for _, direction := range []Direction{Requests, Replies} {
+		err = errors.Join(err, p.prepare(direction))
 	}
 	if err == nil {
 		err = p.p.Start()
@@ -60,23 +56,36 @@ func NewProxy(upstream string) (*Proxy, error) {
 	return p, nil
 }
 
-// prepare adds what is no harm, before there are connections: the tap; and what
-// makes the ends of connections resets, of which the toxic does so when a
-// connection opens, and concerns none of what passes. It stands behind the tap,
-// so that a change of the harms does not wait for those who listen.
-func (p *Proxy) prepare(way Direction) error {
-	w, err := p.add(tapKind, tapKind+string(way), 1, nil, way)
-	if err != nil {
+// prepare adds the toxics, before there are connections: what makes the ends of
+// connections resets, which it does when a connection opens, and concerns none
+// of what passes; and ours, which does all harm.
+//
+// Note: toxiproxy waits for every connection when a toxic comes or goes, and for
+// ever for one that dies at that moment, with all later ones. So ours stays.
+func (p *Proxy) prepare(direction Direction) error {
+	if _, err := p.add("reset_peer", 0, direction); err != nil {
 		return err
 	}
-	t := w.Toxic.(*tap)
-	t.taps, t.way = &p.taps, way
-	_, err = p.add("reset_peer", "abrupt-"+string(way), 0, nil, way)
+	w, err := p.add(wayKind, 1, direction)
+	if err == nil {
+		p.ways[direction] = w.Toxic.(*way)
+		p.ways[direction].direction = direction
+		p.ways[direction].replace(nil)
+	}
 	return err
 }
 
+// add adds one toxic. Share is that of the connections that it concerns.
+func (p *Proxy) add(kind string, share float64, direction Direction) (*toxics.ToxicWrapper, error) {
+	b, err := json.Marshal(map[string]any{"type": kind, "stream": direction, "toxicity": share})
+	if err != nil {
+		return nil, err
+	}
+	return p.p.Toxics.AddToxicJson(bytes.NewReader(b))
+}
+
 // Addr is the host:port on which the proxy listens.
-func (p *Proxy) Addr() string { return p.p.Listen }
+func (p *Proxy) Addr() string { return p.port.Addr(0) }
 
 // Direction is one way through a proxy.
 type Direction string
@@ -87,46 +96,27 @@ const (
 	Replies  Direction = "downstream" // to the client
 )
 
-// add adds one toxic, by the kind and attributes of toxiproxy. Share is that of
-// the connections that it concerns.
-func (p *Proxy) add(kind, name string, share float64, attributes map[string]any, way Direction) (*toxics.ToxicWrapper, error) {
-	b, err := json.Marshal(map[string]any{
-		"type": kind, "name": name, "stream": way, "toxicity": share, "attributes": attributes,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return p.p.Toxics.AddToxicJson(bytes.NewReader(b))
-}
-
-// harm does one kind of harm to what passes in the given directions.
-func (p *Proxy) harm(kind string, attributes map[string]any, ways ...Direction) error {
+// harm begins one, of what passes in the given directions.
+func (p *Proxy) harm(h harm, in ...Direction) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, way := range ways {
-		p.count++
-		name := fmt.Sprint(kind, "-", p.count)
-		var w *toxics.ToxicWrapper
-		err := within(func() (err error) {
-			w, err = p.add(kind, name, 1, attributes, way)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("fault: %s on %s of %s: %w", kind, way, p.p.Upstream, err)
-		}
-		p.harms = append(p.harms, &harm{func() error {
-			if h, ok := w.Toxic.(filler); ok {
-				h.fill()
-			}
-			return p.p.Toxics.RemoveToxic(context.Background(), name)
-		}})
-	}
+	h.in = in
+	p.harms = append(p.harms, &h)
+	p.tellWays()
 	return nil
 }
 
-// filler is a toxic that keeps the ends of connections to itself. It is filled
-// before it is removed, which toxiproxy does not do to those.
-type filler interface{ fill() }
+func (p *Proxy) tellWays() {
+	for direction, w := range p.ways {
+		var harms []*harm
+		for _, h := range slices.Concat(p.taps, p.harms) {
+			if slices.Contains(h.in, direction) {
+				harms = append(harms, h)
+			}
+		}
+		w.replace(harms)
+	}
+}
 
 // Apart does harm that can be healed apart from other harm: heal ends what do has
 // done through the methods of the proxy, and nothing else. Others must not harm
@@ -149,18 +139,41 @@ func (p *Proxy) Heal() error { return p.heal(func(*harm) bool { return true }) }
 func (p *Proxy) heal(which func(*harm) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var errs []error
+	refused := p.refusing > 0
 	p.harms = slices.DeleteFunc(p.harms, func(h *harm) bool {
-		if !which(h) {
-			return false
+		healed := which(h)
+		if healed && h.refuses {
+			p.refusing--
 		}
-		errs = append(errs, within(h.end))
-		return true
+		return healed
 	})
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("fault: heal %s: %w", p.p.Upstream, err)
+	p.tellWays()
+	if refused && p.refusing == 0 {
+		if err := p.listen(p.p.Upstream, true); err != nil {
+			return fmt.Errorf("fault: heal %s: %w", p.p.Upstream, err)
+		}
 	}
 	return nil
+}
+
+// Tap calls seen for each piece of data that comes to the proxy, before any harm
+// that is done to it. The piece is passed on when seen returns: what is done to
+// the proxy until then befalls that piece already. Calls come from the goroutine
+// of each connection and direction, at the same time. After end, which may be
+// called at any time and more than once, none begins; a call under way is not
+// waited for.
+func (p *Proxy) Tap(seen func(Direction)) (end func()) {
+	h := &harm{seen: seen, in: []Direction{Requests, Replies}}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taps = append(p.taps, h)
+	p.tellWays()
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.taps = slices.DeleteFunc(p.taps, func(one *harm) bool { return one == h })
+		p.tellWays()
+	}
 }
 
 // Retarget resets all connections and passes those that come now on to another
@@ -192,8 +205,8 @@ func (p *Proxy) Close() error {
 	return p.port.Close()
 }
 
-// within bounds a change to a proxy: toxiproxy waits without limit for a
-// connection that dies at that very moment.
+// within bounds a change of who listens, which waits for a connection that is
+// being made.
 func within(change func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- change() }()

@@ -3,6 +3,7 @@ package fault
 import (
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strings"
@@ -386,5 +387,49 @@ func TestSlowStart(t *testing.T) {
 		if took := time.Since(start); err != nil || (slow && took < 200*time.Millisecond) {
 			t.Errorf("answer %d after %v, %v", i, took, err)
 		}
+	}
+}
+
+// TestHarmsWhileConnectionsDie: harms come and go while clients break off in the
+// middle of what they say, and the proxy is none the worse for it.
+func TestHarmsWhileConnectionsDie(t *testing.T) {
+	p, _ := proxied(t)
+	stop := make(chan struct{})
+	var talking sync.WaitGroup
+	for range 8 {
+		talking.Go(func() {
+			for data := make([]byte, 4096); ; {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if c, err := net.Dial("tcp", p.Addr()); err == nil {
+					for range rand.IntN(10) {
+						_, _ = c.Write(data)
+					}
+					_ = c.(*net.TCPConn).SetLinger(0)
+					c.Close()
+				}
+			}
+		})
+	}
+	harms := []func(*Proxy) error{
+		(*Proxy).BlackHole, (*Proxy).LoseReplies, (*Proxy).ForgetClients, (*Proxy).ForgetServer, (*Proxy).Refuse, (*Proxy).Cut,
+		func(p *Proxy) error { return p.Reset(0.3) },
+		func(p *Proxy) error { return p.Delay(5*time.Millisecond, time.Millisecond) },
+		func(p *Proxy) error { return p.Throttle(50) },
+		func(p *Proxy) error { return p.Dribble(64, 200*time.Microsecond) },
+	}
+	for i := range 10 * len(harms) {
+		heal, err := p.Apart(harms[i%len(harms)])
+		must(t, err)
+		time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
+		must(t, heal())
+	}
+	close(stop)
+	talking.Wait()
+	if got, err := say(dial(t, p), "x", patience); got != "x" || err != nil {
+		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -1,0 +1,246 @@
+package fault
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2/stream"
+	"github.com/Shopify/toxiproxy/v2/toxics"
+)
+
+// harm is what is done to what passes. Several at the same time add up.
+type harm struct {
+	in []Direction
+
+	seen          func(Direction) // a tap, no harm
+	swallows      bool            // data
+	hidesEnds     bool            // of connections
+	refuses       bool            // connections
+	resets        float64         // the share of pieces that end a connection
+	delay, jitter time.Duration
+	first         time.Duration // delay of the first piece
+	rate          int           // KB/s; 0 for any
+	size          int           // of pieces, in bytes; 0 for any
+	gap           time.Duration // after each of them
+}
+
+const wayKind = "lockbench-way"
+
+func init() { toxics.Register(wayKind, new(way)) }
+
+// way is the toxic that does all harm in one direction of all connections.
+type way struct {
+	direction Direction
+
+	mu      sync.Mutex
+	harms   []*harm       // never changed in place
+	changed chan struct{} // closed and replaced with harms and ended
+	ended   int           // how often all connections were ended
+}
+
+// replace changes what is done.
+func (w *way) replace(harms []*harm) { w.change(func() { w.harms = harms }) }
+
+// endAll ends the connections that there are.
+func (w *way) endAll() { w.change(func() { w.ended++ }) }
+
+func (w *way) change(do func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	do()
+	if w.changed != nil {
+		close(w.changed)
+	}
+	w.changed = make(chan struct{})
+}
+
+func (w *way) now() (harms []*harm, changed chan struct{}, ended int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.harms, w.changed, w.ended
+}
+
+// Pipe implements toxics.Toxic.
+func (w *way) Pipe(stub *toxics.ToxicStub) {
+	p := &passage{way: w, stub: stub}
+	_, _, p.born = w.now()
+	p.run()
+	for !p.closed { // toxiproxy would wait for ever for somebody who reads
+		p.closed = <-stub.Input == nil
+	}
+}
+
+const (
+	// holdsMost is how many pieces wait in one direction of a connection.
+	holdsMost = 1024
+	// takeTime is how long whoever is to take a piece may not do so, until the
+	// connection is ended: toxiproxy does not tell that its other end is gone.
+	takeTime = 30 * time.Second
+)
+
+// passage is one direction of one connection.
+type passage struct {
+	way  *way
+	stub *toxics.ToxicStub
+	born int // how often all connections were ended before
+
+	begun     bool // something has come
+	swallowed bool
+	closed    bool // nothing comes any more
+	over      bool // it is to end, as soon as that may be seen
+	waiting   []waiting
+	free      time.Time // when the next piece may pass
+}
+
+// waiting is a piece that passes when it is due.
+type waiting struct {
+	chunk *stream.StreamChunk
+	due   time.Time
+}
+
+// run passes on what comes until the connection ends.
+func (p *passage) run() {
+	for {
+		harms, changed, ended := p.way.now()
+		p.look(harms, ended)
+		if p.over && len(p.waiting) == 0 && !hidesEnds(harms) {
+			p.stub.Close()
+			return
+		}
+		if p.pass(harms) {
+			continue
+		}
+		p.await(changed)
+	}
+}
+
+// await takes what comes, or returns when a piece may pass or the harms change.
+func (p *passage) await(changed chan struct{}) {
+	var next <-chan time.Time
+	if len(p.waiting) > 0 {
+		next = time.After(time.Until(p.next()))
+	}
+	input := p.stub.Input
+	if p.closed || len(p.waiting) >= holdsMost {
+		input = nil
+	}
+	select {
+	case chunk := <-input:
+		p.take(chunk)
+	case <-next:
+	case <-changed:
+	}
+}
+
+// next is when the first piece that waits may pass.
+func (p *passage) next() time.Time {
+	if due := p.waiting[0].due; due.After(p.free) {
+		return due
+	}
+	return p.free
+}
+
+// look sees what a change of the harms means for what is there.
+func (p *passage) look(harms []*harm, ended int) {
+	swallows, late := false, false
+	for _, h := range harms {
+		swallows = swallows || h.swallows
+		late = late || h.delay > 0 || h.first > 0
+	}
+	if swallows && len(p.waiting) > 0 {
+		p.swallowed, p.waiting = true, nil
+	}
+	if p.swallowed && !swallows || ended > p.born {
+		p.end() // what was swallowed is missing for good
+	}
+	if !late {
+		for i := range p.waiting {
+			p.waiting[i].due = time.Time{}
+		}
+	}
+}
+
+// end ends the connection without what waits.
+func (p *passage) end() { p.over, p.waiting = true, nil }
+
+// take takes a piece that came, nil for the end.
+func (p *passage) take(chunk *stream.StreamChunk) {
+	if chunk == nil {
+		p.closed, p.over = true, true
+		return
+	}
+	harms, _, _ := p.way.now()
+	for _, h := range harms {
+		if h.seen != nil {
+			h.seen(p.way.direction)
+		}
+	}
+	if p.over {
+		return
+	}
+	harms, _, _ = p.way.now()
+	var late time.Duration
+	for _, h := range harms {
+		if rand.Float64() < h.resets {
+			p.end()
+			return
+		}
+		p.swallowed = p.swallowed || h.swallows
+		late += h.delay
+		if h.jitter > 0 {
+			late += rand.N(2*h.jitter) - h.jitter
+		}
+		if !p.begun {
+			late += h.first
+		}
+	}
+	p.begun = true
+	if !p.swallowed {
+		p.waiting = append(p.waiting, waiting{chunk, time.Now().Add(late)})
+	}
+}
+
+// pass passes on the first piece that waits, or some of it, when its time has
+// come.
+func (p *passage) pass(harms []*harm) bool {
+	if len(p.waiting) == 0 || time.Now().Before(p.next()) {
+		return false
+	}
+	first := p.waiting[0].chunk
+	size, pause := len(first.Data), time.Duration(0)
+	for _, h := range harms {
+		if h.size > 0 {
+			size = min(size, h.size)
+			pause += h.gap
+		}
+		if h.rate > 0 {
+			size = min(size, h.rate*100) // of a tenth of a second
+		}
+	}
+	for _, h := range harms {
+		if h.rate > 0 {
+			pause += time.Duration(size) * time.Millisecond / time.Duration(h.rate)
+		}
+	}
+	piece := &stream.StreamChunk{Data: first.Data[:size], Timestamp: first.Timestamp}
+	if first.Data = first.Data[size:]; len(first.Data) == 0 {
+		p.waiting = p.waiting[1:]
+	}
+	select {
+	case p.stub.Output <- piece:
+		p.free = time.Now().Add(pause)
+	case <-time.After(takeTime):
+		p.end()
+	}
+	return true
+}
+
+func hidesEnds(harms []*harm) bool {
+	for _, h := range harms {
+		if h.hidesEnds {
+			return true
+		}
+	}
+	return false
+}
