@@ -23,7 +23,7 @@ const (
 	// What happens to clocks.
 	ClockForward Condition = "clock-forward"
 	ClockBack    Condition = "clock-back"
-	// What happens to hosts.
+	// What happens to hosts. These excuse nobody but the host concerned.
 	HostStopped Condition = "host-stopped"
 	PluginDied  Condition = "plugin-died"
 	// Settings.
