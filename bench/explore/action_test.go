@@ -40,12 +40,14 @@ func TestActionsAreWellFormed(t *testing.T) {
 	}
 }
 
-// openWorld starts the servers of a backend, and returns what starts a host.
-func openWorld(t *testing.T, backend string) (*World, func(t *testing.T, wrapper string) *Host) {
+// openWorld starts the servers of a backend with what more asks for, and returns
+// what starts a host.
+func openWorld(t *testing.T, backend string, more store.Wish) (*World, func(t *testing.T, wrapper string) *Host) {
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
 	e, err := store.Open(t.Context(), backend, store.Wish{
-		Needs: []fault.Power{fault.PowerPaths, fault.PowerRival}, Many: true, TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
+		Needs: append(more.Needs, fault.PowerPaths, fault.PowerRival), Many: true, TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
+		Setting: more.Setting, ClockLibrary: more.ClockLibrary,
 	})
 	if err != nil {
 		env.Missing(t, backend, err)
@@ -120,7 +122,7 @@ func TestActions(t *testing.T) {
 }
 
 func testActions(t *testing.T, backend string, wanted func(Action) bool) {
-	w, start := openWorld(t, backend)
+	w, start := openWorld(t, backend, store.Wish{})
 	h := start(t, "")
 	for _, a := range Actions() {
 		if a.On != OnHost || !wanted(a) || a.fits(backend, "plain", store.Lacks(backend)) != "" {

@@ -49,13 +49,14 @@ var etcdOperations = []Operation{
 		Do:   onEtcd(func(ctx context.Context, s *etcdStore, _ int) error { return s.alarm(ctx, true) }),
 		Undo: onEtcd(func(ctx context.Context, s *etcdStore, _ int) error { return s.alarm(ctx, false) }),
 	},
-	{Name: "etcd-move-leader", Does: "%s is made the leader", Settings: []string{Three}, Server: true, Recovers: time.Second, Do: onEtcd(moveLeader)},
+	// A change of the leader is an interruption, and so is leaving a member.
+	{Name: "etcd-move-leader", Does: "%s is made the leader", Settings: []string{Three}, Server: true, Stops: true, Recovers: time.Second, Do: onEtcd(moveLeader)},
 	{
-		Name: "etcd-remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three}, Server: true, Lasts: whileWatched, Recovers: election,
+		Name: "etcd-remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three}, Server: true, Lasts: whileWatched, Stops: true, Recovers: election,
 		Do: onEtcd(removeMember), Undo: onEtcd(addMember),
 	},
 	{
-		Name: "etcd-cut-off", Does: "%s is cut off from the other members, and clients reach it", Settings: []string{Three}, Server: true, Lasts: whileWatched, Recovers: election,
+		Name: "etcd-cut-off", Does: "%s is cut off from the other members, and clients reach it", Settings: []string{Three}, Server: true, Lasts: whileWatched, Stops: true, Recovers: election,
 		Do: onEtcd(func(_ context.Context, s *etcdStore, n int) error {
 			s.peers.CutOff(n, true)
 			return nil

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
 )
@@ -24,7 +26,7 @@ func startMySQL(ctx context.Context, w Wish) (*Environment, error) {
 		a := strings.Replace(env.MariaDBAddress(server), server.Addr(), at[0], 1)
 		return e.login() + a[strings.IndexByte(a, '@'):]
 	}
-	admin, err := sql.Open("mysql", env.MariaDBAddress(server))
+	admin, err := openSQL(env.MariaDBAddress(server))
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
@@ -36,6 +38,20 @@ func startMySQL(ctx context.Context, w Wish) (*Environment, error) {
 	e.product = s
 	e.Scene.ReadOnly, e.Scene.Exhaust = s.readOnly, s.exhaust
 	return e, nil
+}
+
+// openSQL makes a pool that does not print what becomes of its connections.
+func openSQL(address string) (*sql.DB, error) {
+	cfg, err := mysql.ParseDSN(address)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Logger = &mysql.NopLogger{}
+	c, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(c), nil
 }
 
 // login is what stands before the server in an address.

@@ -159,7 +159,7 @@ func (s *sqlStore) letGo(ctx context.Context) error {
 
 func (s *sqlStore) healthy(ctx context.Context) error {
 	at := s.address([]string{s.Scene.Servers[0].Addr()})
-	host, err := sql.Open("mysql", hostUser+":"+hostPassword+at[strings.IndexByte(at, '@'):])
+	host, err := openSQL(hostUser + ":" + hostPassword + at[strings.IndexByte(at, '@'):])
 	if err != nil {
 		return err
 	}
