@@ -38,7 +38,7 @@ func withUsers(t *testing.T, s *env.Server, prefix string) {
 }
 
 // use goes through everything once: lock, wait, observe, list.
-func use(t *testing.T, b *backend, name string) {
+func use(t *testing.T, b *Backend, name string) {
 	t.Helper()
 	must(t, b.Check(t.Context()))
 	r := acquire(t, b, lock(name, "a"))

@@ -17,14 +17,14 @@ import (
 
 // TryAcquire is one Txn, and beside it a keepalive of the lease that the key is
 // put on. A refusal costs another request for the holder's TTL.
-func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	res := b.one(ctx, driver.OpAcquire, r)
 	return res.Token, res.Err
 }
 
 // acquisition is an acquire under way.
 type acquisition struct {
-	b     *backend
+	b     *Backend
 	r     driver.Request
 	began time.Time
 	again bool // the second try
@@ -36,7 +36,7 @@ type acquisition struct {
 }
 
 // acquisition prepares an acquire; its step is to be submitted.
-func (b *backend) acquisition(ctx context.Context, r driver.Request, now time.Time) (*acquisition, error) {
+func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Time) (*acquisition, error) {
 	if err := b.checkTTL(r.TTL); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (b *backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 }
 
 // acquiring prepares an acquire on l.
-func (b *backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
+func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, place: b.held.touch(r.Name, r.Owner, now)}
 	a.grant = &grant{name: r.Name, owner: r.Owner, label: r.Label, slot: slotA, lease: l, deadline: now.Add(r.TTL)}
 	if a.place != nil {
@@ -199,7 +199,7 @@ func (a *acquisition) refusal(ctx context.Context) driver.Result {
 
 // ghost tells whether the key that refused g is g's own: the client may have
 // sent the request twice, and the first time it was granted.
-func (b *backend) ghost(kv *mvccpb.KeyValue, g *grant) bool {
+func (b *Backend) ghost(kv *mvccpb.KeyValue, g *grant) bool {
 	if ownerOf(kv) != g.owner || kv.Lease != g.lease.id {
 		return false
 	}

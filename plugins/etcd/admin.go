@@ -13,7 +13,7 @@ import (
 const listPage = 48
 
 // List reads a page at a time; what changes meanwhile may be seen or not.
-func (b *backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
+func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	from := b.space.names + prefix
 	end := beyond(from)
 	next := []byte(from)
@@ -45,14 +45,14 @@ func (b *backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-func (b *backend) sameName(v seen, name string) bool {
+func (b *Backend) sameName(v seen, name string) bool {
 	own, _, _ := b.space.parse(string(v.hold.Key))
 	return own == name
 }
 
 // Break reads who holds the lock, then deletes that key, and the place that came
 // with it, if the token is still the same.
-func (b *backend) Break(ctx context.Context, name string, token uint64) error {
+func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	resp, e, err := b.txnIn(ctx, &pb.TxnRequest{Success: look(b.space, name)})
 	if err != nil {
 		return b.wrap(err)

@@ -34,8 +34,9 @@ var claims = driver.Properties{
 	},
 }
 
-// backend is one host's connection to a cluster.
-type backend struct {
+// Backend is a host's connection to a cluster. It has every optional power. All its
+// methods may be called from any number of goroutines.
+type Backend struct {
 	opts   Options
 	source *config.Source
 	space  space
@@ -64,23 +65,34 @@ type backend struct {
 	barCount   int
 }
 
-// Open returns a backend on the cluster that o describes. It does not wait for
-// a member to answer. The error wraps [driver.ErrConfig].
-func Open(o *Options) (driver.Backend, error) {
-	if o == nil {
-		o = &Options{}
+var _ interface {
+	driver.Backend
+	driver.Waiter
+	driver.Watcher
+	driver.Batcher
+	driver.Handover
+	driver.Admin
+	driver.Starter
+} = (*Backend)(nil)
+
+// Open makes a Backend on the cluster that opts describe; nil and zero fields mean
+// the defaults. It does not wait for a member to answer. The error wraps
+// [driver.ErrConfig].
+func Open(opts *Options) (*Backend, error) {
+	if opts == nil {
+		opts = &Options{}
 	}
-	filled := *o
-	config.Fill(&filled)
-	return open(filled)
+	o := *opts
+	config.Fill(&o)
+	return open(o)
 }
 
-func open(o Options) (driver.Backend, error) {
+func open(o Options) (*Backend, error) {
 	opts, source, err := o.complete()
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", config.Invalid(err))
 	}
-	b := &backend{opts: opts, source: source, space: newSpace(opts.Prefix), properties: claims, learning: make(chan struct{}, 1)}
+	b := &Backend{opts: opts, source: source, space: newSpace(opts.Prefix), properties: claims, learning: make(chan struct{}, 1)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.members.init(b)
 	b.mint.init(b)
@@ -100,7 +112,7 @@ func open(o Options) (driver.Backend, error) {
 }
 
 // Properties returns the claims, with what was learned from the server.
-func (b *backend) Properties() driver.Properties {
+func (b *Backend) Properties() driver.Properties {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.properties
@@ -110,7 +122,7 @@ func (b *backend) Properties() driver.Properties {
 
 // Check reads through the consensus, which proves a quorum, and writes a key
 // that nobody reads, which proves the right to write.
-func (b *backend) Check(ctx context.Context) error {
+func (b *Backend) Check(ctx context.Context) error {
 	if err := b.learn(ctx); err != nil {
 		return err
 	}
@@ -123,7 +135,7 @@ func (b *backend) Check(ctx context.Context) error {
 }
 
 // Close ends connections and goroutines. Leases run on in the store.
-func (b *backend) Close(ctx context.Context) error {
+func (b *Backend) Close(ctx context.Context) error {
 	b.life.Lock()
 	b.closed = true
 	b.life.Unlock()
@@ -143,7 +155,7 @@ func (b *backend) Close(ctx context.Context) error {
 }
 
 // spawn runs f in a goroutine that Close waits for, unless it was called.
-func (b *backend) spawn(f func()) bool {
+func (b *Backend) spawn(f func()) bool {
 	b.life.Lock()
 	defer b.life.Unlock()
 	if !b.closed {
@@ -154,7 +166,7 @@ func (b *backend) spawn(f func()) bool {
 
 // checkTTL refuses what etcd would silently round: it counts in whole seconds
 // and raises what is below its minimum.
-func (b *backend) checkTTL(ttl time.Duration) error {
+func (b *Backend) checkTTL(ttl time.Duration) error {
 	b.mu.Lock()
 	least := b.properties.TTLMin
 	b.mu.Unlock()

@@ -16,7 +16,7 @@ type job interface {
 
 // Batch shares Txns among operations of different names, and reads and
 // keepalives among renewals. Operations of one name are done one after another.
-func (b *backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
+func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
 	for _, wave := range waves(ops) {
 		b.do(ctx, ops, wave, results)
@@ -40,7 +40,7 @@ func waves(ops []driver.Op) [][]int {
 }
 
 // do sends the operations of one wave, then waits for all of them.
-func (b *backend) do(ctx context.Context, ops []driver.Op, wave []int, results []driver.Result) {
+func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results []driver.Result) {
 	now := time.Now()
 	jobs := make(map[int]job, len(wave))
 	var (
@@ -90,7 +90,7 @@ func plainRelease(op driver.Op) bool {
 }
 
 // one does a single operation.
-func (b *backend) one(ctx context.Context, kind driver.OpKind, r driver.Request) driver.Result {
+func (b *Backend) one(ctx context.Context, kind driver.OpKind, r driver.Request) driver.Result {
 	var results [1]driver.Result
 	b.do(ctx, []driver.Op{{Kind: kind, Request: r}}, []int{0}, results[:])
 	return results[0]

@@ -49,7 +49,7 @@ func run(b *testing.B, workers, locks int, c cycle) {
 }
 
 // singly is one operation of the backend at a time for each worker.
-func singly(b *backend) cycle {
+func singly(b *Backend) cycle {
 	return func(ctx context.Context, worker, round int) error {
 		r := lock(fmt.Sprintf("bench/%d", worker), fmt.Sprintf("%d-%d", worker, round))
 		var err error
@@ -61,7 +61,7 @@ func singly(b *backend) cycle {
 }
 
 // batched is 32 locks for each worker in one call, as a plugin gets them.
-func batched(b *backend) cycle {
+func batched(b *Backend) cycle {
 	return func(ctx context.Context, worker, round int) error {
 		ops := make([]driver.Op, 32)
 		for i := range ops {

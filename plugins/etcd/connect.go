@@ -52,7 +52,7 @@ func (c *conn) renew() *era {
 }
 
 // session returns the connection in use, made by the first who asks.
-func (b *backend) session(ctx context.Context) (*conn, error) {
+func (b *Backend) session(ctx context.Context) (*conn, error) {
 	m, c := b.members.use()
 	if c != nil && b.ctx.Err() == nil {
 		return c, nil
@@ -62,7 +62,7 @@ func (b *backend) session(ctx context.Context) (*conn, error) {
 
 // join returns the connection to m. Without a user that takes no time; with one
 // it logs in.
-func (b *backend) join(ctx context.Context, m *member) (*conn, error) {
+func (b *Backend) join(ctx context.Context, m *member) (*conn, error) {
 	if b.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
@@ -99,7 +99,7 @@ func (b *backend) join(ctx context.Context, m *member) (*conn, error) {
 
 // login returns a token for the user, on a connection without one; "" where
 // there are no users.
-func (b *backend) login(ctx context.Context, m *member) (string, error) {
+func (b *Backend) login(ctx context.Context, m *member) (string, error) {
 	if b.opts.Username == "" {
 		return "", nil
 	}
@@ -120,7 +120,7 @@ func (b *backend) login(ctx context.Context, m *member) (string, error) {
 	return resp.GetToken(), err
 }
 
-func (b *backend) connect(m *member, token string) (*conn, error) {
+func (b *Backend) connect(m *member, token string) (*conn, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{m.endpoint}, TLS: b.source.LastingTLSConfig(hostOf(m.endpoint)), Token: token,
 		// Pings find a connection that is black-holed; grpc allows no shorter
@@ -153,7 +153,7 @@ func (c *conn) close() {
 
 // expired gives c up if err says that its login is over: the next session logs
 // in again. Nothing came of the request then, and it is to be repeated.
-func (b *backend) expired(c *conn, err error) bool {
+func (b *Backend) expired(c *conn, err error) bool {
 	over := is(err, rpctypes.ErrInvalidAuthToken) || is(err, rpctypes.ErrAuthOldRevision) || is(err, rpctypes.ErrUserEmpty)
 	if !over || b.opts.Username == "" {
 		return false
@@ -163,7 +163,7 @@ func (b *backend) expired(c *conn, err error) bool {
 }
 
 // broken notes why a stream on c has ended.
-func (b *backend) broken(c *conn, err error) {
+func (b *Backend) broken(c *conn, err error) {
 	if !b.expired(c, err) && failing(err) {
 		b.members.avoid(c.member)
 	}
@@ -171,7 +171,7 @@ func (b *backend) broken(c *conn, err error) {
 
 // forsake takes c out of use, and closes it once what is under way has had its
 // time.
-func (b *backend) forsake(c *conn) {
+func (b *Backend) forsake(c *conn) {
 	if !b.members.detach(c) {
 		return
 	}
@@ -190,7 +190,7 @@ func (b *backend) forsake(c *conn) {
 // call makes one request, again after a new login, and tells the health what
 // came of it. It goes to another member when one could not begin with it, and,
 // if it may be done twice, also when one did not answer. The error is native.
-func call[T any](b *backend, ctx context.Context, twice bool, request func(context.Context, *conn) (T, error)) (T, error) {
+func call[T any](b *Backend, ctx context.Context, twice bool, request func(context.Context, *conn) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.RequestTimeout)
 	defer cancel()
 	defer b.health.overdue()()
@@ -237,7 +237,7 @@ func try[T any](ctx context.Context, c *conn, request func(context.Context, *con
 
 // learn asks a server for its version and for the shortest TTL that it grants,
 // by a lease that it gives back at once. It asks until it was told once.
-func (b *backend) learn(ctx context.Context) error {
+func (b *Backend) learn(ctx context.Context) error {
 	select {
 	case b.learning <- struct{}{}:
 	case <-ctx.Done():
@@ -250,7 +250,7 @@ func (b *backend) learn(ctx context.Context) error {
 	return b.ask(ctx)
 }
 
-func (b *backend) ask(ctx context.Context) error {
+func (b *Backend) ask(ctx context.Context) error {
 	if _, err := b.mint.load(ctx); err != nil {
 		return err
 	}

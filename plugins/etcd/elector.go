@@ -10,7 +10,7 @@ import (
 )
 
 // Proclaim is one Txn. The key's lease and create revision stay.
-func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
+func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	g, err := b.known(ctx, r)
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
 
 // Observe is pushed by a watch of the name's keys, and reads after each push:
 // so what it tells is the present, and compaction cannot make it miss an end.
-func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	changed := make(chan struct{}, 1)
 	holds := b.space.holds(name)
 	watch := b.hub.add(holds, beyond(holds), false, func(event) { signal(changed) })

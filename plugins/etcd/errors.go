@@ -60,7 +60,7 @@ func is(err, target error) bool {
 
 // wrap gives an error of the client the sentinel that the contract asks for.
 // What is not known to be permanent is an unknown outcome.
-func (b *backend) wrap(err error) error {
+func (b *Backend) wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrClosed) {
 		return err
 	}
@@ -108,7 +108,7 @@ func (b *backend) wrap(err error) error {
 }
 
 // denied is the error of a request that the server has refused to this client.
-func (b *backend) denied(native error, advice string) error {
+func (b *Backend) denied(native error, advice string) error {
 	return fmt.Errorf("etcd: %s: %w: %w: %w: %s", b.at(), driver.ErrDenied, driver.ErrNotSent, native, advice)
 }
 
@@ -127,7 +127,7 @@ func neverSent(err error, text string) bool {
 }
 
 // interrupted is the error of a caller whose ctx ended before the answer.
-func (b *backend) interrupted(ctx context.Context, sent bool) error {
+func (b *Backend) interrupted(ctx context.Context, sent bool) error {
 	if b.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
@@ -138,11 +138,11 @@ func (b *backend) interrupted(ctx context.Context, sent bool) error {
 }
 
 // at names the servers in errors.
-func (b *backend) at() string { return strings.Join(b.opts.Address, ",") }
+func (b *Backend) at() string { return strings.Join(b.opts.Address, ",") }
 
 // untouched is wrap for a request that can have changed no lock, whatever
 // became of it.
-func (b *backend) untouched(err error) error {
+func (b *Backend) untouched(err error) error {
 	err = b.wrap(err)
 	if errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrNotSent) {
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
@@ -151,6 +151,6 @@ func (b *backend) untouched(err error) error {
 }
 
 // harmless tells that a request certainly changed nothing.
-func (b *backend) harmless(err error) bool {
+func (b *Backend) harmless(err error) bool {
 	return refused(err) || errors.Is(err, errEpoch) || errors.Is(b.wrap(err), driver.ErrNotSent)
 }

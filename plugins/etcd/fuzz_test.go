@@ -97,7 +97,7 @@ func FuzzHolder(f *testing.F) {
 	f.Add("jobs", "ha", []byte{recordVersion, 1, 'o', 1, 'l', 0}, int64(7), uint64(1_700_000_000_000_000), 2)
 	f.Add("", "", []byte("foreign"), int64(-1), uint64(1)<<62, 0)
 	f.Fuzz(func(t *testing.T, name, rest string, value []byte, rev int64, base uint64, places int) {
-		b := &backend{space: newSpace("p/")}
+		b := &Backend{space: newSpace("p/")}
 		b.held.init(b)
 		b.ttls.init(b)
 		b.mint.present.Store(&epoch{base: base % (1 << 62)})

@@ -15,7 +15,7 @@ import (
 // Handover is one Txn: it deletes from's key and puts the other one of the same
 // name, so that its create revision is a new token. A place in the queue goes
 // with the lock: whoever waits behind it is not woken.
-func (b *backend) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
+func (b *Backend) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
 	now := time.Now()
 	if err := b.checkTTL(next.TTL); err != nil {
 		return 0, err
@@ -33,7 +33,7 @@ func (b *backend) Handover(ctx context.Context, from, next driver.Request) (uint
 	return token, err
 }
 
-func (b *backend) handover(ctx context.Context, old *grant, next driver.Request, now time.Time) (uint64, error) {
+func (b *Backend) handover(ctx context.Context, old *grant, next driver.Request, now time.Time) (uint64, error) {
 	l, err := b.leases.get(ctx, next.TTL)
 	if err != nil {
 		return 0, err
@@ -65,7 +65,7 @@ func (b *backend) handover(ctx context.Context, old *grant, next driver.Request,
 	return s.epoch.token(s.rev), nil
 }
 
-func (b *backend) handing(old, g *grant) *step {
+func (b *Backend) handing(old, g *grant) *step {
 	key, to, bar := b.space.hold(old.name, old.slot), b.space.hold(g.name, g.slot), b.space.bar(g.name, g.owner)
 	s := &step{name: g.name, in: old.epoch, size: len(g.value), req: &pb.TxnRequest{
 		Compare: []*pb.Compare{at(key, old.rev), absent(bar, nil)},
@@ -86,7 +86,7 @@ func (b *backend) handing(old, g *grant) *step {
 	return s
 }
 
-func (b *backend) handed(old, g *grant, s *step) {
+func (b *Backend) handed(old, g *grant, s *step) {
 	if s.err == nil && s.ok {
 		b.held.drop(old)
 		b.held.confirm(g, s.epoch, s.rev)

@@ -18,7 +18,7 @@ const (
 // health knows whether the store answers. Errors of requests are only a reason
 // to ask it at once: what counts is a read through the consensus.
 type health struct {
-	b    *backend
+	b    *Backend
 	wake chan struct{}
 
 	mu    sync.Mutex
@@ -28,7 +28,7 @@ type health struct {
 	told  map[chan struct{}]bool
 }
 
-func (h *health) init(b *backend) {
+func (h *health) init(b *Backend) {
 	h.b, h.wake, h.told = b, make(chan struct{}, 1), map[chan struct{}]bool{}
 }
 

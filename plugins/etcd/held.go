@@ -33,7 +33,7 @@ type grant struct {
 // time is over: on a shared lease etcd does not. Nothing here is needed to
 // renew or release after a restart; then it is read from the store.
 type held struct {
-	b      *backend
+	b      *Backend
 	began  time.Time
 	self   string // what the keys of this process' places begin with
 	wake   chan struct{}
@@ -50,7 +50,7 @@ type who struct{ name, owner string }
 
 func (g *grant) who() who { return who{g.name, g.owner} }
 
-func (h *held) init(b *backend) {
+func (h *held) init(b *Backend) {
 	h.b, h.began, h.wake = b, time.Now(), make(chan struct{}, 1)
 	h.self = strconv.FormatUint(rand.Uint64(), 36) + "-"
 	h.grants, h.places, h.ids = map[who]*grant{}, map[who]*place{}, map[who]any{}

@@ -35,7 +35,7 @@ type sub struct {
 // the stream was broken, is for the subscriber to read, told by event.opened;
 // so compaction is nothing to a watch.
 type hub struct {
-	b    *backend
+	b    *Backend
 	wake chan struct{}
 	mu   sync.Mutex
 	subs map[*sub]struct{}
@@ -53,7 +53,7 @@ type tap struct {
 	out    []*pb.WatchRequest
 }
 
-func (h *hub) init(b *backend) {
+func (h *hub) init(b *Backend) {
 	h.b, h.wake, h.subs = b, make(chan struct{}, 1), map[*sub]struct{}{}
 }
 

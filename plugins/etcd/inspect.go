@@ -12,7 +12,7 @@ import (
 )
 
 // Inspect reads through the consensus, then asks for the TTL of the lease.
-func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
+func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	resp, err := b.txn(ctx, &pb.TxnRequest{Success: look(b.space, name)})
 	if err != nil {
 		return driver.Holder{}, b.wrap(err)
@@ -21,7 +21,7 @@ func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 }
 
 // holder describes who holds the lock, the zero Holder when nobody does.
-func (b *backend) holder(ctx context.Context, v seen) driver.Holder {
+func (b *Backend) holder(ctx context.Context, v seen) driver.Holder {
 	if v.hold == nil {
 		return driver.Holder{}
 	}
@@ -58,7 +58,7 @@ func ownerOf(kv *mvccpb.KeyValue) string {
 }
 
 // token is the one of the lease that kv is, which was read in the present epoch.
-func (b *backend) token(kv *mvccpb.KeyValue) uint64 {
+func (b *Backend) token(kv *mvccpb.KeyValue) uint64 {
 	e := b.mint.present.Load()
 	if e == nil {
 		return 0
@@ -73,7 +73,7 @@ func wholeMillis(d time.Duration) time.Duration {
 // ttls asks for what is left of leases, and remembers it for a moment: a waiter
 // needs no more than a hint, and the locks of one host share a lease.
 type ttls struct {
-	b    *backend
+	b    *Backend
 	mu   sync.Mutex
 	over map[int64]expiry
 }
@@ -92,7 +92,7 @@ const (
 	maxTTLs  = 1000
 )
 
-func (t *ttls) init(b *backend) { t.b, t.over = b, map[int64]expiry{} }
+func (t *ttls) init(b *Backend) { t.b, t.over = b, map[int64]expiry{} }
 
 // left is in whole seconds, as etcd counts, and up to one too little; negative
 // for a key without a lease, which somebody else has put there. When rough will

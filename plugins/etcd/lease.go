@@ -43,13 +43,13 @@ const maxLoad = 1024
 // confirmed release, needs none of this but a keepalive for each lock where
 // this needs one for all; doc.go has the measurement.
 type leases struct {
-	b        *backend
+	b        *Backend
 	mu       sync.Mutex
 	current  map[time.Duration]*lease
 	granting map[time.Duration]chan struct{} // closed when the grant is done
 }
 
-func (ls *leases) init(b *backend) {
+func (ls *leases) init(b *Backend) {
 	ls.b, ls.current, ls.granting = b, map[time.Duration]*lease{}, map[time.Duration]chan struct{}{}
 }
 
@@ -217,10 +217,8 @@ func (ls *leases) unload(l *lease) {
 }
 
 // shortest is the least TTL that the server grants, as far as is known.
-func (b *backend) shortest() time.Duration {
+func (b *Backend) shortest() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return max(assumedTTLMin, b.properties.TTLMin)
 }
-
-var _ driver.Backend = (*backend)(nil)

@@ -44,7 +44,7 @@ func start(t testing.TB, opts *env.EtcdOptions) *env.Server {
 }
 
 // connect opens a backend and closes it when the test ends.
-func connect(t testing.TB, o Options) *backend {
+func connect(t testing.TB, o Options) *Backend {
 	t.Helper()
 	b, err := Open(&o)
 	if err != nil {
@@ -57,7 +57,7 @@ func connect(t testing.TB, o Options) *backend {
 			t.Errorf("close: %v", err)
 		}
 	})
-	return b.(*backend)
+	return b
 }
 
 func on(s *env.Server) Options { return Options{Address: []string{s.Addr()}} }
@@ -77,7 +77,7 @@ func lock(name, owner string) driver.Request {
 }
 
 // acquire acquires and returns the request with its token.
-func acquire(t testing.TB, b *backend, r driver.Request) driver.Request {
+func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	token, err := b.TryAcquire(t.Context(), r)
 	if err != nil {

@@ -40,7 +40,7 @@ var (
 // member that stands still, or has lost its peers, is connected for 13 s and
 // more, and with one request in three it stops every caller.
 type members struct {
-	b    *backend
+	b    *Backend
 	mu   sync.Mutex
 	all  []*member
 	at   *member // in use
@@ -55,7 +55,7 @@ type member struct {
 	failed   time.Time     // when it did so last
 }
 
-func (ms *members) init(b *backend) {
+func (ms *members) init(b *Backend) {
 	ms.b = b
 	for _, e := range b.opts.Address {
 		ms.all = append(ms.all, &member{endpoint: e, dial: make(chan struct{}, 1)})
@@ -272,7 +272,7 @@ func (q *question) settle(ctx context.Context, winner *member) error {
 }
 
 // probe reads through the consensus by m. A refusal is an answer too.
-func (b *backend) probe(ctx context.Context, m *member) error {
+func (b *Backend) probe(ctx context.Context, m *member) error {
 	c, err := b.join(ctx, m)
 	if err == nil {
 		if _, down := b.health.state(); down != nil {

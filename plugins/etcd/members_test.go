@@ -46,7 +46,7 @@ func leader(t *testing.T, members []*env.Server) int {
 }
 
 // sits makes b use the member at addr.
-func sits(t *testing.T, b *backend, addr string) {
+func sits(t *testing.T, b *Backend, addr string) {
 	t.Helper()
 	b.members.mu.Lock()
 	defer b.members.mu.Unlock()

@@ -49,7 +49,7 @@ func (e *epoch) revision(token uint64) int64 {
 // its own to set the base. It orders epochs, which are years apart, and decides
 // nothing else.
 type mint struct {
-	b       *backend
+	b       *Backend
 	present atomic.Pointer[epoch]
 	highest atomic.Int64 // revision seen
 }
@@ -58,7 +58,7 @@ type mint struct {
 // of it happened.
 var errEpoch = errors.New("etcd: the store has lost its data")
 
-func (m *mint) init(b *backend) { m.b = b }
+func (m *mint) init(b *Backend) { m.b = b }
 
 // load returns the present epoch. Its error changed no lock.
 func (m *mint) load(ctx context.Context) (*epoch, error) {

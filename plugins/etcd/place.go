@@ -220,7 +220,7 @@ func (h *held) remember(kv *mvccpb.KeyValue, e *epoch) *place {
 
 // stayQueued counts p's time anew while a Wait lasts, and renews its lease or
 // moves it to one that is renewed. It returns false when the place may be gone.
-func (b *backend) stayQueued(ctx context.Context, p *place) bool {
+func (b *Backend) stayQueued(ctx context.Context, p *place) bool {
 	now := time.Now()
 	b.held.mu.Lock()
 	known, l := b.held.places[p.who()] == p, p.lease
@@ -240,7 +240,7 @@ func (b *backend) stayQueued(ctx context.Context, p *place) bool {
 
 // movePlace puts p on a lease of its own. The one that it is on was made by an
 // earlier process of this host, or has something on it whose end is not known.
-func (b *backend) movePlace(ctx context.Context, p *place, from *lease) bool {
+func (b *Backend) movePlace(ctx context.Context, p *place, from *lease) bool {
 	now := time.Now()
 	l, err := b.leases.get(ctx, b.placeTTL())
 	if err != nil {
@@ -274,7 +274,7 @@ const maxHeirs = 100
 
 // inherit finds the place that the owner had in an earlier process, which would
 // stand in the way of its new one. It returns nil when there is none.
-func (b *backend) inherit(ctx context.Context, name, owner string) (*place, error) {
+func (b *Backend) inherit(ctx context.Context, name, owner string) (*place, error) {
 	resp, e, err := b.txnIn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{places(b.space, name, maxHeirs)}})
 	if err != nil {
 		return nil, b.wrap(err)

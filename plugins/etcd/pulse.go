@@ -42,7 +42,7 @@ func (bt *beat) over() bool {
 // pulse sends keepalives on one stream. It never sends one that was not asked
 // for: a lease lives on only because locks on it are acquired and renewed.
 type pulse struct {
-	b     *backend
+	b     *Backend
 	wake  chan struct{}
 	mu    sync.Mutex
 	queue []*beat
@@ -58,7 +58,7 @@ type line struct {
 	sent   []*beat // not answered yet; guarded by pulse.mu
 }
 
-func (p *pulse) init(b *backend) {
+func (p *pulse) init(b *Backend) {
 	p.b, p.wake, p.byID = b, make(chan struct{}, 1), map[int64]*beat{}
 }
 

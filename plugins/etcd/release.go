@@ -14,7 +14,7 @@ import (
 // Release is one Txn, after a read when an earlier process got the lock.
 // Withdrawing is one, and one more when there was a grant; now and then it needs
 // a lease for the bars first. Keep takes a LeaseGrant and a Txn.
-func (b *backend) Release(ctx context.Context, r driver.Request) error {
+func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	switch {
 	case r.Token == 0:
 		return b.withdraw(ctx, r, false)
@@ -32,12 +32,12 @@ func (b *backend) Release(ctx context.Context, r driver.Request) error {
 
 // release is a release under way.
 type release struct {
-	b     *backend
+	b     *Backend
 	grant *grant
 	step  *step
 }
 
-func (b *backend) releasing(r driver.Request, g *grant) *release {
+func (b *Backend) releasing(r driver.Request, g *grant) *release {
 	rel := &release{b: b, grant: g}
 	rel.step = &step{name: r.Name, in: g.epoch, twice: true, req: &pb.TxnRequest{
 		Compare: []*pb.Compare{at(b.space.hold(g.name, g.slot), g.rev)},
@@ -62,7 +62,7 @@ func (rel *release) finish(ctx context.Context) driver.Result {
 
 // outcome turns the answer to a Txn that compares an owner's key, and looks when
 // it differs, into an error.
-func (b *backend) outcome(ctx context.Context, s *step) error {
+func (b *Backend) outcome(ctx context.Context, s *step) error {
 	switch {
 	case errors.Is(s.err, errEpoch):
 		return &driver.NotHeldError{}
@@ -76,7 +76,7 @@ func (b *backend) outcome(ctx context.Context, s *step) error {
 
 // withdraw bars the owner, whose acquire may still be on its way, and then
 // deletes whatever it has.
-func (b *backend) withdraw(ctx context.Context, r driver.Request, again bool) error {
+func (b *Backend) withdraw(ctx context.Context, r driver.Request, again bool) error {
 	bars, err := b.barLease(ctx)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (b *backend) withdraw(ctx context.Context, r driver.Request, again bool) er
 // left deletes what the owner turned out to have when it was barred by s, beside
 // the place known: its lock, and the place that it has had in an earlier process.
 // It is nil when there is nothing.
-func (b *backend) left(r driver.Request, s *step, known string) *step {
+func (b *Backend) left(r driver.Request, s *step, known string) *step {
 	if s.err != nil {
 		return nil
 	}
@@ -158,7 +158,7 @@ const (
 	maxBars = 256
 )
 
-func (b *backend) barLease(ctx context.Context) (*lease, error) {
+func (b *Backend) barLease(ctx context.Context) (*lease, error) {
 	b.mu.Lock()
 	if l := b.bars; l != nil && b.barCount < maxBars && time.Since(l.acked) < barUse {
 		b.barCount++
@@ -176,7 +176,7 @@ func (b *backend) barLease(ctx context.Context) (*lease, error) {
 	return l, nil
 }
 
-func (b *backend) dropBarLease(l *lease) {
+func (b *Backend) dropBarLease(l *lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.bars == l {
@@ -187,7 +187,7 @@ func (b *backend) dropBarLease(l *lease) {
 // keep shortens a lease to r.Keep. The process deletes the key in time; should
 // it end before, etcd does, whose leases are whole seconds and no shorter than
 // its minimum.
-func (b *backend) keep(ctx context.Context, r driver.Request) error {
+func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	now := time.Now()
 	g, err := b.known(ctx, r)
 	if err != nil {
@@ -229,7 +229,7 @@ func (b *backend) keep(ctx context.Context, r driver.Request) error {
 
 // known returns the grant that r names, read from the store if a process before
 // this one got it.
-func (b *backend) known(ctx context.Context, r driver.Request) (*grant, error) {
+func (b *Backend) known(ctx context.Context, r driver.Request) (*grant, error) {
 	if g := b.held.find(r.Name, r.Owner, r.Token); g != nil {
 		return g, nil
 	}
@@ -237,7 +237,7 @@ func (b *backend) known(ctx context.Context, r driver.Request) (*grant, error) {
 }
 
 // notHeld is the answer when a lease is known to be over.
-func (b *backend) notHeld(ctx context.Context, r driver.Request) error {
+func (b *Backend) notHeld(ctx context.Context, r driver.Request) error {
 	h, err := b.Inspect(ctx, r.Name)
 	if err != nil && !errors.Is(err, driver.ErrUnavailable) {
 		return err

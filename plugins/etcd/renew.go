@@ -17,7 +17,7 @@ import (
 // alone would succeed for a key that Break has deleted. A lock whose lease is
 // retired, of another TTL, or of an earlier process is moved to another lease
 // instead, by one Txn.
-func (b *backend) Renew(ctx context.Context, r driver.Request) error {
+func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.one(ctx, driver.OpRenew, r).Err
 }
 
@@ -29,7 +29,7 @@ type renewal struct {
 }
 
 // renew does all of them together.
-func (b *backend) renew(ctx context.Context, all []*renewal, now time.Time) {
+func (b *Backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 	var staying, moving []*renewal
 	for _, re := range all {
 		if *re.err = b.checkTTL(re.r.TTL); *re.err != nil {
@@ -53,7 +53,7 @@ func (b *backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 
 // stay renews locks by a keepalive of their leases, and returns those whose
 // lease turned out to be no longer good for that.
-func (b *backend) stay(ctx context.Context, all []*renewal, now time.Time) (moving []*renewal) {
+func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) (moving []*renewal) {
 	if len(all) == 0 {
 		return nil
 	}
@@ -99,7 +99,7 @@ type moved struct {
 	beat  *beat
 }
 
-func (b *backend) move(ctx context.Context, all []*renewal, now time.Time) {
+func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) {
 	b.adoptAll(ctx, all, now)
 	var under []*moved
 	var steps []*step
@@ -133,7 +133,7 @@ func (b *backend) move(ctx context.Context, all []*renewal, now time.Time) {
 // linger renews the locks that a store without space has refused to move where
 // they are, because a keepalive is no write. What else is on their leases lives
 // on too, and is looked after when they can be moved.
-func (b *backend) linger(ctx context.Context, all []*renewal, now time.Time) {
+func (b *Backend) linger(ctx context.Context, all []*renewal, now time.Time) {
 	var staying []*renewal
 	for _, re := range all {
 		if is(*re.err, rpctypes.ErrNoSpace) && re.grant != nil && b.held.leaseOf(re.grant).ttl >= re.r.TTL && b.held.begin(re.grant, now) {
@@ -148,7 +148,7 @@ func (b *backend) linger(ctx context.Context, all []*renewal, now time.Time) {
 }
 
 // moving puts g, and the place that came with it, on l.
-func (b *backend) moving(g *grant, l *lease) *step {
+func (b *Backend) moving(g *grant, l *lease) *step {
 	key, from := b.space.hold(g.name, g.slot), b.held.leaseOf(g)
 	s := &step{name: g.name, in: g.epoch, req: &pb.TxnRequest{
 		Compare: []*pb.Compare{at(key, g.rev)},
@@ -175,7 +175,7 @@ func (b *backend) moving(g *grant, l *lease) *step {
 }
 
 // arrive waits for a move and ends what held.begin began.
-func (b *backend) arrive(ctx context.Context, m *moved, now time.Time) (err error) {
+func (b *Backend) arrive(ctx context.Context, m *moved, now time.Time) (err error) {
 	var deadline time.Time
 	defer func() { b.held.finish(m.grant, deadline, m.step.rev) }()
 	if err := m.step.wait(ctx, b); err != nil {
@@ -199,7 +199,7 @@ func (b *backend) arrive(ctx context.Context, m *moved, now time.Time) (err erro
 
 // unmoved finds out what was missing: the lock, or only the place that came
 // with it, without which it is renewed all the same.
-func (b *backend) unmoved(ctx context.Context, m *moved, now time.Time) error {
+func (b *Backend) unmoved(ctx context.Context, m *moved, now time.Time) error {
 	v := seenIn(m.step.ops)
 	g := m.grant
 	if v.hold == nil || v.hold.CreateRevision != g.rev {
@@ -217,7 +217,7 @@ func (b *backend) unmoved(ctx context.Context, m *moved, now time.Time) error {
 
 // adoptAll finds the grants of locks that this process does not know: all that
 // its host holds, after a restart.
-func (b *backend) adoptAll(ctx context.Context, all []*renewal, now time.Time) {
+func (b *Backend) adoptAll(ctx context.Context, all []*renewal, now time.Time) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxAdoptions)
 	for _, re := range all {
@@ -246,7 +246,7 @@ const maxAdoptions = 16
 
 // adopt takes over a lock that an earlier process of this host got. Its lease
 // is retired from the start: who knows what else is on it.
-func (b *backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
+func (b *Backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
 	resp, e, err := b.txnIn(ctx, &pb.TxnRequest{Success: look(b.space, r.Name)})
 	if err != nil {
 		return nil, b.wrap(err)

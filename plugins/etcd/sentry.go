@@ -152,7 +152,7 @@ func (s *sentry) take(f *feed) []driver.Notice {
 
 // Watch pushes the loss of locks that were got through this process, and tells
 // when the store stops and begins to answer.
-func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
+func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	f := &feed{more: make(chan struct{}, 1)}
 	b.held.sentry.follow(f)
 	defer b.held.sentry.leave(f)

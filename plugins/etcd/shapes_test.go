@@ -28,7 +28,7 @@ func (d *dice) below(n int) int {
 // shaped is a copy of the keys of one lock, in which a step is done in one of its
 // two shapes.
 type shaped struct {
-	b    *backend
+	b    *Backend
 	name string
 	revs map[string]int64 // create revisions
 }

@@ -21,7 +21,7 @@ func short(name, owner string) driver.Request {
 }
 
 // heldUntil polls until nobody holds name, and returns when that was.
-func heldUntil(t *testing.T, b *backend, name string) time.Time {
+func heldUntil(t *testing.T, b *Backend, name string) time.Time {
 	t.Helper()
 	var at time.Time
 	eventually(t, name+" is free", func() bool {
@@ -57,7 +57,7 @@ func TestLateOnSharedLease(t *testing.T) {
 }
 
 // keepRenewing renews r until the test ends or stop is called.
-func keepRenewing(t *testing.T, b *backend, r driver.Request) (stop func() error) {
+func keepRenewing(t *testing.T, b *Backend, r driver.Request) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
@@ -129,7 +129,7 @@ func TestUnconfirmedDies(t *testing.T) {
 
 // loseReply acquires r in the store, and lets the backend take its reply for
 // lost. What would delete the key at its deadline is switched off.
-func loseReply(t *testing.T, b *backend, r driver.Request) {
+func loseReply(t *testing.T, b *Backend, r driver.Request) {
 	t.Helper()
 	a, err := b.acquisition(t.Context(), r, time.Now())
 	must(t, err)
@@ -196,20 +196,20 @@ func TestPlaceGivenUpAtTheEnd(t *testing.T) {
 // TestPlaceEndsWithLock: the place in the queue that a lock was got from goes
 // with it, however it ends, or the queue would stand still behind it.
 func TestPlaceEndsWithLock(t *testing.T) {
-	ends := map[string]func(t *testing.T, b *backend, s *env.Server, r driver.Request){
-		"release": func(t *testing.T, b *backend, _ *env.Server, r driver.Request) { must(t, b.Release(t.Context(), r)) },
-		"withdraw": func(t *testing.T, b *backend, _ *env.Server, r driver.Request) {
+	ends := map[string]func(t *testing.T, b *Backend, s *env.Server, r driver.Request){
+		"release": func(t *testing.T, b *Backend, _ *env.Server, r driver.Request) { must(t, b.Release(t.Context(), r)) },
+		"withdraw": func(t *testing.T, b *Backend, _ *env.Server, r driver.Request) {
 			r.Token = 0
 			must(t, b.Release(t.Context(), r))
 		},
-		"break": func(t *testing.T, b *backend, _ *env.Server, r driver.Request) {
+		"break": func(t *testing.T, b *Backend, _ *env.Server, r driver.Request) {
 			must(t, b.Break(t.Context(), r.Name, r.Token))
 		},
-		"restart": func(t *testing.T, b *backend, s *env.Server, r driver.Request) {
+		"restart": func(t *testing.T, b *Backend, s *env.Server, r driver.Request) {
 			must(t, b.Close(t.Context()))
 			must(t, connect(t, on(s)).Release(t.Context(), r))
 		},
-		"handover": func(t *testing.T, b *backend, _ *env.Server, r driver.Request) {
+		"handover": func(t *testing.T, b *Backend, _ *env.Server, r driver.Request) {
 			next := lock(r.Name, "next")
 			token, err := b.Handover(t.Context(), r, next)
 			must(t, err)

@@ -123,7 +123,7 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 	must(t, b.Renew(t.Context(), second))
 	wrong := second
 	wrong.Owner = "a"
-	for _, p := range []*backend{b, stranger} {
+	for _, p := range []*Backend{b, stranger} {
 		if h := isNotHeld(t, p.Release(t.Context(), wrong)); h.Owner != "b" || h.Token != second.Token {
 			t.Errorf("the release of another owner's token names %+v", h)
 		}

@@ -9,7 +9,7 @@ import (
 
 // Start does one operation without waiting for it; see [driver.Starter]. What
 // takes more than the one Txn of an acquire or a release takes a goroutine.
-func (b *backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
+func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	j, s := b.ready(ctx, op)
 	if j == nil {
 		if !b.spawn(func() { done(b.one(ctx, op.Kind, op.Request)) }) {
@@ -24,7 +24,7 @@ func (b *backend) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 
 // ready prepares op if nothing is to be asked before: the epoch is known and a
 // lease is at hand.
-func (b *backend) ready(ctx context.Context, op driver.Op) (job, *step) {
+func (b *Backend) ready(ctx context.Context, op driver.Op) (job, *step) {
 	e := b.mint.present.Load()
 	switch {
 	case e == nil:

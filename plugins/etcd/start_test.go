@@ -11,7 +11,7 @@ import (
 )
 
 // started starts all of ops at once and returns their results.
-func started(t *testing.T, ctx context.Context, b *backend, ops []driver.Op) []driver.Result {
+func started(t *testing.T, ctx context.Context, b *Backend, ops []driver.Op) []driver.Result {
 	t.Helper()
 	type outcome struct {
 		i int

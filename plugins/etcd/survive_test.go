@@ -121,7 +121,7 @@ func TestOrderWhenAWaitersProcessDies(t *testing.T) {
 	var mu sync.Mutex
 	var order []string
 	var group sync.WaitGroup
-	for owner, b := range map[string]*backend{"b": after, "c": other} {
+	for owner, b := range map[string]*Backend{"b": after, "c": other} {
 		group.Go(func() {
 			for ctx.Err() == nil {
 				if token, err := b.TryAcquire(ctx, lock("jobs", owner)); err == nil {

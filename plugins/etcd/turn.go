@@ -24,11 +24,11 @@ const placeBeat = placeFor / 4
 const placeLease = 10 * time.Second
 
 // placeTTL is placeLease, or what the server grants at least.
-func (b *backend) placeTTL() time.Duration { return max(placeLease, b.shortest()) }
+func (b *Backend) placeTTL() time.Duration { return max(placeLease, b.shortest()) }
 
 // evict takes away the place for which a free lock is kept, if its process has
 // not renewed its lease for placeFor. It reports whether it did.
-func (b *backend) evict(ctx context.Context, head *mvccpb.KeyValue, e *epoch) bool {
+func (b *Backend) evict(ctx context.Context, head *mvccpb.KeyValue, e *epoch) bool {
 	if head.Lease == 0 {
 		return false
 	}
@@ -53,7 +53,7 @@ func (e expiry) silent() time.Duration {
 }
 
 // reserved describes a free lock that a waiter's turn keeps from others.
-func (b *backend) reserved(v seen) driver.Holder {
+func (b *Backend) reserved(v seen) driver.Holder {
 	name, _, _ := b.space.parse(string(v.head.Key))
 	h := driver.Holder{Name: name, Owner: ownerOf(v.head), TTL: placeFor, Waiters: v.places}
 	if rec, err := decodeRecord(v.head.Value); err == nil {

@@ -17,7 +17,7 @@ import (
 // place keeps it as long as it is held, so that this is one watch for each
 // grant, and a release wakes one waiter. A Wait that runs out of time leaves its
 // watch to the next one of that place.
-func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
+func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
 	timeout := time.NewTimer(max)
 	defer timeout.Stop()
 	p, v, err := b.queue(ctx, r)
@@ -60,7 +60,7 @@ type view struct {
 	events chan event
 }
 
-func (b *backend) watching(key string, seenAt int64) *view {
+func (b *Backend) watching(key string, seenAt int64) *view {
 	v := &view{key: key, seenAt: seenAt, events: make(chan event, 4)}
 	v.watch = b.hub.add(key, nil, true, func(e event) {
 		if e.changed != 0 && e.changed <= seenAt {
@@ -77,7 +77,7 @@ func (b *backend) watching(key string, seenAt int64) *view {
 // heard tells whether e ends the wait: the end of the key does. A watch that
 // was opened after the last look may have missed it, as one may that was opened
 // before it, for which the data may be gone: then the key is read once more.
-func (b *backend) heard(ctx context.Context, e event, v *view) (done bool, err error) {
+func (b *Backend) heard(ctx context.Context, e event, v *view) (done bool, err error) {
 	switch {
 	case e.changed != 0:
 		return true, nil
@@ -94,7 +94,7 @@ func (b *backend) heard(ctx context.Context, e event, v *view) (done bool, err e
 
 // queue sees to it that the owner has a place, and returns it parked with what
 // to look at: nil when it is this owner's turn, and then it is not parked.
-func (b *backend) queue(ctx context.Context, r driver.Request) (*place, *view, error) {
+func (b *Backend) queue(ctx context.Context, r driver.Request) (*place, *view, error) {
 	for try := range 3 {
 		p := b.held.touch(r.Name, r.Owner, time.Now())
 		if v := b.held.resume(p); v != nil {
@@ -132,7 +132,7 @@ var errNoPlace = errors.New("etcd: place in the queue is gone")
 
 // enter puts a place at the end of the queue, unless the owner is barred. Its
 // key is the first free one from number on.
-func (b *backend) enter(ctx context.Context, r driver.Request, number int, now time.Time) (*place, string, int64, error) {
+func (b *Backend) enter(ctx context.Context, r driver.Request, number int, now time.Time) (*place, string, int64, error) {
 	l, err := b.leases.get(ctx, b.placeTTL())
 	if err != nil {
 		return nil, "", 0, err
@@ -170,7 +170,7 @@ func (b *backend) enter(ctx context.Context, r driver.Request, number int, now t
 // occupied goes on from a place that was there when st came to put it: its own,
 // because the client sends a request twice if a connection breaks, or an earlier
 // one that has not been deleted yet.
-func (b *backend) occupied(ctx context.Context, r driver.Request, st *step) (*place, string, int64, error) {
+func (b *Backend) occupied(ctx context.Context, r driver.Request, st *step) (*place, string, int64, error) {
 	kvs := st.ops[0].GetResponseRange().GetKvs()
 	if len(kvs) == 0 || ownerOf(kvs[0]) != r.Owner {
 		return nil, "", 0, errNoPlace
@@ -206,7 +206,7 @@ func nextTo(own string, ops []*pb.ResponseOp) string {
 }
 
 // ahead reads what is before p now.
-func (b *backend) ahead(ctx context.Context, p *place) (before string, rev int64, err error) {
+func (b *Backend) ahead(ctx context.Context, p *place) (before string, rev int64, err error) {
 	own := b.space.place(p.name, p.id)
 	resp, err := b.txn(ctx, &pb.TxnRequest{Success: append(ahead(b.space, p.name, p.rev, 1), exists(own))})
 	if err != nil {

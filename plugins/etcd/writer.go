@@ -80,7 +80,7 @@ func (s *step) drop() bool {
 }
 
 // wait waits for the outcome. An error means that ctx ended before it.
-func (s *step) wait(ctx context.Context, b *backend) error {
+func (s *step) wait(ctx context.Context, b *Backend) error {
 	select {
 	case <-s.done:
 		return nil
@@ -109,14 +109,14 @@ func (s *step) finish() {
 
 // writer sends steps, as many in one Txn as are waiting.
 type writer struct {
-	b     *backend
+	b     *Backend
 	mu    sync.Mutex
 	queue []*step
 	busy  int // senders at work
 	limit int // steps in a Txn; less when the server allows less
 }
 
-func (w *writer) init(b *backend) { w.b, w.limit = b, maxBatch }
+func (w *writer) init(b *Backend) { w.b, w.limit = b, maxBatch }
 
 // submit queues steps, in this order, and returns at once.
 func (w *writer) submit(steps ...*step) {
@@ -313,13 +313,13 @@ func (w *writer) shrink() {
 
 // txn does a Txn without compares of its own, of reads: again when it turns out
 // that the epoch has ended.
-func (b *backend) txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
+func (b *Backend) txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, _, err := b.txnIn(ctx, req)
 	return resp, err
 }
 
 // txnIn is txn; it returns the epoch too, in which the answer's revisions count.
-func (b *backend) txnIn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, *epoch, error) {
+func (b *Backend) txnIn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, *epoch, error) {
 	for range 2 {
 		e, err := b.mint.load(ctx)
 		if err != nil {
@@ -338,7 +338,7 @@ func (b *backend) txnIn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnRespons
 }
 
 // send sends one request, which may be done twice or not.
-func (b *backend) send(ctx context.Context, twice bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
+func (b *Backend) send(ctx context.Context, twice bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, err := call(b, ctx, twice, func(ctx context.Context, c *conn) (*pb.TxnResponse, error) { return c.kv.Txn(ctx, req) })
 	if err == nil {
 		b.mint.see(resp.Header.Revision)
