@@ -128,6 +128,10 @@ var onGroups = []Operation{
 		Do: promoteLate, Undo: func(ctx context.Context, e *Environment, _ int) error { return e.failBack(ctx) },
 	},
 	{
+		Name: "redis-restore", Does: "all keys are saved, and restored later", Settings: []string{Plain, WithReplica}, Lasts: whileWatched,
+		Makes: []string{string(claim.OldData)}, Do: onRedis(saveKeys), Undo: onRedis(restoreKeys),
+	},
+	{
 		Name: "redis-slots", Does: "the slots of the locks are moved to another node, half of each at first", Settings: []string{Cluster}, Lasts: whileWatched, Recovers: time.Second,
 		Makes: []string{string(claim.SlotMoving)},
 		Do:    func(ctx context.Context, e *Environment, _ int) error { return e.Scene.Slots.Begin(ctx) },

@@ -18,7 +18,8 @@ type redisStore struct {
 	// admins are one connection to each server that hosts use, which stays: a
 	// server that takes no more still serves it.
 	admins []*redis.Client
-	began  []string // the rules of the hosts' account on each
+	saved  []savedKey // to be restored
+	began  []string   // the rules of the hosts' account on each
 }
 
 func (e *Environment) newRedisStore(ctx context.Context) (*redisStore, error) {

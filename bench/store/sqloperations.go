@@ -91,6 +91,14 @@ var sqlOperations = append(sqlSettingOperations(), []Operation{
 		Name: "mysql-delete", Does: "the row of a lock is deleted by hand", Makes: []string{string(claim.EndedByHand)},
 		Do: onSQL(statements("DELETE FROM " + sqlTable + " WHERE owner <> '' ORDER BY RAND() LIMIT 1")),
 	},
+	{
+		Name: "mysql-restore", Does: "all rows of locks are saved, and restored later", Lasts: whileWatched, Makes: []string{string(claim.OldData)},
+		Do: onSQL(statements("CREATE TABLE " + sqlSaved + " AS SELECT * FROM " + sqlTable)),
+		Undo: onSQL(func(ctx context.Context, s *sqlStore) error {
+			err := s.hold(ctx, "START TRANSACTION", "DELETE FROM "+sqlTable, "INSERT INTO "+sqlTable+" SELECT * FROM "+sqlSaved, "COMMIT")
+			return errors.Join(err, s.letGo(ctx), s.exec(ctx, "DROP TABLE IF EXISTS "+sqlSaved))
+		}),
+	},
 	{Name: "mysql-truncate", Does: "all rows of locks are lost", Makes: []string{string(claim.DataLost)}, Do: onSQL(statements("TRUNCATE TABLE " + sqlTable))},
 }...)
 

@@ -185,7 +185,7 @@ func (s *sqlStore) healthy(ctx context.Context) error {
 
 func (s *sqlStore) leftovers(ctx context.Context, prefix string) ([]string, error) {
 	rows, err := s.texts(ctx, "SELECT CONCAT('the row ', name, ', held by ''', owner, ''', waited for by ''', queue, '''') FROM "+sqlTable+
-		" WHERE LEFT(name, "+fmt.Sprint(len(prefix))+") = '"+prefix+"' AND (owner <> '' OR queue <> '')")
+		" WHERE LEFT(name, "+fmt.Sprint(len(prefix))+") = '"+prefix+"' AND (owner <> '' AND expires_at > UTC_TIMESTAMP(6) OR queue <> '')")
 	if numbered(err, unknownTable) {
 		return nil, nil
 	}
@@ -197,5 +197,8 @@ func (s *sqlStore) connections(ctx context.Context) (int, error) {
 	return len(ids), err
 }
 
-// sqlTable has the locks.
-const sqlTable = "lockbench.lockbench_locks"
+// sqlTable has the locks, and sqlSaved for a while those of before.
+const (
+	sqlTable = "lockbench.lockbench_locks"
+	sqlSaved = "lockbench.saved_locks"
+)
