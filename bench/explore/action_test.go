@@ -2,9 +2,12 @@ package explore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -129,18 +132,29 @@ func testActions(t *testing.T, backend string, wanted func(Action) bool) {
 			continue
 		}
 		t.Run(a.Name, func(t *testing.T) {
-			if a.Wrapped || a.Ends {
-				h := start(t, map[bool]string{true: "session"}[a.Wrapped])
+			wrappers := []string{""}
+			if a.Wrapped {
+				wrappers = wrappersThatStay
+			} else if !a.Ends {
 				testAction(t, w, h, a)
-				closeHost(t, h)
 				return
 			}
-			testAction(t, w, h, a)
+			for _, wrapper := range wrappers {
+				h := start(t, wrapper)
+				if a.Wrapped && len(h.pluginChain()) < 2 {
+					t.Errorf("nothing stays between a host and its plugin of %q", wrapper)
+				}
+				testAction(t, w, h, a)
+				closeHost(t, h)
+			}
 		})
 	}
 	closeHost(t, h)
 	if err := w.Settle(); err != nil {
 		t.Error(err)
+	}
+	if left := loops(); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 
@@ -150,6 +164,9 @@ func testAction(t *testing.T, w *World, h *Host, a Action) {
 	e := Event{Action: a.Name, Target: h.Number, Lasts: Duration(a.Lasts[0]), Amount: 0.4}
 	if err := a.Inject(t.Context(), w, e); err != nil {
 		t.Fatal(err)
+	}
+	if effect := effects[a.Name]; effect != nil && runtime.GOOS == "linux" {
+		eventually(t, "it shows", func() bool { return effect(h) })
 	}
 	sleep(t.Context(), time.Duration(e.Lasts))
 	if a.Heal != nil {
@@ -176,6 +193,44 @@ func testAction(t *testing.T, w *World, h *Host, a Action) {
 	for _, pid := range append(h.pluginChain(), h.Pid()) {
 		eventually(t, "it runs", func() bool { return stateOf(pid) != "T" })
 	}
+}
+
+// effects are what shows that an action goes on, where that can be seen from
+// here.
+var effects = map[string]func(*Host) bool{
+	"freeze-host":    func(h *Host) bool { return stateOf(h.Pid()) == "T" },
+	"freeze-plugin":  func(h *Host) bool { return stateOf(h.plugin()) == "T" },
+	"slow-host":      func(h *Host) bool { return stateOf(h.Pid()) == "T" },
+	"slow-plugin":    func(h *Host) bool { return stateOf(h.plugin()) == "T" },
+	"no-descriptors": func(h *Host) bool { return descriptorLimit(h.Pid()) != descriptorLimit(os.Getpid()) },
+	"lost-directory": func(h *Host) bool {
+		_, err := os.Stat(h.Dir)
+		return errors.Is(err, fs.ErrNotExist)
+	},
+	"starve": func(*Host) bool { return len(loops()) >= runtime.NumCPU() },
+}
+
+// descriptorLimit is the line of a process's limits that is about descriptors.
+func descriptorLimit(pid int) string {
+	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid)) // without it there is no such line
+	for line := range strings.Lines(string(limits)) {
+		if strings.HasPrefix(line, "Max open files") {
+			return line
+		}
+	}
+	return "none"
+}
+
+// loops are the busy loops that there are.
+func loops() []string {
+	var found []string
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is good
+	for _, path := range commands {
+		if command, err := os.ReadFile(path); err == nil && strings.Contains(string(command), "ulimit -t 1; while :") {
+			found = append(found, path)
+		}
+	}
+	return found
 }
 
 // closeHost closes a host, of which nothing must be left.
@@ -212,4 +267,45 @@ func eventually(t *testing.T, what string, holds func() bool) {
 			return
 		}
 	}
+}
+
+// TestOverlap: of two actions on one path, the end of the first leaves the
+// second, and the end of that leaves nothing.
+func TestOverlap(t *testing.T) {
+	w, start := openWorld(t, "redis", store.Wish{})
+	h := start(t, "")
+	defer closeHost(t, h)
+	named := func(name string) (Action, Event) {
+		a, err := actionOf(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a, Event{Action: name, Amount: 0.5}
+	}
+	hole, first := named("black-hole")
+	same, second := named("black-hole")
+	second.At = Duration(time.Second)
+	for _, e := range []Event{first, second} {
+		if err := hole.Inject(t.Context(), w, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := hole.Heal(t.Context(), w, first); err != nil {
+		t.Error(err)
+	}
+	if err := h.Acquire([]string{"overlap"}, 0, 2*time.Second, patience); err != nil {
+		t.Fatal(err)
+	}
+	brief, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := h.Await(brief, func(s witness.Seen) bool { return s.Held() > 0 }); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("acquired through a black hole: %v, %+v", err, h.Seen())
+	}
+	if err := same.Heal(t.Context(), w, second); err != nil {
+		t.Error(err)
+	}
+	if err := h.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	works(t, h, "overlap")
 }
