@@ -47,6 +47,8 @@ const (
 	LeftOver Rule = "left over"
 	// GaveUp: whoever was served once waits until its ctx ends.
 	GaveUp Rule = "gave up"
+	// Callback: no lock is released while a function runs under it.
+	Callback Rule = "callback"
 	// Crash: no host process crashes or blocks.
 	Crash Rule = "crash"
 )
@@ -174,6 +176,11 @@ var claims = []Claim{
 		Rule:  GaveUp,
 		Says:  "whoever waits goes on waiting until its ctx ends, if the store has served its client once",
 		Shows: "a standby that is gone after a failover",
+	},
+	{
+		Rule:  Callback,
+		Says:  "Do, TryDo and Run release when their function has returned: Close tells it to end, and waits",
+		Shows: "a lock that another host has while the function under it runs",
 	},
 	{
 		Rule:  Crash,
