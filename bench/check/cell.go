@@ -163,7 +163,7 @@ func (c *Cell) sweep(r record.Round) {
 	k := New()
 	k.Add(record.Section{
 		Backend: r.Backend, Kind: r.Kind, Fencing: r.Fencing, Scenario: "safety", Mode: r.Fault, Run: r.Round, Names: names,
-	}, attempts(r))
+	}, Attempts(r))
 	for _, s := range k.Verdict().Subjects {
 		c.Overlaps += s.Overlaps
 		c.Tokens += s.Tokens
@@ -173,9 +173,9 @@ func (c *Cell) sweep(r record.Round) {
 	}
 }
 
-// attempts are the leases of a round as other scenarios have them. A lease
+// Attempts are the leases of a round as other scenarios have them. A lease
 // ends where its holder began to release it or last found it valid.
-func attempts(r record.Round) []record.Attempt {
+func Attempts(r record.Round) []record.Attempt {
 	out := make([]record.Attempt, 0, len(r.Leases))
 	for _, l := range r.Leases {
 		a := record.Attempt{

@@ -32,7 +32,6 @@ const (
 type Backend struct {
 	Name    string
 	Path    string // of the plugin binary
-	Version string
 	Fencing string
 	Config  driver.Config
 	NoMTLS  bool

@@ -48,6 +48,7 @@ type agent struct {
 	crowd *crowd              // the last one, nil for none
 
 	served  atomic.Bool  // the present client was granted a lock
+	asking  atomic.Int64 // callers of workloads that ask for a lock
 	plugin  atomic.Int64 // process id that was told last
 	gate    *gate
 	reaping atomic.Bool

@@ -41,6 +41,8 @@ type Spec struct {
 	// TempDir is where the witness and its plugin make their temporary files;
 	// "" for the system's.
 	TempDir string `json:"-"`
+	// Program is the one to start; "" for this one. Its main must call [Main].
+	Program string `json:"-"`
 }
 
 // order is one line on a witness's standard input.
@@ -66,6 +68,7 @@ type note struct {
 	Crowd  *Crowd        `json:"crowd,omitempty"`
 	Use    *Use          `json:"use,omitempty"`
 	Plugin int           `json:"plugin,omitempty"` // process id of its plugin
+	Asking *bool         `json:"asking,omitempty"` // whether a caller asks for anything
 	Idle   bool          `json:"idle,omitempty"`   // a release is through
 	Error  string        `json:"error,omitempty"`  // of the start
 	Ready  bool          `json:"ready,omitempty"`
@@ -85,9 +88,12 @@ type Process struct {
 	crowd  Crowd
 	uses   []Use
 	plugin int
-	ready  bool
-	idle   int
-	err    string
+	asking bool
+	// releaseNs is when the last release that was told of began.
+	releaseNs int64
+	ready     bool
+	idle      int
+	err       string
 }
 
 // Seen is what a witness has told.
@@ -114,7 +120,7 @@ func (s Seen) Held() int {
 // Start starts a witness and returns when its plugin is open.
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	p := &Process{ended: make(chan struct{}), exited: make(chan struct{}), change: make(chan struct{}), index: map[grant]int{}}
-	if err := p.start(s.TempDir); err != nil {
+	if err := p.start(s.Program, s.TempDir); err != nil {
 		return nil, fmt.Errorf("witness: %w", err)
 	}
 	err := json.NewEncoder(p.stdin).Encode(s)
@@ -133,12 +139,13 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
-func (p *Process) start(tempDir string) error {
-	exe, err := os.Executable()
-	if err != nil {
-		return err
+func (p *Process) start(program, tempDir string) (err error) {
+	if program == "" {
+		if program, err = os.Executable(); err != nil {
+			return err
+		}
 	}
-	p.cmd = exec.Command(exe)
+	p.cmd = exec.Command(program)
 	p.cmd.Env = append(os.Environ(), envWitness+"=1")
 	if tempDir != "" {
 		p.cmd.Env = append(p.cmd.Env, "TMPDIR="+tempDir)
@@ -207,6 +214,8 @@ func (p *Process) take(n note) {
 		p.uses = append(p.uses, *n.Use)
 	case n.Plugin != 0:
 		p.plugin = n.Plugin
+	case n.Asking != nil:
+		p.asking = *n.Asking
 	case n.Idle:
 		p.idle++
 	case n.Error != "":
@@ -219,6 +228,9 @@ func (p *Process) take(n note) {
 
 // lease keeps the newest state of each.
 func (p *Process) lease(l record.Lease) {
+	if l.ReleasedNs == 0 {
+		p.releaseNs = max(p.releaseNs, l.ReleaseNs)
+	}
 	key := grant{l.Name, l.Token}
 	if i, known := p.index[key]; known && p.seen.Leases[i].GrantedNs == l.GrantedNs {
 		p.seen.Leases[i] = l
@@ -280,6 +292,14 @@ func (p *Process) PluginPid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.plugin
+}
+
+// Asking reports whether a caller of a workload asks for a lock, and when the
+// last release of one began, by [Now].
+func (p *Process) Asking() (asking bool, releaseNs int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asking, p.releaseNs
 }
 
 // Acquire lets the witness wait for each of the names, up to timeout, and hold

@@ -71,7 +71,7 @@ const (
 	OutcomeContext = "context" // its context has ended
 	OutcomeClosed  = "closed"  // the client was closed
 	OutcomeHeld    = "held"    // TryAcquire was refused
-	OutcomeLost    = "lost"    // the lease to release was lost
+	OutcomeLost    = "lost"    // the lease was lost meanwhile
 	OutcomeFailed  = "failed"
 )
 
@@ -82,7 +82,7 @@ func outcomeOf(err error) string {
 		return ""
 	case errors.Is(err, core.ErrClosed):
 		return OutcomeClosed
-	case errors.Is(err, core.ErrNotHeld):
+	case errors.Is(err, core.ErrNotHeld), core.CauseName(err) != "":
 		return OutcomeLost
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return OutcomeContext
@@ -101,6 +101,15 @@ func (a *agent) start(w Workload) {
 	for i := range w.Callers {
 		c := &caller{agent: a, w: w, stop: g.stop, random: rand.New(rand.NewPCG(w.Seed, uint64(i)))}
 		g.work.Go(c.run)
+	}
+}
+
+// asks counts the callers that ask for a lock, and tells when there is one and
+// when there is none any more.
+func (a *agent) asks(change int64) {
+	now := a.asking.Add(change)
+	if asking := now > 0; asking != (now-change > 0) {
+		a.tell(note{Asking: &asking})
 	}
 }
 
@@ -156,7 +165,10 @@ func (c *caller) run() {
 		call := Call{Op: string(c.w.Kind), Host: c.agent.spec.Host, Name: name, SentNs: Now(), Served: c.agent.served.Load()}
 		call.LimitNs = call.SentNs + int64(limit)
 		bounded, cancel := context.WithTimeout(ctx, limit)
-		c.over(ctx, call, c.ask(bounded, &call))
+		c.agent.asks(1)
+		err := c.ask(bounded, &call)
+		c.agent.asks(-1)
+		c.over(call, err)
 		cancel()
 		select {
 		case <-ctx.Done():
@@ -194,7 +206,7 @@ func (c *caller) ask(ctx context.Context, call *Call) error {
 	if err != nil {
 		return err
 	}
-	c.over(ctx, *call, nil)
+	c.over(*call, nil)
 	work, cancel := lease.Context(context.Background())
 	defer cancel()
 	released := c.hold(work, lease, *call)
@@ -211,7 +223,7 @@ func (c *caller) ask(ctx context.Context, call *Call) error {
 
 // over tells of a call that came back. One that was ended by the end of the
 // workload had no limit.
-func (c *caller) over(ctx context.Context, call Call, err error) {
+func (c *caller) over(call Call, err error) {
 	call.BackNs = Now()
 	if call.Outcome = outcomeOf(err); err != nil {
 		call.Error = err.Error()
@@ -236,6 +248,8 @@ type tenure interface {
 // function that is told to end does not do so at once.
 func (c *caller) hold(work context.Context, t tenure, call Call) *record.Lease {
 	c.agent.served.Store(true)
+	c.agent.asks(-1)
+	defer c.agent.asks(1)
 	now := Now()
 	r := &record.Lease{Host: call.Host, Name: call.Name, Token: t.Token(), AskedNs: call.SentNs, GrantedNs: now, ValidNs: now}
 	c.agent.tell(note{Lease: r.Clone()})
