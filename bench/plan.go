@@ -116,7 +116,7 @@ func (p Plan) Check() error {
 	for _, s := range p.Scenarios {
 		sc, ok := scenario.ByName(s)
 		if !ok {
-			return usagef("there is no scenario %q%s", s, driver.Suggest(s, append(scenario.Names(), SafetyScenario)))
+			return usagef("there is no scenario %q%s", s, driver.Suggest(s, append(scenario.Names(), SafetyScenario, ExploreScenario)))
 		}
 		several := slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 })
 		if several && !sc.AcrossHosts {

@@ -71,14 +71,6 @@ func (p Plan) faults() []fault.Fault {
 
 // runSafety carries out the safety scenario and writes its folder.
 func runSafety(ctx context.Context, p Plan, opts Options) (Result, error) {
-	found, err := findPlugins(p)
-	if err != nil {
-		return Result{}, err
-	}
-	described, err := p.describe(ctx, found)
-	if err != nil {
-		return Result{}, err
-	}
 	plan := safety.Plan{Faults: p.faults(), Rounds: p.Runs, Seed: p.Seed}
 	if plan.Rounds == 0 {
 		plan.Rounds = safetyRounds
@@ -87,33 +79,56 @@ func runSafety(ctx context.Context, p Plan, opts Options) (Result, error) {
 		}
 	}
 	p.Runs, p.TTL, p.Env = plan.Rounds, safety.TTL, EnvLocal
-	m := record.Manifest{Lockbench: p.Version, Machine: machine(), Binaries: map[string]string{}}
+	var m record.Manifest
+	var err error
+	if plan.Backends, m, err = p.judged(ctx, nil); err != nil {
+		return Result{}, err
+	}
+	return recordSafety(ctx, p, plan, m, opts)
+}
+
+// judged describes a run that judges plugins on servers of its own: the plugins
+// that it concerns, and the manifest.
+func (p Plan) judged(ctx context.Context, concerns func(name string) bool) (backends []safety.Backend, m record.Manifest, err error) {
+	found, err := findPlugins(p)
+	if err != nil {
+		return nil, m, err
+	}
+	described, err := p.describe(ctx, found)
+	if err != nil {
+		return nil, m, err
+	}
+	p.Env = EnvLocal
+	m = record.Manifest{Lockbench: p.Version, Machine: machine(), Binaries: map[string]string{}}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, m, err
+	}
+	files := []string{self}
 	var names []string
 	for _, d := range described {
+		if concerns != nil && !concerns(d.Name) {
+			continue
+		}
 		f, err := Describe(ctx, d.Found)
 		if err != nil {
-			return Result{}, err
+			return nil, m, err
 		}
-		names = append(names, d.Name)
-		plan.Backends = append(plan.Backends, safety.Backend{
+		names, files = append(names, d.Name), append(files, d.Path)
+		backends = append(backends, safety.Backend{
 			Name: d.Name, Path: d.Path, Fencing: string(f.Properties.Fencing), Config: d.config, NoMTLS: !p.MTLS,
 		})
 		m.Subjects = append(m.Subjects, record.Subject{
 			Name: d.Name, Kind: record.KindPlugin, Version: d.version, Fencing: string(f.Properties.Fencing), Scope: string(f.Properties.Scope),
 		})
-		if m.Binaries[filepath.Base(d.Path)], err = checksum(d.Path); err != nil {
-			return Result{}, err
+	}
+	for _, file := range files {
+		if m.Binaries[filepath.Base(file)], err = checksum(file); err != nil {
+			return nil, m, err
 		}
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return Result{}, err
-	}
-	if m.Binaries[filepath.Base(self)], err = checksum(self); err != nil {
-		return Result{}, err
-	}
 	m.Plan = p.recorded(names, nil)
-	return recordSafety(ctx, p, plan, m, opts)
+	return backends, m, nil
 }
 
 // recordSafety runs the plan into a folder and judges what it holds.

@@ -179,7 +179,7 @@ var claims = []Claim{
 	},
 	{
 		Rule:  Callback,
-		Says:  "Do, TryDo and Run release when their function has returned: Close tells it to end, and waits",
+		Says:  "no lock is released while a function runs under it: Do, TryDo and Run release when their function has returned: Close tells it to end, and waits",
 		Shows: "a lock that another host has while the function under it runs",
 	},
 	{

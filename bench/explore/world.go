@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,4 +116,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+func wrapperNames() []string { return slices.Sorted(maps.Keys(hostWrappers)) }
+
+// needsWrapper reports whether an action is done to the wrapper of a host.
+func needsWrapper(actions []Action) bool {
+	return slices.ContainsFunc(actions, func(a Action) bool { return a.Wrapped })
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/baseline"
 	"github.com/lockbench/lockbench/bench/check"
+	"github.com/lockbench/lockbench/bench/explore"
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/report"
@@ -40,6 +41,7 @@ type runFlags struct {
 	env, mtls, format, out, vs     string
 	state                          stateFlag
 	servers                        serverFlags
+	explore                        exploreFlags
 }
 
 func runCommand() *cobra.Command {
@@ -61,12 +63,17 @@ Scenarios:
 Faults of scenario safety:
   ` + wrap(strings.Join(fault.Names(), " "), 76, 2) + `
 
+Actions of scenario explore:
+  ` + wrap(strings.Join(explore.ActionNames(), " "), 76, 2) + `
+
 Baselines, measured in this process on the same server:
 ` + baselineHelp(),
 		Example: `  lockbench run --quick --baselines
   lockbench run --scenarios takeover --ttl 1.2s --tick 1s --candidates 3
   lockbench run --scenarios safety --quick
   lockbench run --scenarios safety --backends redis --faults failover,failover-wait
+  lockbench run --scenarios explore --backends etcd --for 30m --seed 7
+  lockbench run --scene results/explore/scene-etcd-1.json
   lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
   lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging
   lockbench run --backends redis --vs ../old/bin -o results/vs && lockbench compare results/vs`,
@@ -77,7 +84,7 @@ Baselines, measured in this process on the same server:
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.backends, "backends", nil, "plugins to measure, a `LIST` with commas (default: all that can be)")
-	fl.StringSliceVar(&f.scenarios, "scenarios", d.Scenarios, "what to measure, a `LIST` or all, or "+bench.SafetyScenario)
+	fl.StringSliceVar(&f.scenarios, "scenarios", d.Scenarios, "what to measure, a `LIST` or all, or "+bench.SafetyScenario+", or "+bench.ExploreScenario)
 	fl.StringSliceVar(&f.faults, "faults", nil, "faults of scenario safety, a `LIST` (default all; the most telling with --quick)")
 	fl.StringSliceVar(&f.baselines, "baselines", nil, "measure these libraries too, a `LIST`; without one, all of them")
 	fl.Lookup("baselines").NoOptDefVal = "all"
@@ -102,6 +109,7 @@ Baselines, measured in this process on the same server:
 	fl.StringVarP(&f.out, "output", "o", "", "result folder `DIR`, new or empty (default results/<UTC time>)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of core and the plugins")
 	f.servers.add(fl)
+	f.explore.add(cmd)
 	return cmd
 }
 
@@ -111,6 +119,7 @@ func scenarioHelp() string {
 		fmt.Fprintf(&b, "  %-18s%s\n", s.Name, wrap(s.Proves, 60, 20))
 	}
 	fmt.Fprintf(&b, "  %-18s%s\n", bench.SafetyScenario, wrap(bench.SafetyProves, 60, 20))
+	fmt.Fprintf(&b, "  %-18s%s\n", bench.ExploreScenario, wrap(bench.ExploreProves, 60, 20))
 	b.WriteString("\nModes of takeover:\n")
 	for _, m := range scenario.Modes() {
 		fmt.Fprintf(&b, "  %-18s%s\n", m, wrap(scenario.ModeDoc(m), 58, 20))
@@ -158,6 +167,9 @@ func noArgs(cmd *cobra.Command, args []string) error {
 }
 
 func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
+	if f.explores() {
+		return f.runExplore(ctx, cmd)
+	}
 	p, err := f.plan(cmd)
 	if err != nil {
 		return err

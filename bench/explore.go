@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/explore"
+	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/store"
+)
+
+// ExploreScenario searches for faults that nobody has listed. It has servers and
+// a verdict of its own, so it is run alone.
+const ExploreScenario = "explore"
+
+// ExploreProves is what it proves, in one line.
+const ExploreProves = "whether the claims of docs/safety.md hold under faults that nobody has listed: schedules of hosts and actions, made from a seed; run alone, on throwaway servers"
+
+// Exploration is what [Explore] does.
+type Exploration struct {
+	// Plan says on which backends, by which seed, and into which folder.
+	Plan Plan
+	// For is how long it takes, shared equally by the backends.
+	For time.Duration
+	// Actions are those that may happen; none means all.
+	Actions []string
+	// KeepGoing looks for more after the first scene of a backend.
+	KeepGoing bool
+	// Recorder is another program for the hosts, see [explore.Options].
+	Recorder string
+	// Log is told what is found, and Progress of each schedule.
+	Log, Progress func(format string, args ...any)
+}
+
+// Check finds what cannot be explored. Its errors are [*UsageError]s.
+func (x Exploration) Check() error {
+	p := x.Plan
+	switch {
+	case len(p.Scenarios) > 1:
+		return usagef("scenario %s has servers of its own and is run alone, not with %v", ExploreScenario, p.Scenarios)
+	case len(p.Targets) > 0:
+		return usagef("scenario %s harms its servers, so it takes none of yours", ExploreScenario)
+	case p.Env != "" && p.Env != EnvLocal:
+		return usagef("scenario %s harms local processes, so it has no environment %q", ExploreScenario, p.Env)
+	case len(p.Baselines) > 0:
+		return usagef("scenario %s judges plugins, not baselines", ExploreScenario)
+	case x.For < time.Second || x.For > 7*24*time.Hour:
+		return usagef("an exploration of %v is not between 1s and a week", x.For)
+	}
+	if _, err := explore.Chosen(x.Actions); err != nil {
+		return usagef("%v", err)
+	}
+	return nil
+}
+
+// Explore explores the backends of a plan one after the other, and writes what
+// it finds to the plan's folder: a scene file for each broken claim. When ctx
+// ends it returns what it has.
+func Explore(ctx context.Context, x Exploration) (found []explore.Found, err error) {
+	if err := x.Check(); err != nil {
+		return nil, err
+	}
+	backends, m, err := x.Plan.explored(ctx)
+	if err != nil {
+		return nil, err
+	}
+	clock := load.NewClock()
+	m.Started = clock.Started().UTC()
+	folder, err := record.Create(x.Plan.Out, m)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range backends {
+		var one explore.Found
+		one, err = explore.Explore(ctx, b, explore.Options{
+			Length: x.For / time.Duration(len(backends)), Seed: x.Plan.Seed, Actions: x.Actions, Recorder: x.Recorder, KeepGoing: x.KeepGoing, Log: x.Log, Progress: x.Progress,
+		})
+		found = append(found, one)
+		for i, s := range one.Scenes {
+			err = errors.Join(err, s.WriteFile(filepath.Join(x.Plan.Out, fmt.Sprintf("scene-%s-%d.json", b.Name, i+1))))
+		}
+		if err != nil || ctx.Err() != nil {
+			break
+		}
+	}
+	state := record.StateDone
+	m = folder.Manifest()
+	m.Elapsed = time.Since(clock.Started()).Seconds()
+	switch {
+	case err != nil:
+		state, m.Failure = record.StateFailed, err.Error()
+	case ctx.Err() != nil:
+		state = record.StateInterrupted
+	}
+	return found, errors.Join(err, folder.SetManifest(m), folder.Close(state))
+}
+
+// PlayScene plays a scene of a file on the plugin that is found for it.
+func PlayScene(ctx context.Context, path string, p Plan, recorder string, runs int) (explore.Scene, explore.Played, error) {
+	scene, err := explore.ReadScene(path)
+	if err != nil {
+		return scene, explore.Played{}, usagef("%v", err)
+	}
+	p.Backends = []string{scene.Schedule.Backend}
+	backends, _, err := p.explored(ctx)
+	if err != nil {
+		return scene, explore.Played{}, err
+	}
+	played, err := explore.Play(ctx, scene, backends[0], explore.Options{Recorder: recorder}, runs)
+	return scene, played, err
+}
+
+// explored describes an exploration: of the backends for which there are
+// servers.
+func (p Plan) explored(ctx context.Context) (backends []explore.Backend, m record.Manifest, err error) {
+	for _, name := range p.Backends {
+		if !store.Known(name) {
+			return nil, m, usagef("lockbench has no throwaway servers for %s", name)
+		}
+	}
+	judged, m, err := p.judged(ctx, store.Known)
+	if err == nil && len(judged) == 0 {
+		err = usagef("lockbench has no throwaway servers for any of these backends")
+	}
+	for _, b := range judged {
+		backends = append(backends, explore.Backend(b))
+	}
+	return backends, m, err
+}

@@ -1,0 +1,87 @@
+package explore
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// Coverage is which actions, which pairs of them and which moments an
+// exploration has met.
+type Coverage struct {
+	fit     map[pair]bool // what there is; true once it was met
+	moments map[string]int
+}
+
+func newCoverage(d *deck) Coverage {
+	c := Coverage{fit: map[pair]bool{}, moments: map[string]int{}}
+	for _, p := range d.pairs() {
+		c.fit[p] = false
+	}
+	return c
+}
+
+// add counts what has happened in a history.
+func (c Coverage) add(h *History) {
+	for i, a := range h.Marks {
+		if a.From == 0 || a.Failed != "" {
+			continue
+		}
+		for _, b := range h.Marks[i:] {
+			if p := pairOf(a.Action, b.Action); b.From > 0 && b.Failed == "" {
+				if _, known := c.fit[p]; known {
+					c.fit[p] = true
+				}
+			}
+		}
+		if a.Met {
+			c.moments[a.Action+" at "+string(a.Moment)]++
+		}
+	}
+}
+
+// Counts are how many single actions and pairs there are, and how many were met.
+func (c Coverage) Counts() (single, singles, pairs, allPairs int) {
+	for p, met := range c.fit {
+		alone := p[0] == p[1]
+		switch {
+		case alone && met:
+			single++
+			fallthrough
+		case alone:
+			singles++
+		case met:
+			pairs++
+			fallthrough
+		default:
+			allPairs++
+		}
+	}
+	return single, singles, pairs, allPairs
+}
+
+// Line sums it up.
+func (c Coverage) Line() string {
+	single, singles, pairs, allPairs := c.Counts()
+	return fmt.Sprintf("%d of %d actions, %d of %d pairs, %d at moments", single, singles, pairs, allPairs, len(c.moments))
+}
+
+// MarshalJSON implements json.Marshaler.
+func (c Coverage) MarshalJSON() ([]byte, error) {
+	single, singles, pairs, allPairs := c.Counts()
+	return json.Marshal(map[string]any{
+		"actions": single, "of_actions": singles, "pairs": pairs, "of_pairs": allPairs, "moments": c.moments, "not_met": c.Missing(),
+	})
+}
+
+// Missing lists the actions that were not met.
+func (c Coverage) Missing() []string {
+	names := []string{}
+	for p, met := range c.fit {
+		if p[0] == p[1] && !met {
+			names = append(names, p[0])
+		}
+	}
+	slices.Sort(names)
+	return names
+}
