@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/bench/store"
 )
 
-// deck deals the actions of schedules, alone, in pairs and in triples, such that
+// deck deals the actions of schedules, one to four of them, such that
 // each single one and each pair comes as early as it can.
 type deck struct {
 	random   *rand.Rand
@@ -63,16 +63,18 @@ func (d *deck) pairs() []pair {
 	return slices.SortedFunc(maps.Keys(all), func(a, b pair) int { return slices.Compare(a[:], b[:]) })
 }
 
-// deal returns a setting and one to three actions for it.
+// deal returns a setting and one to four actions for it.
 func (d *deck) deal() (setting string, actions []Action) {
 	setting = d.settings[d.random.IntN(len(d.settings))]
 	fitting := d.fitting[setting]
-	count := 3
+	count := 4
 	switch d.count++; {
 	case d.count%8 == 1:
 		count = 1
-	case d.count%4 == 2:
+	case d.count%8 == 2:
 		count = 2
+	case d.count%2 == 1:
+		count = 3
 	}
 	for range min(count, len(fitting)) {
 		actions = append(actions, d.best(fitting, actions, count == 1))

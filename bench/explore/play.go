@@ -106,7 +106,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 
 // ready starts the servers of a setting, unless they are there and well.
 func (p *player) ready(ctx context.Context, setting string) error {
-	if p.environment != nil && p.setting == setting && p.probe.Alive() && p.environment.Healthy(ctx) == nil {
+	if p.environment != nil && p.setting == setting && p.probe.Alive() && p.well(ctx) {
 		return nil
 	}
 	p.close()
@@ -119,6 +119,11 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	p.environment, p.setting, p.paths = e, setting, nil
 	p.probe, err = witness.Start(ctx, p.spec(nil, -1, p.dir, p.backend.Path))
 	return err
+}
+
+// well brings the servers back to where they began, if they are not there.
+func (p *player) well(ctx context.Context) bool {
+	return p.environment.Healthy(ctx) == nil || p.environment.Again(ctx) == nil && p.environment.Healthy(ctx) == nil
 }
 
 // maxTTL is the longest of a schedule.
