@@ -34,7 +34,7 @@ type verdict struct {
 type judge struct {
 	h       *History
 	backend Backend
-	made    []claim.Condition
+	made    map[int][]claim.Condition // by host; everywhere for all
 	stops   [][]span // of each host: when it may not have been served
 	halts   [][]span // of each host: when it did not run
 	out     verdict
@@ -59,14 +59,18 @@ func judgeOf(h *History, b Backend) verdict {
 // circumstances sums up what the events did, and what the machine did.
 func (j *judge) circumstances() {
 	hosts := len(j.h.Schedule.Hosts)
-	j.stops, j.halts = make([][]span, hosts), make([][]span, hosts)
+	j.stops, j.halts, j.made = make([][]span, hosts), make([][]span, hosts), map[int][]claim.Condition{}
 	for _, m := range j.h.Marks {
 		a, err := actionOf(m.Action)
 		if err != nil || m.From == 0 {
 			continue
 		}
+		whom := everywhere
+		if a.On == OnHost {
+			whom = m.Target
+		}
 		for _, made := range a.Makes {
-			j.made = append(j.made, claim.Condition(made))
+			j.made[whom] = append(j.made[whom], claim.Condition(made))
 		}
 		for host := range hosts {
 			if a.Stops == StopsAll || a.Stops == StopsHost && m.Target == host {
@@ -116,10 +120,18 @@ func overlap(spans []span, in span) time.Duration {
 	return time.Duration(sum)
 }
 
-// broken notes a claim that does not hold, unless it is exempt.
-func (j *judge) broken(rule claim.Rule, format string, args ...any) {
+// everywhere stands for all hosts: what was done to one host excuses no other.
+const everywhere = -1
+
+// broken notes a claim that does not hold on a host, or everywhere, unless it is
+// exempt.
+func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
 	v := Violation{rule, fmt.Sprintf(format, args...)}
-	if _, known := claim.Exempt(j.backend.Name, rule, j.made); known {
+	made := j.made[everywhere]
+	if host != everywhere {
+		made = slices.Concat(made, j.made[host])
+	}
+	if _, known := claim.Exempt(j.backend.Name, rule, made); known {
 		j.out.exempt = append(j.out.exempt, v)
 		return
 	}
@@ -127,12 +139,12 @@ func (j *judge) broken(rule claim.Rule, format string, args ...any) {
 }
 
 // late notes a claim that has a time. A starved machine breaks none.
-func (j *judge) late(rule claim.Rule, format string, args ...any) {
+func (j *judge) late(host int, rule claim.Rule, format string, args ...any) {
 	if j.out.starved {
 		j.out.unjudged = true
 		return
 	}
-	j.broken(rule, format, args...)
+	j.broken(host, rule, format, args...)
 }
 
 // leases are those of all hosts by name, in the order of their grants.
@@ -160,7 +172,7 @@ func (j *judge) exclusion() {
 			first, next := leases[i-1], leases[i]
 			if late := first.DoneNs - next.GrantedNs; first.DoneNs > 0 && first.ReleaseNs == 0 && late > 0 &&
 				overlap(j.halts[first.Host], span{next.GrantedNs - int64(time.Second), first.DoneNs}) == 0 {
-				j.broken(claim.Signal, "host %s learned of the loss of lock %d %v after host %s was granted it", hostName(first.Host), name, ms(late), hostName(next.Host))
+				j.broken(first.Host, claim.Signal, "host %s learned of the loss of lock %d %v after host %s was granted it", hostName(first.Host), name, ms(late), hostName(next.Host))
 			}
 		}
 	}
@@ -171,7 +183,7 @@ func (j *judge) exclusion() {
 	c := check.New()
 	c.Add(section, check.Attempts(round))
 	for _, v := range c.Verdict().Violations {
-		j.broken(claim.Rule(v.Rule), "host %s was granted lock %s by token %d after %v and found it valid until %v, host %s by token %d after %v",
+		j.broken(everywhere, claim.Rule(v.Rule), "host %s was granted lock %s by token %d after %v and found it valid until %v, host %s by token %d after %v",
 			hostName(int(v.First.Client)), v.Name, v.First.Token, j.since(v.First.Answered), j.since(v.First.Ended),
 			hostName(int(v.Second.Client)), v.Second.Token, j.since(v.Second.Answered))
 	}
@@ -208,7 +220,7 @@ func (j *judge) callbacks() {
 	for name, leases := range j.leases() {
 		for _, l := range leases {
 			if j.h.group(name).Kind == witness.KindDo && l.ReleaseNs == 0 && l.Cause == "released" {
-				j.broken(claim.Callback, "host %s released lock %d after %v while the function under it ran", hostName(l.Host), name, j.since(l.DoneNs))
+				j.broken(l.Host, claim.Callback, "host %s released lock %d after %v while the function under it ran", hostName(l.Host), name, j.since(l.DoneNs))
 			}
 		}
 	}
@@ -221,12 +233,12 @@ func (j *judge) calls() {
 		for _, c := range seen.Calls {
 			j.deadline(host, c)
 			if waits(c) && c.Served && c.Outcome == witness.OutcomeFailed && c.BackNs < min(c.LimitNs-int64(claim.Slack), j.h.Stopped) {
-				j.broken(claim.GaveUp, "%s of lock %d on host %s gave up %v before its context ended: %s", c.Op, c.Name,
+				j.broken(host, claim.GaveUp, "%s of lock %d on host %s gave up %v before its context ended: %s", c.Op, c.Name,
 					hostName(host), ms(c.LimitNs-c.BackNs), c.Error)
 			}
 		}
 		if !j.h.Alive[host] && j.endedAt(host) == 0 {
-			j.broken(claim.Crash, "the process of host %s has ended by itself", hostName(host))
+			j.broken(host, claim.Crash, "the process of host %s has ended by itself", hostName(host))
 		}
 	}
 }
@@ -258,7 +270,7 @@ func (j *judge) deadline(host int, c witness.Call) {
 	}
 	stood := overlap(j.halts[host], span{c.SentNs, c.BackNs})
 	if time.Duration(c.BackNs-c.LimitNs)-stood > grace {
-		j.late(claim.Deadline, "%s of lock %d on host %s came back %v after its context had ended", c.Op, c.Name, hostName(host), ms(c.BackNs-c.LimitNs))
+		j.late(host, claim.Deadline, "%s of lock %d on host %s came back %v after its context had ended", c.Op, c.Name, hostName(host), ms(c.BackNs-c.LimitNs))
 	}
 }
 
@@ -283,7 +295,7 @@ func (j *judge) losses() {
 			}
 			out := overlap(slices.Concat(j.stops[l.Host], j.halts[l.Host]), span{l.DoneNs - int64(ttl), l.DoneNs})
 			if out < bears {
-				j.late(claim.Survives, "host %s lost lock %d (TTL %v, %s) after %v, although it was interrupted for %v of the last %v only", hostName(l.Host), name, ttl, l.Cause,
+				j.late(l.Host, claim.Survives, "host %s lost lock %d (TTL %v, %s) after %v, although it was interrupted for %v of the last %v only", hostName(l.Host), name, ttl, l.Cause,
 					j.since(l.DoneNs), out.Round(time.Millisecond), ttl)
 			}
 		}
@@ -307,7 +319,7 @@ func (j *judge) stalls() {
 		s := j.setting(p.Name)
 		bound := claim.Of(claim.LeftBehind).Within(s) + claim.Of(claim.Woken).Within(s)
 		if p.Took > bound || p.Error != "" {
-			j.late(claim.LeftBehind, "lock %d (TTL %v) was not free %v after every host had ended %s", p.Name, s.TTL, p.Took.Round(time.Millisecond), p.Error)
+			j.late(everywhere, claim.LeftBehind, "lock %d (TTL %v) was not free %v after every host had ended %s", p.Name, s.TTL, p.Took.Round(time.Millisecond), p.Error)
 		}
 	}
 }
@@ -372,7 +384,7 @@ func (j *judge) stall(name int, free, next int64) {
 				continue
 			}
 			if d -= overlap(slices.Concat(j.stops[host], j.halts[host]), waited); d > bound {
-				j.late(rule, "lock %d was free from %v on, and host %s waited %v for it", name, j.since(free), hostName(host), d.Round(time.Millisecond))
+				j.late(host, rule, "lock %d was free from %v on, and host %s waited %v for it", name, j.since(free), hostName(host), d.Round(time.Millisecond))
 				return
 			}
 		}
@@ -387,6 +399,6 @@ func (j *judge) interrupted(in span) bool {
 // leftovers judges that nothing is left when all hosts have ended.
 func (j *judge) leftovers() {
 	for _, what := range j.h.Left {
-		j.broken(claim.LeftOver, "%s", what)
+		j.broken(everywhere, claim.LeftOver, "%s", what)
 	}
 }

@@ -64,6 +64,8 @@ type Call struct {
 	Error   string `json:"error,omitempty"`
 	// Served reports whether the client had been granted a lock before.
 	Served bool `json:"served,omitempty"`
+
+	ran bool // its function was run
 }
 
 // The outcomes of a call that failed.
@@ -72,6 +74,7 @@ const (
 	OutcomeClosed  = "closed"  // the client was closed
 	OutcomeHeld    = "held"    // TryAcquire was refused
 	OutcomeLost    = "lost"    // the lease was lost meanwhile
+	OutcomeAfter   = "after"   // what failed came after the function that was to be run
 	OutcomeFailed  = "failed"
 )
 
@@ -195,6 +198,7 @@ func (c *caller) ask(ctx context.Context, call *Call) error {
 	if c.w.Kind == KindDo {
 		return lock.Do(ctx, func(work context.Context, lease *core.Lease) error {
 			c.hold(work, lease, *call)
+			call.ran = true
 			return nil
 		})
 	}
@@ -227,6 +231,9 @@ func (c *caller) over(call Call, err error) {
 	call.BackNs = Now()
 	if call.Outcome = outcomeOf(err); err != nil {
 		call.Error = err.Error()
+	}
+	if call.ran && call.Outcome == OutcomeFailed {
+		call.Outcome = OutcomeAfter
 	}
 	select {
 	case <-c.stop:
