@@ -35,8 +35,8 @@ type judge struct {
 	h       *History
 	backend Backend
 	made    map[int][]claim.Condition // by host; everywhere for all
-	stops   [][]span // of each host: when it may not have been served
-	halts   [][]span // of each host: when it did not run
+	stops   [][]span                  // of each host: when it may not have been served
+	halts   [][]span                  // of each host: when it did not run
 	out     verdict
 }
 
