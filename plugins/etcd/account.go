@@ -39,7 +39,7 @@ func (h *held) rehouse(g *grant, l *lease) {
 	g.lease = l
 }
 
-// stays tells whether a keepalive of its lease renews g for ttl.
+// stays reports whether a keepalive of its lease renews g for ttl.
 func (h *held) stays(g *grant, ttl time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -197,7 +197,7 @@ func (a *acquisition) refusal(ctx context.Context) driver.Result {
 	return a.retry(ctx, &driver.HeldError{})
 }
 
-// ghost tells whether the key that refused g is g's own: the client may have
+// ghost reports whether the key that refused g is g's own: the client may have
 // sent the request twice, and the first time it was granted.
 func (b *Backend) ghost(kv *mvccpb.KeyValue, g *grant) bool {
 	if ownerOf(kv) != g.owner || kv.Lease != g.lease.id {

@@ -33,21 +33,26 @@
 //
 //	acquire             1 and 1; a keepalive goes beside it, which is no entry;
 //	                    all acquires of one transaction share it
-//	refused acquire     1 and 1, and 1 read for the TTL when it is not known
+//	refused acquire     1 and 1, and 1 read for the TTL when it is not known;
+//	                    1 more read, for all, when it shared its transaction
 //	renew               1 keepalive and 1 read at the same time, no entry;
 //	                    100 locks share the read and about 1,000 the keepalive
 //	release, proclaim   1 and 1
 //	handover            1 and 1
 //	withdraw            1 and 1, 2 and 2 of a lock that was granted, and a
-//	                    LeaseGrant for every 256
+//	                    LeaseGrant for every 256 and every 10 s
 //	release with Keep   2 and 2
 //	inspect             1 read, and 1 for the TTL
 //	wait                1 and 1 to queue up, 1 watch; 1 read if anything was
-//	                    written in between
+//	                    written in between; a keepalive every 500 ms for all
+//
+// So a grant that was waited for is 4 entries: the refusal, the place in the
+// queue, the grant, the release.
 //
 // What is asked for at the same time, up to 120 operations, shares one
 // transaction and its fsync. The first acquire with a TTL, and the first after
-// a time as long as the TTL without one, makes a lease: 1 and 1 more.
+// a time as long as the TTL without one, makes a lease: 1 and 1 more. So does the
+// first wait.
 //
 // # Leases
 //

@@ -41,7 +41,7 @@ const maxLoad = 1024
 //
 // Note: a lease for each lock, granted in advance and used again after a
 // confirmed release, needs none of this but a keepalive for each lock where
-// this needs one for all; doc.go has the measurement.
+// this needs one for all; doc.go has the count.
 type leases struct {
 	b        *Backend
 	mu       sync.Mutex
@@ -203,7 +203,7 @@ func (ls *leases) retireAll() {
 	clear(ls.current)
 }
 
-// renewable tells whether a keepalive is the way to renew what is on l.
+// renewable reports whether a keepalive is the way to renew what is on l.
 func (ls *leases) renewable(l *lease) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -30,7 +30,7 @@ func (e *epoch) value() []byte { return strconv.AppendUint(nil, e.base, 10) }
 
 func (e *epoch) token(rev int64) uint64 { return e.base + uint64(rev) }
 
-// same tells whether revisions of both can be compared.
+// same reports whether revisions of both can be compared.
 func (e *epoch) same(other *epoch) bool { return e.base == other.base }
 
 // revision is token's inverse; for a token of another epoch it is one that no
@@ -98,7 +98,7 @@ func (m *mint) fetch(ctx context.Context, least uint64) (*epoch, error) {
 // holds makes a Txn depend on e.
 func (m *mint) holds(e *epoch) *pb.Compare { return worth(m.b.space.epoch, e.value()) }
 
-// goesOn tells whether e was still there when ops, whose last one reads its key,
+// goesOn reports whether e was still there when ops, whose last one reads its key,
 // were done.
 func (m *mint) goesOn(e *epoch, ops []*pb.ResponseOp) bool {
 	kvs := ops[len(ops)-1].GetResponseRange().GetKvs()

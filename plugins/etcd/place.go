@@ -174,7 +174,7 @@ func (h *held) resume(p *place) *view {
 	return v
 }
 
-// turn tells whether it may be p's turn: its last Wait has not left anything
+// turn reports whether it may be p's turn: its last Wait has not left anything
 // that it waits for.
 func (h *held) turn(p *place) bool {
 	h.mu.Lock()

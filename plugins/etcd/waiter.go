@@ -74,7 +74,7 @@ func (b *Backend) watching(key string, seenAt int64) *view {
 	return v
 }
 
-// heard tells whether e ends the wait: the end of the key does. A watch that
+// heard reports whether e ends the wait: the end of the key does. A watch that
 // was opened after the last look may have missed it, as one may that was opened
 // before it, for which the data may be gone: then the key is read once more.
 func (b *Backend) heard(ctx context.Context, e event, v *view) (done bool, err error) {
