@@ -11,6 +11,9 @@ import (
 // SettleFor is how long a withdrawal waits at most before it bars.
 const SettleFor = settleFor
 
+// SlowestAfter is when a renewal that has time is taken to wait for a row.
+const SlowestAfter = slowestAfter
+
 // Purge is what a host does every hour.
 func (b *Backend) Purge(ctx context.Context) (int, error) { return b.purge(ctx) }
 
