@@ -101,6 +101,11 @@ var exceptions = []Exception{
 		Source: 11,
 	},
 	{
+		Backend: "redis", Rules: append([]Rule{LeftBehind}, late...), All: []Condition{ClockBack},
+		Why:    "keys end at a time of the server's wall clock: a lease that nobody renews or releases lasts for as much longer as the clock was set back",
+		Source: 11,
+	},
+	{
 		Backend: "redis", Rules: twice, All: []Condition{Evicting},
 		Why:    "an evicted lock is a lost lock. The policy is read once a second, because it can be changed at any time: what is evicted before that, or just before it is set back, may be granted while its holder does not know",
 		Source: 17,
@@ -153,6 +158,11 @@ var exceptions = []Exception{
 		Source: 6,
 	},
 	{
+		Backend: "redlock", Rules: append([]Rule{LeftBehind}, late...), All: []Condition{ClockBack},
+		Why:    "the nodes' keys end at times of their wall clocks: where a majority was set back, a lease that nobody renews or releases lasts for as much longer",
+		Source: 11,
+	},
+	{
 		Backend: "redlock", Rules: []Rule{Token}, All: []Condition{Restarted, DataLost, ClockBack},
 		Why:    "what a majority has lost begins again at its nodes' clocks, which must agree better than the quarantine lasts",
 		Source: 24,
@@ -185,6 +195,11 @@ var exceptions = []Exception{
 	{
 		Backend: "mysql", Rules: twice, All: []Condition{ClockForward},
 		Why:    "rows end by the server's UTC_TIMESTAMP",
+		Source: 22,
+	},
+	{
+		Backend: "mysql", Rules: append([]Rule{LeftBehind}, late...), All: []Condition{ClockBack},
+		Why:    "rows end at a time of the server's UTC_TIMESTAMP: a lease that nobody renews or releases lasts for as much longer as the clock was set back",
 		Source: 22,
 	},
 	{

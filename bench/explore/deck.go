@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/bench/store"
 )
 
-// deck deals the actions of schedules, one to four of them, such that
-// each single one and each pair comes as early as it can.
+// deck deals the actions of schedules, alone, in pairs, in triples and in two
+// triples, such that each single one and each pair comes as early as it can.
 type deck struct {
 	random   *rand.Rand
 	settings []string
@@ -63,18 +63,21 @@ func (d *deck) pairs() []pair {
 	return slices.SortedFunc(maps.Keys(all), func(a, b pair) int { return slices.Compare(a[:], b[:]) })
 }
 
-// deal returns a setting and one to four actions for it.
+// burst is how many actions happen at about the same time at most.
+const burst = 3
+
+// deal returns a setting and one to six actions for it.
 func (d *deck) deal() (setting string, actions []Action) {
 	setting = d.settings[d.random.IntN(len(d.settings))]
 	fitting := d.fitting[setting]
-	count := 4
+	count := 2 * burst
 	switch d.count++; {
 	case d.count%8 == 1:
 		count = 1
-	case d.count%8 == 2:
+	case d.count%16 == 2:
 		count = 2
-	case d.count%2 == 1:
-		count = 3
+	case d.count%4 == 3:
+		count = burst
 	}
 	for range min(count, len(fitting)) {
 		actions = append(actions, d.best(fitting, actions, count == 1))

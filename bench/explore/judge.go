@@ -333,7 +333,7 @@ func (j *judge) setting(name int) claim.Setting {
 		if err != nil || m.From == 0 {
 			continue
 		}
-		s.Swallowed = s.Swallowed || a.Swallows || a.Stops == StopsAll
+		s.Swallowed = s.Swallowed || a.Swallows || a.Stops != StopsNobody
 		if a.On == OnHost && a.Stops != StopsNobody {
 			s.Absent += j.h.Schedule.Hosts[m.Target].Callers[group]
 		}

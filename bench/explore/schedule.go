@@ -149,9 +149,12 @@ func (g *generator) group(s *Schedule) {
 
 // events places the actions.
 func (g *generator) events(s *Schedule, actions []Action) {
-	overlap := g.chance(0.6)
-	at := time.Duration(0)
-	for _, a := range actions {
+	overlap := g.chance(0.7)
+	var at, over time.Duration
+	for i, a := range actions {
+		if i == burst {
+			at = over
+		}
 		e := Event{Action: a.Name, Amount: math.Round(g.random.Float64()*1e6) / 1e6}
 		switch a.On {
 		case OnHost:
@@ -168,7 +171,7 @@ func (g *generator) events(s *Schedule, actions []Action) {
 			}
 		}
 		s.Events = append(s.Events, e)
-		if !overlap {
+		if over = max(over, time.Duration(e.At+e.Lasts)); !overlap {
 			at = time.Duration(e.At+e.Lasts) + g.upTo(500*time.Millisecond)
 		}
 	}
