@@ -106,8 +106,13 @@ func ofHost(do func(*World, *Host, Event) error) func(context.Context, *World, E
 func (w *World) slow(e Event, pid func() int) error {
 	var err error
 	w.whileRunning(e, func(ctx context.Context) bool {
-		if p := find(pid()); p != nil {
-			err = errors.Join(signal(p, syscall.SIGSTOP), waitThen(ctx, 20*time.Millisecond, func() error { return signal(p, syscall.SIGCONT) }))
+		now := pid()
+		if p := find(now); p != nil {
+			var unmark func() error
+			if unmark, err = w.mark(now); err != nil {
+				return false
+			}
+			err = errors.Join(signal(p, syscall.SIGSTOP), waitThen(ctx, 20*time.Millisecond, func() error { return signal(p, syscall.SIGCONT) }), unmark())
 			_ = p.Release() // never fails
 		}
 		return err == nil && sleep(ctx, 10*time.Millisecond)

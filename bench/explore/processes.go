@@ -49,12 +49,34 @@ func (w *World) freeze(e Event, pid int) error {
 	if p == nil {
 		return nil
 	}
+	unmark, err := w.mark(pid)
+	if err != nil {
+		return err
+	}
 	w.background.begin(e, func() error {
-		err := signal(p, syscall.SIGCONT)
+		err := errors.Join(signal(p, syscall.SIGCONT), unmark())
 		_ = p.Release() // never fails
 		return err
 	})
 	return signal(p, syscall.SIGSTOP)
+}
+
+// mark notes that a process may be standing still, so that whoever cleans up
+// after an explorer that was killed ends it: it cannot see that by itself. See
+// the watcher of package env.
+func (w *World) mark(pid int) (unmark func() error, err error) {
+	group, err := syscall.Getpgid(pid)
+	if errors.Is(err, syscall.ESRCH) {
+		return func() error { return nil }, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(filepath.Dir(w.Dir), fmt.Sprint("stopped-", pid, ".pid"))
+	if err := os.WriteFile(file, fmt.Appendln(nil, group), 0o600); err != nil {
+		return nil, err
+	}
+	return func() error { return os.RemoveAll(file) }, nil
 }
 
 // pluginChain are the processes from the one that the host has started to its

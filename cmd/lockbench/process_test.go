@@ -55,6 +55,18 @@ func killedIn(t *testing.T, name, file, text, binary, dir string) {
 	if runtime.GOOS == "linux" && len(processesWith(tmp)) < 3 {
 		t.Error("lockbench, a server and a plugin do not show: this test would not see what is left of them")
 	}
+	killAndLook(t, cmd, tmp)
+	if code, stdout, stderr := lockbench(t, "check", out); code != exitOK || !strings.Contains(stdout, "events end early") {
+		t.Errorf("check: exit %d, %q, %q", code, stdout, stderr)
+	}
+	if code, stdout, _ := lockbench(t, "report", out); code != exitOK || !strings.Contains(stdout, "or was killed") {
+		t.Errorf("report: exit %d, %q", code, stdout)
+	}
+}
+
+// killAndLook kills lockbench, and waits until nothing is left of it in tmp.
+func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
+	t.Helper()
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +78,37 @@ func killedIn(t *testing.T, name, file, text, binary, dir string) {
 	})
 	eventually(t, "no process is left that works there", func() bool { return len(processesWith(tmp)) == 0 })
 	t.Logf("gone after %v", time.Since(killed).Round(time.Millisecond))
-	if code, stdout, stderr := lockbench(t, "check", out); code != exitOK || !strings.Contains(stdout, "events end early") {
-		t.Errorf("check: exit %d, %q, %q", code, stdout, stderr)
+}
+
+// TestKilledExplorationLeavesNothing kills lockbench while a process stands
+// still by its hand, which cannot end by itself.
+func TestKilledExplorationLeavesNothing(t *testing.T) {
+	if s, err := env.StartRedis(t.Context(), nil); err != nil {
+		env.Missing(t, "redis", err)
+	} else if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
-	if code, stdout, _ := lockbench(t, "report", out); code != exitOK || !strings.Contains(stdout, "or was killed") {
-		t.Errorf("report: exit %d, %q", code, stdout)
+	dir := plugins(t)
+	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
+	for _, action := range []string{"freeze-host", "freeze-plugin", "lost-directory"} {
+		t.Run(action, func(t *testing.T) {
+			tmp := t.TempDir()
+			cmd := exec.Command(binary, "run", "--scenarios", "explore", "--for", "1m", "--backends", "redis", "--seed", "1",
+				"--actions", action, "-o", filepath.Join(t.TempDir(), "out"), "--plugin-dir", dir)
+			cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			marks := filepath.Join(tmp, "*", "stopped-*.pid")
+			if action == "lost-directory" {
+				marks = filepath.Join(tmp, "*", "play-*", "*", "*.away")
+			}
+			eventually(t, "it has done "+action, func() bool {
+				found, _ := filepath.Glob(marks) // the pattern is good
+				return len(found) > 0
+			})
+			killAndLook(t, cmd, tmp)
+		})
 	}
 }
 
