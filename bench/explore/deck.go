@@ -35,9 +35,14 @@ func hashOf(text string) uint64 {
 	return h.Sum64()
 }
 
-func newDeck(backend string, actions []Action, random *rand.Rand) *deck {
+// newDeck makes one of the actions that fit in these settings of a backend, or in
+// any if there are none.
+func newDeck(backend string, settings []string, actions []Action, random *rand.Rand) *deck {
 	d := &deck{random: random, fitting: map[string][]Action{}, dealt: map[pair]bool{}}
-	for _, setting := range store.Settings(backend) {
+	if len(settings) == 0 {
+		settings = store.Settings(backend)
+	}
+	for _, setting := range settings {
 		for _, a := range actions {
 			if a.fits(backend, setting, store.Lacks(backend)) == "" {
 				d.fitting[setting] = append(d.fitting[setting], a)

@@ -31,6 +31,8 @@ type Options struct {
 	Seed      uint64
 	// Actions are the names of those that may happen; none means all.
 	Actions []string
+	// Settings are those of the store that are taken; none means all.
+	Settings []string
 	// Recorder is another program for the hosts, whose main must call
 	// [witness.Main]: one that was built with another version of core. "" means
 	// this one.
@@ -40,6 +42,9 @@ type Options struct {
 	KeepGoing bool
 	// Shrink bounds the time for making a scene small. Default 5 minutes.
 	Shrink time.Duration
+	// Runs is how often a scene is played at the end to say how often it shows.
+	// Default 10.
+	Runs int
 	// Log is told what is found, and Progress of each schedule, both from one
 	// goroutine.
 	Log, Progress func(format string, args ...any)
@@ -85,7 +90,7 @@ func Explore(ctx context.Context, b Backend, o Options) (found Found, err error)
 		return found, err
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
-	g := newGenerator(b.Name, o.Seed, actions)
+	g := newGenerator(b.Name, o.Seed, o.Settings, actions)
 	found.Covered = newCoverage(g.deck)
 	x.found = &found
 	failures := 0
@@ -140,6 +145,9 @@ func newExplorer(ctx context.Context, b Backend, o Options) (*explorer, error) {
 	}
 	if o.Shrink == 0 {
 		o.Shrink = 5 * time.Minute
+	}
+	if o.Runs == 0 {
+		o.Runs = 10
 	}
 	for _, tell := range []*func(string, ...any){&o.Log, &o.Progress} {
 		if *tell == nil {

@@ -96,9 +96,9 @@ type generator struct {
 	deck    *deck
 }
 
-func newGenerator(backend string, seed uint64, actions []Action) *generator {
+func newGenerator(backend string, seed uint64, settings []string, actions []Action) *generator {
 	random := rand.New(rand.NewPCG(seed, hashOf(backend)))
-	return &generator{backend: backend, seed: seed, random: random, deck: newDeck(backend, actions, random)}
+	return &generator{backend: backend, seed: seed, random: random, deck: newDeck(backend, settings, actions, random)}
 }
 
 // next makes a schedule.

@@ -14,7 +14,7 @@ import (
 // one others; all of them can be played.
 func TestScheduleFollowsSeed(t *testing.T) {
 	draw := func(backend string, seed uint64) (all []Schedule) {
-		g := newGenerator(backend, seed, Actions())
+		g := newGenerator(backend, seed, nil, Actions())
 		for range 50 {
 			all = append(all, g.next())
 		}
@@ -48,7 +48,7 @@ func TestScheduleFollowsSeed(t *testing.T) {
 // TestEventsDoNotShare: what two events of a schedule both use, they use one
 // after the other.
 func TestEventsDoNotShare(t *testing.T) {
-	g := newGenerator("redis", 3, Actions())
+	g := newGenerator("redis", 3, nil, Actions())
 	for range 300 {
 		s := g.next()
 		for i, a := range s.Events {
@@ -69,7 +69,7 @@ func TestEventsDoNotShare(t *testing.T) {
 func TestDeckDealsEverythingSoon(t *testing.T) {
 	const halfAnHour = 30 * time.Minute / (6500 * time.Millisecond)
 	for _, backend := range store.Names() {
-		g := newGenerator(backend, 1, Actions())
+		g := newGenerator(backend, 1, nil, Actions())
 		c := newCoverage(g.deck)
 		for range int(halfAnHour) {
 			h := &History{Schedule: g.next()}
@@ -89,7 +89,7 @@ func TestDeckDealsEverythingSoon(t *testing.T) {
 // TestSmallerSchedulesCanBePlayed: whatever is left out, what is left makes
 // sense, and comes to an end.
 func TestSmallerSchedulesCanBePlayed(t *testing.T) {
-	g := newGenerator("etcd", 5, Actions())
+	g := newGenerator("etcd", 5, nil, Actions())
 	for range 100 {
 		s := g.next()
 		steps := 0
@@ -113,7 +113,7 @@ func TestSmallerSchedulesCanBePlayed(t *testing.T) {
 // TestSceneFile: a scene is read as it was written, and what cannot be played is
 // refused.
 func TestSceneFile(t *testing.T) {
-	g := newGenerator("mysql", 9, Actions())
+	g := newGenerator("mysql", 9, nil, Actions())
 	for range 20 {
 		scene := Scene{Rule: "overlap", What: "something", Shown: 3, Runs: 10, Schedule: g.next()}
 		path := t.TempDir() + "/scene.json"

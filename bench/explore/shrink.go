@@ -6,13 +6,9 @@ import (
 	"time"
 )
 
-const (
-	// tries is how often a smaller schedule may be played until it shows the
-	// violation: no schedule is played the same way twice.
-	tries = 3
-	// shares is how often a scene is played to say how often it shows.
-	shares = 10
-)
+// tries is how often a smaller schedule may be played until it shows the
+// violation: no schedule is played the same way twice.
+const tries = 3
 
 // shrinker makes a schedule small that has broken a claim.
 type shrinker struct {
@@ -39,7 +35,7 @@ func (x *explorer) shrink(ctx context.Context, s Schedule, v Violation) Scene {
 		}
 	}
 	scene := Scene{Schedule: small, Rule: v.Rule, What: k.rule.What}
-	for range shares {
+	for range x.opts.Runs {
 		if ctx.Err() != nil {
 			break
 		}
