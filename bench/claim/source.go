@@ -29,6 +29,8 @@ var sources = []string{
 	"MySQL manual, Date and Time Functions, `UTC_TIMESTAMP`: dev.mysql.com/doc/refman/8.4/en/date-and-time-functions.html",
 	"lockbench, docs/operations.md, When something is wrong",
 	"lockbench, the package documentation of each backend: `go doc ./plugins/NAME`",
+	"Jepsen, nemeses: jepsen.io and github.com/jepsen-io/jepsen",
+	"etcd, robustness tests: github.com/etcd-io/etcd/tree/main/tests/robustness",
 }
 
 // String is the source as docs/safety.md has it; "" for one that is not there.
