@@ -1,0 +1,112 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/claim"
+	"github.com/lockbench/lockbench/bench/witness"
+)
+
+// conclude ends the callers and hosts, and looks at what they leave.
+func (p *player) conclude(ctx context.Context, w *World, h *History) error {
+	var plugins []int
+	h.Stopped = witness.Now()
+	var ending sync.WaitGroup
+	for _, host := range w.Hosts {
+		ending.Go(func() {
+			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+			defer cancel()
+			if host.Alive() {
+				_ = host.Release(bounded) // what is not released is found by the probe
+			}
+		})
+	}
+	ending.Wait()
+	for _, host := range w.Hosts {
+		h.Alive = append(h.Alive, host.Alive())
+		plugins = append(plugins, host.PluginPid())
+	}
+	p.end(w)
+	for _, host := range w.Hosts {
+		h.Seen = append(h.Seen, host.Seen())
+	}
+	for i, host := range w.Hosts {
+		h.Left = append(h.Left, leftOf(host, plugins[i])...)
+	}
+	p.look(ctx, h)
+	return p.inStore(ctx, h)
+}
+
+// inStore finds what is left in the store when the leases and queue entries of
+// hosts that have died have had the time to end.
+func (p *player) inStore(ctx context.Context, h *History) error {
+	var left []string
+	for deadline := time.Now().Add(maxTTL); ; {
+		var err error
+		if left, err = p.environment.Leftovers(ctx, h.prefix); err != nil {
+			return err
+		}
+		if len(left) == 0 || time.Now().After(deadline) || !sleep(ctx, 200*time.Millisecond) {
+			break
+		}
+	}
+	for _, key := range left {
+		h.Left = append(h.Left, "in the store: "+key)
+	}
+	return nil
+}
+
+// leftOf finds what a host has left on the machine: its last plugin, and files.
+func leftOf(h *Host, plugin int) []string {
+	var left []string
+	for deadline := time.Now().Add(claim.ProcessGone); plugin > 0 && syscall.Kill(plugin, 0) == nil; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			left = append(left, fmt.Sprintf("plugin process %d of host %s", plugin, h.Name()))
+			break
+		}
+	}
+	files, err := os.ReadDir(h.Dir)
+	if err != nil {
+		return append(left, err.Error())
+	}
+	for _, f := range files {
+		left = append(left, fmt.Sprintf("%s in the temporary directory of host %s", f.Name(), h.Name()))
+	}
+	return left
+}
+
+// look lets a new host have every name.
+func (p *player) look(ctx context.Context, h *History) {
+	var names []string
+	for _, g := range h.Schedule.Groups {
+		for range g.Names {
+			names = append(names, fmt.Sprint(h.prefix, len(names)))
+		}
+	}
+	p.probe.Forget()
+	asked := witness.Now()
+	patience := maxTTL + endTimeout
+	_ = p.probe.Acquire(names, 0, maxTTL, patience)
+	bounded, cancel := context.WithTimeout(ctx, patience+endTimeout)
+	defer cancel()
+	_ = p.probe.Await(bounded, func(s witness.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
+	seen := p.probe.Seen()
+	found := map[int]time.Duration{}
+	for _, l := range seen.Leases {
+		found[l.Name] = time.Duration(l.GrantedNs - asked)
+	}
+	for i := range names {
+		took, granted := found[i]
+		probe := Probe{Name: i, Took: took}
+		if !granted {
+			probe.Took, probe.Error = time.Duration(witness.Now()-asked), fmt.Sprint(seen.Failed)
+		}
+		h.Probes = append(h.Probes, probe)
+	}
+	_ = p.probe.Release(bounded)
+}
