@@ -86,11 +86,9 @@ func (a *attempt) withdraw(t T) {
 	}
 }
 
-// wait is one Wait of at most limit; it reports how long it took.
-func (a *attempt) wait(t T, limit time.Duration) (time.Duration, error) {
-	start := time.Now()
-	err := call(t, func(ctx context.Context) error { return driver.WaiterOf(a.b).Wait(ctx, a.Request, limit) })
-	return time.Since(start), err
+// wait is one Wait of at most limit.
+func (a *attempt) wait(t T, limit time.Duration) error {
+	return call(t, func(ctx context.Context) error { return driver.WaiterOf(a.b).Wait(ctx, a.Request, limit) })
 }
 
 func inspect(t T, b driver.Backend, name string) driver.Holder {

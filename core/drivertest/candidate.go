@@ -95,9 +95,7 @@ func (r *runner) term(i int) *core.Term {
 func (r *runner) end(t T, limit time.Duration) {
 	t.Helper()
 	r.cancel()
-	select {
-	case <-r.done:
-	case <-time.After(limit):
+	if _, ended := receive(t, r.done, limit); !ended {
 		t.Fatalf("Run goes on %v after its ctx has ended", limit)
 	}
 	if !errors.Is(r.err, context.Canceled) {

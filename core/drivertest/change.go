@@ -12,19 +12,14 @@ import (
 // nextChange waits for the next change, which must be of that kind and value.
 func nextChange(t T, changes <-chan core.Change, limit time.Duration, want core.ChangeKind, value string) core.Change {
 	t.Helper()
-	select {
-	case c, open := <-changes:
-		if !open {
-			t.Fatalf("the channel was closed; want %v", want)
-		}
-		if c.Kind != want || string(c.Leader.Value) != value {
-			t.Fatalf("want %v of value %q, got %v of value %q, %s, error %v", want, value, c.Kind, c.Leader.Value, describe(c.Leader), c.Err)
-		}
-		return c
-	case <-time.After(limit):
+	c, ok := receive(t, changes, limit)
+	if !ok {
 		t.Fatalf("after %v no change came; want %v of value %q", limit, want, value)
 	}
-	return core.Change{}
+	if c.Kind != want || string(c.Leader.Value) != value {
+		t.Fatalf("want %v of value %q, got %v of value %q, %s, error %v", want, value, c.Kind, c.Leader.Value, describe(c.Leader), c.Err)
+	}
+	return c
 }
 
 func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.Change, context.CancelFunc) {
@@ -77,13 +72,12 @@ func slowReader(t T, h *Harness) {
 	}
 	pause(t, 500*time.Millisecond)
 	for read := 1; ; read++ {
-		select {
-		case c := <-changes:
-			if string(c.Leader.Value) == fmt.Sprint(last) {
-				return
-			}
-		case <-time.After(observeLimit):
+		c, ok := receive(t, changes, observeLimit)
+		if !ok {
 			t.Fatalf("the newest value was not shown")
+		}
+		if string(c.Leader.Value) == fmt.Sprint(last) {
+			return
 		}
 		if read > 5 {
 			t.Fatalf("a late reader finds a backlog of more than %d changes", read)
@@ -115,16 +109,14 @@ func staleWhileAway(t T, h *Harness) {
 // nextStale waits for Stale; what is known of the former leader may be in it.
 func nextStale(t T, changes <-chan core.Change) core.Change {
 	t.Helper()
-	select {
-	case c := <-changes:
-		if c.Kind != core.Stale {
-			t.Fatalf("want stale, got %v of value %q, %s", c.Kind, c.Leader.Value, describe(c.Leader))
-		}
-		return c
-	case <-time.After(10 * time.Second):
+	c, ok := receive(t, changes, 10*time.Second)
+	if !ok {
 		t.Fatalf("after 10s Observe does not say that the store is away")
 	}
-	return core.Change{}
+	if c.Kind != core.Stale {
+		t.Fatalf("want stale, got %v of value %q, %s", c.Kind, c.Leader.Value, describe(c.Leader))
+	}
+	return c
 }
 
 // polling observes through a gate, call by call.

@@ -119,6 +119,22 @@ func (c *client) saw(kind core.EventKind, name string) int {
 	return n
 }
 
+// lost waits for the event of name's loss, and returns when the lease was lost.
+func (c *client) lost(t T, name string) (at time.Time) {
+	t.Helper()
+	eventually(t, 5*time.Second, "the loss is told", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, e := range c.events {
+			if e.Kind == core.EventLost && e.Name == name {
+				at = e.Time
+			}
+		}
+		return !at.IsZero()
+	})
+	return at
+}
+
 func (c *client) lock(t T, name string, o core.LockOptions) *core.Lock {
 	t.Helper()
 	l, err := c.Lock(name, &o)
@@ -213,12 +229,8 @@ func (a *acquiring) ended() bool {
 // granted waits for the grant, at most for limit.
 func (a *acquiring) granted(t T, limit time.Duration) held {
 	t.Helper()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-a.done:
-	case <-timer.C:
-		t.Fatalf("the waiting Acquire(%q) has not been granted the lock within %v%s", a.name, limit, a.c.holding(t, a.name))
+	if _, ended := receive(t, a.done, limit); !ended {
+		mistimed(t, limit, "the waiting Acquire(%q) has not been granted the lock within %v%s", a.name, limit, a.c.holding(t, a.name))
 	}
 	if a.err != nil {
 		t.Fatalf("the waiting Acquire(%q) ended with %v%s", a.name, a.err, a.c.holding(t, a.name))

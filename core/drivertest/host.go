@@ -91,7 +91,7 @@ func frozenHost(t T, h *Harness) {
 	p.Freeze(t)
 	frozen := time.Now()
 	l := a.granted(t, ttl+h.late()+5*time.Second)
-	if took, limit := a.at.Sub(frozen), ttl+h.late()+tolerance; took > limit {
+	if took, limit := ran(t, frozen, a.at), ttl+h.late()+tolerance; took > limit {
 		t.Errorf("the other host got the lock %v after the freeze: TTL is %v", took, ttl)
 	}
 	if l.Token() <= token && h.props.Fencing != driver.FencingNone {
@@ -118,7 +118,7 @@ func killedHost(t T, h *Harness) {
 	p.Kill(t)
 	killed := time.Now()
 	l := a.granted(t, h.lasting().TTL+5*time.Second)
-	if took := a.at.Sub(killed); took > time.Second {
+	if took := ran(t, killed, a.at); took > time.Second {
 		t.Errorf("the lock was free %v after the host was killed", took)
 	}
 	if l.Token() <= token && h.props.Fencing != driver.FencingNone {
@@ -139,7 +139,7 @@ func killedWaiter(t T, h *Harness) {
 	eventually(t, 5*time.Second, "the dead host's waiter has left the queue", func() bool {
 		return inspect(t, cs[0].b, "jobs").Waiters <= 1
 	})
-	if took := time.Since(killed); took > 2*time.Second {
+	if took := ranSince(t, killed); took > 2*time.Second {
 		t.Errorf("the dead host's waiter left the queue after %v", took)
 	}
 	if err := l.Release(t.Context()); err != nil {
@@ -147,7 +147,7 @@ func killedWaiter(t T, h *Harness) {
 	}
 	released := time.Now()
 	a.granted(t, 20*time.Second)
-	if took := a.at.Sub(released); took > time.Second {
+	if took := ran(t, released, a.at); took > time.Second {
 		t.Errorf("the living waiter got the lock %v after its release", took)
 	}
 }
@@ -172,7 +172,7 @@ func killedAtLeast(t T, h *Harness) {
 		if !errors.Is(err, core.ErrHeld) {
 			t.Fatalf("TryAcquire: %v", err)
 		}
-		if over := time.Since(granted) - least; over > h.late()+time.Second {
+		if over := ranSince(t, granted) - least; over > h.late()+time.Second {
 			t.Fatalf("%v after AtLeast the dead host's lock is not free: %v", over, err)
 		}
 		pause(t, pollEvery)

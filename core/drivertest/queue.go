@@ -99,13 +99,12 @@ func localOrder(t T, h *Harness) {
 		t.Fatalf("Release: %v", err)
 	}
 	for want := range n {
-		select {
-		case got := <-order:
-			if got != want {
-				t.Errorf("grant %d went to goroutine %d", want, got)
-			}
-		case <-time.After(10 * time.Second):
+		got, ok := receive(t, order, 10*time.Second)
+		if !ok {
 			t.Fatalf("goroutine %d of %d was not served%s", want, n, cs[0].holding(t, "jobs"))
+		}
+		if got != want {
+			t.Errorf("grant %d went to goroutine %d", want, got)
 		}
 	}
 }
@@ -235,7 +234,7 @@ func vanished(t T, h *Harness) {
 	gone, next := all[0], all[1]
 	for _, a := range all {
 		wantHeld(t, a.try(t), "TryAcquire of a held lock")
-		if _, err := a.wait(t, 50*time.Millisecond); err != nil {
+		if err := a.wait(t, 50*time.Millisecond); err != nil {
 			t.Fatalf("Wait: %v", err)
 		}
 	}
@@ -245,12 +244,12 @@ func vanished(t T, h *Harness) {
 		if next.try(t) == nil {
 			return true
 		}
-		if _, err := next.wait(t, 200*time.Millisecond); err != nil {
+		if err := next.wait(t, 200*time.Millisecond); err != nil {
 			t.Fatalf("Wait: %v", err)
 		}
 		return false
 	})
-	if took := time.Since(released); took > 4*time.Second {
+	if took := ranSince(t, released); took > 4*time.Second {
 		t.Errorf("vanished owner %s kept the lock unused for %v", gone.Owner, took)
 	}
 }

@@ -208,7 +208,7 @@ func briefly(t T, g *gate, err error, l held) error {
 	g.set(only([]string{opRelease}, func(context.Context) error { return err }), nil)
 	start := time.Now()
 	failed := l.Release(ctx)
-	if took := time.Since(start); took > 3*time.Second {
+	if took := ranSince(t, start); took > 3*time.Second {
 		t.Errorf("Release with a ctx of 200ms took %v", took)
 	}
 	return failed
@@ -265,7 +265,7 @@ func atLeast(t T, h *Harness) {
 			return
 		}
 		wantHeld(t, err, "during AtLeast")
-		if over := time.Since(returned) - o.AtLeast; over > h.late() {
+		if over := ranSince(t, returned) - o.AtLeast; over > h.late() {
 			t.Fatalf("%v after AtLeast the lock is not free: %v", over, err)
 		}
 		pause(t, pollEvery)

@@ -71,9 +71,7 @@ func suspectThenHeld(t T, h *Harness) {
 		t.Errorf("held again, Valid is %t and the token %d instead of %d", l.Valid(), l.Token(), token)
 	}
 	throughout(t, h.ttl(3*time.Second)/2, func() string {
-		if !l.Valid() {
-			return fmt.Sprintf("the lease is over: %v", l.Err())
-		}
+		wantAlive(t, l, h.ttl(3*time.Second))
 		return ""
 	})
 }
@@ -85,12 +83,12 @@ func noRetryPastDeadline(t T, h *Harness) {
 	awaitDone(t, l, h.brief().TTL+2*time.Second)
 	before := len(g.times(opRenew))
 	if before == 0 {
-		t.Errorf("no renewal was tried at all")
+		mistimed(t, h.brief().TTL, "no renewal was tried at all")
 	}
 	deadline := l.Deadline()
 	pause(t, h.brief().TTL)
 	for _, at := range g.times(opRenew) {
-		if late := at.Sub(deadline); late > tolerance {
+		if late := ran(t, deadline, at); late > tolerance {
 			t.Errorf("a renewal came %v after the deadline", late)
 		}
 	}
@@ -103,11 +101,13 @@ func heldForLong(t T, h *Harness) {
 	token := l.Token()
 	throughout(t, 3*o.TTL, func() string {
 		other := h.attempt(bs[1], "jobs", o.TTL)
-		if err := other.try(t); !errors.Is(err, driver.ErrHeld) {
+		err := other.try(t)
+		wantAlive(t, l, o.TTL)
+		if !errors.Is(err, driver.ErrHeld) {
 			return fmt.Sprintf("TryAcquire by another: token %d, %v, while token %d is held", other.Token, err, token)
 		}
-		if !l.Valid() || l.Token() != token {
-			return fmt.Sprintf("Valid is %t, token %d instead of %d: %v", l.Valid(), l.Token(), token, l.Err())
+		if l.Token() != token {
+			return fmt.Sprintf("the token is %d instead of %d", l.Token(), token)
 		}
 		return ""
 	})
@@ -121,10 +121,8 @@ func manyHeld(t T, h *Harness) {
 		all = append(all, c.mustTry(t, fmt.Sprintf("jobs/%d", i), o))
 	}
 	throughout(t, 2*o.TTL, func() string {
-		for i, l := range all {
-			if !l.Valid() {
-				return fmt.Sprintf("of 100 leases number %d is over: %v", i, l.Err())
-			}
+		for _, l := range all {
+			wantAlive(t, l, o.TTL)
 		}
 		return ""
 	})
@@ -135,7 +133,7 @@ func manyHeld(t T, h *Harness) {
 		case l.Valid():
 			t.Errorf("lease %d of owner %s is valid, and the store says: %s", i, l.Owner(), describe(at))
 		default:
-			t.Errorf("of 100 leases number %d is over: %v", i, l.Err())
+			wantAlive(t, l, o.TTL)
 		}
 	}
 }
@@ -147,12 +145,13 @@ func everyThird(t T, h *Harness) {
 	granted := g.times(opAcquire)[0]
 	pause(t, 2*o.TTL+o.TTL/6)
 	times := g.times(opRenew)
-	if !l.Valid() || len(times) < 5 || len(times) > 7 {
-		t.Fatalf("over two TTLs %d renewals came, want 6; Valid is %t", len(times), l.Valid())
+	wantAlive(t, l, o.TTL)
+	if len(times) < 5 || len(times) > 7 {
+		mistimed(t, 2*o.TTL, "over two TTLs %d renewals came, want 6", len(times))
 	}
 	last := granted
 	for i, at := range times {
-		if gap := at.Sub(last); gap > o.TTL/3+tolerance {
+		if gap := ran(t, last, at); gap > o.TTL/3+tolerance {
 			t.Errorf("renewal %d came %v after the one before: TTL is %v", i+1, gap, o.TTL)
 		}
 		last = at
@@ -176,8 +175,12 @@ func maxHold(t T, h *Harness) {
 	start := time.Now()
 	l := c.mustTry(t, "jobs", o)
 	awaitDone(t, l, o.TTL)
-	if took := time.Since(start); took < o.MaxHold-tolerance || took > o.MaxHold+2*tolerance {
+	done, lost := time.Now(), c.lost(t, "jobs")
+	if took := lost.Sub(start); took < o.MaxHold-tolerance || ran(t, start, lost) > o.MaxHold+2*tolerance {
 		t.Errorf("the lease ended after %v instead of %v", took, o.MaxHold)
+	}
+	if late := ran(t, lost, done); late > tolerance {
+		t.Errorf("Done closed %v after the end of the lease", late)
 	}
 	if !errors.Is(l.Err(), core.ErrMaxHold) {
 		t.Errorf("want cause max hold, got %v", l.Err())

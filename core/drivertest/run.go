@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +15,9 @@ import (
 
 // parallel is how many cases run at a time: most of them wait most of the time.
 const parallel = 4
+
+// tries is how often a case may run until the machine lets it be judged.
+const tries = 5
 
 // suite runs cases over the harnesses that mk makes.
 type suite struct {
@@ -67,14 +71,36 @@ func (s *suite) enter(c Case) (leave func()) {
 // run brings one case to its result.
 func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	defer s.enter(c)()
-	r := CaseResult{Case: c, Outcome: Pass}
 	if c.Excuse != nil {
-		if r.Reason = c.Excuse(s.props); r.Reason != "" {
-			r.Outcome = NA
-			return r
+		if reason := c.Excuse(s.props); reason != "" {
+			return CaseResult{Case: c, Outcome: NA, Reason: reason}
 		}
 	}
-	start, t := time.Now(), newTrial(ctx)
+	var log strings.Builder
+	for start, try := time.Now(), 1; ; try++ {
+		r, undecided := s.try(ctx, c)
+		if undecided != "" {
+			fmt.Fprintf(&log, "run %d could not be judged: %s\n", try, undecided)
+			if r.Outcome != Fail && try < tries && ctx.Err() == nil {
+				continue
+			}
+			r.Outcome = Fail
+		}
+		if try == tries && undecided != "" {
+			fmt.Fprintln(&log, "the machine is too busy to judge this")
+		}
+		if r.Outcome == Fail {
+			r.Log += c.Name + "\n" + c.Explain + "\n"
+		}
+		r.Took, r.Log = time.Since(start), log.String()+r.Log
+		return r
+	}
+}
+
+// try runs c once, and says why that could not be judged, "" when it was. What
+// no busy machine excuses has failed all the same.
+func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string) {
+	r, t := CaseResult{Case: c, Outcome: Pass}, newTrial(ctx)
 	passed := t.run(c.limit(), func() {
 		h := s.mk(t)
 		h.props = s.props
@@ -84,12 +110,10 @@ func (s *suite) run(ctx context.Context, c Case) CaseResult {
 		}
 		c.Run(t, h)
 	})
-	r.Took, r.Log = time.Since(start), t.text()
-	if !passed {
+	if r.Log = t.text(); !passed {
 		r.Outcome, r.Reason = Fail, ""
-		r.Log += c.Name + "\n" + c.Explain + "\n"
 	}
-	return r
+	return r, t.undecided()
 }
 
 // Run runs every case as a subtest of t, or only those of the given names, each

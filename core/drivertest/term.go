@@ -27,7 +27,7 @@ func renewsUntilReturn(t T, h *Harness) {
 	throughout(t, o.TTL*3/2, func() string {
 		other := h.attempt(cs[1].b, "jobs", o.TTL)
 		if err := other.try(t); !errors.Is(err, driver.ErrHeld) {
-			return fmt.Sprintf("the callback of token %d has not returned, and another asked and got token %d, %v", term.Token(), other.Token, err)
+			mistimed(t, o.TTL, "the callback of token %d has not returned, and another asked and got token %d, %v", term.Token(), other.Token, err)
 		}
 		return ""
 	})
@@ -59,15 +59,13 @@ func closeWaits(t T, h *Harness) {
 	t.Cleanup(func() { release(); <-ended; cancel() })
 	eventually(t, 5*time.Second, "the function runs", begun.Load)
 	go func() { closed <- cs[0].Close(ctx) }()
-	select {
-	case <-ending:
-	case <-time.After(time.Second):
+	if _, ended := receive(t, ending, time.Second); !ended {
 		t.Fatalf("Close does not end the ctx of the function")
 	}
 	throughout(t, o.TTL*3/2, func() string {
 		other := h.attempt(cs[1].b, "jobs", o.TTL)
 		if err := other.try(t); !errors.Is(err, driver.ErrHeld) {
-			return fmt.Sprintf("the function under token %d has not returned, and another asked and got token %d, %v", token.Load(), other.Token, err)
+			mistimed(t, o.TTL, "the function under token %d has not returned, and another asked and got token %d, %v", token.Load(), other.Token, err)
 		}
 		return ""
 	})
@@ -81,9 +79,7 @@ func leftToExpire(t T, h *Harness) {
 	c := h.client(t)
 	o := core.ElectorOptions{TTL: h.ttl(4 * time.Second), MaxHold: 300 * time.Millisecond}
 	term := c.campaign(t, "jobs", 5*time.Second, o)
-	select {
-	case <-term.Context().Done():
-	case <-time.After(o.MaxHold + 2*time.Second):
+	if _, ended := receive(t, term.Context().Done(), o.MaxHold+2*time.Second); !ended {
 		t.Fatalf("the term goes on after MaxHold %v", o.MaxHold)
 	}
 	if !errors.Is(term.Err(), core.ErrMaxHold) || term.Context().Err() == nil {
@@ -100,7 +96,7 @@ func leftToExpire(t T, h *Harness) {
 func oneStartOneStop(t T, h *Harness) {
 	cs := h.clients(t, 2)
 	o := core.ElectorOptions{TTL: h.ttl(time.Second)}
-	r := cs[0].run(t, "jobs", o, nothing)
+	start, r := time.Now(), cs[0].run(t, "jobs", o, nothing)
 	const terms = 4
 	for i := range terms {
 		eventually(t, 4*o.TTL+5*time.Second, fmt.Sprintf("term %d begins", i), func() bool { return r.begun() > i })
@@ -111,7 +107,7 @@ func oneStartOneStop(t T, h *Harness) {
 	pause(t, o.TTL) // a second start of the last term would come now
 	r.end(t, 5*time.Second)
 	if r.begun() != terms || r.ended != terms {
-		t.Errorf("%d terms began and %d ended; want %d", r.begun(), r.ended, terms)
+		mistimed(t, time.Since(start), "%d terms began and %d ended; want %d", r.begun(), r.ended, terms)
 	}
 	seen := map[uint64]bool{}
 	for i, term := range r.terms {

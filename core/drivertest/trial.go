@@ -24,9 +24,12 @@ type trial struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
+	beat *heartbeat
+
 	mu       sync.Mutex
 	log      strings.Builder
 	failed   bool
+	open     string // why the case could not be judged, "" when it was
 	over     bool
 	cleanups []func()
 	helpers  map[string]bool
@@ -38,8 +41,11 @@ func newTrial(ctx context.Context) *trial {
 	return t
 }
 
-// run calls f and then the clean-ups, and reports whether the case has passed.
+// run calls f and then the clean-ups, and reports whether the case has passed,
+// or was left open.
 func (t *trial) run(limit time.Duration, f func()) bool {
+	t.beat = startHeartbeat()
+	defer t.beat.stop()
 	if !t.within(limit, f) {
 		t.Errorf("the case hangs: it should have ended within %v\n%s", limit, goroutines())
 	}
@@ -70,19 +76,11 @@ func (t *trial) within(limit time.Duration, f func()) bool {
 		}()
 		f()
 	}()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-done:
+	if _, ended := receive(t, done, limit); ended {
 		return true
-	case <-timer.C:
 	}
 	t.cancel()
-	timer.Reset(hangGrace)
-	select {
-	case <-done:
-	case <-timer.C:
-	}
+	receive(t, done, hangGrace)
 	return false
 }
 
@@ -125,6 +123,14 @@ func (t *trial) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
+// leaveOpen ends the case's goroutine without a judgement.
+func (t *trial) leaveOpen(format string, args ...any) {
+	t.mu.Lock()
+	t.open = t.caller() + ": " + fmt.Sprintf(format, args...)
+	t.mu.Unlock()
+	runtime.Goexit()
+}
+
 func (t *trial) write(failed bool, format string, args []any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,6 +158,13 @@ func (t *trial) Failed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.failed
+}
+
+// undecided returns why the case could not be judged, "" when it was.
+func (t *trial) undecided() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open
 }
 
 func (t *trial) text() string {
