@@ -68,6 +68,9 @@ func Explore(ctx context.Context, x Exploration) (found []explore.Found, err err
 	if err != nil {
 		return nil, err
 	}
+	if x.Log != nil {
+		x.Log("exploring with --seed %d for %v; what is found comes into %s", x.Plan.Seed, x.For, x.Plan.Out)
+	}
 	clock := load.NewClock()
 	m.Started = clock.Started().UTC()
 	folder, err := record.Create(x.Plan.Out, m)

@@ -17,7 +17,8 @@ import (
 
 // Scene is a schedule that has broken a claim, made small. Its file is its JSON.
 type Scene struct {
-	// Finding names what it shows, and Fixed says since when it does not.
+	// Finding names what it shows, and Fixed says since when it does not. Shown and
+	// Runs of a scene that is fixed are those of the build before.
 	Finding string `json:"finding,omitempty"`
 	Fixed   string `json:"fixed,omitempty"`
 	// Long is set for those that take more than some seconds.
@@ -42,6 +43,9 @@ func (s Scene) key() string {
 // Text tells the scene to people.
 func (s Scene) Text() string {
 	var b strings.Builder
+	if s.Finding != "" {
+		fmt.Fprintf(&b, "%s: %s (fixed in %s).\n", s.Schedule.on(), s.Finding, s.Fixed)
+	}
 	fmt.Fprintf(&b, "%s breaks %q in %d of %d runs:\n", s.Schedule.on(), s.Rule, s.Shown, s.Runs)
 	for i, g := range s.Schedule.Groups {
 		fmt.Fprintf(&b, "  %s\n", s.Schedule.use(i, g))

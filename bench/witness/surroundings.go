@@ -94,7 +94,7 @@ func (g *gate) pass() {
 }
 
 // Enabled implements slog.Handler.
-func (g *gate) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+func (g *gate) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
 
 // Handle implements slog.Handler.
 func (g *gate) Handle(context.Context, slog.Record) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/baseline"
+	"github.com/lockbench/lockbench/bench/explore"
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core/plugin"
@@ -35,7 +36,7 @@ func scenarioNames(*cobra.Command) []cobra.Completion {
 	for _, s := range scenario.All() {
 		out = append(out, cobra.CompletionWithDesc(s.Name, s.Proves))
 	}
-	return append(out, cobra.CompletionWithDesc(bench.SafetyScenario, bench.SafetyProves))
+	return append(out, cobra.CompletionWithDesc(bench.SafetyScenario, bench.SafetyProves), cobra.CompletionWithDesc(bench.ExploreScenario, bench.ExploreProves))
 }
 
 func baselineNames(*cobra.Command) []cobra.Completion {
@@ -114,6 +115,7 @@ var completions = map[string]cobra.CompletionFunc{
 	"config":     prefixed(".").open,
 	"env":        words(bench.Environments()...).one,
 	"faults":     words(fault.Names()...).list,
+	"actions":    words(explore.ActionNames()...).list,
 	"mtls":       words("on", "off").one,
 	"plugin-dir": directories,
 	"vs":         directories,

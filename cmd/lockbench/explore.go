@@ -77,7 +77,6 @@ func (f *runFlags) runExplore(ctx context.Context, cmd *cobra.Command) error {
 	if err := record.Vacant(p.Out); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "exploring with --seed %d for %v; what is found comes into %s\n", p.Seed, x.For, p.Out)
 	found, err := bench.Explore(ctx, x)
 	if showErr := showFound(found, f.format, cmd.OutOrStdout()); showErr != nil {
 		return errors.Join(err, showErr)
