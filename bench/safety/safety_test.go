@@ -41,16 +41,9 @@ func (s *sink) Round(r record.Round) error {
 	return nil
 }
 
-// judge runs one round of each fault and returns what check says of them.
-func judge(t *testing.T, b Backend, faults ...string) []check.Cell {
-	t.Helper()
-	cells, _ := observe(t, b, faults...)
-	return cells
-}
-
-// observe is judge that returns too for how long the machine kept hosts from
-// running, all of them together.
-func observe(t *testing.T, b Backend, faults ...string) (cells []check.Cell, starved time.Duration) {
+// judge runs one round of each fault and returns what check says of them, and
+// for how long the machine kept hosts from running, all of them together.
+func judge(t *testing.T, b Backend, faults ...string) (cells []check.Cell, starved time.Duration) {
 	t.Helper()
 	p := Plan{Backends: []Backend{b}, Rounds: 1, FilesOnly: true}
 	for _, f := range fault.All() {
@@ -131,7 +124,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			b := Backend{Name: "redis", Path: path, Fencing: "durable", Config: driver.Config{"bug": tt.bug}}
 			const tries = 5
 			for try := 1; ; try++ {
-				cells, starved := observe(t, b, tt.fault)
+				cells, starved := judge(t, b, tt.fault)
 				c := cells[0]
 				found := tt.rule == "" || slices.ContainsFunc(c.Violations, func(v string) bool { return strings.HasPrefix(v, string(tt.rule)) })
 				switch {
