@@ -14,6 +14,7 @@ import (
 // scene of two actions at most; nothing in a backend that has none. The short
 // test looks for one of them, among the actions that can show it.
 func TestPlantedBugsAreFound(t *testing.T) {
+	t.Parallel()
 	if s, err := env.StartRedis(t.Context(), nil); err != nil {
 		env.Missing(t, "redis", err)
 	} else if err := s.Close(); err != nil {

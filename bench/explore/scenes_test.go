@@ -14,6 +14,7 @@ import (
 // TestScenes plays what was found once, and is fixed: no claim is broken. The
 // long ones are played with LOCKBENCH_SOAK or LOCKBENCH_LONG, three times each.
 func TestScenes(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("scenes/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenes: %v", err)
