@@ -74,6 +74,9 @@ func (j *judge) stalls() {
 	for _, p := range j.h.Probes {
 		s := j.setting(p.Name)
 		bound := claim.Of(claim.LeftBehind).Within(s) + claim.Of(claim.Woken).Within(s)
+		if len(j.h.Marks) > 0 {
+			bound = max(bound, claim.Of(claim.Granted).Within(s))
+		}
 		if p.Took > bound || p.Error != "" {
 			j.late(everywhere, claim.LeftBehind, "lock %d (TTL %v) was not free %v after every host had ended %s", p.Name, s.TTL, p.Took.Round(time.Millisecond), p.Error)
 		}
@@ -96,7 +99,7 @@ func (j *judge) setting(name int) claim.Setting {
 		if a.Uses == UsesPlugin {
 			s.Failures++
 		}
-		if a.On != OnHost && a.Uses == UsesProcess && j.backend.Name == "redlock" {
+		if a.On != OnHost && j.backend.Name == "redlock" { // a node may be in its quarantine
 			s.MaxTTL = maxTTL
 		}
 	}
