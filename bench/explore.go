@@ -38,17 +38,10 @@ type Exploration struct {
 
 // Check finds what cannot be explored. Its errors are [*UsageError]s.
 func (x Exploration) Check() error {
-	p := x.Plan
-	switch {
-	case len(p.Scenarios) > 1:
-		return usagef("scenario %s has servers of its own and is run alone, not with %v", ExploreScenario, p.Scenarios)
-	case len(p.Targets) > 0:
-		return usagef("scenario %s harms its servers, so it takes none of yours", ExploreScenario)
-	case p.Env != "" && p.Env != EnvLocal:
-		return usagef("scenario %s harms local processes, so it has no environment %q", ExploreScenario, p.Env)
-	case len(p.Baselines) > 0:
-		return usagef("scenario %s judges plugins, not baselines", ExploreScenario)
-	case x.For < time.Second || x.For > 7*24*time.Hour:
+	if err := x.Plan.checkAlone(ExploreScenario); err != nil {
+		return err
+	}
+	if x.For < time.Second || x.For > 7*24*time.Hour {
 		return usagef("an exploration of %v is not between 1s and a week", x.For)
 	}
 	if _, err := explore.Chosen(x.Actions); err != nil {

@@ -35,18 +35,28 @@ const (
 // isSafety tells that the plan is one of the safety scenario.
 func (p Plan) isSafety() bool { return slices.Contains(p.Scenarios, SafetyScenario) }
 
-// checkSafety finds what the safety scenario cannot do.
-func (p Plan) checkSafety() error {
+// checkAlone finds what a scenario cannot do that judges plugins on servers of
+// its own, which it harms.
+func (p Plan) checkAlone(scenario string) error {
 	switch {
 	case len(p.Scenarios) > 1:
-		return usagef("scenario %s has servers of its own and is run alone, not with %v", SafetyScenario, p.Scenarios)
+		return usagef("scenario %s has servers of its own and is run alone, not with %v", scenario, p.Scenarios)
 	case len(p.Targets) > 0:
-		return usagef("scenario %s harms its servers, so it takes none of yours", SafetyScenario)
+		return usagef("scenario %s harms its servers, so it takes none of yours", scenario)
 	case p.Env != "" && p.Env != EnvLocal:
-		return usagef("scenario %s harms local processes, so it has no environment %q", SafetyScenario, p.Env)
+		return usagef("scenario %s harms local processes, so it has no environment %q", scenario, p.Env)
 	case len(p.Baselines) > 0:
-		return usagef("scenario %s judges plugins, not baselines", SafetyScenario)
-	case p.Runs < 0 || p.Runs > 1000:
+		return usagef("scenario %s judges plugins, not baselines", scenario)
+	}
+	return nil
+}
+
+// checkSafety finds what the safety scenario cannot do.
+func (p Plan) checkSafety() error {
+	if err := p.checkAlone(SafetyScenario); err != nil {
+		return err
+	}
+	if p.Runs < 0 || p.Runs > 1000 {
 		return usagef("%d runs are not between 1 and 1000", p.Runs)
 	}
 	for _, f := range p.Faults {

@@ -24,7 +24,7 @@ type Action struct {
 	Only []string
 	// Unfit says why it cannot be done on this machine, "" when it can.
 	Unfit string
-	// Wrapped tells that it is done to a host with one of [wrappersThatStay].
+	// Wrapped reports whether it is done to a host with one of [wrappersThatStay].
 	Wrapped bool
 	// Uses is what no other action uses at the same time, on the same target; ""
 	// for nothing.
@@ -37,10 +37,10 @@ type Action struct {
 	// for an election, a restart, a connection. Those whom it does not stop wait,
 	// and lose no lease.
 	Recovers time.Duration
-	// Swallows tells that it leaves requests without an answer, instead of refusing
+	// Swallows reports whether it leaves requests without an answer, instead of refusing
 	// them.
 	Swallows bool
-	// Ends tells that the host that it is done to does not live on.
+	// Ends reports whether the host that it is done to does not live on.
 	Ends bool
 	// Makes are the conditions under which claims do not hold, by the names that
 	// package claim has for them.

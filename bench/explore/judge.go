@@ -21,8 +21,8 @@ type verdict struct {
 	// exempt are those of which it is written down that they happen.
 	exempt []Violation
 	grants int
-	// starved tells that the machine gave the processes too little time for
-	// claims that have times, and unjudged that such a claim seemed broken.
+	// starved reports whether the machine gave the processes too little time for
+	// claims that have times, and unjudged whether such a claim seemed broken.
 	starved, unjudged bool
 }
 

@@ -15,9 +15,9 @@ type harm struct {
 	// do makes the harm from a number from 0 to 1.
 	do    func(amount float64) func(*fault.Proxy) error
 	lasts Span
-	// mild tells that leases live through it, also when it is done to all servers.
+	// mild reports whether leases live through it, also when it is done to all servers.
 	mild bool
-	// swallows tells that requests are left without an answer, not refused.
+	// swallows reports whether requests are left without an answer, not refused.
 	swallows bool
 }
 

@@ -14,11 +14,11 @@ type Operation struct {
 	Does string
 	// Settings are those of the backend in which it is known; none means all.
 	Settings []string
-	// Server tells that it is done to one server; else it is done to the store.
+	// Server reports whether it is done to one server; else it is done to the store.
 	Server bool
 	// Lasts bounds the time until it is undone; zero for one that is over at once.
 	Lasts [2]time.Duration
-	// Stops tells that the store may serve nobody while it lasts, and Recovers
+	// Stops reports whether the store may serve nobody while it lasts, and Recovers
 	// for how long after that.
 	Stops    bool
 	Recovers time.Duration
