@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,17 +19,39 @@ func TestLinksOfDocumentsLead(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	more, _ := filepath.Glob("examples/*/README.md") // the pattern is valid
-	for _, file := range append(append(files, "README.md"), more...) {
+	for _, file := range slices.Concat(files, more, []string{"README.md", "DESIGN.md", "CONTRIBUTING.md", "CHANGELOG.md"}) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+			to := filepath.Join(filepath.Dir(file), m[1])
+			if _, err := os.Stat(to); err != nil {
 				t.Errorf("%s: %v", file, err)
+			} else if m[2] != "" && !slices.Contains(anchors(t, to), m[2]) {
+				t.Errorf("%s: %s has no heading %s", file, to, m[2])
 			}
 		}
 	}
+}
+
+var (
+	heading     = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notInAnchor = regexp.MustCompile(`[^a-z0-9 _-]`)
+)
+
+// anchors are what links to the headings of a document end with.
+func anchors(t *testing.T, file string) (found []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range heading.FindAllStringSubmatch(string(text), -1) {
+		name := notInAnchor.ReplaceAllString(strings.ToLower(m[1]), "")
+		found = append(found, "#"+strings.ReplaceAll(name, " ", "-"))
+	}
+	return found
 }
 
 // TestTestsNamedInSecurityExist: the page says which test shows what.
