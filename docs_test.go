@@ -18,8 +18,9 @@ func TestLinksOfDocumentsLead(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	more, _ := filepath.Glob("examples/*/README.md") // the pattern is valid
-	for _, file := range slices.Concat(files, more, []string{"README.md", "DESIGN.md", "CONTRIBUTING.md", "CHANGELOG.md"}) {
+	decisions, _ := filepath.Glob("docs/decisions/*.md") // the pattern is valid
+	more, _ := filepath.Glob("examples/*/README.md")
+	for _, file := range slices.Concat(files, decisions, more, []string{"README.md", "DESIGN.md", "CONTRIBUTING.md", "CHANGELOG.md"}) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
