@@ -1,0 +1,45 @@
+// Package lockbench is the root of a module for distributed locks and leader
+// election, with each backend in a process of its own, and of the tool that
+// says which backend to pick. It has no code; these packages have.
+//
+// Applications:
+//
+//   - [github.com/lockbench/lockbench/core]: locks, elections, leases
+//   - [github.com/lockbench/lockbench/core/plugin]: opens a backend by name, as
+//     a process that is supervised, and that releases what a killed host held
+//   - [github.com/lockbench/lockbench/core/fence]: the resource's side of a
+//     fencing token, for SQL, Redis, files, HTTP and memory
+//   - [github.com/lockbench/lockbench/core/otel]: metrics and spans
+//
+// A program begins with plugin.Open and core.New:
+//
+//	backend, err := plugin.Open(ctx, "redis", &plugin.Options{Config: map[string]string{"address": "localhost:6379"}})
+//	...
+//	client := core.New(backend, nil)
+//	defer client.Close(ctx)
+//	lock, err := client.Lock("jobs/refresh", nil)
+//	...
+//	err = lock.Do(ctx, func(ctx context.Context, lease *core.Lease) error { ... })
+//
+// Backends:
+//
+//   - [github.com/lockbench/lockbench/plugins/redis]: one Redis, Sentinel or Cluster
+//   - [github.com/lockbench/lockbench/plugins/redlock]: a majority of independent Redis servers
+//   - [github.com/lockbench/lockbench/plugins/mysql]: MySQL and MariaDB
+//   - [github.com/lockbench/lockbench/plugins/etcd]: etcd
+//   - [github.com/lockbench/lockbench/plugins/memory]: one process, for tests and to read
+//
+// Authors of backends:
+//
+//   - [github.com/lockbench/lockbench/core/driver]: the contract
+//   - [github.com/lockbench/lockbench/core/plugin/serve]: turns a backend into a plugin
+//   - [github.com/lockbench/lockbench/core/drivertest]: the conformance suite
+//
+// The command is [github.com/lockbench/lockbench/cmd/lockbench]: it measures
+// backends, breaks what is around them, checks that no lock was granted twice,
+// and shows and breaks locks.
+//
+// What the words mean is explained in docs/concepts.md of the repository, which
+// backend guarantees what in docs/backends.md, where everything is in
+// docs/architecture.md, and why it is so in DESIGN.md.
+package lockbench
