@@ -1,0 +1,87 @@
+package lockbench_test
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The page of performance is the one place with measured figures; what others
+// say of the same goal is a copy of its row.
+const performance = "docs/performance.md"
+
+var (
+	measuredOn = regexp.MustCompile(`Measured on (\S+) in \S+ with (lockbench \S+),`)
+	goalRow    = regexp.MustCompile(`(?m)^\| P[0-9]+(/\S+)? \|.*$`)
+	measured   = regexp.MustCompile(`[0-9] ?(ms|µs|us|x)\b|±|[0-9] cycles/s`)
+)
+
+// TestFiguresAgree: a goal has the same figure in every document, README and
+// DESIGN.md have no other measured ones, and README says of which build they are.
+func TestFiguresAgree(t *testing.T) {
+	page := readText(t, performance)
+	all := documents(t)
+	all["DESIGN.md"] = readText(t, "DESIGN.md")
+	delete(all, performance)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for _, row := range otherFigures(all[name], page) {
+			t.Errorf("%s: %s does not say %q", name, performance, row)
+		}
+	}
+	for _, name := range []string{"README.md", "DESIGN.md"} {
+		for line := range strings.Lines(goalRow.ReplaceAllString(all[name], "")) {
+			if measured.MatchString(line) {
+				t.Errorf("%s has a figure that is no copy of a row of %s: %s", name, performance, strings.TrimSpace(line))
+			}
+		}
+	}
+	if !goalRow.MatchString(all["README.md"]) {
+		t.Error("README.md has no figures")
+	}
+	run := measuredOn.FindStringSubmatch(page)
+	if run == nil {
+		t.Fatalf("%s does not say when it was measured", performance)
+	}
+	if want := run[1] + " with " + run[2]; !strings.Contains(strings.Join(strings.Fields(all["README.md"]), " "), want) {
+		t.Errorf("README.md does not say that its figures are of %s", want)
+	}
+}
+
+// otherFigures are the rows of goals in text that are not the first cells of one
+// of the page's.
+func otherFigures(text, page string) (wrong []string) {
+	for _, row := range goalRow.FindAllString(text, -1) {
+		if !strings.Contains(page, "\n"+strings.TrimSpace(row)) {
+			wrong = append(wrong, row)
+		}
+	}
+	return wrong
+}
+
+// TestOtherFiguresAreFound: the test above can fail.
+func TestOtherFiguresAreFound(t *testing.T) {
+	page := "\n| P1 | redis | 2.0 | <= 3 | ok |\n| P2/8 | redis | 3.0 | <= 3 | ok |\n"
+	for text, want := range map[string]int{
+		"| P1 | redis | 2.0 |\n| P2/8 | redis | 3.0 |": 0,
+		"| P1 | redis | 2.1 |":                         1,
+		"| P2/8 | redis | 2.0 |":                       1,
+		"| P3 | redis | 2.0 |":                         1,
+		"| p1 | redis | 2.1 |":                         0,
+	} {
+		if got := otherFigures(text, page); len(got) != want {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+}
+
+func readText(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
