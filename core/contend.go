@@ -18,11 +18,12 @@ type contender struct {
 	began instant
 
 	owner  string
-	queued bool    // owner has a place in the store's queue
-	freeBy instant // when not zero, owner may have been granted the lock, until then
-	answer error   // the last answer of the store
-	told   bool    // EventWaiting is out
-	denied bool    // it says that the store refuses this client
+	queued bool          // owner has a place in the store's queue
+	freeBy instant       // when not zero, owner may have been granted the lock, until then
+	answer error         // the last answer of the store
+	told   bool          // EventWaiting is out
+	denied bool          // it says that the store refuses this client
+	spent  time.Duration // of the clean-up budget, since ctx has ended
 	poll   backoff
 	retry  backoff
 
@@ -182,7 +183,9 @@ func (a *contender) turn(ctx context.Context) (*Lease, error) {
 			if a.lock.c.queues.unpark(a) {
 				return nil, a.ended(ctx)
 			}
+			began := a.lock.c.clock.early()
 			<-a.signal // a handover to this contender is under way and decides first
+			a.spent = a.lock.c.clock.early().sub(began)
 		}
 	}
 }
@@ -192,7 +195,9 @@ func (a *contender) take(ctx context.Context) (*Lease, error) {
 	if ctx.Err() == nil {
 		return a.lease, nil
 	}
-	return nil, both(a.ended(ctx), a.lease.Release(ctx))
+	c := a.lock.c
+	err := a.lease.release(ctx, max(c.opts.CleanupBudget-a.spent, minCall))
+	return nil, both(a.ended(ctx), c.wrap("release", a.lock.name, err))
 }
 
 // ended is the error for a ctx that has ended, with what was waited for.

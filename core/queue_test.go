@@ -230,6 +230,53 @@ func TestHandoverToOneThatGivesUp(t *testing.T) {
 	})
 }
 
+// TestSilentHandoverHoldsUpNobodyTwice: who gave up while a handover to it was
+// under way is back a clean-up budget after its ctx, although the store is
+// silent, and what is left is withdrawn later.
+func TestSilentHandoverHoldsUpNobodyTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(handing...)
+		silent := false
+		f.before = func(ctx context.Context, _ string, _ driver.Request) error {
+			if !silent {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		c, _ := open(t, f)
+		l := lockOf(t, c, "a", nil)
+		first := acquire(t, l)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		back := make(chan time.Duration)
+		go func() {
+			_, err := l.Acquire(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			end, _ := ctx.Deadline()
+			back <- time.Since(end)
+		}()
+		synctest.Wait()
+		silent = true
+		released := make(chan struct{})
+		go func() {
+			_ = first.Release(ctx)
+			close(released)
+		}()
+		if late := <-back; late > c.opts.CleanupBudget+2*grace {
+			t.Errorf("Acquire came back %v after its context", late)
+		}
+		silent = false
+		<-released
+		time.Sleep(time.Minute)
+		if owner := f.owner("a"); owner != "" {
+			t.Errorf("%q still holds it", owner)
+		}
+	})
+}
+
 func TestLostLeaseLetsTheNextOneAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(handing...)
