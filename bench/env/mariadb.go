@@ -83,6 +83,7 @@ func (o MariaDBOptions) args(dir, data, init string, port int) []string {
 	args := []string{
 		"--no-defaults",
 		"--datadir=" + data,
+		"--tmpdir=" + dir,
 		"--socket=" + filepath.Join(dir, "sock"),
 		"--bind-address=127.0.0.1",
 		"--port=" + strconv.Itoa(port),

@@ -72,7 +72,10 @@ func (p *mysqlProgram) install(ctx context.Context, data string) error {
 		return err
 	}
 	argv := append(append(append([]string(nil), p.tables...), "--datadir="+fresh), asRoot()...)
-	if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	// One that starts removes the temporary tables of others from their directory.
+	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(data))
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", filepath.Base(argv[0]), err, bytes.TrimSpace(out))
 	}
 	return os.Rename(fresh, data)

@@ -33,6 +33,9 @@ func asked(do func(context.Context, *clientv3.Client) error) func(context.Contex
 // member that has none.
 const election = 3 * time.Second
 
+// longer than any TTL of an exploration.
+const longer = 12 * time.Second
+
 var etcdOperations = []Operation{
 	{Name: "etcd-compact", Does: "the history of the keys is compacted", Do: asked(compact)},
 	{
@@ -45,7 +48,7 @@ var etcdOperations = []Operation{
 		}),
 	},
 	{
-		Name: "etcd-no-space", Does: "the database is full, and refuses what needs space", Lasts: whileWatched, Stops: true, Recovers: time.Second,
+		Name: "etcd-no-space", Does: "the database is full, and refuses what needs space", Lasts: whileWatched, StopsGrants: true, Recovers: time.Second,
 		Do:   onEtcd(func(ctx context.Context, s *etcdStore, _ int) error { return s.alarm(ctx, true) }),
 		Undo: onEtcd(func(ctx context.Context, s *etcdStore, _ int) error { return s.alarm(ctx, false) }),
 	},
@@ -56,7 +59,7 @@ var etcdOperations = []Operation{
 		Do: onEtcd(removeMember), Undo: onEtcd(addMember),
 	},
 	{
-		Name: "etcd-cut-off", Does: "%s is cut off from the other members, and clients reach it", Settings: []string{Three}, Server: true, Lasts: whileWatched, Stops: true, Recovers: election,
+		Name: "etcd-cut-off", Does: "%s is cut off from the other members, and clients reach it", Settings: []string{Three}, Server: true, Lasts: [2]time.Duration{longer, longer}, Stops: true, StopsFor: election, Recovers: election,
 		Do: onEtcd(func(_ context.Context, s *etcdStore, n int) error {
 			s.peers.CutOff(n, true)
 			return nil

@@ -18,10 +18,11 @@ type Operation struct {
 	Server bool
 	// Lasts bounds the time until it is undone; zero for one that is over at once.
 	Lasts [2]time.Duration
-	// Stops reports whether the store may serve nobody while it lasts, and Recovers
-	// for how long after that.
-	Stops    bool
-	Recovers time.Duration
+	// Stops reports whether the store may serve nobody while it lasts, or for
+	// StopsFor at most, if that is not zero; StopsGrants, whether it may grant
+	// nothing, and renews. Recovers is for how long after its end.
+	Stops, StopsGrants bool
+	StopsFor, Recovers time.Duration
 	// Makes are the conditions under which claims do not hold, by the names that
 	// package claim has for them.
 	Makes []string

@@ -133,10 +133,12 @@ func (m slotMove) keys(ctx context.Context) ([]string, error) {
 	return m.from.ClusterGetKeysInSlot(ctx, int(m.slot), 1000).Result()
 }
 
+// migrate moves keys. Of one that is on both servers, because the answer to a
+// move was late, that which can still be changed counts.
 func (m slotMove) migrate(ctx context.Context, keys []string) error {
 	host, port, err := net.SplitHostPort(m.to.Options().Addr)
 	for _, key := range keys {
-		err = errors.Join(err, m.from.Migrate(ctx, host, port, key, 0, patience).Err())
+		err = errors.Join(err, m.from.Do(ctx, "MIGRATE", host, port, key, 0, patience.Milliseconds(), "REPLACE").Err())
 	}
 	return err
 }

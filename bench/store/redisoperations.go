@@ -51,6 +51,7 @@ type redisOperation struct {
 	name, does string
 	lasts      [2]time.Duration
 	stops      bool // its clients, while it lasts
+	grants     bool // it stops them, and no renewals
 	recovers   time.Duration
 	makes      []string
 	notCluster bool // it cannot be done there
@@ -72,7 +73,7 @@ var onServers = []redisOperation{
 		do: inTurn(setting("maxmemory-policy", "allkeys-random"), full), undo: inTurn(began("maxmemory"), began("maxmemory-policy")),
 	},
 	{
-		name: "full", does: "%s is full, and refuses what needs memory", lasts: whileWatched, stops: true,
+		name: "full", does: "%s is full, and refuses what needs memory", lasts: whileWatched, grants: true,
 		do: full, undo: began("maxmemory"),
 	},
 	{
@@ -101,7 +102,7 @@ var onServers = []redisOperation{
 		do: inTurn(account("resetpass", ">"+otherPassword), disconnect), undo: inTurn(account("resetpass", ">"+hostPassword), disconnect),
 	},
 	{
-		name: "right", does: "%s takes the right to HSET away from the hosts", lasts: whileWatched, stops: true, recovers: time.Second,
+		name: "right", does: "%s takes the right to HSET away from the hosts", lasts: whileWatched, grants: true, recovers: time.Second,
 		do: account("-hset"), undo: account("+@all"),
 	},
 	{name: "flush", does: "%s loses all keys (FLUSHALL)", makes: []string{string(claim.DataLost)}, forgets: true, do: command("FLUSHALL")},
@@ -152,12 +153,12 @@ func operationsOn(backend string) []Operation {
 	var all []Operation
 	for _, r := range onServers {
 		o := Operation{
-			Name: backend + "-" + r.name, Does: r.does, Server: true, Lasts: r.lasts, Stops: r.stops, Recovers: r.recovers, Makes: r.makes,
+			Name: backend + "-" + r.name, Does: r.does, Server: true, Lasts: r.lasts, Stops: r.stops, StopsGrants: r.grants, Recovers: r.recovers, Makes: r.makes,
 			Do: onRedis(r.do), Undo: onRedis(r.undo),
 		}
 		switch {
 		case backend == "redlock":
-			o.Stops = false
+			o.Stops, o.StopsGrants = false, false
 			if r.forgets {
 				// Another node that cannot vote meanwhile leaves a majority, two may not.
 				o.Recovers = quarantine

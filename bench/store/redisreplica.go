@@ -86,7 +86,7 @@ func poll(ctx context.Context, what string, done func() (bool, error)) error {
 			return nil
 		}
 		if ctx.Err() != nil || time.Now().After(deadline) {
-			return fmt.Errorf("store: %s: not within %v: %w", what, patience, errors.Join(err, ctx.Err()))
+			return errors.Join(fmt.Errorf("store: %s: not within %v", what, patience), err, ctx.Err())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
