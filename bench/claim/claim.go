@@ -45,7 +45,8 @@ const (
 	Deadline Rule = "deadline"
 	// LeftOver: of a host that is over nothing is there for longer than the bound.
 	LeftOver Rule = "left over"
-	// GaveUp: whoever was served once waits until its ctx ends.
+	// GaveUp: whoever was served once waits, or tries to release, until its ctx
+	// ends.
 	GaveUp Rule = "gave up"
 	// Callback: no lock is released while a function runs under it.
 	Callback Rule = "callback"
@@ -174,8 +175,8 @@ var claims = []Claim{
 	},
 	{
 		Rule:  GaveUp,
-		Says:  "whoever waits goes on waiting until its ctx ends, if the store has served its client once",
-		Shows: "a standby that is gone after a failover",
+		Says:  "whoever waits goes on waiting until its ctx ends, and a Release goes on trying, if the store has served its client once",
+		Shows: "a standby that is gone after a failover, a lock that stays after an outage",
 	},
 	{
 		Rule:  Callback,

@@ -101,7 +101,7 @@ var exceptions = []Exception{
 		Source: 11,
 	},
 	{
-		Backend: "redis", Rules: append([]Rule{LeftBehind}, late...), All: []Condition{ClockBack},
+		Backend: "redis", Rules: append([]Rule{LeftBehind, LeftOver}, late...), All: []Condition{ClockBack},
 		Why:    "keys end at a time of the server's wall clock: a lease that nobody renews or releases lasts for as much longer as the clock was set back",
 		Source: 11,
 	},
@@ -116,7 +116,7 @@ var exceptions = []Exception{
 		Source: 17,
 	},
 	{
-		Backend: "redis", Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted},
+		Backend: "redis", Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted, Evicting},
 		Why: "after a loss the server's clock is the floor of tokens. A replica whose clock was 500 ms behind gave, 100 ms after its promotion, " +
 			"a token that was 391 ms lower than a lost one",
 		Source: 24,
@@ -158,7 +158,7 @@ var exceptions = []Exception{
 		Source: 6,
 	},
 	{
-		Backend: "redlock", Rules: append([]Rule{LeftBehind}, late...), All: []Condition{ClockBack},
+		Backend: "redlock", Rules: append([]Rule{LeftBehind, LeftOver}, late...), All: []Condition{ClockBack},
 		Why:    "the nodes' keys end at times of their wall clocks: where a majority was set back, a lease that nobody renews or releases lasts for as much longer",
 		Source: 11,
 	},
@@ -198,7 +198,7 @@ var exceptions = []Exception{
 		Source: 22,
 	},
 	{
-		Backend: "mysql", Rules: append([]Rule{LeftBehind}, late...), All: []Condition{ClockBack},
+		Backend: "mysql", Rules: append([]Rule{LeftBehind, LeftOver}, late...), All: []Condition{ClockBack},
 		Why:    "rows end at a time of the server's UTC_TIMESTAMP: a lease that nobody renews or releases lasts for as much longer as the clock was set back",
 		Source: 22,
 	},

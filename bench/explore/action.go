@@ -31,8 +31,11 @@ type Action struct {
 	Uses Resource
 	// Lasts bounds the time until it is healed; zero for one that is over at once.
 	Lasts Span
-	// Stops says who may not be served while it lasts.
-	Stops Reach
+	// Stops says who may not be served while it lasts, and StopsFor until when at
+	// most, after its begin and its end, if that is not as long as it lasts: clients
+	// go where they are served.
+	Stops    Reach
+	StopsFor time.Duration
 	// Recovers is how long after its end those whom it concerns may still wait:
 	// for an election, a restart, a connection. Those whom it does not stop wait,
 	// and lose no lease.
@@ -84,6 +87,7 @@ const (
 	StopsNobody Reach = ""
 	StopsHost   Reach = "host" // the one that it is done to
 	StopsAll    Reach = "all"
+	StopsGrants Reach = "grants" // all who want to be granted something; leases are renewed
 )
 
 // Span is the shortest and the longest time of something.

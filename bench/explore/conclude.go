@@ -32,13 +32,16 @@ func (p *player) conclude(ctx context.Context, w *World, h *History) error {
 		plugins = append(plugins, host.PluginPid())
 	}
 	p.end(w)
-	for _, host := range w.Hosts {
+	for i, host := range w.Hosts {
 		h.Seen = append(h.Seen, host.Seen())
+		h.Alive[i] = h.Alive[i] && !host.Crashed()
 	}
 	for i, host := range w.Hosts {
 		h.Left = append(h.Left, leftOf(host, plugins[i])...)
 	}
-	p.look(ctx, h)
+	if err := p.look(ctx, w, h); err != nil {
+		return err
+	}
 	return p.inStore(ctx, h)
 }
 
@@ -81,21 +84,27 @@ func leftOf(h *Host, plugin int) []string {
 }
 
 // look lets a new host have every name.
-func (p *player) look(ctx context.Context, h *History) {
+func (p *player) look(ctx context.Context, w *World, h *History) error {
 	var names []string
 	for _, g := range h.Schedule.Groups {
 		for range g.Names {
 			names = append(names, fmt.Sprint(h.prefix, len(names)))
 		}
 	}
-	p.probe.Forget()
+	probe, err := witness.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = probe.Close(ctx) }()
 	asked := witness.Now()
 	patience := maxTTL + endTimeout
-	_ = p.probe.Acquire(names, 0, maxTTL, patience)
 	bounded, cancel := context.WithTimeout(ctx, patience+endTimeout)
 	defer cancel()
-	_ = p.probe.Await(bounded, func(s witness.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
-	seen := p.probe.Seen()
+	if err := probe.Acquire(names, 0, maxTTL, patience); err != nil {
+		return err
+	}
+	_ = probe.Await(bounded, func(s witness.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
+	seen := probe.Seen()
 	found := map[int]time.Duration{}
 	for _, l := range seen.Leases {
 		found[l.Name] = time.Duration(l.GrantedNs - asked)
@@ -108,5 +117,6 @@ func (p *player) look(ctx context.Context, h *History) {
 		}
 		h.Probes = append(h.Probes, probe)
 	}
-	_ = p.probe.Release(bounded)
+	_ = probe.Release(bounded)
+	return nil
 }

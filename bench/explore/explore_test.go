@@ -24,7 +24,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	o := Options{Length: 5 * time.Minute, Seed: 1, Log: t.Logf, Settings: []string{"plain"}}
 	bugs := []string{"pause", "token", "resurrect", "release", "early"}
 	if os.Getenv("LOCKBENCH_LONG") == "" {
-		o.Length, o.Shrink, o.Runs, o.Actions = time.Minute, 20*time.Second, 1, []string{"freeze-host", "kill-plugin"}
+		o.Players, o.Length, o.Shrink, o.Runs, o.Actions = 1, time.Minute, 20*time.Second, 1, []string{"freeze-host", "kill-plugin"}
 		bugs = []string{"release"}
 	}
 	for _, bug := range bugs {

@@ -74,7 +74,7 @@ func (j *judge) losses() {
 			if l.DoneNs == 0 || l.ReleaseNs > 0 || l.Cause == "released" || l.DoneNs > j.h.Stopped || j.endedAt(l.Host) > 0 {
 				continue
 			}
-			out := overlap(slices.Concat(j.stops[l.Host], j.halts[l.Host]), span{l.DoneNs - int64(ttl), l.DoneNs})
+			out := overlap(slices.Concat(j.silent[l.Host], j.halts[l.Host]), span{l.DoneNs - int64(ttl), l.DoneNs})
 			if out < bears {
 				j.late(l.Host, claim.Survives, "host %s lost lock %d (TTL %v, %s) after %v, although it was interrupted for %v of the last %v only", hostName(l.Host), name, ttl, l.Cause,
 					j.since(l.DoneNs), out.Round(time.Millisecond), ttl)

@@ -14,19 +14,23 @@ type History struct {
 	Stopped  int64 // the callers were told to stop
 	Marks    []Mark
 	Seen     []witness.Seen // of each host
-	Alive    []bool         // whether it was, at the end
+	Alive    []bool         // whether it was at the end, and ended in order
 	Left     []string       // what was left over, and where
 	Probes   []Probe
-	prefix   string
+	// Gaps are when the explorer itself did not run, and nothing passed its proxies.
+	Gaps []span
+	// Crowd is how many threads each processor had to run on average.
+	Crowd  float64
+	prefix string
 }
 
 // Mark is what became of one event.
 type Mark struct {
 	Event
-	From   int64 // just before it was injected; 0: it was not
-	To     int64 // just after it was healed
-	Met    bool  // its moment came
-	Failed string
+	From   int64  // just before it was injected; 0: it was not
+	To     int64  // just after it was healed
+	Met    bool   // its moment came
+	Failed string // why it could not be injected
 }
 
 // Probe is how a name was found when every host had ended.

@@ -31,8 +31,9 @@ type judge struct {
 	h       *History
 	backend Backend
 	made    map[int][]claim.Condition // by host; everywhere for all
-	stops   [][]span                  // of each host: when it may not have been served
-	halts   [][]span                  // of each host: when it did not run
+	stops   [][]span                  // of each host: when it may not have been granted anything
+	silent  [][]span                  // of each host: when it may not have been served at all
+	halts   [][]span                  // of each host: when it, or the explorer, did not run
 	out     verdict
 }
 
@@ -55,7 +56,7 @@ func judgeOf(h *History, b Backend) verdict {
 // circumstances sums up what the events did, and what the machine did.
 func (j *judge) circumstances() {
 	hosts := len(j.h.Schedule.Hosts)
-	j.stops, j.halts, j.made = make([][]span, hosts), make([][]span, hosts), map[int][]claim.Condition{}
+	j.stops, j.silent, j.halts, j.made = make([][]span, hosts), make([][]span, hosts), make([][]span, hosts), map[int][]claim.Condition{}
 	for _, m := range j.h.Marks {
 		a, err := actionOf(m.Action)
 		if err != nil || m.From == 0 {
@@ -69,12 +70,21 @@ func (j *judge) circumstances() {
 			j.made[whom] = append(j.made[whom], claim.Condition(made))
 		}
 		for host := range hosts {
-			if a.Stops == StopsAll || a.Stops == StopsHost && m.Target == host {
-				j.stops[host] = append(j.stops[host], span{m.From, m.To + int64(a.Recovers)})
+			switch {
+			case a.Stops == StopsAll, a.Stops == StopsHost && m.Target == host:
+				j.silent[host] = append(j.silent[host], a.stopped(m)...)
+				fallthrough
+			case a.Stops == StopsGrants:
+				j.stops[host] = append(j.stops[host], a.stopped(m)...)
 			}
 		}
 	}
+	j.out.starved = j.h.Crowd > starvedCrowd
+	for _, gap := range j.h.Gaps {
+		j.out.starved = j.out.starved || gap[1]-gap[0] > int64(starvedFor)
+	}
 	for host, seen := range j.h.Seen {
+		j.halts[host] = slices.Clone(j.h.Gaps)
 		var starved int64
 		for _, halt := range seen.Halts {
 			j.halts[host] = append(j.halts[host], span{halt.From, cmp.Or(halt.To, j.h.Stopped)})
@@ -86,9 +96,23 @@ func (j *judge) circumstances() {
 	}
 }
 
-// starvedFor is the silence of a host's heartbeat that no action explains from
-// which on claims that have times are not judged.
+// stopped is when an action has stopped those whom it stops.
+func (a Action) stopped(m Mark) []span {
+	most := int64(a.StopsFor)
+	if most == 0 || m.To-m.From < most {
+		return []span{{m.From, m.To + int64(a.Recovers)}}
+	}
+	return []span{{m.From, m.From + most}, {m.To, m.To + int64(a.Recovers)}}
+}
+
+// starvedFor is the silence of the explorer's heartbeat, or of one of a host that
+// no action explains, from which on claims that have times are not judged.
 const starvedFor = 200 * time.Millisecond
+
+// starvedCrowd is how many threads each processor has to run on a machine on
+// which they are not judged, either: servers and plugins are then late, whose
+// heartbeats nobody hears.
+const starvedCrowd = 8
 
 // disturbed reports whether an event was under way that may stop a host from
 // running.

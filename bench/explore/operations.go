@@ -19,14 +19,17 @@ func operations() []Action {
 
 func operation(backend string, o store.Operation) Action {
 	a := Action{
-		Name: o.Name, Does: o.Does, On: OnStore, Uses: UsesStore, Lasts: o.Lasts, Recovers: o.Recovers, Makes: o.Makes,
+		Name: o.Name, Does: o.Does, On: OnStore, Uses: UsesStore, Lasts: o.Lasts, StopsFor: o.StopsFor, Recovers: o.Recovers, Makes: o.Makes,
 		Inject: func(ctx context.Context, w *World, e Event) error { return o.Do(ctx, w.Environment, e.Target) },
 	}
 	if o.Server {
 		a.On = OnServer
 	}
-	if o.Stops {
+	switch {
+	case o.Stops:
 		a.Stops = StopsAll
+	case o.StopsGrants:
+		a.Stops = StopsGrants
 	}
 	if o.Undo != nil {
 		a.Heal = func(ctx context.Context, w *World, e Event) error { return o.Undo(ctx, w.Environment, e.Target) }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/bench/witness"
 )
@@ -27,16 +29,15 @@ const (
 	healTimeout = 30 * time.Second
 )
 
-// player plays schedules on one environment at a time, which it keeps for as
-// long as it serves.
+// player plays schedules, one after the other, on one environment at a time,
+// which it keeps for as long as it serves.
 type player struct {
-	opts        *Options
-	backend     Backend
+	*explorer
 	dir         string
 	environment *store.Environment
 	setting     string
 	paths       [][]*Path // of each host, in the environment
-	probe       *witness.Process
+	jumped      bool      // the clock of a server has
 	plays       int
 }
 
@@ -46,11 +47,15 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 		return nil, err
 	}
 	p.plays++
+	p.jumped = slices.ContainsFunc(s.Events, func(e Event) bool {
+		a, err := actionOf(e.Action)
+		return err == nil && slices.Contains(a.Needs, fault.PowerClock)
+	})
 	w := &World{Environment: p.environment, Dir: filepath.Join(p.dir, fmt.Sprint("play-", p.plays))}
 	if err := os.Mkdir(w.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	h = &History{Schedule: s, prefix: fmt.Sprintf("explore-%d-%d-", os.Getpid(), p.plays)}
+	h = &History{Schedule: s, prefix: fmt.Sprintf("explore-%d-%s-%d-", os.Getpid(), filepath.Base(p.dir), p.plays)}
 	defer func() {
 		err = errors.Join(err, w.Settle())
 		p.end(w)
@@ -61,13 +66,18 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	}
 	watch := watchMoments(w)
 	defer watch.close()
+	beat := beginBeat()
+	defer beat.end()
 	if err := p.begin(ctx, w, h); err != nil {
 		return nil, err
 	}
-	p.happen(ctx, w, h, watch)
+	if err := p.happen(ctx, w, h, watch); err != nil {
+		return nil, err
+	}
 	if err := p.conclude(ctx, w, h); err != nil {
 		return nil, err
 	}
+	h.Gaps, h.Crowd = beat.end()
 	return h, ctx.Err()
 }
 
@@ -93,30 +103,47 @@ func (p *player) begin(ctx context.Context, w *World, h *History) error {
 }
 
 // happen lets every event take place, and returns when all of it is healed and
-// the callers have worked for long enough.
-func (p *player) happen(ctx context.Context, w *World, h *History, watch *watcher) {
+// the callers have worked for long enough. What cannot be healed is an error: no
+// claim is about it.
+func (p *player) happen(ctx context.Context, w *World, h *History, watch *watcher) error {
 	began := time.Now()
 	h.Marks = make([]Mark, len(h.Schedule.Events))
+	errs := make([]error, len(h.Schedule.Events))
 	var going sync.WaitGroup
+	uses := map[thing]chan struct{}{} // closed when the event before has let go
 	for i, e := range h.Schedule.Events {
 		m := &h.Marks[i]
 		m.Event = e
-		going.Go(func() { befall(ctx, w, m, watch, began) })
+		var before, free chan struct{}
+		if key, _, ok := thingOf(e); ok {
+			before, free = uses[key], make(chan struct{})
+			uses[key] = free
+		}
+		going.Go(func() {
+			errs[i] = befall(ctx, w, m, watch, began, before)
+			if free != nil {
+				close(free)
+			}
+		})
 	}
 	going.Wait()
 	h.Healed = witness.Now()
 	sleep(ctx, max(time.Until(began.Add(time.Duration(h.Schedule.Length))), settleTime))
+	return errors.Join(errs...)
 }
 
-// befall lets one event take place.
-func befall(ctx context.Context, w *World, m *Mark, watch *watcher, began time.Time) {
+// befall lets one event take place, after that before it, which a busy machine
+// may delay. Its error is that it cannot be healed.
+func befall(ctx context.Context, w *World, m *Mark, watch *watcher, began time.Time, before <-chan struct{}) error {
 	a, err := actionOf(m.Action)
 	if err != nil {
-		m.Failed = err.Error()
-		return
+		return err
 	}
 	if !sleep(ctx, time.Until(began.Add(time.Duration(m.At)))) {
-		return
+		return nil
+	}
+	if before != nil {
+		<-before
 	}
 	happened := func() {}
 	if m.Moment != "" {
@@ -126,16 +153,18 @@ func befall(ctx context.Context, w *World, m *Mark, watch *watcher, began time.T
 	defer cancel()
 	m.From = witness.Now()
 	if err := a.Inject(bounded, w, m.Event); err != nil {
-		m.Failed = fmt.Sprintf("inject: %v", err)
+		m.Failed = err.Error()
 	}
 	happened()
 	sleep(ctx, time.Duration(m.Lasts))
 	if a.Heal != nil {
-		if err := a.Heal(bounded, w, m.Event); err != nil {
-			m.Failed += fmt.Sprintf(" heal: %v", err)
-		}
+		err = a.Heal(bounded, w, m.Event)
 	}
 	m.To = witness.Now()
+	if err != nil && m.Failed == "" { // else there was nothing to heal
+		return fmt.Errorf("%s is not healed: %w", m.Action, err)
+	}
+	return nil
 }
 
 // heal lets everything pass on the paths again.

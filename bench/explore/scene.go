@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,30 @@ func (s Scene) key() string {
 	slices.Sort(names)
 	return strings.Join(names, " ")
 }
+
+// explains reports whether a violation in another schedule is that of the scene,
+// by all that can be seen: the same rule is broken, and either everything that
+// the scene needs is in there, or the texts say the same.
+func (s Scene) explains(other Schedule, v Violation) bool {
+	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
+}
+
+// isIn reports whether other has all actions of s, and wrappers if s has some.
+func (s Schedule) isIn(other Schedule) bool {
+	for _, e := range s.Events {
+		if !slices.ContainsFunc(other.Events, func(o Event) bool { return o.Action == e.Action }) {
+			return false
+		}
+	}
+	wrapped := func(h HostPlan) bool { return h.Wrapper != "" }
+	return !slices.ContainsFunc(s.Hosts, wrapped) || slices.ContainsFunc(other.Hosts, wrapped)
+}
+
+// particulars are numbers with their units, names and hosts in a text.
+var particulars = regexp.MustCompile(`[0-9][0-9.:a-zµ]*|"[^"]*"|host [A-Z]`)
+
+// kindOf is what a violation says without its particulars.
+func kindOf(what string) string { return particulars.ReplaceAllString(what, "") }
 
 // Text tells the scene to people.
 func (s Scene) Text() string {
@@ -164,13 +189,14 @@ type Played struct {
 
 // Play plays a scene runs times. Its error says that it could not be played.
 func Play(ctx context.Context, s Scene, b Backend, o Options, runs int) (p Played, err error) {
+	o.Players = 1
 	x, err := newExplorer(ctx, b, o)
 	if err != nil {
 		return p, err
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
 	for range runs {
-		h, err := x.player.play(ctx, s.Schedule)
+		h, err := x.players[0].play(ctx, s.Schedule)
 		if err != nil {
 			return p, err
 		}

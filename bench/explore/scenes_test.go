@@ -38,7 +38,7 @@ func TestScenes(t *testing.T) {
 			t.Parallel()
 			path := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
 			b := Backend{Name: backend, Path: path, Fencing: fencing[backend]}
-			x, err := newExplorer(t.Context(), b, Options{})
+			x, err := newExplorer(t.Context(), b, Options{Players: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func playScene(t *testing.T, x *explorer, s Scene, long bool) {
 		runs = 3
 	}
 	for range runs {
-		h, err := x.player.play(t.Context(), s.Schedule)
+		h, err := x.players[0].play(t.Context(), s.Schedule)
 		if errors.Is(err, env.ErrNotInstalled) {
 			env.Missing(t, x.backend.Name, err)
 		}

@@ -196,32 +196,42 @@ func (g *generator) upTo(d time.Duration) time.Duration {
 	return time.Duration(g.random.Int64N(int64(d))).Round(time.Millisecond)
 }
 
+// thing is what no two events use at the same time.
+type thing struct {
+	on     Target
+	target int
+	uses   Resource
+}
+
+// thingOf is what an event uses; ok is false if others may use it, too.
+func thingOf(e Event) (t thing, recovers Duration, ok bool) {
+	a, err := actionOf(e.Action)
+	if err != nil || a.Uses == "" {
+		return t, 0, false
+	}
+	if a.On == OnStore || a.Uses == UsesStore {
+		return thing{uses: a.Uses}, Duration(a.Recovers), true
+	}
+	return thing{a.On, e.Target, a.Uses}, Duration(a.Recovers), true
+}
+
 // separate moves events that would use the same thing at the same time behind
 // each other.
 func (s *Schedule) separate() {
-	type thing struct {
-		on     Target
-		target int
-		uses   Resource
-	}
 	busy := map[thing]Duration{}
 	slices.SortStableFunc(s.Events, func(a, b Event) int { return int(a.At - b.At) })
 	for i := range s.Events {
 		e := &s.Events[i]
-		a, err := actionOf(e.Action)
-		if err != nil || a.Uses == "" {
+		key, recovers, ok := thingOf(*e)
+		if !ok {
 			continue
-		}
-		key := thing{a.On, e.Target, a.Uses}
-		if a.On == OnStore || a.Uses == UsesStore {
-			key = thing{uses: a.Uses}
 		}
 		if until, used := busy[key]; used && e.At < until {
 			e.At = until
 		}
-		busy[key] = e.At + e.Lasts + Duration(momentPatience) + Duration(a.Recovers)
-		if e.Moment == "" {
-			busy[key] -= Duration(momentPatience)
+		busy[key] = e.At + e.Lasts + recovers
+		if e.Moment != "" {
+			busy[key] += Duration(momentPatience)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/store"
 )
 
@@ -138,6 +139,39 @@ func TestSceneFile(t *testing.T) {
 		}
 		if _, err := ReadScene(path); err == nil {
 			t.Error("an action that there is not was accepted")
+		}
+	}
+}
+
+// TestSceneExplains: a violation is known by the actions of its scene, or by
+// what it says; another one is not.
+func TestSceneExplains(t *testing.T) {
+	of := func(actions ...string) (s Schedule) {
+		for _, a := range actions {
+			s.Events = append(s.Events, Event{Action: a})
+		}
+		s.Hosts = []HostPlan{{}}
+		return s
+	}
+	const what = `release of lock 3 on host A gave up 3.998s before its context ended: release "x-1-3" on redis: cannot connect to 127.0.0.1:23025`
+	scene := Scene{Rule: "gave up", What: what, Schedule: of("refuse")}
+	wrapped := scene
+	wrapped.Schedule.Hosts = []HostPlan{{Wrapper: "shell"}}
+	for _, c := range []struct {
+		scene Scene
+		in    Schedule
+		rule  string
+		what  string
+		want  bool
+	}{
+		{scene, of("cut", "refuse"), "gave up", "something else", true},
+		{scene, of("cut"), "gave up", `release of lock 12 on host C gave up 1.2s before its context ended: release "y" on redis: cannot connect to 127.0.0.1:99`, true},
+		{scene, of("cut"), "gave up", "lead of lock 3 on host A gave up 3s before its context ended: read-only", false},
+		{scene, of("cut", "refuse"), "overlap", what, false},
+		{wrapped, of("refuse"), "gave up", "something else", false},
+	} {
+		if got := c.scene.explains(c.in, Violation{Rule: claim.Rule(c.rule), What: c.what}); got != c.want {
+			t.Errorf("%q with %v: explained %v, want %v", c.what, c.in.Events, got, c.want)
 		}
 	}
 }

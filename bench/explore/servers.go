@@ -18,7 +18,7 @@ const (
 	// a member that has none.
 	elects = 3 * time.Second
 	// quarantined is how long a node of redlock does not vote that was restarted,
-	// with leases of up to 10 s.
+	// with leases of up to 10 s: longer than any TTL.
 	quarantined = 11 * time.Second
 )
 
@@ -59,8 +59,8 @@ var freezes = []Action{
 		Inject: func(_ context.Context, w *World, e Event) error { return w.Scene.Servers[e.Target].Freeze() }, Heal: resumeAll,
 	},
 	{
-		Name: "freeze-follower", Does: "a member that does not lead stands still", On: OnStore, Uses: UsesStore, Only: where(func(s place) bool { return s == etcdThree }),
-		Needs: []fault.Power{fault.PowerServers, fault.PowerLeader}, Lasts: stillFor, Stops: StopsAll, Recovers: time.Second,
+		Name: "freeze-follower", Does: "a member that does not lead stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(func(s place) bool { return s == etcdThree }),
+		Needs: []fault.Power{fault.PowerServers, fault.PowerLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
 		Inject: func(ctx context.Context, w *World, e Event) error { return freezeMember(ctx, w, 1) }, Heal: resumeAll,
 	},
 	{

@@ -11,12 +11,12 @@ import (
 )
 
 // calls judges that calls come back in time, that nobody gives up who was served
-// once, and that no host ends by itself.
+// once, neither a wait nor a release, and that no host ends by itself.
 func (j *judge) calls() {
 	for host, seen := range j.h.Seen {
 		for _, c := range seen.Calls {
 			j.deadline(host, c)
-			if waits(c) && c.Served && c.Outcome == witness.OutcomeFailed && c.BackNs < min(c.LimitNs-int64(claim.Slack), j.h.Stopped) {
+			if j.gaveUp(host, c) {
 				j.broken(host, claim.GaveUp, "%s of lock %d on host %s gave up %v before its context ended: %s", c.Op, c.Name,
 					hostName(host), ms(c.LimitNs-c.BackNs), c.Error)
 			}
@@ -25,6 +25,25 @@ func (j *judge) calls() {
 			j.broken(host, claim.Crash, "the process of host %s has ended by itself", hostName(host))
 		}
 	}
+}
+
+// gaveUp reports whether a call failed that had time left. A release has until
+// its lease is over, which it is soon if it could not be renewed before.
+func (j *judge) gaveUp(host int, c witness.Call) bool {
+	until := min(c.LimitNs-int64(claim.Slack), j.h.Stopped)
+	if !c.Served || c.Outcome != witness.OutcomeFailed {
+		return false
+	}
+	if c.Op == "release" {
+		ttl := int64(j.h.group(c.Name).TTL)
+		until = min(until, c.SentNs+ttl/2)
+		if overlap(slices.Concat(j.silent[host], j.halts[host]), span{c.SentNs - ttl, c.SentNs}) > time.Duration(ttl/10) {
+			return false
+		}
+	} else if !waits(c) {
+		return false
+	}
+	return c.BackNs < until
 }
 
 // waits reports whether a call is one that waits for a lock.

@@ -340,6 +340,17 @@ func (p *Process) Alive() bool {
 	}
 }
 
+// Crashed reports whether the witness has ended by itself, with a status
+// that says so.
+func (p *Process) Crashed() bool {
+	select {
+	case <-p.exited:
+		return p.cmd.ProcessState.ExitCode() > 0
+	default:
+		return false
+	}
+}
+
 // Close ends the witness, which closes its plugin; it is killed when it has
 // not ended before ctx does. It is no error that it has ended before.
 func (p *Process) Close(ctx context.Context) error {

@@ -115,7 +115,7 @@ func showFound(found []explore.Found, format string, w io.Writer) error {
 	for _, one := range found {
 		verdict := "no claim was broken"
 		if n := len(one.Scenes); n > 0 {
-			verdict = fmt.Sprintf("BROKEN: %d scenes", n)
+			verdict = fmt.Sprintf("BROKEN: %d scenes, and %d violations that these explain", n, one.Again)
 		}
 		fmt.Fprintf(w, "%s: %s\n  %d schedules, %d grants, %d actions; %s\n", one.Backend, verdict, one.Schedules, one.Grants, one.Actions, one.Covered.Line())
 		fmt.Fprintf(w, "  %d schedules on a machine that was starved, %d of which left a claim with a time unjudged; %d documented exceptions were seen\n",
