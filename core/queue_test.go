@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -236,9 +237,9 @@ func TestHandoverToOneThatGivesUp(t *testing.T) {
 func TestSilentHandoverHoldsUpNobodyTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(handing...)
-		silent := false
+		var silent atomic.Bool
 		f.before = func(ctx context.Context, _ string, _ driver.Request) error {
-			if !silent {
+			if !silent.Load() {
 				return nil
 			}
 			<-ctx.Done()
@@ -259,7 +260,7 @@ func TestSilentHandoverHoldsUpNobodyTwice(t *testing.T) {
 			back <- time.Since(end)
 		}()
 		synctest.Wait()
-		silent = true
+		silent.Store(true)
 		released := make(chan struct{})
 		go func() {
 			_ = first.Release(ctx)
@@ -268,7 +269,7 @@ func TestSilentHandoverHoldsUpNobodyTwice(t *testing.T) {
 		if late := <-back; late > c.opts.CleanupBudget+2*grace {
 			t.Errorf("Acquire came back %v after its context", late)
 		}
-		silent = false
+		silent.Store(false)
 		<-released
 		time.Sleep(time.Minute)
 		if owner := f.owner("a"); owner != "" {

@@ -51,7 +51,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 		a, err := actionOf(e.Action)
 		return err == nil && slices.Contains(a.Needs, fault.PowerClock)
 	})
-	w := &World{Environment: p.environment, Dir: filepath.Join(p.dir, fmt.Sprint("play-", p.plays))}
+	w := &World{Environment: p.environment, Dir: filepath.Join(p.scratch.Dir(), fmt.Sprintf("play-%s-%d", filepath.Base(p.dir), p.plays))}
 	if err := os.Mkdir(w.Dir, 0o700); err != nil {
 		return nil, err
 	}
