@@ -16,6 +16,8 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"syscall"
+	"time"
 )
 
 // Taken are ports that nobody else is handed out.
@@ -45,16 +47,30 @@ func (t *Taken) take(port int) error {
 	if err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp4", addr)
-	if err != nil {
-		return errors.Join(err, lock.Close())
-	}
-	if err := l.Close(); err != nil {
+	if err := unused(addr); err != nil {
 		return errors.Join(err, lock.Close())
 	}
 	t.numbers, t.locks = append(t.numbers, port), append(t.locks, lock)
 	return nil
 }
+
+// unused returns nil when nobody listens on addr. It does not listen itself to
+// find out: a process that is started at that moment, by anybody in this one,
+// would have the socket until it is a program of its own, and the server for
+// which the port is would not get it.
+func unused(addr string) error {
+	c, err := net.DialTimeout("tcp4", addr, answers)
+	switch {
+	case err == nil:
+		return errors.Join(fmt.Errorf("ports: somebody listens on %s", addr), c.Close())
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil
+	}
+	return err
+}
+
+// answers is how soon the loopback interface says that nobody listens.
+const answers = time.Second
 
 // Port returns the port of index i.
 func (t *Taken) Port(i int) int { return t.numbers[i] }

@@ -113,3 +113,38 @@ func TestRangeKeepsClearOfOutgoingConnections(t *testing.T) {
 		}
 	}
 }
+
+// TestPortIsFreeWhenHandedOut: whoever gets a port can listen on it at once,
+// while this process starts others, which have its sockets until they are
+// programs of their own.
+func TestPortIsFreeWhenHandedOut(t *testing.T) {
+	stop := make(chan struct{})
+	var starters sync.WaitGroup
+	for range 4 {
+		starters.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = exec.Command("true").Run() // it is there to be started
+				}
+			}
+		})
+	}
+	for range 500 {
+		taken, err := Take(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp4", taken.Addr(0))
+		if err != nil {
+			t.Error(err)
+		} else {
+			_ = l.Close()
+		}
+		_ = taken.Close()
+	}
+	close(stop)
+	starters.Wait()
+}
