@@ -31,7 +31,7 @@ func (p *player) conclude(ctx context.Context, w *World, h *History) error {
 		h.Alive = append(h.Alive, host.Alive())
 		plugins = append(plugins, host.PluginPid())
 	}
-	p.end(w)
+	h.Left = p.end(w)
 	for i, host := range w.Hosts {
 		h.Seen = append(h.Seen, host.Seen())
 		h.Alive[i] = h.Alive[i] && !host.Crashed()
@@ -95,7 +95,11 @@ func (p *player) look(ctx context.Context, w *World, h *History) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = probe.Close(ctx) }()
+	defer func() {
+		if err := shut(probe); err != nil {
+			h.Left = append(h.Left, fmt.Sprintf("the host that looked at the locks at the end: %v", err))
+		}
+	}()
 	asked := witness.Now()
 	patience := maxTTL + endTimeout
 	bounded, cancel := context.WithTimeout(ctx, patience+endTimeout)

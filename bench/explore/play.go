@@ -176,18 +176,33 @@ func (p *player) heal() error {
 	return errors.Join(errs...)
 }
 
-// end closes the hosts that are still there.
-func (p *player) end(w *World) {
+// end closes the hosts that are still there, and returns those that had to be
+// killed.
+func (p *player) end(w *World) []string {
+	stuck := make([]error, len(w.Hosts))
 	var ending sync.WaitGroup
-	for _, host := range w.Hosts {
-		if host.Process == nil {
-			continue
+	for i, host := range w.Hosts {
+		if host.Process != nil {
+			ending.Go(func() { stuck[i] = shut(host.Process) })
 		}
-		ending.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
-			defer cancel()
-			_ = host.Close(ctx)
-		})
 	}
 	ending.Wait()
+	var left []string
+	for i, err := range stuck {
+		if err != nil {
+			left = append(left, fmt.Sprintf("host %s: %v", w.Hosts[i].Name(), err))
+		}
+	}
+	return left
+}
+
+// shut has a host close its client and end. One that does not is killed, and
+// an error.
+func shut(host *witness.Process) error {
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	if host.Close(ctx) != nil {
+		return fmt.Errorf("had not ended %v after its client was closed", endTimeout)
+	}
+	return nil
 }
