@@ -42,6 +42,9 @@ type node struct {
 	// aheadMost is the same, too large by the way of the request.
 	aheadMost atomic.Int64
 
+	// identity is the hash of its run id, which every host knows it by.
+	identity atomic.Uint64
+
 	more chan struct{} // filled when queue has grown
 
 	held quarantine // only the goroutine of run uses it
@@ -101,6 +104,7 @@ func (n *node) start(patience time.Duration) {
 
 // enter makes the node ready for requests.
 func (n *node) enter(s redisnode.Server) {
+	n.identity.Store(fnv1a(fnvStart, s.RunID))
 	n.mu.Lock()
 	n.late.Stop()
 	was := n.state

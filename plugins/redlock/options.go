@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -59,7 +58,6 @@ const leastTTL = 20
 func (o Options) ttlMin() time.Duration { return leastTTL * o.NodeTimeout }
 
 // resolve checks what can be checked without a server; defaults are filled in.
-// The addresses come back in an order that is the same on every host.
 func (o Options) resolve() (Options, []redisnode.Address, error) {
 	if err := o.check(); err != nil {
 		return o, nil, err
@@ -77,15 +75,6 @@ func (o Options) resolve() (Options, []redisnode.Address, error) {
 		}
 		nodes = append(nodes, a)
 	}
-	slices.SortFunc(nodes, func(a, b redisnode.Address) int {
-		switch {
-		case a.Addr < b.Addr:
-			return -1
-		case a.Addr > b.Addr:
-			return 1
-		}
-		return 0
-	})
 	return o, nodes, nil
 }
 

@@ -16,7 +16,7 @@ const refreshEvery = time.Second
 //
 // Queues on several nodes would hand nodes to different waiters, and nobody
 // would get a majority. So one node is the queue of a name: the first that
-// votes, in an order that the name decides and every host knows. Releases
+// votes, in an order that name and nodes decide, see queueOf. Releases
 // learn from each node's vote whether it has a queue, so a host that takes
 // another node for the first is woken too. When the node goes away its
 // waiters are sent to ask, and meet again at the next one.
@@ -61,19 +61,40 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 }
 
-// queueOf is the node where waiters of name queue, -1 when none votes.
+// queueOf is the node where waiters of name queue, -1 when none votes: of those
+// that vote the one whose hash together with name is the highest (Thaler and
+// Ravishankar, "Using name-based mappings to increase hit rates", 1998). A node
+// is known by its run id, because hosts may list the nodes in any order and
+// reach them by different addresses.
 func (b *Backend) queueOf(name string) int {
-	h := uint32(2166136261) // FNV-1a, which is the same on every host
-	for i := range len(name) {
-		h = (h ^ uint32(name[i])) * 16777619
-	}
-	first := int(h % uint32(len(b.nodes)))
-	for i := range b.nodes {
-		if i = (first + i) % len(b.nodes); b.nodes[i].votes() {
-			return i
+	queue, highest := -1, uint64(0)
+	for i, n := range b.nodes {
+		h := scatter(fnv1a(n.identity.Load(), name))
+		if (queue < 0 || h > highest) && n.votes() {
+			queue, highest = i, h
 		}
 	}
-	return -1
+	return queue
+}
+
+// fnvStart is where [fnv1a] begins.
+const fnvStart = 14695981039346656037
+
+// fnv1a continues the hash FNV-1a, which is the same on every host.
+func fnv1a(hash uint64, text string) uint64 {
+	for i := range len(text) {
+		hash = (hash ^ uint64(text[i])) * 1099511628211
+	}
+	return hash
+}
+
+// scatter spreads what differs in any bit of a hash over all of them
+// (MurmurHash3's finalizer): the order of short names would depend on the low
+// bits only.
+func scatter(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
 }
 
 // idle waits for a node.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -96,6 +98,46 @@ func TestTurns(t *testing.T) {
 		h, err := b.Inspect(t.Context(), "turns")
 		return err == nil && !h.Held()
 	})
+}
+
+// Hosts that list the nodes in another order, or reach them by other addresses,
+// queue at the same one: else each node keeps a lock for the first of its own
+// queue, and nobody gets a majority. Names are spread over the nodes.
+func TestHostsMeetAtOneQueue(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	var addrs []string
+	for i, s := range nodes {
+		addr := s.Addr()
+		if i%2 == 0 {
+			addr = strings.Replace(addr, "127.0.0.1", "localhost", 1)
+		}
+		addrs = append(addrs, addr)
+	}
+	slices.Reverse(addrs)
+	other := connect(t, config(nodes, driver.Config{"address": strings.Join(addrs, ",")}))
+	must(t, other.Check(t.Context()))
+	run := func(b *Backend, name string) string {
+		n := b.nodes[b.queueOf(name)]
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.server.RunID
+	}
+	eventually(t, "every node votes", func() bool {
+		return !slices.ContainsFunc(slices.Concat(b.nodes, other.nodes), func(n *node) bool { return !n.votes() })
+	})
+	names := map[string]int{}
+	for i := range 1000 {
+		name := fmt.Sprint(i)
+		if run(b, name) != run(other, name) {
+			t.Fatalf("%q: the hosts queue at different nodes", name)
+		}
+		names[run(b, name)]++
+	}
+	for run, count := range names {
+		if count < 100 || len(names) != len(nodes) {
+			t.Errorf("%d nodes are queues, %s of %d of 1000 names", len(names), run, count)
+		}
+	}
 }
 
 // The node with the queue dies while hosts wait: they meet at another one.
