@@ -72,7 +72,7 @@ func (e *environment) start(ctx context.Context, found plugin.Found, durable boo
 }
 
 func composeError(backend string, err error) error {
-	e := &EnvError{Backend: backend, Err: err, Hint: "docker with compose v2 and its daemon must run here, and reach a registry or have the images of scripts/images; or leave --env away"}
+	e := &EnvError{Backend: backend, Err: err, Hint: "docker with compose v2 and its daemon must run here, and reach a registry or have the images of scripts/images; or omit --env"}
 	if errors.Is(err, env.ErrNoService) {
 		e.Hint = fmt.Sprintf("name a server of yours: --target %s=ADDRESS", backend)
 	}

@@ -107,7 +107,7 @@ func hintOf(err error) string {
 	case errors.As(err, &environment):
 		return environment.Hint
 	case errors.Is(err, record.ErrNotEmpty):
-		return "name another directory, or leave -o away"
+		return "name another directory, or omit -o"
 	}
 	return ""
 }

@@ -342,7 +342,7 @@ func (f *runFlags) words(cmd *cobra.Command) error {
 		f.baselines = baseline.Names()
 	}
 	if f.ttl == 0 {
-		return hinted(usagef("--ttl 0 would be a lease that has ended"), "leave it away for the default of 10s")
+		return hinted(usagef("--ttl 0 would be a lease that has ended"), "omit it for the default of 10s")
 	}
 	for flag, n := range map[string]int{"backends": len(f.backends), "clients": len(f.clients), "keys": len(f.keys), "hold": len(f.hold), "modes": len(f.modes)} {
 		if cmd.Flags().Changed(flag) && n == 0 {
