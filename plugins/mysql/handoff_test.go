@@ -1,7 +1,9 @@
 package mysql_test
 
 import (
+	"context"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,6 +86,30 @@ func TestReleaseOfLockedRow(t *testing.T) {
 		t.Errorf("token %d after %d", next.Token, mine.Token)
 	}
 	release(t, host, next)
+}
+
+// TestSleepersDoNotHoldUpChanges changes the table's definition while others
+// sleep: it must not wait for them, because everybody else waits for it.
+func TestSleepersDoNotHoldUpChanges(t *testing.T) {
+	w := newWorld(t)
+	if !w.mariadb(t) {
+		t.Skip("MySQL knows no block, and its sleepers have the definition locked")
+	}
+	mine := acquire(t, w.b, want("jobs", time.Minute))
+	host := w.host(t)
+	var waiting sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	for range 3 {
+		waiting.Go(func() { _ = host.Wait(ctx, want("jobs", time.Minute), time.Minute) })
+	}
+	defer waiting.Wait()
+	defer cancel()
+	eventually(t, "they sleep", func() bool { return blocked(t, w.db, asleep) == 3 })
+	// They sleep for five seconds.
+	if _, err := w.db.ExecContext(t.Context(), "SET STATEMENT lock_wait_timeout=1 FOR ALTER TABLE "+table(w.prefix)+" FORCE"); err != nil {
+		t.Error(err)
+	}
+	release(t, w.b, mine)
 }
 
 // statements is how many the server was sent.

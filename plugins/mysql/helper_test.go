@@ -78,7 +78,7 @@ func pause(t testing.TB, d time.Duration) {
 }
 
 // asleep is in the statement of a waiter, and in no other.
-const asleep = "GREATEST(0,LEAST("
+const asleep = " AS slept"
 
 // blocked counts the statements of other connections that contain text and
 // that the server is at.

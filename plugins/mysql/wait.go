@@ -137,10 +137,10 @@ func (b *Backend) wait(ctx context.Context, left <-chan struct{}, r driver.Reque
 
 // sleep enters the queue and sleeps. It reports whether r's owner is barred.
 func (b *Backend) sleep(ctx context.Context, s *session, bed string, r driver.Request, most time.Duration) (barred bool, err error) {
-	enter, sleep := enterText(b.table, r, s.bell), sleepText(b.table, bed, r, most)
-	if s.server.mariadb {
-		sleep = "BEGIN NOT ATOMIC " + enter + ";" + sleep + ";END"
-	} else if _, _, err := s.exec(ctx, enter); err != nil {
+	sleep := sleepText(b.table, r, most)
+	if bed != "" {
+		sleep = blockText(b.table, bed, r, s.bell, most)
+	} else if _, _, err := s.exec(ctx, enterText(b.table, r, s.bell)); err != nil {
 		return false, err
 	}
 	err = s.query(ctx, sleep, func(v []sqldriver.Value) error {
