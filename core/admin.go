@@ -34,7 +34,16 @@ func (c *Client) inspect(ctx context.Context, op, name string) (Holder, error) {
 	if err != nil {
 		return Holder{}, c.wrap(op, name, err)
 	}
-	return h, nil
+	return c.here(name, h), nil
+}
+
+// here gives a holder the token that its lease in this host has by now.
+func (c *Client) here(name string, h Holder) Holder {
+	l := c.queues.holder(name)
+	if l != nil && l.owner == h.Owner && GrantNumber(l.token) == GrantNumber(h.Token) {
+		h.Token = l.token
+	}
+	return h
 }
 
 // List yields every held lock whose name starts with prefix, in no particular
@@ -47,11 +56,11 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 			return
 		}
 		defer c.end()
-		admin, err := c.admin()
+		err := c.needAdmin()
 		more := true
 		if err == nil {
-			err = admin.List(ctx, prefix, func(h Holder) bool {
-				more = more && yield(h, nil)
+			err = c.b.List(ctx, prefix, func(h Holder) bool {
+				more = more && yield(c.here(h.Name, h), nil)
 				return more
 			})
 		}
@@ -61,7 +70,8 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 	}
 }
 
-// Break ends the lease of name if its token is still token, whoever holds it.
+// Break ends the lease of name if it is still one of the grant of token,
+// whoever holds it, and to whomever it was handed over in its host meanwhile.
 // Inspect tells the token. The error is a [*NotHeldError] when that lease is
 // over, and wraps ErrUnsupported where the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
@@ -72,26 +82,24 @@ func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	if err := checkName(name); err != nil {
 		return c.wrap("break", clip(name), err)
 	}
-	admin, err := c.admin()
+	err := c.needAdmin()
 	if err == nil {
 		bctx, cancel := context.WithTimeout(ctx, maxLook)
-		err = admin.Break(bctx, name, token)
+		err = c.b.Break(bctx, name, token)
 		cancel()
 	}
 	if err != nil {
 		return c.wrap("break", name, err)
 	}
-	if l := c.queues.holder(name); l != nil && l.token == token {
-		c.sched.lose(l, ErrRevoked)
-	}
+	c.sched.loseGrant(name, token, func(*Lease) error { return ErrRevoked })
 	return nil
 }
 
-func (c *Client) admin() (driver.Admin, error) {
-	if admin := driver.AdminOf(c.b); admin != nil {
-		return admin, nil
+func (c *Client) needAdmin() error {
+	if c.b.admin != nil {
+		return nil
 	}
-	return nil, fmt.Errorf("%w: %s does not declare the power %q", ErrUnsupported, c.name, driver.PowerAdmin)
+	return fmt.Errorf("%w: %s does not declare the power %q", ErrUnsupported, c.name, driver.PowerAdmin)
 }
 
 // notHeld enters what an answer that wraps ErrNotHeld says about l.
@@ -99,7 +107,5 @@ func (c *Client) notHeld(l *Lease, err error) {
 	if !errors.Is(err, ErrNotHeld) {
 		return
 	}
-	if cause := c.sched.verdictOf(l, err); cause != nil {
-		c.sched.lose(l, cause)
-	}
+	c.sched.loseGrant(l.lock.name, l.token, func(l *Lease) error { return c.sched.verdict(l, err, c.clock.now()) })
 }

@@ -17,7 +17,7 @@ const (
 	minCall = 10 * time.Millisecond
 )
 
-// grant is the answer to a successful acquire or handover.
+// grant is the answer to a successful acquire.
 type grant struct {
 	token     uint64
 	sent, got instant
@@ -37,7 +37,10 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	c.heard(err)
 	if err == nil {
 		if err = a.usable(ctx, g); err == nil {
-			return c.adopt(a, g), nil
+			l := newLease(a, a.owner, g)
+			l.extend(g.sent, g.got)
+			c.sched.add(l, a, g)
+			return l, nil
 		}
 	}
 	a.answer = err

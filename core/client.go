@@ -92,13 +92,10 @@ func defaultLabel() string {
 
 // Client holds the locks of one host on one backend. Close it when done.
 type Client struct {
-	b        driver.Backend
+	b        edge
 	name     string // of the backend
 	survives bool   // leases outlive the plugin process
 	waiter   driver.Waiter
-	watcher  driver.Watcher
-	batcher  driver.Batcher
-	handover driver.Handover
 	opts     Options
 	invalid  error // what is wrong with them
 
@@ -136,13 +133,10 @@ func New(b driver.Backend, opts *Options) *Client {
 	settled, invalid := opts.settle()
 	c := &Client{
 		invalid:  invalid,
-		b:        b,
+		b:        edgeOf(b),
 		name:     props.Name,
 		survives: props.SurvivesPlugin,
 		waiter:   driver.WaiterOf(b),
-		watcher:  driver.WatcherOf(b),
-		batcher:  driver.BatcherOf(b),
-		handover: driver.HandoverOf(b),
 		opts:     settled,
 		idle:     make(chan struct{}, 1),
 		closed:   make(chan struct{}),
@@ -214,7 +208,7 @@ func (c *Client) look() instant {
 // start starts what listens to the backend, before the first lock is asked for.
 func (c *Client) start() {
 	c.started.Do(func() {
-		if c.watcher != nil {
+		if c.b.watcher != nil {
 			c.spawn(c.watch)
 		}
 	})

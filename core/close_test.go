@@ -13,7 +13,7 @@ import (
 
 func TestCloseReleasesEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerWaiter, driver.PowerHandover, driver.PowerWatcher)
+		f := newFake(driver.PowerWaiter, driver.PowerWatcher)
 		c, _ := open(t, f)
 		l := lockOf(t, c, "a", nil)
 		lease := acquire(t, l)
@@ -184,7 +184,7 @@ func TestAdmin(t *testing.T) {
 	for range c.List(t.Context(), "") {
 		break
 	}
-	if err := c.Break(t.Context(), "one", one.Token()+100); !errors.Is(err, ErrNotHeld) {
+	if err := c.Break(t.Context(), "one", one.Token()+100<<10); !errors.Is(err, ErrNotHeld) {
 		t.Errorf("break by a wrong token: %v", err)
 	}
 	if err := c.Break(t.Context(), "one", one.Token()); err != nil || CauseName(one.Err()) != "revoked" {

@@ -27,11 +27,10 @@ type contender struct {
 	poll   backoff
 	retry  backoff
 
-	// Guarded by the queue's shard; freeBy too, while claimed.
-	parked  bool          // waits in this host and may be claimed
-	claimed bool          // a release is handing the lock over to owner
-	lease   *Lease        // what was handed over
-	signal  chan struct{} // 1 slot; made when the contender first parks
+	// Guarded by the queue's shard.
+	parked bool          // waits in this host and may be handed the lock
+	lease  *Lease        // what was handed over
+	signal chan struct{} // 1 slot; made when the contender first parks
 }
 
 func newContender(ctx context.Context, l *Lock) *contender {
@@ -183,9 +182,6 @@ func (a *contender) turn(ctx context.Context) (*Lease, error) {
 			if a.lock.c.queues.unpark(a) {
 				return nil, a.ended(ctx)
 			}
-			began := a.lock.c.clock.early()
-			<-a.signal // a handover to this contender is under way and decides first
-			a.spent = a.lock.c.clock.early().sub(began)
 		}
 	}
 }

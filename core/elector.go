@@ -45,6 +45,7 @@ func (c *Client) Elector(name string, opts *ElectorOptions) (*Elector, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.election = true
 	return &Elector{c: c, lock: l}, nil
 }
 

@@ -134,7 +134,7 @@ func (e *IndeterminateError) Unwrap() error { return e.Err }
 // this client once will again: a failover makes servers read-only, and
 // passwords are rotated. So a refusal counts only before that.
 func (c *Client) permanent(err error) bool {
-	return final(err) || refused(err) && !c.served.Load()
+	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
 
 // heard enters an answer to an acquire or a check.

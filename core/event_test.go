@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
 )
 
 func TestDroppedEventsAreToldAndEndsAreNot(t *testing.T) {
@@ -75,7 +74,7 @@ func TestDroppedEventsAreToldAndEndsAreNot(t *testing.T) {
 
 func TestEventsAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, rec := open(t, newFake(driver.PowerHandover))
+		c, rec := open(t, newFake())
 		l := lockOf(t, c, "a", nil)
 		var all sync.WaitGroup
 		for range 64 {
@@ -162,6 +161,7 @@ func TestEventsCarryTheContextOfTheirOperation(t *testing.T) {
 		done()
 		lease = <-next
 		cancel()
+		synctest.Wait() // renewed at once
 		f.forget("a")
 		<-lease.Done()
 		synctest.Wait()
@@ -175,7 +175,7 @@ func TestEventsCarryTheContextOfTheirOperation(t *testing.T) {
 		}
 		want := []string{
 			"opened <nil>", "acquired first", "renewed first", "acquire failed try", "waiting second",
-			"released released", "acquired second", "lost second",
+			"released released", "acquired second", "renewed second", "lost second",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)

@@ -248,18 +248,6 @@ func (f *fake) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-func (f *fake) Handover(ctx context.Context, from, next driver.Request) (token uint64, err error) {
-	err = f.do(ctx, "handover", from, func() error {
-		if _, err := f.mine(from); err != nil {
-			return err
-		}
-		delete(f.held, from.Name)
-		token, err = f.take(next)
-		return err
-	})
-	return token, err
-}
-
 func (f *fake) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -90,17 +90,17 @@ func (e *leaseCtx) end(cause error) {
 	<-e.ctx.Done()
 }
 
-func newLease(a *contender, g grant) *Lease {
+// newLease makes a lease for a. It is not kept yet, and has no deadline.
+func newLease(a *contender, owner string, g grant) *Lease {
 	o := &a.lock.opts
 	l := &Lease{
-		c: a.lock.c, lock: a.lock, owner: a.owner, token: g.token, done: make(chan struct{}),
+		c: a.lock.c, lock: a.lock, owner: owner, token: g.token, done: make(chan struct{}),
 		ctx: a.ctx, state: Held, index: -1, since: g.got, keepBy: g.got.add(o.AtLeast), maxAt: never,
 	}
 	if o.MaxHold > 0 {
 		l.maxAt = g.sent.add(o.MaxHold)
 	}
 	l.alive.Store(true)
-	l.extend(g.sent, g.got)
 	return l
 }
 
@@ -118,7 +118,8 @@ func (l *Lease) Name() string {
 	return l.lock.name
 }
 
-// Owner returns the random id of this grant.
+// Owner returns the random id of the store's grant, which a lease keeps when it
+// is handed over inside this host.
 func (l *Lease) Owner() string {
 	l.c.look()
 	return l.owner
@@ -242,24 +243,12 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 // of the store, or one like it where the store was not asked.
 func (l *Lease) refusal(answer error) error {
 	c := l.c
+	left := instant(l.deadline.Load()).sub(c.clock.now())
+	h := Holder{Name: l.lock.name, Owner: l.owner, Label: c.opts.Label, TTL: max(left, time.Millisecond), Waiters: -1}
 	var held *HeldError
-	if !errors.As(answer, &held) || held.Holder.Owner != l.owner {
-		left := instant(l.deadline.Load()).sub(c.clock.now())
-		answer = &HeldError{Holder: Holder{
-			Name: l.lock.name, Owner: l.owner, Label: c.opts.Label, Token: l.token,
-			TTL: max(left, time.Millisecond), Waiters: -1,
-		}}
+	if errors.As(answer, &held) && held.Holder.Owner == l.owner {
+		h = held.Holder
 	}
-	return fmt.Errorf("held by this process since %s: %w", c.clock.time(l.since).Format(timeOfDay), answer)
-}
-
-// adopt makes a lease of a grant from the store, and has it renewed.
-func (c *Client) adopt(a *contender, g grant) *Lease {
-	l := newLease(a, g)
-	if before := c.queues.granted(l, a); before != nil {
-		// The store would not have granted it over a live lease.
-		c.sched.lose(before, ErrRevoked)
-	}
-	c.sched.add(l, g, a.began)
-	return l
+	h.Token = l.token
+	return fmt.Errorf("held by this process since %s: %w", c.clock.time(l.since).Format(timeOfDay), &HeldError{Holder: h})
 }

@@ -52,9 +52,10 @@ const (
 // the other. Goroutines that wait for one name are served first come, first
 // served within a host.
 type Lock struct {
-	c    *Client
-	name string
-	opts LockOptions
+	c        *Client
+	name     string
+	opts     LockOptions
+	election bool // its holder is looked for in the store
 }
 
 // Lock returns the lock of that name: valid UTF-8 of 1 to 512 bytes, any
@@ -82,6 +83,14 @@ func (c *Client) lock(op, name string, opts *LockOptions) (*Lock, error) {
 	l.opts.Value = bytes.Clone(l.opts.Value)
 	return l, nil
 }
+
+// inherits reports whether l may take over a lease that was made with the
+// options of from. The store has its TTL and value, and the plugin its AtLeast.
+func (l *Lock) inherits(from *Lock) bool {
+	return l.opts.TTL == from.opts.TTL && l.opts.AtLeast == 0 && l.plain() && from.plain()
+}
+
+func (l *Lock) plain() bool { return l.opts.Value == nil && !l.opts.NoRenew && !l.election }
 
 // clip shortens a name that is too long to show.
 func clip(name string) string {

@@ -4,15 +4,50 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"time"
 )
 
-// maxStreak is how many times in a row a lock is handed over inside the host,
-// before others get their turn in the store (K5).
-const maxStreak = 8
+// A lock is handed over inside the host, without asking the store, until it was
+// handed over so often and the store's grant is so old: then others get their
+// turn in the store (K5). Without the time, a host whose goroutines hold a lock
+// for microseconds would go to the store for every ninth of them.
+const (
+	minStreak     = 8
+	minStreakTime = 10 * time.Millisecond
+)
 
 // queues order the goroutines of this host that want a lock: per name, first
 // come, first served. Only the head of a queue contends in the store (K5), and
-// while a lease of this host is live it waits for that one's end.
+// while a lease of this host is live it waits for that one's end. When that is
+// released, the head is handed the lock without a request: the next [Lease] has
+// the same owner and the same grant in the store, and a higher token.
+//
+// A resource sees the same as if the lock had gone through the store:
+//
+//   - One holder. The lease before is over, its Done closed and its contexts
+//     ended, in the critical section of the scheduler's mutex in which the next
+//     one begins. Whatever ends, renews or loses a lease takes that mutex and
+//     finds one of them, never both and never none.
+//   - Deadlines. The next lease takes the deadline over as it is: counted from
+//     the sending of the last request that the store has confirmed for this
+//     grant. No hand-over moves it, only a renewal does. It is compared with a
+//     clock that counts suspends, so that nobody is handed a lease that ran out
+//     while this process or machine stood still, nor one that soon will.
+//   - Tokens rise within a grant, and a later grant of the store has a higher
+//     number, and so a higher token than every hand-over before it.
+//   - Doubt ends it. A lease whose renewal has failed, or whose plugin or store is
+//     down, is released in the store, and so is one of a client that closes.
+//   - Loss. Leases that follow each other are one lease to the store. A renewal
+//     that was sent for one of them counts, and ends with it, whoever holds the
+//     lock by then; a notice and a Break do the same.
+//   - Death. The plugin knows owner and grant, which stay: it releases what a
+//     host that died in a streak held, and a plugin that was started again learns
+//     it from the first renewal. A shortest hold (AtLeast), which a plugin must
+//     know too, and a value, which others read in the store, go through the store.
+//
+// What is lost is the store's opinion between two holders of one host: a lease
+// that was broken or taken there is found out by its watch or its next renewal,
+// as it is while one goroutine holds it for that long.
 type queues struct {
 	seed   maphash.Seed
 	shards [64]shard
@@ -28,8 +63,9 @@ type shard struct {
 type queue struct {
 	head   *contender
 	rest   []*contender
-	holder *Lease // the live lease of this host, or one whose end is not told yet
-	streak int    // hand-overs since the last plain grant
+	holder *Lease  // the live lease of this host, or one whose end is not told yet
+	since  instant // of the store's grant to holder, or to those before it
+	streak int     // hand-overs of that grant
 }
 
 func (q *queues) init() {
@@ -91,7 +127,34 @@ func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 		e.remove(a)
 	}
 	before, e.holder = e.holder, lease
+	e.since, e.streak = lease.since, 0
 	return before
+}
+
+// pass makes the head the holder after lease, if it waits for that and its
+// host's turn is not over. succeed makes its lease and ends the one before.
+func (q *queues) pass(lease *Lease, now instant, succeed func(*contender) *Lease) bool {
+	s := q.shard(lease.lock.name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.names[lease.lock.name]
+	if e == nil || e.holder != lease || e.turnOver(now) {
+		return false
+	}
+	a := e.head
+	if a == nil || !a.parked || a.queued || !a.lock.inherits(lease.lock) {
+		return false
+	}
+	a.lease = succeed(a)
+	e.holder = a.lease
+	e.streak++
+	e.remove(a)
+	a.wake()
+	return true
+}
+
+func (e *queue) turnOver(now instant) bool {
+	return e.streak >= maxHandovers || e.streak >= minStreak && now.sub(e.since) >= minStreakTime
 }
 
 // ended tells that lease holds nothing any more: the head may ask the store.
@@ -104,7 +167,7 @@ func (q *queues) ended(lease *Lease) {
 	if e == nil || e.holder != lease {
 		return
 	}
-	e.holder, e.streak = nil, 0
+	e.holder = nil
 	if e.head != nil {
 		e.head.wake()
 	}
@@ -122,44 +185,6 @@ func (q *queues) holder(name string) *Lease {
 	return nil
 }
 
-// claim returns the contender to which lease may be handed over, nil if there
-// is none. It stays the head, and stays parked, until settle or unclaim.
-func (q *queues) claim(lease *Lease) *contender {
-	name := lease.lock.name
-	s := q.shard(name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.names[name]
-	if e == nil || e.holder != lease || e.head == nil || !e.head.parked || e.streak >= maxStreak {
-		return nil
-	}
-	e.streak++
-	e.head.claimed = true
-	return e.head
-}
-
-// settle hands lease, from a handover, to the claimed contender.
-func (q *queues) settle(a *contender, lease *Lease) {
-	s := q.shard(a.lock.name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.entry(a.lock.name)
-	a.claimed, a.lease = false, lease
-	e.holder = lease
-	e.remove(a)
-	a.wake()
-}
-
-// unclaim sends the claimed contender back to wait. A freeBy that is not zero
-// tells that its owner may have been granted the lock, and until when.
-func (q *queues) unclaim(a *contender, freeBy instant) {
-	s := q.shard(a.lock.name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a.claimed, a.freeBy = false, max(a.freeBy, freeBy)
-	a.wake()
-}
-
 // step is what a contender does next.
 type step int
 
@@ -171,7 +196,7 @@ const (
 )
 
 // park says what a does next. Whoever is told to wait gets a signal when that
-// changes, and may be claimed by a release. insist makes the head ask the
+// changes, and may be handed the lock. insist makes the head ask the
 // store although this host holds the lock.
 func (q *queues) park(a *contender, insist bool) step {
 	s := q.shard(a.lock.name)
@@ -182,7 +207,7 @@ func (q *queues) park(a *contender, insist bool) step {
 	if a.lease != nil {
 		return stepTake
 	}
-	if e.head == a && !a.claimed && (e.holder == nil || insist || a.freeBy != 0) {
+	if e.head == a && (e.holder == nil || insist || a.freeBy != 0) {
 		return stepAsk
 	}
 	a.parked = true
@@ -196,16 +221,13 @@ func (q *queues) park(a *contender, insist bool) step {
 }
 
 // unpark ends the wait of a contender that gives up. It returns false when the
-// contender is claimed just now: the handover decides first.
+// lock was handed to it just now.
 func (q *queues) unpark(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a.claimed || a.lease != nil {
-		return false
-	}
 	a.parked = false
-	return true
+	return a.lease == nil
 }
 
 func (s *shard) entry(name string) *queue {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/lockbench/lockbench/core/driver"
 )
 
 // Release ends the lease, so that another may be granted the lock (L7). Done
@@ -24,8 +22,9 @@ import (
 // errors.Is(err, ErrNotHeld) says that the lease had been lost before, and as
 // a [*NotHeldError] who holds the lock now.
 //
-// A waiting goroutine of the same host is handed the lock directly where the
-// backend can do that.
+// A goroutine of the same client that waits for the lock is handed it at once,
+// without asking the store, unless others are to have their turn there or the
+// lease is in doubt; then Release returns nil whatever became of ctx.
 func (l *Lease) Release(ctx context.Context) error {
 	l.c.ops.Add(1) // not begin: a lease may be released while Close waits
 	defer l.c.end()
@@ -34,6 +33,9 @@ func (l *Lease) Release(ctx context.Context) error {
 
 // release tries to release l until rest after ctx has ended.
 func (l *Lease) release(ctx context.Context, rest time.Duration) error {
+	if l.c.sched.handOver(ctx, l) {
+		return nil
+	}
 	f, todo, err := l.c.sched.beginRelease(ctx, l, rest)
 	if !todo {
 		return err
@@ -162,13 +164,15 @@ func (l *Lease) unreleased(err error) error {
 
 // free ends l in the store, trying until it is settled, rest after ctx has
 // ended, or the lease is over anyway. doubt is why the outcome of a try is
-// unknown.
+// unknown. Without fencing the token is zero and the request withdraws the
+// owner, which comes to the same.
 func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error) {
 	c := l.c
 	began := c.clock.early()
 	call := c.calls.try(ctx, rest)
-	doubt, err = l.freeFirst(call)
+	err = c.b.Release(call, l.request(began))
 	call.done()
+	doubt = doubtOf(err)
 	if err == nil || errors.Is(err, ErrNotHeld) || final(err) {
 		return doubt, err
 	}
@@ -188,28 +192,6 @@ func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error)
 		if err == nil || errors.Is(err, ErrNotHeld) || final(err) {
 			break
 		}
-	}
-	return doubt, err
-}
-
-// freeFirst hands l over to a waiting goroutine of this host, or deletes it in
-// the store. Without fencing the token is zero and the request withdraws the
-// owner, which comes to the same.
-func (l *Lease) freeFirst(ctx context.Context) (doubt, err error) {
-	c := l.c
-	r := l.request(c.clock.early())
-	if c.handover != nil && r.Keep == 0 && !c.closing.Load() && l.lost() == nil {
-		if a := c.queues.claim(l); a != nil {
-			err := c.handOver(ctx, r, a)
-			if err == nil || errors.Is(err, ErrNotHeld) {
-				return nil, err
-			}
-			doubt = doubtOf(err)
-		}
-	}
-	err = c.b.Release(ctx, r)
-	if doubt == nil {
-		doubt = doubtOf(err)
 	}
 	return doubt, err
 }
@@ -244,39 +226,4 @@ func (c *Client) outlive(ctx context.Context, rest time.Duration) (context.Conte
 		stopWork()
 		cancel()
 	}
-}
-
-// handOver replaces the lease of from by one for the claimed contender (K5).
-// After an error, from is to be released as if it had not been tried.
-func (c *Client) handOver(ctx context.Context, from driver.Request, a *contender) error {
-	ttl := a.lock.opts.TTL
-	g := grant{epoch: c.sched.epoch.Load(), sent: c.clock.early()}
-	var err error
-	g.token, err = c.handover.Handover(ctx, from, a.request())
-	g.got = c.clock.now()
-	switch {
-	case err == nil && g.got.sub(g.sent) < lifeOf(ttl):
-		l := newLease(a, g)
-		c.sched.add(l, g, a.began)
-		c.queues.settle(a, l)
-		if !l.alive.Load() { // it ended before its queue knew of it
-			c.queues.ended(l)
-		}
-		return nil
-	case err == nil || !settled(err) && !errors.Is(err, ErrNotHeld) || errors.Is(err, driver.ErrWithdrawn):
-		c.queues.unclaim(a, g.got.add(ttl))
-	default:
-		c.queues.unclaim(a, 0)
-	}
-	return err
-}
-
-// lost returns the cause if l was lost, nil if it was held until released.
-func (l *Lease) lost() error {
-	l.c.sched.mu.Lock()
-	defer l.c.sched.mu.Unlock()
-	if l.state == Lost {
-		return l.err
-	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +25,10 @@ type flight struct {
 	leases []*Lease
 	left   time.Duration // of the lease that ends first
 	done   chan struct{}
-	asking bool // the health check has not answered; guarded by the scheduler's mutex
+
+	// Guarded by the scheduler's mutex.
+	asking bool // the health check has not answered
+	sent   bool // the requests are on their way: leases may only be replaced by their next
 }
 
 // fly renews the leases of f and enters the results. The backend gets a third
@@ -38,12 +42,22 @@ func (s *scheduler) fly(ctx context.Context, f *flight) {
 		s.lose(f.leases[0], err)
 		return
 	}
-	reqs := make([]driver.Request, len(f.leases))
-	sent := s.c.clock.early()
-	for i, l := range f.leases {
-		reqs[i] = l.request(sent)
+	if sent, reqs := s.send(f); len(reqs) > 0 {
+		s.landed(f, sent, s.c.renew(ctx, reqs))
 	}
-	s.landed(f, sent, s.c.renew(ctx, reqs))
+}
+
+// send makes the requests of f, without those for leases that are over.
+func (s *scheduler) send(f *flight) (sent instant, reqs []driver.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.sent = true
+	f.leases = slices.DeleteFunc(f.leases, func(l *Lease) bool { return !l.alive.Load() })
+	sent = s.c.clock.early()
+	for _, l := range f.leases {
+		reqs = append(reqs, l.request(sent))
+	}
+	return sent, reqs
 }
 
 // examine asks the holder for its health, where it wants to be asked.
@@ -74,7 +88,7 @@ func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 		errs[0] = c.b.Renew(ctx, reqs[0])
 		return errs
 	}
-	if c.batcher != nil {
+	if c.b.batcher != nil {
 		c.batch(ctx, driver.OpRenew, reqs, errs)
 		return errs
 	}
@@ -97,7 +111,7 @@ func (c *Client) batch(ctx context.Context, kind driver.OpKind, reqs []driver.Re
 	for i, r := range reqs {
 		ops[i] = driver.Op{Kind: kind, Request: r}
 	}
-	results := c.batcher.Batch(ctx, ops)
+	results := c.b.Batch(ctx, ops)
 	for i := range errs {
 		if i >= len(results) {
 			errs[i] = fmt.Errorf("%w: %d results for %d operations", ErrUnavailable, len(results), len(ops))

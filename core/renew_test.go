@@ -320,11 +320,11 @@ func TestLostCauses(t *testing.T) {
 		{"unhealthy", LockOptions{Healthy: func(context.Context) error { return errors.New("disk full") }}, func(*fake, *Lease) {}},
 		{"unhealthy", LockOptions{Healthy: hangs}, func(*fake, *Lease) {}},
 		{"revoked", LockOptions{TTL: time.Minute}, func(f *fake, l *Lease) {
-			f.notices <- driver.Notice{Kind: driver.NoticeLost, Name: "a", Owner: l.Owner(), Token: l.Token()}
+			f.notices <- driver.Notice{Kind: driver.NoticeLost, Name: "a", Owner: l.Owner(), Token: GrantNumber(l.Token())}
 		}},
 		{"taken", LockOptions{TTL: time.Minute}, func(f *fake, l *Lease) {
 			f.notices <- driver.Notice{
-				Kind: driver.NoticeLost, Name: "a", Owner: l.Owner(), Token: l.Token(),
+				Kind: driver.NoticeLost, Name: "a", Owner: l.Owner(), Token: GrantNumber(l.Token()),
 				Err: &NotHeldError{Holder: driver.Holder{Owner: "x", Label: "other:2"}},
 			}
 		}},

@@ -53,19 +53,23 @@ func (s *scheduler) init(c *Client) {
 	s.earliest.Store(int64(never))
 }
 
-// add starts to keep a lease that was just granted.
-func (s *scheduler) add(l *Lease, g grant, began instant) {
-	if s.keep(l, g, began) {
-		return
+// add makes l, which a was just granted, the holder of its name and starts to
+// keep it.
+func (s *scheduler) add(l *Lease, a *contender, g grant) {
+	s.mu.Lock()
+	if before := s.c.queues.granted(l, a); before != nil && before.alive.Load() {
+		s.finish(before, Lost, ErrRevoked) // the store would not have granted it over a live lease
 	}
-	s.told([]*Lease{l})
+	kept := s.keep(l, g, a.began)
+	s.mu.Unlock()
+	if !kept {
+		s.told([]*Lease{l})
+	}
 }
 
-// keep is add, and returns false for a lease that ended before its grant was
-// known: with its plugin, or with a client that did not wait for its calls.
+// keep returns false for a lease that ended before its grant was known: with
+// its plugin, or with a client that did not wait for its calls.
 func (s *scheduler) keep(l *Lease, g grant, began instant) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	every := l.lock.opts.RenewEvery
 	// The first renewal is up to a tenth early, so that leases that were
 	// granted together do not stay together for ever.
@@ -85,11 +89,15 @@ func (s *scheduler) keep(l *Lease, g grant, began instant) bool {
 		s.finish(l, Lost, errAbandoned)
 		return false
 	}
+	s.enter(l)
+	return true
+}
+
+func (s *scheduler) enter(l *Lease) {
 	l.plan()
 	heap.Push(&s.leases, l)
 	s.watchEnd(l)
 	s.rouse(l.next)
-	return true
 }
 
 // plan sets when the scheduler has to look at l.

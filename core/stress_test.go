@@ -26,7 +26,7 @@ func TestStressOneHolderAtATime(t *testing.T) {
 }
 
 func stress(t *testing.T, seed uint64) {
-	powers := [][]driver.Power{nil, waiting, handing}[seed%3]
+	powers := [][]driver.Power{nil, waiting}[seed%2]
 	f := newFake(append(powers, driver.PowerBatcher, driver.PowerWatcher)...)
 	var down atomic.Bool
 	trouble := func(ctx context.Context, _ string, _ driver.Request) error {

@@ -12,7 +12,7 @@ import (
 func (c *Client) watch() {
 	pause := backoff{from: retryFrom, to: retryTo}
 	for {
-		err := c.watcher.Watch(c.work, func(n driver.Notice) {
+		err := c.b.Watch(c.work, func(n driver.Notice) {
 			pause.reset()
 			c.notice(n)
 		})
@@ -86,20 +86,31 @@ func (s *scheduler) up() {
 
 // revoked loses the lease that the backend says is gone.
 func (s *scheduler) revoked(n driver.Notice) {
-	l := s.c.queues.holder(n.Name)
-	if l == nil || l.owner != n.Owner || l.token != n.Token {
-		return
-	}
-	cause := because(ErrRevoked, n.Err)
-	if errors.Is(n.Err, ErrNotHeld) {
-		cause = s.verdictOf(l, n.Err)
-	}
-	s.lose(l, cause)
+	s.loseGrant(n.Name, n.Token, func(l *Lease) error {
+		switch {
+		case l.owner != n.Owner:
+			return nil
+		case errors.Is(n.Err, ErrNotHeld):
+			return s.verdict(l, n.Err, s.c.clock.now())
+		}
+		return because(ErrRevoked, n.Err)
+	})
 }
 
-// verdictOf is verdict for an answer other than a renewal's.
-func (s *scheduler) verdictOf(l *Lease, err error) error {
+// loseGrant ends the lease that this host has of the grant of token, whichever
+// it is by now, for the cause that is found under the mutex; nil is none.
+func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.verdict(l, err, s.c.clock.now())
+	l := s.c.queues.holder(name)
+	var cause error
+	if l != nil && l.alive.Load() && GrantNumber(l.token) == GrantNumber(token) {
+		cause = find(l)
+	}
+	if cause != nil {
+		s.finish(l, Lost, cause)
+	}
+	s.mu.Unlock()
+	if cause != nil {
+		s.told([]*Lease{l})
+	}
 }

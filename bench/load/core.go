@@ -63,6 +63,6 @@ type coreLease struct {
 // own schedule and has no such method.
 func (l *coreLease) Renew(ctx context.Context) error {
 	return l.lock.locker.backend.Renew(ctx, driver.Request{
-		Name: l.Name(), Owner: l.Owner(), Token: l.Token(), TTL: l.lock.ttl,
+		Name: l.Name(), Owner: l.Owner(), Token: core.GrantNumber(l.Token()), TTL: l.lock.ttl,
 	})
 }

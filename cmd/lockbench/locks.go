@@ -28,7 +28,7 @@ with --target where the store is, and with --config what else the applications
 are configured with, their prefix above all: another prefix has other locks.`,
 		Example: `  lockbench locks list redis --target redis=10.0.0.7:6379
   lockbench locks inspect redis jobs/refresh --target redis=env:REDIS_URL
-  lockbench locks break redis jobs/refresh --token 1767323045123456`,
+  lockbench locks break redis jobs/refresh --token 1809738798206418944`,
 		Args: cobra.ArbitraryArgs,
 		RunE: parentOnly,
 	}
@@ -129,7 +129,7 @@ others are not: make sure that it is dead, or that its work does no harm.
 It compares the token in the store, so that a lease that was granted meanwhile
 is not ended. It asks first; where there is no terminal it needs --yes.`,
 		Example: `  lockbench locks break redis jobs/refresh --target redis=10.0.0.7:6379
-  lockbench locks break redis jobs/refresh --token 1767323045123456 --yes`,
+  lockbench locks break redis jobs/refresh --token 1809738798206418944 --yes`,
 		Args: twoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !yes && !isTerminal(cmd.InOrStdin()) {
@@ -155,7 +155,7 @@ func breakLease(ctx context.Context, cmd *cobra.Command, c *core.Client, name st
 		return err
 	case !h.Held():
 		return fmt.Errorf("nobody holds %q", name)
-	case token != 0 && h.Token != token:
+	case token != 0 && core.GrantNumber(h.Token) != core.GrantNumber(token):
 		return fmt.Errorf("%q is held under token %d, not %d: that lease is over", name, h.Token, token)
 	case h.Token == 0:
 		return fmt.Errorf("%q is held by %s, which has no token to compare", name, holderOf(h))
@@ -217,7 +217,7 @@ func (f *locksFlags) since(h driver.Holder) (at time.Time, ok bool) {
 	if !f.timed || h.Token == 0 {
 		return time.Time{}, false
 	}
-	return time.UnixMicro(int64(h.Token)).UTC(), true
+	return time.UnixMicro(int64(core.GrantNumber(h.Token))).UTC(), true
 }
 
 func (f *locksFlags) sinceText(h driver.Holder) string {

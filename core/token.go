@@ -1,0 +1,134 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// A token is the number of the store's grant, and below it the number of the
+// hand-over inside this host: 0 for the lease that the store granted, one more
+// for each that followed under the same grant. A hand-over so has a higher
+// token than the lease before it, and the next grant of the store, to whatever
+// host, a higher one than all of them.
+const (
+	handoverBits = 10
+	maxHandovers = 1<<handoverBits - 1
+	// maxGrant is what a grant number must be below: the largest token then
+	// fits into a signed column of 64 bits.
+	maxGrant = 1 << 53
+)
+
+// GrantNumber returns the number of the store's grant that token is of: what
+// the backend itself, or a client in another language, calls the token. All
+// leases that a lock was handed over to inside one host have it in common.
+func GrantNumber(token uint64) uint64 { return token >> handoverBits }
+
+// errGrantNumber: the grant is withdrawn, and asking again is of no use.
+var errGrantNumber = errors.New("the backend is broken: a grant number is not below 2^53")
+
+// edge is the backend as the rest of core sees it: requests and answers have
+// tokens as users see them, where a backend knows grant numbers only.
+type edge struct {
+	driver.Backend
+	watcher driver.Watcher
+	batcher driver.Batcher
+	admin   driver.Admin
+}
+
+func edgeOf(b driver.Backend) edge {
+	return edge{b, driver.WatcherOf(b), driver.BatcherOf(b), driver.AdminOf(b)}
+}
+
+func (e edge) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	number, err := e.Backend.TryAcquire(ctx, r)
+	if err == nil && number >= maxGrant {
+		err = fmt.Errorf("%w: %s granted %d", errGrantNumber, e.Properties().Name, number)
+	}
+	if err != nil {
+		return 0, shown(err)
+	}
+	return number << handoverBits, nil
+}
+
+func (e edge) Renew(ctx context.Context, r driver.Request) error {
+	r.Token = GrantNumber(r.Token)
+	return shown(e.Backend.Renew(ctx, r))
+}
+
+func (e edge) Release(ctx context.Context, r driver.Request) error {
+	r.Token = GrantNumber(r.Token)
+	return shown(e.Backend.Release(ctx, r))
+}
+
+func (e edge) Proclaim(ctx context.Context, r driver.Request) error {
+	r.Token = GrantNumber(r.Token)
+	return shown(e.Backend.Proclaim(ctx, r))
+}
+
+func (e edge) Inspect(ctx context.Context, name string) (Holder, error) {
+	h, err := e.Backend.Inspect(ctx, name)
+	return show(h), err
+}
+
+func (e edge) Observe(ctx context.Context, name string, emit func(Holder)) error {
+	return e.Backend.Observe(ctx, name, func(h Holder) { emit(show(h)) })
+}
+
+func (e edge) Watch(ctx context.Context, emit func(driver.Notice)) error {
+	return e.watcher.Watch(ctx, func(n driver.Notice) {
+		n.Token, n.Err = n.Token<<handoverBits, shown(n.Err)
+		emit(n)
+	})
+}
+
+// Batch changes ops.
+func (e edge) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
+	for i := range ops {
+		ops[i].Token = GrantNumber(ops[i].Token)
+	}
+	results := e.batcher.Batch(ctx, ops)
+	for i := range results {
+		results[i].Token, results[i].Err = results[i].Token<<handoverBits, shown(results[i].Err)
+	}
+	return results
+}
+
+func (e edge) List(ctx context.Context, prefix string, emit func(Holder) bool) error {
+	return e.admin.List(ctx, prefix, func(h Holder) bool { return emit(show(h)) })
+}
+
+func (e edge) Break(ctx context.Context, name string, token uint64) error {
+	return shown(e.admin.Break(ctx, name, GrantNumber(token)))
+}
+
+func show(h Holder) Holder {
+	h.Token <<= handoverBits
+	return h
+}
+
+// shown returns err with the token of its holder as users see it.
+func shown(err error) error {
+	var held *HeldError
+	var gone *NotHeldError
+	switch {
+	case err == nil:
+	case errors.As(err, &held) && held.Holder.Token != 0:
+		return &shownError{err, &HeldError{Holder: show(held.Holder)}}
+	case errors.As(err, &gone) && gone.Holder.Token != 0:
+		return &shownError{err, &NotHeldError{Holder: show(gone.Holder)}}
+	}
+	return err
+}
+
+// shownError is an error of the backend, in which errors.As finds another
+// holder. The backend's own is left alone: others may have it too.
+type shownError struct {
+	error
+	holder error
+}
+
+func (e *shownError) Unwrap() error      { return e.error }
+func (e *shownError) As(target any) bool { return errors.As(e.holder, target) }
