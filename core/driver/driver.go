@@ -30,7 +30,8 @@ type Request struct {
 	Label string
 	// Value is what a leader publishes, at most 64 KiB; nil for a plain lock.
 	Value []byte
-	// Token is the fencing token of the grant; zero before it is granted.
+	// Token is the number of the grant; zero before it is granted. Users see
+	// another one: core puts the hand-overs inside a host below it.
 	Token uint64
 	// TTL is how long the store keeps the lease after this request. core has
 	// checked it against the minimum, step and maximum in [Properties]. The
@@ -46,8 +47,8 @@ type Request struct {
 type Lock interface {
 	// TryAcquire grants Name to Owner for TTL if no live grant exists, and
 	// returns the grant's token: minted in the same atomic step, higher than
-	// every earlier token of that name as far as [Properties] Fencing claims
-	// (L6). A grant exists until it expires by the store's own clock.
+	// every earlier token of that name as far as [Properties] Fencing claims,
+	// and below 2^53 (L6). A grant exists until it expires by the store's own clock.
 	//
 	// It returns a [*HeldError] if another owner holds Name, or if the store
 	// reserves it for a waiter whose turn it is. Asking again with an owner
@@ -159,17 +160,6 @@ type Starter interface {
 	// operation that is not on its way yet when ctx ends is not sent. One that
 	// is may be answered later than ctx ends, but not without a bound.
 	Start(ctx context.Context, op Op, done func(Result))
-}
-
-// Handover is an optional power: release to a named next owner of the same
-// host in one step.
-type Handover interface {
-	// Handover replaces the lease of from (Name, Owner, Token compared) by a
-	// grant to next (Owner, Label, Value, TTL of the same Name) in one atomic
-	// step, and returns the new, higher token. Its errors are those of Release
-	// for from and of TryAcquire for next; after any error but
-	// ErrUnavailable, from's lease is as it was.
-	Handover(ctx context.Context, from, next Request) (token uint64, err error)
 }
 
 // Admin is an optional power for operators.

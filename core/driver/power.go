@@ -16,9 +16,6 @@ func WatcherOf(b Backend) Watcher { return powerOf[Watcher](b, PowerWatcher) }
 // BatcherOf returns b's [Batcher], nil when its properties do not declare it.
 func BatcherOf(b Backend) Batcher { return powerOf[Batcher](b, PowerBatcher) }
 
-// HandoverOf returns b's [Handover], nil when its properties do not declare it.
-func HandoverOf(b Backend) Handover { return powerOf[Handover](b, PowerHandover) }
-
 // AdminOf returns b's [Admin], nil when its properties do not declare it.
 func AdminOf(b Backend) Admin { return powerOf[Admin](b, PowerAdmin) }
 

@@ -90,11 +90,10 @@ type Power string
 
 // The optional powers.
 const (
-	PowerWaiter   Power = "waiter"
-	PowerWatcher  Power = "watcher"
-	PowerBatcher  Power = "batcher"
-	PowerHandover Power = "handover"
-	PowerAdmin    Power = "admin"
+	PowerWaiter  Power = "waiter"
+	PowerWatcher Power = "watcher"
+	PowerBatcher Power = "batcher"
+	PowerAdmin   Power = "admin"
 )
 
 // Properties are the claims that a backend makes. The conformance suite holds

@@ -74,7 +74,7 @@ func coreBugs() []bug {
 			bend: bend{lease: newLateDone},
 			caught: []string{
 				"L3 done at the deadline when the store is silent", "L3 done at the deadline when the store is frozen", "L4 nothing is retried past the deadline",
-				"L3 a released lease is over at once", "L3 a frozen host finds its lease over when it resumes", "L2 nobody gets the lock before its holder's deadline",
+				"L3 a released lease is over at once", "K5 a lease is over before the lock is handed over", "L3 a frozen host finds its lease over when it resumes", "L2 nobody gets the lock before its holder's deadline",
 				"L5 a lease ends at MaxHold",
 			},
 		},
@@ -87,7 +87,7 @@ func coreBugs() []bug {
 		{
 			name:   "deadline counted from the reply",
 			bend:   bend{lease: func(l held) held { return lateDeadline{l} }},
-			caught: []string{"L2 the deadline counts from before the request was sent", "K7 the default TTL is 10 s"},
+			caught: []string{"L2 the deadline counts from before the request was sent", "K5 a hand-over keeps the deadline", "K7 the default TTL is 10 s"},
 		},
 		{
 			name: "cause is lost",
@@ -95,6 +95,7 @@ func coreBugs() []bug {
 			caught: []string{
 				"L5 an unhealthy holder loses its lease", "L5 a lease ends at MaxHold", "L3 a lease that another took says so",
 				"L3 done at the deadline when the store is silent", "L3 a broken lease is lost at the next renewal",
+				"L3 a broken lease is lost after a hand-over too",
 			},
 		},
 		{
@@ -120,8 +121,18 @@ func coreBugs() []bug {
 			bend:   bend{lease: outOfOrder()},
 			caught: []string{"K5 goroutines of one host are served in their order"},
 		},
+		{
+			name:   "a hand-over keeps the token",
+			bend:   bend{lease: func(l held) held { return sameToken{l} }},
+			caught: []string{"L6 tokens rise over hand-overs inside a host"},
+		},
 	}
 }
+
+// sameToken is the grant's, whatever hand-over it is.
+type sameToken struct{ held }
+
+func (l sameToken) Token() uint64 { return core.GrantNumber(l.held.Token()) << 10 }
 
 // outOfOrder tells of later grants sooner, and gives up the lock meanwhile.
 func outOfOrder() func(held) held {
@@ -137,7 +148,7 @@ func outOfOrder() func(held) held {
 
 func processBugs() []bug {
 	return []bug{
-		{name: "the plugin's death frees its locks", pluginTakesLocks: true, caught: []string{"L8 a lease outlives its plugin"}},
+		{name: "the plugin's death frees its locks", pluginTakesLocks: true, caught: []string{"L8 a lease outlives its plugin", "L8 a lease that was handed over outlives its plugin"}},
 		{
 			name:           "nobody is told that the plugin died",
 			diesWithPlugin: true,
@@ -145,11 +156,14 @@ func processBugs() []bug {
 			caught:         []string{"L8 a lease whose store died with the plugin is lost within a second"},
 		},
 		{name: "close waits for a plugin that hangs", slowClose: true, neverReplaced: true, caught: []string{"K8 close returns within 3 s while the plugin hangs"}},
-		{name: "the plugin renews for a frozen host", pluginRenews: true, caught: []string{"L5 a frozen host loses its lock to another"}},
+		{name: "the plugin renews for a frozen host", pluginRenews: true, caught: []string{"L5 a frozen host loses its lock to another", "L5 a host that is frozen in a streak loses its lock to another"}},
 		{
 			name:     "a dead host's locks are left to expire",
 			abandons: true,
-			caught:   []string{"L7 the lock of a killed host is free at once", "L7 a killed host leaves the queue", "L7 a killed host's AtLeast is kept"},
+			caught: []string{
+				"L7 the lock of a killed host is free at once", "L7 the lock of a host that is killed in a streak is free at once",
+				"L7 a killed host leaves the queue", "L7 a killed host's AtLeast is kept",
+			},
 		},
 	}
 }

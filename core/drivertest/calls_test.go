@@ -15,7 +15,6 @@ type whole interface {
 	driver.Waiter
 	driver.Watcher
 	driver.Batcher
-	driver.Handover
 	driver.Admin
 }
 
@@ -34,7 +33,6 @@ type calls struct {
 	wait     func(context.Context, driver.Request, time.Duration) error
 	watch    func(context.Context, func(driver.Notice)) error
 	batch    func(context.Context, []driver.Op) []driver.Result
-	handover func(ctx context.Context, from, next driver.Request) (uint64, error)
 	list     func(context.Context, string, func(driver.Holder) bool) error
 	breaks   func(context.Context, string, uint64) error
 }
@@ -45,7 +43,7 @@ func callsOf(b whole) *calls {
 	c := &calls{
 		props: b.Properties, check: b.Check, close: b.Close,
 		acquire: b.TryAcquire, renew: b.Renew, release: b.Release, proclaim: b.Proclaim, inspect: b.Inspect, observe: b.Observe,
-		wait: b.Wait, watch: b.Watch, handover: b.Handover, list: b.List, breaks: b.Break,
+		wait: b.Wait, watch: b.Watch, list: b.List, breaks: b.Break,
 	}
 	c.batch = func(ctx context.Context, ops []driver.Op) []driver.Result {
 		results := make([]driver.Result, len(ops))
@@ -84,9 +82,6 @@ func (c *calls) Wait(ctx context.Context, r driver.Request, limit time.Duration)
 }
 func (c *calls) Watch(ctx context.Context, emit func(driver.Notice)) error  { return c.watch(ctx, emit) }
 func (c *calls) Batch(ctx context.Context, ops []driver.Op) []driver.Result { return c.batch(ctx, ops) }
-func (c *calls) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
-	return c.handover(ctx, from, next)
-}
 func (c *calls) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	return c.list(ctx, prefix, emit)
 }
@@ -187,10 +182,6 @@ func (c *calls) behind(v *valve) *calls {
 				}
 			}
 			return results
-		},
-		handover: func(ctx context.Context, from, next driver.Request) (token uint64, err error) {
-			err = v.do(ctx, func(ctx context.Context) (err error) { token, err = c.handover(ctx, from, next); return err })
-			return token, err
 		},
 		list: func(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 			return v.do(ctx, func(ctx context.Context) error { return c.list(ctx, prefix, emit) })

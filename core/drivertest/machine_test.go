@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -14,12 +15,20 @@ type machine struct {
 	p      *process
 	client *core.Client
 	out    *valve // between the host and its plugin
+
+	mu     sync.Mutex
 	leases map[string]held
+	waits  int // Acquires that wait or have waited
 }
 
 func (w *world) host(t T) Host {
 	m := &machine{w: w, p: w.process(w.store), out: newValve(), leases: map[string]held{}}
-	m.client = core.New(m.p.calls.behind(m.out), &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	m.client = core.New(m.p.calls.behind(m.out), &core.Options{Logger: slog.New(slog.DiscardHandler), OnEvent: func(e core.Event) {
+		if m.mu.Lock(); e.Kind == core.EventWaiting {
+			m.waits++
+		}
+		m.mu.Unlock()
+	}})
 	t.Cleanup(func() {
 		m.out.set(false, false)
 		_ = m.client.Close(context.Background())
@@ -65,8 +74,20 @@ func (m *machine) acquire(t T, name string, o core.LockOptions) (uint64, error) 
 	if err != nil {
 		return 0, err
 	}
-	m.leases[name] = lease
+	m.keep(name, lease)
 	return lease.Token(), nil
+}
+
+func (m *machine) keep(name string, l held) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leases[name] = l
+}
+
+func (m *machine) lease(name string) held {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.leases[name]
 }
 
 func (m *machine) Enqueue(t T, name string, ttl time.Duration) {
@@ -78,18 +99,22 @@ func (m *machine) Enqueue(t T, name string, ttl time.Duration) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = lock.Acquire(ctx)
+		if lease, err := m.w.bug.bend.apply(lock.Acquire(ctx)); err == nil {
+			m.keep(name, lease)
+		}
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	eventually(t, time.Second, "the host waits", func() bool {
 		m.p.mu.Lock()
 		defer m.p.mu.Unlock()
-		return len(m.p.queued) > 0
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.waits > 0 && (len(m.p.held) > 0 || len(m.p.queued) > 0)
 	})
 }
 
 func (m *machine) State(_ T, name string) (valid, done bool, cause string) {
-	l := m.leases[name]
+	l := m.lease(name)
 	valid = l.Valid()
 	select {
 	case <-l.Done():
@@ -99,4 +124,4 @@ func (m *machine) State(_ T, name string) (valid, done bool, cause string) {
 	return valid, done, core.CauseName(l.Err())
 }
 
-func (m *machine) Release(t T, name string) error { return m.leases[name].Release(t.Context()) }
+func (m *machine) Release(t T, name string) error { return m.lease(name).Release(t.Context()) }

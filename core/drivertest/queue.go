@@ -57,26 +57,6 @@ not keep the lock from the others for longer.`,
 			Excuse: waiter,
 			Run:    vanished,
 		},
-		{
-			Name: "K5 a handover is one step",
-			Explain: `Handover replaces the lease of one owner by a grant to the next of the same host: nobody else is granted the lock in
-between, the token is higher, and the first lease is over.`,
-			Excuse: needsPower(driver.PowerHandover),
-			Run:    handoverOneStep,
-		},
-		{
-			Name:    "K5 a handover that is refused changes nothing",
-			Explain: `After a Handover that was refused, for a wrong token or a withdrawn next owner, the lease is as it was.`,
-			Excuse:  needsPower(driver.PowerHandover),
-			Run:     handoverRefused,
-		},
-		{
-			Name: "K5 hand-over stays inside a host at most 8 times in a row",
-			Explain: `Handing the lock over inside a host is cheap, and starves the others: while another host waits, it gets the lock after
-8 of them at the latest.`,
-			Excuse: needsPower(driver.PowerHandover),
-			Run:    handoverLimit,
-		},
 	}
 }
 

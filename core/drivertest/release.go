@@ -159,7 +159,7 @@ func releaseTwice(t T, h *Harness) {
 		t.Errorf("Release after another took the lock: %v", err)
 	}
 	again := h.attempt(cs[0].b, "jobs", h.lasting().TTL)
-	again.Owner, again.Token = l.Owner(), l.Token()
+	again.Owner, again.Token = l.Owner(), core.GrantNumber(l.Token())
 	h.wantNoRelease(t, again.release(t), "the store is asked for a second release")
 	if at := inspect(t, cs[1].b, "jobs"); at.Owner != next.Owner() || !next.Valid() {
 		t.Errorf("a second Release of owner %s has freed owner %s: %s", l.Owner(), next.Owner(), describe(at))

@@ -86,7 +86,7 @@ func leftToExpire(t T, h *Harness) {
 		t.Errorf("after MaxHold the cause is %v and the ctx %v", term.Err(), term.Context().Err())
 	}
 	throughout(t, 500*time.Millisecond, func() string {
-		if at := inspect(t, c.b, "jobs"); at.Token != term.Token() || !at.Held() {
+		if at := inspect(t, c.b, "jobs"); at.Token != core.GrantNumber(term.Token()) || !at.Held() {
 			return fmt.Sprintf("the term of token %d was not left to expire: %s", term.Token(), describe(at))
 		}
 		return ""

@@ -37,11 +37,10 @@ type backend struct {
 }
 
 var (
-	_ driver.Waiter   = (*backend)(nil)
-	_ driver.Watcher  = (*backend)(nil)
-	_ driver.Batcher  = (*backend)(nil)
-	_ driver.Handover = (*backend)(nil)
-	_ driver.Admin    = (*backend)(nil)
+	_ driver.Waiter  = (*backend)(nil)
+	_ driver.Watcher = (*backend)(nil)
+	_ driver.Batcher = (*backend)(nil)
+	_ driver.Admin   = (*backend)(nil)
 )
 
 func newBackend(l *launcher, p *process) *backend {
@@ -177,15 +176,6 @@ func (b *backend) Batch(ctx context.Context, ops []driver.Op) (results []driver.
 		}
 	}
 	return results
-}
-
-// Handover implements driver.Handover.
-func (b *backend) Handover(ctx context.Context, from, next driver.Request) (token uint64, err error) {
-	err = b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error {
-		token, err = l.Handover(ctx, from, next)
-		return err
-	})
-	return token, err
 }
 
 // List implements driver.Admin.

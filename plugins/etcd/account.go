@@ -126,7 +126,7 @@ func (h *held) verify(ctx context.Context, grants []*grant) (gone []*grant, rev 
 		grants = grants[len(part):]
 		req := &pb.TxnRequest{}
 		for _, g := range part {
-			req.Success = append(req.Success, exists(h.b.space.hold(g.name, g.slot)))
+			req.Success = append(req.Success, exists(h.b.space.hold(g.name)))
 		}
 		resp, e, err := h.b.txnIn(ctx, req)
 		if err != nil {

@@ -53,7 +53,7 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 // acquiring prepares an acquire on l.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, place: b.held.touch(r.Name, r.Owner, now)}
-	a.grant = &grant{name: r.Name, owner: r.Owner, label: r.Label, slot: slotA, lease: l, deadline: now.Add(r.TTL)}
+	a.grant = &grant{name: r.Name, owner: r.Owner, label: r.Label, lease: l, deadline: now.Add(r.TTL)}
 	if a.place != nil {
 		a.grant.place = a.place.id
 		b.held.park(a.place) // however long the answer takes
@@ -84,7 +84,7 @@ func (a *acquisition) txn() *step {
 	value := a.grant.value
 	req := &pb.TxnRequest{
 		Compare: []*pb.Compare{absent(s.bar(name, owner), nil)},
-		Success: []*pb.RequestOp{put(s.hold(name, slotA), value, a.grant.lease.id)},
+		Success: []*pb.RequestOp{put(s.hold(name), value, a.grant.lease.id)},
 		Failure: append(look(s, name), exists(s.bar(name, owner))),
 	}
 	if a.place == nil {
@@ -93,7 +93,7 @@ func (a *acquisition) txn() *step {
 	}
 	own := s.place(name, a.place.id)
 	req.Compare = append(req.Compare,
-		absent(s.holds(name), beyond(s.holds(name))), nothingBefore(s.places(name), a.place.rev), at(own, a.place.rev))
+		absent(s.hold(name), beyond(s.hold(name))), nothingBefore(s.places(name), a.place.rev), at(own, a.place.rev))
 	req.Success = append(req.Success, move(own, a.grant.lease.id))
 	// The place goes with the lock: a request that arrives late finds none.
 	return &step{name: name, in: a.place.epoch, twice: true, req: req, size: len(value)}

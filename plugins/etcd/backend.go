@@ -30,7 +30,7 @@ var claims = driver.Properties{
 	Durability:     "raft, majority fsync unless --unsafe-no-fsync",
 	SurvivesPlugin: true,
 	Powers: []driver.Power{
-		driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerHandover, driver.PowerAdmin,
+		driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerAdmin,
 	},
 }
 
@@ -70,7 +70,6 @@ var _ interface {
 	driver.Waiter
 	driver.Watcher
 	driver.Batcher
-	driver.Handover
 	driver.Admin
 	driver.Starter
 } = (*Backend)(nil)

@@ -38,7 +38,6 @@
 //	renew               1 keepalive and 1 read at the same time, no entry;
 //	                    100 locks share the read and about 1,000 the keepalive
 //	release, proclaim   1 and 1
-//	handover            1 and 1
 //	withdraw            1 and 1, 2 and 2 of a lock that was granted, and a
 //	                    LeaseGrant for every 256 and every 10 s
 //	release with Keep   2 and 2

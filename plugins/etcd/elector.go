@@ -15,7 +15,7 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	if err != nil {
 		return err
 	}
-	key := b.space.hold(r.Name, g.slot)
+	key := b.space.hold(r.Name)
 	value := record{owner: r.Owner, label: g.label, place: g.place, value: r.Value}.encode()
 	s := &step{name: r.Name, in: g.epoch, size: len(value), req: &pb.TxnRequest{
 		Compare: []*pb.Compare{at(key, g.rev)},
@@ -33,7 +33,7 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 // so what it tells is the present, and compaction cannot make it miss an end.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	changed := make(chan struct{}, 1)
-	holds := b.space.holds(name)
+	holds := b.space.hold(name)
 	watch := b.hub.add(holds, beyond(holds), false, func(event) { signal(changed) })
 	defer b.hub.drop(watch)
 	down := make(chan struct{}, 1)

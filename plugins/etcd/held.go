@@ -14,7 +14,6 @@ import (
 type grant struct {
 	name, owner, label string
 
-	slot     slot
 	value    []byte // of the key; nil once rev is known
 	token    uint64 // 0 while the acquire has no answer
 	rev      int64  // the key's create revision
@@ -214,12 +213,12 @@ func (h *held) overdue(now time.Time) []*step {
 // is renewed no more. An acquire that may still arrive finds its owner barred
 // by core's withdrawal, or else its lease retired and soon over.
 func (h *held) end(g *grant) *step {
-	own := at(h.b.space.hold(g.name, g.slot), g.rev)
+	own := at(h.b.space.hold(g.name), g.rev)
 	if g.rev == 0 {
-		own = worth(h.b.space.hold(g.name, g.slot), g.value)
+		own = worth(h.b.space.hold(g.name), g.value)
 	}
 	s := &step{name: g.name, in: g.epoch, twice: true, req: &pb.TxnRequest{
-		Compare: []*pb.Compare{own}, Success: []*pb.RequestOp{remove(h.b.space.hold(g.name, g.slot))},
+		Compare: []*pb.Compare{own}, Success: []*pb.RequestOp{remove(h.b.space.hold(g.name))},
 	}}
 	s.settle = func() {
 		if s.err != nil {
@@ -232,7 +231,7 @@ func (h *held) end(g *grant) *step {
 
 // removal deletes g's key and the place that came with it. The caller holds mu.
 func (h *held) removal(g *grant) []*pb.RequestOp {
-	ops := []*pb.RequestOp{remove(h.b.space.hold(g.name, g.slot))}
+	ops := []*pb.RequestOp{remove(h.b.space.hold(g.name))}
 	if g.place != "" {
 		ops = append(ops, remove(h.b.space.place(g.name, g.place)))
 	}

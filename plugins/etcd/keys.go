@@ -7,8 +7,7 @@ import (
 // Keys of one namespace, with P for its prefix, N for a lock's name, O for an
 // owner, I for a process and a number, and | for the byte 0xFF:
 //
-//	P|n N|h a   the lease on N; its create revision makes the token
-//	P|n N|h b   the same after a handover, and then a again
+//	P|n N|h     the lease on N; its create revision makes the token
 //	P|n N|w I   a place in the queue of N, in the order of create revisions
 //	P|b N|O     O was withdrawn from N and is refused
 //	P|e         the base of tokens
@@ -16,8 +15,6 @@ import (
 // Valid UTF-8 never contains 0xFF, so that prefixes and names need no escaping:
 // no two of them collide, and a scan of one name never meets another. Comparing
 // a create revision compares owner and token in one, within an epoch: see step.in.
-// A lock is handed over by one Txn, which deletes one of its two keys and puts the
-// other: etcd refuses both on the same key.
 //
 // Note: an owner, of which each grant has another, is not part of the keys of
 // leases and places. The server keeps deleted keys in its index until it
@@ -29,27 +26,12 @@ const (
 	kindPlace = "w"
 )
 
-// slot is which of its two keys the lease of a lock is on; never both are there.
-type slot byte
-
-const (
-	slotA slot = 'a'
-	slotB slot = 'b'
-)
-
-// other is where a handover goes.
-func (s slot) other() slot { return slotA + slotB - s }
-
 // space is one namespace.
 type space struct{ names, bars, epoch string }
 
 func newSpace(prefix string) space {
 	own := prefix + separator
 	return space{names: own + "n", bars: own + "b", epoch: own + "e"}
-}
-
-func (s space) hold(name string, at slot) string {
-	return s.names + name + separator + kindHold + string(rune(at))
 }
 
 func (s space) place(name, id string) string {
@@ -60,8 +42,9 @@ func (s space) bar(name, owner string) string {
 	return s.bars + name + separator + owner
 }
 
-// holds, places and both are what all keys of that kind of one name begin with.
-func (s space) holds(name string) string  { return s.names + name + separator + kindHold }
+// hold is the key of a lease; places and both are what all keys of that kind of
+// one name begin with.
+func (s space) hold(name string) string   { return s.names + name + separator + kindHold }
 func (s space) places(name string) string { return s.names + name + separator + kindPlace }
 func (s space) both(name string) string   { return s.names + name + separator }
 
@@ -77,7 +60,7 @@ func beyond(prefix string) []byte {
 	}
 }
 
-// parse takes a key of kind h or w apart. rest is the slot or the place's id.
+// parse takes a key of kind h or w apart. rest is the place's id.
 func (s space) parse(key string) (name, kind, rest string) {
 	name, rest, _ = strings.Cut(strings.TrimPrefix(key, s.names), separator)
 	if rest == "" {

@@ -294,10 +294,3 @@ func (h *held) losePlace(g *grant) {
 	h.vacate(g.name, g.place, g)
 	g.place = ""
 }
-
-// remain undoes depart: the lock was not deleted.
-func (h *held) remain(g *grant) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stay(g)
-}

@@ -13,7 +13,7 @@ type record struct {
 	label string
 	// place is the id of the place in the queue that the lock was got from, ""
 	// when it was free. That place is kept as long as the lock is held: the
-	// next waiter watches it. A handover passes it on.
+	// next waiter watches it.
 	place string
 	value []byte
 }

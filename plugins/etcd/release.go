@@ -40,7 +40,7 @@ type release struct {
 func (b *Backend) releasing(r driver.Request, g *grant) *release {
 	rel := &release{b: b, grant: g}
 	rel.step = &step{name: r.Name, in: g.epoch, twice: true, req: &pb.TxnRequest{
-		Compare: []*pb.Compare{at(b.space.hold(g.name, g.slot), g.rev)},
+		Compare: []*pb.Compare{at(b.space.hold(g.name), g.rev)},
 		Success: b.held.depart(g),
 		Failure: look(b.space, r.Name),
 	}}
@@ -81,7 +81,7 @@ func (b *Backend) withdraw(ctx context.Context, r driver.Request, again bool) er
 	if err != nil {
 		return err
 	}
-	holds := b.space.holds(r.Name)
+	holds := b.space.hold(r.Name)
 	s := &step{name: r.Name, size: maxRecord, twice: true, req: &pb.TxnRequest{Success: []*pb.RequestOp{
 		read(&pb.RangeRequest{Key: []byte(holds), RangeEnd: beyond(holds), Limit: 1}),
 		places(b.space, r.Name, maxHeirs),

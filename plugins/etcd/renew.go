@@ -149,7 +149,7 @@ func (b *Backend) linger(ctx context.Context, all []*renewal, now time.Time) {
 
 // moving puts g, and the place that came with it, on l.
 func (b *Backend) moving(g *grant, l *lease) *step {
-	key, from := b.space.hold(g.name, g.slot), b.held.leaseOf(g)
+	key, from := b.space.hold(g.name), b.held.leaseOf(g)
 	s := &step{name: g.name, in: g.epoch, req: &pb.TxnRequest{
 		Compare: []*pb.Compare{at(key, g.rev)},
 		Success: []*pb.RequestOp{move(key, l.id)},
@@ -252,11 +252,7 @@ func (b *Backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
 		return nil, b.wrap(err)
 	}
 	v := seenIn(resp.Responses)
-	var at string
-	if v.hold != nil {
-		_, _, at = b.space.parse(string(v.hold.Key))
-	}
-	if len(at) != 1 || e.token(v.hold.CreateRevision) != r.Token || ownerOf(v.hold) != r.Owner {
+	if v.hold == nil || e.token(v.hold.CreateRevision) != r.Token || ownerOf(v.hold) != r.Owner {
 		return nil, &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
 	var life expiry
@@ -270,7 +266,7 @@ func (b *Backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
 		return nil, err
 	}
 	g := &grant{
-		name: r.Name, owner: r.Owner, label: rec.label, place: rec.place, slot: slot(at[0]), token: r.Token, rev: v.hold.CreateRevision, epoch: e,
+		name: r.Name, owner: r.Owner, label: rec.label, place: rec.place, token: r.Token, rev: v.hold.CreateRevision, epoch: e,
 		known: resp.Header.Revision, born: time.Now(), deadline: life.at.Add(time.Second),
 		lease: &lease{id: v.hold.Lease, ttl: life.granted, acked: life.at.Add(-life.granted), retired: true},
 	}

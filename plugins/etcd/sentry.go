@@ -64,7 +64,7 @@ func (s *sentry) work() {
 		g := s.fresh[0]
 		s.fresh = s.fresh[1:]
 		if h.grants[g.who()] == g && g.watch == nil && !g.leaving {
-			g.watch = h.b.hub.add(h.b.space.hold(g.name, g.slot), nil, true, func(e event) { s.hear(g, e) })
+			g.watch = h.b.hub.add(h.b.space.hold(g.name), nil, true, func(e event) { s.hear(g, e) })
 		}
 	}
 	if len(s.check) > 0 && !s.busy {

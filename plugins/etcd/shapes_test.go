@@ -36,7 +36,7 @@ type shaped struct {
 // keys are the ones that a step may name.
 func (s *shaped) keys() []string {
 	sp := s.b.space
-	return []string{sp.hold(s.name, slotA), sp.hold(s.name, slotB), sp.place(s.name, "p1"), sp.place(s.name, "p2"), sp.bar(s.name, "o1"), sp.bar(s.name, "o2")}
+	return []string{sp.hold(s.name), sp.place(s.name, "p1"), sp.place(s.name, "p2"), sp.bar(s.name, "o1"), sp.bar(s.name, "o2")}
 }
 
 // fill puts some keys, in some order.

@@ -209,16 +209,6 @@ func TestPlaceEndsWithLock(t *testing.T) {
 			must(t, b.Close(t.Context()))
 			must(t, connect(t, on(s)).Release(t.Context(), r))
 		},
-		"handover": func(t *testing.T, b *Backend, _ *env.Server, r driver.Request) {
-			next := lock(r.Name, "next")
-			token, err := b.Handover(t.Context(), r, next)
-			must(t, err)
-			if token <= r.Token {
-				t.Errorf("handover: token %d after %d", token, r.Token)
-			}
-			next.Token = token
-			must(t, b.Release(t.Context(), next))
-		},
 	}
 	s := start(t, nil)
 	for how, end := range ends {

@@ -48,7 +48,7 @@ func TestAdoptionWithoutSpace(t *testing.T) {
 			t.Fatalf("%d of %d locks are not renewed without space: %v", lost, locks, failed)
 		}
 	}
-	resp, err := operator.Get(t.Context(), after.space.hold("jobs-0", slotA))
+	resp, err := operator.Get(t.Context(), after.space.hold("jobs-0"))
 	must(t, err)
 	where := resp.Kvs[0].Lease
 	_, err = operator.Compact(t.Context(), resp.Header.Revision)
@@ -64,7 +64,7 @@ func TestAdoptionWithoutSpace(t *testing.T) {
 	for _, r := range held {
 		must(t, after.Renew(t.Context(), r))
 	}
-	resp, err = operator.Get(t.Context(), after.space.hold("jobs-0", slotA))
+	resp, err = operator.Get(t.Context(), after.space.hold("jobs-0"))
 	must(t, err)
 	if resp.Kvs[0].Lease == where {
 		t.Error("it is on the lease of the earlier process still")

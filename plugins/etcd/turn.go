@@ -38,7 +38,7 @@ func (b *Backend) evict(ctx context.Context, head *mvccpb.KeyValue, e *epoch) bo
 	}
 	key := string(head.Key)
 	name, _, _ := b.space.parse(key)
-	holds := b.space.holds(name)
+	holds := b.space.hold(name)
 	s := &step{name: name, in: e, req: &pb.TxnRequest{
 		Compare: []*pb.Compare{absent(holds, beyond(holds)), at(key, head.CreateRevision)},
 		Success: []*pb.RequestOp{remove(key)},

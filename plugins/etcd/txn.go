@@ -74,7 +74,7 @@ func exists(key string) *pb.RequestOp {
 // look reads who holds name and who waits: three operations, which [seen] takes
 // apart. The oldest place comes with its value.
 func look(s space, name string) []*pb.RequestOp {
-	holds := s.holds(name)
+	holds := s.hold(name)
 	return []*pb.RequestOp{read(&pb.RangeRequest{Key: []byte(holds), RangeEnd: beyond(holds), Limit: 1}), places(s, name, 1)}
 }
 

@@ -183,7 +183,7 @@ func (b *Backend) occupied(ctx context.Context, r driver.Request, st *step) (*pl
 // ahead reads the newest places of name that were created before rev (0: all),
 // and the holder's key.
 func ahead(s space, name string, rev int64, limit int64) []*pb.RequestOp {
-	places, holds := s.places(name), s.holds(name)
+	places, holds := s.places(name), s.hold(name)
 	return []*pb.RequestOp{
 		read(&pb.RangeRequest{
 			Key: []byte(places), RangeEnd: beyond(places), KeysOnly: true, Limit: limit, MaxCreateRevision: max(0, rev-1),

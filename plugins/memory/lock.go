@@ -186,14 +186,3 @@ func (b *backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	}
 	return results
 }
-
-func (b *backend) Handover(ctx context.Context, from, next driver.Request) (token uint64, err error) {
-	err = b.held(ctx, from, func(e *entry, now time.Time) error {
-		if b.store.isBarred(next.Name, next.Owner, now) {
-			return driver.ErrWithdrawn
-		}
-		token = b.store.grant(e, next, now)
-		return nil
-	})
-	return token, err
-}

@@ -48,6 +48,6 @@ var properties = driver.Properties{
 	Durability: "ends with its process",
 	Server:     "in process",
 	Powers: []driver.Power{
-		driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerHandover, driver.PowerAdmin,
+		driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerAdmin,
 	},
 }

@@ -35,12 +35,11 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 // Break is one statement, and a second one if somebody waits.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	r := driver.Request{Name: name, Owner: "operator", Token: token}
-	_, err := b.change(ctx, "break", r, func(ctx context.Context, s *session) (int64, uint64, error) {
+	return b.change(ctx, "break", r, func(ctx context.Context, s *session) (int64, error) {
 		n, bell, err := s.exec(ctx, breakText(b.table, name, token))
 		b.ring(ctx, s, name, bell)
-		return n, 0, err
+		return n, err
 	})
-	return err
 }
 
 // observeEvery is how often an observer looks. A leader changes its value or

@@ -168,62 +168,30 @@ func (b *Backend) missing(ctx context.Context, s *session, sorted []ask, done fu
 
 // shorten ends a lease early, but not before r.Keep is over.
 func (b *Backend) shorten(ctx context.Context, r driver.Request) error {
-	_, err := b.change(ctx, "release", r, func(ctx context.Context, s *session) (int64, uint64, error) {
+	return b.change(ctx, "release", r, func(ctx context.Context, s *session) (int64, error) {
 		n, bell, err := s.exec(ctx, shortenText(b.table, r))
 		b.ring(ctx, s, r.Name, bell)
-		return n, 0, err
+		return n, err
 	})
-	return err
 }
 
 // Proclaim is one statement.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
-	_, err := b.change(ctx, "proclaim", r, func(ctx context.Context, s *session) (int64, uint64, error) {
-		return s.exec(ctx, proclaimText(b.table, r))
+	return b.change(ctx, "proclaim", r, func(ctx context.Context, s *session) (int64, error) {
+		n, _, err := s.exec(ctx, proclaimText(b.table, r))
+		return n, err
 	})
-	return err
-}
-
-// Handover is one statement.
-func (b *Backend) Handover(ctx context.Context, from, next driver.Request) (token uint64, err error) {
-	if err := valid(next); err != nil {
-		return 0, err
-	}
-	o := b.owners.begin(next.Owner)
-	if o == nil {
-		return 0, handoverWithdrawn(next)
-	}
-	a := newAsk(next)
-	token, err = b.change(ctx, "hand over", from, func(ctx context.Context, s *session) (int64, uint64, error) {
-		n, minted, err := s.exec(ctx, handoverText(b.table, from, a))
-		if err != nil || n > 0 {
-			return n, minted, err
-		}
-		withdrawn, err := b.withdrawn(ctx, s, a)
-		if withdrawn {
-			err = handoverWithdrawn(next)
-		}
-		return 0, 0, err
-	})
-	b.owners.end(o, err == nil, !settled(err))
-	return token, err
-}
-
-func handoverWithdrawn(next driver.Request) error {
-	return fmt.Errorf("mysql: hand over %q: %w", next.Name, driver.ErrWithdrawn)
 }
 
 // change runs f, which changes the row of r's lease and returns how many rows
-// it has found, and the server's "last insert id", which change returns.
-func (b *Backend) change(ctx context.Context, what string, r driver.Request, f func(context.Context, *session) (int64, uint64, error)) (uint64, error) {
+// it has found.
+func (b *Backend) change(ctx context.Context, what string, r driver.Request, f func(context.Context, *session) (int64, error)) error {
 	if err := ready(ctx, r); err != nil {
-		return 0, err
+		return err
 	}
-	return do(ctx, b, what, r.Name, func(ctx context.Context) (id uint64, err error) {
-		err = b.on(ctx, b.pool.getApart, func(ctx context.Context, s *session) error {
-			n, last, err := f(ctx, s)
-			id = last
-			if err != nil || n > 0 {
+	_, err := do(ctx, b, what, r.Name, func(ctx context.Context) (none struct{}, err error) {
+		return none, b.on(ctx, b.pool.getApart, func(ctx context.Context, s *session) error {
+			if n, err := f(ctx, s); err != nil || n > 0 {
 				return err
 			}
 			var found row
@@ -232,8 +200,8 @@ func (b *Backend) change(ctx context.Context, what string, r driver.Request, f f
 			}
 			return &driver.NotHeldError{Holder: found.holder()}
 		})
-		return id, err
 	})
+	return err
 }
 
 // withdraw waits for what is on its way from this process, and is nothing more

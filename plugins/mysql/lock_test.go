@@ -207,22 +207,3 @@ func TestManyAreWokenTogether(t *testing.T) {
 		}
 	}
 }
-
-// TestWithdrawAfterHandover: an owner that was refused, and was then handed the
-// lock, is withdrawn with what it was handed.
-func TestWithdrawAfterHandover(t *testing.T) {
-	w := newWorld(t)
-	from := acquire(t, w.b, want("jobs", time.Minute))
-	next := want("jobs", time.Minute)
-	held(t, second(w.b.TryAcquire(t.Context(), next)))
-	if _, err := w.b.Handover(t.Context(), from, next); err != nil {
-		t.Fatal(err)
-	}
-	release(t, w.b, next) // without its token
-	if h, err := w.b.Inspect(t.Context(), "jobs"); err != nil || h.Held() {
-		t.Errorf("it is held by %+v, %v", h, err)
-	}
-	if _, err := w.b.TryAcquire(t.Context(), next); !errors.Is(err, driver.ErrWithdrawn) {
-		t.Errorf("the withdrawn owner: %v", err)
-	}
-}

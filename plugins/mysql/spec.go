@@ -46,7 +46,7 @@ var properties = driver.Properties{
 	TimedTokens:    true,
 	Durability:     "unknown",
 	SurvivesPlugin: true,
-	Powers:         []driver.Power{driver.PowerWaiter, driver.PowerBatcher, driver.PowerHandover, driver.PowerAdmin},
+	Powers:         []driver.Power{driver.PowerWaiter, driver.PowerBatcher, driver.PowerAdmin},
 }
 
 func optionsOf(cfg driver.Config) (o Options) {

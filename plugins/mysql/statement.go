@@ -232,18 +232,6 @@ func without(owner, entry string) string {
 	return "CONCAT(LEFT(queue," + place + "-1),'" + entry + "',SUBSTRING(queue,LOCATE(',',queue," + place + "+1)))"
 }
 
-// handoverText turns from's lease into one of next, whose token is sent back
-// as the "last insert id".
-func handoverText(table string, from driver.Request, next ask) string {
-	var t text
-	t.add("UPDATE ", table, " SET attempt=").uint(next.nonce)
-	t.add(",token=LAST_INSERT_ID(GREATEST(token+1,", micros, ")),label=").bytes(next.Label).add(",value=").blob(next.Value)
-	t.add(",ttl_us=").uint(uint64(next.TTL.Microseconds())).add(",expires_at=").later(next.TTL)
-	t.add(",queue=IF(LOCATE(',", next.Owner, ".',queue)=0,queue,", without(next.Owner, ""), ")")
-	t.add(",owner='", next.Owner, "' WHERE ").lease(from)
-	return t.add(" AND ", unbarred(next.Owner)).String()
-}
-
 func unbarred(owner string) string {
 	return "LOCATE('," + owner + ",',barred)=0 AND LOCATE('," + owner + ",',barred_old)=0"
 }

@@ -37,7 +37,6 @@ var _ interface {
 	driver.Waiter
 	driver.Watcher
 	driver.Batcher
-	driver.Handover
 	driver.Admin
 	driver.Starter
 } = (*Backend)(nil)
@@ -153,15 +152,6 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 // Proclaim replaces the value that a lease publishes; see driver.Elector.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return wrap("proclaim", r.Name, b.node.Proclaim(ctx, r))
-}
-
-// Handover gives a lease to the next owner in one step; see driver.Handover.
-func (b *Backend) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
-	token, err := b.node.Handover(ctx, from, next)
-	if err == nil {
-		b.wakeups.Leave(next.Owner)
-	}
-	return token, wrap("hand over", from.Name, err)
 }
 
 // Properties tells what the backend claims, and what the newest connection

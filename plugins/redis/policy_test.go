@@ -40,9 +40,6 @@ func TestPolicyChangedWhileServing(t *testing.T) {
 	if err := b.Check(ctx); !errors.Is(err, driver.ErrDenied) {
 		t.Errorf("check: %v", err)
 	}
-	if _, err := b.Handover(ctx, r, lease("held", "o3")); !errors.Is(err, driver.ErrDenied) {
-		t.Errorf("handover: %v", err)
-	}
 	must(t, b.Renew(ctx, r))
 	must(t, c.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
 	eventually(t, "renewed over a new connection", func() bool { return b.Renew(ctx, r) == nil })

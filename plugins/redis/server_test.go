@@ -27,7 +27,6 @@ func everything(ctx context.Context, b *Backend) map[string]error {
 		"list": b.List(ctx, "", func(driver.Holder) bool { return true })}
 	_, errs["acquire"] = b.TryAcquire(ctx, r)
 	_, errs["inspect"] = b.Inspect(ctx, "a")
-	_, errs["handover"] = b.Handover(ctx, held, r)
 	errs["batch"] = b.Batch(ctx, []driver.Op{{Kind: driver.OpAcquire, Request: r}})[0].Err
 	return errs
 }

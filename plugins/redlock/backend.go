@@ -53,7 +53,6 @@ var _ interface {
 	driver.Waiter
 	driver.Watcher
 	driver.Batcher
-	driver.Handover
 	driver.Admin
 } = (*Backend)(nil)
 

@@ -17,7 +17,6 @@ const (
 	kindRenew    kind = "r"
 	kindHeal     kind = "h"
 	kindProclaim kind = "p"
-	kindHandover kind = "o"
 	kindInspect  kind = "i"
 	kindRelease  kind = "d"
 	kindUndo     kind = "u"

@@ -153,9 +153,6 @@ func TestWithdraw(t *testing.T) {
 	got.Token = 0
 	must(t, b.Release(ctx, got))
 	acquire(t, b, lease("b", "after"))
-	if _, err := b.Handover(ctx, other, r); !errors.Is(err, driver.ErrWithdrawn) {
-		t.Errorf("hand over to a withdrawn owner: %v", err)
-	}
 	must(t, b.Renew(ctx, other))
 }
 
@@ -177,33 +174,6 @@ func TestKeep(t *testing.T) {
 	r.Keep = 0
 	must(t, b.Release(ctx, r))
 	acquire(t, b, lease("a", "o3"))
-}
-
-func TestHandover(t *testing.T) {
-	_, b := cluster(t, nil)
-	ctx := t.Context()
-	one := acquire(t, b, lease("a", "o1"))
-	two := lease("a", "o2")
-	two.Label = "next"
-	token, err := b.Handover(ctx, one, two)
-	must(t, err)
-	if token <= one.Token {
-		t.Errorf("token %d is not above %d", token, one.Token)
-	}
-	h, err := b.Inspect(ctx, "a")
-	must(t, err)
-	if h.Owner != "o2" || h.Token != token || h.Label != "next" {
-		t.Errorf("%+v", h)
-	}
-	_, err = b.Handover(ctx, one, lease("a", "o3"))
-	if by := gone(t, err); by.Owner != "o2" {
-		t.Errorf("refused: %+v", by)
-	}
-	two.Token = token
-	must(t, b.Release(ctx, two))
-	if r := acquire(t, b, lease("a", "o4")); r.Token <= token {
-		t.Errorf("token %d after a handover is not above %d", r.Token, token)
-	}
 }
 
 func TestBatch(t *testing.T) {

@@ -140,7 +140,7 @@ func (o Options) properties() driver.Properties {
 		Durability:     "unknown",
 		SurvivesPlugin: true,
 		Powers: []driver.Power{
-			driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerHandover, driver.PowerAdmin,
+			driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerAdmin,
 		},
 	}
 }

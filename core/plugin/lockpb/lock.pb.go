@@ -67,7 +67,7 @@
 // that its host holds (OnHostDeath may say otherwise), withdraws the owners
 // that wait or whose acquire had an unknown outcome, removes the directory in
 // LOCKPLUGIN_DIR, and exits, all within about a second. What its host holds it
-// knows from TryAcquire, Renew, Handover, Batch and Release; a plugin that was
+// knows from TryAcquire, Renew, Batch and Release; a plugin that was
 // started again after a crash learns it from the first renewals.
 //
 // Loss of the host: when there has been no Session for five seconds since the
@@ -359,7 +359,7 @@ type Request struct {
 	Owner string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`       // the random id of one grant, [A-Za-z0-9_-], at most 64
 	Label string                 `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`       // for people, at most 256 bytes
 	Value []byte                 `protobuf:"bytes,4,opt,name=value,proto3,oneof" json:"value,omitempty"` // at most 64 KiB; absent for a plain lock
-	Token uint64                 `protobuf:"varint,5,opt,name=token,proto3" json:"token,omitempty"`      // the fencing token; 0 before the grant
+	Token uint64                 `protobuf:"varint,5,opt,name=token,proto3" json:"token,omitempty"`      // the number of the grant; 0 before it
 	// Nanoseconds for which the store keeps the lease, counted from when it
 	// handles the request.
 	TtlNs int64 `protobuf:"varint,6,opt,name=ttl_ns,json=ttlNs,proto3" json:"ttl_ns,omitempty"`
@@ -497,7 +497,7 @@ func (x *Reply) GetError() *Error {
 type GrantReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`  // absent: granted
-	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"` // higher than every earlier one of the name
+	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"` // higher than every earlier one of the name, below 2^53
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -925,7 +925,7 @@ type Properties struct {
 	Durability     string                 `protobuf:"bytes,8,opt,name=durability,proto3" json:"durability,omitempty"`
 	Server         string                 `protobuf:"bytes,9,opt,name=server,proto3" json:"server,omitempty"`
 	SurvivesPlugin bool                   `protobuf:"varint,10,opt,name=survives_plugin,json=survivesPlugin,proto3" json:"survives_plugin,omitempty"`
-	Powers         []string               `protobuf:"bytes,11,rep,name=powers,proto3" json:"powers,omitempty"`                               // waiter, watcher, batcher, handover, admin
+	Powers         []string               `protobuf:"bytes,11,rep,name=powers,proto3" json:"powers,omitempty"`                               // waiter, watcher, batcher, admin
 	TimedTokens    bool                   `protobuf:"varint,12,opt,name=timed_tokens,json=timedTokens,proto3" json:"timed_tokens,omitempty"` // tokens are the store's clock in microseconds
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1550,58 +1550,6 @@ func (x *BatchReply) GetResults() []*GrantReply {
 	return nil
 }
 
-type HandoverRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	From          *Request               `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"` // reads name, owner, token
-	Next          *Request               `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // reads owner, label, value, ttl_ns, keep_ns
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *HandoverRequest) Reset() {
-	*x = HandoverRequest{}
-	mi := &file_lock_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *HandoverRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*HandoverRequest) ProtoMessage() {}
-
-func (x *HandoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lock_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use HandoverRequest.ProtoReflect.Descriptor instead.
-func (*HandoverRequest) Descriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{21}
-}
-
-func (x *HandoverRequest) GetFrom() *Request {
-	if x != nil {
-		return x.From
-	}
-	return nil
-}
-
-func (x *HandoverRequest) GetNext() *Request {
-	if x != nil {
-		return x.Next
-	}
-	return nil
-}
-
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Prefix        []byte                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
@@ -1611,7 +1559,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_lock_proto_msgTypes[22]
+	mi := &file_lock_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1571,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lock_proto_msgTypes[22]
+	mi := &file_lock_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1584,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{22}
+	return file_lock_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListRequest) GetPrefix() []byte {
@@ -1656,7 +1604,7 @@ type BreakRequest struct {
 
 func (x *BreakRequest) Reset() {
 	*x = BreakRequest{}
-	mi := &file_lock_proto_msgTypes[23]
+	mi := &file_lock_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1616,7 @@ func (x *BreakRequest) String() string {
 func (*BreakRequest) ProtoMessage() {}
 
 func (x *BreakRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lock_proto_msgTypes[23]
+	mi := &file_lock_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1629,7 @@ func (x *BreakRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakRequest.ProtoReflect.Descriptor instead.
 func (*BreakRequest) Descriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{23}
+	return file_lock_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BreakRequest) GetName() []byte {
@@ -1706,7 +1654,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_lock_proto_msgTypes[24]
+	mi := &file_lock_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +1666,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lock_proto_msgTypes[24]
+	mi := &file_lock_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +1679,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{24}
+	return file_lock_proto_rawDescGZIP(), []int{23}
 }
 
 var File_lock_proto protoreflect.FileDescriptor
@@ -1871,16 +1819,13 @@ const file_lock_proto_rawDesc = "" +
 	"\n" +
 	"BatchReply\x120\n" +
 	"\x05error\x18\x01 \x01(\v2\x1a.lockbench.plugin.v1.ErrorR\x05error\x129\n" +
-	"\aresults\x18\x02 \x03(\v2\x1f.lockbench.plugin.v1.GrantReplyR\aresults\"u\n" +
-	"\x0fHandoverRequest\x120\n" +
-	"\x04from\x18\x01 \x01(\v2\x1c.lockbench.plugin.v1.RequestR\x04from\x120\n" +
-	"\x04next\x18\x02 \x01(\v2\x1c.lockbench.plugin.v1.RequestR\x04next\"%\n" +
+	"\aresults\x18\x02 \x03(\v2\x1f.lockbench.plugin.v1.GrantReplyR\aresults\"%\n" +
 	"\vListRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\fR\x06prefix\"8\n" +
 	"\fBreakRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\"\x0e\n" +
-	"\fCloseRequest2\xd4\t\n" +
+	"\fCloseRequest2\x81\t\n" +
 	"\x06Plugin\x12W\n" +
 	"\tConfigure\x12%.lockbench.plugin.v1.ConfigureRequest\x1a#.lockbench.plugin.v1.ConfigureReply\x12M\n" +
 	"\aSession\x12\x1e.lockbench.plugin.v1.Heartbeat\x1a\x1e.lockbench.plugin.v1.Heartbeat(\x010\x01\x12K\n" +
@@ -1894,8 +1839,7 @@ const file_lock_proto_rawDesc = "" +
 	"\aObserve\x12#.lockbench.plugin.v1.InspectRequest\x1a!.lockbench.plugin.v1.InspectReply0\x01\x12D\n" +
 	"\x04Wait\x12 .lockbench.plugin.v1.WaitRequest\x1a\x1a.lockbench.plugin.v1.Reply\x12M\n" +
 	"\x05Watch\x12!.lockbench.plugin.v1.WatchRequest\x1a\x1f.lockbench.plugin.v1.WatchReply0\x01\x12K\n" +
-	"\x05Batch\x12!.lockbench.plugin.v1.BatchRequest\x1a\x1f.lockbench.plugin.v1.BatchReply\x12Q\n" +
-	"\bHandover\x12$.lockbench.plugin.v1.HandoverRequest\x1a\x1f.lockbench.plugin.v1.GrantReply\x12M\n" +
+	"\x05Batch\x12!.lockbench.plugin.v1.BatchRequest\x1a\x1f.lockbench.plugin.v1.BatchReply\x12M\n" +
 	"\x04List\x12 .lockbench.plugin.v1.ListRequest\x1a!.lockbench.plugin.v1.InspectReply0\x01\x12F\n" +
 	"\x05Break\x12!.lockbench.plugin.v1.BreakRequest\x1a\x1a.lockbench.plugin.v1.Reply\x12F\n" +
 	"\x05Close\x12!.lockbench.plugin.v1.CloseRequest\x1a\x1a.lockbench.plugin.v1.ReplyB3Z1github.com/lockbench/lockbench/core/plugin/lockpbb\x06proto3"
@@ -1913,7 +1857,7 @@ func file_lock_proto_rawDescGZIP() []byte {
 }
 
 var file_lock_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_lock_proto_goTypes = []any{
 	(Error_Code)(0),          // 0: lockbench.plugin.v1.Error.Code
 	(Notice_Kind)(0),         // 1: lockbench.plugin.v1.Notice.Kind
@@ -1939,18 +1883,17 @@ var file_lock_proto_goTypes = []any{
 	(*Op)(nil),               // 21: lockbench.plugin.v1.Op
 	(*BatchRequest)(nil),     // 22: lockbench.plugin.v1.BatchRequest
 	(*BatchReply)(nil),       // 23: lockbench.plugin.v1.BatchReply
-	(*HandoverRequest)(nil),  // 24: lockbench.plugin.v1.HandoverRequest
-	(*ListRequest)(nil),      // 25: lockbench.plugin.v1.ListRequest
-	(*BreakRequest)(nil),     // 26: lockbench.plugin.v1.BreakRequest
-	(*CloseRequest)(nil),     // 27: lockbench.plugin.v1.CloseRequest
-	nil,                      // 28: lockbench.plugin.v1.ConfigureRequest.ConfigEntry
+	(*ListRequest)(nil),      // 24: lockbench.plugin.v1.ListRequest
+	(*BreakRequest)(nil),     // 25: lockbench.plugin.v1.BreakRequest
+	(*CloseRequest)(nil),     // 26: lockbench.plugin.v1.CloseRequest
+	nil,                      // 27: lockbench.plugin.v1.ConfigureRequest.ConfigEntry
 }
 var file_lock_proto_depIdxs = []int32{
 	0,  // 0: lockbench.plugin.v1.Error.codes:type_name -> lockbench.plugin.v1.Error.Code
 	7,  // 1: lockbench.plugin.v1.Error.holder:type_name -> lockbench.plugin.v1.Holder
 	3,  // 2: lockbench.plugin.v1.Reply.error:type_name -> lockbench.plugin.v1.Error
 	3,  // 3: lockbench.plugin.v1.GrantReply.error:type_name -> lockbench.plugin.v1.Error
-	28, // 4: lockbench.plugin.v1.ConfigureRequest.config:type_name -> lockbench.plugin.v1.ConfigureRequest.ConfigEntry
+	27, // 4: lockbench.plugin.v1.ConfigureRequest.config:type_name -> lockbench.plugin.v1.ConfigureRequest.ConfigEntry
 	9,  // 5: lockbench.plugin.v1.ConfigureRequest.on_host_death:type_name -> lockbench.plugin.v1.OnHostDeath
 	3,  // 6: lockbench.plugin.v1.ConfigureReply.error:type_name -> lockbench.plugin.v1.Error
 	13, // 7: lockbench.plugin.v1.ConfigureReply.properties:type_name -> lockbench.plugin.v1.Properties
@@ -1968,45 +1911,41 @@ var file_lock_proto_depIdxs = []int32{
 	21, // 19: lockbench.plugin.v1.BatchRequest.ops:type_name -> lockbench.plugin.v1.Op
 	3,  // 20: lockbench.plugin.v1.BatchReply.error:type_name -> lockbench.plugin.v1.Error
 	6,  // 21: lockbench.plugin.v1.BatchReply.results:type_name -> lockbench.plugin.v1.GrantReply
-	4,  // 22: lockbench.plugin.v1.HandoverRequest.from:type_name -> lockbench.plugin.v1.Request
-	4,  // 23: lockbench.plugin.v1.HandoverRequest.next:type_name -> lockbench.plugin.v1.Request
-	8,  // 24: lockbench.plugin.v1.Plugin.Configure:input_type -> lockbench.plugin.v1.ConfigureRequest
-	14, // 25: lockbench.plugin.v1.Plugin.Session:input_type -> lockbench.plugin.v1.Heartbeat
-	11, // 26: lockbench.plugin.v1.Plugin.Check:input_type -> lockbench.plugin.v1.CheckRequest
-	4,  // 27: lockbench.plugin.v1.Plugin.TryAcquire:input_type -> lockbench.plugin.v1.Request
-	4,  // 28: lockbench.plugin.v1.Plugin.Renew:input_type -> lockbench.plugin.v1.Request
-	4,  // 29: lockbench.plugin.v1.Plugin.Release:input_type -> lockbench.plugin.v1.Request
-	15, // 30: lockbench.plugin.v1.Plugin.Inspect:input_type -> lockbench.plugin.v1.InspectRequest
-	4,  // 31: lockbench.plugin.v1.Plugin.Proclaim:input_type -> lockbench.plugin.v1.Request
-	15, // 32: lockbench.plugin.v1.Plugin.Observe:input_type -> lockbench.plugin.v1.InspectRequest
-	17, // 33: lockbench.plugin.v1.Plugin.Wait:input_type -> lockbench.plugin.v1.WaitRequest
-	18, // 34: lockbench.plugin.v1.Plugin.Watch:input_type -> lockbench.plugin.v1.WatchRequest
-	22, // 35: lockbench.plugin.v1.Plugin.Batch:input_type -> lockbench.plugin.v1.BatchRequest
-	24, // 36: lockbench.plugin.v1.Plugin.Handover:input_type -> lockbench.plugin.v1.HandoverRequest
-	25, // 37: lockbench.plugin.v1.Plugin.List:input_type -> lockbench.plugin.v1.ListRequest
-	26, // 38: lockbench.plugin.v1.Plugin.Break:input_type -> lockbench.plugin.v1.BreakRequest
-	27, // 39: lockbench.plugin.v1.Plugin.Close:input_type -> lockbench.plugin.v1.CloseRequest
-	10, // 40: lockbench.plugin.v1.Plugin.Configure:output_type -> lockbench.plugin.v1.ConfigureReply
-	14, // 41: lockbench.plugin.v1.Plugin.Session:output_type -> lockbench.plugin.v1.Heartbeat
-	12, // 42: lockbench.plugin.v1.Plugin.Check:output_type -> lockbench.plugin.v1.CheckReply
-	6,  // 43: lockbench.plugin.v1.Plugin.TryAcquire:output_type -> lockbench.plugin.v1.GrantReply
-	5,  // 44: lockbench.plugin.v1.Plugin.Renew:output_type -> lockbench.plugin.v1.Reply
-	5,  // 45: lockbench.plugin.v1.Plugin.Release:output_type -> lockbench.plugin.v1.Reply
-	16, // 46: lockbench.plugin.v1.Plugin.Inspect:output_type -> lockbench.plugin.v1.InspectReply
-	5,  // 47: lockbench.plugin.v1.Plugin.Proclaim:output_type -> lockbench.plugin.v1.Reply
-	16, // 48: lockbench.plugin.v1.Plugin.Observe:output_type -> lockbench.plugin.v1.InspectReply
-	5,  // 49: lockbench.plugin.v1.Plugin.Wait:output_type -> lockbench.plugin.v1.Reply
-	19, // 50: lockbench.plugin.v1.Plugin.Watch:output_type -> lockbench.plugin.v1.WatchReply
-	23, // 51: lockbench.plugin.v1.Plugin.Batch:output_type -> lockbench.plugin.v1.BatchReply
-	6,  // 52: lockbench.plugin.v1.Plugin.Handover:output_type -> lockbench.plugin.v1.GrantReply
-	16, // 53: lockbench.plugin.v1.Plugin.List:output_type -> lockbench.plugin.v1.InspectReply
-	5,  // 54: lockbench.plugin.v1.Plugin.Break:output_type -> lockbench.plugin.v1.Reply
-	5,  // 55: lockbench.plugin.v1.Plugin.Close:output_type -> lockbench.plugin.v1.Reply
-	40, // [40:56] is the sub-list for method output_type
-	24, // [24:40] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	8,  // 22: lockbench.plugin.v1.Plugin.Configure:input_type -> lockbench.plugin.v1.ConfigureRequest
+	14, // 23: lockbench.plugin.v1.Plugin.Session:input_type -> lockbench.plugin.v1.Heartbeat
+	11, // 24: lockbench.plugin.v1.Plugin.Check:input_type -> lockbench.plugin.v1.CheckRequest
+	4,  // 25: lockbench.plugin.v1.Plugin.TryAcquire:input_type -> lockbench.plugin.v1.Request
+	4,  // 26: lockbench.plugin.v1.Plugin.Renew:input_type -> lockbench.plugin.v1.Request
+	4,  // 27: lockbench.plugin.v1.Plugin.Release:input_type -> lockbench.plugin.v1.Request
+	15, // 28: lockbench.plugin.v1.Plugin.Inspect:input_type -> lockbench.plugin.v1.InspectRequest
+	4,  // 29: lockbench.plugin.v1.Plugin.Proclaim:input_type -> lockbench.plugin.v1.Request
+	15, // 30: lockbench.plugin.v1.Plugin.Observe:input_type -> lockbench.plugin.v1.InspectRequest
+	17, // 31: lockbench.plugin.v1.Plugin.Wait:input_type -> lockbench.plugin.v1.WaitRequest
+	18, // 32: lockbench.plugin.v1.Plugin.Watch:input_type -> lockbench.plugin.v1.WatchRequest
+	22, // 33: lockbench.plugin.v1.Plugin.Batch:input_type -> lockbench.plugin.v1.BatchRequest
+	24, // 34: lockbench.plugin.v1.Plugin.List:input_type -> lockbench.plugin.v1.ListRequest
+	25, // 35: lockbench.plugin.v1.Plugin.Break:input_type -> lockbench.plugin.v1.BreakRequest
+	26, // 36: lockbench.plugin.v1.Plugin.Close:input_type -> lockbench.plugin.v1.CloseRequest
+	10, // 37: lockbench.plugin.v1.Plugin.Configure:output_type -> lockbench.plugin.v1.ConfigureReply
+	14, // 38: lockbench.plugin.v1.Plugin.Session:output_type -> lockbench.plugin.v1.Heartbeat
+	12, // 39: lockbench.plugin.v1.Plugin.Check:output_type -> lockbench.plugin.v1.CheckReply
+	6,  // 40: lockbench.plugin.v1.Plugin.TryAcquire:output_type -> lockbench.plugin.v1.GrantReply
+	5,  // 41: lockbench.plugin.v1.Plugin.Renew:output_type -> lockbench.plugin.v1.Reply
+	5,  // 42: lockbench.plugin.v1.Plugin.Release:output_type -> lockbench.plugin.v1.Reply
+	16, // 43: lockbench.plugin.v1.Plugin.Inspect:output_type -> lockbench.plugin.v1.InspectReply
+	5,  // 44: lockbench.plugin.v1.Plugin.Proclaim:output_type -> lockbench.plugin.v1.Reply
+	16, // 45: lockbench.plugin.v1.Plugin.Observe:output_type -> lockbench.plugin.v1.InspectReply
+	5,  // 46: lockbench.plugin.v1.Plugin.Wait:output_type -> lockbench.plugin.v1.Reply
+	19, // 47: lockbench.plugin.v1.Plugin.Watch:output_type -> lockbench.plugin.v1.WatchReply
+	23, // 48: lockbench.plugin.v1.Plugin.Batch:output_type -> lockbench.plugin.v1.BatchReply
+	16, // 49: lockbench.plugin.v1.Plugin.List:output_type -> lockbench.plugin.v1.InspectReply
+	5,  // 50: lockbench.plugin.v1.Plugin.Break:output_type -> lockbench.plugin.v1.Reply
+	5,  // 51: lockbench.plugin.v1.Plugin.Close:output_type -> lockbench.plugin.v1.Reply
+	37, // [37:52] is the sub-list for method output_type
+	22, // [22:37] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_lock_proto_init() }
@@ -2022,7 +1961,7 @@ func file_lock_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lock_proto_rawDesc), len(file_lock_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   26,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

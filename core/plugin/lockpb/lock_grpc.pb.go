@@ -67,7 +67,7 @@
 // that its host holds (OnHostDeath may say otherwise), withdraws the owners
 // that wait or whose acquire had an unknown outcome, removes the directory in
 // LOCKPLUGIN_DIR, and exits, all within about a second. What its host holds it
-// knows from TryAcquire, Renew, Handover, Batch and Release; a plugin that was
+// knows from TryAcquire, Renew, Batch and Release; a plugin that was
 // started again after a crash learns it from the first renewals.
 //
 // Loss of the host: when there has been no Session for five seconds since the
@@ -110,7 +110,6 @@ const (
 	Plugin_Wait_FullMethodName       = "/lockbench.plugin.v1.Plugin/Wait"
 	Plugin_Watch_FullMethodName      = "/lockbench.plugin.v1.Plugin/Watch"
 	Plugin_Batch_FullMethodName      = "/lockbench.plugin.v1.Plugin/Batch"
-	Plugin_Handover_FullMethodName   = "/lockbench.plugin.v1.Plugin/Handover"
 	Plugin_List_FullMethodName       = "/lockbench.plugin.v1.Plugin/List"
 	Plugin_Break_FullMethodName      = "/lockbench.plugin.v1.Plugin/Break"
 	Plugin_Close_FullMethodName      = "/lockbench.plugin.v1.Plugin/Close"
@@ -157,8 +156,6 @@ type PluginClient interface {
 	// Batch ("batcher") does many operations at once: one result for each op, in
 	// the same order. Ops on the same name are done in their order.
 	Batch(ctx context.Context, in *BatchRequest, opts ...grpc.CallOption) (*BatchReply, error)
-	// Handover ("handover") releases to a named next owner in one step.
-	Handover(ctx context.Context, in *HandoverRequest, opts ...grpc.CallOption) (*GrantReply, error)
 	// List ("admin") sends every held lock whose name starts with prefix.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InspectReply], error)
 	// Break ("admin") ends a lease by its token, whoever owns it.
@@ -316,16 +313,6 @@ func (c *pluginClient) Batch(ctx context.Context, in *BatchRequest, opts ...grpc
 	return out, nil
 }
 
-func (c *pluginClient) Handover(ctx context.Context, in *HandoverRequest, opts ...grpc.CallOption) (*GrantReply, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GrantReply)
-	err := c.cc.Invoke(ctx, Plugin_Handover_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *pluginClient) List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InspectReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Plugin_ServiceDesc.Streams[3], Plugin_List_FullMethodName, cOpts...)
@@ -406,8 +393,6 @@ type PluginServer interface {
 	// Batch ("batcher") does many operations at once: one result for each op, in
 	// the same order. Ops on the same name are done in their order.
 	Batch(context.Context, *BatchRequest) (*BatchReply, error)
-	// Handover ("handover") releases to a named next owner in one step.
-	Handover(context.Context, *HandoverRequest) (*GrantReply, error)
 	// List ("admin") sends every held lock whose name starts with prefix.
 	List(*ListRequest, grpc.ServerStreamingServer[InspectReply]) error
 	// Break ("admin") ends a lease by its token, whoever owns it.
@@ -459,9 +444,6 @@ func (UnimplementedPluginServer) Watch(*WatchRequest, grpc.ServerStreamingServer
 }
 func (UnimplementedPluginServer) Batch(context.Context, *BatchRequest) (*BatchReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Batch not implemented")
-}
-func (UnimplementedPluginServer) Handover(context.Context, *HandoverRequest) (*GrantReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Handover not implemented")
 }
 func (UnimplementedPluginServer) List(*ListRequest, grpc.ServerStreamingServer[InspectReply]) error {
 	return status.Error(codes.Unimplemented, "method List not implemented")
@@ -684,24 +666,6 @@ func _Plugin_Batch_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Plugin_Handover_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(HandoverRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(PluginServer).Handover(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Plugin_Handover_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PluginServer).Handover(ctx, req.(*HandoverRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _Plugin_List_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ListRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -791,10 +755,6 @@ var Plugin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Batch",
 			Handler:    _Plugin_Batch_Handler,
-		},
-		{
-			MethodName: "Handover",
-			Handler:    _Plugin_Handover_Handler,
 		},
 		{
 			MethodName: "Break",

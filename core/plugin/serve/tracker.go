@@ -177,20 +177,6 @@ func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return t.Backend.(driver.Waiter).Wait(ctx, r, max)
 }
 
-// Handover implements driver.Handover.
-func (t *tracker) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
-	next.Name = from.Name
-	if err := t.enterAcquire(next); err != nil {
-		return 0, err
-	}
-	token, err := t.Backend.(driver.Handover).Handover(ctx, from, next)
-	t.granted(next, token, err)
-	if err == nil || errors.Is(err, driver.ErrNotHeld) {
-		t.forget(from.Owner)
-	}
-	return token, err
-}
-
 // Batch implements driver.Batcher.
 func (t *tracker) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	for i, op := range ops {

@@ -175,7 +175,6 @@ func (n *Node) fly(items []*item) {
 	for _, it := range items {
 		if it.call != nil {
 			calls = append(calls, it.call)
-			renewed = renewed || it.call.script == handoverScript
 		}
 	}
 	var unsafe error
@@ -188,19 +187,17 @@ func (n *Node) fly(items []*item) {
 	for _, it := range items {
 		if it.call != nil {
 			it.reply, it.err = it.call.cmd.Result()
-			it.conclude(n.opts.Explain, unsafe)
+			it.conclude(n.opts.Explain)
 		}
 	}
 }
 
-func (it *item) conclude(explain func(error) error, unsafe error) {
+func (it *item) conclude(explain func(error) error) {
 	switch {
 	case errors.Is(it.err, goredis.Nil):
 		it.err = errReply(nil)
 	case it.err != nil:
 		it.err = explain(it.err)
-	case it.call.script == handoverScript:
-		it.err = unsafe
 	}
 }
 

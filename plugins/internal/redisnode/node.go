@@ -72,7 +72,7 @@ func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	return n
 }
 
-// Refuse has acquires and handovers refused with err, without asking the
+// Refuse has acquires refused with err, without asking the
 // server, until it is called with nil.
 func (n *Node) Refuse(err error) {
 	n.mu.Lock()
@@ -124,7 +124,7 @@ func (n *Node) Close(ctx context.Context) error {
 
 // run calls s for one lock and returns its reply.
 func (n *Node) run(ctx context.Context, s *script, name string, args ...any) (any, error) {
-	return n.call(ctx, n.invoke(s, []string{n.opts.Keys.Lock(name)}, s == handoverScript, args))
+	return n.call(ctx, n.invoke(s, []string{n.opts.Keys.Lock(name)}, false, args))
 }
 
 func (n *Node) call(ctx context.Context, v *invocation) (any, error) {
@@ -142,20 +142,6 @@ func (n *Node) invoke(s *script, locks []string, mints bool, args []any) *invoca
 		keys = []string{locks[0], n.opts.Keys.control(locks[0])}
 	}
 	return &invocation{script: s, keys: keys, args: append(n.opts.Keys.head(locks[0]), args...)}
-}
-
-// Handover replaces the lease of from by a grant to next; see driver.Handover.
-func (n *Node) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
-	if _, err := n.Refusal(); err != nil {
-		return 0, err
-	}
-	reply, err := n.run(ctx, handoverScript, from.Name,
-		leaseID(from), next.Owner, next.TTL.Milliseconds(), valueTail(next.Label, next.Value))
-	if err != nil {
-		return 0, err
-	}
-	r := decode(from.Name, reply)
-	return r.Token, r.Err
 }
 
 // Proclaim replaces the published value of a lease; see driver.Elector.

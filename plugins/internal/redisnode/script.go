@@ -28,9 +28,6 @@ var operateLua string
 //go:embed lua/wait.lua
 var waitLua string
 
-//go:embed lua/handover.lua
-var handoverLua string
-
 //go:embed lua/proclaim.lua
 var proclaimLua string
 
@@ -46,7 +43,6 @@ var probeLua string
 var (
 	operateScript  = wholeScript(lazily("", rareLua, operateLua))
 	waitScript     = newScript(waitLua)
-	handoverScript = newScript(handoverLua)
 	proclaimScript = newScript(proclaimLua)
 	breakScript    = newScript(breakLua)
 	inspectScript  = newScript(inspectLua)

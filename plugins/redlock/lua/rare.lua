@@ -111,19 +111,6 @@ function other.p(key, _, text)
   return DONE
 end
 
--- o: hand over. After owner and token comes the whole value of the next grant.
-function other.o(key, ttl_ms, text)
-  local owner, token, value = split(text)
-  if not held(key, owner, token) then return not_held(key) end
-  local next_owner, next_token = split(value)
-  if is_barred(next_owner) then return {WITHDRAWN} end
-  call('SET', key, value, 'PX', ttl_ms)
-  raise(next_token)
-  if queued > now then leave(key, next_owner) end
-  changed(key)
-  return DONE
-end
-
 -- i: inspect.
 function other.i(key)
   local value = try('GET', key)

@@ -76,15 +76,12 @@ func (s sieve) answer(rs ...driver.Request) (uint64, error) {
 }
 
 func (sieve) Properties() driver.Properties {
-	return driver.Properties{Powers: []driver.Power{driver.PowerWaiter, driver.PowerBatcher, driver.PowerHandover}}
+	return driver.Properties{Powers: []driver.Power{driver.PowerWaiter, driver.PowerBatcher}}
 }
 func (s sieve) TryAcquire(_ context.Context, r driver.Request) (uint64, error) { return s.answer(r) }
 func (s sieve) Renew(_ context.Context, r driver.Request) error                { return s.only(r) }
 func (s sieve) Release(_ context.Context, r driver.Request) error              { return s.only(r) }
 func (s sieve) Proclaim(_ context.Context, r driver.Request) error             { return s.only(r) }
-func (s sieve) Handover(_ context.Context, from, next driver.Request) (uint64, error) {
-	return s.answer(from, next)
-}
 
 func (s sieve) only(r driver.Request) error {
 	_, err := s.answer(r)
@@ -253,7 +250,7 @@ func FuzzLink(f *testing.F) {
 }
 
 // callKinds are the kinds of calls, in their order.
-var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindHandover, kindBatch}
+var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch}
 
 // callID is the id that a new link gives its i-th call while the earlier ones
 // are under way.
@@ -277,7 +274,6 @@ func calls(t *testing.T, l *Link) []func() {
 			}
 		},
 		func() { _ = l.Wait(ctx, r, time.Hour) },
-		func() { either(l.Handover(ctx, r, r)) },
 		func() {
 			ops := []driver.Op{{Kind: driver.OpAcquire, Request: r}, {Kind: driver.OpRelease, Request: r}}
 			results := l.Batch(ctx, ops)

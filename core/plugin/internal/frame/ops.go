@@ -76,17 +76,6 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) er
 	return wire.Ended(ctx, err)
 }
 
-// Handover implements [driver.Handover].
-func (l *Link) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
-	if err := check(&from); err != nil {
-		return 0, err
-	}
-	if err := check(&next); err != nil {
-		return 0, err
-	}
-	return l.grant(ctx, &message{kind: kindHandover, request: from, next: &next})
-}
-
 // Batch implements [driver.Batcher]. It splits what is too large for a frame
 // and sends the parts one after the other, which keeps the order of operations
 // on one name.

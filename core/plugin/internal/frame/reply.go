@@ -36,7 +36,7 @@ func appendAnswer(b []byte, id uint64, k kind, a *answer, redact *wire.Redactor)
 		return b
 	}
 	switch k {
-	case kindAcquire, kindHandover:
+	case kindAcquire:
 		b = binary.AppendUvarint(b, a.token)
 	case kindInspect:
 		b = appendHolder(b, a.holder, whole)
@@ -120,7 +120,7 @@ func readAnswer(d *decoder, k kind, ops int, a *answer) error {
 		return d.end()
 	}
 	switch k {
-	case kindAcquire, kindHandover:
+	case kindAcquire:
 		a.token = d.uvarint()
 	case kindInspect:
 		a.holder = d.holder()

@@ -17,7 +17,7 @@ const (
 	kindInspect
 	kindProclaim
 	kindWait
-	kindHandover
+	_ // was the hand-over of a plugin that had one
 	kindBatch
 	kindCancel
 )
@@ -28,9 +28,8 @@ type message struct {
 	kind    kind
 	budget  time.Duration // what is left of the caller's deadline; 0: it has none
 	request driver.Request
-	next    *driver.Request // for kindHandover
-	max     time.Duration   // for kindWait
-	ops     []driver.Op     // for kindBatch
+	max     time.Duration // for kindWait
+	ops     []driver.Op   // for kindBatch
 }
 
 // append writes the payload of a request.
@@ -53,10 +52,7 @@ func (m *message) append(b []byte, id uint64) []byte {
 		return b
 	}
 	b = appendRequest(b, &m.request)
-	switch m.kind {
-	case kindHandover:
-		b = appendRequest(b, m.next)
-	case kindWait:
+	if m.kind == kindWait {
 		b = binary.AppendVarint(b, int64(m.max))
 	}
 	return b
@@ -91,10 +87,6 @@ func (rr *requestReader) read(p []byte, m *message) (id uint64, err error) {
 		m.request.Name = string(d.name())
 	case kindBatch:
 		rr.batch(&d, m)
-	case kindHandover:
-		rr.request(&d, &m.request)
-		m.next = &driver.Request{}
-		rr.request(&d, m.next)
 	case kindWait:
 		rr.request(&d, &m.request)
 		m.max = d.duration()

@@ -38,9 +38,8 @@ type session struct {
 // powers are a backend's methods, nil where it has none.
 type powers struct {
 	driver.Backend
-	waiter   driver.Waiter
-	batcher  driver.Batcher
-	handover driver.Handover
+	waiter  driver.Waiter
+	batcher driver.Batcher
 }
 
 // request is one request under way. It is its own context.
@@ -59,7 +58,7 @@ var errBusy = fmt.Errorf("%w (%w): too many requests at once", driver.ErrUnavail
 func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.Redactor) (*session, error) {
 	s := &session{
 		conn: requests, redact: redact, requests: map[uint64]*request{},
-		backend: powers{b, driver.WaiterOf(b), driver.BatcherOf(b), driver.HandoverOf(b)},
+		backend: powers{b, driver.WaiterOf(b), driver.BatcherOf(b)},
 		queued:  make(chan struct{}, 1),
 	}
 	s.starter, _ = b.(driver.Starter)

@@ -89,11 +89,6 @@ func (s *session) do(r *request) (a answer) {
 		if b.waiter != nil {
 			a.err = b.waiter.Wait(r, r.request, r.max)
 		}
-	case kindHandover:
-		a.err = driver.ErrUnsupported
-		if b.handover != nil {
-			a.token, a.err = b.handover.Handover(r, r.request, *r.next)
-		}
 	case kindBatch:
 		a.err = driver.ErrUnsupported
 		if b.batcher != nil {

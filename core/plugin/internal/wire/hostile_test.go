@@ -24,7 +24,7 @@ type echo struct{ driver.Backend }
 
 func (echo) Properties() driver.Properties {
 	return driver.Properties{Name: "echo", Powers: []driver.Power{
-		driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerHandover, driver.PowerAdmin,
+		driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerAdmin,
 	}}
 }
 
@@ -46,12 +46,11 @@ func only(r driver.Request) error {
 	return err
 }
 
-func (echo) TryAcquire(_ context.Context, r driver.Request) (uint64, error)     { return answer(r) }
-func (echo) Renew(_ context.Context, r driver.Request) error                    { return only(r) }
-func (echo) Release(_ context.Context, r driver.Request) error                  { return only(r) }
-func (echo) Proclaim(_ context.Context, r driver.Request) error                 { return only(r) }
-func (echo) Wait(_ context.Context, r driver.Request, _ time.Duration) error    { return only(r) }
-func (echo) Handover(_ context.Context, _, next driver.Request) (uint64, error) { return answer(next) }
+func (echo) TryAcquire(_ context.Context, r driver.Request) (uint64, error)  { return answer(r) }
+func (echo) Renew(_ context.Context, r driver.Request) error                 { return only(r) }
+func (echo) Release(_ context.Context, r driver.Request) error               { return only(r) }
+func (echo) Proclaim(_ context.Context, r driver.Request) error              { return only(r) }
+func (echo) Wait(_ context.Context, r driver.Request, _ time.Duration) error { return only(r) }
 func (echo) Break(_ context.Context, name string, token uint64) error {
 	return only(driver.Request{Name: name, Token: token})
 }
@@ -107,7 +106,7 @@ func sendable(t *testing.T, m proto.Message) {
 func FuzzServer(f *testing.F) {
 	r := fromRequest(driver.Request{Name: "held", Owner: "o", Label: "l", Value: []byte{}, Token: 1, TTL: 2})
 	for i, m := range []proto.Message{
-		r, r, r, r, &lockpb.InspectRequest{Name: "t"}, &lockpb.WaitRequest{Request: r, MaxNs: -1}, &lockpb.HandoverRequest{Next: r},
+		r, r, r, r, &lockpb.InspectRequest{Name: "t"}, &lockpb.WaitRequest{Request: r, MaxNs: -1},
 		&lockpb.BreakRequest{Name: []byte{'n', 0xff}}, &lockpb.BatchRequest{Ops: []*lockpb.Op{{Request: r}, {Kind: 9}}},
 		&lockpb.ListRequest{Prefix: []byte{'t', 0xff}}, &lockpb.InspectRequest{Name: "h"}, &lockpb.CheckRequest{},
 	} {
@@ -123,7 +122,7 @@ func FuzzServer(f *testing.F) {
 		if configured {
 			s.backend = echo{}
 		}
-		switch method % 12 {
+		switch method % 11 {
 		case 0:
 			serve(t, s.TryAcquire, b, &lockpb.Request{})
 		case 1:
@@ -137,16 +136,14 @@ func FuzzServer(f *testing.F) {
 		case 5:
 			serve(t, s.Wait, b, &lockpb.WaitRequest{})
 		case 6:
-			serve(t, s.Handover, b, &lockpb.HandoverRequest{})
-		case 7:
 			serve(t, s.Break, b, &lockpb.BreakRequest{})
-		case 8:
+		case 7:
 			serve(t, s.Batch, b, &lockpb.BatchRequest{})
-		case 9:
+		case 8:
 			serveStream(t, s.List, b, &lockpb.ListRequest{})
-		case 10:
+		case 9:
 			serveStream(t, s.Observe, b, &lockpb.InspectRequest{})
-		case 11:
+		case 10:
 			serve(t, s.Check, b, &lockpb.CheckRequest{})
 		}
 	})
@@ -232,7 +229,6 @@ func FuzzUnary(f *testing.F) {
 		switch method % 8 {
 		case 0:
 			granted(u.TryAcquire(ctx, r))
-			granted(u.Handover(ctx, r, r))
 		case 1:
 			_, _, _, _ = u.Renew(ctx, r), u.Release(ctx, r), u.Proclaim(ctx, r), u.Wait(ctx, r, time.Second)
 		case 2:

@@ -24,7 +24,6 @@ type Link interface {
 	driver.Waiter
 	driver.Watcher
 	driver.Batcher
-	driver.Handover
 	driver.Admin
 	// Check returns what is known about the store also beside an error.
 	Check(ctx context.Context) (driver.Properties, error)
@@ -154,15 +153,6 @@ func (u *Unary) Wait(ctx context.Context, r driver.Request, max time.Duration) e
 	}
 	reply, err := u.rpc.Wait(ctx, &lockpb.WaitRequest{Request: fromRequest(r), MaxNs: int64(max)})
 	return Ended(ctx, outcome(ctx, reply.GetError(), err))
-}
-
-// Handover implements [driver.Handover].
-func (u *Unary) Handover(ctx context.Context, from, next driver.Request) (uint64, error) {
-	if err := unsent(ctx, from.Name); err != nil {
-		return 0, err
-	}
-	reply, err := u.rpc.Handover(ctx, &lockpb.HandoverRequest{From: fromRequest(from), Next: fromRequest(next)})
-	return reply.GetToken(), outcome(ctx, reply.GetError(), err)
 }
 
 // Break implements [driver.Admin].

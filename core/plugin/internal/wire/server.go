@@ -130,15 +130,6 @@ func (s *Server) Wait(ctx context.Context, m *lockpb.WaitRequest) (*lockpb.Reply
 	return s.reply(w.Wait(ctx, toRequest(m.Request), time.Duration(m.MaxNs)))
 }
 
-// Handover implements the protocol.
-func (s *Server) Handover(ctx context.Context, m *lockpb.HandoverRequest) (*lockpb.GrantReply, error) {
-	h := driver.HandoverOf(s.open())
-	if h == nil {
-		return s.grant(0, driver.ErrUnsupported)
-	}
-	return s.grant(h.Handover(ctx, toRequest(m.From), toRequest(m.Next)))
-}
-
 // Break implements the protocol.
 func (s *Server) Break(ctx context.Context, m *lockpb.BreakRequest) (*lockpb.Reply, error) {
 	a := driver.AdminOf(s.open())
