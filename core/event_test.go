@@ -11,7 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
 )
 
 func TestDroppedEventsAreToldAndEndsAreNot(t *testing.T) {

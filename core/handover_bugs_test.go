@@ -1,0 +1,188 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// handoverBugs are what a hand-over may get wrong: each replaces one condition
+// or, where does is set, one statement of this package, and a test fails for it.
+var handoverBugs = []struct {
+	name, file, right, wrong string
+	does                     bool
+	caught                   string
+}{
+	{
+		name: "handed over past the deadline", file: "handover.go",
+		right: "left < l.lock.opts.TTL/2", wrong: "false",
+		caught: "TestSuspendInAStreak",
+	},
+	{
+		name: "handed over shortly before the deadline", file: "handover.go",
+		right: "left < l.lock.opts.TTL/2", wrong: "left < 0",
+		caught: "TestHandOverThroughTheStore",
+	},
+	{
+		name: "the token is not raised", file: "handover.go",
+		right: "g.token++", does: true,
+		caught: "TestK5HandOverAsksNobody",
+	},
+	{
+		name: "a streak without end", file: "queue.go",
+		right: "e.streak >= maxHandovers || e.streak >= minStreak && now.sub(e.since) >= minStreakTime", wrong: "false",
+		caught: "TestK5OtherHostGetsItsTurn",
+	},
+	{
+		name: "a streak that ends by its number alone", file: "queue.go",
+		right: "now.sub(e.since) >= minStreakTime", wrong: "true",
+		caught: "TestK5StreakEnds",
+	},
+	{
+		name: "hand-overs run into the next grant", file: "queue.go",
+		right: "e.streak >= maxHandovers", wrong: "false",
+		caught: "TestK5StreakEnds",
+	},
+	{
+		name: "a hand-over extends the deadline", file: "handover.go",
+		right: "next.deadline.Store(l.deadline.Load())", wrong: "next.extend(now, now)", does: true,
+		caught: "TestHandedOverLease",
+	},
+	{
+		name: "not renewed after a hand-over", file: "handover.go",
+		right: "next.due = now", does: true,
+		caught: "TestHandedOverLease",
+	},
+	{
+		name: "a late release of the lease before ends the next", file: "handover.go",
+		right: "l.gone = true", does: true,
+		caught: "TestHandedOverLease",
+	},
+	{
+		name: "a lease in doubt is handed over", file: "handover.go",
+		right: "l.state != Held", wrong: "false",
+		caught: "TestPluginDeathInAStreak",
+	},
+	{
+		name: "a renewal under way is for the lease before", file: "handover.go",
+		right: "f != nil && f.sent", wrong: "false",
+		caught: "TestRenewalUnderWayAtAHandOver",
+	},
+	{
+		name: "the health of the lease before is the next one's", file: "handover.go",
+		right: "f != nil && f.sent", wrong: "f != nil",
+		caught: "TestHealthAtAHandOver",
+	},
+	{
+		name: "a notice is for the lease that the store granted", file: "watch.go",
+		right: "GrantNumber(l.token) == GrantNumber(token)", wrong: "l.token == token",
+		caught: "TestLossInAStreak",
+	},
+	{
+		name: "terms are handed over", file: "lock.go",
+		right: "!l.election", wrong: "true",
+		caught: "TestElectionsGoThroughTheStore",
+	},
+	{
+		name: "AtLeast is kept from the plugin", file: "lock.go",
+		right: "l.opts.AtLeast == 0", wrong: "true",
+		caught: "TestHandOverThroughTheStore",
+	},
+	{
+		name: "AtLeast ends with a hand-over", file: "handover.go",
+		right: "now < l.keepBy", wrong: "false",
+		caught: "TestHandOverThroughTheStore",
+	},
+	{
+		name: "who has given up keeps the lock", file: "contend.go",
+		right: "return nil, both(a.ended(ctx), a.lease.Release(ctx))", wrong: "return nil, a.ended(ctx)", does: true,
+		caught: "TestWaiterThatGivesUpPassesOn",
+	},
+	{
+		name: "a grant number of any size", file: "token.go",
+		right: "number >= maxGrant", wrong: "false",
+		caught: "TestGrantNumberTooLarge",
+	},
+}
+
+// TestHandoverBugsAreCaught builds this package once, with a switch at each
+// place where a bug is planted, and runs the test that is to catch it.
+func TestHandoverBugsAreCaught(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "core.test")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", plantBugs(t), "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	run := func(test, bug string) (string, error) {
+		c := exec.CommandContext(t.Context(), binary, "-test.run", "^"+test+"$", "-test.timeout", "30s")
+		c.Env = append(os.Environ(), "PLANTED="+bug)
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	for _, b := range handoverBugs {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			if out, err := run(b.caught, ""); err != nil {
+				t.Fatalf("without a bug %s fails: %v\n%s", b.caught, err, out)
+			}
+			out, err := run(b.caught, b.name)
+			if err == nil || !strings.Contains(out, "_test.go:") {
+				t.Fatalf("%s does not catch it: %v\n%s", b.caught, err, out)
+			}
+			for line := range strings.Lines(out) {
+				if strings.Contains(line, "_test.go:") {
+					t.Log(strings.TrimSpace(line))
+					break
+				}
+			}
+		})
+	}
+}
+
+// plantBugs returns an overlay for the go command.
+func plantBugs(t *testing.T) string {
+	t.Helper()
+	sources := map[string]string{"planted.go": "package core\n\nimport \"os\"\n\nvar bug = os.Getenv(\"PLANTED\")\n\nfunc planted(name string) bool { return bug == name }\n"}
+	for _, b := range handoverBugs {
+		if sources[b.file] == "" {
+			text, err := os.ReadFile(b.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sources[b.file] = string(text)
+		}
+		both := fmt.Sprintf("(planted(%[1]q) && (%[2]s) || !planted(%[1]q) && (%[3]s))", b.name, b.wrong, b.right)
+		if b.does {
+			both = fmt.Sprintf("if planted(%q) {\n%s\n} else {\n%s\n}", b.name, b.wrong, b.right)
+		}
+		if n := strings.Count(sources[b.file], b.right); n != 1 {
+			t.Fatalf("%q is in %s %d times", b.right, b.file, n)
+		}
+		sources[b.file] = strings.Replace(sources[b.file], b.right, both, 1)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, replace := t.TempDir(), map[string]string{}
+	for name, text := range sources {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[filepath.Join(here, name)] = path
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return overlay
+}
