@@ -43,7 +43,8 @@ func (s *shaped) keys() []string {
 func (s *shaped) fill(t *testing.T, d *dice) {
 	s.revs = map[string]int64{}
 	for range d.below(5) {
-		key := s.keys()[d.below(6)]
+		keys := s.keys()
+		key := keys[d.below(len(keys))]
 		value := record{owner: fmt.Sprint("o", d.below(2))}.encode()
 		resp, err := s.b.send(t.Context(), false, &pb.TxnRequest{Success: []*pb.RequestOp{put(key, value, 0)}})
 		must(t, err)
@@ -58,7 +59,7 @@ func (s *shaped) step(d *dice) *step {
 	st := &step{name: s.name, req: &pb.TxnRequest{}, done: make(chan struct{})}
 	keys, sp := s.keys(), s.b.space
 	for range d.below(4) {
-		key := keys[d.below(6)]
+		key := keys[d.below(len(keys))]
 		st.req.Compare = append(st.req.Compare, []*pb.Compare{
 			absent(key, nil), present(key), at(key, s.revs[key]), worth(key, record{owner: "o1"}.encode()),
 			nothingBefore(sp.places(s.name), max(1, s.revs[key])), absent(sp.both(s.name), beyond(sp.both(s.name))),

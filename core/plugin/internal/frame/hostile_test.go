@@ -208,7 +208,7 @@ func framesOf(stream []byte) func(func([]byte) bool) {
 func FuzzLink(f *testing.F) {
 	h := driver.Holder{Name: "n", Owner: "o", Value: []byte{}, Token: 1, TTL: 1, Waiters: -1}
 	answers := []answer{
-		{token: 7}, {}, {holder: h}, {}, {token: 8}, {results: []driver.Result{{Token: 1}, {Err: driver.ErrHeld}}},
+		{token: 7}, {}, {holder: h}, {}, {results: []driver.Result{{Token: 1}, {Err: driver.ErrHeld}}},
 	}
 	var whole []byte
 	for i, a := range answers {
