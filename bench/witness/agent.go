@@ -44,8 +44,8 @@ type agent struct {
 	groups []*group // of the orders, which are carried out one after the other
 
 	mu    sync.Mutex
-	held  map[string]*holding // by owner
-	crowd *crowd              // the last one, nil for none
+	held  map[leaseID]*holding
+	crowd *crowd // the last one, nil for none
 
 	served  atomic.Bool  // the present client was granted a lock
 	asking  atomic.Int64 // callers of workloads that ask for a lock
@@ -57,7 +57,7 @@ type agent struct {
 // run reads the spec and then orders, until its input ends.
 func run(stdin io.Reader, stdout io.Writer) error {
 	in := json.NewDecoder(bufio.NewReader(stdin))
-	a := &agent{lines: json.NewEncoder(stdout), held: map[string]*holding{}, gate: newGate()}
+	a := &agent{lines: json.NewEncoder(stdout), held: map[leaseID]*holding{}, gate: newGate()}
 	if err := in.Decode(&a.spec); err != nil {
 		return err
 	}
@@ -154,10 +154,17 @@ func (a *agent) tellPlugin() {
 	}
 }
 
+// leaseID tells leases apart: one that was handed over inside this host has the
+// owner of the one before.
+type leaseID struct {
+	owner string
+	token uint64
+}
+
 // note is told what happens to leases, a moment after it did.
 func (a *agent) note(e core.Event) {
 	a.mu.Lock()
-	c, h := a.crowd, a.held[e.Owner]
+	c, h := a.crowd, a.held[leaseID{e.Owner, e.Token}]
 	a.mu.Unlock()
 	if c != nil && e.Kind == core.EventLost {
 		c.hear(e)

@@ -95,8 +95,9 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 	h := &holding{lease: lease, over: make(chan struct{}), record: record.Lease{
 		Host: a.spec.Host, Name: number, Token: lease.Token(), AskedNs: asked, GrantedNs: granted, ValidNs: granted,
 	}}
+	id := leaseID{lease.Owner(), lease.Token()}
 	a.mu.Lock()
-	a.held[lease.Owner()] = h
+	a.held[id] = h
 	a.mu.Unlock()
 	a.tell(note{Lease: h.state()})
 	var looking sync.WaitGroup
@@ -114,7 +115,7 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 	case <-time.After(eventsBy): // it was lost before we had entered it
 	}
 	a.mu.Lock()
-	delete(a.held, lease.Owner())
+	delete(a.held, id)
 	a.mu.Unlock()
 	a.tell(note{Lease: h.state()})
 }
