@@ -28,7 +28,7 @@ type flight struct {
 
 	// Guarded by the scheduler's mutex.
 	asking bool // the health check has not answered
-	sent   bool // the requests are on their way: leases may only be replaced by their next
+	sent   bool // the requests are on their way; a lease that is handed over is replaced by the next
 }
 
 // fly renews the leases of f and enters the results. The backend gets a third

@@ -111,10 +111,12 @@ func show(h Holder) Holder {
 
 // shown returns err with the token of its holder as users see it.
 func shown(err error) error {
+	if err == nil {
+		return nil
+	}
 	var held *HeldError
 	var gone *NotHeldError
 	switch {
-	case err == nil:
 	case errors.As(err, &held) && held.Holder.Token != 0:
 		return &shownError{err, &HeldError{Holder: show(held.Holder)}}
 	case errors.As(err, &gone) && gone.Holder.Token != 0:
