@@ -92,7 +92,7 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 		return err
 	}
 	c := a.lock.c
-	call := c.calls.cleanup(ctx, a.spent)
+	call := c.calls.cleanup(ctx)
 	defer call.done()
 	pause := backoff{from: retryFrom, to: retryTo}
 	for {

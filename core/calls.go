@@ -55,15 +55,9 @@ func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return k
 }
 
-// cleanup returns a context for clean-up that is due although ctx has ended. It
-// ends after what is left of the clean-up budget, of which so much is spent, and
-// for no other reason.
-func (cs *calls) cleanup(ctx context.Context, spent time.Duration) *call {
-	rest := max(cs.c.opts.CleanupBudget-spent, minCall)
-	k := &call{caller: ctx, gone: ctx.Done(), cs: cs, end: cs.c.clock.early().add(rest), bound: true, rest: rest}
-	cs.enter(k)
-	return k
-}
+// cleanup returns a context for clean-up that is due although ctx has ended.
+// It ends after the clean-up budget and for no other reason.
+func (cs *calls) cleanup(ctx context.Context) *call { return cs.try(ctx, cs.c.opts.CleanupBudget) }
 
 func (cs *calls) enter(k *call) {
 	cs.mu.Lock()

@@ -18,12 +18,11 @@ type contender struct {
 	began instant
 
 	owner  string
-	queued bool          // owner has a place in the store's queue
-	freeBy instant       // when not zero, owner may have been granted the lock, until then
-	answer error         // the last answer of the store
-	told   bool          // EventWaiting is out
-	denied bool          // it says that the store refuses this client
-	spent  time.Duration // of the clean-up budget, since ctx has ended
+	queued bool    // owner has a place in the store's queue
+	freeBy instant // when not zero, owner may have been granted the lock, until then
+	answer error   // the last answer of the store
+	told   bool    // EventWaiting is out
+	denied bool    // it says that the store refuses this client
 	poll   backoff
 	retry  backoff
 
@@ -191,9 +190,7 @@ func (a *contender) take(ctx context.Context) (*Lease, error) {
 	if ctx.Err() == nil {
 		return a.lease, nil
 	}
-	c := a.lock.c
-	err := a.lease.release(ctx, max(c.opts.CleanupBudget-a.spent, minCall))
-	return nil, both(a.ended(ctx), c.wrap("release", a.lock.name, err))
+	return nil, both(a.ended(ctx), a.lease.Release(ctx))
 }
 
 // ended is the error for a ctx that has ended, with what was waited for.
