@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/lockbench/lockbench/core/internal/latch"
 )
 
 const (
@@ -63,7 +65,7 @@ func (cs *calls) enter(k *call) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.over {
-		k.cancel(context.Canceled)
+		k.Cancel(context.Canceled)
 		return
 	}
 	k.next = cs.first
@@ -128,7 +130,7 @@ func (cs *calls) round() bool {
 			k.end = min(k.end, now.add(k.rest))
 		}
 		if k.end <= now {
-			k.cancel(context.DeadlineExceeded)
+			k.Cancel(context.DeadlineExceeded)
 		}
 	}
 	cs.parked = cs.first == nil && !cs.recent
@@ -142,7 +144,7 @@ func (cs *calls) close() {
 	defer cs.mu.Unlock()
 	cs.over = true
 	for k := cs.first; k != nil; k = k.next {
-		k.cancel(context.Canceled)
+		k.Cancel(context.Canceled)
 	}
 }
 
@@ -161,10 +163,7 @@ type call struct {
 	closes     bool          // a client that closes ends it as the caller's ctx does
 	prev, next *call
 
-	mu    sync.Mutex
-	ended chan struct{} // made when somebody asks for it
-	err   error
-	after map[*func()]struct{}
+	latch.Latch
 }
 
 // left reports whether the caller's ctx has ended.
@@ -180,23 +179,7 @@ func (k *call) left() bool {
 // done ends the call.
 func (k *call) done() {
 	k.cs.leave(k)
-	k.cancel(context.Canceled)
-}
-
-func (k *call) cancel(err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.err != nil {
-		return
-	}
-	k.err = err
-	if k.ended != nil {
-		close(k.ended)
-	}
-	for f := range k.after {
-		go (*f)()
-	}
-	k.after = nil
+	k.Cancel(context.Canceled)
 }
 
 // Deadline implements context.Context.
@@ -208,45 +191,3 @@ func (k *call) Deadline() (time.Time, bool) {
 
 // Value implements context.Context.
 func (k *call) Value(key any) any { return k.caller.Value(key) }
-
-// Done implements context.Context.
-func (k *call) Done() <-chan struct{} {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.ended == nil {
-		k.ended = make(chan struct{})
-		if k.err != nil {
-			close(k.ended)
-		}
-	}
-	return k.ended
-}
-
-// Err implements context.Context.
-func (k *call) Err() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.err
-}
-
-// AfterFunc spares package context a goroutine for each context that a
-// backend derives from this one.
-func (k *call) AfterFunc(f func()) (stop func() bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.err != nil {
-		go f()
-		return func() bool { return false }
-	}
-	if k.after == nil {
-		k.after = map[*func()]struct{}{}
-	}
-	k.after[&f] = struct{}{}
-	return func() bool {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		_, waiting := k.after[&f]
-		delete(k.after, &f)
-		return waiting
-	}
-}

@@ -2,8 +2,9 @@ package frame
 
 import (
 	"context"
-	"sync"
 	"time"
+
+	"github.com/lockbench/lockbench/core/internal/latch"
 )
 
 // requestCtx is the context of one request in the plugin: it ends when the
@@ -13,27 +14,7 @@ import (
 // hardly ever fires. Here the session has one timer for all; see deadlines.
 type requestCtx struct {
 	deadline time.Time // zero: none
-
-	mu    sync.Mutex
-	ended chan struct{} // made when somebody asks for it
-	err   error
-	after map[*func()]struct{}
-}
-
-func (r *requestCtx) cancel(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err != nil {
-		return
-	}
-	r.err = err
-	if r.ended != nil {
-		close(r.ended)
-	}
-	for f := range r.after {
-		go (*f)()
-	}
-	r.after = nil
+	latch.Latch
 }
 
 // Deadline implements context.Context.
@@ -41,47 +22,5 @@ func (r *requestCtx) Deadline() (time.Time, bool) { return r.deadline, !r.deadli
 
 // Value implements context.Context.
 func (*requestCtx) Value(any) any { return nil }
-
-// Done implements context.Context.
-func (r *requestCtx) Done() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ended == nil {
-		r.ended = make(chan struct{})
-		if r.err != nil {
-			close(r.ended)
-		}
-	}
-	return r.ended
-}
-
-// Err implements context.Context.
-func (r *requestCtx) Err() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
-}
-
-// AfterFunc spares package context a goroutine for each context that a
-// backend derives from this one.
-func (r *requestCtx) AfterFunc(f func()) (stop func() bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err != nil {
-		go f()
-		return func() bool { return false }
-	}
-	if r.after == nil {
-		r.after = map[*func()]struct{}{}
-	}
-	r.after[&f] = struct{}{}
-	return func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		_, waiting := r.after[&f]
-		delete(r.after, &f)
-		return waiting
-	}
-}
 
 var _ context.Context = (*requestCtx)(nil)

@@ -47,6 +47,6 @@ func (s *session) passDeadlines() {
 	}
 	s.out.mu.Unlock()
 	for _, r := range over {
-		r.cancel(context.DeadlineExceeded)
+		r.Cancel(context.DeadlineExceeded)
 	}
 }

@@ -112,7 +112,7 @@ func (s *session) end() {
 		close(w.next)
 	}
 	for _, r := range cancelled {
-		r.cancel(context.Canceled)
+		r.Cancel(context.Canceled)
 	}
 }
 
@@ -167,7 +167,7 @@ func (s *session) admit(batch []*request) error {
 	for i, r := range batch {
 		if r.kind == kindCancel {
 			if given := s.requests[r.id]; given != nil {
-				given.cancel(context.Canceled)
+				given.Cancel(context.Canceled)
 			}
 			batch[i] = nil
 			continue
