@@ -40,6 +40,10 @@ var rules = []rule{
 		because: "core and core/plugin do not import each other; what both need knows neither",
 	},
 	{
+		dirs: []string{"internal/rawio"}, stdOnly: true,
+		because: "what hosts, plugins and the benchmark need alike knows none of them",
+	},
+	{
 		dirs:    []string{"core/otel"},
 		forbid:  []string{module, "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters"},
 		allow:   []string{module + "core", "!" + module + "core/plugin", "!" + module + "core/drivertest"},
@@ -66,7 +70,7 @@ var rules = []rule{
 	{
 		dirs:    []string{"plugins"},
 		forbid:  []string{module, "google.golang.org/grpc", "github.com/hashicorp/"},
-		allow:   []string{module + "core/driver", module + "core/plugin/serve", module + "plugins/"},
+		allow:   []string{module + "core/driver", module + "core/plugin/serve", module + "internal/rawio", module + "plugins/"},
 		because: "a backend library is driver plus its own client; its main adds serve, and nothing else",
 	},
 	{

@@ -1,10 +1,10 @@
 package redisnode
 
 import (
-	"io"
 	"net"
 	"syscall"
-	"unsafe"
+
+	"github.com/lockbench/lockbench/internal/rawio"
 )
 
 // pollConn is a connection without TLS whose reads and writes do not tell the
@@ -14,11 +14,10 @@ import (
 type pollConn struct {
 	net.Conn
 	raw      syscall.RawConn
-	in, out  []byte
-	n, wrote int
-	inErr    error
+	in       *rawio.Reader
+	out      []byte
+	wrote    int
 	outErr   error
-	tryRead  func(fd uintptr) bool
 	tryWrite func(fd uintptr) bool
 }
 
@@ -33,13 +32,12 @@ func polled(conn net.Conn) net.Conn {
 		return conn
 	}
 	c := &pollConn{Conn: conn, raw: raw}
-	c.tryRead = func(fd uintptr) bool {
-		c.n, c.inErr = transfer(syscall.SYS_READ, fd, c.in)
-		return c.inErr != syscall.EAGAIN
+	if c.in, err = rawio.NewReader(sc); err != nil {
+		return conn
 	}
 	c.tryWrite = func(fd uintptr) bool {
 		for c.wrote < len(c.out) {
-			n, err := transfer(syscall.SYS_WRITE, fd, c.out[c.wrote:])
+			n, err := rawio.Write(fd, c.out[c.wrote:])
 			if err == syscall.EAGAIN {
 				return false
 			}
@@ -53,36 +51,13 @@ func polled(conn net.Conn) net.Conn {
 	return c
 }
 
-func transfer(trap, fd uintptr, p []byte) (int, error) {
-	for {
-		n, _, errno := syscall.RawSyscall(trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
-		switch errno {
-		case 0:
-			return int(n), nil
-		case syscall.EINTR:
-			continue
-		}
-		return 0, errno
-	}
-}
-
 // Read implements net.Conn.
 func (c *pollConn) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
+	n, err := c.in.Read(p)
+	if errno, ok := err.(syscall.Errno); ok {
+		err = c.fail("read", errno)
 	}
-	c.in, c.n, c.inErr = p, 0, nil
-	err := c.raw.Read(c.tryRead)
-	c.in = nil
-	switch {
-	case err != nil:
-		return 0, err
-	case c.inErr != nil:
-		return 0, c.fail("read", c.inErr)
-	case c.n == 0:
-		return 0, io.EOF
-	}
-	return c.n, nil
+	return n, err
 }
 
 // Write implements net.Conn.
@@ -112,10 +87,5 @@ type quiet struct{ syscall.RawConn }
 
 // Read implements syscall.RawConn.
 func (q quiet) Read(look func(fd uintptr) bool) error {
-	return q.RawConn.Read(func(fd uintptr) bool {
-		var b [1]byte
-		_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b)), 1,
-			syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
-		return errno == syscall.EAGAIN || look(fd)
-	})
+	return q.RawConn.Read(func(fd uintptr) bool { return rawio.Silent(fd) || look(fd) })
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
-	"syscall"
 )
 
 const (
@@ -22,38 +20,6 @@ type inbox struct {
 }
 
 func newInbox(r io.Reader) *inbox { return &inbox{r: r, buf: make([]byte, bufferSize)} }
-
-// rawReader reads from a socket, waiting for it in Go's poller alone.
-type rawReader struct {
-	conn    syscall.RawConn
-	p       []byte
-	n       int
-	err     error
-	attempt func(fd uintptr) (done bool)
-}
-
-func newRawReader(conn *net.UnixConn) (*rawReader, error) {
-	raw, err := conn.SyscallConn()
-	r := &rawReader{conn: raw}
-	r.attempt = func(fd uintptr) bool {
-		r.n, r.err = rawRead(fd, r.p)
-		return r.err != syscall.EAGAIN
-	}
-	return r, err
-}
-
-// Read implements io.Reader.
-func (r *rawReader) Read(p []byte) (int, error) {
-	r.p, r.n, r.err = p, 0, nil
-	err := r.conn.Read(r.attempt)
-	if err == nil {
-		err = r.err
-	}
-	if r.n == 0 && err == nil {
-		err = io.EOF
-	}
-	return r.n, err
-}
 
 // next returns the payload of a frame that has been read, valid until fill;
 // nil when there is none.

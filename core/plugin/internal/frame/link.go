@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+	"github.com/lockbench/lockbench/internal/rawio"
 )
 
 // Bounds of what one host may have under way; who has more waits, and a plugin
@@ -100,7 +101,7 @@ func newLink(requests, replies *net.UnixConn, control wire.Link, failed func(err
 		Link: control, conn: replies, failed: failed,
 		wake: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
-	in, err := newRawReader(replies)
+	in, err := rawio.NewReader(replies)
 	if err != nil {
 		return nil, err
 	}

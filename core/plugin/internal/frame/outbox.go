@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+
+	"github.com/lockbench/lockbench/internal/rawio"
 )
 
 // outbox collects frames and writes them, as many at once as there are. There
@@ -60,7 +62,7 @@ func (o *outbox) init(conn *net.UnixConn, failed func(error)) error {
 	o.end, o.raw, o.failed = end, raw, failed
 	o.attempt = func(fd uintptr) bool {
 		for o.n < len(o.piece) {
-			n, err := rawWrite(fd, o.piece[o.n:])
+			n, err := rawio.Write(fd, o.piece[o.n:])
 			switch {
 			case err == syscall.EAGAIN:
 				return true

@@ -11,12 +11,13 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+	"github.com/lockbench/lockbench/internal/rawio"
 )
 
 // session is the plugin's end of the connections of one host.
 type session struct {
 	conn    *net.UnixConn // of the requests
-	in      *rawReader
+	in      *rawio.Reader
 	backend powers
 	starter driver.Starter // nil: every request needs a worker
 	redact  *wire.Redactor
@@ -63,7 +64,7 @@ func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.
 	}
 	s.starter, _ = b.(driver.Starter)
 	var err error
-	if s.in, err = newRawReader(requests); err != nil {
+	if s.in, err = rawio.NewReader(requests); err != nil {
 		return nil, err
 	}
 	return s, s.out.init(replies, func(error) { requests.Close() })

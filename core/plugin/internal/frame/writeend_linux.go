@@ -4,31 +4,7 @@ import (
 	"net"
 	"os"
 	"syscall"
-	"unsafe"
 )
-
-// rawRead is read(2) on a socket that does not block, and rawWrite does not
-// wait either. They do not tell the Go runtime, which would prepare for a
-// thread that blocks: after an idle moment it wakes its monitor thread for
-// that, at the price of the whole call.
-func rawRead(fd uintptr, p []byte) (int, error) { return raw(syscall.SYS_READ, fd, p, 0) }
-
-func rawWrite(fd uintptr, p []byte) (int, error) {
-	return raw(syscall.SYS_SENDTO, fd, p, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
-}
-
-func raw(trap, fd uintptr, p []byte, flags uintptr) (int, error) {
-	for {
-		n, _, errno := syscall.RawSyscall6(trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags, 0, 0)
-		switch errno {
-		case 0:
-			return int(n), nil
-		case syscall.EINTR:
-			continue
-		}
-		return 0, errno
-	}
-}
 
 // unpolled is a socket that Go's poller does not watch.
 type unpolled struct{ *os.File }

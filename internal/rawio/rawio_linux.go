@@ -1,0 +1,36 @@
+package rawio
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// Read is read(2). Where nothing has come yet it returns EAGAIN.
+func Read(fd uintptr, p []byte) (int, error) { return call(syscall.SYS_READ, fd, p, 0) }
+
+// Write sends what there is room for, also on a socket that would block. Where
+// there is no room it returns EAGAIN.
+func Write(fd uintptr, p []byte) (int, error) {
+	return call(syscall.SYS_SENDTO, fd, p, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
+}
+
+// Silent reports whether the peer has neither sent anything that was not read
+// nor closed the connection.
+func Silent(fd uintptr) bool {
+	var b [1]byte
+	_, err := call(syscall.SYS_RECVFROM, fd, b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	return err == syscall.EAGAIN
+}
+
+func call(trap, fd uintptr, p []byte, flags uintptr) (int, error) {
+	for {
+		n, _, errno := syscall.RawSyscall6(trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags, 0, 0)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case syscall.EINTR:
+			continue
+		}
+		return 0, errno
+	}
+}
