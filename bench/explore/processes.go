@@ -1,14 +1,13 @@
 package explore
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
+
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // signal sends a signal to a process, if there still is one.
@@ -86,22 +85,8 @@ func (h *Host) pluginChain() []int {
 	first := h.PluginPid()
 	chain := []int{first}
 	children := map[int]int{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is good
-	for _, path := range stats {
-		stat, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		// The name before the state may hold anything.
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if len(fields) < 2 {
-			continue
-		}
-		parent, err := strconv.Atoi(fields[1])
-		pid, err2 := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err == nil && err2 == nil {
-			children[parent] = pid
-		}
+	for pid, s := range proc.All() {
+		children[s.Parent] = pid
 	}
 	for pid := children[first]; pid != 0; pid = children[pid] {
 		chain = append(chain, pid)

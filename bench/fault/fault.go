@@ -4,11 +4,10 @@ package fault
 
 import (
 	"fmt"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // settleTime bounds how long a harm waits for the kernel to report it.
@@ -17,16 +16,11 @@ const settleTime = 2 * time.Second
 // state returns the kernel's one-letter state of a process ("R", "S", "T", "Z"
 // ...), or "" when the process is gone or the system has no /proc.
 func state(pid int) string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
+	s, ok := proc.Of(pid)
+	if !ok {
 		return ""
 	}
-	// The command name stands in parentheses and may itself contain some.
-	_, rest, ok := strings.Cut(string(b[strings.LastIndexByte(string(b), ')')+1:]), " ")
-	if !ok || rest == "" {
-		return ""
-	}
-	return rest[:1]
+	return string(s.State)
 }
 
 // settle polls until done reports true. On systems without /proc there is

@@ -3,6 +3,8 @@ package fault
 import (
 	"fmt"
 	"syscall"
+
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Freeze sends SIGSTOP to one process and returns when it has stopped. Its
@@ -10,10 +12,10 @@ import (
 // collector or a virtual machine. It returns an error if there is no such
 // process.
 func Freeze(pid int) error {
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+	if err := proc.Freeze(pid); err != nil {
 		return fmt.Errorf("fault: freeze %d: %w", pid, err)
 	}
-	return settle("freeze", pid, func(state string) bool { return state != "R" && state != "S" && state != "D" })
+	return nil
 }
 
 // Resume lets a frozen process go on. It returns an error if there is no such

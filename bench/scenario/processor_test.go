@@ -6,16 +6,7 @@ import (
 	"testing"
 )
 
-func TestTicks(t *testing.T) {
-	got, err := ticksOf("7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 31 11 0 0 20 0 1 0 99 0 0")
-	if got != 42 || err != nil {
-		t.Errorf("user 31 and system 11: got %d, %v", got, err)
-	}
-	for _, damaged := range []string{"", "7 (a) S 1", "7 (a) S 1 7 7 0 -1 4194560 100 0 0 0 x 11 0"} {
-		if _, err := ticksOf(damaged); err == nil {
-			t.Errorf("%q: no error", damaged)
-		}
-	}
+func TestProcessorTime(t *testing.T) {
 	before, err := processorTime(os.Getpid())
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
@@ -25,5 +16,8 @@ func TestTicks(t *testing.T) {
 	}
 	if err != nil {
 		t.Error(err)
+	}
+	if _, err := processorTime(os.Getpid(), -1); err == nil {
+		t.Error("of a process that is not there: no error")
 	}
 }

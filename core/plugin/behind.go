@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/lockbench/lockbench/core/plugin/internal/frame"
-	"github.com/lockbench/lockbench/core/plugin/internal/proc"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // servedBy takes note of the process at the other end of conn. Where we have

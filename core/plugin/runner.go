@@ -15,8 +15,8 @@ import (
 	hclog "github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin/runner"
 
-	"github.com/lockbench/lockbench/core/plugin/internal/proc"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // lifelineFd is the number of the lifeline in the plugin: the first of

@@ -1,12 +1,10 @@
 package plugintest
 
 import (
-	"errors"
 	"syscall"
-	"time"
 
 	"github.com/lockbench/lockbench/core/drivertest"
-	"github.com/lockbench/lockbench/core/plugin/internal/proc"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Running reports whether process pid runs. One that has ended and waits for
@@ -19,21 +17,8 @@ func Running(pid int) bool {
 	return !known || !s.Ended()
 }
 
-// Freeze stops process pid with SIGSTOP and returns when it has stopped: its
-// threads run on until each of them looks.
-func Freeze(pid int) error {
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		return err
-	}
-	for end := time.Now().Add(cleanupBudget); ; time.Sleep(time.Millisecond) {
-		if s, known := proc.Of(pid); !known || s.Stopped() {
-			return nil
-		}
-		if time.Now().After(end) {
-			return errors.New("the process does not stop")
-		}
-	}
-}
+// Freeze stops process pid with SIGSTOP and returns when it has stopped.
+func Freeze(pid int) error { return proc.Freeze(pid) }
 
 // process is a process that a case may harm.
 type process struct{ pid int }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockbench/lockbench/core/plugin/internal/proc"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Where the system does not report the end of a process that is no child, we

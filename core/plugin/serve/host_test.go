@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/core/plugin/internal/proc"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // sleeper starts a process that nobody waits for before the end of the test.

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
@@ -46,6 +47,48 @@ func TestOf(t *testing.T) {
 	_ = child.Wait() // it was killed
 	if s, ok := Of(pid); ok {
 		t.Errorf("after its end it is %+v", s)
+	}
+}
+
+// TestParse: the command in parentheses may hold anything.
+func TestParse(t *testing.T) {
+	s, ok := parse("7 (a) b (c) S 5 7 7 0 -1 4194560 100 0 0 0 31 11 0 0 20 0 3 0 99 0 0")
+	if want := (Stat{State: 'S', Parent: 5, Threads: 3, CPU: 420 * time.Millisecond, Start: "99"}); !ok || s != want {
+		t.Errorf("got %+v, %t, want %+v", s, ok, want)
+	}
+	for _, damaged := range []string{"", "7 (a) S 1", "7 (a) S 1 7 7 0 -1 4194560 100 0 0 0 x 11 0 0 20 0 1 0 99"} {
+		if s, ok := parse(damaged); ok {
+			t.Errorf("%q is taken for %+v", damaged, s)
+		}
+	}
+}
+
+func TestAll(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no /proc")
+	}
+	if own, ok := All()[os.Getpid()]; !ok || own.Parent != os.Getppid() {
+		t.Errorf("this process is %+v, %t, and its parent %d", own, ok, os.Getppid())
+	}
+}
+
+func TestFreeze(t *testing.T) {
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Freeze(child.Process.Pid); err != nil {
+		t.Error(err)
+	}
+	if s, ok := Of(child.Process.Pid); ok && !s.Stopped() {
+		t.Errorf("it is %+v", s)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait() // it was killed
+	if err := Freeze(child.Process.Pid); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("a process that is gone: %v, want ESRCH", err)
 	}
 }
 

@@ -1,0 +1,114 @@
+// Package proc reads what the kernel shows of a process, where it shows it,
+// and stops processes.
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Stat is a process as /proc/PID/stat shows it (proc_pid_stat(5)).
+type Stat struct {
+	State   byte // of its first thread: 'T' is stopped by a signal, 'Z' has ended
+	Parent  int
+	Threads int           // that have not ended; an ended first thread counts
+	CPU     time.Duration // that its threads have run, in steps of 10 ms
+	// Start is when it started, in clock ticks after boot. Together with its id
+	// it names a process that no later one can be taken for.
+	Start string
+}
+
+// Fields of the text behind the command, counted from 0.
+const (
+	fieldState   = 0
+	fieldParent  = 1
+	fieldUser    = 11
+	fieldSystem  = 12
+	fieldThreads = 17
+	fieldStart   = 19
+)
+
+// tick is the unit of processor times (USER_HZ, proc(5)).
+const tick = 10 * time.Millisecond
+
+// Of reads the stat of process pid. It reports false where there is no such
+// process, and on systems without /proc.
+func Of(pid int) (Stat, bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return Stat{}, false
+	}
+	return parse(string(text))
+}
+
+// All reads the stat of every process, by id. It is empty on systems without
+// /proc.
+func All() map[int]Stat {
+	all := map[int]Stat{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			continue
+		}
+		if s, ok := Of(pid); ok {
+			all[pid] = s
+		}
+	}
+	return all
+}
+
+// parse reads "pid (command) state ...", where the command may contain anything.
+func parse(text string) (s Stat, ok bool) {
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) <= fieldStart {
+		return Stat{}, false
+	}
+	ok = true
+	number := func(field int) int {
+		n, err := strconv.Atoi(fields[field])
+		ok = ok && err == nil
+		return n
+	}
+	s = Stat{
+		State: fields[fieldState][0], Parent: number(fieldParent), Threads: number(fieldThreads), Start: fields[fieldStart],
+		CPU: time.Duration(number(fieldUser)+number(fieldSystem)) * tick,
+	}
+	return s, ok
+}
+
+// Ended reports whether the process runs no more. A parent that does not wait
+// for it keeps it visible; a first thread that has ended alone is not its end.
+func (s Stat) Ended() bool {
+	return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1
+}
+
+// Stopped reports whether a signal has stopped the process.
+func (s Stat) Stopped() bool { return s.State == 'T' }
+
+// stopTime bounds how long Freeze waits for the kernel.
+const stopTime = 10 * time.Second
+
+// Freeze stops process pid with SIGSTOP and returns when it has stopped, or
+// ended meanwhile: its threads run on until each of them looks. The error wraps
+// syscall.ESRCH if there is no such process.
+func Freeze(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for end := time.Now().Add(stopTime); ; time.Sleep(100 * time.Microsecond) {
+		s, known := Of(pid)
+		if !known || s.Stopped() || s.Ended() {
+			return nil
+		}
+		if time.Now().After(end) {
+			return errors.New("the process does not stop")
+		}
+	}
+}
