@@ -54,12 +54,10 @@ type callReply struct {
 
 // StartCallers starts such a process, and returns when its plugin is open.
 func StartCallers(ctx context.Context, s Spec, clock load.Clock) (*Callers, error) {
-	machine, err := newClock()
-	if err != nil {
-		return nil, err
-	}
+	machine := newClock()
 	h := &Callers{offset: -machine.of(clock.Started()), ended: make(chan struct{}), pending: map[int64]chan callReply{}}
 	var out io.ReadCloser
+	var err error
 	if h.cmd, h.stdin, out, err = startSelf(envCallers); err != nil {
 		return nil, fmt.Errorf("host: callers: %w", err)
 	}

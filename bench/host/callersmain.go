@@ -73,10 +73,8 @@ func callersMain(stdin io.Reader, stdout io.Writer) error {
 	return c.locker.Close(closing)
 }
 
-func (c *called) open(ctx context.Context, s Spec) (err error) {
-	if c.clock, err = newClock(); err != nil {
-		return err
-	}
+func (c *called) open(ctx context.Context, s Spec) error {
+	c.clock = newClock()
 	quiet := slog.New(slog.DiscardHandler)
 	b, err := plugin.Open(ctx, s.Backend, &plugin.Options{Path: s.Path, Config: s.Config, NoMTLS: s.NoMTLS, StartTimeout: startTimeout, Logger: quiet})
 	if err != nil {

@@ -78,10 +78,7 @@ type Candidate struct {
 // StartCandidate starts a candidate and returns when it campaigns. Its reports
 // go to on, one at a time and until the process ends, with times on clock.
 func StartCandidate(ctx context.Context, c Campaign, clock load.Clock, on func(*Candidate, Report)) (*Candidate, error) {
-	machine, err := newClock()
-	if err != nil {
-		return nil, err
-	}
+	machine := newClock()
 	p := &Candidate{ended: make(chan struct{}), offset: -machine.of(clock.Started())}
 	out, err := p.start()
 	if err != nil {

@@ -53,10 +53,7 @@ func candidateMain(stdin io.Reader, stdout io.Writer) error {
 	if err := in.Decode(&c.Campaign); err != nil {
 		return err
 	}
-	var err error
-	if c.clock, err = newClock(); err != nil {
-		return err
-	}
+	c.clock = newClock()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if err := c.open(ctx); err != nil {

@@ -4,11 +4,11 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/lockbench/lockbench/bench/load"
 )
 
-// clock reads the monotonic clock of the machine in nanoseconds, which is one
-// for all its processes (clock_gettime(2)).
+// clock reads the machine's clock, of [load.MachineTime], for what this process
+// has timed with its own.
 type clock struct {
 	base time.Time
 	at   int64 // what it shows at base
@@ -22,30 +22,18 @@ const readings = 50
 
 // newClock is read once in a process, so that what is left of the error is the
 // same for all that it talks to.
-var newClock = sync.OnceValues(func() (best clock, err error) {
+var newClock = sync.OnceValue(func() (best clock) {
 	closest := int64(-1)
 	for range readings {
-		before, err := monotonic()
-		if err != nil {
-			return clock{}, err
-		}
+		before := load.MachineTime()
 		now := time.Now()
-		after, err := monotonic()
-		if err != nil {
-			return clock{}, err
-		}
+		after := load.MachineTime()
 		if gap := after - before; closest < 0 || gap < closest {
 			closest, best = gap, clock{base: now, at: before + gap/2}
 		}
 	}
-	return best, nil
+	return best
 })
-
-func monotonic() (int64, error) {
-	var ts unix.Timespec
-	err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return ts.Nano(), err
-}
 
 func (c clock) now() int64 { return c.of(time.Now()) }
 
