@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/millis"
 )
 
 // Inspect reads through the consensus, then asks for the TTL of the lease.
@@ -34,7 +35,7 @@ func (b *Backend) holder(ctx context.Context, v seen) driver.Holder {
 		}
 	}
 	if g := b.held.find(name, h.Owner, h.Token); g != nil {
-		h.TTL = max(time.Millisecond, wholeMillis(b.held.left(g, time.Now())))
+		h.TTL = max(time.Millisecond, millis.Up(b.held.left(g, time.Now())))
 		return h
 	}
 	left, err := b.ttls.left(ctx, v.hold.Lease, v.rough)
@@ -64,10 +65,6 @@ func (b *Backend) token(kv *mvccpb.KeyValue) uint64 {
 		return 0
 	}
 	return e.token(kv.CreateRevision)
-}
-
-func wholeMillis(d time.Duration) time.Duration {
-	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
 // ttls asks for what is left of leases, and remembers it for a moment: a waiter
@@ -105,7 +102,7 @@ func (t *ttls) left(ctx context.Context, id int64, rough bool) (time.Duration, e
 	if err != nil {
 		return 0, err
 	}
-	return max(time.Millisecond, wholeMillis(time.Until(e.at))), nil
+	return max(time.Millisecond, millis.Up(time.Until(e.at))), nil
 }
 
 func (t *ttls) of(ctx context.Context, id int64, rough bool) (expiry, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/millis"
 )
 
 // backend is one host's connection to a [Store].
@@ -70,7 +71,7 @@ func (s *Store) refusal(e *entry, r driver.Request, now time.Time) error {
 	if next := e.head(); next != nil && next.owner != r.Owner {
 		return &driver.HeldError{Holder: driver.Holder{
 			Name: r.Name, Owner: next.owner, Label: next.label,
-			TTL: wholeMillis(next.touched.Add(placeFor).Sub(now)), Waiters: len(e.queue),
+			TTL: millis.Up(next.touched.Add(placeFor).Sub(now)), Waiters: len(e.queue),
 		}}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/millis"
 )
 
 // Store holds locks. All its methods and those of the backends that it opens
@@ -154,11 +155,7 @@ func (e *entry) holder(name string, now time.Time) driver.Holder {
 		Label:   e.grant.label,
 		Value:   slices.Clone(e.grant.value),
 		Token:   e.grant.token,
-		TTL:     wholeMillis(e.grant.expires.Sub(now)),
+		TTL:     millis.Up(e.grant.expires.Sub(now)),
 		Waiters: len(e.queue),
 	}
-}
-
-func wholeMillis(d time.Duration) time.Duration {
-	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/millis"
 )
 
 // row is a lock as the store shows it.
@@ -36,7 +37,7 @@ func (r row) holder() driver.Holder {
 	if !r.held() {
 		return driver.Holder{}
 	}
-	return driver.Holder{Name: r.name, Owner: r.owner, Label: r.label, Token: r.token, TTL: wholeMillis(r.left), Waiters: r.waiters()}
+	return driver.Holder{Name: r.name, Owner: r.owner, Label: r.label, Token: r.token, TTL: millis.Up(r.left), Waiters: r.waiters()}
 }
 
 // next describes for whom a free lock is kept, the zero Holder when for none.
@@ -46,11 +47,7 @@ func (r row) next() driver.Holder {
 	if !rest || kept <= 0 || r.left > 0 {
 		return driver.Holder{}
 	}
-	return driver.Holder{Name: r.name, Owner: first, TTL: wholeMillis(kept), Waiters: r.waiters()}
-}
-
-func wholeMillis(d time.Duration) time.Duration {
-	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
+	return driver.Holder{Name: r.name, Owner: first, TTL: millis.Up(kept), Waiters: r.waiters()}
 }
 
 // first is the entry at the head of the queue.

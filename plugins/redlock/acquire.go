@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/millis"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -67,7 +68,7 @@ func (a *acquisition) first() *ballot {
 
 func (a *acquisition) take() *ballot {
 	x := a.ask(kindAcquire, redisnode.ValueTail(a.r.Label, a.r.Value))
-	x.ms, x.token, x.grantee, x.queue = millis(a.r.TTL), 0, a.r.Owner, a.queue
+	x.ms, x.token, x.grantee, x.queue = millis.Count(a.r.TTL), 0, a.r.Owner, a.queue
 	return x
 }
 

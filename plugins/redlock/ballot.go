@@ -3,7 +3,6 @@ package redlock
 import (
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
@@ -250,9 +249,6 @@ func count(votes []vote, f func(vote) bool) int {
 }
 
 func is(a answer) func(vote) bool { return func(v vote) bool { return v.answer == a } }
-
-// millis rounds up, so that a lease never ends before its TTL.
-func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
 // decode reads one answer of lua/vote.lua.
 func decode(k kind, reply any) vote {

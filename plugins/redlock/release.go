@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/millis"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -38,7 +39,7 @@ func (b *Backend) ending(r driver.Request) *ending {
 func (e *ending) first() *ballot {
 	x := e.ask(kindRelease, "")
 	// Rounded up, so that the lock is not free too early.
-	x.ms = millis(e.r.Keep)
+	x.ms = millis.Count(e.r.Keep)
 	if e.withdrawal {
 		e.b.leaveQueues(e.r.Owner)
 		if e.b.fenced() || !e.b.retired.end(e.r.Owner) {

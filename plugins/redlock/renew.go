@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/millis"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -29,7 +30,7 @@ func (b *Backend) renewal(r driver.Request) *renewal {
 
 func (n *renewal) first() *ballot {
 	x := n.ask(kindRenew, "")
-	x.ms = millis(n.r.TTL)
+	x.ms = millis.Count(n.r.TTL)
 	return x
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/millis"
 )
 
 // opsPerScript bounds how long one script keeps the server from other clients.
@@ -40,8 +40,7 @@ func encode(o driver.Op) (op, error) {
 		return op{"w", r.Name, r.Owner, "", BarFor.Milliseconds()}, nil
 	case o.Kind == driver.OpRelease:
 		id := leaseID(r)
-		keep := r.Keep + time.Millisecond - 1 // rounded up, so that the lock is not free too early
-		return op{"d", r.Name, id, lastIndex(id), keep.Milliseconds()}, nil
+		return op{"d", r.Name, id, lastIndex(id), millis.Count(r.Keep)}, nil
 	}
 	return op{}, fmt.Errorf("%w: operation %d of a batch", driver.ErrInvalid, o.Kind)
 }
