@@ -13,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/near"
 )
 
 // Plan is what to measure. [Plan.Check] is asked before it is run.
@@ -116,7 +117,7 @@ func (p Plan) Check() error {
 	for _, s := range p.Scenarios {
 		sc, ok := scenario.ByName(s)
 		if !ok {
-			return usagef("there is no scenario %q%s", s, driver.Suggest(s, append(scenario.Names(), SafetyScenario, ExploreScenario)))
+			return usagef("there is no scenario %q%s", s, near.Suggest(s, append(scenario.Names(), SafetyScenario, ExploreScenario)))
 		}
 		several := slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 })
 		if several && !sc.AcrossHosts {
@@ -128,7 +129,7 @@ func (p Plan) Check() error {
 	}
 	for _, b := range p.Baselines {
 		if _, ok := baseline.ByName(b); !ok {
-			return usagef("there is no baseline %q%s", b, driver.Suggest(b, baseline.Names()))
+			return usagef("there is no baseline %q%s", b, near.Suggest(b, baseline.Names()))
 		}
 	}
 	if err := p.checkHold(); err != nil {
@@ -154,7 +155,7 @@ func (p Plan) Check() error {
 	case len(p.Scenarios) == 0:
 		return usagef("no scenario was named")
 	case p.Env != "" && !slices.Contains(Environments(), p.Env):
-		return usagef("there is no environment %q%s", p.Env, driver.Suggest(p.Env, Environments()))
+		return usagef("there is no environment %q%s", p.Env, near.Suggest(p.Env, Environments()))
 	case p.Runs < 1 || p.Runs > 1000:
 		return usagef("%d runs are not between 1 and 1000", p.Runs)
 	case p.Measure < minMeasure || p.Measure > maxMeasure:

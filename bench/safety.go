@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/safety"
-	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/near"
 )
 
 // SafetyScenario puts backends through faults. It has servers and a table of
@@ -61,7 +61,7 @@ func (p Plan) checkSafety() error {
 	}
 	for _, f := range p.Faults {
 		if !slices.Contains(fault.Names(), f) {
-			return usagef("there is no fault %q%s", f, driver.Suggest(f, fault.Names()))
+			return usagef("there is no fault %q%s", f, near.Suggest(f, fault.Names()))
 		}
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/near"
 )
 
 // session is everything that is open while a plan is run.
@@ -238,7 +239,7 @@ func findPlugins(p Plan) ([]plugin.Found, error) {
 	for _, name := range p.Backends {
 		i := slices.Index(names, name)
 		if i < 0 {
-			return nil, usagef("there is no backend %q%s", name, driver.Suggest(name, names))
+			return nil, usagef("there is no backend %q%s", name, near.Suggest(name, names))
 		}
 		out = append(out, all[i])
 	}
@@ -278,12 +279,12 @@ func (p Plan) describe(ctx context.Context, found []plugin.Found) ([]described, 
 	}
 	for _, named := range slices.Sorted(maps.Keys(p.Config)) {
 		if !slices.Contains(names, named) {
-			return nil, usagef("configuration for %q, which is not measured%s", named, driver.Suggest(named, names))
+			return nil, usagef("configuration for %q, which is not measured%s", named, near.Suggest(named, names))
 		}
 	}
 	for _, named := range slices.Sorted(maps.Keys(p.Targets)) {
 		if !slices.Contains(names, named) {
-			return nil, usagef("a target for %q, which is not measured%s", named, driver.Suggest(named, names))
+			return nil, usagef("a target for %q, which is not measured%s", named, near.Suggest(named, names))
 		}
 	}
 	return out, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/near"
 )
 
 // takeoverName is the scenario that has modes, candidates and a tick.
@@ -29,7 +30,7 @@ func (p Plan) checkTakeover() error {
 	}
 	for _, m := range p.Modes {
 		if !slices.Contains(scenario.Modes(), m) {
-			return usagef("%s has no mode %q%s", takeoverName, m, driver.Suggest(m, scenario.Modes()))
+			return usagef("%s has no mode %q%s", takeoverName, m, near.Suggest(m, scenario.Modes()))
 		}
 	}
 	switch {

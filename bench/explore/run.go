@@ -16,6 +16,7 @@ import (
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/near"
 )
 
 // Backend is one that is explored.
@@ -125,7 +126,7 @@ func Chosen(names []string) ([]Action, error) {
 	}
 	for _, name := range names {
 		if !slices.Contains(ActionNames(), name) {
-			return nil, fmt.Errorf("there is no action %q%s", name, driver.Suggest(name, ActionNames()))
+			return nil, fmt.Errorf("there is no action %q%s", name, near.Suggest(name, ActionNames()))
 		}
 	}
 	return slices.DeleteFunc(all, func(a Action) bool { return !slices.Contains(names, a.Name) }), nil

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/report"
 	"github.com/lockbench/lockbench/bench/stat"
-	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/near"
 )
 
 func compareCommand() *cobra.Command {
@@ -123,7 +123,7 @@ func judge(c stat.Comparison, gates []stat.Gate) error {
 	}
 	v, unknown := c.Judge(gates)
 	if len(unknown) > 0 {
-		return hinted(usagef("--fail-on: no figure of a plugin has the unit %q%s", unknown[0], driver.Suggest(unknown[0], c.Units())),
+		return hinted(usagef("--fail-on: no figure of a plugin has the unit %q%s", unknown[0], near.Suggest(unknown[0], c.Units())),
 			"there are "+strings.Join(c.Units(), ", "))
 	}
 	if len(v.Failed) > 0 {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/witness"
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/near"
 )
 
 func main() {
@@ -121,7 +121,7 @@ func parentOnly(cmd *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	err := usagef("%s has no command %q%s", cmd.CommandPath(), args[0], driver.Suggest(args[0], names))
+	err := usagef("%s has no command %q%s", cmd.CommandPath(), args[0], near.Suggest(args[0], names))
 	if f := cmd.Flags().Lookup(args[0]); f != nil {
 		return hinted(err, cmd.CommandPath()+" --"+f.Name)
 	}
@@ -151,7 +151,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		if unknown.GetSpecifiedShortnames() != "" {
 			name = "-" + unknown.GetSpecifiedName()
 		}
-		return usagef("%s has no flag %s%s", cmd.CommandPath(), name, driver.Suggest(name, names))
+		return usagef("%s has no flag %s%s", cmd.CommandPath(), name, near.Suggest(name, names))
 	}
 	var invalid *pflag.InvalidValueError
 	if asError(err, &invalid) {

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/near"
 )
 
 func pluginsCommand() *cobra.Command {
@@ -117,7 +117,7 @@ func resolve(nameOrPath string, dirs []string) (plugin.Found, error) {
 	}
 	i := slices.Index(names, nameOrPath)
 	if i < 0 {
-		return plugin.Found{}, usagef("there is no backend %q%s", nameOrPath, driver.Suggest(nameOrPath, names))
+		return plugin.Found{}, usagef("there is no backend %q%s", nameOrPath, near.Suggest(nameOrPath, names))
 	}
 	return found[i], nil
 }

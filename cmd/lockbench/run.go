@@ -22,7 +22,7 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/report"
 	"github.com/lockbench/lockbench/bench/scenario"
-	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/near"
 )
 
 // runFlags are the flags of "lockbench run" as they were typed.
@@ -357,7 +357,7 @@ func oneOf(flag, value string, known []string) error {
 		return nil
 	}
 	known = slices.DeleteFunc(slices.Clone(known), func(word string) bool { return word == "" })
-	return usagef("--%s has no value %q%s", flag, value, driver.Suggest(value, known))
+	return usagef("--%s has no value %q%s", flag, value, near.Suggest(value, known))
 }
 
 // unique drops what was named twice, and keeps the order.

@@ -3,10 +3,11 @@ package driver
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lockbench/lockbench/internal/near"
 )
 
 // CheckConfig returns cfg with defaults filled in, or an error wrapping
@@ -34,10 +35,10 @@ func (s Spec) CheckConfig(cfg Config) (Config, error) {
 		if _, known := out[name]; known {
 			continue
 		}
-		if len(near(name, names)) == 0 {
-			return nil, fmt.Errorf("%w: %s does not have one of the given keys%s", ErrConfig, s.Name, Suggest("", names))
+		if len(near.To(name, names)) == 0 {
+			return nil, fmt.Errorf("%w: %s does not have one of the given keys%s", ErrConfig, s.Name, near.Suggest("", names))
 		}
-		return nil, fmt.Errorf("%w: %s has no key %q%s", ErrConfig, s.Name, name, Suggest(name, names))
+		return nil, fmt.Errorf("%w: %s has no key %q%s", ErrConfig, s.Name, name, near.Suggest(name, names))
 	}
 	return out, nil
 }
@@ -96,52 +97,4 @@ func (c Config) List(name string) []string {
 		}
 	}
 	return parts
-}
-
-// Suggest ends an error about an unknown name: with the near ones among known,
-// or with all of them when none is near.
-func Suggest(name string, known []string) string {
-	if like := near(name, known); len(like) > 0 {
-		return "; did you mean " + strings.Join(like, " or ") + "?"
-	}
-	all := slices.Sorted(slices.Values(known))
-	return "; there are " + strings.Join(all, ", ")
-}
-
-// near returns those of known that name is like, sorted.
-func near(name string, known []string) []string {
-	var like []string
-	for _, k := range known {
-		if distance(name, k) <= max(1, len(k)/3) || name != "" && strings.HasPrefix(k, name) {
-			like = append(like, k)
-		}
-	}
-	slices.Sort(like)
-	return like
-}
-
-// distance counts the bytes to insert, drop or replace, and the neighbours to
-// swap, that make b of a: the optimal string alignment.
-func distance(a, b string) int {
-	var before []int // the row for a[:i-1]
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		next := make([]int, len(b)+1)
-		next[0] = i + 1
-		for j := range len(b) {
-			next[j+1] = row[j]
-			if a[i] != b[j] {
-				next[j+1]++
-			}
-			next[j+1] = min(next[j+1], next[j]+1, row[j+1]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				next[j+1] = min(next[j+1], before[j-1]+1)
-			}
-		}
-		before, row = row, next
-	}
-	return row[len(b)]
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+	"github.com/lockbench/lockbench/internal/near"
 )
 
 // Found is a plugin binary that [Open] would find by Name.
@@ -64,7 +64,7 @@ func find(name string, opts Options) (string, error) {
 	}
 	detail := "no plugin is installed; looked in " + strings.Join(searchDirs(opts.Dirs), ", ")
 	if len(names) > 0 {
-		detail = strings.TrimPrefix(driver.Suggest(name, names), "; ")
+		detail = strings.TrimPrefix(near.Suggest(name, names), "; ")
 	}
 	return "", &OpenError{Name: name, Reason: ErrNotFound, Detail: detail}
 }

@@ -1,0 +1,56 @@
+// Package near finds what somebody may have meant who wrote a name that is not
+// known.
+package near
+
+import (
+	"slices"
+	"strings"
+)
+
+// Suggest ends an error about an unknown name: with the near ones among known,
+// or with all of them when none is near.
+func Suggest(name string, known []string) string {
+	if like := To(name, known); len(like) > 0 {
+		return "; did you mean " + strings.Join(like, " or ") + "?"
+	}
+	all := slices.Sorted(slices.Values(known))
+	return "; there are " + strings.Join(all, ", ")
+}
+
+// To returns those of known that name is like, sorted.
+func To(name string, known []string) []string {
+	var like []string
+	for _, k := range known {
+		if distance(name, k) <= max(1, len(k)/3) || name != "" && strings.HasPrefix(k, name) {
+			like = append(like, k)
+		}
+	}
+	slices.Sort(like)
+	return like
+}
+
+// distance counts the bytes to insert, drop or replace, and the neighbours to
+// swap, that make b of a: the optimal string alignment.
+func distance(a, b string) int {
+	var before []int // the row for a[:i-1]
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		next := make([]int, len(b)+1)
+		next[0] = i + 1
+		for j := range len(b) {
+			next[j+1] = row[j]
+			if a[i] != b[j] {
+				next[j+1]++
+			}
+			next[j+1] = min(next[j+1], next[j]+1, row[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], before[j-1]+1)
+			}
+		}
+		before, row = row, next
+	}
+	return row[len(b)]
+}
