@@ -41,7 +41,7 @@ var rules = []rule{
 		because: "core and core/plugin do not import each other; what both need knows neither",
 	},
 	{
-		dirs: []string{"internal/near", "internal/proc", "internal/rawio"}, stdOnly: true,
+		dirs: []string{"internal/digest", "internal/near", "internal/proc", "internal/rawio"}, stdOnly: true,
 		because: "what hosts, plugins and the benchmark need alike knows none of them",
 	},
 	{

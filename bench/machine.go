@@ -1,9 +1,6 @@
 package bench
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -43,20 +40,6 @@ func output(name string, args ...string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(b))
-}
-
-// checksum is the SHA-256 of a file in hex.
-func checksum(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // moduleVersion is the version of a module that this binary was built with.

@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/digest"
 )
 
 // Progress is told how a run goes on. Its methods are called from one
@@ -285,6 +286,6 @@ func (r *runner) manifest() (record.Manifest, error) {
 	if err != nil {
 		return m, err
 	}
-	m.Binaries[filepath.Base(self)], err = checksum(self)
+	m.Binaries[filepath.Base(self)], err = digest.File(self)
 	return m, err
 }

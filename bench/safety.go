@@ -16,6 +16,7 @@ import (
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/safety"
+	"github.com/lockbench/lockbench/internal/digest"
 	"github.com/lockbench/lockbench/internal/near"
 )
 
@@ -133,7 +134,7 @@ func (p Plan) judged(ctx context.Context, concerns func(name string) bool) (back
 		})
 	}
 	for _, file := range files {
-		if m.Binaries[filepath.Base(file)], err = checksum(file); err != nil {
+		if m.Binaries[filepath.Base(file)], err = digest.File(file); err != nil {
 			return nil, m, err
 		}
 	}

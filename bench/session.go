@@ -18,6 +18,7 @@ import (
 	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/digest"
 	"github.com/lockbench/lockbench/internal/near"
 )
 
@@ -112,7 +113,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	if f.note != "" {
 		s.notes = append(s.notes, f.note)
 	}
-	if s.binaries[filepath.Base(f.Path)], err = checksum(f.Path); err != nil {
+	if s.binaries[filepath.Base(f.Path)], err = digest.File(f.Path); err != nil {
 		return err
 	}
 	s.openCounter(ctx, sub, cfg)

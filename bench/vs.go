@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/digest"
 )
 
 // otherBuild is what the subjects of another build are called after the name
@@ -30,7 +31,7 @@ func (s *session) openOther(ctx context.Context, d described, cfg driver.Config,
 	sub.Name, sub.BuildOf, sub.Reference = of.Name+otherBuild, of.Name, of.Reference
 	sub.series, sub.counter, sub.server = 1, of.counter, of.server
 	s.subjects = append(s.subjects, sub)
-	s.binaries[d.Name+otherBuild], err = checksum(d.Path)
+	s.binaries[d.Name+otherBuild], err = digest.File(d.Path)
 	return err
 }
 

@@ -5,10 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/lockbench/lockbench/internal/digest"
 )
 
 // verify checks that nobody else could have replaced the binary, and compares
@@ -33,7 +34,7 @@ func (l *launcher) verify() error {
 	if err != nil {
 		return l.fail(ErrNoChecksum, "%v", err)
 	}
-	got, err := sha256File(l.path)
+	got, err := digest.File(l.path)
 	if err != nil {
 		return l.failed(fileReason(err), err)
 	}
@@ -64,17 +65,4 @@ func checksumOf(base, file string) (string, error) {
 		return sum, nil
 	}
 	return "", fmt.Errorf("%s has no line for %s", file, base)
-}
-
-func sha256File(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
