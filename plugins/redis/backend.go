@@ -69,7 +69,7 @@ func open(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	b.node = redisnode.NewNode(b.client, redisnode.Options{
-		Keys: keys, Lanes: t.opts.PoolSize, Explain: redisnode.Explain,
+		Keys: keys, Batches: t.opts.PoolSize, Explain: redisnode.Explain,
 		WaitReplicas: t.opts.WaitReplicas, WaitTimeout: t.opts.WaitTimeout,
 	})
 	b.wakeups = redisnode.NewWakeups(b.client, keys, rand.Text(), redisnode.Explain)

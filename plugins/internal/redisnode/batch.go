@@ -52,7 +52,6 @@ func lastIndex(id string) string { return strconv.Itoa(len(id) - 1) }
 // When ctx ends it returns at once, and what had been sent may still be done.
 func (n *Node) Do(ctx context.Context, ops ...driver.Op) []Reply {
 	it := newItem(len(ops))
-	it.done = make(chan struct{})
 	for i, o := range ops {
 		var err error
 		if it.ops[i], err = encode(o); err != nil {
@@ -72,7 +71,7 @@ func (n *Node) Start(ctx context.Context, o driver.Op, finish func(Reply)) {
 	it.ctx, it.finish = ctx, finish
 	it.deadline, _ = ctx.Deadline()
 	var err error
-	if it.ops[0], err = encode(o); err == nil && !n.enqueue(it) {
+	if it.ops[0], err = encode(o); err == nil && !n.requests.Add(it) {
 		err = driver.ErrClosed
 	}
 	if err != nil {

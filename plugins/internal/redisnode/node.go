@@ -24,6 +24,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/batch"
 )
 
 // BarFor is how long the store refuses a withdrawn owner. It is longer than
@@ -33,8 +34,8 @@ const BarFor = 110 * time.Second
 // Options are how a [Node] is made.
 type Options struct {
 	Keys Keys
-	// Lanes is how many batches of requests may be under way at once.
-	Lanes int
+	// Batches is how many batches of requests may be under way at once.
+	Batches int
 	// WaitReplicas is how many replicas must have a grant or a renewal before
 	// it counts; WaitTimeout bounds the wait for them.
 	WaitReplicas int
@@ -46,17 +47,12 @@ type Options struct {
 // Node sends the operations of many callers to one server. All its methods
 // may be called from any number of goroutines.
 type Node struct {
-	opts   Options
-	client goredis.UniversalClient
+	opts     Options
+	client   goredis.UniversalClient
+	requests *batch.Batcher[*item]
 
-	mu     sync.Mutex
-	queue  []*item
-	lanes  int             // started, at most Options.Lanes
-	idle   []chan struct{} // wakes each lane that has nothing to do
-	closed bool
-	work   sync.WaitGroup // of the lanes
-
-	refusal atomic.Pointer[refusal] // never nil
+	refusing sync.Mutex              // keeps Refuse from itself
+	refusal  atomic.Pointer[refusal] // never nil
 }
 
 // refusal is why nothing must be granted, nil when it may.
@@ -68,6 +64,10 @@ type refusal struct {
 // NewNode returns a Node over client, which the caller closes after it.
 func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	n := &Node{opts: opts, client: client}
+	n.requests = batch.New(batch.Options[*item]{
+		Limits:  batch.Limits[*item]{Size: (*item).size, Room: func() int { return mostPerFlight }, Claim: (*item).Claim},
+		Senders: opts.Batches, Send: n.serve,
+	})
 	n.refusal.Store(&refusal{moved: make(chan struct{})})
 	return n
 }
@@ -75,8 +75,8 @@ func NewNode(client goredis.UniversalClient, opts Options) *Node {
 // Refuse has acquires refused with err, without asking the
 // server, until it is called with nil.
 func (n *Node) Refuse(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.refusing.Lock()
+	defer n.refusing.Unlock()
 	old := n.refusal.Load()
 	if (old.err == nil) != (err == nil) {
 		n.refusal.Store(&refusal{err: err, moved: make(chan struct{})})
@@ -97,16 +97,9 @@ func (n *Node) Keys() Keys { return n.opts.Keys }
 // Close refuses further requests with driver.ErrClosed and waits for those
 // under way.
 func (n *Node) Close(ctx context.Context) error {
-	n.mu.Lock()
-	n.closed = true
-	for _, wake := range n.idle {
-		close(wake)
-	}
-	n.idle = nil
-	n.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
-		n.work.Wait()
+		n.requests.Close()
 		close(done)
 	}()
 	select {
@@ -114,7 +107,7 @@ func (n *Node) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	// The connections are taken away from the lanes that still wait for replies.
+	// The connections are taken away from what still waits for replies.
 	if c, ok := n.client.(io.Closer); ok {
 		_ = c.Close()
 	}
@@ -128,7 +121,7 @@ func (n *Node) run(ctx context.Context, s *script, name string, args ...any) (an
 }
 
 func (n *Node) call(ctx context.Context, v *invocation) (any, error) {
-	it := &item{call: v, done: make(chan struct{})}
+	it := &item{call: v}
 	if err := n.do(ctx, it); err != nil {
 		return nil, err
 	}

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/batch"
 )
 
 // mostPerFlight bounds how many operations share a round trip.
@@ -18,6 +17,7 @@ const mostPerFlight = 1024
 
 // item is one request in the queue: operations, or one call of a script.
 type item struct {
+	batch.Ticket
 	ops     []op
 	replies []Reply
 
@@ -26,10 +26,8 @@ type item struct {
 	err   error
 
 	deadline time.Time // zero: none
-	state    atomic.Int32
-	done     chan struct{}
 
-	// Instead of done, for an item that nobody waits for.
+	// For an item that nobody waits for.
 	ctx    context.Context
 	finish func(Reply)
 
@@ -38,21 +36,18 @@ type item struct {
 	reply1 [1]Reply
 }
 
-// end tells that the item was answered.
+// size is how many operations it is. They go out together, so that they stay in
+// their order.
+func (it *item) size() int { return max(1, len(it.ops)) }
+
+// end says that the item was answered.
 func (it *item) end() {
 	if it.finish != nil {
 		it.finish(it.replies[0])
 		return
 	}
-	close(it.done)
+	it.End()
 }
-
-// The states of an item. Whoever moves it away from waiting owns it.
-const (
-	waiting int32 = iota
-	taken
-	abandoned
-)
 
 // do queues it and waits until it was answered or ctx ends.
 //
@@ -64,15 +59,14 @@ func (n *Node) do(ctx context.Context, it *item) error {
 		return unsent(ctx)
 	}
 	it.deadline, _ = ctx.Deadline()
-	if !n.enqueue(it) {
+	it.Open()
+	if !n.requests.Add(it) {
 		return driver.ErrClosed
 	}
-	select {
-	case <-it.done:
+	switch it.Wait(ctx) {
+	case batch.Answered:
 		return nil
-	case <-ctx.Done():
-	}
-	if it.state.CompareAndSwap(waiting, abandoned) {
+	case batch.NotSent:
 		return unsent(ctx)
 	}
 	return fmt.Errorf("%w: no reply yet: %w", driver.ErrUnavailable, ctx.Err())
@@ -82,83 +76,24 @@ func unsent(ctx context.Context) error {
 	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, ctx.Err())
 }
 
-// enqueue hands it to a lane, and reports false after Close.
-func (n *Node) enqueue(it *item) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return false
-	}
-	n.queue = append(n.queue, it)
-	if last := len(n.idle) - 1; last >= 0 {
-		n.idle[last] <- struct{}{} // it has room for one
-		n.idle = n.idle[:last]
-	} else if n.lanes < n.opts.Lanes {
-		n.lanes++
-		n.work.Go(n.lane)
-	}
-	return true
-}
-
-// lane sends what is queued, batch after batch, until Close.
-//
-// Note: a goroutine for each batch grows its stack each time, through the
-// client and the system call: that was an eighth of a plugin's processor time.
-func (n *Node) lane() {
-	wake := make(chan struct{}, 1)
-	for awake := true; awake; {
-		// Callers that are about to ask get on the same batch.
-		runtime.Gosched()
-		items, ended := n.take(wake)
-		for _, it := range ended {
+// serve answers items, those whose ctx has ended without asking the server.
+func (n *Node) serve(items []*item, _ func()) {
+	due := items[:0:len(items)]
+	for _, it := range items {
+		if it.finish != nil && it.ctx.Err() != nil {
 			it.replies[0].Err = unsent(it.ctx)
 			it.end()
-		}
-		if items == nil {
-			_, awake = <-wake
 			continue
 		}
-		n.fly(items)
-		for _, it := range items {
-			it.end()
-		}
+		due = append(due, it)
 	}
-}
-
-// take returns the next items, or nil when there are none and the lane waits
-// for wake; besides, those whose ctx has ended before their time came. An item
-// is never split, so that its operations stay in their order.
-func (n *Node) take(wake chan struct{}) (items, ended []*item) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	count := 0
-	for len(n.queue) > 0 && count < mostPerFlight {
-		it := n.queue[0]
-		n.queue[0] = nil
-		n.queue = n.queue[1:]
-		if it.finish != nil && it.ctx.Err() != nil {
-			ended = append(ended, it)
-			continue
-		}
-		if it.state.CompareAndSwap(waiting, taken) {
-			items = append(items, it)
-			count += max(1, len(it.ops))
-		}
-	}
-	if len(items) == 0 {
-		n.queue = nil
-		n.rest(wake)
-	}
-	return items, ended
-}
-
-// rest makes a lane idle, or ends it after Close. The caller holds mu.
-func (n *Node) rest(wake chan struct{}) {
-	if n.closed {
-		close(wake)
+	if len(due) == 0 {
 		return
 	}
-	n.idle = append(n.idle, wake)
+	n.fly(due)
+	for _, it := range due {
+		it.end()
+	}
 }
 
 // fly sends items in one round trip and fills in their replies.
