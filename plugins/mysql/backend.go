@@ -76,6 +76,9 @@ func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b.renewals = lane{b: b, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.get, seats: seats, patient: true}
 	b.releases = lane{b: b, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.get, seats: seats}
 	b.withdrawals = lane{b: b, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.getSpare, repeats: true}
+	for _, l := range b.lanes() {
+		l.init()
+	}
 	b.spawn(func() { b.tidy(b.life) })
 	for _, p := range []*pool{b.pool, b.waits} {
 		b.spawn(func() {
@@ -85,6 +88,10 @@ func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 		})
 	}
 	return b
+}
+
+func (b *Backend) lanes() []*lane {
+	return []*lane{&b.acquires, &b.renewals, &b.releases, &b.withdrawals}
 }
 
 func (b *Backend) dial(connector sqldriver.Connector, setup string, bell bool) func() (*session, error) {
@@ -128,6 +135,9 @@ func (b *Backend) Close(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { // ends when work has, which b.end sees to
 		b.work.Wait()
+		for _, l := range b.lanes() {
+			l.batches.Close()
+		}
 		b.pool.close()
 		b.waits.close()
 		b.bed.close()

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/batch"
 )
 
 const (
@@ -46,9 +45,23 @@ type lane struct {
 	// nothing must interrupt.
 	run func(ctx context.Context, s *session, asks []ask) ([]driver.Result, func(), error)
 
-	mu      sync.Mutex
-	queue   []*pending
-	running int
+	batches *batch.Batcher[*pending]
+}
+
+// init makes the lane ready for operations.
+func (l *lane) init() {
+	limits := batch.Limits[*pending]{
+		Count: func() int { return l.width },
+		Size:  l.size, Room: func() int { return l.b.packet() - fixedText },
+		Claim: func(p *pending) bool { return p.ctx.Err() == nil }, // it is claimed when there is a connection
+	}
+	if !l.repeats {
+		limits.Name = func(p *pending) string { return p.Name }
+	}
+	if l.patient {
+		limits.Joins = func(first, p *pending) bool { return first.TTL == p.TTL }
+	}
+	l.batches = batch.New(batch.Options[*pending]{Limits: limits, Senders: runners, Send: l.serve})
 }
 
 // ask is one operation on its way through a lane.
@@ -59,24 +72,18 @@ type ask struct {
 	bar   bool   // of a withdrawal: the owner may still ask
 }
 
-// pending is an operation under way in a lane.
+// pending is an operation under way in a lane. Its caller can take it back until
+// a statement with it is sent.
 type pending struct {
 	ask
+	batch.Ticket
 	lane   *lane
 	ctx    context.Context // the caller's: over means that nobody waits any more
 	owner  *owner          // where the lane remembers them
 	since  time.Time
 	kills  int // of statements that it was in
-	stage  atomic.Int32
-	result chan driver.Result
+	result driver.Result
 }
-
-// The stages of an operation. Its caller can take it back until it is sent.
-const (
-	stageQueued = iota
-	stageSent
-	stageOver
-)
 
 // send puts operations into the lane and returns at once.
 func (l *lane) send(ctx context.Context, asks ...ask) []*pending {
@@ -84,11 +91,12 @@ func (l *lane) send(ctx context.Context, asks ...ask) []*pending {
 	now := time.Now()
 	queue := make([]*pending, 0, len(asks))
 	for i, a := range asks {
-		p := &pending{ask: a, lane: l, ctx: ctx, since: now, result: make(chan driver.Result, 1)}
+		p := &pending{ask: a, lane: l, ctx: ctx, since: now}
+		p.Open()
 		all[i] = p
 		if l.tracks {
 			if p.owner = l.b.owners.begin(a.Owner); p.owner == nil {
-				p.result <- driver.Result{Err: fmt.Errorf("mysql: %s %q: %w", l.what, a.Name, driver.ErrWithdrawn)}
+				p.refuse(fmt.Errorf("mysql: %s %q: %w", l.what, a.Name, driver.ErrWithdrawn))
 				continue
 			}
 		}
@@ -100,35 +108,19 @@ func (l *lane) send(ctx context.Context, asks ...ask) []*pending {
 
 // enter queues operations.
 func (l *lane) enter(ps []*pending) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.queue = append(l.queue, ps...)
-	l.start()
-}
-
-// start starts the runners that the queue is worth. The caller holds l.mu.
-func (l *lane) start() {
-	for wanted := (len(l.queue) + l.width - 1) / l.width; wanted > 0 && l.running < runners; wanted-- {
-		l.running++
-		if !l.b.spawn(l.drain) {
-			l.running--
-			for _, p := range l.queue {
-				p.refuse(driver.ErrClosed)
-			}
-			l.queue = nil
-			return
+	if !l.batches.Add(ps...) {
+		for _, p := range ps {
+			p.refuse(driver.ErrClosed)
 		}
 	}
 }
 
 // wait returns p's result, or as soon as its caller has given up.
 func (p *pending) wait() driver.Result {
-	select {
-	case r := <-p.result:
-		return r
-	case <-p.ctx.Done():
-	}
-	if p.stage.CompareAndSwap(stageQueued, stageOver) {
+	switch p.Wait(p.ctx) {
+	case batch.Answered:
+		return p.result
+	case batch.NotSent:
 		err := notSent(p.ctx.Err())
 		p.forget(err)
 		return driver.Result{Err: err}
@@ -138,7 +130,7 @@ func (p *pending) wait() driver.Result {
 
 // refuse ends an operation that is not on its way.
 func (p *pending) refuse(err error) {
-	if p.stage.CompareAndSwap(stageQueued, stageOver) {
+	if p.GiveUp() {
 		p.finish(driver.Result{Err: err})
 	}
 }
@@ -146,7 +138,8 @@ func (p *pending) refuse(err error) {
 // finish delivers the result of what was sent, or taken out of the queue.
 func (p *pending) finish(r driver.Result) {
 	p.forget(r.Err)
-	p.result <- r
+	p.result = r
+	p.End()
 }
 
 // forget notes what came of the owner's request.
@@ -154,44 +147,6 @@ func (p *pending) forget(err error) {
 	if p.owner != nil {
 		p.lane.b.owners.end(p.owner, err == nil, !settled(err))
 	}
-}
-
-func (l *lane) drain() {
-	for {
-		batch := l.take()
-		if batch == nil || !l.serve(batch) {
-			return
-		}
-	}
-}
-
-// take returns what goes into the next statement, which is bounded in
-// operations and in bytes. It returns nil when there is nothing, and the runner
-// is then no longer counted.
-func (l *lane) take() []*pending {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var batch, rest []*pending
-	names := map[string]bool{}
-	room := l.b.packet() - fixedText
-	for _, p := range l.queue {
-		size := l.size(p)
-		switch {
-		case p.ctx.Err() != nil:
-			p.refuse(notSent(p.ctx.Err()))
-		case len(batch) == l.width, names[p.Name], len(batch) > 0 && (size > room || l.patient && p.TTL != batch[0].TTL):
-			rest = append(rest, p)
-		default:
-			names[p.Name] = !l.repeats
-			room -= size
-			batch = append(batch, p)
-		}
-	}
-	l.queue = rest
-	if batch == nil {
-		l.running--
-	}
-	return batch
 }
 
 // size is what p adds to a statement at most: text from outside is written in
@@ -212,12 +167,10 @@ func (b *Backend) packet() int {
 	return packetUnknown
 }
 
-// serve sends batch and delivers its results. It reports whether the runner is
-// still counted as one: not if it was slow, for then another has its place.
-func (l *lane) serve(batch []*pending) bool {
-	t := &statement{lane: l, many: len(batch) > 1, counted: true}
-	l.try(t, batch)
-	return t.counted
+// serve sends batch and delivers its results. When that is slow another has its
+// place.
+func (l *lane) serve(batch []*pending, handOn func()) {
+	l.try(&statement{lane: l, many: len(batch) > 1, handOn: handOn}, batch)
 }
 
 // try sends batch. What the server takes no statement of that length for is
@@ -272,7 +225,7 @@ func (l *lane) deliver(t *statement, batch []*pending) (left []*pending, err err
 	if errors.Is(err, errKilled) || errors.Is(err, errTooLong) && len(sent) > 1 {
 		for i, p := range sent {
 			p.again = asks[i].again
-			p.stage.Store(stageQueued)
+			p.Unclaim()
 		}
 		return sent, err
 	}
@@ -303,7 +256,7 @@ func claim(batch []*pending) (sent []*pending, asks []ask) {
 			p.refuse(fmt.Errorf("mysql: %s %q: %w", p.lane.what, p.Name, driver.ErrWithdrawn))
 		case p.ctx.Err() != nil:
 			p.refuse(notSent(p.ctx.Err()))
-		case p.stage.CompareAndSwap(stageQueued, stageSent):
+		case p.Claim():
 			sent, asks = append(sent, p), append(asks, p.ask)
 		}
 	}

@@ -61,11 +61,11 @@ type statement struct {
 	sifted bool // none of its rows was locked
 	killed atomic.Bool
 
-	mu      sync.Mutex // also keeps the session from being used again during a KILL
-	s       *session
-	counted bool // it has a runner's place
-	seated  bool // it has a seat
-	over    bool
+	mu     sync.Mutex // also keeps the session from being used again during a KILL
+	s      *session
+	handOn func() // gives its place in the lane to another; nil when it has none
+	seated bool   // it has a seat
+	over   bool
 }
 
 func (t *statement) on(s *session) {
@@ -91,7 +91,7 @@ func (t *statement) end() {
 	}
 }
 
-// slow gives the runner's place to another, and kills the statement unless it
+// slow gives the statement's place in the lane to another, and kills the statement unless it
 // is for one row and finds a seat.
 //
 // An acquire is two statements where there is no RETURNING, and a KILL that
@@ -107,12 +107,8 @@ func (t *statement) slow() {
 		return
 	}
 	l := t.lane
-	if t.counted {
-		t.counted = false
-		l.mu.Lock()
-		l.running--
-		l.start()
-		l.mu.Unlock()
+	if t.handOn != nil {
+		t.handOn()
 	}
 	if t.s == nil || !t.many && t.sit() {
 		return
@@ -274,7 +270,7 @@ func (k *parked) look(b *Backend, todo []*pending) (rest []*pending) {
 	var wanted []*pending
 	for _, p := range todo {
 		switch {
-		case p.stage.Load() == stageOver:
+		case p.GivenUp():
 		case p.ctx.Err() != nil:
 			p.refuse(notSent(p.ctx.Err()))
 		case time.Since(p.since) > b.opts.RequestTimeout:
