@@ -12,6 +12,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/batch"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -53,7 +54,7 @@ type node struct {
 	state  state
 	cause  error       // why it is not up
 	late   *time.Timer // ends starting
-	queue  []*ballot
+	queue  batch.Queue[*ballot]
 	server redisnode.Server
 	// refusal is why the server must not grant; nil when it may.
 	refusal error
@@ -83,8 +84,12 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client) *node {
 	n := &node{
 		b: b, index: index, addr: addr, client: client,
 		more: make(chan struct{}, 1), unsettled: map[string]time.Time{},
+		queue: batch.NewQueue(batch.Limits[*ballot]{
+			Count: func() int { return mostPerScript },
+			Size:  func(b *ballot) int { return len(b.rest) }, Room: func() int { return mostBytes },
+		}),
 	}
-	n.queues = redisnode.NewNode(client, redisnode.Options{Keys: b.keys, Lanes: 1, Explain: explain})
+	n.queues = redisnode.NewNode(client, redisnode.Options{Keys: b.keys, Batches: 1, Explain: explain})
 	n.wakeups = redisnode.NewWakeups(client, b.keys, b.id, explain)
 	n.start(firstConnect * b.opts.NodeTimeout)
 	return n
@@ -109,7 +114,9 @@ func (n *node) enter(s redisnode.Server) {
 	n.late.Stop()
 	was := n.state
 	n.state, n.cause, n.server = up, nil, s
-	n.queue = append(n.takeDebts(), n.queue...)
+	waiting := n.queue.Drain()
+	n.queue.Add(n.takeDebts()...)
+	n.queue.Add(waiting...)
 	n.mu.Unlock()
 	n.b.moved(n, was, up, nil)
 }
@@ -124,8 +131,7 @@ func (n *node) leave(from state, cause error) {
 	}
 	n.late.Stop()
 	n.state, n.cause = down, cause
-	refused := n.queue
-	n.queue = nil
+	refused := n.queue.Drain()
 	n.mu.Unlock()
 	n.b.moved(n, from, down, cause)
 	for _, b := range refused {
@@ -170,11 +176,11 @@ func (n *node) enqueue(ballots ...*ballot) {
 		if !b.asks(n.index) {
 			continue
 		}
-		n.queue = append(n.queue, b)
+		n.queue.Add(b)
 		if until, ok := n.unsettled[b.owner]; ok && b.kind == kindRelease {
 			delete(n.unsettled, b.owner)
 			if time.Now().Before(until) {
-				n.queue = append(n.queue, n.b.owed(b))
+				n.queue.Add(n.b.owed(b))
 			}
 		}
 	}
@@ -197,13 +203,7 @@ const (
 func (n *node) take() (batch, refused []*ballot, why error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	size, end := 0, 0
-	for end < len(n.queue) && end < mostPerScript && size < mostBytes {
-		size += len(n.queue[end].rest)
-		end++
-	}
-	batch = n.queue[:end:end]
-	n.queue = n.queue[end:]
+	batch = n.queue.Take()
 	if n.refusal != nil {
 		grants := func(b *ballot) bool { return b.grantee != "" }
 		for _, b := range batch {
