@@ -143,6 +143,7 @@ func (b *Backend) Close(ctx context.Context) error {
 	go func() {
 		defer close(done)
 		b.group.Wait()
+		b.writer.steps.Close()
 		b.members.close()
 	}()
 	select {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/batch"
 )
 
 // TestSameRevisionOfTwoEpochs: after a loss of data another owner's lease is on
@@ -62,6 +63,8 @@ func TestSameRevisionOfTwoEpochs(t *testing.T) {
 
 	over := old.held.end(g)
 	old.writer.submit(over)
-	<-over.done
+	if outcome := over.Wait(t.Context()); outcome != batch.Answered {
+		t.Fatalf("the end of a grant: %v", outcome)
+	}
 	must(t, fresh.Renew(t.Context(), now))
 }

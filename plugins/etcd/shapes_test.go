@@ -56,7 +56,7 @@ func (s *shaped) fill(t *testing.T, d *dice) {
 
 // step draws compares, operations and what is read otherwise.
 func (s *shaped) step(d *dice) *step {
-	st := &step{name: s.name, req: &pb.TxnRequest{}, done: make(chan struct{})}
+	st := &step{name: s.name, req: &pb.TxnRequest{}}
 	keys, sp := s.keys(), s.b.space
 	for range d.below(4) {
 		key := keys[d.below(len(keys))]
@@ -136,10 +136,13 @@ func FuzzShapes(f *testing.F) {
 			st := s.step(d)
 			batch := []*step{st}
 			if shape == 1 {
-				refused := &step{name: "refused", done: make(chan struct{}), req: &pb.TxnRequest{
+				refused := &step{name: "refused", req: &pb.TxnRequest{
 					Compare: []*pb.Compare{present("nothing")}, Failure: look(b.space, "refused"),
 				}}
-				batch = []*step{refused, st, {name: "done", req: probe(b.space), done: make(chan struct{})}}
+				batch = []*step{refused, st, {name: "done", req: probe(b.space)}}
+			}
+			for _, s := range batch {
+				s.Open()
 			}
 			if lost {
 				b.mint.present.Store(&epoch{base: e.base - 1})

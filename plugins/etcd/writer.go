@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"runtime"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/batch"
 )
 
 const (
@@ -27,8 +29,9 @@ const (
 )
 
 // step is one operation of the store with its own compares, and what came of
-// it. Fields below done are valid once that is closed.
+// it. Fields below then are valid once it is answered.
 type step struct {
+	batch.Ticket
 	name string // of the lock: no two steps of one Txn share it
 	req  *pb.TxnRequest
 	in   *epoch // of the revisions that req compares; nil when there are none
@@ -42,11 +45,10 @@ type step struct {
 	// twice reports whether the same again does no harm, also when the first arrives
 	// late: then a step without an answer is sent once more.
 	twice bool
-	// settle runs before done is closed, also when nobody waits any more.
+	// settle runs before anybody sees the answer, also when nobody waits any more.
 	settle func()
-	done   chan struct{}
-	// then runs after done is closed, for one who does not wait. Until it is
-	// sent, s is given up when ctx ends.
+	// then runs after that, for one who does not wait. Until it is sent, s is
+	// given up when ctx ends.
 	then func()
 	ctx  context.Context
 
@@ -57,137 +59,80 @@ type step struct {
 	err   error            // native
 	doubt error            // of a try before, which may have been done
 	sent  time.Time        // the first try
-
-	mu    sync.Mutex
-	taken bool // on its way to the server
-	gone  bool // given up before that
-}
-
-// take claims s for sending.
-func (s *step) take() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.taken = !s.gone
-	return s.taken
-}
-
-// drop gives s up if it was not taken yet.
-func (s *step) drop() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gone = !s.taken
-	return s.gone
 }
 
 // wait waits for the outcome. An error means that ctx ended before it.
 func (s *step) wait(ctx context.Context, b *Backend) error {
-	select {
-	case <-s.done:
+	switch s.Wait(ctx) {
+	case batch.Answered:
 		return nil
-	default:
+	case batch.NotSent:
+		s.err = b.interrupted(ctx, false)
+		s.finish()
+		return s.err
 	}
-	select {
-	case <-s.done:
-		return nil
-	case <-ctx.Done():
-	case <-b.ctx.Done():
-	}
-	if !s.drop() {
-		return b.interrupted(ctx, true)
-	}
-	s.err = b.interrupted(ctx, false)
-	s.finish()
-	return s.err
+	return b.interrupted(ctx, true)
 }
 
 func (s *step) finish() {
 	if s.settle != nil {
 		s.settle()
 	}
-	close(s.done)
+	s.End()
 }
 
 // writer sends steps, as many in one Txn as are waiting.
 type writer struct {
 	b     *Backend
-	mu    sync.Mutex
-	queue []*step
-	busy  int // senders at work
-	limit int // steps in a Txn; less when the server allows less
+	steps *batch.Batcher[*step]
+	limit atomic.Int32 // steps in a Txn; less when the server allows less
 }
 
-func (w *writer) init(b *Backend) { w.b, w.limit = b, maxBatch }
+func (w *writer) init(b *Backend) {
+	w.b = b
+	w.limit.Store(maxBatch)
+	w.steps = batch.New(batch.Options[*step]{
+		Limits: batch.Limits[*step]{
+			Count: func() int { return int(w.limit.Load()) },
+			Size:  func(s *step) int { return s.size }, Room: func() int { return maxBatchBytes },
+			Name: func(s *step) string { return s.name }, Claim: (*step).Claim,
+		},
+		Senders: maxInFlight, Send: w.serve,
+	})
+}
 
 // submit queues steps, in this order, and returns at once.
 func (w *writer) submit(steps ...*step) {
 	for _, s := range steps {
-		s.done = make(chan struct{})
+		s.Open()
 	}
-	w.mu.Lock()
-	w.queue = append(w.queue, steps...)
-	start := w.busy < maxInFlight
-	if start {
-		w.busy++
+	if w.steps.Add(steps...) {
+		return
 	}
-	w.mu.Unlock()
-	if start && !w.b.spawn(w.send) {
-		w.send() // closed: nothing is sent any more
-	}
-}
-
-// send works until the queue is empty.
-func (w *writer) send() {
-	for {
-		// Let those that run submit what they are about to: it costs nothing
-		// when there is nobody, and makes fuller Txns when there are many.
-		runtime.Gosched()
-		batch, ended := w.next()
-		for _, s := range ended {
-			s.err = w.b.interrupted(s.ctx, false)
+	for _, s := range steps {
+		if s.Claim() {
+			s.err = driver.ErrClosed
 			s.finish()
 		}
-		w.deliver(ended)
-		if len(batch) == 0 {
-			return
-		}
-		w.do(batch)
-		w.deliver(batch)
 	}
+	w.deliver(steps)
 }
 
-// next takes the next Txn's steps from the queue, and those whose starter has
-// given up. When there are none to send the sender is done, decided under the
-// same lock.
-func (w *writer) next() (batch, ended []*step) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var rest []*step
-	names, bytes := map[string]bool{}, 0
-	for i, s := range w.queue {
-		if len(batch) >= w.limit {
-			rest = append(rest, w.queue[i:]...)
-			break
-		}
-		if names[s.name] || len(batch) > 0 && bytes+s.size > maxBatchBytes {
-			names[s.name] = true // nor may a later one of that name overtake it
-			rest = append(rest, s)
+// serve sends batch, but for the steps whose starter has given up.
+func (w *writer) serve(batch []*step, _ func()) {
+	var due []*step
+	for _, s := range batch {
+		if s.ctx == nil || s.ctx.Err() == nil {
+			due = append(due, s)
 			continue
 		}
-		if s.ctx != nil && s.ctx.Err() != nil {
-			ended = append(ended, s)
-			continue
-		}
-		if s.take() {
-			names[s.name] = true
-			bytes += s.size
-			batch = append(batch, s)
-		}
+		s.err = w.b.interrupted(s.ctx, false)
+		s.finish()
 	}
-	w.queue = rest
-	if len(batch) == 0 {
-		w.busy--
+	if len(due) > 0 {
+		w.do(due)
 	}
-	return batch, ended
+	w.deliver(batch)
 }
 
 // do sends batch as one Txn. When the server refuses the whole because of one,
@@ -305,11 +250,7 @@ func (w *writer) txn(batch []*step, e *epoch) ([]*pb.TxnResponse, int64, error) 
 	return answers, resp.Header.Revision, err
 }
 
-func (w *writer) shrink() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.limit = max(1, w.limit/2)
-}
+func (w *writer) shrink() { w.limit.Store(max(1, w.limit.Load()/2)) }
 
 // txn does a Txn without compares of its own, of reads: again when it turns out
 // that the epoch has ended.
