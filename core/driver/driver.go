@@ -152,8 +152,8 @@ type Batcher interface {
 }
 
 // Starter is an optional power of a backend whose requests share round trips:
-// an operation takes no goroutine while it is under way. A plugin uses it when
-// the backend has the method; it is not declared, because no host can see it.
+// an operation takes no goroutine while it is under way. The plugin uses it; to
+// the host it does not show, and the plugin client does not declare it.
 type Starter interface {
 	// Start does op as TryAcquire, Renew or Release would. It returns without
 	// waiting and calls done once, from any goroutine; done does not block. An

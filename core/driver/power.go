@@ -19,6 +19,9 @@ func BatcherOf(b Backend) Batcher { return powerOf[Batcher](b, PowerBatcher) }
 // AdminOf returns b's [Admin], nil when its properties do not declare it.
 func AdminOf(b Backend) Admin { return powerOf[Admin](b, PowerAdmin) }
 
+// StarterOf returns b's [Starter], nil when its properties do not declare it.
+func StarterOf(b Backend) Starter { return powerOf[Starter](b, PowerStarter) }
+
 func powerOf[P any](b Backend, power Power) P {
 	var none P
 	if !slices.Contains(b.Properties().Powers, power) {

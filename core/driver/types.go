@@ -94,6 +94,7 @@ const (
 	PowerWatcher Power = "watcher"
 	PowerBatcher Power = "batcher"
 	PowerAdmin   Power = "admin"
+	PowerStarter Power = "starter"
 )
 
 // Properties are the claims that a backend makes. The conformance suite holds

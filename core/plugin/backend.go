@@ -202,9 +202,12 @@ func (b *backend) Check(ctx context.Context) error {
 // Properties implements driver.Backend: what was last known.
 func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 
+// setProperties takes over what the plugin declares, less the power that it
+// uses itself.
 func (b *backend) setProperties(p driver.Properties) {
+	p.Powers = slices.DeleteFunc(slices.Clone(p.Powers), func(power driver.Power) bool { return power == driver.PowerStarter })
 	if !slices.Contains(p.Powers, driver.PowerWatcher) {
-		p.Powers = append(slices.Clone(p.Powers), driver.PowerWatcher)
+		p.Powers = append(p.Powers, driver.PowerWatcher)
 	}
 	b.props.Store(&p)
 }

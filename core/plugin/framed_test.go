@@ -2,6 +2,7 @@ package plugin_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -29,6 +30,19 @@ func TestProtocolIsNegotiated(t *testing.T) {
 	_, err := plugin.Open(t.Context(), "far", &plugin.Options{Path: link(t, "far"), Protocol: 3})
 	if !errors.Is(err, driver.ErrConfig) {
 		t.Errorf("option 3: %v", err)
+	}
+}
+
+// What the plugin uses itself is no power of the host's end, which has no method
+// for it.
+func TestStarterStaysInThePlugin(t *testing.T) {
+	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: newStore(t).config()})
+	powers := b.Properties().Powers
+	if slices.Contains(powers, driver.PowerStarter) || !slices.Contains(powers, driver.PowerBatcher) {
+		t.Errorf("the host has %v", powers)
+	}
+	if driver.StarterOf(b) != nil {
+		t.Error("the host can start operations")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,6 +76,7 @@ var farSpec = driver.Spec{
 func farProperties(p driver.Properties) driver.Properties {
 	if p.Name == "" {
 		p = memory.Spec.Properties
+		p.Powers = append(slices.Clone(p.Powers), driver.PowerStarter)
 	}
 	p.Name, p.Scope, p.SurvivesPlugin, p.Durability = "far", driver.ScopeShared, true, "as long as the test"
 	return p
@@ -108,6 +110,22 @@ func openFar(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Bac
 }
 
 func (f *far) Properties() driver.Properties { return farProperties(driver.Properties{}) }
+
+// Start implements driver.Starter.
+func (f *far) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
+	go func() {
+		var r driver.Result
+		switch op.Kind {
+		case driver.OpAcquire:
+			r.Token, r.Err = f.TryAcquire(ctx, op.Request)
+		case driver.OpRenew:
+			r.Err = f.Renew(ctx, op.Request)
+		case driver.OpRelease:
+			r.Err = f.Release(ctx, op.Request)
+		}
+		done(r)
+	}()
+}
 
 func (f *far) Check(ctx context.Context) error {
 	_, err := f.Link.Check(ctx)

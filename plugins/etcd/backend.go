@@ -30,7 +30,7 @@ var claims = driver.Properties{
 	Durability:     "raft, majority fsync unless --unsafe-no-fsync",
 	SurvivesPlugin: true,
 	Powers: []driver.Power{
-		driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerAdmin,
+		driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerAdmin, driver.PowerStarter,
 	},
 }
 

@@ -64,7 +64,7 @@ func properties(durability, server string) driver.Properties {
 		Server:         server,
 		SurvivesPlugin: true,
 		Powers: []driver.Power{
-			driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerAdmin,
+			driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerAdmin, driver.PowerStarter,
 		},
 	}
 }

@@ -75,7 +75,7 @@ func (p *process) Configure(ctx context.Context, s wire.Setup) (wire.Opened, err
 	p.held.Store(t)
 	p.log.Debug("configured", "host", s.Host)
 	o := wire.Opened{Name: p.spec.Name, Backend: t, SecretKeys: secret}
-	if s, ok := b.(driver.Starter); ok {
+	if s := driver.StarterOf(b); s != nil {
 		o.Backend = starting{t, s}
 	}
 	return o, nil

@@ -115,6 +115,12 @@ func (s sieve) Batch(_ context.Context, ops []driver.Op) []driver.Result {
 // starting is a sieve that starts operations too.
 type starting struct{ sieve }
 
+func (s starting) Properties() driver.Properties {
+	p := s.sieve.Properties()
+	p.Powers = append(p.Powers, driver.PowerStarter)
+	return p
+}
+
 func (s starting) Start(_ context.Context, op driver.Op, done func(driver.Result)) {
 	token, err := s.answer(op.Request)
 	go done(driver.Result{Token: token, Err: err})

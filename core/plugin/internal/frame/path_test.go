@@ -322,12 +322,29 @@ type starter struct {
 	started chan func(driver.Result)
 }
 
+func (*starter) Properties() driver.Properties {
+	return driver.Properties{Powers: []driver.Power{driver.PowerStarter}}
+}
+
 func (s *starter) Start(_ context.Context, op driver.Op, done func(driver.Result)) {
 	if op.Kind == driver.OpAcquire {
 		s.started <- done
 		return
 	}
 	done(driver.Result{Err: driver.ErrWithdrawn})
+}
+
+// undeclared has the method and does not say so.
+type undeclared struct{ starter }
+
+func (*undeclared) Properties() driver.Properties { return driver.Properties{} }
+
+func TestUndeclaredStarter(t *testing.T) {
+	u := &undeclared{}
+	u.acquire = func(context.Context, driver.Request) (uint64, error) { return 7, nil }
+	if token, err := open(t, u).TryAcquire(t.Context(), driver.Request{}); token != 7 || err != nil {
+		t.Errorf("%d, %v, want what TryAcquire returns", token, err)
+	}
 }
 
 func TestStartedRequests(t *testing.T) {

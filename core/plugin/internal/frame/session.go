@@ -60,9 +60,9 @@ func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.
 	s := &session{
 		conn: requests, redact: redact, requests: map[uint64]*request{},
 		backend: powers{b, driver.WaiterOf(b), driver.BatcherOf(b)},
+		starter: driver.StarterOf(b),
 		queued:  make(chan struct{}, 1),
 	}
-	s.starter, _ = b.(driver.Starter)
 	var err error
 	if s.in, err = rawio.NewReader(requests); err != nil {
 		return nil, err
