@@ -6,7 +6,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// hub hands notices to every watcher, in one order for all.
+// hub hands notices to every watcher, in one order for all. Unlike the feeds of
+// a backend it queues nothing: core hears of a plugin's death before the next one
+// is asked for anything.
 type hub struct {
 	mu       sync.Mutex
 	watchers map[*func(driver.Notice)]struct{}

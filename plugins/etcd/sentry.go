@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/feed"
 )
 
 // errDeleted is the cause in the notice of a lease that somebody else has ended.
@@ -16,27 +17,21 @@ var errDeleted = errors.New("etcd: key was deleted or its lease revoked from out
 // the watch is opened.
 const young = 20 * time.Millisecond
 
-// sentry watches the keys of held locks. All it has is guarded by held.mu.
+// sentry watches the keys of held locks. What follows feeds is guarded by held.mu.
 type sentry struct {
 	h     *held
-	feeds map[*feed]bool
+	feeds feed.Feeds
 	fresh []*grant // not watched yet, oldest first
 	check []*grant // watched, and to be looked for
 	busy  bool     // a look is under way
 }
 
-// feed carries notices to one Watch.
-type feed struct {
-	pending []driver.Notice
-	more    chan struct{}
-}
-
-func (s *sentry) init(h *held) { s.h, s.feeds = h, map[*feed]bool{} }
+func (s *sentry) init(h *held) { s.h = h }
 
 // add has g watched once it is old enough, unless it is being deleted then. A
 // lock that it is not known to have may be another owner's.
 func (s *sentry) add(g *grant) {
-	if len(s.feeds) == 0 || g.watch != nil || g.token == 0 {
+	if !s.feeds.Watched() || g.watch != nil || g.token == 0 {
 		return
 	}
 	if s.fresh = append(s.fresh, g); len(s.fresh) == 1 {
@@ -114,50 +109,27 @@ func (s *sentry) lost(g *grant) {
 	own := g.leaving
 	s.h.mu.Unlock()
 	if !own && s.h.lost(g) {
-		s.announce(driver.Notice{Kind: driver.NoticeLost, Name: g.name, Owner: g.owner, Token: g.token, Err: errDeleted})
+		s.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: g.name, Owner: g.owner, Token: g.token, Err: errDeleted})
 	}
 }
 
-func (s *sentry) announce(n driver.Notice) {
+// begin has all locks watched that are held already.
+func (s *sentry) begin() {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	for f := range s.feeds {
-		f.pending = append(f.pending, n)
-		signal(f.more)
-	}
-}
-
-func (s *sentry) follow(f *feed) {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	s.feeds[f] = true
 	for _, g := range s.h.grants {
 		s.add(g)
 	}
 }
 
-func (s *sentry) leave(f *feed) {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	delete(s.feeds, f)
-}
-
-func (s *sentry) take(f *feed) []driver.Notice {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	notices := f.pending
-	f.pending = nil
-	return notices
-}
-
 // Watch pushes the loss of locks that were got through this process, and tells
 // when the store stops and begins to answer.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
-	f := &feed{more: make(chan struct{}, 1)}
-	b.held.sentry.follow(f)
-	defer b.held.sentry.leave(f)
-	b.health.follow(f.more, true)
-	defer b.health.follow(f.more, false)
+	f := b.held.sentry.feeds.Open()
+	defer f.Close()
+	b.held.sentry.begin()
+	b.health.follow(f.More(), true)
+	defer b.health.follow(f.More(), false)
 	changes, down := b.health.state()
 	if down != nil {
 		emit(turn(down))
@@ -168,11 +140,11 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 			emit(turn(down))
 		}
 		changes = now
-		for _, n := range b.held.sentry.take(f) {
+		for _, n := range f.Take() {
 			emit(n)
 		}
 		select {
-		case <-f.more:
+		case <-f.More():
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-b.ctx.Done():

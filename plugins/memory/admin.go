@@ -50,62 +50,27 @@ func (b *backend) Break(ctx context.Context, name string, token uint64) error {
 	if e.grant == nil || e.grant.token != token {
 		return &driver.NotHeldError{Holder: e.holder(name, now)}
 	}
-	s.announce(driver.Notice{Kind: driver.NoticeLost, Name: name, Owner: e.grant.owner, Token: token, Err: errBroken})
+	s.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: name, Owner: e.grant.owner, Token: token, Err: errBroken})
 	e.free(now)
 	return nil
-}
-
-// feed carries notices to one Watch.
-type feed struct {
-	pending []driver.Notice
-	more    chan struct{}
-}
-
-func (s *Store) announce(n driver.Notice) {
-	for f := range s.feeds {
-		f.pending = append(f.pending, n)
-		select {
-		case f.more <- struct{}{}:
-		default: // it has yet to take the earlier ones
-		}
-	}
 }
 
 func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	if err := b.ready(ctx); err != nil {
 		return err
 	}
-	f := &feed{more: make(chan struct{}, 1)}
-	b.store.feed(f, true)
-	defer b.store.feed(f, false)
+	f := b.store.feeds.Open()
+	defer f.Close()
 	for {
 		select {
-		case <-f.more:
+		case <-f.More():
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-b.done:
 			return driver.ErrClosed
 		}
-		for _, n := range b.store.take(f) {
+		for _, n := range f.Take() {
 			emit(n)
 		}
 	}
-}
-
-func (s *Store) feed(f *feed, on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if on {
-		s.feeds[f] = true
-	} else {
-		delete(s.feeds, f)
-	}
-}
-
-func (s *Store) take(f *feed) []driver.Notice {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	notices := f.pending
-	f.pending = nil
-	return notices
 }

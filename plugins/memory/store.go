@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/feed"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
 )
 
@@ -19,7 +20,7 @@ type Store struct {
 	token   uint64
 	barred  map[claim]time.Time // withdrawn owners, until when
 	bars    []claim             // keys of barred, oldest first
-	feeds   map[*feed]bool      // one for each Watch
+	feeds   feed.Feeds          // one for each Watch
 }
 
 // entry is what the store knows of one name.
@@ -44,7 +45,6 @@ func NewStore() *Store {
 	return &Store{
 		names:  map[string]*entry{},
 		barred: map[claim]time.Time{},
-		feeds:  map[*feed]bool{},
 	}
 }
 

@@ -1,0 +1,77 @@
+// Package feed hands a backend's notices to everyone who watches it.
+package feed
+
+import (
+	"sync"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Feeds are those of the present watchers. The zero value has none. Its methods
+// may be called from any number of goroutines, and with locks held.
+//
+// Note: calling emit from Announce needs no queue, but a plugin whose host does
+// not read would block there whoever has something to announce.
+type Feeds struct {
+	mu   sync.Mutex
+	open map[*Feed]struct{}
+}
+
+// Feed carries notices to one call of Watch, in the order of Announce.
+type Feed struct {
+	feeds   *Feeds
+	pending []driver.Notice
+	more    chan struct{}
+}
+
+// Open begins a Feed, which is closed by its owner.
+func (fs *Feeds) Open() *Feed {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.open == nil {
+		fs.open = map[*Feed]struct{}{}
+	}
+	f := &Feed{feeds: fs, more: make(chan struct{}, 1)}
+	fs.open[f] = struct{}{}
+	return f
+}
+
+// Watched reports whether anybody would hear of a notice.
+func (fs *Feeds) Watched() bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return len(fs.open) > 0
+}
+
+// Announce queues n for every watcher.
+func (fs *Feeds) Announce(n driver.Notice) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for f := range fs.open {
+		f.pending = append(f.pending, n)
+		select {
+		case f.more <- struct{}{}:
+		default: // it has yet to take the earlier ones
+		}
+	}
+}
+
+// More is filled when there are notices to take. Others may fill it too, who
+// want the watcher to look.
+func (f *Feed) More() chan struct{} { return f.more }
+
+// Take removes and returns what was announced.
+func (f *Feed) Take() []driver.Notice {
+	f.feeds.mu.Lock()
+	defer f.feeds.mu.Unlock()
+	notices := f.pending
+	f.pending = nil
+	return notices
+}
+
+// Close ends the Feed.
+func (f *Feed) Close() {
+	f.feeds.mu.Lock()
+	defer f.feeds.mu.Unlock()
+	delete(f.feeds.open, f)
+}
