@@ -29,6 +29,9 @@ const (
 // after the other, so that the requests of one grant reach it in their order:
 // a late SET cannot follow its DEL. What many callers ask while a script is
 // under way goes into the next one.
+//
+// Note: a batch.Batcher would do the sending too, but its queue could not be
+// emptied in one step with the node's state.
 type node struct {
 	b       *Backend
 	index   int
