@@ -28,8 +28,8 @@ func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 		"plugins/redlock/node.go":                  {"pause = min(2*pause+20*time.Millisecond, time.Second)"},
 		"plugins/mysql/statement.go":               {"return min(ttl/2, 2*time.Second)"},
 		"plugins/mysql/owners.go":                  {"goneFor = time.Minute"},
-		"plugins/etcd/turn.go":                     {"placeFor = 2 * time.Second"},
-		"plugins/etcd/release.go":                  {"barFor = time.Minute", "barUse = 10 * time.Second"},
+		"plugins/etcd/reservation.go":              {"entryFor = 2 * time.Second"},
+		"plugins/etcd/tombstone.go":                {"tombstoneFor = time.Minute", "tombstoneUse = 10 * time.Second"},
 		"plugins/memory/memory.go":                 {"placeFor = 2 * time.Second"},
 	} {
 		text, err := os.ReadFile(filepath.Join("../..", file))

@@ -13,6 +13,9 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/keepalive"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
 // TryAcquire is one Txn, and beside it a keepalive of the lease that the key is
@@ -29,10 +32,11 @@ type acquisition struct {
 	began time.Time
 	again bool // the second try
 	grant *grant
-	place *place // nil when the owner has none
-	step  *step
+	entry *entry // nil when the owner has none
+	step  *txn.Step
 
-	started bool // the keepalive, which is the step's
+	started   bool
+	keepalive *keepalive.Keepalive // nil when none is needed
 }
 
 // acquisition prepares an acquire; its step is to be submitted.
@@ -41,7 +45,7 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, b.interrupted(ctx, false)
+		return nil, b.cluster.Interrupted(ctx, false)
 	}
 	l, err := b.leases.get(ctx, r.TTL)
 	if err != nil {
@@ -52,69 +56,74 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 
 // acquiring prepares an acquire on l.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
-	a := &acquisition{b: b, r: r, began: now, place: b.held.touch(r.Name, r.Owner, now)}
+	a := &acquisition{b: b, r: r, began: now, entry: b.table.touchEntry(r.Name, r.Owner, now)}
 	a.grant = &grant{name: r.Name, owner: r.Owner, label: r.Label, lease: l, deadline: now.Add(r.TTL)}
-	if a.place != nil {
-		a.grant.place = a.place.id
-		b.held.park(a.place) // however long the answer takes
+	if a.entry != nil {
+		a.grant.entry = a.entry.id
+		b.table.pin(a.entry) // however long the answer takes
 	}
-	a.grant.value = record{owner: r.Owner, label: r.Label, place: a.grant.place, value: r.Value}.encode()
-	b.held.expect(a.grant)
+	a.grant.value = record{owner: r.Owner, label: r.Label, entry: a.grant.entry, value: r.Value}.encode()
+	b.table.expect(a.grant)
 	a.step = a.txn()
-	a.step.settle = a.settle
-	if b.held.turn(a.place) || a.place == nil && !b.rivals.recent(r.Name, now) {
-		a.step.beside = a.start
+	a.step.Settle = a.settle
+	if b.table.mayBeNext(a.entry) || a.entry == nil && !b.refusals.recent(r.Name, now) {
+		a.step.Beside = a.start
 	} else {
-		a.step.after = true
+		a.step.After = true
 	}
 	return a
 }
 
 // start sends the keepalive that a grant needs: beside the Txn, so that all
-// acquires of one share it, when the grant is likely, else after it.
-func (a *acquisition) start() {
+// acquires of one share it, when the grant is likely, else after it. It returns
+// what is closed when that is answered.
+func (a *acquisition) start() <-chan struct{} {
 	if !a.started {
-		a.step.beat, a.started = a.b.leases.beat(a.grant.lease, a.began), true
+		a.keepalive, a.started = a.b.leases.keepalive(a.grant.lease, a.began), true
 	}
+	if a.keepalive == nil {
+		return nil
+	}
+	return a.keepalive.Done
 }
 
 // txn grants the lock if nobody holds it and nobody waits before this owner.
-func (a *acquisition) txn() *step {
+func (a *acquisition) txn() *txn.Step {
 	s, name, owner := a.b.space, a.r.Name, a.r.Owner
 	value := a.grant.value
 	req := &pb.TxnRequest{
-		Compare: []*pb.Compare{absent(s.bar(name, owner), nil)},
-		Success: []*pb.RequestOp{put(s.hold(name), value, a.grant.lease.id)},
-		Failure: append(look(s, name), exists(s.bar(name, owner))),
+		Compare: []*pb.Compare{txn.Absent(s.tombstone(name, owner))},
+		Success: []*pb.RequestOp{txn.Put(s.hold(name), value, a.grant.lease.id)},
+		Failure: append(look(s, name), txn.Exists(s.tombstone(name, owner))),
 	}
-	if a.place == nil {
-		req.Compare = append(req.Compare, absent(s.both(name), beyond(s.both(name))))
-		return &step{name: name, req: req, size: len(value)}
+	if a.entry == nil {
+		req.Compare = append(req.Compare, txn.NoneUnder(s.both(name)))
+		return &txn.Step{Name: name, Req: req, Size: len(value)}
 	}
-	own := s.place(name, a.place.id)
+	own := s.entry(name, a.entry.id)
 	req.Compare = append(req.Compare,
-		absent(s.hold(name), beyond(s.hold(name))), nothingBefore(s.places(name), a.place.rev), at(own, a.place.rev))
-	req.Success = append(req.Success, move(own, a.grant.lease.id))
-	// The place goes with the lock: a request that arrives late finds none.
-	return &step{name: name, in: a.place.epoch, twice: true, req: req, size: len(value)}
+		txn.NoneUnder(s.hold(name)), txn.NoneBefore(s.entries(name), a.entry.rev), txn.At(own, a.entry.rev))
+	req.Success = append(req.Success, txn.Move(own, a.grant.lease.id))
+	// The entry goes with the lock: a request that arrives late finds none.
+	return &txn.Step{Name: name, In: a.entry.generation, Twice: true, Req: req, Size: len(value)}
 }
 
 // settle keeps account of the outcome, whether or not the caller still waits.
-// When it is unknown the entry stays, to be deleted at its deadline, and the
+// When it is unknown the grant stays, to be deleted at its deadline, and the
 // lease is renewed no more.
 func (a *acquisition) settle() {
 	s := a.step
-	if a.place != nil {
-		a.b.held.unbusy(a.place)
+	if a.entry != nil {
+		a.b.table.unpin(a.entry)
 	}
-	if s.err == nil && !s.ok && s.doubt != nil {
-		a.recognize(seenIn(s.ops).hold)
+	if s.Err == nil && !s.OK && s.Doubt != nil {
+		a.recognize(seenIn(s.Generation, s.Ops).hold)
 	}
 	switch {
-	case s.err == nil && s.ok:
-		a.b.held.confirm(a.grant, s.epoch, s.rev)
-	case s.err == nil, a.b.harmless(s.err):
-		a.b.held.cancel(a.grant)
+	case s.Err == nil && s.OK:
+		a.b.table.confirm(a.grant, s.Generation, s.Rev)
+	case s.Err == nil, a.b.cluster.Harmless(s.Err):
+		a.b.table.cancel(a.grant)
 	default:
 		a.b.leases.retire(a.grant.lease)
 	}
@@ -124,32 +133,32 @@ func (a *acquisition) settle() {
 // of it has put that.
 func (a *acquisition) recognize(kv *mvccpb.KeyValue) {
 	if kv != nil && kv.Lease == a.grant.lease.id && bytes.Equal(kv.Value, a.grant.value) {
-		a.step.ok, a.step.rev = true, kv.CreateRevision
+		a.step.OK, a.step.Rev = true, kv.CreateRevision
 	}
 }
 
 func (a *acquisition) finish(ctx context.Context) driver.Result {
-	if err := a.step.wait(ctx, a.b); err != nil {
+	if err := a.b.txns.Wait(ctx, a.step); err != nil {
 		return driver.Result{Err: err}
 	}
-	switch err := a.step.err; {
-	case is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, errEpoch): // nothing happened
+	switch err := a.step.Err; {
+	case cluster.Is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, cluster.ErrDataLost): // nothing happened
 		a.b.leases.retire(a.grant.lease)
-		if errors.Is(err, errEpoch) {
-			a.b.held.forget(a.r.Name, a.r.Owner)
+		if errors.Is(err, cluster.ErrDataLost) {
+			a.b.table.forgetEntry(a.r.Name, a.r.Owner)
 		}
-		return a.retry(ctx, a.b.untouched(err))
+		return a.retry(ctx, a.b.cluster.Untouched(err))
 	case err != nil:
-		return driver.Result{Err: a.b.wrap(err)}
-	case !a.step.ok:
+		return driver.Result{Err: a.b.cluster.Wrap(err)}
+	case !a.step.OK:
 		return a.refusal(ctx)
 	}
 	a.start()
-	if err := a.b.leases.await(ctx, a.grant.lease, a.step.beat); err != nil {
+	if err := a.b.leases.await(ctx, a.grant.lease, a.keepalive); err != nil {
 		// Granted, but perhaps not for the whole TTL: the caller withdraws it.
 		return driver.Result{Err: fmt.Errorf("%w: keepalive beside the grant: %w", driver.ErrUnavailable, err)}
 	}
-	return driver.Result{Token: a.step.epoch.token(a.step.rev)}
+	return driver.Result{Token: a.step.Generation.Token(a.step.Rev)}
 }
 
 // retry asks once more after what a caller need not know of.
@@ -162,76 +171,77 @@ func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 		return driver.Result{Err: err}
 	}
 	next.again = true
-	a.b.writer.submit(next.step)
+	a.b.txns.Submit(next.step)
 	return next.finish(ctx)
 }
 
+// refusal describes who holds the lock, or asks once more when that has changed.
 func (a *acquisition) refusal(ctx context.Context) driver.Result {
-	b, v := a.b, seenIn(a.step.ops)
-	b.rivals.note(a.r.Name, a.began)
-	if a.step.ops[2].GetResponseRange().GetCount() > 0 {
+	b, v := a.b, seenIn(a.step.Generation, a.step.Ops)
+	b.refusals.note(a.r.Name, a.began)
+	if a.step.Ops[2].GetResponseRange().GetCount() > 0 {
 		return driver.Result{Err: driver.ErrWithdrawn}
 	}
 	if v.hold != nil {
-		if b.ghost(v.hold, a.grant) {
+		if b.repeated(v, a.grant) {
 			return driver.Result{Err: fmt.Errorf("etcd: %w: the request was repeated on its way", driver.ErrUnavailable)}
 		}
 		v.rough = true
 		return driver.Result{Err: &driver.HeldError{Holder: b.holder(ctx, v)}}
 	}
 	if v.head != nil && ownerOf(v.head) != a.r.Owner {
-		held := &driver.HeldError{Holder: b.reserved(v)}
-		if a.place == nil || !b.evict(ctx, v.head, a.step.epoch) {
+		held := &driver.HeldError{Holder: b.reservation(v)}
+		if a.entry == nil || !b.evict(ctx, v) {
 			return driver.Result{Err: held}
 		}
-		a.again = false // the next place may be of a silent process too
+		a.again = false // the next entry may be of a silent process too
 		return a.retry(ctx, held)
 	}
-	// Nobody holds it and nobody is before this owner: its place is not what
+	// Nobody holds it and nobody is before this owner: its entry is not what
 	// this process remembers. The store's answer to the next try is final.
 	if v.head == nil {
-		b.held.forget(a.r.Name, a.r.Owner)
+		b.table.forgetEntry(a.r.Name, a.r.Owner)
 	} else {
-		b.held.remember(v.head, a.step.epoch)
+		b.table.adoptEntry(v.head, v.generation)
 	}
 	return a.retry(ctx, &driver.HeldError{})
 }
 
-// ghost reports whether the key that refused g is g's own: the client may have
+// repeated reports whether the key that refused g is g's own: the client may have
 // sent the request twice, and the first time it was granted.
-func (b *Backend) ghost(kv *mvccpb.KeyValue, g *grant) bool {
-	if ownerOf(kv) != g.owner || kv.Lease != g.lease.id {
+func (b *Backend) repeated(v seen, g *grant) bool {
+	if ownerOf(v.hold) != g.owner || v.hold.Lease != g.lease.id {
 		return false
 	}
-	if b.held.find(g.name, g.owner, b.token(kv)) != nil {
+	if b.table.find(g.name, g.owner, v.generation.Token(v.hold.CreateRevision)) != nil {
 		return false // it was asked twice by the caller
 	}
 	b.leases.retire(g.lease)
 	return true
 }
 
-// rivals remembers for a moment which locks were refused.
-type rivals struct {
+// refusals remembers for a moment which locks were refused.
+type refusals struct {
 	mu   sync.Mutex
 	when map[string]time.Time
 }
 
 const (
-	rivalsFor = time.Second
-	maxRivals = 1000
+	refusedFor  = time.Second
+	maxRefusals = 1000
 )
 
-func (c *rivals) note(name string, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.when == nil || len(c.when) >= maxRivals {
-		c.when = map[string]time.Time{}
+func (r *refusals) note(name string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.when == nil || len(r.when) >= maxRefusals {
+		r.when = map[string]time.Time{}
 	}
-	c.when[name] = now
+	r.when[name] = now
 }
 
-func (c *rivals) recent(name string, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return now.Sub(c.when[name]) < rivalsFor
+func (r *refusals) recent(name string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now.Sub(r.when[name]) < refusedFor
 }

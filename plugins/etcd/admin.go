@@ -6,6 +6,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
 // listPage is how many keys are read at a time: so many of the largest values
@@ -15,14 +16,14 @@ const listPage = 48
 // List reads a page at a time; what changes meanwhile may be seen or not.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	from := b.space.names + prefix
-	end := beyond(from)
+	end := txn.Beyond(from)
 	next := []byte(from)
 	var open seen // the name whose keys are being read
 	flush := func() bool { return open.hold == nil || emit(b.holder(ctx, open)) }
 	for {
-		resp, err := b.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{read(&pb.RangeRequest{Key: next, RangeEnd: end, Limit: listPage})}})
+		resp, gen, err := b.txns.Read(ctx, txn.Range(&pb.RangeRequest{Key: next, RangeEnd: end, Limit: listPage}))
 		if err != nil {
-			return b.wrap(err)
+			return b.cluster.Wrap(err)
 		}
 		page := resp.Responses[0].GetResponseRange()
 		for _, kv := range page.GetKvs() {
@@ -32,9 +33,9 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 				if !flush() {
 					return nil
 				}
-				open = seen{hold: kv}
+				open = seen{generation: gen, hold: kv}
 			case open.hold != nil && b.sameName(open, name):
-				open.places++
+				open.queued++
 			}
 			next = append(kv.Key, 0)
 		}
@@ -50,27 +51,25 @@ func (b *Backend) sameName(v seen, name string) bool {
 	return own == name
 }
 
-// Break reads who holds the lock, then deletes that key, and the place that came
-// with it, if the token is still the same.
+// Break reads who holds the lock, then deletes that key, and the queue entry that
+// came with it, if the token is still the same.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
-	resp, e, err := b.txnIn(ctx, &pb.TxnRequest{Success: look(b.space, name)})
+	v, err := b.look(ctx, name)
 	if err != nil {
-		return b.wrap(err)
+		return err
 	}
-	v := seenIn(resp.Responses)
-	if v.hold == nil || e.token(v.hold.CreateRevision) != token {
+	if v.hold == nil || v.generation.Token(v.hold.CreateRevision) != token {
 		return &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
-	s := &step{name: name, in: e, req: &pb.TxnRequest{
-		Compare: []*pb.Compare{at(string(v.hold.Key), v.hold.CreateRevision)},
-		Success: []*pb.RequestOp{remove(string(v.hold.Key))},
+	s := &txn.Step{Name: name, In: v.generation, Req: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.At(string(v.hold.Key), v.hold.CreateRevision)},
+		Success: []*pb.RequestOp{txn.Delete(string(v.hold.Key))},
 		Failure: look(b.space, name),
 	}}
-	if rec, err := decodeRecord(v.hold.Value); err == nil && rec.place != "" {
-		s.req.Success = append(s.req.Success, remove(b.space.place(name, rec.place)))
+	if rec, err := decodeRecord(v.hold.Value); err == nil && rec.entry != "" {
+		s.Req.Success = append(s.Req.Success, txn.Delete(b.space.entry(name, rec.entry)))
 	}
-	b.writer.submit(s)
-	if err := s.wait(ctx, b); err != nil {
+	if err := b.txns.Do(ctx, s); err != nil {
 		return err
 	}
 	return b.outcome(ctx, s)

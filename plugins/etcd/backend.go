@@ -4,10 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
 	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
@@ -37,32 +42,18 @@ var claims = driver.Properties{
 // Backend is a host's connection to a cluster. It has every optional power. All its
 // methods may be called from any number of goroutines.
 type Backend struct {
-	opts   Options
-	source *config.Source
-	space  space
+	space      space
+	cluster    *cluster.Cluster
+	txns       *txn.Writer
+	watches    *watch.Mux
+	leases     *leases
+	table      *table
+	tombstones tombstones
+	ttls       *ttls
+	refusals   refusals
 
-	ctx    context.Context // ends when Close is called
-	cancel context.CancelFunc
-	life   sync.Mutex
-	closed bool
-	group  sync.WaitGroup // every goroutine of the backend
-
-	members members
-	mint    mint
-	writer  writer
-	pulse   pulse
-	leases  leases
-	held    held
-	hub     hub
-	health  health
-	ttls    ttls
-	rivals  rivals
-
-	mu         sync.Mutex
-	properties driver.Properties
-	learning   chan struct{} // holds one while a server is asked
-	bars       *lease        // for the keys of withdrawn owners
-	barCount   int
+	learning chan struct{} // holds one while a server is asked
+	server   atomic.Value  // string: its version, once that is known
 }
 
 var _ interface {
@@ -91,31 +82,31 @@ func open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", config.Invalid(err))
 	}
-	b := &Backend{opts: opts, source: source, space: newSpace(opts.Prefix), properties: claims, learning: make(chan struct{}, 1)}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.members.init(b)
-	b.mint.init(b)
-	b.writer.init(b)
-	b.pulse.init(b)
-	b.leases.init(b)
-	b.held.init(b)
-	b.hub.init(b)
-	b.health.init(b)
-	b.ttls.init(b)
-	b.spawn(b.pulse.run)
-	b.spawn(b.held.run)
-	b.spawn(b.hub.run)
-	b.spawn(b.health.run)
-	b.spawn(func() { _ = b.learn(b.ctx) }) // tried again by Check
+	b := &Backend{space: newSpace(opts.Prefix), learning: make(chan struct{}, 1)}
+	b.cluster = cluster.New(cluster.Options{
+		Address: opts.Address, Connect: opts.Connect, Source: source, Logger: opts.Logger,
+		Prefix: opts.Prefix, Probe: b.space.tombstones,
+	})
+	b.leases = newLeases(b.cluster)
+	b.txns = txn.New(b.cluster, b.space.generation, func() {
+		opts.Logger.Warn("etcd: the store has lost its data: all leases of before are gone")
+		// Or its generation alone, by hand: then what is on them must end too.
+		b.leases.retireAll()
+	})
+	b.watches = watch.New(b.cluster)
+	b.table = newTable(b.space, b.cluster, b.txns, b.leases, b.watches)
+	b.tombstones.leases = b.leases
+	b.ttls = newTTLs(b.cluster)
+	b.cluster.Go(func() { _ = b.learn(b.cluster.Context()) }) // tried again by Check
 	return b, nil
 }
 
 // Properties returns the claims, with what was learned from the server.
 func (b *Backend) Properties() driver.Properties {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.properties
+	p := claims
 	p.Powers = slices.Clone(p.Powers)
+	p.TTLMin = b.leases.shortest()
+	p.Server, _ = b.server.Load().(string)
 	return p
 }
 
@@ -125,26 +116,51 @@ func (b *Backend) Check(ctx context.Context) error {
 	if err := b.learn(ctx); err != nil {
 		return err
 	}
-	s := &step{name: "", req: probe(b.space)}
-	b.writer.submit(s)
-	if err := s.wait(ctx, b); err != nil {
+	s := &txn.Step{Req: probe(b.space)}
+	if err := b.txns.Do(ctx, s); err != nil {
 		return err
 	}
-	return b.wrap(s.err)
+	return b.cluster.Wrap(s.Err)
+}
+
+// learn asks a server for its version and for the shortest TTL that it grants.
+// It asks until it was answered once.
+func (b *Backend) learn(ctx context.Context) error {
+	select {
+	case b.learning <- struct{}{}:
+	case <-ctx.Done():
+		return b.cluster.Interrupted(ctx, true)
+	}
+	defer func() { <-b.learning }()
+	if b.server.Load() != nil {
+		return nil
+	}
+	if _, err := b.txns.Generation(ctx); err != nil {
+		return err
+	}
+	status, err := b.cluster.Status(ctx)
+	version := "etcd " + status.GetVersion()
+	switch {
+	case cluster.Is(err, rpctypes.ErrPermissionDenied):
+		version = "etcd" // some servers, 3.5.30 for one, show the status to root alone
+	case err != nil:
+		return b.cluster.Wrap(err)
+	}
+	if err := b.leases.learn(ctx); err != nil {
+		return err
+	}
+	b.server.Store(version)
+	return nil
 }
 
 // Close ends connections and goroutines. Leases run on in the store.
 func (b *Backend) Close(ctx context.Context) error {
-	b.life.Lock()
-	b.closed = true
-	b.life.Unlock()
-	b.cancel()
+	b.cluster.Stop()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.group.Wait()
-		b.writer.steps.Close()
-		b.members.close()
+		b.txns.Close()
+		b.cluster.Close()
 	}()
 	select {
 	case <-done:
@@ -154,22 +170,10 @@ func (b *Backend) Close(ctx context.Context) error {
 	}
 }
 
-// spawn runs f in a goroutine that Close waits for, unless it was called.
-func (b *Backend) spawn(f func()) bool {
-	b.life.Lock()
-	defer b.life.Unlock()
-	if !b.closed {
-		b.group.Go(f)
-	}
-	return !b.closed
-}
-
 // checkTTL refuses what etcd would silently round: it counts in whole seconds
 // and raises what is below its minimum.
 func (b *Backend) checkTTL(ttl time.Duration) error {
-	b.mu.Lock()
-	least := b.properties.TTLMin
-	b.mu.Unlock()
+	least := b.leases.shortest()
 	switch {
 	case ttl%ttlStep != 0:
 		return fmt.Errorf("etcd: %w: TTL %v is not a multiple of %v, in which etcd counts", driver.ErrInvalid, ttl, ttlStep)

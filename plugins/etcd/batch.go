@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
 // job is an operation that was sent. finish waits for it.
@@ -44,16 +45,16 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 	now := time.Now()
 	jobs := make(map[int]job, len(wave))
 	var (
-		steps    []*step
+		steps    []*txn.Step
 		renewals []*renewal
 		apart    sync.WaitGroup
 	)
-	_, err := b.mint.load(ctx)
+	_, err := b.txns.Generation(ctx)
 	for _, i := range wave {
 		r := ops[i].Request
 		var known *grant
 		if plainRelease(ops[i]) {
-			known = b.held.find(r.Name, r.Owner, r.Token)
+			known = b.table.find(r.Name, r.Owner, r.Token)
 		}
 		switch op := ops[i]; {
 		case err != nil:
@@ -76,7 +77,7 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 			results[i].Err = fmt.Errorf("etcd: %w: operation %d", driver.ErrInvalid, op.Kind)
 		}
 	}
-	b.writer.submit(steps...)
+	b.txns.Submit(steps...)
 	b.renew(ctx, renewals, now)
 	for i, j := range jobs {
 		results[i] = j.finish(ctx)
@@ -84,7 +85,7 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 	apart.Wait()
 }
 
-// plainRelease tells that op is one step.
+// plainRelease reports whether op is one step.
 func plainRelease(op driver.Op) bool {
 	return op.Kind == driver.OpRelease && op.Token != 0 && op.Keep <= 0
 }

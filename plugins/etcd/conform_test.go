@@ -1,11 +1,9 @@
 package etcd
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -15,24 +13,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
-
-// store lets a case harm the server.
-type store struct{ *env.Server }
-
-func (s store) Stop(t drivertest.T)   { check(t, s.Server.Stop()) }
-func (s store) Freeze(t drivertest.T) { check(t, s.Server.Freeze()) }
-func (s store) Resume(t drivertest.T) { check(t, s.Server.Resume()) }
-func (s store) Start(t drivertest.T, keepData bool) {
-	check(t, s.Server.Start(t.Context(), keepData))
-}
-
-func check(t drivertest.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-}
 
 var prefixes atomic.Int64
 
@@ -43,7 +25,7 @@ func freshPrefix() string { return fmt.Sprintf("test-%d/", prefixes.Add(1)) }
 func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
 	names := newSpace(prefix).names
 	resp, err := c.Get(t.Context(), names, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	check(t, err)
+	must(t, err)
 	var keys []string
 	for _, kv := range resp.Kvs {
 		keys = append(keys, fmt.Sprintf("%q", kv.Key))
@@ -72,17 +54,12 @@ func ofLibrary(t *testing.T) {
 			open := func(prefix string) func(drivertest.T) driver.Backend {
 				return func(t drivertest.T) driver.Backend {
 					b, err := Open(&Options{Address: []string{server.Addr()}, Prefix: prefix})
-					check(t, err)
-					t.Cleanup(func() {
-						ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-						defer cancel()
-						check(t, b.Close(ctx))
-					})
-					return b
+					must(t, err)
+					return backendtest.CloseAfter(t, b)
 				}
 			}
 			return &drivertest.Harness{
-				Open: open(prefix), Other: open(freshPrefix()), Store: store{server}, InProcess: true,
+				Open: open(prefix), Other: open(freshPrefix()), Store: backendtest.Store(server), InProcess: true,
 				Leftovers: func(t drivertest.T) []string { return leftovers(t, client, prefix) },
 			}
 		})
@@ -99,7 +76,7 @@ func ofPlugin(t *testing.T) {
 			h := plugintest.Binary(binary, func(drivertest.T) driver.Config {
 				return driver.Config{"address": server.Addr(), "prefix": mine}
 			})(t)
-			h.Store = store{server}
+			h.Store = backendtest.Store(server)
 			h.Leftovers = func(t drivertest.T) []string { return leftovers(t, client, mine) }
 			return h
 		})

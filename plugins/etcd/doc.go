@@ -6,24 +6,26 @@
 // majority before it is answered. No crash or partition of a minority of members,
 // no restart and no change of leader grants a lock twice or loses one. Tokens rise
 // through all of that. Waiters of all hosts are granted in their order: one loses
-// its place when its process is silent for 10 s, or for 2 to 3 s in its turn.
+// its queue entry when its process is silent for 10 s, or for 2 to 3 s while a free
+// lock is reserved for it.
 //
 // # What breaks it
 //
 //   - A leader that stands still for longer than a TTL: when it goes on, it may
 //     revoke leases that were renewed at its successor (etcd-io/etcd#12528 and
 //     #15247). The lock is granted again while the holder's lease is valid. The
-//     holder is told by its watch, mostly first; the token tells the resource.
-//     After 10 s the same happens to places in queues, and the order is lost.
+//     holder learns of it by its watch, mostly first; the token shows it to the
+//     resource. After 10 s the same happens to queue entries, and the order is
+//     lost.
 //   - A member that runs with --unsafe-no-fsync may forget what it has
 //     promised; no client can tell.
 //   - Going back to an older snapshot brings back old leases and old tokens,
 //     unless its revisions are bumped (etcdutl snapshot restore --bump-revision).
 //     After a cluster was set up anew, without data, leases are gone, and tokens
 //     go on above the earlier ones as long as the clock of the first host to use
-//     it is not behind (see mint).
+//     it is not behind (see txn.Generation).
 //   - Like every lease: a holder that is paused past its deadline does not
-//     know. The token tells the resource.
+//     know. The token shows it to the resource.
 //   - A change of leader starts the TTL of every lease anew, so that a dead
 //     host's locks may take up to one more TTL. That is safe, and late.
 //
@@ -42,11 +44,11 @@
 //	                    LeaseGrant for every 256 and every 10 s
 //	release with Keep   2 and 2
 //	inspect             1 read, and 1 for the TTL
-//	wait                1 and 1 to queue up, 1 watch; 1 read if anything was
+//	wait                1 and 1 for the queue entry, 1 watch; 1 read if anything was
 //	                    written in between; a keepalive every 500 ms for all
 //
-// So a grant that was waited for is 4 entries: the refusal, the place in the
-// queue, the grant, the release.
+// So a grant that was waited for is 4 entries: the refusal, the queue
+// entry, the grant, the release.
 //
 // What is asked for at the same time, up to 120 operations, shares one
 // transaction and its fsync. The first acquire with a TTL, and the first after
@@ -78,7 +80,7 @@
 //	etcdctl role grant-permission locks readwrite --prefix=true lockbench/
 //
 // The prefix is for this backend alone. A concurrency.Mutex or Election of that
-// name would take the epoch's key, which stays, for one who came before it.
+// name would take the key of tokens' base, which stays, for one who came before it.
 //
 // Settings that matter: --election-timeout for the least TTL, --max-txn-ops (128;
 // less makes smaller batches), --max-request-bytes when large values are
@@ -90,7 +92,15 @@
 //
 // All requests go to one member until it fails or does not answer what another
 // one answers. Those that may be done twice are then sent again; of the others the
-// outcome is unknown, because etcd may yet do them: the caller withdraws, which
-// bars the owner for a minute.
+// outcome is unknown, because etcd may yet do them: the caller withdraws, and a
+// tombstone refuses the owner for a minute.
 // Compaction, a change of leader and the restart of a member are passing.
+//
+// # Where is what
+//
+// This package has the algorithm: acquire.go, renew.go, release.go and waiter.go, on
+// the keys of keys.go. What a process knows of its own grants and queue entries is
+// in table.go; which locks share a lease in lease.go. The packages below internal
+// know nothing of locks: cluster has the members and their connections, txn sends
+// transactions, keepalive keepalives, and watch watches.
 package etcd

@@ -7,6 +7,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
 // Proclaim is one Txn. The key's lease and create revision stay.
@@ -16,29 +19,26 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 		return err
 	}
 	key := b.space.hold(r.Name)
-	value := record{owner: r.Owner, label: g.label, place: g.place, value: r.Value}.encode()
-	s := &step{name: r.Name, in: g.epoch, size: len(value), req: &pb.TxnRequest{
-		Compare: []*pb.Compare{at(key, g.rev)},
-		Success: []*pb.RequestOp{publish(key, value)},
+	value := record{owner: r.Owner, label: g.label, entry: g.entry, value: r.Value}.encode()
+	s := &txn.Step{Name: r.Name, In: g.generation, Size: len(value), Req: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.At(key, g.rev)},
+		Success: []*pb.RequestOp{txn.Replace(key, value)},
 		Failure: look(b.space, r.Name),
 	}}
-	b.writer.submit(s)
-	if err := s.wait(ctx, b); err != nil {
+	if err := b.txns.Do(ctx, s); err != nil {
 		return err
 	}
 	return b.outcome(ctx, s)
 }
 
 // Observe is pushed by a watch of the name's keys, and reads after each push:
-// so what it tells is the present, and compaction cannot make it miss an end.
+// so what it reports is the present, and compaction cannot make it miss an end.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	changed := make(chan struct{}, 1)
 	holds := b.space.hold(name)
-	watch := b.hub.add(holds, beyond(holds), false, func(event) { signal(changed) })
-	defer b.hub.drop(watch)
+	defer b.watches.Drop(b.watches.Changes(holds, txn.Beyond(holds), func(watch.Event) { wake.Up(changed) }))
 	down := make(chan struct{}, 1)
-	b.health.follow(down, true)
-	defer b.health.follow(down, false)
+	defer b.cluster.Follow(down)()
 	var last driver.Holder
 	for first := true; ; first = false {
 		h, err := b.Inspect(ctx, name)
@@ -55,12 +55,12 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 		select {
 		case <-changed:
 		case <-down:
-			if _, err := b.health.state(); err != nil {
+			if _, err := b.cluster.State(); err != nil {
 				return err
 			}
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-b.ctx.Done():
+		case <-b.cluster.Context().Done():
 			return driver.ErrClosed
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/configtest"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
@@ -67,14 +68,14 @@ func configured(cfg driver.Config) (Options, error) {
 	return o, err
 }
 
-// FuzzRecord: every lease and place is read as it was written, and of a value
+// FuzzRecord: every lease and queue entry is read as it was written, and of a value
 // that was not, nothing is believed.
 func FuzzRecord(f *testing.F) {
 	f.Add("o-2", "label", "o-1", []byte("value"), []byte{recordVersion, 0, 1, 'l', 0xff})
 	f.Add("", "", "", []byte{}, []byte{})
 	f.Add("o", "l\x00", "p", []byte{0}, []byte{recordVersion, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
-	f.Fuzz(func(t *testing.T, owner, label, place string, value, stored []byte) {
-		want := record{owner: owner, label: label, place: place}
+	f.Fuzz(func(t *testing.T, owner, label, entry string, value, stored []byte) {
+		want := record{owner: owner, label: label, entry: entry}
 		if len(value) > 0 {
 			want.value = value
 		}
@@ -85,7 +86,7 @@ func FuzzRecord(f *testing.F) {
 		switch {
 		case err != nil && (!errors.Is(err, errRecord) || !reflect.DeepEqual(got, record{})):
 			t.Errorf("%x is %+v, %v", stored, got, err)
-		case err == nil && len(got.owner)+len(got.label)+len(got.place)+len(got.value) > len(stored):
+		case err == nil && len(got.owner)+len(got.label)+len(got.entry)+len(got.value) > len(stored):
 			t.Errorf("%x is read as %+v", stored, got)
 		}
 	})
@@ -96,18 +97,15 @@ func FuzzRecord(f *testing.F) {
 func FuzzHolder(f *testing.F) {
 	f.Add("jobs", "ha", []byte{recordVersion, 1, 'o', 1, 'l', 0}, int64(7), uint64(1_700_000_000_000_000), 2)
 	f.Add("", "", []byte("foreign"), int64(-1), uint64(1)<<62, 0)
-	f.Fuzz(func(t *testing.T, name, rest string, value []byte, rev int64, base uint64, places int) {
-		b := &Backend{space: newSpace("p/")}
-		b.held.init(b)
-		b.ttls.init(b)
-		b.mint.present.Store(&epoch{base: base % (1 << 62)})
+	f.Fuzz(func(t *testing.T, name, rest string, value []byte, rev int64, base uint64, queued int) {
+		b, g := &Backend{space: newSpace("p/"), table: &table{}, ttls: newTTLs(nil)}, &txn.Generation{Base: base % (1 << 62)}
 		kv := &mvccpb.KeyValue{Key: []byte(b.space.names + name + separator + rest), Value: value, CreateRevision: max(1, rev)}
-		h := b.holder(context.Background(), seen{hold: kv, places: max(0, places)})
+		h := b.holder(context.Background(), seen{generation: g, hold: kv, queued: max(0, queued)})
 		if utf8.ValidString(name) && h.Name != name || !h.Held() || h.Waiters < 0 {
 			t.Errorf("%q is held by %+v", kv.Key, h)
 		}
-		if e := b.mint.present.Load(); e.revision(h.Token) != kv.CreateRevision && kv.CreateRevision < 1<<61 {
-			t.Errorf("revision %d is token %d, which is revision %d", kv.CreateRevision, h.Token, e.revision(h.Token))
+		if kv.CreateRevision < 1<<61 && h.Token-g.Base != uint64(kv.CreateRevision) {
+			t.Errorf("revision %d is token %d above %d", kv.CreateRevision, h.Token, g.Base)
 		}
 	})
 }

@@ -18,7 +18,7 @@ func FuzzKeys(f *testing.F) {
 		}
 		s := newSpace(prefix)
 		for key, rest := range map[string]string{
-			s.hold(a): kindHold, s.place(a, owner): kindPlace + owner,
+			s.hold(a): kindHold, s.entry(a, owner): kindEntry + owner,
 		} {
 			if name, k, r := s.parse(key); name != a || k+r != rest {
 				t.Fatalf("%q is read as %q, %q, %q", key, name, k, r)
@@ -26,7 +26,7 @@ func FuzzKeys(f *testing.F) {
 			if a != b && strings.HasPrefix(key, s.both(b)) {
 				t.Fatalf("the scan of %q meets %q of %q", b, key, a)
 			}
-			if key == s.bar(b, owner) || key == s.epoch {
+			if key == s.tombstone(b, owner) || key == s.generation {
 				t.Fatalf("a key of %q is also another: %q", a, key)
 			}
 		}

@@ -5,20 +5,20 @@ import (
 	"sync"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/keepalive"
 )
 
-// lease is an etcd lease that the locks of one TTL share. Its fields below mu's
-// comment are guarded by leases.mu.
+// lease is an etcd lease that the locks of one TTL share. What follows ttl is
+// guarded by leases.mu.
 type lease struct {
 	id  int64
 	ttl time.Duration
 
 	acked   time.Time // when its last acknowledged keepalive, or its grant, was sent
 	retired bool      // is not renewed any more; locks leave it with their next renewal
-	load    int       // locks and places that were put on it
+	load    int       // locks and queue entries that were put on it
 }
 
 // maxLoad is how many keys share a lease: when it ends with its host, the server
@@ -33,7 +33,7 @@ const maxLoad = 1024
 //     keepalive goes out beside the Txn of every acquire, one for all that share
 //     it, and counts from its sending.
 //   - A key whose lock is not renewed would live on with the others. So the
-//     backend deletes it at its own deadline (held.run), and once a delete, or
+//     backend deletes it at its own deadline (table.run), and once a delete, or
 //     an acquire, has an unknown outcome, the lease is retired: locks move to
 //     another with their next renewal, and what stays dies with it.
 //   - A new process knows none of this, so it never renews a lease of an older
@@ -43,14 +43,20 @@ const maxLoad = 1024
 // confirmed release, needs none of this but a keepalive for each lock where
 // this needs one for all; doc.go has the count.
 type leases struct {
-	b        *Backend
+	cluster    *cluster.Cluster
+	keepalives *keepalive.Sender
+
 	mu       sync.Mutex
 	current  map[time.Duration]*lease
 	granting map[time.Duration]chan struct{} // closed when the grant is done
+	least    time.Duration                   // the shortest TTL that the server grants, as far as is known
 }
 
-func (ls *leases) init(b *Backend) {
-	ls.b, ls.current, ls.granting = b, map[time.Duration]*lease{}, map[time.Duration]chan struct{}{}
+func newLeases(c *cluster.Cluster) *leases {
+	return &leases{
+		cluster: c, keepalives: keepalive.New(c), least: assumedTTLMin,
+		current: map[time.Duration]*lease{}, granting: map[time.Duration]chan struct{}{},
+	}
 }
 
 // get returns the lease to put a key with this TTL on.
@@ -82,7 +88,7 @@ func (ls *leases) get(ctx context.Context, ttl time.Duration) (*lease, error) {
 		select {
 		case <-underWay:
 		case <-ctx.Done():
-			return nil, ls.b.interrupted(ctx, false)
+			return nil, ls.cluster.Interrupted(ctx, false)
 		}
 	}
 }
@@ -108,39 +114,46 @@ func (l *lease) usable(now time.Time) bool {
 // and certain to have touched no lock.
 func (ls *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
 	sent := time.Now()
-	resp, err := ls.request(ctx, ttl)
+	resp, err := ls.cluster.Grant(ctx, ttl)
 	if err != nil {
-		return nil, ls.b.untouched(err)
+		return nil, ls.cluster.Untouched(err)
 	}
 	if granted := time.Duration(resp.TTL) * time.Second; granted != ttl {
-		ls.revoke(ctx, resp.ID)
-		ls.b.mu.Lock()
-		ls.b.properties.TTLMin = granted
-		ls.b.mu.Unlock()
+		ls.cluster.Revoke(ctx, resp.ID)
+		ls.setLeast(granted)
 		return nil, errBelow(ttl, granted)
 	}
 	return &lease{id: resp.ID, ttl: ttl, acked: sent}, nil
 }
 
-func (ls *leases) request(ctx context.Context, ttl time.Duration) (*pb.LeaseGrantResponse, error) {
-	return call(ls.b, ctx, true, func(ctx context.Context, c *conn) (*pb.LeaseGrantResponse, error) {
-		return c.lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(ttl / time.Second)})
-	})
-}
-
-// revoke gives back a lease without keys.
-func (ls *leases) revoke(ctx context.Context, id int64) {
-	_, err := call(ls.b, ctx, true, func(ctx context.Context, c *conn) (*pb.LeaseRevokeResponse, error) {
-		return c.lease.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
-	})
+// learn asks the server for the shortest TTL that it grants, by a lease that is
+// given back at once.
+func (ls *leases) learn(ctx context.Context) error {
+	resp, err := ls.cluster.Grant(ctx, time.Second)
 	if err != nil {
-		ls.b.opts.Logger.Debug("etcd: a lease without keys is left to expire", "error", err)
+		return ls.cluster.Wrap(err)
 	}
+	ls.cluster.Revoke(ctx, resp.ID)
+	ls.setLeast(time.Duration(resp.TTL) * time.Second)
+	return nil
 }
 
-// beat starts a keepalive of l, unless one was acknowledged that was sent at or
-// after since: then the result is nil.
-func (ls *leases) beat(l *lease, since time.Time) *beat {
+func (ls *leases) setLeast(ttl time.Duration) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.least = ttl
+}
+
+// shortest is the least TTL that the server grants, as far as is known.
+func (ls *leases) shortest() time.Duration {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.least
+}
+
+// keepalive starts a keepalive of l, unless one was acknowledged that was sent at
+// or after since: then the result is nil.
+func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	ls.mu.Lock()
 	fresh := !l.acked.Before(since)
 	over := !time.Now().Before(l.acked.Add(l.ttl))
@@ -149,36 +162,36 @@ func (ls *leases) beat(l *lease, since time.Time) *beat {
 	case fresh:
 		return nil
 	case over: // the server would stop the whole stream until it has revoked it
-		bt := &beat{id: l.id, err: errLeaseGone, done: make(chan struct{})}
-		close(bt.done)
-		return bt
+		k := &keepalive.Keepalive{Done: make(chan struct{}), Err: keepalive.ErrGone}
+		close(k.Done)
+		return k
 	}
-	return ls.b.pulse.ask(l.id)
+	return ls.keepalives.Send(l.id)
 }
 
-// await waits for a keepalive from beat, and keeps account of it.
-func (ls *leases) await(ctx context.Context, l *lease, bt *beat) error {
-	if bt == nil {
+// await waits for the answer to k, which may be nil, and keeps account of it.
+func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) error {
+	if k == nil {
 		return nil
 	}
 	select {
-	case <-bt.done:
+	case <-k.Done:
 	case <-ctx.Done():
-		return ls.b.interrupted(ctx, true)
-	case <-ls.b.ctx.Done():
+		return ls.cluster.Interrupted(ctx, true)
+	case <-ls.cluster.Context().Done():
 		return driver.ErrClosed
 	}
-	if bt.err == errLeaseGone {
+	if k.Err == keepalive.ErrGone {
 		ls.retire(l)
-		return errLeaseGone
+		return keepalive.ErrGone
 	}
-	if bt.err != nil {
-		return ls.b.wrap(bt.err)
+	if k.Err != nil {
+		return ls.cluster.Wrap(k.Err)
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if bt.sent.After(l.acked) {
-		l.acked = bt.sent
+	if k.Sent.After(l.acked) {
+		l.acked = k.Sent
 	}
 	return nil
 }
@@ -214,11 +227,4 @@ func (ls *leases) unload(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l.load--
-}
-
-// shortest is the least TTL that the server grants, as far as is known.
-func (b *Backend) shortest() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return max(assumedTTLMin, b.properties.TTLMin)
 }

@@ -1,11 +1,8 @@
 package etcd
 
 import (
-	"context"
-	"errors"
 	"os/exec"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -13,6 +10,7 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
@@ -47,17 +45,8 @@ func start(t testing.TB, opts *env.EtcdOptions) *env.Server {
 func connect(t testing.TB, o Options) *Backend {
 	t.Helper()
 	b, err := Open(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), testPatience)
-		defer cancel()
-		if err := b.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return b
+	must(t, err)
+	return backendtest.CloseAfter(t, b)
 }
 
 func on(s *env.Server) Options { return Options{Address: []string{s.Addr()}} }
@@ -72,54 +61,21 @@ func plain(t testing.TB, s *env.Server) *clientv3.Client {
 	return c
 }
 
-func lock(name, owner string) driver.Request {
-	return driver.Request{Name: name, Owner: owner, Label: "host-1:77", TTL: 10 * time.Second}
-}
+// The helpers that backends share.
+var (
+	must       = backendtest.Must
+	eventually = backendtest.Eventually
+	lock       = backendtest.Request
+	isNotHeld  = backendtest.NotHeld
+)
+
+const testPatience = backendtest.Patience
 
 // acquire acquires and returns the request with its token.
 func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
-	token, err := b.TryAcquire(t.Context(), r)
-	if err != nil {
-		t.Fatalf("acquire %q by %s: %v", r.Name, r.Owner, err)
-	}
-	if token == 0 {
+	if r = backendtest.Acquire(t, b, r); r.Token == 0 {
 		t.Fatalf("acquire %q by %s: token 0", r.Name, r.Owner)
 	}
-	r.Token = token
 	return r
-}
-
-func isNotHeld(t testing.TB, err error) driver.Holder {
-	t.Helper()
-	var e *driver.NotHeldError
-	if !errors.As(err, &e) {
-		t.Fatalf("got %v, want a NotHeldError", err)
-	}
-	return e.Holder
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// testPatience bounds what a test waits for on a machine that is busy.
-const testPatience = 30 * time.Second
-
-// eventually polls until ok or a deadline.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(testPatience); !ok(); {
-		if time.Now().After(end) {
-			t.Fatalf("not in %v: %s", testPatience, what)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(time.Millisecond):
-		}
-	}
 }

@@ -48,15 +48,9 @@ func leader(t *testing.T, members []*env.Server) int {
 // sits makes b use the member at addr.
 func sits(t *testing.T, b *Backend, addr string) {
 	t.Helper()
-	b.members.mu.Lock()
-	defer b.members.mu.Unlock()
-	for _, m := range b.members.all {
-		if m.endpoint == "http://"+addr {
-			b.members.at = m
-			return
-		}
+	if !b.cluster.Prefer("http://" + addr) {
+		t.Fatalf("no member %s", addr)
 	}
-	t.Fatalf("no member %s", addr)
 }
 
 // TestReleaseWithFrozenMember: a host that ends while the member that it uses
@@ -102,7 +96,7 @@ func TestMemberWithoutAnswer(t *testing.T) {
 	held := acquire(t, b, lock("held", "a"))
 	must(t, ill.Freeze())
 	defer func() { must(t, ill.Resume()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), b.opts.RequestTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), b.cluster.RequestTimeout())
 	defer cancel()
 	if _, err := b.TryAcquire(ctx, lock("jobs", "a")); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) || ctx.Err() != nil {
 		t.Errorf("acquire from a member that stands still: %v", err)

@@ -70,14 +70,6 @@ func (o Options) complete() (Options, *config.Source, error) {
 	return o, source, err
 }
 
-// hostOf is the name of a member as its certificate may have it.
-func hostOf(endpoint string) []string {
-	if u, err := url.Parse(endpoint); err == nil && u.Scheme != "unix" {
-		return []string{u.Hostname()}
-	}
-	return nil
-}
-
 // completeAddress writes every member with its scheme, for the client takes the
 // first one's for all, and reports whether it says TLS.
 func (o *Options) completeAddress() (bool, error) {

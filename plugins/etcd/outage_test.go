@@ -163,17 +163,17 @@ func TestCompaction(t *testing.T) {
 	eventually(t, "the new holder is observed", func() bool { return (<-seen).Token == next.Token })
 }
 
-// TestTokensOfTwoEpochs: a process that outlives the data of its store never
-// mixes two epochs, although all that a fresh server does first has the same
+// TestTokensOfTwoGenerations: a process that outlives the data of its store never
+// mixes two generations, although all that a fresh server does first has the same
 // revisions as before.
-func TestTokensOfTwoEpochs(t *testing.T) {
+func TestTokensOfTwoGenerations(t *testing.T) {
 	s := start(t, nil)
 	old := connect(t, on(s))
 	must(t, old.Check(t.Context()))
 	before := acquire(t, old, lock("jobs", "a"))
 	must(t, s.Stop())
 	must(t, s.Start(t.Context(), false))
-	fresh := connect(t, on(s)) // begins the new epoch before the old process has noticed
+	fresh := connect(t, on(s)) // begins the new generation before the old process has noticed
 	must(t, fresh.Check(t.Context()))
 	r := acquire(t, fresh, lock("jobs", "b"))
 	if r.Token <= before.Token {

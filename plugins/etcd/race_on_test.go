@@ -2,5 +2,5 @@
 
 package etcd
 
-// raceEnabled tells that timings say nothing.
+// raceEnabled reports whether timings say nothing.
 const raceEnabled = true

@@ -5,16 +5,16 @@ import (
 	"errors"
 )
 
-// record is what the value of a lease or of a place says: a version byte, then
-// owner, label and place, each behind its length, then the published value. No
+// record is what the value of a lease or of a queue entry says: a version byte,
+// then owner, label and entry, each behind its length, then the published value. No
 // two grants have the same, because no two have the same owner.
 type record struct {
 	owner string
 	label string
-	// place is the id of the place in the queue that the lock was got from, ""
-	// when it was free. That place is kept as long as the lock is held: the
-	// next waiter watches it.
-	place string
+	// entry is the id of the queue entry that the lock was got from, "" when it
+	// was free. That entry is kept as long as the lock is held: the next waiter
+	// watches it.
+	entry string
 	value []byte
 }
 
@@ -23,9 +23,9 @@ const recordVersion = 2
 var errRecord = errors.New("a value that this version did not write")
 
 func (r record) encode() []byte {
-	b := make([]byte, 0, 1+3*binary.MaxVarintLen16+len(r.owner)+len(r.label)+len(r.place)+len(r.value))
+	b := make([]byte, 0, 1+3*binary.MaxVarintLen16+len(r.owner)+len(r.label)+len(r.entry)+len(r.value))
 	b = append(b, recordVersion)
-	for _, s := range [...]string{r.owner, r.label, r.place} {
+	for _, s := range [...]string{r.owner, r.label, r.entry} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
@@ -45,7 +45,7 @@ func decodeRecord(b []byte) (record, error) {
 		}
 		part[i], b = string(b[size:size+int(n)]), b[size+int(n):]
 	}
-	r := record{owner: part[0], label: part[1], place: part[2]}
+	r := record{owner: part[0], label: part[1], entry: part[2]}
 	if len(b) > 0 {
 		r.value = b
 	}

@@ -11,6 +11,9 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/keepalive"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
 // Renew is a keepalive and, at the same time, a read of the key: a keepalive
@@ -35,13 +38,13 @@ func (b *Backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 		if *re.err = b.checkTTL(re.r.TTL); *re.err != nil {
 			continue
 		}
-		re.grant = b.held.find(re.r.Name, re.r.Owner, re.r.Token)
+		re.grant = b.table.find(re.r.Name, re.r.Owner, re.r.Token)
 		switch {
 		case re.grant == nil:
 			moving = append(moving, re)
-		case !b.held.begin(re.grant, now):
+		case !b.table.beginRenewal(re.grant, now):
 			*re.err = b.notHeld(ctx, re.r)
-		case b.held.stays(re.grant, re.r.TTL):
+		case b.table.renewable(re.grant, re.r.TTL):
 			staying = append(staying, re)
 		default:
 			moving = append(moving, re)
@@ -57,36 +60,36 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) (movi
 	if len(all) == 0 {
 		return nil
 	}
-	beats := map[*lease]*beat{}
+	keepalives := map[*lease]*keepalive.Keepalive{}
 	grants := make([]*grant, len(all))
 	for i, re := range all {
 		grants[i] = re.grant
-		if l := b.held.leaseOf(re.grant); beats[l] == nil {
-			beats[l] = b.leases.beat(l, now)
+		if l := b.table.leaseOf(re.grant); keepalives[l] == nil {
+			keepalives[l] = b.leases.keepalive(l, now)
 		}
 	}
-	gone, rev, err := b.held.verify(ctx, grants)
+	gone, rev, err := b.table.verify(ctx, grants)
 	over := make(map[*grant]bool, len(gone))
 	for _, g := range gone {
 		over[g] = true
 	}
 	for _, re := range all {
-		l := b.held.leaseOf(re.grant)
-		beatErr := b.leases.await(ctx, l, beats[l])
+		l := b.table.leaseOf(re.grant)
+		unanswered := b.leases.await(ctx, l, keepalives[l])
 		var deadline time.Time
 		switch {
 		case err == nil && over[re.grant]:
-			b.held.lost(re.grant)
+			b.table.lost(re.grant)
 			*re.err = b.notHeld(ctx, re.r)
-		case err == nil && errors.Is(beatErr, errLeaseGone):
+		case err == nil && errors.Is(unanswered, keepalive.ErrGone):
 			moving = append(moving, re)
 			continue
-		case err != nil || beatErr != nil:
-			*re.err = cmp.Or(err, beatErr)
+		case err != nil || unanswered != nil:
+			*re.err = cmp.Or(err, unanswered)
 		default:
 			deadline = now.Add(re.r.TTL)
 		}
-		b.held.finish(re.grant, deadline, rev)
+		b.table.endRenewal(re.grant, deadline, rev)
 	}
 	return moving
 }
@@ -94,15 +97,16 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) (movi
 // moved is a lock on its way to another lease.
 type moved struct {
 	*renewal
-	lease *lease
-	step  *step
-	beat  *beat
+	lease     *lease
+	step      *txn.Step
+	keepalive *keepalive.Keepalive
 }
 
+// move renews locks by moving them to the present lease for their TTL.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) {
 	b.adoptAll(ctx, all, now)
 	var under []*moved
-	var steps []*step
+	var steps []*txn.Step
 	var refused error // by a store without space
 	for _, re := range all {
 		if *re.err != nil {
@@ -113,17 +117,17 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) {
 			l, err = b.leases.get(ctx, re.r.TTL)
 		}
 		if err != nil {
-			if *re.err = err; is(err, rpctypes.ErrNoSpace) {
+			if *re.err = err; cluster.Is(err, rpctypes.ErrNoSpace) {
 				refused = err
 			}
-			b.held.finish(re.grant, time.Time{}, 0)
+			b.table.endRenewal(re.grant, time.Time{}, 0)
 			continue
 		}
-		m := &moved{renewal: re, lease: l, step: b.moving(re.grant, l), beat: b.leases.beat(l, now)}
+		m := &moved{renewal: re, lease: l, step: b.moving(re.grant, l), keepalive: b.leases.keepalive(l, now)}
 		under = append(under, m)
 		steps = append(steps, m.step)
 	}
-	b.writer.submit(steps...)
+	b.txns.Submit(steps...)
 	for _, m := range under {
 		*m.err = b.arrive(ctx, m, now)
 	}
@@ -136,36 +140,36 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) {
 func (b *Backend) linger(ctx context.Context, all []*renewal, now time.Time) {
 	var staying []*renewal
 	for _, re := range all {
-		if is(*re.err, rpctypes.ErrNoSpace) && re.grant != nil && b.held.leaseOf(re.grant).ttl >= re.r.TTL && b.held.begin(re.grant, now) {
+		if cluster.Is(*re.err, rpctypes.ErrNoSpace) && re.grant != nil && b.table.leaseOf(re.grant).ttl >= re.r.TTL && b.table.beginRenewal(re.grant, now) {
 			*re.err = nil
 			staying = append(staying, re)
 		}
 	}
 	for _, re := range b.stay(ctx, staying, now) {
-		b.held.finish(re.grant, time.Time{}, 0)
+		b.table.endRenewal(re.grant, time.Time{}, 0)
 		*re.err = b.notHeld(ctx, re.r)
 	}
 }
 
-// moving puts g, and the place that came with it, on l.
-func (b *Backend) moving(g *grant, l *lease) *step {
-	key, from := b.space.hold(g.name), b.held.leaseOf(g)
-	s := &step{name: g.name, in: g.epoch, req: &pb.TxnRequest{
-		Compare: []*pb.Compare{at(key, g.rev)},
-		Success: []*pb.RequestOp{move(key, l.id)},
+// moving puts g, and the queue entry that came with it, on l.
+func (b *Backend) moving(g *grant, l *lease) *txn.Step {
+	key, from := b.space.hold(g.name), b.table.leaseOf(g)
+	s := &txn.Step{Name: g.name, In: g.generation, Req: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.At(key, g.rev)},
+		Success: []*pb.RequestOp{txn.Move(key, l.id)},
 		Failure: look(b.space, g.name),
 	}}
-	if g.place != "" {
-		own := b.space.place(g.name, g.place)
-		s.req.Compare = append(s.req.Compare, present(own))
-		s.req.Success = append(s.req.Success, move(own, l.id))
+	if g.entry != "" {
+		own := b.space.entry(g.name, g.entry)
+		s.Req.Compare = append(s.Req.Compare, txn.Present(own))
+		s.Req.Success = append(s.Req.Success, txn.Move(own, l.id))
 	}
-	s.settle = func() {
+	s.Settle = func() {
 		switch {
-		case s.err == nil && s.ok:
-			b.held.rehouse(g, l)
+		case s.Err == nil && s.OK:
+			b.table.moved(g, l)
 			return
-		case s.err != nil && !b.harmless(s.err): // it may be on either
+		case s.Err != nil && !b.cluster.Harmless(s.Err): // it may be on either
 			b.leases.retire(l)
 			b.leases.retire(from)
 		}
@@ -174,41 +178,41 @@ func (b *Backend) moving(g *grant, l *lease) *step {
 	return s
 }
 
-// arrive waits for a move and ends what held.begin began.
+// arrive waits for a move and ends the renewal.
 func (b *Backend) arrive(ctx context.Context, m *moved, now time.Time) (err error) {
 	var deadline time.Time
-	defer func() { b.held.finish(m.grant, deadline, m.step.rev) }()
-	if err := m.step.wait(ctx, b); err != nil {
+	defer func() { b.table.endRenewal(m.grant, deadline, m.step.Rev) }()
+	if err := b.txns.Wait(ctx, m.step); err != nil {
 		return err
 	}
 	switch s := m.step; {
-	case is(s.err, rpctypes.ErrLeaseNotFound):
+	case cluster.Is(s.Err, rpctypes.ErrLeaseNotFound):
 		b.leases.retire(m.lease)
-		return b.untouched(s.err)
-	case s.err != nil:
+		return b.cluster.Untouched(s.Err)
+	case s.Err != nil:
 		return b.outcome(ctx, s)
-	case !s.ok:
+	case !s.OK:
 		return b.unmoved(ctx, m, now)
 	}
-	if err := b.leases.await(ctx, m.lease, m.beat); err != nil {
-		return b.wrap(err)
+	if err := b.leases.await(ctx, m.lease, m.keepalive); err != nil {
+		return b.cluster.Wrap(err)
 	}
 	deadline = now.Add(m.r.TTL)
 	return nil
 }
 
-// unmoved finds out what was missing: the lock, or only the place that came
-// with it, without which it is renewed all the same.
+// unmoved finds out what was missing: the lock, or only the queue entry that
+// came with it, without which it is renewed all the same.
 func (b *Backend) unmoved(ctx context.Context, m *moved, now time.Time) error {
-	v := seenIn(m.step.ops)
+	v := seenIn(m.step.Generation, m.step.Ops)
 	g := m.grant
 	if v.hold == nil || v.hold.CreateRevision != g.rev {
-		b.held.lost(g)
+		b.table.lost(g)
 		return &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
-	b.held.losePlace(g)
+	b.table.loseEntry(g)
 	again := &renewal{r: m.r, grant: g, err: new(error)}
-	if !b.held.begin(g, now) {
+	if !b.table.beginRenewal(g, now) {
 		return b.notHeld(ctx, m.r)
 	}
 	b.move(ctx, []*renewal{again}, now)
@@ -231,7 +235,7 @@ func (b *Backend) adoptAll(ctx context.Context, all []*renewal, now time.Time) {
 			switch {
 			case err != nil:
 				*re.err = err
-			case !b.held.begin(g, now):
+			case !b.table.beginRenewal(g, now):
 				*re.err = b.notHeld(ctx, re.r)
 			default:
 				re.grant = g
@@ -247,12 +251,11 @@ const maxAdoptions = 16
 // adopt takes over a lock that an earlier process of this host got. Its lease
 // is retired from the start: who knows what else is on it.
 func (b *Backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
-	resp, e, err := b.txnIn(ctx, &pb.TxnRequest{Success: look(b.space, r.Name)})
+	v, err := b.look(ctx, r.Name)
 	if err != nil {
-		return nil, b.wrap(err)
+		return nil, err
 	}
-	v := seenIn(resp.Responses)
-	if v.hold == nil || e.token(v.hold.CreateRevision) != r.Token || ownerOf(v.hold) != r.Owner {
+	if v.hold == nil || v.generation.Token(v.hold.CreateRevision) != r.Token || ownerOf(v.hold) != r.Owner {
 		return nil, &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
 	var life expiry
@@ -266,9 +269,9 @@ func (b *Backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
 		return nil, err
 	}
 	g := &grant{
-		name: r.Name, owner: r.Owner, label: rec.label, place: rec.place, token: r.Token, rev: v.hold.CreateRevision, epoch: e,
-		known: resp.Header.Revision, born: time.Now(), deadline: life.at.Add(time.Second),
+		name: r.Name, owner: r.Owner, label: rec.label, entry: rec.entry, token: r.Token, rev: v.hold.CreateRevision, generation: v.generation,
+		seenAt: v.rev, since: time.Now(), deadline: life.at.Add(time.Second),
 		lease: &lease{id: v.hold.Lease, ttl: life.granted, acked: life.at.Add(-life.granted), retired: true},
 	}
-	return b.held.adopt(g), nil
+	return b.table.adopt(g), nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
 // expiryStep is by how much the server may be late: it looks for expired leases
@@ -41,11 +42,11 @@ func TestLateOnSharedLease(t *testing.T) {
 		s := start(t, &env.EtcdOptions{Binary: binary})
 		b, other := connect(t, on(s)), connect(t, on(s))
 		early := acquire(t, b, short("early", "a"))
-		shared := b.held.find("early", "a", early.Token).lease
+		shared := b.table.find("early", "a", early.Token).lease
 		<-time.After(1800 * time.Millisecond)
 		sent := time.Now()
 		late := acquire(t, b, short("late", "b"))
-		if b.held.find("late", "b", late.Token).lease != shared {
+		if b.table.find("late", "b", late.Token).lease != shared {
 			t.Fatal("the second lock is on another lease: the test shows nothing")
 		}
 		must(t, b.Close(t.Context()))
@@ -86,7 +87,7 @@ func TestUnrenewedEnds(t *testing.T) {
 	stop := keepRenewing(t, b, kept)
 	sent := time.Now()
 	left := acquire(t, b, short("left", "b"))
-	if b.held.find("left", "b", left.Token).lease != b.held.find("kept", "a", kept.Token).lease {
+	if b.table.find("left", "b", left.Token).lease != b.table.find("kept", "a", kept.Token).lease {
 		t.Fatal("they are on different leases: the test shows nothing")
 	}
 	lived := heldUntil(t, other, "left").Sub(sent)
@@ -106,7 +107,7 @@ func TestUnconfirmedDies(t *testing.T) {
 		s := start(t, &env.EtcdOptions{Binary: binary})
 		b, other := connect(t, on(s)), connect(t, on(s))
 		kept := acquire(t, b, short("kept", "a"))
-		shared := b.held.find("kept", "a", kept.Token).lease
+		shared := b.table.find("kept", "a", kept.Token).lease
 		sent := time.Now()
 		loseReply(t, b, short("ghost", "b"))
 		if h, err := other.Inspect(t.Context(), "ghost"); err != nil || !h.Held() {
@@ -118,7 +119,7 @@ func TestUnconfirmedDies(t *testing.T) {
 		}
 		must(t, stop())
 		must(t, b.Renew(t.Context(), kept))
-		if now := b.held.find("kept", "a", kept.Token); now == nil || now.lease == shared {
+		if now := b.table.find("kept", "a", kept.Token); now == nil || now.lease == shared {
 			t.Error("the live lock is still on the lease of the ghost")
 		}
 		if h, err := other.Inspect(t.Context(), "kept"); err != nil || h.Token != kept.Token {
@@ -133,16 +134,14 @@ func loseReply(t *testing.T, b *Backend, r driver.Request) {
 	t.Helper()
 	a, err := b.acquisition(t.Context(), r, time.Now())
 	must(t, err)
-	e, err := b.mint.load(t.Context())
-	must(t, err)
-	resp, err := b.send(t.Context(), false, single(a.step.req, b.mint.holds(e)))
-	must(t, err)
-	if !resp.Succeeded {
-		t.Fatalf("%q was not granted", r.Name)
+	sent := &txn.Step{Name: r.Name, Req: a.step.Req}
+	must(t, b.txns.Do(t.Context(), sent))
+	if !sent.OK {
+		t.Fatalf("%q was not granted: %v", r.Name, sent.Err)
 	}
-	a.step.err = context.DeadlineExceeded
+	a.step.Err = context.DeadlineExceeded
 	a.settle()
-	b.held.drop(a.grant)
+	b.table.drop(a.grant)
 }
 
 // TestRestartOfProcess: a new process knows nothing; it renews what it is asked
@@ -168,34 +167,34 @@ func TestRestartOfProcess(t *testing.T) {
 	isNotHeld(t, after.Release(t.Context(), kept))
 }
 
-// TestPlaceGivenUpAtTheEnd: a place that was given up while it was entered is
+// TestEntryGivenUpAtTheEnd: a queue entry that was given up while it was put is
 // deleted, and a backend that is closed at that moment does not hang.
-func TestPlaceGivenUpAtTheEnd(t *testing.T) {
+func TestEntryGivenUpAtTheEnd(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	must(t, b.Check(t.Context()))
-	l, err := b.leases.get(t.Context(), b.placeTTL())
+	l, err := b.leases.get(t.Context(), b.table.entryTTL())
 	must(t, err)
-	p := b.held.reserve("jobs", "a", l, 0, time.Now())
-	b.held.forget("jobs", "a")
+	e := b.table.newEntry("jobs", "a", l, 0, time.Now())
+	b.table.forgetEntry("jobs", "a")
 	must(t, b.Close(t.Context()))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.held.entered(p, &step{ok: true, rev: 2, epoch: b.mint.present.Load()})
+		b.table.entered(e, &txn.Step{OK: true, Rev: 2, Generation: b.txns.Known()})
 	}()
 	select {
 	case <-done:
 	case <-time.After(testPatience):
 		t.Fatal("it hangs")
 	}
-	if len(b.held.ids) != 0 {
-		t.Errorf("keys in use: %v", b.held.ids)
+	if len(b.table.ids) != 0 {
+		t.Errorf("keys in use: %v", b.table.ids)
 	}
 }
 
-// TestPlaceEndsWithLock: the place in the queue that a lock was got from goes
+// TestEntryEndsWithLock: the queue entry that a lock was got from goes
 // with it, however it ends, or the queue would stand still behind it.
-func TestPlaceEndsWithLock(t *testing.T) {
+func TestEntryEndsWithLock(t *testing.T) {
 	ends := map[string]func(t *testing.T, b *Backend, s *env.Server, r driver.Request){
 		"release": func(t *testing.T, b *Backend, _ *env.Server, r driver.Request) { must(t, b.Release(t.Context(), r)) },
 		"withdraw": func(t *testing.T, b *Backend, _ *env.Server, r driver.Request) {
@@ -227,9 +226,9 @@ func TestPlaceEndsWithLock(t *testing.T) {
 			end(t, b, s, acquire(t, b, waiter))
 			acquire(t, other, lock(how, "last"))
 			eventually(t, "no key is in use", func() bool {
-				b.held.mu.Lock()
-				defer b.held.mu.Unlock()
-				return len(b.held.ids) == 0 || how == "restart"
+				b.table.mu.Lock()
+				defer b.table.mu.Unlock()
+				return len(b.table.ids) == 0 || how == "restart"
 			})
 		})
 	}

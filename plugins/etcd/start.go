@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
 // Start does one operation without waiting for it; see [driver.Starter]. What
@@ -12,25 +13,24 @@ import (
 func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	j, s := b.ready(ctx, op)
 	if j == nil {
-		if !b.spawn(func() { done(b.one(ctx, op.Kind, op.Request)) }) {
+		if !b.cluster.Go(func() { done(b.one(ctx, op.Kind, op.Request)) }) {
 			done(driver.Result{Err: driver.ErrClosed})
 		}
 		return
 	}
-	s.ctx = ctx
-	s.then = func() { done(j.finish(ctx)) }
-	b.writer.submit(s)
+	s.Until = ctx
+	s.Then = func() { done(j.finish(ctx)) }
+	b.txns.Submit(s)
 }
 
-// ready prepares op if nothing is to be asked before: the epoch is known and a
-// lease is at hand.
-func (b *Backend) ready(ctx context.Context, op driver.Op) (job, *step) {
-	e := b.mint.present.Load()
+// ready prepares op if nothing is to be asked before: the generation is known and
+// a lease is at hand.
+func (b *Backend) ready(ctx context.Context, op driver.Op) (job, *txn.Step) {
 	switch {
-	case e == nil:
+	case b.txns.Known() == nil:
 		return nil, nil
 	case plainRelease(op):
-		g := b.held.find(op.Name, op.Owner, op.Token)
+		g := b.table.find(op.Name, op.Owner, op.Token)
 		if g == nil {
 			return nil, nil
 		}
@@ -45,37 +45,4 @@ func (b *Backend) ready(ctx context.Context, op driver.Op) (job, *step) {
 	}
 	a := b.acquiring(op.Request, l, time.Now())
 	return a, a.step
-}
-
-// deliver tells the starters of batch what came of it. Granted locks may have to
-// wait for the keepalive that they share, and what was refused for more.
-func (w *writer) deliver(batch []*step) {
-	var granted []*step
-	for _, s := range batch {
-		switch {
-		case s.then == nil:
-		case s.err != nil || !s.ok || s.after:
-			w.apart(s.then)
-		case s.beat.over():
-			s.then()
-		default:
-			granted = append(granted, s)
-		}
-	}
-	if len(granted) == 0 {
-		return
-	}
-	w.apart(func() {
-		for _, s := range granted {
-			s.then()
-		}
-	})
-}
-
-// apart calls f in a goroutine, or here when the backend is closed: nothing
-// waits any more then.
-func (w *writer) apart(f func()) {
-	if !w.b.spawn(f) {
-		f()
-	}
 }

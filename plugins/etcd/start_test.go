@@ -88,28 +88,19 @@ func TestStartGivenUp(t *testing.T) {
 	}
 }
 
-// TestStartNeedsMore: a grant whose keepalive was not sent beside it holds up no
-// sender while that is under way.
-func TestStartNeedsMore(t *testing.T) {
+// TestKeepaliveAfterRefusal: an acquire of a lock that was refused lately sends no
+// keepalive beside it.
+func TestKeepaliveAfterRefusal(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	r := lock("jobs", "a")
-	b.rivals.note(r.Name, time.Now())
 	l, err := b.leases.get(t.Context(), r.TTL)
 	must(t, err)
-	a := b.acquiring(r, l, time.Now())
-	if a.step.beside != nil {
-		t.Fatal("a keepalive goes out beside it: this shows nothing")
+	for _, refused := range []bool{false, true} {
+		if refused {
+			b.refusals.note(r.Name, time.Now())
+		}
+		if s := b.acquiring(r, l, time.Now()).step; s.After != refused || (s.Beside == nil) != refused {
+			t.Errorf("refused %v: after %v, beside %v", refused, s.After, s.Beside != nil)
+		}
 	}
-	answered, delivered := make(chan struct{}), make(chan struct{})
-	a.step.ok, a.step.then = true, func() { <-answered }
-	go func() {
-		b.writer.deliver([]*step{a.step})
-		close(delivered)
-	}()
-	select {
-	case <-delivered:
-	case <-time.After(testPatience / 10):
-		t.Error("the sender waits for the keepalive")
-	}
-	close(answered)
 }

@@ -79,15 +79,15 @@ func renewals(rs []driver.Request) []driver.Op {
 	return ops
 }
 
-// TestEpochDeletedByHand: what was held before is free after its TTL, although the
+// TestGenerationDeletedByHand: what was held before is free after its TTL, although the
 // process that had it goes on taking locks.
-func TestEpochDeletedByHand(t *testing.T) {
+func TestGenerationDeletedByHand(t *testing.T) {
 	s := start(t, nil)
 	b, operator := connect(t, on(s)), plain(t, s)
 	r := lock("jobs", "a")
 	r.TTL = 3 * time.Second
 	r = acquire(t, b, r)
-	_, err := operator.Delete(t.Context(), b.space.epoch)
+	_, err := operator.Delete(t.Context(), b.space.generation)
 	must(t, err)
 	free := false
 	for began := time.Now(); !free && time.Since(began) < 4*r.TTL; <-time.After(r.TTL / 10) {
@@ -100,17 +100,17 @@ func TestEpochDeletedByHand(t *testing.T) {
 		free = !h.Held()
 	}
 	if !free {
-		t.Errorf("a lock of before the epoch is held %v after its TTL", 3*r.TTL)
+		t.Errorf("a lock of before the generation is held %v after its TTL", 3*r.TTL)
 	}
 }
 
-// TestOrderWhenAWaitersProcessDies: the place of a waiter whose process was
-// replaced stays its own for as long as it waits.
+// TestOrderWhenAWaitersProcessDies: the queue entry of a waiter whose process
+// was replaced stays its own for as long as it waits.
 func TestOrderWhenAWaitersProcessDies(t *testing.T) {
 	s := start(t, nil)
 	holder, before, other := connect(t, on(s)), connect(t, on(s)), connect(t, on(s))
 	first := lock("jobs", "a")
-	first.TTL = 3 * placeLease
+	first.TTL = 3 * entryLease
 	first = acquire(t, holder, first)
 	must(t, before.Wait(t.Context(), lock("jobs", "b"), 10*time.Millisecond))
 	must(t, other.Wait(t.Context(), lock("jobs", "c"), 10*time.Millisecond))
@@ -137,7 +137,7 @@ func TestOrderWhenAWaitersProcessDies(t *testing.T) {
 			}
 		})
 	}
-	<-time.After(placeLease + placeFor) // no lease that is not renewed lives so long
+	<-time.After(entryLease + entryFor) // no lease that is not renewed lives so long
 	must(t, holder.Release(t.Context(), first))
 	group.Wait()
 	if !slices.Equal(order, []string{"b", "c"}) {
@@ -145,9 +145,9 @@ func TestOrderWhenAWaitersProcessDies(t *testing.T) {
 	}
 }
 
-// TestTurnOfSilentProcesses: the places of processes that ended while they waited
+// TestReservationsOfSilentProcesses: the entries of processes that ended while they waited
 // do not stand in the way until their leases end.
-func TestTurnOfSilentProcesses(t *testing.T) {
+func TestReservationsOfSilentProcesses(t *testing.T) {
 	s := start(t, nil)
 	holder, next, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)
 	first := acquire(t, holder, lock("jobs", "first"))
@@ -155,7 +155,7 @@ func TestTurnOfSilentProcesses(t *testing.T) {
 	for _, owner := range []string{"a", "b", "c"} {
 		b := connect(t, on(s))
 		must(t, b.Wait(t.Context(), lock("jobs", owner), 10*time.Millisecond))
-		dead = append(dead, clientv3.LeaseID(b.held.placeOf("jobs", owner).lease.id))
+		dead = append(dead, clientv3.LeaseID(b.table.entryOf("jobs", owner).lease.id))
 		must(t, b.Close(t.Context()))
 	}
 	must(t, next.Wait(t.Context(), lock("jobs", "next"), 10*time.Millisecond))

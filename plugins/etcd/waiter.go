@@ -10,35 +10,39 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
 )
 
-// Wait watches the one key whose end makes it this owner's turn: the place
-// before it, or the lock itself when there is none. A lock that was got from a
-// place keeps it as long as it is held, so that this is one watch for each
+// Wait watches the one key whose end makes it this owner's turn: the queue entry
+// before it, or the lock itself when there is none. A lock that was got from an
+// entry keeps that as long as it is held, so that this is one watch for each
 // grant, and a release wakes one waiter. A Wait that runs out of time leaves its
-// watch to the next one of that place.
+// watch to the next one of that entry.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
 	timeout := time.NewTimer(max)
 	defer timeout.Stop()
-	p, v, err := b.queue(ctx, r)
-	if err != nil || v == nil {
+	t := b.table
+	e, before, err := t.queue(ctx, r)
+	if err != nil || before == nil {
 		return err
 	}
 	over := true
-	defer func() { b.held.unpark(p, v, over) }()
-	if !b.stayQueued(ctx, p) {
+	defer func() { t.pauseEntry(e, before, over) }()
+	if !t.renewEntry(ctx, e) {
 		return nil
 	}
-	beat := time.NewTicker(placeBeat)
-	defer beat.Stop()
+	renewal := time.NewTicker(entryRenewal)
+	defer renewal.Stop()
 	for {
 		select {
-		case e := <-v.events:
-			if done, err := b.heard(ctx, e, v); done || err != nil {
+		case event := <-before.events:
+			if done, err := t.ended(ctx, before, event); done || err != nil {
 				return err
 			}
-		case <-beat.C:
-			if !b.stayQueued(ctx, p) {
+		case <-renewal.C:
+			if !t.renewEntry(ctx, e) {
 				return nil
 			}
 		case <-timeout.C:
@@ -46,150 +50,149 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-b.ctx.Done():
+		case <-b.cluster.Context().Done():
 			return driver.ErrClosed
 		}
 	}
 }
 
-// view is the watch that a waiter sees its turn by.
-type view struct {
+// predecessor is the watch of the key whose end makes it a waiter's turn.
+type predecessor struct {
 	key    string
 	seenAt int64 // the store's revision when key was there
-	watch  *sub
-	events chan event
+	watch  *watch.Watch
+	events chan watch.Event
 }
 
-func (b *Backend) watching(key string, seenAt int64) *view {
-	v := &view{key: key, seenAt: seenAt, events: make(chan event, 4)}
-	v.watch = b.hub.add(key, nil, true, func(e event) {
-		if e.changed != 0 && e.changed <= seenAt {
+func (t *table) follow(key string, seenAt int64) *predecessor {
+	p := &predecessor{key: key, seenAt: seenAt, events: make(chan watch.Event, 4)}
+	p.watch = t.watches.Deletes(key, func(e watch.Event) {
+		if e.Changed != 0 && e.Changed <= seenAt {
 			return // the key's end before this one
 		}
 		select {
-		case v.events <- e:
+		case p.events <- e:
 		default: // there is enough to look at
 		}
 	})
-	return v
+	return p
 }
 
-// heard reports whether e ends the wait: the end of the key does. A watch that
-// was opened after the last look may have missed it, as one may that was opened
-// before it, for which the data may be gone: then the key is read once more.
-func (b *Backend) heard(ctx context.Context, e event, v *view) (done bool, err error) {
+// ended reports whether e is the end of p's key. A watch that was opened after
+// the last look may have missed it, as one may that was opened before it, for
+// which the data may be gone: then the key is read once more.
+func (t *table) ended(ctx context.Context, p *predecessor, e watch.Event) (bool, error) {
 	switch {
-	case e.changed != 0:
+	case e.Changed != 0:
 		return true, nil
-	case e.opened == 0, e.opened == v.seenAt: // broken, which another opened follows; or known
+	case e.Opened == 0, e.Opened == p.seenAt: // broken, which another opened follows; or known
 		return false, nil
 	}
-	resp, err := b.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{exists(v.key)}})
+	resp, _, err := t.txns.Read(ctx, txn.Exists(p.key))
 	if err != nil {
-		return true, b.wrap(err)
+		return true, t.cluster.Wrap(err)
 	}
 	kvs := resp.Responses[0].GetResponseRange().GetKvs()
-	return len(kvs) == 0 || kvs[0].CreateRevision > v.seenAt, nil
+	return len(kvs) == 0 || kvs[0].CreateRevision > p.seenAt, nil
 }
 
-// queue sees to it that the owner has a place, and returns it parked with what
-// to look at: nil when it is this owner's turn, and then it is not parked.
-func (b *Backend) queue(ctx context.Context, r driver.Request) (*place, *view, error) {
+// queue sees to it that the owner has an entry, and returns it pinned, with what
+// is before it: nil when it is this owner's turn, and then it is not pinned.
+func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
-		p := b.held.touch(r.Name, r.Owner, time.Now())
-		if v := b.held.resume(p); v != nil {
-			return p, v, nil
+		e := t.touchEntry(r.Name, r.Owner, time.Now())
+		if p := t.resumeEntry(e); p != nil {
+			return e, p, nil
 		}
 		var err error
-		if p == nil && time.Since(b.held.began) < 2*placeFor {
-			if p, err = b.inherit(ctx, r.Name, r.Owner); err != nil {
+		if e == nil && time.Since(t.began) < 2*entryFor {
+			if e, err = t.inheritEntry(ctx, r.Name, r.Owner); err != nil {
 				return nil, nil, err
 			}
 		}
 		var before string
 		var rev int64
-		if p == nil {
-			p, before, rev, err = b.enter(ctx, r, try, time.Now())
+		if e == nil {
+			e, before, rev, err = t.enter(ctx, r, try, time.Now())
 		} else {
-			before, rev, err = b.ahead(ctx, p)
+			before, rev, err = t.ahead(ctx, e)
 		}
 		switch {
-		case errors.Is(err, errNoPlace):
-			b.held.forget(r.Name, r.Owner)
+		case errors.Is(err, errNoEntry):
+			t.forgetEntry(r.Name, r.Owner)
 			continue
 		case err != nil || before == "":
-			return p, nil, err
+			return e, nil, err
 		}
-		b.held.park(p)
-		return p, b.watching(before, rev), nil
+		t.pin(e)
+		return e, t.follow(before, rev), nil
 	}
 	return nil, nil, nil // taken away each time: let core ask
 }
 
-// errNoPlace: the place that this process remembers is not in the store, or the
+// errNoEntry: the entry that this process remembers is not in the store, or the
 // key of a new one is still in use.
-var errNoPlace = errors.New("etcd: place in the queue is gone")
+var errNoEntry = errors.New("etcd: queue entry is gone")
 
-// enter puts a place at the end of the queue, unless the owner is barred. Its
-// key is the first free one from number on.
-func (b *Backend) enter(ctx context.Context, r driver.Request, number int, now time.Time) (*place, string, int64, error) {
-	l, err := b.leases.get(ctx, b.placeTTL())
+// enter puts an entry at the end of the queue, unless the owner has a tombstone.
+// Its key is the first free one from number on.
+func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (*entry, string, int64, error) {
+	l, err := t.leases.get(ctx, t.entryTTL())
 	if err != nil {
 		return nil, "", 0, err
 	}
-	s, p := b.space, b.held.reserve(r.Name, r.Owner, l, number, now)
-	own, bar := s.place(r.Name, p.id), s.bar(r.Name, r.Owner)
+	s, e := t.space, t.newEntry(r.Name, r.Owner, l, number, now)
+	own, tombstone := s.entry(r.Name, e.id), s.tombstone(r.Name, r.Owner)
 	value := record{owner: r.Owner, label: r.Label}.encode()
-	st := &step{name: r.Name, size: len(value), twice: true, req: &pb.TxnRequest{
-		Compare: []*pb.Compare{absent(own, nil), absent(bar, nil)},
-		Success: append([]*pb.RequestOp{put(own, value, l.id)}, ahead(s, r.Name, 0, 2)...),
-		Failure: []*pb.RequestOp{read(&pb.RangeRequest{Key: []byte(own)}), exists(bar)},
+	st := &txn.Step{Name: r.Name, Size: len(value), Twice: true, Req: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.Absent(own), txn.Absent(tombstone)},
+		Success: append([]*pb.RequestOp{txn.Put(own, value, l.id)}, ahead(s, r.Name, 0, 2)...),
+		Failure: []*pb.RequestOp{txn.Range(&pb.RangeRequest{Key: []byte(own)}), txn.Exists(tombstone)},
 	}}
-	st.settle = func() { b.held.entered(p, st) }
-	beat := b.leases.beat(l, now.Add(-placeBeat))
-	b.writer.submit(st)
-	if err := st.wait(ctx, b); err != nil {
+	st.Settle = func() { t.entered(e, st) }
+	k := t.leases.keepalive(l, now.Add(-entryRenewal))
+	if err := t.txns.Do(ctx, st); err != nil {
 		return nil, "", 0, err
 	}
 	switch {
-	case is(st.err, rpctypes.ErrLeaseNotFound), errors.Is(st.err, errEpoch):
-		return nil, "", 0, errNoPlace
-	case st.err != nil:
-		return nil, "", 0, b.wrap(st.err)
-	case !st.ok && st.ops[1].GetResponseRange().GetCount() > 0:
+	case cluster.Is(st.Err, rpctypes.ErrLeaseNotFound), errors.Is(st.Err, cluster.ErrDataLost):
+		return nil, "", 0, errNoEntry
+	case st.Err != nil:
+		return nil, "", 0, t.cluster.Wrap(st.Err)
+	case !st.OK && st.Ops[1].GetResponseRange().GetCount() > 0:
 		return nil, "", 0, driver.ErrWithdrawn
-	case !st.ok:
-		return b.occupied(ctx, r, st)
+	case !st.OK:
+		return t.occupied(ctx, r, st)
 	}
-	if err := b.leases.await(ctx, l, beat); err != nil {
-		return nil, "", 0, b.wrap(err)
+	if err := t.leases.await(ctx, l, k); err != nil {
+		return nil, "", 0, t.cluster.Wrap(err)
 	}
-	return p, nextTo(own, st.ops[1:]), st.rev, nil
+	return e, nextTo(own, st.Ops[1:]), st.Rev, nil
 }
 
-// occupied goes on from a place that was there when st came to put it: its own,
+// occupied goes on from an entry that was there when st came to put it: its own,
 // because the client sends a request twice if a connection breaks, or an earlier
 // one that has not been deleted yet.
-func (b *Backend) occupied(ctx context.Context, r driver.Request, st *step) (*place, string, int64, error) {
-	kvs := st.ops[0].GetResponseRange().GetKvs()
+func (t *table) occupied(ctx context.Context, r driver.Request, st *txn.Step) (*entry, string, int64, error) {
+	kvs := st.Ops[0].GetResponseRange().GetKvs()
 	if len(kvs) == 0 || ownerOf(kvs[0]) != r.Owner {
-		return nil, "", 0, errNoPlace
+		return nil, "", 0, errNoEntry
 	}
-	p := b.held.remember(kvs[0], st.epoch)
-	before, rev, err := b.ahead(ctx, p)
-	return p, before, rev, err
+	e := t.adoptEntry(kvs[0], st.Generation)
+	before, rev, err := t.ahead(ctx, e)
+	return e, before, rev, err
 }
 
-// ahead reads the newest places of name that were created before rev (0: all),
+// ahead reads the newest entries of name that were created before rev (0: all),
 // and the holder's key.
 func ahead(s space, name string, rev int64, limit int64) []*pb.RequestOp {
-	places, holds := s.places(name), s.hold(name)
+	all, holds := s.entries(name), s.hold(name)
 	return []*pb.RequestOp{
-		read(&pb.RangeRequest{
-			Key: []byte(places), RangeEnd: beyond(places), KeysOnly: true, Limit: limit, MaxCreateRevision: max(0, rev-1),
+		txn.Range(&pb.RangeRequest{
+			Key: []byte(all), RangeEnd: txn.Beyond(all), KeysOnly: true, Limit: limit, MaxCreateRevision: max(0, rev-1),
 			SortOrder: pb.RangeRequest_DESCEND, SortTarget: pb.RangeRequest_CREATE,
 		}),
-		read(&pb.RangeRequest{Key: []byte(holds), RangeEnd: beyond(holds), KeysOnly: true, Limit: 1}),
+		txn.Range(&pb.RangeRequest{Key: []byte(holds), RangeEnd: txn.Beyond(holds), KeysOnly: true, Limit: 1}),
 	}
 }
 
@@ -205,15 +208,15 @@ func nextTo(own string, ops []*pb.ResponseOp) string {
 	return ""
 }
 
-// ahead reads what is before p now.
-func (b *Backend) ahead(ctx context.Context, p *place) (before string, rev int64, err error) {
-	own := b.space.place(p.name, p.id)
-	resp, err := b.txn(ctx, &pb.TxnRequest{Success: append(ahead(b.space, p.name, p.rev, 1), exists(own))})
+// ahead reads what is before e now.
+func (t *table) ahead(ctx context.Context, e *entry) (before string, rev int64, err error) {
+	own := t.space.entry(e.name, e.id)
+	resp, _, err := t.txns.Read(ctx, append(ahead(t.space, e.name, e.rev, 1), txn.Exists(own))...)
 	if err != nil {
-		return "", 0, b.wrap(err)
+		return "", 0, t.cluster.Wrap(err)
 	}
-	if kvs := resp.Responses[2].GetResponseRange().GetKvs(); len(kvs) == 0 || kvs[0].CreateRevision != p.rev {
-		return "", 0, errNoPlace
+	if kvs := resp.Responses[2].GetResponseRange().GetKvs(); len(kvs) == 0 || kvs[0].CreateRevision != e.rev {
+		return "", 0, errNoEntry
 	}
 	return nextTo(own, resp.Responses), resp.Header.Revision, nil
 }

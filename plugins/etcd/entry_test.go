@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
 )
 
 // TestKeysAreUsedAgain: whoever takes a lock, and however often, its lease is on
@@ -41,9 +42,9 @@ func TestKeysAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestPlacesAreUsedAgain: hosts that contend for a lock have the same keys in its
+// TestEntriesAreUsedAgain: hosts that contend for a lock have the same keys in its
 // queue each time.
-func TestPlacesAreUsedAgain(t *testing.T) {
+func TestEntriesAreUsedAgain(t *testing.T) {
 	const hosting, rounds = 3, 60
 	s := start(t, nil)
 	c := plain(t, s)
@@ -71,13 +72,13 @@ func TestPlacesAreUsedAgain(t *testing.T) {
 		}
 	}
 	if waited := len(keys) - held; held > 1 || waited == 0 || waited > 2*hosting {
-		t.Errorf("%d keys of leases, %d of places in %d handoffs between %d hosts", held, waited, len(took), hosting)
+		t.Errorf("%d keys of leases, %d of queue entries in %d handoffs between %d hosts", held, waited, len(took), hosting)
 	}
 }
 
-// TestPlaceOfAnEarlierProcess: a waiter whose process was replaced goes on from
-// the place that it had.
-func TestPlaceOfAnEarlierProcess(t *testing.T) {
+// TestEntryOfAnEarlierProcess: a waiter whose process was replaced goes on from
+// the queue entry that it had.
+func TestEntryOfAnEarlierProcess(t *testing.T) {
 	s := start(t, nil)
 	other, before := connect(t, on(s)), connect(t, on(s))
 	first := acquire(t, other, lock("jobs", "first"))
@@ -123,18 +124,18 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 	must(t, stranger.Release(t.Context(), third)) // read first, then released
 }
 
-// TestOldDeleteIsNoLoss: a member that is behind tells a new watch of the delete
+// TestOldDeleteIsNoLoss: a member that is behind reports to a new watch the delete
 // of the key's lease before this one.
 func TestOldDeleteIsNoLoss(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	r := acquire(t, b, lock("jobs", "a"))
-	g := b.held.find(r.Name, r.Owner, r.Token)
-	b.held.sentry.hear(g, event{changed: g.rev - 1})
-	if b.held.find(r.Name, r.Owner, r.Token) == nil {
+	g := b.table.find(r.Name, r.Owner, r.Token)
+	b.table.losses.heard(g, watch.Event{Changed: g.rev - 1})
+	if b.table.find(r.Name, r.Owner, r.Token) == nil {
 		t.Error("lost by a delete of before")
 	}
-	b.held.sentry.hear(g, event{changed: g.rev + 1})
-	if b.held.find(r.Name, r.Owner, r.Token) != nil {
+	b.table.losses.heard(g, watch.Event{Changed: g.rev + 1})
+	if b.table.find(r.Name, r.Owner, r.Token) != nil {
 		t.Error("not lost by its delete")
 	}
 }

@@ -6,13 +6,12 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/batch"
 )
 
-// TestSameRevisionOfTwoEpochs: after a loss of data another owner's lease is on
+// TestSameRevisionOfTwoGenerations: after a loss of data another owner's lease is on
 // the same key with the same create revision. Nothing that a holder of before
 // does meets it.
-func TestSameRevisionOfTwoEpochs(t *testing.T) {
+func TestSameRevisionOfTwoGenerations(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)
 	fill := func(until int64) {
@@ -27,7 +26,7 @@ func TestSameRevisionOfTwoEpochs(t *testing.T) {
 	must(t, old.Check(t.Context()))
 	fill(100)
 	before := acquire(t, old, lock("jobs", "a"))
-	g := old.held.find(before.Name, before.Owner, before.Token)
+	g := old.table.find(before.Name, before.Owner, before.Token)
 
 	must(t, s.Stop())
 	must(t, s.Start(t.Context(), false))
@@ -35,10 +34,10 @@ func TestSameRevisionOfTwoEpochs(t *testing.T) {
 	must(t, fresh.Release(t.Context(), acquire(t, fresh, lock("warm", "b"))))
 	fill(g.rev - 1)
 	now := acquire(t, fresh, lock("jobs", "b"))
-	if h := fresh.held.find(now.Name, now.Owner, now.Token); h.rev != g.rev {
+	if h := fresh.table.find(now.Name, now.Owner, now.Token); h.rev != g.rev {
 		t.Fatalf("revisions %d and %d: this shows nothing", g.rev, h.rev)
 	}
-	eventually(t, "the old process knows the new epoch", func() bool {
+	eventually(t, "the old process knows the new generation", func() bool {
 		h, err := old.Inspect(t.Context(), "jobs")
 		return err == nil && h.Token == now.Token
 	})
@@ -52,7 +51,7 @@ func TestSameRevisionOfTwoEpochs(t *testing.T) {
 		"renew":    func() error { return old.Renew(t.Context(), before) },
 		"break":    func() error { return old.Break(t.Context(), "jobs", before.Token) },
 	} {
-		old.held.adopt(g) // each of them may have learned that it is gone
+		old.table.adopt(g) // each of them may have learned that it is gone
 		isNotHeld(t, do())
 		if h, err := fresh.Inspect(t.Context(), "jobs"); err != nil || h.Owner != "b" || h.Token != now.Token {
 			t.Fatalf("after the %s of before: %+v, %v", what, h, err)
@@ -61,10 +60,7 @@ func TestSameRevisionOfTwoEpochs(t *testing.T) {
 	must(t, old.Release(t.Context(), driver.Request{Name: "jobs", Owner: "a", TTL: before.TTL}))
 	must(t, fresh.Renew(t.Context(), now))
 
-	over := old.held.end(g)
-	old.writer.submit(over)
-	if outcome := over.Wait(t.Context()); outcome != batch.Answered {
-		t.Fatalf("the end of a grant: %v", outcome)
-	}
+	over := old.table.end(g)
+	must(t, old.txns.Do(t.Context(), over))
 	must(t, fresh.Renew(t.Context(), now))
 }

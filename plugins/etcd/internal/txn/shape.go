@@ -1,4 +1,4 @@
-package etcd
+package txn
 
 import (
 	"slices"
@@ -7,10 +7,10 @@ import (
 )
 
 // nested makes one Txn of many.
-func nested(batch []*step, holds *pb.Compare) *pb.TxnRequest {
+func nested(batch []*Step, holds *pb.Compare) *pb.TxnRequest {
 	req := &pb.TxnRequest{Compare: []*pb.Compare{holds}, Success: make([]*pb.RequestOp, len(batch))}
 	for i, s := range batch {
-		own := &pb.TxnRequest{Compare: s.req.Compare, Success: s.req.Success}
+		own := &pb.TxnRequest{Compare: s.Req.Compare, Success: s.Req.Success}
 		req.Success[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: own}}
 	}
 	return req
@@ -22,41 +22,44 @@ func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: slices.Concat(r.Compare, []*pb.Compare{holds}),
 		Success: r.Success,
-		Failure: slices.Concat(r.Failure, []*pb.RequestOp{read(&pb.RangeRequest{Key: holds.Key})}),
+		Failure: slices.Concat(r.Failure, []*pb.RequestOp{Range(&pb.RangeRequest{Key: holds.Key})}),
 	}
 }
 
 // lookAfter reads, for the refused steps of a shared Txn, what a single one
 // reads in its other branch. Refusals are rare where much is asked for at a
 // time, and those branches would be most of the Txn.
-func (w *writer) lookAfter(batch []*step) {
+func (w *Writer) lookAfter(batch []*Step) {
 	for len(batch) > 0 {
-		req, part := &pb.TxnRequest{}, 0
-		for part < len(batch) && len(req.Success) < maxReads {
-			if s := batch[part]; !s.ok {
-				req.Success = append(req.Success, s.req.Failure...)
+		var ops []*pb.RequestOp
+		part := 0
+		for part < len(batch) && len(ops) < MaxReads {
+			if s := batch[part]; !s.OK {
+				ops = append(ops, s.Req.Failure...)
 			}
 			part++
 		}
-		if len(req.Success) > 0 {
-			w.tell(batch[:part], req)
+		if len(ops) > 0 {
+			w.explain(batch[:part], ops)
 		}
 		batch = batch[part:]
 	}
 }
 
-func (w *writer) tell(batch []*step, req *pb.TxnRequest) {
-	resp, err := w.b.txn(w.b.ctx, req)
+// explain reads ops, which are those of the refused steps of batch.
+func (w *Writer) explain(batch []*Step, ops []*pb.RequestOp) {
+	resp, g, err := w.Read(w.cluster.Context(), ops...)
 	at := 0
 	for _, s := range batch {
-		if s.ok {
+		if s.OK {
 			continue
 		}
 		if err != nil {
-			s.err = w.b.untouched(err) // it was refused: only the reason is missing
+			s.Err = w.cluster.Untouched(err) // it was refused: only the reason is missing
 			continue
 		}
-		s.ops = resp.Responses[at : at+len(s.req.Failure)]
-		at += len(s.req.Failure)
+		s.Generation = g
+		s.Ops = resp.Responses[at : at+len(s.Req.Failure)]
+		at += len(s.Req.Failure)
 	}
 }

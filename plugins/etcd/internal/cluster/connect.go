@@ -1,0 +1,188 @@
+package cluster
+
+import (
+	"context"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// conn is a connection to one member, logged in once.
+//
+// Note: requests are made with the generated clients on the connection of
+// clientv3, not with its KV, Lease and Watch. Those wait for a member to come
+// back instead of failing fast (K8), repeat reads a hundred times, open a stream
+// for each keepalive, and run a goroutine for each watch. What stays of
+// clientv3 is endpoints and TLS.
+//
+// Note: nor does clientv3 log in again here when its token has expired. Servers
+// before 3.5 refuse even a login that carries an expired token, and then it
+// logs in from within its login until the memory is used up.
+type conn struct {
+	member *member
+	client *clientv3.Client
+	kv     pb.KVClient
+	lease  pb.LeaseClient
+	watch  pb.WatchClient
+	server pb.MaintenanceClient
+
+	ctx    context.Context // of all that goes over it
+	cancel context.CancelCauseFunc
+	leader atomic.Pointer[leader]
+}
+
+// leader is the time of one leader of the cluster on a connection.
+type leader struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// renew begins the time of another leader and returns the one before, which goes
+// on until it is cancelled.
+func (c *conn) renew() *leader {
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	return c.leader.Swap(&leader{ctx, cancel})
+}
+
+// session returns the connection in use, made by the first who asks.
+func (c *Cluster) session(ctx context.Context) (*conn, error) {
+	m, conn := c.use()
+	if conn != nil && c.ctx.Err() == nil {
+		return conn, nil
+	}
+	return c.join(ctx, m)
+}
+
+// join returns the connection to m. Without a user that takes no time; with one
+// it logs in.
+func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
+	if c.ctx.Err() != nil {
+		return nil, driver.ErrClosed
+	}
+	select {
+	case m.dial <- struct{}{}:
+	case <-ctx.Done():
+		return nil, c.Interrupted(ctx, false)
+	case <-c.ctx.Done():
+		return nil, driver.ErrClosed
+	}
+	defer func() { <-m.dial }()
+	c.mu.Lock()
+	conn := m.conn
+	c.mu.Unlock()
+	if conn != nil {
+		return conn, nil
+	}
+	token, err := c.login(ctx, m)
+	if err != nil {
+		return nil, c.Untouched(err)
+	}
+	if conn, err = c.connect(m, token); err != nil {
+		return nil, c.Untouched(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		conn.close()
+		return nil, driver.ErrClosed
+	}
+	m.conn = conn
+	return conn, nil
+}
+
+// login returns a token for the user, on a connection without one; "" where
+// there are no users.
+func (c *Cluster) login(ctx context.Context, m *member) (string, error) {
+	if c.opts.Username == "" {
+		return "", nil
+	}
+	conn, err := c.connect(m, "")
+	if err != nil {
+		return "", err
+	}
+	defer conn.close()
+	ctx, cancel := context.WithTimeout(ctx, c.opts.DialTimeout)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	resp, err := pb.NewAuthClient(conn.client.ActiveConnection()).Authenticate(clientv3.WithRequireLeader(ctx), &pb.AuthenticateRequest{
+		Name: c.opts.Username, Password: c.opts.Source.Password(),
+	})
+	if Is(err, rpctypes.ErrAuthNotEnabled) {
+		return "", nil
+	}
+	return resp.GetToken(), err
+}
+
+func (c *Cluster) connect(m *member, token string) (*conn, error) {
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{m.endpoint}, TLS: c.opts.Source.LastingTLSConfig(hostOf(m.endpoint)), Token: token,
+		// Pings find a connection that is black-holed; grpc allows no shorter
+		// interval.
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+		// One try. The client would send a write again when the server itself
+		// reports a cancelled context, and the first may have happened; should
+		// it be repeated all the same, the repetition finds the owner's own key.
+		MaxUnaryRetries: 1,
+		Context:         c.ctx, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	link := client.ActiveConnection()
+	made := &conn{
+		member: m, client: client, kv: pb.NewKVClient(link), lease: pb.NewLeaseClient(link),
+		watch: pb.NewWatchClient(link), server: pb.NewMaintenanceClient(link),
+	}
+	made.ctx, made.cancel = context.WithCancelCause(c.ctx)
+	made.renew()
+	return made, nil
+}
+
+// hostOf is the name of a member as its certificate may have it.
+func hostOf(endpoint string) []string {
+	if u, err := url.Parse(endpoint); err == nil && u.Scheme != "unix" {
+		return []string{u.Hostname()}
+	}
+	return nil
+}
+
+func (c *conn) close() {
+	c.cancel(nil)
+	_ = c.client.Close() // reports only that it was cancelled
+}
+
+// expired gives conn up if err says that its login is over: the next session
+// logs in again. Nothing came of the request then, and it is to be repeated.
+func (c *Cluster) expired(conn *conn, err error) bool {
+	over := Is(err, rpctypes.ErrInvalidAuthToken) || Is(err, rpctypes.ErrAuthOldRevision) || Is(err, rpctypes.ErrUserEmpty)
+	if !over || c.opts.Username == "" {
+		return false
+	}
+	c.forsake(conn)
+	return true
+}
+
+// forsake takes conn out of use, and closes it once what is under way has had
+// its time.
+func (c *Cluster) forsake(conn *conn) {
+	if !c.detach(conn) {
+		return
+	}
+	linger := func() {
+		select {
+		case <-time.After(c.opts.RequestTimeout):
+		case <-c.ctx.Done():
+		}
+		conn.close()
+	}
+	if !c.Go(linger) {
+		conn.close()
+	}
+}

@@ -1,0 +1,175 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/plugins/internal/wake"
+)
+
+const (
+	// quiet is how long nothing may come from the store before it is asked.
+	quiet = time.Second
+	// patience is how long that question may take before the store is down.
+	patience = time.Second
+	// downPause is between two questions to a store that is down.
+	downPause = 200 * time.Millisecond
+)
+
+// health knows whether the store answers. Errors of requests are only a reason
+// to ask it at once: what counts is a read through the consensus.
+type health struct {
+	wake chan struct{}
+
+	mu        sync.Mutex
+	heard     time.Time // the last answer
+	down      error     // why; nil when it is up
+	changes   int       // between up and down
+	followers map[chan struct{}]bool
+	silent    func() // called after each question without an answer
+}
+
+func (h *health) init() {
+	h.wake, h.followers, h.silent = make(chan struct{}, 1), map[chan struct{}]bool{}, func() {}
+}
+
+// Report is to be called with every error that came instead of an answer, and
+// with nil for an answer.
+func (c *Cluster) Report(err error) {
+	if err != nil && !Refused(err) {
+		wake.Up(c.health.wake)
+		return
+	}
+	c.health.set(nil)
+}
+
+func (h *health) set(down error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if down == nil {
+		h.heard = time.Now()
+	}
+	if (down == nil) == (h.down == nil) {
+		return
+	}
+	h.down = down
+	h.changes++
+	for f := range h.followers {
+		wake.Up(f)
+	}
+}
+
+// State returns the number of changes between up and down so far, and why it is
+// down: nil when it is up.
+func (c *Cluster) State() (changes int, down error) {
+	h := &c.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changes, h.down
+}
+
+// Follow makes changes signal ch, until the returned function is called. The
+// store is asked regularly only while somebody follows.
+func (c *Cluster) Follow(ch chan struct{}) (stop func()) {
+	h := &c.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.followers[ch] = true
+	wake.Up(h.wake)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.followers, ch)
+	}
+}
+
+// OnSilence has f called each time that the store was asked and did not answer.
+func (c *Cluster) OnSilence(f func()) {
+	h := &c.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.silent = f
+}
+
+// watchHealth asks when there is a reason to, until Stop.
+func (c *Cluster) watchHealth() {
+	for {
+		select {
+		case <-c.health.wake:
+			c.ask()
+		case <-time.After(c.health.pause()):
+			if c.health.stale() {
+				c.ask()
+			}
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+func (h *health) pause() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.down != nil:
+		return downPause
+	case len(h.followers) == 0:
+		return time.Hour // Follow wakes
+	}
+	return quiet
+}
+
+func (h *health) stale() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.down != nil || len(h.followers) > 0 && time.Since(h.heard) >= quiet
+}
+
+// ask asks the store. While it is down, grpc's own pauses between two attempts
+// to connect, which grow to two minutes, are cut short.
+func (c *Cluster) ask() {
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	defer cancel()
+	err := c.poll(ctx)
+	if c.ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		c.health.set(nil)
+		return
+	}
+	c.health.set(c.Wrap(err))
+	c.health.mu.Lock()
+	silent := c.health.silent
+	c.health.mu.Unlock()
+	silent()
+}
+
+// overdue has the members compared, again and again, until the returned function
+// is called: something should have been answered by then.
+func (c *Cluster) overdue() (stop func()) {
+	if !c.several() {
+		return func() {}
+	}
+	var (
+		mu    sync.Mutex
+		timer *time.Timer
+	)
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(slowAfter, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if timer != nil {
+			wake.Up(c.health.wake)
+			timer.Reset(slowAfter)
+		}
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		timer.Stop()
+		timer = nil
+	}
+}

@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// slowAfter is how long a request may go unanswered before its member is
+	// compared with the others.
+	slowAfter = 250 * time.Millisecond
+	// askNext is how long one member has for the question of such a comparison
+	// until the next one is asked too, and sickAfter how long it has to answer
+	// when another one did.
+	askNext   = 150 * time.Millisecond
+	sickAfter = 500 * time.Millisecond
+	// electedGrace is what requests that were sent before a change of leader have
+	// for their answer.
+	electedGrace = 300 * time.Millisecond
+)
+
+// Why a request ended before its answer: it may have been done.
+var (
+	errSick    = errors.New("etcd: this member did not answer, and another one did")
+	errElected = errors.New("etcd: no answer, and the cluster has another leader since")
+)
+
+// member is one server. What follows dial is guarded by Cluster.mu.
+type member struct {
+	endpoint string
+	dial     chan struct{} // held by the one that logs in
+	conn     *conn         // nil until it is used
+	failed   time.Time     // when it did so last
+}
+
+// use returns the member in use, and its connection if there is one.
+func (c *Cluster) use() (*member, *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at, c.at.conn
+}
+
+// Prefer uses the member at endpoint until that fails, which tests need. It
+// reports whether there is one.
+func (c *Cluster) Prefer(endpoint string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.all {
+		if m.endpoint == endpoint {
+			c.at = m
+			return true
+		}
+	}
+	return false
+}
+
+// avoid has the next request go elsewhere: m has failed.
+func (c *Cluster) avoid(m *member) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.failed = time.Now()
+	if c.at == m {
+		c.choose(c.order()[1:])
+	}
+}
+
+// choose uses the first of order. The caller holds mu.
+func (c *Cluster) choose(order []*member) {
+	if len(order) == 0 {
+		return
+	}
+	c.at = order[0]
+	if conn := c.at.conn; conn != nil { // do not wait for grpc's next attempt
+		conn.client.ActiveConnection().ResetConnectBackoff()
+	}
+}
+
+// order is the one in use, then the others as they are to be tried: those that
+// never failed in any order, then those that failed longest ago. The caller
+// holds mu.
+func (c *Cluster) order() []*member {
+	order := []*member{c.at}
+	for _, i := range rand.Perm(len(c.all)) {
+		m := c.all[i]
+		if m == c.at {
+			continue
+		}
+		at := 1
+		for at < len(order) && !m.failed.Before(order[at].failed) {
+			at++
+		}
+		order = append(order[:at], append([]*member{m}, order[at:]...)...)
+	}
+	return order
+}
+
+// leave gives up old, with all that is under way there, for next.
+func (c *Cluster) leave(old, next *member, why error) {
+	c.mu.Lock()
+	old.failed = time.Now()
+	if c.at == old {
+		c.choose([]*member{next})
+	}
+	conn := old.conn
+	old.conn = nil
+	c.mu.Unlock()
+	c.opts.Logger.Warn("etcd: another member is used from now on", "instead of", old.endpoint, "member", next.endpoint, "error", why)
+	if conn == nil {
+		return
+	}
+	conn.cancel(errSick)
+	if !c.Go(conn.close) {
+		conn.close()
+	}
+}
+
+// detach takes conn out of use. It reports whether it was in use.
+func (c *Cluster) detach(conn *conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn.member.conn != conn {
+		return false
+	}
+	conn.member.conn = nil
+	return true
+}
+
+// seeTerm notes the leader's term of an answer. When it has changed, what was proposed to the
+// leader of before may be lost, and the server would be silent about it for as
+// long as seven seconds: so it is given up after a grace.
+func (c *Cluster) seeTerm(term uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if term <= c.term {
+		return
+	}
+	first := c.term == 0
+	c.term = term
+	if conn := c.at.conn; conn != nil && !first {
+		before := conn.renew()
+		time.AfterFunc(electedGrace, func() { before.cancel(errElected) })
+	}
+}

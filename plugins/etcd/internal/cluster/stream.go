@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockbench/lockbench/plugins/internal/wake"
+)
+
+// Stream is what its user has to tell of a stream on one member.
+type Stream struct {
+	c  *Cluster
+	on *conn
+	// Cancel ends it.
+	Cancel context.CancelFunc
+}
+
+// KeepAlive opens a stream of keepalives by the member in use. It ends when the
+// cluster gets another leader.
+func (c *Cluster) KeepAlive() (pb.Lease_LeaseKeepAliveClient, *Stream, error) {
+	return open(c, func(on *conn) context.Context { return on.leader.Load().ctx },
+		func(ctx context.Context, on *conn) (pb.Lease_LeaseKeepAliveClient, error) {
+			return on.lease.LeaseKeepAlive(ctx)
+		})
+}
+
+// Watch opens a stream of watches by the member in use.
+func (c *Cluster) Watch() (pb.Watch_WatchClient, *Stream, error) {
+	return open(c, func(on *conn) context.Context { return on.ctx },
+		func(ctx context.Context, on *conn) (pb.Watch_WatchClient, error) { return on.watch.Watch(ctx) })
+}
+
+// open opens a stream by request, which ends with what life returns at the
+// latest.
+func open[T any](c *Cluster, life func(*conn) context.Context, request func(context.Context, *conn) (T, error)) (T, *Stream, error) {
+	defer c.overdue()()
+	var none T
+	on, err := c.session(c.ctx)
+	if err != nil {
+		return none, nil, err
+	}
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(life(on)))
+	s := &Stream{c: c, on: on, Cancel: cancel}
+	stream, err := request(ctx, on)
+	if err != nil {
+		cancel()
+		s.Ended(err)
+		return none, nil, err
+	}
+	return stream, s, nil
+}
+
+// Ended is called with the reason why the stream has ended.
+func (s *Stream) Ended(err error) {
+	if !s.c.expired(s.on, err) && Failing(err) {
+		s.c.avoid(s.on.member)
+	}
+}
+
+// LoginExpired is called when the answers say so: the next stream and request
+// log in again.
+func (s *Stream) LoginExpired() {
+	if s.c.opts.Username != "" {
+		s.c.forsake(s.on)
+	}
+}
+
+// Late is called when an answer has not come for so long. It has the members
+// compared, or reports that the stream is to be given up: then the next one goes
+// to another member.
+func (s *Stream) Late(since time.Duration) (giveUp bool) {
+	switch {
+	case since >= s.c.opts.RequestTimeout:
+		s.c.avoid(s.on.member)
+		return true
+	case since >= slowAfter && s.c.several():
+		wake.Up(s.c.health.wake)
+	}
+	return false
+}
+
+// LateAfter is how often [Stream.Late] should be called.
+func (c *Cluster) LateAfter() time.Duration { return min(slowAfter, c.opts.RequestTimeout/4) }

@@ -1,0 +1,234 @@
+// Package keepalive sends the keepalives of all leases of a process on one
+// stream. It never sends one that was not asked for: a lease lives on only
+// because locks on it are acquired and renewed.
+package keepalive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
+)
+
+// ErrGone is the answer to a keepalive when the server does not know the lease
+// (any more).
+var ErrGone = errors.New("etcd: lease has expired or was revoked")
+
+// Keepalive is one keepalive under way. Sent and Err are valid once Done is
+// closed.
+type Keepalive struct {
+	Done chan struct{}
+	Sent time.Time
+	Err  error // native
+
+	id    int64
+	again bool // its first stream broke
+}
+
+// Sender sends keepalives. Its methods may be called from any number of
+// goroutines.
+type Sender struct {
+	cluster *cluster.Cluster
+	wake    chan struct{}
+
+	mu     sync.Mutex
+	queue  []*Keepalive
+	byID   map[int64]*Keepalive // of queue
+	stream *stream              // nil when there is none
+}
+
+// stream is one stream. The server answers in order.
+type stream struct {
+	pb.Lease_LeaseKeepAliveClient
+	*cluster.Stream
+	sent []*Keepalive // not answered yet; guarded by Sender.mu
+}
+
+// New returns a Sender, which works until c is stopped.
+func New(c *cluster.Cluster) *Sender {
+	s := &Sender{cluster: c, wake: make(chan struct{}, 1), byID: map[int64]*Keepalive{}}
+	c.Go(s.run)
+	return s
+}
+
+// Send queues a keepalive of the lease id that is sent after now. All who ask
+// before it is sent share one.
+func (s *Sender) Send(id int64) *Keepalive {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.byID[id]; k != nil {
+		return k
+	}
+	k := &Keepalive{id: id, Done: make(chan struct{})}
+	s.byID[id] = k
+	s.queue = append(s.queue, k)
+	wake.Up(s.wake)
+	return k
+}
+
+// run sends what is queued, and gives up a stream that does not answer.
+func (s *Sender) run() {
+	late := time.NewTicker(s.cluster.LateAfter())
+	defer late.Stop()
+	for {
+		select {
+		case <-s.wake:
+			s.flush()
+		case now := <-late.C:
+			s.expire(now)
+		case <-s.cluster.Context().Done():
+			s.fail(s.current(), driver.ErrClosed)
+			s.drain(driver.ErrClosed)
+			return
+		}
+	}
+}
+
+func (s *Sender) flush() {
+	var on *stream
+	var err error
+	for range s.cluster.Members() {
+		if on, err = s.open(); err == nil || !cluster.Failing(err) {
+			break
+		}
+	}
+	if err != nil {
+		s.drain(err)
+		return
+	}
+	s.mu.Lock()
+	batch := s.queue
+	s.queue = nil
+	clear(s.byID)
+	now := time.Now()
+	for _, k := range batch {
+		k.Sent = now
+	}
+	on.sent = append(on.sent, batch...)
+	s.mu.Unlock()
+	for _, k := range batch {
+		if err := on.Send(&pb.LeaseKeepAliveRequest{ID: k.id}); err != nil {
+			on.Cancel() // the receiver reports what happened
+			return
+		}
+	}
+}
+
+// open returns the present stream, or opens one.
+func (s *Sender) open() (*stream, error) {
+	if on := s.current(); on != nil {
+		return on, nil
+	}
+	client, link, err := s.cluster.KeepAlive()
+	if err != nil {
+		return nil, err
+	}
+	on := &stream{Lease_LeaseKeepAliveClient: client, Stream: link}
+	s.mu.Lock()
+	s.stream = on
+	s.mu.Unlock()
+	if !s.cluster.Go(func() { s.receive(on) }) {
+		on.Cancel()
+	}
+	return on, nil
+}
+
+func (s *Sender) current() *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stream
+}
+
+func (s *Sender) receive(on *stream) {
+	defer on.Cancel()
+	for {
+		resp, err := on.Recv()
+		if err != nil {
+			on.Ended(err)
+			s.fail(on, err)
+			return
+		}
+		s.mu.Lock()
+		var k *Keepalive
+		if len(on.sent) > 0 && on.sent[0].id == resp.ID {
+			k, on.sent = on.sent[0], on.sent[1:]
+		}
+		s.mu.Unlock()
+		if k == nil {
+			s.fail(on, fmt.Errorf("etcd: keepalive of lease %x was answered out of order", resp.ID))
+			return
+		}
+		if resp.TTL <= 0 {
+			k.Err = ErrGone
+		}
+		close(k.Done)
+	}
+}
+
+// fail ends a stream. What waits for its answers is sent once more, on another:
+// the login of a stream expires, and its member may have gone.
+func (s *Sender) fail(on *stream, err error) {
+	if on == nil {
+		return
+	}
+	on.Cancel()
+	s.mu.Lock()
+	waiting := on.sent
+	on.sent = nil
+	if s.stream == on {
+		s.stream = nil
+	}
+	var given []*Keepalive
+	for _, k := range waiting {
+		if k.again {
+			given = append(given, k)
+			continue
+		}
+		k.again = true
+		s.queue = append(s.queue, k)
+	}
+	s.mu.Unlock()
+	finish(given, err)
+	if len(waiting) > 0 {
+		s.cluster.Report(err)
+		wake.Up(s.wake)
+	}
+}
+
+// drain ends what was not sent.
+func (s *Sender) drain(err error) {
+	s.mu.Lock()
+	waiting := s.queue
+	s.queue = nil
+	clear(s.byID)
+	s.mu.Unlock()
+	finish(waiting, err)
+}
+
+func finish(keepalives []*Keepalive, err error) {
+	for _, k := range keepalives {
+		k.Err = err
+		close(k.Done)
+	}
+}
+
+// expire gives up a stream whose oldest keepalive has had no answer for too long.
+func (s *Sender) expire(now time.Time) {
+	s.mu.Lock()
+	on := s.stream
+	var since time.Duration
+	if on != nil && len(on.sent) > 0 {
+		since = now.Sub(on.sent[0].Sent)
+	}
+	s.mu.Unlock()
+	if on != nil && on.Late(since) {
+		s.fail(on, context.DeadlineExceeded)
+	}
+}

@@ -1,0 +1,68 @@
+// Package txn sends transactions to etcd: the operations of many callers, as
+// many in one as are waiting, and none on other data than they were made for.
+package txn
+
+import (
+	"context"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/lockbench/lockbench/plugins/internal/batch"
+)
+
+// Step is one operation of the store with its own compares, and what came of
+// it. The fields below Until are valid once it is answered.
+type Step struct {
+	batch.Ticket
+	Name string         // of the lock: no two steps of one Txn share it
+	Req  *pb.TxnRequest // what to do when the compares hold, and what to read when not
+	In   *Generation    // of the revisions that Req compares; nil when there are none
+	Size int            // bytes of values, sent or answered
+
+	// Beside runs when the step is sent, unless it is nil. It may start something
+	// that Then waits for too, and returns what is closed when that is done, or
+	// nil.
+	Beside func() <-chan struct{}
+	// After reports that Then asks the store for more when the step was done.
+	After bool
+	// Twice reports whether the same again does no harm, also when the first
+	// arrives late: then a step without an answer is sent once more.
+	Twice bool
+	// Settle runs before anybody sees the answer, also when nobody waits any more.
+	Settle func()
+	// Then runs after that, for one who does not wait. Before it is sent, the
+	// step is given up when Until ends.
+	Then  func()
+	Until context.Context
+
+	Generation *Generation      // in which it was done
+	OK         bool             // the compares held
+	Rev        int64            // of the store after the Txn
+	Ops        []*pb.ResponseOp // of the branch taken
+	Err        error            // native
+	Doubt      error            // of a try before, which may have been done
+
+	sent   time.Time       // the first try
+	beside <-chan struct{} // what Beside has returned
+}
+
+func (s *Step) finish() {
+	if s.Settle != nil {
+		s.Settle()
+	}
+	s.End()
+}
+
+// alone reports whether nothing is under way that was started beside the step.
+func (s *Step) alone() bool {
+	if s.beside == nil {
+		return true
+	}
+	select {
+	case <-s.beside:
+		return true
+	default:
+		return false
+	}
+}

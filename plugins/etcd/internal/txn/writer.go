@@ -1,0 +1,275 @@
+package txn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/internal/batch"
+)
+
+const (
+	// maxBatch is how many operations share a Txn. The servers' stock limit is
+	// 128, and of that a nested operation needs up to four on top.
+	maxBatch = 120
+	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB, and its
+	// answer below the client's of 4 MB.
+	maxBatchBytes = 512 << 10
+	// maxInFlight is how many Txns are under way at a time. What is asked
+	// meanwhile shares the next one.
+	maxInFlight = 2
+	// MaxReads is how many reads share a Txn, which needs no consensus entry when
+	// there is nothing else in it.
+	MaxReads = 100
+)
+
+// Writer sends steps, as many in one Txn as are waiting. Its methods may be
+// called from any number of goroutines.
+type Writer struct {
+	cluster     *cluster.Cluster
+	generations generations
+	steps       *batch.Batcher[*Step]
+	limit       atomic.Int32 // steps in a Txn; less when the server allows less
+}
+
+// New returns a Writer. The base of tokens is the value of key; ended is called
+// when a generation has ended, before anything is done in the next one.
+func New(c *cluster.Cluster, key string, ended func()) *Writer {
+	w := &Writer{cluster: c, generations: generations{cluster: c, key: key, ended: ended}}
+	w.limit.Store(maxBatch)
+	w.steps = batch.New(batch.Options[*Step]{
+		Limits: batch.Limits[*Step]{
+			Count: func() int { return int(w.limit.Load()) },
+			Size:  func(s *Step) int { return s.Size }, Room: func() int { return maxBatchBytes },
+			Name: func(s *Step) string { return s.Name }, Claim: (*Step).Claim,
+		},
+		Senders: maxInFlight, Send: w.serve,
+	})
+	return w
+}
+
+// Generation returns the present generation, read by the first who asks. Its
+// error changed no lock.
+func (w *Writer) Generation(ctx context.Context) (*Generation, error) { return w.generations.load(ctx) }
+
+// Known returns the present generation, nil when it is to be read first.
+func (w *Writer) Known() *Generation { return w.generations.present.Load() }
+
+// Read does ops, which only read, together. It returns the generation, too, in
+// which the answer's revisions count. Its error is native.
+func (w *Writer) Read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
+	return w.generations.read(ctx, ops...)
+}
+
+// Do submits s and waits for it; see [Writer.Wait].
+func (w *Writer) Do(ctx context.Context, s *Step) error {
+	w.Submit(s)
+	return w.Wait(ctx, s)
+}
+
+// Wait waits for the outcome. An error means that ctx ended before it.
+func (w *Writer) Wait(ctx context.Context, s *Step) error {
+	switch s.Ticket.Wait(ctx) {
+	case batch.Answered:
+		return nil
+	case batch.NotSent:
+		s.Err = w.cluster.Interrupted(ctx, false)
+		s.finish()
+		return s.Err
+	}
+	return w.cluster.Interrupted(ctx, true)
+}
+
+// Submit queues steps, in this order, and returns at once.
+func (w *Writer) Submit(steps ...*Step) {
+	for _, s := range steps {
+		s.Open()
+	}
+	if w.steps.Add(steps...) {
+		return
+	}
+	for _, s := range steps {
+		if s.Claim() {
+			s.Err = driver.ErrClosed
+			s.finish()
+		}
+	}
+	w.deliver(steps)
+}
+
+// Close has Submit refuse steps, and returns when all others are answered.
+func (w *Writer) Close() { w.steps.Close() }
+
+// serve sends batch, but for the steps that were given up.
+func (w *Writer) serve(batch []*Step, _ func()) {
+	var due []*Step
+	for _, s := range batch {
+		if s.Until == nil || s.Until.Err() == nil {
+			due = append(due, s)
+			continue
+		}
+		s.Err = w.cluster.Interrupted(s.Until, false)
+		s.finish()
+	}
+	if len(due) > 0 {
+		w.do(due)
+	}
+	w.deliver(batch)
+}
+
+// do sends batch as one Txn. When the server refuses the whole because of one,
+// each is sent alone.
+func (w *Writer) do(batch []*Step) {
+	g, err := w.Generation(w.cluster.Context())
+	var answers []*pb.TxnResponse
+	var rev int64
+	if err == nil {
+		batch = w.current(batch, g)
+		if len(batch) == 0 {
+			return
+		}
+		answers, rev, err = w.send(batch, g)
+	}
+	if len(batch) > 1 && err != nil && cluster.Refused(err) {
+		if cluster.Is(err, rpctypes.ErrTooManyOps) {
+			w.limit.Store(max(1, w.limit.Load()/2))
+		}
+		for i := range batch {
+			w.do(batch[i : i+1])
+		}
+		return
+	}
+	if err != nil && !w.cluster.Harmless(err) {
+		if batch = w.again(batch, err); len(batch) == 0 {
+			return
+		}
+	}
+	for i, s := range batch {
+		s.Generation, s.Rev, s.Err = g, rev, err
+		switch {
+		case err == nil:
+			s.OK, s.Ops = answers[i].Succeeded, answers[i].Responses
+		case s.Doubt != nil:
+			s.Err = s.Doubt
+		}
+	}
+	if len(batch) > 1 && err == nil {
+		w.lookAfter(batch)
+	}
+	for _, s := range batch {
+		s.finish()
+	}
+}
+
+// again sends those of batch once more that may be done twice, as long as their
+// time is not over, and returns the others.
+func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
+	var twice []*Step
+	for _, s := range batch {
+		if s.Doubt = cmp.Or(s.Doubt, err); s.Twice && cluster.Failing(err) && time.Since(s.sent) < w.cluster.RequestTimeout() && w.cluster.Context().Err() == nil {
+			twice = append(twice, s)
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	if len(twice) > 0 {
+		w.do(twice)
+	}
+	return rest
+}
+
+// current finishes the steps whose revisions are of a generation before g, and
+// returns the others. A key of g may have been created at such a revision by
+// somebody else, and the generation's own compare would not see it: the sender
+// has learned of g since the step was prepared.
+func (w *Writer) current(batch []*Step, g *Generation) []*Step {
+	rest := make([]*Step, 0, len(batch))
+	for _, s := range batch {
+		if s.In == nil || g.Same(s.In) {
+			rest = append(rest, s)
+			continue
+		}
+		s.Generation, s.Err = g, cluster.ErrDataLost
+		s.finish()
+	}
+	return rest
+}
+
+// send does batch if g has not ended.
+func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, error) {
+	holds := w.generations.holds(g)
+	var req *pb.TxnRequest
+	if len(batch) == 1 {
+		req = single(batch[0].Req, holds)
+	} else {
+		req = nested(batch, holds)
+	}
+	now := time.Now()
+	for _, s := range batch {
+		if s.Beside != nil {
+			s.beside = s.Beside()
+		}
+		if s.sent.IsZero() {
+			s.sent = now
+		}
+	}
+	ctx := w.cluster.Context()
+	resp, err := w.generations.send(ctx, false, req)
+	if err != nil {
+		return nil, 0, err
+	}
+	over := !resp.Succeeded
+	answers := []*pb.TxnResponse{resp}
+	if len(batch) == 1 {
+		over = over && !goesOn(g, resp.Responses)
+	} else if !over {
+		answers = make([]*pb.TxnResponse, len(batch))
+		for i := range answers {
+			answers[i] = resp.Responses[i].GetResponseTxn()
+		}
+	}
+	if over {
+		err = errors.Join(cluster.ErrDataLost, w.generations.over(ctx, g))
+	}
+	return answers, resp.Header.Revision, err
+}
+
+// deliver runs what is to follow the steps of batch. Granted locks may have to
+// wait for what is shared beside them, and what was refused for more.
+func (w *Writer) deliver(batch []*Step) {
+	var granted []*Step
+	for _, s := range batch {
+		switch {
+		case s.Then == nil:
+		case s.Err != nil || !s.OK || s.After:
+			w.apart(s.Then)
+		case s.alone():
+			s.Then()
+		default:
+			granted = append(granted, s)
+		}
+	}
+	if len(granted) == 0 {
+		return
+	}
+	w.apart(func() {
+		for _, s := range granted {
+			s.Then()
+		}
+	})
+}
+
+// apart calls f in a goroutine, or here when the cluster is stopped: nothing
+// waits any more then.
+func (w *Writer) apart(f func()) {
+	if !w.cluster.Go(f) {
+		f()
+	}
+}

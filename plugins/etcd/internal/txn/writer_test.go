@@ -1,0 +1,77 @@
+package txn
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
+)
+
+// nowhere is an address at which nobody listens.
+const nowhere = "127.0.0.1:1"
+
+// TestDeliverWaitsForNobody: a step whose follower asks the store for more, or
+// waits for what was started beside it, holds up no sender.
+func TestDeliverWaitsForNobody(t *testing.T) {
+	w := at(t, nowhere)
+	for what, s := range map[string]*Step{
+		"asks for more":          {OK: true, After: true},
+		"was refused":            {},
+		"waits for what is near": {OK: true, beside: make(chan struct{})},
+	} {
+		answered, delivered := make(chan struct{}), make(chan struct{})
+		s.Then = func() { <-answered }
+		go func() {
+			w.deliver([]*Step{s})
+			close(delivered)
+		}()
+		select {
+		case <-delivered:
+		case <-time.After(backendtest.Patience / 10):
+			t.Errorf("the sender waits for a step that %s", what)
+		}
+		close(answered)
+	}
+}
+
+// TestDeliverAtOnce: what needs nothing more follows without a goroutine.
+func TestDeliverAtOnce(t *testing.T) {
+	over := make(chan struct{})
+	close(over)
+	followed := 0
+	then := func() { followed++ }
+	at(t, nowhere).deliver([]*Step{{OK: true, Then: then}, {OK: true, Then: then, beside: over}, {OK: true}})
+	if followed != 2 {
+		t.Errorf("%d of 2 steps are followed when deliver returns", followed)
+	}
+}
+
+// TestOtherGenerationIsNotSent: a step whose revisions are of other data is
+// finished without a request.
+func TestOtherGenerationIsNotSent(t *testing.T) {
+	w := at(t, nowhere)
+	w.generations.present.Store(&Generation{Base: 8})
+	settled := false
+	s := &Step{Name: "jobs", Req: &pb.TxnRequest{}, In: &Generation{Base: 7}, Settle: func() { settled = true }}
+	must(t, w.Do(t.Context(), s))
+	if !settled || !errors.Is(w.cluster.Wrap(s.Err), driver.ErrNotSent) {
+		t.Errorf("settled %v, %v", settled, s.Err)
+	}
+}
+
+// TestStoppedWriter: a step that is submitted after the end is answered.
+func TestStoppedWriter(t *testing.T) {
+	w := at(t, nowhere)
+	w.cluster.Stop()
+	w.Close()
+	followed := false
+	s := &Step{Name: "jobs", Req: &pb.TxnRequest{}, Then: func() { followed = true }}
+	must(t, w.Do(t.Context(), s))
+	if !followed || !errors.Is(s.Err, driver.ErrClosed) {
+		t.Errorf("followed %v, %v", followed, s.Err)
+	}
+}

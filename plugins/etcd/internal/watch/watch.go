@@ -1,0 +1,268 @@
+// Package watch carries all watches of a process on one stream.
+package watch
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
+)
+
+// Event is what a watch reports. None is a fact to act upon: each is a reason to
+// ask the store, except that the delete of a key is final for who had it before.
+// A member that is behind opens a watch at a revision of its own, and then
+// reports changes that are known already.
+//
+// In the zero Event the stream is broken and nothing is seen, until another one
+// has Opened.
+type Event struct {
+	Opened  int64 // not 0: changes after this revision are seen from now on
+	Changed int64 // not 0: the revision of the last change
+}
+
+// Watch is one watch. Its id, on the present stream, is guarded by Mux.mu.
+type Watch struct {
+	key     string
+	end     []byte
+	deletes bool // only deletes are of interest
+	notify  func(Event)
+	id      int64
+}
+
+// Mux carries watches on one stream, opened from the present revision: an older
+// one would put a watch among those that the server brings up to date every
+// 100 ms. What happened before it was opened, or while the stream was broken, is
+// for the one who watches to read, at Event.Opened; so compaction is nothing to
+// a watch. Its methods may be called from any number of goroutines.
+type Mux struct {
+	cluster *cluster.Cluster
+	wake    chan struct{}
+
+	mu      sync.Mutex
+	watches map[*Watch]struct{}
+	stream  *stream // nil when there is none
+}
+
+// stream is one stream. What follows wake is guarded by Mux.mu.
+type stream struct {
+	pb.Watch_WatchClient
+	*cluster.Stream
+	wake chan struct{}
+	byID map[int64]*Watch
+	last int64
+	out  []*pb.WatchRequest
+}
+
+// New returns a Mux, which works until c is stopped. When the store is silent it
+// gives up its stream.
+func New(c *cluster.Cluster) *Mux {
+	m := &Mux{cluster: c, wake: make(chan struct{}, 1), watches: map[*Watch]struct{}{}}
+	c.OnSilence(m.Reset)
+	c.Go(m.run)
+	return m
+}
+
+// Changes starts to watch [key, end). notify is called from one goroutine and
+// must not block.
+func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
+	return m.add(&Watch{key: key, end: end, notify: notify})
+}
+
+// Deletes starts to watch for deletes of key; see [Mux.Changes].
+func (m *Mux) Deletes(key string, notify func(Event)) *Watch {
+	return m.add(&Watch{key: key, deletes: true, notify: notify})
+}
+
+func (m *Mux) add(w *Watch) *Watch {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watches[w] = struct{}{}
+	if m.stream != nil {
+		m.stream.create(w)
+	} else {
+		wake.Up(m.wake)
+	}
+	return w
+}
+
+// Drop ends a watch, unless it is nil. A notify that has begun may still be
+// under way.
+func (m *Mux) Drop(w *Watch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.watches[w]; !known {
+		return
+	}
+	delete(m.watches, w)
+	if on := m.stream; on != nil && on.byID[w.id] == w {
+		delete(on.byID, w.id)
+		on.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
+	}
+}
+
+// Reset gives up the present stream.
+func (m *Mux) Reset() {
+	m.mu.Lock()
+	on := m.stream
+	m.mu.Unlock()
+	if on != nil {
+		on.Cancel()
+	}
+}
+
+func (s *stream) create(w *Watch) {
+	s.last++
+	w.id = s.last
+	s.byID[w.id] = w
+	req := &pb.WatchCreateRequest{Key: []byte(w.key), RangeEnd: w.end, WatchId: w.id, Fragment: true}
+	if w.deletes {
+		req.Filters = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
+	}
+	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: req}})
+}
+
+func (s *stream) send(r *pb.WatchRequest) {
+	s.out = append(s.out, r)
+	wake.Up(s.wake)
+}
+
+// run keeps a stream open while anybody watches.
+func (m *Mux) run() {
+	over := m.cluster.Context()
+	for {
+		select {
+		case <-m.wake:
+		case <-over.Done():
+			return
+		}
+		pause := reopenPause
+		for m.wanted() {
+			began := time.Now()
+			on, err := m.open()
+			if err == nil {
+				err = m.serve(on)
+			}
+			if time.Since(began) > maxReopenPause {
+				pause = reopenPause
+			}
+			if over.Err() != nil {
+				return
+			}
+			m.cluster.Report(err)
+			m.broken()
+			select {
+			case <-time.After(pause):
+			case <-over.Done():
+				return
+			}
+			pause = min(2*pause, maxReopenPause)
+		}
+	}
+}
+
+// Pauses between two attempts to open the stream; a refusal costs a new login.
+const (
+	reopenPause    = 50 * time.Millisecond
+	maxReopenPause = time.Second
+)
+
+func (m *Mux) wanted() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.watches) > 0
+}
+
+func (m *Mux) open() (*stream, error) {
+	client, link, err := m.cluster.Watch()
+	if err != nil {
+		return nil, err
+	}
+	on := &stream{Watch_WatchClient: client, Stream: link, wake: make(chan struct{}, 1), byID: map[int64]*Watch{}}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stream = on
+	for w := range m.watches {
+		on.create(w)
+	}
+	return on, nil
+}
+
+// serve works on a stream until it breaks.
+func (m *Mux) serve(on *stream) error {
+	var sender sync.WaitGroup
+	sender.Go(func() { m.send(on) })
+	var err error
+	for err == nil {
+		var resp *pb.WatchResponse
+		if resp, err = on.Recv(); err == nil {
+			err = m.receive(on, resp)
+		}
+	}
+	m.mu.Lock()
+	m.stream = nil
+	m.mu.Unlock()
+	on.Cancel()
+	sender.Wait()
+	on.Ended(err)
+	return err
+}
+
+// send sends what is queued.
+func (m *Mux) send(on *stream) {
+	for {
+		select {
+		case <-on.wake:
+		case <-on.Context().Done():
+			return
+		}
+		m.mu.Lock()
+		out := on.out
+		on.out = nil
+		m.mu.Unlock()
+		for _, r := range out {
+			if on.Send(r) != nil {
+				return // Recv says why
+			}
+		}
+	}
+}
+
+// receive passes one message on. An error gives up the stream.
+func (m *Mux) receive(on *stream, resp *pb.WatchResponse) error {
+	if resp.Created && resp.Canceled {
+		on.LoginExpired() // of which old servers say that rights are missing
+		return fmt.Errorf("etcd: watch refused: %s", resp.CancelReason)
+	}
+	m.mu.Lock()
+	w := on.byID[resp.WatchId]
+	if w != nil && resp.Canceled { // by the server: start over at the present
+		delete(on.byID, resp.WatchId)
+		on.create(w)
+	}
+	m.mu.Unlock()
+	switch {
+	case w == nil || resp.Canceled:
+	case resp.Created:
+		w.notify(Event{Opened: resp.Header.Revision})
+	case len(resp.Events) > 0:
+		w.notify(Event{Changed: resp.Events[len(resp.Events)-1].GetKv().GetModRevision()})
+	}
+	return nil
+}
+
+// broken reports to everyone that nothing is seen.
+func (m *Mux) broken() {
+	m.mu.Lock()
+	all := make([]*Watch, 0, len(m.watches))
+	for w := range m.watches {
+		all = append(all, w)
+	}
+	m.mu.Unlock()
+	for _, w := range all {
+		w.notify(Event{})
+	}
+}

@@ -1,0 +1,163 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
+	"github.com/lockbench/lockbench/plugins/internal/feed"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
+)
+
+// errDeleted is the cause in the notice of a lease that somebody else has ended.
+var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
+
+// young is how long a lock is held before its key is watched: most are released
+// sooner, and a watch costs two messages. A loss before that is noticed when
+// the watch is opened.
+const young = 20 * time.Millisecond
+
+// losses finds out which locks of a table are lost, by watches of their keys.
+// What follows feeds is guarded by table.mu.
+type losses struct {
+	table   *table
+	feeds   feed.Feeds
+	fresh   []*grant // not watched yet, oldest first
+	suspect []*grant // watched, and to be looked for
+	looking bool
+}
+
+// add has g watched once it is old enough, unless it is being deleted then. A
+// lock that it is not known to have may be another owner's.
+func (l *losses) add(g *grant) {
+	if !l.feeds.Watched() || g.watch != nil || g.token == 0 {
+		return
+	}
+	if l.fresh = append(l.fresh, g); len(l.fresh) == 1 {
+		wake.Up(l.table.wake)
+	}
+}
+
+// addAll is add for all locks that are held.
+func (l *losses) addAll() {
+	l.table.mu.Lock()
+	defer l.table.mu.Unlock()
+	for _, g := range l.table.grants {
+		l.add(g)
+	}
+}
+
+// pause is how long there is nothing to do. The caller holds mu.
+func (l *losses) pause() time.Duration {
+	switch {
+	case len(l.suspect) > 0 && !l.looking:
+		return 0
+	case len(l.fresh) > 0:
+		return time.Until(l.fresh[0].since.Add(young))
+	}
+	return time.Hour
+}
+
+// work watches what is old enough and looks for what may be gone.
+func (l *losses) work() {
+	t := l.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for len(l.fresh) > 0 && now.Sub(l.fresh[0].since) >= young {
+		g := l.fresh[0]
+		l.fresh = l.fresh[1:]
+		if t.grants[g.who()] == g && g.watch == nil && !g.deleting {
+			g.watch = t.watches.Deletes(t.space.hold(g.name), func(e watch.Event) { l.heard(g, e) })
+		}
+	}
+	if len(l.suspect) > 0 && !l.looking {
+		suspects := l.suspect
+		l.suspect, l.looking = nil, true
+		if !t.cluster.Go(func() { l.look(suspects) }) {
+			l.looking = false
+		}
+	}
+}
+
+// heard takes an event of the watch of g's key.
+func (l *losses) heard(g *grant, e watch.Event) {
+	switch {
+	case e.Changed > g.rev:
+		l.lost(g)
+	case e.Opened != 0:
+		l.table.mu.Lock()
+		defer l.table.mu.Unlock()
+		if e.Opened > g.seenAt || e.Opened < g.rev { // less: a member is behind, or the data is gone
+			l.suspect = append(l.suspect, g)
+			wake.Up(l.table.wake)
+		}
+	}
+}
+
+// look reads whether suspects are still there. When it fails the stream will
+// break too, and each watch that is opened again makes its lock a suspect.
+func (l *losses) look(suspects []*grant) {
+	gone, _, err := l.table.verify(l.table.cluster.Context(), suspects)
+	if err == nil {
+		for _, g := range gone {
+			l.lost(g)
+		}
+	} else {
+		l.table.watches.Reset()
+	}
+	l.table.mu.Lock()
+	defer l.table.mu.Unlock()
+	l.looking = false
+	wake.Up(l.table.wake)
+}
+
+// lost announces that a lock is gone, unless this process deletes it itself.
+func (l *losses) lost(g *grant) {
+	l.table.mu.Lock()
+	own := g.deleting
+	l.table.mu.Unlock()
+	if !own && l.table.lost(g) {
+		l.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: g.name, Owner: g.owner, Token: g.token, Err: errDeleted})
+	}
+}
+
+// Watch pushes the loss of locks that were got through this process, and reports
+// when the store stops and begins to answer.
+func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
+	f := b.table.losses.feeds.Open()
+	defer f.Close()
+	b.table.losses.addAll()
+	defer b.cluster.Follow(f.More())()
+	changes, down := b.cluster.State()
+	if down != nil {
+		emit(change(down))
+	}
+	for {
+		now, down := b.cluster.State()
+		if now != changes {
+			emit(change(down))
+		}
+		changes = now
+		for _, n := range f.Take() {
+			emit(n)
+		}
+		select {
+		case <-f.More():
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-b.cluster.Context().Done():
+			return driver.ErrClosed
+		}
+	}
+}
+
+// change is the notice that the store is down, or up when down is nil.
+func change(down error) driver.Notice {
+	if down == nil {
+		return driver.Notice{Kind: driver.NoticeUp}
+	}
+	return driver.Notice{Kind: driver.NoticeDown, Err: down}
+}

@@ -1,0 +1,82 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/internal/millis"
+)
+
+// ttls asks for what is left of leases, and remembers it for a moment: a waiter
+// needs no more than a hint, and the locks of one host share a lease.
+type ttls struct {
+	cluster *cluster.Cluster
+
+	mu   sync.Mutex
+	over map[int64]expiry
+}
+
+// expiry is what a server has said of a lease: until when it lives, and for how
+// long it was granted.
+type expiry struct {
+	asked, at time.Time
+	granted   time.Duration
+}
+
+const (
+	rememberTTL = 500 * time.Millisecond
+	// roughTTL is the part of what was left for which a waiter relies on it.
+	roughTTL = 4
+	maxTTLs  = 1000
+)
+
+func newTTLs(c *cluster.Cluster) *ttls { return &ttls{cluster: c, over: map[int64]expiry{}} }
+
+// left is in whole seconds, as etcd counts, and up to one too little; negative
+// for a key without a lease, which somebody else has put there. When rough will
+// do, what is left may have become more since.
+func (t *ttls) left(ctx context.Context, id int64, rough bool) (time.Duration, error) {
+	if id == 0 {
+		return -1, nil
+	}
+	e, err := t.of(ctx, id, rough)
+	if err != nil {
+		return 0, err
+	}
+	return max(time.Millisecond, millis.Up(time.Until(e.at))), nil
+}
+
+// of returns what is known of a lease, or asks.
+func (t *ttls) of(ctx context.Context, id int64, rough bool) (expiry, error) {
+	now := time.Now()
+	t.mu.Lock()
+	e, known := t.over[id]
+	t.mu.Unlock()
+	remember := rememberTTL
+	if rough {
+		remember = max(remember, e.at.Sub(e.asked)/roughTTL)
+	}
+	if known && now.Sub(e.asked) < remember {
+		return e, nil
+	}
+	resp, err := t.cluster.TimeToLive(ctx, id)
+	if err != nil {
+		return e, t.cluster.Wrap(err)
+	}
+	left := time.Duration(max(0, resp.TTL)) * time.Second
+	e = expiry{asked: now, at: now.Add(left), granted: time.Duration(resp.GrantedTTL) * time.Second}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.over) >= maxTTLs {
+		clear(t.over)
+	}
+	t.over[id] = e
+	return e, nil
+}
+
+// silent is for how long, at least, the lease has not been renewed.
+func (e expiry) silent() time.Duration {
+	return e.granted - e.at.Sub(e.asked) - time.Second // what is left was rounded down
+}

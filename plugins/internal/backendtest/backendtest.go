@@ -1,0 +1,107 @@
+// Package backendtest has what the tests of several backends need.
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+)
+
+// Patience bounds what a test waits for on a machine that is busy.
+const Patience = 30 * time.Second
+
+// Must fails the test when err is not nil.
+func Must(t drivertest.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+// Eventually polls until ok, or until [Patience] is over.
+func Eventually(t drivertest.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Patience); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("not in %v: %s", Patience, what)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("%v", t.Context().Err())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// Request asks for name, for 10 s.
+func Request(name, owner string) driver.Request {
+	return driver.Request{Name: name, Owner: owner, Label: "host-1:77", TTL: 10 * time.Second}
+}
+
+// Acquire acquires what must be free, and returns r with its token.
+func Acquire(t drivertest.T, b driver.Lock, r driver.Request) driver.Request {
+	t.Helper()
+	token, err := b.TryAcquire(t.Context(), r)
+	if err != nil {
+		t.Fatalf("acquire %q by %s: %v", r.Name, r.Owner, err)
+	}
+	r.Token = token
+	return r
+}
+
+// Held returns who holds the lock according to err, which must be a HeldError.
+func Held(t drivertest.T, err error) driver.Holder {
+	t.Helper()
+	var e *driver.HeldError
+	if !errors.As(err, &e) {
+		t.Fatalf("got %v, want a HeldError", err)
+	}
+	return e.Holder
+}
+
+// NotHeld returns who holds the lock according to err, which must be a
+// NotHeldError.
+func NotHeld(t drivertest.T, err error) driver.Holder {
+	t.Helper()
+	var e *driver.NotHeldError
+	if !errors.As(err, &e) {
+		t.Fatalf("got %v, want a NotHeldError", err)
+	}
+	return e.Holder
+}
+
+// CloseAfter closes b when the test ends, and returns it.
+func CloseAfter[B driver.Backend](t drivertest.T, b B) B {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		defer cancel()
+		if err := b.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return b
+}
+
+// Server is a process that a [drivertest.Store] controls.
+type Server interface {
+	Stop() error
+	Start(ctx context.Context, keepData bool) error
+	Freeze() error
+	Resume() error
+}
+
+// Store lets a case harm s.
+func Store(s Server) drivertest.Store { return store{s} }
+
+type store struct{ Server }
+
+func (s store) Stop(t drivertest.T)   { t.Helper(); Must(t, s.Server.Stop()) }
+func (s store) Freeze(t drivertest.T) { t.Helper(); Must(t, s.Server.Freeze()) }
+func (s store) Resume(t drivertest.T) { t.Helper(); Must(t, s.Server.Resume()) }
+func (s store) Start(t drivertest.T, keepData bool) {
+	t.Helper()
+	Must(t, s.Server.Start(t.Context(), keepData))
+}
