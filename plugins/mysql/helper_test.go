@@ -10,23 +10,13 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
 // want is a request for name by a new owner.
 func want(name string, ttl time.Duration) driver.Request {
 	return driver.Request{Name: name, Owner: rand.Text(), Label: "host-1:77", TTL: ttl}
-}
-
-// acquire acquires what must be free, and returns the request with its token.
-func acquire(t testing.TB, b driver.Backend, r driver.Request) driver.Request {
-	t.Helper()
-	token, err := b.TryAcquire(t.Context(), r)
-	if err != nil {
-		t.Fatalf("acquire %q: %v", r.Name, err)
-	}
-	r.Token = token
-	return r
 }
 
 func release(t testing.TB, b driver.Backend, r driver.Request) {
@@ -36,28 +26,14 @@ func release(t testing.TB, b driver.Backend, r driver.Request) {
 	}
 }
 
-func held(t testing.TB, err error) driver.Holder {
-	t.Helper()
-	var e *driver.HeldError
-	if !errors.As(err, &e) {
-		t.Fatalf("got %v, want a HeldError", err)
-	}
-	return e.Holder
-}
+// The helpers that backends share.
+var (
+	eventually = backendtest.Eventually
+	acquire    = backendtest.Acquire
+	held       = backendtest.Held
+)
 
-// patience bounds what a test waits for on a machine that is busy.
-const patience = 30 * time.Second
-
-// eventually polls until ok or a deadline.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-		pause(t, 2*time.Millisecond)
-	}
-}
+const patience = backendtest.Patience
 
 // throughout polls for a while that ok stays.
 func throughout(t testing.TB, d time.Duration, what string, ok func() bool) {

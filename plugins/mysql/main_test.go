@@ -18,6 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
@@ -103,14 +104,7 @@ func open(t drivertest.T, o mysql.Options) *mysql.Backend {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := b.Close(ctx); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return b
+	return backendtest.CloseAfter(t, b)
 }
 
 // connect opens the database for the test itself.
@@ -128,29 +122,12 @@ func connect(t drivertest.T, address string) *sql.DB {
 	return sql.OpenDB(connector)
 }
 
-// store lets cases stop and start the server.
-type store struct{ s *env.Server }
-
-func (s store) Stop(t drivertest.T) { s.must(t, s.s.Stop()) }
-func (s store) Start(t drivertest.T, keepData bool) {
-	s.must(t, s.s.Start(context.Background(), keepData))
-}
-func (s store) Freeze(t drivertest.T) { s.must(t, s.s.Freeze()) }
-func (s store) Resume(t drivertest.T) { s.must(t, s.s.Resume()) }
-
-func (s store) must(t drivertest.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-}
-
 // complete adds to h what the test knows of the server.
 func complete(h *drivertest.Harness, address, prefix string) *drivertest.Harness {
 	h.Cancels = number("LOCKBENCH_MYSQL_CANCELS", 0)
 	h.Leftovers = func(t drivertest.T) []string { return leftovers(t, address, prefix) }
 	if shared.server != nil {
-		h.Store = store{shared.server}
+		h.Store = backendtest.Store(shared.server)
 	}
 	return h
 }

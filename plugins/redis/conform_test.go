@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // store is a server for one case.
@@ -21,29 +21,9 @@ type store struct{ *env.Server }
 func newStore(t drivertest.T) store {
 	t.Helper()
 	s, err := env.StartRedis(t.Context(), &env.RedisOptions{AppendFsync: env.FsyncAlways})
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("%v", err)
-		}
-	})
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
 	return store{s}
-}
-
-func (s store) Stop(t drivertest.T)   { check(t, s.Server.Stop()) }
-func (s store) Freeze(t drivertest.T) { check(t, s.Server.Freeze()) }
-func (s store) Resume(t drivertest.T) { check(t, s.Server.Resume()) }
-func (s store) Start(t drivertest.T, keepData bool) {
-	check(t, s.Server.Start(t.Context(), keepData))
-}
-
-func check(t drivertest.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
 }
 
 // leftovers are the keys that do not go away in two minutes. The control hash
@@ -56,12 +36,12 @@ func (s store) leftovers(t drivertest.T) []string {
 	keys := c.Scan(t.Context(), 0, "*", 1000).Iterator()
 	for keys.Next(t.Context()) {
 		ttl, err := c.PTTL(t.Context(), keys.Val()).Result()
-		check(t, err)
+		must(t, err)
 		if keys.Val() != "case:~c:{}" && (ttl < 0 || ttl > 2*time.Minute) {
 			left = append(left, fmt.Sprintf("%q for %v", keys.Val(), ttl))
 		}
 	}
-	check(t, keys.Err())
+	must(t, keys.Err())
 	return left
 }
 
@@ -72,17 +52,10 @@ func (s store) config(prefix string) driver.Config {
 func (s store) open(t drivertest.T, prefix string) driver.Backend {
 	t.Helper()
 	cfg, err := Spec.CheckConfig(s.config(prefix))
-	check(t, err)
+	must(t, err)
 	b, err := Spec.Open(t.Context(), cfg, slog.New(slog.DiscardHandler))
-	check(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := b.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return b
+	must(t, err)
+	return backendtest.CloseAfter(t, b)
 }
 
 func TestConformance(t *testing.T) {
@@ -93,7 +66,7 @@ func TestConformance(t *testing.T) {
 		return &drivertest.Harness{
 			Open:      func(t drivertest.T) driver.Backend { return s.open(t, "case:") },
 			Other:     func(t drivertest.T) driver.Backend { return s.open(t, "other:") },
-			Store:     s,
+			Store:     backendtest.Store(s.Server),
 			Leftovers: s.leftovers,
 			InProcess: true,
 		}
@@ -108,7 +81,7 @@ func TestConformanceThroughWire(t *testing.T) {
 		return &drivertest.Harness{
 			Open:      func(t drivertest.T) driver.Backend { return plugintest.Loopback(t, s.open(t, "case:")) },
 			Other:     func(t drivertest.T) driver.Backend { return plugintest.Loopback(t, s.open(t, "other:")) },
-			Store:     s,
+			Store:     backendtest.Store(s.Server),
 			Leftovers: s.leftovers,
 			InProcess: true,
 		}
@@ -123,7 +96,7 @@ func TestConformanceOfPlugin(t *testing.T) {
 		s := newStore(t)
 		h := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("case:") })(t)
 		other := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("other:") })(t)
-		h.Other, h.Store, h.Leftovers = other.Open, s, s.leftovers
+		h.Other, h.Store, h.Leftovers = other.Open, backendtest.Store(s.Server), s.leftovers
 		return h
 	})
 }

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // store is a set of nodes for one case.
@@ -24,12 +24,8 @@ type store struct{ env.Nodes }
 func newStore(t drivertest.T) store {
 	t.Helper()
 	nodes, err := env.StartRedisNodes(t.Context(), 5, &env.RedisOptions{AppendFsync: env.FsyncEverySec})
-	check(t, err)
-	t.Cleanup(func() {
-		if err := nodes.Close(); err != nil {
-			t.Errorf("%v", err)
-		}
-	})
+	must(t, err)
+	t.Cleanup(func() { must(t, nodes.Close()) })
 	s := store{nodes}
 	s.admit(t)
 	return s
@@ -38,7 +34,7 @@ func newStore(t drivertest.T) store {
 // admit lets the nodes vote: nothing can be held that they do not know of.
 func (s store) admit(t drivertest.T) {
 	t.Helper()
-	check(t, initialise(t.Context(), s.config("")))
+	must(t, initialise(t.Context(), s.config("")))
 }
 
 // each does f to every node at the same time.
@@ -51,7 +47,7 @@ func (s store) each(t drivertest.T, f func(*env.Server) error) {
 	}
 	work.Wait()
 	for _, err := range errs {
-		check(t, err)
+		must(t, err)
 	}
 }
 
@@ -64,13 +60,6 @@ func (s store) Resume(t drivertest.T) { s.each(t, (*env.Server).Resume) }
 func (s store) Start(t drivertest.T, keepData bool) {
 	s.each(t, func(n *env.Server) error { return n.Start(t.Context(), keepData) })
 	s.admit(t)
-}
-
-func check(t drivertest.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
 }
 
 // leftovers are the keys that do not go away in two minutes. The control hash
@@ -98,13 +87,13 @@ func keysThatStay(t drivertest.T, n *env.Server) []string {
 	keys := c.Scan(t.Context(), 0, "case:*", 1000).Iterator()
 	for keys.Next(t.Context()) {
 		ttl, err := c.PTTL(t.Context(), keys.Val()).Result()
-		check(t, err)
+		must(t, err)
 		gone := ttl == -2
 		if keys.Val() != "case:~c:{}" && !gone && (ttl < 0 || ttl > 2*time.Minute) {
 			left = append(left, fmt.Sprintf("%q on %s for %v", keys.Val(), n.Addr(), ttl))
 		}
 	}
-	check(t, keys.Err())
+	must(t, keys.Err())
 	return left
 }
 
@@ -126,17 +115,10 @@ func (s store) config(prefix string) driver.Config {
 func (s store) open(t drivertest.T, prefix string) driver.Backend {
 	t.Helper()
 	cfg, err := Spec.CheckConfig(s.config(prefix))
-	check(t, err)
+	must(t, err)
 	b, err := Spec.Open(t.Context(), cfg, slog.New(slog.DiscardHandler))
-	check(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := b.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return b
+	must(t, err)
+	return backendtest.CloseAfter(t, b)
 }
 
 func TestConformance(t *testing.T) {

@@ -2,17 +2,16 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"testing"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
@@ -61,14 +60,7 @@ func connect(t testing.TB, cfg driver.Config) *Backend {
 	must(t, err)
 	b, err := open(optionsOf(cfg), slog.New(slog.NewTextHandler(t.Output(), nil)))
 	must(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := b.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return b
+	return backendtest.CloseAfter(t, b)
 }
 
 // cluster is five nodes that vote, and a backend on them.
@@ -89,65 +81,24 @@ func plain(t testing.TB, s *env.Server) *goredis.Client {
 	return c
 }
 
-func lease(name, owner string) driver.Request {
-	return driver.Request{Name: name, Owner: owner, Label: "host-1:77", TTL: 10 * time.Second}
-}
+// The helpers that backends share.
+var (
+	must       = backendtest.Must
+	eventually = backendtest.Eventually
+	lease      = backendtest.Request
+	held       = backendtest.Held
+	gone       = backendtest.NotHeld
+)
+
+const patience = backendtest.Patience
 
 // acquire acquires and returns the request with its token.
 func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
-	token, err := b.TryAcquire(t.Context(), r)
-	if err != nil {
-		t.Fatalf("acquire %q by %s: %v", r.Name, r.Owner, err)
-	}
-	if token == 0 && b.fenced() {
+	if r = backendtest.Acquire(t, b, r); r.Token == 0 && b.fenced() {
 		t.Fatalf("acquire %q by %s: token 0", r.Name, r.Owner)
 	}
-	r.Token = token
 	return r
-}
-
-func held(t testing.TB, err error) driver.Holder {
-	t.Helper()
-	var e *driver.HeldError
-	if !errors.As(err, &e) {
-		t.Fatalf("got %v, want a HeldError", err)
-	}
-	return e.Holder
-}
-
-func gone(t testing.TB, err error) driver.Holder {
-	t.Helper()
-	var e *driver.NotHeldError
-	if !errors.As(err, &e) {
-		t.Fatalf("got %v, want a NotHeldError", err)
-	}
-	return e.Holder
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// patience bounds what a test waits for on a machine that is busy.
-const patience = 30 * time.Second
-
-// eventually polls until ok or a deadline.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); {
-		if time.Now().After(end) {
-			t.Fatalf("not in %v: %s", patience, what)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
 }
 
 // keyCount is on how many of the nodes that answer the lock's key is there.

@@ -103,5 +103,5 @@ func (s store) Freeze(t drivertest.T) { t.Helper(); Must(t, s.Server.Freeze()) }
 func (s store) Resume(t drivertest.T) { t.Helper(); Must(t, s.Server.Resume()) }
 func (s store) Start(t drivertest.T, keepData bool) {
 	t.Helper()
-	Must(t, s.Server.Start(t.Context(), keepData))
+	Must(t, s.Server.Start(context.WithoutCancel(t.Context()), keepData)) // also when the case has ended
 }
