@@ -8,6 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/feed"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
 // Store holds locks. All its methods and those of the backends that it opens
@@ -111,10 +112,7 @@ func (e *entry) set(g *grant) {
 
 func (e *entry) changed() {
 	for c := range e.observers {
-		select {
-		case c <- struct{}{}:
-		default: // it has yet to look at an earlier change
-		}
+		wake.Up(c)
 	}
 }
 

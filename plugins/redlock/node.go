@@ -14,6 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/batch"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
 // state is what a node is good for at present.
@@ -188,10 +189,7 @@ func (n *node) enqueue(ballots ...*ballot) {
 		}
 	}
 	n.mu.Unlock()
-	select {
-	case n.more <- struct{}{}:
-	default:
-	}
+	wake.Up(n.more)
 }
 
 const (

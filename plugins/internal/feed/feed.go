@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
 // Feeds are those of the present watchers. The zero value has none. Its methods
@@ -49,10 +50,7 @@ func (fs *Feeds) Announce(n driver.Notice) {
 	defer fs.mu.Unlock()
 	for f := range fs.open {
 		f.pending = append(f.pending, n)
-		select {
-		case f.more <- struct{}{}:
-		default: // it has yet to take the earlier ones
-		}
+		wake.Up(f.more)
 	}
 }
 

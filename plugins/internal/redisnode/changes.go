@@ -1,6 +1,10 @@
 package redisnode
 
-import "context"
+import (
+	"context"
+
+	"github.com/lockbench/lockbench/plugins/internal/wake"
+)
 
 // channel is what those who observe one lock share.
 type channel struct {
@@ -47,7 +51,7 @@ func (w *Wakeups) told(name string) {
 	defer w.mu.Unlock()
 	if c := w.changes[name]; c != nil {
 		for l := range c.listeners {
-			wake(l)
+			wake.Up(l)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
 // pingEvery is how often a silent connection is asked whether it still lives.
@@ -189,7 +190,7 @@ func (w *Wakeups) receive(ctx context.Context, ps *goredis.PubSub, msg any) erro
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if wt := w.waiters[m.Payload]; wt != nil {
-			wake(wt.woken)
+			wake.Up(wt.woken)
 		}
 	}
 	return nil
@@ -218,11 +219,11 @@ func (w *Wakeups) down(err error) (wasUp bool) {
 	wasUp = w.link.Up
 	w.move(Link{Err: err, Tried: !wasUp})
 	for _, wt := range w.waiters {
-		wake(wt.woken)
+		wake.Up(wt.woken)
 	}
 	for _, c := range w.changes {
 		for l := range c.listeners {
-			wake(l)
+			wake.Up(l)
 		}
 	}
 	return wasUp
@@ -234,11 +235,4 @@ func (w *Wakeups) move(to Link) {
 	w.link = to
 	close(w.moved)
 	w.moved = make(chan struct{})
-}
-
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
