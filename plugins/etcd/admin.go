@@ -69,8 +69,6 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if rec, err := decodeRecord(v.hold.Value); err == nil && rec.entry != "" {
 		s.Req.Success = append(s.Req.Success, txn.Delete(b.space.entry(name, rec.entry)))
 	}
-	if err := b.txns.Do(ctx, s); err != nil {
-		return err
-	}
-	return b.outcome(ctx, s)
+	b.txns.Submit(s)
+	return b.finish(ctx, s)
 }

@@ -10,10 +10,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// job is an operation that was sent. finish waits for it.
-type job interface {
-	finish(ctx context.Context) driver.Result
-}
+// finish waits for an operation that was sent.
+type finish func(ctx context.Context) driver.Result
 
 // Batch shares Txns among operations of different names, and reads and
 // keepalives among renewals. Operations of one name are done one after another.
@@ -43,7 +41,7 @@ func waves(ops []driver.Op) [][]int {
 // do sends the operations of one wave, then waits for all of them.
 func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results []driver.Result) {
 	now := time.Now()
-	jobs := make(map[int]job, len(wave))
+	sent := make(map[int]finish, len(wave))
 	var (
 		steps    []*txn.Step
 		renewals []*renewal
@@ -65,12 +63,12 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 				results[i].Err = err
 				continue
 			}
-			jobs[i], steps = a, append(steps, a.step)
+			sent[i], steps = a.finish, append(steps, a.step)
 		case op.Kind == driver.OpRenew:
 			renewals = append(renewals, &renewal{r: r, err: &results[i].Err})
 		case known != nil:
-			rel := b.releasing(r, known)
-			jobs[i], steps = rel, append(steps, rel.step)
+			s := b.releasing(r, known)
+			sent[i], steps = b.finishing(s), append(steps, s)
 		case op.Kind == driver.OpRelease:
 			apart.Go(func() { results[i].Err = b.Release(ctx, r) })
 		default:
@@ -79,8 +77,8 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 	}
 	b.txns.Submit(steps...)
 	b.renew(ctx, renewals, now)
-	for i, j := range jobs {
-		results[i] = j.finish(ctx)
+	for i, finish := range sent {
+		results[i] = finish(ctx)
 	}
 	apart.Wait()
 }

@@ -25,10 +25,8 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 		Success: []*pb.RequestOp{txn.Replace(key, value)},
 		Failure: look(b.space, r.Name),
 	}}
-	if err := b.txns.Do(ctx, s); err != nil {
-		return err
-	}
-	return b.outcome(ctx, s)
+	b.txns.Submit(s)
+	return b.finish(ctx, s)
 }
 
 // Observe is pushed by a watch of the name's keys, and reads after each push:

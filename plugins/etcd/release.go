@@ -27,39 +27,38 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if err != nil {
 		return err
 	}
-	rel := b.releasing(r, g)
-	b.txns.Submit(rel.step)
-	return rel.finish(ctx).Err
+	s := b.releasing(r, g)
+	b.txns.Submit(s)
+	return b.finish(ctx, s)
 }
 
-// release is a release under way.
-type release struct {
-	b     *Backend
-	grant *grant
-	step  *txn.Step
-}
-
-func (b *Backend) releasing(r driver.Request, g *grant) *release {
-	rel := &release{b: b, grant: g}
-	rel.step = &txn.Step{Name: r.Name, In: g.generation, Twice: true, Req: &pb.TxnRequest{
+// releasing prepares the release of g; its step is to be submitted.
+func (b *Backend) releasing(r driver.Request, g *grant) *txn.Step {
+	s := &txn.Step{Name: r.Name, In: g.generation, Twice: true, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(b.space.hold(g.name), g.rev)},
 		Success: b.table.deleting(g),
 		Failure: look(b.space, r.Name),
 	}}
-	rel.step.Settle = func() {
-		if s := rel.step; s.Err == nil && s.Doubt != nil {
+	s.Settle = func() {
+		if s.Err == nil && s.Doubt != nil {
 			s.OK = true // a try before has done it
 		}
-		b.table.deleted(g, rel.step)
+		b.table.deleted(g, s)
 	}
-	return rel
+	return s
 }
 
-func (rel *release) finish(ctx context.Context) driver.Result {
-	if err := rel.b.txns.Wait(ctx, rel.step); err != nil {
-		return driver.Result{Err: err}
+// finishing is finish for a batch.
+func (b *Backend) finishing(s *txn.Step) finish {
+	return func(ctx context.Context) driver.Result { return driver.Result{Err: b.finish(ctx, s)} }
+}
+
+// finish waits for a step that was submitted, and returns its outcome.
+func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
+	if err := b.txns.Wait(ctx, s); err != nil {
+		return err
 	}
-	return driver.Result{Err: rel.b.outcome(ctx, rel.step)}
+	return b.outcome(ctx, s)
 }
 
 // outcome turns the answer to a Txn that compares an owner's key, and looks when

@@ -11,21 +11,21 @@ import (
 // Start does one operation without waiting for it; see [driver.Starter]. What
 // takes more than the one Txn of an acquire or a release takes a goroutine.
 func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
-	j, s := b.ready(ctx, op)
-	if j == nil {
+	finish, s := b.ready(ctx, op)
+	if s == nil {
 		if !b.cluster.Go(func() { done(b.one(ctx, op.Kind, op.Request)) }) {
 			done(driver.Result{Err: driver.ErrClosed})
 		}
 		return
 	}
 	s.Until = ctx
-	s.Then = func() { done(j.finish(ctx)) }
+	s.Then = func() { done(finish(ctx)) }
 	b.txns.Submit(s)
 }
 
 // ready prepares op if nothing is to be asked before: the generation is known and
 // a lease is at hand.
-func (b *Backend) ready(ctx context.Context, op driver.Op) (job, *txn.Step) {
+func (b *Backend) ready(ctx context.Context, op driver.Op) (finish, *txn.Step) {
 	switch {
 	case b.txns.Known() == nil:
 		return nil, nil
@@ -34,8 +34,8 @@ func (b *Backend) ready(ctx context.Context, op driver.Op) (job, *txn.Step) {
 		if g == nil {
 			return nil, nil
 		}
-		rel := b.releasing(op.Request, g)
-		return rel, rel.step
+		s := b.releasing(op.Request, g)
+		return b.finishing(s), s
 	case op.Kind != driver.OpAcquire || b.checkTTL(op.TTL) != nil || ctx.Err() != nil:
 		return nil, nil
 	}
@@ -44,5 +44,5 @@ func (b *Backend) ready(ctx context.Context, op driver.Op) (job, *txn.Step) {
 		return nil, nil
 	}
 	a := b.acquiring(op.Request, l, time.Now())
-	return a, a.step
+	return a.finish, a.step
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -56,7 +55,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	}
 }
 
-// predecessor is the watch of the key whose end makes it a waiter's turn.
+// predecessor is the key whose end makes it a waiter's turn.
 type predecessor struct {
 	key    string
 	seenAt int64 // the store's revision when key was there
@@ -64,10 +63,11 @@ type predecessor struct {
 	events chan watch.Event
 }
 
-func (t *table) follow(key string, seenAt int64) *predecessor {
-	p := &predecessor{key: key, seenAt: seenAt, events: make(chan watch.Event, 4)}
-	p.watch = t.watches.Deletes(key, func(e watch.Event) {
-		if e.Changed != 0 && e.Changed <= seenAt {
+// follow begins to watch p.
+func (t *table) follow(p *predecessor) {
+	p.events = make(chan watch.Event, 4)
+	p.watch = t.watches.Deletes(p.key, func(e watch.Event) {
+		if e.Changed != 0 && e.Changed <= p.seenAt {
 			return // the key's end before this one
 		}
 		select {
@@ -75,7 +75,6 @@ func (t *table) follow(key string, seenAt int64) *predecessor {
 		default: // there is enough to look at
 		}
 	})
-	return p
 }
 
 // ended reports whether e is the end of p's key. A watch that was opened after
@@ -110,22 +109,22 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 				return nil, nil, err
 			}
 		}
-		var before string
-		var rev int64
+		var p *predecessor
 		if e == nil {
-			e, before, rev, err = t.enter(ctx, r, try, time.Now())
+			e, p, err = t.enter(ctx, r, try, time.Now())
 		} else {
-			before, rev, err = t.ahead(ctx, e)
+			p, err = t.ahead(ctx, e)
 		}
 		switch {
 		case errors.Is(err, errNoEntry):
 			t.forgetEntry(r.Name, r.Owner)
 			continue
-		case err != nil || before == "":
+		case err != nil || p == nil:
 			return e, nil, err
 		}
 		t.pin(e)
-		return e, t.follow(before, rev), nil
+		t.follow(p)
+		return e, p, nil
 	}
 	return nil, nil, nil // taken away each time: let core ask
 }
@@ -136,10 +135,10 @@ var errNoEntry = errors.New("etcd: queue entry is gone")
 
 // enter puts an entry at the end of the queue, unless the owner has a tombstone.
 // Its key is the first free one from number on.
-func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (*entry, string, int64, error) {
+func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (*entry, *predecessor, error) {
 	l, err := t.leases.get(ctx, t.entryTTL())
 	if err != nil {
-		return nil, "", 0, err
+		return nil, nil, err
 	}
 	s, e := t.space, t.newEntry(r.Name, r.Owner, l, number, now)
 	own, tombstone := s.entry(r.Name, e.id), s.tombstone(r.Name, r.Owner)
@@ -152,35 +151,35 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	st.Settle = func() { t.entered(e, st) }
 	k := t.leases.keepalive(l, now.Add(-entryRenewal))
 	if err := t.txns.Do(ctx, st); err != nil {
-		return nil, "", 0, err
+		return nil, nil, err
 	}
 	switch {
 	case cluster.Is(st.Err, rpctypes.ErrLeaseNotFound), errors.Is(st.Err, cluster.ErrDataLost):
-		return nil, "", 0, errNoEntry
+		return nil, nil, errNoEntry
 	case st.Err != nil:
-		return nil, "", 0, t.cluster.Wrap(st.Err)
+		return nil, nil, t.cluster.Wrap(st.Err)
 	case !st.OK && st.Ops[1].GetResponseRange().GetCount() > 0:
-		return nil, "", 0, driver.ErrWithdrawn
+		return nil, nil, driver.ErrWithdrawn
 	case !st.OK:
 		return t.occupied(ctx, r, st)
 	}
 	if err := t.leases.await(ctx, l, k); err != nil {
-		return nil, "", 0, t.cluster.Wrap(err)
+		return nil, nil, t.cluster.Wrap(err)
 	}
-	return e, nextTo(own, st.Ops[1:]), st.Rev, nil
+	return e, nextTo(own, st.Ops[1:], st.Rev), nil
 }
 
 // occupied goes on from an entry that was there when st came to put it: its own,
 // because the client sends a request twice if a connection breaks, or an earlier
 // one that has not been deleted yet.
-func (t *table) occupied(ctx context.Context, r driver.Request, st *txn.Step) (*entry, string, int64, error) {
+func (t *table) occupied(ctx context.Context, r driver.Request, st *txn.Step) (*entry, *predecessor, error) {
 	kvs := st.Ops[0].GetResponseRange().GetKvs()
 	if len(kvs) == 0 || ownerOf(kvs[0]) != r.Owner {
-		return nil, "", 0, errNoEntry
+		return nil, nil, errNoEntry
 	}
 	e := t.adoptEntry(kvs[0], st.Generation)
-	before, rev, err := t.ahead(ctx, e)
-	return e, before, rev, err
+	p, err := t.ahead(ctx, e)
+	return e, p, err
 }
 
 // ahead reads the newest entries of name that were created before rev (0: all),
@@ -196,27 +195,27 @@ func ahead(s space, name string, rev int64, limit int64) []*pb.RequestOp {
 	}
 }
 
-// nextTo picks the key to watch from what ahead read.
-func nextTo(own string, ops []*pb.ResponseOp) string {
-	kvs := append([]*mvccpb.KeyValue{}, ops[0].GetResponseRange().GetKvs()...)
-	kvs = append(kvs, ops[1].GetResponseRange().GetKvs()...)
-	for _, kv := range kvs {
-		if string(kv.Key) != own {
-			return string(kv.Key)
+// nextTo picks the key to watch from what ahead read at rev.
+func nextTo(own string, ops []*pb.ResponseOp, rev int64) *predecessor {
+	for _, op := range ops[:2] {
+		for _, kv := range op.GetResponseRange().GetKvs() {
+			if string(kv.Key) != own {
+				return &predecessor{key: string(kv.Key), seenAt: rev}
+			}
 		}
 	}
-	return ""
+	return nil
 }
 
 // ahead reads what is before e now.
-func (t *table) ahead(ctx context.Context, e *entry) (before string, rev int64, err error) {
+func (t *table) ahead(ctx context.Context, e *entry) (*predecessor, error) {
 	own := t.space.entry(e.name, e.id)
 	resp, _, err := t.txns.Read(ctx, append(ahead(t.space, e.name, e.rev, 1), txn.Exists(own))...)
 	if err != nil {
-		return "", 0, t.cluster.Wrap(err)
+		return nil, t.cluster.Wrap(err)
 	}
 	if kvs := resp.Responses[2].GetResponseRange().GetKvs(); len(kvs) == 0 || kvs[0].CreateRevision != e.rev {
-		return "", 0, errNoEntry
+		return nil, errNoEntry
 	}
-	return nextTo(own, resp.Responses), resp.Header.Revision, nil
+	return nextTo(own, resp.Responses, resp.Header.Revision), nil
 }
