@@ -69,7 +69,7 @@ var rules = []rule{
 		because: "the suite judges any backend, in process or behind a wire, so it knows only core and the contract",
 	},
 	{
-		dirs:    []string{"plugins", "!plugins/internal/backendtest"}, // which only tests import
+		dirs:    []string{"plugins", "!plugins/internal/backendtest", "!plugins/etcd/internal/clustertest"}, // which only tests import
 		forbid:  []string{module, "google.golang.org/grpc", "github.com/hashicorp/"},
 		allow:   []string{module + "core/driver", module + "core/plugin/serve", module + "internal/rawio", module + "plugins/"},
 		because: "a backend library is driver plus its own client; its main adds serve, and nothing else",

@@ -8,16 +8,14 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
-
-// nowhere is an address at which nobody listens.
-const nowhere = "127.0.0.1:1"
 
 // TestDeliverWaitsForNobody: a step whose follower asks the store for more, or
 // waits for what was started beside it, holds up no sender.
 func TestDeliverWaitsForNobody(t *testing.T) {
-	w := at(t, nowhere)
+	w := at(t, clustertest.Nowhere)
 	for what, s := range map[string]*Step{
 		"asks for more":          {OK: true, After: true},
 		"was refused":            {},
@@ -44,7 +42,7 @@ func TestDeliverAtOnce(t *testing.T) {
 	close(over)
 	followed := 0
 	then := func() { followed++ }
-	at(t, nowhere).deliver([]*Step{{OK: true, Then: then}, {OK: true, Then: then, beside: over}, {OK: true}})
+	at(t, clustertest.Nowhere).deliver([]*Step{{OK: true, Then: then}, {OK: true, Then: then, beside: over}, {OK: true}})
 	if followed != 2 {
 		t.Errorf("%d of 2 steps are followed when deliver returns", followed)
 	}
@@ -53,7 +51,7 @@ func TestDeliverAtOnce(t *testing.T) {
 // TestOtherGenerationIsNotSent: a step whose revisions are of other data is
 // finished without a request.
 func TestOtherGenerationIsNotSent(t *testing.T) {
-	w := at(t, nowhere)
+	w := at(t, clustertest.Nowhere)
 	w.generations.present.Store(&Generation{Base: 8})
 	settled := false
 	s := &Step{Name: "jobs", Req: &pb.TxnRequest{}, In: &Generation{Base: 7}, Settle: func() { settled = true }}
@@ -65,7 +63,7 @@ func TestOtherGenerationIsNotSent(t *testing.T) {
 
 // TestStoppedWriter: a step that is submitted after the end is answered.
 func TestStoppedWriter(t *testing.T) {
-	w := at(t, nowhere)
+	w := at(t, clustertest.Nowhere)
 	w.cluster.Stop()
 	w.Close()
 	followed := false

@@ -1,0 +1,139 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
+)
+
+// member answers transactions and reads with err, or not before answered is
+// closed.
+type member struct {
+	pb.UnimplementedKVServer
+	err      error
+	answered chan struct{} // nil: at once
+	txns     atomic.Int64
+}
+
+func (m *member) wait(ctx context.Context) error {
+	if m.answered == nil {
+		return m.err
+	}
+	select {
+	case <-m.answered:
+		return m.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (m *member) Txn(ctx context.Context, _ *pb.TxnRequest) (*pb.TxnResponse, error) {
+	m.txns.Add(1)
+	return &pb.TxnResponse{Header: &pb.ResponseHeader{}}, m.wait(ctx)
+}
+
+func (m *member) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return &pb.RangeResponse{Header: &pb.ResponseHeader{}}, m.wait(ctx)
+}
+
+// of returns a Cluster that uses ill, and may use well.
+func of(t *testing.T, ill, well *member) *cluster.Cluster {
+	t.Helper()
+	var addrs []string
+	for _, m := range []*member{ill, well} {
+		addrs = append(addrs, clustertest.Member(t, func(s *grpc.Server) { pb.RegisterKVServer(s, m) }))
+	}
+	c := clustertest.At(t, addrs...)
+	if !c.Prefer("http://" + addrs[0]) {
+		t.Fatal("no such member")
+	}
+	return c
+}
+
+// TestDeclined: what a member cannot begin with goes to another one, also what
+// must not be done twice, and so does all that comes after it.
+func TestDeclined(t *testing.T) {
+	ill, well := &member{err: rpctypes.ErrGRPCNoLeader}, &member{}
+	c := of(t, ill, well)
+	for range 2 {
+		_, err := c.Txn(t.Context(), false, &pb.TxnRequest{})
+		backendtest.Must(t, err)
+	}
+	if ill.txns.Load() != 1 || well.txns.Load() != 2 {
+		t.Errorf("%d and %d requests, want 1 and 2", ill.txns.Load(), well.txns.Load())
+	}
+}
+
+// TestRefused: what a member refuses is not asked of another one.
+func TestRefused(t *testing.T) {
+	ill, well := &member{err: rpctypes.ErrGRPCNoSpace}, &member{}
+	c := of(t, ill, well)
+	_, err := c.Txn(t.Context(), true, &pb.TxnRequest{})
+	if !cluster.Is(err, rpctypes.ErrNoSpace) || !c.Harmless(err) || ill.txns.Load() != 1 || well.txns.Load() != 0 {
+		t.Errorf("%v, %d and %d requests", err, ill.txns.Load(), well.txns.Load())
+	}
+}
+
+// TestWithoutAnswer: a member that does not answer what another one answers is
+// left, and what may be done twice is asked of the other one.
+func TestWithoutAnswer(t *testing.T) {
+	for _, twice := range []bool{false, true} {
+		ill, well := &member{answered: make(chan struct{})}, &member{}
+		c := of(t, ill, well)
+		began := time.Now()
+		_, err := c.Txn(t.Context(), twice, &pb.TxnRequest{})
+		if twice != (err == nil) || twice != (well.txns.Load() == 1) {
+			t.Errorf("twice %v: %v, %d requests to the other member", twice, err, well.txns.Load())
+		}
+		if err != nil && (c.Harmless(err) || !errors.Is(c.Wrap(err), driver.ErrUnavailable)) {
+			t.Errorf("the request was sent: %v", err)
+		}
+		if took := time.Since(began); took >= c.RequestTimeout() {
+			t.Errorf("twice %v: left after %v, the timeout", twice, took)
+		}
+		_, err = c.Txn(t.Context(), false, &pb.TxnRequest{})
+		backendtest.Must(t, err)
+	}
+}
+
+// TestHealth: a store that does not answer is down for those who follow, and up
+// when it answers again.
+func TestHealth(t *testing.T) {
+	ill := &member{answered: make(chan struct{})}
+	c := clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterKVServer(s, ill) })
+	silent := make(chan struct{}, 100)
+	c.OnSilence(func() { silent <- struct{}{} })
+	changed := make(chan struct{}, 1)
+	defer c.Follow(changed)()
+	<-changed
+	if changes, down := c.State(); changes != 1 || down == nil {
+		t.Errorf("after %d changes: %v", changes, down)
+	}
+	<-silent
+	close(ill.answered)
+	<-changed
+	if changes, down := c.State(); changes != 2 || down != nil {
+		t.Errorf("after %d changes: %v", changes, down)
+	}
+}
+
+// TestStopped: a Cluster that is stopped starts nothing, and says so.
+func TestStopped(t *testing.T) {
+	c := of(t, &member{}, &member{})
+	c.Stop()
+	_, err := c.Txn(t.Context(), true, &pb.TxnRequest{})
+	if !errors.Is(c.Wrap(err), driver.ErrClosed) || c.Go(func() { t.Error("it runs") }) {
+		t.Errorf("%v", err)
+	}
+}

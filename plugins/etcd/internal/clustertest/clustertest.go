@@ -1,0 +1,60 @@
+// Package clustertest lets parts of the etcd backend be tried without etcd.
+package clustertest
+
+import (
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/internal/config"
+)
+
+// Nowhere is an address at which nobody listens.
+const Nowhere = "127.0.0.1:1"
+
+// At returns a Cluster of the members at addrs, which is stopped and closed when
+// the test ends.
+func At(t testing.TB, addrs ...string) *cluster.Cluster {
+	t.Helper()
+	var members []string
+	for _, a := range addrs {
+		members = append(members, "http://"+a)
+	}
+	log := slog.New(slog.DiscardHandler)
+	connect := config.Connect{DialTimeout: time.Second, RequestTimeout: 3 * time.Second}
+	source, err := config.NewSource(connect, false, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cluster.New(cluster.Options{Address: members, Connect: connect, Source: source, Logger: log, Probe: "probe"})
+	t.Cleanup(func() {
+		c.Stop()
+		c.Close()
+	})
+	return c
+}
+
+// Serve is At for a member in this process.
+func Serve(t testing.TB, register func(*grpc.Server)) *cluster.Cluster {
+	t.Helper()
+	return At(t, Member(t, register))
+}
+
+// Member starts a member in this process, which has the services of register,
+// and returns its address.
+func Member(t testing.TB, register func(*grpc.Server)) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	register(s)
+	go func() { _ = s.Serve(l) }() // ends with Stop
+	t.Cleanup(s.Stop)
+	return l.Addr().String()
+}

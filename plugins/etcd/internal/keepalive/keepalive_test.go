@@ -1,0 +1,154 @@
+package keepalive
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
+)
+
+// leases answers keepalives: serve has one stream, of which it is the nth.
+type leases struct {
+	pb.UnimplementedLeaseServer
+	streams chan int
+	serve   func(stream pb.Lease_LeaseKeepAliveServer, nth int) error
+}
+
+func (l *leases) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
+	nth := <-l.streams
+	l.streams <- nth + 1
+	return l.serve(stream, nth)
+}
+
+// on returns the connection to a server with these streams.
+func on(t *testing.T, serve func(stream pb.Lease_LeaseKeepAliveServer, nth int) error) *cluster.Cluster {
+	l := &leases{streams: make(chan int, 1), serve: serve}
+	l.streams <- 0
+	return clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterLeaseServer(s, l) })
+}
+
+// ended waits for k and returns its error.
+func ended(t *testing.T, k *Keepalive) error {
+	t.Helper()
+	select {
+	case <-k.Done:
+		return k.Err
+	case <-time.After(backendtest.Patience):
+		t.Fatal("no answer")
+		return nil
+	}
+}
+
+// echo answers every keepalive; lease 2 is gone.
+func echo(stream pb.Lease_LeaseKeepAliveServer, _ int) error {
+	for {
+		r, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		answer := &pb.LeaseKeepAliveResponse{ID: r.ID, TTL: 10}
+		if r.ID == 2 {
+			answer.TTL = 0
+		}
+		if err := stream.Send(answer); err != nil {
+			return err
+		}
+	}
+}
+
+func TestSend(t *testing.T) {
+	s := New(on(t, echo))
+	before := time.Now()
+	first, gone := s.Send(1), s.Send(2)
+	if err := ended(t, first); err != nil || first.Sent.Before(before) {
+		t.Errorf("%v, sent %v before it was asked for", err, before.Sub(first.Sent))
+	}
+	if err := ended(t, gone); !errors.Is(err, ErrGone) {
+		t.Errorf("of a lease that is gone: %v", err)
+	}
+}
+
+// TestShared: who asks before a keepalive is sent shares it, who asks after it
+// does not.
+func TestShared(t *testing.T) {
+	s := &Sender{cluster: on(t, echo), wake: make(chan struct{}, 1), byID: map[int64]*Keepalive{}}
+	first := s.Send(1)
+	if s.Send(1) != first || s.Send(3) == first {
+		t.Error("not one for each lease")
+	}
+	s.cluster.Go(s.run)
+	if err := ended(t, first); err != nil {
+		t.Error(err)
+	}
+	if s.Send(1) == first {
+		t.Error("shared with one that was sent before")
+	}
+}
+
+// TestBrokenStream: what a stream that broke has not answered is sent once more,
+// and once only.
+func TestBrokenStream(t *testing.T) {
+	s := New(on(t, func(stream pb.Lease_LeaseKeepAliveServer, nth int) error {
+		if nth == 0 || nth > 1 {
+			_, _ = stream.Recv()
+			return errors.New("broken")
+		}
+		r, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&pb.LeaseKeepAliveResponse{ID: r.ID, TTL: 10}); err != nil {
+			return err
+		}
+		_, err = stream.Recv()
+		return err
+	}))
+	if err := ended(t, s.Send(1)); err != nil {
+		t.Errorf("the second stream has answered: %v", err)
+	}
+	if err := ended(t, s.Send(1)); err == nil {
+		t.Error("two streams broke, and there is no error")
+	}
+}
+
+// TestOutOfOrder: a stream that answers another lease than the oldest is given up.
+func TestOutOfOrder(t *testing.T) {
+	s := New(on(t, func(stream pb.Lease_LeaseKeepAliveServer, nth int) error {
+		if nth > 0 {
+			return echo(stream, nth)
+		}
+		r, err := stream.Recv()
+		if err == nil {
+			err = stream.Send(&pb.LeaseKeepAliveResponse{ID: r.ID + 1, TTL: 10})
+		}
+		<-stream.Context().Done()
+		return err
+	}))
+	if err := ended(t, s.Send(1)); err != nil {
+		t.Errorf("the next stream answers: %v", err)
+	}
+}
+
+// TestStopped: nobody waits for a keepalive when the connection is closed.
+func TestStopped(t *testing.T) {
+	got := make(chan struct{})
+	c := on(t, func(stream pb.Lease_LeaseKeepAliveServer, _ int) error {
+		_, err := stream.Recv()
+		close(got)
+		<-stream.Context().Done()
+		return err
+	})
+	k := New(c).Send(1)
+	<-got
+	c.Stop()
+	if err := ended(t, k); err == nil || errors.Is(err, ErrGone) {
+		t.Errorf("%v, want something like %v", err, driver.ErrClosed)
+	}
+}

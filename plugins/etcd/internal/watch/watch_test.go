@@ -1,0 +1,161 @@
+package watch
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc"
+
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
+)
+
+// watcher is a server: each of its streams goes to the test.
+type watcher struct {
+	pb.UnimplementedWatchServer
+	streams chan *serving
+}
+
+// serving is the server's side of one stream.
+type serving struct {
+	pb.Watch_WatchServer
+	t    *testing.T
+	done chan error
+}
+
+func (w *watcher) Watch(stream pb.Watch_WatchServer) error {
+	s := &serving{Watch_WatchServer: stream, done: make(chan error)}
+	w.streams <- s
+	select {
+	case err := <-s.done:
+		return err
+	case <-stream.Context().Done():
+		return stream.Context().Err()
+	}
+}
+
+func serve(t *testing.T) (*cluster.Cluster, *watcher) {
+	w := &watcher{streams: make(chan *serving, 8)}
+	return clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterWatchServer(s, w) }), w
+}
+
+// next returns the next stream.
+func (w *watcher) next(t *testing.T) *serving {
+	t.Helper()
+	s := receive(t, w.streams)
+	s.t = t
+	return s
+}
+
+// created answers the next request, which must be to watch, and returns it.
+func (s *serving) created(rev int64) *pb.WatchCreateRequest {
+	s.t.Helper()
+	r, err := s.Recv()
+	backendtest.Must(s.t, err)
+	c := r.GetCreateRequest()
+	if c == nil {
+		s.t.Fatalf("%v, want to watch", r)
+	}
+	s.send(&pb.WatchResponse{WatchId: c.WatchId, Created: true}, rev)
+	return c
+}
+
+func (s *serving) send(r *pb.WatchResponse, rev int64) {
+	s.t.Helper()
+	r.Header = &pb.ResponseHeader{Revision: rev}
+	backendtest.Must(s.t, s.Send(r))
+}
+
+func receive[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(backendtest.Patience):
+		t.Fatal("nothing comes")
+	}
+	return v
+}
+
+// expect receives events.
+func expect(t *testing.T, c <-chan Event, want ...Event) {
+	t.Helper()
+	for _, w := range want {
+		if got := receive(t, c); got != w {
+			t.Fatalf("got %+v, want %+v", got, w)
+		}
+	}
+}
+
+func changed(id, rev int64) *pb.WatchResponse {
+	return &pb.WatchResponse{WatchId: id, Events: []*mvccpb.Event{{Kv: &mvccpb.KeyValue{ModRevision: rev}}}}
+}
+
+// TestOneStream: all watches share a stream, and each hears of its own key.
+func TestOneStream(t *testing.T) {
+	c, server := serve(t)
+	m := New(c)
+	one, two := make(chan Event, 8), make(chan Event, 8)
+	m.Deletes("a", func(e Event) { one <- e })
+	s := server.next(t)
+	a := s.created(5)
+	expect(t, one, Event{Opened: 5})
+	second := m.Changes("b", []byte("c"), func(e Event) { two <- e })
+	b := s.created(6)
+	expect(t, two, Event{Opened: 6})
+	if string(a.Key) != "a" || a.RangeEnd != nil || !slices.Contains(a.Filters, pb.WatchCreateRequest_NOPUT) {
+		t.Errorf("asked for %v", a)
+	}
+	if string(b.RangeEnd) != "c" || len(b.Filters) > 0 || a.WatchId == b.WatchId || a.StartRevision+b.StartRevision != 0 {
+		t.Errorf("asked for %v", b)
+	}
+	s.send(changed(b.WatchId, 8), 8)
+	s.send(changed(a.WatchId, 7), 8)
+	expect(t, one, Event{Changed: 7})
+	expect(t, two, Event{Changed: 8})
+	m.Drop(second)
+	m.Drop(nil)
+	if r, err := s.Recv(); err != nil || r.GetCancelRequest().GetWatchId() != b.WatchId {
+		t.Errorf("after Drop: %v, %v", r, err)
+	}
+}
+
+// TestReopened: a stream that breaks, or is reset, is reported, and all watches
+// go on from the present on another.
+func TestReopened(t *testing.T) {
+	c, server := serve(t)
+	m := New(c)
+	events := make(chan Event, 8)
+	m.Deletes("a", func(e Event) { events <- e })
+	s := server.next(t)
+	s.created(5)
+	s.done <- errors.New("broken")
+	server.next(t).created(9)
+	expect(t, events, Event{Opened: 5}, Event{}, Event{Opened: 9})
+	m.Reset()
+	server.next(t).created(11)
+	expect(t, events, Event{}, Event{Opened: 11})
+}
+
+// TestCancelledByServer: one watch that the server ends begins again, on the same
+// stream; one that it does not let begin ends the stream.
+func TestCancelledByServer(t *testing.T) {
+	c, server := serve(t)
+	m := New(c)
+	events := make(chan Event, 8)
+	m.Deletes("a", func(e Event) { events <- e })
+	s := server.next(t)
+	first := s.created(5)
+	s.send(&pb.WatchResponse{WatchId: first.WatchId, Canceled: true, CompactRevision: 7}, 8)
+	if again := s.created(8); again.WatchId == first.WatchId || string(again.Key) != "a" {
+		t.Errorf("asked for %v", again)
+	}
+	expect(t, events, Event{Opened: 5}, Event{Opened: 8})
+	s.send(&pb.WatchResponse{WatchId: -1, Created: true, Canceled: true, CancelReason: "no"}, 8)
+	server.next(t).created(9)
+	expect(t, events, Event{}, Event{Opened: 9})
+}
