@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
 // acquireText asks for many names at once, one row for each. A row is taken
@@ -81,7 +82,7 @@ const (
 	ifTaken = "IF(attempt=VALUES(attempt),"
 )
 
-func (b *Backend) runAcquires(ctx context.Context, s *session, asks []ask) ([]driver.Result, func(), error) {
+func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []ask) ([]driver.Result, func(), error) {
 	sorted, from := inOrder(asks)
 	long := false
 	for _, a := range sorted {
@@ -121,7 +122,7 @@ func (b *Backend) runAcquires(ctx context.Context, s *session, asks []ask) ([]dr
 
 // insist asks again, at length, for what the short text has refused although
 // nobody holds it.
-func (b *Backend) insist(ctx context.Context, s *session, asks []ask, rows []row) error {
+func (b *Backend) insist(ctx context.Context, s *conn.Session, asks []ask, rows []row) error {
 	var again []ask
 	var at []int
 	for i, r := range rows {
@@ -143,7 +144,7 @@ func (b *Backend) insist(ctx context.Context, s *session, asks []ask, rows []row
 }
 
 // attempt numbers asks, sends them and returns the rows as they are then.
-func (b *Backend) attempt(ctx context.Context, s *session, asks []ask, long bool) ([]row, error) {
+func (b *Backend) attempt(ctx context.Context, s *conn.Session, asks []ask, long bool) ([]row, error) {
 	base := newNonce() >> nonceBits
 	places := make(map[string]int, len(asks))
 	for i := range asks {
@@ -151,10 +152,10 @@ func (b *Backend) attempt(ctx context.Context, s *session, asks []ask, long bool
 		places[asks[i].Name] = i
 	}
 	rows := make([]row, len(asks))
-	err := s.query(ctx, acquireText(b.table, asks, base, long, s.server.mariadb), func(v []sqldriver.Value) error {
-		name := asString(v[0])
-		r := row{name: name, attempt: asUint(v[1]), token: asUint(v[2])}
-		r.details(asString(v[3]))
+	err := s.Query(ctx, acquireText(b.table, asks, base, long, s.Server.MariaDB), func(v []sqldriver.Value) error {
+		name := conn.String(v[0])
+		r := row{name: name, attempt: conn.Uint(v[1]), token: conn.Uint(v[2])}
+		r.details(conn.String(v[3]))
 		rows[places[name]] = r
 		return nil
 	})
@@ -189,11 +190,11 @@ func (r row) refusal() driver.Holder {
 }
 
 // withdrawn asks whether a's owner was withdrawn.
-func (b *Backend) withdrawn(ctx context.Context, s *session, a ask) (yes bool, err error) {
+func (b *Backend) withdrawn(ctx context.Context, s *conn.Session, a ask) (yes bool, err error) {
 	var t text
 	t.add("SELECT ", unbarred(a.Owner), " FROM ", b.table, " WHERE name=").bytes(a.Name)
-	err = s.query(ctx, t.String(), func(v []sqldriver.Value) error {
-		yes = asUint(v[0]) == 0
+	err = s.Query(ctx, t.String(), func(v []sqldriver.Value) error {
+		yes = conn.Uint(v[0]) == 0
 		return nil
 	})
 	return yes, err

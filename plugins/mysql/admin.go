@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
 // listAtOnce is how many locks one query of List reads.
@@ -35,8 +36,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 // Break is one statement, and a second one if somebody waits.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	r := driver.Request{Name: name, Owner: "operator", Token: token}
-	return b.change(ctx, "break", r, func(ctx context.Context, s *session) (int64, error) {
-		n, bell, err := s.exec(ctx, breakText(b.table, name, token))
+	return b.change(ctx, "break", r, func(ctx context.Context, s *conn.Session) (int64, error) {
+		n, bell, err := s.Exec(ctx, breakText(b.table, name, token))
 		b.ring(ctx, s, name, bell)
 		return n, err
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
 // idleFor is how long an unused connection is kept.
@@ -23,10 +24,10 @@ const idleFor = time.Minute
 type Backend struct {
 	opts   Options
 	table  string // quoted
-	server atomic.Pointer[server]
+	server atomic.Pointer[conn.Server]
 
-	pool  *pool // for statements
-	waits *pool // for waiters: each connection has a bell
+	pool  *conn.Pool // for statements
+	waits *conn.Pool // for waiters: each connection has a bell
 	bed   bed
 
 	acquires, renewals, releases, withdrawals lane
@@ -62,29 +63,29 @@ func open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mysql: %w", config.Invalid(err))
 	}
-	return start(o, connector, setup(database)), nil
+	return start(o, connector, conn.Setup(database)), nil
 }
 
 // start makes a Backend whose sessions begin with setup.
 func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b := &Backend{opts: o, table: tableName(o.Prefix)}
 	b.life, b.end = context.WithCancel(context.Background())
-	b.pool = newPool(o.Connections, b.dial(connector, setup, false), b.spawn)
-	b.waits = newPool(max(0, o.WaitConnections), b.dial(connector, setup, true), b.spawn)
+	b.pool = conn.NewPool(o.Connections, b.dial(connector, setup, false), b.spawn)
+	b.waits = conn.NewPool(max(0, o.WaitConnections), b.dial(connector, setup, true), b.spawn)
 	seats := make(chan struct{}, seatsOf(o.Connections))
-	b.acquires = lane{b: b, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.get, seats: seats, values: true, tracks: true}
-	b.renewals = lane{b: b, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.get, seats: seats, patient: true}
-	b.releases = lane{b: b, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.get, seats: seats}
-	b.withdrawals = lane{b: b, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.getSpare, repeats: true}
+	b.acquires = lane{b: b, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, seats: seats, values: true, tracks: true}
+	b.renewals = lane{b: b, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, seats: seats, patient: true}
+	b.releases = lane{b: b, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.Get, seats: seats}
+	b.withdrawals = lane{b: b, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.GetSpare, repeats: true}
 	for _, l := range b.lanes() {
 		l.init()
 	}
 	b.spawn(func() { b.tidy(b.life) })
-	for _, p := range []*pool{b.pool, b.waits} {
+	for _, p := range []*conn.Pool{b.pool, b.waits} {
 		b.spawn(func() {
 			ctx, cancel := b.statement(b.life)
 			defer cancel()
-			p.warm(ctx)
+			p.Warm(ctx)
 		})
 	}
 	return b
@@ -94,21 +95,21 @@ func (b *Backend) lanes() []*lane {
 	return []*lane{&b.acquires, &b.renewals, &b.releases, &b.withdrawals}
 }
 
-func (b *Backend) dial(connector sqldriver.Connector, setup string, bell bool) func() (*session, error) {
-	return func() (*session, error) {
+func (b *Backend) dial(connector sqldriver.Connector, setup string, bell bool) func() (*conn.Session, error) {
+	return func() (*conn.Session, error) {
 		ctx, cancel := context.WithTimeout(b.life, b.opts.DialTimeout)
 		defer cancel()
-		s, err := openSession(ctx, connector, setup)
+		s, err := conn.Open(ctx, connector, setup)
 		if err != nil {
 			return nil, err
 		}
-		b.server.Store(&s.server)
+		b.server.Store(&s.Server)
 		if !bell {
 			return s, nil
 		}
-		if err := s.takeBell(ctx); err != nil {
-			s.close()
-			return nil, dialError(ctx, err)
+		if err := s.TakeWakeID(ctx); err != nil {
+			s.Close()
+			return nil, conn.DialError(ctx, err)
 		}
 		return s, nil
 	}
@@ -138,8 +139,8 @@ func (b *Backend) Close(ctx context.Context) error {
 		for _, l := range b.lanes() {
 			l.batches.Close()
 		}
-		b.pool.close()
-		b.waits.close()
+		b.pool.Close()
+		b.waits.Close()
 		b.bed.close()
 		close(done)
 	}()
@@ -180,7 +181,7 @@ func do[T any](ctx context.Context, b *Backend, what, name string, f func(ctx co
 	}
 	var none T
 	if err := ctx.Err(); err != nil {
-		return none, fmt.Errorf("mysql: %s %q: %w", what, name, notSent(err))
+		return none, fmt.Errorf("mysql: %s %q: %w", what, name, conn.NotSent(err))
 	}
 	done := make(chan result, 1)
 	started := b.spawn(func() {
@@ -204,12 +205,12 @@ func do[T any](ctx context.Context, b *Backend, what, name string, f func(ctx co
 }
 
 // use is how statements are given a connection.
-type use func(ctx context.Context, s *session) error
+type use func(ctx context.Context, s *conn.Session) error
 
 // on runs f on a connection, and again as long as the server says that others
 // were in its way: f must be fit to run several times. Its error is the
 // server's, or says that no connection was to be had.
-func (b *Backend) on(ctx context.Context, get func(context.Context) (*session, error), f use) error {
+func (b *Backend) on(ctx context.Context, get func(context.Context) (*conn.Session, error), f use) error {
 	created := false
 	for try := 0; ; try++ {
 		s, err := get(ctx)
@@ -217,16 +218,16 @@ func (b *Backend) on(ctx context.Context, get func(context.Context) (*session, e
 			return err
 		}
 		err = f(ctx, s)
-		again := undone(err) && ctx.Err() == nil
+		again := conn.Undone(err) && ctx.Err() == nil
 		switch {
-		case number(err) == erNoSuchTable && !created:
+		case conn.Number(err) == conn.ErNoSuchTable && !created:
 			created = true
 			err = b.create(ctx, s)
 			again = err == nil
 		case errors.Is(err, sqldriver.ErrBadConn): // nothing was sent
 			again = try < 3
 		}
-		b.pool.put(s)
+		b.pool.Put(s)
 		if !again {
 			return err
 		}
@@ -241,31 +242,31 @@ func answered(what, name string, err error) error {
 			return err
 		}
 	}
-	return statementError(what, name, err)
+	return conn.StatementError(what, name, err)
 }
 
 // Check asks whether the server would serve requests: that it is no replica,
 // that the table is there, and that the user has the rights on it.
 func (b *Backend) Check(ctx context.Context) error {
 	_, err := do(ctx, b, "check", b.opts.Prefix, func(ctx context.Context) (none struct{}, err error) {
-		return none, b.on(ctx, b.pool.getApart, b.examine)
+		return none, b.on(ctx, b.pool.GetApart, b.examine)
 	})
 	return err
 }
 
-func (b *Backend) examine(ctx context.Context, s *session) error {
-	fresh := s.server
-	err := s.query(ctx, checkText(b.table), func(row []sqldriver.Value) error {
-		fresh.readOnly = on(asString(row[0])) || on(asString(row[1]))
-		fresh.flush, fresh.binlog, fresh.sync = int(asUint(row[2])), on(asString(row[3])), int(asUint(row[4]))
+func (b *Backend) examine(ctx context.Context, s *conn.Session) error {
+	fresh := s.Server
+	err := s.Query(ctx, checkText(b.table), func(row []sqldriver.Value) error {
+		fresh.ReadOnly = conn.On(conn.String(row[0])) || conn.On(conn.String(row[1]))
+		fresh.Flush, fresh.Binlog, fresh.Sync = int(conn.Uint(row[2])), conn.On(conn.String(row[3])), int(conn.Uint(row[4]))
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if fresh.readOnly {
-		s.broken = true
-		return readOnlyError(fresh.name)
+	if fresh.ReadOnly {
+		s.Broken = true
+		return conn.ReadOnlyError(fresh.Name)
 	}
 	b.server.Store(&fresh)
 	return nil

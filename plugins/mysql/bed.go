@@ -1,13 +1,11 @@
 package mysql
 
 import (
-	sqldriver "database/sql/driver"
-	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
 
-	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
 // bed is a lock that is never free: to wait for it is to sleep. A session of
@@ -21,13 +19,13 @@ import (
 // suffer from that.
 type bed struct {
 	mu   sync.Mutex
-	s    *session
+	s    *conn.Session
 	name string
 }
 
 // make returns the bed's name. It is empty where SLEEP will do.
 func (d *bed) make(b *Backend) (name string, err error) {
-	if now := b.server.Load(); now == nil || !now.mariadb {
+	if now := b.server.Load(); now == nil || !now.MariaDB {
 		return "", nil
 	}
 	d.mu.Lock()
@@ -35,21 +33,15 @@ func (d *bed) make(b *Backend) (name string, err error) {
 	if d.s != nil {
 		return d.name, nil
 	}
-	s, err := b.pool.dial()
+	s, err := b.pool.Dial()
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := b.statement(b.life)
 	defer cancel()
 	name = "lockbench.bed." + strconv.FormatUint(rand.Uint64(), 36)
-	err = s.query(ctx, "SELECT GET_LOCK('"+name+"',0)", func(row []sqldriver.Value) error {
-		if asUint(row[0]) != 1 {
-			return fmt.Errorf("mysql: %w: GET_LOCK of a random name is refused", driver.ErrUnavailable)
-		}
-		return nil
-	})
-	if err != nil {
-		s.close()
+	if err := s.GetLock(ctx, name); err != nil {
+		s.Close()
 		return "", err
 	}
 	d.s, d.name = s, name
@@ -61,7 +53,7 @@ func (d *bed) lost(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.s != nil && d.name == name {
-		d.s.close()
+		d.s.Close()
 		d.s = nil
 	}
 }
@@ -70,7 +62,7 @@ func (d *bed) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.s != nil {
-		d.s.close()
+		d.s.Close()
 		d.s = nil
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
 // SettleFor is how long a withdrawal waits at most before it bars.
@@ -25,7 +26,7 @@ func OpenAfter(opts Options, prelude string) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return start(opts, &prepared{connector, prelude}, setup(database)), nil
+	return start(opts, &prepared{connector, prelude}, conn.Setup(database)), nil
 }
 
 type prepared struct {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/batch"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
 const (
@@ -38,12 +39,12 @@ type lane struct {
 	tracks  bool // owners are remembered
 	// get takes a connection, and seats has a place for each statement that may
 	// wait for a row in the server: see slow.
-	get   func(ctx context.Context) (*session, error)
+	get   func(ctx context.Context) (*conn.Session, error)
 	seats chan struct{}
 	// run sends asks in one statement. On an error nothing is known about any of
 	// them. It may return what else is to be done on the connection, which
 	// nothing must interrupt.
-	run func(ctx context.Context, s *session, asks []ask) ([]driver.Result, func(), error)
+	run func(ctx context.Context, s *conn.Session, asks []ask) ([]driver.Result, func(), error)
 
 	batches *batch.Batcher[*pending]
 }
@@ -121,7 +122,7 @@ func (p *pending) wait() driver.Result {
 	case batch.Answered:
 		return p.result
 	case batch.NotSent:
-		err := notSent(p.ctx.Err())
+		err := conn.NotSent(p.ctx.Err())
 		p.forget(err)
 		return driver.Result{Err: err}
 	}
@@ -145,7 +146,7 @@ func (p *pending) finish(r driver.Result) {
 // forget notes what came of the owner's request.
 func (p *pending) forget(err error) {
 	if p.owner != nil {
-		p.lane.b.owners.end(p.owner, err == nil, !settled(err))
+		p.lane.b.owners.end(p.owner, err == nil, !conn.Settled(err))
 	}
 }
 
@@ -161,8 +162,8 @@ func (l *lane) size(p *pending) int {
 
 // packet is how long a statement may be.
 func (b *Backend) packet() int {
-	if s := b.server.Load(); s != nil && s.packet > 0 {
-		return s.packet
+	if s := b.server.Load(); s != nil && s.Packet > 0 {
+		return s.Packet
 	}
 	return packetUnknown
 }
@@ -181,7 +182,7 @@ func (l *lane) try(t *statement, batch []*pending) {
 	timer.Stop()
 	t.end()
 	switch {
-	case errors.Is(err, errTooLong):
+	case errors.Is(err, conn.ErrTooLong):
 		for half := range slices.Chunk(left, (len(left)+1)/2) {
 			l.try(&statement{lane: l, many: len(half) > 1}, half)
 		}
@@ -190,7 +191,7 @@ func (l *lane) try(t *statement, batch []*pending) {
 	}
 }
 
-// deliver sends batch and its results. With errKilled and errTooLong it returns
+// deliver sends batch and its results. With errKilled and conn.ErrTooLong it returns
 // what was not carried out.
 func (l *lane) deliver(t *statement, batch []*pending) (left []*pending, err error) {
 	ctx, cancel := l.b.statement(batch[0].ctx)
@@ -198,7 +199,7 @@ func (l *lane) deliver(t *statement, batch []*pending) (left []*pending, err err
 	var asks []ask
 	var sent []*pending
 	var results []driver.Result
-	err = l.b.on(ctx, l.get, func(ctx context.Context, s *session) (err error) {
+	err = l.b.on(ctx, l.get, func(ctx context.Context, s *conn.Session) (err error) {
 		if sent == nil {
 			if sent, asks = claim(batch); len(sent) == 0 {
 				return nil
@@ -208,7 +209,7 @@ func (l *lane) deliver(t *statement, batch []*pending) (left []*pending, err err
 		var then func()
 		results, then, err = l.run(ctx, s, asks)
 		t.off()
-		if errors.Is(err, errTooLong) {
+		if errors.Is(err, conn.ErrTooLong) {
 			return err
 		}
 		for i := range asks {
@@ -217,12 +218,12 @@ func (l *lane) deliver(t *statement, batch []*pending) (left []*pending, err err
 		if then != nil {
 			then()
 		}
-		if undone(err) && (t.killed.Load() || number(err) == erLockWaitTimeout) {
+		if conn.Undone(err) && (t.killed.Load() || conn.Number(err) == conn.ErLockWaitTimeout) {
 			return errKilled
 		}
 		return err
 	})
-	if errors.Is(err, errKilled) || errors.Is(err, errTooLong) && len(sent) > 1 {
+	if errors.Is(err, errKilled) || errors.Is(err, conn.ErrTooLong) && len(sent) > 1 {
 		for i, p := range sent {
 			p.again = asks[i].again
 			p.Unclaim()
@@ -234,14 +235,14 @@ func (l *lane) deliver(t *statement, batch []*pending) (left []*pending, err err
 	}
 	if sent == nil { // no connection
 		for _, p := range batch {
-			p.refuse(statementError(l.what, p.Name, err))
+			p.refuse(conn.StatementError(l.what, p.Name, err))
 		}
 	}
 	for i, p := range sent {
 		if err == nil {
 			p.finish(results[i])
 		} else {
-			p.finish(driver.Result{Err: statementError(l.what, p.Name, err)})
+			p.finish(driver.Result{Err: conn.StatementError(l.what, p.Name, err)})
 		}
 	}
 	return nil, nil
@@ -255,7 +256,7 @@ func claim(batch []*pending) (sent []*pending, asks []ask) {
 		case p.owner != nil && p.owner.leaves.Load():
 			p.refuse(fmt.Errorf("mysql: %s %q: %w", p.lane.what, p.Name, driver.ErrWithdrawn))
 		case p.ctx.Err() != nil:
-			p.refuse(notSent(p.ctx.Err()))
+			p.refuse(conn.NotSent(p.ctx.Err()))
 		case p.Claim():
 			sent, asks = append(sent, p), append(asks, p.ask)
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
 // newNonce numbers a request. 0 and 1 are in rows that were changed otherwise.
@@ -31,7 +32,7 @@ func ready(ctx context.Context, r driver.Request) error {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return notSent(err)
+		return conn.NotSent(err)
 	}
 	return nil
 }
@@ -82,9 +83,9 @@ func inOrder(asks []ask) (sorted []ask, from []int) {
 	return sorted, from
 }
 
-func (b *Backend) runRenewals(ctx context.Context, s *session, asks []ask) ([]driver.Result, func(), error) {
+func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, asks []ask) ([]driver.Result, func(), error) {
 	sorted, from := inOrder(asks)
-	n, _, err := s.exec(ctx, renewText(b.table, sorted))
+	n, _, err := s.Exec(ctx, renewText(b.table, sorted))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -98,7 +99,7 @@ func (b *Backend) runRenewals(ctx context.Context, s *session, asks []ask) ([]dr
 	}, from, results)
 }
 
-func (b *Backend) runReleases(ctx context.Context, s *session, asks []ask) ([]driver.Result, func(), error) {
+func (b *Backend) runReleases(ctx context.Context, s *conn.Session, asks []ask) ([]driver.Result, func(), error) {
 	sorted, from := inOrder(asks)
 	alone := len(asks) == 1 && b.busy.is(asks[0].Name)
 	nonce := newNonce()
@@ -122,20 +123,20 @@ func (b *Backend) runReleases(ctx context.Context, s *session, asks []ask) ([]dr
 // endLeases releases what it finds of asks, and tells how many these are and what
 // is left to ring for. A block that fails may leave its transaction open: the
 // server rolls that back when the connection ends.
-func (b *Backend) endLeases(ctx context.Context, s *session, nonce uint64, asks []ask, alone bool) (n int64, bell uint64, err error) {
-	if !alone || !s.server.mariadb {
-		return s.exec(ctx, releaseText(b.table, nonce, asks, alone))
+func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, asks []ask, alone bool) (n int64, bell uint64, err error) {
+	if !alone || !s.Server.MariaDB {
+		return s.Exec(ctx, releaseText(b.table, nonce, asks, alone))
 	}
-	err = s.query(ctx, passText(b.table, nonce, asks[0]), func(v []sqldriver.Value) error {
-		n, bell = asInt(v[0]), asUint(v[1])
+	err = s.Query(ctx, passText(b.table, nonce, asks[0]), func(v []sqldriver.Value) error {
+		n, bell = conn.Int(v[0]), conn.Uint(v[1])
 		return nil
 	})
-	s.broken = s.broken || err != nil
+	s.Broken = s.Broken || err != nil
 	return n, bell, err
 }
 
 // ringAll wakes the first waiters of those of the names that are free.
-func (b *Backend) ringAll(ctx context.Context, s *session, asks []ask) {
+func (b *Backend) ringAll(ctx context.Context, s *conn.Session, asks []ask) {
 	var freed []row
 	err := b.each(ctx, s, names(asks), func(r row) {
 		if r.queue != "" && !r.held() {
@@ -153,7 +154,7 @@ func (b *Backend) ringAll(ctx context.Context, s *session, asks []ask) {
 }
 
 // missing fills in a NotHeldError for each ask that was not done.
-func (b *Backend) missing(ctx context.Context, s *session, sorted []ask, done func(r row, i int) bool, from []int, results []driver.Result) error {
+func (b *Backend) missing(ctx context.Context, s *conn.Session, sorted []ask, done func(r row, i int) bool, from []int, results []driver.Result) error {
 	rows := map[string]row{}
 	if err := b.each(ctx, s, names(sorted), func(r row) { rows[r.name] = r }); err != nil {
 		return err
@@ -168,8 +169,8 @@ func (b *Backend) missing(ctx context.Context, s *session, sorted []ask, done fu
 
 // shorten ends a lease early, but not before r.Keep is over.
 func (b *Backend) shorten(ctx context.Context, r driver.Request) error {
-	return b.change(ctx, "release", r, func(ctx context.Context, s *session) (int64, error) {
-		n, bell, err := s.exec(ctx, shortenText(b.table, r))
+	return b.change(ctx, "release", r, func(ctx context.Context, s *conn.Session) (int64, error) {
+		n, bell, err := s.Exec(ctx, shortenText(b.table, r))
 		b.ring(ctx, s, r.Name, bell)
 		return n, err
 	})
@@ -177,20 +178,20 @@ func (b *Backend) shorten(ctx context.Context, r driver.Request) error {
 
 // Proclaim is one statement.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
-	return b.change(ctx, "proclaim", r, func(ctx context.Context, s *session) (int64, error) {
-		n, _, err := s.exec(ctx, proclaimText(b.table, r))
+	return b.change(ctx, "proclaim", r, func(ctx context.Context, s *conn.Session) (int64, error) {
+		n, _, err := s.Exec(ctx, proclaimText(b.table, r))
 		return n, err
 	})
 }
 
 // change runs f, which changes the row of r's lease and returns how many rows
 // it has found.
-func (b *Backend) change(ctx context.Context, what string, r driver.Request, f func(context.Context, *session) (int64, error)) error {
+func (b *Backend) change(ctx context.Context, what string, r driver.Request, f func(context.Context, *conn.Session) (int64, error)) error {
 	if err := ready(ctx, r); err != nil {
 		return err
 	}
 	_, err := do(ctx, b, what, r.Name, func(ctx context.Context) (none struct{}, err error) {
-		return none, b.on(ctx, b.pool.getApart, func(ctx context.Context, s *session) error {
+		return none, b.on(ctx, b.pool.GetApart, func(ctx context.Context, s *conn.Session) error {
 			if n, err := f(ctx, s); err != nil || n > 0 {
 				return err
 			}
@@ -224,9 +225,9 @@ func (b *Backend) withdraw(ctx context.Context, r driver.Request) error {
 	return b.withdrawals.send(ctx, ask{Request: r, bar: bar})[0].wait().Err
 }
 
-func (b *Backend) runWithdrawals(ctx context.Context, s *session, asks []ask) ([]driver.Result, func(), error) {
+func (b *Backend) runWithdrawals(ctx context.Context, s *conn.Session, asks []ask) ([]driver.Result, func(), error) {
 	sorted, _ := inOrder(asks)
-	_, bell, err := s.exec(ctx, withdrawText(b.table, sorted))
+	_, bell, err := s.Exec(ctx, withdrawText(b.table, sorted))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -253,11 +254,11 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 
 // holders returns what a query finds of stateColumns and value.
 func (b *Backend) holders(ctx context.Context, text string) (found []driver.Holder, err error) {
-	err = b.on(ctx, b.pool.getApart, func(ctx context.Context, s *session) error {
+	err = b.on(ctx, b.pool.GetApart, func(ctx context.Context, s *conn.Session) error {
 		found = nil
-		return s.query(ctx, text, func(v []sqldriver.Value) error {
+		return s.Query(ctx, text, func(v []sqldriver.Value) error {
 			if h := readRow(v).holder(); h.Held() {
-				h.Value = asBytes(v[len(v)-1])
+				h.Value = conn.Bytes(v[len(v)-1])
 				found = append(found, h)
 			}
 			return nil

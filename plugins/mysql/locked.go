@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
 // Rows may be locked by somebody else for long: a foreign transaction, an
@@ -62,13 +63,13 @@ type statement struct {
 	killed atomic.Bool
 
 	mu     sync.Mutex // also keeps the session from being used again during a KILL
-	s      *session
+	s      *conn.Session
 	handOn func() // gives its place in the lane to another; nil when it has none
 	seated bool   // it has a seat
 	over   bool
 }
 
-func (t *statement) on(s *session) {
+func (t *statement) on(s *conn.Session) {
 	t.mu.Lock()
 	t.s = s
 	t.mu.Unlock()
@@ -114,7 +115,7 @@ func (t *statement) slow() {
 		return
 	}
 	t.killed.Store(true)
-	if err := l.b.kill(l.b.life, t.s.id); err != nil {
+	if err := l.b.kill(l.b.life, t.s.ID); err != nil {
 		l.b.opts.Logger.Debug("mysql: killing a statement that waits for a row lock", "err", err)
 	}
 }
@@ -133,12 +134,12 @@ func (t *statement) sit() bool {
 func (b *Backend) kill(ctx context.Context, id uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.RequestTimeout)
 	defer cancel()
-	s, err := b.pool.getKill(ctx)
+	s, err := b.pool.GetKill(ctx)
 	if err != nil {
 		return err
 	}
-	defer b.pool.put(s)
-	_, _, err = s.exec(ctx, fmt.Sprintf("KILL QUERY %d", id))
+	defer b.pool.Put(s)
+	_, _, err = s.Exec(ctx, fmt.Sprintf("KILL QUERY %d", id))
 	return err
 }
 
@@ -148,7 +149,7 @@ func (l *lane) sift(batch []*pending) {
 	locked, err := l.b.locked(batch)
 	if err != nil {
 		for _, p := range batch {
-			p.refuse(notSent(err))
+			p.refuse(conn.NotSent(err))
 		}
 		return
 	}
@@ -178,12 +179,12 @@ func (b *Backend) locked(ps []*pending) (map[string]bool, error) {
 	slices.Sort(all)
 	all = slices.Compact(all)
 	found := make(map[string]bool, len(all))
-	err := b.on(ctx, b.pool.getKill, func(ctx context.Context, s *session) error {
+	err := b.on(ctx, b.pool.GetKill, func(ctx context.Context, s *conn.Session) error {
 		clear(found)
 		for some := range slices.Chunk(all, lookAtOnce) {
 			for _, free := range []bool{false, true} {
-				err := s.query(ctx, lookText(b.table, some, free), func(v []sqldriver.Value) error {
-					found[asString(v[0])] = !free
+				err := s.Query(ctx, lookText(b.table, some, free), func(v []sqldriver.Value) error {
+					found[conn.String(v[0])] = !free
 					return nil
 				})
 				if err != nil {
@@ -272,9 +273,9 @@ func (k *parked) look(b *Backend, todo []*pending) (rest []*pending) {
 		switch {
 		case p.GivenUp():
 		case p.ctx.Err() != nil:
-			p.refuse(notSent(p.ctx.Err()))
+			p.refuse(conn.NotSent(p.ctx.Err()))
 		case time.Since(p.since) > b.opts.RequestTimeout:
-			p.refuse(notSent(fmt.Errorf("%s %q: another transaction keeps the row locked", p.lane.what, p.Name)))
+			p.refuse(conn.NotSent(fmt.Errorf("%s %q: another transaction keeps the row locked", p.lane.what, p.Name)))
 		default:
 			wanted = append(wanted, p)
 		}
@@ -285,7 +286,7 @@ func (k *parked) look(b *Backend, todo []*pending) (rest []*pending) {
 	locked, err := b.locked(wanted)
 	if err != nil {
 		for _, p := range wanted {
-			p.refuse(notSent(err))
+			p.refuse(conn.NotSent(err))
 		}
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
 // row is a lock as the store shows it.
@@ -24,9 +25,9 @@ type row struct {
 
 func readRow(v []sqldriver.Value) row {
 	return row{
-		name: asString(v[0]), attempt: asUint(v[1]), freedBy: asUint(v[2]), owner: asString(v[3]), token: asUint(v[4]), label: asString(v[5]),
-		left: time.Duration(asInt(v[6])) * time.Microsecond,
-		ttl:  time.Duration(asInt(v[7])) * time.Microsecond, queue: asString(v[8]), bars: asUint(v[9]) != 0,
+		name: conn.String(v[0]), attempt: conn.Uint(v[1]), freedBy: conn.Uint(v[2]), owner: conn.String(v[3]), token: conn.Uint(v[4]), label: conn.String(v[5]),
+		left: time.Duration(conn.Int(v[6])) * time.Microsecond,
+		ttl:  time.Duration(conn.Int(v[7])) * time.Microsecond, queue: conn.String(v[8]), bars: conn.Uint(v[9]) != 0,
 	}
 }
 
@@ -61,8 +62,8 @@ func (r row) first() (owner string, bell uint64, ok bool) {
 func (r row) waiters() int { return strings.Count(r.queue, ",") }
 
 // each calls f with the rows of names that there are.
-func (b *Backend) each(ctx context.Context, s *session, names []string, f func(row)) error {
-	return s.query(ctx, inspectText(b.table, names...), func(v []sqldriver.Value) error {
+func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f func(row)) error {
+	return s.Query(ctx, inspectText(b.table, names...), func(v []sqldriver.Value) error {
 		f(readRow(v))
 		return nil
 	})

@@ -2,11 +2,9 @@ package mysql
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -54,33 +52,15 @@ func optionsOf(cfg driver.Config) (o Options) {
 	return o
 }
 
-// Properties tells the claims, as far as the server is known.
+// Properties returns the claims, as far as the server is known.
 func (b *Backend) Properties() driver.Properties {
 	p := properties
 	p.Powers = slices.Clone(p.Powers)
 	if s := b.server.Load(); s != nil {
-		p.Server, p.Durability = s.product(), s.durability()
-		if s.durable() {
+		p.Server, p.Durability = s.Product(), s.Durability()
+		if s.Durable() {
 			p.Fencing = driver.FencingStrict
 		}
 	}
 	return p
-}
-
-func (s *server) product() string {
-	if s.mariadb {
-		return "MariaDB " + strings.SplitN(s.version, "-", 2)[0]
-	}
-	return "MySQL " + s.version
-}
-
-// durable tells whether a commit is on disk when it is acknowledged.
-func (s *server) durable() bool { return s.flush == 1 && (!s.binlog || s.sync == 1) }
-
-func (s *server) durability() string {
-	d := fmt.Sprintf("innodb_flush_log_at_trx_commit=%d", s.flush)
-	if s.binlog {
-		d += fmt.Sprintf(", sync_binlog=%d", s.sync)
-	}
-	return d
 }

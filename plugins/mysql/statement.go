@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
 // Statements are built here, not by the driver's placeholders: text from
@@ -171,8 +172,8 @@ func passText(table string, nonce uint64, a ask) string {
 	var t text
 	t.add("BEGIN NOT ATOMIC DECLARE n,bell BIGINT UNSIGNED DEFAULT 0;START TRANSACTION;")
 	t.add(releaseText(table, nonce, []ask{a}, true), ";SET n=ROW_COUNT();SET bell=IF(n>0,LAST_INSERT_ID(),0);")
-	t.add("IF bell>").uint(noBell).add(" THEN BEGIN DECLARE EXIT HANDLER FOR ").uint(erNoSuchThread).add(",").uint(erKillDenied)
-	t.add(" BEGIN END;KILL QUERY IS_USED_LOCK(CONCAT('", bellPrefix, "',LOWER(CONV(bell,10,36))));SET bell=0;END;END IF;")
+	t.add("IF bell>").uint(noBell).add(" THEN BEGIN DECLARE EXIT HANDLER FOR ").uint(conn.ErNoSuchThread).add(",").uint(conn.ErKillDenied)
+	t.add(" BEGIN END;KILL QUERY IS_USED_LOCK(CONCAT('", conn.WakePrefix, "',LOWER(CONV(bell,10,36))));SET bell=0;END;END IF;")
 	return t.add("COMMIT;SELECT n,bell;END").String()
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
 // tableName is the table for a prefix, quoted.
@@ -53,18 +54,18 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 }
 
 // create makes the table that was missed.
-func (b *Backend) create(ctx context.Context, s *session) error {
+func (b *Backend) create(ctx context.Context, s *conn.Session) error {
 	if !*b.opts.CreateTable {
 		return fmt.Errorf("mysql: %w: table %s does not exist; lockplugin-mysql ddl prints what creates it", driver.ErrDenied, b.table)
 	}
-	_, _, err := s.exec(ctx, createText(b.table))
-	switch number(err) {
+	_, _, err := s.Exec(ctx, createText(b.table))
+	switch conn.Number(err) {
 	case 0:
 		return err
-	case erTableAccessDenied, erDBAccessDenied, erSpecificAccess:
+	case conn.ErTableAccessDenied, conn.ErDBAccessDenied, conn.ErSpecificAccess:
 		return fmt.Errorf("mysql: %w: table %s does not exist, and the user may not create it; lockplugin-mysql ddl prints what does: %w", driver.ErrDenied, b.table, err)
 	}
-	return statementError("create table", b.table, err)
+	return conn.StatementError("create table", b.table, err)
 }
 
 const (
@@ -86,8 +87,8 @@ func (b *Backend) tidy(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-idle.C:
-			b.pool.trim(idleFor, 1)
-			b.waits.trim(idleFor, 0)
+			b.pool.Trim(idleFor, 1)
+			b.waits.Trim(idleFor, 0)
 			b.busy.forget()
 		case <-next.C:
 			next.Reset(purgeEvery/2 + rand.N(purgeEvery))
@@ -109,13 +110,13 @@ func (b *Backend) purge(ctx context.Context) (int, error) {
 	total := 0
 	for after, rows := "", purgeAtOnce; rows == purgeAtOnce; {
 		var names []string
-		err := b.on(ctx, b.pool.getApart, func(ctx context.Context, s *session) (err error) {
+		err := b.on(ctx, b.pool.GetApart, func(ctx context.Context, s *conn.Session) (err error) {
 			last := after
 			if names, rows, err = b.idlers(ctx, s, &last); err != nil {
 				return err
 			}
 			if len(names) > 0 {
-				if _, _, err = s.exec(ctx, purgeText(b.table, names)); err != nil {
+				if _, _, err = s.Exec(ctx, purgeText(b.table, names)); err != nil {
 					return err
 				}
 			}
@@ -133,13 +134,13 @@ func (b *Backend) purge(ctx context.Context) (int, error) {
 // idlers reads the next rows after *after, which it moves on, and returns the
 // names of the unused ones. It locks no rows: a DELETE that looks for them would
 // lock the ones it only looks at.
-func (b *Backend) idlers(ctx context.Context, s *session, after *string) (names []string, rows int, err error) {
+func (b *Backend) idlers(ctx context.Context, s *conn.Session, after *string) (names []string, rows int, err error) {
 	var t text
 	t.add("SELECT name,", unused, " FROM ", b.table, " WHERE name>").bytes(*after).add(" ORDER BY name LIMIT ").uint(purgeAtOnce)
-	err = s.query(ctx, t.String(), func(v []sqldriver.Value) error {
-		*after = asString(v[0])
+	err = s.Query(ctx, t.String(), func(v []sqldriver.Value) error {
+		*after = conn.String(v[0])
 		rows++
-		if asUint(v[1]) == 1 {
+		if conn.Uint(v[1]) == 1 {
 			names = append(names, *after)
 		}
 		return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
 // Decisions stand in more than one text: for speed there is a short one for an
@@ -27,7 +28,7 @@ import (
 // bench is a backend with one session, whose clock stands still.
 type bench struct {
 	b *Backend
-	s *session
+	s *conn.Session
 }
 
 // textServer is for the tests of this file. What refers to a server keeps it
@@ -64,15 +65,15 @@ func newBench(t testing.TB) *bench {
 	if err := b.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.pool.get(t.Context())
+	s, err := b.pool.Get(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &bench{b, s}
 	t.Cleanup(func() {
 		ctx := context.Background()
-		_, _, _ = s.exec(ctx, "DROP TABLE "+b.table)
-		b.pool.put(s)
+		_, _, _ = s.Exec(ctx, "DROP TABLE "+b.table)
+		b.pool.Put(s)
 		_ = b.Close(ctx)
 	})
 	w.exec(t, "SET timestamp=2000000000.5")
@@ -81,7 +82,7 @@ func newBench(t testing.TB) *bench {
 
 func (w *bench) exec(t testing.TB, text string) {
 	t.Helper()
-	if _, _, err := w.s.exec(t.Context(), text); err != nil {
+	if _, _, err := w.s.Exec(t.Context(), text); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 }
@@ -206,9 +207,9 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 	// Which number stands in attempt and freed_by differs each time; and old
 	// bars may be cleared by a refusal, or not.
 	old := "barred_since<" + now + "-INTERVAL 2 MINUTE"
-	err = w.s.query(t.Context(), "SELECT CONCAT_WS(' ',HEX(owner),token,expires_at,IF(attempt<100,attempt,'new'),LEAST(freed_by,2),ttl_us,HEX(label),COALESCE(value,'NULL'),queue,IF("+
+	err = w.s.Query(t.Context(), "SELECT CONCAT_WS(' ',HEX(owner),token,expires_at,IF(attempt<100,attempt,'new'),LEAST(freed_by,2),ttl_us,HEX(label),COALESCE(value,'NULL'),queue,IF("+
 		old+",'',barred),IF("+old+",'',barred_old)) FROM "+w.b.table+" WHERE name='n'", func(v []sqldriver.Value) error {
-		answer += "\n  row " + asString(v[0])
+		answer += "\n  row " + conn.String(v[0])
 		return nil
 	})
 	if err != nil {
@@ -287,7 +288,7 @@ func (m *mutant) ExecContext(ctx context.Context, text string, args []sqldriver.
 // and bars, stands once, and has no other text to differ from.
 func TestTextsAgreeFindsBugs(t *testing.T) {
 	w := newBench(t)
-	if !w.s.server.mariadb {
+	if !w.s.Server.MariaDB {
 		t.Skip("the texts of MySQL are others")
 	}
 	const short, long, lease, leases, pass = " AND queue='' AND barred='',VALUES", "NOT BETWEEN", " WHERE name=x", ")AND(name,owner,token)IN(", "NOT ATOMIC"
@@ -307,13 +308,13 @@ func TestTextsAgreeFindsBugs(t *testing.T) {
 		{of: leases, old: "AND(name,owner,token)IN(", new: "OR(name,owner,token)IN("},
 		{of: pass, old: "value=NULL", new: "value=value"},
 	} {
-		m.Conn = w.s.conn
-		w.s.conn = &m
+		m.Conn = w.s.Conn
+		w.s.Conn = &m
 		found := false
 		for seed := uint64(0); seed < situations && !found; seed++ {
 			found = w.differ(t, seed) != ""
 		}
-		w.s.conn = m.Conn
+		w.s.Conn = m.Conn
 		switch {
 		case m.changed == 0:
 			t.Errorf("no text with %q contains %q", m.of, m.old)

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
 // Waiters stand in the queue column of the row, and sleep in the server (see
@@ -35,10 +35,6 @@ const (
 	// how long it is missed if its ring is lost.
 	longestSleep = 5 * time.Second
 )
-
-const bellPrefix = "lockbench."
-
-func bellName(bell uint64) string { return bellPrefix + strconv.FormatUint(bell, 36) }
 
 // Wait is one statement that enters the queue, and one that ends with a ring
 // or when it is time to ask anyway. MariaDB gets both as one block, which a ring
@@ -89,7 +85,7 @@ func (b *Backend) wait(ctx context.Context, left <-chan struct{}, r driver.Reque
 	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+b.opts.RequestTimeout, errSlow)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
-	if !b.waits.ready() {
+	if !b.waits.Ready() {
 		// The place in the queue must not wait for a connection to be made.
 		if err := b.enter(ctx, sctx, r); err != nil {
 			return err
@@ -99,7 +95,7 @@ func (b *Backend) wait(ctx context.Context, left <-chan struct{}, r driver.Reque
 	if err != nil {
 		return err
 	}
-	s, err := b.waits.tryGet(ctx)
+	s, err := b.waits.TryGet(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,7 +111,7 @@ func (b *Backend) wait(ctx context.Context, left <-chan struct{}, r driver.Reque
 		case <-over:
 			return
 		}
-		if err := b.kill(b.life, s.id); err != nil {
+		if err := b.kill(b.life, s.ID); err != nil {
 			b.opts.Logger.Debug("mysql: waking a waiter that gave up", "err", err)
 		}
 	}()
@@ -123,30 +119,30 @@ func (b *Backend) wait(ctx context.Context, left <-chan struct{}, r driver.Reque
 	close(over)
 	<-watched // a KILL must not meet what the connection does next
 	if errors.Is(err, sqldriver.ErrBadConn) {
-		err = notSent(err)
+		err = conn.NotSent(err)
 	}
-	b.waits.put(s)
+	b.waits.Put(s)
 	switch {
 	case barred:
 		return fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
-	case undone(err), number(err) == erNoSuchTable: // rung, or nothing is held
+	case conn.Undone(err), conn.Number(err) == conn.ErNoSuchTable: // rung, or nothing is held
 		return nil
 	}
 	return err
 }
 
 // sleep enters the queue and sleeps. It reports whether r's owner is barred.
-func (b *Backend) sleep(ctx context.Context, s *session, bed string, r driver.Request, most time.Duration) (barred bool, err error) {
+func (b *Backend) sleep(ctx context.Context, s *conn.Session, bed string, r driver.Request, most time.Duration) (barred bool, err error) {
 	sleep := sleepText(b.table, r, most)
 	if bed != "" {
-		sleep = blockText(b.table, bed, r, s.bell, most)
-	} else if _, _, err := s.exec(ctx, enterText(b.table, r, s.bell)); err != nil {
+		sleep = blockText(b.table, bed, r, s.WakeID, most)
+	} else if _, _, err := s.Exec(ctx, enterText(b.table, r, s.WakeID)); err != nil {
 		return false, err
 	}
-	err = s.query(ctx, sleep, func(v []sqldriver.Value) error {
-		barred = asUint(v[1]) == 0
-		if bed != "" && asUint(v[0]) == 1 {
-			s.broken = true // it has the bed now, and must not keep it
+	err = s.Query(ctx, sleep, func(v []sqldriver.Value) error {
+		barred = conn.Uint(v[1]) == 0
+		if bed != "" && conn.Uint(v[0]) == 1 {
+			s.Broken = true // it has the bed now, and must not keep it
 			b.bed.lost(bed)
 		}
 		return nil
@@ -157,9 +153,9 @@ func (b *Backend) sleep(ctx context.Context, s *session, bed string, r driver.Re
 // enter gives a waiter without a connection of its own a place in the queue.
 // It waits for a connection as long as caller does.
 func (b *Backend) enter(caller, ctx context.Context, r driver.Request) error {
-	get := func(context.Context) (*session, error) { return b.pool.getApart(caller) }
-	return b.on(ctx, get, func(ctx context.Context, s *session) error {
-		_, _, err := s.exec(ctx, enterText(b.table, r, noBell))
+	get := func(context.Context) (*conn.Session, error) { return b.pool.GetApart(caller) }
+	return b.on(ctx, get, func(ctx context.Context, s *conn.Session) error {
+		_, _, err := s.Exec(ctx, enterText(b.table, r, noBell))
 		return err
 	})
 }
@@ -183,13 +179,13 @@ func poll(ctx context.Context, left <-chan struct{}, most time.Duration) error {
 // and takes those out of the queue whose connection is gone. It runs on the
 // connection that has freed the lock, before the caller is told: a plugin whose
 // host has died ends as soon as it knows that it has released everything.
-func (b *Backend) ring(ctx context.Context, s *session, name string, bell uint64) {
+func (b *Backend) ring(ctx context.Context, s *conn.Session, name string, bell uint64) {
 	for bell > noBell {
-		_, _, err := s.exec(ctx, "KILL QUERY IS_USED_LOCK('"+bellName(bell)+"')")
-		switch number(err) {
-		case erNoSuchThread: // nobody has that bell any more
-			_, bell, err = s.exec(ctx, evictText(b.table, name, bell))
-		case erKillDenied:
+		_, _, err := s.Exec(ctx, "KILL QUERY IS_USED_LOCK('"+conn.WakeName(bell)+"')")
+		switch conn.Number(err) {
+		case conn.ErNoSuchThread: // nobody has that bell any more
+			_, bell, err = s.Exec(ctx, evictText(b.table, name, bell))
+		case conn.ErKillDenied:
 			b.foreign.Do(func() {
 				b.opts.Logger.Warn("mysql: waiters of another account cannot be woken and ask every second", "err", err)
 			})

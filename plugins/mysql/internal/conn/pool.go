@@ -1,4 +1,4 @@
-package mysql
+package conn
 
 import (
 	"context"
@@ -10,16 +10,16 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// pool keeps connections that are between two statements. database/sql would
+// Pool keeps connections that are between two statements. database/sql would
 // do, but for three things that this package needs: to know for certain that a
 // statement was never sent, the id of a connection in order to kill what runs
 // on it, and places of their own for statements that free others.
-type pool struct {
-	// dial makes a connection. It runs in a goroutine of spawn, to its own end:
+type Pool struct {
+	// Dial makes a connection. It runs in a goroutine of spawn, to its own end:
 	// a dial that is cut in its handshake counts with the server as an error of
 	// this machine, which it blocks for all its programs after some of them
 	// (max_connect_errors).
-	dial  func() (*session, error)
+	Dial  func() (*Session, error)
 	spawn func(func()) bool
 
 	// A connection in use has a place in slots, those for one operation in apart
@@ -28,7 +28,7 @@ type pool struct {
 	slots, apart, spare, kills chan struct{}
 
 	mu     sync.Mutex
-	idle   []*session // the one used last is at the end
+	idle   []*Session // the one used last is at the end
 	closed bool
 }
 
@@ -40,29 +40,31 @@ const (
 	killConnections = 2
 )
 
-func newPool(limit int, dial func() (*session, error), spawn func(func()) bool) *pool {
-	return &pool{
-		dial: dial, spawn: spawn,
+// NewPool returns a pool of at most limit connections, beside those for
+// withdrawals and kills.
+func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) *Pool {
+	return &Pool{
+		Dial: dial, spawn: spawn,
 		slots: make(chan struct{}, limit), apart: make(chan struct{}, max(1, limit/2)),
 		spare: make(chan struct{}, spareConnections), kills: make(chan struct{}, killConnections),
 	}
 }
 
-// get returns a connection for a lane, after waiting for one below the limit.
+// Get returns a connection for a lane, after waiting for one below the limit.
 // Its error wraps ErrNotSent.
-func (p *pool) get(ctx context.Context) (*session, error) {
+func (p *Pool) Get(ctx context.Context) (*Session, error) {
 	if err := enter(ctx, p.slots); err != nil {
 		return nil, err
 	}
 	return p.take(ctx, p.slots)
 }
 
-// getApart is get for an operation that shares its statement with no other.
-func (p *pool) getApart(ctx context.Context) (*session, error) {
+// GetApart is Get for an operation that shares its statement with no other.
+func (p *Pool) GetApart(ctx context.Context) (*Session, error) {
 	if err := enter(ctx, p.apart); err != nil {
 		return nil, err
 	}
-	s, err := p.get(ctx)
+	s, err := p.Get(ctx)
 	if err != nil {
 		<-p.apart
 		return nil, err
@@ -71,16 +73,16 @@ func (p *pool) getApart(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// getSpare is get for withdrawals.
-func (p *pool) getSpare(ctx context.Context) (*session, error) {
+// GetSpare is Get for withdrawals.
+func (p *Pool) GetSpare(ctx context.Context) (*Session, error) {
 	if err := enter(ctx, p.spare); err != nil {
 		return nil, err
 	}
 	return p.take(ctx, p.spare)
 }
 
-// getKill is get for statements that end others.
-func (p *pool) getKill(ctx context.Context) (*session, error) {
+// GetKill is Get for statements that end others.
+func (p *Pool) GetKill(ctx context.Context) (*Session, error) {
 	if err := enter(ctx, p.kills); err != nil {
 		return nil, err
 	}
@@ -92,13 +94,13 @@ func enter(ctx context.Context, slots chan struct{}) error {
 	case slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return notSent(fmt.Errorf("all %d connections are busy: %w", cap(slots), ctx.Err()))
+		return NotSent(fmt.Errorf("all %d connections are busy: %w", cap(slots), ctx.Err()))
 	}
 }
 
-// tryGet is get for callers that have something else to do when all
+// TryGet is Get for callers that have something else to do when all
 // connections are busy: it then returns nil and no error.
-func (p *pool) tryGet(ctx context.Context) (*session, error) {
+func (p *Pool) TryGet(ctx context.Context) (*Session, error) {
 	select {
 	case p.slots <- struct{}{}:
 		return p.take(ctx, p.slots)
@@ -107,15 +109,15 @@ func (p *pool) tryGet(ctx context.Context) (*session, error) {
 	}
 }
 
-// ready reports whether there is a connection that need not be made.
-func (p *pool) ready() bool {
+// Ready reports whether there is a connection that need not be made.
+func (p *Pool) Ready() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.idle) > 0
 }
 
 // take returns a connection that has the caller's place in slots.
-func (p *pool) take(ctx context.Context, slots chan struct{}) (*session, error) {
+func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) {
 	for {
 		s, err := p.pop()
 		if err != nil {
@@ -129,12 +131,12 @@ func (p *pool) take(ctx context.Context, slots chan struct{}) (*session, error) 
 			s.slots = slots
 			return s, nil
 		}
-		s.close()
+		s.Close()
 	}
 }
 
 // pop returns the connection used last, nil when all are in use.
-func (p *pool) pop() (*session, error) {
+func (p *Pool) pop() (*Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -151,14 +153,14 @@ func (p *pool) pop() (*session, error) {
 
 // connect makes a connection. When ctx ends before it is made, the next caller
 // finds it in the pool; until then it keeps its place in slots.
-func (p *pool) connect(ctx context.Context, slots chan struct{}) (*session, error) {
+func (p *Pool) connect(ctx context.Context, slots chan struct{}) (*Session, error) {
 	type result struct {
-		s   *session
+		s   *Session
 		err error
 	}
 	made, gone := make(chan result), make(chan struct{})
 	started := ctx.Err() == nil && p.spawn(func() {
-		s, err := p.dial()
+		s, err := p.Dial()
 		if err != nil {
 			<-slots
 		} else {
@@ -168,14 +170,14 @@ func (p *pool) connect(ctx context.Context, slots chan struct{}) (*session, erro
 		case made <- result{s, err}:
 		case <-gone:
 			if err == nil {
-				p.put(s)
+				p.Put(s)
 			}
 		}
 	})
 	if !started {
 		<-slots
 		if err := ctx.Err(); err != nil {
-			return nil, notSent(err)
+			return nil, NotSent(err)
 		}
 		return nil, driver.ErrClosed
 	}
@@ -184,13 +186,13 @@ func (p *pool) connect(ctx context.Context, slots chan struct{}) (*session, erro
 		return r.s, r.err
 	case <-ctx.Done():
 		close(gone)
-		return nil, notSent(fmt.Errorf("while connecting: %w", ctx.Err()))
+		return nil, NotSent(fmt.Errorf("while connecting: %w", ctx.Err()))
 	}
 }
 
-// put takes a connection back. One that has failed is closed.
-func (p *pool) put(s *session) {
-	keep := !s.broken
+// Put takes a connection back. One that has failed is closed.
+func (p *Pool) Put(s *Session) {
+	keep := !s.Broken
 	s.lastUsed = time.Now()
 	slots, apart := s.slots, s.apart
 	s.slots, s.apart = nil, nil
@@ -200,7 +202,7 @@ func (p *pool) put(s *session) {
 	}
 	p.mu.Unlock()
 	if !keep {
-		s.close()
+		s.Close()
 	}
 	<-slots
 	if apart != nil {
@@ -208,42 +210,43 @@ func (p *pool) put(s *session) {
 	}
 }
 
-// warm dials one connection before it is needed. It is no error if it fails:
+// Warm dials one connection before it is needed. It is no error if it fails:
 // whoever needs one finds out.
-func (p *pool) warm(ctx context.Context) {
-	if s, err := p.tryGet(ctx); err == nil && s != nil {
-		p.put(s)
+func (p *Pool) Warm(ctx context.Context) {
+	if s, err := p.TryGet(ctx); err == nil && s != nil {
+		p.Put(s)
 	}
 }
 
-// trim closes all but keep connections that were not used for a while.
-func (p *pool) trim(age time.Duration, keep int) {
+// Trim closes all but keep connections that were not used for a while.
+func (p *Pool) Trim(age time.Duration, keep int) {
 	p.mu.Lock()
 	n := 0
 	for n < len(p.idle)-keep && time.Since(p.idle[n].lastUsed) > age {
 		n++
 	}
-	old := append([]*session(nil), p.idle[:n]...)
-	p.idle = append([]*session(nil), p.idle[n:]...)
+	old := append([]*Session(nil), p.idle[:n]...)
+	p.idle = append([]*Session(nil), p.idle[n:]...)
 	p.mu.Unlock()
 	for _, s := range old {
-		s.close()
+		s.Close()
 	}
 }
 
-// close closes what is idle and refuses further use. Connections in use are
+// Close closes what is idle and refuses further use. Connections in use are
 // closed when they come back.
-func (p *pool) close() {
+func (p *Pool) Close() {
 	p.mu.Lock()
 	idle := p.idle
 	p.idle, p.closed = nil, true
 	p.mu.Unlock()
 	for _, s := range idle {
-		s.close()
+		s.Close()
 	}
 }
 
-func notSent(err error) error {
+// NotSent is the error of a request that the server has not seen.
+func NotSent(err error) error {
 	if errors.Is(err, driver.ErrNotSent) || errors.Is(err, driver.ErrDenied) {
 		return err
 	}

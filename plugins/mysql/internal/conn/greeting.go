@@ -1,0 +1,140 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/config"
+)
+
+// Greeted connects and looks at what the server says first, which the driver
+// would only call malformed. A server of MySQL speaks first; from one that is
+// silent some garbage fetches a word about what it is.
+func Greeted(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	g, err := greet(ctx, conn)
+	if !stop() {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("mysql: %w", err)
+	}
+	return g, nil
+}
+
+// lastWord is the part of the time for a connection that is kept for the
+// question who a silent server is.
+const lastWord = 4
+
+func greet(ctx context.Context, conn net.Conn) (net.Conn, error) {
+	if end, ok := ctx.Deadline(); ok {
+		_ = conn.SetReadDeadline(end.Add(-time.Until(end) / lastWord))
+	}
+	first := make([]byte, 5)
+	n, err := conn.Read(first)
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() {
+		return nil, silent(ctx, conn)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w: connected, but no greeting came: what listens there is no server of MySQL, or a proxy without one: %w",
+			driver.ErrUnavailable, driver.ErrNotSent, err)
+	}
+	if speaks := config.Speaks(first[:n]); speaks != "" && speaks != config.MySQL {
+		return nil, config.Stranger(speaks, config.MySQL)
+	}
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	g := &greeting{Conn: conn, first: first[:n]}
+	if sc, ok := conn.(syscall.Conn); ok {
+		return struct {
+			*greeting
+			syscall.Conn
+		}{g, sc}, nil
+	}
+	return g, nil
+}
+
+// silent asks a server that has said nothing who it is. Redis answers a PING,
+// and most others complain about it.
+func silent(ctx context.Context, conn net.Conn) error {
+	if end, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(end.Add(-time.Until(end) / lastWord))
+	}
+	first := make([]byte, 16)
+	_, _ = conn.Write([]byte("PING\r\n\r\n"))
+	n, _ := conn.Read(first)
+	if speaks := config.Speaks(first[:n]); speaks != "" {
+		return config.Stranger(speaks, config.MySQL)
+	}
+	return fmt.Errorf("%w: %w: connected, but no greeting came in time: what listens there is no server of MySQL, or does not get to answer", driver.ErrUnavailable, driver.ErrNotSent)
+}
+
+// greeting is a connection whose first bytes were read already.
+type greeting struct {
+	net.Conn
+	first []byte
+}
+
+// Read implements net.Conn.
+func (c *greeting) Read(p []byte) (int, error) {
+	if len(c.first) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.first)
+	c.first = c.first[n:]
+	return n, nil
+}
+
+// said keeps what the driver says about one connection that it could not make:
+// its error says only that the connection is bad, whatever the reason.
+type said struct {
+	mu  sync.Mutex
+	err error
+}
+
+type saidKey struct{}
+
+// Logger keeps what the driver says about the connection that [Open] makes with
+// ctx, nil when that is another one.
+func Logger(ctx context.Context) mysqldriver.Logger {
+	if s, ok := ctx.Value(saidKey{}).(*said); ok {
+		return s
+	}
+	return nil
+}
+
+// Print implements the driver's Logger.
+func (s *said) Print(v ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range v {
+		if err, ok := x.(error); ok && s.err == nil {
+			s.err = err
+		}
+	}
+}
+
+// with returns err with what was said.
+func (s *said) with(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil || !errors.Is(err, mysqldriver.ErrInvalidConn) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, s.err)
+}

@@ -1,0 +1,247 @@
+// Package conn has connections to MySQL and MariaDB that can be counted on: it is
+// known whether a statement was sent, what runs on a connection can be killed,
+// and no setting of the server changes what a statement means.
+package conn
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Session is one connection. It runs one statement at a time.
+type Session struct {
+	Conn     sqldriver.Conn
+	ID       uint64 // the server's, for KILL
+	WakeID   uint64 // by which a waiter is woken; zero when it has none
+	Server   Server
+	Broken   bool          // not to be used again
+	slots    chan struct{} // in which it has a place while it is in use
+	apart    chan struct{} // and another one; nil for none
+	lastUsed time.Time
+}
+
+// WakePrefix begins the names of the locks that wake ids are.
+const WakePrefix = "lockbench."
+
+// WakeName is the name of the lock that a wake id is.
+func WakeName(id uint64) string { return WakePrefix + strconv.FormatUint(id, 36) }
+
+// Setup prepares a connection and asks who is there, in one trip. The server's
+// settings and its init_connect may have left anything in the session: each
+// setting that changes what our statements mean, or whether they are carried
+// out, gets its value here, and a transaction or table locks that were begun
+// end. The character set comes first, because MySQL does not understand the
+// texts after it in UTF-16 or UTF-32, and completion_type before ROLLBACK, which
+// it would chain.
+//
+// READ COMMITTED takes no gap locks, which deadlock concurrent first inserts.
+// One second is the shortest lock wait that MySQL knows. UTF-8 is for LOWER,
+// which leaves binary strings as they are.
+//
+// Note: DEFAULT is the server's global value, so it will not do, but for
+// timestamp, which has none.
+func Setup(database string) string {
+	return "SET NAMES utf8mb4;SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',completion_type=0,timestamp=DEFAULT;" +
+		"UNLOCK TABLES;ROLLBACK;USE `" + strings.ReplaceAll(database, "`", "``") + "`;" +
+		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED,READ WRITE;" +
+		"SET SESSION autocommit=1,time_zone='+00:00',innodb_lock_wait_timeout=1,lock_wait_timeout=1," +
+		"sql_select_limit=18446744073709551615,sql_big_selects=1,sql_safe_updates=0,max_sort_length=1024,div_precision_increment=4," +
+		"/*M!100600 max_statement_time=0,query_cache_type=0,*//*!80013 max_execution_time=0,use_secondary_engine=OFF,*/" +
+		"wait_timeout=28800;" +
+		"SELECT CONNECTION_ID(), VERSION(), @@version_comment, @@global.read_only, @@innodb_read_only, @@hostname, @@port," +
+		" @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog, @@max_allowed_packet"
+}
+
+// Open dials and sets up a connection. Its error wraps ErrDenied, or
+// ErrUnavailable and ErrNotSent.
+func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session, error) {
+	said := &said{}
+	conn, err := dial.Connect(context.WithValue(ctx, saidKey{}, said))
+	if err != nil {
+		return nil, DialError(ctx, said.with(err))
+	}
+	s := &Session{Conn: conn, lastUsed: time.Now()}
+	err = s.Query(ctx, setup, func(row []sqldriver.Value) error {
+		s.ID = Uint(row[0])
+		version := String(row[1])
+		s.Server = Server{
+			Version:  version,
+			MariaDB:  strings.Contains(strings.ToLower(version+String(row[2])), "mariadb"),
+			ReadOnly: On(String(row[3])) || On(String(row[4])),
+			Name:     String(row[5]) + ":" + String(row[6]),
+			Flush:    int(Uint(row[7])),
+			Binlog:   On(String(row[8])),
+			Sync:     int(Uint(row[9])),
+			Packet:   int(Uint(row[10])),
+		}
+		return nil
+	})
+	if err == nil && s.Server.ReadOnly {
+		err = ReadOnlyError(s.Server.Name)
+	}
+	if err != nil {
+		s.Close()
+		return nil, DialError(ctx, err)
+	}
+	return s, nil
+}
+
+// On reads a switch as MySQL (0, 1) and MariaDB (also words) show it.
+func On(v string) bool { return v != "0" && v != "" && !strings.EqualFold(v, "off") }
+
+// TakeWakeID gives the session an id that any other session can find it by, for as
+// long as it lives, as the owner of the lock of that name.
+func (s *Session) TakeWakeID(ctx context.Context) error {
+	id := rand.Uint64()>>1 | 2 // never 0 or 1, which mean that there is none
+	err := s.GetLock(ctx, WakeName(id))
+	if err == nil {
+		s.WakeID = id
+	}
+	return err
+}
+
+// GetLock takes a lock with a random name, for as long as the session lives.
+func (s *Session) GetLock(ctx context.Context, name string) error {
+	return s.Query(ctx, "SELECT GET_LOCK('"+name+"',0)", func(row []sqldriver.Value) error {
+		if Uint(row[0]) != 1 {
+			return fmt.Errorf("mysql: %w: GET_LOCK of a random name is refused", driver.ErrUnavailable)
+		}
+		return nil
+	})
+}
+
+// usable reports whether the server still keeps the connection.
+func (s *Session) usable(ctx context.Context) bool {
+	r, ok := s.Conn.(sqldriver.SessionResetter)
+	return !ok || r.ResetSession(ctx) == nil
+}
+
+// ErrTooLong: the server takes no statement of that length.
+var ErrTooLong = errors.New("statement is too long")
+
+// fits refuses what the server would end the connection for.
+func (s *Session) fits(text string) error {
+	if most := s.Server.Packet; most > 0 && len(text)+1 > most {
+		return fmt.Errorf("%w: %d bytes, and the server's max_allowed_packet is %d", ErrTooLong, len(text)+1, most)
+	}
+	return nil
+}
+
+// Exec runs a statement that returns no rows.
+func (s *Session) Exec(ctx context.Context, text string) (affected int64, id uint64, err error) {
+	if err := s.fits(text); err != nil {
+		return 0, 0, err
+	}
+	result, err := s.Conn.(sqldriver.ExecerContext).ExecContext(ctx, text, nil)
+	if err != nil {
+		return 0, 0, s.failed(ctx, err)
+	}
+	affected, _ = result.RowsAffected() // never fails for this driver
+	last, _ := result.LastInsertId()
+	return affected, uint64(last), nil
+}
+
+// Query runs statements of which the last one returns rows.
+func (s *Session) Query(ctx context.Context, text string, each func(row []sqldriver.Value) error) error {
+	if err := s.fits(text); err != nil {
+		return err
+	}
+	rows, err := s.Conn.(sqldriver.QueryerContext).QueryContext(ctx, text, nil)
+	if err != nil {
+		return s.failed(ctx, err)
+	}
+	row := make([]sqldriver.Value, len(rows.Columns()))
+	for {
+		err := rows.Next(row)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = each(row)
+		}
+		if err != nil {
+			_ = rows.Close() // what failed is in err
+			return s.failed(ctx, err)
+		}
+	}
+	if err := rows.Close(); err != nil {
+		return s.failed(ctx, err)
+	}
+	return nil
+}
+
+// failed notes whether the connection survives err.
+func (s *Session) failed(ctx context.Context, err error) error {
+	if Number(err) == 0 || fatal(Number(err)) {
+		s.Broken = true
+	}
+	if cause := context.Cause(ctx); cause != nil && Number(err) == 0 {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+// Close ends the connection.
+func (s *Session) Close() { _ = s.Conn.Close() }
+
+// The driver's text protocol returns numbers as numbers or as text.
+
+// Uint reads a number.
+func Uint(v sqldriver.Value) uint64 {
+	switch n := v.(type) {
+	case int64:
+		return uint64(n)
+	case uint64:
+		return n
+	case []byte:
+		u, _ := strconv.ParseUint(string(n), 10, 64)
+		return u
+	}
+	return 0
+}
+
+// Int reads a number that may be negative.
+func Int(v sqldriver.Value) int64 {
+	switch n := v.(type) {
+	case int64:
+		return n
+	case uint64:
+		return int64(n)
+	case []byte:
+		i, _ := strconv.ParseInt(string(n), 10, 64)
+		return i
+	}
+	return 0
+}
+
+// String reads a text.
+func String(v sqldriver.Value) string {
+	switch s := v.(type) {
+	case []byte:
+		return string(s)
+	case string:
+		return s
+	case int64:
+		return strconv.FormatInt(s, 10)
+	case uint64:
+		return strconv.FormatUint(s, 10)
+	}
+	return ""
+}
+
+// Bytes returns a copy of a binary string, nil for NULL.
+func Bytes(v sqldriver.Value) []byte {
+	if b, ok := v.([]byte); ok {
+		return append([]byte(nil), b...)
+	}
+	return nil
+}
