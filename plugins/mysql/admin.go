@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
 // listAtOnce is how many locks one query of List reads.
@@ -16,7 +17,7 @@ const listAtOnce = 500
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := ""; ; {
 		page, err := do(ctx, b, "list", prefix, func(ctx context.Context) ([]driver.Holder, error) {
-			return b.holders(ctx, listText(b.table, prefix, after, listAtOnce))
+			return b.holders(ctx, statement.List(b.table, prefix, after, listAtOnce))
 		})
 		if err != nil {
 			return err
@@ -37,7 +38,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	r := driver.Request{Name: name, Owner: "operator", Token: token}
 	return b.change(ctx, "break", r, func(ctx context.Context, s *conn.Session) (int64, error) {
-		n, bell, err := s.Exec(ctx, breakText(b.table, name, token))
+		n, bell, err := s.Exec(ctx, statement.Break(b.table, name, token))
 		b.ring(ctx, s, name, bell)
 		return n, err
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
 // idleFor is how long an unused connection is kept.
@@ -256,7 +257,7 @@ func (b *Backend) Check(ctx context.Context) error {
 
 func (b *Backend) examine(ctx context.Context, s *conn.Session) error {
 	fresh := s.Server
-	err := s.Query(ctx, checkText(b.table), func(row []sqldriver.Value) error {
+	err := s.Query(ctx, statement.Check(b.table), func(row []sqldriver.Value) error {
 		fresh.ReadOnly = conn.On(conn.String(row[0])) || conn.On(conn.String(row[1]))
 		fresh.Flush, fresh.Binlog, fresh.Sync = int(conn.Uint(row[2])), conn.On(conn.String(row[3])), int(conn.Uint(row[4]))
 		return nil
@@ -270,14 +271,4 @@ func (b *Backend) examine(ctx context.Context, s *conn.Session) error {
 	}
 	b.server.Store(&fresh)
 	return nil
-}
-
-// checkText changes nothing: the server checks rights before it looks for
-// rows.
-func checkText(table string) string {
-	var t text
-	t.add("INSERT INTO ", table, "(name,expires_at)SELECT '',", now, " FROM ", table, " WHERE FALSE;")
-	t.add("UPDATE ", table, " SET value=NULL WHERE name='' AND FALSE;DELETE FROM ", table, " WHERE name='' AND FALSE;")
-	t.add("SELECT @@global.read_only,@@innodb_read_only,@@innodb_flush_log_at_trx_commit,@@log_bin,@@sync_binlog")
-	return t.String()
 }

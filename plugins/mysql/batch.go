@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
 // Batch sends the operations through the lanes of their kinds, where they
@@ -18,7 +19,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	}
 	var apart sync.WaitGroup
 	var lanes [3]struct {
-		asks []ask
+		asks []statement.Ask
 		at   []int
 	}
 	for i, op := range ops {

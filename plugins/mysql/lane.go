@@ -10,6 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/batch"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
 const (
@@ -44,7 +45,7 @@ type lane struct {
 	// run sends asks in one statement. On an error nothing is known about any of
 	// them. It may return what else is to be done on the connection, which
 	// nothing must interrupt.
-	run func(ctx context.Context, s *conn.Session, asks []ask) ([]driver.Result, func(), error)
+	run func(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error)
 
 	batches *batch.Batcher[*pending]
 }
@@ -65,18 +66,10 @@ func (l *lane) init() {
 	l.batches = batch.New(batch.Options[*pending]{Limits: limits, Senders: runners, Send: l.serve})
 }
 
-// ask is one operation on its way through a lane.
-type ask struct {
-	driver.Request
-	nonce uint64 // of an acquire: tells its grant from another one of the owner
-	again bool   // an earlier statement may have done it without a reply
-	bar   bool   // of a withdrawal: the owner may still ask
-}
-
 // pending is an operation under way in a lane. Its caller can take it back until
 // a statement with it is sent.
 type pending struct {
-	ask
+	statement.Ask
 	batch.Ticket
 	lane   *lane
 	ctx    context.Context // the caller's: over means that nobody waits any more
@@ -87,12 +80,12 @@ type pending struct {
 }
 
 // send puts operations into the lane and returns at once.
-func (l *lane) send(ctx context.Context, asks ...ask) []*pending {
+func (l *lane) send(ctx context.Context, asks ...statement.Ask) []*pending {
 	all := make([]*pending, len(asks))
 	now := time.Now()
 	queue := make([]*pending, 0, len(asks))
 	for i, a := range asks {
-		p := &pending{ask: a, lane: l, ctx: ctx, since: now}
+		p := &pending{Ask: a, lane: l, ctx: ctx, since: now}
 		p.Open()
 		all[i] = p
 		if l.tracks {
@@ -171,12 +164,12 @@ func (b *Backend) packet() int {
 // serve sends batch and delivers its results. When that is slow another has its
 // place.
 func (l *lane) serve(batch []*pending, handOn func()) {
-	l.try(&statement{lane: l, many: len(batch) > 1, handOn: handOn}, batch)
+	l.try(&inFlight{lane: l, many: len(batch) > 1, handOn: handOn}, batch)
 }
 
 // try sends batch. What the server takes no statement of that length for is
 // sent in halves, and what a locked row has kept back when that is free.
-func (l *lane) try(t *statement, batch []*pending) {
+func (l *lane) try(t *inFlight, batch []*pending) {
 	timer := time.AfterFunc(l.patience(t, batch), t.slow)
 	left, err := l.deliver(t, batch)
 	timer.Stop()
@@ -184,7 +177,7 @@ func (l *lane) try(t *statement, batch []*pending) {
 	switch {
 	case errors.Is(err, conn.ErrTooLong):
 		for half := range slices.Chunk(left, (len(left)+1)/2) {
-			l.try(&statement{lane: l, many: len(half) > 1}, half)
+			l.try(&inFlight{lane: l, many: len(half) > 1}, half)
 		}
 	case errors.Is(err, errKilled):
 		l.sift(left)
@@ -193,10 +186,10 @@ func (l *lane) try(t *statement, batch []*pending) {
 
 // deliver sends batch and its results. With errKilled and conn.ErrTooLong it returns
 // what was not carried out.
-func (l *lane) deliver(t *statement, batch []*pending) (left []*pending, err error) {
+func (l *lane) deliver(t *inFlight, batch []*pending) (left []*pending, err error) {
 	ctx, cancel := l.b.statement(batch[0].ctx)
 	defer cancel()
-	var asks []ask
+	var asks []statement.Ask
 	var sent []*pending
 	var results []driver.Result
 	err = l.b.on(ctx, l.get, func(ctx context.Context, s *conn.Session) (err error) {
@@ -213,7 +206,7 @@ func (l *lane) deliver(t *statement, batch []*pending) (left []*pending, err err
 			return err
 		}
 		for i := range asks {
-			asks[i].again = true
+			asks[i].Again = true
 		}
 		if then != nil {
 			then()
@@ -225,7 +218,7 @@ func (l *lane) deliver(t *statement, batch []*pending) (left []*pending, err err
 	})
 	if errors.Is(err, errKilled) || errors.Is(err, conn.ErrTooLong) && len(sent) > 1 {
 		for i, p := range sent {
-			p.again = asks[i].again
+			p.Again = asks[i].Again
 			p.Unclaim()
 		}
 		return sent, err
@@ -250,7 +243,7 @@ func (l *lane) deliver(t *statement, batch []*pending) (left []*pending, err err
 
 // claim takes those of batch whose callers still wait: from now on they are
 // sent.
-func claim(batch []*pending) (sent []*pending, asks []ask) {
+func claim(batch []*pending) (sent []*pending, asks []statement.Ask) {
 	for _, p := range batch {
 		switch {
 		case p.owner != nil && p.owner.leaves.Load():
@@ -258,7 +251,7 @@ func claim(batch []*pending) (sent []*pending, asks []ask) {
 		case p.ctx.Err() != nil:
 			p.refuse(conn.NotSent(p.ctx.Err()))
 		case p.Claim():
-			sent, asks = append(sent, p), append(asks, p.ask)
+			sent, asks = append(sent, p), append(asks, p.Ask)
 		}
 	}
 	return sent, asks

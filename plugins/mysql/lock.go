@@ -10,15 +10,16 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
 // newNonce numbers a request. 0 and 1 are in rows that were changed otherwise.
 func newNonce() uint64 { return rand.Uint64()>>1 | 2 }
 
-func newAsk(r driver.Request) ask { return ask{Request: r, nonce: newNonce()} }
+func newAsk(r driver.Request) statement.Ask { return statement.Ask{Request: r, Nonce: newNonce()} }
 
 func valid(r driver.Request) error {
-	if !plain(r.Owner) {
+	if !statement.Plain(r.Owner) {
 		return fmt.Errorf("mysql: %w: owner %q is not 1 to 64 of [A-Za-z0-9_-]", driver.ErrInvalid, r.Owner)
 	}
 	if len(r.Name) == 0 || len(r.Name) > 512 || len(r.Label) > 256 {
@@ -70,22 +71,22 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 // inOrder sorts asks by name, so that statements for many rows lock them in
 // one order and never each other out. It returns the places from which they
 // came.
-func inOrder(asks []ask) (sorted []ask, from []int) {
+func inOrder(asks []statement.Ask) (sorted []statement.Ask, from []int) {
 	from = make([]int, len(asks))
 	for i := range from {
 		from[i] = i
 	}
 	slices.SortFunc(from, func(i, j int) int { return cmp.Compare(asks[i].Name, asks[j].Name) })
-	sorted = make([]ask, len(asks))
+	sorted = make([]statement.Ask, len(asks))
 	for i, j := range from {
 		sorted[i] = asks[j]
 	}
 	return sorted, from
 }
 
-func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, asks []ask) ([]driver.Result, func(), error) {
+func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
 	sorted, from := inOrder(asks)
-	n, _, err := s.Exec(ctx, renewText(b.table, sorted))
+	n, _, err := s.Exec(ctx, statement.Renew(b.table, sorted))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,12 +95,12 @@ func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, asks []ask) 
 		return results, nil, nil
 	}
 	// A lease that was there for the renewal is there after it.
-	return results, nil, b.missing(ctx, s, sorted, func(r row, i int) bool {
-		return r.held() && r.owner == sorted[i].Owner && r.token == sorted[i].Token
+	return results, nil, b.missing(ctx, s, sorted, func(r statement.Row, i int) bool {
+		return r.Held() && r.Owner == sorted[i].Owner && r.Token == sorted[i].Token
 	}, from, results)
 }
 
-func (b *Backend) runReleases(ctx context.Context, s *conn.Session, asks []ask) ([]driver.Result, func(), error) {
+func (b *Backend) runReleases(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
 	sorted, from := inOrder(asks)
 	alone := len(asks) == 1 && b.busy.is(asks[0].Name)
 	nonce := newNonce()
@@ -109,7 +110,7 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, asks []ask) 
 	}
 	results := make([]driver.Result, len(asks))
 	if int(n) < len(asks) {
-		err = b.missing(ctx, s, sorted, func(r row, _ int) bool { return len(asks) > 1 && r.freedBy == nonce }, from, results)
+		err = b.missing(ctx, s, sorted, func(r statement.Row, _ int) bool { return len(asks) > 1 && r.FreedBy == nonce }, from, results)
 	}
 	switch {
 	case bell == 0:
@@ -123,11 +124,11 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, asks []ask) 
 // endLeases releases what it finds of asks, and tells how many these are and what
 // is left to ring for. A block that fails may leave its transaction open: the
 // server rolls that back when the connection ends.
-func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, asks []ask, alone bool) (n int64, bell uint64, err error) {
+func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, asks []statement.Ask, alone bool) (n int64, bell uint64, err error) {
 	if !alone || !s.Server.MariaDB {
-		return s.Exec(ctx, releaseText(b.table, nonce, asks, alone))
+		return s.Exec(ctx, statement.Release(b.table, nonce, asks, alone))
 	}
-	err = s.Query(ctx, passText(b.table, nonce, asks[0]), func(v []sqldriver.Value) error {
+	err = s.Query(ctx, statement.ReleaseAndNotify(b.table, nonce, asks[0]), func(v []sqldriver.Value) error {
 		n, bell = conn.Int(v[0]), conn.Uint(v[1])
 		return nil
 	})
@@ -136,10 +137,10 @@ func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, 
 }
 
 // ringAll wakes the first waiters of those of the names that are free.
-func (b *Backend) ringAll(ctx context.Context, s *conn.Session, asks []ask) {
-	var freed []row
-	err := b.each(ctx, s, names(asks), func(r row) {
-		if r.queue != "" && !r.held() {
+func (b *Backend) ringAll(ctx context.Context, s *conn.Session, asks []statement.Ask) {
+	var freed []statement.Row
+	err := b.each(ctx, s, statement.Names(asks), func(r statement.Row) {
+		if r.Queue != "" && !r.Held() {
 			freed = append(freed, r)
 		}
 	})
@@ -147,21 +148,21 @@ func (b *Backend) ringAll(ctx context.Context, s *conn.Session, asks []ask) {
 		b.opts.Logger.Warn("mysql: looking for waiters to wake", "err", err) // they wake by themselves
 	}
 	for _, r := range freed {
-		b.busy.mark(r.name)
-		_, bell, _ := r.first()
-		b.ring(ctx, s, r.name, bell)
+		b.busy.mark(r.Name)
+		_, bell, _ := r.First()
+		b.ring(ctx, s, r.Name, bell)
 	}
 }
 
 // missing fills in a NotHeldError for each ask that was not done.
-func (b *Backend) missing(ctx context.Context, s *conn.Session, sorted []ask, done func(r row, i int) bool, from []int, results []driver.Result) error {
-	rows := map[string]row{}
-	if err := b.each(ctx, s, names(sorted), func(r row) { rows[r.name] = r }); err != nil {
+func (b *Backend) missing(ctx context.Context, s *conn.Session, sorted []statement.Ask, done func(r statement.Row, i int) bool, from []int, results []driver.Result) error {
+	rows := map[string]statement.Row{}
+	if err := b.each(ctx, s, statement.Names(sorted), func(r statement.Row) { rows[r.Name] = r }); err != nil {
 		return err
 	}
 	for i, a := range sorted {
 		if r, ok := rows[a.Name]; !ok || !done(r, i) {
-			results[from[i]].Err = &driver.NotHeldError{Holder: r.holder()}
+			results[from[i]].Err = &driver.NotHeldError{Holder: r.Holder()}
 		}
 	}
 	return nil
@@ -170,7 +171,7 @@ func (b *Backend) missing(ctx context.Context, s *conn.Session, sorted []ask, do
 // shorten ends a lease early, but not before r.Keep is over.
 func (b *Backend) shorten(ctx context.Context, r driver.Request) error {
 	return b.change(ctx, "release", r, func(ctx context.Context, s *conn.Session) (int64, error) {
-		n, bell, err := s.Exec(ctx, shortenText(b.table, r))
+		n, bell, err := s.Exec(ctx, statement.Shorten(b.table, r))
 		b.ring(ctx, s, r.Name, bell)
 		return n, err
 	})
@@ -179,7 +180,7 @@ func (b *Backend) shorten(ctx context.Context, r driver.Request) error {
 // Proclaim is one statement.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.change(ctx, "proclaim", r, func(ctx context.Context, s *conn.Session) (int64, error) {
-		n, _, err := s.Exec(ctx, proclaimText(b.table, r))
+		n, _, err := s.Exec(ctx, statement.Proclaim(b.table, r))
 		return n, err
 	})
 }
@@ -195,11 +196,11 @@ func (b *Backend) change(ctx context.Context, what string, r driver.Request, f f
 			if n, err := f(ctx, s); err != nil || n > 0 {
 				return err
 			}
-			var found row
-			if err := b.each(ctx, s, []string{r.Name}, func(r row) { found = r }); err != nil {
+			var found statement.Row
+			if err := b.each(ctx, s, []string{r.Name}, func(r statement.Row) { found = r }); err != nil {
 				return err
 			}
-			return &driver.NotHeldError{Holder: found.holder()}
+			return &driver.NotHeldError{Holder: found.Holder()}
 		})
 	})
 	return err
@@ -222,12 +223,12 @@ func (b *Backend) withdraw(ctx context.Context, r driver.Request) error {
 	if !undo {
 		return nil
 	}
-	return b.withdrawals.send(ctx, ask{Request: r, bar: bar})[0].wait().Err
+	return b.withdrawals.send(ctx, statement.Ask{Request: r, Tombstone: bar})[0].wait().Err
 }
 
-func (b *Backend) runWithdrawals(ctx context.Context, s *conn.Session, asks []ask) ([]driver.Result, func(), error) {
+func (b *Backend) runWithdrawals(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
 	sorted, _ := inOrder(asks)
-	_, bell, err := s.Exec(ctx, withdrawText(b.table, sorted))
+	_, bell, err := s.Exec(ctx, statement.Withdraw(b.table, sorted))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -244,7 +245,7 @@ func (b *Backend) runWithdrawals(ctx context.Context, s *conn.Session, asks []as
 // Inspect is one query.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	found, err := do(ctx, b, "inspect", name, func(ctx context.Context) ([]driver.Holder, error) {
-		return b.holders(ctx, inspectText(b.table, name))
+		return b.holders(ctx, statement.Inspect(b.table, name))
 	})
 	if len(found) == 0 {
 		return driver.Holder{}, err
@@ -257,7 +258,7 @@ func (b *Backend) holders(ctx context.Context, text string) (found []driver.Hold
 	err = b.on(ctx, b.pool.GetApart, func(ctx context.Context, s *conn.Session) error {
 		found = nil
 		return s.Query(ctx, text, func(v []sqldriver.Value) error {
-			if h := readRow(v).holder(); h.Held() {
+			if h := statement.Read(v).Holder(); h.Held() {
 				h.Value = conn.Bytes(v[len(v)-1])
 				found = append(found, h)
 			}
@@ -265,4 +266,12 @@ func (b *Backend) holders(ctx context.Context, text string) (found []driver.Hold
 		})
 	})
 	return found, err
+}
+
+// each calls f with the rows of names that there are.
+func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f func(statement.Row)) error {
+	return s.Query(ctx, statement.Inspect(b.table, names...), func(v []sqldriver.Value) error {
+		f(statement.Read(v))
+		return nil
+	})
 }

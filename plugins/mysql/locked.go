@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
 // Rows may be locked by somebody else for long: a foreign transaction, an
@@ -44,7 +45,7 @@ func seatsOf(connections int) int { return max(1, connections/8) }
 var errKilled = errors.New("statement was killed")
 
 // patience is how long a statement for batch may take.
-func (l *lane) patience(t *statement, batch []*pending) time.Duration {
+func (l *lane) patience(t *inFlight, batch []*pending) time.Duration {
 	if t.sifted {
 		return slowestAfter
 	}
@@ -55,8 +56,8 @@ func (l *lane) patience(t *statement, batch []*pending) time.Duration {
 	return min(max(slowAfter, time.Until(deadline)/patientShares), slowestAfter)
 }
 
-// statement is what a lane has on its way to the server.
-type statement struct {
+// inFlight is what a lane has on its way to the server.
+type inFlight struct {
 	lane   *lane
 	many   bool
 	sifted bool // none of its rows was locked
@@ -69,20 +70,20 @@ type statement struct {
 	over   bool
 }
 
-func (t *statement) on(s *conn.Session) {
+func (t *inFlight) on(s *conn.Session) {
 	t.mu.Lock()
 	t.s = s
 	t.mu.Unlock()
 }
 
-func (t *statement) off() {
+func (t *inFlight) off() {
 	t.mu.Lock()
 	t.s = nil
 	t.mu.Unlock()
 }
 
 // end keeps slow from acting on what is over.
-func (t *statement) end() {
+func (t *inFlight) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
@@ -101,7 +102,7 @@ func (t *statement) end() {
 //
 // Note: SELECT ... FOR UPDATE SKIP LOCKED before each batch would find such
 // rows without a KILL, but takes a second trip each time.
-func (t *statement) slow() {
+func (t *inFlight) slow() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
@@ -121,7 +122,7 @@ func (t *statement) slow() {
 }
 
 // sit takes a seat if there is one.
-func (t *statement) sit() bool {
+func (t *inFlight) sit() bool {
 	select {
 	case t.lane.seats <- struct{}{}:
 		t.seated = true
@@ -163,7 +164,7 @@ func (l *lane) sift(batch []*pending) {
 	}
 	l.b.parked.add(l.b, rest)
 	if len(free) > 0 {
-		l.try(&statement{lane: l, many: len(free) > 1, sifted: true}, free)
+		l.try(&inFlight{lane: l, many: len(free) > 1, sifted: true}, free)
 	}
 }
 
@@ -183,7 +184,7 @@ func (b *Backend) locked(ps []*pending) (map[string]bool, error) {
 		clear(found)
 		for some := range slices.Chunk(all, lookAtOnce) {
 			for _, free := range []bool{false, true} {
-				err := s.Query(ctx, lookText(b.table, some, free), func(v []sqldriver.Value) error {
+				err := s.Query(ctx, statement.Locked(b.table, some, free), func(v []sqldriver.Value) error {
 					found[conn.String(v[0])] = !free
 					return nil
 				})
@@ -195,16 +196,6 @@ func (b *Backend) locked(ps []*pending) (map[string]bool, error) {
 		return nil
 	})
 	return found, err
-}
-
-// lookText finds rows of the given names, or those of them that are not locked.
-func lookText(table string, names []string, free bool) string {
-	var t text
-	t.add("SELECT name FROM ", table, byKey, " WHERE name IN(").list(names).add(")")
-	if free {
-		t.add(" FOR UPDATE SKIP LOCKED")
-	}
-	return t.String()
 }
 
 // parked are operations whose row somebody has locked.
@@ -292,7 +283,7 @@ func (k *parked) look(b *Backend, todo []*pending) (rest []*pending) {
 	}
 	free := map[*lane][]*pending{}
 	for _, p := range wanted {
-		t := &statement{lane: p.lane}
+		t := &inFlight{lane: p.lane}
 		switch {
 		case !locked[p.Name]:
 			free[p.lane] = append(free[p.lane], p)

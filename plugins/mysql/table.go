@@ -12,31 +12,11 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
 // tableName is the table for a prefix, quoted.
 func tableName(prefix string) string { return "`" + prefix + "locks`" }
-
-// createText makes the table. The name is the only key: utf8mb4 collations
-// take some names for equal that are not, and upserts of rows with a second
-// unique key deadlock each other.
-func createText(table string) string {
-	return "CREATE TABLE IF NOT EXISTS " + table + ` (
-  name         VARBINARY(512)  NOT NULL PRIMARY KEY,
-  owner        VARBINARY(64)   NOT NULL DEFAULT '' COMMENT 'empty: nobody holds it',
-  token        BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'of the last grant',
-  expires_at   DATETIME(6)     NOT NULL COMMENT 'UTC, of a free row since when',
-  attempt      BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'which request was granted',
-  freed_by     BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'which request released last',
-  ttl_us       BIGINT          NOT NULL DEFAULT 0 COMMENT 'of the last lease',
-  label        VARBINARY(256)  NOT NULL DEFAULT '' COMMENT 'who holds it, for people',
-  value        MEDIUMBLOB      NULL     COMMENT 'what a leader publishes',
-  queue        MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'who waits: ,owner.bell',
-  barred       MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'withdrawn owners',
-  barred_old   MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'and earlier ones',
-  barred_since DATETIME(6)     NOT NULL DEFAULT '1970-01-01'
-) ENGINE=InnoDB`
-}
 
 func printDDL(cfg driver.Config, stdout io.Writer) error {
 	o := optionsOf(cfg)
@@ -49,7 +29,7 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 	if user == "" {
 		user = "USER"
 	}
-	_, err = fmt.Fprintf(stdout, "%s;\nGRANT SELECT, INSERT, UPDATE, DELETE ON %s TO '%s';\n", createText(table), table, user)
+	_, err = fmt.Fprintf(stdout, "%s;\nGRANT SELECT, INSERT, UPDATE, DELETE ON %s TO '%s';\n", statement.Create(table), table, user)
 	return err
 }
 
@@ -58,7 +38,7 @@ func (b *Backend) create(ctx context.Context, s *conn.Session) error {
 	if !*b.opts.CreateTable {
 		return fmt.Errorf("mysql: %w: table %s does not exist; lockplugin-mysql ddl prints what creates it", driver.ErrDenied, b.table)
 	}
-	_, _, err := s.Exec(ctx, createText(b.table))
+	_, _, err := s.Exec(ctx, statement.Create(b.table))
 	switch conn.Number(err) {
 	case 0:
 		return err
@@ -99,11 +79,6 @@ func (b *Backend) tidy(ctx context.Context) {
 	}
 }
 
-// unused rows were free for a day, with their last token. Tokens are never below
-// the server's clock, so a purged row is missed only when the clock is turned
-// back by more than that.
-const unused = "expires_at<" + now + "-INTERVAL 1 DAY AND queue='' AND barred_since<" + now + "-INTERVAL 1 DAY"
-
 // purge deletes rows that were free for a day. It goes through the table once,
 // in the order of the names.
 func (b *Backend) purge(ctx context.Context) (int, error) {
@@ -116,7 +91,7 @@ func (b *Backend) purge(ctx context.Context) (int, error) {
 				return err
 			}
 			if len(names) > 0 {
-				if _, _, err = s.Exec(ctx, purgeText(b.table, names)); err != nil {
+				if _, _, err = s.Exec(ctx, statement.Purge(b.table, names)); err != nil {
 					return err
 				}
 			}
@@ -135,9 +110,7 @@ func (b *Backend) purge(ctx context.Context) (int, error) {
 // names of the unused ones. It locks no rows: a DELETE that looks for them would
 // lock the ones it only looks at.
 func (b *Backend) idlers(ctx context.Context, s *conn.Session, after *string) (names []string, rows int, err error) {
-	var t text
-	t.add("SELECT name,", unused, " FROM ", b.table, " WHERE name>").bytes(*after).add(" ORDER BY name LIMIT ").uint(purgeAtOnce)
-	err = s.Query(ctx, t.String(), func(v []sqldriver.Value) error {
+	err = s.Query(ctx, statement.Unused(b.table, *after, purgeAtOnce), func(v []sqldriver.Value) error {
 		*after = conn.String(v[0])
 		rows++
 		if conn.Uint(v[1]) == 1 {
@@ -146,9 +119,4 @@ func (b *Backend) idlers(ctx context.Context, s *conn.Session, after *string) (n
 		return nil
 	})
 	return names, rows, err
-}
-
-func purgeText(table string, names []string) string {
-	var t text
-	return t.add("DELETE old FROM ", table, " old", byKey, " WHERE ", unused, " AND name IN(").list(names).add(")").String()
 }

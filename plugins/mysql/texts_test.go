@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
 // Decisions stand in more than one text: for speed there is a short one for an
@@ -98,7 +99,7 @@ func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 func newSituation(seed uint64) (c situation) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	at := func(offsets ...string) string {
-		return now + "+INTERVAL " + pick(r, offsets...) + " SECOND_MICROSECOND"
+		return statement.Now + "+INTERVAL " + pick(r, offsets...) + " SECOND_MICROSECOND"
 	}
 	owner := func() string { return fmt.Sprint("o-", 1+r.IntN(3)) }
 	list := func(entry func(i int) string) (all string) {
@@ -147,7 +148,7 @@ func alone(lane func(*Backend) *lane, busy bool) way {
 		if busy {
 			w.b.busy.mark(r.Name)
 		}
-		results, then, err := lane(w.b).run(ctx, w.s, []ask{newAsk(r)})
+		results, then, err := lane(w.b).run(ctx, w.s, []statement.Ask{newAsk(r)})
 		if then != nil {
 			then()
 		}
@@ -163,7 +164,7 @@ func among(lane func(*Backend) *lane, busy bool) way {
 		}
 		other := r
 		other.Name, other.Owner = "a", "another"
-		results, then, err := lane(w.b).run(ctx, w.s, []ask{newAsk(r), newAsk(other)})
+		results, then, err := lane(w.b).run(ctx, w.s, []statement.Ask{newAsk(r), newAsk(other)})
 		if then != nil {
 			then()
 		}
@@ -206,7 +207,7 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 	}
 	// Which number stands in attempt and freed_by differs each time; and old
 	// bars may be cleared by a refusal, or not.
-	old := "barred_since<" + now + "-INTERVAL 2 MINUTE"
+	old := "barred_since<" + statement.Now + "-INTERVAL 2 MINUTE"
 	err = w.s.Query(t.Context(), "SELECT CONCAT_WS(' ',HEX(owner),token,expires_at,IF(attempt<100,attempt,'new'),LEAST(freed_by,2),ttl_us,HEX(label),COALESCE(value,'NULL'),queue,IF("+
 		old+",'',barred),IF("+old+",'',barred_old)) FROM "+w.b.table+" WHERE name='n'", func(v []sqldriver.Value) error {
 		answer += "\n  row " + conn.String(v[0])
@@ -295,16 +296,16 @@ func TestTextsAgreeFindsBugs(t *testing.T) {
 	for _, m := range []mutant{
 		{of: short, old: " AND queue=''", new: ""},
 		{of: short, old: " AND barred=''", new: ""},
-		{of: short, old: "expires_at<=" + now + " AND", new: "TRUE AND"},
+		{of: short, old: "expires_at<=" + statement.Now + " AND", new: "TRUE AND"},
 		{of: short, old: "GREATEST(token+1,VALUES(token))", new: "VALUES(token)"},
 		{of: short, old: "value=IF(attempt=VALUES(attempt),VALUES(value),value)", new: "value=VALUES(value)"},
-		{of: long, old: "attempt=IF(" + free, new: "attempt=IF(owner=''"},
+		{of: long, old: "attempt=IF(" + statement.Free, new: "attempt=IF(owner=''"},
 		{of: long, old: "token=IF(attempt=VALUES(attempt),GREATEST(token+1,", new: "token=IF(attempt=VALUES(attempt),GREATEST(token,"},
 		{of: long, old: "owner=IF(attempt=VALUES(attempt),VALUES(owner),owner)", new: "owner=VALUES(owner)"},
 		{of: long, old: "label=IF(attempt=VALUES(attempt),VALUES(label),label)", new: "label=label"},
 		{of: lease, old: " AND token=", new: " AND 0<>"},
-		{of: lease, old: " AND expires_at>" + now, new: ""},
-		{of: leases, old: ")AND expires_at>" + now, new: ")"},
+		{of: lease, old: " AND expires_at>" + statement.Now, new: ""},
+		{of: leases, old: ")AND expires_at>" + statement.Now, new: ")"},
 		{of: leases, old: "AND(name,owner,token)IN(", new: "OR(name,owner,token)IN("},
 		{of: pass, old: "value=NULL", new: "value=value"},
 	} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
 // Waiters stand in the queue column of the row, and sleep in the server (see
@@ -27,8 +28,6 @@ import (
 // (figures.md has 5.2 ms), and starving waiters.
 
 const (
-	// noBell is in the queue for a waiter that polls.
-	noBell = 1
 	// Pauses of a waiter that polls.
 	pollFrom, pollTo = 15 * time.Millisecond, 45 * time.Millisecond
 	// longestSleep bounds how long a waiter sleeps in the server, and so for
@@ -133,10 +132,10 @@ func (b *Backend) wait(ctx context.Context, left <-chan struct{}, r driver.Reque
 
 // sleep enters the queue and sleeps. It reports whether r's owner is barred.
 func (b *Backend) sleep(ctx context.Context, s *conn.Session, bed string, r driver.Request, most time.Duration) (barred bool, err error) {
-	sleep := sleepText(b.table, r, most)
+	sleep := statement.Sleep(b.table, r, most)
 	if bed != "" {
-		sleep = blockText(b.table, bed, r, s.WakeID, most)
-	} else if _, _, err := s.Exec(ctx, enterText(b.table, r, s.WakeID)); err != nil {
+		sleep = statement.Block(b.table, bed, r, s.WakeID, most)
+	} else if _, _, err := s.Exec(ctx, statement.Enter(b.table, r, s.WakeID)); err != nil {
 		return false, err
 	}
 	err = s.Query(ctx, sleep, func(v []sqldriver.Value) error {
@@ -155,7 +154,7 @@ func (b *Backend) sleep(ctx context.Context, s *conn.Session, bed string, r driv
 func (b *Backend) enter(caller, ctx context.Context, r driver.Request) error {
 	get := func(context.Context) (*conn.Session, error) { return b.pool.GetApart(caller) }
 	return b.on(ctx, get, func(ctx context.Context, s *conn.Session) error {
-		_, _, err := s.Exec(ctx, enterText(b.table, r, noBell))
+		_, _, err := s.Exec(ctx, statement.Enter(b.table, r, statement.NoWakeID))
 		return err
 	})
 }
@@ -180,11 +179,11 @@ func poll(ctx context.Context, left <-chan struct{}, most time.Duration) error {
 // connection that has freed the lock, before the caller is told: a plugin whose
 // host has died ends as soon as it knows that it has released everything.
 func (b *Backend) ring(ctx context.Context, s *conn.Session, name string, bell uint64) {
-	for bell > noBell {
+	for bell > statement.NoWakeID {
 		_, _, err := s.Exec(ctx, "KILL QUERY IS_USED_LOCK('"+conn.WakeName(bell)+"')")
 		switch conn.Number(err) {
 		case conn.ErNoSuchThread: // nobody has that bell any more
-			_, bell, err = s.Exec(ctx, evictText(b.table, name, bell))
+			_, bell, err = s.Exec(ctx, statement.Evict(b.table, name, bell))
 		case conn.ErKillDenied:
 			b.foreign.Do(func() {
 				b.opts.Logger.Warn("mysql: waiters of another account cannot be woken and ask every second", "err", err)

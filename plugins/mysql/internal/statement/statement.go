@@ -1,4 +1,6 @@
-package mysql
+// Package statement has the statements on the table of locks, and reads the rows
+// that they return.
+package statement
 
 import (
 	"encoding/hex"
@@ -15,23 +17,23 @@ import (
 // misread, and a statement for many rows is written in one pass. Numbers and
 // owners (checked to be plain ASCII) go in as they are.
 
-// now is the server's clock. It stands still within a statement, and ignores
+// Now is the server's clock. It stands still within a statement, and ignores
 // the session's time zone, unlike NOW().
-const now = "UTC_TIMESTAMP(6)"
+const Now = "UTC_TIMESTAMP(6)"
 
 // micros is the server's clock as a token: microseconds since 1970. A token
 // never being below it lets rows be purged, and tables be lost.
-const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + now + ")"
+const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 
 // A queue is a text of entries ",owner.bell", in the order of arrival; bars
 // are ",owner," with one comma between two owners. Both are kept in the row
 // that they are about, so that its row lock makes every step on it atomic, and
 // no statement ever locks more than the rows of the names it is for.
 const (
-	// A free row has no owner, and its expires_at says since when it is free. A
+	// Free: a free row has no owner, and its expires_at says since when it is free. A
 	// lease that was not released ends there too.
-	free = "(owner='' OR expires_at<=" + now + ")"
-	held = "owner<>'' AND expires_at>" + now
+	Free = "(owner='' OR expires_at<=" + Now + ")"
+	held = "owner<>'' AND expires_at>" + Now
 	// headBell is the bell of the first in the queue, if there is one.
 	headBell = "CAST(SUBSTRING_INDEX(SUBSTRING_INDEX(SUBSTRING(queue,2),',',1),'.',-1) AS UNSIGNED)"
 	// tellBell sends that number back in the reply to an UPDATE, 0 when nobody
@@ -50,6 +52,26 @@ const barredFor = "INTERVAL 1 MINUTE"
 // waits for rows that the statement is not about (seen with MariaDB 11.8, whose
 // innodb_snapshot_isolation takes away that READ COMMITTED passes them over).
 const byKey = " FORCE INDEX(PRIMARY)"
+
+// Ask is one operation on a row.
+type Ask struct {
+	driver.Request
+	Nonce     uint64 // of an acquire: distinguishes its grant from another one of the owner
+	Again     bool   // an earlier statement may have done it without a reply
+	Tombstone bool   // of a withdrawal: the owner may still ask
+}
+
+// Names are those of asks.
+func Names(asks []Ask) []string {
+	all := make([]string, len(asks))
+	for i, a := range asks {
+		all[i] = a.Name
+	}
+	return all
+}
+
+// NoWakeID is in the queue for a waiter that polls.
+const NoWakeID = 1
 
 // text builds one statement.
 type text struct{ strings.Builder }
@@ -96,34 +118,36 @@ func (t *text) uint(n uint64) *text {
 
 // later adds the server's time plus d.
 func (t *text) later(d time.Duration) *text {
-	return t.add(now, "+INTERVAL ").uint(uint64(d.Microseconds())).add(" MICROSECOND")
+	return t.add(Now, "+INTERVAL ").uint(uint64(d.Microseconds())).add(" MICROSECOND")
 }
 
-// plain reports whether an owner may stand in a statement as it is.
-func plain(owner string) bool {
+// Plain reports whether an owner may stand in a statement as it is.
+func Plain(owner string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 	return owner != "" && len(owner) <= 64 && strings.Trim(owner, alphabet) == ""
 }
 
-// patience is how long a free lock is kept for the first in the queue, in
+// patience is how long a free lock is reserved for the first in the queue, in
 // microseconds: two seconds, or half of the last lease's TTL if that is less.
 // The others look that often whether it is over, so that a host that is lost
 // while it is the first delays the next grant by no more than the TTL.
 const patience = "LEAST(ttl_us DIV 2,2000000)"
 
-func patienceOf(ttl time.Duration) time.Duration { return min(ttl/2, 2*time.Second) }
+// Patience is how long a free lock is reserved for the first in the queue, after a
+// lease with this TTL.
+func Patience(ttl time.Duration) time.Duration { return min(ttl/2, 2*time.Second) }
 
 // stateColumns are what [row] is read from.
-const stateColumns = "name,attempt,freed_by,owner,token,label,TIMESTAMPDIFF(MICROSECOND," + now + ",expires_at),ttl_us,queue," +
+const stateColumns = "name,attempt,freed_by,owner,token,label,TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at),ttl_us,queue," +
 	"barred<>'' OR barred_old<>''"
 
 // lease adds the condition that r's owner and token hold its name.
 func (t *text) lease(r driver.Request) *text {
-	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND token=").uint(r.Token).add(" AND expires_at>", now)
+	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND token=").uint(r.Token).add(" AND expires_at>", Now)
 }
 
 // leases adds that condition for many requests of different names.
-func (t *text) leases(asks []ask) *text {
+func (t *text) leases(asks []Ask) *text {
 	if len(asks) == 1 {
 		return t.lease(asks[0].Request)
 	}
@@ -141,63 +165,63 @@ func (t *text) leases(asks []ask) *text {
 		}
 		t.add("(").bytes(a.Name).add(",'", a.Owner, "',").uint(a.Token).add(")")
 	}
-	return t.add(")AND expires_at>", now)
+	return t.add(")AND expires_at>", Now)
 }
 
-// renewText renews leases that have one TTL in common.
-func renewText(table string, asks []ask) string {
+// Renew renews leases that have one TTL in common.
+func Renew(table string, asks []Ask) string {
 	var t text
 	return t.add("UPDATE ", table, byKey, " SET expires_at=").later(asks[0].TTL).add(",ttl_us=").uint(uint64(asks[0].TTL.Microseconds())).add(" WHERE ").leases(asks).String()
 }
 
-// releaseText releases leases and leaves nonce in their rows. For a lock that is
+// Release releases leases and leaves nonce in their rows. For a lock that is
 // waited for it tells the bell of the first, else only that somebody waits.
-func releaseText(table string, nonce uint64, asks []ask, busy bool) string {
+func Release(table string, nonce uint64, asks []Ask, busy bool) string {
 	tell := tellAny
 	if busy {
 		tell = tellBell
 	}
 	var t text
 	t.add("UPDATE ", table, byKey, " SET freed_by=").uint(nonce)
-	return t.add("*", tell, ",expires_at=", now, ",label='',value=NULL,owner='' WHERE ").leases(asks).String()
+	return t.add("*", tell, ",expires_at=", Now, ",label='',value=NULL,owner='' WHERE ").leases(asks).String()
 }
 
-// passText is releaseText for a lock that is waited for and a server that knows
+// ReleaseAndNotify is Release for a lock that is waited for and a server that knows
 // blocks of statements, MariaDB: it wakes the first waiter too. It tells how
 // many leases it found, and the bell if nobody could be woken by it.
 //
 // The waiter is woken before the commit, so that it is on its way while the
 // commit is written to disk. Its own statement waits for the row lock until then.
-func passText(table string, nonce uint64, a ask) string {
+func ReleaseAndNotify(table string, nonce uint64, a Ask) string {
 	var t text
 	t.add("BEGIN NOT ATOMIC DECLARE n,bell BIGINT UNSIGNED DEFAULT 0;START TRANSACTION;")
-	t.add(releaseText(table, nonce, []ask{a}, true), ";SET n=ROW_COUNT();SET bell=IF(n>0,LAST_INSERT_ID(),0);")
-	t.add("IF bell>").uint(noBell).add(" THEN BEGIN DECLARE EXIT HANDLER FOR ").uint(conn.ErNoSuchThread).add(",").uint(conn.ErKillDenied)
+	t.add(Release(table, nonce, []Ask{a}, true), ";SET n=ROW_COUNT();SET bell=IF(n>0,LAST_INSERT_ID(),0);")
+	t.add("IF bell>").uint(NoWakeID).add(" THEN BEGIN DECLARE EXIT HANDLER FOR ").uint(conn.ErNoSuchThread).add(",").uint(conn.ErKillDenied)
 	t.add(" BEGIN END;KILL QUERY IS_USED_LOCK(CONCAT('", conn.WakePrefix, "',LOWER(CONV(bell,10,36))));SET bell=0;END;END IF;")
 	return t.add("COMMIT;SELECT n,bell;END").String()
 }
 
-// shortenText ends a lease after keep at the latest. Waiters are told, for they
+// Shorten ends a lease after keep at the latest. Waiters are told, for they
 // know of the old end only.
 //
 // Note: MySQL 9 takes LEAST of two times for a text, and loses the lease.
-func shortenText(table string, r driver.Request) string {
+func Shorten(table string, r driver.Request) string {
 	var t text
 	t.add("UPDATE ", table, " SET freed_by=", tellBell, ",expires_at=IF(expires_at<").later(r.Keep)
 	return t.add(",expires_at,").later(r.Keep).add(") WHERE ").lease(r).String()
 }
 
-// withdrawText undoes what owners did to names, and bars those that may still
+// Withdraw undoes what owners did to names, and bars those that may still
 // ask. A row is made if there is none, because the owner's own request may be on
 // its way to making one. It tells the bell of the next if it leaves a lock
 // free, or with many only that somebody waits.
 //
 // What it needs of an owner it carries in columns: the owner in label, and in
 // attempt whether to bar it.
-func withdrawText(table string, asks []ask) string {
+func Withdraw(table string, asks []Ask) string {
 	const (
 		bar   = "VALUES(attempt)=1"
-		stale = bar + " AND barred_since NOT BETWEEN " + now + "-" + barredFor + " AND " + now
+		stale = bar + " AND barred_since NOT BETWEEN " + Now + "-" + barredFor + " AND " + Now
 		mine  = "owner=VALUES(label)"
 		place = "LOCATE(CONCAT(',',VALUES(label),'.'),queue)"
 	)
@@ -211,8 +235,8 @@ func withdrawText(table string, asks []ask) string {
 		if i > 0 {
 			t.add(",")
 		}
-		t.add("(").bytes(a.Name).add(",", now, ",'", a.Owner, "',',", a.Owner, ",',", now, ",")
-		if a.bar {
+		t.add("(").bytes(a.Name).add(",", Now, ",'", a.Owner, "',',", a.Owner, ",',", Now, ",")
+		if a.Tombstone {
 			t.add("1)")
 		} else {
 			t.add("0)")
@@ -220,11 +244,11 @@ func withdrawText(table string, asks []ask) string {
 	}
 	t.add(" ON DUPLICATE KEY UPDATE barred_old=IF(", stale, ",barred,barred_old),")
 	t.add("barred=IF(", bar, ",CONCAT(IF(barred='' OR ", stale, ",',',barred),VALUES(label),','),barred),")
-	t.add("barred_since=IF(", stale, ",", now, ",barred_since),")
-	t.add("expires_at=IF(", mine, " OR ", place, "=1 AND ", free, ",", now, ",expires_at),")
+	t.add("barred_since=IF(", stale, ",", Now, ",barred_since),")
+	t.add("expires_at=IF(", mine, " OR ", place, "=1 AND ", Free, ",", Now, ",expires_at),")
 	t.add("queue=IF(", place, "=0,queue,CONCAT(LEFT(queue,", place, "-1),SUBSTRING(queue,LOCATE(',',queue,", place, "+1)))),")
 	t.add("label=IF(", mine, ",'',label),value=IF(", mine, ",NULL,value),owner=IF(", mine, ",'',owner),")
-	return t.add("freed_by=IF(", free, ",", tell, ",freed_by)").String()
+	return t.add("freed_by=IF(", Free, ",", tell, ",freed_by)").String()
 }
 
 // without is the queue with entry in the place of owner's, which is there.
@@ -237,27 +261,27 @@ func unbarred(owner string) string {
 	return "LOCATE('," + owner + ",',barred)=0 AND LOCATE('," + owner + ",',barred_old)=0"
 }
 
-// enterText enters owner into the queue with a bell, unless the lock is free
+// Enter enters owner into the queue with a bell, unless the lock is free
 // and nobody waits.
-func enterText(table string, r driver.Request, bell uint64) string {
+func Enter(table string, r driver.Request, bell uint64) string {
 	entry := "," + r.Owner + "." + strconv.FormatUint(bell, 10)
 	var t text
 	t.add("UPDATE ", table, " SET queue=IF(LOCATE(',", r.Owner, ".',queue)=0,CONCAT(queue,'", entry, "'),", without(r.Owner, entry), ")")
 	return t.add(" WHERE name=").bytes(r.Name).add(" AND(", held, " OR queue<>'')AND ", unbarred(r.Owner)).String()
 }
 
-// sleepText sleeps until it is time for r's owner to ask. A ring ends it early.
+// Sleep sleeps until it is time for r's owner to ask. A ring ends it early.
 //
 // The row is read in the statement that sleeps. A release that comes before
 // that is seen by it, and one that comes later finds the owner in the queue
 // and interrupts it: nothing is missed between the two.
-func sleepText(table string, r driver.Request, most time.Duration) string {
+func Sleep(table string, r driver.Request, most time.Duration) string {
 	var t text
 	t.add("SELECT SLEEP(").pause(r, most).add("/1000000) AS slept,", unbarred(r.Owner), " FROM ", table, " WHERE name=")
 	return t.bytes(r.Name).String()
 }
 
-// blockText enters the queue like enterText, and sleeps like sleepText, in the
+// Block enters the queue like Enter, and sleeps like Sleep, in the
 // bed of that name: one block, which a ring ends wherever it is.
 //
 // The row is not read by the statement that sleeps, which would have the
@@ -267,9 +291,9 @@ func sleepText(table string, r driver.Request, most time.Duration) string {
 // Note: it must be read by a SET. A KILL QUERY that comes at the end of a
 // statement is forgotten with it, also inside a block, but a SET counts as no
 // statement. With SELECT ... INTO a ring was lost in 20 handoffs (10.11).
-func blockText(table, bed string, r driver.Request, bell uint64, most time.Duration) string {
+func Block(table, bed string, r driver.Request, bell uint64, most time.Duration) string {
 	var t text
-	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", enterText(table, r, bell))
+	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", Enter(table, r, bell))
 	t.add(";SET pause_us=(SELECT IF(", unbarred(r.Owner), ",").pause(r, most).add(",-1) FROM ", table, " WHERE name=").bytes(r.Name)
 	t.add(");SELECT GET_LOCK('", bed, "',GREATEST(0,COALESCE(pause_us,0))/1000000) AS slept,COALESCE(pause_us,0)>=0;END")
 	return t.String()
@@ -282,22 +306,22 @@ func blockText(table, bed string, r driver.Request, bell uint64, most time.Durat
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	place := "LOCATE('," + r.Owner + ".',queue)"
 	ahead := "LEFT(queue," + place + "-1)"
-	left := "TIMESTAMPDIFF(MICROSECOND," + now + ",expires_at)"
+	left := "TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at)"
 	t.add("GREATEST(0,LEAST(").uint(uint64(most.Microseconds()))
-	t.add(",IF(", place, "=0 OR owner='' AND expires_at>", now, ",0,")
-	t.add("IF(", place, "=1,IF(", free, ",0,", left, "+1000),")
+	t.add(",IF(", place, "=0 OR owner='' AND expires_at>", Now, ",0,")
+	t.add("IF(", place, "=1,IF(", Free, ",0,", left, "+1000),")
 	return t.add("LEAST(0,", left, ")+", patience, "+1000+20000*(LENGTH(", ahead, ")-LENGTH(REPLACE(", ahead, ",',','')))))))")
 }
 
-// inspectText reads rows of the given names.
-func inspectText(table string, names ...string) string {
+// Inspect reads rows of the given names.
+func Inspect(table string, names ...string) string {
 	var t text
 	return t.add("SELECT ", stateColumns, ",value FROM ", table, " WHERE name IN(").list(names).add(")").String()
 }
 
-// listText reads the held rows whose names begin with prefix and come after
+// List reads the held rows whose names begin with prefix and come after
 // the name after, at most limit of them, in the order of their names.
-func listText(table, prefix, after string, limit int) string {
+func List(table, prefix, after string, limit int) string {
 	var t text
 	t.add("SELECT ", stateColumns, ",value FROM ", table, " WHERE ", held)
 	t.add(" AND name>=").bytes(prefix).add(" AND LEFT(name,").uint(uint64(len(prefix))).add(")=").bytes(prefix)
@@ -305,22 +329,48 @@ func listText(table, prefix, after string, limit int) string {
 	return t.add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
 }
 
-func breakText(table, name string, token uint64) string {
+func Break(table, name string, token uint64) string {
 	var t text
-	t.add("UPDATE ", table, " SET freed_by=", tellBell, ",expires_at=", now, ",label='',value=NULL,owner='' WHERE name=").bytes(name)
+	t.add("UPDATE ", table, " SET freed_by=", tellBell, ",expires_at=", Now, ",label='',value=NULL,owner='' WHERE name=").bytes(name)
 	return t.add(" AND token=").uint(token).add(" AND ", held).String()
 }
 
-func proclaimText(table string, r driver.Request) string {
+func Proclaim(table string, r driver.Request) string {
 	var t text
 	return t.add("UPDATE ", table, " SET value=").blob(r.Value).add(" WHERE ").lease(r).String()
 }
 
-// evictText takes the first in the queue out of it if bell is still its bell
+// Evict takes the first in the queue out of it if bell is still its bell
 // and the lock still free, and tells the bell of the next.
-func evictText(table, name string, bell uint64) string {
+func Evict(table, name string, bell uint64) string {
 	var t text
-	t.add("UPDATE ", table, " SET queue=SUBSTRING(queue,LOCATE(',',queue,2)),expires_at=", now, ",freed_by=", tellBell)
-	t.add(" WHERE name=").bytes(name).add(" AND ", free, " AND queue<>'' AND ", headBell, "=").uint(bell)
+	t.add("UPDATE ", table, " SET queue=SUBSTRING(queue,LOCATE(',',queue,2)),expires_at=", Now, ",freed_by=", tellBell)
+	t.add(" WHERE name=").bytes(name).add(" AND ", Free, " AND queue<>'' AND ", headBell, "=").uint(bell)
 	return t.String()
+}
+
+// Locked finds rows of the given names, or those of them that are not locked.
+func Locked(table string, names []string, free bool) string {
+	var t text
+	t.add("SELECT name FROM ", table, byKey, " WHERE name IN(").list(names).add(")")
+	if free {
+		t.add(" FOR UPDATE SKIP LOCKED")
+	}
+	return t.String()
+}
+
+// Check changes nothing: the server checks rights before it looks for
+// rows.
+func Check(table string) string {
+	var t text
+	t.add("INSERT INTO ", table, "(name,expires_at)SELECT '',", Now, " FROM ", table, " WHERE FALSE;")
+	t.add("UPDATE ", table, " SET value=NULL WHERE name='' AND FALSE;DELETE FROM ", table, " WHERE name='' AND FALSE;")
+	t.add("SELECT @@global.read_only,@@innodb_read_only,@@innodb_flush_log_at_trx_commit,@@log_bin,@@sync_binlog")
+	return t.String()
+}
+
+// Withdrawn asks whether r's owner has no tombstone.
+func Withdrawn(table string, r driver.Request) string {
+	var t text
+	return t.add("SELECT ", unbarred(r.Owner), " FROM ", table, " WHERE name=").bytes(r.Name).String()
 }

@@ -1,0 +1,74 @@
+package statement
+
+import (
+	"strconv"
+)
+
+// Acquire asks for many names at once, one row for each. A row is taken
+// when nobody holds it, its owner is not barred, and nobody else's turn is now.
+//
+// Assignments are made from left to right and see the ones before them. So the
+// first one decides, by leaving the request's own random number in attempt,
+// and all others follow it; expires_at and owner, which it decided on, come
+// last.
+//
+// The numbers of one statement have base in common, above NonceBits: by that
+// the reply tells details only of the rows that were refused.
+//
+// There are two texts, because to a statement for one row its length matters.
+// The short one takes rows in which there is nothing but an end that has
+// passed, and refuses all others; the long one knows everything.
+func Acquire(table string, asks []Ask, base uint64, long, mariadb bool) string {
+	var t text
+	t.add("INSERT INTO ", table, "(name,owner,token,expires_at,attempt,ttl_us,label,value)VALUES")
+	for i, a := range asks {
+		if i > 0 {
+			t.add(",")
+		}
+		t.add("(").bytes(a.Name).add(",'", a.Owner, "',", micros, ",").later(a.TTL).add(",").uint(a.Nonce).add(",")
+		t.uint(uint64(a.TTL.Microseconds())).add(",").bytes(a.Label).add(",").blob(a.Value).add(")")
+	}
+	if long {
+		t.add(onTakenLong)
+	} else {
+		t.add(onTakenShort)
+	}
+	reply := "name,attempt,token,IF(attempt>>" + strconv.Itoa(NonceBits) + "=" + strconv.FormatUint(base, 10) + ",NULL," + details + ")"
+	if mariadb {
+		return t.add(" RETURNING ", reply).String()
+	}
+	return t.add(";SELECT ", reply, " FROM ", table, " WHERE name IN(").list(Names(asks)).add(")").String()
+}
+
+const (
+	// NonceBits number the requests of one statement.
+	NonceBits = 16
+
+	// details are one column because columns cost more than what is in them.
+	details = "CONCAT_WS(' ',TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at),ttl_us,barred<>'',HEX(label),owner,queue)"
+
+	onTakenShort = " ON DUPLICATE KEY UPDATE attempt=IF(expires_at<=" + Now + " AND queue='' AND barred='',VALUES(attempt),attempt)," +
+		taken + ",expires_at=" + ifTaken + "VALUES(expires_at),expires_at),owner=" + ifTaken + "VALUES(owner),owner)"
+
+	onTakenLong = " ON DUPLICATE KEY UPDATE attempt=IF(" + Free +
+		" AND LOCATE(CONCAT(',',VALUES(owner),','),barred)=0 AND LOCATE(CONCAT(',',VALUES(owner),','),barred_old)=0" +
+		" AND(queue='' OR LOCATE(CONCAT(',',VALUES(owner),'.'),queue)=1" +
+		" OR expires_at NOT BETWEEN " + Now + "-INTERVAL " + patience + " MICROSECOND AND " + Now + ")" +
+		",VALUES(attempt),attempt)," +
+		// Whoever stood before the new holder has let its turn pass: one that is
+		// not in the queue itself passes the first. SUBSTRING from 0 is empty.
+		"queue=" + ifTaken + "SUBSTRING(queue,LOCATE(',',queue,GREATEST(LOCATE(CONCAT(',',VALUES(owner),'.'),queue),1)+1)),queue)," +
+		"barred_old=IF(barred<>'' AND barred_since<" + Now + "-INTERVAL 2 MINUTE,'',barred_old)," +
+		"barred=IF(barred<>'' AND barred_since<" + Now + "-INTERVAL 2 MINUTE,'',barred)," +
+		// No lease has more than its TTL before it: else the clock was turned
+		// back, and it ends a TTL from now at the latest.
+		"expires_at=" + ifTaken + "VALUES(expires_at)," +
+		"IF(owner<>'' AND expires_at>" + Now + "+INTERVAL ttl_us MICROSECOND," + Now + "+INTERVAL ttl_us MICROSECOND,expires_at))," +
+		taken + ",owner=" + ifTaken + "VALUES(owner),owner)"
+
+	taken = "token=" + ifTaken + "GREATEST(token+1,VALUES(token)),token)," +
+		"label=" + ifTaken + "VALUES(label),label)," +
+		"value=" + ifTaken + "VALUES(value),value)," +
+		"ttl_us=" + ifTaken + "VALUES(ttl_us),ttl_us)"
+	ifTaken = "IF(attempt=VALUES(attempt),"
+)

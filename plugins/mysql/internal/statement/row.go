@@ -1,0 +1,89 @@
+package statement
+
+import (
+	sqldriver "database/sql/driver"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/millis"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
+)
+
+// Row is a lock as the store shows it.
+type Row struct {
+	Name, Owner, Label string
+	Attempt, FreedBy   uint64
+	Token              uint64
+	Left               time.Duration // until expires_at; negative when it has passed
+	TTL                time.Duration // of the last lease
+	Queue              string
+	Tombstones         bool // some owner was withdrawn from it
+}
+
+func Read(v []sqldriver.Value) Row {
+	return Row{
+		Name: conn.String(v[0]), Attempt: conn.Uint(v[1]), FreedBy: conn.Uint(v[2]), Owner: conn.String(v[3]), Token: conn.Uint(v[4]), Label: conn.String(v[5]),
+		Left: time.Duration(conn.Int(v[6])) * time.Microsecond,
+		TTL:  time.Duration(conn.Int(v[7])) * time.Microsecond, Queue: conn.String(v[8]), Tombstones: conn.Uint(v[9]) != 0,
+	}
+}
+
+func (r Row) Held() bool { return r.Owner != "" && r.Left > 0 }
+
+// Holder describes who holds the lock, the zero Holder when nobody does.
+func (r Row) Holder() driver.Holder {
+	if !r.Held() {
+		return driver.Holder{}
+	}
+	return driver.Holder{Name: r.Name, Owner: r.Owner, Label: r.Label, Token: r.Token, TTL: millis.Up(r.Left), Waiters: r.waiters()}
+}
+
+// Next describes for whom a free lock is kept, the zero Holder when for none.
+func (r Row) Next() driver.Holder {
+	first, _, rest := r.First()
+	kept := Patience(r.TTL) + r.Left
+	if !rest || kept <= 0 || r.Left > 0 {
+		return driver.Holder{}
+	}
+	return driver.Holder{Name: r.Name, Owner: first, TTL: millis.Up(kept), Waiters: r.waiters()}
+}
+
+// First is the entry at the head of the queue.
+func (r Row) First() (owner string, bell uint64, ok bool) {
+	entry, _, _ := strings.Cut(strings.TrimPrefix(r.Queue, ","), ",")
+	owner, number, ok := strings.Cut(entry, ".")
+	bell, _ = strconv.ParseUint(number, 10, 64)
+	return owner, bell, ok
+}
+
+func (r Row) waiters() int { return strings.Count(r.Queue, ",") }
+
+// Details reads what details has told.
+func (r *Row) Details(text string) {
+	parts := strings.Split(text, " ")
+	if len(parts) != 6 {
+		return
+	}
+	left, _ := strconv.ParseInt(parts[0], 10, 64)
+	ttl, _ := strconv.ParseInt(parts[1], 10, 64)
+	label, _ := hex.DecodeString(parts[3])
+	r.Left, r.TTL = time.Duration(left)*time.Microsecond, time.Duration(ttl)*time.Microsecond
+	r.Tombstones, r.Label, r.Owner, r.Queue = parts[2] == "1", string(label), parts[4], parts[5]
+}
+
+// Granted tells whether r is a's grant. The owner alone is proof only where an
+// earlier statement for the same request may have been carried out.
+func (r Row) Granted(a Ask) bool {
+	return r.Attempt == a.Nonce || a.Again && r.Held() && r.Owner == a.Owner
+}
+
+// Refusal describes who holds the lock, or for whom it is kept.
+func (r Row) Refusal() driver.Holder {
+	if r.Held() {
+		return r.Holder()
+	}
+	return r.Next()
+}
