@@ -14,14 +14,14 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []state
 	sorted, from := inOrder(asks)
 	long := false
 	for _, a := range sorted {
-		long = long || b.busy.is(a.Name)
+		long = long || b.contended.is(a.Name)
 	}
 	rows, err := b.attempt(ctx, s, sorted, long)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !long {
-		if err := b.insist(ctx, s, sorted, rows); err != nil {
+		if err := b.askLong(ctx, s, sorted, rows); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -42,15 +42,15 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []state
 				continue
 			}
 		}
-		b.busy.mark(a.Name) // whoever was refused may wait
+		b.contended.mark(a.Name) // whoever was refused may wait
 		results[from[i]].Err = &driver.HeldError{Holder: r.Refusal()}
 	}
 	return results, nil, nil
 }
 
-// insist asks again, at length, for what the short text has refused although
+// askLong asks again, at length, for what the short text has refused although
 // nobody holds it.
-func (b *Backend) insist(ctx context.Context, s *conn.Session, asks []statement.Ask, rows []statement.Row) error {
+func (b *Backend) askLong(ctx context.Context, s *conn.Session, asks []statement.Ask, rows []statement.Row) error {
 	var again []statement.Ask
 	var at []int
 	for i, r := range rows {
@@ -74,23 +74,23 @@ func (b *Backend) insist(ctx context.Context, s *conn.Session, asks []statement.
 // attempt numbers asks, sends them and returns the rows as they are then.
 func (b *Backend) attempt(ctx context.Context, s *conn.Session, asks []statement.Ask, long bool) ([]statement.Row, error) {
 	base := newNonce() >> statement.NonceBits
-	places := make(map[string]int, len(asks))
+	at := make(map[string]int, len(asks))
 	for i := range asks {
 		asks[i].Nonce = base<<statement.NonceBits | uint64(i)
-		places[asks[i].Name] = i
+		at[asks[i].Name] = i
 	}
 	rows := make([]statement.Row, len(asks))
 	err := s.Query(ctx, statement.Acquire(b.table, asks, base, long, s.Server.MariaDB), func(v []sqldriver.Value) error {
 		name := conn.String(v[0])
 		r := statement.Row{Name: name, Attempt: conn.Uint(v[1]), Token: conn.Uint(v[2])}
 		r.Details(conn.String(v[3]))
-		rows[places[name]] = r
+		rows[at[name]] = r
 		return nil
 	})
 	return rows, err
 }
 
-// withdrawn asks whether a's owner was withdrawn.
+// withdrawn reports whether a's owner has a tombstone.
 func (b *Backend) withdrawn(ctx context.Context, s *conn.Session, a statement.Ask) (yes bool, err error) {
 	err = s.Query(ctx, statement.Withdrawn(b.table, a.Request), func(v []sqldriver.Value) error {
 		yes = conn.Uint(v[0]) == 0

@@ -38,8 +38,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	r := driver.Request{Name: name, Owner: "operator", Token: token}
 	return b.change(ctx, "break", r, func(ctx context.Context, s *conn.Session) (int64, error) {
-		n, bell, err := s.Exec(ctx, statement.Break(b.table, name, token))
-		b.ring(ctx, s, name, bell)
+		n, wakeID, err := s.Exec(ctx, statement.Break(b.table, name, token))
+		b.notify(ctx, s, name, wakeID)
 		return n, err
 	})
 }

@@ -27,16 +27,16 @@ type Backend struct {
 	table  string // quoted
 	server atomic.Pointer[conn.Server]
 
-	pool  *conn.Pool // for statements
-	waits *conn.Pool // for waiters: each connection has a bell
-	bed   bed
+	pool      *conn.Pool // for statements
+	waits     *conn.Pool // for waiters: each connection has a wake id
+	sleepLock sleepLock
 
-	acquires, renewals, releases, withdrawals lane
+	acquires, renewals, releases, withdrawals batcher
 	parked                                    parked
 
-	owners  owners
-	busy    busy
-	foreign sync.Once // a waiter of another account was met
+	owners    owners
+	contended contended
+	foreign   sync.Once // a waiter of another account was met
 
 	// life ends with Close. Statements outlive their callers, so it is theirs.
 	life context.Context
@@ -74,11 +74,11 @@ func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b.pool = conn.NewPool(o.Connections, b.dial(connector, setup, false), b.spawn)
 	b.waits = conn.NewPool(max(0, o.WaitConnections), b.dial(connector, setup, true), b.spawn)
 	seats := make(chan struct{}, seatsOf(o.Connections))
-	b.acquires = lane{b: b, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, seats: seats, values: true, tracks: true}
-	b.renewals = lane{b: b, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, seats: seats, patient: true}
-	b.releases = lane{b: b, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.Get, seats: seats}
-	b.withdrawals = lane{b: b, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.GetSpare, repeats: true}
-	for _, l := range b.lanes() {
+	b.acquires = batcher{b: b, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, seats: seats, values: true, tracks: true}
+	b.renewals = batcher{b: b, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, seats: seats, patient: true}
+	b.releases = batcher{b: b, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.Get, seats: seats}
+	b.withdrawals = batcher{b: b, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.GetSpare, repeats: true}
+	for _, l := range b.batchers() {
 		l.init()
 	}
 	b.spawn(func() { b.tidy(b.life) })
@@ -92,11 +92,11 @@ func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	return b
 }
 
-func (b *Backend) lanes() []*lane {
-	return []*lane{&b.acquires, &b.renewals, &b.releases, &b.withdrawals}
+func (b *Backend) batchers() []*batcher {
+	return []*batcher{&b.acquires, &b.renewals, &b.releases, &b.withdrawals}
 }
 
-func (b *Backend) dial(connector sqldriver.Connector, setup string, bell bool) func() (*conn.Session, error) {
+func (b *Backend) dial(connector sqldriver.Connector, setup string, wakeID bool) func() (*conn.Session, error) {
 	return func() (*conn.Session, error) {
 		ctx, cancel := context.WithTimeout(b.life, b.opts.DialTimeout)
 		defer cancel()
@@ -105,7 +105,7 @@ func (b *Backend) dial(connector sqldriver.Connector, setup string, bell bool) f
 			return nil, err
 		}
 		b.server.Store(&s.Server)
-		if !bell {
+		if !wakeID {
 			return s, nil
 		}
 		if err := s.TakeWakeID(ctx); err != nil {
@@ -137,12 +137,12 @@ func (b *Backend) Close(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { // ends when work has, which b.end sees to
 		b.work.Wait()
-		for _, l := range b.lanes() {
+		for _, l := range b.batchers() {
 			l.batches.Close()
 		}
 		b.pool.Close()
 		b.waits.Close()
-		b.bed.close()
+		b.sleepLock.close()
 		close(done)
 	}()
 	select {

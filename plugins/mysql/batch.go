@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Batch sends the operations through the lanes of their kinds, where they
+// Batch sends the operations through the batchers of their kinds, where they
 // share statements. Those of one name are done one after the other.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
@@ -18,13 +18,13 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 		byName[op.Name] = append(byName[op.Name], i)
 	}
 	var apart sync.WaitGroup
-	var lanes [3]struct {
+	var batchers [3]struct {
 		asks []statement.Ask
 		at   []int
 	}
 	for i, op := range ops {
 		same := byName[op.Name]
-		kind, shared := laneOf(op)
+		kind, shared := batcherOf(op)
 		switch {
 		case same[0] != i: // goes with the first of its name
 		case len(same) > 1 || !shared:
@@ -35,28 +35,28 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 			})
 		default:
 			if results[i].Err = ready(ctx, op.Request); results[i].Err == nil {
-				lanes[kind].asks = append(lanes[kind].asks, newAsk(op.Request))
-				lanes[kind].at = append(lanes[kind].at, i)
+				batchers[kind].asks = append(batchers[kind].asks, newAsk(op.Request))
+				batchers[kind].at = append(batchers[kind].at, i)
 			}
 		}
 	}
 	var sent [3][]*pending
-	for kind, l := range []*lane{&b.acquires, &b.renewals, &b.releases} {
-		if len(lanes[kind].asks) > 0 {
-			sent[kind] = l.send(ctx, lanes[kind].asks...)
+	for kind, l := range []*batcher{&b.acquires, &b.renewals, &b.releases} {
+		if len(batchers[kind].asks) > 0 {
+			sent[kind] = l.send(ctx, batchers[kind].asks...)
 		}
 	}
 	for kind, all := range sent {
 		for n, p := range all {
-			results[lanes[kind].at[n]] = p.wait()
+			results[batchers[kind].at[n]] = p.wait()
 		}
 	}
 	apart.Wait()
 	return results
 }
 
-// laneOf tells which lane op may share a statement in.
-func laneOf(op driver.Op) (kind int, shared bool) {
+// batcherOf returns which batcher op may share a statement in.
+func batcherOf(op driver.Op) (kind int, shared bool) {
 	switch op.Kind {
 	case driver.OpAcquire:
 		return 0, true

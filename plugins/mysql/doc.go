@@ -87,4 +87,11 @@
 // have CONNECTION_ADMIN: an account may only wake its own connections. Nothing is
 // asked of a server that is read-only, whatever the account may do there: it is
 // a replica, or in a failover, and waiters go on waiting.
+//
+// # Where is what
+//
+// The texts of all statements, and the rows that they return, are in
+// internal/statement; connections, and what their errors mean, in internal/conn.
+// Here is what uses them: which operations share a statement in batcher.go, what
+// a locked row holds back in locked.go, and the queue in wait.go.
 package mysql

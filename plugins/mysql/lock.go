@@ -38,8 +38,8 @@ func ready(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-// one sends one operation through a lane.
-func (l *lane) one(ctx context.Context, r driver.Request) driver.Result {
+// one sends one operation through a batcher.
+func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	if err := ready(ctx, r); err != nil {
 		return driver.Result{Err: err}
 	}
@@ -69,7 +69,7 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 }
 
 // inOrder sorts asks by name, so that statements for many rows lock them in
-// one order and never each other out. It returns the places from which they
+// one order and never each other out. It returns the indices from which they
 // came.
 func inOrder(asks []statement.Ask) (sorted []statement.Ask, from []int) {
 	from = make([]int, len(asks))
@@ -102,9 +102,9 @@ func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, asks []state
 
 func (b *Backend) runReleases(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
 	sorted, from := inOrder(asks)
-	alone := len(asks) == 1 && b.busy.is(asks[0].Name)
+	alone := len(asks) == 1 && b.contended.is(asks[0].Name)
 	nonce := newNonce()
-	n, bell, err := b.endLeases(ctx, s, nonce, sorted, alone)
+	n, wakeID, err := b.endLeases(ctx, s, nonce, sorted, alone)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,31 +113,31 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, asks []state
 		err = b.missing(ctx, s, sorted, func(r statement.Row, _ int) bool { return len(asks) > 1 && r.FreedBy == nonce }, from, results)
 	}
 	switch {
-	case bell == 0:
+	case wakeID == 0:
 		return results, nil, err
 	case alone:
-		return results, func() { b.ring(ctx, s, sorted[0].Name, bell) }, err
+		return results, func() { b.notify(ctx, s, sorted[0].Name, wakeID) }, err
 	}
-	return results, func() { b.ringAll(ctx, s, sorted) }, err
+	return results, func() { b.notifyAll(ctx, s, sorted) }, err
 }
 
-// endLeases releases what it finds of asks, and tells how many these are and what
-// is left to ring for. A block that fails may leave its transaction open: the
+// endLeases releases what it finds of asks, and returns how many these are and
+// whom to wake. A block that fails may leave its transaction open: the
 // server rolls that back when the connection ends.
-func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, asks []statement.Ask, alone bool) (n int64, bell uint64, err error) {
+func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, asks []statement.Ask, alone bool) (n int64, wakeID uint64, err error) {
 	if !alone || !s.Server.MariaDB {
 		return s.Exec(ctx, statement.Release(b.table, nonce, asks, alone))
 	}
 	err = s.Query(ctx, statement.ReleaseAndNotify(b.table, nonce, asks[0]), func(v []sqldriver.Value) error {
-		n, bell = conn.Int(v[0]), conn.Uint(v[1])
+		n, wakeID = conn.Int(v[0]), conn.Uint(v[1])
 		return nil
 	})
 	s.Broken = s.Broken || err != nil
-	return n, bell, err
+	return n, wakeID, err
 }
 
-// ringAll wakes the first waiters of those of the names that are free.
-func (b *Backend) ringAll(ctx context.Context, s *conn.Session, asks []statement.Ask) {
+// notifyAll wakes the first waiters of those of the names that are free.
+func (b *Backend) notifyAll(ctx context.Context, s *conn.Session, asks []statement.Ask) {
 	var freed []statement.Row
 	err := b.each(ctx, s, statement.Names(asks), func(r statement.Row) {
 		if r.Queue != "" && !r.Held() {
@@ -148,9 +148,9 @@ func (b *Backend) ringAll(ctx context.Context, s *conn.Session, asks []statement
 		b.opts.Logger.Warn("mysql: looking for waiters to wake", "err", err) // they wake by themselves
 	}
 	for _, r := range freed {
-		b.busy.mark(r.Name)
-		_, bell, _ := r.First()
-		b.ring(ctx, s, r.Name, bell)
+		b.contended.mark(r.Name)
+		_, wakeID, _ := r.First()
+		b.notify(ctx, s, r.Name, wakeID)
 	}
 }
 
@@ -171,8 +171,8 @@ func (b *Backend) missing(ctx context.Context, s *conn.Session, sorted []stateme
 // shorten ends a lease early, but not before r.Keep is over.
 func (b *Backend) shorten(ctx context.Context, r driver.Request) error {
 	return b.change(ctx, "release", r, func(ctx context.Context, s *conn.Session) (int64, error) {
-		n, bell, err := s.Exec(ctx, statement.Shorten(b.table, r))
-		b.ring(ctx, s, r.Name, bell)
+		n, wakeID, err := s.Exec(ctx, statement.Shorten(b.table, r))
+		b.notify(ctx, s, r.Name, wakeID)
 		return n, err
 	})
 }
@@ -213,33 +213,33 @@ func (b *Backend) change(ctx context.Context, what string, r driver.Request, f f
 // Note: killing the connection of the withdrawn request is not enough where
 // nothing is known of it. A plugin that was killed leaves its statements to the
 // server, and its successor does not know where they are; and one may still lie
-// unread in a socket. The bar stands in the row that such a statement must
-// lock, and is read under that lock.
+// unread in a socket. The tombstone stands in the row that such a statement
+// must lock, and is read under that lock.
 func (b *Backend) withdraw(ctx context.Context, r driver.Request) error {
 	if err := ready(ctx, r); err != nil {
 		return err
 	}
-	undo, bar := b.owners.withdraw(ctx, r.Owner)
+	undo, tombstone := b.owners.withdraw(ctx, r.Owner)
 	if !undo {
 		return nil
 	}
-	return b.withdrawals.send(ctx, statement.Ask{Request: r, Tombstone: bar})[0].wait().Err
+	return b.withdrawals.send(ctx, statement.Ask{Request: r, Tombstone: tombstone})[0].wait().Err
 }
 
 func (b *Backend) runWithdrawals(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
 	sorted, _ := inOrder(asks)
-	_, bell, err := s.Exec(ctx, statement.Withdraw(b.table, sorted))
+	_, wakeID, err := s.Exec(ctx, statement.Withdraw(b.table, sorted))
 	if err != nil {
 		return nil, nil, err
 	}
 	results := make([]driver.Result, len(asks))
 	switch {
-	case bell == 0:
+	case wakeID == 0:
 		return results, nil, nil
 	case len(asks) == 1:
-		return results, func() { b.ring(ctx, s, asks[0].Name, bell) }, nil
+		return results, func() { b.notify(ctx, s, asks[0].Name, wakeID) }, nil
 	}
-	return results, func() { b.ringAll(ctx, s, sorted) }, nil
+	return results, func() { b.notifyAll(ctx, s, sorted) }, nil
 }
 
 // Inspect is one query.

@@ -45,7 +45,7 @@ func seatsOf(connections int) int { return max(1, connections/8) }
 var errKilled = errors.New("statement was killed")
 
 // patience is how long a statement for batch may take.
-func (l *lane) patience(t *inFlight, batch []*pending) time.Duration {
+func (l *batcher) patience(t *inFlight, batch []*pending) time.Duration {
 	if t.sifted {
 		return slowestAfter
 	}
@@ -56,16 +56,16 @@ func (l *lane) patience(t *inFlight, batch []*pending) time.Duration {
 	return min(max(slowAfter, time.Until(deadline)/patientShares), slowestAfter)
 }
 
-// inFlight is what a lane has on its way to the server.
+// inFlight is what a batcher has on its way to the server.
 type inFlight struct {
-	lane   *lane
-	many   bool
-	sifted bool // none of its rows was locked
-	killed atomic.Bool
+	batcher *batcher
+	many    bool
+	sifted  bool // none of its rows was locked
+	killed  atomic.Bool
 
 	mu     sync.Mutex // also keeps the session from being used again during a KILL
 	s      *conn.Session
-	handOn func() // gives its place in the lane to another; nil when it has none
+	handOn func() // gives its place in the batcher to another; nil when it has none
 	seated bool   // it has a seat
 	over   bool
 }
@@ -89,11 +89,11 @@ func (t *inFlight) end() {
 	t.over = true
 	if t.seated {
 		t.seated = false
-		<-t.lane.seats
+		<-t.batcher.seats
 	}
 }
 
-// slow gives the statement's place in the lane to another, and kills the statement unless it
+// slow gives the statement's place in the batcher to another, and kills the statement unless it
 // is for one row and finds a seat.
 //
 // An acquire is two statements where there is no RETURNING, and a KILL that
@@ -108,7 +108,7 @@ func (t *inFlight) slow() {
 	if t.over {
 		return
 	}
-	l := t.lane
+	l := t.batcher
 	if t.handOn != nil {
 		t.handOn()
 	}
@@ -124,7 +124,7 @@ func (t *inFlight) slow() {
 // sit takes a seat if there is one.
 func (t *inFlight) sit() bool {
 	select {
-	case t.lane.seats <- struct{}{}:
+	case t.batcher.seats <- struct{}{}:
 		t.seated = true
 	default:
 	}
@@ -146,7 +146,7 @@ func (b *Backend) kill(ctx context.Context, id uint64) error {
 
 // sift sends again what was in a killed statement and whose row is free, and
 // parks the rest.
-func (l *lane) sift(batch []*pending) {
+func (l *batcher) sift(batch []*pending) {
 	locked, err := l.b.locked(batch)
 	if err != nil {
 		for _, p := range batch {
@@ -164,7 +164,7 @@ func (l *lane) sift(batch []*pending) {
 	}
 	l.b.parked.add(l.b, rest)
 	if len(free) > 0 {
-		l.try(&inFlight{lane: l, many: len(free) > 1, sifted: true}, free)
+		l.try(&inFlight{batcher: l, many: len(free) > 1, sifted: true}, free)
 	}
 }
 
@@ -266,7 +266,7 @@ func (k *parked) look(b *Backend, todo []*pending) (rest []*pending) {
 		case p.ctx.Err() != nil:
 			p.refuse(conn.NotSent(p.ctx.Err()))
 		case time.Since(p.since) > b.opts.RequestTimeout:
-			p.refuse(conn.NotSent(fmt.Errorf("%s %q: another transaction keeps the row locked", p.lane.what, p.Name)))
+			p.refuse(conn.NotSent(fmt.Errorf("%s %q: another transaction keeps the row locked", p.batcher.what, p.Name)))
 		default:
 			wanted = append(wanted, p)
 		}
@@ -281,13 +281,13 @@ func (k *parked) look(b *Backend, todo []*pending) (rest []*pending) {
 		}
 		return nil
 	}
-	free := map[*lane][]*pending{}
+	free := map[*batcher][]*pending{}
 	for _, p := range wanted {
-		t := &inFlight{lane: p.lane}
+		t := &inFlight{batcher: p.batcher}
 		switch {
 		case !locked[p.Name]:
-			free[p.lane] = append(free[p.lane], p)
-		case !t.sit() || !b.spawn(func() { p.lane.try(t, []*pending{p}) }):
+			free[p.batcher] = append(free[p.batcher], p)
+		case !t.sit() || !b.spawn(func() { p.batcher.try(t, []*pending{p}) }):
 			t.end()
 			rest = append(rest, p)
 		}

@@ -38,7 +38,7 @@ type Options struct {
 	// above it ask every few milliseconds. Negative: none.
 	WaitConnections int `key:"wait_connections" default:"32" doc:"the most that waiters are blocked on, 0 (none) to 1000; those above it poll"`
 
-	// Logger for what no caller can be told; slog.Default() when nil.
+	// Logger for what no caller hears of; slog.Default() when nil.
 	Logger *slog.Logger
 }
 
@@ -118,7 +118,7 @@ func (o Options) contradicts(cfg *mysqldriver.Config) error {
 }
 
 // checkParameters refuses parameters that contradict what is forced. The
-// driver's Config no longer tells what was written.
+// driver's Config no longer has what was written.
 func checkParameters(address string) error {
 	_, query, _ := strings.Cut(address[strings.LastIndexByte(address, '/')+1:], "?")
 	for pair := range strings.SplitSeq(query, "&") {

@@ -8,18 +8,18 @@ import (
 )
 
 // owners remembers what this process has sent for an owner and what came of
-// it. By that a withdrawal need not bar an owner whose requests were all
-// answered: a bar is read by every statement on the row for a minute or two,
+// it. By that a withdrawal needs no tombstone for an owner whose requests were all
+// answered: a tombstone is read by every statement on the row for a minute or two,
 // and thousands of them brought a lock to a standstill.
 //
-// It may forget an owner at any time: one that it does not know is barred. An
+// It may forget an owner at any time: one that it does not know gets a tombstone. An
 // owner that has asked through an earlier process of the plugin is withdrawn by
 // core before it asks again, so none is known here for half of its requests.
 type owners struct {
 	mu            sync.Mutex
 	recent, older map[string]*owner
 
-	// Owners that were withdrawn without a bar: they are refused here.
+	// Owners that were withdrawn without a tombstone: they are refused here.
 	gone, goneBefore map[string]struct{}
 	turned           time.Time // when gone was last made anew
 }
@@ -29,7 +29,7 @@ const (
 	// 10,000 acquires a second that is after 0.4 s.
 	ownersKept = 4096
 	// goneFor is how long a withdrawn owner is refused at least, and goneKept
-	// how many of them there may be in that time without a bar.
+	// how many of them there may be in that time without a tombstone.
 	goneFor  = time.Minute
 	goneKept = 1 << 15
 	// settleFor is how long a withdrawal waits at most for what is on its way.
@@ -40,7 +40,7 @@ const (
 type owner struct {
 	busy   int           // requests under way
 	lost   bool          // one was sent and its outcome is unknown
-	stands bool          // it may have a grant or a place in a queue
+	stands bool          // it may have a grant or a queue entry
 	idle   chan struct{} // closed when busy falls to zero; nil when nobody waits for that
 
 	leaves atomic.Bool   // it is withdrawn
@@ -98,7 +98,7 @@ func (os *owners) find(id string) *owner {
 	return os.older[id]
 }
 
-// end tells what came of a request: whether something may stand in the store,
+// end notes what came of a request: whether something may stand in the store,
 // and whether that is unknown.
 func (os *owners) end(o *owner, stands, lost bool) {
 	os.mu.Lock()
@@ -114,8 +114,8 @@ func (os *owners) end(o *owner, stands, lost bool) {
 
 // withdraw refuses id from now on, waits until its requests are answered, and
 // reports what is to be done about it in the store: nothing, to undo what
-// stands there, or to bar it.
-func (os *owners) withdraw(ctx context.Context, id string) (undo, bar bool) {
+// stands there, or to put a tombstone too.
+func (os *owners) withdraw(ctx context.Context, id string) (undo, tombstone bool) {
 	os.mu.Lock()
 	o := os.find(id)
 	if o == nil || !os.refuse(id) {
@@ -141,8 +141,8 @@ func (os *owners) withdraw(ctx context.Context, id string) (undo, bar bool) {
 		os.mu.Lock()
 	}
 	defer os.mu.Unlock()
-	bar = o.busy > 0 || o.lost
-	return bar || o.stands, bar
+	tombstone = o.busy > 0 || o.lost
+	return tombstone || o.stands, tombstone
 }
 
 // refuse reports whether id can be kept among the owners that are refused.

@@ -142,13 +142,13 @@ func newSituation(seed uint64) (c situation) {
 type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error)
 
 // alone asks with one request, among with another one beside it.
-func alone(lane func(*Backend) *lane, busy bool) way {
+func alone(batcher func(*Backend) *batcher, busy bool) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
-		w.b.busy.forgetAll()
+		w.b.contended.forgetAll()
 		if busy {
-			w.b.busy.mark(r.Name)
+			w.b.contended.mark(r.Name)
 		}
-		results, then, err := lane(w.b).run(ctx, w.s, []statement.Ask{newAsk(r)})
+		results, then, err := batcher(w.b).run(ctx, w.s, []statement.Ask{newAsk(r)})
 		if then != nil {
 			then()
 		}
@@ -156,15 +156,15 @@ func alone(lane func(*Backend) *lane, busy bool) way {
 	}
 }
 
-func among(lane func(*Backend) *lane, busy bool) way {
+func among(batcher func(*Backend) *batcher, busy bool) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
-		w.b.busy.forgetAll()
+		w.b.contended.forgetAll()
 		if busy {
-			w.b.busy.mark(r.Name)
+			w.b.contended.mark(r.Name)
 		}
 		other := r
 		other.Name, other.Owner = "a", "another"
-		results, then, err := lane(w.b).run(ctx, w.s, []statement.Ask{newAsk(r), newAsk(other)})
+		results, then, err := batcher(w.b).run(ctx, w.s, []statement.Ask{newAsk(r), newAsk(other)})
 		if then != nil {
 			then()
 		}
@@ -179,11 +179,11 @@ var ways = map[string][]way{
 	"release": {alone(releasesOf, false), alone(releasesOf, true), among(releasesOf, false)},
 }
 
-func acquiresOf(b *Backend) *lane { return &b.acquires }
-func renewalsOf(b *Backend) *lane { return &b.renewals }
-func releasesOf(b *Backend) *lane { return &b.releases }
+func acquiresOf(b *Backend) *batcher { return &b.acquires }
+func renewalsOf(b *Backend) *batcher { return &b.renewals }
+func releasesOf(b *Backend) *batcher { return &b.releases }
 
-func (b *busy) forgetAll() {
+func (b *contended) forgetAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.names)

@@ -14,10 +14,10 @@ import (
 )
 
 // Waiters stand in the queue column of the row, and sleep in the server (see
-// bed), each on a connection of its own. That connection has a bell: a GET_LOCK of a
-// random name, which is never contended. Whoever frees the row reads the bell
-// of the first waiter in the same statement, and rings it: it looks the bell's
-// owner up (IS_USED_LOCK) and interrupts what runs there (KILL QUERY). The
+// sleepLock), each on a connection of its own. That connection has a wake id: a
+// GET_LOCK of a random name, which is never contended. Whoever frees the row reads
+// the wake id of the first waiter in the same statement, and notifies it: it looks
+// the owner up (IS_USED_LOCK) and interrupts what runs there (KILL QUERY). The
 // uncontended path pays nothing for all that.
 //
 // Note: what was tried or considered instead. GET_LOCK of the lock's name, held
@@ -31,13 +31,13 @@ const (
 	// Pauses of a waiter that polls.
 	pollFrom, pollTo = 15 * time.Millisecond, 45 * time.Millisecond
 	// longestSleep bounds how long a waiter sleeps in the server, and so for
-	// how long it is missed if its ring is lost.
+	// how long it is missed if its notification is lost.
 	longestSleep = 5 * time.Second
 )
 
-// Wait is one statement that enters the queue, and one that ends with a ring
-// or when it is time to ask anyway. MariaDB gets both as one block, which a ring
-// ends wherever it is.
+// Wait is one statement that enters the queue, and one that ends with a
+// notification or when it is time to ask anyway. MariaDB gets both as one block,
+// which a notification ends wherever it is.
 //
 // Note: for MySQL, which knows no blocks, both in one packet would save a trip.
 // But a KILL QUERY that comes between two statements of a packet drops the second
@@ -51,7 +51,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	if o == nil {
 		return fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
 	}
-	b.busy.mark(r.Name)
+	b.contended.mark(r.Name)
 	done := make(chan error, 1)
 	started := b.spawn(func() {
 		err := b.wait(ctx, b.owners.leaving(o), r, min(most, longestSleep))
@@ -85,12 +85,12 @@ func (b *Backend) wait(ctx context.Context, left <-chan struct{}, r driver.Reque
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
 	if !b.waits.Ready() {
-		// The place in the queue must not wait for a connection to be made.
+		// The queue entry must not wait for a connection to be made.
 		if err := b.enter(ctx, sctx, r); err != nil {
 			return err
 		}
 	}
-	bed, err := b.bed.make(b)
+	lock, err := b.sleepLock.make(b)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (b *Backend) wait(ctx context.Context, left <-chan struct{}, r driver.Reque
 			b.opts.Logger.Debug("mysql: waking a waiter that gave up", "err", err)
 		}
 	}()
-	barred, err := b.sleep(sctx, s, bed, r, most)
+	withdrawn, err := b.sleep(sctx, s, lock, r, most)
 	close(over)
 	<-watched // a KILL must not meet what the connection does next
 	if errors.Is(err, sqldriver.ErrBadConn) {
@@ -122,34 +122,35 @@ func (b *Backend) wait(ctx context.Context, left <-chan struct{}, r driver.Reque
 	}
 	b.waits.Put(s)
 	switch {
-	case barred:
+	case withdrawn:
 		return fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
-	case conn.Undone(err), conn.Number(err) == conn.ErNoSuchTable: // rung, or nothing is held
+	case conn.Undone(err), conn.Number(err) == conn.ErNoSuchTable: // notified, or nothing is held
 		return nil
 	}
 	return err
 }
 
-// sleep enters the queue and sleeps. It reports whether r's owner is barred.
-func (b *Backend) sleep(ctx context.Context, s *conn.Session, bed string, r driver.Request, most time.Duration) (barred bool, err error) {
+// sleep enters the queue and sleeps. It reports whether r's owner has a
+// tombstone.
+func (b *Backend) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration) (withdrawn bool, err error) {
 	sleep := statement.Sleep(b.table, r, most)
-	if bed != "" {
-		sleep = statement.Block(b.table, bed, r, s.WakeID, most)
+	if lock != "" {
+		sleep = statement.EnterAndSleep(b.table, lock, r, s.WakeID, most)
 	} else if _, _, err := s.Exec(ctx, statement.Enter(b.table, r, s.WakeID)); err != nil {
 		return false, err
 	}
 	err = s.Query(ctx, sleep, func(v []sqldriver.Value) error {
-		barred = conn.Uint(v[1]) == 0
-		if bed != "" && conn.Uint(v[0]) == 1 {
-			s.Broken = true // it has the bed now, and must not keep it
-			b.bed.lost(bed)
+		withdrawn = conn.Uint(v[1]) == 0
+		if lock != "" && conn.Uint(v[0]) == 1 {
+			s.Broken = true // it has the lock now, and must not keep it
+			b.sleepLock.lost(lock)
 		}
 		return nil
 	})
-	return barred, err
+	return withdrawn, err
 }
 
-// enter gives a waiter without a connection of its own a place in the queue.
+// enter gives a waiter without a connection of its own a queue entry.
 // It waits for a connection as long as caller does.
 func (b *Backend) enter(caller, ctx context.Context, r driver.Request) error {
 	get := func(context.Context) (*conn.Session, error) { return b.pool.GetApart(caller) }
@@ -174,23 +175,23 @@ func poll(ctx context.Context, left <-chan struct{}, most time.Duration) error {
 	}
 }
 
-// ring wakes the waiter with that bell, who is the first in the queue of name,
+// notify wakes the waiter with that wake id, who is the first in the queue of name,
 // and takes those out of the queue whose connection is gone. It runs on the
-// connection that has freed the lock, before the caller is told: a plugin whose
+// connection that has freed the lock, before the caller knows: a plugin whose
 // host has died ends as soon as it knows that it has released everything.
-func (b *Backend) ring(ctx context.Context, s *conn.Session, name string, bell uint64) {
-	for bell > statement.NoWakeID {
-		_, _, err := s.Exec(ctx, "KILL QUERY IS_USED_LOCK('"+conn.WakeName(bell)+"')")
+func (b *Backend) notify(ctx context.Context, s *conn.Session, name string, wakeID uint64) {
+	for wakeID > statement.NoWakeID {
+		_, _, err := s.Exec(ctx, "KILL QUERY IS_USED_LOCK('"+conn.WakeName(wakeID)+"')")
 		switch conn.Number(err) {
-		case conn.ErNoSuchThread: // nobody has that bell any more
-			_, bell, err = s.Exec(ctx, statement.Evict(b.table, name, bell))
+		case conn.ErNoSuchThread: // nobody has that wake id any more
+			_, wakeID, err = s.Exec(ctx, statement.Evict(b.table, name, wakeID))
 		case conn.ErKillDenied:
 			b.foreign.Do(func() {
 				b.opts.Logger.Warn("mysql: waiters of another account cannot be woken and ask every second", "err", err)
 			})
 			return
 		default:
-			bell = 0
+			wakeID = 0
 		}
 		if err != nil && b.life.Err() == nil {
 			// The lock is free all the same, and the waiter wakes by itself.

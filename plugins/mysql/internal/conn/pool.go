@@ -23,7 +23,7 @@ type Pool struct {
 	spawn func(func()) bool
 
 	// A connection in use has a place in slots, those for one operation in apart
-	// too, so that they leave some to the lanes; or else one in spare, for
+	// too, so that they leave some to the batchers; or else one in spare, for
 	// withdrawals, or in kills.
 	slots, apart, spare, kills chan struct{}
 
@@ -50,7 +50,7 @@ func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) 
 	}
 }
 
-// Get returns a connection for a lane, after waiting for one below the limit.
+// Get returns a connection for a batcher, after waiting for one below the limit.
 // Its error wraps ErrNotSent.
 func (p *Pool) Get(ctx context.Context) (*Session, error) {
 	if err := enter(ctx, p.slots); err != nil {

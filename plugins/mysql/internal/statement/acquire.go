@@ -1,11 +1,10 @@
 package statement
 
-import (
-	"strconv"
-)
+import "strconv"
 
 // Acquire asks for many names at once, one row for each. A row is taken
-// when nobody holds it, its owner is not barred, and nobody else's turn is now.
+// when nobody holds it, its owner has no tombstone, and it is not reserved
+// for somebody else.
 //
 // Assignments are made from left to right and see the ones before them. So the
 // first one decides, by leaving the request's own random number in attempt,
@@ -13,7 +12,7 @@ import (
 // last.
 //
 // The numbers of one statement have base in common, above NonceBits: by that
-// the reply tells details only of the rows that were refused.
+// the reply has details only of the rows that were refused.
 //
 // There are two texts, because to a statement for one row its length matters.
 // The short one takes rows in which there is nothing but an end that has
@@ -55,7 +54,7 @@ const (
 		" AND(queue='' OR LOCATE(CONCAT(',',VALUES(owner),'.'),queue)=1" +
 		" OR expires_at NOT BETWEEN " + Now + "-INTERVAL " + patience + " MICROSECOND AND " + Now + ")" +
 		",VALUES(attempt),attempt)," +
-		// Whoever stood before the new holder has let its turn pass: one that is
+		// Whoever stood before the new holder has let its reservation pass: one that is
 		// not in the queue itself passes the first. SUBSTRING from 0 is empty.
 		"queue=" + ifTaken + "SUBSTRING(queue,LOCATE(',',queue,GREATEST(LOCATE(CONCAT(',',VALUES(owner),'.'),queue),1)+1)),queue)," +
 		"barred_old=IF(barred<>'' AND barred_since<" + Now + "-INTERVAL 2 MINUTE,'',barred_old)," +

@@ -23,6 +23,7 @@ type Row struct {
 	Tombstones         bool // some owner was withdrawn from it
 }
 
+// Read reads the columns that [Inspect] and [List] return.
 func Read(v []sqldriver.Value) Row {
 	return Row{
 		Name: conn.String(v[0]), Attempt: conn.Uint(v[1]), FreedBy: conn.Uint(v[2]), Owner: conn.String(v[3]), Token: conn.Uint(v[4]), Label: conn.String(v[5]),
@@ -31,6 +32,7 @@ func Read(v []sqldriver.Value) Row {
 	}
 }
 
+// Held reports whether somebody holds the lock.
 func (r Row) Held() bool { return r.Owner != "" && r.Left > 0 }
 
 // Holder describes who holds the lock, the zero Holder when nobody does.
@@ -41,27 +43,30 @@ func (r Row) Holder() driver.Holder {
 	return driver.Holder{Name: r.Name, Owner: r.Owner, Label: r.Label, Token: r.Token, TTL: millis.Up(r.Left), Waiters: r.waiters()}
 }
 
-// Next describes for whom a free lock is kept, the zero Holder when for none.
+// Next describes for whom a free lock is reserved, the zero Holder when for none.
 func (r Row) Next() driver.Holder {
 	first, _, rest := r.First()
-	kept := Patience(r.TTL) + r.Left
+	kept := patienceOf(r.TTL) + r.Left
 	if !rest || kept <= 0 || r.Left > 0 {
 		return driver.Holder{}
 	}
 	return driver.Holder{Name: r.Name, Owner: first, TTL: millis.Up(kept), Waiters: r.waiters()}
 }
 
+// patienceOf is [patience] after a lease with this TTL.
+func patienceOf(ttl time.Duration) time.Duration { return min(ttl/2, 2*time.Second) }
+
 // First is the entry at the head of the queue.
-func (r Row) First() (owner string, bell uint64, ok bool) {
+func (r Row) First() (owner string, wakeID uint64, ok bool) {
 	entry, _, _ := strings.Cut(strings.TrimPrefix(r.Queue, ","), ",")
 	owner, number, ok := strings.Cut(entry, ".")
-	bell, _ = strconv.ParseUint(number, 10, 64)
-	return owner, bell, ok
+	wakeID, _ = strconv.ParseUint(number, 10, 64)
+	return owner, wakeID, ok
 }
 
 func (r Row) waiters() int { return strings.Count(r.Queue, ",") }
 
-// Details reads what details has told.
+// Details reads the column of the reply to [Acquire] that has the details of a row.
 func (r *Row) Details(text string) {
 	parts := strings.Split(text, " ")
 	if len(parts) != 6 {
@@ -74,13 +79,13 @@ func (r *Row) Details(text string) {
 	r.Tombstones, r.Label, r.Owner, r.Queue = parts[2] == "1", string(label), parts[4], parts[5]
 }
 
-// Granted tells whether r is a's grant. The owner alone is proof only where an
+// Granted reports whether r is a's grant. The owner alone is proof only where an
 // earlier statement for the same request may have been carried out.
 func (r Row) Granted(a Ask) bool {
 	return r.Attempt == a.Nonce || a.Again && r.Held() && r.Owner == a.Owner
 }
 
-// Refusal describes who holds the lock, or for whom it is kept.
+// Refusal describes who holds the lock, or for whom it is reserved.
 func (r Row) Refusal() driver.Holder {
 	if r.Held() {
 		return r.Holder()

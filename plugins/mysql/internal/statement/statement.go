@@ -25,7 +25,7 @@ const Now = "UTC_TIMESTAMP(6)"
 // never being below it lets rows be purged, and tables be lost.
 const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 
-// A queue is a text of entries ",owner.bell", in the order of arrival; bars
+// A queue is a text of entries ",owner.wakeid", in the order of arrival; tombstones
 // are ",owner," with one comma between two owners. Both are kept in the row
 // that they are about, so that its row lock makes every step on it atomic, and
 // no statement ever locks more than the rows of the names it is for.
@@ -34,18 +34,18 @@ const (
 	// lease that was not released ends there too.
 	Free = "(owner='' OR expires_at<=" + Now + ")"
 	held = "owner<>'' AND expires_at>" + Now
-	// headBell is the bell of the first in the queue, if there is one.
-	headBell = "CAST(SUBSTRING_INDEX(SUBSTRING_INDEX(SUBSTRING(queue,2),',',1),'.',-1) AS UNSIGNED)"
-	// tellBell sends that number back in the reply to an UPDATE, 0 when nobody
+	// headWakeID is the wake id of the first in the queue, if there is one.
+	headWakeID = "CAST(SUBSTRING_INDEX(SUBSTRING_INDEX(SUBSTRING(queue,2),',',1),'.',-1) AS UNSIGNED)"
+	// replyWakeID sends that number back in the reply to an UPDATE, 0 when nobody
 	// waits, as the "last insert id". The value of the expression is always 1.
-	tellBell = "IF(LAST_INSERT_ID(IF(queue='',0," + headBell + "))>=0,1,1)"
-	// tellAny sends back 1 if somebody waits for one of many.
-	tellAny = "IF(queue='',1,IF(LAST_INSERT_ID(1)=1,1,1))"
+	replyWakeID = "IF(LAST_INSERT_ID(IF(queue='',0," + headWakeID + "))>=0,1,1)"
+	// replyAny sends back 1 if somebody waits for one of many.
+	replyAny = "IF(queue='',1,IF(LAST_INSERT_ID(1)=1,1,1))"
 )
 
-// barredFor is how long a withdrawn owner is refused at least: bars are moved
-// on to a second column after that, which is cleared when they are moved next.
-const barredFor = "INTERVAL 1 MINUTE"
+// tombstoneFor is how long a withdrawn owner is refused at least: tombstones are
+// moved on to a second column after that, which is cleared when they are moved next.
+const tombstoneFor = "INTERVAL 1 MINUTE"
 
 // byKey stands after the table of a statement that locks rows of several names.
 // An optimizer that finds them to be most of the table reads all of it, and then
@@ -133,10 +133,6 @@ func Plain(owner string) bool {
 // while it is the first delays the next grant by no more than the TTL.
 const patience = "LEAST(ttl_us DIV 2,2000000)"
 
-// Patience is how long a free lock is reserved for the first in the queue, after a
-// lease with this TTL.
-func Patience(ttl time.Duration) time.Duration { return min(ttl/2, 2*time.Second) }
-
 // stateColumns are what [row] is read from.
 const stateColumns = "name,attempt,freed_by,owner,token,label,TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at),ttl_us,queue," +
 	"barred<>'' OR barred_old<>''"
@@ -175,20 +171,20 @@ func Renew(table string, asks []Ask) string {
 }
 
 // Release releases leases and leaves nonce in their rows. For a lock that is
-// waited for it tells the bell of the first, else only that somebody waits.
-func Release(table string, nonce uint64, asks []Ask, busy bool) string {
-	tell := tellAny
-	if busy {
-		tell = tellBell
+// waited for it replies the wake id of the first, else only that somebody waits.
+func Release(table string, nonce uint64, asks []Ask, contended bool) string {
+	reply := replyAny
+	if contended {
+		reply = replyWakeID
 	}
 	var t text
 	t.add("UPDATE ", table, byKey, " SET freed_by=").uint(nonce)
-	return t.add("*", tell, ",expires_at=", Now, ",label='',value=NULL,owner='' WHERE ").leases(asks).String()
+	return t.add("*", reply, ",expires_at=", Now, ",label='',value=NULL,owner='' WHERE ").leases(asks).String()
 }
 
 // ReleaseAndNotify is Release for a lock that is waited for and a server that knows
-// blocks of statements, MariaDB: it wakes the first waiter too. It tells how
-// many leases it found, and the bell if nobody could be woken by it.
+// blocks of statements, MariaDB: it wakes the first waiter too. It replies how
+// many leases it found, and the wake id if nobody could be woken by it.
 //
 // The waiter is woken before the commit, so that it is on its way while the
 // commit is written to disk. Its own statement waits for the row lock until then.
@@ -201,33 +197,33 @@ func ReleaseAndNotify(table string, nonce uint64, a Ask) string {
 	return t.add("COMMIT;SELECT n,bell;END").String()
 }
 
-// Shorten ends a lease after keep at the latest. Waiters are told, for they
+// Shorten ends a lease after keep at the latest. Waiters are woken, for they
 // know of the old end only.
 //
 // Note: MySQL 9 takes LEAST of two times for a text, and loses the lease.
 func Shorten(table string, r driver.Request) string {
 	var t text
-	t.add("UPDATE ", table, " SET freed_by=", tellBell, ",expires_at=IF(expires_at<").later(r.Keep)
+	t.add("UPDATE ", table, " SET freed_by=", replyWakeID, ",expires_at=IF(expires_at<").later(r.Keep)
 	return t.add(",expires_at,").later(r.Keep).add(") WHERE ").lease(r).String()
 }
 
-// Withdraw undoes what owners did to names, and bars those that may still
-// ask. A row is made if there is none, because the owner's own request may be on
-// its way to making one. It tells the bell of the next if it leaves a lock
+// Withdraw undoes what owners did to names, and puts tombstones for those that may
+// still ask. A row is made if there is none, because the owner's own request may be on
+// its way to making one. It replies the wake id of the next if it leaves a lock
 // free, or with many only that somebody waits.
 //
 // What it needs of an owner it carries in columns: the owner in label, and in
-// attempt whether to bar it.
+// attempt whether to put a tombstone.
 func Withdraw(table string, asks []Ask) string {
 	const (
-		bar   = "VALUES(attempt)=1"
-		stale = bar + " AND barred_since NOT BETWEEN " + Now + "-" + barredFor + " AND " + Now
-		mine  = "owner=VALUES(label)"
-		place = "LOCATE(CONCAT(',',VALUES(label),'.'),queue)"
+		tombstone = "VALUES(attempt)=1"
+		stale     = tombstone + " AND barred_since NOT BETWEEN " + Now + "-" + tombstoneFor + " AND " + Now
+		mine      = "owner=VALUES(label)"
+		position  = "LOCATE(CONCAT(',',VALUES(label),'.'),queue)"
 	)
-	tell := tellBell
+	reply := replyWakeID
 	if len(asks) > 1 {
-		tell = tellAny
+		reply = replyAny
 	}
 	var t text
 	t.add("INSERT INTO ", table, "(name,expires_at,label,barred,barred_since,attempt)VALUES")
@@ -243,46 +239,46 @@ func Withdraw(table string, asks []Ask) string {
 		}
 	}
 	t.add(" ON DUPLICATE KEY UPDATE barred_old=IF(", stale, ",barred,barred_old),")
-	t.add("barred=IF(", bar, ",CONCAT(IF(barred='' OR ", stale, ",',',barred),VALUES(label),','),barred),")
+	t.add("barred=IF(", tombstone, ",CONCAT(IF(barred='' OR ", stale, ",',',barred),VALUES(label),','),barred),")
 	t.add("barred_since=IF(", stale, ",", Now, ",barred_since),")
-	t.add("expires_at=IF(", mine, " OR ", place, "=1 AND ", Free, ",", Now, ",expires_at),")
-	t.add("queue=IF(", place, "=0,queue,CONCAT(LEFT(queue,", place, "-1),SUBSTRING(queue,LOCATE(',',queue,", place, "+1)))),")
+	t.add("expires_at=IF(", mine, " OR ", position, "=1 AND ", Free, ",", Now, ",expires_at),")
+	t.add("queue=IF(", position, "=0,queue,CONCAT(LEFT(queue,", position, "-1),SUBSTRING(queue,LOCATE(',',queue,", position, "+1)))),")
 	t.add("label=IF(", mine, ",'',label),value=IF(", mine, ",NULL,value),owner=IF(", mine, ",'',owner),")
-	return t.add("freed_by=IF(", Free, ",", tell, ",freed_by)").String()
+	return t.add("freed_by=IF(", Free, ",", reply, ",freed_by)").String()
 }
 
-// without is the queue with entry in the place of owner's, which is there.
+// without is the queue with entry instead of owner's, which is there.
 func without(owner, entry string) string {
-	place := "LOCATE('," + owner + ".',queue)"
-	return "CONCAT(LEFT(queue," + place + "-1),'" + entry + "',SUBSTRING(queue,LOCATE(',',queue," + place + "+1)))"
+	position := "LOCATE('," + owner + ".',queue)"
+	return "CONCAT(LEFT(queue," + position + "-1),'" + entry + "',SUBSTRING(queue,LOCATE(',',queue," + position + "+1)))"
 }
 
-func unbarred(owner string) string {
+func noTombstone(owner string) string {
 	return "LOCATE('," + owner + ",',barred)=0 AND LOCATE('," + owner + ",',barred_old)=0"
 }
 
-// Enter enters owner into the queue with a bell, unless the lock is free
+// Enter enters owner into the queue with a wake id, unless the lock is free
 // and nobody waits.
-func Enter(table string, r driver.Request, bell uint64) string {
-	entry := "," + r.Owner + "." + strconv.FormatUint(bell, 10)
+func Enter(table string, r driver.Request, wakeID uint64) string {
+	entry := "," + r.Owner + "." + strconv.FormatUint(wakeID, 10)
 	var t text
 	t.add("UPDATE ", table, " SET queue=IF(LOCATE(',", r.Owner, ".',queue)=0,CONCAT(queue,'", entry, "'),", without(r.Owner, entry), ")")
-	return t.add(" WHERE name=").bytes(r.Name).add(" AND(", held, " OR queue<>'')AND ", unbarred(r.Owner)).String()
+	return t.add(" WHERE name=").bytes(r.Name).add(" AND(", held, " OR queue<>'')AND ", noTombstone(r.Owner)).String()
 }
 
-// Sleep sleeps until it is time for r's owner to ask. A ring ends it early.
+// Sleep sleeps until it is time for r's owner to ask. A notification ends it early.
 //
 // The row is read in the statement that sleeps. A release that comes before
 // that is seen by it, and one that comes later finds the owner in the queue
 // and interrupts it: nothing is missed between the two.
 func Sleep(table string, r driver.Request, most time.Duration) string {
 	var t text
-	t.add("SELECT SLEEP(").pause(r, most).add("/1000000) AS slept,", unbarred(r.Owner), " FROM ", table, " WHERE name=")
+	t.add("SELECT SLEEP(").pause(r, most).add("/1000000) AS slept,", noTombstone(r.Owner), " FROM ", table, " WHERE name=")
 	return t.bytes(r.Name).String()
 }
 
-// Block enters the queue like Enter, and sleeps like Sleep, in the
-// bed of that name: one block, which a ring ends wherever it is.
+// EnterAndSleep enters the queue like [Enter], and sleeps like [Sleep], by waiting
+// for the lock of that name: one block, which a notification ends wherever it is.
 //
 // The row is not read by the statement that sleeps, which would have the
 // table's definition locked for so long: an ALTER TABLE waits for that, and
@@ -290,26 +286,26 @@ func Sleep(table string, r driver.Request, most time.Duration) string {
 //
 // Note: it must be read by a SET. A KILL QUERY that comes at the end of a
 // statement is forgotten with it, also inside a block, but a SET counts as no
-// statement. With SELECT ... INTO a ring was lost in 20 handoffs (10.11).
-func Block(table, bed string, r driver.Request, bell uint64, most time.Duration) string {
+// statement. With SELECT ... INTO a notification was lost in 20 handoffs (10.11).
+func EnterAndSleep(table, lock string, r driver.Request, wakeID uint64, most time.Duration) string {
 	var t text
-	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", Enter(table, r, bell))
-	t.add(";SET pause_us=(SELECT IF(", unbarred(r.Owner), ",").pause(r, most).add(",-1) FROM ", table, " WHERE name=").bytes(r.Name)
-	t.add(");SELECT GET_LOCK('", bed, "',GREATEST(0,COALESCE(pause_us,0))/1000000) AS slept,COALESCE(pause_us,0)>=0;END")
+	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", Enter(table, r, wakeID))
+	t.add(";SET pause_us=(SELECT IF(", noTombstone(r.Owner), ",").pause(r, most).add(",-1) FROM ", table, " WHERE name=").bytes(r.Name)
+	t.add(");SELECT GET_LOCK('", lock, "',GREATEST(0,COALESCE(pause_us,0))/1000000) AS slept,COALESCE(pause_us,0)>=0;END")
 	return t.String()
 }
 
 // pause is for how many microseconds r's owner has to wait before it asks: not
 // at all when it is its turn, until the lease ends for the first in the queue,
-// and for the others until the first may have let its turn pass, each a little
-// later than the one before it.
+// and for the others until the first may have let its reservation pass, each a
+// little later than the one before it.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
-	place := "LOCATE('," + r.Owner + ".',queue)"
-	ahead := "LEFT(queue," + place + "-1)"
+	position := "LOCATE('," + r.Owner + ".',queue)"
+	ahead := "LEFT(queue," + position + "-1)"
 	left := "TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at)"
 	t.add("GREATEST(0,LEAST(").uint(uint64(most.Microseconds()))
-	t.add(",IF(", place, "=0 OR owner='' AND expires_at>", Now, ",0,")
-	t.add("IF(", place, "=1,IF(", Free, ",0,", left, "+1000),")
+	t.add(",IF(", position, "=0 OR owner='' AND expires_at>", Now, ",0,")
+	t.add("IF(", position, "=1,IF(", Free, ",0,", left, "+1000),")
 	return t.add("LEAST(0,", left, ")+", patience, "+1000+20000*(LENGTH(", ahead, ")-LENGTH(REPLACE(", ahead, ",',','')))))))")
 }
 
@@ -329,23 +325,25 @@ func List(table, prefix, after string, limit int) string {
 	return t.add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
 }
 
+// Break ends the lease with that token.
 func Break(table, name string, token uint64) string {
 	var t text
-	t.add("UPDATE ", table, " SET freed_by=", tellBell, ",expires_at=", Now, ",label='',value=NULL,owner='' WHERE name=").bytes(name)
+	t.add("UPDATE ", table, " SET freed_by=", replyWakeID, ",expires_at=", Now, ",label='',value=NULL,owner='' WHERE name=").bytes(name)
 	return t.add(" AND token=").uint(token).add(" AND ", held).String()
 }
 
+// Proclaim publishes a value.
 func Proclaim(table string, r driver.Request) string {
 	var t text
 	return t.add("UPDATE ", table, " SET value=").blob(r.Value).add(" WHERE ").lease(r).String()
 }
 
-// Evict takes the first in the queue out of it if bell is still its bell
-// and the lock still free, and tells the bell of the next.
-func Evict(table, name string, bell uint64) string {
+// Evict takes the first in the queue out of it if wakeID is still its
+// own and the lock still free, and replies the wake id of the next.
+func Evict(table, name string, wakeID uint64) string {
 	var t text
-	t.add("UPDATE ", table, " SET queue=SUBSTRING(queue,LOCATE(',',queue,2)),expires_at=", Now, ",freed_by=", tellBell)
-	t.add(" WHERE name=").bytes(name).add(" AND ", Free, " AND queue<>'' AND ", headBell, "=").uint(bell)
+	t.add("UPDATE ", table, " SET queue=SUBSTRING(queue,LOCATE(',',queue,2)),expires_at=", Now, ",freed_by=", replyWakeID)
+	t.add(" WHERE name=").bytes(name).add(" AND ", Free, " AND queue<>'' AND ", headWakeID, "=").uint(wakeID)
 	return t.String()
 }
 
@@ -372,5 +370,5 @@ func Check(table string) string {
 // Withdrawn asks whether r's owner has no tombstone.
 func Withdrawn(table string, r driver.Request) string {
 	var t text
-	return t.add("SELECT ", unbarred(r.Owner), " FROM ", table, " WHERE name=").bytes(r.Name).String()
+	return t.add("SELECT ", noTombstone(r.Owner), " FROM ", table, " WHERE name=").bytes(r.Name).String()
 }

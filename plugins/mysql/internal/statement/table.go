@@ -14,7 +14,7 @@ func Create(table string) string {
   ttl_us       BIGINT          NOT NULL DEFAULT 0 COMMENT 'of the last lease',
   label        VARBINARY(256)  NOT NULL DEFAULT '' COMMENT 'who holds it, for people',
   value        MEDIUMBLOB      NULL     COMMENT 'what a leader publishes',
-  queue        MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'who waits: ,owner.bell',
+  queue        MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'who waits: ,owner.wake_id',
   barred       MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'withdrawn owners',
   barred_old   MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'and earlier ones',
   barred_since DATETIME(6)     NOT NULL DEFAULT '1970-01-01'
@@ -32,6 +32,7 @@ func Unused(table, after string, limit int) string {
 	return t.add("SELECT name,", unused, " FROM ", table, " WHERE name>").bytes(after).add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
 }
 
+// Purge deletes those of the rows that are unused.
 func Purge(table string, names []string) string {
 	var t text
 	return t.add("DELETE old FROM ", table, " old", byKey, " WHERE ", unused, " AND name IN(").list(names).add(")").String()

@@ -27,10 +27,10 @@ const (
 	packetUnknown, fixedText = 1 << 20, 4096
 )
 
-// lane carries operations of one kind. One that finds a free runner is sent at
+// batcher sends operations of one kind. One that finds a free runner is sent at
 // once and alone; those that come while all are busy go out together in the
 // next statement. So the batch grows with the load, and nobody waits for it.
-type lane struct {
+type batcher struct {
 	b       *Backend
 	what    string // in errors
 	width   int
@@ -50,8 +50,8 @@ type lane struct {
 	batches *batch.Batcher[*pending]
 }
 
-// init makes the lane ready for operations.
-func (l *lane) init() {
+// init makes the batcher ready for operations.
+func (l *batcher) init() {
 	limits := batch.Limits[*pending]{
 		Count: func() int { return l.width },
 		Size:  l.size, Room: func() int { return l.b.packet() - fixedText },
@@ -66,26 +66,26 @@ func (l *lane) init() {
 	l.batches = batch.New(batch.Options[*pending]{Limits: limits, Senders: runners, Send: l.serve})
 }
 
-// pending is an operation under way in a lane. Its caller can take it back until
+// pending is an operation under way in a batcher. Its caller can take it back until
 // a statement with it is sent.
 type pending struct {
 	statement.Ask
 	batch.Ticket
-	lane   *lane
-	ctx    context.Context // the caller's: over means that nobody waits any more
-	owner  *owner          // where the lane remembers them
-	since  time.Time
-	kills  int // of statements that it was in
-	result driver.Result
+	batcher *batcher
+	ctx     context.Context // the caller's: over means that nobody waits any more
+	owner   *owner          // where the batcher remembers them
+	since   time.Time
+	kills   int // of statements that it was in
+	result  driver.Result
 }
 
-// send puts operations into the lane and returns at once.
-func (l *lane) send(ctx context.Context, asks ...statement.Ask) []*pending {
+// send puts operations into the batcher and returns at once.
+func (l *batcher) send(ctx context.Context, asks ...statement.Ask) []*pending {
 	all := make([]*pending, len(asks))
 	now := time.Now()
 	queue := make([]*pending, 0, len(asks))
 	for i, a := range asks {
-		p := &pending{Ask: a, lane: l, ctx: ctx, since: now}
+		p := &pending{Ask: a, batcher: l, ctx: ctx, since: now}
 		p.Open()
 		all[i] = p
 		if l.tracks {
@@ -101,7 +101,7 @@ func (l *lane) send(ctx context.Context, asks ...statement.Ask) []*pending {
 }
 
 // enter queues operations.
-func (l *lane) enter(ps []*pending) {
+func (l *batcher) enter(ps []*pending) {
 	if !l.batches.Add(ps...) {
 		for _, p := range ps {
 			p.refuse(driver.ErrClosed)
@@ -119,7 +119,7 @@ func (p *pending) wait() driver.Result {
 		p.forget(err)
 		return driver.Result{Err: err}
 	}
-	return driver.Result{Err: noAnswer(p.ctx, p.lane.what, p.Name)}
+	return driver.Result{Err: noAnswer(p.ctx, p.batcher.what, p.Name)}
 }
 
 // refuse ends an operation that is not on its way.
@@ -139,13 +139,13 @@ func (p *pending) finish(r driver.Result) {
 // forget notes what came of the owner's request.
 func (p *pending) forget(err error) {
 	if p.owner != nil {
-		p.lane.b.owners.end(p.owner, err == nil, !conn.Settled(err))
+		p.batcher.b.owners.end(p.owner, err == nil, !conn.Settled(err))
 	}
 }
 
 // size is what p adds to a statement at most: text from outside is written in
 // hexadecimal, and a name stands there twice.
-func (l *lane) size(p *pending) int {
+func (l *batcher) size(p *pending) int {
 	n := 256 + 2*(2*len(p.Name)+len(p.Label)+2*len(p.Owner))
 	if l.values {
 		n += 2 * len(p.Value)
@@ -163,13 +163,13 @@ func (b *Backend) packet() int {
 
 // serve sends batch and delivers its results. When that is slow another has its
 // place.
-func (l *lane) serve(batch []*pending, handOn func()) {
-	l.try(&inFlight{lane: l, many: len(batch) > 1, handOn: handOn}, batch)
+func (l *batcher) serve(batch []*pending, handOn func()) {
+	l.try(&inFlight{batcher: l, many: len(batch) > 1, handOn: handOn}, batch)
 }
 
 // try sends batch. What the server takes no statement of that length for is
 // sent in halves, and what a locked row has kept back when that is free.
-func (l *lane) try(t *inFlight, batch []*pending) {
+func (l *batcher) try(t *inFlight, batch []*pending) {
 	timer := time.AfterFunc(l.patience(t, batch), t.slow)
 	left, err := l.deliver(t, batch)
 	timer.Stop()
@@ -177,7 +177,7 @@ func (l *lane) try(t *inFlight, batch []*pending) {
 	switch {
 	case errors.Is(err, conn.ErrTooLong):
 		for half := range slices.Chunk(left, (len(left)+1)/2) {
-			l.try(&inFlight{lane: l, many: len(half) > 1}, half)
+			l.try(&inFlight{batcher: l, many: len(half) > 1}, half)
 		}
 	case errors.Is(err, errKilled):
 		l.sift(left)
@@ -186,7 +186,7 @@ func (l *lane) try(t *inFlight, batch []*pending) {
 
 // deliver sends batch and its results. With errKilled and conn.ErrTooLong it returns
 // what was not carried out.
-func (l *lane) deliver(t *inFlight, batch []*pending) (left []*pending, err error) {
+func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err error) {
 	ctx, cancel := l.b.statement(batch[0].ctx)
 	defer cancel()
 	var asks []statement.Ask
@@ -247,7 +247,7 @@ func claim(batch []*pending) (sent []*pending, asks []statement.Ask) {
 	for _, p := range batch {
 		switch {
 		case p.owner != nil && p.owner.leaves.Load():
-			p.refuse(fmt.Errorf("mysql: %s %q: %w", p.lane.what, p.Name, driver.ErrWithdrawn))
+			p.refuse(fmt.Errorf("mysql: %s %q: %w", p.batcher.what, p.Name, driver.ErrWithdrawn))
 		case p.ctx.Err() != nil:
 			p.refuse(conn.NotSent(p.ctx.Err()))
 		case p.Claim():

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// busyFor is how long a lock is taken to be waited for after the last sign of
+// contendedFor is how long a lock is taken to be waited for after the last sign of
 // it.
-const busyFor = 10 * time.Second
+const contendedFor = 10 * time.Second
 
-// busy remembers which locks are waited for. It is a guess that chooses the
+// contended remembers which locks are waited for. It is a guess that chooses the
 // statement: a wrong one costs a second statement, and nothing else.
-type busy struct {
+type contended struct {
 	mu    sync.Mutex
 	names map[string]time.Time // of the last sign
 }
 
-func (b *busy) is(name string) bool {
+func (b *contended) is(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	last, known := b.names[name]
-	return known && time.Since(last) < busyFor
+	return known && time.Since(last) < contendedFor
 }
 
-func (b *busy) mark(name string) {
+func (b *contended) mark(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.names == nil {
@@ -33,11 +33,11 @@ func (b *busy) mark(name string) {
 }
 
 // forget drops what is over.
-func (b *busy) forget() {
+func (b *contended) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for name, last := range b.names {
-		if time.Since(last) >= busyFor {
+		if time.Since(last) >= contendedFor {
 			delete(b.names, name)
 		}
 	}

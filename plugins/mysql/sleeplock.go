@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// bed is a lock that is never free: to wait for it is to sleep. A session of
+// sleepLock is a lock that is never free: to wait for it is to sleep. A session of
 // its own keeps it, one for all waiters of a backend.
 //
 // MariaDB needs it. All that run its SLEEP share one mutex, and a KILL QUERY
@@ -17,14 +17,14 @@ import (
 // killed one after the other it was 2 to 5 rounds in 100, and none in 600 with
 // GET_LOCK). MySQL's GET_LOCK knows whole seconds only, and its SLEEP does not
 // suffer from that.
-type bed struct {
+type sleepLock struct {
 	mu   sync.Mutex
 	s    *conn.Session
 	name string
 }
 
-// make returns the bed's name. It is empty where SLEEP will do.
-func (d *bed) make(b *Backend) (name string, err error) {
+// make returns the lock's name. It is empty where SLEEP will do.
+func (d *sleepLock) make(b *Backend) (name string, err error) {
 	if now := b.server.Load(); now == nil || !now.MariaDB {
 		return "", nil
 	}
@@ -39,7 +39,7 @@ func (d *bed) make(b *Backend) (name string, err error) {
 	}
 	ctx, cancel := b.statement(b.life)
 	defer cancel()
-	name = "lockbench.bed." + strconv.FormatUint(rand.Uint64(), 36)
+	name = "lockbench.sleep." + strconv.FormatUint(rand.Uint64(), 36)
 	if err := s.GetLock(ctx, name); err != nil {
 		s.Close()
 		return "", err
@@ -48,8 +48,8 @@ func (d *bed) make(b *Backend) (name string, err error) {
 	return name, nil
 }
 
-// lost is told that the bed of that name was free: its session is gone.
-func (d *bed) lost(name string) {
+// lost is called when the lock of that name was free: its session is gone.
+func (d *sleepLock) lost(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.s != nil && d.name == name {
@@ -58,7 +58,7 @@ func (d *bed) lost(name string) {
 	}
 }
 
-func (d *bed) close() {
+func (d *sleepLock) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.s != nil {
