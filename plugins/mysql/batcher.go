@@ -103,9 +103,7 @@ func (l *batcher) send(ctx context.Context, asks ...statement.Ask) []*pending {
 // enter queues operations.
 func (l *batcher) enter(ps []*pending) {
 	if !l.batches.Add(ps...) {
-		for _, p := range ps {
-			p.refuse(driver.ErrClosed)
-		}
+		refuseAll(ps, driver.ErrClosed)
 	}
 }
 
@@ -126,6 +124,12 @@ func (p *pending) wait() driver.Result {
 func (p *pending) refuse(err error) {
 	if p.GiveUp() {
 		p.finish(driver.Result{Err: err})
+	}
+}
+
+func refuseAll(ps []*pending, err error) {
+	for _, p := range ps {
+		p.refuse(err)
 	}
 }
 

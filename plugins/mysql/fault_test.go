@@ -39,17 +39,13 @@ func TestAbandonedStatement(t *testing.T) {
 				t.Fatalf("abandoned: %v", err)
 			}
 			if gone {
-				if err := host.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, host.Close(t.Context()))
 			}
 			withdrawn := make(chan error, 1)
 			go func() { withdrawn <- w.b.Release(t.Context(), r) }()
 			eventually(t, "the withdrawal is in the server", func() bool { return blocked(t, w.db, "(name,expires_at,label,barred,") > 0 })
 			unlock()
-			if err := <-withdrawn; err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-withdrawn)
 			throughout(t, 1500*time.Millisecond, "nobody holds the lock", func() bool {
 				h, err := w.b.Inspect(t.Context(), "jobs")
 				return err == nil && !h.Held()
@@ -69,9 +65,7 @@ func TestKilledConnections(t *testing.T) {
 	c := core.New(w.host(t), &core.Options{Logger: slog.New(slog.DiscardHandler)})
 	defer c.Close(context.Background())
 	l, err := c.Lock("jobs", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := make(chan error, 1)
 	go func() {
 		_, err := l.Acquire(t.Context())
@@ -101,24 +95,18 @@ func TestKilledConnections(t *testing.T) {
 func (w *world) killIdle(t *testing.T) (killed int) {
 	t.Helper()
 	rows, err := w.db.Query("SELECT ID FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND COMMAND='Sleep' AND DB=DATABASE()")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close()
 	db := connect(t, w.address)
 	defer db.Close()
 	for rows.Next() {
 		var id int64
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&id))
 		if _, err := db.Exec("KILL CONNECTION ?", id); err == nil {
 			killed++
 		}
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	return killed
 }
 
@@ -142,20 +130,14 @@ func TestLostFirstWaiter(t *testing.T) {
 	second := want("jobs", ttl)
 	woken := queue(next, second, 2)
 	r.TTL = ttl
-	if err := w.b.Renew(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.b.Renew(t.Context(), r))
 	release(t, w.b, r)
 	released := time.Now()
-	if err := <-first; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-first)
 	if _, err := next.TryAcquire(t.Context(), second); held(t, err).TTL > ttl {
 		t.Errorf("out of turn: %v", err)
 	}
-	if err := <-woken; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-woken)
 	acquire(t, next, second)
 	if took := time.Since(released); took > ttl+3*time.Second {
 		t.Errorf("the next grant came %v after the release, TTL %v", took, ttl)
@@ -176,9 +158,7 @@ func TestGoneWaiterIsPassed(t *testing.T) {
 	eventually(t, "it is in the queue", func() bool { return blocked(t, w.db, asleep) > 0 })
 	release(t, w.b, r)
 	released := time.Now()
-	if err := <-woken; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-woken)
 	acquire(t, w.b, next)
 	if took := time.Since(released); took > 5*time.Second {
 		t.Errorf("the next grant came %v after the release", took)
@@ -193,9 +173,7 @@ func TestRestartInMidWait(t *testing.T) {
 	c := core.New(open(t, mysql.Options{Address: env.MariaDBAddress(s)}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
 	defer c.Close(context.Background())
 	l, err := c.Lock("jobs", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := make(chan error, 1)
 	go func() {
 		lease, err := l.Acquire(t.Context())
@@ -208,15 +186,11 @@ func TestRestartInMidWait(t *testing.T) {
 		h, err := b.Inspect(t.Context(), "jobs")
 		return err == nil && h.Waiters == 1
 	})
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Stop())
 	if _, err := b.TryAcquire(t.Context(), want("jobs", time.Second)); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("while the server is down: %v", err)
 	}
-	if err := s.Start(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Start(t.Context(), true))
 	eventually(t, "the lease can be renewed", func() bool { return b.Renew(t.Context(), r) == nil })
 	release(t, b, r)
 	select {
@@ -236,9 +210,7 @@ func TestClockMoved(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "offset")
 	move := func(offset string) {
 		t.Helper()
-		if err := os.WriteFile(at, []byte(offset+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(at, []byte(offset+"\n"), 0o600))
 	}
 	move("+0")
 	s := own(t, &env.MariaDBOptions{Wrap: []string{"env", "LD_PRELOAD=" + preload, "FAKETIME_TIMESTAMP_FILE=" + at,
@@ -249,9 +221,7 @@ func TestClockMoved(t *testing.T) {
 	clock := func() (at time.Time) {
 		t.Helper()
 		var micros int64
-		if err := db.QueryRow("SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))").Scan(&micros); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.QueryRow("SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))").Scan(&micros))
 		return time.UnixMicro(micros)
 	}
 	var last, expired uint64

@@ -75,12 +75,8 @@ func TestReleaseOfLockedRow(t *testing.T) {
 	eventually(t, "the release meets the locked row", func() bool { return blocked(t, w.db, mine.Owner) > 0 })
 	pause(t, 1200*time.Millisecond) // the server's limit is a second
 	unlock()
-	if err := <-released; err != nil {
-		t.Fatal(err)
-	}
-	if err := <-woken; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-released)
+	must(t, <-woken)
 	next = acquire(t, host, next)
 	if next.Token <= mine.Token {
 		t.Errorf("token %d after %d", next.Token, mine.Token)
@@ -116,16 +112,12 @@ func TestSleepersDoNotHoldUpChanges(t *testing.T) {
 func (w *world) statements(t *testing.T) (n int) {
 	t.Helper()
 	var name string
-	if err := w.db.QueryRow("SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.db.QueryRow("SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n))
 	return n
 }
 
 func (w *world) mariadb(t *testing.T) (yes bool) {
 	t.Helper()
-	if err := w.db.QueryRow("SELECT VERSION() LIKE '%maria%'").Scan(&yes); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.db.QueryRow("SELECT VERSION() LIKE '%maria%'").Scan(&yes))
 	return yes
 }

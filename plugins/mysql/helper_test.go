@@ -28,6 +28,7 @@ func release(t testing.TB, b driver.Backend, r driver.Request) {
 
 // The helpers that backends share.
 var (
+	must       = backendtest.Must
 	eventually = backendtest.Eventually
 	acquire    = backendtest.Acquire
 	held       = backendtest.Held
@@ -61,9 +62,7 @@ const asleep = " AS slept"
 func blocked(t testing.TB, db *sql.DB, text string) (n int) {
 	t.Helper()
 	err := db.QueryRow("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND INFO LIKE CONCAT('%',?,'%')", text).Scan(&n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -96,18 +95,12 @@ func (w *world) host(t drivertest.T) *mysql.Backend {
 func (w *world) lockRow(t *testing.T, name string) (unlock func()) {
 	t.Helper()
 	tx, err := w.db.BeginTx(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var owner string
-	if err := tx.QueryRow("SELECT owner FROM "+table(w.prefix)+" WHERE name=? FOR UPDATE", []byte(name)).Scan(&owner); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.QueryRow("SELECT owner FROM "+table(w.prefix)+" WHERE name=? FOR UPDATE", []byte(name)).Scan(&owner))
 	t.Cleanup(func() { _ = tx.Rollback() }) // an error when it was committed
 	return func() {
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tx.Commit())
 	}
 }
 
@@ -115,20 +108,14 @@ func (w *world) lockRow(t *testing.T, name string) (unlock func()) {
 func (w *world) kill(t *testing.T, text string) (killed int) {
 	t.Helper()
 	rows, err := w.db.Query("SELECT ID FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND INFO LIKE CONCAT('%',?,'%')", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var ids []int64
 	for rows.Next() {
 		var id int64
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&id))
 		ids = append(ids, id)
 	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(rows.Err(), rows.Close()))
 	for _, id := range ids {
 		if _, err := w.db.Exec("KILL CONNECTION ?", id); err == nil {
 			killed++

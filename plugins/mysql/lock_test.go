@@ -32,9 +32,7 @@ func TestProperties(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := open(t, mysql.Options{Address: env.MariaDBAddress(own(t, &c.o))})
-			if err := b.Check(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Check(t.Context()))
 			p := b.Properties()
 			if p.Fencing != c.fencing || p.Durability != c.durability || !product.MatchString(p.Server) {
 				t.Errorf("%s, %q, %q", p.Fencing, p.Durability, p.Server)
@@ -55,9 +53,7 @@ func TestNames(t *testing.T) {
 		found[h.Name] = true
 		return true
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, n := range names {
 		if !found[n] {
 			t.Errorf("%q is not listed", n)
@@ -74,9 +70,7 @@ func TestPolling(t *testing.T) {
 	b := open(t, mysql.Options{Address: w.address, Prefix: w.prefix, WaitConnections: -1})
 	r := acquire(t, w.b, want("jobs", 10*time.Second))
 	mine := want("jobs", 10*time.Second)
-	if err := b.Wait(t.Context(), mine, 10*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Wait(t.Context(), mine, 10*time.Second))
 	if h := held(t, second(b.TryAcquire(t.Context(), mine))); h.Waiters != 1 {
 		t.Errorf("%d wait, want 1", h.Waiters)
 	}
@@ -91,9 +85,7 @@ func TestPurge(t *testing.T) {
 	release(t, w.b, acquire(t, w.b, want("young", time.Second)))
 	acquire(t, w.b, want("held", time.Minute))
 	_, err := w.db.Exec("UPDATE " + table(w.prefix) + " SET expires_at=expires_at-INTERVAL 25 HOUR,barred_since=barred_since-INTERVAL 25 HOUR WHERE name IN('old')")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n, err := w.b.Purge(t.Context())
 	if err != nil || n != 1 {
 		t.Fatalf("purged %d, %v", n, err)
@@ -124,13 +116,9 @@ func TestClose(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	extra := w.host(t)
 	acquire(t, extra, want("other", time.Second))
-	if err := extra.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, extra.Close(t.Context()))
 	goleak.VerifyNone(t, leaks)
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Close(t.Context()))
 	if err := <-waiting; !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("the waiter: %v", err)
 	}
@@ -155,12 +143,8 @@ func TestReleaseWakesFirst(t *testing.T) {
 		eventually(t, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
 		release(t, holder, r)
 		released := time.Now()
-		if err := holder.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-woken; err != nil {
-			t.Fatal(err)
-		}
+		must(t, holder.Close(t.Context()))
+		must(t, <-woken)
 		if took := time.Since(released); took > 5*time.Second {
 			t.Fatalf("the waiter was woken after %v", took)
 		}

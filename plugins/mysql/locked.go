@@ -149,9 +149,7 @@ func (b *Backend) kill(ctx context.Context, id uint64) error {
 func (l *batcher) sift(batch []*pending) {
 	locked, err := l.b.locked(batch)
 	if err != nil {
-		for _, p := range batch {
-			p.refuse(conn.NotSent(err))
-		}
+		refuseAll(batch, conn.NotSent(err))
 		return
 	}
 	var free, rest []*pending
@@ -216,14 +214,13 @@ func (k *parked) add(b *Backend, ps []*pending) {
 		k.running = b.spawn(func() { k.run(b) })
 	}
 	if !k.running {
-		k.refuseAll(driver.ErrClosed)
+		k.close()
 	}
 }
 
-func (k *parked) refuseAll(err error) {
-	for _, p := range k.waiting {
-		p.refuse(err)
-	}
+// close refuses what waits. The caller holds mu.
+func (k *parked) close() {
+	refuseAll(k.waiting, driver.ErrClosed)
 	k.waiting = nil
 }
 
@@ -237,7 +234,7 @@ func (k *parked) run(b *Backend) {
 		case <-b.life.Done():
 			k.mu.Lock()
 			k.running = false
-			k.refuseAll(driver.ErrClosed)
+			k.close()
 			k.mu.Unlock()
 			return
 		}
@@ -276,9 +273,7 @@ func (k *parked) look(b *Backend, todo []*pending) (rest []*pending) {
 	}
 	locked, err := b.locked(wanted)
 	if err != nil {
-		for _, p := range wanted {
-			p.refuse(conn.NotSent(err))
-		}
+		refuseAll(wanted, conn.NotSent(err))
 		return nil
 	}
 	free := map[*batcher][]*pending{}

@@ -101,9 +101,7 @@ func open(t drivertest.T, o mysql.Options) *mysql.Backend {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
 	b, err := mysql.Open(&o)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
+	must(t, err)
 	return backendtest.CloseAfter(t, b)
 }
 
@@ -111,14 +109,10 @@ func open(t drivertest.T, o mysql.Options) *mysql.Backend {
 func connect(t drivertest.T, address string) *sql.DB {
 	t.Helper()
 	cfg, err := mysqldriver.ParseDSN(address)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
+	must(t, err)
 	cfg.InterpolateParams, cfg.MultiStatements = true, true
 	connector, err := mysqldriver.NewConnector(cfg)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
+	must(t, err)
 	return sql.OpenDB(connector)
 }
 

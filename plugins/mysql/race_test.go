@@ -31,9 +31,7 @@ func TestContenders(t *testing.T) {
 		c := core.New(w.host(t), &core.Options{Label: fmt.Sprint("host-", h), Logger: slog.New(slog.DiscardHandler)})
 		t.Cleanup(func() { _ = c.Close(context.Background()) })
 		l, err := c.Lock("jobs", &core.LockOptions{TTL: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for range each {
 			all.Go(func() {
 				for ctx.Err() == nil {
@@ -103,9 +101,7 @@ func TestFirstInsert(t *testing.T) {
 	var backends [contenders]driver.Backend
 	for i := range backends {
 		backends[i] = w.host(t)
-		if err := backends[i].Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, backends[i].Check(t.Context()))
 	}
 	for race := range races {
 		var all sync.WaitGroup

@@ -91,9 +91,7 @@ func TestBadConfiguration(t *testing.T) {
 func changed(t *testing.T, address string, change func(*mysqldriver.Config)) string {
 	t.Helper()
 	c, err := mysqldriver.ParseDSN(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	change(c)
 	return c.FormatDSN()
 }
@@ -167,9 +165,7 @@ func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 	pause(t, 50*time.Millisecond)
 	release(t, holder, r)
 	released := time.Now()
-	if err := <-woken; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-woken)
 	if took := time.Since(released); took > time.Second {
 		t.Errorf("the waiter was woken after %v", took)
 	}
@@ -248,9 +244,7 @@ func TestNothingWasSent(t *testing.T) {
 func TestTLSToAPlainPort(t *testing.T) {
 	s := own(t, &env.MariaDBOptions{Args: []string{"--loose-skip-ssl", "--tls-version="}})
 	cfg, err := mysql.Spec.CheckConfig(driver.Config{"address": env.MariaDBAddress(s), "tls_enabled": "true"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	refused(t, func() error {
 		b, err := mysql.Spec.Open(t.Context(), cfg, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -263,9 +257,7 @@ func TestTLSToAPlainPort(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	silent := l.Addr().String() // accepts, for the kernel does, and says nothing
 	defer l.Close()
 	for name, at := range map[string]string{"refuses": "127.0.0.1:1", "silent": silent} {
@@ -289,13 +281,9 @@ func TestDDL(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg, err := mysql.Spec.CheckConfig(driver.Config{"address": a, "prefix": prefix, "create_table": "false"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out bytes.Buffer
-	if err := mysql.Spec.Commands[0].Run(t.Context(), cfg, &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mysql.Spec.Commands[0].Run(t.Context(), cfg, &out))
 	create, grant, _ := strings.Cut(out.String(), ";")
 	if !strings.Contains(grant, "GRANT SELECT, INSERT, UPDATE, DELETE ON") {
 		t.Errorf("no rights: %s", grant)

@@ -28,13 +28,9 @@ import (
 func status(t *testing.T, db *sql.DB, name string) int {
 	t.Helper()
 	var ignored, value string
-	if err := db.QueryRow("SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(&ignored, &value); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.QueryRow("SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(&ignored, &value))
 	n, err := strconv.Atoi(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -51,9 +47,7 @@ func TestCancelledWaiters(t *testing.T) {
 	for i := range callers {
 		acquire(t, holder, want(fmt.Sprint("job/", i), time.Minute))
 	}
-	if err := holder.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, holder.Close(t.Context()))
 	if _, err := db.Exec("FLUSH STATUS"); err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +86,7 @@ func TestCancelledWaiters(t *testing.T) {
 		t.Errorf("%d connections, and the limits are %d and %d", most, connections, waits)
 	}
 	var rows, queues, bars int
-	if err := db.QueryRow("SELECT COUNT(*),SUM(LENGTH(queue)),SUM(LENGTH(barred)) FROM `lockbench_locks`").Scan(&rows, &queues, &bars); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.QueryRow("SELECT COUNT(*),SUM(LENGTH(queue)),SUM(LENGTH(barred)) FROM `lockbench_locks`").Scan(&rows, &queues, &bars))
 	bar := len("," + want("", 0).Owner + ",")
 	if rows != callers || queues != 0 || bars > bar*int(slow.Load()) {
 		t.Errorf("%d rows, with %d bytes of queues and %d of bars, each of %d: waiters that were refused need none, but for %d withdrawals that took long",
@@ -111,15 +103,11 @@ func TestShortContexts(t *testing.T) {
 	defer keeper.Close(context.Background())
 	lock := func(c *core.Client) *core.Lock {
 		l, err := c.Lock("jobs", &core.LockOptions{TTL: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return l
 	}
 	lease, err := lock(keeper).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	storm, stop := context.WithCancel(t.Context())
 	defer stop()
 	var all sync.WaitGroup
@@ -157,9 +145,7 @@ func TestShortContexts(t *testing.T) {
 	stop()
 	all.Wait()
 	var bars int
-	if err := w.db.QueryRow("SELECT LENGTH(barred)+LENGTH(barred_old) FROM " + table(w.prefix)).Scan(&bars); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.db.QueryRow("SELECT LENGTH(barred)+LENGTH(barred_old) FROM "+table(w.prefix)).Scan(&bars))
 	if t.Logf("%d bytes of bars", bars); bars > 64<<10 {
 		t.Errorf("%d bytes of bars are read by each statement", bars)
 	}
@@ -169,9 +155,7 @@ func TestShortContexts(t *testing.T) {
 func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	pipe := func(dst, src net.Conn) {
 		defer dst.Close()
@@ -259,19 +243,13 @@ func TestManyLockedRows(t *testing.T) {
 	var leases []*core.Lease
 	for i := range others {
 		l, err := c.Lock(fmt.Sprint("apart/", i), &core.LockOptions{TTL: ttl})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lease, err := l.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		leases = append(leases, lease)
 	}
 	tx, err := w.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := tx.Exec("SELECT COUNT(*) FROM " + table(w.prefix) + " WHERE name LIKE 'locked/%' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
@@ -280,9 +258,7 @@ func TestManyLockedRows(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range locked {
 		l, err := c.Lock(name(i), &core.LockOptions{TTL: ttl})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all.Go(func() {
 			lease, err := l.Acquire(ctx)
 			if err != nil {
@@ -306,9 +282,7 @@ func TestManyLockedRows(t *testing.T) {
 			t.Errorf("lease %d of %d, on a row that nobody has locked: %v", i, others, lease.Err())
 		}
 	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Rollback())
 	for _, r := range mine {
 		release(t, w.b, r)
 	}
@@ -320,9 +294,7 @@ func TestManyLockedRows(t *testing.T) {
 func TestValuesAboveAPacket(t *testing.T) {
 	s := own(t, &env.MariaDBOptions{Args: []string{"--max-allowed-packet=1M"}})
 	b := open(t, mysql.Options{Address: env.MariaDBAddress(s)})
-	if err := b.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Check(t.Context()))
 	var all sync.WaitGroup
 	for i := range 128 {
 		all.Go(func() {

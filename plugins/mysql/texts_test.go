@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
@@ -60,16 +61,10 @@ func textAddress(t testing.TB) string {
 func newBench(t testing.TB) *bench {
 	t.Helper()
 	b, err := Open(&Options{Address: textAddress(t), Prefix: fmt.Sprintf("texts%d_", rand.Uint32()), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
+	backendtest.Must(t, b.Check(t.Context()))
 	s, err := b.pool.Get(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	w := &bench{b, s}
 	t.Cleanup(func() {
 		ctx := context.Background()
@@ -213,9 +208,7 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 		answer += "\n  row " + conn.String(v[0])
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	return answer
 }
 

@@ -59,9 +59,7 @@ func mysqlVariables(t *testing.T, db *sql.DB) []variable {
 	all := describe(t, db, "SELECT VARIABLE_NAME,CASE DATA_TYPE WHEN 'String' THEN 'VARCHAR' WHEN 'Numeric' THEN 'DOUBLE' ELSE UPPER(DATA_TYPE) END,MIN_VALUE,MAX_VALUE,''"+
 		" FROM performance_schema.variables_metadata WHERE VARIABLE_SCOPE LIKE 'SESSION%' ORDER BY VARIABLE_NAME")
 	scratch, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// It must not be used again with the last of all these values.
 	defer func() { _ = scratch.Raw(func(any) error { return sqldriver.ErrBadConn }) }()
 	for i := range all {
@@ -70,9 +68,7 @@ func mysqlVariables(t *testing.T, db *sql.DB) []variable {
 			v.list = accepted(t.Context(), scratch, v.name, func(i int) int { return i })
 		case "SET":
 			var now string
-			if err := scratch.QueryRowContext(t.Context(), "SELECT @@SESSION."+v.name).Scan(&now); err != nil {
-				t.Fatal(err)
-			}
+			must(t, scratch.QueryRowContext(t.Context(), "SELECT @@SESSION."+v.name).Scan(&now))
 			if !strings.Contains(now, "=") {
 				v.list = accepted(t.Context(), scratch, v.name, func(i int) int { return 1 << i })
 				continue
@@ -108,15 +104,11 @@ func describe(t *testing.T, db *sql.DB, query string) (all []variable) {
 	for rows.Next() {
 		var v variable
 		var list string
-		if err := rows.Scan(&v.name, &v.kind, &v.least, &v.most, &list); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&v.name, &v.kind, &v.least, &v.most, &list))
 		v.list = strings.Split(list, ",")
 		all = append(all, v)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	return all
 }
 

@@ -98,9 +98,6 @@ func (c *Cluster) Close() {
 	}
 }
 
-// Members is how many there are.
-func (c *Cluster) Members() int { return len(c.all) }
-
 // RequestTimeout bounds one request.
 func (c *Cluster) RequestTimeout() time.Duration { return c.opts.RequestTimeout }
 

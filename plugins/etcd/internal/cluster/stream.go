@@ -18,13 +18,19 @@ type Stream struct {
 	Cancel context.CancelFunc
 }
 
-// KeepAlive opens a stream of keepalives by the member in use. It ends when the
-// cluster gets another leader.
-func (c *Cluster) KeepAlive() (pb.Lease_LeaseKeepAliveClient, *Stream, error) {
-	return open(c, func(on *conn) context.Context { return on.leader.Load().ctx },
-		func(ctx context.Context, on *conn) (pb.Lease_LeaseKeepAliveClient, error) {
-			return on.lease.LeaseKeepAlive(ctx)
-		})
+// KeepAlive opens a stream of keepalives, by another member when one fails. It ends
+// when the cluster gets another leader.
+func (c *Cluster) KeepAlive() (client pb.Lease_LeaseKeepAliveClient, s *Stream, err error) {
+	for range c.all {
+		client, s, err = open(c, func(on *conn) context.Context { return on.leader.Load().ctx },
+			func(ctx context.Context, on *conn) (pb.Lease_LeaseKeepAliveClient, error) {
+				return on.lease.LeaseKeepAlive(ctx)
+			})
+		if err == nil || !Failing(err) {
+			break
+		}
+	}
+	return client, s, err
 }
 
 // Watch opens a stream of watches by the member in use.

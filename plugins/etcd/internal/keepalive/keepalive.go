@@ -92,13 +92,7 @@ func (s *Sender) run() {
 }
 
 func (s *Sender) flush() {
-	var on *stream
-	var err error
-	for range s.cluster.Members() {
-		if on, err = s.open(); err == nil || !cluster.Failing(err) {
-			break
-		}
-	}
+	on, err := s.open()
 	if err != nil {
 		s.drain(err)
 		return
