@@ -40,8 +40,8 @@ docs/authoring.md leads from there to a green one.
 
 Inside a Go module the package becomes part of it, elsewhere it gets a module of
 its own. No file is ever overwritten.`,
-		Example: `  lockbench plugins new flock
-  lockbench plugins new flock -o backends/flock --module example.com/flock`,
+		Example: `  lockbench plugins new my-store
+  lockbench plugins new my-store -o backends/mystore --module example.com/mystore`,
 		Args: oneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s := skeleton{Name: args[0], Replace: replace, Go: strings.TrimPrefix(latestGo(), "go")}

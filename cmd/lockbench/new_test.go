@@ -39,7 +39,7 @@ func TestNewPluginCompiles(t *testing.T) {
 
 func TestNewPluginOutsideOfAModule(t *testing.T) {
 	dir := t.TempDir()
-	code, stdout, stderr := lockbench(t, "plugins", "new", "flock", "-o", dir, "--replace", "../..", "--module", "example.com/flock")
+	code, stdout, stderr := lockbench(t, "plugins", "new", "my-store", "-o", dir, "--replace", "../..", "--module", "example.com/mystore")
 	if code != exitOK || !strings.Contains(stdout, "go mod tidy") {
 		t.Fatalf("exit %d, %q, %q", code, stdout, stderr)
 	}
@@ -48,7 +48,7 @@ func TestNewPluginOutsideOfAModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if err != nil || !strings.Contains(string(text), "module example.com/flock\n") || !strings.Contains(string(text), "=> "+root+"\n") {
+	if err != nil || !strings.Contains(string(text), "module example.com/mystore\n") || !strings.Contains(string(text), "=> "+root+"\n") {
 		t.Errorf("go.mod: %v\n%s", err, text)
 	}
 	for name, want := range map[string]string{"My_Store": "small letters", "../x": "small letters"} {

@@ -1,0 +1,192 @@
+package plugintest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/internal/ports"
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+const (
+	// answerTime bounds how long a server may take until it is ready.
+	answerTime = 60 * time.Second
+	// askEvery is how often it is asked.
+	askEvery = 10 * time.Millisecond
+)
+
+// Server is the [drivertest.Store] of a backend whose server is a process, which
+// a test starts and stops. What it does to the server it does to the server's
+// children too. A database that somebody else runs has no Store: leave that
+// field of the harness nil, and the cases that need one are not run.
+//
+// Its methods are called one at a time, as the suite does.
+type Server struct {
+	// Command returns a new command that starts the server in the foreground,
+	// each time at the same address.
+	Command func() *exec.Cmd
+	// Ready returns nil when the server answers. It is asked until then.
+	Ready func(ctx context.Context) error
+	// Wipe makes the data new. It is called while the server is stopped.
+	Wipe func() error
+
+	running *exec.Cmd     // nil while stopped
+	ended   chan struct{} // closed when running has ended
+}
+
+// Port returns a port of 127.0.0.1 on which nobody listens, for a server that the
+// test starts. No other test that asks here is given it until this one ends.
+func Port(t drivertest.T) int {
+	t.Helper()
+	taken, err := ports.Take(1)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		if err := taken.Close(); err != nil {
+			t.Errorf("give the port back: %v", err)
+		}
+	})
+	return taken.Port(0)
+}
+
+// Start implements drivertest.Store. It is also the first start, before which a
+// server without data is prepared by Wipe: call it with keepData false then. The
+// caller calls Stop at the end.
+func (s *Server) Start(t drivertest.T, keepData bool) {
+	t.Helper()
+	if s.running != nil {
+		t.Fatalf("the server runs already")
+	}
+	if !keepData {
+		if err := s.Wipe(); err != nil {
+			t.Fatalf("make the server's data: %v", err)
+		}
+	}
+	cmd, ended := s.Command(), make(chan struct{})
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start the server: %v", err)
+	}
+	s.running, s.ended = cmd, ended
+	go func() {
+		_ = cmd.Wait() // how it ended is in ProcessState
+		close(ended)
+	}()
+	if err := s.await(); err != nil {
+		s.Stop(t)
+		t.Fatalf("the server does not answer: %v", err)
+	}
+}
+
+func (s *Server) await() error {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	for {
+		err := s.Ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.ended:
+			return fmt.Errorf("it has ended: %v: %w", s.running.ProcessState, err)
+		case <-ctx.Done():
+			return err
+		case <-time.After(askEvery):
+		}
+	}
+}
+
+// Stop implements drivertest.Store. Stopping a stopped server does nothing.
+func (s *Server) Stop(t drivertest.T) {
+	t.Helper()
+	if s.running == nil {
+		return
+	}
+	// Stopped first, so that it starts nothing that would be missed.
+	family, err := freeze(s.running.Process.Pid)
+	for _, pid := range family {
+		err = errors.Join(err, unlessGone(syscall.Kill(pid, syscall.SIGKILL)))
+	}
+	if err != nil {
+		t.Fatalf("kill the server: %v", err)
+	}
+	<-s.ended
+	for _, pid := range family {
+		for Running(pid) { // what SIGKILL has reached ends
+			time.Sleep(time.Millisecond)
+		}
+	}
+	s.running = nil
+}
+
+// Freeze implements drivertest.Store.
+func (s *Server) Freeze(t drivertest.T) {
+	t.Helper()
+	if s.running == nil {
+		t.Fatalf("SIGSTOP to a server that is stopped")
+	}
+	if _, err := freeze(s.running.Process.Pid); err != nil {
+		t.Fatalf("SIGSTOP to the server: %v", err)
+	}
+}
+
+// Resume implements drivertest.Store.
+func (s *Server) Resume(t drivertest.T) {
+	t.Helper()
+	if s.running == nil {
+		t.Fatalf("SIGCONT to a server that is stopped")
+	}
+	var err error
+	for _, pid := range descendants(s.running.Process.Pid) {
+		err = errors.Join(err, unlessGone(syscall.Kill(pid, syscall.SIGCONT)))
+	}
+	if err != nil {
+		t.Fatalf("SIGCONT to the server: %v", err)
+	}
+}
+
+// freeze stops a process and all that it has started, parents first, and returns
+// them. Each round may find children that were started before their parent
+// stopped; a round that finds nothing new is the last.
+func freeze(pid int) (stopped []int, err error) {
+	seen := map[int]bool{}
+	for again := true; again; {
+		again = false
+		for _, p := range descendants(pid) {
+			if seen[p] {
+				continue
+			}
+			seen[p], again = true, true
+			stopped = append(stopped, p)
+			err = errors.Join(err, unlessGone(Freeze(p)))
+		}
+	}
+	return stopped, err
+}
+
+// descendants are a process and all that it has started, parents first.
+// Process groups do not do: children may begin sessions of their own.
+func descendants(pid int) []int {
+	family, all := []int{pid}, proc.All()
+	for i := 0; i < len(family); i++ {
+		for p, s := range all {
+			if s.Parent == family[i] && !s.Ended() {
+				family = append(family, p)
+			}
+		}
+	}
+	return family
+}
+
+// unlessGone is err unless it says that the process has ended.
+func unlessGone(err error) error {
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	return err
+}

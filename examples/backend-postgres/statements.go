@@ -1,0 +1,120 @@
+package postgres
+
+// statement is SQL with named arguments; see backend.try for what they are.
+//
+// All times are clock_timestamp(), which is now. The function called now() is
+// when the transaction began, and that may have waited for a row since.
+type statement string
+
+// schema begins tokens at the server's clock in microseconds, so that they rise
+// over a loss of all data too, unless the clock was turned back.
+const schema = `
+CREATE SCHEMA lockbench;
+CREATE SEQUENCE lockbench.tokens;
+SELECT setval('lockbench.tokens', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
+CREATE TABLE lockbench.locks (
+	prefix text, name bytea, -- text cannot have a NUL in it
+	owner text NOT NULL DEFAULT '', label bytea, value bytea,
+	token bigint NOT NULL DEFAULT 0, ends timestamptz NOT NULL DEFAULT '-infinity',
+	PRIMARY KEY (prefix, name)
+) WITH (fillfactor = 50); -- a renewal stays on its page and touches no index
+CREATE TABLE lockbench.bars (
+	prefix text, name bytea, owner text, until timestamptz NOT NULL,
+	PRIMARY KEY (prefix, name, owner)
+);
+CREATE TABLE lockbench.waiters (
+	prefix text, name bytea, owner text, host text NOT NULL,
+	place bigint GENERATED ALWAYS AS IDENTITY, until timestamptz NOT NULL,
+	PRIMARY KEY (prefix, name, owner)
+);`
+
+// Parts of the statements.
+const (
+	thisName = ` prefix = @prefix AND name = @name `
+	live     = ` ends > clock_timestamp() `
+	mine     = thisName + ` AND owner = @owner AND token = @token AND ` + live
+)
+
+const (
+	// lock makes the row of the name and locks it, whether or not it was there.
+	// What has expired is emptied. An empty row is never committed: a later
+	// statement of the step fills it or drops it.
+	lock statement = `INSERT INTO lockbench.locks AS l (prefix, name) VALUES (@prefix, @name)
+		ON CONFLICT (prefix, name) DO UPDATE SET owner = '' WHERE l.ends <= clock_timestamp()`
+
+	// lockUnlessHeld leaves a row that is held alone: a refusal writes nothing, and
+	// so waits for no disk.
+	lockUnlessHeld statement = `INSERT INTO lockbench.locks AS l (prefix, name)
+		SELECT @prefix::text, @name::bytea WHERE NOT EXISTS (SELECT FROM lockbench.locks WHERE ` + thisName + ` AND ` + live + `)
+		ON CONFLICT (prefix, name) DO UPDATE SET owner = '' WHERE l.ends <= clock_timestamp()`
+
+	// grant mints the token while the row is locked. In the INSERT, a number drawn
+	// first could be written last, behind a higher one.
+	grant statement = `UPDATE lockbench.locks SET owner = @owner, label = @label, value = @value,
+			token = nextval('lockbench.tokens'), ends = clock_timestamp() + @ttl::bigint * interval '1 microsecond'
+		WHERE ` + thisName + ` AND owner = '' AND NOT EXISTS (` + bars + `) RETURNING token`
+
+	bars   statement = `SELECT FROM lockbench.bars WHERE ` + thisName + ` AND owner = @owner AND until > clock_timestamp()`
+	barred statement = `SELECT EXISTS (` + bars + `)`
+
+	// bar refuses an owner for longer than anything of it can be on its way.
+	bar statement = `INSERT INTO lockbench.bars (prefix, name, owner, until)
+		VALUES (@prefix, @name, @owner, clock_timestamp() + interval '90 seconds')
+		ON CONFLICT (prefix, name, owner) DO UPDATE SET until = excluded.until`
+
+	dropEmpty statement = `DELETE FROM lockbench.locks WHERE ` + thisName + ` AND owner = ''`
+	dropOwned statement = `DELETE FROM lockbench.locks WHERE ` + thisName + ` AND owner = @owner`
+
+	renew      statement = `UPDATE lockbench.locks SET ends = clock_timestamp() + @ttl::bigint * interval '1 microsecond' WHERE ` + mine + ` RETURNING true`
+	proclaim   statement = `UPDATE lockbench.locks SET value = @value WHERE ` + mine + ` RETURNING true`
+	shorten    statement = `UPDATE lockbench.locks SET ends = least(ends, clock_timestamp() + @keep::bigint * interval '1 microsecond') WHERE ` + mine + ` RETURNING true`
+	release    statement = `DELETE FROM lockbench.locks WHERE ` + mine + ` RETURNING true`
+	breakGrant statement = `DELETE FROM lockbench.locks WHERE ` + thisName + ` AND token = @token AND ` + live + ` RETURNING true`
+)
+
+const (
+	held = `SELECT name, owner, label, value, token,
+			greatest(1, ceil(extract(epoch FROM ends - clock_timestamp()) * 1000))::bigint,
+			(SELECT count(*) FROM lockbench.waiters w WHERE w.prefix = l.prefix AND w.name = l.name AND w.until > clock_timestamp())
+		FROM lockbench.locks l WHERE ` + live
+	inspect statement = held + ` AND ` + thisName
+	list    statement = held + ` AND prefix = @prefix AND substring(name FROM 1 FOR octet_length(@name::bytea)) = @name`
+)
+
+const (
+	// awaitChange reports whether the name is held, and waits for whoever is about
+	// to release it. This lock of the row stands in the way of a release and not
+	// of a renewal. So a release comes before it, and the name is free, or after
+	// the commit of this step, and finds the waiter: none is missed.
+	awaitChange statement = `SELECT true FROM lockbench.locks WHERE ` + thisName + ` AND ` + live + ` FOR KEY SHARE`
+
+	// enter keeps the place that the owner has. The ttl is that of the place.
+	enter statement = `INSERT INTO lockbench.waiters (prefix, name, owner, host, until)
+		SELECT @prefix::text, @name::bytea, @owner::text, @host::text, clock_timestamp() + @ttl::bigint * interval '1 microsecond'
+		WHERE NOT EXISTS (` + bars + `)
+		ON CONFLICT (prefix, name, owner) DO UPDATE SET host = excluded.host, until = excluded.until`
+
+	leave          statement = `DELETE FROM lockbench.waiters WHERE ` + thisName + ` AND owner = @owner`
+	leaveIfGranted statement = leave + ` AND EXISTS (SELECT FROM lockbench.locks WHERE ` + thisName + ` AND owner = @owner)`
+
+	// wakeNext wakes one waiter of a name that is free. The server sends the notice
+	// with the commit. One that nobody waits for is not sent: notices have one
+	// lock for all commits of the database.
+	wakeNext statement = `SELECT pg_notify(host, owner) FROM (
+			SELECT host, owner FROM lockbench.waiters WHERE ` + thisName + ` AND until > clock_timestamp() ORDER BY place LIMIT 1) first
+		WHERE NOT EXISTS (SELECT FROM lockbench.locks WHERE ` + thisName + ` AND ` + live + `)`
+)
+
+const (
+	serverVersion statement = `SELECT current_setting('server_version')`
+	settings      statement = `SELECT 'fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit')`
+)
+
+// sweeps drop what nobody has released, withdrawn or waited for to the end. Rows
+// that somebody has locked are left for the next time: two sweeps that waited
+// for each other would be a deadlock.
+var sweeps = []string{
+	`DELETE FROM lockbench.locks WHERE ctid = ANY (ARRAY(SELECT ctid FROM lockbench.locks WHERE ends < clock_timestamp() - interval '10 seconds' FOR UPDATE SKIP LOCKED))`,
+	`DELETE FROM lockbench.bars WHERE ctid = ANY (ARRAY(SELECT ctid FROM lockbench.bars WHERE until < clock_timestamp() FOR UPDATE SKIP LOCKED))`,
+	`DELETE FROM lockbench.waiters WHERE ctid = ANY (ARRAY(SELECT ctid FROM lockbench.waiters WHERE until < clock_timestamp() FOR UPDATE SKIP LOCKED))`,
+}
