@@ -1,0 +1,151 @@
+// Package gocronlock gives the schedulers of go-co-op/gocron/v2 on many machines
+// one lock for each job, or one leader.
+//
+// The lock is renewed for as long as the job runs, so the TTL says how soon a
+// dead machine's job may run again, and not how long a job may take
+// (go-co-op/gocron-redis-lock#54, go-co-op/gocron#799).
+package gocronlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/lockbench/lockbench/core"
+)
+
+// Locker is a [gocron.Locker]: of all schedulers that use the same backend and
+// prefix one runs a job. A job that is due while it runs elsewhere is skipped.
+type Locker struct {
+	client *core.Client
+	prefix string
+	opts   *core.LockOptions
+
+	mu   sync.Mutex
+	held map[string]*core.Lease // by job
+}
+
+var _ gocron.Locker = (*Locker)(nil)
+
+// NewLocker returns a Locker whose locks are called prefix and the job's name.
+// Name jobs with gocron.WithName: the default is the name of a function, which
+// two jobs may share. Set AtLeast in opts to how far the clocks of the machines
+// may be apart: without it a machine that is a little late finds a short job's
+// lock free, and runs the same tick again.
+func NewLocker(client *core.Client, prefix string, opts *core.LockOptions) *Locker {
+	return &Locker{client: client, prefix: prefix, opts: opts, held: map[string]*core.Lease{}}
+}
+
+// Lock implements gocron.Locker. It asks once and does not wait: the scheduler
+// that has to wait for a job has missed its time.
+func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
+	lock, err := l.client.Lock(l.prefix+job, l.opts)
+	if err != nil {
+		return nil, err
+	}
+	lease, err := lock.TryAcquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[job] = lease
+	return &held{l, job, lease}, nil
+}
+
+// Under returns a context for a job to work under, which ends when its lock is
+// lost, and the token to write with. gocron has no way to say it: its own
+// context lives on. Call it first in the job's function, with that function's
+// ctx, and cancel at its end.
+func (l *Locker) Under(ctx context.Context, job string) (_ context.Context, token uint64, cancel context.CancelFunc, err error) {
+	l.mu.Lock()
+	lease := l.held[job]
+	l.mu.Unlock()
+	if lease == nil {
+		return nil, 0, nil, fmt.Errorf("job %q runs without its lock: %w", job, core.ErrNotHeld)
+	}
+	ctx, cancel = lease.Context(ctx)
+	return ctx, lease.Token(), cancel, nil
+}
+
+type held struct {
+	locker *Locker
+	job    string
+	lease  *core.Lease
+}
+
+// Unlock implements gocron.Lock.
+func (h *held) Unlock(ctx context.Context) error {
+	h.locker.mu.Lock()
+	if h.locker.held[h.job] == h.lease {
+		delete(h.locker.held, h.job)
+	}
+	h.locker.mu.Unlock()
+	// gocron cancels ctx before it waits for its jobs to end.
+	return h.lease.Release(context.WithoutCancel(ctx))
+}
+
+// Elector is a [gocron.Elector]: one scheduler of all runs the jobs.
+//
+// It is asked when a job is due. A job that runs when the leadership is lost runs
+// on, beside those of the next leader, unless it works under the ctx of Under. A
+// [Locker] for each job has no such gap.
+type Elector struct {
+	term  atomic.Pointer[core.Term]
+	ended chan struct{}
+	err   error
+}
+
+var _ gocron.Elector = (*Elector)(nil)
+
+// errFollower is what a scheduler is told that is not to run a job.
+var errFollower = errors.New("another scheduler leads")
+
+// NewElector campaigns until ctx ends. It resigns then; call Wait for that, after
+// the scheduler's Shutdown has waited for the jobs.
+func NewElector(ctx context.Context, election *core.Elector) *Elector {
+	e := &Elector{ended: make(chan struct{})}
+	go func() {
+		defer close(e.ended)
+		e.err = election.Run(ctx, func(term *core.Term) {
+			e.term.Store(term)
+			<-term.Context().Done()
+			e.term.Store(nil)
+		})
+	}()
+	return e
+}
+
+// IsLeader implements gocron.Elector. It answers from memory: a leader whose
+// machine was stopped past its deadline is none, whatever the store says.
+func (e *Elector) IsLeader(context.Context) error {
+	if term := e.term.Load(); term == nil || !term.Valid() {
+		return errFollower
+	}
+	return nil
+}
+
+// Under is [Locker.Under] for a job of the leader.
+func (e *Elector) Under(ctx context.Context) (_ context.Context, token uint64, cancel context.CancelFunc, err error) {
+	term := e.term.Load()
+	if term == nil {
+		return nil, 0, nil, fmt.Errorf("%w: %w", errFollower, core.ErrNotHeld)
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(term.Context(), func() { end(context.Cause(term.Context())) })
+	return ctx, term.Token(), func() { stop(); end(nil) }, nil
+}
+
+// Wait returns when the campaign has ended, with the reason if that was not the
+// end of its ctx.
+func (e *Elector) Wait() error {
+	<-e.ended
+	if errors.Is(e.err, context.Canceled) || errors.Is(e.err, context.DeadlineExceeded) {
+		return nil
+	}
+	return e.err
+}

@@ -1,0 +1,206 @@
+package integrations_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/env"
+)
+
+// patience bounds what a test waits for.
+const patience = 30 * time.Second
+
+// workerArg makes the test binary a worker.
+const workerArg = "integration-worker"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 6 && os.Args[1] == workerArg {
+		if err := work(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// rounds is how often a worker is killed.
+func rounds() int {
+	if os.Getenv("LOCKBENCH_LONG") == "1" {
+		return 20
+	}
+	return 2
+}
+
+// TestIntegrations runs each integration in two processes on one Redis. A job
+// takes longer than the TTL. Whoever is at work is killed, and the other goes on.
+func TestIntegrations(t *testing.T) {
+	plugins, err := filepath.Abs("../../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(plugins, "lockplugin-redis")); err != nil {
+		t.Fatal("the integrations use the plugins in bin: run make build first:", err)
+	}
+	for name := range loops {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, err := env.StartRedis(t.Context(), nil)
+			if err != nil {
+				env.Missing(t, "redis", err)
+			}
+			t.Cleanup(func() {
+				if err := server.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			journal := filepath.Join(t.TempDir(), "journal")
+			if err := os.WriteFile(journal, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			a := &application{name: name, args: []string{workerArg, name, plugins, server.Addr(), journal}, journal: journal}
+			a.workers = []*exec.Cmd{a.start(t), a.start(t)}
+			a.play(t)
+		})
+	}
+}
+
+// application is one integration's two processes.
+type application struct {
+	name    string
+	args    []string
+	journal string
+	workers []*exec.Cmd
+	killed  []int
+}
+
+func (a *application) start(t *testing.T) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, a.args...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+// play kills whoever is at work, several times, and then lets both end well.
+func (a *application) play(t *testing.T) {
+	for range rounds() {
+		from := len(a.lines(t))
+		// A job that was seen to end ran longer than the TTL, and undisturbed.
+		ended := a.await(t, from, "end")
+		pid := a.await(t, ended.at+1, "start").pid
+		for i, w := range a.workers {
+			if w.Process.Pid != pid {
+				continue
+			}
+			a.killed = append(a.killed, pid)
+			if err := w.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = w.Wait() // it was killed
+			a.await(t, len(a.lines(t)), "start")
+			a.workers[i] = a.start(t)
+		}
+	}
+	for _, w := range a.workers {
+		if err := w.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, w := range a.workers {
+		if err := w.Wait(); err != nil {
+			t.Errorf("a worker ended with %v", err)
+		}
+	}
+	a.check(t)
+}
+
+// line is one of the journal: what a worker did, and which one.
+type line struct {
+	what  string
+	pid   int
+	token uint64
+	at    int // its number
+}
+
+func (a *application) lines(t *testing.T) (all []line) {
+	t.Helper()
+	text, err := os.ReadFile(a.journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s := range strings.Lines(string(text)) {
+		l := line{at: len(all)}
+		if _, err := fmt.Sscan(s, &l.what, &l.pid, &l.token); err != nil {
+			t.Fatalf("%q: %v", s, err)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// await returns the first line of a kind that is not among the first from.
+func (a *application) await(t *testing.T, from int, what string) line {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		all := a.lines(t)
+		for _, l := range all[min(from, len(all)):] {
+			if l.what == what {
+				return l
+			}
+		}
+	}
+	t.Fatalf("no job has come to its %s in %v:\n%v", what, patience, a.lines(t))
+	return line{}
+}
+
+// check wants no two jobs at a time, tokens that rise, and no job without an end
+// but those of processes that were killed.
+func (a *application) check(t *testing.T) {
+	t.Helper()
+	var at *line
+	var last uint64
+	killed := a.killed
+	for _, l := range a.lines(t) {
+		switch {
+		case l.what == "start" && at != nil:
+			if len(killed) == 0 || killed[0] != at.pid {
+				t.Errorf("process %d began a job while %d was at one", l.pid, at.pid)
+			} else {
+				killed = killed[1:]
+			}
+			at = &l
+		case l.what == "start":
+			at = &l
+		case at == nil || at.pid != l.pid:
+			t.Errorf("process %d ended a job that it had not begun", l.pid)
+		default:
+			at = nil
+		}
+		if l.what == "start" && l.token != 0 {
+			if l.token < last || l.token == last && a.name != "gocron-elector" { // a term runs many jobs
+				t.Errorf("token %d after %d", l.token, last)
+			}
+			last = l.token
+		}
+	}
+	if at != nil {
+		t.Errorf("process %d has not ended its job", at.pid)
+	}
+}

@@ -1,0 +1,80 @@
+// Package synclock is a lock of many machines behind [sync.Locker], for code that
+// takes nothing else.
+//
+// It is weaker than a lease, and core has no such thing for these reasons. Lock
+// has no context, so it waits for as long as the store is away. It has no error,
+// so what waiting cannot help is a panic. And nobody who holds a sync.Locker asks
+// whether it still does: a lease that is lost (the machine slept, the network
+// broke) leaves the holder at work beside the next one, without a token by which
+// what it writes to could tell them apart. All that is left is to end the process,
+// which is what Lost is for.
+package synclock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/lockbench/lockbench/core"
+)
+
+// Mutex is a [sync.Locker]. As a sync.Mutex it is not reentrant, and any goroutine
+// may unlock it.
+type Mutex struct {
+	lock *core.Lock
+	lost func(error)
+
+	mu    sync.Mutex
+	lease *core.Lease
+	done  chan struct{} // closed by Unlock
+}
+
+var _ sync.Locker = (*Mutex)(nil)
+
+// New returns a Mutex over lock. lost is called, on a goroutine of its own, when
+// the lease ends while the Mutex is locked. It must not be nil, and should end
+// the process.
+func New(lock *core.Lock, lost func(cause error)) *Mutex {
+	if lost == nil {
+		panic("synclock: lost must not be nil")
+	}
+	return &Mutex{lock: lock, lost: lost}
+}
+
+// Lock waits until the lock is granted. It panics when waiting cannot help: the
+// store refuses this client, or the client was closed.
+func (m *Mutex) Lock() {
+	lease, err := m.lock.Acquire(context.Background())
+	if err != nil {
+		panic(fmt.Sprintf("synclock: %v", err))
+	}
+	done := make(chan struct{})
+	m.mu.Lock()
+	m.lease, m.done = lease, done
+	m.mu.Unlock()
+	go func() {
+		select {
+		case <-done:
+		case <-lease.Done():
+			select {
+			case <-done: // which comes before the release
+			default:
+				m.lost(lease.Err())
+			}
+		}
+	}()
+}
+
+// Unlock releases the lock, and panics when it is not locked. A release that the
+// store does not confirm goes on in the background until the TTL is over.
+func (m *Mutex) Unlock() {
+	m.mu.Lock()
+	lease, done := m.lease, m.done
+	m.lease, m.done = nil, nil
+	m.mu.Unlock()
+	if lease == nil {
+		panic("synclock: unlock of an unlocked Mutex")
+	}
+	close(done)
+	_ = lease.Release(context.Background()) // a sync.Locker has nobody to tell
+}
