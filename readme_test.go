@@ -79,12 +79,17 @@ func TestDocumentedProgramsCompile(t *testing.T) {
 			programs++
 			dir := t.TempDir()
 			file := filepath.Join(dir, "main.go")
+			args := []string{"build", "-o", filepath.Join(dir, "program"), file}
+			if strings.Contains(program, `"testing"`) {
+				file = filepath.Join(dir, "document_test.go")
+				args = []string{"test", file}
+			}
 			if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "program"), file).CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
 			if err != nil {
-				t.Errorf("a program in %s does not compile: %v\n%s\n%s", path, err, out, program)
+				t.Errorf("a program in %s does not compile, or its test fails: %v\n%s\n%s", path, err, out, program)
 			}
 		}
 	}

@@ -39,7 +39,7 @@ type Command struct {
 	Run  func(ctx context.Context, cfg Config, stdout io.Writer) error
 }
 
-// Spec describes a backend to serve.Main and to in-process users.
+// Spec describes a backend to serve.Main, and to [Open] for use in process.
 type Spec struct {
 	Name string // [a-z][a-z0-9-]*, "redis"
 	Doc  string // one line
@@ -51,4 +51,18 @@ type Spec struct {
 	// Properties are the claims known without a server.
 	Properties Properties
 	Commands   []Command
+}
+
+// Open opens a backend in this process, after [Spec.CheckConfig]: a key that the
+// backend does not have is an error that wraps [ErrConfig]. A nil logger is
+// slog.Default.
+func Open(ctx context.Context, s Spec, cfg Config, log *slog.Logger) (Backend, error) {
+	full, err := s.CheckConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.Default()
+	}
+	return s.Open(ctx, full, log)
 }

@@ -36,11 +36,7 @@ func TestConformance(t *testing.T) {
 // open opens the backend in this process.
 func open(t *testing.T, cfg driver.Config) driver.Backend {
 	t.Helper()
-	checked, err := postgres.Spec.CheckConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := postgres.Spec.Open(t.Context(), checked, slog.New(slog.DiscardHandler))
+	b, err := driver.Open(t.Context(), postgres.Spec, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +152,7 @@ func TestPasswordIsNotShown(t *testing.T) {
 	for _, key := range []string{"address", "tls_ca_file"} {
 		wrong := server.config("")
 		wrong[key] = "postgres://me:" + secret + "@localhost/x"
-		_, err := postgres.Spec.Open(t.Context(), wrong, slog.New(slog.DiscardHandler))
+		_, err := driver.Open(t.Context(), postgres.Spec, wrong, nil)
 		if !errors.Is(err, driver.ErrConfig) || strings.Contains(err.Error(), secret) {
 			t.Errorf("a password in %s: %v", key, err)
 		}
