@@ -18,7 +18,7 @@ func TestHostsHaveNoStoreClient(t *testing.T) {
 		pkg = strings.TrimSpace(pkg)
 		core = core || pkg == "github.com/lockbench/lockbench/core/plugin"
 		for _, client := range []string{
-			"github.com/redis/", "github.com/go-sql-driver/", "go.etcd.io/",
+			"github.com/redis/", "github.com/go-sql-driver/", "go.etcd.io/", "github.com/jackc/",
 			"github.com/lockbench/lockbench/plugins/redis", "github.com/lockbench/lockbench/plugins/redlock",
 			"github.com/lockbench/lockbench/plugins/mysql", "github.com/lockbench/lockbench/plugins/etcd",
 			"github.com/lockbench/lockbench/bench",
