@@ -53,6 +53,7 @@ var properties = driver.Properties{
 	TTLStep:        time.Millisecond,
 	TTLMax:         24 * time.Hour,
 	Durability:     "unknown",
+	FIFO:           true,
 	SurvivesPlugin: true,
 	Powers:         []driver.Power{driver.PowerWaiter, driver.PowerAdmin},
 }

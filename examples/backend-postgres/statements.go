@@ -32,7 +32,10 @@ CREATE TABLE lockbench.waiters (
 const (
 	thisName = ` prefix = @prefix AND name = @name `
 	live     = ` ends > clock_timestamp() `
-	mine     = thisName + ` AND owner = @owner AND token = @token AND ` + live
+	inQueue  = thisName + ` AND until > clock_timestamp() `
+	ahead    = ` FROM lockbench.waiters WHERE ` + inQueue + ` AND owner <> @owner AND place < coalesce(
+		(SELECT place FROM lockbench.waiters WHERE ` + thisName + ` AND owner = @owner), 9223372036854775807) `
+	mine = thisName + ` AND owner = @owner AND token = @token AND ` + live
 )
 
 const (
@@ -42,10 +45,12 @@ const (
 	lock statement = `INSERT INTO lockbench.locks AS l (prefix, name) VALUES (@prefix, @name)
 		ON CONFLICT (prefix, name) DO UPDATE SET owner = '' WHERE l.ends <= clock_timestamp()`
 
-	// lockUnlessHeld leaves a row that is held alone: a refusal writes nothing, and
-	// so waits for no disk.
+	// lockUnlessHeld leaves a row that is held alone, or free for a waiter whose turn
+	// it is: without that whoever has released a lock would be back before the waiter
+	// that was woken. A refusal writes nothing, and so waits for no disk.
 	lockUnlessHeld statement = `INSERT INTO lockbench.locks AS l (prefix, name)
 		SELECT @prefix::text, @name::bytea WHERE NOT EXISTS (SELECT FROM lockbench.locks WHERE ` + thisName + ` AND ` + live + `)
+			AND NOT EXISTS (SELECT ` + ahead + `)
 		ON CONFLICT (prefix, name) DO UPDATE SET owner = '' WHERE l.ends <= clock_timestamp()`
 
 	// grant mints the token while the row is locked. In the INSERT, a number drawn
@@ -94,15 +99,20 @@ const (
 		WHERE NOT EXISTS (` + bars + `)
 		ON CONFLICT (prefix, name, owner) DO UPDATE SET host = excluded.host, until = excluded.until`
 
+	// awaitTurn reports whether others are ahead, and keeps the first of them from
+	// leaving the queue before the commit: its release finds this waiter, too.
+	awaitTurn statement = `SELECT true ` + ahead + ` ORDER BY place LIMIT 1 FOR KEY SHARE`
+
 	leave          statement = `DELETE FROM lockbench.waiters WHERE ` + thisName + ` AND owner = @owner`
 	leaveIfGranted statement = leave + ` AND EXISTS (SELECT FROM lockbench.locks WHERE ` + thisName + ` AND owner = @owner)`
 
-	// wakeNext wakes one waiter of a name that is free. The server sends the notice
-	// with the commit. One that nobody waits for is not sent: notices have one
-	// lock for all commits of the database.
-	wakeNext statement = `SELECT pg_notify(host, owner) FROM (
-			SELECT host, owner FROM lockbench.waiters WHERE ` + thisName + ` AND until > clock_timestamp() ORDER BY place LIMIT 1) first
-		WHERE NOT EXISTS (SELECT FROM lockbench.locks WHERE ` + thisName + ` AND ` + live + `)`
+	// wakeNext wakes the first waiter of a name that is free, which then has two
+	// seconds to come. The server sends the notice with the commit. One that nobody
+	// waits for is not sent: notices have one lock for all commits of the database.
+	wakeNext statement = `UPDATE lockbench.waiters SET until = least(until, clock_timestamp() + interval '2 seconds')
+		WHERE ` + thisName + ` AND owner = (SELECT owner FROM lockbench.waiters WHERE ` + inQueue + ` ORDER BY place LIMIT 1)
+			AND NOT EXISTS (SELECT FROM lockbench.locks WHERE ` + thisName + ` AND ` + live + `)
+		RETURNING pg_notify(host, owner)`
 )
 
 const (

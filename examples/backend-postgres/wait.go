@@ -40,9 +40,10 @@ func (b *backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 			delete(b.asleep, r.Owner)
 		}
 	}()
-	var taken bool
+	var taken, reserved bool
 	r.TTL = most + placeFor
-	if err := b.step(ctx, "wait", r, one(awaitChange, &taken), do(enter)); err != nil || !taken {
+	err := b.step(ctx, "wait", r, one(awaitChange, &taken), do(enter), one(awaitTurn, &reserved))
+	if err != nil || !taken && !reserved {
 		return err
 	}
 	timer := time.NewTimer(most)
