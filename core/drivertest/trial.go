@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 const (
@@ -24,7 +26,7 @@ type trial struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	beat *heartbeat
+	beat heartbeat
 
 	mu       sync.Mutex
 	log      strings.Builder
@@ -44,8 +46,8 @@ func newTrial(ctx context.Context) *trial {
 // run calls f and then the clean-ups, and reports whether the case has passed,
 // or was left open.
 func (t *trial) run(limit time.Duration, f func()) bool {
-	t.beat = startHeartbeat()
-	defer t.beat.stop()
+	t.beat = proc.StartHeartbeat(nil)
+	defer t.beat.Stop()
 	if !t.within(limit, f) {
 		t.Errorf("the case hangs: it should have ended within %v\n%s", limit, goroutines())
 	}

@@ -1,0 +1,175 @@
+// Package proc is what hosts, plugins and the benchmark know of processes: it
+// starts a program as a child and exchanges lines with it, reads what the
+// kernel shows of a process, stops processes, reads the clock that all of a
+// machine share, and notes when this process did not run.
+package proc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+)
+
+// ErrEnded is the error of what a child was asked that has ended.
+var ErrEnded = errors.New("the process has ended")
+
+// Child is a program, most often this one started again, that is told what to do
+// on its standard input and answers on its standard output, in lines of JSON.
+// Its methods may be called from any goroutine after [Start].
+type Child struct {
+	Role    string   // the environment variable that makes it a child, see [Become]
+	Program string   // "" for this one
+	Env     []string // in addition to that of this process
+
+	cmd   *exec.Cmd
+	gone  chan struct{} // closed when the process has ended
+	ended chan struct{} // closed when all that it had written was taken, too
+
+	mu    sync.Mutex // of lines
+	stdin io.WriteCloser
+}
+
+// Start starts c, sends it the first line, and returns when it is ready. Each
+// line of c goes to take, one at a time and until c has ended; take reports
+// whether c is ready. After an error there is no process any more.
+func Start[Line any](ctx context.Context, c *Child, first any, take func(Line) (ready bool)) error {
+	out, err := c.start()
+	if err != nil {
+		return err
+	}
+	begun := make(chan error, 1)
+	var once sync.Once
+	begin := func(err error) { once.Do(func() { begun <- err }) }
+	go func() {
+		defer close(c.ended)
+		for in := json.NewDecoder(out); ; {
+			var l Line
+			if in.Decode(&l) != nil {
+				break
+			}
+			if take(l) {
+				begin(nil)
+			}
+		}
+		out.Close()
+		<-c.gone
+		begin(ErrEnded)
+	}()
+	if err = c.Send(first); err == nil {
+		select {
+		case err = <-begun:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		_ = c.Kill() // it may have ended
+	}
+	return err
+}
+
+// start starts the process, and returns what it writes.
+func (c *Child) start() (out *os.File, err error) {
+	program := c.Program
+	if program == "" {
+		if program, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	c.gone, c.ended = make(chan struct{}), make(chan struct{})
+	c.cmd = exec.Command(program)
+	c.cmd.Env = append(append(os.Environ(), c.Role+"=1"), c.Env...)
+	c.cmd.Stderr = os.Stderr
+	// A group of its own in our session: signals to our terminal are not for it,
+	// and when we die while it is frozen the kernel wakes and ends it.
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	// A pipe of our own: Wait would close one of its own before all is read.
+	out, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	c.cmd.Stdout = w
+	err = c.cmd.Start()
+	w.Close()
+	if err != nil {
+		out.Close()
+		return nil, err
+	}
+	go func() {
+		_ = c.cmd.Wait() // how it ended is in ProcessState
+		close(c.gone)
+	}()
+	return out, nil
+}
+
+// Send writes one line to the child. It does not fail for certain when the
+// child has ended.
+func (c *Child) Send(line any) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return json.NewEncoder(c.stdin).Encode(line)
+}
+
+// Pid is the process id of the child.
+func (c *Child) Pid() int { return c.cmd.Process.Pid }
+
+// Alive reports whether the child has not ended.
+func (c *Child) Alive() bool { return !closed(c.gone) }
+
+// Ended is closed when the child has ended and all its lines were taken.
+func (c *Child) Ended() <-chan struct{} { return c.ended }
+
+// Crashed reports whether the child has ended by itself, with a status that
+// says so.
+func (c *Child) Crashed() bool { return closed(c.ended) && c.cmd.ProcessState.ExitCode() > 0 }
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Freeze stops the child and returns when it has stopped.
+func (c *Child) Freeze() error {
+	if err := Freeze(c.Pid()); err != nil {
+		return fmt.Errorf("freeze %d: %w", c.Pid(), err)
+	}
+	return nil
+}
+
+// Resume lets a frozen child go on. The error wraps os.ErrProcessDone when it has
+// ended.
+func (c *Child) Resume() error { return c.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Kill ends the child with SIGKILL, frozen or not, and returns when all its
+// lines were taken. The error wraps os.ErrProcessDone when it had ended before.
+func (c *Child) Kill() error {
+	err := c.cmd.Process.Kill()
+	<-c.ended
+	return err
+}
+
+// Close tells the child to end, and kills it when it has not before ctx does. It
+// is no error that it has ended before.
+func (c *Child) Close(ctx context.Context) error {
+	c.stdin.Close() // not guarded: Send blocks while the child is frozen
+	select {
+	case <-c.ended:
+		return nil
+	case <-ctx.Done():
+		_ = c.Kill() // it may have ended meanwhile
+		return ctx.Err()
+	}
+}

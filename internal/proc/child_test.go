@@ -1,0 +1,222 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+)
+
+// testRole makes this binary a child of a test.
+const testRole = "LOCKBENCH_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	Become(testRole, "test child", testChild)
+	os.Exit(m.Run())
+}
+
+// line is what the tests say to their child, and what it says.
+type line struct {
+	Do string // what to do: greet, be silent, crash, fail, count, or send back what is neither
+	N  int
+	At int64 // by the child's MachineClock
+}
+
+func testChild(p *Parent) error {
+	for {
+		var l line
+		if p.Receive(&l) != nil {
+			return nil
+		}
+		switch l.Do {
+		case "silent":
+			continue
+		case "crash":
+			os.Exit(3)
+		case "fail":
+			return errors.New("it was told to")
+		case "count":
+			for n := range l.N {
+				if err := p.Send(line{N: n}); err != nil {
+					return err
+				}
+			}
+		}
+		l.At = MachineClock().Now()
+		if err := p.Send(l); err != nil {
+			return err
+		}
+	}
+}
+
+// patience bounds what comes soon.
+const patience = 30 * time.Second
+
+// startChild starts a child that is ready, and returns what it says from then on.
+func startChild(t *testing.T) (*Child, <-chan line) {
+	t.Helper()
+	c, said := &Child{Role: testRole}, make(chan line, 10_000)
+	err := Start(t.Context(), c, line{Do: "greet"}, func(l line) bool {
+		said <- l
+		return l.Do == "greet"
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Kill() }) // most tests end it
+	if l := <-said; l.Do != "greet" {
+		t.Fatalf("it is ready when it says %+v", l)
+	}
+	return c, said
+}
+
+// await waits for the next line.
+func await(t *testing.T, said <-chan line) (l line) {
+	t.Helper()
+	select {
+	case l = <-said:
+	case <-time.After(patience):
+		t.Fatal("the child says nothing")
+	}
+	return l
+}
+
+func TestChild(t *testing.T) {
+	c, said := startChild(t)
+	for n := range 3 {
+		if err := c.Send(line{Do: "again", N: n}); err != nil {
+			t.Fatal(err)
+		}
+		if l := await(t, said); l.Do != "again" || l.N != n {
+			t.Errorf("to %d it says %+v", n, l)
+		}
+	}
+	if !c.Alive() || c.Crashed() || c.Pid() == os.Getpid() {
+		t.Errorf("process %d: alive %t, crashed %t", c.Pid(), c.Alive(), c.Crashed())
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if c.Alive() || c.Crashed() {
+		t.Errorf("at its end: alive %t, crashed %t", c.Alive(), c.Crashed())
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Errorf("a second Close: %v", err)
+	}
+}
+
+// TestChildThatDoesNotStart: nothing of it is left.
+func TestChildThatDoesNotStart(t *testing.T) {
+	never := func(line) bool { return false }
+	for what, first := range map[string]string{"ends": "fail", "crashes": "crash"} {
+		if err := Start(t.Context(), &Child{Role: testRole}, line{Do: first}, never); !errors.Is(err, ErrEnded) {
+			t.Errorf("a child that %s: %v", what, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	silent := &Child{Role: testRole}
+	if err := Start(ctx, silent, line{Do: "silent"}, never); !errors.Is(err, context.DeadlineExceeded) || silent.Alive() {
+		t.Errorf("a child that is not ready in time: %v, alive %t", err, silent.Alive())
+	}
+	if err := Start(t.Context(), &Child{Program: "/nowhere/child"}, line{}, never); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a program that is not there: %v", err)
+	}
+}
+
+// TestFrozenChild: it is silent until it is resumed, and can be ended.
+func TestFrozenChild(t *testing.T) {
+	c, said := startChild(t)
+	if err := c.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Send(line{Do: "again"}); err != nil {
+		t.Error(err)
+	}
+	select {
+	case l := <-said:
+		t.Errorf("frozen it says %+v", l)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := c.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, said)
+	if err := c.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || c.Alive() {
+		t.Errorf("closed: %v, alive %t", err, c.Alive())
+	}
+	if err := c.Resume(); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("resumed when it is gone: %v", err)
+	}
+}
+
+// TestKilledChild: all that it has written is taken before Kill returns.
+func TestKilledChild(t *testing.T) {
+	c, said := startChild(t)
+	if err := c.Send(line{Do: "count", N: 5000}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, said)
+	if err := c.Kill(); err != nil {
+		t.Error(err)
+	}
+	if c.Alive() || c.Crashed() {
+		t.Errorf("killed: alive %t, crashed %t", c.Alive(), c.Crashed())
+	}
+	taken := len(said)
+	for n := 1; n <= taken; n++ {
+		if l := <-said; l.Do == "" && l.N != n {
+			t.Fatalf("line %d is %+v", n, l)
+		}
+	}
+	select {
+	case l := <-said:
+		t.Errorf("after Kill comes %+v", l)
+	case <-time.After(10 * time.Millisecond):
+	}
+	if err := c.Kill(); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("killed again: %v", err)
+	}
+}
+
+func TestCrashedChild(t *testing.T) {
+	c, _ := startChild(t)
+	if err := c.Send(line{Do: "crash"}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-c.Ended():
+	case <-time.After(patience):
+		t.Fatal("it goes on")
+	}
+	if !c.Crashed() || c.Alive() {
+		t.Errorf("crashed %t, alive %t", c.Crashed(), c.Alive())
+	}
+}
+
+// TestClocks: two processes read one clock.
+func TestClocks(t *testing.T) {
+	c, said := startChild(t)
+	for range 100 {
+		before := MachineClock().Now()
+		if err := c.Send(line{Do: "time"}); err != nil {
+			t.Fatal(err)
+		}
+		l := await(t, said)
+		// What is left of the error of two clocks is less than this.
+		const closely = int64(time.Millisecond)
+		if after := MachineClock().Now(); l.At < before-closely || l.At > after+closely {
+			t.Fatalf("the child's clock shows %d between %d and %d", l.At, before, after)
+		}
+	}
+	clock := MachineClock()
+	if got := clock.Of(clock.Zero().Add(time.Minute)); got != int64(time.Minute) {
+		t.Errorf("a minute after zero it showed %d", got)
+	}
+}

@@ -1,0 +1,92 @@
+package proc
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// beatEvery is how often a heartbeat looks whether the process runs.
+	beatEvery = 5 * time.Millisecond
+	// stillAfter is the silence from which on it did not.
+	stillAfter = 15 * time.Millisecond
+)
+
+// Still is a time in which this process did not run, whoever withheld it from
+// running.
+type Still struct{ From, To time.Time }
+
+// Heartbeat notes when this process did not run.
+type Heartbeat struct {
+	stop  chan struct{}
+	once  sync.Once
+	ended sync.WaitGroup
+
+	mu     sync.Mutex
+	last   time.Time
+	stills []Still
+}
+
+// StartHeartbeat starts a heartbeat. It calls each, which may be nil, at every
+// beat, with the time before it in which the process stood still, nil for none.
+func StartHeartbeat(each func(*Still)) *Heartbeat {
+	h := &Heartbeat{stop: make(chan struct{}), last: time.Now()}
+	h.ended.Go(func() {
+		t := time.NewTicker(beatEvery)
+		defer t.Stop()
+		for {
+			select {
+			case <-h.stop:
+				return
+			case <-t.C:
+				if still := h.note(time.Now()); each != nil {
+					each(still)
+				}
+			}
+		}
+	})
+	return h
+}
+
+// note is a beat at now. It returns how long the process has stood still before
+// it, nil for not at all.
+func (h *Heartbeat) note(now time.Time) (still *Still) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now.Sub(h.last) > stillAfter {
+		still = &Still{h.last, now}
+		h.stills = append(h.stills, *still)
+	}
+	if now.After(h.last) {
+		h.last = now
+	}
+	return still
+}
+
+// Stood is for how long of the time between the two instants the process stood
+// still.
+func (h *Heartbeat) Stood(from, to time.Time) (sum time.Duration) {
+	h.note(time.Now()) // the goroutine that asks may be back before the ticker's
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.stills {
+		if s.From.Before(from) {
+			s.From = from
+		}
+		if s.To.After(to) {
+			s.To = to
+		}
+		sum += max(0, s.To.Sub(s.From))
+	}
+	return sum
+}
+
+// Stop ends the heartbeat and returns all that it has noted. It may be called
+// again.
+func (h *Heartbeat) Stop() []Still {
+	h.once.Do(func() { close(h.stop) })
+	h.ended.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stills
+}
