@@ -1,12 +1,8 @@
 package plugintest
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 
 	"google.golang.org/protobuf/proto"
 
@@ -14,10 +10,11 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// envHost makes a binary that calls HostMain a host process.
-const envHost = "LOCKBENCH_HOST_PROCESS"
+// role makes a binary that calls HostMain a host process.
+const role = "LOCKBENCH_HOST_PROCESS"
 
 // HostSpec says which plugin a host process opens.
 type HostSpec struct {
@@ -72,23 +69,12 @@ func (r *reply) err() error {
 
 // HostMain makes this process a host process and ends it, when it was started
 // as one; otherwise it does nothing. Call it first in main or TestMain.
-func HostMain() {
-	if os.Getenv(envHost) == "" {
-		return
-	}
-	os.Unsetenv(envHost) // what we start is no host
-	if err := hostMain(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "host process:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func HostMain() { proc.Become(role, "host process", hostMain) }
 
 // hostMain reads the spec and then commands, until its input ends.
-func hostMain(stdin io.Reader, stdout io.Writer) error {
-	in, out := json.NewDecoder(bufio.NewReader(stdin)), json.NewEncoder(stdout)
+func hostMain(parent *proc.Parent) error {
 	var spec HostSpec
-	if err := in.Decode(&spec); err != nil {
+	if err := parent.Receive(&spec); err != nil {
 		return err
 	}
 	h, err := openHost(context.Background(), spec)
@@ -97,15 +83,12 @@ func hostMain(stdin io.Reader, stdout io.Writer) error {
 	if err == nil {
 		ready.Pid = pluginPid(h.backend)
 	}
-	if out.Encode(ready) != nil || err != nil {
+	if parent.Send(ready) != nil || err != nil {
 		return err
 	}
 	for {
 		var c command
-		if err := in.Decode(&c); err != nil {
-			return h.close()
-		}
-		if err := out.Encode(h.do(c)); err != nil {
+		if parent.Receive(&c) != nil || parent.Send(h.do(c)) != nil {
 			return h.close()
 		}
 	}
