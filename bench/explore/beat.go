@@ -4,65 +4,39 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"sync"
-	"time"
 
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
-const (
-	// beatEvery is how often the explorer looks whether it runs, and countEvery
-	// after how many times it looks who else does.
-	beatEvery  = 5 * time.Millisecond
-	countEvery = 20
-	// gapAfter is the silence from which on it did not.
-	gapAfter = 15 * time.Millisecond
-)
+// countEvery is after how many beats the explorer looks who else runs.
+const countEvery = 20
 
 // beat is the heartbeat of the explorer during one schedule.
 type beat struct {
-	stop  chan struct{}
-	once  sync.Once
-	ended sync.WaitGroup
-
-	gaps          []span
-	looks, crowds int
+	*proc.Heartbeat
+	beats, looks, crowds int
 }
 
 func beginBeat() *beat {
-	b := &beat{stop: make(chan struct{})}
-	b.ended.Go(b.run)
-	return b
-}
-
-func (b *beat) run() {
-	t := time.NewTicker(beatEvery)
-	defer t.Stop()
-	last := witness.Now()
-	for n := 0; ; n++ {
-		select {
-		case <-b.stop:
-			return
-		case <-t.C:
-		}
-		now := witness.Now()
-		if now-last > int64(gapAfter) {
-			b.gaps = append(b.gaps, span{last, now})
-		}
-		last = now
-		if n%countEvery == 0 {
+	b := &beat{}
+	b.Heartbeat = proc.StartHeartbeat(func(*proc.Still) {
+		if b.beats%countEvery == 0 {
 			b.looks++
 			b.crowds += runnable()
 		}
-	}
+		b.beats++
+	})
+	return b
 }
 
 // end ends the heartbeat, and returns when there was none, and how many threads
 // each processor had to run on average. It may be called again.
 func (b *beat) end() (gaps []span, crowd float64) {
-	b.once.Do(func() { close(b.stop) })
-	b.ended.Wait()
-	return b.gaps, float64(b.crowds) / float64(max(1, b.looks)) / float64(runtime.NumCPU())
+	clock := proc.MachineClock()
+	for _, s := range b.Stop() {
+		gaps = append(gaps, span{clock.Of(s.From), clock.Of(s.To)})
+	}
+	return gaps, float64(b.crowds) / float64(max(1, b.looks)) / float64(runtime.NumCPU())
 }
 
 // runnable is how many threads of the machine run or could; 0 where that is not

@@ -10,12 +10,13 @@ import (
 
 	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // conclude ends the callers and hosts, and looks at what they leave.
 func (p *player) conclude(ctx context.Context, w *World, h *History) error {
 	var plugins []int
-	h.Stopped = witness.Now()
+	h.Stopped = proc.Now()
 	var ending sync.WaitGroup
 	for _, host := range w.Hosts {
 		ending.Go(func() {
@@ -100,7 +101,7 @@ func (p *player) look(ctx context.Context, w *World, h *History) error {
 			h.Left = append(h.Left, fmt.Sprintf("the host that looked at the locks at the end: %v", err))
 		}
 	}()
-	asked := witness.Now()
+	asked := proc.Now()
 	patience := maxTTL + endTimeout
 	bounded, cancel := context.WithTimeout(ctx, patience+endTimeout)
 	defer cancel()
@@ -117,7 +118,7 @@ func (p *player) look(ctx context.Context, w *World, h *History) error {
 		took, granted := found[i]
 		probe := Probe{Name: i, Took: took}
 		if !granted {
-			probe.Took, probe.Error = time.Duration(witness.Now()-asked), fmt.Sprint(seen.Failed)
+			probe.Took, probe.Error = time.Duration(proc.Now()-asked), fmt.Sprint(seen.Failed)
 		}
 		h.Probes = append(h.Probes, probe)
 	}

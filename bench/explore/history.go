@@ -6,7 +6,7 @@ import (
 	"github.com/lockbench/lockbench/bench/witness"
 )
 
-// History is what was seen of one schedule. Times are by [witness.Now].
+// History is what was seen of one schedule. Times are by proc.Now.
 type History struct {
 	Schedule Schedule
 	Began    int64 // the callers were told to begin

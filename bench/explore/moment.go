@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/fault"
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Moment is a point of the protocol at which an action can be placed.
@@ -96,7 +96,7 @@ func (w *watcher) match(host int, way fault.Direction) []*awaited {
 		MomentSent:     request,
 		MomentAnswered: !request,
 		MomentRenewal:  request && !asking,
-		MomentRelease:  request && witness.Now()-released < int64(releaseFollows),
+		MomentRelease:  request && proc.Now()-released < int64(releaseFollows),
 	}
 	var come []*awaited
 	for a := range w.waiting {

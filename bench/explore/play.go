@@ -13,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 const (
@@ -97,7 +98,7 @@ func (p *player) begin(ctx context.Context, w *World, h *History) error {
 			first += g.Names
 		}
 	}
-	h.Began = witness.Now()
+	h.Began = proc.Now()
 	sleep(ctx, settleTime)
 	return nil
 }
@@ -127,7 +128,7 @@ func (p *player) happen(ctx context.Context, w *World, h *History, watch *watche
 		})
 	}
 	going.Wait()
-	h.Healed = witness.Now()
+	h.Healed = proc.Now()
 	sleep(ctx, max(time.Until(began.Add(time.Duration(h.Schedule.Length))), settleTime))
 	return errors.Join(errs...)
 }
@@ -151,7 +152,7 @@ func befall(ctx context.Context, w *World, m *Mark, watch *watcher, began time.T
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
 	defer cancel()
-	m.From = witness.Now()
+	m.From = proc.Now()
 	if err := a.Inject(bounded, w, m.Event); err != nil {
 		m.Failed = err.Error()
 	}
@@ -160,7 +161,7 @@ func befall(ctx context.Context, w *World, m *Mark, watch *watcher, began time.T
 	if a.Heal != nil {
 		err = a.Heal(bounded, w, m.Event)
 	}
-	m.To = witness.Now()
+	m.To = proc.Now()
 	if err != nil && m.Failed == "" { // else there was nothing to heal
 		return fmt.Errorf("%s is not healed: %w", m.Action, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // The numbers of the two hosts in what is recorded.
@@ -140,7 +141,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	}
 	seen := c.holder.Seen()
 	r.Hits = seen.Held() + len(seen.Failed)
-	first := witness.Now()
+	first := proc.Now()
 	if !c.fault.Late {
 		if err := c.want(); err != nil {
 			return err
@@ -148,13 +149,13 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 		pause(ctx, queueing)
 	}
 	pause(ctx, time.Duration(c.random.Int64N(int64(c.ttl/3)))) // any moment of the renewal
-	r.StruckNs = witness.Now()
+	r.StruckNs = proc.Now()
 	c.giveBack(ctx)
 	if err := do(ctx, c.fault.Strike, scene); err != nil {
 		return errors.Join(fmt.Errorf("strike: %w", err), do(ctx, c.fault.Heal, scene))
 	}
 	if c.fault.Serves && c.fault.Heal == nil {
-		r.BackNs = witness.Now()
+		r.BackNs = proc.Now()
 	}
 	if c.fault.Freezes {
 		r.Halts = append(r.Halts, record.Halt{Host: holderHost, Why: record.HaltFrozen, From: r.StruckNs})
@@ -245,7 +246,7 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 	if err := do(ctx, c.fault.Heal, &c.environment.Scene); err != nil {
 		return fmt.Errorf("heal: %w", err)
 	}
-	r.HealedNs = witness.Now()
+	r.HealedNs = proc.Now()
 	if c.fault.Serves && c.fault.Heal != nil {
 		r.BackNs = r.HealedNs
 	}

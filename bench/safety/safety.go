@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 const (
@@ -94,7 +95,7 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, scratch.Close()) }()
-	r := &runner{plan: p, sink: sink, dir: scratch.Dir(), began: witness.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
+	r := &runner{plan: p, sink: sink, dir: scratch.Dir(), began: proc.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
 	defer func() { err = errors.Join(err, r.closeResources()) }()
 	if err := r.openResources(ctx); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // restBetween is the pause between two faults, in which crowds tell what they
@@ -66,7 +67,7 @@ func (s Soak) Run(ctx context.Context) (found []Soaked, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, scratch.Close()) }()
-	began := witness.Now()
+	began := proc.Now()
 	var beginning sync.Mutex
 	worlds := make([]*world, len(s.Backends))
 	var work sync.WaitGroup

@@ -1,27 +1,24 @@
 package witness
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Main makes this process a witness and ends it, when it was started as one;
 // otherwise it does nothing. Call it first in main or TestMain.
-func Main() { host.Become(envWitness, "witness", run) }
+func Main() { proc.Become(role, "witness", run) }
 
 const (
 	// startTimeout is how long a plugin may take until it is open: many start
@@ -33,13 +30,11 @@ const (
 
 // agent is the state of a witness process.
 type agent struct {
+	parent  *proc.Parent
 	spec    Spec
 	backend driver.Backend
 	client  *core.Client
 	writer  *writer
-
-	out   sync.Mutex
-	lines *json.Encoder
 
 	groups []*group // of the orders, which are carried out one after the other
 
@@ -55,24 +50,21 @@ type agent struct {
 }
 
 // run reads the spec and then orders, until its input ends.
-func run(stdin io.Reader, stdout io.Writer) error {
-	in := json.NewDecoder(bufio.NewReader(stdin))
-	a := &agent{lines: json.NewEncoder(stdout), held: map[leaseID]*holding{}, gate: newGate()}
-	if err := in.Decode(&a.spec); err != nil {
+func run(parent *proc.Parent) error {
+	a := &agent{parent: parent, held: map[leaseID]*holding{}, gate: newGate()}
+	if err := parent.Receive(&a.spec); err != nil {
 		return err
 	}
 	if err := a.open(); err != nil {
 		a.tell(note{Error: err.Error()})
 		return nil
 	}
-	beat := make(chan struct{})
-	var beating sync.WaitGroup
-	beating.Go(func() { a.beat(beat) })
+	beat := proc.StartHeartbeat(a.beat)
 	a.tellPlugin()
 	a.tell(note{Ready: true})
 	for {
 		var o order
-		if in.Decode(&o) != nil {
+		if parent.Receive(&o) != nil {
 			break
 		}
 		switch o.Op {
@@ -96,8 +88,7 @@ func run(stdin io.Reader, stdout io.Writer) error {
 	a.gate.block(false)
 	a.reaping.Store(false)
 	a.release(0)
-	close(beat)
-	beating.Wait()
+	beat.Stop()
 	return a.close()
 }
 
@@ -138,11 +129,7 @@ func (a *agent) close() error {
 
 // tell writes one line. When nobody reads any more the process is about to
 // end.
-func (a *agent) tell(n note) {
-	a.out.Lock()
-	defer a.out.Unlock()
-	_ = a.lines.Encode(n)
-}
+func (a *agent) tell(n note) { _ = a.parent.Send(n) }
 
 // tellPlugin tells of the plugin process when it is not the one told before.
 func (a *agent) tellPlugin() {
@@ -176,34 +163,16 @@ func (a *agent) note(e core.Event) {
 	case core.EventLost, core.EventReleased:
 		close(h.over)
 	case core.EventRenewed:
-		done := Now() - int64(time.Since(e.Time))
+		done := proc.Now() - int64(time.Since(e.Time))
 		h.renewed(done-int64(e.Took), done)
 	}
 }
 
-const (
-	// beatEvery is how often the process looks whether it runs.
-	beatEvery = 5 * time.Millisecond
-	// starvedAfter is the silence from which on it did not.
-	starvedAfter = 15 * time.Millisecond
-)
-
-// beat reports the times in which this process did not run, whoever withheld
-// it from running.
-func (a *agent) beat(stop chan struct{}) {
-	t := time.NewTicker(beatEvery)
-	defer t.Stop()
-	for last := Now(); ; {
-		select {
-		case <-stop:
-			return
-		case <-t.C:
-		}
-		a.tellPlugin()
-		now := Now()
-		if now-last > int64(starvedAfter) {
-			a.tell(note{Halt: &record.Halt{Host: a.spec.Host, Why: record.HaltStarved, From: last, To: now}})
-		}
-		last = now
+// beat tells of the plugin, and of a time in which this process did not run.
+func (a *agent) beat(still *proc.Still) {
+	a.tellPlugin()
+	if still != nil {
+		clock := proc.MachineClock()
+		a.tell(note{Halt: &record.Halt{Host: a.spec.Host, Why: record.HaltStarved, From: clock.Of(still.From), To: clock.Of(still.To)}})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 const (
@@ -37,7 +38,7 @@ type Crowd struct {
 // Loss is a lease of a crowd that was neither released nor kept.
 type Loss struct {
 	Name  int    `json:"name"`
-	At    int64  `json:"at_ns"` // by [Now]
+	At    int64  `json:"at_ns"` // by [proc.Now]
 	Cause string `json:"cause"`
 }
 
@@ -53,7 +54,7 @@ func (c *Crowd) add(newer Crowd) {
 // nothing under them; some are always given back and taken again, and so is
 // every one that is lost. It returns at once.
 func (p *Process) Keep(prefix string, count int, ttl time.Duration) error {
-	return p.order(order{Op: "keep", Names: []string{prefix}, Count: count, TTL: ttl})
+	return p.Send(order{Op: "keep", Names: []string{prefix}, Count: count, TTL: ttl})
 }
 
 // AwaitCrowd returns when all count leases are held.
@@ -86,7 +87,7 @@ type crowd struct {
 // busy with another one for long.
 type known struct {
 	token  uint64 // 0 while there is no lease
-	lostAt int64  // by [Now], 0 for not lost
+	lostAt int64  // by [proc.Now], 0 for not lost
 }
 
 // hear takes the event of a loss.
@@ -96,7 +97,7 @@ func (c *crowd) hear(e core.Event) {
 	if !own || err != nil || n < 0 || n >= len(c.known) {
 		return
 	}
-	at := Now() - int64(time.Since(e.Time))
+	at := proc.Now() - int64(time.Since(e.Time))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := &c.known[n]; k.token == e.Token && k.lostAt == 0 {
@@ -230,9 +231,9 @@ func (c *crowd) mend(ctx context.Context, one *kept) {
 		return
 	}
 	for ctx.Err() == nil {
-		a := record.Attempt{Client: one.attempt.Client, Name: one.attempt.Name, Asked: Now()}
+		a := record.Attempt{Client: one.attempt.Client, Name: one.attempt.Name, Asked: proc.Now()}
 		lease, err := one.lock.Acquire(ctx)
-		a.Answered, a.Outcome = Now(), load.OutcomeOf(err)
+		a.Answered, a.Outcome = proc.Now(), load.OutcomeOf(err)
 		one.attempt = a
 		if err == nil {
 			one.lease, one.attempt.Token = lease, lease.Token()
@@ -253,7 +254,7 @@ func (c *crowd) lost(one *kept) bool {
 	default:
 		return false
 	}
-	now := Now()
+	now := proc.Now()
 	loss := Loss{Name: int(one.attempt.Name), At: c.know(one, 0), Cause: core.CauseName(one.lease.Err())}
 	if loss.At == 0 { // the event is on its way
 		loss.At = now
@@ -275,11 +276,11 @@ func (c *crowd) release(one *kept) {
 	}
 	a := &one.attempt
 	c.know(one, 0)
-	a.Ended, a.End = Now(), record.EndReleased
+	a.Ended, a.End = proc.Now(), record.EndReleased
 	if release(one.lease) != nil {
 		a.End = record.EndReleaseFailed
 	}
-	a.Done = Now()
+	a.Done = proc.Now()
 	c.over(one)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 const (
@@ -81,9 +82,9 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 	var asked, granted int64
 	var lease *core.Lease
 	for {
-		asked = Now()
+		asked = proc.Now()
 		lease, err = lock.Acquire(ctx)
-		granted = Now()
+		granted = proc.Now()
 		if err == nil {
 			break
 		}
@@ -143,7 +144,7 @@ func (a *agent) end(h *holding, stop, worked chan struct{}) {
 		<-h.lease.Done()
 	case <-h.lease.Done():
 	}
-	done := Now()
+	done := proc.Now()
 	h.change(func(r *record.Lease) { r.DoneNs, r.Cause = done, core.CauseName(h.lease.Err()) })
 	a.tell(note{Lease: h.state()})
 	// As programs do that have deferred it: it must not free the next one's.
@@ -153,13 +154,13 @@ func (a *agent) end(h *holding, stop, worked chan struct{}) {
 // releaseValid releases a lease that is valid at that moment, and returns false
 // for another.
 func (a *agent) releaseValid(h *holding) bool {
-	sent := Now()
+	sent := proc.Now()
 	if !h.lease.Valid() {
 		return false
 	}
 	h.change(func(r *record.Lease) { r.ReleaseNs = sent })
 	if release(h.lease) == nil {
-		done := Now()
+		done := proc.Now()
 		h.change(func(r *record.Lease) { r.ReleasedNs = done })
 	}
 	return true
@@ -198,7 +199,7 @@ func (h *holding) renewed(sent, done int64) {
 
 // valid asks the lease, and notes the time before a yes.
 func (h *holding) valid() bool {
-	before := Now()
+	before := proc.Now()
 	if !h.lease.Valid() {
 		return false
 	}

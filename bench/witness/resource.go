@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/core/fence"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Resources are what holders write to: for each lock one thing of its name
@@ -95,9 +96,9 @@ func (w *writer) write(a *agent, name string, l *record.Lease) {
 		if guarded {
 			do, thing = r.guarded, name
 		}
-		n := record.Write{Host: l.Host, Name: l.Name, Token: l.Token, Resource: r.kind, Guarded: guarded, SentNs: Now()}
+		n := record.Write{Host: l.Host, Name: l.Name, Token: l.Token, Resource: r.kind, Guarded: guarded, SentNs: proc.Now()}
 		err := do(ctx, thing, l.Token)
-		n.DoneNs = Now()
+		n.DoneNs = proc.Now()
 		n.Refused = errors.Is(err, fence.ErrStale)
 		if err == nil || n.Refused {
 			a.tell(note{Write: &n})

@@ -26,7 +26,7 @@ const (
 
 // Surround begins or ends a surrounding. It returns at once.
 func (p *Process) Surround(s Surrounding, on bool) error {
-	return p.order(order{Op: string(s), On: on})
+	return p.Send(order{Op: string(s), On: on})
 }
 
 // surround does so in the process.

@@ -34,7 +34,7 @@ func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
 	p.mu.Lock()
 	before := len(p.uses)
 	p.mu.Unlock()
-	if err := p.order(order{Op: "read"}); err != nil {
+	if err := p.Send(order{Op: "read"}); err != nil {
 		return host, plugin, err
 	}
 	if err := p.Await(ctx, func(Seen) bool { return len(p.uses) > before }); err != nil {

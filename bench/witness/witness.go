@@ -9,25 +9,20 @@
 package witness
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// envWitness makes a binary that calls Main a witness.
-const envWitness = "LOCKBENCH_WITNESS_PROCESS"
+// role makes a binary that calls Main a witness. Builds of other versions know
+// it, too: Spec.Program may be one.
+const role = "LOCKBENCH_WITNESS_PROCESS"
 
 // Spec says through which plugin a witness takes its locks, and to what it
 // writes under them.
@@ -76,10 +71,7 @@ type note struct {
 
 // Process is a witness. Its methods may be called from any goroutine.
 type Process struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	ended  chan struct{} // closed when the process has ended
-	exited chan struct{} // closed when all that it told is read, too
+	*proc.Child
 
 	mu     sync.Mutex
 	change chan struct{} // closed and replaced at each note
@@ -91,9 +83,7 @@ type Process struct {
 	asking bool
 	// releaseNs is when the last release that was told of began.
 	releaseNs int64
-	ready     bool
 	idle      int
-	err       string
 }
 
 // Seen is what a witness has told.
@@ -119,79 +109,25 @@ func (s Seen) Held() int {
 
 // Start starts a witness and returns when its plugin is open.
 func Start(ctx context.Context, s Spec) (*Process, error) {
-	p := &Process{ended: make(chan struct{}), exited: make(chan struct{}), change: make(chan struct{}), index: map[grant]int{}}
-	if err := p.start(s.Program, s.TempDir); err != nil {
-		return nil, fmt.Errorf("witness: %w", err)
+	p := &Process{Child: &proc.Child{Role: role, Program: s.Program}, change: make(chan struct{}), index: map[grant]int{}}
+	if s.TempDir != "" {
+		p.Env = []string{"TMPDIR=" + s.TempDir}
 	}
-	err := json.NewEncoder(p.stdin).Encode(s)
-	if err == nil {
-		err = p.Await(ctx, func(Seen) bool { return p.ready || p.err != "" })
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err != "" {
-		err = errors.New(p.err)
+	var failed string
+	err := proc.Start(ctx, p.Child, s, func(n note) (ready bool) {
+		if n.Error != "" {
+			failed = n.Error
+		}
+		p.take(n)
+		return n.Ready || n.Error != ""
+	})
+	if err == nil && failed != "" {
+		err = errors.Join(errors.New(failed), p.Close(ctx))
 	}
 	if err != nil {
-		_ = p.cmd.Process.Kill() // it may be gone
 		return nil, fmt.Errorf("witness: %w", err)
 	}
 	return p, nil
-}
-
-func (p *Process) start(program, tempDir string) (err error) {
-	if program == "" {
-		if program, err = os.Executable(); err != nil {
-			return err
-		}
-	}
-	p.cmd = exec.Command(program)
-	p.cmd.Env = append(os.Environ(), envWitness+"=1")
-	if tempDir != "" {
-		p.cmd.Env = append(p.cmd.Env, "TMPDIR="+tempDir)
-	}
-	p.cmd.Stderr = os.Stderr
-	// Like a service of its own: signals to our terminal are not for it.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return err
-	}
-	// A pipe of our own: Wait would otherwise wait for the plugin, too.
-	r, w, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	p.cmd.Stdout = w
-	err = p.cmd.Start()
-	w.Close()
-	if err != nil {
-		r.Close()
-		return err
-	}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		p.read(r)
-	}()
-	go func() {
-		_ = p.cmd.Wait() // how it ended is in ProcessState
-		close(p.ended)
-		<-read
-		r.Close()
-		close(p.exited)
-	}()
-	return nil
-}
-
-func (p *Process) read(r io.Reader) {
-	for in := json.NewDecoder(bufio.NewReader(r)); ; {
-		var n note
-		if err := in.Decode(&n); err != nil {
-			p.take(note{Error: "the process has ended"})
-			return
-		}
-		p.take(n)
-	}
 }
 
 func (p *Process) take(n note) {
@@ -218,10 +154,7 @@ func (p *Process) take(n note) {
 		p.asking = *n.Asking
 	case n.Idle:
 		p.idle++
-	case n.Error != "":
-		p.err = n.Error
 	}
-	p.ready = p.ready || n.Ready
 	close(p.change)
 	p.change = make(chan struct{})
 }
@@ -249,18 +182,20 @@ type grant struct {
 // Await returns when until says so of what was seen, and fails when ctx or
 // the process ends before.
 func (p *Process) Await(ctx context.Context, until func(Seen) bool) error {
-	for {
+	for over := false; ; {
 		p.mu.Lock()
-		done, change, err := until(p.seen), p.change, p.err
+		done, change := until(p.seen), p.change
 		p.mu.Unlock()
 		switch {
 		case done:
 			return nil
-		case err != "":
-			return fmt.Errorf("witness: %s", err)
+		case over:
+			return fmt.Errorf("witness: %w", proc.ErrEnded)
 		}
 		select {
 		case <-change:
+		case <-p.Ended():
+			over = true // there is no change after the last look
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -284,9 +219,6 @@ func (p *Process) Forget() {
 	p.seen, p.index = Seen{}, map[grant]int{}
 }
 
-// Pid is the process id of the host.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
-
 // PluginPid is the process id of its plugin when it was last started.
 func (p *Process) PluginPid() int {
 	p.mu.Lock()
@@ -295,7 +227,7 @@ func (p *Process) PluginPid() int {
 }
 
 // Asking reports whether a caller of a workload asks for a lock, and when the
-// last release of one began, by [Now].
+// last release of one began, by [proc.Now].
 func (p *Process) Asking() (asking bool, releaseNs int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -305,7 +237,7 @@ func (p *Process) Asking() (asking bool, releaseNs int64) {
 // Acquire lets the witness wait for each of the names, up to timeout, and hold
 // what it gets until it loses it or is told to release. It returns at once.
 func (p *Process) Acquire(names []string, first int, ttl, timeout time.Duration) error {
-	return p.order(order{Op: "acquire", Names: names, First: first, TTL: ttl, Timeout: timeout})
+	return p.Send(order{Op: "acquire", Names: names, First: first, TTL: ttl, Timeout: timeout})
 }
 
 // Release ends waiting and holding, and returns when every release has come
@@ -318,49 +250,8 @@ func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
 	p.mu.Lock()
 	before := p.idle
 	p.mu.Unlock()
-	if err := p.order(order{Op: "release", First: first}); err != nil {
+	if err := p.Send(order{Op: "release", First: first}); err != nil {
 		return err
 	}
 	return p.Await(ctx, func(Seen) bool { return p.idle > before })
-}
-
-func (p *Process) order(o order) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return json.NewEncoder(p.stdin).Encode(o)
-}
-
-// Alive reports whether the process has not ended.
-func (p *Process) Alive() bool {
-	select {
-	case <-p.ended:
-		return false
-	default:
-		return true
-	}
-}
-
-// Crashed reports whether the witness has ended by itself, with a status
-// that says so.
-func (p *Process) Crashed() bool {
-	select {
-	case <-p.exited:
-		return p.cmd.ProcessState.ExitCode() > 0
-	default:
-		return false
-	}
-}
-
-// Close ends the witness, which closes its plugin; it is killed when it has
-// not ended before ctx does. It is no error that it has ended before.
-func (p *Process) Close(ctx context.Context) error {
-	p.stdin.Close()
-	select {
-	case <-p.exited:
-		return nil
-	case <-ctx.Done():
-		err := fault.Kill(p.Pid())
-		<-p.exited
-		return errors.Join(ctx.Err(), err)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 func TestMain(m *testing.M) {
@@ -93,7 +94,7 @@ func frozen(t *testing.T, a, b *Process, name string) bool {
 	time.Sleep(prepare / 2) // for a to begin with the preparation
 	written := a.Seen().Writes
 	must(fault.Freeze(a.Pid()))
-	if Now() >= written[len(written)-1].DoneNs+int64(prepare) {
+	if proc.Now() >= written[len(written)-1].DoneNs+int64(prepare) {
 		must(fault.Resume(a.Pid())) // frozen in a write it would keep b from writing
 		must(a.Release(t.Context()))
 		return false

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Kind is how the callers of a workload use a lock.
@@ -50,7 +51,7 @@ func (r Range) draw(random *rand.Rand) time.Duration {
 	return r[0] + time.Duration(random.Int64N(int64(r[1]-r[0]+1)))
 }
 
-// Call is a call of a workload that came back. Times are by [Now].
+// Call is a call of a workload that came back. Times are by [proc.Now].
 type Call struct {
 	Op     string `json:"op"` // a [Kind], release or close
 	Host   int    `json:"host"`
@@ -96,7 +97,7 @@ func outcomeOf(err error) string {
 }
 
 // Work starts the callers of a workload. It returns at once.
-func (p *Process) Work(w Workload) error { return p.order(order{Op: "work", Workload: &w}) }
+func (p *Process) Work(w Workload) error { return p.Send(order{Op: "work", Workload: &w}) }
 
 // start starts the callers of a workload.
 func (a *agent) start(w Workload) {
@@ -126,13 +127,13 @@ func (a *agent) present() *core.Client {
 // Reopen lets the host close its client, which gets timeout for it, and open
 // another one, while its callers go on. It returns at once.
 func (p *Process) Reopen(timeout time.Duration) error {
-	return p.order(order{Op: "reopen", Timeout: timeout})
+	return p.Send(order{Op: "reopen", Timeout: timeout})
 }
 
 // reopen is the deployment of a new version, in one process: those who hold
 // something are told to end, and the next ones ask the new client.
 func (a *agent) reopen(timeout time.Duration) {
-	call := Call{Op: "close", Host: a.spec.Host, SentNs: Now(), Served: true}
+	call := Call{Op: "close", Host: a.spec.Host, SentNs: proc.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(timeout)
 	old := a.present()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -144,7 +145,7 @@ func (a *agent) reopen(timeout time.Duration) {
 	}
 	a.served.Store(false)
 	err := <-closed
-	call.BackNs, call.Outcome = Now(), outcomeOf(err)
+	call.BackNs, call.Outcome = proc.Now(), outcomeOf(err)
 	if err != nil {
 		call.Error = err.Error()
 	}
@@ -165,7 +166,7 @@ func (c *caller) run() {
 	for ctx.Err() == nil {
 		name := c.w.First + c.random.IntN(c.w.Names)
 		limit := c.w.Limit.draw(c.random)
-		call := Call{Op: string(c.w.Kind), Host: c.agent.spec.Host, Name: name, SentNs: Now(), Served: c.agent.served.Load()}
+		call := Call{Op: string(c.w.Kind), Host: c.agent.spec.Host, Name: name, SentNs: proc.Now(), Served: c.agent.served.Load()}
 		call.LimitNs = call.SentNs + int64(limit)
 		bounded, cancel := context.WithTimeout(ctx, limit)
 		c.agent.asks(1)
@@ -214,12 +215,12 @@ func (c *caller) ask(ctx context.Context, call *Call) error {
 	work, cancel := lease.Context(context.Background())
 	defer cancel()
 	released := c.hold(work, lease, *call)
-	*call = Call{Op: "release", Host: call.Host, Name: call.Name, SentNs: Now(), Served: true}
+	*call = Call{Op: "release", Host: call.Host, Name: call.Name, SentNs: proc.Now(), Served: true}
 	bounded, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	call.LimitNs = call.SentNs + int64(closeTimeout)
 	if err = lease.Release(bounded); err == nil && released.ReleaseNs > 0 {
-		released.ReleasedNs = Now()
+		released.ReleasedNs = proc.Now()
 		c.agent.tell(note{Lease: released})
 	}
 	return err
@@ -228,7 +229,7 @@ func (c *caller) ask(ctx context.Context, call *Call) error {
 // over tells of a call that came back. One that was ended by the end of the
 // workload had no limit.
 func (c *caller) over(call Call, err error) {
-	call.BackNs = Now()
+	call.BackNs = proc.Now()
 	if call.Outcome = outcomeOf(err); err != nil {
 		call.Error = err.Error()
 	}
@@ -257,14 +258,14 @@ func (c *caller) hold(work context.Context, t tenure, call Call) *record.Lease {
 	c.agent.served.Store(true)
 	c.agent.asks(-1)
 	defer c.agent.asks(1)
-	now := Now()
+	now := proc.Now()
 	r := &record.Lease{Host: call.Host, Name: call.Name, Token: t.Token(), AskedNs: call.SentNs, GrantedNs: now, ValidNs: now}
 	c.agent.tell(note{Lease: r.Clone()})
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	end, told := time.After(c.w.Hold.draw(c.random)), work.Done()
 	for over := false; ; {
-		now = Now()
+		now = proc.Now()
 		if !t.Valid() {
 			break
 		}
@@ -284,7 +285,7 @@ func (c *caller) hold(work context.Context, t tenure, call Call) *record.Lease {
 	}
 	if r.ReleaseNs == 0 {
 		<-work.Done()
-		r.DoneNs, r.Cause = Now(), core.CauseName(t.Err())
+		r.DoneNs, r.Cause = proc.Now(), core.CauseName(t.Err())
 	}
 	c.agent.tell(note{Lease: r.Clone()})
 	return r
