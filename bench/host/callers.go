@@ -2,17 +2,15 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os/exec"
 	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Callers is a host process that does what callers here tell it: it is a
@@ -20,12 +18,10 @@ import (
 // times of its leases are taken there too, so that the way here and back does
 // not count. Or it lets callers of its own cycle, see [Callers.Cycle].
 type Callers struct {
-	cmd    *exec.Cmd
-	offset int64         // of the machine's clock to the run's
-	ended  chan struct{} // closed when the process is gone
+	*proc.Child
+	offset int64 // of the machine's clock to the run's
 
 	mu      sync.Mutex
-	stdin   io.WriteCloser
 	last    int64
 	pending map[int64]chan callReply
 }
@@ -54,47 +50,37 @@ type callReply struct {
 
 // StartCallers starts such a process, and returns when its plugin is open.
 func StartCallers(ctx context.Context, s Spec, clock load.Clock) (*Callers, error) {
-	machine := newClock()
-	h := &Callers{offset: -machine.of(clock.Started()), ended: make(chan struct{}), pending: map[int64]chan callReply{}}
-	var out io.ReadCloser
-	var err error
-	if h.cmd, h.stdin, out, err = startSelf(envCallers); err != nil {
-		return nil, fmt.Errorf("host: callers: %w", err)
+	h := &Callers{
+		Child: &proc.Child{Role: roleCallers}, offset: -proc.MachineClock().Of(clock.Started()), pending: map[int64]chan callReply{},
 	}
 	ready := make(chan callReply, 1)
 	h.pending[0] = ready
-	go h.read(out)
-	if err := json.NewEncoder(h.stdin).Encode(s); err != nil {
-		return nil, errors.Join(fmt.Errorf("host: callers: %w", err), h.kill())
+	err := proc.Start(ctx, h.Child, s, h.answer)
+	if err != nil {
+		return nil, fmt.Errorf("host: callers: %w", err)
 	}
-	select {
-	case r, ok := <-ready:
-		if !ok || r.Error != "" {
-			return nil, errors.Join(fmt.Errorf("host: callers did not start: %s", r.Error), h.kill())
-		}
-		return h, nil
-	case <-ctx.Done():
-		return nil, errors.Join(ctx.Err(), h.kill())
+	if r := <-ready; r.Error != "" {
+		return nil, errors.Join(fmt.Errorf("host: callers did not start: %s", r.Error), h.Close(ctx))
 	}
+	go h.end()
+	return h, nil
 }
 
-// read hands replies out until the process ends.
-func (h *Callers) read(out io.Reader) {
-	defer close(h.ended)
-	for in := json.NewDecoder(out); ; {
-		var r callReply
-		if in.Decode(&r) != nil {
-			break
-		}
-		h.mu.Lock()
-		answer := h.pending[r.ID]
-		delete(h.pending, r.ID)
-		h.mu.Unlock()
-		if answer != nil {
-			answer <- r
-		}
+// answer hands one reply out.
+func (h *Callers) answer(r callReply) bool {
+	h.mu.Lock()
+	answer := h.pending[r.ID]
+	delete(h.pending, r.ID)
+	h.mu.Unlock()
+	if answer != nil {
+		answer <- r
 	}
-	_ = h.cmd.Wait() // how it ended is of no interest
+	return true
+}
+
+// end waits for the end of the process, and ends what waits for a reply.
+func (h *Callers) end() {
+	<-h.Ended()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for id, answer := range h.pending {
@@ -103,49 +89,45 @@ func (h *Callers) read(out io.Reader) {
 	}
 }
 
-var errEnded = errors.New("the host process has ended")
+// ask sends one call and waits for its reply. The end of ctx is passed on, and
+// the reply waited for: a lock may have been granted meanwhile.
+func (h *Callers) ask(ctx context.Context, c call) (callReply, error) {
+	answer := make(chan callReply, 1)
+	id, err := h.send(c, answer)
+	if err != nil {
+		return callReply{}, err
+	}
+	stop := context.AfterFunc(ctx, func() {
+		_, _ = h.send(call{Op: opCancel, Target: id}, nil) // fails when all has ended
+	})
+	defer stop()
+	r, ok := <-answer
+	if !ok {
+		return r, proc.ErrEnded
+	}
+	return r, nil
+}
 
-// send writes one call, and returns where its reply will come.
-func (h *Callers) send(c call) (int64, <-chan callReply, error) {
+// send writes one call, whose reply will come to answer, if to anything.
+func (h *Callers) send(c call, answer chan callReply) (id int64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	select {
-	case <-h.ended:
-		return 0, nil, errEnded
+	case <-h.Ended():
+		return 0, proc.ErrEnded
 	default:
 	}
 	h.last++
 	c.ID = h.last
-	answer := make(chan callReply, 1)
-	if c.Op != opCancel {
+	if answer != nil {
 		h.pending[c.ID] = answer
 	}
-	return c.ID, answer, json.NewEncoder(h.stdin).Encode(c)
+	return c.ID, h.Send(c)
 }
 
 // Lock implements [load.Locker].
 func (h *Callers) Lock(name string, ttl time.Duration) (load.Lock, error) {
 	return &calledLock{h, name, ttl}, nil
-}
-
-// Close lets the process release what it holds and end; it is killed when it
-// has not ended before ctx does.
-func (h *Callers) Close(ctx context.Context) error {
-	h.mu.Lock()
-	h.stdin.Close()
-	h.mu.Unlock()
-	select {
-	case <-h.ended:
-		return nil
-	case <-ctx.Done():
-		return errors.Join(ctx.Err(), h.kill())
-	}
-}
-
-func (h *Callers) kill() error {
-	err := h.cmd.Process.Kill()
-	<-h.ended
-	return err
 }
 
 type calledLock struct {
@@ -154,23 +136,14 @@ type calledLock struct {
 	ttl  time.Duration
 }
 
-// Acquire implements [load.Lock]. The end of ctx is passed on, and the answer
-// waited for: it may have been granted meanwhile.
+// Acquire implements [load.Lock].
 func (l *calledLock) Acquire(ctx context.Context) (load.Lease, error) {
-	id, answer, err := l.h.send(call{Op: opAcquire, Name: l.name, TTLNs: int64(l.ttl)})
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() {
-		_, _, _ = l.h.send(call{Op: opCancel, Target: id}) // fails when all has ended
-	})
-	defer stop()
-	r, ok := <-answer
+	r, err := l.h.ask(ctx, call{Op: opAcquire, Name: l.name, TTLNs: int64(l.ttl)})
 	switch {
-	case !ok:
-		return nil, errEnded
+	case err != nil:
+		return nil, err
 	case r.Outcome == record.Granted:
-		return &calledLease{h: l.h, id: id, grant: r}, nil
+		return &calledLease{h: l.h, grant: r}, nil
 	case r.Outcome == record.Cancelled:
 		return nil, fmt.Errorf("%s: %w", r.Error, context.Canceled)
 	case r.Outcome == record.Refused:
@@ -181,7 +154,6 @@ func (l *calledLock) Acquire(ctx context.Context) (load.Lease, error) {
 
 type calledLease struct {
 	h              *Callers
-	id             int64
 	grant, release callReply
 }
 
@@ -191,14 +163,10 @@ func (l *calledLease) Token() uint64 { return l.grant.Token }
 func (l *calledLease) Renew(context.Context) error { return errors.ErrUnsupported }
 
 func (l *calledLease) Release(context.Context) error {
-	_, answer, err := l.h.send(call{Op: opRelease, Target: l.id})
-	if err != nil {
-		return err
-	}
-	r, ok := <-answer
+	r, err := l.h.ask(context.Background(), call{Op: opRelease, Target: l.grant.ID})
 	switch {
-	case !ok:
-		return errEnded
+	case err != nil:
+		return err
 	case r.Error != "":
 		return errors.New(r.Error)
 	}

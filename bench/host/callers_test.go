@@ -12,6 +12,7 @@ import (
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // closely is what the clocks of two processes may differ by.
@@ -89,7 +90,7 @@ func TestCallers(t *testing.T) {
 	if err := a.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := lockA.Acquire(t.Context()); !errors.Is(err, errEnded) {
+	if _, err := lockA.Acquire(t.Context()); !errors.Is(err, proc.ErrEnded) {
 		t.Errorf("a host that has ended: %v", err)
 	}
 	if err := b.Close(t.Context()); err != nil {
@@ -155,13 +156,13 @@ func TestCycles(t *testing.T) {
 	go func() { ended <- hosts[0].Cycle(ctx, cycles) }()
 	cancel()
 	<-ended // whatever they met
-	if err := hosts[1].cmd.Process.Kill(); err != nil {
+	if err := hosts[1].Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if err := hosts[1].Cycle(t.Context(), cycles); err == nil {
 		t.Error("a process that has ended cycles")
 	}
-	if _, err := hosts[1].Attempts(); !errors.Is(err, errEnded) {
+	if _, err := hosts[1].Attempts(); !errors.Is(err, proc.ErrEnded) {
 		t.Errorf("attempts of a process that has ended: %v", err)
 	}
 	for _, h := range hosts {

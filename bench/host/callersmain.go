@@ -1,22 +1,15 @@
 package host
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"io"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/core"
-	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/proc"
 )
-
-// envCallers makes a binary that calls CallersMain a process of callers.
-const envCallers = "LOCKBENCH_CALLERS"
 
 // What such a process is told.
 const (
@@ -27,28 +20,23 @@ const (
 	opAttempts = "attempts" // of the last cycles
 )
 
-// CallersMain makes this process one of callers and ends it, when it was
-// started as one; otherwise it does nothing. Call it first in main or TestMain.
-func CallersMain() { Become(envCallers, "callers", callersMain) }
-
 // called is the state of such a process.
 type called struct {
-	clock  clock
+	parent *proc.Parent
+	clock  proc.Clock
 	locker load.Locker
 
 	mu       sync.Mutex
-	out      *json.Encoder
 	leases   map[int64]load.Lease
 	cancel   map[int64]context.CancelFunc
 	attempts []record.Attempt // of the last cycles
 }
 
 // callersMain reads the spec and then calls, until its input ends.
-func callersMain(stdin io.Reader, stdout io.Writer) error {
-	in := json.NewDecoder(bufio.NewReader(stdin))
-	c := &called{out: json.NewEncoder(stdout), leases: map[int64]load.Lease{}, cancel: map[int64]context.CancelFunc{}}
+func callersMain(parent *proc.Parent) error {
+	c := &called{parent: parent, clock: proc.MachineClock(), leases: map[int64]load.Lease{}, cancel: map[int64]context.CancelFunc{}}
 	var spec Spec
-	if err := in.Decode(&spec); err != nil {
+	if err := parent.Receive(&spec); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -61,7 +49,7 @@ func callersMain(stdin io.Reader, stdout io.Writer) error {
 	var work sync.WaitGroup
 	for {
 		var one call
-		if in.Decode(&one) != nil {
+		if parent.Receive(&one) != nil {
 			break
 		}
 		c.do(ctx, &work, one)
@@ -74,9 +62,7 @@ func callersMain(stdin io.Reader, stdout io.Writer) error {
 }
 
 func (c *called) open(ctx context.Context, s Spec) error {
-	c.clock = newClock()
-	quiet := slog.New(slog.DiscardHandler)
-	b, err := plugin.Open(ctx, s.Backend, &plugin.Options{Path: s.Path, Config: s.Config, NoMTLS: s.NoMTLS, StartTimeout: startTimeout, Logger: quiet})
+	b, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,11 +118,11 @@ func (c *called) acquire(ctx context.Context, one call) {
 	r := callReply{ID: one.ID}
 	lock, err := c.locker.Lock(one.Name, time.Duration(one.TTLNs))
 	var lease load.Lease
-	r.From = c.clock.now()
+	r.From = c.clock.Now()
 	if err == nil {
 		lease, err = lock.Acquire(ctx)
 	}
-	r.To = c.clock.now()
+	r.To = c.clock.Now()
 	c.mu.Lock()
 	c.forget(one.ID)
 	if err == nil {
@@ -150,16 +136,14 @@ func (c *called) acquire(ctx context.Context, one call) {
 }
 
 func (c *called) release(lease load.Lease, one call) {
-	r := callReply{ID: one.ID, Outcome: record.Granted, From: c.clock.now()}
+	r := callReply{ID: one.ID, Outcome: record.Granted, From: c.clock.Now()}
 	if err := lease.Release(context.Background()); err != nil {
 		r.Error = err.Error()
 	}
-	r.To = c.clock.now()
+	r.To = c.clock.Now()
 	c.reply(r)
 }
 
 func (c *called) reply(r callReply) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_ = c.out.Encode(r) // nobody reads it any more when it fails
+	_ = c.parent.Send(r) // nobody reads it any more when it fails
 }

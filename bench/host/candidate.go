@@ -2,19 +2,15 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Campaign is what a candidate wants.
@@ -66,115 +62,52 @@ const (
 // and campaigns again after every term. Its methods may be called from any
 // goroutine.
 type Candidate struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
+	*proc.Child
 	plugin int // process id; 0 for a baseline
 	offset int64
-	ended  chan struct{} // closed when it is gone and all was reported
-
-	mu sync.Mutex // of stdin
 }
 
 // StartCandidate starts a candidate and returns when it campaigns. Its reports
 // go to on, one at a time and until the process ends, with times on clock.
 func StartCandidate(ctx context.Context, c Campaign, clock load.Clock, on func(*Candidate, Report)) (*Candidate, error) {
-	machine := newClock()
-	p := &Candidate{ended: make(chan struct{}), offset: -machine.of(clock.Started())}
-	out, err := p.start()
-	if err != nil {
-		return nil, fmt.Errorf("host: candidate: %w", err)
-	}
-	ready := make(chan Report, 1)
-	go p.read(out, ready, on)
-	if err := p.send(c); err != nil {
-		return nil, errors.Join(fmt.Errorf("host: candidate: %w", err), p.Kill())
-	}
-	select {
-	case r, ok := <-ready:
-		if ok && r.Kind == Ready {
-			p.plugin = r.Pid
-			return p, nil
-		}
-		<-p.ended
-		return nil, fmt.Errorf("host: candidate: it did not start: %s", r.Cause)
-	case <-ctx.Done():
-		return nil, errors.Join(ctx.Err(), p.Kill())
-	}
-}
-
-func (p *Candidate) start() (out io.ReadCloser, err error) {
-	p.cmd, p.stdin, out, err = startSelf(envCandidate)
-	return out, err
-}
-
-// startSelf starts this binary again, as what the variable says.
-func startSelf(variable string) (*exec.Cmd, io.WriteCloser, io.ReadCloser, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), variable+"=1")
-	cmd.Stderr = os.Stderr
-	// A group of its own in our session: signals to our terminal are not for it,
-	// and when we die while it is frozen the kernel wakes and ends it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	return cmd, in, out, cmd.Start()
-}
-
-// read passes reports on until the process ends.
-func (p *Candidate) read(out io.Reader, ready chan<- Report, on func(*Candidate, Report)) {
-	defer close(p.ended)
-	in := json.NewDecoder(out)
+	p := &Candidate{Child: &proc.Child{Role: roleCandidate}, offset: -proc.MachineClock().Of(clock.Started())}
 	var first Report
-	if in.Decode(&first) == nil {
-		ready <- first
-	}
-	close(ready)
-	for {
-		var r Report
-		if in.Decode(&r) != nil {
-			_ = p.cmd.Wait() // how it ended is of no interest
-			return
+	err := proc.Start(ctx, p.Child, c, func(r Report) bool {
+		if first.Kind == "" {
+			first = r
+		} else {
+			on(p, p.timed(r))
 		}
-		for _, t := range []*int64{&r.Asked, &r.At, &r.FreeFrom, &r.FreeBy, &r.Wrote} {
-			if *t != 0 {
-				*t += p.offset
-			}
-		}
-		on(p, r)
+		return true
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("host: candidate: %w", err)
+	case first.Kind != Ready:
+		return nil, errors.Join(fmt.Errorf("host: candidate: it did not start: %s", first.Cause), p.Close(ctx))
 	}
+	p.plugin = first.Pid
+	return p, nil
 }
 
-func (p *Candidate) send(message any) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return json.NewEncoder(p.stdin).Encode(message)
+// timed is r with times on the clock of the run.
+func (p *Candidate) timed(r Report) Report {
+	for _, t := range []*int64{&r.Asked, &r.At, &r.FreeFrom, &r.FreeBy, &r.Wrote} {
+		if *t != 0 {
+			*t += p.offset
+		}
+	}
+	return r
 }
 
 // Resign lets it release what it leads; it campaigns again after a moment.
-func (p *Candidate) Resign() error { return p.send(resign) }
-
-// Freeze stops the host process and returns when it has stopped. Its plugin
-// goes on.
-func (p *Candidate) Freeze() error { return fault.Freeze(p.cmd.Process.Pid) }
-
-// Resume lets a frozen host go on.
-func (p *Candidate) Resume() error { return fault.Resume(p.cmd.Process.Pid) }
+func (p *Candidate) Resign() error { return p.Send(resign) }
 
 // Kill ends the host with SIGKILL and returns when it is gone and what it had
-// reported was passed on. Its plugin is not touched.
+// reported was passed on. Its plugin is not touched. It is no error that the
+// host has ended before.
 func (p *Candidate) Kill() error {
-	err := p.cmd.Process.Kill()
-	<-p.ended
+	err := p.Child.Kill()
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil
 	}
@@ -197,25 +130,11 @@ func (p *Candidate) KillMachine() error {
 func (p *Candidate) sweep() error {
 	var errs []error
 	for _, parent := range []string{os.TempDir(), "/tmp"} {
-		dirs, err := filepath.Glob(filepath.Join(parent, fmt.Sprintf("lockplugin-%d-*", p.cmd.Process.Pid)))
+		dirs, err := filepath.Glob(filepath.Join(parent, fmt.Sprintf("lockplugin-%d-*", p.Pid())))
 		errs = append(errs, err)
 		for _, dir := range dirs {
 			errs = append(errs, os.RemoveAll(dir))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Close lets it release what it leads and end; it is killed when it has not
-// ended before ctx does.
-func (p *Candidate) Close(ctx context.Context) error {
-	p.mu.Lock()
-	p.stdin.Close()
-	p.mu.Unlock()
-	select {
-	case <-p.ended:
-		return nil
-	case <-ctx.Done():
-		return errors.Join(ctx.Err(), p.Resume(), p.Kill())
-	}
 }

@@ -1,59 +1,38 @@
 package host
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/lockbench/lockbench/bench/baseline"
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/proc"
 )
-
-// envCandidate makes a binary that calls CandidateMain a candidate.
-const envCandidate = "LOCKBENCH_CANDIDATE"
 
 // resign is the only order that a candidate takes after its campaign.
 const resign = "resign"
 
-const (
-	// startTimeout is how long a plugin may take until it is open: many start at
-	// once on a machine that has other things to do.
-	startTimeout = 30 * time.Second
-	// closeBudget bounds the orderly end of a candidate.
-	closeBudget = 4 * time.Second
-)
-
-// CandidateMain makes this process a candidate and ends it, when it was started
-// as one; otherwise it does nothing. Call it first in main or TestMain.
-func CandidateMain() { Become(envCandidate, "candidate", candidateMain) }
-
 // candidate is the state of such a process.
 type candidate struct {
 	Campaign
-	clock  clock
+	parent *proc.Parent
+	clock  proc.Clock
 	locker load.Locker
 	pid    int // of the plugin
 
 	mu    sync.Mutex
-	out   *json.Encoder
 	terms map[int32]*term // by name
 }
 
 // candidateMain reads the campaign and then orders, until its input ends.
-func candidateMain(stdin io.Reader, stdout io.Writer) error {
-	in := json.NewDecoder(bufio.NewReader(stdin))
-	c := &candidate{out: json.NewEncoder(stdout), terms: map[int32]*term{}}
-	if err := in.Decode(&c.Campaign); err != nil {
+func candidateMain(parent *proc.Parent) error {
+	c := &candidate{parent: parent, clock: proc.MachineClock(), terms: map[int32]*term{}}
+	if err := parent.Receive(&c.Campaign); err != nil {
 		return err
 	}
-	c.clock = newClock()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if err := c.open(ctx); err != nil {
@@ -68,7 +47,7 @@ func candidateMain(stdin io.Reader, stdout io.Writer) error {
 	}
 	for {
 		var order string
-		if in.Decode(&order) != nil {
+		if parent.Receive(&order) != nil {
 			break
 		}
 		c.resign()
@@ -92,8 +71,7 @@ func (c *candidate) open(ctx context.Context) error {
 		c.locker, err = bl.Open(ctx, c.Config)
 		return err
 	}
-	quiet := slog.New(slog.DiscardHandler)
-	b, err := plugin.Open(ctx, c.Backend, &plugin.Options{Path: c.Path, Config: c.Config, NoMTLS: c.NoMTLS, StartTimeout: startTimeout, Logger: quiet})
+	b, err := c.Spec.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -103,7 +81,5 @@ func (c *candidate) open(ctx context.Context) error {
 }
 
 func (c *candidate) report(r Report) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_ = c.out.Encode(r) // nobody reads it any more when it fails
+	_ = c.parent.Send(r) // nobody reads it any more when it fails
 }

@@ -18,18 +18,10 @@ import (
 // loop, would cost the other hosts processor time that is being measured.
 func (h *Callers) Cycle(ctx context.Context, c load.Cycles) error {
 	c.From, c.Until = c.From-h.offset, c.Until-h.offset
-	id, answer, err := h.send(call{Op: opCycle, Cycles: &c})
-	if err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() {
-		_, _, _ = h.send(call{Op: opCancel, Target: id}) // fails when all has ended
-	})
-	defer stop()
-	r, ok := <-answer
+	r, err := h.ask(ctx, call{Op: opCycle, Cycles: &c})
 	switch {
-	case !ok:
-		return errEnded
+	case err != nil:
+		return err
 	case r.Error != "":
 		return errors.New(r.Error)
 	}
@@ -39,13 +31,9 @@ func (h *Callers) Cycle(ctx context.Context, c load.Cycles) error {
 // Attempts are those of the last [Callers.Cycle], with times on the run's clock.
 // An error means that they are lost.
 func (h *Callers) Attempts() ([]record.Attempt, error) {
-	_, answer, err := h.send(call{Op: opAttempts})
+	r, err := h.ask(context.Background(), call{Op: opAttempts})
 	if err != nil {
 		return nil, fmt.Errorf("host: attempts: %w", err)
-	}
-	r, ok := <-answer
-	if !ok {
-		return nil, fmt.Errorf("host: attempts: %w", errEnded)
 	}
 	for i := range r.Attempts {
 		a := &r.Attempts[i]
@@ -61,7 +49,7 @@ func (h *Callers) Attempts() ([]record.Attempt, error) {
 
 // cycle carries out [Callers.Cycle] in the process.
 func (c *called) cycle(ctx context.Context, one call) {
-	callers := one.Cycles.Run(ctx, c.locker, load.ClockFrom(c.clock.zero()))
+	callers := one.Cycles.Run(ctx, c.locker, load.ClockFrom(c.clock.Zero()))
 	r := callReply{ID: one.ID}
 	c.mu.Lock()
 	c.attempts = nil

@@ -13,8 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	CandidateMain()
-	CallersMain()
+	Main()
 	plugintest.Main(m)
 }
 

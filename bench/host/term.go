@@ -65,7 +65,7 @@ func (c *candidate) campaign(ctx context.Context, i int32, name string) {
 		case err == nil:
 			c.lead(ctx, i, asked, lease)
 		case ctx.Err() == nil:
-			c.report(Report{Kind: Failed, Name: i, At: c.clock.now(), Cause: err.Error()})
+			c.report(Report{Kind: Failed, Name: i, At: c.clock.Now(), Cause: err.Error()})
 			// A lock of a session that has expired never works again.
 			if fresh, err := c.locker.Lock(name, c.TTL); err == nil {
 				lock = fresh
@@ -78,7 +78,7 @@ func (c *candidate) campaign(ctx context.Context, i int32, name string) {
 // seek waits for a grant, or asks at every tick.
 func (c *candidate) seek(ctx context.Context, lock load.Lock) (asked int64, _ load.Lease, err error) {
 	if c.Tick == 0 {
-		asked = c.clock.now()
+		asked = c.clock.Now()
 		lease, err := lock.Acquire(ctx)
 		return asked, lease, err
 	}
@@ -87,7 +87,7 @@ func (c *candidate) seek(ctx context.Context, lock load.Lock) (asked int64, _ lo
 		return 0, nil, errors.New("it cannot ask just once")
 	}
 	for {
-		asked = c.clock.now()
+		asked = c.clock.Now()
 		lease, err := trier.TryAcquire(ctx)
 		if !errors.Is(err, driver.ErrHeld) || !sleep(ctx, c.Tick) {
 			return asked, lease, err
@@ -97,14 +97,14 @@ func (c *candidate) seek(ctx context.Context, lock load.Lock) (asked int64, _ lo
 
 // lead holds the lease until it is lost, or until ctx or the term ends.
 func (c *candidate) lead(ctx context.Context, i int32, asked int64, lease load.Lease) {
-	now := c.clock.now()
+	now := c.clock.Now()
 	t := &term{name: i, lease: lease, over: make(chan struct{})}
 	t.wrote.Store(now)
 	r := Report{Kind: Granted, Name: i, Token: lease.Token(), Asked: asked, At: now}
 	v, valid := lease.(validLease)
 	if valid {
 		t.until = v.Deadline()
-		r.FreeFrom, r.FreeBy = c.clock.of(t.until), now+int64(c.TTL)
+		r.FreeFrom, r.FreeBy = c.clock.Of(t.until), now+int64(c.TTL)
 	} else if _, untimed := lease.(load.Untimed); !untimed {
 		r.FreeFrom, r.FreeBy = asked+int64(c.TTL), now+int64(c.TTL)
 	}
@@ -145,15 +145,15 @@ func (c *candidate) renew(ctx context.Context, t *term) {
 			return
 		case <-due.C:
 		}
-		sent := c.clock.now()
+		sent := c.clock.Now()
 		bounded, cancel := context.WithTimeout(ctx, c.TTL/3)
 		err := t.lease.Renew(bounded)
 		cancel()
 		switch {
 		case err == nil:
 			renewed, wait = sent, c.TTL/3
-			c.renewed(t.name, sent, c.clock.now(), t.lease)
-		case errors.Is(err, driver.ErrNotHeld), c.clock.now() >= renewed+int64(c.TTL):
+			c.renewed(t.name, sent, c.clock.Now(), t.lease)
+		case errors.Is(err, driver.ErrNotHeld), c.clock.Now() >= renewed+int64(c.TTL):
 			t.end(fmt.Errorf("renewal: %w", err))
 			return
 		default:
@@ -175,7 +175,7 @@ func (c *candidate) event(e core.Event) {
 	if e.Kind != core.EventRenewed {
 		return
 	}
-	got := c.clock.of(e.Time)
+	got := c.clock.Of(e.Time)
 	c.renewed(int32(slices.Index(c.Names, e.Name)), got-int64(e.Took), got, nil)
 }
 
@@ -183,17 +183,17 @@ func (c *candidate) event(e core.Event) {
 func (c *candidate) finish(ctx context.Context, t *term) {
 	r := Report{Name: t.name, Token: t.lease.Token(), Wrote: t.wrote.Load()}
 	if t.cause != nil {
-		r.Kind, r.At, r.Cause = Lost, c.clock.now(), t.cause.Error()
+		r.Kind, r.At, r.Cause = Lost, c.clock.Now(), t.cause.Error()
 		c.report(r)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeBudget)
 	defer cancel()
-	r.Kind, r.Asked = Resigned, c.clock.now()
+	r.Kind, r.Asked = Resigned, c.clock.Now()
 	if err := t.lease.Release(ctx); err != nil {
 		r.Cause = err.Error()
 	}
-	r.At = c.clock.now()
+	r.At = c.clock.Now()
 	c.report(r)
 }
 
@@ -216,7 +216,7 @@ func (c *candidate) work(ctx context.Context) {
 		}
 		c.mu.Unlock()
 		for _, t := range terms {
-			now := c.clock.now()
+			now := c.clock.Now()
 			if v, ok := t.lease.(validLease); ok && !v.Valid() {
 				t.end(cmp.Or(v.Err(), errDeadline))
 				continue
@@ -240,7 +240,7 @@ func (c *candidate) watch(t *term) {
 	}
 	if until := v.Deadline(); until.After(t.until) {
 		t.until = until
-		c.renewed(t.name, c.clock.of(until)-int64(c.TTL), c.clock.now(), t.lease)
+		c.renewed(t.name, c.clock.Of(until)-int64(c.TTL), c.clock.Now(), t.lease)
 	}
 }
 

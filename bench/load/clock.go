@@ -1,21 +1,6 @@
 package load
 
-import (
-	"time"
-
-	"golang.org/x/sys/unix"
-)
-
-// MachineTime is the time on the machine's monotonic clock in nanoseconds: the
-// same for all its processes, and blind to steps of the wall clock
-// (clock_gettime(2)).
-func MachineTime() int64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err) // no system that Go runs on is without it
-	}
-	return t.Nano()
-}
+import "time"
 
 // Clock reads the time since the start of a run in nanoseconds. It is
 // monotonic: steps of the wall clock do not show.

@@ -20,8 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	host.CallersMain()
-	host.CandidateMain()
+	host.Main()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		plugintest.Clean()
 		os.Exit(code)

@@ -23,8 +23,7 @@ import (
 
 func main() {
 	// None returns when this process was started to be one.
-	host.CallersMain()
-	host.CandidateMain()
+	host.Main()
 	witness.Main()
 	plugintest.HostMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

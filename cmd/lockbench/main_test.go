@@ -20,8 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	host.CallersMain()
-	host.CandidateMain()
+	host.Main()
 	witness.Main()
 	forgetKeptServers()
 	plugintest.Main(m)
