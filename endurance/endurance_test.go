@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/env"
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
 func TestMain(m *testing.M) {
-	witness.Main()
+	recorder.Main()
 	plugintest.Main(m)
 }
 

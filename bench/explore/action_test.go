@@ -15,8 +15,8 @@ import (
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/bench/store"
-	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
@@ -89,9 +89,9 @@ func startHost(t *testing.T, w *World, backend, plugin, wrapper string) (*Host, 
 	for _, p := range proxies {
 		h.Paths = append(h.Paths, &Path{Proxy: p})
 	}
-	h.Process, err = witness.Start(t.Context(), witness.Spec{
+	h.Process, err = recorder.Start(t.Context(), recorder.Spec{
 		Backend: backend, Path: plugin, Config: w.ConfigOf(proxies), Host: h.Number, TempDir: h.Dir,
-		Resources: witness.Resources{Dir: h.Dir},
+		Resources: recorder.Resources{Dir: h.Dir},
 	})
 	return h, err
 }
@@ -104,7 +104,7 @@ func works(t *testing.T, h *Host, name string) {
 	if err := h.Acquire([]string{name}, 0, 2*time.Second, patience); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Await(ctx, func(s witness.Seen) bool { return s.Held() > 0 }); err != nil {
+	if err := h.Await(ctx, func(s recorder.Seen) bool { return s.Held() > 0 }); err != nil {
 		t.Fatalf("does not acquire: %v, %+v", err, h.Seen())
 	}
 	if err := h.Release(ctx); err != nil {
@@ -298,7 +298,7 @@ func TestOverlap(t *testing.T) {
 	}
 	brief, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := h.Await(brief, func(s witness.Seen) bool { return s.Held() > 0 }); !errors.Is(err, context.DeadlineExceeded) {
+	if err := h.Await(brief, func(s recorder.Seen) bool { return s.Held() > 0 }); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("acquired through a black hole: %v, %+v", err, h.Seen())
 	}
 	if err := same.Heal(t.Context(), w, second); err != nil {

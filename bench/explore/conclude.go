@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/claim"
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -92,7 +92,7 @@ func (p *player) look(ctx context.Context, w *World, h *History) error {
 			names = append(names, fmt.Sprint(h.prefix, len(names)))
 		}
 	}
-	probe, err := witness.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
+	probe, err := recorder.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (p *player) look(ctx context.Context, w *World, h *History) error {
 	if err := probe.Acquire(names, 0, maxTTL, patience); err != nil {
 		return err
 	}
-	_ = probe.Await(bounded, func(s witness.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
+	_ = probe.Await(bounded, func(s recorder.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
 	seen := probe.Seen()
 	found := map[int]time.Duration{}
 	for _, l := range seen.Leases {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/bench/check"
 	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/bench/recorder"
 )
 
 // leases are those of all hosts by name, in the order of their grants.
@@ -58,7 +58,7 @@ func (j *judge) exclusion() {
 func (j *judge) callbacks() {
 	for name, leases := range j.leases() {
 		for _, l := range leases {
-			if j.h.group(name).Kind == witness.KindDo && l.ReleaseNs == 0 && l.Cause == "released" {
+			if j.h.group(name).Kind == recorder.KindDo && l.ReleaseNs == 0 && l.Cause == "released" {
 				j.broken(l.Host, claim.Callback, "host %s released lock %d after %v while the function under it ran", hostName(l.Host), name, j.since(l.DoneNs))
 			}
 		}

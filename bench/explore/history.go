@@ -3,7 +3,7 @@ package explore
 import (
 	"time"
 
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/bench/recorder"
 )
 
 // History is what was seen of one schedule. Times are by proc.Now.
@@ -13,9 +13,9 @@ type History struct {
 	Healed   int64 // the last action was over
 	Stopped  int64 // the callers were told to stop
 	Marks    []Mark
-	Seen     []witness.Seen // of each host
-	Alive    []bool         // whether it was at the end, and ended in order
-	Left     []string       // what was left over, and where
+	Seen     []recorder.Seen // of each host
+	Alive    []bool          // whether it was at the end, and ended in order
+	Left     []string        // what was left over, and where
 	Probes   []Probe
 	// Gaps are when the explorer itself did not run, and nothing passed its proxies.
 	Gaps []span

@@ -3,11 +3,11 @@ package explore
 import (
 	"testing"
 
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
 func TestMain(m *testing.M) {
-	witness.Main()
+	recorder.Main()
 	plugintest.Main(m)
 }

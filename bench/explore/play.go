@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/bench/store"
-	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -88,7 +88,7 @@ func (p *player) begin(ctx context.Context, w *World, h *History) error {
 		first := 0
 		for i, g := range h.Schedule.Groups {
 			callers := h.Schedule.Hosts[host.Number].Callers[i]
-			err := host.Work(witness.Workload{
+			err := host.Work(recorder.Workload{
 				Kind: g.Kind, Prefix: h.prefix, First: first, Names: g.Names, Callers: callers, TTL: time.Duration(g.TTL),
 				Limit: g.Limit.lasts(), Hold: g.Hold.lasts(), Pause: g.Pause.lasts(), Seed: h.Schedule.Seed + uint64(host.Number<<8+i),
 			})
@@ -199,7 +199,7 @@ func (p *player) end(w *World) []string {
 
 // shut has a host close its client and end. One that does not is killed, and
 // an error.
-func shut(host *witness.Process) error {
+func shut(host *recorder.Process) error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	if host.Close(ctx) != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/bench/recorder"
 )
 
 // shrinker makes a schedule small that has broken a claim. No schedule is played
@@ -205,7 +205,7 @@ func (s Schedule) crowded() Schedule {
 		}
 	}
 	for g := range c.Groups {
-		if c.Groups[g].Kind != witness.KindLead {
+		if c.Groups[g].Kind != recorder.KindLead {
 			c.Groups[g].Names = min(4*c.Groups[g].Names, 64)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/bench/store"
-	"github.com/lockbench/lockbench/bench/witness"
 )
 
 // ready starts the servers of a setting, unless they are there and well. Those
@@ -64,16 +64,16 @@ func (p *player) close() {
 
 // spec is how a host is started. A recorder that was built from another version
 // gets the same.
-func (p *player) spec(paths []*Path, number int, dir, plugin string) witness.Spec {
+func (p *player) spec(paths []*Path, number int, dir, plugin string) recorder.Spec {
 	var proxies []*fault.Proxy
 	for _, path := range paths {
 		proxies = append(proxies, path.Proxy)
 	}
 	cfg := p.environment.ConfigOf(proxies)
 	maps.Copy(cfg, p.backend.Config)
-	return witness.Spec{
+	return recorder.Spec{
 		Backend: p.backend.Name, Path: plugin, Config: cfg, NoMTLS: p.backend.NoMTLS, Host: number, TempDir: dir,
-		Resources: witness.Resources{Dir: dir}, Program: p.opts.Recorder,
+		Resources: recorder.Resources{Dir: dir}, Program: p.opts.Recorder,
 	}
 }
 
@@ -117,6 +117,6 @@ func (p *player) launch(ctx context.Context, h *Host, dir string, plan HostPlan)
 		}
 	}
 	var err error
-	h.Process, err = witness.Start(ctx, p.spec(h.Paths, h.Number, h.Dir, plugin))
+	h.Process, err = recorder.Start(ctx, p.spec(h.Paths, h.Number, h.Dir, plugin))
 	return err
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/bench/recorder"
 )
 
 // calls judges that calls come back in time, that nobody gives up who was served
@@ -29,9 +29,9 @@ func (j *judge) calls() {
 
 // gaveUp reports whether a call failed that had time left. A release has until
 // its lease is over, which it is soon if it could not be renewed before.
-func (j *judge) gaveUp(host int, c witness.Call) bool {
+func (j *judge) gaveUp(host int, c recorder.Call) bool {
 	until := min(c.LimitNs-int64(claim.Slack), j.h.Stopped)
-	if !c.Served || c.Outcome != witness.OutcomeFailed {
+	if !c.Served || c.Outcome != recorder.OutcomeFailed {
 		return false
 	}
 	if c.Op == "release" {
@@ -47,21 +47,21 @@ func (j *judge) gaveUp(host int, c witness.Call) bool {
 }
 
 // waits reports whether a call is one that waits for a lock.
-func waits(c witness.Call) bool {
-	switch witness.Kind(c.Op) {
-	case witness.KindLock, witness.KindDo, witness.KindLead:
+func waits(c recorder.Call) bool {
+	switch recorder.Kind(c.Op) {
+	case recorder.KindLock, recorder.KindDo, recorder.KindLead:
 		return true
 	}
 	return false
 }
 
 // deadline judges the end of one call.
-func (j *judge) deadline(host int, c witness.Call) {
+func (j *judge) deadline(host int, c recorder.Call) {
 	var grace time.Duration
-	switch witness.Kind(c.Op) {
-	case witness.KindLock, witness.KindTry:
+	switch recorder.Kind(c.Op) {
+	case recorder.KindLock, recorder.KindTry:
 		grace = claim.AcquireGrace
-	case witness.KindDo, witness.KindLead:
+	case recorder.KindDo, recorder.KindLead:
 		grace = claim.AcquireGrace + claim.ReleaseGrace
 	case "release":
 		grace = claim.ReleaseGrace
@@ -149,7 +149,7 @@ func (j *judge) stall(name int, free, next int64) {
 			continue
 		}
 		for _, c := range seen.Calls {
-			if !waits(c) || c.Name != name || c.Outcome == witness.OutcomeFailed || c.Outcome == witness.OutcomeClosed {
+			if !waits(c) || c.Name != name || c.Outcome == recorder.OutcomeFailed || c.Outcome == recorder.OutcomeClosed {
 				continue
 			}
 			waited := span{max(free, c.SentNs), min(next, c.BackNs)}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/fault"
+	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/bench/store"
-	"github.com/lockbench/lockbench/bench/witness"
 )
 
 // World is what actions act on: the servers of one backend, and the hosts of
@@ -28,7 +28,7 @@ type World struct {
 
 // Host is one process with its plugin, as a schedule began it.
 type Host struct {
-	*witness.Process
+	*recorder.Process
 	Number int
 	Paths  []*Path // one to each server
 	// Dir is the TMPDIR of the host and its plugin.

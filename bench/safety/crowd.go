@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/bench/recorder"
 )
 
 const (
@@ -34,7 +34,7 @@ func (w *world) startCrowd(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	w.crowd, err = witness.Start(ctx, witness.Spec{
+	w.crowd, err = recorder.Start(ctx, recorder.Spec{
 		Backend: w.backend.Name, Path: w.backend.Path, NoMTLS: w.backend.NoMTLS, Host: crowdHost,
 		Config: cfg, Resources: w.resources, TempDir: w.dir,
 	})

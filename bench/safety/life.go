@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/bench/recorder"
 )
 
 // What a process may use more at the end than when it was first looked at. A
@@ -31,7 +31,7 @@ type Life struct {
 	Who         string // "rival", "plugin of the rival"
 	Pid         int
 	Looks       int
-	First, Last witness.Use
+	First, Last recorder.Use
 }
 
 // Grown tells what has grown by more than [Allowance]; "" for nothing.
@@ -55,7 +55,7 @@ func (l Life) Grown() string {
 
 // look reads what a host and its plugin use. Where the system does not tell,
 // there is nothing to see.
-func (w *world) look(ctx context.Context, who string, p *witness.Process) error {
+func (w *world) look(ctx context.Context, who string, p *recorder.Process) error {
 	if p == nil || !p.Alive() {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (w *world) look(ctx context.Context, who string, p *witness.Process) error 
 	return nil
 }
 
-func (w *world) live(who string, pid int, u witness.Use) {
+func (w *world) live(who string, pid int, u recorder.Use) {
 	l := w.lives[pid]
 	if l == nil {
 		l = &Life{Who: who, Pid: pid, First: u}

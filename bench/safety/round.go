@@ -11,8 +11,8 @@ import (
 
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/bench/store"
-	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -23,7 +23,7 @@ const (
 )
 
 const (
-	// startTimeout bounds the start of a witness, openTimeout its first grants.
+	// startTimeout bounds the start of a recorder, openTimeout its first grants.
 	startTimeout = 30 * time.Second
 	openTimeout  = 30 * time.Second
 	// tryFor is how long the holder tries to get the second half of its locks:
@@ -50,7 +50,7 @@ type cell struct {
 	fault         fault.Fault
 	ttl           time.Duration
 	environment   *store.Environment
-	holder, rival *witness.Process
+	holder, rival *recorder.Process
 	names         []string     // of the locks of this round
 	given         func() error // waits for what the holder gives back
 }
@@ -93,8 +93,8 @@ func (c *cell) ready(ctx context.Context, round int) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	start := func(host int, paths []*fault.Proxy) (*witness.Process, error) {
-		return witness.Start(ctx, witness.Spec{
+	start := func(host int, paths []*fault.Proxy) (*recorder.Process, error) {
+		return recorder.Start(ctx, recorder.Spec{
 			Backend: c.backend.Name, Path: c.backend.Path, NoMTLS: c.backend.NoMTLS, Host: host,
 			Config: merged(c.backend.Config, c.environment.ConfigOf(paths), c.fault.Config), Resources: c.resources, TempDir: c.dir,
 		})
@@ -177,7 +177,7 @@ func (c *cell) hold(ctx context.Context) error {
 	if err := c.holder.Acquire(c.names[:half], 0, c.ttl, openTimeout); err != nil {
 		return err
 	}
-	if err := c.holder.Await(bounded, func(s witness.Seen) bool { return s.Held() == half }); err != nil {
+	if err := c.holder.Await(bounded, func(s recorder.Seen) bool { return s.Held() == half }); err != nil {
 		return fmt.Errorf("the holder gets its locks: %w, %v", err, c.holder.Seen().Failed)
 	}
 	if err := do(ctx, c.fault.Prepare, &c.environment.Scene); err != nil {
@@ -190,7 +190,7 @@ func (c *cell) hold(ctx context.Context) error {
 	if err := c.holder.Acquire(c.names[half:], half, c.ttl, timeout); err != nil {
 		return err
 	}
-	err := c.holder.Await(bounded, func(s witness.Seen) bool { return len(s.Leases)+len(s.Failed) >= Names })
+	err := c.holder.Await(bounded, func(s recorder.Seen) bool { return len(s.Leases)+len(s.Failed) >= Names })
 	if err != nil {
 		return fmt.Errorf("the holder gets the rest of its locks: %w, %v", err, c.holder.Seen().Failed)
 	}
@@ -220,7 +220,7 @@ func (c *cell) want() error {
 // outcome waits for what the fault does, ends it, and lets both come to an
 // end. The rival's leases are those asked for since first.
 func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error {
-	has := func(s witness.Seen) bool {
+	has := func(s recorder.Seen) bool {
 		n := 0
 		for _, l := range s.Leases {
 			if l.AskedNs >= first {
@@ -269,7 +269,7 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 
 // finish lets the rival have every lock and the holder want them again, so
 // that a lock which the holder has broken is found, and ends the round.
-func (c *cell) finish(ctx context.Context, has func(witness.Seen) bool) error {
+func (c *cell) finish(ctx context.Context, has func(recorder.Seen) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, c.ttl+recovery)
 	defer cancel()
 	both := !c.alone() && c.holder.Alive()
@@ -301,7 +301,7 @@ func (c *cell) finish(ctx context.Context, has func(witness.Seen) bool) error {
 // collect gathers what both have seen. A process that the fault has killed
 // learns of nothing more.
 func (c *cell) collect(r *record.Round) {
-	processes := []*witness.Process{c.holder}
+	processes := []*recorder.Process{c.holder}
 	if !c.alone() {
 		processes = append(processes, c.rival)
 	}
@@ -327,7 +327,7 @@ func (c *cell) collect(r *record.Round) {
 func (c *cell) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	for _, p := range []*witness.Process{c.holder, c.rival} {
+	for _, p := range []*recorder.Process{c.holder, c.rival} {
 		if p == nil {
 			continue
 		}

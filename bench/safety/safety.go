@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/bench/store"
-	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/proc"
 )
@@ -129,7 +129,7 @@ type runner struct {
 	clockLibrary string
 	noClock      error // why there is none
 
-	resources witness.Resources
+	resources recorder.Resources
 	servers   []*env.Server // of the resources
 }
 
@@ -157,7 +157,7 @@ func (r *runner) openResources(ctx context.Context) error {
 	}
 	r.servers = append(r.servers, db)
 	r.resources.SQL = env.MariaDBAddress(db)
-	return witness.PrepareSQL(ctx, r.resources.SQL)
+	return recorder.PrepareSQL(ctx, r.resources.SQL)
 }
 
 func (r *runner) closeResources() error {

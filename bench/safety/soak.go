@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/bench/store"
-	"github.com/lockbench/lockbench/bench/witness"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -121,7 +121,7 @@ type world struct {
 	beginning *sync.Mutex
 	until     time.Time // faults strike
 	schedule  *schedule
-	crowd     *witness.Process
+	crowd     *recorder.Process
 	checker   *check.Checker
 	names     []string // of the crowd
 	lives     map[int]*Life

@@ -10,8 +10,8 @@ import (
 
 // The account of the hosts, which may do less than the one of package env.
 const (
-	hostUser      = "witness"
-	hostPassword  = "witness-password"
+	hostUser      = "recorder"
+	hostPassword  = "recorder-password"
 	otherPassword = "another-password"
 )
 

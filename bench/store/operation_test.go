@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
@@ -22,7 +22,7 @@ const (
 )
 
 // host starts the servers of a setting, and a host that uses them.
-func host(t *testing.T, backend, setting string) (*Environment, *witness.Process) {
+func host(t *testing.T, backend, setting string) (*Environment, *recorder.Process) {
 	t.Helper()
 	dir := t.TempDir()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
@@ -43,8 +43,8 @@ func host(t *testing.T, backend, setting string) (*Environment, *witness.Process
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := witness.Start(t.Context(), witness.Spec{
-		Backend: backend, Path: plugin, Config: e.ConfigOf(paths), Resources: witness.Resources{Dir: dir}, TempDir: dir,
+	host, err := recorder.Start(t.Context(), recorder.Spec{
+		Backend: backend, Path: plugin, Config: e.ConfigOf(paths), Resources: recorder.Resources{Dir: dir}, TempDir: dir,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func host(t *testing.T, backend, setting string) (*Environment, *witness.Process
 	return e, host
 }
 
-func shut(t *testing.T, host *witness.Process) {
+func shut(t *testing.T, host *recorder.Process) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), served)
 	defer cancel()
@@ -63,7 +63,7 @@ func shut(t *testing.T, host *witness.Process) {
 }
 
 // use lets a host take locks and give them back.
-func use(t *testing.T, host *witness.Process, prefix string) error {
+func use(t *testing.T, host *recorder.Process, prefix string) error {
 	t.Helper()
 	host.Forget()
 	ctx, cancel := context.WithTimeout(t.Context(), served)
@@ -72,7 +72,7 @@ func use(t *testing.T, host *witness.Process, prefix string) error {
 	if err := host.Acquire(names, 0, ttl, served); err != nil {
 		return err
 	}
-	err := host.Await(ctx, func(s witness.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
+	err := host.Await(ctx, func(s recorder.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
 	if err != nil {
 		return err
 	}
@@ -114,11 +114,11 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-func operate(t *testing.T, e *Environment, host *witness.Process, o Operation, prefix string) {
+func operate(t *testing.T, e *Environment, host *recorder.Process, o Operation, prefix string) {
 	t.Helper()
 	began := time.Now()
-	err := host.Work(witness.Workload{
-		Kind: witness.KindLock, Prefix: prefix, Names: 4, Callers: 3, TTL: ttl, Limit: witness.Range{served, served}, Hold: witness.Range{0, 20 * time.Millisecond},
+	err := host.Work(recorder.Workload{
+		Kind: recorder.KindLock, Prefix: prefix, Names: 4, Callers: 3, TTL: ttl, Limit: recorder.Range{served, served}, Hold: recorder.Range{0, 20 * time.Millisecond},
 	})
 	if err != nil {
 		t.Fatal(err)

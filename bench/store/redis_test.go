@@ -10,12 +10,12 @@ import (
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
 func TestMain(m *testing.M) {
-	witness.Main()
+	recorder.Main()
 	plugintest.Main(m)
 }
 

@@ -15,13 +15,13 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/witness"
+	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
 func TestMain(m *testing.M) {
 	host.Main()
-	witness.Main()
+	recorder.Main()
 	forgetKeptServers()
 	plugintest.Main(m)
 }

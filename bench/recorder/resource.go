@@ -1,4 +1,4 @@
-package witness
+package recorder
 
 import (
 	"context"
@@ -26,14 +26,14 @@ type Resources struct {
 	SQL   string `json:"sql,omitempty"`   // address in the form of go-sql-driver/mysql
 }
 
-// PrepareSQL makes the table that witnesses write to.
+// PrepareSQL makes the table that recorderes write to.
 func PrepareSQL(ctx context.Context, address string) error {
 	db, err := sql.Open("mysql", address)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS witness (
+	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS things (
 		name VARCHAR(200) PRIMARY KEY, body BIGINT UNSIGNED NOT NULL DEFAULT 0,
 		lock_token BIGINT UNSIGNED NOT NULL DEFAULT 0, writes BIGINT NOT NULL DEFAULT 0)`)
 	return err
@@ -136,7 +136,7 @@ func redisResource(c *redis.Client) resource {
 
 func sqlResource(db *sql.DB) resource {
 	insert := func(ctx context.Context, thing string) error {
-		_, err := db.ExecContext(ctx, "INSERT IGNORE INTO witness (name) VALUES (?)", thing)
+		_, err := db.ExecContext(ctx, "INSERT IGNORE INTO things (name) VALUES (?)", thing)
 		return err
 	}
 	return resource{
@@ -145,14 +145,14 @@ func sqlResource(db *sql.DB) resource {
 			if err := insert(ctx, thing); err != nil {
 				return err
 			}
-			query := "UPDATE witness SET body = ?, writes = writes + 1, " + fence.Set("lock_token") + " WHERE name = ? AND " + fence.Where("lock_token")
+			query := "UPDATE things SET body = ?, writes = writes + 1, " + fence.Set("lock_token") + " WHERE name = ? AND " + fence.Where("lock_token")
 			return fence.Exec(ctx, db, thing, token, query, token, token, thing, token)
 		},
 		without: func(ctx context.Context, thing string, token uint64) error {
 			if err := insert(ctx, thing); err != nil {
 				return err
 			}
-			_, err := db.ExecContext(ctx, "UPDATE witness SET body = ?, writes = writes + 1 WHERE name = ?", token, thing)
+			_, err := db.ExecContext(ctx, "UPDATE things SET body = ?, writes = writes + 1 WHERE name = ?", token, thing)
 			return err
 		},
 	}

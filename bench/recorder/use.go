@@ -1,4 +1,4 @@
-package witness
+package recorder
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // Use is what a process uses at some moment. Goroutines and Heap are known of
-// witnesses only, not of their plugins.
+// recorderes only, not of their plugins.
 type Use struct {
 	Goroutines  int    `json:"goroutines,omitempty"`
 	Heap        uint64 `json:"heap_bytes,omitempty"`     // live after a collection, stacks included
@@ -28,7 +28,7 @@ func (u Use) String() string {
 	return text
 }
 
-// Use collects the witness's garbage and reads what it and its plugin use. On
+// Use collects the recorder's garbage and reads what it and its plugin use. On
 // systems without /proc that is an error wrapping fs.ErrNotExist.
 func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
 	p.mu.Lock()

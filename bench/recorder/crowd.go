@@ -1,4 +1,4 @@
-package witness
+package recorder
 
 import (
 	"context"
@@ -21,11 +21,11 @@ const (
 	// turnEvery is how often each of them gives one lease back and takes it
 	// again, and looks whether others are lost.
 	turnEvery = 250 * time.Millisecond
-	// tellEvery is how often a witness tells of its crowd.
+	// tellEvery is how often a recorder tells of its crowd.
 	tellEvery = time.Second
 )
 
-// Crowd is what a witness tells of the many leases that it keeps.
+// Crowd is what a recorder tells of the many leases that it keeps.
 type Crowd struct {
 	// Held is how many leases there are, with those that were given back to be
 	// taken again.
@@ -49,7 +49,7 @@ func (c *Crowd) add(newer Crowd) {
 	c.Attempts = append(c.Attempts, newer.Attempts...)
 }
 
-// Keep lets the witness hold count leases, named after prefix and their
+// Keep lets the recorder hold count leases, named after prefix and their
 // number, until [Process.Release]. It does not look at each and writes
 // nothing under them; some are always given back and taken again, and so is
 // every one that is lost. It returns at once.

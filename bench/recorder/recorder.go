@@ -1,4 +1,4 @@
-// Package witness runs hosts as operating system processes that hold many
+// Package recorder runs hosts as operating system processes that hold many
 // locks at once and write down what they believed and when: grants, renewals,
 // the last moment at which a lease called itself valid, its loss, its release,
 // and writes to guarded resources. They can be killed and frozen from outside.
@@ -6,7 +6,7 @@
 // A process is the running binary started again, whose main (or TestMain) must
 // call [Main] first. What it sees comes out of it at once, so that little is
 // lost with one that is killed.
-package witness
+package recorder
 
 import (
 	"context"
@@ -20,11 +20,11 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// role makes a binary that calls Main a witness. Builds of other versions know
+// role makes a binary that calls Main a recorder. Builds of other versions know
 // it, too: Spec.Program may be one.
 const role = "LOCKBENCH_WITNESS_PROCESS"
 
-// Spec says through which plugin a witness takes its locks, and to what it
+// Spec says through which plugin a recorder takes its locks, and to what it
 // writes under them.
 type Spec struct {
 	Backend   string        `json:"backend"`
@@ -33,14 +33,14 @@ type Spec struct {
 	NoMTLS    bool          `json:"no_mtls,omitempty"`
 	Host      int           `json:"host"` // its number in what it records
 	Resources Resources     `json:"resources"`
-	// TempDir is where the witness and its plugin make their temporary files;
+	// TempDir is where the recorder and its plugin make their temporary files;
 	// "" for the system's.
 	TempDir string `json:"-"`
 	// Program is the one to start; "" for this one. Its main must call [Main].
 	Program string `json:"-"`
 }
 
-// order is one line on a witness's standard input.
+// order is one line on a recorder's standard input.
 type order struct {
 	Op      string        `json:"op"` // acquire, keep, work, release, reopen, read, or a surrounding
 	Names   []string      `json:"names,omitempty"`
@@ -69,7 +69,7 @@ type note struct {
 	Ready  bool          `json:"ready,omitempty"`
 }
 
-// Process is a witness. Its methods may be called from any goroutine.
+// Process is a recorder. Its methods may be called from any goroutine.
 type Process struct {
 	*proc.Child
 
@@ -86,7 +86,7 @@ type Process struct {
 	idle      int
 }
 
-// Seen is what a witness has told.
+// Seen is what a recorder has told.
 type Seen struct {
 	Leases []record.Lease
 	Writes []record.Write
@@ -107,7 +107,7 @@ func (s Seen) Held() int {
 	return n
 }
 
-// Start starts a witness and returns when its plugin is open.
+// Start starts a recorder and returns when its plugin is open.
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	p := &Process{Child: &proc.Child{Role: role, Program: s.Program}, change: make(chan struct{}), index: map[grant]int{}}
 	if s.TempDir != "" {
@@ -125,7 +125,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 		err = errors.Join(errors.New(failed), p.Close(ctx))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("witness: %w", err)
+		return nil, fmt.Errorf("recorder: %w", err)
 	}
 	return p, nil
 }
@@ -190,7 +190,7 @@ func (p *Process) Await(ctx context.Context, until func(Seen) bool) error {
 		case done:
 			return nil
 		case over:
-			return fmt.Errorf("witness: %w", proc.ErrEnded)
+			return fmt.Errorf("recorder: %w", proc.ErrEnded)
 		}
 		select {
 		case <-change:
@@ -234,7 +234,7 @@ func (p *Process) Asking() (asking bool, releaseNs int64) {
 	return p.asking, p.releaseNs
 }
 
-// Acquire lets the witness wait for each of the names, up to timeout, and hold
+// Acquire lets the recorder wait for each of the names, up to timeout, and hold
 // what it gets until it loses it or is told to release. It returns at once.
 func (p *Process) Acquire(names []string, first int, ttl, timeout time.Duration) error {
 	return p.Send(order{Op: "acquire", Names: names, First: first, TTL: ttl, Timeout: timeout})

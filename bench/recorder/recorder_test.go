@@ -1,4 +1,4 @@
-package witness
+package recorder
 
 import (
 	"context"
@@ -52,8 +52,8 @@ func await(t *testing.T, p *Process, what string, until func(Seen) bool) {
 	}
 }
 
-// TestFrozenHolder: what a witness tells of a lease that it lost while it was
-// frozen, of the one that another witness got, and of the writes of both.
+// TestFrozenHolder: what a recorder tells of a lease that it lost while it was
+// frozen, of the one that another recorder got, and of the writes of both.
 func TestFrozenHolder(t *testing.T) {
 	s, err := env.StartRedis(t.Context(), nil)
 	if err != nil {
@@ -68,7 +68,7 @@ func TestFrozenHolder(t *testing.T) {
 	a, b := start(t, s, 0, dir), start(t, s, 1, dir)
 	const tries = 10
 	for try := range tries {
-		if frozen(t, a, b, fmt.Sprintf("witness-%d", try)) {
+		if frozen(t, a, b, fmt.Sprintf("recorder-%d", try)) {
 			return
 		}
 		a.Forget()
@@ -159,6 +159,6 @@ func TestReleaseFrom(t *testing.T) {
 
 func TestBadPluginIsAnError(t *testing.T) {
 	if _, err := Start(t.Context(), Spec{Backend: "redis", Path: "/nowhere/lockplugin-redis"}); err == nil {
-		t.Error("a witness without a plugin has started")
+		t.Error("a recorder without a plugin has started")
 	}
 }

@@ -1,4 +1,4 @@
-package witness
+package recorder
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Main makes this process a witness and ends it, when it was started as one;
+// Main makes this process a recorder and ends it, when it was started as one;
 // otherwise it does nothing. Call it first in main or TestMain.
-func Main() { proc.Become(role, "witness", run) }
+func Main() { proc.Become(role, "recorder", run) }
 
 const (
 	// startTimeout is how long a plugin may take until it is open: many start
@@ -28,7 +28,7 @@ const (
 	closeTimeout = 5 * time.Second
 )
 
-// agent is the state of a witness process.
+// agent is the state of a recorder process.
 type agent struct {
 	parent  *proc.Parent
 	spec    Spec
@@ -110,7 +110,7 @@ func (a *agent) connect() error {
 	if err != nil {
 		return err
 	}
-	c := core.New(b, &core.Options{Label: fmt.Sprintf("witness-%d", a.spec.Host), Logger: log, OnEvent: a.event})
+	c := core.New(b, &core.Options{Label: fmt.Sprintf("recorder-%d", a.spec.Host), Logger: log, OnEvent: a.event})
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.backend, a.client = b, c

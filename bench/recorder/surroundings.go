@@ -1,4 +1,4 @@
-package witness
+package recorder
 
 import (
 	"context"
@@ -108,7 +108,7 @@ func (g *gate) WithAttrs([]slog.Attr) slog.Handler { return g }
 // WithGroup implements slog.Handler.
 func (g *gate) WithGroup(string) slog.Handler { return g }
 
-// event is the OnEvent of a witness.
+// event is the OnEvent of a recorder.
 func (a *agent) event(e core.Event) {
 	a.gate.pass()
 	a.note(e)
