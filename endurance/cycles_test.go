@@ -3,9 +3,7 @@ package endurance_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 const (
@@ -102,18 +101,11 @@ func heapInUse() uint64 {
 // residentOf is the resident memory of a process in bytes.
 func residentOf(t *testing.T, pid int) uint64 {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	n, err := proc.Resident(pid)
 	if err != nil {
-		t.Skipf("the memory of another process cannot be read here: %v", err)
+		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(status)) {
-		var kib uint64
-		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
-			return kib << 10
-		}
-	}
-	t.Fatalf("process %d has no memory: it has ended", pid)
-	return 0
+	return n
 }
 
 // BenchmarkCycle is an acquire and a release through the plugin of each

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // patience bounds what a test waits for on a machine that is busy.
@@ -165,8 +167,8 @@ func TestNothingLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = owner.Wait() // "signal: killed"
-			eventually(t, "the server is gone", func() bool { return syscall.Kill(pid, 0) != nil || zombie(pid) })
-			eventually(t, "the watcher is gone", func() bool { return syscall.Kill(watcherPid, 0) != nil || zombie(watcherPid) })
+			eventually(t, "the server is gone", func() bool { return !proc.Running(pid) })
+			eventually(t, "the watcher is gone", func() bool { return !proc.Running(watcherPid) })
 			left, err := filepath.Glob(dir + "*")
 			if err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v %v", left, err)
@@ -237,11 +239,6 @@ func TestSweep(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the orphan lives", orphan.kill())
 	}
-}
-
-func zombie(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && strings.Contains(string(b), ") Z ")
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {

@@ -18,6 +18,7 @@ import (
 	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 const (
@@ -183,7 +184,7 @@ func testAction(t *testing.T, w *World, h *Host, a Action) {
 		}
 	}
 	if a.Ends {
-		eventually(t, "the host and its plugin have ended", func() bool { return !h.Alive() && strings.Contains("Z", stateOf(plugin)) })
+		eventually(t, "the host and its plugin have ended", func() bool { return !h.Alive() && !proc.Running(plugin) })
 		return
 	}
 	if a.Name == "reopen-client" {
@@ -191,17 +192,17 @@ func testAction(t *testing.T, w *World, h *Host, a Action) {
 	}
 	works(t, h, "after")
 	for _, pid := range append(h.pluginChain(), h.Pid()) {
-		eventually(t, "it runs", func() bool { return stateOf(pid) != "T" })
+		eventually(t, "it runs", func() bool { return !standsStill(pid) })
 	}
 }
 
 // effects are what shows that an action goes on, where that can be seen from
 // here.
 var effects = map[string]func(*Host) bool{
-	"freeze-host":    func(h *Host) bool { return stateOf(h.Pid()) == "T" },
-	"freeze-plugin":  func(h *Host) bool { return stateOf(h.plugin()) == "T" },
-	"slow-host":      func(h *Host) bool { return stateOf(h.Pid()) == "T" },
-	"slow-plugin":    func(h *Host) bool { return stateOf(h.plugin()) == "T" },
+	"freeze-host":    func(h *Host) bool { return standsStill(h.Pid()) },
+	"freeze-plugin":  func(h *Host) bool { return standsStill(h.plugin()) },
+	"slow-host":      func(h *Host) bool { return standsStill(h.Pid()) },
+	"slow-plugin":    func(h *Host) bool { return standsStill(h.plugin()) },
 	"no-descriptors": func(h *Host) bool { return descriptorLimit(h.Pid()) != descriptorLimit(os.Getpid()) },
 	"lost-directory": func(h *Host) bool {
 		_, err := os.Stat(h.Dir)
@@ -243,20 +244,17 @@ func closeHost(t *testing.T, h *Host) {
 		t.Error(err)
 	}
 	for _, pid := range append(chain, h.Pid()) {
-		eventually(t, fmt.Sprint(pid, " is gone"), func() bool { return stateOf(pid) == "" })
+		eventually(t, fmt.Sprint(pid, " is gone"), func() bool { _, known := proc.Of(pid); return !known })
 	}
 	if _, err := os.Stat(h.Dir); err != nil {
 		t.Error(err)
 	}
 }
 
-// stateOf is the letter of a process's state, "" for none.
-func stateOf(pid int) string {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return ""
-	}
-	return string(stat[strings.LastIndexByte(string(stat), ')')+2])
+// standsStill reports whether a signal has stopped a process.
+func standsStill(pid int) bool {
+	s, known := proc.Of(pid)
+	return known && s.Stopped()
 }
 
 func eventually(t *testing.T, what string, holds func() bool) {

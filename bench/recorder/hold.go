@@ -68,17 +68,10 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 		a.tell(note{Failed: err.Error()})
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), o.Timeout)
+	ctx, cancel := until(stop)
 	defer cancel()
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() {
-		select {
-		case <-stop:
-			cancel()
-		case <-ended:
-		}
-	}()
+	ctx, done := context.WithTimeout(ctx, o.Timeout)
+	defer done()
 	var asked, granted int64
 	var lease *core.Lease
 	for {

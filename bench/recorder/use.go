@@ -6,7 +6,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strings"
+
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Use is what a process uses at some moment. Goroutines and Heap are known of
@@ -68,18 +69,9 @@ func useOf(pid int) (u Use, err error) {
 		return u, err
 	}
 	u.Descriptors = len(open)
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return u, err
+	if s, known := proc.Of(pid); known {
+		u.Threads = s.Threads
 	}
-	for line := range strings.Lines(string(status)) {
-		var n int
-		if read, _ := fmt.Sscanf(line, "VmRSS: %d kB", &n); read == 1 {
-			u.Resident = uint64(n) << 10
-		}
-		if read, _ := fmt.Sscanf(line, "Threads: %d", &n); read == 1 {
-			u.Threads = n
-		}
-	}
-	return u, nil
+	u.Resident, err = proc.Resident(pid)
+	return u, err
 }

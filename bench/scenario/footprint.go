@@ -15,6 +15,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 var footprint = Scenario{
@@ -122,7 +123,7 @@ func (f *fresh) memory(ctx context.Context, cell *record.Cell) error {
 	if !ok {
 		return errors.New("the plugin process has ended")
 	}
-	idle, err := residentBytes(pid)
+	idle, err := proc.Resident(pid)
 	if err != nil {
 		return err
 	}
@@ -140,7 +141,7 @@ func (f *fresh) memory(ctx context.Context, cell *record.Cell) error {
 		}
 	})
 	after := heap()
-	full, err := residentBytes(pid)
+	full, err := proc.Resident(pid)
 	err = errors.Join(err, f.renewals(ctx, pid, leases, cell))
 	_, first := collect(cs) // a release that fails has cost no memory
 	load.Workers(takers, func(worker int) {

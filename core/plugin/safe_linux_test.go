@@ -192,11 +192,7 @@ func TestDescribeLeavesNoProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone := func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err != nil || strings.Contains(string(stat), ") Z ")
-	}
-	for end := time.Now().Add(patience); !gone(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); plugintest.Running(pid); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			t.Fatalf("process %d, which the plugin started, is left", pid)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -83,6 +84,16 @@ func parse(text string) (s Stat, ok bool) {
 // for it keeps it visible; a first thread that has ended alone is not its end.
 func (s Stat) Ended() bool {
 	return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1
+}
+
+// Running reports whether process pid runs. One that has ended and waits for
+// its parent to look does not: not every init process looks.
+func Running(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	s, known := Of(pid)
+	return !known || !s.Ended()
 }
 
 // Stopped reports whether a signal has stopped the process.

@@ -18,6 +18,9 @@ func TestOf(t *testing.T) {
 	if !ok || own.Ended() || own.Stopped() || own.Threads < 1 || own.Start == "" {
 		t.Errorf("this process is %+v, %t", own, ok)
 	}
+	if n, err := Resident(os.Getpid()); err != nil || n < 1<<20 || n > 1<<30 {
+		t.Errorf("%d bytes of this process are resident, %v", n, err)
+	}
 	child := exec.Command("sh", "-c", "exec sleep 60")
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
@@ -44,6 +47,12 @@ func TestOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	becomes("a zombie", Stat.Ended)
+	if Running(pid) || !Running(os.Getpid()) {
+		t.Errorf("a zombie runs: %t, this process: %t", Running(pid), Running(os.Getpid()))
+	}
+	if n, err := Resident(pid); err == nil {
+		t.Errorf("%d bytes of a zombie are resident", n)
+	}
 	_ = child.Wait() // it was killed
 	if s, ok := Of(pid); ok {
 		t.Errorf("after its end it is %+v", s)

@@ -9,13 +9,7 @@ import (
 
 // Running reports whether process pid runs. One that has ended and waits for
 // its parent to look does not: not every init process looks.
-func Running(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
-		return false
-	}
-	s, known := proc.Of(pid)
-	return !known || !s.Ended()
-}
+func Running(pid int) bool { return proc.Running(pid) }
 
 // Freeze stops process pid with SIGSTOP and returns when it has stopped.
 func Freeze(pid int) error { return proc.Freeze(pid) }

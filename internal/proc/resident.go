@@ -1,4 +1,4 @@
-package scenario
+package proc
 
 import (
 	"bytes"
@@ -9,8 +9,11 @@ import (
 	"strings"
 )
 
-// residentBytes is how much memory of a process is resident.
-func residentBytes(pid int) (uint64, error) {
+// Resident is how many bytes of the memory of a process are resident.
+//
+// Note: /proc/PID/stat, which Of reads, has the figure too, but counts roughly
+// on machines with many processors.
+func Resident(pid int) (uint64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil { // no Linux
 		kib, err := exec.Command("ps", "-o", "rss=", "-p", strconv.Itoa(pid)).Output()
