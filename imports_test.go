@@ -85,6 +85,12 @@ var rules = []rule{
 		because: "claims are data: what judges, harms and documents reads them",
 	},
 	{
+		dirs:    []string{"bench/store"},
+		forbid:  []string{module + "bench/", module + "core/plugin"},
+		allow:   []string{module + "bench/claim", module + "bench/env", module + "bench/fault", module + "bench/store"},
+		because: "everything asks what is known of a store, so that knows nobody who asks",
+	},
+	{
 		dirs:    []string{"bench/load"},
 		forbid:  []string{module + "bench/"},
 		allow:   []string{module + "bench/record"},
@@ -93,8 +99,8 @@ var rules = []rule{
 	{
 		dirs:    []string{"bench/record", "bench/stat", "bench/check", "bench/report", "bench/peers"},
 		forbid:  []string{module + "bench/", module + "core/plugin", module + "plugins/"},
-		allow:   []string{module + "bench/claim", module + "bench/record", module + "bench/stat", module + "bench/check", module + "bench/report", module + "bench/peers"},
-		because: "a result folder is judged and rendered anywhere, without any server",
+		allow:   []string{module + "bench/claim", module + "bench/store", module + "bench/record", module + "bench/stat", module + "bench/check", module + "bench/report", module + "bench/peers"},
+		because: "a result folder is judged and rendered anywhere, without any server; of the stores it asks what they do not promise",
 	},
 	{
 		dirs:    []string{"bench/scenario", "bench/baseline"},

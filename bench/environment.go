@@ -4,11 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 )
+
+// EnvError is a server or plugin that cannot be used. It names the cause and
+// the address, and no secret.
+type EnvError struct {
+	Backend string // "" when it is none in particular
+	Hint    string // what to do; may be empty
+	Err     error
+}
+
+func (e *EnvError) Error() string {
+	text := e.Err.Error()
+	if e.Backend == "" || strings.HasPrefix(text, e.Backend+":") || strings.HasPrefix(text, "plugin ") {
+		return text // it says already what it is about
+	}
+	return e.Backend + ": " + text
+}
+
+// Unwrap returns the cause.
+func (e *EnvError) Unwrap() error { return e.Err }
 
 // The environments in which throwaway servers run.
 const (
@@ -43,32 +64,62 @@ func openEnvironment(name string, kept *Kept) *environment {
 
 // start is [StartServers] in this environment. It takes kept servers where
 // there are some of the backend.
-func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (*Servers, error) {
+func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (*store.Servers, error) {
 	if e.kept != nil {
 		if cfg, ok := e.kept.Servers[found.Name]; ok {
-			return &Servers{Config: cfg}, nil
+			return &store.Servers{Config: cfg}, nil
 		}
 	}
-	if e.name != EnvCompose || found.Name == "memory" {
+	if e.name != EnvCompose || store.Of(found.Name).InHost() {
 		return StartServers(ctx, found, durable)
 	}
 	if e.compose == nil {
 		var err error
-		if e.compose, err = env.NewCompose(ctx); err != nil {
+		if e.compose, err = env.NewCompose(ctx, store.Services()); err != nil {
 			return nil, composeError(found.Name, err)
 		}
 	}
-	all, err := e.compose.Up(ctx, found.Name, durable)
+	s, err := store.Of(found.Name).Up(ctx, e.compose, found.Path, durable)
 	if err != nil {
 		return nil, composeError(found.Name, err)
 	}
-	s := &Servers{Config: env.ComposeConfig(found.Name, all), Containers: all}
-	if found.Name == "redlock" {
-		if err := env.InitRedlock(ctx, found.Path, "address="+s.Config["address"]); err != nil {
-			return nil, &EnvError{Backend: found.Name, Err: err}
+	return admitted(ctx, found.Name, s)
+}
+
+// StartServers starts the throwaway servers of the backend whose plugin was
+// found, in processes, and lets them serve. Of products that can do without
+// durability, the others are faster.
+func StartServers(ctx context.Context, found plugin.Found, durable bool) (*store.Servers, error) {
+	if !store.Known(found.Name) {
+		return nil, &EnvError{
+			Backend: found.Name,
+			Err:     errors.New("lockbench has no throwaway server for it"),
+			Hint:    fmt.Sprintf("name one of yours: --target %s=ADDRESS", found.Name),
 		}
 	}
+	s, err := store.Of(found.Name).Start(ctx, found.Path, durable)
+	if err != nil {
+		return nil, serverError(found.Name, err)
+	}
+	return admitted(ctx, found.Name, s)
+}
+
+// admitted lets servers serve.
+func admitted(ctx context.Context, backend string, s *store.Servers) (*store.Servers, error) {
+	if err := s.Admit(ctx); err != nil {
+		return nil, errors.Join(&EnvError{Backend: backend, Err: err}, s.Close())
+	}
 	return s, nil
+}
+
+func serverError(backend string, err error) error {
+	e := &EnvError{Backend: backend, Err: err}
+	var missing *env.NotInstalledError
+	if errors.As(err, &missing) {
+		e.Err = fmt.Errorf("%s is not installed", missing.Program)
+		e.Hint = missing.How() + fmt.Sprintf("; or name a server of yours: --target %s=ADDRESS", backend)
+	}
+	return e
 }
 
 func composeError(backend string, err error) error {

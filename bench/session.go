@@ -16,6 +16,7 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/scenario"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/digest"
@@ -31,7 +32,7 @@ type session struct {
 	backends    []string
 	baselines   []string
 	skipped     []string
-	counters    []*baseline.Counter
+	counters    []*store.Counter
 	notes       []string
 	findings    []string
 	binaries    map[string]string // SHA-256 by file name
@@ -96,7 +97,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 			return err
 		}
 		s.servers = append(s.servers, servers.All...)
-		harm = servers.harm()
+		harm = harmed(servers)
 		maps.Copy(cfg, servers.Config)
 		if s.environment.isKept(f.Name, cfg) {
 			s.notes = append(s.notes, f.Name+" uses the server that lockbench env up keeps")
@@ -131,7 +132,7 @@ func (s *session) openCounter(ctx context.Context, sub *subject, cfg driver.Conf
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	counter, err := baseline.NewCounter(sub.Name, cfg)
+	counter, err := store.Of(sub.Name).Counter(cfg)
 	if err == nil && counter != nil {
 		_, _, err = counter.Read(ctx)
 	}
@@ -160,22 +161,23 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 		s.subjects = append(s.subjects, sub)
 		s.baselines = append(s.baselines, name)
 	}
-	if of.Name != "redis" {
+	floor := store.Of(of.Name).Floor
+	if floor == nil {
 		return nil
 	}
-	floor, err := redisFloor(cfg)
+	sub, err := storeFloor(floor, cfg)
 	if err != nil {
 		return err
 	}
-	s.subjects = append(s.subjects, floor)
+	s.subjects = append(s.subjects, sub)
 	return nil
 }
 
-// openFloors adds the floor of the process boundary, for which the memory
-// plugin must be there.
+// openFloors adds the floor of the process boundary, for which the plugin must be
+// there that asks nobody else.
 func (s *session) openFloors(ctx context.Context) error {
-	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == "memory" }) {
-		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no memory plugin")
+	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == store.Innermost }) {
+		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no "+store.Innermost+" plugin")
 		return nil
 	}
 	floor, err := s.pluginFloor(ctx)

@@ -15,6 +15,7 @@ import (
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/scenario"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
@@ -39,7 +40,7 @@ type subject struct {
 	names  []string // of locks, made as they are needed
 	series int64    // keeps the names of two builds apart
 	// counter counts the commands of its servers; nil when they do not count.
-	counter *baseline.Counter
+	counter *store.Counter
 	// address is that of its server as configured: it may hold a password.
 	address string
 	host    host.Spec // to start processes with; zero for a floor
@@ -167,16 +168,13 @@ func (o *opener) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg 
 	}, nil
 }
 
-// The floors.
-const (
-	floorPluginCall = "plugin-call"
-	floorRedisPing  = "redis-ping"
-)
+// floorPluginCall is the floor of all plugins.
+const floorPluginCall = "plugin-call"
 
-// pluginFloor is a call to the memory plugin that finds nothing: the price of
-// the process boundary.
+// pluginFloor is a call to a plugin that finds nothing in itself: the price of the
+// process boundary.
 func (o *opener) pluginFloor(ctx context.Context) (*subject, error) {
-	b, err := o.open(ctx, "memory", "", driver.Config{})
+	b, err := o.open(ctx, store.Innermost, "", driver.Config{})
 	if err != nil {
 		return nil, err
 	}
@@ -190,14 +188,14 @@ func (o *opener) pluginFloor(ctx context.Context) (*subject, error) {
 	}, nil
 }
 
-// redisFloor is a PING of the Redis server.
-func redisFloor(cfg driver.Config) (*subject, error) {
-	call, end, err := baseline.RedisPing(cfg)
+// storeFloor is the floor of a store.
+func storeFloor(f *store.Floor, cfg driver.Config) (*subject, error) {
+	call, end, err := f.Open(cfg)
 	if err != nil {
-		return nil, &EnvError{Backend: floorRedisPing, Err: err}
+		return nil, &EnvError{Backend: f.Name, Err: err}
 	}
 	return &subject{
-		Subject: record.Subject{Name: floorRedisPing, Kind: record.KindFloor},
+		Subject: record.Subject{Name: f.Name, Kind: record.KindFloor},
 		call:    call,
 		close:   func(context.Context) error { return end() },
 		address: cfg["address"],

@@ -11,6 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/scenario"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/near"
@@ -45,7 +46,7 @@ func (p Plan) checkTakeover() error {
 // keepsData tells whether the throwaway server of a backend has to keep its
 // data when it is started again: a leader that it forgot would be one of two.
 func (p Plan) keepsData(backend string) bool {
-	return backend == "redis" && slices.Contains(p.Modes, "server-restart")
+	return store.Of(backend).Forgets && slices.Contains(p.Modes, "server-restart")
 }
 
 // ttlFor is the TTL for a backend. Takeover alone, where it is varied down to
@@ -98,11 +99,10 @@ func (c cell) label() string {
 	return fmt.Sprintf("%s, clients %d", out, c.Clients)
 }
 
-// harm is the server of a backend that may be harmed: one of several, the same
-// all the time, because a node of redlock that was restarted has no vote for as
-// long as its quarantine lasts, and with three of five in it nobody could lead.
-// It is nil without servers of ours.
-func (s *Servers) harm() scenario.Server {
+// harmed is the server that may be harmed: one of several, the same all the time,
+// because one that was restarted may have no vote for a while, and with three of
+// five in that nobody could lead. It is nil without servers of ours.
+func harmed(s *store.Servers) scenario.Server {
 	switch {
 	case len(s.All) > 0:
 		return localServer{s.All[rand.IntN(len(s.All))]}

@@ -22,6 +22,8 @@ type Baseline struct {
 	Backend string // the backend whose server and configuration it uses
 	Module  string // Go module path, for the version in run.json
 	Fencing driver.Fencing
+	// Reference reports whether it is what the backend is compared with.
+	Reference bool
 	// Open connects. cfg is the checked configuration of the backend.
 	Open func(ctx context.Context, cfg driver.Config) (load.Locker, error)
 }
@@ -56,15 +58,10 @@ func ByName(name string) (Baseline, bool) {
 
 // Reference is the baseline that a backend is compared with, "" for none.
 func Reference(backend string) string {
-	switch backend {
-	case "redis":
-		return redislockBaseline.Name
-	case "redlock":
-		return redsyncNodesBaseline.Name
-	case "mysql":
-		return leaseRowBaseline.Name
-	case "etcd":
-		return etcdMutexBaseline.Name
+	for _, b := range All() {
+		if b.Backend == backend && b.Reference {
+			return b.Name
+		}
 	}
 	return ""
 }

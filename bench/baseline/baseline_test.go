@@ -2,7 +2,6 @@ package baseline
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -34,15 +33,6 @@ func TestBaselines(t *testing.T) {
 		t.Run(bl.Name, func(t *testing.T) {
 			testExclusion(t, bl, plain, url)
 		})
-	}
-	for _, cfg := range []driver.Config{plain, url} {
-		call, end, err := RedisPing(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(call(t.Context()), end()); err != nil {
-			t.Error(err)
-		}
 	}
 }
 

@@ -30,21 +30,6 @@ func dialEtcd(cfg driver.Config) (*clientv3.Client, error) {
 	})
 }
 
-// EtcdGet returns the floor of everything that asks an etcd server: a read of
-// one key through the consensus.
-func EtcdGet(cfg driver.Config) (call func(context.Context) error, end func() error, err error) {
-	c, err := dialEtcd(cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	key := etcdPrefix(cfg) + "floor"
-	call = func(ctx context.Context) error {
-		_, err := c.Get(ctx, key)
-		return err
-	}
-	return call, c.Close, nil
-}
-
 // etcdPrefix keeps a baseline's keys apart from those of the backend, below the
 // prefix that the user has the right to.
 func etcdPrefix(cfg driver.Config) string {

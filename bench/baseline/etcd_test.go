@@ -2,7 +2,6 @@ package baseline
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -32,13 +31,6 @@ func TestEtcdBaselines(t *testing.T) {
 			continue
 		}
 		t.Run(bl.Name, func(t *testing.T) { testExclusion(t, bl, cfg, cfg) })
-	}
-	call, end, err := EtcdGet(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(call(t.Context()), end()); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -16,11 +16,12 @@ import (
 )
 
 var etcdMutexBaseline = Baseline{
-	Name:    "etcdmutex",
-	Doc:     "concurrency.Mutex of the etcd client, one session for all locks",
-	Backend: "etcd",
-	Module:  etcdModule,
-	Fencing: driver.FencingStrict,
+	Name:      "etcdmutex",
+	Doc:       "concurrency.Mutex of the etcd client, one session for all locks",
+	Backend:   "etcd",
+	Module:    etcdModule,
+	Fencing:   driver.FencingStrict,
+	Reference: true,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
 		return openSessions(cfg, "mutex/", lockMutex)
 	},

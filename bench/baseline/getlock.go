@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 )
 
@@ -23,7 +24,7 @@ var getLockBaseline = Baseline{
 	Module:  "github.com/go-sql-driver/mysql",
 	Fencing: driver.FencingNone,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		db, err := dialMySQL(cfg)
+		db, err := store.DialSQL(cfg)
 		if err != nil {
 			return nil, err
 		}

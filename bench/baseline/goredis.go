@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 )
 
@@ -28,7 +29,7 @@ var goredisBaseline = Baseline{
 	Module:  "github.com/redis/go-redis/v9",
 	Fencing: driver.FencingNone,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		c, err := dialRedis(cfg)
+		c, err := store.DialRedis(cfg)
 		if err != nil {
 			return nil, err
 		}

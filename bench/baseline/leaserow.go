@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 )
 
@@ -18,13 +19,14 @@ import (
 // a lock: one upsert takes an expired row, one update gives it back, and who
 // finds it taken asks again after 10 ms. No token, no queue.
 var leaseRowBaseline = Baseline{
-	Name:    "lease-row",
-	Doc:     "a plain lease row in a table, asking every 10 ms",
-	Backend: "mysql",
-	Module:  "github.com/go-sql-driver/mysql",
-	Fencing: driver.FencingNone,
+	Name:      "lease-row",
+	Doc:       "a plain lease row in a table, asking every 10 ms",
+	Backend:   "mysql",
+	Module:    "github.com/go-sql-driver/mysql",
+	Fencing:   driver.FencingNone,
+	Reference: true,
 	Open: func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
-		db, err := dialMySQL(cfg)
+		db, err := store.DialSQL(cfg)
 		if err != nil {
 			return nil, err
 		}

@@ -10,19 +10,21 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 )
 
 // Note: v0.9.4 and not v0.10, which obtains by MSETNX and PEXPIRE and is
 // slower: the faster one is the bar.
 var redislockBaseline = Baseline{
-	Name:    "redislock",
-	Doc:     "bsm/redislock, retrying every 100 ms",
-	Backend: "redis",
-	Module:  "github.com/bsm/redislock",
-	Fencing: driver.FencingNone,
+	Name:      "redislock",
+	Doc:       "bsm/redislock, retrying every 100 ms",
+	Backend:   "redis",
+	Module:    "github.com/bsm/redislock",
+	Fencing:   driver.FencingNone,
+	Reference: true,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		c, err := dialRedis(cfg)
+		c, err := store.DialRedis(cfg)
 		if err != nil {
 			return nil, err
 		}

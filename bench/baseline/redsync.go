@@ -11,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 )
 
@@ -21,7 +22,7 @@ var redsyncBaseline = Baseline{
 	Module:  "github.com/go-redsync/redsync/v4",
 	Fencing: driver.FencingNone,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		c, err := dialRedis(cfg)
+		c, err := store.DialRedis(cfg)
 		if err != nil {
 			return nil, err
 		}

@@ -12,23 +12,25 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/bench/load"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/redlock"
 )
 
 var redsyncNodesBaseline = Baseline{
-	Name:    "redsync-nodes",
-	Doc:     "go-redsync/redsync on the same nodes as redlock, with its own retry delay",
-	Backend: "redlock",
-	Module:  "github.com/go-redsync/redsync/v4",
-	Fencing: driver.FencingNone,
+	Name:      "redsync-nodes",
+	Doc:       "go-redsync/redsync on the same nodes as redlock, with its own retry delay",
+	Backend:   "redlock",
+	Module:    "github.com/go-redsync/redsync/v4",
+	Fencing:   driver.FencingNone,
+	Reference: true,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
 		l := &redsyncNodes{}
 		var pools []redsyncredis.Pool
 		for _, addr := range cfg.List("address") {
 			node := driver.Config{"address": addr, "username": cfg["username"], "password": cfg["password"], "tls_enabled": cfg["tls_enabled"]}
-			c, err := dialRedis(node)
+			c, err := store.DialRedis(node)
 			if err != nil {
 				return nil, errors.Join(err, l.Close(context.Background()))
 			}

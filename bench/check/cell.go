@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/store"
 )
 
 // Class is the verdict on one backend under one fault.
@@ -296,8 +297,9 @@ func (c *Cell) conclude() {
 	if c.Class == ClassNotRun && c.Rounds == 0 {
 		return
 	}
-	known, isKnown := claim.Exempt(c.Backend, claim.Overlap, c.made)
-	_, noTokens := claim.Exempt(c.Backend, claim.Token, c.made)
+	terms := store.Of(c.Backend).Terms
+	known, isKnown := terms.Exempt(claim.Overlap, c.made)
+	_, noTokens := terms.Exempt(claim.Token, c.made)
 	double := c.Overlaps + c.Linear + c.Signals
 	fenced := c.Tokens == 0 && c.StaleGuarded == 0 && c.fencing != "none"
 	switch {

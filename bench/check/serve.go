@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/store"
 )
 
 // longTTL is that of leases of which none may be lost for want of time.
@@ -38,7 +39,7 @@ func (c *Cell) prompt(r record.Round, leases []record.Lease, i int) {
 		}
 		free = max(free, leases[i-1].ReleasedNs)
 	}
-	bound := claim.Of(claim.Woken).Within(claim.Setting{Backend: r.Backend, TTL: ttlOf(r)})
+	bound := claim.Of(claim.Woken).Within(claim.Setting{Terms: store.Of(r.Backend).Terms, TTL: ttlOf(r)})
 	if waited := l.GrantedNs - free - starved(r.Halts, l.Host, free, l.GrantedNs); waited > int64(bound) {
 		c.Unserved++
 		c.violation(r, claim.Woken, l.Name, fmt.Sprintf("host %d was granted token %d at %s, and the lock was free and the store back at %s",

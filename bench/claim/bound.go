@@ -43,8 +43,6 @@ const (
 	askAgain = time.Second
 	// retry is the longest pause between two tries (core: retryTo, maxRetry).
 	retry = 500 * time.Millisecond
-	// reconnect is the longest pause of a backend that connects again itself.
-	reconnect = time.Second
 	// swallowed is how long a request and a connection that got no answer are
 	// waited for: core's bound of a call, its withdrawal, the dial_timeout.
 	swallowed = 3*time.Second + CleanupBudget + 3*time.Second
@@ -56,18 +54,26 @@ func TryLimit(ttl time.Duration) time.Duration {
 	return min(ttl, 3*time.Second) + AcquireGrace
 }
 
-// Turn is how long a free lock is kept for a waiter that does not come.
-func Turn(backend string, ttl time.Duration) time.Duration {
-	switch backend {
-	case "redis", "redlock":
-		return 250 * time.Millisecond
-	case "mysql":
-		return min(ttl/2, 2*time.Second)
-	case "etcd":
-		return 3 * time.Second
-	}
-	return 2 * time.Second
+// Terms are what is particular to the promises of one backend. The zero value is
+// that of one of which nothing is known.
+type Terms struct {
+	// Exceptions are the claims that it does not make, by its documentation.
+	Exceptions []Exception
+	// Turn is how long a free lock is kept for a waiter that does not come; nil
+	// stands for 2 s.
+	Turn func(ttl time.Duration) time.Duration
+	// ExpiresLate is by how much more than [Slack] a lease may outlive its TTL,
+	// counted from the end of the last interruption.
+	ExpiresLate time.Duration
+	// Reconnects is the longest pause of a backend that connects again itself.
+	Reconnects time.Duration
+	// Remarks say what is particular, by the claim.
+	Remarks map[Rule]Remark
 }
+
+// Remark goes on where [Claim.Time] and [Claim.From] end: with a clause, and with
+// a sentence.
+type Remark struct{ Time, From string }
 
 // PluginBack is how long the host waits at most before it starts a plugin that
 // has failed so many times in a row, none of which it has lived for 20 s. The
@@ -85,11 +91,11 @@ func PluginBack(failures int) time.Duration {
 
 // Setting is what the bound of a claim depends on.
 type Setting struct {
-	Backend string
+	Terms
 	// TTL is the longest of the leases concerned.
 	TTL time.Duration
-	// MaxTTL is redlock's max_ttl if nodes were restarted or lost their data,
-	// else zero.
+	// MaxTTL is how long servers do not vote that were restarted or have lost their
+	// data; zero where they do.
 	MaxTTL time.Duration
 	// Absent is how many waiters stand before this one that cannot come: frozen,
 	// dead, cut off.
@@ -102,25 +108,21 @@ type Setting struct {
 }
 
 func (s Setting) turns() time.Duration {
-	return time.Duration(s.Absent) * Turn(s.Backend, s.TTL)
+	turn := 2 * time.Second
+	if s.Turn != nil {
+		turn = s.Turn(s.TTL)
+	}
+	return time.Duration(s.Absent) * turn
 }
 
 // lateExpiry is by how much a lease may outlive its TTL, counted from the end
 // of the last interruption.
-func (s Setting) lateExpiry() time.Duration {
-	if s.Backend == "etcd" {
-		return Slack + time.Second + 500*time.Millisecond
-	}
-	return Slack
-}
+func (s Setting) lateExpiry() time.Duration { return Slack + s.ExpiresLate }
 
 // served is how long after the end of the last interruption everybody is
 // served, and after the death of a holder the next one is.
 func (s Setting) served() time.Duration {
-	d := s.TTL + s.lateExpiry() + retry + Slack + s.turns() + PluginBack(s.Failures)
-	if s.Backend == "redlock" || s.Backend == "etcd" {
-		d += reconnect
-	}
+	d := s.TTL + s.lateExpiry() + retry + Slack + s.turns() + PluginBack(s.Failures) + s.Reconnects
 	if s.Swallowed {
 		d += swallowed
 	}

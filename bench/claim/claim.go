@@ -2,19 +2,14 @@
 // what happens within which time, and under which conditions that does not
 // hold, each with its source.
 //
-// Package check judges by it, and what docs/safety.md and docs/backends.md say
-// about it is written from it. Whatever is not excepted here is promised. The
-// package imports the standard library only.
+// What is particular to a backend, its exceptions among that, stands with the
+// rest of what is known of it in package store, as [Terms]. Package check judges
+// by both, and what docs/safety.md and docs/backends.md say about it is written
+// from both. Whatever is not excepted is promised. The package imports the
+// standard library only.
 package claim
 
-import (
-	"slices"
-	"strings"
-	"time"
-)
-
-// Backends are the names of those that make the claims.
-func Backends() []string { return []string{"redis", "redlock", "mysql", "etcd", "memory"} }
+import "time"
 
 // Rule names what is promised.
 type Rule string
@@ -75,12 +70,10 @@ type Claim struct {
 	// Shows is what a violation points to.
 	Shows string
 	// Time is what the bound of [Claim.Within] is, for people, "" where there
-	// is none, and From how that number comes about.
+	// is none, and From how that number comes about. The [Remark]s of backends
+	// go on with both.
 	Time, From string
-	// Exceptions are those of the backend that [For] was asked about.
-	Exceptions []Exception
-
-	within func(Setting) time.Duration
+	within     func(Setting) time.Duration
 }
 
 // Within is the bound of the claim: for how long at most what must never
@@ -93,22 +86,7 @@ func (c Claim) Within(s Setting) time.Duration {
 	return c.within(s)
 }
 
-// For returns the claims of a backend, with its exceptions.
-func For(backend string) []Claim {
-	backend = strings.ToLower(backend)
-	out := slices.Clone(claims)
-	for i := range out {
-		for _, e := range Exceptions(backend) {
-			if slices.Contains(e.Rules, out[i].Rule) {
-				out[i].Exceptions = append(out[i].Exceptions, e)
-			}
-		}
-	}
-	return out
-}
-
-// Of returns the claim of one rule, without exceptions; the zero Claim if there
-// is none.
+// Of returns the claim of one rule; the zero Claim if there is none.
 func Of(rule Rule) Claim {
 	for _, c := range claims {
 		if c.Rule == rule {
@@ -147,12 +125,11 @@ var claims = []Claim{
 		within: func(Setting) time.Duration { return ResumeLag },
 	},
 	{
-		Rule:  LeftBehind,
-		Says:  "no lock stays taken without its holder: it is free when Release or Close has returned without an error, and soon after the death of its host or the end of the last interruption, whichever is later",
-		Shows: "a grant that nobody knows of and somebody renews",
-		Time:  "the TTL and 0.5 s, on etcd 2 s",
-		From: "a plugin that lives releases at once, for a second; else the lease runs out. AtLeast, and the Policy of a host, keep it for as long as they say. etcd starts every TTL anew, " +
-			"and a second longer, when a leader is elected, and looks for what has expired twice a second",
+		Rule:   LeftBehind,
+		Says:   "no lock stays taken without its holder: it is free when Release or Close has returned without an error, and soon after the death of its host or the end of the last interruption, whichever is later",
+		Shows:  "a grant that nobody knows of and somebody renews",
+		Time:   "the TTL and 0.5 s",
+		From:   "a plugin that lives releases at once, for a second; else the lease runs out. AtLeast, and the Policy of a host, keep it for as long as they say",
 		within: func(s Setting) time.Duration { return s.TTL + s.lateExpiry() },
 	},
 	{
@@ -170,7 +147,7 @@ var claims = []Claim{
 		Shows: "a plugin without a host, a heap that grows",
 		Time:  "a process 8 s, a key 2 min",
 		From: "a plugin that nobody can reach ends after 5 s, having released for 1 s and closed for 1 s; the store refuses a withdrawn owner for a minute or a little more. " +
-			"The directory of a host that was killed is removed by the next host on its machine, a minute later. What stays is one counter for each prefix (redlock: each node), and on mysql a free row, for a day",
+			"The directory of a host that was killed is removed by the next host on its machine, a minute later. What stays is one counter for each prefix",
 		within: func(Setting) time.Duration { return KeysGone },
 	},
 	{
@@ -195,7 +172,7 @@ var claims = []Claim{
 		Time:  "TTL / 2 - 0.5 s",
 		From: "renewed every third of the TTL, it has two thirds left when the store goes away, and one sixth and 0.5 s when it comes back: " +
 			"a call that is then under way gets a third of that, the pause after it is an eighth of the rest, and the next call renews it. " +
-			"An election is part of the interruption, and so is the second in which etcd's client leaves a member that does not answer",
+			"An election is part of the interruption",
 		within: func(s Setting) time.Duration { return max(0, s.TTL/2-Slack) },
 	},
 	{
@@ -207,20 +184,19 @@ var claims = []Claim{
 	},
 	{
 		Rule: Woken, Must: true,
-		Says:  "a waiter gets a free lock soon, while nothing is interrupted",
-		Shows: "a wake-up that was lost",
-		Time:  "1.5 s, and one turn for each waiter before it that does not come",
-		From: "the first in the queue asks again each second, woken or not; a turn is 250 ms on redis and redlock, half of the TTL but at most 2 s on mysql, " +
-			"3 s on etcd, 2 s on memory",
+		Says:   "a waiter gets a free lock soon, while nothing is interrupted",
+		Shows:  "a wake-up that was lost",
+		Time:   "1.5 s, and one turn for each waiter before it that does not come",
+		From:   "the first in the queue asks again each second, woken or not; a turn is 2 s",
 		within: func(s Setting) time.Duration { return askAgain + Slack + s.turns() },
 	},
 	{
 		Rule: Granted, Must: true,
 		Says:  "everything that is wanted is granted soon after the last interruption, if its holders release it",
 		Shows: "a lock that stays away",
-		Time: "what a lease that was left needs to expire, and 1 s (redlock, etcd: 2 s); 7 s more where requests were swallowed and not refused; " +
-			"for redlock max_ttl more where nodes were restarted; a turn for each waiter that does not come",
-		From: "pauses between tries are at most 0.5 s, 1 s more for a node of redlock or a member of etcd; a request that was swallowed is given up after 3 s, " +
+		Time: "what a lease that was left needs to expire, and 1 s; 7 s more where requests were swallowed and not refused; " +
+			"a turn for each waiter that does not come",
+		From: "pauses between tries are at most 0.5 s; a request that was swallowed is given up after 3 s, " +
 			"withdrawn for 1 s, and a connection is made for 3 s. A plugin that has failed often is started again after up to 3 s, after the eighth time in a row up to 22.5 s",
 		within: Setting.served,
 	},

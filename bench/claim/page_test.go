@@ -1,4 +1,4 @@
-package claim
+package claim_test
 
 import (
 	"flag"
@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/lockbench/lockbench/bench/claim"
+	"github.com/lockbench/lockbench/bench/store"
 )
 
 var update = flag.Bool("update", false, "write what documents say of claims")
@@ -23,9 +26,9 @@ func TestPages(t *testing.T) {
 	compare(t, safetyPage, map[string]string{
 		"claims": claimTable(), "conditions": conditionTable(), "exceptions": exceptionTable(), "sources": sourceList(),
 	})
-	breaks := map[string]string{"all": exceptionList(func(e Exception) bool { return e.Backend == "" })}
-	for _, backend := range Backends() {
-		breaks[backend] = exceptionList(func(e Exception) bool { return e.Backend == backend })
+	breaks := map[string]string{"all": exceptionList(claim.Everywhere)}
+	for _, s := range store.All() {
+		breaks[s.Name] = exceptionList(s.Exceptions)
 	}
 	compare(t, backendsPage, breaks)
 }
@@ -65,22 +68,37 @@ func compare(t *testing.T, page string, parts map[string]string) {
 func claimTable() string {
 	var b strings.Builder
 	b.WriteString("\n| rule | what it says | within | what breaks it |\n|---|---|---|---|\n")
-	for _, c := range claims {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Rule, c.Says, c.Time, c.Shows)
+	for _, c := range claim.Claims {
+		times, _ := remarks(c.Rule)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Rule, c.Says, strings.Join(append([]string{c.Time}, times...), "; "), c.Shows)
 	}
 	b.WriteString("\nWhere the times come from:\n\n")
-	for _, c := range claims {
+	for _, c := range claim.Claims {
 		if c.From != "" {
-			b.WriteString(item(fmt.Sprintf("%s: %s.", c.Rule, c.From)))
+			_, from := remarks(c.Rule)
+			b.WriteString(item(fmt.Sprintf("%s: %s.", c.Rule, strings.Join(append([]string{c.From}, from...), ". "))))
 		}
 	}
 	return b.String() + "\n"
 }
 
+// remarks are those of the backends about a claim.
+func remarks(rule claim.Rule) (times, from []string) {
+	for _, s := range store.All() {
+		if r := s.Remarks[rule]; r.Time != "" {
+			times = append(times, r.Time)
+		}
+		if r := s.Remarks[rule]; r.From != "" {
+			from = append(from, r.From)
+		}
+	}
+	return times, from
+}
+
 func conditionTable() string {
 	var b strings.Builder
 	b.WriteString("\n| condition | is that |\n|---|---|\n")
-	for _, c := range Conditions() {
+	for _, c := range claim.Conditions() {
 		fmt.Fprintf(&b, "| %s | %s |\n", c, c.Says())
 	}
 	return b.String() + "\n"
@@ -89,9 +107,17 @@ func conditionTable() string {
 func exceptionTable() string {
 	var b strings.Builder
 	b.WriteString("\n| backend | under | does not hold | source |\n|---|---|---|---|\n")
-	for _, e := range exceptions {
+	for _, s := range store.All() {
+		exceptionRows(&b, s.Name, s.Exceptions)
+	}
+	exceptionRows(&b, "all", claim.Everywhere)
+	return b.String() + "\n"
+}
+
+func exceptionRows(b *strings.Builder, backend string, some []claim.Exception) {
+	for _, e := range some {
 		var rules []string
-		for _, c := range claims {
+		for _, c := range claim.Claims {
 			if slices.Contains(e.Rules, c.Rule) {
 				rules = append(rules, string(c.Rule))
 			}
@@ -100,16 +126,11 @@ func exceptionTable() string {
 		if len(e.Any) > 0 {
 			under += ", and " + names(e.Any, " or ")
 		}
-		backend := e.Backend
-		if backend == "" {
-			backend = "all"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | [%d] |\n", backend, under, strings.Join(rules, ", "), e.Source)
+		fmt.Fprintf(b, "| %s | %s | %s | [%d] |\n", backend, under, strings.Join(rules, ", "), e.Source)
 	}
-	return b.String() + "\n"
 }
 
-func names(of []Condition, between string) string {
+func names(of []claim.Condition, between string) string {
 	var out []string
 	for _, c := range of {
 		out = append(out, string(c))
@@ -120,26 +141,24 @@ func names(of []Condition, between string) string {
 func sourceList() string {
 	var b strings.Builder
 	b.WriteString("\n")
-	for i, s := range sources {
+	for i, s := range claim.Sources {
 		fmt.Fprintf(&b, "%d. %s\n", i+1, s)
 	}
 	return b.String() + "\n"
 }
 
 // exceptionList has one item for each of some exceptions.
-func exceptionList(concerns func(Exception) bool) string {
+func exceptionList(some []claim.Exception) string {
 	var b strings.Builder
 	b.WriteString("\n")
-	for _, e := range exceptions {
-		if concerns(e) {
-			b.WriteString(item(fmt.Sprintf("**%s**: %s. %s [%d].", sentence(clauses(e)), consequence(e), sentence(e.Why), e.Source)))
-		}
+	for _, e := range some {
+		b.WriteString(item(fmt.Sprintf("**%s**: %s. %s [%d].", sentence(clauses(e)), consequence(e), sentence(e.Why), e.Source)))
 	}
 	return b.String() + "\n"
 }
 
 // clauses say under which conditions e is one.
-func clauses(e Exception) string {
+func clauses(e claim.Exception) string {
 	var all []string
 	for _, c := range e.All {
 		all = append(all, c.Says())
@@ -152,25 +171,25 @@ func clauses(e Exception) string {
 }
 
 // consequence says what e comes to.
-func consequence(e Exception) string {
+func consequence(e claim.Exception) string {
 	var out []string
 	for _, of := range []struct {
-		rule Rule
+		rule claim.Rule
 		text string
 	}{
-		{Overlap, "two may hold a lock"},
-		{Token, "tokens may fall"},
-		{Deadline, "calls return late"},
-		{Woken, "grants come late"},
+		{claim.Overlap, "two may hold a lock"},
+		{claim.Token, "tokens may fall"},
+		{claim.Deadline, "calls return late"},
+		{claim.Woken, "grants come late"},
 	} {
 		if slices.Contains(e.Rules, of.rule) {
 			out = append(out, of.text)
 		}
 	}
-	switch overlap := slices.Contains(e.Rules, Overlap); {
-	case overlap && !slices.Contains(e.Rules, Token):
+	switch overlap := slices.Contains(e.Rules, claim.Overlap); {
+	case overlap && !slices.Contains(e.Rules, claim.Token):
 		out = append(out, "tokens rise")
-	case !overlap && slices.Contains(e.Rules, Survives):
+	case !overlap && slices.Contains(e.Rules, claim.Survives):
 		out = append(out, "leases may be lost")
 	}
 	return strings.Join(out, ", ")
@@ -205,14 +224,14 @@ func TestSourcesCited(t *testing.T) {
 		for _, m := range regexp.MustCompile(`\[(\d+(?:, \d+)*)\](?:[^(]|$)`).FindAllStringSubmatch(string(text), -1) {
 			for number := range strings.SplitSeq(m[1], ", ") {
 				n, err := strconv.Atoi(number)
-				if err != nil || Source(n).String() == "" {
+				if err != nil || claim.Source(n).String() == "" {
 					t.Errorf("%s cites [%s], which is none", page, number)
 				}
 				cited[n] = true
 			}
 		}
 	}
-	for i := range sources {
+	for i := range claim.Sources {
 		if !cited[i+1] {
 			t.Errorf("nothing cites [%d]", i+1)
 		}

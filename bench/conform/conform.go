@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/env"
+	stores "github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin"
@@ -56,7 +57,7 @@ func (o Options) harness(t drivertest.T) *drivertest.Harness {
 	}
 	if len(o.Servers) > 0 {
 		h.Store = store{o.Servers, o.Admit}
-		h.Leftovers = leftovers(o.Servers, cfg)
+		h.Leftovers = o.leftovers(cfg["prefix"])
 	}
 	return h
 }
@@ -71,19 +72,22 @@ func (o Options) namespace() driver.Config {
 }
 
 // leftovers returns how to look into a namespace, nil when nobody knows how.
-func leftovers(servers []*env.Server, cfg driver.Config) func(drivertest.T) []string {
-	if servers[0].Product() != env.Redis {
+func (o Options) leftovers(prefix string) func(drivertest.T) []string {
+	keys := stores.Of(o.Name).LeftKeys
+	if keys == nil {
 		return nil
 	}
 	return func(t drivertest.T) []string {
 		t.Helper()
 		for end := time.Now().Add(settleFor); ; time.Sleep(settlePause) {
 			var left []string
-			for _, s := range servers {
-				left = append(left, redisLeftovers(t, s.Addr(), cfg["prefix"])...)
+			for _, s := range o.Servers {
+				some, err := keys(t.Context(), s.Addr(), prefix)
+				must(t, err)
+				left = append(left, some...)
 			}
 			// Of several servers a majority answers for all, and the rest follow.
-			if len(left) == 0 || len(servers) == 1 || time.Now().After(end) {
+			if len(left) == 0 || len(o.Servers) == 1 || time.Now().After(end) {
 				return left
 			}
 		}

@@ -6,18 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/ports"
 )
 
@@ -32,15 +29,6 @@ type Compose struct {
 	environ       []string
 	watch         *exec.Cmd
 	lifeline      io.Closer
-}
-
-// composeServices are the services of each backend, with the port that is asked
-// for in compose.yaml by LOCKBENCH_<SERVICE>_PORT.
-var composeServices = map[string][]string{
-	"redis":   {"redis"},
-	"redlock": {"redlock1", "redlock2", "redlock3", "redlock4", "redlock5"},
-	"mysql":   {"mysql"},
-	"etcd":    {"etcd1", "etcd2", "etcd3"},
 }
 
 // composeTimeout bounds how long the services of a backend may take until they
@@ -58,9 +46,11 @@ ids=$(docker network ls -q --filter "$mine"); [ -z "$ids" ] || docker network rm
 ids=$(docker volume ls -q --filter "$mine"); [ -z "$ids" ] || docker volume rm --force $ids
 `
 
-// NewCompose prepares a project. It starts nothing but the process that cleans
-// up, and fails when docker, its daemon or compose v2 is missing.
-func NewCompose(ctx context.Context) (*Compose, error) {
+// NewCompose prepares a project with some services of the file, each of which takes
+// its port from the variable LOCKBENCH_<SERVICE>_PORT. It starts nothing but the
+// process that cleans up, and fails when docker, its daemon or compose v2 is
+// missing.
+func NewCompose(ctx context.Context, services []string) (*Compose, error) {
 	file, err := composeFile()
 	if err != nil {
 		return nil, err
@@ -72,7 +62,6 @@ func NewCompose(ctx context.Context) (*Compose, error) {
 		project: "lockbench-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano()%1e6, 36),
 		file:    file, ports: map[string]int{}, environ: os.Environ(),
 	}
-	services := slices.Concat(slices.Collect(maps.Values(composeServices))...)
 	if c.taken, err = ports.Take(len(services)); err != nil {
 		return nil, err
 	}
@@ -146,12 +135,10 @@ func composeFile() (string, error) {
 	return "", fmt.Errorf("%w: lockbench's compose.yaml is neither above the working directory nor above this program", ErrNoCompose)
 }
 
-// Up starts the services of a backend and returns, in the order of their
-// addresses, when all are healthy. Durable servers keep their data over a crash
-// where they could do without.
-func (c *Compose) Up(ctx context.Context, backend string, durable bool) ([]*Container, error) {
-	services, ok := composeServices[backend]
-	if !ok {
+// Up starts the services of a backend and returns them when all are healthy.
+// Durable servers keep their data over a crash where they could do without.
+func (c *Compose) Up(ctx context.Context, backend string, services []string, durable bool) ([]*Container, error) {
+	if len(services) == 0 {
 		return nil, fmt.Errorf("%w %s", ErrNoService, backend)
 	}
 	ctx, cancel := context.WithTimeout(ctx, composeTimeout)
@@ -172,18 +159,6 @@ func (c *Compose) Up(ctx context.Context, backend string, durable bool) ([]*Cont
 		})
 	}
 	return out, nil
-}
-
-// ComposeConfig is the configuration with which a backend finds its containers.
-func ComposeConfig(backend string, all []*Container) driver.Config {
-	var addrs []string
-	for _, c := range all {
-		addrs = append(addrs, c.Addr())
-	}
-	if backend == "mysql" {
-		return driver.Config{"address": fmt.Sprintf("%s:%s@tcp(%s)/%s", mariaUser, mariaPassword, addrs[0], mariaDatabase)}
-	}
-	return driver.Config{"address": strings.Join(addrs, ",")}
 }
 
 // Close removes all containers, networks and volumes of the project.

@@ -18,9 +18,6 @@ import (
 	"github.com/lockbench/lockbench/internal/ports"
 )
 
-// Etcd is the product that StartEtcd starts.
-const Etcd Product = "etcd"
-
 // EtcdOptions describe etcd members. The zero value is a member that speaks
 // plain text, asks for no password and flushes every commit to the disk.
 type EtcdOptions struct {
@@ -110,7 +107,7 @@ func (m *etcdMember) metrics() int { return m.ports.Port(2) }
 
 func (m *etcdMember) recipe() recipe {
 	return recipe{
-		product: Etcd,
+		product: "etcd",
 		keeps:   true,
 		ports:   m.ports,
 		prepare: m.argv,

@@ -71,8 +71,11 @@ func StartMariaDB(ctx context.Context, opts *MariaDBOptions) (*Server, error) {
 
 // MariaDBAddress is the address of a server from [StartMariaDB] in the form of
 // go-sql-driver/mysql, with account and database.
-func MariaDBAddress(s *Server) string {
-	return fmt.Sprintf("%s:%s@tcp(%s)/%s", mariaUser, mariaPassword, s.Addr(), mariaDatabase)
+func MariaDBAddress(s *Server) string { return MariaDBAt(s.Addr()) }
+
+// MariaDBAt is [MariaDBAddress] of a server at host:port.
+func MariaDBAt(addr string) string {
+	return fmt.Sprintf("%s:%s@tcp(%s)/%s", mariaUser, mariaPassword, addr, mariaDatabase)
 }
 
 func (o MariaDBOptions) args(dir, data, init string, port int) []string {

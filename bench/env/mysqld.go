@@ -11,7 +11,7 @@ import (
 
 // mysqlProgram is what differs between MariaDB and MySQL in starting one.
 type mysqlProgram struct {
-	product Product
+	product string
 	binary  string
 	// tables is the command that fills a new data directory, without its name.
 	tables []string

@@ -15,6 +15,8 @@ type Program struct {
 	Path string // "" when Err is not nil
 	// Version is what the program says of itself; "" when it says nothing.
 	Version string
+	// Built says how it is built here; "" for what is only installed.
+	Built string
 	// Err says why it cannot be used. A program that is missing is a
 	// [*NotInstalledError].
 	Err error
@@ -23,49 +25,57 @@ type Program struct {
 // versionTimeout bounds the question for a version: a tool may ask a daemon.
 const versionTimeout = 5 * time.Second
 
-// Programs looks for all that local servers and containers are made of.
-func Programs(ctx context.Context) []Program {
-	redis, err := find("redis-server", "redis-server", "redis")
-	all := []Program{{Name: "redis-server", For: "redis, redlock", Path: redis, Err: err}}
+// RedisProgram looks for the server that [StartRedis] starts.
+func RedisProgram() Program {
+	path, err := find("redis-server", "redis-server", "redis")
+	return Program{Name: "redis-server", Path: path, Err: err}
+}
 
-	database := Program{Name: "mariadbd or mysqld", For: "mysql"}
-	if found, err := findMySQL(); err != nil {
-		database.Err = err
-	} else {
-		database.Name, database.Path = string(found.product), found.binary
+// MariaDBProgram looks for the server that [StartMariaDB] starts.
+func MariaDBProgram() Program {
+	found, err := findMySQL()
+	if err != nil {
+		return Program{Name: "mariadbd or mysqld", Err: err}
 	}
-	etcd, err := etcdBinary("")
-	all = append(all, database, Program{Name: "etcd", For: "etcd", Path: etcd, Err: err})
+	return Program{Name: found.product, Path: found.binary}
+}
 
+// EtcdProgram looks for the server that [StartEtcd] starts.
+func EtcdProgram() Program {
+	path, err := etcdBinary("")
+	return Program{Name: "etcd", Path: path, Err: err, Built: "make servers builds it from Go modules"}
+}
+
+// ContainerPrograms looks for what starts containers.
+func ContainerPrograms() []Program {
 	docker, err := find("docker", "docker.io", "docker")
-	all = append(all, Program{Name: "docker", For: "--env compose", Path: docker, Err: err})
+	all := []Program{{Name: "docker", For: "--env compose", Path: docker, Err: err}}
 	if err == nil {
-		all = append(all, Program{Name: "docker compose", For: "--env compose", Path: docker})
-	}
-	for i := range all {
-		all[i].ask(ctx)
+		all = append(all, Program{Name: dockerCompose, For: "--env compose", Path: docker})
 	}
 	return all
 }
 
+const dockerCompose = "docker compose"
+
 // numbered finds a version in what programs print.
 var numbered = regexp.MustCompile(`\d+\.\d+[\w.+~-]*`)
 
-// ask fills in the version.
-func (p *Program) ask(ctx context.Context) {
+// AskVersion fills in the version.
+func (p *Program) AskVersion(ctx context.Context) {
 	if p.Err != nil {
 		return
 	}
 	args := []string{"--version"}
-	if p.Name == "docker compose" {
+	if p.Name == dockerCompose {
 		args = []string{"compose", "version"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, p.Path, args...).CombinedOutput()
 	switch {
-	case err != nil && p.Name == "docker compose":
-		p.Path, p.Err = "", &NotInstalledError{Program: "docker compose", Debian: "docker-compose-v2", Homebrew: "docker-compose"}
+	case err != nil && p.Name == dockerCompose:
+		p.Path, p.Err = "", &NotInstalledError{Program: dockerCompose, Debian: "docker-compose-v2", Homebrew: "docker-compose"}
 	case err != nil:
 		p.Path, p.Err = "", errors.Join(errors.New("it does not start"), err)
 	default:

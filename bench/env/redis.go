@@ -62,7 +62,7 @@ func StartRedis(ctx context.Context, opts *RedisOptions) (*Server, error) {
 		return nil, err
 	}
 	return launchServer(ctx, recipe{
-		product: Redis,
+		product: "redis",
 		ports:   o.ports,
 		keeps:   o.AppendFsync != FsyncNone,
 		prepare: func(dir string, port int) ([]string, error) {

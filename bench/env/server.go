@@ -24,15 +24,9 @@ import (
 // startTimeout bounds how long a server may take until it answers.
 const startTimeout = 60 * time.Second
 
-// Product names what kind of server it is.
-type Product string
-
-// The products.
-const Redis Product = "redis"
-
 // recipe says how one product is run. A new product is a new file with one.
 type recipe struct {
-	product Product
+	product string // of server, for people
 	// prepare writes what the server needs into dir and returns its argv.
 	prepare func(dir string, port int) (argv []string, err error)
 	// ready returns nil when the server at addr answers requests.
@@ -118,9 +112,6 @@ func (s *Server) await(ctx context.Context, p *process) error {
 
 // Addr is host:port, the same over Stop and Start.
 func (s *Server) Addr() string { return s.recipe.ports.Addr(0) }
-
-// Product says what kind of server it is.
-func (s *Server) Product() Product { return s.recipe.product }
 
 // Keeps tells whether its data survive a crash.
 func (s *Server) Keeps() bool { return s.recipe.keeps }

@@ -49,7 +49,7 @@ func TestActionsAreWellFormed(t *testing.T) {
 func openWorld(t *testing.T, backend string, more store.Wish) (*World, func(t *testing.T, wrapper string) *Host) {
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
-	e, err := store.Open(t.Context(), backend, store.Wish{
+	e, err := store.Of(backend).Open(t.Context(), store.Wish{
 		Needs: append(more.Needs, fault.PowerPaths, fault.PowerRival), Many: true, TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
 		Setting: more.Setting, ClockLibrary: more.ClockLibrary,
 	})
@@ -129,7 +129,7 @@ func testActions(t *testing.T, backend string, wanted func(Action) bool) {
 	w, start := openWorld(t, backend, store.Wish{})
 	h := start(t, "")
 	for _, a := range Actions() {
-		if a.On != OnHost || !wanted(a) || a.fits(backend, "plain", store.Lacks(backend)) != "" {
+		if a.On != OnHost || !wanted(a) || a.fits(backend, "plain", store.Of(backend).Lacks) != "" {
 			continue
 		}
 		t.Run(a.Name, func(t *testing.T) {

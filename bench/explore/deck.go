@@ -40,11 +40,11 @@ func hashOf(text string) uint64 {
 func newDeck(backend string, settings []string, actions []Action, random *rand.Rand) *deck {
 	d := &deck{random: random, fitting: map[string][]Action{}, dealt: map[pair]bool{}}
 	if len(settings) == 0 {
-		settings = store.Settings(backend)
+		settings = store.Of(backend).SettingNames()
 	}
 	for _, setting := range settings {
 		for _, a := range actions {
-			if a.fits(backend, setting, store.Lacks(backend)) == "" {
+			if a.fits(backend, setting, store.Of(backend).Lacks) == "" {
 				d.fitting[setting] = append(d.fitting[setting], a)
 			}
 		}

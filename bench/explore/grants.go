@@ -10,6 +10,7 @@ import (
 	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/recorder"
+	"github.com/lockbench/lockbench/bench/store"
 )
 
 // leases are those of all hosts by name, in the order of their grants.
@@ -69,7 +70,7 @@ func (j *judge) callbacks() {
 func (j *judge) losses() {
 	for name, leases := range j.leases() {
 		ttl := time.Duration(j.h.group(name).TTL)
-		bears := claim.Of(claim.Survives).Within(claim.Setting{Backend: j.backend.Name, TTL: ttl})
+		bears := claim.Of(claim.Survives).Within(claim.Setting{Terms: store.Of(j.backend.Name).Terms, TTL: ttl})
 		for _, l := range leases {
 			if l.DoneNs == 0 || l.ReleaseNs > 0 || l.Cause == "released" || l.DoneNs > j.h.Stopped || j.endedAt(l.Host) > 0 {
 				continue

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/claim"
+	"github.com/lockbench/lockbench/bench/store"
 )
 
 // Violation is a claim that a schedule has broken.
@@ -151,7 +152,7 @@ func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
 	if host != everywhere {
 		made = slices.Concat(made, j.made[host])
 	}
-	if _, known := claim.Exempt(j.backend.Name, rule, made); known {
+	if _, known := store.Of(j.backend.Name).Exempt(rule, made); known {
 		j.out.exempt = append(j.out.exempt, v)
 		return
 	}

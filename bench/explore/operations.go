@@ -10,7 +10,7 @@ import (
 func operations() []Action {
 	var all []Action
 	for _, backend := range store.Names() {
-		for _, o := range store.Operations(backend) {
+		for _, o := range store.Of(backend).Operations() {
 			all = append(all, operation(backend, o))
 		}
 	}

@@ -162,7 +162,7 @@ func newExplorer(ctx context.Context, b Backend, o Options) (*explorer, error) {
 		}
 	}
 	x := &explorer{opts: o, backend: b, scratch: scratch, shrinking: map[claim.Rule]bool{}}
-	if store.Lacks(b.Name)[fault.PowerClock] == "" {
+	if store.Of(b.Name).Has(fault.PowerClock) {
 		if x.opts.clockLibrary, err = fault.ClockLibrary(ctx, scratch.Dir()); err != nil {
 			return nil, errors.Join(err, scratch.Close())
 		}

@@ -89,7 +89,7 @@ func (s Scene) Text() string {
 
 // on names the store.
 func (s Schedule) on() string {
-	if len(store.Settings(s.Backend)) > 1 {
+	if len(store.Of(s.Backend).Settings) > 1 {
 		return s.Backend + " (" + s.Setting + ")"
 	}
 	return s.Backend

@@ -47,7 +47,7 @@ func TestScenes(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			for _, setting := range store.Settings(backend) { // one environment after the other
+			for _, setting := range store.Of(backend).SettingNames() { // one environment after the other
 				for _, s := range scenes {
 					if s.Schedule.Setting == setting {
 						playScene(t, x, s, long)

@@ -107,7 +107,7 @@ func (g *generator) next() Schedule {
 	setting, actions := g.deck.deal()
 	s := Schedule{Backend: g.backend, Setting: setting, Seed: g.random.Uint64()}
 	hosts := 1 + slices.Index([]bool{
-		store.Lacks(g.backend)[fault.PowerRival] != "" || g.chance(0.08), g.chance(0.4), g.chance(0.5), g.chance(0.4), g.chance(0.3), g.chance(0.3), g.chance(0.5), true,
+		store.Of(g.backend).Lacks[fault.PowerRival] != "" || g.chance(0.08), g.chance(0.4), g.chance(0.5), g.chance(0.4), g.chance(0.3), g.chance(0.3), g.chance(0.5), true,
 	}, true)
 	for range hosts {
 		h := HostPlan{}
@@ -160,7 +160,8 @@ func (g *generator) events(s *Schedule, actions []Action) {
 		case OnHost:
 			e.Target = g.random.IntN(len(s.Hosts))
 		case OnServer:
-			e.Target = g.random.IntN(store.Servers(g.backend, s.Setting))
+			in, _ := store.Of(g.backend).Setting(s.Setting)
+			e.Target = g.random.IntN(in.Servers)
 		}
 		e.Lasts = Duration(g.lasts(a.Lasts))
 		e.At = Duration(at + g.upTo(time.Second))
@@ -241,8 +242,10 @@ func (s *Schedule) check() error {
 	if !store.Known(s.Backend) {
 		return fmt.Errorf("there are no servers for a backend %q", s.Backend)
 	}
-	if !slices.Contains(store.Settings(s.Backend), s.Setting) {
-		return fmt.Errorf("%s has no setting %q, but %v", s.Backend, s.Setting, store.Settings(s.Backend))
+	of := store.Of(s.Backend)
+	setting, known := of.Setting(s.Setting)
+	if !known {
+		return fmt.Errorf("%s has no setting %q, but %v", s.Backend, s.Setting, of.SettingNames())
 	}
 	if len(s.Hosts) < 1 || len(s.Hosts) > 26 || len(s.Groups) < 1 || len(s.Groups) > 16 {
 		return fmt.Errorf("%d hosts and %d groups of locks, not 1 to 26 and 1 to 16", len(s.Hosts), len(s.Groups))
@@ -265,12 +268,12 @@ func (s *Schedule) check() error {
 		if err != nil {
 			return err
 		}
-		if why := a.fits(s.Backend, s.Setting, store.Lacks(s.Backend)); why != "" {
+		if why := a.fits(s.Backend, s.Setting, of.Lacks); why != "" {
 			return fmt.Errorf("action %s on %s: %s", e.Action, s.Backend, why)
 		}
 		switch {
 		case a.On == OnHost && (e.Target < 0 || e.Target >= len(s.Hosts)),
-			a.On == OnServer && (e.Target < 0 || e.Target >= store.Servers(s.Backend, s.Setting)),
+			a.On == OnServer && (e.Target < 0 || e.Target >= setting.Servers),
 			e.Moment != "" && (e.Of < 0 || e.Of >= len(s.Hosts)):
 			return fmt.Errorf("action %s is done to %s %d, or at a moment of host %d: there is none", e.Action, a.On, e.Target, e.Of)
 		case e.Moment != "" && !slices.Contains(Moments(), e.Moment):

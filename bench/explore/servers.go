@@ -17,8 +17,8 @@ const (
 	// elects bounds the election of a leader, and the time in which clients leave
 	// a member that has none.
 	elects = 3 * time.Second
-	// quarantined is how long a node of redlock does not vote that was restarted,
-	// with leases of up to 10 s: longer than any TTL.
+	// quarantined is how long a server that votes for itself does not do so after a
+	// restart, with leases of up to 10 s: longer than any TTL.
 	quarantined = 11 * time.Second
 )
 
@@ -39,13 +39,13 @@ var serverActions = slices.Concat(freezes, crashes, []Action{
 
 var freezes = []Action{
 	{
-		Name: "freeze-servers", Does: "all servers stand still", On: OnStore, Uses: UsesProcess, Only: where(func(s place) bool { return s != etcdThree }),
+		Name: "freeze-servers", Does: "all servers stand still", On: OnStore, Uses: UsesProcess, Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Elects }),
 		Needs: []fault.Power{fault.PowerServers}, Lasts: stillFor, Stops: StopsAll, Recovers: time.Second,
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
 		// The leader among them may stand still for longer than a TTL.
-		Name: "freeze-members", Does: "all members stand still", On: OnStore, Uses: UsesProcess, Only: where(func(s place) bool { return s == etcdThree }),
+		Name: "freeze-members", Does: "all members stand still", On: OnStore, Uses: UsesProcess, Only: where(electing),
 		Needs: []fault.Power{fault.PowerServers}, Lasts: stillFor, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.LeaderPaused),
 		Inject: freezeAll, Heal: resumeAll,
 	},
@@ -54,17 +54,17 @@ var freezes = []Action{
 		Needs: []fault.Power{fault.PowerServers}, Lasts: stillFor, Inject: slow, Heal: end,
 	},
 	{
-		Name: "freeze-node", Does: "%s stands still, and the other nodes do not", On: OnServer, Uses: UsesStore, Only: where(place.votes),
+		Name: "freeze-node", Does: "%s stands still, and the other nodes do not", On: OnServer, Uses: UsesStore, Only: where(voting),
 		Needs: []fault.Power{fault.PowerServers}, Lasts: stillFor,
 		Inject: func(_ context.Context, w *World, e Event) error { return w.Scene.Servers[e.Target].Freeze() }, Heal: resumeAll,
 	},
 	{
-		Name: "freeze-follower", Does: "a member that does not lead stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(func(s place) bool { return s == etcdThree }),
+		Name: "freeze-follower", Does: "a member that does not lead stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
 		Needs: []fault.Power{fault.PowerServers, fault.PowerLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
 		Inject: func(ctx context.Context, w *World, e Event) error { return freezeMember(ctx, w, 1) }, Heal: resumeAll,
 	},
 	{
-		Name: "freeze-leader", Does: "the member that leads stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(func(s place) bool { return s == etcdThree }),
+		Name: "freeze-leader", Does: "the member that leads stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
 		Needs: []fault.Power{fault.PowerServers, fault.PowerLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.LeaderPaused),
 		Inject: func(ctx context.Context, w *World, e Event) error { return freezeMember(ctx, w, 0) }, Heal: resumeAll,
 	},
@@ -73,64 +73,56 @@ var freezes = []Action{
 var crashes = []Action{
 	{
 		Name: "crash-servers", Does: "all servers crash, and start again with their data", On: OnStore, Uses: UsesStore,
-		Only:  where(func(s place) bool { return s != redisCluster && !s.votes() }),
+		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Parts && !s.Votes }),
 		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
 		Inject: stopAll, Heal: startAll(true),
 	},
 	{
-		Name: "crash-nodes", Does: "all nodes crash, and start again with their data", On: OnStore, Uses: UsesStore, Only: where(place.votes),
+		Name: "crash-nodes", Does: "all nodes crash, and start again with their data", On: OnStore, Uses: UsesStore, Only: where(voting),
 		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: conditions(claim.Restarted),
 		Inject: stopAll, Heal: startAll(true),
 	},
 	{
 		Name: "crash-member", Does: "%s crashes, and starts again with its data, while the other members serve", On: OnServer, Uses: UsesStore,
-		Only:  where(func(s place) bool { return s == etcdThree }),
+		Only:  where(electing),
 		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
 		Inject: stopOne, Heal: startOne(true),
 	},
 	{
-		Name: "crash-node", Does: "%s crashes, and starts again with its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(place.votes),
+		Name: "crash-node", Does: "%s crashes, and starts again with its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(voting),
 		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Recovers: quarantined,
 		Inject: stopOne, Heal: startOne(true),
 	},
 	{
 		Name: "wipe-servers", Does: "all servers crash, and start again without their data", On: OnStore, Uses: UsesStore,
-		Only:  where(func(s place) bool { return s != redisCluster && !s.votes() }),
+		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Parts && !s.Votes }),
 		Needs: []fault.Power{fault.PowerServers}, Lasts: downFor, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.DataLost),
 		Inject: stopAll, Heal: startAll(false),
 	},
 	{
-		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Uses: UsesStore, Only: where(place.votes),
+		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Uses: UsesStore, Only: where(voting),
 		Needs: []fault.Power{fault.PowerServers}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: conditions(claim.DataLost, claim.Restarted),
 		Inject: stopAll, Heal: startAll(false),
 	},
 	{
 		// It does not vote until every lease that it knew of is over: nothing is lost.
-		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(place.votes),
+		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(voting),
 		Needs: []fault.Power{fault.PowerServers}, Lasts: downFor, Recovers: quarantined,
 		Inject: stopOne, Heal: startOne(false),
 	},
 }
 
-// place is a backend in a setting.
-type place struct{ backend, setting string }
+func electing(_ *store.Store, in store.Setting) bool { return in.Elects }
+func voting(s *store.Store, _ store.Setting) bool    { return s.Votes }
 
-var (
-	etcdThree    = place{"etcd", store.Three}
-	redisCluster = place{"redis", store.Cluster}
-)
-
-// votes reports whether the servers vote each for itself, so that one of them is
-// not missed.
-func (p place) votes() bool { return p.backend == "redlock" }
-
-// where lists the places that an action is known in.
-func where(known func(place) bool) []string {
+// where lists the settings of stores that an action is known in.
+func where(known func(s *store.Store, in store.Setting) bool) []string {
 	var all []string
 	for _, backend := range store.Names() {
-		for _, setting := range store.Settings(backend) {
-			if known(place{backend, setting}) {
-				all = append(all, backend+"/"+setting)
+		s := store.Of(backend)
+		for _, in := range s.Settings {
+			if known(s, in) {
+				all = append(all, backend+"/"+in.Name)
 			}
 		}
 	}
@@ -210,7 +202,7 @@ func startOne(keepData bool) func(context.Context, *World, Event) error {
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
 		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []fault.Power{fault.PowerServers, fault.PowerClock}, Lasts: lasts, Makes: conditions(makes...),
-		Only: where(func(s place) bool { return s != redisCluster }),
+		Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Parts }),
 		Inject: func(_ context.Context, w *World, e Event) error {
 			if e.Target >= len(w.Scene.Clocks) {
 				return errNoClock

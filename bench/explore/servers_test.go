@@ -18,26 +18,32 @@ func TestServerActions(t *testing.T) {
 	if err != nil {
 		env.Missing(t, "cc", &env.NotInstalledError{Program: "cc", Debian: "gcc", Homebrew: "gcc"})
 	}
-	for _, p := range []place{{"redis", store.Plain}, {"redis", store.WithReplica}, redisCluster, {"redlock", store.Plain}, {"mysql", store.Plain}, {"etcd", store.One}, etcdThree} {
-		t.Run(p.backend+"/"+p.setting, func(t *testing.T) {
-			t.Parallel()
-			wish := store.Wish{Setting: p.setting, Needs: []fault.Power{fault.PowerKeeps, fault.PowerServers}}
-			if store.Lacks(p.backend)[fault.PowerClock] == "" {
-				wish.ClockLibrary = library
+	for _, of := range store.All() {
+		for _, setting := range of.SettingNames() {
+			if !of.InHost() {
+				t.Run(of.Name+"/"+setting, func(t *testing.T) { testServerActions(t, of, setting, library) })
 			}
-			w, start := openWorld(t, p.backend, wish)
-			h := start(t, "")
-			for _, a := range serverActions {
-				if a.fits(p.backend, p.setting, store.Lacks(p.backend)) == "" {
-					t.Run(a.Name, func(t *testing.T) { testServerAction(t, w, h, a) })
-				}
-			}
-			if err := w.Settle(); err != nil {
-				t.Error(err)
-			}
-			closeHost(t, h)
-		})
+		}
 	}
+}
+
+func testServerActions(t *testing.T, of *store.Store, setting, library string) {
+	t.Parallel()
+	wish := store.Wish{Setting: setting, Needs: []fault.Power{fault.PowerKeeps, fault.PowerServers}}
+	if of.Has(fault.PowerClock) {
+		wish.ClockLibrary = library
+	}
+	w, start := openWorld(t, of.Name, wish)
+	h := start(t, "")
+	for _, a := range serverActions {
+		if a.fits(of.Name, setting, of.Lacks) == "" {
+			t.Run(a.Name, func(t *testing.T) { testServerAction(t, w, h, a) })
+		}
+	}
+	if err := w.Settle(); err != nil {
+		t.Error(err)
+	}
+	closeHost(t, h)
 }
 
 func testServerAction(t *testing.T, w *World, h *Host, a Action) {

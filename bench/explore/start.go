@@ -15,13 +15,13 @@ import (
 )
 
 // ready starts the servers of a setting, unless they are there and well. Those
-// whose clock has jumped are not: threads of MariaDB wait until a time of day.
+// whose clock has jumped are not: threads of some wait until a time of day.
 func (p *player) ready(ctx context.Context, setting string) error {
 	if p.environment != nil && p.setting == setting && !p.jumped && p.well(ctx) {
 		return nil
 	}
 	p.close()
-	e, err := store.Open(ctx, p.backend.Name, store.Wish{
+	e, err := store.Of(p.backend.Name).Open(ctx, store.Wish{
 		Setting: setting, Needs: powers(p.backend.Name), Many: true, TTL: maxTTL, Plugin: p.backend.Path, Dir: p.dir, ClockLibrary: p.opts.clockLibrary,
 	})
 	if err != nil {
@@ -46,7 +46,7 @@ func powers(backend string) []fault.Power {
 	for _, power := range []fault.Power{
 		fault.PowerServers, fault.PowerKeeps, fault.PowerClock, fault.PowerLeader, fault.PowerReadOnly, fault.PowerExhaust,
 	} {
-		if store.Lacks(backend)[power] == "" {
+		if store.Of(backend).Has(power) {
 			all = append(all, power)
 		}
 	}

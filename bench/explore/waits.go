@@ -8,6 +8,7 @@ import (
 	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/recorder"
+	"github.com/lockbench/lockbench/bench/store"
 )
 
 // calls judges that calls come back in time, that nobody gives up who was served
@@ -104,7 +105,8 @@ func (j *judge) stalls() {
 
 // setting is what the bounds for a name depend on.
 func (j *judge) setting(name int) claim.Setting {
-	s := claim.Setting{Backend: j.backend.Name, TTL: time.Duration(j.h.group(name).TTL)}
+	of := store.Of(j.backend.Name)
+	s := claim.Setting{Terms: of.Terms, TTL: time.Duration(j.h.group(name).TTL)}
 	group := j.h.groupOf(name)
 	for _, m := range j.h.Marks {
 		a, err := actionOf(m.Action)
@@ -118,7 +120,7 @@ func (j *judge) setting(name int) claim.Setting {
 		if a.Uses == UsesPlugin {
 			s.Failures++
 		}
-		if a.On != OnHost && j.backend.Name == "redlock" { // a node may be in its quarantine
+		if a.On != OnHost && of.Votes { // a node may be in its quarantine
 			s.MaxTTL = maxTTL
 		}
 	}

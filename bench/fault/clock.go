@@ -27,7 +27,7 @@ var clocks = []Fault{
 		Name: "clock-forward-unfenced", Does: "as clock-forward, without tokens (fencing=none)",
 		Makes: []claim.Condition{claim.ClockForward, claim.Unfenced},
 		Needs: []Power{PowerRival, PowerServers, PowerPaths, PowerClock}, Late: true, ActsTTLs: 1.5,
-		Only: []string{"redlock"}, Config: map[string]string{"fencing": "none"}, Control: true,
+		Only: PowerVotes, Config: map[string]string{"fencing": "none"}, Control: true,
 		Prepare: reachMajority, Strike: jump(time.Hour), Heal: reachAll,
 	},
 	{
@@ -49,8 +49,8 @@ var shim []byte
 // ClockLibrary compiles into dir the library that moves the wall clock of a
 // process that preloads it, and returns its path. It needs a C compiler.
 //
-// Note: libfaketime kills Debian's redis-server at its start, and has no
-// effect on Go programs. Neither has this on Go programs: they ask the kernel.
+// Note: libfaketime kills one of Debian's servers at its start, and has no effect
+// on Go programs. Neither has this on Go programs: they ask the kernel.
 func ClockLibrary(ctx context.Context, dir string) (string, error) {
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	if err := os.WriteFile(source, shim, 0o600); err != nil {

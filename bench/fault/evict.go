@@ -13,14 +13,14 @@ var evictions = []Fault{
 		Name: "evict", Does: "the servers are told to evict keys when their memory is full, which it is 3 s later; TTL 10 s",
 		Makes: []claim.Condition{claim.EvictionSeen},
 		Needs: []Power{PowerRival, PowerEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
-		Only:   []string{"redis", "redlock"},
+		Only:   PowerEvict,
 		Strike: evict(noticedBy), Heal: keep,
 	},
 	{
 		Name: "evict-at-once", Does: "as evict, and their memory is full already",
 		Makes: []claim.Condition{claim.Evicting},
 		Needs: []Power{PowerRival, PowerEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
-		Only:   []string{"redis", "redlock"},
+		Only:   PowerEvict,
 		Strike: evict(0), Heal: keep,
 	},
 }

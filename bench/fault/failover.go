@@ -22,14 +22,14 @@ var failovers = []Fault{
 		Name: "failover-wait", Does: "as failover, with grants that wait for the replica (wait_replicas=1); TTL 10 s",
 		Makes: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
 		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, TTL: longTTL, Keeps: true, Serves: true, Late: true, Acts: untilRenewed,
-		Only: []string{"redis"}, Config: map[string]string{"wait_replicas": "1"},
+		Only: PowerReplica, Config: map[string]string{"wait_replicas": "1"},
 		Prepare: severLink, Strike: promote,
 	},
 	{
 		Name: "failover-planned", Does: "Sentinel lets one of two replicas take over, in order, with wait_replicas=1; TTL 10 s",
 		Makes: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
 		Needs: []Power{PowerRival, PowerSentinel}, TTL: longTTL, Keeps: true, Serves: true, Acts: untilRenewed,
-		Only: []string{"redis"}, Config: map[string]string{"wait_replicas": "1"},
+		Only: PowerSentinel, Config: map[string]string{"wait_replicas": "1"},
 		Strike: func(ctx context.Context, s *Scene) error { return s.FailOver(ctx) },
 	},
 	{

@@ -26,7 +26,7 @@ var restarts = []Fault{
 		Name: "restart-wiped-open", Does: "as restart-wiped, with the quarantine of restarted nodes switched off",
 		Makes: []claim.Condition{claim.DataLost, claim.QuarantineOff},
 		Needs: []Power{PowerRival, PowerServers, PowerPaths}, Late: true,
-		Only: []string{"redlock"}, Config: map[string]string{"quarantine": "off"}, Control: true,
+		Only: PowerVotes, Config: map[string]string{"quarantine": "off"}, Control: true,
 		Prepare: reachMajority, Strike: wipe, Heal: reachAll, ActsTTLs: 1.5,
 	},
 }

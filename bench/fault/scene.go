@@ -3,7 +3,6 @@ package fault
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -88,6 +87,7 @@ const (
 	PowerPaths    Power = "paths"     // proxies in front of the servers
 	PowerMinority Power = "minority"  // more than one server, a majority decides
 	PowerLeader   Power = "leader"    // one of the servers leads the others
+	PowerVotes    Power = "votes"     // the servers vote each for itself
 	PowerKeeps    Power = "keeps"     // data survive a crash of a server
 	PowerClock    Power = "clock"     // the servers' clocks can be moved
 	PowerReplica  Power = "replica"   // an asynchronous replica
@@ -104,8 +104,8 @@ type Fault struct {
 	Does string // one line
 	// Needs are the powers without which it is not run.
 	Needs []Power
-	// Only names the backends that it is made for; none means all.
-	Only []string
+	// Only is the power of the stores that it is made for; "" for all stores.
+	Only Power
 	// Config is further configuration of the backend.
 	Config map[string]string
 	// Control tells that Config turns a safeguard off.
@@ -138,12 +138,9 @@ type Fault struct {
 	Heal    func(ctx context.Context, s *Scene) error
 }
 
-// Fits says why the fault cannot be shown on a backend, "" when it can. Lacks
-// tells for each power that the environment does not have why that is so.
-func (f Fault) Fits(backend string, lacks map[Power]string) string {
-	if len(f.Only) > 0 && !slices.Contains(f.Only, backend) {
-		return fmt.Sprintf("it is made for %v", f.Only)
-	}
+// Fits says why the fault cannot be shown in an environment, "" when it can. Lacks
+// says for each power that the environment does not have why that is so.
+func (f Fault) Fits(lacks map[Power]string) string {
 	for _, need := range f.Needs {
 		if why := lacks[need]; why != "" {
 			return why

@@ -11,7 +11,7 @@ var slots = []Fault{{
 	Name: "slot-move", Does: "the slots of all locks are moved to other nodes, half of their keys first, the rest 12 s later; TTL 10 s",
 	Makes: []claim.Condition{claim.SlotMoving},
 	Needs: []Power{PowerRival, PowerSlots}, TTL: longTTL, Keeps: true, Serves: true, ActsTTLs: 1.2,
-	Only:   []string{"redis"},
+	Only:   PowerSlots,
 	Strike: func(ctx context.Context, s *Scene) error { return s.Slots.Begin(ctx) },
 	Heal:   func(ctx context.Context, s *Scene) error { return s.Slots.End(ctx) },
 }}

@@ -29,7 +29,7 @@ type HistogramKey struct {
 }
 
 // tag is the cell's name in results.txt with the operation, such as
-// "takeover/backend=redis/mode=kill-host/hosts=2/clients=1/op=takeover".
+// "takeover/backend=NAME/mode=kill-host/hosts=2/clients=1/op=takeover".
 func (k HistogramKey) tag() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s/backend=%s", k.Scenario, k.Backend)

@@ -103,7 +103,7 @@ type Write struct {
 	Host     int    `json:"host"`
 	Name     int    `json:"name"`
 	Token    uint64 `json:"token"`
-	Resource string `json:"resource"` // file, redis or sql
+	Resource string `json:"resource"` // "file", or the kind of a guard of package store
 	Guarded  bool   `json:"guarded,omitempty"`
 	SentNs   int64  `json:"sent_ns"`
 	DoneNs   int64  `json:"done_ns"`

@@ -34,7 +34,7 @@ type agent struct {
 	spec    Spec
 	backend driver.Backend
 	client  *core.Client
-	writer  *writer
+	writer  writer
 
 	groups []*group // of the orders, which are carried out one after the other
 

@@ -85,7 +85,7 @@ func grouped(v float64) string {
 	return s
 }
 
-// listed joins names: "redis, mysql and etcd".
+// listed joins names: "one, two and three".
 func listed(names []string) string {
 	if n := len(names); n > 1 {
 		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]

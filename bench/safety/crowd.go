@@ -17,8 +17,8 @@ const (
 	// crowdTTL is that of its leases: as long as that of the faults that a lease
 	// must survive.
 	crowdTTL = 10 * time.Second
-	// gatherFor is how long a crowd may take until it is whole: a node of
-	// redlock that was restarted is let in again after a TTL.
+	// gatherFor is how long a crowd may take until it is whole: a server
+	// that votes and was restarted is let in again after a TTL.
 	gatherFor = time.Minute
 )
 

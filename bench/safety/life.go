@@ -12,7 +12,7 @@ import (
 // What a process may use more at the end than when it was first looked at. A
 // plugin collects its garbage when it likes to, and what its heap has grown to
 // once stays resident for minutes. Its pools of connections grow when the store
-// is slow, to a bound: 48 at most, those of mysql.
+// is slow, to a bound: 48 at most.
 const (
 	moreGoroutines  = 16
 	moreDescriptors = 56

@@ -81,7 +81,7 @@ func (c *cell) rounds(ctx context.Context, template record.Round) error {
 }
 
 // alone tells that one process is both hosts: the store has no room for two.
-func (c *cell) alone() bool { return store.Lacks(c.backend.Name)[fault.PowerRival] != "" }
+func (c *cell) alone() bool { return store.Of(c.backend.Name).Lacks[fault.PowerRival] != "" }
 
 // ready starts the hosts that do not live, and brings the servers back to
 // where they began.

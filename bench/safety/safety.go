@@ -62,7 +62,7 @@ func (p Plan) Cells() (all, runnable int) {
 		for _, b := range p.Backends {
 			if p.concerns(f, b) {
 				all++
-				if store.Known(b.Name) && f.Fits(b.Name, store.Lacks(b.Name)) == "" {
+				if store.Known(b.Name) && store.Of(b.Name).Fits(f) == "" {
 					runnable++
 				}
 			}
@@ -74,8 +74,8 @@ func (p Plan) Cells() (all, runnable int) {
 // concerns tells whether a fault has anything to do with a backend. When it
 // has nothing to do with any, all of them are told so.
 func (p Plan) concerns(f fault.Fault, b Backend) bool {
-	return len(f.Only) == 0 || slices.Contains(f.Only, b.Name) ||
-		!slices.ContainsFunc(p.Backends, func(b Backend) bool { return slices.Contains(f.Only, b.Name) })
+	does := func(b Backend) bool { return store.Of(b.Name).Concerns(f) }
+	return does(b) || !slices.ContainsFunc(p.Backends, does)
 }
 
 // Sink is told how a run goes on, from one goroutine.
@@ -140,24 +140,19 @@ func (r *runner) openResources(ctx context.Context) error {
 	if r.plan.FilesOnly {
 		return nil
 	}
-	store, err := env.StartRedis(ctx, nil)
-	if err != nil && !errors.Is(err, env.ErrNotInstalled) {
-		return err
+	r.resources.Guards = map[string]string{}
+	for _, g := range store.Guards() {
+		server, address, err := g.Start(ctx)
+		if errors.Is(err, env.ErrNotInstalled) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		r.servers = append(r.servers, server)
+		r.resources.Guards[g.Kind] = address
 	}
-	if err == nil {
-		r.servers = append(r.servers, store)
-		r.resources.Redis = store.Addr()
-	}
-	db, err := env.StartMariaDB(ctx, &env.MariaDBOptions{Relaxed: true})
-	if errors.Is(err, env.ErrNotInstalled) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	r.servers = append(r.servers, db)
-	r.resources.SQL = env.MariaDBAddress(db)
-	return recorder.PrepareSQL(ctx, r.resources.SQL)
+	return nil
 }
 
 func (r *runner) closeResources() error {
@@ -170,10 +165,11 @@ func (r *runner) closeResources() error {
 
 // cell runs all rounds of one fault on one backend.
 func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
+	s := store.Of(b.Name)
 	template := record.Round{
 		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Conditions(), Control: f.Control,
 		// A store that dies with its plugin loses its leases with it.
-		Keeps: f.Keeps && store.Lacks(b.Name)[fault.PowerRival] == "",
+		Keeps: f.Keeps && s.Lacks[fault.PowerRival] == "",
 	}
 	if f.Config["fencing"] == "none" {
 		template.Fencing = "none"
@@ -181,8 +177,8 @@ func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 	switch {
 	case !store.Known(b.Name):
 		template.Missing = "lockbench has no throwaway servers for it"
-	case f.Fits(b.Name, store.Lacks(b.Name)) != "":
-		template.Missing = f.Fits(b.Name, store.Lacks(b.Name))
+	case s.Fits(f) != "":
+		template.Missing = s.Fits(f)
 	case slices.Contains(f.Needs, fault.PowerClock) && r.noClock != nil:
 		template.Missing = r.noClock.Error()
 	}
@@ -197,7 +193,7 @@ func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 		w.ClockLibrary = r.clockLibrary
 	}
 	template.TTLms = w.TTL.Milliseconds()
-	e, err := store.Open(ctx, b.Name, w)
+	e, err := s.Open(ctx, w)
 	if errors.Is(err, env.ErrNotInstalled) {
 		template.Missing = err.Error()
 		return r.sink.Round(template)

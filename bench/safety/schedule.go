@@ -47,8 +47,8 @@ func (s *schedule) next() fault.Fault {
 // Cluster are other servers.
 func bearable(backend string) []fault.Fault {
 	return slices.DeleteFunc(fault.All(), func(f fault.Fault) bool {
-		_, documented := claim.Exempt(backend, claim.Overlap, f.Makes)
-		return documented || f.Control || f.Config != nil || f.Fits(backend, store.Lacks(backend)) != "" ||
+		_, documented := store.Of(backend).Exempt(claim.Overlap, f.Makes)
+		return documented || f.Control || f.Config != nil || store.Of(backend).Fits(f) != "" ||
 			slices.ContainsFunc(f.Needs, func(p fault.Power) bool { return slices.Contains(unbearable, p) })
 	})
 }

@@ -175,7 +175,7 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.resources.Dir, err = os.MkdirTemp(w.dir, w.backend.Name+"-"); err != nil {
 		return err
 	}
-	if w.environment, err = store.Open(ctx, w.backend.Name, w.wish()); err != nil {
+	if w.environment, err = store.Of(w.backend.Name).Open(ctx, w.wish()); err != nil {
 		return err
 	}
 	return w.startCrowd(ctx)

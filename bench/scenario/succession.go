@@ -11,6 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/host"
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/store"
 )
 
 // succession is what is known of the candidates of one cell.
@@ -63,7 +64,7 @@ func (s *succession) join(ctx context.Context) (err error) {
 	s.next++
 	spec := s.in.Host
 	if s.mode.proxied {
-		spec.Config, err = host.Route(spec.Config, func(address string) (string, error) {
+		spec.Config, err = store.Route(spec.Config, func(address string) (string, error) {
 			p, err := fault.NewProxy(address)
 			if err != nil {
 				return "", err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core"
 )
 
@@ -18,15 +19,6 @@ const (
 	// round trip.
 	margin = 50 * time.Millisecond
 )
-
-// expiryStep is how late a store may let a lease expire by its design: the
-// lessor of etcd looks every 500 ms (server/lease/lessor.go).
-func expiryStep(in Input) time.Duration {
-	if in.Host.Backend == "etcd" {
-		return 500 * time.Millisecond
-	}
-	return 0
-}
 
 // figures are the samples of a cell, in nanoseconds.
 type figures struct {
@@ -44,7 +36,7 @@ type figures struct {
 }
 
 func newFigures(in Input, m mode) figures {
-	f := figures{slack: int64(margin + expiryStep(in) + in.Tick + roundTrip(in))}
+	f := figures{slack: int64(margin + store.Of(in.Host.Backend).ExpiryStep + in.Tick + roundTrip(in))}
 	if m.banded {
 		f.low = int64(in.TTL - in.TTL/3 - rounding)
 		f.high = int64(in.TTL) + f.slack

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/host"
+	"github.com/lockbench/lockbench/bench/store"
 )
 
 // mode is one way in which a leader ends.
@@ -130,7 +131,7 @@ func NotPossible(in Input) string {
 	}
 	if m.proxied {
 		nowhere := func(address string) (string, error) { return address, nil }
-		if _, err := host.Route(in.Host.Config, nowhere); err != nil {
+		if _, err := store.Route(in.Host.Config, nowhere); err != nil {
 			return fmt.Sprintf("which needs proxies: %v", err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // Row names one figure of one cell.
 type Row struct {
-	Cell string // its name in results.txt: "Acquire/backend=redis/clients=64"
+	Cell string // its name in results.txt: "Acquire/backend=NAME/clients=64"
 	Unit string // as written there: "p50-ns/acquire"
 }
 
@@ -54,7 +54,7 @@ func (s *side) add(r Row, v float64) {
 }
 
 // Folders compares the folders of two runs of one plan. The filter is one of
-// benchstat ("/backend:redis /clients:64"); "" keeps all.
+// benchstat ("/backend:NAME /clients:64"); "" keeps all.
 func Folders(before, after, filter string) (Comparison, error) {
 	a, err := record.ReadWhole(before)
 	if err != nil {

@@ -1,6 +1,3 @@
-// Package store is what the bench knows of each store: how its servers are
-// started, reached through paths that can be harmed, and what an operator does
-// to them. One file for each store.
 package store
 
 import (
@@ -9,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/env"
@@ -55,22 +51,9 @@ type product interface {
 	connections(ctx context.Context) (int, error)
 }
 
-// builder makes the environments of one backend.
-type builder struct {
-	// lacks says for each power that its environment does not have why.
-	lacks map[fault.Power]string
-	start func(ctx context.Context, w Wish) (*Environment, error)
-	// settings are the ways in which the servers can be set up; none for one.
-	settings []string
-	// servers are how many there are in a setting; none means one.
-	servers map[string]int
-	// operations are what an operator does to them.
-	operations []Operation
-}
-
 // Wish is what an environment is to have.
 type Wish struct {
-	// Setting is one of [Settings] of the backend; "" for the first.
+	// Setting is the name of one of [Store.Settings]; "" for the first.
 	Setting string
 	Needs   []fault.Power
 	// Many asks for several servers, where the backend can have several or one.
@@ -85,83 +68,10 @@ type Wish struct {
 
 func (w Wish) needs(p fault.Power) bool { return slices.Contains(w.Needs, p) }
 
-// The settings.
-const (
-	Plain       = "plain"
-	WithReplica = "replica" // a replica follows the server, and replaces it
-	Cluster     = "cluster" // Redis Cluster, to whose nodes no paths lead
-	One         = "one"
-	Three       = "three"
-)
-
-// builders are those of the backends for which servers can be started. A
-// backend that has none here is not judged.
-var builders = map[string]builder{
-	"memory": {start: startMemory, lacks: lacking("its store lives in one host process, which no other shares",
-		fault.PowerRival, fault.PowerServers, fault.PowerPaths, fault.PowerMinority, fault.PowerLeader, fault.PowerKeeps,
-		fault.PowerClock, fault.PowerReplica, fault.PowerReadOnly, fault.PowerExhaust, fault.PowerSentinel, fault.PowerSlots,
-		fault.PowerEvict)},
-	"redis": {
-		start: startRedis, settings: []string{Plain, WithReplica, Cluster}, servers: map[string]int{Cluster: clusterNodes}, operations: redisOperations,
-		lacks: lacking("one server has no minority", fault.PowerMinority, fault.PowerLeader)},
-	"redlock": {start: startRedlock, operations: redlockOperations, servers: map[string]int{Plain: redlockNodes}, lacks: map[fault.Power]string{
-		fault.PowerLeader:   "its nodes do not know each other",
-		fault.PowerReplica:  "its nodes are independent masters: a replica of one is what the algorithm excludes",
-		fault.PowerSentinel: "its nodes are independent masters: a replica of one is what the algorithm excludes",
-		fault.PowerSlots:    "every node has all keys"}},
-	"mysql": {start: startMySQL, operations: sqlOperations, lacks: map[fault.Power]string{
-		fault.PowerMinority: "one server has no minority",
-		fault.PowerLeader:   "one server has nobody to lead",
-		fault.PowerReplica:  "lockbench sets up no replica of a SQL server",
-		fault.PowerSentinel: "lockbench sets up no replica of a SQL server",
-		fault.PowerSlots:    "one server has all rows",
-		fault.PowerEvict:    "a SQL server deletes no rows by itself"}},
-	"etcd": {start: startEtcd, settings: []string{One, Three}, servers: map[string]int{Three: etcdMembers}, operations: etcdOperations, lacks: map[fault.Power]string{
-		fault.PowerClock:    "etcd asks the kernel for the time, where no library can move it",
-		fault.PowerReplica:  "its members agree on every write: there is no asynchronous replica",
-		fault.PowerSentinel: "its members elect a leader by themselves",
-		fault.PowerSlots:    "every member has all keys",
-		fault.PowerEvict:    "etcd deletes no keys by itself",
-		fault.PowerExhaust:  "one connection carries all requests of a host, and etcd has no limit of them"}},
-}
-
-func lacking(why string, powers ...fault.Power) map[fault.Power]string {
-	out := map[fault.Power]string{}
-	for _, p := range powers {
-		out[p] = why
-	}
-	return out
-}
-
-// Known reports whether servers can be started for a backend.
-func Known(backend string) bool {
-	_, ok := builders[backend]
-	return ok
-}
-
-// Names are those of the backends for which servers can be started.
-func Names() []string { return slices.Sorted(maps.Keys(builders)) }
-
-// Lacks says for each power that the environment of a backend does not have why
-// that is so.
-func Lacks(backend string) map[fault.Power]string { return builders[backend].lacks }
-
-// Settings are the ways in which the servers of a backend can be set up: at
-// least one.
-func Settings(backend string) []string {
-	if s := builders[backend].settings; len(s) > 0 {
-		return s
-	}
-	return []string{Plain}
-}
-
-// Servers are how many servers a backend has in a setting.
-func Servers(backend, setting string) int { return max(1, builders[backend].servers[setting]) }
-
-// Open starts the servers of a backend that is known. Errors of servers that are
+// Open starts the servers of a store that is known. Errors of servers that are
 // not installed wrap [env.ErrNotInstalled].
-func Open(ctx context.Context, backend string, w Wish) (*Environment, error) {
-	e, err := builders[backend].start(ctx, w)
+func (s *Store) Open(ctx context.Context, w Wish) (*Environment, error) {
+	e, err := s.open(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -296,10 +206,6 @@ func (e *Environment) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-func byComma(at []string) string { return strings.Join(at, ",") }
-
-func startMemory(context.Context, Wish) (*Environment, error) { return &Environment{}, nil }
 
 // startClock makes the clock of one server and its wrapping command, for a
 // fault that moves it.

@@ -3,19 +3,91 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
+	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-
+	"github.com/lockbench/lockbench/bench/claim"
 	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/core/driver"
+)
+
+// The settings of a cluster of etcd.
+const (
+	One   = "one"
+	Three = "three"
 )
 
 // etcdMembers is the smallest cluster with a minority.
 const etcdMembers = 3
+
+// etcdKind is a cluster of etcd.
+var etcdKind = &Store{
+	Name: "etcd",
+	Terms: claim.Terms{
+		Turn:        func(time.Duration) time.Duration { return 3 * time.Second },
+		ExpiresLate: time.Second + 500*time.Millisecond,
+		Reconnects:  time.Second,
+		Remarks: map[claim.Rule]claim.Remark{
+			claim.LeftBehind: {
+				Time: "on etcd 2 s",
+				From: "etcd starts every TTL anew, and a second longer, when a leader is elected, and looks for what has expired twice a second",
+			},
+			claim.Survives: {From: "So is the second in which etcd's client leaves a member that does not answer"},
+			claim.Woken:    {From: "On etcd it is 3 s"},
+			claim.Granted: {
+				Time: "on etcd 1 s more",
+				From: "A member of etcd is connected to again after 1 s at most",
+			},
+		},
+		Exceptions: []claim.Exception{
+			{
+				Rules: claim.Twice(), All: []claim.Condition{claim.LeaderPaused},
+				Why: "a leader that goes on (a virtual machine that was paused, a disk that hung) may revoke, by its own books, leases that were renewed at its successor. " +
+					"The holder is told by its watch, in milliseconds and usually before the next grant, but that is no promise. " +
+					"If it stood still for 10 s, the places of waiters go the same way, and their order is lost",
+				Source: 14,
+			},
+			{
+				Rules: claim.Twice(), All: []claim.Condition{claim.DataLost},
+				Why:    "the key is lost with the cluster's data. The new cluster's tokens begin above the clock of the host that comes first",
+				Source: 15,
+			},
+			{
+				Rules: claim.Twice(claim.Token), All: []claim.Condition{claim.WritesLost},
+				Why:    "a member that runs with `--unsafe-no-fsync` may forget what it has promised, and revisions, of which tokens are made, are given again",
+				Source: 16,
+			},
+			{
+				Rules: claim.Twice(claim.Token), All: []claim.Condition{claim.OldData},
+				Why:    "an older snapshot brings back old leases and old revisions, unless it is restored with `--bump-revision`",
+				Source: 15,
+			},
+			{
+				Rules: []claim.Rule{claim.Token}, All: []claim.Condition{claim.DataLost, claim.ClockBack},
+				Why:    "it is the clock of a host that the new cluster's tokens begin above",
+				Source: 24,
+			},
+		},
+	},
+	Lacks: map[fault.Power]string{
+		fault.PowerClock:    "etcd asks the kernel for the time, where no library can move it",
+		fault.PowerReplica:  "its members agree on every write: there is no asynchronous replica",
+		fault.PowerVotes:    "its members agree on every write",
+		fault.PowerSentinel: "its members elect a leader by themselves",
+		fault.PowerSlots:    "every member has all keys",
+		fault.PowerEvict:    "etcd deletes no keys by itself",
+		fault.PowerExhaust:  "one connection carries all requests of a host, and etcd has no limit of them"},
+	Settings:   []Setting{{Name: One, Servers: 1}, {Name: Three, Servers: etcdMembers, Elects: true}},
+	ExpiryStep: 500 * time.Millisecond, // server/lease/lessor.go looks so often
+
+	open:       startEtcd,
+	operations: etcdOperations,
+	start:      func(ctx context.Context, _ bool) ([]*env.Server, error) { return env.StartEtcdCluster(ctx, 1, nil) },
+	services:   []string{"etcd1", "etcd2", "etcd3"},
+	scheme:     "http",
+	counter:    countEtcd,
+	program:    env.EtcdProgram,
+}
 
 func startEtcd(ctx context.Context, w Wish) (*Environment, error) {
 	e := &Environment{address: byComma, Config: driver.Config{}}
@@ -37,128 +109,4 @@ func startEtcd(ctx context.Context, w Wish) (*Environment, error) {
 	e.Scene.ReadOnly = s.alarm
 	e.Scene.Leader = s.leader
 	return e, nil
-}
-
-// etcdStore is the members of one cluster, for whoever runs them.
-type etcdStore struct {
-	*Environment
-	peers   *env.EtcdPeers // nil for one member
-	removed []string       // what the others called a member that is not theirs now
-}
-
-// with does something with a client of some members, of all if none is named.
-func (s *etcdStore) with(do func(*clientv3.Client) error, members ...int) error {
-	var at []string
-	for n, server := range s.Scene.Servers {
-		if len(members) == 0 || slices.Contains(members, n) {
-			at = append(at, server.Addr())
-		}
-	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: at, DialTimeout: patience, Logger: zap.NewNop()})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return do(c)
-}
-
-// leader asks the members which of them leads.
-func (s *etcdStore) leader(ctx context.Context) (leads int, err error) {
-	err = s.with(func(c *clientv3.Client) error {
-		for n, m := range s.Scene.Servers {
-			status, err := c.Status(ctx, m.Addr())
-			if err != nil {
-				return err
-			}
-			if leads = n; status.Leader == status.Header.MemberId {
-				return nil
-			}
-		}
-		return errors.New("no member leads")
-	})
-	return leads, err
-}
-
-// alarm raises or ends the alarm of a full database on the first member, after
-// which the cluster refuses everything that needs space.
-func (s *etcdStore) alarm(ctx context.Context, on bool) error {
-	return s.with(func(c *clientv3.Client) error {
-		list, err := c.MemberList(ctx)
-		if err != nil {
-			return err
-		}
-		action := pb.AlarmRequest_DEACTIVATE
-		if on {
-			action = pb.AlarmRequest_ACTIVATE
-		}
-		_, err = pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
-			Action: action, MemberID: list.Members[0].ID, Alarm: pb.AlarmType_NOSPACE,
-		})
-		return err
-	})
-}
-
-func (s *etcdStore) healthy(ctx context.Context) error {
-	var leaders []uint64
-	for n, m := range s.Scene.Servers {
-		err := s.with(func(c *clientv3.Client) error {
-			status, err := c.Status(ctx, m.Addr())
-			if err != nil {
-				return err
-			}
-			if len(status.Errors) > 0 {
-				return fmt.Errorf("it says %q", status.Errors)
-			}
-			leaders = append(leaders, status.Leader)
-			_, err = c.Get(ctx, "health")
-			return err
-		}, n)
-		if err != nil {
-			return fmt.Errorf("member %d: %w", n, err)
-		}
-	}
-	if leaders = slices.Compact(leaders); len(leaders) != 1 || leaders[0] == 0 {
-		return fmt.Errorf("its leaders are %x", leaders)
-	}
-	return s.with(func(c *clientv3.Client) error {
-		list, err := c.MemberList(ctx)
-		if err == nil && len(list.Members) != len(s.Scene.Servers) {
-			err = fmt.Errorf("it has %d members", len(list.Members))
-		}
-		return err
-	})
-}
-
-// etcdPrefix is what the keys of the backend begin with, and etcdNames those of
-// holders and waiters.
-const (
-	etcdPrefix = "lockbench/"
-	etcdNames  = etcdPrefix + "\xffn"
-)
-
-func (s *etcdStore) leftovers(ctx context.Context, prefix string) (left []string, err error) {
-	err = s.with(func(c *clientv3.Client) error {
-		keys, err := c.Get(ctx, etcdNames+prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-		if err != nil {
-			return err
-		}
-		for _, kv := range keys.Kvs {
-			left = append(left, fmt.Sprintf("the key %q", kv.Key))
-		}
-		return nil
-	})
-	return left, err
-}
-
-// connections are those of clients to all members, ours being closed.
-func (s *etcdStore) connections(context.Context) (int, error) {
-	count := 0
-	for _, m := range s.Scene.Servers {
-		n, err := establishedAt(m.Addr())
-		if err != nil {
-			return 0, err
-		}
-		count += n
-	}
-	return count, nil
 }

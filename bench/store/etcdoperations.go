@@ -37,9 +37,9 @@ const election = 3 * time.Second
 const longer = 12 * time.Second
 
 var etcdOperations = []Operation{
-	{Name: "etcd-compact", Does: "the history of the keys is compacted", Do: asked(compact)},
+	{Name: "compact", Does: "the history of the keys is compacted", Do: asked(compact)},
 	{
-		Name: "etcd-defragment", Does: "%s is defragmented", Server: true,
+		Name: "defragment", Does: "%s is defragmented", Server: true,
 		Do: onEtcd(func(ctx context.Context, s *etcdStore, n int) error {
 			return s.with(func(c *clientv3.Client) error {
 				_, err := c.Defragment(ctx, s.Scene.Servers[n].Addr())
@@ -48,18 +48,18 @@ var etcdOperations = []Operation{
 		}),
 	},
 	{
-		Name: "etcd-no-space", Does: "the database is full, and refuses what needs space", Lasts: whileWatched, StopsGrants: true, Recovers: time.Second,
+		Name: "no-space", Does: "the database is full, and refuses what needs space", Lasts: whileWatched, StopsGrants: true, Recovers: time.Second,
 		Do:   onEtcd(func(ctx context.Context, s *etcdStore, _ int) error { return s.alarm(ctx, true) }),
 		Undo: onEtcd(func(ctx context.Context, s *etcdStore, _ int) error { return s.alarm(ctx, false) }),
 	},
 	// A change of the leader is an interruption, and so is leaving a member.
-	{Name: "etcd-move-leader", Does: "%s is made the leader", Settings: []string{Three}, Server: true, Stops: true, Recovers: time.Second, Do: onEtcd(moveLeader)},
+	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three}, Server: true, Stops: true, Recovers: time.Second, Do: onEtcd(moveLeader)},
 	{
-		Name: "etcd-remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three}, Server: true, Lasts: whileWatched, Stops: true, Recovers: election,
+		Name: "remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three}, Server: true, Lasts: whileWatched, Stops: true, Recovers: election,
 		Do: onEtcd(removeMember), Undo: onEtcd(addMember),
 	},
 	{
-		Name: "etcd-cut-off", Does: "%s is cut off from the other members, and clients reach it", Settings: []string{Three}, Server: true, Lasts: [2]time.Duration{longer, longer}, Stops: true, StopsFor: election, Recovers: election,
+		Name: "cut-off", Does: "%s is cut off from the other members, and clients reach it", Settings: []string{Three}, Server: true, Lasts: [2]time.Duration{longer, longer}, Stops: true, StopsFor: election, Recovers: election,
 		Do: onEtcd(func(_ context.Context, s *etcdStore, n int) error {
 			s.peers.CutOff(n, true)
 			return nil
@@ -70,15 +70,15 @@ var etcdOperations = []Operation{
 		}),
 	},
 	{
-		Name: "etcd-epoch", Does: "the key of the epoch is deleted by hand", Makes: []string{string(claim.EndedByHand)},
+		Name: "epoch", Does: "the key of the epoch is deleted by hand", Makes: []string{string(claim.EndedByHand)},
 		Do: asked(func(ctx context.Context, c *clientv3.Client) error {
 			_, err := c.Delete(ctx, etcdPrefix+"\xffe")
 			return err
 		}),
 	},
-	{Name: "etcd-delete", Does: "a lock is deleted by hand", Makes: []string{string(claim.EndedByHand)}, Do: asked(deleteHold)},
+	{Name: "delete", Does: "a lock is deleted by hand", Makes: []string{string(claim.EndedByHand)}, Do: asked(deleteHold)},
 	{
-		Name: "etcd-wipe", Does: "all keys of the locks are deleted", Makes: []string{string(claim.DataLost)},
+		Name: "wipe", Does: "all keys of the locks are deleted", Makes: []string{string(claim.DataLost)},
 		Do: asked(func(ctx context.Context, c *clientv3.Client) error {
 			_, err := c.Delete(ctx, etcdPrefix, clientv3.WithPrefix())
 			return err

@@ -8,7 +8,7 @@ import (
 // Operation is something that the operator of a store does on an ordinary or a
 // bad day.
 type Operation struct {
-	Name string // "redis-demote"
+	Name string // "redis-demote"; where it is listed, without the store
 	// Does is a clause for people; "%s" stands for the server, where it is done to
 	// one.
 	Does string
@@ -31,6 +31,3 @@ type Operation struct {
 	Do   func(ctx context.Context, e *Environment, n int) error
 	Undo func(ctx context.Context, e *Environment, n int) error
 }
-
-// Operations are those of a backend's store, whatever its setting.
-func Operations(backend string) []Operation { return builders[backend].operations }

@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/recorder"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
@@ -22,15 +23,15 @@ const (
 )
 
 // host starts the servers of a setting, and a host that uses them.
-func host(t *testing.T, backend, setting string) (*Environment, *recorder.Process) {
+func host(t *testing.T, backend, setting string) (*store.Environment, *recorder.Process) {
 	t.Helper()
 	dir := t.TempDir()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
-	w := Wish{Setting: setting, TTL: ttl, Plugin: plugin, Dir: dir}
-	if Lacks(backend)[fault.PowerKeeps] == "" {
+	w := store.Wish{Setting: setting, TTL: ttl, Plugin: plugin, Dir: dir}
+	if store.Of(backend).Has(fault.PowerKeeps) {
 		w.Needs = append(w.Needs, fault.PowerKeeps)
 	}
-	e, err := Open(t.Context(), backend, w)
+	e, err := store.Of(backend).Open(t.Context(), w)
 	if err != nil {
 		env.Missing(t, backend, err)
 	}
@@ -85,15 +86,15 @@ func use(t *testing.T, host *recorder.Process, prefix string) error {
 // TestOperations: each is done and undone once while a host works, and then the
 // servers are as they were, serve that host, and keep nothing of its locks.
 func TestOperations(t *testing.T) {
-	for _, backend := range Names() {
-		for _, setting := range Settings(backend) {
+	for _, backend := range store.Names() {
+		for _, setting := range store.Of(backend).SettingNames() {
 			t.Run(backend+"/"+setting, func(t *testing.T) {
 				t.Parallel()
 				e, host := host(t, backend, setting)
 				if err := e.Healthy(t.Context()); err != nil {
 					t.Fatalf("at the beginning: %v", err)
 				}
-				for i, o := range Operations(backend) {
+				for i, o := range store.Of(backend).Operations() {
 					if len(o.Settings) == 0 || slices.Contains(o.Settings, setting) {
 						operate(t, e, host, o, fmt.Sprintf("operations-%d-", i))
 					}
@@ -114,7 +115,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-func operate(t *testing.T, e *Environment, host *recorder.Process, o Operation, prefix string) {
+func operate(t *testing.T, e *store.Environment, host *recorder.Process, o store.Operation, prefix string) {
 	t.Helper()
 	began := time.Now()
 	err := host.Work(recorder.Workload{

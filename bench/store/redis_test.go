@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/recorder"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
@@ -19,9 +20,9 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-func open(t *testing.T, backend string, needs ...fault.Power) *Environment {
+func open(t *testing.T, backend string, needs ...fault.Power) *store.Environment {
 	t.Helper()
-	e, err := Open(t.Context(), backend, Wish{Needs: needs, TTL: 10 * time.Second, Dir: t.TempDir()})
+	e, err := store.Of(backend).Open(t.Context(), store.Wish{Needs: needs, TTL: 10 * time.Second, Dir: t.TempDir()})
 	if errors.Is(err, env.ErrNotInstalled) {
 		env.Missing(t, "redis", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -55,14 +54,14 @@ type redisOperation struct {
 	recovers   time.Duration
 	makes      []string
 	notCluster bool // it cannot be done there
-	forgets    bool // who redlock admitted
+	forgets    bool // who was admitted to vote
 	do, undo   redisStep
 }
 
 // whileWatched is how long what an operator does is usually there.
 var whileWatched = [2]time.Duration{50 * time.Millisecond, 5 * time.Second}
 
-// onServers are done to a server of redis, or a node of redlock.
+// onServers are done to one server.
 var onServers = []redisOperation{
 	{
 		name: "policy", does: "%s gets an evicting maxmemory-policy, without a limit of its memory", lasts: whileWatched, stops: true, recovers: 2 * time.Second,
@@ -111,12 +110,9 @@ var onServers = []redisOperation{
 
 // onGroups are done to the servers of a setting.
 var onGroups = []Operation{
+	rotation,
 	{
-		Name: "redis-rotate", Does: "the password of the hosts is changed, first in their file", Lasts: whileWatched, Settings: []string{Plain, WithReplica, Cluster},
-		Do: rotate(hostPassword, otherPassword), Undo: rotate(otherPassword, hostPassword),
-	},
-	{
-		Name: "redis-failover", Does: "the replica takes over, in order, and hosts are led to it; later they are led back", Settings: []string{WithReplica},
+		Name: "failover", Does: "the replica takes over, in order, and hosts are led to it; later they are led back", Settings: []string{WithReplica},
 		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second,
 		Do: func(ctx context.Context, e *Environment, _ int) error {
 			return e.failOver(ctx, e.servers[0].Addr(), e.servers[1].Addr())
@@ -124,50 +120,37 @@ var onGroups = []Operation{
 		Undo: func(ctx context.Context, e *Environment, _ int) error { return e.failBack(ctx) },
 	},
 	{
-		Name: "redis-promote", Does: "the server dies, and the replica, which has missed the last writes, takes over", Settings: []string{WithReplica},
+		Name: "promote", Does: "the server dies, and the replica, which has missed the last writes, takes over", Settings: []string{WithReplica},
 		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []string{string(claim.ReplicaPromoted)},
 		Do: promoteLate, Undo: func(ctx context.Context, e *Environment, _ int) error { return e.failBack(ctx) },
 	},
 	{
-		Name: "redis-restore", Does: "all keys are saved, and restored later", Settings: []string{Plain, WithReplica}, Lasts: whileWatched,
+		Name: "restore", Does: "all keys are saved, and restored later", Settings: []string{Plain, WithReplica}, Lasts: whileWatched,
 		Makes: []string{string(claim.OldData)}, Do: onRedis(saveKeys), Undo: onRedis(restoreKeys),
 	},
 	{
-		Name: "redis-slots", Does: "the slots of the locks are moved to another node, half of each at first", Settings: []string{Cluster}, Lasts: whileWatched, Recovers: time.Second,
+		Name: "slots", Does: "the slots of the locks are moved to another node, half of each at first", Settings: []string{Cluster}, Lasts: whileWatched, Recovers: time.Second,
 		Makes: []string{string(claim.SlotMoving)},
 		Do:    func(ctx context.Context, e *Environment, _ int) error { return e.Scene.Slots.Begin(ctx) },
 		Undo:  func(ctx context.Context, e *Environment, _ int) error { return e.Scene.Slots.End(ctx) },
 	},
 }
 
-var (
-	redisOperations   = append(operationsOn("redis"), onGroups...)
-	redlockOperations = append(operationsOn("redlock"), Operation{
-		Name: "redlock-rotate", Does: "the password of the hosts is changed, first in their file", Lasts: whileWatched,
-		Do: rotate(hostPassword, otherPassword), Undo: rotate(otherPassword, hostPassword),
-	})
-)
+// rotation is that of a password.
+var rotation = Operation{
+	Name: "rotate", Does: "the password of the hosts is changed, first in their file", Lasts: whileWatched,
+	Do: rotate(hostPassword, otherPassword), Undo: rotate(otherPassword, hostPassword),
+}
 
-// operationsOn are [onServers] for one backend. One node of redlock stops nobody.
-func operationsOn(backend string) []Operation {
+// operationsOn are [onServers], as the store that they are of has them.
+func operationsOn(as func(redisOperation, *Operation)) []Operation {
 	var all []Operation
 	for _, r := range onServers {
 		o := Operation{
-			Name: backend + "-" + r.name, Does: r.does, Server: true, Lasts: r.lasts, Stops: r.stops, StopsGrants: r.grants, Recovers: r.recovers, Makes: r.makes,
+			Name: r.name, Does: r.does, Server: true, Lasts: r.lasts, Stops: r.stops, StopsGrants: r.grants, Recovers: r.recovers, Makes: r.makes,
 			Do: onRedis(r.do), Undo: onRedis(r.undo),
 		}
-		switch {
-		case backend == "redlock":
-			o.Stops, o.StopsGrants = false, false
-			if r.forgets {
-				// Another node that cannot vote meanwhile leaves a majority, two may not.
-				o.Recovers = quarantine
-			}
-			// What one node has lost is no loss, as it does not vote then.
-			o.Makes = slices.DeleteFunc(slices.Clone(r.makes), func(c string) bool { return c == string(claim.DataLost) })
-		case r.notCluster:
-			o.Settings = []string{Plain, WithReplica}
-		}
+		as(r, &o)
 		all = append(all, o)
 	}
 	return all

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,22 +12,6 @@ import (
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
 )
-
-// redisLines are what every server is configured with: a replica is served at
-// once, and hosts have an account.
-func redisLines() []string {
-	return []string{"repl-diskless-sync-delay 0", "user " + hostUser + " " + strings.Join(hostRule, " ")}
-}
-
-// redisDo sends one command to the server at addr.
-func redisDo(ctx context.Context, addr string, args ...any) error {
-	c := redis.NewClient(&redis.Options{Addr: addr})
-	defer c.Close()
-	if err := c.Do(ctx, args...).Err(); err != nil {
-		return fmt.Errorf("%v on %s: %w", args, addr, err)
-	}
-	return nil
-}
 
 // startReplica starts a replica of the first server behind a link that can be
 // cut, and waits until it follows.

@@ -174,21 +174,8 @@ func (s *redisStore) agrees(ctx context.Context, n int) error {
 	return err
 }
 
-// admitted returns nil when a node of redlock votes.
-func (s *redisStore) admitted(ctx context.Context, n int) error {
-	info, err := s.info(ctx, n, "server")
-	if err != nil {
-		return err
-	}
-	marker, err := s.admins[n].HGet(ctx, "~redlock", "marker").Result()
-	if err != nil || !strings.HasPrefix(marker, info["run_id"]+" ") {
-		return fmt.Errorf("it does not vote: its marker is %q: %w", marker, err)
-	}
-	return nil
-}
-
-// leftovers are keys, of redlock those on a majority of the nodes, or that do not
-// expire: a release need not have reached every node.
+// leftovers are keys: where servers vote those on a majority of them, or that do
+// not expire. A release need not have reached every one.
 func (s *redisStore) leftovers(ctx context.Context, prefix string) ([]string, error) {
 	on := map[string]int{}
 	for _, c := range s.admins {

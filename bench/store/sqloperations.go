@@ -42,64 +42,64 @@ var sqlChanges = []struct{ setting, value string }{
 
 var sqlOperations = append(sqlSettingOperations(), []Operation{
 	{
-		Name: "mysql-read-only", Does: "the server is read-only", Lasts: whileWatched, Stops: true, Recovers: time.Second,
+		Name: "read-only", Does: "the server is read-only", Lasts: whileWatched, Stops: true, Recovers: time.Second,
 		Do:   onSQL(func(ctx context.Context, s *sqlStore) error { return s.readOnly(ctx, true) }),
 		Undo: onSQL(func(ctx context.Context, s *sqlStore) error { return s.readOnly(ctx, false) }),
 	},
 	{
-		Name: "mysql-max-connections", Does: "the server ends all connections and takes ten", Lasts: whileWatched, Stops: true, Recovers: time.Second,
+		Name: "max-connections", Does: "the server ends all connections and takes ten", Lasts: whileWatched, Stops: true, Recovers: time.Second,
 		Do: onSQL(func(ctx context.Context, s *sqlStore) error {
 			return errors.Join(s.exec(ctx, "SET GLOBAL max_connections = 10"), s.disconnect(ctx))
 		}),
 		Undo: onSQL(func(ctx context.Context, s *sqlStore) error { return s.setBack(ctx, "max_connections") }),
 	},
 	{
-		Name: "mysql-user-connections", Does: "hosts may have one connection together", Lasts: whileWatched, Stops: true, Recovers: time.Second,
+		Name: "user-connections", Does: "hosts may have one connection together", Lasts: whileWatched, Stops: true, Recovers: time.Second,
 		Do:   onSQL(func(ctx context.Context, s *sqlStore) error { return s.exhaust(ctx, true) }),
 		Undo: onSQL(func(ctx context.Context, s *sqlStore) error { return s.exhaust(ctx, false) }),
 	},
-	{Name: "mysql-kill", Does: "the server ends all connections of hosts", Do: onSQL(func(ctx context.Context, s *sqlStore) error { return s.disconnect(ctx) })},
+	{Name: "kill", Does: "the server ends all connections of hosts", Do: onSQL(func(ctx context.Context, s *sqlStore) error { return s.disconnect(ctx) })},
 	{
-		Name: "mysql-password", Does: "the server has another password than the hosts, and ends their connections", Lasts: whileWatched, Stops: true, Recovers: time.Second,
+		Name: "password", Does: "the server has another password than the hosts, and ends their connections", Lasts: whileWatched, Stops: true, Recovers: time.Second,
 		Do: onSQL(sqlPassword(otherPassword)), Undo: onSQL(sqlPassword(hostPassword)),
 	},
 	{
-		Name: "mysql-rotate", Does: "the password of the hosts is changed, first in their file", Lasts: whileWatched, Recovers: time.Second,
+		Name: "rotate", Does: "the password of the hosts is changed, first in their file", Lasts: whileWatched, Recovers: time.Second,
 		Do: onSQL(sqlRotate(otherPassword)), Undo: onSQL(sqlRotate(hostPassword)),
 	},
 	{
-		Name: "mysql-read-lock", Does: "all tables are locked for a backup", Lasts: whileWatched, Stops: true, Recovers: time.Second,
+		Name: "read-lock", Does: "all tables are locked for a backup", Lasts: whileWatched, Stops: true, Recovers: time.Second,
 		Do: onSQL(func(ctx context.Context, s *sqlStore) error { return s.hold(ctx, "FLUSH TABLES WITH READ LOCK") }), Undo: onSQL(letGo),
 	},
 	{
-		Name: "mysql-row-locks", Does: "somebody's transaction locks the rows of up to 40 locks", Lasts: whileWatched, Stops: true, Recovers: time.Second,
+		Name: "row-locks", Does: "somebody's transaction locks the rows of up to 40 locks", Lasts: whileWatched, Stops: true, Recovers: time.Second,
 		Do: onSQL(func(ctx context.Context, s *sqlStore) error {
 			return s.hold(ctx, "START TRANSACTION", "SELECT name FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40 FOR UPDATE")
 		}),
 		Undo: onSQL(letGo),
 	},
 	{
-		Name: "mysql-foreign-rows", Does: "somebody's transaction locks rows of locks that nobody uses", Lasts: whileWatched,
+		Name: "foreign-rows", Does: "somebody's transaction locks rows of locks that nobody uses", Lasts: whileWatched,
 		Do: onSQL(lockForeignRows), Undo: onSQL(letGo),
 	},
-	{Name: "mysql-optimize", Does: "the table of locks is optimized", Recovers: time.Second, Do: onSQL(statements("OPTIMIZE TABLE " + sqlTable))},
+	{Name: "optimize", Does: "the table of locks is optimized", Recovers: time.Second, Do: onSQL(statements("OPTIMIZE TABLE " + sqlTable))},
 	{
-		Name: "mysql-alter", Does: "the table of locks is given a comment, and is built anew", Recovers: time.Second,
+		Name: "alter", Does: "the table of locks is given a comment, and is built anew", Recovers: time.Second,
 		Do: onSQL(statements("ALTER TABLE "+sqlTable+" COMMENT = 'of locks'", "ALTER TABLE "+sqlTable+" FORCE")),
 	},
 	{
-		Name: "mysql-delete", Does: "the row of a lock is deleted by hand", Makes: []string{string(claim.EndedByHand)},
+		Name: "delete", Does: "the row of a lock is deleted by hand", Makes: []string{string(claim.EndedByHand)},
 		Do: onSQL(statements("DELETE FROM " + sqlTable + " WHERE owner <> '' ORDER BY RAND() LIMIT 1")),
 	},
 	{
-		Name: "mysql-restore", Does: "all rows of locks are saved, and restored later", Lasts: whileWatched, Makes: []string{string(claim.OldData)},
+		Name: "restore", Does: "all rows of locks are saved, and restored later", Lasts: whileWatched, Makes: []string{string(claim.OldData)},
 		Do: onSQL(statements("CREATE TABLE " + sqlSaved + " AS SELECT * FROM " + sqlTable)),
 		Undo: onSQL(func(ctx context.Context, s *sqlStore) error {
 			err := s.hold(ctx, "START TRANSACTION", "DELETE FROM "+sqlTable, "INSERT INTO "+sqlTable+" SELECT * FROM "+sqlSaved, "COMMIT")
 			return errors.Join(err, s.letGo(ctx), s.exec(ctx, "DROP TABLE IF EXISTS "+sqlSaved))
 		}),
 	},
-	{Name: "mysql-truncate", Does: "all rows of locks are lost", Makes: []string{string(claim.DataLost)}, Do: onSQL(statements("TRUNCATE TABLE " + sqlTable))},
+	{Name: "truncate", Does: "all rows of locks are lost", Makes: []string{string(claim.DataLost)}, Do: onSQL(statements("TRUNCATE TABLE " + sqlTable))},
 }...)
 
 // sqlSettingOperations change one of [sqlChanges] for the sessions that follow.
@@ -107,7 +107,7 @@ func sqlSettingOperations() []Operation {
 	var all []Operation
 	for _, c := range sqlChanges {
 		all = append(all, Operation{
-			Name: "mysql-" + strings.ReplaceAll(c.setting, "_", "-"), Does: "sessions begin with " + c.setting + " = " + c.value + ", and there are none of before", Lasts: whileWatched,
+			Name: strings.ReplaceAll(c.setting, "_", "-"), Does: "sessions begin with " + c.setting + " = " + c.value + ", and there are none of before", Lasts: whileWatched,
 			Do: onSQL(func(ctx context.Context, s *sqlStore) error {
 				return errors.Join(s.exec(ctx, "SET GLOBAL "+c.setting+" = "+c.value), s.disconnect(ctx))
 			}),

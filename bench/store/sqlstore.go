@@ -11,6 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/core/driver"
 )
 
 // sqlStore is the server of one environment, for whoever runs it.
@@ -159,7 +160,7 @@ func (s *sqlStore) letGo(ctx context.Context) error {
 
 func (s *sqlStore) healthy(ctx context.Context) error {
 	at := s.address([]string{s.Scene.Servers[0].Addr()})
-	host, err := openSQL(hostUser + ":" + hostPassword + at[strings.IndexByte(at, '@'):])
+	host, err := DialSQL(driver.Config{"address": hostUser + ":" + hostPassword + at[strings.IndexByte(at, '@'):]})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
@@ -65,7 +66,7 @@ func examine(ctx context.Context, dirs []string, format string, w io.Writer) err
 		}
 		parts = append(parts, p)
 	}
-	for _, program := range env.Programs(ctx) {
+	for _, program := range store.Programs(ctx) {
 		parts = append(parts, partOf(program))
 	}
 	if format == "json" {
@@ -90,8 +91,8 @@ func partOf(p env.Program) part {
 	switch {
 	case errors.As(p.Err, &missing):
 		out.Problem, out.Advice = "not installed", missing.How()
-		if p.Name == "etcd" {
-			out.Advice = "make servers builds it from Go modules; " + out.Advice
+		if p.Built != "" {
+			out.Advice = p.Built + "; " + out.Advice
 		}
 		if !strings.HasPrefix(p.For, "--env") {
 			out.Advice += "; or name a server of yours with --target"

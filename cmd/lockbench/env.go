@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/bench/host"
+	"github.com/lockbench/lockbench/bench/store"
 )
 
 // stateFlag is the flag that names the file of kept servers.
@@ -247,7 +247,7 @@ func showKept(k bench.Kept, w io.Writer) {
 func silent(cfg map[string]string) string {
 	var down []string
 	// It only fails for addresses that are not ours.
-	_, _ = host.Route(cfg, func(address string) (string, error) {
+	_, _ = store.Route(cfg, func(address string) (string, error) {
 		c, err := net.DialTimeout("tcp", address, time.Second)
 		if err != nil {
 			down = append(down, address)

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 )
 
-// Nodes are independent Redis servers, as the redlock backend wants them.
+// Nodes are independent Redis servers.
 type Nodes []*Server
 
 // StartRedisNodes starts count servers at the same time, each as [StartRedis]
@@ -36,21 +37,21 @@ func (n Nodes) Addr() string {
 	return strings.Join(addrs, ",")
 }
 
-// Init runs the init command of the redlock plugin at the path binary, so that
-// the servers, which are fresh, vote at once. config has further lines of the
-// plugin's configuration, "key=value"; those that the hosts will use are
-// needed here too.
+// Init runs the init command of the plugin at the path binary, so that the
+// servers, which are fresh, vote at once. config has further lines of the plugin's
+// configuration, "key=value"; those that the hosts will use are needed here too.
 func (n Nodes) Init(ctx context.Context, binary string, config ...string) error {
-	return InitRedlock(ctx, binary, append(config, "address="+n.Addr())...)
+	return Init(ctx, binary, append(config, "address="+n.Addr())...)
 }
 
-// InitRedlock is [Nodes.Init] for servers of any kind, whose addresses are among
-// the lines of the configuration.
-func InitRedlock(ctx context.Context, binary string, config ...string) error {
+// Init is [Nodes.Init] for servers of any kind, whose addresses are among the lines
+// of the configuration.
+func Init(ctx context.Context, binary string, config ...string) error {
 	cmd := exec.CommandContext(ctx, binary, "init")
 	cmd.Stdin = strings.NewReader(strings.Join(config, "\n") + "\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("env: init of redlock: %w: %s", err, strings.TrimSpace(string(out)))
+		name := strings.TrimPrefix(filepath.Base(binary), "lockplugin-")
+		return fmt.Errorf("env: init of %s: %w: %s", name, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package baseline
+package store
 
 import (
 	"testing"
@@ -18,12 +18,12 @@ func TestCounter(t *testing.T) {
 		}
 	})
 	cfg := driver.Config{"address": s.Addr()}
-	c, err := NewCounter("redis", cfg)
+	c, err := Of("redis").Counter(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	call, end, err := RedisPing(cfg)
+	call, end, err := Of("redis").Floor.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestCounter(t *testing.T) {
 	if n := read(); n != before+7 {
 		t.Errorf("a reading counts itself: %v, then %v", before+7, n)
 	}
-	if none, err := NewCounter("memory", nil); none != nil || err != nil {
+	if none, err := Of("memory").Counter(nil); none != nil || err != nil {
 		t.Errorf("%v, %v", none, err)
 	}
 }

@@ -1,10 +1,10 @@
-package host
+package store
 
 import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -13,13 +13,10 @@ import (
 // ErrNoRoute: a configuration whose connections cannot be led through a proxy.
 var ErrNoRoute = errors.New("its connections cannot be led through a proxy")
 
-// dsnAddress finds the address in a data source name of go-sql-driver/mysql.
-var dsnAddress = regexp.MustCompile(`@tcp\(([^()]*)\)`)
-
 // Route returns cfg with every server address replaced by what via returns for
 // it: that of a proxy. It fails with [ErrNoRoute] for TLS, whose certificates
-// name the server, and for addresses that are neither host:port, redis://, http:// nor the
-// @tcp(...) of a data source name.
+// name the server, and for addresses that are neither host:port nor of a form
+// that a store has.
 func Route(cfg driver.Config, via func(address string) (string, error)) (driver.Config, error) {
 	out := driver.Config{}
 	for k, v := range cfg {
@@ -40,24 +37,37 @@ func Route(cfg driver.Config, via func(address string) (string, error)) (driver.
 	return out, nil
 }
 
-// addresses splits a list; a data source name may have commas of its own.
+// within finds host and port in an address that is not a list of them.
+func within(address string) (from, to int, ok bool) {
+	for _, s := range All() {
+		if s.inAddress == nil {
+			continue
+		}
+		if from, to, ok = s.inAddress(address); ok {
+			break
+		}
+	}
+	return from, to, ok
+}
+
+// addresses splits a list; what is none may have commas of its own.
 func addresses(list string) []string {
-	if dsnAddress.MatchString(list) {
+	if _, _, ok := within(list); ok {
 		return []string{list}
 	}
 	return driver.Config{"address": list}.List("address")
 }
 
 func route(address string, via func(string) (string, error)) (string, error) {
-	if at := dsnAddress.FindStringSubmatchIndex(address); at != nil {
-		to, err := via(address[at[2]:at[3]])
-		return address[:at[2]] + to + address[at[3]:], err
+	if from, to, ok := within(address); ok {
+		other, err := via(address[from:to])
+		return address[:from] + other + address[to:], err
 	}
 	scheme, rest, ok := strings.Cut(address, "://")
 	switch {
 	case !ok:
 		scheme, rest = "", address
-	case scheme == "redis" || scheme == "http":
+	case slices.ContainsFunc(All(), func(s *Store) bool { return s.scheme == scheme }):
 		scheme += "://"
 	default:
 		return "", fmt.Errorf("%w: scheme %s", ErrNoRoute, scheme)

@@ -1,10 +1,12 @@
-package env
+package store
 
 import (
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/lockbench/lockbench/bench/env"
 )
 
 func TestPrograms(t *testing.T) {
@@ -20,7 +22,7 @@ func TestPrograms(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":/bin")
 	t.Setenv("LOCKBENCH_MYSQLD", filepath.Join(dir, "mariadbd"))
-	found := map[string]Program{}
+	found := map[string]env.Program{}
 	for _, p := range Programs(t.Context()) {
 		found[p.For+" "+p.Name] = p
 	}
@@ -35,7 +37,7 @@ func TestPrograms(t *testing.T) {
 		"mysql mysqld":                 {"", true, false},
 	} {
 		p, ok := found[what]
-		if !ok || p.Version != want.version || errors.Is(p.Err, ErrNotInstalled) == want.installed || (p.Err == nil) != want.works {
+		if !ok || p.Version != want.version || errors.Is(p.Err, env.ErrNotInstalled) == want.installed || (p.Err == nil) != want.works {
 			t.Errorf("%s: %+v", what, p)
 		}
 	}

@@ -1,16 +1,16 @@
-package conform
+package store
 
 import (
 	"slices"
 	"testing"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/bench/env"
 )
 
-// TestRedisLeftovers: what a lock leaves is seen, what a prefix needs is not.
-func TestRedisLeftovers(t *testing.T) {
+// TestLeftKeys: what a lock leaves is seen, what a prefix needs is not.
+func TestLeftKeys(t *testing.T) {
 	s, err := env.StartRedis(t.Context(), nil)
 	if err != nil {
 		env.Missing(t, "redis", err)
@@ -20,7 +20,7 @@ func TestRedisLeftovers(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = c.Close() })
 	set := func(err error) {
 		t.Helper()
@@ -31,19 +31,25 @@ func TestRedisLeftovers(t *testing.T) {
 	const prefix = "p*[x]:"
 	set(c.Set(t.Context(), "another", "x", 0).Err())
 	set(c.HSet(t.Context(), prefix+"~c:{}", "token", 1, "queued", 2).Err())
-	set(c.ZAdd(t.Context(), prefix+"~b:{}", goredis.Z{Score: 1, Member: "owner"}).Err())
-	if left := redisLeftovers(t, s.Addr(), prefix); len(left) != 0 {
+	set(c.ZAdd(t.Context(), prefix+"~b:{}", redis.Z{Score: 1, Member: "owner"}).Err())
+	left := func() []string {
+		t.Helper()
+		keys, err := leftKeys(t.Context(), s.Addr(), prefix)
+		set(err)
+		return keys
+	}
+	if left := left(); len(left) != 0 {
 		t.Errorf("housekeeping and foreign keys are taken for leftovers: %q", left)
 	}
 	set(c.Set(t.Context(), prefix+"lock", "x", 0).Err())
-	set(c.ZAdd(t.Context(), prefix+"~q:{lock}", goredis.Z{Score: 1, Member: "owner"}).Err())
-	if left := redisLeftovers(t, s.Addr(), prefix); !slices.Equal(left, []string{prefix + "lock", prefix + "~q:{lock}"}) {
+	set(c.ZAdd(t.Context(), prefix+"~q:{lock}", redis.Z{Score: 1, Member: "owner"}).Err())
+	if left := left(); !slices.Equal(left, []string{prefix + "lock", prefix + "~q:{lock}"}) {
 		t.Errorf("left: %q", left)
 	}
 	for _, field := range []string{"a", "b", "c", "d", "e", "f", "g"} {
 		set(c.HSet(t.Context(), prefix+"~c:{}", field, 1).Err())
 	}
-	if left := redisLeftovers(t, s.Addr(), prefix); len(left) != 2+9 {
+	if left := left(); len(left) != 2+9 {
 		t.Errorf("a control hash with a field for each lock: %q", left)
 	}
 }

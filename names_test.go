@@ -1,0 +1,111 @@
+package lockbench_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// storeNames are the backends whose names are no words of any other meaning.
+var storeNames = regexp.MustCompile(`(?i)redis|redlock|mysql|mariadb|etcd`)
+
+// namesStores are the files of the bench, besides those of bench/store, that may
+// name a backend, by the beginning of their path, with the reason.
+var namesStores = map[string]string{
+	"bench/baseline/":       "a baseline is another library for the server of one backend",
+	"bench/peers/goals.go":  "a goal compares a backend with a baseline",
+	"bench/safety/planted/": "it is a backend, with bugs",
+	"bench/env/":            "it starts programs, which have the names of their products",
+	"bench/claim/source.go": "titles of works",
+	"bench/explore/doc.go":  "titles of works",
+}
+
+// TestStoresAreNamedOnce: everything else asks package bench/store.
+func TestStoresAreNamedOnce(t *testing.T) {
+	for _, dir := range []string{"bench", "cmd"} {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			for prefix := range namesStores {
+				if strings.HasPrefix(path, prefix) {
+					return nil
+				}
+			}
+			return namedIn(path, nil, func(name string) { t.Errorf("%s names a store: %q", path, name) })
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// namedIn calls found for what a file of Go names. In bench/store and in commands,
+// whose help has examples, that is a text which is the name of a backend; its own
+// file has it. Elsewhere it is any text, identifier, import or comment.
+func namedIn(path string, source any, found func(name string)) error {
+	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	if lenient := strings.HasPrefix(path, "bench/store/") || strings.HasPrefix(path, "cmd/"); lenient {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+				name, _ := strconv.Unquote(text.Value) // the parser has read it
+				if slices.Contains([]string{"redis", "redlock", "mysql", "etcd"}, name) && filepath.Base(path) != name+".go" {
+					found(name)
+				}
+			}
+			return true
+		})
+		return nil
+	}
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			if storeNames.MatchString(comment.Text) {
+				found(comment.Text)
+			}
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BasicLit:
+			if storeNames.MatchString(n.Value) {
+				found(n.Value)
+			}
+		case *ast.Ident:
+			if storeNames.MatchString(n.Name) {
+				found(n.Name)
+			}
+		}
+		return true
+	})
+	return nil
+}
+
+// TestStoreNamesAreFound: the test above can fail, and only where it should.
+func TestStoreNamesAreFound(t *testing.T) {
+	for _, tt := range []struct {
+		path, source string
+		want         int
+	}{
+		{"bench/run.go", `package bench; var redisFloor = backend == "etcd" // as on redlock`, 3},
+		{"bench/run.go", `package bench; import _ "github.com/redis/go-redis/v9"`, 1},
+		{"bench/run.go", `package bench; var floor = backend == "one"`, 0},
+		{"bench/store/etcd.go", `package store; var a, b = "etcd", "mysql"`, 1},
+		{"bench/store/servers.go", `package store; var mysqlKind = "redis-ping" // of redis`, 0},
+		{"cmd/lockbench/run.go", `package main; var a, b = "lockbench run --backends redis", "redis"`, 1},
+	} {
+		count := 0
+		if err := namedIn(tt.path, tt.source, func(string) { count++ }); err != nil || count != tt.want {
+			t.Errorf("%s with %q: %d, %v", tt.path, tt.source, count, err)
+		}
+	}
+}
