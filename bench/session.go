@@ -27,7 +27,7 @@ import (
 type session struct {
 	opener
 	environment *environment
-	servers     []*env.Server
+	servers     env.Nodes
 	subjects    []*subject
 	backends    []string
 	baselines   []string
@@ -208,10 +208,7 @@ func (s *session) Close(ctx context.Context) error {
 	for _, c := range s.counters {
 		_ = c.Close()
 	}
-	for _, srv := range s.servers {
-		errs = append(errs, srv.Close())
-	}
-	return errors.Join(append(errs, s.environment.close())...)
+	return errors.Join(append(errs, s.servers.Close(), s.environment.close())...)
 }
 
 // ErrNoPlugins: there is not a single plugin binary to be found.

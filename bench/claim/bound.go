@@ -22,9 +22,6 @@ const (
 	// CloseGrace is the same of Client.Close: the releases, goroutines that are
 	// stuck, and the plugin's end. docs/operations.md says it, too.
 	CloseGrace = 2*CleanupBudget + time.Second
-	// LookLimit bounds Inspect, Check, Break, Leader and Proclaim, whatever their
-	// ctx.
-	LookLimit = 5 * time.Second
 
 	// ResumeLag is how long after a stop Done of a lease that is over closes.
 	ResumeLag = 50 * time.Millisecond
@@ -32,9 +29,6 @@ const (
 	// ProcessGone is how long after its host a plugin process is there at most:
 	// nobody can reach it for 5 s, then it releases and closes.
 	ProcessGone = 5*time.Second + 2*time.Second + 2*Slack
-	// DirectoryKept is how old the directory of a host that was killed must be
-	// for the next host to remove it.
-	DirectoryKept = time.Minute
 	// KeysGone is how long after the last use there are keys besides those that
 	// stay.
 	KeysGone = 2 * time.Minute
@@ -47,12 +41,6 @@ const (
 	// waited for: core's bound of a call, its withdrawal, the dial_timeout.
 	swallowed = 3*time.Second + CleanupBudget + 3*time.Second
 )
-
-// TryLimit bounds a TryAcquire, and each question that an Acquire asks: the TTL
-// and at most 3 s, and the withdrawal when there was no answer.
-func TryLimit(ttl time.Duration) time.Duration {
-	return min(ttl, 3*time.Second) + AcquireGrace
-}
 
 // Terms are what is particular to the promises of one backend. The zero value is
 // that of one of which nothing is known.

@@ -82,15 +82,10 @@ func StartEtcdCluster(ctx context.Context, size int, opts *EtcdOptions) ([]*Serv
 		group.Go(func() { servers[i], errs[i] = launchServer(ctx, m.recipe()) })
 	}
 	group.Wait()
-	if err = errors.Join(errs...); err == nil {
-		return servers, nil
+	if err = errors.Join(errs...); err != nil {
+		return nil, errors.Join(err, Nodes(servers).Close())
 	}
-	for _, s := range servers {
-		if s != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}
-	return nil, err
+	return servers, nil
 }
 
 // etcdMember is what one member is started with, each time.

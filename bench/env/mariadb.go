@@ -3,12 +3,10 @@ package env
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // The account and database that a MariaDB server of this package begins with.
@@ -114,17 +112,11 @@ func (o MariaDBOptions) initSQL() []byte {
 // was run. Its greeting begins with the protocol version 10, a refusal with
 // 255.
 func greetMariaDB(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", addr)
+	c, err := dial(ctx, addr)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = c.SetDeadline(deadline) // fails only on a closed connection
-	}
 	head := make([]byte, 5) // 3 bytes of length, 1 of sequence, 1 of version
 	if _, err := c.Read(head); err != nil {
 		return err

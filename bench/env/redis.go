@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/lockbench/lockbench/internal/ports"
 )
@@ -99,17 +97,11 @@ func (o RedisOptions) conf(dir string, port int) []byte {
 // pingRedis is ready's answer for Redis. A refusal for want of a password is
 // an answer too; one while the data are loaded is not.
 func pingRedis(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", addr)
+	c, err := dial(ctx, addr)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = c.SetDeadline(deadline) // fails only on a closed connection
-	}
 	if _, err := c.Write([]byte("PING\r\n")); err != nil {
 		return err
 	}

@@ -50,14 +50,14 @@ func (n Nodes) meet(ctx context.Context, buses []string) error {
 	for i, s := range n {
 		host, port, err := net.SplitHostPort(s.Addr())
 		errs = append(errs, err,
-			redisDo(ctx, s.Addr(), "CLUSTER", "ADDSLOTSRANGE", i*slots/len(n), (i+1)*slots/len(n)-1),
-			redisDo(ctx, n[0].Addr(), "CLUSTER", "MEET", host, port, buses[i]))
+			RedisDo(ctx, s.Addr(), "CLUSTER", "ADDSLOTSRANGE", i*slots/len(n), (i+1)*slots/len(n)-1),
+			RedisDo(ctx, n[0].Addr(), "CLUSTER", "MEET", host, port, buses[i]))
 	}
 	return errors.Join(errs...)
 }
 
-// redisDo sends one command to the server at addr.
-func redisDo(ctx context.Context, addr string, args ...any) error {
+// RedisDo sends one command to the Redis server at addr.
+func RedisDo(ctx context.Context, addr string, args ...any) error {
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	defer c.Close()
 	if err := c.Do(ctx, args...).Err(); err != nil {
@@ -69,7 +69,7 @@ func redisDo(ctx context.Context, addr string, args ...any) error {
 func awaitCluster(ctx context.Context, s *Server, size int) error {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	defer c.Close()
-	return retry(ctx, "the Cluster of "+s.Addr(), func() error {
+	return Retry(ctx, "the Cluster of "+s.Addr(), func() error {
 		info, err := c.ClusterInfo(ctx).Result()
 		if err == nil && !(strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", size))) {
 			err = errors.New("its nodes do not agree yet")

@@ -69,13 +69,13 @@ func (g *SentinelGroup) FailOver(ctx context.Context, begun func()) error {
 		return err
 	}
 	// It looks at replicas every 10 s, and knows no good one before.
-	if err := retry(ctx, "Sentinel begins", func() error { return s.Failover(ctx, SentinelMaster).Err() }); err != nil {
+	if err := Retry(ctx, "Sentinel begins", func() error { return s.Failover(ctx, SentinelMaster).Err() }); err != nil {
 		return err
 	}
 	if begun != nil {
 		begun()
 	}
-	return retry(ctx, "another master", func() error {
+	return Retry(ctx, "another master", func() error {
 		now, err := master(ctx, s)
 		if err == nil && now == before {
 			err = fmt.Errorf("it is still %s", before)
@@ -93,7 +93,7 @@ func (g *SentinelGroup) Settle(ctx context.Context) error {
 	s := redis.NewSentinelClient(&redis.Options{Addr: g.Sentinel.Addr()})
 	defer s.Close()
 	replicas := len(g.Members) - 1
-	return retry(ctx, "Sentinel is ready", func() error {
+	return Retry(ctx, "Sentinel is ready", func() error {
 		known, err := s.Replicas(ctx, SentinelMaster).Result()
 		if err != nil {
 			return err
@@ -128,9 +128,9 @@ func master(ctx context.Context, s *redis.SentinelClient) (string, error) {
 	return net.JoinHostPort(addr[0], addr[1]), nil
 }
 
-// retry does something until it succeeds, for as long as a server may take to
+// Retry does something until it succeeds, for as long as a server may take to
 // start.
-func retry(ctx context.Context, what string, do func() error) error {
+func Retry(ctx context.Context, what string, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"sync"
 	"time"
@@ -108,6 +109,18 @@ func (s *Server) await(ctx context.Context, p *process) error {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// dial connects to a server that has a second for the question whether it is
+// ready.
+func dial(ctx context.Context, addr string) (net.Conn, error) {
+	deadline := time.Now().Add(time.Second)
+	d := net.Dialer{Deadline: deadline}
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.SetDeadline(deadline)
 }
 
 // Addr is host:port, the same over Stop and Start.

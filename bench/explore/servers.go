@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/claim"
@@ -175,17 +174,9 @@ func slow(ctx context.Context, w *World, e Event) error {
 
 func stopAll(_ context.Context, w *World, _ Event) error { return each(w, fault.Server.Stop) }
 
-// startAll starts the servers at the same time: the members of a cluster answer
-// only together.
 func startAll(keepData bool) func(context.Context, *World, Event) error {
 	return func(ctx context.Context, w *World, _ Event) error {
-		errs := make([]error, len(w.Scene.Servers))
-		var starting sync.WaitGroup
-		for i, s := range w.Scene.Servers {
-			starting.Go(func() { errs[i] = s.Start(ctx, keepData) })
-		}
-		starting.Wait()
-		return errors.Join(errs...)
+		return fault.StartAll(ctx, w.Scene.Servers, keepData)
 	}
 }
 

@@ -31,17 +31,21 @@ var restarts = []Fault{
 	},
 }
 
-// restart crashes servers and starts them at the same time: the members of a
-// cluster serve only together.
+// restart crashes servers and starts them again.
 func restart(ctx context.Context, servers []Server, keepData bool) error {
-	err := each(servers, Server.Stop)
+	return errors.Join(each(servers, Server.Stop), StartAll(ctx, servers, keepData))
+}
+
+// StartAll starts servers at the same time: the members of a cluster serve only
+// together.
+func StartAll(ctx context.Context, servers []Server, keepData bool) error {
 	errs := make([]error, len(servers))
 	var starting sync.WaitGroup
 	for i, s := range servers {
 		starting.Go(func() { errs[i] = s.Start(ctx, keepData) })
 	}
 	starting.Wait()
-	return errors.Join(append(errs, err)...)
+	return errors.Join(errs...)
 }
 
 // independent tells servers that vote each for itself from a cluster, whose

@@ -31,16 +31,18 @@ const pauseAfterError = 5 * time.Millisecond
 // Pause waits a moment after an error, or until ctx ends.
 func Pause(ctx context.Context) { Sleep(ctx, pauseAfterError) }
 
-// Sleep waits for d, or until ctx ends; it returns at once when d is not above
-// 0.
-func Sleep(ctx context.Context, d time.Duration) {
+// Sleep waits for d, and returns false when ctx ends before. It returns at once
+// when d is not above 0.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
-		return
+		return ctx.Err() == nil
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
+		return false
 	case <-t.C:
+		return true
 	}
 }

@@ -96,7 +96,7 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 	}
 	defer func() { err = errors.Join(err, scratch.Close()) }()
 	r := &runner{plan: p, sink: sink, dir: scratch.Dir(), began: proc.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
-	defer func() { err = errors.Join(err, r.closeResources()) }()
+	defer func() { err = errors.Join(err, r.servers.Close()) }()
 	if err := r.openResources(ctx); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ type runner struct {
 	noClock      error // why there is none
 
 	resources recorder.Resources
-	servers   []*env.Server // of the resources
+	servers   env.Nodes // of the resources
 }
 
 // openResources starts what holders write to. A server that is not installed
@@ -153,14 +153,6 @@ func (r *runner) openResources(ctx context.Context) error {
 		r.resources.Guards[g.Kind] = address
 	}
 	return nil
-}
-
-func (r *runner) closeResources() error {
-	var errs []error
-	for _, s := range r.servers {
-		errs = append(errs, s.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // cell runs all rounds of one fault on one backend.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/record"
 )
 
@@ -104,7 +105,7 @@ func (s *succession) run(ctx context.Context) error {
 	}
 	phases := rand.New(rand.NewPCG(s.in.Seed, 0x7068617365))
 	for range cmp.Or(s.in.Harms, harms) {
-		if !pause(ctx, settled+time.Duration(phases.Int64N(int64(phaseSpan(s.in, s.mode))))) {
+		if !load.Sleep(ctx, settled+time.Duration(phases.Int64N(int64(phaseSpan(s.in, s.mode))))) {
 			return ctx.Err()
 		}
 		if err := s.succeed(ctx); err != nil {
@@ -174,17 +175,6 @@ func (s *succession) aim() harm {
 		h.before = append(h.before, s.seats[n])
 	}
 	return h
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // Modes lists the modes of takeover.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/host"
+	"github.com/lockbench/lockbench/bench/load"
 	"github.com/lockbench/lockbench/bench/store"
 )
 
@@ -98,7 +99,7 @@ var modes = []mode{
 			if err := s.in.Server.Freeze(); err != nil {
 				return err
 			}
-			pause(ctx, pauseOf(s.in.TTL))
+			load.Sleep(ctx, pauseOf(s.in.TTL))
 			return s.in.Server.Resume()
 		},
 	},

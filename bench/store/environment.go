@@ -24,7 +24,7 @@ const healthTimeout = 2 * time.Second
 // done to them. One goroutine uses it at a time.
 type Environment struct {
 	Scene   fault.Scene
-	servers []*env.Server // all that have to be closed
+	servers env.Nodes // all that have to be closed
 	// Config is the backend's without its address, and address is that for
 	// servers that are reached at the given host:port each.
 	Config  driver.Config
@@ -201,10 +201,7 @@ func (e *Environment) Close() error {
 	for _, end := range e.end {
 		errs = append(errs, end())
 	}
-	for _, server := range e.servers {
-		errs = append(errs, server.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.servers.Close())...)
 }
 
 // startClock makes the clock of one server and its wrapping command, for a

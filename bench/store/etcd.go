@@ -82,7 +82,7 @@ var etcdKind = &Store{
 
 	open:       startEtcd,
 	operations: etcdOperations,
-	start:      func(ctx context.Context, _ bool) ([]*env.Server, error) { return env.StartEtcdCluster(ctx, 1, nil) },
+	start:      func(ctx context.Context, _ bool) (env.Nodes, error) { return env.StartEtcdCluster(ctx, 1, nil) },
 	services:   []string{"etcd1", "etcd2", "etcd3"},
 	scheme:     "http",
 	counter:    countEtcd,

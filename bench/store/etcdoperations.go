@@ -169,12 +169,15 @@ func addMember(ctx context.Context, s *etcdStore, n int) error {
 		return nil
 	}
 	err := s.with(func(c *clientv3.Client) error {
-		return poll(ctx, "the member is added", func() (bool, error) {
+		return poll(ctx, "the member is added", func() error {
 			// A member that asks a leader which has just gone waits for ever.
 			once, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			_, err := c.MemberAdd(once, s.removed)
-			return err == nil || errors.Is(err, rpctypes.ErrPeerURLExist), err
+			if errors.Is(err, rpctypes.ErrPeerURLExist) {
+				return nil
+			}
+			return err
 		})
 	}, s.others(n)...)
 	s.removed = nil

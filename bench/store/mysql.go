@@ -77,9 +77,9 @@ var mysqlKind = &Store{
 
 	open:       startMySQL,
 	operations: sqlOperations,
-	start: func(ctx context.Context, _ bool) ([]*env.Server, error) {
+	start: func(ctx context.Context, _ bool) (env.Nodes, error) {
 		s, err := env.StartMariaDB(ctx, nil)
-		return []*env.Server{s}, err
+		return env.Nodes{s}, err
 	},
 	services:  []string{"mysql"},
 	address:   func(at []string) string { return env.MariaDBAt(at[0]) },

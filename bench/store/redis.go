@@ -96,7 +96,7 @@ var redisKind = &Store{
 
 	open:       startRedis,
 	operations: append(operationsOn(oneAlone), onGroups...),
-	start: func(ctx context.Context, durable bool) ([]*env.Server, error) {
+	start: func(ctx context.Context, durable bool) (env.Nodes, error) {
 		if durable {
 			return env.StartRedisNodes(ctx, 1, &env.RedisOptions{AppendFsync: env.FsyncAlways})
 		}

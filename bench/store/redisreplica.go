@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -34,7 +33,7 @@ func (e *Environment) startReplica(ctx context.Context, _ Wish) error {
 type replica struct{ *env.Server }
 
 func (r replica) Promote(ctx context.Context) error {
-	return redisDo(ctx, r.Addr(), "REPLICAOF", "NO", "ONE")
+	return env.RedisDo(ctx, r.Addr(), "REPLICAOF", "NO", "ONE")
 }
 
 func (r replica) Lead(ctx context.Context, addr string) error { return follow(ctx, addr, r.Addr()) }
@@ -45,7 +44,7 @@ func follow(ctx context.Context, addr, master string) error {
 	if err != nil {
 		return err
 	}
-	if err := redisDo(ctx, addr, "REPLICAOF", host, port); err != nil {
+	if err := env.RedisDo(ctx, addr, "REPLICAOF", host, port); err != nil {
 		return err
 	}
 	return awaitLink(ctx, addr)
@@ -55,24 +54,24 @@ func follow(ctx context.Context, addr, master string) error {
 func awaitLink(ctx context.Context, addr string) error {
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	defer c.Close()
-	return poll(ctx, "the replica "+addr+" follows", func() (bool, error) {
-		info, err := c.InfoMap(ctx, "replication").Result()
-		return err == nil && info["Replication"]["master_link_status"] == "up", err
-	})
+	return poll(ctx, "the replica "+addr+" follows", func() error { return replicates(ctx, c, "master_link_status", "up") })
 }
 
-// poll returns when done says so, and fails when it has not within [patience].
-func poll(ctx context.Context, what string, done func() (bool, error)) error {
-	for deadline := time.Now().Add(patience); ; {
-		ok, err := done()
-		if ok {
-			return nil
-		}
-		if ctx.Err() != nil || time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("store: %s: not within %v", what, patience), err, ctx.Err())
-		}
-		time.Sleep(10 * time.Millisecond)
+// poll does something until it succeeds, and fails when it has not within
+// [patience].
+func poll(ctx context.Context, what string, do func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return env.Retry(ctx, what, do)
+}
+
+// replicates returns nil when what a server says of its replication is that.
+func replicates(ctx context.Context, c *redis.Client, name, value string) error {
+	info, err := c.InfoMap(ctx, "replication").Result()
+	if err == nil && info["Replication"][name] != value {
+		err = fmt.Errorf("its %s is %q", name, info["Replication"][name])
 	}
+	return err
 }
 
 // rejoin brings the roles of a failover back for the next round: what was
@@ -84,7 +83,7 @@ func (e *Environment) rejoin(ctx context.Context) error {
 	}
 	first := e.servers[0].Addr()
 	return errors.Join(
-		redisDo(ctx, first, "REPLICAOF", "NO", "ONE"), e.Scene.Link.Heal(), e.lead(0, first),
+		env.RedisDo(ctx, first, "REPLICAOF", "NO", "ONE"), e.Scene.Link.Heal(), e.lead(0, first),
 		follow(ctx, r.Addr(), e.Scene.Link.Addr()))
 }
 
@@ -95,15 +94,12 @@ func (e *Environment) failOver(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	if err := redisDo(ctx, from, "FAILOVER", "TO", host, port); err != nil {
+	if err := env.RedisDo(ctx, from, "FAILOVER", "TO", host, port); err != nil {
 		return err
 	}
 	c := redis.NewClient(&redis.Options{Addr: to})
 	defer c.Close()
-	err = poll(ctx, to+" leads", func() (bool, error) {
-		info, err := c.InfoMap(ctx, "replication").Result()
-		return err == nil && info["Replication"]["role"] == "master", err
-	})
+	err = poll(ctx, to+" leads", func() error { return replicates(ctx, c, "role", "master") })
 	return errors.Join(err, e.lead(0, to), awaitLink(ctx, from))
 }
 

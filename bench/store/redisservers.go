@@ -3,10 +3,7 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/bench/fault"
@@ -56,7 +53,7 @@ func (e *Environment) tellAccount(ctx context.Context, _ Wish) error {
 	}
 	var errs []error
 	for _, server := range e.servers {
-		errs = append(errs, redisDo(ctx, server.Addr(), args...))
+		errs = append(errs, env.RedisDo(ctx, server.Addr(), args...))
 	}
 	return errors.Join(errs...)
 }
@@ -65,14 +62,4 @@ func (e *Environment) tellAccount(ctx context.Context, _ Wish) error {
 // once, and hosts have an account.
 func redisLines() []string {
 	return []string{"repl-diskless-sync-delay 0", "user " + hostUser + " " + strings.Join(hostRule, " ")}
-}
-
-// redisDo sends one command to the server at addr.
-func redisDo(ctx context.Context, addr string, args ...any) error {
-	c := redis.NewClient(&redis.Options{Addr: addr})
-	defer c.Close()
-	if err := c.Do(ctx, args...).Err(); err != nil {
-		return fmt.Errorf("%v on %s: %w", args, addr, err)
-	}
-	return nil
 }

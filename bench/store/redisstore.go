@@ -104,8 +104,7 @@ func (s *redisStore) healthy(ctx context.Context) error {
 	}
 	c := redis.NewClient(&redis.Options{Addr: s.Scene.Replica.Addr()})
 	defer c.Close()
-	info, err := c.InfoMap(ctx, "replication").Result()
-	if err != nil || info["Replication"]["master_link_status"] != "up" {
+	if err := replicates(ctx, c, "master_link_status", "up"); err != nil {
 		return fmt.Errorf("its replica does not follow: %w", err)
 	}
 	return nil

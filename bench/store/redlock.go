@@ -89,7 +89,7 @@ var redlockKind = &Store{
 
 	open:       startRedlock,
 	operations: append(operationsOn(oneOfSeveral), rotation),
-	start: func(ctx context.Context, durable bool) ([]*env.Server, error) {
+	start: func(ctx context.Context, durable bool) (env.Nodes, error) {
 		if durable {
 			// Five servers that flush every write to one disk would miss node_timeout.
 			return env.StartRedisNodes(ctx, redlockNodes, &env.RedisOptions{AppendFsync: env.FsyncEverySec})
@@ -110,7 +110,7 @@ func startRedlock(ctx context.Context, w Wish) (*Environment, error) {
 	// share a machine with each other and with what harms them.
 	e := &Environment{address: byComma, Config: driver.Config{"max_ttl": w.TTL.String(), "node_timeout": "100ms"}}
 	e.admit = func(ctx context.Context) error {
-		return env.Nodes(e.servers).Init(ctx, w.Plugin, "max_ttl="+w.TTL.String(), "node_timeout=100ms")
+		return e.servers.Init(ctx, w.Plugin, "max_ttl="+w.TTL.String(), "node_timeout=100ms")
 	}
 	steps := []func(context.Context, Wish) error{e.account}
 	for range redlockNodes {

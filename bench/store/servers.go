@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"maps"
 
 	"github.com/lockbench/lockbench/bench/env"
@@ -15,7 +14,7 @@ type Servers struct {
 	Config driver.Config
 	// All of them, in the order of their addresses; none for a backend that
 	// has no server, or has it in containers.
-	All        []*env.Server
+	All        env.Nodes
 	Containers []*env.Container
 	// Admit lets servers that were started, or started again, serve at once,
 	// where they would not by themselves. It may be called for all backends.
@@ -23,13 +22,7 @@ type Servers struct {
 }
 
 // Close closes all servers.
-func (s *Servers) Close() error {
-	var errs []error
-	for _, one := range s.All {
-		errs = append(errs, one.Close())
-	}
-	return errors.Join(errs...)
-}
+func (s *Servers) Close() error { return s.All.Close() }
 
 // Start starts servers of a store that is known, which serve once they are
 // admitted. Of products that can do without durability, the others are faster.
@@ -42,11 +35,7 @@ func (s *Store) Start(ctx context.Context, plugin string, durable bool) (*Server
 	if err != nil {
 		return nil, err
 	}
-	var at []string
-	for _, one := range all {
-		at = append(at, one.Addr())
-	}
-	servers := s.of(at, plugin)
+	servers := s.of(all.Addrs(), plugin)
 	servers.All = all
 	if durable {
 		maps.Copy(servers.Config, s.durable)

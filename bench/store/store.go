@@ -47,7 +47,7 @@ type Store struct {
 	operations []Operation
 	// start starts servers to be measured, which find durable added to their
 	// configuration when they are durable ones.
-	start   func(ctx context.Context, durable bool) ([]*env.Server, error)
+	start   func(ctx context.Context, durable bool) (env.Nodes, error)
 	durable driver.Config
 	// admit lets servers vote at once that would not; config has lines for the
 	// plugin.

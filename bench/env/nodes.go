@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Nodes are independent Redis servers.
+// Nodes are several servers.
 type Nodes []*Server
 
 // StartRedisNodes starts count servers at the same time, each as [StartRedis]
@@ -29,12 +29,15 @@ func StartRedisNodes(ctx context.Context, count int, opts *RedisOptions) (Nodes,
 }
 
 // Addr lists the addresses by commas.
-func (n Nodes) Addr() string {
+func (n Nodes) Addr() string { return strings.Join(n.Addrs(), ",") }
+
+// Addrs are the addresses.
+func (n Nodes) Addrs() []string {
 	addrs := make([]string, len(n))
 	for i, s := range n {
 		addrs[i] = s.Addr()
 	}
-	return strings.Join(addrs, ",")
+	return addrs
 }
 
 // Init runs the init command of the plugin at the path binary, so that the
