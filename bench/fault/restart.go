@@ -48,14 +48,10 @@ func StartAll(ctx context.Context, servers []Server, keepData bool) error {
 	return errors.Join(errs...)
 }
 
-// independent tells servers that vote each for itself from a cluster, whose
-// members agree: a host reaches some nodes, or the cluster.
-func independent(s *Scene) bool { return len(s.Servers) >= 5 }
-
-// reachMajority cuts the holder off from all independent nodes but a bare
-// majority.
+// reachMajority cuts the holder off from all servers that vote but a bare
+// majority: it reaches some of them, or a cluster.
 func reachMajority(_ context.Context, s *Scene) error {
-	if !independent(s) {
+	if !s.Votes {
 		return nil
 	}
 	return each(s.HolderPaths[minority(s)+1:], (*Proxy).BlackHole)
@@ -63,9 +59,9 @@ func reachMajority(_ context.Context, s *Scene) error {
 
 func reachAll(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).Heal) }
 
-// wipe restarts without data one independent node, or all servers.
+// wipe restarts without data one of the servers that vote, or all servers.
 func wipe(ctx context.Context, s *Scene) error {
-	if independent(s) {
+	if s.Votes {
 		return restart(ctx, s.Servers[:1], false)
 	}
 	return restart(ctx, s.Servers, false)

@@ -14,6 +14,7 @@ import (
 type Scene struct {
 	Holder, Rival Host
 	Servers       []Server
+	Votes         bool // the servers, each for itself
 	// HolderPaths and RivalPaths lead from each host to each server, in the
 	// order of Servers.
 	HolderPaths, RivalPaths []*Proxy

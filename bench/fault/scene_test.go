@@ -65,13 +65,14 @@ func TestServersHarmed(t *testing.T) {
 		{"restart", 5, 5, 0, 0, 0},
 		{"restart-wiped", 1, 1, 1, 0, 0},
 		{"restart-wiped", 3, 3, 3, 0, 0},
+		{"restart-wiped", 5, 1, 1, 0, 0},
 		{"partition-majority", 1, 0, 0, 1, 1},
 		{"partition-majority", 3, 0, 0, 2, 2},
 		{"partition-minority", 3, 0, 0, 1, 1},
 		{"pause-leader", 3, 0, 0, 1, 3},
 		{"partition-minority", 5, 0, 0, 2, 2},
 	} {
-		s := Scene{Leader: func(context.Context) (int, error) { return 1, nil }}
+		s := Scene{Votes: tt.servers == 5, Leader: func(context.Context) (int, error) { return 1, nil }}
 		var stubs []*stub
 		for range tt.servers {
 			one := &stub{}

@@ -134,7 +134,7 @@ func (s *redisStore) serverHealthy(ctx context.Context, n int) error {
 	switch {
 	case s.Scene.Slots != nil:
 		return s.agrees(ctx, n)
-	case s.admit != nil:
+	case s.Scene.Votes:
 		return s.admitted(ctx, n)
 	}
 	return nil
@@ -194,7 +194,7 @@ func (s *redisStore) leftovers(ctx context.Context, prefix string) ([]string, er
 	}
 	var left []string
 	for _, key := range slices.Sorted(maps.Keys(on)) {
-		if s.admit == nil || on[key] > len(s.admins)/2 {
+		if !s.Scene.Votes || on[key] > len(s.admins)/2 {
 			left = append(left, fmt.Sprintf("the key %q", key))
 		}
 	}
