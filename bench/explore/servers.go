@@ -72,7 +72,7 @@ var freezes = []Action{
 var crashes = []Action{
 	{
 		Name: "crash-servers", Does: "all servers crash, and start again with their data", On: OnStore, Uses: UsesStore,
-		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Parts && !s.Votes }),
+		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Parts && !s.Has(fault.PowerVotes) }),
 		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
 		Inject: stopAll, Heal: startAll(true),
 	},
@@ -94,7 +94,7 @@ var crashes = []Action{
 	},
 	{
 		Name: "wipe-servers", Does: "all servers crash, and start again without their data", On: OnStore, Uses: UsesStore,
-		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Parts && !s.Votes }),
+		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Parts && !s.Has(fault.PowerVotes) }),
 		Needs: []fault.Power{fault.PowerServers}, Lasts: downFor, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.DataLost),
 		Inject: stopAll, Heal: startAll(false),
 	},
@@ -112,7 +112,7 @@ var crashes = []Action{
 }
 
 func electing(_ *store.Store, in store.Setting) bool { return in.Elects }
-func voting(s *store.Store, _ store.Setting) bool    { return s.Votes }
+func voting(s *store.Store, _ store.Setting) bool    { return s.Has(fault.PowerVotes) }
 
 // where lists the settings of stores that an action is known in.
 func where(known func(s *store.Store, in store.Setting) bool) []string {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/claim"
+	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/bench/recorder"
 	"github.com/lockbench/lockbench/bench/store"
@@ -120,7 +121,7 @@ func (j *judge) setting(name int) claim.Setting {
 		if a.Uses == UsesPlugin {
 			s.Failures++
 		}
-		if a.On != OnHost && of.Votes { // a node may be in its quarantine
+		if a.On != OnHost && of.Has(fault.PowerVotes) { // a node may be in its quarantine
 			s.MaxTTL = maxTTL
 		}
 	}

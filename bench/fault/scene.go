@@ -88,7 +88,7 @@ const (
 	PowerPaths    Power = "paths"     // proxies in front of the servers
 	PowerMinority Power = "minority"  // more than one server, a majority decides
 	PowerLeader   Power = "leader"    // one of the servers leads the others
-	PowerVotes    Power = "votes"     // the servers vote each for itself
+	PowerVotes    Power = "votes"     // the servers vote each for itself, and not for a while after a restart
 	PowerKeeps    Power = "keeps"     // data survive a crash of a server
 	PowerClock    Power = "clock"     // the servers' clocks can be moved
 	PowerReplica  Power = "replica"   // an asynchronous replica

@@ -75,7 +75,7 @@ func (s *Store) Open(ctx context.Context, w Wish) (*Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Scene.Votes = s.Votes
+	e.Scene.Votes = s.Has(fault.PowerVotes)
 	if w.needs(fault.PowerPaths) {
 		if e.Scene.HolderPaths, err = e.AddPaths(); err == nil {
 			e.Scene.RivalPaths, err = e.AddPaths()

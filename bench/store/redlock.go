@@ -84,7 +84,6 @@ var redlockKind = &Store{
 		fault.PowerSlots:  "every node has all keys",
 	}, "its nodes are independent masters: a replica of one is what the algorithm excludes", fault.PowerReplica, fault.PowerSentinel),
 	Settings: []Setting{{Name: Plain, Servers: redlockNodes}},
-	Votes:    true,
 	LeftKeys: leftKeys,
 
 	open:       startRedlock,

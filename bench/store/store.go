@@ -27,9 +27,6 @@ type Store struct {
 	Lacks map[fault.Power]string
 	// Settings are the ways in which its servers can be set up: at least one.
 	Settings []Setting
-	// Votes reports whether its servers vote each for itself, so that one of them
-	// is not missed, and do not vote for a while after a restart.
-	Votes bool
 	// Forgets reports whether a server that was not started as a durable one has
 	// nothing to make up for what it has lost when it is started again.
 	Forgets bool
