@@ -176,8 +176,8 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 // openFloors adds the floor of the process boundary, for which the plugin must be
 // there that asks nobody else.
 func (s *session) openFloors(ctx context.Context) error {
-	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == store.Innermost }) {
-		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no "+store.Innermost+" plugin")
+	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == store.InPlugin }) {
+		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no "+store.InPlugin+" plugin")
 		return nil
 	}
 	floor, err := s.pluginFloor(ctx)

@@ -174,7 +174,7 @@ const floorPluginCall = "plugin-call"
 // pluginFloor is a call to a plugin that finds nothing in itself: the price of the
 // process boundary.
 func (o *opener) pluginFloor(ctx context.Context) (*subject, error) {
-	b, err := o.open(ctx, store.Innermost, "", driver.Config{})
+	b, err := o.open(ctx, store.InPlugin, "", driver.Config{})
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/env"
-	stores "github.com/lockbench/lockbench/bench/store"
+	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin"
@@ -56,7 +56,7 @@ func (o Options) harness(t drivertest.T) *drivertest.Harness {
 		h.Other = func(t drivertest.T) driver.Backend { return other(t).Open(t) }
 	}
 	if len(o.Servers) > 0 {
-		h.Store = store{o.Servers, o.Admit}
+		h.Store = throwaway{o.Servers, o.Admit}
 		h.Leftovers = o.leftovers(cfg["prefix"])
 	}
 	return h
@@ -73,7 +73,7 @@ func (o Options) namespace() driver.Config {
 
 // leftovers returns how to look into a namespace, nil when nobody knows how.
 func (o Options) leftovers(prefix string) func(drivertest.T) []string {
-	keys := stores.Of(o.Name).LeftKeys
+	keys := store.Of(o.Name).LeftKeys
 	if keys == nil {
 		return nil
 	}
@@ -99,14 +99,14 @@ const (
 	settlePause = 10 * time.Millisecond
 )
 
-// store is the throwaway servers of a backend, as a case wants them: all of
+// throwaway is the servers of a backend, as a case wants them: all of
 // them are harmed at the same time.
-type store struct {
+type throwaway struct {
 	servers []*env.Server
 	admit   func(context.Context) error
 }
 
-func (s store) each(t drivertest.T, f func(*env.Server) error) {
+func (s throwaway) each(t drivertest.T, f func(*env.Server) error) {
 	t.Helper()
 	errs := make([]error, len(s.servers))
 	var work sync.WaitGroup
@@ -117,11 +117,11 @@ func (s store) each(t drivertest.T, f func(*env.Server) error) {
 	must(t, errors.Join(errs...))
 }
 
-func (s store) Stop(t drivertest.T)   { t.Helper(); s.each(t, (*env.Server).Stop) }
-func (s store) Freeze(t drivertest.T) { t.Helper(); s.each(t, (*env.Server).Freeze) }
-func (s store) Resume(t drivertest.T) { t.Helper(); s.each(t, (*env.Server).Resume) }
+func (s throwaway) Stop(t drivertest.T)   { t.Helper(); s.each(t, (*env.Server).Stop) }
+func (s throwaway) Freeze(t drivertest.T) { t.Helper(); s.each(t, (*env.Server).Freeze) }
+func (s throwaway) Resume(t drivertest.T) { t.Helper(); s.each(t, (*env.Server).Resume) }
 
-func (s store) Start(t drivertest.T, keepData bool) {
+func (s throwaway) Start(t drivertest.T, keepData bool) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	s.each(t, func(one *env.Server) error { return one.Start(ctx, keepData) })

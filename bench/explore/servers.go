@@ -72,7 +72,7 @@ var freezes = []Action{
 var crashes = []Action{
 	{
 		Name: "crash-servers", Does: "all servers crash, and start again with their data", On: OnStore, Uses: UsesStore,
-		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Parts && !s.Has(fault.PowerVotes) }),
+		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Sharded && !s.Has(fault.PowerVotes) }),
 		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
 		Inject: stopAll, Heal: startAll(true),
 	},
@@ -94,7 +94,7 @@ var crashes = []Action{
 	},
 	{
 		Name: "wipe-servers", Does: "all servers crash, and start again without their data", On: OnStore, Uses: UsesStore,
-		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Parts && !s.Has(fault.PowerVotes) }),
+		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Sharded && !s.Has(fault.PowerVotes) }),
 		Needs: []fault.Power{fault.PowerServers}, Lasts: downFor, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.DataLost),
 		Inject: stopAll, Heal: startAll(false),
 	},
@@ -193,7 +193,7 @@ func startOne(keepData bool) func(context.Context, *World, Event) error {
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
 		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []fault.Power{fault.PowerServers, fault.PowerClock}, Lasts: lasts, Makes: conditions(makes...),
-		Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Parts }),
+		Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Sharded }),
 		Inject: func(_ context.Context, w *World, e Event) error {
 			if e.Target >= len(w.Scene.Clocks) {
 				return errNoClock

@@ -7,13 +7,13 @@ import (
 	"github.com/lockbench/lockbench/bench/fault"
 )
 
-// Innermost is the backend whose calls end in its plugin process, where its store
-// is: what they cost is the boundary.
-const Innermost = "memory"
+// InPlugin is the backend whose store is in its plugin process: what a call to it
+// costs is the boundary.
+const InPlugin = "memory"
 
 // memoryKind lives in the plugin process of one host.
 var memoryKind = &Store{
-	Name: Innermost,
+	Name: InPlugin,
 	Terms: claim.Terms{Exceptions: []claim.Exception{
 		{
 			Rules: []claim.Rule{claim.Survives}, All: []claim.Condition{claim.PluginDied},

@@ -88,7 +88,7 @@ var redisKind = &Store{
 		},
 	},
 	Lacks:    lacking(nil, "one server has no minority", fault.PowerMinority, fault.PowerLeader, fault.PowerVotes),
-	Settings: []Setting{{Name: Plain, Servers: 1}, {Name: WithReplica, Servers: 1}, {Name: Cluster, Servers: clusterNodes, Parts: true}},
+	Settings: []Setting{{Name: Plain, Servers: 1}, {Name: WithReplica, Servers: 1}, {Name: Cluster, Servers: clusterNodes, Sharded: true}},
 	Forgets:  true,
 	Floor:    &Floor{Name: "redis-ping", Open: ping},
 	Guard:    &Guard{Kind: "redis", Start: startThings, Open: openThings},

@@ -73,9 +73,9 @@ type Setting struct {
 	Servers int
 	// Elects reports whether the servers elect one of them, which leads.
 	Elects bool
-	// Parts reports whether each server has a part of the data, which it does not
+	// Sharded reports whether each server has a part of the data, which it does not
 	// keep over a crash, and a clock that cannot be moved.
-	Parts bool
+	Sharded bool
 }
 
 // Plain is the setting of a store that has no other.
