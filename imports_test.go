@@ -97,9 +97,9 @@ var rules = []rule{
 		because: "scenarios and baselines both build on load, so load knows neither",
 	},
 	{
-		dirs:    []string{"bench/record", "bench/stat", "bench/check", "bench/report", "bench/peers"},
+		dirs:    []string{"bench/record", "bench/stat", "bench/check", "bench/report", "internal/goals"},
 		forbid:  []string{module + "bench/", module + "core/plugin", module + "plugins/"},
-		allow:   []string{module + "bench/claim", module + "bench/store", module + "bench/record", module + "bench/stat", module + "bench/check", module + "bench/report", module + "bench/peers"},
+		allow:   []string{module + "bench/claim", module + "bench/store", module + "bench/record", module + "bench/stat", module + "bench/check", module + "bench/report", module + "internal/goals"},
 		because: "a result folder is judged and rendered anywhere, without any server; of the stores it asks what they do not promise",
 	},
 	{

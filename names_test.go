@@ -20,7 +20,6 @@ var storeNames = regexp.MustCompile(`(?i)redis|redlock|mysql|mariadb|etcd`)
 // name a backend, by the beginning of their path, with the reason.
 var namesStores = map[string]string{
 	"bench/baseline/":       "a baseline is another library for the server of one backend",
-	"bench/peers/goals.go":  "a goal compares a backend with a baseline",
 	"bench/safety/planted/": "it is a backend, with bugs",
 	"bench/env/":            "it starts programs, which have the names of their products",
 	"bench/claim/source.go": "titles of works",

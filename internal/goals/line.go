@@ -1,10 +1,10 @@
-// Package peers judges the plugins against the libraries that a user would
+// Package goals judges the plugins against the libraries that a user would
 // pick instead, from result folders of lockbench alone: scripts/bench-peers
 // measures them, and make bench-peers does both.
 //
 // [Goals] is the table of what is to be reached and of where each figure comes
 // from. A goal whose figures are missing counts as missed.
-package peers
+package goals
 
 import (
 	"fmt"

@@ -1,7 +1,7 @@
 // Command judge prints the ratios P1 to P11 from the result folders in a
 // directory, one line each, and exits with 1 when one is missed:
 //
-//	go run ./bench/peers/judge [-scaling] [-o FILE] DIR
+//	go run ./internal/goals/judge [-scaling] [-o FILE] DIR
 //
 // It needs no servers. scripts/bench-peers measures the folders.
 package main
@@ -13,7 +13,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/lockbench/lockbench/bench/peers"
+	"github.com/lockbench/lockbench/internal/goals"
 )
 
 // The exit codes of lockbench.
@@ -52,20 +52,20 @@ func judge(w, wErr io.Writer, args []string) error {
 	if fl.NArg() != 1 {
 		return fmt.Errorf("one directory with result folders is needed, not %d", fl.NArg())
 	}
-	folders, err := peers.Load(fl.Arg(0))
+	folders, err := goals.Load(fl.Arg(0))
 	if err != nil {
 		return err
 	}
-	goals := peers.Goals()
+	wanted := goals.Goals()
 	if *scaling {
-		goals = peers.ScalingGoals()
+		wanted = goals.ScalingGoals()
 	}
-	lines := peers.Judge(goals, folders)
+	lines := goals.Judge(wanted, folders)
 	for _, l := range lines {
 		fmt.Fprintln(w, l)
 	}
 	if *scaling {
-		for _, l := range peers.Judge(peers.Hosts(), folders) {
+		for _, l := range goals.Judge(goals.Hosts(), folders) {
 			fmt.Fprintln(w, l.Shown())
 		}
 	}
@@ -74,16 +74,16 @@ func judge(w, wErr io.Writer, args []string) error {
 			return err
 		}
 	}
-	if n := peers.Missed(lines); n > 0 {
+	if n := goals.Missed(lines); n > 0 {
 		return fmt.Errorf("%w: %d of %d", errMissed, n, len(lines))
 	}
 	return nil
 }
 
-func write(file string, folders []peers.Folder, lines []peers.Line) error {
+func write(file string, folders []goals.Folder, lines []goals.Line) error {
 	f, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	return errors.Join(peers.WritePage(f, folders, lines), f.Close())
+	return errors.Join(goals.WritePage(f, folders, lines), f.Close())
 }
