@@ -160,8 +160,7 @@ func (g *generator) events(s *Schedule, actions []Action) {
 		case OnHost:
 			e.Target = g.random.IntN(len(s.Hosts))
 		case OnServer:
-			in, _ := store.Of(g.backend).Setting(s.Setting)
-			e.Target = g.random.IntN(in.Servers)
+			e.Target = g.random.IntN(store.Of(g.backend).Setting(s.Setting).Servers)
 		}
 		e.Lasts = Duration(g.lasts(a.Lasts))
 		e.At = Duration(at + g.upTo(time.Second))
@@ -243,8 +242,8 @@ func (s *Schedule) check() error {
 		return fmt.Errorf("there are no servers for a backend %q", s.Backend)
 	}
 	of := store.Of(s.Backend)
-	setting, known := of.Setting(s.Setting)
-	if !known {
+	setting := of.Setting(s.Setting)
+	if setting.Servers == 0 {
 		return fmt.Errorf("%s has no setting %q, but %v", s.Backend, s.Setting, of.SettingNames())
 	}
 	if len(s.Hosts) < 1 || len(s.Hosts) > 26 || len(s.Groups) < 1 || len(s.Groups) > 16 {

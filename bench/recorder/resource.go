@@ -32,8 +32,9 @@ type writer []resource
 
 func openWriter(r Resources) (writer, error) {
 	w := writer{{"file", fileResource(r.Dir)}}
-	for _, g := range store.Guards() {
-		if r.Guards[g.Kind] == "" {
+	for _, s := range store.All() {
+		g := s.Guard
+		if g == nil || r.Guards[g.Kind] == "" {
 			continue
 		}
 		guarded, err := g.Open(r.Guards[g.Kind])

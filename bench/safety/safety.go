@@ -141,8 +141,11 @@ func (r *runner) openResources(ctx context.Context) error {
 		return nil
 	}
 	r.resources.Guards = map[string]string{}
-	for _, g := range store.Guards() {
-		server, address, err := g.Start(ctx)
+	for _, s := range store.All() {
+		if s.Guard == nil {
+			continue
+		}
+		server, address, err := s.Guard.Start(ctx)
 		if errors.Is(err, env.ErrNotInstalled) {
 			continue
 		}
@@ -150,7 +153,7 @@ func (r *runner) openResources(ctx context.Context) error {
 			return err
 		}
 		r.servers = append(r.servers, server)
-		r.resources.Guards[g.Kind] = address
+		r.resources.Guards[s.Guard.Kind] = address
 	}
 	return nil
 }

@@ -22,14 +22,3 @@ type Guarded struct {
 	Write, WriteBare func(ctx context.Context, thing string, token uint64) error
 	Close            func() error
 }
-
-// Guards are those of all stores.
-func Guards() []*Guard {
-	var all []*Guard
-	for _, s := range All() {
-		if s.Guard != nil {
-			all = append(all, s.Guard)
-		}
-	}
-	return all
-}

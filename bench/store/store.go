@@ -133,14 +133,14 @@ func (s *Store) Fits(f fault.Fault) string {
 	return f.Fits(s.Lacks)
 }
 
-// Setting is one of Settings.
-func (s *Store) Setting(name string) (Setting, bool) {
+// Setting is one of Settings, without servers when there is none of that name.
+func (s *Store) Setting(name string) Setting {
 	for _, one := range s.Settings {
 		if one.Name == name {
-			return one, true
+			return one
 		}
 	}
-	return Setting{}, false
+	return Setting{}
 }
 
 // SettingNames are those of Settings.
