@@ -79,7 +79,7 @@ func startThingRows(ctx context.Context) (*env.Server, string, error) {
 	address := env.MariaDBAddress(s)
 	db, err := DialSQL(driver.Config{"address": address})
 	if err == nil {
-		_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS witness (
+		_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS things (
 			name VARCHAR(200) PRIMARY KEY, body BIGINT UNSIGNED NOT NULL DEFAULT 0,
 			lock_token BIGINT UNSIGNED NOT NULL DEFAULT 0, writes BIGINT NOT NULL DEFAULT 0)`)
 		err = errors.Join(err, db.Close())
@@ -106,7 +106,7 @@ func openThingRows(address string) (*Guarded, error) {
 type thingRows struct{ *sql.DB }
 
 func (db thingRows) insert(ctx context.Context, thing string) error {
-	_, err := db.ExecContext(ctx, "INSERT IGNORE INTO witness (name) VALUES (?)", thing)
+	_, err := db.ExecContext(ctx, "INSERT IGNORE INTO things (name) VALUES (?)", thing)
 	return err
 }
 
@@ -114,7 +114,7 @@ func (db thingRows) write(ctx context.Context, thing string, token uint64) error
 	if err := db.insert(ctx, thing); err != nil {
 		return err
 	}
-	query := "UPDATE witness SET body = ?, writes = writes + 1, " + fence.Set("lock_token") + " WHERE name = ? AND " + fence.Where("lock_token")
+	query := "UPDATE things SET body = ?, writes = writes + 1, " + fence.Set("lock_token") + " WHERE name = ? AND " + fence.Where("lock_token")
 	return fence.Exec(ctx, db, thing, token, query, token, token, thing, token)
 }
 
@@ -122,6 +122,6 @@ func (db thingRows) writeBare(ctx context.Context, thing string, token uint64) e
 	if err := db.insert(ctx, thing); err != nil {
 		return err
 	}
-	_, err := db.ExecContext(ctx, "UPDATE witness SET body = ?, writes = writes + 1 WHERE name = ?", token, thing)
+	_, err := db.ExecContext(ctx, "UPDATE things SET body = ?, writes = writes + 1 WHERE name = ?", token, thing)
 	return err
 }
