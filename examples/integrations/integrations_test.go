@@ -88,6 +88,7 @@ func (a *application) start(t *testing.T) *exec.Cmd {
 	}
 	cmd := exec.Command(self, a.args...)
 	cmd.Stderr = os.Stderr
+	from := len(a.lines(t))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -95,6 +96,7 @@ func (a *application) start(t *testing.T) *exec.Cmd {
 		_ = cmd.Process.Kill() // it may have ended
 		_ = cmd.Wait()
 	})
+	a.await(t, from, "ready") // before that SIGTERM would just end it
 	return cmd
 }
 
@@ -166,7 +168,7 @@ func (a *application) await(t *testing.T, from int, what string) line {
 			}
 		}
 	}
-	t.Fatalf("no job has come to its %s in %v:\n%v", what, patience, a.lines(t))
+	t.Fatalf("nobody has come to %s in %v:\n%v", what, patience, a.lines(t))
 	return line{}
 }
 
@@ -179,6 +181,7 @@ func (a *application) check(t *testing.T) {
 	killed := a.killed
 	for _, l := range a.lines(t) {
 		switch {
+		case l.what == "ready":
 		case l.what == "start" && at != nil:
 			if len(killed) == 0 || killed[0] != at.pid {
 				t.Errorf("process %d began a job while %d was at one", l.pid, at.pid)

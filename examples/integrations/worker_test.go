@@ -30,8 +30,8 @@ const (
 	tick = time.Second
 )
 
-// worker is a process of an application. It writes a line into journal when a job
-// starts and when it ends: both with its process id, then the token, 0 where the
+// worker is a process of an application. It writes a line into journal when it is
+// ready, when a job starts and when it ends: all with its process id, then the token, 0 where the
 // job is not told.
 type worker struct {
 	client  *core.Client
@@ -61,6 +61,7 @@ func work(args []string) error {
 	if w.journal, err = os.OpenFile(args[3], os.O_WRONLY|os.O_APPEND, 0); err != nil {
 		return err
 	}
+	fmt.Fprintf(w.journal, "ready %d 0\n", os.Getpid())
 	return loops[args[0]](ctx, w)
 }
 
