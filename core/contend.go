@@ -185,12 +185,19 @@ func (a *contender) turn(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// take accepts the lease that was handed over.
+// take accepts the lease that was handed over, or releases it for a ctx that
+// has ended. One that could not be released is a grant that the caller does not
+// know of, whatever the reason.
 func (a *contender) take(ctx context.Context) (*Lease, error) {
 	if ctx.Err() == nil {
 		return a.lease, nil
 	}
-	return nil, both(a.ended(ctx), a.lease.Release(ctx))
+	over := a.ended(ctx)
+	err := a.lease.Release(ctx)
+	if err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrIndeterminate) {
+		err = &IndeterminateError{FreeAt: a.lease.freeAt(), Err: err}
+	}
+	return nil, both(over, err)
 }
 
 // ended is the error for a ctx that has ended, with what was waited for.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -470,6 +471,50 @@ func TestWaiterThatGivesUpPassesOn(t *testing.T) {
 		}
 		if ends[EventAcquired] != ends[EventReleased] || ends[EventAcquireFailed] != gaveUp {
 			t.Errorf("%d gave up: events %v", gaveUp, ends)
+		}
+	})
+}
+
+// TestGivenUpHandOverOfADownStore: the lock is handed to a waiter whose ctx ends
+// just then, and the store takes no release: the grant is still there, and the
+// error has to say so.
+func TestGivenUpHandOverOfADownStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(waiting...)
+		c, _ := open(t, f)
+		l := lockOf(t, c, "a", nil)
+		first := acquire(t, l)
+		ctx, cancel := context.WithCancel(t.Context())
+		back := make(chan error)
+		go func() {
+			_, err := l.Acquire(ctx)
+			back <- err
+		}()
+		synctest.Wait()
+		var down atomic.Bool
+		down.Store(true)
+		f.before = func(context.Context, string, driver.Request) error {
+			if down.Load() {
+				return fmt.Errorf("%w: %w", ErrUnavailable, driver.ErrNotSent)
+			}
+			return nil
+		}
+		if err := first.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		err := <-back
+		var unknown *IndeterminateError
+		if !errors.As(err, &unknown) || !errors.Is(err, context.Canceled) || f.owner("a") == "" {
+			t.Fatalf("%v, and %q holds it", err, f.owner("a"))
+		}
+		if left := time.Until(unknown.FreeAt); left <= 0 || left > 11*time.Second {
+			t.Errorf("free in %v", left)
+		}
+		down.Store(false)
+		time.Sleep(time.Minute)
+		if owner := f.owner("a"); owner != "" {
+			t.Errorf("%q still holds it", owner)
 		}
 	})
 }
