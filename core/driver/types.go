@@ -107,7 +107,8 @@ type Properties struct {
 	// TTLMin, TTLStep and TTLMax bound a lease's TTL; it must be a multiple of
 	// TTLStep (K7). All are positive.
 	TTLMin, TTLStep, TTLMax time.Duration
-	// FIFO tells that waiters of different hosts are granted in their order.
+	// FIFO reports whether the store grants waiters of different hosts in their
+	// order. Beside that core hands a lock over inside a host for a while.
 	FIFO bool
 	// TimedTokens tells that a token is the store's clock at its grant, in
 	// microseconds since 1970, or one above the last token where that is higher.
