@@ -41,29 +41,6 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestNames has names that collations and escapes take for others.
-func TestNames(t *testing.T) {
-	w := newWorld(t)
-	names := []string{"a", "A", "a ", "á", "a\x00", "a\\", "a'", "a\"", "%", "_", "?", "{a}", "\n", strings.Repeat("ü", 256)}
-	for _, n := range names {
-		acquire(t, w.b, want(n, 10*time.Second))
-	}
-	found := map[string]bool{}
-	err := w.b.List(t.Context(), "", func(h driver.Holder) bool {
-		found[h.Name] = true
-		return true
-	})
-	must(t, err)
-	for _, n := range names {
-		if !found[n] {
-			t.Errorf("%q is not listed", n)
-		}
-	}
-	if len(found) != len(names) {
-		t.Errorf("%d names are listed, want %d", len(found), len(names))
-	}
-}
-
 // TestPolling has more waiters than connections for them.
 func TestPolling(t *testing.T) {
 	w := newWorld(t)
