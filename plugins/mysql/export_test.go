@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// SettleFor is how long a withdrawal waits at most before it bars.
+// SettleFor is how long a withdrawal waits at most before it puts a tombstone.
 const SettleFor = settleFor
 
 // SlowestAfter is when a renewal that has time is taken to wait for a row.

@@ -52,7 +52,7 @@ func TestCancelledWaiters(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := open(t, mysql.Options{Address: a, Connections: connections, WaitConnections: waits})
-	var slow atomic.Int64 // withdrawals that may have had to bar
+	var slow atomic.Int64 // withdrawals that may have needed a tombstone
 	for range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all, waiting sync.WaitGroup
@@ -85,12 +85,12 @@ func TestCancelledWaiters(t *testing.T) {
 	if most := status(t, db, "Max_used_connections"); most > connections+waits+5+1 {
 		t.Errorf("%d connections, and the limits are %d and %d", most, connections, waits)
 	}
-	var rows, queues, bars int
-	must(t, db.QueryRow("SELECT COUNT(*),SUM(LENGTH(queue)),SUM(LENGTH(barred)) FROM `lockbench_locks`").Scan(&rows, &queues, &bars))
-	bar := len("," + want("", 0).Owner + ",")
-	if rows != callers || queues != 0 || bars > bar*int(slow.Load()) {
-		t.Errorf("%d rows, with %d bytes of queues and %d of bars, each of %d: waiters that were refused need none, but for %d withdrawals that took long",
-			rows, queues, bars, bar, slow.Load())
+	var rows, queues, tombstones int
+	must(t, db.QueryRow("SELECT COUNT(*),SUM(LENGTH(queue)),SUM(LENGTH(barred)) FROM `lockbench_locks`").Scan(&rows, &queues, &tombstones))
+	tombstone := len("," + want("", 0).Owner + ",")
+	if rows != callers || queues != 0 || tombstones > tombstone*int(slow.Load()) {
+		t.Errorf("%d rows, with %d bytes of queues and %d of tombstones, each of %d: waiters that were refused need none, but for %d withdrawals that took long",
+			rows, queues, tombstones, tombstone, slow.Load())
 	}
 }
 
@@ -144,10 +144,10 @@ func TestShortContexts(t *testing.T) {
 	}
 	stop()
 	all.Wait()
-	var bars int
-	must(t, w.db.QueryRow("SELECT LENGTH(barred)+LENGTH(barred_old) FROM "+table(w.prefix)).Scan(&bars))
-	if t.Logf("%d bytes of bars", bars); bars > 64<<10 {
-		t.Errorf("%d bytes of bars are read by each statement", bars)
+	var tombstones int
+	must(t, w.db.QueryRow("SELECT LENGTH(barred)+LENGTH(barred_old) FROM "+table(w.prefix)).Scan(&tombstones))
+	if t.Logf("%d bytes of tombstones", tombstones); tombstones > 64<<10 {
+		t.Errorf("%d bytes of tombstones are read by each statement", tombstones)
 	}
 }
 

@@ -103,7 +103,7 @@ func newSituation(seed uint64) (c situation) {
 		}
 		return all
 	}
-	bars := func() string {
+	tombstones := func() string {
 		some := list(func(i int) string { return fmt.Sprint("o-", i, ",") })
 		if some == "" || r.IntN(2) == 0 {
 			return ""
@@ -116,10 +116,10 @@ func newSituation(seed uint64) (c situation) {
 	}
 	token := pick(r, "0", "7", "1999999999999999", "2000000000499999", "2000000000500000", "2000000100000000")
 	c.request = driver.Request{Name: "n", Owner: owner(), Label: "asks", TTL: pick(r, time.Second, 3*time.Second), Value: pick(r, nil, []byte("w"))}
-	barred, old := bars(), ""
+	barred, old := tombstones(), ""
 	since := pick(r, "-61.0", "-30.0", "0.0", "5.0")
 	if barred != "" {
-		old = bars()
+		old = tombstones()
 	}
 	if owner := "," + c.request.Owner + ","; !strings.Contains(barred+old, owner) {
 		since = pick(r, since, "-100000.0", "-121.0", "-120.0") // of old ones nobody is sure
@@ -201,7 +201,7 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 		answer += fmt.Sprintf(", %+v", held.Holder)
 	}
 	// Which number stands in attempt and freed_by differs each time; and old
-	// bars may be cleared by a refusal, or not.
+	// tombstones may be cleared by a refusal, or not.
 	old := "barred_since<" + statement.Now + "-INTERVAL 2 MINUTE"
 	err = w.s.Query(t.Context(), "SELECT CONCAT_WS(' ',HEX(owner),token,expires_at,IF(attempt<100,attempt,'new'),LEAST(freed_by,2),ttl_us,HEX(label),COALESCE(value,'NULL'),queue,IF("+
 		old+",'',barred),IF("+old+",'',barred_old)) FROM "+w.b.table+" WHERE name='n'", func(v []sqldriver.Value) error {
@@ -279,7 +279,7 @@ func (m *mutant) ExecContext(ctx context.Context, text string, args []sqldriver.
 
 // TestTextsAgreeFindsBugs plants a bug in one of the texts at a time: the
 // comparison must see each. What only the long text of an acquire decides, queues
-// and bars, stands once, and has no other text to differ from.
+// and tombstones, stands once, and has no other text to differ from.
 func TestTextsAgreeFindsBugs(t *testing.T) {
 	w := newBench(t)
 	if !w.s.Server.MariaDB {
