@@ -99,8 +99,13 @@ var handoverBugs = []struct {
 	},
 	{
 		name: "who has given up keeps the lock", file: "contend.go",
-		right: "return nil, both(a.ended(ctx), a.lease.Release(ctx))", wrong: "return nil, a.ended(ctx)", does: true,
+		right: "err := a.lease.Release(ctx)", wrong: "var err error", does: true,
 		caught: "TestWaiterThatGivesUpPassesOn",
+	},
+	{
+		name: "who has given up hides that the lock is kept", file: "contend.go",
+		right: "!errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrIndeterminate)", wrong: "false",
+		caught: "TestGivenUpHandOverOfADownStore",
 	},
 	{
 		name: "a grant number of any size", file: "token.go",
