@@ -186,18 +186,23 @@ func (a *contender) turn(ctx context.Context) (*Lease, error) {
 }
 
 // take accepts the lease that was handed over, or releases it for a ctx that
-// has ended. One that could not be released is a grant that the caller does not
-// know of, whatever the reason.
+// has ended.
 func (a *contender) take(ctx context.Context) (*Lease, error) {
 	if ctx.Err() == nil {
 		return a.lease, nil
 	}
 	over := a.ended(ctx)
+	return nil, both(over, a.discard(ctx))
+}
+
+// discard releases the lease that was handed over. One that could not be
+// released is a grant that the caller does not know of, whatever the reason.
+func (a *contender) discard(ctx context.Context) error {
 	err := a.lease.Release(ctx)
 	if err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrIndeterminate) {
-		err = &IndeterminateError{FreeAt: a.lease.freeAt(), Err: err}
+		return &IndeterminateError{FreeAt: a.lease.freeAt(), Err: err}
 	}
-	return nil, both(over, err)
+	return err
 }
 
 // ended is the error for a ctx that has ended, with what was waited for.
