@@ -112,7 +112,7 @@ func TestHandedOverLease(t *testing.T) {
 		ctx, cancel := first.Context(t.Context())
 		defer cancel()
 		waiter := next(t, l)
-		time.Sleep(2 * time.Second)
+		time.Sleep(maxAsk + maxAsk/2) // the head asks the store at each maxAsk
 		answer := make(chan struct{})
 		f.hook(func(_ context.Context, op string, _ driver.Request) error {
 			if op == "renew" {
