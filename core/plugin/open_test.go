@@ -45,6 +45,13 @@ func refused(t *testing.T, name string, opts plugin.Options, want error, texts .
 	return err
 }
 
+// opened expects that the plugin opens, and closes it: an open one starts
+// goroutines later, too, within the census of a refusal.
+func opened(t *testing.T, name string, opts plugin.Options) {
+	t.Helper()
+	t.Run("opened", func(t *testing.T) { plugintest.Open(t, name, &opts) })
+}
+
 func TestOpenRefusesBadBinaries(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -143,7 +150,7 @@ func TestOpenChecksTheChecksum(t *testing.T) {
 	other := fmt.Sprintf("%x  lockplugin-other\n", wrong)
 	for _, form := range []string{"%x  lockplugin-memory\n", "%x *bin/lockplugin-memory\n"} {
 		opts := sums(other + fmt.Sprintf(form, right))
-		plugintest.Open(t, "memory", &opts)
+		opened(t, "memory", opts)
 	}
 	refused(t, "memory", sums(fmt.Sprintf("%x  lockplugin-memory\n", wrong)), plugin.ErrChecksum, fmt.Sprintf("%x", right), fmt.Sprintf("%x", wrong))
 	refused(t, "memory", sums(other), plugin.ErrNoChecksum, "no line for lockplugin-memory")
@@ -209,8 +216,6 @@ func TestOpenComparesTheName(t *testing.T) {
 				t.Errorf("got %#v", err)
 			}
 		}
-	}
-	for _, v := range []int{1, 2} { // after the last census: an open plugin starts goroutines later, too
-		plugintest.Open(t, "memory", &plugin.Options{Path: misnamed, Protocol: v})
+		opened(t, "memory", plugin.Options{Path: misnamed, Protocol: v})
 	}
 }

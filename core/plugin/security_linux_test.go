@@ -46,8 +46,8 @@ func copied(t *testing.T, above, mode fs.FileMode) string {
 
 func TestOpenRefusesWhatOthersCouldReplace(t *testing.T) {
 	safe := copied(t, 0o755, 0o755)
-	plugintest.Open(t, "memory", &plugin.Options{Path: safe})
-	plugintest.Open(t, "memory", &plugin.Options{Path: copied(t, 0o777|fs.ModeSticky, 0o775)})
+	opened(t, "memory", plugin.Options{Path: safe})
+	opened(t, "memory", plugin.Options{Path: copied(t, 0o777|fs.ModeSticky, 0o775)})
 	for _, path := range []string{copied(t, 0o755, 0o777), copied(t, 0o755, 0o777|fs.ModeSticky), copied(t, 0o777, 0o755)} {
 		refused(t, "memory", plugin.Options{Path: path}, plugin.ErrUnsafe, "everybody may write to")
 		refused(t, "memory", plugin.Options{Dirs: []string{filepath.Dir(path)}}, plugin.ErrUnsafe)
