@@ -25,6 +25,9 @@ type rule struct {
 	thisOnly bool // dirs are meant exactly, without what is below
 }
 
+// shared may be imported by hosts, plugins and the benchmark alike.
+var shared = []string{module + "internal/digest", module + "internal/near", module + "internal/proc", module + "internal/rawio"}
+
 var rules = []rule{
 	{
 		dirs: []string{"core/driver"}, stdOnly: true,
@@ -33,7 +36,8 @@ var rules = []rule{
 	},
 	{
 		dirs: []string{"core"}, thisOnly: true,
-		forbid:  []string{module + "core/plugin", module + "core/drivertest", module + "plugins/", module + "bench", "google.golang.org/", "github.com/hashicorp/"},
+		forbid:  []string{module + "core/plugin", module + "core/drivertest", module + "plugins/", module + "bench", module + "internal/", "google.golang.org/", "github.com/hashicorp/"},
+		allow:   shared,
 		because: "applications import core; transport and backends are the plugin's affair and may change without them",
 	},
 	{
@@ -57,8 +61,8 @@ var rules = []rule{
 	},
 	{
 		dirs:    []string{"core/plugin", "core/plugin/serve", "core/plugin/lockpb"},
-		forbid:  []string{module + "core", module + "plugins/", module + "bench"},
-		allow:   []string{module + "core/driver", module + "core/internal", module + "core/plugin", "!" + module + "core/plugin/plugintest"},
+		forbid:  []string{module + "core", module + "plugins/", module + "bench", module + "internal/"},
+		allow:   append([]string{module + "core/driver", module + "core/internal", module + "core/plugin", "!" + module + "core/plugin/plugintest"}, shared...),
 		because: "a plugin carries driver.Backend over a wire: queues, renewal and deadlines live in core, once, on the host's side",
 		// plugintest drives core on purpose.
 		thisOnly: true,
@@ -76,35 +80,35 @@ var rules = []rule{
 		because: "a backend library is driver plus its own client; its main adds serve, and nothing else",
 	},
 	{
-		dirs:    []string{"bench", "!bench/baseline", "cmd"},
+		dirs:    []string{"bench", "internal", "!internal/baseline", "cmd"},
 		forbid:  []string{module + "plugins/"},
-		because: "only shipped binaries are measured; bench/baseline alone holds libraries in process, for comparison",
+		because: "only shipped binaries are measured; internal/baseline alone holds libraries in process, for comparison",
 	},
 	{
-		dirs: []string{"bench/claim"}, stdOnly: true,
+		dirs: []string{"internal/claim"}, stdOnly: true,
 		because: "claims are data: what judges, harms and documents reads them",
 	},
 	{
-		dirs:    []string{"bench/store"},
-		forbid:  []string{module + "bench/", module + "core/plugin"},
-		allow:   []string{module + "bench/claim", module + "bench/env", module + "bench/fault", module + "bench/store"},
+		dirs:    []string{"internal/store"},
+		forbid:  []string{module + "bench", module + "internal/", module + "core/plugin"},
+		allow:   append([]string{module + "internal/claim", module + "internal/env", module + "internal/fault", module + "internal/ports", module + "internal/store"}, shared...),
 		because: "everything asks what is known of a store, so that knows nobody who asks",
 	},
 	{
-		dirs:    []string{"bench/load"},
-		forbid:  []string{module + "bench/"},
-		allow:   []string{module + "bench/record"},
+		dirs:    []string{"internal/load"},
+		forbid:  []string{module + "bench", module + "internal/"},
+		allow:   append([]string{module + "internal/record"}, shared...),
 		because: "scenarios and baselines both build on load, so load knows neither",
 	},
 	{
-		dirs:    []string{"bench/record", "bench/stat", "bench/check", "bench/report", "internal/goals"},
-		forbid:  []string{module + "bench/", module + "core/plugin", module + "plugins/"},
-		allow:   []string{module + "bench/claim", module + "bench/store", module + "bench/record", module + "bench/stat", module + "bench/check", module + "bench/report", module + "internal/goals"},
+		dirs:    []string{"internal/record", "internal/stat", "internal/check", "internal/report", "internal/goals"},
+		forbid:  []string{module + "bench", module + "internal/", module + "core/plugin", module + "plugins/"},
+		allow:   append([]string{module + "internal/claim", module + "internal/store", module + "internal/record", module + "internal/stat", module + "internal/check", module + "internal/report", module + "internal/goals"}, shared...),
 		because: "a result folder is judged and rendered anywhere, without any server; of the stores it asks what they do not promise",
 	},
 	{
-		dirs:    []string{"bench/scenario", "bench/baseline"},
-		forbid:  []string{module + "bench/report"},
+		dirs:    []string{"internal/scenario", "internal/baseline"},
+		forbid:  []string{module + "internal/report"},
 		because: "measuring does not know how results are shown",
 	},
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/lockbench/lockbench/bench/env"
-	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/store"
 )
 
 // EnvError is a server or plugin that cannot be used. It names the cause and

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/explore"
-	"github.com/lockbench/lockbench/bench/load"
-	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/store"
+	"github.com/lockbench/lockbench/internal/explore"
+	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/store"
 )
 
 // ExploreScenario searches for faults that nobody has listed. It has servers and

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/store"
 )
 
 // Kept are servers that stay up between runs. They belong to a process that

@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/internal/record"
 )
 
 // machine describes what this runs on, without names.

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/baseline"
-	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/baseline"
 	"github.com/lockbench/lockbench/internal/near"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/scenario"
 )
 
 // Plan is what to measure. [Plan.Check] is asked before it is run.

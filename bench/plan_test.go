@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/scenario"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/scenario"
 )
 
 func someCells() []cell {

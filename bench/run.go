@@ -12,12 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/check"
-	"github.com/lockbench/lockbench/bench/load"
-	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/digest"
+	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/scenario"
 )
 
 // Progress is told how a run goes on. Its methods are called from one

@@ -11,13 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/check"
-	"github.com/lockbench/lockbench/bench/fault"
-	"github.com/lockbench/lockbench/bench/load"
-	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/safety"
+	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/digest"
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/near"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/safety"
 )
 
 // SafetyScenario puts backends through faults. It has servers and a table of

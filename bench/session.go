@@ -12,15 +12,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/baseline"
-	"github.com/lockbench/lockbench/bench/env"
-	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/scenario"
-	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/baseline"
 	"github.com/lockbench/lockbench/internal/digest"
+	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/near"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/store"
 )
 
 // session is everything that is open while a plan is run.

@@ -10,15 +10,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/baseline"
-	"github.com/lockbench/lockbench/bench/host"
-	"github.com/lockbench/lockbench/bench/load"
-	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/scenario"
-	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/baseline"
+	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/store"
 )
 
 const (

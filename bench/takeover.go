@@ -7,14 +7,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/env"
-	"github.com/lockbench/lockbench/bench/load"
-	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/scenario"
-	"github.com/lockbench/lockbench/bench/store"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/near"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/store"
 )
 
 // takeoverName is the scenario that has modes, candidates and a tick.

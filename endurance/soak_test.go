@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/env"
-	"github.com/lockbench/lockbench/bench/safety"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/safety"
 )
 
 const (

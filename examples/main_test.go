@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/internal/env"
 )
 
 // long tells that the tests are to run as long as the figures in the READMEs.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/internal/env"
 )
 
 // every is the interval of the ticks in these tests: the job of a killed runner

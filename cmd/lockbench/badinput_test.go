@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/internal/record"
 )
 
 // TestBadFolders: what is wrong with a folder is one line and exit code 2.

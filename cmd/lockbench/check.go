@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/bench/check"
-	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/internal/check"
+	"github.com/lockbench/lockbench/internal/record"
 )
 
 func checkCommand() *cobra.Command {

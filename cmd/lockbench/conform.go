@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/bench/conform"
 	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/internal/conform"
 )
 
 type conformFlags struct {

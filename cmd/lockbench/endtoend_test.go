@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
-	"github.com/lockbench/lockbench/bench/baseline"
-	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/internal/baseline"
+	"github.com/lockbench/lockbench/internal/record"
 )
 
 // baselinesOf names the baselines that are measured on the server of a backend.

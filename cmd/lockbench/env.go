@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/bench/store"
+	"github.com/lockbench/lockbench/internal/store"
 )
 
 // stateFlag is the flag that names the file of kept servers.

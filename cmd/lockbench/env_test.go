@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/bench/env"
-	"github.com/lockbench/lockbench/bench/record"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/record"
 )
 
 // TestKeptServers starts servers with one command, uses them with another and

@@ -10,7 +10,7 @@ import (
 	"github.com/fatih/color"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/internal/record"
 )
 
 // The exit codes.

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/bench/explore"
-	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/internal/explore"
+	"github.com/lockbench/lockbench/internal/record"
 )
 
 // exploreFlags are those of scenario explore and of --scene.

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8/decor"
 
-	"github.com/lockbench/lockbench/bench/baseline"
-	"github.com/lockbench/lockbench/bench/scenario"
+	"github.com/lockbench/lockbench/internal/baseline"
+	"github.com/lockbench/lockbench/internal/scenario"
 )
 
 // commands are all but those that cobra makes and those that are not for people.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"io"
 
-	"github.com/lockbench/lockbench/bench/report"
+	"github.com/lockbench/lockbench/internal/report"
 )
 
 // formats are the values of --format.

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/bench/env"
-	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/scenario"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/scenario"
 )
 
 // TestKilledRunLeavesNothing kills lockbench in the middle of each scenario:

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/report"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/report"
 )
 
 func reportCommand() *cobra.Command {

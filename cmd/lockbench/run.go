@@ -15,14 +15,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/bench/baseline"
-	"github.com/lockbench/lockbench/bench/check"
-	"github.com/lockbench/lockbench/bench/explore"
-	"github.com/lockbench/lockbench/bench/fault"
-	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/report"
-	"github.com/lockbench/lockbench/bench/scenario"
+	"github.com/lockbench/lockbench/internal/baseline"
+	"github.com/lockbench/lockbench/internal/check"
+	"github.com/lockbench/lockbench/internal/explore"
+	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/near"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/report"
+	"github.com/lockbench/lockbench/internal/scenario"
 )
 
 // runFlags are the flags of "lockbench run" as they were typed.

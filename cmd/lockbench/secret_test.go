@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/internal/configtest"
+	"github.com/lockbench/lockbench/internal/env"
 )
 
 // FuzzTargetNeedle: no error about a target or its configuration shows a

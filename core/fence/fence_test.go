@@ -13,8 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/fence"
+	"github.com/lockbench/lockbench/internal/env"
 )
 
 func TestGuardRefusesZeroAndLower(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/env"
+	"github.com/lockbench/lockbench/internal/env"
 )
 
 // patience bounds what a test waits for.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/stat"
+	"github.com/lockbench/lockbench/internal/stat"
 )
 
 // figure computes what a goal is about.

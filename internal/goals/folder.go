@@ -11,7 +11,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/internal/record"
 )
 
 // Folder is one result folder.

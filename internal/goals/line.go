@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/lockbench/lockbench/bench/stat"
+	"github.com/lockbench/lockbench/internal/stat"
 )
 
 // Line is a goal with what was measured of it.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/record"
-	"github.com/lockbench/lockbench/bench/stat"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/stat"
 )
 
 // folder writes a result folder of the cells, each of which is one run, below

@@ -9,7 +9,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/internal/record"
 )
 
 //go:embed page.md.tmpl

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/stat"
+	"github.com/lockbench/lockbench/internal/stat"
 )
 
 // lastClients is the end of the scaling curve.

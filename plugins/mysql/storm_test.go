@@ -18,9 +18,9 @@ import (
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 

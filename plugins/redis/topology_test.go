@@ -12,9 +12,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/lockbench/lockbench/bench/env"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/configtest"
+	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/ports"
 )
 

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/env"
-	"github.com/lockbench/lockbench/bench/fault"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/fault"
 )
 
 // clock is the wall clock of one node.

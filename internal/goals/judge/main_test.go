@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockbench/lockbench/bench/record"
+	"github.com/lockbench/lockbench/internal/record"
 )
 
 func TestJudge(t *testing.T) {

@@ -1,0 +1,103 @@
+package baseline
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/load"
+)
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+// TestBaselines holds every baseline to what a scenario takes for granted.
+func TestBaselines(t *testing.T) {
+	s, err := env.StartRedis(t.Context(), &env.RedisOptions{Password: "hush"})
+	if err != nil {
+		env.Missing(t, "redis", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	plain := driver.Config{"address": s.Addr(), "password": "hush"}
+	url := driver.Config{"address": "redis://:hush@" + s.Addr() + "/0"}
+	for _, bl := range All() {
+		if bl.Backend != "redis" {
+			continue
+		}
+		t.Run(bl.Name, func(t *testing.T) {
+			testExclusion(t, bl, plain, url)
+		})
+	}
+}
+
+func testExclusion(t *testing.T, bl Baseline, plain, url driver.Config) {
+	a, b := openLock(t, bl, plain), openLock(t, bl, url)
+	lease, err := a.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if (lease.Token() == 0) != (bl.Fencing == driver.FencingNone) {
+		t.Errorf("token %d with fencing %s", lease.Token(), bl.Fencing)
+	}
+	if err := lease.Renew(t.Context()); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if second, err := b.Acquire(short); err == nil {
+		t.Errorf("granted twice: %v", second)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	if err := lease.Renew(t.Context()); err == nil {
+		t.Error("renewed what was released")
+	}
+	next, err := b.Acquire(t.Context())
+	if err != nil {
+		t.Fatalf("after the release: %v", err)
+	}
+	if err := next.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func openLock(t *testing.T, bl Baseline, cfg driver.Config) load.Lock {
+	t.Helper()
+	l, err := bl.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	lock, err := l.Lock("jobs", 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func TestNames(t *testing.T) {
+	for _, name := range Names() {
+		if bl, ok := ByName(name); !ok || bl.Name != name || bl.Doc == "" || bl.Backend == "" {
+			t.Errorf("%s: %+v", name, bl)
+		}
+	}
+	if _, ok := ByName("x"); ok {
+		t.Error("there is a baseline x")
+	}
+	if _, ok := ByName(Reference("redis")); !ok {
+		t.Error("the reference of redis is no baseline")
+	}
+}

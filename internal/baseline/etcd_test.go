@@ -1,0 +1,139 @@
+package baseline
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/load"
+)
+
+func TestEtcdBaselines(t *testing.T) {
+	s, err := env.StartEtcd(t.Context(), nil)
+	if err != nil {
+		env.Missing(t, "etcd", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg := driver.Config{"address": s.Addr()}
+	for _, bl := range All() {
+		if bl.Backend != "etcd" {
+			continue
+		}
+		t.Run(bl.Name, func(t *testing.T) { testExclusion(t, bl, cfg, cfg) })
+	}
+}
+
+// TestSessionsAreShared: what callers of many names share is as many sessions
+// as want one name at a time, each of which excludes the others.
+func TestSessionsAreShared(t *testing.T) {
+	s, err := env.StartEtcd(t.Context(), nil)
+	if err != nil {
+		env.Missing(t, "etcd", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	l, err := etcdMutexBaseline.Open(t.Context(), driver.Config{"address": s.Addr()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	const callers, ttl = 4, 10 * time.Second
+	var work sync.WaitGroup
+	var holders [3]atomic.Int32
+	for range callers {
+		work.Go(func() {
+			for i := range 9 {
+				n := i % len(holders)
+				lease := acquireOf(t, l, strconv.Itoa(n), ttl)
+				if lease == nil {
+					return
+				}
+				if holders[n].Add(1) > 1 {
+					t.Error("two callers of one name hold it")
+				}
+				holders[n].Add(-1)
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	if open := l.(*sessions).open[ttl]; len(open) > callers {
+		t.Errorf("%d sessions for %d callers", len(open), callers)
+	}
+	for range 8 {
+		work.Go(func() {
+			for i := range 20 {
+				lock, err := l.Lock("0", ttl)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*250*time.Microsecond)
+				lease, err := lock.Acquire(ctx)
+				cancel()
+				if err != nil {
+					continue
+				}
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	if kept, err := l.(*sessions).client.Get(t.Context(), l.(*sessions).prefix, clientv3.WithPrefix()); err != nil || kept.Count > 0 {
+		t.Errorf("%v keys of calls that were cancelled, %v", kept, err)
+	}
+	open := l.(*sessions).open[ttl]
+
+	// A store that was too slow for them has ended them all.
+	for _, s := range open {
+		if _, err := s.Client().Revoke(t.Context(), s.Lease()); err != nil {
+			t.Fatal(err)
+		}
+		<-s.Done()
+	}
+	if lease := acquireOf(t, l, "0", ttl); lease != nil {
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func acquireOf(t *testing.T, l load.Locker, name string, ttl time.Duration) load.Lease {
+	lock, err := l.Lock(name, ttl)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	lease, err := lock.Acquire(ctx)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	return lease
+}

@@ -1,0 +1,243 @@
+package baseline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/load"
+)
+
+var etcdMutexBaseline = Baseline{
+	Name:      "etcdmutex",
+	Doc:       "concurrency.Mutex of the etcd client, one session for all locks",
+	Backend:   "etcd",
+	Module:    etcdModule,
+	Fencing:   driver.FencingStrict,
+	Reference: true,
+	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
+		return openSessions(cfg, "mutex/", lockMutex)
+	},
+}
+
+var etcdElectionBaseline = Baseline{
+	Name:    "etcdelection",
+	Doc:     "concurrency.Election of the etcd client: campaign and resign",
+	Backend: "etcd",
+	Module:  etcdModule,
+	Fencing: driver.FencingStrict,
+	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
+		return openSessions(cfg, "election/", winElection)
+	},
+}
+
+// sessions is what both share. Callers of different names share one session,
+// as applications do. A session does not exclude inside itself, so that of the
+// callers that want one name at the same time each has a session of its own.
+type sessions struct {
+	client  *clientv3.Client
+	prefix  string
+	acquire acquireOn
+
+	mu   sync.Mutex
+	open map[time.Duration][]*session
+}
+
+// acquireOn waits for the lock whose keys begin with key.
+type acquireOn func(ctx context.Context, s *concurrency.Session, key string) (*sessionLease, error)
+
+// session is one of etcd's with the names that are waited for or held in it.
+type session struct {
+	*concurrency.Session
+	names map[string]bool
+}
+
+func openSessions(cfg driver.Config, dir string, acquire acquireOn) (load.Locker, error) {
+	c, err := dialEtcd(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &sessions{
+		client: c, prefix: etcdPrefix(cfg) + dir, acquire: acquire,
+		open: map[time.Duration][]*session{},
+	}, nil
+}
+
+// Lock makes the first session here, not with the first Acquire: an application
+// has it from its start.
+func (l *sessions) Lock(name string, ttl time.Duration) (load.Lock, error) {
+	if ttl%time.Second != 0 || ttl <= 0 {
+		return nil, errors.New("concurrency.Session: a TTL is a number of whole seconds")
+	}
+	ctx, cancel := context.WithTimeout(l.client.Ctx(), etcdDialTimeout)
+	defer cancel()
+	s, err := l.borrow(ctx, name, ttl)
+	if err != nil {
+		return nil, err
+	}
+	l.giveBack(s, name)
+	return sessionLock{sessions: l, name: name, ttl: ttl}, nil
+}
+
+// borrow returns a session in which nobody has name, a new one when there is
+// none. One that has expired is of no use any more.
+func (l *sessions) borrow(ctx context.Context, name string, ttl time.Duration) (*session, error) {
+	if s := l.free(name, ttl); s != nil {
+		return s, nil
+	}
+	// Not by NewSession, whose ctx is for the whole life of the session.
+	granted, err := l.client.Grant(ctx, int64(ttl/time.Second))
+	if err != nil {
+		return nil, err
+	}
+	s, err := concurrency.NewSession(l.client, concurrency.WithLease(granted.ID))
+	if err != nil {
+		return nil, err
+	}
+	fresh := &session{Session: s, names: map[string]bool{name: true}}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[ttl] = append(l.open[ttl], fresh)
+	return fresh, nil
+}
+
+func (l *sessions) free(name string, ttl time.Duration) *session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[ttl] = slices.DeleteFunc(l.open[ttl], (*session).expired)
+	for _, s := range l.open[ttl] {
+		if !s.names[name] {
+			s.names[name] = true
+			return s
+		}
+	}
+	return nil
+}
+
+func (l *sessions) giveBack(s *session, name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(s.names, name)
+}
+
+func (s *session) expired() bool {
+	select {
+	case <-s.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends the sessions, which releases what is held.
+func (l *sessions) Close(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []*session
+	for _, some := range l.open {
+		all = append(all, some...)
+	}
+	errs := make([]error, len(all), len(all)+1)
+	var work sync.WaitGroup
+	for i, s := range all {
+		work.Go(func() {
+			s.Orphan()
+			_, errs[i] = l.client.Revoke(ctx, s.Lease())
+		})
+	}
+	work.Wait()
+	return errors.Join(append(errs, l.client.Close())...)
+}
+
+type sessionLock struct {
+	sessions *sessions
+	name     string
+	ttl      time.Duration
+}
+
+func (l sessionLock) Acquire(ctx context.Context) (load.Lease, error) {
+	s, err := l.sessions.borrow(ctx, l.name, l.ttl)
+	if err != nil {
+		return nil, err
+	}
+	key := l.sessions.prefix + l.name
+	lease, err := l.sessions.acquire(ctx, s.Session, key)
+	if err != nil {
+		err = errors.Join(err, l.sessions.withdraw(s, key))
+		l.sessions.giveBack(s, l.name)
+		return nil, err
+	}
+	lease.end = func() { l.sessions.giveBack(s, l.name) }
+	return lease, nil
+}
+
+// withdraw deletes the key of a call that has failed. The library does not when
+// ctx ends while the key is written: nobody else would get the lock for as long
+// as the session lives.
+func (l *sessions) withdraw(s *session, key string) error {
+	ctx, cancel := context.WithTimeout(l.client.Ctx(), etcdDialTimeout)
+	defer cancel()
+	_, err := l.client.Delete(ctx, fmt.Sprintf("%s/%x", key, s.Lease()))
+	return err
+}
+
+func lockMutex(ctx context.Context, s *concurrency.Session, key string) (*sessionLease, error) {
+	m := concurrency.NewMutex(s, key)
+	if err := m.Lock(ctx); err != nil {
+		return nil, err
+	}
+	return &sessionLease{session: s, key: m.Key(), token: m.Header().Revision, release: m.Unlock}, nil
+}
+
+func winElection(ctx context.Context, s *concurrency.Session, key string) (*sessionLease, error) {
+	e := concurrency.NewElection(s, key)
+	if err := e.Campaign(ctx, ""); err != nil {
+		return nil, err
+	}
+	return &sessionLease{session: s, key: e.Key(), token: e.Rev(), release: e.Resign}, nil
+}
+
+// sessionLease is a key on the lease of a session.
+type sessionLease struct {
+	session *concurrency.Session
+	key     string
+	token   int64
+	release func(context.Context) error
+	end     func() // the session is free for the next caller
+}
+
+// Token is the store's revision at the grant, which a user of the mutex takes
+// for it; that of an election is its create revision.
+func (l *sessionLease) Token() uint64 { return uint64(l.token) }
+
+// Renew does what the session does by itself, and looks for the key: the
+// session's lease lives on when a lock of it was released or broken.
+func (l *sessionLease) Renew(ctx context.Context) error {
+	c := l.session.Client()
+	if _, err := c.KeepAliveOnce(ctx, l.session.Lease()); err != nil {
+		return err
+	}
+	resp, err := c.Get(ctx, l.key, clientv3.WithCountOnly())
+	if err != nil {
+		return err
+	}
+	if resp.Count == 0 {
+		return concurrency.ErrSessionExpired
+	}
+	return nil
+}
+
+// Untimed implements load.Untimed: the session renews it too.
+func (l *sessionLease) Untimed() {}
+
+func (l *sessionLease) Release(ctx context.Context) error {
+	defer l.end()
+	return l.release(ctx)
+}

@@ -1,0 +1,140 @@
+package baseline
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	mrand "math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// leaseRowBaseline is what an application writes that has a database and needs
+// a lock: one upsert takes an expired row, one update gives it back, and who
+// finds it taken asks again after 10 ms. No token, no queue.
+var leaseRowBaseline = Baseline{
+	Name:      "lease-row",
+	Doc:       "a plain lease row in a table, asking every 10 ms",
+	Backend:   "mysql",
+	Module:    "github.com/go-sql-driver/mysql",
+	Fencing:   driver.FencingNone,
+	Reference: true,
+	Open: func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
+		db, err := store.DialSQL(cfg)
+		if err != nil {
+			return nil, err
+		}
+		_, err = db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS "+leaseTable+
+			" (name VARBINARY(512) NOT NULL PRIMARY KEY, owner VARCHAR(64) NOT NULL, expires_at DATETIME(6) NOT NULL) ENGINE=InnoDB")
+		if err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+		return &leaseRows{db: db, prefix: rand.Text()}, nil
+	},
+}
+
+const (
+	leaseTable = tablePrefix + "lease_row"
+	leasePoll  = 10 * time.Millisecond
+
+	leaseAcquire = "INSERT INTO " + leaseTable + " (name, owner, expires_at) VALUES (?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND)" +
+		" ON DUPLICATE KEY UPDATE owner = IF(expires_at < UTC_TIMESTAMP(6), VALUES(owner), owner)," +
+		" expires_at = IF(owner = VALUES(owner), VALUES(expires_at), expires_at)"
+	leaseRenew   = "UPDATE " + leaseTable + " SET expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE name = ? AND owner = ? AND expires_at > UTC_TIMESTAMP(6)"
+	leaseRelease = "UPDATE " + leaseTable + " SET expires_at = '1970-01-01' WHERE name = ? AND owner = ?"
+)
+
+type leaseRows struct {
+	db     *sql.DB
+	prefix string
+	owners atomic.Int64
+}
+
+func (l *leaseRows) Lock(name string, ttl time.Duration) (load.Lock, error) {
+	return &leaseRow{all: l, name: []byte(name), ttl: ttl}, nil
+}
+
+// owner makes an id that no other lease has.
+func (l *leaseRows) owner() string { return l.prefix + strconv.FormatInt(l.owners.Add(1), 10) }
+
+func (l *leaseRows) Close(context.Context) error { return l.db.Close() }
+
+type leaseRow struct {
+	all  *leaseRows
+	name []byte
+	ttl  time.Duration
+}
+
+func (l *leaseRow) Acquire(ctx context.Context) (load.Lease, error) {
+	for {
+		lease, err := l.TryAcquire(ctx)
+		if !errors.Is(err, driver.ErrHeld) {
+			return lease, err
+		}
+		pause := time.NewTimer(leasePoll/2 + mrand.N(leasePoll))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// TryAcquire implements load.Trier. The statement is not cut off when ctx ends:
+// the server would go on with it, and nobody would release what it has taken.
+func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.ttl)
+	defer cancel()
+	lease := &rowLease{row: l, owner: l.all.owner()}
+	changed, err := lease.exec(whole, leaseAcquire, l.name, lease.owner, l.ttl.Microseconds())
+	switch {
+	case err != nil:
+		return nil, err
+	case !changed:
+		return nil, driver.ErrHeld
+	case ctx.Err() != nil:
+		return nil, errors.Join(ctx.Err(), lease.Release(whole))
+	}
+	return lease, nil
+}
+
+type rowLease struct {
+	row   *leaseRow
+	owner string
+}
+
+func (l *rowLease) Token() uint64 { return 0 }
+
+func (l *rowLease) Renew(ctx context.Context) error {
+	return l.must(l.exec(ctx, leaseRenew, l.row.ttl.Microseconds(), l.row.name, l.owner))
+}
+
+func (l *rowLease) Release(ctx context.Context) error {
+	return l.must(l.exec(ctx, leaseRelease, l.row.name, l.owner))
+}
+
+func (l *rowLease) exec(ctx context.Context, statement string, args ...any) (changed bool, err error) {
+	result, err := l.row.all.db.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+func (l *rowLease) must(changed bool, err error) error {
+	if err == nil && !changed {
+		return driver.ErrNotHeld
+	}
+	return err
+}

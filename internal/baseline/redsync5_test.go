@@ -1,0 +1,31 @@
+package baseline
+
+import (
+	"testing"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/env"
+)
+
+func TestBaselinesOnNodes(t *testing.T) {
+	nodes, err := env.StartRedisNodes(t.Context(), 5, &env.RedisOptions{Password: "hush"})
+	if err != nil {
+		env.Missing(t, "redis", err)
+	}
+	t.Cleanup(func() {
+		if err := nodes.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	plugin := plugintest.Build(t, "../../plugins/redlock/lockplugin-redlock")
+	if err := nodes.Init(t.Context(), plugin, "password=hush"); err != nil {
+		t.Fatal(err)
+	}
+	cfg := driver.Config{"address": nodes.Addr(), "password": "hush", "node_timeout": "300ms"} // of a busy machine
+	for _, bl := range All() {
+		if bl.Backend == "redlock" {
+			t.Run(bl.Name, func(t *testing.T) { testExclusion(t, bl, cfg, cfg) })
+		}
+	}
+}

@@ -1,0 +1,328 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// Class is the verdict on one backend under one fault.
+type Class string
+
+// The classes. Only ClassBroken is a violation; a cell in which nothing was
+// granted is none of the others.
+const (
+	ClassHeld       Class = "held"
+	ClassToken      Class = "held by token only"
+	ClassDocumented Class = "broken as documented"
+	ClassBroken     Class = "broken"
+	ClassNotRun     Class = "not run"
+	ClassInvalid    Class = "invalid"
+)
+
+// Cell is what was found of one backend under one fault, over all rounds.
+// Times are nanoseconds.
+type Cell struct {
+	Backend string `json:"backend"`
+	Fault   string `json:"fault"`
+	Class   Class  `json:"verdict"`
+	// Why is what is missing of a cell that was not run, why its rounds
+	// failed, or what is documented.
+	Why     string `json:"why,omitempty"`
+	Control bool   `json:"control,omitempty"`
+	Rounds  int    `json:"rounds"`
+	Hits    int    `json:"locks_hit"`
+	Grants  int    `json:"grants"`
+	// The violations of each rule.
+	Overlaps int `json:"overlaps"`
+	Tokens   int `json:"tokens_not_rising"`
+	Linear   int `json:"not_linearizable"`
+	Signals  int `json:"lost_signal_late"`
+	// Beyond are those of Linear that are wrong even for a store that may have
+	// forgotten its grants when the fault struck: no documentation covers them.
+	Beyond int `json:"beyond_forgetting,omitempty"`
+	// Undecided are the histories whose order was not found in time.
+	Undecided int `json:"undecided,omitempty"`
+	// Belief is for how long at most two found the lock theirs.
+	Belief int64 `json:"belief_overlap_max_ns"`
+	// Margin is the smallest, of Margins, between learning of a loss and the
+	// next grant.
+	Margin  int64 `json:"lost_signal_margin_min_ns"`
+	Margins int   `json:"lost_signal_margins"`
+	// Lag is the longest until a holder that goes on after a freeze learns of
+	// the loss.
+	Lag int64 `json:"freeze_lag_max_ns,omitempty"`
+	// StaleGuarded and StaleBare are late writes that went through, with the
+	// guard and without; Refused those that the guard refused.
+	StaleGuarded int `json:"stale_writes_guarded"`
+	StaleBare    int `json:"stale_writes_unguarded"`
+	Refused      int `json:"stale_writes_refused"`
+	// FalseLosses are leases that were lost to a fault that none should be lost
+	// to.
+	FalseLosses int `json:"false_losses"`
+	// Unserved are those of FalseLosses that break a claim, and free locks that
+	// were granted late.
+	Unserved int `json:"unserved,omitempty"`
+	// Unavailable is the longest from the strike to the next grant of a lock,
+	// Recovery the longest from the end of the fault to a grant that it had
+	// held up.
+	Unavailable int64 `json:"unavailable_max_ns,omitempty"`
+	Recovery    int64 `json:"recovery_max_ns,omitempty"`
+	// Violations say who and when, at most three of each rule.
+	Violations []string `json:"violations,omitempty"`
+
+	kind     record.Kind
+	fencing  string
+	made     []claim.Condition
+	failures []string
+	kept     map[claim.Rule]int
+}
+
+// Unsafe tells that a claim of the backend is broken.
+func (c Cell) Unsafe() bool {
+	return c.Class == ClassBroken && !c.Control && c.kind == record.KindPlugin
+}
+
+// Invalid names the cells of which nothing can be said, with the cause.
+func (v Verdict) Invalid() []string {
+	var out []string
+	for _, c := range v.Cells {
+		if c.Class == ClassInvalid {
+			out = append(out, fmt.Sprintf("%s under %s: %s", c.Backend, c.Fault, cmp.Or(c.Why, "nothing was granted")))
+		}
+	}
+	return out
+}
+
+// Cells judges the rounds of a run, in the order in which its cells were
+// begun.
+func Cells(rounds []record.Round) []Cell {
+	var out []*Cell
+	index := map[[2]string]*Cell{}
+	for _, r := range rounds {
+		key := [2]string{r.Backend, r.Fault}
+		c := index[key]
+		if c == nil {
+			c = &Cell{
+				Backend: r.Backend, Fault: r.Fault, Control: r.Control, kind: r.Kind, fencing: r.Fencing, made: conditionsOf(r),
+			}
+			index[key] = c
+			out = append(out, c)
+		}
+		c.add(r)
+	}
+	cells := make([]Cell, len(out))
+	for i, c := range out {
+		c.conclude()
+		cells[i] = *c
+	}
+	return cells
+}
+
+// add judges one round.
+func (c *Cell) add(r record.Round) {
+	if r.Missing != "" {
+		c.Class, c.Why = ClassNotRun, r.Missing
+		return
+	}
+	if r.Failure != "" && !slices.Contains(c.failures, r.Failure) {
+		c.failures = append(c.failures, r.Failure)
+	}
+	c.Rounds++
+	c.Hits += r.Hits
+	c.Grants += len(r.Leases)
+	c.sweep(r)
+	byName := map[int][]record.Lease{}
+	for _, l := range r.Leases {
+		byName[l.Name] = append(byName[l.Name], l)
+	}
+	for name := range r.Names {
+		leases := byName[name]
+		slices.SortFunc(leases, func(a, b record.Lease) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) })
+		c.name(r, name, leases)
+	}
+	e := effects(r.Writes)
+	c.StaleGuarded += e.staleGuarded
+	c.StaleBare += e.staleBare
+	c.Refused += e.refused
+	if e.firstFound {
+		c.violation(r, claim.Effect, e.first.Name, fmt.Sprintf("%s accepted token %d of host %d at %s after token %d of host %d at %s",
+			e.second.Resource, e.second.Token, e.second.Host, at(e.second.SentNs), e.first.Token, e.first.Host, at(e.first.DoneNs)))
+	}
+}
+
+// sweep applies the two checks that every run has.
+func (c *Cell) sweep(r record.Round) {
+	names := make([]string, r.Names)
+	for i := range names {
+		names[i] = fmt.Sprintf("%d", i)
+	}
+	k := New()
+	k.Add(record.Section{
+		Backend: r.Backend, Kind: r.Kind, Fencing: r.Fencing, Scenario: "safety", Mode: r.Fault, Run: r.Round, Names: names,
+	}, Attempts(r))
+	for _, s := range k.Verdict().Subjects {
+		c.Overlaps += s.Overlaps
+		c.Tokens += s.Tokens
+	}
+	for _, v := range k.found {
+		c.keep(v.Rule, v.String())
+	}
+}
+
+// Attempts are the leases of a round as other scenarios have them. A lease
+// ends where its holder began to release it or last found it valid.
+func Attempts(r record.Round) []record.Attempt {
+	out := make([]record.Attempt, 0, len(r.Leases))
+	for _, l := range r.Leases {
+		a := record.Attempt{
+			Client: int32(l.Host), Name: int32(l.Name), Asked: l.AskedNs, Answered: l.GrantedNs,
+			Ended: l.ValidNs, Done: max(l.ValidNs, l.DoneNs), Token: l.Token, Outcome: record.Granted, End: record.EndLost,
+		}
+		if l.ReleaseNs > 0 {
+			a.Ended, a.Done, a.End = l.ReleaseNs, max(l.ReleaseNs, l.ReleasedNs), record.EndReleased
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// name judges the leases of one lock, in the order of their grants.
+func (c *Cell) name(r record.Round, name int, leases []record.Lease) {
+	if len(leases) == 0 {
+		return
+	}
+	ttl := ttlOf(r)
+	ok, decided := linear(leases, ttl, r.Halts, 0)
+	switch {
+	case !decided:
+		c.Undecided++
+	case !ok:
+		c.Linear++
+		c.violation(r, claim.Linear, name, c.suspects(leases))
+		if ok, _ := linear(leases, ttl, r.Halts, r.StruckNs); !ok {
+			c.Beyond++
+		}
+	}
+	for i, l := range leases {
+		if ns, known := lag(l, r.Halts); known {
+			c.Lag = max(c.Lag, ns)
+		}
+		c.keeps(r, l)
+		c.prompt(r, leases, i)
+		if i > 0 {
+			c.successionOf(r, name, succession{leases[i-1], l})
+		}
+	}
+	c.windows(r, leases)
+}
+
+func (c *Cell) successionOf(r record.Round, name int, s succession) {
+	if b := s.belief(); b > 0 && (s.first.ReleaseNs == 0 || s.first.ReleaseNs > s.next.GrantedNs) {
+		c.Belief = max(c.Belief, b)
+	}
+	ns, known := s.margin(r.Halts)
+	if !known {
+		return
+	}
+	if c.Margins == 0 || ns < c.Margin {
+		c.Margin = ns
+	}
+	c.Margins++
+	if ns < 0 {
+		c.Signals++
+		c.violation(r, claim.Signal, name, fmt.Sprintf("host %d with token %d learned of the loss at %s, host %d was granted token %d at %s",
+			s.first.Host, s.first.Token, at(s.first.DoneNs), s.next.Host, s.next.Token, at(s.next.GrantedNs)))
+	}
+}
+
+// windows measures how long nobody could have the lock.
+func (c *Cell) windows(r record.Round, leases []record.Lease) {
+	if r.StruckNs == 0 {
+		return
+	}
+	lost := slices.ContainsFunc(leases, func(l record.Lease) bool {
+		return l.GrantedNs < r.StruckNs && l.ReleaseNs == 0
+	})
+	for _, l := range leases {
+		if l.GrantedNs < r.StruckNs || !lost {
+			continue
+		}
+		c.Unavailable = max(c.Unavailable, l.GrantedNs-r.StruckNs)
+		if r.HealedNs > 0 && l.GrantedNs > r.HealedNs {
+			c.Recovery = max(c.Recovery, l.GrantedNs-r.HealedNs)
+		}
+		return
+	}
+}
+
+// suspects names the first two grants that follow each other without an end
+// between them that anybody knows of; of a history that is wrong in another
+// way, the first and the last.
+func (c *Cell) suspects(leases []record.Lease) string {
+	first, next := leases[0], leases[len(leases)-1]
+	for i := 1; i < len(leases); i++ {
+		a, b := leases[i-1], leases[i]
+		if a.ReleasedNs == 0 && (a.DoneNs == 0 || a.DoneNs > b.GrantedNs) {
+			first, next = a, b
+			break
+		}
+	}
+	return fmt.Sprintf("no order explains host %d with token %d, granted at %s, and host %d with token %d, granted at %s",
+		first.Host, first.Token, at(first.GrantedNs), next.Host, next.Token, at(next.GrantedNs))
+}
+
+func (c *Cell) violation(r record.Round, rule claim.Rule, name int, what string) {
+	c.keep(rule, fmt.Sprintf("%s: %s under %s, round %d, lock %d: %s", rule, r.Backend, r.Fault, r.Round, name, what))
+}
+
+// keepEach bounds how many violations of one rule are kept with their details.
+const keepEach = 3
+
+func (c *Cell) keep(rule claim.Rule, text string) {
+	if c.kept == nil {
+		c.kept = map[claim.Rule]int{}
+	}
+	if c.kept[rule]++; c.kept[rule] <= keepEach {
+		c.Violations = append(c.Violations, text)
+	}
+}
+
+// conclude turns counts into a class.
+func (c *Cell) conclude() {
+	if c.Class == ClassNotRun && c.Rounds == 0 {
+		return
+	}
+	terms := store.Of(c.Backend).Terms
+	known, isKnown := terms.Exempt(claim.Overlap, c.made)
+	_, noTokens := terms.Exempt(claim.Token, c.made)
+	double := c.Overlaps + c.Linear + c.Signals
+	fenced := c.Tokens == 0 && c.StaleGuarded == 0 && c.fencing != "none"
+	switch {
+	case c.Grants == 0:
+		c.Class = ClassInvalid
+	case c.Beyond+c.Unserved > 0:
+		c.Class = ClassBroken
+	case double == 0 && c.Tokens+c.StaleGuarded == 0:
+		c.Class = ClassHeld
+	case isKnown && fenced:
+		c.Class, c.Why = ClassToken, known.Why
+	case isKnown && noTokens:
+		c.Class, c.Why = ClassDocumented, known.Why
+	default:
+		c.Class = ClassBroken
+	}
+	if c.Undecided > 0 {
+		c.failures = append(c.failures, fmt.Sprintf("no order was found or excluded for %d histories within %v", c.Undecided, judging))
+	}
+	if len(c.failures) > 0 {
+		if c.Class == ClassHeld {
+			c.Class = ClassInvalid
+		}
+		c.Why = c.failures[0]
+	}
+}

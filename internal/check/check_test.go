@@ -1,0 +1,176 @@
+package check
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+var section = record.Section{
+	Backend: "redis", Kind: record.KindPlugin, Fencing: "durable", Scenario: "acquire", Run: 1, Names: []string{"a", "b"},
+}
+
+// held is a grant that was asked, answered, ended at the given times.
+func held(client int32, name int32, asked, answered, ended int64, token uint64) record.Attempt {
+	return record.Attempt{
+		Client: client, Name: name, Asked: asked, Answered: answered, Ended: ended, Done: ended + 1,
+		Token: token, Outcome: record.Granted, End: record.EndReleased,
+	}
+}
+
+func open(a record.Attempt) record.Attempt {
+	a.End, a.Ended, a.Done = record.EndOpen, 0, 0
+	return a
+}
+
+func TestPlanted(t *testing.T) {
+	none := section
+	none.Fencing = "none"
+	for _, tt := range []struct {
+		name             string
+		section          record.Section
+		attempts         []record.Attempt
+		overlaps, tokens int
+	}{
+		{"one after the other", section, []record.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 21, 30, 40, 2)}, 0, 0},
+		{"a waiter", section, []record.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 5, 25, 40, 2)}, 0, 0},
+		{"granted as the release is sent", section, []record.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 5, 20, 40, 2)}, 0, 0},
+		{"other names", section, []record.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 1, 0, 10, 20, 1)}, 0, 0},
+		{"two holders", section, []record.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 5, 19, 40, 2)}, 1, 0},
+		{"one within the other", section, []record.Attempt{held(0, 0, 0, 10, 100, 1), held(1, 0, 5, 19, 40, 2)}, 1, 0},
+		{"long holder, third one overlaps too", section, []record.Attempt{
+			held(0, 0, 0, 10, 100, 1), held(1, 0, 11, 19, 40, 2), held(2, 0, 50, 60, 70, 3)}, 2, 0},
+		{"recorded in another order", section, []record.Attempt{held(1, 0, 5, 19, 40, 2), held(0, 0, 0, 10, 20, 1)}, 1, 0},
+		{"nothing is known of an open end", section, []record.Attempt{open(held(0, 0, 0, 10, 0, 1)), held(1, 0, 15, 19, 40, 2)}, 0, 0},
+		{"granted within a lease", section, []record.Attempt{held(0, 0, 0, 10, 100, 1), open(held(1, 0, 15, 19, 0, 2))}, 1, 0},
+		{"token falls", section, []record.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 6)}, 0, 1},
+		{"token repeats", section, []record.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 7)}, 0, 1},
+		{"token repeats for a waiter", section, []record.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 5, 30, 40, 7)}, 0, 1},
+		{"token falls, not next to each other", section, []record.Attempt{
+			held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 9), held(0, 0, 41, 50, 60, 8)}, 0, 1},
+		{"token zero where tokens are claimed", section, []record.Attempt{held(0, 0, 0, 10, 20, 0), held(1, 0, 21, 30, 40, 0)}, 0, 1},
+		{"no tokens claimed", none, []record.Attempt{held(0, 0, 0, 10, 20, 0), held(1, 0, 21, 30, 40, 0)}, 0, 0},
+		{"no tokens claimed, two holders", none, []record.Attempt{held(0, 0, 0, 10, 20, 0), held(1, 0, 11, 19, 40, 0)}, 1, 0},
+		{"refusals hold nothing", section, []record.Attempt{
+			held(0, 0, 0, 10, 20, 1), {Client: 1, Asked: 11, Answered: 12, Outcome: record.Refused}}, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := New()
+			c.Add(tt.section, tt.attempts)
+			v := c.Verdict()
+			if got := v.Subjects[0]; got.Overlaps != tt.overlaps || got.Tokens != tt.tokens {
+				t.Errorf("overlaps %d, tokens %d; want %d, %d: %v", got.Overlaps, got.Tokens, tt.overlaps, tt.tokens, v.Violations)
+			}
+			if got, want := v.Unsafe(), tt.overlaps+tt.tokens; got != want {
+				t.Errorf("Unsafe = %d, want %d", got, want)
+			}
+		})
+	}
+}
+
+// TestAcrossSections plants a violation between two cells.
+func TestAcrossSections(t *testing.T) {
+	c := New()
+	c.Add(section, []record.Attempt{held(0, 0, 0, 10, 100, 7)})
+	c.Add(section, []record.Attempt{held(1, 0, 50, 60, 70, 5)})
+	if got := c.Verdict().Subjects[0]; got.Overlaps != 1 || got.Tokens != 1 {
+		t.Errorf("%+v, want one of each", got)
+	}
+}
+
+func TestViolationNamesBoth(t *testing.T) {
+	c := New()
+	c.Add(section, []record.Attempt{held(3, 1, 0, 10_000, 20_000, 41), held(5, 1, 5_000, 15_000, 40_000, 42)})
+	text := c.Verdict().Violations[0].String()
+	for _, want := range []string{"overlap", "redis", `"b"`, "acquire run 1", "caller 3", "caller 5", "10µs", "15µs", "token 41", "token 42"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q does not say %s", text, want)
+		}
+	}
+}
+
+func TestBaselinesAreShownNotCounted(t *testing.T) {
+	s := section
+	s.Backend, s.Kind = "redislock", record.KindBaseline
+	c := New()
+	c.Add(s, []record.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 5, 19, 40, 2)})
+	if v := c.Verdict(); v.Unsafe() != 0 || len(v.Violations) != 1 {
+		t.Errorf("Unsafe %d, %d violations; want 0, 1", v.Unsafe(), len(v.Violations))
+	}
+}
+
+// TestAgainstPairs compares both checks with the definition, pair by pair, on
+// random histories.
+func TestAgainstPairs(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	var unsafe int
+	for range 3000 {
+		var attempts []record.Attempt
+		for range 2 + r.IntN(6) {
+			asked := r.Int64N(60)
+			answered := asked + 1 + r.Int64N(10)
+			attempts = append(attempts, held(int32(len(attempts)), 0, asked, answered, answered+1+r.Int64N(10), 1+r.Uint64N(12)))
+		}
+		c := New()
+		c.Add(section, attempts)
+		got := c.Verdict().Subjects[0]
+		overlap, token := pairs(attempts)
+		if (got.Overlaps > 0) != overlap || (got.Tokens > 0) != token {
+			t.Fatalf("found %+v, pairs say overlap %v token %v: %+v", got, overlap, token, attempts)
+		}
+		if overlap || token {
+			unsafe++
+		}
+	}
+	if unsafe == 0 || unsafe == 3000 {
+		t.Errorf("%d of 3000 histories are unsafe: no test of anything", unsafe)
+	}
+}
+
+func pairs(attempts []record.Attempt) (overlap, token bool) {
+	for i, a := range attempts {
+		for j, b := range attempts {
+			if i == j {
+				continue
+			}
+			overlap = overlap || a.Answered < b.Ended && b.Answered < a.Ended
+			token = token || a.Token == b.Token || a.Answered <= b.Asked && b.Token <= a.Token
+		}
+	}
+	return overlap, token
+}
+
+func TestDir(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	f, err := record.Create(dir, record.Manifest{Started: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cell := record.Cell{Section: section, Attempts: []record.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 7)}}
+	if err := f.Add(cell); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(record.StateDone); err != nil {
+		t.Fatal(err)
+	}
+	v, err := Dir(dir)
+	if err != nil || v.Truncated != nil || v.Unsafe() != 1 || v.Granted() != 2 {
+		t.Errorf("%+v %v", v, err)
+	}
+	path := filepath.Join(dir, record.EventsFile)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, info.Size()-3); err != nil {
+		t.Fatal(err)
+	}
+	if v, err = Dir(dir); err != nil || v.Truncated == nil || v.Unsafe() != 1 {
+		t.Errorf("after a cut: %+v %v", v, err)
+	}
+}

@@ -1,0 +1,116 @@
+package check
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// judging bounds the search for an order, which is short for histories of a
+// few holders.
+const judging = 10 * time.Second
+
+// operation is what happened to one lock.
+type operation struct {
+	kind  opKind
+	lease int // whose: the number of the grant within its name
+}
+
+type opKind uint8
+
+const (
+	opAcquire opKind = iota
+	opRenew
+	opFree // release, expiry, or clean-up by whoever knows that it is over
+)
+
+// nobody is the state of a lock without a holder; a holder is the number of
+// its grant.
+const nobody = -1
+
+// lockModel is a lock with one holder. What may have happened at any time
+// from some moment on, or never, is an opFree without a return, and has no
+// effect when another one holds.
+var lockModel = porcupine.Model{
+	Init: func() any { return nobody },
+	Step: func(state, input, _ any) (bool, any) {
+		holder, op := state.(int), input.(operation)
+		switch op.kind {
+		case opAcquire:
+			return holder == nobody, op.lease
+		case opRenew:
+			return holder == op.lease, holder
+		}
+		if holder == op.lease {
+			return true, nobody
+		}
+		return true, holder
+	},
+	DescribeOperation: func(input, _ any) string {
+		op := input.(operation)
+		return fmt.Sprintf("%s by grant %d", [...]string{"acquire", "renew", "free"}[op.kind], op.lease)
+	},
+}
+
+// linear judges the leases of one name, which are in the order of their
+// grants. From forgets on, unless it is 0, the store may have forgotten any of
+// them. Decided is false when the search was given up.
+func linear(leases []record.Lease, ttl time.Duration, halts []record.Halt, forgets int64) (ok, decided bool) {
+	var ops []porcupine.Operation
+	add := func(kind opKind, lease int, call, back int64) {
+		ops = append(ops, porcupine.Operation{
+			ClientId: lease, Input: operation{kind, lease}, Call: call, Return: max(call, back),
+		})
+	}
+	for i, l := range leases {
+		add(opAcquire, i, l.AskedNs, l.GrantedNs)
+		for _, r := range l.Renewals {
+			add(opRenew, i, r[0], r[1])
+		}
+		if forgets > 0 && l.AskedNs < forgets {
+			add(opFree, i, forgets, math.MaxInt64)
+		}
+		if l.ReleasedNs > 0 {
+			add(opFree, i, l.ReleaseNs, l.ReleasedNs)
+			continue
+		}
+		add(opFree, i, freeFrom(l, ttl, halts), math.MaxInt64)
+	}
+	switch porcupine.CheckOperationsTimeout(lockModel, ops, judging) {
+	case porcupine.Ok:
+		return true, true
+	case porcupine.Illegal:
+		return false, true
+	}
+	return false, false
+}
+
+// rounding allows for a store that counts in milliseconds, and for the moment
+// between the reading of the clock and the sending.
+const rounding = 5 * time.Millisecond
+
+// freeFrom is the first moment at which a lease that was not seen to be
+// released may be over: when it expires by its last confirmed request, when
+// its holder began to release it or learned that it was lost, or died.
+func freeFrom(l record.Lease, ttl time.Duration, halts []record.Halt) int64 {
+	sent := l.AskedNs
+	for _, r := range l.Renewals {
+		sent = max(sent, r[0])
+	}
+	from := sent + int64(ttl-rounding)
+	for _, known := range []int64{l.ReleaseNs, l.DoneNs} {
+		if known > 0 {
+			from = min(from, known)
+		}
+	}
+	for _, h := range halts {
+		if h.Host == l.Host && h.Why == record.HaltKilled {
+			from = min(from, h.From)
+		}
+	}
+	return from
+}

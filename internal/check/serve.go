@@ -1,0 +1,61 @@
+package check
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// longTTL is that of leases of which none may be lost for want of time.
+const longTTL = 10 * time.Second
+
+// keeps judges a lease under a fault to which none should be lost. One that was
+// granted in an outage is not promised to outlast it.
+func (c *Cell) keeps(r record.Round, l record.Lease) {
+	inOutage := l.GrantedNs > r.StruckNs && l.GrantedNs < r.BackNs
+	if !r.Keeps || inOutage || l.DoneNs == 0 || l.ReleaseNs != 0 {
+		return
+	}
+	c.FalseLosses++
+	if ttlOf(r) >= longTTL {
+		c.Unserved++
+		c.violation(r, claim.Survives, l.Name, fmt.Sprintf("host %d lost its lease with token %d at %s: %s", l.Host, l.Token, at(l.DoneNs), l.Cause))
+	}
+}
+
+// prompt judges one of the grants of a lock, for which somebody waits from the
+// strike on: once the store is back whoever waits gets what is free.
+func (c *Cell) prompt(r record.Round, leases []record.Lease, i int) {
+	l, free := leases[i], r.BackNs
+	if free == 0 || l.GrantedNs < r.StruckNs {
+		return
+	}
+	if i > 0 {
+		if leases[i-1].ReleasedNs == 0 {
+			return // nobody knows when it ended
+		}
+		free = max(free, leases[i-1].ReleasedNs)
+	}
+	bound := claim.Of(claim.Woken).Within(claim.Setting{Terms: store.Of(r.Backend).Terms, TTL: ttlOf(r)})
+	if waited := l.GrantedNs - free - starved(r.Halts, l.Host, free, l.GrantedNs); waited > int64(bound) {
+		c.Unserved++
+		c.violation(r, claim.Woken, l.Name, fmt.Sprintf("host %d was granted token %d at %s, and the lock was free and the store back at %s",
+			l.Host, l.Token, at(l.GrantedNs), at(free)))
+	}
+}
+
+func ttlOf(r record.Round) time.Duration { return time.Duration(r.TTLms) * time.Millisecond }
+
+// starved is for how long a host could not run between two moments.
+func starved(halts []record.Halt, host int, from, to int64) int64 {
+	sum := int64(0)
+	for _, h := range halts {
+		if h.Host == host && h.To > 0 {
+			sum += max(0, min(h.To, to)-max(h.From, from))
+		}
+	}
+	return sum
+}

@@ -1,0 +1,136 @@
+// Package conform holds a plugin binary to the rules of the contract: it makes
+// the worlds that the suite's cases need out of throwaway servers, or out of
+// namespaces on a server of the caller's.
+package conform
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// Options say what to hold to the rules.
+type Options struct {
+	// Name of the backend, and Path of its plugin binary.
+	Name, Path string
+	// Config is its configuration, with the address of the server.
+	Config driver.Config
+	// NoMTLS is for plugins that cannot do mutual TLS.
+	NoMTLS bool
+	// Namespaces tells that the plugin has a key "prefix", so that every case
+	// gets a namespace of its own. Without it every case uses the names of the
+	// server as they are.
+	Namespaces bool
+	// Servers are the throwaway servers behind Config. None when they are the
+	// caller's, which are then neither stopped nor emptied: cases that would do
+	// so are not run.
+	Servers []*env.Server
+	// Admit lets Servers serve at once after they were started again.
+	Admit func(ctx context.Context) error
+}
+
+// Run runs the suite and calls report with one result for each rule, in their
+// order. Its error says why the suite could not run at all.
+func Run(ctx context.Context, o Options, report func(drivertest.RuleResult)) error {
+	return drivertest.Conform(ctx, o.harness, report)
+}
+
+// harness makes a fresh world for one case.
+func (o Options) harness(t drivertest.T) *drivertest.Harness {
+	t.Helper()
+	cfg := o.namespace()
+	h := plugintest.BinaryOf(o.Name, o.Path, plugin.Options{Config: cfg, NoMTLS: o.NoMTLS})(t)
+	if o.Namespaces {
+		other := plugintest.BinaryOf(o.Name, o.Path, plugin.Options{Config: o.namespace(), NoMTLS: o.NoMTLS})
+		h.Other = func(t drivertest.T) driver.Backend { return other(t).Open(t) }
+	}
+	if len(o.Servers) > 0 {
+		h.Store = throwaway{o.Servers, o.Admit}
+		h.Leftovers = o.leftovers(cfg["prefix"])
+	}
+	return h
+}
+
+func (o Options) namespace() driver.Config {
+	cfg := driver.Config{}
+	maps.Copy(cfg, o.Config)
+	if o.Namespaces {
+		cfg["prefix"] += "conform-" + strings.ToLower(rand.Text()[:12]) + ":"
+	}
+	return cfg
+}
+
+// leftovers returns how to look into a namespace, nil when nobody knows how.
+func (o Options) leftovers(prefix string) func(drivertest.T) []string {
+	keys := store.Of(o.Name).LeftKeys
+	if keys == nil {
+		return nil
+	}
+	return func(t drivertest.T) []string {
+		t.Helper()
+		for end := time.Now().Add(settleFor); ; time.Sleep(settlePause) {
+			var left []string
+			for _, s := range o.Servers {
+				some, err := keys(t.Context(), s.Addr(), prefix)
+				must(t, err)
+				left = append(left, some...)
+			}
+			// Of several servers a majority answers for all, and the rest follow.
+			if len(left) == 0 || len(o.Servers) == 1 || time.Now().After(end) {
+				return left
+			}
+		}
+	}
+}
+
+const (
+	settleFor   = 2 * time.Second
+	settlePause = 10 * time.Millisecond
+)
+
+// throwaway is the servers of a backend, as a case wants them: all of
+// them are harmed at the same time.
+type throwaway struct {
+	servers []*env.Server
+	admit   func(context.Context) error
+}
+
+func (s throwaway) each(t drivertest.T, f func(*env.Server) error) {
+	t.Helper()
+	errs := make([]error, len(s.servers))
+	var work sync.WaitGroup
+	for i, one := range s.servers {
+		work.Go(func() { errs[i] = f(one) })
+	}
+	work.Wait()
+	must(t, errors.Join(errs...))
+}
+
+func (s throwaway) Stop(t drivertest.T)   { t.Helper(); s.each(t, (*env.Server).Stop) }
+func (s throwaway) Freeze(t drivertest.T) { t.Helper(); s.each(t, (*env.Server).Freeze) }
+func (s throwaway) Resume(t drivertest.T) { t.Helper(); s.each(t, (*env.Server).Resume) }
+
+func (s throwaway) Start(t drivertest.T, keepData bool) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	s.each(t, func(one *env.Server) error { return one.Start(ctx, keepData) })
+	must(t, s.admit(ctx))
+}
+
+func must(t drivertest.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+}

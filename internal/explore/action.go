@@ -1,0 +1,157 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/fault"
+)
+
+// Action is one kind of thing that happens in a schedule: to a host, to what
+// surrounds it, to a network, to a server, or by an operator.
+type Action struct {
+	Name string
+	// Does is a clause for people; "%s" stands for what it is done to, "host B"
+	// or "server 2".
+	Does string
+	On   Target
+	// Needs are the powers that an environment must have.
+	Needs []fault.Power
+	// Only names the environments in which it is known, by backend and setting;
+	// none means all.
+	Only []string
+	// Unfit says why it cannot be done on this machine, "" when it can.
+	Unfit string
+	// Wrapped reports whether it is done to a host with one of [wrappersThatStay].
+	Wrapped bool
+	// Uses is what no other action uses at the same time, on the same target; ""
+	// for nothing.
+	Uses Resource
+	// Lasts bounds the time until it is healed; zero for one that is over at once.
+	Lasts Span
+	// Stops says who may not be served while it lasts, and StopsFor until when at
+	// most, after its begin and its end, if that is not as long as it lasts: clients
+	// go where they are served.
+	Stops    Reach
+	StopsFor time.Duration
+	// Recovers is how long after its end those whom it concerns may still wait:
+	// for an election, a restart, a connection. Those whom it does not stop wait,
+	// and lose no lease.
+	Recovers time.Duration
+	// Swallows reports whether it leaves requests without an answer, instead of refusing
+	// them.
+	Swallows bool
+	// Ends reports whether the host that it is done to does not live on.
+	Ends bool
+	// Makes are the conditions under which claims do not hold, by the names that
+	// package claim has for them.
+	Makes []string
+
+	// Inject does it. Heal ends it, and is nil for one that ends by itself.
+	Inject func(ctx context.Context, w *World, e Event) error
+	Heal   func(ctx context.Context, w *World, e Event) error
+}
+
+// Target is what an action is done to.
+type Target string
+
+// The targets. The number of an [Event] says which one.
+const (
+	OnHost   Target = "host"
+	OnServer Target = "server"
+	OnStore  Target = "store" // all servers, or whichever it finds
+)
+
+// Resource is a thing that two actions cannot have at the same time.
+type Resource string
+
+// The resources of a target.
+const (
+	UsesProcess Resource = "process" // of the host, or of the server
+	UsesPlugin  Resource = "plugin"
+	UsesPaths   Resource = "paths"
+	UsesStore   Resource = "store" // its settings, all servers
+	UsesMachine Resource = "machine"
+
+	UsesDescriptors Resource = "descriptors"
+	UsesDirectory   Resource = "directory"
+)
+
+// Reach is who may not be served while an action lasts.
+type Reach string
+
+// The reaches.
+const (
+	StopsNobody Reach = ""
+	StopsHost   Reach = "host" // the one that it is done to
+	StopsAll    Reach = "all"
+	StopsGrants Reach = "grants" // all who want to be granted something; leases are renewed
+)
+
+// Span is the shortest and the longest time of something.
+type Span [2]time.Duration
+
+// Event is an action at its place in a schedule.
+type Event struct {
+	Action string `json:"action"`
+	Target int    `json:"target"` // number of the host or server
+	// At is when, after the callers have begun; or after Moment of host Of, which
+	// is waited for from then on.
+	At     Duration `json:"at"`
+	Moment Moment   `json:"moment,omitempty"`
+	Of     int      `json:"of,omitempty"`
+	Lasts  Duration `json:"lasts,omitempty"`
+	// Amount is a number from 0 to 1 that the action makes of what it likes.
+	Amount float64 `json:"amount,omitempty"`
+}
+
+// Duration is a time that is written as text, "1.5s".
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
+}
+
+// fits says why an action cannot be done in an environment, "" when it can.
+func (a Action) fits(backend, setting string, lacks map[fault.Power]string) string {
+	if len(a.Only) > 0 && !slices.Contains(a.Only, backend) && !slices.Contains(a.Only, backend+"/"+setting) {
+		return fmt.Sprintf("it is known for %v", a.Only)
+	}
+	for _, need := range a.Needs {
+		if why := lacks[need]; why != "" {
+			return why
+		}
+	}
+	return a.Unfit
+}
+
+// Actions are all that are known, in the order of their kinds.
+func Actions() []Action {
+	return slices.Concat(hostActions, surroundingActions, networkActions, serverActions, operations())
+}
+
+// ActionNames lists the names of [Actions].
+func ActionNames() []string {
+	var names []string
+	for _, a := range Actions() {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+func actionOf(name string) (Action, error) {
+	for _, a := range Actions() {
+		if a.Name == name {
+			return a, nil
+		}
+	}
+	return Action{}, fmt.Errorf("there is no action %q", name)
+}

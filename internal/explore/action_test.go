@@ -1,0 +1,309 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+const (
+	module   = "github.com/lockbench/lockbench/"
+	patience = 30 * time.Second
+)
+
+// TestActionsAreWellFormed: each has a name of its own and a clause about its
+// target, and one that lasts is healed.
+func TestActionsAreWellFormed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, a := range Actions() {
+		if a.Name == "" || a.Inject == nil || seen[a.Name] {
+			t.Errorf("%q: incomplete or twice", a.Name)
+		}
+		seen[a.Name] = true
+		if a.On != OnStore && strings.Count(a.Does, "%s") != 1 {
+			t.Errorf("%s: %q does not name its target once", a.Name, a.Does)
+		}
+		if a.Lasts[0] > a.Lasts[1] || (a.Lasts[1] > 0) != (a.Heal != nil) {
+			t.Errorf("%s lasts %v, and is healed: %v", a.Name, a.Lasts, a.Heal != nil)
+		}
+	}
+}
+
+// openWorld starts the servers of a backend with what more asks for, and returns
+// what starts a host.
+func openWorld(t *testing.T, backend string, more store.Wish) (*World, func(t *testing.T, wrapper string) *Host) {
+	t.Helper()
+	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
+	e, err := store.Of(backend).Open(t.Context(), store.Wish{
+		Needs: append(more.Needs, fault.PowerPaths, fault.PowerRival), Many: true, TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
+		Setting: more.Setting, ClockLibrary: more.ClockLibrary,
+	})
+	if err != nil {
+		env.Missing(t, backend, err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &World{Environment: e, Dir: t.TempDir()}
+	return w, func(t *testing.T, wrapper string) *Host {
+		t.Helper()
+		h, err := startHost(t, w, backend, plugin, wrapper)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Hosts = append(w.Hosts, h)
+		return h
+	}
+}
+
+func startHost(t *testing.T, w *World, backend, plugin, wrapper string) (*Host, error) {
+	h := &Host{Number: len(w.Hosts)}
+	h.Dir = filepath.Join(w.Dir, h.Name())
+	err := os.Mkdir(h.Dir, 0o700)
+	if err == nil && wrapper != "" {
+		plugin, err = wrap(w.Dir, backend, wrapper, plugin)
+	}
+	if err != nil {
+		return nil, err
+	}
+	proxies, err := w.AddPaths()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range proxies {
+		h.Paths = append(h.Paths, &Path{Proxy: p})
+	}
+	h.Process, err = recorder.Start(t.Context(), recorder.Spec{
+		Backend: backend, Path: plugin, Config: w.ConfigOf(proxies), Host: h.Number, TempDir: h.Dir,
+		Resources: recorder.Resources{Dir: h.Dir},
+	})
+	return h, err
+}
+
+// works fails unless a host can acquire and release a lock.
+func works(t *testing.T, h *Host, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := h.Acquire([]string{name}, 0, 2*time.Second, patience); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Await(ctx, func(s recorder.Seen) bool { return s.Held() > 0 }); err != nil {
+		t.Fatalf("does not acquire: %v, %+v", err, h.Seen())
+	}
+	if err := h.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	h.Forget()
+}
+
+// TestActions: each action that is done to hosts is injected and healed; the
+// host works after that if it lives, and nothing is left of either.
+func TestActions(t *testing.T) {
+	t.Run("redis", func(t *testing.T) {
+		testActions(t, "redis", func(a Action) bool { return !strings.HasSuffix(a.Name, "-one") })
+	})
+	t.Run("redlock", func(t *testing.T) {
+		testActions(t, "redlock", func(a Action) bool { return slices.Contains([]string{"black-hole-one", "refuse-one"}, a.Name) })
+	})
+}
+
+func testActions(t *testing.T, backend string, wanted func(Action) bool) {
+	w, start := openWorld(t, backend, store.Wish{})
+	h := start(t, "")
+	for _, a := range Actions() {
+		if a.On != OnHost || !wanted(a) || a.fits(backend, "plain", store.Of(backend).Lacks) != "" {
+			continue
+		}
+		t.Run(a.Name, func(t *testing.T) {
+			wrappers := []string{""}
+			if a.Wrapped {
+				wrappers = wrappersThatStay
+			} else if !a.Ends {
+				testAction(t, w, h, a)
+				return
+			}
+			for _, wrapper := range wrappers {
+				h := start(t, wrapper)
+				if a.Wrapped && len(h.pluginChain()) < 2 {
+					t.Errorf("nothing stays between a host and its plugin of %q", wrapper)
+				}
+				testAction(t, w, h, a)
+				closeHost(t, h)
+			}
+		})
+	}
+	closeHost(t, h)
+	if err := w.Settle(); err != nil {
+		t.Error(err)
+	}
+	if left := loops(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func testAction(t *testing.T, w *World, h *Host, a Action) {
+	works(t, h, "before")
+	plugin := h.PluginPid()
+	e := Event{Action: a.Name, Target: h.Number, Lasts: Duration(a.Lasts[0]), Amount: 0.4}
+	if err := a.Inject(t.Context(), w, e); err != nil {
+		t.Fatal(err)
+	}
+	if effect := effects[a.Name]; effect != nil && runtime.GOOS == "linux" {
+		eventually(t, "it shows", func() bool { return effect(h) })
+	}
+	sleep(t.Context(), time.Duration(e.Lasts))
+	if a.Heal != nil {
+		if err := a.Heal(t.Context(), w, e); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(w.background.ends) > 0 {
+		t.Errorf("left: %d", len(w.background.ends))
+	}
+	for _, p := range h.Paths {
+		if len(p.heals) > 0 && a.Heal != nil {
+			t.Errorf("the path is still harmed: %v", p.heals)
+		}
+	}
+	if a.Ends {
+		eventually(t, "the host and its plugin have ended", func() bool { return !h.Alive() && !proc.Running(plugin) })
+		return
+	}
+	if a.Name == "reopen-client" {
+		eventually(t, "the old client is closed", func() bool { return len(h.Seen().Calls) > 0 })
+	}
+	works(t, h, "after")
+	for _, pid := range append(h.pluginChain(), h.Pid()) {
+		eventually(t, "it runs", func() bool { return !standsStill(pid) })
+	}
+}
+
+// effects are what shows that an action goes on, where that can be seen from
+// here.
+var effects = map[string]func(*Host) bool{
+	"freeze-host":    func(h *Host) bool { return standsStill(h.Pid()) },
+	"freeze-plugin":  func(h *Host) bool { return standsStill(h.plugin()) },
+	"slow-host":      func(h *Host) bool { return standsStill(h.Pid()) },
+	"slow-plugin":    func(h *Host) bool { return standsStill(h.plugin()) },
+	"no-descriptors": func(h *Host) bool { return descriptorLimit(h.Pid()) != descriptorLimit(os.Getpid()) },
+	"lost-directory": func(h *Host) bool {
+		_, err := os.Stat(h.Dir)
+		return errors.Is(err, fs.ErrNotExist)
+	},
+	"starve": func(*Host) bool { return len(loops()) >= runtime.NumCPU() },
+}
+
+// descriptorLimit is the line of a process's limits that is about descriptors.
+func descriptorLimit(pid int) string {
+	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid)) // without it there is no such line
+	for line := range strings.Lines(string(limits)) {
+		if strings.HasPrefix(line, "Max open files") {
+			return line
+		}
+	}
+	return "none"
+}
+
+// loops are the busy loops that there are.
+func loops() []string {
+	var found []string
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is good
+	for _, path := range commands {
+		if command, err := os.ReadFile(path); err == nil && strings.Contains(string(command), "ulimit -t 1; while :") {
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
+// closeHost closes a host, of which nothing must be left.
+func closeHost(t *testing.T, h *Host) {
+	t.Helper()
+	chain := h.pluginChain()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := h.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range append(chain, h.Pid()) {
+		eventually(t, fmt.Sprint(pid, " is gone"), func() bool { _, known := proc.Of(pid); return !known })
+	}
+	if _, err := os.Stat(h.Dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// standsStill reports whether a signal has stopped a process.
+func standsStill(pid int) bool {
+	s, known := proc.Of(pid)
+	return known && s.Stopped()
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("not within %v: %s", patience, what)
+			return
+		}
+	}
+}
+
+// TestOverlap: of two actions on one path, the end of the first leaves the
+// second, and the end of that leaves nothing.
+func TestOverlap(t *testing.T) {
+	w, start := openWorld(t, "redis", store.Wish{})
+	h := start(t, "")
+	defer closeHost(t, h)
+	named := func(name string) (Action, Event) {
+		a, err := actionOf(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a, Event{Action: name, Amount: 0.5}
+	}
+	hole, first := named("black-hole")
+	same, second := named("black-hole")
+	second.At = Duration(time.Second)
+	for _, e := range []Event{first, second} {
+		if err := hole.Inject(t.Context(), w, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := hole.Heal(t.Context(), w, first); err != nil {
+		t.Error(err)
+	}
+	if err := h.Acquire([]string{"overlap"}, 0, 2*time.Second, patience); err != nil {
+		t.Fatal(err)
+	}
+	brief, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := h.Await(brief, func(s recorder.Seen) bool { return s.Held() > 0 }); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("acquired through a black hole: %v, %+v", err, h.Seen())
+	}
+	if err := same.Heal(t.Context(), w, second); err != nil {
+		t.Error(err)
+	}
+	if err := h.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	works(t, h, "overlap")
+}

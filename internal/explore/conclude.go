@@ -1,0 +1,127 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/recorder"
+)
+
+// conclude ends the callers and hosts, and looks at what they leave.
+func (p *player) conclude(ctx context.Context, w *World, h *History) error {
+	var plugins []int
+	h.Stopped = proc.Now()
+	var ending sync.WaitGroup
+	for _, host := range w.Hosts {
+		ending.Go(func() {
+			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+			defer cancel()
+			if host.Alive() {
+				_ = host.Release(bounded) // what is not released is found by the probe
+			}
+		})
+	}
+	ending.Wait()
+	for _, host := range w.Hosts {
+		h.Alive = append(h.Alive, host.Alive())
+		plugins = append(plugins, host.PluginPid())
+	}
+	h.Left = p.end(w)
+	for i, host := range w.Hosts {
+		h.Seen = append(h.Seen, host.Seen())
+		h.Alive[i] = h.Alive[i] && !host.Crashed()
+	}
+	for i, host := range w.Hosts {
+		h.Left = append(h.Left, leftOf(host, plugins[i])...)
+	}
+	if err := p.look(ctx, w, h); err != nil {
+		return err
+	}
+	return p.inStore(ctx, h)
+}
+
+// inStore finds what is left in the store when the leases and queue entries of
+// hosts that have died have had the time to end.
+func (p *player) inStore(ctx context.Context, h *History) error {
+	var left []string
+	for deadline := time.Now().Add(maxTTL); ; {
+		var err error
+		if left, err = p.environment.Leftovers(ctx, h.prefix); err != nil {
+			return err
+		}
+		if len(left) == 0 || time.Now().After(deadline) || !sleep(ctx, 200*time.Millisecond) {
+			break
+		}
+	}
+	for _, key := range left {
+		h.Left = append(h.Left, "in the store: "+key)
+	}
+	return nil
+}
+
+// leftOf finds what a host has left on the machine: its last plugin, and files.
+func leftOf(h *Host, plugin int) []string {
+	var left []string
+	for deadline := time.Now().Add(claim.ProcessGone); plugin > 0 && syscall.Kill(plugin, 0) == nil; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			left = append(left, fmt.Sprintf("plugin process %d of host %s", plugin, h.Name()))
+			break
+		}
+	}
+	files, err := os.ReadDir(h.Dir)
+	if err != nil {
+		return append(left, err.Error())
+	}
+	for _, f := range files {
+		left = append(left, fmt.Sprintf("%s in the temporary directory of host %s", f.Name(), h.Name()))
+	}
+	return left
+}
+
+// look lets a new host have every name.
+func (p *player) look(ctx context.Context, w *World, h *History) error {
+	var names []string
+	for _, g := range h.Schedule.Groups {
+		for range g.Names {
+			names = append(names, fmt.Sprint(h.prefix, len(names)))
+		}
+	}
+	probe, err := recorder.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := shut(probe); err != nil {
+			h.Left = append(h.Left, fmt.Sprintf("the host that looked at the locks at the end: %v", err))
+		}
+	}()
+	asked := proc.Now()
+	patience := maxTTL + endTimeout
+	bounded, cancel := context.WithTimeout(ctx, patience+endTimeout)
+	defer cancel()
+	if err := probe.Acquire(names, 0, maxTTL, patience); err != nil {
+		return err
+	}
+	_ = probe.Await(bounded, func(s recorder.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
+	seen := probe.Seen()
+	found := map[int]time.Duration{}
+	for _, l := range seen.Leases {
+		found[l.Name] = time.Duration(l.GrantedNs - asked)
+	}
+	for i := range names {
+		took, granted := found[i]
+		probe := Probe{Name: i, Took: took}
+		if !granted {
+			probe.Took, probe.Error = time.Duration(proc.Now()-asked), fmt.Sprint(seen.Failed)
+		}
+		h.Probes = append(h.Probes, probe)
+	}
+	_ = probe.Release(bounded)
+	return nil
+}

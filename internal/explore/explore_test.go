@@ -1,0 +1,47 @@
+package explore
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/env"
+)
+
+// TestPlantedBugsAreFound: each, without being told what to look for, and in a
+// scene of two actions at most; nothing in a backend that has none. The short
+// test looks for one of them, among the actions that can show it.
+func TestPlantedBugsAreFound(t *testing.T) {
+	t.Parallel()
+	if s, err := env.StartRedis(t.Context(), nil); err != nil {
+		env.Missing(t, "redis", err)
+	} else if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := plugintest.Build(t, module+"internal/safety/planted")
+	o := Options{Length: 5 * time.Minute, Seed: 1, Log: t.Logf, Settings: []string{"plain"}}
+	bugs := []string{"pause", "token", "resurrect", "release", "early"}
+	if os.Getenv("LOCKBENCH_LONG") == "" {
+		o.Players, o.Length, o.Shrink, o.Runs, o.Actions = 1, time.Minute, 20*time.Second, 1, []string{"freeze-host", "kill-plugin"}
+		bugs = []string{"release"}
+	}
+	for _, bug := range bugs {
+		t.Run(bug, func(t *testing.T) {
+			began := time.Now()
+			found, err := Explore(t.Context(), Backend{Name: "redis", Path: path, Fencing: "durable", Config: driver.Config{"bug": bug}}, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(found.Scenes) == 0 {
+				t.Fatalf("nothing was found in %d schedules, %d grants: %s", found.Schedules, found.Grants, found.Failure)
+			}
+			scene := found.Scenes[0]
+			t.Logf("after %d schedules, %v with shrinking: %s", found.Schedules, time.Since(began).Round(time.Second), scene.Text())
+			if len(scene.Schedule.Events) > 2 {
+				t.Errorf("%d actions are left", len(scene.Schedule.Events))
+			}
+		})
+	}
+}

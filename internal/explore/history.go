@@ -1,0 +1,63 @@
+package explore
+
+import (
+	"time"
+
+	"github.com/lockbench/lockbench/internal/recorder"
+)
+
+// History is what was seen of one schedule. Times are by proc.Now.
+type History struct {
+	Schedule Schedule
+	Began    int64 // the callers were told to begin
+	Healed   int64 // the last action was over
+	Stopped  int64 // the callers were told to stop
+	Marks    []Mark
+	Seen     []recorder.Seen // of each host
+	Alive    []bool          // whether it was at the end, and ended in order
+	Left     []string        // what was left over, and where
+	Probes   []Probe
+	// Gaps are when the explorer itself did not run, and nothing passed its proxies.
+	Gaps []span
+	// Crowd is how many threads each processor had to run on average.
+	Crowd  float64
+	prefix string
+}
+
+// Mark is what became of one event.
+type Mark struct {
+	Event
+	From   int64  // just before it was injected; 0: it was not
+	To     int64  // just after it was healed
+	Met    bool   // its moment came
+	Failed string // why it could not be injected
+}
+
+// Probe is how a name was found when every host had ended.
+type Probe struct {
+	Name  int
+	Took  time.Duration // until it was granted to a new host
+	Error string        // why it was not
+}
+
+// names is how many names a schedule has.
+func (h *History) names() int {
+	n := 0
+	for _, g := range h.Schedule.Groups {
+		n += g.Names
+	}
+	return n
+}
+
+// group is the one that a name belongs to.
+func (h *History) group(name int) Group { return h.Schedule.Groups[h.groupOf(name)] }
+
+func (h *History) groupOf(name int) int {
+	for i, g := range h.Schedule.Groups {
+		if name < g.Names {
+			return i
+		}
+		name -= g.Names
+	}
+	return len(h.Schedule.Groups) - 1
+}

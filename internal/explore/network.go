@@ -1,0 +1,120 @@
+package explore
+
+import (
+	"context"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/fault"
+)
+
+// harm is what can be done to the way between a host and a server.
+type harm struct {
+	name, does string
+	// do makes the harm from a number from 0 to 1.
+	do    func(amount float64) func(*fault.Proxy) error
+	lasts Span
+	// mild reports whether leases live through it, also when it is done to all servers.
+	mild bool
+	// swallows reports whether requests are left without an answer, not refused.
+	swallows bool
+}
+
+// shortly is the time of what is hard, and while that of what is not.
+var (
+	shortly = Span{10 * time.Millisecond, 6 * time.Second}
+	while   = Span{100 * time.Millisecond, 6 * time.Second}
+)
+
+// harms are what happens between a host and the servers.
+var harms = []harm{
+	{name: "black-hole", swallows: true, does: "nothing passes between %s and the servers", lasts: shortly, do: plain((*fault.Proxy).BlackHole)},
+	{name: "lose-requests", swallows: true, does: "no request passes between %s and the servers", lasts: shortly, do: plain((*fault.Proxy).LoseRequests)},
+	{name: "lose-replies", swallows: true, does: "no answer passes between %s and the servers", lasts: shortly, do: plain((*fault.Proxy).LoseReplies)},
+	{name: "delay-requests", does: "requests are late between %s and the servers", lasts: while, do: func(x float64) func(*fault.Proxy) error {
+		return func(p *fault.Proxy) error { return p.DelayRequests(late(x), 0) }
+	}},
+	{name: "delay-replies", does: "answers are late between %s and the servers", lasts: while, do: func(x float64) func(*fault.Proxy) error {
+		return func(p *fault.Proxy) error { return p.Delay(late(x), 0) }
+	}},
+	{name: "jitter", does: "answers are now and then late between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*fault.Proxy) error {
+		d := time.Duration(2+28*x) * time.Millisecond
+		return func(p *fault.Proxy) error { return p.Delay(d, d) }
+	}},
+	{name: "throttle", does: "the line is slow between %s and the servers", lasts: while, do: func(x float64) func(*fault.Proxy) error {
+		return func(p *fault.Proxy) error { return p.Throttle(1 + int(63*(1-x))) }
+	}},
+	{name: "dribble", does: "data come in small pieces between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*fault.Proxy) error {
+		return func(p *fault.Proxy) error { return p.Dribble(256-int(192*x), 200*time.Microsecond) }
+	}},
+	{name: "resets", does: "some messages end in a reset between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*fault.Proxy) error {
+		return func(p *fault.Proxy) error { return p.Reset(0.002 + 0.018*x) }
+	}},
+	{name: "forget-clients", swallows: true, does: "the connections of %s end, and the servers are not told", lasts: while, mild: true, do: plain((*fault.Proxy).ForgetClients)},
+	{name: "forget-servers", swallows: true, does: "the servers see the end of the connections of %s, which is not told", lasts: while, do: plain((*fault.Proxy).ForgetServer)},
+	{name: "refuse", does: "connections are reset and refused between %s and the servers", lasts: shortly, do: plain((*fault.Proxy).Refuse)},
+	{name: "slow-start", does: "connections are slow to begin between %s and the servers", lasts: while, do: func(x float64) func(*fault.Proxy) error {
+		return func(p *fault.Proxy) error { return p.SlowStart(late(x)) }
+	}},
+	{name: "cut", does: "all connections are reset between %s and the servers", mild: true, do: plain((*fault.Proxy).Cut)},
+}
+
+// late is a time from 5 ms to 2 s, in which small ones are as likely as great
+// ones.
+func late(x float64) time.Duration {
+	return time.Duration(5 * math.Pow(400, x) * float64(time.Millisecond))
+}
+
+func plain(do func(*fault.Proxy) error) func(float64) func(*fault.Proxy) error {
+	return func(float64) func(*fault.Proxy) error { return do }
+}
+
+// networkActions are each harm twice: to the ways to all servers; and to that to
+// one of several, of which the others are enough.
+var networkActions = func() []Action {
+	var all, one []Action
+	for _, h := range harms {
+		all = append(all, h.toAll())
+		one = append(one, h.toOne())
+	}
+	return append(all, one...)
+}()
+
+// action is the harm to the ways that paths picks.
+func (h harm) action(name string, paths func(*Host, Event) []*Path) Action {
+	a := Action{
+		Name: name, Does: h.does, On: OnHost, Needs: []fault.Power{fault.PowerPaths}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
+		Inject: func(_ context.Context, w *World, e Event) error {
+			return eachPath(paths(w.Hosts[e.Target], e), func(p *Path) error { return p.Harm(e, h.do(e.Amount)) })
+		},
+		Heal: func(_ context.Context, w *World, e Event) error { return w.Hosts[e.Target].Heal(e) },
+	}
+	if !h.mild {
+		a.Stops = StopsHost
+	}
+	if h.lasts == (Span{}) {
+		a.Heal = nil
+	}
+	return a
+}
+
+func (h harm) toAll() Action {
+	return h.action(h.name, func(host *Host, _ Event) []*Path { return host.Paths })
+}
+
+// toOne is the harm to the way to one server, where the others are enough. The
+// last digits of an event's amount say which one.
+func (h harm) toOne() Action {
+	a := h.action(h.name+"-one", func(host *Host, e Event) []*Path {
+		if len(host.Paths) < 3 {
+			return nil // there is no other majority
+		}
+		n := int(e.Amount*1e6) % len(host.Paths)
+		return host.Paths[n : n+1]
+	})
+	a.Does = strings.Replace(a.Does, "the servers", "one of the servers", 1)
+	a.Needs = append(a.Needs, fault.PowerMinority)
+	a.Stops = StopsNobody
+	return a
+}

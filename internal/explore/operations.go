@@ -1,0 +1,44 @@
+package explore
+
+import (
+	"context"
+
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// operations are what the operators of the stores do.
+func operations() []Action {
+	var all []Action
+	for _, backend := range store.Names() {
+		for _, o := range store.Of(backend).Operations() {
+			all = append(all, operation(backend, o))
+		}
+	}
+	return all
+}
+
+func operation(backend string, o store.Operation) Action {
+	a := Action{
+		Name: o.Name, Does: o.Does, On: OnStore, Uses: UsesStore, Lasts: o.Lasts, StopsFor: o.StopsFor, Recovers: o.Recovers, Makes: o.Makes,
+		Inject: func(ctx context.Context, w *World, e Event) error { return o.Do(ctx, w.Environment, e.Target) },
+	}
+	if o.Server {
+		a.On = OnServer
+	}
+	switch {
+	case o.Stops:
+		a.Stops = StopsAll
+	case o.StopsGrants:
+		a.Stops = StopsGrants
+	}
+	if o.Undo != nil {
+		a.Heal = func(ctx context.Context, w *World, e Event) error { return o.Undo(ctx, w.Environment, e.Target) }
+	}
+	for _, s := range o.Settings {
+		a.Only = append(a.Only, backend+"/"+s)
+	}
+	if len(o.Settings) == 0 {
+		a.Only = []string{backend}
+	}
+	return a
+}

@@ -1,0 +1,209 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+const (
+	// startTimeout bounds the start of a host, on a machine that has others to
+	// start.
+	startTimeout = 30 * time.Second
+	// settleTime is how long callers work before the first action, so that every
+	// client was served once.
+	settleTime = 400 * time.Millisecond
+	// endTimeout bounds the release of everything at the end, and the end of a
+	// host.
+	endTimeout = 10 * time.Second
+	// healTimeout bounds one step of an action.
+	healTimeout = 30 * time.Second
+)
+
+// player plays schedules, one after the other, on one environment at a time,
+// which it keeps for as long as it serves.
+type player struct {
+	*explorer
+	dir         string
+	environment *store.Environment
+	setting     string
+	paths       [][]*Path // of each host, in the environment
+	jumped      bool      // the clock of a server has
+	plays       int
+}
+
+// play plays a schedule. Its error is one of the surroundings, not of a claim.
+func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
+	if err := p.ready(ctx, s.Setting); err != nil {
+		return nil, err
+	}
+	p.plays++
+	p.jumped = slices.ContainsFunc(s.Events, func(e Event) bool {
+		a, err := actionOf(e.Action)
+		return err == nil && slices.Contains(a.Needs, fault.PowerClock)
+	})
+	w := &World{Environment: p.environment, Dir: filepath.Join(p.scratch.Dir(), fmt.Sprintf("play-%s-%d", filepath.Base(p.dir), p.plays))}
+	if err := os.Mkdir(w.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	h = &History{Schedule: s, prefix: fmt.Sprintf("explore-%d-%s-%d-", os.Getpid(), filepath.Base(p.dir), p.plays)}
+	defer func() {
+		err = errors.Join(err, w.Settle())
+		p.end(w)
+		err = errors.Join(err, p.heal(), os.RemoveAll(w.Dir))
+	}()
+	if err := p.start(ctx, w, s); err != nil {
+		return nil, err
+	}
+	watch := watchMoments(w)
+	defer watch.close()
+	beat := beginBeat()
+	defer beat.end()
+	if err := p.begin(ctx, w, h); err != nil {
+		return nil, err
+	}
+	if err := p.happen(ctx, w, h, watch); err != nil {
+		return nil, err
+	}
+	if err := p.conclude(ctx, w, h); err != nil {
+		return nil, err
+	}
+	h.Gaps, h.Crowd = beat.end()
+	return h, ctx.Err()
+}
+
+// begin lets the callers begin, and waits until every host was served.
+func (p *player) begin(ctx context.Context, w *World, h *History) error {
+	for _, host := range w.Hosts {
+		first := 0
+		for i, g := range h.Schedule.Groups {
+			callers := h.Schedule.Hosts[host.Number].Callers[i]
+			err := host.Work(recorder.Workload{
+				Kind: g.Kind, Prefix: h.prefix, First: first, Names: g.Names, Callers: callers, TTL: time.Duration(g.TTL),
+				Limit: g.Limit.lasts(), Hold: g.Hold.lasts(), Pause: g.Pause.lasts(), Seed: h.Schedule.Seed + uint64(host.Number<<8+i),
+			})
+			if err != nil {
+				return err
+			}
+			first += g.Names
+		}
+	}
+	h.Began = proc.Now()
+	sleep(ctx, settleTime)
+	return nil
+}
+
+// happen lets every event take place, and returns when all of it is healed and
+// the callers have worked for long enough. What cannot be healed is an error: no
+// claim is about it.
+func (p *player) happen(ctx context.Context, w *World, h *History, watch *watcher) error {
+	began := time.Now()
+	h.Marks = make([]Mark, len(h.Schedule.Events))
+	errs := make([]error, len(h.Schedule.Events))
+	var going sync.WaitGroup
+	uses := map[thing]chan struct{}{} // closed when the event before has let go
+	for i, e := range h.Schedule.Events {
+		m := &h.Marks[i]
+		m.Event = e
+		var before, free chan struct{}
+		if key, _, ok := thingOf(e); ok {
+			before, free = uses[key], make(chan struct{})
+			uses[key] = free
+		}
+		going.Go(func() {
+			errs[i] = befall(ctx, w, m, watch, began, before)
+			if free != nil {
+				close(free)
+			}
+		})
+	}
+	going.Wait()
+	h.Healed = proc.Now()
+	sleep(ctx, max(time.Until(began.Add(time.Duration(h.Schedule.Length))), settleTime))
+	return errors.Join(errs...)
+}
+
+// befall lets one event take place, after that before it, which a busy machine
+// may delay. Its error is that it cannot be healed.
+func befall(ctx context.Context, w *World, m *Mark, watch *watcher, began time.Time, before <-chan struct{}) error {
+	a, err := actionOf(m.Action)
+	if err != nil {
+		return err
+	}
+	if !sleep(ctx, time.Until(began.Add(time.Duration(m.At)))) {
+		return nil
+	}
+	if before != nil {
+		<-before
+	}
+	happened := func() {}
+	if m.Moment != "" {
+		m.Met, happened = watch.await(ctx, m.Of, m.Moment)
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
+	defer cancel()
+	m.From = proc.Now()
+	if err := a.Inject(bounded, w, m.Event); err != nil {
+		m.Failed = err.Error()
+	}
+	happened()
+	sleep(ctx, time.Duration(m.Lasts))
+	if a.Heal != nil {
+		err = a.Heal(bounded, w, m.Event)
+	}
+	m.To = proc.Now()
+	if err != nil && m.Failed == "" { // else there was nothing to heal
+		return fmt.Errorf("%s is not healed: %w", m.Action, err)
+	}
+	return nil
+}
+
+// heal lets everything pass on the paths again.
+func (p *player) heal() error {
+	var errs []error
+	for _, paths := range p.paths {
+		errs = append(errs, eachPath(paths, func(path *Path) error { return path.Proxy.Heal() }))
+	}
+	return errors.Join(errs...)
+}
+
+// end closes the hosts that are still there, and returns those that had to be
+// killed.
+func (p *player) end(w *World) []string {
+	stuck := make([]error, len(w.Hosts))
+	var ending sync.WaitGroup
+	for i, host := range w.Hosts {
+		if host.Process != nil {
+			ending.Go(func() { stuck[i] = shut(host.Process) })
+		}
+	}
+	ending.Wait()
+	var left []string
+	for i, err := range stuck {
+		if err != nil {
+			left = append(left, fmt.Sprintf("host %s: %v", w.Hosts[i].Name(), err))
+		}
+	}
+	return left
+}
+
+// shut has a host close its client and end. One that does not is killed, and
+// an error.
+func shut(host *recorder.Process) error {
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	if host.Close(ctx) != nil {
+		return fmt.Errorf("had not ended %v after its client was closed", endTimeout)
+	}
+	return nil
+}

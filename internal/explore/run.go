@@ -1,0 +1,297 @@
+package explore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/near"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// Backend is one that is explored.
+type Backend struct {
+	Name    string
+	Path    string // of the plugin binary
+	Fencing string
+	Config  driver.Config
+	NoMTLS  bool
+}
+
+// Options of an exploration.
+type Options struct {
+	// Length is for how long new schedules are begun on each backend; zero means
+	// until Schedules have been played.
+	Length    time.Duration
+	Schedules int
+	Seed      uint64
+	// Actions are the names of those that may happen; none means all.
+	Actions []string
+	// Settings are those of the store that are taken; none means all.
+	Settings []string
+	// Recorder is another program for the hosts, whose main must call
+	// [recorder.Main]: one that was built with another version of core. "" means
+	// this one.
+	Recorder string
+	// KeepGoing goes on after a violation; otherwise the backend's exploration
+	// ends with the first scene.
+	KeepGoing bool
+	// Players is how many schedules are played at the same time, each on servers of
+	// its own: they wait for most of it. Default 2.
+	Players int
+	// Shrink bounds the time for making a scene small. Default 5 minutes.
+	Shrink time.Duration
+	// Runs is how often a scene is played at the end to say how often it shows.
+	// Default 10.
+	Runs int
+	// Log is told what is found, and Progress of each schedule, one after the other.
+	Log, Progress func(format string, args ...any)
+
+	clockLibrary string
+}
+
+// Found is what an exploration of one backend has found.
+type Found struct {
+	Backend   string
+	Schedules int
+	Grants    int
+	// Actions are how many took place.
+	Actions int
+	// Unjudged are the schedules in which a claim that has a time seemed broken
+	// while the machine was starved, and Starved those in which it was.
+	Unjudged, Starved int
+	// Exempt are the violations that are written down, and Again those of which
+	// there is a scene, or soon will be.
+	Exempt, Again int
+	// Failed are the schedules that could not be played, with the last reason.
+	Failed  int
+	Failure string
+	Covered Coverage
+	Scenes  []Scene
+}
+
+// Unsafe reports whether a claim was broken.
+func (f Found) Unsafe() bool { return len(f.Scenes) > 0 }
+
+// Explore plays schedules on one backend. It ends early with ctx, whose end is
+// no error.
+func Explore(ctx context.Context, b Backend, o Options) (found Found, err error) {
+	found.Backend = b.Name
+	if !store.Known(b.Name) {
+		return found, fmt.Errorf("explore: lockbench has no throwaway servers for %s", b.Name)
+	}
+	actions, err := Chosen(o.Actions)
+	if err != nil {
+		return found, err
+	}
+	x, err := newExplorer(ctx, b, o)
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = errors.Join(err, x.close()) }()
+	x.generator = newGenerator(b.Name, o.Seed, o.Settings, actions)
+	found.Covered = newCoverage(x.generator.deck)
+	x.found, x.until = &found, time.Now().Add(o.Length)
+	var playing sync.WaitGroup
+	for _, p := range x.players {
+		playing.Go(func() {
+			for s, more := x.next(ctx); more; s, more = x.next(ctx) {
+				p.one(ctx, s)
+			}
+		})
+	}
+	playing.Wait()
+	return found, x.failure
+}
+
+// failuresInRow is after how many schedules that cannot be played an
+// exploration ends.
+const failuresInRow = 5
+
+// Chosen are the actions of these names; of none, all.
+func Chosen(names []string) ([]Action, error) {
+	all := Actions()
+	if len(names) == 0 {
+		return all, nil
+	}
+	for _, name := range names {
+		if !slices.Contains(ActionNames(), name) {
+			return nil, fmt.Errorf("there is no action %q%s", name, near.Suggest(name, ActionNames()))
+		}
+	}
+	return slices.DeleteFunc(all, func(a Action) bool { return !slices.Contains(names, a.Name) }), nil
+}
+
+// explorer explores one backend. What its players share is guarded by its mutex.
+type explorer struct {
+	opts    Options
+	backend Backend
+	scratch *env.Scratch
+	players []*player
+
+	mu        sync.Mutex
+	generator *generator
+	until     time.Time
+	found     *Found
+	failures  int // in a row
+	failure   error
+	shrinking map[claim.Rule]bool // of which a scene is being made
+}
+
+func newExplorer(ctx context.Context, b Backend, o Options) (*explorer, error) {
+	scratch, err := env.NewScratch()
+	if err != nil {
+		return nil, err
+	}
+	o.Players = cmp.Or(o.Players, 2)
+	o.Shrink = cmp.Or(o.Shrink, 5*time.Minute)
+	o.Runs = cmp.Or(o.Runs, 10)
+	for _, tell := range []*func(string, ...any){&o.Log, &o.Progress} {
+		if *tell == nil {
+			*tell = func(string, ...any) {}
+		}
+	}
+	x := &explorer{opts: o, backend: b, scratch: scratch, shrinking: map[claim.Rule]bool{}}
+	if store.Of(b.Name).Has(fault.PowerClock) {
+		if x.opts.clockLibrary, err = fault.ClockLibrary(ctx, scratch.Dir()); err != nil {
+			return nil, errors.Join(err, scratch.Close())
+		}
+	}
+	for n := range x.opts.Players {
+		p := &player{explorer: x, dir: filepath.Join(scratch.Dir(), fmt.Sprint(n))}
+		if err := os.Mkdir(p.dir, 0o700); err != nil {
+			return nil, errors.Join(err, scratch.Close())
+		}
+		x.players = append(x.players, p)
+	}
+	return x, nil
+}
+
+func (x *explorer) close() error {
+	for _, p := range x.players {
+		p.close()
+	}
+	return x.scratch.Close()
+}
+
+// next is another schedule, if there is to be one.
+func (x *explorer) next(ctx context.Context) (Schedule, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	enough := x.generator.count >= x.opts.Schedules
+	if x.opts.Length > 0 {
+		enough = time.Now().After(x.until)
+	}
+	if enough || ctx.Err() != nil || x.failure != nil || !x.opts.KeepGoing && len(x.found.Scenes)+len(x.shrinking) > 0 {
+		return Schedule{}, false
+	}
+	return x.generator.next(), true
+}
+
+// one plays one schedule, and makes a scene of a violation of which there is
+// none.
+func (p *player) one(ctx context.Context, s Schedule) {
+	h, err := p.play(ctx, s)
+	if err != nil {
+		if ctx.Err() == nil {
+			p.close() // the servers may be the reason
+			p.unplayable(err)
+		}
+		return
+	}
+	v := judgeOf(h, p.backend)
+	if violation, fresh := p.tally(h, v); fresh {
+		p.keep(p.shrink(ctx, s, violation))
+	}
+}
+
+// unplayable counts a schedule that could not be played.
+func (x *explorer) unplayable(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.found.Failed++
+	x.found.Failure = err.Error()
+	x.opts.Log("%s: a schedule could not be played: %v", x.backend.Name, err)
+	if x.failures++; x.failures == failuresInRow {
+		x.failure = fmt.Errorf("explore: %d schedules in a row cannot be played on %s: %w", failuresInRow, x.backend.Name, err)
+	}
+}
+
+// tally adds a schedule to what was found, and tells of it. A violation that no
+// scene explains is fresh: the caller has to make one, and nobody else does so
+// for this rule meanwhile.
+func (x *explorer) tally(h *History, v verdict) (violation Violation, fresh bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f := x.found
+	x.failures = 0
+	f.Schedules++
+	f.Grants += v.grants
+	f.Exempt += len(v.exempt)
+	if v.starved {
+		f.Starved++
+	}
+	if v.unjudged {
+		f.Unjudged++
+	}
+	text := ""
+	for _, m := range h.Marks {
+		if m.From > 0 {
+			f.Actions++
+		}
+		text += " " + m.Action
+		if m.Failed != "" {
+			text += fmt.Sprintf(" (%s)", m.Failed)
+		}
+	}
+	for _, one := range v.violations {
+		switch {
+		case x.explained(h.Schedule, one) || fresh:
+			f.Again++
+			text += fmt.Sprintf(", again %q", one.Rule)
+		default:
+			violation, fresh = one, true
+		}
+	}
+	f.Covered.add(h)
+	x.opts.Progress("%s %d: %d hosts, %d grants,%s; %s", x.backend.Name, f.Schedules, len(h.Schedule.Hosts), v.grants, text, f.Covered.Line())
+	if fresh {
+		x.shrinking[violation.Rule] = true
+		x.opts.Log("%s: schedule %d: %s: %s", x.backend.Name, f.Schedules, violation.Rule, violation.What)
+	}
+	return violation, fresh
+}
+
+// explained reports whether a violation is one of which there is a scene, or
+// soon will be.
+func (x *explorer) explained(s Schedule, v Violation) bool {
+	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Scenes, func(known Scene) bool { return known.explains(s, v) })
+}
+
+// keep adds a scene to what was found, if it is another one.
+func (x *explorer) keep(scene Scene) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.shrinking, scene.Rule)
+	if !slices.ContainsFunc(x.found.Scenes, func(known Scene) bool { return known.key() == scene.key() }) {
+		x.found.Scenes = append(x.found.Scenes, scene)
+		x.opts.Log("%s", scene.Text())
+	}
+}
+
+// log tells something from any goroutine.
+func (x *explorer) log(format string, args ...any) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.opts.Log(format, args...)
+}

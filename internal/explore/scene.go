@@ -1,0 +1,220 @@
+package explore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// Scene is a schedule that has broken a claim, made small. Its file is its JSON.
+type Scene struct {
+	// Finding names what it shows, and Fixed says since when it does not. Shown and
+	// Runs of a scene that is fixed are those of the build before.
+	Finding string `json:"finding,omitempty"`
+	Fixed   string `json:"fixed,omitempty"`
+	// Long is set for those that take more than some seconds.
+	Long     bool       `json:"long,omitempty"`
+	Rule     claim.Rule `json:"rule"`
+	What     string     `json:"what"` // in the run that was seen last
+	Shown    int        `json:"shown"`
+	Runs     int        `json:"runs"`
+	Schedule Schedule   `json:"schedule"`
+}
+
+// key is what makes two scenes the same finding.
+func (s Scene) key() string {
+	names := []string{string(s.Rule)}
+	for _, e := range s.Schedule.Events {
+		names = append(names, e.Action)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// explains reports whether a violation in another schedule is that of the scene,
+// by all that can be seen: the same rule is broken, and either everything that
+// the scene needs is in there, or the texts say the same.
+func (s Scene) explains(other Schedule, v Violation) bool {
+	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
+}
+
+// isIn reports whether other has all actions of s, and wrappers if s has some.
+func (s Schedule) isIn(other Schedule) bool {
+	for _, e := range s.Events {
+		if !slices.ContainsFunc(other.Events, func(o Event) bool { return o.Action == e.Action }) {
+			return false
+		}
+	}
+	wrapped := func(h HostPlan) bool { return h.Wrapper != "" }
+	return !slices.ContainsFunc(s.Hosts, wrapped) || slices.ContainsFunc(other.Hosts, wrapped)
+}
+
+// particulars are numbers with their units, names and hosts in a text.
+var particulars = regexp.MustCompile(`[0-9][0-9.:a-zµ]*|"[^"]*"|host [A-Z]`)
+
+// kindOf is what a violation says without its particulars.
+func kindOf(what string) string { return particulars.ReplaceAllString(what, "") }
+
+// Text tells the scene to people.
+func (s Scene) Text() string {
+	var b strings.Builder
+	if s.Finding != "" {
+		fmt.Fprintf(&b, "%s: %s (fixed in %s).\n", s.Schedule.on(), s.Finding, s.Fixed)
+	}
+	fmt.Fprintf(&b, "%s breaks %q in %d of %d runs:\n", s.Schedule.on(), s.Rule, s.Shown, s.Runs)
+	for i, g := range s.Schedule.Groups {
+		fmt.Fprintf(&b, "  %s\n", s.Schedule.use(i, g))
+	}
+	for i, h := range s.Schedule.Hosts {
+		if h.Wrapper != "" {
+			fmt.Fprintf(&b, "  The plugin of %s is started by %s.\n", hostName(i), h.Wrapper)
+		}
+	}
+	for _, e := range s.Schedule.Events {
+		fmt.Fprintf(&b, "  %s\n", e.text())
+	}
+	fmt.Fprintf(&b, "  Then: %s.\n", s.What)
+	return b.String()
+}
+
+// on names the store.
+func (s Schedule) on() string {
+	if len(store.Of(s.Backend).Settings) > 1 {
+		return s.Backend + " (" + s.Setting + ")"
+	}
+	return s.Backend
+}
+
+// use tells what the callers of a group do.
+func (s Schedule) use(n int, g Group) string {
+	var who []string
+	for i, h := range s.Hosts {
+		switch c := h.Callers[n]; {
+		case c == 1:
+			who = append(who, hostName(i))
+		case c > 1:
+			who = append(who, fmt.Sprintf("%s (%d callers)", hostName(i), c))
+		}
+	}
+	does := map[string]string{
+		"lock": "acquire and release", "try": "try to acquire and release", "do": "run functions under", "lead": "campaign for",
+	}[string(g.Kind)]
+	what := "lock"
+	if g.Kind == "lead" {
+		what = "election"
+	}
+	if g.Names > 1 {
+		what = fmt.Sprintf("%d %ss", g.Names, what)
+	} else {
+		what = "one " + what
+	}
+	return fmt.Sprintf("%s %s %s with a TTL of %v, ask for up to %v and hold for %s.", strings.Join(who, " and "), does, what,
+		time.Duration(g.TTL), time.Duration(g.Limit[1]), g.Hold.text())
+}
+
+func (b Bounds) text() string {
+	if b[0] == b[1] {
+		return time.Duration(b[0]).String()
+	}
+	return fmt.Sprintf("%v to %v", time.Duration(b[0]), time.Duration(b[1]))
+}
+
+// text tells an event.
+func (e Event) text() string {
+	a, err := actionOf(e.Action)
+	if err != nil {
+		return err.Error()
+	}
+	does := a.Does
+	if strings.Contains(does, "%s") {
+		whom := hostName(e.Target)
+		if a.On == OnServer {
+			whom = fmt.Sprint("server ", e.Target+1)
+		}
+		does = fmt.Sprintf(does, whom)
+	}
+	when := fmt.Sprintf("After %v", time.Duration(e.At))
+	if e.Moment != "" {
+		when += fmt.Sprintf(", at %q of %s", e.Moment, hostName(e.Of))
+	}
+	if e.Lasts > 0 {
+		does += fmt.Sprintf(", for %v", time.Duration(e.Lasts))
+	}
+	return when + ": " + does + "."
+}
+
+// WriteFile writes the scene to path.
+func (s Scene) WriteFile(path string) error {
+	b, err := json.MarshalIndent(s, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+// ReadScene reads a scene file, and checks that it can be played.
+func ReadScene(path string) (s Scene, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return s, err
+	}
+	in := json.NewDecoder(bytes.NewReader(b))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&s); err != nil {
+		return s, fmt.Errorf("scene %s: %w", path, err)
+	}
+	if err := s.Schedule.check(); err != nil {
+		return s, fmt.Errorf("scene %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// Played is what became of a scene.
+type Played struct {
+	Runs, Shown int
+	Grants      int
+	Violations  []Violation // of all runs
+	Unjudged    int         // runs on a starved machine, in which a claim that has a time seemed broken
+}
+
+// Play plays a scene runs times. Its error says that it could not be played.
+func Play(ctx context.Context, s Scene, b Backend, o Options, runs int) (p Played, err error) {
+	o.Players = 1
+	x, err := newExplorer(ctx, b, o)
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, x.close()) }()
+	for range runs {
+		h, err := x.players[0].play(ctx, s.Schedule)
+		if err != nil {
+			return p, err
+		}
+		v := judgeOf(h, b)
+		p.Runs++
+		p.Grants += v.grants
+		if len(v.violations) > 0 {
+			p.Shown++
+		}
+		if v.unjudged {
+			p.Unjudged++
+		}
+		p.Violations = append(p.Violations, v.violations...)
+		for _, m := range h.Marks {
+			if m.Failed != "" {
+				return p, fmt.Errorf("explore: %s: %s", m.Action, m.Failed)
+			}
+		}
+	}
+	return p, nil
+}

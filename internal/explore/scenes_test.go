@@ -1,0 +1,92 @@
+package explore
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// TestScenes plays what was found once, and is fixed: no claim is broken. The
+// long ones are played with LOCKBENCH_SOAK or LOCKBENCH_LONG, three times each.
+func TestScenes(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("scenes/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenes: %v", err)
+	}
+	long := os.Getenv("LOCKBENCH_SOAK") != "" || os.Getenv("LOCKBENCH_LONG") != ""
+	of := map[string][]Scene{}
+	for _, file := range files {
+		s, err := ReadScene(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Finding == "" || s.Fixed == "" || s.Rule == "" || s.What == "" {
+			t.Errorf("%s does not say what it shows: %+v", file, s)
+		}
+		if long || !s.Long {
+			of[s.Schedule.Backend] = append(of[s.Schedule.Backend], s)
+		}
+	}
+	for backend, scenes := range of {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			path := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
+			b := Backend{Name: backend, Path: path, Fencing: fencing[backend]}
+			x, err := newExplorer(t.Context(), b, Options{Players: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := x.close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			for _, setting := range store.Of(backend).SettingNames() { // one environment after the other
+				for _, s := range scenes {
+					if s.Schedule.Setting == setting {
+						playScene(t, x, s, long)
+					}
+				}
+			}
+		})
+	}
+}
+
+// fencing is the class of each backend, as it says itself.
+var fencing = map[string]string{"redis": "durable", "redlock": "quorum", "mysql": "durable", "etcd": "durable"}
+
+func playScene(t *testing.T, x *explorer, s Scene, long bool) {
+	runs := 1
+	if long {
+		runs = 3
+	}
+	for range runs {
+		h, err := x.players[0].play(t.Context(), s.Schedule)
+		if errors.Is(err, env.ErrNotInstalled) {
+			env.Missing(t, x.backend.Name, err)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", s.Finding, err)
+			return
+		}
+		v := judgeOf(h, x.backend)
+		for _, m := range h.Marks {
+			if m.Failed != "" {
+				t.Errorf("%s: %s: %s", s.Finding, m.Action, m.Failed)
+			}
+		}
+		if v.grants == 0 {
+			t.Errorf("%s: nothing was granted", s.Finding)
+		}
+		for _, one := range v.violations {
+			t.Errorf("%s: %s: %s", s.Finding, one.Rule, one.What)
+		}
+		t.Logf("%s: %d grants, %v", s.Finding, v.grants, v.exempt)
+	}
+}

@@ -1,0 +1,214 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+const (
+	// elects bounds the election of a leader, and the time in which clients leave
+	// a member that has none.
+	elects = 3 * time.Second
+	// quarantined is how long a server that votes for itself does not do so after a
+	// restart, with leases of up to 10 s: longer than any TTL.
+	quarantined = 11 * time.Second
+)
+
+var (
+	stillFor = Span{10 * time.Millisecond, 6 * time.Second}
+	downFor  = Span{50 * time.Millisecond, 3 * time.Second}
+)
+
+// serverActions are what happens to the servers of any store. One of several and
+// all of them are two actions: the others serve, or nobody does. Where one of
+// several is concerned nothing else is done to the store, so that a majority
+// remains.
+var serverActions = slices.Concat(freezes, crashes, []Action{
+	clockAction("clock-forward", "the clock of %s jumps ahead", Span{}, claim.ClockForward),
+	clockAction("clock-back", "the clock of %s jumps back", Span{}, claim.ClockBack),
+	clockAction("clock-astray", "the clock of %s jumps ahead, and is set right again", downFor, claim.ClockForward, claim.ClockBack),
+})
+
+var freezes = []Action{
+	{
+		Name: "freeze-servers", Does: "all servers stand still", On: OnStore, Uses: UsesProcess, Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Elects }),
+		Needs: []fault.Power{fault.PowerServers}, Lasts: stillFor, Stops: StopsAll, Recovers: time.Second,
+		Inject: freezeAll, Heal: resumeAll,
+	},
+	{
+		// The leader among them may stand still for longer than a TTL.
+		Name: "freeze-members", Does: "all members stand still", On: OnStore, Uses: UsesProcess, Only: where(electing),
+		Needs: []fault.Power{fault.PowerServers}, Lasts: stillFor, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.LeaderPaused),
+		Inject: freezeAll, Heal: resumeAll,
+	},
+	{
+		Name: "slow-servers", Does: "all servers get a third of the time", On: OnStore, Uses: UsesProcess,
+		Needs: []fault.Power{fault.PowerServers}, Lasts: stillFor, Inject: slow, Heal: end,
+	},
+	{
+		Name: "freeze-node", Does: "%s stands still, and the other nodes do not", On: OnServer, Uses: UsesStore, Only: where(voting),
+		Needs: []fault.Power{fault.PowerServers}, Lasts: stillFor,
+		Inject: func(_ context.Context, w *World, e Event) error { return w.Scene.Servers[e.Target].Freeze() }, Heal: resumeAll,
+	},
+	{
+		Name: "freeze-follower", Does: "a member that does not lead stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
+		Needs: []fault.Power{fault.PowerServers, fault.PowerLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
+		Inject: func(ctx context.Context, w *World, e Event) error { return freezeMember(ctx, w, 1) }, Heal: resumeAll,
+	},
+	{
+		Name: "freeze-leader", Does: "the member that leads stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
+		Needs: []fault.Power{fault.PowerServers, fault.PowerLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.LeaderPaused),
+		Inject: func(ctx context.Context, w *World, e Event) error { return freezeMember(ctx, w, 0) }, Heal: resumeAll,
+	},
+}
+
+var crashes = []Action{
+	{
+		Name: "crash-servers", Does: "all servers crash, and start again with their data", On: OnStore, Uses: UsesStore,
+		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Sharded && !s.Has(fault.PowerVotes) }),
+		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
+		Inject: stopAll, Heal: startAll(true),
+	},
+	{
+		Name: "crash-nodes", Does: "all nodes crash, and start again with their data", On: OnStore, Uses: UsesStore, Only: where(voting),
+		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: conditions(claim.Restarted),
+		Inject: stopAll, Heal: startAll(true),
+	},
+	{
+		Name: "crash-member", Does: "%s crashes, and starts again with its data, while the other members serve", On: OnServer, Uses: UsesStore,
+		Only:  where(electing),
+		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
+		Inject: stopOne, Heal: startOne(true),
+	},
+	{
+		Name: "crash-node", Does: "%s crashes, and starts again with its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(voting),
+		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Recovers: quarantined,
+		Inject: stopOne, Heal: startOne(true),
+	},
+	{
+		Name: "wipe-servers", Does: "all servers crash, and start again without their data", On: OnStore, Uses: UsesStore,
+		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Sharded && !s.Has(fault.PowerVotes) }),
+		Needs: []fault.Power{fault.PowerServers}, Lasts: downFor, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.DataLost),
+		Inject: stopAll, Heal: startAll(false),
+	},
+	{
+		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Uses: UsesStore, Only: where(voting),
+		Needs: []fault.Power{fault.PowerServers}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: conditions(claim.DataLost, claim.Restarted),
+		Inject: stopAll, Heal: startAll(false),
+	},
+	{
+		// It does not vote until every lease that it knew of is over: nothing is lost.
+		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(voting),
+		Needs: []fault.Power{fault.PowerServers}, Lasts: downFor, Recovers: quarantined,
+		Inject: stopOne, Heal: startOne(false),
+	},
+}
+
+func electing(_ *store.Store, in store.Setting) bool { return in.Elects }
+func voting(s *store.Store, _ store.Setting) bool    { return s.Has(fault.PowerVotes) }
+
+// where lists the settings of stores that an action is known in.
+func where(known func(s *store.Store, in store.Setting) bool) []string {
+	var all []string
+	for _, backend := range store.Names() {
+		s := store.Of(backend)
+		for _, in := range s.Settings {
+			if known(s, in) {
+				all = append(all, backend+"/"+in.Name)
+			}
+		}
+	}
+	return all
+}
+
+func conditions(all ...claim.Condition) []string {
+	var names []string
+	for _, c := range all {
+		names = append(names, string(c))
+	}
+	return names
+}
+
+// each does something to all servers that run: one that is down stands still
+// anyway.
+func each(w *World, do func(fault.Server) error) error {
+	var errs []error
+	for _, s := range w.Scene.Servers {
+		if p, ok := s.(interface{ Pid() int }); ok && p.Pid() == 0 {
+			continue
+		}
+		errs = append(errs, do(s))
+	}
+	return errors.Join(errs...)
+}
+
+func freezeAll(_ context.Context, w *World, _ Event) error { return each(w, fault.Server.Freeze) }
+func resumeAll(_ context.Context, w *World, _ Event) error { return each(w, fault.Server.Resume) }
+
+// freezeMember freezes the member that comes so many places after the leader.
+func freezeMember(ctx context.Context, w *World, after int) error {
+	leader, err := w.Scene.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	return w.Scene.Servers[(leader+after)%len(w.Scene.Servers)].Freeze()
+}
+
+// slow lets the servers run for 10 ms and stand still for 20 ms, over and over.
+func slow(ctx context.Context, w *World, e Event) error {
+	w.whileRunning(e, func(ctx context.Context) bool {
+		_ = freezeAll(ctx, w, e) // one that has just crashed
+		sleep(ctx, 20*time.Millisecond)
+		_ = resumeAll(ctx, w, e)
+		return sleep(ctx, 10*time.Millisecond)
+	}, func() error { return resumeAll(ctx, w, e) })
+	return nil
+}
+
+func stopAll(_ context.Context, w *World, _ Event) error { return each(w, fault.Server.Stop) }
+
+func startAll(keepData bool) func(context.Context, *World, Event) error {
+	return func(ctx context.Context, w *World, _ Event) error {
+		return fault.StartAll(ctx, w.Scene.Servers, keepData)
+	}
+}
+
+func stopOne(_ context.Context, w *World, e Event) error { return w.Scene.Servers[e.Target].Stop() }
+
+func startOne(keepData bool) func(context.Context, *World, Event) error {
+	return func(ctx context.Context, w *World, e Event) error {
+		return w.Scene.Servers[e.Target].Start(ctx, keepData)
+	}
+}
+
+// clockAction moves the clock of a server, by 0.4 s to an hour. One that is not
+// set right again stays so until the end: that would be another jump.
+func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
+	a := Action{
+		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []fault.Power{fault.PowerServers, fault.PowerClock}, Lasts: lasts, Makes: conditions(makes...),
+		Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Sharded }),
+		Inject: func(_ context.Context, w *World, e Event) error {
+			if e.Target >= len(w.Scene.Clocks) {
+				return errNoClock
+			}
+			by := time.Duration(float64(time.Hour) * math.Pow(10, -4*(1-e.Amount)))
+			if makes[0] == claim.ClockBack {
+				by = -by
+			}
+			return w.ShiftClock(e.Target, by)
+		},
+	}
+	if lasts[1] > 0 {
+		a.Heal = func(_ context.Context, w *World, e Event) error { return w.ShiftClock(e.Target, 0) }
+	}
+	return a
+}
+
+var errNoClock = errors.New("the servers were started without clocks that can be moved")

@@ -1,0 +1,122 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// ready starts the servers of a setting, unless they are there and well. Those
+// whose clock has jumped are not: threads of some wait until a time of day.
+func (p *player) ready(ctx context.Context, setting string) error {
+	if p.environment != nil && p.setting == setting && !p.jumped && p.well(ctx) {
+		return nil
+	}
+	p.close()
+	e, err := store.Of(p.backend.Name).Open(ctx, store.Wish{
+		Setting: setting, Needs: powers(p.backend.Name), Many: true, TTL: maxTTL, Plugin: p.backend.Path, Dir: p.dir, ClockLibrary: p.opts.clockLibrary,
+	})
+	if err != nil {
+		return err
+	}
+	p.environment, p.setting, p.paths, p.jumped = e, setting, nil, false
+	return nil
+}
+
+// well brings the servers back to where they began, if they are not there.
+func (p *player) well(ctx context.Context) bool {
+	return p.environment.Healthy(ctx) == nil || p.environment.Again(ctx) == nil && p.environment.Healthy(ctx) == nil
+}
+
+// maxTTL is the longest of a schedule.
+const maxTTL = 10 * time.Second
+
+// powers are those that an environment has if it can. Paths are made for each
+// host.
+func powers(backend string) []fault.Power {
+	var all []fault.Power
+	for _, power := range []fault.Power{
+		fault.PowerServers, fault.PowerKeeps, fault.PowerClock, fault.PowerLeader, fault.PowerReadOnly, fault.PowerExhaust,
+	} {
+		if store.Of(backend).Has(power) {
+			all = append(all, power)
+		}
+	}
+	return all
+}
+
+// close ends the servers. What cannot be ended any more is the watchers' of
+// package env.
+func (p *player) close() {
+	if p.environment != nil {
+		_ = p.environment.Close()
+		p.environment = nil
+	}
+}
+
+// spec is how a host is started. A recorder that was built from another version
+// gets the same.
+func (p *player) spec(paths []*Path, number int, dir, plugin string) recorder.Spec {
+	var proxies []*fault.Proxy
+	for _, path := range paths {
+		proxies = append(proxies, path.Proxy)
+	}
+	cfg := p.environment.ConfigOf(proxies)
+	maps.Copy(cfg, p.backend.Config)
+	return recorder.Spec{
+		Backend: p.backend.Name, Path: plugin, Config: cfg, NoMTLS: p.backend.NoMTLS, Host: number, TempDir: dir,
+		Resources: recorder.Resources{Dir: dir}, Program: p.opts.Recorder,
+	}
+}
+
+// start starts the hosts of a schedule.
+func (p *player) start(ctx context.Context, w *World, s Schedule) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for len(p.paths) < len(s.Hosts) {
+		proxies, err := p.environment.AddPaths()
+		if err != nil {
+			return err
+		}
+		var paths []*Path
+		for _, proxy := range proxies {
+			paths = append(paths, &Path{Proxy: proxy})
+		}
+		p.paths = append(p.paths, paths)
+	}
+	errs := make([]error, len(s.Hosts))
+	var starting sync.WaitGroup
+	for i, plan := range s.Hosts {
+		dir := filepath.Join(w.Dir, hostName(i))
+		h := &Host{Number: i, Paths: p.paths[i], Dir: filepath.Join(dir, "tmp")}
+		w.Hosts = append(w.Hosts, h)
+		starting.Go(func() { errs[i] = p.launch(ctx, h, dir, plan) })
+	}
+	starting.Wait()
+	return errors.Join(errs...)
+}
+
+// launch starts one host.
+func (p *player) launch(ctx context.Context, h *Host, dir string, plan HostPlan) error {
+	if err := os.MkdirAll(h.Dir, 0o700); err != nil {
+		return err
+	}
+	plugin := p.backend.Path
+	if plan.Wrapper != "" {
+		var err error
+		if plugin, err = wrap(dir, p.backend.Name, plan.Wrapper, plugin); err != nil {
+			return err
+		}
+	}
+	var err error
+	h.Process, err = recorder.Start(ctx, p.spec(h.Paths, h.Number, h.Dir, plugin))
+	return err
+}

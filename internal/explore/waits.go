@@ -1,0 +1,173 @@
+package explore
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// calls judges that calls come back in time, that nobody gives up who was served
+// once, neither a wait nor a release, and that no host ends by itself.
+func (j *judge) calls() {
+	for host, seen := range j.h.Seen {
+		for _, c := range seen.Calls {
+			j.deadline(host, c)
+			if j.gaveUp(host, c) {
+				j.broken(host, claim.GaveUp, "%s of lock %d on host %s gave up %v before its context ended: %s", c.Op, c.Name,
+					hostName(host), ms(c.LimitNs-c.BackNs), c.Error)
+			}
+		}
+		if !j.h.Alive[host] && j.endedAt(host) == 0 {
+			j.broken(host, claim.Crash, "the process of host %s has ended by itself", hostName(host))
+		}
+	}
+}
+
+// gaveUp reports whether a call failed that had time left. A release has until
+// its lease is over, which it is soon if it could not be renewed before.
+func (j *judge) gaveUp(host int, c recorder.Call) bool {
+	until := min(c.LimitNs-int64(claim.Slack), j.h.Stopped)
+	if !c.Served || c.Outcome != recorder.OutcomeFailed {
+		return false
+	}
+	if c.Op == "release" {
+		ttl := int64(j.h.group(c.Name).TTL)
+		until = min(until, c.SentNs+ttl/2)
+		if overlap(slices.Concat(j.silent[host], j.halts[host]), span{c.SentNs - ttl, c.SentNs}) > time.Duration(ttl/10) {
+			return false
+		}
+	} else if !waits(c) {
+		return false
+	}
+	return c.BackNs < until
+}
+
+// waits reports whether a call is one that waits for a lock.
+func waits(c recorder.Call) bool {
+	switch recorder.Kind(c.Op) {
+	case recorder.KindLock, recorder.KindDo, recorder.KindLead:
+		return true
+	}
+	return false
+}
+
+// deadline judges the end of one call.
+func (j *judge) deadline(host int, c recorder.Call) {
+	var grace time.Duration
+	switch recorder.Kind(c.Op) {
+	case recorder.KindLock, recorder.KindTry:
+		grace = claim.AcquireGrace
+	case recorder.KindDo, recorder.KindLead:
+		grace = claim.AcquireGrace + claim.ReleaseGrace
+	case "release":
+		grace = claim.ReleaseGrace
+	default:
+		grace = claim.CloseGrace
+	}
+	if c.LimitNs == 0 || c.BackNs > j.h.Stopped || c.BackNs < c.LimitNs+int64(grace) {
+		return
+	}
+	stood := overlap(j.halts[host], span{c.SentNs, c.BackNs})
+	if time.Duration(c.BackNs-c.LimitNs)-stood > grace {
+		j.late(host, claim.Deadline, "%s of lock %d on host %s came back %v after its context had ended", c.Op, c.Name, hostName(host), ms(c.BackNs-c.LimitNs))
+	}
+}
+
+// stalls judges that a lock which is free and wanted is granted.
+func (j *judge) stalls() {
+	for name, leases := range j.leases() {
+		for i, l := range leases {
+			next := j.h.Stopped
+			if i+1 < len(leases) {
+				next = min(next, leases[i+1].GrantedNs)
+			}
+			if free := j.freeAt(l); free < next {
+				j.stall(name, free, next)
+			}
+		}
+	}
+	for _, p := range j.h.Probes {
+		s := j.setting(p.Name)
+		bound := claim.Of(claim.LeftBehind).Within(s) + claim.Of(claim.Woken).Within(s)
+		if len(j.h.Marks) > 0 {
+			bound = max(bound, claim.Of(claim.Granted).Within(s))
+		}
+		if p.Took > bound || p.Error != "" {
+			j.late(everywhere, claim.LeftBehind, "lock %d (TTL %v) was not free %v after every host had ended %s", p.Name, s.TTL, p.Took.Round(time.Millisecond), p.Error)
+		}
+	}
+}
+
+// setting is what the bounds for a name depend on.
+func (j *judge) setting(name int) claim.Setting {
+	of := store.Of(j.backend.Name)
+	s := claim.Setting{Terms: of.Terms, TTL: time.Duration(j.h.group(name).TTL)}
+	group := j.h.groupOf(name)
+	for _, m := range j.h.Marks {
+		a, err := actionOf(m.Action)
+		if err != nil || m.From == 0 {
+			continue
+		}
+		s.Swallowed = s.Swallowed || a.Swallows || a.Stops != StopsNobody
+		if a.On == OnHost && a.Stops != StopsNobody {
+			s.Absent += j.h.Schedule.Hosts[m.Target].Callers[group]
+		}
+		if a.Uses == UsesPlugin {
+			s.Failures++
+		}
+		if a.On != OnHost && of.Has(fault.PowerVotes) { // a node may be in its quarantine
+			s.MaxTTL = maxTTL
+		}
+	}
+	return s
+}
+
+// freeAt is when a lease was over for everybody.
+func (j *judge) freeAt(l record.Lease) int64 {
+	switch {
+	case l.ReleasedNs > 0:
+		return l.ReleasedNs
+	case l.ReleaseNs > 0: // its answer is not known
+		return max(l.ReleaseNs, l.ValidNs) + int64(j.h.group(l.Name).TTL)
+	case l.DoneNs > 0:
+		return l.DoneNs + int64(time.Duration(j.h.group(l.Name).TTL)/4)
+	}
+	if died := j.endedAt(l.Host); died > 0 {
+		return died + int64(j.h.group(l.Name).TTL)
+	}
+	return math.MaxInt64
+}
+
+// stall judges one time in which a lock was free.
+func (j *judge) stall(name int, free, next int64) {
+	s := j.setting(name)
+	for host, seen := range j.h.Seen {
+		if j.endedAt(host) > 0 {
+			continue
+		}
+		for _, c := range seen.Calls {
+			if !waits(c) || c.Name != name || c.Outcome == recorder.OutcomeFailed || c.Outcome == recorder.OutcomeClosed {
+				continue
+			}
+			waited := span{max(free, c.SentNs), min(next, c.BackNs)}
+			bound, rule := claim.Of(claim.Woken).Within(s), claim.Woken
+			if j.interrupted(span{waited[0] - int64(s.TTL), waited[1]}) {
+				bound, rule = claim.Of(claim.Granted).Within(s), claim.Granted
+			}
+			d := time.Duration(waited[1] - waited[0])
+			if d < bound {
+				continue
+			}
+			if d -= overlap(slices.Concat(j.stops[host], j.halts[host]), waited); d > bound {
+				j.late(host, rule, "lock %d was free from %v on, and host %s waited %v for it", name, j.since(free), hostName(host), d.Round(time.Millisecond))
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package fault
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+)
+
+// evictions let servers delete what somebody relies on.
+var evictions = []Fault{
+	{
+		Name: "evict", Does: "the servers are told to evict keys when their memory is full, which it is 3 s later; TTL 10 s",
+		Makes: []claim.Condition{claim.EvictionSeen},
+		Needs: []Power{PowerRival, PowerEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
+		Only:   PowerEvict,
+		Strike: evict(noticedBy), Heal: keep,
+	},
+	{
+		Name: "evict-at-once", Does: "as evict, and their memory is full already",
+		Makes: []claim.Condition{claim.Evicting},
+		Needs: []Power{PowerRival, PowerEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
+		Only:   PowerEvict,
+		Strike: evict(0), Heal: keep,
+	},
+}
+
+// noticedBy is how long a host may take to notice that a server evicts keys.
+const noticedBy = 3 * time.Second
+
+func evict(fullAfter time.Duration) func(context.Context, *Scene) error {
+	return func(ctx context.Context, s *Scene) error {
+		err := s.Memory.Evict(ctx, true)
+		switch {
+		case err != nil:
+		case fullAfter == 0:
+			err = s.Memory.Fill(ctx)
+		default:
+			s.later(fullAfter, func() error { return s.Memory.Fill(ctx) })
+		}
+		return err
+	}
+}
+
+func keep(ctx context.Context, s *Scene) error { return s.Memory.Evict(ctx, false) }

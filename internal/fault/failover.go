@@ -1,0 +1,88 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+)
+
+// failovers promote a replica. In the first two it has not received the last
+// writes: the first half of the locks is replicated, the second is not.
+var failovers = []Fault{
+	{
+		Name: "failover", Does: "the master dies; a replica that did not receive half of the grants takes over, and the holder learns of it 500 ms after its rival",
+		Makes: []claim.Condition{claim.ReplicaPromoted},
+		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, Late: true, ActsTTLs: 1.5,
+		Prepare: severLink, Strike: promote,
+	},
+	{
+		Name: "failover-wait", Does: "as failover, with grants that wait for the replica (wait_replicas=1); TTL 10 s",
+		Makes: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
+		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, TTL: longTTL, Keeps: true, Serves: true, Late: true, Acts: untilRenewed,
+		Only: PowerReplica, Config: map[string]string{"wait_replicas": "1"},
+		Prepare: severLink, Strike: promote,
+	},
+	{
+		Name: "failover-planned", Does: "Sentinel lets one of two replicas take over, in order, with wait_replicas=1; TTL 10 s",
+		Makes: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
+		Needs: []Power{PowerRival, PowerSentinel}, TTL: longTTL, Keeps: true, Serves: true, Acts: untilRenewed,
+		Only: PowerSentinel, Config: map[string]string{"wait_replicas": "1"},
+		Strike: func(ctx context.Context, s *Scene) error { return s.FailOver(ctx) },
+	},
+	{
+		Name: "demotion", Does: "a replica is promoted and the master made its replica, to which the address leads for another 1.5 s; TTL 10 s",
+		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, TTL: longTTL, Keeps: true, Serves: true, Acts: 1500 * time.Millisecond,
+		Strike: demote, Heal: readdress,
+	},
+}
+
+// untilRenewed is long enough for each lease of longTTL to be renewed.
+const untilRenewed = longTTL / 2
+
+// learnsLater is how much later than its rival the holder learns of a new
+// master. Clients learn of one at different times, by a second and more.
+const learnsLater = 500 * time.Millisecond
+
+func severLink(_ context.Context, s *Scene) error { return s.Link.BlackHole() }
+
+func promote(ctx context.Context, s *Scene) error {
+	old := s.Servers[0]
+	err := errors.Join(old.Stop(), s.Replica.Promote(ctx), s.RivalPaths[0].Retarget(s.Replica.Addr()))
+	if err != nil {
+		return err
+	}
+	// What has died comes back as a replica, without what it knew.
+	if err := errors.Join(old.Start(ctx, false), s.Replica.Lead(ctx, old.Addr())); err != nil {
+		return err
+	}
+	s.later(learnsLater, func() error { return s.HolderPaths[0].Retarget(s.Replica.Addr()) })
+	return nil
+}
+
+func demote(ctx context.Context, s *Scene) error {
+	return errors.Join(s.Replica.Promote(ctx), s.Replica.Lead(ctx, s.Servers[0].Addr()))
+}
+
+func readdress(_ context.Context, s *Scene) error {
+	return each(slices.Concat(s.HolderPaths, s.RivalPaths), func(p *Proxy) error { return p.Retarget(s.Replica.Addr()) })
+}
+
+// later does something in the background after d, at the latest when the
+// round is over.
+func (s *Scene) later(d time.Duration, do func() error) {
+	now, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		select {
+		case <-time.After(d):
+		case <-now:
+		}
+		done <- do()
+	}()
+	s.stop = func() error {
+		close(now)
+		return <-done
+	}
+}

@@ -1,0 +1,68 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/lockbench/lockbench/internal/claim"
+)
+
+// restarts crash servers and start them again.
+var restarts = []Fault{
+	{
+		Name: "restart", Does: "every server crashes and starts again with its data",
+		Makes:  []claim.Condition{claim.Restarted},
+		Needs:  []Power{PowerRival, PowerServers, PowerKeeps},
+		Strike: func(ctx context.Context, s *Scene) error { return restart(ctx, s.Servers, true) }, ActsTTLs: 1.5,
+	},
+	{
+		Name: "restart-wiped", Does: "the server crashes and starts again without its data; of several nodes, one of the three that the holder had reached",
+		Makes: []claim.Condition{claim.DataLost},
+		Needs: []Power{PowerRival, PowerServers, PowerPaths}, Late: true,
+		Prepare: reachMajority, Strike: wipe, Heal: reachAll, ActsTTLs: 1.5,
+	},
+	{
+		Name: "restart-wiped-open", Does: "as restart-wiped, with the quarantine of restarted nodes switched off",
+		Makes: []claim.Condition{claim.DataLost, claim.QuarantineOff},
+		Needs: []Power{PowerRival, PowerServers, PowerPaths}, Late: true,
+		Only: PowerVotes, Config: map[string]string{"quarantine": "off"}, Control: true,
+		Prepare: reachMajority, Strike: wipe, Heal: reachAll, ActsTTLs: 1.5,
+	},
+}
+
+// restart crashes servers and starts them again.
+func restart(ctx context.Context, servers []Server, keepData bool) error {
+	return errors.Join(each(servers, Server.Stop), StartAll(ctx, servers, keepData))
+}
+
+// StartAll starts servers at the same time: the members of a cluster serve only
+// together.
+func StartAll(ctx context.Context, servers []Server, keepData bool) error {
+	errs := make([]error, len(servers))
+	var starting sync.WaitGroup
+	for i, s := range servers {
+		starting.Go(func() { errs[i] = s.Start(ctx, keepData) })
+	}
+	starting.Wait()
+	return errors.Join(errs...)
+}
+
+// reachMajority cuts the holder off from all servers that vote but a bare
+// majority: it reaches some of them, or a cluster.
+func reachMajority(_ context.Context, s *Scene) error {
+	if !s.Votes {
+		return nil
+	}
+	return each(s.HolderPaths[minority(s)+1:], (*Proxy).BlackHole)
+}
+
+func reachAll(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).Heal) }
+
+// wipe restarts without data one of the servers that vote, or all servers.
+func wipe(ctx context.Context, s *Scene) error {
+	if s.Votes {
+		return restart(ctx, s.Servers[:1], false)
+	}
+	return restart(ctx, s.Servers, false)
+}

@@ -1,0 +1,183 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+)
+
+// Scene is what a round shows to a fault: two hosts that want the same locks,
+// and the servers that grant them. What an environment does not have is nil.
+type Scene struct {
+	Holder, Rival Host
+	Servers       []Server
+	Votes         bool // the servers, each for itself
+	// HolderPaths and RivalPaths lead from each host to each server, in the
+	// order of Servers.
+	HolderPaths, RivalPaths []*Proxy
+	Clocks                  []*Clock // of the servers
+	// Replica follows the first server over Link.
+	Replica Replica
+	Link    *Proxy
+	// Leader is the index in Servers of the one that leads the others.
+	Leader func(ctx context.Context) (int, error)
+	// ReadOnly makes the servers refuse writes, Exhaust lets them take no more
+	// connections; both until they are called with false.
+	ReadOnly, Exhaust func(ctx context.Context, on bool) error
+	// FailOver lets a replica take over, in order, and returns when it serves.
+	FailOver func(ctx context.Context) error
+	// Slots are those that locks are in.
+	Slots Slots
+	// Memory is the servers'.
+	Memory Memory
+
+	stop func() error // ends what a fault does in the background
+}
+
+// Host is a process that takes locks through a plugin process.
+type Host interface {
+	Pid() int
+	PluginPid() int
+}
+
+// Server is one server of the store.
+type Server interface {
+	Addr() string
+	Stop() error
+	Start(ctx context.Context, keepData bool) error
+	Freeze() error
+	Resume() error
+}
+
+// Replica is a server that follows another one without being waited for.
+type Replica interface {
+	Server
+	// Promote lets it take writes.
+	Promote(ctx context.Context) error
+	// Lead makes the server at addr, which has been started anew, follow it.
+	Lead(ctx context.Context, addr string) error
+}
+
+// Slots are the parts of a Cluster in which there are keys.
+type Slots interface {
+	// Begin begins to move each of them to another server, and moves half of its
+	// keys.
+	Begin(ctx context.Context) error
+	// End moves the rest of them and of their keys.
+	End(ctx context.Context) error
+}
+
+// Memory is what servers have for their data.
+type Memory interface {
+	// Evict lets servers whose memory is full delete keys, or no longer.
+	Evict(ctx context.Context, on bool) error
+	// Fill writes until whatever may be deleted was deleted.
+	Fill(ctx context.Context) error
+}
+
+// Power is something that a fault needs of its environment.
+type Power string
+
+// The powers.
+const (
+	PowerRival    Power = "rival"     // two host processes share the store
+	PowerServers  Power = "servers"   // server processes of ours
+	PowerPaths    Power = "paths"     // proxies in front of the servers
+	PowerMinority Power = "minority"  // more than one server, a majority decides
+	PowerLeader   Power = "leader"    // one of the servers leads the others
+	PowerVotes    Power = "votes"     // the servers vote each for itself, and not for a while after a restart
+	PowerKeeps    Power = "keeps"     // data survive a crash of a server
+	PowerClock    Power = "clock"     // the servers' clocks can be moved
+	PowerReplica  Power = "replica"   // an asynchronous replica
+	PowerReadOnly Power = "read-only" // the servers can be made to refuse writes
+	PowerExhaust  Power = "exhaust"   // the servers can be made to refuse connections
+	PowerSentinel Power = "sentinel"  // a service lets a replica take over when it is told to
+	PowerSlots    Power = "slots"     // the data are spread over servers, and can be moved
+	PowerEvict    Power = "evict"     // the servers can be made to delete keys
+)
+
+// Fault is one kind of harm. Prepare, Strike and Heal may be nil.
+type Fault struct {
+	Name string
+	Does string // one line
+	// Needs are the powers without which it is not run.
+	Needs []Power
+	// Only is the power of the stores that it is made for; "" for all stores.
+	Only Power
+	// Config is further configuration of the backend.
+	Config map[string]string
+	// Control tells that Config turns a safeguard off.
+	Control bool
+	// TTL of the leases; zero means the scenario's.
+	TTL time.Duration
+	// Keeps tells that no lease should be lost to it, however it goes on.
+	Keeps bool
+	// Serves tells that the outage ends with Heal or, when that is nil, with
+	// Strike: from then on a lock that is free is granted within a second. The
+	// holder gives half of its locks back in the outage.
+	Serves bool
+	// Freezes tells that the holder cannot run until it is healed.
+	Freezes bool
+	// Many tells that it is shown on several servers, where the backend can have
+	// several or one.
+	Many bool
+	// Makes are the conditions that it makes, of those that claims name.
+	Makes []claim.Condition
+	// Late tells that the rival asks only after the strike.
+	Late bool
+	// Acts is for how long, in TTLs or as it is; zero for both means until the
+	// rival has been granted every lock.
+	ActsTTLs float64
+	Acts     time.Duration
+
+	// Prepare is called when the holder has half of its locks.
+	Prepare func(ctx context.Context, s *Scene) error
+	Strike  func(ctx context.Context, s *Scene) error
+	Heal    func(ctx context.Context, s *Scene) error
+}
+
+// Fits says why the fault cannot be shown in an environment, "" when it can. Lacks
+// says for each power that the environment does not have why that is so.
+func (f Fault) Fits(lacks map[Power]string) string {
+	for _, need := range f.Needs {
+		if why := lacks[need]; why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// Conditions are what f makes, as rounds record it.
+func (f Fault) Conditions() []string {
+	var names []string
+	for _, c := range f.Makes {
+		names = append(names, string(c))
+	}
+	return names
+}
+
+// All are the faults in the order in which they are shown.
+func All() []Fault {
+	return slices.Concat(hosts, partitions, networks, restarts, failovers, slots, clocks, servers, evictions)
+}
+
+// Names lists the names of [All].
+func Names() []string {
+	var names []string
+	for _, f := range All() {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// each does the same to several things and joins the errors.
+func each[T any](of []T, do func(T) error) error {
+	var errs []error
+	for _, x := range of {
+		errs = append(errs, do(x))
+	}
+	return errors.Join(errs...)
+}

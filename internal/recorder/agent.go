@@ -1,0 +1,178 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// Main makes this process a recorder and ends it, when it was started as one;
+// otherwise it does nothing. Call it first in main or TestMain.
+func Main() { proc.Become(role, "recorder", run) }
+
+const (
+	// startTimeout is how long a plugin may take until it is open: many start
+	// at once on a machine that has other things to do.
+	startTimeout = 20 * time.Second
+	// closeTimeout bounds the release of everything at the end.
+	closeTimeout = 5 * time.Second
+)
+
+// agent is the state of a recorder process.
+type agent struct {
+	parent  *proc.Parent
+	spec    Spec
+	backend driver.Backend
+	client  *core.Client
+	writer  writer
+
+	groups []*group // of the orders, which are carried out one after the other
+
+	mu    sync.Mutex
+	held  map[leaseID]*holding
+	crowd *crowd // the last one, nil for none
+
+	served  atomic.Bool  // the present client was granted a lock
+	asking  atomic.Int64 // callers of workloads that ask for a lock
+	plugin  atomic.Int64 // process id that was told last
+	gate    *gate
+	reaping atomic.Bool
+}
+
+// run reads the spec and then orders, until its input ends.
+func run(parent *proc.Parent) error {
+	a := &agent{parent: parent, held: map[leaseID]*holding{}, gate: newGate()}
+	if err := parent.Receive(&a.spec); err != nil {
+		return err
+	}
+	if err := a.open(); err != nil {
+		a.tell(note{Error: err.Error()})
+		return nil
+	}
+	beat := proc.StartHeartbeat(a.beat)
+	a.tellPlugin()
+	a.tell(note{Ready: true})
+	for {
+		var o order
+		if parent.Receive(&o) != nil {
+			break
+		}
+		switch o.Op {
+		case "acquire":
+			a.acquire(o)
+		case "keep":
+			a.keep(o)
+		case "work":
+			a.start(*o.Workload)
+		case "reopen":
+			a.begin(0).work.Go(func() { a.reopen(o.Timeout) })
+		case string(BlockedLog), string(Reaper), string(IgnoredChildren):
+			a.surround(Surrounding(o.Op), o.On)
+		case "read":
+			a.tell(note{Use: ownUse()})
+		case "release":
+			a.release(o.First)
+			a.tell(note{Idle: true})
+		}
+	}
+	a.gate.block(false)
+	a.reaping.Store(false)
+	a.release(0)
+	beat.Stop()
+	return a.close()
+}
+
+// open opens the resources, and the first client.
+func (a *agent) open() (err error) {
+	if err := a.connect(); err != nil {
+		return err
+	}
+	a.writer, err = openWriter(a.spec.Resources)
+	return err
+}
+
+// connect opens a client in place of the one before.
+func (a *agent) connect() error {
+	log := slog.New(a.gate)
+	b, err := plugin.Open(context.Background(), a.spec.Backend, &plugin.Options{
+		Path: a.spec.Path, Config: a.spec.Config, NoMTLS: a.spec.NoMTLS, StartTimeout: startTimeout, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	c := core.New(b, &core.Options{Label: fmt.Sprintf("recorder-%d", a.spec.Host), Logger: log, OnEvent: a.event})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.backend, a.client = b, c
+	return nil
+}
+
+func (a *agent) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := a.present().Close(ctx)
+	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		err = nil // the fault may have left no server to release to
+	}
+	return errors.Join(err, a.writer.close())
+}
+
+// tell writes one line. When nobody reads any more the process is about to
+// end.
+func (a *agent) tell(n note) { _ = a.parent.Send(n) }
+
+// tellPlugin tells of the plugin process when it is not the one told before.
+func (a *agent) tellPlugin() {
+	a.mu.Lock()
+	b := a.backend
+	a.mu.Unlock()
+	if pid, ok := plugin.ProcessOf(b); ok && int(a.plugin.Swap(int64(pid))) != pid {
+		a.tell(note{Plugin: pid})
+	}
+}
+
+// leaseID tells leases apart: one that was handed over inside this host has the
+// owner of the one before.
+type leaseID struct {
+	owner string
+	token uint64
+}
+
+// note is told what happens to leases, a moment after it did.
+func (a *agent) note(e core.Event) {
+	a.mu.Lock()
+	c, h := a.crowd, a.held[leaseID{e.Owner, e.Token}]
+	a.mu.Unlock()
+	if c != nil && e.Kind == core.EventLost {
+		c.hear(e)
+	}
+	if h == nil {
+		return
+	}
+	switch e.Kind {
+	case core.EventLost, core.EventReleased:
+		close(h.over)
+	case core.EventRenewed:
+		done := proc.Now() - int64(time.Since(e.Time))
+		h.renewed(done-int64(e.Took), done)
+	}
+}
+
+// beat tells of the plugin, and of a time in which this process did not run.
+func (a *agent) beat(still *proc.Still) {
+	a.tellPlugin()
+	if still != nil {
+		clock := proc.MachineClock()
+		a.tell(note{Halt: &record.Halt{Host: a.spec.Host, Why: record.HaltStarved, From: clock.Of(still.From), To: clock.Of(still.To)}})
+	}
+}

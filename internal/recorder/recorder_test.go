@@ -1,0 +1,164 @@
+package recorder
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	plugintest.Main(m)
+}
+
+const (
+	ttl      = time.Second
+	patience = 30 * time.Second
+)
+
+func start(t *testing.T, s *env.Server, host int, dir string) *Process {
+	t.Helper()
+	p, err := Start(t.Context(), Spec{
+		Backend: "redis", Host: host, Resources: Resources{Dir: dir},
+		Path:   plugintest.Build(t, "github.com/lockbench/lockbench/internal/safety/planted"), // without a bug
+		Config: driver.Config{"address": s.Addr()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := p.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func await(t *testing.T, p *Process, what string, until func(Seen) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := p.Await(ctx, until); err != nil {
+		t.Fatalf("%s: %v, %+v", what, err, p.Seen())
+	}
+}
+
+// TestFrozenHolder: what a recorder tells of a lease that it lost while it was
+// frozen, of the one that another recorder got, and of the writes of both.
+func TestFrozenHolder(t *testing.T) {
+	s, err := env.StartRedis(t.Context(), nil)
+	if err != nil {
+		env.Missing(t, "redis", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	dir := t.TempDir()
+	a, b := start(t, s, 0, dir), start(t, s, 1, dir)
+	const tries = 10
+	for try := range tries {
+		if frozen(t, a, b, fmt.Sprintf("recorder-%d", try)) {
+			return
+		}
+		a.Forget()
+		b.Forget()
+	}
+	t.Fatalf("in none of %d rounds was the holder frozen while it prepared a write", tries)
+}
+
+// frozen freezes a while it prepares a write under the lock, and looks at what
+// both tell. It returns false when a was doing something else at that moment:
+// such a round shows no late write.
+func frozen(t *testing.T, a, b *Process, name string) bool {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrote := func(s Seen) bool { return len(s.Leases) == 1 && len(s.Writes) >= 2 }
+	must(a.Acquire([]string{name}, 0, ttl, patience))
+	await(t, a, "a holds it and has written", wrote)
+	time.Sleep(prepare / 2) // for a to begin with the preparation
+	written := a.Seen().Writes
+	must(fault.Freeze(a.Pid()))
+	if proc.Now() >= written[len(written)-1].DoneNs+int64(prepare) {
+		must(fault.Resume(a.Pid())) // frozen in a write it would keep b from writing
+		must(a.Release(t.Context()))
+		return false
+	}
+	must(b.Acquire([]string{name}, 0, ttl, patience))
+	await(t, b, "b holds it and has written", wrote)
+	must(fault.Resume(a.Pid()))
+	await(t, a, "a learns of its loss", func(s Seen) bool { return s.Held() == 0 })
+	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_ = a.Await(soon, func(s Seen) bool { return len(s.Writes) >= 4 }) // or there was nothing to write: the writes are looked at below
+	must(a.Release(t.Context()))
+	must(b.Release(t.Context()))
+
+	old, next := a.Seen().Leases[0], b.Seen().Leases[0]
+	if old.DoneNs == 0 || old.Cause != "expired" || old.ValidNs > next.GrantedNs || old.Token >= next.Token {
+		t.Errorf("the frozen one %+v, the next %+v", old, next)
+	}
+	if next.ReleaseNs < next.GrantedNs || next.ReleasedNs < next.ReleaseNs || next.Host != 1 {
+		t.Errorf("the next %+v", next)
+	}
+	lates := 0
+	for _, w := range a.Seen().Writes {
+		late := w.SentNs > next.GrantedNs
+		if w.Refused != (late && w.Guarded) {
+			t.Errorf("late %v: %+v", late, w)
+		}
+		if late {
+			lates++
+		}
+	}
+	return lates > 0
+}
+
+// TestReleaseFrom: a part of the locks is released, and the rest later.
+func TestReleaseFrom(t *testing.T) {
+	s, err := env.StartRedis(t.Context(), nil)
+	if err != nil {
+		env.Missing(t, "redis", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := start(t, s, 0, t.TempDir())
+	for first, name := range []string{"a", "b", "c"} {
+		if err := p.Acquire([]string{name}, first, ttl, patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, p, "it holds all", func(s Seen) bool { return s.Held() == 3 })
+	for _, step := range []struct{ from, left int }{{1, 1}, {0, 0}} {
+		if err := p.ReleaseFrom(t.Context(), step.from); err != nil {
+			t.Fatal(err)
+		}
+		if seen := p.Seen(); seen.Held() != step.left {
+			t.Errorf("after the release from %d on it holds %d: %+v", step.from, seen.Held(), seen.Leases)
+		}
+	}
+}
+
+func TestBadPluginIsAnError(t *testing.T) {
+	if _, err := Start(t.Context(), Spec{Backend: "redis", Path: "/nowhere/lockplugin-redis"}); err == nil {
+		t.Error("a recorder without a plugin has started")
+	}
+}

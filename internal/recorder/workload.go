@@ -1,0 +1,295 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// Kind is how the callers of a workload use a lock.
+type Kind string
+
+// The kinds.
+const (
+	KindLock Kind = "lock" // Acquire, Release
+	KindTry  Kind = "try"  // TryAcquire, Release
+	KindDo   Kind = "do"   // Do
+	KindLead Kind = "lead" // Run of an elector
+)
+
+// Workload is what the callers of one host do over and over, until
+// [Process.Release]: ask for one of the names, hold it, and give it back.
+type Workload struct {
+	Kind Kind `json:"kind"`
+	// Prefix and the number from First on, below First+Names, are a name.
+	Prefix  string        `json:"prefix"`
+	First   int           `json:"first"`
+	Names   int           `json:"names"`
+	Callers int           `json:"callers"`
+	TTL     time.Duration `json:"ttl_ns"`
+	// Limit is how long a call may take, Hold how long a lock is held, and Pause
+	// how long a caller rests after it.
+	Limit Range  `json:"limit_ns"`
+	Hold  Range  `json:"hold_ns"`
+	Pause Range  `json:"pause_ns"`
+	Seed  uint64 `json:"seed"`
+}
+
+// Range is a time from the first to the second, both included.
+type Range [2]time.Duration
+
+func (r Range) draw(random *rand.Rand) time.Duration {
+	if r[1] <= r[0] {
+		return r[0]
+	}
+	return r[0] + time.Duration(random.Int64N(int64(r[1]-r[0]+1)))
+}
+
+// Call is a call of a workload that came back. Times are by [proc.Now].
+type Call struct {
+	Op     string `json:"op"` // a [Kind], release or close
+	Host   int    `json:"host"`
+	Name   int    `json:"name"`
+	SentNs int64  `json:"sent_ns"`
+	BackNs int64  `json:"back_ns"`
+	// LimitNs is when its context ended, or was to end.
+	LimitNs int64 `json:"limit_ns,omitempty"`
+	// Outcome is "" for success, else one word of [outcomeOf]; Error is the text.
+	Outcome string `json:"outcome,omitempty"`
+	Error   string `json:"error,omitempty"`
+	// Served reports whether the client had been granted a lock before.
+	Served bool `json:"served,omitempty"`
+
+	ran bool // its function was run
+}
+
+// The outcomes of a call that failed.
+const (
+	OutcomeContext = "context" // its context has ended
+	OutcomeClosed  = "closed"  // the client was closed
+	OutcomeHeld    = "held"    // TryAcquire was refused
+	OutcomeLost    = "lost"    // the lease was lost meanwhile
+	OutcomeAfter   = "after"   // what failed came after the function that was to be run
+	OutcomeFailed  = "failed"
+)
+
+// outcomeOf sorts the error of a call.
+func outcomeOf(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, core.ErrClosed):
+		return OutcomeClosed
+	case errors.Is(err, core.ErrNotHeld), core.CauseName(err) != "":
+		return OutcomeLost
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return OutcomeContext
+	case errors.Is(err, core.ErrHeld):
+		return OutcomeHeld
+	}
+	return OutcomeFailed
+}
+
+// Work starts the callers of a workload. It returns at once.
+func (p *Process) Work(w Workload) error { return p.Send(order{Op: "work", Workload: &w}) }
+
+// start starts the callers of a workload.
+func (a *agent) start(w Workload) {
+	g := a.begin(0)
+	for i := range w.Callers {
+		c := &caller{agent: a, w: w, stop: g.stop, random: rand.New(rand.NewPCG(w.Seed, uint64(i)))}
+		g.work.Go(c.run)
+	}
+}
+
+// asks counts the callers that ask for a lock, and tells when there is one and
+// when there is none any more.
+func (a *agent) asks(change int64) {
+	now := a.asking.Add(change)
+	if asking := now > 0; asking != (now-change > 0) {
+		a.tell(note{Asking: &asking})
+	}
+}
+
+// present is the client that callers use now.
+func (a *agent) present() *core.Client {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.client
+}
+
+// Reopen lets the host close its client, which gets timeout for it, and open
+// another one, while its callers go on. It returns at once.
+func (p *Process) Reopen(timeout time.Duration) error {
+	return p.Send(order{Op: "reopen", Timeout: timeout})
+}
+
+// reopen is the deployment of a new version, in one process: those who hold
+// something are told to end, and the next ones ask the new client.
+func (a *agent) reopen(timeout time.Duration) {
+	call := Call{Op: "close", Host: a.spec.Host, SentNs: proc.Now(), Served: true}
+	call.LimitNs = call.SentNs + int64(timeout)
+	old := a.present()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- old.Close(ctx) }()
+	if err := a.connect(); err != nil {
+		a.tell(note{Failed: err.Error()})
+	}
+	a.served.Store(false)
+	err := <-closed
+	call.BackNs, call.Outcome = proc.Now(), outcomeOf(err)
+	if err != nil {
+		call.Error = err.Error()
+	}
+	a.tell(note{Call: &call})
+}
+
+// caller is one goroutine of a workload.
+type caller struct {
+	agent  *agent
+	w      Workload
+	stop   chan struct{}
+	random *rand.Rand
+}
+
+func (c *caller) run() {
+	ctx, cancel := until(c.stop)
+	defer cancel()
+	for ctx.Err() == nil {
+		name := c.w.First + c.random.IntN(c.w.Names)
+		limit := c.w.Limit.draw(c.random)
+		call := Call{Op: string(c.w.Kind), Host: c.agent.spec.Host, Name: name, SentNs: proc.Now(), Served: c.agent.served.Load()}
+		call.LimitNs = call.SentNs + int64(limit)
+		bounded, cancel := context.WithTimeout(ctx, limit)
+		c.agent.asks(1)
+		err := c.ask(bounded, &call)
+		c.agent.asks(-1)
+		c.over(call, err)
+		cancel()
+		select {
+		case <-ctx.Done():
+		case <-time.After(c.w.Pause.draw(c.random)):
+		}
+	}
+}
+
+// ask asks for one lock. What comes of a grant it has told when it returns nil.
+func (c *caller) ask(ctx context.Context, call *Call) error {
+	name := fmt.Sprint(c.w.Prefix, call.Name)
+	client := c.agent.present()
+	if c.w.Kind == KindLead {
+		e, err := client.Elector(name, &core.ElectorOptions{TTL: c.w.TTL})
+		if err != nil {
+			return err
+		}
+		return e.Run(ctx, func(t *core.Term) { c.hold(t.Context(), t, *call) })
+	}
+	lock, err := client.Lock(name, &core.LockOptions{TTL: c.w.TTL})
+	if err != nil {
+		return err
+	}
+	if c.w.Kind == KindDo {
+		return lock.Do(ctx, func(work context.Context, lease *core.Lease) error {
+			c.hold(work, lease, *call)
+			call.ran = true
+			return nil
+		})
+	}
+	acquire := lock.Acquire
+	if c.w.Kind == KindTry {
+		acquire = lock.TryAcquire
+	}
+	lease, err := acquire(ctx)
+	if err != nil {
+		return err
+	}
+	c.over(*call, nil)
+	work, cancel := lease.Context(context.Background())
+	defer cancel()
+	released := c.hold(work, lease, *call)
+	*call = Call{Op: "release", Host: call.Host, Name: call.Name, SentNs: proc.Now(), Served: true}
+	bounded, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	call.LimitNs = call.SentNs + int64(closeTimeout)
+	if err = lease.Release(bounded); err == nil && released.ReleaseNs > 0 {
+		released.ReleasedNs = proc.Now()
+		c.agent.tell(note{Lease: released})
+	}
+	return err
+}
+
+// over tells of a call that came back. One that was ended by the end of the
+// workload had no limit.
+func (c *caller) over(call Call, err error) {
+	call.BackNs = proc.Now()
+	if call.Outcome = outcomeOf(err); err != nil {
+		call.Error = err.Error()
+	}
+	if call.ran && call.Outcome == OutcomeFailed {
+		call.Outcome = OutcomeAfter
+	}
+	select {
+	case <-c.stop:
+		call.LimitNs = 0
+	default:
+	}
+	c.agent.tell(note{Call: &call})
+}
+
+// tenure is a lease, or a term.
+type tenure interface {
+	Token() uint64
+	Valid() bool
+	Err() error
+}
+
+// hold holds what was granted for as long as it is to be held and work lives,
+// and returns its record, in which it is lost or about to be released. A
+// function that is told to end does not do so at once.
+func (c *caller) hold(work context.Context, t tenure, call Call) *record.Lease {
+	c.agent.served.Store(true)
+	c.agent.asks(-1)
+	defer c.agent.asks(1)
+	now := proc.Now()
+	r := &record.Lease{Host: call.Host, Name: call.Name, Token: t.Token(), AskedNs: call.SentNs, GrantedNs: now, ValidNs: now}
+	c.agent.tell(note{Lease: r.Clone()})
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	end, told := time.After(c.w.Hold.draw(c.random)), work.Done()
+	for over := false; ; {
+		now = proc.Now()
+		if !t.Valid() {
+			break
+		}
+		if r.ValidNs = now; over {
+			r.ReleaseNs = now
+			break
+		}
+		select {
+		case <-end:
+			over = true
+		case <-c.stop:
+			over = true
+		case <-told:
+			told, end = nil, time.After(finishes)
+		case <-look.C:
+		}
+	}
+	if r.ReleaseNs == 0 {
+		<-work.Done()
+		r.DoneNs, r.Cause = proc.Now(), core.CauseName(t.Err())
+	}
+	c.agent.tell(note{Lease: r.Clone()})
+	return r
+}
+
+// finishes is how long a function goes on that was told to end.
+const finishes = 100 * time.Millisecond

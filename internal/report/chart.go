@@ -1,0 +1,120 @@
+package report
+
+import (
+	"slices"
+
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// axis says what an axis shows, which decides its scale and labels.
+type axis string
+
+const (
+	axisPercentile axis = "percentile" // x is -log10(1 - share)
+	axisTime       axis = "time"       // nanoseconds, logarithmic
+	axisLoad       axis = "load"       // callers, logarithmic
+	axisCount      axis = "count"      // linear, from zero
+	axisShare      axis = "share"      // 0 to 1
+)
+
+// chart is a figure of the page. Its views are looked at one at a time.
+type chart struct {
+	ID    string `json:"id"`
+	X     axis   `json:"x"`
+	Title string `json:"title"`
+	Views []view `json:"views"`
+	Note  string `json:"-"`
+}
+
+// view is one set of lines with the table that says the same.
+type view struct {
+	Label  string `json:"label"`
+	Y      axis   `json:"y"`
+	YTitle string `json:"ytitle"`
+	Lines  []line `json:"lines"`
+	Band   *band  `json:"band,omitempty"`
+	Table  grid   `json:"-"`
+}
+
+// band is a part of the x axis that is pointed out.
+type band struct {
+	From  float64 `json:"from"`
+	Until float64 `json:"until"`
+	Label string  `json:"label"`
+}
+
+// line is one subject's. A family, which has its colour and marker, is a
+// backend with the baselines on its server; they differ in their dashes.
+type line struct {
+	Name   string      `json:"name"`
+	Family int         `json:"family"`
+	Dash   int         `json:"dash"`   // 0 is solid
+	Shown  bool        `json:"shown"`  // before the reader chooses
+	Points [][]float64 `json:"points"` // x, y, and where there is one the interval of y
+}
+
+// style finds the family and dash of a subject.
+type style struct{ family, dash int }
+
+// styles numbers the backends in the order of the manifest, and the baselines
+// of each. What belongs to none is a family of its own.
+func styles(m record.Manifest) map[string]style {
+	out := map[string]style{}
+	byReference := map[string]int{}
+	next := 0
+	for _, s := range m.Subjects {
+		if s.Kind == record.KindPlugin {
+			out[s.Name] = style{family: next}
+			if s.Reference != "" {
+				byReference[s.Reference] = next
+			}
+			next++
+		}
+	}
+	dashes := map[int]int{}
+	for _, s := range m.Subjects {
+		if s.Kind == record.KindPlugin {
+			continue
+		}
+		family, ok := byReference[s.Reference]
+		if !ok || s.Reference == "" {
+			family = next
+		}
+		dashes[family]++
+		out[s.Name] = style{family, dashes[family]}
+	}
+	return out
+}
+
+// line starts the line of a subject. Of the baselines only the references are
+// shown at first: twenty lines say nothing.
+func (r Report) line(subject string) line {
+	s := r.Manifest.Subject(subject)
+	st := styles(r.Manifest)[subject]
+	return line{
+		Name: name(s), Family: st.family, Dash: st.dash,
+		Shown: s.Kind == record.KindPlugin || s.Reference == s.Name,
+	}
+}
+
+// bySubject orders the names of subjects as the manifest does.
+func (r Report) bySubject(names []string) []string {
+	var out []string
+	for _, s := range r.Manifest.Subjects {
+		if slices.Contains(names, s.Name) {
+			out = append(out, s.Name)
+		}
+	}
+	return out
+}
+
+// charts are those of one scenario.
+func (r Report) charts(scenario string) []chart {
+	var out []chart
+	for _, c := range []chart{r.takeoverChart(scenario), r.latencyChart(scenario), r.loadChart(scenario)} {
+		if len(c.Views) > 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}

@@ -1,0 +1,165 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// hostScope is the scope of a backend whose locks no other host sees.
+const hostScope = "host"
+
+// choice answers "which one should I use" for one need.
+type choice struct {
+	Need string
+	// Take is the best, and those that the runs cannot tell from it.
+	Take     []string
+	Measured string // of each that is taken
+	Others   string // with how many times the best's figure they have
+}
+
+// choices are filled from this run. Only backends that can exclude hosts from
+// each other and broke no rule are candidates.
+func (r Report) choices() []choice {
+	var out []choice
+	for _, h := range r.highlights() {
+		if c, ok := r.choose(h); ok {
+			out = append(out, c)
+		}
+	}
+	if len(out) == 0 {
+		return nil // with one candidate there is nothing to choose
+	}
+	return append(out, r.classes()...)
+}
+
+func (r Report) candidate(s record.Subject) bool {
+	return s.Kind == record.KindPlugin && s.BuildOf == "" && s.Scope != hostScope && !r.broken(s.Name)
+}
+
+func (r Report) choose(h highlight) (choice, bool) {
+	var rows []Row
+	for _, row := range h.table.Rows {
+		if r.candidate(row.Subject) && row.Figures[h.unit].N > 0 {
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) < 2 {
+		return choice{}, false
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		d := cmp.Compare(a.Figures[h.unit].Center, b.Figures[h.unit].Center)
+		if h.more {
+			return -d
+		}
+		return d
+	})
+	best := rows[0]
+	c := choice{Need: h.need}
+	var measured, others []string
+	for i, row := range rows {
+		if i == 0 || !h.differ(best, row) {
+			c.Take = append(c.Take, row.Name)
+			measured = append(measured, row.Name+" "+Value(h.unit, row.Figures[h.unit]))
+			continue
+		}
+		others = append(others, fmt.Sprintf("%s %sx", row.Name, significant(row.Figures[h.unit].Center/best.Figures[h.unit].Center, 2)))
+	}
+	c.Measured, c.Others = strings.Join(measured, ", "), strings.Join(others, ", ")
+	return c, true
+}
+
+// classes are the needs that no speed answers.
+func (r Report) classes() []choice {
+	byFencing := map[string][]string{}
+	byDurability := map[string][]string{}
+	var durabilities []string
+	for _, s := range r.Manifest.Subjects {
+		if !r.candidate(s) {
+			continue
+		}
+		byFencing[s.Fencing] = append(byFencing[s.Fencing], s.Name)
+		if byDurability[s.Durability] == nil {
+			durabilities = append(durabilities, s.Durability)
+		}
+		byDurability[s.Durability] = append(byDurability[s.Durability], s.Name)
+	}
+	out := []choice{}
+	var rest []string
+	for _, class := range []string{"strict", "durable", "quorum", "none"} {
+		names := byFencing[class]
+		switch {
+		case len(names) == 0:
+		case len(out) == 0:
+			out = append(out, choice{Need: "tokens that a resource can trust", Take: names, Measured: class + " by its own claim"})
+		default:
+			rest = append(rest, class+": "+strings.Join(names, ", "))
+		}
+	}
+	if len(out) > 0 {
+		out[0].Others = strings.Join(rest, "; ")
+	}
+	var survive []string
+	for _, d := range durabilities {
+		survive = append(survive, strings.Join(byDurability[d], ", ")+": "+orDefault(d, "unknown"))
+	}
+	if len(survive) > 0 {
+		out = append(out, choice{Need: "grants that survive the server's crash", Measured: "as the servers were set up", Others: strings.Join(survive, "; ")})
+	}
+	return out
+}
+
+func orDefault(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// fewestRuns is how many runs of each can differ at the level of the tests: of
+// 3 against 3 the least p of the U test is 0.1.
+const fewestRuns = 4
+
+// runs is how many the cells had at most.
+func (r Report) runs() int {
+	n := 0
+	for _, t := range r.Tables {
+		for _, row := range t.Rows {
+			n = max(n, row.runs())
+		}
+	}
+	return n
+}
+
+// choiceNote says who was no candidate and why, and how to read the answers.
+func (r Report) choiceNote() string {
+	parts := []string{"Of backends that share a cell the runs support no difference."}
+	if n := r.runs(); n < fewestRuns {
+		parts = append(parts, fmt.Sprintf("%s cannot support any: ask for --runs %d or more.", plural(n, "run"), fewestRuns))
+	}
+	for _, s := range r.Manifest.Subjects {
+		switch {
+		case s.Kind != record.KindPlugin:
+		case r.broken(s.Name):
+			parts = append(parts, fmt.Sprintf("%s is no candidate: %s.", s.Name, r.judged(s.Name)))
+		case s.Scope == hostScope:
+			parts = append(parts, fmt.Sprintf("%s is no candidate: other hosts do not see its locks.", s.Name))
+		}
+	}
+	return strings.Join(append(parts, "Durability decides what a speed is worth: compare within a class."), " ")
+}
+
+// choiceGrid is the trade-off table.
+func (r Report) choiceGrid() grid {
+	g := grid{
+		Title: "which one should I use", Note: r.choiceNote(),
+		Columns: []gridColumn{{"what counts most", false}, {"take", false}, {"measured", false}, {"the others", false}},
+	}
+	for _, c := range r.choices() {
+		g.Rows = append(g.Rows, gridRow{Cells: []cell{word(c.Need), word(strings.Join(c.Take, ", ")), word(c.Measured), word(c.Others)}})
+	}
+	return g
+}

@@ -1,0 +1,280 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/stat"
+)
+
+// cell is one field of a shown table.
+type cell struct {
+	Text string
+	// Value sorts numbers; nil sorts by the text.
+	Value *float64
+}
+
+// grid is a table as it is shown, in every format.
+type grid struct {
+	Title   string
+	Note    string // below it; may be empty
+	Columns []gridColumn
+	Rows    []gridRow
+	// Keys is how many of the first columns say what a row is about, 0 for one.
+	Keys int
+}
+
+type gridColumn struct {
+	Title  string
+	Number bool // aligned right
+}
+
+type gridRow struct {
+	Kind  record.Kind // "" where it is about no subject
+	Cells []cell
+}
+
+func word(s string) cell { return cell{Text: s} }
+
+func numeric(text string, v float64) cell { return cell{text, &v} }
+
+// column is one column of a scenario's tables.
+type column struct {
+	title string
+	cell  func(Row) cell
+}
+
+// shownUnits are the figures that are shown, in their order, with their
+// titles. Those that stand first of an operation come with an interval.
+var shownUnits = []struct {
+	unit, title string
+	interval    bool
+}{
+	{"p50-ns/acquire", "acquire p50", true},
+	{"p99-ns/acquire", "p99", false},
+	{"p99.9-ns/acquire", "p99.9", false},
+	{"p50-ns/open-acquire", "open p50", false},
+	{"p99-ns/open-acquire", "open p99", false},
+	{"max-ns/open-acquire", "open max", false},
+	{"p50-ns/renew", "renew p50", false},
+	{"p50-ns/release", "release p50", false},
+	{"cycles/s", "cycles/s", true},
+	{"p50-ns/handoff", "handoff p50", true},
+	{"p99-ns/handoff", "p99", false},
+	{"max-ns/wait", "longest wait", false},
+	{"jain", "Jain fairness", false},
+	{"grants/s", "grants/s", true},
+	{"commands/grant", "commands/grant", false},
+	{"sent-commands/grant", "sent by clients", false},
+	{"idle-commands/s", "idle commands/s", false},
+	{"p50-ns/takeover", "takeover p50", true},
+	{"max-ns/takeover", "longest", false},
+	{"max-ns/overdue", "past the TTL", false},
+	{"early", "early", false},
+	{"late", "late", false},
+	{"p50-ns/observed", "seen by a follower p50", false},
+	{"p50-ns/vacant", "without a leader p50", false},
+	{"max-ns/notice", "knew after", false},
+	{"stale-writes", "stale writes", false},
+	{"kept", "kept", false},
+	{"p50-ns/first-grant", "start to first grant p50", true},
+	{"idle-bytes/plugin", "plugin idle", false},
+	{"held-bytes/plugin", "plugin holding", false},
+	{"plugin-bytes/lease", "plugin a lease", false},
+	{"host-bytes/lease", "host a lease", false},
+	{"p50-ns/call", "call p50", true},
+	{"p99-ns/call", "p99", false},
+	{"calls/s", "calls/s", true},
+}
+
+// compared are the units whose ratio to the reference is shown.
+var compared = []struct{ unit, title string }{
+	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "handoff"},
+}
+
+// hiddenUnit reports whether a unit that is not among the shown ones needs no
+// column: others of its operation say enough, or a chart does.
+func hiddenUnit(unit string) bool {
+	return slices.Contains([]string{"offered/s", "drops", refusedUnit}, unit) ||
+		slices.ContainsFunc([]string{"p50-", "p90-", "p99-", "p99.9-", "max-", "band-"}, func(prefix string) bool {
+			return strings.HasPrefix(unit, prefix)
+		})
+}
+
+// columns chooses what is shown of a table: those in which some row has
+// something to say.
+func columns(t Table) []column {
+	all := []column{{"backend", func(r Row) cell { return word(name(r.Subject)) }}}
+	listed := map[string]bool{}
+	for _, u := range shownUnits {
+		listed[u.unit] = true
+		all = append(all, column{u.title, figure(u.unit, u.interval)})
+	}
+	others := map[string]bool{}
+	for _, r := range t.Rows {
+		for unit := range r.Figures {
+			if !listed[unit] && !hiddenUnit(unit) {
+				others[unit] = true
+			}
+		}
+	}
+	for _, unit := range slices.Sorted(maps.Keys(others)) {
+		all = append(all, column{strings.Replace(unit, "-ns/", " ", 1), figure(unit, false)})
+	}
+	if ref := references(t); ref != "" {
+		for _, u := range compared {
+			all = append(all, column{u.title + " / " + ref, func(r Row) cell { return ratio(r.Ratios[u.unit]) }})
+		}
+	}
+	return slices.DeleteFunc(all, func(c column) bool {
+		return !slices.ContainsFunc(t.Rows, func(r Row) bool { return c.cell(r).Text != "" })
+	})
+}
+
+// severalReferences stands in titles for them; a note below the table names
+// them.
+const severalReferences = "ref."
+
+// references names what the rows are compared with.
+func references(t Table) string {
+	var names []string
+	for _, r := range t.Rows {
+		if r.Reference != "" && !slices.Contains(names, r.Reference) {
+			names = append(names, r.Reference)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return names[0]
+	}
+	return severalReferences
+}
+
+// referenceNote names the references of a table that has several.
+func referenceNote(t Table) string {
+	var parts []string
+	for _, r := range t.Rows {
+		if r.Kind == record.KindPlugin && r.Reference != "" {
+			parts = append(parts, fmt.Sprintf("of %s %s", r.Name, r.Reference))
+		}
+	}
+	return severalReferences + " is " + strings.Join(parts, ", ")
+}
+
+func name(s record.Subject) string {
+	if s.Kind == record.KindPlugin {
+		return s.Name + " (plugin)"
+	}
+	return s.Name
+}
+
+// figure shows the median of a unit, with its interval where it is one of the
+// figures that are compared.
+func figure(unit string, interval bool) func(Row) cell {
+	return func(r Row) cell {
+		e := r.Figures[unit]
+		if e.N == 0 || tail(unit) && e.N < r.runs() {
+			return cell{}
+		}
+		if strings.HasSuffix(unit, "/open-acquire") && r.refused() {
+			return word("refused")
+		}
+		if !interval {
+			return numeric(bare(unit, e.Center), e.Center)
+		}
+		return numeric(Value(unit, e), e.Center)
+	}
+}
+
+// tail reports whether a unit is written of runs with many samples only. Its
+// median over some of the runs stands in no relation to one over all.
+func tail(unit string) bool { return strings.HasPrefix(unit, "p99") }
+
+// runs is how many there were of a row.
+func (r Row) runs() int {
+	n := 0
+	for _, e := range r.Figures {
+		n = max(n, e.N)
+	}
+	return n
+}
+
+// refusedUnit is 1 for a run whose load generator could not keep up.
+const refusedUnit = "open-refused"
+
+// refused reports whether the figures of the open loop are those of the
+// generator: it could not keep up in half of the runs.
+func (r Row) refused() bool { return r.Figures[refusedUnit].Center > 0 }
+
+func ratio(r stat.Ratio) cell {
+	if r.N == 0 {
+		return cell{}
+	}
+	return numeric(Times(r), r.Center)
+}
+
+// grid makes a table of one scenario showable.
+func (r Report) grid(t Table) grid {
+	g := grid{Title: r.title(t)}
+	cols := columns(t)
+	for i, c := range cols {
+		g.Columns = append(g.Columns, gridColumn{c.title, i > 0})
+		if strings.HasSuffix(c.title, " / "+severalReferences) {
+			g.Note = referenceNote(t)
+		}
+	}
+	if t.Scenario == takeoverScenario {
+		g.Note = strings.TrimPrefix(g.Note+". "+r.bandNote(t.Mode), ". ")
+	}
+	for _, row := range t.Rows {
+		out := gridRow{Kind: row.Kind}
+		for _, c := range cols {
+			out.Cells = append(out.Cells, c.cell(row))
+		}
+		g.Rows = append(g.Rows, out)
+	}
+	return g
+}
+
+// title is the line above a table.
+func (r Report) title(t Table) string {
+	runs := 0 // as many as were done, which an interruption makes fewer
+	for _, row := range t.Rows {
+		runs = max(runs, row.runs())
+	}
+	what := []string{t.Scenario}
+	if t.Mode != "" {
+		what = append(what, t.Mode)
+	}
+	return fmt.Sprintf("%s (median of %s, ± 95%% interval)", strings.Join(append(what, t.load()), ", "), plural(runs, "run"))
+}
+
+// load says how many wanted locks, and of how many.
+func (t Table) load() string {
+	out := plural(t.Clients, "client")
+	switch {
+	case t.Scenario == takeoverScenario: // its clients are what each host campaigns for
+		out = plural(t.Hosts, "host") + ", " + plural(t.Clients, "lock")
+	case t.Hosts > 0 && t.Clients > 1:
+		out = plural(t.Hosts, "host") + " of " + out
+	case t.Hosts > 0:
+		out = plural(t.Hosts, "host")
+	}
+	return strings.Join(append([]string{out}, t.held()...), ", ")
+}
+
+// held says what was varied besides the number of callers.
+func (t Table) held() []string {
+	switch {
+	case t.Keys == 0:
+		return nil
+	case t.Hold == 0:
+		return []string{plural(t.Keys, "key")}
+	}
+	return []string{plural(t.Keys, "key"), fmt.Sprintf("held for %v", t.Hold)}
+}

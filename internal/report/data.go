@@ -1,0 +1,117 @@
+package report
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/lockbench/lockbench/internal/check"
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// flat is one figure of one cell, as CSV and JSON have it.
+type flat struct {
+	Scenario  string      `json:"scenario"`
+	Mode      string      `json:"mode,omitempty"`
+	Hosts     int         `json:"hosts,omitempty"`
+	Backend   string      `json:"backend"`
+	Kind      record.Kind `json:"kind"`
+	Clients   int         `json:"clients"`
+	Keys      int         `json:"keys,omitempty"`
+	HoldNs    int64       `json:"hold_ns,omitempty"`
+	Unit      string      `json:"unit"`
+	Runs      int         `json:"runs"`
+	Median    float64     `json:"median"`
+	Low       *float64    `json:"low"`  // null with too few runs
+	High      *float64    `json:"high"` // null with too few runs
+	Reference string      `json:"reference,omitempty"`
+	Ratio     *float64    `json:"ratio,omitempty"`
+	Supported *bool       `json:"ratio_supported,omitempty"`
+}
+
+func (r Report) flat() []flat {
+	var out []flat
+	for _, t := range r.Tables {
+		for _, row := range t.Rows {
+			for _, unit := range slices.Sorted(maps.Keys(row.Figures)) {
+				e := row.Figures[unit]
+				f := flat{
+					Scenario: t.Scenario, Mode: t.Mode, Hosts: t.Hosts, Backend: row.Name, Kind: row.Kind, Clients: t.Clients, Keys: t.Keys, HoldNs: int64(t.Hold), Unit: unit,
+					Runs: e.N, Median: e.Center, Low: finite(e.Lo), High: finite(e.Hi),
+				}
+				if ratio, ok := row.Ratios[unit]; ok {
+					f.Reference, f.Ratio, f.Supported = row.Reference, finite(ratio.Center), &ratio.Supported
+				}
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+func finite(v float64) *float64 {
+	if math.IsInf(v, 0) || math.IsNaN(v) {
+		return nil
+	}
+	return &v
+}
+
+// violation is a broken rule as JSON has it.
+type violation struct {
+	Rule    string `json:"rule"`
+	Backend string `json:"backend"`
+	Text    string `json:"text"`
+}
+
+// JSON writes the report for programs.
+func (r Report) JSON(w io.Writer) error {
+	doc := struct {
+		Run        record.Manifest `json:"run"`
+		Grants     int             `json:"grants_checked"`
+		Unsafe     int             `json:"violations_counted"`
+		Violations []violation     `json:"violations"`
+		Safety     []check.Cell    `json:"safety,omitempty"`
+		Figures    []flat          `json:"figures"`
+	}{Safety: r.Verdict.Cells, Run: r.Manifest, Grants: r.Verdict.Granted(), Unsafe: r.Verdict.Unsafe(), Violations: []violation{}, Figures: r.flat()}
+	for _, v := range r.Verdict.Violations {
+		doc.Violations = append(doc.Violations, violation{string(v.Rule), v.Backend, v.String()})
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(doc)
+}
+
+// CSV writes one line for each figure of each cell.
+func (r Report) CSV(w io.Writer) error {
+	c := csv.NewWriter(w)
+	if err := c.Write([]string{"scenario", "backend", "kind", "mode", "hosts", "clients", "unit", "runs", "median", "low", "high", "reference", "ratio", "ratio_supported", "keys", "hold_ns"}); err != nil {
+		return err
+	}
+	for _, f := range r.flat() {
+		supported := ""
+		if f.Supported != nil {
+			supported = strconv.FormatBool(*f.Supported)
+		}
+		err := c.Write([]string{
+			f.Scenario, f.Backend, string(f.Kind), f.Mode, strconv.Itoa(f.Hosts), strconv.Itoa(f.Clients), f.Unit, strconv.Itoa(f.Runs),
+			number(&f.Median), number(f.Low), number(f.High), f.Reference, number(f.Ratio), supported,
+			strconv.Itoa(f.Keys), strconv.FormatInt(f.HoldNs, 10),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	c.Flush()
+	return c.Error()
+}
+
+func number(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*v, 'g', 6, 64)
+}

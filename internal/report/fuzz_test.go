@@ -1,0 +1,95 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// FuzzFolder: whatever a folder's files say, it is refused, or judged and
+// rendered in every form.
+func FuzzFolder(f *testing.F) {
+	manifest, err := json.Marshal(record.Manifest{
+		Format: record.Format, State: record.StateDone, Plan: record.Plan{Runs: 2, TTLms: 1000, Backends: []string{"redis"}},
+		Subjects: []record.Subject{{Name: "redis", Kind: record.KindPlugin, Fencing: "strict", Reference: "redislock"}, {Name: "redislock", Kind: record.KindBaseline}},
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	section := []byte(`{"backend":"redis","kind":"plugin","scenario":"takeover","mode":"freeze","clients":1,"run":1,"names":["a"]}`)
+	round := []byte(`{"backend":"redis","kind":"plugin","fault":"freeze-host","round":1,"ttl_ms":50,"hits":1,"names":1,"struck_ns":5,"leases":[{"token":7,"asked_ns":1,"granted_ns":2,"valid_ns":9}]}` + "\n")
+	for _, lines := range []string{
+		"BenchmarkAcquire/backend=redis/clients=1 10 5 p50-ns/acquire 7 cycles/s\nBenchmarkAcquire/backend=redislock/clients=1 10 4 p50-ns/acquire\n",
+		"BenchmarkTakeover/backend=redis/mode=freeze/hosts=2/clients=1 1 5 p50-ns/takeover 1 early 2 late\nBenchmarkThroughput/backend=redis/clients=1/keys=8/hold=1ms 1 NaN cycles/s\n",
+		"BenchmarkContend/backend=/clients=x 1 +Inf jain 0 p50-ns/handoff\nBenchmarkFootprint/backend=redis 1 -1 idle-bytes/plugin\n",
+		"Benchmark 1 2 ns/op\n",
+	} {
+		f.Add(manifest, []byte(lines), section, []byte{0x11, 0, 1, 2, 3, 4, 5, 6, 0x11, 0, 9, 2, 3, 4, 5, 6}, round)
+		f.Add([]byte(`{"format":1,"subjects":[{}]}`), []byte(lines), []byte(`{}`), []byte{0x24}, []byte(`{"missing":"x"}`+"\n"))
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, manifest, results, section, attempts, rounds []byte) {
+		if len(rounds) > 2048 {
+			return // the search for an order may take its time
+		}
+		for name, b := range map[string][]byte{
+			record.ManifestFile: manifest, record.ResultsFile: results, record.EventsFile: events(t, section, attempts),
+			record.HistogramsFile: nil, record.RoundsFile: rounds,
+		} {
+			if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := Load(dir)
+		if err != nil {
+			return
+		}
+		for form, render := range map[string]func(io.Writer) error{
+			"text": r.Text, "markdown": r.Markdown, "csv": r.CSV, "html": r.HTML, "json": r.JSON,
+		} {
+			var out bytes.Buffer
+			if err := render(&out); err != nil || out.Len() == 0 {
+				t.Errorf("%s: %d bytes, %v", form, out.Len(), err)
+			}
+		}
+	})
+}
+
+// events is a whole events file of one section, whose attempts are eight bytes
+// each.
+func events(t *testing.T, section, attempts []byte) []byte {
+	t.Helper()
+	var s record.Section
+	if json.Unmarshal(section, &s) != nil {
+		return section
+	}
+	var all []record.Attempt
+	for ; len(attempts) >= 8; attempts = attempts[8:] {
+		b := attempts
+		a := record.Attempt{
+			Outcome: record.Outcome(b[0] & 15), End: record.End(b[0] >> 4), Client: int32(int8(b[1])), Name: int32(int8(b[2])),
+			Asked: int64(int8(b[3])), Token: uint64(b[7]),
+		}
+		a.Answered = a.Asked + int64(int8(b[4]))
+		a.Ended = a.Answered + int64(int8(b[5]))
+		a.Done = a.Ended + int64(int8(b[6]))
+		all = append(all, a)
+	}
+	var file bytes.Buffer
+	w, err := record.NewEventWriter(&file)
+	if err == nil {
+		err = w.Write(s, all)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes()
+}

@@ -1,0 +1,52 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// refusals says which figures of the open loop are not shown, and why.
+func (r Report) refusals() []string {
+	var out []string
+	for _, t := range r.of(acquireScenario) {
+		for _, row := range t.Rows {
+			if row.refused() {
+				out = append(out, fmt.Sprintf("refused: open loop of %s at %s, %s cycles/s offered: %s",
+					row.Name, plural(t.Clients, "client"), grouped(row.Figures["offered/s"].Center), r.refusal(t, row)))
+			}
+		}
+	}
+	return out
+}
+
+// refusal is why the figures of an open loop are those of the generator, over
+// all runs.
+func (r Report) refusal(t Table, row Row) string {
+	late, took := r.middleAndTail(t, row, "lag"), r.middleAndTail(t, row, "open-acquire")
+	if late == "" || took == "" {
+		return "not one cycle was due, or came through"
+	}
+	refused, drops := 0, 0
+	for _, v := range row.Runs[refusedUnit] {
+		refused += int(v)
+	}
+	for _, v := range row.Runs["drops"] {
+		drops += int(v)
+	}
+	why := fmt.Sprintf("in %d of %s the generator did not keep up; it was late by %s where an acquire took %s, of which half is the most",
+		refused, plural(len(row.Runs[refusedUnit]), "run"), late, took)
+	if drops > 0 {
+		why += fmt.Sprintf("; %s dropped", plural(drops, "cycle"))
+	}
+	return why
+}
+
+// middleAndTail are the p50 and the p99 of an operation; "" without samples.
+func (r Report) middleAndTail(t Table, row Row, op string) string {
+	h := r.Latencies[record.HistogramKey{Scenario: t.Scenario, Backend: row.Name, Mode: t.Mode, Hosts: t.Hosts, Clients: t.Clients, Keys: t.Keys, Hold: t.Hold, Op: op}]
+	if h == nil || h.TotalCount() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("p50 %s, p99 %s", duration(float64(h.ValueAtQuantile(50))), duration(float64(h.ValueAtQuantile(99))))
+}

@@ -1,0 +1,215 @@
+// Package report renders a result folder: as text, Markdown, CSV, JSON, and as
+// one self-contained HTML file. It needs the folder only.
+//
+// What is shown follows from what the folder holds: a scenario that was not
+// measured has no section, and one that this package knows nothing about is
+// shown with all its figures.
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/lockbench/lockbench/internal/check"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/stat"
+)
+
+// Report is what a folder says.
+type Report struct {
+	Dir      string
+	Manifest record.Manifest
+	Verdict  check.Verdict
+	Tables   []Table
+	// Floors are the tables of what the cheapest calls cost.
+	Floors []Table
+	// Latencies have all runs of a cell together.
+	Latencies map[record.HistogramKey]*hdrhistogram.Histogram
+	// Successions are those around the death of a holder, one of each backend
+	// and mode.
+	Successions []Succession
+}
+
+// Table is one scenario with one number of hosts and clients.
+type Table struct {
+	Scenario string
+	Mode     string // of the scenario, where it has several
+	Hosts    int    // processes of their own; 0: in lockbench
+	Clients  int
+	Keys     int           // locks to choose from; 0 where that is not varied
+	Hold     time.Duration // of a lease, where Keys is not 0
+	Rows     []Row
+}
+
+// Row is one subject in a table.
+type Row struct {
+	record.Subject
+	// Figures are medians over the runs, by unit as in results.txt.
+	Figures map[string]stat.Estimate
+	// Ratios are to the subject's reference, by unit; empty without one.
+	Ratios map[string]stat.Ratio
+	// Runs are the values of each run, by unit.
+	Runs map[string][]float64
+}
+
+// Load reads a folder and judges its events again. Its errors are those of
+// [record.ReadManifest], and of files that cannot be read.
+func Load(dir string) (Report, error) {
+	r := Report{Dir: dir}
+	var err error
+	if r.Manifest, err = record.ReadManifest(dir); err != nil {
+		return r, err
+	}
+	results, err := record.ReadResults(dir)
+	if err != nil {
+		return r, fmt.Errorf("report: %w", err)
+	}
+	if r.Verdict, err = check.Dir(dir); err != nil {
+		return r, fmt.Errorf("report: %w", err)
+	}
+	if r.Latencies, err = record.ReadHistograms(dir); err != nil {
+		return r, fmt.Errorf("report: %w", err)
+	}
+	if r.Successions, err = successions(dir); err != nil {
+		return r, fmt.Errorf("report: %w", err)
+	}
+	for _, t := range tables(r.Manifest, results) {
+		if t.Scenario == floorScenario {
+			r.Floors = append(r.Floors, t)
+			continue
+		}
+		r.Tables = append(r.Tables, t)
+	}
+	return r, nil
+}
+
+// The scenarios that this package knows; others are shown as they are.
+const (
+	acquireScenario    = "acquire"
+	throughputScenario = "throughput"
+	contendScenario    = "contend"
+	takeoverScenario   = "takeover"
+	floorScenario      = "floor"
+)
+
+// scenarioOrder is that of the sections; scenarios that are not in it follow.
+var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario}
+
+// proves says what a section shows, for readers who did not choose it.
+var proves = map[string]string{
+	acquireScenario:    "What a lock costs when nobody is in the way: each caller acquires, renews and releases a lock of its own.",
+	throughputScenario: "How many locks a second there are at most, and what that costs in latency.",
+	contendScenario:    "What waiting costs: all want one lock. The handoff is the time in which nobody has it, from one holder's release to the next one's grant.",
+	takeoverScenario:   "How long nobody leads after the leader has died or was cut off, while another process waits.",
+}
+
+func scenarioRank(name string) int {
+	if i := slices.Index(scenarioOrder, name); i >= 0 {
+		return i
+	}
+	return len(scenarioOrder)
+}
+
+// scenarios lists those that have tables, in the order of the sections.
+func (r Report) scenarios() []string {
+	var out []string
+	for _, t := range r.Tables {
+		if !slices.Contains(out, t.Scenario) {
+			out = append(out, t.Scenario)
+		}
+	}
+	return out
+}
+
+// of are the tables of one scenario.
+func (r Report) of(scenario string) []Table {
+	var out []Table
+	for _, t := range r.Tables {
+		if t.Scenario == scenario {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+type cellKey struct {
+	scenario, mode string
+	hosts, clients int
+	keys           int
+	hold           time.Duration
+	backend        string
+}
+
+// tables groups the lines by cell, and cells by scenario and clients.
+func tables(m record.Manifest, results []record.Result) []Table {
+	runs := map[cellKey]map[string][]float64{}
+	for _, r := range results {
+		key := cellKey{r.Scenario, r.Mode, r.Hosts, r.Clients, r.Keys, r.Hold, r.Backend}
+		if runs[key] == nil {
+			runs[key] = map[string][]float64{}
+		}
+		for unit, v := range r.Values {
+			runs[key][unit] = append(runs[key][unit], v)
+		}
+	}
+	byTable := map[cellKey]*Table{}
+	for key := range runs {
+		key.backend = ""
+		byTable[key] = &Table{Scenario: key.scenario, Mode: key.mode, Hosts: key.hosts, Clients: key.clients, Keys: key.keys, Hold: key.hold}
+	}
+	var out []Table
+	for key, t := range byTable {
+		for _, s := range m.Subjects {
+			own, reference := key, key
+			own.backend, reference.backend = s.Name, s.Reference
+			if values, ok := runs[own]; ok {
+				t.Rows = append(t.Rows, row(s, values, runs[reference]))
+			}
+		}
+		correct(t.Rows)
+		out = append(out, *t)
+	}
+	slices.SortFunc(out, func(a, b Table) int {
+		return cmp.Or(cmp.Compare(scenarioRank(a.Scenario), scenarioRank(b.Scenario)), cmp.Compare(a.Scenario, b.Scenario),
+			cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.Hold, b.Hold), cmp.Compare(a.Clients, b.Clients))
+	})
+	return out
+}
+
+func row(s record.Subject, values, reference map[string][]float64) Row {
+	r := Row{Subject: s, Figures: map[string]stat.Estimate{}, Ratios: map[string]stat.Ratio{}, Runs: values}
+	for unit, v := range values {
+		r.Figures[unit] = stat.Median(v)
+		if ref, ok := reference[unit]; ok && s.Reference != s.Name {
+			r.Ratios[unit] = stat.Compare(v, ref)
+		}
+	}
+	return r
+}
+
+// correct corrects the ratios of a table for the number of its rows, unit by
+// unit.
+func correct(rows []Row) {
+	units := map[string][]int{} // the rows that have a ratio
+	for i, r := range rows {
+		for unit, ratio := range r.Ratios {
+			if ratio.N > 0 {
+				units[unit] = append(units[unit], i)
+			}
+		}
+	}
+	for unit, having := range units {
+		var column []stat.Ratio
+		for _, i := range having {
+			column = append(column, rows[i].Ratios[unit])
+		}
+		stat.Correct(column)
+		for n, i := range having {
+			rows[i].Ratios[unit] = column[n]
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/stat"
+)
+
+func load(t *testing.T, overlap bool) Report {
+	t.Helper()
+	r, err := Load(folder(t, overlap))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func render(t *testing.T, f func(w *bytes.Buffer) error) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := f(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestText(t *testing.T) {
+	r := load(t, false)
+	text := render(t, func(w *bytes.Buffer) error { return r.Text(w) })
+	text = strings.Join(strings.Fields(text), " ")
+	for _, want := range []string{
+		"acquire, 1 client (median of 6 runs,",
+		"redis (plugin)", "appendfsync off", "durable", "205µs ±", "2.00x ±0%", "0.500x ±0%",
+		"redis through its plugin / redislock in process: acquire p50 at 1 client 2.00x",
+		"safe: 6 grants of redis checked: no two holders at once, every token higher",
+		"baselines, which the verdict is not about: 6 grants of redislock checked: no two holders at once, without tokens", "left out: mysql: not installed", "seed 42",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text does not say %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "renew") {
+		t.Error("a column without a figure is shown")
+	}
+}
+
+func TestTextOfAViolation(t *testing.T) {
+	r := load(t, true)
+	text := render(t, func(w *bytes.Buffer) error { return r.Text(w) })
+	text = strings.Join(strings.Fields(text), " ")
+	for _, want := range []string{"UNSAFE", "two holders at once", `lock "a"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+// TestBaselinesHaveNoVerdict: what is broken by a library is told, and apart.
+func TestBaselinesHaveNoVerdict(t *testing.T) {
+	cells := []record.Cell{cycles("redis", 1, 0, 1e5, false), cycles("redislock", 1, 0, 1e5, true)}
+	r, err := Load(written(t, cells))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Safe(); !strings.HasPrefix(got, "safe: 1 grants of redis checked") {
+		t.Errorf("the verdict is %q", got)
+	}
+	if got := r.besides(); !strings.HasSuffix(got, "2 grants of redislock checked: rules broken by redislock") {
+		t.Errorf("of the baselines: %q", got)
+	}
+	if r, err = Load(written(t, cells[1:])); err != nil || !strings.HasPrefix(r.Safe(), "INVALID") {
+		t.Errorf("no backend was granted anything: %q, %v", r.Safe(), err)
+	}
+}
+
+// TestRefusedOpenLoop: a generator that could not keep up is told with how late
+// it was.
+func TestRefusedOpenLoop(t *testing.T) {
+	c := cycles("redis", 64, 0, 1e5, false)
+	c.Latencies["lag"], c.Latencies["open-acquire"] = []int64{200_000, 200_000, 7e6}, []int64{300_000, 300_000, 8e6}
+	c.Values["open-refused"], c.Values["drops"], c.Values["offered/s"] = 1, 0, 5000
+	want := "refused: open loop of redis at 64 clients, 5,000 cycles/s offered: in 1 of 1 run the generator did not keep up; it was late by p50 200µs, p99 7.00ms where an acquire took p50 300µs, p99 8.00ms, of which half is the most"
+	for drops, more := range map[float64]string{0: "", 3: "; 3 cycles dropped"} {
+		c.Values["drops"] = drops
+		r, err := Load(written(t, []record.Cell{c}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.refusals(); len(got) != 1 || got[0] != want+more {
+			t.Errorf("got  %q\nwant %q", got, want+more)
+		}
+	}
+}
+
+// TestTextFitsATerminal of 80 columns; only the command line, which is there
+// to be copied, may be longer.
+func TestTextFitsATerminal(t *testing.T) {
+	for _, overlap := range []bool{false, true} {
+		r := everything(t, overlap)
+		text := render(t, func(w *bytes.Buffer) error { return r.Text(w) })
+		for line := range strings.Lines(text) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 && !strings.HasPrefix(line, "    --") {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+		verdict, table := strings.Index(text, r.Safe()[:20]), strings.Index(text, "µs")
+		if verdict != 0 || table < 0 {
+			t.Errorf("the verdict stands at %d, the first figure at %d", verdict, table)
+		}
+	}
+}
+
+// TestMarkdownIsTables: the lines of a table have as many columns.
+func TestMarkdownIsTables(t *testing.T) {
+	r := everything(t, false)
+	md := render(t, func(w *bytes.Buffer) error { return r.Markdown(w) })
+	tables, before := 0, 0
+	for line := range strings.Lines(md) {
+		n := strings.Count(line, "|")
+		if before == 0 && n > 0 {
+			tables++
+		} else if n != before && n > 0 {
+			t.Errorf("a line has %d bars after one with %d: %s", n, before, line)
+		}
+		before = n
+	}
+	if tables < 6 {
+		t.Errorf("%d tables:\n%s", tables, md)
+	}
+}
+
+func TestJSONAndCSVAgree(t *testing.T) {
+	r := load(t, false)
+	var doc struct {
+		Grants  int `json:"grants_checked"`
+		Figures []struct {
+			Backend, Unit string
+			Median        float64
+			Ratio         *float64
+		}
+	}
+	text := render(t, func(w *bytes.Buffer) error { return r.JSON(w) })
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(strings.NewReader(render(t, func(w *bytes.Buffer) error { return r.CSV(w) }))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if doc.Grants != 12 || len(doc.Figures) != 4 || len(rows) != 5 {
+		t.Fatalf("%d grants, %d figures, %d lines", doc.Grants, len(doc.Figures), len(rows))
+	}
+	for i, f := range doc.Figures {
+		if rows[i+1][1] != f.Backend || rows[i+1][6] != f.Unit || rows[i+1][8] != fmt.Sprintf("%.6g", f.Median) {
+			t.Errorf("%+v in JSON, %v in CSV", f, rows[i+1])
+		}
+		if (f.Backend == "redis") != (f.Ratio != nil) {
+			t.Errorf("%s has ratio %v", f.Backend, f.Ratio)
+		}
+	}
+}
+
+func TestFormat(t *testing.T) {
+	for want, got := range map[string]string{
+		"146µs":       duration(146_000),
+		"1.23ms":      duration(1_234_567),
+		"12.0s":       duration(12e9),
+		"87.0ns":      duration(87),
+		"71,300":      grouped(71_300),
+		"1,234,567":   grouped(1_234_567),
+		"0.351x":      Times(stat.Ratio{Estimate: stat.Median([]float64{0.351}), Supported: true}),
+		unsupported:   Times(stat.Ratio{Estimate: stat.Median([]float64{0.351})}),
+		"2.00µs ±50%": Value("p50-ns/acquire", stat.Estimate{N: 6, Center: 2000, Lo: 1000, Hi: 2500}),
+		"1,000 ±10%":  Value("cycles/s", stat.Estimate{N: 6, Center: 1000, Lo: 900, Hi: 1100}),
+		"1 client":    plural(1, "client"),
+		"64 clients":  plural(64, "client"),
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestCurvesOverHosts: callers of one host and as many of several are no points
+// of one curve.
+func TestCurvesOverHosts(t *testing.T) {
+	var cells []record.Cell
+	for run := range testRuns {
+		for i, hosts := range []int{0, 2} {
+			for _, clients := range []int{8, 16} {
+				c := cycles("redis", clients, run, int64(i+1)*100_000, false)
+				c.Scenario, c.Hosts, c.Keys = "throughput", hosts, 64
+				cells = append(cells, c)
+			}
+		}
+	}
+	r, err := Load(written(t, cells))
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := map[string][][]float64{}
+	c := r.loadChart("throughput")
+	if !strings.Contains(c.Note, "of all hosts together") {
+		t.Errorf("the note says %q", c.Note)
+	}
+	for _, v := range c.Views {
+		points[v.Label] = v.Lines[0].Points
+	}
+	one, two := points["cycles/s, 64 keys"], points["cycles/s, 2 hosts, 64 keys"]
+	if len(one) != 2 || one[1][0] != 16 || len(two) != 2 || two[0][0] != 16 || two[0][1] == one[1][1] {
+		t.Errorf("one host %v, two hosts %v", one, two)
+	}
+	if hs := r.highlights(); len(hs) != 1 || hs[0].title != "cycles/s, 16 clients, 64 keys" {
+		t.Errorf("%+v", hs)
+	}
+}

@@ -1,0 +1,132 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/check"
+)
+
+// safetyColumns are those of the verdict table.
+var safetyColumns = []struct {
+	title  string
+	number bool
+	text   func(check.Cell) string
+}{
+	{"fault", false, func(c check.Cell) string { return c.Fault }},
+	{"backend", false, func(c check.Cell) string { return c.Backend }},
+	{"verdict", false, verdictOf},
+	{"locks hit", true, func(c check.Cell) string { return fmt.Sprint(c.Hits) }},
+	{"double grants", true, func(c check.Cell) string { return fmt.Sprint(max(c.Overlaps, c.Linear)) }},
+	{"longest", true, func(c check.Cell) string { return brief(c.Belief, c.Belief > 0) }},
+	{"stale writes: no guard", true, func(c check.Cell) string { return fmt.Sprint(c.StaleBare) }},
+	{"guard", true, func(c check.Cell) string { return fmt.Sprint(c.StaleGuarded) }},
+	{"least warning", true, func(c check.Cell) string { return brief(c.Margin, c.Margins > 0) }},
+	{"false losses", true, func(c check.Cell) string { return fmt.Sprint(c.FalseLosses) }},
+	{"unavailable", true, func(c check.Cell) string { return brief(c.Unavailable, c.Unavailable > 0) }},
+	{"recovery", true, func(c check.Cell) string { return brief(c.Recovery, c.Recovery > 0) }},
+}
+
+func verdictOf(c check.Cell) string {
+	if c.Control {
+		return string(c.Class) + " (control)"
+	}
+	return string(c.Class)
+}
+
+// brief shows nanoseconds in at most three digits or so.
+func brief(ns int64, known bool) string {
+	if !known {
+		return "-"
+	}
+	d := time.Duration(ns)
+	switch {
+	case d.Abs() >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d.Abs() >= time.Millisecond:
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Microsecond).String()
+}
+
+// safetyTable is the verdict table, of the cells that were run.
+func (r Report) safetyTable() grid {
+	g := grid{Title: "safety: one host holds 20 locks, another one wants them, a fault strikes", Keys: 2}
+	for _, c := range safetyColumns {
+		g.Columns = append(g.Columns, gridColumn{c.title, c.number})
+	}
+	for _, cell := range r.Verdict.Cells {
+		if cell.Class == check.ClassNotRun {
+			continue
+		}
+		var row gridRow
+		for _, c := range safetyColumns {
+			row.Cells = append(row.Cells, word(c.text(cell)))
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	return g
+}
+
+// safetyNotes say what the table has no room for: violations, reasons, and
+// what was not run.
+func (r Report) safetyNotes() []string {
+	var broken, why, missing []string
+	for _, c := range r.Verdict.Cells {
+		where := c.Backend + " under " + c.Fault
+		switch {
+		case c.Class == check.ClassNotRun:
+			missing = append(missing, fmt.Sprintf("not run: %s: %s", where, c.Why))
+			continue
+		case c.Class == check.ClassBroken:
+			broken = append(broken, c.Violations...)
+		}
+		if c.Why != "" {
+			why = append(why, fmt.Sprintf("%s: %s: %s", where, c.Class, c.Why))
+		}
+	}
+	return slices.Concat(broken, r.safetySummary(), why, missing)
+}
+
+// safetySummary says of each backend how much warning its holders had, and
+// what became of late writes.
+func (r Report) safetySummary() []string {
+	var names []string
+	sum := map[string]*check.Cell{}
+	for _, c := range r.Verdict.Cells {
+		if c.Class == check.ClassNotRun || c.Control {
+			continue
+		}
+		s := sum[c.Backend]
+		if s == nil {
+			s = &check.Cell{}
+			sum[c.Backend] = s
+			names = append(names, c.Backend)
+		}
+		s.Hits += c.Hits
+		s.StaleBare += c.StaleBare
+		s.StaleGuarded += c.StaleGuarded
+		s.Lag = max(s.Lag, c.Lag)
+		// Where a double grant is documented nobody can be warned of it.
+		if c.Margins > 0 && c.Class != check.ClassToken && c.Class != check.ClassDocumented {
+			if s.Margins == 0 || c.Margin < s.Margin {
+				s.Margin = c.Margin
+			}
+			s.Margins += c.Margins
+		}
+	}
+	var out []string
+	for _, name := range names {
+		s := sum[name]
+		line := fmt.Sprintf("%s: %d locks hit", name, s.Hits)
+		if s.Margins > 0 {
+			line += fmt.Sprintf("; least warning before the next grant %s, in %d losses", brief(s.Margin, true), s.Margins)
+		}
+		if s.Lag > 0 {
+			line += fmt.Sprintf("; told %s after a freeze at the latest", brief(s.Lag, true))
+		}
+		out = append(out, line+fmt.Sprintf("; late writes that passed: %d without a guard, %d with one", s.StaleBare, s.StaleGuarded))
+	}
+	return out
+}

@@ -1,0 +1,128 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// takeoverOp is the operation whose distribution is a takeover's.
+const takeoverOp = "takeover"
+
+// ttlBand is when a takeover is due that waits for the lease's end. The cells
+// say when that is; those that do not wait have none, and then it is what the
+// plan's TTL leaves: renewed every third of it, two thirds to the whole.
+func (r Report) ttlBand(mode string) *band {
+	b := &band{Label: "what is left of the TTL"}
+	for _, t := range r.of(takeoverScenario) {
+		for _, row := range t.Rows {
+			low, high := row.Figures["band-low-ns/takeover"], row.Figures["band-high-ns/takeover"]
+			if t.Mode != mode || low.N == 0 || high.N == 0 {
+				continue
+			}
+			if b.Until == 0 || low.Center < b.From {
+				b.From = low.Center
+			}
+			b.Until = max(b.Until, high.Center)
+		}
+	}
+	if ttl := time.Duration(r.Manifest.Plan.TTLms) * time.Millisecond; b.Until == 0 {
+		b.From, b.Until = float64(ttl)*2/3, float64(ttl)
+	}
+	if b.Until <= 0 {
+		return nil
+	}
+	return b
+}
+
+// takeoverChart shows for each mode which share of the takeovers was done
+// after how long.
+func (r Report) takeoverChart(scenario string) chart {
+	c := chart{
+		ID: scenario + "-takeover", X: axisTime, Title: "Takeovers done after",
+		Note: "Each step is a takeover. The hatched band is where the lease would have ended by itself: a takeover left of it was told of the death, one within it has waited for the TTL.",
+	}
+	if scenario != takeoverScenario {
+		return chart{}
+	}
+	for _, key := range r.cellsOf(scenario) {
+		if key.Op != takeoverOp {
+			continue
+		}
+		v := view{Label: label(key), Y: axisShare, YTitle: "share of takeovers", Band: r.ttlBand(key.Mode)}
+		subjects := r.subjectsOf(key)
+		for _, s := range subjects {
+			key.Backend = s
+			l := r.line(s)
+			l.Points, l.Shown = steps(r.Latencies[key]), true
+			v.Lines = append(v.Lines, l)
+		}
+		v.Table = r.takeoverGrid(key, v.Band, subjects)
+		c.Views = append(c.Views, v)
+	}
+	return c
+}
+
+// steps is the cumulative distribution: x is a value, y the share up to it.
+func steps(h *hdrhistogram.Histogram) [][]float64 {
+	var out [][]float64
+	done := int64(0)
+	for _, bar := range h.Distribution() {
+		if bar.Count > 0 {
+			done += bar.Count
+			out = append(out, []float64{float64(bar.To), float64(done) / float64(h.TotalCount())})
+		}
+	}
+	return out
+}
+
+// takeoverGrid says of each backend where its takeovers lie against the band.
+func (r Report) takeoverGrid(key record.HistogramKey, b *band, subjects []string) grid {
+	g := grid{Title: label(key), Note: r.bandNote(key.Mode), Columns: []gridColumn{
+		{"backend", false}, {"count", true}, {"shortest", true}, {"p50", true}, {"p99", true}, {"longest", true}, {"before band", true}, {"after", true},
+	}}
+	for _, s := range subjects {
+		key.Backend = s
+		h := r.Latencies[key]
+		sub := r.Manifest.Subject(s)
+		row := gridRow{Kind: sub.Kind, Cells: []cell{word(name(sub)), numeric(grouped(float64(h.TotalCount())), float64(h.TotalCount()))}}
+		for _, v := range []float64{float64(h.Min()), float64(h.ValueAtQuantile(50)), float64(h.ValueAtQuantile(99)), float64(h.Max())} {
+			row.Cells = append(row.Cells, numeric(duration(v), v))
+		}
+		if !enough(h.TotalCount(), 0.99) {
+			row.Cells[4] = cell{}
+		}
+		before, after := outside(h, b)
+		row.Cells = append(row.Cells, numeric(fmt.Sprint(before), float64(before)), numeric(fmt.Sprint(after), float64(after)))
+		g.Rows = append(g.Rows, row)
+	}
+	return g
+}
+
+// bandNote says where the band lies.
+func (r Report) bandNote(mode string) string {
+	b := r.ttlBand(mode)
+	if b == nil {
+		return ""
+	}
+	return fmt.Sprintf("A takeover that waits for the TTL takes %s to %s.", duration(b.From), duration(b.Until))
+}
+
+// outside counts the takeovers before and after the band.
+func outside(h *hdrhistogram.Histogram, b *band) (before, after int64) {
+	if b == nil {
+		return 0, 0
+	}
+	for _, bar := range h.Distribution() {
+		switch {
+		case float64(bar.To) < b.From:
+			before += bar.Count
+		case float64(bar.From) > b.Until:
+			after += bar.Count
+		}
+	}
+	return before, after
+}

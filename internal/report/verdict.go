@@ -1,0 +1,169 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockbench/lockbench/internal/check"
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// Safe says in one line what the verdict is, which is about backends through
+// their plugins: of baselines see [Report.besides].
+func (r Report) Safe() string {
+	v := r.Verdict
+	ours, grants := r.granted(record.KindPlugin)
+	of := " grants of " + listed(ours)
+	if len(v.Cells) > 0 { // of scenario safety, which has them all in a table
+		grants, of = v.Granted(), " grants"
+	}
+	switch {
+	case v.Unsafe() > 0:
+		return fmt.Sprintf("UNSAFE: %s in %s%s", plural(v.Unsafe(), "violation"), grouped(float64(grants)), of)
+	case grants == 0:
+		return "INVALID: nothing was granted, so nothing was checked"
+	case len(v.Cells) > 0:
+		return fmt.Sprintf("safe: %s grants under faults checked, no claim of a backend is broken", grouped(float64(grants)))
+	}
+	return fmt.Sprintf("safe: %s%s checked: no two holders at once, %s", grouped(float64(grants)), of, r.rising(ours))
+}
+
+// besides says what was found of baselines, which the verdict is not about; ""
+// when none was granted anything.
+func (r Report) besides() string {
+	names, grants := r.granted(record.KindBaseline)
+	if grants == 0 {
+		return ""
+	}
+	found := "no two holders at once, " + r.rising(names)
+	if broken := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !r.broken(n) }); len(broken) > 0 {
+		found = "rules broken by " + listed(broken)
+	}
+	return fmt.Sprintf("baselines, which the verdict is not about: %s grants of %s checked: %s", grouped(float64(grants)), listed(names), found)
+}
+
+// granted are the subjects of a kind that were granted something, and how often
+// they were in all.
+func (r Report) granted(kind record.Kind) (names []string, grants int) {
+	for _, s := range r.Verdict.Subjects {
+		if s.Kind == kind && s.Granted > 0 {
+			names = append(names, s.Backend)
+			grants += s.Granted
+		}
+	}
+	return names, grants
+}
+
+// rising says whose tokens were checked: those that give none have nothing to
+// be checked.
+func (r Report) rising(names []string) string {
+	var with, without []string
+	for _, s := range r.Verdict.Subjects {
+		switch {
+		case !slices.Contains(names, s.Backend):
+		case s.Fencing == "none":
+			without = append(without, s.Backend)
+		default:
+			with = append(with, s.Backend)
+		}
+	}
+	switch {
+	case len(without) == 0:
+		return "every token higher than those before it"
+	case len(with) == 0:
+		return "without tokens"
+	}
+	return fmt.Sprintf("every token of %s higher than those before it; %s without tokens", listed(with), listed(without))
+}
+
+// judged is what was found out about one subject: "ok, 12,345 grants".
+func (r Report) judged(subject string) string {
+	i := slices.IndexFunc(r.Verdict.Subjects, func(s check.Subject) bool { return s.Backend == subject })
+	if i < 0 {
+		return ""
+	}
+	s := r.Verdict.Subjects[i]
+	switch broken := s.Overlaps + s.Tokens; {
+	case broken > 0:
+		return fmt.Sprintf("BROKEN: %s", plural(broken, "violation"))
+	case s.Granted == 0:
+		return "no grant"
+	}
+	return fmt.Sprintf("ok, %s grants", grouped(float64(s.Granted)))
+}
+
+// broken reports whether a subject has violated a rule.
+func (r Report) broken(subject string) bool { return strings.HasPrefix(r.judged(subject), "BROKEN") }
+
+// findings are the violations, and what else should not have been, one line
+// each.
+func (r Report) findings() []string {
+	var out []string
+	for _, v := range r.Verdict.Violations {
+		out = append(out, v.String())
+	}
+	for _, f := range r.Manifest.Findings {
+		out = append(out, "finding: "+f)
+	}
+	for _, s := range r.Verdict.Subjects {
+		if s.Failed > 0 {
+			out = append(out, fmt.Sprintf("%s: %d of %d attempts failed", s.Backend, s.Failed, s.Attempts))
+		}
+	}
+	return out
+}
+
+// gaps are what the folder lacks of a whole run, and what the verdict does not
+// say, one line each.
+func (r Report) gaps() []string {
+	var out []string
+	switch r.Manifest.State {
+	case record.StateInterrupted:
+		out = append(out, "the run was interrupted; this is what it had measured")
+	case record.StateRunning:
+		out = append(out, "the run is still going on, or was killed; this is what it had measured")
+	case record.StateFailed:
+		out = append(out, "the run failed: "+r.Manifest.Failure)
+	}
+	if r.Verdict.Truncated != nil {
+		out = append(out, r.Verdict.Truncated.Error())
+	}
+	out = append(out, r.parts()...)
+	out = append(out, r.refusals()...)
+	if line := r.besides(); line != "" {
+		out = append(out, line)
+	}
+	out = append(out, r.Manifest.Notes...)
+	for _, s := range r.Manifest.Skipped {
+		out = append(out, "left out: "+s)
+	}
+	return out
+}
+
+// Headline compares our backends with their references in one line each, at
+// the fewest and the most clients.
+func (r Report) Headline() []string {
+	var out []string
+	at := map[string][]string{}
+	for _, t := range r.of(acquireScenario) {
+		for _, row := range t.Rows {
+			if row.Kind != record.KindPlugin || row.Reference == "" {
+				continue
+			}
+			unit, what := "cycles/s", "cycles/s"
+			if t.Clients == 1 {
+				unit, what = "p50-ns/acquire", "acquire p50"
+			}
+			if ratio, ok := row.Ratios[unit]; ok {
+				at[row.Name] = append(at[row.Name], fmt.Sprintf("%s at %s %s", what, plural(t.Clients, "client"), Times(ratio)))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(at)) {
+		reference := r.Manifest.Subject(name).Reference
+		out = append(out, fmt.Sprintf("%s through its plugin / %s in process: %s", name, reference, strings.Join(at[name], "; ")))
+	}
+	return out
+}

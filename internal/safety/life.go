@@ -1,0 +1,87 @@
+package safety
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/lockbench/lockbench/internal/recorder"
+)
+
+// What a process may use more at the end than when it was first looked at. A
+// plugin collects its garbage when it likes to, and what its heap has grown to
+// once stays resident for minutes. Its pools of connections grow when the store
+// is slow, to a bound: 48 at most.
+const (
+	moreGoroutines  = 16
+	moreDescriptors = 56
+	moreHeap        = 2 << 20
+	moreResident    = 32 << 20
+)
+
+// Allowance says what a process may use more, in one line.
+func Allowance() string {
+	return fmt.Sprintf("%d goroutines, %d descriptors, %d MB of heap, %d MB resident", moreGoroutines, moreDescriptors, moreHeap>>20, moreResident>>20)
+}
+
+// Life is what one process of a soak has used, at rest: after its first round,
+// and after its last one.
+type Life struct {
+	Who         string // "rival", "plugin of the rival"
+	Pid         int
+	Looks       int
+	First, Last recorder.Use
+}
+
+// Grown tells what has grown by more than [Allowance]; "" for nothing.
+func (l Life) Grown() string {
+	for _, one := range []struct {
+		what        string
+		first, last int
+		more        int
+	}{
+		{"goroutines", l.First.Goroutines, l.Last.Goroutines, moreGoroutines},
+		{"descriptors", l.First.Descriptors, l.Last.Descriptors, moreDescriptors},
+		{"bytes of heap", int(l.First.Heap), int(l.Last.Heap), moreHeap},
+		{"bytes resident", int(l.First.Resident), int(l.Last.Resident), moreResident},
+	} {
+		if one.last > one.first+one.more {
+			return fmt.Sprintf("%s %d: %d %s, then %d", l.Who, l.Pid, one.first, one.what, one.last)
+		}
+	}
+	return ""
+}
+
+// look reads what a host and its plugin use. Where the system does not tell,
+// there is nothing to see.
+func (w *world) look(ctx context.Context, who string, p *recorder.Process) error {
+	if p == nil || !p.Alive() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	host, plugin, err := p.Use(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the %s is looked at: %w", who, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.live(who, p.Pid(), host)
+	w.live("plugin of the "+who, p.PluginPid(), plugin)
+	return nil
+}
+
+func (w *world) live(who string, pid int, u recorder.Use) {
+	l := w.lives[pid]
+	if l == nil {
+		l = &Life{Who: who, Pid: pid, First: u}
+		w.lives[pid] = l
+		w.found.Lives = append(w.found.Lives, l)
+	}
+	l.Looks++
+	l.Last = u
+}

@@ -1,0 +1,356 @@
+package safety
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// The numbers of the two hosts in what is recorded.
+const (
+	holderHost = 0
+	rivalHost  = 1
+)
+
+const (
+	// startTimeout bounds the start of a recorder, openTimeout its first grants.
+	startTimeout = 30 * time.Second
+	openTimeout  = 30 * time.Second
+	// tryFor is how long the holder tries to get the second half of its locks:
+	// a fault may have made sure that it does not.
+	tryFor = time.Second
+	// queueing is how long the rival has to enter its queues.
+	queueing = 200 * time.Millisecond
+	// recovery is how long after the fault the rival may need until it has every
+	// lock, beside a TTL.
+	recovery = 20 * time.Second
+	// givingBack is how far into an outage the holder gives locks back.
+	givingBack = 300 * time.Millisecond
+	// aftermath is how long both go on when the rival has every lock: late writes
+	// come in it.
+	aftermath = 400 * time.Millisecond
+	// lateness is what a holder that goes on has for what it was about to do.
+	lateness = 100 * time.Millisecond
+)
+
+// cell is one fault on one backend, with everything that its rounds share.
+type cell struct {
+	*runner
+	backend       Backend
+	fault         fault.Fault
+	ttl           time.Duration
+	environment   *store.Environment
+	holder, rival *recorder.Process
+	names         []string     // of the locks of this round
+	given         func() error // waits for what the holder gives back
+}
+
+func (c *cell) rounds(ctx context.Context, template record.Round) error {
+	for n := range c.plan.Rounds {
+		round := template
+		round.Round, round.Names = n+1, Names
+		err := c.ready(ctx, n)
+		if err == nil {
+			err = c.round(ctx, &round)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			round.Failure = err.Error()
+		}
+		if err := c.sink.Round(round); err != nil {
+			return err
+		}
+		if round.Failure != "" {
+			// What a fault has left behind must not judge the next round.
+			return nil
+		}
+	}
+	return nil
+}
+
+// alone tells that one process is both hosts: the store has no room for two.
+func (c *cell) alone() bool { return store.Of(c.backend.Name).Lacks[fault.PowerRival] != "" }
+
+// ready starts the hosts that do not live, and brings the servers back to
+// where they began.
+func (c *cell) ready(ctx context.Context, round int) (err error) {
+	if round > 0 {
+		if err := c.environment.Again(ctx); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	start := func(host int, paths []*fault.Proxy) (*recorder.Process, error) {
+		return recorder.Start(ctx, recorder.Spec{
+			Backend: c.backend.Name, Path: c.backend.Path, NoMTLS: c.backend.NoMTLS, Host: host,
+			Config: merged(c.backend.Config, c.environment.ConfigOf(paths), c.fault.Config), Resources: c.resources, TempDir: c.dir,
+		})
+	}
+	if c.holder == nil || !c.holder.Alive() {
+		if c.holder, err = start(holderHost, c.environment.Scene.HolderPaths); err != nil {
+			return err
+		}
+	}
+	if c.alone() {
+		c.rival = c.holder
+	} else if c.rival == nil {
+		c.rival, err = start(rivalHost, c.environment.Scene.RivalPaths)
+	}
+	return err
+}
+
+// merged is all of configs, of which a later one has the last word.
+func merged(configs ...map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, c := range configs {
+		maps.Copy(out, c)
+	}
+	return out
+}
+
+// round does what the package comment says, once.
+func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
+	c.holder.Forget()
+	c.rival.Forget()
+	defer func() { c.collect(r) }()
+	c.names = make([]string, Names)
+	for i := range c.names {
+		c.names[i] = fmt.Sprintf("safety-%x-%d", c.random.Uint64(), i)
+	}
+	scene := &c.environment.Scene
+	scene.Holder, scene.Rival = c.holder, c.rival
+	defer func() {
+		// Whatever happened, nothing of the fault stays.
+		err = errors.Join(err, scene.Settle())
+	}()
+	if err := c.hold(ctx); err != nil {
+		return err
+	}
+	seen := c.holder.Seen()
+	r.Hits = seen.Held() + len(seen.Failed)
+	first := proc.Now()
+	if !c.fault.Late {
+		if err := c.want(); err != nil {
+			return err
+		}
+		pause(ctx, queueing)
+	}
+	pause(ctx, time.Duration(c.random.Int64N(int64(c.ttl/3)))) // any moment of the renewal
+	r.StruckNs = proc.Now()
+	c.giveBack(ctx)
+	if err := do(ctx, c.fault.Strike, scene); err != nil {
+		return errors.Join(fmt.Errorf("strike: %w", err), do(ctx, c.fault.Heal, scene))
+	}
+	if c.fault.Serves && c.fault.Heal == nil {
+		r.BackNs = proc.Now()
+	}
+	if c.fault.Freezes {
+		r.Halts = append(r.Halts, record.Halt{Host: holderHost, Why: record.HaltFrozen, From: r.StruckNs})
+	}
+	if c.fault.Late {
+		if err := c.want(); err != nil {
+			return err
+		}
+	}
+	return c.outcome(ctx, r, first)
+}
+
+// hold lets the holder acquire all locks, the second half of them prepared by
+// the fault.
+func (c *cell) hold(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	half := Names / 2
+	if err := c.holder.Acquire(c.names[:half], 0, c.ttl, openTimeout); err != nil {
+		return err
+	}
+	if err := c.holder.Await(bounded, func(s recorder.Seen) bool { return s.Held() == half }); err != nil {
+		return fmt.Errorf("the holder gets its locks: %w, %v", err, c.holder.Seen().Failed)
+	}
+	if err := do(ctx, c.fault.Prepare, &c.environment.Scene); err != nil {
+		return fmt.Errorf("prepare: %w", err)
+	}
+	timeout := openTimeout
+	if c.fault.Prepare != nil {
+		timeout = tryFor
+	}
+	if err := c.holder.Acquire(c.names[half:], half, c.ttl, timeout); err != nil {
+		return err
+	}
+	err := c.holder.Await(bounded, func(s recorder.Seen) bool { return len(s.Leases)+len(s.Failed) >= Names })
+	if err != nil {
+		return fmt.Errorf("the holder gets the rest of its locks: %w, %v", err, c.holder.Seen().Failed)
+	}
+	return nil
+}
+
+// giveBack lets the holder release the second half of its locks in an outage
+// after which the store must serve.
+func (c *cell) giveBack(ctx context.Context) {
+	given := make(chan error, 1)
+	go func() {
+		var err error
+		if c.fault.Serves {
+			pause(ctx, givingBack)
+			err = c.holder.ReleaseFrom(ctx, Names/2)
+		}
+		given <- err
+	}()
+	c.given = sync.OnceValue(func() error { return <-given })
+}
+
+// want lets the rival wait for all locks.
+func (c *cell) want() error {
+	return c.rival.Acquire(c.names, 0, c.ttl, 2*(c.ttl+recovery))
+}
+
+// outcome waits for what the fault does, ends it, and lets both come to an
+// end. The rival's leases are those asked for since first.
+func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error {
+	has := func(s recorder.Seen) bool {
+		n := 0
+		for _, l := range s.Leases {
+			if l.AskedNs >= first {
+				n++
+			}
+		}
+		return n >= Names
+	}
+	acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl)))
+	bound := acts
+	if acts == 0 {
+		bound = c.ttl + recovery
+	}
+	bounded, cancel := context.WithTimeout(ctx, bound)
+	err := c.rival.Await(bounded, has)
+	cancel()
+	switch {
+	case err == nil && acts == 0:
+		pause(ctx, aftermath) // the rival raises its guards before the holder goes on
+	case err == nil:
+		pause(ctx, c.ttl/2) // the holder, which may believe that it has them too, renews
+	}
+	if err := do(ctx, c.fault.Heal, &c.environment.Scene); err != nil {
+		return fmt.Errorf("heal: %w", err)
+	}
+	r.HealedNs = proc.Now()
+	if c.fault.Serves && c.fault.Heal != nil {
+		r.BackNs = r.HealedNs
+	}
+	if n := len(r.Halts); n > 0 {
+		r.Halts[n-1].To = r.HealedNs
+	}
+	if err := c.environment.Scene.Settle(); err != nil {
+		return fmt.Errorf("heal: %w", err)
+	}
+	if err := c.given(); err != nil {
+		return fmt.Errorf("the holder gives half of its locks back: %w", err)
+	}
+	if err == nil {
+		pause(ctx, lateness) // the rival renews soon, and would learn of a lost lock
+	} else {
+		pause(ctx, aftermath)
+	}
+	return c.finish(ctx, has)
+}
+
+// finish lets the rival have every lock and the holder want them again, so
+// that a lock which the holder has broken is found, and ends the round.
+func (c *cell) finish(ctx context.Context, has func(recorder.Seen) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, c.ttl+recovery)
+	defer cancel()
+	both := !c.alone() && c.holder.Alive()
+	if both {
+		if err := c.holder.Release(ctx); err != nil {
+			return fmt.Errorf("the holder releases: %w", err)
+		}
+	}
+	if err := c.rival.Await(ctx, has); err != nil && !c.alone() {
+		return fmt.Errorf("the rival gets every lock: %w, %v", err, c.rival.Seen().Failed)
+	}
+	if both {
+		if err := c.holder.Acquire(c.names, 0, c.ttl, recovery); err != nil {
+			return err
+		}
+	}
+	pause(ctx, aftermath)
+	if err := c.rival.Release(ctx); err != nil {
+		return fmt.Errorf("the rival releases: %w", err)
+	}
+	if both {
+		if err := c.holder.Release(ctx); err != nil {
+			return fmt.Errorf("the holder releases what it has waited for: %w", err)
+		}
+	}
+	return nil
+}
+
+// collect gathers what both have seen. A process that the fault has killed
+// learns of nothing more.
+func (c *cell) collect(r *record.Round) {
+	processes := []*recorder.Process{c.holder}
+	if !c.alone() {
+		processes = append(processes, c.rival)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for i, p := range processes {
+		if !p.Alive() {
+			_ = p.Close(ctx) // returns when all that it told is read
+		}
+		s := p.Seen()
+		r.Leases = append(r.Leases, s.Leases...)
+		r.Writes = append(r.Writes, s.Writes...)
+		r.Halts = append(r.Halts, s.Halts...)
+		if !p.Alive() {
+			r.Halts = append(r.Halts, record.Halt{Host: i, Why: record.HaltKilled, From: r.StruckNs})
+		}
+	}
+	r.Shift(-c.began)
+	slices.SortStableFunc(r.Leases, func(a, b record.Lease) int { return int(a.GrantedNs - b.GrantedNs) })
+}
+
+// end ends both hosts on a budget of its own.
+func (c *cell) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	for _, p := range []*recorder.Process{c.holder, c.rival} {
+		if p == nil {
+			continue
+		}
+		if p.Alive() {
+			_ = fault.Resume(p.Pid()) // a failed round may have left it frozen
+		}
+		if err := p.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
+	return nil
+}
+
+func do(ctx context.Context, step func(context.Context, *fault.Scene) error, s *fault.Scene) error {
+	if step == nil {
+		return nil
+	}
+	return step(ctx, s)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

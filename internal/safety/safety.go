@@ -1,0 +1,203 @@
+// Package safety puts backends through failures: in each round one host
+// process holds many locks, another one wants them, and a fault strikes. What
+// both believed is recorded; package check judges it.
+package safety
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+const (
+	// Names is how many locks one fault hits at once.
+	Names = 20
+	// TTL is that of the leases, where a fault asks for no other.
+	TTL = 2 * time.Second
+	// patience is how long a server may take to do what it is told.
+	patience = 5 * time.Second
+)
+
+// Backend is one that is judged.
+type Backend struct {
+	Name    string
+	Path    string // of the plugin binary
+	Fencing string
+	Config  driver.Config
+	NoMTLS  bool
+}
+
+// Plan is what is to be done: every fault on every backend, in Rounds rounds.
+type Plan struct {
+	Backends []Backend
+	Faults   []fault.Fault
+	Rounds   int
+	// Seed decides at which moments of a renewal faults strike.
+	Seed uint64
+	// FilesOnly leaves out the resources that need servers.
+	FilesOnly bool
+}
+
+// Quick are the names of the faults of a quick run.
+var Quick = []string{
+	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
+}
+
+// Cells are all combinations of a backend and a fault, and how many of them
+// can be run here. A fault that is made for some of the backends is none of the
+// others'.
+func (p Plan) Cells() (all, runnable int) {
+	for _, f := range p.Faults {
+		for _, b := range p.Backends {
+			if p.concerns(f, b) {
+				all++
+				if store.Known(b.Name) && store.Of(b.Name).Fits(f) == "" {
+					runnable++
+				}
+			}
+		}
+	}
+	return all, runnable
+}
+
+// concerns tells whether a fault has anything to do with a backend. When it
+// has nothing to do with any, all of them are told so.
+func (p Plan) concerns(f fault.Fault, b Backend) bool {
+	does := func(b Backend) bool { return store.Of(b.Name).Concerns(f) }
+	return does(b) || !slices.ContainsFunc(p.Backends, does)
+}
+
+// Sink is told how a run goes on, from one goroutine.
+type Sink interface {
+	// Begin is called before each cell.
+	Begin(label string)
+	// Round is called with each round, and with each cell that cannot be run.
+	Round(r record.Round) error
+}
+
+// Run carries out a plan. Cells that cannot be run are rounds that say what is
+// missing; a round that fails says why, and the run goes on. It ends early
+// only with ctx, or with an error of the sink.
+func Run(ctx context.Context, p Plan, sink Sink) (err error) {
+	scratch, err := env.NewScratch()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scratch.Close()) }()
+	r := &runner{plan: p, sink: sink, dir: scratch.Dir(), began: proc.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
+	defer func() { err = errors.Join(err, r.servers.Close()) }()
+	if err := r.openResources(ctx); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(p.Faults, func(f fault.Fault) bool { return slices.Contains(f.Needs, fault.PowerClock) }) {
+		r.clockLibrary, r.noClock = fault.ClockLibrary(ctx, r.dir)
+	}
+	for _, f := range p.Faults {
+		for _, b := range p.Backends {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if !p.concerns(f, b) {
+				continue
+			}
+			sink.Begin(fmt.Sprintf("%s, %s", b.Name, f.Name))
+			if err := r.cell(ctx, b, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+type runner struct {
+	plan         Plan
+	sink         Sink
+	dir          string
+	began        int64 // zero of all times
+	random       *rand.Rand
+	clockLibrary string
+	noClock      error // why there is none
+
+	resources recorder.Resources
+	servers   env.Nodes // of the resources
+}
+
+// openResources starts what holders write to. A server that is not installed
+// leaves one kind of resource out.
+func (r *runner) openResources(ctx context.Context) error {
+	r.resources.Dir = r.dir
+	if r.plan.FilesOnly {
+		return nil
+	}
+	r.resources.Guards = map[string]string{}
+	for _, s := range store.All() {
+		if s.Guard == nil {
+			continue
+		}
+		server, address, err := s.Guard.Start(ctx)
+		if errors.Is(err, env.ErrNotInstalled) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		r.servers = append(r.servers, server)
+		r.resources.Guards[s.Guard.Kind] = address
+	}
+	return nil
+}
+
+// cell runs all rounds of one fault on one backend.
+func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
+	s := store.Of(b.Name)
+	template := record.Round{
+		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Conditions(), Control: f.Control,
+		// A store that dies with its plugin loses its leases with it.
+		Keeps: f.Keeps && s.Lacks[fault.PowerRival] == "",
+	}
+	if f.Config["fencing"] == "none" {
+		template.Fencing = "none"
+	}
+	switch {
+	case !store.Known(b.Name):
+		template.Missing = "lockbench has no throwaway servers for it"
+	case s.Fits(f) != "":
+		template.Missing = s.Fits(f)
+	case slices.Contains(f.Needs, fault.PowerClock) && r.noClock != nil:
+		template.Missing = r.noClock.Error()
+	}
+	if template.Missing != "" {
+		return r.sink.Round(template)
+	}
+	w := store.Wish{Needs: f.Needs, Many: f.Many, TTL: TTL, Plugin: b.Path, Dir: r.dir}
+	if f.TTL > 0 {
+		w.TTL = f.TTL
+	}
+	if slices.Contains(f.Needs, fault.PowerClock) {
+		w.ClockLibrary = r.clockLibrary
+	}
+	template.TTLms = w.TTL.Milliseconds()
+	e, err := s.Open(ctx, w)
+	if errors.Is(err, env.ErrNotInstalled) {
+		template.Missing = err.Error()
+		return r.sink.Round(template)
+	}
+	if err != nil {
+		template.Failure = err.Error()
+		return r.sink.Round(template)
+	}
+	c := &cell{runner: r, backend: b, fault: f, ttl: w.TTL, environment: e}
+	err = c.rounds(ctx, template)
+	return errors.Join(err, c.end(ctx), e.Close())
+}

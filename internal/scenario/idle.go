@@ -1,0 +1,86 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// queued is how long waiters get to enter the queue.
+const queued = 50 * time.Millisecond
+
+// idleFor is how long waiters wait for nothing, 0 when nobody counts.
+func idleFor(in Input) time.Duration {
+	if in.Commands == nil {
+		return 0
+	}
+	return queued + in.Measure/2
+}
+
+// idle lets all callers but one wait for a lock that stays held, and returns how
+// many commands per second each server is given meanwhile.
+func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
+	lease, ok := cs[0].Acquire(ctx)
+	if !ok {
+		return 0, fmt.Errorf("%w: %w", ErrNothingDone, orStalled(cs[0].Err))
+	}
+	waiting, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		load.Workers(len(cs)-1, func(i int) {
+			if lease, ok := cs[i+1].Acquire(waiting); ok { // for the checker to find, unless it was at the end
+				cs[i+1].Release(context.WithoutCancel(ctx), lease)
+			}
+		})
+	}()
+	load.Sleep(ctx, queued)
+	from := in.Clock.Now()
+	c := <-in.count(ctx, from, from+int64(in.Measure/2))
+	stop()
+	<-done
+	cs[0].Release(context.WithoutCancel(ctx), lease)
+	return c.commands / time.Duration(c.until-c.from).Seconds(), c.err
+}
+
+// counted is how many commands each server has run in a time, and how many of
+// them clients have sent.
+type counted struct {
+	from, until    int64
+	commands, sent float64
+	err            error
+}
+
+// count reads the counter of the servers at two times. What it sends has one
+// element, at once where nobody counts.
+func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
+	out := make(chan counted, 1)
+	if in.Commands == nil {
+		out <- counted{}
+		return out
+	}
+	go func() {
+		load.Sleep(ctx, time.Duration(from-in.Clock.Now()))
+		before, sentBefore, err := in.Commands(ctx)
+		c := counted{from: in.Clock.Now(), err: err}
+		load.Sleep(ctx, time.Duration(until-in.Clock.Now()))
+		after, sent, err := in.Commands(ctx)
+		c.until, c.commands, c.sent, c.err = in.Clock.Now(), after-before, sent-sentBefore, errors.Join(c.err, err)
+		out <- c
+	}()
+	return out
+}
+
+// grants counts those that came in that time.
+func (c counted) grants(attempts []record.Attempt) (n int) {
+	for _, a := range attempts {
+		if a.Outcome == record.Granted && a.Answered >= c.from && a.Answered < c.until {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,162 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// mode is one way in which a leader ends.
+type mode struct {
+	name string
+	doc  string // one line
+	// proxied modes harm connections: every candidate has proxies of its own.
+	proxied bool
+	// server modes harm the server and not the leader, who may stay the leader.
+	server bool
+	// banded modes leave the lease to its TTL: a new leader before its end is a
+	// finding. In the others somebody releases it.
+	banded bool
+	// waits is about how long a takeover lasts; nil: no time worth counting.
+	waits  func(ttl time.Duration) time.Duration
+	strike func(ctx context.Context, s *succession, h *harm) error
+	// mend repairs what was harmed when others lead; nil: nothing to do.
+	mend func(ctx context.Context, s *succession, h *harm) error
+}
+
+var killHost = mode{
+	name: "kill-host",
+	doc:  "SIGKILL to the host process; its plugin releases what it held",
+	strike: func(_ context.Context, s *succession, h *harm) error {
+		return s.bury(h, h.victim.Kill)
+	},
+	mend: replace,
+}
+
+// ttlLeft is how long a lease lives that is harmed at a random phase, on
+// average.
+func ttlLeft(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
+
+var modes = []mode{
+	{
+		name:   "resign",
+		doc:    "the leader releases in order",
+		strike: func(_ context.Context, _ *succession, h *harm) error { return h.victim.Resign() },
+	},
+	killHost,
+	{
+		name:    "kill-machine",
+		doc:     "connections are cut off without a FIN, then host and plugin are stopped and killed",
+		proxied: true, banded: true, waits: ttlLeft,
+		strike: func(_ context.Context, s *succession, h *harm) error {
+			return errors.Join(h.victim.cut(), s.bury(h, h.victim.KillMachine))
+		},
+		mend: replace,
+	},
+	{
+		name:   "freeze",
+		doc:    "SIGSTOP to the host process, which goes on when another one leads",
+		banded: true, waits: ttlLeft,
+		strike: func(_ context.Context, _ *succession, h *harm) error { return h.victim.Freeze() },
+		mend: func(ctx context.Context, s *succession, h *harm) error {
+			resumed := s.in.Clock.Now()
+			if err := h.victim.Resume(); err != nil {
+				return err
+			}
+			return s.noticed(ctx, h, resumed)
+		},
+	},
+	{
+		name:    "partition",
+		doc:     "the leader's connections to the store are cut off and later healed; it goes on running",
+		proxied: true, banded: true, waits: ttlLeft,
+		strike: func(_ context.Context, _ *succession, h *harm) error { return h.victim.cut() },
+		mend: func(ctx context.Context, s *succession, h *harm) error {
+			return errors.Join(s.noticed(ctx, h, 0), h.victim.heal())
+		},
+	},
+	{
+		name:   "server-restart",
+		doc:    "SIGKILL to one server, which is started again at once",
+		server: true,
+		waits:  func(time.Duration) time.Duration { return 2 * time.Second },
+		strike: func(ctx context.Context, s *succession, _ *harm) error {
+			return errors.Join(s.in.Server.Stop(), s.in.Server.Start(ctx))
+		},
+	},
+	{
+		name:   "server-pause",
+		doc:    "one server is frozen for one and a tenth TTL",
+		server: true,
+		waits:  pauseOf,
+		strike: func(ctx context.Context, s *succession, _ *harm) error {
+			if err := s.in.Server.Freeze(); err != nil {
+				return err
+			}
+			load.Sleep(ctx, pauseOf(s.in.TTL))
+			return s.in.Server.Resume()
+		},
+	},
+}
+
+func pauseOf(ttl time.Duration) time.Duration { return ttl + ttl/10 }
+
+// replace starts a candidate in place of one that is dead.
+func replace(ctx context.Context, s *succession, h *harm) error {
+	return errors.Join(h.victim.closeProxies(), s.join(ctx))
+}
+
+// Server is the server of a backend, or one of several, that may be harmed.
+type Server interface {
+	// Stop ends it as a crash does; Start starts it again, with what it keeps
+	// over one, and returns when it answers.
+	Stop() error
+	Start(ctx context.Context) error
+	// Freeze stops it with its connections open until Resume.
+	Freeze() error
+	Resume() error
+}
+
+// NotPossible says why a mode cannot be measured with this input; "" when it
+// can.
+func NotPossible(in Input) string {
+	m, _ := modeByName(in.Mode)
+	if m.server && in.Server == nil {
+		return "which harms servers and leaves yours alone"
+	}
+	if m.proxied {
+		nowhere := func(address string) (string, error) { return address, nil }
+		if _, err := store.Route(in.Host.Config, nowhere); err != nil {
+			return fmt.Sprintf("which needs proxies: %v", err)
+		}
+	}
+	return ""
+}
+
+// contender is a candidate with the proxies through which it reaches the store.
+type contender struct {
+	*host.Candidate
+	id      int32
+	proxies []*fault.Proxy
+}
+
+// cut swallows everything between the candidate and the store.
+func (c *contender) cut() error { return c.all((*fault.Proxy).BlackHole) }
+
+func (c *contender) heal() error { return c.all((*fault.Proxy).Heal) }
+
+func (c *contender) closeProxies() error { return c.all((*fault.Proxy).Close) }
+
+func (c *contender) all(do func(*fault.Proxy) error) error {
+	var errs []error
+	for _, p := range c.proxies {
+		errs = append(errs, do(p))
+	}
+	return errors.Join(errs...)
+}

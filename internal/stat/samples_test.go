@@ -1,0 +1,231 @@
+package stat
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// run describes a folder that a test wants.
+type run struct {
+	plan     record.Plan
+	subjects []record.Subject
+	state    record.State
+	lines    int                // of each subject; 0: as many as the plan's runs
+	factor   map[string]float64 // by subject, of its latencies; 0 is 1
+}
+
+// write makes the folder: two subjects at one number of clients, whose latencies
+// rise from run to run.
+func (r run) write(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "out")
+	if r.plan.Runs == 0 {
+		r.plan.Runs = 10
+	}
+	r.plan.Backends = []string{"redis"}
+	if r.state == "" {
+		r.state = record.StateDone
+	}
+	if r.subjects == nil {
+		r.subjects = []record.Subject{{Name: "redis", Kind: record.KindPlugin}, {Name: "redislock", Kind: record.KindBaseline}}
+	}
+	f, err := record.Create(dir, record.Manifest{Started: time.Now(), Plan: r.plan, Subjects: r.subjects})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := r.lines
+	if lines == 0 {
+		lines = r.plan.Runs
+	}
+	for i := range lines {
+		for _, s := range r.subjects {
+			factor := r.factor[s.Name]
+			if factor == 0 {
+				factor = 1
+			}
+			var took []int64
+			for n := range 600 {
+				took = append(took, int64(factor*float64(100_000+1000*i+10*n)))
+			}
+			err := f.Add(record.Cell{
+				Section: record.Section{Backend: s.Name, Kind: s.Kind, Scenario: "acquire", Clients: 8, Run: i + 1},
+				Cycles:  600, Elapsed: time.Second, Latencies: map[string][]int64{"acquire": took},
+				Values: map[string]float64{"cycles/s": 600 / factor},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := f.Close(r.state); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestFolders(t *testing.T) {
+	slow := run{factor: map[string]float64{"redis": 1.2}}
+	c, err := Folders(run{}.write(t), slow.write(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	worse := map[string]bool{}
+	for _, d := range c.Rows {
+		if d.Control != strings.Contains(d.Cell, "redislock") {
+			t.Errorf("%s: control %v", d.Cell, d.Control)
+		}
+		if d.Worse() {
+			worse[d.Cell+" "+d.Unit] = true
+		}
+	}
+	for _, want := range []string{"p50-ns/acquire", "p99-ns/acquire", "cycles/s"} {
+		if !worse["Acquire/backend=redis/clients=8 "+want] {
+			t.Errorf("%s is not worse: %v", want, worse)
+		}
+	}
+	if len(worse) != 3 || len(c.Warnings) != 0 {
+		t.Errorf("worse: %v; warnings: %q", worse, c.Warnings)
+	}
+	drifted := run{factor: map[string]float64{"redislock": 1.5}}
+	if c, err = Folders(run{}.write(t), drifted.write(t), ""); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) == 0 || !strings.Contains(c.Warnings[0], "the machine has changed") {
+		t.Errorf("a baseline that has changed: %q", c.Warnings)
+	}
+	few := run{plan: record.Plan{Runs: 3}}
+	if c, err = Folders(few.write(t), few.write(t), ""); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "at least 5") {
+		t.Errorf("three runs: %q", c.Warnings)
+	}
+}
+
+func TestFilter(t *testing.T) {
+	a := run{}.write(t)
+	c, err := Folders(a, a, "/backend:redis .unit:cycles/s")
+	if err != nil || len(c.Rows) != 1 || c.Rows[0].Unit != "cycles/s" {
+		t.Errorf("%+v, %v", c.Rows, err)
+	}
+	if _, err := Folders(a, a, "/backend:redis ("); !errors.Is(err, ErrFilter) {
+		t.Error(err)
+	}
+}
+
+func TestFoldersRefuse(t *testing.T) {
+	good := run{}.write(t)
+	cutTo := func(tenths int64) string {
+		dir := run{}.write(t)
+		results := filepath.Join(dir, record.ResultsFile)
+		info, err := os.Stat(results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(results, info.Size()*tenths/10); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	for name, tt := range map[string]struct {
+		other string
+		want  error
+		says  string
+	}{
+		"another plan": {run{plan: record.Plan{Clients: []int{1, 8}}}.write(t), record.ErrPlans, "clients [] and [1 8]"},
+		"interrupted":  {run{state: record.StateInterrupted, lines: 3}.write(t), record.ErrIncomplete, "interrupted"},
+		"killed":       {run{state: record.StateRunning}.write(t), record.ErrIncomplete, "running"},
+		"cut":          {cutTo(9), record.ErrIncomplete, "of 10 runs of Acquire/backend=redis/clients=8"},
+		"cut early":    {cutTo(2), record.ErrIncomplete, "no figure"},
+		"foreign":      {t.TempDir(), record.ErrNotAFolder, record.ManifestFile},
+		"missing":      {filepath.Join(t.TempDir(), "no"), record.ErrNotAFolder, record.ManifestFile},
+	} {
+		for _, dirs := range [][2]string{{good, tt.other}, {tt.other, good}} {
+			if _, err := Folders(dirs[0], dirs[1], ""); !errors.Is(err, tt.want) || name != "another plan" && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestBuilds(t *testing.T) {
+	r := run{
+		subjects: []record.Subject{{Name: "redis@other", Kind: record.KindPlugin, BuildOf: "redis"}, {Name: "redis", Kind: record.KindPlugin}},
+		factor:   map[string]float64{"redis@other": 0.8},
+	}
+	dir := r.write(t)
+	c, err := Builds(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range c.Rows {
+		if !d.Worse() || d.Cell != "Acquire/backend=redis/clients=8" {
+			t.Errorf("%+v", d)
+		}
+	}
+	if len(c.Rows) != 3 {
+		t.Errorf("%d rows", len(c.Rows))
+	}
+	if _, err := Builds(run{}.write(t), ""); !errors.Is(err, record.ErrPlans) {
+		t.Error(err)
+	}
+}
+
+func TestParseGate(t *testing.T) {
+	for _, text := range []string{"", "p99-ns/acquire", "> 10%", "p99-ns/acquire > 10", "p99-ns/acquire >= 10%", "p99-ns/acquire > ten%", "[ > 1%", "a b > 1%"} {
+		if g, err := ParseGate(text); err == nil {
+			t.Errorf("%q is read as %+v", text, g)
+		} else if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q is not named: %v", text, err)
+		}
+	}
+	g, err := ParseGate(" p50-ns/*>+2.5 % ")
+	if err != nil || !g.above || g.limit != 0.025 || !g.concerns("p50-ns/renew") || g.concerns("p99-ns/renew") {
+		t.Errorf("%+v, %v", g, err)
+	}
+	if g.String() != "p50-ns/*>+2.5 %" {
+		t.Errorf("%q", g)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	gates := func(texts ...string) (out []Gate) {
+		for _, text := range texts {
+			g, err := ParseGate(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, g)
+		}
+		return out
+	}
+	c, err := Folders(run{}.write(t), run{factor: map[string]float64{"redis": 1.2, "redislock": 1.2}}.write(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, unknown := c.Judge(gates("p99-ns/acquire > +10%", "cycles/s < -10%", "p90-ns/acquire > +50%"))
+	if len(v.Failed) != 2 || len(unknown) != 0 || v.Rows != 3 || v.Blind != "" {
+		t.Errorf("%+v, %v", v, unknown)
+	}
+	for _, f := range v.Failed {
+		if f.Row.Control {
+			t.Errorf("a baseline stops: %+v", f)
+		}
+	}
+	if _, unknown := c.Judge(gates("p99-ns/acquir > +10%")); len(unknown) != 1 {
+		t.Errorf("%v", unknown)
+	}
+	few := run{plan: record.Plan{Runs: 3}}
+	if c, err = Folders(few.write(t), few.write(t), ""); err != nil {
+		t.Fatal(err)
+	}
+	if v, _ := c.Judge(gates("p50-ns/acquire > +1%")); v.Blind == "" {
+		t.Error("three runs can stop nothing, and the verdict does not say so")
+	}
+}

@@ -1,0 +1,77 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
+)
+
+func TestCounter(t *testing.T) {
+	s, err := env.StartRedis(t.Context(), nil)
+	if err != nil {
+		env.Missing(t, "redis", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg := driver.Config{"address": s.Addr()}
+	c, err := Of("redis").Counter(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	call, end, err := Of("redis").Floor.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	if err := call(t.Context()); err != nil { // connects
+		t.Fatal(err)
+	}
+	if _, _, err := c.Read(t.Context()); err != nil { // connects
+		t.Fatal(err)
+	}
+	read := func() float64 {
+		n, _, err := c.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := read()
+	for range 7 {
+		if err := call(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := read() - before; n != 7 {
+		t.Errorf("%v commands counted of 7", n)
+	}
+	if n := read(); n != before+7 {
+		t.Errorf("a reading counts itself: %v, then %v", before+7, n)
+	}
+	if none, err := Of("memory").Counter(nil); none != nil || err != nil {
+		t.Errorf("%v, %v", none, err)
+	}
+}
+
+func TestField(t *testing.T) {
+	if n, err := field("# Stats\r\na:1\r\ntotal:17\r\n", "total:"); n != 17 || err != nil {
+		t.Errorf("%v, %v", n, err)
+	}
+	if _, err := field("a:1", "total:"); err == nil {
+		t.Error("a key that is not there was found")
+	}
+}
+
+// TestFromClients: what scripts run is not what clients sent.
+func TestFromClients(t *testing.T) {
+	text := "# Commandstats\r\ncmdstat_evalsha:calls=5,usec=70,usec_per_call=14.00\r\ncmdstat_get:calls=40,usec=9\r\n" +
+		"cmdstat_script|load:calls=1,usec=3\r\ncmdstat_ping:calls=2,usec=1\r\n"
+	if n := fromClients(text); n != 8 {
+		t.Errorf("5 scripts, 1 load and 2 pings: %v", n)
+	}
+}

@@ -1,0 +1,220 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/fault"
+)
+
+// patience is how long a server may take to do what it is told: a replica that
+// has lost its master looks for it once a second, and copies everything.
+const patience = 15 * time.Second
+
+// healthTimeout bounds the question whether servers are healthy.
+const healthTimeout = 2 * time.Second
+
+// Environment is the servers of one backend, the paths to them, and what may be
+// done to them. One goroutine uses it at a time.
+type Environment struct {
+	Scene   fault.Scene
+	servers env.Nodes // all that have to be closed
+	// Config is the backend's without its address, and address is that for
+	// servers that are reached at the given host:port each.
+	Config  driver.Config
+	address func(at []string) string
+	// product is what only this kind of server knows; nil for one that lives in
+	// the hosts.
+	product product
+	paths   [][]*fault.Proxy // all that were added
+	shifted bool             // a clock was moved
+	user    string           // as which hosts log in
+	// passwordFile is where hosts read their password; "" where they do not.
+	passwordFile string
+	// admit lets servers that were started vote at once, where they would not.
+	admit func(ctx context.Context) error
+	// settle, unless it is nil, returns when another round can begin.
+	settle func(ctx context.Context) error
+	end    []func() error // further things to close
+}
+
+// product is what is asked of the servers of one kind.
+type product interface {
+	healthy(ctx context.Context) error
+	leftovers(ctx context.Context, prefix string) ([]string, error)
+	connections(ctx context.Context) (int, error)
+}
+
+// Wish is what an environment is to have.
+type Wish struct {
+	// Setting is the name of one of [Store.Settings]; "" for the first.
+	Setting string
+	Needs   []fault.Power
+	// Many asks for several servers, where the backend can have several or one.
+	Many   bool
+	TTL    time.Duration // the longest of the leases
+	Plugin string        // path of the binary
+	Dir    string        // for temporary files
+	// ClockLibrary moves the clocks of servers, see [fault.ClockLibrary]; ""
+	// when nobody needs that.
+	ClockLibrary string
+}
+
+func (w Wish) needs(p fault.Power) bool { return slices.Contains(w.Needs, p) }
+
+// Open starts the servers of a store that is known. Errors of servers that are
+// not installed wrap [env.ErrNotInstalled].
+func (s *Store) Open(ctx context.Context, w Wish) (*Environment, error) {
+	e, err := s.open(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	e.Scene.Votes = s.Has(fault.PowerVotes)
+	if w.needs(fault.PowerPaths) {
+		if e.Scene.HolderPaths, err = e.AddPaths(); err == nil {
+			e.Scene.RivalPaths, err = e.AddPaths()
+		}
+	}
+	if err == nil && e.admit != nil {
+		err = e.admit(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+// AddPaths puts one proxy in front of each server, for one host. They are closed
+// with the environment.
+func (e *Environment) AddPaths() ([]*fault.Proxy, error) {
+	var paths []*fault.Proxy
+	for _, server := range e.Scene.Servers {
+		p, err := fault.NewProxy(server.Addr())
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, p)
+		e.end = append(e.end, p.Close)
+	}
+	e.paths = append(e.paths, paths)
+	return paths, nil
+}
+
+// lead lets the paths of all hosts that lead to server n end at addr.
+func (e *Environment) lead(n int, addr string) error {
+	var errs []error
+	for _, paths := range e.paths {
+		errs = append(errs, paths[n].Retarget(addr))
+	}
+	return errors.Join(errs...)
+}
+
+// ConfigOf is the configuration of a host that uses the given paths, or none.
+func (e *Environment) ConfigOf(paths []*fault.Proxy) driver.Config {
+	cfg := driver.Config{}
+	maps.Copy(cfg, e.Config)
+	var at []string
+	for i, server := range e.Scene.Servers {
+		if len(paths) > 0 {
+			at = append(at, paths[i].Addr())
+			continue
+		}
+		at = append(at, server.Addr())
+	}
+	if e.address != nil {
+		cfg["address"] = e.address(at)
+	}
+	return cfg
+}
+
+// add takes over servers that a fault may harm.
+func (e *Environment) add(servers ...*env.Server) {
+	e.servers = append(e.servers, servers...)
+	for _, server := range servers {
+		e.Scene.Servers = append(e.Scene.Servers, server)
+	}
+}
+
+// Again brings the servers back to where they began, between rounds.
+func (e *Environment) Again(ctx context.Context) error {
+	err := e.rejoin(ctx)
+	for n := range e.Scene.Clocks {
+		err = errors.Join(err, e.ShiftClock(n, 0))
+	}
+	if e.settle != nil {
+		err = errors.Join(err, e.settle(ctx))
+	}
+	e.shifted = false
+	return err
+}
+
+// ShiftClock makes the clock of server n differ from the true time by d.
+func (e *Environment) ShiftClock(n int, d time.Duration) error {
+	e.shifted = e.shifted || d != 0
+	return e.Scene.Clocks[n].Shift(d)
+}
+
+// Healthy returns nil when the servers serve hosts, and are as they began: in
+// their roles, with their settings and the right time. It asks each of them.
+func (e *Environment) Healthy(ctx context.Context) error {
+	if e.product == nil {
+		return nil
+	}
+	if e.shifted {
+		return errors.New("store: a clock was moved")
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	if err := e.product.healthy(ctx); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+// Leftovers lists what is in the store of locks whose names begin with prefix:
+// keys, or rows that somebody holds or waits for. What stays on purpose, as a
+// counter of tokens does and the owners that were withdrawn, is not listed.
+func (e *Environment) Leftovers(ctx context.Context, prefix string) ([]string, error) {
+	if e.product == nil {
+		return nil, nil
+	}
+	return e.product.leftovers(ctx, prefix)
+}
+
+// Connections counts those that hosts have to the servers.
+func (e *Environment) Connections(ctx context.Context) (int, error) {
+	if e.product == nil {
+		return 0, nil
+	}
+	return e.product.connections(ctx)
+}
+
+// Close ends what a fault does in the background, closes the paths, and ends the
+// servers.
+func (e *Environment) Close() error {
+	errs := []error{e.Scene.Settle()}
+	for _, end := range e.end {
+		errs = append(errs, end())
+	}
+	return errors.Join(append(errs, e.servers.Close())...)
+}
+
+// startClock makes the clock of one server and its wrapping command, for a
+// fault that moves it.
+func (e *Environment) startClock(w Wish) ([]string, error) {
+	if w.ClockLibrary == "" {
+		return nil, nil
+	}
+	c, err := fault.NewClock(w.ClockLibrary, w.Dir, fmt.Sprintf("clock-%d", len(e.Scene.Clocks)))
+	if err != nil {
+		return nil, err
+	}
+	e.Scene.Clocks = append(e.Scene.Clocks, c)
+	return c.Wrap(), nil
+}

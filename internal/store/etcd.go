@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/fault"
+)
+
+// The settings of a cluster of etcd.
+const (
+	One   = "one"
+	Three = "three"
+)
+
+// etcdMembers is the smallest cluster with a minority.
+const etcdMembers = 3
+
+// etcdKind is a cluster of etcd.
+var etcdKind = &Store{
+	Name: "etcd",
+	Terms: claim.Terms{
+		Turn:        func(time.Duration) time.Duration { return 3 * time.Second },
+		ExpiresLate: time.Second + 500*time.Millisecond,
+		Reconnects:  time.Second,
+		Remarks: map[claim.Rule]claim.Remark{
+			claim.LeftBehind: {
+				Time: "on etcd 2 s",
+				From: "etcd starts every TTL anew, and a second longer, when a leader is elected, and looks for what has expired twice a second",
+			},
+			claim.Survives: {From: "So is the second in which etcd's client leaves a member that does not answer"},
+			claim.Woken:    {From: "On etcd it is 3 s"},
+			claim.Granted: {
+				Time: "on etcd 1 s more",
+				From: "A member of etcd is connected to again after 1 s at most",
+			},
+		},
+		Exceptions: []claim.Exception{
+			{
+				Rules: claim.Twice(), All: []claim.Condition{claim.LeaderPaused},
+				Why: "a leader that goes on (a virtual machine that was paused, a disk that hung) may revoke, by its own books, leases that were renewed at its successor. " +
+					"The holder is told by its watch, in milliseconds and usually before the next grant, but that is no promise. " +
+					"If it stood still for 10 s, the places of waiters go the same way, and their order is lost",
+				Source: 14,
+			},
+			{
+				Rules: claim.Twice(), All: []claim.Condition{claim.DataLost},
+				Why:    "the key is lost with the cluster's data. The new cluster's tokens begin above the clock of the host that comes first",
+				Source: 15,
+			},
+			{
+				Rules: claim.Twice(claim.Token), All: []claim.Condition{claim.WritesLost},
+				Why:    "a member that runs with `--unsafe-no-fsync` may forget what it has promised, and revisions, of which tokens are made, are given again",
+				Source: 16,
+			},
+			{
+				Rules: claim.Twice(claim.Token), All: []claim.Condition{claim.OldData},
+				Why:    "an older snapshot brings back old leases and old revisions, unless it is restored with `--bump-revision`",
+				Source: 15,
+			},
+			{
+				Rules: []claim.Rule{claim.Token}, All: []claim.Condition{claim.DataLost, claim.ClockBack},
+				Why:    "it is the clock of a host that the new cluster's tokens begin above",
+				Source: 24,
+			},
+		},
+	},
+	Lacks: map[fault.Power]string{
+		fault.PowerClock:    "etcd asks the kernel for the time, where no library can move it",
+		fault.PowerReplica:  "its members agree on every write: there is no asynchronous replica",
+		fault.PowerVotes:    "its members agree on every write",
+		fault.PowerSentinel: "its members elect a leader by themselves",
+		fault.PowerSlots:    "every member has all keys",
+		fault.PowerEvict:    "etcd deletes no keys by itself",
+		fault.PowerExhaust:  "one connection carries all requests of a host, and etcd has no limit of them"},
+	Settings:   []Setting{{Name: One, Servers: 1}, {Name: Three, Servers: etcdMembers, Elects: true}},
+	ExpiryStep: 500 * time.Millisecond, // server/lease/lessor.go looks so often
+
+	open:       startEtcd,
+	operations: etcdOperations,
+	start:      func(ctx context.Context, _ bool) (env.Nodes, error) { return env.StartEtcdCluster(ctx, 1, nil) },
+	services:   []string{"etcd1", "etcd2", "etcd3"},
+	scheme:     "http",
+	counter:    countEtcd,
+	program:    env.EtcdProgram,
+}
+
+func startEtcd(ctx context.Context, w Wish) (*Environment, error) {
+	e := &Environment{address: byComma, Config: driver.Config{}}
+	s := &etcdStore{Environment: e}
+	size := 1
+	if w.Setting == Three || w.Setting == "" && w.Many {
+		size = etcdMembers
+		s.peers = &env.EtcdPeers{}
+		e.end = append(e.end, s.peers.Close)
+	}
+	members, err := env.StartEtcdCluster(ctx, size, &env.EtcdOptions{
+		// Members are removed and added without waiting for 5 s of peace.
+		Peers: s.peers, Args: []string{"--strict-reconfig-check=false"}})
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	e.add(members...)
+	e.product = s
+	e.Scene.ReadOnly = s.alarm
+	e.Scene.Leader = s.leader
+	return e, nil
+}

@@ -1,0 +1,186 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/env"
+)
+
+// etcdStep is one step of an operation on member n.
+type etcdStep func(ctx context.Context, s *etcdStore, n int) error
+
+func onEtcd(do etcdStep) func(context.Context, *Environment, int) error {
+	return func(ctx context.Context, e *Environment, n int) error { return do(ctx, e.product.(*etcdStore), n) }
+}
+
+// asked is a step that asks any member.
+func asked(do func(context.Context, *clientv3.Client) error) func(context.Context, *Environment, int) error {
+	return onEtcd(func(ctx context.Context, s *etcdStore, _ int) error {
+		return s.with(func(c *clientv3.Client) error { return do(ctx, c) })
+	})
+}
+
+// election bounds that of a leader, with the second in which a client leaves a
+// member that has none.
+const election = 3 * time.Second
+
+// longer than any TTL of an exploration.
+const longer = 12 * time.Second
+
+var etcdOperations = []Operation{
+	{Name: "compact", Does: "the history of the keys is compacted", Do: asked(compact)},
+	{
+		Name: "defragment", Does: "%s is defragmented", Server: true,
+		Do: onEtcd(func(ctx context.Context, s *etcdStore, n int) error {
+			return s.with(func(c *clientv3.Client) error {
+				_, err := c.Defragment(ctx, s.Scene.Servers[n].Addr())
+				return err
+			}, n)
+		}),
+	},
+	{
+		Name: "no-space", Does: "the database is full, and refuses what needs space", Lasts: whileWatched, StopsGrants: true, Recovers: time.Second,
+		Do:   onEtcd(func(ctx context.Context, s *etcdStore, _ int) error { return s.alarm(ctx, true) }),
+		Undo: onEtcd(func(ctx context.Context, s *etcdStore, _ int) error { return s.alarm(ctx, false) }),
+	},
+	// A change of the leader is an interruption, and so is leaving a member.
+	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three}, Server: true, Stops: true, Recovers: time.Second, Do: onEtcd(moveLeader)},
+	{
+		Name: "remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three}, Server: true, Lasts: whileWatched, Stops: true, Recovers: election,
+		Do: onEtcd(removeMember), Undo: onEtcd(addMember),
+	},
+	{
+		Name: "cut-off", Does: "%s is cut off from the other members, and clients reach it", Settings: []string{Three}, Server: true, Lasts: [2]time.Duration{longer, longer}, Stops: true, StopsFor: election, Recovers: election,
+		Do: onEtcd(func(_ context.Context, s *etcdStore, n int) error {
+			s.peers.CutOff(n, true)
+			return nil
+		}),
+		Undo: onEtcd(func(_ context.Context, s *etcdStore, n int) error {
+			s.peers.CutOff(n, false)
+			return nil
+		}),
+	},
+	{
+		Name: "epoch", Does: "the key of the epoch is deleted by hand", Makes: []string{string(claim.EndedByHand)},
+		Do: asked(func(ctx context.Context, c *clientv3.Client) error {
+			_, err := c.Delete(ctx, etcdPrefix+"\xffe")
+			return err
+		}),
+	},
+	{Name: "delete", Does: "a lock is deleted by hand", Makes: []string{string(claim.EndedByHand)}, Do: asked(deleteHold)},
+	{
+		Name: "wipe", Does: "all keys of the locks are deleted", Makes: []string{string(claim.DataLost)},
+		Do: asked(func(ctx context.Context, c *clientv3.Client) error {
+			_, err := c.Delete(ctx, etcdPrefix, clientv3.WithPrefix())
+			return err
+		}),
+	},
+}
+
+// compact removes all revisions but the newest.
+func compact(ctx context.Context, c *clientv3.Client) error {
+	now, err := c.Get(ctx, etcdPrefix, clientv3.WithCountOnly())
+	if err != nil {
+		return err
+	}
+	_, err = c.Compact(ctx, now.Header.Revision)
+	if err != nil && strings.Contains(err.Error(), "has been compacted") {
+		return nil // nothing was written since
+	}
+	return err
+}
+
+// deleteHold deletes the key of one lock that is held.
+func deleteHold(ctx context.Context, c *clientv3.Client) error {
+	keys, err := c.Get(ctx, etcdNames, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return err
+	}
+	var held []string
+	for _, kv := range keys.Kvs {
+		if key := string(kv.Key); strings.HasSuffix(key, "\xffha") || strings.HasSuffix(key, "\xffhb") {
+			held = append(held, key)
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	_, err = c.Delete(ctx, held[rand.IntN(len(held))])
+	return err
+}
+
+func moveLeader(ctx context.Context, s *etcdStore, n int) error {
+	leader, err := s.leader(ctx)
+	if err != nil || leader == n {
+		return err
+	}
+	return s.with(func(c *clientv3.Client) error {
+		status, err := c.Status(ctx, s.Scene.Servers[n].Addr())
+		if err != nil {
+			return err
+		}
+		_, err = c.MoveLeader(ctx, status.Header.MemberId)
+		return err
+	}, leader)
+}
+
+// others are the members besides n.
+func (s *etcdStore) others(n int) []int {
+	var all []int
+	for i := range s.Scene.Servers {
+		if i != n {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// removeMember removes member n, which then ends by itself.
+func removeMember(ctx context.Context, s *etcdStore, n int) error {
+	return s.with(func(c *clientv3.Client) error {
+		list, err := c.MemberList(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range list.Members {
+			if m.Name == fmt.Sprint("m", n+1) {
+				if _, err = c.MemberRemove(ctx, m.ID); err == nil {
+					s.removed = m.PeerURLs
+				}
+				return err
+			}
+		}
+		return fmt.Errorf("there is no member %d", n)
+	}, s.others(n)...)
+}
+
+// addMember adds it again, if it was removed.
+func addMember(ctx context.Context, s *etcdStore, n int) error {
+	if s.removed == nil {
+		return nil
+	}
+	err := s.with(func(c *clientv3.Client) error {
+		return poll(ctx, "the member is added", func() error {
+			// A member that asks a leader which has just gone waits for ever.
+			once, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, err := c.MemberAdd(once, s.removed)
+			if errors.Is(err, rpctypes.ErrPeerURLExist) {
+				return nil
+			}
+			return err
+		})
+	}, s.others(n)...)
+	s.removed = nil
+	server := s.Scene.Servers[n].(*env.Server)
+	return errors.Join(err, server.Stop(), server.Join(ctx))
+}

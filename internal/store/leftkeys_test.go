@@ -1,0 +1,55 @@
+package store
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/internal/env"
+)
+
+// TestLeftKeys: what a lock leaves is seen, what a prefix needs is not.
+func TestLeftKeys(t *testing.T) {
+	s, err := env.StartRedis(t.Context(), nil)
+	if err != nil {
+		env.Missing(t, "redis", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { _ = c.Close() })
+	set := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const prefix = "p*[x]:"
+	set(c.Set(t.Context(), "another", "x", 0).Err())
+	set(c.HSet(t.Context(), prefix+"~c:{}", "token", 1, "queued", 2).Err())
+	set(c.ZAdd(t.Context(), prefix+"~b:{}", redis.Z{Score: 1, Member: "owner"}).Err())
+	left := func() []string {
+		t.Helper()
+		keys, err := leftKeys(t.Context(), s.Addr(), prefix)
+		set(err)
+		return keys
+	}
+	if left := left(); len(left) != 0 {
+		t.Errorf("housekeeping and foreign keys are taken for leftovers: %q", left)
+	}
+	set(c.Set(t.Context(), prefix+"lock", "x", 0).Err())
+	set(c.ZAdd(t.Context(), prefix+"~q:{lock}", redis.Z{Score: 1, Member: "owner"}).Err())
+	if left := left(); !slices.Equal(left, []string{prefix + "lock", prefix + "~q:{lock}"}) {
+		t.Errorf("left: %q", left)
+	}
+	for _, field := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		set(c.HSet(t.Context(), prefix+"~c:{}", field, 1).Err())
+	}
+	if left := left(); len(left) != 2+9 {
+		t.Errorf("a control hash with a field for each lock: %q", left)
+	}
+}

@@ -1,0 +1,30 @@
+package store
+
+import (
+	"context"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/fault"
+)
+
+// InPlugin is the backend whose store is in its plugin process: what a call to it
+// costs is the boundary.
+const InPlugin = "memory"
+
+// memoryKind lives in the plugin process of one host.
+var memoryKind = &Store{
+	Name: InPlugin,
+	Terms: claim.Terms{Exceptions: []claim.Exception{
+		{
+			Rules: []claim.Rule{claim.Survives}, All: []claim.Condition{claim.PluginDied},
+			Why:    "the store is in that process and dies with it. Holders are told within a second, with the cause `plugin died`, and later tokens are higher, because they begin at the clock",
+			Source: 24,
+		},
+	}},
+	Lacks: lacking(nil, "its store lives in one host process, which no other shares",
+		fault.PowerRival, fault.PowerServers, fault.PowerPaths, fault.PowerMinority, fault.PowerLeader, fault.PowerKeeps,
+		fault.PowerClock, fault.PowerReplica, fault.PowerReadOnly, fault.PowerExhaust, fault.PowerSentinel, fault.PowerSlots,
+		fault.PowerEvict, fault.PowerVotes),
+	Settings: []Setting{{Name: Plain, Servers: 1}},
+	open:     func(context.Context, Wish) (*Environment, error) { return &Environment{}, nil },
+}

@@ -1,0 +1,148 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/fault"
+)
+
+// mysqlKind is one server of MariaDB or MySQL.
+var mysqlKind = &Store{
+	Name: "mysql",
+	Terms: claim.Terms{
+		Turn: func(ttl time.Duration) time.Duration { return min(ttl/2, 2*time.Second) },
+		Remarks: map[claim.Rule]claim.Remark{
+			claim.LeftOver: {From: "On mysql a free row stays for a day, too"},
+			claim.Woken:    {From: "On mysql it is half of the TTL but at most 2 s"},
+		},
+		Exceptions: []claim.Exception{
+			{
+				Rules: claim.Twice(), All: []claim.Condition{claim.DataLost},
+				Why:    "the row is lost with the data. Tokens go on above the server's clock",
+				Source: 20,
+			},
+			{
+				Rules: claim.Twice(), All: []claim.Condition{claim.WritesLost},
+				Why:    "a grant is on disk before it is answered only with `innodb_flush_log_at_trx_commit=1`, and `sync_binlog=1` where there is a binary log",
+				Source: 20,
+			},
+			{
+				Rules: claim.Twice(), All: []claim.Condition{claim.OldData},
+				Why:    "a grant that is younger than what was restored is not in it",
+				Source: 20,
+			},
+			{
+				Rules: claim.Twice(), All: []claim.Condition{claim.ReplicaPromoted},
+				Why:    "replication is asynchronous: the replica misses the last commits. The next token is higher as far as its clock is not behind",
+				Source: 19,
+			},
+			{
+				Rules: claim.Twice(), All: []claim.Condition{claim.ClockForward},
+				Why:    "rows end by the server's UTC_TIMESTAMP",
+				Source: 22,
+			},
+			{
+				Rules: claim.Late(claim.LeftBehind, claim.LeftOver), All: []claim.Condition{claim.ClockBack},
+				Why:    "rows end at a time of the server's UTC_TIMESTAMP: a lease that nobody renews or releases lasts for as much longer as the clock was set back",
+				Source: 22,
+			},
+			{
+				Rules: []claim.Rule{claim.Token}, All: []claim.Condition{claim.ClockBack}, Any: []claim.Condition{claim.DataLost, claim.WritesLost, claim.OldData, claim.ReplicaPromoted},
+				Why:    "after a loss the server's clock is the floor of tokens",
+				Source: 24,
+			},
+			{
+				Rules: []claim.Rule{claim.Woken}, All: []claim.Condition{claim.SeveralWriters},
+				Why:    "waiters on other nodes are not woken: they ask each second, without order. Let all hosts use one node",
+				Source: 21,
+			},
+		},
+	},
+	Lacks: map[fault.Power]string{
+		fault.PowerMinority: "one server has no minority",
+		fault.PowerLeader:   "one server has nobody to lead",
+		fault.PowerVotes:    "one server has no majority",
+		fault.PowerReplica:  "lockbench sets up no replica of a SQL server",
+		fault.PowerSentinel: "lockbench sets up no replica of a SQL server",
+		fault.PowerSlots:    "one server has all rows",
+		fault.PowerEvict:    "a SQL server deletes no rows by itself"},
+	Settings: []Setting{{Name: Plain, Servers: 1}},
+	Guard:    &Guard{Kind: "sql", Start: startThingRows, Open: openThingRows},
+
+	open:       startMySQL,
+	operations: sqlOperations,
+	start: func(ctx context.Context, _ bool) (env.Nodes, error) {
+		s, err := env.StartMariaDB(ctx, nil)
+		return env.Nodes{s}, err
+	},
+	services:  []string{"mysql"},
+	address:   func(at []string) string { return env.MariaDBAt(at[0]) },
+	inAddress: inDSN,
+	counter:   countSQL,
+	program:   env.MariaDBProgram,
+}
+
+func startMySQL(ctx context.Context, w Wish) (*Environment, error) {
+	e := &Environment{Config: driver.Config{}}
+	err := e.account(ctx, w)
+	if err == nil {
+		err = e.startSQLServer(ctx, w)
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	server := e.servers[0]
+	e.address = func(at []string) string {
+		a := env.MariaDBAt(at[0])
+		return e.login() + a[strings.IndexByte(a, '@'):]
+	}
+	admin, err := DialSQL(driver.Config{"address": env.MariaDBAddress(server)})
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	e.end = append(e.end, admin.Close)
+	s, err := e.newSQLStore(ctx, admin)
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	e.product = s
+	e.Scene.ReadOnly, e.Scene.Exhaust = s.readOnly, s.exhaust
+	return e, nil
+}
+
+// login is what stands before the server in an address.
+func (e *Environment) login() string {
+	if e.passwordFile != "" {
+		return hostUser
+	}
+	return hostUser + ":" + hostPassword
+}
+
+func (e *Environment) startSQLServer(ctx context.Context, w Wish) error {
+	wrap, err := e.startClock(w)
+	if err != nil {
+		return err
+	}
+	server, err := env.StartMariaDB(ctx, &env.MariaDBOptions{Wrap: wrap, SQL: plainUser})
+	if err == nil {
+		e.add(server)
+	}
+	return err
+}
+
+// plainUser makes the hosts' account, which may not write to a read-only server,
+// as the one of package env may.
+var plainUser = []string{
+	"DROP USER IF EXISTS " + sqlUser,
+	"CREATE USER " + sqlUser + " IDENTIFIED BY '" + hostPassword + "'",
+	"GRANT ALL ON lockbench.* TO " + sqlUser,
+	"GRANT PROCESS ON *.* TO " + sqlUser,
+}
+
+const sqlUser = "'" + hostUser + "'@'%'"

@@ -1,0 +1,170 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+const (
+	module = "github.com/lockbench/lockbench/"
+	// served bounds how long a host waits for a lock when all is healed: a lease
+	// that was lost has to expire.
+	served = 20 * time.Second
+	ttl    = 2 * time.Second
+)
+
+// host starts the servers of a setting, and a host that uses them.
+func host(t *testing.T, backend, setting string) (*store.Environment, *recorder.Process) {
+	t.Helper()
+	dir := t.TempDir()
+	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
+	w := store.Wish{Setting: setting, TTL: ttl, Plugin: plugin, Dir: dir}
+	if store.Of(backend).Has(fault.PowerKeeps) {
+		w.Needs = append(w.Needs, fault.PowerKeeps)
+	}
+	e, err := store.Of(backend).Open(t.Context(), w)
+	if err != nil {
+		env.Missing(t, backend, err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	paths, err := e.AddPaths()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := recorder.Start(t.Context(), recorder.Spec{
+		Backend: backend, Path: plugin, Config: e.ConfigOf(paths), Resources: recorder.Resources{Dir: dir}, TempDir: dir,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shut(t, host) })
+	return e, host
+}
+
+func shut(t *testing.T, host *recorder.Process) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), served)
+	defer cancel()
+	if err := host.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// use lets a host take locks and give them back.
+func use(t *testing.T, host *recorder.Process, prefix string) error {
+	t.Helper()
+	host.Forget()
+	ctx, cancel := context.WithTimeout(t.Context(), served)
+	defer cancel()
+	names := []string{prefix + "0", prefix + "1"}
+	if err := host.Acquire(names, 0, ttl, served); err != nil {
+		return err
+	}
+	err := host.Await(ctx, func(s recorder.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
+	if err != nil {
+		return err
+	}
+	if failed := host.Seen().Failed; len(failed) > 0 {
+		return fmt.Errorf("not granted: %q", failed)
+	}
+	return host.Release(ctx)
+}
+
+// TestOperations: each is done and undone once while a host works, and then the
+// servers are as they were, serve that host, and keep nothing of its locks.
+func TestOperations(t *testing.T) {
+	for _, backend := range store.Names() {
+		for _, setting := range store.Of(backend).SettingNames() {
+			t.Run(backend+"/"+setting, func(t *testing.T) {
+				t.Parallel()
+				e, host := host(t, backend, setting)
+				if err := e.Healthy(t.Context()); err != nil {
+					t.Fatalf("at the beginning: %v", err)
+				}
+				for i, o := range store.Of(backend).Operations() {
+					if len(o.Settings) == 0 || slices.Contains(o.Settings, setting) {
+						operate(t, e, host, o, fmt.Sprintf("operations-%d-", i))
+					}
+				}
+				count, err := e.Connections(t.Context())
+				if err != nil || count == 0 && backend != "memory" {
+					t.Errorf("the host has %d connections, %v", count, err)
+				}
+				shut(t, host)
+				eventually(t, "the connections end with the host", 2*time.Second, func() error {
+					if count, err := e.Connections(t.Context()); err != nil || count > 0 {
+						return fmt.Errorf("%d, %w", count, err)
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+func operate(t *testing.T, e *store.Environment, host *recorder.Process, o store.Operation, prefix string) {
+	t.Helper()
+	began := time.Now()
+	err := host.Work(recorder.Workload{
+		Kind: recorder.KindLock, Prefix: prefix, Names: 4, Callers: 3, TTL: ttl, Limit: recorder.Range{served, served}, Hold: recorder.Range{0, 20 * time.Millisecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	n := len(e.Scene.Servers) - 1
+	if err := o.Do(t.Context(), e, n); err != nil {
+		t.Errorf("%s: %v", o.Name, err)
+	}
+	time.Sleep(max(o.Lasts[0], 100*time.Millisecond))
+	if o.Undo != nil {
+		if err := o.Undo(t.Context(), e, n); err != nil {
+			t.Errorf("undo %s: %v", o.Name, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), served)
+	defer cancel()
+	if err := host.Release(ctx); err != nil {
+		t.Errorf("after %s: %v", o.Name, err)
+	}
+	if err := use(t, host, prefix); err != nil {
+		t.Errorf("after %s: %v", o.Name, err)
+	}
+	eventually(t, "it is healthy after "+o.Name, o.Recovers+5*time.Second, func() error { return e.Healthy(t.Context()) })
+	eventually(t, "nothing is left after "+o.Name, ttl+2*time.Second, func() error {
+		left, err := e.Leftovers(t.Context(), prefix)
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("%q", left)
+		}
+		return err
+	})
+	t.Logf("%s took %v", o.Name, time.Since(began).Round(time.Millisecond))
+}
+
+// eventually fails the test unless do returns nil within d.
+func eventually(t *testing.T, what string, d time.Duration, do func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(d); ; time.Sleep(20 * time.Millisecond) {
+		err := do()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%s: %v", what, err)
+			return
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package store
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/fence"
+	"github.com/lockbench/lockbench/internal/env"
+)
+
+// DialRedis makes a client with the defaults of go-redis from the configuration of
+// a backend.
+func DialRedis(cfg driver.Config) (redis.UniversalClient, error) {
+	logging.Disable() // what the pool writes to stderr comes back as an error too
+	addrs := cfg.List("address")
+	if len(addrs) == 1 && strings.Contains(addrs[0], "://") {
+		o, err := redis.ParseURL(addrs[0])
+		if err != nil {
+			return nil, fmt.Errorf("store: the address is no Redis URL that go-redis reads")
+		}
+		if cfg["username"] != "" {
+			o.Username = cfg["username"]
+		}
+		if cfg["password"] != "" {
+			o.Password = cfg["password"]
+		}
+		return redis.NewClient(o), nil
+	}
+	o := &redis.UniversalOptions{Addrs: addrs, Username: cfg["username"], Password: cfg["password"]}
+	if cfg.Bool("tls_enabled") {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return redis.NewUniversalClient(o), nil
+}
+
+// ping is the floor of everything that asks a Redis server: one PING through a
+// pooled client.
+func ping(cfg driver.Config) (call func(context.Context) error, end func() error, err error) {
+	c, err := DialRedis(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(ctx context.Context) error { return c.Ping(ctx).Err() }, c.Close, nil
+}
+
+func countRedis(cfg driver.Config) (*Counter, error) {
+	var nodes []redis.UniversalClient
+	for _, addr := range cfg.List("address") {
+		one := driver.Config{"address": addr, "username": cfg["username"], "password": cfg["password"], "tls_enabled": cfg["tls_enabled"]}
+		c, err := DialRedis(one)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, c)
+	}
+	c := &Counter{nodes: float64(len(nodes)), own: 2}
+	c.total = func(ctx context.Context) (run, sent float64, err error) {
+		for _, node := range nodes {
+			text, err := node.Info(ctx, "stats").Result()
+			if err != nil {
+				return 0, 0, err
+			}
+			n, err := field(text, "total_commands_processed:")
+			if err != nil {
+				return 0, 0, err
+			}
+			run += n
+			if text, err = node.Info(ctx, "commandstats").Result(); err != nil {
+				return 0, 0, err
+			}
+			sent += fromClients(text)
+		}
+		return run, sent, nil
+	}
+	c.close = func() error {
+		var errs []error
+		for _, node := range nodes {
+			errs = append(errs, node.Close())
+		}
+		return errors.Join(errs...)
+	}
+	return c, nil
+}
+
+// neverScripted are commands that no script of ours runs; but for PING, none can.
+var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "wait", "ping"}
+
+// fromClients adds up the calls of those commands in the section commandstats.
+// What has not been called yet is not in it.
+func fromClients(text string) (sum float64) {
+	for line := range strings.Lines(text) {
+		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		calls, _, _ := strings.Cut(rest, ",")
+		if n, err := strconv.ParseFloat(calls, 64); err == nil && slices.Contains(neverScripted, name) {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// field finds the number after a key at the start of a line.
+func field(text, key string) (float64, error) {
+	for line := range strings.Lines(text) {
+		if v, ok := strings.CutPrefix(line, key); ok {
+			return strconv.ParseFloat(strings.TrimSpace(v), 64)
+		}
+	}
+	return 0, fmt.Errorf("store: the server does not tell %s", strings.TrimSuffix(key, ":"))
+}
+
+// housekeeping are the side keys of which a prefix has one each, however many
+// locks it has seen: its control hash and the owners that were withdrawn, who
+// are forgotten within two minutes.
+var housekeeping = []string{"~c:{}", "~b:{}"}
+
+// controlFields bounds the fields of the control hash. More of them would be
+// one per lock.
+const controlFields = 8
+
+// leftKeys lists the keys of a prefix but for its housekeeping.
+func leftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	var left []string
+	it := c.Scan(ctx, 0, "", 1000).Iterator()
+	for it.Next(ctx) {
+		key, ours := strings.CutPrefix(it.Val(), prefix)
+		if ours && !slices.Contains(housekeeping, key) {
+			left = append(left, it.Val())
+		}
+	}
+	fields, err := c.HKeys(ctx, prefix+housekeeping[0]).Result()
+	if err = errors.Join(it.Err(), err); err != nil {
+		return nil, err
+	}
+	if len(fields) > controlFields {
+		left = append(left, fields...)
+	}
+	slices.Sort(left)
+	return slices.Compact(left), nil
+}
+
+// startThings starts a server for things that a guard keeps.
+func startThings(ctx context.Context) (*env.Server, string, error) {
+	s, err := env.StartRedis(ctx, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	return s, s.Addr(), nil
+}
+
+// openThings keeps a thing in one key and its token in another.
+func openThings(address string) (*Guarded, error) {
+	c := redis.NewClient(&redis.Options{Addr: address})
+	return &Guarded{
+		Write: func(ctx context.Context, thing string, token uint64) error {
+			wrote, err := c.Eval(ctx, fence.RedisSet, []string{thing, thing + ":token"}, token, token).Int()
+			if err == nil && wrote == 0 {
+				err = &fence.StaleError{Name: thing, Token: token}
+			}
+			return err
+		},
+		WriteBare: func(ctx context.Context, thing string, token uint64) error { return c.Set(ctx, thing, token, 0).Err() },
+		Close:     c.Close,
+	}, nil
+}

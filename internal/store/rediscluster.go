@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
+)
+
+// clusterNodes is the smallest number between which slots can be moved.
+const clusterNodes = 2
+
+func startCluster(ctx context.Context) (*Environment, error) {
+	nodes, err := env.StartRedisCluster(ctx, clusterNodes)
+	if err != nil {
+		return nil, err
+	}
+	e := &Environment{address: byComma, Config: driver.Config{"cluster": "true"}}
+	e.add(nodes...)
+	s := &clusterSlots{}
+	e.Scene.Slots = s
+	for _, n := range nodes {
+		c := redis.NewClient(&redis.Options{Addr: n.Addr()})
+		e.end = append(e.end, c.Close)
+		id, err := c.Do(ctx, "CLUSTER", "MYID").Text()
+		if err != nil {
+			return nil, errors.Join(err, e.Close())
+		}
+		s.nodes = append(s.nodes, clusterNode{c, id})
+	}
+	return e, nil
+}
+
+type clusterNode struct {
+	*redis.Client
+	id string
+}
+
+// clusterSlots moves slots as redis-cli does, with the keys in a random order.
+type clusterSlots struct {
+	nodes  []clusterNode
+	moving []slotMove
+}
+
+type slotMove struct {
+	slot     int64
+	from, to clusterNode
+}
+
+// Begin implements fault.Slots.
+func (s *clusterSlots) Begin(ctx context.Context) error {
+	s.moving = nil
+	for i, from := range s.nodes {
+		used, err := from.used(ctx)
+		if err != nil {
+			return err
+		}
+		for slot := range used {
+			s.moving = append(s.moving, slotMove{slot, from, s.nodes[(i+1)%len(s.nodes)]})
+		}
+	}
+	for _, m := range s.moving {
+		if err := m.begin(ctx); err != nil {
+			return fmt.Errorf("slot %d begins to move: %w", m.slot, err)
+		}
+	}
+	return nil
+}
+
+// End implements fault.Slots.
+func (s *clusterSlots) End(ctx context.Context) error {
+	for _, m := range s.moving {
+		err := m.rest(ctx)
+		// The new server first, so that there is always one that serves it.
+		for _, n := range []clusterNode{m.to, m.from} {
+			err = errors.Join(err, n.Do(ctx, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id).Err())
+		}
+		if err != nil {
+			return fmt.Errorf("slot %d ends to move: %w", m.slot, err)
+		}
+	}
+	return nil
+}
+
+// used are the slots in which a node has keys.
+func (n clusterNode) used(ctx context.Context) (map[int64]bool, error) {
+	used := map[int64]bool{}
+	keys := n.Scan(ctx, 0, "*", 1000).Iterator()
+	for keys.Next(ctx) {
+		slot, err := n.ClusterKeySlot(ctx, keys.Val()).Result()
+		if err != nil {
+			return nil, err
+		}
+		used[slot] = true
+	}
+	return used, keys.Err()
+}
+
+func (m slotMove) begin(ctx context.Context) error {
+	if err := m.to.Do(ctx, "CLUSTER", "SETSLOT", m.slot, "IMPORTING", m.from.id).Err(); err != nil {
+		return err
+	}
+	if err := m.from.Do(ctx, "CLUSTER", "SETSLOT", m.slot, "MIGRATING", m.to.id).Err(); err != nil {
+		return err
+	}
+	keys, err := m.keys(ctx)
+	if err != nil {
+		return err
+	}
+	rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	return m.migrate(ctx, keys[:len(keys)/2])
+}
+
+func (m slotMove) rest(ctx context.Context) error {
+	for {
+		keys, err := m.keys(ctx)
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		if err := m.migrate(ctx, keys); err != nil {
+			return err
+		}
+	}
+}
+
+func (m slotMove) keys(ctx context.Context) ([]string, error) {
+	return m.from.ClusterGetKeysInSlot(ctx, int(m.slot), 1000).Result()
+}
+
+// migrate moves keys. Of one that is on both servers, because the answer to a
+// move was late, that which can still be changed counts.
+func (m slotMove) migrate(ctx context.Context, keys []string) error {
+	host, port, err := net.SplitHostPort(m.to.Options().Addr)
+	for _, key := range keys {
+		err = errors.Join(err, m.from.Do(ctx, "MIGRATE", host, port, key, 0, patience.Milliseconds(), "REPLACE").Err())
+	}
+	return err
+}
+
+// sentinelReplicas is one more than the faults want grants to wait for.
+const sentinelReplicas = 2
+
+// startSentinel starts servers of which Sentinel says to each client which one
+// is the master.
+func startSentinel(ctx context.Context) (*Environment, error) {
+	g, err := env.StartSentinel(ctx, sentinelReplicas)
+	if err != nil {
+		return nil, err
+	}
+	e := &Environment{
+		Config: driver.Config{"address": g.Sentinel.Addr(), "sentinel_master": env.SentinelMaster},
+		settle: g.Settle, admit: g.Settle, end: []func() error{g.Close},
+	}
+	e.Scene.FailOver = func(ctx context.Context) error { return g.FailOver(ctx, nil) }
+	return e, nil
+}

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/fault"
+)
+
+// asRedis goes through the steps of a start and gives the servers the powers of
+// those that speak Redis's protocol.
+func (e *Environment) asRedis(ctx context.Context, w Wish, steps []func(context.Context, Wish) error) (*Environment, error) {
+	for _, step := range steps {
+		if err := step(ctx, w); err != nil {
+			return nil, errors.Join(err, e.Close())
+		}
+	}
+	s, err := e.newRedisStore(ctx)
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	e.product = s
+	e.Scene.ReadOnly, e.Scene.Exhaust, e.Scene.Memory = s.readOnly, s.exhaust, redisMemory(s.admins)
+	return e, nil
+}
+
+// hostRule is the hosts' account, as ACL SETUSER takes it.
+var hostRule = []string{"on", ">" + hostPassword, "~*", "&*", "+@all"}
+
+func (e *Environment) startRedisServer(ctx context.Context, w Wish) error {
+	wrap, err := e.startClock(w)
+	if err != nil {
+		return err
+	}
+	o := &env.RedisOptions{Wrap: wrap, Lines: redisLines()}
+	if w.needs(fault.PowerKeeps) {
+		o.AppendFsync = env.FsyncAlways
+	}
+	server, err := env.StartRedis(ctx, o)
+	if err == nil {
+		e.add(server)
+	}
+	return err
+}
+
+// tellAccount gives servers that were started without it the hosts' account.
+func (e *Environment) tellAccount(ctx context.Context, _ Wish) error {
+	args := []any{"ACL", "SETUSER", hostUser}
+	for _, word := range hostRule {
+		args = append(args, word)
+	}
+	var errs []error
+	for _, server := range e.servers {
+		errs = append(errs, env.RedisDo(ctx, server.Addr(), args...))
+	}
+	return errors.Join(errs...)
+}
+
+// redisLines are what every server is configured with: a replica is served at
+// once, and hosts have an account.
+func redisLines() []string {
+	return []string{"repl-diskless-sync-delay 0", "user " + hostUser + " " + strings.Join(hostRule, " ")}
+}

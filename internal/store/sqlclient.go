@@ -1,0 +1,127 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"regexp"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/fence"
+	"github.com/lockbench/lockbench/internal/env"
+)
+
+// sqlConns is how many connections a pool may use at a time: as many as
+// callers, for it is the number that a user would raise first.
+const sqlConns = 300
+
+// DialSQL opens a pool from the configuration of a backend. Placeholders are
+// filled in by the client, which saves the trip that prepares a statement.
+func DialSQL(cfg driver.Config) (*sql.DB, error) {
+	c, err := mysql.ParseDSN(cfg["address"])
+	if err != nil {
+		return nil, errors.New("store: the address is none that go-sql-driver/mysql reads")
+	}
+	if cfg["username"] != "" {
+		c.User = cfg["username"]
+	}
+	if cfg["password"] != "" {
+		c.Passwd = cfg["password"]
+	}
+	if cfg.Bool("tls_enabled") && c.TLSConfig == "" {
+		c.TLSConfig = "true"
+	}
+	c.InterpolateParams = true
+	c.Logger = &mysql.NopLogger{} // its errors are returned as well
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, errors.New("store: the address is none that go-sql-driver/mysql connects to")
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(sqlConns)
+	db.SetMaxIdleConns(sqlConns)
+	return db, nil
+}
+
+func countSQL(cfg driver.Config) (*Counter, error) {
+	db, err := DialSQL(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &Counter{nodes: 1, own: 1, close: db.Close}
+	c.total = func(ctx context.Context) (n, sent float64, err error) {
+		var name string
+		err = db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n)
+		return n, n - c.own*(c.reads+1), err
+	}
+	return c, nil
+}
+
+// dsn finds the address in a data source name of go-sql-driver/mysql.
+var dsn = regexp.MustCompile(`@tcp\(([^()]*)\)`)
+
+func inDSN(address string) (from, to int, ok bool) {
+	at := dsn.FindStringSubmatchIndex(address)
+	if at == nil {
+		return 0, 0, false
+	}
+	return at[2], at[3], true
+}
+
+// startThingRows starts a server with a table for [thingRows].
+func startThingRows(ctx context.Context) (*env.Server, string, error) {
+	s, err := env.StartMariaDB(ctx, &env.MariaDBOptions{Relaxed: true})
+	if err != nil {
+		return nil, "", err
+	}
+	address := env.MariaDBAddress(s)
+	db, err := DialSQL(driver.Config{"address": address})
+	if err == nil {
+		_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS things (
+			name VARCHAR(200) PRIMARY KEY, body BIGINT UNSIGNED NOT NULL DEFAULT 0,
+			lock_token BIGINT UNSIGNED NOT NULL DEFAULT 0, writes BIGINT NOT NULL DEFAULT 0)`)
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		return nil, "", errors.Join(err, s.Close())
+	}
+	return s, address, nil
+}
+
+// thingConns is how many connections a process may use to write to things.
+const thingConns = 4
+
+func openThingRows(address string) (*Guarded, error) {
+	db, err := DialSQL(driver.Config{"address": address})
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(thingConns)
+	return &Guarded{Write: thingRows{db}.write, WriteBare: thingRows{db}.writeBare, Close: db.Close}, nil
+}
+
+// thingRows keeps a thing in a row, with its token.
+type thingRows struct{ *sql.DB }
+
+func (db thingRows) insert(ctx context.Context, thing string) error {
+	_, err := db.ExecContext(ctx, "INSERT IGNORE INTO things (name) VALUES (?)", thing)
+	return err
+}
+
+func (db thingRows) write(ctx context.Context, thing string, token uint64) error {
+	if err := db.insert(ctx, thing); err != nil {
+		return err
+	}
+	query := "UPDATE things SET body = ?, writes = writes + 1, " + fence.Set("lock_token") + " WHERE name = ? AND " + fence.Where("lock_token")
+	return fence.Exec(ctx, db, thing, token, query, token, token, thing, token)
+}
+
+func (db thingRows) writeBare(ctx context.Context, thing string, token uint64) error {
+	if err := db.insert(ctx, thing); err != nil {
+		return err
+	}
+	_, err := db.ExecContext(ctx, "UPDATE things SET body = ?, writes = writes + 1 WHERE name = ?", token, thing)
+	return err
+}

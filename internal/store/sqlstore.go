@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
+)
+
+// sqlStore is the server of one environment, for whoever runs it.
+type sqlStore struct {
+	*Environment
+	admin *sql.DB
+	// began are its settings as they began.
+	began map[string]string
+	// held is a connection with a lock or a transaction of the operator's own.
+	held *sql.Conn
+}
+
+func (e *Environment) newSQLStore(ctx context.Context, admin *sql.DB) (*sqlStore, error) {
+	s := &sqlStore{Environment: e, admin: admin}
+	e.end = append(e.end, func() error { return s.letGo(context.Background()) })
+	var err error
+	s.began, err = s.settings(ctx)
+	return s, err
+}
+
+// exec runs statements.
+func (s *sqlStore) exec(ctx context.Context, statements ...string) error {
+	for _, statement := range statements {
+		if _, err := s.admin.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// settings are those that may be changed.
+func (s *sqlStore) settings(ctx context.Context) (map[string]string, error) {
+	names := []string{"read_only", "max_connections"}
+	for _, c := range sqlChanges {
+		names = append(names, c.setting)
+	}
+	rows, err := s.admin.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('"+strings.Join(names, "','")+"')")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := map[string]string{}
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		all[name] = value
+	}
+	return all, rows.Err()
+}
+
+func (s *sqlStore) readOnly(ctx context.Context, on bool) error {
+	return s.exec(ctx, fmt.Sprintf("SET GLOBAL read_only = %t", on))
+}
+
+// exhaust gives the account a limit: the server's own is at least 10.
+func (s *sqlStore) exhaust(ctx context.Context, on bool) error {
+	if !on {
+		return s.limit(ctx, 0)
+	}
+	return errors.Join(s.limit(ctx, 1), s.disconnect(ctx))
+}
+
+// limit says how many connections the hosts may have together, 0 for any.
+func (s *sqlStore) limit(ctx context.Context, most int) error {
+	return s.exec(ctx, fmt.Sprintf("ALTER USER %s WITH MAX_USER_CONNECTIONS %d", sqlUser, most))
+}
+
+// disconnect ends the connections of the hosts. One that has just ended by
+// itself is no error.
+func (s *sqlStore) disconnect(ctx context.Context) error {
+	ids, err := s.texts(ctx, "SELECT id FROM information_schema.processlist WHERE user = '"+hostUser+"'")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range ids {
+		if err := s.exec(ctx, "KILL "+id); !numbered(err, unknownThread) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// The server's numbers for a connection and for a table that do not exist.
+const (
+	unknownThread = 1094
+	unknownTable  = 1146
+)
+
+func numbered(err error, number uint16) bool {
+	var said *mysql.MySQLError
+	return errors.As(err, &said) && said.Number == number
+}
+
+// texts is the first column of what a query finds.
+func (s *sqlStore) texts(ctx context.Context, query string) ([]string, error) {
+	rows, err := s.admin.QueryContext(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", query, err)
+	}
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		all = append(all, text)
+	}
+	return all, rows.Err()
+}
+
+// hold does something on a connection that stays, until [sqlStore.letGo].
+func (s *sqlStore) hold(ctx context.Context, statements ...string) error {
+	c, err := s.admin.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	s.held = c
+	for _, statement := range statements {
+		if _, err := c.ExecContext(ctx, statement); err != nil && !numbered(err, unknownTable) {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// letGo ends what is held on a connection.
+func (s *sqlStore) letGo(ctx context.Context) error {
+	if s.held == nil {
+		return nil
+	}
+	c := s.held
+	s.held = nil
+	_, err := c.ExecContext(ctx, "ROLLBACK")
+	if err == nil {
+		_, err = c.ExecContext(ctx, "UNLOCK TABLES")
+	}
+	if err != nil && s.Scene.Servers[0].(*env.Server).Pid() == 0 {
+		err = nil // a crash has ended it
+	}
+	return errors.Join(err, c.Close())
+}
+
+func (s *sqlStore) healthy(ctx context.Context) error {
+	at := s.address([]string{s.Scene.Servers[0].Addr()})
+	host, err := DialSQL(driver.Config{"address": hostUser + ":" + hostPassword + at[strings.IndexByte(at, '@'):]})
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	if err := host.PingContext(ctx); err != nil {
+		return err
+	}
+	now, err := s.settings(ctx)
+	if err != nil {
+		return err
+	}
+	for name, was := range s.began {
+		if now[name] != was {
+			return fmt.Errorf("%s is %q, not %q", name, now[name], was)
+		}
+	}
+	limits, err := s.texts(ctx, "SELECT max_user_connections FROM mysql.user WHERE User = '"+hostUser+"'")
+	if err == nil && !slices.Equal(limits, []string{"0"}) {
+		err = fmt.Errorf("hosts may have %v connections", limits)
+	}
+	return err
+}
+
+func (s *sqlStore) leftovers(ctx context.Context, prefix string) ([]string, error) {
+	rows, err := s.texts(ctx, "SELECT CONCAT('the row ', name, ', held by ''', owner, ''', waited for by ''', queue, '''') FROM "+sqlTable+
+		" WHERE LEFT(name, "+fmt.Sprint(len(prefix))+") = '"+prefix+"' AND (owner <> '' AND expires_at > UTC_TIMESTAMP(6) OR queue <> '')")
+	if numbered(err, unknownTable) {
+		return nil, nil
+	}
+	return rows, err
+}
+
+func (s *sqlStore) connections(ctx context.Context) (int, error) {
+	ids, err := s.texts(ctx, "SELECT id FROM information_schema.processlist WHERE user = '"+hostUser+"'")
+	return len(ids), err
+}
+
+// sqlTable has the locks, and sqlSaved for a while those of before.
+const (
+	sqlTable = "lockbench.lockbench_locks"
+	sqlSaved = "lockbench.saved_locks"
+)
