@@ -91,7 +91,7 @@ func TestUnrenewedEnds(t *testing.T) {
 		t.Fatal("they are on different leases: the test shows nothing")
 	}
 	lived := heldUntil(t, other, "left").Sub(sent)
-	if lived < left.TTL || lived > left.TTL+500*time.Millisecond {
+	if lived < left.TTL || lived > left.TTL+expiryStep {
 		t.Errorf("it lived %v, TTL %v", lived, left.TTL)
 	}
 	must(t, stop())
