@@ -103,10 +103,10 @@ func Explore(ctx context.Context, b Backend, o Options) (found Found, err error)
 	found.Covered = newCoverage(x.generator.deck)
 	x.found, x.until = &found, time.Now().Add(o.Length)
 	var playing sync.WaitGroup
-	for _, p := range x.players {
+	for range x.opts.Players {
 		playing.Go(func() {
 			for s, more := x.next(ctx); more; s, more = x.next(ctx) {
-				p.one(ctx, s)
+				x.one(ctx, s)
 			}
 		})
 	}
@@ -138,6 +138,7 @@ type explorer struct {
 	backend Backend
 	scratch *env.Scratch
 	players []*player
+	idle    chan *player
 
 	mu        sync.Mutex
 	generator *generator
@@ -161,7 +162,7 @@ func newExplorer(ctx context.Context, b Backend, o Options) (*explorer, error) {
 			*tell = func(string, ...any) {}
 		}
 	}
-	x := &explorer{opts: o, backend: b, scratch: scratch, shrinking: map[claim.Rule]bool{}}
+	x := &explorer{opts: o, backend: b, scratch: scratch, idle: make(chan *player, o.Players), shrinking: map[claim.Rule]bool{}}
 	if store.Of(b.Name).Has(fault.PowerClock) {
 		if x.opts.clockLibrary, err = fault.ClockLibrary(ctx, scratch.Dir()); err != nil {
 			return nil, errors.Join(err, scratch.Close())
@@ -173,6 +174,7 @@ func newExplorer(ctx context.Context, b Backend, o Options) (*explorer, error) {
 			return nil, errors.Join(err, scratch.Close())
 		}
 		x.players = append(x.players, p)
+		x.idle <- p
 	}
 	return x, nil
 }
@@ -200,18 +202,31 @@ func (x *explorer) next(ctx context.Context) (Schedule, bool) {
 
 // one plays one schedule, and makes a scene of a violation of which there is
 // none.
-func (p *player) one(ctx context.Context, s Schedule) {
-	h, err := p.play(ctx, s)
+func (x *explorer) one(ctx context.Context, s Schedule) {
+	h, err := x.play(ctx, s)
 	if err != nil {
 		if ctx.Err() == nil {
-			p.close() // the servers may be the reason
-			p.unplayable(err)
+			x.unplayable(err)
 		}
 		return
 	}
-	v := judgeOf(h, p.backend)
-	if violation, fresh := p.tally(h, v); fresh {
-		p.keep(p.shrink(ctx, s, violation))
+	if violation, fresh := x.tally(h, judgeOf(h, x.backend)); fresh {
+		x.keep(x.shrink(ctx, s, violation))
+	}
+}
+
+// play lets the next idle player play s.
+func (x *explorer) play(ctx context.Context, s Schedule) (*History, error) {
+	select {
+	case p := <-x.idle:
+		defer func() { x.idle <- p }()
+		h, err := p.play(ctx, s)
+		if err != nil && ctx.Err() == nil {
+			p.close() // the servers may be the reason
+		}
+		return h, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 

@@ -5,23 +5,38 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/recorder"
 )
 
 // shrinker makes a schedule small that has broken a claim. No schedule is played
 // the same way twice: a smaller one is taken if it breaks the same rule in two
-// of three plays; in one of three, while more than [burst] actions are left.
+// of three plays, and one without an action if it does in fewer, see [spare].
 type shrinker struct {
-	*player
+	*explorer
 	seen  Violation
 	until time.Time
 	plays int
 }
 
+// wanted is how many actions a person follows at a glance.
+const wanted = 2
+
+// spare is in how many of how many plays a schedule must break the rule that has
+// one action less than one of n. A person reads actions first, and one that
+// others have been added to by chance shows the rule seldom without them.
+func spare(n int) (need, times int) {
+	if n > burst {
+		return 1, 3
+	}
+	return 2, 6
+}
+
 // shrink finds the smallest schedule that shows the violation of s.
-func (p *player) shrink(ctx context.Context, s Schedule, v Violation) Scene {
-	k := &shrinker{player: p, seen: v, until: time.Now().Add(p.opts.Shrink)}
+func (x *explorer) shrink(ctx context.Context, s Schedule, v Violation) Scene {
+	k := &shrinker{explorer: x, seen: v, until: time.Now().Add(x.opts.Shrink)}
 	small := k.alone(ctx, s)
+	trail := []Schedule{small}
 	for smaller := true; smaller; {
 		smaller = false
 		for i := 0; ctx.Err() == nil && time.Now().Before(k.until); {
@@ -29,19 +44,20 @@ func (p *player) shrink(ctx context.Context, s Schedule, v Violation) Scene {
 			if i >= len(candidates) {
 				break
 			}
-			need := 2
-			if len(small.Events) > burst {
-				need = 1
+			need, times := 2, 3
+			if len(candidates[i].Events) < len(small.Events) {
+				need, times = spare(len(small.Events))
 			}
-			if k.shows(ctx, candidates[i], need, 3) >= need {
+			if k.shows(ctx, candidates[i], need, times) >= need {
 				small, smaller = candidates[i], true // what comes after it has its number now
+				trail = append(trail, small)
 			} else {
 				i++
 			}
 		}
 	}
-	scene := k.steady(ctx, k.sceneOf(ctx, small))
-	p.log("%s: shrunk in %d plays to %d actions on %d hosts", p.backend.Name, k.plays, len(scene.Schedule.Events), len(scene.Schedule.Hosts))
+	scene := k.back(ctx, k.steady(ctx, k.sceneOf(ctx, small)), trail)
+	x.log("%s: shrunk in %d plays to %d actions on %d hosts", x.backend.Name, k.plays, len(scene.Schedule.Events), len(scene.Schedule.Hosts))
 	return scene
 }
 
@@ -55,7 +71,7 @@ func (k *shrinker) alone(ctx context.Context, s Schedule) Schedule {
 		one := s.clone()
 		one.Events = one.Events[i : i+1]
 		one.hurry()
-		if k.shows(ctx, one, 1, 1) == 1 && k.shows(ctx, one, 1, 2) == 1 {
+		if k.shows(ctx, one, 2, 3) == 2 {
 			return one
 		}
 	}
@@ -86,26 +102,63 @@ func (k *shrinker) steady(ctx context.Context, seldom Scene) Scene {
 	return best
 }
 
-// shows plays s up to times times, and counts how often it breaks the same rule,
-// up to need. It ends as soon as that cannot be reached.
-func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown int) {
-	for played := 0; played < times && shown < need && ctx.Err() == nil; played++ {
-		if need < times && shown+times-played < need {
+// back finds a scene that shows oftener than one that seldom does among the
+// schedules that it was made from, and have no more actions, by longer and
+// longer steps: one that was taken by luck, in two of three plays, spoils all
+// that come after it.
+func (k *shrinker) back(ctx context.Context, seldom Scene, trail []Schedule) Scene {
+	best := seldom
+	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {
+		before := trail[len(trail)-1-step]
+		if len(before.Events) > max(len(seldom.Schedule.Events), wanted) {
 			break
 		}
-		k.plays++
-		h, err := k.play(ctx, s)
-		if err != nil {
-			k.close()
-			continue
+		if scene := k.sceneOf(ctx, before); scene.Shown > best.Shown {
+			best = scene
 		}
-		v := judgeOf(h, k.backend)
-		if i := slices.IndexFunc(v.violations, func(v Violation) bool { return v.Rule == k.seen.Rule }); i >= 0 {
-			k.seen = v.violations[i]
+	}
+	return best
+}
+
+// shows plays s up to times times, on all players that are idle, and counts how
+// often it breaks the same rule, up to need. It ends as soon as that is reached
+// or cannot be.
+func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown int) {
+	ctx, enough := context.WithCancel(ctx)
+	defer enough()
+	rule := k.seen.Rule
+	played := make(chan *Violation, times) // nil: not broken
+	for range times {
+		go func() { played <- k.breaks(ctx, s, rule) }()
+	}
+	for left := times; left > 0; left-- {
+		v := <-played
+		if ctx.Err() != nil {
+			continue // the players are needed for what comes next
+		}
+		k.plays++
+		if v != nil {
+			k.seen = *v
 			shown++
+		}
+		if need < times && (shown == need || shown+left-1 < need) {
+			enough()
 		}
 	}
 	return shown
+}
+
+// breaks plays s, and returns the violation of rule, if there is one.
+func (x *explorer) breaks(ctx context.Context, s Schedule, rule claim.Rule) *Violation {
+	h, err := x.play(ctx, s)
+	if err != nil {
+		return nil
+	}
+	v := judgeOf(h, x.backend)
+	if i := slices.IndexFunc(v.violations, func(v Violation) bool { return v.Rule == rule }); i >= 0 {
+		return &v.violations[i]
+	}
+	return nil
 }
 
 // smallerThan lists schedules with less than s, those that lack the most first.
