@@ -24,11 +24,13 @@ var namesStores = map[string]string{
 	"internal/env/":            "it starts programs, which have the names of their products",
 	"internal/claim/source.go": "titles of works",
 	"internal/explore/doc.go":  "titles of works",
+	"internal/configtest/":     "it has addresses in the form of each backend",
+	"internal/goals/":          "the goals compare backends with their peers",
 }
 
 // TestStoresAreNamedOnce: everything else asks package internal/store.
 func TestStoresAreNamedOnce(t *testing.T) {
-	for _, dir := range []string{"bench", "cmd"} {
+	for _, dir := range []string{"bench", "cmd", "internal"} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
