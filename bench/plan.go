@@ -29,8 +29,8 @@ type Plan struct {
 	Clients   []int    // concurrent callers of one host, each a cell; none: the scenario's own numbers
 	Hosts     []int    // host processes, each a cell, with as many callers in each of them; 1: in lockbench
 	// Keys and Hold are the numbers of locks and the times for which they are
-	// held in scenario throughput, each a cell; none: its own. Scenario footprint
-	// holds its leases for Hold too.
+	// held in scenario throughput, each a cell; none: its own. Scenarios contend
+	// and footprint hold for Hold too.
 	Keys []int
 	Hold []time.Duration
 	// Rate is how many cycles per second the open loop of scenario acquire
@@ -166,12 +166,12 @@ func (p Plan) Check() error {
 
 // checkHold finds what cannot be measured of Keys and Hold.
 func (p Plan) checkHold() error {
-	throughput, footprint := slices.Contains(p.Scenarios, "throughput"), slices.Contains(p.Scenarios, "footprint")
+	throughput, contend := slices.Contains(p.Scenarios, "throughput"), slices.Contains(p.Scenarios, "contend")
 	switch {
 	case len(p.Keys) > 0 && !throughput:
 		return usagef("keys are of scenario throughput, which is not among %v", p.Scenarios)
-	case len(p.Hold) > 0 && !throughput && !footprint:
-		return usagef("a hold is of scenarios throughput and footprint, of which none is among %v", p.Scenarios)
+	case len(p.Hold) > 0 && !throughput && !contend && !slices.Contains(p.Scenarios, "footprint"):
+		return usagef("a hold is of scenarios throughput, contend and footprint, of which none is among %v", p.Scenarios)
 	}
 	for _, n := range p.Keys {
 		if n < 1 || n > 65536 {
@@ -180,7 +180,7 @@ func (p Plan) checkHold() error {
 	}
 	for _, d := range p.Hold {
 		switch {
-		case throughput && (d < 0 || d >= p.TTL):
+		case (throughput || contend) && (d < 0 || d >= p.TTL):
 			return usagef("a hold of %v is not between 0 and the TTL of %v", d, p.TTL)
 		case d < 0 || d > maxHold:
 			return usagef("a hold of %v is not between 0 and %v", d, maxHold)

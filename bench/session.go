@@ -134,7 +134,7 @@ func (s *session) openCounter(ctx context.Context, sub *subject, cfg driver.Conf
 	defer cancel()
 	counter, err := store.Of(sub.Name).Counter(cfg)
 	if err == nil && counter != nil {
-		_, _, err = counter.Read(ctx)
+		_, err = counter.Read(ctx)
 	}
 	if err != nil {
 		s.skipped = append(s.skipped, fmt.Sprintf("the commands of %s: %v", sub.Name, err))

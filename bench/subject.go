@@ -70,16 +70,17 @@ func (s *subject) notAcrossProcesses() string {
 
 // commands reads the counter; it is nil without one. What libraries have sent
 // is not known.
-func (s *subject) commands() func(ctx context.Context) (run, sent float64, err error) {
+func (s *subject) commands() func(ctx context.Context) (store.Served, error) {
 	if s.counter == nil {
 		return nil
 	}
 	if s.Kind == record.KindPlugin {
 		return s.counter.Read
 	}
-	return func(ctx context.Context) (run, sent float64, err error) {
-		run, _, err = s.counter.Read(ctx)
-		return run, math.NaN(), err
+	return func(ctx context.Context) (store.Served, error) {
+		served, err := s.counter.Read(ctx)
+		served.Sent, served.Busy = math.NaN(), math.NaN()
+		return served, err
 	}
 }
 

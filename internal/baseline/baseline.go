@@ -31,7 +31,7 @@ type Baseline struct {
 // All are the baselines in the order in which they are shown.
 func All() []Baseline {
 	return []Baseline{
-		redislockBaseline, redsyncBaseline, rueidislockBaseline, goredisBaseline, inProcessRedis,
+		redislockBaseline, redsyncBaseline, rueidislockBaseline, goredisBaseline, pipelinedBaseline, inProcessRedis,
 		redsyncNodesBaseline, inProcessRedlock,
 		leaseRowBaseline, getLockBaseline, inProcessMySQL,
 		etcdMutexBaseline, etcdElectionBaseline, inProcessEtcd,

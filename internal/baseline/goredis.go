@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -33,20 +34,50 @@ var goredisBaseline = Baseline{
 		if err != nil {
 			return nil, err
 		}
-		return goredisLocker{c}, nil
+		return goredisLocker{c, c}, nil
 	},
 }
 
-type goredisLocker struct{ conn goredis.UniversalClient }
+// pipelinedBaseline shows what batching gives without a process in between and
+// without tokens: the most that a client can have.
+var pipelinedBaseline = Baseline{
+	Name:    "go-redis-pipelined",
+	Doc:     "the bare client, which sends what callers ask for at the same time in one pipeline",
+	Backend: "redis",
+	Module:  "github.com/redis/go-redis/v9",
+	Fencing: driver.FencingNone,
+	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
+		c, err := store.DialRedis(cfg)
+		if err != nil {
+			return nil, err
+		}
+		pipelines, ok := c.(interface {
+			AutoPipeline() (*goredis.AutoPipeliner, error)
+		})
+		if !ok {
+			return nil, errors.Join(fmt.Errorf("go-redis-pipelined: a %T has no pipelines of its own", c), c.Close())
+		}
+		p, err := pipelines.AutoPipeline()
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		return goredisLocker{p, c}, nil
+	},
+}
+
+type goredisLocker struct {
+	conn   goredis.Cmdable
+	client goredis.UniversalClient
+}
 
 func (l goredisLocker) Lock(name string, ttl time.Duration) (load.Lock, error) {
 	return &goredisLock{conn: l.conn, keys: []string{keyPrefix + "go-redis:" + name}, ttl: ttl}, nil
 }
 
-func (l goredisLocker) Close(context.Context) error { return l.conn.Close() }
+func (l goredisLocker) Close(context.Context) error { return l.client.Close() }
 
 type goredisLock struct {
-	conn goredis.UniversalClient
+	conn goredis.Cmdable
 	keys []string
 	ttl  time.Duration
 }

@@ -45,6 +45,37 @@ func median(c cell, unit string, per float64) figure {
 	}
 }
 
+// difference is the median over the runs of one value less another one.
+func difference(c cell, unit, without string) figure {
+	return paired(c, unit, without, func(v, w float64) float64 { return v - w })
+}
+
+// quotient is the median over the runs of one value by another one.
+func quotient(c cell, unit, by string) figure {
+	return paired(c, unit, by, func(v, w float64) float64 { return v / w })
+}
+
+func paired(c cell, first, second string, of func(v, w float64) float64) figure {
+	return func(folders []Folder) (stat.Estimate, error) {
+		f, err := find(folders, c)
+		if err != nil {
+			return stat.Estimate{}, err
+		}
+		v, err := values(f, c, first)
+		if err != nil {
+			return stat.Estimate{}, err
+		}
+		w, err := values(f, c, second)
+		if err != nil {
+			return stat.Estimate{}, err
+		}
+		for i := range v {
+			v[i] = of(v[i], w[i])
+		}
+		return stat.Median(v), nil
+	}
+}
+
 // worst is the highest value of all runs, with the lowest and the highest in
 // place of the interval: of what must never happen the median says nothing.
 func worst(c cell, unit string) figure {

@@ -44,7 +44,7 @@ func better(unit string) string {
 
 var (
 	neutral = []string{"held-bytes/plugin", "offered/s", "open-refused"}
-	costs   = []string{"idle-bytes/plugin", "plugin-bytes/lease", "host-bytes/lease", "commands/grant", "sent-commands/grant", "idle-commands/s", "drops", "early", "late", "stale-writes", "lost-leases", "renewal-cpu-%"}
+	costs   = []string{"idle-bytes/plugin", "plugin-bytes/lease", "host-bytes/lease", "commands/grant", "sent-commands/grant", "server-ns/grant", "idle-commands/s", "drops", "early", "late", "stale-writes", "lost-leases", "renewal-cpu-%"}
 )
 
 // units are those that every file declares.
@@ -64,7 +64,7 @@ var units = []string{
 	"p50-ns/notice", "p90-ns/notice", "p99-ns/notice", "p99.9-ns/notice", "max-ns/notice",
 	"band-low-ns/takeover", "band-high-ns/takeover", "early", "late", "stale-writes", "kept",
 	"p50-ns/first-grant", "idle-bytes/plugin", "held-bytes/plugin", "plugin-bytes/lease", "host-bytes/lease", "lost-leases", "renewal-cpu-%",
-	"cycles/s", "calls/s", "grants/s", "jain", "commands/grant", "sent-commands/grant", "idle-commands/s",
+	"cycles/s", "calls/s", "grants/s", "jain", "commands/grant", "sent-commands/grant", "server-ns/grant", "idle-commands/s",
 }
 
 // writeHeader writes what holds for all lines. Nothing here may differ

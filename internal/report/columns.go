@@ -69,6 +69,7 @@ var shownUnits = []struct {
 	{"grants/s", "grants/s", true},
 	{"commands/grant", "commands/grant", false},
 	{"sent-commands/grant", "sent by clients", false},
+	{"server-ns/grant", "server's time/grant", false},
 	{"idle-commands/s", "idle commands/s", false},
 	{"p50-ns/takeover", "takeover p50", true},
 	{"max-ns/takeover", "longest", false},
@@ -271,8 +272,10 @@ func (t Table) load() string {
 // held says what was varied besides the number of callers.
 func (t Table) held() []string {
 	switch {
-	case t.Keys == 0:
+	case t.Keys == 0 && t.Hold == 0:
 		return nil
+	case t.Keys == 0:
+		return []string{fmt.Sprintf("held for %v", t.Hold)}
 	case t.Hold == 0:
 		return []string{plural(t.Keys, "key")}
 	}

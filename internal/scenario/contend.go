@@ -15,7 +15,7 @@ import (
 
 var contend = Scenario{
 	Name:        "contend",
-	Proves:      "what waiting costs: callers, of one host or of several processes, want one lock and hold it for 5 ms; how long nobody has it between two of them, how fair the order is, the longest wait, and what the server is asked for a grant and while all wait. Forced: who has released asks again after the next grant; free: at once",
+	Proves:      "what waiting costs: callers, of one host or of several processes, want one lock and hold it for 5 ms, or for as long as --hold says; how long nobody has it between two of them, how fair the order is, the longest wait, and what the server is asked for a grant and while all wait. Forced: who has released asks again after the next grant; free: at once",
 	MinClients:  2,
 	AcrossHosts: true,
 	Shapes:      contendShapes,
@@ -24,7 +24,7 @@ var contend = Scenario{
 }
 
 const (
-	// holdFor is the critical section.
+	// holdFor is the critical section when nobody names another one.
 	holdFor = 5 * time.Millisecond
 	// contendFor is how long it goes on at least, in measured times: libraries
 	// that poll need some time for a few grants.
@@ -51,6 +51,21 @@ func contendShapes(a Asked) []Shape {
 	if a.Quick {
 		modes = modes[:1]
 	}
+	holds := a.Hold
+	if len(holds) == 0 {
+		holds = []time.Duration{holdFor}
+	}
+	var out []Shape
+	for _, s := range contendLoads(a, modes) {
+		for _, s.Hold = range holds {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// contendLoads are the shapes without what varies the critical section.
+func contendLoads(a Asked, modes []string) []Shape {
 	var out []Shape
 	for _, mode := range modes {
 		for _, h := range hostsOf(a) {
@@ -84,7 +99,7 @@ const contendLeast = 2
 func contenders(in Input) int { return in.Clients * max(1, in.Hosts) }
 
 func contendSpan(in Input) time.Duration {
-	span := max(contendFor*in.Measure, turnsEach*time.Duration(contenders(in))*holdFor)
+	span := max(contendFor*in.Measure, turnsEach*time.Duration(contenders(in))*in.Hold)
 	if in.Hosts > 0 {
 		span = max(span, hostsFor)
 	}
@@ -108,7 +123,7 @@ func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 	turns := newTurns()
 	context.AfterFunc(asking, turns.end)
 	counted := in.count(bounded, from, until-int64(span/10)) // before all give up
-	load.Workers(len(cs), func(i int) { take(bounded, asking, cs[i], turns, in.Mode) })
+	load.Workers(len(cs), func(i int) { take(bounded, asking, cs[i], turns, in.Shape) })
 	c := <-counted
 
 	attempts, first := collect(cs)
@@ -131,8 +146,9 @@ func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 		return cell, nil
 	}
 	if n := c.grants(attempts); c.err == nil && n > 0 {
-		cell.Values["commands/grant"] = c.commands / float64(n)
-		cell.Values["sent-commands/grant"] = c.sent / float64(n)
+		cell.Values["commands/grant"] = c.Run / float64(n)
+		cell.Values["sent-commands/grant"] = c.Sent / float64(n)
+		cell.Values["server-ns/grant"] = c.Busy / float64(n)
 	}
 	// What the servers do not tell in time is left out; the other figures stand.
 	if perSecond, err := idle(bounded, in, cs); err == nil {
@@ -168,7 +184,7 @@ func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() er
 }
 
 // take acquires, holds and releases until asking ends.
-func take(ctx, asking context.Context, c *load.Caller, t *turns, mode string) {
+func take(ctx, asking context.Context, c *load.Caller, t *turns, s Shape) {
 	uncancelled := context.WithoutCancel(ctx)
 	for asking.Err() == nil {
 		lease, ok := c.Acquire(asking)
@@ -177,9 +193,9 @@ func take(ctx, asking context.Context, c *load.Caller, t *turns, mode string) {
 			continue
 		}
 		mine := t.granted()
-		load.Sleep(ctx, holdFor)
+		load.Sleep(ctx, s.Hold)
 		c.Release(uncancelled, lease)
-		if mode != free {
+		if s.Mode != free {
 			t.await(mine)
 		}
 	}

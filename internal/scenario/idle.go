@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/store"
 )
 
 // queued is how long waiters get to enter the queue.
@@ -44,15 +45,14 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	stop()
 	<-done
 	cs[0].Release(context.WithoutCancel(ctx), lease)
-	return c.commands / time.Duration(c.until-c.from).Seconds(), c.err
+	return c.Run / time.Duration(c.until-c.from).Seconds(), c.err
 }
 
-// counted is how many commands each server has run in a time, and how many of
-// them clients have sent.
+// counted is what each server has done in a time.
 type counted struct {
-	from, until    int64
-	commands, sent float64
-	err            error
+	from, until int64
+	store.Served
+	err error
 }
 
 // count reads the counter of the servers at two times. What it sends has one
@@ -65,11 +65,11 @@ func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	}
 	go func() {
 		load.Sleep(ctx, time.Duration(from-in.Clock.Now()))
-		before, sentBefore, err := in.Commands(ctx)
+		before, err := in.Commands(ctx)
 		c := counted{from: in.Clock.Now(), err: err}
 		load.Sleep(ctx, time.Duration(until-in.Clock.Now()))
-		after, sent, err := in.Commands(ctx)
-		c.until, c.commands, c.sent, c.err = in.Clock.Now(), after-before, sent-sentBefore, errors.Join(c.err, err)
+		after, err := in.Commands(ctx)
+		c.until, c.Served, c.err = in.Clock.Now(), after.Since(before), errors.Join(c.err, err)
 		out <- c
 	}()
 	return out

@@ -11,6 +11,7 @@ import (
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/store"
 )
 
 // Scenario is one way to load a backend.
@@ -128,10 +129,8 @@ type Input struct {
 	Harms int
 	// Server may be harmed; nil when the servers are somebody else's.
 	Server Server
-	// Commands reads how many commands a server has run, and how many of them
-	// clients have sent, NaN when that is not known; nil when its servers do not
-	// count.
-	Commands func(ctx context.Context) (run, sent float64, err error)
+	// Commands reads what a server has done; nil when its servers do not count.
+	Commands func(ctx context.Context) (store.Served, error)
 	// Names are the locks; caller i uses Names[i%len(Names)].
 	Names []string
 	// WarmUp precedes Measure. What happens in it is checked, not measured.

@@ -237,6 +237,7 @@ func TestInterruptedKeepsAttempts(t *testing.T) {
 
 func TestContend(t *testing.T) {
 	in := input(newFake(), 3)
+	in.Hold = holdFor
 	c, err := runContend(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)

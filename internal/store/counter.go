@@ -6,24 +6,37 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
+// Served is what a server has done since some time in the past. What it does not
+// tell is NaN.
+type Served struct {
+	// Run are all commands. Sent are those of them that clients have asked for
+	// themselves: for Redis, if they send only scripts, subscriptions and pings, as
+	// the plugins do.
+	Run, Sent float64
+	// Busy is for how many nanoseconds the server has worked on what was sent.
+	Busy float64
+}
+
+// Since is what it has done after an earlier reading.
+func (s Served) Since(before Served) Served {
+	return Served{s.Run - before.Run, s.Sent - before.Sent, s.Busy - before.Busy}
+}
+
 // Counter reads how many commands the servers of a backend have been given, by
 // their own counters. It is used by one goroutine.
 type Counter struct {
 	nodes float64
 	own   float64 // what one reading adds to each node
 	reads float64
-	total func(ctx context.Context) (run, sent float64, err error) // over all nodes
+	total func(ctx context.Context) (Served, error) // over all nodes
 	close func() error
 }
 
-// Read returns the mean number for a node, since some time in the past, without
-// those of the counter itself. Of what was run, sent are those that clients have
-// asked for themselves: for Redis, if they send only scripts, subscriptions and
-// pings, as the plugins do.
-func (c *Counter) Read(ctx context.Context) (run, sent float64, err error) {
-	run, sent, err = c.total(ctx)
+// Read returns the mean of a node, without what the counter itself has asked for.
+func (c *Counter) Read(ctx context.Context) (Served, error) {
+	s, err := c.total(ctx)
 	c.reads++
-	return run/c.nodes - c.own*c.reads, sent / c.nodes, err
+	return Served{s.Run/c.nodes - c.own*c.reads, s.Sent / c.nodes, s.Busy / c.nodes}, err
 }
 
 // Close ends its connections.

@@ -31,15 +31,15 @@ func TestCounter(t *testing.T) {
 	if err := call(t.Context()); err != nil { // connects
 		t.Fatal(err)
 	}
-	if _, _, err := c.Read(t.Context()); err != nil { // connects
+	if _, err := c.Read(t.Context()); err != nil { // connects
 		t.Fatal(err)
 	}
 	read := func() float64 {
-		n, _, err := c.Read(t.Context())
+		s, err := c.Read(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return n
+		return s.Run
 	}
 	before := read()
 	for range 7 {
@@ -70,8 +70,8 @@ func TestField(t *testing.T) {
 // TestFromClients: what scripts run is not what clients sent.
 func TestFromClients(t *testing.T) {
 	text := "# Commandstats\r\ncmdstat_evalsha:calls=5,usec=70,usec_per_call=14.00\r\ncmdstat_get:calls=40,usec=9\r\n" +
-		"cmdstat_script|load:calls=1,usec=3\r\ncmdstat_ping:calls=2,usec=1\r\n"
-	if n := fromClients(text); n != 8 {
-		t.Errorf("5 scripts, 1 load and 2 pings: %v", n)
+		"cmdstat_script|load:calls=1,usec=3,usec_per_call=3.00\r\ncmdstat_ping:calls=2,usec=1,usec_per_call=0.50\r\n"
+	if n, took := fromClients(text); n != 8 || took != 74 {
+		t.Errorf("5 scripts, 1 load and 2 pings: %v in %v us", n, took)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -158,15 +159,16 @@ func countEtcd(cfg driver.Config) (*Counter, error) {
 	client := &http.Client{Timeout: metricsTimeout, Transport: &http.Transport{}}
 	c := &Counter{nodes: float64(len(urls))} // to read metrics is no gRPC
 	c.close = func() error { client.CloseIdleConnections(); return nil }
-	c.total = func(ctx context.Context) (run, sent float64, err error) {
+	c.total = func(ctx context.Context) (Served, error) {
+		sum := 0.0
 		for _, url := range urls {
 			n, err := received(ctx, client, url)
 			if err != nil {
-				return 0, 0, err
+				return Served{}, err
 			}
-			run += n
+			sum += n
 		}
-		return run, run, nil
+		return Served{sum, sum, math.NaN()}, nil
 	}
 	return c, nil
 }

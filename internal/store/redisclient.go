@@ -64,23 +64,23 @@ func countRedis(cfg driver.Config) (*Counter, error) {
 		nodes = append(nodes, c)
 	}
 	c := &Counter{nodes: float64(len(nodes)), own: 2}
-	c.total = func(ctx context.Context) (run, sent float64, err error) {
+	c.total = func(ctx context.Context) (s Served, err error) {
 		for _, node := range nodes {
 			text, err := node.Info(ctx, "stats").Result()
 			if err != nil {
-				return 0, 0, err
+				return Served{}, err
 			}
 			n, err := field(text, "total_commands_processed:")
 			if err != nil {
-				return 0, 0, err
+				return Served{}, err
 			}
-			run += n
 			if text, err = node.Info(ctx, "commandstats").Result(); err != nil {
-				return 0, 0, err
+				return Served{}, err
 			}
-			sent += fromClients(text)
+			calls, microseconds := fromClients(text)
+			s = Served{s.Run + n, s.Sent + calls, s.Busy + 1000*microseconds}
 		}
-		return run, sent, nil
+		return s, nil
 	}
 	c.close = func() error {
 		var errs []error
@@ -95,17 +95,18 @@ func countRedis(cfg driver.Config) (*Counter, error) {
 // neverScripted are commands that no script of ours runs; but for PING, none can.
 var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "wait", "ping"}
 
-// fromClients adds up the calls of those commands in the section commandstats.
-// What has not been called yet is not in it.
-func fromClients(text string) (sum float64) {
+// fromClients adds up the calls of those commands in the section commandstats,
+// and what they took with all that they have run. What has not been called yet is
+// not in it.
+func fromClients(text string) (calls, microseconds float64) {
 	for line := range strings.Lines(text) {
-		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-		calls, _, _ := strings.Cut(rest, ",")
-		if n, err := strconv.ParseFloat(calls, 64); err == nil && slices.Contains(neverScripted, name) {
-			sum += n
+		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
+		var n, took float64
+		if _, err := fmt.Sscanf(rest, "calls=%f,usec=%f,", &n, &took); err == nil && slices.Contains(neverScripted, name) {
+			calls, microseconds = calls+n, microseconds+took
 		}
 	}
-	return sum
+	return calls, microseconds
 }
 
 // field finds the number after a key at the start of a line.

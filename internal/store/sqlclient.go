@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 	"regexp"
 
 	"github.com/go-sql-driver/mysql"
@@ -51,10 +52,11 @@ func countSQL(cfg driver.Config) (*Counter, error) {
 		return nil, err
 	}
 	c := &Counter{nodes: 1, own: 1, close: db.Close}
-	c.total = func(ctx context.Context) (n, sent float64, err error) {
+	c.total = func(ctx context.Context) (Served, error) {
 		var name string
-		err = db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n)
-		return n, n - c.own*(c.reads+1), err
+		var n float64
+		err := db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n)
+		return Served{n, n - c.own*(c.reads+1), math.NaN()}, err
 	}
 	return c, nil
 }
