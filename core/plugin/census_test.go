@@ -19,17 +19,12 @@ import (
 // patience bounds what a test waits for on a machine that is busy.
 const patience = 30 * time.Second
 
-// least wants one of several tries to take no longer than limit: a busy machine
-// spoils some of them, but not all.
-func least(t *testing.T, limit time.Duration, what string, try func() time.Duration) {
+// prompt wants do to take no more than limit of the time in which this process
+// runs.
+func prompt(t *testing.T, limit time.Duration, what string, do func()) {
 	t.Helper()
-	const tries = 5
-	best := try()
-	for n := 1; n < tries && best > limit && !t.Failed(); n++ {
-		best = min(best, try())
-	}
-	if best > limit {
-		t.Errorf("%v at best %s, want no more than %v", best, what, limit)
+	if took := proc.Ran(do); took > limit {
+		t.Errorf("%v %s, want no more than %v", took, what, limit)
 	}
 }
 

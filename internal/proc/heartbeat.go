@@ -90,3 +90,14 @@ func (h *Heartbeat) Stop() []Still {
 	defer h.mu.Unlock()
 	return h.stills
 }
+
+// Ran returns how much of the time that do took this process ran: on a busy
+// machine a stopwatch says nothing about what it is held to.
+func Ran(do func()) time.Duration {
+	h := StartHeartbeat(nil)
+	defer h.Stop()
+	from := time.Now()
+	do()
+	to := time.Now()
+	return to.Sub(from) - h.Stood(from, to)
+}

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"testing"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -65,18 +64,4 @@ func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 		t.Fatalf("acquire %q by %s: token 0", r.Name, r.Owner)
 	}
 	return r
-}
-
-// least wants one of several tries to take no longer than limit: a busy machine
-// spoils some of them, but not all.
-func least(t testing.TB, limit time.Duration, what string, try func(n int) time.Duration) {
-	t.Helper()
-	const tries = 5
-	best := try(0)
-	for n := 1; n < tries && best > limit; n++ {
-		best = min(best, try(n))
-	}
-	if best > limit {
-		t.Errorf("%v at best %s, want no more than %v", best, what, limit)
-	}
 }
