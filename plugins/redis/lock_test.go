@@ -1,66 +1,12 @@
 package redis
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
-
-func TestLease(t *testing.T) {
-	s := start(t, nil)
-	b := connect(t, at(s))
-	ctx := t.Context()
-
-	one := lease("jobs", "one")
-	one.Value = []byte("10.0.0.1:80")
-	one = acquire(t, b, one)
-	h, err := b.Inspect(ctx, "jobs")
-	must(t, err)
-	if h.Owner != "one" || h.Label != "host-1:77" || string(h.Value) != "10.0.0.1:80" || h.Token != one.Token {
-		t.Errorf("inspect: %+v", h)
-	}
-	if h.TTL <= 5*time.Second || h.TTL > 10*time.Second || h.Waiters != 0 {
-		t.Errorf("inspect: TTL %v, waiters %d", h.TTL, h.Waiters)
-	}
-
-	_, err = b.TryAcquire(ctx, lease("jobs", "two"))
-	if by := held(t, err); by.Owner != "one" || by.Label != "host-1:77" || by.Token != one.Token || by.TTL <= 5*time.Second {
-		t.Errorf("refused: %+v", by)
-	}
-	_, err = b.TryAcquire(ctx, one)
-	held(t, err) // no renewal
-
-	one.TTL = 20 * time.Second
-	must(t, b.Renew(ctx, one))
-	one.Value = []byte("10.0.0.2:80")
-	must(t, b.Proclaim(ctx, one))
-	h, err = b.Inspect(ctx, "jobs")
-	must(t, err)
-	if h.TTL <= 15*time.Second || string(h.Value) != "10.0.0.2:80" || h.Label != "host-1:77" {
-		t.Errorf("renewed and proclaimed: %+v", h)
-	}
-
-	wrong := one
-	wrong.Token--
-	for _, err := range []error{b.Renew(ctx, wrong), b.Release(ctx, wrong), b.Proclaim(ctx, wrong)} {
-		if by := notHeld(t, err); by.Owner != "one" {
-			t.Errorf("refused: %+v", by)
-		}
-	}
-	must(t, b.Release(ctx, one))
-	for _, err := range []error{b.Renew(ctx, one), b.Release(ctx, one), b.Proclaim(ctx, one)} {
-		if by := notHeld(t, err); by.Held() {
-			t.Errorf("refused: %+v", by)
-		}
-	}
-	if h, err = b.Inspect(ctx, "jobs"); err != nil || h.Held() || h.Name != "" {
-		t.Errorf("inspect a free lock: %+v, %v", h, err)
-	}
-}
 
 func TestTokensRise(t *testing.T) {
 	s := start(t, nil)
@@ -104,49 +50,6 @@ func TestTokenAheadOfClock(t *testing.T) {
 			t.Fatalf("operation %d: token %d, error %v", i, r.Token, r.Err)
 		}
 	}
-}
-
-func TestWithdraw(t *testing.T) {
-	s := start(t, nil)
-	b := connect(t, at(s))
-	ctx := t.Context()
-	r := lease("a", "gone")
-	must(t, b.Release(ctx, r)) // nothing there yet: the acquire may be on its way
-	if _, err := b.TryAcquire(ctx, r); !errors.Is(err, driver.ErrWithdrawn) {
-		t.Fatalf("acquire after the withdrawal: %v", err)
-	}
-	if err := b.Wait(ctx, r, time.Second); !errors.Is(err, driver.ErrWithdrawn) {
-		t.Fatalf("wait after the withdrawal: %v", err)
-	}
-	other := acquire(t, b, lease("a", "other"))
-	must(t, b.Release(ctx, r))
-	must(t, b.Renew(ctx, other))
-	got := acquire(t, b, lease("b", "late"))
-	got.Token = 0
-	must(t, b.Release(ctx, got))
-	acquire(t, b, lease("b", "after"))
-	must(t, b.Renew(ctx, other))
-}
-
-func TestKeep(t *testing.T) {
-	s := start(t, nil)
-	b := connect(t, at(s))
-	ctx := t.Context()
-	r := acquire(t, b, lease("a", "o1"))
-	r.Keep = 5 * time.Second
-	must(t, b.Release(ctx, r))
-	_, err := b.TryAcquire(ctx, lease("a", "o2"))
-	if by := held(t, err); by.TTL > r.Keep || by.TTL < r.Keep/3 {
-		t.Errorf("kept for %v, want %v", by.TTL, r.Keep)
-	}
-	r.Keep = time.Minute
-	must(t, b.Release(ctx, r)) // never lengthens
-	if h, err := b.Inspect(ctx, "a"); err != nil || h.TTL > 5*time.Second {
-		t.Errorf("%+v, %v", h, err)
-	}
-	r.Keep = 0
-	must(t, b.Release(ctx, r))
-	acquire(t, b, lease("a", "o3"))
 }
 
 func TestBatchKeepsOrder(t *testing.T) {

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -219,27 +218,6 @@ func TestOthersWaitersAreCheap(t *testing.T) {
 	}
 	if per := total / cycles; per > 12 {
 		t.Errorf("%.1f commands inside the scripts of a cycle:\n%s", per, info)
-	}
-}
-
-func TestWaitReturns(t *testing.T) {
-	s := start(t, nil)
-	b := connect(t, at(s))
-	ctx := t.Context()
-
-	must(t, b.Wait(ctx, lease("free", "w"), time.Minute))
-	acquire(t, b, lease("free", "w"))
-
-	acquire(t, b, lease("a", "first"))
-	began := time.Now()
-	must(t, b.Wait(ctx, lease("a", "w"), 30*time.Millisecond))
-	if took := time.Since(began); took < 30*time.Millisecond || took > patience {
-		t.Errorf("returned after %v", took)
-	}
-	short, cancel := context.WithCancel(ctx)
-	time.AfterFunc(20*time.Millisecond, cancel)
-	if err := b.Wait(short, lease("a", "w"), time.Minute); !errors.Is(err, context.Canceled) {
-		t.Errorf("a cancelled wait: %v", err)
 	}
 }
 
