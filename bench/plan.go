@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -43,7 +44,11 @@ type Plan struct {
 	Candidates int
 	Tick       time.Duration
 	Runs       int // repetitions of every cell
-	TTL        time.Duration
+	// Parts is how many runs of this plan, on as many machines, measure the same
+	// cells at the same time; they wait for each other on the store. 0: this one
+	// alone.
+	Parts int
+	TTL   time.Duration
 	// WarmUp and Measure are for one cell in one run.
 	WarmUp, Measure time.Duration
 	Seed            uint64
@@ -132,7 +137,7 @@ func (p Plan) Check() error {
 			return usagef("there is no baseline %q%s", b, near.Suggest(b, baseline.Names()))
 		}
 	}
-	if err := p.checkHold(); err != nil {
+	if err := errors.Join(p.checkHold(), p.checkParts()); err != nil {
 		return err
 	}
 	if !(p.Rate >= 0 && p.Rate <= 1e6) || p.Rate > 0 && !slices.Contains(p.Scenarios, "acquire") {
@@ -245,7 +250,7 @@ func (p Plan) recorded(backends, baselines []string) record.Plan {
 		Seed: p.Seed, Backends: backends, Baselines: baselines, Scenarios: p.Scenarios,
 		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
-		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(),
+		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(), Parts: p.Parts,
 		MTLS: p.MTLS, Quick: p.Quick, Env: p.Env, OwnTargets: targets,
 	}
 }

@@ -97,7 +97,12 @@ func TestCheckRefuses(t *testing.T) {
 		"measure":  func(p *Plan) { p.Measure = 0 },
 		"no keys":  func(p *Plan) { p.Keys = []int{8} },
 		"no hosts": func(p *Plan) { p.Scenarios, p.Hosts = []string{"contend"}, []int{0} },
-		"hosts":    func(p *Plan) { p.Hosts = []int{3} },
+		"one part": func(p *Plan) { p.Parts = 1 },
+		"whatever": func(p *Plan) { p.Parts = 2 },
+		"own server": func(p *Plan) {
+			p.Parts, p.Backends, p.Targets = 2, []string{"redis", "etcd"}, map[string]string{"etcd": "h:1"}
+		},
+		"hosts": func(p *Plan) { p.Hosts = []int{3} },
 	} {
 		p := DefaultPlan(true)
 		change(&p)

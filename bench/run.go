@@ -86,12 +86,16 @@ type runner struct {
 	checker  *check.Checker
 	folder   *record.Folder
 	measured int // cells, over all runs
+	company  company
 }
 
 func (r *runner) run(ctx context.Context) (Result, error) {
 	cells := r.cells()
 	if len(cells) == 0 {
 		return Result{}, &EnvError{Err: fmt.Errorf("nothing to measure; left out: %s", strings.Join(r.skipped, "; "))}
+	}
+	if err := r.join(ctx); err != nil {
+		return Result{}, err
 	}
 	m, err := r.manifest()
 	if err != nil {
@@ -100,7 +104,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	if r.folder, err = record.Create(r.plan.Out, m); err != nil {
 		return Result{}, err
 	}
-	err = r.rounds(ctx, cells)
+	err = r.part(ctx, r.rounds(ctx, cells))
 	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
 	state := record.StateDone
 	m = r.folder.Manifest()
@@ -195,12 +199,16 @@ func (r *runner) cellsOf(sub *subject, sc scenario.Scenario) []cell {
 func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	runtime.GC() // of the cell before, outside of the measured time
 	in := r.input(c, run)
+	if err := r.meet(ctx); err != nil {
+		return err
+	}
+	met := r.clock.Now()
 	measured, err := r.measure(ctx, c, in)
 	interrupted := ctx.Err() != nil
 	measured.Section = record.Section{
 		Backend: c.subject.Name, Kind: c.subject.Kind, Fencing: c.subject.Fencing,
 		Scenario: c.scenario.Name, Mode: c.Mode, Hosts: c.Hosts, Clients: c.Clients, Keys: c.Keys, HoldNs: int64(c.Hold),
-		Run: run, Names: in.Names,
+		Run: run, Names: in.Names, MetNs: met,
 		Interrupted: interrupted,
 	}
 	r.checker.Add(measured.Section, measured.Attempts)
@@ -278,6 +286,7 @@ func (r *runner) manifest() (record.Manifest, error) {
 	m := record.Manifest{
 		Started: r.clock.Started().UTC(), Lockbench: r.plan.Version, Machine: machine(),
 		Plan: r.plan.recorded(r.backends, r.baselines), Binaries: r.binaries, Skipped: r.skipped, Notes: r.notes,
+		Meeting: r.company.recorded(),
 	}
 	for _, s := range r.subjects {
 		m.Subjects = append(m.Subjects, s.Subject)

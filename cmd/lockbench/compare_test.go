@@ -116,7 +116,7 @@ func TestFootprintMergeCompare(t *testing.T) {
 	if code != exitInvalid || !strings.Contains(stderr, "at least 4") {
 		t.Errorf("two runs support nothing: exit %d, %q", code, stderr)
 	}
-	if code, _, stderr := lockbench(t, "merge", "a", "b", "-o", "both"); code != exitOK {
+	if code, _, stderr := lockbench(t, "merge", "--repeats", "a", "b", "-o", "both"); code != exitOK {
 		t.Fatalf("exit %d, %q", code, stderr)
 	}
 	code, stdout, _ := lockbench(t, "report", "both")
@@ -129,7 +129,7 @@ func TestFootprintMergeCompare(t *testing.T) {
 	if code, _, stderr := lockbench(t, "compare", "a", "both"); code != exitOK {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
-	if code, _, stderr := lockbench(t, "merge", "a", "a", "-o", "c"); code != exitUsage || !strings.Contains(stderr, "the same run") {
+	if code, _, stderr := lockbench(t, "merge", "--repeats", "a", "a", "-o", "c"); code != exitUsage || !strings.Contains(stderr, "the same run") {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
 }

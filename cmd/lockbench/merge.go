@@ -12,14 +12,26 @@ import (
 
 func mergeCommand() *cobra.Command {
 	var out string
+	var repeats bool
 	cmd := &cobra.Command{
 		Use:   "merge DIR DIR... -o DIR",
-		Short: "Put the runs of several result folders into one",
-		Long: `merge writes a result folder with the runs of others, which must be of the same
-plan and the same binaries. A run stays one sample; latencies are added up as
-histograms, and no percentile is averaged. run.json and the report say from how
-many runs, when and on what, it was merged.`,
-		Example: `  lockbench merge results/monday results/tuesday -o results/both`,
+		Short: "Put several result folders together into one",
+		Long: `merge writes one result folder from others, which must be of the same plan and
+the same binaries.
+
+The folders are parts of one load that several machines made at the same time,
+with "run --parts": rates are added up, and the report shows the total on the
+target beside each part's share. merge checks that each cell was measured by all
+parts at once, for 80 % of its time at least, and refuses them otherwise. Parts
+that waited for each other need no clocks for that; of others merge believes the
+clocks of their machines.
+
+With --repeats the folders are repetitions, of whenever: their runs follow each
+other, and the figures stay those of one machine.
+
+Latencies are added up as histograms; no percentile is averaged.`,
+		Example: `  lockbench merge results/1 results/2 results/3 results/4 -o results/all
+  lockbench merge --repeats results/monday results/tuesday -o results/both`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return hinted(usagef("%s needs at least two result folders", cmd.CommandPath()), cmd.UseLine())
@@ -33,10 +45,16 @@ many runs, when and on what, it was merged.`,
 			if err := checkFolder(out); err != nil {
 				return err
 			}
-			err := record.Merge(out, args...)
+			merge := record.MergeParts
+			if repeats {
+				merge = record.Merge
+			}
+			err := merge(out, args...)
 			switch {
 			case errors.Is(err, record.ErrPlans):
 				return usagef("%v", err)
+			case errors.Is(err, record.ErrApart):
+				return hinted(&bench.InvalidError{Err: err}, "run them with --parts, which makes them wait for each other; or --repeats, if they are repetitions")
 			case errors.Is(err, record.ErrIncomplete):
 				return &bench.InvalidError{Err: err}
 			case err != nil:
@@ -47,5 +65,6 @@ many runs, when and on what, it was merged.`,
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "result folder `DIR`, new or empty")
+	cmd.Flags().BoolVar(&repeats, "repeats", false, "the folders are repetitions: their runs follow each other")
 	return cmd
 }

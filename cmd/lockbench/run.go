@@ -31,7 +31,7 @@ type runFlags struct {
 	clients, hosts, keys           []int
 	hold                           []time.Duration
 	modes, faults                  []string
-	candidates                     int
+	candidates, parts              int
 	tick                           time.Duration
 	runs                           int
 	rate                           float64
@@ -76,6 +76,7 @@ Baselines, measured in this process on the same server:
   lockbench run --scene results/explore/scene-etcd-1.json
   lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
   lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging
+  lockbench run --backends redis --target redis=env:REDIS_URL --parts 4 -o results/1
   lockbench run --backends redis --vs ../old/bin -o results/vs && lockbench compare results/vs`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -101,6 +102,7 @@ Baselines, measured in this process on the same server:
 	fl.DurationVar(&f.tick, "tick", 0, "how often they ask (default: they wait until they are woken)")
 	fl.DurationVar(&f.ttl, "ttl", d.TTL, "TTL of the leases")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed `N` of the order of the cells (default: random, recorded)")
+	fl.IntVar(&f.parts, "parts", 0, "this is one of `N` runs, on as many machines, that measure the same cells at the same time; then lockbench merge")
 	fl.StringVar(&f.env, "env", "", "where throwaway servers run, `local|compose` (default: where they are kept, else local)")
 	f.state.add(fl)
 	fl.StringVar(&f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`")
@@ -185,6 +187,9 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 		log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	progress := newProgress(cmd.ErrOrStderr(), "starting servers and plugins")
+	if p.Parts > 0 {
+		fmt.Fprintf(progress.above(cmd.ErrOrStderr()), "one of %d parts; waits for the others on %s\n", p.Parts, p.Backends[0])
+	}
 	res, err := bench.Run(ctx, p, bench.Options{Progress: progress, Log: log})
 	progress.End()
 	if res.Cells == 0 || err != nil && res.Verdict.Granted() == 0 {
@@ -249,7 +254,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	p.Clients, p.Hosts, p.TTL, p.MTLS = unique(f.clients), unique(f.hosts), f.ttl, f.mtls == "on"
 	p.Rate = f.rate
 	p.Keys, p.Hold = unique(f.keys), unique(f.hold)
-	p.Env = f.env
+	p.Env, p.Parts = f.env, f.parts
 	var err error
 	if p.State, err = f.state.path(); err != nil {
 		return p, err
@@ -295,7 +300,7 @@ func checkFolder(out string) error {
 // safety refuses flags that mean nothing for the safety scenario, and leaves
 // it its own number of rounds.
 func (f *runFlags) safety(cmd *cobra.Command, p *bench.Plan) error {
-	for _, flag := range []string{"ttl", "clients", "hosts", "keys", "hold", "rate", "modes", "candidates", "tick", "env", "vs"} {
+	for _, flag := range []string{"ttl", "clients", "hosts", "keys", "hold", "rate", "modes", "candidates", "tick", "env", "vs", "parts"} {
 		if cmd.Flags().Changed(flag) {
 			return usagef("--%s means nothing for scenario %s", flag, bench.SafetyScenario)
 		}

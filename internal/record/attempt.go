@@ -57,6 +57,9 @@ type Section struct {
 	HoldNs   int64    `json:"hold_ns,omitempty"`
 	Run      int      `json:"run"`
 	Names    []string `json:"names"`
+	// MetNs is when the cell began on the run's clock: for the parts of one
+	// meeting that is one instant.
+	MetNs int64 `json:"met_ns,omitempty"`
 	// Interrupted tells that the run ended before the cell did.
 	Interrupted bool `json:"interrupted,omitempty"`
 }

@@ -27,6 +27,7 @@ func (p Plan) Differs(q Plan) []string {
 		{"TTLs", time.Duration(p.TTLms) * time.Millisecond, time.Duration(q.TTLms) * time.Millisecond},
 		{"warm-ups", time.Duration(p.WarmUpms) * time.Millisecond, time.Duration(q.WarmUpms) * time.Millisecond},
 		{"measured times", time.Duration(p.Measurems) * time.Millisecond, time.Duration(q.Measurems) * time.Millisecond},
+		{"parts", p.Parts, q.Parts},
 		{"environments", p.Env, q.Env},
 		{"own targets", set(p.OwnTargets), set(q.OwnTargets)},
 	} {

@@ -30,7 +30,13 @@ type HistogramKey struct {
 
 // tag is the cell's name in results.txt with the operation, such as
 // "takeover/backend=NAME/mode=kill-host/hosts=2/clients=1/op=takeover".
-func (k HistogramKey) tag() string {
+func (k HistogramKey) tag() string { return k.cell() + "/op=" + k.Op }
+
+// isOf reports whether the histogram is of a section's cell.
+func (k HistogramKey) isOf(s Section) bool { return k == s.key(k.Op) }
+
+// cell is the tag without the operation.
+func (k HistogramKey) cell() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s/backend=%s", k.Scenario, k.Backend)
 	if k.Mode != "" {
@@ -46,7 +52,6 @@ func (k HistogramKey) tag() string {
 	if k.Hold > 0 {
 		fmt.Fprintf(&b, "/hold=%v", k.Hold)
 	}
-	fmt.Fprintf(&b, "/op=%s", k.Op)
 	return b.String()
 }
 
@@ -89,16 +94,24 @@ func ReadHistograms(dir string) (map[HistogramKey]*hdrhistogram.Histogram, error
 
 func readHistograms(f io.Reader) map[HistogramKey]*hdrhistogram.Histogram {
 	out := map[HistogramKey]*hdrhistogram.Histogram{}
-	for r := hdrhistogram.NewHistogramLogReader(f); ; {
-		h, err := r.NextIntervalHistogram()
-		if err != nil || h == nil {
-			return out // what follows cannot be read
-		}
-		key := parseTag(h.Tag())
+	scanHistograms(f, func(key HistogramKey, h *hdrhistogram.Histogram) {
 		if out[key] == nil {
 			out[key] = hdrhistogram.New(1, histogramMax, histogramDigits)
 		}
 		out[key].Merge(h)
+	})
+	return out
+}
+
+// scanHistograms calls emit for each line, in the order of the file: the n-th of
+// a cell and operation is that of its n-th run.
+func scanHistograms(f io.Reader, emit func(HistogramKey, *hdrhistogram.Histogram)) {
+	for r := hdrhistogram.NewHistogramLogReader(f); ; {
+		h, err := r.NextIntervalHistogram()
+		if err != nil || h == nil {
+			return // what follows cannot be read
+		}
+		emit(parseTag(h.Tag()), h)
 	}
 }
 
@@ -132,8 +145,7 @@ func (l *histogramLog) write(c Cell) error {
 				return err
 			}
 		}
-		key := HistogramKey{c.Scenario, c.Backend, c.Mode, c.Hosts, c.Clients, c.Keys, time.Duration(c.HoldNs), op}
-		if err := l.interval(key, h, end.Add(-c.Elapsed), end); err != nil {
+		if err := l.interval(c.key(op), h, end.Add(-c.Elapsed), end); err != nil {
 			return err
 		}
 	}

@@ -33,8 +33,13 @@ type Manifest struct {
 	Plan      Plan      `json:"plan"`
 	Machine   Machine   `json:"machine"`
 	Subjects  []Subject `json:"subjects"`
+	// Meeting is that of a run which measured together with others.
+	Meeting *Meeting `json:"meeting,omitempty"`
 	// Parts are the runs that this folder was merged from; none: it is one run.
 	Parts []Part `json:"merged_from,omitempty"`
+	// Together is set when they measured at the same time, so that the figures
+	// are of all of them; else their runs follow each other.
+	Together *Together `json:"together,omitempty"`
 	// Binaries has the SHA-256 of lockbench and of each plugin by file name.
 	Binaries map[string]string `json:"binaries_sha256"`
 	// Skipped says what was left out and why, for people.
@@ -60,6 +65,7 @@ type Plan struct {
 	Candidates int      `json:"candidates,omitempty"` // of takeover; 0: its own
 	TickMs     int64    `json:"tick_ms,omitempty"`    // of takeover
 	Runs       int      `json:"runs"`
+	Parts      int      `json:"parts,omitempty"` // runs that measure together; 0: one alone
 	TTLms      int64    `json:"ttl_ms"`
 	WarmUpms   int64    `json:"warm_up_ms"`
 	Measurems  int64    `json:"measure_ms"`

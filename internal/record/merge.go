@@ -28,6 +28,11 @@ type Part struct {
 	Runs      int       `json:"runs"`
 	Lockbench string    `json:"lockbench"`
 	Machine   Machine   `json:"machine"`
+	// Elapsed is how long it took from Started, in seconds.
+	Elapsed float64 `json:"elapsed_s,omitempty"`
+	// Rates are its own cycles per second, by cell and run, where the folder's
+	// figures are of all parts together.
+	Rates map[string][]float64 `json:"cycles_per_s,omitempty"`
 }
 
 // ReadWhole reads run.json of a folder whose run was done. The error wraps
@@ -44,19 +49,13 @@ func ReadWhole(dir string) (Manifest, error) {
 // build, to out, which must be [Vacant]. Their runs follow each other. Of the
 // latencies the histograms are added up; no percentile is computed from others.
 func Merge(out string, dirs ...string) error {
-	if err := Vacant(out); err != nil {
+	all, err := readMergeable(out, dirs)
+	if err != nil {
 		return err
 	}
-	all := make([]Manifest, len(dirs))
-	for i, dir := range dirs {
-		var err error
-		if all[i], err = ReadWhole(dir); err != nil {
-			return err
-		}
-		for j := range i {
-			if err := mergeable(all[j], all[i]); err != nil {
-				return fmt.Errorf("%w: %s and %s", err, dirs[j], dir)
-			}
+	for i, m := range all {
+		if m.Meeting != nil || m.Together != nil {
+			return fmt.Errorf("%w: %s measured together with others, and its runs alone are no measurement", ErrPlans, dirs[i])
 		}
 	}
 	f, err := Create(out, merged(all))
@@ -77,6 +76,27 @@ func Merge(out string, dirs ...string) error {
 		return errors.Join(err, f.closeFiles(), os.RemoveAll(out))
 	}
 	return f.Close(StateDone)
+}
+
+// readMergeable reads what describes the folders, and says why they cannot be
+// merged into out.
+func readMergeable(out string, dirs []string) ([]Manifest, error) {
+	if err := Vacant(out); err != nil {
+		return nil, err
+	}
+	all := make([]Manifest, len(dirs))
+	for i, dir := range dirs {
+		var err error
+		if all[i], err = ReadWhole(dir); err != nil {
+			return nil, err
+		}
+		for j := range i {
+			if err := mergeable(all[j], all[i]); err != nil {
+				return nil, fmt.Errorf("%w: %s and %s", err, dirs[j], dir)
+			}
+		}
+	}
+	return all, nil
 }
 
 // mergeable says why two runs cannot be merged.
@@ -121,7 +141,7 @@ func merged(all []Manifest) Manifest {
 			m.Parts = append(m.Parts, one.Parts...)
 			continue
 		}
-		m.Parts = append(m.Parts, Part{Started: one.Started, Seed: one.Plan.Seed, Runs: one.Plan.Runs, Lockbench: one.Lockbench, Machine: one.Machine})
+		m.Parts = append(m.Parts, Part{Started: one.Started, Seed: one.Plan.Seed, Runs: one.Plan.Runs, Lockbench: one.Lockbench, Machine: one.Machine, Elapsed: one.Elapsed})
 	}
 	return m
 }

@@ -86,27 +86,28 @@ func writeHeader(w io.Writer, m Manifest) error {
 
 // writeResult writes one line: compared dimensions in the name, then values.
 func writeResult(w io.Writer, c Cell) error {
+	return writeLine(w, c.Section, c.Cycles, c.figures())
+}
+
+func writeLine(w io.Writer, s Section, cycles int, figures []figure) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Benchmark%s%s/backend=%s", strings.ToUpper(c.Scenario[:1]), c.Scenario[1:], c.Backend)
-	if c.Mode != "" {
-		fmt.Fprintf(&b, "/mode=%s", c.Mode)
-	}
-	if c.Hosts > 0 {
-		fmt.Fprintf(&b, "/hosts=%d", c.Hosts)
-	}
-	fmt.Fprintf(&b, "/clients=%d", c.Clients)
-	if c.Keys > 0 {
-		fmt.Fprintf(&b, "/keys=%d", c.Keys)
-	}
-	if c.HoldNs > 0 {
-		fmt.Fprintf(&b, "/hold=%v", time.Duration(c.HoldNs))
-	}
-	fmt.Fprintf(&b, " %d", max(1, c.Cycles))
-	for _, v := range c.figures() {
+	fmt.Fprintf(&b, "Benchmark%s %d", benchmarkName(s), max(1, cycles))
+	for _, v := range figures {
 		fmt.Fprintf(&b, " %s %s", number(v.Value), v.Unit)
 	}
 	_, err := io.WriteString(w, b.String()+"\n")
 	return err
+}
+
+// benchmarkName names a cell: "Acquire/backend=redis/clients=64".
+func benchmarkName(s Section) string {
+	name := s.key("").cell()
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+// key is that of the section's histogram of one operation.
+func (s Section) key(op string) HistogramKey {
+	return HistogramKey{s.Scenario, s.Backend, s.Mode, s.Hosts, s.Clients, s.Keys, time.Duration(s.HoldNs), op}
 }
 
 // figure is a value with its unit.
@@ -208,6 +209,14 @@ func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
 			}
 		}
 	}
+}
+
+// Name is that of the line's cell: "Acquire/backend=redis/clients=64".
+func (r Result) Name() string { return benchmarkName(r.section()) }
+
+// section is what names the cell of a line.
+func (r Result) section() Section {
+	return Section{Scenario: r.Scenario, Backend: r.Backend, Mode: r.Mode, Hosts: r.Hosts, Clients: r.Clients, Keys: r.Keys, HoldNs: int64(r.Hold)}
 }
 
 func parseResult(rec *benchfmt.Result) Result {

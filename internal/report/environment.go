@@ -117,6 +117,9 @@ func (r Report) command() string {
 		args = append(args, "--measure="+(time.Duration(p.Measurems)*time.Millisecond).String())
 	}
 	args = append(args, "--runs="+strconv.Itoa(p.Runs), "--ttl="+(time.Duration(p.TTLms)*time.Millisecond).String(), "--seed="+strconv.FormatUint(p.Seed, 10))
+	if p.Parts > 0 {
+		args = append(args, "--parts="+strconv.Itoa(p.Parts))
+	}
 	if p.Env != "" && p.Env != "local" {
 		args = append(args, "--env="+p.Env)
 	}

@@ -42,6 +42,7 @@ func (r Report) HTML(w io.Writer) error {
 		Safety                       grid
 		SafetyNotes                  []string
 		Choice, Summary, Environment grid
+		Shares                       grid
 		Sections                     []pageSection
 		Floors                       []grid
 		Command, License             string
@@ -51,7 +52,7 @@ func (r Report) HTML(w io.Writer) error {
 		Bad:      !strings.HasPrefix(r.Safe(), "safe"),
 		Findings: r.findings(), Gaps: r.gaps(), Headline: r.Headline(),
 		Safety: r.safetyTable(), SafetyNotes: r.safetyNotes(),
-		Choice: r.choiceGrid(), Summary: r.summary(), Environment: r.environment(),
+		Choice: r.choiceGrid(), Shares: r.shares(), Summary: r.summary(), Environment: r.environment(),
 		Command: r.command(),
 	}
 	all := []chart{}

@@ -37,6 +37,7 @@ func (r Report) print(p *printer) {
 		p.choices(cs)
 		p.note(r.choiceNote())
 	}
+	p.grid(r.shares())
 	p.grid(r.summary())
 	for _, s := range r.scenarios() {
 		r.printScenario(p, s)

@@ -1,0 +1,109 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/internal/meeting"
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// maxParts bounds how many runs measure together.
+const maxParts = 64
+
+// checkParts finds what cannot be measured by several runs together.
+func (p Plan) checkParts() error {
+	switch {
+	case p.Parts < 0 || p.Parts == 1 || p.Parts > maxParts:
+		return usagef("%d parts are not between 2 and %d", p.Parts, maxParts)
+	case p.Parts > 0 && len(p.Backends) == 0:
+		return usagef("parts measure one thing together: name it with --backends")
+	}
+	for _, b := range p.Backends {
+		if p.Parts > 0 && p.Targets[b] == "" && p.Config[b]["address"] == "" {
+			return usagef("parts measure one %s together, and this one would start a server of its own: name yours, --target %s=ADDRESS", b, b)
+		}
+	}
+	return nil
+}
+
+// company is what a run has of the parts that it measures together with; the
+// zero company has none.
+type company struct {
+	client *core.Client
+	at     *meeting.Meeting // nil: this run is alone
+}
+
+// join waits for the other parts on the first backend of the plan, through a
+// plugin that measures nothing, and takes over their seed.
+func (r *runner) join(ctx context.Context) error {
+	if r.plan.Parts == 0 {
+		return nil
+	}
+	store := r.subjects[0]
+	b, err := r.open(ctx, store.host.Backend, store.host.Path, store.host.Config)
+	if err != nil {
+		return err
+	}
+	r.company.client = core.New(b, &core.Options{Logger: r.log})
+	plan := r.plan.recorded(r.backends, r.baselines)
+	plan.Seed = 0
+	text, err := json.Marshal(plan)
+	if err != nil {
+		return err
+	}
+	r.company.at, err = meeting.Join(ctx, r.company.client, meeting.Options{Parts: r.plan.Parts, Seed: r.plan.Seed, Plan: string(text)})
+	if err != nil {
+		return errors.Join(r.apart(err), closeClient(ctx, r.company.client))
+	}
+	r.plan.Seed = r.company.at.Seed()
+	return nil
+}
+
+// meet waits until all parts are about to measure their next cell.
+func (r *runner) meet(ctx context.Context) error {
+	if r.company.at == nil {
+		return nil
+	}
+	return r.apart(r.company.at.Next(ctx))
+}
+
+// part leaves the others, at the end of what ended with err.
+func (r *runner) part(ctx context.Context, err error) error {
+	if r.company.at == nil {
+		return err
+	}
+	if err == nil {
+		// All is measured: who cannot wait any more has lost nothing.
+		_ = r.company.at.End(ctx)
+	}
+	return errors.Join(err, closeClient(ctx, r.company.client))
+}
+
+func closeClient(ctx context.Context, c *core.Client) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
+	defer cancel()
+	return c.Close(ctx)
+}
+
+// apart says whose fault it is that the parts are not together.
+func (r *runner) apart(err error) error {
+	switch {
+	case errors.Is(err, meeting.ErrPlan):
+		return usagef("%v", err)
+	case errors.Is(err, meeting.ErrAlone):
+		return &EnvError{Backend: r.subjects[0].Name, Err: err, Hint: fmt.Sprintf("start %d of them, with the same flags", r.plan.Parts)}
+	}
+	return err
+}
+
+// recorded is this part of the meeting as run.json has it.
+func (c company) recorded() *record.Meeting {
+	if c.at == nil {
+		return nil
+	}
+	return &record.Meeting{ID: c.at.ID(), Part: c.at.Part()}
+}

@@ -1,0 +1,252 @@
+// Package meeting lets runs of lockbench on several machines measure the same
+// cell at the same time. They wait for each other on the store under test:
+// clocks of machines decide nothing.
+//
+// Each part leads an election of its own, and publishes in it how far it is.
+package meeting
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+)
+
+// ErrPlan: the parts are to measure different things.
+var ErrPlan = errors.New("the parts have different plans")
+
+// ErrAlone: others did not come, or ended before the measurement did.
+var ErrAlone = errors.New("the parts are not together")
+
+// Defaults of [Options].
+const (
+	defaultPatience = 5 * time.Minute
+	defaultTTL      = 10 * time.Second
+)
+
+const (
+	// gatherEvery is how often a part looks whether the others have come.
+	gatherEvery = 50 * time.Millisecond
+	// stepEvery is how often it looks whether they are ready for the next step,
+	// and so about how far apart they go on.
+	stepEvery = 2 * time.Millisecond
+)
+
+// Options of a meeting.
+type Options struct {
+	Parts int    // how many measure together
+	Seed  uint64 // of this part's plan
+	Plan  string // all else of it, which must be the same in all parts
+	// Patience is how long to wait for the others. 0: 5 min.
+	Patience time.Duration
+	// TTL is how long a part that was killed keeps its place. 0: 10 s.
+	TTL time.Duration
+}
+
+// Meeting is one part's place among all. It is used by one goroutine.
+type Meeting struct {
+	opts   Options
+	places []*core.Elector
+	mine   int // index into places
+	term   *core.Term
+	said   station
+	seed   uint64
+}
+
+// station is what a part publishes.
+type station struct {
+	Part string `json:"part"` // a random name
+	Seed uint64 `json:"seed"`
+	Plan string `json:"plan"`
+	// All is made of the names of all parts, once this one has seen them: what
+	// a part of an earlier meeting has left in the store does not have it.
+	All  string `json:"all,omitempty"`
+	Step int    `json:"step"` // that it is ready for
+}
+
+// Join takes a place, and returns when all parts have one and know of each
+// other. The term that holds the place lives until [Meeting.Leave], or until
+// the client is closed.
+func Join(ctx context.Context, client *core.Client, opts Options) (*Meeting, error) {
+	if opts.Patience == 0 {
+		opts.Patience = defaultPatience
+	}
+	if opts.TTL == 0 {
+		opts.TTL = defaultTTL
+	}
+	m := &Meeting{opts: opts, said: station{Part: rand.Text(), Seed: opts.Seed, Plan: opts.Plan}}
+	ctx, cancel := context.WithTimeout(ctx, opts.Patience)
+	defer cancel()
+	value, err := json.Marshal(m.said)
+	if err != nil {
+		return nil, err
+	}
+	for n := range opts.Parts {
+		e, err := client.Elector(fmt.Sprintf("lockbench/parts/%d/%d", opts.Parts, n+1), &core.ElectorOptions{TTL: opts.TTL, Value: value})
+		if err != nil {
+			return nil, err
+		}
+		m.places = append(m.places, e)
+	}
+	if err := m.sit(ctx); err != nil {
+		return nil, err
+	}
+	if err := m.gather(ctx); err != nil {
+		return nil, errors.Join(err, m.Leave(ctx))
+	}
+	return m, nil
+}
+
+// sit takes the first place that is free.
+func (m *Meeting) sit(ctx context.Context) error {
+	for {
+		for n, e := range m.places {
+			if h, err := e.Leader(ctx); err != nil || h.Held() {
+				continue
+			}
+			// Another part may see the same place free.
+			try, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			term, err := e.Campaign(try)
+			cancel()
+			if err == nil {
+				m.mine, m.term = n, term
+				return nil
+			}
+		}
+		if !pause(ctx, gatherEvery) {
+			return fmt.Errorf("%w: all %d places are taken, by a part too many or by those of a run that was killed: %w", ErrAlone, m.opts.Parts, ctx.Err())
+		}
+	}
+}
+
+// gather waits until every place is taken by a part that has seen the same
+// parts as this one.
+func (m *Meeting) gather(ctx context.Context) error {
+	for {
+		all, there := m.look(ctx)
+		if there == len(all) {
+			if same, err := m.agree(ctx, all); err != nil || same {
+				return err
+			}
+		}
+		if !pause(ctx, gatherEvery) {
+			return fmt.Errorf("%w: %d of %d came within %v", ErrAlone, there, len(all), m.opts.Patience)
+		}
+	}
+}
+
+// look reads what all parts have published, and how many there are.
+func (m *Meeting) look(ctx context.Context) (all []station, there int) {
+	all = make([]station, len(m.places))
+	for n, e := range m.places {
+		if h, err := e.Leader(ctx); err == nil && json.Unmarshal(h.Value, &all[n]) == nil && all[n].Part != "" {
+			there++
+		}
+	}
+	return all, there
+}
+
+// agree publishes that this part has seen all, and reports whether all others
+// have.
+func (m *Meeting) agree(ctx context.Context, all []station) (bool, error) {
+	sum := sha256.New()
+	for _, s := range all {
+		sum.Write([]byte(s.Part))
+	}
+	if key := hex.EncodeToString(sum.Sum(nil))[:16]; key != m.said.All {
+		m.said.All = key
+		return false, m.say(ctx)
+	}
+	for _, s := range all {
+		if s.All != m.said.All {
+			return false, nil
+		}
+	}
+	for n, s := range all {
+		if s.Plan != m.said.Plan {
+			return false, fmt.Errorf("%w: the one of place %d is not that of place %d, which this part has", ErrPlan, n+1, m.mine+1)
+		}
+	}
+	m.seed = all[0].Seed
+	return true, nil
+}
+
+func (m *Meeting) say(ctx context.Context) error {
+	value, err := json.Marshal(m.said)
+	if err != nil {
+		return err
+	}
+	return m.term.Proclaim(ctx, value)
+}
+
+// Seed is the one that all parts use: that of the first place.
+func (m *Meeting) Seed() uint64 { return m.seed }
+
+// Part is the number of this part, from 1.
+func (m *Meeting) Part() int { return m.mine + 1 }
+
+// ID is the same in all parts of this meeting, and in no other.
+func (m *Meeting) ID() string { return m.said.All }
+
+// Next returns when all parts have called it as often as this one, in all of
+// them within a few milliseconds.
+func (m *Meeting) Next(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Patience)
+	defer cancel()
+	return m.next(ctx, false)
+}
+
+func (m *Meeting) next(ctx context.Context, last bool) error {
+	m.said.Step++
+	if err := m.say(ctx); err != nil {
+		return fmt.Errorf("%w: this part lost its place: %w", ErrAlone, err)
+	}
+	for n := 0; n < len(m.places); {
+		var s station
+		h, err := m.places[n].Leader(ctx)
+		switch {
+		case err != nil: // of the store, which the measurement will meet too
+		case h.Held() && json.Unmarshal(h.Value, &s) == nil && s.All == m.said.All:
+			if s.Step >= m.said.Step {
+				n++
+				continue
+			}
+		case last:
+			n++ // it has seen all others at the end, and left
+			continue
+		default:
+			return fmt.Errorf("%w: part %d has ended", ErrAlone, n+1)
+		}
+		if !pause(ctx, stepEvery) {
+			return fmt.Errorf("%w: part %d is not ready: %w", ErrAlone, n+1, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// End waits for the others a last time, so that none of them misses this part,
+// and leaves.
+func (m *Meeting) End(ctx context.Context) error {
+	wait, cancel := context.WithTimeout(ctx, m.opts.Patience)
+	defer cancel()
+	return errors.Join(m.next(wait, true), m.Leave(ctx))
+}
+
+// Leave gives the place up.
+func (m *Meeting) Leave(ctx context.Context) error { return m.term.Resign(ctx) }
+
+// pause waits, and reports whether ctx still lives.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
