@@ -126,13 +126,15 @@ func TestStaleDirectoriesAreSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", ended.Process.Pid))
-	alive := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", os.Getpid()))
+	// That of the host which had this number before its container was started
+	// anew.
+	former := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", os.Getpid()))
 	other := filepath.Join(temp, "lockplugin-x-123")
 	// That of a host in another PID namespace, where its number is another.
 	claimed := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-456", ended.Process.Pid))
 	young := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-789", ended.Process.Pid))
 	long := time.Now().Add(-time.Hour)
-	for _, dir := range []string{stale, alive, other, claimed, young} {
+	for _, dir := range []string{stale, former, other, claimed, young} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +161,7 @@ func TestStaleDirectoriesAreSwept(t *testing.T) {
 	if err := b.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	for dir, want := range map[string]bool{stale: false, alive: true, other: true, claimed: true, young: true} {
+	for dir, want := range map[string]bool{stale: false, former: false, other: true, claimed: true, young: true} {
 		if _, err := os.Stat(dir); (err == nil) != want {
 			t.Errorf("%s is there: %t", dir, !want)
 		}

@@ -71,14 +71,15 @@ func sweepStale() {
 	}
 }
 
-// staleDir reports whether the host of dir is dead. That there is no process of
-// its number does not say so: it may be one of another PID namespace that
-// shares this directory, a container's for one. So it must have let go of its
-// claim too.
+// staleDir reports whether the host of dir is dead: then it has let go of its
+// claim.
+//
+// Note: its number says nothing. Another PID namespace may share this directory;
+// and in a container that was started anew the host has, as often as not, the
+// number of the one that was killed.
 func staleDir(dir string) bool {
 	digits, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), wire.Prefix), "-")
-	pid, err := strconv.Atoi(digits)
-	if err != nil || pid <= 0 {
+	if pid, err := strconv.Atoi(digits); err != nil || pid <= 0 {
 		return false
 	}
 	info, err := os.Lstat(dir)
@@ -88,7 +89,7 @@ func staleDir(dir string) bool {
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
 		return false
 	}
-	return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) && !claimed(dir)
+	return !claimed(dir)
 }
 
 func claimed(dir string) bool {
