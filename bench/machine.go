@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lockbench/lockbench/internal/record"
 )
 
@@ -30,7 +32,14 @@ func cpuModel() string {
 	return output("sysctl", "-n", "machdep.cpu.brand_string")
 }
 
-func kernel() string { return output("uname", "-sr") }
+// kernel asks the kernel itself: an image from scratch has no uname program.
+func kernel() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
+}
 
 // output is what a command prints, "" when it cannot be run: a description of
 // the machine is worth having without it.
