@@ -10,11 +10,19 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
+// logEvery is how often something that takes long writes a line into a log, and
+// logFrom how long it takes that says so at its begin.
+const (
+	logEvery = 30 * time.Second
+	logFrom  = 10 * time.Second
+)
+
 // progress shows how far something is that takes more than two seconds, with
-// the time that is left. It shows nothing where w is no terminal: logs and
-// pipes want results.
+// the time that is left. Where w is no terminal, which is the log of a container
+// for one, that is a line now and then.
 type progress struct {
-	pool *mpb.Progress // nil: shows nothing
+	log  progressLog
+	pool *mpb.Progress // nil: w is no terminal
 	wait *mpb.Bar      // while it is unknown how much there is to do
 	bar  *mpb.Bar
 	// label is read by the goroutine that draws.
@@ -25,7 +33,7 @@ type progress struct {
 // newProgress shows that something is being prepared, until Begin. Whoever
 // makes it calls End.
 func newProgress(w io.Writer, preparing string) *progress {
-	p := &progress{}
+	p := &progress{log: progressLog{w: w}}
 	p.label.Store("")
 	if !isTerminal(w) {
 		return p
@@ -39,6 +47,7 @@ func newProgress(w io.Writer, preparing string) *progress {
 // Begin implements bench.Progress.
 func (p *progress) Begin(steps int, guess time.Duration) {
 	if p.pool == nil {
+		p.log.begin(steps, guess)
 		return
 	}
 	p.wait.Abort(true)
@@ -70,6 +79,7 @@ func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 // Step implements bench.Progress.
 func (p *progress) Step(label string) {
 	if p.bar == nil {
+		p.log.step(label)
 		return
 	}
 	if p.begun {
@@ -98,4 +108,30 @@ func (p *progress) above(w io.Writer) io.Writer {
 		return w
 	}
 	return p.pool
+}
+
+// progressLog is progress as lines.
+type progressLog struct {
+	w           io.Writer
+	steps, done int
+	began, last time.Time
+	guess       time.Duration
+}
+
+func (l *progressLog) begin(steps int, guess time.Duration) {
+	l.steps, l.guess, l.began = steps, guess, time.Now()
+	l.last = l.began
+	if guess >= logFrom {
+		fmt.Fprintf(l.w, "%d cells, about %v\n", steps, guess.Round(time.Second))
+	}
+}
+
+// step writes a line if the last one is long ago.
+func (l *progressLog) step(label string) {
+	if now := time.Now(); l.steps > 0 && now.Sub(l.last) >= logEvery {
+		l.last = now
+		left := timeLeft(decor.Statistics{Current: int64(l.done), Total: int64(l.steps)}, now.Sub(l.began), l.guess)
+		fmt.Fprintf(l.w, "%d/%d, %s left: %s\n", l.done, l.steps, left, label)
+	}
+	l.done++
 }
