@@ -36,10 +36,15 @@ func run(ctx context.Context, i app.Instance, election string, tick, ttl time.Du
 		return err
 	}
 	say(i, "candidate, TTL %v", ttl)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if i.Recorder != nil { // somebody asks
+		watching.Go(func() { i.Follow(ctx, e) })
+	}
 	if i.Recorder != nil && i.Number == 1 { // one observer is enough for a process
-		var watching sync.WaitGroup
 		watching.Go(func() { i.Recorder.Watch(ctx, e) })
-		defer watching.Wait()
 	}
 	return e.Run(ctx, func(term *core.Term) {
 		say(i, "leader of term %d", term.Token())

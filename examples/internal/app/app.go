@@ -37,7 +37,7 @@ func (f *Flags) Add(fs *flag.FlagSet) {
 	fs.StringVar(&f.dir, "plugin-dir", "", "where the plugins are, besides beside this program and on the PATH")
 	fs.StringVar(&f.label, "label", "", "who holds, for people (default host name and process id)")
 	fs.IntVar(&f.instances, "instances", 1, "how many instances to run in this process")
-	fs.StringVar(&f.metrics, "metrics", "", "serve Prometheus metrics on this address, such as 127.0.0.1:9464")
+	fs.StringVar(&f.metrics, "metrics", "", "serve /metrics for Prometheus and /ready for a probe on this address, such as 127.0.0.1:9464")
 }
 
 // Instance is one participant. Several of them in one process share nothing
@@ -49,6 +49,7 @@ type Instance struct {
 	// Recorder is what the metrics of this process are made with; nil without
 	// --metrics.
 	Recorder *otel.Recorder
+	leader   *sight
 }
 
 // Main runs one instance function until it returns or a SIGINT or SIGTERM ends
@@ -75,7 +76,8 @@ func (f *Flags) Run(ctx context.Context, run func(ctx context.Context, i Instanc
 	if err != nil {
 		return err
 	}
-	recorder, stop, err := serveMetrics(f.metrics)
+	var ready readiness
+	recorder, stop, err := serveMetrics(f.metrics, &ready)
 	if err != nil {
 		return err
 	}
@@ -89,12 +91,13 @@ func (f *Flags) Run(ctx context.Context, run func(ctx context.Context, i Instanc
 			cancel(err)
 			break
 		}
-		i := Instance{Number: n, Name: f.name(n), Recorder: recorder}
+		i := Instance{Number: n, Name: f.name(n), Recorder: recorder, leader: &sight{}}
 		opts := &core.Options{Label: i.Name}
 		if recorder != nil {
 			opts.OnEvent = recorder.OnEvent
 		}
 		i.Client = core.New(b, opts)
+		ready.add(i)
 		work.Go(func() {
 			if err := run(ctx, i); err != nil {
 				cancel(fmt.Errorf("%s: %w", i.Name, err))

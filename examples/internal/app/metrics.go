@@ -17,9 +17,9 @@ import (
 	"github.com/lockbench/lockbench/core/otel"
 )
 
-// serveMetrics serves /metrics on address and returns what records for it, nil
-// when address is empty. stop ends the server.
-func serveMetrics(address string) (recorder *otel.Recorder, stop func(), err error) {
+// serveMetrics serves /metrics and /ready on address and returns what records
+// for the former, nil when address is empty. stop ends the server.
+func serveMetrics(address string, ready http.Handler) (recorder *otel.Recorder, stop func(), err error) {
 	if address == "" {
 		return nil, func() {}, nil
 	}
@@ -34,6 +34,7 @@ func serveMetrics(address string) (recorder *otel.Recorder, stop func(), err err
 	fmt.Fprintf(os.Stderr, "metrics on http://%s/metrics\n", listener.Addr())
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", page)
+	mux.Handle("GET /ready", ready)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	served := make(chan struct{})
 	go func() {
