@@ -351,3 +351,33 @@ func TestLostCauses(t *testing.T) {
 		})
 	}
 }
+
+// A lease that is released at once is over before the scheduler's goroutine,
+// woken for it, could look: it must not be woken for the next one again.
+func TestSchedulerSleepsWhileLeasesComeAndGo(t *testing.T) {
+	c, _ := open(t, newFake())
+	s := &c.sched
+	s.running = true // there is no goroutine: the test looks itself
+	for range 2 {
+		s.step()
+	}
+	l := lockOf(t, c, "a", nil)
+	cycle := func() bool {
+		if err := acquire(t, l).Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-s.wake:
+			return true
+		default:
+			return false
+		}
+	}
+	if !cycle() {
+		t.Error("it was not woken after a long sleep")
+	}
+	s.step()
+	if cycle() {
+		t.Error("it was woken for a second lease")
+	}
+}

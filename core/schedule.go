@@ -41,7 +41,7 @@ type scheduler struct {
 	leases  leaseHeap
 	running bool
 	wakeAt  instant // when the goroutine looks again by itself
-	empty   bool    // there was no lease when it looked last
+	empty   bool    // there was no lease when it looked last, and none was granted since
 	wake    chan struct{}
 	flights sync.WaitGroup
 }
@@ -96,6 +96,7 @@ func (s *scheduler) keep(l *Lease, g grant, began instant) bool {
 func (s *scheduler) enter(l *Lease) {
 	l.plan()
 	heap.Push(&s.leases, l)
+	s.empty = false
 	s.watchEnd(l)
 	s.rouse(l.next)
 }
