@@ -23,6 +23,9 @@ func Greeted(ctx context.Context, network, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
+		o.raw = conn
+	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	g, err := greet(ctx, conn)
 	if !stop() {
@@ -100,41 +103,42 @@ func (c *greeting) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// said keeps what the driver says about one connection that it could not make:
-// its error says only that the connection is bad, whatever the reason.
-type said struct {
+// opening is what becomes known of a connection while [Open] makes it.
+type opening struct {
+	raw net.Conn // below TLS
+
 	mu  sync.Mutex
-	err error
+	err error // what the driver said: its own error is that the connection is bad, whatever the reason
 }
 
-type saidKey struct{}
+type openingKey struct{}
 
 // Logger keeps what the driver says about the connection that [Open] makes with
 // ctx, nil when that is another one.
 func Logger(ctx context.Context) mysqldriver.Logger {
-	if s, ok := ctx.Value(saidKey{}).(*said); ok {
-		return s
+	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
+		return o
 	}
 	return nil
 }
 
 // Print implements the driver's Logger.
-func (s *said) Print(v ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (o *opening) Print(v ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, x := range v {
-		if err, ok := x.(error); ok && s.err == nil {
-			s.err = err
+		if err, ok := x.(error); ok && o.err == nil {
+			o.err = err
 		}
 	}
 }
 
 // with returns err with what was said.
-func (s *said) with(err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil || !errors.Is(err, mysqldriver.ErrInvalidConn) {
+func (o *opening) with(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil || !errors.Is(err, mysqldriver.ErrInvalidConn) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", err, s.err)
+	return fmt.Errorf("%w: %w", err, o.err)
 }
