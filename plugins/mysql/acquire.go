@@ -16,6 +16,12 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []state
 	for _, a := range sorted {
 		long = long || b.contended.is(a.Name)
 	}
+	if len(asks) == 1 && !long && b.rows.has(asks[0].Name) {
+		n, token, err := s.Exec(ctx, statement.Retake(b.table, asks[0]))
+		if err != nil || n > 0 {
+			return []driver.Result{{Token: token}}, nil, err
+		}
+	}
 	rows, err := b.attempt(ctx, s, sorted, long)
 	if err != nil {
 		return nil, nil, err
@@ -31,6 +37,7 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []state
 		switch {
 		case r.Granted(a):
 			results[from[i]].Token = r.Token
+			b.rows.add(a.Name)
 			continue
 		case r.Tombstones:
 			withdrawn, err := b.withdrawn(ctx, s, a)

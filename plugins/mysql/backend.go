@@ -36,6 +36,7 @@ type Backend struct {
 
 	owners    owners
 	contended contended
+	rows      rows
 	foreign   sync.Once // a waiter of another account was met
 
 	// life ends with Close. Statements outlive their callers, so it is theirs.

@@ -136,53 +136,47 @@ func newSituation(seed uint64) (c situation) {
 // way is one way of asking.
 type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error)
 
-// alone asks with one request, among with another one beside it.
-func alone(batcher func(*Backend) *batcher, busy bool) way {
+// alone asks with one request, of whose lock the process knows what knows says.
+func alone(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
-		w.b.contended.forgetAll()
-		if busy {
-			w.b.contended.mark(r.Name)
-		}
-		results, then, err := batcher(w.b).run(ctx, w.s, []statement.Ask{newAsk(r)})
-		if then != nil {
-			then()
-		}
-		return append(results, driver.Result{})[0], err
+		return w.ask(ctx, batcher(w.b), knows, newAsk(r))
 	}
 }
 
-func among(batcher func(*Backend) *batcher, busy bool) way {
+// among asks with another request beside it.
+func among(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
-		w.b.contended.forgetAll()
-		if busy {
-			w.b.contended.mark(r.Name)
-		}
 		other := r
 		other.Name, other.Owner = "a", "another"
-		results, then, err := batcher(w.b).run(ctx, w.s, []statement.Ask{newAsk(r), newAsk(other)})
-		if then != nil {
-			then()
-		}
-		return append(results, driver.Result{})[0], err
+		return w.ask(ctx, batcher(w.b), knows, newAsk(r), newAsk(other))
 	}
+}
+
+func nothing(*Backend, string)           {}
+func waitedFor(b *Backend, name string)  { b.contended.mark(name) }
+func heldBefore(b *Backend, name string) { b.rows.add(name) }
+
+// ask sends asks in one statement and returns the result of the first.
+func (w *bench) ask(ctx context.Context, l *batcher, knows func(*Backend, string), asks ...statement.Ask) (driver.Result, error) {
+	w.b.contended, w.b.rows = contended{}, rows{}
+	knows(w.b, asks[0].Name)
+	results, then, err := l.run(ctx, w.s, asks)
+	if then != nil {
+		then()
+	}
+	return append(results, driver.Result{})[0], err
 }
 
 // ways are those that must come to the same, by operation.
 var ways = map[string][]way{
-	"acquire": {alone(acquiresOf, false), alone(acquiresOf, true), among(acquiresOf, false), among(acquiresOf, true)},
-	"renew":   {alone(renewalsOf, false), among(renewalsOf, false)},
-	"release": {alone(releasesOf, false), alone(releasesOf, true), among(releasesOf, false)},
+	"acquire": {alone(acquiresOf, nothing), alone(acquiresOf, heldBefore), alone(acquiresOf, waitedFor), among(acquiresOf, nothing), among(acquiresOf, waitedFor)},
+	"renew":   {alone(renewalsOf, nothing), among(renewalsOf, nothing)},
+	"release": {alone(releasesOf, nothing), alone(releasesOf, waitedFor), among(releasesOf, nothing)},
 }
 
 func acquiresOf(b *Backend) *batcher { return &b.acquires }
 func renewalsOf(b *Backend) *batcher { return &b.renewals }
 func releasesOf(b *Backend) *batcher { return &b.releases }
-
-func (b *contended) forgetAll() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	clear(b.names)
-}
 
 // play puts c's row into the table, asks, and returns what came of it.
 func (w *bench) play(t testing.TB, c situation, ask way) string {
@@ -285,13 +279,20 @@ func TestTextsAgreeFindsBugs(t *testing.T) {
 	if !w.s.Server.MariaDB {
 		t.Skip("the texts of MySQL are others")
 	}
-	const short, long, lease, leases, pass = " AND queue='' AND barred='',VALUES", "NOT BETWEEN", " WHERE name=x", ")AND(name,owner,token)IN(", "NOT ATOMIC"
+	const short, long, row, lease, leases, pass = " AND queue='' AND barred='',VALUES", "NOT BETWEEN", "SET token=LAST_INSERT_ID(", " WHERE name=x", ")AND(name,owner,token)IN(", "NOT ATOMIC"
 	for _, m := range []mutant{
 		{of: short, old: " AND queue=''", new: ""},
 		{of: short, old: " AND barred=''", new: ""},
 		{of: short, old: "expires_at<=" + statement.Now + " AND", new: "TRUE AND"},
 		{of: short, old: "GREATEST(token+1,VALUES(token))", new: "VALUES(token)"},
 		{of: short, old: "value=IF(attempt=VALUES(attempt),VALUES(value),value)", new: "value=VALUES(value)"},
+		{of: row, old: " AND queue=''", new: ""},
+		{of: row, old: " AND barred=''", new: ""},
+		{of: row, old: " AND expires_at<=" + statement.Now, new: ""},
+		{of: row, old: "token+1", new: "token"},
+		{of: row, old: ",attempt=", new: ",freed_by="},
+		{of: row, old: ",owner=", new: ",label="},
+		{of: row, old: ",ttl_us=", new: ",ttl_us=1+"},
 		{of: long, old: "attempt=IF(" + statement.Free, new: "attempt=IF(owner=''"},
 		{of: long, old: "token=IF(attempt=VALUES(attempt),GREATEST(token+1,", new: "token=IF(attempt=VALUES(attempt),GREATEST(token,"},
 		{of: long, old: "owner=IF(attempt=VALUES(attempt),VALUES(owner),owner)", new: "owner=VALUES(owner)"},
