@@ -257,13 +257,14 @@ func noTombstone(owner string) string {
 	return "LOCATE('," + owner + ",',barred)=0 AND LOCATE('," + owner + ",',barred_old)=0"
 }
 
-// Enter enters owner into the queue with a wake id, unless the lock is free
-// and nobody waits.
+// Enter enters owner into the queue with a wake id, also while the lock is free:
+// of two hosts that take it for moments the one that asks less often would find
+// it free whenever it comes to enter, and held whenever it asks.
 func Enter(table string, r driver.Request, wakeID uint64) string {
 	entry := "," + r.Owner + "." + strconv.FormatUint(wakeID, 10)
 	var t text
 	t.add("UPDATE ", table, " SET queue=IF(LOCATE(',", r.Owner, ".',queue)=0,CONCAT(queue,'", entry, "'),", without(r.Owner, entry), ")")
-	return t.add(" WHERE name=").bytes(r.Name).add(" AND(", held, " OR queue<>'')AND ", noTombstone(r.Owner)).String()
+	return t.add(" WHERE name=").bytes(r.Name).add(" AND ", noTombstone(r.Owner)).String()
 }
 
 // Sleep sleeps until it is time for r's owner to ask. A notification ends it early.
