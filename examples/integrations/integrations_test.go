@@ -102,7 +102,7 @@ func (a *application) start(t *testing.T) *exec.Cmd {
 
 // play kills whoever is at work, several times, and then lets both end well.
 func (a *application) play(t *testing.T) {
-	for range rounds() {
+	for round := range rounds() {
 		from := len(a.lines(t))
 		// A job that was seen to end ran longer than the TTL, and undisturbed.
 		ended := a.await(t, from, "end")
@@ -118,6 +118,9 @@ func (a *application) play(t *testing.T) {
 			_ = w.Wait() // it was killed
 			a.await(t, len(a.lines(t)), "start")
 			a.workers[i] = a.start(t)
+		}
+		if len(a.killed) != round+1 {
+			t.Fatalf("process %d, which is at a job, is none of the workers", pid)
 		}
 	}
 	for _, w := range a.workers {
@@ -173,12 +176,12 @@ func (a *application) await(t *testing.T, from int, what string) line {
 }
 
 // check wants no two jobs at a time, tokens that rise, and no job without an end
-// but those of processes that were killed.
+// but those of processes that were killed, each of which another has begun again.
 func (a *application) check(t *testing.T) {
 	t.Helper()
 	var at *line
 	var last uint64
-	killed := a.killed
+	killed, done := a.killed, 0
 	for _, l := range a.lines(t) {
 		switch {
 		case l.what == "ready":
@@ -195,6 +198,7 @@ func (a *application) check(t *testing.T) {
 			t.Errorf("process %d ended a job that it had not begun", l.pid)
 		default:
 			at = nil
+			done++
 		}
 		if l.what == "start" && l.token != 0 {
 			if l.token < last || l.token == last && a.name != "gocron-elector" { // a term runs many jobs
@@ -206,4 +210,8 @@ func (a *application) check(t *testing.T) {
 	if at != nil {
 		t.Errorf("process %d has not ended its job", at.pid)
 	}
+	if len(killed) > 0 {
+		t.Errorf("nobody has begun again what %v were killed at", killed)
+	}
+	t.Logf("%d killed at work, %d jobs done once each", len(a.killed), done)
 }
