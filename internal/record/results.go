@@ -99,7 +99,7 @@ func writeLine(w io.Writer, s Section, cycles int, figures []figure) error {
 	return err
 }
 
-// benchmarkName names a cell: "Acquire/backend=redis/clients=64".
+// benchmarkName names a cell: "Acquire/backend=memory/clients=64".
 func benchmarkName(s Section) string {
 	name := s.key("").cell()
 	return strings.ToUpper(name[:1]) + name[1:]
@@ -211,7 +211,7 @@ func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
 	}
 }
 
-// Name is that of the line's cell: "Acquire/backend=redis/clients=64".
+// Name is that of the line's cell: "Acquire/backend=memory/clients=64".
 func (r Result) Name() string { return benchmarkName(r.section()) }
 
 // section is what names the cell of a line.
