@@ -22,8 +22,8 @@ import (
 type Session struct {
 	Conn     sqldriver.Conn
 	raw      net.Conn // below it
-	ID       uint64 // the server's, for KILL
-	WakeID   uint64 // by which a waiter is woken; zero when it has none
+	ID       uint64   // the server's, for KILL
+	WakeID   uint64   // by which a waiter is woken; zero when it has none
 	Server   Server
 	Broken   bool          // not to be used again
 	slots    chan struct{} // in which it has a place while it is in use
