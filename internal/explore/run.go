@@ -194,10 +194,15 @@ func (x *explorer) next(ctx context.Context) (Schedule, bool) {
 	if x.opts.Length > 0 {
 		enough = time.Now().After(x.until)
 	}
-	if enough || ctx.Err() != nil || x.failure != nil || !x.opts.KeepGoing && len(x.found.Scenes)+len(x.shrinking) > 0 {
+	if enough || ctx.Err() != nil || x.failure != nil || x.satisfied() {
 		return Schedule{}, false
 	}
 	return x.generator.next(), true
+}
+
+// satisfied reports whether there is a scene, or will be, and one is enough.
+func (x *explorer) satisfied() bool {
+	return !x.opts.KeepGoing && len(x.found.Scenes)+len(x.shrinking) > 0
 }
 
 // one plays one schedule, and makes a scene of a violation of which there is
@@ -271,7 +276,7 @@ func (x *explorer) tally(h *History, v verdict) (violation Violation, fresh bool
 	}
 	for _, one := range v.violations {
 		switch {
-		case x.explained(h.Schedule, one) || fresh:
+		case x.explained(h.Schedule, one) || fresh || x.satisfied():
 			f.Again++
 			text += fmt.Sprintf(", again %q", one.Rule)
 		default:
