@@ -130,7 +130,7 @@ func composeError(backend string, err error) error {
 	return e
 }
 
-// isKept tells whether the servers of a backend are kept ones.
+// isKept reports whether the servers of a backend are kept ones.
 func (e *environment) isKept(backend string, cfg driver.Config) bool {
 	return e.kept != nil && e.kept.Servers[backend]["address"] != "" && e.kept.Servers[backend]["address"] == cfg["address"]
 }

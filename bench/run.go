@@ -44,7 +44,7 @@ type Result struct {
 	Skipped []string
 	// Cells is how many were measured, over all runs.
 	Cells int
-	// Interrupted tells that ctx ended before the plan was done. What was
+	// Interrupted reports whether ctx ended before the plan was done. What was
 	// measured until then is kept.
 	Interrupted bool
 }
@@ -133,7 +133,7 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 			err := r.cell(ctx, c, run+1)
 			var invalid *InvalidError
 			if errors.As(err, &invalid) {
-				// The others may still tell something.
+				// The others may still show something.
 				empty = errors.Join(empty, invalid)
 				continue
 			}

@@ -33,7 +33,7 @@ const (
 	quickSafetyRounds = 1
 )
 
-// isSafety tells that the plan is one of the safety scenario.
+// isSafety reports whether the plan is one of the safety scenario.
 func (p Plan) isSafety() bool { return slices.Contains(p.Scenarios, SafetyScenario) }
 
 // checkAlone finds what a scenario cannot do that judges plugins on servers of

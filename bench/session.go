@@ -125,7 +125,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 }
 
 // openCounter connects to the counters of a backend's servers, when a scenario
-// wants them. Servers that do not tell are a line in the report.
+// wants them. Servers that do not say are a line in the report.
 func (s *session) openCounter(ctx context.Context, sub *subject, cfg driver.Config) {
 	if !slices.Contains(s.plan.Scenarios, "contend") {
 		return

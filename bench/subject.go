@@ -26,7 +26,7 @@ const (
 	// other things to do.
 	startTimeout = 30 * time.Second
 	// openTimeout is how long a backend that exists may take until it answers.
-	// "Server down" must be told within 5 s.
+	// "Server down" must be reported within 5 s.
 	openTimeout = 4 * time.Second
 )
 

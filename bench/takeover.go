@@ -43,7 +43,7 @@ func (p Plan) checkTakeover() error {
 	return nil
 }
 
-// keepsData tells whether the throwaway server of a backend has to keep its
+// keepsData reports whether the throwaway server of a backend has to keep its
 // data when it is started again: a leader that it forgot would be one of two.
 func (p Plan) keepsData(backend string) bool {
 	return store.Of(backend).Forgets && slices.Contains(p.Modes, "server-restart")

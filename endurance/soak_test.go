@@ -35,7 +35,7 @@ func TestSoak(t *testing.T) {
 	if length := os.Getenv("LOCKBENCH_SOAK"); length != "" {
 		var err error
 		if soak.Length, err = time.ParseDuration(length); err != nil || soak.Length <= 0 {
-			t.Fatalf("LOCKBENCH_SOAK=%s is no time such as 30m", length)
+			t.Fatalf("LOCKBENCH_SOAK=%s is not a time such as 30m", length)
 		}
 		soak.Crowd, long = fullCrowd, true
 		backends = append(backends, "redlock", "mysql", "etcd")
@@ -66,7 +66,7 @@ func seed(t *testing.T) uint64 {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		t.Fatalf("LOCKBENCH_SEED=%s is no whole number", text)
+		t.Fatalf("LOCKBENCH_SEED=%s is not a whole number", text)
 	}
 	return n
 }
@@ -85,11 +85,11 @@ func judgeSoaked(t *testing.T, f safety.Soaked, long bool) {
 	}
 	keepRounds(t, f)
 	t.Logf("use at rest, after the first round and after the last one; allowed to grow: %s", safety.Allowance())
-	last := map[string]*safety.Life{}
-	for _, l := range f.Lives {
+	last := map[string]*safety.Usage{}
+	for _, l := range f.Usages {
 		last[l.Who] = l
 	}
-	for _, l := range f.Lives {
+	for _, l := range f.Usages {
 		if grown := l.Grown(); long && grown != "" {
 			t.Error(grown)
 		}
@@ -97,7 +97,7 @@ func judgeSoaked(t *testing.T, f safety.Soaked, long bool) {
 			t.Logf("%s, %d looks\n  %v\n  %v", l.Who, l.Looks, l.First, l.Last)
 		}
 	}
-	t.Logf("and %d processes that faults have ended", len(f.Lives)-len(last))
+	t.Logf("and %d processes that faults have ended", len(f.Usages)-len(last))
 }
 
 // keepRounds writes the histories of bad rounds to where "go test -artifacts"

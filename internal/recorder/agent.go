@@ -44,7 +44,7 @@ type agent struct {
 
 	served  atomic.Bool  // the present client was granted a lock
 	asking  atomic.Int64 // callers of workloads that ask for a lock
-	plugin  atomic.Int64 // process id that was told last
+	plugin  atomic.Int64 // process id that was sent last
 	gate    *gate
 	reaping atomic.Bool
 }
@@ -56,12 +56,12 @@ func run(parent *proc.Parent) error {
 		return err
 	}
 	if err := a.open(); err != nil {
-		a.tell(note{Error: err.Error()})
+		a.send(note{Error: err.Error()})
 		return nil
 	}
 	beat := proc.StartHeartbeat(a.beat)
-	a.tellPlugin()
-	a.tell(note{Ready: true})
+	a.sendPlugin()
+	a.send(note{Ready: true})
 	for {
 		var o order
 		if parent.Receive(&o) != nil {
@@ -79,10 +79,10 @@ func run(parent *proc.Parent) error {
 		case string(BlockedLog), string(Reaper), string(IgnoredChildren):
 			a.surround(Surrounding(o.Op), o.On)
 		case "read":
-			a.tell(note{Use: ownUse()})
+			a.send(note{Use: ownUse()})
 		case "release":
 			a.release(o.First)
-			a.tell(note{Idle: true})
+			a.send(note{Idle: true})
 		}
 	}
 	a.gate.block(false)
@@ -127,21 +127,21 @@ func (a *agent) close() error {
 	return errors.Join(err, a.writer.close())
 }
 
-// tell writes one line. When nobody reads any more the process is about to
+// send writes one line. When nobody reads any more the process is about to
 // end.
-func (a *agent) tell(n note) { _ = a.parent.Send(n) }
+func (a *agent) send(n note) { _ = a.parent.Send(n) }
 
-// tellPlugin tells of the plugin process when it is not the one told before.
-func (a *agent) tellPlugin() {
+// sendPlugin sends the plugin process when it is not the one sent before.
+func (a *agent) sendPlugin() {
 	a.mu.Lock()
 	b := a.backend
 	a.mu.Unlock()
 	if pid, ok := plugin.ProcessOf(b); ok && int(a.plugin.Swap(int64(pid))) != pid {
-		a.tell(note{Plugin: pid})
+		a.send(note{Plugin: pid})
 	}
 }
 
-// leaseID tells leases apart: one that was handed over inside this host has the
+// leaseID distinguishes leases: one that was handed over inside this host has the
 // owner of the one before.
 type leaseID struct {
 	owner string
@@ -154,7 +154,7 @@ func (a *agent) note(e core.Event) {
 	c, h := a.crowd, a.held[leaseID{e.Owner, e.Token}]
 	a.mu.Unlock()
 	if c != nil && e.Kind == core.EventLost {
-		c.hear(e)
+		c.onEvent(e)
 	}
 	if h == nil {
 		return
@@ -168,11 +168,11 @@ func (a *agent) note(e core.Event) {
 	}
 }
 
-// beat tells of the plugin, and of a time in which this process did not run.
+// beat reports the plugin, and a time in which this process did not run.
 func (a *agent) beat(still *proc.Still) {
-	a.tellPlugin()
+	a.sendPlugin()
 	if still != nil {
 		clock := proc.MachineClock()
-		a.tell(note{Halt: &record.Halt{Host: a.spec.Host, Why: record.HaltStarved, From: clock.Of(still.From), To: clock.Of(still.To)}})
+		a.send(note{Halt: &record.Halt{Host: a.spec.Host, Why: record.HaltStarved, From: clock.Of(still.From), To: clock.Of(still.To)}})
 	}
 }

@@ -21,11 +21,11 @@ const (
 	// turnEvery is how often each of them gives one lease back and takes it
 	// again, and looks whether others are lost.
 	turnEvery = 250 * time.Millisecond
-	// tellEvery is how often a recorder tells of its crowd.
-	tellEvery = time.Second
+	// reportEvery is how often a recorder reports on its crowd.
+	reportEvery = time.Second
 )
 
-// Crowd is what a recorder tells of the many leases that it keeps.
+// Crowd is what a recorder reports of the many leases that it keeps.
 type Crowd struct {
 	// Held is how many leases there are, with those that were given back to be
 	// taken again.
@@ -62,7 +62,7 @@ func (p *Process) AwaitCrowd(ctx context.Context, count int) error {
 	return p.Await(ctx, func(Seen) bool { return p.crowd.Held >= count })
 }
 
-// TakeCrowd returns what was told of the crowd since the last call.
+// TakeCrowd returns what was reported of the crowd since the last call.
 func (p *Process) TakeCrowd() Crowd {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,8 +90,8 @@ type known struct {
 	lostAt int64  // by [proc.Now], 0 for not lost
 }
 
-// hear takes the event of a loss.
-func (c *crowd) hear(e core.Event) {
+// onEvent takes the event of a loss.
+func (c *crowd) onEvent(e core.Event) {
 	text, own := strings.CutPrefix(e.Name, c.order.Names[0])
 	n, err := strconv.Atoi(text)
 	if !own || err != nil || n < 0 || n >= len(c.known) {
@@ -119,7 +119,7 @@ func (c *crowd) know(one *kept, token uint64) (lostAt int64) {
 	return lostAt
 }
 
-// keep starts the keepers, and whoever tells of them.
+// keep starts the keepers, and what reports on them.
 func (a *agent) keep(o order) {
 	g := a.begin(0)
 	c := &crowd{agent: a, order: o, known: make([]known, o.Count)}
@@ -136,27 +136,27 @@ func (a *agent) keep(o order) {
 		close(over)
 	})
 	g.work.Go(func() {
-		t := time.NewTicker(tellEvery)
+		t := time.NewTicker(reportEvery)
 		defer t.Stop()
 		for {
 			select {
 			case <-t.C:
-				c.tell()
+				c.report()
 			case <-over:
-				c.tell()
+				c.report()
 				return
 			}
 		}
 	})
 }
 
-func (c *crowd) tell() {
+func (c *crowd) report() {
 	c.mu.Lock()
 	news, gone := c.news, c.gone
 	c.news = Crowd{}
 	c.mu.Unlock()
 	news.Held = max(0, int(c.held.Load())-gone)
-	c.agent.tell(note{Crowd: &news})
+	c.agent.send(note{Crowd: &news})
 }
 
 // kept is one lease of a crowd.
@@ -176,7 +176,7 @@ func (c *crowd) keep(k int, stop chan struct{}) {
 	for name := k; name < c.order.Count; name += keepers {
 		lock, err := c.agent.present().Lock(fmt.Sprint(c.order.Names[0], name), &core.LockOptions{TTL: c.order.TTL})
 		if err != nil {
-			c.agent.tell(note{Failed: err.Error()})
+			c.agent.send(note{Failed: err.Error()})
 			return
 		}
 		mine = append(mine, &kept{lock: lock, attempt: record.Attempt{Client: int32(k), Name: int32(name)}})
@@ -185,7 +185,7 @@ func (c *crowd) keep(k int, stop chan struct{}) {
 	defer t.Stop()
 	for turn := 0; ctx.Err() == nil && len(mine) > 0; turn++ {
 		for _, one := range mine {
-			c.mend(ctx, one)
+			c.reacquire(ctx, one)
 		}
 		select {
 		case <-t.C:
@@ -199,7 +199,7 @@ func (c *crowd) keep(k int, stop chan struct{}) {
 	}
 }
 
-// count tells whether one is among those that are held.
+// count reports whether one is among those that are held.
 func (c *crowd) count(one *kept, held bool) {
 	if held == one.counted {
 		return
@@ -225,8 +225,8 @@ func until(stop chan struct{}) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// mend takes a lease that is missing, or lost. It tries again until ctx ends.
-func (c *crowd) mend(ctx context.Context, one *kept) {
+// reacquire takes a lease that is missing, or lost. It tries again until ctx ends.
+func (c *crowd) reacquire(ctx context.Context, one *kept) {
 	if one.lease != nil && !c.lost(one) {
 		return
 	}
@@ -247,7 +247,7 @@ func (c *crowd) mend(ctx context.Context, one *kept) {
 	}
 }
 
-// lost tells of a lease whose end was not wanted; false when it goes on.
+// lost reports a lease whose end was not wanted; false when it goes on.
 func (c *crowd) lost(one *kept) bool {
 	select {
 	case <-one.lease.Done():

@@ -65,7 +65,7 @@ func (a *agent) release(from int) {
 func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 	lock, err := a.present().Lock(name, &core.LockOptions{TTL: o.TTL})
 	if err != nil {
-		a.tell(note{Failed: err.Error()})
+		a.send(note{Failed: err.Error()})
 		return
 	}
 	ctx, cancel := until(stop)
@@ -82,7 +82,7 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 			break
 		}
 		if !again(ctx) {
-			a.tell(note{Failed: err.Error()})
+			a.send(note{Failed: err.Error()})
 			return
 		}
 	}
@@ -93,7 +93,7 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 	a.mu.Lock()
 	a.held[id] = h
 	a.mu.Unlock()
-	a.tell(note{Lease: h.state()})
+	a.send(note{Lease: h.state()})
 	var looking sync.WaitGroup
 	looking.Go(func() { h.look(stop) })
 	worked := make(chan struct{})
@@ -111,11 +111,11 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 	a.mu.Lock()
 	delete(a.held, id)
 	a.mu.Unlock()
-	a.tell(note{Lease: h.state()})
+	a.send(note{Lease: h.state()})
 }
 
 // again waits a moment before another acquire: a store that refuses for good
-// today may be mended. It returns false when ctx has ended.
+// today may be healed. It returns false when ctx has ended.
 func again(ctx context.Context) bool {
 	select {
 	case <-time.After(retryEvery):
@@ -139,7 +139,7 @@ func (a *agent) end(h *holding, stop, worked chan struct{}) {
 	}
 	done := proc.Now()
 	h.change(func(r *record.Lease) { r.DoneNs, r.Cause = done, core.CauseName(h.lease.Err()) })
-	a.tell(note{Lease: h.state()})
+	a.send(note{Lease: h.state()})
 	// As programs do that have deferred it: it must not free the next one's.
 	_ = release(h.lease) // most often it says that the lease was lost
 }

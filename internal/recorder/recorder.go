@@ -22,7 +22,7 @@ import (
 
 // role makes a binary that calls Main a recorder. Builds of other versions know
 // it, too: Spec.Program may be one.
-const role = "LOCKBENCH_WITNESS_PROCESS"
+const role = "LOCKBENCH_RECORDER"
 
 // Spec says through which plugin a recorder takes its locks, and to what it
 // writes under them.

@@ -74,7 +74,7 @@ func (w writer) write(a *agent, name string, l *record.Lease) {
 		n.DoneNs = proc.Now()
 		n.Refused = errors.Is(err, fence.ErrStale)
 		if err == nil || n.Refused {
-			a.tell(note{Write: &n})
+			a.send(note{Write: &n})
 		}
 	}
 }

@@ -113,7 +113,7 @@ func (a *agent) start(w Workload) {
 func (a *agent) asks(change int64) {
 	now := a.asking.Add(change)
 	if asking := now > 0; asking != (now-change > 0) {
-		a.tell(note{Asking: &asking})
+		a.send(note{Asking: &asking})
 	}
 }
 
@@ -141,7 +141,7 @@ func (a *agent) reopen(timeout time.Duration) {
 	closed := make(chan error, 1)
 	go func() { closed <- old.Close(ctx) }()
 	if err := a.connect(); err != nil {
-		a.tell(note{Failed: err.Error()})
+		a.send(note{Failed: err.Error()})
 	}
 	a.served.Store(false)
 	err := <-closed
@@ -149,7 +149,7 @@ func (a *agent) reopen(timeout time.Duration) {
 	if err != nil {
 		call.Error = err.Error()
 	}
-	a.tell(note{Call: &call})
+	a.send(note{Call: &call})
 }
 
 // caller is one goroutine of a workload.
@@ -221,7 +221,7 @@ func (c *caller) ask(ctx context.Context, call *Call) error {
 	call.LimitNs = call.SentNs + int64(closeTimeout)
 	if err = lease.Release(bounded); err == nil && released.ReleaseNs > 0 {
 		released.ReleasedNs = proc.Now()
-		c.agent.tell(note{Lease: released})
+		c.agent.send(note{Lease: released})
 	}
 	return err
 }
@@ -241,7 +241,7 @@ func (c *caller) over(call Call, err error) {
 		call.LimitNs = 0
 	default:
 	}
-	c.agent.tell(note{Call: &call})
+	c.agent.send(note{Call: &call})
 }
 
 // tenure is a lease, or a term.
@@ -260,7 +260,7 @@ func (c *caller) hold(work context.Context, t tenure, call Call) *record.Lease {
 	defer c.agent.asks(1)
 	now := proc.Now()
 	r := &record.Lease{Host: call.Host, Name: call.Name, Token: t.Token(), AskedNs: call.SentNs, GrantedNs: now, ValidNs: now}
-	c.agent.tell(note{Lease: r.Clone()})
+	c.agent.send(note{Lease: r.Clone()})
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	end, told := time.After(c.w.Hold.draw(c.random)), work.Done()
@@ -287,7 +287,7 @@ func (c *caller) hold(work context.Context, t tenure, call Call) *record.Lease {
 		<-work.Done()
 		r.DoneNs, r.Cause = proc.Now(), core.CauseName(t.Err())
 	}
-	c.agent.tell(note{Lease: r.Clone()})
+	c.agent.send(note{Lease: r.Clone()})
 	return r
 }
 

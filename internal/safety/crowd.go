@@ -70,7 +70,7 @@ func (w *world) leave(ctx context.Context) error {
 	return w.look(ctx, "crowd", w.crowd)
 }
 
-// harmsCrowd tells whether a fault may cost a crowd its leases: one that stops
+// harmsCrowd reports whether a fault may cost a crowd its leases: one that stops
 // all servers from working. Proxies do not stand in its way.
 func harmsCrowd(f fault.Fault) bool {
 	return !f.Keeps && slices.ContainsFunc(f.Needs, func(p fault.Power) bool {
@@ -79,7 +79,7 @@ func harmsCrowd(f fault.Fault) bool {
 }
 
 // judgeCrowd takes what the crowd has told since the last call. Leases that
-// were lost are false losses unless they are excused. It tells how many were lost.
+// were lost are false losses unless they are excused. It returns how many were lost.
 func (w *world) judgeCrowd(excused bool) string {
 	c := w.crowd.TakeCrowd()
 	w.crowd.Forget()

@@ -80,7 +80,7 @@ func (c *cell) rounds(ctx context.Context, template record.Round) error {
 	return nil
 }
 
-// alone tells that one process is both hosts: the store has no room for two.
+// alone reports whether one process is both hosts: the store has no room for two.
 func (c *cell) alone() bool { return store.Of(c.backend.Name).Lacks[fault.PowerRival] != "" }
 
 // ready starts the hosts that do not live, and brings the servers back to

@@ -71,7 +71,7 @@ func (p Plan) Cells() (all, runnable int) {
 	return all, runnable
 }
 
-// concerns tells whether a fault has anything to do with a backend. When it
+// concerns reports whether a fault has anything to do with a backend. When it
 // has nothing to do with any, all of them are told so.
 func (p Plan) concerns(f fault.Fault, b Backend) bool {
 	does := func(b Backend) bool { return store.Of(b.Name).Concerns(f) }

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/store"
 )
 
-// restBetween is the pause between two faults, in which crowds tell what they
+// restBetween is the pause between two faults, in which crowds report what they
 // have lost.
 const restBetween = 2 * time.Second
 
@@ -56,8 +56,8 @@ type Soaked struct {
 	FalseLosses []string
 	// ShortLosses are those with a TTL of 2 s, which a busy machine may explain.
 	ShortLosses int
-	// Lives are those of the processes, in the order of their starts.
-	Lives []*Life
+	// Usages are those of the processes, in the order of their starts.
+	Usages []*Usage
 }
 
 // Run soaks all backends, and returns what was found in their order.
@@ -74,7 +74,7 @@ func (s Soak) Run(ctx context.Context) (found []Soaked, err error) {
 	for i, b := range s.Backends {
 		w := &world{
 			soak: s, beginning: &beginning, until: time.Now().Add(s.Length), schedule: newSchedule(b.Name, s.Seed),
-			checker: check.New(), lives: map[int]*Life{}, found: Soaked{Backend: b.Name},
+			checker: check.New(), usages: map[int]*Usage{}, found: Soaked{Backend: b.Name},
 		}
 		w.cell = &cell{backend: b, ttl: TTL, runner: &runner{
 			plan: Plan{FilesOnly: true}, began: began, random: seeded(b.Name, s.Seed, "moments"), dir: scratch.Dir(),
@@ -94,7 +94,7 @@ func (s Soak) Run(ctx context.Context) (found []Soaked, err error) {
 	return found, ctx.Err()
 }
 
-// progressEvery is how often a soak tells how far it is.
+// progressEvery is how often a soak logs how far it is.
 const progressEvery = 10 * time.Second
 
 func (s Soak) progress(worlds []*world, over chan struct{}) {
@@ -124,7 +124,7 @@ type world struct {
 	crowd     *recorder.Process
 	checker   *check.Checker
 	names     []string // of the crowd
-	lives     map[int]*Life
+	usages    map[int]*Usage
 
 	mu    sync.Mutex
 	now   string // what goes on

@@ -116,7 +116,7 @@ func field(text, key string) (float64, error) {
 			return strconv.ParseFloat(strings.TrimSpace(v), 64)
 		}
 	}
-	return 0, fmt.Errorf("store: the server does not tell %s", strings.TrimSuffix(key, ":"))
+	return 0, fmt.Errorf("store: the server does not report %s", strings.TrimSuffix(key, ":"))
 }
 
 // housekeeping are the side keys of which a prefix has one each, however many

@@ -25,35 +25,35 @@ func Allowance() string {
 	return fmt.Sprintf("%d goroutines, %d descriptors, %d MB of heap, %d MB resident", moreGoroutines, moreDescriptors, moreHeap>>20, moreResident>>20)
 }
 
-// Life is what one process of a soak has used, at rest: after its first round,
+// Usage is what one process of a soak has used, at rest: after its first round,
 // and after its last one.
-type Life struct {
+type Usage struct {
 	Who         string // "rival", "plugin of the rival"
 	Pid         int
 	Looks       int
 	First, Last recorder.Use
 }
 
-// Grown tells what has grown by more than [Allowance]; "" for nothing.
-func (l Life) Grown() string {
+// Grown says what has grown by more than [Allowance]; "" for nothing.
+func (u Usage) Grown() string {
 	for _, one := range []struct {
 		what        string
 		first, last int
 		more        int
 	}{
-		{"goroutines", l.First.Goroutines, l.Last.Goroutines, moreGoroutines},
-		{"descriptors", l.First.Descriptors, l.Last.Descriptors, moreDescriptors},
-		{"bytes of heap", int(l.First.Heap), int(l.Last.Heap), moreHeap},
-		{"bytes resident", int(l.First.Resident), int(l.Last.Resident), moreResident},
+		{"goroutines", u.First.Goroutines, u.Last.Goroutines, moreGoroutines},
+		{"descriptors", u.First.Descriptors, u.Last.Descriptors, moreDescriptors},
+		{"bytes of heap", int(u.First.Heap), int(u.Last.Heap), moreHeap},
+		{"bytes resident", int(u.First.Resident), int(u.Last.Resident), moreResident},
 	} {
 		if one.last > one.first+one.more {
-			return fmt.Sprintf("%s %d: %d %s, then %d", l.Who, l.Pid, one.first, one.what, one.last)
+			return fmt.Sprintf("%s %d: %d %s, then %d", u.Who, u.Pid, one.first, one.what, one.last)
 		}
 	}
 	return ""
 }
 
-// look reads what a host and its plugin use. Where the system does not tell,
+// look reads what a host and its plugin use. Where the system does not say,
 // there is nothing to see.
 func (w *world) look(ctx context.Context, who string, p *recorder.Process) error {
 	if p == nil || !p.Alive() {
@@ -70,17 +70,17 @@ func (w *world) look(ctx context.Context, who string, p *recorder.Process) error
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.live(who, p.Pid(), host)
-	w.live("plugin of the "+who, p.PluginPid(), plugin)
+	w.used(who, p.Pid(), host)
+	w.used("plugin of the "+who, p.PluginPid(), plugin)
 	return nil
 }
 
-func (w *world) live(who string, pid int, u recorder.Use) {
-	l := w.lives[pid]
+func (w *world) used(who string, pid int, u recorder.Use) {
+	l := w.usages[pid]
 	if l == nil {
-		l = &Life{Who: who, Pid: pid, First: u}
-		w.lives[pid] = l
-		w.found.Lives = append(w.found.Lives, l)
+		l = &Usage{Who: who, Pid: pid, First: u}
+		w.usages[pid] = l
+		w.found.Usages = append(w.found.Usages, l)
 	}
 	l.Looks++
 	l.Last = u
