@@ -14,7 +14,7 @@ import (
 // hung backend blocks nobody for ever.
 const maxLook = 5 * time.Second
 
-// Inspect tells who holds the lock of that name: the zero Holder when nobody
+// Inspect returns who holds the lock of that name: the zero Holder when nobody
 // does. It waits 5 s at most, as do Check, Break, Leader and Proclaim.
 func (c *Client) Inspect(ctx context.Context, name string) (Holder, error) {
 	return c.inspect(ctx, "inspect", name)
@@ -72,7 +72,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 
 // Break ends the lease of name if it is still one of the grant of token,
 // whoever holds it, and to whomever it was handed over in its host meanwhile.
-// Inspect tells the token. The error is a [*NotHeldError] when that lease is
+// Inspect returns the token. The error is a [*NotHeldError] when that lease is
 // over, and wraps ErrUnsupported where the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	if err := c.begin("break", clip(name)); err != nil {

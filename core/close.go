@@ -183,5 +183,5 @@ func (c *Client) abandon() {
 		s.finish(l, Lost, errAbandoned)
 	}
 	s.mu.Unlock()
-	s.told(left)
+	s.notify(left)
 }

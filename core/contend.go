@@ -17,14 +17,14 @@ type contender struct {
 	ctx   context.Context // of the caller, for its values in events
 	began instant
 
-	owner  string
-	queued bool    // owner has a place in the store's queue
-	freeBy instant // when not zero, owner may have been granted the lock, until then
-	answer error   // the last answer of the store
-	told   bool    // EventWaiting is out
-	denied bool    // it says that the store refuses this client
-	poll   backoff
-	retry  backoff
+	owner     string
+	queued    bool    // owner has a place in the store's queue
+	freeBy    instant // when not zero, owner may have been granted the lock, until then
+	answer    error   // the last answer of the store
+	announced bool    // EventWaiting is out
+	denied    bool    // it says that the store refuses this client
+	poll      backoff
+	retry     backoff
 
 	// Guarded by the queue's shard.
 	parked bool          // waits in this host and may be handed the lock
@@ -82,7 +82,7 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	return nil, l.failed(ctx, op, a, a.giveUp(ctx, err))
 }
 
-// failed tells of an attempt that came to nothing, and returns its error as the
+// failed reports an attempt that came to nothing, and returns its error as the
 // caller gets it. Without a contender the store was not asked.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
@@ -238,8 +238,8 @@ func (c *Client) heldHere(name string, answer error) error {
 // client refuses it.
 func (a *contender) tellWaiting(err error) {
 	denied := refused(err)
-	news := !a.told || denied && !a.denied
-	a.told, a.denied = true, denied
+	news := !a.announced || denied && !a.denied
+	a.announced, a.denied = true, denied
 	if !news {
 		return
 	}

@@ -21,10 +21,10 @@ var (
 	ErrClosed      = driver.ErrClosed      // the Client was closed
 )
 
-// HeldError tells who holds a lock, and for how long when that is known.
+// HeldError says who holds a lock, and for how long when that is known.
 type HeldError = driver.HeldError
 
-// NotHeldError tells that a lease is gone, and who holds the lock now when
+// NotHeldError says that a lease is gone, and who holds the lock now when
 // that is known.
 type NotHeldError = driver.NotHeldError
 
@@ -108,7 +108,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // settled. Comes as an [*IndeterminateError].
 var ErrIndeterminate = errors.New("outcome is unknown")
 
-// IndeterminateError tells that a lock may still be taken by the attempt or
+// IndeterminateError says that a lock may still be taken by the attempt or
 // the lease that failed, and until when.
 type IndeterminateError struct {
 	// FreeAt is the latest time at which that grant is over, by the clock of

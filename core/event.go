@@ -21,7 +21,7 @@ const (
 	EventAcquired      EventKind = iota + 1 // a lock was granted; Took is since Acquire was called
 	EventWaiting                            // an Acquire began to wait, or is now refused by a store that has served the client; Err says why
 	EventRenewed                            // a lease was renewed; Took is the round trip
-	EventSuspect                            // a renewal failed, or the backend is down; Err tells why
+	EventSuspect                            // a renewal failed, or the backend is down; Err says why
 	EventLost                               // a lease was lost; Err is the cause
 	EventReleased                           // a lease was released; Err is set when that could not be confirmed
 	EventPluginDown                         // the plugin process ended

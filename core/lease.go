@@ -18,7 +18,7 @@ const (
 	Held     State = iota + 1 // granted, and the last renewal succeeded
 	Suspect                   // a renewal failed or the backend is down; still ours until the deadline
 	Released                  // this process released it
-	Lost                      // it ended otherwise; Err tells why
+	Lost                      // it ended otherwise; Err says why
 )
 
 // String returns the state in lower case.
@@ -180,7 +180,7 @@ func (l *Lease) State() State {
 }
 
 // Context returns a child of parent that ends with the lease as well, before
-// the lock can be granted to anybody else. context.Cause then tells what
+// the lock can be granted to anybody else. context.Cause then says what
 // ended it: Err's cause or parent's. Call cancel when the work is done.
 func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, stop := l.context(parent)

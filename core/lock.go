@@ -197,7 +197,7 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 
 // Do acquires the lock, waiting as Acquire does, and runs fn under it. The ctx
 // of fn ends when the lease is lost, the caller's ctx ends, or the client is
-// closed; context.Cause tells why. When fn has returned the lock is released,
+// closed; context.Cause says why. When fn has returned the lock is released,
 // and [Client.Close] waits for that; a lease that was lost is left to expire.
 //
 // The error joins that of fn, the cause if the lease was lost before fn

@@ -63,7 +63,7 @@ type shard struct {
 type queue struct {
 	head   *contender
 	rest   []*contender
-	holder *Lease  // the live lease of this host, or one whose end is not told yet
+	holder *Lease  // the live lease of this host, or one whose end is not announced yet
 	since  instant // of the store's grant to holder, or to those before it
 	streak int     // hand-overs of that grant
 }
@@ -157,7 +157,7 @@ func (e *queue) turnOver(now instant) bool {
 	return e.streak >= maxHandovers || e.streak >= minStreak && now.sub(e.since) >= minStreakTime
 }
 
-// ended tells that lease holds nothing any more: the head may ask the store.
+// ended reports whether lease holds nothing any more: the head may ask the store.
 func (q *queues) ended(lease *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)

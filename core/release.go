@@ -148,7 +148,7 @@ func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, 
 		s.stop(l, ev)
 	}
 	s.mu.Unlock()
-	s.told([]*Lease{l})
+	s.notify([]*Lease{l})
 	return err
 }
 

@@ -151,7 +151,7 @@ func (s *scheduler) landed(f *flight, sent instant, errs []error) {
 		s.replan(l)
 	}
 	s.mu.Unlock()
-	s.told(ended)
+	s.notify(ended)
 }
 
 // verdict is the cause for which l is lost by the answer err, nil if it lives.

@@ -63,7 +63,7 @@ func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	kept := s.keep(l, g, a.began)
 	s.mu.Unlock()
 	if !kept {
-		s.told([]*Lease{l})
+		s.notify([]*Lease{l})
 	}
 }
 
@@ -142,7 +142,7 @@ func (s *scheduler) run(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		ended, flights, pause := s.step()
-		s.told(ended)
+		s.notify(ended)
 		for _, f := range flights {
 			s.flights.Go(func() { s.fly(ctx, f) })
 		}
@@ -256,7 +256,7 @@ func (s *scheduler) sweep(now instant) {
 	}
 	s.earliest.Store(int64(first)) // last: whoever finds it passed waits for this sweep
 	s.mu.Unlock()
-	s.told(ended)
+	s.notify(ended)
 }
 
 // overdue is the cause of losing l at its deadline.
@@ -290,12 +290,12 @@ func (s *scheduler) lose(l *Lease, cause error) {
 	}
 	s.mu.Unlock()
 	if alive {
-		s.told([]*Lease{l})
+		s.notify([]*Lease{l})
 	}
 }
 
 // finish ends a live lease: it closes Done, ends its contexts, and drops it
-// from the heap. The caller holds mu, and calls told afterwards without it.
+// from the heap. The caller holds mu, and calls notify afterwards without it.
 func (s *scheduler) finish(l *Lease, state State, cause error) {
 	l.alive.Store(false)
 	l.state, l.err = state, cause
@@ -318,8 +318,8 @@ func (s *scheduler) stop(l *Lease, ev Event) {
 	s.c.events.addEnd(ev, l.known)
 }
 
-// told passes the end of leases on to who waits for them.
-func (s *scheduler) told(ended []*Lease) {
+// notify passes the end of leases on to who waits for them.
+func (s *scheduler) notify(ended []*Lease) {
 	for _, l := range ended {
 		s.c.queues.ended(l)
 	}

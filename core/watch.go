@@ -64,7 +64,7 @@ func (s *scheduler) down(n driver.Notice) {
 		s.finish(l, Lost, because(ErrPluginDied, n.Err))
 	}
 	s.mu.Unlock()
-	s.told(ended)
+	s.notify(ended)
 }
 
 // up renews every lease at once: it may have been lost meanwhile, and a new
@@ -111,6 +111,6 @@ func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error
 	}
 	s.mu.Unlock()
 	if cause != nil {
-		s.told([]*Lease{l})
+		s.notify([]*Lease{l})
 	}
 }

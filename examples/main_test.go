@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/env"
 )
 
-// long tells that the tests are to run as long as the figures in the READMEs.
+// long reports whether the tests are to run as long as the figures in the READMEs.
 var long = os.Getenv("LOCKBENCH_LONG") == "1"
 
 // patience bounds what a test waits for.

@@ -65,7 +65,7 @@ func TestBadFolders(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"run", "-o", "-"}, {"merge", "a", "b", "-o", "-"}} {
-		if code, _, stderr := lockbench(t, args...); code != exitUsage || !strings.Contains(stderr, "is no folder") {
+		if code, _, stderr := lockbench(t, args...); code != exitUsage || !strings.Contains(stderr, "is not a folder") {
 			t.Errorf("%v: exit %d, %q", args, code, stderr)
 		}
 	}

@@ -212,7 +212,7 @@ func waiters(h driver.Holder) string {
 }
 
 // since is when the lease was granted, by the store's clock; ok is false when
-// its token does not tell.
+// its token does not say.
 func (f *locksFlags) since(h driver.Holder) (at time.Time, ok bool) {
 	if !f.timed || h.Token == 0 {
 		return time.Time{}, false

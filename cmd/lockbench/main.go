@@ -102,7 +102,7 @@ func pluginDirs(cmd *cobra.Command, _ []string) error {
 	dirs, _ := cmd.Flags().GetStringArray("plugin-dir") // none without the flag
 	for _, dir := range dirs {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return usagef("--plugin-dir %s is no directory", dir)
+			return usagef("--plugin-dir %s is not a directory", dir)
 		}
 	}
 	return nil

@@ -294,7 +294,7 @@ func checkFolder(out string) error {
 	if out != "-" {
 		return nil
 	}
-	return hinted(usagef("-o - is no folder, and results are several files"), "lockbench report DIR -o - prints the page")
+	return hinted(usagef("-o - is not a folder, and results are several files"), "lockbench report DIR -o - prints the page")
 }
 
 // safety refuses flags that mean nothing for the safety scenario, and leaves

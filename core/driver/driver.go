@@ -82,7 +82,7 @@ type Lock interface {
 	// see it gone. Withdrawing what is not there returns nil.
 	Release(ctx context.Context, r Request) error
 
-	// Inspect tells who holds name. A lock that nobody holds is the zero
+	// Inspect returns who holds name. A lock that nobody holds is the zero
 	// Holder and no error.
 	Inspect(ctx context.Context, name string) (Holder, error)
 }

@@ -42,7 +42,7 @@ var (
 	ErrPluginDied = errors.New("plugin died")
 )
 
-// HeldError is a refusal that tells who holds the lock and for how long,
+// HeldError is a refusal that says who holds the lock and for how long,
 // as far as the store knows. TTL in it is when asking again makes sense.
 type HeldError struct{ Holder Holder }
 
@@ -63,7 +63,7 @@ func (e *HeldError) Error() string {
 // Is makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// NotHeldError tells that a lease is gone, and who holds the lock now, if
+// NotHeldError says that a lease is gone, and who holds the lock now, if
 // anybody does and the store said so.
 type NotHeldError struct{ Holder Holder }
 

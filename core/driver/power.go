@@ -7,7 +7,7 @@ import (
 )
 
 // WaiterOf returns b's [Waiter], nil when its properties do not declare it.
-// The plugin client has every method, so a type assertion alone tells nothing.
+// The plugin client has every method, so a type assertion alone says nothing.
 func WaiterOf(b Backend) Waiter { return powerOf[Waiter](b, PowerWaiter) }
 
 // WatcherOf returns b's [Watcher], nil when its properties do not declare it.

@@ -23,11 +23,11 @@ func (h Holder) Held() bool { return h.Owner != "" || h.Token != 0 || h.TTL != 0
 type NoticeKind int
 
 const (
-	// NoticeLost tells that the lease of Name, Owner and Token is gone.
+	// NoticeLost says that the lease of Name, Owner and Token is gone.
 	NoticeLost NoticeKind = iota + 1
-	// NoticeDown tells that the plugin or the store cannot be reached.
+	// NoticeDown says that the plugin or the store cannot be reached.
 	NoticeDown
-	// NoticeUp tells that it can be reached again: core renews every lease.
+	// NoticeUp says that it can be reached again: core renews every lease.
 	NoticeUp
 )
 
@@ -38,7 +38,7 @@ type Notice struct {
 	Owner string
 	Token uint64
 	Err   error // the cause, for Down and Lost
-	// Plugin tells that it is the plugin process that went down or came up,
+	// Plugin reports whether it is the plugin process that went down or came up,
 	// not the store behind it.
 	Plugin bool
 }
@@ -110,7 +110,7 @@ type Properties struct {
 	// FIFO reports whether the store grants waiters of different hosts in their
 	// order. Beside that core hands a lock over inside a host for a while.
 	FIFO bool
-	// TimedTokens tells that a token is the store's clock at its grant, in
+	// TimedTokens reports whether a token is the store's clock at its grant, in
 	// microseconds since 1970, or one above the last token where that is higher.
 	// Operators read from it since when a lock is held.
 	TimedTokens bool
@@ -119,7 +119,7 @@ type Properties struct {
 	Durability string
 	// Server is the store's product and version, "" until it was reached.
 	Server string
-	// SurvivesPlugin tells that leases outlive the plugin process (L8).
+	// SurvivesPlugin reports whether leases outlive the plugin process (L8).
 	SurvivesPlugin bool
 	Powers         []Power
 }

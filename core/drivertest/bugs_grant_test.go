@@ -107,12 +107,12 @@ func grantBugs() []bug {
 		{
 			name:   "inspect shows the label as the owner",
 			plant:  each(func(c *calls) { onInspect(c, func(h driver.Holder) driver.Holder { h.Owner = h.Label; return h }) }),
-			caught: []string{"K2 inspect tells what the store knows", "L1 every grant has an owner of its own"},
+			caught: []string{"K2 inspect says what the store knows", "L1 every grant has an owner of its own"},
 		},
 		{
 			name:   "inspect shows nobody",
 			plant:  each(func(c *calls) { onInspect(c, func(driver.Holder) driver.Holder { return driver.Holder{} }) }),
-			caught: []string{"K2 inspect tells what the store knows", "E2 a term that ends at MaxHold is left to expire", "E3 stale while the backend is away"},
+			caught: []string{"K2 inspect says what the store knows", "E2 a term that ends at MaxHold is left to expire", "E3 stale while the backend is away"},
 		},
 		{
 			name: "inspect rounds the TTL up",
@@ -124,7 +124,7 @@ func grantBugs() []bug {
 					return h
 				})
 			}),
-			caught: []string{"K2 inspect tells what the store knows", "K7 no TTL is rounded"},
+			caught: []string{"K2 inspect says what the store knows", "K7 no TTL is rounded"},
 		},
 		{
 			name: "list takes the prefix for a pattern",

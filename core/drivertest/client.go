@@ -23,7 +23,7 @@ type held interface {
 	Release(context.Context) error
 }
 
-// bend changes what core tells the cases. The tests of the suite plant bugs in
+// bend changes what core returns to the cases. The tests of the suite plant bugs in
 // core with it, to see that each case can fail; otherwise it is zero.
 type bend struct {
 	lease func(held) held

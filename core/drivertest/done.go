@@ -25,7 +25,7 @@ the end of a lease. Valid is false from then on, and the cause says that the sto
 		{
 			Name: "L3 a lease that another took says so",
 			Explain: `When the store says that another owner holds the lock, the lease is lost at the next renewal, long before its
-deadline, and the cause tells that it was taken. A renewal must never bring the lease back.`,
+deadline, and the cause says that it was taken. A renewal must never bring the lease back.`,
 			Run: doneWhenTaken,
 		},
 		{

@@ -73,7 +73,7 @@ func othersTurn(t T, h *Harness) {
 		})
 	}
 	eventually(t, 5*time.Second, "another goroutine of the host waits", func() bool { return cs[0].saw(core.EventWaiting, "jobs") > 0 })
-	// An Acquire has told that it waits before the store has heard of it.
+	// An Acquire has announced that it waits before the store has heard of it.
 	eventually(t, 5*time.Second, "the other host stands in the store's queue", func() bool {
 		return inspect(t, cs[0].b, "jobs").Waiters != 0
 	})

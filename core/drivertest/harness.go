@@ -40,7 +40,7 @@ type Harness struct {
 	// rows. Entries that expire by themselves within two minutes and whose
 	// number does not grow with that of the names are left out.
 	Leftovers func(t T) []string
-	// InProcess tells that the backend runs in the process of the test, so
+	// InProcess reports whether the backend runs in the process of the test, so
 	// that there is nothing to kill: the cases about processes are n/a here
 	// and belong to the run against the binary.
 	InProcess bool

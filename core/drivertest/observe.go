@@ -33,7 +33,7 @@ one, and the last change is always shown.`,
 		},
 		{
 			Name: "E3 elected, updated, vacant without being a candidate",
-			Explain: `The channel of Observe tells of each change, with the leader and its value, to a host that never campaigned, and is
+			Explain: `The channel of Observe reports each change, with the leader and its value, to a host that never campaigned, and is
 closed when ctx ends.`,
 			Run: observeChannel,
 		},

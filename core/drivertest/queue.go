@@ -132,7 +132,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 				return inspect(t, a.b, a.Name).Waiters == i+1
 			})
 		} else {
-			pause(t, 50*time.Millisecond) // the store does not tell how many wait
+			pause(t, 50*time.Millisecond) // the store does not say how many wait
 		}
 	}
 	return func() []int {

@@ -15,7 +15,7 @@ is left of its lease.`,
 		},
 		{
 			Name: "K2 a refusal carries the remaining TTL",
-			Explain: `A refusal tells how long the lease has yet to live. The head of the queue asks again just after it: too short, and it
+			Explain: `A refusal says how long the lease has yet to live. The head of the queue asks again just after it: too short, and it
 asks for nothing; too long or none, and a crashed holder's lock stays unused.`,
 			Run: carriesTTL,
 		},
@@ -26,7 +26,7 @@ whoever asks first.`,
 			Run: leavesNothing,
 		},
 		{
-			Name: "K2 inspect tells what the store knows",
+			Name: "K2 inspect says what the store knows",
 			Explain: `Inspect shows name, owner, label, value, token and remaining TTL of the holder, and the zero Holder when there is
 none.`,
 			Run: inspectHolder,

@@ -28,7 +28,7 @@ var ErrStale = errors.New("stale fencing token")
 // ErrNoToken: the token is zero, so there is nothing to compare.
 var ErrNoToken = errors.New("fencing token is zero: the backend does not fence")
 
-// StaleError tells which token was refused and why.
+// StaleError says which token was refused and why.
 type StaleError struct {
 	Name  string // of the resource
 	Token uint64 // as offered

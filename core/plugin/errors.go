@@ -25,7 +25,7 @@ var (
 	ErrNoMTLS        = errors.New("plugin cannot do mutual TLS")
 )
 
-// OpenError tells why a plugin could not be started. Reason is one of the
+// OpenError says why a plugin could not be started. Reason is one of the
 // errors of this package, and what errors.Is compares with.
 type OpenError struct {
 	Name   string // of the backend

@@ -7,5 +7,5 @@ func CloseLifeline(b driver.Backend) error {
 	return b.(*backend).process().run.lifeline.Close()
 }
 
-// Framed tells whether operations go over the data socket.
+// Framed reports whether operations go over the data socket.
 func Framed(b driver.Backend) bool { return b.(*backend).process().data != nil }

@@ -90,7 +90,7 @@ func checkFile(path string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", path)
+		return fmt.Errorf("%s is not a regular file", path)
 	}
 	if info.Mode().Perm()&0o111 == 0 {
 		return fmt.Errorf("%s has mode %v", path, info.Mode().Perm())

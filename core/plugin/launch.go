@@ -170,7 +170,7 @@ func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.Cl
 // refusal is the plugin's own answer to Configure.
 type refusal struct{ error }
 
-// diagnose turns a failed start into the error that tells what is wrong. The
+// diagnose turns a failed start into the error that says what is wrong. The
 // process has ended, by itself or because we killed it.
 func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, byItself bool, err error) error {
 	var refused refusal

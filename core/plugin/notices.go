@@ -15,7 +15,7 @@ type hub struct {
 	down     *driver.Notice // while the plugin is down
 }
 
-// notify tells every watcher. It returns after the last one was told.
+// notify calls every watcher, and returns after the last one.
 func (h *hub) notify(n driver.Notice) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 // Options say how [Open] finds and runs a plugin. Nil and zero mean the
 // documented default.
 type Options struct {
-	// Config is the backend's configuration; Describe tells its keys.
+	// Config is the backend's configuration; Describe lists its keys.
 	Config driver.Config
 	// Path of the binary, whatever it is called; "" looks for lockplugin-NAME in
 	// Dirs, beside the running executable, and in PATH, in this order. One that

@@ -81,7 +81,7 @@ func backoff(n int) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// setDown makes calls fail with cause and, if the plugin was up, tells.
+// setDown makes calls fail with cause and, if the plugin was up, notifies.
 func (b *backend) setDown(cause error) {
 	b.mu.Lock()
 	first := b.current != nil
@@ -94,7 +94,7 @@ func (b *backend) setDown(cause error) {
 	}
 }
 
-// setUp lets calls through to p and tells.
+// setUp lets calls through to p and notifies.
 func (b *backend) setUp(p *process) {
 	b.install(p)
 	b.hub.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})

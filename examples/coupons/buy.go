@@ -43,7 +43,7 @@ func buyAll(shops []string, customers int) {
 		float64(t.bought.Load())/took.Seconds())
 }
 
-// buy tries once, and tells whether to go on.
+// buy tries once, and reports whether to go on.
 func (t *tally) buy(client *http.Client, url string) bool {
 	resp, err := client.Post(url, "text/plain", nil)
 	if err != nil {

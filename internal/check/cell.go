@@ -82,7 +82,7 @@ type Cell struct {
 	kept     map[claim.Rule]int
 }
 
-// Unsafe tells that a claim of the backend is broken.
+// Unsafe reports whether a claim of the backend is broken.
 func (c Cell) Unsafe() bool {
 	return c.Class == ClassBroken && !c.Control && c.kind == record.KindPlugin
 }

@@ -21,7 +21,7 @@ func Read(text string) driver.Config {
 	return cfg
 }
 
-// Shows tells whether err shows a secret of more than 8 bytes that stands
+// Shows reports whether err shows a secret of more than 8 bytes that stands
 // nowhere in cfg but in keys for secrets, or before the "@" of an address.
 func Shows(err error, cfg driver.Config, secret string) bool {
 	open := ""

@@ -28,7 +28,7 @@ type Options struct {
 	Config driver.Config
 	// NoMTLS is for plugins that cannot do mutual TLS.
 	NoMTLS bool
-	// Namespaces tells that the plugin has a key "prefix", so that every case
+	// Namespaces reports whether the plugin has a key "prefix", so that every case
 	// gets a namespace of its own. Without it every case uses the names of the
 	// server as they are.
 	Namespaces bool

@@ -37,7 +37,7 @@ type recipe struct {
 	// join says whether the server, when it is started without data, is a new
 	// member of a cluster that runs; nil for one that has none.
 	join func(joins bool)
-	// keeps tells whether data survive a crash.
+	// keeps reports whether data survive a crash.
 	keeps bool
 	// ports are the server's, its own first; nil takes one. The server gives
 	// them back when it is closed.
@@ -126,7 +126,7 @@ func dial(ctx context.Context, addr string) (net.Conn, error) {
 // Addr is host:port, the same over Stop and Start.
 func (s *Server) Addr() string { return s.recipe.ports.Addr(0) }
 
-// Keeps tells whether its data survive a crash.
+// Keeps reports whether its data survive a crash.
 func (s *Server) Keeps() bool { return s.recipe.keeps }
 
 // Pid is the process id of the running server, 0 while it is stopped.

@@ -247,7 +247,7 @@ func (x *explorer) unplayable(err error) {
 	}
 }
 
-// tally adds a schedule to what was found, and tells of it. A violation that no
+// tally adds a schedule to what was found, and reports it. A violation that no
 // scene explains is fresh: the caller has to make one, and nobody else does so
 // for this rule meanwhile.
 func (x *explorer) tally(h *History, v verdict) (violation Violation, fresh bool) {
@@ -309,7 +309,7 @@ func (x *explorer) keep(scene Scene) {
 	}
 }
 
-// log tells something from any goroutine.
+// log may be called from any goroutine.
 func (x *explorer) log(format string, args ...any) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

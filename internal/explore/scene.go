@@ -65,7 +65,7 @@ var particulars = regexp.MustCompile(`[0-9][0-9.:a-zµ]*|"[^"]*"|host [A-Z]`)
 // kindOf is what a violation says without its particulars.
 func kindOf(what string) string { return particulars.ReplaceAllString(what, "") }
 
-// Text tells the scene to people.
+// Text describes the scene in words.
 func (s Scene) Text() string {
 	var b strings.Builder
 	if s.Finding != "" {
@@ -95,7 +95,7 @@ func (s Schedule) on() string {
 	return s.Backend
 }
 
-// use tells what the callers of a group do.
+// use is what the callers of a group do.
 func (s Schedule) use(n int, g Group) string {
 	var who []string
 	for i, h := range s.Hosts {
@@ -129,7 +129,7 @@ func (b Bounds) text() string {
 	return fmt.Sprintf("%v to %v", time.Duration(b[0]), time.Duration(b[1]))
 }
 
-// text tells an event.
+// text describes an event.
 func (e Event) text() string {
 	a, err := actionOf(e.Action)
 	if err != nil {

@@ -109,24 +109,24 @@ type Fault struct {
 	Only Power
 	// Config is further configuration of the backend.
 	Config map[string]string
-	// Control tells that Config turns a safeguard off.
+	// Control reports whether Config turns a safeguard off.
 	Control bool
 	// TTL of the leases; zero means the scenario's.
 	TTL time.Duration
-	// Keeps tells that no lease should be lost to it, however it goes on.
+	// Keeps reports whether no lease should be lost to it, however it goes on.
 	Keeps bool
-	// Serves tells that the outage ends with Heal or, when that is nil, with
+	// Serves reports whether the outage ends with Heal or, when that is nil, with
 	// Strike: from then on a lock that is free is granted within a second. The
 	// holder gives half of its locks back in the outage.
 	Serves bool
-	// Freezes tells that the holder cannot run until it is healed.
+	// Freezes reports whether the holder cannot run until it is healed.
 	Freezes bool
-	// Many tells that it is shown on several servers, where the backend can have
+	// Many reports whether it is shown on several servers, where the backend can have
 	// several or one.
 	Many bool
 	// Makes are the conditions that it makes, of those that claims name.
 	Makes []claim.Condition
-	// Late tells that the rival asks only after the strike.
+	// Late reports whether the rival asks only after the strike.
 	Late bool
 	// Acts is for how long, in TTLs or as it is; zero for both means until the
 	// rival has been granted every lock.

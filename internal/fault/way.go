@@ -75,7 +75,7 @@ const (
 	// holdsMost is how many pieces wait in one direction of a connection.
 	holdsMost = 1024
 	// takeTime is how long whoever is to take a piece may not do so, until the
-	// connection is ended: toxiproxy does not tell that its other end is gone.
+	// connection is ended: toxiproxy does not report that its other end is gone.
 	takeTime = 30 * time.Second
 )
 

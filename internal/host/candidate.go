@@ -25,7 +25,7 @@ type Campaign struct {
 	Tick time.Duration
 }
 
-// Report is what a candidate tells. Times are those of the clock that its
+// Report is what a candidate reports. Times are those of the clock that its
 // controller named, in nanoseconds; they are 0 where they do not belong.
 type Report struct {
 	Kind  Kind   `json:"kind"`

@@ -161,7 +161,7 @@ func (c *Child) Kill() error {
 	return err
 }
 
-// Close tells the child to end, and kills it when it has not before ctx does. It
+// Close asks the child to end, and kills it when it has not before ctx does. It
 // is no error that it has ended before.
 func (c *Child) Close(ctx context.Context) error {
 	c.stdin.Close() // not guarded: Send blocks while the child is frozen

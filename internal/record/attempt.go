@@ -60,7 +60,7 @@ type Section struct {
 	// MetNs is when the cell began on the run's clock: for the parts of one
 	// meeting that is one instant.
 	MetNs int64 `json:"met_ns,omitempty"`
-	// Interrupted tells that the run ended before the cell did.
+	// Interrupted reports whether the run ended before the cell did.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 

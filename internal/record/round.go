@@ -27,7 +27,7 @@ type Round struct {
 	// Conditions are those that the fault makes, by the names of package claim.
 	// Folders of earlier versions have none.
 	Conditions []string `json:"conditions,omitempty"`
-	// Control tells that a safeguard was off on purpose: what happened is
+	// Control reports whether a safeguard was off on purpose: what happened is
 	// shown, and judges nobody.
 	Control bool  `json:"control,omitempty"`
 	Round   int   `json:"round,omitempty"` // from 1
@@ -37,7 +37,7 @@ type Round struct {
 	// Failure says why the round was not carried through. What was seen until
 	// then is judged nevertheless.
 	Failure string `json:"failure,omitempty"`
-	// Keeps tells that no lease should be lost to this fault.
+	// Keeps reports whether no lease should be lost to this fault.
 	Keeps bool `json:"keeps,omitempty"`
 	// StruckNs is just before the fault struck, HealedNs just after its end.
 	StruckNs int64 `json:"struck_ns,omitempty"`

@@ -18,14 +18,14 @@ import (
 type Scenario struct {
 	Name   string
 	Proves string // one line
-	// Processes tells that hosts are processes of their own, which excludes
+	// Processes reports whether hosts are processes of their own, which excludes
 	// backends of scope host, and libraries in this process.
 	Processes bool
 	Mode      string // of several; "" when there is one
 	Hosts     int    // processes that it starts itself; 0 for none
-	// PluginsOnly tells that it is about plugins, which baselines have none of.
+	// PluginsOnly reports whether it is about plugins, which baselines have none of.
 	PluginsOnly bool
-	// AcrossHosts tells that callers can be spread over several processes.
+	// AcrossHosts reports whether callers can be spread over several processes.
 	AcrossHosts bool
 	// MinClients is the fewest callers with which it makes sense; 0 is 1.
 	MinClients int

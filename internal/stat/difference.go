@@ -24,12 +24,12 @@ type Difference struct {
 	// Effect is Cliff's delta: the chance that a new run is higher than an old
 	// one, less the chance that it is lower, from -1 to 1.
 	Effect float64
-	// Supported tells that Adjusted is below [Alpha].
+	// Supported reports whether Adjusted is below [Alpha].
 	Supported bool
 	// Better is 1 where higher values are better, -1 where lower ones are, 0
 	// where neither is.
 	Better int
-	// Control tells that the row is of something that is the same in both
+	// Control reports whether the row is of something that is the same in both
 	// builds: a baseline or a floor. It is corrected among its like.
 	Control  bool
 	Warnings []string

@@ -55,7 +55,7 @@ type Ratio struct {
 	// P is that of the Mann-Whitney U test of the two samples, and Adjusted P
 	// as [Correct] has corrected it.
 	P, Adjusted float64
-	// Supported tells that Adjusted is below [Alpha]. What is not supported is
+	// Supported reports whether Adjusted is below [Alpha]. What is not supported is
 	// shown as "~".
 	Supported bool
 }

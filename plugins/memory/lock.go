@@ -81,13 +81,13 @@ func (s *Store) grant(e *entry, r driver.Request, now time.Time) uint64 {
 	e.leave(r.Owner)
 	e.set(&grant{
 		owner: r.Owner, label: r.Label, value: slices.Clone(r.Value),
-		token: s.mint(now), expires: now.Add(r.TTL),
+		token: s.nextToken(now), expires: now.Add(r.TTL),
 	})
 	return e.grant.token
 }
 
 // held runs change on the lease of r's Name, Owner and Token, or returns a
-// NotHeldError that tells who has it.
+// NotHeldError that says who has it.
 func (b *backend) held(ctx context.Context, r driver.Request, change func(e *entry, now time.Time) error) error {
 	if err := b.ready(ctx); err != nil {
 		return err

@@ -116,9 +116,9 @@ func (e *entry) changed() {
 	}
 }
 
-// mint returns the next token. One counter for all names is enough for each of
+// nextToken returns the next token. One counter for all names is enough for each of
 // them to rise, and the clock in microseconds lets them rise over a restart.
-func (s *Store) mint(now time.Time) uint64 {
+func (s *Store) nextToken(now time.Time) uint64 {
 	s.token = max(s.token+1, uint64(max(0, now.UnixMicro())))
 	return s.token
 }

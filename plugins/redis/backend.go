@@ -143,7 +143,7 @@ func (b *Backend) note(op driver.Op, reply redisnode.Reply, sent time.Time) driv
 	return driver.Result{Token: reply.Token, Err: wrap(verb, op.Name, reply.Err)}
 }
 
-// Inspect tells who holds name; see driver.Lock.
+// Inspect returns who holds name; see driver.Lock.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	h, err := b.node.Inspect(ctx, name, false)
 	return h, wrap("inspect", name, err)
@@ -154,7 +154,7 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return wrap("proclaim", r.Name, b.node.Proclaim(ctx, r))
 }
 
-// Properties tells what the backend claims, and what the newest connection
+// Properties returns what the backend claims, and what the newest connection
 // learned about the server.
 func (b *Backend) Properties() driver.Properties {
 	if s := b.server.Load(); s != nil {

@@ -41,7 +41,7 @@ type Options struct {
 	SentinelUsername     string `key:"sentinel_username" doc:"ACL user of the sentinels"`
 	SentinelPassword     string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
 	SentinelPasswordFile string `key:"sentinel_password_file" doc:"file with the password of the sentinels, read again for each connection"`
-	// Cluster tells that Address names nodes of a Redis Cluster.
+	// Cluster reports whether Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
 
 	// WaitReplicas is how many replicas must confirm a grant, a renewal or a release

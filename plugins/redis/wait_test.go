@@ -221,7 +221,7 @@ func TestOthersWaitersAreCheap(t *testing.T) {
 	}
 }
 
-// Waiters ask once a second at most, whoever many they are.
+// Waiters ask once a second at most, however many they are.
 func TestIdleWaitersAreCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

@@ -67,7 +67,7 @@ type ballot struct {
 	rest  string
 	// grantee is the owner that the request may give the lock to.
 	grantee string
-	// targets tells which nodes are asked; nil means all.
+	// targets are the nodes that are asked; nil means all.
 	targets []bool
 	// quorum is with how many votes for it, or with too many against it, the
 	// ballot is decided. With 0 every vote is waited for.
@@ -90,7 +90,7 @@ type ballot struct {
 	follow  func(node int, v vote)
 }
 
-// givesUp tells that the request must reach the node some time, or else leaves
+// givesUp reports whether the request must reach the node some time, or else leaves
 // a lock behind that nobody holds.
 func (b *ballot) givesUp() bool {
 	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease && b.ms == 0

@@ -61,7 +61,7 @@ func (b *Backend) connected(ctx context.Context) error {
 	}
 }
 
-// Properties tells what the backend claims, and what the newest connections
+// Properties returns what the backend claims, and what the newest connections
 // learned about the servers: what differs among them is listed.
 func (b *Backend) Properties() driver.Properties {
 	p := b.opts.properties()

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// Inspect tells who holds name by a majority; see driver.Lock.
+// Inspect returns who holds name by a majority; see driver.Lock.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	t := &inspection{call: b.call("inspect", driver.Request{Name: name})}
 	res := b.do(ctx, t)[0]

@@ -145,7 +145,7 @@ func (c *call) lost(votes []vote) error {
 	return &driver.NotHeldError{Holder: h}
 }
 
-// late tells that the votes came so late that nothing worth having is left of
+// late reports whether the votes came so late that nothing worth having is left of
 // the TTL. Package core counts its deadline in the same way.
 func (c *call) late() bool {
 	drift := c.r.TTL/100 + 2*time.Millisecond
@@ -215,7 +215,7 @@ func (b *Backend) unavailable(votes []vote) error {
 	return e
 }
 
-// neverSent tells that no node got the request, nor will.
+// neverSent reports whether no node got the request, nor will.
 func neverSent(votes []vote) bool {
 	return count(votes, func(v vote) bool { return v.answer == unsent || v.answer == quarantined }) == len(votes)
 }

@@ -141,7 +141,7 @@ type PluginClient interface {
 	// name, owner, token, keep_ns. With token 0 it withdraws the owner for good.
 	// Errors: NOT_HELD (not for token 0), UNAVAILABLE.
 	Release(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
-	// Inspect tells who holds a lock.
+	// Inspect returns who holds a lock.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectReply, error)
 	// Proclaim replaces the published value. Reads name, owner, token, value.
 	// Errors: NOT_HELD, UNAVAILABLE.
@@ -378,7 +378,7 @@ type PluginServer interface {
 	// name, owner, token, keep_ns. With token 0 it withdraws the owner for good.
 	// Errors: NOT_HELD (not for token 0), UNAVAILABLE.
 	Release(context.Context, *Request) (*Reply, error)
-	// Inspect tells who holds a lock.
+	// Inspect returns who holds a lock.
 	Inspect(context.Context, *InspectRequest) (*InspectReply, error)
 	// Proclaim replaces the published value. Reads name, owner, token, value.
 	// Errors: NOT_HELD, UNAVAILABLE.

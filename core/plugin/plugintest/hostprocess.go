@@ -91,7 +91,7 @@ func (h *HostProcess) Enqueue(ctx context.Context, name string, ttl time.Duratio
 	return err
 }
 
-// State tells what the held lease says at once: Valid, whether Done is closed,
+// State returns what the held lease says at once: Valid, whether Done is closed,
 // and the name of the cause.
 func (h *HostProcess) State(ctx context.Context, name string) (valid, done bool, cause string, err error) {
 	r, err := h.ask(ctx, command{Op: "state", Name: name})

@@ -2,7 +2,7 @@ package serve
 
 import "github.com/lockbench/lockbench/core/driver"
 
-// secretKey tells which keys of spec are secret.
+// secretKey reports which keys of spec are secret.
 func secretKey(spec driver.Spec) func(name, value string) bool {
 	return func(name, _ string) bool {
 		for _, k := range spec.Keys {

@@ -125,10 +125,10 @@ func (s service) GRPCServer(_ *goplugin.GRPCBroker, server *grpc.Server) error {
 
 // GRPCClient implements goplugin.GRPCPlugin; a plugin has no client end.
 func (service) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
-	return nil, errors.New("a plugin is no host")
+	return nil, errors.New("a plugin is not a host")
 }
 
-// greet tells a person what this program is.
+// greet says to a person what this program is.
 func greet(w io.Writer, spec driver.Spec) {
 	name := filepath.Base(os.Args[0])
 	var b strings.Builder

@@ -19,7 +19,7 @@ type entry struct {
 	keepUntil time.Time
 	// until is when the store lets the grant expire, as far as we know.
 	until time.Time
-	// queued tells that the owner has called Wait.
+	// queued reports whether the owner has called Wait.
 	queued bool
 }
 
@@ -99,7 +99,7 @@ func (t *tracker) granted(r driver.Request, token uint64, err error) {
 	}
 }
 
-// refused tells that err leaves nothing of its request in the store.
+// refused reports whether err leaves nothing of its request in the store.
 func refused(err error) bool {
 	for _, sure := range []error{
 		driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrInvalid, driver.ErrUnsupported, driver.ErrNotSent,

@@ -15,7 +15,7 @@ const opsPerScript = 32
 // Reply is what one operation came to.
 type Reply struct {
 	driver.Result
-	// Queued tells that a refused acquire kept its owner's place in the queue
+	// Queued reports whether a refused acquire kept its owner's place in the queue
 	// alive.
 	Queued bool
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// DialError tells that no connection to Addr came about.
+// DialError says that no connection to Addr came about.
 type DialError struct {
 	Addr string
 	Err  error

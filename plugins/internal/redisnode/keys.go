@@ -7,7 +7,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Keys tells how the lock names of one prefix become keys.
+// Keys says how the lock names of one prefix become keys.
 //
 // A plain name is its own key after the prefix. A name that starts with "~"
 // or has braces in it becomes "~n:" and the name with "{", "}" and "%" written

@@ -91,7 +91,7 @@ func (n *Node) Refusal() (<-chan struct{}, error) {
 	return r.moved, r.err
 }
 
-// Keys tells how names become keys.
+// Keys says how names become keys.
 func (n *Node) Keys() Keys { return n.opts.Keys }
 
 // Close refuses further requests with driver.ErrClosed and waits for those
@@ -155,7 +155,7 @@ func (n *Node) Break(ctx context.Context, name string, token uint64) error {
 	return decode(name, reply).Err
 }
 
-// Inspect tells who holds name. With observe it also has changes of every
+// Inspect returns who holds name. With observe it also has changes of every
 // lock of the prefix published for the next seconds.
 func (n *Node) Inspect(ctx context.Context, name string, observe bool) (driver.Holder, error) {
 	flag := "0"
@@ -169,7 +169,7 @@ func (n *Node) Inspect(ctx context.Context, name string, observe bool) (driver.H
 	return holders[0], nil
 }
 
-// InspectAll tells who holds each of names, not all at the same instant.
+// InspectAll returns who holds each of names, not all at the same instant.
 func (n *Node) InspectAll(ctx context.Context, names []string) ([]driver.Holder, error) {
 	var holders []driver.Holder
 	for chunk := range slices.Chunk(names, n.perScript()) {

@@ -22,7 +22,7 @@ type Server struct {
 	policy     string
 	replicas   int
 	major      int
-	// Sentinel tells that this is no server for data.
+	// Sentinel reports whether this is no server for data.
 	Sentinel bool
 }
 

@@ -15,7 +15,7 @@ import (
 //
 //	OWNER " " TOKEN " " LENGTH-OF-LABEL ":" LABEL VALUE
 //
-// so that one comparison of its head tells whether a lease is still there, and
+// so that one comparison of its head shows whether a lease is still there, and
 // everything about a lock is granted and lost in one step.
 
 // leaseID is the head of the value of r's lease.

@@ -38,7 +38,7 @@ const (
 	prefaceReplies  = "locks/2<"
 )
 
-// errBroken tells that the peer does not keep to the protocol.
+// errBroken says that the peer does not keep to the protocol.
 var errBroken = errors.New("broken frame")
 
 func appendText(b []byte, s string) []byte {

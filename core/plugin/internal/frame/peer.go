@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// ErrPeer tells that another process than the one that it has to be is at the
+// ErrPeer says that another process than the one that it has to be is at the
 // other end of the data socket.
 var ErrPeer = errors.New("data socket leads to another process")
 
 // Peer returns the id of the process at the other end of conn: of one that
-// listens, the process that began to. It is 0 where the system does not tell.
+// listens, the process that began to. It is 0 where the system does not say.
 func Peer(conn *net.UnixConn) int {
 	pid, _, known, err := peerOf(conn)
 	if err != nil || !known {
@@ -23,7 +23,7 @@ func Peer(conn *net.UnixConn) int {
 }
 
 // checkPeer refuses a connection unless this user's process pid, or one of
-// several, is at its other end. Where the system does not tell, the directory
+// several, is at its other end. Where the system does not say, the directory
 // of the socket is what keeps others out.
 func checkPeer(conn *net.UnixConn, pids ...int) error {
 	pid, uid, known, err := peerOf(conn)

@@ -104,7 +104,7 @@ type reply struct {
 	body decoder
 }
 
-// read waits for replies and hands them out. It tells whether one was c's.
+// read waits for replies and hands them out. It reports whether one was c's.
 func (l *Link) read(c *call) (answered bool, err error) {
 	if err := l.in.fill(); err != nil {
 		return false, err
