@@ -13,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/address"
 	"github.com/lockbench/lockbench/internal/baseline"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
@@ -114,8 +115,8 @@ func closeBackend(ctx context.Context, b driver.Backend) error {
 }
 
 // at adds the address to an error that does not name it.
-func at(address string, err error) error {
-	addr := ShowAddress(address)
+func at(server string, err error) error {
+	addr := address.Show(server)
 	if addr == "" || strings.Contains(err.Error(), addr) {
 		return err
 	}

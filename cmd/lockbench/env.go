@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/internal/address"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -236,7 +237,7 @@ func showKept(k bench.Kept, w io.Writer) {
 	fmt.Fprintf(w, "%s servers, up since %s, kept by process %d\n", k.Env, k.Started.Format("2006-01-02 15:04:05 UTC"), k.Pid)
 	for _, name := range slices.Sorted(maps.Keys(k.Servers)) {
 		cfg := k.Servers[name]
-		fmt.Fprintf(w, "  %-10s%s%s\n", name, bench.ShowAddress(cfg["address"]), silent(cfg))
+		fmt.Fprintf(w, "  %-10s%s%s\n", name, address.Show(cfg["address"]), silent(cfg))
 	}
 	for _, s := range k.Skipped {
 		fmt.Fprintf(w, "left out: %s\n", s)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/address"
 )
 
 // serverFlags say where plugins and servers are.
@@ -98,8 +98,8 @@ func (f *serverFlags) configOf(backend string, stderr io.Writer) (driver.Config,
 
 // readTarget returns the configuration that a target stands for: an address on
 // the command line, or what driver.ReadTarget reads in a file or a variable.
-func readTarget(backend, address string) (driver.Config, error) {
-	if path, ok := strings.CutPrefix(address, "@"); ok {
+func readTarget(backend, target string) (driver.Config, error) {
+	if path, ok := strings.CutPrefix(target, "@"); ok {
 		file, err := os.Open(path)
 		if err != nil {
 			return nil, usagef("--target %s=@FILE: %v", backend, err)
@@ -107,18 +107,18 @@ func readTarget(backend, address string) (driver.Config, error) {
 		defer file.Close()
 		return storedTarget(backend, path, file)
 	}
-	if name, ok := strings.CutPrefix(address, "env:"); ok {
+	if name, ok := strings.CutPrefix(target, "env:"); ok {
 		text := os.Getenv(name)
 		if text == "" {
 			return nil, usagef("--target %s: the variable is not set", backend)
 		}
 		return storedTarget(backend, "the variable", strings.NewReader(text))
 	}
-	if bench.HasSecret(address) {
+	if address.HasSecret(target) {
 		return nil, hinted(usagef("--target %s: a password on the command line can be seen by everybody on this machine", backend),
 			fmt.Sprintf("put the address into a file or a variable: --target %s=@FILE or --target %s=env:VARIABLE", backend, backend))
 	}
-	return driver.Config{"address": address}, nil
+	return driver.Config{"address": target}, nil
 }
 
 func storedTarget(backend, from string, r io.Reader) (driver.Config, error) {

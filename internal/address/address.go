@@ -1,4 +1,5 @@
-package bench
+// Package address shows addresses of servers without the passwords in them.
+package address
 
 import (
 	"net/url"
@@ -6,10 +7,9 @@ import (
 	"strings"
 )
 
-// ShowAddress returns an address, or a list of them, without user names and
-// passwords.
-func ShowAddress(address string) string {
-	parts := addresses(address)
+// Show returns an address, or a list of them, without user names and passwords.
+func Show(address string) string {
+	parts := split(address)
 	for i, p := range parts {
 		scheme := schemed.FindString(p)
 		parts[i] = scheme + withoutUser(p[len(scheme):])
@@ -20,9 +20,9 @@ func ShowAddress(address string) string {
 // schemed finds the scheme of an address.
 var schemed = regexp.MustCompile(`^[a-z]+://`)
 
-// addresses splits a list. A comma may also be part of a password: then an "@"
+// split splits a list. A comma may also be part of a password: then an "@"
 // follows, and no scheme in between.
-func addresses(list string) []string {
+func split(list string) []string {
 	var out []string
 	for p := range strings.SplitSeq(list, ",") {
 		p = strings.TrimSpace(p)
@@ -42,9 +42,9 @@ func addresses(list string) []string {
 // plain is what remains of an address without user and query.
 var plain = regexp.MustCompile(`^[\pL\pN.:/()\[\]~%_-]*$`)
 
-// withoutUser cuts "user:password@" and a query, which may hold one too. When
-// nobody can tell which of both an "@" belongs to, or it has signs of a setting
-// that was taken for an address, it shows nothing.
+// withoutUser cuts "user:password@" and a query, which may hold one too. Where an
+// "@" may belong to either, or there are signs of a setting that was taken for an
+// address, it shows nothing.
 func withoutUser(s string) string {
 	at, query := strings.LastIndexByte(s, '@'), strings.IndexByte(s, '?')
 	if query >= 0 && query < at {
@@ -58,7 +58,7 @@ func withoutUser(s string) string {
 
 // HasSecret reports whether an address holds a password.
 func HasSecret(address string) bool {
-	for _, p := range addresses(address) {
+	for _, p := range split(address) {
 		rest := p[len(schemed.FindString(p)):]
 		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
 			if _, password, ok := strings.Cut(rest[:i], ":"); ok && password != "" {

@@ -1,10 +1,36 @@
-package bench
+package address
 
 import (
 	"net/url"
 	"strings"
 	"testing"
 )
+
+func TestShow(t *testing.T) {
+	for _, tt := range []struct {
+		address, shown string
+		secret         bool
+	}{
+		{"127.0.0.1:6379", "127.0.0.1:6379", false},
+		{"a:1, b:2", "a:1,b:2", false},
+		{"redis://h:1/0", "redis://h:1/0", false},
+		{"redis://app@h:1", "redis://h:1", false},
+		{"redis://app:hush@h:1", "redis://h:1", true},
+		{"redis://:hush@h:1", "redis://h:1", true},
+		{"redis://:hu@sh@h:1", "redis://h:1", true},
+		{"redis://h:1?password=hush", "redis://h:1", true},
+		{"root:hush@tcp(h:3306)/db", "tcp(h:3306)/db", true},
+		{"unix:///run/redis.sock", "unix:///run/redis.sock", false},
+		{"a:1,:hush@b:2", "b:2", true}, // "1,:hush" may be the password of a
+	} {
+		if got := Show(tt.address); got != tt.shown || strings.Contains(got, "hush") {
+			t.Errorf("Show(%q) = %q, want %q", tt.address, got, tt.shown)
+		}
+		if got := HasSecret(tt.address); got != tt.secret {
+			t.Errorf("HasSecret(%q) = %v", tt.address, got)
+		}
+	}
+}
 
 // FuzzSecret: in whatever form a password stands in an address, it is seen to
 // be one, and never shown.
@@ -30,7 +56,7 @@ func FuzzSecret(f *testing.F) {
 			written = url.QueryEscape(password)
 			address = "redis://" + host + "?password=" + written
 		}
-		shown := ShowAddress(address)
+		shown := Show(address)
 		if !HasSecret(address) || strings.Contains(shown, written) && !strings.Contains("h1:6379,redis://"+host+",redis://h2 tcp("+host+")/db .../0", written) {
 			t.Errorf("%q is shown as %q, and has a secret: %t", address, shown, HasSecret(address))
 		}
