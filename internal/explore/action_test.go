@@ -169,7 +169,7 @@ func testAction(t *testing.T, w *World, h *Host, a Action) {
 	if effect := effects[a.Name]; effect != nil && runtime.GOOS == "linux" {
 		eventually(t, "it shows", func() bool { return effect(h) })
 	}
-	sleep(t.Context(), time.Duration(e.Lasts))
+	proc.Sleep(t.Context(), time.Duration(e.Lasts))
 	if a.Heal != nil {
 		if err := a.Heal(t.Context(), w, e); err != nil {
 			t.Error(err)

@@ -55,7 +55,7 @@ func (p *player) inStore(ctx context.Context, h *History) error {
 		if left, err = p.environment.Leftovers(ctx, h.prefix); err != nil {
 			return err
 		}
-		if len(left) == 0 || time.Now().After(deadline) || !sleep(ctx, 200*time.Millisecond) {
+		if len(left) == 0 || time.Now().After(deadline) || !proc.Sleep(ctx, 200*time.Millisecond) {
 			break
 		}
 	}

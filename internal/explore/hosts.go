@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // hostActions are what happens to the processes of a host. A plugin that fails
@@ -115,14 +116,14 @@ func (w *World) slow(e Event, pid func() int) error {
 			err = errors.Join(signal(p, syscall.SIGSTOP), waitThen(ctx, 20*time.Millisecond, func() error { return signal(p, syscall.SIGCONT) }), unmark())
 			_ = p.Release() // never fails
 		}
-		return err == nil && sleep(ctx, 10*time.Millisecond)
+		return err == nil && proc.Sleep(ctx, 10*time.Millisecond)
 	}, func() error { return err })
 	return nil
 }
 
 // waitThen does something after d, or when ctx ends.
 func waitThen(ctx context.Context, d time.Duration, do func() error) error {
-	sleep(ctx, d)
+	proc.Sleep(ctx, d)
 	return do()
 }
 
@@ -136,7 +137,7 @@ func crashLoop(w *World, h *Host, e Event) error {
 			last = now
 			killed++
 		}
-		return killed < 3 && h.Alive() && sleep(ctx, time.Millisecond)
+		return killed < 3 && h.Alive() && proc.Sleep(ctx, time.Millisecond)
 	}, func() error { return err })
 	return nil
 }

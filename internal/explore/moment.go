@@ -133,7 +133,7 @@ func (w *watcher) await(ctx context.Context, host int, m Moment) (met bool, happ
 
 func (w *watcher) awaitRestart(ctx context.Context, host int) bool {
 	plugin := w.hosts[host].PluginPid()
-	for sleep(ctx, time.Millisecond) {
+	for proc.Sleep(ctx, time.Millisecond) {
 		if syscall.Kill(plugin, 0) != nil {
 			return true
 		}

@@ -99,7 +99,7 @@ func (p *player) begin(ctx context.Context, w *World, h *History) error {
 		}
 	}
 	h.Began = proc.Now()
-	sleep(ctx, settleTime)
+	proc.Sleep(ctx, settleTime)
 	return nil
 }
 
@@ -129,7 +129,7 @@ func (p *player) happen(ctx context.Context, w *World, h *History, watch *watche
 	}
 	going.Wait()
 	h.Healed = proc.Now()
-	sleep(ctx, max(time.Until(began.Add(time.Duration(h.Schedule.Length))), settleTime))
+	proc.Sleep(ctx, max(time.Until(began.Add(time.Duration(h.Schedule.Length))), settleTime))
 	return errors.Join(errs...)
 }
 
@@ -140,7 +140,7 @@ func befall(ctx context.Context, w *World, m *Mark, watch *watcher, began time.T
 	if err != nil {
 		return err
 	}
-	if !sleep(ctx, time.Until(began.Add(time.Duration(m.At)))) {
+	if !proc.Sleep(ctx, time.Until(began.Add(time.Duration(m.At)))) {
 		return nil
 	}
 	if before != nil {
@@ -157,7 +157,7 @@ func befall(ctx context.Context, w *World, m *Mark, watch *watcher, began time.T
 		m.Failed = err.Error()
 	}
 	happened()
-	sleep(ctx, time.Duration(m.Lasts))
+	proc.Sleep(ctx, time.Duration(m.Lasts))
 	if a.Heal != nil {
 		err = a.Heal(bounded, w, m.Event)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -165,9 +166,9 @@ func freezeMember(ctx context.Context, w *World, after int) error {
 func slow(ctx context.Context, w *World, e Event) error {
 	w.whileRunning(e, func(ctx context.Context) bool {
 		_ = freezeAll(ctx, w, e) // one that has just crashed
-		sleep(ctx, 20*time.Millisecond)
+		proc.Sleep(ctx, 20*time.Millisecond)
 		_ = resumeAll(ctx, w, e)
-		return sleep(ctx, 10*time.Millisecond)
+		return proc.Sleep(ctx, 10*time.Millisecond)
 	}, func() error { return resumeAll(ctx, w, e) })
 	return nil
 }

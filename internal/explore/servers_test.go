@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -55,7 +56,7 @@ func testServerAction(t *testing.T, w *World, h *Host, a Action) {
 	if err := a.Inject(t.Context(), w, e); err != nil {
 		t.Fatal(err)
 	}
-	sleep(t.Context(), time.Duration(e.Lasts))
+	proc.Sleep(t.Context(), time.Duration(e.Lasts))
 	if a.Heal != nil {
 		if err := a.Heal(t.Context(), w, e); err != nil {
 			t.Error(err)

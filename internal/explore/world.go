@@ -1,14 +1,12 @@
 package explore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/recorder"
@@ -106,16 +104,6 @@ func wrap(dir, name, wrapper, plugin string) (string, error) {
 	path := fmt.Sprintf("%s/lockplugin-%s", dir, name)
 	text := fmt.Sprintf("#!/bin/sh\nplugin='%s'\n%s\n", plugin, hostWrappers[wrapper])
 	return path, os.WriteFile(path, []byte(text), 0o755)
-}
-
-// sleep waits for d, and returns false when ctx ends before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func wrapperNames() []string { return slices.Sorted(maps.Keys(hostWrappers)) }

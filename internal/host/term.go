@@ -13,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 const (
@@ -71,7 +72,7 @@ func (c *candidate) campaign(ctx context.Context, i int32, name string) {
 				lock = fresh
 			}
 		}
-		sleep(ctx, between)
+		proc.Sleep(ctx, between)
 	}
 }
 
@@ -89,7 +90,7 @@ func (c *candidate) seek(ctx context.Context, lock load.Lock) (asked int64, _ lo
 	for {
 		asked = c.clock.Now()
 		lease, err := trier.TryAcquire(ctx)
-		if !errors.Is(err, driver.ErrHeld) || !sleep(ctx, c.Tick) {
+		if !errors.Is(err, driver.ErrHeld) || !proc.Sleep(ctx, c.Tick) {
 			return asked, lease, err
 		}
 	}
@@ -250,17 +251,5 @@ func (c *candidate) resign() {
 	defer c.mu.Unlock()
 	for _, t := range c.terms {
 		t.end(nil)
-	}
-}
-
-// sleep reports whether it slept for d: ctx may have ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

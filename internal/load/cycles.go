@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Cycle acquires and releases until the clock says so, and at least once in
@@ -26,7 +28,7 @@ func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duratio
 		}
 		lease, ok := c.Acquire(ctx)
 		if ok {
-			Sleep(ctx, hold)
+			proc.Sleep(ctx, hold)
 			ok = c.Release(uncancelled, lease)
 		}
 		if !ok {

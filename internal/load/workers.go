@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Workers runs body in n goroutines that start together, and returns when all
@@ -29,20 +31,4 @@ func Workers(n int, body func(worker int)) {
 const pauseAfterError = 5 * time.Millisecond
 
 // Pause waits a moment after an error, or until ctx ends.
-func Pause(ctx context.Context) { Sleep(ctx, pauseAfterError) }
-
-// Sleep waits for d, and returns false when ctx ends before. It returns at once
-// when d is not above 0.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
+func Pause(ctx context.Context) { proc.Sleep(ctx, pauseAfterError) }

@@ -116,14 +116,7 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 
 // again waits a moment before another acquire: a store that refuses for good
 // today may be healed. It returns false when ctx has ended.
-func again(ctx context.Context) bool {
-	select {
-	case <-time.After(retryEvery):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func again(ctx context.Context) bool { return proc.Sleep(ctx, retryEvery) }
 
 // end waits for the end of a lease, and releases one that is not lost when the
 // work under it is done.

@@ -146,9 +146,9 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 		if err := c.want(); err != nil {
 			return err
 		}
-		pause(ctx, queueing)
+		proc.Sleep(ctx, queueing)
 	}
-	pause(ctx, time.Duration(c.random.Int64N(int64(c.ttl/3)))) // any moment of the renewal
+	proc.Sleep(ctx, time.Duration(c.random.Int64N(int64(c.ttl/3)))) // any moment of the renewal
 	r.StruckNs = proc.Now()
 	c.giveBack(ctx)
 	if err := do(ctx, c.fault.Strike, scene); err != nil {
@@ -204,7 +204,7 @@ func (c *cell) giveBack(ctx context.Context) {
 	go func() {
 		var err error
 		if c.fault.Serves {
-			pause(ctx, givingBack)
+			proc.Sleep(ctx, givingBack)
 			err = c.holder.ReleaseFrom(ctx, Names/2)
 		}
 		given <- err
@@ -239,9 +239,9 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 	cancel()
 	switch {
 	case err == nil && acts == 0:
-		pause(ctx, aftermath) // the rival raises its guards before the holder goes on
+		proc.Sleep(ctx, aftermath) // the rival raises its guards before the holder goes on
 	case err == nil:
-		pause(ctx, c.ttl/2) // the holder, which may believe that it has them too, renews
+		proc.Sleep(ctx, c.ttl/2) // the holder, which may believe that it has them too, renews
 	}
 	if err := do(ctx, c.fault.Heal, &c.environment.Scene); err != nil {
 		return fmt.Errorf("heal: %w", err)
@@ -260,9 +260,9 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 		return fmt.Errorf("the holder gives half of its locks back: %w", err)
 	}
 	if err == nil {
-		pause(ctx, lateness) // the rival renews soon, and would learn of a lost lock
+		proc.Sleep(ctx, lateness) // the rival renews soon, and would learn of a lost lock
 	} else {
-		pause(ctx, aftermath)
+		proc.Sleep(ctx, aftermath)
 	}
 	return c.finish(ctx, has)
 }
@@ -286,7 +286,7 @@ func (c *cell) finish(ctx context.Context, has func(recorder.Seen) bool) error {
 			return err
 		}
 	}
-	pause(ctx, aftermath)
+	proc.Sleep(ctx, aftermath)
 	if err := c.rival.Release(ctx); err != nil {
 		return fmt.Errorf("the rival releases: %w", err)
 	}
@@ -346,11 +346,4 @@ func do(ctx context.Context, step func(context.Context, *fault.Scene) error, s *
 		return nil
 	}
 	return step(ctx, s)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -261,9 +261,9 @@ func (w *world) one(ctx context.Context, f fault.Fault) error {
 // written under it.
 func (w *world) recover(ctx context.Context, f fault.Fault) error {
 	w.does("recovers from " + f.Name)
-	pause(ctx, restBetween)
+	proc.Sleep(ctx, restBetween)
 	if f.Late { // data were lost, and the node may not vote for a while
-		pause(ctx, crowdTTL)
+		proc.Sleep(ctx, crowdTTL)
 	}
 	if err := w.gather(ctx); err != nil {
 		return err

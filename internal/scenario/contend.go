@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
 )
 
@@ -193,7 +194,7 @@ func take(ctx, asking context.Context, c *load.Caller, t *turns, s Shape) {
 			continue
 		}
 		mine := t.granted()
-		load.Sleep(ctx, s.Hold)
+		proc.Sleep(ctx, s.Hold)
 		c.Release(uncancelled, lease)
 		if s.Mode != free {
 			t.await(mine)

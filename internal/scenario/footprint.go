@@ -73,7 +73,7 @@ func runFootprint(ctx context.Context, in Input) (cell record.Cell, err error) {
 		}
 	}
 	cell = record.Cell{Latencies: map[string][]int64{"first-grant": first}, Values: map[string]float64{}}
-	load.Sleep(bounded, rest)
+	proc.Sleep(bounded, rest)
 	if err := f.memory(bounded, &cell); err != nil {
 		return cell, err
 	}
@@ -174,7 +174,7 @@ func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, c
 	}
 	before, err := processorTime(os.Getpid(), plugin)
 	began := f.in.Clock.Now()
-	load.Sleep(ctx, f.in.Hold)
+	proc.Sleep(ctx, f.in.Hold)
 	after, errAfter := processorTime(os.Getpid(), plugin)
 	took := time.Duration(f.in.Clock.Now() - began)
 	lost := 0

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/store"
 )
@@ -39,7 +40,7 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 			}
 		})
 	}()
-	load.Sleep(ctx, queued)
+	proc.Sleep(ctx, queued)
 	from := in.Clock.Now()
 	c := <-in.count(ctx, from, from+int64(in.Measure/2))
 	stop()
@@ -64,10 +65,10 @@ func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 		return out
 	}
 	go func() {
-		load.Sleep(ctx, time.Duration(from-in.Clock.Now()))
+		proc.Sleep(ctx, time.Duration(from-in.Clock.Now()))
 		before, err := in.Commands(ctx)
 		c := counted{from: in.Clock.Now(), err: err}
-		load.Sleep(ctx, time.Duration(until-in.Clock.Now()))
+		proc.Sleep(ctx, time.Duration(until-in.Clock.Now()))
 		after, err := in.Commands(ctx)
 		c.until, c.Served, c.err = in.Clock.Now(), after.Since(before), errors.Join(c.err, err)
 		out <- c

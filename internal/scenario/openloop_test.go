@@ -12,6 +12,7 @@ import (
 	"github.com/lockbench/lockbench/internal/baseline"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
 )
 
@@ -68,7 +69,7 @@ func (s slow) Lock(name string, ttl time.Duration) (load.Lock, error) {
 }
 
 func (l slowLock) Acquire(ctx context.Context) (load.Lease, error) {
-	load.Sleep(ctx, l.by)
+	proc.Sleep(ctx, l.by)
 	return l.Lock.Acquire(ctx)
 }
 
@@ -169,10 +170,10 @@ func omission(t *testing.T, s *env.Server, locker load.Locker) string {
 
 // freezeAt stops the server for a while at a time of the run's clock.
 func freezeAt(ctx context.Context, s *env.Server, clock load.Clock, at, d time.Duration) error {
-	load.Sleep(ctx, at-time.Duration(clock.Now()))
+	proc.Sleep(ctx, at-time.Duration(clock.Now()))
 	if err := s.Freeze(); err != nil {
 		return fmt.Errorf("freeze: %w", err)
 	}
-	load.Sleep(ctx, d)
+	proc.Sleep(ctx, d)
 	return s.Resume()
 }

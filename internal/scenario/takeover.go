@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
 )
 
@@ -105,7 +105,7 @@ func (s *succession) run(ctx context.Context) error {
 	}
 	phases := rand.New(rand.NewPCG(s.in.Seed, 0x7068617365))
 	for range cmp.Or(s.in.Harms, harms) {
-		if !load.Sleep(ctx, settled+time.Duration(phases.Int64N(int64(phaseSpan(s.in, s.mode))))) {
+		if !proc.Sleep(ctx, settled+time.Duration(phases.Int64N(int64(phaseSpan(s.in, s.mode))))) {
 			return ctx.Err()
 		}
 		if err := s.succeed(ctx); err != nil {

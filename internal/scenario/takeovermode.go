@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
-	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -99,7 +99,7 @@ var modes = []mode{
 			if err := s.in.Server.Freeze(); err != nil {
 				return err
 			}
-			load.Sleep(ctx, pauseOf(s.in.TTL))
+			proc.Sleep(ctx, pauseOf(s.in.TTL))
 			return s.in.Server.Resume()
 		},
 	},
