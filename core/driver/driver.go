@@ -77,7 +77,7 @@ type Lock interface {
 	// passed on. Once it has returned nil, no grant of that owner exists or
 	// can come: a TryAcquire that arrives later is refused with ErrWithdrawn
 	// (K3). Finding nothing is no confirmation while the request may still be
-	// on its way: bar the owner in the store for at least a minute, or follow
+	// on its way: refuse the owner in the store for at least a minute, or follow
 	// the request on its own ordered connection, or kill its connection and
 	// see it gone. Withdrawing what is not there returns nil.
 	Release(ctx context.Context, r Request) error

@@ -38,21 +38,14 @@ func (s *Store) list(prefix string) []driver.Holder {
 }
 
 func (b *backend) Break(ctx context.Context, name string, token uint64) error {
-	if err := b.ready(ctx); err != nil {
-		return err
-	}
-	s := b.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	e := s.at(name, now)
-	defer s.tidy(name, e)
-	if e.grant == nil || e.grant.token != token {
-		return &driver.NotHeldError{Holder: e.holder(name, now)}
-	}
-	s.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: name, Owner: e.grant.owner, Token: token, Err: errBroken})
-	e.free(now)
-	return nil
+	return b.locked(ctx, name, func(e *entry, now time.Time) error {
+		if e.grant == nil || e.grant.token != token {
+			return &driver.NotHeldError{Holder: e.holder(name, now)}
+		}
+		b.store.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: name, Owner: e.grant.owner, Token: token, Err: errBroken})
+		e.free(now)
+		return nil
+	})
 }
 
 func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {

@@ -44,24 +44,34 @@ func (b *backend) ready(ctx context.Context) error {
 }
 
 func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	var token uint64
+	err := b.locked(ctx, r.Name, func(e *entry, now time.Time) error {
+		err := b.store.refusal(e, r, now)
+		if err == nil {
+			token = b.store.grant(e, r, now)
+		}
+		return err
+	})
+	return token, err
+}
+
+// locked runs do, alone, on what the store knows of name.
+func (b *backend) locked(ctx context.Context, name string, do func(e *entry, now time.Time) error) error {
 	if err := b.ready(ctx); err != nil {
-		return 0, err
+		return err
 	}
 	s := b.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	e := s.at(r.Name, now)
-	defer s.tidy(r.Name, e)
-	if err := s.refusal(e, r, now); err != nil {
-		return 0, err
-	}
-	return s.grant(e, r, now), nil
+	e := s.at(name, now)
+	defer s.tidy(name, e)
+	return do(e, now)
 }
 
-// refusal tells why r is not granted, nil when it is to be.
+// refusal says why r is not granted, nil when it is to be.
 func (s *Store) refusal(e *entry, r driver.Request, now time.Time) error {
-	if s.isBarred(r.Name, r.Owner, now) {
+	if s.isWithdrawn(r.Name, r.Owner, now) {
 		return driver.ErrWithdrawn
 	}
 	e.touch(r.Owner, now)
@@ -89,19 +99,12 @@ func (s *Store) grant(e *entry, r driver.Request, now time.Time) uint64 {
 // held runs change on the lease of r's Name, Owner and Token, or returns a
 // NotHeldError that says who has it.
 func (b *backend) held(ctx context.Context, r driver.Request, change func(e *entry, now time.Time) error) error {
-	if err := b.ready(ctx); err != nil {
-		return err
-	}
-	s := b.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	e := s.at(r.Name, now)
-	defer s.tidy(r.Name, e)
-	if e.grant == nil || e.grant.owner != r.Owner || e.grant.token != r.Token {
-		return &driver.NotHeldError{Holder: e.holder(r.Name, now)}
-	}
-	return change(e, now)
+	return b.locked(ctx, r.Name, func(e *entry, now time.Time) error {
+		if e.grant == nil || e.grant.owner != r.Owner || e.grant.token != r.Token {
+			return &driver.NotHeldError{Holder: e.holder(r.Name, now)}
+		}
+		return change(e, now)
+	})
 }
 
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
@@ -129,24 +132,17 @@ func (b *backend) Release(ctx context.Context, r driver.Request) error {
 }
 
 func (b *backend) withdraw(ctx context.Context, r driver.Request) error {
-	if err := b.ready(ctx); err != nil {
-		return err
-	}
-	s := b.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	s.bar(r.Name, r.Owner, now)
-	e := s.at(r.Name, now)
-	defer s.tidy(r.Name, e)
-	e.leave(r.Owner)
-	switch {
-	case e.grant == nil:
-		e.wakeHead(now)
-	case e.grant.owner == r.Owner:
-		e.free(now)
-	}
-	return nil
+	return b.locked(ctx, r.Name, func(e *entry, now time.Time) error {
+		b.store.bury(r.Name, r.Owner, now)
+		e.leave(r.Owner)
+		switch {
+		case e.grant == nil:
+			e.wakeHead(now)
+		case e.grant.owner == r.Owner:
+			e.free(now)
+		}
+		return nil
+	})
 }
 
 // free ends the grant and wakes the next waiter.

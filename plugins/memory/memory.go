@@ -19,8 +19,8 @@ const (
 	// TryAcquire, and so how long a free lock is kept for a waiter that was
 	// woken and does not come.
 	placeFor = 2 * time.Second
-	// barFor is how long a withdrawn owner is refused.
-	barFor = time.Minute
+	// tombstoneFor is how long a withdrawn owner is refused.
+	tombstoneFor = time.Minute
 )
 
 // Spec describes the backend. It has no configuration, and its Open makes a

@@ -105,7 +105,7 @@ func (s *Store) park(r driver.Request) (*place, chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if s.isBarred(r.Name, r.Owner, now) {
+	if s.isWithdrawn(r.Name, r.Owner, now) {
 		return nil, nil, driver.ErrWithdrawn
 	}
 	e := s.at(r.Name, now)

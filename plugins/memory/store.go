@@ -15,13 +15,13 @@ import (
 // may be called from any number of goroutines. It has no goroutine of its own:
 // what has expired is noticed by whoever looks next.
 type Store struct {
-	mu      sync.Mutex
-	names   map[string]*entry
-	sweepAt int // number of names at which the idle ones are dropped
-	token   uint64
-	barred  map[claim]time.Time // withdrawn owners, until when
-	bars    []claim             // keys of barred, oldest first
-	feeds   feed.Feeds          // one for each Watch
+	mu         sync.Mutex
+	names      map[string]*entry
+	sweepAt    int // number of names at which the idle ones are dropped
+	token      uint64
+	withdrawn  map[claim]time.Time // withdrawn owners, until when
+	tombstones []claim             // keys of withdrawn, oldest first
+	feeds      feed.Feeds          // one for each Watch
 }
 
 // entry is what the store knows of one name.
@@ -44,8 +44,8 @@ type claim struct{ name, owner string }
 // NewStore returns an empty store.
 func NewStore() *Store {
 	return &Store{
-		names:  map[string]*entry{},
-		barred: map[claim]time.Time{},
+		names:     map[string]*entry{},
+		withdrawn: map[claim]time.Time{},
 	}
 }
 
@@ -123,23 +123,23 @@ func (s *Store) nextToken(now time.Time) uint64 {
 	return s.token
 }
 
-// bar refuses owner from now on, and forgets the bars that are over.
-func (s *Store) bar(name, owner string, now time.Time) {
+// bury refuses owner from now on, and forgets the tombstones whose time is over.
+func (s *Store) bury(name, owner string, now time.Time) {
 	key := claim{name, owner}
-	if _, known := s.barred[key]; !known {
-		s.bars = append(s.bars, key)
-		s.barred[key] = now.Add(barFor)
+	if _, known := s.withdrawn[key]; !known {
+		s.tombstones = append(s.tombstones, key)
+		s.withdrawn[key] = now.Add(tombstoneFor)
 	}
 	over := 0
-	for over < len(s.bars) && !now.Before(s.barred[s.bars[over]]) {
-		delete(s.barred, s.bars[over])
+	for over < len(s.tombstones) && !now.Before(s.withdrawn[s.tombstones[over]]) {
+		delete(s.withdrawn, s.tombstones[over])
 		over++
 	}
-	s.bars = slices.Delete(s.bars, 0, over)
+	s.tombstones = slices.Delete(s.tombstones, 0, over)
 }
 
-func (s *Store) isBarred(name, owner string, now time.Time) bool {
-	return now.Before(s.barred[claim{name, owner}])
+func (s *Store) isWithdrawn(name, owner string, now time.Time) bool {
+	return now.Before(s.withdrawn[claim{name, owner}])
 }
 
 // holder describes the grant of name, which is this entry's.

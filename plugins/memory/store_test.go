@@ -41,14 +41,14 @@ func TestWithdrawnOwnersAreForgottenAfterAWhile(t *testing.T) {
 		for i := range 1000 {
 			withdraw(fmt.Sprint(i))
 		}
-		time.Sleep(barFor - time.Millisecond)
+		time.Sleep(tombstoneFor - time.Millisecond)
 		if _, err := b.TryAcquire(t.Context(), driver.Request{Name: "jobs", Owner: "0", TTL: time.Second}); !errors.Is(err, driver.ErrWithdrawn) {
 			t.Errorf("TryAcquire by an owner that was withdrawn a minute ago: %v; want ErrWithdrawn", err)
 		}
 		time.Sleep(2 * time.Millisecond)
 		withdraw("last")
-		if len(s.barred) != 1 || len(s.bars) != 1 || len(s.names) != 0 {
-			t.Errorf("%d owners are barred, in a list of %d, and %d names are kept; want 1, 1 and 0", len(s.barred), len(s.bars), len(s.names))
+		if len(s.withdrawn) != 1 || len(s.tombstones) != 1 || len(s.names) != 0 {
+			t.Errorf("%d owners are withdrawn, in a list of %d, and %d names are kept; want 1, 1 and 0", len(s.withdrawn), len(s.tombstones), len(s.names))
 		}
 	})
 }
