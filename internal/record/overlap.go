@@ -3,6 +3,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -105,7 +106,7 @@ func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, erro
 	for i, part := range parts {
 		s, ok := part[key]
 		if !ok {
-			return 0, fmt.Errorf("%s has nothing of %s", dirs[i], key)
+			return math.Inf(-1), fmt.Errorf("%s has nothing of %s", dirs[i], key)
 		}
 		if s.from > parts[last][key].from {
 			last = i
@@ -116,10 +117,10 @@ func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, erro
 		longest = max(longest, s.until-s.from)
 	}
 	common := parts[first][key].until - parts[last][key].from
+	share := float64(common) / float64(longest) // the worst of those that are apart is the farthest
 	if common < 0 {
-		return 0, fmt.Errorf("%s was done with %s %v before %s began", dirs[first], key, time.Duration(-common).Round(time.Millisecond), dirs[last])
+		return share, fmt.Errorf("%s was done with %s %v before %s began", dirs[first], key, time.Duration(-common).Round(time.Millisecond), dirs[last])
 	}
-	share := float64(common) / float64(longest)
 	return share, fmt.Errorf("all measured %s at once for %.0f %% of its time only, %v of %v; %s began last, %s was done first",
 		key, 100*share, time.Duration(common).Round(time.Millisecond), time.Duration(longest).Round(time.Millisecond), dirs[last], dirs[first])
 }
