@@ -16,8 +16,8 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []state
 	for _, a := range sorted {
 		long = long || b.contended.is(a.Name)
 	}
-	if len(asks) == 1 && !long && b.rows.has(asks[0].Name) {
-		n, token, err := s.Exec(ctx, statement.Retake(b.table, asks[0]))
+	if len(asks) == 1 && (asks[0].Woken || !long && b.rows.has(asks[0].Name)) {
+		n, token, err := s.Exec(ctx, statement.Take(b.table, asks[0]))
 		if err != nil || n > 0 {
 			return []driver.Result{{Token: token}}, nil, err
 		}

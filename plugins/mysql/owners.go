@@ -36,13 +36,15 @@ const (
 	settleFor = 250 * time.Millisecond
 )
 
-// owner is what is known of one. Its fields are guarded by owners.mu.
+// owner is what is known of one. Its fields that are not atomic are guarded by
+// owners.mu.
 type owner struct {
 	busy   int           // requests under way
 	lost   bool          // one was sent and its outcome is unknown
 	stands bool          // it may have a grant or a queue entry
 	idle   chan struct{} // closed when busy falls to zero; nil when nobody waits for that
 
+	woken  atomic.Bool   // it was notified in the queue
 	leaves atomic.Bool   // it is withdrawn
 	left   chan struct{} // closed then; nil when nobody waits for that
 }

@@ -143,6 +143,13 @@ func alone(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	}
 }
 
+// woken asks as one that was woken in the queue.
+func woken(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
+	a := newAsk(r)
+	a.Woken = true
+	return w.ask(ctx, &w.b.acquires, waitedFor, a)
+}
+
 // among asks with another request beside it.
 func among(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
@@ -169,7 +176,7 @@ func (w *bench) ask(ctx context.Context, l *batcher, knows func(*Backend, string
 
 // ways are those that must come to the same, by operation.
 var ways = map[string][]way{
-	"acquire": {alone(acquiresOf, nothing), alone(acquiresOf, heldBefore), alone(acquiresOf, waitedFor), among(acquiresOf, nothing), among(acquiresOf, waitedFor)},
+	"acquire": {alone(acquiresOf, nothing), alone(acquiresOf, heldBefore), woken, alone(acquiresOf, waitedFor), among(acquiresOf, nothing), among(acquiresOf, waitedFor)},
 	"renew":   {alone(renewalsOf, nothing), among(renewalsOf, nothing)},
 	"release": {alone(releasesOf, nothing), alone(releasesOf, waitedFor), among(releasesOf, nothing)},
 }
@@ -290,6 +297,8 @@ func TestTextsAgreeFindsBugs(t *testing.T) {
 		{of: row, old: " AND barred=''", new: ""},
 		{of: row, old: " AND expires_at<=" + statement.Now, new: ""},
 		{of: row, old: "token+1", new: "token"},
+		{of: row, old: ".',queue)=1", new: ".',queue)>0"},
+		{of: row, old: "LOCATE(',',queue,2)", new: "1"},
 		{of: row, old: ",attempt=", new: ",freed_by="},
 		{of: row, old: ",owner=", new: ",label="},
 		{of: row, old: ",ttl_us=", new: ",ttl_us=1+"},

@@ -54,7 +54,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	b.contended.mark(r.Name)
 	done := make(chan error, 1)
 	started := b.spawn(func() {
-		err := b.wait(ctx, b.owners.leaving(o), r, min(most, longestSleep))
+		err := b.wait(ctx, o, r, min(most, longestSleep))
 		b.owners.end(o, true, err != nil && !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrWithdrawn))
 		done <- err
 	})
@@ -80,7 +80,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 // wait outlives its caller: a sleep that is over for him is ended by KILL QUERY,
 // for the server would not notice that its client is gone, and the connection
 // is kept.
-func (b *Backend) wait(ctx context.Context, left <-chan struct{}, r driver.Request, most time.Duration) error {
+func (b *Backend) wait(ctx context.Context, o *owner, r driver.Request, most time.Duration) error {
+	left := b.owners.leaving(o)
 	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+b.opts.RequestTimeout, errSlow)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()

@@ -39,15 +39,23 @@ func Acquire(table string, asks []Ask, base uint64, long, mariadb bool) string {
 	return t.add(";SELECT ", reply, " FROM ", table, " WHERE name IN(").list(Names(asks)).add(")").String()
 }
 
-// Retake is the short text of [Acquire] for one row that is there, at half of
-// the server's time. It replies the token as the last insert id, and finds no
-// row where that text refuses, or where there is none.
-func Retake(table string, a Ask) string {
+// Take takes one lock whose row is there, if nothing stands in the row but an
+// end that has passed and a queue that the owner is the first of: at half of the
+// server's time that [Acquire] costs. It replies the token as the last insert
+// id, and finds no row where there is none or that would have to look closer.
+func Take(table string, a Ask) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(GREATEST(token+1,", micros, ")),attempt=").uint(a.Nonce)
 	t.add(",label=").bytes(a.Label).add(",value=").blob(a.Value).add(",ttl_us=").uint(uint64(a.TTL.Microseconds()))
+	if a.Woken {
+		t.add(",queue=SUBSTRING(queue,LOCATE(',',queue,2))")
+	}
 	t.add(",expires_at=").later(a.TTL).add(",owner='", a.Owner, "' WHERE name=").bytes(a.Name)
-	return t.add(" AND ", over).String()
+	t.add(" AND expires_at<=", Now, " AND barred='' AND ")
+	if a.Woken {
+		return t.add("LOCATE(',", a.Owner, ".',queue)=1").String()
+	}
+	return t.add("queue=''").String()
 }
 
 const (
@@ -57,10 +65,7 @@ const (
 	// details are one column because columns cost more than what is in them.
 	details = "CONCAT_WS(' ',TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at),ttl_us,barred<>'',HEX(label),owner,queue)"
 
-	// over is a row in which there is nothing but an end that has passed.
-	over = "expires_at<=" + Now + " AND queue='' AND barred=''"
-
-	onTakenShort = " ON DUPLICATE KEY UPDATE attempt=IF(" + over + ",VALUES(attempt),attempt)," +
+	onTakenShort = " ON DUPLICATE KEY UPDATE attempt=IF(expires_at<=" + Now + " AND queue='' AND barred='',VALUES(attempt),attempt)," +
 		taken + ",expires_at=" + ifTaken + "VALUES(expires_at),expires_at),owner=" + ifTaken + "VALUES(owner),owner)"
 
 	onTakenLong = " ON DUPLICATE KEY UPDATE attempt=IF(" + Free +

@@ -58,6 +58,7 @@ type Ask struct {
 	driver.Request
 	Nonce     uint64 // of an acquire: distinguishes its grant from another one of the owner
 	Again     bool   // an earlier statement may have done it without a reply
+	Woken     bool   // of an acquire: its owner was in the queue, and was woken
 	Tombstone bool   // of a withdrawal: the owner may still ask
 }
 
