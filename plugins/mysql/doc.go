@@ -43,7 +43,8 @@
 //	inspect              1             0
 //
 // A row that somebody waits for or was withdrawn from takes a longer statement;
-// the first one to meet such a row pays a trip more. Operations that come while
+// the first one to meet such a row pays a trip more, and so does who takes a row
+// alone that the process has had before and somebody else has meanwhile. Operations that come while
 // others are on their way share the next statement, up to 64 to a commit
 // (renewals: 500), so a busy host commits far less often than it locks. A
 // withdrawal costs nothing when the owner was only ever refused.

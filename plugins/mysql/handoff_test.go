@@ -2,8 +2,10 @@ package mysql_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +58,44 @@ func TestHandoffs(t *testing.T) {
 	}
 	if n := w.statements(t) - before; n > most*handoffs+most*handoffs/10 {
 		t.Errorf("%d statements for %d handoffs, want %d for each", n, handoffs, most)
+	}
+}
+
+// TestNoHostBarges has two hosts take a lock for no time at all, and ask again at
+// once. Whoever waits gets a queue entry, also when the lock is free at that
+// moment, so that nobody takes it before it asks.
+func TestNoHostBarges(t *testing.T) {
+	w := newWorld(t)
+	const each = 200
+	var (
+		waited, refused atomic.Int64
+		group           sync.WaitGroup
+	)
+	for _, b := range []*mysql.Backend{w.b, w.host(t)} {
+		group.Go(func() {
+			for range each {
+				r := want("jobs", time.Minute)
+				token, err := b.TryAcquire(t.Context(), r)
+				for waits := 0; errors.Is(err, driver.ErrHeld); waits++ {
+					if waits > 0 {
+						refused.Add(1)
+					}
+					waited.Add(1)
+					if err = b.Wait(t.Context(), r, time.Minute); err == nil {
+						token, err = b.TryAcquire(t.Context(), r)
+					}
+				}
+				r.Token = token
+				if err = errors.Join(err, b.Release(t.Context(), r)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := refused.Load(); n > each/20 {
+		t.Errorf("%d of %d who waited were refused, want none but by a late notification", n, waited.Load())
 	}
 }
 

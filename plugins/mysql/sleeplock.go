@@ -23,9 +23,24 @@ type sleepLock struct {
 	name string
 }
 
+// needed reports whether b's server has SLEEPs that wait for each other.
+func (d *sleepLock) needed(b *Backend) bool {
+	now := b.server.Load()
+	return now != nil && now.MariaDB
+}
+
+// ready reports whether make is done at once.
+func (d *sleepLock) ready(b *Backend) bool {
+	if !d.mu.TryLock() {
+		return false // somebody is making the connection
+	}
+	defer d.mu.Unlock()
+	return d.s != nil || !d.needed(b)
+}
+
 // make returns the lock's name. It is empty where SLEEP will do.
 func (d *sleepLock) make(b *Backend) (name string, err error) {
-	if now := b.server.Load(); now == nil || !now.MariaDB {
+	if !d.needed(b) {
 		return "", nil
 	}
 	d.mu.Lock()

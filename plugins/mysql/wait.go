@@ -85,7 +85,7 @@ func (b *Backend) wait(ctx context.Context, o *owner, r driver.Request, most tim
 	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+b.opts.RequestTimeout, errSlow)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
-	if !b.waits.Ready() {
+	if !b.waits.Ready() || !b.sleepLock.ready(b) {
 		// The queue entry must not wait for a connection to be made.
 		if err := b.enter(ctx, sctx, r); err != nil {
 			return err
