@@ -51,15 +51,43 @@ func (t *tracker) enter(r driver.Request, note func(*entry)) error {
 	if t.dead {
 		return errHostDead
 	}
+	note(t.entryOf(&r, time.Now()))
+	return nil
+}
+
+// enterAll is enter for a batch. Its leases are spread over memory that has
+// left the processor's caches since their last renewal, so that what each costs
+// beside looking it up is worth sparing.
+func (t *tracker) enterAll(ops []driver.Op) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.dead {
+		return errHostDead
+	}
+	now := time.Now()
+	for i := range ops {
+		switch op := &ops[i]; op.Kind {
+		case driver.OpAcquire:
+			t.entryOf(&op.Request, now)
+			t.acquires++
+		case driver.OpRenew:
+			t.entryOf(&op.Request, now).note(&op.Request, op.Token)
+		}
+	}
+	return nil
+}
+
+// entryOf returns the entry of r's owner, whose request is sent now. The caller
+// holds mu.
+func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	e := t.entries[r.Owner]
 	if e == nil {
 		t.sweep()
 		e = &entry{name: r.Name, owner: r.Owner}
 		t.entries[r.Owner] = e
 	}
-	e.until = time.Now().Add(r.TTL)
-	note(e)
-	return nil
+	e.until = now.Add(r.TTL)
+	return e
 }
 
 func (t *tracker) enterAcquire(r driver.Request) error {
@@ -67,11 +95,11 @@ func (t *tracker) enterAcquire(r driver.Request) error {
 }
 
 func (t *tracker) enterRenew(r driver.Request) error {
-	return t.enter(r, func(e *entry) { e.note(r, r.Token) })
+	return t.enter(r, func(e *entry) { e.note(&r, r.Token) })
 }
 
 // note records a grant or renewal that was asked for just now.
-func (e *entry) note(r driver.Request, token uint64) {
+func (e *entry) note(r *driver.Request, token uint64) {
 	e.token = token
 	e.keepUntil = time.Time{}
 	if r.Keep > 0 {
@@ -90,7 +118,7 @@ func (t *tracker) granted(r driver.Request, token uint64, err error) {
 	}
 	switch {
 	case err == nil:
-		e.note(r, token)
+		e.note(&r, token)
 		e.queued = false
 	case e.queued && errors.Is(err, driver.ErrHeld):
 		// Still in the store's queue.
@@ -179,11 +207,8 @@ func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration)
 
 // Batch implements driver.Batcher.
 func (t *tracker) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
-	for i, op := range ops {
-		if err := t.enterOp(op); err != nil {
-			t.leave(ops[:i])
-			return refuseAll(ops, err)
-		}
+	if err := t.enterAll(ops); err != nil {
+		return refuseAll(ops, err)
 	}
 	results := t.Backend.(driver.Batcher).Batch(ctx, ops)
 	for i, op := range ops {
@@ -228,15 +253,6 @@ func (t *tracker) enterOp(op driver.Op) error {
 		return t.enterRenew(op.Request)
 	}
 	return nil
-}
-
-// leave takes back the acquires of a batch that is not made.
-func (t *tracker) leave(ops []driver.Op) {
-	for _, op := range ops {
-		if op.Kind == driver.OpAcquire {
-			t.granted(op.Request, 0, driver.ErrNotSent)
-		}
-	}
 }
 
 func refuseAll(ops []driver.Op, err error) []driver.Result {
