@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -86,10 +87,10 @@ func BenchmarkHeld(b *testing.B) {
 	for b.Loop() {
 		c.sched.mu.Lock()
 		now := c.clock.now()
-		for _, l := range c.sched.leases {
+		for l := range c.sched.leases.all() {
 			l.due = now
 		}
-		flights := c.sched.board(c.sched.leases, now)
+		flights := c.sched.board(slices.Collect(c.sched.leases.all()), now)
 		c.sched.mu.Unlock()
 		for _, f := range flights {
 			c.sched.fly(b.Context(), f)

@@ -45,7 +45,7 @@ func (s *scheduler) leaving() []*Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*Lease
-	for _, l := range s.leases {
+	for l := range s.leases.all() {
 		if !l.serving {
 			l.leaving = true
 			out = append(out, l)

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -178,7 +179,7 @@ var errAbandoned = fmt.Errorf("%w: Close did not wait for it: %w", ErrReleased, 
 func (c *Client) abandon() {
 	s := &c.sched
 	s.mu.Lock()
-	left := append([]*Lease(nil), s.leases...)
+	left := slices.Collect(s.leases.all())
 	for _, l := range left {
 		s.finish(l, Lost, errAbandoned)
 	}

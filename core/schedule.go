@@ -112,7 +112,7 @@ func (l *Lease) plan() {
 // replan moves l to its new place.
 func (s *scheduler) replan(l *Lease) {
 	l.plan()
-	heap.Fix(&s.leases, l.index)
+	s.leases.moved(l)
 	s.rouse(l.next)
 }
 
@@ -189,7 +189,7 @@ func (s *scheduler) step() (ended []*Lease, flights []*flight, pause time.Durati
 // need a look soon, in their order.
 func (s *scheduler) ripe(now instant) (ended, soon []*Lease) {
 	for len(s.leases) > 0 && s.leases[0].next <= now.add(maxAhead) {
-		l := s.leases[0]
+		l := s.leases[0].lease
 		switch {
 		case l.endAt <= now:
 			s.finish(l, Lost, l.overdue(now))
@@ -244,7 +244,7 @@ func (s *scheduler) sweep(now instant) {
 	s.mu.Lock()
 	var ended []*Lease
 	first := never
-	for _, l := range s.leases {
+	for l := range s.leases.all() {
 		if l.endAt > now {
 			first = min(first, l.endAt)
 			continue

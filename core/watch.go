@@ -1,7 +1,6 @@
 package core
 
 import (
-	"container/heap"
 	"errors"
 	"fmt"
 
@@ -51,7 +50,7 @@ func (s *scheduler) down(n driver.Notice) {
 		s.epoch.Add(1)
 	}
 	var ended []*Lease
-	for _, l := range s.leases {
+	for l := range s.leases.all() {
 		if died {
 			ended = append(ended, l)
 			continue
@@ -73,14 +72,14 @@ func (s *scheduler) up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.c.clock.now()
-	for _, l := range s.leases {
+	for l := range s.leases.all() {
 		if l.lock.opts.NoRenew {
 			continue
 		}
 		l.due, l.again = now, true
 		l.plan()
 	}
-	heap.Init(&s.leases)
+	s.leases.reorder()
 	s.rouse(now)
 }
 
