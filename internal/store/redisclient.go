@@ -120,13 +120,13 @@ func field(text, key string) (float64, error) {
 }
 
 // housekeeping are the side keys of which a prefix has one each, however many
-// locks it has seen: its control hash and the owners that were withdrawn, who
+// locks it has seen: its control string and the owners that were withdrawn, who
 // are forgotten within two minutes.
 var housekeeping = []string{"~c:{}", "~b:{}"}
 
-// controlFields bounds the fields of the control hash. More of them would be
-// one per lock.
-const controlFields = 8
+// controlSize bounds the control string. A longer one would have something for
+// each lock.
+const controlSize = 128
 
 // leftKeys lists the keys of a prefix but for its housekeeping.
 func leftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
@@ -142,12 +142,12 @@ func leftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
 			left = append(left, it.Val())
 		}
 	}
-	fields, err := c.HKeys(ctx, prefix+housekeeping[0]).Result()
+	size, err := c.StrLen(ctx, prefix+housekeeping[0]).Result()
 	if err = errors.Join(it.Err(), err); err != nil {
 		return nil, err
 	}
-	if len(fields) > controlFields {
-		left = append(left, fields...)
+	if size > controlSize {
+		left = append(left, prefix+housekeeping[0])
 	}
 	slices.Sort(left)
 	return slices.Compact(left), nil

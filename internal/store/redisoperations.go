@@ -101,8 +101,8 @@ var onServers = []redisOperation{
 		do: inTurn(account("resetpass", ">"+otherPassword), disconnect), undo: inTurn(account("resetpass", ">"+hostPassword), disconnect),
 	},
 	{
-		name: "right", does: "%s takes the right to HSET away from the hosts", lasts: whileWatched, grants: true, recovers: time.Second,
-		do: account("-hset"), undo: account("+@all"),
+		name: "right", does: "%s takes the right to SETRANGE away from the hosts", lasts: whileWatched, grants: true, recovers: time.Second,
+		do: account("-setrange"), undo: account("+@all"),
 	},
 	{name: "flush", does: "%s loses all keys (FLUSHALL)", makes: []string{string(claim.DataLost)}, forgets: true, do: command("FLUSHALL")},
 	{name: "delete", does: "a lock is deleted by hand on %s", makes: []string{string(claim.EndedByHand)}, do: deleteLock},

@@ -26,7 +26,7 @@ func newStore(t drivertest.T) store {
 	return store{s}
 }
 
-// leftovers are the keys that do not go away in two minutes. The control hash
+// leftovers are the keys that do not go away in two minutes. The control string
 // is one for all names.
 func (s store) leftovers(t drivertest.T) []string {
 	t.Helper()

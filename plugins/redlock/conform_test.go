@@ -62,7 +62,7 @@ func (s store) Start(t drivertest.T, keepData bool) {
 	s.admit(t)
 }
 
-// leftovers are the keys that do not go away in two minutes. The control hash
+// leftovers are the keys that do not go away in two minutes. The control string
 // is one for all names of a node. Nodes that are not of the majority follow in
 // the background, so they get a moment.
 func (s store) leftovers(t drivertest.T) []string {

@@ -6,7 +6,7 @@
 // All state is in Redis. A lock key is a plain string that expires, so that
 // any client that takes the same key with SET NX PX excludes us and is
 // excluded; what else a lock needs stands in its value. Beside the lock keys a
-// prefix keeps one control hash and one set of withdrawn owners (in Cluster:
+// prefix keeps one control string and one set of withdrawn owners (in Cluster:
 // one of each for every slot in use), and a lock keeps its queue while
 // somebody waits.
 package redisnode

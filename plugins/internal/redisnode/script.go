@@ -52,13 +52,19 @@ var (
 // script is the text of a script and the digest under which the server has it.
 type script struct{ text, sha string }
 
-func newScript(body string) *script { return wholeScript(headLua + stateLua + queueLua + body) }
+func newScript(body string) *script {
+	return wholeScript(headLua + "local " + known + "\n" + stateLua + queueLua + body)
+}
+
+// known are what lua/state.lua reads.
+const known = "now, last, barred, queued, observed"
 
 // lazily makes a script whose usual way makes no functions: all that rare
-// returns are made by the function library. Both parts may use head.
+// returns are made by the function library, which takes what is known of
+// the state, as its present values: it shares no variable. Both parts may use head.
 func lazily(head, rare, body string) string {
 	head = headLua + head
-	return "local function library()\n" + head + stateLua + queueLua + rare + "end\n" + head + body
+	return "local function library(" + known + ")\n" + head + stateLua + queueLua + rare + "end\n" + head + body
 }
 
 func wholeScript(text string) *script {

@@ -1,9 +1,8 @@
 -- The parts of vote.lua that are not needed as a rule.
-read_state()
 local minted = 0 -- the highest token that has to be written to the counter
 
 local function ended(key)
-  if queued > now and call('EXISTS', (queue_keys(key))) == 1 then return FREED end
+  if queued > now and read_queue(key) then return FREED end
   return DONE
 end
 
@@ -49,23 +48,6 @@ local function place(text)
   local floor = math.max(last, now)
   if tonumber(guess) > floor then return text, nil, guess end
   return owner .. ' 0 ' .. rest, floor
-end
-
--- wait_for_turn is the refusal of an acquire of a free lock by a node that
--- keeps it for another waiter.
-local function wait_for_turn(key, text)
-  local owner = split(text)
-  if call('ZRANGE', (queue_keys(key)), 0, 0)[1] == owner or call('EXISTS', key) == 1 then return nil end
-  local first, ends = next_turn(key, owner)
-  if first and first ~= owner then return {TURN, math.ceil((ends - now) / 1000)} end
-end
-
--- refuse is the refusal of an acquire that found the lock taken. The owner
--- keeps its place in the queue, because this vote may not be enough.
-local function refuse(key, text, waiters)
-  local by, ms = holder(key)
-  local waits = waiters and guarded(stay, key, (split(text))) == true
-  return {HELD, by, ms, waits and 1 or 0}
 end
 
 local other = {}
@@ -115,7 +97,7 @@ end
 function other.i(key)
   local value = try('GET', key)
   if type(value) == 'table' then value = holder(key) end
-  return {0, value or '', call('PTTL', key), call('ZCARD', (queue_keys(key)))}
+  return {0, value or '', call('PTTL', key), count(read_queue(key))}
 end
 
 -- d: release, as r, or of one that must stay taken for milliseconds.
@@ -137,21 +119,9 @@ end
 -- u: undo a grant of an attempt that failed. The text is the owner and a
 -- space, here and below. With milliseconds the owner is barred too, because
 -- the request may still be on its way.
---
--- Note: the removal comes before the ZADD because a server at maxmemory lets
--- a script go on that has written something.
 function other.u(key, bar_ms, text)
   bar_ms = tonumber(bar_ms)
-  if bar_ms > 0 then
-    local ends = now + bar_ms * 1000
-    call('ZREMRANGEBYSCORE', bars, '-inf', now)
-    call('ZADD', bars, ends, string.sub(text, 1, -2))
-    call('PEXPIRE', bars, bar_ms)
-    if ends > barred then
-      barred = ends
-      call('HSET', control, 'barred', ends)
-    end
-  end
+  if bar_ms > 0 then bar(string.sub(text, 1, -2), bar_ms) end
   if not holds(key, text) then return DONE end
   call('DEL', key)
   changed(key)
@@ -184,9 +154,8 @@ end
 -- already, when only this node was.
 function other.k(key)
   if queued > now and call('EXISTS', key) == 0 then
-    local _, w = queue_keys(key)
-    call('HDEL', w, '!turn')
-    next_turn(key)
+    local text = read_queue(key)
+    if text then next_turn(key, (string.gsub(text, '^%d+', '0', 1))) end
   end
   return DONE
 end

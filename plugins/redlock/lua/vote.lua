@@ -15,43 +15,51 @@
 --
 -- As in operate.lua of the redis backend, the functions are made when they are
 -- needed, and share no local with what is here.
-local state, time = call('HMGET', control, 'token', 'barred', 'queued', 'observed'), call('TIME')
+-- A call that only asks for the marker names no lock.
+local state, time = call('MGET', control, side .. 'q:{' .. (KEYS[2] or '') .. '}'), call('TIME')
 local now = time[1] * 1000000 + time[2]
-local barred = state[2] and tonumber(state[2]) > now
-local queued = state[3] and tonumber(state[3]) > now
-local observed = state[4] and tonumber(state[4]) > now
+local last, barred, queued, observed = 0, 0, 0, 0
+if state[1] then
+  local sub = string.sub
+  last, barred = tonumber(sub(state[1], 1, 16)) or 0, tonumber(sub(state[1], 17, 32)) or 0
+  queued, observed = tonumber(sub(state[1], 33, 48)) or 0, tonumber(sub(state[1], 49)) or 0
+end
 local admitted = ARGV[5] == '' or call('HGET', KEYS[1], 'marker') == ARGV[5]
 local lowest, index = tonumber(ARGV[6]), ARGV[8]
 -- A guess that this node has yet to see can be taken without a look at each.
-local fresh = lowest and (lowest == 0 or lowest > now and lowest > tonumber(state[1] or 0))
+local fresh = lowest and (lowest == 0 or lowest > now and lowest > last)
 
 local answers, arg, minted, lib = {}, 9, false, nil
 for n = 2, #KEYS do
   local key, kind, ms, text = KEYS[n], ARGV[arg], ARGV[arg + 1], ARGV[arg + 2]
   local answer
-  local waiters = queued and try('EXISTS', side .. 'q:{' .. key .. '}') == 1
+  local waiters = n == 2 and state[2]
+  if n > 2 and queued > now then
+    waiters = try('GET', side .. 'q:{' .. key .. '}')
+    waiters = type(waiters) == 'string' and waiters
+  end
   arg = arg + 3
   if not admitted and not string.find('duwlbk', kind, 1, true) then
     answer = {QUARANTINED}
   elseif kind == 'a' then
     -- The text is the value, with a guess for the token. Where it is taken DONE
     -- or FREED is replied, else what the token has to exceed.
-    if barred and try('ZSCORE', bars, string.match(text, '^[%w_-]+')) then
+    if barred > now and try('ZSCORE', bars, string.match(text, '^[%w_-]+')) then
       answer = {WITHDRAWN}
     elseif waiters then
-      lib = lib or library()
-      answer = lib.guarded(lib.wait_for_turn, key, text)
+      lib = lib or library(now, last, barred, queued, observed)
+      answer = lib.guarded(lib.wait_for_turn, key, string.match(text, '^[%w_-]+'), waiters)
     end
     if not answer then
       local value, floor, guess = text, nil, nil
       if not fresh then
-        lib = lib or library()
+        lib = lib or library(now, last, barred, queued, observed)
         value, floor, guess = lib.place(text)
       end
       answer = try('SET', key, value, 'NX', 'PX', ms)
       if not answer then
-        lib = lib or library()
-        answer = lib.refuse(key, text, waiters)
+        lib = lib or library(now, last, barred, queued, observed)
+        answer = lib.refuse(key, string.match(text, '^[%w_-]+'), waiters)
       elseif not answer.err then
         answer = floor or waiters and FREED or DONE
         if fresh then
@@ -59,7 +67,7 @@ for n = 2, #KEYS do
         elseif guess then
           lib.raise(guess)
         end
-        if observed then try('PUBLISH', side .. 'o:' .. key, '') end
+        if observed > now then try('PUBLISH', side .. 'o:' .. key, '') end
       end
     end
   elseif (kind == 'r' or (kind == 'd' or kind == 'u') and ms == '0')
@@ -69,24 +77,24 @@ for n = 2, #KEYS do
     else
       answer = try('DEL', key)
       if answer == 1 and waiters then answer = FREED end
-      if observed then try('PUBLISH', side .. 'o:' .. key, '') end
+      if observed > now then try('PUBLISH', side .. 'o:' .. key, '') end
     end
   elseif kind == 'u' and ms == '0' then
     answer = DONE
   else
-    lib = lib or library()
+    lib = lib or library(now, last, barred, queued, observed)
     answer = lib.guarded(lib.other[kind], key, ms, text)
     fresh = fresh and (lowest == 0 or lowest > lib.raise(0))
-    if kind == 'u' or kind == 'w' then barred = true end
+    if kind == 'u' or kind == 'w' then barred = math.huge end
   end
   if type(answer) == 'table' and answer.err then answer = {REFUSED, answer.err} end
   answers[n - 1] = answer
 end
 if lib and lib.raise(0) > tonumber(minted or 0) then minted = lib.raise(0) end
 if minted then
-  local written = try('HSET', control, 'token', minted)
+  local written = try('SETRANGE', control, 0, format('%016.0f', minted))
   if type(written) == 'table' then
-    lib = lib or library()
+    lib = lib or library(now, last, barred, queued, observed)
     lib.take_back(answers, {REFUSED, written.err})
   end
 end

@@ -6,14 +6,14 @@
 -- although they share its slot. While a slot moves, Redis refuses a script
 -- with TRYAGAIN unless all declared keys are on one node, so that a renewal
 -- would be refused until the move has ended. A grant has to be: on the wrong
--- node it would begin a second control hash, with lower tokens.
+-- node it would begin a second control string, with lower tokens.
 --
--- The control hash has what one prefix (in Cluster: one slot of a prefix)
--- keeps besides its lock keys:
---   token     the last token that was minted
---   barred    until when an owner may stand in bars
---   queued    until when somebody may wait in a queue
---   observed  until when somebody may observe
+-- The control string has what one prefix (in Cluster: one slot of a prefix)
+-- keeps besides its lock keys, in fields of 16 digits, each written alone:
+--   1   the last token that was minted
+--   17  until when an owner may stand in bars
+--   33  until when somebody may wait in a queue
+--   49  until when somebody may observe
 -- The last three keep the ordinary acquire and release from looking at keys
 -- that are hardly ever there. All instants are microseconds by TIME.
 --

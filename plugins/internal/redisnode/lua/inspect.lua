@@ -3,16 +3,14 @@
 -- when the caller goes on observing, so that changes have to be published for
 -- a while.
 local OBSERVED_US = 3000000
-if ARGV[5] == '1' and not read_state() and observed < now + OBSERVED_US / 2 then
-  try('HSET', control, 'observed', now + OBSERVED_US)
+if ARGV[5] == '1' and read_state() and observed < now + OBSERVED_US / 2 then
+  guarded(write_state, 49, now + OBSERVED_US)
 end
 local replies = {}
 for n = 1, #KEYS do
   local key = KEYS[n]
   local value = try('GET', key)
   if type(value) == 'table' then value = holder(key) end
-  local waiters = try('ZCARD', (queue_keys(key)))
-  if type(waiters) == 'table' then waiters = -1 end
-  replies[n] = {value or '', call('PTTL', key), waiters}
+  replies[n] = {value or '', call('PTTL', key), count(try('GET', queue_key(key)))}
 end
 return replies

@@ -8,75 +8,96 @@
 -- much as the usual acquire. So library makes them when they are needed:
 -- somebody waits for this lock, it is held, or the like. It shares no local
 -- with what is here, because that costs too.
-local now, last, barred, queued, observed
-local replies, arg, lib, watch, minted = {}, 5, nil, nil, false
+--
+-- The first lock's queue and value come with the control string. While its slot
+-- moves that may be refused, and leases are renewed and released without it.
+local state, now, refused = try('MGET', control, side .. 'q:{' .. KEYS[1] .. '}', KEYS[1]), nil, nil
+if state.err then state, refused = {}, state end
+local last, barred, queued, observed = 0, 0, 0, 0
+if state[1] then
+  local sub = string.sub
+  last, barred = tonumber(sub(state[1], 1, 16)) or 0, tonumber(sub(state[1], 17, 32)) or 0
+  queued, observed = tonumber(sub(state[1], 33, 48)) or 0, tonumber(sub(state[1], 49)) or 0
+end
+local replies, arg, lib, minted = {}, 5, nil, false
 for n = 1, (#ARGV - 4) / 4 do
   local key, kind, id, ms, rest = KEYS[n], ARGV[arg], ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3]
-  local reply, waiters
+  local reply, waiters, value
   arg = arg + 4
+  if n == 1 then waiters, value = state[2], state[3] end
   if kind == 'a' then
     -- id is the owner, rest the length of the label, the label and the value.
-    if not now then
-      local s, t = try('HMGET', control, 'token', 'barred', 'queued', 'observed'), try('TIME')
-      if s.err or t.err then
-        reply = s.err and s or t
+    reply = refused
+    if not reply and value and barred == 0 and not (waiters and string.find(waiters, id, 1, true)) then
+      lib = lib or library(now, last, barred, queued, observed)
+      reply = lib.refuse(key, id, nil, value)
+    elseif not reply and not now then
+      local t = try('TIME')
+      if t.err then
+        reply, refused = t, t
       else
         now = t[1] * 1000000 + t[2]
-        last, barred = tonumber(s[1] or 0), tonumber(s[2] or 0)
-        queued, observed = tonumber(s[3] or 0), tonumber(s[4] or 0)
       end
     end
-    if not reply and barred > now and try('ZSCORE', bars, id) then reply = {WITHDRAWN} end
-    if not reply and queued > now and try('EXISTS', side .. 'q:{' .. key .. '}') == 1 then
-      lib, waiters = lib or library(), true
-      reply = lib.guarded(lib.wait_for_turn, key, id)
+    if not reply and barred > 0 and barred > now and try('ZSCORE', bars, id) then reply = {WITHDRAWN} end
+    if not reply and n > 1 and queued > now then
+      waiters = try('GET', side .. 'q:{' .. key .. '}')
+      waiters = type(waiters) == 'string' and waiters
+    end
+    if not reply and waiters then
+      lib = lib or library(now, last, barred, queued, observed)
+      reply = lib.guarded(lib.wait_for_turn, key, id, waiters)
     end
     if not reply then
       local token = last + 1
       if now > token then token = now end
       reply = try('SET', key, id .. format(' %.0f ', token) .. rest, 'NX', 'PX', ms)
       if not reply then
-        lib = lib or library()
+        lib = lib or library(now, last, barred, queued, observed)
         reply = lib.refuse(key, id, waiters)
       elseif not reply.err then
         reply, last, minted = token, token, true
-        if waiters then lib.guarded(lib.leave, key, id) end
+        if waiters then lib.guarded(lib.leave, key, id, waiters) end
         if observed > now then try('PUBLISH', side .. 'o:' .. key, '') end
       end
     end
   elseif kind == 'w' then
-    lib = lib or library()
+    lib = lib or library(now, last, barred, queued, observed)
     reply = lib.guarded(lib.withdraw, key, id, ms)
-    if now then barred = now + 1 end
-  elseif try('GETRANGE', key, '0', rest) ~= id then
+    barred = math.huge
+  elseif n == 1 and state[1] ~= nil and (not value or string.sub(value, 1, rest + 1) ~= id)
+    or (n > 1 or state[1] == nil) and try('GETRANGE', key, '0', rest) ~= id then
     -- id is "owner token " and rest its last index.
-    lib = lib or library()
+    lib = lib or library(now, last, barred, queued, observed)
     reply = lib.not_held(key)
   elseif kind == 'r' then
     reply = try('PEXPIRE', key, ms)
   elseif ms == '0' then
     reply = try('DEL', key)
-    watch = watch or try('HMGET', control, 'queued', 'observed')
-    if reply == 1 and (watch[1] or watch[2]) then
-      local t = try('TIME')
-      t = t.err and math.huge or t[1] * 1000000 + t[2]
-      if watch[1] and tonumber(watch[1]) > t and try('EXISTS', side .. 'q:{' .. key .. '}') == 1 then
-        lib = lib or library()
-        lib.guarded(lib.next_turn, key)
+    if reply == 1 and (waiters or observed > 0 or n > 1 and queued > 0) then
+      local t = now or try('TIME')
+      if type(t) == 'table' then t = t.err and math.huge or t[1] * 1000000 + t[2] end
+      if n > 1 and queued > t then
+        waiters = try('GET', side .. 'q:{' .. key .. '}')
+        waiters = type(waiters) == 'string' and waiters
       end
-      if watch[2] and tonumber(watch[2]) > t then try('PUBLISH', side .. 'o:' .. key, '') end
+      if waiters then
+        lib = lib or library(t, last, barred, queued, observed)
+        lib.guarded(lib.next_turn, key, waiters)
+      end
+      if observed > t then try('PUBLISH', side .. 'o:' .. key, '') end
     end
   else
-    lib = lib or library()
+    lib = lib or library(now, last, barred, queued, observed)
     reply = lib.guarded(lib.keep, key, ms)
   end
   if type(reply) == 'table' and reply.err then reply = {REFUSED, reply.err} end
   replies[n] = reply
 end
 if minted then
-  local written = try('HSET', control, 'token', last)
+  local written = try('SETRANGE', control, 0, format('%016.0f', last))
   if type(written) == 'table' then
-    lib = lib or library()
+    lib = lib or library(now, last, barred, queued, observed)
     lib.take_back(replies, {REFUSED, written.err})
   end
 end

@@ -5,5 +5,5 @@ if not held_by(key, id, #id - 1) then return not_held(key) end
 local old = call('GET', key)
 local label, from = string.match(old, '^(%d+):()', #id + 1)
 call('SET', key, string.sub(old, 1, from + label - 1) .. ARGV[6], 'KEEPTTL')
-if not read_state() then changed(key) end
+if read_state() then changed(key) end
 return 1
