@@ -13,6 +13,9 @@ import (
 //go:embed lua/head.lua
 var headLua string
 
+//go:embed lua/read.lua
+var readLua string
+
 //go:embed lua/state.lua
 var stateLua string
 
@@ -42,7 +45,7 @@ var probeLua string
 
 var (
 	operateScript  = wholeScript(lazily("", rareLua, operateLua))
-	waitScript     = newScript(waitLua)
+	waitScript     = wholeScript(shared() + waitLua)
 	proclaimScript = newScript(proclaimLua)
 	breakScript    = newScript(breakLua)
 	inspectScript  = newScript(inspectLua)
@@ -52,19 +55,24 @@ var (
 // script is the text of a script and the digest under which the server has it.
 type script struct{ text, sha string }
 
-func newScript(body string) *script {
-	return wholeScript(headLua + "local " + known + "\n" + stateLua + queueLua + body)
-}
+func newScript(body string) *script { return wholeScript(shared() + stateLua + body) }
 
-// known are what lua/state.lua reads.
+// shared are the functions that every whole script has.
+func shared() string { return headLua + "local " + known + "\n" + queueLua + readLua }
+
+// known is what lua/read.lua reads.
 const known = "now, last, barred, queued, observed"
 
-// lazily makes a script whose usual way makes no functions: all that rare
-// returns are made by the function library, which takes what is known of
-// the state, as its present values: it shares no variable. Both parts may use head.
+// queueOnly ends the function library where the rest is not asked for.
+const queueOnly = "if of_queue then return {leave = leave, refuse = refuse, next_turn = next_turn} end\n"
+
+// lazily makes a script whose usual way makes no functions: what rare returns is
+// made by the function library, of what is known of the state; with of_queue the
+// few that a handoff needs. Both parts may use head.
 func lazily(head, rare, body string) string {
 	head = headLua + head
-	return "local function library(" + known + ")\n" + head + stateLua + queueLua + rare + "end\n" + head + body
+	return "local function library(" + known + ", of_queue)\n" + head + queueLua + queueOnly +
+		readLua + stateLua + rare + "end\n" + head + body
 }
 
 func wholeScript(text string) *script {

@@ -171,6 +171,6 @@ local function take_back(answers, refused)
 end
 
 return {
-  guarded = guarded, place = place, raise = raise, wait_for_turn = wait_for_turn, refuse = refuse,
+  guarded = guarded, place = place, raise = raise, wait_for_turn = wait_for_turn,
   other = other, take_back = take_back,
 }

@@ -29,7 +29,7 @@ local lowest, index = tonumber(ARGV[6]), ARGV[8]
 -- A guess that this node has yet to see can be taken without a look at each.
 local fresh = lowest and (lowest == 0 or lowest > now and lowest > last)
 
-local answers, arg, minted, lib = {}, 9, false, nil
+local answers, arg, minted, lib, queue = {}, 9, false, nil, nil
 for n = 2, #KEYS do
   local key, kind, ms, text = KEYS[n], ARGV[arg], ARGV[arg + 1], ARGV[arg + 2]
   local answer
@@ -46,7 +46,7 @@ for n = 2, #KEYS do
     -- or FREED is replied, else what the token has to exceed.
     if barred > now and try('ZSCORE', bars, string.match(text, '^[%w_-]+')) then
       answer = {WITHDRAWN}
-    elseif waiters then
+    elseif waiters and string.match(waiters, '^%d+\n(%S+)') ~= string.match(text, '^[%w_-]+') then
       lib = lib or library(now, last, barred, queued, observed)
       answer = lib.guarded(lib.wait_for_turn, key, string.match(text, '^[%w_-]+'), waiters)
     end
@@ -58,8 +58,8 @@ for n = 2, #KEYS do
       end
       answer = try('SET', key, value, 'NX', 'PX', ms)
       if not answer then
-        lib = lib or library(now, last, barred, queued, observed)
-        answer = lib.refuse(key, string.match(text, '^[%w_-]+'), waiters)
+        queue = queue or library(now, last, barred, queued, observed, true)
+        answer = queue.refuse(key, string.match(text, '^[%w_-]+'), waiters)
       elseif not answer.err then
         answer = floor or waiters and FREED or DONE
         if fresh then

@@ -4,10 +4,9 @@
 -- of head.lua. What the server refuses to one, the others are not refused.
 -- (An error among the replies would not do: the client takes it for all.)
 --
--- A script runs from its first line at each call, and its functions cost as
--- much as the usual acquire. So library makes them when they are needed:
--- somebody waits for this lock, it is held, or the like. It shares no local
--- with what is here, because that costs too.
+-- A script runs from its first line at each call, and its functions cost more
+-- than the usual acquire. So library makes them when they are needed, those of
+-- the queue or all. It shares no local with what is here, because that costs too.
 --
 -- The first lock's queue and value come with the control string. While its slot
 -- moves that may be refused, and leases are renewed and released without it.
@@ -19,7 +18,7 @@ if state[1] then
   last, barred = tonumber(sub(state[1], 1, 16)) or 0, tonumber(sub(state[1], 17, 32)) or 0
   queued, observed = tonumber(sub(state[1], 33, 48)) or 0, tonumber(sub(state[1], 49)) or 0
 end
-local replies, arg, lib, minted = {}, 5, nil, false
+local replies, arg, lib, queue, minted = {}, 5, nil, nil, false
 for n = 1, (#ARGV - 4) / 4 do
   local key, kind, id, ms, rest = KEYS[n], ARGV[arg], ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3]
   local reply, waiters, value
@@ -29,8 +28,7 @@ for n = 1, (#ARGV - 4) / 4 do
     -- id is the owner, rest the length of the label, the label and the value.
     reply = refused
     if not reply and value and barred == 0 and not (waiters and string.find(waiters, id, 1, true)) then
-      lib = lib or library(now, last, barred, queued, observed)
-      reply = lib.refuse(key, id, nil, value)
+      reply = library(now, last, barred, queued, observed, true).refuse(key, id, nil, value)
     elseif not reply and not now then
       local t = try('TIME')
       if t.err then
@@ -44,20 +42,23 @@ for n = 1, (#ARGV - 4) / 4 do
       waiters = try('GET', side .. 'q:{' .. key .. '}')
       waiters = type(waiters) == 'string' and waiters
     end
-    if not reply and waiters then
+    if not reply and waiters and not value and string.match(waiters, '^%d+\n(%S+)') ~= id then
       lib = lib or library(now, last, barred, queued, observed)
       reply = lib.guarded(lib.wait_for_turn, key, id, waiters)
     end
     if not reply then
       local token = last + 1
       if now > token then token = now end
-      reply = try('SET', key, id .. format(' %.0f ', token) .. rest, 'NX', 'PX', ms)
+      reply = not value and try('SET', key, id .. format(' %.0f ', token) .. rest, 'NX', 'PX', ms)
       if not reply then
-        lib = lib or library(now, last, barred, queued, observed)
-        reply = lib.refuse(key, id, waiters)
+        queue = queue or library(now, last, barred, queued, observed, true)
+        reply = queue.refuse(key, id, waiters, value)
       elseif not reply.err then
         reply, last, minted = token, token, true
-        if waiters then lib.guarded(lib.leave, key, id, waiters) end
+        if waiters then
+          queue = queue or library(now, last, barred, queued, observed, true)
+          pcall(queue.leave, key, id, waiters)
+        end
         if observed > now then try('PUBLISH', side .. 'o:' .. key, '') end
       end
     end
@@ -82,8 +83,8 @@ for n = 1, (#ARGV - 4) / 4 do
         waiters = type(waiters) == 'string' and waiters
       end
       if waiters then
-        lib = lib or library(t, last, barred, queued, observed)
-        lib.guarded(lib.next_turn, key, waiters)
+        queue = queue or library(t, last, barred, queued, observed, true)
+        pcall(queue.next_turn, key, waiters)
       end
       if observed > t then try('PUBLISH', side .. 'o:' .. key, '') end
     end

@@ -17,7 +17,7 @@ local function withdraw(key, owner, bar_ms)
     call('DEL', key)
     freed(key)
   elseif left and call('EXISTS', key) == 0 then
-    guarded(function() next_turn(key, read_queue(key)) end)
+    guarded(wake_first, key)
   end
   return 1
 end
@@ -33,6 +33,6 @@ local function take_back(replies, refused)
 end
 
 return {
-  guarded = guarded, wait_for_turn = wait_for_turn, refuse = refuse, not_held = not_held, leave = leave,
-  next_turn = next_turn, keep = keep, withdraw = withdraw, take_back = take_back,
+  guarded = guarded, wait_for_turn = wait_for_turn, not_held = not_held, keep = keep, withdraw = withdraw,
+  take_back = take_back,
 }

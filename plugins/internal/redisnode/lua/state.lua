@@ -1,16 +1,4 @@
--- What the control string and the clock say, and how a lock key is looked at.
-
--- read_state reads them, and the strings at more keys, which it returns. With
--- an error that is nil and the error.
-local function read_state(...)
-  local s, t = try('MGET', control, ...), try('TIME')
-  if s.err or t.err then return nil, s.err and s or t end
-  now = t[1] * 1000000 + t[2]
-  local text = s[1] or ''
-  last, barred = tonumber(string.sub(text, 1, 16)) or 0, tonumber(string.sub(text, 17, 32)) or 0
-  queued, observed = tonumber(string.sub(text, 33, 48)) or 0, tonumber(string.sub(text, 49)) or 0
-  return s
-end
+-- How the control string and a lock key are looked at and changed.
 
 -- write_state writes the field of the control string that begins at index.
 local function write_state(index, number)
@@ -40,16 +28,6 @@ local function bar(owner, bar_ms)
   end
 end
 
--- holder returns the head of key's value (owner, token and label fit) and its
--- remaining milliseconds: -1 without an end, -2 when nobody holds it.
-local function holder(key)
-  local value = try('GETRANGE', key, '0', '511')
-  if type(value) == 'table' then
-    value = '(' .. call('TYPE', key).ok .. ')'
-  end
-  return value, call('PTTL', key)
-end
-
 -- held_by compares the head of key's value with id, "owner " or "owner token ".
 -- Its last index comes as text: to write out a number costs more than to read.
 local function held_by(key, id, last_index)
@@ -70,4 +48,40 @@ local function guarded(f, ...)
   local ok, reply = pcall(f, ...)
   if ok or type(reply) == 'table' then return reply end
   return {err = reply}
+end
+
+local function read_queue(key) return call('GET', side .. 'q:{' .. key .. '}') end
+
+-- count is how many wait by what GET replied, -1 when that was an error.
+local function count(text)
+  if type(text) == 'table' then return -1 end
+  return text and select(2, string.gsub(text, '\n', '')) - 1 or 0
+end
+
+-- wake_first gives the first waiter for the free lock key its turn.
+local function wake_first(key)
+  local text = read_queue(key)
+  if text then next_turn(key, text) end
+end
+
+-- wait_for_turn makes sure that nobody else's turn is passed over, and returns
+-- the refusal if it would be.
+local function wait_for_turn(key, owner, text)
+  if string.match(text, '^%d+\n(%S+)') == owner or call('EXISTS', key) == 1 then return nil end
+  local first, ends = next_turn(key, text, owner)
+  if first and first ~= owner then return {TURN, math.ceil((ends - now) / 1000)} end
+end
+
+-- hint wakes the first waiter without giving it a turn: what it knows about
+-- the holder's remaining time is no longer true.
+local function hint(key)
+  local owner, channel = string.match(read_queue(key) or '', '^%d+\n(%S+) %d+ (%S+)')
+  if owner then call('PUBLISH', side .. 'i:' .. channel, owner) end
+end
+
+-- freed is called after key was deleted, which stands whatever comes of this.
+local function freed(key)
+  if not now and select(2, read_state()) then return end
+  if queued > now then guarded(wake_first, key) end
+  changed(key)
 end

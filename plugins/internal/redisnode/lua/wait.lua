@@ -2,9 +2,9 @@
 -- head: owner, channel. Replies 1 when the lock is free and it is that owner's
 -- turn, 0 when it has to wait.
 local key, owner, channel = KEYS[1], ARGV[5], ARGV[6]
-local s, denied = read_state(queue_key(key), key)
+local s, denied = read_state(side .. 'q:{' .. key .. '}', key)
 if denied then return denied end
-if is_barred(owner) then return {WITHDRAWN} end
+if barred > now and call('ZSCORE', bars, owner) then return {WITHDRAWN} end
 local held = s[3] or call('EXISTS', key) == 1
 local text = enter(key, s[2], owner, channel, held)
 if not held and next_turn(key, text, owner) == owner then return 1 end

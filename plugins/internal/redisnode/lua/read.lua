@@ -1,0 +1,12 @@
+-- What the control string and the clock say.
+-- read_state reads them, and the strings at more keys, which it returns. With
+-- an error that is nil and the error.
+local function read_state(...)
+  local s, t = try('MGET', control, ...), try('TIME')
+  if s.err or t.err then return nil, s.err and s or t end
+  now = t[1] * 1000000 + t[2]
+  local text = s[1] or ''
+  last, barred = tonumber(string.sub(text, 1, 16)) or 0, tonumber(string.sub(text, 17, 32)) or 0
+  queued, observed = tonumber(string.sub(text, 33, 48)) or 0, tonumber(string.sub(text, 49)) or 0
+  return s
+end
