@@ -18,11 +18,11 @@
 -- A call that only asks for the marker names no lock.
 local state, time = call('MGET', control, side .. 'q:{' .. (KEYS[2] or '') .. '}'), call('TIME')
 local now = time[1] * 1000000 + time[2]
-local last, barred, queued, observed = 0, 0, 0, 0
-if state[1] then
-  local sub = string.sub
-  last, barred = tonumber(sub(state[1], 1, 16)) or 0, tonumber(sub(state[1], 17, 32)) or 0
-  queued, observed = tonumber(sub(state[1], 33, 48)) or 0, tonumber(sub(state[1], 49)) or 0
+local text, sub = state[1] or '', string.sub
+local last, barred, queued, observed = tonumber(sub(text, 1, 16)) or 0, 0, 0, 0
+if #text > 16 then
+  barred, queued = tonumber(sub(text, 17, 32)) or 0, tonumber(sub(text, 33, 48)) or 0
+  observed = tonumber(sub(text, 49)) or 0
 end
 local admitted = ARGV[5] == '' or call('HGET', KEYS[1], 'marker') == ARGV[5]
 local lowest, index = tonumber(ARGV[6]), ARGV[8]

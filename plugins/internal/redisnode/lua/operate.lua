@@ -8,15 +8,19 @@
 -- than the usual acquire. So library makes them when they are needed, those of
 -- the queue or all. It shares no local with what is here, because that costs too.
 --
--- The first lock's queue and value come with the control string. While its slot
--- moves that may be refused, and leases are renewed and released without it.
-local state, now, refused = try('MGET', control, side .. 'q:{' .. KEYS[1] .. '}', KEYS[1]), nil, nil
-if state.err then state, refused = {}, state end
-local last, barred, queued, observed = 0, 0, 0, 0
-if state[1] then
-  local sub = string.sub
-  last, barred = tonumber(sub(state[1], 1, 16)) or 0, tonumber(sub(state[1], 17, 32)) or 0
-  queued, observed = tonumber(sub(state[1], 33, 48)) or 0, tonumber(sub(state[1], 49)) or 0
+-- The first lock's queue and value come with the control string, but for one
+-- renewal, which needs none of them. While the lock's slot moves that may be
+-- refused, and leases are renewed and released without it.
+local state, refused, now, last = {}, nil, nil, nil
+local barred, queued, observed = 0, 0, 0
+if ARGV[5] ~= 'r' or ARGV[9] then
+  state = try('MGET', control, side .. 'q:{' .. KEYS[1] .. '}', KEYS[1])
+  if state.err then state, refused = {}, state end
+  local text, sub = state[1], string.sub
+  if text and #text > 16 then
+    barred, queued = tonumber(sub(text, 17, 32)) or 0, tonumber(sub(text, 33, 48)) or 0
+    observed = tonumber(sub(text, 49)) or 0
+  end
 end
 local replies, arg, lib, queue, minted = {}, 5, nil, nil, false
 for n = 1, (#ARGV - 4) / 4 do
@@ -47,6 +51,7 @@ for n = 1, (#ARGV - 4) / 4 do
       reply = lib.guarded(lib.wait_for_turn, key, id, waiters)
     end
     if not reply then
+      last = last or state[1] and tonumber(string.sub(state[1], 1, 16)) or 0
       local token = last + 1
       if now > token then token = now end
       reply = not value and try('SET', key, id .. format(' %.0f ', token) .. rest, 'NX', 'PX', ms)
@@ -66,7 +71,7 @@ for n = 1, (#ARGV - 4) / 4 do
     lib = lib or library(now, last, barred, queued, observed)
     reply = lib.guarded(lib.withdraw, key, id, ms)
     barred = math.huge
-  elseif n == 1 and state[1] ~= nil and (not value or string.sub(value, 1, rest + 1) ~= id)
+  elseif n == 1 and state[1] ~= nil and (not value or string.find(value, id, 1, true) ~= 1)
     or (n > 1 or state[1] == nil) and try('GETRANGE', key, '0', rest) ~= id then
     -- id is "owner token " and rest its last index.
     lib = lib or library(now, last, barred, queued, observed)
