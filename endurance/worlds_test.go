@@ -115,7 +115,7 @@ func redisKeys(t *testing.T, cfg driver.Config) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k != cfg["prefix"]+"~c:{}" && k != "~redlock" && (ttl < 0 || ttl > 2*time.Minute) {
+		if k != cfg["prefix"]+"~s:{}" && k != "~redlock" && (ttl < 0 || ttl > 2*time.Minute) {
 			left = append(left, fmt.Sprintf("%q for %v", k, ttl))
 		}
 	}

@@ -31,7 +31,7 @@ func TestLeftKeys(t *testing.T) {
 	}
 	const prefix = "p*[x]:"
 	set(c.Set(t.Context(), "another", "x", 0).Err())
-	set(c.Set(t.Context(), prefix+"~c:{}", strings.Repeat("0", 64), 0).Err())
+	set(c.Set(t.Context(), prefix+"~s:{}", strings.Repeat("0", 64), 0).Err())
 	set(c.ZAdd(t.Context(), prefix+"~b:{}", redis.Z{Score: 1, Member: "owner"}).Err())
 	left := func() []string {
 		t.Helper()
@@ -43,11 +43,11 @@ func TestLeftKeys(t *testing.T) {
 		t.Errorf("housekeeping and foreign keys are taken for leftovers: %q", left)
 	}
 	set(c.Set(t.Context(), prefix+"lock", "x", 0).Err())
-	set(c.Set(t.Context(), prefix+"~q:{lock}", "0\nowner 1 i\n", 0).Err())
-	if left := left(); !slices.Equal(left, []string{prefix + "lock", prefix + "~q:{lock}"}) {
+	set(c.Set(t.Context(), prefix+"~l:{lock}", "0\nowner 1 i\n", 0).Err())
+	if left := left(); !slices.Equal(left, []string{prefix + "lock", prefix + "~l:{lock}"}) {
 		t.Errorf("left: %q", left)
 	}
-	set(c.Append(t.Context(), prefix+"~c:{}", strings.Repeat("lock ", 20)).Err())
+	set(c.Append(t.Context(), prefix+"~s:{}", strings.Repeat("lock ", 20)).Err())
 	if left := left(); len(left) != 2+1 {
 		t.Errorf("a control string with something for each lock: %q", left)
 	}

@@ -122,7 +122,7 @@ func field(text, key string) (float64, error) {
 // housekeeping are the side keys of which a prefix has one each, however many
 // locks it has seen: its control string and the owners that were withdrawn, who
 // are forgotten within two minutes.
-var housekeeping = []string{"~c:{}", "~b:{}"}
+var housekeeping = []string{"~s:{}", "~b:{}"}
 
 // controlSize bounds the control string. A longer one would have something for
 // each lock.

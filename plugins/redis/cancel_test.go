@@ -48,7 +48,7 @@ func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 	keys, err := c.Keys(t.Context(), "*").Result()
 	must(t, err)
 	for _, key := range keys {
-		if key != "~c:{}" && key != "~b:{}" {
+		if key != "~s:{}" && key != "~b:{}" {
 			t.Errorf("left: %q", key)
 		}
 	}

@@ -37,7 +37,7 @@ func (s store) leftovers(t drivertest.T) []string {
 	for keys.Next(t.Context()) {
 		ttl, err := c.PTTL(t.Context(), keys.Val()).Result()
 		must(t, err)
-		if keys.Val() != "case:~c:{}" && (ttl < 0 || ttl > 2*time.Minute) {
+		if keys.Val() != "case:~s:{}" && (ttl < 0 || ttl > 2*time.Minute) {
 			left = append(left, fmt.Sprintf("%q for %v", keys.Val(), ttl))
 		}
 	}

@@ -37,7 +37,7 @@ func TestTokenAheadOfClock(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
 	const far = 1 << 52
-	must(t, c.SetRange(t.Context(), "~c:{}", 0, fmt.Sprintf("%016d", uint64(far))).Err())
+	must(t, c.SetRange(t.Context(), "~s:{}", 0, fmt.Sprintf("%016d", uint64(far))).Err())
 	if r := acquire(t, b, lease("a", "o1")); r.Token != far+1 {
 		t.Errorf("token %d, want %d", r.Token, far+1)
 	}

@@ -150,7 +150,7 @@ func TestSilentWaitersAreBounded(t *testing.T) {
 func anyAlive(t *testing.T, c *goredis.Client, prefix string) bool {
 	t.Helper()
 	now := c.Time(t.Context()).Val().UnixMicro()
-	for line := range strings.Lines(c.Get(t.Context(), "~q:{a}").Val()) {
+	for line := range strings.Lines(c.Get(t.Context(), "~l:{a}").Val()) {
 		owner, rest, _ := strings.Cut(line, " ")
 		until, _, _ := strings.Cut(rest, " ")
 		if n, err := strconv.ParseInt(until, 10, 64); strings.HasPrefix(owner, prefix) && err == nil && n >= now {
@@ -187,7 +187,7 @@ func TestTurnIsBounded(t *testing.T) {
 	must(t, b.Wait(ctx, lease("a", "w"), time.Millisecond))
 	must(t, b.Release(ctx, holder))
 	ahead := c.Time(ctx).Val().Add(20 * time.Second).UnixMicro()
-	must(t, c.SetRange(ctx, "~q:{a}", 0, fmt.Sprint(ahead)).Err())
+	must(t, c.SetRange(ctx, "~l:{a}", 0, fmt.Sprint(ahead)).Err())
 	_, err := b.TryAcquire(ctx, lease("a", "next"))
 	if h := held(t, err); h.TTL > 250*time.Millisecond {
 		t.Errorf("the free lock is kept for %v", h.TTL)

@@ -89,7 +89,7 @@ func keysThatStay(t drivertest.T, n *env.Server) []string {
 		ttl, err := c.PTTL(t.Context(), keys.Val()).Result()
 		must(t, err)
 		gone := ttl == -2
-		if keys.Val() != "case:~c:{}" && !gone && (ttl < 0 || ttl > 2*time.Minute) {
+		if keys.Val() != "case:~s:{}" && !gone && (ttl < 0 || ttl > 2*time.Minute) {
 			left = append(left, fmt.Sprintf("%q on %s for %v", keys.Val(), n.Addr(), ttl))
 		}
 	}

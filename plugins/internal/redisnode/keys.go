@@ -72,7 +72,7 @@ func (k Keys) ChangeChannel(name string) string { return k.side() + "o:" + k.Loc
 func (k Keys) nobody() string { return k.prefix + encodedMark }
 
 func (k Keys) side() string               { return k.prefix + "~" }
-func (k Keys) control(lock string) string { return k.side() + "c:{" + k.tag(lock) + "}" }
+func (k Keys) control(lock string) string { return k.side() + "s:{" + k.tag(lock) + "}" }
 func (k Keys) bars(lock string) string    { return k.side() + "b:{" + k.tag(lock) + "}" }
 
 // head are the first arguments of every script; see lua/head.lua.

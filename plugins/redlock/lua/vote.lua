@@ -16,7 +16,7 @@
 -- As in operate.lua of the redis backend, the functions are made when they are
 -- needed, and share no local with what is here.
 -- A call that only asks for the marker names no lock.
-local state, time = call('MGET', control, side .. 'q:{' .. (KEYS[2] or '') .. '}'), call('TIME')
+local state, time = call('MGET', control, side .. 'l:{' .. (KEYS[2] or '') .. '}'), call('TIME')
 local now = time[1] * 1000000 + time[2]
 local text, sub = state[1] or '', string.sub
 local last, barred, queued, observed = tonumber(sub(text, 1, 16)) or 0, 0, 0, 0
@@ -35,7 +35,7 @@ for n = 2, #KEYS do
   local answer
   local waiters = n == 2 and state[2]
   if n > 2 and queued > now then
-    waiters = try('GET', side .. 'q:{' .. key .. '}')
+    waiters = try('GET', side .. 'l:{' .. key .. '}')
     waiters = type(waiters) == 'string' and waiters
   end
   arg = arg + 3

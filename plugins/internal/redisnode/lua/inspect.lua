@@ -11,6 +11,6 @@ for n = 1, #KEYS do
   local key = KEYS[n]
   local value = try('GET', key)
   if type(value) == 'table' then value = holder(key) end
-  replies[n] = {value or '', call('PTTL', key), count(try('GET', side .. 'q:{' .. key .. '}'))}
+  replies[n] = {value or '', call('PTTL', key), count(try('GET', side .. 'l:{' .. key .. '}'))}
 end
 return replies

@@ -14,7 +14,7 @@
 local state, refused, now, last = {}, nil, nil, nil
 local barred, queued, observed = 0, 0, 0
 if ARGV[5] ~= 'r' or ARGV[9] then
-  state = try('MGET', control, side .. 'q:{' .. KEYS[1] .. '}', KEYS[1])
+  state = try('MGET', control, side .. 'l:{' .. KEYS[1] .. '}', KEYS[1])
   if state.err then state, refused = {}, state end
   local text, sub = state[1], string.sub
   if text and #text > 16 then
@@ -43,7 +43,7 @@ for n = 1, (#ARGV - 4) / 4 do
     end
     if not reply and barred > 0 and barred > now and try('ZSCORE', bars, id) then reply = {WITHDRAWN} end
     if not reply and n > 1 and queued > now then
-      waiters = try('GET', side .. 'q:{' .. key .. '}')
+      waiters = try('GET', side .. 'l:{' .. key .. '}')
       waiters = type(waiters) == 'string' and waiters
     end
     if not reply and waiters and not value and string.match(waiters, '^%d+\n(%S+)') ~= id then
@@ -84,7 +84,7 @@ for n = 1, (#ARGV - 4) / 4 do
       local t = now or try('TIME')
       if type(t) == 'table' then t = t.err and math.huge or t[1] * 1000000 + t[2] end
       if n > 1 and queued > t then
-        waiters = try('GET', side .. 'q:{' .. key .. '}')
+        waiters = try('GET', side .. 'l:{' .. key .. '}')
         waiters = type(waiters) == 'string' and waiters
       end
       if waiters then

@@ -8,7 +8,7 @@ for _, read in ipairs({'GET', 'PTTL', 'TYPE', 'DEL'}) do call(read, key) end
 call('GETRANGE', key, 0, 0)
 call('PEXPIRE', key, 1)
 call('TIME')
-call('MGET', control, side .. 'q:{' .. key .. '}')
+call('MGET', control, side .. 'l:{' .. key .. '}')
 call('SETRANGE', control, 0, '')
 call('EXISTS', key)
 call('ZADD', bars, 'XX', 1, channel)

@@ -22,7 +22,7 @@ end
 -- text need not be new: it is only used when owner is the first, because then
 -- nobody was taken out since.
 local function leave(key, owner, text)
-  local q = side .. 'q:{' .. key .. '}'
+  local q = side .. 'l:{' .. key .. '}'
   if not text or string.match(text, '^%d+\n(%S+)') ~= owner then text = call('GET', q) or '' end
   local from = string.find(text, '\n' .. owner .. ' ', 1, true)
   if not from then return false end
@@ -51,7 +51,7 @@ local function enter(key, text, owner, channel, held)
     behind = string.sub(text, string.find(text, '\n', from + 1, true), -1)
   end
   text = before .. '\n' .. owner .. format(' %.0f ', now + ALIVE_US) .. channel .. behind
-  call('SET', side .. 'q:{' .. key .. '}', text, 'PX', KEY_MS)
+  call('SET', side .. 'l:{' .. key .. '}', text, 'PX', KEY_MS)
   if queued < now + KEY_MS * 1000 then
     queued = now + KEY_MS * 1000 + 500000
     call('SETRANGE', control, 32, format('%016.0f', queued))
@@ -67,7 +67,7 @@ end
 -- In Cluster PUBLISH counts only the listeners of this node, so a count of
 -- zero says nothing there.
 local function next_turn(key, text, me)
-  local q = side .. 'q:{' .. key .. '}'
+  local q = side .. 'l:{' .. key .. '}'
   local ends, rest = string.match(text, '^(%d+)\n()')
   ends = tonumber(ends)
   while true do

@@ -50,7 +50,7 @@ local function guarded(f, ...)
   return {err = reply}
 end
 
-local function read_queue(key) return call('GET', side .. 'q:{' .. key .. '}') end
+local function read_queue(key) return call('GET', side .. 'l:{' .. key .. '}') end
 
 -- count is how many wait by what GET replied, -1 when that was an error.
 local function count(text)

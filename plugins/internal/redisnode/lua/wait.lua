@@ -2,7 +2,7 @@
 -- head: owner, channel. Replies 1 when the lock is free and it is that owner's
 -- turn, 0 when it has to wait.
 local key, owner, channel = KEYS[1], ARGV[5], ARGV[6]
-local s, denied = read_state(side .. 'q:{' .. key .. '}', key)
+local s, denied = read_state(side .. 'l:{' .. key .. '}', key)
 if denied then return denied end
 if barred > now and call('ZSCORE', bars, owner) then return {WITHDRAWN} end
 local held = s[3] or call('EXISTS', key) == 1
