@@ -104,11 +104,14 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	if r.folder, err = record.Create(r.plan.Out, m); err != nil {
 		return Result{}, err
 	}
+	before := gauge()
 	err = r.part(ctx, r.rounds(ctx, cells))
 	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
 	state := record.StateDone
 	m = r.folder.Manifest()
 	m.Elapsed, m.Skipped, m.Findings = time.Since(r.clock.Started()).Seconds(), r.skipped, r.findings
+	m.Business = before.until(gauge())
+	m.Notes = append(m.Notes, m.Business.Words(m.Machine.Cores)...)
 	switch {
 	case res.Interrupted:
 		state, err = record.StateInterrupted, nil

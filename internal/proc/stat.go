@@ -16,6 +16,7 @@ type Stat struct {
 	Parent  int
 	Threads int           // that have not ended; an ended first thread counts
 	CPU     time.Duration // that its threads have run, in steps of 10 ms
+	Reaped  time.Duration // that those of its children had run that it has waited for
 	// Start is when it started, in clock ticks after boot. Together with its id
 	// it names a process that no later one can be taken for.
 	Start string
@@ -27,12 +28,13 @@ const (
 	fieldParent  = 1
 	fieldUser    = 11
 	fieldSystem  = 12
+	fieldReaped  = 13 // user, then system
 	fieldThreads = 17
 	fieldStart   = 19
 )
 
-// tick is the unit of processor times (USER_HZ, proc(5)).
-const tick = 10 * time.Millisecond
+// Tick is the unit of processor times (USER_HZ, proc(5)).
+const Tick = 10 * time.Millisecond
 
 // Of reads the stat of process pid. It reports false where there is no such
 // process, and on systems without /proc.
@@ -75,7 +77,8 @@ func parse(text string) (s Stat, ok bool) {
 	}
 	s = Stat{
 		State: fields[fieldState][0], Parent: number(fieldParent), Threads: number(fieldThreads), Start: fields[fieldStart],
-		CPU: time.Duration(number(fieldUser)+number(fieldSystem)) * tick,
+		CPU:    time.Duration(number(fieldUser)+number(fieldSystem)) * Tick,
+		Reaped: time.Duration(number(fieldReaped)+number(fieldReaped+1)) * Tick,
 	}
 	return s, ok
 }

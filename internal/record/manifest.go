@@ -33,6 +33,9 @@ type Manifest struct {
 	Plan      Plan      `json:"plan"`
 	Machine   Machine   `json:"machine"`
 	Subjects  []Subject `json:"subjects"`
+	// Business is what the machine had to do beside the run; nil where nobody
+	// looked, and before the end.
+	Business *Business `json:"business,omitempty"`
 	// Meeting is that of a run which measured together with others.
 	Meeting *Meeting `json:"meeting,omitempty"`
 	// Parts are the runs that this folder was merged from; none: it is one run.

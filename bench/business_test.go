@@ -1,0 +1,53 @@
+package bench
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// TestBusinessOfOthers: what this process burns is its own, and what the system
+// counts beyond that is of others.
+func TestBusinessOfOthers(t *testing.T) {
+	begin := gauged{at: time.Unix(100, 0), busy: 50 * time.Second, all: 400 * time.Second, own: 10 * time.Second}
+	end := gauged{at: time.Unix(110, 0), busy: 68 * time.Second, all: 420 * time.Second, own: 13 * time.Second,
+		stolen: time.Second, throttled: 2 * time.Second, ran: 3 * time.Second, waited: time.Second, pressure: 5 * time.Second}
+	b := begin.until(end)
+	if want := (record.Business{OtherCPUs: 1.5, Steal: 0.05, Throttled: 2, RunQueue: 0.25, Pressure: 0.5, Elapsed: 10}); *b != want {
+		t.Errorf("%+v, want %+v", *b, want)
+	}
+	said := strings.Join(b.Words(2), "\n")
+	for _, want := range []string{"used 1.5 of its 2 CPUs", "5 % of its processor time", "throttled for 2.0 s of 10 s"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q does not say %q", said, want)
+		}
+	}
+	if quiet := begin.until(gauged{at: end.at, busy: 54 * time.Second, all: end.all, own: 13900 * time.Millisecond}).Words(2); len(quiet) > 0 {
+		t.Errorf("a machine that did nothing else: %q", quiet)
+	}
+}
+
+// TestOwnTimeHasChildren: what a child has run is the run's own, while it runs
+// and when it has ended.
+func TestOwnTimeHasChildren(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
+	before := ownTime()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	if got := ownTime() - before; got < used-50*time.Millisecond {
+		t.Errorf("%v, and a child alone has run %v", got, used)
+	}
+	if g := gauge(); g.all == 0 || g.busy == 0 || g.ran == 0 && readText("/proc/self/schedstat") != "" {
+		t.Errorf("pid %d: %+v", os.Getpid(), g)
+	}
+}

@@ -1,0 +1,56 @@
+package record
+
+import "fmt"
+
+// Business is what the machine had to do beside the run, from before its first
+// cell to after its last. What a system does not tell is 0.
+type Business struct {
+	// LoadBefore and LoadAfter are the load averages of one minute. The second
+	// one holds the run's own load, too.
+	LoadBefore float64 `json:"load_before"`
+	LoadAfter  float64 `json:"load_after"`
+	// OtherCPUs is how many CPUs, on average, worked for processes that are not
+	// of this run: neither lockbench nor what it has started.
+	OtherCPUs float64 `json:"other_cpus"`
+	// Steal is the share of the machine's processor time that its hypervisor
+	// gave to others, from 0 to 1.
+	Steal float64 `json:"steal"`
+	// Throttled is for how long the control group was not let run, in seconds.
+	Throttled float64 `json:"throttled_s"`
+	// RunQueue is which share of the time that lockbench's threads could have run
+	// they waited for a CPU, from 0 to 1.
+	RunQueue float64 `json:"run_queue"`
+	// Pressure is which share of the time somebody on the machine waited for a
+	// CPU (PSI, "some"), from 0 to 1, the run's own processes included.
+	Pressure float64 `json:"cpu_pressure"`
+	// Elapsed is how long it was looked at, in seconds.
+	Elapsed float64 `json:"elapsed_s"`
+}
+
+// From these shares on a machine is said to be busy with something else.
+const (
+	busyOthers    = 0.1  // of all CPUs
+	busySteal     = 0.01 // of the processor time
+	busyThrottled = 0.01 // of the time of the run
+)
+
+// Words say, for people, what else the machine was busy with; none when it was
+// not. The load and the waiting for a CPU alone say nothing: a benchmark makes
+// both.
+func (b *Business) Words(cores int) []string {
+	if b == nil || b.Elapsed <= 0 {
+		return nil
+	}
+	var out []string
+	if cores > 0 && b.OtherCPUs >= busyOthers*float64(cores) {
+		out = append(out, fmt.Sprintf("the machine was busy: processes that are not of this run used %.1f of its %d CPUs; lockbench waited for a CPU in %.0f %% of the time in which it could have run; the load was %.1f before",
+			b.OtherCPUs, cores, 100*b.RunQueue, b.LoadBefore))
+	}
+	if b.Steal >= busySteal {
+		out = append(out, fmt.Sprintf("the machine was busy: its hypervisor gave %.0f %% of its processor time to others", 100*b.Steal))
+	}
+	if b.Throttled >= busyThrottled*b.Elapsed {
+		out = append(out, fmt.Sprintf("the machine was held back: its control group was throttled for %.1f s of %.0f s", b.Throttled, b.Elapsed))
+	}
+	return out
+}
