@@ -85,7 +85,8 @@ type runner struct {
 	progress Progress
 	checker  *check.Checker
 	folder   *record.Folder
-	measured int // cells, over all runs
+	measured int    // cells, over all runs
+	latest   string // figures, for who looks on
 	company  company
 }
 
@@ -109,7 +110,9 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
 	state := record.StateDone
 	m = r.folder.Manifest()
-	m.Elapsed, m.Skipped, m.Findings = time.Since(r.clock.Started()).Seconds(), r.skipped, r.findings
+	m.Elapsed, m.Findings = time.Since(r.clock.Started()).Seconds(), r.findings
+	m.Failed, m.Skipped = r.failures.cells, append(r.skipped, r.failures.besides()...)
+	res.Skipped = m.Skipped
 	m.Business = before.until(gauge())
 	m.Notes = append(m.Notes, m.Business.Words(m.Machine.Cores)...)
 	switch {
@@ -121,7 +124,8 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	return res, errors.Join(err, r.folder.SetManifest(m), r.folder.Close(state))
 }
 
-// rounds runs every cell in every round.
+// rounds runs every cell in every round. A cell that fails costs itself: the
+// others may still tell something.
 func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	var perRun time.Duration
 	for _, c := range cells {
@@ -129,27 +133,18 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	}
 	r.progress.Begin(len(cells)*r.plan.Runs, time.Duration(r.plan.Runs)*perRun)
 	defer r.progress.End()
-	var empty error
 	for run, round := range rounds(cells, r.plan.Runs, r.plan.Seed) {
 		for _, c := range round {
-			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s", run+1, r.plan.Runs, c.subject.Name, c.label()))
-			err := r.cell(ctx, c, run+1)
-			var invalid *InvalidError
-			if errors.As(err, &invalid) {
-				// The others may still show something.
-				empty = errors.Join(empty, invalid)
-				continue
-			}
-			if err != nil {
+			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s%s", run+1, r.plan.Runs, c.subject.Name, c.label(), r.latest))
+			if err := errors.Join(r.cell(ctx, c, run+1), ctx.Err()); err != nil {
 				return err
 			}
-			if ctx.Err() != nil {
-				return ctx.Err()
+			if r.failures.hopeless(r.subjects) {
+				return r.failures.err()
 			}
-			r.measured++
 		}
 	}
-	return empty
+	return r.failures.err()
 }
 
 // cells are all combinations that can be measured. What cannot be is skipped
@@ -198,7 +193,8 @@ func (r *runner) cellsOf(sub *subject, sc scenario.Scenario) []cell {
 	return out
 }
 
-// cell measures one cell once and records it.
+// cell measures one cell once and records it, or that it failed. Its error is
+// one that ends the run.
 func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	runtime.GC() // of the cell before, outside of the measured time
 	in := r.input(c, run)
@@ -206,7 +202,10 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 		return err
 	}
 	met := r.clock.Now()
-	measured, err := r.measure(ctx, c, in)
+	measured, err := record.Cell{}, r.failures.down(ctx, c.subject)
+	if err == nil {
+		measured, err = r.measure(ctx, c, in)
+	}
 	interrupted := ctx.Err() != nil
 	measured.Section = record.Section{
 		Backend: c.subject.Name, Kind: c.subject.Kind, Fencing: c.subject.Fencing,
@@ -221,24 +220,20 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	if err != nil && !interrupted {
 		// Its attempts are kept for the verdict, its figures mean nothing.
 		measured.Interrupted = true
-		err = fmt.Errorf("%s, run %d: %w", c.label(), run, err)
-		if c.subject.Kind == record.KindBaseline {
-			// It is shown, and judges nobody.
-			r.skipped = append(r.skipped, fmt.Sprintf("%s: %v", c.subject.Name, err))
-			err = nil
-		} else {
-			err = classify(ctx, c.subject, err)
-		}
+		r.failures.add(c.subject, c.label(), run, classify(ctx, c.subject, err))
+	} else if !interrupted {
+		r.failures.served(c.subject)
+		r.latest = latest(c, measured)
+		r.measured++
 	}
-	return errors.Join(err, r.folder.Add(measured))
+	return r.folder.Add(measured)
 }
 
 // classify tells a store that refuses or does not answer from a cell in which
 // nothing happened for another reason.
 func classify(ctx context.Context, sub *subject, err error) error {
 	if errors.Is(err, scenario.ErrNothingDone) && sub.check != nil {
-		// Callers wait for a store that is down until their time is over, and
-		// so would those of every cell to come.
+		// Callers wait for a store that is down until their time is over.
 		ctx, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
 		if down := sub.check(ctx); down != nil {

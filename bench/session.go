@@ -35,6 +35,7 @@ type session struct {
 	counters    []*store.Counter
 	notes       []string
 	findings    []string
+	failures    failures
 	binaries    map[string]string // SHA-256 by file name
 }
 
@@ -70,9 +71,19 @@ func (s *session) openAll(ctx context.Context) error {
 		return err
 	}
 	for _, d := range backends {
-		if err := s.openBackend(ctx, d); err != nil {
+		err := s.openBackend(ctx, d)
+		var dead *EnvError
+		if errors.As(err, &dead) && ctx.Err() == nil {
+			// The others may well be there.
+			s.failures.add(&subject{Subject: record.Subject{Name: d.Name, Kind: record.KindPlugin}}, "", 0, err)
+			continue
+		}
+		if err != nil {
 			return err
 		}
+	}
+	if err := s.failures.err(); err != nil && len(s.subjects) == 0 {
+		return err
 	}
 	if len(s.subjects) == 0 {
 		return &EnvError{Err: fmt.Errorf("nothing to measure; left out: %s", strings.Join(s.skipped, "; "))}
@@ -154,6 +165,10 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 			continue
 		}
 		sub, err := s.baselineSubject(ctx, bl, cfg, of)
+		if err != nil && ctx.Err() == nil {
+			s.failures.add(&subject{Subject: record.Subject{Name: name, Kind: record.KindBaseline}}, "", 0, err)
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ type subject struct {
 	record.Subject
 	locker load.Locker                     // nil for a floor
 	call   func(ctx context.Context) error // a floor's; else nil
-	check  func(ctx context.Context) error // whether its store answers; nil for what is no plugin
+	check  func(ctx context.Context) error // whether its store answers; nil for a floor
 	close  func(ctx context.Context) error
 	names  []string // of locks, made as they are needed
 	series int64    // keeps the names of two builds apart
@@ -162,6 +162,7 @@ func (o *opener) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg 
 			Durability: of.Durability, Fencing: string(bl.Fencing), Scope: of.Scope, Reference: of.Reference,
 		},
 		locker:  locker,
+		check:   of.check,
 		close:   locker.Close,
 		address: cfg["address"],
 		host:    host.Spec{Backend: of.Name, Config: cfg},

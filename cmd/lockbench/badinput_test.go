@@ -157,3 +157,23 @@ func TestTargetDies(t *testing.T) {
 		t.Errorf("check: exit %d, %q, %q", code, stdout, stderr)
 	}
 }
+
+// TestDeadBackendCostsItsOwnCells: the others are measured in every run, and the
+// run has failed all the same.
+func TestDeadBackendCostsItsOwnCells(t *testing.T) {
+	dir := plugins(t)
+	t.Chdir(t.TempDir())
+	code, stdout, stderr := lockbench(t, "run", "--quick", "--runs", "2", "--clients", "1", "--backends", "redis,memory",
+		"--target", "redis=127.0.0.1:1", "-o", "out", "--plugin-dir", dir)
+	if code != exitEnvironment || !strings.Contains(stderr, "127.0.0.1:1") || !strings.Contains(stdout, "the run failed") {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	text, err := os.ReadFile(filepath.Join("out", record.ResultsFile))
+	if n := strings.Count(string(text), "backend=memory/"); err != nil || n != 2 {
+		t.Errorf("%d lines of the backend that lives, %v", n, err)
+	}
+	m, err := record.ReadManifest("out")
+	if err != nil || m.State != record.StateFailed || len(m.Failed) != 1 || m.Failed[0].Backend != "redis" || m.Business == nil {
+		t.Errorf("%+v, %v", m, err)
+	}
+}

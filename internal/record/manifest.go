@@ -47,10 +47,20 @@ type Manifest struct {
 	Binaries map[string]string `json:"binaries_sha256"`
 	// Skipped says what was left out and why, for people.
 	Skipped []string `json:"skipped,omitempty"`
+	// Failed are the cells that were to be measured and have no figures.
+	Failed []FailedCell `json:"failed_cells,omitempty"`
 	// Notes say what was measured otherwise than asked, and Findings what no
 	// figure says and nothing explains, for people.
 	Notes    []string `json:"notes,omitempty"`
 	Findings []string `json:"findings,omitempty"`
+}
+
+// FailedCell is a cell that has no figures in one run.
+type FailedCell struct {
+	Backend string `json:"backend"`        // name of the subject
+	Cell    string `json:"cell,omitempty"` // "acquire, 64 clients"; "" is all of the subject
+	Run     int    `json:"run,omitempty"`  // 0: all
+	Reason  string `json:"reason"`
 }
 
 // Plan is what was asked for.
