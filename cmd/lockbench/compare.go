@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,8 +32,10 @@ Folders from different hours differ by drift alone. One folder of
 alone.
 
 --fail-on sets a limit for the change of a median; it may be given several
-times. It looks at plugins only, and stops on what is supported: with too few
-runs for that, the comparison is invalid (exit 4). Exit 5 is a regression.`,
+times. It looks at plugins only, and stops on what is supported. It says the
+smallest change that these runs could have shown; when that is beyond the limit,
+passing would mean nothing, and the comparison is invalid (exit 4).
+Exit 5 is a regression.`,
 		Example: `  lockbench compare results/old results/new
   lockbench compare results/old results/new --fail-on 'p99-ns/acquire > +10%'
   lockbench compare results/old results/new --filter '/backend:redis /clients:64'
@@ -58,7 +61,7 @@ runs for that, the comparison is invalid (exit 4). Exit 5 is a regression.`,
 			if err := writeComparison(c, format, cmd.OutOrStdout()); err != nil {
 				return err
 			}
-			return judge(c, gates)
+			return judge(c, gates, cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "output, `text|md|json`")
@@ -116,8 +119,9 @@ func writeComparison(c stat.Comparison, format string, w io.Writer) error {
 	return report.ComparisonText(w, c)
 }
 
-// judge turns what the gates say into an error.
-func judge(c stat.Comparison, gates []stat.Gate) error {
+// judge turns what the gates say into an error, and says what they could have
+// seen.
+func judge(c stat.Comparison, gates []stat.Gate, stderr io.Writer) error {
 	if len(gates) == 0 {
 		return nil
 	}
@@ -136,5 +140,27 @@ func judge(c stat.Comparison, gates []stat.Gate) error {
 	if v.Blind != "" {
 		return &bench.InvalidError{Err: fmt.Errorf("--fail-on could not fail: %s", v.Blind)}
 	}
-	return nil
+	return powerless(v.Powers, stderr)
+}
+
+// powerless refuses gates that passed because nothing could have stopped there.
+func powerless(powers []stat.Power, stderr io.Writer) error {
+	var blind []string
+	for _, p := range powers {
+		what := fmt.Sprintf("%+.1f%% or more", 100*p.Least)
+		if math.IsInf(p.Least, 0) {
+			what = "no change at all"
+		}
+		line := fmt.Sprintf("--fail-on '%s': these runs could have shown %s of %s in %s", p.Gate, what, p.Row.Unit, report.ShortCell(p.Row.Cell))
+		if p.Suffices() {
+			fmt.Fprintln(stderr, line)
+			continue
+		}
+		blind = append(blind, line)
+	}
+	if len(blind) == 0 {
+		return nil
+	}
+	err := &bench.InvalidError{Err: fmt.Errorf("a gate without power passes nothing: %s", strings.Join(blind, "; "))}
+	return hinted(err, "more runs, a quieter machine, or fewer rows by --filter; or a wider limit")
 }

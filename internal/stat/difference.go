@@ -33,12 +33,14 @@ type Difference struct {
 	// builds: a baseline or a floor. It is corrected among its like.
 	Control  bool
 	Warnings []string
+
+	before, after []float64 // of the runs
 }
 
 // NewDifference tests whether the runs differ. Adjusted and Supported are as
 // if it were the only row, until [Holm] has corrected them.
 func NewDifference(row Row, before, after []float64) Difference {
-	d := Difference{Row: row, Old: Median(before), New: Median(after), P: 1, Adjusted: 1}
+	d := Difference{Row: row, Old: Median(before), New: Median(after), P: 1, Adjusted: 1, before: before, after: after}
 	if len(before) == 0 || len(after) == 0 {
 		d.Warnings = append(d.Warnings, "one side has no runs")
 		return d

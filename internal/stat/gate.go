@@ -62,6 +62,8 @@ type Verdict struct {
 	Rows int
 	// Blind says why no gate could ever stop; "" when one could.
 	Blind string
+	// Powers say what each gate could have stopped.
+	Powers []Power
 }
 
 // Failure is a row that a gate stops.
@@ -98,7 +100,9 @@ func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 		}
 		if !met {
 			unknown = append(unknown, g.unit)
+			continue
 		}
+		v.Powers = append(v.Powers, g.power(rows))
 	}
 	return v, unknown
 }

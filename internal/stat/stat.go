@@ -21,6 +21,8 @@ type Estimate struct {
 	N      int
 	Center float64
 	Lo, Hi float64
+	// Min and Max are of all runs: a stall in one of them is in no median.
+	Min, Max float64
 }
 
 // Median estimates the median of values, one of each run, without assumptions
@@ -30,7 +32,7 @@ func Median(values []float64) Estimate {
 		return Estimate{}
 	}
 	s := benchmath.AssumeNothing.Summary(sample(values), confidence)
-	return Estimate{N: len(values), Center: s.Center, Lo: s.Lo, Hi: s.Hi}
+	return Estimate{N: len(values), Center: s.Center, Lo: s.Lo, Hi: s.Hi, Min: slices.Min(values), Max: slices.Max(values)}
 }
 
 // Bounded reports whether there were enough runs for an interval.

@@ -1,0 +1,78 @@
+package stat
+
+import (
+	"math"
+
+	"golang.org/x/perf/benchmath"
+)
+
+// most is the largest change, as a factor, that is tried to find a gate's power.
+const most = 16
+
+// least is the smallest change of the median, as a fraction, that these runs
+// could have supported among that many rows: the runs of the new side are moved
+// to the median of the old one, and scaled until the test tells them apart. It
+// is negative for a fall, and infinite when they could not have supported any.
+func (d Difference) least(above bool, rows int) float64 {
+	sign := 1.0
+	if !above {
+		sign = -1
+	}
+	if d.Old.Center <= 0 || d.New.Center <= 0 || !d.canBeSupported(rows) {
+		return math.Inf(int(sign))
+	}
+	shows := func(factor float64) bool {
+		moved := make([]float64, len(d.after))
+		for i, v := range d.after {
+			moved[i] = v / d.New.Center * d.Old.Center * factor
+		}
+		p := benchmath.AssumeNothing.Compare(sample(d.before), sample(moved)).P
+		return !math.IsNaN(p) && p*float64(rows) < Alpha
+	}
+	// The further apart they are the lower is p, so that halving finds the edge.
+	none, some := 1.0, math.Pow(most, sign)
+	if !shows(some) {
+		return math.Inf(int(sign))
+	}
+	for range 40 {
+		if middle := math.Sqrt(none * some); shows(middle) {
+			some = middle
+		} else {
+			none = middle
+		}
+	}
+	return some - 1
+}
+
+// Power is what a gate could have stopped.
+type Power struct {
+	Gate Gate
+	// Row is the one of the gate's rows that shows the least, and Least the
+	// smallest change of its median, as a fraction, that these runs could have
+	// supported; infinite for none.
+	Row   Row
+	Least float64
+}
+
+// Suffices reports whether the gate could have stopped a change that is just
+// beyond its limit, in each of its rows.
+func (p Power) Suffices() bool {
+	if math.IsInf(p.Least, 0) {
+		return false
+	}
+	return p.Gate.limit == 0 || p.Gate.above != (p.Gate.limit > 0) || math.Abs(p.Least) <= math.Abs(p.Gate.limit)
+}
+
+// power finds the row of the gate that shows the least.
+func (g Gate) power(rows []Difference) Power {
+	p := Power{Gate: g}
+	for _, d := range rows {
+		if !g.concerns(d.Unit) {
+			continue
+		}
+		if least := d.least(g.above, len(rows)); p.Row == (Row{}) || math.Abs(least) > math.Abs(p.Least) {
+			p.Row, p.Least = d.Row, least
+		}
+	}
+	return p
+}
