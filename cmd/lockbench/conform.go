@@ -21,6 +21,7 @@ type conformFlags struct {
 	format  string
 	mtls    string
 	verbose bool
+	require bool
 	servers serverFlags
 }
 
@@ -36,7 +37,8 @@ property of the backend that excuses it, or not run with what is missing.
 It kills and freezes the plugin and processes that use it. It starts a throwaway
 server, which it stops and empties too; with --target, or with --config
 BACKEND.address, it uses yours, and does neither. It exits with 1 when a rule
-fails.`,
+fails, and with --require also when one that applies did not run; that is the
+default where CI is true or LOCKBENCH_REQUIRE is set. The last line counts.`,
 		Example: `  lockbench conform redis
   lockbench conform ./bin/lockplugin-mine --config mine.address=127.0.0.1:7000`,
 		Args: oneArg("plugin"),
@@ -47,6 +49,9 @@ fails.`,
 			if err := oneOf("mtls", f.mtls, []string{"on", "off"}); err != nil {
 				return err
 			}
+			if !cmd.Flags().Changed("require") {
+				f.require = drivertest.Required()
+			}
 			progress := newProgress(cmd.ErrOrStderr(), "starting the plugin and its server")
 			defer progress.End()
 			return f.run(cmd.Context(), args[0], progress, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -56,6 +61,7 @@ fails.`,
 	fl.StringVar(&f.format, "format", "text", "output: text or json")
 	fl.StringVar(&f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`; off for a plugin that has none")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show every case")
+	fl.BoolVar(&f.require, "require", false, "fail when a rule that applies did not run (default in CI)")
 	f.servers.add(fl)
 	return cmd
 }
@@ -132,14 +138,12 @@ func (f *conformFlags) suite(ctx context.Context, o conform.Options, progress *p
 type shown struct {
 	flags  conformFlags
 	stdout io.Writer
-	failed int
+	counts [drivertest.NotRun + 1]int
 	docs   []ruleDoc
 }
 
 func (s *shown) rule(r drivertest.RuleResult) {
-	if r.Outcome == drivertest.Fail {
-		s.failed++
-	}
+	s.counts[r.Outcome]++
 	if s.flags.format == "json" {
 		s.docs = append(s.docs, document(r))
 		return
@@ -152,7 +156,8 @@ func (s *shown) rule(r drivertest.RuleResult) {
 	}
 }
 
-// end closes the document, and returns an error if a rule has failed.
+// end closes the document or counts in a last line, and returns an error if a
+// rule has failed, or did not run although it had to.
 func (s *shown) end() error {
 	if s.flags.format == "json" {
 		enc := json.NewEncoder(s.stdout)
@@ -160,11 +165,24 @@ func (s *shown) end() error {
 		if err := enc.Encode(s.docs); err != nil {
 			return err
 		}
+	} else {
+		fmt.Fprintln(s.stdout, s.count())
 	}
-	if s.failed > 0 {
-		return fmt.Errorf("%w: %d of %d rules fail", errConform, s.failed, len(drivertest.Rules()))
+	if n := s.counts[drivertest.Fail]; n > 0 {
+		return fmt.Errorf("%w: %d of %d rules fail", errConform, n, len(drivertest.Rules()))
+	}
+	if n := s.counts[drivertest.NotRun]; n > 0 && s.flags.require {
+		return hinted(fmt.Errorf("%d of %d rules could not be checked, and all that apply are required", n, len(drivertest.Rules())),
+			"let it start a server of its own, or --require=false")
 	}
 	return nil
+}
+
+// count is the last line.
+func (s *shown) count() string {
+	passed, failed := s.counts[drivertest.Pass], s.counts[drivertest.Fail]
+	return fmt.Sprintf("%d of %d rules ran: %d passed, %d failed; %d could not be checked, %d do not apply",
+		passed+failed, len(drivertest.Rules()), passed, failed, s.counts[drivertest.NotRun], s.counts[drivertest.NA])
 }
 
 func showCase(w io.Writer, c drivertest.CaseResult) {

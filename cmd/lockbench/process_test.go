@@ -145,8 +145,11 @@ func TestConform(t *testing.T) {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
-	if len(lines) != len(drivertest.Rules()) {
+	if len(lines) != len(drivertest.Rules())+1 {
 		t.Fatalf("%d lines:\n%s", len(lines), stdout)
+	}
+	if last := lines[len(lines)-1]; !strings.Contains(last, "rules ran: ") || !strings.Contains(last, " 0 failed; ") {
+		t.Errorf("the last line does not count: %q", last)
 	}
 	for i, r := range drivertest.Rules() {
 		if !strings.HasPrefix(lines[i], r.ID+" ") {
@@ -188,6 +191,24 @@ func TestConformResults(t *testing.T) {
 			if strings.Contains(out.String(), not) {
 				t.Errorf("%+v: %q says %q", tt.flags, out.String(), not)
 			}
+		}
+	}
+}
+
+// TestConformRequires: a rule that could not be checked fails where all are
+// required, and is counted either way.
+func TestConformRequires(t *testing.T) {
+	for _, require := range []bool{false, true} {
+		var stdout bytes.Buffer
+		s := shown{flags: conformFlags{format: "text", require: require}, stdout: &stdout}
+		for i, o := range []drivertest.Outcome{drivertest.Pass, drivertest.NA, drivertest.NotRun} {
+			s.rule(drivertest.RuleResult{Rule: drivertest.Rules()[i], Outcome: o})
+		}
+		if err := s.end(); (err != nil) != require {
+			t.Errorf("require %v: %v", require, err)
+		}
+		if want := "1 passed, 0 failed; 1 could not be checked, 1 do not apply"; !strings.Contains(stdout.String(), want) {
+			t.Errorf("%q does not say %q", stdout.String(), want)
 		}
 	}
 }

@@ -154,14 +154,16 @@ func tell(t *testing.T, r CaseResult) {
 	case NA:
 		t.Skip("n/a: " + r.Reason)
 	case NotRun:
-		if required() {
+		if Required() {
 			t.Fatal("not run, and the environment requires it: " + r.Reason)
 		}
 		t.Skip("not run: " + r.Reason)
 	}
 }
 
-func required() bool {
+// Required reports whether the environment demands that every case runs which
+// applies: in CI, and where LOCKBENCH_REQUIRE is set.
+func Required() bool {
 	return os.Getenv("LOCKBENCH_REQUIRE") != "" || os.Getenv("CI") == "true"
 }
 
