@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // ErrPlan: the parts are to measure different things.
@@ -119,7 +120,7 @@ func (m *Meeting) sit(ctx context.Context) error {
 				return nil
 			}
 		}
-		if !pause(ctx, gatherEvery) {
+		if !proc.Sleep(ctx, gatherEvery) {
 			return fmt.Errorf("%w: all %d places are taken, by a part too many or by those of a run that was killed: %w", ErrAlone, m.opts.Parts, ctx.Err())
 		}
 	}
@@ -135,7 +136,7 @@ func (m *Meeting) gather(ctx context.Context) error {
 				return err
 			}
 		}
-		if !pause(ctx, gatherEvery) {
+		if !proc.Sleep(ctx, gatherEvery) {
 			return fmt.Errorf("%w: %d of %d came within %v", ErrAlone, there, len(all), m.opts.Patience)
 		}
 	}
@@ -223,7 +224,7 @@ func (m *Meeting) next(ctx context.Context, last bool) error {
 		default:
 			return fmt.Errorf("%w: part %d has ended", ErrAlone, n+1)
 		}
-		if !pause(ctx, stepEvery) {
+		if !proc.Sleep(ctx, stepEvery) {
 			return fmt.Errorf("%w: part %d is not ready: %w", ErrAlone, n+1, ctx.Err())
 		}
 	}
@@ -240,13 +241,3 @@ func (m *Meeting) End(ctx context.Context) error {
 
 // Leave gives the place up.
 func (m *Meeting) Leave(ctx context.Context) error { return m.term.Resign(ctx) }
-
-// pause waits, and reports whether ctx still lives.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
