@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -31,8 +32,9 @@ type span struct{ from, until int64 }
 // Together says how well the parts of a measurement overlapped.
 type Together struct {
 	// Overlap is the least share of a cell's time in which all parts measured
-	// it. By a meeting it is counted from when all were ready for the cell, else
-	// by the clocks of the machines, which then must be right.
+	// it. Parts that met were ready for all of their cells at the same instants,
+	// which show how their clocks stand to each other. Of others the clocks are
+	// believed.
 	Overlap float64 `json:"overlap"`
 	Met     bool    `json:"met"`
 	// Clocks is how far the clocks of parts that met were apart, in seconds;
@@ -40,15 +42,15 @@ type Together struct {
 	Clocks float64 `json:"clocks_apart_s,omitempty"`
 }
 
-// spans reads when each cell was measured: since the parts were ready for it if
-// they met, else by the wall clock. at is where the wall clock stood then.
-func spans(dir string, m Manifest) (out map[cellRun]span, at map[cellRun]int64, err error) {
+// spans reads when each cell was measured by the machine's clock, and when the
+// part went on to it.
+func spans(dir string, m Manifest) (out map[cellRun]span, met map[cellRun]int64, err error) {
 	in, err := os.Open(filepath.Join(dir, EventsFile))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer in.Close()
-	out, at = map[cellRun]span{}, map[cellRun]int64{}
+	out, met = map[cellRun]span{}, map[cellRun]int64{}
 	err = ReadEvents(in, func(s Section, attempts []Attempt) error {
 		if len(attempts) == 0 || s.Interrupted {
 			return nil
@@ -57,39 +59,35 @@ func spans(dir string, m Manifest) (out map[cellRun]span, at map[cellRun]int64, 
 		for _, a := range attempts {
 			one.from, one.until = min(one.from, a.Asked), max(one.until, a.Answered, a.Done)
 		}
-		zero := -s.MetNs
-		if m.Meeting == nil {
-			zero = m.Started.UnixNano()
-		}
+		zero := m.Started.UnixNano()
 		key := cellRun{benchmarkName(s), s.Run}
-		out[key], at[key] = span{one.from + zero, one.until + zero}, m.Started.UnixNano()+s.MetNs
+		out[key], met[key] = span{one.from + zero, one.until + zero}, s.MetNs+zero
 		return nil
 	})
 	if errors.Is(err, ErrTruncated) {
 		err = fmt.Errorf("%w: %s: %w", ErrIncomplete, dir, err)
 	}
-	return out, at, err
+	return out, met, err
 }
 
 // overlap finds how well the cells of all folders coincide. The error wraps
 // [ErrApart] and says by how much they do not.
 func overlap(dirs []string, all []Manifest) (Together, error) {
 	t := Together{Overlap: 1, Met: all[0].Meeting != nil}
-	parts, clocks := make([]map[cellRun]span, len(dirs)), make([]map[cellRun]int64, len(dirs))
+	parts, met := make([]map[cellRun]span, len(dirs)), make([]map[cellRun]int64, len(dirs))
 	for i, dir := range dirs {
 		var err error
-		if parts[i], clocks[i], err = spans(dir, all[i]); err != nil {
+		if parts[i], met[i], err = spans(dir, all[i]); err != nil {
 			return t, err
 		}
 	}
+	if t.Met {
+		t.Clocks = align(parts, met).Seconds()
+	}
 	var worst error
 	for key := range parts[0] {
-		share, why := shared(key, parts, dirs)
-		if share < t.Overlap {
+		if share, why := shared(key, parts, dirs); share < t.Overlap {
 			t.Overlap, worst = share, why
-		}
-		if low, high := extremes(key, clocks); t.Met {
-			t.Clocks = max(t.Clocks, time.Duration(high-low).Seconds())
 		}
 	}
 	if t.Overlap < leastOverlap {
@@ -125,11 +123,27 @@ func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, erro
 		key, 100*share, time.Duration(common).Round(time.Millisecond), time.Duration(longest).Round(time.Millisecond), dirs[last], dirs[first])
 }
 
-// extremes are the least and the greatest value that parts have of a cell.
-func extremes(key cellRun, of []map[cellRun]int64) (low, high int64) {
-	low, high = of[0][key], of[0][key]
-	for _, part := range of {
-		low, high = min(low, part[key]), max(high, part[key])
+// align moves the spans of all parts to the clock of the first, and returns how
+// far their clocks are apart. A part that goes on late, because its machine is
+// busy, does so now and then: the median over all cells is the clock's.
+func align(parts []map[cellRun]span, met []map[cellRun]int64) time.Duration {
+	var low, high int64
+	for i := range parts {
+		var ahead []int64
+		for key, at := range met[i] {
+			if first, ok := met[0][key]; ok {
+				ahead = append(ahead, at-first)
+			}
+		}
+		if len(ahead) == 0 {
+			continue // nothing of it can be compared, which is said later
+		}
+		slices.Sort(ahead)
+		by := ahead[len(ahead)/2]
+		low, high = min(low, by), max(high, by)
+		for key, s := range parts[i] {
+			parts[i][key] = span{s.from - by, s.until - by}
+		}
 	}
-	return low, high
+	return time.Duration(high - low)
 }

@@ -123,6 +123,7 @@ func TestMergePartsByClock(t *testing.T) {
 
 func TestMergePartsRefuses(t *testing.T) {
 	good := togetherPart(t, 1, 9, 100, nil, time.Second, 2*time.Second)
+	three := togetherPart(t, 1, 9, 100, nil, time.Second, 2*time.Second, 3*time.Second)
 	for name, tt := range map[string]struct {
 		dirs []string
 		want error
@@ -132,10 +133,15 @@ func TestMergePartsRefuses(t *testing.T) {
 		"another seed":    {[]string{togetherPart(t, 2, 8, 100, nil, time.Second, 2*time.Second)}, ErrApart},
 		"fewer runs":      {[]string{togetherPart(t, 2, 9, 100, nil, time.Second)}, ErrPlans},
 		"merged":          {[]string{togetherPart(t, 2, 9, 100, func(m *Manifest) { m.Parts = []Part{{}, {}} }, time.Second, 2*time.Second)}, ErrPlans},
+		"one late":        {[]string{togetherPart(t, 2, 9, 100, nil, time.Second, 2*time.Second+4*time.Millisecond, 3*time.Second)}, ErrApart},
 		"a third": {[]string{togetherPart(t, 2, 9, 100, nil, time.Second, 2*time.Second),
 			togetherPart(t, 3, 9, 100, nil, time.Second, 2*time.Second)}, ErrIncomplete},
 	} {
-		if err := MergeParts(filepath.Join(t.TempDir(), "out"), append([]string{good}, tt.dirs...)...); !errors.Is(err, tt.want) {
+		first := good
+		if name == "one late" { // by less than its cell takes
+			first = three
+		}
+		if err := MergeParts(filepath.Join(t.TempDir(), "out"), append([]string{first}, tt.dirs...)...); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
