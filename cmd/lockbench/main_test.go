@@ -275,7 +275,7 @@ func TestNotAPlugin(t *testing.T) {
 func TestPluginsListAndDescribe(t *testing.T) {
 	dir := plugins(t)
 	code, stdout, _ := lockbench(t, "plugins", "list", "--plugin-dir", dir)
-	if code != exitOK || !strings.Contains(stdout, "memory") || !strings.Contains(stdout, filepath.Join(dir, "lockplugin-redis")) {
+	if code != exitOK || !strings.Contains(stdout, "memory") || !strings.Contains(stdout, filepath.Join(dir, "lockplugin-redis")+", version ") {
 		t.Errorf("exit %d, %q", code, stdout)
 	}
 	for _, name := range []string{"redis", filepath.Join(dir, "lockplugin-redis")} {

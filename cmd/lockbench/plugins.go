@@ -33,7 +33,7 @@ func pluginsListCommand() *cobra.Command {
 	var dirs []string
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List the plugins in --plugin-dir, beside lockbench and on the PATH",
+		Short:   "List the plugins in --plugin-dir, beside lockbench and on the PATH, with their versions",
 		Example: `  lockbench plugins list --plugin-dir ./bin`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,13 +42,14 @@ func pluginsListCommand() *cobra.Command {
 				return bench.ErrNoPlugins
 			}
 			for _, f := range found {
-				doc := ""
-				if d, err := bench.Describe(cmd.Context(), f); err != nil {
-					doc = "cannot be used: " + strings.ReplaceAll(err.Error(), "\n", "; ")
+				where := f.Path
+				d, err := bench.Describe(cmd.Context(), f)
+				if err != nil {
+					d.Doc = "cannot be used: " + strings.ReplaceAll(err.Error(), "\n", "; ")
 				} else {
-					doc = d.Doc
+					where += ", version " + d.Version
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%-10s %s\n           %s\n", f.Name, doc, f.Path)
+				fmt.Fprintf(cmd.OutOrStdout(), "%-10s %s\n           %s\n", f.Name, d.Doc, where)
 			}
 			return nil
 		},

@@ -66,6 +66,10 @@ func find(name string, opts Options) (string, error) {
 	if len(names) > 0 {
 		detail = strings.TrimPrefix(near.Suggest(name, names), "; ")
 	}
+	if len(near.To(name, names)) == 0 {
+		// Who else has a plugin of that name is not known here.
+		detail += fmt.Sprintf("; lockbench's own is built with: go get -tool github.com/lockbench/lockbench/plugins/%s/%s%[1]s && go build -o bin/ tool", name, wire.Prefix)
+	}
 	return "", &OpenError{Name: name, Reason: ErrNotFound, Detail: detail}
 }
 

@@ -126,6 +126,8 @@ func TestOpenFindsByName(t *testing.T) {
 		refused(t, name, plugin.Options{Dirs: []string{dir}}, plugin.ErrBadName)
 	}
 	refused(t, "memroy", plugin.Options{Dirs: []string{dir}}, plugin.ErrNotFound, "did you mean memory?")
+	refused(t, "nothing", plugin.Options{}, plugin.ErrNotFound,
+		"go get -tool github.com/lockbench/lockbench/plugins/nothing/lockplugin-nothing && go build -o bin/ tool")
 	plugintest.Open(t, "memory", &plugin.Options{Dirs: []string{t.TempDir(), dir}})
 	found := plugin.Discover([]string{dir})
 	if len(found) == 0 || found[0] != (plugin.Found{Name: "memory", Path: filepath.Join(dir, "lockplugin-memory")}) {
