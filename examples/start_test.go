@@ -1,0 +1,138 @@
+package examples_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/lockbench/lockbench/internal/env"
+)
+
+// step is a block of commands of docs/start.md, or the mention of a file that its
+// reader writes.
+var step = regexp.MustCompile("(?s)```sh\n(.*?)```|goes into\\s+`([^`]+)`")
+
+// TestStart does what docs/start.md says, in an empty directory and against this
+// checkout: the commands as they stand there, without a network. Only the address
+// of Redis is another, because the usual port may be somebody's.
+func TestStart(t *testing.T) {
+	server, err := env.StartRedis(t.Context(), nil)
+	if err != nil {
+		env.Missing(t, "redis", err)
+	}
+	defer server.Close()
+	text := read(t, "../docs/start.md")
+	files := map[string]string{
+		"main.go":               strings.ReplaceAll(first(t, read(t, "../README.md"), "go"), "localhost:6379", server.Addr()),
+		"orders/orders_test.go": first(t, read(t, "../docs/testing.md"), "go"),
+		"Dockerfile":            first(t, text, "dockerfile"),
+	}
+	dir := t.TempDir()
+	var told strings.Builder
+	for _, m := range step.FindAllStringSubmatch(text, -1) {
+		if name := m[2]; name != "" {
+			if files[name] == "" {
+				t.Fatalf("what goes into %s?", name)
+			}
+			write(t, filepath.Join(dir, name), files[name])
+			delete(files, name)
+			continue
+		}
+		if strings.Contains(m[1], "docker ") && !docker(t) {
+			t.Log("there is no docker daemon: the image is not built")
+			continue
+		}
+		dir = shell(t, dir, m[1], &told)
+	}
+	if len(files) > 0 {
+		t.Errorf("the page does not say where these go: %v", files)
+	}
+	want := 1
+	if docker(t) {
+		want = 2
+	}
+	if got := strings.Count(told.String(), "refreshing under token "); got != want {
+		t.Errorf("the host did its job %d times, not %d:\n%s", got, want, &told)
+	}
+	if !strings.Contains(told.String(), "lockplugin-redis, version ") {
+		t.Errorf("the list of plugins has no version:\n%s", &told)
+	}
+}
+
+// shell runs commands, and returns the directory in which they end.
+func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
+	t.Helper()
+	checkout, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(t.TempDir(), "directory")
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", commands+"\npwd >"+at)
+	cmd.Dir = dir
+	// The modules are those of this checkout's go.sum, which are there.
+	cmd.Env = append(os.Environ(), "LOCKBENCH="+checkout, "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	told.Write(out)
+	if err != nil {
+		t.Fatalf("%s%v\n%s", commands, err, out)
+	}
+	return strings.TrimSpace(read(t, at))
+}
+
+// docker reports whether there is a daemon. Where it does not have the image that
+// builds, it is given one of this machine's Go and shell for as long as the test runs.
+func docker(t *testing.T) bool {
+	t.Helper()
+	ask := func(args ...string) error { return exec.CommandContext(t.Context(), "docker", args...).Run() }
+	if ask("version") != nil {
+		return false
+	}
+	if ask("image", "inspect", builder) == nil {
+		return true
+	}
+	pack := exec.CommandContext(t.Context(), "sh", "-ec", `
+		libraries=$(ldd /bin/sh | grep -o '/[^ ]*')
+		tar -chf - /bin/sh $libraries $(go env GOROOT) /tmp --exclude='/tmp/*' 2>/dev/null |
+		docker import --change "ENV PATH=$(go env GOROOT)/bin:/bin GOTOOLCHAIN=local GOFLAGS=-buildvcs=false HOME=/tmp" - `+builder)
+	if out, err := pack.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("docker", "image", "rm", "--force", builder).Run() })
+	return true
+}
+
+// builder is the image in which the page builds.
+const builder = "golang:1.26"
+
+// first is the first block of a language in a document.
+func first(t *testing.T, text, language string) string {
+	t.Helper()
+	_, after, found := strings.Cut(text, "```"+language+"\n")
+	block, _, ended := strings.Cut(after, "```")
+	if !found || !ended {
+		t.Fatalf("the document has no block of %s", language)
+	}
+	return block
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
