@@ -129,7 +129,7 @@ var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 
 // foreign are programs whose arguments this test does not know, but for the
 // paths of the repository among them.
-var foreign = []string{"cd", "cp", "mkdir", "export", "curl", "docker", "kubectl", "systemctl", "sudo", "git", "node", "npm", "benchstat"}
+var foreign = []string{"cd", "cp", "mkdir", "export", "curl", "app", "docker", "kubectl", "systemctl", "sudo", "git", "node", "npm", "benchstat"}
 
 func (c checker) check(command string) string {
 	words := strings.Fields(strings.NewReplacer("'", "", `"`, "").Replace(command))
