@@ -142,7 +142,7 @@ func (s *Session) fits(text string) error {
 // called.
 //
 // Note: the driver would do that for a context with an end, by a goroutine of the
-// connection that is woken twice for each statement. That took 15 us of it.
+// connection that is woken twice for each statement.
 func (s *Session) bound(ctx context.Context) (bare context.Context, done func()) {
 	stop := context.AfterFunc(ctx, func() { _ = s.raw.SetDeadline(time.Unix(1, 0)) })
 	return context.WithoutCancel(ctx), func() {
