@@ -56,6 +56,7 @@ var shownUnits = []struct {
 	{"p50-ns/acquire", "acquire p50", true},
 	{"p99-ns/acquire", "p99", false},
 	{"p99.9-ns/acquire", "p99.9", false},
+	{"max-ns/acquire", "worst", false},
 	{"p50-ns/open-acquire", "open p50", false},
 	{"p99-ns/open-acquire", "open p99", false},
 	{"max-ns/open-acquire", "open max", false},
@@ -175,7 +176,8 @@ func name(s record.Subject) string {
 }
 
 // figure shows the median of a unit, with its interval where it is one of the
-// figures that are compared.
+// figures that are compared. What was the longest of each run is the longest of
+// all: their median would hide a stall.
 func figure(unit string, interval bool) func(Row) cell {
 	return func(r Row) cell {
 		e := r.Figures[unit]
@@ -184,6 +186,9 @@ func figure(unit string, interval bool) func(Row) cell {
 		}
 		if strings.HasSuffix(unit, "/open-acquire") && r.refused() {
 			return word("refused")
+		}
+		if strings.HasPrefix(unit, "max-") {
+			return numeric(bare(unit, e.Max), e.Max)
 		}
 		if !interval {
 			return numeric(bare(unit, e.Center), e.Center)

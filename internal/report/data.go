@@ -28,6 +28,8 @@ type flat struct {
 	Median    float64     `json:"median"`
 	Low       *float64    `json:"low"`  // null with too few runs
 	High      *float64    `json:"high"` // null with too few runs
+	Min       float64     `json:"min"`  // of all runs
+	Max       float64     `json:"max"`
 	Reference string      `json:"reference,omitempty"`
 	Ratio     *float64    `json:"ratio,omitempty"`
 	Supported *bool       `json:"ratio_supported,omitempty"`
@@ -41,7 +43,7 @@ func (r Report) flat() []flat {
 				e := row.Figures[unit]
 				f := flat{
 					Scenario: t.Scenario, Mode: t.Mode, Hosts: t.Hosts, Backend: row.Name, Kind: row.Kind, Clients: t.Clients, Keys: t.Keys, HoldNs: int64(t.Hold), Unit: unit,
-					Runs: e.N, Median: e.Center, Low: finite(e.Lo), High: finite(e.Hi),
+					Runs: e.N, Median: e.Center, Low: finite(e.Lo), High: finite(e.Hi), Min: e.Min, Max: e.Max,
 				}
 				if ratio, ok := row.Ratios[unit]; ok {
 					f.Reference, f.Ratio, f.Supported = row.Reference, finite(ratio.Center), &ratio.Supported

@@ -38,7 +38,8 @@ func (r Report) HTML(w io.Writer) error {
 	data := struct {
 		Started, Where, Verdict      string
 		Bad                          bool
-		Findings, Gaps, Headline     []string
+		Findings, Warnings           []string
+		Remarks, Headline            []string
 		Safety                       grid
 		SafetyNotes                  []string
 		Choice, Summary, Environment grid
@@ -50,7 +51,7 @@ func (r Report) HTML(w io.Writer) error {
 	}{
 		Started: r.Manifest.Started.Format("2006-01-02 15:04"), Where: r.where(), Verdict: r.Safe(),
 		Bad:      !strings.HasPrefix(r.Safe(), "safe"),
-		Findings: r.findings(), Gaps: r.gaps(), Headline: r.Headline(),
+		Findings: r.findings(), Warnings: r.warnings(), Remarks: r.remarks(), Headline: r.Headline(),
 		Safety: r.safetyTable(), SafetyNotes: r.safetyNotes(),
 		Choice: r.choiceGrid(), Shares: r.shares(), Summary: r.summary(), Environment: r.environment(),
 		Command: r.command(),

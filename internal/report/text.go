@@ -29,7 +29,7 @@ func (r Report) Markdown(w io.Writer) error {
 func (r Report) print(p *printer) {
 	p.strong(r.Safe())
 	p.lines(r.findings())
-	p.lines(r.gaps())
+	p.lines(r.warnings())
 	p.grid(r.safetyTable())
 	p.lines(r.safetyNotes())
 	if cs := r.choices(); len(cs) > 0 {
@@ -47,6 +47,10 @@ func (r Report) print(p *printer) {
 	}
 	if lines := r.Headline(); len(lines) > 0 {
 		p.heading("beside the libraries")
+		p.lines(lines)
+	}
+	if lines := r.remarks(); len(lines) > 0 {
+		p.heading("notes")
 		p.lines(lines)
 	}
 	p.heading("how to reproduce")

@@ -13,6 +13,14 @@ import (
 // Safe says in one line what the verdict is, which is about backends through
 // their plugins: of baselines see [Report.besides].
 func (r Report) Safe() string {
+	if why := r.incomplete(); why != "" {
+		return "INCOMPLETE: " + why + "; of what it had measured: " + r.found()
+	}
+	return r.found()
+}
+
+// found is the verdict on what was measured.
+func (r Report) found() string {
 	v := r.Verdict
 	ours, grants := r.granted(record.KindPlugin)
 	of := " grants of " + listed(ours)
@@ -115,27 +123,34 @@ func (r Report) findings() []string {
 	return out
 }
 
-// gaps are what the folder lacks of a whole run, and what the verdict does not
-// say, one line each.
-func (r Report) gaps() []string {
-	var out []string
+// incomplete says what is missing of a whole run; "" for nothing.
+func (r Report) incomplete() string {
 	switch r.Manifest.State {
 	case record.StateInterrupted:
-		out = append(out, "the run was interrupted; this is what it had measured")
+		return "the run was interrupted"
 	case record.StateRunning:
-		out = append(out, "the run is still going on, or was killed; this is what it had measured")
+		return "the run is still going on, or was killed"
 	case record.StateFailed:
-		out = append(out, "the run failed: "+r.Manifest.Failure)
+		return "the run failed: " + r.Manifest.Failure
 	}
+	return ""
+}
+
+// warnings are what to know before the figures are believed, one line each.
+func (r Report) warnings() []string {
+	var out []string
 	if r.Verdict.Truncated != nil {
 		out = append(out, r.Verdict.Truncated.Error())
 	}
-	out = append(out, r.parts()...)
-	out = append(out, r.refusals()...)
+	return slices.Concat(out, r.stalls(), r.Manifest.Notes)
+}
+
+// remarks are what neither the verdict nor a table says, one line each.
+func (r Report) remarks() []string {
+	out := slices.Concat(r.parts(), r.refusals())
 	if line := r.besides(); line != "" {
 		out = append(out, line)
 	}
-	out = append(out, r.Manifest.Notes...)
 	for _, s := range r.Manifest.Skipped {
 		out = append(out, "left out: "+s)
 	}

@@ -1,0 +1,55 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// TestStallsShow: what stood still in one run of six is a column and a note,
+// whatever the median says.
+func TestStallsShow(t *testing.T) {
+	r := load(t, false)
+	maxima := []float64{1e6, 2e6, 1e6, 6.01e9, 1e6, 2e6}
+	r.Tables = []Table{{Scenario: acquireScenario, Clients: 8, Rows: []Row{
+		row(record.Subject{Name: "redis", Kind: record.KindPlugin}, map[string][]float64{"max-ns/acquire": maxima}, nil),
+		row(record.Subject{Name: "etcd", Kind: record.KindPlugin}, map[string][]float64{"max-ns/acquire": {9e7, 1e6, 1e6}}, nil),
+	}}}
+	for _, out := range []string{
+		render(t, func(w *bytes.Buffer) error { return r.Text(w) }),
+		render(t, func(w *bytes.Buffer) error { return r.HTML(w) }),
+	} {
+		out = strings.Join(strings.Fields(out), " ")
+		for _, want := range []string{"worst", "run 4 of 6 differs from the rest: an acquire of redis took 6.01s (acquire, 8 clients); the longest of the median run took 1.50ms"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %q in\n%s", want, out)
+			}
+		}
+		if strings.Contains(out, "acquire of etcd took") {
+			t.Error("90 ms are no stall")
+		}
+	}
+	if out := render(t, func(w *bytes.Buffer) error { return r.JSON(w) }); !strings.Contains(out, `"max": 6010000000`) {
+		t.Errorf("no maximum in\n%s", out)
+	}
+}
+
+// TestIncompleteRunIsHeadedByThat, and not by what is good about it.
+func TestIncompleteRunIsHeadedByThat(t *testing.T) {
+	for state, want := range map[record.State]string{
+		record.StateInterrupted: "INCOMPLETE: the run was interrupted; of what it had measured: safe: ",
+		record.StateRunning:     "INCOMPLETE: the run is still going on, or was killed; ",
+		record.StateFailed:      "INCOMPLETE: the run failed: the disk is full; ",
+	} {
+		r := load(t, false)
+		r.Manifest.State, r.Manifest.Failure = state, "the disk is full"
+		if text := render(t, func(w *bytes.Buffer) error { return r.Markdown(w) }); !strings.HasPrefix(text, "**"+want) {
+			t.Errorf("%s begins with %q", state, text[:min(len(text), 150)])
+		}
+		if page := render(t, func(w *bytes.Buffer) error { return r.HTML(w) }); !strings.Contains(page, `class="verdict bad"`) {
+			t.Errorf("%s has a good verdict", state)
+		}
+	}
+}
