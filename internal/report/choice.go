@@ -15,10 +15,11 @@ const hostScope = "host"
 // choice answers "which one should I use" for one need.
 type choice struct {
 	Need string
-	// Take is the best, and those that the runs cannot tell from it.
+	// Take is the best, and those that the runs cannot tell from it; none when
+	// they tell nobody from the best.
 	Take     []string
 	Measured string // of each that is taken
-	Others   string // with how many times the best's figure they have
+	Others   string // with how many times slower they are
 }
 
 // choices are filled from this run. Only backends that can exclude hosts from
@@ -63,13 +64,30 @@ func (r Report) choose(h highlight) (choice, bool) {
 	for i, row := range rows {
 		if i == 0 || !h.differ(best, row) {
 			c.Take = append(c.Take, row.Name)
-			measured = append(measured, row.Name+" "+Value(h.unit, row.Figures[h.unit]))
+			measured = append(measured, promised(row, rows)+" "+Value(h.unit, row.Figures[h.unit]))
 			continue
 		}
-		others = append(others, fmt.Sprintf("%s %sx", row.Name, significant(row.Figures[h.unit].Center/best.Figures[h.unit].Center, 2)))
+		times := row.Figures[h.unit].Center / best.Figures[h.unit].Center
+		if h.more {
+			times = 1 / times
+		}
+		others = append(others, fmt.Sprintf("%s %sx slower", promised(row, rows), significant(times, 2)))
 	}
 	c.Measured, c.Others = strings.Join(measured, ", "), strings.Join(others, ", ")
+	if len(c.Take) == len(rows) {
+		c.Take, c.Others = nil, "these runs show no difference"
+	}
 	return c, true
+}
+
+// promised is the name of a row, with what its grants survive where that is not
+// the same for all.
+func promised(row Row, all []Row) string {
+	if slices.ContainsFunc(all, func(other Row) bool { return other.Durability != row.Durability }) {
+		short, _, _ := strings.Cut(orDefault(row.Durability, "durability unknown"), ",")
+		return fmt.Sprintf("%s (%s)", row.Name, short)
+	}
+	return row.Name
 }
 
 // classes are the needs that no speed answers.
