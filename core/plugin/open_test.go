@@ -107,7 +107,7 @@ func TestOpenRefusesWhatIsNoPlugin(t *testing.T) {
 		{"text", write("text", "just a text\n", 0o755), plugin.ErrNotPlugin, "exec format error"},
 		{"script", write("script", "#!/bin/sh\nexit 7\n", 0o755), plugin.ErrCrashed, "exit status 7"},
 		{"mode", write("mode", "#!/bin/sh\n", 0o644), plugin.ErrNotExecutable, "-rw-r--r--"},
-		{"directory", dir, plugin.ErrNotExecutable, "no regular file"},
+		{"directory", dir, plugin.ErrNotExecutable, "not a regular file"},
 		{"missing", filepath.Join(dir, "nothing"), plugin.ErrNotFound, "no such file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
