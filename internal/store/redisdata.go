@@ -77,8 +77,10 @@ func saveKeys(ctx context.Context, s *redisStore, n int) error {
 		if err != nil {
 			return err
 		}
-		// A key that has gone meanwhile is not saved.
-		if data, err := s.admins[n].Dump(ctx, keys.Val()).Result(); err == nil {
+		// A key that has gone meanwhile is not saved, also when it is there again:
+		// it would be restored without an end.
+		const gone = -2
+		if data, err := s.admins[n].Dump(ctx, keys.Val()).Result(); err == nil && expires != gone {
 			s.saved = append(s.saved, savedKey{keys.Val(), data, expires})
 		}
 	}
