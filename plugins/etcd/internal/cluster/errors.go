@@ -96,7 +96,9 @@ func (c *Cluster) Wrap(err error) error {
 	case strings.Contains(text, "http2: frame too large"), strings.Contains(text, "no application protocol"), strings.Contains(text, "ALPN"):
 		return fmt.Errorf("etcd: %s: %w: %w: what listens there does not speak HTTP/2, and is no etcd: check the address: %w",
 			c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, native)
-	case strings.Contains(text, "failed to write client preface"):
+	case strings.Contains(text, "failed to write client preface"),
+		// The server's alert may be lost with the connection that it resets.
+		strings.Contains(text, "write: connection reset by peer") && strings.Contains(c.addresses(), "https://") && neverSent(native, text):
 		return fmt.Errorf("etcd: %s: %w: %w: what listens there ended the connection: it may refuse the client's certificate (tls_cert_file), or want one: %w",
 			c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, native)
 	case strings.Contains(text, "error reading server preface"):
