@@ -32,8 +32,11 @@ CREATE TABLE lockbench.waiters (
 const (
 	thisName = ` prefix = @prefix AND name = @name `
 	live     = ` ends > clock_timestamp() `
-	inQueue  = thisName + ` AND until > clock_timestamp() `
-	ahead    = ` FROM lockbench.waiters WHERE ` + inQueue + ` AND owner <> @owner AND place < coalesce(
+	// inQueue leaves out who was withdrawn while its entry was on its way: the
+	// withdrawal saw no entry, and the entry no withdrawal.
+	inQueue = thisName + ` AND until > clock_timestamp() AND NOT EXISTS (SELECT FROM lockbench.bars b
+		WHERE b.prefix = waiters.prefix AND b.name = waiters.name AND b.owner = waiters.owner AND b.until > clock_timestamp()) `
+	ahead = ` FROM lockbench.waiters WHERE ` + inQueue + ` AND owner <> @owner AND place < coalesce(
 		(SELECT place FROM lockbench.waiters WHERE ` + thisName + ` AND owner = @owner), 9223372036854775807) `
 	mine = thisName + ` AND owner = @owner AND token = @token AND ` + live
 )
