@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/fault"
@@ -134,24 +135,26 @@ func (a Action) fits(backend, setting string, lacks map[fault.Power]string) stri
 }
 
 // Actions are all that are known, in the order of their kinds.
-func Actions() []Action {
+func Actions() []Action { return slices.Clone(allActions()) }
+
+// allActions is read by the judgement of every schedule, so it is made once.
+var allActions = sync.OnceValue(func() []Action {
 	return slices.Concat(hostActions, surroundingActions, networkActions, serverActions, operations())
-}
+})
 
 // ActionNames lists the names of [Actions].
 func ActionNames() []string {
 	var names []string
-	for _, a := range Actions() {
+	for _, a := range allActions() {
 		names = append(names, a.Name)
 	}
 	return names
 }
 
 func actionOf(name string) (Action, error) {
-	for _, a := range Actions() {
-		if a.Name == name {
-			return a, nil
-		}
+	all := allActions()
+	if i := slices.IndexFunc(all, func(a Action) bool { return a.Name == name }); i >= 0 {
+		return all[i], nil
 	}
 	return Action{}, fmt.Errorf("there is no action %q", name)
 }

@@ -3,6 +3,7 @@ package explore
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
@@ -14,8 +15,10 @@ import (
 // of three plays, and one without an action if it does in fewer, see [spare].
 type shrinker struct {
 	*explorer
-	seen  Violation
-	until time.Time
+	rule claim.Rule // that is broken
+
+	mu    sync.Mutex
+	what  string // in the play that showed it last
 	plays int
 }
 
@@ -34,55 +37,99 @@ func spare(n int) (need, times int) {
 
 // shrink finds the smallest schedule that shows the violation of s.
 func (x *explorer) shrink(ctx context.Context, s Schedule, v Violation) Scene {
-	k := &shrinker{explorer: x, seen: v, until: time.Now().Add(x.opts.Shrink)}
-	small := k.alone(ctx, s)
-	trail := []Schedule{small}
-	for smaller := true; smaller; {
+	k := &shrinker{explorer: x, rule: v.Rule, what: v.What}
+	trail := k.trail(ctx, s)
+	scene := k.back(ctx, k.steady(ctx, k.sceneOf(ctx, trail[len(trail)-1])), trail)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	x.log("%s: shrunk in %d plays to %d actions on %d hosts", x.backend.Name, k.plays, len(scene.Schedule.Events), len(scene.Schedule.Hosts))
+	return scene
+}
+
+// trail makes s smaller step by step, until nothing can go or the time is over.
+// The last one is the smallest.
+func (k *shrinker) trail(ctx context.Context, s Schedule) []Schedule {
+	ctx, cancel := context.WithTimeout(ctx, k.opts.Shrink)
+	defer cancel()
+	if one, shown := k.anyOf(ctx, s.alone(), 2, 6); shown {
+		s = one
+	}
+	trail := []Schedule{s}
+	for smaller := true; smaller && ctx.Err() == nil; {
 		smaller = false
-		for i := 0; ctx.Err() == nil && time.Now().Before(k.until); {
-			candidates := smallerThan(small)
+		take := func(one Schedule) { s, trail, smaller = one, append(trail, one), true }
+		for shown := true; shown && len(s.Events) > 0; {
+			need, times := spare(len(s.Events))
+			var less Schedule
+			if less, shown = k.anyOf(ctx, s.withoutOne(), need, times); shown {
+				take(less)
+			}
+		}
+		for i := 0; ctx.Err() == nil; {
+			candidates := smallerThan(s)
 			if i >= len(candidates) {
 				break
 			}
-			need, times := 2, 3
-			if len(candidates[i].Events) < len(small.Events) {
-				need, times = spare(len(small.Events))
-			}
-			if k.shows(ctx, candidates[i], need, times) >= need {
-				small, smaller = candidates[i], true // what comes after it has its number now
-				trail = append(trail, small)
+			if shown, _ := k.shows(ctx, candidates[i], 2, 3); shown == 2 {
+				take(candidates[i]) // what comes after it has its number now
 			} else {
 				i++
 			}
 		}
 	}
-	scene := k.back(ctx, k.steady(ctx, k.sceneOf(ctx, small)), trail)
-	x.log("%s: shrunk in %d plays to %d actions on %d hosts", x.backend.Name, k.plays, len(scene.Schedule.Events), len(scene.Schedule.Hosts))
-	return scene
+	return trail
 }
 
-// alone finds one action of s that shows the violation without the others, and
-// soon. It returns s if there is none.
-func (k *shrinker) alone(ctx context.Context, s Schedule) Schedule {
-	if len(s.Events) < 2 {
-		return s
+// anyOf plays all of candidates at once, and returns the first that shows.
+func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times int) (one Schedule, shown bool) {
+	ctx, enough := context.WithCancel(ctx)
+	defer enough()
+	numbers := make(chan int, len(candidates)) // -1: it does not
+	for i, c := range candidates {
+		go func() {
+			if shown, _ := k.shows(ctx, c, need, times); shown < need {
+				i = -1
+			}
+			numbers <- i
+		}()
 	}
+	for range candidates {
+		if i := <-numbers; i >= 0 {
+			return candidates[i], true
+		}
+	}
+	return one, false
+}
+
+// alone lists s with each of its events alone, and soon.
+func (s Schedule) alone() []Schedule {
+	var out []Schedule
 	for i := range s.Events {
 		one := s.clone()
 		one.Events = one.Events[i : i+1]
 		one.hurry()
-		if k.shows(ctx, one, 2, 3) == 2 {
-			return one
-		}
+		out = append(out, one)
 	}
-	return s
+	return out
+}
+
+// withoutOne lists s without each of its events.
+func (s Schedule) withoutOne() []Schedule {
+	var out []Schedule
+	for i := range s.Events {
+		less := s.clone()
+		less.Events = slices.Delete(less.Events, i, i+1)
+		out = append(out, less)
+	}
+	return out
 }
 
 // sceneOf plays s as often as a scene is.
 func (k *shrinker) sceneOf(ctx context.Context, s Schedule) Scene {
-	before := k.plays
-	shown := k.shows(ctx, s, k.opts.Runs, k.opts.Runs)
-	return Scene{Schedule: s, Rule: k.seen.Rule, What: k.seen.What, Shown: shown, Runs: k.plays - before}
+	shown, plays := k.shows(ctx, s, k.opts.Runs, k.opts.Runs)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return Scene{Schedule: s, Rule: k.rule, What: k.what, Shown: shown, Runs: plays}
 }
 
 // steady finds a scene that shows oftener than one that seldom does: with more
@@ -93,7 +140,7 @@ func (k *shrinker) steady(ctx context.Context, seldom Scene) Scene {
 		if 2*best.Shown >= best.Runs || ctx.Err() != nil {
 			break
 		}
-		if k.shows(ctx, candidate, 2, 3) == 2 {
+		if shown, _ := k.shows(ctx, candidate, 2, 3); shown == 2 {
 			if scene := k.sceneOf(ctx, candidate); scene.Shown > best.Shown {
 				best = scene
 			}
@@ -121,31 +168,40 @@ func (k *shrinker) back(ctx context.Context, seldom Scene, trail []Schedule) Sce
 }
 
 // shows plays s up to times times, on all players that are idle, and counts how
-// often it breaks the same rule, up to need. It ends as soon as that is reached
-// or cannot be.
-func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown int) {
+// often it breaks the same rule, up to need, in how many plays. It ends as soon
+// as that is reached or cannot be.
+func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
-	rule := k.seen.Rule
 	played := make(chan *Violation, times) // nil: not broken
 	for range times {
-		go func() { played <- k.breaks(ctx, s, rule) }()
+		go func() { played <- k.breaks(ctx, s, k.rule) }()
 	}
 	for left := times; left > 0; left-- {
 		v := <-played
 		if ctx.Err() != nil {
 			continue // the players are needed for what comes next
 		}
-		k.plays++
+		plays++
 		if v != nil {
-			k.seen = *v
 			shown++
 		}
+		k.note(v)
 		if need < times && (shown == need || shown+left-1 < need) {
 			enough()
 		}
 	}
-	return shown
+	return shown, plays
+}
+
+// note counts a play, and what it has shown.
+func (k *shrinker) note(v *Violation) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.plays++
+	if v != nil {
+		k.what = v.What
+	}
 }
 
 // breaks plays s, and returns the violation of rule, if there is one.
@@ -161,7 +217,8 @@ func (x *explorer) breaks(ctx context.Context, s Schedule, rule claim.Rule) *Vio
 	return nil
 }
 
-// smallerThan lists schedules with less than s, those that lack the most first.
+// smallerThan lists schedules with the events of s and less of everything else,
+// those that lack the most first.
 func smallerThan(s Schedule) []Schedule {
 	var out []Schedule
 	add := func(change func(*Schedule) bool) {
@@ -169,9 +226,6 @@ func smallerThan(s Schedule) []Schedule {
 		if change(&c) {
 			out = append(out, c)
 		}
-	}
-	for i := range s.Events {
-		add(func(c *Schedule) bool { c.Events = slices.Delete(c.Events, i, i+1); return true })
 	}
 	add((*Schedule).hurry)
 	add((*Schedule).removeBystanders)
