@@ -162,7 +162,7 @@ func (g *generator) events(s *Schedule, actions []Action) {
 		case OnServer:
 			e.Target = g.random.IntN(store.Of(g.backend).Setting(s.Setting).Servers)
 		}
-		e.Lasts = Duration(g.lasts(a.Lasts))
+		e.Lasts = Duration(g.lasts(a.Lasts, s.Groups))
 		e.At = Duration(at + g.upTo(time.Second))
 		if g.chance(0.5) {
 			e.Moment, e.Of = pick(g.random, Moments()), g.random.IntN(len(s.Hosts))
@@ -182,11 +182,17 @@ func (g *generator) events(s *Schedule, actions []Action) {
 	s.Length += Duration(500*time.Millisecond + g.upTo(time.Second))
 }
 
-// lasts draws a time such that short ones are as frequent as long ones.
-func (g *generator) lasts(s Span) time.Duration {
+// lasts draws a time such that short ones are as frequent as long ones. One of
+// three is about a TTL, at whose end leases end: before it nothing can be lost,
+// and long after it everything is over.
+func (g *generator) lasts(s Span, groups []Group) time.Duration {
 	most := min(s[1], maxEventTime)
 	if most <= s[0] {
 		return s[0]
+	}
+	ttl := time.Duration(pick(g.random, groups).TTL)
+	if about := time.Duration((0.8 + 0.6*g.random.Float64()) * float64(ttl)); g.chance(1./3) && s[0] <= about && about <= most {
+		return about.Round(time.Millisecond)
 	}
 	low, high := math.Log(float64(max(s[0], time.Millisecond))), math.Log(float64(most))
 	return time.Duration(math.Exp(low + g.random.Float64()*(high-low))).Round(time.Millisecond)
