@@ -44,7 +44,8 @@
 //	                    LeaseGrant for every 256 and every 10 s
 //	release with Keep   2 and 2
 //	inspect             1 read, and 1 for the TTL
-//	wait                1 and 1 for the queue entry, 1 watch; 1 read if anything was
+//	wait                1 and 1 for the queue entry; 1 watch, unless one of the same key
+//	                    ended within the last second; 1 read if anything was
 //	                    written in between; a keepalive every 500 ms for all
 //
 // So a grant that was waited for is 4 entries: the refusal, the queue

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -275,19 +276,46 @@ func (t *table) moveEntry(ctx context.Context, e *entry, from *lease) bool {
 // process of this host has left.
 const maxInherited = 100
 
+// found is the queue of a name as it was when this process first waited there.
+type found struct {
+	entries    []*mvccpb.KeyValue // not adopted yet
+	generation *txn.Generation
+}
+
 // inheritEntry finds the entry that the owner had in an earlier process, which
-// would stand in the way of its new one. It returns nil when there is none.
+// would stand in the way of its new one. It returns nil when there is none. An
+// earlier process is dead before this one begins, so that one look at each name
+// is enough; after twice the time that an entry outlives it there is none left.
 func (t *table) inheritEntry(ctx context.Context, name, owner string) (*entry, error) {
-	resp, gen, err := t.txns.Read(ctx, entries(t.space, name, maxInherited))
-	if err != nil {
-		return nil, t.cluster.Wrap(err)
+	if time.Since(t.began) >= 2*entryFor {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		clear(t.found)
+		return nil, nil
 	}
-	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
-		if ownerOf(kv) == owner {
-			return t.adoptEntry(kv, gen), nil
+	t.mu.Lock()
+	f, known := t.found[name]
+	t.mu.Unlock()
+	if !known {
+		resp, gen, err := t.txns.Read(ctx, entries(t.space, name, maxInherited))
+		if err != nil {
+			return nil, t.cluster.Wrap(err)
 		}
+		f = found{resp.Responses[0].GetResponseRange().GetKvs(), gen}
 	}
-	return nil, nil
+	i := slices.IndexFunc(f.entries, func(kv *mvccpb.KeyValue) bool { return ownerOf(kv) == owner })
+	var kv *mvccpb.KeyValue
+	if i >= 0 {
+		kv = f.entries[i]
+		f.entries = slices.Delete(slices.Clone(f.entries), i, i+1)
+	}
+	t.mu.Lock()
+	t.found[name] = f
+	t.mu.Unlock()
+	if kv == nil {
+		return nil, nil
+	}
+	return t.adoptEntry(kv, f.generation), nil
 }
 
 // loseEntry forgets the entry that came with g.

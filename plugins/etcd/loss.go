@@ -70,7 +70,7 @@ func (l *losses) work() {
 		g := l.fresh[0]
 		l.fresh = l.fresh[1:]
 		if t.grants[g.who()] == g && g.watch == nil && !g.deleting {
-			g.watch = t.watches.Deletes(t.space.hold(g.name), func(e watch.Event) { l.heard(g, e) })
+			g.watch = t.watches.Deletes(t.space.hold(g.name), g.seenAt, func(e watch.Event) { l.heard(g, e) })
 		}
 	}
 	if len(l.suspect) > 0 && !l.looking {

@@ -31,7 +31,8 @@ type table struct {
 	grants  map[who]*grant
 	entries map[who]*entry
 	ids     map[who]any // the entry or the grant that has the key of name and id
-	next    time.Time   // no deadline is before it; zero when there is none
+	found   map[string]found
+	next    time.Time // no deadline is before it; zero when there is none
 	losses  losses
 }
 
@@ -43,7 +44,7 @@ func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, wat
 	t := &table{
 		space: s, cluster: c, txns: txns, leases: leases, watches: watches,
 		began: time.Now(), self: strconv.FormatUint(rand.Uint64(), 36) + "-", wake: make(chan struct{}, 1),
-		grants: map[who]*grant{}, entries: map[who]*entry{}, ids: map[who]any{},
+		grants: map[who]*grant{}, entries: map[who]*entry{}, ids: map[who]any{}, found: map[string]found{},
 	}
 	t.losses.table = t
 	c.Go(t.run)

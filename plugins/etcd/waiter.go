@@ -66,7 +66,7 @@ type predecessor struct {
 // follow begins to watch p.
 func (t *table) follow(p *predecessor) {
 	p.events = make(chan watch.Event, 4)
-	p.watch = t.watches.Deletes(p.key, func(e watch.Event) {
+	p.watch = t.watches.Deletes(p.key, p.seenAt, func(e watch.Event) {
 		if e.Changed != 0 && e.Changed <= p.seenAt {
 			return // the key's end before this one
 		}
@@ -104,7 +104,7 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 			return e, p, nil
 		}
 		var err error
-		if e == nil && time.Since(t.began) < 2*entryFor {
+		if e == nil {
 			if e, err = t.inheritEntry(ctx, r.Name, r.Owner); err != nil {
 				return nil, nil, err
 			}

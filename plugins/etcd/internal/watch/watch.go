@@ -24,13 +24,16 @@ type Event struct {
 	Changed int64 // not 0: the revision of the last change
 }
 
-// Watch is one watch. Its id, on the present stream, is guarded by Mux.mu.
+// Watch is one watch. What follows notify is of the present stream, and guarded by
+// Mux.mu.
 type Watch struct {
 	key     string
 	end     []byte
 	deletes bool // only deletes are of interest
 	notify  func(Event)
 	id      int64
+	opened  int64 // as in Event; 0 until the server says so
+	changed int64 // as in Event
 }
 
 // Mux carries watches on one stream, opened from the present revision: an older
@@ -47,14 +50,20 @@ type Mux struct {
 	stream  *stream // nil when there is none
 }
 
+// spareFor is how long a watch that was dropped stays open, for the next one of
+// its key. Those who wait for a lock again and again mostly follow the same one:
+// each turn would end a watch and begin it anew.
+const spareFor = time.Second
+
 // stream is one stream. What follows wake is guarded by Mux.mu.
 type stream struct {
 	pb.Watch_WatchClient
 	*cluster.Stream
-	wake chan struct{}
-	byID map[int64]*Watch
-	last int64
-	out  []*pb.WatchRequest
+	wake  chan struct{}
+	byID  map[int64]*Watch
+	spare map[string]*Watch // by key; also in byID
+	last  int64
+	out   []*pb.WatchRequest
 }
 
 // New returns a Mux, which works until c is stopped. When the store is silent it
@@ -69,24 +78,35 @@ func New(c *cluster.Cluster) *Mux {
 // Changes starts to watch [key, end). notify is called from one goroutine and
 // must not block.
 func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
-	return m.add(&Watch{key: key, end: end, notify: notify})
-}
-
-// Deletes starts to watch for deletes of key; see [Mux.Changes].
-func (m *Mux) Deletes(key string, notify func(Event)) *Watch {
-	return m.add(&Watch{key: key, deletes: true, notify: notify})
-}
-
-func (m *Mux) add(w *Watch) *Watch {
+	w := &Watch{key: key, end: end, notify: notify}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.add(w)
+	return w
+}
+
+// Deletes starts to watch for deletes of key after revision; see [Mux.Changes].
+// It reports no Event with Opened when one that was dropped has been open since.
+func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
+	w := &Watch{key: key, deletes: true, notify: notify}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stream == nil || !m.stream.reuse(w, revision) {
+		m.add(w)
+	} else {
+		m.watches[w] = struct{}{}
+	}
+	return w
+}
+
+// add begins w. The caller holds mu.
+func (m *Mux) add(w *Watch) {
 	m.watches[w] = struct{}{}
 	if m.stream != nil {
 		m.stream.create(w)
 	} else {
 		wake.Up(m.wake)
 	}
-	return w
 }
 
 // Drop ends a watch, unless it is nil. A notify that has begun may still be
@@ -98,9 +118,24 @@ func (m *Mux) Drop(w *Watch) {
 		return
 	}
 	delete(m.watches, w)
-	if on := m.stream; on != nil && on.byID[w.id] == w {
-		delete(on.byID, w.id)
-		on.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
+	on := m.stream
+	switch {
+	case on == nil || on.byID[w.id] != w:
+	case w.deletes && w.opened != 0 && on.spare[w.key] == nil:
+		on.spare[w.key] = w
+		time.AfterFunc(spareFor, func() { m.expire(on, w) })
+	default:
+		on.cancel(w)
+	}
+}
+
+// expire ends w on its stream, if nobody has taken it up again.
+func (m *Mux) expire(on *stream, w *Watch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if on.spare[w.key] == w {
+		delete(on.spare, w.key)
+		on.cancel(w)
 	}
 }
 
@@ -116,13 +151,31 @@ func (m *Mux) Reset() {
 
 func (s *stream) create(w *Watch) {
 	s.last++
-	w.id = s.last
+	w.id, w.opened, w.changed = s.last, 0, 0
 	s.byID[w.id] = w
 	req := &pb.WatchCreateRequest{Key: []byte(w.key), RangeEnd: w.end, WatchId: w.id, Fragment: true}
 	if w.deletes {
 		req.Filters = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
 	}
 	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: req}})
+}
+
+func (s *stream) cancel(w *Watch) {
+	delete(s.byID, w.id)
+	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
+}
+
+// reuse puts w in the place of a spare watch that would have reported every
+// delete after revision, and has none to report. It returns false if there is none.
+func (s *stream) reuse(w *Watch, revision int64) bool {
+	old := s.spare[w.key]
+	if old == nil || old.opened > revision || old.changed > revision {
+		return false
+	}
+	delete(s.spare, w.key)
+	w.id, w.opened, w.changed = old.id, old.opened, old.changed
+	s.byID[w.id] = w
+	return true
 }
 
 func (s *stream) send(r *pb.WatchRequest) {
@@ -181,7 +234,7 @@ func (m *Mux) open() (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	on := &stream{Watch_WatchClient: client, Stream: link, wake: make(chan struct{}, 1), byID: map[int64]*Watch{}}
+	on := &stream{Watch_WatchClient: client, Stream: link, wake: make(chan struct{}, 1), byID: map[int64]*Watch{}, spare: map[string]*Watch{}}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stream = on
@@ -237,21 +290,42 @@ func (m *Mux) receive(on *stream, resp *pb.WatchResponse) error {
 		on.LoginExpired() // of which old servers say that rights are missing
 		return fmt.Errorf("etcd: watch refused: %s", resp.CancelReason)
 	}
-	m.mu.Lock()
-	w := on.byID[resp.WatchId]
-	if w != nil && resp.Canceled { // by the server: start over at the present
-		delete(on.byID, resp.WatchId)
-		on.create(w)
-	}
-	m.mu.Unlock()
-	switch {
-	case w == nil || resp.Canceled:
-	case resp.Created:
-		w.notify(Event{Opened: resp.Header.Revision})
-	case len(resp.Events) > 0:
-		w.notify(Event{Changed: resp.Events[len(resp.Events)-1].GetKv().GetModRevision()})
+	if w, e := m.note(on, resp); w != nil {
+		w.notify(e)
 	}
 	return nil
+}
+
+// note enters what one message says of a watch, and returns that and what it
+// reports; nil if nobody is to know.
+func (m *Mux) note(on *stream, resp *pb.WatchResponse) (*Watch, Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := on.byID[resp.WatchId]
+	if w == nil {
+		return nil, Event{}
+	}
+	spare := on.spare[w.key] == w
+	var e Event
+	switch {
+	case resp.Canceled: // by the server: start over at the present
+		delete(on.byID, resp.WatchId)
+		if spare {
+			delete(on.spare, w.key)
+		} else {
+			on.create(w)
+		}
+	case resp.Created:
+		w.opened = resp.Header.Revision
+		e = Event{Opened: w.opened}
+	case len(resp.Events) > 0:
+		w.changed = resp.Events[len(resp.Events)-1].GetKv().GetModRevision()
+		e = Event{Changed: w.changed}
+	}
+	if spare || e == (Event{}) {
+		return nil, e
+	}
+	return w, e
 }
 
 // broken reports to everyone that nothing is seen.

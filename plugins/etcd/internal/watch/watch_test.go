@@ -100,7 +100,7 @@ func TestOneStream(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)
 	one, two := make(chan Event, 8), make(chan Event, 8)
-	m.Deletes("a", func(e Event) { one <- e })
+	m.Deletes("a", 5, func(e Event) { one <- e })
 	s := server.next(t)
 	a := s.created(5)
 	expect(t, one, Event{Opened: 5})
@@ -130,7 +130,7 @@ func TestReopened(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)
 	events := make(chan Event, 8)
-	m.Deletes("a", func(e Event) { events <- e })
+	m.Deletes("a", 5, func(e Event) { events <- e })
 	s := server.next(t)
 	s.created(5)
 	s.done <- errors.New("broken")
@@ -147,7 +147,7 @@ func TestCancelledByServer(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)
 	events := make(chan Event, 8)
-	m.Deletes("a", func(e Event) { events <- e })
+	m.Deletes("a", 5, func(e Event) { events <- e })
 	s := server.next(t)
 	first := s.created(5)
 	s.send(&pb.WatchResponse{WatchId: first.WatchId, Canceled: true, CompactRevision: 7}, 8)
@@ -158,4 +158,34 @@ func TestCancelledByServer(t *testing.T) {
 	s.send(&pb.WatchResponse{WatchId: -1, Created: true, Canceled: true, CancelReason: "no"}, 8)
 	server.next(t).created(9)
 	expect(t, events, Event{}, Event{Opened: 9})
+}
+
+// TestDroppedWatchIsTakenUp: the next watch of a key goes on with one that was
+// dropped a moment ago, unless that may have missed a delete, or has seen one.
+func TestDroppedWatchIsTakenUp(t *testing.T) {
+	c, server := serve(t)
+	m := New(c)
+	events := make(chan Event, 8)
+	follow := func(revision int64) *Watch {
+		return m.Deletes("a", revision, func(e Event) { events <- e })
+	}
+	first := follow(4)
+	s := server.next(t)
+	id := s.created(5).WatchId
+	expect(t, events, Event{Opened: 5})
+	m.Drop(first)
+	second := follow(6)
+	m.Drop(first) // is not the second
+	s.send(changed(id, 7), 7)
+	expect(t, events, Event{Changed: 7})
+	m.Drop(second)
+	third := follow(6) // of which 7 is not to be lost
+	if again := s.created(8); again.WatchId == id {
+		t.Errorf("asked for %v", again)
+	}
+	expect(t, events, Event{Opened: 8})
+	m.Drop(third)
+	if r, err := s.Recv(); err != nil || r.GetCancelRequest() == nil {
+		t.Errorf("after two were dropped: %v, %v", r, err)
+	}
 }
