@@ -73,6 +73,8 @@ type Plan struct {
 	Out string
 	// Version is that of lockbench.
 	Version string
+
+	resumes bool // see [Resume]
 }
 
 // The durations of one cell in one run.
@@ -204,6 +206,14 @@ type cell struct {
 	scenario.Shape
 	subject  *subject
 	scenario scenario.Scenario // of a floor, only its name
+}
+
+// section names the cell in the result folder.
+func (c cell) section() record.Section {
+	return record.Section{
+		Backend: c.subject.Name, Kind: c.subject.Kind, Fencing: c.subject.Fencing,
+		Scenario: c.scenario.Name, Mode: c.Mode, Hosts: c.Hosts, Clients: c.Clients, Keys: c.Keys, HoldNs: int64(c.Hold),
+	}
 }
 
 // group is what the cells have in common that are compared with each other.

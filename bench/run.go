@@ -70,12 +70,19 @@ func Run(ctx context.Context, p Plan, opts Options) (res Result, err error) {
 	if p.isSafety() {
 		return runSafety(ctx, p, opts)
 	}
+	var before *interrupted
+	if p.resumes {
+		if before, err = reopen(p.Out); err != nil {
+			return Result{}, err
+		}
+		defer func() { err = errors.Join(err, before.leave()) }()
+	}
 	s, err := openSession(ctx, p, opts.Log)
 	if err != nil {
 		return Result{Interrupted: ctx.Err() != nil}, err
 	}
 	defer func() { err = errors.Join(err, s.Close(ctx)) }()
-	r := &runner{session: s, clock: load.NewClock(), progress: opts.Progress, checker: check.New()}
+	r := &runner{session: s, clock: load.NewClock(), progress: opts.Progress, checker: check.New(), before: before}
 	return r.run(ctx)
 }
 
@@ -88,6 +95,7 @@ type runner struct {
 	measured int    // cells, over all runs
 	latest   string // figures, for who looks on
 	company  company
+	before   *interrupted // what it goes on with; nil: it is a new run
 }
 
 func (r *runner) run(ctx context.Context) (Result, error) {
@@ -102,7 +110,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if r.folder, err = record.Create(r.plan.Out, m); err != nil {
+	if err = r.openFolder(m); err != nil {
 		return Result{}, err
 	}
 	before := gauge()
@@ -110,7 +118,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
 	state := record.StateDone
 	m = r.folder.Manifest()
-	m.Elapsed, m.Findings = time.Since(r.clock.Started()).Seconds(), r.findings
+	m.Elapsed, m.Findings = r.elapsed(), r.findings
 	m.Failed, m.Skipped = r.failures.cells, append(r.skipped, r.failures.besides()...)
 	res.Skipped = m.Skipped
 	m.Business = before.until(gauge())
@@ -127,13 +135,18 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 // rounds runs every cell in every round. A cell that fails costs itself: the
 // others may still tell something.
 func (r *runner) rounds(ctx context.Context, cells []cell) error {
-	var perRun time.Duration
-	for _, c := range cells {
-		perRun += r.takes(c)
+	order := rounds(cells, r.plan.Runs, r.plan.Seed)
+	steps, guess := 0, time.Duration(0)
+	for run := range order {
+		order[run] = slices.DeleteFunc(order[run], func(c cell) bool { return r.before.has(c, run+1) })
+		steps += len(order[run])
+		for _, c := range order[run] {
+			guess += r.takes(c)
+		}
 	}
-	r.progress.Begin(len(cells)*r.plan.Runs, time.Duration(r.plan.Runs)*perRun)
+	r.progress.Begin(steps, guess)
 	defer r.progress.End()
-	for run, round := range rounds(cells, r.plan.Runs, r.plan.Seed) {
+	for run, round := range order {
 		for _, c := range round {
 			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s%s", run+1, r.plan.Runs, c.subject.Name, c.label(), r.latest))
 			if err := errors.Join(r.cell(ctx, c, run+1), ctx.Err()); err != nil {
@@ -207,16 +220,14 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 		measured, err = r.measure(ctx, c, in)
 	}
 	interrupted := ctx.Err() != nil
-	measured.Section = record.Section{
-		Backend: c.subject.Name, Kind: c.subject.Kind, Fencing: c.subject.Fencing,
-		Scenario: c.scenario.Name, Mode: c.Mode, Hosts: c.Hosts, Clients: c.Clients, Keys: c.Keys, HoldNs: int64(c.Hold),
-		Run: run, Names: in.Names, MetNs: met,
-		Interrupted: interrupted,
-	}
+	measured.Section = c.section()
+	measured.Run, measured.Names, measured.MetNs, measured.Interrupted = run, in.Names, met, interrupted
 	r.checker.Add(measured.Section, measured.Attempts)
+	unit := record.Unit{Cell: measured.Section.Name(), Run: run, Elapsed: r.elapsed()}
 	for _, f := range measured.Findings {
-		r.findings = append(r.findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, c.Mode, f))
+		unit.Findings = append(unit.Findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, c.Mode, f))
 	}
+	r.findings = append(r.findings, unit.Findings...)
 	if err != nil && !interrupted {
 		// Its attempts are kept for the verdict, its figures mean nothing.
 		measured.Interrupted = true
@@ -225,8 +236,12 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 		r.failures.served(c.subject)
 		r.latest = latest(c, measured)
 		r.measured++
+		unit.Done = true
 	}
-	return r.folder.Add(measured)
+	if err := r.folder.Add(measured); err != nil {
+		return err
+	}
+	return r.folder.Enter(unit)
 }
 
 // classify tells a store that refuses or does not answer from a cell in which

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/internal/baseline"
@@ -39,6 +40,7 @@ type runFlags struct {
 	seed                           uint64
 	quick, verbose                 bool
 	env, mtls, format, out, vs     string
+	resume                         string
 	state                          stateFlag
 	servers                        serverFlags
 	explore                        exploreFlags
@@ -77,7 +79,8 @@ Baselines, measured in this process on the same server:
   lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
   lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging
   lockbench run --backends redis --target redis=env:REDIS_URL --parts 4 -o results/1
-  lockbench run --backends redis --vs ../old/bin -o results/vs && lockbench compare results/vs`,
+  lockbench run --backends redis --vs ../old/bin -o results/vs && lockbench compare results/vs
+  lockbench run --resume results/vs --vs ../old/bin`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd)
@@ -109,6 +112,7 @@ Baselines, measured in this process on the same server:
 	fl.StringVar(&f.format, "format", "text", "output, `text|md|json|csv`")
 	fl.StringVar(&f.vs, "vs", "", "measure the plugins of another build in `BIN_DIR` too, interleaved; then lockbench compare DIR")
 	fl.StringVarP(&f.out, "output", "o", "", "result folder `DIR`, new or empty (default results/<UTC time>)")
+	fl.StringVar(&f.resume, "resume", "", "go on with the run of the result folder `DIR` that was interrupted, killed or failed")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of core and the plugins")
 	f.servers.add(fl)
 	f.explore.add(cmd)
@@ -179,8 +183,10 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	if err := p.Check(); err != nil {
 		return err
 	}
-	if err := record.Vacant(p.Out); err != nil {
-		return err
+	if f.resume == "" {
+		if err := record.Vacant(p.Out); err != nil {
+			return err
+		}
 	}
 	log := slog.New(slog.DiscardHandler)
 	if f.verbose {
@@ -192,6 +198,9 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	}
 	res, err := bench.Run(ctx, p, bench.Options{Progress: progress, Log: log})
 	progress.End()
+	if command := bench.ResumeCommand(p.Out); command != "" && (res.Interrupted || res.Cells > 0) {
+		defer fmt.Fprintf(cmd.ErrOrStderr(), "the run has not come to its end; %s goes on with it\n", command)
+	}
 	if res.Cells == 0 || err != nil && res.Verdict.Granted() == 0 {
 		return verdict(res, orInterrupted(ctx, err))
 	}
@@ -246,6 +255,9 @@ func (f *runFlags) show(dir string, stdout, stderr io.Writer) error {
 
 // plan turns flags into a plan. All its errors are of usage.
 func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
+	if f.resume != "" {
+		return f.resumed(cmd)
+	}
 	p := bench.DefaultPlan(f.quick)
 	if err := f.words(cmd); err != nil {
 		return p, err
@@ -287,6 +299,29 @@ func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
 	p.PluginDirs, p.Version = f.servers.pluginDirs, version()
 	p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr())
 	return p, err
+}
+
+// resumed is the plan of an earlier run, with what its folder does not keep.
+func (f *runFlags) resumed(cmd *cobra.Command) (p bench.Plan, err error) {
+	cmd.Flags().Visit(func(fl *pflag.Flag) {
+		if err == nil && !slices.Contains([]string{"resume", "target", "config", "plugin-dir", "vs", "state", "format", "verbose"}, fl.Name) {
+			err = hinted(usagef("--%s cannot be changed: what is measured stands in %s", fl.Name, f.resume), "omit it, or begin a new run without --resume")
+		}
+	})
+	if err != nil {
+		return p, err
+	}
+	if err := oneOf("format", f.format, formats); err != nil {
+		return p, err
+	}
+	given := bench.Plan{PluginDirs: f.servers.pluginDirs, VS: f.vs, Version: version()}
+	if given.State, err = f.state.path(); err != nil {
+		return p, err
+	}
+	if given.Targets, given.Config, err = f.servers.parse(cmd.ErrOrStderr()); err != nil {
+		return p, err
+	}
+	return bench.Resume(f.resume, given)
 }
 
 // checkFolder refuses what means standard output elsewhere.

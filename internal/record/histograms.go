@@ -117,12 +117,11 @@ func scanHistograms(f io.Reader, emit func(HistogramKey, *hdrhistogram.Histogram
 
 // histogramLog writes one interval histogram per cell, run and operation.
 type histogramLog struct {
-	log   *hdrhistogram.HistogramLogWriter
-	since time.Time
+	log *hdrhistogram.HistogramLogWriter
 }
 
 func newHistogramLog(w io.Writer, started time.Time) (*histogramLog, error) {
-	l := &histogramLog{log: hdrhistogram.NewHistogramLogWriter(w), since: started}
+	l := continueHistograms(w, started)
 	if err := l.log.OutputLogFormatVersion(); err != nil {
 		return nil, err
 	}
@@ -132,8 +131,14 @@ func newHistogramLog(w io.Writer, started time.Time) (*histogramLog, error) {
 	if err := l.log.OutputStartTime(started.UnixMilli()); err != nil {
 		return nil, err
 	}
-	l.log.SetBaseTime(started.UnixMilli())
 	return l, l.log.OutputLegend()
+}
+
+// continueHistograms goes on with a log that has its head.
+func continueHistograms(w io.Writer, started time.Time) *histogramLog {
+	l := &histogramLog{log: hdrhistogram.NewHistogramLogWriter(w)}
+	l.log.SetBaseTime(started.UnixMilli())
+	return l
 }
 
 func (l *histogramLog) write(c Cell) error {

@@ -38,6 +38,8 @@ type Manifest struct {
 	Business *Business `json:"business,omitempty"`
 	// Meeting is that of a run which measured together with others.
 	Meeting *Meeting `json:"meeting,omitempty"`
+	// Resumed are the times that another process went on with the run.
+	Resumed []Resumption `json:"resumed,omitempty"`
 	// Parts are the runs that this folder was merged from; none: it is one run.
 	Parts []Part `json:"merged_from,omitempty"`
 	// Together is set when they measured at the same time, so that the figures

@@ -8,6 +8,7 @@
 //	results.txt     one line per cell and run, in the Go benchmark format
 //	events.lbe      every attempt to acquire a lock, see [EventWriter]
 //	histograms.hlog latencies, in the log format of HdrHistogram
+//	journal.jsonl   how far the run came, for who goes on with it
 //
 // All but run.json only grow, so that an interrupted run keeps what it has
 // measured.
@@ -52,6 +53,8 @@ type Folder struct {
 	results    *os.File
 	events     *os.File
 	histograms *os.File
+	journal    *os.File // nil when there is none
+	whole      int64    // of the journal of a reopened folder, in bytes
 
 	eventLog     *EventWriter
 	histogramLog *histogramLog
@@ -154,7 +157,7 @@ func (f *Folder) Close(state State) error {
 
 func (f *Folder) closeFiles() error {
 	var err error
-	for _, file := range []*os.File{f.results, f.events, f.histograms} {
+	for _, file := range []*os.File{f.results, f.events, f.histograms, f.journal} {
 		if file != nil {
 			err = errors.Join(err, file.Close())
 		}
