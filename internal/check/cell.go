@@ -67,7 +67,7 @@ type Cell struct {
 	// Unserved are those of FalseLosses that break a claim, and free locks that
 	// were granted late.
 	Unserved int `json:"unserved,omitempty"`
-	// Unavailable is the longest from the strike to the next grant of a lock,
+	// Unavailable is the longest from the injection to the next grant of a lock,
 	// Recovery the longest from the end of the fault to a grant that it had
 	// held up.
 	Unavailable int64 `json:"unavailable_max_ns,omitempty"`

@@ -231,12 +231,12 @@ func TestHoleHidesDeath(t *testing.T) {
 	}
 }
 
-// TestTap: each piece is seen in both directions, also after harms came and
+// TestObserve: each piece is seen in both directions, also after harms came and
 // went, and what is done from within befalls that piece.
-func TestTap(t *testing.T) {
+func TestObserve(t *testing.T) {
 	p, e := proxied(t)
 	var requests, replies atomic.Int32
-	end := p.Tap(func(way Direction) {
+	end := p.Observe(func(way Direction) {
 		if way == Requests {
 			requests.Add(1)
 			return
@@ -257,7 +257,7 @@ func TestTap(t *testing.T) {
 	end()
 	end()
 	once := sync.OnceFunc(func() { must(t, p.BlackHole()) })
-	defer p.Tap(func(way Direction) {
+	defer p.Observe(func(way Direction) {
 		if way == Replies {
 			once()
 		}

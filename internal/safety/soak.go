@@ -154,7 +154,7 @@ func (w *world) run(ctx context.Context) (err error) {
 	err = w.steps(ctx, w.open, w.keep, w.calm, w.leave, w.keep)
 	w.beginning.Unlock()
 	if err == nil {
-		err = w.steps(ctx, w.strikes, w.leave)
+		err = w.steps(ctx, w.injections, w.leave)
 	}
 	w.concludeCrowd()
 	return err
@@ -190,8 +190,8 @@ func (w *world) calm(ctx context.Context) error {
 	return w.one(ctx, fault.Fault{Name: "calm", Acts: restBetween})
 }
 
-// strikes lets one fault strike after the other.
-func (w *world) strikes(ctx context.Context) error {
+// injections injects one fault after the other.
+func (w *world) injections(ctx context.Context) error {
 	for {
 		if err := w.one(ctx, w.schedule.next()); err != nil || time.Now().After(w.until) {
 			return err

@@ -127,7 +127,7 @@ func (s *succession) succeed(ctx context.Context) error {
 		return err
 	}
 	h.from = s.in.Clock.Now()
-	if err := s.mode.strike(ctx, s, &h); err != nil {
+	if err := s.mode.inject(ctx, s, &h); err != nil {
 		return fmt.Errorf("%w: %w", ErrNothingDone, err)
 	}
 	h.until = s.in.Clock.Now()
@@ -139,8 +139,8 @@ func (s *succession) succeed(ctx context.Context) error {
 		return err
 	}
 	s.sample(&h)
-	if s.mode.mend != nil {
-		if err := s.mode.mend(ctx, s, &h); err != nil {
+	if s.mode.heal != nil {
+		if err := s.mode.heal(ctx, s, &h); err != nil {
 			return fmt.Errorf("%w: after the takeover: %w", ErrNothingDone, err)
 		}
 	}
