@@ -48,7 +48,7 @@ type Harness struct {
 	Cancels int
 
 	props driver.Properties // as the backend stated them when the run began
-	bend  bend
+	hooks hooks
 }
 
 // Store is a server that a case may stop and start.

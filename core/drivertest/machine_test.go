@@ -70,7 +70,7 @@ func (m *machine) acquire(t T, name string, o core.LockOptions) (uint64, error) 
 	if err != nil {
 		return 0, err
 	}
-	lease, err := m.w.bug.bend.apply(lock.TryAcquire(t.Context()))
+	lease, err := m.w.bug.hooks.apply(lock.TryAcquire(t.Context()))
 	if err != nil {
 		return 0, err
 	}
@@ -99,7 +99,7 @@ func (m *machine) Enqueue(t T, name string, ttl time.Duration) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if lease, err := m.w.bug.bend.apply(lock.Acquire(ctx)); err == nil {
+		if lease, err := m.w.bug.hooks.apply(lock.Acquire(ctx)); err == nil {
 			m.keep(name, lease)
 		}
 	}()

@@ -14,8 +14,8 @@ type bug struct {
 	name string
 	// plant makes, for one world, what spoils each connection to its server.
 	plant func(*world) func(*calls)
-	// bend spoils what core tells the cases.
-	bend bend
+	// hooks spoil what core tells the cases.
+	hooks hooks
 
 	// No bugs by themselves, but properties.
 	diesWithPlugin bool // the store ends with its plugin

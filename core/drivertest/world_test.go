@@ -42,7 +42,7 @@ func (w *world) harness() *Harness {
 		Plugin:    func(b driver.Backend) Process { return b.(*process) },
 		Host:      w.host,
 		Leftovers: func(t T) []string { return w.names() },
-		bend:      w.bug.bend,
+		hooks:     w.bug.hooks,
 	}
 }
 
