@@ -32,7 +32,7 @@ func ranSince(t T, from time.Time) time.Duration { return ran(t, from, time.Now(
 
 // mistimed ends the case because of what did not come, or did not last, in the
 // past d. When the process stood still for so much of d that this may be why,
-// the case is not judged and runs again, in a fresh world.
+// the case is not judged and runs again, in a fresh environment.
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)

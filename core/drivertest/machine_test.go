@@ -11,7 +11,7 @@ import (
 
 // machine is another host process.
 type machine struct {
-	w      *world
+	w      *fixture
 	p      *process
 	client *core.Client
 	out    *valve // between the host and its plugin
@@ -21,7 +21,7 @@ type machine struct {
 	waits  int // Acquires that wait or have waited
 }
 
-func (w *world) host(t T) Host {
+func (w *fixture) host(t T) Host {
 	m := &machine{w: w, p: w.process(w.store), out: newValve(), leases: map[string]held{}}
 	m.client = core.New(m.p.calls.behind(m.out), &core.Options{Logger: slog.New(slog.DiscardHandler), OnEvent: func(e core.Event) {
 		if m.mu.Lock(); e.Kind == core.EventWaiting {

@@ -56,7 +56,7 @@ const holdsFor = 500 * time.Millisecond
 // releaseFollows is how soon after a hold has ended its release passes.
 const releaseFollows = 20 * time.Millisecond
 
-func watchMoments(w *World) *watcher {
+func watchMoments(w *System) *watcher {
 	watch := &watcher{hosts: w.Hosts, waiting: map[*awaited]bool{}}
 	for i, h := range w.Hosts {
 		for _, p := range h.Paths {

@@ -20,7 +20,7 @@ import (
 // as many seconds as LOCKBENCH_MYSQL_CONTEND says.
 // Any error fails it: a deadlock and a lock wait that reach a caller, too.
 func TestContenders(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	const hosts, each = 16, 4
 	var inside atomic.Int32
 	var last uint64 // guarded by the lock under test
@@ -94,7 +94,7 @@ func jain(counts []int) float64 {
 
 // TestFirstInsert races for names that no row exists for.
 func TestFirstInsert(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	races := 1000
 	if testing.Short() {
 		races = 100
@@ -132,7 +132,7 @@ func TestFirstInsert(t *testing.T) {
 // TestOppositeOrders sends batches of the same names in opposite orders, which
 // deadlock each other unless they are sorted.
 func TestOppositeOrders(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	var all sync.WaitGroup
 	for h := range 2 {
 		b := w.host(t)
@@ -172,7 +172,7 @@ func TestOppositeOrders(t *testing.T) {
 // give the statement up for a minute, so that nothing but the backend can have
 // seen to it.
 func TestLockedRowHoldsUpNobodyElse(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	o := mysql.Options{
 		Address: w.address, Prefix: w.prefix, Connect: mysql.Connect{DialTimeout: time.Minute, RequestTimeout: time.Minute},
 		Logger: slog.New(slog.DiscardHandler),
