@@ -215,13 +215,13 @@ func (c *Cell) name(r record.Round, name int, leases []record.Lease) {
 		c.keeps(r, l)
 		c.prompt(r, leases, i)
 		if i > 0 {
-			c.successionOf(r, name, succession{leases[i-1], l})
+			c.handoverOf(r, name, handover{leases[i-1], l})
 		}
 	}
 	c.windows(r, leases)
 }
 
-func (c *Cell) successionOf(r record.Round, name int, s succession) {
+func (c *Cell) handoverOf(r record.Round, name int, s handover) {
 	if b := s.belief(); b > 0 && (s.first.ReleaseNs == 0 || s.first.ReleaseNs > s.next.GrantedNs) {
 		c.Belief = max(c.Belief, b)
 	}

@@ -213,7 +213,7 @@ func within(change func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(settleTime):
-		return fmt.Errorf("not done after %v", settleTime)
+	case <-time.After(signalTime):
+		return fmt.Errorf("not done after %v", signalTime)
 	}
 }
