@@ -232,11 +232,6 @@ var ErrNoPlugins error = &EnvError{
 	Hint: "make build puts lockbench and all plugins into bin/; in a module of yours do that go get -tool github.com/lockbench/lockbench/plugins/NAME/lockplugin-NAME && go build -o bin/ tool",
 }
 
-// NameOf is the backend's name in the path of a plugin binary.
-func NameOf(path string) string {
-	return strings.TrimPrefix(filepath.Base(path), "lockplugin-")
-}
-
 // findPlugins resolves the backends of the plan to binaries.
 func findPlugins(p Plan) ([]plugin.Found, error) {
 	all := plugin.Discover(p.PluginDirs)

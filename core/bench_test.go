@@ -90,10 +90,10 @@ func BenchmarkHeld(b *testing.B) {
 		for l := range c.sched.leases.all() {
 			l.due = now
 		}
-		flights := c.sched.board(slices.Collect(c.sched.leases.all()), now)
+		batches := c.sched.group(slices.Collect(c.sched.leases.all()), now)
 		c.sched.mu.Unlock()
-		for _, f := range flights {
-			c.sched.fly(b.Context(), f)
+		for _, f := range batches {
+			c.sched.renew(b.Context(), f)
 		}
 	}
 	b.ReportMetric(perLease, "B/lease")

@@ -55,8 +55,8 @@ const (
 	maxLabel             = 256
 )
 
-// settle fills in defaults and checks what was given.
-func (o *Options) settle() (Options, error) {
+// fill fills in defaults and checks what was given.
+func (o *Options) fill() (Options, error) {
 	var out Options
 	if o != nil {
 		out = *o
@@ -130,14 +130,14 @@ type Client struct {
 // names the bounds.
 func New(b driver.Backend, opts *Options) *Client {
 	props := b.Properties()
-	settled, invalid := opts.settle()
+	filled, invalid := opts.fill()
 	c := &Client{
 		invalid:  invalid,
 		b:        edgeOf(b),
 		name:     props.Name,
 		survives: props.SurvivesPlugin,
 		waiter:   driver.WaiterOf(b),
-		opts:     settled,
+		opts:     filled,
 		idle:     make(chan struct{}, 1),
 		closed:   make(chan struct{}),
 	}

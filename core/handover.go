@@ -47,9 +47,9 @@ func (l *Lease) successor(a *contender, now instant) *Lease {
 	if now.sub(confirmed) >= minStreakTime {
 		next.due = now
 	}
-	if f := l.flight; f != nil && f.sent {
+	if f := l.renewal; f != nil && f.sent {
 		f.leases[slices.Index(f.leases, l)] = next
-		next.flight, next.again = f, l.again
+		next.renewal, next.again = f, l.again
 	}
 	return next
 }

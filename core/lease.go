@@ -60,8 +60,8 @@ type Lease struct {
 	endAt   instant       // when it is lost unless renewed
 	due     instant       // planned time of the next renewal
 	freeBy  instant       // latest time at which the store has let it expire
-	flight  *flight       // the renewal under way
-	again   bool          // renew once more when flight is over
+	renewal *renewalBatch // the renewal under way
+	again   bool          // renew once more when renewal is over
 	trouble error         // why it is suspect
 	freeing bool          // a Release is under way
 	freed   chan struct{} // made by a second Release to wait for the first

@@ -77,7 +77,7 @@ func (c *Client) lock(op, name string, opts *LockOptions) (*Lock, error) {
 	if err := checkName(name); err != nil {
 		return nil, c.wrap(op, clip(name), err)
 	}
-	if err := l.opts.settle(c.b.Properties()); err != nil {
+	if err := l.opts.fill(c.b.Properties()); err != nil {
 		return nil, c.wrap(op, name, err)
 	}
 	l.opts.Value = bytes.Clone(l.opts.Value)
@@ -110,9 +110,9 @@ func checkName(name string) error {
 	return nil
 }
 
-// settle fills in defaults and checks every option against the others and
+// fill fills in defaults and checks every option against the others and
 // against the bounds of the backend (K7).
-func (o *LockOptions) settle(p driver.Properties) error {
+func (o *LockOptions) fill(p driver.Properties) error {
 	byDefault := o.TTL == 0
 	if byDefault {
 		o.TTL = defaultTTL

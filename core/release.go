@@ -80,7 +80,7 @@ var errBusy = errors.New("another release of it is under way")
 // beginRelease ends l for this process. It returns the renewal to wait for,
 // and false when there is nothing left to do, or when another Release has not
 // come to an end in time.
-func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Duration) (*flight, bool, error) {
+func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Duration) (*renewalBatch, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l.freeing {
@@ -108,7 +108,7 @@ func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Durati
 	if l.alive.Load() {
 		s.finish(l, l.state, ErrReleased)
 	}
-	return l.flight, true, nil
+	return l.renewal, true, nil
 }
 
 // endRelease enters the outcome and returns what Release returns. doubt is why

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// maxRenewers is how many renewals of one flight are under way at once on
+	// maxRenewers is how many renewals of one batch are under way at once on
 	// a backend that cannot batch.
 	maxRenewers = 32
 	minRetry    = 5 * time.Millisecond
 	maxRetry    = 500 * time.Millisecond
 )
 
-// flight is one call, or one round of calls, that renews leases.
-type flight struct {
+// renewalBatch is one call, or one round of calls, that renews leases.
+type renewalBatch struct {
 	leases []*Lease
 	left   time.Duration // of the lease that ends first
 	done   chan struct{}
@@ -31,10 +31,10 @@ type flight struct {
 	sent   bool // the requests are on their way; a lease that is handed over is replaced by the next
 }
 
-// fly renews the leases of f and enters the results. The backend gets a third
+// renew renews the leases of f and enters the results. The backend gets a third
 // of the time left, so that a hung plugin is found, and can be replaced, while
 // its leases live (L8).
-func (s *scheduler) fly(ctx context.Context, f *flight) {
+func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	ctx, cancel := context.WithTimeout(ctx, max(f.left/3, time.Millisecond))
 	defer cancel()
@@ -43,12 +43,12 @@ func (s *scheduler) fly(ctx context.Context, f *flight) {
 		return
 	}
 	if sent, reqs := s.send(f); len(reqs) > 0 {
-		s.landed(f, sent, s.c.renew(ctx, reqs))
+		s.record(f, sent, s.c.renew(ctx, reqs))
 	}
 }
 
 // send makes the requests of f, without those for leases that are over.
-func (s *scheduler) send(f *flight) (sent instant, reqs []driver.Request) {
+func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.sent = true
@@ -61,7 +61,7 @@ func (s *scheduler) send(f *flight) (sent instant, reqs []driver.Request) {
 }
 
 // examine asks the holder for its health, where it wants to be asked.
-func (s *scheduler) examine(ctx context.Context, f *flight) error {
+func (s *scheduler) examine(ctx context.Context, f *renewalBatch) error {
 	healthy := f.leases[0].lock.opts.Healthy
 	if healthy == nil {
 		return nil
@@ -75,7 +75,7 @@ func (s *scheduler) examine(ctx context.Context, f *flight) error {
 	return nil
 }
 
-func (s *scheduler) mark(f *flight, asking bool) {
+func (s *scheduler) mark(f *renewalBatch, asking bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.asking = asking
@@ -121,13 +121,13 @@ func (c *Client) batch(ctx context.Context, kind driver.OpKind, reqs []driver.Re
 	}
 }
 
-// landed enters the results of a flight.
-func (s *scheduler) landed(f *flight, sent instant, errs []error) {
+// record enters the results of a batch.
+func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.mu.Lock()
 	got := s.c.clock.now()
 	var ended []*Lease
 	for i, l := range f.leases {
-		l.flight = nil
+		l.renewal = nil
 		if !errors.Is(errs[i], ErrNotHeld) {
 			l.freeBy = max(l.freeBy, got.add(l.lock.opts.TTL))
 		}

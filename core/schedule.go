@@ -19,8 +19,8 @@ const (
 	// maxAhead is how much earlier than planned a renewal may go out together
 	// with one that is due: at most an eighth of its interval, too.
 	maxAhead = 100 * time.Millisecond
-	// maxFlight is how many renewals go out in one call.
-	maxFlight = 256
+	// maxBatch is how many renewals go out in one call.
+	maxBatch = 256
 	// stale is how late the scheduler may be before a missed deadline is put
 	// down to a pause of the process instead of the backend.
 	stale = 500 * time.Millisecond
@@ -43,7 +43,7 @@ type scheduler struct {
 	wakeAt  instant // when the goroutine looks again by itself
 	empty   bool    // there was no lease when it looked last, and none was granted since
 	wake    chan struct{}
-	flights sync.WaitGroup
+	batches sync.WaitGroup
 }
 
 func (s *scheduler) init(c *Client) {
@@ -104,7 +104,7 @@ func (s *scheduler) enter(l *Lease) {
 // plan sets when the scheduler has to look at l.
 func (l *Lease) plan() {
 	l.next = min(l.endAt, l.maxAt)
-	if l.flight == nil {
+	if l.renewal == nil {
 		l.next = min(l.next, l.due)
 	}
 }
@@ -137,14 +137,14 @@ func (s *scheduler) rouse(next instant) {
 
 // run looks at leases when their time has come, until ctx ends.
 func (s *scheduler) run(ctx context.Context) {
-	defer s.flights.Wait()
+	defer s.batches.Wait()
 	timer := time.NewTimer(maxSleep)
 	defer timer.Stop()
 	for {
-		ended, flights, pause := s.step()
+		ended, batches, pause := s.step()
 		s.notify(ended)
-		for _, f := range flights {
-			s.flights.Go(func() { s.fly(ctx, f) })
+		for _, f := range batches {
+			s.batches.Go(func() { s.renew(ctx, f) })
 		}
 		timer.Reset(pause)
 		select {
@@ -158,14 +158,14 @@ func (s *scheduler) run(ctx context.Context) {
 
 // step ends what is over, collects the renewals that are due, and says when to
 // look again.
-func (s *scheduler) step() (ended []*Lease, flights []*flight, pause time.Duration) {
+func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.c.clock.now()
 	s.c.events.ask(now)
 	ended, soon := s.ripe(now)
 	if len(soon) > 0 && soon[0].next <= now { // else the timer was early, or a lease is new
-		flights = s.board(soon, now)
+		batches = s.group(soon, now)
 	}
 	for _, l := range soon {
 		l.plan()
@@ -173,7 +173,7 @@ func (s *scheduler) step() (ended []*Lease, flights []*flight, pause time.Durati
 	}
 	if len(s.leases) == 0 && s.empty {
 		s.wakeAt = never
-		return ended, flights, time.Hour
+		return ended, batches, time.Hour
 	}
 	// Where leases come and go, the goroutine sleeps once more with none before
 	// it asks to be woken for the next: that would wake it for each of them.
@@ -182,7 +182,7 @@ func (s *scheduler) step() (ended []*Lease, flights []*flight, pause time.Durati
 	if !s.empty {
 		s.wakeAt = min(s.leases[0].next, s.wakeAt)
 	}
-	return ended, flights, max(s.wakeAt.sub(now), 0)
+	return ended, batches, max(s.wakeAt.sub(now), 0)
 }
 
 // ripe ends the leases whose time is over, and takes from the heap those that
@@ -208,32 +208,32 @@ func (s *scheduler) ripe(now instant) (ended, soon []*Lease) {
 // ahead is how much before its planned time l may be renewed along with others.
 func (l *Lease) ahead() time.Duration { return min(maxAhead, l.lock.opts.RenewEvery/8) }
 
-// board groups the leases that may be renewed now into flights. The leases of
-// a flight have about the same time left, because its call gets a third of the
+// group groups the leases that may be renewed now into batches. The leases of
+// a batch have about the same time left, because its call gets a third of the
 // shortest; a lease with a health check goes alone, because that may take its
 // time.
-func (s *scheduler) board(leases []*Lease, now instant) []*flight {
-	var flights []*flight
-	open := map[int]*flight{}
+func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
+	var batches []*renewalBatch
+	open := map[int]*renewalBatch{}
 	for _, l := range leases {
-		if l.flight != nil || l.due > now.add(l.ahead()) {
+		if l.renewal != nil || l.due > now.add(l.ahead()) {
 			continue
 		}
 		left := l.endAt.sub(now)
 		class := bits.Len64(uint64(left))
 		f := open[class]
-		if f == nil || len(f.leases) == maxFlight || l.lock.opts.Healthy != nil {
-			f = &flight{left: left, done: make(chan struct{})}
-			flights = append(flights, f)
+		if f == nil || len(f.leases) == maxBatch || l.lock.opts.Healthy != nil {
+			f = &renewalBatch{left: left, done: make(chan struct{})}
+			batches = append(batches, f)
 			if l.lock.opts.Healthy == nil {
 				open[class] = f
 			}
 		}
 		f.leases = append(f.leases, l)
 		f.left = min(f.left, left)
-		l.flight, l.again = f, false
+		l.renewal, l.again = f, false
 	}
-	return flights
+	return batches
 }
 
 // sweep ends the leases that are overdue now. It is cheap when there are none.
@@ -262,11 +262,11 @@ func (s *scheduler) sweep(now instant) {
 // overdue is the cause of losing l at its deadline.
 func (l *Lease) overdue(now instant) error {
 	switch {
-	case l.flight != nil && l.flight.asking:
+	case l.renewal != nil && l.renewal.asking:
 		return fmt.Errorf("%w: the health check gave no answer", ErrUnhealthy)
 	case l.trouble != nil:
 		return because(ErrUnreachable, l.trouble)
-	case l.flight != nil && now.sub(l.endAt) < stale:
+	case l.renewal != nil && now.sub(l.endAt) < stale:
 		return fmt.Errorf("%w: a renewal got no answer", ErrUnreachable)
 	}
 	return ErrExpired

@@ -11,7 +11,7 @@ import (
 // TestRandomCancels is the suite's case of acquires that are cancelled at
 // random moments, through the plugin, ten thousand times.
 func TestRandomCancels(t *testing.T) {
-	each(t, func(t *testing.T, w world, binary string, cfg driver.Config) {
+	each(t, func(t *testing.T, w system, binary string, cfg driver.Config) {
 		cancels := count(500, 10_000)
 		drivertest.Run(t, func(ct drivertest.T) *drivertest.Harness {
 			h := plugintest.Binary(binary, func(drivertest.T) driver.Config { return cfg })(ct)

@@ -19,7 +19,7 @@ import (
 // TestChurn opens, uses and kills plugins and hosts: no process, no socket
 // file, no goroutine and no descriptor may stay behind.
 func TestChurn(t *testing.T) {
-	each(t, func(t *testing.T, w world, binary string, cfg driver.Config) {
+	each(t, func(t *testing.T, w system, binary string, cfg driver.Config) {
 		tmp := t.TempDir()
 		t.Setenv("TMPDIR", tmp)
 		var pids []int
@@ -53,7 +53,7 @@ func TestChurn(t *testing.T) {
 }
 
 // killedPlugin uses a plugin, kills it, and closes the backend.
-func killedPlugin(t *testing.T, w world, binary string, cfg driver.Config) (pid int) {
+func killedPlugin(t *testing.T, w system, binary string, cfg driver.Config) (pid int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -76,7 +76,7 @@ func killedPlugin(t *testing.T, w world, binary string, cfg driver.Config) (pid 
 
 // killedHost kills a host that holds a lock, and returns the pids of both
 // processes.
-func killedHost(t *testing.T, w world, binary string, cfg driver.Config) []int {
+func killedHost(t *testing.T, w system, binary string, cfg driver.Config) []int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

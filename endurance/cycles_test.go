@@ -111,7 +111,7 @@ func residentOf(t *testing.T, pid int) uint64 {
 // BenchmarkCycle is an acquire and a release through the plugin of each
 // backend, as the host sees it: -benchmem counts the host's memory.
 func BenchmarkCycle(b *testing.B) {
-	for _, w := range worlds {
+	for _, w := range systems {
 		b.Run("backend="+w.name, func(b *testing.B) {
 			binary := plugintest.Build(b, "../plugins/"+w.name+"/lockplugin-"+w.name)
 			client := core.New(plugintest.Open(b, w.name, optionsOf(binary, w.start(b))), nil)

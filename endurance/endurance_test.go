@@ -33,8 +33,8 @@ func count(short, long int) int {
 	return short
 }
 
-// world is one backend on a real server of its own.
-type world struct {
+// system is one backend on a real server of its own.
+type system struct {
 	name string
 	// start starts the server and returns the plugin's configuration.
 	start func(t testing.TB) driver.Config
@@ -42,9 +42,9 @@ type world struct {
 	left func(t *testing.T, cfg driver.Config) []string
 }
 
-// each runs f on every world, with the plugin's binary.
-func each(t *testing.T, f func(t *testing.T, w world, binary string, cfg driver.Config)) {
-	for _, w := range worlds {
+// each runs f on every system, with the plugin's binary.
+func each(t *testing.T, f func(t *testing.T, w system, binary string, cfg driver.Config)) {
+	for _, w := range systems {
 		t.Run(w.name, func(t *testing.T) {
 			cfg := w.start(t)
 			f(t, w, plugintest.Build(t, "../plugins/"+w.name+"/lockplugin-"+w.name), cfg)
@@ -80,7 +80,7 @@ func spread(t *testing.T, what string, times []time.Duration) {
 // host must get every one of them at once, and nothing else may be touched.
 func TestKilledHosts(t *testing.T) {
 	const locks = 50
-	each(t, func(t *testing.T, w world, binary string, cfg driver.Config) {
+	each(t, func(t *testing.T, w system, binary string, cfg driver.Config) {
 		ctx := t.Context()
 		client := core.New(plugintest.Open(t, w.name, optionsOf(binary, cfg)), nil)
 		defer client.Close(ctx)

@@ -45,7 +45,7 @@ var habits = map[string]func(t *testing.T) (end func()){
 // TestOddHosts runs hosts with odd habits that open a plugin, acquire, kill the
 // plugin, acquire and close: nothing panics, and nothing is left.
 func TestOddHosts(t *testing.T) {
-	each(t, func(t *testing.T, w world, binary string, cfg driver.Config) {
+	each(t, func(t *testing.T, w system, binary string, cfg driver.Config) {
 		for habit := range habits {
 			t.Run(habit, func(t *testing.T) {
 				spec, err := json.Marshal(oddHost{

@@ -47,7 +47,7 @@ const wrappedTTL = 6 * time.Second
 // TestWrappers harms plugins behind wrappers under a living host: no other host
 // is granted the lock while the lease is valid.
 func TestWrappers(t *testing.T) {
-	each(t, func(t *testing.T, w world, binary string, cfg driver.Config) {
+	each(t, func(t *testing.T, w system, binary string, cfg driver.Config) {
 		rival := core.New(plugintest.Open(t, w.name, optionsOf(binary, cfg)), &core.Options{Logger: slog.New(slog.DiscardHandler)})
 		t.Cleanup(func() { rival.Close(context.Background()) })
 		for name, script := range wrappers {

@@ -59,7 +59,7 @@ func (s sale) check(t *testing.T) {
 }
 
 // testCoupons sells from three processes.
-func testCoupons(t *testing.T, w world) {
+func testCoupons(t *testing.T, w system) {
 	sell(t, true, func(stock string) (shops []string) {
 		for range 3 {
 			shop, _ := url(t, w.run(t, "coupons", "shop", "--listen", "127.0.0.1:0", "--stock", stock), 0)

@@ -55,7 +55,7 @@ func checkPieces(t *testing.T, all ...*process) (terms int) {
 
 // testLeadertask runs three candidates that all call themselves the same, as
 // containers from one image do, and kills each leader.
-func testLeadertask(t *testing.T, w world) {
+func testLeadertask(t *testing.T, w system) {
 	tick, kills := "200ms", 2
 	if long {
 		tick, kills = "1s", 10

@@ -51,8 +51,8 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// world is one backend with its server, as arguments of the examples.
-type world struct {
+// system is one backend with its server, as arguments of the examples.
+type system struct {
 	backend string
 	args    []string
 }
@@ -60,7 +60,7 @@ type world struct {
 var backends = []string{"redis", "redlock", "mysql", "etcd"}
 
 // start starts the server of a backend, which the test's end closes.
-func start(t *testing.T, backend string) world {
+func start(t *testing.T, backend string) system {
 	t.Helper()
 	ctx := t.Context()
 	var config string
@@ -99,7 +99,7 @@ func start(t *testing.T, backend string) world {
 	if err := os.WriteFile(file, []byte(config+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return world{backend, []string{"--backend", backend, "--config", file, "--plugin-dir", plugins}}
+	return system{backend, []string{"--backend", backend, "--config", file, "--plugin-dir", plugins}}
 }
 
 // process is one running example. Its output can be waited for, line by line.
@@ -112,7 +112,7 @@ type process struct {
 	changed chan struct{}
 }
 
-func (w world) run(t *testing.T, program string, args ...string) *process {
+func (w system) run(t *testing.T, program string, args ...string) *process {
 	t.Helper()
 	return run(t, program, slices.Concat(args, w.args)...)
 }
@@ -210,7 +210,7 @@ func (p *process) terminate(t *testing.T) {
 }
 
 // each runs a test on every backend with servers, two at a time.
-func each(t *testing.T, test func(t *testing.T, w world)) {
+func each(t *testing.T, test func(t *testing.T, w system)) {
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
@@ -222,7 +222,7 @@ func each(t *testing.T, test func(t *testing.T, w world)) {
 // TestExamples runs every example on every backend, and on memory within one
 // process.
 func TestExamples(t *testing.T) {
-	each(t, func(t *testing.T, w world) {
+	each(t, func(t *testing.T, w system) {
 		t.Run("scheduler", func(t *testing.T) { testScheduler(t, w) })
 		t.Run("leadertask", func(t *testing.T) { testLeadertask(t, w) })
 		t.Run("coupons", func(t *testing.T) { testCoupons(t, w) })

@@ -67,7 +67,7 @@ func checkTicks(t *testing.T, lines []string) int {
 
 // testScheduler runs two versions side by side, kills the runner in mid-job
 // again and again and puts another in its place.
-func testScheduler(t *testing.T, w world) {
+func testScheduler(t *testing.T, w system) {
 	ticks, killEvery := 6, 2
 	if long {
 		ticks, killEvery = 200, 5
@@ -143,7 +143,7 @@ func TestSchedulerAndItsStore(t *testing.T) {
 		env.Missing(t, "redis", err)
 	}
 	t.Cleanup(func() { server.Close() })
-	w := world{"redis", []string{"--backend", "redis", "--address", server.Addr(), "--plugin-dir", plugins}}
+	w := system{"redis", []string{"--backend", "redis", "--address", server.Addr(), "--plugin-dir", plugins}}
 	args := []string{"--every", every.String(), "--ttl", (2 * every).String(), "--takes", (5 * every).String()}
 
 	first := w.run(t, "scheduler", args...)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -103,10 +104,11 @@ func resolved(ctx context.Context, nameOrPath string, dirs []string) (plugin.Fou
 	return found, d, err
 }
 
-// resolve finds a plugin by name, or takes a path as it is.
+// resolve finds a plugin by name, or takes a path as it is, whose file names the
+// backend until the binary is asked.
 func resolve(nameOrPath string, dirs []string) (plugin.Found, error) {
 	if strings.ContainsRune(nameOrPath, '/') {
-		return plugin.Found{Name: bench.NameOf(nameOrPath), Path: nameOrPath}, nil
+		return plugin.Found{Name: strings.TrimPrefix(filepath.Base(nameOrPath), "lockplugin-"), Path: nameOrPath}, nil
 	}
 	found := plugin.Discover(dirs)
 	if len(found) == 0 {

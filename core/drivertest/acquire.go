@@ -86,7 +86,7 @@ func endsWithCtx(t T, h *Harness) {
 }
 
 func permanentError(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	c := h.clientOn(t, g)
 	denied := fmt.Errorf("%w: wrong password", driver.ErrDenied)
 	g.set(only([]string{opAcquire}, func(context.Context) error { return denied }), nil)

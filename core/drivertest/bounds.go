@@ -32,7 +32,7 @@ blocks others for longer than agreed, one that is rounded down loses the lease.`
 }
 
 func badTTLs(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	c := h.clientOn(t, g)
 	low, step, high := h.props.TTLMin, h.props.TTLStep, h.props.TTLMax
 	if low <= 0 || step <= 0 || high < low {
@@ -49,7 +49,7 @@ func badTTLs(t T, h *Harness) {
 		_, lockErr := c.Lock("jobs", &core.LockOptions{TTL: ttl})
 		_, electorErr := c.Elector("jobs", &core.ElectorOptions{TTL: ttl})
 		for of, err := range map[string]error{"Lock": lockErr, "Elector": electorErr} {
-			err = c.bend.refuse(err)
+			err = c.hooks.refuse(err)
 			if !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("%s with TTL %v: %v; want ErrInvalid", of, ttl, err)
 				continue

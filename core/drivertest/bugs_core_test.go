@@ -70,8 +70,8 @@ func (l noCause) Err() error {
 func coreBugs() []bug {
 	return []bug{
 		{
-			name: "done after deadline",
-			bend: bend{lease: newLateDone},
+			name:  "done after deadline",
+			hooks: hooks{lease: newLateDone},
 			caught: []string{
 				"L3 done at the deadline when the store is silent", "L3 done at the deadline when the store is frozen", "L4 nothing is retried past the deadline",
 				"L3 a released lease is over at once", "K5 a lease is over before the lock is handed over", "L3 a frozen host finds its lease over when it resumes", "L2 nobody gets the lock before its holder's deadline",
@@ -80,18 +80,18 @@ func coreBugs() []bug {
 		},
 		{
 			name:          "done after deadline, with a plugin that hangs",
-			bend:          bend{lease: newLateDone},
+			hooks:         hooks{lease: newLateDone},
 			neverReplaced: true,
 			caught:        []string{"L3 done before deadline when the plugin hangs", "L8 a release outlasts a plugin that hangs"},
 		},
 		{
 			name:   "deadline counted from the reply",
-			bend:   bend{lease: func(l held) held { return lateDeadline{l} }},
+			hooks:  hooks{lease: func(l held) held { return lateDeadline{l} }},
 			caught: []string{"L2 the deadline counts from before the request was sent", "K5 a hand-over keeps the deadline", "K7 the default TTL is 10 s"},
 		},
 		{
-			name: "cause is lost",
-			bend: bend{lease: func(l held) held { return noCause{l} }},
+			name:  "cause is lost",
+			hooks: hooks{lease: func(l held) held { return noCause{l} }},
 			caught: []string{
 				"L5 an unhealthy holder loses its lease", "L5 a lease ends at MaxHold", "L3 a lease that another took says so",
 				"L3 done at the deadline when the store is silent", "L3 a broken lease is lost at the next renewal",
@@ -99,8 +99,8 @@ func coreBugs() []bug {
 			},
 		},
 		{
-			name: "error identity lost",
-			bend: bend{err: func(err error) error { return errors.New(err.Error()) }},
+			name:  "error identity lost",
+			hooks: hooks{err: func(err error) error { return errors.New(err.Error()) }},
 			caught: []string{
 				"K1 a permanent error ends acquire", "K1 acquire ends with its ctx", "K2 try decides once and says who holds",
 				"K8 a store that is away is unavailable, not held", "K3 what cannot be settled is indeterminate, with a time that holds",
@@ -108,7 +108,7 @@ func coreBugs() []bug {
 		},
 		{
 			name: "bad input is accepted",
-			bend: bend{err: func(err error) error {
+			hooks: hooks{err: func(err error) error {
 				if errors.Is(err, driver.ErrInvalid) {
 					return nil
 				}
@@ -118,12 +118,12 @@ func coreBugs() []bug {
 		},
 		{
 			name:   "grants out of order",
-			bend:   bend{lease: outOfOrder()},
+			hooks:  hooks{lease: outOfOrder()},
 			caught: []string{"K5 goroutines of one host are served in their order"},
 		},
 		{
 			name:   "a hand-over keeps the token",
-			bend:   bend{lease: func(l held) held { return sameToken{l} }},
+			hooks:  hooks{lease: func(l held) held { return sameToken{l} }},
 			caught: []string{"L6 tokens rise over hand-overs inside a host"},
 		},
 	}

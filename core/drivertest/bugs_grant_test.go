@@ -50,7 +50,7 @@ func grantBugs() []bug {
 		},
 		{
 			name: "grants each lock once",
-			plant: func(*world) func(*calls) {
+			plant: func(*fixture) func(*calls) {
 				var granted sync.Map
 				return func(c *calls) {
 					inner := c.acquire

@@ -105,7 +105,7 @@ func slowly(c *calls) {
 
 // lostWakeUp looks first and enters the queue later, where it is not looked
 // again.
-func lostWakeUp(*world) func(*calls) {
+func lostWakeUp(*fixture) func(*calls) {
 	var (
 		mu     sync.Mutex
 		asleep = map[string][]chan struct{}{}
@@ -160,7 +160,7 @@ func wakesEverybody(c *calls) {
 }
 
 // keepsTurn keeps a free lock for the first waiter, come or not.
-func keepsTurn(*world) func(*calls) {
+func keepsTurn(*fixture) func(*calls) {
 	var (
 		mu    sync.Mutex
 		first = map[string]string{} // owner by name
@@ -191,7 +191,7 @@ func keepsTurn(*world) func(*calls) {
 }
 
 // favours lets the first host have the lock again and again.
-func favours(w *world) func(*calls) {
+func favours(w *fixture) func(*calls) {
 	start := time.Now()
 	return func(c *calls) {
 		first, inner := w.links == 1, *c

@@ -50,7 +50,7 @@ func requestBugs() []bug {
 		}},
 		{
 			name:   "calls hang",
-			plant:  func(w *world) func(*calls) { return func(c *calls) { hang(c, w.over) } },
+			plant:  func(w *fixture) func(*calls) { return func(c *calls) { hang(c, w.over) } },
 			caught: []string{"K8 a call whose ctx has ended returns", "K8 calls end with their ctx when the server is frozen", "K1 acquire ends with its ctx"},
 		},
 		{
@@ -171,7 +171,7 @@ func showsOldNews(c *calls) {
 }
 
 // backlog shows every value that was proclaimed, one after the other.
-func backlog(*world) func(*calls) {
+func backlog(*fixture) func(*calls) {
 	var (
 		mu  sync.Mutex
 		all []driver.Holder

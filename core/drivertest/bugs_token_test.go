@@ -76,8 +76,8 @@ func (m *retoken) plant(c *calls) {
 	}
 }
 
-func tokensBy(next func() func() uint64) func(*world) func(*calls) {
-	return func(*world) func(*calls) { return newRetoken(next()).plant }
+func tokensBy(next func() func() uint64) func(*fixture) func(*calls) {
+	return func(*fixture) func(*calls) { return newRetoken(next()).plant }
 }
 
 func tokenBugs() []bug {
@@ -120,7 +120,7 @@ func tokenBugs() []bug {
 		},
 		{
 			name: "tokens begin again after a restart",
-			plant: func(w *world) func(*calls) {
+			plant: func(w *fixture) func(*calls) {
 				n := uint64(0)
 				w.start = func(bool) { n = 0 }
 				return newRetoken(func() uint64 { n++; return n }).plant
@@ -133,7 +133,7 @@ func tokenBugs() []bug {
 }
 
 // mintedApart takes the token from a counter, and asks for the lock later.
-func mintedApart(*world) func(*calls) {
+func mintedApart(*fixture) func(*calls) {
 	var (
 		mu     sync.Mutex
 		minted uint64

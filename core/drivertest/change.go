@@ -87,11 +87,11 @@ func slowReader(t T, h *Harness) {
 
 func staleWhileAway(t T, h *Harness) {
 	bs := h.backends(t, 2)
-	g := newGate(bs[1])
+	g := newInjector(bs[1])
 	a := h.attempt(bs[0], "jobs", h.lasting().TTL)
 	a.Value = []byte("one")
-	// The gate's Observe asks the gate's Inspect, and so is cut off with it.
-	c := h.clientOn(t, &polling{gate: g})
+	// The injector's Observe asks the injector's Inspect, and so is cut off with it.
+	c := h.clientOn(t, &polling{injector: g})
 	changes, _ := c.observe(t, "jobs", h.lastingTerm("nothing"))
 	nextChange(t, changes, observeLimit, core.Vacant, "")
 	a.must(t)
@@ -119,11 +119,11 @@ func nextStale(t T, changes <-chan core.Change) core.Change {
 	return c
 }
 
-// polling observes through a gate, call by call.
-type polling struct{ *gate }
+// polling observes through an injector, call by call.
+type polling struct{ *injector }
 
 func (p *polling) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	return driver.PollObserve(ctx, p.gate, name, 20*time.Millisecond, emit)
+	return driver.PollObserve(ctx, p.injector, name, 20*time.Millisecond, emit)
 }
 
 func observeServer(t T, h *Harness) {

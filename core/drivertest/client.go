@@ -23,26 +23,26 @@ type held interface {
 	Release(context.Context) error
 }
 
-// bend changes what core returns to the cases. The tests of the suite plant bugs in
-// core with it, to see that each case can fail; otherwise it is zero.
-type bend struct {
+// hooks change what core returns to the cases. The tests of the suite plant bugs in
+// core with them, to see that each case can fail; otherwise they are zero.
+type hooks struct {
 	lease func(held) held
 	err   func(error) error
 }
 
-func (b bend) apply(l held, err error) (held, error) {
+func (k hooks) apply(l held, err error) (held, error) {
 	if err != nil {
-		return nil, b.refuse(err)
+		return nil, k.refuse(err)
 	}
-	if b.lease != nil {
-		l = b.lease(l)
+	if k.lease != nil {
+		l = k.lease(l)
 	}
 	return l, nil
 }
 
-func (b bend) refuse(err error) error {
-	if err != nil && b.err != nil {
-		return b.err(err)
+func (k hooks) refuse(err error) error {
+	if err != nil && k.err != nil {
+		return k.err(err)
 	}
 	return err
 }
@@ -50,8 +50,8 @@ func (b bend) refuse(err error) error {
 // client is one host at the level of an application.
 type client struct {
 	*core.Client
-	b    driver.Backend
-	bend bend
+	b     driver.Backend
+	hooks hooks
 
 	mu     sync.Mutex
 	events []core.Event
@@ -70,7 +70,7 @@ func (h *Harness) clients(t T, n int) []*client {
 }
 
 func (h *Harness) clientOn(t T, b driver.Backend) *client {
-	c := &client{b: b, bend: h.bend}
+	c := &client{b: b, hooks: h.hooks}
 	c.Client = core.New(b, &core.Options{
 		Label:   "conformance case",
 		Logger:  slog.New(slog.DiscardHandler),
@@ -150,7 +150,7 @@ func (c *client) try(t T, name string, o core.LockOptions) (held, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	l, err := c.lock(t, name, o).TryAcquire(ctx)
-	return c.bend.apply(l, err)
+	return c.hooks.apply(l, err)
 }
 
 func (c *client) mustTry(t T, name string, o core.LockOptions) held {
@@ -165,7 +165,7 @@ func (c *client) mustTry(t T, name string, o core.LockOptions) held {
 func (c *client) acquire(ctx context.Context, t T, name string, o core.LockOptions) (held, error) {
 	t.Helper()
 	l, err := c.lock(t, name, o).Acquire(ctx)
-	return c.bend.apply(l, err)
+	return c.hooks.apply(l, err)
 }
 
 // mustAcquire waits for the lock, at most for limit.
@@ -211,7 +211,7 @@ func (c *client) launch(t T, name string, o core.LockOptions) *acquiring {
 		defer close(a.done)
 		lease, err := l.Acquire(ctx)
 		a.at = time.Now()
-		a.lease, a.err = c.bend.apply(lease, err)
+		a.lease, a.err = c.hooks.apply(lease, err)
 	}()
 	t.Cleanup(func() { cancel(); <-a.done })
 	return a

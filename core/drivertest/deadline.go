@@ -38,7 +38,7 @@ the lock to another host.`,
 }
 
 func deadlineFromSending(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	c := h.clientOn(t, g)
 	const delay = 100 * time.Millisecond
 	ttl := h.ttl(3 * time.Second)
@@ -116,7 +116,7 @@ func wantExpiry(t T, other *attempt, earliest, latest time.Time) {
 
 func deadlineBeforeGrant(t T, h *Harness) {
 	bs := h.backends(t, 2)
-	g := newGate(bs[0])
+	g := newInjector(bs[0])
 	l := h.clientOn(t, g).mustTry(t, "jobs", h.brief())
 	g.set(cut(opRenew, opRelease), nil)
 	other := h.attempt(bs[1], "jobs", h.lasting().TTL)

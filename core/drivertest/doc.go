@@ -1,7 +1,7 @@
 // Package drivertest is the conformance suite for backends: one table of cases
 // whose names begin with the rule that they check (L1-L8, K1-K8, E1-E4).
 //
-// An author writes a function that makes a [Harness], a fresh world for one
+// An author writes a function that makes a [Harness], a fresh environment for one
 // case, and hands it to [Run]:
 //
 //	func TestConformance(t *testing.T) {
@@ -18,7 +18,7 @@
 //
 // A machine that is busy fails no backend: limits count only the time in which
 // the suite's process ran, and a case that lost a lease while the process stood
-// still runs again in a fresh world, five times at most; then it fails and says
+// still runs again in a fresh environment, five times at most; then it fails and says
 // that the machine was too busy. What no clock decides fails at once.
 //
 // A case passes, fails, is n/a (a property of the backend excuses it) or is not

@@ -63,7 +63,7 @@ func needsPower(power driver.Power) func(driver.Properties) string {
 }
 
 func doneWhenSilent(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	l := h.clientOn(t, g).mustTry(t, "jobs", h.brief())
 	g.set(silence(), nil)
 	awaitDone(t, l, h.brief().TTL+2*time.Second)

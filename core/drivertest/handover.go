@@ -123,7 +123,7 @@ func overBeforeNext(t T, h *Harness) {
 }
 
 func handoverKeepsDeadline(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	c := h.clientOn(t, g)
 	o := core.LockOptions{TTL: h.ttl(6 * time.Second)}
 	first := c.mustTry(t, "jobs", o)

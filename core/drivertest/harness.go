@@ -18,7 +18,7 @@ type T interface {
 	Context() context.Context // ends just before the clean-ups run
 }
 
-// Harness is a fresh world for one case: a store, or a namespace of one, that
+// Harness is a fresh environment for one case: a store, or a namespace of one, that
 // no other case uses. Open is required; an ability that is nil makes the cases
 // that need it "not run", naming what is missing.
 type Harness struct {
@@ -48,7 +48,7 @@ type Harness struct {
 	Cancels int
 
 	props driver.Properties // as the backend stated them when the run began
-	bend  bend
+	hooks hooks
 }
 
 // Store is a server that a case may stop and start.

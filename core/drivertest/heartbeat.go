@@ -22,7 +22,7 @@ type heartbeat interface {
 // What may take so long and no longer is measured by it.
 func ran(t T, from, to time.Time) time.Duration {
 	if x, ok := t.(*trial); ok {
-		return to.Sub(from) - x.beat.Stood(from, to)
+		return to.Sub(from) - x.heartbeat.Stood(from, to)
 	}
 	return to.Sub(from)
 }
@@ -32,12 +32,12 @@ func ranSince(t T, from time.Time) time.Duration { return ran(t, from, time.Now(
 
 // mistimed ends the case because of what did not come, or did not last, in the
 // past d. When the process stood still for so much of d that this may be why,
-// the case is not judged and runs again, in a fresh world.
+// the case is not judged and runs again, in a fresh environment.
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
 	if x, ok := t.(*trial); ok {
-		if stood := x.beat.Stood(now.Add(-d), now); stood > max(tolerance, d/stillShare) {
+		if stood := x.heartbeat.Stood(now.Add(-d), now); stood > max(tolerance, d/stillShare) {
 			x.leaveOpen("this process stood still for %v of the last %v: %s", stood, d, what)
 		}
 	}

@@ -29,7 +29,7 @@ func earlier(a, b time.Time) time.Time {
 // standStill makes it look to t as if the process had not run in the past d.
 func standStill(t T, d time.Duration) {
 	x, now := t.(*trial), time.Now()
-	x.beat = stoodStill{x.beat, proc.Still{From: now.Add(-d), To: now}}
+	x.heartbeat = stoodStill{x.heartbeat, proc.Still{From: now.Add(-d), To: now}}
 }
 
 func TestLimitsDoNotCountStandstill(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 // machine is another host process.
 type machine struct {
-	w      *world
+	w      *fixture
 	p      *process
 	client *core.Client
 	out    *valve // between the host and its plugin
@@ -21,7 +21,7 @@ type machine struct {
 	waits  int // Acquires that wait or have waited
 }
 
-func (w *world) host(t T) Host {
+func (w *fixture) host(t T) Host {
 	m := &machine{w: w, p: w.process(w.store), out: newValve(), leases: map[string]held{}}
 	m.client = core.New(m.p.calls.behind(m.out), &core.Options{Logger: slog.New(slog.DiscardHandler), OnEvent: func(e core.Event) {
 		if m.mu.Lock(); e.Kind == core.EventWaiting {
@@ -70,7 +70,7 @@ func (m *machine) acquire(t T, name string, o core.LockOptions) (uint64, error) 
 	if err != nil {
 		return 0, err
 	}
-	lease, err := m.w.bug.bend.apply(lock.TryAcquire(t.Context()))
+	lease, err := m.w.bug.hooks.apply(lock.TryAcquire(t.Context()))
 	if err != nil {
 		return 0, err
 	}
@@ -99,7 +99,7 @@ func (m *machine) Enqueue(t T, name string, ttl time.Duration) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if lease, err := m.w.bug.bend.apply(lock.Acquire(ctx)); err == nil {
+		if lease, err := m.w.bug.hooks.apply(lock.Acquire(ctx)); err == nil {
 			m.keep(name, lease)
 		}
 	}()

@@ -127,7 +127,7 @@ func namespacesApart(t T, h *Harness) {
 }
 
 func badNames(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	c := h.clientOn(t, g)
 	for _, name := range []string{"", strings.Repeat("x", 513), strings.Repeat("x", 64<<10), "\xff", "a\xc3", "\xed\xa0\x80"} {
 		_, lockErr := c.Lock(name, nil)
@@ -136,7 +136,7 @@ func badNames(t T, h *Harness) {
 		for of, err := range map[string]error{
 			"Lock": lockErr, "Elector": electorErr, "Inspect": inspectErr, "Break": c.Break(t.Context(), name, 1),
 		} {
-			if err = c.bend.refuse(err); !errors.Is(err, core.ErrInvalid) {
+			if err = c.hooks.refuse(err); !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("%s with the bad name %.20q of %d bytes: %v; want ErrInvalid", of, name, len(name), err)
 			}
 		}

@@ -62,7 +62,7 @@ at once.`,
 }
 
 func awayIsNotHeld(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	c := h.clientOn(t, g)
 	g.set(cut(), nil)
 	start := time.Now()
@@ -73,7 +73,7 @@ func awayIsNotHeld(t T, h *Harness) {
 	if took := ranSince(t, start); took > 2*time.Second {
 		t.Errorf("TryAcquire took %v to say that the store is away", took)
 	}
-	if _, err := c.Inspect(t.Context(), "jobs"); !errors.Is(c.bend.refuse(err), core.ErrUnavailable) {
+	if _, err := c.Inspect(t.Context(), "jobs"); !errors.Is(c.hooks.refuse(err), core.ErrUnavailable) {
 		t.Errorf("Inspect while the store is away: %v; want ErrUnavailable", err)
 	}
 	g.set(nil, nil)
@@ -81,7 +81,7 @@ func awayIsNotHeld(t T, h *Harness) {
 }
 
 func acquireThroughOutage(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	c := h.clientOn(t, g)
 	g.set(cut(), nil)
 	a := c.launch(t, "jobs", h.lasting())
@@ -99,7 +99,7 @@ func acquireThroughOutage(t T, h *Harness) {
 }
 
 func refusedForAWhile(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	c := h.clientOn(t, g)
 	if err := c.mustTry(t, "jobs", h.lasting()).Release(t.Context()); err != nil {
 		t.Fatalf("Release: %v", err)
@@ -148,7 +148,7 @@ func serverDown(t T, h *Harness) {
 		t.Errorf("TryAcquire took %v to say that the server is down", took)
 	}
 	err = call(t, c.Check)
-	if !errors.Is(c.bend.refuse(err), core.ErrUnavailable) {
+	if !errors.Is(c.hooks.refuse(err), core.ErrUnavailable) {
 		t.Errorf("Check with the server down: %v; want ErrUnavailable", err)
 	}
 	h.Store.Start(t, true)

@@ -12,10 +12,10 @@ import (
 // catch it. What it leaves zero works.
 type bug struct {
 	name string
-	// plant makes, for one world, what spoils each connection to its server.
-	plant func(*world) func(*calls)
-	// bend spoils what core tells the cases.
-	bend bend
+	// plant makes, for one fixture, what spoils each connection to its server.
+	plant func(*fixture) func(*calls)
+	// hooks spoil what core tells the cases.
+	hooks hooks
 
 	// No bugs by themselves, but properties.
 	diesWithPlugin bool // the store ends with its plugin
@@ -34,22 +34,22 @@ type bug struct {
 }
 
 // each is a bug of every connection by itself.
-func each(plant func(*calls)) func(*world) func(*calls) {
-	return func(*world) func(*calls) { return plant }
+func each(plant func(*calls)) func(*fixture) func(*calls) {
+	return func(*fixture) func(*calls) { return plant }
 }
 
 func bugs() []bug {
 	return slices.Concat(grantBugs(), tokenBugs(), leaseBugs(), queueBugs(), requestBugs(), coreBugs(), processBugs())
 }
 
-// judgeCase runs one case in a world with b in it, in a bubble of its own, where waiting
+// judgeCase runs one case in a fixture with b in it, in a bubble of its own, where waiting
 // costs no time.
 func judgeCase(t *testing.T, c Case, b bug) CaseResult {
 	t.Helper()
 	var r CaseResult
 	synctest.Test(t, func(t *testing.T) {
-		s := makeSuite(func(t T) *Harness { return newWorld(t, b).harness() })
-		s.props = worldProperties(b)
+		s := makeSuite(func(t T) *Harness { return newFixture(t, b).harness() })
+		s.props = fixtureProperties(b)
 		r = s.run(t.Context(), c)
 		time.Sleep(time.Hour) // whatever a bug has left behind ends
 	})
@@ -90,7 +90,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	}
 }
 
-// Without a bug every case passes in the same world, or is excused by the
+// Without a bug every case passes in the same fixture, or is excused by the
 // property that its counterpart needs.
 func TestCasesPassWithoutBug(t *testing.T) {
 	for _, honest := range []bug{

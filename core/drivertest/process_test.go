@@ -14,7 +14,7 @@ import (
 // process is a plugin process, its supervisor, and what a host sees of both.
 type process struct {
 	*calls
-	w       *world
+	w       *fixture
 	link    *calls
 	pipe    *valve
 	notices chan driver.Notice
@@ -28,13 +28,13 @@ type process struct {
 	queued map[string]driver.Request
 }
 
-func (w *world) open(t T, store *memory.Store) driver.Backend {
+func (w *fixture) open(t T, store *memory.Store) driver.Backend {
 	p := w.process(store)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	return p
 }
 
-func (w *world) process(store *memory.Store) *process {
+func (w *fixture) process(store *memory.Store) *process {
 	w.pids++
 	p := &process{
 		w: w, link: w.link(store), pipe: newValve(), notices: make(chan driver.Notice, 100), pid: w.pids,

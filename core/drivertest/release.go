@@ -178,7 +178,7 @@ func releaseDeadCtx(t T, h *Harness) {
 }
 
 func releaseAgain(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	c := h.clientOn(t, g)
 	sent := time.Now()
 	l := c.mustTry(t, "jobs", h.lasting())
@@ -201,7 +201,7 @@ func releaseAgain(t T, h *Harness) {
 var errAway = fmt.Errorf("%w: %w", driver.ErrUnavailable, errCut)
 
 // briefly releases l with little time while releases fail with err.
-func briefly(t T, g *gate, err error, l held) error {
+func briefly(t T, g *injector, err error, l held) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -215,7 +215,7 @@ func briefly(t T, g *gate, err error, l held) error {
 }
 
 func releaseGoesOn(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	c := h.clientOn(t, g)
 	l := c.mustTry(t, "jobs", h.lasting())
 	if err := briefly(t, g, cut()(t.Context(), opRelease), l); err == nil || errors.Is(err, core.ErrIndeterminate) {

@@ -60,7 +60,7 @@ results that are mixed up or left out lose leases that live, or keep ones that a
 }
 
 func suspectThenHeld(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	l := h.clientOn(t, g).mustTry(t, "jobs", core.LockOptions{TTL: h.ttl(3 * time.Second)})
 	token := l.Token()
 	g.set(cut(opRenew), nil)
@@ -77,7 +77,7 @@ func suspectThenHeld(t T, h *Harness) {
 }
 
 func noRetryPastDeadline(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	l := h.clientOn(t, g).mustTry(t, "jobs", h.brief())
 	g.set(cut(opRenew), nil)
 	awaitDone(t, l, h.brief().TTL+2*time.Second)
@@ -139,7 +139,7 @@ func manyHeld(t T, h *Harness) {
 }
 
 func everyThird(t T, h *Harness) {
-	g := newGate(h.Open(t))
+	g := newInjector(h.Open(t))
 	o := core.LockOptions{TTL: h.ttl(1500 * time.Millisecond)}
 	l := h.clientOn(t, g).mustTry(t, "jobs", o)
 	granted := g.times(opAcquire)[0]

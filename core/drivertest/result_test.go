@@ -37,12 +37,12 @@ func TestRuleIsAsGoodAsItsWorstCase(t *testing.T) {
 	}
 }
 
-// conform runs the whole suite over worlds with b in them.
+// conform runs the whole suite over fixtures with b in them.
 func conform(t *testing.T, b bug, change func(*Harness)) []RuleResult {
 	var results []RuleResult
 	synctest.Test(t, func(t *testing.T) {
 		mk := func(t T) *Harness {
-			h := newWorld(t, b).harness()
+			h := newFixture(t, b).harness()
 			change(h)
 			return h
 		}
@@ -105,7 +105,7 @@ func TestConformSaysWhyItCannotRun(t *testing.T) {
 	b := bug{plant: each(func(c *calls) {
 		c.check = func(context.Context) error { return errors.Join(driver.ErrDenied, errors.New("wrong password")) }
 	})}
-	mk := func(t T) *Harness { return newWorld(t, b).harness() }
+	mk := func(t T) *Harness { return newFixture(t, b).harness() }
 	err := Conform(t.Context(), mk, func(r RuleResult) { t.Errorf("a result without a backend: %v", r) })
 	if err == nil || !strings.Contains(err.Error(), "wrong password") {
 		t.Errorf("Conform on a backend that refuses: %v", err)

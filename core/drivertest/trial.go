@@ -26,7 +26,7 @@ type trial struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	beat heartbeat
+	heartbeat heartbeat
 
 	mu       sync.Mutex
 	log      strings.Builder
@@ -46,8 +46,8 @@ func newTrial(ctx context.Context) *trial {
 // run calls f and then the clean-ups, and reports whether the case has passed,
 // or was left open.
 func (t *trial) run(limit time.Duration, f func()) bool {
-	t.beat = proc.StartHeartbeat(nil)
-	defer t.beat.Stop()
+	t.heartbeat = proc.StartHeartbeat(nil)
+	defer t.heartbeat.Stop()
 	if !t.within(limit, f) {
 		t.Errorf("the case hangs: it should have ended within %v\n%s", limit, goroutines())
 	}

@@ -98,7 +98,7 @@ func withdrawalSpares(t T, h *Harness) {
 
 func replyLost(t T, h *Harness) {
 	bs := h.backends(t, 2)
-	g := newGate(bs[0])
+	g := newInjector(bs[0])
 	c := h.clientOn(t, g)
 	g.set(nil, func(ctx context.Context, op string, err error) error {
 		if op != opAcquire {
@@ -124,7 +124,7 @@ func replyLost(t T, h *Harness) {
 
 func unclear(t T, h *Harness) {
 	bs := h.backends(t, 2)
-	g := newGate(bs[0])
+	g := newInjector(bs[0])
 	c := h.clientOn(t, g)
 	answered := make(chan time.Time, 8)
 	lost := func(_ context.Context, op string, err error) error {
@@ -207,7 +207,7 @@ func (x *canceller) once(t T, h *Harness, c *client, name string) {
 		t.Errorf("Lock(%q): %v", name, err)
 		return
 	}
-	lease, err := c.bend.apply(l.Acquire(ctx))
+	lease, err := c.hooks.apply(l.Acquire(ctx))
 	var doubt *core.IndeterminateError
 	switch {
 	case err == nil:

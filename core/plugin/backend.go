@@ -20,7 +20,7 @@ const waitSlack = 2 * time.Second
 // backend is a supervised plugin as a driver.Backend with every power.
 type backend struct {
 	launcher *launcher
-	hub      hub
+	watchers watchers
 	props    atomic.Pointer[driver.Properties]
 
 	ctx       context.Context // ends with Close
@@ -148,7 +148,7 @@ func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 // Watch implements driver.Watcher: the plugin's Down and Up, and what the
 // backend itself has to tell.
 func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
-	remove := b.hub.add(emit)
+	remove := b.watchers.add(emit)
 	defer remove()
 	select {
 	case <-ctx.Done():

@@ -47,9 +47,9 @@ func (p *process) connectionError(which string, err error) error {
 	return fmt.Errorf("%s with process %d ended: %w", which, p.run.pid(), err)
 }
 
-// beat sends a heartbeat every second, and at once when a call has hit its
+// heartbeats sends a heartbeat every second, and at once when a call has hit its
 // deadline, and gives the process up when one is not answered.
-func (p *process) beat(s *wire.Session) {
+func (p *process) heartbeats(s *wire.Session) {
 	timer := time.NewTimer(beatEvery)
 	defer timer.Stop()
 	for seq := uint64(1); ; seq++ {

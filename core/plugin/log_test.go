@@ -60,7 +60,7 @@ func TestLinesBecomeRecords(t *testing.T) {
 }
 
 func TestHubTellsEveryWatcherInOrder(t *testing.T) {
-	var h hub
+	var h watchers
 	var first, second []driver.NoticeKind
 	removeFirst := h.add(func(n driver.Notice) { first = append(first, n.Kind) })
 	h.notify(driver.Notice{Kind: driver.NoticeDown, Plugin: true})

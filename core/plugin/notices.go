@@ -6,46 +6,46 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// hub hands notices to every watcher, in one order for all. Unlike the feeds of
+// watchers hands notices to every watcher, in one order for all. Unlike the feeds of
 // a backend it queues nothing: core hears of a plugin's death before the next one
 // is asked for anything.
-type hub struct {
-	mu       sync.Mutex
-	watchers map[*func(driver.Notice)]struct{}
-	down     *driver.Notice // while the plugin is down
+type watchers struct {
+	mu   sync.Mutex
+	all  map[*func(driver.Notice)]struct{}
+	down *driver.Notice // while the plugin is down
 }
 
 // notify calls every watcher, and returns after the last one.
-func (h *hub) notify(n driver.Notice) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (w *watchers) notify(n driver.Notice) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if n.Plugin {
-		h.down = nil
+		w.down = nil
 		if n.Kind == driver.NoticeDown {
-			h.down = &n
+			w.down = &n
 		}
 	}
-	for emit := range h.watchers {
+	for emit := range w.all {
 		(*emit)(n)
 	}
 }
 
 // add starts telling emit, first of all that the plugin is down if it is.
 // After remove has returned, emit is not called any more.
-func (h *hub) add(emit func(driver.Notice)) (remove func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.down != nil {
-		emit(*h.down)
+func (w *watchers) add(emit func(driver.Notice)) (remove func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down != nil {
+		emit(*w.down)
 	}
-	if h.watchers == nil {
-		h.watchers = map[*func(driver.Notice)]struct{}{}
+	if w.all == nil {
+		w.all = map[*func(driver.Notice)]struct{}{}
 	}
 	key := &emit
-	h.watchers[key] = struct{}{}
+	w.all[key] = struct{}{}
 	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.watchers, key)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.all, key)
 	}
 }

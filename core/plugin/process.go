@@ -85,7 +85,7 @@ func (p *process) openSession(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	p.wg.Go(func() { p.beat(s) })
+	p.wg.Go(func() { p.heartbeats(s) })
 	p.wg.Go(p.watchExit)
 	return nil
 }

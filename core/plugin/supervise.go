@@ -90,14 +90,14 @@ func (b *backend) setDown(cause error) {
 	err := b.downErr
 	b.mu.Unlock()
 	if first {
-		b.hub.notify(driver.Notice{Kind: driver.NoticeDown, Err: err, Plugin: true})
+		b.watchers.notify(driver.Notice{Kind: driver.NoticeDown, Err: err, Plugin: true})
 	}
 }
 
 // setUp lets calls through to p and notifies.
 func (b *backend) setUp(p *process) {
 	b.install(p)
-	b.hub.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})
+	b.watchers.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})
 }
 
 // install makes p the current process and forwards its store's notices.
@@ -116,7 +116,7 @@ func (b *backend) forward(p *process) {
 	for p.ctx.Err() == nil {
 		// Whatever ends it, calling it again is the answer; p's own end is
 		// told by supervise.
-		_ = p.link.Watch(p.ctx, b.hub.notify)
+		_ = p.link.Watch(p.ctx, b.watchers.notify)
 		select {
 		case <-p.ctx.Done():
 		case <-time.After(backoffFirst):

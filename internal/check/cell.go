@@ -67,7 +67,7 @@ type Cell struct {
 	// Unserved are those of FalseLosses that break a claim, and free locks that
 	// were granted late.
 	Unserved int `json:"unserved,omitempty"`
-	// Unavailable is the longest from the strike to the next grant of a lock,
+	// Unavailable is the longest from the injection to the next grant of a lock,
 	// Recovery the longest from the end of the fault to a grant that it had
 	// held up.
 	Unavailable int64 `json:"unavailable_max_ns,omitempty"`
@@ -215,13 +215,13 @@ func (c *Cell) name(r record.Round, name int, leases []record.Lease) {
 		c.keeps(r, l)
 		c.prompt(r, leases, i)
 		if i > 0 {
-			c.successionOf(r, name, succession{leases[i-1], l})
+			c.handoverOf(r, name, handover{leases[i-1], l})
 		}
 	}
 	c.windows(r, leases)
 }
 
-func (c *Cell) successionOf(r record.Round, name int, s succession) {
+func (c *Cell) handoverOf(r record.Round, name int, s handover) {
 	if b := s.belief(); b > 0 && (s.first.ReleaseNs == 0 || s.first.ReleaseNs > s.next.GrantedNs) {
 		c.Belief = max(c.Belief, b)
 	}

@@ -27,7 +27,7 @@ func (c *Cell) keeps(r record.Round, l record.Lease) {
 }
 
 // prompt judges one of the grants of a lock, for which somebody waits from the
-// strike on: once the store is back whoever waits gets what is free.
+// injection on: once the store is back whoever waits gets what is free.
 func (c *Cell) prompt(r record.Round, leases []record.Lease, i int) {
 	l, free := leases[i], r.BackNs
 	if free == 0 || l.GrantedNs < r.StruckNs {

@@ -4,17 +4,17 @@ import (
 	"github.com/lockbench/lockbench/internal/record"
 )
 
-// succession is a grant and the one that follows it.
-type succession struct{ first, next record.Lease }
+// handover is a grant and the one that follows it.
+type handover struct{ first, next record.Lease }
 
 // belief is for how long the first holder still found its lease valid while
 // the next one had it; not positive when it did not. It ends where the first
 // one began to release.
-func (s succession) belief() int64 { return s.first.ValidNs - s.next.GrantedNs }
+func (s handover) belief() int64 { return s.first.ValidNs - s.next.GrantedNs }
 
 // margin is how long before the next grant the loser learned of its loss. It
 // is known only of a lease that was lost, of a process that could run.
-func (s succession) margin(halts []record.Halt) (ns int64, known bool) {
+func (s handover) margin(halts []record.Halt) (ns int64, known bool) {
 	l := s.first
 	if l.DoneNs == 0 || l.ReleaseNs > 0 && l.ReleaseNs < l.DoneNs {
 		return 0, false

@@ -1,5 +1,5 @@
 // Package conform holds a plugin binary to the rules of the contract: it makes
-// the worlds that the suite's cases need out of throwaway servers, or out of
+// the environments that the suite's cases need out of throwaway servers, or out of
 // namespaces on a server of the caller's.
 package conform
 
@@ -46,7 +46,7 @@ func Run(ctx context.Context, o Options, report func(drivertest.RuleResult)) err
 	return drivertest.Conform(ctx, o.harness, report)
 }
 
-// harness makes a fresh world for one case.
+// harness makes a fresh environment for one case.
 func (o Options) harness(t drivertest.T) *drivertest.Harness {
 	t.Helper()
 	cfg := o.namespace()

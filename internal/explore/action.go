@@ -51,8 +51,8 @@ type Action struct {
 	Makes []string
 
 	// Inject does it. Heal ends it, and is nil for one that ends by itself.
-	Inject func(ctx context.Context, w *World, e Event) error
-	Heal   func(ctx context.Context, w *World, e Event) error
+	Inject func(ctx context.Context, w *System, e Event) error
+	Heal   func(ctx context.Context, w *System, e Event) error
 }
 
 // Target is what an action is done to.

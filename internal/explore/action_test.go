@@ -44,9 +44,9 @@ func TestActionsAreWellFormed(t *testing.T) {
 	}
 }
 
-// openWorld starts the servers of a backend with what more asks for, and returns
+// openSystem starts the servers of a backend with what more asks for, and returns
 // what starts a host.
-func openWorld(t *testing.T, backend string, more store.Wish) (*World, func(t *testing.T, wrapper string) *Host) {
+func openSystem(t *testing.T, backend string, more store.Wish) (*System, func(t *testing.T, wrapper string) *Host) {
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
 	e, err := store.Of(backend).Open(t.Context(), store.Wish{
@@ -61,7 +61,7 @@ func openWorld(t *testing.T, backend string, more store.Wish) (*World, func(t *t
 			t.Error(err)
 		}
 	})
-	w := &World{Environment: e, Dir: t.TempDir()}
+	w := &System{Environment: e, Dir: t.TempDir()}
 	return w, func(t *testing.T, wrapper string) *Host {
 		t.Helper()
 		h, err := startHost(t, w, backend, plugin, wrapper)
@@ -73,7 +73,7 @@ func openWorld(t *testing.T, backend string, more store.Wish) (*World, func(t *t
 	}
 }
 
-func startHost(t *testing.T, w *World, backend, plugin, wrapper string) (*Host, error) {
+func startHost(t *testing.T, w *System, backend, plugin, wrapper string) (*Host, error) {
 	h := &Host{Number: len(w.Hosts)}
 	h.Dir = filepath.Join(w.Dir, h.Name())
 	err := os.Mkdir(h.Dir, 0o700)
@@ -126,7 +126,7 @@ func TestActions(t *testing.T) {
 }
 
 func testActions(t *testing.T, backend string, wanted func(Action) bool) {
-	w, start := openWorld(t, backend, store.Wish{})
+	w, start := openSystem(t, backend, store.Wish{})
 	h := start(t, "")
 	for _, a := range Actions() {
 		if a.On != OnHost || !wanted(a) || a.fits(backend, "plain", store.Of(backend).Lacks) != "" {
@@ -159,7 +159,7 @@ func testActions(t *testing.T, backend string, wanted func(Action) bool) {
 	}
 }
 
-func testAction(t *testing.T, w *World, h *Host, a Action) {
+func testAction(t *testing.T, w *System, h *Host, a Action) {
 	works(t, h, "before")
 	plugin := h.PluginPid()
 	e := Event{Action: a.Name, Target: h.Number, Lasts: Duration(a.Lasts[0]), Amount: 0.4}
@@ -270,7 +270,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // TestOverlap: of two actions on one path, the end of the first leaves the
 // second, and the end of that leaves nothing.
 func TestOverlap(t *testing.T) {
-	w, start := openWorld(t, "redis", store.Wish{})
+	w, start := openSystem(t, "redis", store.Wish{})
 	h := start(t, "")
 	defer closeHost(t, h)
 	named := func(name string) (Action, Event) {

@@ -37,7 +37,7 @@ func (b *background) end(e Event) error {
 }
 
 // Settle ends what has not been healed of what events have begun.
-func (w *World) Settle() error {
+func (w *System) Settle() error {
 	w.background.mu.Lock()
 	var left []Event
 	for e := range w.background.ends {
@@ -52,11 +52,11 @@ func (w *World) Settle() error {
 }
 
 // end is the Heal of an action that has begun something.
-func end(_ context.Context, w *World, e Event) error { return w.background.end(e) }
+func end(_ context.Context, w *System, e Event) error { return w.background.end(e) }
 
 // whileRunning calls turn in the background, until it returns false or the event
 // is healed, and last after that.
-func (w *World) whileRunning(e Event, turn func(ctx context.Context) bool, last func() error) {
+func (w *System) whileRunning(e Event, turn func(ctx context.Context) bool, last func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

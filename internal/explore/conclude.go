@@ -14,7 +14,7 @@ import (
 )
 
 // conclude ends the callers and hosts, and looks at what they leave.
-func (p *player) conclude(ctx context.Context, w *World, h *History) error {
+func (p *player) conclude(ctx context.Context, w *System, h *History) error {
 	var plugins []int
 	h.Stopped = proc.Now()
 	var ending sync.WaitGroup
@@ -85,7 +85,7 @@ func leftOf(h *Host, plugin int) []string {
 }
 
 // look lets a new host have every name.
-func (p *player) look(ctx context.Context, w *World, h *History) error {
+func (p *player) look(ctx context.Context, w *System, h *History) error {
 	var names []string
 	for _, g := range h.Schedule.Groups {
 		for range g.Names {

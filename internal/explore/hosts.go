@@ -19,29 +19,29 @@ import (
 var hostActions = []Action{
 	{
 		Name: "freeze-host", Does: "%s stands still", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
-		Stops: StopsHost, Recovers: time.Second, Inject: ofHost(func(w *World, h *Host, e Event) error { return w.freeze(e, h.Pid()) }), Heal: end,
+		Stops: StopsHost, Recovers: time.Second, Inject: ofHost(func(w *System, h *Host, e Event) error { return w.freeze(e, h.Pid()) }), Heal: end,
 	},
 	{
 		Name: "slow-host", Does: "%s gets a third of the time", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{100 * time.Millisecond, 4 * time.Second},
-		Inject: ofHost(func(w *World, h *Host, e Event) error { return w.slow(e, h.Pid) }), Heal: end,
+		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.slow(e, h.Pid) }), Heal: end,
 	},
 	{
 		Name: "kill-host", Does: "%s is killed, its plugin is not", On: OnHost, Uses: UsesProcess, Stops: StopsHost, Ends: true,
-		Inject: ofHost(func(_ *World, h *Host, _ Event) error { return kill(h.Pid()) }),
+		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return kill(h.Pid()) }),
 	},
 	{
 		Name: "kill-both", Does: "%s is killed with its plugin", On: OnHost, Uses: UsesProcess, Stops: StopsHost, Ends: true,
-		Inject: ofHost(func(_ *World, h *Host, _ Event) error { return errors.Join(kill(h.plugin()), kill(h.Pid())) }),
+		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return errors.Join(kill(h.plugin()), kill(h.Pid())) }),
 	},
 	{
 		// The host finds it by the deadline of a call, and replaces it while the
 		// leases live: it may well be gone when it could go on.
 		Name: "freeze-plugin", Does: "the plugin of %s stands still", On: OnHost, Makes: died, Uses: UsesPlugin, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
-		Needs: ownStore, Recovers: time.Second, Inject: ofHost(func(w *World, h *Host, e Event) error { return w.freeze(e, h.plugin()) }), Heal: end,
+		Needs: ownStore, Recovers: time.Second, Inject: ofHost(func(w *System, h *Host, e Event) error { return w.freeze(e, h.plugin()) }), Heal: end,
 	},
 	{
 		Name: "slow-plugin", Does: "the plugin of %s gets a third of the time", On: OnHost, Uses: UsesPlugin, Lasts: Span{100 * time.Millisecond, 4 * time.Second},
-		Inject: ofHost(func(w *World, h *Host, e Event) error {
+		Inject: ofHost(func(w *System, h *Host, e Event) error {
 			first, plugin := h.PluginPid(), h.plugin()
 			return w.slow(e, func() int {
 				if now := h.PluginPid(); now != first {
@@ -53,7 +53,7 @@ var hostActions = []Action{
 	},
 	{
 		Name: "kill-plugin", Does: "the plugin of %s is killed", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore, Recovers: time.Second,
-		Inject: ofHost(func(_ *World, h *Host, _ Event) error { return kill(h.plugin()) }),
+		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return kill(h.plugin()) }),
 	},
 	{
 		// Three pauses before a start take longer than the leases of some.
@@ -62,7 +62,7 @@ var hostActions = []Action{
 	},
 	{
 		Name: "kill-wrapper", Does: "what stands between %s and its plugin is killed", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore, Wrapped: true,
-		Recovers: time.Second, Inject: ofHost(func(_ *World, h *Host, e Event) error {
+		Recovers: time.Second, Inject: ofHost(func(_ *System, h *Host, e Event) error {
 			chain := h.pluginChain()
 			if len(chain) == 1 {
 				return nil // it is between two plugins
@@ -72,7 +72,7 @@ var hostActions = []Action{
 	},
 	{
 		Name: "reopen-client", Does: "%s closes its client and opens another", On: OnHost, Uses: UsesPlugin, Needs: ownStore, Stops: StopsHost, Recovers: 3 * time.Second,
-		Inject: ofHost(func(_ *World, h *Host, e Event) error {
+		Inject: ofHost(func(_ *System, h *Host, e Event) error {
 			return h.Reopen(100*time.Millisecond + time.Duration(e.Amount*float64(2*time.Second)))
 		}),
 	},
@@ -92,8 +92,8 @@ var (
 var ownStore = []fault.Power{fault.PowerRival}
 
 // ofHost does something to a host that has not ended.
-func ofHost(do func(*World, *Host, Event) error) func(context.Context, *World, Event) error {
-	return func(_ context.Context, w *World, e Event) error {
+func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System, Event) error {
+	return func(_ context.Context, w *System, e Event) error {
 		h := w.Hosts[e.Target]
 		if !h.Alive() {
 			return nil
@@ -104,7 +104,7 @@ func ofHost(do func(*World, *Host, Event) error) func(context.Context, *World, E
 
 // slow lets a process run for 10 ms and stand still for 20 ms, over and over.
 // Pid says which one it is, each time.
-func (w *World) slow(e Event, pid func() int) error {
+func (w *System) slow(e Event, pid func() int) error {
 	var err error
 	w.whileRunning(e, func(ctx context.Context) bool {
 		now := pid()
@@ -128,7 +128,7 @@ func waitThen(ctx context.Context, d time.Duration, do func() error) error {
 }
 
 // crashLoop kills three plugins as soon as the host has told of them.
-func crashLoop(w *World, h *Host, e Event) error {
+func crashLoop(w *System, h *Host, e Event) error {
 	var err error
 	killed, last := 0, 0
 	w.whileRunning(e, func(ctx context.Context) bool {
@@ -144,7 +144,7 @@ func crashLoop(w *World, h *Host, e Event) error {
 
 // starve runs one to four busy loops for each processor. They end by themselves,
 // too, should nobody be left to end them.
-func starve(_ context.Context, w *World, e Event) error {
+func starve(_ context.Context, w *System, e Event) error {
 	each := 1 + min(3, int(e.Amount*4))
 	seconds := 1 + int(time.Duration(e.Lasts)/time.Second)
 	for range each * runtime.NumCPU() {

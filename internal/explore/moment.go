@@ -56,11 +56,11 @@ const holdsFor = 500 * time.Millisecond
 // releaseFollows is how soon after a hold has ended its release passes.
 const releaseFollows = 20 * time.Millisecond
 
-func watchMoments(w *World) *watcher {
+func watchMoments(w *System) *watcher {
 	watch := &watcher{hosts: w.Hosts, waiting: map[*awaited]bool{}}
 	for i, h := range w.Hosts {
 		for _, p := range h.Paths {
-			watch.ends = append(watch.ends, p.Proxy.Tap(func(way fault.Direction) { watch.pass(i, way) }))
+			watch.ends = append(watch.ends, p.Proxy.Observe(func(way fault.Direction) { watch.pass(i, way) }))
 		}
 	}
 	return watch

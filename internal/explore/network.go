@@ -85,10 +85,10 @@ var networkActions = func() []Action {
 func (h harm) action(name string, paths func(*Host, Event) []*Path) Action {
 	a := Action{
 		Name: name, Does: h.does, On: OnHost, Needs: []fault.Power{fault.PowerPaths}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
-		Inject: func(_ context.Context, w *World, e Event) error {
+		Inject: func(_ context.Context, w *System, e Event) error {
 			return eachPath(paths(w.Hosts[e.Target], e), func(p *Path) error { return p.Harm(e, h.do(e.Amount)) })
 		},
-		Heal: func(_ context.Context, w *World, e Event) error { return w.Hosts[e.Target].Heal(e) },
+		Heal: func(_ context.Context, w *System, e Event) error { return w.Hosts[e.Target].Heal(e) },
 	}
 	if !h.mild {
 		a.Stops = StopsHost

@@ -20,7 +20,7 @@ func operations() []Action {
 func operation(backend string, o store.Operation) Action {
 	a := Action{
 		Name: o.Name, Does: o.Does, On: OnStore, Uses: UsesStore, Lasts: o.Lasts, StopsFor: o.StopsFor, Recovers: o.Recovers, Makes: o.Makes,
-		Inject: func(ctx context.Context, w *World, e Event) error { return o.Do(ctx, w.Environment, e.Target) },
+		Inject: func(ctx context.Context, w *System, e Event) error { return o.Do(ctx, w.Environment, e.Target) },
 	}
 	if o.Server {
 		a.On = OnServer
@@ -32,7 +32,7 @@ func operation(backend string, o store.Operation) Action {
 		a.Stops = StopsGrants
 	}
 	if o.Undo != nil {
-		a.Heal = func(ctx context.Context, w *World, e Event) error { return o.Undo(ctx, w.Environment, e.Target) }
+		a.Heal = func(ctx context.Context, w *System, e Event) error { return o.Undo(ctx, w.Environment, e.Target) }
 	}
 	for _, s := range o.Settings {
 		a.Only = append(a.Only, backend+"/"+s)

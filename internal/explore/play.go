@@ -52,7 +52,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 		a, err := actionOf(e.Action)
 		return err == nil && slices.Contains(a.Needs, fault.PowerClock)
 	})
-	w := &World{Environment: p.environment, Dir: filepath.Join(p.scratch.Dir(), fmt.Sprintf("play-%s-%d", filepath.Base(p.dir), p.plays))}
+	w := &System{Environment: p.environment, Dir: filepath.Join(p.scratch.Dir(), fmt.Sprintf("play-%s-%d", filepath.Base(p.dir), p.plays))}
 	if err := os.Mkdir(w.Dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -67,8 +67,8 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	}
 	watch := watchMoments(w)
 	defer watch.close()
-	beat := beginBeat()
-	defer beat.end()
+	heartbeat := beginHeartbeat()
+	defer heartbeat.end()
 	if err := p.begin(ctx, w, h); err != nil {
 		return nil, err
 	}
@@ -78,12 +78,12 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	if err := p.conclude(ctx, w, h); err != nil {
 		return nil, err
 	}
-	h.Gaps, h.Crowd = beat.end()
+	h.Gaps, h.Crowd = heartbeat.end()
 	return h, ctx.Err()
 }
 
 // begin lets the callers begin, and waits until every host was served.
-func (p *player) begin(ctx context.Context, w *World, h *History) error {
+func (p *player) begin(ctx context.Context, w *System, h *History) error {
 	for _, host := range w.Hosts {
 		first := 0
 		for i, g := range h.Schedule.Groups {
@@ -106,7 +106,7 @@ func (p *player) begin(ctx context.Context, w *World, h *History) error {
 // happen lets every event take place, and returns when all of it is healed and
 // the callers have worked for long enough. What cannot be healed is an error: no
 // claim is about it.
-func (p *player) happen(ctx context.Context, w *World, h *History, watch *watcher) error {
+func (p *player) happen(ctx context.Context, w *System, h *History, watch *watcher) error {
 	began := time.Now()
 	h.Marks = make([]Mark, len(h.Schedule.Events))
 	errs := make([]error, len(h.Schedule.Events))
@@ -135,7 +135,7 @@ func (p *player) happen(ctx context.Context, w *World, h *History, watch *watche
 
 // befall lets one event take place, after that before it, which a busy machine
 // may delay. Its error is that it cannot be healed.
-func befall(ctx context.Context, w *World, m *Mark, watch *watcher, began time.Time, before <-chan struct{}) error {
+func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before <-chan struct{}) error {
 	a, err := actionOf(m.Action)
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (p *player) heal() error {
 
 // end closes the hosts that are still there, and returns those that had to be
 // killed.
-func (p *player) end(w *World) []string {
+func (p *player) end(w *System) []string {
 	stuck := make([]error, len(w.Hosts))
 	var ending sync.WaitGroup
 	for i, host := range w.Hosts {

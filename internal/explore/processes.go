@@ -43,7 +43,7 @@ func kill(pid int) error {
 }
 
 // freeze stops a process, if there is one, until the event is healed.
-func (w *World) freeze(e Event, pid int) error {
+func (w *System) freeze(e Event, pid int) error {
 	p := find(pid)
 	if p == nil {
 		return nil
@@ -63,7 +63,7 @@ func (w *World) freeze(e Event, pid int) error {
 // mark notes that a process may be standing still, so that whoever cleans up
 // after an explorer that was killed ends it: it cannot see that by itself. See
 // the watcher of package env.
-func (w *World) mark(pid int) (unmark func() error, err error) {
+func (w *System) mark(pid int) (unmark func() error, err error) {
 	group, err := syscall.Getpgid(pid)
 	if errors.Is(err, syscall.ESRCH) {
 		return func() error { return nil }, nil

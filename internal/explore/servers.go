@@ -56,17 +56,17 @@ var freezes = []Action{
 	{
 		Name: "freeze-node", Does: "%s stands still, and the other nodes do not", On: OnServer, Uses: UsesStore, Only: where(voting),
 		Needs: []fault.Power{fault.PowerServers}, Lasts: stillFor,
-		Inject: func(_ context.Context, w *World, e Event) error { return w.Scene.Servers[e.Target].Freeze() }, Heal: resumeAll,
+		Inject: func(_ context.Context, w *System, e Event) error { return w.Scene.Servers[e.Target].Freeze() }, Heal: resumeAll,
 	},
 	{
 		Name: "freeze-follower", Does: "a member that does not lead stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
 		Needs: []fault.Power{fault.PowerServers, fault.PowerLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
-		Inject: func(ctx context.Context, w *World, e Event) error { return freezeMember(ctx, w, 1) }, Heal: resumeAll,
+		Inject: func(ctx context.Context, w *System, e Event) error { return freezeMember(ctx, w, 1) }, Heal: resumeAll,
 	},
 	{
 		Name: "freeze-leader", Does: "the member that leads stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
 		Needs: []fault.Power{fault.PowerServers, fault.PowerLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.LeaderPaused),
-		Inject: func(ctx context.Context, w *World, e Event) error { return freezeMember(ctx, w, 0) }, Heal: resumeAll,
+		Inject: func(ctx context.Context, w *System, e Event) error { return freezeMember(ctx, w, 0) }, Heal: resumeAll,
 	},
 }
 
@@ -139,7 +139,7 @@ func conditions(all ...claim.Condition) []string {
 
 // each does something to all servers that run: one that is down stands still
 // anyway.
-func each(w *World, do func(fault.Server) error) error {
+func each(w *System, do func(fault.Server) error) error {
 	var errs []error
 	for _, s := range w.Scene.Servers {
 		if p, ok := s.(interface{ Pid() int }); ok && p.Pid() == 0 {
@@ -150,11 +150,11 @@ func each(w *World, do func(fault.Server) error) error {
 	return errors.Join(errs...)
 }
 
-func freezeAll(_ context.Context, w *World, _ Event) error { return each(w, fault.Server.Freeze) }
-func resumeAll(_ context.Context, w *World, _ Event) error { return each(w, fault.Server.Resume) }
+func freezeAll(_ context.Context, w *System, _ Event) error { return each(w, fault.Server.Freeze) }
+func resumeAll(_ context.Context, w *System, _ Event) error { return each(w, fault.Server.Resume) }
 
 // freezeMember freezes the member that comes so many places after the leader.
-func freezeMember(ctx context.Context, w *World, after int) error {
+func freezeMember(ctx context.Context, w *System, after int) error {
 	leader, err := w.Scene.Leader(ctx)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func freezeMember(ctx context.Context, w *World, after int) error {
 }
 
 // slow lets the servers run for 10 ms and stand still for 20 ms, over and over.
-func slow(ctx context.Context, w *World, e Event) error {
+func slow(ctx context.Context, w *System, e Event) error {
 	w.whileRunning(e, func(ctx context.Context) bool {
 		_ = freezeAll(ctx, w, e) // one that has just crashed
 		proc.Sleep(ctx, 20*time.Millisecond)
@@ -173,18 +173,18 @@ func slow(ctx context.Context, w *World, e Event) error {
 	return nil
 }
 
-func stopAll(_ context.Context, w *World, _ Event) error { return each(w, fault.Server.Stop) }
+func stopAll(_ context.Context, w *System, _ Event) error { return each(w, fault.Server.Stop) }
 
-func startAll(keepData bool) func(context.Context, *World, Event) error {
-	return func(ctx context.Context, w *World, _ Event) error {
+func startAll(keepData bool) func(context.Context, *System, Event) error {
+	return func(ctx context.Context, w *System, _ Event) error {
 		return fault.StartAll(ctx, w.Scene.Servers, keepData)
 	}
 }
 
-func stopOne(_ context.Context, w *World, e Event) error { return w.Scene.Servers[e.Target].Stop() }
+func stopOne(_ context.Context, w *System, e Event) error { return w.Scene.Servers[e.Target].Stop() }
 
-func startOne(keepData bool) func(context.Context, *World, Event) error {
-	return func(ctx context.Context, w *World, e Event) error {
+func startOne(keepData bool) func(context.Context, *System, Event) error {
+	return func(ctx context.Context, w *System, e Event) error {
 		return w.Scene.Servers[e.Target].Start(ctx, keepData)
 	}
 }
@@ -195,7 +195,7 @@ func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action
 	a := Action{
 		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []fault.Power{fault.PowerServers, fault.PowerClock}, Lasts: lasts, Makes: conditions(makes...),
 		Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Sharded }),
-		Inject: func(_ context.Context, w *World, e Event) error {
+		Inject: func(_ context.Context, w *System, e Event) error {
 			if e.Target >= len(w.Scene.Clocks) {
 				return errNoClock
 			}
@@ -207,7 +207,7 @@ func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action
 		},
 	}
 	if lasts[1] > 0 {
-		a.Heal = func(_ context.Context, w *World, e Event) error { return w.ShiftClock(e.Target, 0) }
+		a.Heal = func(_ context.Context, w *System, e Event) error { return w.ShiftClock(e.Target, 0) }
 	}
 	return a
 }

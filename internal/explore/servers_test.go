@@ -34,7 +34,7 @@ func testServerActions(t *testing.T, of *store.Store, setting, library string) {
 	if of.Has(fault.PowerClock) {
 		wish.ClockLibrary = library
 	}
-	w, start := openWorld(t, of.Name, wish)
+	w, start := openSystem(t, of.Name, wish)
 	h := start(t, "")
 	for _, a := range serverActions {
 		if a.fits(of.Name, setting, of.Lacks) == "" {
@@ -47,7 +47,7 @@ func testServerActions(t *testing.T, of *store.Store, setting, library string) {
 	closeHost(t, h)
 }
 
-func testServerAction(t *testing.T, w *World, h *Host, a Action) {
+func testServerAction(t *testing.T, w *System, h *Host, a Action) {
 	works(t, h, "before")
 	e := Event{Action: a.Name, Lasts: Duration(min(a.Lasts[0], 100*time.Millisecond)), Amount: 0.9}
 	if a.On == OnServer {

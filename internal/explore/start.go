@@ -78,7 +78,7 @@ func (p *player) spec(paths []*Path, number int, dir, plugin string) recorder.Sp
 }
 
 // start starts the hosts of a schedule.
-func (p *player) start(ctx context.Context, w *World, s Schedule) error {
+func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for len(p.paths) < len(s.Hosts) {

@@ -21,12 +21,12 @@ var surroundingActions = []Action{
 		// No other plugin can be started, so that the one that there is must live.
 		Name: "few-descriptors", Does: "%s has few file descriptors left", On: OnHost, Uses: UsesPlugin, Unfit: noDescriptorLimit,
 		Lasts:  Span{100 * time.Millisecond, 6 * time.Second},
-		Inject: ofHost(func(w *World, h *Host, e Event) error { return w.fewDescriptors(e, h, 1+int(e.Amount*8)) }), Heal: end,
+		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 1+int(e.Amount*8)) }), Heal: end,
 	},
 	{
 		Name: "no-descriptors", Does: "%s has no file descriptor left", On: OnHost, Uses: UsesDescriptors, Unfit: noDescriptorLimit,
 		Lasts: Span{100 * time.Millisecond, 4 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second,
-		Inject: ofHost(func(w *World, h *Host, e Event) error { return w.fewDescriptors(e, h, 0) }), Heal: end,
+		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 0) }), Heal: end,
 	},
 	{
 		// As of a cleaner of old files. A plugin that ends is missing until then.
@@ -40,7 +40,7 @@ var surroundingActions = []Action{
 func surrounding(name, does string, s recorder.Surrounding) Action {
 	return Action{
 		Name: name, Does: does, On: OnHost, Uses: Resource(name), Lasts: Span{100 * time.Millisecond, 6 * time.Second}, Heal: end,
-		Inject: ofHost(func(w *World, h *Host, e Event) error {
+		Inject: ofHost(func(w *System, h *Host, e Event) error {
 			w.background.begin(e, func() error { return unlessEnded(h, h.Surround(s, false)) })
 			return unlessEnded(h, h.Surround(s, true))
 		}),
@@ -65,7 +65,7 @@ func awaitEnd(h *Host) bool {
 	return true
 }
 
-func loseDirectory(w *World, h *Host, e Event) error {
+func loseDirectory(w *System, h *Host, e Event) error {
 	away := fmt.Sprint(h.Dir, ".away")
 	if err := os.Rename(h.Dir, away); err != nil {
 		return err
@@ -74,7 +74,7 @@ func loseDirectory(w *World, h *Host, e Event) error {
 	return nil
 }
 
-func (w *World) fewDescriptors(e Event, h *Host, spare int) error {
+func (w *System) fewDescriptors(e Event, h *Host, spare int) error {
 	restore, err := limitDescriptors(h.Pid(), spare)
 	if err != nil {
 		return unlessEnded(h, err)

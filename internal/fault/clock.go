@@ -21,21 +21,21 @@ var clocks = []Fault{
 		Name: "clock-forward", Does: "the server's clock jumps an hour ahead; of several nodes, that of one of the three that the holder had reached",
 		Makes: []claim.Condition{claim.ClockForward},
 		Needs: []Power{PowerRival, PowerServers, PowerPaths, PowerClock}, Late: true, ActsTTLs: 1.5,
-		Prepare: reachMajority, Strike: jump(time.Hour), Heal: reachAll,
+		Prepare: reachMajority, Inject: jump(time.Hour), Heal: reachAll,
 	},
 	{
 		Name: "clock-forward-unfenced", Does: "as clock-forward, without tokens (fencing=none)",
 		Makes: []claim.Condition{claim.ClockForward, claim.Unfenced},
 		Needs: []Power{PowerRival, PowerServers, PowerPaths, PowerClock}, Late: true, ActsTTLs: 1.5,
 		Only: PowerVotes, Config: map[string]string{"fencing": "none"}, Control: true,
-		Prepare: reachMajority, Strike: jump(time.Hour), Heal: reachAll,
+		Prepare: reachMajority, Inject: jump(time.Hour), Heal: reachAll,
 	},
 	{
 		Name: "clock-back", Does: "the server's clock jumps an hour back and stays there; of several nodes, that of one of the three that the holder had reached",
 		Makes: []claim.Condition{claim.ClockBack},
 		Needs: []Power{PowerRival, PowerServers, PowerPaths, PowerClock}, Late: true, ActsTTLs: 1.5,
 		// Turning it forward again would be clock-forward.
-		Prepare: reachMajority, Strike: jump(-time.Hour), Heal: reachAll,
+		Prepare: reachMajority, Inject: jump(-time.Hour), Heal: reachAll,
 	},
 }
 

@@ -14,14 +14,14 @@ var evictions = []Fault{
 		Makes: []claim.Condition{claim.EvictionSeen},
 		Needs: []Power{PowerRival, PowerEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
 		Only:   PowerEvict,
-		Strike: evict(noticedBy), Heal: keep,
+		Inject: evict(noticedBy), Heal: keep,
 	},
 	{
 		Name: "evict-at-once", Does: "as evict, and their memory is full already",
 		Makes: []claim.Condition{claim.Evicting},
 		Needs: []Power{PowerRival, PowerEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
 		Only:   PowerEvict,
-		Strike: evict(0), Heal: keep,
+		Inject: evict(0), Heal: keep,
 	},
 }
 

@@ -16,26 +16,26 @@ var failovers = []Fault{
 		Name: "failover", Does: "the master dies; a replica that did not receive half of the grants takes over, and the holder learns of it 500 ms after its rival",
 		Makes: []claim.Condition{claim.ReplicaPromoted},
 		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, Late: true, ActsTTLs: 1.5,
-		Prepare: severLink, Strike: promote,
+		Prepare: severLink, Inject: promote,
 	},
 	{
 		Name: "failover-wait", Does: "as failover, with grants that wait for the replica (wait_replicas=1); TTL 10 s",
 		Makes: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
 		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, TTL: longTTL, Keeps: true, Serves: true, Late: true, Acts: untilRenewed,
 		Only: PowerReplica, Config: map[string]string{"wait_replicas": "1"},
-		Prepare: severLink, Strike: promote,
+		Prepare: severLink, Inject: promote,
 	},
 	{
 		Name: "failover-planned", Does: "Sentinel lets one of two replicas take over, in order, with wait_replicas=1; TTL 10 s",
 		Makes: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
 		Needs: []Power{PowerRival, PowerSentinel}, TTL: longTTL, Keeps: true, Serves: true, Acts: untilRenewed,
 		Only: PowerSentinel, Config: map[string]string{"wait_replicas": "1"},
-		Strike: func(ctx context.Context, s *Scene) error { return s.FailOver(ctx) },
+		Inject: func(ctx context.Context, s *Scene) error { return s.FailOver(ctx) },
 	},
 	{
 		Name: "demotion", Does: "a replica is promoted and the master made its replica, to which the address leads for another 1.5 s; TTL 10 s",
 		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, TTL: longTTL, Keeps: true, Serves: true, Acts: 1500 * time.Millisecond,
-		Strike: demote, Heal: readdress,
+		Inject: demote, Heal: readdress,
 	},
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// settleTime bounds how long a harm waits for the kernel to report it.
-const settleTime = 2 * time.Second
+// signalTime bounds how long a harm waits for the kernel to report it.
+const signalTime = 2 * time.Second
 
 // state returns the kernel's one-letter state of a process ("R", "S", "T", "Z"
 // ...), or "" when the process is gone or the system has no /proc.
@@ -23,16 +23,16 @@ func state(pid int) string {
 	return string(s.State)
 }
 
-// settle polls until done reports true. On systems without /proc there is
+// until polls until done reports true. On systems without /proc there is
 // nothing to read, and the signal's delivery is taken for granted.
-func settle(what string, pid int, done func(state string) bool) error {
+func until(what string, pid int, done func(state string) bool) error {
 	if runtime.GOOS != "linux" {
 		return nil
 	}
-	deadline := time.Now().Add(settleTime)
+	deadline := time.Now().Add(signalTime)
 	for !done(state(pid)) {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("fault: %s %d: still in state %q after %v", what, pid, state(pid), settleTime)
+			return fmt.Errorf("fault: %s %d: still in state %q after %v", what, pid, state(pid), signalTime)
 		}
 		time.Sleep(100 * time.Microsecond)
 	}

@@ -24,5 +24,5 @@ func Resume(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 		return fmt.Errorf("fault: resume %d: %w", pid, err)
 	}
-	return settle("resume", pid, func(state string) bool { return state != "T" })
+	return until("resume", pid, func(state string) bool { return state != "T" })
 }

@@ -12,5 +12,5 @@ func Kill(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("fault: kill %d: %w", pid, err)
 	}
-	return settle("kill", pid, func(state string) bool { return state == "" || state == "Z" || state == "X" })
+	return until("kill", pid, func(state string) bool { return state == "" || state == "Z" || state == "X" })
 }

@@ -13,20 +13,20 @@ var partitions = []Fault{
 	{
 		Name: "partition-holder", Does: "nothing passes between the holder and any server; nobody is told",
 		Needs:  []Power{PowerRival, PowerPaths},
-		Strike: func(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).BlackHole) },
+		Inject: func(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).BlackHole) },
 		Heal:   func(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).Heal) },
 	},
 	{
 		Name: "partition-minority", Does: "a minority of the servers is cut off for 5 s; TTL 10 s", TTL: longTTL, Keeps: true, Acts: 5 * time.Second, Many: true,
 		Needs:  []Power{PowerRival, PowerServers, PowerMinority},
-		Strike: func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)], Server.Freeze) },
+		Inject: func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)], Server.Freeze) },
 		Heal:   func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)], Server.Resume) },
 	},
 	{
 		Name: "pause-leader", Does: "the server that leads stands still for longer than the TTL of 10 s, and goes on", TTL: longTTL, Acts: longTTL + 1500*time.Millisecond, Many: true,
 		Makes: []claim.Condition{claim.LeaderPaused},
 		Needs: []Power{PowerRival, PowerServers, PowerMinority, PowerLeader},
-		Strike: func(ctx context.Context, s *Scene) error {
+		Inject: func(ctx context.Context, s *Scene) error {
 			i, err := s.Leader(ctx)
 			if err != nil {
 				return err
@@ -38,7 +38,7 @@ var partitions = []Fault{
 	{
 		Name: "partition-majority", Does: "a majority of the servers, or the only one, is cut off", ActsTTLs: 1.5, Many: true,
 		Needs:  []Power{PowerRival, PowerServers},
-		Strike: func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)+1], Server.Freeze) },
+		Inject: func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)+1], Server.Freeze) },
 		Heal:   func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)+1], Server.Resume) },
 	},
 }

@@ -25,10 +25,10 @@ type Proxy struct {
 	port *ports.Taken
 	ways map[Direction]*way
 
-	mu       sync.Mutex
-	harms    []*harm
-	taps     []*harm // that no Heal ends
-	refusing int     // how many of the harms refuse connections
+	mu        sync.Mutex
+	harms     []*harm
+	observers []*harm // that no Heal ends
+	refusing  int     // how many of the harms refuse connections
 }
 
 // Some toxics write to the global logger.
@@ -109,7 +109,7 @@ func (p *Proxy) harm(h harm, in ...Direction) error {
 func (p *Proxy) tellWays() {
 	for direction, w := range p.ways {
 		var harms []*harm
-		for _, h := range slices.Concat(p.taps, p.harms) {
+		for _, h := range slices.Concat(p.observers, p.harms) {
 			if slices.Contains(h.in, direction) {
 				harms = append(harms, h)
 			}
@@ -156,22 +156,22 @@ func (p *Proxy) heal(which func(*harm) bool) error {
 	return nil
 }
 
-// Tap calls seen for each piece of data that comes to the proxy, before any harm
+// Observe calls seen for each piece of data that comes to the proxy, before any harm
 // that is done to it. The piece is passed on when seen returns: what is done to
 // the proxy until then befalls that piece already. Calls come from the goroutine
 // of each connection and direction, at the same time. After end, which may be
 // called at any time and more than once, none begins; a call under way is not
 // waited for.
-func (p *Proxy) Tap(seen func(Direction)) (end func()) {
+func (p *Proxy) Observe(seen func(Direction)) (end func()) {
 	h := &harm{seen: seen, in: []Direction{Requests, Replies}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.taps = append(p.taps, h)
+	p.observers = append(p.observers, h)
 	p.tellWays()
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.taps = slices.DeleteFunc(p.taps, func(one *harm) bool { return one == h })
+		p.observers = slices.DeleteFunc(p.observers, func(one *harm) bool { return one == h })
 		p.tellWays()
 	}
 }
@@ -213,7 +213,7 @@ func within(change func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(settleTime):
-		return fmt.Errorf("not done after %v", settleTime)
+	case <-time.After(signalTime):
+		return fmt.Errorf("not done after %v", signalTime)
 	}
 }

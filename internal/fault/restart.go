@@ -14,20 +14,20 @@ var restarts = []Fault{
 		Name: "restart", Does: "every server crashes and starts again with its data",
 		Makes:  []claim.Condition{claim.Restarted},
 		Needs:  []Power{PowerRival, PowerServers, PowerKeeps},
-		Strike: func(ctx context.Context, s *Scene) error { return restart(ctx, s.Servers, true) }, ActsTTLs: 1.5,
+		Inject: func(ctx context.Context, s *Scene) error { return restart(ctx, s.Servers, true) }, ActsTTLs: 1.5,
 	},
 	{
 		Name: "restart-wiped", Does: "the server crashes and starts again without its data; of several nodes, one of the three that the holder had reached",
 		Makes: []claim.Condition{claim.DataLost},
 		Needs: []Power{PowerRival, PowerServers, PowerPaths}, Late: true,
-		Prepare: reachMajority, Strike: wipe, Heal: reachAll, ActsTTLs: 1.5,
+		Prepare: reachMajority, Inject: wipe, Heal: reachAll, ActsTTLs: 1.5,
 	},
 	{
 		Name: "restart-wiped-open", Does: "as restart-wiped, with the quarantine of restarted nodes switched off",
 		Makes: []claim.Condition{claim.DataLost, claim.QuarantineOff},
 		Needs: []Power{PowerRival, PowerServers, PowerPaths}, Late: true,
 		Only: PowerVotes, Config: map[string]string{"quarantine": "off"}, Control: true,
-		Prepare: reachMajority, Strike: wipe, Heal: reachAll, ActsTTLs: 1.5,
+		Prepare: reachMajority, Inject: wipe, Heal: reachAll, ActsTTLs: 1.5,
 	},
 }
 

@@ -99,7 +99,7 @@ const (
 	PowerEvict    Power = "evict"     // the servers can be made to delete keys
 )
 
-// Fault is one kind of harm. Prepare, Strike and Heal may be nil.
+// Fault is one kind of harm. Prepare, Inject and Heal may be nil.
 type Fault struct {
 	Name string
 	Does string // one line
@@ -116,7 +116,7 @@ type Fault struct {
 	// Keeps reports whether no lease should be lost to it, however it goes on.
 	Keeps bool
 	// Serves reports whether the outage ends with Heal or, when that is nil, with
-	// Strike: from then on a lock that is free is granted within a second. The
+	// Inject: from then on a lock that is free is granted within a second. The
 	// holder gives half of its locks back in the outage.
 	Serves bool
 	// Freezes reports whether the holder cannot run until it is healed.
@@ -126,7 +126,7 @@ type Fault struct {
 	Many bool
 	// Makes are the conditions that it makes, of those that claims name.
 	Makes []claim.Condition
-	// Late reports whether the rival asks only after the strike.
+	// Late reports whether the rival asks only after the injection.
 	Late bool
 	// Acts is for how long, in TTLs or as it is; zero for both means until the
 	// rival has been granted every lock.
@@ -135,7 +135,7 @@ type Fault struct {
 
 	// Prepare is called when the holder has half of its locks.
 	Prepare func(ctx context.Context, s *Scene) error
-	Strike  func(ctx context.Context, s *Scene) error
+	Inject  func(ctx context.Context, s *Scene) error
 	Heal    func(ctx context.Context, s *Scene) error
 }
 

@@ -27,7 +27,7 @@ func TestFits(t *testing.T) {
 func TestFaultsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range All() {
-		if f.Name == "" || f.Does == "" || f.Strike == nil || seen[f.Name] {
+		if f.Name == "" || f.Does == "" || f.Inject == nil || seen[f.Name] {
 			t.Errorf("%q, %q: incomplete or twice", f.Name, f.Does)
 		}
 		seen[f.Name] = true
@@ -83,7 +83,7 @@ func TestServersHarmed(t *testing.T) {
 			if f.Name != tt.fault {
 				continue
 			}
-			must(t, f.Strike(t.Context(), &s))
+			must(t, f.Inject(t.Context(), &s))
 			if f.Heal != nil {
 				must(t, f.Heal(t.Context(), &s))
 			}

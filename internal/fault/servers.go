@@ -11,19 +11,19 @@ var servers = []Fault{
 	{
 		Name: "read-only", Does: "the servers refuse writes, as with a full disk", ActsTTLs: 1.5,
 		Needs:  []Power{PowerRival, PowerReadOnly},
-		Strike: func(ctx context.Context, s *Scene) error { return s.ReadOnly(ctx, true) },
+		Inject: func(ctx context.Context, s *Scene) error { return s.ReadOnly(ctx, true) },
 		Heal:   func(ctx context.Context, s *Scene) error { return s.ReadOnly(ctx, false) },
 	},
 	{
 		Name: "pool-exhausted", Does: "the servers end all connections and take no new ones", ActsTTLs: 1.5,
 		Needs:  []Power{PowerRival, PowerExhaust},
-		Strike: func(ctx context.Context, s *Scene) error { return s.Exhaust(ctx, true) },
+		Inject: func(ctx context.Context, s *Scene) error { return s.Exhaust(ctx, true) },
 		Heal:   func(ctx context.Context, s *Scene) error { return s.Exhaust(ctx, false) },
 	},
 	{
 		Name: "slow-server", Does: "the servers get a third of the time", Keeps: true, ActsTTLs: 1.5,
 		Needs:  []Power{PowerRival, PowerServers},
-		Strike: slow,
+		Inject: slow,
 		Heal:   func(_ context.Context, s *Scene) error { return s.Settle() },
 	},
 }

@@ -12,6 +12,6 @@ var slots = []Fault{{
 	Makes: []claim.Condition{claim.SlotMoving},
 	Needs: []Power{PowerRival, PowerSlots}, TTL: longTTL, Keeps: true, Serves: true, ActsTTLs: 1.2,
 	Only:   PowerSlots,
-	Strike: func(ctx context.Context, s *Scene) error { return s.Slots.Begin(ctx) },
+	Inject: func(ctx context.Context, s *Scene) error { return s.Slots.Begin(ctx) },
 	Heal:   func(ctx context.Context, s *Scene) error { return s.Slots.End(ctx) },
 }}

@@ -13,7 +13,7 @@ import (
 type harm struct {
 	in []Direction
 
-	seen          func(Direction) // a tap, no harm
+	seen          func(Direction) // it observes, and does no harm
 	swallows      bool            // data
 	hidesEnds     bool            // of connections
 	refuses       bool            // connections

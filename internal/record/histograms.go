@@ -55,6 +55,7 @@ func (k HistogramKey) cell() string {
 	return b.String()
 }
 
+// parseTag reads what names a cell in both files.
 func parseTag(tag string) HistogramKey {
 	scenario, rest, _ := strings.Cut(tag, "/")
 	k := HistogramKey{Scenario: scenario}

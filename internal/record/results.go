@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -220,27 +219,11 @@ func (r Result) section() Section {
 }
 
 func parseResult(rec *benchfmt.Result) Result {
-	res := Result{Cycles: rec.Iters, Values: map[string]float64{}}
-	base, parts := rec.Name.Parts()
-	if len(base) > 0 { // it is not in a file that lockbench has written
-		res.Scenario = strings.ToLower(string(base[:1])) + string(base[1:])
-	}
-	for _, p := range parts {
-		key, value, _ := strings.Cut(strings.TrimPrefix(string(p), "/"), "=")
-		switch key {
-		case "backend":
-			res.Backend = value
-		case "mode":
-			res.Mode = value
-		case "hosts":
-			res.Hosts, _ = strconv.Atoi(value) // lockbench has written it
-		case "clients":
-			res.Clients, _ = strconv.Atoi(value)
-		case "keys":
-			res.Keys, _ = strconv.Atoi(value)
-		case "hold":
-			res.Hold, _ = time.ParseDuration(value)
-		}
+	name := rec.Name.String()
+	k := parseTag(strings.ToLower(name[:1]) + name[1:])
+	res := Result{
+		Scenario: k.Scenario, Backend: k.Backend, Mode: k.Mode, Hosts: k.Hosts, Clients: k.Clients, Keys: k.Keys, Hold: k.Hold,
+		Cycles: rec.Iters, Values: map[string]float64{},
 	}
 	for unit, value := range Values(rec) {
 		res.Values[unit] = value

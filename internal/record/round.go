@@ -45,7 +45,7 @@ type Round struct {
 	// BackNs is when the store could serve again, of a fault after which it must
 	// do so promptly.
 	BackNs int64  `json:"back_ns,omitempty"`
-	Hits   int    `json:"hits"` // locks that the holder held at the strike
+	Hits   int    `json:"hits"` // locks that the holder held at the injection
 	Names  int    `json:"names,omitempty"`
 	Halts  []Halt `json:"halts,omitempty"`
 

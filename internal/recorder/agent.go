@@ -59,7 +59,7 @@ func run(parent *proc.Parent) error {
 		a.send(note{Error: err.Error()})
 		return nil
 	}
-	beat := proc.StartHeartbeat(a.beat)
+	heartbeat := proc.StartHeartbeat(a.noteHeartbeat)
 	a.sendPlugin()
 	a.send(note{Ready: true})
 	for {
@@ -88,7 +88,7 @@ func run(parent *proc.Parent) error {
 	a.gate.block(false)
 	a.reaping.Store(false)
 	a.release(0)
-	beat.Stop()
+	heartbeat.Stop()
 	return a.close()
 }
 
@@ -168,8 +168,8 @@ func (a *agent) note(e core.Event) {
 	}
 }
 
-// beat reports the plugin, and a time in which this process did not run.
-func (a *agent) beat(still *proc.Still) {
+// noteHeartbeat reports the plugin, and a time in which this process did not run.
+func (a *agent) noteHeartbeat(still *proc.Still) {
 	a.sendPlugin()
 	if still != nil {
 		clock := proc.MachineClock()

@@ -23,7 +23,7 @@ const (
 )
 
 // startCrowd starts the third host, on paths of its own.
-func (w *world) startCrowd(ctx context.Context) (err error) {
+func (w *system) startCrowd(ctx context.Context) (err error) {
 	for i := range w.soak.Crowd {
 		w.names = append(w.names, fmt.Sprint("crowd-", i))
 	}
@@ -42,7 +42,7 @@ func (w *world) startCrowd(ctx context.Context) (err error) {
 }
 
 // keep lets the crowd take its leases, and waits until it has all of them.
-func (w *world) keep(ctx context.Context) error {
+func (w *system) keep(ctx context.Context) error {
 	if err := w.crowd.Keep("crowd-", w.soak.Crowd, crowdTTL); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (w *world) keep(ctx context.Context) error {
 }
 
 // gather waits until the crowd is whole.
-func (w *world) gather(ctx context.Context) error {
+func (w *system) gather(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, gatherFor)
 	defer cancel()
 	if err := w.crowd.AwaitCrowd(ctx, w.soak.Crowd); err != nil {
@@ -60,7 +60,7 @@ func (w *world) gather(ctx context.Context) error {
 }
 
 // leave lets the crowd give everything back, and looks at its processes.
-func (w *world) leave(ctx context.Context) error {
+func (w *system) leave(ctx context.Context) error {
 	releasing, cancel := context.WithTimeout(ctx, gatherFor)
 	defer cancel()
 	if err := w.crowd.Release(releasing); err != nil {
@@ -80,7 +80,7 @@ func harmsCrowd(f fault.Fault) bool {
 
 // judgeCrowd takes what the crowd has told since the last call. Leases that
 // were lost are false losses unless they are excused. It returns how many were lost.
-func (w *world) judgeCrowd(excused bool) string {
+func (w *system) judgeCrowd(excused bool) string {
 	c := w.crowd.TakeCrowd()
 	w.crowd.Forget()
 	for i := range c.Attempts {
@@ -108,7 +108,7 @@ func (w *world) judgeCrowd(excused bool) string {
 }
 
 // concludeCrowd adds the verdict on the crowd.
-func (w *world) concludeCrowd() {
+func (w *system) concludeCrowd() {
 	v := w.checker.Verdict()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -151,8 +151,8 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	proc.Sleep(ctx, time.Duration(c.random.Int64N(int64(c.ttl/3)))) // any moment of the renewal
 	r.StruckNs = proc.Now()
 	c.giveBack(ctx)
-	if err := do(ctx, c.fault.Strike, scene); err != nil {
-		return errors.Join(fmt.Errorf("strike: %w", err), do(ctx, c.fault.Heal, scene))
+	if err := do(ctx, c.fault.Inject, scene); err != nil {
+		return errors.Join(fmt.Errorf("inject: %w", err), do(ctx, c.fault.Heal, scene))
 	}
 	if c.fault.Serves && c.fault.Heal == nil {
 		r.BackNs = proc.Now()

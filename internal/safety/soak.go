@@ -69,26 +69,26 @@ func (s Soak) Run(ctx context.Context) (found []Soaked, err error) {
 	defer func() { err = errors.Join(err, scratch.Close()) }()
 	began := proc.Now()
 	var beginning sync.Mutex
-	worlds := make([]*world, len(s.Backends))
+	systems := make([]*system, len(s.Backends))
 	var work sync.WaitGroup
 	for i, b := range s.Backends {
-		w := &world{
+		w := &system{
 			soak: s, beginning: &beginning, until: time.Now().Add(s.Length), schedule: newSchedule(b.Name, s.Seed),
 			checker: check.New(), usages: map[int]*Usage{}, found: Soaked{Backend: b.Name},
 		}
 		w.cell = &cell{backend: b, ttl: TTL, runner: &runner{
 			plan: Plan{FilesOnly: true}, began: began, random: seeded(b.Name, s.Seed, "moments"), dir: scratch.Dir(),
 		}}
-		worlds[i] = w
+		systems[i] = w
 		work.Go(func() { w.found.Err = w.run(ctx) })
 	}
 	over := make(chan struct{})
 	var progress sync.WaitGroup
-	progress.Go(func() { s.progress(worlds, over) })
+	progress.Go(func() { s.progress(systems, over) })
 	work.Wait()
 	close(over)
 	progress.Wait()
-	for _, w := range worlds {
+	for _, w := range systems {
 		found = append(found, w.found)
 	}
 	return found, ctx.Err()
@@ -97,7 +97,7 @@ func (s Soak) Run(ctx context.Context) (found []Soaked, err error) {
 // progressEvery is how often a soak logs how far it is.
 const progressEvery = 10 * time.Second
 
-func (s Soak) progress(worlds []*world, over chan struct{}) {
+func (s Soak) progress(systems []*system, over chan struct{}) {
 	t := time.NewTicker(progressEvery)
 	defer t.Stop()
 	for began := time.Now(); ; {
@@ -107,15 +107,15 @@ func (s Soak) progress(worlds []*world, over chan struct{}) {
 		case <-t.C:
 		}
 		line := fmt.Sprintf("%v of about %v:", time.Since(began).Round(time.Second), s.Length)
-		for _, w := range worlds {
+		for _, w := range systems {
 			line += " " + w.status() + ","
 		}
 		s.Log("%s", line[:len(line)-1])
 	}
 }
 
-// world is one backend in a soak.
-type world struct {
+// system is one backend in a soak.
+type system struct {
 	*cell
 	soak      Soak
 	beginning *sync.Mutex
@@ -131,13 +131,13 @@ type world struct {
 	found Soaked
 }
 
-func (w *world) status() string {
+func (w *system) status() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return fmt.Sprintf("%s %s (%d)", w.backend.Name, w.now, w.found.Rounds)
 }
 
-func (w *world) does(what string) {
+func (w *system) does(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = what
@@ -146,7 +146,7 @@ func (w *world) does(what string) {
 // run begins with a calm round, after which every process has done what it
 // does for the first time, and is looked at for the first time. One backend
 // begins after the other: to start servers and crowds is the hardest work.
-func (w *world) run(ctx context.Context) (err error) {
+func (w *system) run(ctx context.Context) (err error) {
 	w.does("waits")
 	defer w.does("is over")
 	defer func() { err = errors.Join(err, w.endAll(ctx)) }()
@@ -154,13 +154,13 @@ func (w *world) run(ctx context.Context) (err error) {
 	err = w.steps(ctx, w.open, w.keep, w.calm, w.leave, w.keep)
 	w.beginning.Unlock()
 	if err == nil {
-		err = w.steps(ctx, w.strikes, w.leave)
+		err = w.steps(ctx, w.injections, w.leave)
 	}
 	w.concludeCrowd()
 	return err
 }
 
-func (w *world) steps(ctx context.Context, steps ...func(context.Context) error) error {
+func (w *system) steps(ctx context.Context, steps ...func(context.Context) error) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
@@ -170,7 +170,7 @@ func (w *world) steps(ctx context.Context, steps ...func(context.Context) error)
 }
 
 // open starts the servers, and the host of the crowd.
-func (w *world) open(ctx context.Context) (err error) {
+func (w *system) open(ctx context.Context) (err error) {
 	w.does("starts")
 	if w.resources.Dir, err = os.MkdirTemp(w.dir, w.backend.Name+"-"); err != nil {
 		return err
@@ -183,15 +183,15 @@ func (w *world) open(ctx context.Context) (err error) {
 
 // calm is a round without a fault. A host that is alone has none: it would
 // wait for itself.
-func (w *world) calm(ctx context.Context) error {
+func (w *system) calm(ctx context.Context) error {
 	if w.alone() {
 		return w.one(ctx, w.schedule.next())
 	}
 	return w.one(ctx, fault.Fault{Name: "calm", Acts: restBetween})
 }
 
-// strikes lets one fault strike after the other.
-func (w *world) strikes(ctx context.Context) error {
+// injections injects one fault after the other.
+func (w *system) injections(ctx context.Context) error {
 	for {
 		if err := w.one(ctx, w.schedule.next()); err != nil || time.Now().After(w.until) {
 			return err
@@ -200,7 +200,7 @@ func (w *world) strikes(ctx context.Context) error {
 }
 
 // endAll ends hosts and servers.
-func (w *world) endAll(ctx context.Context) error {
+func (w *system) endAll(ctx context.Context) error {
 	err := w.end(ctx)
 	if w.crowd != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
@@ -214,7 +214,7 @@ func (w *world) endAll(ctx context.Context) error {
 }
 
 // wish is an environment for all of the faults.
-func (w *world) wish() store.Wish {
+func (w *system) wish() store.Wish {
 	all := store.Wish{Many: true, TTL: crowdTTL, Plugin: w.backend.Path, Dir: w.dir}
 	for _, f := range w.schedule.faults {
 		all.Needs = append(all.Needs, f.Needs...)
@@ -223,7 +223,7 @@ func (w *world) wish() store.Wish {
 }
 
 // one goes through one round and judges it.
-func (w *world) one(ctx context.Context, f fault.Fault) error {
+func (w *system) one(ctx context.Context, f fault.Fault) error {
 	w.does(f.Name)
 	w.fault, w.ttl = f, TTL
 	if f.TTL > 0 {
@@ -259,7 +259,7 @@ func (w *world) one(ctx context.Context, f fault.Fault) error {
 
 // recover waits until the fault is over for everybody, and removes what was
 // written under it.
-func (w *world) recover(ctx context.Context, f fault.Fault) error {
+func (w *system) recover(ctx context.Context, f fault.Fault) error {
 	w.does("recovers from " + f.Name)
 	proc.Sleep(ctx, restBetween)
 	if f.Late { // data were lost, and the node may not vote for a while
@@ -276,7 +276,7 @@ func (w *world) recover(ctx context.Context, f fault.Fault) error {
 }
 
 // judge asks check about one round, and about what became of the crowd in it.
-func (w *world) judge(r record.Round) {
+func (w *system) judge(r record.Round) {
 	c := check.Cells([]record.Round{r})[0]
 	lost := w.judgeCrowd(harmsCrowd(w.fault))
 	w.soak.Log("%s %d: %s: %s, %d grants, %v until the next grant; the crowd lost %s", r.Backend, r.Round, r.Fault, c.Class, c.Grants,

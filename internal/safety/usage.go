@@ -55,7 +55,7 @@ func (u Usage) Grown() string {
 
 // look reads what a host and its plugin use. Where the system does not say,
 // there is nothing to see.
-func (w *world) look(ctx context.Context, who string, p *recorder.Process) error {
+func (w *system) look(ctx context.Context, who string, p *recorder.Process) error {
 	if p == nil || !p.Alive() {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (w *world) look(ctx context.Context, who string, p *recorder.Process) error
 	return nil
 }
 
-func (w *world) used(who string, pid int, u recorder.Use) {
+func (w *system) used(who string, pid int, u recorder.Use) {
 	l := w.usages[pid]
 	if l == nil {
 		l = &Usage{Who: who, Pid: pid, First: u}

@@ -34,7 +34,7 @@ func (s sight) none() int64 {
 }
 
 // follow starts the follower, where the subject has an Observe.
-func (s *succession) follow(ctx context.Context) error {
+func (s *election) follow(ctx context.Context) error {
 	locker, ok := s.in.Locker.(interface{ Client() *core.Client })
 	if !ok {
 		return nil

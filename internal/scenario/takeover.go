@@ -76,7 +76,7 @@ func runTakeover(ctx context.Context, in Input) (cell record.Cell, err error) {
 	if !ok {
 		return cell, fmt.Errorf("takeover has no mode %q", in.Mode)
 	}
-	s := newSuccession(in, m)
+	s := newElection(in, m)
 	began := in.Clock.Now()
 	err = s.run(ctx)
 	err = errors.Join(err, s.end(ctx))
@@ -87,7 +87,7 @@ func runTakeover(ctx context.Context, in Input) (cell record.Cell, err error) {
 	return cell, err
 }
 
-func (s *succession) run(ctx context.Context) error {
+func (s *election) run(ctx context.Context) error {
 	for range s.in.Hosts {
 		if err := s.join(ctx); err != nil {
 			return err
@@ -117,7 +117,7 @@ func (s *succession) run(ctx context.Context) error {
 
 // succeed harms the host that leads most names, and waits until others lead
 // them.
-func (s *succession) succeed(ctx context.Context) error {
+func (s *election) succeed(ctx context.Context) error {
 	var h harm
 	somebody := func() bool {
 		h = s.aim()
@@ -127,7 +127,7 @@ func (s *succession) succeed(ctx context.Context) error {
 		return err
 	}
 	h.from = s.in.Clock.Now()
-	if err := s.mode.strike(ctx, s, &h); err != nil {
+	if err := s.mode.inject(ctx, s, &h); err != nil {
 		return fmt.Errorf("%w: %w", ErrNothingDone, err)
 	}
 	h.until = s.in.Clock.Now()
@@ -139,8 +139,8 @@ func (s *succession) succeed(ctx context.Context) error {
 		return err
 	}
 	s.sample(&h)
-	if s.mode.mend != nil {
-		if err := s.mode.mend(ctx, s, &h); err != nil {
+	if s.mode.heal != nil {
+		if err := s.mode.heal(ctx, s, &h); err != nil {
 			return fmt.Errorf("%w: after the takeover: %w", ErrNothingDone, err)
 		}
 	}
@@ -159,7 +159,7 @@ type harm struct {
 
 // aim chooses the candidate that leads most, if any does: on a machine that is
 // starved all may have lost their leases. It is called with mu locked.
-func (s *succession) aim() harm {
+func (s *election) aim() harm {
 	led := map[*contender][]int32{}
 	var h harm
 	for i, seat := range s.seats {

@@ -144,7 +144,7 @@ func TestJudge(t *testing.T) {
 		{"much later", 100 * ms, 960 * ms, 0, 1, 59 * ms},
 		{"a renewal may have been under way", 290 * ms, 1190 * ms, 0, 0, 0},
 	} {
-		s := newSuccession(in, m)
+		s := newElection(in, m)
 		s.judge(&harm{from: tt.harmed, until: tt.harmed}, bound{0, 900 * ms, 901 * ms}, tt.taken)
 		f := s.figure
 		if f.early != tt.early || f.late != tt.late || f.overdue[0] != tt.overdueAbout {

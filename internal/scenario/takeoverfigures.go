@@ -68,7 +68,7 @@ func roundTrip(in Input) time.Duration {
 }
 
 // sample takes down the takeovers after one harm.
-func (s *succession) sample(h *harm) {
+func (s *election) sample(h *harm) {
 	s.mu.Lock()
 	tokens := map[int32]uint64{} // of the new leaders
 	for i, n := range h.names {
@@ -98,7 +98,7 @@ func (s *succession) sample(h *harm) {
 
 // judge compares a takeover with the time that the lease had left. A renewal
 // that was due around the harm may have reached the store without a report.
-func (s *succession) judge(h *harm, old bound, since int64) {
+func (s *election) judge(h *harm, old bound, since int64) {
 	if old.freeBy == 0 {
 		return // nobody here knows
 	}
@@ -119,7 +119,7 @@ func (s *succession) judge(h *harm, old bound, since int64) {
 
 // noticed waits until the victim knows of every name that it has lost, and
 // counts what it did as a leader after the moment resumed, unless that is 0.
-func (s *succession) noticed(ctx context.Context, h *harm, resumed int64) error {
+func (s *election) noticed(ctx context.Context, h *harm, resumed int64) error {
 	all := func() bool {
 		return !slices.ContainsFunc(h.names, func(n int32) bool {
 			_, ok := s.lost[tenure{h.victim.id, n}]
@@ -146,7 +146,7 @@ func (s *succession) noticed(ctx context.Context, h *harm, resumed int64) error 
 }
 
 // cell is what was measured.
-func (s *succession) cell(elapsed time.Duration) record.Cell {
+func (s *election) cell(elapsed time.Duration) record.Cell {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.figure

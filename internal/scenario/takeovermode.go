@@ -25,18 +25,18 @@ type mode struct {
 	banded bool
 	// waits is about how long a takeover lasts; nil: no time worth counting.
 	waits  func(ttl time.Duration) time.Duration
-	strike func(ctx context.Context, s *succession, h *harm) error
-	// mend repairs what was harmed when others lead; nil: nothing to do.
-	mend func(ctx context.Context, s *succession, h *harm) error
+	inject func(ctx context.Context, s *election, h *harm) error
+	// heal repairs what was harmed when others lead; nil: nothing to do.
+	heal func(ctx context.Context, s *election, h *harm) error
 }
 
 var killHost = mode{
 	name: "kill-host",
 	doc:  "SIGKILL to the host process; its plugin releases what it held",
-	strike: func(_ context.Context, s *succession, h *harm) error {
+	inject: func(_ context.Context, s *election, h *harm) error {
 		return s.bury(h, h.victim.Kill)
 	},
-	mend: replace,
+	heal: replace,
 }
 
 // ttlLeft is how long a lease lives that is harmed at a random phase, on
@@ -47,24 +47,24 @@ var modes = []mode{
 	{
 		name:   "resign",
 		doc:    "the leader releases in order",
-		strike: func(_ context.Context, _ *succession, h *harm) error { return h.victim.Resign() },
+		inject: func(_ context.Context, _ *election, h *harm) error { return h.victim.Resign() },
 	},
 	killHost,
 	{
 		name:    "kill-machine",
 		doc:     "connections are cut off without a FIN, then host and plugin are stopped and killed",
 		proxied: true, banded: true, waits: ttlLeft,
-		strike: func(_ context.Context, s *succession, h *harm) error {
+		inject: func(_ context.Context, s *election, h *harm) error {
 			return errors.Join(h.victim.cut(), s.bury(h, h.victim.KillMachine))
 		},
-		mend: replace,
+		heal: replace,
 	},
 	{
 		name:   "freeze",
 		doc:    "SIGSTOP to the host process, which goes on when another one leads",
 		banded: true, waits: ttlLeft,
-		strike: func(_ context.Context, _ *succession, h *harm) error { return h.victim.Freeze() },
-		mend: func(ctx context.Context, s *succession, h *harm) error {
+		inject: func(_ context.Context, _ *election, h *harm) error { return h.victim.Freeze() },
+		heal: func(ctx context.Context, s *election, h *harm) error {
 			resumed := s.in.Clock.Now()
 			if err := h.victim.Resume(); err != nil {
 				return err
@@ -76,8 +76,8 @@ var modes = []mode{
 		name:    "partition",
 		doc:     "the leader's connections to the store are cut off and later healed; it goes on running",
 		proxied: true, banded: true, waits: ttlLeft,
-		strike: func(_ context.Context, _ *succession, h *harm) error { return h.victim.cut() },
-		mend: func(ctx context.Context, s *succession, h *harm) error {
+		inject: func(_ context.Context, _ *election, h *harm) error { return h.victim.cut() },
+		heal: func(ctx context.Context, s *election, h *harm) error {
 			return errors.Join(s.noticed(ctx, h, 0), h.victim.heal())
 		},
 	},
@@ -86,7 +86,7 @@ var modes = []mode{
 		doc:    "SIGKILL to one server, which is started again at once",
 		server: true,
 		waits:  func(time.Duration) time.Duration { return 2 * time.Second },
-		strike: func(ctx context.Context, s *succession, _ *harm) error {
+		inject: func(ctx context.Context, s *election, _ *harm) error {
 			return errors.Join(s.in.Server.Stop(), s.in.Server.Start(ctx))
 		},
 	},
@@ -95,7 +95,7 @@ var modes = []mode{
 		doc:    "one server is frozen for one and a tenth TTL",
 		server: true,
 		waits:  pauseOf,
-		strike: func(ctx context.Context, s *succession, _ *harm) error {
+		inject: func(ctx context.Context, s *election, _ *harm) error {
 			if err := s.in.Server.Freeze(); err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ var modes = []mode{
 func pauseOf(ttl time.Duration) time.Duration { return ttl + ttl/10 }
 
 // replace starts a candidate in place of one that is dead.
-func replace(ctx context.Context, s *succession, h *harm) error {
+func replace(ctx context.Context, s *election, h *harm) error {
 	return errors.Join(h.victim.closeProxies(), s.join(ctx))
 }
 

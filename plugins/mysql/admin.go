@@ -16,7 +16,7 @@ const listAtOnce = 500
 // changes meanwhile may be seen or not.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := ""; ; {
-		page, err := do(ctx, b, "list", prefix, func(ctx context.Context) ([]driver.Holder, error) {
+		page, err := do(ctx, b.link, "list", prefix, func(ctx context.Context) ([]driver.Holder, error) {
 			return b.holders(ctx, statement.List(b.table, prefix, after, listAtOnce))
 		})
 		if err != nil {

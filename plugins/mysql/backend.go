@@ -23,21 +23,20 @@ const idleFor = time.Minute
 // Backend is a host's connection to one table. Its methods may be called from
 // any number of goroutines.
 type Backend struct {
-	opts   Options
-	table  string // quoted
-	server atomic.Pointer[conn.Server]
-
-	pool      *conn.Pool // for statements
-	waits     *conn.Pool // for waiters: each connection has a wake id
-	sleepLock sleepLock
+	*link
+	queue
 
 	acquires, renewals, releases, withdrawals batcher
 	parked                                    parked
+	rows                                      rows
+}
 
-	owners    owners
-	contended contended
-	rows      rows
-	foreign   sync.Once // a waiter of another account was met
+// link is the way to the table: connections, and what runs on them.
+type link struct {
+	opts   Options
+	table  string // quoted
+	server atomic.Pointer[conn.Server]
+	pool   *conn.Pool // for statements
 
 	// life ends with Close. Statements outlive their callers, so it is theirs.
 	life context.Context
@@ -51,12 +50,7 @@ type Backend struct {
 // Open makes a Backend. It begins to connect, and does not wait for it; its
 // error wraps [driver.ErrConfig].
 func Open(opts *Options) (*Backend, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
-	o := *opts
-	config.Fill(&o)
-	return open(o)
+	return open(config.Filled(opts))
 }
 
 func open(o Options) (*Backend, error) {
@@ -70,15 +64,16 @@ func open(o Options) (*Backend, error) {
 
 // start makes a Backend whose sessions begin with setup.
 func start(o Options, connector sqldriver.Connector, setup string) *Backend {
-	b := &Backend{opts: o, table: tableName(o.Prefix)}
+	b := &Backend{link: &link{opts: o, table: tableName(o.Prefix)}}
+	b.queue.link = b.link
 	b.life, b.end = context.WithCancel(context.Background())
 	b.pool = conn.NewPool(o.Connections, b.dial(connector, setup, false), b.spawn)
 	b.waits = conn.NewPool(max(0, o.WaitConnections), b.dial(connector, setup, true), b.spawn)
 	seats := make(chan struct{}, seatsOf(o.Connections))
-	b.acquires = batcher{b: b, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, seats: seats, values: true, tracks: true}
-	b.renewals = batcher{b: b, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, seats: seats, patient: true}
-	b.releases = batcher{b: b, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.Get, seats: seats}
-	b.withdrawals = batcher{b: b, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.GetSpare, repeats: true}
+	b.acquires = batcher{link: b.link, parked: &b.parked, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, seats: seats, values: true, owners: &b.owners}
+	b.renewals = batcher{link: b.link, parked: &b.parked, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, seats: seats, patient: true}
+	b.releases = batcher{link: b.link, parked: &b.parked, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.Get, seats: seats}
+	b.withdrawals = batcher{link: b.link, parked: &b.parked, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.GetSpare, repeats: true}
 	for _, l := range b.batchers() {
 		l.init()
 	}
@@ -97,15 +92,15 @@ func (b *Backend) batchers() []*batcher {
 	return []*batcher{&b.acquires, &b.renewals, &b.releases, &b.withdrawals}
 }
 
-func (b *Backend) dial(connector sqldriver.Connector, setup string, wakeID bool) func() (*conn.Session, error) {
+func (k *link) dial(connector sqldriver.Connector, setup string, wakeID bool) func() (*conn.Session, error) {
 	return func() (*conn.Session, error) {
-		ctx, cancel := context.WithTimeout(b.life, b.opts.DialTimeout)
+		ctx, cancel := context.WithTimeout(k.life, k.opts.DialTimeout)
 		defer cancel()
 		s, err := conn.Open(ctx, connector, setup)
 		if err != nil {
 			return nil, err
 		}
-		b.server.Store(&s.Server)
+		k.server.Store(&s.Server)
 		if !wakeID {
 			return s, nil
 		}
@@ -119,13 +114,13 @@ func (b *Backend) dial(connector sqldriver.Connector, setup string, wakeID bool)
 
 // spawn runs f in a goroutine that Close waits for, or not at all once the
 // backend is closed.
-func (b *Backend) spawn(f func()) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+func (k *link) spawn(f func()) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
 		return false
 	}
-	b.work.Go(f)
+	k.work.Go(f)
 	return true
 }
 
@@ -157,9 +152,9 @@ func (b *Backend) Close(ctx context.Context) error {
 // statement returns a context for one statement that ctx's end does not cut
 // off: a statement without its client is not gone, and what it came to would
 // never be known.
-func (b *Backend) statement(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.opts.RequestTimeout, errSlow)
-	stop := context.AfterFunc(b.life, cancel)
+func (k *link) statement(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), k.opts.RequestTimeout, errSlow)
+	stop := context.AfterFunc(k.life, cancel)
 	return ctx, func() {
 		stop()
 		cancel()
@@ -176,7 +171,7 @@ func noAnswer(ctx context.Context, what, name string) error {
 // do runs f in a goroutine and returns what it came to, or as soon as ctx ends.
 // f goes on then: what it finds it must return, not leave in variables of the
 // caller.
-func do[T any](ctx context.Context, b *Backend, what, name string, f func(ctx context.Context) (T, error)) (T, error) {
+func do[T any](ctx context.Context, k *link, what, name string, f func(ctx context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -186,8 +181,8 @@ func do[T any](ctx context.Context, b *Backend, what, name string, f func(ctx co
 		return none, fmt.Errorf("mysql: %s %q: %w", what, name, conn.NotSent(err))
 	}
 	done := make(chan result, 1)
-	started := b.spawn(func() {
-		sctx, cancel := b.statement(ctx)
+	started := k.spawn(func() {
+		sctx, cancel := k.statement(ctx)
 		defer cancel()
 		value, err := f(sctx)
 		done <- result{value, answered(what, name, err)}
@@ -197,7 +192,7 @@ func do[T any](ctx context.Context, b *Backend, what, name string, f func(ctx co
 	}
 	select {
 	case r := <-done:
-		if r.err != nil && b.life.Err() != nil {
+		if r.err != nil && k.life.Err() != nil {
 			return none, driver.ErrClosed
 		}
 		return r.value, r.err
@@ -212,7 +207,7 @@ type use func(ctx context.Context, s *conn.Session) error
 // on runs f on a connection, and again as long as the server says that others
 // were in its way: f must be fit to run several times. Its error is the
 // server's, or says that no connection was to be had.
-func (b *Backend) on(ctx context.Context, get func(context.Context) (*conn.Session, error), f use) error {
+func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session, error), f use) error {
 	created := false
 	for try := 0; ; try++ {
 		s, err := get(ctx)
@@ -224,12 +219,12 @@ func (b *Backend) on(ctx context.Context, get func(context.Context) (*conn.Sessi
 		switch {
 		case conn.Number(err) == conn.ErNoSuchTable && !created:
 			created = true
-			err = b.create(ctx, s)
+			err = k.create(ctx, s)
 			again = err == nil
 		case errors.Is(err, sqldriver.ErrBadConn): // nothing was sent
 			again = try < 3
 		}
-		b.pool.Put(s)
+		k.pool.Put(s)
 		if !again {
 			return err
 		}
@@ -250,7 +245,7 @@ func answered(what, name string, err error) error {
 // Check asks whether the server would serve requests: that it is no replica,
 // that the table is there, and that the user has the rights on it.
 func (b *Backend) Check(ctx context.Context) error {
-	_, err := do(ctx, b, "check", b.opts.Prefix, func(ctx context.Context) (none struct{}, err error) {
+	_, err := do(ctx, b.link, "check", b.opts.Prefix, func(ctx context.Context) (none struct{}, err error) {
 		return none, b.on(ctx, b.pool.GetApart, b.examine)
 	})
 	return err

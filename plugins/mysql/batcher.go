@@ -31,13 +31,14 @@ const (
 // once and alone; those that come while all are busy go out together in the
 // next statement. So the batch grows with the load, and nobody waits for it.
 type batcher struct {
-	b       *Backend
-	what    string // in errors
+	link    *link
+	owners  *owners // of its requests; nil: it does not remember them
+	parked  *parked // what waits for a row that somebody has locked
+	what    string  // in errors
 	width   int
 	patient bool // renewals: they have time, and one TTL in a statement
 	repeats bool // a statement may carry a name several times
 	values  bool // the value is sent
-	tracks  bool // owners are remembered
 	// get takes a connection, and seats has a place for each statement that may
 	// wait for a row in the server: see slow.
 	get   func(ctx context.Context) (*conn.Session, error)
@@ -54,7 +55,7 @@ type batcher struct {
 func (l *batcher) init() {
 	limits := batch.Limits[*pending]{
 		Count: func() int { return l.width },
-		Size:  l.size, Room: func() int { return l.b.packet() - fixedText },
+		Size:  l.size, Room: func() int { return l.link.packet() - fixedText },
 		Claim: func(p *pending) bool { return p.ctx.Err() == nil }, // it is claimed when there is a connection
 	}
 	if !l.repeats {
@@ -88,8 +89,8 @@ func (l *batcher) send(ctx context.Context, asks ...statement.Ask) []*pending {
 		p := &pending{Ask: a, batcher: l, ctx: ctx, since: now}
 		p.Open()
 		all[i] = p
-		if l.tracks {
-			if p.owner = l.b.owners.begin(a.Owner); p.owner == nil {
+		if l.owners != nil {
+			if p.owner = l.owners.begin(a.Owner); p.owner == nil {
 				p.refuse(fmt.Errorf("mysql: %s %q: %w", l.what, a.Name, driver.ErrWithdrawn))
 				continue
 			}
@@ -144,7 +145,7 @@ func (p *pending) finish(r driver.Result) {
 // forget notes what came of the owner's request.
 func (p *pending) forget(err error) {
 	if p.owner != nil {
-		p.batcher.b.owners.end(p.owner, err == nil, !conn.Settled(err))
+		p.batcher.owners.end(p.owner, err == nil, !conn.Settled(err))
 	}
 }
 
@@ -159,8 +160,8 @@ func (l *batcher) size(p *pending) int {
 }
 
 // packet is how long a statement may be.
-func (b *Backend) packet() int {
-	if s := b.server.Load(); s != nil && s.Packet > 0 {
+func (k *link) packet() int {
+	if s := k.server.Load(); s != nil && s.Packet > 0 {
 		return s.Packet
 	}
 	return packetUnknown
@@ -192,12 +193,12 @@ func (l *batcher) try(t *inFlight, batch []*pending) {
 // deliver sends batch and its results. With errKilled and conn.ErrTooLong it returns
 // what was not carried out.
 func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err error) {
-	ctx, cancel := l.b.statement(batch[0].ctx)
+	ctx, cancel := l.link.statement(batch[0].ctx)
 	defer cancel()
 	var asks []statement.Ask
 	var sent []*pending
 	var results []driver.Result
-	err = l.b.on(ctx, l.get, func(ctx context.Context, s *conn.Session) (err error) {
+	err = l.link.on(ctx, l.get, func(ctx context.Context, s *conn.Session) (err error) {
 		if sent == nil {
 			if sent, asks = claim(batch); len(sent) == 0 {
 				return nil
@@ -228,7 +229,7 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 		}
 		return sent, err
 	}
-	if l.b.life.Err() != nil && err != nil {
+	if l.link.life.Err() != nil && err != nil {
 		err = driver.ErrClosed
 	}
 	if sent == nil { // no connection

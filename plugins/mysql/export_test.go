@@ -4,6 +4,7 @@ import (
 	"context"
 	sqldriver "database/sql/driver"
 	"fmt"
+	"strings"
 
 	"github.com/lockbench/lockbench/plugins/internal/config"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
@@ -21,12 +22,28 @@ func (b *Backend) Purge(ctx context.Context) (int, error) { return b.purge(ctx) 
 // OpenAfter opens a backend each of whose connections has first run prelude,
 // as the server's init_connect would.
 func OpenAfter(opts Options, prelude string) (*Backend, error) {
+	return openWith(opts, func(c sqldriver.Connector, setup string) (sqldriver.Connector, string) {
+		return &prepared{c, prelude}, setup
+	})
+}
+
+// OpenWith opens a backend whose connections have settings that are not its
+// own: statements, the last with a semicolon, that run among those of its setup.
+func OpenWith(opts Options, settings string) (*Backend, error) {
+	return openWith(opts, func(c sqldriver.Connector, setup string) (sqldriver.Connector, string) {
+		const question = "SELECT CONNECTION_ID()"
+		return c, strings.Replace(setup, question, settings+question, 1)
+	})
+}
+
+func openWith(opts Options, change func(sqldriver.Connector, string) (sqldriver.Connector, string)) (*Backend, error) {
 	config.Fill(&opts)
 	connector, database, err := opts.connector()
 	if err != nil {
 		return nil, err
 	}
-	return start(opts, &prepared{connector, prelude}, conn.Setup(database)), nil
+	connector, setup := change(connector, conn.Setup(database))
+	return start(opts, connector, setup), nil
 }
 
 type prepared struct {

@@ -22,7 +22,7 @@ import (
 func TestAbandonedStatement(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("host gone %t", gone), func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			host := w.host(t)
 			release(t, w.b, acquire(t, w.b, want("jobs", 10*time.Second)))
 			unlock := w.lockRow(t, "jobs")
@@ -60,7 +60,7 @@ func TestAbandonedStatement(t *testing.T) {
 
 // TestKilledConnections kills what a waiter sleeps on and what a holder uses.
 func TestKilledConnections(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	r := acquire(t, w.b, want("jobs", 10*time.Second))
 	c := core.New(w.host(t), &core.Options{Logger: slog.New(slog.DiscardHandler)})
 	defer c.Close(context.Background())
@@ -92,7 +92,7 @@ func TestKilledConnections(t *testing.T) {
 }
 
 // killIdle kills the connections that are at no statement.
-func (w *world) killIdle(t *testing.T) (killed int) {
+func (w *fixture) killIdle(t *testing.T) (killed int) {
 	t.Helper()
 	rows, err := w.db.Query("SELECT ID FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND COMMAND='Sleep' AND DB=DATABASE()")
 	must(t, err)
@@ -113,7 +113,7 @@ func (w *world) killIdle(t *testing.T) (killed int) {
 // TestLostFirstWaiter has the first in the queue woken and never come, as one
 // does whose machine is lost. The next grant comes within the TTL.
 func TestLostFirstWaiter(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	const ttl = 2 * time.Second
 	r := acquire(t, w.b, want("jobs", time.Minute))
 	lost, next := w.host(t), w.host(t)
@@ -147,7 +147,7 @@ func TestLostFirstWaiter(t *testing.T) {
 // TestGoneWaiterIsPassed has the first in the queue lose its connection: the
 // next is woken at once.
 func TestGoneWaiterIsPassed(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	r := acquire(t, w.b, want("jobs", 10*time.Second))
 	if _, err := w.db.Exec("UPDATE "+table(w.prefix)+" SET queue=? WHERE name='jobs'", ",gone1.99,gone2.98"); err != nil {
 		t.Fatal(err)

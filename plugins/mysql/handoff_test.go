@@ -17,7 +17,7 @@ import (
 // the other one's way to sleep. A ring that is lost shows in a Wait that goes
 // on to its end, and whatever goes wrong in the number of statements.
 func TestHandoffs(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	hosts := [2]*mysql.Backend{w.b, w.host(t)}
 	const warmUp, handoffs = 10, 300
 	mine := acquire(t, hosts[0], want("jobs", time.Minute))
@@ -65,7 +65,7 @@ func TestHandoffs(t *testing.T) {
 // once. Whoever waits gets a queue entry, also when the lock is free at that
 // moment, so that nobody takes it before it asks.
 func TestNoHostBarges(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	const each = 200
 	var (
 		waited, refused atomic.Int64
@@ -102,7 +102,7 @@ func TestNoHostBarges(t *testing.T) {
 // TestReleaseOfLockedRow has the row of a lock that is waited for locked by a
 // foreign transaction for longer than a statement waits for it.
 func TestReleaseOfLockedRow(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	mine := acquire(t, w.b, want("jobs", time.Minute))
 	host, next := w.host(t), want("jobs", time.Minute)
 	woken := make(chan error, 1)
@@ -127,7 +127,7 @@ func TestReleaseOfLockedRow(t *testing.T) {
 // TestSleepersDoNotHoldUpChanges changes the table's definition while others
 // sleep: it must not wait for them, because everybody else waits for it.
 func TestSleepersDoNotHoldUpChanges(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	if !w.mariadb(t) {
 		t.Skip("MySQL knows no block, and its sleepers have the definition locked")
 	}
@@ -149,14 +149,14 @@ func TestSleepersDoNotHoldUpChanges(t *testing.T) {
 }
 
 // statements is how many the server was sent.
-func (w *world) statements(t *testing.T) (n int) {
+func (w *fixture) statements(t *testing.T) (n int) {
 	t.Helper()
 	var name string
 	must(t, w.db.QueryRow("SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n))
 	return n
 }
 
-func (w *world) mariadb(t *testing.T) (yes bool) {
+func (w *fixture) mariadb(t *testing.T) (yes bool) {
 	t.Helper()
 	must(t, w.db.QueryRow("SELECT VERSION() LIKE '%maria%'").Scan(&yes))
 	return yes

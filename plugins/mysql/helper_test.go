@@ -66,33 +66,33 @@ func blocked(t testing.TB, db *sql.DB, text string) (n int) {
 	return n
 }
 
-// world is a table with one host and a connection of the test's own.
-type world struct {
+// fixture is a table with one host and a connection of the test's own.
+type fixture struct {
 	address, prefix string
 	b               *mysql.Backend
 	db              *sql.DB
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	return worldAt(t, address(t))
+	return fixtureAt(t, address(t))
 }
 
-func worldAt(t *testing.T, a string) *world {
+func fixtureAt(t *testing.T, a string) *fixture {
 	t.Helper()
-	w := &world{address: a, prefix: fresh(t, a), db: connect(t, a)}
+	w := &fixture{address: a, prefix: fresh(t, a), db: connect(t, a)}
 	t.Cleanup(func() { w.db.Close() })
 	w.b = w.host(t)
 	return w
 }
 
 // host opens another host.
-func (w *world) host(t drivertest.T) *mysql.Backend {
+func (w *fixture) host(t drivertest.T) *mysql.Backend {
 	return open(t, mysql.Options{Address: w.address, Prefix: w.prefix})
 }
 
 // lockRow keeps a row locked until the returned function is called.
-func (w *world) lockRow(t *testing.T, name string) (unlock func()) {
+func (w *fixture) lockRow(t *testing.T, name string) (unlock func()) {
 	t.Helper()
 	tx, err := w.db.BeginTx(context.Background(), nil)
 	must(t, err)
@@ -105,7 +105,7 @@ func (w *world) lockRow(t *testing.T, name string) (unlock func()) {
 }
 
 // kill ends all connections whose statement contains text.
-func (w *world) kill(t *testing.T, text string) (killed int) {
+func (w *fixture) kill(t *testing.T, text string) (killed int) {
 	t.Helper()
 	rows, err := w.db.Query("SELECT ID FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND INFO LIKE CONCAT('%',?,'%')", text)
 	must(t, err)

@@ -191,7 +191,7 @@ func (b *Backend) change(ctx context.Context, what string, r driver.Request, f f
 	if err := ready(ctx, r); err != nil {
 		return err
 	}
-	_, err := do(ctx, b, what, r.Name, func(ctx context.Context) (none struct{}, err error) {
+	_, err := do(ctx, b.link, what, r.Name, func(ctx context.Context) (none struct{}, err error) {
 		return none, b.on(ctx, b.pool.GetApart, func(ctx context.Context, s *conn.Session) error {
 			if n, err := f(ctx, s); err != nil || n > 0 {
 				return err
@@ -244,7 +244,7 @@ func (b *Backend) runWithdrawals(ctx context.Context, s *conn.Session, asks []st
 
 // Inspect is one query.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
-	found, err := do(ctx, b, "inspect", name, func(ctx context.Context) ([]driver.Holder, error) {
+	found, err := do(ctx, b.link, "inspect", name, func(ctx context.Context) ([]driver.Holder, error) {
 		return b.holders(ctx, statement.Inspect(b.table, name))
 	})
 	if len(found) == 0 {

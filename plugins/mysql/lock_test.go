@@ -43,7 +43,7 @@ func TestProperties(t *testing.T) {
 
 // TestPolling has more waiters than connections for them.
 func TestPolling(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	b := open(t, mysql.Options{Address: w.address, Prefix: w.prefix, WaitConnections: -1})
 	r := acquire(t, w.b, want("jobs", 10*time.Second))
 	mine := want("jobs", 10*time.Second)
@@ -57,7 +57,7 @@ func TestPolling(t *testing.T) {
 }
 
 func TestPurge(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	release(t, w.b, acquire(t, w.b, want("old", time.Second)))
 	release(t, w.b, acquire(t, w.b, want("young", time.Second)))
 	acquire(t, w.b, want("held", time.Minute))
@@ -84,7 +84,7 @@ func TestInvalid(t *testing.T) {
 
 // TestClose leaves nothing running, and refuses what comes after it.
 func TestClose(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	b := w.host(t)
 	r := acquire(t, b, want("jobs", 10*time.Second))
 	waiting := make(chan error, 1)
@@ -110,7 +110,7 @@ func TestClose(t *testing.T) {
 // TestReleaseWakesFirst closes a host right after its release, much as a plugin
 // ends whose host has died.
 func TestReleaseWakesFirst(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	for range 20 {
 		holder := w.host(t)
 		r := acquire(t, holder, want("jobs", time.Minute))
@@ -133,7 +133,7 @@ func TestReleaseWakesFirst(t *testing.T) {
 // waiter. Interrupting MariaDB's SLEEP stalled all of them for two seconds now
 // and then.
 func TestManyAreWokenTogether(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	holder := w.host(t)
 	const locks = 30
 	for range 30 {

@@ -116,8 +116,8 @@ func (t *inFlight) slow() {
 		return
 	}
 	t.killed.Store(true)
-	if err := l.b.kill(l.b.life, t.s.ID); err != nil {
-		l.b.opts.Logger.Debug("mysql: killing a statement that waits for a row lock", "err", err)
+	if err := l.link.kill(l.link.life, t.s.ID); err != nil {
+		l.link.opts.Logger.Debug("mysql: killing a statement that waits for a row lock", "err", err)
 	}
 }
 
@@ -132,14 +132,14 @@ func (t *inFlight) sit() bool {
 }
 
 // kill ends what runs on the connection with the given id.
-func (b *Backend) kill(ctx context.Context, id uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, b.opts.RequestTimeout)
+func (k *link) kill(ctx context.Context, id uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, k.opts.RequestTimeout)
 	defer cancel()
-	s, err := b.pool.GetKill(ctx)
+	s, err := k.pool.GetKill(ctx)
 	if err != nil {
 		return err
 	}
-	defer b.pool.Put(s)
+	defer k.pool.Put(s)
 	_, _, err = s.Exec(ctx, fmt.Sprintf("KILL QUERY %d", id))
 	return err
 }
@@ -147,7 +147,7 @@ func (b *Backend) kill(ctx context.Context, id uint64) error {
 // sift sends again what was in a killed statement and whose row is free, and
 // parks the rest.
 func (l *batcher) sift(batch []*pending) {
-	locked, err := l.b.locked(batch)
+	locked, err := l.link.locked(batch)
 	if err != nil {
 		refuseAll(batch, conn.NotSent(err))
 		return
@@ -160,7 +160,7 @@ func (l *batcher) sift(batch []*pending) {
 			free = append(free, p)
 		}
 	}
-	l.b.parked.add(l.b, rest)
+	l.parked.add(l.link, rest)
 	if len(free) > 0 {
 		l.try(&inFlight{batcher: l, many: len(free) > 1, sifted: true}, free)
 	}
@@ -168,8 +168,8 @@ func (l *batcher) sift(batch []*pending) {
 
 // locked returns the names of those rows that somebody has locked. A row that
 // is not there is not locked.
-func (b *Backend) locked(ps []*pending) (map[string]bool, error) {
-	ctx, cancel := b.statement(b.life)
+func (k *link) locked(ps []*pending) (map[string]bool, error) {
+	ctx, cancel := k.statement(k.life)
 	defer cancel()
 	all := make([]string, len(ps))
 	for i, p := range ps {
@@ -178,11 +178,11 @@ func (b *Backend) locked(ps []*pending) (map[string]bool, error) {
 	slices.Sort(all)
 	all = slices.Compact(all)
 	found := make(map[string]bool, len(all))
-	err := b.on(ctx, b.pool.GetKill, func(ctx context.Context, s *conn.Session) error {
+	err := k.on(ctx, k.pool.GetKill, func(ctx context.Context, s *conn.Session) error {
 		clear(found)
 		for some := range slices.Chunk(all, lookAtOnce) {
 			for _, free := range []bool{false, true} {
-				err := s.Query(ctx, statement.Locked(b.table, some, free), func(v []sqldriver.Value) error {
+				err := s.Query(ctx, statement.Locked(k.table, some, free), func(v []sqldriver.Value) error {
 					found[conn.String(v[0])] = !free
 					return nil
 				})
@@ -203,7 +203,7 @@ type parked struct {
 	running bool
 }
 
-func (k *parked) add(b *Backend, ps []*pending) {
+func (k *parked) add(b *link, ps []*pending) {
 	if len(ps) == 0 {
 		return
 	}
@@ -225,7 +225,7 @@ func (k *parked) close() {
 }
 
 // run looks at the rows until nothing waits.
-func (k *parked) run(b *Backend) {
+func (k *parked) run(b *link) {
 	pause := time.NewTicker(parkedFor)
 	defer pause.Stop()
 	for {
@@ -255,7 +255,7 @@ func (k *parked) run(b *Backend) {
 
 // look sends what has a free row, and the oldest that find a seat, and returns
 // what goes on waiting.
-func (k *parked) look(b *Backend, todo []*pending) (rest []*pending) {
+func (k *parked) look(b *link, todo []*pending) (rest []*pending) {
 	var wanted []*pending
 	for _, p := range todo {
 		switch {

@@ -70,7 +70,7 @@ func TestRenewalsOfABusyServer(t *testing.T) {
 // other lease its renewal. With MariaDB 11.8's default, which older ones know
 // too, whoever reads that row waits for it.
 func TestRenewalsBesideALockedRow(t *testing.T) {
-	w := worldAt(t, env.MariaDBAddress(own(t, &env.MariaDBOptions{Args: []string{"--loose-innodb-snapshot-isolation=ON"}})))
+	w := fixtureAt(t, env.MariaDBAddress(own(t, &env.MariaDBOptions{Args: []string{"--loose-innodb-snapshot-isolation=ON"}})))
 	renewals := leases(t, w.b, 300)
 	const locked = 123
 	unlock := w.lockRow(t, renewals[locked].Name)

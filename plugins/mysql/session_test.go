@@ -31,7 +31,7 @@ var preludes = []string{
 // that the server takes before the backend gets the connection: locks are
 // granted, refused, renewed, waited for and released as ever.
 func TestSessionVariables(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	todo := append([]string(nil), preludes...)
 	for i, p := range todo {
 		if strings.Contains(p, "%s") {

@@ -23,24 +23,24 @@ type sleepLock struct {
 	name string
 }
 
-// needed reports whether b's server has SLEEPs that wait for each other.
-func (d *sleepLock) needed(b *Backend) bool {
-	now := b.server.Load()
+// needed reports whether k's server has SLEEPs that wait for each other.
+func (d *sleepLock) needed(k *link) bool {
+	now := k.server.Load()
 	return now != nil && now.MariaDB
 }
 
 // ready reports whether make is done at once.
-func (d *sleepLock) ready(b *Backend) bool {
+func (d *sleepLock) ready(k *link) bool {
 	if !d.mu.TryLock() {
 		return false // somebody is making the connection
 	}
 	defer d.mu.Unlock()
-	return d.s != nil || !d.needed(b)
+	return d.s != nil || !d.needed(k)
 }
 
 // make returns the lock's name. It is empty where SLEEP will do.
-func (d *sleepLock) make(b *Backend) (name string, err error) {
-	if !d.needed(b) {
+func (d *sleepLock) make(k *link) (name string, err error) {
+	if !d.needed(k) {
 		return "", nil
 	}
 	d.mu.Lock()
@@ -48,11 +48,11 @@ func (d *sleepLock) make(b *Backend) (name string, err error) {
 	if d.s != nil {
 		return d.name, nil
 	}
-	s, err := b.pool.Dial()
+	s, err := k.pool.Dial()
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := b.statement(b.life)
+	ctx, cancel := k.statement(k.life)
 	defer cancel()
 	name = "lockbench.sleep." + strconv.FormatUint(rand.Uint64(), 36)
 	if err := s.GetLock(ctx, name); err != nil {

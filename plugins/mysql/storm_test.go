@@ -97,7 +97,7 @@ func TestCancelledWaiters(t *testing.T) {
 // TestShortContexts has 64 callers of four hosts ask for one lock for 0 to 49
 // ms each, over and over. Its holder keeps it, and then everybody can get it.
 func TestShortContexts(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	logger := slog.New(slog.DiscardHandler)
 	keeper := core.New(w.host(t), &core.Options{Logger: logger})
 	defer keeper.Close(context.Background())
@@ -226,7 +226,7 @@ func TestDialsEndByThemselves(t *testing.T) {
 // connections, and a caller for each. Leases on other rows live on, and what
 // waits is served when the transaction ends.
 func TestManyLockedRows(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	const locked, others, ttl = 40, 20, 2 * time.Second
 	name := func(i int) string { return fmt.Sprint("locked/", i) }
 	mine := make([]driver.Request, locked/2) // half of them are held by the host itself
@@ -336,7 +336,7 @@ func TestValuesAboveAPacket(t *testing.T) {
 // TestPurgeGoesThroughOnce: the rows that stay are not read again for each
 // page.
 func TestPurgeGoesThroughOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	const rows = 20000
 	var insert strings.Builder
 	insert.WriteString("INSERT INTO " + table(w.prefix) + "(name,expires_at)VALUES")

@@ -34,18 +34,18 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 }
 
 // create makes the table that was missed.
-func (b *Backend) create(ctx context.Context, s *conn.Session) error {
-	if !*b.opts.CreateTable {
-		return fmt.Errorf("mysql: %w: table %s does not exist; lockplugin-mysql ddl prints what creates it", driver.ErrDenied, b.table)
+func (k *link) create(ctx context.Context, s *conn.Session) error {
+	if !*k.opts.CreateTable {
+		return fmt.Errorf("mysql: %w: table %s does not exist; lockplugin-mysql ddl prints what creates it", driver.ErrDenied, k.table)
 	}
-	_, _, err := s.Exec(ctx, statement.Create(b.table))
+	_, _, err := s.Exec(ctx, statement.Create(k.table))
 	switch conn.Number(err) {
 	case 0:
 		return err
 	case conn.ErTableAccessDenied, conn.ErDBAccessDenied, conn.ErSpecificAccess:
-		return fmt.Errorf("mysql: %w: table %s does not exist, and the user may not create it; lockplugin-mysql ddl prints what does: %w", driver.ErrDenied, b.table, err)
+		return fmt.Errorf("mysql: %w: table %s does not exist, and the user may not create it; lockplugin-mysql ddl prints what does: %w", driver.ErrDenied, k.table, err)
 	}
-	return conn.StatementError("create table", b.table, err)
+	return conn.StatementError("create table", k.table, err)
 }
 
 const (

@@ -29,7 +29,7 @@ type variable struct {
 }
 
 // assignments are SET statements for all variables of a session.
-func assignments(t *testing.T, w *world) (all []string) {
+func assignments(t *testing.T, w *fixture) (all []string) {
 	t.Helper()
 	describe := mysqlVariables
 	if w.mariadb(t) {

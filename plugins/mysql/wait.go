@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -35,6 +36,16 @@ const (
 	longestSleep = 5 * time.Second
 )
 
+// queue is where waiters stand and sleep.
+type queue struct {
+	*link
+	waits     *conn.Pool // for waiters: each connection has a wake id
+	sleepLock sleepLock
+	owners    owners
+	contended contended
+	foreign   sync.Once // a waiter of another account was met
+}
+
 // Wait is one statement that enters the queue, and one that ends with a
 // notification or when it is time to ask anyway. MariaDB gets both as one block,
 // which a notification ends wherever it is.
@@ -43,23 +54,23 @@ const (
 // But a KILL QUERY that comes between two statements of a packet drops the second
 // one without a reply (seen with MariaDB 10.11; MySQL's loop over a packet's
 // statements reads the same), and the waiter hangs until its deadline.
-func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) error {
+func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) error {
 	if err := ready(ctx, r); err != nil {
 		return err
 	}
-	o := b.owners.begin(r.Owner)
+	o := q.owners.begin(r.Owner)
 	if o == nil {
 		return fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
 	}
-	b.contended.mark(r.Name)
+	q.contended.mark(r.Name)
 	done := make(chan error, 1)
-	started := b.spawn(func() {
-		err := b.wait(ctx, o, r, min(most, longestSleep))
-		b.owners.end(o, true, err != nil && !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrWithdrawn))
+	started := q.spawn(func() {
+		err := q.wait(ctx, o, r, min(most, longestSleep))
+		q.owners.end(o, true, err != nil && !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrWithdrawn))
 		done <- err
 	})
 	if !started {
-		b.owners.end(o, false, false)
+		q.owners.end(o, false, false)
 		return driver.ErrClosed
 	}
 	var err error
@@ -69,7 +80,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 		err = ctx.Err()
 	}
 	switch {
-	case b.life.Err() != nil:
+	case q.life.Err() != nil:
 		return driver.ErrClosed
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
@@ -80,22 +91,22 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 // wait outlives its caller: a sleep that is over for him is ended by KILL QUERY,
 // for the server would not notice that its client is gone, and the connection
 // is kept.
-func (b *Backend) wait(ctx context.Context, o *owner, r driver.Request, most time.Duration) error {
-	left := b.owners.leaving(o)
-	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+b.opts.RequestTimeout, errSlow)
+func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.Duration) error {
+	left := q.owners.leaving(o)
+	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+q.opts.RequestTimeout, errSlow)
 	defer cancel()
-	defer context.AfterFunc(b.life, cancel)()
-	if !b.waits.Ready() || !b.sleepLock.ready(b) {
+	defer context.AfterFunc(q.life, cancel)()
+	if !q.waits.Ready() || !q.sleepLock.ready(q.link) {
 		// The queue entry must not wait for a connection to be made.
-		if err := b.enter(ctx, sctx, r); err != nil {
+		if err := q.enter(ctx, sctx, r); err != nil {
 			return err
 		}
 	}
-	lock, err := b.sleepLock.make(b)
+	lock, err := q.sleepLock.make(q.link)
 	if err != nil {
 		return err
 	}
-	s, err := b.waits.TryGet(ctx)
+	s, err := q.waits.TryGet(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,17 +122,17 @@ func (b *Backend) wait(ctx context.Context, o *owner, r driver.Request, most tim
 		case <-over:
 			return
 		}
-		if err := b.kill(b.life, s.ID); err != nil {
-			b.opts.Logger.Debug("mysql: waking a waiter that gave up", "err", err)
+		if err := q.kill(q.life, s.ID); err != nil {
+			q.opts.Logger.Debug("mysql: waking a waiter that gave up", "err", err)
 		}
 	}()
-	withdrawn, err := b.sleep(sctx, s, lock, r, most)
+	withdrawn, err := q.sleep(sctx, s, lock, r, most)
 	close(over)
 	<-watched // a KILL must not meet what the connection does next
 	if errors.Is(err, sqldriver.ErrBadConn) {
 		err = conn.NotSent(err)
 	}
-	b.waits.Put(s)
+	q.waits.Put(s)
 	switch {
 	case withdrawn:
 		return fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
@@ -133,18 +144,18 @@ func (b *Backend) wait(ctx context.Context, o *owner, r driver.Request, most tim
 
 // sleep enters the queue and sleeps. It reports whether r's owner has a
 // tombstone.
-func (b *Backend) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration) (withdrawn bool, err error) {
-	sleep := statement.Sleep(b.table, r, most)
+func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration) (withdrawn bool, err error) {
+	sleep := statement.Sleep(q.table, r, most)
 	if lock != "" {
-		sleep = statement.EnterAndSleep(b.table, lock, r, s.WakeID, most)
-	} else if _, _, err := s.Exec(ctx, statement.Enter(b.table, r, s.WakeID)); err != nil {
+		sleep = statement.EnterAndSleep(q.table, lock, r, s.WakeID, most)
+	} else if _, _, err := s.Exec(ctx, statement.Enter(q.table, r, s.WakeID)); err != nil {
 		return false, err
 	}
 	err = s.Query(ctx, sleep, func(v []sqldriver.Value) error {
 		withdrawn = conn.Uint(v[1]) == 0
 		if lock != "" && conn.Uint(v[0]) == 1 {
 			s.Broken = true // it has the lock now, and must not keep it
-			b.sleepLock.lost(lock)
+			q.sleepLock.lost(lock)
 		}
 		return nil
 	})
@@ -153,10 +164,10 @@ func (b *Backend) sleep(ctx context.Context, s *conn.Session, lock string, r dri
 
 // enter gives a waiter without a connection of its own a queue entry.
 // It waits for a connection as long as caller does.
-func (b *Backend) enter(caller, ctx context.Context, r driver.Request) error {
-	get := func(context.Context) (*conn.Session, error) { return b.pool.GetApart(caller) }
-	return b.on(ctx, get, func(ctx context.Context, s *conn.Session) error {
-		_, _, err := s.Exec(ctx, statement.Enter(b.table, r, statement.NoWakeID))
+func (q *queue) enter(caller, ctx context.Context, r driver.Request) error {
+	get := func(context.Context) (*conn.Session, error) { return q.pool.GetApart(caller) }
+	return q.on(ctx, get, func(ctx context.Context, s *conn.Session) error {
+		_, _, err := s.Exec(ctx, statement.Enter(q.table, r, statement.NoWakeID))
 		return err
 	})
 }
@@ -180,23 +191,23 @@ func poll(ctx context.Context, left <-chan struct{}, most time.Duration) error {
 // and takes those out of the queue whose connection is gone. It runs on the
 // connection that has freed the lock, before the caller knows: a plugin whose
 // host has died ends as soon as it knows that it has released everything.
-func (b *Backend) notify(ctx context.Context, s *conn.Session, name string, wakeID uint64) {
+func (q *queue) notify(ctx context.Context, s *conn.Session, name string, wakeID uint64) {
 	for wakeID > statement.NoWakeID {
 		_, _, err := s.Exec(ctx, "KILL QUERY IS_USED_LOCK('"+conn.WakeName(wakeID)+"')")
 		switch conn.Number(err) {
 		case conn.ErNoSuchThread: // nobody has that wake id any more
-			_, wakeID, err = s.Exec(ctx, statement.Evict(b.table, name, wakeID))
+			_, wakeID, err = s.Exec(ctx, statement.Evict(q.table, name, wakeID))
 		case conn.ErKillDenied:
-			b.foreign.Do(func() {
-				b.opts.Logger.Warn("mysql: waiters of another account cannot be woken and ask every second", "err", err)
+			q.foreign.Do(func() {
+				q.opts.Logger.Warn("mysql: waiters of another account cannot be woken and ask every second", "err", err)
 			})
 			return
 		default:
 			wakeID = 0
 		}
-		if err != nil && b.life.Err() == nil {
+		if err != nil && q.life.Err() == nil {
 			// The lock is free all the same, and the waiter wakes by itself.
-			b.opts.Logger.Warn("mysql: waking a waiter", "name", name, "err", err)
+			q.opts.Logger.Warn("mysql: waking a waiter", "name", name, "err", err)
 			return
 		}
 	}

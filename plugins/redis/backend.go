@@ -44,12 +44,7 @@ var _ interface {
 // Open makes a Backend; nil options and zero fields mean the defaults. It does
 // not wait for the store. The error wraps driver.ErrConfig and names the key.
 func Open(opts *Options) (*Backend, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
-	o := *opts
-	config.Fill(&o)
-	return open(o)
+	return open(config.Filled(opts))
 }
 
 func open(o Options) (*Backend, error) {

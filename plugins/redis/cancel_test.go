@@ -56,7 +56,7 @@ func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 		t.Errorf("withdrawn owners are kept for %v", ttl)
 	}
 	if n := c.ZCard(t.Context(), "~b:{}").Val(); n == 0 {
-		t.Error("no owner is barred")
+		t.Error("no owner has a tombstone")
 	}
 	for i := range names {
 		acquire(t, b, lease(fmt.Sprint("n", i), "last"))

@@ -96,12 +96,12 @@ func (a *acquisition) next() *ballot {
 	}
 	a.votes = votes
 	most := len(votes) - a.b.quorum
-	granted, no, barred := count(votes, vote.yes), count(votes, vote.no), count(votes, is(withdrawn))
+	granted, no, refused := count(votes, vote.yes), count(votes, vote.no), count(votes, is(withdrawn))
 	switch {
 	case a.queue >= 0 && votes[a.queue].answer == turn:
 		a.b.contention.note(a.r.Name)
 		return a.undo(a.reserved(votes[a.queue]))
-	case granted < a.b.quorum && barred > 0 && no <= most:
+	case granted < a.b.quorum && refused > 0 && no <= most:
 		return a.undo(driver.ErrWithdrawn)
 	case granted < a.b.quorum:
 		return a.undo(a.refusal(votes))

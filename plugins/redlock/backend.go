@@ -59,11 +59,7 @@ var _ interface {
 // Open makes a Backend. It does not wait for the nodes. The error wraps
 // driver.ErrConfig and names the key.
 func Open(opts *Options) (*Backend, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
-	o := *opts
-	conf.Fill(&o)
+	o := conf.Filled(opts)
 	return open(o, cmp.Or(o.Logger, slog.Default()))
 }
 

@@ -35,7 +35,7 @@ const (
 	pending                   // granted, but the token has to exceed floor
 	heldBy                    // another owner holds the lock there
 	notHeld                   // the lease is not there
-	withdrawn                 // the owner is barred there
+	withdrawn                 // the owner is refused there
 	turn                      // free, but it is a waiter's turn
 	quarantined               // the node has lost data and does not count
 	unsent                    // the node never got the request, nor will
@@ -190,7 +190,7 @@ func (b *ballot) settled() bool {
 	if b.quorum == 0 {
 		return false
 	}
-	yes, no, barred, late, open := 0, 0, 0, 0, 0
+	yes, no, refused, late, open := 0, 0, 0, 0, 0
 	for _, v := range b.votes {
 		switch {
 		case v.answer == pending:
@@ -202,11 +202,11 @@ func (b *ballot) settled() bool {
 		case v.answer == missing:
 			open++
 		case v.answer == withdrawn:
-			barred++
+			refused++
 		}
 	}
 	most := len(b.votes) - b.quorum // who may be against it
-	if no > most || barred > most {
+	if no > most || refused > most {
 		return true
 	}
 	if b.kind == kindAcquire && b.queue >= 0 && b.votes[b.queue].answer == missing {

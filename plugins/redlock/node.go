@@ -223,7 +223,7 @@ func (n *node) fail(b *ballot, v vote) {
 	n.mu.Lock()
 	now := time.Now()
 	if v.answer == unknown && b.grantee != "" {
-		n.unsettled[b.grantee] = now.Add(redisnode.BarFor)
+		n.unsettled[b.grantee] = now.Add(redisnode.TombstoneFor)
 		for owner, until := range n.unsettled {
 			if len(n.unsettled) < mostDebts && now.Before(until) {
 				break // looking at a few is enough: every insertion does
@@ -235,7 +235,7 @@ func (n *node) fail(b *ballot, v vote) {
 		if len(n.debts) == mostDebts {
 			n.debts = n.debts[1:]
 		}
-		n.debts = append(n.debts, debt{n.b.owed(b), now.Add(redisnode.BarFor)})
+		n.debts = append(n.debts, debt{n.b.owed(b), now.Add(redisnode.TombstoneFor)})
 	}
 	n.mu.Unlock()
 	b.deliver(n.index, v)

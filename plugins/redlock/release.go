@@ -43,7 +43,7 @@ func (e *ending) first() *ballot {
 	if e.withdrawal {
 		e.b.leaveQueues(e.r.Owner)
 		if e.b.fenced() || !e.b.retired.end(e.r.Owner) {
-			x.kind, x.ms = kindWithdraw, redisnode.BarFor.Milliseconds()
+			x.kind, x.ms = kindWithdraw, redisnode.TombstoneFor.Milliseconds()
 		}
 	}
 	return x
@@ -90,13 +90,13 @@ func (b *Backend) tell(node int, x *ballot) {
 }
 
 // owed is what a node is told later that x did not reach. An owner that is
-// done with is barred, because its grant may come after that; one that was
+// done with gets a tombstone, because its grant may come after that; one that was
 // only refused may ask again.
 func (b *Backend) owed(x *ballot) *ballot {
 	y := &ballot{kind: x.kind, name: x.name, key: x.key, owner: x.owner}
 	switch x.kind {
 	case kindRelease:
-		y.kind, y.ms = kindUndo, redisnode.BarFor.Milliseconds()
+		y.kind, y.ms = kindUndo, redisnode.TombstoneFor.Milliseconds()
 	case kindWithdraw:
 		y.ms = x.ms
 	}

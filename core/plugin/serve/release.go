@@ -69,7 +69,7 @@ func (t *tracker) releaseAll(ctx context.Context) int {
 }
 
 // pending lists the releases and withdrawals to do now. An owner whose acquire
-// is still in flight is withdrawn too: that bars the request on its way.
+// is still in flight is withdrawn too: that puts a tombstone for the request on its way.
 func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 // first decides whether it is sent. It is embedded in the operation, and must
 // not be copied.
 type Ticket struct {
-	stage atomic.Int32
+	state atomic.Int32
 	done  chan struct{}
 }
 
@@ -24,16 +24,16 @@ func (t *Ticket) Open() { t.done = make(chan struct{}) }
 
 // Claim is called by the sender, and reports whether the operation was not
 // given up: from now on it counts as sent.
-func (t *Ticket) Claim() bool { return t.stage.CompareAndSwap(queued, sent) }
+func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
 
 // Unclaim takes a Claim back: nothing was sent, or nothing was done.
-func (t *Ticket) Unclaim() { t.stage.Store(queued) }
+func (t *Ticket) Unclaim() { t.state.Store(queued) }
 
 // GiveUp reports whether the operation was not claimed: then it never is.
-func (t *Ticket) GiveUp() bool { return t.stage.CompareAndSwap(queued, givenUp) }
+func (t *Ticket) GiveUp() bool { return t.state.CompareAndSwap(queued, givenUp) }
 
 // GivenUp reports whether GiveUp was successful.
-func (t *Ticket) GivenUp() bool { return t.stage.Load() == givenUp }
+func (t *Ticket) GivenUp() bool { return t.state.Load() == givenUp }
 
 // End ends Wait: the operation is answered. It is called once.
 func (t *Ticket) End() { close(t.done) }

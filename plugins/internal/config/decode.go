@@ -49,6 +49,16 @@ func Decode(cfg driver.Config, options any) {
 	}
 }
 
+// Filled returns a copy of options, nil for none, with the defaults filled in.
+func Filled[O any](options *O) O {
+	var o O
+	if options != nil {
+		o = *options
+	}
+	Fill(&o)
+	return o
+}
+
 // Fill gives the fields of the struct that options points to their defaults
 // where they are zero.
 func Fill(options any) {

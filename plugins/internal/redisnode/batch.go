@@ -37,7 +37,7 @@ func encode(o driver.Op) (op, error) {
 		id := leaseID(r)
 		return op{"r", r.Name, id, lastIndex(id), r.TTL.Milliseconds()}, nil
 	case o.Kind == driver.OpRelease && r.Token == 0:
-		return op{"w", r.Name, r.Owner, "", BarFor.Milliseconds()}, nil
+		return op{"w", r.Name, r.Owner, "", TombstoneFor.Milliseconds()}, nil
 	case o.Kind == driver.OpRelease:
 		id := leaseID(r)
 		return op{"d", r.Name, id, lastIndex(id), millis.Count(r.Keep)}, nil

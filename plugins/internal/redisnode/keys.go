@@ -71,9 +71,9 @@ func (k Keys) ChangeChannel(name string) string { return k.side() + "o:" + k.Loc
 // nobody is a key of the prefix that no lock has.
 func (k Keys) nobody() string { return k.prefix + encodedMark }
 
-func (k Keys) side() string               { return k.prefix + "~" }
-func (k Keys) control(lock string) string { return k.side() + "s:{" + k.tag(lock) + "}" }
-func (k Keys) bars(lock string) string    { return k.side() + "b:{" + k.tag(lock) + "}" }
+func (k Keys) side() string                  { return k.prefix + "~" }
+func (k Keys) control(lock string) string    { return k.side() + "s:{" + k.tag(lock) + "}" }
+func (k Keys) tombstones(lock string) string { return k.side() + "b:{" + k.tag(lock) + "}" }
 
 // head are the first arguments of every script; see lua/head.lua.
 func (k Keys) head(lock string) []any {
@@ -81,7 +81,7 @@ func (k Keys) head(lock string) []any {
 	if k.cluster {
 		cluster = "1"
 	}
-	return []any{k.control(lock), k.bars(lock), k.side(), cluster}
+	return []any{k.control(lock), k.tombstones(lock), k.side(), cluster}
 }
 
 // tag is what sends a side key to the slot of lock. Outside Cluster it is

@@ -76,7 +76,7 @@ func FuzzKeys(f *testing.F) {
 				t.Fatalf("%q and %q share the key %q", a, b, key)
 			}
 			queue := k.side() + "l:{" + key + "}"
-			for _, side := range []string{k.control(key), k.bars(key), queue} {
+			for _, side := range []string{k.control(key), k.tombstones(key), queue} {
 				if side == k.Lock(b) {
 					t.Fatalf("the lock %q is the side key %q", b, side)
 				}

@@ -27,9 +27,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/batch"
 )
 
-// BarFor is how long the store refuses a withdrawn owner. It is longer than
+// TombstoneFor is how long the store refuses a withdrawn owner. It is longer than
 // the kernel goes on sending what a closed connection had still to send.
-const BarFor = 110 * time.Second
+const TombstoneFor = 110 * time.Second
 
 // Options are how a [Node] is made.
 type Options struct {

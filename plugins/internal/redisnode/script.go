@@ -61,7 +61,7 @@ func newScript(body string) *script { return wholeScript(shared() + stateLua + b
 func shared() string { return headLua + "local " + known + "\n" + queueLua + readLua }
 
 // known is what lua/read.lua reads.
-const known = "now, last, barred, queued, observed"
+const known = "now, last, tombstones_until, queued, observed"
 
 // queueOnly ends the function library where the rest is not asked for.
 const queueOnly = "if of_queue then return {leave = leave, refuse = refuse, next_turn = next_turn} end\n"

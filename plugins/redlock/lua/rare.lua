@@ -72,7 +72,7 @@ end
 -- The text is the value.
 function other.h(key, ttl_ms, text)
   local owner, token = split(text)
-  if is_barred(owner) then return {WITHDRAWN} end
+  if has_tombstone(owner) then return {WITHDRAWN} end
   if call('SET', key, text, 'NX', 'PX', ttl_ms) then
     raise(token)
     changed(key)
@@ -117,21 +117,21 @@ function other.d(key, keep_ms, text)
 end
 
 -- u: undo a grant of an attempt that failed. The text is the owner and a
--- space, here and below. With milliseconds the owner is barred too, because
+-- space, here and below. With milliseconds the owner gets a tombstone too, because
 -- the request may still be on its way.
-function other.u(key, bar_ms, text)
-  bar_ms = tonumber(bar_ms)
-  if bar_ms > 0 then bar(string.sub(text, 1, -2), bar_ms) end
+function other.u(key, tombstone_ms, text)
+  tombstone_ms = tonumber(tombstone_ms)
+  if tombstone_ms > 0 then put_tombstone(string.sub(text, 1, -2), tombstone_ms) end
   if not holds(key, text) then return DONE end
   call('DEL', key)
   changed(key)
   return ended(key)
 end
 
--- w: withdraw. An undo that bars, and gives up the place in the queue.
-function other.w(key, bar_ms, text)
+-- w: withdraw. An undo that tombstones, and gives up the place in the queue.
+function other.w(key, tombstone_ms, text)
   if queued > now then leave(key, string.sub(text, 1, -2)) end
-  other.u(key, bar_ms, text)
+  other.u(key, tombstone_ms, text)
   return ended(key)
 end
 

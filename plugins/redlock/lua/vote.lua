@@ -19,9 +19,9 @@
 local state, time = call('MGET', control, side .. 'l:{' .. (KEYS[2] or '') .. '}'), call('TIME')
 local now = time[1] * 1000000 + time[2]
 local text, sub = state[1] or '', string.sub
-local last, barred, queued, observed = tonumber(sub(text, 1, 16)) or 0, 0, 0, 0
+local last, tombstones_until, queued, observed = tonumber(sub(text, 1, 16)) or 0, 0, 0, 0
 if #text > 16 then
-  barred, queued = tonumber(sub(text, 17, 32)) or 0, tonumber(sub(text, 33, 48)) or 0
+  tombstones_until, queued = tonumber(sub(text, 17, 32)) or 0, tonumber(sub(text, 33, 48)) or 0
   observed = tonumber(sub(text, 49)) or 0
 end
 local admitted = ARGV[5] == '' or call('HGET', KEYS[1], 'marker') == ARGV[5]
@@ -44,21 +44,21 @@ for n = 2, #KEYS do
   elseif kind == 'a' then
     -- The text is the value, with a guess for the token. Where it is taken DONE
     -- or FREED is replied, else what the token has to exceed.
-    if barred > now and try('ZSCORE', bars, string.match(text, '^[%w_-]+')) then
+    if tombstones_until > now and try('ZSCORE', tombstones, string.match(text, '^[%w_-]+')) then
       answer = {WITHDRAWN}
     elseif waiters and string.match(waiters, '^%d+\n(%S+)') ~= string.match(text, '^[%w_-]+') then
-      lib = lib or library(now, last, barred, queued, observed)
+      lib = lib or library(now, last, tombstones_until, queued, observed)
       answer = lib.guarded(lib.wait_for_turn, key, string.match(text, '^[%w_-]+'), waiters)
     end
     if not answer then
       local value, floor, guess = text, nil, nil
       if not fresh then
-        lib = lib or library(now, last, barred, queued, observed)
+        lib = lib or library(now, last, tombstones_until, queued, observed)
         value, floor, guess = lib.place(text)
       end
       answer = try('SET', key, value, 'NX', 'PX', ms)
       if not answer then
-        queue = queue or library(now, last, barred, queued, observed, true)
+        queue = queue or library(now, last, tombstones_until, queued, observed, true)
         answer = queue.refuse(key, string.match(text, '^[%w_-]+'), waiters)
       elseif not answer.err then
         answer = floor or waiters and FREED or DONE
@@ -82,10 +82,10 @@ for n = 2, #KEYS do
   elseif kind == 'u' and ms == '0' then
     answer = DONE
   else
-    lib = lib or library(now, last, barred, queued, observed)
+    lib = lib or library(now, last, tombstones_until, queued, observed)
     answer = lib.guarded(lib.other[kind], key, ms, text)
     fresh = fresh and (lowest == 0 or lowest > lib.raise(0))
-    if kind == 'u' or kind == 'w' then barred = math.huge end
+    if kind == 'u' or kind == 'w' then tombstones_until = math.huge end
   end
   if type(answer) == 'table' and answer.err then answer = {REFUSED, answer.err} end
   answers[n - 1] = answer
@@ -94,7 +94,7 @@ if lib and lib.raise(0) > tonumber(minted or 0) then minted = lib.raise(0) end
 if minted then
   local written = try('SETRANGE', control, 0, format('%016.0f', minted))
   if type(written) == 'table' then
-    lib = lib or library(now, last, barred, queued, observed)
+    lib = lib or library(now, last, tombstones_until, queued, observed)
     lib.take_back(answers, {REFUSED, written.err})
   end
 end

@@ -12,13 +12,13 @@
 -- renewal, which needs none of them. While the lock's slot moves that may be
 -- refused, and leases are renewed and released without it.
 local state, refused, now, last = {}, nil, nil, nil
-local barred, queued, observed = 0, 0, 0
+local tombstones_until, queued, observed = 0, 0, 0
 if ARGV[5] ~= 'r' or ARGV[9] then
   state = try('MGET', control, side .. 'l:{' .. KEYS[1] .. '}', KEYS[1])
   if state.err then state, refused = {}, state end
   local text, sub = state[1], string.sub
   if text and #text > 16 then
-    barred, queued = tonumber(sub(text, 17, 32)) or 0, tonumber(sub(text, 33, 48)) or 0
+    tombstones_until, queued = tonumber(sub(text, 17, 32)) or 0, tonumber(sub(text, 33, 48)) or 0
     observed = tonumber(sub(text, 49)) or 0
   end
 end
@@ -31,8 +31,8 @@ for n = 1, (#ARGV - 4) / 4 do
   if kind == 'a' then
     -- id is the owner, rest the length of the label, the label and the value.
     reply = refused
-    if not reply and value and barred == 0 and not (waiters and string.find(waiters, id, 1, true)) then
-      reply = library(now, last, barred, queued, observed, true).refuse(key, id, nil, value)
+    if not reply and value and tombstones_until == 0 and not (waiters and string.find(waiters, id, 1, true)) then
+      reply = library(now, last, tombstones_until, queued, observed, true).refuse(key, id, nil, value)
     elseif not reply and not now then
       local t = try('TIME')
       if t.err then
@@ -41,13 +41,13 @@ for n = 1, (#ARGV - 4) / 4 do
         now = t[1] * 1000000 + t[2]
       end
     end
-    if not reply and barred > 0 and barred > now and try('ZSCORE', bars, id) then reply = {WITHDRAWN} end
+    if not reply and tombstones_until > 0 and tombstones_until > now and try('ZSCORE', tombstones, id) then reply = {WITHDRAWN} end
     if not reply and n > 1 and queued > now then
       waiters = try('GET', side .. 'l:{' .. key .. '}')
       waiters = type(waiters) == 'string' and waiters
     end
     if not reply and waiters and not value and string.match(waiters, '^%d+\n(%S+)') ~= id then
-      lib = lib or library(now, last, barred, queued, observed)
+      lib = lib or library(now, last, tombstones_until, queued, observed)
       reply = lib.guarded(lib.wait_for_turn, key, id, waiters)
     end
     if not reply then
@@ -56,25 +56,25 @@ for n = 1, (#ARGV - 4) / 4 do
       if now > token then token = now end
       reply = not value and try('SET', key, id .. format(' %.0f ', token) .. rest, 'NX', 'PX', ms)
       if not reply then
-        queue = queue or library(now, last, barred, queued, observed, true)
+        queue = queue or library(now, last, tombstones_until, queued, observed, true)
         reply = queue.refuse(key, id, waiters, value)
       elseif not reply.err then
         reply, last, minted = token, token, true
         if waiters then
-          queue = queue or library(now, last, barred, queued, observed, true)
+          queue = queue or library(now, last, tombstones_until, queued, observed, true)
           pcall(queue.leave, key, id, waiters)
         end
         if observed > now then try('PUBLISH', side .. 'o:' .. key, '') end
       end
     end
   elseif kind == 'w' then
-    lib = lib or library(now, last, barred, queued, observed)
+    lib = lib or library(now, last, tombstones_until, queued, observed)
     reply = lib.guarded(lib.withdraw, key, id, ms)
-    barred = math.huge
+    tombstones_until = math.huge
   elseif n == 1 and state[1] ~= nil and (not value or string.find(value, id, 1, true) ~= 1)
     or (n > 1 or state[1] == nil) and try('GETRANGE', key, '0', rest) ~= id then
     -- id is "owner token " and rest its last index.
-    lib = lib or library(now, last, barred, queued, observed)
+    lib = lib or library(now, last, tombstones_until, queued, observed)
     reply = lib.not_held(key)
   elseif kind == 'r' then
     reply = try('PEXPIRE', key, ms)
@@ -88,13 +88,13 @@ for n = 1, (#ARGV - 4) / 4 do
         waiters = type(waiters) == 'string' and waiters
       end
       if waiters then
-        queue = queue or library(t, last, barred, queued, observed, true)
+        queue = queue or library(t, last, tombstones_until, queued, observed, true)
         pcall(queue.next_turn, key, waiters)
       end
       if observed > t then try('PUBLISH', side .. 'o:' .. key, '') end
     end
   else
-    lib = lib or library(now, last, barred, queued, observed)
+    lib = lib or library(now, last, tombstones_until, queued, observed)
     reply = lib.guarded(lib.keep, key, ms)
   end
   if type(reply) == 'table' and reply.err then reply = {REFUSED, reply.err} end
@@ -103,7 +103,7 @@ end
 if minted then
   local written = try('SETRANGE', control, 0, format('%016.0f', last))
   if type(written) == 'table' then
-    lib = lib or library(now, last, barred, queued, observed)
+    lib = lib or library(now, last, tombstones_until, queued, observed)
     lib.take_back(replies, {REFUSED, written.err})
   end
 end

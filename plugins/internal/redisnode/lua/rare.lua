@@ -9,9 +9,9 @@ local function keep(key, keep_ms)
   return 1
 end
 
--- withdraw bars owner first: its acquire may still be on the way.
-local function withdraw(key, owner, bar_ms)
-  bar(owner, tonumber(bar_ms))
+-- withdraw puts a tombstone for owner first: its acquire may still be on the way.
+local function withdraw(key, owner, tombstone_ms)
+  put_tombstone(owner, tonumber(tombstone_ms))
   local left = queued > now and leave(key, owner)
   if held_by(key, owner .. ' ', #owner) then
     call('DEL', key)

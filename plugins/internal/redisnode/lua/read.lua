@@ -6,7 +6,7 @@ local function read_state(...)
   if s.err or t.err then return nil, s.err and s or t end
   now = t[1] * 1000000 + t[2]
   local text = s[1] or ''
-  last, barred = tonumber(string.sub(text, 1, 16)) or 0, tonumber(string.sub(text, 17, 32)) or 0
+  last, tombstones_until = tonumber(string.sub(text, 1, 16)) or 0, tonumber(string.sub(text, 17, 32)) or 0
   queued, observed = tonumber(string.sub(text, 33, 48)) or 0, tonumber(string.sub(text, 49)) or 0
   return s
 end

@@ -9,21 +9,21 @@ local function changed(key)
   if observed > now then try('PUBLISH', side .. 'o:' .. key, '') end
 end
 
-local function is_barred(owner)
-  return barred > now and call('ZSCORE', bars, owner)
+local function has_tombstone(owner)
+  return tombstones_until > now and call('ZSCORE', tombstones, owner)
 end
 
--- bar has the store refuse owner until ends.
+-- put_tombstone has the store refuse owner until ends.
 --
 -- Note: the removal comes before the ZADD because a server at maxmemory lets
 -- a script go on that has written something.
-local function bar(owner, bar_ms)
-  local ends = now + bar_ms * 1000
-  call('ZREMRANGEBYSCORE', bars, '-inf', now)
-  call('ZADD', bars, ends, owner)
-  call('PEXPIRE', bars, bar_ms)
-  if ends > barred then
-    barred = ends
+local function put_tombstone(owner, tombstone_ms)
+  local ends = now + tombstone_ms * 1000
+  call('ZREMRANGEBYSCORE', tombstones, '-inf', now)
+  call('ZADD', tombstones, ends, owner)
+  call('PEXPIRE', tombstones, tombstone_ms)
+  if ends > tombstones_until then
+    tombstones_until = ends
     write_state(17, ends)
   end
 end

@@ -10,9 +10,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// gate stands between core and a backend, where a case fails, delays and
+// injector stands between core and a backend, where a case fails, delays and
 // counts calls. It declares no powers, so that every call comes through here.
-type gate struct {
+type injector struct {
 	driver.Backend
 
 	mu     sync.Mutex
@@ -21,7 +21,7 @@ type gate struct {
 	calls  map[string][]time.Time
 }
 
-// The operations as a gate names them.
+// The operations as an injector names them.
 const (
 	opAcquire  = "acquire"
 	opRenew    = "renew"
@@ -31,25 +31,27 @@ const (
 	opObserve  = "observe"
 )
 
-func newGate(b driver.Backend) *gate { return &gate{Backend: b, calls: map[string][]time.Time{}} }
+func newInjector(b driver.Backend) *injector {
+	return &injector{Backend: b, calls: map[string][]time.Time{}}
+}
 
 // set replaces what happens before a call, where an error keeps it from being
 // sent, and after it, where an error replaces the reply. Nil: nothing.
-func (g *gate) set(before func(context.Context, string) error, after func(context.Context, string, error) error) {
+func (g *injector) set(before func(context.Context, string) error, after func(context.Context, string, error) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.before, g.after = before, after
 }
 
 // times returns when the calls of op came in.
-func (g *gate) times(op string) []time.Time {
+func (g *injector) times(op string) []time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return append([]time.Time(nil), g.calls[op]...)
 }
 
 // total counts the calls of all operations.
-func (g *gate) total() int {
+func (g *injector) total() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := 0
@@ -59,7 +61,7 @@ func (g *gate) total() int {
 	return n
 }
 
-func (g *gate) pass(ctx context.Context, op string, f func() error) error {
+func (g *injector) pass(ctx context.Context, op string, f func() error) error {
 	g.mu.Lock()
 	g.calls[op] = append(g.calls[op], time.Now())
 	before, after := g.before, g.after
@@ -76,13 +78,13 @@ func (g *gate) pass(ctx context.Context, op string, f func() error) error {
 	return err
 }
 
-func (g *gate) Properties() driver.Properties {
+func (g *injector) Properties() driver.Properties {
 	p := g.Backend.Properties()
 	p.Powers = nil
 	return p
 }
 
-func (g *gate) TryAcquire(ctx context.Context, r driver.Request) (token uint64, err error) {
+func (g *injector) TryAcquire(ctx context.Context, r driver.Request) (token uint64, err error) {
 	err = g.pass(ctx, opAcquire, func() (err error) {
 		token, err = g.Backend.TryAcquire(ctx, r)
 		return err
@@ -93,15 +95,15 @@ func (g *gate) TryAcquire(ctx context.Context, r driver.Request) (token uint64, 
 	return token, nil
 }
 
-func (g *gate) Renew(ctx context.Context, r driver.Request) error {
+func (g *injector) Renew(ctx context.Context, r driver.Request) error {
 	return g.pass(ctx, opRenew, func() error { return g.Backend.Renew(ctx, r) })
 }
 
-func (g *gate) Release(ctx context.Context, r driver.Request) error {
+func (g *injector) Release(ctx context.Context, r driver.Request) error {
 	return g.pass(ctx, opRelease, func() error { return g.Backend.Release(ctx, r) })
 }
 
-func (g *gate) Inspect(ctx context.Context, name string) (h driver.Holder, err error) {
+func (g *injector) Inspect(ctx context.Context, name string) (h driver.Holder, err error) {
 	err = g.pass(ctx, opInspect, func() (err error) {
 		h, err = g.Backend.Inspect(ctx, name)
 		return err
@@ -109,11 +111,11 @@ func (g *gate) Inspect(ctx context.Context, name string) (h driver.Holder, err e
 	return h, err
 }
 
-func (g *gate) Proclaim(ctx context.Context, r driver.Request) error {
+func (g *injector) Proclaim(ctx context.Context, r driver.Request) error {
 	return g.pass(ctx, opProclaim, func() error { return g.Backend.Proclaim(ctx, r) })
 }
 
-func (g *gate) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+func (g *injector) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return g.pass(ctx, opObserve, func() error { return g.Backend.Observe(ctx, name, emit) })
 }
 

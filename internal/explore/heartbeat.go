@@ -11,14 +11,14 @@ import (
 // countEvery is after how many beats the explorer looks who else runs.
 const countEvery = 20
 
-// beat is the heartbeat of the explorer during one schedule.
-type beat struct {
+// heartbeat is the heartbeat of the explorer during one schedule.
+type heartbeat struct {
 	*proc.Heartbeat
 	beats, looks, crowds int
 }
 
-func beginBeat() *beat {
-	b := &beat{}
+func beginHeartbeat() *heartbeat {
+	b := &heartbeat{}
 	b.Heartbeat = proc.StartHeartbeat(func(*proc.Still) {
 		if b.beats%countEvery == 0 {
 			b.looks++
@@ -31,7 +31,7 @@ func beginBeat() *beat {
 
 // end ends the heartbeat, and returns when there was none, and how many threads
 // each processor had to run on average. It may be called again.
-func (b *beat) end() (gaps []span, crowd float64) {
+func (b *heartbeat) end() (gaps []span, crowd float64) {
 	clock := proc.MachineClock()
 	for _, s := range b.Stop() {
 		gaps = append(gaps, span{clock.Of(s.From), clock.Of(s.To)})

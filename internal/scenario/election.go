@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/internal/store"
 )
 
-// succession is what is known of the candidates of one cell.
-type succession struct {
+// election is what is known of the candidates of one cell.
+type election struct {
 	in     Input
 	mode   mode
 	figure figures
@@ -51,15 +51,15 @@ type seat struct {
 // store lets it expire; see [host.Report].
 type bound struct{ sent, freeFrom, freeBy int64 }
 
-func newSuccession(in Input, m mode) *succession {
-	return &succession{
+func newElection(in Input, m mode) *election {
+	return &election{
 		in: in, mode: m, seats: make([]seat, len(in.Names)), changed: make(chan struct{}),
 		open: map[tenure]int{}, lost: map[tenure]host.Report{}, figure: newFigures(in, m),
 	}
 }
 
 // join starts one more candidate.
-func (s *succession) join(ctx context.Context) (err error) {
+func (s *election) join(ctx context.Context) (err error) {
 	c := &contender{id: s.next}
 	s.next++
 	spec := s.in.Host
@@ -86,7 +86,7 @@ func (s *succession) join(ctx context.Context) (err error) {
 }
 
 // bury kills the victim, by the given means, and ends what it held.
-func (s *succession) bury(h *harm, kill func() error) error {
+func (s *election) bury(h *harm, kill func() error) error {
 	s.living = slices.DeleteFunc(s.living, func(c *contender) bool { return c == h.victim })
 	err := kill()
 	s.mu.Lock()
@@ -103,7 +103,7 @@ func (s *succession) bury(h *harm, kill func() error) error {
 }
 
 // hear takes down what a candidate reports.
-func (s *succession) hear(c *contender, r host.Report) {
+func (s *election) hear(c *contender, r host.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := tenure{c.id, r.Name}
@@ -139,7 +139,7 @@ func (s *succession) hear(c *contender, r host.Report) {
 }
 
 // finish ends an attempt. Ended is when the candidate last acted as a leader.
-func (s *succession) finish(t tenure, ended, done int64, end record.End) {
+func (s *election) finish(t tenure, ended, done int64, end record.End) {
 	i, ok := s.open[t]
 	if !ok {
 		return
@@ -153,7 +153,7 @@ func (s *succession) finish(t tenure, ended, done int64, end record.End) {
 }
 
 // await waits until done, which is called with what is known locked.
-func (s *succession) await(ctx context.Context, limit time.Duration, what string, done func() bool) error {
+func (s *election) await(ctx context.Context, limit time.Duration, what string, done func() bool) error {
 	late := time.NewTimer(limit)
 	defer late.Stop()
 	for {
@@ -178,7 +178,7 @@ func (s *succession) await(ctx context.Context, limit time.Duration, what string
 
 // led reports whether each of the names has a leader, by a grant after the
 // given time.
-func (s *succession) led(names []int32, after int64) func() bool {
+func (s *election) led(names []int32, after int64) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {
 			return s.seats[n].leader == nil || s.seats[n].since <= after
@@ -188,7 +188,7 @@ func (s *succession) led(names []int32, after int64) func() bool {
 
 // confirmed reports whether each of the names has a leader whose grant or
 // renewal was sent after the given time.
-func (s *succession) confirmed(names []int32, after int64) func() bool {
+func (s *election) confirmed(names []int32, after int64) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {
 			seat := s.seats[n]
@@ -198,7 +198,7 @@ func (s *succession) confirmed(names []int32, after int64) func() bool {
 }
 
 // end closes the hosts that live, on a budget of its own.
-func (s *succession) end(ctx context.Context) error {
+func (s *election) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	if s.watch != nil {

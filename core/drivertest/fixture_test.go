@@ -7,12 +7,12 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// world stands in for a server, plugin processes and hosts: the memory backend
+// fixture stands in for a server, plugin processes and hosts: the memory backend
 // behind valves that open and close. With it every case can run, and fail,
 // within one process and its clock.
-type world struct {
+type fixture struct {
 	bug   bug
-	plant func(*calls) // the bug's, with the state that the world's links share
+	plant func(*calls) // the bug's, with the state that the fixture's links share
 	store *memory.Store
 	other *memory.Store
 	line  *valve        // to the server
@@ -22,8 +22,8 @@ type world struct {
 	start func(keepData bool) // hook of a bug, nil for none
 }
 
-func newWorld(t T, b bug) *world {
-	w := &world{bug: b, store: memory.NewStore(), other: memory.NewStore(), line: newValve(), over: make(chan struct{}), pids: 100}
+func newFixture(t T, b bug) *fixture {
+	w := &fixture{bug: b, store: memory.NewStore(), other: memory.NewStore(), line: newValve(), over: make(chan struct{}), pids: 100}
 	if b.plant != nil {
 		w.plant = b.plant(w)
 	}
@@ -34,7 +34,7 @@ func newWorld(t T, b bug) *world {
 	return w
 }
 
-func (w *world) harness() *Harness {
+func (w *fixture) harness() *Harness {
 	return &Harness{
 		Open:      func(t T) driver.Backend { return w.open(t, w.store) },
 		Other:     func(t T) driver.Backend { return w.open(t, w.other) },
@@ -42,22 +42,22 @@ func (w *world) harness() *Harness {
 		Plugin:    func(b driver.Backend) Process { return b.(*process) },
 		Host:      w.host,
 		Leftovers: func(t T) []string { return w.names() },
-		bend:      w.bug.bend,
+		hooks:     w.bug.hooks,
 	}
 }
 
-func worldProperties(b bug) driver.Properties {
+func fixtureProperties(b bug) driver.Properties {
 	p := memory.Spec.Properties
-	p.Name, p.Scope, p.SurvivesPlugin = "world", driver.ScopeShared, !b.diesWithPlugin
+	p.Name, p.Scope, p.SurvivesPlugin = "fixture", driver.ScopeShared, !b.diesWithPlugin
 	if b.noTokens {
 		p.Fencing = driver.FencingNone
 	}
 	return p
 }
 
-func (w *world) link(store *memory.Store) *calls {
+func (w *fixture) link(store *memory.Store) *calls {
 	l := callsOf(store.Open().(whole)).behind(w.line)
-	l.props = func() driver.Properties { return worldProperties(w.bug) }
+	l.props = func() driver.Properties { return fixtureProperties(w.bug) }
 	l = callsOf(l)
 	w.links++
 	if w.plant != nil {
@@ -66,7 +66,7 @@ func (w *world) link(store *memory.Store) *calls {
 	return l
 }
 
-func (w *world) names() []string {
+func (w *fixture) names() []string {
 	var names []string
 	b := w.store.Open().(driver.Admin)
 	_ = b.List(context.Background(), "", func(h driver.Holder) bool { names = append(names, h.Name); return true })
@@ -74,7 +74,7 @@ func (w *world) names() []string {
 }
 
 // wipe ends every lease, as a store does that loses its data.
-func (w *world) wipe() {
+func (w *fixture) wipe() {
 	b := w.store.Open().(whole)
 	_ = b.List(context.Background(), "", func(h driver.Holder) bool {
 		_ = b.Break(context.Background(), h.Name, h.Token)
@@ -82,9 +82,9 @@ func (w *world) wipe() {
 	})
 }
 
-func (w *world) Stop(T) { w.line.set(true, false) }
+func (w *fixture) Stop(T) { w.line.set(true, false) }
 
-func (w *world) Start(_ T, keepData bool) {
+func (w *fixture) Start(_ T, keepData bool) {
 	if w.bug.neverBack {
 		return
 	}
@@ -97,5 +97,5 @@ func (w *world) Start(_ T, keepData bool) {
 	w.line.set(false, false)
 }
 
-func (w *world) Freeze(T) { w.line.set(false, true) }
-func (w *world) Resume(T) { w.line.set(false, false) }
+func (w *fixture) Freeze(T) { w.line.set(false, true) }
+func (w *fixture) Resume(T) { w.line.set(false, false) }

@@ -13,9 +13,9 @@ import (
 	"github.com/lockbench/lockbench/internal/store"
 )
 
-// World is what actions act on: the servers of one backend, and the hosts of
+// System is what actions act on: the servers of one backend, and the hosts of
 // one schedule with their ways to the servers.
-type World struct {
+type System struct {
 	*store.Environment
 	Hosts []*Host
 	// Dir is a directory for what actions need; it is removed at the end.

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/env"
 )
 
-var worlds = []world{
+var systems = []system{
 	{name: "redis", start: startRedis, left: redisKeys},
 	{name: "redlock", start: startRedlock, left: nodeKeys},
 	{name: "mysql", start: startMariaDB, left: mariaRows},

@@ -1,0 +1,103 @@
+package fault
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// echo is a server that answers every byte with itself, and counts them.
+type echo struct {
+	listener net.Listener
+	mu       sync.Mutex
+	received int
+}
+
+func startEcho(t *testing.T) *echo {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	e := &echo{listener: l}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go e.serve(c)
+		}
+	}()
+	return e
+}
+
+func (e *echo) serve(c net.Conn) {
+	defer c.Close()
+	buf := make([]byte, 1024)
+	for {
+		n, err := c.Read(buf)
+		if err != nil {
+			return
+		}
+		e.mu.Lock()
+		e.received += n
+		e.mu.Unlock()
+		if _, err := c.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (e *echo) got() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.received
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func proxied(t *testing.T) (*Proxy, *echo) {
+	t.Helper()
+	e := startEcho(t)
+	p, err := NewProxy(e.listener.Addr().String())
+	must(t, err)
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, e
+}
+
+func dial(t *testing.T, p *Proxy) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", p.Addr())
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// say sends text and reads its echo, for as long as wait.
+func say(c net.Conn, text string, wait time.Duration) (string, error) {
+	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(c, text); err != nil {
+		return "", err
+	}
+	b := make([]byte, len(text))
+	n, err := io.ReadFull(c, b)
+	return string(b[:n]), err
+}
+
+const (
+	patience = 30 * time.Second
+	brief    = 100 * time.Millisecond
+)
