@@ -17,7 +17,8 @@ var step = regexp.MustCompile("(?s)```sh\n(.*?)```|goes into\\s+`([^`]+)`")
 
 // TestStart does what docs/start.md says, in an empty directory and against this
 // checkout: the commands as they stand there, without a network. Only the address
-// of Redis is another, because the usual port may be somebody's.
+// of Redis is another, because the usual port may be somebody's. The commands for a
+// release have a directory of their own, where this checkout stands for it.
 func TestStart(t *testing.T) {
 	server, err := env.StartRedis(t.Context(), nil)
 	if err != nil {
@@ -49,6 +50,14 @@ func TestStart(t *testing.T) {
 		}
 		if strings.Contains(m[1], "docker ") && !image {
 			t.Log("the image is not built: that takes LOCKBENCH_LONG=1 and a docker daemon")
+			continue
+		}
+		if strings.HasPrefix(m[1], "go get ") {
+			released := t.TempDir()
+			if err := os.CopyFS(released, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			shell(t, released, "go mod edit -replace github.com/lockbench/lockbench=$LOCKBENCH\n"+m[1]+"go list -deps . tool >/dev/null", &told)
 			continue
 		}
 		dir = shell(t, dir, m[1], &told)

@@ -78,3 +78,21 @@ func TestTargetIsTheApplicationsFile(t *testing.T) {
 		}
 	}
 }
+
+// TestPasswordAmongArguments: a password that the list of processes shows is warned
+// of, and the path of a file with one is not.
+func TestPasswordAmongArguments(t *testing.T) {
+	for arg, warned := range map[string]bool{
+		"redis.password=" + hush: true, "redis.sentinel_password=" + hush: true,
+		"redis.password_file=/run/redis": false, "redis.prefix=app:": false,
+	} {
+		var stderr strings.Builder
+		f := serverFlags{config: []string{arg}}
+		if _, _, err := f.parse(&stderr); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(stderr.String(), "warning: "); got != warned || strings.Contains(stderr.String(), hush) {
+			t.Errorf("%s: %q", arg, &stderr)
+		}
+	}
+}

@@ -58,7 +58,7 @@ func (f *serverFlags) parse(stderr io.Writer) (targets map[string]string, config
 			return nil, nil, hinted(usagef("--config is not of the form BACKEND.KEY=VALUE"), "--config redis.prefix=bench:")
 		}
 		backend, key, value := parts[1], parts[2], parts[3]
-		if strings.Contains(key, "password") && value != "" {
+		if strings.Contains(key, "password") && !strings.HasSuffix(key, "_file") && value != "" {
 			fmt.Fprintf(stderr, "warning: %s.%s can be seen in the list of processes\nhint: --target %s=@FILE or %s=env:VARIABLE keeps it out\n", backend, key, backend, backend)
 		}
 		if config[backend] == nil {

@@ -50,14 +50,10 @@ func (e *HeldError) Error() string {
 	if !e.Holder.Held() {
 		return ErrHeld.Error()
 	}
-	by := e.Holder.Label
-	if by == "" {
-		by = "owner " + e.Holder.Owner
-	}
 	if e.Holder.TTL < 0 {
-		return fmt.Sprintf("%v by %s, without an end", ErrHeld, by)
+		return fmt.Sprintf("%v%s, without an end", ErrHeld, e.Holder.by())
 	}
-	return fmt.Sprintf("%v by %s for another %v", ErrHeld, by, e.Holder.TTL.Round(time.Millisecond))
+	return fmt.Sprintf("%v%s for another %v", ErrHeld, e.Holder.by(), e.Holder.TTL.Round(time.Millisecond))
 }
 
 // Is makes errors.Is(err, ErrHeld) true.
@@ -68,13 +64,10 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 type NotHeldError struct{ Holder Holder }
 
 func (e *NotHeldError) Error() string {
-	switch {
-	case !e.Holder.Held():
-		return ErrNotHeld.Error()
-	case e.Holder.Label != "":
-		return fmt.Sprintf("%v: held by %s", ErrNotHeld, e.Holder.Label)
+	if by := e.Holder.by(); by != "" {
+		return fmt.Sprintf("%v: held%s", ErrNotHeld, by)
 	}
-	return fmt.Sprintf("%v: held by owner %s", ErrNotHeld, e.Holder.Owner)
+	return ErrNotHeld.Error()
 }
 
 // Is makes errors.Is(err, ErrNotHeld) true.

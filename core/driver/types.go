@@ -19,6 +19,18 @@ type Holder struct {
 // Held reports whether somebody holds the lock.
 func (h Holder) Held() bool { return h.Owner != "" || h.Token != 0 || h.TTL != 0 }
 
+// by names the holder in an error: nobody, if the store keeps the lock for the
+// next in its queue.
+func (h Holder) by() string {
+	switch {
+	case h.Label != "":
+		return " by " + h.Label
+	case h.Owner != "":
+		return " by owner " + h.Owner
+	}
+	return ""
+}
+
 // NoticeKind says what a [Notice] is about.
 type NoticeKind int
 

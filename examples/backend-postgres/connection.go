@@ -23,7 +23,7 @@ var sessionSettings = map[string]string{
 	"default_transaction_isolation": "read committed",
 	// A grant is on disk before it is answered, if the server's fsync is on.
 	"synchronous_commit": "on",
-	// Nothing of ours waits in the server for longer than a bar lasts, so a
+	// Nothing of ours waits in the server for longer than a tombstone lasts, so a
 	// withdrawn acquire cannot come after it.
 	"lock_timeout":                        "5s",
 	"statement_timeout":                   "10s",

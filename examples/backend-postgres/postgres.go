@@ -105,7 +105,7 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	var h driver.Holder
 	var withdrawn bool
 	err := b.step(ctx, "acquire", r,
-		do(lockUnlessHeld), one(grant, &token), do(dropEmpty), do(leaveIfGranted), holder(&h), one(barred, &withdrawn))
+		do(lockUnlessHeld), one(grant, &token), do(dropEmpty), do(leaveIfGranted), holder(&h), one(isWithdrawn, &withdrawn))
 	switch {
 	case err != nil:
 		return 0, err
@@ -141,8 +141,8 @@ func (b *backend) Release(ctx context.Context, r driver.Request) error {
 	switch {
 	case r.Token == 0:
 		// In this order an acquire that is still on its way comes before the lock
-		// of the row, and is undone, or after it, and finds the bar.
-		return b.step(ctx, "withdraw", r, do(lock), do(bar), do(leave), do(dropOwned), do(dropEmpty), do(wakeNext))
+		// of the row, and is undone, or after it, and finds the tombstone.
+		return b.step(ctx, "withdraw", r, do(lock), do(leaveTombstone), do(leave), do(dropOwned), do(dropEmpty), do(wakeNext))
 	case r.Keep > 0:
 		return b.ifHeld(ctx, "release", r, shorten)
 	}

@@ -135,7 +135,7 @@ func (c *cluster) config(prefix string) driver.Config {
 	return driver.Config{"address": c.address(), "username": role, "password": password, "prefix": prefix}
 }
 
-// leftovers are what a case has left under its prefix. Bars and places end by
+// leftovers are what a case has left under its prefix. Tombstones and queue entries end by
 // themselves.
 func (c *cluster) leftovers(t drivertest.T, prefix string) (left []string) {
 	t.Helper()

@@ -18,7 +18,7 @@ CREATE TABLE lockbench.locks (
 	token bigint NOT NULL DEFAULT 0, ends timestamptz NOT NULL DEFAULT '-infinity',
 	PRIMARY KEY (prefix, name)
 ) WITH (fillfactor = 50); -- a renewal stays on its page and touches no index
-CREATE TABLE lockbench.bars (
+CREATE TABLE lockbench.tombstones (
 	prefix text, name bytea, owner text, until timestamptz NOT NULL,
 	PRIMARY KEY (prefix, name, owner)
 );
@@ -34,8 +34,8 @@ const (
 	live     = ` ends > clock_timestamp() `
 	// inQueue leaves out who was withdrawn while its entry was on its way: the
 	// withdrawal saw no entry, and the entry no withdrawal.
-	inQueue = thisName + ` AND until > clock_timestamp() AND NOT EXISTS (SELECT FROM lockbench.bars b
-		WHERE b.prefix = waiters.prefix AND b.name = waiters.name AND b.owner = waiters.owner AND b.until > clock_timestamp()) `
+	inQueue = thisName + ` AND until > clock_timestamp() AND NOT EXISTS (SELECT FROM lockbench.tombstones t
+		WHERE t.prefix = waiters.prefix AND t.name = waiters.name AND t.owner = waiters.owner AND t.until > clock_timestamp()) `
 	ahead = ` FROM lockbench.waiters WHERE ` + inQueue + ` AND owner <> @owner AND place < coalesce(
 		(SELECT place FROM lockbench.waiters WHERE ` + thisName + ` AND owner = @owner), 9223372036854775807) `
 	mine = thisName + ` AND owner = @owner AND token = @token AND ` + live
@@ -60,13 +60,13 @@ const (
 	// first could be written last, behind a higher one.
 	grant statement = `UPDATE lockbench.locks SET owner = @owner, label = @label, value = @value,
 			token = nextval('lockbench.tokens'), ends = clock_timestamp() + @ttl::bigint * interval '1 microsecond'
-		WHERE ` + thisName + ` AND owner = '' AND NOT EXISTS (` + bars + `) RETURNING token`
+		WHERE ` + thisName + ` AND owner = '' AND NOT EXISTS (` + tombstones + `) RETURNING token`
 
-	bars   statement = `SELECT FROM lockbench.bars WHERE ` + thisName + ` AND owner = @owner AND until > clock_timestamp()`
-	barred statement = `SELECT EXISTS (` + bars + `)`
+	tombstones  statement = `SELECT FROM lockbench.tombstones WHERE ` + thisName + ` AND owner = @owner AND until > clock_timestamp()`
+	isWithdrawn statement = `SELECT EXISTS (` + tombstones + `)`
 
-	// bar refuses an owner for longer than anything of it can be on its way.
-	bar statement = `INSERT INTO lockbench.bars (prefix, name, owner, until)
+	// leaveTombstone refuses an owner for longer than anything of it can be on its way.
+	leaveTombstone statement = `INSERT INTO lockbench.tombstones (prefix, name, owner, until)
 		VALUES (@prefix, @name, @owner, clock_timestamp() + interval '90 seconds')
 		ON CONFLICT (prefix, name, owner) DO UPDATE SET until = excluded.until`
 
@@ -99,7 +99,7 @@ const (
 	// enter keeps the place that the owner has. The ttl is that of the place.
 	enter statement = `INSERT INTO lockbench.waiters (prefix, name, owner, host, until)
 		SELECT @prefix::text, @name::bytea, @owner::text, @host::text, clock_timestamp() + @ttl::bigint * interval '1 microsecond'
-		WHERE NOT EXISTS (` + bars + `)
+		WHERE NOT EXISTS (` + tombstones + `)
 		ON CONFLICT (prefix, name, owner) DO UPDATE SET host = excluded.host, until = excluded.until`
 
 	// awaitTurn reports whether others are ahead, and keeps the first of them from
@@ -128,6 +128,6 @@ const (
 // for each other would be a deadlock.
 var sweeps = []string{
 	`DELETE FROM lockbench.locks WHERE ctid = ANY (ARRAY(SELECT ctid FROM lockbench.locks WHERE ends < clock_timestamp() - interval '10 seconds' FOR UPDATE SKIP LOCKED))`,
-	`DELETE FROM lockbench.bars WHERE ctid = ANY (ARRAY(SELECT ctid FROM lockbench.bars WHERE until < clock_timestamp() FOR UPDATE SKIP LOCKED))`,
+	`DELETE FROM lockbench.tombstones WHERE ctid = ANY (ARRAY(SELECT ctid FROM lockbench.tombstones WHERE until < clock_timestamp() FOR UPDATE SKIP LOCKED))`,
 	`DELETE FROM lockbench.waiters WHERE ctid = ANY (ARRAY(SELECT ctid FROM lockbench.waiters WHERE until < clock_timestamp() FOR UPDATE SKIP LOCKED))`,
 }

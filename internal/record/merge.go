@@ -128,7 +128,7 @@ func merged(all []Manifest) Manifest {
 		m.Elapsed += one.Elapsed
 		m.Plan.Runs += one.Plan.Runs
 		m.Skipped = unite(m.Skipped, one.Skipped)
-		m.Notes = unite(m.Notes, one.Notes)
+		m.Notes = unite(m.Notes, notesOf(len(m.Parts)+1, one, all))
 		m.Findings = append(m.Findings, one.Findings...)
 		m.Plan.Baselines = unite(slices.Clone(m.Plan.Baselines), one.Plan.Baselines)
 		maps.Copy(m.Binaries, one.Binaries)
@@ -144,6 +144,19 @@ func merged(all []Manifest) Manifest {
 		m.Parts = append(m.Parts, Part{Started: one.Started, Seed: one.Plan.Seed, Runs: one.Plan.Runs, Lockbench: one.Lockbench, Machine: one.Machine, Elapsed: one.Elapsed})
 	}
 	return m
+}
+
+// notesOf are the notes of one run. Those that the others do not have say of which
+// part they are; a run that is merged itself has said so.
+func notesOf(number int, one Manifest, all []Manifest) []string {
+	notes := slices.Clone(one.Notes)
+	for i, note := range notes {
+		lacks := func(m Manifest) bool { return !slices.Contains(m.Notes, note) }
+		if len(one.Parts) == 0 && slices.ContainsFunc(all, lacks) {
+			notes[i] = fmt.Sprintf("part %d: %s", number, note)
+		}
+	}
+	return notes
 }
 
 func unite(a, b []string) []string {

@@ -55,8 +55,8 @@ func benchmarks(t *testing.T, dir string) []string {
 }
 
 func TestMerge(t *testing.T) {
-	a, tookA := part(t, nil, 2, StateDone)
-	b, tookB := part(t, func(m *Manifest) { m.Skipped = []string{"etcd"} }, 3, StateDone)
+	a, tookA := part(t, func(m *Manifest) { m.Notes = []string{"of both"} }, 2, StateDone)
+	b, tookB := part(t, func(m *Manifest) { m.Skipped, m.Notes = []string{"etcd"}, []string{"of both", "busy"} }, 3, StateDone)
 	out := filepath.Join(t.TempDir(), "both")
 	if err := Merge(out, a, b); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,8 @@ func TestMerge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.State != StateDone || m.Plan.Runs != 5 || m.Elapsed != 4 || len(m.Parts) != 2 || m.Parts[1].Runs != 3 || m.Parts[0].Seed != 2 || !slices.Equal(m.Skipped, []string{"etcd"}) {
+	if m.State != StateDone || m.Plan.Runs != 5 || m.Elapsed != 4 || len(m.Parts) != 2 || m.Parts[1].Runs != 3 || m.Parts[0].Seed != 2 || !slices.Equal(m.Skipped, []string{"etcd"}) ||
+		!slices.Equal(m.Notes, []string{"of both", "part 2: busy"}) {
 		t.Errorf("%+v", m)
 	}
 	if got, want := benchmarks(t, out), append(benchmarks(t, a), benchmarks(t, b)...); !slices.Equal(got, want) {
@@ -100,12 +101,12 @@ func TestMerge(t *testing.T) {
 			}
 		}
 	}
-	c, _ := part(t, nil, 4, StateDone)
+	c, _ := part(t, func(m *Manifest) { m.Notes = []string{"held back"} }, 4, StateDone)
 	again := filepath.Join(t.TempDir(), "all")
 	if err := Merge(again, out, c); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := ReadManifest(again); err != nil || len(m.Parts) != 3 || m.Plan.Runs != 9 {
+	if m, err := ReadManifest(again); err != nil || len(m.Parts) != 3 || m.Plan.Runs != 9 || !slices.Contains(m.Notes, "part 2: busy") || !slices.Contains(m.Notes, "part 3: held back") {
 		t.Errorf("%+v, %v", m.Parts, err)
 	}
 }

@@ -75,9 +75,17 @@ func (r Report) choose(h highlight) (choice, bool) {
 	}
 	c.Measured, c.Others = strings.Join(measured, ", "), strings.Join(others, ", ")
 	if len(c.Take) == len(rows) {
-		c.Take, c.Others = nil, "these runs show no difference"
+		c.Take, c.Others = nil, r.undecided()
 	}
 	return c, true
+}
+
+// undecided says why no backend is the answer.
+func (r Report) undecided() string {
+	if r.runs() < fewestRuns {
+		return "too few runs to show a difference"
+	}
+	return "these runs show no difference"
 }
 
 // promised is the name of a row, with what its grants survive where that is not

@@ -53,6 +53,9 @@ func TestTooFewRunsSaySo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if said := r.undecided(); said != "too few runs to show a difference" {
+		t.Error(said)
+	}
 	if note := r.choiceNote(); !strings.Contains(note, "2 runs cannot support any: ask for --runs 4 or more") {
 		t.Error(note)
 	}
