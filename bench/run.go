@@ -105,7 +105,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	if r.folder, err = record.Create(r.plan.Out, m); err != nil {
 		return Result{}, err
 	}
-	before := gauge()
+	watched := watch()
 	err = r.part(ctx, r.rounds(ctx, cells))
 	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
 	state := record.StateDone
@@ -113,8 +113,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	m.Elapsed, m.Findings = time.Since(r.clock.Started()).Seconds(), r.findings
 	m.Failed, m.Skipped = r.failures.cells, append(r.skipped, r.failures.besides()...)
 	res.Skipped = m.Skipped
-	m.Business = before.until(gauge())
-	m.Notes = append(m.Notes, m.Business.Words(m.Machine.Cores)...)
+	watched(&m)
 	switch {
 	case res.Interrupted:
 		state, err = record.StateInterrupted, nil
