@@ -142,19 +142,16 @@ func (r Report) warnings() []string {
 	if r.Verdict.Truncated != nil {
 		out = append(out, r.Verdict.Truncated.Error())
 	}
-	return slices.Concat(out, r.stalls(), r.Manifest.Notes)
+	return slices.Concat(out, r.Manifest.Busy(), r.stalls())
 }
 
 // remarks are what neither the verdict nor a table says, one line each.
 func (r Report) remarks() []string {
-	out := slices.Concat(r.parts(), r.refusals())
+	out := slices.Concat(r.parts(), r.Manifest.Notes, r.refusals())
 	if line := r.besides(); line != "" {
 		out = append(out, line)
 	}
-	for _, s := range r.Manifest.Skipped {
-		out = append(out, "left out: "+s)
-	}
-	return out
+	return append(out, r.omissions()...)
 }
 
 // Headline compares our backends with their references in one line each, at
