@@ -17,10 +17,10 @@ import (
 
 // Baseline is a library that is measured beside a backend, on the same server.
 type Baseline struct {
-	Name    string // in reports and results.txt
-	Doc     string // one line
-	Backend string // the backend whose server and configuration it uses
-	Module  string // Go module path, for the version in run.json
+	Name    string         // in reports and results.txt
+	Doc     string         // one line
+	Backend string         // the backend whose server and configuration it uses
+	Module  string         // Go module path, for the version in run.json
 	Fencing driver.Fencing // "": that of the backend, whose library it is
 	// Reference reports whether it is what the backend is compared with.
 	Reference bool

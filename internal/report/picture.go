@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/stat"
@@ -23,7 +24,15 @@ type picture struct {
 // promise is one lane of the picture.
 type promise struct {
 	Tokens, Durability string
-	Rows               [][]mark // so many that no label lies on another
+	Rows               []marks // so many that no label lies on another
+}
+
+// marks stand in one line of a lane.
+type marks []mark
+
+// Faint reports whether no candidate is among them.
+func (ms marks) Faint() bool {
+	return !slices.ContainsFunc(ms, func(m mark) bool { return !m.Pale })
 }
 
 // mark is one subject. Places are in percent of a lane's width.
@@ -47,7 +56,7 @@ type tick struct {
 var tokenClasses = []struct{ class, means string }{
 	{"strict", "tokens that rise through every crash"},
 	{"durable", "tokens as durable as the data"},
-	{"quorum", "tokens that rise while a quorum keeps its data"},
+	{"quorum", "tokens that a quorum keeps"},
 	{"none", "no tokens"},
 }
 
@@ -70,7 +79,7 @@ func (r Report) draw(h highlight, rows []Row) picture {
 	s := scaleOf(h, rows)
 	p.Ticks = s.ticks()
 	p.Table = grid{Title: p.Title, Columns: []gridColumn{{"backend", false}, {h.title, true}, {"tokens", false}, {"grants survive by", false}, {"checked", false}}}
-	var marks []mark
+	var all marks
 	for _, row := range rows {
 		e := row.Figures[h.unit]
 		m := mark{
@@ -82,12 +91,12 @@ func (r Report) draw(h highlight, rows []Row) picture {
 			lo, hi := s.place(e.Lo), s.place(e.Hi)
 			m.From, m.Wide = min(lo, hi), math.Abs(hi-lo)
 		}
-		marks = append(marks, m)
+		all = append(all, m)
 		p.Table.Rows = append(p.Table.Rows, gridRow{Kind: row.Kind, Cells: []cell{
 			word(name(row.Subject)), h.cell(row.Name), word(orDefault(row.Fencing, "unknown")), word(orDefault(row.Durability, "unknown")), word(r.judged(row.Name)),
 		}})
 	}
-	p.Lanes = lanes(marks)
+	p.Lanes = lanes(all)
 	return p
 }
 
@@ -95,8 +104,8 @@ func (r Report) draw(h highlight, rows []Row) picture {
 func (r Report) answer(h highlight) string {
 	var parts []string
 	for _, c := range r.choices() {
-		if (c.Need == h.need || c.Need == tokensNeed) && len(c.Take) > 0 {
-			parts = append(parts, c.Need+": "+strings.Join(c.Take, " or "))
+		if c.Need == h.need || c.Need == tokensNeed {
+			parts = append(parts, c.Need+": "+cmp.Or(strings.Join(c.Take, " or "), c.Others))
 		}
 	}
 	return strings.Join(parts, "; ")
@@ -104,12 +113,12 @@ func (r Report) answer(h highlight) string {
 
 // lanes sorts the marks by what is promised. What gives no token is in one lane,
 // whatever its server survives.
-func lanes(marks []mark) []promise {
+func lanes(all marks) []promise {
 	var out []promise
 	for _, c := range tokenClasses {
 		var durabilities []string
-		of := map[string][]mark{}
-		for _, m := range marks {
+		of := map[string]marks{}
+		for _, m := range all {
 			if orDefault(m.fencing, "none") != c.class {
 				continue
 			}
@@ -129,15 +138,17 @@ func lanes(marks []mark) []promise {
 	return out
 }
 
-// A label must not lie on another one on a phone, where a lane is narrowest.
+// What a label covers, in percent of a lane: those of candidates on a phone,
+// where lanes are narrowest; pale ones have none there, so theirs on a terminal.
 const (
-	markWide   = 5.0 // percent
+	markWide   = 5.0
 	letterWide = 2.1
+	paleWide   = 1.4
 )
 
 // packed puts marks into as few rows as their labels fit into.
-func packed(marks []mark) [][]mark {
-	slices.SortStableFunc(marks, func(a, b mark) int {
+func packed(all marks) []marks {
+	slices.SortStableFunc(all, func(a, b mark) int {
 		switch {
 		case a.Pale == b.Pale:
 			return cmp.Compare(b.At, a.At)
@@ -147,14 +158,14 @@ func packed(marks []mark) [][]mark {
 		return 1
 	})
 	type span struct{ from, until float64 }
-	var rows [][]mark
+	var rows []marks
 	var taken [][]span
-	for _, m := range marks {
-		letters := len(m.Name)
+	for _, m := range all {
+		letter := paleWide
 		if !m.Pale {
-			letters += 1 + len([]rune(m.Value))
+			letter = letterWide
 		}
-		wide := markWide + letterWide*float64(letters)
+		wide := markWide + letter*float64(utf8.RuneCountInString(m.Label()))
 		m.Left = m.At+wide > 100
 		own := span{min(m.At-markWide/2, m.From), m.At + wide}
 		if m.Left {
@@ -169,6 +180,18 @@ func packed(marks []mark) [][]mark {
 		rows[i], taken[i] = append(rows[i], m), append(taken[i], own)
 	}
 	return rows
+}
+
+// Label stands beside a mark. That of a baseline is its name alone.
+func (m mark) Label() string {
+	out := m.Name
+	if m.Broken {
+		out = "✗ " + out
+	}
+	if !m.Pale {
+		out += " " + m.Value
+	}
+	return out
 }
 
 // shortDurability is the first of the words about it.

@@ -67,7 +67,7 @@ func TestPictureNeedsTwo(t *testing.T) {
 // TestLabelsDoNotMeet: marks at one place get rows of their own, and labels
 // near the right edge stand on the left.
 func TestLabelsDoNotMeet(t *testing.T) {
-	rows := packed([]mark{{Name: "redislock", At: 50, Pale: true}, {Name: "rueidislock", At: 51, Pale: true}, {Name: "etcd", Value: "1ms", At: 96}})
+	rows := packed(marks{{Name: "redislock", At: 50, Pale: true}, {Name: "rueidislock", At: 51, Pale: true}, {Name: "etcd", Value: "1ms", At: 96}})
 	if len(rows) != 2 || len(rows[0]) != 2 || !rows[0][0].Left || rows[0][0].Name != "etcd" {
 		t.Errorf("%+v", rows)
 	}
