@@ -157,29 +157,44 @@ func packed(all marks) []marks {
 		}
 		return 1
 	})
-	type span struct{ from, until float64 }
 	var rows []marks
-	var taken [][]span
+	var taken [][]room
 	for _, m := range all {
-		letter := paleWide
-		if !m.Pale {
-			letter = letterWide
-		}
-		wide := markWide + letter*float64(utf8.RuneCountInString(m.Label()))
-		m.Left = m.At+wide > 100
-		own := span{min(m.At-markWide/2, m.From), m.At + wide}
-		if m.Left {
-			own = span{m.At - wide, max(m.At+markWide/2, m.From+m.Wide)}
-		}
-		i := slices.IndexFunc(taken, func(all []span) bool {
-			return !slices.ContainsFunc(all, func(s span) bool { return own.from < s.until && s.from < own.until })
-		})
+		right, left := m.spans()
+		i := slices.IndexFunc(taken, func(row []room) bool { return right.fits(row) || left.fits(row) })
 		if i < 0 {
 			rows, taken, i = append(rows, nil), append(taken, nil), len(rows)
+		}
+		own := right
+		if m.Left = !right.fits(taken[i]); m.Left {
+			own = left
 		}
 		rows[i], taken[i] = append(rows[i], m), append(taken[i], own)
 	}
 	return rows
+}
+
+// room is what a mark, its interval and its label cover, in percent of a lane.
+type room struct{ from, until float64 }
+
+// spans are that with the label on the right, and on the left.
+func (m mark) spans() (right, left room) {
+	letter := paleWide
+	if !m.Pale {
+		letter = letterWide
+	}
+	wide := markWide + letter*float64(utf8.RuneCountInString(m.Label()))
+	right, left = room{m.At - markWide/2, m.At + wide}, room{m.At - wide, m.At + markWide/2}
+	if m.Wide > 0 {
+		right.from, left.until = min(right.from, m.From), max(left.until, m.From+m.Wide)
+	}
+	return right, left
+}
+
+// fits reports whether s is within the lane and beside all others.
+func (s room) fits(others []room) bool {
+	return s.from >= -markWide && s.until <= 100+markWide/2 &&
+		!slices.ContainsFunc(others, func(o room) bool { return s.from < o.until && o.from < s.until })
 }
 
 // Label stands beside a mark. That of a baseline is its name alone.

@@ -1,8 +1,10 @@
 package report
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/lockbench/lockbench/internal/record"
 )
@@ -64,12 +66,34 @@ func TestPictureNeedsTwo(t *testing.T) {
 	}
 }
 
-// TestLabelsDoNotMeet: marks at one place get rows of their own, and labels
-// near the right edge stand on the left.
+// TestLabelsDoNotMeet: labels stand on the side where there is room, and marks
+// at one place get rows of their own.
 func TestLabelsDoNotMeet(t *testing.T) {
-	rows := packed(marks{{Name: "redislock", At: 50, Pale: true}, {Name: "rueidislock", At: 51, Pale: true}, {Name: "etcd", Value: "1ms", At: 96}})
-	if len(rows) != 2 || len(rows[0]) != 2 || !rows[0][0].Left || rows[0][0].Name != "etcd" {
+	rows := packed(marks{{Name: "redislock", At: 46, Pale: true}, {Name: "rueidislock", At: 52, Pale: true}, {Name: "etcd", Value: "1ms", At: 96}})
+	if len(rows) != 1 || !rows[0][0].Left || rows[0][0].Name != "etcd" {
 		t.Errorf("%+v", rows)
+	}
+	if rows = packed(append(rows[0], mark{Name: "redsync", At: 50, Pale: true})); len(rows) != 2 || rows[0].Faint() || !rows[1].Faint() {
+		t.Errorf("%+v", rows)
+	}
+}
+
+// TestPictureInText has the marks in the order of their places, the verdict above
+// and the table of the choice below it.
+func TestPictureInText(t *testing.T) {
+	text := render(t, func(w *bytes.Buffer) error { return everything(t, false).Text(w) })
+	at := -1
+	for _, want := range []string{"safe: ", "Speed against what is promised", "● redis ", "○ redislock", "which one should I use", "summary", "\nnotes"} {
+		i := strings.Index(text, want)
+		if i <= at {
+			t.Errorf("%q is missing or stands too early in\n%s", want, text)
+		}
+		at = i
+	}
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); strings.ContainsAny(line, "●○") && n > textWidth {
+			t.Errorf("%d columns: %q", n, line)
+		}
 	}
 }
 
