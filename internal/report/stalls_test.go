@@ -53,3 +53,25 @@ func TestIncompleteRunIsHeadedByThat(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedCellsHeadTheRun in plain words; what was met is a note, and what
+// baselines lack makes no run incomplete.
+func TestFailedCellsHeadTheRun(t *testing.T) {
+	raw := "http://127.0.0.1:1: backend is unavailable: request was not sent: rpc error: code = Unavailable"
+	r := load(t, false)
+	r.Manifest.State, r.Manifest.Failure = record.StateFailed, "etcd: "+raw+"\nmysql: 2 cells failed"
+	r.Manifest.Plan.Baselines = []string{"redsync"}
+	r.Manifest.Failed = []record.FailedCell{
+		{Backend: "etcd", Reason: "etcd: " + raw},
+		{Backend: "redsync", Cell: "acquire, clients 1", Run: 1, Reason: "no operation succeeded"},
+		{Backend: "mysql", Cell: "acquire, clients 1", Run: 1, Reason: "mysql: too many connections"},
+		{Backend: "mysql", Cell: "acquire, clients 1", Run: 2, Reason: "mysql: too many connections"},
+	}
+	want := "INCOMPLETE: the run failed: etcd was not measured (http://127.0.0.1:1: backend is unavailable), mysql lacks 2 cells (too many connections); of what it had measured: safe: "
+	if got := r.Safe(); !strings.HasPrefix(got, want) {
+		t.Errorf("%q does not begin with %q", got, want)
+	}
+	if notes := strings.Join(r.remarks(), "\n"); !strings.Contains(notes, "failed: etcd: "+raw+"\nfailed: mysql: 2 cells failed") {
+		t.Errorf("the notes lack what was met:\n%s", notes)
+	}
+}
