@@ -14,6 +14,13 @@ const (
 	stallTimes = 10
 )
 
+// stallUnits are the operations that a server which stands still holds up. It
+// may do so in any of them, and in the floor of its own.
+var stallUnits = []struct{ unit, what string }{
+	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
+	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},
+}
+
 // stall is one cell that stood still in a run.
 type stall struct {
 	row, what    string
@@ -35,7 +42,7 @@ func (r Report) stalls() []string {
 		s.run, s.runs, s.what, s.row, bare(s.unit, s.took), s.cell, bare(s.unit, s.median))
 	var others []string
 	for _, s := range all[1:] {
-		others = append(others, fmt.Sprintf("%s %s (%s, run %d)", s.row, bare(s.unit, s.took), s.cell, s.run))
+		others = append(others, fmt.Sprintf("%s of %s %s (%s, run %d)", s.what, s.row, bare(s.unit, s.took), s.cell, s.run))
 	}
 	if len(others) > 0 {
 		line += "; so do " + listed(others)
@@ -45,9 +52,9 @@ func (r Report) stalls() []string {
 
 func (r Report) stalled() []stall {
 	var out []stall
-	for _, t := range r.Tables {
+	for _, t := range slices.Concat(r.Tables, r.Floors) {
 		for _, row := range t.Rows {
-			for _, of := range []struct{ unit, what string }{{"max-ns/acquire", "an acquire"}, {"max-ns/wait", "a wait"}} {
+			for _, of := range stallUnits {
 				e := row.Figures[of.unit]
 				if e.N < 3 || e.Max < float64(stallLeast) || e.Max < stallTimes*e.Center {
 					continue
