@@ -86,6 +86,13 @@ func ownTime() time.Duration {
 	return sum
 }
 
+// watch looks at the machine from now on, until what it returns is called, which
+// enters what it was busy with.
+func watch() func(*record.Manifest) {
+	before := gauge()
+	return func(m *record.Manifest) { m.Business = before.until(gauge()) }
+}
+
 // until says what the machine was busy with between two moments.
 func (g gauged) until(end gauged) *record.Business {
 	took := end.at.Sub(g.at)

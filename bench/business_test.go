@@ -21,14 +21,15 @@ func TestBusinessOfOthers(t *testing.T) {
 	if want := (record.Business{OtherCPUs: 1.5, Steal: 0.05, Throttled: 2, RunQueue: 0.25, Pressure: 0.5, Elapsed: 10}); *b != want {
 		t.Errorf("%+v, want %+v", *b, want)
 	}
-	said := strings.Join(b.Words(2), "\n")
+	said := strings.Join((record.Manifest{Machine: record.Machine{Cores: 2}, Business: b}).Busy(), "\n")
 	for _, want := range []string{"used 1.5 of its 2 CPUs", "5 % of its processor time", "throttled for 2.0 s of 10 s"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q does not say %q", said, want)
 		}
 	}
-	if quiet := begin.until(gauged{at: end.at, busy: 54 * time.Second, all: end.all, own: 13900 * time.Millisecond}).Words(2); len(quiet) > 0 {
-		t.Errorf("a machine that did nothing else: %q", quiet)
+	quiet := begin.until(gauged{at: end.at, busy: 54 * time.Second, all: end.all, own: 13900 * time.Millisecond})
+	if said := (record.Manifest{Machine: record.Machine{Cores: 2}, Business: quiet}).Busy(); len(said) > 0 {
+		t.Errorf("a machine that did nothing else: %q", said)
 	}
 }
 

@@ -70,6 +70,7 @@ func Explore(ctx context.Context, x Exploration) (found []explore.Found, err err
 	if err != nil {
 		return nil, err
 	}
+	watched := watch()
 	for _, b := range backends {
 		var one explore.Found
 		one, err = explore.Explore(ctx, b, explore.Options{
@@ -86,6 +87,12 @@ func Explore(ctx context.Context, x Exploration) (found []explore.Found, err err
 	state := record.StateDone
 	m = folder.Manifest()
 	m.Elapsed = time.Since(clock.Started()).Seconds()
+	watched(&m)
+	for _, line := range m.Busy() {
+		if x.Log != nil {
+			x.Log("%s", line)
+		}
+	}
 	switch {
 	case err != nil:
 		state, m.Failure = record.StateFailed, err.Error()

@@ -113,7 +113,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	if err = r.openFolder(m); err != nil {
 		return Result{}, err
 	}
-	before := gauge()
+	watched := watch()
 	err = r.part(ctx, r.rounds(ctx, cells))
 	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
 	state := record.StateDone
@@ -121,8 +121,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	m.Elapsed, m.Findings = r.elapsed(), r.findings
 	m.Failed, m.Skipped = r.failures.cells, append(r.skipped, r.failures.besides()...)
 	res.Skipped = m.Skipped
-	m.Business = before.until(gauge())
-	m.Notes = append(m.Notes, m.Business.Words(m.Machine.Cores)...)
+	watched(&m)
 	switch {
 	case res.Interrupted:
 		state, err = record.StateInterrupted, nil

@@ -153,12 +153,14 @@ func recordSafety(ctx context.Context, p Plan, plan safety.Plan, m record.Manife
 	sink := &safetySink{folder: folder, progress: opts.Progress, log: opts.Log}
 	cells, runnable := plan.Cells()
 	sink.progress.Begin(cells, time.Duration(runnable)*(safetySetup+time.Duration(plan.Rounds)*safetyRound))
+	watched := watch()
 	err = safety.Run(ctx, plan, sink)
 	sink.progress.End()
 	res := Result{Cells: sink.rounds, Interrupted: ctx.Err() != nil}
 	state := record.StateDone
 	m = folder.Manifest()
 	m.Elapsed = time.Since(clock.Started()).Seconds()
+	watched(&m)
 	switch {
 	case res.Interrupted:
 		state, err = record.StateInterrupted, nil

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,7 +160,7 @@ func (o *opener) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg 
 	return &subject{
 		Subject: record.Subject{
 			Name: bl.Name, Kind: record.KindBaseline, Version: moduleVersion(bl.Module), Server: of.Server,
-			Durability: of.Durability, Fencing: string(bl.Fencing), Scope: of.Scope, Reference: of.Reference,
+			Durability: of.Durability, Fencing: cmp.Or(string(bl.Fencing), of.Fencing), Scope: of.Scope, Reference: of.Reference,
 		},
 		locker:  locker,
 		check:   of.check,

@@ -97,6 +97,8 @@ func partOf(p env.Program) part {
 		if !strings.HasPrefix(p.For, "--env") {
 			out.Advice += "; or name a server of yours with --target"
 		}
+	case errors.Is(p.Err, env.ErrNoDaemon):
+		out.Problem, out.Advice = oneLine(p.Err), "start it, or get the right to use it; local servers need none"
 	case p.Err != nil:
 		out.Problem, out.Advice = oneLine(p.Err), "run it by hand to see why"
 	}

@@ -30,6 +30,9 @@ func commands(root *cobra.Command) []*cobra.Command {
 // prose.
 func TestHelp(t *testing.T) {
 	for _, c := range commands(newRoot()) {
+		if strings.Contains(c.UsageString(), "(default [])") {
+			t.Errorf("%s: a list that is empty by default says so", c.CommandPath())
+		}
 		if c.Example == "" || c.Short == "" {
 			t.Errorf("%s has no example", c.CommandPath())
 		}

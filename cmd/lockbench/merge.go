@@ -60,6 +60,13 @@ Latencies are added up as histograms; no percentile is averaged.`,
 			case err != nil:
 				return err
 			}
+			m, err := record.ReadManifest(out)
+			if err != nil {
+				return err
+			}
+			for _, line := range m.Busy() {
+				fmt.Fprintln(cmd.ErrOrStderr(), line)
+			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "results in %s\n", out)
 			return nil
 		},

@@ -98,6 +98,7 @@ Baselines, measured in this process on the same server:
 	fl.IntSliceVar(&f.hosts, "hosts", d.Hosts, "host processes in scenarios "+strings.Join(scenario.AcrossHosts(), " and ")+", a `LIST`: each has --clients callers")
 	fl.IntSliceVar(&f.keys, "keys", nil, "locks in scenario throughput, a `LIST` (default 1024, and 8 with a hold of 1ms)")
 	fl.DurationSliceVar(&f.hold, "hold", nil, "how long locks are held in scenarios throughput, contend and footprint, a `LIST`")
+	fl.Lookup("hold").DefValue = "" // else its help ends with "(default [])"
 	fl.DurationVar(&f.measure, "measure", d.Measure, "measured time of every cell (150ms with --quick)")
 	fl.Float64Var(&f.rate, "rate", 0, "cycles per second, `N`, of the open loop of acquire (default: half of the closed loop's)")
 	fl.StringSliceVar(&f.modes, "modes", nil, "how leaders end in scenario takeover, a `LIST` or all (default kill-host)")

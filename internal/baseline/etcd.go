@@ -44,7 +44,6 @@ var inProcessEtcd = Baseline{
 	Name:    "etcd-in-process",
 	Doc:     "our etcd library without the plugin process",
 	Backend: "etcd",
-	Fencing: etcd.Spec.Properties.Fencing,
 	Open: func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		own := maps.Clone(cfg)
 		own["prefix"] = etcdPrefix(cfg) + "in-process/"

@@ -17,7 +17,6 @@ var inProcessMySQL = Baseline{
 	Name:    "mysql-in-process",
 	Doc:     "our mysql library without the plugin process",
 	Backend: "mysql",
-	Fencing: mysql.Spec.Properties.Fencing,
 	Open: func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		own := maps.Clone(cfg)
 		own["prefix"] = tablePrefix + "in_process_"

@@ -17,7 +17,6 @@ var inProcessRedis = Baseline{
 	Name:    "redis-in-process",
 	Doc:     "our redis library without the plugin process",
 	Backend: "redis",
-	Fencing: redis.Spec.Properties.Fencing,
 	Open:    openInProcessRedis,
 }
 

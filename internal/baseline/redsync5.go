@@ -64,7 +64,6 @@ var inProcessRedlock = Baseline{
 	Name:    "redlock-in-process",
 	Doc:     "our redlock library without the plugin process",
 	Backend: "redlock",
-	Fencing: redlock.Spec.Properties.Fencing,
 	Open: func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		own := driver.Config{}
 		for k, v := range cfg {

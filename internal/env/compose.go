@@ -81,6 +81,8 @@ func NewCompose(ctx context.Context, services []string) (*Compose, error) {
 var (
 	// ErrNoCompose: docker compose cannot be used here.
 	ErrNoCompose = errors.New("docker compose cannot be used")
+	// ErrNoDaemon: docker is installed, and its daemon does not answer.
+	ErrNoDaemon = errors.New("its daemon does not answer")
 	// ErrNoService: compose.yaml has no server of that backend.
 	ErrNoService = errors.New("compose.yaml has no service for")
 )
@@ -89,10 +91,20 @@ var (
 func dockerWorks(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	for _, args := range [][]string{{"version", "--format", "{{.Server.Version}}"}, {"compose", "version", "--short"}} {
-		if _, err := docker(ctx, nil, args...); err != nil {
-			return fmt.Errorf("%w: %w", ErrNoCompose, err)
-		}
+	err := daemonAnswers(ctx)
+	if err == nil {
+		_, err = docker(ctx, nil, "compose", "version", "--short")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoCompose, err)
+	}
+	return nil
+}
+
+// daemonAnswers asks docker's daemon for its version.
+func daemonAnswers(ctx context.Context) error {
+	if _, err := docker(ctx, nil, "version", "--format", "{{.Server.Version}}"); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoDaemon, err)
 	}
 	return nil
 }

@@ -48,20 +48,23 @@ func EtcdProgram() Program {
 
 // ContainerPrograms looks for what starts containers.
 func ContainerPrograms() []Program {
-	docker, err := find("docker", "docker.io", "docker")
-	all := []Program{{Name: "docker", For: "--env compose", Path: docker, Err: err}}
+	docker, err := find(dockerProgram, "docker.io", "docker")
+	all := []Program{{Name: dockerProgram, For: "--env compose", Path: docker, Err: err}}
 	if err == nil {
 		all = append(all, Program{Name: dockerCompose, For: "--env compose", Path: docker})
 	}
 	return all
 }
 
-const dockerCompose = "docker compose"
+const (
+	dockerProgram = "docker"
+	dockerCompose = "docker compose"
+)
 
 // numbered finds a version in what programs print.
 var numbered = regexp.MustCompile(`\d+\.\d+[\w.+~-]*`)
 
-// AskVersion fills in the version.
+// AskVersion fills in the version, and finds out whether docker has a daemon.
 func (p *Program) AskVersion(ctx context.Context) {
 	if p.Err != nil {
 		return
@@ -80,5 +83,8 @@ func (p *Program) AskVersion(ctx context.Context) {
 		p.Path, p.Err = "", errors.Join(errors.New("it does not start"), err)
 	default:
 		p.Version = string(numbered.Find(out))
+		if p.Name == dockerProgram {
+			p.Err = daemonAnswers(ctx)
+		}
 	}
 }

@@ -255,7 +255,7 @@ func TestScaling(t *testing.T) {
 		t.Errorf("over hosts:\n%s", strings.Join(shown, "\n"))
 	}
 	var page bytes.Buffer
-	if err := WritePage(&page, folders, Judge(Goals(), folders)); err != nil {
+	if err := WritePage(&page, folders, Judge(Goals(), folders), "0123456789ab"); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"(1000 at 64 clients, 800 at 1024) | 0.80 [-] | >= 0.85 | missed |", "| redis: 4 hosts of 64 clients / one host of 256: cycles/s | 0.70 [-] |", "| redis | 1024 | 800 |"} {
@@ -273,12 +273,12 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var page bytes.Buffer
-	if err := WritePage(&page, folders, Judge(Goals(), folders)); err != nil {
+	if err := WritePage(&page, folders, Judge(Goals(), folders), "0123456789ab"); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"| P2/64 | redis / redislock, 64 clients: cycles/s | 2.00 [-] | >= 1.8 | ok |",
-		"| P1 | redis / redislock, 1 client: acquire p50 | not run (", "2 cores of a test's", "| redislock | baseline |",
+		"| P1 | redis / redislock, 1 client: acquire p50 | not run (", "2 cores of a test's", " commit 0123456789ab, ", "| redislock | baseline |",
 	} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page lacks %q:\n%s", want, page.String())

@@ -21,6 +21,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 type page struct {
 	Machine  record.Machine
 	Version  string
+	Commit   string // "" when unknown
 	Date     string
 	Took     time.Duration
 	Missed   int
@@ -38,14 +39,15 @@ type curvePoint struct {
 	Clients            int
 }
 
-// WritePage writes the lines with machine, versions and date as Markdown.
-func WritePage(w io.Writer, folders []Folder, lines []Line) error {
+// WritePage writes the lines with machine, versions and date as Markdown. commit
+// is that of what was measured, "" when it is not known.
+func WritePage(w io.Writer, folders []Folder, lines []Line, commit string) error {
 	if len(folders) == 0 {
 		return ErrNoFolders
 	}
 	first := folders[0].Manifest
 	p := page{
-		Machine: first.Machine, Version: first.Lockbench, Date: first.Started.UTC().Format(time.DateOnly),
+		Machine: first.Machine, Version: first.Lockbench, Commit: commit, Date: first.Started.UTC().Format(time.DateOnly),
 		Lines: lines, Missed: Missed(lines), Prices: measured(Judge(Prices(), folders)), Scaling: measured(Judge(ScalingGoals(), folders)),
 		Points: pointsIn(folders), Hosts: measured(Judge(Hosts(), folders)), Subjects: subjectsIn(folders),
 	}

@@ -34,10 +34,21 @@ const (
 	busyThrottled = 0.01 // of the time of the run
 )
 
-// Words say, for people, what else the machine was busy with; none when it was
-// not. The load and the waiting for a CPU alone say nothing: a benchmark makes
-// both.
-func (b *Business) Words(cores int) []string {
+// Busy says, for people, what else the machine was busy with, or the machines of
+// the parts; none when they were not.
+func (m Manifest) Busy() []string {
+	out := m.Business.words(m.Machine.Cores)
+	for i, p := range m.Parts {
+		for _, line := range p.Business.words(p.Machine.Cores) {
+			out = append(out, fmt.Sprintf("%s (part %d)", line, i+1))
+		}
+	}
+	return out
+}
+
+// words are those of one run. The load and the waiting for a CPU alone say
+// nothing: a benchmark makes both.
+func (b *Business) words(cores int) []string {
 	if b == nil || b.Elapsed <= 0 {
 		return nil
 	}

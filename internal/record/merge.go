@@ -33,6 +33,8 @@ type Part struct {
 	// Rates are its own cycles per second, by cell and run, where the folder's
 	// figures are of all parts together.
 	Rates map[string][]float64 `json:"cycles_per_s,omitempty"`
+	// Business is that of the run, see [Manifest].
+	Business *Business `json:"business,omitempty"`
 }
 
 // ReadWhole reads run.json of a folder whose run was done. The error wraps
@@ -122,7 +124,7 @@ func mergeable(a, b Manifest) error {
 func merged(all []Manifest) Manifest {
 	m := all[0]
 	m.Binaries, m.Subjects = maps.Clone(m.Binaries), slices.Clone(m.Subjects)
-	m.Parts, m.Skipped, m.Notes, m.Findings = nil, nil, nil, nil
+	m.Parts, m.Skipped, m.Notes, m.Findings, m.Business = nil, nil, nil, nil, nil
 	m.Elapsed, m.Plan.Runs = 0, 0
 	for _, one := range all {
 		m.Elapsed += one.Elapsed
@@ -141,7 +143,7 @@ func merged(all []Manifest) Manifest {
 			m.Parts = append(m.Parts, one.Parts...)
 			continue
 		}
-		m.Parts = append(m.Parts, Part{Started: one.Started, Seed: one.Plan.Seed, Runs: one.Plan.Runs, Lockbench: one.Lockbench, Machine: one.Machine, Elapsed: one.Elapsed})
+		m.Parts = append(m.Parts, Part{Started: one.Started, Seed: one.Plan.Seed, Runs: one.Plan.Runs, Lockbench: one.Lockbench, Machine: one.Machine, Elapsed: one.Elapsed, Business: one.Business})
 	}
 	return m
 }

@@ -92,11 +92,13 @@ func (r Report) undecided() string {
 // the same for all.
 func promised(row Row, all []Row) string {
 	if slices.ContainsFunc(all, func(other Row) bool { return other.Durability != row.Durability }) {
-		short, _, _ := strings.Cut(orDefault(row.Durability, "durability unknown"), ",")
-		return fmt.Sprintf("%s (%s)", row.Name, short)
+		return fmt.Sprintf("%s (%s)", row.Name, row.shortDurability())
 	}
 	return row.Name
 }
+
+// tokensNeed is the need that the fencing class answers.
+const tokensNeed = "tokens that a resource can trust"
 
 // classes are the needs that no speed answers.
 func (r Report) classes() []choice {
@@ -120,7 +122,7 @@ func (r Report) classes() []choice {
 		switch {
 		case len(names) == 0:
 		case len(out) == 0:
-			out = append(out, choice{Need: "tokens that a resource can trust", Take: names, Measured: class + " by its own claim"})
+			out = append(out, choice{Need: tokensNeed, Take: names, Measured: class + " by its own claim"})
 		default:
 			rest = append(rest, class+": "+strings.Join(names, ", "))
 		}

@@ -76,9 +76,10 @@ func (r Report) JSON(w io.Writer) error {
 		Grants     int             `json:"grants_checked"`
 		Unsafe     int             `json:"violations_counted"`
 		Violations []violation     `json:"violations"`
+		Warnings   []string        `json:"warnings"` // before the figures are believed
 		Safety     []check.Cell    `json:"safety,omitempty"`
 		Figures    []flat          `json:"figures"`
-	}{Safety: r.Verdict.Cells, Run: r.Manifest, Grants: r.Verdict.Granted(), Unsafe: r.Verdict.Unsafe(), Violations: []violation{}, Figures: r.flat()}
+	}{Safety: r.Verdict.Cells, Run: r.Manifest, Grants: r.Verdict.Granted(), Unsafe: r.Verdict.Unsafe(), Violations: []violation{}, Figures: r.flat(), Warnings: append([]string{}, r.warnings()...)}
 	for _, v := range r.Verdict.Violations {
 		doc.Violations = append(doc.Violations, violation{string(v.Rule), v.Backend, v.String()})
 	}

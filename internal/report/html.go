@@ -38,10 +38,12 @@ func (r Report) HTML(w io.Writer) error {
 	data := struct {
 		Started, Where, Verdict      string
 		Bad                          bool
-		Findings, Warnings           []string
+		Findings                     *pageFindings
+		Warnings                     *notes
 		Remarks, Headline            []string
 		Safety                       grid
 		SafetyNotes                  []string
+		Picture                      picture
 		Choice, Summary, Environment grid
 		Shares                       grid
 		Sections                     []pageSection
@@ -51,9 +53,9 @@ func (r Report) HTML(w io.Writer) error {
 	}{
 		Started: r.Manifest.Started.Format("2006-01-02 15:04"), Where: r.where(), Verdict: r.Safe(),
 		Bad:      !strings.HasPrefix(r.Safe(), "safe"),
-		Findings: r.findings(), Warnings: r.warnings(), Remarks: r.remarks(), Headline: r.Headline(),
+		Findings: folded(r.findings()), Warnings: headed(r.warnings()), Remarks: r.remarks(), Headline: r.Headline(),
 		Safety: r.safetyTable(), SafetyNotes: r.safetyNotes(),
-		Choice: r.choiceGrid(), Shares: r.shares(), Summary: r.summary(), Environment: r.environment(),
+		Picture: r.picture(), Choice: r.choiceGrid(), Shares: r.shares(), Summary: r.summary(), Environment: r.environment(),
 		Command: r.command(),
 	}
 	all := []chart{}

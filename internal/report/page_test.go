@@ -86,7 +86,7 @@ func TestPageSections(t *testing.T) {
 		}
 		return out
 	}
-	few := []string{"summary", "acquire", "environment", "reproduce"}
+	few := []string{"choice", "summary", "acquire", "environment", "reproduce"}
 	if got := ids(load(t, false)); !slices.Equal(got, few) {
 		t.Errorf("sections %v, want %v", got, few)
 	}
@@ -159,6 +159,32 @@ func TestPageWithoutCharts(t *testing.T) {
 		if attr(s, "id") == "charts" && textOf(s) != "[]" {
 			t.Errorf("charts are %q", textOf(s))
 		}
+	}
+}
+
+// TestEveryFigureHasATable that the keyboard reaches: what is drawn is hidden from
+// screen readers, and what says the same is in an element that keys open.
+func TestEveryFigureHasATable(t *testing.T) {
+	figures := elements(dom(t, everything(t, false)), "figure", "")
+	for _, f := range figures {
+		if slices.Contains(strings.Fields(attr(f, "class")), "timeline") {
+			if len(elements(f, "span", "said")) == 0 {
+				t.Error("a timeline says nothing in words")
+			}
+			continue
+		}
+		folds := elements(f, "details", "")
+		if len(folds) != 1 || len(elements(folds[0], "summary", "")) != 1 || len(elements(folds[0], "table", "")) == 0 {
+			t.Errorf("a figure of class %s has no table to open", attr(f, "class"))
+		}
+		for n := range f.Descendants() {
+			if attr(n, "aria-hidden") == "true" && (len(elements(n, "button", "")) > 0 || len(elements(n, "table", "")) > 0) {
+				t.Errorf("a figure of class %s hides what keys reach", attr(f, "class"))
+			}
+		}
+	}
+	if len(figures) == 0 || attr(figures[0], "class") != "picture" {
+		t.Error("the first figure is not the choice")
 	}
 }
 

@@ -6,18 +6,30 @@ import (
 	"github.com/lockbench/lockbench/internal/record"
 )
 
-// refusals says which figures of the open loop are not shown, and why.
+// refusals says in one line which figures of the open loop are not shown, and
+// of the first of them why; none when all are.
 func (r Report) refusals() []string {
-	var out []string
+	var cells []string
+	first := ""
 	for _, t := range r.of(acquireScenario) {
 		for _, row := range t.Rows {
-			if row.refused() {
-				out = append(out, fmt.Sprintf("refused: open loop of %s at %s, %s cycles/s offered: %s",
-					row.Name, plural(t.Clients, "client"), grouped(row.Figures["offered/s"].Center), r.refusal(t, row)))
+			if !row.refused() {
+				continue
+			}
+			cells = append(cells, row.Name+" at "+t.load())
+			if first == "" {
+				first = fmt.Sprintf("%s cycles/s were offered; %s", grouped(row.Figures["offered/s"].Center), r.refusal(t, row))
 			}
 		}
 	}
-	return out
+	if len(cells) == 0 {
+		return nil
+	}
+	of := ""
+	if len(cells) > 1 {
+		of = " (the first)"
+	}
+	return []string{fmt.Sprintf("no figures of the open loop, because the load generator could not keep up, for %s%s: %s", listed(cells), of, first)}
 }
 
 // refusal is why the figures of an open loop are those of the generator, over
@@ -34,7 +46,7 @@ func (r Report) refusal(t Table, row Row) string {
 	for _, v := range row.Runs["drops"] {
 		drops += int(v)
 	}
-	why := fmt.Sprintf("in %d of %s the generator did not keep up; it was late by %s where an acquire took %s, of which half is the most",
+	why := fmt.Sprintf("in %d of %s it was late by %s where an acquire took %s, of which half is the most",
 		refused, plural(len(row.Runs[refusedUnit]), "run"), late, took)
 	if drops > 0 {
 		why += fmt.Sprintf("; %s dropped", plural(drops, "cycle"))

@@ -86,7 +86,7 @@ func TestRefusedOpenLoop(t *testing.T) {
 	c := cycles("redis", 64, 0, 1e5, false)
 	c.Latencies["lag"], c.Latencies["open-acquire"] = []int64{200_000, 200_000, 7e6}, []int64{300_000, 300_000, 8e6}
 	c.Values["open-refused"], c.Values["drops"], c.Values["offered/s"] = 1, 0, 5000
-	want := "refused: open loop of redis at 64 clients, 5,000 cycles/s offered: in 1 of 1 run the generator did not keep up; it was late by p50 200µs, p99 7.00ms where an acquire took p50 300µs, p99 8.00ms, of which half is the most"
+	want := "no figures of the open loop, because the load generator could not keep up, for redis at 64 clients: 5,000 cycles/s were offered; in 1 of 1 run it was late by p50 200µs, p99 7.00ms where an acquire took p50 300µs, p99 8.00ms, of which half is the most"
 	for drops, more := range map[float64]string{0: "", 3: "; 3 cycles dropped"} {
 		c.Values["drops"] = drops
 		r, err := Load(written(t, []record.Cell{c}))

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -13,20 +14,55 @@ const (
 	stallTimes = 10
 )
 
-// stalls are the runs in which something stood still that did not in the others,
-// one line each.
+// stallUnits are the operations that a server which stands still holds up. It
+// may do so in any of them, and in the floor of its own.
+var stallUnits = []struct{ unit, what string }{
+	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
+	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},
+}
+
+// stall is one cell that stood still in a run.
+type stall struct {
+	row, what    string
+	took, median float64
+	run, runs    int
+	unit, cell   string
+}
+
+// stalls say in one line what stood still in one run and not in the others, the
+// longest first; none when nothing did.
 func (r Report) stalls() []string {
-	var out []string
-	for _, t := range r.Tables {
+	all := r.stalled()
+	if len(all) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(all, func(a, b stall) int { return cmp.Compare(b.took, a.took) })
+	s := all[0]
+	line := fmt.Sprintf("run %d of %d differs from the rest: %s of %s took %s (%s); the longest of the median run took %s",
+		s.run, s.runs, s.what, s.row, bare(s.unit, s.took), s.cell, bare(s.unit, s.median))
+	var others []string
+	for _, s := range all[1:] {
+		others = append(others, fmt.Sprintf("%s of %s %s (%s, run %d)", s.what, s.row, bare(s.unit, s.took), s.cell, s.run))
+	}
+	if len(others) > 0 {
+		line += "; so do " + listed(others)
+	}
+	return []string{line}
+}
+
+func (r Report) stalled() []stall {
+	var out []stall
+	for _, t := range slices.Concat(r.Tables, r.Floors) {
 		for _, row := range t.Rows {
-			for _, of := range []struct{ unit, what string }{{"max-ns/acquire", "an acquire"}, {"max-ns/wait", "a wait"}} {
+			for _, of := range stallUnits {
 				e := row.Figures[of.unit]
 				if e.N < 3 || e.Max < float64(stallLeast) || e.Max < stallTimes*e.Center {
 					continue
 				}
-				run := slices.Index(row.Runs[of.unit], e.Max) + 1
-				out = append(out, fmt.Sprintf("run %d of %d differs from the rest: %s of %s took %s (%s, %s); the longest of the median run took %s",
-					run, e.N, of.what, row.Name, bare(of.unit, e.Max), t.Scenario, t.load(), bare(of.unit, e.Center)))
+				out = append(out, stall{
+					row: row.Name, what: of.what, took: e.Max, median: e.Center,
+					run: slices.Index(row.Runs[of.unit], e.Max) + 1, runs: e.N, unit: of.unit, cell: t.Scenario + ", " + t.load(),
+				})
 			}
 		}
 	}

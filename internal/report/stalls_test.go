@@ -36,6 +36,21 @@ func TestStallsShow(t *testing.T) {
 	}
 }
 
+// TestStallsOfAnyOperationShow, and those of a floor: a server may stand still
+// in each of them.
+func TestStallsOfAnyOperationShow(t *testing.T) {
+	for _, of := range stallUnits {
+		r := load(t, false)
+		r.Tables = nil
+		r.Floors = []Table{{Scenario: "floor", Clients: 1, Rows: []Row{
+			row(record.Subject{Name: "redis", Kind: record.KindPlugin}, map[string][]float64{of.unit: {1e6, 6e9, 2e6}}, nil),
+		}}}
+		if got, want := strings.Join(r.stalls(), ""), "run 2 of 3 differs from the rest: "+of.what+" of redis took 6.00s"; !strings.HasPrefix(got, want) {
+			t.Errorf("%q does not begin with %q", got, want)
+		}
+	}
+}
+
 // TestIncompleteRunIsHeadedByThat, and not by what is good about it.
 func TestIncompleteRunIsHeadedByThat(t *testing.T) {
 	for state, want := range map[record.State]string{
@@ -51,5 +66,27 @@ func TestIncompleteRunIsHeadedByThat(t *testing.T) {
 		if page := render(t, func(w *bytes.Buffer) error { return r.HTML(w) }); !strings.Contains(page, `class="verdict bad"`) {
 			t.Errorf("%s has a good verdict", state)
 		}
+	}
+}
+
+// TestFailedCellsHeadTheRun in plain words; what was met is a note, and what
+// baselines lack makes no run incomplete.
+func TestFailedCellsHeadTheRun(t *testing.T) {
+	raw := "http://127.0.0.1:1: backend is unavailable: request was not sent: rpc error: code = Unavailable"
+	r := load(t, false)
+	r.Manifest.State, r.Manifest.Failure = record.StateFailed, "etcd: "+raw+"\nmysql: 2 cells failed"
+	r.Manifest.Plan.Baselines = []string{"redsync"}
+	r.Manifest.Failed = []record.FailedCell{
+		{Backend: "etcd", Reason: "etcd: " + raw},
+		{Backend: "redsync", Cell: "acquire, clients 1", Run: 1, Reason: "no operation succeeded"},
+		{Backend: "mysql", Cell: "acquire, clients 1", Run: 1, Reason: "mysql: too many connections"},
+		{Backend: "mysql", Cell: "acquire, clients 1", Run: 2, Reason: "mysql: too many connections"},
+	}
+	want := "INCOMPLETE: the run failed: etcd was not measured (http://127.0.0.1:1: backend is unavailable), mysql lacks 2 cells (too many connections); of what it had measured: safe: "
+	if got := r.Safe(); !strings.HasPrefix(got, want) {
+		t.Errorf("%q does not begin with %q", got, want)
+	}
+	if notes := strings.Join(r.remarks(), "\n"); !strings.Contains(notes, "failed: etcd: "+raw+"\nfailed: mysql: 2 cells failed") {
+		t.Errorf("the notes lack what was met:\n%s", notes)
 	}
 }

@@ -32,6 +32,7 @@ func (r Report) print(p *printer) {
 	p.lines(r.warnings())
 	p.grid(r.safetyTable())
 	p.lines(r.safetyNotes())
+	p.picture(r.picture())
 	if cs := r.choices(); len(cs) > 0 {
 		p.heading("which one should I use")
 		p.choices(cs)

@@ -123,38 +123,22 @@ func (r Report) findings() []string {
 	return out
 }
 
-// incomplete says what is missing of a whole run; "" for nothing.
-func (r Report) incomplete() string {
-	switch r.Manifest.State {
-	case record.StateInterrupted:
-		return "the run was interrupted"
-	case record.StateRunning:
-		return "the run is still going on, or was killed"
-	case record.StateFailed:
-		return "the run failed: " + r.Manifest.Failure
-	}
-	return ""
-}
-
 // warnings are what to know before the figures are believed, one line each.
 func (r Report) warnings() []string {
 	var out []string
 	if r.Verdict.Truncated != nil {
 		out = append(out, r.Verdict.Truncated.Error())
 	}
-	return slices.Concat(out, r.stalls(), r.Manifest.Notes)
+	return slices.Concat(out, r.Manifest.Busy(), r.stalls())
 }
 
 // remarks are what neither the verdict nor a table says, one line each.
 func (r Report) remarks() []string {
-	out := slices.Concat(r.parts(), r.refusals())
+	out := slices.Concat(r.parts(), r.failure(), r.Manifest.Notes, r.refusals())
 	if line := r.besides(); line != "" {
 		out = append(out, line)
 	}
-	for _, s := range r.Manifest.Skipped {
-		out = append(out, "left out: "+s)
-	}
-	return out
+	return append(out, r.omissions()...)
 }
 
 // Headline compares our backends with their references in one line each, at

@@ -42,9 +42,7 @@ func runAcquire(ctx context.Context, in Input) (record.Cell, error) {
 	renewals := renew(bounded, cs, in.Measure/renewShare)
 	cell.Latencies = map[string][]int64{"acquire": acquires, "release": releases, "renew": renewals}
 	cell.Values = map[string]float64{"cycles/s": rate}
-	if len(acquires) > 0 {
-		cell.Values["max-ns/acquire"] = float64(slices.Max(acquires))
-	}
+	longest(&cell, "acquire", "release", "renew")
 	if in.Rate > 0 {
 		rate = in.Rate / openLoad
 	}
@@ -111,4 +109,14 @@ func orStalled(err error) error {
 		return errors.New("the backend does not answer")
 	}
 	return err
+}
+
+// longest adds how long the longest of operations took, where there are any: a
+// server that stood still is seen in nothing else.
+func longest(cell *record.Cell, ops ...string) {
+	for _, op := range ops {
+		if took := cell.Latencies[op]; len(took) > 0 {
+			cell.Values["max-ns/"+op] = float64(slices.Max(took))
+		}
+	}
 }

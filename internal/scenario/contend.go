@@ -139,10 +139,10 @@ func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 		return cell, fmt.Errorf("%w within %v: %w", ErrNothingDone, span, orStalled(first))
 	}
 	cell.Values = map[string]float64{
-		"grants/s":    float64(len(grants)) / span.Seconds(),
-		"jain":        jain(grants, len(cs)),
-		"max-ns/wait": float64(slices.Max(cell.Latencies["wait"])),
+		"grants/s": float64(len(grants)) / span.Seconds(),
+		"jain":     jain(grants, len(cs)),
 	}
+	longest(&cell, "wait")
 	if in.Commands == nil {
 		return cell, nil
 	}

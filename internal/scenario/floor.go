@@ -51,5 +51,6 @@ func Floor(ctx context.Context, clock load.Clock, clients int, warmUp, measure t
 		cell.Latencies["call"] = append(cell.Latencies["call"], t...)
 	}
 	cell.Values = map[string]float64{"calls/s": float64(cell.Cycles) / cell.Elapsed.Seconds()}
+	longest(&cell, "call")
 	return cell, ctx.Err()
 }

@@ -102,9 +102,7 @@ func (o *openLoop) figures(cell *record.Cell) {
 	}
 	cell.Latencies["open-acquire"], cell.Latencies["lag"] = acquires, lags
 	cell.Values["offered/s"], cell.Values["drops"] = o.rate, float64(drops)
-	if len(acquires) > 0 {
-		cell.Values["max-ns/open-acquire"] = float64(slices.Max(acquires))
-	}
+	longest(cell, "open-acquire")
 	refused := 0.0
 	if !keptUp(acquires, lags, drops) {
 		refused = 1

@@ -56,8 +56,11 @@ func takeoverShapes(a Asked) []Shape {
 func takeoverTakes(in Input) time.Duration {
 	m, _ := modeByName(in.Mode)
 	each := startUp + settled + phaseSpan(in, m)/2
-	if m.waits != nil {
+	switch {
+	case m.waits != nil:
 		each += m.waits(in.TTL)
+	case in.Baseline != "" && m.name == killHost.name: // no plugin releases
+		each += ttlLeft(in.TTL)
 	}
 	return time.Duration(in.Hosts)*startUp + time.Duration(cmp.Or(in.Harms, harms))*each
 }

@@ -159,7 +159,7 @@ func (s *election) cell(elapsed time.Duration) record.Cell {
 	} {
 		if len(samples) > 0 {
 			c.Latencies[op] = samples
-			c.Values["max-ns/"+op] = float64(slices.Max(samples))
+			longest(&c, op)
 		}
 	}
 	if f.early > 0 {

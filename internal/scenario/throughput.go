@@ -93,6 +93,7 @@ func runThroughput(ctx context.Context, in Input) (cell record.Cell, err error) 
 		return cell, fmt.Errorf("%w within %v: %w", ErrNothingDone, in.WarmUp+in.Measure, orStalled(first))
 	}
 	cell.Values = map[string]float64{"cycles/s": float64(cell.Cycles) / cell.Elapsed.Seconds()}
+	longest(&cell, "acquire", "release")
 	return cell, nil
 }
 

@@ -1,7 +1,7 @@
 // Command judge prints the ratios P1 to P11 from the result folders in a
 // directory, one line each, and exits with 1 when one is missed:
 //
-//	go run ./internal/goals/judge [-scaling] [-o FILE] DIR
+//	go run ./internal/goals/judge [-scaling] [-o FILE] [-commit ID] DIR
 //
 // It needs no servers. scripts/bench-peers measures the folders.
 package main
@@ -42,8 +42,9 @@ func judge(w, wErr io.Writer, args []string) error {
 	fl.SetOutput(wErr)
 	scaling := fl.Bool("scaling", false, "judge the curve of scenario throughput instead, and show it over hosts")
 	out := fl.String("o", "", "write the page of the figures to `FILE` too")
+	commit := fl.String("commit", "", "`ID` of the commit that was measured, for the page")
 	fl.Usage = func() {
-		fmt.Fprintln(wErr, "usage: judge [-scaling] [-o FILE] DIR")
+		fmt.Fprintln(wErr, "usage: judge [-scaling] [-o FILE] [-commit ID] DIR")
 		fl.PrintDefaults()
 	}
 	if err := fl.Parse(args); err != nil {
@@ -70,7 +71,7 @@ func judge(w, wErr io.Writer, args []string) error {
 		}
 	}
 	if *out != "" {
-		if err := write(*out, folders, lines); err != nil {
+		if err := write(*out, folders, lines, *commit); err != nil {
 			return err
 		}
 	}
@@ -80,10 +81,10 @@ func judge(w, wErr io.Writer, args []string) error {
 	return nil
 }
 
-func write(file string, folders []goals.Folder, lines []goals.Line) error {
+func write(file string, folders []goals.Folder, lines []goals.Line, commit string) error {
 	f, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	return errors.Join(goals.WritePage(f, folders, lines), f.Close())
+	return errors.Join(goals.WritePage(f, folders, lines, commit), f.Close())
 }
