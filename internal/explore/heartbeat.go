@@ -2,9 +2,12 @@ package explore
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
+	"time"
 
+	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -15,28 +18,52 @@ const countEvery = 20
 type heartbeat struct {
 	*proc.Heartbeat
 	beats, looks, crowds int
+	waited               map[int]time.Duration // by thread of a server, for a processor
+	longest              time.Duration         // that one has waited from one look to the next
 }
 
-func beginHeartbeat() *heartbeat {
+func beginHeartbeat(w *System) *heartbeat {
 	b := &heartbeat{}
 	b.Heartbeat = proc.StartHeartbeat(func(*proc.Still) {
 		if b.beats%countEvery == 0 {
 			b.looks++
 			b.crowds += runnable()
+			b.lookAt(w.Scene.Servers)
 		}
 		b.beats++
 	})
 	return b
 }
 
-// end ends the heartbeat, and returns when there was none, and how many threads
-// each processor had to run on average. It may be called again.
-func (b *heartbeat) end() (gaps []span, crowd float64) {
-	clock := proc.MachineClock()
-	for _, s := range b.Stop() {
-		gaps = append(gaps, span{clock.Of(s.From), clock.Of(s.To)})
+// lookAt notes how long threads of the servers have waited for a processor since
+// the last look. A heartbeat sleeps most of the time, so that the kernel lets it
+// run at once; a server that has work to do waits among those who have some, too.
+func (b *heartbeat) lookAt(servers []fault.Server) {
+	now := map[int]time.Duration{}
+	for _, s := range servers {
+		if p, ok := s.(interface{ Pid() int }); ok {
+			maps.Copy(now, proc.Waited(p.Pid()))
+		}
 	}
-	return gaps, float64(b.crowds) / float64(max(1, b.looks)) / float64(runtime.NumCPU())
+	for thread, waited := range now {
+		if before, known := b.waited[thread]; known {
+			b.longest = max(b.longest, waited-before)
+		}
+	}
+	b.waited = now
+}
+
+// end ends the heartbeat, and enters when there was none, how many threads each
+// processor had to run on average, and how long those of a server waited. It may
+// be called again.
+func (b *heartbeat) end(h *History) {
+	clock := proc.MachineClock()
+	h.Gaps = nil
+	for _, s := range b.Stop() {
+		h.Gaps = append(h.Gaps, span{clock.Of(s.From), clock.Of(s.To)})
+	}
+	h.Crowd = float64(b.crowds) / float64(max(1, b.looks)) / float64(runtime.NumCPU())
+	h.Waited = b.longest
 }
 
 // runnable is how many threads of the machine run or could; 0 where that is not

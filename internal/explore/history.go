@@ -20,7 +20,10 @@ type History struct {
 	// Gaps are when the explorer itself did not run, and nothing passed its proxies.
 	Gaps []span
 	// Crowd is how many threads each processor had to run on average.
-	Crowd  float64
+	Crowd float64
+	// Waited is the longest that a thread of a server waited for a processor within
+	// one look of the explorer at it.
+	Waited time.Duration
 	prefix string
 }
 

@@ -80,7 +80,7 @@ func (j *judge) circumstances() {
 			}
 		}
 	}
-	j.out.starved = j.h.Crowd > starvedCrowd
+	j.out.starved = j.h.Crowd > starvedCrowd || j.h.Waited > starvedFor
 	for _, gap := range j.h.Gaps {
 		j.out.starved = j.out.starved || gap[1]-gap[0] > int64(starvedFor)
 	}
@@ -107,7 +107,8 @@ func (a Action) stopped(m Mark) []span {
 }
 
 // starvedFor is the silence of the explorer's heartbeat, or of one of a host that
-// no action explains, from which on claims that have times are not judged.
+// no action explains, or for how long a server had no processor, from which on
+// claims that have times are not judged.
 const starvedFor = 200 * time.Millisecond
 
 // starvedCrowd is how many threads each processor has to run on a machine on

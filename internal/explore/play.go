@@ -67,8 +67,8 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	}
 	watch := watchMoments(w)
 	defer watch.close()
-	heartbeat := beginHeartbeat()
-	defer heartbeat.end()
+	heartbeat := beginHeartbeat(w)
+	defer heartbeat.Stop()
 	if err := p.begin(ctx, w, h); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	if err := p.conclude(ctx, w, h); err != nil {
 		return nil, err
 	}
-	h.Gaps, h.Crowd = heartbeat.end()
+	heartbeat.end(h)
 	return h, ctx.Err()
 }
 

@@ -101,3 +101,25 @@ func Running(pid int) bool {
 
 // Stopped reports whether a signal has stopped the process.
 func (s Stat) Stopped() bool { return s.State == 'T' }
+
+// Waited is for how long each thread of process pid has been able to run and had
+// no processor, since it began; a wait that goes on is not in it. It is empty
+// where the system does not tell (proc_pid_schedstat, Linux).
+func Waited(pid int) map[int]time.Duration {
+	out := map[int]time.Duration{}
+	dirs, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", pid)) // the pattern is valid
+	for _, dir := range dirs {
+		var ran, waited int64
+		text, err := os.ReadFile(filepath.Join(dir, "schedstat"))
+		if err != nil {
+			continue // it has ended
+		}
+		if _, err := fmt.Sscan(string(text), &ran, &waited); err != nil {
+			continue
+		}
+		if tid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+			out[tid] = time.Duration(waited)
+		}
+	}
+	return out
+}

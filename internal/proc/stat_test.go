@@ -106,3 +106,24 @@ func TestEnded(t *testing.T) {
 		t.Error("a process whose first thread has ended counts as ended")
 	}
 }
+
+// TestWaited: a process knows of each of its threads how long that has waited for
+// a processor, and it is no more than its age.
+func TestWaited(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("/proc/PID/task/TID/schedstat is Linux")
+	}
+	self, _ := Of(os.Getpid())
+	waited := Waited(os.Getpid())
+	if len(waited) == 0 || len(waited) > self.Threads+2 { // one may have begun since
+		t.Errorf("waits of %d threads, and there are %d", len(waited), self.Threads)
+	}
+	for tid, d := range waited {
+		if d < 0 || d > time.Hour {
+			t.Errorf("thread %d has waited for %v", tid, d)
+		}
+	}
+	if got := Waited(-1); len(got) != 0 {
+		t.Errorf("a process that is not there: %v", got)
+	}
+}
