@@ -147,6 +147,9 @@ func (r *runner) openFolder(m record.Manifest) (err error) {
 	folder := r.before.folder
 	old := folder.Manifest()
 	if why := old.SameSetup(m); why != "" {
+		if left := append(r.skipped, r.failures.reasons()...); len(left) > 0 {
+			why += " (left out: " + strings.Join(left, "; ") + ")"
+		}
 		return &UsageError{fmt.Sprintf("%s cannot be resumed: %s, so that what is measured now would be no part of it", r.plan.Out, why)}
 	}
 	last := r.before.last()
