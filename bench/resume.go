@@ -32,27 +32,6 @@ func Resume(dir string, given Plan) (Plan, error) {
 	return p, nil
 }
 
-// ResumeCommand is the command that goes on with the run of a folder, "" when
-// nobody can.
-func ResumeCommand(dir string) string {
-	a, err := record.ReadAsked(dir)
-	if err != nil {
-		return ""
-	}
-	line := "lockbench run --resume " + dir
-	for _, key := range a.Config {
-		if backend, ok := strings.CutSuffix(key, ".address"); ok {
-			line += " --target " + backend + "=..."
-		} else {
-			line += " --config " + key + "=..."
-		}
-	}
-	if a.VS {
-		line += " --vs ..."
-	}
-	return line
-}
-
 func keys(config []string) string {
 	if len(config) == 0 {
 		return "no configuration"

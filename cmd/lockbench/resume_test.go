@@ -106,6 +106,18 @@ func TestResumeRefused(t *testing.T) {
 	refused(t, "it has no journal", resume...)
 }
 
+// TestResumeCommand: what an interrupted run prints can be pasted, and has no
+// value of a configuration in it.
+func TestResumeCommand(t *testing.T) {
+	f := runFlags{vs: "old/bin", servers: serverFlags{
+		pluginDirs: []string{"it's here"}, targets: []string{"redis=env:REDIS_URL"}, config: []string{"redis.password=secret"},
+	}}
+	want := `lockbench run --resume 'a b' --plugin-dir 'it'\''s here' --target redis=env:REDIS_URL --vs old/bin, with the same --config,`
+	if got := f.resumeCommand("a b"); got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+}
+
 func put(t *testing.T, dir, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
