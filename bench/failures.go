@@ -104,6 +104,15 @@ func (f *failures) err() error {
 	return err
 }
 
+// reasons say why the cells have no figures, one line each.
+func (f *failures) reasons() []string {
+	var out []string
+	for _, c := range f.cells {
+		out = append(out, c.Backend+": "+c.Reason)
+	}
+	return out
+}
+
 // besides are the failures of baselines, one line each, which are shown and
 // judge nobody.
 func (f *failures) besides() []string {

@@ -32,27 +32,6 @@ func Resume(dir string, given Plan) (Plan, error) {
 	return p, nil
 }
 
-// ResumeCommand is the command that goes on with the run of a folder, "" when
-// nobody can.
-func ResumeCommand(dir string) string {
-	a, err := record.ReadAsked(dir)
-	if err != nil {
-		return ""
-	}
-	line := "lockbench run --resume " + dir
-	for _, key := range a.Config {
-		if backend, ok := strings.CutSuffix(key, ".address"); ok {
-			line += " --target " + backend + "=..."
-		} else {
-			line += " --config " + key + "=..."
-		}
-	}
-	if a.VS {
-		line += " --vs ..."
-	}
-	return line
-}
-
 func keys(config []string) string {
 	if len(config) == 0 {
 		return "no configuration"
@@ -147,6 +126,9 @@ func (r *runner) openFolder(m record.Manifest) (err error) {
 	folder := r.before.folder
 	old := folder.Manifest()
 	if why := old.SameSetup(m); why != "" {
+		if left := append(r.skipped, r.failures.reasons()...); len(left) > 0 {
+			why += " (left out: " + strings.Join(left, "; ") + ")"
+		}
 		return &UsageError{fmt.Sprintf("%s cannot be resumed: %s, so that what is measured now would be no part of it", r.plan.Out, why)}
 	}
 	last := r.before.last()

@@ -79,22 +79,43 @@ func TestResumeRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	again := func(want, binary string) {
+		t.Helper()
+		out, err := exec.Command(binary, resume...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v: %v, %s; want %q", resume, err, out, want)
+		}
+	}
 	for _, change := range []struct{ old, now, want string }{
 		{`"lockplugin-memory": "`, `"lockplugin-memory": "00`, "lockplugin-memory is another build now"},
 		{`"kernel": "`, `"kernel": "not `, "another kernel"},
+		{`"name": "memory"`, `"name": "remote"`, "remote cannot be measured now"},
 	} {
 		put(t, "cut", record.ManifestFile, strings.Replace(string(was), change.old, change.now, 1))
-		refused(t, change.want, resume...)
+		again(change.want, binary)
 	}
 	put(t, "cut", record.ManifestFile, string(was))
+	refused(t, "lockbench is missing now", resume...) // this test is another build, of another name
 	put(t, "cut", record.EventsFile, "")
-	refused(t, "has 0 bytes", resume...)
+	again("has 0 bytes", binary)
 	put(t, "cut", record.JournalFile, "")
 	refused(t, "ended before anything was measured", resume...)
 	if err := os.Remove(filepath.Join("cut", record.JournalFile)); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, "it has no journal", resume...)
+}
+
+// TestResumeCommand: what an interrupted run prints can be pasted, and has no
+// value of a configuration in it.
+func TestResumeCommand(t *testing.T) {
+	f := runFlags{vs: "old/bin", servers: serverFlags{
+		pluginDirs: []string{"it's here"}, targets: []string{"redis=env:REDIS_URL"}, config: []string{"redis.password=secret"},
+	}}
+	want := `lockbench run --resume 'a b' --plugin-dir 'it'\''s here' --target redis=env:REDIS_URL --vs old/bin, with the same --config,`
+	if got := f.resumeCommand("a b"); got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
 }
 
 func put(t *testing.T, dir, file, text string) {

@@ -199,8 +199,8 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	}
 	res, err := bench.Run(ctx, p, bench.Options{Progress: progress, Log: log})
 	progress.End()
-	if command := bench.ResumeCommand(p.Out); command != "" && (res.Interrupted || res.Cells > 0) {
-		defer fmt.Fprintf(cmd.ErrOrStderr(), "the run has not come to its end; %s goes on with it\n", command)
+	if _, askedErr := record.ReadAsked(p.Out); askedErr == nil && (res.Interrupted || res.Cells > 0) {
+		defer fmt.Fprintf(cmd.ErrOrStderr(), "the run has not come to its end; %s goes on with it\n", f.resumeCommand(p.Out))
 	}
 	if res.Cells == 0 || err != nil && res.Verdict.Granted() == 0 {
 		return verdict(res, orInterrupted(ctx, err))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -267,19 +268,31 @@ func (r Resumption) Words() string {
 }
 
 // SameSetup says why figures that are measured now are no part of this run:
-// another build, machine or server. "" when they are.
+// another build, machine or server, or a subject that is gone. "" when they are.
 func (m Manifest) SameSetup(now Manifest) string {
-	for name, sum := range m.Binaries {
-		if other, ok := now.Binaries[name]; ok && other != sum {
-			return fmt.Sprintf("%s is another build now", name)
+	for _, s := range m.Subjects {
+		// The figures of one that is missing would be shown nowhere, and the run
+		// would be done without the rest of them.
+		if now.Subject(s.Name).Name == "" {
+			return s.Name + " cannot be measured now"
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Binaries)) {
+		was := m.Binaries[name]
+		is, ok := now.Binaries[name]
+		switch {
+		case ok && is != was:
+			return name + " is another build now"
+		case !ok && !slices.Contains(slices.Collect(maps.Values(now.Binaries)), was):
+			return name + " is missing now, or has another name and is another build"
 		}
 	}
 	if m.Machine != now.Machine {
 		return fmt.Sprintf("it was measured on another machine, or on this one with another kernel: %v, now %v", m.Machine, now.Machine)
 	}
-	for _, s := range now.Subjects {
-		if i := slices.IndexFunc(m.Subjects, func(t Subject) bool { return t.Name == s.Name }); i >= 0 && m.Subjects[i].Server != s.Server {
-			return fmt.Sprintf("the server of %s was %s, and is %s", s.Name, m.Subjects[i].Server, s.Server)
+	for _, s := range m.Subjects {
+		if is := now.Subject(s.Name).Server; is != s.Server {
+			return fmt.Sprintf("the server of %s was %s, and is %s", s.Name, s.Server, is)
 		}
 	}
 	return ""
