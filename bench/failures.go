@@ -33,24 +33,26 @@ type failedSubject struct {
 }
 
 // add notes that a cell of sub has no figures in one run; without a label, that
-// none has any.
-func (f *failures) add(sub *subject, label string, run int, err error) {
+// none has any. It returns what is recorded.
+func (f *failures) add(sub *subject, label string, run int, err error) *record.FailedCell {
 	if f.last == nil {
 		f.last = map[string]error{}
 	}
 	f.last[sub.Name] = err
 	reason := strings.ReplaceAll(err.Error(), "\n", "; ")
-	f.cells = append(f.cells, record.FailedCell{Backend: sub.Name, Cell: label, Run: run, Reason: reason})
+	failed := record.FailedCell{Backend: sub.Name, Cell: label, Run: run, Reason: reason}
+	f.cells = append(f.cells, failed)
 	for i := range f.of {
 		if f.of[i].name == sub.Name {
 			f.of[i].cells++
-			return
+			return &failed
 		}
 	}
 	if label != "" {
 		err = fmt.Errorf("%s, run %d: %w", label, run, err)
 	}
 	f.of = append(f.of, failedSubject{kind: sub.Kind, name: sub.Name, cells: 1, whole: label == "", first: err})
+	return &failed
 }
 
 // served notes that a cell of sub has figures.

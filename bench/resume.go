@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ func Resume(dir string, given Plan) (Plan, error) {
 	if a.VS != (given.VS != "") {
 		return Plan{}, usagef("%s was measured with --vs: %v; now: %v", dir, a.VS, given.VS != "")
 	}
-	p := planOf(a.Plan)
+	p := planOf(a)
 	p.Targets, p.Config, p.PluginDirs, p.VS, p.State = given.Targets, given.Config, given.PluginDirs, given.VS, given.State
 	p.Version, p.Out, p.resumes = given.Version, dir, true
 	return p, nil
@@ -41,7 +42,7 @@ func keys(config []string) string {
 
 // asks is what the plan has to do, as a folder keeps it.
 func (p Plan) asks() record.Asked {
-	a := record.Asked{Plan: p.recorded(p.Backends, p.Baselines), VS: p.VS != ""}
+	a := record.Asked{Plan: p.recorded(p.Backends, p.Baselines), TTL: p.TTL, WarmUp: p.WarmUp, Measure: p.Measure, Tick: p.Tick, VS: p.VS != ""}
 	for backend, cfg := range p.Config {
 		for key := range cfg {
 			a.Config = append(a.Config, backend+"."+key)
@@ -56,13 +57,12 @@ func (p Plan) asks() record.Asked {
 }
 
 // planOf is the plan that was recorded, as it was asked for.
-func planOf(r record.Plan) Plan {
-	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+func planOf(a record.Asked) Plan {
+	r := a.Plan
 	p := Plan{
 		Seed: r.Seed, Backends: r.Backends, Baselines: r.Baselines, Scenarios: r.Scenarios,
-		Clients: r.Clients, Hosts: r.Hosts, Keys: r.Keys, Rate: r.Rate, Runs: r.Runs, TTL: ms(r.TTLms),
-		WarmUp: ms(r.WarmUpms), Measure: ms(r.Measurems),
-		Modes: r.Modes, Candidates: r.Candidates, Tick: ms(r.TickMs), MTLS: r.MTLS, Quick: r.Quick, Env: r.Env,
+		Clients: r.Clients, Hosts: r.Hosts, Keys: r.Keys, Rate: r.Rate, Runs: r.Runs, TTL: a.TTL, WarmUp: a.WarmUp, Measure: a.Measure,
+		Modes: r.Modes, Candidates: r.Candidates, Tick: a.Tick, MTLS: r.MTLS, Quick: r.Quick, Env: r.Env,
 	}
 	for _, ns := range r.HoldNs {
 		p.Hold = append(p.Hold, time.Duration(ns))
@@ -76,6 +76,9 @@ type interrupted struct {
 	folder *record.Folder
 	units  []record.Unit
 	done   map[done]bool
+	// passed are the cells that failed in a run before one in which they have
+	// figures: the n-th line of a cell would not be its n-th run any more.
+	passed map[done]*record.FailedCell
 	taken  bool // the folder is the new run's
 }
 
@@ -89,10 +92,17 @@ func reopen(dir string) (*interrupted, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &interrupted{folder: folder, units: units, done: map[done]bool{}}
+	b := &interrupted{folder: folder, units: units, done: map[done]bool{}, passed: map[done]*record.FailedCell{}}
+	last := map[string]int{}
 	for _, u := range units {
 		if u.Done {
 			b.done[done{u.Cell, u.Run}] = true
+			last[u.Cell] = max(last[u.Cell], u.Run)
+		}
+	}
+	for _, u := range units {
+		if key := (done{u.Cell, u.Run}); !u.Done && u.Failed != nil && u.Run < last[u.Cell] && !b.done[key] {
+			b.passed[key] = u.Failed
 		}
 	}
 	return b, nil
@@ -106,9 +116,10 @@ func (b *interrupted) leave() error {
 	return b.folder.Leave()
 }
 
-// has reports whether a cell has its figures of a run.
+// has reports whether a cell is not to be measured in a run any more.
 func (b *interrupted) has(c cell, run int) bool {
-	return b != nil && b.done[done{c.section().Name(), run}]
+	key := done{c.section().Name(), run}
+	return b != nil && (b.done[key] || b.passed[key] != nil)
 }
 
 // last is the unit that ended last.
@@ -139,6 +150,15 @@ func (r *runner) openFolder(m record.Manifest) (err error) {
 	}
 	for _, u := range r.before.units {
 		r.findings = append(r.findings, u.Findings...)
+	}
+	for _, u := range r.before.units {
+		f := u.Failed
+		if f == nil || r.before.passed[done{u.Cell, u.Run}] != f {
+			continue
+		}
+		sub := &subject{Subject: m.Subject(f.Backend)}
+		r.failures.add(sub, f.Cell, f.Run, errors.New(f.Reason))
+		r.failures.served(sub) // in a later run
 	}
 	r.measured = len(r.before.done)
 	if err := folder.Resume(m, last); err != nil {

@@ -233,7 +233,7 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	if err != nil && !interrupted {
 		// Its attempts are kept for the verdict, its figures mean nothing.
 		measured.Interrupted = true
-		r.failures.add(c.subject, c.label(), run, classify(ctx, c.subject, err))
+		unit.Failed = r.failures.add(c.subject, c.label(), run, classify(ctx, c.subject, err))
 	} else if !interrupted {
 		r.failures.served(c.subject)
 		r.latest = latest(c, measured)

@@ -26,6 +26,11 @@ var ErrNotResumable = errors.New("cannot be resumed")
 // Asked is what a run has to do. It has no addresses and no passwords.
 type Asked struct {
 	Plan Plan `json:"plan"`
+	// The plan's times to the nanosecond.
+	TTL     time.Duration `json:"ttl_ns"`
+	WarmUp  time.Duration `json:"warm_up_ns"`
+	Measure time.Duration `json:"measure_ns"`
+	Tick    time.Duration `json:"tick_ns,omitempty"`
 	// Config names the keys that were configured, as "BACKEND.KEY".
 	Config []string `json:"config,omitempty"`
 	// VS reports whether another build was measured beside this one.
@@ -36,9 +41,11 @@ type Asked struct {
 type Unit struct {
 	Cell string `json:"cell"` // see [Section.Name]
 	Run  int    `json:"run"`  // from 1
-	// Done reports whether it has figures. One that has none is measured again.
-	Done     bool     `json:"done"`
-	Findings []string `json:"findings,omitempty"`
+	// Done reports whether it has figures, and Failed says why not, unless it was
+	// interrupted.
+	Done     bool        `json:"done"`
+	Failed   *FailedCell `json:"failed,omitempty"`
+	Findings []string    `json:"findings,omitempty"`
 	// At is when it ended, and Elapsed for how long the run was at work until then,
 	// in seconds.
 	At      time.Time `json:"at"`
