@@ -147,6 +147,7 @@ type explorer struct {
 	failures  int // in a row
 	failure   error
 	shrinking map[claim.Rule]bool // of which a scene is being made
+	kept      *sync.Cond          // one was made
 }
 
 func newExplorer(ctx context.Context, b Backend, o Options) (*explorer, error) {
@@ -163,6 +164,7 @@ func newExplorer(ctx context.Context, b Backend, o Options) (*explorer, error) {
 		}
 	}
 	x := &explorer{opts: o, backend: b, scratch: scratch, idle: make(chan *player, o.Players), shrinking: map[claim.Rule]bool{}}
+	x.kept = sync.NewCond(&x.mu)
 	if store.Of(b.Name).Has(fault.PowerClock) {
 		if x.opts.clockLibrary, err = fault.ClockLibrary(ctx, scratch.Dir()); err != nil {
 			return nil, errors.Join(err, scratch.Close())
@@ -186,10 +188,14 @@ func (x *explorer) close() error {
 	return x.scratch.Close()
 }
 
-// next is another schedule, if there is to be one.
+// next is another schedule, if there is to be one. Where one scene is enough, it
+// waits until that which is being made is one.
 func (x *explorer) next(ctx context.Context) (Schedule, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	for !x.opts.KeepGoing && len(x.shrinking) > 0 {
+		x.kept.Wait()
+	}
 	enough := x.generator.count >= x.opts.Schedules
 	if x.opts.Length > 0 {
 		enough = time.Now().After(x.until)
@@ -200,9 +206,11 @@ func (x *explorer) next(ctx context.Context) (Schedule, bool) {
 	return x.generator.next(), true
 }
 
-// satisfied reports whether there is a scene, or will be, and one is enough.
+// satisfied reports whether there is a scene that can be shown again, or may soon
+// be one, and one is enough.
 func (x *explorer) satisfied() bool {
-	return !x.opts.KeepGoing && len(x.found.Scenes)+len(x.shrinking) > 0
+	shown := slices.ContainsFunc(x.found.Scenes, func(s Scene) bool { return s.Shown > 0 })
+	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
 // one plays one schedule, and makes a scene of a violation of which there is
@@ -303,6 +311,7 @@ func (x *explorer) keep(scene Scene) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.shrinking, scene.Rule)
+	x.kept.Broadcast()
 	if !slices.ContainsFunc(x.found.Scenes, func(known Scene) bool { return known.key() == scene.key() }) {
 		x.found.Scenes = append(x.found.Scenes, scene)
 		x.opts.Log("%s", scene.Text())

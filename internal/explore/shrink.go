@@ -38,7 +38,11 @@ func spare(n int) (need, times int) {
 // shrink finds the smallest schedule that shows the violation of s.
 func (x *explorer) shrink(ctx context.Context, s Schedule, v Violation) Scene {
 	k := &shrinker{explorer: x, rule: v.Rule, what: v.What}
-	trail := k.trail(ctx, s)
+	trail, again := k.trail(ctx, s)
+	if !again {
+		x.log("%s: it did not show again in %d plays", x.backend.Name, k.plays)
+		return Scene{Schedule: s, Rule: k.rule, What: k.what, Runs: chances}
+	}
 	scene := k.back(ctx, k.steady(ctx, k.sceneOf(ctx, trail[len(trail)-1])), trail)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -46,15 +50,22 @@ func (x *explorer) shrink(ctx context.Context, s Schedule, v Violation) Scene {
 	return scene
 }
 
+// chances is how often a schedule is played again to see whether it shows the
+// violation at all.
+const chances = 6
+
 // trail makes s smaller step by step, until nothing can go or the time is over.
-// The last one is the smallest.
-func (k *shrinker) trail(ctx context.Context, s Schedule) []Schedule {
+// The last one is the smallest. It reports whether s has shown the violation
+// again: one that was seen by chance cannot be made smaller.
+func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
 	ctx, cancel := context.WithTimeout(ctx, k.opts.Shrink)
 	defer cancel()
 	if one, shown := k.anyOf(ctx, s.alone(), 2, 6); shown {
 		s = one
+	} else if shown, _ := k.shows(ctx, s, 1, chances); shown == 0 {
+		return nil, false
 	}
-	trail := []Schedule{s}
+	trail = []Schedule{s}
 	for smaller := true; smaller && ctx.Err() == nil; {
 		smaller = false
 		take := func(one Schedule) { s, trail, smaller = one, append(trail, one), true }
@@ -77,7 +88,7 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) []Schedule {
 			}
 		}
 	}
-	return trail
+	return trail, true
 }
 
 // anyOf plays all of candidates at once, and returns the first that shows.
