@@ -69,7 +69,7 @@ func TestOverlongCells(t *testing.T) {
 		{30 * time.Second, 20 * time.Second, false},
 		{41 * time.Second, 20 * time.Second, true},
 	} {
-		if got := overlong(c.took, c.planned) != ""; got != c.want {
+		if got := overlong(c.took, c.planned); got != c.want {
 			t.Errorf("%v instead of %v: %v, want %v", c.took, c.planned, got, c.want)
 		}
 	}

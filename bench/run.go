@@ -226,8 +226,12 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	for _, f := range measured.Findings {
 		unit.Findings = append(unit.Findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, c.Mode, f))
 	}
-	if late := overlong(time.Duration(r.clock.Now()-met), r.takes(c)); late != "" && err == nil && !interrupted {
-		unit.Findings = append(unit.Findings, fmt.Sprintf("%s, %s, run %d: %s", c.subject.Name, c.label(), run, late))
+	if overlong(time.Duration(r.clock.Now()-met), r.takes(c)) && err == nil && !interrupted {
+		// Once, however many runs it befalls.
+		late := fmt.Sprintf("%s, %s, took seconds longer than it should in some run: something stood still, before or after the measured time if no figure shows it", c.subject.Name, c.label())
+		if !slices.Contains(r.findings, late) {
+			unit.Findings = append(unit.Findings, late)
+		}
 	}
 	r.findings = append(r.findings, unit.Findings...)
 	if err != nil && !interrupted {
@@ -246,14 +250,10 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	return r.folder.Enter(unit)
 }
 
-// overlong says that a cell took much longer than it should; "" when it did not.
-// What stands still before the measured time, or after it, shows in no figure.
-func overlong(took, planned time.Duration) string {
-	if late := took - planned; late > max(3*time.Second, planned) {
-		return fmt.Sprintf("it took %.1f s, and should have taken %.1f s: something stood still, before or after the measured time if no figure shows it",
-			took.Seconds(), planned.Seconds())
-	}
-	return ""
+// overlong reports whether a cell took much longer than it should. What stands
+// still before the measured time, or after it, shows in no figure.
+func overlong(took, planned time.Duration) bool {
+	return took-planned > max(3*time.Second, planned)
 }
 
 // classify tells a store that refuses or does not answer from a cell in which
