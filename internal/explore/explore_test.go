@@ -23,7 +23,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := plugintest.Build(t, module+"internal/safety/planted")
-	o := Options{Length: 5 * time.Minute, Seed: 1, Log: t.Logf, Settings: []string{"plain"}, Players: 5, Shrink: 90 * time.Second}
+	o := Options{Length: 260 * time.Second, Seed: 1, Log: t.Logf, Settings: []string{"plain"}, Players: 5, Shrink: 160 * time.Second}
 	bugs := []string{"pause", "token", "resurrect", "release", "early"}
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		o.Players, o.Length, o.Shrink, o.Runs, o.Actions = 1, time.Minute, 20*time.Second, 1, []string{"freeze-host", "kill-plugin"}

@@ -58,7 +58,11 @@ const chances = 6
 // The last one is the smallest. It reports whether s has shown the violation
 // again: one that was seen by chance cannot be made smaller.
 func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
-	ctx, cancel := context.WithTimeout(ctx, k.opts.Shrink)
+	most := k.opts.Shrink
+	if !k.opts.KeepGoing { // what is left of the time
+		most = min(most, max(time.Until(k.until), most/4))
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	if one, shown := k.anyOf(ctx, s.alone(), 2, 6); shown {
 		s = one
@@ -85,6 +89,11 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 				take(candidates[i]) // what comes after it has its number now
 			} else {
 				i++
+			}
+		}
+		if !smaller && len(s.Events) > 1 {
+			if one, shown := k.anyOf(ctx, s.longer(), 2, 6); shown {
+				take(one)
 			}
 		}
 	}
@@ -120,6 +129,21 @@ func (s Schedule) alone() []Schedule {
 		one.Events = one.Events[i : i+1]
 		one.hurry()
 		out = append(out, one)
+	}
+	return out
+}
+
+// longer lists s with each of its events alone that lasts three times as long: it
+// may do without those that only helped it.
+func (s Schedule) longer() []Schedule {
+	out := s.alone()
+	for i := range out {
+		e := &out[i].Events[0]
+		if a, err := actionOf(e.Action); err == nil {
+			more := max(0, min(2*e.Lasts, Duration(a.Lasts[1])-e.Lasts))
+			e.Lasts += more
+			out[i].Length += more
+		}
 	}
 	return out
 }
