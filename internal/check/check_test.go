@@ -51,6 +51,15 @@ func TestPlanted(t *testing.T) {
 		{"token falls", section, []record.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 6)}, 0, 1},
 		{"token repeats", section, []record.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 7)}, 0, 1},
 		{"token repeats for a waiter", section, []record.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 5, 30, 40, 7)}, 0, 1},
+		{"a lost grant is handed over after a later one", section, []record.Attempt{
+			held(0, 0, 0, 10, 20, 7<<10), held(1, 0, 21, 30, 40, 8<<10), held(0, 0, 41, 50, 60, 7<<10+1),
+		}, 0, 0},
+		{"token falls in a hand-over", section, []record.Attempt{
+			held(0, 0, 0, 10, 20, 7<<10), held(0, 0, 21, 30, 40, 7<<10+2), held(0, 0, 41, 50, 60, 7<<10+1),
+		}, 0, 1},
+		{"token falls below that of a hand-over", section, []record.Attempt{
+			held(0, 0, 0, 10, 20, 7<<10), held(0, 0, 21, 30, 40, 7<<10+2), held(1, 0, 41, 50, 60, 6<<10),
+		}, 0, 1},
 		{"token falls, not next to each other", section, []record.Attempt{
 			held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 9), held(0, 0, 41, 50, 60, 8)}, 0, 1},
 		{"token zero where tokens are claimed", section, []record.Attempt{held(0, 0, 0, 10, 20, 0), held(1, 0, 21, 30, 40, 0)}, 0, 1},

@@ -104,7 +104,7 @@ var claims = []Claim{
 	},
 	{
 		Rule:  Token,
-		Says:  "a later grant has a higher token",
+		Says:  "a later grant of the store has a higher token than each before it, and a hand-over inside a host a higher one than the last",
 		Shows: "a counter that was lost",
 	},
 	{

@@ -11,6 +11,7 @@ const (
 	WritesLost      Condition = "writes-lost"
 	OldData         Condition = "old-data-restored"
 	ReplicaPromoted Condition = "replica-promoted"
+	FailedOver      Condition = "failed-over"
 	Evicting        Condition = "evicting"
 	EvictionSeen    Condition = "eviction-seen"
 	EndedByHand     Condition = "ended-by-hand"
@@ -41,6 +42,7 @@ var conditions = []struct {
 	{WritesLost, "a server came back from a crash without its last writes"},
 	{OldData, "older data were restored on a server"},
 	{ReplicaPromoted, "a replica was promoted that had missed the last writes"},
+	{FailedOver, "a replica was promoted, in order"},
 	{Evicting, "a server evicts keys: it is full, and its `maxmemory-policy` is not `noeviction`"},
 	{EvictionSeen, "a server evicts keys, and was told so more than a second before it was full"},
 	{EndedByHand, "somebody has ended a lease by hand: `lockbench locks break`, or a statement or command that changes the store's keys or rows"},

@@ -55,6 +55,11 @@ var redisKind = &Store{
 				Source: 11,
 			},
 			{
+				Rules: claim.Twice(), All: []claim.Condition{claim.ClockBack, claim.FailedOver},
+				Why:    "keys expire at a time of the wall clock, and that of the promoted server is ahead of its master's",
+				Source: 11,
+			},
+			{
 				Rules: claim.Late(claim.LeftBehind, claim.LeftOver), All: []claim.Condition{claim.ClockBack},
 				Why:    "keys end at a time of the server's wall clock: a lease that nobody renews or releases lasts for as much longer as the clock was set back",
 				Source: 11,

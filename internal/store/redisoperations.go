@@ -113,7 +113,7 @@ var onGroups = []Operation{
 	rotation,
 	{
 		Name: "failover", Does: "the replica takes over, in order, and hosts are led to it; later they are led back", Settings: []string{WithReplica},
-		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second,
+		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []string{string(claim.FailedOver)},
 		Do: func(ctx context.Context, e *Environment, _ int) error {
 			return e.failOver(ctx, e.servers[0].Addr(), e.servers[1].Addr())
 		},
