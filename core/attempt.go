@@ -24,15 +24,21 @@ type grant struct {
 	epoch     uint64 // of the plugin when the request was sent
 }
 
-// ask asks the store once for a's owner. On an error a.answer and a.freeBy say
-// what is to be made of it.
+// ask asks the store once for a's owner.
 func (a *contender) ask(ctx context.Context) (*Lease, error) {
-	c, ttl := a.lock.c, a.lock.opts.TTL
+	c := a.lock.c
 	g := grant{epoch: c.sched.epoch.Load(), sent: c.clock.early()}
-	call := c.calls.begin(ctx, max(min(ttl, maxCall), minCall))
+	call := c.calls.begin(ctx, max(min(a.lock.opts.TTL, maxCall), minCall))
 	var err error
 	g.token, err = c.b.TryAcquire(call, a.request())
 	call.done()
+	return a.answered(ctx, g, err)
+}
+
+// answered makes of the store's answer to g's request a lease, or sets a.answer
+// and a.freeBy.
+func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
+	c := a.lock.c
 	g.got = c.clock.now()
 	c.heard(err)
 	if err == nil {
@@ -45,7 +51,7 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	}
 	a.answer = err
 	if !settled(err) {
-		a.freeBy = g.got.add(ttl)
+		a.freeBy = g.got.add(a.lock.opts.TTL)
 	}
 	if errors.Is(err, driver.ErrWithdrawn) {
 		a.owner, a.queued = newOwner(), false

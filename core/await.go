@@ -11,56 +11,61 @@ const (
 	// maxAsk is how long the head of a queue waits at most before it asks the
 	// store again (K4).
 	maxAsk = time.Second
+	// forNothing is how soon a wait with its refusal is one that did not wait.
+	forNothing = 2 * time.Millisecond
 	// Pauses between asking a store that cannot wake waiters.
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// Pauses while the backend does not answer.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
 )
 
-// await pauses between two questions to the store: until the store wakes this
-// owner, or until the refusal is over.
-func (a *contender) await(ctx context.Context) error {
+// await pauses between two questions to the store: until the refusal is over, or
+// until the store wakes this owner. Then it has asked already.
+func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
 	switch {
 	case a.answer == nil:
-		return nil
+		return nil, false
 	case !errors.As(a.answer, &held):
 		sleep(ctx, a.retry.next())
-		return nil
+		return nil, false
 	}
 	a.retry.reset()
 	if c.queues.holder(a.lock.name) != nil {
-		return nil // this host holds it: turn waits for that lease's end
+		return nil, false // this host holds it: turn waits for that lease's end
 	}
 	rest := maxAsk
 	if ttl := held.Holder.TTL; ttl > 0 {
 		rest = min(ttl+time.Millisecond, maxAsk)
 	}
-	if c.waiter == nil {
+	if c.b.waiter == nil {
 		sleep(ctx, min(a.poll.next(), rest))
-		return nil
+		return nil, false
 	}
-	return a.wait(ctx, rest)
+	return a.wait(ctx, rest), true
 }
 
-// wait waits in the store's queue for at most rest.
-func (a *contender) wait(ctx context.Context, rest time.Duration) error {
+// wait waits in the store's queue for at most rest, and asks the store then. It
+// returns nil, and a.answer says why, unless that was granted.
+func (a *contender) wait(ctx context.Context, rest time.Duration) *Lease {
 	c := a.lock.c
 	a.queued = true
-	began := c.clock.early()
+	before := a.answer
+	g := grant{epoch: c.sched.epoch.Load(), sent: c.clock.early()}
+	began := g.sent
 	wctx, cancel := context.WithTimeout(ctx, rest+maxAsk) // a hung backend must not hold up K4
-	err := c.waiter.Wait(wctx, a.request(), rest)
+	token, waited, err := c.b.WaitAcquire(wctx, a.request(), rest)
 	cancel()
+	g.token, g.sent = token, g.sent.add(waited)
+	lease, err := a.answered(ctx, g, err)
 	switch {
+	case err == nil:
+		return lease
 	case ctx.Err() != nil:
-		return nil // contend sees it
-	case c.permanent(err):
-		return err
-	case err != nil:
-		a.answer = err
-		sleep(ctx, a.retry.next())
-	case c.clock.early().sub(began) >= time.Millisecond:
+		a.answer = before // what was waited for
+	case !errors.Is(err, ErrHeld):
+	case c.clock.early().sub(began) >= forNothing:
 		a.poll.reset()
 	default: // woken for nothing: do not spin
 		sleep(ctx, min(a.poll.next()-pollFrom, rest))

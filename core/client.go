@@ -95,7 +95,6 @@ type Client struct {
 	b        edge
 	name     string // of the backend
 	survives bool   // leases outlive the plugin process
-	waiter   driver.Waiter
 	opts     Options
 	invalid  error // what is wrong with them
 
@@ -136,7 +135,6 @@ func New(b driver.Backend, opts *Options) *Client {
 		b:        edgeOf(b),
 		name:     props.Name,
 		survives: props.SurvivesPlugin,
-		waiter:   driver.WaiterOf(b),
 		opts:     filled,
 		idle:     make(chan struct{}, 1),
 		closed:   make(chan struct{}),

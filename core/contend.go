@@ -139,8 +139,12 @@ func (a *contender) contend(ctx context.Context) (*Lease, error) {
 			}
 			a.tellWaiting(a.answer)
 		}
-		if err := a.await(ctx); err != nil {
-			return nil, err
+		lease, asked := a.await(ctx)
+		switch {
+		case lease != nil:
+			return lease, nil
+		case asked && ctx.Err() == nil:
+			continue
 		}
 		lease, err := a.turn(ctx)
 		if lease != nil || err != nil {

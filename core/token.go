@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
@@ -33,17 +34,30 @@ var errGrantNumber = errors.New("the backend is broken: a grant number is not be
 // tokens as users see them, where a backend knows grant numbers only.
 type edge struct {
 	driver.Backend
+	waiter  driver.WaitAcquirer
 	watcher driver.Watcher
 	batcher driver.Batcher
 	admin   driver.Admin
 }
 
 func edgeOf(b driver.Backend) edge {
-	return edge{b, driver.WatcherOf(b), driver.BatcherOf(b), driver.AdminOf(b)}
+	return edge{b, driver.WaitAcquirerOf(b), driver.WatcherOf(b), driver.BatcherOf(b), driver.AdminOf(b)}
 }
 
 func (e edge) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	number, err := e.Backend.TryAcquire(ctx, r)
+	return e.numbered(number, err)
+}
+
+// WaitAcquire needs a waiter.
+func (e edge) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (uint64, time.Duration, error) {
+	number, waited, err := e.waiter.WaitAcquire(ctx, r, max)
+	token, err := e.numbered(number, err)
+	return token, waited, err
+}
+
+// numbered makes the token of a grant from its number.
+func (e edge) numbered(number uint64, err error) (token uint64, _ error) {
 	if err == nil && number >= maxGrant {
 		err = fmt.Errorf("%w: %s granted %d", errGrantNumber, e.Properties().Name, number)
 	}

@@ -134,6 +134,17 @@ type Waiter interface {
 	Wait(ctx context.Context, r Request, max time.Duration) error
 }
 
+// WaitAcquirer is a Waiter and a Lock in one call. Backends do not implement
+// it: the client of a plugin does, because a grant after a wait then costs one
+// way to the plugin and back instead of two.
+type WaitAcquirer interface {
+	// WaitAcquire calls Wait and, when that has returned nil, TryAcquire, which
+	// gets TTL at most. The request that acquires was sent not earlier than
+	// waited after the call began. An error of Wait wraps [ErrNotSent] as well:
+	// nothing was granted.
+	WaitAcquire(ctx context.Context, r Request, max time.Duration) (token uint64, waited time.Duration, err error)
+}
+
 // Watcher is an optional power: losses and outages are pushed.
 type Watcher interface {
 	// Watch calls emit for each notice until ctx ends, one at a time; emit

@@ -2,6 +2,8 @@ package driver
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -9,6 +11,57 @@ import (
 // WaiterOf returns b's [Waiter], nil when its properties do not declare it.
 // The plugin client has every method, so a type assertion alone says nothing.
 func WaiterOf(b Backend) Waiter { return powerOf[Waiter](b, PowerWaiter) }
+
+// WaitAcquirerOf returns b or, when it needs two calls for it, a WaitAcquirer
+// that makes them; nil when b's properties do not declare a [Waiter].
+func WaitAcquirerOf(b Backend) WaitAcquirer {
+	w := WaiterOf(b)
+	if w == nil {
+		return nil
+	}
+	if wa, ok := b.(WaitAcquirer); ok {
+		return wa
+	}
+	return twoCalls{b, w}
+}
+
+// twoCalls is a WaitAcquirer for a backend that is none.
+type twoCalls struct {
+	lock   Lock
+	waiter Waiter
+}
+
+func (c twoCalls) WaitAcquire(ctx context.Context, r Request, max time.Duration) (uint64, time.Duration, error) {
+	return WaitAcquire(ctx, c.lock, c.waiter, r, max)
+}
+
+// minAcquire is what the TryAcquire of a WaitAcquire gets, however short the TTL.
+const minAcquire = 10 * time.Millisecond
+
+// WaitAcquire does what a [WaitAcquirer] does, with w.Wait and l.TryAcquire.
+func WaitAcquire(ctx context.Context, l Lock, w Waiter, r Request, most time.Duration) (token uint64, waited time.Duration, err error) {
+	began := time.Now()
+	err = w.Wait(ctx, r, most)
+	if err == nil {
+		err = ctx.Err()
+	}
+	waited = time.Since(began)
+	if err != nil {
+		return 0, waited, unsent(err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, max(r.TTL, minAcquire))
+	defer cancel()
+	token, err = l.TryAcquire(bounded, r)
+	return token, waited, err
+}
+
+// unsent adds to the error of a Wait that no acquire followed it.
+func unsent(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w (%w): %w", ErrUnavailable, ErrNotSent, err)
+	}
+	return fmt.Errorf("%w: %w", ErrNotSent, err)
+}
 
 // WatcherOf returns b's [Watcher], nil when its properties do not declare it.
 func WatcherOf(b Backend) Watcher { return powerOf[Watcher](b, PowerWatcher) }

@@ -107,6 +107,8 @@ const (
 	PowerBatcher Power = "batcher"
 	PowerAdmin   Power = "admin"
 	PowerStarter Power = "starter"
+	// PowerWaitAcquirer is declared by a plugin process, for its own client.
+	PowerWaitAcquirer Power = "waitacquirer"
 )
 
 // Properties are the claims that a backend makes. The conformance suite holds

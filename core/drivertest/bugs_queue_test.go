@@ -23,7 +23,9 @@ func queueBugs() []bug {
 				inner := c.wait
 				c.wait = func(ctx context.Context, r driver.Request, _ time.Duration) error { return inner(ctx, r, time.Hour) }
 			}),
-			caught: []string{"K4 wait returns when the lock is free, at its limit, and with its ctx"},
+			caught: []string{
+				"K4 wait returns when the lock is free, at its limit, and with its ctx", "K4 a wait that acquires says when it asked",
+			},
 		},
 		{name: "vanished waiter keeps its turn", plant: keepsTurn, caught: []string{"K5 a waiter that vanished loses its turn"}},
 		{

@@ -40,7 +40,54 @@ comes first: core asks the store after it and cleans up by it.`,
 			Excuse: needsPower(driver.PowerWaiter),
 			Run:    waitReturns,
 		},
+		{
+			Name: "K4 a wait that acquires says when it asked",
+			Explain: `The client of a plugin waits and acquires in one call. The lease is counted from when the acquire was sent, which is
+told by how long the wait before it was: with more than that, the lease would be thought valid after its end.`,
+			Excuse: needsPower(driver.PowerWaiter),
+			Run:    waitsAndAcquires,
+		},
 	}
+}
+
+func waitsAndAcquires(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	holder := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
+	a := h.attempt(bs[1], "jobs", h.lasting().TTL)
+	const rest = 700 * time.Millisecond
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		pause(t, rest)
+		if err := holder.release(t); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+	})
+	wantHeld(t, a.try(t), "TryAcquire of a held lock")
+	acquire := func(a *attempt, limit time.Duration) (err error) {
+		var waited time.Duration
+		began := time.Now()
+		err = call(t, func(ctx context.Context) (err error) {
+			a.Token, waited, err = driver.WaitAcquirerOf(a.b).WaitAcquire(ctx, a.Request, limit)
+			return err
+		})
+		if took := time.Since(began); waited > took {
+			t.Errorf("a WaitAcquire of %v has waited for %v, it says", took, waited)
+		}
+		return err
+	}
+	err := acquire(a, 20*time.Second)
+	for errors.Is(err, driver.ErrHeld) && t.Context().Err() == nil { // a wake-up is a hint
+		err = acquire(a, 20*time.Second)
+	}
+	wg.Wait()
+	if err != nil {
+		t.Fatalf("WaitAcquire of a lock that was released: %v", err)
+	}
+	a.wantHeldBy(t, "after WaitAcquire")
+	vain := h.attempt(bs[0], "jobs", h.lasting().TTL)
+	wantHeld(t, acquire(vain, rest), "WaitAcquire of a lock that stays held")
+	vain.withdraw(t)
+	a.mustRelease(t)
 }
 
 func noTwoHolders(t T, h *Harness) {

@@ -37,10 +37,11 @@ type backend struct {
 }
 
 var (
-	_ driver.Waiter  = (*backend)(nil)
-	_ driver.Watcher = (*backend)(nil)
-	_ driver.Batcher = (*backend)(nil)
-	_ driver.Admin   = (*backend)(nil)
+	_ driver.Waiter       = (*backend)(nil)
+	_ driver.WaitAcquirer = (*backend)(nil)
+	_ driver.Watcher      = (*backend)(nil)
+	_ driver.Batcher      = (*backend)(nil)
+	_ driver.Admin        = (*backend)(nil)
 )
 
 func newBackend(l *launcher, p *process) *backend {
@@ -145,6 +146,15 @@ func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return err
 }
 
+// WaitAcquire implements driver.WaitAcquirer.
+func (b *backend) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (token uint64, waited time.Duration, err error) {
+	err = b.call(ctx, max+waitSlack, func(ctx context.Context, l wire.Link) error {
+		token, waited, err = l.WaitAcquire(ctx, r, max)
+		return err
+	})
+	return token, waited, err
+}
+
 // Watch implements driver.Watcher: the plugin's Down and Up, and what the
 // backend itself has to tell.
 func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
@@ -202,10 +212,12 @@ func (b *backend) Check(ctx context.Context) error {
 // Properties implements driver.Backend: what was last known.
 func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 
-// setProperties takes over what the plugin declares, less the power that it
-// uses itself.
+// setProperties takes over what the plugin declares, less the powers that it
+// and its link use themselves.
 func (b *backend) setProperties(p driver.Properties) {
-	p.Powers = slices.DeleteFunc(slices.Clone(p.Powers), func(power driver.Power) bool { return power == driver.PowerStarter })
+	p.Powers = slices.DeleteFunc(slices.Clone(p.Powers), func(power driver.Power) bool {
+		return power == driver.PowerStarter || power == driver.PowerWaitAcquirer
+	})
 	if !slices.Contains(p.Powers, driver.PowerWatcher) {
 		p.Powers = append(p.Powers, driver.PowerWatcher)
 	}

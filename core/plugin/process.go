@@ -59,7 +59,7 @@ func (p *process) connect(conn *grpc.ClientConn) {
 // connectData opens the data path of protocol version 2.
 func (p *process) connectData(ctx context.Context, path string) error {
 	lost := func(err error) { p.giveUp(p.connectionError("data connection", err)) }
-	data, err := frame.Dial(ctx, path, p.run.pid(), p.unary, lost)
+	data, err := frame.Dial(ctx, path, p.run.pid(), p.unary, p.props.Powers, lost)
 	if err != nil {
 		return err
 	}

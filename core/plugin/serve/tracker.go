@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -203,6 +204,13 @@ func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration)
 		return err
 	}
 	return t.Backend.(driver.Waiter).Wait(ctx, r, max)
+}
+
+// Properties implements driver.Backend. The session can do a WaitAcquire.
+func (t *tracker) Properties() driver.Properties {
+	p := t.Backend.Properties()
+	p.Powers = append(slices.Clone(p.Powers), driver.PowerWaitAcquirer)
+	return p
 }
 
 // Batch implements driver.Batcher.

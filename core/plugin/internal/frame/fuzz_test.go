@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
@@ -33,10 +34,10 @@ func FuzzRequest(f *testing.F) {
 
 // What the host reads.
 func FuzzAnswer(f *testing.F) {
-	kinds := []kind{kindAcquire, kindRelease, kindInspect, kindBatch}
+	kinds := []kind{kindAcquire, kindRelease, kindInspect, kindBatch, kindWaitAcquire}
 	h := driver.Holder{Name: "n", Owner: "o", Value: []byte{}, Token: 1, TTL: 1, Waiters: -1}
 	for _, a := range []answer{
-		{token: 1}, {holder: h}, {err: driver.ErrNotSent}, {err: &driver.NotHeldError{Holder: h}},
+		{token: 1, waited: time.Second}, {holder: h}, {err: driver.ErrNotSent}, {err: &driver.NotHeldError{Holder: h}},
 		{results: []driver.Result{{Token: 1}, {Err: driver.ErrHeld}}},
 	} {
 		for i, k := range kinds {

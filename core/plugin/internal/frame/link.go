@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +34,7 @@ const (
 type Link struct {
 	wire.Link
 	conn   *net.UnixConn // of the replies
+	joined bool          // the plugin knows kindWaitAcquire
 	failed func(error)
 	out    outbox
 	in     *inbox  // of whoever has the role of the reader
@@ -73,10 +75,11 @@ func (c *call) recycle() {
 var errLinkClosed = errors.New("the data connection was closed")
 
 // Dial connects to the data socket at path. The connection is refused unless
-// this user's process pid listens there; see [ErrPeer]. failed is called once,
-// from any goroutine, when the connection is over for another reason than
-// Close. It must not wait for calls of the link.
-func Dial(ctx context.Context, path string, pid int, control wire.Link, failed func(error)) (*Link, error) {
+// this user's process pid listens there; see [ErrPeer]. powers are what the
+// plugin declares. failed is called once, from any goroutine, when the
+// connection is over for another reason than Close. It must not wait for calls
+// of the link.
+func Dial(ctx context.Context, path string, pid int, control wire.Link, powers []driver.Power, failed func(error)) (*Link, error) {
 	requests, err := dial(ctx, path, pid, prefaceRequests)
 	if err != nil {
 		return nil, err
@@ -92,6 +95,7 @@ func Dial(ctx context.Context, path string, pid int, control wire.Link, failed f
 		replies.Close()
 		return nil, fmt.Errorf("data socket: %w", err)
 	}
+	l.joined = slices.Contains(powers, driver.PowerWaitAcquirer)
 	return l, nil
 }
 
@@ -221,7 +225,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 
 // noRoom returns what to wait for before a request of kind k may be queued.
 func (l *Link) noRoom(k kind) <-chan struct{} {
-	if k == kindWait && l.waits >= maxWaits || k != kindWait && l.calls >= maxCalls {
+	if k.waits() && l.waits >= maxWaits || !k.waits() && l.calls >= maxCalls {
 		return l.out.wait()
 	}
 	return l.out.full()
@@ -242,7 +246,7 @@ func (l *Link) enter(c *call) {
 }
 
 func (l *Link) counter(c *call) *int {
-	if c.kind == kindWait {
+	if c.kind.waits() {
 		return &l.waits
 	}
 	return &l.calls

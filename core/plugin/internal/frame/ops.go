@@ -76,6 +76,23 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) er
 	return wire.Ended(ctx, err)
 }
 
+// WaitAcquire implements [driver.WaitAcquirer].
+func (l *Link) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (token uint64, waited time.Duration, err error) {
+	if !l.joined {
+		return driver.WaitAcquire(ctx, l, l, r, max)
+	}
+	if err := check(&r); err != nil {
+		return 0, 0, err
+	}
+	c, err := l.call(ctx, &message{kind: kindWaitAcquire, request: r, max: max})
+	if err != nil {
+		return 0, 0, err
+	}
+	token, waited, err = c.token, c.waited, c.err
+	c.recycle()
+	return token, waited, err
+}
+
 // Batch implements [driver.Batcher]. It splits what is too large for a frame
 // and sends the parts one after the other, which keeps the order of operations
 // on one name.

@@ -3,6 +3,7 @@ package frame
 import (
 	"encoding/binary"
 	"strings"
+	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
@@ -13,6 +14,7 @@ import (
 type answer struct {
 	err     error
 	token   uint64
+	waited  time.Duration   // for kindWaitAcquire
 	holder  driver.Holder   // for kindInspect
 	results []driver.Result // for kindBatch
 }
@@ -38,6 +40,9 @@ func appendAnswer(b []byte, id uint64, k kind, a *answer, redact *wire.Redactor)
 	switch k {
 	case kindAcquire:
 		b = binary.AppendUvarint(b, a.token)
+	case kindWaitAcquire:
+		b = binary.AppendUvarint(b, a.token)
+		b = binary.AppendVarint(b, int64(a.waited))
 	case kindInspect:
 		b = appendHolder(b, a.holder, whole)
 	case kindBatch:
@@ -122,6 +127,8 @@ func readAnswer(d *decoder, k kind, ops int, a *answer) error {
 	switch k {
 	case kindAcquire:
 		a.token = d.uvarint()
+	case kindWaitAcquire:
+		a.token, a.waited = d.uvarint(), d.duration()
 	case kindInspect:
 		a.holder = d.holder()
 	case kindBatch:

@@ -20,7 +20,11 @@ const (
 	_ // was the hand-over of a plugin that had one
 	kindBatch
 	kindCancel
+	kindWaitAcquire
 )
+
+// waits reports whether requests of kind k last, and are counted by themselves.
+func (k kind) waits() bool { return k == kindWait || k == kindWaitAcquire }
 
 // message is what a request says besides its id. Kinds read from it what their
 // operation reads.
@@ -28,7 +32,7 @@ type message struct {
 	kind    kind
 	budget  time.Duration // what is left of the caller's deadline; 0: it has none
 	request driver.Request
-	max     time.Duration // for kindWait
+	max     time.Duration // for kindWait and kindWaitAcquire
 	ops     []driver.Op   // for kindBatch
 }
 
@@ -52,7 +56,7 @@ func (m *message) append(b []byte, id uint64) []byte {
 		return b
 	}
 	b = appendRequest(b, &m.request)
-	if m.kind == kindWait {
+	if m.kind.waits() {
 		b = binary.AppendVarint(b, int64(m.max))
 	}
 	return b
@@ -87,7 +91,7 @@ func (rr *requestReader) read(p []byte, m *message) (id uint64, err error) {
 		m.request.Name = string(d.name())
 	case kindBatch:
 		rr.batch(&d, m)
-	case kindWait:
+	case kindWait, kindWaitAcquire:
 		rr.request(&d, &m.request)
 		m.max = d.duration()
 	case kindAcquire, kindRenew, kindRelease, kindProclaim:

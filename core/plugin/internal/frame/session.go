@@ -199,11 +199,11 @@ func (s *session) admit(batch []*request) error {
 // out.mu, here and below.
 func (s *session) enter(r *request) bool {
 	calls := len(s.requests) - s.waits
-	if r.kind == kindWait && s.waits >= maxWaits || r.kind != kindWait && calls >= maxCalls {
+	if r.kind.waits() && s.waits >= maxWaits || !r.kind.waits() && calls >= maxCalls {
 		return false
 	}
 	s.requests[r.id] = r
-	if r.kind == kindWait {
+	if r.kind.waits() {
 		s.waits++
 	}
 	s.watchDeadline(r)
@@ -212,7 +212,7 @@ func (s *session) enter(r *request) bool {
 
 func (s *session) leave(r *request) {
 	delete(s.requests, r.id)
-	if r.kind == kindWait {
+	if r.kind.waits() {
 		s.waits--
 	}
 }

@@ -22,6 +22,7 @@ type Link interface {
 	driver.Lock
 	driver.Elector
 	driver.Waiter
+	driver.WaitAcquirer
 	driver.Watcher
 	driver.Batcher
 	driver.Admin
@@ -153,6 +154,11 @@ func (u *Unary) Wait(ctx context.Context, r driver.Request, max time.Duration) e
 	}
 	reply, err := u.rpc.Wait(ctx, &lockpb.WaitRequest{Request: fromRequest(r), MaxNs: int64(max)})
 	return Ended(ctx, outcome(ctx, reply.GetError(), err))
+}
+
+// WaitAcquire implements [driver.WaitAcquirer], by two calls.
+func (u *Unary) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (uint64, time.Duration, error) {
+	return driver.WaitAcquire(ctx, u, u, r, max)
 }
 
 // Break implements [driver.Admin].
