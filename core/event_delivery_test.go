@@ -18,8 +18,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// gate is a slog handler and an OnEvent that both block while it is shut.
-type gate struct {
+// blocker is a slog handler and an OnEvent that both block while it is shut.
+type blocker struct {
 	shut    chan struct{} // closed to open it
 	blocked chan struct{} // closed when somebody waits at it
 	once    sync.Once
@@ -29,16 +29,16 @@ type gate struct {
 	lines  []slog.Record
 }
 
-func newGate() *gate {
-	return &gate{shut: make(chan struct{}), blocked: make(chan struct{})}
+func newBlocker() *blocker {
+	return &blocker{shut: make(chan struct{}), blocked: make(chan struct{})}
 }
 
-func (g *gate) pass() {
+func (g *blocker) pass() {
 	g.once.Do(func() { close(g.blocked) })
 	<-g.shut
 }
 
-func (g *gate) on(ev Event) {
+func (g *blocker) on(ev Event) {
 	g.pass()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -46,16 +46,16 @@ func (g *gate) on(ev Event) {
 }
 
 // seen returns the events so far.
-func (g *gate) seen() []Event {
+func (g *blocker) seen() []Event {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.events)
 }
 
-func (g *gate) Enabled(context.Context, slog.Level) bool { return true }
-func (g *gate) WithAttrs([]slog.Attr) slog.Handler       { return g }
-func (g *gate) WithGroup(string) slog.Handler            { return g }
-func (g *gate) Handle(_ context.Context, r slog.Record) error {
+func (g *blocker) Enabled(context.Context, slog.Level) bool { return true }
+func (g *blocker) WithAttrs([]slog.Attr) slog.Handler       { return g }
+func (g *blocker) WithGroup(string) slog.Handler            { return g }
+func (g *blocker) Handle(_ context.Context, r slog.Record) error {
 	g.pass()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,16 +64,16 @@ func (g *gate) Handle(_ context.Context, r slog.Record) error {
 }
 
 func TestL3BlockedLoggerAndOnEventHoldNothingUp(t *testing.T) {
-	for name, opts := range map[string]func(g *gate) *Options{
-		"logger":  func(g *gate) *Options { return &Options{Logger: slog.New(g)} },
-		"OnEvent": func(g *gate) *Options { return &Options{Logger: slog.New(slog.DiscardHandler), OnEvent: g.on} },
+	for name, opts := range map[string]func(g *blocker) *Options{
+		"logger":  func(g *blocker) *Options { return &Options{Logger: slog.New(g)} },
+		"OnEvent": func(g *blocker) *Options { return &Options{Logger: slog.New(slog.DiscardHandler), OnEvent: g.on} },
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { holdsNothingUp(t, opts) }) })
 	}
 }
 
-func holdsNothingUp(t *testing.T, opts func(g *gate) *Options) {
-	f, g := newFake(driver.PowerWatcher), newGate()
+func holdsNothingUp(t *testing.T, opts func(g *blocker) *Options) {
+	f, g := newFake(driver.PowerWatcher), newBlocker()
 	c := New(f, opts(g))
 	defer c.Close(t.Context())
 	defer close(g.shut)
@@ -156,7 +156,7 @@ func TestCloseWaitsForTheLoggerForABoundedTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := newGate()
+				g := newBlocker()
 				c := New(newFake(), &Options{Logger: slog.New(g)})
 				acquire(t, lockOf(t, c, "a", nil))
 				began := time.Now()
@@ -197,7 +197,7 @@ func TestOnEventThatEndsItsGoroutine(t *testing.T) {
 // starts, and says which callback panics.
 const panicking = "LOCKBENCH_TEST_PANIC"
 
-type panicHandler struct{ gate }
+type panicHandler struct{ blocker }
 
 func (*panicHandler) Handle(context.Context, slog.Record) error { panic("out of paper") }
 
@@ -225,7 +225,7 @@ func TestPanicInACallbackEndsTheProcess(t *testing.T) {
 // slowLevel is a handler that blocks when it is asked for its level, but not
 // the first time.
 type slowLevel struct {
-	*gate
+	*blocker
 	asked atomic.Bool
 }
 
@@ -238,7 +238,7 @@ func (h *slowLevel) Enabled(context.Context, slog.Level) bool {
 
 func TestLoggerIsNotAskedOnTheHotPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &slowLevel{gate: newGate()}
+		h := &slowLevel{blocker: newBlocker()}
 		c := New(newFake(), &Options{Logger: slog.New(h)})
 		l := lockOf(t, c, "a", nil)
 		lease := acquire(t, l)

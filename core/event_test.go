@@ -15,7 +15,7 @@ import (
 
 func TestDroppedEventsAreToldAndEndsAreNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
+		g := newBlocker()
 		c := New(newFake(), &Options{Logger: slog.New(g), OnEvent: g.on})
 		defer c.Close(t.Context())
 		var leases []*Lease

@@ -19,13 +19,13 @@ type fake struct {
 	after   func(ctx context.Context, op string, r driver.Request) error
 	notices chan driver.Notice
 
-	mu      sync.Mutex
-	held    map[string]*grantOf
-	barred  map[string]bool
-	last    uint64
-	calls   []asked
-	changed chan struct{}
-	closed  bool
+	mu        sync.Mutex
+	held      map[string]*grantOf
+	withdrawn map[string]bool
+	last      uint64
+	calls     []asked
+	changed   chan struct{}
+	closed    bool
 }
 
 type asked struct {
@@ -45,7 +45,7 @@ func newFake(powers ...driver.Power) *fake {
 			TTLMin: 10 * time.Millisecond, TTLStep: time.Millisecond, TTLMax: time.Hour, Powers: powers,
 		},
 		notices: make(chan driver.Notice, 16),
-		held:    map[string]*grantOf{}, barred: map[string]bool{}, changed: make(chan struct{}),
+		held:    map[string]*grantOf{}, withdrawn: map[string]bool{}, changed: make(chan struct{}),
 	}
 }
 
@@ -93,7 +93,7 @@ func (g *grantOf) holder() driver.Holder {
 }
 
 func (f *fake) take(r driver.Request) (uint64, error) {
-	if f.barred[r.Owner] {
+	if f.withdrawn[r.Owner] {
 		return 0, driver.ErrWithdrawn
 	}
 	if g := f.live(r.Name); g != nil {
@@ -143,7 +143,7 @@ func (f *fake) Release(ctx context.Context, r driver.Request) error {
 
 func (f *fake) drop(r driver.Request) error {
 	if r.Token == 0 {
-		f.barred[r.Owner] = true
+		f.withdrawn[r.Owner] = true
 		if g := f.live(r.Name); g != nil && g.r.Owner == r.Owner {
 			delete(f.held, r.Name)
 		}

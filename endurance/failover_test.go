@@ -25,8 +25,8 @@ type failoverGroup struct {
 	// failOver begins a planned failover, calls begun, and returns when writes
 	// may be served again.
 	failOver func(t *testing.T, begun func())
-	// settle returns when the next failover can begin.
-	settle func(t *testing.T)
+	// ready returns when the next failover can begin.
+	ready func(t *testing.T)
 }
 
 // A planned failover ends no candidate and no lease: one of the standbys leads
@@ -87,7 +87,7 @@ func failOverAndOver(t *testing.T, binary string, g failoverGroup) {
 	}
 	leader := <-terms
 	for round := range count(1, 20) {
-		g.settle(t)
+		g.ready(t)
 		old := leader
 		ended := make(chan time.Time, 1)
 		g.failOver(t, func() {
@@ -210,7 +210,7 @@ func fixedAddress(t *testing.T) failoverGroup {
 			follow(first, "no", "one")
 			follow(second, ha, pa)
 		},
-		settle: func(t *testing.T) {
+		ready: func(t *testing.T) {
 			eventually(t, "the replica follows", func() bool {
 				n, err := first.Do(t.Context(), "wait", 1, 500).Int()
 				return err == nil && n >= 1
@@ -237,8 +237,8 @@ func sentinelGroup(t *testing.T, wait int) failoverGroup {
 				t.Fatal(err)
 			}
 		},
-		settle: func(t *testing.T) {
-			if err := g.Settle(t.Context()); err != nil {
+		ready: func(t *testing.T) {
+			if err := g.AwaitReplicas(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		},

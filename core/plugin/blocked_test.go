@@ -20,20 +20,20 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// gate is a slog handler that blocks until it is opened, and then counts.
-type gate struct {
+// blocker is a slog handler that blocks until it is opened, and then counts.
+type blocker struct {
 	open           chan struct{}
 	lines, dropped *atomic.Uint64
 }
 
-func newGate() gate {
-	return gate{open: make(chan struct{}), lines: new(atomic.Uint64), dropped: new(atomic.Uint64)}
+func newBlocker() blocker {
+	return blocker{open: make(chan struct{}), lines: new(atomic.Uint64), dropped: new(atomic.Uint64)}
 }
 
-func (g gate) Enabled(context.Context, slog.Level) bool { return true }
-func (g gate) WithAttrs([]slog.Attr) slog.Handler       { return g }
-func (g gate) WithGroup(string) slog.Handler            { return g }
-func (g gate) Handle(_ context.Context, r slog.Record) error {
+func (g blocker) Enabled(context.Context, slog.Level) bool { return true }
+func (g blocker) WithAttrs([]slog.Attr) slog.Handler       { return g }
+func (g blocker) WithGroup(string) slog.Handler            { return g }
+func (g blocker) Handle(_ context.Context, r slog.Record) error {
 	<-g.open
 	if r.Message == "chatter" {
 		g.lines.Add(1)
@@ -50,7 +50,7 @@ func (g gate) Handle(_ context.Context, r slog.Record) error {
 // TestBlockedLoggerBlocksNoPlugin: the plugin can write its log, and is
 // replaced when it dies, and what the logger did not get is counted.
 func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
-	s, g := newStore(t), newGate()
+	s, g := newStore(t), newBlocker()
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config(), Logger: slog.New(g)})
 	open := sync.OnceFunc(func() { close(g.open) })
 	defer open()

@@ -79,7 +79,7 @@ func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 	}
 	return func(t drivertest.T) []string {
 		t.Helper()
-		for end := time.Now().Add(settleFor); ; time.Sleep(settlePause) {
+		for end := time.Now().Add(clearWithin); ; time.Sleep(clearPause) {
 			var left []string
 			for _, s := range o.Servers {
 				some, err := keys(t.Context(), s.Addr(), prefix)
@@ -95,8 +95,8 @@ func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 }
 
 const (
-	settleFor   = 2 * time.Second
-	settlePause = 10 * time.Millisecond
+	clearWithin = 2 * time.Second
+	clearPause  = 10 * time.Millisecond
 )
 
 // throwaway is the servers of a backend, as a case wants them: all of

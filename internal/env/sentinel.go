@@ -87,9 +87,9 @@ func (g *SentinelGroup) FailOver(ctx context.Context, begun func()) error {
 	})
 }
 
-// Settle returns when Sentinel knows all replicas of its master, and these
+// AwaitReplicas returns when Sentinel knows all replicas of its master, and these
 // follow it. It makes an old master one of them after 10 s.
-func (g *SentinelGroup) Settle(ctx context.Context) error {
+func (g *SentinelGroup) AwaitReplicas(ctx context.Context) error {
 	s := redis.NewSentinelClient(&redis.Options{Addr: g.Sentinel.Addr()})
 	defer s.Close()
 	replicas := len(g.Members) - 1

@@ -151,7 +151,7 @@ func testActions(t *testing.T, backend string, wanted func(Action) bool) {
 		})
 	}
 	closeHost(t, h)
-	if err := w.Settle(); err != nil {
+	if err := w.HealAll(); err != nil {
 		t.Error(err)
 	}
 	if left := loops(); len(left) > 0 {

@@ -36,8 +36,8 @@ func (b *background) end(e Event) error {
 	return errors.Join(errs...)
 }
 
-// Settle ends what has not been healed of what events have begun.
-func (w *System) Settle() error {
+// HealAll ends what has not been healed of what events have begun.
+func (w *System) HealAll() error {
 	w.background.mu.Lock()
 	var left []Event
 	for e := range w.background.ends {

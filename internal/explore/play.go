@@ -20,9 +20,9 @@ const (
 	// startTimeout bounds the start of a host, on a machine that has others to
 	// start.
 	startTimeout = 30 * time.Second
-	// settleTime is how long callers work before the first action, so that every
+	// warmUp is how long callers work before the first action, so that every
 	// client was served once.
-	settleTime = 400 * time.Millisecond
+	warmUp = 400 * time.Millisecond
 	// endTimeout bounds the release of everything at the end, and the end of a
 	// host.
 	endTimeout = 10 * time.Second
@@ -58,7 +58,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	}
 	h = &History{Schedule: s, prefix: fmt.Sprintf("explore-%d-%s-%d-", os.Getpid(), filepath.Base(p.dir), p.plays)}
 	defer func() {
-		err = errors.Join(err, w.Settle())
+		err = errors.Join(err, w.HealAll())
 		p.end(w)
 		err = errors.Join(err, p.heal(), os.RemoveAll(w.Dir))
 	}()
@@ -99,7 +99,7 @@ func (p *player) begin(ctx context.Context, w *System, h *History) error {
 		}
 	}
 	h.Began = proc.Now()
-	proc.Sleep(ctx, settleTime)
+	proc.Sleep(ctx, warmUp)
 	return nil
 }
 
@@ -129,7 +129,7 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	}
 	going.Wait()
 	h.Healed = proc.Now()
-	proc.Sleep(ctx, max(time.Until(began.Add(time.Duration(h.Schedule.Length))), settleTime))
+	proc.Sleep(ctx, max(time.Until(began.Add(time.Duration(h.Schedule.Length))), warmUp))
 	return errors.Join(errs...)
 }
 

@@ -41,7 +41,7 @@ func testServerActions(t *testing.T, of *store.Store, setting, library string) {
 			t.Run(a.Name, func(t *testing.T) { testServerAction(t, w, h, a) })
 		}
 	}
-	if err := w.Settle(); err != nil {
+	if err := w.HealAll(); err != nil {
 		t.Error(err)
 	}
 	closeHost(t, h)

@@ -24,7 +24,7 @@ var servers = []Fault{
 		Name: "slow-server", Does: "the servers get a third of the time", Keeps: true, ActsTTLs: 1.5,
 		Needs:  []Power{PowerRival, PowerServers},
 		Inject: slow,
-		Heal:   func(_ context.Context, s *Scene) error { return s.Settle() },
+		Heal:   func(_ context.Context, s *Scene) error { return s.EndBackground() },
 	},
 }
 
@@ -54,8 +54,8 @@ func alternate(servers []Server, stop chan struct{}) error {
 	}
 }
 
-// Settle ends what a fault does in the background, and waits for it.
-func (s *Scene) Settle() error {
+// EndBackground ends what a fault does in the background, and waits for it.
+func (s *Scene) EndBackground() error {
 	if s.stop == nil {
 		return nil
 	}

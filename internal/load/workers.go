@@ -12,17 +12,17 @@ import (
 // have ended. Worker numbers go from 0 to n-1.
 func Workers(n int, body func(worker int)) {
 	var ready, done sync.WaitGroup
-	gate := make(chan struct{})
+	start := make(chan struct{})
 	ready.Add(n)
 	for i := range n {
 		done.Go(func() {
 			ready.Done()
-			<-gate
+			<-start
 			body(i)
 		})
 	}
 	ready.Wait()
-	close(gate)
+	close(start)
 	done.Wait()
 }
 

@@ -45,13 +45,13 @@ type agent struct {
 	served  atomic.Bool  // the present client was granted a lock
 	asking  atomic.Int64 // callers of workloads that ask for a lock
 	plugin  atomic.Int64 // process id that was sent last
-	gate    *gate
+	log     *blocker
 	reaping atomic.Bool
 }
 
 // run reads the spec and then orders, until its input ends.
 func run(parent *proc.Parent) error {
-	a := &agent{parent: parent, held: map[leaseID]*holding{}, gate: newGate()}
+	a := &agent{parent: parent, held: map[leaseID]*holding{}, log: newBlocker()}
 	if err := parent.Receive(&a.spec); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func run(parent *proc.Parent) error {
 			a.send(note{Idle: true})
 		}
 	}
-	a.gate.block(false)
+	a.log.block(false)
 	a.reaping.Store(false)
 	a.release(0)
 	heartbeat.Stop()
@@ -103,7 +103,7 @@ func (a *agent) open() (err error) {
 
 // connect opens a client in place of the one before.
 func (a *agent) connect() error {
-	log := slog.New(a.gate)
+	log := slog.New(a.log)
 	b, err := plugin.Open(context.Background(), a.spec.Backend, &plugin.Options{
 		Path: a.spec.Path, Config: a.spec.Config, NoMTLS: a.spec.NoMTLS, StartTimeout: startTimeout, Logger: log,
 	})

@@ -33,7 +33,7 @@ func (p *Process) Surround(s Surrounding, on bool) error {
 func (a *agent) surround(s Surrounding, on bool) {
 	switch s {
 	case BlockedLog:
-		a.gate.block(on)
+		a.log.block(on)
 	case Reaper:
 		a.reaping.Store(on)
 		if on {
@@ -58,19 +58,19 @@ func (a *agent) reap() {
 	}
 }
 
-// gate is a logger's handler, and an OnEvent, that can be blocked.
-type gate struct {
+// blocker is a logger's handler, and an OnEvent, that can be blocked.
+type blocker struct {
 	mu   sync.Mutex
 	open chan struct{} // closed while it is open
 }
 
-func newGate() *gate {
-	g := &gate{open: make(chan struct{})}
+func newBlocker() *blocker {
+	g := &blocker{open: make(chan struct{})}
 	close(g.open)
 	return g
 }
 
-func (g *gate) block(on bool) {
+func (g *blocker) block(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	select {
@@ -85,8 +85,8 @@ func (g *gate) block(on bool) {
 	}
 }
 
-// pass waits until the gate is open.
-func (g *gate) pass() {
+// pass waits while it is blocked.
+func (g *blocker) pass() {
 	g.mu.Lock()
 	open := g.open
 	g.mu.Unlock()
@@ -94,22 +94,22 @@ func (g *gate) pass() {
 }
 
 // Enabled implements slog.Handler.
-func (g *gate) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+func (g *blocker) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
 
 // Handle implements slog.Handler.
-func (g *gate) Handle(context.Context, slog.Record) error {
+func (g *blocker) Handle(context.Context, slog.Record) error {
 	g.pass()
 	return nil
 }
 
 // WithAttrs implements slog.Handler.
-func (g *gate) WithAttrs([]slog.Attr) slog.Handler { return g }
+func (g *blocker) WithAttrs([]slog.Attr) slog.Handler { return g }
 
 // WithGroup implements slog.Handler.
-func (g *gate) WithGroup(string) slog.Handler { return g }
+func (g *blocker) WithGroup(string) slog.Handler { return g }
 
 // event is the OnEvent of a recorder.
 func (a *agent) event(e core.Event) {
-	a.gate.pass()
+	a.log.pass()
 	a.note(e)
 }

@@ -81,16 +81,16 @@ func TestTakeoversAgainstTheBand(t *testing.T) {
 	}
 }
 
-func TestSuccessions(t *testing.T) {
+func TestLeaderChanges(t *testing.T) {
 	r := everything(t, false)
-	if len(r.Successions) != 4 {
-		t.Fatalf("%d successions, want one for each backend and mode", len(r.Successions))
+	if len(r.LeaderChanges) != 4 {
+		t.Fatalf("%d changes of the leader, want one for each backend and mode", len(r.LeaderChanges))
 	}
-	s := r.Successions[0] // etcd, kill-host: 5 and 10 ms
+	s := r.LeaderChanges[0] // etcd, kill-host: 5 and 10 ms
 	if s.Backend != "etcd" || s.Before.Until != 0 || s.Next.From != 10e6 || s.Next.Token <= s.Before.Token {
 		t.Errorf("%+v", s)
 	}
-	if two := (Succession{Next: Span{From: -3e6}}).waited(); two != "two holders for 3.00ms" {
+	if two := (LeaderChange{Next: Span{From: -3e6}}).waited(); two != "two holders for 3.00ms" {
 		t.Error(two)
 	}
 	for _, tl := range r.timelines() {

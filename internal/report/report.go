@@ -29,9 +29,9 @@ type Report struct {
 	Floors []Table
 	// Latencies have all runs of a cell together.
 	Latencies map[record.HistogramKey]*hdrhistogram.Histogram
-	// Successions are those around the death of a holder, one of each backend
+	// LeaderChanges are those around the death of a holder, one of each backend
 	// and mode.
-	Successions []Succession
+	LeaderChanges []LeaderChange
 }
 
 // Table is one scenario with one number of hosts and clients.
@@ -74,7 +74,7 @@ func Load(dir string) (Report, error) {
 	if r.Latencies, err = record.ReadHistograms(dir); err != nil {
 		return r, fmt.Errorf("report: %w", err)
 	}
-	if r.Successions, err = successions(dir); err != nil {
+	if r.LeaderChanges, err = leaderChanges(dir); err != nil {
 		return r, fmt.Errorf("report: %w", err)
 	}
 	for _, t := range tables(r.Manifest, results) {

@@ -63,9 +63,9 @@ func (r Report) printScenario(p *printer, scenario string) {
 	for _, t := range r.of(scenario) {
 		p.grid(r.grid(t))
 	}
-	if scenario == takeoverScenario && len(r.Successions) > 0 {
+	if scenario == takeoverScenario && len(r.LeaderChanges) > 0 {
 		p.heading("who held the lock around the end of a leader, the case of median length")
-		for _, s := range r.Successions {
+		for _, s := range r.LeaderChanges {
 			line := s.String()
 			if s.Mode != "" {
 				line = s.Mode + ", " + line

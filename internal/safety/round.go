@@ -134,7 +134,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	scene.Holder, scene.Rival = c.holder, c.rival
 	defer func() {
 		// Whatever happened, nothing of the fault stays.
-		err = errors.Join(err, scene.Settle())
+		err = errors.Join(err, scene.EndBackground())
 	}()
 	if err := c.hold(ctx); err != nil {
 		return err
@@ -253,7 +253,7 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 	if n := len(r.Halts); n > 0 {
 		r.Halts[n-1].To = r.HealedNs
 	}
-	if err := c.environment.Scene.Settle(); err != nil {
+	if err := c.environment.Scene.EndBackground(); err != nil {
 		return fmt.Errorf("heal: %w", err)
 	}
 	if err := c.given(); err != nil {

@@ -30,9 +30,9 @@ const (
 	// harms is how many leaders of one cell are harmed in one run when nobody
 	// says: 30 in the ten runs of a full plan.
 	harms = 3
-	// settled is the least time that candidates have to enter their queues
+	// queueing is the least time that candidates have to enter their queues
 	// before the leader is harmed.
-	settled = 100 * time.Millisecond
+	queueing = 100 * time.Millisecond
 	// quickPhases bounds the random time until the harm, in measured times,
 	// for modes that do not wait for the TTL: the whole renewal interval in full
 	// runs, part of it in quick ones.
@@ -55,7 +55,7 @@ func takeoverShapes(a Asked) []Shape {
 
 func takeoverTakes(in Input) time.Duration {
 	m, _ := modeByName(in.Mode)
-	each := startUp + settled + phaseSpan(in, m)/2
+	each := startUp + queueing + phaseSpan(in, m)/2
 	switch {
 	case m.waits != nil:
 		each += m.waits(in.TTL)
@@ -108,7 +108,7 @@ func (s *election) run(ctx context.Context) error {
 	}
 	phases := rand.New(rand.NewPCG(s.in.Seed, 0x7068617365))
 	for range cmp.Or(s.in.Harms, harms) {
-		if !proc.Sleep(ctx, settled+time.Duration(phases.Int64N(int64(phaseSpan(s.in, s.mode))))) {
+		if !proc.Sleep(ctx, queueing+time.Duration(phases.Int64N(int64(phaseSpan(s.in, s.mode))))) {
 			return ctx.Err()
 		}
 		if err := s.succeed(ctx); err != nil {

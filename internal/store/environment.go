@@ -39,9 +39,9 @@ type Environment struct {
 	passwordFile string
 	// admit lets servers that were started vote at once, where they would not.
 	admit func(ctx context.Context) error
-	// settle, unless it is nil, returns when another round can begin.
-	settle func(ctx context.Context) error
-	end    []func() error // further things to close
+	// ready, unless it is nil, returns when another round can begin.
+	ready func(ctx context.Context) error
+	end   []func() error // further things to close
 }
 
 // product is what is asked of the servers of one kind.
@@ -147,8 +147,8 @@ func (e *Environment) Again(ctx context.Context) error {
 	for n := range e.Scene.Clocks {
 		err = errors.Join(err, e.ShiftClock(n, 0))
 	}
-	if e.settle != nil {
-		err = errors.Join(err, e.settle(ctx))
+	if e.ready != nil {
+		err = errors.Join(err, e.ready(ctx))
 	}
 	e.shifted = false
 	return err
@@ -198,7 +198,7 @@ func (e *Environment) Connections(ctx context.Context) (int, error) {
 // Close ends what a fault does in the background, closes the paths, and ends the
 // servers.
 func (e *Environment) Close() error {
-	errs := []error{e.Scene.Settle()}
+	errs := []error{e.Scene.EndBackground()}
 	for _, end := range e.end {
 		errs = append(errs, end())
 	}

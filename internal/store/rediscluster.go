@@ -155,7 +155,7 @@ func startSentinel(ctx context.Context) (*Environment, error) {
 	}
 	e := &Environment{
 		Config: driver.Config{"address": g.Sentinel.Addr(), "sentinel_master": env.SentinelMaster},
-		settle: g.Settle, admit: g.Settle, end: []func() error{g.Close},
+		ready:  g.AwaitReplicas, admit: g.AwaitReplicas, end: []func() error{g.Close},
 	}
 	e.Scene.FailOver = func(ctx context.Context) error { return g.FailOver(ctx, nil) }
 	return e, nil

@@ -65,7 +65,7 @@ func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 	a.grant.value = record{owner: r.Owner, label: r.Label, entry: a.grant.entry, value: r.Value}.encode()
 	b.table.expect(a.grant)
 	a.step = a.txn()
-	a.step.Settle = a.settle
+	a.step.OnAnswer = a.answered
 	if b.table.mayBeNext(a.entry) || a.entry == nil && !b.refusals.recent(r.Name, now) {
 		a.step.Beside = a.start
 	} else {
@@ -108,10 +108,10 @@ func (a *acquisition) txn() *txn.Step {
 	return &txn.Step{Name: name, In: a.entry.generation, Twice: true, Req: req, Size: len(value)}
 }
 
-// settle keeps account of the outcome, whether or not the caller still waits.
+// answered keeps account of the outcome, whether or not the caller still waits.
 // When it is unknown the grant stays, to be deleted at its deadline, and the
 // lease is renewed no more.
-func (a *acquisition) settle() {
+func (a *acquisition) answered() {
 	s := a.step
 	if a.entry != nil {
 		a.b.table.unpin(a.entry)

@@ -114,7 +114,7 @@ func (t *table) deleteEntry(e *entry) *txn.Step {
 	if e.rev != 0 {
 		s.Req.Compare = []*pb.Compare{txn.At(key, e.rev)}
 	}
-	s.Settle = func() {
+	s.OnAnswer = func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if s.Err != nil {
@@ -255,7 +255,7 @@ func (t *table) moveEntry(ctx context.Context, e *entry, from *lease) bool {
 	s := &txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(own, e.rev)}, Success: []*pb.RequestOp{txn.Move(own, l.id)},
 	}}
-	s.Settle = func() {
+	s.OnAnswer = func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if s.Err == nil && s.OK && t.entries[e.who()] == e && e.lease == from {

@@ -39,7 +39,7 @@ func (b *Backend) releasing(r driver.Request, g *grant) *txn.Step {
 		Success: b.table.deleting(g),
 		Failure: look(b.space, r.Name),
 	}}
-	s.Settle = func() {
+	s.OnAnswer = func() {
 		if s.Err == nil && s.Doubt != nil {
 			s.OK = true // a try before has done it
 		}
@@ -95,7 +95,7 @@ func (b *Backend) withdraw(ctx context.Context, r driver.Request, again bool) er
 	}
 	b.table.withdrawing(r.Name, r.Owner)
 	last := s
-	s.Settle = func() {
+	s.OnAnswer = func() {
 		if rest := b.left(r, s, known); rest != nil {
 			last = rest
 			b.txns.Submit(rest)
@@ -148,7 +148,7 @@ func (b *Backend) left(r driver.Request, s *txn.Step, known string) *txn.Step {
 	if len(d.Req.Success) == 0 {
 		return nil
 	}
-	d.Settle = func() { b.table.withdrawn(r.Name, r.Owner, d) }
+	d.OnAnswer = func() { b.table.withdrawn(r.Name, r.Owner, d) }
 	return d
 }
 

@@ -164,7 +164,7 @@ func (b *Backend) moving(g *grant, l *lease) *txn.Step {
 		s.Req.Compare = append(s.Req.Compare, txn.Present(own))
 		s.Req.Success = append(s.Req.Success, txn.Move(own, l.id))
 	}
-	s.Settle = func() {
+	s.OnAnswer = func() {
 		switch {
 		case s.Err == nil && s.OK:
 			b.table.moved(g, l)

@@ -140,7 +140,7 @@ func loseReply(t *testing.T, b *Backend, r driver.Request) {
 		t.Fatalf("%q was not granted: %v", r.Name, sent.Err)
 	}
 	a.step.Err = context.DeadlineExceeded
-	a.settle()
+	a.answered()
 	b.table.drop(a.grant)
 }
 

@@ -217,7 +217,7 @@ func (t *table) end(g *grant) *txn.Step {
 	s := &txn.Step{Name: g.name, In: g.generation, Twice: true, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{own}, Success: []*pb.RequestOp{txn.Delete(t.space.hold(g.name))},
 	}}
-	s.Settle = func() {
+	s.OnAnswer = func() {
 		if s.Err != nil {
 			t.leases.retire(g.lease)
 		}

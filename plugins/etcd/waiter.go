@@ -148,7 +148,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 		Success: append([]*pb.RequestOp{txn.Put(own, value, l.id)}, ahead(s, r.Name, 0, 2)...),
 		Failure: []*pb.RequestOp{txn.Range(&pb.RangeRequest{Key: []byte(own)}), txn.Exists(tombstone)},
 	}}
-	st.Settle = func() { t.entered(e, st) }
+	st.OnAnswer = func() { t.entered(e, st) }
 	k := t.leases.keepalive(l, now.Add(-entryRenewal))
 	if err := t.txns.Do(ctx, st); err != nil {
 		return nil, nil, err

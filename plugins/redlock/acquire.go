@@ -89,8 +89,8 @@ func (a *acquisition) next() *ballot {
 	switch {
 	case a.undoing:
 		return a.undone(votes)
-	case a.now.kind == kindSettle:
-		return a.settled(votes)
+	case a.now.kind == kindToken:
+		return a.tokenWritten(votes)
 	case a.alone && votes[a.queue].answer != turn:
 		return a.others(a.now, votes[a.queue])
 	}
@@ -112,7 +112,7 @@ func (a *acquisition) next() *ballot {
 	}
 	token := lowestAbove(votes, a.b.quorum)
 	a.b.learn(token)
-	return a.settle(token)
+	return a.writeToken(token)
 }
 
 func (c *call) tooLate() error {
@@ -141,15 +141,15 @@ func lowestAbove(votes []vote, quorum int) uint64 {
 	return floors[quorum-1] + 1
 }
 
-// settle writes the token wherever the lock may have been granted.
-func (a *acquisition) settle(token uint64) *ballot {
+// writeToken writes it wherever the lock may have been granted.
+func (a *acquisition) writeToken(token uint64) *ballot {
 	targets := a.mayHold()
-	x := a.ask(kindSettle, "")
+	x := a.ask(kindToken, "")
 	x.token, x.targets = token, targets
 	return x
 }
 
-func (a *acquisition) settled(votes []vote) *ballot {
+func (a *acquisition) tokenWritten(votes []vote) *ballot {
 	switch {
 	case count(votes, vote.yes) < a.b.quorum:
 		return a.undo(a.b.unavailable(votes))
@@ -176,7 +176,7 @@ func (a *acquisition) granted(token uint64) *ballot {
 		case v.answer == freed:
 			b.contention.note(a.r.Name)
 		case v.answer == pending:
-			b.tell(n, &ballot{kind: kindSettle, name: a.r.Name, key: key, owner: a.r.Owner, token: token})
+			b.tell(n, &ballot{kind: kindToken, name: a.r.Name, key: key, owner: a.r.Owner, token: token})
 		}
 	})
 	return nil
@@ -244,7 +244,7 @@ func (a *acquisition) undo(err error) *ballot {
 	targets := a.mayHold()
 	if !slices.Contains(targets, true) {
 		if errors.Is(err, driver.ErrUnavailable) && neverSent(a.votes) {
-			a.err = &settledError{err}
+			a.err = &nothingLeft{err}
 		}
 		return nil
 	}
@@ -264,7 +264,7 @@ func (a *acquisition) undone(votes []vote) *ballot {
 		}
 	}
 	if errors.Is(a.err, driver.ErrUnavailable) {
-		a.err = &settledError{a.err}
+		a.err = &nothingLeft{a.err}
 	}
 	return nil
 }

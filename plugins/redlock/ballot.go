@@ -12,7 +12,7 @@ type kind string
 
 const (
 	kindAcquire  kind = "a"
-	kindSettle   kind = "s"
+	kindToken    kind = "s"
 	kindRenew    kind = "r"
 	kindHeal     kind = "h"
 	kindProclaim kind = "p"
@@ -168,7 +168,7 @@ func (b *ballot) deliver(node int, v vote) {
 	b.mu.Lock()
 	b.votes[node] = v
 	b.left--
-	if !b.over && b.settled() {
+	if !b.over && b.complete() {
 		b.over = true
 		close(b.decided)
 	}
@@ -179,8 +179,8 @@ func (b *ballot) deliver(node int, v vote) {
 	}
 }
 
-// settled is called with mu held.
-func (b *ballot) settled() bool {
+// complete reports whether no further vote can matter. It is called with mu held.
+func (b *ballot) complete() bool {
 	if b.left == 0 {
 		return true
 	}

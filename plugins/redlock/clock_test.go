@@ -100,9 +100,9 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 	}
 	must(t, b.send(x))
 	eventually(t, "every node has voted", func() bool { return count(x.result(), is(missing)) == 0 })
-	settle := first.next()
-	if settle == nil || settle.kind != kindSettle {
-		t.Fatalf("no second round: %+v", settle)
+	round := first.next()
+	if round == nil || round.kind != kindToken {
+		t.Fatalf("no second round: %+v", round)
 	}
 	for _, c := range clocks[:3] {
 		c.shift(t, time.Hour)
@@ -114,11 +114,11 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 	for _, s := range nodes[3:] {
 		must(t, s.Resume())
 	}
-	must(t, b.send(settle))
-	<-settle.decided
-	for settle = first.next(); settle != nil; settle = first.next() {
-		must(t, b.send(settle))
-		<-settle.decided
+	must(t, b.send(round))
+	<-round.decided
+	for round = first.next(); round != nil; round = first.next() {
+		must(t, b.send(round))
+		<-round.decided
 	}
 	if res := first.result(nil); res.Err == nil {
 		t.Fatalf("both were granted: tokens %d and %d", res.Token, second.Token)

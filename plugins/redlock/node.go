@@ -65,9 +65,9 @@ type node struct {
 	// heldOff is until when the node is in quarantine as far as this host
 	// knows; zero when it votes.
 	heldOff time.Time
-	// unsettled has the owners whose grant may still be on its way over a
+	// uncertain has the owners whose grant may still be on its way over a
 	// connection that broke, and until when that is possible.
-	unsettled map[string]time.Time
+	uncertain map[string]time.Time
 	// debts are what the node must yet be told to give up, oldest first.
 	debts []debt
 }
@@ -87,7 +87,7 @@ var errConnecting = errors.New("not connected yet")
 func newNode(b *Backend, index int, addr string, client *goredis.Client) *node {
 	n := &node{
 		b: b, index: index, addr: addr, client: client,
-		more: make(chan struct{}, 1), unsettled: map[string]time.Time{},
+		more: make(chan struct{}, 1), uncertain: map[string]time.Time{},
 		queue: batch.NewQueue(batch.Limits[*ballot]{
 			Count: func() int { return mostPerScript },
 			Size:  func(b *ballot) int { return len(b.rest) }, Room: func() int { return mostBytes },
@@ -181,8 +181,8 @@ func (n *node) enqueue(ballots ...*ballot) {
 			continue
 		}
 		n.queue.Add(b)
-		if until, ok := n.unsettled[b.owner]; ok && b.kind == kindRelease {
-			delete(n.unsettled, b.owner)
+		if until, ok := n.uncertain[b.owner]; ok && b.kind == kindRelease {
+			delete(n.uncertain, b.owner)
 			if time.Now().Before(until) {
 				n.queue.Add(n.b.owed(b))
 			}
@@ -223,12 +223,12 @@ func (n *node) fail(b *ballot, v vote) {
 	n.mu.Lock()
 	now := time.Now()
 	if v.answer == unknown && b.grantee != "" {
-		n.unsettled[b.grantee] = now.Add(redisnode.TombstoneFor)
-		for owner, until := range n.unsettled {
-			if len(n.unsettled) < mostDebts && now.Before(until) {
+		n.uncertain[b.grantee] = now.Add(redisnode.TombstoneFor)
+		for owner, until := range n.uncertain {
+			if len(n.uncertain) < mostDebts && now.Before(until) {
 				break // looking at a few is enough: every insertion does
 			}
-			delete(n.unsettled, owner)
+			delete(n.uncertain, owner)
 		}
 	}
 	if b.givesUp() {

@@ -7,7 +7,7 @@ import (
 
 // retired are the owners of this host whose leases without a token it has
 // released. Without tokens a release looks like a withdrawal, but the grant is
-// known to be settled, on connections that keep their order: barring the owner
+// known to be over, on connections that keep their order: refusing the owner
 // on every node would cost more than the release. So it is refused here.
 type retired struct {
 	mu      sync.Mutex

@@ -175,13 +175,13 @@ func (e *noQuorum) Error() string {
 
 func (e *noQuorum) Unwrap() error { return e.sentinel }
 
-// settledError is a failure that has left nothing in any node: no node got the
+// nothingLeft is a failure that has left nothing in any node: no node got the
 // request, or each that did has confirmed that it is undone. To the caller
 // that is the same, so it wraps driver.ErrNotSent.
-type settledError struct{ err error }
+type nothingLeft struct{ err error }
 
-func (e *settledError) Error() string   { return e.err.Error() + ", and nothing is left of the attempt" }
-func (e *settledError) Unwrap() []error { return []error{e.err, driver.ErrNotSent} }
+func (e *nothingLeft) Error() string   { return e.err.Error() + ", and nothing is left of the attempt" }
+func (e *nothingLeft) Unwrap() []error { return []error{e.err, driver.ErrNotSent} }
 
 // unavailable explains votes that are no majority for or against.
 func (b *Backend) unavailable(votes []vote) error {

@@ -39,7 +39,7 @@ type backend struct {
 	bug string
 }
 
-// The scripts get key, counter and bar of the owner, and then bug, owner,
+// The scripts get key, counter and tombstone of the owner, and then bug, owner,
 // token and TTL in milliseconds.
 var (
 	// acquire grants too early with the bugs pause (the holder has missed a
@@ -78,7 +78,7 @@ var (
 )
 
 func (b *backend) run(ctx context.Context, s *redis.Script, r driver.Request) *redis.Cmd {
-	return s.Run(ctx, b.c, []string{"planted:" + r.Name, "planted-tokens", "planted-bar:" + r.Owner},
+	return s.Run(ctx, b.c, []string{"planted:" + r.Name, "planted-tokens", "planted-tombstone:" + r.Owner},
 		b.bug, r.Owner, r.Token, r.TTL.Milliseconds())
 }
 

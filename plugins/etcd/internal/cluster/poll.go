@@ -26,7 +26,7 @@ func (c *Cluster) poll(ctx context.Context) error {
 		select {
 		case a := <-q.answers:
 			if q.take(a); a.err == nil {
-				return q.settle(ctx, a.from)
+				return q.switchTo(ctx, a.from)
 			}
 			q.next(ctx)
 		case <-pause.C:
@@ -80,8 +80,8 @@ func (q *question) take(a answer) {
 	}
 }
 
-// settle leaves the member in use for winner, unless it answers too.
-func (q *question) settle(ctx context.Context, winner *member) error {
+// switchTo leaves the member in use for winner, unless it answers too.
+func (q *question) switchTo(ctx context.Context, winner *member) error {
 	old := q.order[0]
 	if winner == old {
 		return nil

@@ -29,8 +29,8 @@ type Step struct {
 	// Twice reports whether the same again does no harm, also when the first
 	// arrives late: then a step without an answer is sent once more.
 	Twice bool
-	// Settle runs before anybody sees the answer, also when nobody waits any more.
-	Settle func()
+	// OnAnswer runs before anybody sees the answer, also when nobody waits any more.
+	OnAnswer func()
 	// Then runs after that, for one who does not wait. Before it is sent, the
 	// step is given up when Until ends.
 	Then  func()
@@ -48,8 +48,8 @@ type Step struct {
 }
 
 func (s *Step) finish() {
-	if s.Settle != nil {
-		s.Settle()
+	if s.OnAnswer != nil {
+		s.OnAnswer()
 	}
 	s.End()
 }

@@ -53,11 +53,11 @@ func TestDeliverAtOnce(t *testing.T) {
 func TestOtherGenerationIsNotSent(t *testing.T) {
 	w := at(t, clustertest.Nowhere)
 	w.generations.present.Store(&Generation{Base: 8})
-	settled := false
-	s := &Step{Name: "jobs", Req: &pb.TxnRequest{}, In: &Generation{Base: 7}, Settle: func() { settled = true }}
+	answered := false
+	s := &Step{Name: "jobs", Req: &pb.TxnRequest{}, In: &Generation{Base: 7}, OnAnswer: func() { answered = true }}
 	must(t, w.Do(t.Context(), s))
-	if !settled || !errors.Is(w.cluster.Wrap(s.Err), driver.ErrNotSent) {
-		t.Errorf("settled %v, %v", settled, s.Err)
+	if !answered || !errors.Is(w.cluster.Wrap(s.Err), driver.ErrNotSent) {
+		t.Errorf("answered %v, %v", answered, s.Err)
 	}
 }
 

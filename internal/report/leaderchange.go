@@ -12,9 +12,9 @@ import (
 	"github.com/lockbench/lockbench/internal/record"
 )
 
-// Succession is who held one lock around the end of a holder. Times are
+// LeaderChange is who held one lock around the end of a holder. Times are
 // nanoseconds after it last acted as one.
-type Succession struct {
+type LeaderChange struct {
 	Backend, Mode string
 	Run           int
 	End           record.End // of Before
@@ -29,44 +29,44 @@ type Span struct {
 	Token       uint64
 }
 
-type successionKey struct{ backend, mode string }
+type changeKey struct{ backend, mode string }
 
-// successions picks of each backend and mode the succession with the median
+// leaderChanges picks of each backend and mode the change with the median
 // time until the next grant: an ordinary one. Events that end early have it up
 // to the cut.
-func successions(dir string) ([]Succession, error) {
+func leaderChanges(dir string) ([]LeaderChange, error) {
 	f, err := os.Open(filepath.Join(dir, record.EventsFile))
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	all := map[successionKey][]Succession{}
+	all := map[changeKey][]LeaderChange{}
 	err = record.ReadEvents(f, func(s record.Section, attempts []record.Attempt) error {
-		key := successionKey{s.Backend, s.Mode}
+		key := changeKey{s.Backend, s.Mode}
 		all[key] = append(all[key], ends(s, attempts)...)
 		return nil
 	})
 	if err != nil && !errors.Is(err, record.ErrTruncated) {
 		return nil, err
 	}
-	var out []Succession
-	for _, key := range slices.SortedFunc(maps.Keys(all), func(a, b successionKey) int {
+	var out []LeaderChange
+	for _, key := range slices.SortedFunc(maps.Keys(all), func(a, b changeKey) int {
 		return cmp.Or(cmp.Compare(a.mode, b.mode), cmp.Compare(a.backend, b.backend))
 	}) {
 		if list := harshest(all[key]); len(list) > 0 {
-			slices.SortFunc(list, func(a, b Succession) int { return cmp.Compare(a.Next.From, b.Next.From) })
+			slices.SortFunc(list, func(a, b LeaderChange) int { return cmp.Compare(a.Next.From, b.Next.From) })
 			out = append(out, list[len(list)/2])
 		}
 	}
 	return out, nil
 }
 
-// harshest are the kills among the successions; without any those whose holder
+// harshest are the kills among the changes; without any those whose holder
 // lost its lease; else all. A run that kills leaders ends by letting the last
 // ones go.
-func harshest(all []Succession) []Succession {
+func harshest(all []LeaderChange) []LeaderChange {
 	for _, end := range []record.End{record.EndKilled, record.EndLost} {
-		some := slices.DeleteFunc(slices.Clone(all), func(s Succession) bool { return s.End != end })
+		some := slices.DeleteFunc(slices.Clone(all), func(s LeaderChange) bool { return s.End != end })
 		if len(some) > 0 {
 			return some
 		}
@@ -79,7 +79,7 @@ const resignMode = "resign"
 
 // ends finds in one section of takeovers the leases that somebody else got
 // next.
-func ends(s record.Section, attempts []record.Attempt) []Succession {
+func ends(s record.Section, attempts []record.Attempt) []LeaderChange {
 	if s.Scenario != takeoverScenario {
 		return nil
 	}
@@ -89,14 +89,14 @@ func ends(s record.Section, attempts []record.Attempt) []Succession {
 			byName[a.Name] = append(byName[a.Name], a)
 		}
 	}
-	var out []Succession
+	var out []LeaderChange
 	for _, grants := range byName {
 		slices.SortFunc(grants, func(a, b record.Attempt) int { return cmp.Compare(a.Answered, b.Answered) })
 		for i := 0; i+1 < len(grants); i++ {
 			before, next := grants[i], grants[i+1]
 			harmed := before.End == record.EndKilled || before.End == record.EndLost || s.Mode == resignMode && before.End == record.EndReleased
 			if harmed && before.Client != next.Client {
-				out = append(out, Succession{
+				out = append(out, LeaderChange{
 					Backend: s.Backend, Mode: s.Mode, Run: s.Run, End: before.End,
 					Before: span(before, before.Ended), Next: span(next, before.Ended),
 				})
@@ -114,7 +114,7 @@ func span(a record.Attempt, zero int64) Span {
 	return s
 }
 
-// lane is a succession drawn as three bars whose widths are shares of the
+// lane is a change drawn as three bars whose widths are shares of the
 // window in percent.
 type lane struct {
 	Backend         string
@@ -137,11 +137,11 @@ const (
 	shownAfter  = 0.3
 )
 
-// timelines draws all successions, one timeline for each mode.
+// timelines draws all changes, one timeline for each mode.
 func (r Report) timelines() []timeline {
 	longest := map[string]int64{}
 	var modes []string
-	for _, s := range r.Successions {
+	for _, s := range r.LeaderChanges {
 		if _, ok := longest[s.Mode]; !ok {
 			modes = append(modes, s.Mode)
 		}
@@ -154,7 +154,7 @@ func (r Report) timelines() []timeline {
 			Mode: mode, From: "-" + duration(float64(longest[mode])*shownBefore),
 			Until: "+" + duration(float64(longest[mode])*(1+shownAfter)),
 		}
-		for _, s := range r.Successions {
+		for _, s := range r.LeaderChanges {
 			if s.Mode != mode {
 				continue
 			}
@@ -170,14 +170,14 @@ func (r Report) timelines() []timeline {
 	return out
 }
 
-func (s Succession) waited() string {
+func (s LeaderChange) waited() string {
 	if s.Next.From < 0 {
 		return "two holders for " + duration(float64(-s.Next.From))
 	}
 	return "nobody for " + duration(float64(s.Next.From))
 }
 
-func (s Succession) tokens() string {
+func (s LeaderChange) tokens() string {
 	if s.Before.Token == 0 && s.Next.Token == 0 {
 		return "no tokens"
 	}
@@ -185,7 +185,7 @@ func (s Succession) tokens() string {
 }
 
 // String says in one line who held the lock and when.
-func (s Succession) String() string {
+func (s LeaderChange) String() string {
 	end := map[record.End]string{record.EndKilled: "killed", record.EndLost: "lost", record.EndReleased: "released"}[s.End]
 	return fmt.Sprintf("%s: held for %s, %s; %s; %s",
 		s.Backend, duration(float64(s.Before.Until-s.Before.From)), end, s.waited(), s.tokens())
