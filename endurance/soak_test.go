@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// shortSoak is how long faults strike unless LOCKBENCH_SOAK says so.
+	// shortSoak is how long faults are injected unless LOCKBENCH_SOAK says so.
 	shortSoak = 5 * time.Second
 	// shortCrowd and fullCrowd are the leases that are kept on each backend.
 	shortCrowd = 200

@@ -43,7 +43,7 @@ type Cell struct {
 	Linear   int `json:"not_linearizable"`
 	Signals  int `json:"lost_signal_late"`
 	// Beyond are those of Linear that are wrong even for a store that may have
-	// forgotten its grants when the fault struck: no documentation covers them.
+	// forgotten its grants when the fault was injected: no documentation covers them.
 	Beyond int `json:"beyond_forgetting,omitempty"`
 	// Undecided are the histories whose order was not found in time.
 	Undecided int `json:"undecided,omitempty"`
@@ -204,7 +204,7 @@ func (c *Cell) name(r record.Round, name int, leases []record.Lease) {
 	case !ok:
 		c.Linear++
 		c.violation(r, claim.Linear, name, c.suspects(leases))
-		if ok, _ := linear(leases, ttl, r.Halts, r.StruckNs); !ok {
+		if ok, _ := linear(leases, ttl, r.Halts, r.InjectedNs); !ok {
 			c.Beyond++
 		}
 	}
@@ -242,17 +242,17 @@ func (c *Cell) handoverOf(r record.Round, name int, s handover) {
 
 // windows measures how long nobody could have the lock.
 func (c *Cell) windows(r record.Round, leases []record.Lease) {
-	if r.StruckNs == 0 {
+	if r.InjectedNs == 0 {
 		return
 	}
 	lost := slices.ContainsFunc(leases, func(l record.Lease) bool {
-		return l.GrantedNs < r.StruckNs && l.ReleaseNs == 0
+		return l.GrantedNs < r.InjectedNs && l.ReleaseNs == 0
 	})
 	for _, l := range leases {
-		if l.GrantedNs < r.StruckNs || !lost {
+		if l.GrantedNs < r.InjectedNs || !lost {
 			continue
 		}
-		c.Unavailable = max(c.Unavailable, l.GrantedNs-r.StruckNs)
+		c.Unavailable = max(c.Unavailable, l.GrantedNs-r.InjectedNs)
 		if r.HealedNs > 0 && l.GrantedNs > r.HealedNs {
 			c.Recovery = max(c.Recovery, l.GrantedNs-r.HealedNs)
 		}

@@ -35,7 +35,7 @@ func lease(host int, token uint64, asked, granted, valid, done, release int64, r
 func round(fault string, leases ...record.Lease) record.Round {
 	return record.Round{
 		Backend: "redis", Kind: record.KindPlugin, Fencing: "durable", Fault: fault, Round: 1, Names: 1, Hits: 1,
-		TTLms: 2000, StruckNs: 1000 * ms, HealedNs: 4000 * ms, Leases: leases,
+		TTLms: 2000, InjectedNs: 1000 * ms, HealedNs: 4000 * ms, Leases: leases,
 	}
 }
 

@@ -57,7 +57,7 @@ func TestDoubleGrantsAreJudged(t *testing.T) {
 }
 
 // twoHolders is a round in which the store forgets a grant when the fault
-// strikes.
+// is injected.
 func twoHolders(backend string, f fault.Fault) record.Round {
 	const ms = 1_000_000
 	fencing := "durable"
@@ -66,7 +66,7 @@ func twoHolders(backend string, f fault.Fault) record.Round {
 	}
 	return record.Round{
 		Backend: backend, Kind: record.KindPlugin, Fencing: fencing, Fault: f.Name, Conditions: f.Conditions(), Round: 1, Names: 1, Hits: 1,
-		TTLms: 2000, StruckNs: 1000 * ms, HealedNs: 4000 * ms,
+		TTLms: 2000, InjectedNs: 1000 * ms, HealedNs: 4000 * ms,
 		Leases: []record.Lease{
 			{Host: 0, Token: 1, GrantedNs: 2 * ms, ValidNs: 1200 * ms, DoneNs: 1201 * ms},
 			{Host: 1, Token: 2, AskedNs: 1000 * ms, GrantedNs: 1005 * ms, ValidNs: 1500 * ms, ReleaseNs: 1600 * ms, ReleasedNs: 1602 * ms},

@@ -15,7 +15,7 @@ const longTTL = 10 * time.Second
 // keeps judges a lease under a fault to which none should be lost. One that was
 // granted in an outage is not promised to outlast it.
 func (c *Cell) keeps(r record.Round, l record.Lease) {
-	inOutage := l.GrantedNs > r.StruckNs && l.GrantedNs < r.BackNs
+	inOutage := l.GrantedNs > r.InjectedNs && l.GrantedNs < r.BackNs
 	if !r.Keeps || inOutage || l.DoneNs == 0 || l.ReleaseNs != 0 {
 		return
 	}
@@ -30,7 +30,7 @@ func (c *Cell) keeps(r record.Round, l record.Lease) {
 // injection on: once the store is back whoever waits gets what is free.
 func (c *Cell) prompt(r record.Round, leases []record.Lease, i int) {
 	l, free := leases[i], r.BackNs
-	if free == 0 || l.GrantedNs < r.StruckNs {
+	if free == 0 || l.GrantedNs < r.InjectedNs {
 		return
 	}
 	if i > 0 {

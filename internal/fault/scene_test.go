@@ -22,7 +22,7 @@ func TestFits(t *testing.T) {
 }
 
 // TestFaultsAreWellFormed: each has a name of its own, says what it does and
-// strikes, one that keeps leases ends by itself, and one after which the store
+// injects, one that keeps leases ends by itself, and one after which the store
 // serves again keeps them.
 func TestFaultsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}

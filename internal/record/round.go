@@ -39,9 +39,9 @@ type Round struct {
 	Failure string `json:"failure,omitempty"`
 	// Keeps reports whether no lease should be lost to this fault.
 	Keeps bool `json:"keeps,omitempty"`
-	// StruckNs is just before the fault struck, HealedNs just after its end.
-	StruckNs int64 `json:"struck_ns,omitempty"`
-	HealedNs int64 `json:"healed_ns,omitempty"`
+	// InjectedNs is just before the fault was injected, HealedNs just after its end.
+	InjectedNs int64 `json:"struck_ns,omitempty"`
+	HealedNs   int64 `json:"healed_ns,omitempty"`
 	// BackNs is when the store could serve again, of a fault after which it must
 	// do so promptly.
 	BackNs int64  `json:"back_ns,omitempty"`
@@ -126,7 +126,7 @@ func (r *Round) times(f func(*int64)) {
 			f(t)
 		}
 	}
-	all(&r.StruckNs, &r.HealedNs, &r.BackNs)
+	all(&r.InjectedNs, &r.HealedNs, &r.BackNs)
 	for i := range r.Halts {
 		all(&r.Halts[i].From, &r.Halts[i].To)
 	}

@@ -52,7 +52,7 @@ func brief(ns int64, known bool) string {
 
 // safetyTable is the verdict table, of the cells that were run.
 func (r Report) safetyTable() grid {
-	g := grid{Title: "safety: one host holds 20 locks, another one wants them, a fault strikes", Keys: 2}
+	g := grid{Title: "safety: one host holds 20 locks, another one wants them, a fault is injected", Keys: 2}
 	for _, c := range safetyColumns {
 		g.Columns = append(g.Columns, gridColumn{c.title, c.number})
 	}

@@ -149,7 +149,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 		proc.Sleep(ctx, queueing)
 	}
 	proc.Sleep(ctx, time.Duration(c.random.Int64N(int64(c.ttl/3)))) // any moment of the renewal
-	r.StruckNs = proc.Now()
+	r.InjectedNs = proc.Now()
 	c.giveBack(ctx)
 	if err := do(ctx, c.fault.Inject, scene); err != nil {
 		return errors.Join(fmt.Errorf("inject: %w", err), do(ctx, c.fault.Heal, scene))
@@ -158,7 +158,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 		r.BackNs = proc.Now()
 	}
 	if c.fault.Freezes {
-		r.Halts = append(r.Halts, record.Halt{Host: holderHost, Why: record.HaltFrozen, From: r.StruckNs})
+		r.Halts = append(r.Halts, record.Halt{Host: holderHost, Why: record.HaltFrozen, From: r.InjectedNs})
 	}
 	if c.fault.Late {
 		if err := c.want(); err != nil {
@@ -316,7 +316,7 @@ func (c *cell) collect(r *record.Round) {
 		r.Writes = append(r.Writes, s.Writes...)
 		r.Halts = append(r.Halts, s.Halts...)
 		if !p.Alive() {
-			r.Halts = append(r.Halts, record.Halt{Host: i, Why: record.HaltKilled, From: r.StruckNs})
+			r.Halts = append(r.Halts, record.Halt{Host: i, Why: record.HaltKilled, From: r.InjectedNs})
 		}
 	}
 	r.Shift(-c.began)

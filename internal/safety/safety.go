@@ -1,5 +1,5 @@
 // Package safety puts backends through failures: in each round one host
-// process holds many locks, another one wants them, and a fault strikes. What
+// process holds many locks, another one wants them, and a fault is injected. What
 // both believed is recorded; package check judges it.
 package safety
 
@@ -43,7 +43,7 @@ type Plan struct {
 	Backends []Backend
 	Faults   []fault.Fault
 	Rounds   int
-	// Seed decides at which moments of a renewal faults strike.
+	// Seed decides at which moments of a renewal faults are injected.
 	Seed uint64
 	// FilesOnly leaves out the resources that need servers.
 	FilesOnly bool

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/internal/store"
 )
 
-// schedule is the endless order in which faults strike one backend in a soak:
+// schedule is the endless order in which faults are injected into one backend in a soak:
 // all of them once, in an order that the seed decides, then all of them in
 // another one.
 type schedule struct {

@@ -22,7 +22,7 @@ import (
 // have lost.
 const restBetween = 2 * time.Second
 
-// Soak lets hosts live long while one fault after the other strikes them. On
+// Soak lets hosts live long while one fault after the other is injected. On
 // each backend, all at the same time, two hosts go through the rounds of this
 // package, and a third one keeps a crowd of leases with a TTL of 10 s, of
 // which it always gives some back to take them again.
@@ -31,7 +31,7 @@ type Soak struct {
 	// Length is for how long it goes on, to begin with the first start. On each
 	// backend there is at least one fault.
 	Length time.Duration
-	// Seed decides which faults strike, in which order, and at which moments of
+	// Seed decides which faults are injected, in which order, and at which moments of
 	// a renewal.
 	Seed uint64
 	// Crowd is how many leases are kept on each backend.
@@ -119,7 +119,7 @@ type system struct {
 	*cell
 	soak      Soak
 	beginning *sync.Mutex
-	until     time.Time // faults strike
+	until     time.Time // faults are injected
 	schedule  *schedule
 	crowd     *recorder.Process
 	checker   *check.Checker
