@@ -65,6 +65,14 @@ func (a *attempt) renew(t T) error {
 	return call(t, func(ctx context.Context) error { return a.b.Renew(ctx, a.Request) })
 }
 
+// mustRenew renews a lease that has to be there.
+func (a *attempt) mustRenew(t T) {
+	t.Helper()
+	if err := a.renew(t); err != nil {
+		a.failed(t, "Renew", err)
+	}
+}
+
 func (a *attempt) release(t T) error {
 	return call(t, func(ctx context.Context) error { return a.b.Release(ctx, a.Request) })
 }
@@ -73,8 +81,19 @@ func (a *attempt) release(t T) error {
 func (a *attempt) mustRelease(t T) {
 	t.Helper()
 	if err := a.release(t); err != nil {
-		t.Fatalf("owner %s: Release of %q with token %d: %v", a.Owner, a.Name, a.Token, err)
+		a.failed(t, "Release", err)
 	}
+}
+
+// failed ends the case because of op. A lease that is gone may have run out
+// while this process stood still.
+func (a *attempt) failed(t T, op string, err error) {
+	t.Helper()
+	const text = "owner %s: %s of %q with token %d and TTL %v: %v"
+	if errors.Is(err, driver.ErrNotHeld) {
+		mistimed(t, a.TTL, text, a.Owner, op, a.Name, a.Token, a.TTL, err)
+	}
+	t.Fatalf(text, a.Owner, op, a.Name, a.Token, a.TTL, err)
 }
 
 func (a *attempt) withdraw(t T) {

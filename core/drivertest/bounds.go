@@ -81,9 +81,7 @@ func keptTTLs(t T, h *Harness) {
 		}
 		a.TTL = h.ttl(ttl/2 + step)
 		sent = time.Now()
-		if err := a.renew(t); err != nil {
-			t.Fatalf("renewing with TTL %v: %v", a.TTL, err)
-		}
+		a.mustRenew(t)
 		at = inspect(t, b, "jobs")
 		if lost := time.Since(sent); at.TTL > a.TTL || at.TTL < a.TTL-lost-step {
 			t.Errorf("a renewal for %v was asked for %v ago, and the store says another %v", a.TTL, lost, at.TTL)
