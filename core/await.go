@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
 )
 
 const (
@@ -54,7 +56,8 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) *Lease {
 	before := a.answer
 	g := grant{epoch: c.sched.epoch.Load(), sent: c.clock.early()}
 	began := g.sent
-	wctx, cancel := context.WithTimeout(ctx, rest+maxAsk) // a hung backend must not hold up K4
+	call := max(min(a.lock.opts.TTL, maxCall), minCall)
+	wctx, cancel := context.WithTimeout(ctx, rest+driver.WaitSlack+call)
 	token, waited, err := c.b.WaitAcquire(wctx, a.request(), rest)
 	cancel()
 	g.token, g.sent = token, g.sent.add(waited)
