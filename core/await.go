@@ -5,14 +5,18 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
 )
 
 const (
 	// maxAsk is how long the head of a queue waits at most before it asks the
 	// store again (K4).
 	maxAsk = time.Second
-	// forNothing is how soon a wait with its refusal is one that did not wait.
+	// forNothing is how soon a wait with its refusal is one that did not wait,
+	// beside two trips to the store, of which at most maxTrip counts.
 	forNothing = 2 * time.Millisecond
+	maxTrip    = 50 * time.Millisecond
 	// Pauses between asking a store that cannot wake waiters.
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// Pauses while the backend does not answer.
@@ -54,7 +58,8 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) *Lease {
 	before := a.answer
 	g := grant{epoch: c.sched.epoch.Load(), sent: c.clock.early()}
 	began := g.sent
-	wctx, cancel := context.WithTimeout(ctx, rest+maxAsk) // a hung backend must not hold up K4
+	call := max(min(a.lock.opts.TTL, maxCall), minCall)
+	wctx, cancel := context.WithTimeout(ctx, rest+driver.WaitSlack+call)
 	token, waited, err := c.b.WaitAcquire(wctx, a.request(), rest)
 	cancel()
 	g.token, g.sent = token, g.sent.add(waited)
@@ -65,7 +70,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) *Lease {
 	case ctx.Err() != nil:
 		a.answer = before // what was waited for
 	case !errors.Is(err, ErrHeld):
-	case c.clock.early().sub(began) >= forNothing:
+	case c.clock.early().sub(began) >= forNothing+2*min(a.trip, maxTrip):
 		a.poll.reset()
 	default: // woken for nothing: do not spin
 		sleep(ctx, min(a.poll.next()-pollFrom, rest))

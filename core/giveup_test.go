@@ -145,6 +145,39 @@ func TestK3JanitorEnds(t *testing.T) {
 	})
 }
 
+// A store that needs seconds for each request is slow, not broken: a waiter is
+// granted the lock by its first acquire after the holder's end, and keeps its
+// place until then.
+func TestK4SlowStoreServesWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(driver.PowerWaiter)
+		const slow = 2500 * time.Millisecond
+		f.before = func(ctx context.Context, op string, _ driver.Request) error {
+			if op == "wait" {
+				return nil
+			}
+			select {
+			case <-time.After(slow):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			return nil
+		}
+		c, _ := open(t, f)
+		const held = 5 * time.Second
+		f.steal("a")
+		f.expire("a", time.Now().Add(held))
+		began := time.Now()
+		acquire(t, lockOf(t, c, "a", &LockOptions{TTL: 10 * time.Second}))
+		if took := time.Since(began); took > held+maxAsk+slow {
+			t.Errorf("it took %v", took)
+		}
+		if n := f.count("withdraw"); n != 0 {
+			t.Errorf("%d withdrawals: the waiter has lost its place", n)
+		}
+	})
+}
+
 func TestK3WaiterLeavesTheStoresQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.PowerWaiter)

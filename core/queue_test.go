@@ -120,6 +120,48 @@ func TestLostLeaseLetsTheNextOneAsk(t *testing.T) {
 	})
 }
 
+// eager is a fake whose waits return at once.
+type eager struct{ *fake }
+
+func (e eager) Wait(ctx context.Context, r driver.Request, _ time.Duration) error {
+	return e.do(ctx, "wait", r, func() error { return nil })
+}
+
+// A wait that returns for nothing, again and again, must not make the waiter ask
+// as fast as the store answers, however far that is.
+func TestK4WokenForNothingDoesNotSpin(t *testing.T) {
+	for _, tc := range []struct{ wait, acquire time.Duration }{
+		{0, 0}, {0, 3 * time.Millisecond}, {3 * time.Millisecond, 3 * time.Millisecond}, {0, 20 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(waiting...)
+			f.before = func(_ context.Context, op string, _ driver.Request) error {
+				switch op {
+				case "wait":
+					time.Sleep(tc.wait)
+				case "acquire":
+					time.Sleep(tc.acquire)
+				}
+				return nil
+			}
+			c := New(eager{f}, nil)
+			const held = 10 * time.Second
+			f.steal("a")
+			f.expire("a", time.Now().Add(held))
+			lease := acquire(t, lockOf(t, c, "a", nil))
+			if n := f.count("acquire"); n > 100 {
+				t.Errorf("wait %v, acquire %v: asked %d times in %v", tc.wait, tc.acquire, n, held)
+			}
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := c.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestTryAcquireDoesNotOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -35,13 +35,20 @@ func (c twoCalls) WaitAcquire(ctx context.Context, r Request, max time.Duration)
 	return WaitAcquire(ctx, c.lock, c.waiter, r, max)
 }
 
-// minAcquire is what the TryAcquire of a WaitAcquire gets, however short the TTL.
-const minAcquire = 10 * time.Millisecond
+const (
+	// WaitSlack is how much longer than asked the Wait of a WaitAcquire may take:
+	// one that hangs must not hold up K4, nor take the time of the TryAcquire.
+	WaitSlack = time.Second
+	// The TryAcquire of a WaitAcquire gets the TTL, within these bounds.
+	minAcquire, maxAcquire = 10 * time.Millisecond, 3 * time.Second
+)
 
 // WaitAcquire does what a [WaitAcquirer] does, with w.Wait and l.TryAcquire.
 func WaitAcquire(ctx context.Context, l Lock, w Waiter, r Request, most time.Duration) (token uint64, waited time.Duration, err error) {
 	began := time.Now()
-	err = w.Wait(ctx, r, most)
+	wctx, stop := context.WithTimeout(ctx, most+WaitSlack)
+	err = w.Wait(wctx, r, most)
+	stop()
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -49,7 +56,7 @@ func WaitAcquire(ctx context.Context, l Lock, w Waiter, r Request, most time.Dur
 	if err != nil {
 		return 0, waited, unsent(err)
 	}
-	bounded, cancel := context.WithTimeout(ctx, max(r.TTL, minAcquire))
+	bounded, cancel := context.WithTimeout(ctx, min(max(r.TTL, minAcquire), maxAcquire))
 	defer cancel()
 	token, err = l.TryAcquire(bounded, r)
 	return token, waited, err

@@ -84,3 +84,18 @@ func TestWaitAcquireThatWaitsInVain(t *testing.T) {
 		})
 	}
 }
+
+// A wait that hangs must neither hold up the waiter nor pass for an acquire.
+func TestWaitAcquireEndsAWaitThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{} // waits for 3 s, whatever it is told
+		began := time.Now()
+		_, _, err := driver.WaitAcquirerOf(s).WaitAcquire(t.Context(), driver.Request{TTL: time.Second}, time.Second)
+		if took := time.Since(began); took != time.Second+driver.WaitSlack {
+			t.Errorf("it took %v", took)
+		}
+		if !errors.Is(err, driver.ErrNotSent) || s.asked != 0 {
+			t.Errorf("asked %d times: %v", s.asked, err)
+		}
+	})
+}

@@ -55,6 +55,10 @@ type Link struct {
 	role  role
 }
 
+// grace is how long a WaitAcquire that is given up may still be answered. Only
+// the plugin knows whether the wait was over and the acquire was sent.
+const grace = 50 * time.Millisecond
+
 // call is one request under way.
 type call struct {
 	id    uint64
@@ -169,6 +173,9 @@ func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
+		if c.kind == kindWaitAcquire && l.answersYet(c) {
+			break
+		}
 		if l.cancel(c) {
 			c.recycle()
 			return nil, noAnswer(ctx.Err())
@@ -270,6 +277,34 @@ func (l *Link) leave(id uint64) *call {
 	return c
 }
 
+// answersYet tells the plugin that c is given up, and reports whether c's
+// answer comes within the grace, or has come.
+func (l *Link) answersYet(c *call) bool {
+	l.out.mu.Lock()
+	write := false
+	if l.slots[c.id&slotMask] == c {
+		write = l.tell(c)
+	}
+	l.out.mu.Unlock()
+	if write {
+		l.out.flush(false)
+	}
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-c.done:
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
+// tell queues that c is given up. The caller holds out.mu, and flushes.
+func (l *Link) tell(c *call) (write bool) {
+	m := message{kind: kindCancel}
+	return l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })
+}
+
 // cancel gives c up and tells the plugin. It returns false when c's answer has
 // come already.
 func (l *Link) cancel(c *call) bool {
@@ -278,8 +313,7 @@ func (l *Link) cancel(c *call) bool {
 		l.out.mu.Unlock()
 		return false
 	}
-	m := message{kind: kindCancel}
-	write := l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })
+	write := l.tell(c)
 	l.out.mu.Unlock()
 	if write {
 		l.out.flush(false)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -54,7 +55,8 @@ func open(t *testing.T, b driver.Backend) path {
 		t.Fatal(err)
 	}
 	go func() { p.ended <- p.far.Serve(b, nil, func(err error) { t.Error(err) }, os.Getpid()) }()
-	p.Link, err = Dial(t.Context(), filepath.Join(dir, "s"), os.Getpid(), nil, nil, func(err error) { p.failed <- err })
+	powers := []driver.Power{driver.PowerWaitAcquirer}
+	p.Link, err = Dial(t.Context(), filepath.Join(dir, "s"), os.Getpid(), nil, powers, func(err error) { p.failed <- err })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +132,60 @@ func TestCancelTravels(t *testing.T) {
 		eventually(t, "all requests are cancelled", func() bool { return slow.Load() == 0 })
 		if token, err := p.TryAcquire(t.Context(), driver.Request{Name: "quick"}); token != 1 || err != nil {
 			t.Errorf("afterwards: %d, %v", token, err)
+		}
+	}
+}
+
+// Only the plugin knows whether a wait that is given up had gone on to acquire.
+func TestWaitGivenUpSaysWhetherItAcquired(t *testing.T) {
+	for _, others := range []int{0, 3} {
+		for _, tc := range []struct {
+			name     string
+			acquires bool // before it is given up
+			ignores  bool // the plugin does not react
+			wants    bool // ErrNotSent
+		}{
+			{name: "it waits", wants: true},
+			{name: "it acquires", acquires: true},
+			{name: "the plugin hangs", ignores: true},
+		} {
+			t.Run(fmt.Sprintf("%s, %d others", tc.name, others), func(t *testing.T) {
+				var slow atomic.Int64
+				free := make(chan struct{})
+				hold := blocking(free, &slow)
+				wait := hold.wait
+				hold.wait = func(ctx context.Context) error {
+					switch {
+					case tc.acquires:
+						return nil
+					case tc.ignores:
+						return wait(context.WithoutCancel(ctx))
+					}
+					return wait(ctx)
+				}
+				p := open(t, hold)
+				defer close(free)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var work sync.WaitGroup
+				for range 1 + others {
+					work.Go(func() {
+						_, _, err := p.WaitAcquire(ctx, driver.Request{Name: "slow", TTL: time.Minute}, time.Minute)
+						if !errors.Is(err, context.Canceled) {
+							t.Errorf("got %v", err)
+						}
+						if got := errors.Is(err, driver.ErrNotSent); got != tc.wants {
+							t.Errorf("not sent: %v, want %v: %v", got, tc.wants, err)
+						}
+					})
+				}
+				eventually(t, "all requests are there", func() bool { return slow.Load() == int64(1+others) })
+				cancel()
+				work.Wait()
+				if token, err := p.TryAcquire(t.Context(), driver.Request{Name: "quick"}); token != 1 || err != nil {
+					t.Errorf("afterwards: %d, %v", token, err)
+				}
+			})
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 		_ = l.conn.SetReadDeadline(time.Time{}) // fails only when closed
 	}
 	under := l.calls + l.waits
-	if l.slots[id&slotMask] == c {
+	if l.slots[id&slotMask] == c && c.kind != kindWaitAcquire {
 		under-- // it is given up in a moment
 	}
 	l.role = role{taken: under > 0}
