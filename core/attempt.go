@@ -4,17 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-)
-
-const (
-	// maxCall bounds one acquire. A grant that takes longer than the TTL is of
-	// no use, so a shorter TTL is the bound.
-	maxCall = 3 * time.Second
-	// minCall is what every call gets, however short the TTL.
-	minCall = 10 * time.Millisecond
 )
 
 // grant is the answer to a successful acquire.
@@ -28,7 +19,7 @@ type grant struct {
 func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	c := a.lock.c
 	g := grant{epoch: c.sched.epoch.Load(), sent: c.clock.early()}
-	call := c.calls.begin(ctx, max(min(a.lock.opts.TTL, maxCall), minCall))
+	call := c.calls.begin(ctx, driver.AcquireBudget(a.lock.opts.TTL))
 	var err error
 	g.token, err = c.b.TryAcquire(call, a.request())
 	call.done()

@@ -58,8 +58,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) *Lease {
 	before := a.answer
 	g := grant{epoch: c.sched.epoch.Load(), sent: c.clock.early()}
 	began := g.sent
-	call := max(min(a.lock.opts.TTL, maxCall), minCall)
-	wctx, cancel := context.WithTimeout(ctx, rest+driver.WaitSlack+call)
+	wctx, cancel := context.WithTimeout(ctx, driver.WaitAcquireBudget(a.lock.opts.TTL, rest))
 	token, waited, err := c.b.WaitAcquire(wctx, a.request(), rest)
 	cancel()
 	g.token, g.sent = token, g.sent.add(waited)

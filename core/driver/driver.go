@@ -138,10 +138,10 @@ type Waiter interface {
 // it: the client of a plugin does, because a grant after a wait then costs one
 // way to the plugin and back instead of two.
 type WaitAcquirer interface {
-	// WaitAcquire calls Wait, which gets max and [WaitSlack] at most, and, when
-	// that has returned nil, TryAcquire, which gets TTL at most. The request that acquires was sent not earlier than
-	// waited after the call began. An error of Wait wraps [ErrNotSent] as well:
-	// nothing was granted.
+	// WaitAcquire calls Wait, which gets max and a second at most, and, when that
+	// has returned nil, TryAcquire, which gets [AcquireBudget] at most. The
+	// request that acquires was sent not earlier than waited after the call
+	// began. An error of Wait wraps [ErrNotSent] as well: nothing was granted.
 	WaitAcquire(ctx context.Context, r Request, max time.Duration) (token uint64, waited time.Duration, err error)
 }
 

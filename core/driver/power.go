@@ -35,18 +35,25 @@ func (c twoCalls) WaitAcquire(ctx context.Context, r Request, max time.Duration)
 	return WaitAcquire(ctx, c.lock, c.waiter, r, max)
 }
 
-const (
-	// WaitSlack is how much longer than asked the Wait of a WaitAcquire may take:
-	// one that hangs must not hold up K4, nor take the time of the TryAcquire.
-	WaitSlack = time.Second
-	// The TryAcquire of a WaitAcquire gets the TTL, within these bounds.
-	minAcquire, maxAcquire = 10 * time.Millisecond, 3 * time.Second
-)
+// waitSlack is how much longer than asked the Wait of a WaitAcquire may take: one
+// that hangs must not hold up K4, nor take the time of the TryAcquire.
+const waitSlack = time.Second
+
+// AcquireBudget bounds a TryAcquire for a lease of ttl: 10 ms to 3 s. A grant
+// that takes longer than its TTL is of no use.
+func AcquireBudget(ttl time.Duration) time.Duration {
+	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
+}
+
+// WaitAcquireBudget bounds a WaitAcquire that waits for most.
+func WaitAcquireBudget(ttl, most time.Duration) time.Duration {
+	return most + waitSlack + AcquireBudget(ttl)
+}
 
 // WaitAcquire does what a [WaitAcquirer] does, with w.Wait and l.TryAcquire.
 func WaitAcquire(ctx context.Context, l Lock, w Waiter, r Request, most time.Duration) (token uint64, waited time.Duration, err error) {
 	began := time.Now()
-	wctx, stop := context.WithTimeout(ctx, most+WaitSlack)
+	wctx, stop := context.WithTimeout(ctx, most+waitSlack)
 	err = w.Wait(wctx, r, most)
 	stop()
 	if err == nil {
@@ -56,7 +63,7 @@ func WaitAcquire(ctx context.Context, l Lock, w Waiter, r Request, most time.Dur
 	if err != nil {
 		return 0, waited, unsent(err)
 	}
-	bounded, cancel := context.WithTimeout(ctx, min(max(r.TTL, minAcquire), maxAcquire))
+	bounded, cancel := context.WithTimeout(ctx, AcquireBudget(r.TTL))
 	defer cancel()
 	token, err = l.TryAcquire(bounded, r)
 	return token, waited, err
