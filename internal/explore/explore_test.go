@@ -13,8 +13,9 @@ import (
 )
 
 // TestPlantedBugsAreFound: each, without being told what to look for, and in a
-// scene of two actions at most; nothing in a backend that has none. The short
-// test looks for one of them, among the actions that can show it.
+// scene of two actions at most, of which one that is repeated counts once;
+// nothing in a backend that has none. The short test looks for one of them,
+// among the actions that can show it.
 func TestPlantedBugsAreFound(t *testing.T) {
 	t.Parallel()
 	if s, err := env.StartRedis(t.Context(), nil); err != nil {
@@ -26,7 +27,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	o := Options{Length: 260 * time.Second, Seed: 1, Log: t.Logf, Settings: []string{"plain"}, Players: 5, Shrink: 160 * time.Second}
 	bugs := []string{"pause", "token", "resurrect", "release", "early"}
 	if os.Getenv("LOCKBENCH_LONG") == "" {
-		o.Players, o.Length, o.Shrink, o.Runs, o.Actions = 1, time.Minute, 20*time.Second, 1, []string{"freeze-host", "kill-plugin"}
+		o.Players, o.Length, o.Shrink, o.Runs, o.Actions = 1, 2*time.Minute, 20*time.Second, 1, []string{"freeze-host", "kill-plugin"}
 		bugs = []string{"release"}
 	}
 	for _, bug := range bugs {
@@ -41,8 +42,12 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			}
 			scene := slices.MaxFunc(found.Scenes, func(a, b Scene) int { return cmp.Compare(a.Shown, b.Shown) })
 			t.Logf("after %d schedules, %v with shrinking: %s", found.Schedules, time.Since(began).Round(time.Second), scene.Text())
-			if len(scene.Schedule.Events) > 2 {
-				t.Errorf("%d actions are left", len(scene.Schedule.Events))
+			actions := map[string]bool{}
+			for _, e := range scene.Schedule.Events {
+				actions[e.Action] = true
+			}
+			if len(actions) > 2 {
+				t.Errorf("%d actions are left", len(actions))
 			}
 		})
 	}
