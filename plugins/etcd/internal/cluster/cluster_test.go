@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
@@ -125,6 +128,28 @@ func TestHealth(t *testing.T) {
 	<-changed
 	if changes, down := c.State(); changes != 2 || down != nil {
 		t.Errorf("after %d changes: %v", changes, down)
+	}
+}
+
+// TestResetWithTLS: a server that resets a connection with TLS before it has ever
+// answered may have refused the client's certificate, and its alert got lost.
+func TestResetWithTLS(t *testing.T) {
+	secure, plain := clustertest.At(t, "https://"+clustertest.Nowhere), clustertest.At(t, clustertest.Nowhere)
+	for text, unsent := range map[string]bool{
+		"write tcp 127.0.0.1:2->127.0.0.1:1: write: connection reset by peer":                                                          false,
+		"write tcp 127.0.0.1:2->127.0.0.1:1: write: broken pipe":                                                                       false,
+		"read tcp 127.0.0.1:2->127.0.0.1:1: read: connection reset by peer":                                                            false,
+		"connection error: desc = \"error reading server preface: read tcp 127.0.0.1:2->127.0.0.1:1: read: connection reset by peer\"": true,
+		"latest balancer error: connection error: desc = \"write tcp 127.0.0.1:2->127.0.0.1:1: write: connection reset by peer\"":      true,
+	} {
+		native := status.Error(codes.Unavailable, text)
+		err := secure.Wrap(native)
+		if !strings.Contains(err.Error(), "tls_cert_file") || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) != unsent {
+			t.Errorf("with TLS: %v", err)
+		}
+		if err := plain.Wrap(native); strings.Contains(err.Error(), "tls_cert_file") {
+			t.Errorf("without TLS: %v", err)
+		}
 	}
 }
 

@@ -96,11 +96,13 @@ func (c *Cluster) Wrap(err error) error {
 	case strings.Contains(text, "http2: frame too large"), strings.Contains(text, "no application protocol"), strings.Contains(text, "ALPN"):
 		return fmt.Errorf("etcd: %s: %w: %w: what listens there does not speak HTTP/2, and is no etcd: check the address: %w",
 			c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, native)
-	case strings.Contains(text, "failed to write client preface"),
-		// The server's alert may be lost with the connection that it resets.
-		strings.Contains(text, "write: connection reset by peer") && strings.Contains(c.addresses(), "https://") && neverSent(native, text):
-		return fmt.Errorf("etcd: %s: %w: %w: what listens there ended the connection: it may refuse the client's certificate (tls_cert_file), or want one: %w",
-			c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, native)
+	case strings.Contains(text, "failed to write client preface"), c.mayRefuse(text):
+		err := fmt.Errorf("etcd: %s: %w: what listens there ended the connection: it may refuse the client's certificate (tls_cert_file), or want one: %w",
+			c.addresses(), driver.ErrUnavailable, native)
+		if neverSent(native, text) {
+			err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		}
+		return err
 	case strings.Contains(text, "error reading server preface"):
 		return fmt.Errorf("etcd: %s: %w: %w: %w: what listens there may want TLS, or is no etcd",
 			c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, native)
@@ -111,6 +113,14 @@ func (c *Cluster) Wrap(err error) error {
 		return fmt.Errorf("etcd: %s: %w: %w: %w", c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, native)
 	}
 	return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), driver.ErrUnavailable, native)
+}
+
+// mayRefuse reports whether a server that has never answered has reset a
+// connection with TLS. With TLS 1.3 it refuses the client's certificate when the
+// client has begun to send, so that its alert may be lost with the connection.
+func (c *Cluster) mayRefuse(text string) bool {
+	return strings.Contains(c.addresses(), "https://") && !c.answered() &&
+		(strings.Contains(text, "connection reset by peer") || strings.Contains(text, "broken pipe"))
 }
 
 // denied is the error of a request that the server has refused to this client.

@@ -4,6 +4,7 @@ package clustertest
 import (
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,13 +17,16 @@ import (
 // Nowhere is an address at which nobody listens.
 const Nowhere = "127.0.0.1:1"
 
-// At returns a Cluster of the members at addrs, which is stopped and closed when
-// the test ends.
+// At returns a Cluster of the members at addrs, by http where they have no scheme,
+// which is stopped and closed when the test ends.
 func At(t testing.TB, addrs ...string) *cluster.Cluster {
 	t.Helper()
 	var members []string
 	for _, a := range addrs {
-		members = append(members, "http://"+a)
+		if !strings.Contains(a, "://") {
+			a = "http://" + a
+		}
+		members = append(members, a)
 	}
 	log := slog.New(slog.DiscardHandler)
 	connect := config.Connect{DialTimeout: time.Second, RequestTimeout: 3 * time.Second}
