@@ -9,11 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/digest"
+	"github.com/lockbench/lockbench/internal/record"
 )
-
-// otherBuild is what the subjects of another build are called after the name
-// of the backend.
-const otherBuild = "-vs"
 
 // openOther opens the plugin of the other build on the same servers, when the
 // plan has one. It is driven by this lockbench, so that only the plugins differ.
@@ -28,10 +25,10 @@ func (s *session) openOther(ctx context.Context, d described, cfg driver.Config,
 	}
 	d.config = cfg
 	sub := s.pluginSubject(b, d)
-	sub.Name, sub.BuildOf, sub.Reference = of.Name+otherBuild, of.Name, of.Reference
+	sub.Name, sub.BuildOf, sub.Reference = of.Name+record.OtherBuild, of.Name, of.Reference
 	sub.series, sub.counter, sub.server = 1, of.counter, of.server
 	s.subjects = append(s.subjects, sub)
-	s.binaries[d.Name+otherBuild], err = digest.File(d.Path)
+	s.binaries[d.Name+record.OtherBuild], err = digest.File(d.Path)
 	return err
 }
 

@@ -3,6 +3,8 @@ package goals
 import (
 	"fmt"
 	"time"
+
+	"github.com/lockbench/lockbench/internal/record"
 )
 
 // Goal is one ratio or bound to reach.
@@ -175,6 +177,20 @@ func Prices() []Goal {
 		plain := cell{scenario: "acquire", backend: "redis", clients: n, noMTLS: true}
 		library := cell{scenario: "acquire", backend: "redislock", clients: n, noMTLS: true}
 		out = append(out, price(fmt.Sprintf("redis without mutual TLS / redislock, clients=%d", n), plain, library, n))
+	}
+	return out
+}
+
+// Noise is shown and not judged: each plugin by a second copy of itself, which
+// would be 1 if nothing but the plugin decided. Its limits mean nothing.
+func Noise() []Goal {
+	var out []Goal
+	for _, b := range backends {
+		for _, n := range []int{1, 64} {
+			one := cell{scenario: "acquire", backend: b, clients: n}
+			other := cell{scenario: "acquire", backend: b + record.OtherBuild, clients: n}
+			out = append(out, price(fmt.Sprintf("%s / the same again, clients=%d", b, n), one, other, n))
+		}
 	}
 	return out
 }

@@ -268,6 +268,11 @@ func TestScaling(t *testing.T) {
 func TestPage(t *testing.T) {
 	dir := t.TempDir()
 	folder(t, dir, "redis", manifest("acquire", "redislock"), record.StateDone, rates([2]float64{200, 100})...)
+	noise := manifest("acquire", "redis-vs")
+	noise.Subjects[1].BuildOf = "redis"
+	folder(t, dir, "noise", noise, record.StateDone,
+		record.Cell{Section: section("acquire", "redis", 64), Values: map[string]float64{"cycles/s": 99}},
+		record.Cell{Section: section("acquire", "redis-vs", 64), Values: map[string]float64{"cycles/s": 100}})
 	folders, err := Load(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -279,10 +284,14 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"| P2/64 | redis / redislock, 64 clients: cycles/s | 2.00 [-] | >= 1.8 | ok |",
 		"| P1 | redis / redislock, 1 client: acquire p50 | not run (", "2 cores of a test's", " commit 0123456789ab, ", "| redislock | baseline |",
+		"| redis / the same again, clients=64: cycles/s | 0.99 [-] |",
 	} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page lacks %q:\n%s", want, page.String())
 		}
+	}
+	if strings.Contains(page.String(), "redis-vs |") {
+		t.Errorf("the page shows the second copy as a library:\n%s", page.String())
 	}
 }
 

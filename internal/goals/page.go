@@ -27,6 +27,7 @@ type page struct {
 	Missed   int
 	Lines    []Line
 	Prices   []Line
+	Noise    []Line
 	Scaling  []Line
 	Points   []curvePoint
 	Hosts    []Line
@@ -48,7 +49,7 @@ func WritePage(w io.Writer, folders []Folder, lines []Line, commit string) error
 	first := folders[0].Manifest
 	p := page{
 		Machine: first.Machine, Version: first.Lockbench, Commit: commit, Date: first.Started.UTC().Format(time.DateOnly),
-		Lines: lines, Missed: Missed(lines), Prices: measured(Judge(Prices(), folders)), Scaling: measured(Judge(ScalingGoals(), folders)),
+		Lines: lines, Missed: Missed(lines), Prices: measured(Judge(Prices(), folders)), Noise: measured(Judge(Noise(), folders)), Scaling: measured(Judge(ScalingGoals(), folders)),
 		Points: pointsIn(folders), Hosts: measured(Judge(Hosts(), folders)), Subjects: subjectsIn(folders),
 	}
 	for _, f := range folders {
@@ -62,14 +63,14 @@ func measured(lines []Line) []Line {
 	return slices.DeleteFunc(lines, func(l Line) bool { return l.Missing != "" })
 }
 
-// subjectsIn are all that were measured, without floors, each once for a kind
-// of tokens.
+// subjectsIn are all that were measured, without floors and second copies, each
+// once for a kind of tokens.
 func subjectsIn(folders []Folder) []record.Subject {
 	var out []record.Subject
 	for _, f := range folders {
 		for _, s := range f.Manifest.Subjects {
 			same := func(o record.Subject) bool { return o.Name == s.Name && o.Fencing == s.Fencing }
-			if s.Kind != record.KindFloor && !slices.ContainsFunc(out, same) {
+			if s.Kind != record.KindFloor && s.BuildOf == "" && !slices.ContainsFunc(out, same) {
 				out = append(out, s)
 			}
 		}

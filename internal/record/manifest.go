@@ -127,6 +127,10 @@ type Subject struct {
 	Reference string `json:"reference,omitempty"`
 }
 
+// OtherBuild ends the name of a subject that is another build of the one before
+// it in the name.
+const OtherBuild = "-vs"
+
 // Subject finds a subject by name; it is the zero Subject when there is none.
 func (m Manifest) Subject(name string) Subject {
 	for _, s := range m.Subjects {
