@@ -14,6 +14,7 @@ import (
 // gauged is what the system had counted at one moment.
 type gauged struct {
 	at          time.Time
+	wall        time.Time     // by the clock that may be set
 	load        float64       // average of one minute
 	busy        time.Duration // of all CPUs, stolen time left out
 	all, stolen time.Duration
@@ -27,6 +28,7 @@ type gauged struct {
 // cannot be read stays 0.
 func gauge() gauged {
 	g := gauged{at: time.Now(), own: ownTime()}
+	g.wall = g.at.Round(0)
 	if fields := strings.Fields(readText("/proc/loadavg")); len(fields) > 0 {
 		g.load, _ = strconv.ParseFloat(fields[0], 64)
 	}
@@ -105,7 +107,7 @@ func (g gauged) until(end gauged) *record.Business {
 		OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),
 		Throttled: (end.throttled - g.throttled).Seconds(),
 		RunQueue:  ratio(waited, ran+waited), Pressure: ratio(end.pressure-g.pressure, took),
-		Elapsed: took.Seconds(),
+		ClockStep: (end.wall.Sub(g.wall) - took).Seconds(), Elapsed: took.Seconds(),
 	}
 }
 

@@ -1,6 +1,9 @@
 package record
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Business is what the machine had to do beside the run, from before its first
 // cell to after its last. What a system does not tell is 0.
@@ -23,6 +26,10 @@ type Business struct {
 	// Pressure is which share of the time somebody on the machine waited for a
 	// CPU (PSI, "some"), from 0 to 1, the run's own processes included.
 	Pressure float64 `json:"cpu_pressure"`
+	// ClockStep is by how much the machine's clock went further than the time that
+	// passed, in seconds: it was set, or the machine was suspended. Negative when
+	// it was set back.
+	ClockStep float64 `json:"clock_step_s"`
 	// Elapsed is how long it was looked at, in seconds.
 	Elapsed float64 `json:"elapsed_s"`
 }
@@ -33,6 +40,10 @@ const (
 	busySteal     = 0.01 // of the processor time
 	busyThrottled = 0.01 // of the time of the run
 )
+
+// steppedClock is from when on, in seconds, a clock is said to have been set:
+// leases may end by it.
+const steppedClock = 1
 
 // Busy says, for people, what else the machine was busy with, or the machines of
 // the parts; none when they were not.
@@ -62,6 +73,10 @@ func (b *Business) words(cores int) []string {
 	}
 	if b.Throttled >= busyThrottled*b.Elapsed {
 		out = append(out, fmt.Sprintf("the machine was held back: its control group was throttled for %.1f s of %.0f s", b.Throttled, b.Elapsed))
+	}
+	if math.Abs(b.ClockStep) >= steppedClock {
+		out = append(out, fmt.Sprintf("the machine's clock was set, or the machine suspended: it went %.1f s in %.1f s; servers that go by it end leases at another time than their holders",
+			b.Elapsed+b.ClockStep, b.Elapsed))
 	}
 	return out
 }
