@@ -114,7 +114,7 @@ func (c cell) matches(scenario, backend, mode string, hosts, clients int, held b
 func (c cell) in(f Folder) bool {
 	s := f.Manifest.Subject(c.backend)
 	return s.Name != "" && f.Manifest.Plan.MTLS != c.noMTLS &&
-		slices.Contains(f.Manifest.Plan.Scenarios, c.scenario) && (c.fencing == "" || c.fencing == s.Fencing)
+		(c.scenario == floor || slices.Contains(f.Manifest.Plan.Scenarios, c.scenario)) && (c.fencing == "" || c.fencing == s.Fencing)
 }
 
 // lines are those of the cell in one folder, run by run.

@@ -161,11 +161,15 @@ func footprint() []Goal {
 	return out
 }
 
-// Prices are shown and not judged: what the process costs, by the same library
-// without it, and what mutual TLS does. Their limits mean nothing.
+// floor is measured beside scenario acquire, whatever the plan has.
+const floor = "floor"
+
+// Prices are shown and not judged: what the process costs, alone and by the same
+// library without it, and what mutual TLS does. Their limits mean nothing.
 func Prices() []Goal {
 	clients := map[string][]int{"redis": {1, 8, 64, 256}, "redlock": {1, 64, 256}, "mysql": {1, 8, 64, 256}, "etcd": {1, 64, 256}}
-	var out []Goal
+	nothing := cell{scenario: floor, backend: "plugin-call", clients: 1}
+	out := []Goal{{What: "a call through a plugin that does nothing, clients=1: p50", Unit: "us", figure: median(nothing, "p50-ns/call", microsecond)}}
 	for _, b := range backends {
 		for _, n := range clients[b] {
 			through := cell{scenario: "acquire", backend: b, clients: n}

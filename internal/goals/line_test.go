@@ -268,11 +268,12 @@ func TestScaling(t *testing.T) {
 func TestPage(t *testing.T) {
 	dir := t.TempDir()
 	folder(t, dir, "redis", manifest("acquire", "redislock"), record.StateDone, rates([2]float64{200, 100})...)
-	noise := manifest("acquire", "redis-vs")
+	noise := manifest("acquire", "redis-vs", "plugin-call")
 	noise.Subjects[1].BuildOf = "redis"
 	folder(t, dir, "noise", noise, record.StateDone,
 		record.Cell{Section: section("acquire", "redis", 64), Values: map[string]float64{"cycles/s": 99}},
-		record.Cell{Section: section("acquire", "redis-vs", 64), Values: map[string]float64{"cycles/s": 100}})
+		record.Cell{Section: section("acquire", "redis-vs", 64), Values: map[string]float64{"cycles/s": 100}},
+		record.Cell{Section: section("floor", "plugin-call", 1), Values: map[string]float64{"p50-ns/call": 15000}})
 	folders, err := Load(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -285,6 +286,7 @@ func TestPage(t *testing.T) {
 		"| P2/64 | redis / redislock, 64 clients: cycles/s | 2.00 [-] | >= 1.8 | ok |",
 		"| P1 | redis / redislock, 1 client: acquire p50 | not run (", "2 cores of a test's", " commit 0123456789ab, ", "| redislock | baseline |",
 		"| redis / the same again, clients=64: cycles/s | 0.99 [-] |",
+		"| a call through a plugin that does nothing, clients=1: p50 | 15.0 [-] us |",
 	} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page lacks %q:\n%s", want, page.String())
