@@ -174,7 +174,7 @@ func (c *connection) run(ctx context.Context, command, script string, batch []*b
 		args = append(args, b.key)
 	}
 	lowest, highest, index := hints(batch)
-	args = append(args, c.n.b.keys.Head()...)
+	args = append(args, c.n.b.keys.Head("")...)
 	args = append(args, c.marker, lowest, highest, index)
 	for _, b := range batch {
 		args = append(args, b.argv[:]...)

@@ -74,7 +74,6 @@
 //	           2 when others wait for the lock; 1 more to undo a failed attempt
 //	renew      1 round; nodes that miss the lease: 2 more requests in the background
 //	release    1 round; 1 more request to the node with the queue to wake a waiter
-//	hand over  1 round
 //	proclaim   1 round
 //	inspect    1 round, and the votes of all nodes
 //	observe    1 inspect each 100 ms

@@ -32,14 +32,14 @@ func encode(o driver.Op) (op, error) {
 	r := o.Request
 	switch {
 	case o.Kind == driver.OpAcquire:
-		return op{"a", r.Name, r.Owner, valueTail(r.Label, r.Value), r.TTL.Milliseconds()}, nil
+		return op{"a", r.Name, r.Owner, ValueTail(r.Label, r.Value), r.TTL.Milliseconds()}, nil
 	case o.Kind == driver.OpRenew:
-		id := leaseID(r)
+		id := LeaseID(r.Owner, r.Token)
 		return op{"r", r.Name, id, lastIndex(id), r.TTL.Milliseconds()}, nil
 	case o.Kind == driver.OpRelease && r.Token == 0:
 		return op{"w", r.Name, r.Owner, "", TombstoneFor.Milliseconds()}, nil
 	case o.Kind == driver.OpRelease:
-		id := leaseID(r)
+		id := LeaseID(r.Owner, r.Token)
 		return op{"d", r.Name, id, lastIndex(id), millis.Count(r.Keep)}, nil
 	}
 	return op{}, fmt.Errorf("%w: operation %d of a batch", driver.ErrInvalid, o.Kind)

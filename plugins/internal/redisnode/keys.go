@@ -75,8 +75,9 @@ func (k Keys) side() string                  { return k.prefix + "~" }
 func (k Keys) control(lock string) string    { return k.side() + "s:{" + k.tag(lock) + "}" }
 func (k Keys) tombstones(lock string) string { return k.side() + "b:{" + k.tag(lock) + "}" }
 
-// head are the first arguments of every script; see lua/head.lua.
-func (k Keys) head(lock string) []any {
+// Head are the first arguments of every script; see lua/head.lua. Outside
+// Cluster lock says nothing.
+func (k Keys) Head(lock string) []any {
 	cluster := "0"
 	if k.cluster {
 		cluster = "1"

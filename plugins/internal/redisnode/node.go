@@ -116,7 +116,7 @@ func (n *Node) Close(ctx context.Context) error {
 }
 
 // run calls s for one lock and returns its reply.
-func (n *Node) run(ctx context.Context, s *script, name string, args ...any) (any, error) {
+func (n *Node) run(ctx context.Context, s *Script, name string, args ...any) (any, error) {
 	return n.call(ctx, n.invoke(s, []string{n.opts.Keys.Lock(name)}, false, args))
 }
 
@@ -129,17 +129,17 @@ func (n *Node) call(ctx context.Context, v *invocation) (any, error) {
 }
 
 // invoke fills in what every script is called with; see lua/head.lua.
-func (n *Node) invoke(s *script, locks []string, mints bool, args []any) *invocation {
+func (n *Node) invoke(s *Script, locks []string, mints bool, args []any) *invocation {
 	keys := locks
 	if mints && n.opts.Keys.cluster {
 		keys = []string{locks[0], n.opts.Keys.control(locks[0])}
 	}
-	return &invocation{script: s, keys: keys, args: append(n.opts.Keys.head(locks[0]), args...)}
+	return &invocation{script: s, keys: keys, args: append(n.opts.Keys.Head(locks[0]), args...)}
 }
 
 // Proclaim replaces the published value of a lease; see driver.Elector.
 func (n *Node) Proclaim(ctx context.Context, r driver.Request) error {
-	reply, err := n.run(ctx, proclaimScript, r.Name, leaseID(r), string(r.Value))
+	reply, err := n.run(ctx, proclaimScript, r.Name, LeaseID(r.Owner, r.Token), string(r.Value))
 	if err != nil {
 		return err
 	}

@@ -8,11 +8,11 @@ import (
 
 // The codes that a refusal starts with; lua/head.lua has the same.
 const (
-	codeHeld = iota + 1
-	codeNotHeld
-	codeWithdrawn
-	codeTurn
-	codeRefused
+	CodeHeld = iota + 1
+	CodeNotHeld
+	CodeWithdrawn
+	CodeTurn
+	CodeRefused
 )
 
 // Refusal is an error of the server inside a script, which went on.
@@ -33,14 +33,14 @@ func decode(name string, reply any) driver.Result {
 		return driver.Result{Err: errReply(reply)}
 	}
 	switch fields[0] {
-	case int64(codeHeld), int64(codeNotHeld):
+	case int64(CodeHeld), int64(CodeNotHeld):
 		return driver.Result{Err: decodeRefusal(name, fields)}
-	case int64(codeWithdrawn):
+	case int64(CodeWithdrawn):
 		return driver.Result{Err: driver.ErrWithdrawn}
-	case int64(codeRefused):
+	case int64(CodeRefused):
 		text, _ := fields[len(fields)-1].(string)
 		return driver.Result{Err: Refusal(text)}
-	case int64(codeTurn):
+	case int64(CodeTurn):
 		return driver.Result{Err: &driver.HeldError{Holder: reserved(name, fields)}}
 	}
 	return driver.Result{Err: errReply(reply)}
@@ -66,7 +66,7 @@ func decodeRefusal(name string, fields []any) error {
 	// Only the head of the value came with the refusal, and a part of a
 	// published value is worse than none.
 	h.Value = nil
-	if fields[0] == int64(codeHeld) {
+	if fields[0] == int64(CodeHeld) {
 		return &driver.HeldError{Holder: h}
 	}
 	return &driver.NotHeldError{Holder: h}
@@ -75,7 +75,7 @@ func decodeRefusal(name string, fields []any) error {
 // queued reports whether a refused acquire found its owner in the queue.
 func queued(reply any) bool {
 	fields, ok := reply.([]any)
-	return ok && len(fields) == 4 && fields[0] == int64(codeHeld) && fields[3] == int64(1)
+	return ok && len(fields) == 4 && fields[0] == int64(CodeHeld) && fields[3] == int64(1)
 }
 
 func decodeHolder(name string, reply any) (driver.Holder, error) {

@@ -44,7 +44,7 @@ var inspectLua string
 var probeLua string
 
 var (
-	operateScript  = wholeScript(lazily("", rareLua, operateLua))
+	operateScript  = NewScript("", rareLua, operateLua)
 	waitScript     = wholeScript(shared() + waitLua)
 	proclaimScript = newScript(proclaimLua)
 	breakScript    = newScript(breakLua)
@@ -52,10 +52,10 @@ var (
 	probeScript    = newScript(probeLua)
 )
 
-// script is the text of a script and the digest under which the server has it.
-type script struct{ text, sha string }
+// Script is the text of a script and the digest under which the server has it.
+type Script struct{ Text, SHA string }
 
-func newScript(body string) *script { return wholeScript(shared() + stateLua + body) }
+func newScript(body string) *Script { return wholeScript(shared() + stateLua + body) }
 
 // shared are the functions that every whole script has.
 func shared() string { return headLua + "local " + known + "\n" + queueLua + readLua }
@@ -66,23 +66,23 @@ const known = "now, last, tombstones_until, queued, observed"
 // queueOnly ends the function library where the rest is not asked for.
 const queueOnly = "if of_queue then return {leave = leave, refuse = refuse, next_turn = next_turn} end\n"
 
-// lazily makes a script whose usual way makes no functions: what rare returns is
+// NewScript makes a script whose usual way makes no functions: what rare returns is
 // made by the function library, of what is known of the state; with of_queue the
 // few that a handoff needs. Both parts may use head.
-func lazily(head, rare, body string) string {
+func NewScript(head, rare, body string) *Script {
 	head = headLua + head
-	return "local function library(" + known + ", of_queue)\n" + head + queueLua + queueOnly +
-		readLua + stateLua + rare + "end\n" + head + body
+	return wholeScript("local function library(" + known + ", of_queue)\n" + head + queueLua + queueOnly +
+		readLua + stateLua + rare + "end\n" + head + body)
 }
 
-func wholeScript(text string) *script {
+func wholeScript(text string) *Script {
 	sum := sha1.Sum([]byte(text))
-	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+	return &Script{Text: text, SHA: hex.EncodeToString(sum[:])}
 }
 
 // invocation is one call of a script.
 type invocation struct {
-	script *script
+	script *Script
 	keys   []string
 	args   []any
 	cmd    onceCmd
@@ -99,9 +99,9 @@ func (onceCmd) NoRetry() bool { return true }
 func (v *invocation) send(ctx context.Context, p processor, whole bool) {
 	args := make([]any, 0, 3+len(v.keys)+len(v.args))
 	if whole {
-		args = append(args, "eval", v.script.text, len(v.keys))
+		args = append(args, "eval", v.script.Text, len(v.keys))
 	} else {
-		args = append(args, "evalsha", v.script.sha, len(v.keys))
+		args = append(args, "evalsha", v.script.SHA, len(v.keys))
 	}
 	for i := range v.keys {
 		if i == 0 { // by which a Cluster client finds the node

@@ -116,7 +116,7 @@ const PolicyEvery = time.Second
 // Probe asks the server behind c whether this client has the rights that it
 // needs on the keys and channels of k, outside Cluster.
 func (k Keys) Probe(ctx context.Context, c processor, id string) error {
-	v := &invocation{script: probeScript, keys: []string{k.nobody()}, args: append(k.Head(), id)}
+	v := &invocation{script: probeScript, keys: []string{k.nobody()}, args: append(k.Head(""), id)}
 	v.send(ctx, c, true)
 	return Explain(v.cmd.Err())
 }

@@ -18,13 +18,13 @@ import (
 // so that one comparison of its head shows whether a lease is still there, and
 // everything about a lock is granted and lost in one step.
 
-// leaseID is the head of the value of r's lease.
-func leaseID(r driver.Request) string {
-	return r.Owner + " " + strconv.FormatUint(r.Token, 10) + " "
+// LeaseID is the head of the value of a lease.
+func LeaseID(owner string, token uint64) string {
+	return owner + " " + strconv.FormatUint(token, 10) + " "
 }
 
-// valueTail is what follows the head.
-func valueTail(label string, value []byte) string {
+// ValueTail is what follows the head.
+func ValueTail(label string, value []byte) string {
 	var b strings.Builder
 	b.Grow(len(label) + len(value) + 6)
 	b.WriteString(strconv.Itoa(len(label)))
@@ -108,4 +108,18 @@ func printable(raw string) string {
 		return "(empty)"
 	}
 	return b.String()
+}
+
+// ParseVote reads what one node has for the lock name. Unlike elsewhere a
+// value may have the token 0: a grant whose token is not written yet, or one
+// without fencing. Milliseconds are as PTTL has them.
+func ParseVote(name, raw string, ms int64, waiters int) driver.Holder {
+	owner, rest, ok := strings.Cut(raw, " 0 ")
+	if ok && isOwner(owner) {
+		if h := parseHolder(name, owner+" 1 "+rest, ms, int64(waiters)); h.Token == 1 {
+			h.Token = 0
+			return h
+		}
+	}
+	return parseHolder(name, raw, ms, int64(waiters))
 }

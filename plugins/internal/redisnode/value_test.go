@@ -47,7 +47,7 @@ func FuzzValue(f *testing.F) {
 			t.Skip("core refuses it")
 		}
 		r := driver.Request{Owner: "o-1", Token: token}
-		h := parseHolder("n", leaseID(r)+valueTail(label, value), 5, 2)
+		h := parseHolder("n", LeaseID(r.Owner, r.Token)+ValueTail(label, value), 5, 2)
 		want := fmt.Sprintf("%+v", driver.Holder{Name: "n", Owner: "o-1", Label: label, Token: token, TTL: 5 * time.Millisecond, Waiters: 2})
 		got := h
 		got.Value = nil
@@ -76,7 +76,7 @@ func FuzzForeign(f *testing.F) {
 			t.Errorf("%q for %d ms is %+v", raw, ms, h)
 		case h.Token == 0 && (h.Owner == "" || len(h.Owner) > 100 || strings.ContainsFunc(h.Owner, unicode.IsControl) || !utf8.ValidString(h.Owner)):
 			t.Errorf("%q is shown as %q", raw, h.Owner)
-		case h.Token != 0 && leaseID(driver.Request{Owner: h.Owner, Token: h.Token})+valueTail(h.Label, h.Value) != raw:
+		case h.Token != 0 && LeaseID(h.Owner, h.Token)+ValueTail(h.Label, h.Value) != raw:
 			t.Errorf("%q is read as %+v", raw, h)
 		}
 		vote := ParseVote("n", raw, ms, 3)
@@ -93,8 +93,8 @@ func FuzzForeign(f *testing.F) {
 // it is a token.
 func FuzzReply(f *testing.F) {
 	f.Add(int64(7), "o 7 0:", int64(100), byte(0), byte(4))
-	f.Add(int64(codeHeld), "o 7 0:", int64(100), byte(1), byte(4))
-	f.Add(int64(codeTurn), "", int64(-5), byte(2), byte(1))
+	f.Add(int64(CodeHeld), "o 7 0:", int64(100), byte(1), byte(4))
+	f.Add(int64(CodeTurn), "", int64(-5), byte(2), byte(1))
 	f.Fuzz(func(t *testing.T, code int64, raw string, ms int64, shape, n byte) {
 		fields := []any{code, raw, ms, int64(1)}
 		if shape&4 != 0 {
