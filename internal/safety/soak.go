@@ -148,7 +148,12 @@ func (w *system) does(what string) {
 // begins after the other: to start servers and crowds is the hardest work.
 func (w *system) run(ctx context.Context) (err error) {
 	w.does("waits")
-	defer w.does("is over")
+	defer func() {
+		w.does("is over")
+		if err != nil {
+			w.soak.Log("%s ends early: %v", w.backend.Name, err)
+		}
+	}()
 	defer func() { err = errors.Join(err, w.endAll(ctx)) }()
 	w.beginning.Lock()
 	err = w.steps(ctx, w.open, w.keep, w.calm, w.leave, w.keep)
