@@ -17,8 +17,8 @@ import (
 // a verdict of its own, so it is run alone.
 const ExploreScenario = "explore"
 
-// ExploreProves is what it proves, in one line.
-const ExploreProves = "whether the claims of docs/safety.md hold under faults that nobody has listed: schedules of hosts and actions, made from a seed; run alone, on throwaway servers"
+// ExploreDoc is what it proves, in one line.
+const ExploreDoc = "whether the claims of docs/safety.md hold under faults that nobody has listed: schedules of hosts and actions, made from a seed; run alone, on throwaway servers"
 
 // Exploration is what [Explore] does.
 type Exploration struct {

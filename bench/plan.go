@@ -197,8 +197,8 @@ func (p Plan) checkHold() error {
 }
 
 // asked is what the user named of the shapes of the scenarios.
-func (p Plan) asked() scenario.Asked {
-	return scenario.Asked{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
+func (p Plan) asked() scenario.Overrides {
+	return scenario.Overrides{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
 }
 
 // cell is one combination of the compared dimensions.

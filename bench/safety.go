@@ -24,8 +24,8 @@ import (
 // its own, so it is run alone.
 const SafetyScenario = "safety"
 
-// SafetyProves is what it proves, in one line.
-const SafetyProves = "whether the locks are locks: one process holds 20 of them, another one wants them, and a fault is injected; run alone, on throwaway servers, TTL 2 s"
+// SafetyDoc is what it proves, in one line.
+const SafetyDoc = "whether the locks are locks: one process holds 20 of them, another one wants them, and a fault is injected; run alone, on throwaway servers, TTL 2 s"
 
 // The rounds of each cell of the safety scenario.
 const (

@@ -229,7 +229,7 @@ func (s *session) Close(ctx context.Context) error {
 // ErrNoPlugins: there is not a single plugin binary to be found.
 var ErrNoPlugins error = &EnvError{
 	Err:  errors.New("no lockplugin-* binary was found in --plugin-dir, beside the executable or on the PATH"),
-	Hint: "make build puts lockbench and all plugins into bin/; in a module of yours do that go get -tool github.com/lockbench/lockbench/plugins/NAME/lockplugin-NAME && go build -o bin/ tool",
+	Hint: "make build puts lockbench and all plugins into bin/; in your own module: go get -tool github.com/lockbench/lockbench/plugins/NAME/lockplugin-NAME && go build -o bin/ tool",
 }
 
 // findPlugins resolves the backends of the plan to binaries.

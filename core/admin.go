@@ -99,10 +99,10 @@ func (c *Client) needAdmin() error {
 	if c.b.admin != nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %s does not declare the power %q", ErrUnsupported, c.name, driver.PowerAdmin)
+	return fmt.Errorf("%w: %s does not declare the capability %q", ErrUnsupported, c.name, driver.CapAdmin)
 }
 
-// notHeld enters what an answer that wraps ErrNotHeld says about l.
+// notHeld records what an answer that wraps ErrNotHeld says about l.
 func (c *Client) notHeld(l *Lease, err error) {
 	if !errors.Is(err, ErrNotHeld) {
 		return

@@ -23,7 +23,7 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	var err error
 	g.token, err = c.b.TryAcquire(call, a.request())
 	call.done()
-	a.trip = c.clock.early().sub(g.sent)
+	a.rtt = c.clock.early().sub(g.sent)
 	return a.answered(ctx, g, err)
 }
 

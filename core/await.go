@@ -13,10 +13,10 @@ const (
 	// maxAsk is how long the head of a queue waits at most before it asks the
 	// store again (K4).
 	maxAsk = time.Second
-	// forNothing is how soon a wait with its refusal is one that did not wait,
-	// beside two trips to the store, of which at most maxTrip counts.
-	forNothing = 2 * time.Millisecond
-	maxTrip    = 50 * time.Millisecond
+	// A wait and its refusal within spuriousWake and two round trips to the store,
+	// each counted as at most maxRTT, was a spurious wake-up.
+	spuriousWake = 2 * time.Millisecond
+	maxRTT       = 50 * time.Millisecond
 	// Pauses between asking a store that cannot wake waiters.
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// Pauses while the backend does not answer.
@@ -69,7 +69,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) *Lease {
 	case ctx.Err() != nil:
 		a.answer = before // what was waited for
 	case !errors.Is(err, ErrHeld):
-	case c.clock.early().sub(began) >= forNothing+2*min(a.trip, maxTrip):
+	case c.clock.early().sub(began) >= spuriousWake+2*min(a.rtt, maxRTT):
 		a.poll.reset()
 	default: // woken for nothing: do not spin
 		sleep(ctx, min(a.poll.next()-pollFrom, rest))

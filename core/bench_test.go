@@ -24,7 +24,7 @@ func (*nothing) Batch(_ context.Context, ops []driver.Op) []driver.Result {
 }
 
 func openNothing(b *testing.B) *Client {
-	c := New(&nothing{fake: fake{props: newFake(driver.PowerBatcher).props}}, &Options{
+	c := New(&nothing{fake: fake{props: newFake(driver.CapBatcher).props}}, &Options{
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	b.Cleanup(func() {

@@ -92,7 +92,7 @@ func defaultLabel() string {
 
 // Client holds the locks of one host on one backend. Close it when done.
 type Client struct {
-	b        edge
+	b        tokenBackend
 	name     string // of the backend
 	survives bool   // leases outlive the plugin process
 	opts     Options
@@ -132,7 +132,7 @@ func New(b driver.Backend, opts *Options) *Client {
 	filled, invalid := opts.fill()
 	c := &Client{
 		invalid:  invalid,
-		b:        edgeOf(b),
+		b:        newTokenBackend(b),
 		name:     props.Name,
 		survives: props.SurvivesPlugin,
 		opts:     filled,

@@ -13,7 +13,7 @@ import (
 
 func TestCloseReleasesEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerWaiter, driver.PowerWatcher)
+		f := newFake(driver.CapWaiter, driver.CapWatcher)
 		c, _ := open(t, f)
 		l := lockOf(t, c, "a", nil)
 		lease := acquire(t, l)
@@ -63,7 +63,7 @@ func TestCloseReleasesEverything(t *testing.T) {
 }
 
 func TestAfterClose(t *testing.T) {
-	c, _ := open(t, newFake(driver.PowerAdmin))
+	c, _ := open(t, newFake(driver.CapAdmin))
 	l := lockOf(t, c, "a", nil)
 	e := electorOf(t, c, "a", nil)
 	lease := acquire(t, l)
@@ -141,7 +141,7 @@ func TestCloseOnAFrozenBackend(t *testing.T) {
 
 func TestQuestionsToAFrozenBackendEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerAdmin)
+		f := newFake(driver.CapAdmin)
 		c, _ := open(t, f)
 		term, err := electorOf(t, c, "jobs", nil).Campaign(t.Context())
 		if err != nil {
@@ -168,7 +168,7 @@ func TestQuestionsToAFrozenBackendEnd(t *testing.T) {
 }
 
 func TestAdmin(t *testing.T) {
-	f := newFake(driver.PowerAdmin)
+	f := newFake(driver.CapAdmin)
 	c, _ := open(t, f)
 	one, two := acquire(t, lockOf(t, c, "one", nil)), acquire(t, lockOf(t, c, "two", nil))
 	seen := map[string]bool{}
@@ -195,11 +195,11 @@ func TestAdmin(t *testing.T) {
 	}
 	plain, _ := open(t, newFake())
 	if err := plain.Break(t.Context(), "one", 1); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("break without the power: %v", err)
+		t.Errorf("break without the capability: %v", err)
 	}
 	for _, err := range plain.List(t.Context(), "") {
 		if !errors.Is(err, ErrUnsupported) {
-			t.Errorf("list without the power: %v", err)
+			t.Errorf("list without the capability: %v", err)
 		}
 	}
 	if err := c.Check(t.Context()); err != nil {

@@ -21,7 +21,7 @@ type contender struct {
 	queued    bool          // owner has a place in the store's queue
 	freeBy    instant       // when not zero, owner may have been granted the lock, until then
 	answer    error         // the last answer of the store
-	trip      time.Duration // what the last acquire took that did not wait before
+	rtt       time.Duration // what the last acquire took that did not wait before
 	announced bool          // EventWaiting is out
 	denied    bool          // it says that the store refuses this client
 	poll      backoff

@@ -17,7 +17,7 @@ var (
 	ErrInvalid     = driver.ErrInvalid     // the request is bad; nothing was sent
 	ErrDenied      = driver.ErrDenied      // the store refuses this client: for good, or, once it has served it, for a while
 	ErrConfig      = driver.ErrConfig      // the backend's configuration is wrong
-	ErrUnsupported = driver.ErrUnsupported // the backend does not have this power
+	ErrUnsupported = driver.ErrUnsupported // the backend does not have this capability
 	ErrClosed      = driver.ErrClosed      // the Client was closed
 )
 
@@ -137,7 +137,7 @@ func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
 
-// heard enters an answer to an acquire or a check.
+// heard records an answer to an acquire or a check.
 func (c *Client) heard(err error) {
 	if (err == nil || errors.Is(err, ErrHeld)) && !c.served.Load() {
 		c.served.Store(true)

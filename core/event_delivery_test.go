@@ -73,7 +73,7 @@ func TestL3BlockedLoggerAndOnEventHoldNothingUp(t *testing.T) {
 }
 
 func holdsNothingUp(t *testing.T, opts func(g *blocker) *Options) {
-	f, g := newFake(driver.PowerWatcher), newBlocker()
+	f, g := newFake(driver.CapWatcher), newBlocker()
 	c := New(f, opts(g))
 	defer c.Close(t.Context())
 	defer close(g.shut)

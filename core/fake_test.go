@@ -38,11 +38,11 @@ type grantOf struct {
 	expires time.Time
 }
 
-func newFake(powers ...driver.Power) *fake {
+func newFake(capabilities ...driver.Capability) *fake {
 	return &fake{
 		props: driver.Properties{
 			Name: "fake", Fencing: driver.FencingStrict, Scope: driver.ScopeHost, SurvivesPlugin: true,
-			TTLMin: 10 * time.Millisecond, TTLStep: time.Millisecond, TTLMax: time.Hour, Powers: powers,
+			TTLMin: 10 * time.Millisecond, TTLStep: time.Millisecond, TTLMax: time.Hour, Capabilities: capabilities,
 		},
 		notices: make(chan driver.Notice, 16),
 		held:    map[string]*grantOf{}, withdrawn: map[string]bool{}, changed: make(chan struct{}),

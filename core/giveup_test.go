@@ -15,12 +15,12 @@ import (
 // TestK3CancelLeavesNothing cancels an acquire at every point of time while a
 // slow store answers, and looks for what is left.
 func TestK3CancelLeavesNothing(t *testing.T) {
-	for _, powers := range [][]driver.Power{nil, {driver.PowerWaiter}} {
+	for _, capabilities := range [][]driver.Capability{nil, {driver.CapWaiter}} {
 		for at := time.Duration(0); at <= 130*time.Millisecond; at += 5 * time.Millisecond {
 			for _, held := range []bool{false, true} {
-				name := fmt.Sprintf("powers %v cancelled after %v held %v", powers, at, held)
+				name := fmt.Sprintf("capabilities %v cancelled after %v held %v", capabilities, at, held)
 				synctest.Test(t, func(t *testing.T) {
-					f := newFake(powers...)
+					f := newFake(capabilities...)
 					slow := func(ctx context.Context, op string, _ driver.Request) error {
 						if op != "acquire" {
 							return nil
@@ -150,7 +150,7 @@ func TestK3JanitorEnds(t *testing.T) {
 // place until then.
 func TestK4SlowStoreServesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerWaiter)
+		f := newFake(driver.CapWaiter)
 		const slow = 2500 * time.Millisecond
 		f.before = func(ctx context.Context, op string, _ driver.Request) error {
 			if op == "wait" {
@@ -180,7 +180,7 @@ func TestK4SlowStoreServesWaiters(t *testing.T) {
 
 func TestK3WaiterLeavesTheStoresQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerWaiter)
+		f := newFake(driver.CapWaiter)
 		c, _ := open(t, f)
 		f.steal("a")
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)

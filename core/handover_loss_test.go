@@ -62,7 +62,7 @@ func TestLossInAStreak(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(driver.PowerWaiter, driver.PowerWatcher, driver.PowerAdmin)
+				f := newFake(driver.CapWaiter, driver.CapWatcher, driver.CapAdmin)
 				f.props.SurvivesPlugin = false
 				c, _ := open(t, f)
 				l := lockOf(t, c, "a", nil)
@@ -93,7 +93,7 @@ func TestLossInAStreak(t *testing.T) {
 // trust, and the new one learns of the lease that has the lock by then.
 func TestPluginDeathInAStreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerWaiter, driver.PowerWatcher)
+		f := newFake(driver.CapWaiter, driver.CapWatcher)
 		c, _ := open(t, f)
 		l := lockOf(t, c, "a", nil)
 		first := acquire(t, l)

@@ -105,7 +105,7 @@ func TestK1PermanentErrorEndsAcquire(t *testing.T) {
 
 func TestK2TryAcquireAsksOnceAndLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerWaiter)
+		f := newFake(driver.CapWaiter)
 		c, _ := open(t, f)
 		l := lockOf(t, c, "a", nil)
 		lease := acquire(t, l)
@@ -122,16 +122,16 @@ func TestK2TryAcquireAsksOnceAndLeavesNothing(t *testing.T) {
 }
 
 func TestK4AsksAgainWhenTheHolderExpires(t *testing.T) {
-	for _, powers := range [][]driver.Power{nil, {driver.PowerWaiter}} {
+	for _, capabilities := range [][]driver.Capability{nil, {driver.CapWaiter}} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(powers...)
+			f := newFake(capabilities...)
 			c, rec := open(t, f)
 			f.steal("a")
 			expires := time.Now().Add(700 * time.Millisecond)
 			f.expire("a", expires)
 			lease := acquire(t, lockOf(t, c, "a", nil))
 			if late := time.Since(expires); late > 2*time.Millisecond {
-				t.Errorf("powers %v: granted %v after the expiry", powers, late)
+				t.Errorf("capabilities %v: granted %v after the expiry", capabilities, late)
 			}
 			if err := lease.Release(t.Context()); err != nil {
 				t.Error(err)
@@ -223,7 +223,7 @@ func TestDoReleasesWhenFnPanics(t *testing.T) {
 
 func TestAtLeastKeepsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerWaiter)
+		f := newFake(driver.CapWaiter)
 		c, _ := open(t, f)
 		start := time.Now()
 		l := lockOf(t, c, "tick", &LockOptions{TTL: 10 * time.Second, AtLeast: 2 * time.Second})
@@ -266,10 +266,10 @@ func TestK8RefusalAfterServiceIsAnOutage(t *testing.T) {
 		},
 	}
 	for name, serve := range serve {
-		for _, powers := range [][]driver.Power{nil, {driver.PowerWaiter}} {
+		for _, capabilities := range [][]driver.Capability{nil, {driver.CapWaiter}} {
 			for _, refusal := range []error{ErrDenied, ErrConfig} {
 				synctest.Test(t, func(t *testing.T) {
-					f := newFake(powers...)
+					f := newFake(capabilities...)
 					c, rec := open(t, f)
 					serve(t, c, f)
 					f.steal("a")

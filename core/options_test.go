@@ -37,7 +37,7 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 // stays taken for AtLeast when it is released, and Break ends it.
 func TestNoRenewIsALeaseOfFixedLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerWatcher, driver.PowerAdmin)
+		f := newFake(driver.CapWatcher, driver.CapAdmin)
 		c, rec := open(t, f)
 		fixed := &LockOptions{TTL: 10 * time.Second, AtLeast: 10 * time.Second, NoRenew: true}
 		lease := acquire(t, lockOf(t, c, "a", fixed))
@@ -82,7 +82,7 @@ func TestNoRenewExcludesWhatNeedsRenewals(t *testing.T) {
 // was not asked.
 func TestRefusalSaysThatThisProcessHoldsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerWaiter)
+		f := newFake(driver.CapWaiter)
 		c, _ := open(t, f)
 		time.Sleep(time.Minute)
 		l := lockOf(t, c, "a", nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-var waiting = []driver.Power{driver.PowerWaiter}
+var waiting = []driver.Capability{driver.CapWaiter}
 
 // lineUp starts n goroutines that acquire l one after the other, and returns
 // the order in which they were granted it.
@@ -47,10 +47,10 @@ func lineUp(t *testing.T, l *Lock, n int, hold time.Duration) func() []int {
 }
 
 func TestK5FirstComeFirstServed(t *testing.T) {
-	for _, powers := range [][]driver.Power{nil, waiting} {
-		t.Run(fmt.Sprint(powers), func(t *testing.T) {
+	for _, capabilities := range [][]driver.Capability{nil, waiting} {
+		t.Run(fmt.Sprint(capabilities), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(powers...)
+				f := newFake(capabilities...)
 				c, _ := open(t, f)
 				l := lockOf(t, c, "a", nil)
 				first := acquire(t, l)

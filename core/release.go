@@ -111,7 +111,7 @@ func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Durati
 	return l.renewal, true, nil
 }
 
-// endRelease enters the outcome and returns what Release returns. doubt is why
+// endRelease records the outcome and returns what Release returns. doubt is why
 // the outcome of a try is unknown.
 func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, took time.Duration) error {
 	s.mu.Lock()

@@ -31,7 +31,7 @@ type renewalBatch struct {
 	sent   bool // the requests are on their way; a lease that is handed over is replaced by the next
 }
 
-// renew renews the leases of f and enters the results. The backend gets a third
+// renew renews the leases of f and records the results. The backend gets a third
 // of the time left, so that a hung plugin is found, and can be replaced, while
 // its leases live (L8).
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
@@ -121,7 +121,7 @@ func (c *Client) batch(ctx context.Context, kind driver.OpKind, reqs []driver.Re
 	}
 }
 
-// record enters the results of a batch.
+// record notes the results of a batch.
 func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.mu.Lock()
 	got := s.c.clock.now()
@@ -170,7 +170,7 @@ func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	return nil
 }
 
-// renewed enters a success. The next renewal is due an interval after the time
+// renewed records a success. The next renewal is due an interval after the time
 // for which this one was planned, so that delays do not add up.
 func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	ev := l.event(EventRenewed, got.sub(sent), nil)
@@ -181,7 +181,7 @@ func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	s.c.events.add(ev)
 }
 
-// suspect enters that nothing is known about l until a renewal succeeds.
+// suspect records that nothing is known about l until a renewal succeeds.
 func (s *scheduler) suspect(l *Lease, err error) {
 	l.trouble = err
 	if l.state == Held {

@@ -146,7 +146,7 @@ func TestL5RenewalsKeepToTheirPlan(t *testing.T) {
 
 func TestL5RenewalsShareACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerBatcher)
+		f := newFake(driver.CapBatcher)
 		c, _ := open(t, f)
 		const n = 1000
 		leases := make([]*Lease, n)
@@ -228,7 +228,7 @@ func TestL8CallGetsAThirdOfWhatIsLeft(t *testing.T) {
 
 func TestL8UpRenewsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerWatcher)
+		f := newFake(driver.CapWatcher)
 		c, rec := open(t, f)
 		lease := acquire(t, lockOf(t, c, "a", &LockOptions{TTL: time.Minute}))
 		token := lease.Token()
@@ -249,7 +249,7 @@ func TestL8UpRenewsAtOnce(t *testing.T) {
 
 func TestL8UpRenewsWhatIsBeingRenewedOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerWatcher)
+		f := newFake(driver.CapWatcher)
 		f.after = func(_ context.Context, op string, _ driver.Request) error {
 			if op == "renew" { // answered by the process that then dies
 				time.Sleep(time.Second)
@@ -271,7 +271,7 @@ func TestL8UpRenewsWhatIsBeingRenewedOnceMore(t *testing.T) {
 
 func TestL8LeasesDieWithTheirPlugin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerWatcher)
+		f := newFake(driver.CapWatcher)
 		f.props.SurvivesPlugin = false
 		c, _ := open(t, f)
 		lease := acquire(t, lockOf(t, c, "a", nil))
@@ -285,7 +285,7 @@ func TestL8LeasesDieWithTheirPlugin(t *testing.T) {
 
 func TestL8GrantOfADeadPluginIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(driver.PowerWatcher)
+		f := newFake(driver.CapWatcher)
 		f.props.SurvivesPlugin = false
 		f.after = func(_ context.Context, op string, _ driver.Request) error {
 			if op == "acquire" { // the plugin dies after its answer, which is read late
@@ -332,7 +332,7 @@ func TestLostCauses(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(tc.want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(driver.PowerWatcher)
+				f := newFake(driver.CapWatcher)
 				c, rec := open(t, f)
 				lease := acquire(t, lockOf(t, c, "a", &tc.opts))
 				ctx, cancel := lease.Context(t.Context())

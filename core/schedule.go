@@ -21,9 +21,9 @@ const (
 	maxAhead = 100 * time.Millisecond
 	// maxBatch is how many renewals go out in one call.
 	maxBatch = 256
-	// stale is how late the scheduler may be before a missed deadline is put
+	// pauseThreshold is how late the scheduler may be before a missed deadline is put
 	// down to a pause of the process instead of the backend.
-	stale = 500 * time.Millisecond
+	pauseThreshold = 500 * time.Millisecond
 )
 
 // scheduler keeps the time of every live lease of a client, in one goroutine
@@ -266,7 +266,7 @@ func (l *Lease) overdue(now instant) error {
 		return fmt.Errorf("%w: the health check gave no answer", ErrUnhealthy)
 	case l.trouble != nil:
 		return because(ErrUnreachable, l.trouble)
-	case l.renewal != nil && now.sub(l.endAt) < stale:
+	case l.renewal != nil && now.sub(l.endAt) < pauseThreshold:
 		return fmt.Errorf("%w: a renewal got no answer", ErrUnreachable)
 	}
 	return ErrExpired

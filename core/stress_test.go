@@ -26,8 +26,8 @@ func TestStressOneHolderAtATime(t *testing.T) {
 }
 
 func stress(t *testing.T, seed uint64) {
-	powers := [][]driver.Power{nil, waiting}[seed%2]
-	f := newFake(append(powers, driver.PowerBatcher, driver.PowerWatcher)...)
+	capabilities := [][]driver.Capability{nil, waiting}[seed%2]
+	f := newFake(append(capabilities, driver.CapBatcher, driver.CapWatcher)...)
 	var down atomic.Bool
 	trouble := func(ctx context.Context, _ string, _ driver.Request) error {
 		if down.Load() || rand.IntN(20) == 0 {

@@ -30,9 +30,9 @@ func GrantNumber(token uint64) uint64 { return token >> handoverBits }
 // errGrantNumber: the grant is withdrawn, and asking again is of no use.
 var errGrantNumber = errors.New("the backend is broken: a grant number is not below 2^53")
 
-// edge is the backend as the rest of core sees it: requests and answers have
+// tokenBackend is the backend as the rest of core sees it: requests and answers have
 // tokens as users see them, where a backend knows grant numbers only.
-type edge struct {
+type tokenBackend struct {
 	driver.Backend
 	waiter  driver.WaitAcquirer
 	watcher driver.Watcher
@@ -40,24 +40,24 @@ type edge struct {
 	admin   driver.Admin
 }
 
-func edgeOf(b driver.Backend) edge {
-	return edge{b, driver.WaitAcquirerOf(b), driver.WatcherOf(b), driver.BatcherOf(b), driver.AdminOf(b)}
+func newTokenBackend(b driver.Backend) tokenBackend {
+	return tokenBackend{b, driver.WaitAcquirerOf(b), driver.WatcherOf(b), driver.BatcherOf(b), driver.AdminOf(b)}
 }
 
-func (e edge) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+func (e tokenBackend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	number, err := e.Backend.TryAcquire(ctx, r)
 	return e.numbered(number, err)
 }
 
 // WaitAcquire needs a waiter.
-func (e edge) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (uint64, time.Duration, error) {
+func (e tokenBackend) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (uint64, time.Duration, error) {
 	number, waited, err := e.waiter.WaitAcquire(ctx, r, max)
 	token, err := e.numbered(number, err)
 	return token, waited, err
 }
 
 // numbered makes the token of a grant from its number.
-func (e edge) numbered(number uint64, err error) (token uint64, _ error) {
+func (e tokenBackend) numbered(number uint64, err error) (token uint64, _ error) {
 	if err == nil && number >= maxGrant {
 		err = fmt.Errorf("%w: %s granted %d", errGrantNumber, e.Properties().Name, number)
 	}
@@ -67,31 +67,31 @@ func (e edge) numbered(number uint64, err error) (token uint64, _ error) {
 	return number << handoverBits, nil
 }
 
-func (e edge) Renew(ctx context.Context, r driver.Request) error {
+func (e tokenBackend) Renew(ctx context.Context, r driver.Request) error {
 	r.Token = GrantNumber(r.Token)
 	return shown(e.Backend.Renew(ctx, r))
 }
 
-func (e edge) Release(ctx context.Context, r driver.Request) error {
+func (e tokenBackend) Release(ctx context.Context, r driver.Request) error {
 	r.Token = GrantNumber(r.Token)
 	return shown(e.Backend.Release(ctx, r))
 }
 
-func (e edge) Proclaim(ctx context.Context, r driver.Request) error {
+func (e tokenBackend) Proclaim(ctx context.Context, r driver.Request) error {
 	r.Token = GrantNumber(r.Token)
 	return shown(e.Backend.Proclaim(ctx, r))
 }
 
-func (e edge) Inspect(ctx context.Context, name string) (Holder, error) {
+func (e tokenBackend) Inspect(ctx context.Context, name string) (Holder, error) {
 	h, err := e.Backend.Inspect(ctx, name)
 	return show(h), err
 }
 
-func (e edge) Observe(ctx context.Context, name string, emit func(Holder)) error {
+func (e tokenBackend) Observe(ctx context.Context, name string, emit func(Holder)) error {
 	return e.Backend.Observe(ctx, name, func(h Holder) { emit(show(h)) })
 }
 
-func (e edge) Watch(ctx context.Context, emit func(driver.Notice)) error {
+func (e tokenBackend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	return e.watcher.Watch(ctx, func(n driver.Notice) {
 		n.Token, n.Err = n.Token<<handoverBits, shown(n.Err)
 		emit(n)
@@ -99,7 +99,7 @@ func (e edge) Watch(ctx context.Context, emit func(driver.Notice)) error {
 }
 
 // Batch changes ops.
-func (e edge) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
+func (e tokenBackend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	for i := range ops {
 		ops[i].Token = GrantNumber(ops[i].Token)
 	}
@@ -110,11 +110,11 @@ func (e edge) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-func (e edge) List(ctx context.Context, prefix string, emit func(Holder) bool) error {
+func (e tokenBackend) List(ctx context.Context, prefix string, emit func(Holder) bool) error {
 	return e.admin.List(ctx, prefix, func(h Holder) bool { return emit(show(h)) })
 }
 
-func (e edge) Break(ctx context.Context, name string, token uint64) error {
+func (e tokenBackend) Break(ctx context.Context, name string, token uint64) error {
 	return shown(e.admin.Break(ctx, name, GrantNumber(token)))
 }
 

@@ -208,10 +208,10 @@ func (g *gated) TryAcquire(ctx context.Context, r driver.Request) (uint64, error
 	return g.Backend.TryAcquire(ctx, r)
 }
 
-// Properties declares no powers, so that every request is a call of its own.
+// Properties declares no capabilities, so that every request is a call of its own.
 func (g *gated) Properties() driver.Properties {
 	p := g.Backend.Properties()
-	p.Powers = nil
+	p.Capabilities = nil
 	return p
 }
 

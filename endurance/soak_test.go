@@ -19,9 +19,9 @@ import (
 const (
 	// shortSoak is how long faults are injected unless LOCKBENCH_SOAK says so.
 	shortSoak = 5 * time.Second
-	// shortCrowd and fullCrowd are the leases that are kept on each backend.
-	shortCrowd = 200
-	fullCrowd  = 2_000
+	// shortPool and fullPool are the leases that are kept on each backend.
+	shortPool = 200
+	fullPool  = 2_000
 )
 
 // TestSoak lets hosts of every backend live under mixed faults, for as long as
@@ -30,14 +30,14 @@ const (
 // The short test has the two backends that start at once, and does not judge
 // growth: the race detector's own memory is most of it.
 func TestSoak(t *testing.T) {
-	soak := safety.Soak{Length: shortSoak, Crowd: shortCrowd, Seed: seed(t), Log: t.Logf}
+	soak := safety.Soak{Length: shortSoak, PoolSize: shortPool, Seed: seed(t), Log: t.Logf}
 	backends, long := []string{"memory", "redis"}, false
 	if length := os.Getenv("LOCKBENCH_SOAK"); length != "" {
 		var err error
 		if soak.Length, err = time.ParseDuration(length); err != nil || soak.Length <= 0 {
 			t.Fatalf("LOCKBENCH_SOAK=%s is not a time such as 30m", length)
 		}
-		soak.Crowd, long = fullCrowd, true
+		soak.PoolSize, long = fullPool, true
 		backends = append(backends, "redlock", "mysql", "etcd")
 	}
 	for _, name := range backends {

@@ -138,7 +138,7 @@ func judge(c stat.Comparison, gates []stat.Gate, stderr io.Writer) error {
 		return fmt.Errorf("%w: %s", errRegression, strings.Join(texts, "; "))
 	}
 	if v.Blind != "" {
-		return &bench.InvalidError{Err: fmt.Errorf("--fail-on could not fail: %s", v.Blind)}
+		return &bench.InvalidError{Err: fmt.Errorf("--fail-on compares nothing: %s", v.Blind)}
 	}
 	return powerless(v.Powers, stderr)
 }
@@ -161,6 +161,6 @@ func powerless(powers []stat.Power, stderr io.Writer) error {
 	if len(blind) == 0 {
 		return nil
 	}
-	err := &bench.InvalidError{Err: fmt.Errorf("a gate without power passes nothing: %s", strings.Join(blind, "; "))}
+	err := &bench.InvalidError{Err: fmt.Errorf("too few runs, or too much noise, to show a change of that size: %s", strings.Join(blind, "; "))}
 	return hinted(err, "more runs, a quieter machine, or fewer rows by --filter; or a wider limit")
 }

@@ -34,9 +34,9 @@ func backendNames(cmd *cobra.Command) []cobra.Completion {
 func scenarioNames(*cobra.Command) []cobra.Completion {
 	out := []cobra.Completion{cobra.CompletionWithDesc("all", "every scenario")}
 	for _, s := range scenario.All() {
-		out = append(out, cobra.CompletionWithDesc(s.Name, s.Proves))
+		out = append(out, cobra.CompletionWithDesc(s.Name, s.Doc))
 	}
-	return append(out, cobra.CompletionWithDesc(bench.SafetyScenario, bench.SafetyProves), cobra.CompletionWithDesc(bench.ExploreScenario, bench.ExploreProves))
+	return append(out, cobra.CompletionWithDesc(bench.SafetyScenario, bench.SafetyDoc), cobra.CompletionWithDesc(bench.ExploreScenario, bench.ExploreDoc))
 }
 
 func baselineNames(*cobra.Command) []cobra.Completion {

@@ -66,8 +66,8 @@ type envFlags struct {
 
 func (f *envFlags) add(fl *pflag.FlagSet) {
 	f.state.add(fl)
-	fl.StringVar(&f.env, "env", bench.EnvLocal, "where they run, `local|compose`")
-	fl.StringSliceVar(&f.backends, "backends", nil, "whose servers, a `LIST` (default: all that can be)")
+	fl.StringVar(&f.env, "env", bench.EnvLocal, "where the servers run, `local|compose`")
+	fl.StringSliceVar(&f.backends, "backends", nil, "backends whose servers are meant, a `LIST` (default: all that can be)")
 	fl.StringArrayVar(&f.pluginDirs, "plugin-dir", nil, "look for plugins in `DIR` first, then beside lockbench and on the PATH")
 }
 

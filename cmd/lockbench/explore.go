@@ -31,7 +31,7 @@ func (x *exploreFlags) add(cmd *cobra.Command) {
 	fl.StringSliceVar(&x.actions, "actions", nil, "actions of scenario explore, a `LIST` (default all that fit)")
 	fl.BoolVar(&x.keepGoing, "keep-going", false, "let scenario explore search on after the first scene of a backend")
 	fl.StringVar(&x.scene, "scene", "", "play a scene of scenario explore again, from its `FILE`")
-	fl.StringVar(&x.recorder, "recorder", "", "run the hosts of scenario explore by another lockbench, a `FILE`: an older one")
+	fl.StringVar(&x.recorder, "recorder", "", "the lockbench `BINARY` that runs the hosts of scenario explore, an older one for example (default: this one)")
 }
 
 // explores reports whether the command is one of scenario explore.

@@ -136,7 +136,7 @@ func describe(w io.Writer, d plugin.Description, path string) {
 		{"TTL", fmt.Sprintf("%s to %s in steps of %s", p.TTLMin, p.TTLMax, p.TTLStep)},
 		{"first in, first out", fmt.Sprint(p.FIFO)},
 		{"survives its plugin", fmt.Sprint(p.SurvivesPlugin)},
-		{"powers", fmt.Sprint(p.Powers)},
+		{"capabilities", fmt.Sprint(p.Capabilities)},
 	} {
 		fmt.Fprintf(w, "  %-20s %s\n", line[0], line[1])
 	}

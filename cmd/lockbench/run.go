@@ -92,7 +92,7 @@ Baselines, measured in this process on the same server:
 	fl.StringSliceVar(&f.faults, "faults", nil, "faults of scenario safety, a `LIST` (default all; the most telling with --quick)")
 	fl.StringSliceVar(&f.baselines, "baselines", nil, "measure these libraries too, a `LIST`; without one, all of them")
 	fl.Lookup("baselines").NoOptDefVal = "all"
-	fl.BoolVar(&f.quick, "quick", false, "fewer and shorter runs: about a minute")
+	fl.BoolVar(&f.quick, "quick", false, "fewer and shorter runs: about a minute for one scenario and all backends")
 	fl.IntVar(&f.runs, "runs", d.Runs, "repetitions of every cell, `N` (6 with --quick)")
 	fl.IntSliceVar(&f.clients, "clients", nil, "concurrent callers of one host, a `LIST` (default: the scenario's own)")
 	fl.IntSliceVar(&f.hosts, "hosts", d.Hosts, "host processes in scenarios "+strings.Join(scenario.AcrossHosts(), " and ")+", a `LIST`: each has --clients callers")
@@ -103,7 +103,7 @@ Baselines, measured in this process on the same server:
 	fl.Float64Var(&f.rate, "rate", 0, "cycles per second, `N`, of the open loop of acquire (default: half of the closed loop's)")
 	fl.StringSliceVar(&f.modes, "modes", nil, "how leaders end in scenario takeover, a `LIST` or all (default kill-host)")
 	fl.IntVar(&f.candidates, "candidates", 0, "processes that campaign in scenario takeover, `N` (default 2)")
-	fl.DurationVar(&f.tick, "tick", 0, "how often they ask (default: they wait until they are woken)")
+	fl.DurationVar(&f.tick, "tick", 0, "how often candidates of scenario takeover ask (default: they wait until they are woken)")
 	fl.DurationVar(&f.ttl, "ttl", d.TTL, "TTL of the leases")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed `N` of the order of the cells (default: random, recorded)")
 	fl.IntVar(&f.parts, "parts", 0, "this is one of `N` runs, on as many machines, that measure the same cells at the same time; then lockbench merge")

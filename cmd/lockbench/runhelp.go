@@ -14,10 +14,10 @@ import (
 func scenarioHelp() string {
 	var b strings.Builder
 	for _, s := range scenario.All() {
-		fmt.Fprintf(&b, "  %-18s%s\n", s.Name, wrap(s.Proves, 60, 20))
+		fmt.Fprintf(&b, "  %-18s%s\n", s.Name, wrap(s.Doc, 60, 20))
 	}
-	fmt.Fprintf(&b, "  %-18s%s\n", bench.SafetyScenario, wrap(bench.SafetyProves, 60, 20))
-	fmt.Fprintf(&b, "  %-18s%s\n", bench.ExploreScenario, wrap(bench.ExploreProves, 60, 20))
+	fmt.Fprintf(&b, "  %-18s%s\n", bench.SafetyScenario, wrap(bench.SafetyDoc, 60, 20))
+	fmt.Fprintf(&b, "  %-18s%s\n", bench.ExploreScenario, wrap(bench.ExploreDoc, 60, 20))
 	b.WriteString("\nModes of takeover:\n")
 	for _, m := range scenario.Modes() {
 		fmt.Fprintf(&b, "  %-18s%s\n", m, wrap(scenario.ModeDoc(m), 58, 20))

@@ -121,7 +121,7 @@ type Backend interface {
 	Close(ctx context.Context) error
 }
 
-// Waiter is an optional power: wake-ups instead of polling.
+// Waiter is an optional capability: wake-ups instead of polling.
 type Waiter interface {
 	// Wait enters Owner into the queue of Name, if it is not there yet, and
 	// returns nil as soon as it is woken, or at once when Name is free. It
@@ -145,7 +145,7 @@ type WaitAcquirer interface {
 	WaitAcquire(ctx context.Context, r Request, max time.Duration) (token uint64, waited time.Duration, err error)
 }
 
-// Watcher is an optional power: losses and outages are pushed.
+// Watcher is an optional capability: losses and outages are pushed.
 type Watcher interface {
 	// Watch calls emit for each notice until ctx ends, one at a time; emit
 	// does not block. It returns ctx.Err(), or the cause when it cannot go on,
@@ -153,7 +153,7 @@ type Watcher interface {
 	Watch(ctx context.Context, emit func(Notice)) error
 }
 
-// Batcher is an optional power: many operations in one call.
+// Batcher is an optional capability: many operations in one call.
 type Batcher interface {
 	// Batch does every operation as if it had been asked alone, in any order,
 	// and returns one Result for each, at the same index. Operations of one
@@ -162,7 +162,7 @@ type Batcher interface {
 	Batch(ctx context.Context, ops []Op) []Result
 }
 
-// Starter is an optional power of a backend whose requests share round trips:
+// Starter is an optional capability of a backend whose requests share round trips:
 // an operation takes no goroutine while it is under way. The plugin uses it; to
 // the host it does not show, and the plugin client does not declare it.
 type Starter interface {
@@ -173,7 +173,7 @@ type Starter interface {
 	Start(ctx context.Context, op Op, done func(Result))
 }
 
-// Admin is an optional power for operators.
+// Admin is an optional capability for operators.
 type Admin interface {
 	// List calls emit for each held lock whose name starts with prefix, in no
 	// particular order, until emit returns false.

@@ -33,7 +33,7 @@ var (
 	// ErrConfig: the backend's configuration is wrong. As with ErrDenied, only
 	// a client that was never served gives up.
 	ErrConfig = errors.New("invalid configuration")
-	// ErrUnsupported: the backend does not have this power.
+	// ErrUnsupported: the backend does not have this capability.
 	ErrUnsupported = errors.New("not supported by this backend")
 	// ErrClosed: the backend was closed.
 	ErrClosed = errors.New("backend is closed")

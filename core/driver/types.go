@@ -97,18 +97,18 @@ const (
 	ScopeHost   Scope = "host"   // one host process: the store lives in its plugin
 )
 
-// Power names an optional power.
-type Power string
+// Capability names an interface that a backend may have or not.
+type Capability string
 
-// The optional powers.
+// The optional capabilities.
 const (
-	PowerWaiter  Power = "waiter"
-	PowerWatcher Power = "watcher"
-	PowerBatcher Power = "batcher"
-	PowerAdmin   Power = "admin"
-	PowerStarter Power = "starter"
-	// PowerWaitAcquirer is declared by a plugin process, for its own client.
-	PowerWaitAcquirer Power = "waitacquirer"
+	CapWaiter  Capability = "waiter"
+	CapWatcher Capability = "watcher"
+	CapBatcher Capability = "batcher"
+	CapAdmin   Capability = "admin"
+	CapStarter Capability = "starter"
+	// CapWaitAcquirer is declared by a plugin process, for its own client.
+	CapWaitAcquirer Capability = "waitacquirer"
 )
 
 // Properties are the claims that a backend makes. The conformance suite holds
@@ -135,5 +135,5 @@ type Properties struct {
 	Server string
 	// SurvivesPlugin reports whether leases outlive the plugin process (L8).
 	SurvivesPlugin bool
-	Powers         []Power
+	Capabilities   []Capability
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// whole is a backend with every power.
+// whole is a backend with every capability.
 type whole interface {
 	driver.Backend
 	driver.Waiter

@@ -32,14 +32,14 @@ deadline, and the cause says that it was taken. A renewal must never bring the l
 			Name: "L3 a broken lease is lost at the next renewal",
 			Explain: `Break ends a lease by its token, whoever owns it. Its holder notices at its next renewal, or at once when the
 backend pushes losses, and the cause is revoked or taken.`,
-			Excuse: needsPower(driver.PowerAdmin),
+			Excuse: needsCapability(driver.CapAdmin),
 			Run:    func(t T, h *Harness) { doneWhenBroken(t, h, (*client).mustTry) },
 		},
 		{
 			Name: "L3 a broken lease is lost after a hand-over too",
 			Explain: `Break ends what the store has granted to the host, to whomever the lock was handed over inside it: who holds it now
 notices, and its token, which the store does not know, is one to break it by.`,
-			Excuse: needsPower(driver.PowerAdmin),
+			Excuse: needsCapability(driver.CapAdmin),
 			Run:    func(t T, h *Harness) { doneWhenBroken(t, h, (*client).handed) },
 		},
 		{
@@ -50,15 +50,15 @@ notices, and its token, which the store does not know, is one to break it by.`,
 	}
 }
 
-// needsPower excuses backends that do not declare power.
-func needsPower(power driver.Power) func(driver.Properties) string {
+// needsCapability excuses backends that do not declare capability.
+func needsCapability(capability driver.Capability) func(driver.Properties) string {
 	return func(p driver.Properties) string {
-		for _, has := range p.Powers {
-			if has == power {
+		for _, has := range p.Capabilities {
+			if has == capability {
 				return ""
 			}
 		}
-		return "power " + string(power) + " is not declared"
+		return "capability " + string(capability) + " is not declared"
 	}
 }
 

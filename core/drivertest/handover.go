@@ -17,7 +17,7 @@ func handoverCases() []Case {
 			Name: "K5 a host that hands a lock over lets others have their turn",
 			Explain: `Handing the lock over inside a host is cheap, and starves the others: after 8 of them and 10 ms the lock is released
 in the store, and a host that waits there gets it.`,
-			Excuse: needsPower(driver.PowerWaiter),
+			Excuse: needsCapability(driver.CapWaiter),
 			Run:    othersTurn,
 		},
 		{

@@ -11,7 +11,7 @@ import (
 )
 
 // injector stands between core and a backend, where a case fails, delays and
-// counts calls. It declares no powers, so that every call comes through here.
+// counts calls. It declares no capabilities, so that every call comes through here.
 type injector struct {
 	driver.Backend
 
@@ -80,7 +80,7 @@ func (g *injector) pass(ctx context.Context, op string, f func() error) error {
 
 func (g *injector) Properties() driver.Properties {
 	p := g.Backend.Properties()
-	p.Powers = nil
+	p.Capabilities = nil
 	return p
 }
 

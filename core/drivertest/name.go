@@ -32,7 +32,7 @@ percent sign are different locks, and each is shown as it was given.`,
 		{
 			Name:    "K6 list takes its prefix literally",
 			Explain: `List shows the held locks whose names start with the prefix, whatever characters the store's own patterns give a meaning.`,
-			Excuse:  needsPower(driver.PowerAdmin),
+			Excuse:  needsCapability(driver.CapAdmin),
 			Run:     listPrefix,
 		},
 	}
@@ -80,7 +80,7 @@ func namesApart(t T, h *Harness) {
 	}
 }
 
-// wantListed fails unless List shows exactly want; without the power it does
+// wantListed fails unless List shows exactly want; without the capability it does
 // nothing.
 func wantListed(t T, b driver.Backend, prefix string, want []string) {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 )
 
 func queueCases() []Case {
-	waiter := needsPower(driver.PowerWaiter)
+	waiter := needsCapability(driver.CapWaiter)
 	return []Case{
 		{
 			Name:    "K5 goroutines of one host are served in their order",

@@ -53,7 +53,7 @@ lease held again, with the token that it had.`,
 			Name: "L5 a batch does what single calls do",
 			Explain: `Batch does every operation as if it had been asked alone and puts its result at the same index. Core renews by it:
 results that are mixed up or left out lose leases that live, or keep ones that are gone.`,
-			Excuse: needsPower(driver.PowerBatcher),
+			Excuse: needsCapability(driver.CapBatcher),
 			Run:    batchAsSingle,
 		},
 	}

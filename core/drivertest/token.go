@@ -28,7 +28,7 @@ the sum has to fit a column of 64 bits.`,
 		rising("release", risingOverRelease),
 		rising("expiry", risingOverExpiry),
 		rising("withdrawal", risingOverWithdrawal),
-		withExcuse(rising("break", risingOverBreak), needsPower(driver.PowerAdmin)),
+		withExcuse(rising("break", risingOverBreak), needsCapability(driver.CapAdmin)),
 		rising("hand-overs inside a host", risingOverHandovers),
 		{
 			Name: "L6 a token is minted with its grant",

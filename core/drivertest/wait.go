@@ -29,7 +29,7 @@ gets the lock then and not at some later poll.`,
 			Name: "K4 no release is missed by a waiter",
 			Explain: `A release that follows a refused TryAcquire wakes the caller's Wait, also when it falls between the two calls. A lost
 wake-up leaves the lock unused until the next poll.`,
-			Excuse: needsPower(driver.PowerWaiter),
+			Excuse: needsCapability(driver.CapWaiter),
 			Limit:  2 * time.Minute,
 			Run:    missesNothing,
 		},
@@ -37,14 +37,14 @@ wake-up leaves the lock unused until the next poll.`,
 			Name: "K4 wait returns when the lock is free, at its limit, and with its ctx",
 			Explain: `Wait returns at once for a free lock, after its limit for a held one, and with ctx.Err() when the ctx ends, whichever
 comes first: core asks the store after it and cleans up by it.`,
-			Excuse: needsPower(driver.PowerWaiter),
+			Excuse: needsCapability(driver.CapWaiter),
 			Run:    waitReturns,
 		},
 		{
 			Name: "K4 a wait that acquires says when it asked",
 			Explain: `The client of a plugin waits and acquires in one call. The lease is counted from when the acquire was sent, which is
 told by how long the wait before it was: with more than that, the lease would be thought valid after its end.`,
-			Excuse: needsPower(driver.PowerWaiter),
+			Excuse: needsCapability(driver.CapWaiter),
 			Run:    waitsAndAcquires,
 		},
 	}

@@ -17,7 +17,7 @@ import (
 // doubted.
 const waitSlack = 2 * time.Second
 
-// backend is a supervised plugin as a driver.Backend with every power.
+// backend is a supervised plugin as a driver.Backend with every capability.
 type backend struct {
 	launcher *launcher
 	watchers watchers
@@ -212,14 +212,14 @@ func (b *backend) Check(ctx context.Context) error {
 // Properties implements driver.Backend: what was last known.
 func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 
-// setProperties takes over what the plugin declares, less the powers that it
+// setProperties takes over what the plugin declares, less the capabilities that it
 // and its link use themselves.
 func (b *backend) setProperties(p driver.Properties) {
-	p.Powers = slices.DeleteFunc(slices.Clone(p.Powers), func(power driver.Power) bool {
-		return power == driver.PowerStarter || power == driver.PowerWaitAcquirer
+	p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(capability driver.Capability) bool {
+		return capability == driver.CapStarter || capability == driver.CapWaitAcquirer
 	})
-	if !slices.Contains(p.Powers, driver.PowerWatcher) {
-		p.Powers = append(p.Powers, driver.PowerWatcher)
+	if !slices.Contains(p.Capabilities, driver.CapWatcher) {
+		p.Capabilities = append(p.Capabilities, driver.CapWatcher)
 	}
 	b.props.Store(&p)
 }

@@ -21,7 +21,7 @@ func (l *launcher) verify() error {
 	if err := checkSafe(l.path); err != nil {
 		return l.failed(fileReason(err), err)
 	}
-	if err := checkGains(l.path); err != nil {
+	if err := checkPrivileges(l.path); err != nil {
 		return l.fail(ErrPrivileged, "%v", err)
 	}
 	if l.opts.Checksums == "" {

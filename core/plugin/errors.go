@@ -13,7 +13,7 @@ var (
 	ErrNotExecutable = errors.New("plugin is not executable")
 	ErrNotPlugin     = errors.New("binary is not a plugin of this kind")
 	ErrBackend       = errors.New("plugin is one of another backend")
-	ErrExhausted     = errors.New("host lacks what a start needs")
+	ErrExhausted     = errors.New("the host has run out of a resource that a start needs")
 	ErrUnsafe        = errors.New("plugin could be replaced by any user")
 	ErrPrivileged    = errors.New("plugin would have more privileges than its host")
 	ErrChecksum      = errors.New("plugin has a wrong checksum")
@@ -47,7 +47,7 @@ func (e *OpenError) Error() string {
 		fmt.Fprintf(&b, ": %s", e.Detail)
 	}
 	if len(e.Stderr) > 0 {
-		fmt.Fprintf(&b, "; its last words: %q", strings.Join(e.Stderr, "\n"))
+		fmt.Fprintf(&b, "; last lines on its standard error: %q", strings.Join(e.Stderr, "\n"))
 	}
 	return b.String()
 }

@@ -33,13 +33,13 @@ func TestProtocolIsNegotiated(t *testing.T) {
 	}
 }
 
-// What the plugin uses itself is no power of the host's end, which has no method
+// What the plugin uses itself is no capability of the host's end, which has no method
 // for it.
 func TestStarterStaysInThePlugin(t *testing.T) {
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: newStore(t).config()})
-	powers := b.Properties().Powers
-	if slices.Contains(powers, driver.PowerStarter) || !slices.Contains(powers, driver.PowerBatcher) {
-		t.Errorf("the host has %v", powers)
+	capabilities := b.Properties().Capabilities
+	if slices.Contains(capabilities, driver.CapStarter) || !slices.Contains(capabilities, driver.CapBatcher) {
+		t.Errorf("the host has %v", capabilities)
 	}
 	if driver.StarterOf(b) != nil {
 		t.Error("the host can start operations")

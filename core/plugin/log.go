@@ -17,7 +17,7 @@ import (
 const (
 	maxLogLine = 64 << 10
 	tailLines  = 12
-	// maxTail bounds the last words, which are a part of every error until
+	// maxTail bounds the last lines on standard error, which are a part of every error until
 	// there is a new process, and maxTailLine one line of them, in bytes.
 	maxTail     = wire.MaxText
 	maxTailLine = maxTail / 4

@@ -52,10 +52,10 @@ func TestLinesBecomeRecords(t *testing.T) {
 	}
 	last := l.last()
 	if size := len(strings.Join(last, "\n")); size > maxTail {
-		t.Errorf("the last words have %d bytes", size)
+		t.Errorf("the last lines have %d bytes", size)
 	}
 	if len(last) != 5 || last[0] != "gone err=reset" || last[4] != "panic: out of luck" {
-		t.Errorf("the last words are %q", last)
+		t.Errorf("the last lines are %q", last)
 	}
 }
 

@@ -76,7 +76,7 @@ var farSpec = driver.Spec{
 func farProperties(p driver.Properties) driver.Properties {
 	if p.Name == "" {
 		p = memory.Spec.Properties
-		p.Powers = append(slices.Clone(p.Powers), driver.PowerStarter)
+		p.Capabilities = append(slices.Clone(p.Capabilities), driver.CapStarter)
 	}
 	p.Name, p.Scope, p.SurvivesPlugin, p.Durability = "far", driver.ScopeShared, true, "as long as the test"
 	return p

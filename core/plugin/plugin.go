@@ -78,7 +78,7 @@ const (
 // and with an error wrapping [driver.ErrConfig] for a wrong configuration, and
 // leaves no process then. A store that is down is no error yet: ask Check.
 //
-// The backend's Properties always declare [driver.PowerWatcher]. Its Close
+// The backend's Properties always declare [driver.CapWatcher]. Its Close
 // returns within about 3 s, sooner when ctx ends, and leaves no process,
 // socket or goroutine, even when the plugin is frozen.
 func Open(ctx context.Context, name string, opts *Options) (driver.Backend, error) {

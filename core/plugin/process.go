@@ -59,7 +59,7 @@ func (p *process) connect(conn *grpc.ClientConn) {
 // connectData opens the data path of protocol version 2.
 func (p *process) connectData(ctx context.Context, path string) error {
 	lost := func(err error) { p.giveUp(p.connectionError("data connection", err)) }
-	data, err := frame.Dial(ctx, path, p.run.pid(), p.unary, p.props.Powers, lost)
+	data, err := frame.Dial(ctx, path, p.run.pid(), p.unary, p.props.Capabilities, lost)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,9 @@ func (p *process) openSession(ctx context.Context) error {
 	return nil
 }
 
-func (p *process) hasPower(power driver.Power) bool { return slices.Contains(p.props.Powers, power) }
+func (p *process) hasCapability(capability driver.Capability) bool {
+	return slices.Contains(p.props.Capabilities, capability)
+}
 
 // giveUp marks the process as dead; the first cause counts.
 func (p *process) giveUp(cause error) {
@@ -117,7 +119,7 @@ func (p *process) ended() error {
 	}
 	waitFor(p.run.drained, drainFor)
 	if words := p.run.log.last(); len(words) > 0 {
-		return fmt.Errorf("%w; its last words: %q", err, strings.Join(words, "\n"))
+		return fmt.Errorf("%w; last lines on its standard error: %q", err, strings.Join(words, "\n"))
 	}
 	return err
 }

@@ -106,7 +106,7 @@ func (b *backend) install(p *process) {
 	b.mu.Lock()
 	b.current = p
 	b.mu.Unlock()
-	if p.hasPower(driver.PowerWatcher) {
+	if p.hasCapability(driver.CapWatcher) {
 		p.wg.Go(func() { b.forward(p) })
 	}
 }

@@ -14,7 +14,7 @@ const properties = {
   durability: 'ends with its process',
   server: 'Node.js ' + process.version,
   survivesPlugin: false,
-  powers: [],
+  capabilities: [],
 };
 
 function describe() {
@@ -32,7 +32,7 @@ function describe() {
       fifo: properties.fifo,
       durability: properties.durability,
       survives_plugin: properties.survivesPlugin,
-      powers: properties.powers,
+      capabilities: properties.capabilities,
     },
     keys: [],
     commands: [],

@@ -55,7 +55,7 @@ var properties = driver.Properties{
 	Durability:     "unknown",
 	FIFO:           true,
 	SurvivesPlugin: true,
-	Powers:         []driver.Power{driver.PowerWaiter, driver.PowerAdmin},
+	Capabilities:   []driver.Capability{driver.CapWaiter, driver.CapAdmin},
 }
 
 // observeEvery is how often an observer looks. A NOTIFY of each change would

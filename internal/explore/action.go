@@ -18,8 +18,8 @@ type Action struct {
 	// or "server 2".
 	Does string
 	On   Target
-	// Needs are the powers that an environment must have.
-	Needs []fault.Power
+	// Needs are the capabilities that an environment must have.
+	Needs []fault.Capability
 	// Only names the environments in which it is known, by backend and setting;
 	// none means all.
 	Only []string
@@ -122,7 +122,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 }
 
 // fits says why an action cannot be done in an environment, "" when it can.
-func (a Action) fits(backend, setting string, lacks map[fault.Power]string) string {
+func (a Action) fits(backend, setting string, lacks map[fault.Capability]string) string {
 	if len(a.Only) > 0 && !slices.Contains(a.Only, backend) && !slices.Contains(a.Only, backend+"/"+setting) {
 		return fmt.Sprintf("it is known for %v", a.Only)
 	}

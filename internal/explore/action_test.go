@@ -46,11 +46,11 @@ func TestActionsAreWellFormed(t *testing.T) {
 
 // openSystem starts the servers of a backend with what more asks for, and returns
 // what starts a host.
-func openSystem(t *testing.T, backend string, more store.Wish) (*System, func(t *testing.T, wrapper string) *Host) {
+func openSystem(t *testing.T, backend string, more store.Requirements) (*System, func(t *testing.T, wrapper string) *Host) {
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
-	e, err := store.Of(backend).Open(t.Context(), store.Wish{
-		Needs: append(more.Needs, fault.PowerPaths, fault.PowerRival), Many: true, TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
+	e, err := store.Of(backend).Open(t.Context(), store.Requirements{
+		Needs: append(more.Needs, fault.CapPaths, fault.CapRival), Many: true, TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
 		Setting: more.Setting, ClockLibrary: more.ClockLibrary,
 	})
 	if err != nil {
@@ -126,7 +126,7 @@ func TestActions(t *testing.T) {
 }
 
 func testActions(t *testing.T, backend string, wanted func(Action) bool) {
-	w, start := openSystem(t, backend, store.Wish{})
+	w, start := openSystem(t, backend, store.Requirements{})
 	h := start(t, "")
 	for _, a := range Actions() {
 		if a.On != OnHost || !wanted(a) || a.fits(backend, "plain", store.Of(backend).Lacks) != "" {
@@ -270,7 +270,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // TestOverlap: of two actions on one path, the end of the first leaves the
 // second, and the end of that leaves nothing.
 func TestOverlap(t *testing.T) {
-	w, start := openSystem(t, "redis", store.Wish{})
+	w, start := openSystem(t, "redis", store.Requirements{})
 	h := start(t, "")
 	defer closeHost(t, h)
 	named := func(name string) (Action, Event) {

@@ -13,7 +13,7 @@ type Coverage struct {
 	moments map[string]int
 }
 
-func newCoverage(d *deck) Coverage {
+func newCoverage(d *actionPicker) Coverage {
 	c := Coverage{fit: map[pair]bool{}, moments: map[string]int{}}
 	for _, p := range d.pairs() {
 		c.fit[p] = false

@@ -17,9 +17,9 @@ const countEvery = 20
 // heartbeat is the heartbeat of the explorer during one schedule.
 type heartbeat struct {
 	*proc.Heartbeat
-	beats, looks, crowds int
-	waited               map[int]time.Duration // by thread of a server, for a processor
-	longest              time.Duration         // that one has waited from one look to the next
+	beats, looks, runQueues int
+	waited                  map[int]time.Duration // by thread of a server, for a processor
+	longest                 time.Duration         // that one has waited from one look to the next
 }
 
 func beginHeartbeat(w *System) *heartbeat {
@@ -27,8 +27,8 @@ func beginHeartbeat(w *System) *heartbeat {
 	b.Heartbeat = proc.StartHeartbeat(func(*proc.Still) {
 		if b.beats%countEvery == 0 {
 			b.looks++
-			b.crowds += runnable()
-			b.lookAt(w.Scene.Servers)
+			b.runQueues += runnable()
+			b.lookAt(w.Setup.Servers)
 		}
 		b.beats++
 	})
@@ -53,7 +53,7 @@ func (b *heartbeat) lookAt(servers []fault.Server) {
 	b.waited = now
 }
 
-// end ends the heartbeat, and enters when there was none, how many threads each
+// end ends the heartbeat, and records when there was none, how many threads each
 // processor had to run on average, and how long those of a server waited. It may
 // be called again.
 func (b *heartbeat) end(h *History) {
@@ -62,7 +62,7 @@ func (b *heartbeat) end(h *History) {
 	for _, s := range b.Stop() {
 		h.Gaps = append(h.Gaps, span{clock.Of(s.From), clock.Of(s.To)})
 	}
-	h.Crowd = float64(b.crowds) / float64(max(1, b.looks)) / float64(runtime.NumCPU())
+	h.RunQueue = float64(b.runQueues) / float64(max(1, b.looks)) / float64(runtime.NumCPU())
 	h.Waited = b.longest
 }
 

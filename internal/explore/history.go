@@ -19,8 +19,8 @@ type History struct {
 	Probes   []Probe
 	// Gaps are when the explorer itself did not run, and nothing passed its proxies.
 	Gaps []span
-	// Crowd is how many threads each processor had to run on average.
-	Crowd float64
+	// RunQueue is how many threads each processor had to run on average.
+	RunQueue float64
 	// Waited is the longest that a thread of a server waited for a processor within
 	// one look of the explorer at it.
 	Waited time.Duration

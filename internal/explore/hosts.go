@@ -89,7 +89,7 @@ var (
 )
 
 // ownStore are the needs of what ends a plugin: the store is not in there.
-var ownStore = []fault.Power{fault.PowerRival}
+var ownStore = []fault.Capability{fault.CapRival}
 
 // ofHost does something to a host that has not ended.
 func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System, Event) error {

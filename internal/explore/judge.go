@@ -80,7 +80,7 @@ func (j *judge) circumstances() {
 			}
 		}
 	}
-	j.out.starved = j.h.Crowd > starvedCrowd || j.h.Waited > starvedFor
+	j.out.starved = j.h.RunQueue > starvedRunQueue || j.h.Waited > starvedFor
 	for _, gap := range j.h.Gaps {
 		j.out.starved = j.out.starved || gap[1]-gap[0] > int64(starvedFor)
 	}
@@ -111,10 +111,10 @@ func (a Action) stopped(m Mark) []span {
 // claims that have times are not judged.
 const starvedFor = 200 * time.Millisecond
 
-// starvedCrowd is how many threads each processor has to run on a machine on
+// starvedRunQueue is how many threads each processor has to run on a machine on
 // which they are not judged, either: servers and plugins are then late, whose
 // heartbeats nobody hears.
-const starvedCrowd = 8
+const starvedRunQueue = 8
 
 // disturbed reports whether an event was under way that may stop a host from
 // running.

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/internal/fault"
 )
 
-// harm is what can be done to the way between a host and a server.
-type harm struct {
+// impairment is what can be done to the way between a host and a server.
+type impairment struct {
 	name, does string
 	// do makes the harm from a number from 0 to 1.
 	do    func(amount float64) func(*fault.Proxy) error
@@ -27,8 +27,8 @@ var (
 	while   = Span{100 * time.Millisecond, 6 * time.Second}
 )
 
-// harms are what happens between a host and the servers.
-var harms = []harm{
+// impairments are what happens between a host and the servers.
+var impairments = []impairment{
 	{name: "black-hole", swallows: true, does: "nothing passes between %s and the servers", lasts: shortly, do: plain((*fault.Proxy).BlackHole)},
 	{name: "lose-requests", swallows: true, does: "no request passes between %s and the servers", lasts: shortly, do: plain((*fault.Proxy).LoseRequests)},
 	{name: "lose-replies", swallows: true, does: "no answer passes between %s and the servers", lasts: shortly, do: plain((*fault.Proxy).LoseReplies)},
@@ -74,7 +74,7 @@ func plain(do func(*fault.Proxy) error) func(float64) func(*fault.Proxy) error {
 // one of several, of which the others are enough.
 var networkActions = func() []Action {
 	var all, one []Action
-	for _, h := range harms {
+	for _, h := range impairments {
 		all = append(all, h.toAll())
 		one = append(one, h.toOne())
 	}
@@ -82,9 +82,9 @@ var networkActions = func() []Action {
 }()
 
 // action is the harm to the ways that paths picks.
-func (h harm) action(name string, paths func(*Host, Event) []*Path) Action {
+func (h impairment) action(name string, paths func(*Host, Event) []*Path) Action {
 	a := Action{
-		Name: name, Does: h.does, On: OnHost, Needs: []fault.Power{fault.PowerPaths}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
+		Name: name, Does: h.does, On: OnHost, Needs: []fault.Capability{fault.CapPaths}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
 		Inject: func(_ context.Context, w *System, e Event) error {
 			return eachPath(paths(w.Hosts[e.Target], e), func(p *Path) error { return p.Harm(e, h.do(e.Amount)) })
 		},
@@ -99,13 +99,13 @@ func (h harm) action(name string, paths func(*Host, Event) []*Path) Action {
 	return a
 }
 
-func (h harm) toAll() Action {
+func (h impairment) toAll() Action {
 	return h.action(h.name, func(host *Host, _ Event) []*Path { return host.Paths })
 }
 
 // toOne is the harm to the way to one server, where the others are enough. The
 // last digits of an event's amount say which one.
-func (h harm) toOne() Action {
+func (h impairment) toOne() Action {
 	a := h.action(h.name+"-one", func(host *Host, e Event) []*Path {
 		if len(host.Paths) < 3 {
 			return nil // there is no other majority
@@ -114,7 +114,7 @@ func (h harm) toOne() Action {
 		return host.Paths[n : n+1]
 	})
 	a.Does = strings.Replace(a.Does, "the servers", "one of the servers", 1)
-	a.Needs = append(a.Needs, fault.PowerMinority)
+	a.Needs = append(a.Needs, fault.CapMinority)
 	a.Stops = StopsNobody
 	return a
 }

@@ -50,7 +50,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	p.plays++
 	p.jumped = slices.ContainsFunc(s.Events, func(e Event) bool {
 		a, err := actionOf(e.Action)
-		return err == nil && slices.Contains(a.Needs, fault.PowerClock)
+		return err == nil && slices.Contains(a.Needs, fault.CapClock)
 	})
 	w := &System{Environment: p.environment, Dir: filepath.Join(p.scratch.Dir(), fmt.Sprintf("play-%s-%d", filepath.Base(p.dir), p.plays))}
 	if err := os.Mkdir(w.Dir, 0o700); err != nil {
@@ -75,7 +75,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	if err := p.happen(ctx, w, h, watch); err != nil {
 		return nil, err
 	}
-	if err := p.conclude(ctx, w, h); err != nil {
+	if err := p.teardown(ctx, w, h); err != nil {
 		return nil, err
 	}
 	heartbeat.end(h)
@@ -111,12 +111,12 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	h.Marks = make([]Mark, len(h.Schedule.Events))
 	errs := make([]error, len(h.Schedule.Events))
 	var going sync.WaitGroup
-	uses := map[thing]chan struct{}{} // closed when the event before has let go
+	uses := map[resourceKey]chan struct{}{} // closed when the event before has let go
 	for i, e := range h.Schedule.Events {
 		m := &h.Marks[i]
 		m.Event = e
 		var before, free chan struct{}
-		if key, _, ok := thingOf(e); ok {
+		if key, _, ok := resourceKeyOf(e); ok {
 			before, free = uses[key], make(chan struct{})
 			uses[key] = free
 		}

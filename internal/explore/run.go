@@ -100,7 +100,7 @@ func Explore(ctx context.Context, b Backend, o Options) (found Found, err error)
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
 	x.generator = newGenerator(b.Name, o.Seed, o.Settings, actions)
-	found.Covered = newCoverage(x.generator.deck)
+	found.Covered = newCoverage(x.generator.picker)
 	x.found, x.until = &found, time.Now().Add(o.Length)
 	var playing sync.WaitGroup
 	for range x.opts.Players {
@@ -165,7 +165,7 @@ func newExplorer(ctx context.Context, b Backend, o Options) (*explorer, error) {
 	}
 	x := &explorer{opts: o, backend: b, scratch: scratch, idle: make(chan *player, o.Players), shrinking: map[claim.Rule]bool{}}
 	x.kept = sync.NewCond(&x.mu)
-	if store.Of(b.Name).Has(fault.PowerClock) {
+	if store.Of(b.Name).Has(fault.CapClock) {
 		if x.opts.clockLibrary, err = fault.ClockLibrary(ctx, scratch.Dir()); err != nil {
 			return nil, errors.Join(err, scratch.Close())
 		}

@@ -93,21 +93,21 @@ type generator struct {
 	seed    uint64
 	count   int
 	random  *rand.Rand
-	deck    *deck
+	picker  *actionPicker
 }
 
 func newGenerator(backend string, seed uint64, settings []string, actions []Action) *generator {
 	random := rand.New(rand.NewPCG(seed, hashOf(backend)))
-	return &generator{backend: backend, seed: seed, random: random, deck: newDeck(backend, settings, actions, random)}
+	return &generator{backend: backend, seed: seed, random: random, picker: newActionPicker(backend, settings, actions, random)}
 }
 
 // next makes a schedule.
 func (g *generator) next() Schedule {
 	g.count++
-	setting, actions := g.deck.deal()
+	setting, actions := g.picker.next()
 	s := Schedule{Backend: g.backend, Setting: setting, Seed: g.random.Uint64()}
 	hosts := 1 + slices.Index([]bool{
-		store.Of(g.backend).Lacks[fault.PowerRival] != "" || g.chance(0.08), g.chance(0.4), g.chance(0.5), g.chance(0.4), g.chance(0.3), g.chance(0.3), g.chance(0.5), true,
+		store.Of(g.backend).Lacks[fault.CapRival] != "" || g.chance(0.08), g.chance(0.4), g.chance(0.5), g.chance(0.4), g.chance(0.3), g.chance(0.3), g.chance(0.5), true,
 	}, true)
 	for range hosts {
 		h := HostPlan{}
@@ -202,33 +202,33 @@ func (g *generator) upTo(d time.Duration) time.Duration {
 	return time.Duration(g.random.Int64N(int64(d))).Round(time.Millisecond)
 }
 
-// thing is what no two events use at the same time.
-type thing struct {
+// resourceKey is what no two events use at the same time.
+type resourceKey struct {
 	on     Target
 	target int
 	uses   Resource
 }
 
-// thingOf is what an event uses; ok is false if others may use it, too.
-func thingOf(e Event) (t thing, recovers Duration, ok bool) {
+// resourceKeyOf is what an event uses; ok is false if others may use it, too.
+func resourceKeyOf(e Event) (t resourceKey, recovers Duration, ok bool) {
 	a, err := actionOf(e.Action)
 	if err != nil || a.Uses == "" {
 		return t, 0, false
 	}
 	if a.On == OnStore || a.Uses == UsesStore {
-		return thing{uses: a.Uses}, Duration(a.Recovers), true
+		return resourceKey{uses: a.Uses}, Duration(a.Recovers), true
 	}
-	return thing{a.On, e.Target, a.Uses}, Duration(a.Recovers), true
+	return resourceKey{a.On, e.Target, a.Uses}, Duration(a.Recovers), true
 }
 
 // separate moves events that would use the same thing at the same time behind
 // each other.
 func (s *Schedule) separate() {
-	busy := map[thing]Duration{}
+	busy := map[resourceKey]Duration{}
 	slices.SortStableFunc(s.Events, func(a, b Event) int { return int(a.At - b.At) })
 	for i := range s.Events {
 		e := &s.Events[i]
-		key, recovers, ok := thingOf(*e)
+		key, recovers, ok := resourceKeyOf(*e)
 		if !ok {
 			continue
 		}

@@ -66,12 +66,12 @@ func TestEventsDoNotShare(t *testing.T) {
 }
 
 // TestDeckDealsEverythingSoon: in as many schedules as take half an hour, each
-// action alone is dealt, and four of five pairs.
+// action alone is picked, and four of five pairs.
 func TestDeckDealsEverythingSoon(t *testing.T) {
 	const halfAnHour = 30 * time.Minute / (6500 * time.Millisecond)
 	for _, backend := range store.Names() {
 		g := newGenerator(backend, 1, nil, Actions())
-		c := newCoverage(g.deck)
+		c := newCoverage(g.picker)
 		for range int(halfAnHour) {
 			h := &History{Schedule: g.next()}
 			for _, e := range h.Schedule.Events {

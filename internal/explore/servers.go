@@ -40,32 +40,32 @@ var serverActions = slices.Concat(freezes, crashes, []Action{
 var freezes = []Action{
 	{
 		Name: "freeze-servers", Does: "all servers stand still", On: OnStore, Uses: UsesProcess, Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Elects }),
-		Needs: []fault.Power{fault.PowerServers}, Lasts: stillFor, Stops: StopsAll, Recovers: time.Second,
+		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor, Stops: StopsAll, Recovers: time.Second,
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
 		// The leader among them may stand still for longer than a TTL.
 		Name: "freeze-members", Does: "all members stand still", On: OnStore, Uses: UsesProcess, Only: where(electing),
-		Needs: []fault.Power{fault.PowerServers}, Lasts: stillFor, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.LeaderPaused),
+		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.LeaderPaused),
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
 		Name: "slow-servers", Does: "all servers get a third of the time", On: OnStore, Uses: UsesProcess,
-		Needs: []fault.Power{fault.PowerServers}, Lasts: stillFor, Inject: slow, Heal: end,
+		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor, Inject: slow, Heal: end,
 	},
 	{
 		Name: "freeze-node", Does: "%s stands still, and the other nodes do not", On: OnServer, Uses: UsesStore, Only: where(voting),
-		Needs: []fault.Power{fault.PowerServers}, Lasts: stillFor,
-		Inject: func(_ context.Context, w *System, e Event) error { return w.Scene.Servers[e.Target].Freeze() }, Heal: resumeAll,
+		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor,
+		Inject: func(_ context.Context, w *System, e Event) error { return w.Setup.Servers[e.Target].Freeze() }, Heal: resumeAll,
 	},
 	{
 		Name: "freeze-follower", Does: "a member that does not lead stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
-		Needs: []fault.Power{fault.PowerServers, fault.PowerLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
+		Needs: []fault.Capability{fault.CapServers, fault.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
 		Inject: func(ctx context.Context, w *System, e Event) error { return freezeMember(ctx, w, 1) }, Heal: resumeAll,
 	},
 	{
 		Name: "freeze-leader", Does: "the member that leads stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
-		Needs: []fault.Power{fault.PowerServers, fault.PowerLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.LeaderPaused),
+		Needs: []fault.Capability{fault.CapServers, fault.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.LeaderPaused),
 		Inject: func(ctx context.Context, w *System, e Event) error { return freezeMember(ctx, w, 0) }, Heal: resumeAll,
 	},
 }
@@ -73,47 +73,47 @@ var freezes = []Action{
 var crashes = []Action{
 	{
 		Name: "crash-servers", Does: "all servers crash, and start again with their data", On: OnStore, Uses: UsesStore,
-		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Sharded && !s.Has(fault.PowerVotes) }),
-		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
+		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Sharded && !s.Has(fault.CapVotes) }),
+		Needs: []fault.Capability{fault.CapServers, fault.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
 		Inject: stopAll, Heal: startAll(true),
 	},
 	{
 		Name: "crash-nodes", Does: "all nodes crash, and start again with their data", On: OnStore, Uses: UsesStore, Only: where(voting),
-		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: conditions(claim.Restarted),
+		Needs: []fault.Capability{fault.CapServers, fault.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: conditions(claim.Restarted),
 		Inject: stopAll, Heal: startAll(true),
 	},
 	{
 		Name: "crash-member", Does: "%s crashes, and starts again with its data, while the other members serve", On: OnServer, Uses: UsesStore,
 		Only:  where(electing),
-		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
+		Needs: []fault.Capability{fault.CapServers, fault.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
 		Inject: stopOne, Heal: startOne(true),
 	},
 	{
 		Name: "crash-node", Does: "%s crashes, and starts again with its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(voting),
-		Needs: []fault.Power{fault.PowerServers, fault.PowerKeeps}, Lasts: downFor, Recovers: quarantined,
+		Needs: []fault.Capability{fault.CapServers, fault.CapKeeps}, Lasts: downFor, Recovers: quarantined,
 		Inject: stopOne, Heal: startOne(true),
 	},
 	{
 		Name: "wipe-servers", Does: "all servers crash, and start again without their data", On: OnStore, Uses: UsesStore,
-		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Sharded && !s.Has(fault.PowerVotes) }),
-		Needs: []fault.Power{fault.PowerServers}, Lasts: downFor, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.DataLost),
+		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Sharded && !s.Has(fault.CapVotes) }),
+		Needs: []fault.Capability{fault.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.DataLost),
 		Inject: stopAll, Heal: startAll(false),
 	},
 	{
 		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Uses: UsesStore, Only: where(voting),
-		Needs: []fault.Power{fault.PowerServers}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: conditions(claim.DataLost, claim.Restarted),
+		Needs: []fault.Capability{fault.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: conditions(claim.DataLost, claim.Restarted),
 		Inject: stopAll, Heal: startAll(false),
 	},
 	{
 		// It does not vote until every lease that it knew of is over: nothing is lost.
 		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(voting),
-		Needs: []fault.Power{fault.PowerServers}, Lasts: downFor, Recovers: quarantined,
+		Needs: []fault.Capability{fault.CapServers}, Lasts: downFor, Recovers: quarantined,
 		Inject: stopOne, Heal: startOne(false),
 	},
 }
 
 func electing(_ *store.Store, in store.Setting) bool { return in.Elects }
-func voting(s *store.Store, _ store.Setting) bool    { return s.Has(fault.PowerVotes) }
+func voting(s *store.Store, _ store.Setting) bool    { return s.Has(fault.CapVotes) }
 
 // where lists the settings of stores that an action is known in.
 func where(known func(s *store.Store, in store.Setting) bool) []string {
@@ -141,7 +141,7 @@ func conditions(all ...claim.Condition) []string {
 // anyway.
 func each(w *System, do func(fault.Server) error) error {
 	var errs []error
-	for _, s := range w.Scene.Servers {
+	for _, s := range w.Setup.Servers {
 		if p, ok := s.(interface{ Pid() int }); ok && p.Pid() == 0 {
 			continue
 		}
@@ -155,11 +155,11 @@ func resumeAll(_ context.Context, w *System, _ Event) error { return each(w, fau
 
 // freezeMember freezes the member that comes so many places after the leader.
 func freezeMember(ctx context.Context, w *System, after int) error {
-	leader, err := w.Scene.Leader(ctx)
+	leader, err := w.Setup.Leader(ctx)
 	if err != nil {
 		return err
 	}
-	return w.Scene.Servers[(leader+after)%len(w.Scene.Servers)].Freeze()
+	return w.Setup.Servers[(leader+after)%len(w.Setup.Servers)].Freeze()
 }
 
 // slow lets the servers run for 10 ms and stand still for 20 ms, over and over.
@@ -177,15 +177,15 @@ func stopAll(_ context.Context, w *System, _ Event) error { return each(w, fault
 
 func startAll(keepData bool) func(context.Context, *System, Event) error {
 	return func(ctx context.Context, w *System, _ Event) error {
-		return fault.StartAll(ctx, w.Scene.Servers, keepData)
+		return fault.StartAll(ctx, w.Setup.Servers, keepData)
 	}
 }
 
-func stopOne(_ context.Context, w *System, e Event) error { return w.Scene.Servers[e.Target].Stop() }
+func stopOne(_ context.Context, w *System, e Event) error { return w.Setup.Servers[e.Target].Stop() }
 
 func startOne(keepData bool) func(context.Context, *System, Event) error {
 	return func(ctx context.Context, w *System, e Event) error {
-		return w.Scene.Servers[e.Target].Start(ctx, keepData)
+		return w.Setup.Servers[e.Target].Start(ctx, keepData)
 	}
 }
 
@@ -193,10 +193,10 @@ func startOne(keepData bool) func(context.Context, *System, Event) error {
 // set right again stays so until the end: that would be another jump.
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
-		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []fault.Power{fault.PowerServers, fault.PowerClock}, Lasts: lasts, Makes: conditions(makes...),
+		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []fault.Capability{fault.CapServers, fault.CapClock}, Lasts: lasts, Makes: conditions(makes...),
 		Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Sharded }),
 		Inject: func(_ context.Context, w *System, e Event) error {
-			if e.Target >= len(w.Scene.Clocks) {
+			if e.Target >= len(w.Setup.Clocks) {
 				return errNoClock
 			}
 			by := time.Duration(float64(time.Hour) * math.Pow(10, -4*(1-e.Amount)))

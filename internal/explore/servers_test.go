@@ -30,8 +30,8 @@ func TestServerActions(t *testing.T) {
 
 func testServerActions(t *testing.T, of *store.Store, setting, library string) {
 	t.Parallel()
-	wish := store.Wish{Setting: setting, Needs: []fault.Power{fault.PowerKeeps, fault.PowerServers}}
-	if of.Has(fault.PowerClock) {
+	wish := store.Requirements{Setting: setting, Needs: []fault.Capability{fault.CapKeeps, fault.CapServers}}
+	if of.Has(fault.CapClock) {
 		wish.ClockLibrary = library
 	}
 	w, start := openSystem(t, of.Name, wish)
@@ -51,7 +51,7 @@ func testServerAction(t *testing.T, w *System, h *Host, a Action) {
 	works(t, h, "before")
 	e := Event{Action: a.Name, Lasts: Duration(min(a.Lasts[0], 100*time.Millisecond)), Amount: 0.9}
 	if a.On == OnServer {
-		e.Target = len(w.Scene.Servers) - 1
+		e.Target = len(w.Setup.Servers) - 1
 	}
 	if err := a.Inject(t.Context(), w, e); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func testServerAction(t *testing.T, w *System, h *Host, a Action) {
 		}
 	}
 	works(t, h, "after")
-	if a.Needs[len(a.Needs)-1] == fault.PowerClock {
+	if a.Needs[len(a.Needs)-1] == fault.CapClock {
 		if w.Healthy(t.Context()) == nil {
 			t.Error("a clock that was moved is healthy")
 		}

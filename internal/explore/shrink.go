@@ -24,10 +24,11 @@ type shrinker struct {
 // wanted is how many actions a person follows at a glance.
 const wanted = 2
 
-// spare is in how many of how many plays a schedule must break the rule that has
-// one action less than one of n. A person reads actions first, and one that
-// others have been added to by chance shows the rule seldom without them.
-func spare(n int) (need, times int) {
+// removalThreshold is how many replays of how many must break the rule, so that
+// an action is removed from a schedule of n. Few are asked for: actions are what
+// a person reads first, and without those that were there by chance a schedule
+// breaks its rule less often.
+func removalThreshold(n int) (need, times int) {
 	if n > burst {
 		return 1, 3
 	}
@@ -73,7 +74,7 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 		smaller = false
 		take := func(one Schedule) { s, trail, smaller = one, append(trail, one), true }
 		for shown := true; shown && len(s.Events) > 0; {
-			need, times := spare(len(s.Events))
+			need, times := removalThreshold(len(s.Events))
 			var less Schedule
 			if less, shown = k.anyOf(ctx, s.withoutOne(), need, times); shown {
 				take(less)
@@ -132,7 +133,7 @@ func (k *shrinker) sceneOf(ctx context.Context, s Schedule) Scene {
 // callers and names, or with an action that is repeated.
 func (k *shrinker) steady(ctx context.Context, seldom Scene) Scene {
 	best := seldom
-	for _, candidate := range []Schedule{seldom.Schedule.crowded(), seldom.Schedule.repeated()} {
+	for _, candidate := range []Schedule{seldom.Schedule.withMoreLoad(), seldom.Schedule.repeated()} {
 		if 2*best.Shown >= best.Runs || ctx.Err() != nil {
 			break
 		}

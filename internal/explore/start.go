@@ -21,8 +21,8 @@ func (p *player) ready(ctx context.Context, setting string) error {
 		return nil
 	}
 	p.close()
-	e, err := store.Of(p.backend.Name).Open(ctx, store.Wish{
-		Setting: setting, Needs: powers(p.backend.Name), Many: true, TTL: maxTTL, Plugin: p.backend.Path, Dir: p.dir, ClockLibrary: p.opts.clockLibrary,
+	e, err := store.Of(p.backend.Name).Open(ctx, store.Requirements{
+		Setting: setting, Needs: capabilities(p.backend.Name), Many: true, TTL: maxTTL, Plugin: p.backend.Path, Dir: p.dir, ClockLibrary: p.opts.clockLibrary,
 	})
 	if err != nil {
 		return err
@@ -39,15 +39,15 @@ func (p *player) well(ctx context.Context) bool {
 // maxTTL is the longest of a schedule.
 const maxTTL = 10 * time.Second
 
-// powers are those that an environment has if it can. Paths are made for each
+// capabilities are those that an environment has if it can. Paths are made for each
 // host.
-func powers(backend string) []fault.Power {
-	var all []fault.Power
-	for _, power := range []fault.Power{
-		fault.PowerServers, fault.PowerKeeps, fault.PowerClock, fault.PowerLeader, fault.PowerReadOnly, fault.PowerExhaust,
+func capabilities(backend string) []fault.Capability {
+	var all []fault.Capability
+	for _, capability := range []fault.Capability{
+		fault.CapServers, fault.CapKeeps, fault.CapClock, fault.CapLeader, fault.CapReadOnly, fault.CapExhaust,
 	} {
-		if store.Of(backend).Has(power) {
-			all = append(all, power)
+		if store.Of(backend).Has(capability) {
+			all = append(all, capability)
 		}
 	}
 	return all

@@ -19,28 +19,28 @@ import (
 var clocks = []Fault{
 	{
 		Name: "clock-forward", Does: "the server's clock jumps an hour ahead; of several nodes, that of one of the three that the holder had reached",
-		Makes: []claim.Condition{claim.ClockForward},
-		Needs: []Power{PowerRival, PowerServers, PowerPaths, PowerClock}, Late: true, ActsTTLs: 1.5,
+		Produces: []claim.Condition{claim.ClockForward},
+		Needs:    []Capability{CapRival, CapServers, CapPaths, CapClock}, RivalAsksLate: true, ActsTTLs: 1.5,
 		Prepare: reachMajority, Inject: jump(time.Hour), Heal: reachAll,
 	},
 	{
 		Name: "clock-forward-unfenced", Does: "as clock-forward, without tokens (fencing=none)",
-		Makes: []claim.Condition{claim.ClockForward, claim.Unfenced},
-		Needs: []Power{PowerRival, PowerServers, PowerPaths, PowerClock}, Late: true, ActsTTLs: 1.5,
-		Only: PowerVotes, Config: map[string]string{"fencing": "none"}, Control: true,
+		Produces: []claim.Condition{claim.ClockForward, claim.Unfenced},
+		Needs:    []Capability{CapRival, CapServers, CapPaths, CapClock}, RivalAsksLate: true, ActsTTLs: 1.5,
+		OnlyFor: CapVotes, Config: map[string]string{"fencing": "none"}, Control: true,
 		Prepare: reachMajority, Inject: jump(time.Hour), Heal: reachAll,
 	},
 	{
 		Name: "clock-back", Does: "the server's clock jumps an hour back and stays there; of several nodes, that of one of the three that the holder had reached",
-		Makes: []claim.Condition{claim.ClockBack},
-		Needs: []Power{PowerRival, PowerServers, PowerPaths, PowerClock}, Late: true, ActsTTLs: 1.5,
+		Produces: []claim.Condition{claim.ClockBack},
+		Needs:    []Capability{CapRival, CapServers, CapPaths, CapClock}, RivalAsksLate: true, ActsTTLs: 1.5,
 		// Turning it forward again would be clock-forward.
 		Prepare: reachMajority, Inject: jump(-time.Hour), Heal: reachAll,
 	},
 }
 
-func jump(by time.Duration) func(context.Context, *Scene) error {
-	return func(_ context.Context, s *Scene) error { return s.Clocks[0].Shift(by) }
+func jump(by time.Duration) func(context.Context, *Setup) error {
+	return func(_ context.Context, s *Setup) error { return s.Clocks[0].Shift(by) }
 }
 
 //go:embed shim/clock.c

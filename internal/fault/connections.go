@@ -28,7 +28,7 @@ func (p *Proxy) Refuse() error {
 		return fmt.Errorf("fault: refuse connections to %s: %w", p.p.Upstream, err)
 	}
 	p.refusing++
-	p.harms = append(p.harms, &harm{refuses: true})
+	p.harms = append(p.harms, &impairment{refuses: true})
 	return nil
 }
 
@@ -44,7 +44,7 @@ func (p *Proxy) ForgetServer() error { return p.forget(Replies, Requests) }
 // forget hides the ends of connections that go one way, and makes one go the
 // other way.
 func (p *Proxy) forget(hidden, ended Direction) error {
-	err := p.harm(harm{hidesEnds: true}, hidden)
-	p.ways[ended].endAll()
+	err := p.harm(impairment{hidesEnds: true}, hidden)
+	p.toxics[ended].endAll()
 	return err
 }

@@ -11,25 +11,25 @@ import (
 var evictions = []Fault{
 	{
 		Name: "evict", Does: "the servers are told to evict keys when their memory is full, which it is 3 s later; TTL 10 s",
-		Makes: []claim.Condition{claim.EvictionSeen},
-		Needs: []Power{PowerRival, PowerEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
-		Only:   PowerEvict,
-		Inject: evict(noticedBy), Heal: keep,
+		Produces: []claim.Condition{claim.EvictionSeen},
+		Needs:    []Capability{CapRival, CapEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
+		OnlyFor: CapEvict,
+		Inject:  evict(noticedBy), Heal: keep,
 	},
 	{
 		Name: "evict-at-once", Does: "as evict, and their memory is full already",
-		Makes: []claim.Condition{claim.Evicting},
-		Needs: []Power{PowerRival, PowerEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
-		Only:   PowerEvict,
-		Inject: evict(0), Heal: keep,
+		Produces: []claim.Condition{claim.Evicting},
+		Needs:    []Capability{CapRival, CapEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
+		OnlyFor: CapEvict,
+		Inject:  evict(0), Heal: keep,
 	},
 }
 
 // noticedBy is how long a host may take to notice that a server evicts keys.
 const noticedBy = 3 * time.Second
 
-func evict(fullAfter time.Duration) func(context.Context, *Scene) error {
-	return func(ctx context.Context, s *Scene) error {
+func evict(fullAfter time.Duration) func(context.Context, *Setup) error {
+	return func(ctx context.Context, s *Setup) error {
 		err := s.Memory.Evict(ctx, true)
 		switch {
 		case err != nil:
@@ -42,4 +42,4 @@ func evict(fullAfter time.Duration) func(context.Context, *Scene) error {
 	}
 }
 
-func keep(ctx context.Context, s *Scene) error { return s.Memory.Evict(ctx, false) }
+func keep(ctx context.Context, s *Setup) error { return s.Memory.Evict(ctx, false) }

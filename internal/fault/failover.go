@@ -14,27 +14,27 @@ import (
 var failovers = []Fault{
 	{
 		Name: "failover", Does: "the master dies; a replica that did not receive half of the grants takes over, and the holder learns of it 500 ms after its rival",
-		Makes: []claim.Condition{claim.ReplicaPromoted},
-		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, Late: true, ActsTTLs: 1.5,
+		Produces: []claim.Condition{claim.ReplicaPromoted},
+		Needs:    []Capability{CapRival, CapPaths, CapReplica}, RivalAsksLate: true, ActsTTLs: 1.5,
 		Prepare: severLink, Inject: promote,
 	},
 	{
 		Name: "failover-wait", Does: "as failover, with grants that wait for the replica (wait_replicas=1); TTL 10 s",
-		Makes: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
-		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, TTL: longTTL, Keeps: true, Serves: true, Late: true, Acts: untilRenewed,
-		Only: PowerReplica, Config: map[string]string{"wait_replicas": "1"},
+		Produces: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
+		Needs:    []Capability{CapRival, CapPaths, CapReplica}, TTL: longTTL, KeepsLeases: true, RestoresService: true, RivalAsksLate: true, Acts: untilRenewed,
+		OnlyFor: CapReplica, Config: map[string]string{"wait_replicas": "1"},
 		Prepare: severLink, Inject: promote,
 	},
 	{
 		Name: "failover-planned", Does: "Sentinel lets one of two replicas take over, in order, with wait_replicas=1; TTL 10 s",
-		Makes: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
-		Needs: []Power{PowerRival, PowerSentinel}, TTL: longTTL, Keeps: true, Serves: true, Acts: untilRenewed,
-		Only: PowerSentinel, Config: map[string]string{"wait_replicas": "1"},
-		Inject: func(ctx context.Context, s *Scene) error { return s.FailOver(ctx) },
+		Produces: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
+		Needs:    []Capability{CapRival, CapSentinel}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: untilRenewed,
+		OnlyFor: CapSentinel, Config: map[string]string{"wait_replicas": "1"},
+		Inject: func(ctx context.Context, s *Setup) error { return s.FailOver(ctx) },
 	},
 	{
 		Name: "demotion", Does: "a replica is promoted and the master made its replica, to which the address leads for another 1.5 s; TTL 10 s",
-		Needs: []Power{PowerRival, PowerPaths, PowerReplica}, TTL: longTTL, Keeps: true, Serves: true, Acts: 1500 * time.Millisecond,
+		Needs: []Capability{CapRival, CapPaths, CapReplica}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: 1500 * time.Millisecond,
 		Inject: demote, Heal: readdress,
 	},
 }
@@ -46,9 +46,9 @@ const untilRenewed = longTTL / 2
 // master. Clients learn of one at different times, by a second and more.
 const learnsLater = 500 * time.Millisecond
 
-func severLink(_ context.Context, s *Scene) error { return s.Link.BlackHole() }
+func severLink(_ context.Context, s *Setup) error { return s.Link.BlackHole() }
 
-func promote(ctx context.Context, s *Scene) error {
+func promote(ctx context.Context, s *Setup) error {
 	old := s.Servers[0]
 	err := errors.Join(old.Stop(), s.Replica.Promote(ctx), s.RivalPaths[0].Retarget(s.Replica.Addr()))
 	if err != nil {
@@ -62,17 +62,17 @@ func promote(ctx context.Context, s *Scene) error {
 	return nil
 }
 
-func demote(ctx context.Context, s *Scene) error {
+func demote(ctx context.Context, s *Setup) error {
 	return errors.Join(s.Replica.Promote(ctx), s.Replica.Lead(ctx, s.Servers[0].Addr()))
 }
 
-func readdress(_ context.Context, s *Scene) error {
+func readdress(_ context.Context, s *Setup) error {
 	return each(slices.Concat(s.HolderPaths, s.RivalPaths), func(p *Proxy) error { return p.Retarget(s.Replica.Addr()) })
 }
 
 // later does something in the background after d, at the latest when the
 // round is over.
-func (s *Scene) later(d time.Duration, do func() error) {
+func (s *Setup) later(d time.Duration, do func() error) {
 	now, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		select {

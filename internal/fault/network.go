@@ -9,32 +9,32 @@ import (
 // among it. They stay open and new ones are accepted, and nobody is told: the
 // server, or this client's machine, is cut off.
 func (p *Proxy) BlackHole() error {
-	return p.harm(harm{swallows: true, hidesEnds: true}, Requests, Replies)
+	return p.harm(impairment{swallows: true, hidesEnds: true}, Requests, Replies)
 }
 
 // LoseReplies lets requests through and swallows the answers.
-func (p *Proxy) LoseReplies() error { return p.harm(harm{swallows: true}, Replies) }
+func (p *Proxy) LoseReplies() error { return p.harm(impairment{swallows: true}, Replies) }
 
 // LoseRequests swallows the requests, and the ends of connections as well: the
 // answer to what was sent before comes back.
 func (p *Proxy) LoseRequests() error {
-	return p.harm(harm{swallows: true, hidesEnds: true}, Requests)
+	return p.harm(impairment{swallows: true, hidesEnds: true}, Requests)
 }
 
 // Delay holds every answer back for d, give or take jitter.
 func (p *Proxy) Delay(d, jitter time.Duration) error {
-	return p.harm(harm{delay: d, jitter: jitter}, Replies)
+	return p.harm(impairment{delay: d, jitter: jitter}, Replies)
 }
 
 // DelayRequests does so with every request.
 func (p *Proxy) DelayRequests(d, jitter time.Duration) error {
-	return p.harm(harm{delay: d, jitter: jitter}, Requests)
+	return p.harm(impairment{delay: d, jitter: jitter}, Requests)
 }
 
 // SlowStart holds the first piece of every connection in each direction back
 // for d, that of the ones that are open as well.
 func (p *Proxy) SlowStart(d time.Duration) error {
-	return p.harm(harm{first: d}, Requests, Replies)
+	return p.harm(impairment{first: d}, Requests, Replies)
 }
 
 // Throttle lets about rate KB a second through in each direction.
@@ -42,7 +42,7 @@ func (p *Proxy) Throttle(rate int) error {
 	if rate < 1 {
 		return fmt.Errorf("fault: throttle to %d KB/s: at least 1", rate)
 	}
-	return p.harm(harm{rate: rate}, Requests, Replies)
+	return p.harm(impairment{rate: rate}, Requests, Replies)
 }
 
 // Dribble cuts what passes into pieces of size bytes with a gap between them,
@@ -51,7 +51,7 @@ func (p *Proxy) Dribble(size int, gap time.Duration) error {
 	if size < 1 {
 		return fmt.Errorf("fault: dribble in pieces of %d bytes: at least 1", size)
 	}
-	return p.harm(harm{size: size, gap: gap}, Requests, Replies)
+	return p.harm(impairment{size: size, gap: gap}, Requests, Replies)
 }
 
 // Reset breaks a connection, by TCP reset, instead of passing a request or an
@@ -61,5 +61,5 @@ func (p *Proxy) Reset(share float64) error {
 		return fmt.Errorf("fault: reset a share of %v: not between 0 and 1", share)
 	}
 	// The chance is that of each direction, and a message has both before it.
-	return p.harm(harm{resets: share}, Requests, Replies)
+	return p.harm(impairment{resets: share}, Requests, Replies)
 }

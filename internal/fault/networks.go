@@ -13,35 +13,35 @@ const longTTL = 10 * time.Second
 var networks = []Fault{
 	{
 		Name: "black-hole", Does: "nothing passes between any host and any server for 2 s; TTL 10 s",
-		Needs: []Power{PowerRival, PowerPaths}, TTL: longTTL, Keeps: true, Acts: 2 * time.Second,
+		Needs: []Capability{CapRival, CapPaths}, TTL: longTTL, KeepsLeases: true, Acts: 2 * time.Second,
 		Inject: onPaths((*Proxy).BlackHole), Heal: onPaths((*Proxy).Heal),
 	},
 	{
 		Name: "reset", Does: "1 % of the requests and answers end in a reset of their connection; TTL 10 s",
-		Needs: []Power{PowerRival, PowerPaths}, TTL: longTTL, Keeps: true, ActsTTLs: 1,
+		Needs: []Capability{CapRival, CapPaths}, TTL: longTTL, KeepsLeases: true, ActsTTLs: 1,
 		Inject: onPaths(func(p *Proxy) error { return p.Reset(0.01) }), Heal: onPaths((*Proxy).Heal),
 	},
 	{
 		Name: "latency", Does: "every answer comes 20 to 60 ms late",
-		Needs: []Power{PowerRival, PowerPaths}, Keeps: true, ActsTTLs: 1.5,
+		Needs: []Capability{CapRival, CapPaths}, KeepsLeases: true, ActsTTLs: 1.5,
 		Inject: onPaths(func(p *Proxy) error { return p.Delay(40*time.Millisecond, 20*time.Millisecond) }), Heal: onPaths((*Proxy).Heal),
 	},
 	{
 		Name: "dribble", Does: "data come in pieces of 256 bytes, 200 µs apart",
-		Needs: []Power{PowerRival, PowerPaths}, Keeps: true, ActsTTLs: 1.5,
+		Needs: []Capability{CapRival, CapPaths}, KeepsLeases: true, ActsTTLs: 1.5,
 		Inject: onPaths(func(p *Proxy) error { return p.Dribble(256, 200*time.Microsecond) }), Heal: onPaths((*Proxy).Heal),
 	},
 	{
 		Name: "lost-reply", Does: "half of the holder's acquires reach the servers, the answers do not reach the holder; TTL 10 s",
-		Needs: []Power{PowerRival, PowerPaths}, TTL: longTTL, Keeps: true, Acts: 2 * time.Second,
-		Prepare: func(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).LoseReplies) },
-		Inject:  func(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).Heal) },
+		Needs: []Capability{CapRival, CapPaths}, TTL: longTTL, KeepsLeases: true, Acts: 2 * time.Second,
+		Prepare: func(_ context.Context, s *Setup) error { return each(s.HolderPaths, (*Proxy).LoseReplies) },
+		Inject:  func(_ context.Context, s *Setup) error { return each(s.HolderPaths, (*Proxy).Heal) },
 	},
 }
 
 // onPaths does something to every path of both hosts.
-func onPaths(do func(*Proxy) error) func(context.Context, *Scene) error {
-	return func(_ context.Context, s *Scene) error {
+func onPaths(do func(*Proxy) error) func(context.Context, *Setup) error {
+	return func(_ context.Context, s *Setup) error {
 		return each(slices.Concat(s.HolderPaths, s.RivalPaths), do)
 	}
 }

@@ -12,35 +12,35 @@ import (
 var partitions = []Fault{
 	{
 		Name: "partition-holder", Does: "nothing passes between the holder and any server; nobody is told",
-		Needs:  []Power{PowerRival, PowerPaths},
-		Inject: func(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).BlackHole) },
-		Heal:   func(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).Heal) },
+		Needs:  []Capability{CapRival, CapPaths},
+		Inject: func(_ context.Context, s *Setup) error { return each(s.HolderPaths, (*Proxy).BlackHole) },
+		Heal:   func(_ context.Context, s *Setup) error { return each(s.HolderPaths, (*Proxy).Heal) },
 	},
 	{
-		Name: "partition-minority", Does: "a minority of the servers is cut off for 5 s; TTL 10 s", TTL: longTTL, Keeps: true, Acts: 5 * time.Second, Many: true,
-		Needs:  []Power{PowerRival, PowerServers, PowerMinority},
-		Inject: func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)], Server.Freeze) },
-		Heal:   func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)], Server.Resume) },
+		Name: "partition-minority", Does: "a minority of the servers is cut off for 5 s; TTL 10 s", TTL: longTTL, KeepsLeases: true, Acts: 5 * time.Second, SeveralServers: true,
+		Needs:  []Capability{CapRival, CapServers, CapMinority},
+		Inject: func(_ context.Context, s *Setup) error { return each(s.Servers[:minority(s)], Server.Freeze) },
+		Heal:   func(_ context.Context, s *Setup) error { return each(s.Servers[:minority(s)], Server.Resume) },
 	},
 	{
-		Name: "pause-leader", Does: "the server that leads stands still for longer than the TTL of 10 s, and goes on", TTL: longTTL, Acts: longTTL + 1500*time.Millisecond, Many: true,
-		Makes: []claim.Condition{claim.LeaderPaused},
-		Needs: []Power{PowerRival, PowerServers, PowerMinority, PowerLeader},
-		Inject: func(ctx context.Context, s *Scene) error {
+		Name: "pause-leader", Does: "the server that leads stands still for longer than the TTL of 10 s, and goes on", TTL: longTTL, Acts: longTTL + 1500*time.Millisecond, SeveralServers: true,
+		Produces: []claim.Condition{claim.LeaderPaused},
+		Needs:    []Capability{CapRival, CapServers, CapMinority, CapLeader},
+		Inject: func(ctx context.Context, s *Setup) error {
 			i, err := s.Leader(ctx)
 			if err != nil {
 				return err
 			}
 			return s.Servers[i].Freeze()
 		},
-		Heal: func(_ context.Context, s *Scene) error { return each(s.Servers, Server.Resume) },
+		Heal: func(_ context.Context, s *Setup) error { return each(s.Servers, Server.Resume) },
 	},
 	{
-		Name: "partition-majority", Does: "a majority of the servers, or the only one, is cut off", ActsTTLs: 1.5, Many: true,
-		Needs:  []Power{PowerRival, PowerServers},
-		Inject: func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)+1], Server.Freeze) },
-		Heal:   func(_ context.Context, s *Scene) error { return each(s.Servers[:minority(s)+1], Server.Resume) },
+		Name: "partition-majority", Does: "a majority of the servers, or the only one, is cut off", ActsTTLs: 1.5, SeveralServers: true,
+		Needs:  []Capability{CapRival, CapServers},
+		Inject: func(_ context.Context, s *Setup) error { return each(s.Servers[:minority(s)+1], Server.Freeze) },
+		Heal:   func(_ context.Context, s *Setup) error { return each(s.Servers[:minority(s)+1], Server.Resume) },
 	},
 }
 
-func minority(s *Scene) int { return (len(s.Servers) - 1) / 2 }
+func minority(s *Setup) int { return (len(s.Servers) - 1) / 2 }

@@ -21,14 +21,14 @@ import (
 // the connections that are open as well as on later ones. Harms add up until
 // [Proxy.Heal]. Its methods may be called from any goroutine.
 type Proxy struct {
-	p    *toxiproxy.Proxy
-	port *ports.Taken
-	ways map[Direction]*way
+	p      *toxiproxy.Proxy
+	port   *ports.Taken
+	toxics map[Direction]*toxic
 
 	mu        sync.Mutex
-	harms     []*harm
-	observers []*harm // that no Heal ends
-	refusing  int     // how many of the harms refuse connections
+	harms     []*impairment
+	observers []*impairment // that no Heal ends
+	refusing  int           // how many of the harms refuse connections
 }
 
 // Some toxics write to the global logger.
@@ -43,7 +43,7 @@ func NewProxy(upstream string) (*Proxy, error) {
 		return nil, fmt.Errorf("fault: proxy of %s: %w", upstream, err)
 	}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := &Proxy{p: toxiproxy.NewProxy(server, upstream, port.Addr(0), upstream), port: port, ways: map[Direction]*way{}}
+	p := &Proxy{p: toxiproxy.NewProxy(server, upstream, port.Addr(0), upstream), port: port, toxics: map[Direction]*toxic{}}
 	for _, direction := range []Direction{Requests, Replies} {
 		err = errors.Join(err, p.prepare(direction))
 	}
@@ -66,11 +66,11 @@ func (p *Proxy) prepare(direction Direction) error {
 	if _, err := p.add("reset_peer", 0, direction); err != nil {
 		return err
 	}
-	w, err := p.add(wayKind, 1, direction)
+	w, err := p.add(toxicKind, 1, direction)
 	if err == nil {
-		p.ways[direction] = w.Toxic.(*way)
-		p.ways[direction].direction = direction
-		p.ways[direction].replace(nil)
+		p.toxics[direction] = w.Toxic.(*toxic)
+		p.toxics[direction].direction = direction
+		p.toxics[direction].replace(nil)
 	}
 	return err
 }
@@ -97,7 +97,7 @@ const (
 )
 
 // harm begins one, of what passes in the given directions.
-func (p *Proxy) harm(h harm, in ...Direction) error {
+func (p *Proxy) harm(h impairment, in ...Direction) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h.in = in
@@ -107,8 +107,8 @@ func (p *Proxy) harm(h harm, in ...Direction) error {
 }
 
 func (p *Proxy) tellWays() {
-	for direction, w := range p.ways {
-		var harms []*harm
+	for direction, w := range p.toxics {
+		var harms []*impairment
 		for _, h := range slices.Concat(p.observers, p.harms) {
 			if slices.Contains(h.in, direction) {
 				harms = append(harms, h)
@@ -129,18 +129,18 @@ func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	p.mu.Lock()
 	done := slices.Clone(p.harms[before:])
 	p.mu.Unlock()
-	return func() error { return p.heal(func(h *harm) bool { return slices.Contains(done, h) }) }, err
+	return func() error { return p.heal(func(h *impairment) bool { return slices.Contains(done, h) }) }, err
 }
 
 // Heal ends all harms. Connections on which something was swallowed are reset,
 // the others go on.
-func (p *Proxy) Heal() error { return p.heal(func(*harm) bool { return true }) }
+func (p *Proxy) Heal() error { return p.heal(func(*impairment) bool { return true }) }
 
-func (p *Proxy) heal(which func(*harm) bool) error {
+func (p *Proxy) heal(which func(*impairment) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	refused := p.refusing > 0
-	p.harms = slices.DeleteFunc(p.harms, func(h *harm) bool {
+	p.harms = slices.DeleteFunc(p.harms, func(h *impairment) bool {
 		healed := which(h)
 		if healed && h.refuses {
 			p.refusing--
@@ -163,7 +163,7 @@ func (p *Proxy) heal(which func(*harm) bool) error {
 // called at any time and more than once, none begins; a call under way is not
 // waited for.
 func (p *Proxy) Observe(seen func(Direction)) (end func()) {
-	h := &harm{seen: seen, in: []Direction{Requests, Replies}}
+	h := &impairment{seen: seen, in: []Direction{Requests, Replies}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.observers = append(p.observers, h)
@@ -171,7 +171,7 @@ func (p *Proxy) Observe(seen func(Direction)) (end func()) {
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.observers = slices.DeleteFunc(p.observers, func(one *harm) bool { return one == h })
+		p.observers = slices.DeleteFunc(p.observers, func(one *impairment) bool { return one == h })
 		p.tellWays()
 	}
 }

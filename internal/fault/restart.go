@@ -12,21 +12,21 @@ import (
 var restarts = []Fault{
 	{
 		Name: "restart", Does: "every server crashes and starts again with its data",
-		Makes:  []claim.Condition{claim.Restarted},
-		Needs:  []Power{PowerRival, PowerServers, PowerKeeps},
-		Inject: func(ctx context.Context, s *Scene) error { return restart(ctx, s.Servers, true) }, ActsTTLs: 1.5,
+		Produces: []claim.Condition{claim.Restarted},
+		Needs:    []Capability{CapRival, CapServers, CapKeeps},
+		Inject:   func(ctx context.Context, s *Setup) error { return restart(ctx, s.Servers, true) }, ActsTTLs: 1.5,
 	},
 	{
 		Name: "restart-wiped", Does: "the server crashes and starts again without its data; of several nodes, one of the three that the holder had reached",
-		Makes: []claim.Condition{claim.DataLost},
-		Needs: []Power{PowerRival, PowerServers, PowerPaths}, Late: true,
+		Produces: []claim.Condition{claim.DataLost},
+		Needs:    []Capability{CapRival, CapServers, CapPaths}, RivalAsksLate: true,
 		Prepare: reachMajority, Inject: wipe, Heal: reachAll, ActsTTLs: 1.5,
 	},
 	{
 		Name: "restart-wiped-open", Does: "as restart-wiped, with the quarantine of restarted nodes switched off",
-		Makes: []claim.Condition{claim.DataLost, claim.QuarantineOff},
-		Needs: []Power{PowerRival, PowerServers, PowerPaths}, Late: true,
-		Only: PowerVotes, Config: map[string]string{"quarantine": "off"}, Control: true,
+		Produces: []claim.Condition{claim.DataLost, claim.QuarantineOff},
+		Needs:    []Capability{CapRival, CapServers, CapPaths}, RivalAsksLate: true,
+		OnlyFor: CapVotes, Config: map[string]string{"quarantine": "off"}, Control: true,
 		Prepare: reachMajority, Inject: wipe, Heal: reachAll, ActsTTLs: 1.5,
 	},
 }
@@ -50,17 +50,17 @@ func StartAll(ctx context.Context, servers []Server, keepData bool) error {
 
 // reachMajority cuts the holder off from all servers that vote but a bare
 // majority: it reaches some of them, or a cluster.
-func reachMajority(_ context.Context, s *Scene) error {
+func reachMajority(_ context.Context, s *Setup) error {
 	if !s.Votes {
 		return nil
 	}
 	return each(s.HolderPaths[minority(s)+1:], (*Proxy).BlackHole)
 }
 
-func reachAll(_ context.Context, s *Scene) error { return each(s.HolderPaths, (*Proxy).Heal) }
+func reachAll(_ context.Context, s *Setup) error { return each(s.HolderPaths, (*Proxy).Heal) }
 
 // wipe restarts without data one of the servers that vote, or all servers.
-func wipe(ctx context.Context, s *Scene) error {
+func wipe(ctx context.Context, s *Setup) error {
 	if s.Votes {
 		return restart(ctx, s.Servers[:1], false)
 	}

@@ -10,26 +10,26 @@ import (
 var servers = []Fault{
 	{
 		Name: "read-only", Does: "the servers refuse writes, as with a full disk", ActsTTLs: 1.5,
-		Needs:  []Power{PowerRival, PowerReadOnly},
-		Inject: func(ctx context.Context, s *Scene) error { return s.ReadOnly(ctx, true) },
-		Heal:   func(ctx context.Context, s *Scene) error { return s.ReadOnly(ctx, false) },
+		Needs:  []Capability{CapRival, CapReadOnly},
+		Inject: func(ctx context.Context, s *Setup) error { return s.ReadOnly(ctx, true) },
+		Heal:   func(ctx context.Context, s *Setup) error { return s.ReadOnly(ctx, false) },
 	},
 	{
 		Name: "pool-exhausted", Does: "the servers end all connections and take no new ones", ActsTTLs: 1.5,
-		Needs:  []Power{PowerRival, PowerExhaust},
-		Inject: func(ctx context.Context, s *Scene) error { return s.Exhaust(ctx, true) },
-		Heal:   func(ctx context.Context, s *Scene) error { return s.Exhaust(ctx, false) },
+		Needs:  []Capability{CapRival, CapExhaust},
+		Inject: func(ctx context.Context, s *Setup) error { return s.Exhaust(ctx, true) },
+		Heal:   func(ctx context.Context, s *Setup) error { return s.Exhaust(ctx, false) },
 	},
 	{
-		Name: "slow-server", Does: "the servers get a third of the time", Keeps: true, ActsTTLs: 1.5,
-		Needs:  []Power{PowerRival, PowerServers},
+		Name: "slow-server", Does: "the servers get a third of the time", KeepsLeases: true, ActsTTLs: 1.5,
+		Needs:  []Capability{CapRival, CapServers},
 		Inject: slow,
-		Heal:   func(_ context.Context, s *Scene) error { return s.EndBackground() },
+		Heal:   func(_ context.Context, s *Setup) error { return s.EndBackground() },
 	},
 }
 
 // slow lets servers run for 10 ms and stand still for 20 ms, over and over.
-func slow(_ context.Context, s *Scene) error {
+func slow(_ context.Context, s *Setup) error {
 	stop, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- alternate(s.Servers, stop) }()
 	s.stop = func() error {
@@ -55,7 +55,7 @@ func alternate(servers []Server, stop chan struct{}) error {
 }
 
 // EndBackground ends what a fault does in the background, and waits for it.
-func (s *Scene) EndBackground() error {
+func (s *Setup) EndBackground() error {
 	if s.stop == nil {
 		return nil
 	}

@@ -35,7 +35,7 @@ type Manifest struct {
 	Subjects  []Subject `json:"subjects"`
 	// Business is what the machine had to do beside the run; nil where nobody
 	// looked, and before the end.
-	Business *Business `json:"business,omitempty"`
+	Business *MachineLoad `json:"business,omitempty"`
 	// Meeting is that of a run which measured together with others.
 	Meeting *Meeting `json:"meeting,omitempty"`
 	// Resumed are the times that another process went on with the run.

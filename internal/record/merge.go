@@ -33,8 +33,8 @@ type Part struct {
 	// Rates are its own cycles per second, by cell and run, where the folder's
 	// figures are of all parts together.
 	Rates map[string][]float64 `json:"cycles_per_s,omitempty"`
-	// Business is that of the run, see [Manifest].
-	Business *Business `json:"business,omitempty"`
+	// MachineLoad is that of the run, see [Manifest].
+	MachineLoad *MachineLoad `json:"business,omitempty"`
 }
 
 // ReadWhole reads run.json of a folder whose run was done. The error wraps
@@ -143,7 +143,7 @@ func merged(all []Manifest) Manifest {
 			m.Parts = append(m.Parts, one.Parts...)
 			continue
 		}
-		m.Parts = append(m.Parts, Part{Started: one.Started, Seed: one.Plan.Seed, Runs: one.Plan.Runs, Lockbench: one.Lockbench, Machine: one.Machine, Elapsed: one.Elapsed, Business: one.Business})
+		m.Parts = append(m.Parts, Part{Started: one.Started, Seed: one.Plan.Seed, Runs: one.Plan.Runs, Lockbench: one.Lockbench, Machine: one.Machine, Elapsed: one.Elapsed, MachineLoad: one.Business})
 	}
 	return m
 }

@@ -38,9 +38,9 @@ type agent struct {
 
 	groups []*group // of the orders, which are carried out one after the other
 
-	mu    sync.Mutex
-	held  map[leaseID]*holding
-	crowd *crowd // the last one, nil for none
+	mu   sync.Mutex
+	held map[leaseID]*holding
+	pool *leasePool // the last one, nil for none
 
 	served  atomic.Bool  // the present client was granted a lock
 	asking  atomic.Int64 // callers of workloads that ask for a lock
@@ -151,7 +151,7 @@ type leaseID struct {
 // note is told what happens to leases, a moment after it did.
 func (a *agent) note(e core.Event) {
 	a.mu.Lock()
-	c, h := a.crowd, a.held[leaseID{e.Owner, e.Token}]
+	c, h := a.pool, a.held[leaseID{e.Owner, e.Token}]
 	a.mu.Unlock()
 	if c != nil && e.Kind == core.EventLost {
 		c.onEvent(e)

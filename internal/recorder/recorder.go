@@ -60,7 +60,7 @@ type note struct {
 	Halt   *record.Halt  `json:"halt,omitempty"`
 	Call   *Call         `json:"call,omitempty"`
 	Failed string        `json:"failed,omitempty"` // an acquire; why
-	Crowd  *Crowd        `json:"crowd,omitempty"`
+	Pool   *LeasePool    `json:"pool,omitempty"`
 	Use    *Use          `json:"use,omitempty"`
 	Plugin int           `json:"plugin,omitempty"` // process id of its plugin
 	Asking *bool         `json:"asking,omitempty"` // whether a caller asks for anything
@@ -77,7 +77,7 @@ type Process struct {
 	change chan struct{} // closed and replaced at each note
 	seen   Seen
 	index  map[grant]int // of seen.Leases
-	crowd  Crowd
+	pool   LeasePool
 	uses   []Use
 	plugin int
 	asking bool
@@ -144,8 +144,8 @@ func (p *Process) take(n note) {
 		p.seen.Calls = append(p.seen.Calls, *n.Call)
 	case n.Failed != "":
 		p.seen.Failed = append(p.seen.Failed, n.Failed)
-	case n.Crowd != nil:
-		p.crowd.add(*n.Crowd)
+	case n.Pool != nil:
+		p.pool.add(*n.Pool)
 	case n.Use != nil:
 		p.uses = append(p.uses, *n.Use)
 	case n.Plugin != 0:

@@ -11,7 +11,7 @@ import (
 )
 
 // Use is what a process uses at some moment. Goroutines and Heap are known of
-// recorderes only, not of their plugins.
+// recorders only, not of their plugins.
 type Use struct {
 	Goroutines  int    `json:"goroutines,omitempty"`
 	Heap        uint64 `json:"heap_bytes,omitempty"`     // live after a collection, stacks included

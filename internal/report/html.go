@@ -26,10 +26,10 @@ var page = template.Must(template.New("page.html.tmpl").Funcs(template.FuncMap{
 
 // pageSection is one scenario on the page.
 type pageSection struct {
-	ID, Title, Proves string
-	Charts            []chart
-	Timelines         []timeline
-	Tables            []grid
+	ID, Title, Doc string
+	Charts         []chart
+	Timelines      []timeline
+	Tables         []grid
 }
 
 // HTML writes the report as one page that needs nothing else: no network. It
@@ -60,7 +60,7 @@ func (r Report) HTML(w io.Writer) error {
 	}
 	all := []chart{}
 	for _, s := range r.scenarios() {
-		section := pageSection{ID: s, Title: s, Proves: proves[s], Charts: r.charts(s)}
+		section := pageSection{ID: s, Title: s, Doc: proves[s], Charts: r.charts(s)}
 		for _, t := range r.of(s) {
 			section.Tables = append(section.Tables, r.grid(t))
 		}

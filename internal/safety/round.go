@@ -81,7 +81,7 @@ func (c *cell) rounds(ctx context.Context, template record.Round) error {
 }
 
 // alone reports whether one process is both hosts: the store has no room for two.
-func (c *cell) alone() bool { return store.Of(c.backend.Name).Lacks[fault.PowerRival] != "" }
+func (c *cell) alone() bool { return store.Of(c.backend.Name).Lacks[fault.CapRival] != "" }
 
 // ready starts the hosts that do not live, and brings the servers back to
 // where they began.
@@ -100,14 +100,14 @@ func (c *cell) ready(ctx context.Context, round int) (err error) {
 		})
 	}
 	if c.holder == nil || !c.holder.Alive() {
-		if c.holder, err = start(holderHost, c.environment.Scene.HolderPaths); err != nil {
+		if c.holder, err = start(holderHost, c.environment.Setup.HolderPaths); err != nil {
 			return err
 		}
 	}
 	if c.alone() {
 		c.rival = c.holder
 	} else if c.rival == nil {
-		c.rival, err = start(rivalHost, c.environment.Scene.RivalPaths)
+		c.rival, err = start(rivalHost, c.environment.Setup.RivalPaths)
 	}
 	return err
 }
@@ -130,7 +130,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	for i := range c.names {
 		c.names[i] = fmt.Sprintf("safety-%x-%d", c.random.Uint64(), i)
 	}
-	scene := &c.environment.Scene
+	scene := &c.environment.Setup
 	scene.Holder, scene.Rival = c.holder, c.rival
 	defer func() {
 		// Whatever happened, nothing of the fault stays.
@@ -142,7 +142,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	seen := c.holder.Seen()
 	r.Hits = seen.Held() + len(seen.Failed)
 	first := proc.Now()
-	if !c.fault.Late {
+	if !c.fault.RivalAsksLate {
 		if err := c.want(); err != nil {
 			return err
 		}
@@ -154,13 +154,13 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	if err := do(ctx, c.fault.Inject, scene); err != nil {
 		return errors.Join(fmt.Errorf("inject: %w", err), do(ctx, c.fault.Heal, scene))
 	}
-	if c.fault.Serves && c.fault.Heal == nil {
+	if c.fault.RestoresService && c.fault.Heal == nil {
 		r.BackNs = proc.Now()
 	}
 	if c.fault.Freezes {
 		r.Halts = append(r.Halts, record.Halt{Host: holderHost, Why: record.HaltFrozen, From: r.InjectedNs})
 	}
-	if c.fault.Late {
+	if c.fault.RivalAsksLate {
 		if err := c.want(); err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (c *cell) hold(ctx context.Context) error {
 	if err := c.holder.Await(bounded, func(s recorder.Seen) bool { return s.Held() == half }); err != nil {
 		return fmt.Errorf("the holder gets its locks: %w, %v", err, c.holder.Seen().Failed)
 	}
-	if err := do(ctx, c.fault.Prepare, &c.environment.Scene); err != nil {
+	if err := do(ctx, c.fault.Prepare, &c.environment.Setup); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
 	timeout := openTimeout
@@ -203,7 +203,7 @@ func (c *cell) giveBack(ctx context.Context) {
 	given := make(chan error, 1)
 	go func() {
 		var err error
-		if c.fault.Serves {
+		if c.fault.RestoresService {
 			proc.Sleep(ctx, givingBack)
 			err = c.holder.ReleaseFrom(ctx, Names/2)
 		}
@@ -243,17 +243,17 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 	case err == nil:
 		proc.Sleep(ctx, c.ttl/2) // the holder, which may believe that it has them too, renews
 	}
-	if err := do(ctx, c.fault.Heal, &c.environment.Scene); err != nil {
+	if err := do(ctx, c.fault.Heal, &c.environment.Setup); err != nil {
 		return fmt.Errorf("heal: %w", err)
 	}
 	r.HealedNs = proc.Now()
-	if c.fault.Serves && c.fault.Heal != nil {
+	if c.fault.RestoresService && c.fault.Heal != nil {
 		r.BackNs = r.HealedNs
 	}
 	if n := len(r.Halts); n > 0 {
 		r.Halts[n-1].To = r.HealedNs
 	}
-	if err := c.environment.Scene.EndBackground(); err != nil {
+	if err := c.environment.Setup.EndBackground(); err != nil {
 		return fmt.Errorf("heal: %w", err)
 	}
 	if err := c.given(); err != nil {
@@ -341,7 +341,7 @@ func (c *cell) end(ctx context.Context) error {
 	return nil
 }
 
-func do(ctx context.Context, step func(context.Context, *fault.Scene) error, s *fault.Scene) error {
+func do(ctx context.Context, step func(context.Context, *fault.Setup) error, s *fault.Setup) error {
 	if step == nil {
 		return nil
 	}

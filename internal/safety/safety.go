@@ -100,7 +100,7 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 	if err := r.openResources(ctx); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(p.Faults, func(f fault.Fault) bool { return slices.Contains(f.Needs, fault.PowerClock) }) {
+	if slices.ContainsFunc(p.Faults, func(f fault.Fault) bool { return slices.Contains(f.Needs, fault.CapClock) }) {
 		r.clockLibrary, r.noClock = fault.ClockLibrary(ctx, r.dir)
 	}
 	for _, f := range p.Faults {
@@ -164,7 +164,7 @@ func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 	template := record.Round{
 		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Conditions(), Control: f.Control,
 		// A store that dies with its plugin loses its leases with it.
-		Keeps: f.Keeps && s.Lacks[fault.PowerRival] == "",
+		Keeps: f.KeepsLeases && s.Lacks[fault.CapRival] == "",
 	}
 	if f.Config["fencing"] == "none" {
 		template.Fencing = "none"
@@ -174,17 +174,17 @@ func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 		template.Missing = "lockbench has no throwaway servers for it"
 	case s.Fits(f) != "":
 		template.Missing = s.Fits(f)
-	case slices.Contains(f.Needs, fault.PowerClock) && r.noClock != nil:
+	case slices.Contains(f.Needs, fault.CapClock) && r.noClock != nil:
 		template.Missing = r.noClock.Error()
 	}
 	if template.Missing != "" {
 		return r.sink.Round(template)
 	}
-	w := store.Wish{Needs: f.Needs, Many: f.Many, TTL: TTL, Plugin: b.Path, Dir: r.dir}
+	w := store.Requirements{Needs: f.Needs, Many: f.SeveralServers, TTL: TTL, Plugin: b.Path, Dir: r.dir}
 	if f.TTL > 0 {
 		w.TTL = f.TTL
 	}
-	if slices.Contains(f.Needs, fault.PowerClock) {
+	if slices.Contains(f.Needs, fault.CapClock) {
 		w.ClockLibrary = r.clockLibrary
 	}
 	template.TTLms = w.TTL.Milliseconds()

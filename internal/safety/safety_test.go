@@ -98,7 +98,7 @@ func requireRedis(t *testing.T) {
 // TestPlantedBugsAreFound: each in one round, and a backend without one is not
 // blamed, but for an eviction: it does not look for that. A machine that is
 // busy hides a bug at times, as when it delays a holder past the moment of the
-// fault: a round in which the recorderes themselves noted that they did not run
+// fault: a round in which the recorders themselves noted that they did not run
 // is repeated, four times at most.
 func TestPlantedBugsAreFound(t *testing.T) {
 	requireRedis(t)

@@ -47,13 +47,13 @@ func (s *schedule) next() fault.Fault {
 // Cluster are other servers.
 func bearable(backend string) []fault.Fault {
 	return slices.DeleteFunc(fault.All(), func(f fault.Fault) bool {
-		_, documented := store.Of(backend).Exempt(claim.Overlap, f.Makes)
+		_, documented := store.Of(backend).Exempt(claim.Overlap, f.Produces)
 		return documented || f.Control || f.Config != nil || store.Of(backend).Fits(f) != "" ||
-			slices.ContainsFunc(f.Needs, func(p fault.Power) bool { return slices.Contains(unbearable, p) })
+			slices.ContainsFunc(f.Needs, func(p fault.Capability) bool { return slices.Contains(unbearable, p) })
 	})
 }
 
-var unbearable = []fault.Power{fault.PowerClock, fault.PowerReplica, fault.PowerSentinel, fault.PowerSlots, fault.PowerEvict}
+var unbearable = []fault.Capability{fault.CapClock, fault.CapReplica, fault.CapSentinel, fault.CapSlots, fault.CapEvict}
 
 // Turn names the faults of the first turn of a soak on a backend, in their
 // order.

@@ -55,7 +55,7 @@ func TestTurnHasWhatMustBeBorne(t *testing.T) {
 		}
 		for i, name := range turn {
 			f := all[slices.Index(fault.Names(), name)]
-			if _, documented := store.Of(backend).Exempt(claim.Overlap, f.Makes); documented || slices.Contains(turn[:i], name) {
+			if _, documented := store.Of(backend).Exempt(claim.Overlap, f.Produces); documented || slices.Contains(turn[:i], name) {
 				t.Errorf("%s meets %s, which is documented or there twice", backend, name)
 			}
 		}

@@ -18,13 +18,13 @@ import (
 	"github.com/lockbench/lockbench/internal/store"
 )
 
-// restBetween is the pause between two faults, in which crowds report what they
+// restBetween is the pause between two faults, in which pools report what they
 // have lost.
 const restBetween = 2 * time.Second
 
 // Soak lets hosts live long while one fault after the other is injected. On
 // each backend, all at the same time, two hosts go through the rounds of this
-// package, and a third one keeps a crowd of leases with a TTL of 10 s, of
+// package, and a third one keeps a pool of leases with a TTL of 10 s, of
 // which it always gives some back to take them again.
 type Soak struct {
 	Backends []Backend
@@ -34,8 +34,8 @@ type Soak struct {
 	// Seed decides which faults are injected, in which order, and at which moments of
 	// a renewal.
 	Seed uint64
-	// Crowd is how many leases are kept on each backend.
-	Crowd int
+	// PoolSize is how many leases are kept on each backend.
+	PoolSize int
 	// Log is told how it goes on, from any goroutine.
 	Log func(format string, args ...any)
 }
@@ -46,13 +46,13 @@ type Soaked struct {
 	// Err is why it ended early.
 	Err    error
 	Rounds int
-	Grants int // judged, those of the crowd among them
+	Grants int // judged, those of the pool among them
 	// Violations are the rules that were broken without documentation, and who
 	// broke them. Bad are the rounds in which that was.
 	Violations []string
 	Bad        []record.Round
 	// FalseLosses say how many leases with a TTL of 10 s were lost, and when,
-	// although no fault explains it: of the hosts of the rounds and of the crowd.
+	// although no fault explains it: of the hosts of the rounds and of the pool.
 	FalseLosses []string
 	// ShortLosses are those with a TTL of 2 s, which a busy machine may explain.
 	ShortLosses int
@@ -121,9 +121,9 @@ type system struct {
 	beginning *sync.Mutex
 	until     time.Time // faults are injected
 	schedule  *schedule
-	crowd     *recorder.Process
+	poolHost  *recorder.Process
 	checker   *check.Checker
-	names     []string // of the crowd
+	names     []string // of the pool
 	usages    map[int]*Usage
 
 	mu    sync.Mutex
@@ -145,7 +145,7 @@ func (w *system) does(what string) {
 
 // run begins with a calm round, after which every process has done what it
 // does for the first time, and is looked at for the first time. One backend
-// begins after the other: to start servers and crowds is the hardest work.
+// begins after the other: to start servers and pools is the hardest work.
 func (w *system) run(ctx context.Context) (err error) {
 	w.does("waits")
 	defer func() {
@@ -161,7 +161,7 @@ func (w *system) run(ctx context.Context) (err error) {
 	if err == nil {
 		err = w.steps(ctx, w.injections, w.leave)
 	}
-	w.concludeCrowd()
+	w.concludePool()
 	return err
 }
 
@@ -174,7 +174,7 @@ func (w *system) steps(ctx context.Context, steps ...func(context.Context) error
 	return nil
 }
 
-// open starts the servers, and the host of the crowd.
+// open starts the servers, and the host of the pool.
 func (w *system) open(ctx context.Context) (err error) {
 	w.does("starts")
 	if w.resources.Dir, err = os.MkdirTemp(w.dir, w.backend.Name+"-"); err != nil {
@@ -183,7 +183,7 @@ func (w *system) open(ctx context.Context) (err error) {
 	if w.environment, err = store.Of(w.backend.Name).Open(ctx, w.wish()); err != nil {
 		return err
 	}
-	return w.startCrowd(ctx)
+	return w.startPool(ctx)
 }
 
 // calm is a round without a fault. A host that is alone has none: it would
@@ -207,10 +207,10 @@ func (w *system) injections(ctx context.Context) error {
 // endAll ends hosts and servers.
 func (w *system) endAll(ctx context.Context) error {
 	err := w.end(ctx)
-	if w.crowd != nil {
+	if w.poolHost != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
-		err = errors.Join(err, w.crowd.Close(ctx))
+		err = errors.Join(err, w.poolHost.Close(ctx))
 	}
 	if w.environment != nil {
 		err = errors.Join(err, w.environment.Close())
@@ -219,8 +219,8 @@ func (w *system) endAll(ctx context.Context) error {
 }
 
 // wish is an environment for all of the faults.
-func (w *system) wish() store.Wish {
-	all := store.Wish{Many: true, TTL: crowdTTL, Plugin: w.backend.Path, Dir: w.dir}
+func (w *system) wish() store.Requirements {
+	all := store.Requirements{Many: true, TTL: poolTTL, Plugin: w.backend.Path, Dir: w.dir}
 	for _, f := range w.schedule.faults {
 		all.Needs = append(all.Needs, f.Needs...)
 	}
@@ -237,7 +237,7 @@ func (w *system) one(ctx context.Context, f fault.Fault) error {
 	n := w.found.Rounds
 	r := record.Round{
 		Backend: w.backend.Name, Kind: record.KindPlugin, Fencing: w.backend.Fencing, Fault: f.Name, Conditions: f.Conditions(),
-		Round: n + 1, Names: Names, Keeps: f.Keeps && !w.alone(), TTLms: w.ttl.Milliseconds(),
+		Round: n + 1, Names: Names, Keeps: f.KeepsLeases && !w.alone(), TTLms: w.ttl.Milliseconds(),
 	}
 	err := w.ready(ctx, n)
 	if err == nil {
@@ -267,8 +267,8 @@ func (w *system) one(ctx context.Context, f fault.Fault) error {
 func (w *system) recover(ctx context.Context, f fault.Fault) error {
 	w.does("recovers from " + f.Name)
 	proc.Sleep(ctx, restBetween)
-	if f.Late { // data were lost, and the node may not vote for a while
-		proc.Sleep(ctx, crowdTTL)
+	if f.RivalAsksLate { // data were lost, and the node may not vote for a while
+		proc.Sleep(ctx, poolTTL)
 	}
 	if err := w.gather(ctx); err != nil {
 		return err
@@ -280,11 +280,11 @@ func (w *system) recover(ctx context.Context, f fault.Fault) error {
 	return err
 }
 
-// judge asks check about one round, and about what became of the crowd in it.
+// judge asks check about one round, and about what became of the pool in it.
 func (w *system) judge(r record.Round) {
 	c := check.Cells([]record.Round{r})[0]
-	lost := w.judgeCrowd(harmsCrowd(w.fault))
-	w.soak.Log("%s %d: %s: %s, %d grants, %v until the next grant; the crowd lost %s", r.Backend, r.Round, r.Fault, c.Class, c.Grants,
+	lost := w.judgePool(mayLosePool(w.fault))
+	w.soak.Log("%s %d: %s: %s, %d grants, %v until the next grant; the pool lost %s", r.Backend, r.Round, r.Fault, c.Class, c.Grants,
 		time.Duration(c.Unavailable).Round(time.Millisecond), lost)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -296,7 +296,7 @@ func (w *system) judge(r record.Round) {
 		out.Violations = append(out.Violations, fmt.Sprintf("round %d, %s: %s %s", r.Round, r.Fault, c.Class, c.Why))
 		out.Violations = append(out.Violations, c.Violations...)
 	}
-	if w.ttl < crowdTTL {
+	if w.ttl < poolTTL {
 		out.ShortLosses += c.FalseLosses
 	} else if c.FalseLosses > 0 {
 		out.FalseLosses = append(out.FalseLosses, fmt.Sprintf("%d in round %d, %s", c.FalseLosses, r.Round, r.Fault))

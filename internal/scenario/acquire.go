@@ -13,7 +13,7 @@ import (
 
 var acquire = Scenario{
 	Name:    "acquire",
-	Proves:  "what a lock costs when nobody is in the way: latency of acquire, renew and release, and cycles per second, each caller on a lock of its own, in a closed loop; then acquire again at times fixed before, half as often, counted from when it was due",
+	Doc:     "what a lock costs when nobody is in the way: latency of acquire, renew and release, and cycles per second, each caller on a lock of its own, in a closed loop; then acquire again at times fixed before, half as often, counted from when it was due",
 	Clients: []int{1, 8, 64},
 	Takes:   func(in Input) time.Duration { return in.WarmUp + in.Measure + openFor(in) + in.Measure/renewShare },
 	Run:     runAcquire,

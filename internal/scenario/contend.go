@@ -16,7 +16,7 @@ import (
 
 var contend = Scenario{
 	Name:        "contend",
-	Proves:      "what waiting costs: callers, of one host or of several processes, want one lock and hold it for 5 ms, or for as long as --hold says; how long nobody has it between two of them, how fair the order is, the longest wait, and what the server is asked for a grant and while all wait. Forced: who has released asks again after the next grant; free: at once",
+	Doc:         "what waiting costs: callers, of one host or of several processes, want one lock and hold it for 5 ms, or for as long as --hold says; how long nobody has it between two of them, how fair the order is, the longest wait, and what the server is asked for a grant and while all wait. Forced: who has released asks again after the next grant; free: at once",
 	MinClients:  2,
 	AcrossHosts: true,
 	Shapes:      contendShapes,
@@ -47,7 +47,7 @@ const (
 	free   = "free"
 )
 
-func contendShapes(a Asked) []Shape {
+func contendShapes(a Overrides) []Shape {
 	modes := []string{forced, free}
 	if a.Quick {
 		modes = modes[:1]
@@ -66,7 +66,7 @@ func contendShapes(a Asked) []Shape {
 }
 
 // contendLoads are the shapes without what varies the critical section.
-func contendLoads(a Asked, modes []string) []Shape {
+func contendLoads(a Overrides, modes []string) []Shape {
 	var out []Shape
 	for _, mode := range modes {
 		for _, h := range hostsOf(a) {

@@ -21,8 +21,8 @@ type election struct {
 	figure figures
 	watch  *follower // nil without anything to observe with
 
-	living []*contender // used by the goroutine that runs the cell
-	next   int32        // id of the next candidate
+	living []*proxiedCandidate // used by the goroutine that runs the cell
+	next   int32               // id of the next candidate
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced at each report
@@ -42,7 +42,7 @@ type tenure struct {
 
 // seat is who leads a name, as far as reported.
 type seat struct {
-	leader  *contender
+	leader  *proxiedCandidate
 	attempt int   // its index
 	since   int64 // the grant's return
 }
@@ -60,7 +60,7 @@ func newElection(in Input, m mode) *election {
 
 // join starts one more candidate.
 func (s *election) join(ctx context.Context) (err error) {
-	c := &contender{id: s.next}
+	c := &proxiedCandidate{id: s.next}
 	s.next++
 	spec := s.in.Host
 	if s.mode.proxied {
@@ -86,8 +86,8 @@ func (s *election) join(ctx context.Context) (err error) {
 }
 
 // bury kills the victim, by the given means, and ends what it held.
-func (s *election) bury(h *harm, kill func() error) error {
-	s.living = slices.DeleteFunc(s.living, func(c *contender) bool { return c == h.victim })
+func (s *election) bury(h *incident, kill func() error) error {
+	s.living = slices.DeleteFunc(s.living, func(c *proxiedCandidate) bool { return c == h.victim })
 	err := kill()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *election) bury(h *harm, kill func() error) error {
 }
 
 // hear takes down what a candidate reports.
-func (s *election) hear(c *contender, r host.Report) {
+func (s *election) hear(c *proxiedCandidate, r host.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := tenure{c.id, r.Name}

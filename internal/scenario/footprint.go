@@ -20,7 +20,7 @@ import (
 
 var footprint = Scenario{
 	Name:        "footprint",
-	Proves:      "what a host pays for having a plugin: the time from its start to the first grant, its memory when idle, and its memory and the host's with 10000 held leases (1000 with --quick); with --hold for a TTL or longer, the processor time that their renewals take, and how many are lost",
+	Doc:         "what a host pays for having a plugin: the time from its start to the first grant, its memory when idle, and its memory and the host's with 10000 held leases (1000 with --quick); with --hold for a TTL or longer, the processor time that their renewals take, and how many are lost",
 	PluginsOnly: true,
 	Shapes:      footprintShapes,
 	Takes:       func(in Input) time.Duration { return starts*startTime + rest + in.Measure + in.Hold },
@@ -38,7 +38,7 @@ const (
 	takers = 64
 )
 
-func footprintShapes(a Asked) []Shape {
+func footprintShapes(a Overrides) []Shape {
 	leases := 10_000
 	if a.Quick {
 		leases = 1000

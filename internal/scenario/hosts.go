@@ -11,7 +11,7 @@ import (
 
 // hostsOf are the numbers of hosts of a scenario that can be spread, as its
 // shapes have them: one host is this process.
-func hostsOf(a Asked) []int {
+func hostsOf(a Overrides) []int {
 	if len(a.Hosts) == 0 {
 		return []int{0}
 	}

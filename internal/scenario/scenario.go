@@ -16,8 +16,8 @@ import (
 
 // Scenario is one way to load a backend.
 type Scenario struct {
-	Name   string
-	Proves string // one line
+	Name string
+	Doc  string // one line
 	// Processes reports whether hosts are processes of their own, which excludes
 	// backends of scope host, and libraries in this process.
 	Processes bool
@@ -33,7 +33,7 @@ type Scenario struct {
 	Clients []int
 	// Shapes are the loads of a scenario that varies more than the number of
 	// callers. Nil: one for each number of Clients.
-	Shapes func(a Asked) []Shape
+	Shapes func(a Overrides) []Shape
 	// Takes is about how long one execution takes.
 	Takes func(in Input) time.Duration
 	Run   func(ctx context.Context, in Input) (record.Cell, error)
@@ -48,9 +48,9 @@ type Shape struct {
 	Hold    time.Duration // how long a lease is held; 0: not at all, or the scenario's own
 }
 
-// Asked is what the user named of the shapes. None of a kind: the scenario's
+// Overrides is what the user named of the shapes. None of a kind: the scenario's
 // own.
-type Asked struct {
+type Overrides struct {
 	Clients, Hosts, Keys []int
 	Hold                 []time.Duration
 	Modes                []string // of takeover
@@ -59,7 +59,7 @@ type Asked struct {
 }
 
 // ShapesOf lists the loads of the scenario.
-func (s Scenario) ShapesOf(a Asked) []Shape {
+func (s Scenario) ShapesOf(a Overrides) []Shape {
 	if s.Shapes != nil {
 		return s.Shapes(a)
 	}

@@ -312,24 +312,24 @@ func TestDoneIn(t *testing.T) {
 
 func TestShapes(t *testing.T) {
 	for _, quick := range []bool{true, false} {
-		all := throughput.ShapesOf(Asked{Quick: quick})
+		all := throughput.ShapesOf(Overrides{Quick: quick})
 		if all[0].Keys != manyKeys || all[len(all)-1].Hold != fewHold {
 			t.Errorf("%+v", all)
 		}
 	}
-	got := throughput.ShapesOf(Asked{Clients: []int{2, 3}, Keys: []int{1, 5}})
+	got := throughput.ShapesOf(Overrides{Clients: []int{2, 3}, Keys: []int{1, 5}})
 	want := []Shape{{Clients: 2, Keys: 1}, {Clients: 3, Keys: 1}, {Clients: 2, Keys: 5}, {Clients: 3, Keys: 5}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
-	got = throughput.ShapesOf(Asked{Hosts: []int{1, 4}, Clients: []int{2}, Keys: []int{5}})
+	got = throughput.ShapesOf(Overrides{Hosts: []int{1, 4}, Clients: []int{2}, Keys: []int{5}})
 	if want = []Shape{{Clients: 2, Keys: 5}, {Hosts: 4, Clients: 2, Keys: 5}}; !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
-	if got := acquire.ShapesOf(Asked{Clients: []int{5}}); !slices.Equal(got, []Shape{{Clients: 5}}) {
+	if got := acquire.ShapesOf(Overrides{Clients: []int{5}}); !slices.Equal(got, []Shape{{Clients: 5}}) {
 		t.Errorf("%+v", got)
 	}
-	if got := contend.ShapesOf(Asked{Clients: []int{1, 5}}); len(got) == 0 || slices.ContainsFunc(got, func(s Shape) bool { return s.Clients != 5 }) {
+	if got := contend.ShapesOf(Overrides{Clients: []int{1, 5}}); len(got) == 0 || slices.ContainsFunc(got, func(s Shape) bool { return s.Clients != 5 }) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -371,7 +371,7 @@ func TestFloor(t *testing.T) {
 
 func TestScenariosSayWhatTheyProve(t *testing.T) {
 	for _, s := range All() {
-		if s.Proves == "" || s.Run == nil || s.Takes == nil || s.Name != strings.ToLower(s.Name) {
+		if s.Doc == "" || s.Run == nil || s.Takes == nil || s.Name != strings.ToLower(s.Name) {
 			t.Errorf("%+v", s)
 		}
 		if got, ok := ByName(s.Name); !ok || got.Name != s.Name {

@@ -15,7 +15,7 @@ import (
 
 var takeover = Scenario{
 	Name:      "takeover",
-	Proves:    "how long nobody leads after the leader was harmed at a random moment of its renewal, while other processes wait; with the TTL that the lease had left, and whether the old leader noticed before it wrote again",
+	Doc:       "how long nobody leads after the leader was harmed at a random moment of its renewal, while other processes wait; with the TTL that the lease had left, and whether the old leader noticed before it wrote again",
 	Processes: true,
 	Shapes:    takeoverShapes,
 	Takes:     takeoverTakes,
@@ -41,7 +41,7 @@ const (
 	startUp = 150 * time.Millisecond
 )
 
-func takeoverShapes(a Asked) []Shape {
+func takeoverShapes(a Overrides) []Shape {
 	asked := a.Modes
 	if len(asked) == 0 {
 		asked = []string{killHost.name}
@@ -121,7 +121,7 @@ func (s *election) run(ctx context.Context) error {
 // succeed harms the host that leads most names, and waits until others lead
 // them.
 func (s *election) succeed(ctx context.Context) error {
-	var h harm
+	var h incident
 	somebody := func() bool {
 		h = s.aim()
 		return h.victim != nil
@@ -150,9 +150,9 @@ func (s *election) succeed(ctx context.Context) error {
 	return s.await(ctx, s.in.TTL+grace, "every name has a leader again", s.led(h.names, 0))
 }
 
-// harm is one leader that was harmed.
-type harm struct {
-	victim *contender
+// incident is one leader that was harmed.
+type incident struct {
+	victim *proxiedCandidate
 	names  []int32 // that it led
 	before []seat  // of those names
 	// from and until are the last moment before the harm and the first one
@@ -162,9 +162,9 @@ type harm struct {
 
 // aim chooses the candidate that leads most, if any does: on a machine that is
 // starved all may have lost their leases. It is called with mu locked.
-func (s *election) aim() harm {
-	led := map[*contender][]int32{}
-	var h harm
+func (s *election) aim() incident {
+	led := map[*proxiedCandidate][]int32{}
+	var h incident
 	for i, seat := range s.seats {
 		if seat.leader == nil {
 			continue

@@ -70,7 +70,7 @@ func TestTakeoverModes(t *testing.T) {
 				t.Errorf("%d times of %d takeovers", len(took), c.Cycles)
 			}
 			// The band is of renewals in time; what each lease had left is exact.
-			if mode.banded && (len(c.Latencies["overdue"]) != len(took) || c.Values["early"] != 0 || c.Values["band-low-ns/takeover"] == 0) {
+			if mode.expires && (len(c.Latencies["overdue"]) != len(took) || c.Values["early"] != 0 || c.Values["band-low-ns/takeover"] == 0) {
 				t.Errorf("took %v, of which %v are judged: %v", took, c.Latencies["overdue"], c.Values)
 			}
 			if stale, ok := c.Values["stale-writes"]; ok != (m == "freeze") || stale > 0 {
@@ -145,7 +145,7 @@ func TestJudge(t *testing.T) {
 		{"a renewal may have been under way", 290 * ms, 1190 * ms, 0, 0, 0},
 	} {
 		s := newElection(in, m)
-		s.judge(&harm{from: tt.harmed, until: tt.harmed}, bound{0, 900 * ms, 901 * ms}, tt.taken)
+		s.judge(&incident{from: tt.harmed, until: tt.harmed}, bound{0, 900 * ms, 901 * ms}, tt.taken)
 		f := s.figure
 		if f.early != tt.early || f.late != tt.late || f.overdue[0] != tt.overdueAbout {
 			t.Errorf("%s: %+v", tt.name, f)

@@ -37,7 +37,7 @@ type figures struct {
 
 func newFigures(in Input, m mode) figures {
 	f := figures{slack: int64(margin + store.Of(in.Host.Backend).ExpiryStep + in.Tick + roundTrip(in))}
-	if m.banded {
+	if m.expires {
 		f.low = int64(in.TTL - in.TTL/3 - rounding)
 		f.high = int64(in.TTL) + f.slack
 	}
@@ -68,7 +68,7 @@ func roundTrip(in Input) time.Duration {
 }
 
 // sample takes down the takeovers after one harm.
-func (s *election) sample(h *harm) {
+func (s *election) sample(h *incident) {
 	s.mu.Lock()
 	tokens := map[int32]uint64{} // of the new leaders
 	for i, n := range h.names {
@@ -80,7 +80,7 @@ func (s *election) sample(h *harm) {
 		}
 		s.figure.took = append(s.figure.took, after.since-h.from)
 		tokens[n] = s.attempts[after.attempt].Token
-		if s.mode.banded {
+		if s.mode.expires {
 			s.judge(h, s.bounds[before.attempt], after.since)
 		}
 	}
@@ -98,7 +98,7 @@ func (s *election) sample(h *harm) {
 
 // judge compares a takeover with the time that the lease had left. A renewal
 // that was due around the harm may have reached the store without a report.
-func (s *election) judge(h *harm, old bound, since int64) {
+func (s *election) judge(h *incident, old bound, since int64) {
 	if old.freeBy == 0 {
 		return // nobody here knows
 	}
@@ -119,7 +119,7 @@ func (s *election) judge(h *harm, old bound, since int64) {
 
 // noticed waits until the victim knows of every name that it has lost, and
 // counts what it did as a leader after the moment resumed, unless that is 0.
-func (s *election) noticed(ctx context.Context, h *harm, resumed int64) error {
+func (s *election) noticed(ctx context.Context, h *incident, resumed int64) error {
 	all := func() bool {
 		return !slices.ContainsFunc(h.names, func(n int32) bool {
 			_, ok := s.lost[tenure{h.victim.id, n}]
@@ -169,7 +169,7 @@ func (s *election) cell(elapsed time.Duration) record.Cell {
 	if s.mode.server {
 		c.Values["kept"] = float64(f.kept) / float64(max(1, f.judged))
 	}
-	if s.mode.banded {
+	if s.mode.expires {
 		c.Values["band-low-ns/takeover"], c.Values["band-high-ns/takeover"] = float64(f.low), float64(f.high)
 		c.Values["early"], c.Values["late"] = float64(f.early), float64(f.late)
 	}

@@ -20,20 +20,20 @@ type mode struct {
 	proxied bool
 	// server modes harm the server and not the leader, who may stay the leader.
 	server bool
-	// banded modes leave the lease to its TTL: a new leader before its end is a
+	// expires modes leave the lease to its TTL: a new leader before its end is a
 	// finding. In the others somebody releases it.
-	banded bool
+	expires bool
 	// waits is about how long a takeover lasts; nil: no time worth counting.
 	waits  func(ttl time.Duration) time.Duration
-	inject func(ctx context.Context, s *election, h *harm) error
+	inject func(ctx context.Context, s *election, h *incident) error
 	// heal repairs what was harmed when others lead; nil: nothing to do.
-	heal func(ctx context.Context, s *election, h *harm) error
+	heal func(ctx context.Context, s *election, h *incident) error
 }
 
 var killHost = mode{
 	name: "kill-host",
 	doc:  "SIGKILL to the host process; its plugin releases what it held",
-	inject: func(_ context.Context, s *election, h *harm) error {
+	inject: func(_ context.Context, s *election, h *incident) error {
 		return s.bury(h, h.victim.Kill)
 	},
 	heal: replace,
@@ -47,24 +47,24 @@ var modes = []mode{
 	{
 		name:   "resign",
 		doc:    "the leader releases in order",
-		inject: func(_ context.Context, _ *election, h *harm) error { return h.victim.Resign() },
+		inject: func(_ context.Context, _ *election, h *incident) error { return h.victim.Resign() },
 	},
 	killHost,
 	{
 		name:    "kill-machine",
 		doc:     "connections are cut off without a FIN, then host and plugin are stopped and killed",
-		proxied: true, banded: true, waits: ttlLeft,
-		inject: func(_ context.Context, s *election, h *harm) error {
+		proxied: true, expires: true, waits: ttlLeft,
+		inject: func(_ context.Context, s *election, h *incident) error {
 			return errors.Join(h.victim.cut(), s.bury(h, h.victim.KillMachine))
 		},
 		heal: replace,
 	},
 	{
-		name:   "freeze",
-		doc:    "SIGSTOP to the host process, which goes on when another one leads",
-		banded: true, waits: ttlLeft,
-		inject: func(_ context.Context, _ *election, h *harm) error { return h.victim.Freeze() },
-		heal: func(ctx context.Context, s *election, h *harm) error {
+		name:    "freeze",
+		doc:     "SIGSTOP to the host process, which goes on when another one leads",
+		expires: true, waits: ttlLeft,
+		inject: func(_ context.Context, _ *election, h *incident) error { return h.victim.Freeze() },
+		heal: func(ctx context.Context, s *election, h *incident) error {
 			resumed := s.in.Clock.Now()
 			if err := h.victim.Resume(); err != nil {
 				return err
@@ -75,9 +75,9 @@ var modes = []mode{
 	{
 		name:    "partition",
 		doc:     "the leader's connections to the store are cut off and later healed; it goes on running",
-		proxied: true, banded: true, waits: ttlLeft,
-		inject: func(_ context.Context, _ *election, h *harm) error { return h.victim.cut() },
-		heal: func(ctx context.Context, s *election, h *harm) error {
+		proxied: true, expires: true, waits: ttlLeft,
+		inject: func(_ context.Context, _ *election, h *incident) error { return h.victim.cut() },
+		heal: func(ctx context.Context, s *election, h *incident) error {
 			return errors.Join(s.noticed(ctx, h, 0), h.victim.heal())
 		},
 	},
@@ -86,7 +86,7 @@ var modes = []mode{
 		doc:    "SIGKILL to one server, which is started again at once",
 		server: true,
 		waits:  func(time.Duration) time.Duration { return 2 * time.Second },
-		inject: func(ctx context.Context, s *election, _ *harm) error {
+		inject: func(ctx context.Context, s *election, _ *incident) error {
 			return errors.Join(s.in.Server.Stop(), s.in.Server.Start(ctx))
 		},
 	},
@@ -95,7 +95,7 @@ var modes = []mode{
 		doc:    "one server is frozen for one and a tenth TTL",
 		server: true,
 		waits:  pauseOf,
-		inject: func(ctx context.Context, s *election, _ *harm) error {
+		inject: func(ctx context.Context, s *election, _ *incident) error {
 			if err := s.in.Server.Freeze(); err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ var modes = []mode{
 func pauseOf(ttl time.Duration) time.Duration { return ttl + ttl/10 }
 
 // replace starts a candidate in place of one that is dead.
-func replace(ctx context.Context, s *election, h *harm) error {
+func replace(ctx context.Context, s *election, h *incident) error {
 	return errors.Join(h.victim.closeProxies(), s.join(ctx))
 }
 
@@ -139,21 +139,21 @@ func NotPossible(in Input) string {
 	return ""
 }
 
-// contender is a candidate with the proxies through which it reaches the store.
-type contender struct {
+// proxiedCandidate is a candidate with the proxies through which it reaches the store.
+type proxiedCandidate struct {
 	*host.Candidate
 	id      int32
 	proxies []*fault.Proxy
 }
 
 // cut swallows everything between the candidate and the store.
-func (c *contender) cut() error { return c.all((*fault.Proxy).BlackHole) }
+func (c *proxiedCandidate) cut() error { return c.all((*fault.Proxy).BlackHole) }
 
-func (c *contender) heal() error { return c.all((*fault.Proxy).Heal) }
+func (c *proxiedCandidate) heal() error { return c.all((*fault.Proxy).Heal) }
 
-func (c *contender) closeProxies() error { return c.all((*fault.Proxy).Close) }
+func (c *proxiedCandidate) closeProxies() error { return c.all((*fault.Proxy).Close) }
 
-func (c *contender) all(do func(*fault.Proxy) error) error {
+func (c *proxiedCandidate) all(do func(*fault.Proxy) error) error {
 	var errs []error
 	for _, p := range c.proxies {
 		errs = append(errs, do(p))

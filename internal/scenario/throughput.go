@@ -13,7 +13,7 @@ import (
 
 var throughput = Scenario{
 	Name:        "throughput",
-	Proves:      "how many cycles per second go through, and what latency they then have: more and more callers, of one host or of several processes, in a closed loop, each cycle on a random one of many locks, and callers that hold for 1 ms one of a few",
+	Doc:         "how many cycles per second go through, and what latency they then have: more and more callers, of one host or of several processes, in a closed loop, each cycle on a random one of many locks, and callers that hold for 1 ms one of a few",
 	AcrossHosts: true,
 	Shapes:      throughputShapes,
 	Takes:       func(in Input) time.Duration { return in.WarmUp + in.Measure },
@@ -30,7 +30,7 @@ const (
 
 // throughputShapes are points of the curve of latency against load, and one
 // cell in which callers wait for each other. What the user names replaces them.
-func throughputShapes(a Asked) []Shape {
+func throughputShapes(a Overrides) []Shape {
 	curve, crowded := []int{1, 4, 16, 64, 256}, []int{16, 64}
 	if a.Quick {
 		curve, crowded = []int{256}, []int{64}

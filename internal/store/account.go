@@ -18,7 +18,7 @@ const (
 // account says how hosts log in, by the keys that their plugin takes: with a file
 // that has the password, which is removed with the environment, or with the
 // password itself. A plugin without users logs in as everybody.
-func (e *Environment) account(ctx context.Context, w Wish) error {
+func (e *Environment) account(ctx context.Context, w Requirements) error {
 	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // what cannot be run is found when it is opened
 	takes := func(key string) bool { return bytes.Contains(said, []byte("\n"+key+" ")) }
 	e.user = anybody

@@ -23,7 +23,7 @@ const healthTimeout = 2 * time.Second
 // Environment is the servers of one backend, the paths to them, and what may be
 // done to them. One goroutine uses it at a time.
 type Environment struct {
-	Scene   fault.Scene
+	Setup   fault.Setup
 	servers env.Nodes // all that have to be closed
 	// Config is the backend's without its address, and address is that for
 	// servers that are reached at the given host:port each.
@@ -51,11 +51,11 @@ type product interface {
 	connections(ctx context.Context) (int, error)
 }
 
-// Wish is what an environment is to have.
-type Wish struct {
+// Requirements is what an environment is to have.
+type Requirements struct {
 	// Setting is the name of one of [Store.Settings]; "" for the first.
 	Setting string
-	Needs   []fault.Power
+	Needs   []fault.Capability
 	// Many asks for several servers, where the backend can have several or one.
 	Many   bool
 	TTL    time.Duration // the longest of the leases
@@ -66,19 +66,19 @@ type Wish struct {
 	ClockLibrary string
 }
 
-func (w Wish) needs(p fault.Power) bool { return slices.Contains(w.Needs, p) }
+func (w Requirements) needs(p fault.Capability) bool { return slices.Contains(w.Needs, p) }
 
 // Open starts the servers of a store that is known. Errors of servers that are
 // not installed wrap [env.ErrNotInstalled].
-func (s *Store) Open(ctx context.Context, w Wish) (*Environment, error) {
+func (s *Store) Open(ctx context.Context, w Requirements) (*Environment, error) {
 	e, err := s.open(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	e.Scene.Votes = s.Has(fault.PowerVotes)
-	if w.needs(fault.PowerPaths) {
-		if e.Scene.HolderPaths, err = e.AddPaths(); err == nil {
-			e.Scene.RivalPaths, err = e.AddPaths()
+	e.Setup.Votes = s.Has(fault.CapVotes)
+	if w.needs(fault.CapPaths) {
+		if e.Setup.HolderPaths, err = e.AddPaths(); err == nil {
+			e.Setup.RivalPaths, err = e.AddPaths()
 		}
 	}
 	if err == nil && e.admit != nil {
@@ -94,7 +94,7 @@ func (s *Store) Open(ctx context.Context, w Wish) (*Environment, error) {
 // with the environment.
 func (e *Environment) AddPaths() ([]*fault.Proxy, error) {
 	var paths []*fault.Proxy
-	for _, server := range e.Scene.Servers {
+	for _, server := range e.Setup.Servers {
 		p, err := fault.NewProxy(server.Addr())
 		if err != nil {
 			return nil, err
@@ -120,7 +120,7 @@ func (e *Environment) ConfigOf(paths []*fault.Proxy) driver.Config {
 	cfg := driver.Config{}
 	maps.Copy(cfg, e.Config)
 	var at []string
-	for i, server := range e.Scene.Servers {
+	for i, server := range e.Setup.Servers {
 		if len(paths) > 0 {
 			at = append(at, paths[i].Addr())
 			continue
@@ -137,14 +137,14 @@ func (e *Environment) ConfigOf(paths []*fault.Proxy) driver.Config {
 func (e *Environment) add(servers ...*env.Server) {
 	e.servers = append(e.servers, servers...)
 	for _, server := range servers {
-		e.Scene.Servers = append(e.Scene.Servers, server)
+		e.Setup.Servers = append(e.Setup.Servers, server)
 	}
 }
 
 // Again brings the servers back to where they began, between rounds.
 func (e *Environment) Again(ctx context.Context) error {
 	err := e.rejoin(ctx)
-	for n := range e.Scene.Clocks {
+	for n := range e.Setup.Clocks {
 		err = errors.Join(err, e.ShiftClock(n, 0))
 	}
 	if e.ready != nil {
@@ -157,7 +157,7 @@ func (e *Environment) Again(ctx context.Context) error {
 // ShiftClock makes the clock of server n differ from the true time by d.
 func (e *Environment) ShiftClock(n int, d time.Duration) error {
 	e.shifted = e.shifted || d != 0
-	return e.Scene.Clocks[n].Shift(d)
+	return e.Setup.Clocks[n].Shift(d)
 }
 
 // Healthy returns nil when the servers serve hosts, and are as they began: in
@@ -198,7 +198,7 @@ func (e *Environment) Connections(ctx context.Context) (int, error) {
 // Close ends what a fault does in the background, closes the paths, and ends the
 // servers.
 func (e *Environment) Close() error {
-	errs := []error{e.Scene.EndBackground()}
+	errs := []error{e.Setup.EndBackground()}
 	for _, end := range e.end {
 		errs = append(errs, end())
 	}
@@ -207,14 +207,14 @@ func (e *Environment) Close() error {
 
 // startClock makes the clock of one server and its wrapping command, for a
 // fault that moves it.
-func (e *Environment) startClock(w Wish) ([]string, error) {
+func (e *Environment) startClock(w Requirements) ([]string, error) {
 	if w.ClockLibrary == "" {
 		return nil, nil
 	}
-	c, err := fault.NewClock(w.ClockLibrary, w.Dir, fmt.Sprintf("clock-%d", len(e.Scene.Clocks)))
+	c, err := fault.NewClock(w.ClockLibrary, w.Dir, fmt.Sprintf("clock-%d", len(e.Setup.Clocks)))
 	if err != nil {
 		return nil, err
 	}
-	e.Scene.Clocks = append(e.Scene.Clocks, c)
+	e.Setup.Clocks = append(e.Setup.Clocks, c)
 	return c.Wrap(), nil
 }

@@ -69,14 +69,14 @@ var etcdKind = &Store{
 			},
 		},
 	},
-	Lacks: map[fault.Power]string{
-		fault.PowerClock:    "etcd asks the kernel for the time, where no library can move it",
-		fault.PowerReplica:  "its members agree on every write: there is no asynchronous replica",
-		fault.PowerVotes:    "its members agree on every write",
-		fault.PowerSentinel: "its members elect a leader by themselves",
-		fault.PowerSlots:    "every member has all keys",
-		fault.PowerEvict:    "etcd deletes no keys by itself",
-		fault.PowerExhaust:  "one connection carries all requests of a host, and etcd has no limit of them"},
+	Lacks: map[fault.Capability]string{
+		fault.CapClock:    "etcd asks the kernel for the time, where no library can move it",
+		fault.CapReplica:  "its members agree on every write: there is no asynchronous replica",
+		fault.CapVotes:    "its members agree on every write",
+		fault.CapSentinel: "its members elect a leader by themselves",
+		fault.CapSlots:    "every member has all keys",
+		fault.CapEvict:    "etcd deletes no keys by itself",
+		fault.CapExhaust:  "one connection carries all requests of a host, and etcd has no limit of them"},
 	Settings:   []Setting{{Name: One, Servers: 1}, {Name: Three, Servers: etcdMembers, Elects: true}},
 	ExpiryStep: 500 * time.Millisecond, // server/lease/lessor.go looks so often
 
@@ -89,7 +89,7 @@ var etcdKind = &Store{
 	program:    env.EtcdProgram,
 }
 
-func startEtcd(ctx context.Context, w Wish) (*Environment, error) {
+func startEtcd(ctx context.Context, w Requirements) (*Environment, error) {
 	e := &Environment{address: byComma, Config: driver.Config{}}
 	s := &etcdStore{Environment: e}
 	size := 1
@@ -106,7 +106,7 @@ func startEtcd(ctx context.Context, w Wish) (*Environment, error) {
 	}
 	e.add(members...)
 	e.product = s
-	e.Scene.ReadOnly = s.alarm
-	e.Scene.Leader = s.leader
+	e.Setup.ReadOnly = s.alarm
+	e.Setup.Leader = s.leader
 	return e, nil
 }

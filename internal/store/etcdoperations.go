@@ -42,7 +42,7 @@ var etcdOperations = []Operation{
 		Name: "defragment", Does: "%s is defragmented", Server: true,
 		Do: onEtcd(func(ctx context.Context, s *etcdStore, n int) error {
 			return s.with(func(c *clientv3.Client) error {
-				_, err := c.Defragment(ctx, s.Scene.Servers[n].Addr())
+				_, err := c.Defragment(ctx, s.Setup.Servers[n].Addr())
 				return err
 			}, n)
 		}),
@@ -124,7 +124,7 @@ func moveLeader(ctx context.Context, s *etcdStore, n int) error {
 		return err
 	}
 	return s.with(func(c *clientv3.Client) error {
-		status, err := c.Status(ctx, s.Scene.Servers[n].Addr())
+		status, err := c.Status(ctx, s.Setup.Servers[n].Addr())
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func moveLeader(ctx context.Context, s *etcdStore, n int) error {
 // others are the members besides n.
 func (s *etcdStore) others(n int) []int {
 	var all []int
-	for i := range s.Scene.Servers {
+	for i := range s.Setup.Servers {
 		if i != n {
 			all = append(all, i)
 		}
@@ -181,6 +181,6 @@ func addMember(ctx context.Context, s *etcdStore, n int) error {
 		})
 	}, s.others(n)...)
 	s.removed = nil
-	server := s.Scene.Servers[n].(*env.Server)
+	server := s.Setup.Servers[n].(*env.Server)
 	return errors.Join(err, server.Stop(), server.Join(ctx))
 }

@@ -31,7 +31,7 @@ type etcdStore struct {
 // with does something with a client of some members, of all if none is named.
 func (s *etcdStore) with(do func(*clientv3.Client) error, members ...int) error {
 	var at []string
-	for n, server := range s.Scene.Servers {
+	for n, server := range s.Setup.Servers {
 		if len(members) == 0 || slices.Contains(members, n) {
 			at = append(at, server.Addr())
 		}
@@ -47,7 +47,7 @@ func (s *etcdStore) with(do func(*clientv3.Client) error, members ...int) error 
 // leader asks the members which of them leads.
 func (s *etcdStore) leader(ctx context.Context) (leads int, err error) {
 	err = s.with(func(c *clientv3.Client) error {
-		for n, m := range s.Scene.Servers {
+		for n, m := range s.Setup.Servers {
 			status, err := c.Status(ctx, m.Addr())
 			if err != nil {
 				return err
@@ -82,7 +82,7 @@ func (s *etcdStore) alarm(ctx context.Context, on bool) error {
 
 func (s *etcdStore) healthy(ctx context.Context) error {
 	var leaders []uint64
-	for n, m := range s.Scene.Servers {
+	for n, m := range s.Setup.Servers {
 		err := s.with(func(c *clientv3.Client) error {
 			status, err := c.Status(ctx, m.Addr())
 			if err != nil {
@@ -104,7 +104,7 @@ func (s *etcdStore) healthy(ctx context.Context) error {
 	}
 	return s.with(func(c *clientv3.Client) error {
 		list, err := c.MemberList(ctx)
-		if err == nil && len(list.Members) != len(s.Scene.Servers) {
+		if err == nil && len(list.Members) != len(s.Setup.Servers) {
 			err = fmt.Errorf("it has %d members", len(list.Members))
 		}
 		return err
@@ -135,7 +135,7 @@ func (s *etcdStore) leftovers(ctx context.Context, prefix string) (left []string
 // connections are those of clients to all members, ours being closed.
 func (s *etcdStore) connections(context.Context) (int, error) {
 	count := 0
-	for _, m := range s.Scene.Servers {
+	for _, m := range s.Setup.Servers {
 		n, err := establishedAt(m.Addr())
 		if err != nil {
 			return 0, err

@@ -22,9 +22,9 @@ var memoryKind = &Store{
 		},
 	}},
 	Lacks: lacking(nil, "its store lives in one host process, which no other shares",
-		fault.PowerRival, fault.PowerServers, fault.PowerPaths, fault.PowerMinority, fault.PowerLeader, fault.PowerKeeps,
-		fault.PowerClock, fault.PowerReplica, fault.PowerReadOnly, fault.PowerExhaust, fault.PowerSentinel, fault.PowerSlots,
-		fault.PowerEvict, fault.PowerVotes),
+		fault.CapRival, fault.CapServers, fault.CapPaths, fault.CapMinority, fault.CapLeader, fault.CapKeeps,
+		fault.CapClock, fault.CapReplica, fault.CapReadOnly, fault.CapExhaust, fault.CapSentinel, fault.CapSlots,
+		fault.CapEvict, fault.CapVotes),
 	Settings: []Setting{{Name: Plain, Servers: 1}},
-	open:     func(context.Context, Wish) (*Environment, error) { return &Environment{}, nil },
+	open:     func(context.Context, Requirements) (*Environment, error) { return &Environment{}, nil },
 }

@@ -64,14 +64,14 @@ var mysqlKind = &Store{
 			},
 		},
 	},
-	Lacks: map[fault.Power]string{
-		fault.PowerMinority: "one server has no minority",
-		fault.PowerLeader:   "one server has nobody to lead",
-		fault.PowerVotes:    "one server has no majority",
-		fault.PowerReplica:  "lockbench sets up no replica of a SQL server",
-		fault.PowerSentinel: "lockbench sets up no replica of a SQL server",
-		fault.PowerSlots:    "one server has all rows",
-		fault.PowerEvict:    "a SQL server deletes no rows by itself"},
+	Lacks: map[fault.Capability]string{
+		fault.CapMinority: "one server has no minority",
+		fault.CapLeader:   "one server has nobody to lead",
+		fault.CapVotes:    "one server has no majority",
+		fault.CapReplica:  "lockbench sets up no replica of a SQL server",
+		fault.CapSentinel: "lockbench sets up no replica of a SQL server",
+		fault.CapSlots:    "one server has all rows",
+		fault.CapEvict:    "a SQL server deletes no rows by itself"},
 	Settings: []Setting{{Name: Plain, Servers: 1}},
 	Guard:    &Guard{Kind: "sql", Start: startThingRows, Open: openThingRows},
 
@@ -88,7 +88,7 @@ var mysqlKind = &Store{
 	program:   env.MariaDBProgram,
 }
 
-func startMySQL(ctx context.Context, w Wish) (*Environment, error) {
+func startMySQL(ctx context.Context, w Requirements) (*Environment, error) {
 	e := &Environment{Config: driver.Config{}}
 	err := e.account(ctx, w)
 	if err == nil {
@@ -112,7 +112,7 @@ func startMySQL(ctx context.Context, w Wish) (*Environment, error) {
 		return nil, errors.Join(err, e.Close())
 	}
 	e.product = s
-	e.Scene.ReadOnly, e.Scene.Exhaust = s.readOnly, s.exhaust
+	e.Setup.ReadOnly, e.Setup.Exhaust = s.readOnly, s.exhaust
 	return e, nil
 }
 
@@ -124,7 +124,7 @@ func (e *Environment) login() string {
 	return hostUser + ":" + hostPassword
 }
 
-func (e *Environment) startSQLServer(ctx context.Context, w Wish) error {
+func (e *Environment) startSQLServer(ctx context.Context, w Requirements) error {
 	wrap, err := e.startClock(w)
 	if err != nil {
 		return err

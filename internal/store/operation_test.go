@@ -27,9 +27,9 @@ func host(t *testing.T, backend, setting string) (*store.Environment, *recorder.
 	t.Helper()
 	dir := t.TempDir()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
-	w := store.Wish{Setting: setting, TTL: ttl, Plugin: plugin, Dir: dir}
-	if store.Of(backend).Has(fault.PowerKeeps) {
-		w.Needs = append(w.Needs, fault.PowerKeeps)
+	w := store.Requirements{Setting: setting, TTL: ttl, Plugin: plugin, Dir: dir}
+	if store.Of(backend).Has(fault.CapKeeps) {
+		w.Needs = append(w.Needs, fault.CapKeeps)
 	}
 	e, err := store.Of(backend).Open(t.Context(), w)
 	if err != nil {
@@ -125,7 +125,7 @@ func operate(t *testing.T, e *store.Environment, host *recorder.Process, o store
 		t.Fatal(err)
 	}
 	time.Sleep(50 * time.Millisecond)
-	n := len(e.Scene.Servers) - 1
+	n := len(e.Setup.Servers) - 1
 	if err := o.Do(t.Context(), e, n); err != nil {
 		t.Errorf("%s: %v", o.Name, err)
 	}

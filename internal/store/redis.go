@@ -92,7 +92,7 @@ var redisKind = &Store{
 			},
 		},
 	},
-	Lacks:    lacking(nil, "one server has no minority", fault.PowerMinority, fault.PowerLeader, fault.PowerVotes),
+	Lacks:    lacking(nil, "one server has no minority", fault.CapMinority, fault.CapLeader, fault.CapVotes),
 	Settings: []Setting{{Name: Plain, Servers: 1}, {Name: WithReplica, Servers: 1}, {Name: Cluster, Servers: clusterNodes, Sharded: true}},
 	Forgets:  true,
 	Floor:    &Floor{Name: "redis-ping", Open: ping},
@@ -113,20 +113,20 @@ var redisKind = &Store{
 	program:  env.RedisProgram,
 }
 
-func startRedis(ctx context.Context, w Wish) (*Environment, error) {
+func startRedis(ctx context.Context, w Requirements) (*Environment, error) {
 	switch {
-	case w.needs(fault.PowerSentinel):
+	case w.needs(fault.CapSentinel):
 		return startSentinel(ctx)
-	case w.Setting == Cluster || w.needs(fault.PowerSlots):
+	case w.Setting == Cluster || w.needs(fault.CapSlots):
 		e, err := startCluster(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return e.asRedis(ctx, w, []func(context.Context, Wish) error{e.account, e.tellAccount})
+		return e.asRedis(ctx, w, []func(context.Context, Requirements) error{e.account, e.tellAccount})
 	}
 	e := &Environment{address: byComma, Config: driver.Config{}}
-	steps := []func(context.Context, Wish) error{e.account, e.startRedisServer}
-	if w.Setting == WithReplica || w.needs(fault.PowerReplica) {
+	steps := []func(context.Context, Requirements) error{e.account, e.startRedisServer}
+	if w.Setting == WithReplica || w.needs(fault.CapReplica) {
 		steps = append(steps, e.startReplica)
 	}
 	return e.asRedis(ctx, w, steps)

@@ -20,9 +20,9 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-func open(t *testing.T, backend string, needs ...fault.Power) *store.Environment {
+func open(t *testing.T, backend string, needs ...fault.Capability) *store.Environment {
 	t.Helper()
-	e, err := store.Of(backend).Open(t.Context(), store.Wish{Needs: needs, TTL: 10 * time.Second, Dir: t.TempDir()})
+	e, err := store.Of(backend).Open(t.Context(), store.Requirements{Needs: needs, TTL: 10 * time.Second, Dir: t.TempDir()})
 	if errors.Is(err, env.ErrNotInstalled) {
 		env.Missing(t, "redis", err)
 	}
@@ -64,17 +64,17 @@ func at(t *testing.T, s fault.Server) *redis.Client {
 // TestSlotsMove: in the middle every key can be read where it is asked for, and
 // in the end the two nodes have changed places.
 func TestSlotsMove(t *testing.T) {
-	e := open(t, "redis", fault.PowerSlots)
-	first, second := at(t, e.Scene.Servers[0]), at(t, e.Scene.Servers[1])
+	e := open(t, "redis", fault.CapSlots)
+	first, second := at(t, e.Setup.Servers[0]), at(t, e.Setup.Servers[1])
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{first.Options().Addr, second.Options().Addr}})
 	defer c.Close()
 	count := put(t, c)
 	sizes := [2]int64{first.DBSize(t.Context()).Val(), second.DBSize(t.Context()).Val()}
-	must(t, e.Scene.Slots.Begin(t.Context()))
+	must(t, e.Setup.Slots.Begin(t.Context()))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys while they are moved", n)
 	}
-	must(t, e.Scene.Slots.End(t.Context()))
+	must(t, e.Setup.Slots.End(t.Context()))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys after the move", n)
 	}
@@ -86,20 +86,20 @@ func TestSlotsMove(t *testing.T) {
 // TestMemoryEvicts: what was there is deleted once the memory is full, and not
 // when it is no longer allowed.
 func TestMemoryEvicts(t *testing.T) {
-	e := open(t, "redis", fault.PowerEvict)
-	c := at(t, e.Scene.Servers[0])
+	e := open(t, "redis", fault.CapEvict)
+	c := at(t, e.Setup.Servers[0])
 	count := put(t, c)
-	must(t, e.Scene.Memory.Evict(t.Context(), true))
+	must(t, e.Setup.Memory.Evict(t.Context(), true))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys before the memory is full", n)
 	}
-	must(t, e.Scene.Memory.Fill(t.Context()))
+	must(t, e.Setup.Memory.Fill(t.Context()))
 	if n := count(); n > 5 {
 		t.Errorf("%d of 100 keys were not deleted", n)
 	}
-	must(t, e.Scene.Memory.Evict(t.Context(), false))
+	must(t, e.Setup.Memory.Evict(t.Context(), false))
 	count = put(t, c)
-	must(t, e.Scene.Memory.Fill(t.Context()))
+	must(t, e.Setup.Memory.Fill(t.Context()))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys after the end", n)
 	}
@@ -107,7 +107,7 @@ func TestMemoryEvicts(t *testing.T) {
 
 // TestSentinelFailsOver: another server is the master then.
 func TestSentinelFailsOver(t *testing.T) {
-	e := open(t, "redis", fault.PowerSentinel)
+	e := open(t, "redis", fault.CapSentinel)
 	c := redis.NewSentinelClient(&redis.Options{Addr: e.Config["address"]})
 	defer c.Close()
 	master := func() string {
@@ -116,7 +116,7 @@ func TestSentinelFailsOver(t *testing.T) {
 		return addr[1]
 	}
 	before := master()
-	must(t, e.Scene.FailOver(t.Context()))
+	must(t, e.Setup.FailOver(t.Context()))
 	if after := master(); after == before {
 		t.Errorf("%s is still the master", after)
 	}

@@ -24,7 +24,7 @@ func startCluster(ctx context.Context) (*Environment, error) {
 	e := &Environment{address: byComma, Config: driver.Config{"cluster": "true"}}
 	e.add(nodes...)
 	s := &clusterSlots{}
-	e.Scene.Slots = s
+	e.Setup.Slots = s
 	for _, n := range nodes {
 		c := redis.NewClient(&redis.Options{Addr: n.Addr()})
 		e.end = append(e.end, c.Close)
@@ -157,6 +157,6 @@ func startSentinel(ctx context.Context) (*Environment, error) {
 		Config: driver.Config{"address": g.Sentinel.Addr(), "sentinel_master": env.SentinelMaster},
 		ready:  g.AwaitReplicas, admit: g.AwaitReplicas, end: []func() error{g.Close},
 	}
-	e.Scene.FailOver = func(ctx context.Context) error { return g.FailOver(ctx, nil) }
+	e.Setup.FailOver = func(ctx context.Context) error { return g.FailOver(ctx, nil) }
 	return e, nil
 }

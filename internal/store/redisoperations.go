@@ -131,8 +131,8 @@ var onGroups = []Operation{
 	{
 		Name: "slots", Does: "the slots of the locks are moved to another node, half of each at first", Settings: []string{Cluster}, Lasts: whileWatched, Recovers: time.Second,
 		Makes: []string{string(claim.SlotMoving)},
-		Do:    func(ctx context.Context, e *Environment, _ int) error { return e.Scene.Slots.Begin(ctx) },
-		Undo:  func(ctx context.Context, e *Environment, _ int) error { return e.Scene.Slots.End(ctx) },
+		Do:    func(ctx context.Context, e *Environment, _ int) error { return e.Setup.Slots.Begin(ctx) },
+		Undo:  func(ctx context.Context, e *Environment, _ int) error { return e.Setup.Slots.End(ctx) },
 	},
 }
 
@@ -192,8 +192,8 @@ func rotate(from, to string) func(context.Context, *Environment, int) error {
 // promoteAgain ends a demotion, and waits for the replica, if there is one.
 func promoteAgain(ctx context.Context, s *redisStore, n int) error {
 	err := s.do(ctx, n, "REPLICAOF", "NO", "ONE")
-	if s.Scene.Replica != nil {
-		err = errors.Join(err, awaitLink(ctx, s.Scene.Replica.Addr()))
+	if s.Setup.Replica != nil {
+		err = errors.Join(err, awaitLink(ctx, s.Setup.Replica.Addr()))
 	}
 	return err
 }
@@ -201,11 +201,11 @@ func promoteAgain(ctx context.Context, s *redisStore, n int) error {
 // promoteLate is a failover after a crash. What has died comes back as a replica,
 // without what it knew.
 func promoteLate(ctx context.Context, e *Environment, _ int) error {
-	if err := e.Scene.Link.BlackHole(); err != nil {
+	if err := e.Setup.Link.BlackHole(); err != nil {
 		return err
 	}
 	time.Sleep(missed)
-	old, next := e.Scene.Servers[0], e.Scene.Replica
+	old, next := e.Setup.Servers[0], e.Setup.Replica
 	err := errors.Join(old.Stop(), next.Promote(ctx), e.lead(0, next.Addr()))
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 
 // startReplica starts a replica of the first server behind a link that can be
 // cut, and waits until it follows.
-func (e *Environment) startReplica(ctx context.Context, _ Wish) error {
+func (e *Environment) startReplica(ctx context.Context, _ Requirements) error {
 	link, err := fault.NewProxy(e.servers[0].Addr())
 	if err != nil {
 		return err
@@ -26,7 +26,7 @@ func (e *Environment) startReplica(ctx context.Context, _ Wish) error {
 		return err
 	}
 	e.servers = append(e.servers, server)
-	e.Scene.Replica, e.Scene.Link = replica{server}, link
+	e.Setup.Replica, e.Setup.Link = replica{server}, link
 	return followClosely(ctx, server.Addr(), link.Addr())
 }
 
@@ -102,14 +102,14 @@ func replicates(ctx context.Context, c *redis.Client, name, value string) error 
 // rejoin brings the roles of a failover back for the next round: what was
 // promoted follows the first server through the link.
 func (e *Environment) rejoin(ctx context.Context) error {
-	r, ok := e.Scene.Replica.(replica)
+	r, ok := e.Setup.Replica.(replica)
 	if !ok {
 		return nil
 	}
 	first := e.servers[0].Addr()
 	return errors.Join(
-		env.RedisDo(ctx, first, "REPLICAOF", "NO", "ONE"), e.Scene.Link.Heal(), e.lead(0, first),
-		followClosely(ctx, r.Addr(), e.Scene.Link.Addr()))
+		env.RedisDo(ctx, first, "REPLICAOF", "NO", "ONE"), e.Setup.Link.Heal(), e.lead(0, first),
+		followClosely(ctx, r.Addr(), e.Setup.Link.Addr()))
 }
 
 // failOver lets the replica at to become the master of the one at from, in
@@ -130,9 +130,9 @@ func (e *Environment) failOver(ctx context.Context, from, to string) error {
 
 // failBack is the opposite of a failover to the replica.
 func (e *Environment) failBack(ctx context.Context) error {
-	first, second := e.servers[0].Addr(), e.Scene.Replica.Addr()
+	first, second := e.servers[0].Addr(), e.Setup.Replica.Addr()
 	if err := e.failOver(ctx, second, first); err != nil {
 		return err
 	}
-	return errors.Join(e.Scene.Link.Heal(), followClosely(ctx, second, e.Scene.Link.Addr()))
+	return errors.Join(e.Setup.Link.Heal(), followClosely(ctx, second, e.Setup.Link.Addr()))
 }

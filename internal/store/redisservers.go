@@ -9,9 +9,9 @@ import (
 	"github.com/lockbench/lockbench/internal/fault"
 )
 
-// asRedis goes through the steps of a start and gives the servers the powers of
+// asRedis goes through the steps of a start and gives the servers the capabilities of
 // those that speak Redis's protocol.
-func (e *Environment) asRedis(ctx context.Context, w Wish, steps []func(context.Context, Wish) error) (*Environment, error) {
+func (e *Environment) asRedis(ctx context.Context, w Requirements, steps []func(context.Context, Requirements) error) (*Environment, error) {
 	for _, step := range steps {
 		if err := step(ctx, w); err != nil {
 			return nil, errors.Join(err, e.Close())
@@ -22,20 +22,20 @@ func (e *Environment) asRedis(ctx context.Context, w Wish, steps []func(context.
 		return nil, errors.Join(err, e.Close())
 	}
 	e.product = s
-	e.Scene.ReadOnly, e.Scene.Exhaust, e.Scene.Memory = s.readOnly, s.exhaust, redisMemory(s.admins)
+	e.Setup.ReadOnly, e.Setup.Exhaust, e.Setup.Memory = s.readOnly, s.exhaust, redisMemory(s.admins)
 	return e, nil
 }
 
 // hostRule is the hosts' account, as ACL SETUSER takes it.
 var hostRule = []string{"on", ">" + hostPassword, "~*", "&*", "+@all"}
 
-func (e *Environment) startRedisServer(ctx context.Context, w Wish) error {
+func (e *Environment) startRedisServer(ctx context.Context, w Requirements) error {
 	wrap, err := e.startClock(w)
 	if err != nil {
 		return err
 	}
 	o := &env.RedisOptions{Wrap: wrap, Lines: redisLines()}
-	if w.needs(fault.PowerKeeps) {
+	if w.needs(fault.CapKeeps) {
 		o.AppendFsync = env.FsyncAlways
 	}
 	server, err := env.StartRedis(ctx, o)
@@ -46,7 +46,7 @@ func (e *Environment) startRedisServer(ctx context.Context, w Wish) error {
 }
 
 // tellAccount gives servers that were started without it the hosts' account.
-func (e *Environment) tellAccount(ctx context.Context, _ Wish) error {
+func (e *Environment) tellAccount(ctx context.Context, _ Requirements) error {
 	args := []any{"ACL", "SETUSER", hostUser}
 	for _, word := range hostRule {
 		args = append(args, word)

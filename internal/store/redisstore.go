@@ -24,7 +24,7 @@ type redisStore struct {
 
 func (e *Environment) newRedisStore(ctx context.Context) (*redisStore, error) {
 	s := &redisStore{Environment: e}
-	for _, server := range e.Scene.Servers {
+	for _, server := range e.Setup.Servers {
 		c := redis.NewClient(&redis.Options{
 			Addr: server.Addr(), PoolSize: 1, ConnMaxIdleTime: -1, ContextTimeoutEnabled: true, ReadTimeout: 30 * time.Second,
 		})
@@ -99,10 +99,10 @@ func (s *redisStore) healthy(ctx context.Context) error {
 			return fmt.Errorf("server %d: %w", n, err)
 		}
 	}
-	if s.Scene.Replica == nil {
+	if s.Setup.Replica == nil {
 		return nil
 	}
-	c := redis.NewClient(&redis.Options{Addr: s.Scene.Replica.Addr()})
+	c := redis.NewClient(&redis.Options{Addr: s.Setup.Replica.Addr()})
 	defer c.Close()
 	if err := replicates(ctx, c, "master_link_status", "up"); err != nil {
 		return fmt.Errorf("its replica does not follow: %w", err)
@@ -112,7 +112,7 @@ func (s *redisStore) healthy(ctx context.Context) error {
 
 func (s *redisStore) serverHealthy(ctx context.Context, n int) error {
 	// A server has this account also when hosts have none.
-	host := redis.NewClient(&redis.Options{Addr: s.Scene.Servers[n].Addr(), Username: hostUser, Password: hostPassword})
+	host := redis.NewClient(&redis.Options{Addr: s.Setup.Servers[n].Addr(), Username: hostUser, Password: hostPassword})
 	defer host.Close()
 	if err := host.Ping(ctx).Err(); err != nil {
 		return err
@@ -132,9 +132,9 @@ func (s *redisStore) serverHealthy(ctx context.Context, n int) error {
 		return fmt.Errorf("it is a %s: %w", info["role"], err)
 	}
 	switch {
-	case s.Scene.Slots != nil:
+	case s.Setup.Slots != nil:
 		return s.agrees(ctx, n)
-	case s.Scene.Votes:
+	case s.Setup.Votes:
 		return s.admitted(ctx, n)
 	}
 	return nil
@@ -194,7 +194,7 @@ func (s *redisStore) leftovers(ctx context.Context, prefix string) ([]string, er
 	}
 	var left []string
 	for _, key := range slices.Sorted(maps.Keys(on)) {
-		if !s.Scene.Votes || on[key] > len(s.admins)/2 {
+		if !s.Setup.Votes || on[key] > len(s.admins)/2 {
 			left = append(left, fmt.Sprintf("the key %q", key))
 		}
 	}

@@ -79,10 +79,10 @@ var redlockKind = &Store{
 			},
 		},
 	},
-	Lacks: lacking(map[fault.Power]string{
-		fault.PowerLeader: "its nodes do not know each other",
-		fault.PowerSlots:  "every node has all keys",
-	}, "its nodes are independent masters: a replica of one is what the algorithm excludes", fault.PowerReplica, fault.PowerSentinel),
+	Lacks: lacking(map[fault.Capability]string{
+		fault.CapLeader: "its nodes do not know each other",
+		fault.CapSlots:  "every node has all keys",
+	}, "its nodes are independent masters: a replica of one is what the algorithm excludes", fault.CapReplica, fault.CapSentinel),
 	Settings: []Setting{{Name: Plain, Servers: redlockNodes}},
 	LeftKeys: leftKeys,
 
@@ -104,14 +104,14 @@ var redlockKind = &Store{
 	program:  env.RedisProgram,
 }
 
-func startRedlock(ctx context.Context, w Wish) (*Environment, error) {
+func startRedlock(ctx context.Context, w Requirements) (*Environment, error) {
 	// A node that has lost its data is let in again after max_ttl; the nodes
 	// share a machine with each other and with what harms them.
 	e := &Environment{address: byComma, Config: driver.Config{"max_ttl": w.TTL.String(), "node_timeout": "100ms"}}
 	e.admit = func(ctx context.Context) error {
 		return e.servers.Init(ctx, w.Plugin, "max_ttl="+w.TTL.String(), "node_timeout=100ms")
 	}
-	steps := []func(context.Context, Wish) error{e.account}
+	steps := []func(context.Context, Requirements) error{e.account}
 	for range redlockNodes {
 		steps = append(steps, e.startRedisServer)
 	}

@@ -152,14 +152,14 @@ func (s *sqlStore) letGo(ctx context.Context) error {
 	if err == nil {
 		_, err = c.ExecContext(ctx, "UNLOCK TABLES")
 	}
-	if err != nil && s.Scene.Servers[0].(*env.Server).Pid() == 0 {
+	if err != nil && s.Setup.Servers[0].(*env.Server).Pid() == 0 {
 		err = nil // a crash has ended it
 	}
 	return errors.Join(err, c.Close())
 }
 
 func (s *sqlStore) healthy(ctx context.Context) error {
-	at := s.address([]string{s.Scene.Servers[0].Addr()})
+	at := s.address([]string{s.Setup.Servers[0].Addr()})
 	host, err := DialSQL(driver.Config{"address": hostUser + ":" + hostPassword + at[strings.IndexByte(at, '@'):]})
 	if err != nil {
 		return err

@@ -23,8 +23,8 @@ type Store struct {
 	Name string // of its backend
 	// Terms are what its backend promises, and what it does not.
 	claim.Terms
-	// Lacks says for each power that its environment does not have why that is so.
-	Lacks map[fault.Power]string
+	// Lacks says for each capability that its environment does not have why that is so.
+	Lacks map[fault.Capability]string
 	// Settings are the ways in which its servers can be set up: at least one.
 	Settings []Setting
 	// Forgets reports whether a server that was not started as a durable one has
@@ -40,7 +40,7 @@ type Store struct {
 	// what a prefix needs however many locks it has seen.
 	LeftKeys func(ctx context.Context, addr, prefix string) ([]string, error)
 
-	open       func(ctx context.Context, w Wish) (*Environment, error)
+	open       func(ctx context.Context, w Requirements) (*Environment, error)
 	operations []Operation
 	// start starts servers to be measured, which find durable added to their
 	// configuration when they are durable ones.
@@ -112,12 +112,12 @@ func Known(backend string) bool { return Of(backend).open != nil }
 // servers.
 func (s *Store) InHost() bool { return Known(s.Name) && s.start == nil }
 
-// Has reports whether its environment has a power.
-func (s *Store) Has(p fault.Power) bool { return Known(s.Name) && s.Lacks[p] == "" }
+// Has reports whether its environment has a capability.
+func (s *Store) Has(p fault.Capability) bool { return Known(s.Name) && s.Lacks[p] == "" }
 
 // Concerns reports whether a fault has anything to do with the store: one that is
-// made for those with a power has not with the others.
-func (s *Store) Concerns(f fault.Fault) bool { return f.Only == "" || s.Has(f.Only) }
+// made for those with a capability has not with the others.
+func (s *Store) Concerns(f fault.Fault) bool { return f.OnlyFor == "" || s.Has(f.OnlyFor) }
 
 // Fits says why a fault cannot be shown on the store, "" when it can.
 func (s *Store) Fits(f fault.Fault) string {
@@ -175,13 +175,13 @@ func (s *Store) config(at []string) driver.Config {
 
 func byComma(at []string) string { return strings.Join(at, ",") }
 
-// lacking gives several powers one reason, besides those that have another.
-func lacking(others map[fault.Power]string, why string, powers ...fault.Power) map[fault.Power]string {
+// lacking gives several capabilities one reason, besides those that have another.
+func lacking(others map[fault.Capability]string, why string, capabilities ...fault.Capability) map[fault.Capability]string {
 	out := maps.Clone(others)
 	if out == nil {
-		out = map[fault.Power]string{}
+		out = map[fault.Capability]string{}
 	}
-	for _, p := range powers {
+	for _, p := range capabilities {
 		out[p] = why
 	}
 	return out

@@ -37,7 +37,7 @@ func TestStoresAreWellFormed(t *testing.T) {
 			}
 		}
 	}
-	if unknown := Of("another"); unknown.InHost() || unknown.Has(fault.PowerRival) || Known(unknown.Name) {
+	if unknown := Of("another"); unknown.InHost() || unknown.Has(fault.CapRival) || Known(unknown.Name) {
 		t.Error("something is known of a store that is not")
 	}
 }

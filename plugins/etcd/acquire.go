@@ -186,7 +186,7 @@ func (a *acquisition) refusal(ctx context.Context) driver.Result {
 		if b.repeated(v, a.grant) {
 			return driver.Result{Err: fmt.Errorf("etcd: %w: the request was repeated on its way", driver.ErrUnavailable)}
 		}
-		v.rough = true
+		v.approximateTTL = true
 		return driver.Result{Err: &driver.HeldError{Holder: b.holder(ctx, v)}}
 	}
 	if v.head != nil && ownerOf(v.head) != a.r.Owner {

@@ -34,12 +34,12 @@ var claims = driver.Properties{
 	FIFO:           true,
 	Durability:     "raft, majority fsync unless --unsafe-no-fsync",
 	SurvivesPlugin: true,
-	Powers: []driver.Power{
-		driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerAdmin, driver.PowerStarter,
+	Capabilities: []driver.Capability{
+		driver.CapWaiter, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin, driver.CapStarter,
 	},
 }
 
-// Backend is a host's connection to a cluster. It has every optional power. All its
+// Backend is a host's connection to a cluster. It has every optional capability. All its
 // methods may be called from any number of goroutines.
 type Backend struct {
 	space      space
@@ -104,7 +104,7 @@ func open(o Options) (*Backend, error) {
 // Properties returns the claims, with what was learned from the server.
 func (b *Backend) Properties() driver.Properties {
 	p := claims
-	p.Powers = slices.Clone(p.Powers)
+	p.Capabilities = slices.Clone(p.Capabilities)
 	p.TTLMin = b.leases.shortest()
 	p.Server, _ = b.server.Load().(string)
 	return p

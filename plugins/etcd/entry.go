@@ -28,7 +28,7 @@ type entry struct {
 	before     *predecessor // of the last Wait, while there is none
 }
 
-func (e *entry) who() who { return who{e.name, e.owner} }
+func (e *entry) who() grantKey { return grantKey{e.name, e.owner} }
 
 // newEntry makes an entry of an owner that comes into the queue, and picks its key: the
 // first from number on that this process does not use for that name. A key
@@ -38,7 +38,7 @@ func (t *table) newEntry(name, owner string, l *lease, number int, now time.Time
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := &entry{name: name, owner: owner, lease: l, deadline: now.Add(entryFor)}
-	for e.id == "" || t.ids[who{name, e.id}] != nil {
+	for e.id == "" || t.ids[grantKey{name, e.id}] != nil {
 		e.id = t.self + strconv.Itoa(number)
 		number++
 	}
@@ -52,20 +52,20 @@ func (t *table) addEntry(e *entry) {
 		t.removeEntry(e.who())
 	}
 	t.entries[e.who()] = e
-	t.ids[who{e.name, e.id}] = e
+	t.ids[grantKey{e.name, e.id}] = e
 	t.due(e.deadline)
 }
 
 // freeID ends the use of a key by user, an entry or a grant that has it. The
 // caller holds mu.
 func (t *table) freeID(name, id string, user any) {
-	if key := (who{name, id}); t.ids[key] == user {
+	if key := (grantKey{name, id}); t.ids[key] == user {
 		delete(t.ids, key)
 	}
 }
 
 // removeEntry forgets the entry of an owner. The caller holds mu.
-func (t *table) removeEntry(w who) {
+func (t *table) removeEntry(w grantKey) {
 	e := t.entries[w]
 	if e == nil {
 		return
@@ -108,7 +108,7 @@ func (t *table) deleteEntry(e *entry) *txn.Step {
 	if t.entries[e.who()] == e {
 		t.removeEntry(e.who())
 	}
-	t.ids[who{e.name, e.id}] = e // until it is gone
+	t.ids[grantKey{e.name, e.id}] = e // until it is gone
 	key := t.space.entry(e.name, e.id)
 	s := &txn.Step{Name: e.name, In: e.generation, Twice: true, Req: &pb.TxnRequest{Success: []*pb.RequestOp{txn.Delete(key)}}}
 	if e.rev != 0 {
@@ -129,7 +129,7 @@ func (t *table) deleteEntry(e *entry) *txn.Step {
 func (t *table) entryOf(name, owner string) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.entries[who{name, owner}]
+	return t.entries[grantKey{name, owner}]
 }
 
 // touchEntry returns the owner's entry with its time counted anew, nil when it has
@@ -137,7 +137,7 @@ func (t *table) entryOf(name, owner string) *entry {
 func (t *table) touchEntry(name, owner string, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.entries[who{name, owner}]
+	e := t.entries[grantKey{name, owner}]
 	if e == nil || e.rev == 0 || !now.Before(e.deadline) && e.waiting == 0 {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (t *table) pauseEntry(e *entry, v *predecessor, over bool) {
 func (t *table) forgetEntry(name, owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.removeEntry(who{name, owner})
+	t.removeEntry(grantKey{name, owner})
 }
 
 // adoptEntry takes over the entry that kv, read in gen, is of its owner: of an

@@ -29,7 +29,7 @@ type grant struct {
 	watch      *watch.Watch
 }
 
-func (g *grant) who() who { return who{g.name, g.owner} }
+func (g *grant) who() grantKey { return grantKey{g.name, g.owner} }
 
 // beginRenewal keeps g from ending until endRenewal. It
 // returns false when the time of g is over, or it is being deleted.
@@ -122,7 +122,7 @@ func (t *table) stay(g *grant) {
 func (t *table) withdrawing(name, owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if g := t.grants[who{name, owner}]; g != nil {
+	if g := t.grants[grantKey{name, owner}]; g != nil {
 		g.deleting = true
 	}
 }
@@ -130,7 +130,7 @@ func (t *table) withdrawing(name, owner string) {
 // withdrawn notes what came of withdrawing an owner.
 func (t *table) withdrawn(name, owner string, s *txn.Step) {
 	t.mu.Lock()
-	g := t.grants[who{name, owner}]
+	g := t.grants[grantKey{name, owner}]
 	switch {
 	case g != nil && s.Err != nil:
 		t.stay(g)
@@ -138,7 +138,7 @@ func (t *table) withdrawn(name, owner string, s *txn.Step) {
 		t.remove(g)
 	}
 	if s.Err == nil {
-		t.removeEntry(who{name, owner})
+		t.removeEntry(grantKey{name, owner})
 	}
 	t.mu.Unlock()
 }

@@ -36,7 +36,7 @@ func (b *Backend) holder(ctx context.Context, v seen) driver.Holder {
 		h.TTL = max(time.Millisecond, millis.Up(b.table.left(g, time.Now())))
 		return h
 	}
-	left, err := b.ttls.left(ctx, v.hold.Lease, v.rough)
+	left, err := b.ttls.left(ctx, v.hold.Lease, v.approximateTTL)
 	if err != nil {
 		left = time.Second // held for an unknown time: ask again soon
 	}

@@ -32,12 +32,12 @@ func probe(s space) *pb.TxnRequest {
 
 // seen is what look found.
 type seen struct {
-	generation *txn.Generation  // in which it was read
-	rev        int64            // of the store then; not set by seenIn
-	hold       *mvccpb.KeyValue // nil when nobody holds the lock
-	head       *mvccpb.KeyValue // the oldest queue entry, nil when there is none
-	queued     int              // entries
-	rough      bool             // how long the lock is held need not be known exactly
+	generation     *txn.Generation  // in which it was read
+	rev            int64            // of the store then; not set by seenIn
+	hold           *mvccpb.KeyValue // nil when nobody holds the lock
+	head           *mvccpb.KeyValue // the oldest queue entry, nil when there is none
+	queued         int              // entries
+	approximateTTL bool             // how long the lock is held need not be known exactly
 }
 
 func seenIn(gen *txn.Generation, ops []*pb.ResponseOp) seen {

@@ -28,30 +28,30 @@ type table struct {
 	self    string // what the keys of this process' queue entries begin with
 	wake    chan struct{}
 	mu      sync.Mutex
-	grants  map[who]*grant
-	entries map[who]*entry
-	ids     map[who]any // the entry or the grant that has the key of name and id
+	grants  map[grantKey]*grant
+	entries map[grantKey]*entry
+	ids     map[grantKey]any // the entry or the grant that has the key of name and id
 	found   map[string]found
 	next    time.Time // no deadline is before it; zero when there is none
 	losses  losses
 }
 
-// who names a grant or a queue entry.
-type who struct{ name, owner string }
+// grantKey names a grant or a queue entry.
+type grantKey struct{ name, owner string }
 
 // newTable returns a table, which works until c is stopped.
 func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, watches *watch.Mux) *table {
 	t := &table{
 		space: s, cluster: c, txns: txns, leases: leases, watches: watches,
 		began: time.Now(), self: strconv.FormatUint(rand.Uint64(), 36) + "-", wake: make(chan struct{}, 1),
-		grants: map[who]*grant{}, entries: map[who]*entry{}, ids: map[who]any{}, found: map[string]found{},
+		grants: map[grantKey]*grant{}, entries: map[grantKey]*entry{}, ids: map[grantKey]any{}, found: map[string]found{},
 	}
 	t.losses.table = t
 	c.Go(t.run)
 	return t
 }
 
-// expect enters a grant before its acquire is sent, so that it ends in time even
+// expect records a grant before its acquire is sent, so that it ends in time even
 // if no answer comes. An owner that asks again keeps the grant it has.
 func (t *table) expect(g *grant) {
 	key := g.who()
@@ -75,7 +75,7 @@ func (t *table) due(d time.Time) {
 func (t *table) find(name, owner string, token uint64) *grant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g := t.grants[who{name, owner}]
+	g := t.grants[grantKey{name, owner}]
 	if g == nil || g.token == 0 || g.token != token {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (t *table) confirm(g *grant, gen *txn.Generation, rev int64) {
 	t.grants[key] = g
 	g.token, g.rev, g.generation, g.seenAt, g.since, g.value = gen.Token(rev), rev, gen, rev, time.Now(), nil
 	if g.entry != "" {
-		t.ids[who{g.name, g.entry}] = g
+		t.ids[grantKey{g.name, g.entry}] = g
 		if e := t.entries[key]; e != nil && e.id == g.entry { // it moved to the lease of the lock
 			t.removeEntry(key)
 		}
@@ -111,7 +111,7 @@ func (t *table) cancel(g *grant) {
 	}
 }
 
-// adopt enters a grant that was read from the store, unless it is known, and returns
+// adopt records a grant that was read from the store, unless it is known, and returns
 // the one that is in the table.
 func (t *table) adopt(g *grant) *grant {
 	key := g.who()

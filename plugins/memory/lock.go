@@ -22,7 +22,7 @@ func (b *backend) Check(ctx context.Context) error { return b.ready(ctx) }
 
 func (b *backend) Properties() driver.Properties {
 	p := properties
-	p.Powers = slices.Clone(p.Powers)
+	p.Capabilities = slices.Clone(p.Capabilities)
 	return p
 }
 

@@ -47,7 +47,7 @@ var properties = driver.Properties{
 	FIFO:       true,
 	Durability: "ends with its process",
 	Server:     "in process",
-	Powers: []driver.Power{
-		driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerAdmin,
+	Capabilities: []driver.Capability{
+		driver.CapWaiter, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin,
 	},
 }

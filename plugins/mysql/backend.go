@@ -69,10 +69,10 @@ func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b.life, b.end = context.WithCancel(context.Background())
 	b.pool = conn.NewPool(o.Connections, b.dial(connector, setup, false), b.spawn)
 	b.waits = conn.NewPool(max(0, o.WaitConnections), b.dial(connector, setup, true), b.spawn)
-	seats := make(chan struct{}, seatsOf(o.Connections))
-	b.acquires = batcher{link: b.link, parked: &b.parked, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, seats: seats, values: true, owners: &b.owners}
-	b.renewals = batcher{link: b.link, parked: &b.parked, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, seats: seats, patient: true}
-	b.releases = batcher{link: b.link, parked: &b.parked, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.Get, seats: seats}
+	slots := make(chan struct{}, slotsOf(o.Connections))
+	b.acquires = batcher{link: b.link, parked: &b.parked, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, slots: slots, values: true, owners: &b.owners}
+	b.renewals = batcher{link: b.link, parked: &b.parked, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, slots: slots, patient: true}
+	b.releases = batcher{link: b.link, parked: &b.parked, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.Get, slots: slots}
 	b.withdrawals = batcher{link: b.link, parked: &b.parked, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.GetSpare, repeats: true}
 	for _, l := range b.batchers() {
 		l.init()

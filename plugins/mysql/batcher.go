@@ -18,9 +18,9 @@ const (
 	// one row and for many; a long statement keeps its first rows locked until
 	// its end.
 	acquireWidth, releaseWidth, withdrawWidth, renewWidth = 64, 64, 64, 500
-	// runners is how many statements of one kind are on their way at a time,
+	// senders is how many statements of one kind are on their way at a time,
 	// so that the server works on one while another is written to disk.
-	runners = 2
+	senders = 2
 	// packetUnknown is the shortest default of max_allowed_packet, for a server
 	// that was not met yet, and fixedText what is in a statement beside its
 	// operations, at most.
@@ -39,10 +39,10 @@ type batcher struct {
 	patient bool // renewals: they have time, and one TTL in a statement
 	repeats bool // a statement may carry a name several times
 	values  bool // the value is sent
-	// get takes a connection, and seats has a place for each statement that may
+	// get takes a connection, and slots has a place for each statement that may
 	// wait for a row in the server: see slow.
 	get   func(ctx context.Context) (*conn.Session, error)
-	seats chan struct{}
+	slots chan struct{}
 	// run sends asks in one statement. On an error nothing is known about any of
 	// them. It may return what else is to be done on the connection, which
 	// nothing must interrupt.
@@ -64,7 +64,7 @@ func (l *batcher) init() {
 	if l.patient {
 		limits.Joins = func(first, p *pending) bool { return first.TTL == p.TTL }
 	}
-	l.batches = batch.New(batch.Options[*pending]{Limits: limits, Senders: runners, Send: l.serve})
+	l.batches = batch.New(batch.Options[*pending]{Limits: limits, Senders: senders, Send: l.serve})
 }
 
 // pending is an operation under way in a batcher. Its caller can take it back until
@@ -186,7 +186,7 @@ func (l *batcher) try(t *inFlight, batch []*pending) {
 			l.try(&inFlight{batcher: l, many: len(half) > 1}, half)
 		}
 	case errors.Is(err, errKilled):
-		l.sift(left)
+		l.resendUnlocked(left)
 	}
 }
 

@@ -46,7 +46,7 @@ func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	return l.send(ctx, newAsk(r))[0].wait()
 }
 
-// TryAcquire is one statement: see acquireText.
+// TryAcquire is one statement, see [statement.Acquire].
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	result := b.acquires.one(ctx, r)
 	return result.Token, result.Err

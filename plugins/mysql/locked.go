@@ -38,15 +38,15 @@ const (
 	lookAtOnce = 500
 )
 
-// seatsOf is how many statements of a pool may wait for a row in the server.
-func seatsOf(connections int) int { return max(1, connections/8) }
+// slotsOf is how many statements of a pool may wait for a row in the server.
+func slotsOf(connections int) int { return max(1, connections/8) }
 
 // errKilled: the statement was ended because it waits for a row.
 var errKilled = errors.New("statement was killed")
 
 // patience is how long a statement for batch may take.
 func (l *batcher) patience(t *inFlight, batch []*pending) time.Duration {
-	if t.sifted {
+	if t.resent {
 		return slowestAfter
 	}
 	deadline, limited := batch[0].ctx.Deadline()
@@ -60,14 +60,14 @@ func (l *batcher) patience(t *inFlight, batch []*pending) time.Duration {
 type inFlight struct {
 	batcher *batcher
 	many    bool
-	sifted  bool // none of its rows was locked
+	resent  bool // none of its rows was locked
 	killed  atomic.Bool
 
-	mu     sync.Mutex // also keeps the session from being used again during a KILL
-	s      *conn.Session
-	handOn func() // gives its place in the batcher to another; nil when it has none
-	seated bool   // it has a seat
-	over   bool
+	mu      sync.Mutex // also keeps the session from being used again during a KILL
+	s       *conn.Session
+	handOn  func() // gives its place in the batcher to another; nil when it has none
+	hasSlot bool   // it has a slot
+	over    bool
 }
 
 func (t *inFlight) on(s *conn.Session) {
@@ -87,14 +87,14 @@ func (t *inFlight) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
-	if t.seated {
-		t.seated = false
-		<-t.batcher.seats
+	if t.hasSlot {
+		t.hasSlot = false
+		<-t.batcher.slots
 	}
 }
 
 // slow gives the statement's place in the batcher to another, and kills the statement unless it
-// is for one row and finds a seat.
+// is for one row and finds a slot.
 //
 // An acquire is two statements where there is no RETURNING, and a KILL that
 // comes exactly between them drops the reply (see Wait): then the connection
@@ -112,7 +112,7 @@ func (t *inFlight) slow() {
 	if t.handOn != nil {
 		t.handOn()
 	}
-	if t.s == nil || !t.many && t.sit() {
+	if t.s == nil || !t.many && t.takeSlot() {
 		return
 	}
 	t.killed.Store(true)
@@ -121,14 +121,14 @@ func (t *inFlight) slow() {
 	}
 }
 
-// sit takes a seat if there is one.
-func (t *inFlight) sit() bool {
+// takeSlot takes a slot if there is one.
+func (t *inFlight) takeSlot() bool {
 	select {
-	case t.batcher.seats <- struct{}{}:
-		t.seated = true
+	case t.batcher.slots <- struct{}{}:
+		t.hasSlot = true
 	default:
 	}
-	return t.seated
+	return t.hasSlot
 }
 
 // kill ends what runs on the connection with the given id.
@@ -144,9 +144,9 @@ func (k *link) kill(ctx context.Context, id uint64) error {
 	return err
 }
 
-// sift sends again what was in a killed statement and whose row is free, and
+// resendUnlocked sends again what was in a killed statement and whose row is free, and
 // parks the rest.
-func (l *batcher) sift(batch []*pending) {
+func (l *batcher) resendUnlocked(batch []*pending) {
 	locked, err := l.link.locked(batch)
 	if err != nil {
 		refuseAll(batch, conn.NotSent(err))
@@ -162,7 +162,7 @@ func (l *batcher) sift(batch []*pending) {
 	}
 	l.parked.add(l.link, rest)
 	if len(free) > 0 {
-		l.try(&inFlight{batcher: l, many: len(free) > 1, sifted: true}, free)
+		l.try(&inFlight{batcher: l, many: len(free) > 1, resent: true}, free)
 	}
 }
 
@@ -253,7 +253,7 @@ func (k *parked) run(b *link) {
 	}
 }
 
-// look sends what has a free row, and the oldest that find a seat, and returns
+// look sends what has a free row, and the oldest that find a slot, and returns
 // what goes on waiting.
 func (k *parked) look(b *link, todo []*pending) (rest []*pending) {
 	var wanted []*pending
@@ -282,7 +282,7 @@ func (k *parked) look(b *link, todo []*pending) (rest []*pending) {
 		switch {
 		case !locked[p.Name]:
 			free[p.batcher] = append(free[p.batcher], p)
-		case !t.sit() || !b.spawn(func() { p.batcher.try(t, []*pending{p}) }):
+		case !t.takeSlot() || !b.spawn(func() { p.batcher.try(t, []*pending{p}) }):
 			t.end()
 			rest = append(rest, p)
 		}

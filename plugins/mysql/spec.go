@@ -44,7 +44,7 @@ var properties = driver.Properties{
 	TimedTokens:    true,
 	Durability:     "unknown",
 	SurvivesPlugin: true,
-	Powers:         []driver.Power{driver.PowerWaiter, driver.PowerBatcher, driver.PowerAdmin},
+	Capabilities:   []driver.Capability{driver.CapWaiter, driver.CapBatcher, driver.CapAdmin},
 }
 
 func optionsOf(cfg driver.Config) (o Options) {
@@ -55,7 +55,7 @@ func optionsOf(cfg driver.Config) (o Options) {
 // Properties returns the claims, as far as the server is known.
 func (b *Backend) Properties() driver.Properties {
 	p := properties
-	p.Powers = slices.Clone(p.Powers)
+	p.Capabilities = slices.Clone(p.Capabilities)
 	if s := b.server.Load(); s != nil {
 		p.Server, p.Durability = s.Product(), s.Durability()
 		if s.Durable() {

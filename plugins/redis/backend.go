@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// Backend is a connection to one store. It has every optional power. All its
+// Backend is a connection to one store. It has every optional capability. All its
 // methods may be called from any number of goroutines.
 type Backend struct {
 	target    target

@@ -63,8 +63,8 @@ func properties(durability, server string) driver.Properties {
 		Durability:     durability,
 		Server:         server,
 		SurvivesPlugin: true,
-		Powers: []driver.Power{
-			driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerAdmin, driver.PowerStarter,
+		Capabilities: []driver.Capability{
+			driver.CapWaiter, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin, driver.CapStarter,
 		},
 	}
 }

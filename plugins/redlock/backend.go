@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// Backend is a connection to one set of nodes. It has every optional power.
+// Backend is a connection to one set of nodes. It has every optional capability.
 // All its methods may be called from any number of goroutines.
 type Backend struct {
 	opts   Options

@@ -138,8 +138,8 @@ func (o Options) properties() driver.Properties {
 		TimedTokens:    fencing == driver.FencingQuorum,
 		Durability:     "unknown",
 		SurvivesPlugin: true,
-		Powers: []driver.Power{
-			driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerAdmin,
+		Capabilities: []driver.Capability{
+			driver.CapWaiter, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin,
 		},
 	}
 }

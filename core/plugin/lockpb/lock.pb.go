@@ -112,7 +112,7 @@ const (
 	Error_INVALID     Error_Code = 6  // the request itself is bad; nothing was sent
 	Error_DENIED      Error_Code = 7  // the store refuses this client for good
 	Error_CONFIG      Error_Code = 8  // the configuration is wrong
-	Error_UNSUPPORTED Error_Code = 9  // the backend does not have this power
+	Error_UNSUPPORTED Error_Code = 9  // the backend does not have this capability
 	Error_CLOSED      Error_Code = 10 // the backend was closed
 	Error_PLUGIN_DIED Error_Code = 11 // what the backend kept in the process is gone
 	Error_CANCELED    Error_Code = 12 // the operation was cancelled
@@ -925,7 +925,7 @@ type Properties struct {
 	Durability     string                 `protobuf:"bytes,8,opt,name=durability,proto3" json:"durability,omitempty"`
 	Server         string                 `protobuf:"bytes,9,opt,name=server,proto3" json:"server,omitempty"`
 	SurvivesPlugin bool                   `protobuf:"varint,10,opt,name=survives_plugin,json=survivesPlugin,proto3" json:"survives_plugin,omitempty"`
-	Powers         []string               `protobuf:"bytes,11,rep,name=powers,proto3" json:"powers,omitempty"`                               // waiter, watcher, batcher, admin
+	Capabilities   []string               `protobuf:"bytes,11,rep,name=capabilities,proto3" json:"capabilities,omitempty"`                   // waiter, watcher, batcher, admin
 	TimedTokens    bool                   `protobuf:"varint,12,opt,name=timed_tokens,json=timedTokens,proto3" json:"timed_tokens,omitempty"` // tokens are the store's clock in microseconds
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1031,9 +1031,9 @@ func (x *Properties) GetSurvivesPlugin() bool {
 	return false
 }
 
-func (x *Properties) GetPowers() []string {
+func (x *Properties) GetCapabilities() []string {
 	if x != nil {
-		return x.Powers
+		return x.Capabilities
 	}
 	return nil
 }
@@ -1760,7 +1760,7 @@ const file_lock_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\v2\x1a.lockbench.plugin.v1.ErrorR\x05error\x12?\n" +
 	"\n" +
 	"properties\x18\x02 \x01(\v2\x1f.lockbench.plugin.v1.PropertiesR\n" +
-	"properties\"\xdc\x02\n" +
+	"properties\"\xe8\x02\n" +
 	"\n" +
 	"Properties\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -1777,8 +1777,8 @@ const file_lock_proto_rawDesc = "" +
 	"durability\x12\x16\n" +
 	"\x06server\x18\t \x01(\tR\x06server\x12'\n" +
 	"\x0fsurvives_plugin\x18\n" +
-	" \x01(\bR\x0esurvivesPlugin\x12\x16\n" +
-	"\x06powers\x18\v \x03(\tR\x06powers\x12!\n" +
+	" \x01(\bR\x0esurvivesPlugin\x12\"\n" +
+	"\fcapabilities\x18\v \x03(\tR\fcapabilities\x12!\n" +
 	"\ftimed_tokens\x18\f \x01(\bR\vtimedTokens\"\x1d\n" +
 	"\tHeartbeat\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\"$\n" +

@@ -110,7 +110,7 @@ func (l *loopback) configure(ctx context.Context) error {
 		return nil
 	}
 	// Both ends are in this process: a broken connection shows in the calls.
-	l.data, err = frame.Dial(ctx, c.DataSocket, os.Getpid(), l.unary, c.Properties.Powers, func(error) {})
+	l.data, err = frame.Dial(ctx, c.DataSocket, os.Getpid(), l.unary, c.Properties.Capabilities, func(error) {})
 	if err == nil {
 		l.Link = l.data
 	}

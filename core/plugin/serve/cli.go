@@ -107,7 +107,7 @@ func describeText(d wire.Description, stdout io.Writer) error {
 	fmt.Fprintf(w, "version\t%s\nprotocols\t%s\n", d.Version, words(d.Protocols))
 	fmt.Fprintf(w, "fencing\t%s\nscope\t%s\ndurability\t%s\n", p.Fencing, p.Scope, p.Durability)
 	fmt.Fprintf(w, "ttl\t%s to %s, in steps of %s\n", p.TTLMin, p.TTLMax, p.TTLStep)
-	fmt.Fprintf(w, "fifo\t%t\nsurvives plugin\t%t\npowers\t%s\n", p.FIFO, p.SurvivesPlugin, words(p.Powers))
+	fmt.Fprintf(w, "fifo\t%t\nsurvives plugin\t%t\ncapabilities\t%s\n", p.FIFO, p.SurvivesPlugin, words(p.Capabilities))
 	fmt.Fprint(w, "\nKEY\tTYPE\tDEFAULT\t\tMEANING\n")
 	for _, k := range d.Keys {
 		var marks []string

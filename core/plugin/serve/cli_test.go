@@ -26,7 +26,7 @@ var testSpec = driver.Spec{
 	},
 	Properties: driver.Properties{
 		Fencing: driver.FencingStrict, Scope: driver.ScopeShared, TTLMin: 10 * time.Millisecond,
-		TTLStep: time.Millisecond, TTLMax: time.Hour, Powers: []driver.Power{driver.PowerWaiter},
+		TTLStep: time.Millisecond, TTLMax: time.Hour, Capabilities: []driver.Capability{driver.CapWaiter},
 	},
 	Commands: []driver.Command{{Name: "init", Doc: "prepares the store", Run: initCommand}},
 }

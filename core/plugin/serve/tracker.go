@@ -209,7 +209,7 @@ func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration)
 // Properties implements driver.Backend. The session can do a WaitAcquire.
 func (t *tracker) Properties() driver.Properties {
 	p := t.Backend.Properties()
-	p.Powers = append(slices.Clone(p.Powers), driver.PowerWaitAcquirer)
+	p.Capabilities = append(slices.Clone(p.Capabilities), driver.CapWaitAcquirer)
 	return p
 }
 

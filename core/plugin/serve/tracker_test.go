@@ -39,14 +39,14 @@ func newFixture(t *testing.T, wrap func(driver.Backend) driver.Backend) fixture 
 
 func same(b driver.Backend) driver.Backend { return b }
 
-// plain hides the optional powers.
-func plain(b driver.Backend) driver.Backend { return powerless{b} }
+// plain hides the optional capabilities.
+func plain(b driver.Backend) driver.Backend { return bare{b} }
 
-type powerless struct{ driver.Backend }
+type bare struct{ driver.Backend }
 
-func (p powerless) Properties() driver.Properties {
+func (p bare) Properties() driver.Properties {
 	props := p.Backend.Properties()
-	props.Powers = nil
+	props.Capabilities = nil
 	return props
 }
 
@@ -227,7 +227,7 @@ func TestDeathWaitsForAcquiresInFlight(t *testing.T) {
 
 // broken answers a release only after some tries.
 type broken struct {
-	powerless
+	bare
 	failures atomic.Int64
 }
 
@@ -235,13 +235,13 @@ func (b *broken) Release(ctx context.Context, r driver.Request) error {
 	if b.failures.Add(-1) >= 0 {
 		return driver.ErrUnavailable
 	}
-	return b.powerless.Release(ctx, r)
+	return b.bare.Release(ctx, r)
 }
 
 func TestDeathTriesAgain(t *testing.T) {
 	b := &broken{}
 	f := newFixture(t, func(inner driver.Backend) driver.Backend {
-		b.powerless = powerless{inner}
+		b.bare = bare{inner}
 		return b
 	})
 	f.grant(t, req("a", "1"))
@@ -252,7 +252,7 @@ func TestDeathTriesAgain(t *testing.T) {
 	}
 	// A store that is down for good must not keep the plugin alive.
 	f = newFixture(t, func(inner driver.Backend) driver.Backend {
-		b.powerless = powerless{inner}
+		b.bare = bare{inner}
 		return b
 	})
 	f.grant(t, req("a", "1"))

@@ -20,7 +20,7 @@ func main() {
 		panic(err)
 	}
 	spec := memory.Spec
-	spec.Properties.Powers = nil
+	spec.Properties.Capabilities = nil
 	open := spec.Open
 	spec.Open = func(ctx context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
 		b, err := open(ctx, cfg, log)
@@ -36,7 +36,7 @@ type backend struct {
 
 func (b backend) Properties() driver.Properties {
 	p := b.Backend.Properties()
-	p.Powers = nil
+	p.Capabilities = nil
 	return p
 }
 

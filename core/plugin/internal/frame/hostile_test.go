@@ -52,7 +52,7 @@ func inTime(t *testing.T, what string, f func()) {
 	}
 }
 
-// sieve is a backend with every power that holds requests to the protocol's
+// sieve is a backend with every capability that holds requests to the protocol's
 // limits. Names decide what it answers.
 type sieve struct {
 	driver.Backend
@@ -76,7 +76,7 @@ func (s sieve) answer(rs ...driver.Request) (uint64, error) {
 }
 
 func (sieve) Properties() driver.Properties {
-	return driver.Properties{Powers: []driver.Power{driver.PowerWaiter, driver.PowerBatcher}}
+	return driver.Properties{Capabilities: []driver.Capability{driver.CapWaiter, driver.CapBatcher}}
 }
 func (s sieve) TryAcquire(_ context.Context, r driver.Request) (uint64, error) { return s.answer(r) }
 func (s sieve) Renew(_ context.Context, r driver.Request) error                { return s.only(r) }
@@ -117,7 +117,7 @@ type starting struct{ sieve }
 
 func (s starting) Properties() driver.Properties {
 	p := s.sieve.Properties()
-	p.Powers = append(p.Powers, driver.PowerStarter)
+	p.Capabilities = append(p.Capabilities, driver.CapStarter)
 	return p
 }
 

@@ -33,17 +33,17 @@ const (
 // Link is the host's end. What the frames do not carry goes over version 1.
 type Link struct {
 	wire.Link
-	conn   *net.UnixConn // of the replies
-	joined bool          // the plugin knows kindWaitAcquire
-	failed func(error)
-	out    outbox
-	in     *inbox  // of whoever has the role of the reader
-	ready  []reply // the same
+	conn           *net.UnixConn // of the replies
+	hasWaitAcquire bool          // the plugin knows kindWaitAcquire
+	failed         func(error)
+	out            outbox
+	in             *inbox  // of whoever has the role of the reader
+	ready          []reply // the same
 
-	standby sync.WaitGroup
-	wake    chan struct{} // gives the standby the role
-	closed  chan struct{}
-	once    sync.Once
+	background sync.WaitGroup
+	wake       chan struct{} // gives the background reader the role
+	closed     chan struct{}
+	once       sync.Once
 
 	// Guarded by out.mu.
 	slots []*call // by number; nil: free
@@ -79,11 +79,11 @@ func (c *call) recycle() {
 var errLinkClosed = errors.New("the data connection was closed")
 
 // Dial connects to the data socket at path. The connection is refused unless
-// this user's process pid listens there; see [ErrPeer]. powers are what the
+// this user's process pid listens there; see [ErrPeer]. capabilities are what the
 // plugin declares. failed is called once, from any goroutine, when the
 // connection is over for another reason than Close. It must not wait for calls
 // of the link.
-func Dial(ctx context.Context, path string, pid int, control wire.Link, powers []driver.Power, failed func(error)) (*Link, error) {
+func Dial(ctx context.Context, path string, pid int, control wire.Link, capabilities []driver.Capability, failed func(error)) (*Link, error) {
 	requests, err := dial(ctx, path, pid, prefaceRequests)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func Dial(ctx context.Context, path string, pid int, control wire.Link, powers [
 		replies.Close()
 		return nil, fmt.Errorf("data socket: %w", err)
 	}
-	l.joined = slices.Contains(powers, driver.PowerWaitAcquirer)
+	l.hasWaitAcquire = slices.Contains(capabilities, driver.CapWaitAcquirer)
 	return l, nil
 }
 
@@ -117,7 +117,7 @@ func newLink(requests, replies *net.UnixConn, control wire.Link, failed func(err
 	if err := l.out.init(requests, l.fail); err != nil {
 		return nil, err
 	}
-	l.standby.Go(l.stand)
+	l.background.Go(l.readInBackground)
 	return l, nil
 }
 
@@ -150,7 +150,7 @@ func (l *Link) Close() {
 	l.conn.Close()
 	l.out.end.Close()
 	l.once.Do(func() { close(l.closed) })
-	l.standby.Wait()
+	l.background.Wait()
 	l.out.drains.Wait()
 }
 

@@ -78,7 +78,7 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) er
 
 // WaitAcquire implements [driver.WaitAcquirer].
 func (l *Link) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (token uint64, waited time.Duration, err error) {
-	if !l.joined {
+	if !l.hasWaitAcquire {
 		return driver.WaitAcquire(ctx, l, l, r, max)
 	}
 	if err := check(&r); err != nil {

@@ -25,7 +25,7 @@ type far struct {
 }
 
 func (*far) Properties() driver.Properties {
-	return driver.Properties{Powers: []driver.Power{driver.PowerWaiter}}
+	return driver.Properties{Capabilities: []driver.Capability{driver.CapWaiter}}
 }
 func (f *far) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	return f.acquire(ctx, r)
@@ -54,8 +54,8 @@ func open(t *testing.T, b driver.Backend) path {
 		t.Fatal(err)
 	}
 	go func() { p.ended <- p.far.Serve(b, nil, func(err error) { t.Error(err) }, os.Getpid()) }()
-	powers := []driver.Power{driver.PowerWaitAcquirer}
-	p.Link, err = Dial(t.Context(), filepath.Join(dir, "s"), os.Getpid(), nil, powers, func(err error) { p.failed <- err })
+	capabilities := []driver.Capability{driver.CapWaitAcquirer}
+	p.Link, err = Dial(t.Context(), filepath.Join(dir, "s"), os.Getpid(), nil, capabilities, func(err error) { p.failed <- err })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ type starter struct {
 }
 
 func (*starter) Properties() driver.Properties {
-	return driver.Properties{Powers: []driver.Power{driver.PowerStarter}}
+	return driver.Properties{Capabilities: []driver.Capability{driver.CapStarter}}
 }
 
 func (s *starter) Start(_ context.Context, op driver.Op, done func(driver.Result)) {

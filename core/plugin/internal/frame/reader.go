@@ -10,11 +10,11 @@ import (
 
 // role says who reads the replies. A caller that is alone reads its own: then
 // one goroutine is woken for it instead of two, on what may be two processors.
-// As soon as there are others the standby reads, a goroutine of the link that
+// As soon as there are others the background reader reads, a goroutine of the link that
 // goes on until nothing is under way. In between nobody reads.
 type role struct {
 	taken       bool
-	call        uint64 // id of the call whose caller reads; 0: the standby does
+	call        uint64 // id of the call whose caller reads; 0: the background reader does
 	interrupted bool   // that caller's ctx has ended: the connection has a read deadline
 }
 
@@ -70,8 +70,8 @@ func (l *Link) interrupt(id uint64) {
 	}
 }
 
-// stand is the standby.
-func (l *Link) stand() {
+// readInBackground is the background reader.
+func (l *Link) readInBackground() {
 	for {
 		select {
 		case <-l.wake:

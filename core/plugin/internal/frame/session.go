@@ -18,7 +18,7 @@ import (
 type session struct {
 	conn    *net.UnixConn // of the requests
 	in      *rawio.Reader
-	backend powers
+	backend capabilities
 	starter driver.Starter // nil: every request needs a worker
 	redact  *wire.Redactor
 	out     outbox
@@ -36,8 +36,8 @@ type session struct {
 	queued  chan struct{} // wakes the flusher
 }
 
-// powers are a backend's methods, nil where it has none.
-type powers struct {
+// capabilities are a backend's methods, nil where it has none.
+type capabilities struct {
 	driver.Backend
 	waiter  driver.Waiter
 	batcher driver.Batcher
@@ -59,7 +59,7 @@ var errBusy = fmt.Errorf("%w (%w): too many requests at once", driver.ErrUnavail
 func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.Redactor) (*session, error) {
 	s := &session{
 		conn: requests, redact: redact, requests: map[uint64]*request{},
-		backend: powers{b, driver.WaiterOf(b), driver.BatcherOf(b)},
+		backend: capabilities{b, driver.WaiterOf(b), driver.BatcherOf(b)},
 		starter: driver.StarterOf(b),
 		queued:  make(chan struct{}, 1),
 	}

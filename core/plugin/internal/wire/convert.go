@@ -79,8 +79,8 @@ func fromProperties(p driver.Properties) *lockpb.Properties {
 		Server:         p.Server,
 		SurvivesPlugin: p.SurvivesPlugin,
 	}
-	for _, power := range p.Powers {
-		out.Powers = append(out.Powers, string(power))
+	for _, capability := range p.Capabilities {
+		out.Capabilities = append(out.Capabilities, string(capability))
 	}
 	return out
 }
@@ -99,8 +99,8 @@ func toProperties(p *lockpb.Properties) driver.Properties {
 		Server:         p.GetServer(),
 		SurvivesPlugin: p.GetSurvivesPlugin(),
 	}
-	for _, power := range p.GetPowers() {
-		out.Powers = append(out.Powers, driver.Power(power))
+	for _, capability := range p.GetCapabilities() {
+		out.Capabilities = append(out.Capabilities, driver.Capability(capability))
 	}
 	return out
 }

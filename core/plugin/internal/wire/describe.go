@@ -16,16 +16,16 @@ type Description struct {
 
 // PropertiesDoc shows driver.Properties; durations are text such as "10ms".
 type PropertiesDoc struct {
-	Fencing        driver.Fencing `json:"fencing"`
-	Scope          driver.Scope   `json:"scope"`
-	TTLMin         string         `json:"ttl_min"`
-	TTLStep        string         `json:"ttl_step"`
-	TTLMax         string         `json:"ttl_max"`
-	FIFO           bool           `json:"fifo"`
-	TimedTokens    bool           `json:"timed_tokens"`
-	Durability     string         `json:"durability"`
-	SurvivesPlugin bool           `json:"survives_plugin"`
-	Powers         []driver.Power `json:"powers"`
+	Fencing        driver.Fencing      `json:"fencing"`
+	Scope          driver.Scope        `json:"scope"`
+	TTLMin         string              `json:"ttl_min"`
+	TTLStep        string              `json:"ttl_step"`
+	TTLMax         string              `json:"ttl_max"`
+	FIFO           bool                `json:"fifo"`
+	TimedTokens    bool                `json:"timed_tokens"`
+	Durability     string              `json:"durability"`
+	SurvivesPlugin bool                `json:"survives_plugin"`
+	Capabilities   []driver.Capability `json:"capabilities"`
 }
 
 // KeyDoc shows a driver.Key; a secret one has no default here.
@@ -53,7 +53,7 @@ func Describe(spec driver.Spec, version string) Description {
 			Fencing: p.Fencing, Scope: p.Scope,
 			TTLMin: p.TTLMin.String(), TTLStep: p.TTLStep.String(), TTLMax: p.TTLMax.String(),
 			FIFO: p.FIFO, TimedTokens: p.TimedTokens, Durability: p.Durability, SurvivesPlugin: p.SurvivesPlugin,
-			Powers: append([]driver.Power{}, p.Powers...),
+			Capabilities: append([]driver.Capability{}, p.Capabilities...),
 		},
 		Keys:     []KeyDoc{},
 		Commands: []CommandDoc{},

@@ -19,7 +19,7 @@ func FuzzMessages(f *testing.F) {
 		fromOp(driver.Op{Kind: driver.OpRenew, Request: driver.Request{Name: "n"}}),
 		FromHolder(driver.Holder{Name: "n", Owner: "o", TTL: -1, Waiters: -1}),
 		fromNotice(driver.Notice{Kind: driver.NoticeLost, Name: "n", Err: driver.ErrNotHeld}, nil),
-		fromProperties(driver.Properties{Name: "n", Powers: []driver.Power{driver.PowerWaiter}}),
+		fromProperties(driver.Properties{Name: "n", Capabilities: []driver.Capability{driver.CapWaiter}}),
 		EncodeError(&driver.HeldError{Holder: driver.Holder{Name: "n", Token: 1}}, nil),
 	}
 	for i, m := range full {

@@ -18,13 +18,13 @@ import (
 // These targets put any message into a whole end of protocol version 1; gRPC
 // itself, which takes the bytes off the connection, is not ours.
 
-// echo is a backend with every power that shows what it was asked in its
+// echo is a backend with every capability that shows what it was asked in its
 // answers, and in errors where the name says so.
 type echo struct{ driver.Backend }
 
 func (echo) Properties() driver.Properties {
-	return driver.Properties{Name: "echo", Powers: []driver.Power{
-		driver.PowerWaiter, driver.PowerWatcher, driver.PowerBatcher, driver.PowerAdmin,
+	return driver.Properties{Name: "echo", Capabilities: []driver.Capability{
+		driver.CapWaiter, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin,
 	}}
 }
 

@@ -296,7 +296,7 @@ func (m *Mux) receive(on *stream, resp *pb.WatchResponse) error {
 	return nil
 }
 
-// note enters what one message says of a watch, and returns that and what it
+// note records what one message says of a watch, and returns that and what it
 // reports; nil if nobody is to know.
 func (m *Mux) note(on *stream, resp *pb.WatchResponse) (*Watch, Event) {
 	m.mu.Lock()

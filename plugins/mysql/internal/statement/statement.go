@@ -191,11 +191,11 @@ func Release(table string, nonce uint64, asks []Ask, contended bool) string {
 // commit is written to disk. Its own statement waits for the row lock until then.
 func ReleaseAndNotify(table string, nonce uint64, a Ask) string {
 	var t text
-	t.add("BEGIN NOT ATOMIC DECLARE n,bell BIGINT UNSIGNED DEFAULT 0;START TRANSACTION;")
-	t.add(Release(table, nonce, []Ask{a}, true), ";SET n=ROW_COUNT();SET bell=IF(n>0,LAST_INSERT_ID(),0);")
-	t.add("IF bell>").uint(NoWakeID).add(" THEN BEGIN DECLARE EXIT HANDLER FOR ").uint(conn.ErNoSuchThread).add(",").uint(conn.ErKillDenied)
-	t.add(" BEGIN END;KILL QUERY IS_USED_LOCK(CONCAT('", conn.WakePrefix, "',LOWER(CONV(bell,10,36))));SET bell=0;END;END IF;")
-	return t.add("COMMIT;SELECT n,bell;END").String()
+	t.add("BEGIN NOT ATOMIC DECLARE n,wake_id BIGINT UNSIGNED DEFAULT 0;START TRANSACTION;")
+	t.add(Release(table, nonce, []Ask{a}, true), ";SET n=ROW_COUNT();SET wake_id=IF(n>0,LAST_INSERT_ID(),0);")
+	t.add("IF wake_id>").uint(NoWakeID).add(" THEN BEGIN DECLARE EXIT HANDLER FOR ").uint(conn.ErNoSuchThread).add(",").uint(conn.ErKillDenied)
+	t.add(" BEGIN END;KILL QUERY IS_USED_LOCK(CONCAT('", conn.WakePrefix, "',LOWER(CONV(wake_id,10,36))));SET wake_id=0;END;END IF;")
+	return t.add("COMMIT;SELECT n,wake_id;END").String()
 }
 
 // Shorten ends a lease after keep at the latest. Waiters are woken, for they

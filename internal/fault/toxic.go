@@ -9,8 +9,8 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
-// harm is what is done to what passes. Several at the same time add up.
-type harm struct {
+// impairment is what is done to what passes. Several at the same time add up.
+type impairment struct {
 	in []Direction
 
 	seen          func(Direction) // it observes, and does no harm
@@ -25,27 +25,27 @@ type harm struct {
 	gap           time.Duration // after each of them
 }
 
-const wayKind = "lockbench-way"
+const toxicKind = "lockbench-impairment"
 
-func init() { toxics.Register(wayKind, new(way)) }
+func init() { toxics.Register(toxicKind, new(toxic)) }
 
-// way is the toxic that does all harm in one direction of all connections.
-type way struct {
+// toxic is the toxic that does all harm in one direction of all connections.
+type toxic struct {
 	direction Direction
 
 	mu      sync.Mutex
-	harms   []*harm       // never changed in place
+	harms   []*impairment // never changed in place
 	changed chan struct{} // closed and replaced with harms and ended
 	ended   int           // how often all connections were ended
 }
 
 // replace changes what is done.
-func (w *way) replace(harms []*harm) { w.change(func() { w.harms = harms }) }
+func (w *toxic) replace(harms []*impairment) { w.change(func() { w.harms = harms }) }
 
 // endAll ends the connections that there are.
-func (w *way) endAll() { w.change(func() { w.ended++ }) }
+func (w *toxic) endAll() { w.change(func() { w.ended++ }) }
 
-func (w *way) change(do func()) {
+func (w *toxic) change(do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	do()
@@ -55,15 +55,15 @@ func (w *way) change(do func()) {
 	w.changed = make(chan struct{})
 }
 
-func (w *way) now() (harms []*harm, changed chan struct{}, ended int) {
+func (w *toxic) now() (harms []*impairment, changed chan struct{}, ended int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.harms, w.changed, w.ended
 }
 
 // Pipe implements toxics.Toxic.
-func (w *way) Pipe(stub *toxics.ToxicStub) {
-	p := &passage{way: w, stub: stub}
+func (w *toxic) Pipe(stub *toxics.ToxicStub) {
+	p := &transfer{toxic: w, stub: stub}
 	_, _, p.born = w.now()
 	p.run()
 	for !p.closed { // toxiproxy would wait for ever for somebody who reads
@@ -79,11 +79,11 @@ const (
 	takeTime = 30 * time.Second
 )
 
-// passage is one direction of one connection.
-type passage struct {
-	way  *way
-	stub *toxics.ToxicStub
-	born int // how often all connections were ended before
+// transfer is one direction of one connection.
+type transfer struct {
+	toxic *toxic
+	stub  *toxics.ToxicStub
+	born  int // how often all connections were ended before
 
 	begun     bool // something has come
 	swallowed bool
@@ -100,9 +100,9 @@ type waiting struct {
 }
 
 // run passes on what comes until the connection ends.
-func (p *passage) run() {
+func (p *transfer) run() {
 	for {
-		harms, changed, ended := p.way.now()
+		harms, changed, ended := p.toxic.now()
 		p.look(harms, ended)
 		if p.over && len(p.waiting) == 0 && !hidesEnds(harms) {
 			p.stub.Close()
@@ -116,7 +116,7 @@ func (p *passage) run() {
 }
 
 // await takes what comes, or returns when a piece may pass or the harms change.
-func (p *passage) await(changed chan struct{}) {
+func (p *transfer) await(changed chan struct{}) {
 	var next <-chan time.Time
 	if len(p.waiting) > 0 {
 		next = time.After(time.Until(p.next()))
@@ -134,7 +134,7 @@ func (p *passage) await(changed chan struct{}) {
 }
 
 // next is when the first piece that waits may pass.
-func (p *passage) next() time.Time {
+func (p *transfer) next() time.Time {
 	if due := p.waiting[0].due; due.After(p.free) {
 		return due
 	}
@@ -142,7 +142,7 @@ func (p *passage) next() time.Time {
 }
 
 // look sees what a change of the harms means for what is there.
-func (p *passage) look(harms []*harm, ended int) {
+func (p *transfer) look(harms []*impairment, ended int) {
 	swallows, late := false, false
 	for _, h := range harms {
 		swallows = swallows || h.swallows
@@ -162,24 +162,24 @@ func (p *passage) look(harms []*harm, ended int) {
 }
 
 // end ends the connection without what waits.
-func (p *passage) end() { p.over, p.waiting = true, nil }
+func (p *transfer) end() { p.over, p.waiting = true, nil }
 
 // take takes a piece that came, nil for the end.
-func (p *passage) take(chunk *stream.StreamChunk) {
+func (p *transfer) take(chunk *stream.StreamChunk) {
 	if chunk == nil {
 		p.closed, p.over = true, true
 		return
 	}
-	harms, _, _ := p.way.now()
+	harms, _, _ := p.toxic.now()
 	for _, h := range harms {
 		if h.seen != nil {
-			h.seen(p.way.direction)
+			h.seen(p.toxic.direction)
 		}
 	}
 	if p.over {
 		return
 	}
-	harms, _, _ = p.way.now()
+	harms, _, _ = p.toxic.now()
 	var late time.Duration
 	for _, h := range harms {
 		if rand.Float64() < h.resets {
@@ -203,7 +203,7 @@ func (p *passage) take(chunk *stream.StreamChunk) {
 
 // pass passes on the first piece that waits, or some of it, when its time has
 // come.
-func (p *passage) pass(harms []*harm) bool {
+func (p *transfer) pass(harms []*impairment) bool {
 	if len(p.waiting) == 0 || time.Now().Before(p.next()) {
 		return false
 	}
@@ -236,7 +236,7 @@ func (p *passage) pass(harms []*harm) bool {
 	return true
 }
 
-func hidesEnds(harms []*harm) bool {
+func hidesEnds(harms []*impairment) bool {
 	for _, h := range harms {
 		if h.hidesEnds {
 			return true

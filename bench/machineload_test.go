@@ -18,7 +18,7 @@ func TestBusinessOfOthers(t *testing.T) {
 	end := gauged{at: time.Unix(110, 0), wall: time.Unix(191, 0), busy: 68 * time.Second, all: 420 * time.Second, own: 13 * time.Second,
 		stolen: time.Second, throttled: 2 * time.Second, ran: 3 * time.Second, waited: time.Second, pressure: 5 * time.Second}
 	b := begin.until(end)
-	if want := (record.Business{OtherCPUs: 1.5, Steal: 0.05, Throttled: 2, RunQueue: 0.25, Pressure: 0.5, ClockStep: 81, Elapsed: 10}); *b != want {
+	if want := (record.MachineLoad{OtherCPUs: 1.5, Steal: 0.05, Throttled: 2, RunQueue: 0.25, Pressure: 0.5, ClockStep: 81, Elapsed: 10}); *b != want {
 		t.Errorf("%+v, want %+v", *b, want)
 	}
 	said := strings.Join((record.Manifest{Machine: record.Machine{Cores: 2}, Business: b}).Busy(), "\n")

@@ -93,8 +93,8 @@ func (s *Schedule) removeCallers() bool {
 	return removed
 }
 
-// crowded is s with more callers and names.
-func (s Schedule) crowded() Schedule {
+// withMoreLoad is s with more callers and names.
+func (s Schedule) withMoreLoad() Schedule {
 	c := s.clone()
 	for i := range c.Hosts {
 		for g := range c.Groups {

@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/recorder"
 )
 
-// conclude ends the callers and hosts, and looks at what they leave.
-func (p *player) conclude(ctx context.Context, w *System, h *History) error {
+// teardown ends the callers and hosts, and looks at what they leave.
+func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	var plugins []int
 	h.Stopped = proc.Now()
 	var ending sync.WaitGroup

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkGains refuses a binary that starts with more privileges than its host
+// checkPrivileges refuses a binary that starts with more privileges than its host
 // has. A plugin written with package serve refuses those of other programs for
 // itself, but only once it runs.
-func checkGains(path string) error {
+func checkPrivileges(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 
 // WaiterOf returns b's [Waiter], nil when its properties do not declare it.
 // The plugin client has every method, so a type assertion alone says nothing.
-func WaiterOf(b Backend) Waiter { return powerOf[Waiter](b, PowerWaiter) }
+func WaiterOf(b Backend) Waiter { return capabilityOf[Waiter](b, CapWaiter) }
 
 // WaitAcquirerOf returns b or, when it needs two calls for it, a WaitAcquirer
 // that makes them; nil when b's properties do not declare a [Waiter].
@@ -78,20 +78,20 @@ func unsent(err error) error {
 }
 
 // WatcherOf returns b's [Watcher], nil when its properties do not declare it.
-func WatcherOf(b Backend) Watcher { return powerOf[Watcher](b, PowerWatcher) }
+func WatcherOf(b Backend) Watcher { return capabilityOf[Watcher](b, CapWatcher) }
 
 // BatcherOf returns b's [Batcher], nil when its properties do not declare it.
-func BatcherOf(b Backend) Batcher { return powerOf[Batcher](b, PowerBatcher) }
+func BatcherOf(b Backend) Batcher { return capabilityOf[Batcher](b, CapBatcher) }
 
 // AdminOf returns b's [Admin], nil when its properties do not declare it.
-func AdminOf(b Backend) Admin { return powerOf[Admin](b, PowerAdmin) }
+func AdminOf(b Backend) Admin { return capabilityOf[Admin](b, CapAdmin) }
 
 // StarterOf returns b's [Starter], nil when its properties do not declare it.
-func StarterOf(b Backend) Starter { return powerOf[Starter](b, PowerStarter) }
+func StarterOf(b Backend) Starter { return capabilityOf[Starter](b, CapStarter) }
 
-func powerOf[P any](b Backend, power Power) P {
+func capabilityOf[P any](b Backend, capability Capability) P {
 	var none P
-	if !slices.Contains(b.Properties().Powers, power) {
+	if !slices.Contains(b.Properties().Capabilities, capability) {
 		return none
 	}
 	p, ok := b.(P)

@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// Business is what the machine had to do beside the run, from before its first
+// MachineLoad is what the machine had to do beside the run, from before its first
 // cell to after its last. What a system does not tell is 0.
-type Business struct {
+type MachineLoad struct {
 	// LoadBefore and LoadAfter are the load averages of one minute. The second
 	// one holds the run's own load, too.
 	LoadBefore float64 `json:"load_before"`
@@ -50,7 +50,7 @@ const steppedClock = 1
 func (m Manifest) Busy() []string {
 	out := m.Business.words(m.Machine.Cores)
 	for i, p := range m.Parts {
-		for _, line := range p.Business.words(p.Machine.Cores) {
+		for _, line := range p.MachineLoad.words(p.Machine.Cores) {
 			out = append(out, fmt.Sprintf("%s (part %d)", line, i+1))
 		}
 	}
@@ -59,7 +59,7 @@ func (m Manifest) Busy() []string {
 
 // words are those of one run. The load and the waiting for a CPU alone say
 // nothing: a benchmark makes both.
-func (b *Business) words(cores int) []string {
+func (b *MachineLoad) words(cores int) []string {
 	if b == nil || b.Elapsed <= 0 {
 		return nil
 	}

@@ -19,7 +19,7 @@ type slow struct {
 }
 
 func (*slow) Properties() driver.Properties {
-	return driver.Properties{Powers: []driver.Power{driver.PowerWaiter}}
+	return driver.Properties{Capabilities: []driver.Capability{driver.CapWaiter}}
 }
 
 func (s *slow) Wait(ctx context.Context, _ driver.Request, _ time.Duration) error {

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// keepers share the leases of a crowd.
+	// keepers share the leases of a pool.
 	keepers = 32
 	// turnEvery is how often each of them gives one lease back and takes it
 	// again, and looks whether others are lost.
 	turnEvery = 250 * time.Millisecond
-	// reportEvery is how often a recorder reports on its crowd.
+	// reportEvery is how often a recorder reports on its pool.
 	reportEvery = time.Second
 )
 
-// Crowd is what a recorder reports of the many leases that it keeps.
-type Crowd struct {
+// LeasePool is what a recorder reports of the many leases that it keeps.
+type LeasePool struct {
 	// Held is how many leases there are, with those that were given back to be
 	// taken again.
 	Held   int    `json:"held"`
@@ -35,7 +35,7 @@ type Crowd struct {
 	Attempts []record.Attempt `json:"attempts,omitempty"`
 }
 
-// Loss is a lease of a crowd that was neither released nor kept.
+// Loss is a lease of a pool that was neither released nor kept.
 type Loss struct {
 	Name  int    `json:"name"`
 	At    int64  `json:"at_ns"` // by [proc.Now]
@@ -43,7 +43,7 @@ type Loss struct {
 }
 
 // add takes what has happened since c.
-func (c *Crowd) add(newer Crowd) {
+func (c *LeasePool) add(newer LeasePool) {
 	c.Held = newer.Held
 	c.Losses = append(c.Losses, newer.Losses...)
 	c.Attempts = append(c.Attempts, newer.Attempts...)
@@ -57,28 +57,28 @@ func (p *Process) Keep(prefix string, count int, ttl time.Duration) error {
 	return p.Send(order{Op: "keep", Names: []string{prefix}, Count: count, TTL: ttl})
 }
 
-// AwaitCrowd returns when all count leases are held.
-func (p *Process) AwaitCrowd(ctx context.Context, count int) error {
-	return p.Await(ctx, func(Seen) bool { return p.crowd.Held >= count })
+// AwaitPool returns when all count leases are held.
+func (p *Process) AwaitPool(ctx context.Context, count int) error {
+	return p.Await(ctx, func(Seen) bool { return p.pool.Held >= count })
 }
 
-// TakeCrowd returns what was reported of the crowd since the last call.
-func (p *Process) TakeCrowd() Crowd {
+// TakePool returns what was reported of the pool since the last call.
+func (p *Process) TakePool() LeasePool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.crowd
-	p.crowd = Crowd{Held: c.Held}
+	c := p.pool
+	p.pool = LeasePool{Held: c.Held}
 	return c
 }
 
-// crowd is the state of the leases that keep has begun.
-type crowd struct {
+// leasePool is the state of the leases that keep has begun.
+type leasePool struct {
 	agent *agent
 	order order
 	held  atomic.Int64
 
 	mu    sync.Mutex
-	news  Crowd
+	news  LeasePool
 	known []known // by the number of the name
 	gone  int     // that are lost, which their keepers have not seen
 }
@@ -91,7 +91,7 @@ type known struct {
 }
 
 // onEvent takes the event of a loss.
-func (c *crowd) onEvent(e core.Event) {
+func (c *leasePool) onEvent(e core.Event) {
 	text, own := strings.CutPrefix(e.Name, c.order.Names[0])
 	n, err := strconv.Atoi(text)
 	if !own || err != nil || n < 0 || n >= len(c.known) {
@@ -108,7 +108,7 @@ func (c *crowd) onEvent(e core.Event) {
 
 // know replaces what is known of one lease. It returns when that was lost, 0 for
 // not.
-func (c *crowd) know(one *kept, token uint64) (lostAt int64) {
+func (c *leasePool) know(one *kept, token uint64) (lostAt int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := &c.known[one.attempt.Name]
@@ -122,9 +122,9 @@ func (c *crowd) know(one *kept, token uint64) (lostAt int64) {
 // keep starts the keepers, and what reports on them.
 func (a *agent) keep(o order) {
 	g := a.begin(0)
-	c := &crowd{agent: a, order: o, known: make([]known, o.Count)}
+	c := &leasePool{agent: a, order: o, known: make([]known, o.Count)}
 	a.mu.Lock()
-	a.crowd = c
+	a.pool = c
 	a.mu.Unlock()
 	var keeping sync.WaitGroup
 	for k := range keepers {
@@ -150,16 +150,16 @@ func (a *agent) keep(o order) {
 	})
 }
 
-func (c *crowd) report() {
+func (c *leasePool) report() {
 	c.mu.Lock()
 	news, gone := c.news, c.gone
-	c.news = Crowd{}
+	c.news = LeasePool{}
 	c.mu.Unlock()
 	news.Held = max(0, int(c.held.Load())-gone)
-	c.agent.send(note{Crowd: &news})
+	c.agent.send(note{Pool: &news})
 }
 
-// kept is one lease of a crowd.
+// kept is one lease of a pool.
 type kept struct {
 	lock    *core.Lock
 	lease   *core.Lease // nil while it has none
@@ -169,7 +169,7 @@ type kept struct {
 
 // keep keeps the leases number k, k + keepers and so on, until stop closes,
 // and releases them.
-func (c *crowd) keep(k int, stop chan struct{}) {
+func (c *leasePool) keep(k int, stop chan struct{}) {
 	ctx, cancel := until(stop)
 	defer cancel()
 	var mine []*kept
@@ -200,7 +200,7 @@ func (c *crowd) keep(k int, stop chan struct{}) {
 }
 
 // count reports whether one is among those that are held.
-func (c *crowd) count(one *kept, held bool) {
+func (c *leasePool) count(one *kept, held bool) {
 	if held == one.counted {
 		return
 	}
@@ -226,7 +226,7 @@ func until(stop chan struct{}) (context.Context, context.CancelFunc) {
 }
 
 // reacquire takes a lease that is missing, or lost. It tries again until ctx ends.
-func (c *crowd) reacquire(ctx context.Context, one *kept) {
+func (c *leasePool) reacquire(ctx context.Context, one *kept) {
 	if one.lease != nil && !c.lost(one) {
 		return
 	}
@@ -248,7 +248,7 @@ func (c *crowd) reacquire(ctx context.Context, one *kept) {
 }
 
 // lost reports a lease whose end was not wanted; false when it goes on.
-func (c *crowd) lost(one *kept) bool {
+func (c *leasePool) lost(one *kept) bool {
 	select {
 	case <-one.lease.Done():
 	default:
@@ -270,7 +270,7 @@ func (c *crowd) lost(one *kept) bool {
 }
 
 // release gives a lease back, if there is one.
-func (c *crowd) release(one *kept) {
+func (c *leasePool) release(one *kept) {
 	if one.lease == nil || c.lost(one) {
 		return
 	}
@@ -285,7 +285,7 @@ func (c *crowd) release(one *kept) {
 }
 
 // over ends what one has.
-func (c *crowd) over(one *kept) {
+func (c *leasePool) over(one *kept) {
 	one.lease = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()

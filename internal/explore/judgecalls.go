@@ -121,7 +121,7 @@ func (j *judge) setting(name int) claim.Setting {
 		if a.Uses == UsesPlugin {
 			s.Failures++
 		}
-		if a.On != OnHost && of.Has(fault.PowerVotes) { // a node may be in its quarantine
+		if a.On != OnHost && of.Has(fault.CapVotes) { // a node may be in its quarantine
 			s.MaxTTL = maxTTL
 		}
 	}

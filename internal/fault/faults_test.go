@@ -6,14 +6,14 @@ import (
 )
 
 func TestFits(t *testing.T) {
-	lacks := map[Power]string{PowerClock: "no clock"}
+	lacks := map[Capability]string{CapClock: "no clock"}
 	for _, tt := range []struct {
 		fault Fault
 		want  string
 	}{
 		{Fault{Name: "a"}, ""},
-		{Fault{Name: "a", Needs: []Power{PowerRival, PowerPaths}}, ""},
-		{Fault{Name: "a", Needs: []Power{PowerRival, PowerClock}}, "no clock"},
+		{Fault{Name: "a", Needs: []Capability{CapRival, CapPaths}}, ""},
+		{Fault{Name: "a", Needs: []Capability{CapRival, CapClock}}, "no clock"},
 	} {
 		if got := tt.fault.Fits(lacks); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.fault, got, tt.want)
@@ -31,10 +31,10 @@ func TestFaultsAreWellFormed(t *testing.T) {
 			t.Errorf("%q, %q: incomplete or twice", f.Name, f.Does)
 		}
 		seen[f.Name] = true
-		if f.Keeps && f.Acts == 0 && f.ActsTTLs == 0 {
+		if f.KeepsLeases && f.Acts == 0 && f.ActsTTLs == 0 {
 			t.Errorf("%s keeps its leases, and goes on until they are lost", f.Name)
 		}
-		if f.Serves && (!f.Keeps || f.TTL < longTTL) {
+		if f.RestoresService && (!f.KeepsLeases || f.TTL < longTTL) {
 			t.Errorf("%s is to serve again, and its leases may be lost", f.Name)
 		}
 	}
@@ -72,7 +72,7 @@ func TestServersHarmed(t *testing.T) {
 		{"pause-leader", 3, 0, 0, 1, 3},
 		{"partition-minority", 5, 0, 0, 2, 2},
 	} {
-		s := Scene{Votes: tt.servers == 5, Leader: func(context.Context) (int, error) { return 1, nil }}
+		s := Setup{Votes: tt.servers == 5, Leader: func(context.Context) (int, error) { return 1, nil }}
 		var stubs []*stub
 		for range tt.servers {
 			one := &stub{}

@@ -9,9 +9,9 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// Scene is what a round shows to a fault: two hosts that want the same locks,
+// Setup is what a round shows to a fault: two hosts that want the same locks,
 // and the servers that grant them. What an environment does not have is nil.
-type Scene struct {
+type Setup struct {
 	Holder, Rival Host
 	Servers       []Server
 	Votes         bool // the servers, each for itself
@@ -78,70 +78,70 @@ type Memory interface {
 	Fill(ctx context.Context) error
 }
 
-// Power is something that a fault needs of its environment.
-type Power string
+// Capability is something that a fault needs of its environment.
+type Capability string
 
-// The powers.
+// The capabilities.
 const (
-	PowerRival    Power = "rival"     // two host processes share the store
-	PowerServers  Power = "servers"   // server processes of ours
-	PowerPaths    Power = "paths"     // proxies in front of the servers
-	PowerMinority Power = "minority"  // more than one server, a majority decides
-	PowerLeader   Power = "leader"    // one of the servers leads the others
-	PowerVotes    Power = "votes"     // the servers vote each for itself, and not for a while after a restart
-	PowerKeeps    Power = "keeps"     // data survive a crash of a server
-	PowerClock    Power = "clock"     // the servers' clocks can be moved
-	PowerReplica  Power = "replica"   // an asynchronous replica
-	PowerReadOnly Power = "read-only" // the servers can be made to refuse writes
-	PowerExhaust  Power = "exhaust"   // the servers can be made to refuse connections
-	PowerSentinel Power = "sentinel"  // a service lets a replica take over when it is told to
-	PowerSlots    Power = "slots"     // the data are spread over servers, and can be moved
-	PowerEvict    Power = "evict"     // the servers can be made to delete keys
+	CapRival    Capability = "rival"     // two host processes share the store
+	CapServers  Capability = "servers"   // server processes of ours
+	CapPaths    Capability = "paths"     // proxies in front of the servers
+	CapMinority Capability = "minority"  // more than one server, a majority decides
+	CapLeader   Capability = "leader"    // one of the servers leads the others
+	CapVotes    Capability = "votes"     // the servers vote each for itself, and not for a while after a restart
+	CapKeeps    Capability = "keeps"     // data survive a crash of a server
+	CapClock    Capability = "clock"     // the servers' clocks can be moved
+	CapReplica  Capability = "replica"   // an asynchronous replica
+	CapReadOnly Capability = "read-only" // the servers can be made to refuse writes
+	CapExhaust  Capability = "exhaust"   // the servers can be made to refuse connections
+	CapSentinel Capability = "sentinel"  // a service lets a replica take over when it is told to
+	CapSlots    Capability = "slots"     // the data are spread over servers, and can be moved
+	CapEvict    Capability = "evict"     // the servers can be made to delete keys
 )
 
 // Fault is one kind of harm. Prepare, Inject and Heal may be nil.
 type Fault struct {
 	Name string
 	Does string // one line
-	// Needs are the powers without which it is not run.
-	Needs []Power
-	// Only is the power of the stores that it is made for; "" for all stores.
-	Only Power
+	// Needs are the capabilities without which it is not run.
+	Needs []Capability
+	// OnlyFor is the capability of the stores that it is made for; "" for all stores.
+	OnlyFor Capability
 	// Config is further configuration of the backend.
 	Config map[string]string
 	// Control reports whether Config turns a safeguard off.
 	Control bool
 	// TTL of the leases; zero means the scenario's.
 	TTL time.Duration
-	// Keeps reports whether no lease should be lost to it, however it goes on.
-	Keeps bool
-	// Serves reports whether the outage ends with Heal or, when that is nil, with
+	// KeepsLeases reports whether no lease should be lost to it, however it goes on.
+	KeepsLeases bool
+	// RestoresService reports whether the outage ends with Heal or, when that is nil, with
 	// Inject: from then on a lock that is free is granted within a second. The
 	// holder gives half of its locks back in the outage.
-	Serves bool
+	RestoresService bool
 	// Freezes reports whether the holder cannot run until it is healed.
 	Freezes bool
-	// Many reports whether it is shown on several servers, where the backend can have
+	// SeveralServers reports whether it is shown on several servers, where the backend can have
 	// several or one.
-	Many bool
-	// Makes are the conditions that it makes, of those that claims name.
-	Makes []claim.Condition
-	// Late reports whether the rival asks only after the injection.
-	Late bool
+	SeveralServers bool
+	// Produces are the conditions that it makes, of those that claims name.
+	Produces []claim.Condition
+	// RivalAsksLate reports whether the rival asks only after the injection.
+	RivalAsksLate bool
 	// Acts is for how long, in TTLs or as it is; zero for both means until the
 	// rival has been granted every lock.
 	ActsTTLs float64
 	Acts     time.Duration
 
 	// Prepare is called when the holder has half of its locks.
-	Prepare func(ctx context.Context, s *Scene) error
-	Inject  func(ctx context.Context, s *Scene) error
-	Heal    func(ctx context.Context, s *Scene) error
+	Prepare func(ctx context.Context, s *Setup) error
+	Inject  func(ctx context.Context, s *Setup) error
+	Heal    func(ctx context.Context, s *Setup) error
 }
 
 // Fits says why the fault cannot be shown in an environment, "" when it can. Lacks
-// says for each power that the environment does not have why that is so.
-func (f Fault) Fits(lacks map[Power]string) string {
+// says for each capability that the environment does not have why that is so.
+func (f Fault) Fits(lacks map[Capability]string) string {
 	for _, need := range f.Needs {
 		if why := lacks[need]; why != "" {
 			return why
@@ -153,7 +153,7 @@ func (f Fault) Fits(lacks map[Power]string) string {
 // Conditions are what f makes, as rounds record it.
 func (f Fault) Conditions() []string {
 	var names []string
-	for _, c := range f.Makes {
+	for _, c := range f.Produces {
 		names = append(names, string(c))
 	}
 	return names

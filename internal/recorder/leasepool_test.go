@@ -12,9 +12,9 @@ import (
 	"github.com/lockbench/lockbench/internal/record"
 )
 
-// TestCrowd: every lease that the store forgets is told of and taken again,
+// TestLeasePool: every lease that the store forgets is told of and taken again,
 // with a higher token, and all are given back in the end.
-func TestCrowd(t *testing.T) {
+func TestLeasePool(t *testing.T) {
 	s, err := env.StartRedis(t.Context(), nil)
 	if err != nil {
 		env.Missing(t, "redis", err)
@@ -34,16 +34,16 @@ func TestCrowd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(p.Keep("crowd-", count, ttl))
-	must(p.AwaitCrowd(ctx, count))
+	must(p.Keep("pool-", count, ttl))
+	must(p.AwaitPool(ctx, count))
 	store := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	defer store.Close()
 	must(store.FlushAll(ctx).Err())
-	must(p.Await(ctx, func(Seen) bool { return len(p.crowd.Losses) > 0 }))
-	must(p.AwaitCrowd(ctx, count))
+	must(p.Await(ctx, func(Seen) bool { return len(p.pool.Losses) > 0 }))
+	must(p.AwaitPool(ctx, count))
 	must(p.Release(ctx))
 
-	c := p.TakeCrowd()
+	c := p.TakePool()
 	last := map[int32]record.Attempt{}
 	for _, a := range c.Attempts {
 		if a.Outcome != record.Granted { // asked for when all were given back
@@ -67,7 +67,7 @@ func TestCrowd(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	if again := p.TakeCrowd(); len(again.Attempts)+len(again.Losses) > 0 {
+	if again := p.TakePool(); len(again.Attempts)+len(again.Losses) > 0 {
 		t.Errorf("told twice: %+v", again)
 	}
 }
