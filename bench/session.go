@@ -303,9 +303,9 @@ func (p Plan) describe(ctx context.Context, found []plugin.Found) ([]described, 
 // CheckConfig checks cfg against the keys that the plugin f declares. Required
 // keys may be missing: a throwaway server's address comes later.
 func CheckConfig(d plugin.Description, cfg driver.Config) error {
-	spec := driver.Spec{Name: d.Name}
-	for _, k := range d.Keys {
-		spec.Keys = append(spec.Keys, driver.Key{Name: k.Name, Type: k.Type, Secret: k.Secret, Doc: k.Doc})
+	spec := driver.Spec{Name: d.Name, Keys: slices.Clone(d.Keys)}
+	for i := range spec.Keys {
+		spec.Keys[i].Required = false
 	}
 	if _, err := spec.CheckConfig(cfg); err != nil {
 		return usagef("%v", err)

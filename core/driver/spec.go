@@ -20,12 +20,12 @@ const (
 
 // Key declares one configuration key of a backend.
 type Key struct {
-	Name     string
-	Type     KeyType
-	Default  string // as text; "" when there is none
-	Required bool
-	Secret   bool // never shown: not in logs, errors, describe or process lists
-	Doc      string
+	Name     string  `json:"name"`
+	Type     KeyType `json:"type"`
+	Default  string  `json:"default"` // as text; "" when there is none
+	Required bool    `json:"required"`
+	Secret   bool    `json:"secret"` // never shown: not in logs, errors, describe or process lists
+	Doc      string  `json:"doc"`
 }
 
 // Config holds the configuration by key, checked by [Spec.CheckConfig].
@@ -34,9 +34,9 @@ type Config map[string]string
 // Command is a backend's own command, run as "lockplugin-NAME COMMAND" with
 // the configuration from --config FILE or standard input.
 type Command struct {
-	Name string
-	Doc  string
-	Run  func(ctx context.Context, cfg Config, stdout io.Writer) error
+	Name string                                                        `json:"name"`
+	Doc  string                                                        `json:"doc"`
+	Run  func(ctx context.Context, cfg Config, stdout io.Writer) error `json:"-"`
 }
 
 // Spec describes a backend to serve.Main, and to [Open] for use in process.

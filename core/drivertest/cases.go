@@ -13,11 +13,10 @@ type Need string
 
 // The abilities, in the words in which a result names a missing one.
 const (
-	NeedStore     Need = "a server that may be stopped (Harness.Store)"
-	NeedPlugin    Need = "a plugin process that may be killed (Harness.Plugin)"
-	NeedHost      Need = "host processes (Harness.Host)"
-	NeedLeftovers Need = "a look into the store (Harness.Leftovers)"
-	NeedOther     Need = "a second namespace (Harness.Other)"
+	NeedStore  Need = "a server that may be stopped (Harness.Store)"
+	NeedPlugin Need = "a plugin process that may be killed (Harness.Plugin)"
+	NeedHost   Need = "host processes (Harness.Host)"
+	NeedOther  Need = "a second namespace (Harness.Other)"
 )
 
 // Case checks one side of a rule.
@@ -125,8 +124,6 @@ func (h *Harness) has(n Need) bool {
 		return h.Plugin != nil
 	case NeedHost:
 		return h.Host != nil
-	case NeedLeftovers:
-		return h.Leftovers != nil
 	case NeedOther:
 		return h.Other != nil
 	}

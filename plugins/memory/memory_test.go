@@ -25,13 +25,6 @@ func TestConformance(t *testing.T) {
 				InProcess: true,
 			}
 		},
-		"wire": func(drivertest.T) *drivertest.Harness {
-			store := memory.NewStore()
-			return &drivertest.Harness{
-				Open:      func(t drivertest.T) driver.Backend { return plugintest.Loopback(t, store.Open()) },
-				InProcess: true,
-			}
-		},
 		"plugin": plugintest.Binary(plugintest.Build(t, "./lockplugin-memory"), nil),
 	} {
 		t.Run(name, func(t *testing.T) {

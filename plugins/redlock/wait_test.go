@@ -217,34 +217,3 @@ func TestWatch(t *testing.T) {
 	cancel()
 	work.Wait()
 }
-
-func TestObserve(t *testing.T) {
-	nodes, b := cluster(t, nil)
-	watcher := connect(t, config(nodes, nil))
-	ctx, cancel := context.WithCancel(t.Context())
-	seen := make(chan driver.Holder, 10)
-	var work sync.WaitGroup
-	work.Go(func() {
-		if err := watcher.Observe(ctx, "a", func(h driver.Holder) { seen <- h }); !errors.Is(err, context.Canceled) {
-			t.Errorf("observe ended: %v", err)
-		}
-	})
-	if h := <-seen; h.Held() {
-		t.Errorf("vacant: %+v", h)
-	}
-	r := acquire(t, b, lease("a", "o1"))
-	if h := <-seen; h.Owner != "o1" || h.Token != r.Token {
-		t.Errorf("elected: %+v", h)
-	}
-	r.Value = []byte("v")
-	must(t, b.Proclaim(t.Context(), r))
-	if h := <-seen; string(h.Value) != "v" || h.Token != r.Token {
-		t.Errorf("updated: %+v", h)
-	}
-	must(t, b.Release(t.Context(), r))
-	if h := <-seen; h.Held() {
-		t.Errorf("vacant: %+v", h)
-	}
-	cancel()
-	work.Wait()
-}

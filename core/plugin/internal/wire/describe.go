@@ -10,8 +10,9 @@ type Description struct {
 	Version    string        `json:"version"`   // of the binary
 	Protocols  []int         `json:"protocols"` // versions that it speaks
 	Properties PropertiesDoc `json:"properties"`
-	Keys       []KeyDoc      `json:"keys"`
-	Commands   []CommandDoc  `json:"commands"`
+	// Keys that are secret have no default here.
+	Keys     []driver.Key     `json:"keys"`
+	Commands []driver.Command `json:"commands"`
 }
 
 // PropertiesDoc shows driver.Properties; durations are text such as "10ms".
@@ -28,22 +29,6 @@ type PropertiesDoc struct {
 	Capabilities   []driver.Capability `json:"capabilities"`
 }
 
-// KeyDoc shows a driver.Key; a secret one has no default here.
-type KeyDoc struct {
-	Name     string         `json:"name"`
-	Type     driver.KeyType `json:"type"`
-	Default  string         `json:"default"`
-	Required bool           `json:"required"`
-	Secret   bool           `json:"secret"`
-	Doc      string         `json:"doc"`
-}
-
-// CommandDoc describes one of the backend's own commands.
-type CommandDoc struct {
-	Name string `json:"name"`
-	Doc  string `json:"doc"`
-}
-
 // Describe makes the description of spec for a binary of that version.
 func Describe(spec driver.Spec, version string) Description {
 	p := spec.Properties
@@ -55,18 +40,13 @@ func Describe(spec driver.Spec, version string) Description {
 			FIFO: p.FIFO, TimedTokens: p.TimedTokens, Durability: p.Durability, SurvivesPlugin: p.SurvivesPlugin,
 			Capabilities: append([]driver.Capability{}, p.Capabilities...),
 		},
-		Keys:     []KeyDoc{},
-		Commands: []CommandDoc{},
+		Keys:     append([]driver.Key{}, spec.Keys...),
+		Commands: append([]driver.Command{}, spec.Commands...),
 	}
-	for _, k := range spec.Keys {
-		doc := KeyDoc{Name: k.Name, Type: k.Type, Default: k.Default, Required: k.Required, Secret: k.Secret, Doc: k.Doc}
-		if k.Secret {
-			doc.Default = ""
+	for i := range d.Keys {
+		if d.Keys[i].Secret {
+			d.Keys[i].Default = ""
 		}
-		d.Keys = append(d.Keys, doc)
-	}
-	for _, c := range spec.Commands {
-		d.Commands = append(d.Commands, CommandDoc{Name: c.Name, Doc: c.Doc})
 	}
 	return d
 }

@@ -18,7 +18,6 @@ const (
 	ErConCount           = 1040 // too many connections
 	ErDBAccessDenied     = 1044
 	ErAccessDenied       = 1045
-	ErWSREPNotReady      = 1047 // Galera: the node is not part of the cluster
 	ErBadDB              = 1049
 	ErServerShutdown     = 1053
 	ErBadField           = 1054
