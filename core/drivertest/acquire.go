@@ -26,7 +26,7 @@ in nobody's way.`,
 		},
 		{
 			Name:    "K1 a permanent error ends acquire",
-			Explain: `An error that waiting cannot mend, such as a denied login, ends Acquire at once and keeps its identity.`,
+			Explain: `An error that waiting cannot resolve, such as a denied login, ends Acquire at once and keeps its identity.`,
 			Run:     permanentError,
 		},
 	}

@@ -48,6 +48,7 @@ func NewProxy(upstream string) (*Proxy, error) {
 		err = errors.Join(err, p.prepare(direction))
 	}
 	if err == nil {
+		p.toxics[Requests].opposite, p.toxics[Replies].opposite = p.toxics[Replies], p.toxics[Requests]
 		err = p.p.Start()
 	}
 	if err != nil {
@@ -102,11 +103,11 @@ func (p *Proxy) harm(h impairment, in ...Direction) error {
 	defer p.mu.Unlock()
 	h.in = in
 	p.harms = append(p.harms, &h)
-	p.tellWays()
+	p.tellToxics()
 	return nil
 }
 
-func (p *Proxy) tellWays() {
+func (p *Proxy) tellToxics() {
 	for direction, w := range p.toxics {
 		var harms []*impairment
 		for _, h := range slices.Concat(p.observers, p.harms) {
@@ -147,7 +148,7 @@ func (p *Proxy) heal(which func(*impairment) bool) error {
 		}
 		return healed
 	})
-	p.tellWays()
+	p.tellToxics()
 	if refused && p.refusing == 0 {
 		if err := p.listen(p.p.Upstream, true); err != nil {
 			return fmt.Errorf("fault: heal %s: %w", p.p.Upstream, err)
@@ -167,12 +168,12 @@ func (p *Proxy) Observe(seen func(Direction)) (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.observers = append(p.observers, h)
-	p.tellWays()
+	p.tellToxics()
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.observers = slices.DeleteFunc(p.observers, func(one *impairment) bool { return one == h })
-		p.tellWays()
+		p.tellToxics()
 	}
 }
 

@@ -32,11 +32,13 @@ func init() { toxics.Register(toxicKind, new(toxic)) }
 // toxic is the toxic that does all harm in one direction of all connections.
 type toxic struct {
 	direction Direction
+	opposite  *toxic
 
 	mu      sync.Mutex
 	harms   []*impairment // never changed in place
 	changed chan struct{} // closed and replaced with harms and ended
 	ended   int           // how often all connections were ended
+	born    int           // ended when the last connection was opened
 }
 
 // replace changes what is done.
@@ -61,10 +63,29 @@ func (w *toxic) now() (harms []*impairment, changed chan struct{}, ended int) {
 	return w.harms, w.changed, w.ended
 }
 
+// NewState implements toxics.StatefulToxic. It returns how often connections of
+// this direction had been ended when this one was opened. toxiproxy opens them one
+// after the other, each first for requests, and these may pass before it has
+// begun the other direction: so both note it then.
+func (w *toxic) NewState() any {
+	if w.direction == Requests {
+		w.open()
+		w.opposite.open()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.born
+}
+
+func (w *toxic) open() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.born = w.ended
+}
+
 // Pipe implements toxics.Toxic.
 func (w *toxic) Pipe(stub *toxics.ToxicStub) {
-	p := &transfer{toxic: w, stub: stub}
-	_, _, p.born = w.now()
+	p := &transfer{toxic: w, stub: stub, born: stub.State.(int)}
 	p.run()
 	for !p.closed { // toxiproxy would wait for ever for somebody who reads
 		p.closed = <-stub.Input == nil

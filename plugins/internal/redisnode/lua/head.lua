@@ -1,5 +1,5 @@
 -- First lines of every script. KEYS has the lock keys, and in Cluster, for
--- scripts that mint a token, the control key after them. ARGV: control, tombstones,
+-- scripts that issue a token, the control key after them. ARGV: control, tombstones,
 -- side, cluster, then the script's own.
 --
 -- Note: control, tombstones and the queue of a lock are not declared in KEYS,
