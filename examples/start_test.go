@@ -16,7 +16,7 @@ import (
 var step = regexp.MustCompile("(?s)```sh\n(.*?)```|goes into\\s+`([^`]+)`")
 
 // TestStart does what docs/start.md says, in an empty directory and against this
-// checkout: the commands as they stand there, without a network. Only the address
+// checkout: the commands as they stand there. Only the address
 // of Redis is another, because the usual port may be somebody's. The commands for a
 // release have a directory of their own, where this checkout stands for it.
 func TestStart(t *testing.T) {
@@ -25,6 +25,7 @@ func TestStart(t *testing.T) {
 		env.Missing(t, "redis", err)
 	}
 	defer server.Close()
+	download(t)
 	text := read(t, "../docs/start.md")
 	files := map[string]string{
 		"main.go":               strings.ReplaceAll(first(t, read(t, "../README.md"), "go"), "localhost:6379", server.Addr()),
@@ -73,6 +74,16 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// download has the modules here that a module needs which asks for this one. They are
+// more than those that this one is built of: tests of dependencies count, too.
+func download(t *testing.T) {
+	t.Helper()
+	tidy := exec.CommandContext(t.Context(), "go", "-C", "..", "mod", "tidy", "-e", "-diff")
+	if out, err := tidy.CombinedOutput(); err != nil {
+		t.Logf("go mod tidy: %v\n%s", err, out)
+	}
+}
+
 // shell runs commands, and returns the directory in which they end.
 func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 	t.Helper()
@@ -83,7 +94,7 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 	at := filepath.Join(t.TempDir(), "directory")
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", commands+"\npwd >"+at)
 	cmd.Dir = dir
-	// The modules are those of this checkout's go.sum, which are there.
+	// Without a proxy: it would be asked for packages of ours as if they were modules.
 	cmd.Env = append(os.Environ(), "LOCKBENCH="+checkout, "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	told.Write(out)
