@@ -66,14 +66,9 @@ type envFlags struct {
 
 func (f *envFlags) add(fl *pflag.FlagSet) {
 	f.state.add(fl)
-	fl.StringVar(&f.env, "env", bench.EnvLocal, "where the servers run, `local|compose`")
+	choiceVar(fl, &f.env, "env", bench.EnvLocal, "where the servers run, `local|compose`", bench.Environments()...)
 	fl.StringSliceVar(&f.backends, "backends", nil, "backends whose servers are meant, a `LIST` (default: all that can be)")
 	fl.StringArrayVar(&f.pluginDirs, "plugin-dir", nil, "look for plugins in `DIR` first, then beside lockbench and on the PATH")
-}
-
-func (f *envFlags) plan() (bench.Plan, error) {
-	p := bench.Plan{Env: f.env, Backends: unique(f.backends), PluginDirs: f.pluginDirs}
-	return p, oneOf("env", f.env, bench.Environments())
 }
 
 func envUpCommand() *cobra.Command {
@@ -85,9 +80,6 @@ func envUpCommand() *cobra.Command {
   lockbench env up --env compose --backends redis,etcd`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := f.plan(); err != nil {
-				return err
-			}
 			progress := newProgress(cmd.ErrOrStderr(), "starting servers")
 			defer progress.End()
 			return f.up(cmd.Context(), progress.above(cmd.OutOrStdout()))
@@ -173,15 +165,11 @@ func envKeepCommand() *cobra.Command {
 }
 
 func (f *envFlags) keep(ctx context.Context, up func(bench.Kept)) error {
-	p, err := f.plan()
-	if err != nil {
-		return err
-	}
 	state, err := f.state.path()
 	if err != nil {
 		return err
 	}
-	return bench.Keep(ctx, p, state, up)
+	return bench.Keep(ctx, bench.Plan{Env: f.env, Backends: unique(f.backends), PluginDirs: f.pluginDirs}, state, up)
 }
 
 func envDownCommand() *cobra.Command {

@@ -77,8 +77,6 @@ func usagef(format string, args ...any) error {
 	return &bench.UsageError{Msg: fmt.Sprintf(format, args...)}
 }
 
-func asError[E error](err error, target *E) bool { return errors.As(err, target) }
-
 // complain writes an error as one line, and its hint as another.
 func complain(w io.Writer, err error) {
 	var app appError

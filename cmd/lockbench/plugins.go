@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -67,26 +66,22 @@ func pluginsDescribeCommand() *cobra.Command {
 		Short: "Show what a plugin claims and which configuration it takes",
 		Example: `  lockbench plugins describe redis
   lockbench plugins describe ./bin/lockplugin-mine --format json`,
-		Args: oneArg("plugin"),
+		Args:              oneArg("plugin"),
+		ValidArgsFunction: firstBackend(cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("format", format, []string{"text", "json"}); err != nil {
-				return err
-			}
 			f, d, err := resolved(cmd.Context(), args[0], dirs)
 			if err != nil {
 				return err
 			}
 			if format == "json" {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(d)
+				return writeJSON(cmd.OutOrStdout(), d)
 			}
 			describe(cmd.OutOrStdout(), d, f.Path)
 			return nil
 		},
 	}
 	cmd.Flags().StringArrayVar(&dirs, "plugin-dir", nil, "look for plugins here first")
-	cmd.Flags().StringVar(&format, "format", "text", "output: text or json")
+	choiceVar(cmd.Flags(), &format, "format", "text", "output: text or json", "text", "json")
 	return cmd
 }
 

@@ -19,7 +19,7 @@ func (f *runFlags) resumeCommand(dir string) string {
 	}
 	add("plugin-dir", f.servers.pluginDirs...)
 	add("target", f.servers.targets...)
-	add("vs", f.vs)
+	add("vs", f.given.VS)
 	add("state", f.state.file)
 	if len(f.servers.config) > 0 {
 		line += ", with the same --config,"

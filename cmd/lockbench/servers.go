@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/address"
 )
 
@@ -70,6 +73,20 @@ func (f *serverFlags) parse(stderr io.Writer) (targets map[string]string, config
 		}
 	}
 	return targets, config, nil
+}
+
+// resolved finds a plugin as the function of that name does, and the
+// configuration of its backend, which has no key that the plugin does not know.
+func (f *serverFlags) resolved(ctx context.Context, nameOrPath string, stderr io.Writer) (plugin.Found, plugin.Description, driver.Config, error) {
+	found, d, err := resolved(ctx, nameOrPath, f.pluginDirs)
+	if err != nil {
+		return found, d, nil, err
+	}
+	cfg, err := f.configOf(found.Name, stderr)
+	if err != nil {
+		return found, d, nil, err
+	}
+	return found, d, cfg, bench.CheckConfig(d, cfg)
 }
 
 // configOf is the configuration of one backend; the flags may name no other.
