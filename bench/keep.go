@@ -76,7 +76,7 @@ func Keep(ctx context.Context, p Plan, state string, up func(Kept)) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(state), f.Close()) }()
-	found, err := findPlugins(p)
+	found, err := FindPlugins(p)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,13 +88,16 @@ func envUpCommand() *cobra.Command {
 	return cmd
 }
 
-// outcome is the one line that the keeping process writes.
+// outcome is the one line that the keeping process writes; without servers it is
+// an error.
 type outcome struct {
-	Kept  *bench.Kept `json:"kept,omitempty"`
-	Error string      `json:"error,omitempty"`
-	Hint  string      `json:"hint,omitempty"`
-	Code  int         `json:"code,omitempty"` // exit code
+	Kept    *bench.Kept `json:"kept,omitempty"`
+	Failure string      `json:"error,omitempty"`
+	Hint    string      `json:"hint,omitempty"`
+	Code    int         `json:"code,omitempty"` // exit code
 }
+
+func (o *outcome) Error() string { return o.Failure }
 
 // up starts a process that keeps the servers and outlives this one.
 func (f *envFlags) up(ctx context.Context, stdout io.Writer) error {
@@ -123,21 +125,16 @@ func (f *envFlags) up(ctx context.Context, stdout io.Writer) error {
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
 	var o outcome
-	if err := json.NewDecoder(bufio.NewReader(out)).Decode(&o); err != nil {
+	if err := json.NewDecoder(out).Decode(&o); err != nil {
 		return errors.Join(orInterrupted(ctx, fmt.Errorf("the process that keeps the servers has ended: %w", err)), cmd.Wait())
 	}
 	if o.Kept == nil {
 		_ = cmd.Wait() // how it ended is in the outcome
-		return &remoteError{o}
+		return &o
 	}
 	showKept(*o.Kept, stdout)
 	return cmd.Process.Release()
 }
-
-// remoteError is an error of the keeping process.
-type remoteError struct{ outcome }
-
-func (e *remoteError) Error() string { return e.outcome.Error }
 
 // envKeepCommand is the process that keeps servers. It is not for people.
 func envKeepCommand() *cobra.Command {
@@ -150,26 +147,22 @@ func envKeepCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := json.NewEncoder(cmd.OutOrStdout())
 			up := false
-			err := f.keep(cmd.Context(), func(k bench.Kept) {
-				up = true
-				_ = out.Encode(outcome{Kept: &k}) // whoever has asked may have gone
-			})
+			state, err := f.state.path()
+			if err == nil {
+				p := bench.Plan{Env: f.env, Backends: unique(f.backends), PluginDirs: f.pluginDirs}
+				err = bench.Keep(cmd.Context(), p, state, func(k bench.Kept) {
+					up = true
+					_ = out.Encode(outcome{Kept: &k}) // whoever has asked may have gone
+				})
+			}
 			if err != nil && !up {
-				_ = out.Encode(outcome{Error: err.Error(), Hint: hintOf(err), Code: exitCode(err)})
+				_ = out.Encode(outcome{Failure: err.Error(), Hint: hintOf(err), Code: exitCode(err)})
 			}
 			return err
 		},
 	}
 	f.add(cmd.Flags())
 	return cmd
-}
-
-func (f *envFlags) keep(ctx context.Context, up func(bench.Kept)) error {
-	state, err := f.state.path()
-	if err != nil {
-		return err
-	}
-	return bench.Keep(ctx, bench.Plan{Env: f.env, Backends: unique(f.backends), PluginDirs: f.pluginDirs}, state, up)
 }
 
 func envDownCommand() *cobra.Command {

@@ -37,7 +37,7 @@ func exitCode(err error) int {
 	var usage *bench.UsageError
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError
-	var remote *remoteError
+	var remote *outcome
 	var app appError
 	switch {
 	case err == nil:
@@ -96,7 +96,7 @@ func complain(w io.Writer, err error) {
 func hintOf(err error) string {
 	var h *hintedError
 	var environment *bench.EnvError
-	var remote *remoteError
+	var remote *outcome
 	switch {
 	case errors.As(err, &remote):
 		return remote.Hint

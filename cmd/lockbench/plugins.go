@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/internal/near"
 )
 
 func pluginsCommand() *cobra.Command {
@@ -37,9 +35,9 @@ func pluginsListCommand() *cobra.Command {
 		Example: `  lockbench plugins list --plugin-dir ./bin`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found := plugin.Discover(dirs)
-			if len(found) == 0 {
-				return bench.ErrNoPlugins
+			found, err := bench.FindPlugins(bench.Plan{PluginDirs: dirs})
+			if err != nil {
+				return err
 			}
 			for _, f := range found {
 				where := f.Path
@@ -87,37 +85,22 @@ func pluginsDescribeCommand() *cobra.Command {
 
 // resolved finds a plugin by name, or takes a path as it is, and asks it what
 // it claims. A binary may have any name: which backend it is, it says itself.
+// Until a binary is asked, its file names the backend.
 func resolved(ctx context.Context, nameOrPath string, dirs []string) (plugin.Found, plugin.Description, error) {
-	found, err := resolve(nameOrPath, dirs)
-	if err != nil {
-		return found, plugin.Description{}, err
+	isPath := strings.ContainsRune(nameOrPath, '/')
+	found := plugin.Found{Name: strings.TrimPrefix(filepath.Base(nameOrPath), "lockplugin-"), Path: nameOrPath}
+	if !isPath {
+		all, err := bench.FindPlugins(bench.Plan{Backends: []string{nameOrPath}, PluginDirs: dirs})
+		if err != nil {
+			return found, plugin.Description{}, err
+		}
+		found = all[0]
 	}
 	d, err := bench.Describe(ctx, found)
-	if err == nil && strings.ContainsRune(nameOrPath, '/') {
+	if err == nil && isPath {
 		found.Name = d.Name
 	}
 	return found, d, err
-}
-
-// resolve finds a plugin by name, or takes a path as it is, whose file names the
-// backend until the binary is asked.
-func resolve(nameOrPath string, dirs []string) (plugin.Found, error) {
-	if strings.ContainsRune(nameOrPath, '/') {
-		return plugin.Found{Name: strings.TrimPrefix(filepath.Base(nameOrPath), "lockplugin-"), Path: nameOrPath}, nil
-	}
-	found := plugin.Discover(dirs)
-	if len(found) == 0 {
-		return plugin.Found{}, bench.ErrNoPlugins
-	}
-	var names []string
-	for _, f := range found {
-		names = append(names, f.Name)
-	}
-	i := slices.Index(names, nameOrPath)
-	if i < 0 {
-		return plugin.Found{}, usagef("there is no backend %q%s", nameOrPath, near.Suggest(nameOrPath, names))
-	}
-	return found[i], nil
 }
 
 func describe(w io.Writer, d plugin.Description, path string) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"regexp"
 	"strings"
@@ -105,12 +104,10 @@ func (f *serverFlags) configOf(backend string, stderr io.Writer) (driver.Config,
 			return nil, usagef("configuration for %q, but the backend is %q", name, backend)
 		}
 	}
-	cfg := driver.Config{}
-	maps.Copy(cfg, config[backend])
-	if t := targets[backend]; t != "" {
-		cfg["address"] = t
+	if cfg, ok := config[backend]; ok {
+		return cfg, nil
 	}
-	return cfg, nil
+	return driver.Config{}, nil
 }
 
 // readTarget returns the configuration that a target stands for: an address on
