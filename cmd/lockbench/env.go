@@ -23,18 +23,9 @@ import (
 	"github.com/lockbench/lockbench/internal/store"
 )
 
-// stateFlag is the flag that names the file of kept servers.
-type stateFlag struct{ file string }
-
-func (s *stateFlag) add(fl *pflag.FlagSet) {
-	fl.StringVar(&s.file, "state", "", "`FILE` that describes kept servers (default: $LOCKBENCH_STATE, else lockbench/env.json in your cache directory)")
-}
-
-func (s *stateFlag) path() (string, error) {
-	if s.file != "" {
-		return s.file, nil
-	}
-	return bench.DefaultState()
+// stateVar adds the flag that names the file of kept servers to fl.
+func stateVar(fl *pflag.FlagSet, file *string) {
+	fl.StringVar(file, "state", "", "`FILE` that describes kept servers (default: $LOCKBENCH_STATE, else lockbench/env.json in your cache directory)")
 }
 
 func envCommand() *cobra.Command {
@@ -57,14 +48,13 @@ says so. They end with lockbench env down, or with the process that keeps them.`
 
 // envFlags are those of "env up".
 type envFlags struct {
-	state      stateFlag
-	env        string
+	state, env string
 	backends   []string
 	pluginDirs []string
 }
 
 func (f *envFlags) add(fl *pflag.FlagSet) {
-	f.state.add(fl)
+	stateVar(fl, &f.state)
 	choiceVar(fl, &f.env, "env", bench.EnvLocal, "where the servers run, `local|compose`", bench.Environments()...)
 	fl.StringSliceVar(&f.backends, "backends", nil, "backends whose servers are meant, a `LIST` (default: all that can be)")
 	fl.StringArrayVar(&f.pluginDirs, "plugin-dir", nil, "look for plugins in `DIR` first, then beside lockbench and on the PATH")
@@ -101,15 +91,11 @@ func (o *outcome) Error() string { return o.Failure }
 
 // up starts a process that keeps the servers and outlives this one.
 func (f *envFlags) up(ctx context.Context, stdout io.Writer) error {
-	state, err := f.state.path()
-	if err != nil {
-		return err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	args := []string{"env", "keep", "--state", state, "--env", f.env, "--backends", strings.Join(f.backends, ",")}
+	args := []string{"env", "keep", "--state", f.state, "--env", f.env, "--backends", strings.Join(f.backends, ",")}
 	for _, dir := range f.pluginDirs {
 		args = append(args, "--plugin-dir", dir)
 	}
@@ -147,14 +133,11 @@ func envKeepCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := json.NewEncoder(cmd.OutOrStdout())
 			up := false
-			state, err := f.state.path()
-			if err == nil {
-				p := bench.Plan{Env: f.env, Backends: unique(f.backends), PluginDirs: f.pluginDirs}
-				err = bench.Keep(cmd.Context(), p, state, func(k bench.Kept) {
-					up = true
-					_ = out.Encode(outcome{Kept: &k}) // whoever has asked may have gone
-				})
-			}
+			p := bench.Plan{Env: f.env, Backends: unique(f.backends), PluginDirs: f.pluginDirs}
+			err := bench.Keep(cmd.Context(), p, f.state, func(k bench.Kept) {
+				up = true
+				_ = out.Encode(outcome{Kept: &k}) // whoever has asked may have gone
+			})
 			if err != nil && !up {
 				_ = out.Encode(outcome{Failure: err.Error(), Hint: hintOf(err), Code: exitCode(err)})
 			}
@@ -166,39 +149,31 @@ func envKeepCommand() *cobra.Command {
 }
 
 func envDownCommand() *cobra.Command {
-	var state stateFlag
+	var state string
 	cmd := &cobra.Command{
 		Use:     "down",
 		Short:   "End the servers that are kept",
 		Example: "  lockbench env down",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, err := state.path()
-			if err != nil {
-				return err
-			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
-			return bench.Drop(ctx, file)
+			return bench.Drop(ctx, state)
 		},
 	}
-	state.add(cmd.Flags())
+	stateVar(cmd.Flags(), &state)
 	return cmd
 }
 
 func envStatusCommand() *cobra.Command {
-	var state stateFlag
+	var state string
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the servers that are kept",
 		Example: "  lockbench env status",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, err := state.path()
-			if err != nil {
-				return err
-			}
-			k, err := bench.ReadKept(file)
+			k, err := bench.ReadKept(state)
 			if err != nil {
 				return &bench.EnvError{Err: err}
 			}
@@ -210,7 +185,7 @@ func envStatusCommand() *cobra.Command {
 			return nil
 		},
 	}
-	state.add(cmd.Flags())
+	stateVar(cmd.Flags(), &state)
 	return cmd
 }
 

@@ -20,7 +20,7 @@ func (f *runFlags) resumeCommand(dir string) string {
 	add("plugin-dir", f.servers.pluginDirs...)
 	add("target", f.servers.targets...)
 	add("vs", f.given.VS)
-	add("state", f.state.file)
+	add("state", f.given.State)
 	if len(f.servers.config) > 0 {
 		line += ", with the same --config,"
 	}

@@ -30,7 +30,6 @@ type runFlags struct {
 	given                bench.Plan // what they say of it
 	mtls, format, resume string
 	verbose              bool
-	state                stateFlag
 	servers              serverFlags
 	explore              exploreFlags
 }
@@ -96,7 +95,7 @@ Baselines, measured in this process on the same server:
 	fl.Uint64Var(&p.Seed, "seed", 0, "seed `N` of the order of the cells (default: random, recorded)")
 	fl.IntVar(&p.Parts, "parts", 0, "this is one of `N` runs, on as many machines, that measure the same cells at the same time; then lockbench merge")
 	choiceVar(fl, &p.Env, "env", "", "where throwaway servers run, `local|compose` (default: where they are kept, else local)", bench.Environments()...)
-	f.state.add(fl)
+	stateVar(fl, &p.State)
 	choiceVar(fl, &f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`", "on", "off")
 	choiceVar(fl, &f.format, "format", "text", "output, `text|md|json|csv`", formats...)
 	fl.StringVar(&p.VS, "vs", "", "measure the plugins of another build in `BIN_DIR` too, interleaved; then lockbench compare DIR")
@@ -197,8 +196,10 @@ func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	}
 	p = f.given
 	p.MTLS, p.PluginDirs, p.Version = f.mtls == "on", f.servers.pluginDirs, version()
-	if p.State, err = f.state.path(); err != nil {
-		return p, err
+	if p.State == "" {
+		if p.State, err = bench.DefaultState(); err != nil {
+			return p, err
+		}
 	}
 	if p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr()); err != nil {
 		return p, err
