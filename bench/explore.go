@@ -84,7 +84,6 @@ func Explore(ctx context.Context, x Exploration) (found []explore.Found, err err
 			break
 		}
 	}
-	state := record.StateDone
 	m = folder.Manifest()
 	m.Elapsed = time.Since(clock.Started()).Seconds()
 	watched(&m)
@@ -93,13 +92,7 @@ func Explore(ctx context.Context, x Exploration) (found []explore.Found, err err
 			x.Log("%s", line)
 		}
 	}
-	switch {
-	case err != nil:
-		state, m.Failure = record.StateFailed, err.Error()
-	case ctx.Err() != nil:
-		state = record.StateInterrupted
-	}
-	return found, errors.Join(err, folder.SetManifest(m), folder.Close(state))
+	return found, closeFolder(folder, m, err == nil && ctx.Err() != nil, err)
 }
 
 // PlayScene plays a scene of a file on the plugin that is found for it.

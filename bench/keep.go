@@ -42,10 +42,25 @@ func DefaultState() (string, error) {
 	return filepath.Join(dir, "lockbench", "env.json"), nil
 }
 
+// openState opens a file that describes kept servers; "" is [DefaultState].
+func openState(state string, flag int) (f *os.File, err error) {
+	if state == "" {
+		if state, err = DefaultState(); err != nil {
+			return nil, err
+		}
+	}
+	if flag&os.O_CREATE != 0 {
+		if err := os.MkdirAll(filepath.Dir(state), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenFile(state, flag, 0o600)
+}
+
 // ReadKept returns the servers that the file state describes, nil when no
-// process keeps them.
+// process keeps them. An empty state is [DefaultState] here and below.
 func ReadKept(state string) (*Kept, error) {
-	f, err := os.Open(state)
+	f, err := openState(state, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -62,7 +77,7 @@ func ReadKept(state string) (*Kept, error) {
 		return nil, nil // they are just being started
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s does not describe servers: %w", state, err)
+		return nil, fmt.Errorf("%s does not describe servers: %w", f.Name(), err)
 	}
 	return k, nil
 }
@@ -75,8 +90,8 @@ func Keep(ctx context.Context, p Plan, state string, up func(Kept)) (err error) 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.Remove(state), f.Close()) }()
-	found, err := findPlugins(p)
+	defer func() { err = errors.Join(err, os.Remove(f.Name()), f.Close()) }()
+	found, err := FindPlugins(p)
 	if err != nil {
 		return err
 	}
@@ -127,15 +142,12 @@ func (k *Kept) start(ctx context.Context, e *environment, found []plugin.Found, 
 // claimState makes the file and locks it. What it holds are addresses with
 // passwords, so that only its user may read it.
 func claimState(state string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(state), 0o700); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(state, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := openState(state, os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(usagef("servers are up already, by %s", state), f.Close())
+		return nil, errors.Join(usagef("servers are up already, by %s", f.Name()), f.Close())
 	}
 	return f, f.Truncate(0)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/internal/meeting"
-	"github.com/lockbench/lockbench/internal/record"
 )
 
 // maxParts bounds how many runs measure together.
@@ -30,13 +29,6 @@ func (p Plan) checkParts() error {
 	return nil
 }
 
-// company is what a run has of the parts that it measures together with; the
-// zero company has none.
-type company struct {
-	client *core.Client
-	at     *meeting.Meeting // nil: this run is alone
-}
-
 // join waits for the other parts on the first backend of the plan, through a
 // plugin that measures nothing, and takes over their seed.
 func (r *runner) join(ctx context.Context) error {
@@ -48,45 +40,27 @@ func (r *runner) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.company.client = core.New(b, &core.Options{Logger: r.log})
+	r.company = core.New(b, &core.Options{Logger: r.log})
 	plan := r.plan.recorded(r.backends, r.baselines)
 	plan.Seed = 0
 	text, err := json.Marshal(plan)
 	if err != nil {
 		return err
 	}
-	r.company.at, err = meeting.Join(ctx, r.company.client, meeting.Options{Parts: r.plan.Parts, Seed: r.plan.Seed, Plan: string(text)})
+	r.meeting, err = meeting.Join(ctx, r.company, meeting.Options{Parts: r.plan.Parts, Seed: r.plan.Seed, Plan: string(text)})
 	if err != nil {
-		return errors.Join(r.apart(err), closeClient(ctx, r.company.client))
+		return r.apart(err)
 	}
-	r.plan.Seed = r.company.at.Seed()
+	r.plan.Seed = r.meeting.Seed()
 	return nil
 }
 
 // meet waits until all parts are about to measure their next cell.
 func (r *runner) meet(ctx context.Context) error {
-	if r.company.at == nil {
+	if r.meeting == nil {
 		return nil
 	}
-	return r.apart(r.company.at.Next(ctx))
-}
-
-// part leaves the others, at the end of what ended with err.
-func (r *runner) part(ctx context.Context, err error) error {
-	if r.company.at == nil {
-		return err
-	}
-	if err == nil {
-		// All is measured: who cannot wait any more has lost nothing.
-		_ = r.company.at.End(ctx)
-	}
-	return errors.Join(err, closeClient(ctx, r.company.client))
-}
-
-func closeClient(ctx context.Context, c *core.Client) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
-	defer cancel()
-	return c.Close(ctx)
+	return r.apart(r.meeting.Next(ctx))
 }
 
 // apart says whose fault it is that the parts are not together.
@@ -98,12 +72,4 @@ func (r *runner) apart(err error) error {
 		return &EnvError{Backend: r.subjects[0].Name, Err: err, Hint: fmt.Sprintf("start %d of them, with the same flags", r.plan.Parts)}
 	}
 	return err
-}
-
-// recorded is this part of the meeting as run.json has it.
-func (c company) recorded() *record.Meeting {
-	if c.at == nil {
-		return nil
-	}
-	return &record.Meeting{ID: c.at.ID(), Part: c.at.Part()}
 }

@@ -124,7 +124,7 @@ func (p Plan) Check() error {
 	for _, s := range p.Scenarios {
 		sc, ok := scenario.ByName(s)
 		if !ok {
-			return usagef("there is no scenario %q%s", s, near.Suggest(s, append(scenario.Names(), SafetyScenario, ExploreScenario)))
+			return unknown("scenario", s, append(scenario.Names(), SafetyScenario, ExploreScenario))
 		}
 		several := slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 })
 		if several && !sc.AcrossHosts {
@@ -136,7 +136,7 @@ func (p Plan) Check() error {
 	}
 	for _, b := range p.Baselines {
 		if _, ok := baseline.ByName(b); !ok {
-			return usagef("there is no baseline %q%s", b, near.Suggest(b, baseline.Names()))
+			return unknown("baseline", b, baseline.Names())
 		}
 	}
 	if err := errors.Join(p.checkHold(), p.checkParts()); err != nil {
@@ -148,23 +148,24 @@ func (p Plan) Check() error {
 	if err := p.checkTakeover(); err != nil {
 		return err
 	}
-	for _, n := range p.Hosts {
-		if n < 1 || n > maxHosts {
-			return usagef("%d hosts are not between 1 and %d", n, maxHosts)
-		}
-	}
-	for _, n := range p.Clients {
-		if n < 1 || n > 4096 {
-			return usagef("%d clients are not between 1 and 4096", n)
+	for _, each := range []struct {
+		what    string
+		numbers []int
+		most    int
+	}{
+		{"hosts", p.Hosts, maxHosts}, {"clients", p.Clients, 4096}, {"keys", p.Keys, 65536}, {"runs", []int{p.Runs}, 1000},
+	} {
+		for _, n := range each.numbers {
+			if n < 1 || n > each.most {
+				return usagef("%d %s are not between 1 and %d", n, each.what, each.most)
+			}
 		}
 	}
 	switch {
 	case len(p.Scenarios) == 0:
 		return usagef("no scenario was named")
 	case p.Env != "" && !slices.Contains(Environments(), p.Env):
-		return usagef("there is no environment %q%s", p.Env, near.Suggest(p.Env, Environments()))
-	case p.Runs < 1 || p.Runs > 1000:
-		return usagef("%d runs are not between 1 and 1000", p.Runs)
+		return unknown("environment", p.Env, Environments())
 	case p.Measure < minMeasure || p.Measure > maxMeasure:
 		return usagef("a measured time of %v is not between %v and %v", p.Measure, minMeasure, maxMeasure)
 	}
@@ -179,11 +180,6 @@ func (p Plan) checkHold() error {
 		return usagef("keys are of scenario throughput, which is not among %v", p.Scenarios)
 	case len(p.Hold) > 0 && !throughput && !contend && !slices.Contains(p.Scenarios, "footprint"):
 		return usagef("a hold is of scenarios throughput, contend and footprint, of which none is among %v", p.Scenarios)
-	}
-	for _, n := range p.Keys {
-		if n < 1 || n > 65536 {
-			return usagef("%d keys are not between 1 and 65536", n)
-		}
 	}
 	for _, d := range p.Hold {
 		switch {
@@ -279,3 +275,8 @@ type UsageError struct{ Msg string }
 func (e *UsageError) Error() string { return e.Msg }
 
 func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
+
+// unknown is the error of a name of what that is none of known.
+func unknown(what, name string, known []string) error {
+	return usagef("there is no %s %q%s", what, name, near.Suggest(name, known))
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/digest"
 	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/meeting"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/scenario"
 )
@@ -92,10 +93,10 @@ type runner struct {
 	progress Progress
 	checker  *check.Checker
 	folder   *record.Folder
-	measured int    // cells, over all runs
-	latest   string // figures, for who looks on
-	company  company
-	before   *interrupted // what it goes on with; nil: it is a new run
+	measured int              // cells, over all runs
+	latest   string           // figures, for who looks on
+	meeting  *meeting.Meeting // nil: this run is alone
+	before   *interrupted     // what it goes on with; nil: it is a new run
 }
 
 func (r *runner) run(ctx context.Context) (Result, error) {
@@ -114,21 +115,31 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	watched := watch()
-	err = r.part(ctx, r.rounds(ctx, cells))
+	err = r.rounds(ctx, cells)
+	if err == nil && r.meeting != nil {
+		// All is measured: who cannot wait any more has lost nothing.
+		_ = r.meeting.End(ctx)
+	}
 	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
-	state := record.StateDone
 	m = r.folder.Manifest()
 	m.Elapsed, m.Findings = r.elapsed(), r.findings
 	m.Failed, m.Skipped = r.failures.cells, append(r.skipped, r.failures.besides()...)
 	res.Skipped = m.Skipped
 	watched(&m)
+	return res, closeFolder(r.folder, m, res.Interrupted, err)
+}
+
+// closeFolder closes the folder of a run that was interrupted, failed with err,
+// or came to its end.
+func closeFolder(folder *record.Folder, m record.Manifest, interrupted bool, err error) error {
+	state := record.StateDone
 	switch {
-	case res.Interrupted:
+	case interrupted:
 		state, err = record.StateInterrupted, nil
 	case err != nil:
 		state, m.Failure = record.StateFailed, err.Error()
 	}
-	return res, errors.Join(err, r.folder.SetManifest(m), r.folder.Close(state))
+	return errors.Join(err, folder.SetManifest(m), folder.Close(state))
 }
 
 // rounds runs every cell in every round. A cell that fails costs itself: the
@@ -311,7 +322,9 @@ func (r *runner) manifest() (record.Manifest, error) {
 	m := record.Manifest{
 		Started: r.clock.Started().UTC(), Lockbench: r.plan.Version, Machine: machine(),
 		Plan: r.plan.recorded(r.backends, r.baselines), Binaries: r.binaries, Skipped: r.skipped, Notes: r.notes,
-		Meeting: r.company.recorded(),
+	}
+	if r.meeting != nil {
+		m.Meeting = &record.Meeting{ID: r.meeting.ID(), Part: r.meeting.Part()}
 	}
 	for _, s := range r.subjects {
 		m.Subjects = append(m.Subjects, s.Subject)

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"github.com/lockbench/lockbench/internal/digest"
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/near"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/safety"
 )
@@ -62,7 +60,7 @@ func (p Plan) checkSafety() error {
 	}
 	for _, f := range p.Faults {
 		if !slices.Contains(fault.Names(), f) {
-			return usagef("there is no fault %q%s", f, near.Suggest(f, fault.Names()))
+			return unknown("fault", f, fault.Names())
 		}
 	}
 	return nil
@@ -101,7 +99,7 @@ func runSafety(ctx context.Context, p Plan, opts Options) (Result, error) {
 // judged describes a run that judges plugins on servers of its own: the plugins
 // that it concerns, and the manifest.
 func (p Plan) judged(ctx context.Context, concerns func(name string) bool) (backends []safety.Backend, m record.Manifest, err error) {
-	found, err := findPlugins(p)
+	found, err := FindPlugins(p)
 	if err != nil {
 		return nil, m, err
 	}
@@ -121,16 +119,13 @@ func (p Plan) judged(ctx context.Context, concerns func(name string) bool) (back
 		if concerns != nil && !concerns(d.Name) {
 			continue
 		}
-		f, err := Describe(ctx, d.Found)
-		if err != nil {
-			return nil, m, err
-		}
+		claims := d.says.Properties
 		names, files = append(names, d.Name), append(files, d.Path)
 		backends = append(backends, safety.Backend{
-			Name: d.Name, Path: d.Path, Fencing: string(f.Properties.Fencing), Config: d.config, NoMTLS: !p.MTLS,
+			Name: d.Name, Path: d.Path, Fencing: string(claims.Fencing), Config: d.config, NoMTLS: !p.MTLS,
 		})
 		m.Subjects = append(m.Subjects, record.Subject{
-			Name: d.Name, Kind: record.KindPlugin, Version: d.version, Fencing: string(f.Properties.Fencing), Scope: string(f.Properties.Scope),
+			Name: d.Name, Kind: record.KindPlugin, Version: d.says.Version, Fencing: string(claims.Fencing), Scope: string(claims.Scope),
 		})
 	}
 	for _, file := range files {
@@ -157,17 +152,10 @@ func recordSafety(ctx context.Context, p Plan, plan safety.Plan, m record.Manife
 	err = safety.Run(ctx, plan, sink)
 	sink.progress.End()
 	res := Result{Cells: sink.rounds, Interrupted: ctx.Err() != nil}
-	state := record.StateDone
 	m = folder.Manifest()
 	m.Elapsed = time.Since(clock.Started()).Seconds()
 	watched(&m)
-	switch {
-	case res.Interrupted:
-		state, err = record.StateInterrupted, nil
-	case err != nil:
-		state, m.Failure = record.StateFailed, err.Error()
-	}
-	if err := errors.Join(err, folder.SetManifest(m), folder.Close(state)); err != nil {
+	if err := closeFolder(folder, m, res.Interrupted, err); err != nil {
 		return res, err
 	}
 	if res.Verdict, err = check.Dir(p.Out); err == nil && res.Cells == 0 && !res.Interrupted {

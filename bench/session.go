@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/baseline"
@@ -25,7 +26,8 @@ import (
 
 // session is everything that is open while a plan is run.
 type session struct {
-	opener
+	plan        Plan
+	log         *slog.Logger
 	environment *environment
 	servers     env.Nodes
 	subjects    []*subject
@@ -33,6 +35,7 @@ type session struct {
 	baselines   []string
 	skipped     []string
 	counters    []*store.Counter
+	company     *core.Client // by which this part meets the others; nil without any
 	notes       []string
 	findings    []string
 	failures    failures
@@ -45,7 +48,7 @@ const closeTimeout = 10 * time.Second
 // openSession opens all that the plan needs. After an error nothing is left
 // open.
 func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
-	s := &session{opener: opener{plan: p, log: log}, binaries: map[string]string{}}
+	s := &session{plan: p, log: log, binaries: map[string]string{}}
 	var kept *Kept
 	if p.State != "" {
 		var err error
@@ -62,7 +65,7 @@ func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error
 }
 
 func (s *session) openAll(ctx context.Context) error {
-	found, err := findPlugins(s.plan)
+	found, err := FindPlugins(s.plan)
 	if err != nil {
 		return err
 	}
@@ -223,6 +226,9 @@ func (s *session) Close(ctx context.Context) error {
 	for _, c := range s.counters {
 		_ = c.Close()
 	}
+	if s.company != nil {
+		errs = append(errs, s.company.Close(ctx))
+	}
 	return errors.Join(append(errs, s.servers.Close(), s.environment.close())...)
 }
 
@@ -232,8 +238,9 @@ var ErrNoPlugins error = &EnvError{
 	Hint: "make build puts lockbench and all plugins into bin/; in your own module: go get -tool github.com/lockbench/lockbench/plugins/NAME/lockplugin-NAME && go build -o bin/ tool",
 }
 
-// findPlugins resolves the backends of the plan to binaries.
-func findPlugins(p Plan) ([]plugin.Found, error) {
+// FindPlugins resolves the backends of the plan to binaries; none named means
+// all that are found.
+func FindPlugins(p Plan) ([]plugin.Found, error) {
 	all := plugin.Discover(p.PluginDirs)
 	names := make([]string, len(all))
 	for i, f := range all {
@@ -249,7 +256,7 @@ func findPlugins(p Plan) ([]plugin.Found, error) {
 	for _, name := range p.Backends {
 		i := slices.Index(names, name)
 		if i < 0 {
-			return nil, usagef("there is no backend %q%s", name, near.Suggest(name, names))
+			return nil, unknown("backend", name, names)
 		}
 		out = append(out, all[i])
 	}
@@ -259,10 +266,10 @@ func findPlugins(p Plan) ([]plugin.Found, error) {
 // described is a plugin with what it says of itself and its configuration.
 type described struct {
 	plugin.Found
-	version string
-	config  driver.Config
-	ttl     time.Duration
-	note    string // that the TTL is not the one that was asked for
+	says   plugin.Description
+	config driver.Config
+	ttl    time.Duration
+	note   string // that the TTL is not the one that was asked for
 }
 
 // describe asks every plugin what it claims, and checks TTL and configuration
@@ -285,7 +292,7 @@ func (p Plan) describe(ctx context.Context, found []plugin.Found) ([]described, 
 		if err := errors.Join(checkTTL(d, ttl), CheckConfig(d, cfg), p.checkOther(ctx, f, cfg)); err != nil {
 			return nil, err
 		}
-		out = append(out, described{Found: f, version: d.Version, config: cfg, ttl: ttl, note: note})
+		out = append(out, described{Found: f, says: d, config: cfg, ttl: ttl, note: note})
 	}
 	for _, named := range slices.Sorted(maps.Keys(p.Config)) {
 		if !slices.Contains(names, named) {

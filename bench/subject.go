@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -86,17 +85,11 @@ func (s *subject) commands() func(ctx context.Context) (store.Served, error) {
 	}
 }
 
-// opener opens the subjects of one plan.
-type opener struct {
-	plan Plan
-	log  *slog.Logger
-}
-
 // open starts the plugin of a backend and checks that its store answers.
 // path is that of its binary; "" finds it by its name.
-func (o *opener) open(ctx context.Context, name, path string, cfg driver.Config) (driver.Backend, error) {
+func (s *session) open(ctx context.Context, name, path string, cfg driver.Config) (driver.Backend, error) {
 	b, err := plugin.Open(ctx, name, &plugin.Options{
-		Path: path, Config: cfg, Dirs: o.plan.PluginDirs, NoMTLS: !o.plan.MTLS, Logger: o.log, StartTimeout: startTimeout,
+		Path: path, Config: cfg, Dirs: s.plan.PluginDirs, NoMTLS: !s.plan.MTLS, Logger: s.log, StartTimeout: startTimeout,
 	})
 	if err != nil {
 		return nil, &EnvError{Backend: name, Err: at(cfg["address"], err)}
@@ -125,34 +118,34 @@ func at(server string, err error) error {
 }
 
 // pluginSubject wraps an open backend. It owns b.
-func (o *opener) pluginSubject(b driver.Backend, d described) *subject {
+func (s *session) pluginSubject(b driver.Backend, d described) *subject {
 	p := b.Properties()
-	locker := load.NewCore(b, &core.Options{Logger: o.log})
+	locker := load.NewCore(b, &core.Options{Logger: s.log})
 	return &subject{
 		Subject: record.Subject{
-			Name: p.Name, Kind: record.KindPlugin, Version: d.version, Server: p.Server,
+			Name: p.Name, Kind: record.KindPlugin, Version: d.says.Version, Server: p.Server,
 			Durability: p.Durability, Fencing: string(p.Fencing), Scope: string(p.Scope),
-			Reference: o.reference(p.Name),
+			Reference: s.reference(p.Name),
 		},
 		locker:  locker,
 		check:   b.Check,
 		close:   locker.Close,
 		address: d.config["address"],
-		host:    host.Spec{Backend: d.Name, Path: d.Path, Config: d.config, NoMTLS: !o.plan.MTLS},
+		host:    host.Spec{Backend: d.Name, Path: d.Path, Config: d.config, NoMTLS: !s.plan.MTLS},
 		ttl:     d.ttl,
 	}
 }
 
 // reference is the baseline that a backend is compared with in this plan.
-func (o *opener) reference(backend string) string {
-	if ref := baseline.Reference(backend); slices.Contains(o.plan.Baselines, ref) {
+func (s *session) reference(backend string) string {
+	if ref := baseline.Reference(backend); slices.Contains(s.plan.Baselines, ref) {
 		return ref
 	}
 	return ""
 }
 
 // baselineSubject opens a baseline on the server of the backend that of is.
-func (o *opener) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
+func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
 	locker, err := bl.Open(ctx, cfg)
 	if err != nil {
 		return nil, &EnvError{Backend: bl.Name, Err: err}
@@ -177,8 +170,8 @@ const floorPluginCall = "plugin-call"
 
 // pluginFloor is a call to a plugin that finds nothing in itself: the price of the
 // process boundary.
-func (o *opener) pluginFloor(ctx context.Context) (*subject, error) {
-	b, err := o.open(ctx, store.InPlugin, "", driver.Config{})
+func (s *session) pluginFloor(ctx context.Context) (*subject, error) {
+	b, err := s.open(ctx, store.InPlugin, "", driver.Config{})
 	if err != nil {
 		return nil, err
 	}

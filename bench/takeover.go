@@ -62,10 +62,7 @@ func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 // notPossible says why a cell of processes cannot be measured, and of what; ""
 // when it can.
 func (r *runner) notPossible(sub *subject, sc scenario.Scenario, shape scenario.Shape) string {
-	if !sc.Processes {
-		return sub.notAcrossProcesses()
-	}
-	if sub.Scope == string(driver.ScopeHost) {
+	if !sc.Processes || sub.Scope == string(driver.ScopeHost) {
 		return sub.notAcrossProcesses()
 	}
 	if sub.Kind == record.KindBaseline && r.plan.Quick {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,11 +23,9 @@ scenario. It needs no server. It exits with 6 on a violation of a backend; those
 of baselines, of controls, and what is documented are shown and do not count.`,
 		Example: `  lockbench check results/20260102T030405Z
   lockbench check results/20260102T030405Z --format json`,
-		Args: oneArg("result folder"),
+		Args:              oneArg("result folder"),
+		ValidArgsFunction: directories,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("format", format, []string{"text", "json"}); err != nil {
-				return err
-			}
 			if _, err := record.ReadManifest(args[0]); err != nil {
 				return err
 			}
@@ -48,14 +45,12 @@ of baselines, of controls, and what is documented are shown and do not count.`,
 			return invalid(v)
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "text", "output: text or json")
+	choiceVar(cmd.Flags(), &format, "format", "text", "output: text or json", "text", "json")
 	return cmd
 }
 
 func showVerdict(v check.Verdict, format string, w io.Writer) error {
 	if format == "json" {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
 		doc := struct {
 			Granted    int             `json:"grants_checked"`
 			Unsafe     int             `json:"violations_counted"`
@@ -67,7 +62,7 @@ func showVerdict(v check.Verdict, format string, w io.Writer) error {
 		for _, x := range v.Violations {
 			doc.Violations = append(doc.Violations, x.String())
 		}
-		return enc.Encode(doc)
+		return writeJSON(w, doc)
 	}
 	for _, s := range v.Subjects {
 		if s.Attempts == 0 {

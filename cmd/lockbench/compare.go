@@ -40,16 +40,9 @@ Exit 5 is a regression.`,
   lockbench compare results/old results/new --fail-on 'p99-ns/acquire > +10%'
   lockbench compare results/old results/new --filter '/backend:redis /clients:64'
   lockbench compare results/vs --fail-on 'p50-ns/* > +5%' --fail-on 'cycles/s < -5%'`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 1 || len(args) > 2 {
-				return hinted(usagef("%s needs two result folders, or one that holds two builds", cmd.CommandPath()), cmd.UseLine())
-			}
-			return nil
-		},
+		Args:              needs(1, 2, "two result folders, or one that holds two builds"),
+		ValidArgsFunction: directories,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("format", format, compareFormats); err != nil {
-				return err
-			}
 			gates, err := parseGates(failOn)
 			if err != nil {
 				return err
@@ -64,13 +57,11 @@ Exit 5 is a regression.`,
 			return judge(c, gates, cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "text", "output, `text|md|json`")
+	choiceVar(cmd.Flags(), &format, "format", "text", "output, `text|md|json`", "text", "md", "json")
 	cmd.Flags().StringVar(&filter, "filter", "", "compare these cells only, a `FILTER` as of benchstat")
 	cmd.Flags().StringArrayVar(&failOn, "fail-on", nil, "exit with 5 when a median changes so, `'UNIT > +N%'`")
 	return cmd
 }
-
-var compareFormats = []string{"text", "md", "json"}
 
 func parseGates(texts []string) ([]stat.Gate, error) {
 	var out []stat.Gate

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/plugin"
@@ -47,43 +48,27 @@ func baselineNames(*cobra.Command) []cobra.Completion {
 	return out
 }
 
-// prefixed are the backends as --target and --config name them first.
-func prefixed(sign string) candidates {
-	return func(cmd *cobra.Command) []cobra.Completion {
+// prefixed completes what begins with a backend and sign, and goes on.
+func prefixed(sign string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion
 		for _, b := range backendNames(cmd) {
 			name, _, _ := strings.Cut(b, "\t")
 			out = append(out, name+sign)
 		}
-		return out
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 }
 
-// one completes a flag or argument that takes one word.
-func (c candidates) one(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return c(cmd), cobra.ShellCompDirectiveNoFileComp
-}
-
-// path completes the first argument by a name, or by a file.
-func (c candidates) path(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// firstBackend completes the first argument by the name of a backend, or by
+// what else directive allows.
+func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return backendNames(cmd), directive
 	}
-	return c(cmd), cobra.ShellCompDirectiveDefault
-}
-
-// argument completes the first argument only.
-func (c candidates) argument(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return c.one(cmd, args, toComplete)
-}
-
-// open completes a word that goes on.
-func (c candidates) open(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	out, directive := c.one(cmd, args, toComplete)
-	return out, directive | cobra.ShellCompDirectiveNoSpace
 }
 
 // list completes the last word of a list with commas, and offers none twice.
@@ -111,45 +96,26 @@ var completions = map[string]cobra.CompletionFunc{
 	"scenarios":  candidates(scenarioNames).list,
 	"baselines":  candidates(baselineNames).list,
 	"modes":      words(append([]string{"all"}, scenario.Modes()...)...).list,
-	"target":     prefixed("=").open,
-	"config":     prefixed(".").open,
-	"env":        words(bench.Environments()...).one,
+	"target":     prefixed("="),
+	"config":     prefixed("."),
 	"faults":     words(fault.Names()...).list,
 	"actions":    words(explore.ActionNames()...).list,
-	"mtls":       words("on", "off").one,
 	"plugin-dir": directories,
 	"vs":         directories,
 }
 
-// arguments are the completions of arguments, by command.
-var arguments = map[string]cobra.CompletionFunc{
-	"lockbench check":            directories,
-	"lockbench report":           directories,
-	"lockbench compare":          directories,
-	"lockbench merge":            directories,
-	"lockbench conform":          candidates(backendNames).path,
-	"lockbench plugins describe": candidates(backendNames).path,
-	"lockbench locks list":       candidates(backendNames).argument,
-	"lockbench locks inspect":    candidates(backendNames).argument,
-	"lockbench locks break":      candidates(backendNames).argument,
-}
-
-// completeAll gives every command below root its completions.
+// completeAll gives the flags of every command below root their completions.
 func completeAll(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		completeAll(cmd)
-		if f, ok := arguments[cmd.CommandPath()]; ok {
-			cmd.ValidArgsFunction = f
-		}
-		for name, f := range completions {
-			if cmd.Flags().Lookup(name) != nil {
-				_ = cmd.RegisterFlagCompletionFunc(name, f) // fails only for an unknown flag
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			complete := completions[f.Name]
+			if c, ok := f.Value.(*choice); ok {
+				complete = cobra.FixedCompletions(c.words, cobra.ShellCompDirectiveNoFileComp)
 			}
-		}
-		if f := cmd.Flags().Lookup("format"); f != nil {
-			// Not every command has all of them; its usage says which.
-			has := slices.DeleteFunc(slices.Clone(formats), func(format string) bool { return !strings.Contains(f.Usage, format) })
-			_ = cmd.RegisterFlagCompletionFunc("format", words(has...).one)
-		}
+			if complete != nil {
+				_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // fails only for an unknown flag
+			}
+		})
 	}
 }

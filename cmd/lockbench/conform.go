@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -41,14 +40,9 @@ fails, and with --require also when one that applies did not run; that is the
 default where CI is true or LOCKBENCH_REQUIRE is set. The last line counts.`,
 		Example: `  lockbench conform redis
   lockbench conform ./bin/lockplugin-mine --config mine.address=127.0.0.1:7000`,
-		Args: oneArg("plugin"),
+		Args:              oneArg("plugin"),
+		ValidArgsFunction: firstBackend(cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("format", f.format, []string{"text", "json"}); err != nil {
-				return err
-			}
-			if err := oneOf("mtls", f.mtls, []string{"on", "off"}); err != nil {
-				return err
-			}
 			if !cmd.Flags().Changed("require") {
 				f.require = drivertest.Required()
 			}
@@ -58,8 +52,8 @@ default where CI is true or LOCKBENCH_REQUIRE is set. The last line counts.`,
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.format, "format", "text", "output: text or json")
-	fl.StringVar(&f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`; off for a plugin that has none")
+	choiceVar(fl, &f.format, "format", "text", "output: text or json", "text", "json")
+	choiceVar(fl, &f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`; off for a plugin that has none", "on", "off")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show every case")
 	fl.BoolVar(&f.require, "require", false, "fail when a rule that applies did not run (default in CI)")
 	f.servers.add(fl)
@@ -67,11 +61,7 @@ default where CI is true or LOCKBENCH_REQUIRE is set. The last line counts.`,
 }
 
 func (f *conformFlags) run(ctx context.Context, nameOrPath string, progress *progress, stdout, stderr io.Writer) (err error) {
-	found, d, err := resolved(ctx, nameOrPath, f.servers.pluginDirs)
-	if err != nil {
-		return err
-	}
-	cfg, err := f.servers.configOf(found.Name, stderr)
+	found, d, cfg, err := f.servers.resolved(ctx, nameOrPath, stderr)
 	if err != nil {
 		return err
 	}
@@ -82,9 +72,6 @@ func (f *conformFlags) run(ctx context.Context, nameOrPath string, progress *pro
 	}
 	// A backend without an address has no server: what it needs is in cfg.
 	own = own || !slices.Contains(keys, "address")
-	if err := bench.CheckConfig(d, cfg); err != nil {
-		return err
-	}
 	o := conform.Options{Name: found.Name, Path: found.Path, Config: cfg, Namespaces: slices.Contains(keys, "prefix"), NoMTLS: f.mtls == "off"}
 	if !own {
 		servers, err := bench.StartServers(ctx, found, true)
@@ -160,9 +147,7 @@ func (s *shown) rule(r drivertest.RuleResult) {
 // rule has failed, or did not run although it had to.
 func (s *shown) end() error {
 	if s.flags.format == "json" {
-		enc := json.NewEncoder(s.stdout)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(s.docs); err != nil {
+		if err := writeJSON(s.stdout, s.docs); err != nil {
 			return err
 		}
 	} else {

@@ -29,13 +29,10 @@ when there is no plugin that can be used.`,
   lockbench env doctor --plugin-dir ./bin --format json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("format", format, []string{"text", "json"}); err != nil {
-				return err
-			}
 			return examine(cmd.Context(), dirs, format, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "text", "output: text or json")
+	choiceVar(cmd.Flags(), &format, "format", "text", "output: text or json", "text", "json")
 	cmd.Flags().StringArrayVar(&dirs, "plugin-dir", nil, "look for plugins in `DIR` first, then beside lockbench and on the PATH")
 	return cmd
 }

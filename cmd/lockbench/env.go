@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,18 +23,9 @@ import (
 	"github.com/lockbench/lockbench/internal/store"
 )
 
-// stateFlag is the flag that names the file of kept servers.
-type stateFlag struct{ file string }
-
-func (s *stateFlag) add(fl *pflag.FlagSet) {
-	fl.StringVar(&s.file, "state", "", "`FILE` that describes kept servers (default: $LOCKBENCH_STATE, else lockbench/env.json in your cache directory)")
-}
-
-func (s *stateFlag) path() (string, error) {
-	if s.file != "" {
-		return s.file, nil
-	}
-	return bench.DefaultState()
+// stateVar adds the flag that names the file of kept servers to fl.
+func stateVar(fl *pflag.FlagSet, file *string) {
+	fl.StringVar(file, "state", "", "`FILE` that describes kept servers (default: $LOCKBENCH_STATE, else lockbench/env.json in your cache directory)")
 }
 
 func envCommand() *cobra.Command {
@@ -58,22 +48,16 @@ says so. They end with lockbench env down, or with the process that keeps them.`
 
 // envFlags are those of "env up".
 type envFlags struct {
-	state      stateFlag
-	env        string
+	state, env string
 	backends   []string
 	pluginDirs []string
 }
 
 func (f *envFlags) add(fl *pflag.FlagSet) {
-	f.state.add(fl)
-	fl.StringVar(&f.env, "env", bench.EnvLocal, "where the servers run, `local|compose`")
+	stateVar(fl, &f.state)
+	choiceVar(fl, &f.env, "env", bench.EnvLocal, "where the servers run, `local|compose`", bench.Environments()...)
 	fl.StringSliceVar(&f.backends, "backends", nil, "backends whose servers are meant, a `LIST` (default: all that can be)")
 	fl.StringArrayVar(&f.pluginDirs, "plugin-dir", nil, "look for plugins in `DIR` first, then beside lockbench and on the PATH")
-}
-
-func (f *envFlags) plan() (bench.Plan, error) {
-	p := bench.Plan{Env: f.env, Backends: unique(f.backends), PluginDirs: f.pluginDirs}
-	return p, oneOf("env", f.env, bench.Environments())
 }
 
 func envUpCommand() *cobra.Command {
@@ -85,9 +69,6 @@ func envUpCommand() *cobra.Command {
   lockbench env up --env compose --backends redis,etcd`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := f.plan(); err != nil {
-				return err
-			}
 			progress := newProgress(cmd.ErrOrStderr(), "starting servers")
 			defer progress.End()
 			return f.up(cmd.Context(), progress.above(cmd.OutOrStdout()))
@@ -97,25 +78,24 @@ func envUpCommand() *cobra.Command {
 	return cmd
 }
 
-// outcome is the one line that the keeping process writes.
+// outcome is the one line that the keeping process writes; without servers it is
+// an error.
 type outcome struct {
-	Kept  *bench.Kept `json:"kept,omitempty"`
-	Error string      `json:"error,omitempty"`
-	Hint  string      `json:"hint,omitempty"`
-	Code  int         `json:"code,omitempty"` // exit code
+	Kept    *bench.Kept `json:"kept,omitempty"`
+	Failure string      `json:"error,omitempty"`
+	Hint    string      `json:"hint,omitempty"`
+	Code    int         `json:"code,omitempty"` // exit code
 }
+
+func (o *outcome) Error() string { return o.Failure }
 
 // up starts a process that keeps the servers and outlives this one.
 func (f *envFlags) up(ctx context.Context, stdout io.Writer) error {
-	state, err := f.state.path()
-	if err != nil {
-		return err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	args := []string{"env", "keep", "--state", state, "--env", f.env, "--backends", strings.Join(f.backends, ",")}
+	args := []string{"env", "keep", "--state", f.state, "--env", f.env, "--backends", strings.Join(f.backends, ",")}
 	for _, dir := range f.pluginDirs {
 		args = append(args, "--plugin-dir", dir)
 	}
@@ -131,21 +111,16 @@ func (f *envFlags) up(ctx context.Context, stdout io.Writer) error {
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
 	var o outcome
-	if err := json.NewDecoder(bufio.NewReader(out)).Decode(&o); err != nil {
+	if err := json.NewDecoder(out).Decode(&o); err != nil {
 		return errors.Join(orInterrupted(ctx, fmt.Errorf("the process that keeps the servers has ended: %w", err)), cmd.Wait())
 	}
 	if o.Kept == nil {
 		_ = cmd.Wait() // how it ended is in the outcome
-		return &remoteError{o}
+		return &o
 	}
 	showKept(*o.Kept, stdout)
 	return cmd.Process.Release()
 }
-
-// remoteError is an error of the keeping process.
-type remoteError struct{ outcome }
-
-func (e *remoteError) Error() string { return e.outcome.Error }
 
 // envKeepCommand is the process that keeps servers. It is not for people.
 func envKeepCommand() *cobra.Command {
@@ -158,12 +133,13 @@ func envKeepCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := json.NewEncoder(cmd.OutOrStdout())
 			up := false
-			err := f.keep(cmd.Context(), func(k bench.Kept) {
+			p := bench.Plan{Env: f.env, Backends: unique(f.backends), PluginDirs: f.pluginDirs}
+			err := bench.Keep(cmd.Context(), p, f.state, func(k bench.Kept) {
 				up = true
 				_ = out.Encode(outcome{Kept: &k}) // whoever has asked may have gone
 			})
 			if err != nil && !up {
-				_ = out.Encode(outcome{Error: err.Error(), Hint: hintOf(err), Code: exitCode(err)})
+				_ = out.Encode(outcome{Failure: err.Error(), Hint: hintOf(err), Code: exitCode(err)})
 			}
 			return err
 		},
@@ -172,52 +148,32 @@ func envKeepCommand() *cobra.Command {
 	return cmd
 }
 
-func (f *envFlags) keep(ctx context.Context, up func(bench.Kept)) error {
-	p, err := f.plan()
-	if err != nil {
-		return err
-	}
-	state, err := f.state.path()
-	if err != nil {
-		return err
-	}
-	return bench.Keep(ctx, p, state, up)
-}
-
 func envDownCommand() *cobra.Command {
-	var state stateFlag
+	var state string
 	cmd := &cobra.Command{
 		Use:     "down",
 		Short:   "End the servers that are kept",
 		Example: "  lockbench env down",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, err := state.path()
-			if err != nil {
-				return err
-			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
-			return bench.Drop(ctx, file)
+			return bench.Drop(ctx, state)
 		},
 	}
-	state.add(cmd.Flags())
+	stateVar(cmd.Flags(), &state)
 	return cmd
 }
 
 func envStatusCommand() *cobra.Command {
-	var state stateFlag
+	var state string
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the servers that are kept",
 		Example: "  lockbench env status",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, err := state.path()
-			if err != nil {
-				return err
-			}
-			k, err := bench.ReadKept(file)
+			k, err := bench.ReadKept(state)
 			if err != nil {
 				return &bench.EnvError{Err: err}
 			}
@@ -229,7 +185,7 @@ func envStatusCommand() *cobra.Command {
 			return nil
 		},
 	}
-	state.add(cmd.Flags())
+	stateVar(cmd.Flags(), &state)
 	return cmd
 }
 

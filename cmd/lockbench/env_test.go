@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,7 +52,7 @@ func TestKeptServers(t *testing.T) {
 	}
 	out, err := command("env", "up", "--state", state, "--plugin-dir", dir)
 	var exit *exec.ExitError
-	if !asError(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(out, "up already") {
+	if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(out, "up already") {
 		t.Errorf("a second env up: %v, %q", err, out)
 	}
 	code, text, errs := lockbench(t, "run", "--quick", "--runs", "1", "--clients", "1", "--backends", "redis", "--state", state, "-o", "out", "--plugin-dir", dir)

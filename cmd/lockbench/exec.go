@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -35,7 +36,7 @@ When the first process of a container ends, the kernel kills all others at once.
 An application that is the first process itself takes its plugins with it, and
 its locks are free only when their TTL is over.`,
 		Example: `  lockbench exec -- ./billing --port 8080`,
-		Args:    someArgs("program"),
+		Args:    needs(1, math.MaxInt, "a program"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if grace < 0 {
 				return usagef("--grace %v is negative", grace)
@@ -46,16 +47,6 @@ its locks are free only when their TTL is over.`,
 	cmd.Flags().SetInterspersed(false) // the flags after PROGRAM are its own
 	cmd.Flags().DurationVar(&grace, "grace", 5*time.Second, "longest time to stay when the program has ended")
 	return cmd
-}
-
-// someArgs demands at least one argument, called what.
-func someArgs(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return hinted(usagef("%s needs a %s", cmd.CommandPath(), what), cmd.UseLine())
-		}
-		return nil
-	}
 }
 
 // supervise runs argv until it and its orphans have ended.

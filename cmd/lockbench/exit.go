@@ -37,7 +37,7 @@ func exitCode(err error) int {
 	var usage *bench.UsageError
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError
-	var remote *remoteError
+	var remote *outcome
 	var app appError
 	switch {
 	case err == nil:
@@ -77,8 +77,6 @@ func usagef(format string, args ...any) error {
 	return &bench.UsageError{Msg: fmt.Sprintf(format, args...)}
 }
 
-func asError[E error](err error, target *E) bool { return errors.As(err, target) }
-
 // complain writes an error as one line, and its hint as another.
 func complain(w io.Writer, err error) {
 	var app appError
@@ -98,7 +96,7 @@ func complain(w io.Writer, err error) {
 func hintOf(err error) string {
 	var h *hintedError
 	var environment *bench.EnvError
-	var remote *remoteError
+	var remote *outcome
 	switch {
 	case errors.As(err, &remote):
 		return remote.Hint

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,28 +35,16 @@ func (x *exploreFlags) add(cmd *cobra.Command) {
 
 // explores reports whether the command is one of scenario explore.
 func (f *runFlags) explores() bool {
-	return f.explore.scene != "" || slices.Contains(f.scenarios, bench.ExploreScenario)
-}
-
-// refuse finds flags that mean nothing for scenario explore.
-func (x *exploreFlags) refuse(cmd *cobra.Command) error {
-	other := []string{"ttl", "clients", "hosts", "keys", "hold", "rate", "modes", "candidates", "tick", "env", "vs", "measure", "faults", "quick"}
-	if x.scene == "" {
-		other = append(other, "runs")
-	} else {
-		other = append(other, "seed", "for", "actions", "keep-going", "backends", "scenarios")
-	}
-	for _, flag := range other {
-		if cmd.Flags().Changed(flag) && !(flag == "scenarios" && x.scene == "") {
-			return usagef("--%s means nothing for scenario %s", flag, bench.ExploreScenario)
-		}
-	}
-	return nil
+	return f.explore.scene != "" || slices.Contains(f.given.Scenarios, bench.ExploreScenario)
 }
 
 // runExplore explores, or plays a scene.
 func (f *runFlags) runExplore(ctx context.Context, cmd *cobra.Command) error {
-	if err := f.explore.refuse(cmd); err != nil {
+	other := notOfExplore
+	if f.explore.scene != "" {
+		other = notOfScene
+	}
+	if err := refuse(cmd, bench.ExploreScenario, other); err != nil {
 		return err
 	}
 	p, err := f.plan(cmd)
@@ -108,9 +95,7 @@ func exploreVerdict(ctx context.Context, found []explore.Found, err error) error
 // showFound prints what was found.
 func showFound(found []explore.Found, format string, w io.Writer) error {
 	if format == "json" {
-		in := json.NewEncoder(w)
-		in.SetIndent("", "  ")
-		return in.Encode(found)
+		return writeJSON(w, found)
 	}
 	for _, one := range found {
 		verdict := "no claim was broken"
@@ -142,8 +127,8 @@ const sceneRuns = 10
 
 // playScene plays the scene of a file again.
 func (f *runFlags) playScene(ctx context.Context, w io.Writer, p bench.Plan) error {
-	runs := f.runs
-	if p.Runs != f.runs || runs < 1 {
+	runs := p.Runs
+	if runs < 1 {
 		runs = sceneRuns
 	}
 	scene, played, err := bench.PlayScene(ctx, f.explore.scene, p, f.explore.recorder, runs)

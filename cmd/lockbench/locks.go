@@ -44,7 +44,7 @@ type locksFlags struct {
 }
 
 func (f *locksFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.format, "format", "text", "output: text or json")
+	choiceVar(cmd.Flags(), &f.format, "format", "text", "output: text or json", "text", "json")
 	f.servers.add(cmd.Flags())
 }
 
@@ -53,20 +53,10 @@ const locksTimeout = 30 * time.Second
 
 // with opens the backend, checks that its store answers, and calls f.
 func (f *locksFlags) with(cmd *cobra.Command, backend string, do func(ctx context.Context, c *core.Client) error) (err error) {
-	if err := oneOf("format", f.format, []string{"text", "json"}); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), locksTimeout)
 	defer cancel()
-	found, d, err := resolved(ctx, backend, f.servers.pluginDirs)
+	found, d, cfg, err := f.servers.resolved(ctx, backend, cmd.ErrOrStderr())
 	if err != nil {
-		return err
-	}
-	cfg, err := f.servers.configOf(found.Name, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	if err := bench.CheckConfig(d, cfg); err != nil {
 		return err
 	}
 	if d.Properties.Scope == driver.ScopeHost {
@@ -97,10 +87,11 @@ func twoArgs(cmd *cobra.Command, args []string) error {
 func locksInspectCommand() *cobra.Command {
 	var f locksFlags
 	cmd := &cobra.Command{
-		Use:     "inspect BACKEND NAME",
-		Short:   "Show who holds one lock",
-		Example: `  lockbench locks inspect etcd jobs/refresh --target etcd=10.0.0.7:2379 --format json`,
-		Args:    twoArgs,
+		Use:               "inspect BACKEND NAME",
+		Short:             "Show who holds one lock",
+		Example:           `  lockbench locks inspect etcd jobs/refresh --target etcd=10.0.0.7:2379 --format json`,
+		Args:              twoArgs,
+		ValidArgsFunction: firstBackend(cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.with(cmd, args[0], func(ctx context.Context, c *core.Client) error {
 				h, err := c.Inspect(ctx, args[1])
@@ -130,7 +121,8 @@ It compares the token in the store, so that a lease that was granted meanwhile
 is not ended. It asks first; where there is no terminal it needs --yes.`,
 		Example: `  lockbench locks break redis jobs/refresh --target redis=10.0.0.7:6379
   lockbench locks break redis jobs/refresh --token 1809738798206418944 --yes`,
-		Args: twoArgs,
+		Args:              twoArgs,
+		ValidArgsFunction: firstBackend(cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !yes && !isTerminal(cmd.InOrStdin()) {
 				return hinted(usagef("%s asks before it breaks a lease, and there is no terminal to ask on", cmd.CommandPath()), "--yes breaks it without a question")

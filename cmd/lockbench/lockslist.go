@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -23,12 +22,8 @@ func locksListCommand() *cobra.Command {
 		Short: "List the locks that are held, those whose names start with PREFIX",
 		Example: `  lockbench locks list redis --target redis=10.0.0.7:6379
   lockbench locks list mysql jobs/ --target mysql=@/etc/lockbench/mysql --config mysql.table=locks`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) > 2 {
-				return hinted(usagef("%s needs a backend, and takes a prefix", cmd.CommandPath()), cmd.UseLine())
-			}
-			return nil
-		},
+		Args:              needs(1, 2, "a backend, and takes a prefix"),
+		ValidArgsFunction: firstBackend(cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prefix := ""
 			if len(args) == 2 {
@@ -97,10 +92,4 @@ func (f *locksFlags) document(name string, h driver.Holder) holderDoc {
 		doc.Waiters = &h.Waiters
 	}
 	return doc
-}
-
-func writeJSON(w io.Writer, doc any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(doc)
 }

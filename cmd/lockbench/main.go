@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -127,23 +128,30 @@ func parentOnly(cmd *cobra.Command, args []string) error {
 	return err
 }
 
+// needs demands so many arguments, which are what.
+func needs(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return hinted(usagef("%s needs %s", cmd.CommandPath(), what), cmd.UseLine())
+		}
+		return nil
+	}
+}
+
 // oneArg demands exactly one argument, called what.
 func oneArg(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 0:
-			return hinted(usagef("%s needs a %s", cmd.CommandPath(), what), cmd.UseLine())
-		case len(args) > 1:
+		if len(args) > 1 {
 			return hinted(usagef("%s takes one %s, not also %q", cmd.CommandPath(), what, args[1]), cmd.UseLine())
 		}
-		return nil
+		return needs(1, 1, "a "+what)(cmd, args)
 	}
 }
 
 // flagError turns what pflag says into a usage error with the near flags.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
-	if asError(err, &unknown) {
+	if errors.As(err, &unknown) {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
 		name := "--" + unknown.GetSpecifiedName()
@@ -153,8 +161,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		return usagef("%s has no flag %s%s", cmd.CommandPath(), name, near.Suggest(name, names))
 	}
 	var invalid *pflag.InvalidValueError
-	if asError(err, &invalid) {
+	if errors.As(err, &invalid) {
 		f := invalid.GetFlag()
+		if c, ok := f.Value.(*choice); ok {
+			return usagef("--%s has no value %q%s", f.Name, invalid.GetValue(), near.Suggest(invalid.GetValue(), c.words))
+		}
 		return usagef("--%s has no value %q; it takes %s", f.Name, invalid.GetValue(), kinds[f.Value.Type()])
 	}
 	return hinted(usagef("%v", err), cmd.CommandPath()+" --help")

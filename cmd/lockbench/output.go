@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 
 	"github.com/lockbench/lockbench/internal/report"
@@ -28,4 +29,10 @@ func write(r report.Report, format string, w io.Writer) error {
 	}
 	_, err := io.WriteString(w, paintReport(b.String()))
 	return err
+}
+
+func writeJSON(w io.Writer, doc any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(doc)
 }

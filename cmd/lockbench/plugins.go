@@ -2,18 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/internal/near"
 )
 
 func pluginsCommand() *cobra.Command {
@@ -38,9 +35,9 @@ func pluginsListCommand() *cobra.Command {
 		Example: `  lockbench plugins list --plugin-dir ./bin`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found := plugin.Discover(dirs)
-			if len(found) == 0 {
-				return bench.ErrNoPlugins
+			found, err := bench.FindPlugins(bench.Plan{PluginDirs: dirs})
+			if err != nil {
+				return err
 			}
 			for _, f := range found {
 				where := f.Path
@@ -67,62 +64,43 @@ func pluginsDescribeCommand() *cobra.Command {
 		Short: "Show what a plugin claims and which configuration it takes",
 		Example: `  lockbench plugins describe redis
   lockbench plugins describe ./bin/lockplugin-mine --format json`,
-		Args: oneArg("plugin"),
+		Args:              oneArg("plugin"),
+		ValidArgsFunction: firstBackend(cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("format", format, []string{"text", "json"}); err != nil {
-				return err
-			}
 			f, d, err := resolved(cmd.Context(), args[0], dirs)
 			if err != nil {
 				return err
 			}
 			if format == "json" {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(d)
+				return writeJSON(cmd.OutOrStdout(), d)
 			}
 			describe(cmd.OutOrStdout(), d, f.Path)
 			return nil
 		},
 	}
 	cmd.Flags().StringArrayVar(&dirs, "plugin-dir", nil, "look for plugins here first")
-	cmd.Flags().StringVar(&format, "format", "text", "output: text or json")
+	choiceVar(cmd.Flags(), &format, "format", "text", "output: text or json", "text", "json")
 	return cmd
 }
 
 // resolved finds a plugin by name, or takes a path as it is, and asks it what
 // it claims. A binary may have any name: which backend it is, it says itself.
+// Until a binary is asked, its file names the backend.
 func resolved(ctx context.Context, nameOrPath string, dirs []string) (plugin.Found, plugin.Description, error) {
-	found, err := resolve(nameOrPath, dirs)
-	if err != nil {
-		return found, plugin.Description{}, err
+	isPath := strings.ContainsRune(nameOrPath, '/')
+	found := plugin.Found{Name: strings.TrimPrefix(filepath.Base(nameOrPath), "lockplugin-"), Path: nameOrPath}
+	if !isPath {
+		all, err := bench.FindPlugins(bench.Plan{Backends: []string{nameOrPath}, PluginDirs: dirs})
+		if err != nil {
+			return found, plugin.Description{}, err
+		}
+		found = all[0]
 	}
 	d, err := bench.Describe(ctx, found)
-	if err == nil && strings.ContainsRune(nameOrPath, '/') {
+	if err == nil && isPath {
 		found.Name = d.Name
 	}
 	return found, d, err
-}
-
-// resolve finds a plugin by name, or takes a path as it is, whose file names the
-// backend until the binary is asked.
-func resolve(nameOrPath string, dirs []string) (plugin.Found, error) {
-	if strings.ContainsRune(nameOrPath, '/') {
-		return plugin.Found{Name: strings.TrimPrefix(filepath.Base(nameOrPath), "lockplugin-"), Path: nameOrPath}, nil
-	}
-	found := plugin.Discover(dirs)
-	if len(found) == 0 {
-		return plugin.Found{}, bench.ErrNoPlugins
-	}
-	var names []string
-	for _, f := range found {
-		names = append(names, f.Name)
-	}
-	i := slices.Index(names, nameOrPath)
-	if i < 0 {
-		return plugin.Found{}, usagef("there is no backend %q%s", nameOrPath, near.Suggest(nameOrPath, names))
-	}
-	return found[i], nil
 }
 
 func describe(w io.Writer, d plugin.Description, path string) {

@@ -23,11 +23,9 @@ page instead.`,
 		Example: `  lockbench report results/20260102T030405Z
   lockbench report results/20260102T030405Z --format md -o page.html
   lockbench report results/20260102T030405Z -o - > page.html`,
-		Args: oneArg("result folder"),
+		Args:              oneArg("result folder"),
+		ValidArgsFunction: directories,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("format", format, formats); err != nil {
-				return err
-			}
 			if out == "-" && cmd.Flags().Changed("format") {
 				return hinted(usagef("-o - prints the HTML page, so there is no room for --format %s", format),
 					"write the page to a file, or run report twice")
@@ -52,7 +50,7 @@ page instead.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "text", "what to print: text, md, json or csv")
+	choiceVar(cmd.Flags(), &format, "format", "text", "what to print: text, md, json or csv", formats...)
 	cmd.Flags().StringVarP(&out, "output", "o", "", "HTML `FILE`, - for standard output (default DIR/"+record.ReportFile+")")
 	return cmd
 }

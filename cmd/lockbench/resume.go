@@ -19,8 +19,8 @@ func (f *runFlags) resumeCommand(dir string) string {
 	}
 	add("plugin-dir", f.servers.pluginDirs...)
 	add("target", f.servers.targets...)
-	add("vs", f.vs)
-	add("state", f.state.file)
+	add("vs", f.given.VS)
+	add("state", f.given.State)
 	if len(f.servers.config) > 0 {
 		line += ", with the same --config,"
 	}

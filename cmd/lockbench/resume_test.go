@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/record"
 )
@@ -109,7 +110,7 @@ func TestResumeRefused(t *testing.T) {
 // TestResumeCommand: what an interrupted run prints can be pasted, and has no
 // value of a configuration in it.
 func TestResumeCommand(t *testing.T) {
-	f := runFlags{vs: "old/bin", servers: serverFlags{
+	f := runFlags{given: bench.Plan{VS: "old/bin"}, servers: serverFlags{
 		pluginDirs: []string{"it's here"}, targets: []string{"redis=env:REDIS_URL"}, config: []string{"redis.password=secret"},
 	}}
 	want := `lockbench run --resume 'a b' --plugin-dir 'it'\''s here' --target redis=env:REDIS_URL --vs old/bin, with the same --config,`

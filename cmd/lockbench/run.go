@@ -20,7 +20,6 @@ import (
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/explore"
 	"github.com/lockbench/lockbench/internal/fault"
-	"github.com/lockbench/lockbench/internal/near"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/report"
 	"github.com/lockbench/lockbench/internal/scenario"
@@ -28,27 +27,15 @@ import (
 
 // runFlags are the flags of "lockbench run" as they were typed.
 type runFlags struct {
-	backends, scenarios, baselines []string
-	clients, hosts, keys           []int
-	hold                           []time.Duration
-	modes, faults                  []string
-	candidates, parts              int
-	tick                           time.Duration
-	runs                           int
-	rate                           float64
-	ttl, measure                   time.Duration
-	seed                           uint64
-	quick, verbose                 bool
-	env, mtls, format, out, vs     string
-	resume                         string
-	state                          stateFlag
-	servers                        serverFlags
-	explore                        exploreFlags
+	given                bench.Plan // what they say of it
+	mtls, format, resume string
+	verbose              bool
+	servers              serverFlags
+	explore              exploreFlags
 }
 
 func runCommand() *cobra.Command {
-	var f runFlags
-	d := bench.DefaultPlan(false)
+	f := runFlags{given: bench.DefaultPlan(false)}
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Measure backends, and check their safety",
@@ -86,33 +73,33 @@ Baselines, measured in this process on the same server:
 			return f.run(cmd.Context(), cmd)
 		},
 	}
-	fl := cmd.Flags()
-	fl.StringSliceVar(&f.backends, "backends", nil, "plugins to measure, a `LIST` with commas (default: all that can be)")
-	fl.StringSliceVar(&f.scenarios, "scenarios", d.Scenarios, "what to measure, a `LIST` or all, or "+bench.SafetyScenario+", or "+bench.ExploreScenario)
-	fl.StringSliceVar(&f.faults, "faults", nil, "faults of scenario safety, a `LIST` (default all; the most telling with --quick)")
-	fl.StringSliceVar(&f.baselines, "baselines", nil, "measure these libraries too, a `LIST`; without one, all of them")
+	fl, p := cmd.Flags(), &f.given
+	fl.StringSliceVar(&p.Backends, "backends", nil, "plugins to measure, a `LIST` with commas (default: all that can be)")
+	fl.StringSliceVar(&p.Scenarios, "scenarios", p.Scenarios, "what to measure, a `LIST` or all, or "+bench.SafetyScenario+", or "+bench.ExploreScenario)
+	fl.StringSliceVar(&p.Faults, "faults", nil, "faults of scenario safety, a `LIST` (default all; the most telling with --quick)")
+	fl.StringSliceVar(&p.Baselines, "baselines", nil, "measure these libraries too, a `LIST`; without one, all of them")
 	fl.Lookup("baselines").NoOptDefVal = "all"
-	fl.BoolVar(&f.quick, "quick", false, "fewer and shorter runs: about a minute for one scenario and all backends")
-	fl.IntVar(&f.runs, "runs", d.Runs, "repetitions of every cell, `N` (6 with --quick)")
-	fl.IntSliceVar(&f.clients, "clients", nil, "concurrent callers of one host, a `LIST` (default: the scenario's own)")
-	fl.IntSliceVar(&f.hosts, "hosts", d.Hosts, "host processes in scenarios "+strings.Join(scenario.AcrossHosts(), " and ")+", a `LIST`: each has --clients callers")
-	fl.IntSliceVar(&f.keys, "keys", nil, "locks in scenario throughput, a `LIST` (default 1024, and 8 with a hold of 1ms)")
-	fl.DurationSliceVar(&f.hold, "hold", nil, "how long locks are held in scenarios throughput, contend and footprint, a `LIST`")
+	fl.BoolVar(&p.Quick, "quick", false, "fewer and shorter runs: about a minute for one scenario and all backends")
+	fl.IntVar(&p.Runs, "runs", p.Runs, "repetitions of every cell, `N` (6 with --quick)")
+	fl.IntSliceVar(&p.Clients, "clients", nil, "concurrent callers of one host, a `LIST` (default: the scenario's own)")
+	fl.IntSliceVar(&p.Hosts, "hosts", p.Hosts, "host processes in scenarios "+strings.Join(scenario.AcrossHosts(), " and ")+", a `LIST`: each has --clients callers")
+	fl.IntSliceVar(&p.Keys, "keys", nil, "locks in scenario throughput, a `LIST` (default 1024, and 8 with a hold of 1ms)")
+	fl.DurationSliceVar(&p.Hold, "hold", nil, "how long locks are held in scenarios throughput, contend and footprint, a `LIST`")
 	fl.Lookup("hold").DefValue = "" // else its help ends with "(default [])"
-	fl.DurationVar(&f.measure, "measure", d.Measure, "measured time of every cell (150ms with --quick)")
-	fl.Float64Var(&f.rate, "rate", 0, "cycles per second, `N`, of the open loop of acquire (default: half of the closed loop's)")
-	fl.StringSliceVar(&f.modes, "modes", nil, "how leaders end in scenario takeover, a `LIST` or all (default kill-host)")
-	fl.IntVar(&f.candidates, "candidates", 0, "processes that campaign in scenario takeover, `N` (default 2)")
-	fl.DurationVar(&f.tick, "tick", 0, "how often candidates of scenario takeover ask (default: they wait until they are woken)")
-	fl.DurationVar(&f.ttl, "ttl", d.TTL, "TTL of the leases")
-	fl.Uint64Var(&f.seed, "seed", 0, "seed `N` of the order of the cells (default: random, recorded)")
-	fl.IntVar(&f.parts, "parts", 0, "this is one of `N` runs, on as many machines, that measure the same cells at the same time; then lockbench merge")
-	fl.StringVar(&f.env, "env", "", "where throwaway servers run, `local|compose` (default: where they are kept, else local)")
-	f.state.add(fl)
-	fl.StringVar(&f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`")
-	fl.StringVar(&f.format, "format", "text", "output, `text|md|json|csv`")
-	fl.StringVar(&f.vs, "vs", "", "measure the plugins of another build in `BIN_DIR` too, interleaved; then lockbench compare DIR")
-	fl.StringVarP(&f.out, "output", "o", "", "result folder `DIR`, new or empty (default results/<UTC time>)")
+	fl.DurationVar(&p.Measure, "measure", p.Measure, "measured time of every cell (150ms with --quick)")
+	fl.Float64Var(&p.Rate, "rate", 0, "cycles per second, `N`, of the open loop of acquire (default: half of the closed loop's)")
+	fl.StringSliceVar(&p.Modes, "modes", nil, "how leaders end in scenario takeover, a `LIST` or all (default kill-host)")
+	fl.IntVar(&p.Candidates, "candidates", 0, "processes that campaign in scenario takeover, `N` (default 2)")
+	fl.DurationVar(&p.Tick, "tick", 0, "how often candidates of scenario takeover ask (default: they wait until they are woken)")
+	fl.DurationVar(&p.TTL, "ttl", p.TTL, "TTL of the leases")
+	fl.Uint64Var(&p.Seed, "seed", 0, "seed `N` of the order of the cells (default: random, recorded)")
+	fl.IntVar(&p.Parts, "parts", 0, "this is one of `N` runs, on as many machines, that measure the same cells at the same time; then lockbench merge")
+	choiceVar(fl, &p.Env, "env", "", "where throwaway servers run, `local|compose` (default: where they are kept, else local)", bench.Environments()...)
+	stateVar(fl, &p.State)
+	choiceVar(fl, &f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`", "on", "off")
+	choiceVar(fl, &f.format, "format", "text", "output, `text|md|json|csv`", formats...)
+	fl.StringVar(&p.VS, "vs", "", "measure the plugins of another build in `BIN_DIR` too, interleaved; then lockbench compare DIR")
+	fl.StringVarP(&p.Out, "output", "o", "", "result folder `DIR`, new or empty (default results/<UTC time>)")
 	fl.StringVar(&f.resume, "resume", "", "go on with the run of the result folder `DIR` that was interrupted, killed or failed")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of core and the plugins")
 	f.servers.add(fl)
@@ -201,75 +188,123 @@ func (f *runFlags) show(dir string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// plan turns flags into a plan. All its errors are of usage.
-func (f *runFlags) plan(cmd *cobra.Command) (bench.Plan, error) {
-	if f.resume != "" {
-		return f.resumed(cmd)
-	}
-	p := bench.DefaultPlan(f.quick)
-	if err := f.words(cmd); err != nil {
+// plan turns flags into a plan, or names that of an earlier run and what its
+// folder does not keep. All its errors are of usage.
+func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
+	if err := f.refuseChanges(cmd); err != nil {
 		return p, err
 	}
-	p.Backends, p.Scenarios, p.Baselines = unique(f.backends), unique(f.scenarios), unique(f.baselines)
-	p.Clients, p.Hosts, p.TTL, p.MTLS = unique(f.clients), unique(f.hosts), f.ttl, f.mtls == "on"
-	p.Rate = f.rate
-	p.Keys, p.Hold = unique(f.keys), unique(f.hold)
-	p.Env, p.Parts = f.env, f.parts
-	var err error
-	if p.State, err = f.state.path(); err != nil {
-		return p, err
-	}
-	p.Modes, p.Candidates, p.Tick = unique(f.modes), f.candidates, f.tick
-	if cmd.Flags().Changed("runs") {
-		p.Runs = f.runs
-	}
-	if cmd.Flags().Changed("measure") {
-		p.Measure = f.measure
-	}
-	if slices.Contains(f.scenarios, bench.SafetyScenario) {
-		if err := f.safety(cmd, &p); err != nil {
+	p = f.given
+	p.MTLS, p.PluginDirs, p.Version = f.mtls == "on", f.servers.pluginDirs, version()
+	if p.State == "" {
+		if p.State, err = bench.DefaultState(); err != nil {
 			return p, err
 		}
 	}
-	p.Faults = unique(f.faults)
-	p.Seed = f.seed
-	if !cmd.Flags().Changed("seed") {
-		p.Seed = rand.Uint64N(1e9) // short enough to be typed again
-	}
-	if err := checkFolder(f.out); err != nil {
+	if p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr()); err != nil {
 		return p, err
 	}
-	p.Out = f.out
+	if f.resume != "" {
+		return bench.Resume(f.resume, p)
+	}
+	if err := expand(cmd, &p); err != nil {
+		return p, err
+	}
+	if err := numbers(cmd, &p); err != nil {
+		return p, err
+	}
+	if err := checkFolder(p.Out); err != nil {
+		return p, err
+	}
 	if p.Out == "" {
 		p.Out = freshDir(filepath.Join("results", time.Now().UTC().Format("20060102T150405Z")))
 	}
-	p.VS = f.vs
-	p.PluginDirs, p.Version = f.servers.pluginDirs, version()
-	p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr())
-	return p, err
+	return p, nil
 }
 
-// resumed is the plan of an earlier run, with what its folder does not keep.
-func (f *runFlags) resumed(cmd *cobra.Command) (p bench.Plan, err error) {
+// expand replaces "all" by what there is, and drops what was named twice.
+func expand(cmd *cobra.Command, p *bench.Plan) error {
+	for _, list := range []struct {
+		names *[]string
+		all   []string // none: the word has no meaning
+	}{
+		{&p.Backends, nil},
+		{&p.Scenarios, scenario.Names()},
+		{&p.Faults, nil},
+		{&p.Baselines, baseline.Names()},
+		{&p.Modes, scenario.Modes()},
+	} {
+		if len(list.all) > 0 && slices.Contains(*list.names, "all") {
+			*list.names = list.all
+		}
+		*list.names = unique(*list.names)
+	}
+	p.Clients, p.Hosts, p.Keys, p.Hold = unique(p.Clients), unique(p.Hosts), unique(p.Keys), unique(p.Hold)
+	for flag, names := range map[string][]string{"backends": p.Backends, "modes": p.Modes} {
+		if cmd.Flags().Changed(flag) && len(names) == 0 {
+			return usagef("--%s names none", flag)
+		}
+	}
+	return nil
+}
+
+// numbers fills in those that depend on other flags.
+func numbers(cmd *cobra.Command, p *bench.Plan) error {
+	changed := cmd.Flags().Changed
+	if p.TTL == 0 {
+		return hinted(usagef("--ttl 0 would be a lease that has ended"), "omit it for the default of 10s")
+	}
+	if !changed("seed") {
+		p.Seed = rand.Uint64N(1e9) // short enough to be typed again
+	}
+	usual := bench.DefaultPlan(p.Quick)
+	p.WarmUp = usual.WarmUp
+	if !changed("measure") {
+		p.Measure = usual.Measure
+	}
+	isSafety := slices.Contains(p.Scenarios, bench.SafetyScenario)
+	switch {
+	case isSafety && changed("runs") && p.Runs < 1:
+		return usagef("%d runs are not between 1 and 1000", p.Runs)
+	case isSafety && !changed("runs"):
+		p.Runs = 0 // it has its own number of rounds
+	case !changed("runs"):
+		p.Runs = usual.Runs
+	}
+	if isSafety {
+		return refuse(cmd, bench.SafetyScenario, notOfSafety)
+	}
+	return nil
+}
+
+// The flags that mean nothing for a scenario that is run alone, and those that a
+// run that is resumed may have beside --resume.
+var (
+	ofMeasuring  = []string{"ttl", "clients", "hosts", "keys", "hold", "rate", "modes", "candidates", "tick", "env", "vs"}
+	notOfSafety  = slices.Concat(ofMeasuring, []string{"parts"})
+	notOfExplore = slices.Concat(ofMeasuring, []string{"measure", "faults", "quick", "runs"})
+	notOfScene   = slices.Concat(ofMeasuring, []string{"measure", "faults", "quick", "seed", "for", "actions", "keep-going", "backends", "scenarios"})
+	ofResume     = []string{"resume", "target", "config", "plugin-dir", "vs", "state", "format", "verbose"}
+)
+
+// refuse finds flags that mean nothing for a scenario.
+func refuse(cmd *cobra.Command, scenario string, flags []string) error {
+	for _, flag := range flags {
+		if cmd.Flags().Changed(flag) {
+			return usagef("--%s means nothing for scenario %s", flag, scenario)
+		}
+	}
+	return nil
+}
+
+// refuseChanges finds flags that would change a run that is resumed.
+func (f *runFlags) refuseChanges(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(fl *pflag.Flag) {
-		if err == nil && !slices.Contains([]string{"resume", "target", "config", "plugin-dir", "vs", "state", "format", "verbose"}, fl.Name) {
+		if f.resume != "" && err == nil && !slices.Contains(ofResume, fl.Name) {
 			err = hinted(usagef("--%s cannot be changed: what is measured stands in %s", fl.Name, f.resume), "omit it, or begin a new run without --resume")
 		}
 	})
-	if err != nil {
-		return p, err
-	}
-	if err := oneOf("format", f.format, formats); err != nil {
-		return p, err
-	}
-	given := bench.Plan{PluginDirs: f.servers.pluginDirs, VS: f.vs, Version: version()}
-	if given.State, err = f.state.path(); err != nil {
-		return p, err
-	}
-	if given.Targets, given.Config, err = f.servers.parse(cmd.ErrOrStderr()); err != nil {
-		return p, err
-	}
-	return bench.Resume(f.resume, given)
+	return err
 }
 
 // checkFolder refuses what means standard output elsewhere.
@@ -280,23 +315,6 @@ func checkFolder(out string) error {
 	return hinted(usagef("-o - is not a folder, and results are several files"), "lockbench report DIR -o - prints the page")
 }
 
-// safety refuses flags that mean nothing for the safety scenario, and leaves
-// it its own number of rounds.
-func (f *runFlags) safety(cmd *cobra.Command, p *bench.Plan) error {
-	for _, flag := range []string{"ttl", "clients", "hosts", "keys", "hold", "rate", "modes", "candidates", "tick", "env", "vs", "parts"} {
-		if cmd.Flags().Changed(flag) {
-			return usagef("--%s means nothing for scenario %s", flag, bench.SafetyScenario)
-		}
-	}
-	switch {
-	case !cmd.Flags().Changed("runs"):
-		p.Runs = 0
-	case f.runs < 1:
-		return usagef("%d runs are not between 1 and 1000", f.runs)
-	}
-	return nil
-}
-
 // freshDir is dir, or with a number when another run of this second has it.
 func freshDir(dir string) string {
 	fresh := dir
@@ -304,48 +322,6 @@ func freshDir(dir string) string {
 		fresh = fmt.Sprintf("%s-%d", dir, n)
 	}
 	return fresh
-}
-
-// words checks the flags that take one of a few words, and expands "all".
-func (f *runFlags) words(cmd *cobra.Command) error {
-	for _, w := range []struct {
-		flag, value string
-		known       []string
-	}{
-		{"env", f.env, append(bench.Environments(), "")},
-		{"mtls", f.mtls, []string{"on", "off"}},
-		{"format", f.format, formats},
-	} {
-		if err := oneOf(w.flag, w.value, w.known); err != nil {
-			return err
-		}
-	}
-	if slices.Contains(f.scenarios, "all") {
-		f.scenarios = scenario.Names()
-	}
-	if slices.Contains(f.modes, "all") {
-		f.modes = scenario.Modes()
-	}
-	if slices.Contains(f.baselines, "all") {
-		f.baselines = baseline.Names()
-	}
-	if f.ttl == 0 {
-		return hinted(usagef("--ttl 0 would be a lease that has ended"), "omit it for the default of 10s")
-	}
-	for flag, n := range map[string]int{"backends": len(f.backends), "clients": len(f.clients), "keys": len(f.keys), "hold": len(f.hold), "modes": len(f.modes)} {
-		if cmd.Flags().Changed(flag) && n == 0 {
-			return usagef("--%s names none", flag)
-		}
-	}
-	return nil
-}
-
-func oneOf(flag, value string, known []string) error {
-	if slices.Contains(known, value) {
-		return nil
-	}
-	known = slices.DeleteFunc(slices.Clone(known), func(word string) bool { return word == "" })
-	return usagef("--%s has no value %q%s", flag, value, near.Suggest(value, known))
 }
 
 // unique drops what was named twice, and keeps the order.

@@ -1,16 +1,18 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"regexp"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/address"
 )
 
@@ -72,6 +74,20 @@ func (f *serverFlags) parse(stderr io.Writer) (targets map[string]string, config
 	return targets, config, nil
 }
 
+// resolved finds a plugin as the function of that name does, and the
+// configuration of its backend, which has no key that the plugin does not know.
+func (f *serverFlags) resolved(ctx context.Context, nameOrPath string, stderr io.Writer) (plugin.Found, plugin.Description, driver.Config, error) {
+	found, d, err := resolved(ctx, nameOrPath, f.pluginDirs)
+	if err != nil {
+		return found, d, nil, err
+	}
+	cfg, err := f.configOf(found.Name, stderr)
+	if err != nil {
+		return found, d, nil, err
+	}
+	return found, d, cfg, bench.CheckConfig(d, cfg)
+}
+
 // configOf is the configuration of one backend; the flags may name no other.
 func (f *serverFlags) configOf(backend string, stderr io.Writer) (driver.Config, error) {
 	targets, config, err := f.parse(stderr)
@@ -88,12 +104,10 @@ func (f *serverFlags) configOf(backend string, stderr io.Writer) (driver.Config,
 			return nil, usagef("configuration for %q, but the backend is %q", name, backend)
 		}
 	}
-	cfg := driver.Config{}
-	maps.Copy(cfg, config[backend])
-	if t := targets[backend]; t != "" {
-		cfg["address"] = t
+	if cfg, ok := config[backend]; ok {
+		return cfg, nil
 	}
-	return cfg, nil
+	return driver.Config{}, nil
 }
 
 // readTarget returns the configuration that a target stands for: an address on

@@ -8,41 +8,49 @@ import (
 	"github.com/lockbench/lockbench/internal/stat"
 )
 
-// figure computes what a goal is about.
-type figure func(folders []Folder) (stat.Estimate, error)
+// figure computes what a goal is about, with a note of what there is to say
+// beside it; "" for nothing.
+type figure func(folders []Folder) (e stat.Estimate, note string, err error)
+
+// series is a value of a cell, run by run.
+type series struct {
+	cell
+	unit string
+}
+
+// of computes a figure from series of one folder.
+func of(compute func(v ...[]float64) stat.Estimate, all ...series) figure {
+	return func(folders []Folder) (stat.Estimate, string, error) {
+		var cells []cell
+		for _, s := range all {
+			cells = append(cells, s.cell)
+		}
+		f, err := find(folders, slices.Compact(cells)...)
+		v := make([][]float64, len(all))
+		for i, s := range all {
+			if err == nil {
+				v[i], err = values(f, s.cell, s.unit)
+			}
+		}
+		if err != nil {
+			return stat.Estimate{}, "", err
+		}
+		return compute(v...), "", nil
+	}
+}
 
 // ratio is a subject's value by a baseline's, run by run, of one folder in
 // which both were interleaved. Where a run of one is lacking, those after it are
 // paired with their neighbours.
 func ratio(subject, baseline cell, unit string) figure {
-	return func(folders []Folder) (stat.Estimate, error) {
-		f, err := find(folders, subject, baseline)
-		if err != nil {
-			return stat.Estimate{}, err
-		}
-		own, err := values(f, subject, unit)
-		if err != nil {
-			return stat.Estimate{}, err
-		}
-		other, err := values(f, baseline, unit)
-		if err != nil {
-			return stat.Estimate{}, err
-		}
-		return stat.Compare(own, other).Estimate, nil
-	}
+	compare := func(v ...[]float64) stat.Estimate { return stat.Compare(v[0], v[1]).Estimate }
+	return of(compare, series{subject, unit}, series{baseline, unit})
 }
 
 // median is that of a value over the runs, divided by what the goal's unit is
 // made of.
 func median(c cell, unit string, per float64) figure {
-	return func(folders []Folder) (stat.Estimate, error) {
-		f, err := find(folders, c)
-		if err != nil {
-			return stat.Estimate{}, err
-		}
-		v, err := values(f, c, unit)
-		return scaled(stat.Median(v), per), err
-	}
+	return of(func(v ...[]float64) stat.Estimate { return scaled(stat.Median(v[0]), per) }, series{c, unit})
 }
 
 // difference is the median over the runs of one value less another one.
@@ -55,54 +63,37 @@ func quotient(c cell, unit, by string) figure {
 	return paired(c, unit, by, func(v, w float64) float64 { return v / w })
 }
 
-func paired(c cell, first, second string, of func(v, w float64) float64) figure {
-	return func(folders []Folder) (stat.Estimate, error) {
-		f, err := find(folders, c)
-		if err != nil {
-			return stat.Estimate{}, err
+func paired(c cell, first, second string, join func(v, w float64) float64) figure {
+	compute := func(v ...[]float64) stat.Estimate {
+		joined := make([]float64, len(v[0]))
+		for i := range joined {
+			joined[i] = join(v[0][i], v[1][i])
 		}
-		v, err := values(f, c, first)
-		if err != nil {
-			return stat.Estimate{}, err
-		}
-		w, err := values(f, c, second)
-		if err != nil {
-			return stat.Estimate{}, err
-		}
-		for i := range v {
-			v[i] = of(v[i], w[i])
-		}
-		return stat.Median(v), nil
+		return stat.Median(joined)
 	}
+	return of(compute, series{c, first}, series{c, second})
 }
 
 // worst is the highest value of all runs, with the lowest and the highest in
 // place of the interval: of what must never happen the median says nothing.
 func worst(c cell, unit string) figure {
-	return func(folders []Folder) (stat.Estimate, error) {
-		f, err := find(folders, c)
-		if err != nil {
-			return stat.Estimate{}, err
-		}
-		v, err := values(f, c, unit)
-		if err != nil {
-			return stat.Estimate{}, err
-		}
-		return stat.Estimate{N: len(v), Center: slices.Max(v), Lo: slices.Min(v), Hi: slices.Max(v)}, nil
+	compute := func(v ...[]float64) stat.Estimate {
+		return stat.Estimate{N: len(v[0]), Center: slices.Max(v[0]), Lo: slices.Min(v[0]), Hi: slices.Max(v[0])}
 	}
+	return of(compute, series{c, unit})
 }
 
 // p99 is that of an operation over all samples of all runs, with the p50 and
 // the longest in place of the interval. The time that beyond allows is taken off.
 func p99(c cell, op string, beyond func(Folder) (time.Duration, error)) figure {
-	return func(folders []Folder) (stat.Estimate, error) {
+	return func(folders []Folder) (stat.Estimate, string, error) {
 		f, err := find(folders, c)
 		if err != nil {
-			return stat.Estimate{}, err
+			return stat.Estimate{}, "", err
 		}
 		allowed, err := beyond(f)
 		if err != nil {
-			return stat.Estimate{}, err
+			return stat.Estimate{}, "", err
 		}
 		for k, h := range f.histograms {
 			if k.Op != op || !c.matches(k.Scenario, k.Backend, k.Mode, k.Hosts, k.Clients, k.Hold > 0) {
@@ -110,9 +101,9 @@ func p99(c cell, op string, beyond func(Folder) (time.Duration, error)) figure {
 			}
 			at := func(q float64) float64 { return float64(h.ValueAtQuantile(q) - int64(allowed)) }
 			e := stat.Estimate{N: int(h.TotalCount()), Center: at(99), Lo: at(50), Hi: at(100)}
-			return scaled(e, float64(time.Millisecond)), nil
+			return scaled(e, float64(time.Millisecond)), "", nil
 		}
-		return stat.Estimate{}, fmt.Errorf("%v has no %s", c, op)
+		return stat.Estimate{}, "", fmt.Errorf("%v has no %s", c, op)
 	}
 }
 

@@ -16,7 +16,6 @@ type Goal struct {
 	Unit    string
 	AtLeast bool // else Limit is the most
 	figure  figure
-	note    func([]Folder) string // more than the figure says; nil for nothing
 }
 
 // backends are those that are judged, in the order in which they are shown.
@@ -64,46 +63,39 @@ func Goals() []Goal {
 
 // speed are P1 to P5: the fast path against the libraries.
 func speed() []Goal {
-	acquire := func(backend string, clients int) cell {
-		return cell{scenario: "acquire", backend: backend, clients: clients}
-	}
-	against := func(id, subject, baseline string, clients int, unit string, limit float64) Goal {
-		what := fmt.Sprintf("%s / %s, %d clients: cycles/s", subject, baseline, clients)
-		if unit == p50 {
-			what = fmt.Sprintf("%s / %s, 1 client: acquire p50", subject, baseline)
+	against := func(id, subject, baseline string, clients int, limit float64) Goal {
+		callers := "1 client"
+		if clients > 1 {
+			callers = fmt.Sprintf("%d clients", clients)
 		}
-		return Goal{
-			ID: id, What: what, Limit: limit, AtLeast: unit == cycles,
-			figure: ratio(acquire(subject, clients), acquire(baseline, clients), unit),
+		own, other := cell{scenario: "acquire", backend: subject, clients: clients}, cell{scenario: "acquire", backend: baseline, clients: clients}
+		tokens := ""
+		if subject == "redlock" {
+			own.fencing, tokens = "quorum", ", with tokens of a quorum"
 		}
-	}
-	redlock := func(id string, clients int, unit string, limit float64) Goal {
-		g := against(id, "redlock", "redsync-nodes", clients, unit, limit)
-		own := acquire("redlock", clients)
-		own.fencing = "quorum"
-		g.What += ", with tokens of a quorum"
-		g.figure = ratio(own, acquire("redsync-nodes", clients), unit)
+		g := price(fmt.Sprintf("%s / %s, %s", subject, baseline, callers), own, other, clients)
+		g.ID, g.What, g.Limit, g.AtLeast = id, g.What+tokens, limit, clients > 1
 		return g
 	}
 	return []Goal{
-		against("P1", "redis", "redislock", 1, p50, 1.3),
-		against("P2/8", "redis", "redislock", 8, cycles, 0.9),
-		against("P2/64", "redis", "redislock", 64, cycles, 1.8),
-		against("P2/256", "redis", "redislock", 256, cycles, 2.6),
-		against("P2/64-rueidislock", "redis", "rueidislock", 64, cycles, 1.2),
-		against("P2/256-rueidislock", "redis", "rueidislock", 256, cycles, 1.7),
-		against("P2/64-pipelined", "redis", "go-redis-pipelined", 64, cycles, 0.7),
-		against("P2/256-pipelined", "redis", "go-redis-pipelined", 256, cycles, 0.7),
-		redlock("P3/64", 64, cycles, 5),
-		redlock("P3/256", 256, cycles, 6),
-		redlock("P3/p50", 1, p50, 1.2),
-		against("P4/64", "etcd", "etcdmutex", 64, cycles, 2.5),
-		against("P4/256", "etcd", "etcdmutex", 256, cycles, 3),
-		against("P4/p50", "etcd", "etcdmutex", 1, p50, 1.1),
-		against("P5/p50", "mysql", "lease-row", 1, p50, 1.4),
-		against("P5/8", "mysql", "lease-row", 8, cycles, 0.9),
-		against("P5/64", "mysql", "lease-row", 64, cycles, 2),
-		against("P5/256", "mysql", "lease-row", 256, cycles, 3),
+		against("P1", "redis", "redislock", 1, 1.3),
+		against("P2/8", "redis", "redislock", 8, 0.9),
+		against("P2/64", "redis", "redislock", 64, 1.8),
+		against("P2/256", "redis", "redislock", 256, 2.6),
+		against("P2/64-rueidislock", "redis", "rueidislock", 64, 1.2),
+		against("P2/256-rueidislock", "redis", "rueidislock", 256, 1.7),
+		against("P2/64-pipelined", "redis", "go-redis-pipelined", 64, 0.7),
+		against("P2/256-pipelined", "redis", "go-redis-pipelined", 256, 0.7),
+		against("P3/64", "redlock", "redsync-nodes", 64, 5),
+		against("P3/256", "redlock", "redsync-nodes", 256, 6),
+		against("P3/p50", "redlock", "redsync-nodes", 1, 1.2),
+		against("P4/64", "etcd", "etcdmutex", 64, 2.5),
+		against("P4/256", "etcd", "etcdmutex", 256, 3),
+		against("P4/p50", "etcd", "etcdmutex", 1, 1.1),
+		against("P5/p50", "mysql", "lease-row", 1, 1.4),
+		against("P5/8", "mysql", "lease-row", 8, 0.9),
+		against("P5/64", "mysql", "lease-row", 64, 2),
+		against("P5/256", "mysql", "lease-row", 256, 3),
 	}
 }
 

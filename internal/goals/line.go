@@ -30,15 +30,10 @@ type Line struct {
 func Judge(goals []Goal, folders []Folder) []Line {
 	var out []Line
 	for _, g := range goals {
-		l := Line{Goal: g}
-		e, err := g.figure(folders)
+		e, note, err := g.figure(folders)
+		l := Line{Goal: g, Measured: e, Note: note, OK: err == nil && g.meets(e.Center)}
 		if err != nil {
 			l.Missing = err.Error()
-		} else {
-			l.Measured, l.OK = e, g.meets(e.Center)
-			if g.note != nil {
-				l.Note = g.note(folders)
-			}
 		}
 		out = append(out, l)
 	}

@@ -20,11 +20,11 @@ func ScalingGoals() []Goal {
 		out = append(out,
 			Goal{
 				ID: "scaling/" + b, What: b + ": the least throughput after its peak, by the peak", Limit: 0.85, AtLeast: true,
-				figure: ofCurve(b, curve.left), note: noteOfCurve(b, curve.rates),
+				figure: ofCurve(b, curve.left),
 			},
 			Goal{
 				ID: "scaling/" + b + "/p99", What: b + ": growth of the acquire p99 from the peak to 1,024 clients, by that of the clients", Limit: 1,
-				figure: ofCurve(b, curve.queueing), note: noteOfCurve(b, curve.tails),
+				figure: ofCurve(b, curve.queueing),
 			},
 		)
 	}
@@ -119,45 +119,30 @@ func (c curve) top() point { return c.points[c.peak] }
 func (c curve) end() point { return c.points[len(c.points)-1] }
 
 // left is the least throughput after the peak, by the peak.
-func (c curve) left() (stat.Estimate, error) {
+func (c curve) left() (e stat.Estimate, note string, err error) {
+	top, end := c.top(), c.end()
 	least := slices.MinFunc(c.points[c.peak:], func(a, b point) int { return cmp.Compare(a.rate(), b.rate()) })
-	return stat.Compare(least.rates, c.top().rates).Estimate, nil
+	note = fmt.Sprintf("%.0f at %d clients, %.0f at %d", top.rate(), top.clients, end.rate(), end.clients)
+	return stat.Compare(least.rates, top.rates).Estimate, note, nil
 }
 
 // queueing is by how much the p99 grows from the peak to the end, by how much
 // the callers do: at the peak and beyond it whoever comes more has to queue.
-func (c curve) queueing() (stat.Estimate, error) {
+func (c curve) queueing() (e stat.Estimate, note string, err error) {
 	top, end := c.top(), c.end()
 	if len(top.p99s) == 0 || len(end.p99s) == 0 {
-		return stat.Estimate{}, fmt.Errorf("too few samples for a p99 at %d or %d clients", top.clients, end.clients)
+		return e, "", fmt.Errorf("too few samples for a p99 at %d or %d clients", top.clients, end.clients)
 	}
-	return scaled(stat.Compare(end.p99s, top.p99s).Estimate, float64(end.clients)/float64(top.clients)), nil
+	e = scaled(stat.Compare(end.p99s, top.p99s).Estimate, float64(end.clients)/float64(top.clients))
+	return e, fmt.Sprintf("%s at %d clients, %s at %d", top.tail(), top.clients, end.tail(), end.clients), nil
 }
 
-func (c curve) rates() string {
-	return fmt.Sprintf("%.0f at %d clients, %.0f at %d", c.top().rate(), c.top().clients, c.end().rate(), c.end().clients)
-}
-
-func (c curve) tails() string {
-	return fmt.Sprintf("%s at %d clients, %s at %d", c.top().tail(), c.top().clients, c.end().tail(), c.end().clients)
-}
-
-func ofCurve(backend string, value func(curve) (stat.Estimate, error)) figure {
-	return func(folders []Folder) (stat.Estimate, error) {
+func ofCurve(backend string, value func(curve) (stat.Estimate, string, error)) figure {
+	return func(folders []Folder) (stat.Estimate, string, error) {
 		c, err := curveIn(folders, backend)
 		if err != nil {
-			return stat.Estimate{}, err
+			return stat.Estimate{}, "", err
 		}
 		return value(c)
-	}
-}
-
-func noteOfCurve(backend string, note func(curve) string) func([]Folder) string {
-	return func(folders []Folder) string {
-		c, err := curveIn(folders, backend)
-		if err != nil {
-			return "" // its figure says why
-		}
-		return note(c)
 	}
 }

@@ -25,13 +25,11 @@ var ErrPlan = errors.New("the parts have different plans")
 // ErrAlone: others did not come, or ended before the measurement did.
 var ErrAlone = errors.New("the parts are not together")
 
-// Defaults of [Options].
 const (
+	// defaultPatience is that of [Options].
 	defaultPatience = 5 * time.Minute
-	defaultTTL      = 10 * time.Second
-)
-
-const (
+	// placeTTL is how long a part that was killed keeps its place.
+	placeTTL = 10 * time.Second
 	// gatherEvery is how often a part looks whether the others have come.
 	gatherEvery = 50 * time.Millisecond
 	// stepEvery is how often it looks whether they are ready for the next step,
@@ -46,8 +44,6 @@ type Options struct {
 	Plan  string // all else of it, which must be the same in all parts
 	// Patience is how long to wait for the others. 0: 5 min.
 	Patience time.Duration
-	// TTL is how long a part that was killed keeps its place. 0: 10 s.
-	TTL time.Duration
 }
 
 // Meeting is one part's place among all. It is used by one goroutine.
@@ -72,14 +68,10 @@ type station struct {
 }
 
 // Join takes a place, and returns when all parts have one and know of each
-// other. The term that holds the place lives until [Meeting.Leave], or until
-// the client is closed.
+// other. The place is held until the client is closed.
 func Join(ctx context.Context, client *core.Client, opts Options) (*Meeting, error) {
 	if opts.Patience == 0 {
 		opts.Patience = defaultPatience
-	}
-	if opts.TTL == 0 {
-		opts.TTL = defaultTTL
 	}
 	m := &Meeting{opts: opts, said: station{Part: rand.Text(), Seed: opts.Seed, Plan: opts.Plan}}
 	ctx, cancel := context.WithTimeout(ctx, opts.Patience)
@@ -89,7 +81,7 @@ func Join(ctx context.Context, client *core.Client, opts Options) (*Meeting, err
 		return nil, err
 	}
 	for n := range opts.Parts {
-		e, err := client.Elector(fmt.Sprintf("lockbench/parts/%d/%d", opts.Parts, n+1), &core.ElectorOptions{TTL: opts.TTL, Value: value})
+		e, err := client.Elector(fmt.Sprintf("lockbench/parts/%d/%d", opts.Parts, n+1), &core.ElectorOptions{TTL: placeTTL, Value: value})
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +91,7 @@ func Join(ctx context.Context, client *core.Client, opts Options) (*Meeting, err
 		return nil, err
 	}
 	if err := m.gather(ctx); err != nil {
-		return nil, errors.Join(err, m.Leave(ctx))
+		return nil, err
 	}
 	return m, nil
 }
@@ -197,13 +189,11 @@ func (m *Meeting) ID() string { return m.said.All }
 
 // Next returns when all parts have called it as often as this one, in all of
 // them within a few milliseconds.
-func (m *Meeting) Next(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, m.opts.Patience)
-	defer cancel()
-	return m.next(ctx, false)
-}
+func (m *Meeting) Next(ctx context.Context) error { return m.next(ctx, false) }
 
 func (m *Meeting) next(ctx context.Context, last bool) error {
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Patience)
+	defer cancel()
 	m.said.Step++
 	if err := m.say(ctx); err != nil {
 		return fmt.Errorf("%w: this part lost its place: %w", ErrAlone, err)
@@ -231,13 +221,6 @@ func (m *Meeting) next(ctx context.Context, last bool) error {
 	return nil
 }
 
-// End waits for the others a last time, so that none of them misses this part,
-// and leaves.
-func (m *Meeting) End(ctx context.Context) error {
-	wait, cancel := context.WithTimeout(ctx, m.opts.Patience)
-	defer cancel()
-	return errors.Join(m.next(wait, true), m.Leave(ctx))
-}
-
-// Leave gives the place up.
-func (m *Meeting) Leave(ctx context.Context) error { return m.term.Resign(ctx) }
+// End waits for the others a last time, so that none of them misses this part
+// when its client is closed.
+func (m *Meeting) End(ctx context.Context) error { return m.next(ctx, true) }
