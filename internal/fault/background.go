@@ -1,71 +1,82 @@
-package explore
+package fault
 
 import (
 	"context"
-	"errors"
+	"maps"
+	"slices"
 	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// background is what actions do until they are healed. Its methods may be called
-// from any goroutine.
-type background struct {
+// Background is what harm does until it is healed, by what has begun it. Its
+// zero value is ready, and its methods may be called from any goroutine.
+type Background struct {
 	mu   sync.Mutex
-	ends map[Event][]func() error
+	ends map[any][]func() error
 }
 
-// begin remembers how what an event has begun is ended.
-func (b *background) begin(e Event, end func() error) {
+// Begin remembers how what by has begun is ended.
+func (b *Background) Begin(by any, end func() error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ends == nil {
-		b.ends = map[Event][]func() error{}
+		b.ends = map[any][]func() error{}
 	}
-	b.ends[e] = append(b.ends[e], end)
+	b.ends[by] = append(b.ends[by], end)
 }
 
-// end ends what an event has begun.
-func (b *background) end(e Event) error {
+// End ends what by has begun, and waits for it.
+func (b *Background) End(by any) error {
 	b.mu.Lock()
-	ends := b.ends[e]
-	delete(b.ends, e)
+	ends := b.ends[by]
+	delete(b.ends, by)
 	b.mu.Unlock()
-	var errs []error
-	for _, end := range ends {
-		errs = append(errs, end())
-	}
-	return errors.Join(errs...)
+	return Each(ends, func(end func() error) error { return end() })
 }
 
-// HealAll ends what has not been healed of what events have begun.
-func (w *System) HealAll() error {
-	w.background.mu.Lock()
-	var left []Event
-	for e := range w.background.ends {
-		left = append(left, e)
-	}
-	w.background.mu.Unlock()
-	var errs []error
-	for _, e := range left {
-		errs = append(errs, w.background.end(e))
-	}
-	return errors.Join(errs...)
+// EndBackground ends all that has not been ended.
+func (b *Background) EndBackground() error {
+	b.mu.Lock()
+	left := slices.Collect(maps.Keys(b.ends))
+	b.mu.Unlock()
+	return Each(left, b.End)
 }
 
-// end is the Heal of an action that has begun something.
-func end(_ context.Context, w *System, e Event) error { return w.background.end(e) }
-
-// whileRunning calls turn in the background, until it returns false or the event
-// is healed, and last after that.
-func (w *System) whileRunning(e Event, turn func(ctx context.Context) bool, last func() error) {
+// WhileRunning calls turn in the background, until it returns false or by is
+// ended, and last after that.
+func (b *Background) WhileRunning(by any, turn func(ctx context.Context) bool, last func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
 		for ctx.Err() == nil && turn(ctx) {
 		}
 	})
-	w.background.begin(e, func() error {
+	b.Begin(by, func() error {
 		cancel()
 		running.Wait()
 		return last()
 	})
+}
+
+// later does something after d, at the latest when by is ended.
+func (b *Background) later(by any, d time.Duration, do func() error) {
+	once := sync.OnceValue(do)
+	b.WhileRunning(by, func(ctx context.Context) bool {
+		proc.Sleep(ctx, d)
+		_ = once() // its error is that of the end
+		return false
+	}, once)
+}
+
+// SlowServers lets servers run for 10 ms and stand still for 20 ms, over and
+// over.
+func (b *Background) SlowServers(by any, servers []Server) {
+	b.WhileRunning(by, func(ctx context.Context) bool {
+		_ = EachRunning(servers, Server.Freeze) // one that has just crashed
+		proc.Sleep(ctx, 20*time.Millisecond)
+		_ = EachRunning(servers, Server.Resume)
+		return proc.Sleep(ctx, 10*time.Millisecond)
+	}, func() error { return EachRunning(servers, Server.Resume) })
 }

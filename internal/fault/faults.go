@@ -34,7 +34,7 @@ type Setup struct {
 	// Memory is the servers'.
 	Memory Memory
 
-	stop func() error // ends what a fault does in the background
+	Background
 }
 
 // Host is a process that takes locks through a plugin process.
@@ -173,11 +173,22 @@ func Names() []string {
 	return names
 }
 
-// each does the same to several things and joins the errors.
-func each[T any](of []T, do func(T) error) error {
+// Each does the same to several things and joins the errors.
+func Each[T any](of []T, do func(T) error) error {
 	var errs []error
 	for _, x := range of {
 		errs = append(errs, do(x))
 	}
 	return errors.Join(errs...)
+}
+
+// EachRunning does the same to the servers that run: one that is down stands
+// still anyway.
+func EachRunning(servers []Server, do func(Server) error) error {
+	return Each(servers, func(s Server) error {
+		if p, ok := s.(interface{ Pid() int }); ok && p.Pid() == 0 {
+			return nil
+		}
+		return do(s)
+	})
 }

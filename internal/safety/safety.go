@@ -101,9 +101,6 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 	if err := r.openResources(ctx); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(p.Faults, func(f fault.Fault) bool { return slices.Contains(f.Needs, fault.CapClock) }) {
-		r.clockLibrary, r.noClock = fault.ClockLibrary(ctx, r.dir)
-	}
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {
 			if ctx.Err() != nil {
@@ -122,13 +119,11 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 }
 
 type runner struct {
-	plan         Plan
-	sink         Sink
-	dir          string
-	began        int64 // zero of all times
-	random       *rand.Rand
-	clockLibrary string
-	noClock      error // why there is none
+	plan   Plan
+	sink   Sink
+	dir    string
+	began  int64 // zero of all times
+	random *rand.Rand
 
 	resources recorder.Resources
 	servers   env.Nodes // of the resources
@@ -168,16 +163,11 @@ func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 		template.Missing = "lockbench has no throwaway servers for it"
 	case s.Fits(f) != "":
 		template.Missing = s.Fits(f)
-	case slices.Contains(f.Needs, fault.CapClock) && r.noClock != nil:
-		template.Missing = r.noClock.Error()
 	}
 	if template.Missing != "" {
 		return r.sink.Round(template)
 	}
 	w := store.Requirements{Needs: f.Needs, Many: f.SeveralServers, TTL: ttlOf(f), Plugin: b.Path, Dir: r.dir}
-	if slices.Contains(f.Needs, fault.CapClock) {
-		w.ClockLibrary = r.clockLibrary
-	}
 	e, err := s.Open(ctx, w)
 	if errors.Is(err, env.ErrNotInstalled) {
 		template.Missing = err.Error()
