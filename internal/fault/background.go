@@ -60,8 +60,8 @@ func (b *Background) WhileRunning(by any, turn func(ctx context.Context) bool, l
 	})
 }
 
-// later does something after d, at the latest when by is ended.
-func (b *Background) later(by any, d time.Duration, do func() error) {
+// Later does something after d, at the latest when by is ended.
+func (b *Background) Later(by any, d time.Duration, do func() error) {
 	once := sync.OnceValue(do)
 	b.WhileRunning(by, func(ctx context.Context) bool {
 		proc.Sleep(ctx, d)

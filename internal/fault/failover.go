@@ -58,7 +58,7 @@ func promote(ctx context.Context, s *Setup) error {
 	if err := errors.Join(old.Start(ctx, false), s.Replica.Lead(ctx, old.Addr())); err != nil {
 		return err
 	}
-	s.later("failover", learnsLater, func() error { return s.HolderPaths[0].Retarget(s.Replica.Addr()) })
+	s.Later("failover", learnsLater, func() error { return s.HolderPaths[0].Retarget(s.Replica.Addr()) })
 	return nil
 }
 

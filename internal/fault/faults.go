@@ -119,8 +119,6 @@ type Fault struct {
 	// Inject: from then on a lock that is free is granted within a second. The
 	// holder gives half of its locks back in the outage.
 	RestoresService bool
-	// Freezes reports whether the holder cannot run until it is healed.
-	Freezes bool
 	// SeveralServers reports whether it is shown on several servers, where the backend can have
 	// several or one.
 	SeveralServers bool
@@ -148,15 +146,6 @@ func (f Fault) Fits(lacks map[Capability]string) string {
 		}
 	}
 	return ""
-}
-
-// Conditions are what f makes, as rounds record it.
-func (f Fault) Conditions() []string {
-	var names []string
-	for _, c := range f.Produces {
-		names = append(names, string(c))
-	}
-	return names
 }
 
 // All are the faults in the order in which they are shown.

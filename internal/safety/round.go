@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
@@ -52,8 +52,7 @@ type cell struct {
 	ttl           time.Duration
 	environment   *store.Environment
 	holder, rival *recorder.Process
-	names         []string     // of the locks of this round
-	given         func() error // waits for what the holder gives back
+	names         []string // of the locks of this round
 }
 
 func (c *cell) rounds(ctx context.Context, template record.Round) error {
@@ -162,7 +161,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	if c.fault.RestoresService && c.fault.Heal == nil {
 		r.BackNs = proc.Now()
 	}
-	if c.fault.Freezes {
+	if slices.Contains(c.fault.Produces, claim.HostStopped) { // until it is healed
 		r.Halts = append(r.Halts, record.Halt{Host: holderHost, Why: record.HaltFrozen, From: r.InjectedNs})
 	}
 	if c.fault.RivalAsksLate {
@@ -205,16 +204,15 @@ func (c *cell) hold(ctx context.Context) error {
 // giveBack lets the holder release the second half of its locks in an outage
 // after which the store must serve.
 func (c *cell) giveBack(ctx context.Context) {
-	given := make(chan error, 1)
-	go func() {
-		var err error
-		if c.fault.RestoresService {
-			proc.Sleep(ctx, givingBack)
-			err = c.holder.ReleaseFrom(ctx, Names/2)
+	if !c.fault.RestoresService {
+		return
+	}
+	c.environment.Setup.Later("give back", givingBack, func() error {
+		if err := c.holder.ReleaseFrom(ctx, Names/2); err != nil {
+			return fmt.Errorf("the holder gives half of its locks back: %w", err)
 		}
-		given <- err
-	}()
-	c.given = sync.OnceValue(func() error { return <-given })
+		return nil
+	})
 }
 
 // want lets the rival wait for all locks.
@@ -260,9 +258,6 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 	}
 	if err := c.environment.Setup.EndBackground(); err != nil {
 		return fmt.Errorf("heal: %w", err)
-	}
-	if err := c.given(); err != nil {
-		return fmt.Errorf("the holder gives half of its locks back: %w", err)
 	}
 	if err == nil {
 		proc.Sleep(ctx, lateness) // the rival renews soon, and would learn of a lost lock

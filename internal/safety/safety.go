@@ -185,7 +185,7 @@ func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 // roundOf is a round of a fault on a backend, before it is gone through.
 func roundOf(b Backend, f fault.Fault) record.Round {
 	r := record.Round{
-		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Conditions(), Control: f.Control,
+		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Produces, Control: f.Control,
 		// A store that dies with its plugin loses its leases with it.
 		Keeps: f.KeepsLeases && store.Of(b.Name).Lacks[fault.CapRival] == "",
 	}
