@@ -23,11 +23,9 @@ type Backend = safety.Backend
 
 // Options of an exploration.
 type Options struct {
-	// Length is for how long new schedules are begun on each backend; zero means
-	// until Schedules have been played.
-	Length    time.Duration
-	Schedules int
-	Seed      uint64
+	// Length is for how long new schedules are begun on each backend.
+	Length time.Duration
+	Seed   uint64
 	// Actions are the names of those that may happen; none means all.
 	Actions []string
 	// Settings are those of the store that are taken; none means all.
@@ -182,11 +180,7 @@ func (x *explorer) next(ctx context.Context) (Schedule, bool) {
 	for !x.opts.KeepGoing && len(x.shrinking) > 0 {
 		x.kept.Wait()
 	}
-	enough := x.generator.count >= x.opts.Schedules
-	if x.opts.Length > 0 {
-		enough = time.Now().After(x.until)
-	}
-	if enough || ctx.Err() != nil || x.failure != nil || x.satisfied() {
+	if time.Now().After(x.until) || ctx.Err() != nil || x.failure != nil || x.satisfied() {
 		return Schedule{}, false
 	}
 	return x.generator.next(), true
