@@ -118,12 +118,9 @@ func (p Plan) explored(ctx context.Context) (backends []explore.Backend, m recor
 			return nil, m, usagef("lockbench has no throwaway servers for %s", name)
 		}
 	}
-	judged, m, err := p.judged(ctx, store.Known)
-	if err == nil && len(judged) == 0 {
+	backends, m, err = p.judged(ctx, store.Known)
+	if err == nil && len(backends) == 0 {
 		err = usagef("lockbench has no throwaway servers for any of these backends")
-	}
-	for _, b := range judged {
-		backends = append(backends, explore.Backend(b))
 	}
 	return backends, m, err
 }

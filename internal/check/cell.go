@@ -136,14 +136,9 @@ func (c *Cell) add(r record.Round) {
 	c.Hits += r.Hits
 	c.Grants += len(r.Leases)
 	c.sweep(r)
-	byName := map[int][]record.Lease{}
-	for _, l := range r.Leases {
-		byName[l.Name] = append(byName[l.Name], l)
-	}
+	byName := ByName(r.Leases)
 	for name := range r.Names {
-		leases := byName[name]
-		slices.SortFunc(leases, func(a, b record.Lease) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) })
-		c.name(r, name, leases)
+		c.name(r, name, byName[name])
 	}
 	e := effects(r.Writes)
 	c.StaleGuarded += e.staleGuarded
@@ -155,8 +150,33 @@ func (c *Cell) add(r record.Round) {
 	}
 }
 
+// ByName are leases by the number of their lock, in the order of their grants.
+func ByName(leases []record.Lease) map[int][]record.Lease {
+	of := map[int][]record.Lease{}
+	for _, l := range leases {
+		of[l.Name] = append(of[l.Name], l)
+	}
+	for _, one := range of {
+		slices.SortFunc(one, func(a, b record.Lease) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) })
+	}
+	return of
+}
+
 // sweep applies the two checks that every run has.
 func (c *Cell) sweep(r record.Round) {
+	v := Exclusion(r)
+	for _, s := range v.Subjects {
+		c.Overlaps += s.Overlaps
+		c.Tokens += s.Tokens
+	}
+	for _, one := range v.Violations {
+		c.keep(one.Rule, one.String())
+	}
+}
+
+// Exclusion judges the leases of a round by the two checks that every run has.
+// The names in its verdict are their numbers.
+func Exclusion(r record.Round) Verdict {
 	names := make([]string, r.Names)
 	for i := range names {
 		names[i] = fmt.Sprintf("%d", i)
@@ -164,19 +184,13 @@ func (c *Cell) sweep(r record.Round) {
 	k := New()
 	k.Add(record.Section{
 		Backend: r.Backend, Kind: r.Kind, Fencing: r.Fencing, Scenario: "safety", Mode: r.Fault, Run: r.Round, Names: names,
-	}, Attempts(r))
-	for _, s := range k.Verdict().Subjects {
-		c.Overlaps += s.Overlaps
-		c.Tokens += s.Tokens
-	}
-	for _, v := range k.found {
-		c.keep(v.Rule, v.String())
-	}
+	}, attempts(r))
+	return k.Verdict()
 }
 
-// Attempts are the leases of a round as other scenarios have them. A lease
+// attempts are the leases of a round as other scenarios have them. A lease
 // ends where its holder began to release it or last found it valid.
-func Attempts(r record.Round) []record.Attempt {
+func attempts(r record.Round) []record.Attempt {
 	out := make([]record.Attempt, 0, len(r.Leases))
 	for _, l := range r.Leases {
 		a := record.Attempt{

@@ -10,11 +10,7 @@ func conditionsOf(r record.Round) []claim.Condition {
 	if len(r.Conditions) == 0 {
 		return unrecorded[r.Fault]
 	}
-	var made []claim.Condition
-	for _, c := range r.Conditions {
-		made = append(made, claim.Condition(c))
-	}
-	return made
+	return r.Conditions
 }
 
 // unrecorded are the conditions of faults that were run before rounds had them.

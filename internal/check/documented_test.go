@@ -65,7 +65,7 @@ func twoHolders(backend string, f fault.Fault) record.Round {
 		fencing = "none"
 	}
 	return record.Round{
-		Backend: backend, Kind: record.KindPlugin, Fencing: fencing, Fault: f.Name, Conditions: f.Conditions(), Round: 1, Names: 1, Hits: 1,
+		Backend: backend, Kind: record.KindPlugin, Fencing: fencing, Fault: f.Name, Conditions: f.Produces, Round: 1, Names: 1, Hits: 1,
 		TTLms: 2000, InjectedNs: 1000 * ms, HealedNs: 4000 * ms,
 		Leases: []record.Lease{
 			{Host: 0, Token: 1, GrantedNs: 2 * ms, ValidNs: 1200 * ms, DoneNs: 1201 * ms},

@@ -72,7 +72,6 @@ type Resource string
 const (
 	UsesProcess Resource = "process" // of the host, or of the server
 	UsesPlugin  Resource = "plugin"
-	UsesPaths   Resource = "paths"
 	UsesStore   Resource = "store" // its settings, all servers
 	UsesMachine Resource = "machine"
 

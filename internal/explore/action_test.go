@@ -51,7 +51,7 @@ func openSystem(t *testing.T, backend string, more store.Requirements) (*System,
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
 	e, err := store.Of(backend).Open(t.Context(), store.Requirements{
 		Needs: append(more.Needs, fault.CapPaths, fault.CapRival), Many: true, TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
-		Setting: more.Setting, ClockLibrary: more.ClockLibrary,
+		Setting: more.Setting,
 	})
 	if err != nil {
 		env.Missing(t, backend, err)
@@ -87,9 +87,7 @@ func startHost(t *testing.T, w *System, backend, plugin, wrapper string) (*Host,
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range proxies {
-		h.Paths = append(h.Paths, &Path{Proxy: p})
-	}
+	h.Paths = proxies
 	h.Process, err = recorder.Start(t.Context(), recorder.Spec{
 		Backend: backend, Path: plugin, Config: w.ConfigOf(proxies), Host: h.Number, TempDir: h.Dir,
 		Resources: recorder.Resources{Dir: h.Dir},
@@ -151,7 +149,7 @@ func testActions(t *testing.T, backend string, wanted func(Action) bool) {
 		})
 	}
 	closeHost(t, h)
-	if err := w.HealAll(); err != nil {
+	if err := w.Setup.EndBackground(); err != nil {
 		t.Error(err)
 	}
 	if left := loops(); len(left) > 0 {
@@ -171,16 +169,16 @@ func testAction(t *testing.T, w *System, h *Host, a Action) {
 	}
 	proc.Sleep(t.Context(), time.Duration(e.Lasts))
 	if a.Heal != nil {
+		ended := false
+		w.Setup.Begin(e, func() error {
+			ended = true
+			return nil
+		})
 		if err := a.Heal(t.Context(), w, e); err != nil {
 			t.Error(err)
 		}
-	}
-	if len(w.background.ends) > 0 {
-		t.Errorf("left: %d", len(w.background.ends))
-	}
-	for _, p := range h.Paths {
-		if len(p.heals) > 0 && a.Heal != nil {
-			t.Errorf("the path is still harmed: %v", p.heals)
+		if !ended {
+			t.Error("what it has begun goes on")
 		}
 	}
 	if a.Ends {

@@ -2,7 +2,6 @@ package explore
 
 import (
 	"hash/fnv"
-	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -55,19 +54,6 @@ func newActionPicker(backend string, settings []string, actions []Action, random
 	return p
 }
 
-// pairs are all that fit in some setting, single actions among them.
-func (p *actionPicker) pairs() []pair {
-	all := map[pair]bool{}
-	for _, actions := range p.fitting {
-		for i, a := range actions {
-			for _, b := range actions[i:] {
-				all[pairOf(a.Name, b.Name)] = true
-			}
-		}
-	}
-	return slices.SortedFunc(maps.Keys(all), func(a, b pair) int { return slices.Compare(a[:], b[:]) })
-}
-
 // burst is how many actions happen at about the same time at most.
 const burst = 3
 
@@ -98,7 +84,8 @@ func (p *actionPicker) next() (setting string, actions []Action) {
 }
 
 // best is an action that makes the most pairs with chosen that were not picked
-// before; of several, any.
+// before, or with any if it is the first; alone, one that was not picked so. Of
+// several, any.
 func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 	var best Action
 	most, ties := -1, 0
@@ -106,20 +93,17 @@ func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 		if slices.ContainsFunc(chosen, func(c Action) bool { return c.Name == a.Name }) {
 			continue
 		}
+		partners := chosen
+		switch {
+		case alone:
+			partners = []Action{a}
+		case len(chosen) == 0:
+			partners = fitting
+		}
 		fresh := 0
-		for _, c := range chosen {
-			if !p.picked[pairOf(a.Name, c.Name)] {
-				fresh += len(fitting)
-			}
-		}
-		if alone && !p.picked[pair{a.Name, a.Name}] {
-			fresh++
-		}
-		if len(chosen) == 0 && !alone { // whoever has the most that is left
-			for _, other := range fitting {
-				if !p.picked[pairOf(a.Name, other.Name)] {
-					fresh++
-				}
+		for _, b := range partners {
+			if !p.picked[pairOf(a.Name, b.Name)] {
+				fresh++
 			}
 		}
 		switch {

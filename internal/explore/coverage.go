@@ -13,10 +13,15 @@ type Coverage struct {
 	moments map[string]int
 }
 
+// newCoverage is that of all which fit in some setting.
 func newCoverage(d *actionPicker) Coverage {
 	c := Coverage{fit: map[pair]bool{}, moments: map[string]int{}}
-	for _, p := range d.pairs() {
-		c.fit[p] = false
+	for _, actions := range d.fitting {
+		for i, a := range actions {
+			for _, b := range actions[i:] {
+				c.fit[pairOf(a.Name, b.Name)] = false
+			}
+		}
 	}
 	return c
 }
@@ -43,18 +48,12 @@ func (c Coverage) add(h *History) {
 // Counts are how many single actions and pairs there are, and how many were met.
 func (c Coverage) Counts() (single, singles, pairs, allPairs int) {
 	for p, met := range c.fit {
-		alone := p[0] == p[1]
-		switch {
-		case alone && met:
-			single++
-			fallthrough
-		case alone:
-			singles++
-		case met:
-			pairs++
-			fallthrough
-		default:
-			allPairs++
+		seen, all := &pairs, &allPairs
+		if p[0] == p[1] {
+			seen, all = &single, &singles
+		}
+		if *all++; met {
+			*seen++
 		}
 	}
 	return single, singles, pairs, allPairs

@@ -106,7 +106,7 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 // Pid says which one it is, each time.
 func (w *System) slow(e Event, pid func() int) error {
 	var err error
-	w.whileRunning(e, func(ctx context.Context) bool {
+	w.Setup.WhileRunning(e, func(ctx context.Context) bool {
 		now := pid()
 		if p := find(now); p != nil {
 			var unmark func() error
@@ -131,7 +131,7 @@ func waitThen(ctx context.Context, d time.Duration, do func() error) error {
 func crashLoop(w *System, h *Host, e Event) error {
 	var err error
 	killed, last := 0, 0
-	w.whileRunning(e, func(ctx context.Context) bool {
+	w.Setup.WhileRunning(e, func(ctx context.Context) bool {
 		if now := h.PluginPid(); now != last {
 			err = errors.Join(err, kill(h.plugin()))
 			last = now
@@ -152,7 +152,7 @@ func starve(_ context.Context, w *System, e Event) error {
 		if err := loop.Start(); err != nil {
 			return err
 		}
-		w.background.begin(e, func() error {
+		w.Setup.Begin(e, func() error {
 			err := signal(loop.Process, syscall.SIGKILL)
 			_ = loop.Wait() // it says that it was killed
 			return err

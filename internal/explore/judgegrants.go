@@ -1,8 +1,6 @@
 package explore
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,16 +13,11 @@ import (
 
 // leases are those of all hosts by name, in the order of their grants.
 func (j *judge) leases() map[int][]record.Lease {
-	of := map[int][]record.Lease{}
+	var all []record.Lease
 	for _, seen := range j.h.Seen {
-		for _, l := range seen.Leases {
-			of[l.Name] = append(of[l.Name], l)
-		}
+		all = append(all, seen.Leases...)
 	}
-	for _, leases := range of {
-		slices.SortFunc(leases, func(a, b record.Lease) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) })
-	}
-	return of
+	return check.ByName(all)
 }
 
 // exclusion judges that nobody is granted what another one has, and that tokens
@@ -42,14 +35,8 @@ func (j *judge) exclusion() {
 			}
 		}
 	}
-	section := record.Section{Backend: round.Backend, Kind: round.Kind, Fencing: round.Fencing, Scenario: "explore"}
-	for name := range round.Names {
-		section.Names = append(section.Names, fmt.Sprint(name))
-	}
-	c := check.New()
-	c.Add(section, check.Attempts(round))
-	for _, v := range c.Verdict().Violations {
-		j.broken(everywhere, claim.Rule(v.Rule), "host %s was granted lock %s by token %d after %v and found it valid until %v, host %s by token %d after %v",
+	for _, v := range check.Exclusion(round).Violations {
+		j.broken(everywhere, v.Rule, "host %s was granted lock %s by token %d after %v and found it valid until %v, host %s by token %d after %v",
 			hostName(int(v.First.Client)), v.Name, v.First.Token, j.since(v.First.Answered), j.since(v.First.Ended),
 			hostName(int(v.Second.Client)), v.Second.Token, j.since(v.Second.Answered))
 	}

@@ -60,7 +60,7 @@ func watchMoments(w *System) *watcher {
 	watch := &watcher{hosts: w.Hosts, waiting: map[*awaited]bool{}}
 	for i, h := range w.Hosts {
 		for _, p := range h.Paths {
-			watch.ends = append(watch.ends, p.Proxy.Observe(func(way fault.Direction) { watch.pass(i, way) }))
+			watch.ends = append(watch.ends, p.Observe(func(way fault.Direction) { watch.pass(i, way) }))
 		}
 	}
 	return watch

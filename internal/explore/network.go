@@ -82,13 +82,17 @@ var networkActions = func() []Action {
 }()
 
 // action is the harm to the ways that paths picks.
-func (h impairment) action(name string, paths func(*Host, Event) []*Path) Action {
+func (h impairment) action(name string, paths func(*Host, Event) []*fault.Proxy) Action {
 	a := Action{
 		Name: name, Does: h.does, On: OnHost, Needs: []fault.Capability{fault.CapPaths}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
 		Inject: func(_ context.Context, w *System, e Event) error {
-			return eachPath(paths(w.Hosts[e.Target], e), func(p *Path) error { return p.Harm(e, h.do(e.Amount)) })
+			return fault.Each(paths(w.Hosts[e.Target], e), func(p *fault.Proxy) error {
+				heal, err := p.Apart(h.do(e.Amount))
+				w.Setup.Begin(e, heal)
+				return err
+			})
 		},
-		Heal: func(_ context.Context, w *System, e Event) error { return w.Hosts[e.Target].Heal(e) },
+		Heal: end,
 	}
 	if !h.mild {
 		a.Stops = StopsHost
@@ -100,13 +104,13 @@ func (h impairment) action(name string, paths func(*Host, Event) []*Path) Action
 }
 
 func (h impairment) toAll() Action {
-	return h.action(h.name, func(host *Host, _ Event) []*Path { return host.Paths })
+	return h.action(h.name, func(host *Host, _ Event) []*fault.Proxy { return host.Paths })
 }
 
 // toOne is the harm to the way to one server, where the others are enough. The
 // last digits of an event's amount say which one.
 func (h impairment) toOne() Action {
-	a := h.action(h.name+"-one", func(host *Host, e Event) []*Path {
+	a := h.action(h.name+"-one", func(host *Host, e Event) []*fault.Proxy {
 		if len(host.Paths) < 3 {
 			return nil // there is no other majority
 		}

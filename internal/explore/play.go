@@ -37,8 +37,8 @@ type player struct {
 	dir         string
 	environment *store.Environment
 	setting     string
-	paths       [][]*Path // of each host, in the environment
-	jumped      bool      // the clock of a server has
+	paths       [][]*fault.Proxy // of each host, in the environment
+	jumped      bool             // the clock of a server has
 	plays       int
 }
 
@@ -58,7 +58,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	}
 	h = &History{Schedule: s, prefix: fmt.Sprintf("explore-%d-%s-%d-", os.Getpid(), filepath.Base(p.dir), p.plays)}
 	defer func() {
-		err = errors.Join(err, w.HealAll())
+		err = errors.Join(err, w.Setup.EndBackground())
 		p.end(w)
 		err = errors.Join(err, p.heal(), os.RemoveAll(w.Dir))
 	}()
@@ -170,11 +170,7 @@ func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.
 
 // heal lets everything pass on the paths again.
 func (p *player) heal() error {
-	var errs []error
-	for _, paths := range p.paths {
-		errs = append(errs, eachPath(paths, func(path *Path) error { return path.Proxy.Heal() }))
-	}
-	return errors.Join(errs...)
+	return fault.Each(slices.Concat(p.paths...), (*fault.Proxy).Heal)
 }
 
 // end closes the hosts that are still there, and returns those that had to be

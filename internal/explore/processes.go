@@ -52,7 +52,7 @@ func (w *System) freeze(e Event, pid int) error {
 	if err != nil {
 		return err
 	}
-	w.background.begin(e, func() error {
+	w.Setup.Begin(e, func() error {
 		err := errors.Join(signal(p, syscall.SIGCONT), unmark())
 		_ = p.Release() // never fails
 		return err

@@ -11,30 +11,21 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/near"
+	"github.com/lockbench/lockbench/internal/safety"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
 // Backend is one that is explored.
-type Backend struct {
-	Name    string
-	Path    string // of the plugin binary
-	Fencing string
-	Config  driver.Config
-	NoMTLS  bool
-}
+type Backend = safety.Backend
 
 // Options of an exploration.
 type Options struct {
-	// Length is for how long new schedules are begun on each backend; zero means
-	// until Schedules have been played.
-	Length    time.Duration
-	Schedules int
-	Seed      uint64
+	// Length is for how long new schedules are begun on each backend.
+	Length time.Duration
+	Seed   uint64
 	// Actions are the names of those that may happen; none means all.
 	Actions []string
 	// Settings are those of the store that are taken; none means all.
@@ -56,8 +47,6 @@ type Options struct {
 	Runs int
 	// Log is told what is found, and Progress of each schedule, one after the other.
 	Log, Progress func(format string, args ...any)
-
-	clockLibrary string
 }
 
 // Found is what an exploration of one backend has found.
@@ -94,7 +83,7 @@ func Explore(ctx context.Context, b Backend, o Options) (found Found, err error)
 	if err != nil {
 		return found, err
 	}
-	x, err := newExplorer(ctx, b, o)
+	x, err := newExplorer(b, o)
 	if err != nil {
 		return found, err
 	}
@@ -150,7 +139,7 @@ type explorer struct {
 	kept      *sync.Cond          // one was made
 }
 
-func newExplorer(ctx context.Context, b Backend, o Options) (*explorer, error) {
+func newExplorer(b Backend, o Options) (*explorer, error) {
 	scratch, err := env.NewScratch()
 	if err != nil {
 		return nil, err
@@ -165,11 +154,6 @@ func newExplorer(ctx context.Context, b Backend, o Options) (*explorer, error) {
 	}
 	x := &explorer{opts: o, backend: b, scratch: scratch, idle: make(chan *player, o.Players), shrinking: map[claim.Rule]bool{}}
 	x.kept = sync.NewCond(&x.mu)
-	if store.Of(b.Name).Has(fault.CapClock) {
-		if x.opts.clockLibrary, err = fault.ClockLibrary(ctx, scratch.Dir()); err != nil {
-			return nil, errors.Join(err, scratch.Close())
-		}
-	}
 	for n := range x.opts.Players {
 		p := &player{explorer: x, dir: filepath.Join(scratch.Dir(), fmt.Sprint(n))}
 		if err := os.Mkdir(p.dir, 0o700); err != nil {
@@ -196,11 +180,7 @@ func (x *explorer) next(ctx context.Context) (Schedule, bool) {
 	for !x.opts.KeepGoing && len(x.shrinking) > 0 {
 		x.kept.Wait()
 	}
-	enough := x.generator.count >= x.opts.Schedules
-	if x.opts.Length > 0 {
-		enough = time.Now().After(x.until)
-	}
-	if enough || ctx.Err() != nil || x.failure != nil || x.satisfied() {
+	if time.Now().After(x.until) || ctx.Err() != nil || x.failure != nil || x.satisfied() {
 		return Schedule{}, false
 	}
 	return x.generator.next(), true

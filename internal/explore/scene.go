@@ -190,7 +190,7 @@ type Played struct {
 // Play plays a scene runs times. Its error says that it could not be played.
 func Play(ctx context.Context, s Scene, b Backend, o Options, runs int) (p Played, err error) {
 	o.Players = 1
-	x, err := newExplorer(ctx, b, o)
+	x, err := newExplorer(b, o)
 	if err != nil {
 		return p, err
 	}

@@ -38,7 +38,7 @@ func TestScenes(t *testing.T) {
 			t.Parallel()
 			path := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
 			b := Backend{Name: backend, Path: path, Fencing: fencing[backend]}
-			x, err := newExplorer(t.Context(), b, Options{Players: 1})
+			x, err := newExplorer(b, Options{Players: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

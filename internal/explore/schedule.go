@@ -90,20 +90,17 @@ const maxEventTime = 7 * time.Second
 // ones.
 type generator struct {
 	backend string
-	seed    uint64
-	count   int
 	random  *rand.Rand
 	picker  *actionPicker
 }
 
 func newGenerator(backend string, seed uint64, settings []string, actions []Action) *generator {
 	random := rand.New(rand.NewPCG(seed, hashOf(backend)))
-	return &generator{backend: backend, seed: seed, random: random, picker: newActionPicker(backend, settings, actions, random)}
+	return &generator{backend: backend, random: random, picker: newActionPicker(backend, settings, actions, random)}
 }
 
 // next makes a schedule.
 func (g *generator) next() Schedule {
-	g.count++
 	setting, actions := g.picker.next()
 	s := Schedule{Backend: g.backend, Setting: setting, Seed: g.random.Uint64()}
 	hosts := 1 + slices.Index([]bool{

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/fault"
-	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -51,7 +50,11 @@ var freezes = []Action{
 	},
 	{
 		Name: "slow-servers", Does: "all servers get a third of the time", On: OnStore, Uses: UsesProcess,
-		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor, Inject: slow, Heal: end,
+		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor, Heal: end,
+		Inject: func(_ context.Context, w *System, e Event) error {
+			w.Setup.SlowServers(e, w.Setup.Servers)
+			return nil
+		},
 	},
 	{
 		Name: "freeze-node", Does: "%s stands still, and the other nodes do not", On: OnServer, Uses: UsesStore, Only: where(voting),
@@ -137,21 +140,16 @@ func conditions(all ...claim.Condition) []string {
 	return names
 }
 
-// each does something to all servers that run: one that is down stands still
-// anyway.
-func each(w *System, do func(fault.Server) error) error {
-	var errs []error
-	for _, s := range w.Setup.Servers {
-		if p, ok := s.(interface{ Pid() int }); ok && p.Pid() == 0 {
-			continue
-		}
-		errs = append(errs, do(s))
-	}
-	return errors.Join(errs...)
+// each does something to all servers that run.
+func each(do func(fault.Server) error) func(context.Context, *System, Event) error {
+	return func(_ context.Context, w *System, _ Event) error { return fault.EachRunning(w.Setup.Servers, do) }
 }
 
-func freezeAll(_ context.Context, w *System, _ Event) error { return each(w, fault.Server.Freeze) }
-func resumeAll(_ context.Context, w *System, _ Event) error { return each(w, fault.Server.Resume) }
+var (
+	freezeAll = each(fault.Server.Freeze)
+	resumeAll = each(fault.Server.Resume)
+	stopAll   = each(fault.Server.Stop)
+)
 
 // freezeMember freezes the member that comes so many places after the leader.
 func freezeMember(ctx context.Context, w *System, after int) error {
@@ -161,19 +159,6 @@ func freezeMember(ctx context.Context, w *System, after int) error {
 	}
 	return w.Setup.Servers[(leader+after)%len(w.Setup.Servers)].Freeze()
 }
-
-// slow lets the servers run for 10 ms and stand still for 20 ms, over and over.
-func slow(ctx context.Context, w *System, e Event) error {
-	w.whileRunning(e, func(ctx context.Context) bool {
-		_ = freezeAll(ctx, w, e) // one that has just crashed
-		proc.Sleep(ctx, 20*time.Millisecond)
-		_ = resumeAll(ctx, w, e)
-		return proc.Sleep(ctx, 10*time.Millisecond)
-	}, func() error { return resumeAll(ctx, w, e) })
-	return nil
-}
-
-func stopAll(_ context.Context, w *System, _ Event) error { return each(w, fault.Server.Stop) }
 
 func startAll(keepData bool) func(context.Context, *System, Event) error {
 	return func(ctx context.Context, w *System, _ Event) error {

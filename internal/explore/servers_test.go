@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/store"
@@ -15,33 +14,25 @@ import (
 // TestServerActions: each action that is done to servers is injected and healed;
 // then they serve a host, and are as they began.
 func TestServerActions(t *testing.T) {
-	library, err := fault.ClockLibrary(t.Context(), t.TempDir())
-	if err != nil {
-		env.Missing(t, "cc", &env.NotInstalledError{Program: "cc", Debian: "gcc", Homebrew: "gcc"})
-	}
 	for _, of := range store.All() {
 		for _, setting := range of.SettingNames() {
 			if !of.InHost() {
-				t.Run(of.Name+"/"+setting, func(t *testing.T) { testServerActions(t, of, setting, library) })
+				t.Run(of.Name+"/"+setting, func(t *testing.T) { testServerActions(t, of, setting) })
 			}
 		}
 	}
 }
 
-func testServerActions(t *testing.T, of *store.Store, setting, library string) {
+func testServerActions(t *testing.T, of *store.Store, setting string) {
 	t.Parallel()
-	wish := store.Requirements{Setting: setting, Needs: []fault.Capability{fault.CapKeeps, fault.CapServers}}
-	if of.Has(fault.CapClock) {
-		wish.ClockLibrary = library
-	}
-	w, start := openSystem(t, of.Name, wish)
+	w, start := openSystem(t, of.Name, store.Requirements{Setting: setting, Needs: []fault.Capability{fault.CapKeeps, fault.CapClock}})
 	h := start(t, "")
 	for _, a := range serverActions {
 		if a.fits(of.Name, setting, of.Lacks) == "" {
 			t.Run(a.Name, func(t *testing.T) { testServerAction(t, w, h, a) })
 		}
 	}
-	if err := w.HealAll(); err != nil {
+	if err := w.Setup.EndBackground(); err != nil {
 		t.Error(err)
 	}
 	closeHost(t, h)

@@ -22,7 +22,7 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	}
 	p.close()
 	e, err := store.Of(p.backend.Name).Open(ctx, store.Requirements{
-		Setting: setting, Needs: capabilities(p.backend.Name), Many: true, TTL: maxTTL, Plugin: p.backend.Path, Dir: p.dir, ClockLibrary: p.opts.clockLibrary,
+		Setting: setting, Needs: []fault.Capability{fault.CapKeeps, fault.CapClock}, Many: true, TTL: maxTTL, Plugin: p.backend.Path, Dir: p.dir,
 	})
 	if err != nil {
 		return err
@@ -39,20 +39,6 @@ func (p *player) well(ctx context.Context) bool {
 // maxTTL is the longest of a schedule.
 const maxTTL = 10 * time.Second
 
-// capabilities are those that an environment has if it can. Paths are made for each
-// host.
-func capabilities(backend string) []fault.Capability {
-	var all []fault.Capability
-	for _, capability := range []fault.Capability{
-		fault.CapServers, fault.CapKeeps, fault.CapClock, fault.CapLeader, fault.CapReadOnly, fault.CapExhaust,
-	} {
-		if store.Of(backend).Has(capability) {
-			all = append(all, capability)
-		}
-	}
-	return all
-}
-
 // close ends the servers. What cannot be ended any more is the watchers' of
 // package env.
 func (p *player) close() {
@@ -64,12 +50,8 @@ func (p *player) close() {
 
 // spec is how a host is started. A recorder that was built from another version
 // gets the same.
-func (p *player) spec(paths []*Path, number int, dir, plugin string) recorder.Spec {
-	var proxies []*fault.Proxy
-	for _, path := range paths {
-		proxies = append(proxies, path.Proxy)
-	}
-	cfg := p.environment.ConfigOf(proxies)
+func (p *player) spec(paths []*fault.Proxy, number int, dir, plugin string) recorder.Spec {
+	cfg := p.environment.ConfigOf(paths)
 	maps.Copy(cfg, p.backend.Config)
 	return recorder.Spec{
 		Backend: p.backend.Name, Path: plugin, Config: cfg, NoMTLS: p.backend.NoMTLS, Host: number, TempDir: dir,
@@ -82,13 +64,9 @@ func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for len(p.paths) < len(s.Hosts) {
-		proxies, err := p.environment.AddPaths()
+		paths, err := p.environment.AddPaths()
 		if err != nil {
 			return err
-		}
-		var paths []*Path
-		for _, proxy := range proxies {
-			paths = append(paths, &Path{Proxy: proxy})
 		}
 		p.paths = append(p.paths, paths)
 	}

@@ -1,12 +1,11 @@
 package explore
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
-	"sync"
 
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/recorder"
@@ -20,15 +19,13 @@ type System struct {
 	Hosts []*Host
 	// Dir is a directory for what actions need; it is removed at the end.
 	Dir string
-
-	background background
 }
 
 // Host is one process with its plugin, as a schedule began it.
 type Host struct {
 	*recorder.Process
 	Number int
-	Paths  []*Path // one to each server
+	Paths  []*fault.Proxy // one to each server
 	// Dir is the TMPDIR of the host and its plugin.
 	Dir string
 }
@@ -38,52 +35,8 @@ func (h *Host) Name() string { return hostName(h.Number) }
 
 func hostName(n int) string { return string(rune('A' + n)) }
 
-// Path is the way from one host to one server. Several actions can harm it at
-// the same time. Its methods may be called from any goroutine.
-type Path struct {
-	Proxy *fault.Proxy
-
-	mu    sync.Mutex
-	heals map[any][]func() error
-}
-
-// Harm does something to the path, until it is healed by the same key.
-func (p *Path) Harm(by any, do func(*fault.Proxy) error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	heal, err := p.Proxy.Apart(do)
-	if p.heals == nil {
-		p.heals = map[any][]func() error{}
-	}
-	p.heals[by] = append(p.heals[by], heal)
-	return err
-}
-
-// Heal ends what was done to the path by that key; the rest goes on. The
-// connections on which something was swallowed are reset.
-func (p *Path) Heal(by any) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var errs []error
-	for _, heal := range p.heals[by] {
-		errs = append(errs, heal())
-	}
-	delete(p.heals, by)
-	return errors.Join(errs...)
-}
-
-// Heal ends what was done to any of its paths for an event.
-func (h *Host) Heal(e Event) error {
-	return eachPath(h.Paths, func(p *Path) error { return p.Heal(e) })
-}
-
-func eachPath(paths []*Path, do func(*Path) error) error {
-	var errs []error
-	for _, p := range paths {
-		errs = append(errs, do(p))
-	}
-	return errors.Join(errs...)
-}
+// end is the Heal of an action that has begun something.
+func end(_ context.Context, w *System, e Event) error { return w.Setup.End(e) }
 
 // hostWrappers are scripts that stand between a host and its plugin, which is
 // $plugin to them.

@@ -36,7 +36,7 @@ func evict(fullAfter time.Duration) func(context.Context, *Setup) error {
 		case fullAfter == 0:
 			err = s.Memory.Fill(ctx)
 		default:
-			s.later(fullAfter, func() error { return s.Memory.Fill(ctx) })
+			s.Later("evict", fullAfter, func() error { return s.Memory.Fill(ctx) })
 		}
 		return err
 	}

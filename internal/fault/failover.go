@@ -58,7 +58,7 @@ func promote(ctx context.Context, s *Setup) error {
 	if err := errors.Join(old.Start(ctx, false), s.Replica.Lead(ctx, old.Addr())); err != nil {
 		return err
 	}
-	s.later(learnsLater, func() error { return s.HolderPaths[0].Retarget(s.Replica.Addr()) })
+	s.Later("failover", learnsLater, func() error { return s.HolderPaths[0].Retarget(s.Replica.Addr()) })
 	return nil
 }
 
@@ -67,22 +67,5 @@ func demote(ctx context.Context, s *Setup) error {
 }
 
 func readdress(_ context.Context, s *Setup) error {
-	return each(slices.Concat(s.HolderPaths, s.RivalPaths), func(p *Proxy) error { return p.Retarget(s.Replica.Addr()) })
-}
-
-// later does something in the background after d, at the latest when the
-// round is over.
-func (s *Setup) later(d time.Duration, do func() error) {
-	now, done := make(chan struct{}), make(chan error, 1)
-	go func() {
-		select {
-		case <-time.After(d):
-		case <-now:
-		}
-		done <- do()
-	}()
-	s.stop = func() error {
-		close(now)
-		return <-done
-	}
+	return Each(slices.Concat(s.HolderPaths, s.RivalPaths), func(p *Proxy) error { return p.Retarget(s.Replica.Addr()) })
 }

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 func TestFreezeResumeKill(t *testing.T) {
@@ -20,20 +22,20 @@ func TestFreezeResumeKill(t *testing.T) {
 	if err := Freeze(pid); err != nil {
 		t.Fatal(err)
 	}
-	if got := state(pid); got != "T" {
-		t.Errorf("state after Freeze = %q, want T", got)
+	if s, _ := proc.Of(pid); !s.Stopped() {
+		t.Errorf("after Freeze %+v", s)
 	}
 	if err := Resume(pid); err != nil {
 		t.Fatal(err)
 	}
-	if got := state(pid); got == "T" {
-		t.Error("still stopped after Resume")
+	if s, _ := proc.Of(pid); s.Stopped() {
+		t.Errorf("after Resume %+v", s)
 	}
 	if err := Kill(pid); err != nil {
 		t.Fatal(err)
 	}
-	if got := state(pid); got != "Z" && got != "" {
-		t.Errorf("state after Kill = %q, want a zombie", got)
+	if s, known := proc.Of(pid); known && !s.Ended() {
+		t.Errorf("after Kill %+v, want a zombie", s)
 	}
 	_ = cmd.Wait() // "signal: killed"
 	for name, harm := range map[string]func(int) error{"Kill": Kill, "Freeze": Freeze, "Resume": Resume} {

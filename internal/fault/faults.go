@@ -34,7 +34,7 @@ type Setup struct {
 	// Memory is the servers'.
 	Memory Memory
 
-	stop func() error // ends what a fault does in the background
+	Background
 }
 
 // Host is a process that takes locks through a plugin process.
@@ -119,8 +119,6 @@ type Fault struct {
 	// Inject: from then on a lock that is free is granted within a second. The
 	// holder gives half of its locks back in the outage.
 	RestoresService bool
-	// Freezes reports whether the holder cannot run until it is healed.
-	Freezes bool
 	// SeveralServers reports whether it is shown on several servers, where the backend can have
 	// several or one.
 	SeveralServers bool
@@ -150,15 +148,6 @@ func (f Fault) Fits(lacks map[Capability]string) string {
 	return ""
 }
 
-// Conditions are what f makes, as rounds record it.
-func (f Fault) Conditions() []string {
-	var names []string
-	for _, c := range f.Produces {
-		names = append(names, string(c))
-	}
-	return names
-}
-
 // All are the faults in the order in which they are shown.
 func All() []Fault {
 	return slices.Concat(hosts, partitions, networks, restarts, failovers, slots, clocks, servers, evictions)
@@ -173,11 +162,22 @@ func Names() []string {
 	return names
 }
 
-// each does the same to several things and joins the errors.
-func each[T any](of []T, do func(T) error) error {
+// Each does the same to several things and joins the errors.
+func Each[T any](of []T, do func(T) error) error {
 	var errs []error
 	for _, x := range of {
 		errs = append(errs, do(x))
 	}
 	return errors.Join(errs...)
+}
+
+// EachRunning does the same to the servers that run: one that is down stands
+// still anyway.
+func EachRunning(servers []Server, do func(Server) error) error {
+	return Each(servers, func(s Server) error {
+		if p, ok := s.(interface{ Pid() int }); ok && p.Pid() == 0 {
+			return nil
+		}
+		return do(s)
+	})
 }

@@ -10,7 +10,7 @@ import (
 // hosts are faults of the holder's processes.
 var hosts = []Fault{
 	{
-		Name: "freeze-host", Does: "the holder stands still until another host has its locks, then goes on", Freezes: true,
+		Name: "freeze-host", Does: "the holder stands still until another host has its locks, then goes on",
 		Produces: []claim.Condition{claim.HostStopped},
 		Needs:    []Capability{CapRival},
 		Inject:   func(_ context.Context, s *Setup) error { return Freeze(s.Holder.Pid()) },

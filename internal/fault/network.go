@@ -1,9 +1,6 @@
 package fault
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // BlackHole swallows everything in both directions, the ends of connections
 // among it. They stay open and new ones are accepted, and nobody is told: the
@@ -39,27 +36,18 @@ func (p *Proxy) SlowStart(d time.Duration) error {
 
 // Throttle lets about rate KB a second through in each direction.
 func (p *Proxy) Throttle(rate int) error {
-	if rate < 1 {
-		return fmt.Errorf("fault: throttle to %d KB/s: at least 1", rate)
-	}
 	return p.harm(impairment{rate: rate}, Requests, Replies)
 }
 
 // Dribble cuts what passes into pieces of size bytes with a gap between them,
 // in both directions.
 func (p *Proxy) Dribble(size int, gap time.Duration) error {
-	if size < 1 {
-		return fmt.Errorf("fault: dribble in pieces of %d bytes: at least 1", size)
-	}
 	return p.harm(impairment{size: size, gap: gap}, Requests, Replies)
 }
 
 // Reset breaks a connection, by TCP reset, instead of passing a request or an
 // answer on. The share of messages concerned goes from 0 to 1: all.
 func (p *Proxy) Reset(share float64) error {
-	if share < 0 || share > 1 {
-		return fmt.Errorf("fault: reset a share of %v: not between 0 and 1", share)
-	}
 	// The chance is that of each direction, and a message has both before it.
 	return p.harm(impairment{resets: share}, Requests, Replies)
 }

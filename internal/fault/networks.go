@@ -34,14 +34,14 @@ var networks = []Fault{
 	{
 		Name: "lost-reply", Does: "half of the holder's acquires reach the servers, the answers do not reach the holder; TTL 10 s",
 		Needs: []Capability{CapRival, CapPaths}, TTL: longTTL, KeepsLeases: true, Acts: 2 * time.Second,
-		Prepare: func(_ context.Context, s *Setup) error { return each(s.HolderPaths, (*Proxy).LoseReplies) },
-		Inject:  func(_ context.Context, s *Setup) error { return each(s.HolderPaths, (*Proxy).Heal) },
+		Prepare: func(_ context.Context, s *Setup) error { return Each(s.HolderPaths, (*Proxy).LoseReplies) },
+		Inject:  func(_ context.Context, s *Setup) error { return Each(s.HolderPaths, (*Proxy).Heal) },
 	},
 }
 
 // onPaths does something to every path of both hosts.
 func onPaths(do func(*Proxy) error) func(context.Context, *Setup) error {
 	return func(_ context.Context, s *Setup) error {
-		return each(slices.Concat(s.HolderPaths, s.RivalPaths), do)
+		return Each(slices.Concat(s.HolderPaths, s.RivalPaths), do)
 	}
 }

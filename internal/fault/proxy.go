@@ -25,10 +25,10 @@ type Proxy struct {
 	port   *ports.Taken
 	toxics map[Direction]*toxic
 
-	mu        sync.Mutex
-	harms     []*impairment
-	observers []*impairment // that no Heal ends
-	refusing  int           // how many of the harms refuse connections
+	apart    sync.Mutex // held while one harms it apart from others
+	mu       sync.Mutex
+	harms    []*impairment // and who observes
+	refusing int           // how many of the harms refuse connections
 }
 
 // Some toxics write to the global logger.
@@ -99,18 +99,23 @@ const (
 
 // harm begins one, of what passes in the given directions.
 func (p *Proxy) harm(h impairment, in ...Direction) error {
+	h.in = in
+	p.begin(h)
+	return nil
+}
+
+func (p *Proxy) begin(h impairment) *impairment {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h.in = in
 	p.harms = append(p.harms, &h)
 	p.tellToxics()
-	return nil
+	return &h
 }
 
 func (p *Proxy) tellToxics() {
 	for direction, w := range p.toxics {
 		var harms []*impairment
-		for _, h := range slices.Concat(p.observers, p.harms) {
+		for _, h := range p.harms {
 			if slices.Contains(h.in, direction) {
 				harms = append(harms, h)
 			}
@@ -121,8 +126,10 @@ func (p *Proxy) tellToxics() {
 
 // Apart does harm that can be healed apart from other harm: heal ends what do has
 // done through the methods of the proxy, and nothing else. Others must not harm
-// the proxy before Apart returns.
+// the proxy otherwise than by Apart before it returns.
 func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
+	p.apart.Lock()
+	defer p.apart.Unlock()
 	p.mu.Lock()
 	before := len(p.harms)
 	p.mu.Unlock()
@@ -130,12 +137,14 @@ func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	p.mu.Lock()
 	done := slices.Clone(p.harms[before:])
 	p.mu.Unlock()
-	return func() error { return p.heal(func(h *impairment) bool { return slices.Contains(done, h) }) }, err
+	return func() error {
+		return p.heal(func(h *impairment) bool { return h.seen == nil && slices.Contains(done, h) })
+	}, err
 }
 
 // Heal ends all harms. Connections on which something was swallowed are reset,
 // the others go on.
-func (p *Proxy) Heal() error { return p.heal(func(*impairment) bool { return true }) }
+func (p *Proxy) Heal() error { return p.heal(func(h *impairment) bool { return h.seen == nil }) }
 
 func (p *Proxy) heal(which func(*impairment) bool) error {
 	p.mu.Lock()
@@ -164,17 +173,8 @@ func (p *Proxy) heal(which func(*impairment) bool) error {
 // called at any time and more than once, none begins; a call under way is not
 // waited for.
 func (p *Proxy) Observe(seen func(Direction)) (end func()) {
-	h := &impairment{seen: seen, in: []Direction{Requests, Replies}}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.observers = append(p.observers, h)
-	p.tellToxics()
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.observers = slices.DeleteFunc(p.observers, func(one *impairment) bool { return one == h })
-		p.tellToxics()
-	}
+	h := p.begin(impairment{seen: seen, in: []Direction{Requests, Replies}})
+	return func() { _ = p.heal(func(one *impairment) bool { return one == h }) } // it refuses nothing
 }
 
 // Retarget resets all connections and passes those that come now on to another

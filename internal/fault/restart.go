@@ -33,7 +33,7 @@ var restarts = []Fault{
 
 // restart crashes servers and starts them again.
 func restart(ctx context.Context, servers []Server, keepData bool) error {
-	return errors.Join(each(servers, Server.Stop), StartAll(ctx, servers, keepData))
+	return errors.Join(Each(servers, Server.Stop), StartAll(ctx, servers, keepData))
 }
 
 // StartAll starts servers at the same time: the members of a cluster serve only
@@ -54,10 +54,10 @@ func reachMajority(_ context.Context, s *Setup) error {
 	if !s.Votes {
 		return nil
 	}
-	return each(s.HolderPaths[minority(s)+1:], (*Proxy).BlackHole)
+	return Each(s.HolderPaths[minority(s)+1:], (*Proxy).BlackHole)
 }
 
-func reachAll(_ context.Context, s *Setup) error { return each(s.HolderPaths, (*Proxy).Heal) }
+func reachAll(_ context.Context, s *Setup) error { return Each(s.HolderPaths, (*Proxy).Heal) }
 
 // wipe restarts without data one of the servers that vote, or all servers.
 func wipe(ctx context.Context, s *Setup) error {

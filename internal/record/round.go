@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/lockbench/lockbench/internal/claim"
 )
 
 // RoundsFile has the histories of the safety scenario: one JSON object for
@@ -26,7 +28,7 @@ type Round struct {
 	Fault   string `json:"fault"`
 	// Conditions are those that the fault makes, by the names of package claim.
 	// Folders of earlier versions have none.
-	Conditions []string `json:"conditions,omitempty"`
+	Conditions []claim.Condition `json:"conditions,omitempty"`
 	// Control reports whether a safeguard was off on purpose: what happened is
 	// shown, and judges nobody.
 	Control bool  `json:"control,omitempty"`

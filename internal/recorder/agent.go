@@ -40,7 +40,6 @@ type agent struct {
 
 	mu   sync.Mutex
 	held map[leaseID]*holding
-	pool *leasePool // the last one, nil for none
 
 	served  atomic.Bool  // the present client was granted a lock
 	asking  atomic.Int64 // callers of workloads that ask for a lock
@@ -70,8 +69,6 @@ func run(parent *proc.Parent) error {
 		switch o.Op {
 		case "acquire":
 			a.acquire(o)
-		case "keep":
-			a.keep(o)
 		case "work":
 			a.start(*o.Workload)
 		case "reopen":
@@ -151,11 +148,8 @@ type leaseID struct {
 // note is told what happens to leases, a moment after it did.
 func (a *agent) note(e core.Event) {
 	a.mu.Lock()
-	c, h := a.pool, a.held[leaseID{e.Owner, e.Token}]
+	h := a.held[leaseID{e.Owner, e.Token}]
 	a.mu.Unlock()
-	if c != nil && e.Kind == core.EventLost {
-		c.onEvent(e)
-	}
 	if h == nil {
 		return
 	}

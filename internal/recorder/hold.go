@@ -114,6 +114,19 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 	a.send(note{Lease: h.state()})
 }
 
+// until is a context that ends when stop closes.
+func until(stop chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
 // again waits a moment before another acquire: a store that refuses for good
 // today may be healed. It returns false when ctx has ended.
 func again(ctx context.Context) bool { return proc.Sleep(ctx, retryEvery) }

@@ -42,9 +42,8 @@ type Spec struct {
 
 // order is one line on a recorder's standard input.
 type order struct {
-	Op      string        `json:"op"` // acquire, keep, work, release, reopen, read, or a surrounding
+	Op      string        `json:"op"` // acquire, work, release, reopen, read, or a surrounding
 	Names   []string      `json:"names,omitempty"`
-	Count   int           `json:"count,omitempty"` // of the leases to keep
 	First   int           `json:"first,omitempty"` // number of Names[0] in the round; of the first lock to release
 	TTL     time.Duration `json:"ttl_ns,omitempty"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"`
@@ -60,7 +59,6 @@ type note struct {
 	Halt   *record.Halt  `json:"halt,omitempty"`
 	Call   *Call         `json:"call,omitempty"`
 	Failed string        `json:"failed,omitempty"` // an acquire; why
-	Pool   *LeasePool    `json:"pool,omitempty"`
 	Use    *Use          `json:"use,omitempty"`
 	Plugin int           `json:"plugin,omitempty"` // process id of its plugin
 	Asking *bool         `json:"asking,omitempty"` // whether a caller asks for anything
@@ -77,7 +75,6 @@ type Process struct {
 	change chan struct{} // closed and replaced at each note
 	seen   Seen
 	index  map[grant]int // of seen.Leases
-	pool   LeasePool
 	uses   []Use
 	plugin int
 	asking bool
@@ -100,12 +97,15 @@ type Seen struct {
 func (s Seen) Held() int {
 	n := 0
 	for _, l := range s.Leases {
-		if l.DoneNs == 0 && l.ReleaseNs == 0 {
+		if held(l) {
 			n++
 		}
 	}
 	return n
 }
+
+// held reports whether a lease has no end.
+func held(l record.Lease) bool { return l.DoneNs == 0 && l.ReleaseNs == 0 }
 
 // Start starts a recorder and returns when its plugin is open.
 func Start(ctx context.Context, s Spec) (*Process, error) {
@@ -144,8 +144,6 @@ func (p *Process) take(n note) {
 		p.seen.Calls = append(p.seen.Calls, *n.Call)
 	case n.Failed != "":
 		p.seen.Failed = append(p.seen.Failed, n.Failed)
-	case n.Pool != nil:
-		p.pool.add(*n.Pool)
 	case n.Use != nil:
 		p.uses = append(p.uses, *n.Use)
 	case n.Plugin != 0:
@@ -212,11 +210,17 @@ func (p *Process) Seen() Seen {
 	return s
 }
 
-// Forget begins anew: a round is over.
+// Forget begins anew with the leases that have no end: a round is over.
 func (p *Process) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	before := p.seen.Leases
 	p.seen, p.index = Seen{}, map[grant]int{}
+	for _, l := range before {
+		if held(l) {
+			p.lease(l)
+		}
+	}
 }
 
 // PluginPid is the process id of its plugin when it was last started.

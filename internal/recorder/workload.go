@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,10 +36,12 @@ type Workload struct {
 	TTL     time.Duration `json:"ttl_ns"`
 	// Limit is how long a call may take, Hold how long a lock is held, and Pause
 	// how long a caller rests after it.
-	Limit Range  `json:"limit_ns"`
-	Hold  Range  `json:"hold_ns"`
-	Pause Range  `json:"pause_ns"`
-	Seed  uint64 `json:"seed"`
+	Limit Range `json:"limit_ns"`
+	Hold  Range `json:"hold_ns"`
+	Pause Range `json:"pause_ns"`
+	// Look is how often a holder asks its lease whether it is valid. Default 10 ms.
+	Look time.Duration `json:"look_ns,omitempty"`
+	Seed uint64        `json:"seed"`
 }
 
 // Range is a time from the first to the second, both included.
@@ -261,7 +264,7 @@ func (c *caller) hold(work context.Context, t tenure, call Call) *record.Lease {
 	now := proc.Now()
 	r := &record.Lease{Host: call.Host, Name: call.Name, Token: t.Token(), AskedNs: call.SentNs, GrantedNs: now, ValidNs: now}
 	c.agent.send(note{Lease: r.Clone()})
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(cmp.Or(c.w.Look, lookEvery))
 	defer look.Stop()
 	end, told := time.After(c.w.Hold.draw(c.random)), work.Done()
 	for over := false; ; {

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
@@ -51,28 +52,21 @@ type cell struct {
 	ttl           time.Duration
 	environment   *store.Environment
 	holder, rival *recorder.Process
-	names         []string     // of the locks of this round
-	given         func() error // waits for what the holder gives back
+	names         []string // of the locks of this round
 }
 
 func (c *cell) rounds(ctx context.Context, template record.Round) error {
 	for n := range c.plan.Rounds {
 		round := template
-		round.Round, round.Names = n+1, Names
-		err := c.ready(ctx, n)
-		if err == nil {
-			err = c.round(ctx, &round)
-		}
+		round.Round = n + 1
+		failed := c.play(ctx, &round)
 		if ctx.Err() != nil {
 			return ctx.Err()
-		}
-		if err != nil {
-			round.Failure = err.Error()
 		}
 		if err := c.sink.Round(round); err != nil {
 			return err
 		}
-		if round.Failure != "" {
+		if failed != nil {
 			// What a fault has left behind must not judge the next round.
 			return nil
 		}
@@ -80,45 +74,55 @@ func (c *cell) rounds(ctx context.Context, template record.Round) error {
 	return nil
 }
 
+// play goes through one round. What fails stands in the round, too.
+func (c *cell) play(ctx context.Context, r *record.Round) error {
+	r.Names, r.TTLms = Names, c.ttl.Milliseconds()
+	err := c.ready(ctx, r.Round > 1)
+	if err == nil {
+		err = c.round(ctx, r)
+	}
+	if err != nil {
+		r.Failure = err.Error()
+	}
+	return err
+}
+
 // alone reports whether one process is both hosts: the store has no room for two.
 func (c *cell) alone() bool { return store.Of(c.backend.Name).Lacks[fault.CapRival] != "" }
 
-// ready starts the hosts that do not live, and brings the servers back to
-// where they began.
-func (c *cell) ready(ctx context.Context, round int) (err error) {
-	if round > 0 {
+// ready starts the hosts that do not live, and brings servers that were used
+// back to where they began.
+func (c *cell) ready(ctx context.Context, used bool) (err error) {
+	if used {
 		if err := c.environment.Again(ctx); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	start := func(host int, paths []*fault.Proxy) (*recorder.Process, error) {
-		return recorder.Start(ctx, recorder.Spec{
-			Backend: c.backend.Name, Path: c.backend.Path, NoMTLS: c.backend.NoMTLS, Host: host,
-			Config: merged(c.backend.Config, c.environment.ConfigOf(paths), c.fault.Config), Resources: c.resources, TempDir: c.dir,
-		})
-	}
 	if c.holder == nil || !c.holder.Alive() {
-		if c.holder, err = start(holderHost, c.environment.Setup.HolderPaths); err != nil {
+		if c.holder, err = c.start(ctx, holderHost, c.environment.Setup.HolderPaths, c.fault.Config); err != nil {
 			return err
 		}
 	}
 	if c.alone() {
 		c.rival = c.holder
 	} else if c.rival == nil {
-		c.rival, err = start(rivalHost, c.environment.Setup.RivalPaths)
+		c.rival, err = c.start(ctx, rivalHost, c.environment.Setup.RivalPaths, c.fault.Config)
 	}
 	return err
 }
 
-// merged is all of configs, of which a later one has the last word.
-func merged(configs ...map[string]string) map[string]string {
-	out := map[string]string{}
-	for _, c := range configs {
-		maps.Copy(out, c)
+// start starts a host that uses the given paths, or none.
+func (c *cell) start(ctx context.Context, host int, paths []*fault.Proxy, more driver.Config) (*recorder.Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	cfg := driver.Config{}
+	for _, part := range []driver.Config{c.backend.Config, c.environment.ConfigOf(paths), more} {
+		maps.Copy(cfg, part)
 	}
-	return out
+	return recorder.Start(ctx, recorder.Spec{
+		Backend: c.backend.Name, Path: c.backend.Path, NoMTLS: c.backend.NoMTLS, Host: host,
+		Config: cfg, Resources: c.resources, TempDir: c.dir,
+	})
 }
 
 // round does what the package comment says, once.
@@ -157,7 +161,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	if c.fault.RestoresService && c.fault.Heal == nil {
 		r.BackNs = proc.Now()
 	}
-	if c.fault.Freezes {
+	if slices.Contains(c.fault.Produces, claim.HostStopped) { // until it is healed
 		r.Halts = append(r.Halts, record.Halt{Host: holderHost, Why: record.HaltFrozen, From: r.InjectedNs})
 	}
 	if c.fault.RivalAsksLate {
@@ -200,16 +204,15 @@ func (c *cell) hold(ctx context.Context) error {
 // giveBack lets the holder release the second half of its locks in an outage
 // after which the store must serve.
 func (c *cell) giveBack(ctx context.Context) {
-	given := make(chan error, 1)
-	go func() {
-		var err error
-		if c.fault.RestoresService {
-			proc.Sleep(ctx, givingBack)
-			err = c.holder.ReleaseFrom(ctx, Names/2)
+	if !c.fault.RestoresService {
+		return
+	}
+	c.environment.Setup.Later("give back", givingBack, func() error {
+		if err := c.holder.ReleaseFrom(ctx, Names/2); err != nil {
+			return fmt.Errorf("the holder gives half of its locks back: %w", err)
 		}
-		given <- err
-	}()
-	c.given = sync.OnceValue(func() error { return <-given })
+		return nil
+	})
 }
 
 // want lets the rival wait for all locks.
@@ -255,9 +258,6 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 	}
 	if err := c.environment.Setup.EndBackground(); err != nil {
 		return fmt.Errorf("heal: %w", err)
-	}
-	if err := c.given(); err != nil {
-		return fmt.Errorf("the holder gives half of its locks back: %w", err)
 	}
 	if err == nil {
 		proc.Sleep(ctx, lateness) // the rival renews soon, and would learn of a lost lock

@@ -4,6 +4,7 @@
 package safety
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,9 +101,6 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 	if err := r.openResources(ctx); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(p.Faults, func(f fault.Fault) bool { return slices.Contains(f.Needs, fault.CapClock) }) {
-		r.clockLibrary, r.noClock = fault.ClockLibrary(ctx, r.dir)
-	}
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {
 			if ctx.Err() != nil {
@@ -121,13 +119,11 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 }
 
 type runner struct {
-	plan         Plan
-	sink         Sink
-	dir          string
-	began        int64 // zero of all times
-	random       *rand.Rand
-	clockLibrary string
-	noClock      error // why there is none
+	plan   Plan
+	sink   Sink
+	dir    string
+	began  int64 // zero of all times
+	random *rand.Rand
 
 	resources recorder.Resources
 	servers   env.Nodes // of the resources
@@ -161,33 +157,17 @@ func (r *runner) openResources(ctx context.Context) error {
 // cell runs all rounds of one fault on one backend.
 func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 	s := store.Of(b.Name)
-	template := record.Round{
-		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Conditions(), Control: f.Control,
-		// A store that dies with its plugin loses its leases with it.
-		Keeps: f.KeepsLeases && s.Lacks[fault.CapRival] == "",
-	}
-	if f.Config["fencing"] == "none" {
-		template.Fencing = "none"
-	}
+	template := roundOf(b, f)
 	switch {
 	case !store.Known(b.Name):
 		template.Missing = "lockbench has no throwaway servers for it"
 	case s.Fits(f) != "":
 		template.Missing = s.Fits(f)
-	case slices.Contains(f.Needs, fault.CapClock) && r.noClock != nil:
-		template.Missing = r.noClock.Error()
 	}
 	if template.Missing != "" {
 		return r.sink.Round(template)
 	}
-	w := store.Requirements{Needs: f.Needs, Many: f.SeveralServers, TTL: TTL, Plugin: b.Path, Dir: r.dir}
-	if f.TTL > 0 {
-		w.TTL = f.TTL
-	}
-	if slices.Contains(f.Needs, fault.CapClock) {
-		w.ClockLibrary = r.clockLibrary
-	}
-	template.TTLms = w.TTL.Milliseconds()
+	w := store.Requirements{Needs: f.Needs, Many: f.SeveralServers, TTL: ttlOf(f), Plugin: b.Path, Dir: r.dir}
 	e, err := s.Open(ctx, w)
 	if errors.Is(err, env.ErrNotInstalled) {
 		template.Missing = err.Error()
@@ -201,3 +181,19 @@ func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 	err = c.rounds(ctx, template)
 	return errors.Join(err, c.end(ctx), e.Close())
 }
+
+// roundOf is a round of a fault on a backend, before it is gone through.
+func roundOf(b Backend, f fault.Fault) record.Round {
+	r := record.Round{
+		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Produces, Control: f.Control,
+		// A store that dies with its plugin loses its leases with it.
+		Keeps: f.KeepsLeases && store.Of(b.Name).Lacks[fault.CapRival] == "",
+	}
+	if f.Config["fencing"] == "none" {
+		r.Fencing = "none"
+	}
+	return r
+}
+
+// ttlOf is the TTL of the leases under a fault.
+func ttlOf(f fault.Fault) time.Duration { return cmp.Or(f.TTL, TTL) }

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/check"
+	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/proc"
@@ -18,9 +22,23 @@ import (
 	"github.com/lockbench/lockbench/internal/store"
 )
 
-// restBetween is the pause between two faults, in which pools report what they
-// have lost.
-const restBetween = 2 * time.Second
+const (
+	// restBetween is the pause between two faults.
+	restBetween = 2 * time.Second
+	// poolHost is the number of the host that keeps many leases.
+	poolHost = 2
+	// poolTTL is that of its leases: as long as that of the faults that a lease
+	// must survive.
+	poolTTL = 10 * time.Second
+	// gatherFor is how long a pool may take until it is whole, and to give
+	// everything back: a server that votes and was restarted is let in again
+	// after a TTL.
+	gatherFor = time.Minute
+)
+
+// poolHold is how long the pool holds a lease before it gives it back and takes
+// it again.
+var poolHold = recorder.Range{poolTTL / 2, 5 * poolTTL / 2}
 
 // Soak lets hosts live long while one fault after the other is injected. On
 // each backend, all at the same time, two hosts go through the rounds of this
@@ -31,8 +49,8 @@ type Soak struct {
 	// Length is for how long it goes on, to begin with the first start. On each
 	// backend there is at least one fault.
 	Length time.Duration
-	// Seed decides which faults are injected, in which order, and at which moments of
-	// a renewal.
+	// Seed decides in which order faults are injected, and at which moments of a
+	// renewal.
 	Seed uint64
 	// PoolSize is how many leases are kept on each backend.
 	PoolSize int
@@ -47,14 +65,12 @@ type Soaked struct {
 	Err    error
 	Rounds int
 	Grants int // judged, those of the pool among them
-	// Violations are the rules that were broken without documentation, and who
-	// broke them. Bad are the rounds in which that was.
+	// Violations are the rules that were broken, and who broke them. Bad are the
+	// rounds in which that was, those of the pool among them.
 	Violations []string
 	Bad        []record.Round
-	// FalseLosses say how many leases with a TTL of 10 s were lost, and when,
-	// although no fault explains it: of the hosts of the rounds and of the pool.
-	FalseLosses []string
-	// ShortLosses are those with a TTL of 2 s, which a busy machine may explain.
+	// ShortLosses are the leases with a TTL of 2 s that were lost although no
+	// fault explains it: a busy machine may.
 	ShortLosses int
 	// Usages are those of the processes, in the order of their starts.
 	Usages []*Usage
@@ -67,105 +83,66 @@ func (s Soak) Run(ctx context.Context) (found []Soaked, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, scratch.Close()) }()
-	began := proc.Now()
+	found = make([]Soaked, len(s.Backends))
+	began, until := proc.Now(), time.Now().Add(s.Length)
 	var beginning sync.Mutex
-	systems := make([]*system, len(s.Backends))
 	var work sync.WaitGroup
 	for i, b := range s.Backends {
-		w := &system{
-			soak: s, beginning: &beginning, until: time.Now().Add(s.Length), schedule: newSchedule(b.Name, s.Seed),
-			checker: check.New(), usages: map[int]*Usage{}, found: Soaked{Backend: b.Name},
-		}
+		found[i].Backend = b.Name
+		w := &system{soak: s, until: until, faults: bearable(b.Name), found: &found[i]}
 		w.cell = &cell{backend: b, ttl: TTL, runner: &runner{
-			plan: Plan{FilesOnly: true}, began: began, random: seeded(b.Name, s.Seed, "moments"), dir: scratch.Dir(),
+			began: began, random: rand.New(rand.NewPCG(s.Seed, uint64(i))), dir: scratch.Dir(),
 		}}
-		systems[i] = w
-		work.Go(func() { w.found.Err = w.run(ctx) })
+		work.Go(func() {
+			if w.found.Err = w.run(ctx, &beginning); w.found.Err != nil {
+				s.Log("%s ends early: %v", b.Name, w.found.Err)
+			}
+		})
 	}
-	over := make(chan struct{})
-	var progress sync.WaitGroup
-	progress.Go(func() { s.progress(systems, over) })
 	work.Wait()
-	close(over)
-	progress.Wait()
-	for _, w := range systems {
-		found = append(found, w.found)
-	}
 	return found, ctx.Err()
 }
 
-// progressEvery is how often a soak logs how far it is.
-const progressEvery = 10 * time.Second
-
-func (s Soak) progress(systems []*system, over chan struct{}) {
-	t := time.NewTicker(progressEvery)
-	defer t.Stop()
-	for began := time.Now(); ; {
-		select {
-		case <-over:
-			return
-		case <-t.C:
-		}
-		line := fmt.Sprintf("%v of about %v:", time.Since(began).Round(time.Second), s.Length)
-		for _, w := range systems {
-			line += " " + w.status() + ","
-		}
-		s.Log("%s", line[:len(line)-1])
-	}
+// bearable are the faults that a backend must bear, over and over, on the same
+// servers: of no documented double grant, and after which these are what they
+// were before. A clock that is set right again jumps, a replica that was
+// promoted stays the master, and keys that were evicted are gone. Sentinel and
+// Cluster are other servers.
+func bearable(backend string) []fault.Fault {
+	return slices.DeleteFunc(fault.All(), func(f fault.Fault) bool {
+		_, documented := store.Of(backend).Exempt(claim.Overlap, f.Produces)
+		return documented || f.Control || f.Config != nil || store.Of(backend).Fits(f) != "" ||
+			slices.ContainsFunc(f.Needs, func(p fault.Capability) bool { return slices.Contains(unbearable, p) })
+	})
 }
+
+var unbearable = []fault.Capability{fault.CapClock, fault.CapReplica, fault.CapSentinel, fault.CapSlots, fault.CapEvict}
 
 // system is one backend in a soak.
 type system struct {
 	*cell
-	soak      Soak
-	beginning *sync.Mutex
-	until     time.Time // faults are injected
-	schedule  *schedule
-	poolHost  *recorder.Process
-	checker   *check.Checker
-	names     []string // of the pool
-	usages    map[int]*Usage
-
-	mu    sync.Mutex
-	now   string // what goes on
-	found Soaked
-}
-
-func (w *system) status() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return fmt.Sprintf("%s %s (%d)", w.backend.Name, w.now, w.found.Rounds)
-}
-
-func (w *system) does(what string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now = what
+	soak   Soak
+	until  time.Time // faults are injected
+	faults []fault.Fault
+	pool   *recorder.Process
+	found  *Soaked
 }
 
 // run begins with a calm round, after which every process has done what it
 // does for the first time, and is looked at for the first time. One backend
 // begins after the other: to start servers and pools is the hardest work.
-func (w *system) run(ctx context.Context) (err error) {
-	w.does("waits")
-	defer func() {
-		w.does("is over")
-		if err != nil {
-			w.soak.Log("%s ends early: %v", w.backend.Name, err)
-		}
-	}()
+func (w *system) run(ctx context.Context, beginning *sync.Mutex) (err error) {
 	defer func() { err = errors.Join(err, w.endAll(ctx)) }()
-	w.beginning.Lock()
-	err = w.steps(ctx, w.open, w.keep, w.calm, w.leave, w.keep)
-	w.beginning.Unlock()
-	if err == nil {
-		err = w.steps(ctx, w.injections, w.leave)
+	beginning.Lock()
+	err = inTurn(ctx, w.open, w.keep, w.calm, w.leave, w.keep)
+	beginning.Unlock()
+	if err != nil {
+		return err
 	}
-	w.concludePool()
-	return err
+	return inTurn(ctx, w.injections, w.leave)
 }
 
-func (w *system) steps(ctx context.Context, steps ...func(context.Context) error) error {
+func inTurn(ctx context.Context, steps ...func(context.Context) error) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
@@ -174,32 +151,94 @@ func (w *system) steps(ctx context.Context, steps ...func(context.Context) error
 	return nil
 }
 
-// open starts the servers, and the host of the pool.
+// open starts servers for all of the faults, and the host of the pool on paths
+// of its own.
 func (w *system) open(ctx context.Context) (err error) {
-	w.does("starts")
 	if w.resources.Dir, err = os.MkdirTemp(w.dir, w.backend.Name+"-"); err != nil {
 		return err
 	}
-	if w.environment, err = store.Of(w.backend.Name).Open(ctx, w.wish()); err != nil {
+	all := store.Requirements{Many: true, TTL: poolTTL, Plugin: w.backend.Path, Dir: w.dir}
+	for _, f := range w.faults {
+		all.Needs = append(all.Needs, f.Needs...)
+	}
+	if w.environment, err = store.Of(w.backend.Name).Open(ctx, all); err != nil {
 		return err
 	}
-	return w.startPool(ctx)
+	cfg := driver.Config{}
+	if w.environment.Config["node_timeout"] != "" {
+		// As long as the TTL allows: that of the rounds is short for a busy machine.
+		cfg["node_timeout"] = (poolTTL / 20).String()
+	}
+	w.pool, err = w.start(ctx, poolHost, nil, cfg)
+	return err
+}
+
+// keep lets the pool take its leases, and waits until it has all of them.
+func (w *system) keep(ctx context.Context) error {
+	for i := range w.soak.PoolSize {
+		err := w.pool.Work(recorder.Workload{
+			Kind: recorder.KindLock, Prefix: "pool-", First: i, Names: 1, Callers: 1, TTL: poolTTL, Seed: w.random.Uint64(),
+			Limit: recorder.Range{gatherFor, gatherFor}, Hold: poolHold, Look: time.Second,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return w.gather(ctx)
+}
+
+// gather waits until the pool is whole: each of its leases was held at some time
+// from now on.
+func (w *system) gather(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, gatherFor)
+	defer cancel()
+	began, held := proc.Now(), 0
+	err := w.pool.Await(ctx, func(s recorder.Seen) bool {
+		has := make([]bool, w.soak.PoolSize)
+		held = 0
+		for _, l := range s.Leases {
+			if l.DoneNs == 0 && (l.ReleaseNs == 0 || l.ReleaseNs > began) && !has[l.Name] {
+				has[l.Name] = true
+				held++
+			}
+		}
+		return held == len(has)
+	})
+	if err != nil {
+		return fmt.Errorf("the pool has %d of its %d leases: %w", held, w.soak.PoolSize, err)
+	}
+	return nil
+}
+
+// leave lets the pool give everything back, and looks at its processes.
+func (w *system) leave(ctx context.Context) error {
+	releasing, cancel := context.WithTimeout(ctx, gatherFor)
+	defer cancel()
+	if err := w.pool.Release(releasing); err != nil {
+		return fmt.Errorf("the pool releases: %w", err)
+	}
+	w.judgePool(fault.Fault{Name: "no fault", KeepsLeases: true})
+	return w.look(ctx, "pool", w.pool)
 }
 
 // calm is a round without a fault. A host that is alone has none: it would
 // wait for itself.
 func (w *system) calm(ctx context.Context) error {
 	if w.alone() {
-		return w.one(ctx, w.schedule.next())
+		return w.one(ctx, w.faults[0])
 	}
 	return w.one(ctx, fault.Fault{Name: "calm", Acts: restBetween})
 }
 
-// injections injects one fault after the other.
+// injections injects all faults in an order that the seed decides, then all of
+// them in another one, until the time is over.
 func (w *system) injections(ctx context.Context) error {
 	for {
-		if err := w.one(ctx, w.schedule.next()); err != nil || time.Now().After(w.until) {
-			return err
+		w.random.Shuffle(len(w.faults), func(i, j int) { w.faults[i], w.faults[j] = w.faults[j], w.faults[i] })
+		for _, f := range w.faults {
+			if err := w.one(ctx, f); err != nil || time.Now().After(w.until) {
+				return err
+			}
 		}
 	}
 }
@@ -207,10 +246,10 @@ func (w *system) injections(ctx context.Context) error {
 // endAll ends hosts and servers.
 func (w *system) endAll(ctx context.Context) error {
 	err := w.end(ctx)
-	if w.poolHost != nil {
+	if w.pool != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
-		err = errors.Join(err, w.poolHost.Close(ctx))
+		err = errors.Join(err, w.pool.Close(ctx))
 	}
 	if w.environment != nil {
 		err = errors.Join(err, w.environment.Close())
@@ -218,43 +257,25 @@ func (w *system) endAll(ctx context.Context) error {
 	return err
 }
 
-// wish is an environment for all of the faults.
-func (w *system) wish() store.Requirements {
-	all := store.Requirements{Many: true, TTL: poolTTL, Plugin: w.backend.Path, Dir: w.dir}
-	for _, f := range w.schedule.faults {
-		all.Needs = append(all.Needs, f.Needs...)
-	}
-	return all
-}
-
 // one goes through one round and judges it.
 func (w *system) one(ctx context.Context, f fault.Fault) error {
-	w.does(f.Name)
-	w.fault, w.ttl = f, TTL
-	if f.TTL > 0 {
-		w.ttl = f.TTL
-	}
-	n := w.found.Rounds
-	r := record.Round{
-		Backend: w.backend.Name, Kind: record.KindPlugin, Fencing: w.backend.Fencing, Fault: f.Name, Conditions: f.Conditions(),
-		Round: n + 1, Names: Names, Keeps: f.KeepsLeases && !w.alone(), TTLms: w.ttl.Milliseconds(),
-	}
-	err := w.ready(ctx, n)
-	if err == nil {
-		err = w.round(ctx, &r)
-	}
+	w.fault, w.ttl = f, ttlOf(f)
+	w.found.Rounds++
+	r := roundOf(w.backend, f)
+	r.Round = w.found.Rounds
+	err := w.play(ctx, &r)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err == nil {
-		err = w.recover(ctx, f)
+		if err = w.recover(ctx, f); err != nil {
+			r.Failure = err.Error()
+		}
 	}
+	w.judge("the hosts", r)
+	w.judgePool(f)
 	if err != nil {
-		r.Failure = err.Error()
-	}
-	w.judge(r)
-	if err != nil {
-		return fmt.Errorf("round %d, %s: %w", n+1, f.Name, err)
+		return fmt.Errorf("round %d, %s: %w", r.Round, f.Name, err)
 	}
 	if w.alone() {
 		return w.look(ctx, "holder", w.holder)
@@ -265,7 +286,6 @@ func (w *system) one(ctx context.Context, f fault.Fault) error {
 // recover waits until the fault is over for everybody, and removes what was
 // written under it.
 func (w *system) recover(ctx context.Context, f fault.Fault) error {
-	w.does("recovers from " + f.Name)
 	proc.Sleep(ctx, restBetween)
 	if f.RivalAsksLate { // data were lost, and the node may not vote for a while
 		proc.Sleep(ctx, poolTTL)
@@ -280,25 +300,33 @@ func (w *system) recover(ctx context.Context, f fault.Fault) error {
 	return err
 }
 
-// judge asks check about one round, and about what became of the pool in it.
-func (w *system) judge(r record.Round) {
+// judgePool judges what the pool has told since the last call as a round of its
+// own, in which only a fault that stops all servers from working may cost a
+// lease. Proxies do not stand in its way.
+func (w *system) judgePool(f fault.Fault) {
+	r := roundOf(w.backend, f)
+	r.Round, r.Names, r.TTLms = w.found.Rounds, w.soak.PoolSize, poolTTL.Milliseconds()
+	r.Keeps = f.KeepsLeases || !slices.ContainsFunc(f.Needs, func(p fault.Capability) bool {
+		return p == fault.CapServers || p == fault.CapReadOnly || p == fault.CapExhaust
+	})
+	r.Leases = w.pool.Seen().Leases
+	w.pool.Forget()
+	r.Shift(-w.began)
+	w.judge("the pool", r)
+}
+
+// judge asks check about one round.
+func (w *system) judge(who string, r record.Round) {
 	c := check.Cells([]record.Round{r})[0]
-	lost := w.judgePool(mayLosePool(w.fault))
-	w.soak.Log("%s %d: %s: %s, %d grants, %v until the next grant; the pool lost %s", r.Backend, r.Round, r.Fault, c.Class, c.Grants,
-		time.Duration(c.Unavailable).Round(time.Millisecond), lost)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	out := &w.found
-	out.Rounds++
-	out.Grants += c.Grants
-	if c.Class != check.ClassHeld {
-		out.Bad = append(out.Bad, r)
-		out.Violations = append(out.Violations, fmt.Sprintf("round %d, %s: %s %s", r.Round, r.Fault, c.Class, c.Why))
-		out.Violations = append(out.Violations, c.Violations...)
+	w.soak.Log("%s %d: %s, %s: %s, %d grants, %d leases lost for no reason, %v until the next grant", r.Backend, r.Round, r.Fault, who, c.Class,
+		c.Grants, c.FalseLosses, time.Duration(c.Unavailable).Round(time.Millisecond))
+	w.found.Grants += c.Grants
+	if r.TTLms < poolTTL.Milliseconds() {
+		w.found.ShortLosses += c.FalseLosses
 	}
-	if w.ttl < poolTTL {
-		out.ShortLosses += c.FalseLosses
-	} else if c.FalseLosses > 0 {
-		out.FalseLosses = append(out.FalseLosses, fmt.Sprintf("%d in round %d, %s", c.FalseLosses, r.Round, r.Fault))
+	if c.Class != check.ClassHeld {
+		w.found.Bad = append(w.found.Bad, r)
+		w.found.Violations = append(w.found.Violations, fmt.Sprintf("round %d, %s, %s: %s %s", r.Round, r.Fault, who, c.Class, c.Why))
+		w.found.Violations = append(w.found.Violations, c.Violations...)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/lockbench/lockbench/internal/recorder"
 )
@@ -30,7 +31,6 @@ func Allowance() string {
 type Usage struct {
 	Who         string // "rival", "plugin of the rival"
 	Pid         int
-	Looks       int
 	First, Last recorder.Use
 }
 
@@ -68,20 +68,16 @@ func (w *system) look(ctx context.Context, who string, p *recorder.Process) erro
 	if err != nil {
 		return fmt.Errorf("the %s is looked at: %w", who, err)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.used(who, p.Pid(), host)
 	w.used("plugin of the "+who, p.PluginPid(), plugin)
 	return nil
 }
 
 func (w *system) used(who string, pid int, u recorder.Use) {
-	l := w.usages[pid]
-	if l == nil {
-		l = &Usage{Who: who, Pid: pid, First: u}
-		w.usages[pid] = l
-		w.found.Usages = append(w.found.Usages, l)
+	i := slices.IndexFunc(w.found.Usages, func(l *Usage) bool { return l.Pid == pid })
+	if i < 0 {
+		i = len(w.found.Usages)
+		w.found.Usages = append(w.found.Usages, &Usage{Who: who, Pid: pid, First: u})
 	}
-	l.Looks++
-	l.Last = u
+	w.found.Usages[i].Last = u
 }

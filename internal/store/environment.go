@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os/exec"
 	"slices"
 	"time"
 
@@ -61,9 +62,6 @@ type Requirements struct {
 	TTL    time.Duration // the longest of the leases
 	Plugin string        // path of the binary
 	Dir    string        // for temporary files
-	// ClockLibrary moves the clocks of servers, see [fault.ClockLibrary]; ""
-	// when nobody needs that.
-	ClockLibrary string
 }
 
 func (w Requirements) needs(p fault.Capability) bool { return slices.Contains(w.Needs, p) }
@@ -207,11 +205,18 @@ func (e *Environment) Close() error {
 
 // startClock makes the clock of one server and its wrapping command, for a
 // fault that moves it.
-func (e *Environment) startClock(w Requirements) ([]string, error) {
-	if w.ClockLibrary == "" {
+func (e *Environment) startClock(ctx context.Context, w Requirements) ([]string, error) {
+	if !w.needs(fault.CapClock) {
 		return nil, nil
 	}
-	c, err := fault.NewClock(w.ClockLibrary, w.Dir, fmt.Sprintf("clock-%d", len(e.Setup.Clocks)))
+	library, err := fault.ClockLibrary(ctx, w.Dir)
+	if errors.Is(err, exec.ErrNotFound) {
+		err = &env.NotInstalledError{Program: "cc", Debian: "gcc", Homebrew: "gcc"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := fault.NewClock(library, w.Dir, fmt.Sprintf("clock-%d", len(e.Setup.Clocks)))
 	if err != nil {
 		return nil, err
 	}

@@ -125,7 +125,7 @@ func (e *Environment) login() string {
 }
 
 func (e *Environment) startSQLServer(ctx context.Context, w Requirements) error {
-	wrap, err := e.startClock(w)
+	wrap, err := e.startClock(ctx, w)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (e *Environment) asRedis(ctx context.Context, w Requirements, steps []func(
 var hostRule = []string{"on", ">" + hostPassword, "~*", "&*", "+@all"}
 
 func (e *Environment) startRedisServer(ctx context.Context, w Requirements) error {
-	wrap, err := e.startClock(w)
+	wrap, err := e.startClock(ctx, w)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,82 @@
+package fault
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+// Background is what harm does until it is healed, by what has begun it. Its
+// zero value is ready, and its methods may be called from any goroutine.
+type Background struct {
+	mu   sync.Mutex
+	ends map[any][]func() error
+}
+
+// Begin remembers how what by has begun is ended.
+func (b *Background) Begin(by any, end func() error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ends == nil {
+		b.ends = map[any][]func() error{}
+	}
+	b.ends[by] = append(b.ends[by], end)
+}
+
+// End ends what by has begun, and waits for it.
+func (b *Background) End(by any) error {
+	b.mu.Lock()
+	ends := b.ends[by]
+	delete(b.ends, by)
+	b.mu.Unlock()
+	return Each(ends, func(end func() error) error { return end() })
+}
+
+// EndBackground ends all that has not been ended.
+func (b *Background) EndBackground() error {
+	b.mu.Lock()
+	left := slices.Collect(maps.Keys(b.ends))
+	b.mu.Unlock()
+	return Each(left, b.End)
+}
+
+// WhileRunning calls turn in the background, until it returns false or by is
+// ended, and last after that.
+func (b *Background) WhileRunning(by any, turn func(ctx context.Context) bool, last func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil && turn(ctx) {
+		}
+	})
+	b.Begin(by, func() error {
+		cancel()
+		running.Wait()
+		return last()
+	})
+}
+
+// Later does something after d, at the latest when by is ended.
+func (b *Background) Later(by any, d time.Duration, do func() error) {
+	once := sync.OnceValue(do)
+	b.WhileRunning(by, func(ctx context.Context) bool {
+		proc.Sleep(ctx, d)
+		_ = once() // its error is that of the end
+		return false
+	}, once)
+}
+
+// SlowServers lets servers run for 10 ms and stand still for 20 ms, over and
+// over.
+func (b *Background) SlowServers(by any, servers []Server) {
+	b.WhileRunning(by, func(ctx context.Context) bool {
+		_ = EachRunning(servers, Server.Freeze) // one that has just crashed
+		proc.Sleep(ctx, 20*time.Millisecond)
+		_ = EachRunning(servers, Server.Resume)
+		return proc.Sleep(ctx, 10*time.Millisecond)
+	}, func() error { return EachRunning(servers, Server.Resume) })
+}
