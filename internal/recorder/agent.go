@@ -102,7 +102,7 @@ func (a *agent) Close() error {
 
 // connect opens a client in place of the one before.
 func (a *agent) connect() error {
-	log := slog.New(a.log)
+	log := slog.New(slog.NewTextHandler(a.log, nil))
 	b, err := plugin.Open(context.Background(), a.spec.Backend, &plugin.Options{
 		Path: a.spec.Path, Config: a.spec.Config, NoMTLS: a.spec.NoMTLS, StartTimeout: startTimeout, Logger: log,
 	})
