@@ -125,6 +125,7 @@ func (a *agent) acquire(ctx context.Context, o order) (l line) {
 		lease, err = lock.Acquire(ctx)
 	}
 	l.To = a.clock.Now()
+	l.Outcome = load.OutcomeOf(err)
 	if l.fail(err); err != nil {
 		return l
 	}

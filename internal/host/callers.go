@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/load"
@@ -74,5 +75,8 @@ func (p *Process) Cycle(ctx context.Context, c load.Cycles) error {
 // lost.
 func (p *Process) Attempts() ([]record.Attempt, error) {
 	l, err := p.ask(context.Background(), order{Op: opAttempts})
-	return l.Attempts, err
+	if err != nil {
+		return nil, fmt.Errorf("host: attempts: %w", err)
+	}
+	return l.Attempts, nil
 }

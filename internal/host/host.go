@@ -78,7 +78,7 @@ type line struct {
 // fail notes the error of what was ordered.
 func (l *line) fail(err error) {
 	if err != nil {
-		l.Outcome, l.Failure = load.OutcomeOf(err), err.Error()
+		l.Failure = err.Error()
 	}
 }
 

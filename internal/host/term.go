@@ -74,30 +74,24 @@ type validLease interface {
 	Err() error
 }
 
-// errDeadline stands for a cause that the lease has yet to tell.
-var errDeadline = errors.New("its deadline has passed")
+// errDeadline stands for a cause that the lease has yet to tell, errResigned ends
+// a term that is not lost.
+var (
+	errDeadline = errors.New("its deadline has passed")
+	errResigned = errors.New("it has resigned")
+)
 
 // term is one lease in hand.
 type term struct {
 	lease load.Lease
 	ttl   time.Duration
 	until time.Time // the last deadline that was seen
-	over  chan struct{}
-	once  sync.Once
-	cause error // valid once over is closed; nil: it is to be released
-
+	end   context.CancelCauseFunc
 	wrote atomic.Int64 // when it last acted as a leader
 
 	parent *proc.Parent
 	mu     sync.Mutex
 	state  Term
-}
-
-func (t *term) end(cause error) {
-	t.once.Do(func() {
-		t.cause = cause
-		close(t.over)
-	})
 }
 
 // change changes what is known of the term, and tells it.
@@ -180,7 +174,7 @@ func (a *agent) seek(ctx context.Context, lock load.Lock, tick time.Duration) (a
 // newTerm is that of a lease which was granted just now.
 func (a *agent) newTerm(i int32, ttl time.Duration, asked int64, lease load.Lease) *term {
 	now := a.clock.Now()
-	t := &term{lease: lease, ttl: ttl, over: make(chan struct{}), parent: a.parent, state: Term{
+	t := &term{lease: lease, ttl: ttl, parent: a.parent, state: Term{
 		Attempt: record.Attempt{Name: i, Asked: asked, Answered: now, Token: lease.Token(), Outcome: record.Granted}, Sent: asked,
 	}}
 	t.wrote.Store(now)
@@ -195,17 +189,20 @@ func (a *agent) newTerm(i int32, ttl time.Duration, asked int64, lease load.Leas
 
 // hold holds a lease until it is lost, or until ctx or the term ends.
 func (a *agent) hold(ctx context.Context, name string, t *term) {
+	led, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	t.end = end
 	t.change(func(*Term) {})
 	a.mu.Lock()
 	a.terms[name] = t
 	a.mu.Unlock()
-	a.keep(ctx, t)
+	a.keep(led, t)
 	a.mu.Lock()
 	delete(a.terms, name)
 	a.mu.Unlock()
-	if t.cause != nil {
+	if cause := context.Cause(led); cause != errResigned && cause != context.Canceled {
 		t.change(func(s *Term) {
-			s.Ended, s.Done, s.End, s.Cause = t.wrote.Load(), a.clock.Now(), record.EndLost, t.cause.Error()
+			s.Ended, s.Done, s.End, s.Cause = t.wrote.Load(), a.clock.Now(), record.EndLost, cause.Error()
 		})
 		return
 	}
@@ -221,9 +218,9 @@ func (a *agent) hold(ctx context.Context, name string, t *term) {
 	})
 }
 
-// keep waits for the end of a term, and renews at a third of the TTL what does
-// not do so by itself. A renewal that fails is tried again until the TTL is over,
-// unless it says that the lease is.
+// keep waits for the end of ctx, which is that of a term, and renews at a third of
+// the TTL what does not do so by itself. A renewal that fails is tried again until
+// the TTL is over, unless it says that the lease is.
 func (a *agent) keep(ctx context.Context, t *term) {
 	_, itself := t.lease.(validLease)
 	renewed, wait := t.state.Answered, t.ttl/3
@@ -233,10 +230,7 @@ func (a *agent) keep(ctx context.Context, t *term) {
 			due = time.After(wait)
 		}
 		select {
-		case <-t.over:
-			return
 		case <-ctx.Done():
-			t.end(nil)
 			return
 		case <-due:
 		}
@@ -292,11 +286,6 @@ func (a *agent) lead(ctx context.Context) {
 				t.end(cmp.Or(v.Err(), errDeadline))
 				continue
 			}
-			select {
-			case <-t.over:
-				continue
-			default:
-			}
 			t.wrote.Store(now)
 			if ok && a.library {
 				a.watch(t, v.Deadline())
@@ -319,7 +308,7 @@ func (a *agent) resign(context.Context, order) line {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, t := range a.terms {
-		t.end(nil)
+		t.end(errResigned)
 	}
 	return line{}
 }
