@@ -121,21 +121,22 @@ func (a *agent) end(h *holding, stop, worked chan struct{}) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	// Before Done is looked at: after a pause this is the first call.
-	for stopped := false; !stopped && h.valid(); {
+	for over := false; !over && h.valid(); {
 		select {
 		case <-h.lease.Done():
-		case <-look.C:
+			over = true
 		case <-stop:
-			stopped = true
+			over = true
+		case <-look.C:
 		}
 	}
 	select {
+	case <-h.lease.Done():
 	case <-stop:
 		<-worked
 		if a.releaseValid(h) {
 			return
 		}
-	default:
 	}
 	<-h.lease.Done()
 	done := proc.Now()
