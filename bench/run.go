@@ -180,7 +180,7 @@ func (r *runner) cells() []cell {
 			if !slices.Contains(r.plan.Scenarios, acquire.Name) {
 				continue
 			}
-			for _, shape := range acquire.ShapesOf(r.plan.asked()) {
+			for _, shape := range acquire.Shapes(r.plan.asked()) {
 				out = append(out, cell{subject: sub, scenario: scenario.Scenario{Name: scenario.FloorName}, Shape: shape})
 			}
 			continue
@@ -202,7 +202,7 @@ func (r *runner) cellsOf(sub *subject, sc scenario.Scenario) []cell {
 	if sc.PluginsOnly && sub.Kind != record.KindPlugin {
 		return nil
 	}
-	for _, shape := range sc.ShapesOf(r.plan.asked()) {
+	for _, shape := range sc.Shapes(r.plan.asked()) {
 		why := ""
 		if sc.Processes || shape.Hosts > 0 {
 			why = r.notPossible(sub, sc, shape)
@@ -311,7 +311,7 @@ func (r *runner) input(c cell, run int) scenario.Input {
 	}
 	return scenario.Input{
 		Shape: c.Shape, Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, TTL: c.subject.ttl,
-		Baseline: c.subject.baseline(), Tick: r.plan.Tick, Server: c.subject.server,
+		Tick: r.plan.Tick, Server: c.subject.server,
 		Seed: r.plan.Seed + uint64(run)<<32, Rate: r.plan.Rate, Commands: c.subject.commands(),
 		Names: c.subject.names[:n], WarmUp: r.plan.WarmUp, Measure: r.plan.Measure,
 	}

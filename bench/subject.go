@@ -49,14 +49,6 @@ type subject struct {
 	server  scenario.Server // to be harmed; nil for none
 }
 
-// baseline is its name if it is one, else "".
-func (s *subject) baseline() string {
-	if s.Kind != record.KindBaseline {
-		return ""
-	}
-	return s.Name
-}
-
 // notAcrossProcesses says which subjects, this one among them, cannot be
 // measured across processes and why; "" when it can.
 func (s *subject) notAcrossProcesses() string {
@@ -159,7 +151,7 @@ func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg
 		check:   of.check,
 		close:   locker.Close,
 		address: cfg["address"],
-		host:    host.Spec{Backend: of.Name, Config: cfg},
+		host:    host.Spec{Backend: of.Name, Config: cfg, Baseline: bl.Name},
 		ttl:     of.ttl,
 		server:  of.server,
 	}, nil

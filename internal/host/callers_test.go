@@ -40,8 +40,8 @@ func redisSpec(t *testing.T) Spec {
 func TestCallers(t *testing.T) {
 	spec := redisSpec(t)
 	clock := load.NewClock()
-	lockIn := func() (*Callers, load.Lock) {
-		h, err := StartCallers(t.Context(), spec, clock)
+	lockIn := func() (*Process, load.Lock) {
+		h, err := Start(t.Context(), spec, clock)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func TestCallers(t *testing.T) {
 	}
 	missing := spec
 	missing.Path = "/nowhere/lockplugin-redis"
-	if _, err := StartCallers(t.Context(), missing, clock); err == nil {
+	if _, err := Start(t.Context(), missing, clock); err == nil {
 		t.Error("a plugin that is not there was started")
 	}
 }
@@ -107,9 +107,9 @@ func TestCallers(t *testing.T) {
 // is of one clock and excludes each other.
 func TestCycles(t *testing.T) {
 	spec, clock := redisSpec(t), load.NewClock()
-	hosts := make([]*Callers, 2)
+	hosts := make([]*Process, 2)
 	for i := range hosts {
-		h, err := StartCallers(t.Context(), spec, clock)
+		h, err := Start(t.Context(), spec, clock)
 		if err != nil {
 			t.Fatal(err)
 		}

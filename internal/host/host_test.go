@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/record"
 )
 
 func TestMain(m *testing.M) {
@@ -20,62 +19,48 @@ func TestMain(m *testing.M) {
 // TestCandidate follows a candidate over two terms and a frozen one, to its
 // orderly end.
 func TestCandidate(t *testing.T) {
-	s, err := env.StartRedis(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	const ttl = 2 * time.Second
 	clock := load.NewClock()
-	reports := make(chan Report, 1000)
-	p, err := StartCandidate(t.Context(), Campaign{
-		Spec: Spec{
-			Backend: "redis", Config: driver.Config{"address": s.Addr()},
-			Path: plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis"),
-		},
-		Names: []string{"jobs"}, TTL: ttl,
-	}, clock, func(_ *Candidate, r Report) { reports <- r })
+	terms := make(chan Term, 1000)
+	p, err := Start(t.Context(), redisSpec(t), clock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := Report{}
-	await := func(kind Kind) Report {
+	if err := p.Campaign(Campaign{Names: []string{"jobs"}, TTL: ttl}, func(s Term) { terms <- s }); err != nil {
+		t.Fatal(err)
+	}
+	await := func(what string, is func(Term) bool) (s Term) {
 		t.Helper()
 		for deadline := time.After(30 * time.Second); ; {
 			select {
-			case r := <-reports:
-				// Renewals are told beside the terms.
-				if r.Kind != Renewed && r.At < last.At || r.At > clock.Now() {
-					t.Errorf("%+v after %+v, at %d", r, last, clock.Now())
+			case next := <-terms:
+				if next.Answered < s.Answered || next.Sent < s.Sent || max(next.Answered, next.Sent, next.Done) > clock.Now() {
+					t.Errorf("%+v after %+v, at %d", next, s, clock.Now())
 				}
-				if r.Kind != Renewed {
-					last = r
-				}
-				if r.Kind == kind {
-					return r
+				if s = next; is(s) {
+					return s
 				}
 			case <-deadline:
-				t.Fatalf("no report of kind %s; the last one was %+v", kind, last)
+				t.Fatalf("not %s; the last one was %+v", what, s)
 			}
 		}
 	}
-	first := await(Granted)
-	if r := await(Renewed); r.Asked <= first.Asked || r.FreeFrom <= first.FreeFrom || r.FreeBy < r.FreeFrom {
-		t.Errorf("renewed: %+v after %+v", r, first)
+	granted := func(s Term) bool { return s.Outcome == record.Granted && s.End == record.EndOpen }
+	first := await("granted", granted)
+	renewed := await("renewed", func(s Term) bool { return s.Sent > first.Answered })
+	if renewed.Answered != first.Answered || renewed.FreeFrom <= first.FreeFrom || renewed.FreeBy < renewed.FreeFrom {
+		t.Errorf("renewed: %+v after %+v", renewed, first)
 	}
-	if err := p.Resign(); err != nil {
+	if err := p.Resign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r := await(Resigned); r.Token != first.Token || r.Cause != "" || r.Wrote < first.At {
-		t.Errorf("resigned: %+v", r)
+	resigned := await("resigned", func(s Term) bool { return s.End != record.EndOpen })
+	if resigned.Token != first.Token || resigned.End != record.EndReleased || resigned.Cause != "" || resigned.Ended < first.Answered || resigned.Done < resigned.Ended {
+		t.Errorf("resigned: %+v", resigned)
 	}
-	second := await(Granted)
-	if second.Token <= first.Token {
-		t.Errorf("token %d after %d", second.Token, first.Token)
+	second := await("granted", granted)
+	if second.Token <= first.Token || second.Answered < resigned.Done {
+		t.Errorf("%+v after %+v", second, first)
 	}
 	if err := p.Freeze(); err != nil {
 		t.Fatal(err)
@@ -85,8 +70,9 @@ func TestCandidate(t *testing.T) {
 	if err := p.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	if r := await(Lost); r.Token != second.Token || r.Wrote > resumed || r.At < resumed || r.Cause == "" {
-		t.Errorf("lost: %+v, resumed at %d", r, resumed)
+	lost := await("lost", func(s Term) bool { return s.End != record.EndOpen })
+	if lost.Token != second.Token || lost.End != record.EndLost || lost.Ended > resumed || lost.Done < resumed || lost.Cause == "" {
+		t.Errorf("lost: %+v, resumed at %d", lost, resumed)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -95,9 +81,9 @@ func TestCandidate(t *testing.T) {
 	}
 }
 
-// TestCandidateThatCannotStart says why.
-func TestCandidateThatCannotStart(t *testing.T) {
-	_, err := StartCandidate(t.Context(), Campaign{Baseline: "none"}, load.NewClock(), func(*Candidate, Report) {})
+// TestHostThatCannotStart says why.
+func TestHostThatCannotStart(t *testing.T) {
+	_, err := Start(t.Context(), Spec{Baseline: "none"}, load.NewClock())
 	if err == nil || !strings.Contains(err.Error(), `"none"`) {
 		t.Errorf("an unknown baseline: %v", err)
 	}

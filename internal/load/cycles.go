@@ -55,33 +55,21 @@ func (c Cycles) Run(ctx context.Context, locker Locker, clock Clock) []*Caller {
 	callers := make([]*Caller, c.Callers)
 	Workers(c.Callers, func(i int) {
 		number := c.First + i
-		callers[i] = &Caller{Client: int32(number), Clock: clock}
-		w := wanderer{Caller: callers[i], cycles: c, locker: locker, locks: map[int]Lock{}, rand: rand.New(rand.NewPCG(c.Seed, uint64(number)))}
-		w.Cycle(ctx, c.From, c.Until, c.Hold, w.choose)
+		caller, random := &Caller{Client: int32(number), Clock: clock}, rand.New(rand.NewPCG(c.Seed, uint64(number)))
+		callers[i] = caller
+		locks := map[int]Lock{} // those that were chosen: a thousand callers would fill memory with places for all
+		caller.Cycle(ctx, c.From, c.Until, c.Hold, func() (err error) {
+			n := random.IntN(len(c.Names))
+			lock, ok := locks[n]
+			if !ok {
+				if lock, err = locker.Lock(c.Names[n], c.TTL); err != nil {
+					return err
+				}
+				locks[n] = lock
+			}
+			caller.Name, caller.Lock = int32(n), lock
+			return nil
+		})
 	})
 	return callers
-}
-
-// wanderer is a caller that takes another lock each time.
-type wanderer struct {
-	*Caller
-	cycles Cycles
-	locker Locker
-	locks  map[int]Lock // those that were chosen: a thousand callers would fill memory with places for all
-	rand   *rand.Rand
-}
-
-// choose picks the lock of the next cycle.
-func (w *wanderer) choose() error {
-	n := w.rand.IntN(len(w.cycles.Names))
-	lock, ok := w.locks[n]
-	if !ok {
-		var err error
-		if lock, err = w.locker.Lock(w.cycles.Names[n], w.cycles.TTL); err != nil {
-			return err
-		}
-		w.locks[n] = lock
-	}
-	w.Name, w.Lock = int32(n), lock
-	return nil
 }

@@ -35,33 +35,37 @@ type Child struct {
 	stdin io.WriteCloser
 }
 
-// Start starts c, sends it the first line, and returns when it is ready. Each
-// line of c goes to take, one at a time and until c has ended; take reports
-// whether c is ready. After an error there is no process any more.
-func Start[Line any](ctx context.Context, c *Child, first any, take func(Line) (ready bool)) error {
+// started is the line that a child begins with: it is ready, or says why not.
+// Others may precede it.
+type started struct {
+	Ready bool   `json:"ready,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// Start starts c with what its open function gets, and returns when it is ready.
+// Each of its lines goes to take, one at a time and until c has ended. After an
+// error, which may be that of the child, there is no process any more.
+func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) error {
 	out, err := c.start()
 	if err != nil {
 		return err
 	}
 	begun := make(chan error, 1)
-	var once sync.Once
-	begin := func(err error) { once.Do(func() { begun <- err }) }
 	go func() {
 		defer close(c.ended)
-		for in := json.NewDecoder(out); ; {
+		in := json.NewDecoder(out)
+		begun <- begin(in, take)
+		for {
 			var l Line
 			if in.Decode(&l) != nil {
 				break
 			}
-			if take(l) {
-				begin(nil)
-			}
+			take(l)
 		}
 		out.Close()
 		<-c.gone
-		begin(ErrEnded)
 	}()
-	if err = c.Send(first); err == nil {
+	if err = c.Send(spec); err == nil {
 		select {
 		case err = <-begun:
 		case <-ctx.Done():
@@ -72,6 +76,32 @@ func Start[Line any](ctx context.Context, c *Child, first any, take func(Line) (
 		_ = c.Kill() // it may have ended
 	}
 	return err
+}
+
+// begin takes the lines of a child until it has started. It returns ErrEnded for
+// one that has ended, and the error of one that could not.
+func begin[Line any](in *json.Decoder, take func(Line)) error {
+	for {
+		var text json.RawMessage
+		if in.Decode(&text) != nil {
+			return ErrEnded
+		}
+		var s started
+		if err := json.Unmarshal(text, &s); err != nil {
+			return err
+		}
+		switch {
+		case s.Error != "":
+			return errors.New(s.Error)
+		case s.Ready:
+			return nil
+		}
+		var l Line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return err
+		}
+		take(l)
+	}
 }
 
 // start starts the process, and returns what it writes.

@@ -12,43 +12,47 @@ import (
 const testRole = "LOCKBENCH_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	Become(testRole, "test child", testChild)
+	Become(testRole, "test child", openTestChild)
 	os.Exit(m.Run())
 }
 
 // line is what the tests say to their child, and what it says.
 type line struct {
-	Do string // what to do: greet, be silent, crash, fail, count, or send back what is neither
+	Do string // what to do: greet, be silent, crash, fail, count, or send back what is none of these
 	N  int
 	At int64 // by the child's MachineClock
 }
 
-func testChild(p *Parent) error {
-	for {
-		var l line
-		if p.Receive(&l) != nil {
-			return nil
-		}
-		switch l.Do {
-		case "silent":
-			continue
-		case "crash":
-			os.Exit(3)
-		case "fail":
-			return errors.New("it was told to")
-		case "count":
-			for n := range l.N {
-				if err := p.Send(line{N: n}); err != nil {
-					return err
-				}
-			}
-		}
-		l.At = MachineClock().Now()
-		if err := p.Send(l); err != nil {
-			return err
+// testChild is such a child.
+type testChild struct{ parent *Parent }
+
+func openTestChild(p *Parent, l line) (Agent[line], error) {
+	switch l.Do {
+	case "silent":
+		time.Sleep(patience) // it is killed before
+	case "crash":
+		os.Exit(3)
+	case "fail":
+		return nil, errors.New("it was told to")
+	}
+	p.Send(l)
+	return testChild{p}, nil
+}
+
+func (c testChild) Do(_ context.Context, l line) {
+	switch l.Do {
+	case "crash":
+		os.Exit(3)
+	case "count":
+		for n := range l.N {
+			c.parent.Send(line{N: n})
 		}
 	}
+	l.At = MachineClock().Now()
+	c.parent.Send(l)
 }
+
+func (testChild) Close() error { return nil }
 
 // patience bounds what comes soon.
 const patience = 30 * time.Second
@@ -57,16 +61,13 @@ const patience = 30 * time.Second
 func startChild(t *testing.T) (*Child, <-chan line) {
 	t.Helper()
 	c, said := &Child{Role: testRole}, make(chan line, 10_000)
-	err := Start(t.Context(), c, line{Do: "greet"}, func(l line) bool {
-		said <- l
-		return l.Do == "greet"
-	})
+	err := Start(t.Context(), c, line{Do: "greet"}, func(l line) { said <- l })
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Kill() }) // most tests end it
 	if l := <-said; l.Do != "greet" {
-		t.Fatalf("it is ready when it says %+v", l)
+		t.Fatalf("before it is ready it says %+v", l)
 	}
 	return c, said
 }
@@ -108,11 +109,13 @@ func TestChild(t *testing.T) {
 
 // TestChildThatDoesNotStart: nothing of it is left.
 func TestChildThatDoesNotStart(t *testing.T) {
-	never := func(line) bool { return false }
-	for what, first := range map[string]string{"ends": "fail", "crashes": "crash"} {
-		if err := Start(t.Context(), &Child{Role: testRole}, line{Do: first}, never); !errors.Is(err, ErrEnded) {
-			t.Errorf("a child that %s: %v", what, err)
-		}
+	never := func(l line) { t.Errorf("it says %+v", l) }
+	if err := Start(t.Context(), &Child{Role: testRole}, line{Do: "crash"}, never); !errors.Is(err, ErrEnded) {
+		t.Errorf("a child that crashes: %v", err)
+	}
+	failed := &Child{Role: testRole}
+	if err := Start(t.Context(), failed, line{Do: "fail"}, never); err == nil || err.Error() != "it was told to" || failed.Alive() {
+		t.Errorf("a child that cannot start: %v, alive %t", err, failed.Alive())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -15,28 +16,59 @@ type Parent struct {
 	out *json.Encoder
 }
 
+// Agent is what a child does.
+type Agent[Order any] interface {
+	// Do carries out an order of the parent; the next one waits until it
+	// returns. What goes on after that ends with ctx, before Close is called.
+	Do(ctx context.Context, order Order)
+	// Close waits for what goes on, and ends the agent.
+	Close() error
+}
+
 // Become makes this process a child, and ends it, when it was started in that
-// role; otherwise it does nothing. Call it first in main or TestMain. The error
-// of run is written after what the child is called.
-func Become(role, called string, run func(*Parent) error) {
+// role; otherwise it does nothing. Call it first in main or TestMain. The parent
+// is told when open has returned, and its error. That of Close is written after
+// what the child is called.
+func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return
 	}
 	os.Unsetenv(role) // what we start is none
-	if err := run(&Parent{in: json.NewDecoder(os.Stdin), out: json.NewEncoder(os.Stdout)}); err != nil {
+	if err := serve(&Parent{in: json.NewDecoder(os.Stdin), out: json.NewEncoder(os.Stdout)}, open); err != nil {
 		fmt.Fprintln(os.Stderr, called+":", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// Receive reads the next line. Its error is that there is none any more: the
-// parent has ended, or wants this process to end.
-func (p *Parent) Receive(line any) error { return p.in.Decode(line) }
+// serve reads the spec and then orders, until there are none any more.
+func serve[Spec, Order any](p *Parent, open func(*Parent, Spec) (Agent[Order], error)) error {
+	var spec Spec
+	if err := p.in.Decode(&spec); err != nil {
+		return err
+	}
+	agent, err := open(p, spec)
+	if err != nil {
+		p.Send(started{Error: err.Error()})
+		return nil
+	}
+	p.Send(started{Ready: true})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for {
+		var o Order
+		if p.in.Decode(&o) != nil { // the parent has ended, or wants us to
+			cancel()
+			return agent.Close()
+		}
+		agent.Do(ctx, o)
+	}
+}
 
-// Send writes one line. It may be called from any goroutine.
-func (p *Parent) Send(line any) error {
+// Send writes one line. It may be called from any goroutine. What nobody reads
+// any more is lost: the end of this process is near.
+func (p *Parent) Send(line any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.out.Encode(line)
+	_ = p.out.Encode(line)
 }

@@ -18,7 +18,7 @@ import (
 
 // Main makes this process a recorder and ends it, when it was started as one;
 // otherwise it does nothing. Call it first in main or TestMain.
-func Main() { proc.Become(role, "recorder", run) }
+func Main() { proc.Become(role, "recorder", openAgent) }
 
 const (
 	// startTimeout is how long a plugin may take until it is open: many start
@@ -46,61 +46,60 @@ type agent struct {
 	plugin  atomic.Int64 // process id that was sent last
 	log     *blocker
 	reaping atomic.Bool
+
+	heartbeat *proc.Heartbeat
 }
 
-// run reads the spec and then orders, until its input ends.
-func run(parent *proc.Parent) error {
-	a := &agent{parent: parent, held: map[leaseID]*holding{}, log: newBlocker()}
-	if err := parent.Receive(&a.spec); err != nil {
-		return err
+func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
+	a := &agent{parent: parent, spec: s, held: map[leaseID]*holding{}, log: newBlocker()}
+	if err := a.connect(); err != nil {
+		return nil, err
 	}
-	if err := a.open(); err != nil {
-		a.send(note{Error: err.Error()})
-		return nil
+	if a.writer, err = openWriter(s.Resources); err != nil {
+		return nil, err
 	}
-	heartbeat := proc.StartHeartbeat(a.noteHeartbeat)
+	a.heartbeat = proc.StartHeartbeat(a.noteHeartbeat)
 	a.sendPlugin()
-	a.send(note{Ready: true})
-	for {
-		var o order
-		if parent.Receive(&o) != nil {
-			break
-		}
-		switch o.Op {
-		case "acquire":
-			a.acquire(o)
-		case "work":
-			a.start(*o.Workload)
-		case "reopen":
-			a.begin(0).work.Go(func() { a.reopen(o.Timeout) })
-		case string(BlockedLog), string(Reaper), string(IgnoredChildren):
-			a.surround(Surrounding(o.Op), o.On)
-		case "read":
-			a.send(note{Use: ownUse()})
-		case "release":
-			a.release(o.First)
-			a.send(note{Idle: true})
-		}
+	return a, nil
+}
+
+// Do implements [proc.Agent].
+func (a *agent) Do(_ context.Context, o order) {
+	switch o.Op {
+	case "acquire":
+		a.acquire(o)
+	case "work":
+		a.start(*o.Workload)
+	case "reopen":
+		a.begin(0).work.Go(func() { a.reopen(o.Timeout) })
+	case string(BlockedLog), string(Reaper), string(IgnoredChildren):
+		a.surround(Surrounding(o.Op), o.On)
+	case "read":
+		a.send(note{Use: ownUse()})
+	case "release":
+		a.release(o.First)
+		a.send(note{Idle: true})
 	}
+}
+
+// Close implements [proc.Agent].
+func (a *agent) Close() error {
 	a.log.block(false)
 	a.reaping.Store(false)
 	a.release(0)
-	heartbeat.Stop()
-	return a.close()
-}
-
-// open opens the resources, and the first client.
-func (a *agent) open() (err error) {
-	if err := a.connect(); err != nil {
-		return err
+	a.heartbeat.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := a.present().Close(ctx)
+	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		err = nil // the fault may have left no server to release to
 	}
-	a.writer, err = openWriter(a.spec.Resources)
-	return err
+	return errors.Join(err, a.writer.close())
 }
 
 // connect opens a client in place of the one before.
 func (a *agent) connect() error {
-	log := slog.New(a.log)
+	log := slog.New(slog.NewTextHandler(a.log, nil))
 	b, err := plugin.Open(context.Background(), a.spec.Backend, &plugin.Options{
 		Path: a.spec.Path, Config: a.spec.Config, NoMTLS: a.spec.NoMTLS, StartTimeout: startTimeout, Logger: log,
 	})
@@ -114,19 +113,7 @@ func (a *agent) connect() error {
 	return nil
 }
 
-func (a *agent) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	err := a.present().Close(ctx)
-	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-		err = nil // the fault may have left no server to release to
-	}
-	return errors.Join(err, a.writer.close())
-}
-
-// send writes one line. When nobody reads any more the process is about to
-// end.
-func (a *agent) send(n note) { _ = a.parent.Send(n) }
+func (a *agent) send(n note) { a.parent.Send(n) }
 
 // sendPlugin sends the plugin process when it is not the one sent before.
 func (a *agent) sendPlugin() {

@@ -94,8 +94,6 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 	a.held[id] = h
 	a.mu.Unlock()
 	a.send(note{Lease: h.state()})
-	var looking sync.WaitGroup
-	looking.Go(func() { h.look(stop) })
 	worked := make(chan struct{})
 	go func() {
 		a.work(h, stop)
@@ -103,7 +101,6 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 	}()
 	a.end(h, stop, worked)
 	<-worked
-	looking.Wait()
 	select {
 	case <-h.over: // its renewals are in the record
 	case <-time.After(eventsBy): // it was lost before we had entered it
@@ -131,18 +128,30 @@ func until(stop chan struct{}) (context.Context, context.CancelFunc) {
 // today may be healed. It returns false when ctx has ended.
 func again(ctx context.Context) bool { return proc.Sleep(ctx, retryEvery) }
 
-// end waits for the end of a lease, and releases one that is not lost when the
-// work under it is done.
+// end asks a lease again and again whether it is valid, until it is not or stop
+// closes. It releases one that is not lost when the work under it is done.
 func (a *agent) end(h *holding, stop, worked chan struct{}) {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	// Before Done is looked at: after a pause this is the first call.
+	for over := false; !over && h.valid(); {
+		select {
+		case <-h.lease.Done():
+			over = true
+		case <-stop:
+			over = true
+		case <-look.C:
+		}
+	}
 	select {
+	case <-h.lease.Done():
 	case <-stop:
 		<-worked
 		if a.releaseValid(h) {
 			return
 		}
-		<-h.lease.Done()
-	case <-h.lease.Done():
 	}
+	<-h.lease.Done()
 	done := proc.Now()
 	h.change(func(r *record.Lease) { r.DoneNs, r.Cause = done, core.CauseName(h.lease.Err()) })
 	a.send(note{Lease: h.state()})
@@ -209,25 +218,6 @@ func (h *holding) valid() bool {
 		}
 	})
 	return true
-}
-
-// look asks again and again, until the lease is over.
-func (h *holding) look(stop chan struct{}) {
-	t := time.NewTicker(lookEvery)
-	defer t.Stop()
-	for {
-		// Before Done is looked at: after a pause this is the first call.
-		if !h.valid() {
-			return
-		}
-		select {
-		case <-h.lease.Done():
-			return
-		case <-stop:
-			return
-		case <-t.C:
-		}
-	}
 }
 
 // work does what locks are for: it looks at the lease, prepares a write, and

@@ -10,7 +10,6 @@ package recorder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -63,8 +62,6 @@ type note struct {
 	Plugin int           `json:"plugin,omitempty"` // process id of its plugin
 	Asking *bool         `json:"asking,omitempty"` // whether a caller asks for anything
 	Idle   bool          `json:"idle,omitempty"`   // a release is through
-	Error  string        `json:"error,omitempty"`  // of the start
-	Ready  bool          `json:"ready,omitempty"`
 }
 
 // Process is a recorder. Its methods may be called from any goroutine.
@@ -113,18 +110,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	if s.TempDir != "" {
 		p.Env = []string{"TMPDIR=" + s.TempDir}
 	}
-	var failed string
-	err := proc.Start(ctx, p.Child, s, func(n note) (ready bool) {
-		if n.Error != "" {
-			failed = n.Error
-		}
-		p.take(n)
-		return n.Ready || n.Error != ""
-	})
-	if err == nil && failed != "" {
-		err = errors.Join(errors.New(failed), p.Close(ctx))
-	}
-	if err != nil {
+	if err := proc.Start(ctx, p.Child, s, p.take); err != nil {
 		return nil, fmt.Errorf("recorder: %w", err)
 	}
 	return p, nil

@@ -1,8 +1,6 @@
 package recorder
 
 import (
-	"context"
-	"log/slog"
 	"os/signal"
 	"sync"
 	"syscall"
@@ -58,7 +56,7 @@ func (a *agent) reap() {
 	}
 }
 
-// blocker is a logger's handler, and an OnEvent, that can be blocked.
+// blocker is what a logger writes to, and an OnEvent, that can be blocked.
 type blocker struct {
 	mu   sync.Mutex
 	open chan struct{} // closed while it is open
@@ -93,20 +91,11 @@ func (g *blocker) pass() {
 	<-open
 }
 
-// Enabled implements slog.Handler.
-func (g *blocker) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
-
-// Handle implements slog.Handler.
-func (g *blocker) Handle(context.Context, slog.Record) error {
+// Write implements io.Writer.
+func (g *blocker) Write(line []byte) (int, error) {
 	g.pass()
-	return nil
+	return len(line), nil
 }
-
-// WithAttrs implements slog.Handler.
-func (g *blocker) WithAttrs([]slog.Attr) slog.Handler { return g }
-
-// WithGroup implements slog.Handler.
-func (g *blocker) WithGroup(string) slog.Handler { return g }
 
 // event is the OnEvent of a recorder.
 func (a *agent) event(e core.Event) {

@@ -12,16 +12,24 @@ import (
 )
 
 var acquire = Scenario{
-	Name:    "acquire",
-	Doc:     "what a lock costs when nobody is in the way: latency of acquire, renew and release, and cycles per second, each caller on a lock of its own, in a closed loop; then acquire again at times fixed before, half as often, counted from when it was due",
-	Clients: []int{1, 8, 64},
-	Takes:   func(in Input) time.Duration { return in.WarmUp + in.Measure + openFor(in) + in.Measure/renewShare },
-	Run:     runAcquire,
+	Name:   "acquire",
+	Doc:    "what a lock costs when nobody is in the way: latency of acquire, renew and release, and cycles per second, each caller on a lock of its own, in a closed loop; then acquire again at times fixed before, half as often, counted from when it was due",
+	Shapes: acquireShapes,
+	Takes:  func(in Input) time.Duration { return in.WarmUp + in.Measure + openFor(in) + in.Measure/renewShare },
+	Run:    runAcquire,
 }
 
 // renewShare is the part of the measured time in which leases are held and
 // renewed over and over, after the cycles.
 const renewShare = 4
+
+func acquireShapes(a Overrides) []Shape {
+	clients := a.Clients
+	if len(clients) == 0 {
+		clients = []int{1, 8, 64}
+	}
+	return product([]int{0}, clients, []int{0}, []time.Duration{0})
+}
 
 func runAcquire(ctx context.Context, in Input) (record.Cell, error) {
 	cs, err := callers(in)

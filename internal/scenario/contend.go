@@ -17,7 +17,7 @@ import (
 var contend = Scenario{
 	Name:        "contend",
 	Doc:         "what waiting costs: callers, of one host or of several processes, want one lock and hold it for 5 ms, or for as long as --hold says; how long nobody has it between two of them, how fair the order is, the longest wait, and what the server is asked for a grant and while all wait. Forced: who has released asks again after the next grant; free: at once",
-	MinClients:  2,
+	MinClients:  contendLeast,
 	AcrossHosts: true,
 	Shapes:      contendShapes,
 	Takes:       func(in Input) time.Duration { return in.WarmUp + contendSpan(in) + idleFor(in) },
@@ -57,40 +57,32 @@ func contendShapes(a Overrides) []Shape {
 		holds = []time.Duration{holdFor}
 	}
 	var out []Shape
-	for _, s := range contendLoads(a, modes) {
-		for _, s.Hold = range holds {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// contendLoads are the shapes without what varies the critical section.
-func contendLoads(a Overrides, modes []string) []Shape {
-	var out []Shape
 	for _, mode := range modes {
 		for _, h := range hostsOf(a) {
-			clients := a.Clients
-			switch {
-			case len(clients) > 0:
-			case h == 0 && a.Quick:
-				clients = []int{32}
-			case h == 0:
-				clients = []int{8, 32}
-			default:
-				clients = []int{1, 8}
-			}
-			for _, n := range clients {
-				switch {
-				case h > 0:
-					out = append(out, Shape{Mode: mode, Hosts: h, Clients: n})
-				case n >= contendLeast:
-					out = append(out, Shape{Mode: mode, Clients: n})
+			for _, n := range contendClients(a, h) {
+				for _, hold := range holds {
+					out = append(out, Shape{Mode: mode, Hosts: h, Clients: n, Hold: hold})
 				}
 			}
 		}
 	}
 	return out
+}
+
+// contendClients are the callers of each host; those of one host have to be
+// enough to contend.
+func contendClients(a Overrides, hosts int) []int {
+	switch {
+	case len(a.Clients) > 0 && hosts == 0:
+		return slices.DeleteFunc(slices.Clone(a.Clients), func(n int) bool { return n < contendLeast })
+	case len(a.Clients) > 0:
+		return a.Clients
+	case hosts > 0:
+		return []int{1, 8}
+	case a.Quick:
+		return []int{32}
+	}
+	return []int{8, 32}
 }
 
 // contendLeast is the fewest callers of one host that contend.
@@ -121,8 +113,7 @@ func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 	until := from + int64(span)
 	asking, stop := context.WithTimeout(bounded, in.WarmUp+span)
 	defer stop()
-	turns := newTurns()
-	context.AfterFunc(asking, turns.end)
+	turns := &turns{next: make(chan struct{})}
 	counted := in.count(bounded, from, until-int64(span/10)) // before all give up
 	load.Workers(len(cs), func(i int) { take(bounded, asking, cs[i], turns, in.Shape) })
 	c := <-counted
@@ -193,50 +184,32 @@ func take(ctx, asking context.Context, c *load.Caller, t *turns, s Shape) {
 			load.Pause(asking)
 			continue
 		}
-		mine := t.granted()
+		next := t.granted()
 		proc.Sleep(ctx, s.Hold)
 		c.Release(uncancelled, lease)
-		if s.Mode != free {
-			t.await(mine)
+		if s.Mode == free {
+			continue
+		}
+		select {
+		case <-next:
+		case <-asking.Done():
 		}
 	}
 }
 
 // turns lets callers wait for the grant that follows theirs.
 type turns struct {
-	mu     sync.Mutex
-	change *sync.Cond
-	count  int
-	ended  bool
+	mu   sync.Mutex
+	next chan struct{} // closed at the next grant
 }
 
-func newTurns() *turns {
-	t := &turns{}
-	t.change = sync.NewCond(&t.mu)
-	return t
-}
-
-func (t *turns) granted() int {
+// granted notes a grant, and returns what is closed at the next one.
+func (t *turns) granted() (next <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.count++
-	t.change.Broadcast()
-	return t.count
-}
-
-func (t *turns) await(mine int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for t.count == mine && !t.ended {
-		t.change.Wait()
-	}
-}
-
-func (t *turns) end() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ended = true
-	t.change.Broadcast()
+	close(t.next)
+	t.next = make(chan struct{})
+	return t.next
 }
 
 // grantsIn picks the leases that were released in the window, in the order in

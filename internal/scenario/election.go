@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/store"
 )
@@ -21,17 +22,14 @@ type election struct {
 	figure figures
 	watch  *follower // nil without anything to observe with
 
-	living []*proxiedCandidate // used by the goroutine that runs the cell
-	next   int32               // id of the next candidate
+	candidates []*candidate // by id; used by the goroutine that runs the cell
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced at each report
-	seats    []seat        // by name
-	attempts []record.Attempt
-	bounds   []bound        // by attempt
-	open     map[tenure]int // attempts whose end was not reported, by index
-	lost     map[tenure]host.Report
-	failure  string // the last error that a candidate has met
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at each report
+	terms   []host.Term   // with the id of the candidate as client
+	newest  map[tenure]int
+	seats   []int  // who led last, by name: the index of the term, -1 for nobody
+	failure string // the last error that a candidate has met
 }
 
 // tenure is a name as one candidate has it.
@@ -40,28 +38,25 @@ type tenure struct {
 	name      int32
 }
 
-// seat is who leads a name, as far as reported.
-type seat struct {
-	leader  *proxiedCandidate
-	attempt int   // its index
-	since   int64 // the grant's return
+// candidate is a host that campaigns, with the proxies through which it reaches
+// the store.
+type candidate struct {
+	*host.Process
+	id      int32
+	dead    bool
+	proxies []*fault.Proxy
 }
-
-// bound is when the last request for an attempt's lease was sent, and when the
-// store lets it expire; see [host.Report].
-type bound struct{ sent, freeFrom, freeBy int64 }
 
 func newElection(in Input, m mode) *election {
 	return &election{
-		in: in, mode: m, seats: make([]seat, len(in.Names)), changed: make(chan struct{}),
-		open: map[tenure]int{}, lost: map[tenure]host.Report{}, figure: newFigures(in, m),
+		in: in, mode: m, figure: newFigures(in, m), changed: make(chan struct{}),
+		newest: map[tenure]int{}, seats: slices.Repeat([]int{-1}, len(in.Names)),
 	}
 }
 
 // join starts one more candidate.
 func (s *election) join(ctx context.Context) (err error) {
-	c := &proxiedCandidate{id: s.next}
-	s.next++
+	c := &candidate{id: int32(len(s.candidates))}
 	spec := s.in.Host
 	if s.mode.proxied {
 		spec.Config, err = store.Route(spec.Config, func(address string) (string, error) {
@@ -76,80 +71,52 @@ func (s *election) join(ctx context.Context) (err error) {
 			return errors.Join(err, c.closeProxies())
 		}
 	}
-	campaign := host.Campaign{Spec: spec, Baseline: s.in.Baseline, Names: s.in.Names, TTL: s.in.TTL, Tick: s.in.Tick}
-	c.Candidate, err = host.StartCandidate(ctx, campaign, s.in.Clock, func(_ *host.Candidate, r host.Report) { s.hear(c, r) })
-	if err != nil {
+	if c.Process, err = host.Start(ctx, spec, s.in.Clock); err != nil {
 		return errors.Join(err, c.closeProxies())
 	}
-	s.living = append(s.living, c)
-	return nil
+	s.candidates = append(s.candidates, c)
+	return c.Campaign(host.Campaign{Names: s.in.Names, TTL: s.in.TTL, Tick: s.in.Tick}, func(t host.Term) { s.hear(c, t) })
 }
 
 // bury kills the victim, by the given means, and ends what it held.
 func (s *election) bury(h *incident, kill func() error) error {
-	s.living = slices.DeleteFunc(s.living, func(c *proxiedCandidate) bool { return c == h.victim })
+	h.victim.dead = true
 	err := kill()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.in.Clock.Now()
-	for t, i := range s.open {
-		if t.candidate == h.victim.id {
-			a := &s.attempts[i]
-			a.Ended, a.Done, a.End = max(h.from, a.Answered), now, record.EndKilled
-			delete(s.open, t)
+	for i := range s.terms {
+		if t := &s.terms[i]; t.Client == h.victim.id && open(t.Attempt) {
+			t.Ended, t.Done, t.End = max(h.from, t.Answered), now, record.EndKilled
 		}
 	}
 	return err
 }
 
+// open reports whether a lease was granted whose end was not told.
+func open(a record.Attempt) bool { return a.Outcome == record.Granted && a.End == record.EndOpen }
+
 // hear takes down what a candidate reports.
-func (s *election) hear(c *proxiedCandidate, r host.Report) {
+func (s *election) hear(c *candidate, t host.Term) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := tenure{c.id, r.Name}
-	switch r.Kind {
-	case host.Granted:
-		s.open[t] = len(s.attempts)
-		s.seats[r.Name] = seat{leader: c, attempt: len(s.attempts), since: r.At}
-		s.attempts = append(s.attempts, record.Attempt{
-			Client: c.id, Name: r.Name, Asked: r.Asked, Answered: r.At, Token: r.Token, Outcome: record.Granted,
-		})
-		s.bounds = append(s.bounds, bound{r.Asked, r.FreeFrom, r.FreeBy})
-	case host.Renewed:
-		// It is told a moment later, and may be of the term before.
-		if i, ok := s.open[t]; ok && r.Asked > s.bounds[i].sent {
-			s.bounds[i] = bound{r.Asked, r.FreeFrom, r.FreeBy}
+	t.Client = c.id
+	id := tenure{c.id, t.Name}
+	i, known := s.newest[id]
+	if !known || s.terms[i].Answered != t.Answered {
+		i = len(s.terms)
+		s.terms = append(s.terms, t)
+		s.newest[id] = i
+		if t.Outcome == record.Granted {
+			s.seats[t.Name] = i
 		}
-	case host.Lost:
-		s.lost[t] = r
-		s.finish(t, r.Wrote, r.At, record.EndLost)
-	case host.Resigned:
-		end := record.EndReleased
-		if r.Cause != "" {
-			end = record.EndReleaseFailed
-		}
-		s.finish(t, r.Asked, r.At, end)
-	case host.Failed:
-		s.failure = r.Cause
-		s.attempts = append(s.attempts, record.Attempt{Client: c.id, Name: r.Name, Asked: r.At, Answered: r.At, Outcome: record.Failed})
-		s.bounds = append(s.bounds, bound{})
+	}
+	s.terms[i] = t
+	if t.Outcome == record.Failed {
+		s.failure = t.Cause
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
-}
-
-// finish ends an attempt. Ended is when the candidate last acted as a leader.
-func (s *election) finish(t tenure, ended, done int64, end record.End) {
-	i, ok := s.open[t]
-	if !ok {
-		return
-	}
-	delete(s.open, t)
-	a := &s.attempts[i]
-	a.Ended, a.Done, a.End = max(ended, a.Answered), done, end
-	if s.seats[t.name].attempt == i {
-		s.seats[t.name].leader = nil
-	}
 }
 
 // await waits until done, which is called with what is known locked.
@@ -179,20 +146,21 @@ func (s *election) await(ctx context.Context, limit time.Duration, what string, 
 // led reports whether each of the names has a leader, by a grant after the
 // given time.
 func (s *election) led(names []int32, after int64) func() bool {
-	return func() bool {
-		return !slices.ContainsFunc(names, func(n int32) bool {
-			return s.seats[n].leader == nil || s.seats[n].since <= after
-		})
-	}
+	return s.all(names, func(t host.Term) bool { return t.Answered > after })
 }
 
-// confirmed reports whether each of the names has a leader whose grant or
-// renewal was sent after the given time.
+// confirmed reports whether each of the names has a leader whose grant came back,
+// or whose renewal was sent, after the given time.
 func (s *election) confirmed(names []int32, after int64) func() bool {
+	return s.all(names, func(t host.Term) bool { return max(t.Answered, t.Sent) > after })
+}
+
+// all reports whether each of the names has a leader whose term is like that.
+func (s *election) all(names []int32, like func(host.Term) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {
-			seat := s.seats[n]
-			return seat.leader == nil || seat.since <= after && s.bounds[seat.attempt].sent <= after
+			i := s.seats[n]
+			return i < 0 || !open(s.terms[i].Attempt) || !like(s.terms[i])
 		})
 	}
 }
@@ -204,21 +172,27 @@ func (s *election) end(ctx context.Context) error {
 	if s.watch != nil {
 		s.watch.end()
 	}
+	errs := make([]error, len(s.candidates))
+	load.Workers(len(errs), func(i int) {
+		if c := s.candidates[i]; !c.dead {
+			// A cell that was ended in the middle of a harm leaves it.
+			errs[i] = errors.Join(c.Resume(), c.heal(), c.Close(ctx), c.closeProxies())
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// cut swallows everything between the candidate and the store.
+func (c *candidate) cut() error { return c.allProxies((*fault.Proxy).BlackHole) }
+
+func (c *candidate) heal() error { return c.allProxies((*fault.Proxy).Heal) }
+
+func (c *candidate) closeProxies() error { return c.allProxies((*fault.Proxy).Close) }
+
+func (c *candidate) allProxies(do func(*fault.Proxy) error) error {
 	var errs []error
-	for _, c := range s.living {
-		// A cell that was ended in the middle of a harm leaves it.
-		errs = append(errs, c.Resume(), c.heal())
+	for _, p := range c.proxies {
+		errs = append(errs, do(p))
 	}
-	var closing sync.WaitGroup
-	for _, c := range s.living {
-		closing.Go(func() {
-			if err := errors.Join(c.Close(ctx), c.closeProxies()); err != nil {
-				s.mu.Lock()
-				errs = append(errs, err)
-				s.mu.Unlock()
-			}
-		})
-	}
-	closing.Wait()
 	return errors.Join(errs...)
 }

@@ -35,15 +35,15 @@ func (s sight) none() int64 {
 
 // follow starts the follower, where the subject has an Observe.
 func (s *election) follow(ctx context.Context) error {
-	locker, ok := s.in.Locker.(interface{ Client() *core.Client })
-	if !ok {
+	client := s.in.client()
+	if client == nil {
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
 	f := &follower{stop: stop, seen: make([]map[uint64]sight, len(s.in.Names))}
 	for i, name := range s.in.Names {
 		f.seen[i] = map[uint64]sight{}
-		e, err := locker.Client().Elector(name, &core.ElectorOptions{TTL: s.in.TTL})
+		e, err := client.Elector(name, &core.ElectorOptions{TTL: s.in.TTL})
 		if err != nil {
 			f.end()
 			return err

@@ -135,7 +135,7 @@ func (f *fresh) memory(ctx context.Context, cell *record.Cell) error {
 	before := heap()
 	load.Workers(takers, func(worker int) {
 		for i := worker; i < len(cs) && ctx.Err() == nil; i += takers {
-			if cs[i].Lock, cs[i].Err = f.in.lock(f.locker, i); cs[i].Err == nil {
+			if cs[i].Lock, cs[i].Err = f.locker.Lock(f.in.Names[i], f.in.TTL); cs[i].Err == nil {
 				leases[i], _ = cs[i].Acquire(ctx)
 			}
 		}
@@ -192,11 +192,6 @@ func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, c
 	}
 	cell.Values["renewal-cpu-%"] = 100 * (after - before).Seconds() / took.Seconds()
 	return nil
-}
-
-// lock prepares the lock of one name.
-func (in Input) lock(l load.Locker, name int) (load.Lock, error) {
-	return l.Lock(in.Names[name], in.TTL)
 }
 
 // heap is what this process uses after a collection, in bytes.

@@ -27,10 +27,10 @@ func hostsOf(a Overrides) []int {
 
 // startHosts starts the processes of a cell, none where its callers are in this
 // one. When it returns no error, end lets them end.
-func startHosts(ctx context.Context, in Input) (hosts []*host.Callers, end func() error, err error) {
-	hosts = make([]*host.Callers, in.Hosts)
+func startHosts(ctx context.Context, in Input) (hosts []*host.Process, end func() error, err error) {
+	hosts = make([]*host.Process, in.Hosts)
 	errs := make([]error, in.Hosts)
-	load.Workers(in.Hosts, func(i int) { hosts[i], errs[i] = host.StartCallers(ctx, in.Host, in.Clock) })
+	load.Workers(in.Hosts, func(i int) { hosts[i], errs[i] = host.Start(ctx, in.Host, in.Clock) })
 	end = func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
@@ -51,7 +51,7 @@ func startHosts(ctx context.Context, in Input) (hosts []*host.Callers, end func(
 // cycleIn lets the callers cycle in each of the hosts, or in this process where
 // there are none. It returns what they have recorded and the first error that
 // one of them met; err is that the attempts of a host are lost.
-func cycleIn(ctx context.Context, in Input, hosts []*host.Callers, c load.Cycles) (attempts []record.Attempt, first, err error) {
+func cycleIn(ctx context.Context, in Input, hosts []*host.Process, c load.Cycles) (attempts []record.Attempt, first, err error) {
 	if len(hosts) == 0 {
 		attempts, first = collect(c.Run(ctx, in.Locker, in.Clock))
 		return attempts, first, nil

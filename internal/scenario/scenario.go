@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/record"
@@ -21,18 +22,13 @@ type Scenario struct {
 	// Processes reports whether hosts are processes of their own, which excludes
 	// backends of scope host, and libraries in this process.
 	Processes bool
-	Mode      string // of several; "" when there is one
-	Hosts     int    // processes that it starts itself; 0 for none
 	// PluginsOnly reports whether it is about plugins, which baselines have none of.
 	PluginsOnly bool
 	// AcrossHosts reports whether callers can be spread over several processes.
 	AcrossHosts bool
 	// MinClients is the fewest callers with which it makes sense; 0 is 1.
 	MinClients int
-	// Clients are the numbers of callers when nobody names any.
-	Clients []int
-	// Shapes are the loads of a scenario that varies more than the number of
-	// callers. Nil: one for each number of Clients.
+	// Shapes are its loads.
 	Shapes func(a Overrides) []Shape
 	// Takes is about how long one execution takes.
 	Takes func(in Input) time.Duration
@@ -56,24 +52,6 @@ type Overrides struct {
 	Modes                []string // of takeover
 	Candidates           int      // of takeover
 	Quick                bool
-}
-
-// ShapesOf lists the loads of the scenario.
-func (s Scenario) ShapesOf(a Overrides) []Shape {
-	if s.Shapes != nil {
-		return s.Shapes(a)
-	}
-	clients := a.Clients
-	if len(clients) == 0 || s.Processes {
-		clients = s.Clients
-	}
-	var out []Shape
-	for _, n := range clients {
-		if n >= s.MinClients {
-			out = append(out, Shape{Mode: s.Mode, Hosts: s.Hosts, Clients: n})
-		}
-	}
-	return out
 }
 
 // All are the scenarios in the order in which they are shown.
@@ -121,8 +99,6 @@ type Input struct {
 	// Rate is how many cycles per second the open loop of acquire offers; 0:
 	// half of what the closed loop did.
 	Rate float64
-	// Baseline is what the processes use instead of Host's plugin, "" for none.
-	Baseline string
 	// Tick is how often candidates ask; 0: they wait until they are woken.
 	Tick time.Duration
 	// Harms is how many leaders are harmed; 0: three.
@@ -135,6 +111,15 @@ type Input struct {
 	Names []string
 	// WarmUp precedes Measure. What happens in it is checked, not measured.
 	WarmUp, Measure time.Duration
+}
+
+// client is the client of core below the locker, nil where that is another
+// library.
+func (in Input) client() *core.Client {
+	if l, ok := in.Locker.(interface{ Client() *core.Client }); ok {
+		return l.Client()
+	}
+	return nil
 }
 
 // ErrNothingDone: not one cycle of a cell succeeded. It wraps the first error

@@ -312,24 +312,24 @@ func TestDoneIn(t *testing.T) {
 
 func TestShapes(t *testing.T) {
 	for _, quick := range []bool{true, false} {
-		all := throughput.ShapesOf(Overrides{Quick: quick})
+		all := throughput.Shapes(Overrides{Quick: quick})
 		if all[0].Keys != manyKeys || all[len(all)-1].Hold != fewHold {
 			t.Errorf("%+v", all)
 		}
 	}
-	got := throughput.ShapesOf(Overrides{Clients: []int{2, 3}, Keys: []int{1, 5}})
+	got := throughput.Shapes(Overrides{Clients: []int{2, 3}, Keys: []int{1, 5}})
 	want := []Shape{{Clients: 2, Keys: 1}, {Clients: 3, Keys: 1}, {Clients: 2, Keys: 5}, {Clients: 3, Keys: 5}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
-	got = throughput.ShapesOf(Overrides{Hosts: []int{1, 4}, Clients: []int{2}, Keys: []int{5}})
+	got = throughput.Shapes(Overrides{Hosts: []int{1, 4}, Clients: []int{2}, Keys: []int{5}})
 	if want = []Shape{{Clients: 2, Keys: 5}, {Hosts: 4, Clients: 2, Keys: 5}}; !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
-	if got := acquire.ShapesOf(Overrides{Clients: []int{5}}); !slices.Equal(got, []Shape{{Clients: 5}}) {
+	if got := acquire.Shapes(Overrides{Clients: []int{5}}); !slices.Equal(got, []Shape{{Clients: 5}}) {
 		t.Errorf("%+v", got)
 	}
-	if got := contend.ShapesOf(Overrides{Clients: []int{1, 5}}); len(got) == 0 || slices.ContainsFunc(got, func(s Shape) bool { return s.Clients != 5 }) {
+	if got := contend.Shapes(Overrides{Clients: []int{1, 5}}); len(got) == 0 || slices.ContainsFunc(got, func(s Shape) bool { return s.Clients != 5 }) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -23,8 +23,8 @@ var takeover = Scenario{
 }
 
 const (
-	// candidates are how many campaign when nobody says.
-	candidates = 2
+	// campaigners are how many candidates there are when nobody says.
+	campaigners = 2
 	// names are how many locks share each harm.
 	names = 8
 	// harms is how many leaders of one cell are harmed in one run when nobody
@@ -48,7 +48,7 @@ func takeoverShapes(a Overrides) []Shape {
 	}
 	var out []Shape
 	for _, m := range asked {
-		out = append(out, Shape{Mode: m, Hosts: cmp.Or(a.Candidates, candidates), Clients: names})
+		out = append(out, Shape{Mode: m, Hosts: cmp.Or(a.Candidates, campaigners), Clients: names})
 	}
 	return out
 }
@@ -59,7 +59,7 @@ func takeoverTakes(in Input) time.Duration {
 	switch {
 	case m.waits != nil:
 		each += m.waits(in.TTL)
-	case in.Baseline != "" && m.name == killHost.name: // no plugin releases
+	case in.Host.Baseline != "" && m.name == killHost.name: // no plugin releases
 		each += ttlLeft(in.TTL)
 	}
 	return time.Duration(in.Hosts)*startUp + time.Duration(cmp.Or(in.Harms, harms))*each
@@ -152,9 +152,9 @@ func (s *election) succeed(ctx context.Context) error {
 
 // incident is one leader that was harmed.
 type incident struct {
-	victim *proxiedCandidate
+	victim *candidate
 	names  []int32 // that it led
-	before []seat  // of those names
+	before []int   // those terms, by index
 	// from and until are the last moment before the harm and the first one
 	// after it.
 	from, until int64
@@ -163,15 +163,16 @@ type incident struct {
 // aim chooses the candidate that leads most, if any does: on a machine that is
 // starved all may have lost their leases. It is called with mu locked.
 func (s *election) aim() incident {
-	led := map[*proxiedCandidate][]int32{}
+	led := map[int32][]int32{} // by candidate
 	var h incident
-	for i, seat := range s.seats {
-		if seat.leader == nil {
+	for name, i := range s.seats {
+		if i < 0 || !open(s.terms[i].Attempt) {
 			continue
 		}
-		led[seat.leader] = append(led[seat.leader], int32(i))
-		if n := led[seat.leader]; len(n) > len(h.names) {
-			h.victim, h.names = seat.leader, n
+		id := s.terms[i].Client
+		led[id] = append(led[id], int32(name))
+		if n := led[id]; len(n) > len(h.names) {
+			h.victim, h.names = s.candidates[id], n
 		}
 	}
 	for _, n := range h.names {

@@ -93,7 +93,7 @@ func TestTakeoverOfBaseline(t *testing.T) {
 	const tries = 3
 	for try := 1; ; try++ {
 		in := takeoverInput(t, s, "kill-host")
-		in.Baseline, in.Tick = "redislock", 50*time.Millisecond
+		in.Host.Baseline, in.Tick = "redislock", 50*time.Millisecond
 		c, err := takeover.Run(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
@@ -145,7 +145,7 @@ func TestJudge(t *testing.T) {
 		{"a renewal may have been under way", 290 * ms, 1190 * ms, 0, 0, 0},
 	} {
 		s := newElection(in, m)
-		s.judge(&incident{from: tt.harmed, until: tt.harmed}, bound{0, 900 * ms, 901 * ms}, tt.taken)
+		s.judge(&incident{from: tt.harmed, until: tt.harmed}, host.Term{FreeFrom: 900 * ms, FreeBy: 901 * ms}, tt.taken)
 		f := s.figure
 		if f.early != tt.early || f.late != tt.late || f.overdue[0] != tt.overdueAbout {
 			t.Errorf("%s: %+v", tt.name, f)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/store"
 )
@@ -47,11 +48,11 @@ func newFigures(in Input, m mode) figures {
 // roundTrip is about one question to the store and its answer, 0 where nobody
 // can be asked.
 func roundTrip(in Input) time.Duration {
-	locker, ok := in.Locker.(interface{ Client() *core.Client })
-	if !ok || len(in.Names) == 0 {
+	client := in.client()
+	if client == nil || len(in.Names) == 0 {
 		return 0
 	}
-	e, err := locker.Client().Elector(in.Names[0], &core.ElectorOptions{TTL: in.TTL})
+	e, err := client.Elector(in.Names[0], &core.ElectorOptions{TTL: in.TTL})
 	if err != nil {
 		return 0
 	}
@@ -74,14 +75,15 @@ func (s *election) sample(h *incident) {
 	for i, n := range h.names {
 		before, after := h.before[i], s.seats[n]
 		s.figure.judged++
-		if after.attempt == before.attempt {
+		if after == before {
 			s.figure.kept++
 			continue
 		}
-		s.figure.took = append(s.figure.took, after.since-h.from)
-		tokens[n] = s.attempts[after.attempt].Token
+		t := s.terms[after]
+		s.figure.took = append(s.figure.took, t.Answered-h.from)
+		tokens[n] = t.Token
 		if s.mode.expires {
-			s.judge(h, s.bounds[before.attempt], after.since)
+			s.judge(h, s.terms[before], t.Answered)
 		}
 	}
 	s.mu.Unlock()
@@ -98,21 +100,21 @@ func (s *election) sample(h *incident) {
 
 // judge compares a takeover with the time that the lease had left. A renewal
 // that was due around the harm may have reached the store without a report.
-func (s *election) judge(h *incident, old bound, since int64) {
-	if old.freeBy == 0 {
+func (s *election) judge(h *incident, old host.Term, since int64) {
+	if old.FreeBy == 0 {
 		return // nobody here knows
 	}
 	ttl := int64(s.in.TTL)
-	if due := old.freeFrom - ttl + ttl/3; h.until >= due-int64(margin) {
-		old.freeBy = max(old.freeBy, h.until+ttl)
+	if due := old.FreeFrom - ttl + ttl/3; h.until >= due-int64(margin) {
+		old.FreeBy = max(old.FreeBy, h.until+ttl)
 	}
 	f := &s.figure
-	f.overdue = append(f.overdue, max(0, since-old.freeBy))
+	f.overdue = append(f.overdue, max(0, since-old.FreeBy))
 	switch {
-	case since < old.freeFrom-int64(rounding):
+	case since < old.FreeFrom-int64(rounding):
 		f.early++
-		f.earliest = max(f.earliest, old.freeFrom-since)
-	case since > old.freeBy+f.slack:
+		f.earliest = max(f.earliest, old.FreeFrom-since)
+	case since > old.FreeBy+f.slack:
 		f.late++
 	}
 }
@@ -121,24 +123,17 @@ func (s *election) judge(h *incident, old bound, since int64) {
 // counts what it did as a leader after the moment resumed, unless that is 0.
 func (s *election) noticed(ctx context.Context, h *incident, resumed int64) error {
 	all := func() bool {
-		return !slices.ContainsFunc(h.names, func(n int32) bool {
-			_, ok := s.lost[tenure{h.victim.id, n}]
-			return !ok
-		})
+		return !slices.ContainsFunc(h.before, func(i int) bool { return s.terms[i].End != record.EndLost })
 	}
-	if err := s.await(ctx, s.in.TTL+grace, "the old leader knows that it lost", all); err != nil {
+	if err := s.await(ctx, s.in.TTL+grace, "the old leader knows that it lost", all); err != nil || resumed == 0 {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range h.names {
-		r := s.lost[tenure{h.victim.id, n}]
-		delete(s.lost, tenure{h.victim.id, n})
-		if resumed == 0 {
-			continue
-		}
-		s.figure.notice = append(s.figure.notice, max(0, r.At-resumed))
-		if r.Wrote > resumed {
+	for _, i := range h.before {
+		t := s.terms[i]
+		s.figure.notice = append(s.figure.notice, max(0, t.Done-resumed))
+		if t.Ended > resumed {
 			s.figure.stale++
 		}
 	}
@@ -150,9 +145,9 @@ func (s *election) cell(elapsed time.Duration) record.Cell {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.figure
-	c := record.Cell{
-		Cycles: f.judged, Elapsed: elapsed, Attempts: s.attempts,
-		Latencies: map[string][]int64{}, Values: map[string]float64{},
+	c := record.Cell{Cycles: f.judged, Elapsed: elapsed, Latencies: map[string][]int64{}, Values: map[string]float64{}}
+	for _, t := range s.terms {
+		c.Attempts = append(c.Attempts, t.Attempt)
 	}
 	for op, samples := range map[string][]int64{
 		"takeover": f.took, "overdue": f.overdue, "observed": f.observed, "vacant": f.vacant, "notice": f.notice,

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/fault"
-	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/store"
 )
@@ -47,7 +45,7 @@ var modes = []mode{
 	{
 		name:   "resign",
 		doc:    "the leader releases in order",
-		inject: func(_ context.Context, _ *election, h *incident) error { return h.victim.Resign() },
+		inject: func(ctx context.Context, _ *election, h *incident) error { return h.victim.Resign(ctx) },
 	},
 	killHost,
 	{
@@ -137,26 +135,4 @@ func NotPossible(in Input) string {
 		}
 	}
 	return ""
-}
-
-// proxiedCandidate is a candidate with the proxies through which it reaches the store.
-type proxiedCandidate struct {
-	*host.Candidate
-	id      int32
-	proxies []*fault.Proxy
-}
-
-// cut swallows everything between the candidate and the store.
-func (c *proxiedCandidate) cut() error { return c.all((*fault.Proxy).BlackHole) }
-
-func (c *proxiedCandidate) heal() error { return c.all((*fault.Proxy).Heal) }
-
-func (c *proxiedCandidate) closeProxies() error { return c.all((*fault.Proxy).Close) }
-
-func (c *proxiedCandidate) all(do func(*fault.Proxy) error) error {
-	var errs []error
-	for _, p := range c.proxies {
-		errs = append(errs, do(p))
-	}
-	return errors.Join(errs...)
 }

@@ -13,10 +13,16 @@ import (
 )
 
 // builds are the binaries of this test run, by package.
-var builds struct {
+var builds = struct {
 	sync.Mutex
 	dir  string
-	once map[string]func() (string, error)
+	done map[string]built
+}{done: map[string]built{}}
+
+// built is a binary, or why there is none.
+type built struct {
+	path string
+	err  error
 }
 
 // Build compiles the main package pkg (an import path, or a path relative to
@@ -26,31 +32,27 @@ var builds struct {
 // removed at the end.
 func Build(t drivertest.T, pkg string) string {
 	t.Helper()
-	binary, err := buildOnce(pkg)()
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	return binary
-}
-
-func buildOnce(pkg string) func() (string, error) {
 	builds.Lock()
 	defer builds.Unlock()
-	if builds.once == nil {
-		builds.once = map[string]func() (string, error){}
+	b, known := builds.done[pkg]
+	if !known {
+		b.path, b.err = build(pkg)
+		builds.done[pkg] = b
 	}
-	if builds.once[pkg] == nil {
-		builds.once[pkg] = sync.OnceValues(func() (string, error) { return build(pkg) })
+	if b.err != nil {
+		t.Fatalf("%v", b.err)
 	}
-	return builds.once[pkg]
+	return b.path
 }
 
-func build(pkg string) (string, error) {
-	dir, err := buildDir()
-	if err != nil {
-		return "", err
+// build is called with builds locked.
+func build(pkg string) (binary string, err error) {
+	if builds.dir == "" {
+		if builds.dir, err = os.MkdirTemp("", "plugintest-"); err != nil {
+			return "", err
+		}
 	}
-	binary := filepath.Join(dir, path.Base(filepath.ToSlash(pkg)))
+	binary = filepath.Join(builds.dir, path.Base(filepath.ToSlash(pkg)))
 	args := []string{"build", "-o", binary}
 	if raceEnabled {
 		args = append(args, "-race")
@@ -60,17 +62,6 @@ func build(pkg string) (string, error) {
 		return "", fmt.Errorf("go build %s: %w\n%s", pkg, err, out)
 	}
 	return binary, nil
-}
-
-func buildDir() (string, error) {
-	builds.Lock()
-	defer builds.Unlock()
-	if builds.dir != "" {
-		return builds.dir, nil
-	}
-	dir, err := os.MkdirTemp("", "plugintest-")
-	builds.dir = dir
-	return dir, err
 }
 
 // Main is the body of a TestMain: the test binary can be started again as a
@@ -93,5 +84,6 @@ func Clean() {
 	if builds.dir != "" {
 		os.RemoveAll(builds.dir)
 	}
-	builds.dir, builds.once = "", nil
+	builds.dir = ""
+	clear(builds.done)
 }

@@ -52,8 +52,17 @@ func (h *testHost) end(t drivertest.T) {
 	}
 }
 
-func (h *testHost) within(t drivertest.T, timeout time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.Context(), max(timeout, 0)+commandSlack)
+// within does what the process may take commandSlack longer for than timeout,
+// and tells a host that refused from one that did not answer.
+func (h *testHost) within(t drivertest.T, timeout time.Duration, do func(ctx context.Context) error) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), max(timeout, 0)+commandSlack)
+	defer cancel()
+	err := do(ctx)
+	if ctx.Err() != nil {
+		t.Fatalf("the host process does not answer: %v", ctx.Err())
+	}
+	return err
 }
 
 // Kill implements drivertest.Process.
@@ -88,54 +97,40 @@ func (h *testHost) AcquireAtLeast(t drivertest.T, name string, ttl, atLeast time
 	return h.acquire(t, name, ttl, 0, atLeast)
 }
 
-func (h *testHost) acquire(t drivertest.T, name string, ttl, timeout, atLeast time.Duration) (uint64, error) {
+func (h *testHost) acquire(t drivertest.T, name string, ttl, timeout, atLeast time.Duration) (token uint64, err error) {
 	t.Helper()
-	ctx, cancel := h.within(t, timeout)
-	defer cancel()
-	token, err := h.HostProcess.Acquire(ctx, name, ttl, timeout, atLeast)
-	alive(t, ctx)
+	err = h.within(t, timeout, func(ctx context.Context) (err error) {
+		token, err = h.HostProcess.Acquire(ctx, name, ttl, timeout, atLeast)
+		return err
+	})
 	return token, err
 }
 
 // Enqueue implements drivertest.Host.
 func (h *testHost) Enqueue(t drivertest.T, name string, ttl time.Duration) {
 	t.Helper()
-	ctx, cancel := h.within(t, 0)
-	defer cancel()
-	must(t, "enqueue", h.HostProcess.Enqueue(ctx, name, ttl))
+	must(t, "enqueue", h.within(t, 0, func(ctx context.Context) error { return h.HostProcess.Enqueue(ctx, name, ttl) }))
 }
 
 // State implements drivertest.Host.
 func (h *testHost) State(t drivertest.T, name string) (valid, done bool, cause string) {
 	t.Helper()
-	ctx, cancel := h.within(t, 0)
-	defer cancel()
-	valid, done, cause, err := h.HostProcess.State(ctx, name)
-	must(t, "state", err)
+	must(t, "state", h.within(t, 0, func(ctx context.Context) (err error) {
+		valid, done, cause, err = h.HostProcess.State(ctx, name)
+		return err
+	}))
 	return valid, done, cause
 }
 
 // Release implements drivertest.Host.
 func (h *testHost) Release(t drivertest.T, name string) error {
 	t.Helper()
-	ctx, cancel := h.within(t, 0)
-	defer cancel()
-	err := h.HostProcess.Release(ctx, name)
-	alive(t, ctx)
-	return err
+	return h.within(t, 0, func(ctx context.Context) error { return h.HostProcess.Release(ctx, name) })
 }
 
 func must(t drivertest.T, what string, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%s of the host process: %v", what, err)
-	}
-}
-
-// alive tells a host that refused from one that did not answer.
-func alive(t drivertest.T, ctx context.Context) {
-	t.Helper()
-	if ctx.Err() != nil {
-		t.Fatalf("the host process does not answer: %v", ctx.Err())
 	}
 }

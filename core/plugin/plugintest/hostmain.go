@@ -1,8 +1,8 @@
 package plugintest
 
 import (
-	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -28,14 +28,14 @@ type HostSpec struct {
 
 // command is one line on a host process's standard input.
 type command struct {
-	Op        string `json:"op"` // acquire, enqueue, state, release, plugin
-	Name      string `json:"name,omitempty"`
-	TTLNs     int64  `json:"ttl_ns,omitempty"`
-	TimeoutNs int64  `json:"timeout_ns,omitempty"`
-	AtLeastNs int64  `json:"at_least_ns,omitempty"`
+	Op      string        `json:"op"` // acquire, enqueue, state, release, plugin
+	Name    string        `json:"name,omitempty"`
+	TTL     time.Duration `json:"ttl_ns,omitempty"`
+	Timeout time.Duration `json:"timeout_ns,omitempty"`
+	AtLeast time.Duration `json:"at_least_ns,omitempty"`
 }
 
-// reply is one line on its standard output, for the start and each command.
+// reply is one line on its standard output, for each command.
 type reply struct {
 	Error []byte `json:"error,omitempty"` // a lockpb.Error, which keeps identities
 	Token uint64 `json:"token,omitempty"`
@@ -69,27 +69,4 @@ func (r *reply) err() error {
 
 // HostMain makes this process a host process and ends it, when it was started
 // as one; otherwise it does nothing. Call it first in main or TestMain.
-func HostMain() { proc.Become(role, "host process", hostMain) }
-
-// hostMain reads the spec and then commands, until its input ends.
-func hostMain(parent *proc.Parent) error {
-	var spec HostSpec
-	if err := parent.Receive(&spec); err != nil {
-		return err
-	}
-	h, err := openHost(context.Background(), spec)
-	ready := reply{}
-	ready.setError(err)
-	if err == nil {
-		ready.Pid = pluginPid(h.backend)
-	}
-	if parent.Send(ready) != nil || err != nil {
-		return err
-	}
-	for {
-		var c command
-		if parent.Receive(&c) != nil || parent.Send(h.do(c)) != nil {
-			return h.close()
-		}
-	}
-}
+func HostMain() { proc.Become(role, "host process", openHost) }

@@ -13,7 +13,7 @@ import (
 // concurrent use. A process that has not answered when a ctx ends is killed.
 type HostProcess struct {
 	child   *proc.Child
-	replies chan reply // closed when the process has ended
+	replies chan reply
 
 	plugin int // process id when last asked
 	frozen bool
@@ -23,23 +23,13 @@ type HostProcess struct {
 // host process, and returns when its plugin is open.
 func StartHost(ctx context.Context, spec HostSpec) (*HostProcess, error) {
 	h := &HostProcess{child: &proc.Child{Role: role}, replies: make(chan reply, 1)}
-	err := proc.Start(ctx, h.child, spec, func(r reply) bool {
-		h.replies <- r
-		return true
-	})
+	err := proc.Start(ctx, h.child, spec, func(r reply) { h.replies <- r })
+	if err == nil {
+		_, err = h.PluginPid(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("host process: %w", err)
 	}
-	go func() {
-		<-h.child.Ended()
-		close(h.replies)
-	}()
-	r := <-h.replies
-	if err := r.err(); err != nil {
-		_ = h.Kill() // it ends by itself, too
-		return nil, fmt.Errorf("host process: %w", err)
-	}
-	h.plugin = r.Pid
 	return h, nil
 }
 
@@ -49,11 +39,10 @@ func (h *HostProcess) ask(ctx context.Context, c command) (reply, error) {
 		return reply{}, err
 	}
 	select {
-	case r, ok := <-h.replies:
-		if !ok {
-			return r, proc.ErrEnded
-		}
+	case r := <-h.replies:
 		return r, r.err()
+	case <-h.child.Ended():
+		return reply{}, proc.ErrEnded
 	case <-ctx.Done():
 		_ = h.Kill() // a later reply would be taken for that of another command
 		return reply{}, ctx.Err()
@@ -79,15 +68,13 @@ func (h *HostProcess) PluginPid(ctx context.Context) (int, error) {
 // Acquire waits up to timeout for the lock and returns its token; it tries
 // once when timeout is not positive. The lock is kept for atLeast, if positive.
 func (h *HostProcess) Acquire(ctx context.Context, name string, ttl, timeout, atLeast time.Duration) (uint64, error) {
-	r, err := h.ask(ctx, command{
-		Op: "acquire", Name: name, TTLNs: int64(ttl), TimeoutNs: int64(timeout), AtLeastNs: int64(atLeast),
-	})
+	r, err := h.ask(ctx, command{Op: "acquire", Name: name, TTL: ttl, Timeout: timeout, AtLeast: atLeast})
 	return r.Token, err
 }
 
 // Enqueue starts an Acquire in the background and returns when it waits.
 func (h *HostProcess) Enqueue(ctx context.Context, name string, ttl time.Duration) error {
-	_, err := h.ask(ctx, command{Op: "enqueue", Name: name, TTLNs: int64(ttl)})
+	_, err := h.ask(ctx, command{Op: "enqueue", Name: name, TTL: ttl})
 	return err
 }
 

@@ -3,7 +3,6 @@ package plugintest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,10 +10,12 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // host is the state of a host process.
 type host struct {
+	parent  *proc.Parent
 	backend driver.Backend
 	client  *core.Client
 
@@ -24,37 +25,36 @@ type host struct {
 	wg      sync.WaitGroup
 }
 
-func openHost(ctx context.Context, spec HostSpec) (*host, error) {
+func openHost(parent *proc.Parent, spec HostSpec) (proc.Agent[command], error) {
 	quiet := slog.New(slog.DiscardHandler)
-	b, err := plugin.Open(ctx, spec.Plugin, &plugin.Options{
+	b, err := plugin.Open(context.Background(), spec.Plugin, &plugin.Options{
 		Path: spec.Path, Config: spec.Config, NoMTLS: spec.NoMTLS, OnHostDeath: spec.OnHostDeath,
 		StartTimeout: startTimeout, Logger: quiet,
 	})
 	if err != nil {
 		return nil, err
 	}
-	h := &host{backend: b, leases: map[string]*core.Lease{}, waiting: map[string]chan struct{}{}}
+	h := &host{parent: parent, backend: b, leases: map[string]*core.Lease{}, waiting: map[string]chan struct{}{}}
 	h.client = core.New(b, &core.Options{Label: spec.Label, Logger: quiet, OnEvent: h.event})
 	return h, nil
 }
 
+// event ends the enqueue command whose acquire waits or was granted, if there is
+// one.
 func (h *host) event(e core.Event) {
-	if e.Kind == core.EventWaiting || e.Kind == core.EventAcquired {
-		h.nowWaits(e.Name)
+	if e.Kind != core.EventWaiting && e.Kind != core.EventAcquired {
+		return
 	}
-}
-
-// nowWaits ends the enqueue command for name, if there is one.
-func (h *host) nowWaits(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if waits := h.waiting[name]; waits != nil {
+	if waits := h.waiting[e.Name]; waits != nil {
 		close(waits)
-		delete(h.waiting, name)
+		delete(h.waiting, e.Name)
 	}
 }
 
-func (h *host) close() error {
+// Close implements proc.Agent.
+func (h *host) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupBudget)
 	defer cancel()
 	err := h.client.Close(ctx)
@@ -62,41 +62,31 @@ func (h *host) close() error {
 	return err
 }
 
-func (h *host) do(c command) (r reply) {
-	switch c.Op {
-	case "acquire":
-		token, err := h.acquire(c)
-		r.Token = token
-		r.setError(err)
-	case "enqueue":
-		r.setError(h.enqueue(c))
-	case "state":
-		r = h.state(c.Name)
-	case "release":
-		r.setError(h.release(c.Name))
-	case "plugin":
-		r.Pid = pluginPid(h.backend)
-	default:
-		r.setError(fmt.Errorf("unknown command %q", c.Op))
-	}
-	return r
+// Do implements proc.Agent. The reply is sent when the command is done.
+func (h *host) Do(_ context.Context, c command) {
+	do := map[string]func(command) (reply, error){
+		"acquire": h.acquire, "enqueue": h.enqueue, "state": h.state, "release": h.release, "plugin": h.plugin,
+	}[c.Op]
+	r, err := do(c)
+	r.setError(err)
+	h.parent.Send(r)
 }
 
-func (h *host) acquire(c command) (uint64, error) {
-	lock, err := h.client.Lock(c.Name, &core.LockOptions{
-		TTL: time.Duration(c.TTLNs), AtLeast: time.Duration(c.AtLeastNs),
-	})
+func (h *host) plugin(command) (reply, error) { return reply{Pid: pluginPid(h.backend)}, nil }
+
+func (h *host) acquire(c command) (reply, error) {
+	lock, err := h.client.Lock(c.Name, &core.LockOptions{TTL: c.TTL, AtLeast: c.AtLeast})
 	if err != nil {
-		return 0, err
+		return reply{}, err
 	}
-	lease, err := acquireWithin(lock, time.Duration(c.TimeoutNs))
+	lease, err := acquireWithin(lock, c.Timeout)
 	if err != nil {
-		return 0, err
+		return reply{}, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.leases[c.Name] = lease
-	return lease.Token(), nil
+	return reply{Token: lease.Token()}, nil
 }
 
 // acquireWithin tries once without a timeout.
@@ -111,14 +101,14 @@ func acquireWithin(lock *core.Lock, timeout time.Duration) (*core.Lease, error) 
 
 // enqueue returns when the acquire waits, or was granted at once. It ends with
 // the client.
-func (h *host) enqueue(c command) error {
+func (h *host) enqueue(c command) (r reply, err error) {
 	waits := make(chan struct{})
 	h.mu.Lock()
 	h.waiting[c.Name] = waits
 	h.mu.Unlock()
-	lock, err := h.client.Lock(c.Name, &core.LockOptions{TTL: time.Duration(c.TTLNs)})
+	lock, err := h.client.Lock(c.Name, &core.LockOptions{TTL: c.TTL})
 	if err != nil {
-		return err
+		return r, err
 	}
 	failed := make(chan error, 1)
 	h.wg.Go(func() {
@@ -133,18 +123,16 @@ func (h *host) enqueue(c command) error {
 	})
 	select {
 	case <-waits:
-		return nil
-	case err := <-failed:
-		return err
+	case err = <-failed:
 	}
+	return r, err
 }
 
 // state looks at Valid first: after a pause it must answer at once.
-func (h *host) state(name string) (r reply) {
-	lease, err := h.lease(name)
+func (h *host) state(c command) (r reply, err error) {
+	lease, err := h.lease(c.Name)
 	if err != nil {
-		r.setError(err)
-		return r
+		return r, err
 	}
 	r.Valid = lease.Valid()
 	select {
@@ -153,25 +141,22 @@ func (h *host) state(name string) (r reply) {
 	default:
 	}
 	r.Cause = core.CauseName(lease.Err())
-	return r
+	return r, nil
 }
 
-func (h *host) release(name string) error {
-	lease, err := h.lease(name)
+func (h *host) release(c command) (reply, error) {
+	lease, err := h.lease(c.Name)
 	if err != nil {
-		return err
+		return reply{}, err
 	}
-	return lease.Release(context.Background())
+	return reply{}, lease.Release(context.Background())
 }
-
-var errNoLease = errors.New("this host process has never acquired that lock")
 
 func (h *host) lease(name string) (*core.Lease, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	lease := h.leases[name]
-	if lease == nil {
-		return nil, errNoLease
+	if lease := h.leases[name]; lease != nil {
+		return lease, nil
 	}
-	return lease, nil
+	return nil, errors.New("this host process has never acquired that lock")
 }

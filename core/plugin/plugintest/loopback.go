@@ -39,11 +39,7 @@ func loopbackOf(t drivertest.T, b driver.Backend, version int) driver.Backend {
 	if err != nil {
 		t.Fatalf("socket directory: %v", err)
 	}
-	l, err := newLoopback(t.Context(), b, dir, version)
-	if err != nil {
-		os.RemoveAll(dir)
-		t.Fatalf("loopback: %v", err)
-	}
+	l := &loopback{server: grpc.NewServer(wire.ServerOptions()...), far: &farEnd{backend: b, done: make(chan struct{})}}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupBudget)
 		defer cancel()
@@ -53,6 +49,9 @@ func loopbackOf(t drivertest.T, b driver.Backend, version int) driver.Backend {
 		l.stop()
 		os.RemoveAll(dir)
 	})
+	if err := l.connect(t.Context(), dir, version); err != nil {
+		t.Fatalf("loopback: %v", err)
+	}
 	return l
 }
 
@@ -72,14 +71,13 @@ type loopback struct {
 	closeErr error
 }
 
-func newLoopback(ctx context.Context, b driver.Backend, dir string, version int) (*loopback, error) {
+// connect serves the backend in dir, and connects to it.
+func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 	socket := filepath.Join(dir, "s")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l := &loopback{server: grpc.NewServer(wire.ServerOptions()...)}
-	l.far = &farEnd{backend: b, done: make(chan struct{})}
 	if version == wire.VersionFramed {
 		l.far.socket = filepath.Join(dir, "data")
 	}
@@ -88,19 +86,10 @@ func newLoopback(ctx context.Context, b driver.Backend, dir string, version int)
 	l.conn, err = grpc.NewClient("unix:"+socket, append(wire.DialOptions(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
-		l.stop()
-		return nil, err
+		return err
 	}
 	l.unary = wire.NewUnary(l.conn)
 	l.Link = l.unary
-	if err := l.configure(ctx); err != nil {
-		l.stop()
-		return nil, err
-	}
-	return l, nil
-}
-
-func (l *loopback) configure(ctx context.Context) error {
 	c, err := l.unary.Configure(ctx, wire.Setup{})
 	if err != nil {
 		return err
@@ -138,7 +127,11 @@ func (l *loopback) Properties() driver.Properties {
 // Close implements driver.Backend. The server goes on to answer until the case
 // ends, so that later calls get what the closed backend says.
 func (l *loopback) Close(ctx context.Context) error {
-	l.once.Do(func() { l.closeErr = l.unary.Close(ctx) })
+	l.once.Do(func() {
+		if l.unary != nil {
+			l.closeErr = l.unary.Close(ctx)
+		}
+	})
 	return l.closeErr
 }
 
