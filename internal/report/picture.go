@@ -41,8 +41,6 @@ type mark struct {
 	At, From, Wide float64 // the median; where its interval begins, and its width
 	Pale, Broken   bool
 	Left           bool // its label stands on the left of it
-	fencing        string
-	durability     string
 }
 
 // tick is a line across the lanes.
@@ -64,8 +62,8 @@ var tokenClasses = []struct{ class, means string }{
 // without lanes there is none.
 func (r Report) picture() picture {
 	for _, h := range r.highlights() {
-		rows := slices.DeleteFunc(slices.Clone(h.table.Rows), func(row Row) bool {
-			return row.Kind == record.KindFloor || row.Figures[h.unit].Center <= 0
+		rows := filter(h.table.Rows, func(row Row) bool {
+			return row.Kind != record.KindFloor && !(row.Figures[h.unit].Center <= 0)
 		})
 		if len(rows) > 1 && slices.ContainsFunc(rows, func(row Row) bool { return row.Kind == record.KindPlugin }) {
 			return r.draw(h, rows)
@@ -78,26 +76,46 @@ func (r Report) draw(h highlight, rows []Row) picture {
 	p := picture{Title: "Speed against what is promised: " + h.title, Answer: r.answer(h)}
 	s := scaleOf(h, rows)
 	p.Ticks = s.ticks()
-	p.Table = grid{Title: p.Title, Columns: []gridColumn{{"backend", false}, {h.title, true}, {"tokens", false}, {"grants survive by", false}, {"checked", false}}}
-	var all marks
-	for _, row := range rows {
-		e := row.Figures[h.unit]
-		m := mark{
-			Name: row.Name, Value: bare(h.unit, e.Center), At: s.place(e.Center),
-			Pale: row.Kind != record.KindPlugin || row.Scope == hostScope || row.BuildOf != "", Broken: r.broken(row.Name),
-			fencing: row.Fencing, durability: row.shortDurability(),
+	p.Table = tabulate(grid{Title: p.Title}, []column[Row]{
+		rowSubject,
+		figures(h.title, figure(h.unit, true)),
+		words("tokens", func(row Row) string { return cmp.Or(row.Fencing, "unknown") }),
+		words("grants survive by", func(row Row) string { return cmp.Or(row.Durability, "unknown") }),
+		words("checked", func(row Row) string { return r.judged(row.Name) }),
+	}, rows)
+	for _, c := range tokenClasses {
+		of := filter(rows, func(row Row) bool { return cmp.Or(row.Fencing, "none") == c.class })
+		for _, g := range groups(of, Row.promise) {
+			var all marks
+			for _, row := range g.all {
+				all = append(all, r.mark(row, h, s))
+			}
+			p.Lanes = append(p.Lanes, promise{Tokens: c.means, Durability: g.key, Rows: packed(all)})
 		}
-		if e.Bounded() {
-			lo, hi := s.place(e.Lo), s.place(e.Hi)
-			m.From, m.Wide = min(lo, hi), math.Abs(hi-lo)
-		}
-		all = append(all, m)
-		p.Table.Rows = append(p.Table.Rows, gridRow{Kind: row.Kind, Cells: []cell{
-			word(name(row.Subject)), h.cell(row.Name), word(orDefault(row.Fencing, "unknown")), word(orDefault(row.Durability, "unknown")), word(r.judged(row.Name)),
-		}})
 	}
-	p.Lanes = lanes(all)
 	return p
+}
+
+// promise is which lane of its tokens a row is in. What gives no token is in one
+// lane, whatever its server survives.
+func (row Row) promise() string {
+	if cmp.Or(row.Fencing, "none") == "none" {
+		return ""
+	}
+	return row.shortDurability()
+}
+
+func (r Report) mark(row Row, h highlight, s scale) mark {
+	e := row.Figures[h.unit]
+	m := mark{
+		Name: row.Name, Value: bare(h.unit, e.Center), At: s.place(e.Center),
+		Pale: row.Kind != record.KindPlugin || row.Scope == hostScope || row.BuildOf != "", Broken: r.broken(row.Name),
+	}
+	if e.Bounded() {
+		lo, hi := s.place(e.Lo), s.place(e.Hi)
+		m.From, m.Wide = min(lo, hi), math.Abs(hi-lo)
+	}
+	return m
 }
 
 // answer is what is chosen, by speed and by tokens, in one line.
@@ -109,33 +127,6 @@ func (r Report) answer(h highlight) string {
 		}
 	}
 	return strings.Join(parts, "; ")
-}
-
-// lanes sorts the marks by what is promised. What gives no token is in one lane,
-// whatever its server survives.
-func lanes(all marks) []promise {
-	var out []promise
-	for _, c := range tokenClasses {
-		var durabilities []string
-		of := map[string]marks{}
-		for _, m := range all {
-			if orDefault(m.fencing, "none") != c.class {
-				continue
-			}
-			key := m.durability
-			if c.class == "none" {
-				key = ""
-			}
-			if of[key] == nil {
-				durabilities = append(durabilities, key)
-			}
-			of[key] = append(of[key], m)
-		}
-		for _, d := range durabilities {
-			out = append(out, promise{Tokens: c.means, Durability: d, Rows: packed(of[d])})
-		}
-	}
-	return out
 }
 
 // What a label covers, in percent of a lane: those of candidates on a phone,
@@ -211,7 +202,7 @@ func (m mark) Label() string {
 
 // shortDurability is the first of the words about it.
 func (row Row) shortDurability() string {
-	short, _, _ := strings.Cut(orDefault(row.Durability, "durability unknown"), ",")
+	short, _, _ := strings.Cut(cmp.Or(row.Durability, "durability unknown"), ",")
 	return short
 }
 
