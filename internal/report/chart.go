@@ -61,16 +61,12 @@ type style struct{ family, dash int }
 // styles numbers the backends in the order of the manifest, and the baselines
 // of each. What belongs to none is a family of its own.
 func styles(m record.Manifest) map[string]style {
-	out := map[string]style{}
-	byReference := map[string]int{}
-	next := 0
-	for _, s := range m.Subjects {
-		if s.Kind == record.KindPlugin {
-			out[s.Name] = style{family: next}
-			if s.Reference != "" {
-				byReference[s.Reference] = next
-			}
-			next++
+	out, byReference := map[string]style{}, map[string]int{}
+	plugins := filter(m.Subjects, func(s record.Subject) bool { return s.Kind == record.KindPlugin })
+	for family, s := range plugins {
+		out[s.Name] = style{family: family}
+		if s.Reference != "" {
+			byReference[s.Reference] = family
 		}
 	}
 	dashes := map[int]int{}
@@ -79,8 +75,8 @@ func styles(m record.Manifest) map[string]style {
 			continue
 		}
 		family, ok := byReference[s.Reference]
-		if !ok || s.Reference == "" {
-			family = next
+		if !ok {
+			family = len(plugins)
 		}
 		dashes[family]++
 		out[s.Name] = style{family, dashes[family]}

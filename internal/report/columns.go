@@ -109,11 +109,11 @@ const severalReferences = "ref."
 // references names what the rows are compared with.
 func references(t Table) string {
 	having := filter(t.Rows, func(r Row) bool { return r.Reference != "" })
-	switch names := groups(having, func(r Row) string { return r.Reference }); len(names) {
+	switch names := distinct(having, func(r Row) string { return r.Reference }); len(names) {
 	case 0:
 		return ""
 	case 1:
-		return names[0].key
+		return names[0]
 	}
 	return severalReferences
 }

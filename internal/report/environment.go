@@ -27,13 +27,8 @@ func said(text string) bool { return text != "" }
 
 // servers lists the products and versions that were measured, once each.
 func (r Report) servers() []string {
-	var out []string
-	for _, s := range r.Manifest.Subjects {
-		if s.Server != "" && s.Scope != hostScope && !slices.Contains(out, s.Server) {
-			out = append(out, s.Server)
-		}
-	}
-	return out
+	shown := filter(r.Manifest.Subjects, func(s record.Subject) bool { return s.Server != "" && s.Scope != hostScope })
+	return distinct(shown, func(s record.Subject) string { return s.Server })
 }
 
 // environment is what the run ran on and with.
@@ -136,11 +131,7 @@ func (r Report) command() string {
 
 // faults are those of the safety cells.
 func (r Report) faults() []string {
-	var out []string
-	for _, g := range groups(r.Verdict.Cells, func(c check.Cell) string { return c.Fault }) {
-		out = append(out, g.key)
-	}
-	return out
+	return distinct(r.Verdict.Cells, func(c check.Cell) string { return c.Fault })
 }
 
 func decimals(in []int) []string {

@@ -102,3 +102,12 @@ func groups[K comparable, T any](items []T, key func(T) K) []group[K, T] {
 	}
 	return out
 }
+
+// distinct are the keys of the items, in the order in which they come first.
+func distinct[K comparable, T any](items []T, key func(T) K) []K {
+	var out []K
+	for _, g := range groups(items, key) {
+		out = append(out, g.key)
+	}
+	return out
+}

@@ -20,7 +20,6 @@ import (
 
 // Report is what a folder says.
 type Report struct {
-	Dir      string
 	Manifest record.Manifest
 	Verdict  check.Verdict
 	Tables   []Table
@@ -60,7 +59,7 @@ type Row struct {
 // Load reads a folder and judges its events again. Its errors are those of
 // [record.ReadManifest], and of files that cannot be read.
 func Load(dir string) (Report, error) {
-	r := Report{Dir: dir}
+	var r Report
 	var err error
 	if r.Manifest, err = record.ReadManifest(dir); err != nil {
 		return r, err

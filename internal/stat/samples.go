@@ -3,6 +3,7 @@ package stat
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -149,8 +150,8 @@ func read(dir string, m record.Manifest, filter string) ([]figure, benchfmt.Unit
 	if err == nil && len(runs) == 0 && len(m.Plan.Backends) > 0 {
 		err = fmt.Errorf("%w: %s has no figure of a plugin", record.ErrIncomplete, dir)
 	}
-	for cell, n := range runs {
-		if err == nil && n < m.Plan.Runs {
+	for _, cell := range slices.Sorted(maps.Keys(runs)) {
+		if n := runs[cell]; err == nil && n < m.Plan.Runs {
 			err = fmt.Errorf("%w: %s has %d of %d runs of %s", record.ErrIncomplete, dir, n, m.Plan.Runs, cell)
 		}
 	}
