@@ -162,9 +162,9 @@ func (r Report) choiceNote() string {
 // choiceGrid is the trade-off table.
 func (r Report) choiceGrid() grid {
 	return tabulate(grid{Title: "which one should I use", Note: r.choiceNote()}, []column[choice]{
-		words("what counts most", func(c choice) string { return c.Need }),
-		words("take", func(c choice) string { return strings.Join(c.Take, ", ") }),
-		words("measured", func(c choice) string { return c.Measured }),
-		words("the others", func(c choice) string { return c.Others }),
+		textColumn("what counts most", func(c choice) string { return c.Need }),
+		textColumn("take", func(c choice) string { return strings.Join(c.Take, ", ") }),
+		textColumn("measured", func(c choice) string { return c.Measured }),
+		textColumn("the others", func(c choice) string { return c.Others }),
 	}, r.choices())
 }

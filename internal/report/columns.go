@@ -76,7 +76,7 @@ func columns(t Table) []column[Row] {
 	listed := map[string]bool{}
 	for _, u := range shownUnits {
 		listed[u.unit] = true
-		all = append(all, figures(u.title, figure(u.unit, u.interval)))
+		all = append(all, numberColumn(u.title, figure(u.unit, u.interval)))
 	}
 	others := map[string]bool{}
 	for _, r := range t.Rows {
@@ -87,11 +87,11 @@ func columns(t Table) []column[Row] {
 		}
 	}
 	for _, unit := range slices.Sorted(maps.Keys(others)) {
-		all = append(all, figures(strings.Replace(unit, "-ns/", " ", 1), figure(unit, false)))
+		all = append(all, numberColumn(strings.Replace(unit, "-ns/", " ", 1), figure(unit, false)))
 	}
 	if ref := references(t); ref != "" {
 		for _, u := range compared {
-			all = append(all, figures(u.title+" / "+ref, func(r Row) cell { return ratio(r.Ratios[u.unit]) }))
+			all = append(all, numberColumn(u.title+" / "+ref, func(r Row) cell { return ratio(r.Ratios[u.unit]) }))
 		}
 	}
 	return slices.DeleteFunc(all, func(c column[Row]) bool {

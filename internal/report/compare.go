@@ -44,13 +44,13 @@ func titleOf(d stat.Difference) string {
 // differenceColumns are those of each table, and differenceRule is what stands
 // below their titles in Markdown.
 var differenceColumns = []column[stat.Difference]{
-	words("", cellWithin),
-	figures("old", func(d stat.Difference) cell { return word(value(d.Unit, d.Old)) }),
-	figures("new", func(d stat.Difference) cell { return word(value(d.Unit, d.New)) }),
-	figures("change", func(d stat.Difference) cell { return word(change(d)) }),
-	figures("effect", func(d stat.Difference) cell { return word(fmt.Sprintf("%+.2f", d.Effect)) }),
-	figures("p", func(d stat.Difference) cell { return word(probability(d.Adjusted)) }),
-	words("", judgement),
+	textColumn("", cellWithin),
+	numberColumn("old", func(d stat.Difference) cell { return word(value(d.Unit, d.Old)) }),
+	numberColumn("new", func(d stat.Difference) cell { return word(value(d.Unit, d.New)) }),
+	numberColumn("change", func(d stat.Difference) cell { return word(change(d)) }),
+	numberColumn("effect", func(d stat.Difference) cell { return word(fmt.Sprintf("%+.2f", d.Effect)) }),
+	numberColumn("p", func(d stat.Difference) cell { return word(probability(d.Adjusted)) }),
+	textColumn("", judgement),
 }
 
 const differenceRule = "| --- | ---: | ---: | ---: | ---: | ---: | --- |"

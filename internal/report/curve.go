@@ -115,7 +115,7 @@ func curveGrid(v view, unit string) grid {
 	}
 	slices.Sort(loads)
 	for _, n := range slices.Compact(loads) {
-		columns = append(columns, figures(fmt.Sprintf("%g callers", n), func(l line) cell {
+		columns = append(columns, numberColumn(fmt.Sprintf("%g callers", n), func(l line) cell {
 			i := slices.IndexFunc(l.Points, func(p []float64) bool { return p[0] == n })
 			if i < 0 {
 				return cell{}

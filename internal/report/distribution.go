@@ -44,9 +44,9 @@ func (r Report) latencyChart(scenario string) chart {
 		}
 		v.Table = tabulate(grid{Title: label(key)}, []column[samples]{
 			samplesSubject,
-			figures("samples", func(s samples) cell { return count(s.TotalCount()) }),
+			numberColumn("samples", func(s samples) cell { return count(s.TotalCount()) }),
 			percentile(0.5), percentile(0.9), percentile(0.99), percentile(0.999),
-			figures("max", func(s samples) cell { return took(s.Max()) }),
+			numberColumn("max", func(s samples) cell { return took(s.Max()) }),
 		}, all)
 		c.Views = append(c.Views, v)
 	}
@@ -86,7 +86,7 @@ var samplesSubject = column[samples]{gridColumn{"backend", false}, func(s sample
 
 // percentile is a column of those that have enough samples for it.
 func percentile(share float64) column[samples] {
-	return figures(fmt.Sprintf("p%g", 100*share), func(s samples) cell {
+	return numberColumn(fmt.Sprintf("p%g", 100*share), func(s samples) cell {
 		if !enough(s.TotalCount(), share) {
 			return cell{}
 		}

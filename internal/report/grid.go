@@ -32,7 +32,7 @@ type gridColumn struct {
 type gridRow []cell
 
 // Ours reports whether a row is about a backend through its plugin.
-func (g gridRow) Ours() bool { return g[0].ours }
+func (g gridRow) Ours() bool { return len(g) > 0 && g[0].ours }
 
 // column is one column of a table whose rows are about a T each.
 type column[T any] struct {
@@ -40,13 +40,13 @@ type column[T any] struct {
 	cell func(T) cell
 }
 
-// words is a column of text.
-func words[T any](title string, text func(T) string) column[T] {
+// textColumn is a column of text.
+func textColumn[T any](title string, text func(T) string) column[T] {
 	return column[T]{gridColumn{title, false}, func(of T) cell { return word(text(of)) }}
 }
 
-// figures is a column of numbers.
-func figures[T any](title string, cell func(T) cell) column[T] {
+// numberColumn is a column of numbers.
+func numberColumn[T any](title string, cell func(T) cell) column[T] {
 	return column[T]{gridColumn{title, true}, cell}
 }
 

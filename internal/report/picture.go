@@ -78,10 +78,10 @@ func (r Report) draw(h highlight, rows []Row) picture {
 	p.Ticks = s.ticks()
 	p.Table = tabulate(grid{Title: p.Title}, []column[Row]{
 		rowSubject,
-		figures(h.title, figure(h.unit, true)),
-		words("tokens", func(row Row) string { return cmp.Or(row.Fencing, "unknown") }),
-		words("grants survive by", func(row Row) string { return cmp.Or(row.Durability, "unknown") }),
-		words("checked", func(row Row) string { return r.judged(row.Name) }),
+		numberColumn(h.title, figure(h.unit, true)),
+		textColumn("tokens", func(row Row) string { return cmp.Or(row.Fencing, "unknown") }),
+		textColumn("grants survive by", func(row Row) string { return cmp.Or(row.Durability, "unknown") }),
+		textColumn("checked", func(row Row) string { return r.judged(row.Name) }),
 	}, rows)
 	for _, c := range tokenClasses {
 		of := filter(rows, func(row Row) bool { return cmp.Or(row.Fencing, "none") == c.class })

@@ -10,18 +10,18 @@ import (
 
 // safetyColumns are those of the verdict table.
 var safetyColumns = []column[check.Cell]{
-	words("fault", func(c check.Cell) string { return c.Fault }),
-	words("backend", func(c check.Cell) string { return c.Backend }),
-	words("verdict", verdictOf),
-	figures("locks hit", func(c check.Cell) cell { return word(fmt.Sprint(c.Hits)) }),
-	figures("double grants", func(c check.Cell) cell { return word(fmt.Sprint(max(c.Overlaps, c.Linear))) }),
-	figures("longest", func(c check.Cell) cell { return word(brief(c.Belief, c.Belief > 0)) }),
-	figures("stale writes: no guard", func(c check.Cell) cell { return word(fmt.Sprint(c.StaleBare)) }),
-	figures("guard", func(c check.Cell) cell { return word(fmt.Sprint(c.StaleGuarded)) }),
-	figures("least warning", func(c check.Cell) cell { return word(brief(c.Margin, c.Margins > 0)) }),
-	figures("false losses", func(c check.Cell) cell { return word(fmt.Sprint(c.FalseLosses)) }),
-	figures("unavailable", func(c check.Cell) cell { return word(brief(c.Unavailable, c.Unavailable > 0)) }),
-	figures("recovery", func(c check.Cell) cell { return word(brief(c.Recovery, c.Recovery > 0)) }),
+	textColumn("fault", func(c check.Cell) string { return c.Fault }),
+	textColumn("backend", func(c check.Cell) string { return c.Backend }),
+	textColumn("verdict", verdictOf),
+	numberColumn("locks hit", func(c check.Cell) cell { return word(fmt.Sprint(c.Hits)) }),
+	numberColumn("double grants", func(c check.Cell) cell { return word(fmt.Sprint(max(c.Overlaps, c.Linear))) }),
+	numberColumn("longest", func(c check.Cell) cell { return word(brief(c.Belief, c.Belief > 0)) }),
+	numberColumn("stale writes: no guard", func(c check.Cell) cell { return word(fmt.Sprint(c.StaleBare)) }),
+	numberColumn("guard", func(c check.Cell) cell { return word(fmt.Sprint(c.StaleGuarded)) }),
+	numberColumn("least warning", func(c check.Cell) cell { return word(brief(c.Margin, c.Margins > 0)) }),
+	numberColumn("false losses", func(c check.Cell) cell { return word(fmt.Sprint(c.FalseLosses)) }),
+	numberColumn("unavailable", func(c check.Cell) cell { return word(brief(c.Unavailable, c.Unavailable > 0)) }),
+	numberColumn("recovery", func(c check.Cell) cell { return word(brief(c.Recovery, c.Recovery > 0)) }),
 }
 
 func verdictOf(c check.Cell) string {

@@ -67,13 +67,13 @@ func (r Report) highlights() []highlight {
 func (r Report) summary() grid {
 	columns := []column[record.Subject]{
 		{gridColumn{"backend", false}, subject},
-		words("durability", func(s record.Subject) string { return s.Durability }),
-		words("fencing", func(s record.Subject) string { return s.Fencing }),
-		words("checked", func(s record.Subject) string { return r.judged(s.Name) }),
+		textColumn("durability", func(s record.Subject) string { return s.Durability }),
+		textColumn("fencing", func(s record.Subject) string { return s.Fencing }),
+		textColumn("checked", func(s record.Subject) string { return r.judged(s.Name) }),
 	}
 	for _, h := range r.highlights() {
 		if !strings.HasPrefix(h.unit, "p99-") && !strings.HasPrefix(h.unit, "max-") {
-			columns = append(columns, figures(h.title, h.cell))
+			columns = append(columns, numberColumn(h.title, h.cell))
 		}
 	}
 	subjects := filter(r.Manifest.Subjects, func(s record.Subject) bool { return s.Kind != record.KindFloor })

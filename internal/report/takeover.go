@@ -81,12 +81,12 @@ func takeoverColumns(b *band) []column[samples] {
 	number := func(n int64) cell { return numeric(fmt.Sprint(n), float64(n)) }
 	return []column[samples]{
 		samplesSubject,
-		figures("count", func(s samples) cell { return count(s.TotalCount()) }),
-		figures("shortest", func(s samples) cell { return took(s.Min()) }),
+		numberColumn("count", func(s samples) cell { return count(s.TotalCount()) }),
+		numberColumn("shortest", func(s samples) cell { return took(s.Min()) }),
 		percentile(0.5), percentile(0.99),
-		figures("longest", func(s samples) cell { return took(s.Max()) }),
-		figures("before band", func(s samples) cell { return number(outside(s.Histogram, b)[0]) }),
-		figures("after", func(s samples) cell { return number(outside(s.Histogram, b)[1]) }),
+		numberColumn("longest", func(s samples) cell { return took(s.Max()) }),
+		numberColumn("before band", func(s samples) cell { return number(outside(s.Histogram, b)[0]) }),
+		numberColumn("after", func(s samples) cell { return number(outside(s.Histogram, b)[1]) }),
 	}
 }
 
