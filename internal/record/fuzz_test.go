@@ -133,7 +133,7 @@ func FuzzHistograms(f *testing.F) {
 	var file bytes.Buffer
 	l, err := newHistogramLog(&file, time.Unix(1, 0))
 	if err == nil {
-		err = l.write(sampleCell("redis", 40))
+		err = writeHistograms(l, sampleCell("redis", 40))
 	}
 	if err != nil {
 		f.Fatal(err)

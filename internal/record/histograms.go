@@ -102,33 +102,30 @@ func scanHistograms(f io.Reader, emit func(HistogramKey, *hdrhistogram.Histogram
 	}
 }
 
-// histogramLog writes one interval histogram per cell, run and operation.
-type histogramLog struct {
-	log *hdrhistogram.HistogramLogWriter
-}
-
-func newHistogramLog(w io.Writer, started time.Time) (*histogramLog, error) {
+// newHistogramLog begins a log, of one interval histogram per cell, run and
+// operation.
+func newHistogramLog(w io.Writer, started time.Time) (*hdrhistogram.HistogramLogWriter, error) {
 	l := continueHistograms(w, started)
-	if err := l.log.OutputLogFormatVersion(); err != nil {
+	if err := l.OutputLogFormatVersion(); err != nil {
 		return nil, err
 	}
-	if err := l.log.OutputComment("latencies in nanoseconds; one interval per cell, run and operation"); err != nil {
+	if err := l.OutputComment("latencies in nanoseconds; one interval per cell, run and operation"); err != nil {
 		return nil, err
 	}
-	if err := l.log.OutputStartTime(started.UnixMilli()); err != nil {
+	if err := l.OutputStartTime(started.UnixMilli()); err != nil {
 		return nil, err
 	}
-	return l, l.log.OutputLegend()
+	return l, l.OutputLegend()
 }
 
 // continueHistograms goes on with a log that has its head.
-func continueHistograms(w io.Writer, started time.Time) *histogramLog {
-	l := &histogramLog{log: hdrhistogram.NewHistogramLogWriter(w)}
-	l.log.SetBaseTime(started.UnixMilli())
+func continueHistograms(w io.Writer, started time.Time) *hdrhistogram.HistogramLogWriter {
+	l := hdrhistogram.NewHistogramLogWriter(w)
+	l.SetBaseTime(started.UnixMilli())
 	return l
 }
 
-func (l *histogramLog) write(c Cell) error {
+func writeHistograms(l *hdrhistogram.HistogramLogWriter, c Cell) error {
 	end := time.Now()
 	for _, op := range slices.Sorted(maps.Keys(c.Latencies)) {
 		h := newHistogram()
@@ -137,16 +134,16 @@ func (l *histogramLog) write(c Cell) error {
 				return err
 			}
 		}
-		if err := l.interval(HistogramKey{c.Section.cell(), op}, h, end.Add(-c.Elapsed), end); err != nil {
+		if err := writeInterval(l, HistogramKey{c.Section.cell(), op}, h, end.Add(-c.Elapsed), end); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *histogramLog) interval(key HistogramKey, h *hdrhistogram.Histogram, from, to time.Time) error {
+func writeInterval(l *hdrhistogram.HistogramLogWriter, key HistogramKey, h *hdrhistogram.Histogram, from, to time.Time) error {
 	h.SetTag(key.tag())
 	h.SetStartTimeMs(from.UnixMilli())
 	h.SetEndTimeMs(to.UnixMilli())
-	return l.log.OutputIntervalHistogram(h)
+	return l.OutputIntervalHistogram(h)
 }

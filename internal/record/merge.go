@@ -217,7 +217,7 @@ func (f *Folder) mergeHistograms(dirs []string, all []Manifest) error {
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(sum), byTag) {
-		if err := f.histogramLog.interval(key, sum[key], f.manifest.Started, end); err != nil {
+		if err := writeInterval(f.histogramLog, key, sum[key], f.manifest.Started, end); err != nil {
 			return err
 		}
 	}

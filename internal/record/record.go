@@ -20,6 +20,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Format is the version of the folder's layout and files. A reader refuses a
@@ -57,7 +59,7 @@ type Folder struct {
 	whole      int64    // of the journal of a reopened folder, in bytes
 
 	eventLog     *EventWriter
-	histogramLog *histogramLog
+	histogramLog *hdrhistogram.HistogramLogWriter
 }
 
 // Vacant returns an error wrapping [ErrNotEmpty] if there is anything in dir,
@@ -135,7 +137,7 @@ func (f *Folder) Add(c Cell) error {
 	if err := writeResult(f.results, c); err != nil {
 		return fmt.Errorf("record: %s: %w", ResultsFile, err)
 	}
-	if err := f.histogramLog.write(c); err != nil {
+	if err := writeHistograms(f.histogramLog, c); err != nil {
 		return fmt.Errorf("record: %s: %w", HistogramsFile, err)
 	}
 	return nil

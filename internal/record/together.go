@@ -174,7 +174,7 @@ func (f *Folder) addRun(l partLines, parts [][]Result, run int) error {
 			}
 		}
 		figures = append(figures, percentiles(key.Op, h.TotalCount(), func(q float64) float64 { return float64(h.ValueAtQuantile(100 * q)) })...)
-		if err := f.histogramLog.interval(key, h, f.manifest.Started, f.manifest.Started); err != nil {
+		if err := writeInterval(f.histogramLog, key, h, f.manifest.Started, f.manifest.Started); err != nil {
 			return err
 		}
 	}

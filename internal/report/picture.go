@@ -41,6 +41,7 @@ type mark struct {
 	At, From, Wide float64 // the median; where its interval begins, and its width
 	Pale, Broken   bool
 	Left           bool // its label stands on the left of it
+	covers         room
 }
 
 // tick is a line across the lanes.
@@ -149,18 +150,17 @@ func packed(all marks) []marks {
 		return 1
 	})
 	var rows []marks
-	var taken [][]room
 	for _, m := range all {
 		right, left := m.spans()
-		i := slices.IndexFunc(taken, func(row []room) bool { return right.fits(row) || left.fits(row) })
+		i := slices.IndexFunc(rows, func(row marks) bool { return row.haveRoom(right) || row.haveRoom(left) })
 		if i < 0 {
-			rows, taken, i = append(rows, nil), append(taken, nil), len(rows)
+			i, rows = len(rows), append(rows, nil)
 		}
-		own := right
-		if m.Left = !right.fits(taken[i]); m.Left {
-			own = left
+		m.covers = right
+		if m.Left = !rows[i].haveRoom(right); m.Left {
+			m.covers = left
 		}
-		rows[i], taken[i] = append(rows[i], m), append(taken[i], own)
+		rows[i] = append(rows[i], m)
 	}
 	return rows
 }
@@ -182,10 +182,10 @@ func (m mark) spans() (right, left room) {
 	return right, left
 }
 
-// fits reports whether s is within the lane and beside all others.
-func (s room) fits(others []room) bool {
+// haveRoom reports whether s is within the lane and beside all marks.
+func (ms marks) haveRoom(s room) bool {
 	return s.from >= -markWide && s.until <= 100+markWide/2 &&
-		!slices.ContainsFunc(others, func(o room) bool { return s.from < o.until && o.from < s.until })
+		!slices.ContainsFunc(ms, func(m mark) bool { return s.from < m.covers.until && m.covers.from < s.until })
 }
 
 // Label stands beside a mark. That of a baseline is its name alone.
