@@ -1,6 +1,10 @@
 package record
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Outcome says what an attempt to acquire came to.
 type Outcome uint8
@@ -62,6 +66,51 @@ type Section struct {
 	MetNs int64 `json:"met_ns,omitempty"`
 	// Interrupted reports whether the run ended before the cell did.
 	Interrupted bool `json:"interrupted,omitempty"`
+}
+
+// CellName says of which cell a figure is: what the name of a line in results.txt
+// tells apart, and the tag of a histogram.
+type CellName struct {
+	Scenario string // "acquire"
+	Backend  string // name of the subject
+	Mode     string // of the scenario, where it has several
+	Hosts    int    // processes of their own; 0: in lockbench
+	Clients  int
+	Keys     int           // locks to choose from; 0 where that is not varied
+	Hold     time.Duration // of a lease; 0 where that is not varied
+}
+
+func (s Section) cell() CellName {
+	return CellName{s.Scenario, s.Backend, s.Mode, s.Hosts, s.Clients, s.Keys, time.Duration(s.HoldNs)}
+}
+
+// Name is that of the cell: "Acquire/backend=memory/clients=64".
+func (s Section) Name() string { return s.cell().Name() }
+
+// Name is that in results.txt: "Acquire/backend=memory/clients=64".
+func (n CellName) Name() string {
+	tag := n.tag()
+	return strings.ToUpper(tag[:1]) + tag[1:]
+}
+
+// tag is the name as histograms have it, in lower case.
+func (n CellName) tag() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s/backend=%s", n.Scenario, n.Backend)
+	if n.Mode != "" {
+		fmt.Fprintf(&b, "/mode=%s", n.Mode)
+	}
+	if n.Hosts > 0 {
+		fmt.Fprintf(&b, "/hosts=%d", n.Hosts)
+	}
+	fmt.Fprintf(&b, "/clients=%d", n.Clients)
+	if n.Keys > 0 {
+		fmt.Fprintf(&b, "/keys=%d", n.Keys)
+	}
+	if n.Hold > 0 {
+		fmt.Fprintf(&b, "/hold=%v", n.Hold)
+	}
+	return b.String()
 }
 
 // Cell is what one cell has measured in one run.

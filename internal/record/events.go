@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"compress/flate"
 	"encoding/binary"
 	"encoding/json"
@@ -9,6 +10,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"os"
+	"path/filepath"
 )
 
 // eventMagic starts the file; its last byte is the version.
@@ -126,6 +129,26 @@ func appendAttempts(b []byte, attempts []Attempt) []byte {
 // ErrTruncated: the file ends before its end mark. What was read is whole.
 var ErrTruncated = errors.New("events end early: the run was killed or the file cut")
 
+// ScanEvents is [ReadEvents] of a folder.
+func ScanEvents(dir string, emit func(Section, []Attempt) error) error {
+	f, err := os.Open(filepath.Join(dir, EventsFile))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return ReadEvents(f, emit)
+}
+
+// scanWhole is ScanEvents of a run that was done: events that end early are
+// an error wrapping [ErrIncomplete].
+func scanWhole(dir string, emit func(Section, []Attempt) error) error {
+	err := ScanEvents(dir, emit)
+	if errors.Is(err, ErrTruncated) {
+		return fmt.Errorf("%w: %s: %w", ErrIncomplete, dir, err)
+	}
+	return err
+}
+
 // ReadEvents calls emit for each section with its attempts, in the order in
 // which they were written. The slice is used again. After a truncated or
 // damaged end it has emitted everything up to the cut, and returns an error
@@ -199,14 +222,13 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 
 // parseAttempts appends the attempts of one block.
 func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
-	p := parser{b: b}
+	p := parser{Reader: bytes.NewReader(b)}
 	var last Attempt
-	for most := len(to) + blockSize; len(p.b) > 0 && !p.bad; {
+	for most := len(to) + blockSize; p.Len() > 0; {
 		if len(to) == most {
 			return to, fmt.Errorf("a block of more than %d attempts", blockSize)
 		}
-		kind := p.b[0]
-		p.b = p.b[1:]
+		kind, _ := p.ReadByte() // there is one
 		a := Attempt{Outcome: Outcome(kind & 15), End: End(kind >> 4)}
 		a.Client, a.Name = int32(p.uvarint()), int32(p.uvarint())
 		a.Asked = last.Asked + p.varint()
@@ -219,38 +241,29 @@ func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
 			a.Ended = a.Answered + p.varint()
 			a.Done = a.Ended + p.varint()
 		}
-		last.Asked = a.Asked
-		if !p.bad {
-			to = append(to, a)
+		if p.err != nil {
+			return to, fmt.Errorf("a block ends within an attempt: %w", p.err)
 		}
-	}
-	if p.bad {
-		return to, errors.New("a block ends within an attempt")
+		last.Asked = a.Asked
+		to = append(to, a)
 	}
 	return to, nil
 }
 
+// parser reads the numbers of a block; err is the first error that it met.
 type parser struct {
-	b   []byte
-	bad bool
+	*bytes.Reader
+	err error
 }
 
 func (p *parser) uvarint() uint64 {
-	v, n := binary.Uvarint(p.b)
-	if n <= 0 {
-		p.bad = true
-		return 0
-	}
-	p.b = p.b[n:]
+	v, err := binary.ReadUvarint(p)
+	p.err = cmp.Or(p.err, err)
 	return v
 }
 
 func (p *parser) varint() int64 {
-	v, n := binary.Varint(p.b)
-	if n <= 0 {
-		p.bad = true
-		return 0
-	}
-	p.b = p.b[n:]
+	v, err := binary.ReadVarint(p)
+	p.err = cmp.Or(p.err, err)
 	return v
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/perf/benchfmt"
 )
 
@@ -132,7 +133,7 @@ func FuzzHistograms(f *testing.F) {
 	var file bytes.Buffer
 	l, err := newHistogramLog(&file, time.Unix(1, 0))
 	if err == nil {
-		err = l.write(sampleCell("redis", 40))
+		err = writeHistograms(l, sampleCell("redis", 40))
 	}
 	if err != nil {
 		f.Fatal(err)
@@ -141,14 +142,16 @@ func FuzzHistograms(f *testing.F) {
 	f.Add(file.Bytes()[:file.Len()-20])
 	f.Add([]byte("Tag=a/b=c,0.1,x,y,HISTFAAA\nTag=\n#[StartTime: .\n\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for key, h := range readHistograms(bytes.NewReader(b)) {
+		scanHistograms(bytes.NewReader(b), func(key HistogramKey, h *hdrhistogram.Histogram) {
 			if again := parseTag(key.tag()); again != key && key.Clients >= 0 {
 				t.Errorf("%+v is tagged %q, which is %+v", key, key.tag(), again)
 			}
-			if h.Max() > 2*histogramMax || h.TotalCount() < 0 {
-				t.Errorf("%+v has %d latencies up to %d", key, h.TotalCount(), h.Max())
+			sum := newHistogram()
+			sum.Merge(h)
+			if sum.Max() > 2*histogramMax || sum.TotalCount() < 0 {
+				t.Errorf("%+v has %d latencies up to %d", key, sum.TotalCount(), sum.Max())
 			}
-		}
+		})
 	})
 }
 
@@ -190,10 +193,7 @@ func FuzzResult(f *testing.F) {
 		if _, err := scanResults(line.Bytes(), func(res *benchfmt.Result) { got = append(got, parseResult(res)) }); err != nil || len(got) != 1 {
 			t.Fatalf("%d lines of %q, %v", len(got), line.String(), err)
 		}
-		want := Result{
-			Scenario: "contend", Backend: "redis", Mode: mode, Hosts: c.Hosts, Clients: clients, Keys: c.Keys,
-			Hold: time.Duration(c.HoldNs), Cycles: max(1, cycles),
-		}
+		want := Result{CellName: CellName{"contend", "redis", mode, c.Hosts, clients, c.Keys, time.Duration(c.HoldNs)}, Cycles: max(1, cycles)}
 		values := got[0].Values
 		got[0].Values = nil
 		if !reflect.DeepEqual(got[0], want) {

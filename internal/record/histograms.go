@@ -1,7 +1,7 @@
 package record
 
 import (
-	"fmt"
+	"cmp"
 	"io"
 	"maps"
 	"os"
@@ -22,43 +22,21 @@ const (
 
 // HistogramKey says what a histogram is of.
 type HistogramKey struct {
-	Scenario, Backend, Mode string
-	Hosts, Clients, Keys    int
-	Hold                    time.Duration
-	Op                      string // "acquire", "renew", "takeover"
+	CellName
+	Op string // "acquire", "renew", "takeover"
 }
 
-// tag is the cell's name in results.txt with the operation, such as
+// tag is the cell's name with the operation, such as
 // "takeover/backend=NAME/mode=kill-host/hosts=2/clients=1/op=takeover".
-func (k HistogramKey) tag() string { return k.cell() + "/op=" + k.Op }
+func (k HistogramKey) tag() string { return k.CellName.tag() + "/op=" + k.Op }
 
-// isOf reports whether the histogram is of a section's cell.
-func (k HistogramKey) isOf(s Section) bool { return k == s.key(k.Op) }
-
-// cell is the tag without the operation.
-func (k HistogramKey) cell() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s/backend=%s", k.Scenario, k.Backend)
-	if k.Mode != "" {
-		fmt.Fprintf(&b, "/mode=%s", k.Mode)
-	}
-	if k.Hosts > 0 {
-		fmt.Fprintf(&b, "/hosts=%d", k.Hosts)
-	}
-	fmt.Fprintf(&b, "/clients=%d", k.Clients)
-	if k.Keys > 0 {
-		fmt.Fprintf(&b, "/keys=%d", k.Keys)
-	}
-	if k.Hold > 0 {
-		fmt.Fprintf(&b, "/hold=%v", k.Hold)
-	}
-	return b.String()
-}
+func byTag(a, b HistogramKey) int { return cmp.Compare(a.tag(), b.tag()) }
 
 // parseTag reads what names a cell in both files.
 func parseTag(tag string) HistogramKey {
 	scenario, rest, _ := strings.Cut(tag, "/")
-	k := HistogramKey{Scenario: scenario}
+	var k HistogramKey
+	k.Scenario = scenario
 	for part := range strings.SplitSeq(rest, "/") {
 		key, value, _ := strings.Cut(part, "=")
 		switch key {
@@ -81,27 +59,35 @@ func parseTag(tag string) HistogramKey {
 	return k
 }
 
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, histogramMax, histogramDigits)
+}
+
 // ReadHistograms reads the latencies of a folder, in nanoseconds, the runs of
 // a cell merged. A line that was cut, and what follows one that is damaged, is
 // left out.
 func ReadHistograms(dir string) (map[HistogramKey]*hdrhistogram.Histogram, error) {
-	f, err := os.Open(filepath.Join(dir, HistogramsFile))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readHistograms(f), nil
+	out := map[HistogramKey]*hdrhistogram.Histogram{}
+	return out, addHistograms(out, dir)
 }
 
-func readHistograms(f io.Reader) map[HistogramKey]*hdrhistogram.Histogram {
-	out := map[HistogramKey]*hdrhistogram.Histogram{}
-	scanHistograms(f, func(key HistogramKey, h *hdrhistogram.Histogram) {
-		if out[key] == nil {
-			out[key] = hdrhistogram.New(1, histogramMax, histogramDigits)
+// addHistograms merges the latencies of a folder into those of sum.
+func addHistograms(sum map[HistogramKey]*hdrhistogram.Histogram, dir string) error {
+	return openHistograms(dir, func(key HistogramKey, h *hdrhistogram.Histogram) {
+		if sum[key] == nil {
+			sum[key] = newHistogram()
 		}
-		out[key].Merge(h)
+		sum[key].Merge(h)
 	})
-	return out
+}
+
+func openHistograms(dir string, emit func(HistogramKey, *hdrhistogram.Histogram)) error {
+	f, err := os.Open(filepath.Join(dir, HistogramsFile))
+	if err != nil {
+		return err
+	}
+	scanHistograms(f, emit)
+	return f.Close()
 }
 
 // scanHistograms calls emit for each line, in the order of the file: the n-th of
@@ -116,51 +102,48 @@ func scanHistograms(f io.Reader, emit func(HistogramKey, *hdrhistogram.Histogram
 	}
 }
 
-// histogramLog writes one interval histogram per cell, run and operation.
-type histogramLog struct {
-	log *hdrhistogram.HistogramLogWriter
-}
-
-func newHistogramLog(w io.Writer, started time.Time) (*histogramLog, error) {
+// newHistogramLog begins a log, of one interval histogram per cell, run and
+// operation.
+func newHistogramLog(w io.Writer, started time.Time) (*hdrhistogram.HistogramLogWriter, error) {
 	l := continueHistograms(w, started)
-	if err := l.log.OutputLogFormatVersion(); err != nil {
+	if err := l.OutputLogFormatVersion(); err != nil {
 		return nil, err
 	}
-	if err := l.log.OutputComment("latencies in nanoseconds; one interval per cell, run and operation"); err != nil {
+	if err := l.OutputComment("latencies in nanoseconds; one interval per cell, run and operation"); err != nil {
 		return nil, err
 	}
-	if err := l.log.OutputStartTime(started.UnixMilli()); err != nil {
+	if err := l.OutputStartTime(started.UnixMilli()); err != nil {
 		return nil, err
 	}
-	return l, l.log.OutputLegend()
+	return l, l.OutputLegend()
 }
 
 // continueHistograms goes on with a log that has its head.
-func continueHistograms(w io.Writer, started time.Time) *histogramLog {
-	l := &histogramLog{log: hdrhistogram.NewHistogramLogWriter(w)}
-	l.log.SetBaseTime(started.UnixMilli())
+func continueHistograms(w io.Writer, started time.Time) *hdrhistogram.HistogramLogWriter {
+	l := hdrhistogram.NewHistogramLogWriter(w)
+	l.SetBaseTime(started.UnixMilli())
 	return l
 }
 
-func (l *histogramLog) write(c Cell) error {
+func writeHistograms(l *hdrhistogram.HistogramLogWriter, c Cell) error {
 	end := time.Now()
 	for _, op := range slices.Sorted(maps.Keys(c.Latencies)) {
-		h := hdrhistogram.New(1, histogramMax, histogramDigits)
+		h := newHistogram()
 		for _, ns := range c.Latencies[op] {
 			if err := h.RecordValue(min(max(ns, 1), histogramMax)); err != nil {
 				return err
 			}
 		}
-		if err := l.interval(c.key(op), h, end.Add(-c.Elapsed), end); err != nil {
+		if err := writeInterval(l, HistogramKey{c.Section.cell(), op}, h, end.Add(-c.Elapsed), end); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *histogramLog) interval(key HistogramKey, h *hdrhistogram.Histogram, from, to time.Time) error {
+func writeInterval(l *hdrhistogram.HistogramLogWriter, key HistogramKey, h *hdrhistogram.Histogram, from, to time.Time) error {
 	h.SetTag(key.tag())
 	h.SetStartTimeMs(from.UnixMilli())
 	h.SetEndTimeMs(to.UnixMilli())
-	return l.log.OutputIntervalHistogram(h)
+	return l.OutputIntervalHistogram(h)
 }

@@ -62,12 +62,9 @@ type Resumption struct {
 	Away float64 `json:"away_s"`
 }
 
-// Name is that of the cell: "Acquire/backend=memory/clients=64".
-func (s Section) Name() string { return benchmarkName(s) }
-
 // KeepJournal begins the journal of a folder that was just created.
 func (f *Folder) KeepJournal(a Asked) (err error) {
-	if f.journal, err = create(f.Dir, JournalFile); err != nil {
+	if err = f.open(newFile, JournalFile); err != nil {
 		return err
 	}
 	if err = lock(f.journal); err != nil {
@@ -124,10 +121,7 @@ func ReadAsked(dir string) (Asked, error) {
 	if err != nil {
 		return Asked{}, err
 	}
-	a, units, _, err := parseJournal(b)
-	if err == nil && len(units) == 0 {
-		err = errNothing
-	}
+	a, _, _, err := parseJournal(b)
 	return a, named(dir, err)
 }
 
@@ -175,7 +169,7 @@ func parseJournal(b []byte) (a Asked, units []Unit, size int64, err error) {
 		}
 		size += int64(len(line))
 	}
-	if size == 0 {
+	if len(units) == 0 {
 		return a, nil, 0, errNothing
 	}
 	return a, units, size, nil
@@ -197,10 +191,8 @@ func reopen(dir string) (f *Folder, units []Unit, err error) {
 		return nil, nil, err
 	}
 	f = &Folder{Dir: dir}
-	for name, file := range map[string]**os.File{JournalFile: &f.journal, ResultsFile: &f.results, EventsFile: &f.events, HistogramsFile: &f.histograms} {
-		if *file, err = os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0); err != nil {
-			return f, nil, err
-		}
+	if err := f.open(os.O_RDWR, JournalFile, ResultsFile, EventsFile, HistogramsFile); err != nil {
+		return f, nil, err
 	}
 	if err := lock(f.journal); err != nil {
 		return f, nil, err
@@ -213,9 +205,6 @@ func reopen(dir string) (f *Folder, units []Unit, err error) {
 		return f, nil, err
 	}
 	_, units, f.whole, err = parseJournal(b)
-	if err == nil && len(units) == 0 {
-		err = errNothing
-	}
 	return f, units, err
 }
 
@@ -257,12 +246,7 @@ func truncate(file *os.File, size int64) error {
 // Replay calls emit for each section that a resumed folder keeps, as [ReadEvents]
 // does.
 func (f *Folder) Replay(emit func(Section, []Attempt) error) error {
-	in, err := os.Open(filepath.Join(f.Dir, EventsFile))
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	if err := ReadEvents(in, emit); !errors.Is(err, ErrTruncated) { // the end is still to come
+	if err := ScanEvents(f.Dir, emit); !errors.Is(err, ErrTruncated) { // the end is still to come
 		return err
 	}
 	return nil

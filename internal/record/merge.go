@@ -60,21 +60,26 @@ func Merge(out string, dirs ...string) error {
 			return fmt.Errorf("%w: %s measured together with others, and its runs alone are no measurement", ErrPlans, dirs[i])
 		}
 	}
-	f, err := Create(out, merged(all))
+	return createWhole(out, merged(all), func(f *Folder) error {
+		before := 0
+		for i, dir := range dirs {
+			if err := errors.Join(f.appendResults(dir), f.appendEvents(dir, before)); err != nil {
+				return err
+			}
+			before += all[i].Plan.Runs
+		}
+		return f.mergeHistograms(dirs, all)
+	})
+}
+
+// createWhole makes a folder of a run that is done; nothing is left of it when
+// fill fails.
+func createWhole(out string, m Manifest, fill func(*Folder) error) error {
+	f, err := Create(out, m)
 	if err != nil {
 		return err
 	}
-	before := 0
-	for i, dir := range dirs {
-		if err == nil {
-			err = errors.Join(f.appendResults(dir), f.appendEvents(dir, before))
-		}
-		before += all[i].Plan.Runs
-	}
-	if err == nil {
-		err = f.mergeHistograms(dirs, all)
-	}
-	if err != nil {
+	if err := fill(f); err != nil {
 		return errors.Join(err, f.closeFiles(), os.RemoveAll(out))
 	}
 	return f.Close(StateDone)
@@ -193,19 +198,10 @@ func (f *Folder) appendResults(dir string) error {
 // appendEvents copies the attempts of another folder, whose runs follow as
 // many others.
 func (f *Folder) appendEvents(dir string, before int) error {
-	in, err := os.Open(filepath.Join(dir, EventsFile))
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	err = ReadEvents(in, func(s Section, attempts []Attempt) error {
+	return scanWhole(dir, func(s Section, attempts []Attempt) error {
 		s.Run += before
 		return f.eventLog.Write(s, attempts)
 	})
-	if errors.Is(err, ErrTruncated) {
-		return fmt.Errorf("%w: %s: %w", ErrIncomplete, dir, err)
-	}
-	return err
 }
 
 // mergeHistograms adds up the latencies of all folders.
@@ -213,29 +209,15 @@ func (f *Folder) mergeHistograms(dirs []string, all []Manifest) error {
 	sum := map[HistogramKey]*hdrhistogram.Histogram{}
 	var end time.Time
 	for i, dir := range dirs {
-		one, err := ReadHistograms(dir)
-		if err != nil {
+		if err := addHistograms(sum, dir); err != nil {
 			return err
-		}
-		for key, h := range one {
-			if sum[key] == nil {
-				sum[key] = h
-				continue
-			}
-			if dropped := sum[key].Merge(h); dropped > 0 {
-				return fmt.Errorf("%s: %d latencies do not fit", dir, dropped)
-			}
 		}
 		if last := all[i].Started.Add(time.Duration(all[i].Elapsed * float64(time.Second))); last.After(end) {
 			end = last
 		}
 	}
-	tags := map[string]HistogramKey{}
-	for key := range sum {
-		tags[key.tag()] = key
-	}
-	for _, tag := range slices.Sorted(maps.Keys(tags)) {
-		if err := f.histogramLog.interval(tags[tag], sum[tags[tag]], f.manifest.Started, end); err != nil {
+	for _, key := range slices.SortedFunc(maps.Keys(sum), byTag) {
+		if err := writeInterval(f.histogramLog, key, sum[key], f.manifest.Started, end); err != nil {
 			return err
 		}
 	}

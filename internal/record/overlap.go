@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 )
@@ -26,8 +24,9 @@ type cellRun struct {
 
 func (c cellRun) String() string { return fmt.Sprintf("%s, run %d", c.cell, c.run) }
 
-// span is when a cell was measured, in nanoseconds.
-type span struct{ from, until int64 }
+// span is when a cell was measured, and when the part went on to it, in
+// nanoseconds.
+type span struct{ from, until, met int64 }
 
 // Together says how well the parts of a measurement overlapped.
 type Together struct {
@@ -42,47 +41,38 @@ type Together struct {
 	Clocks float64 `json:"clocks_apart_s,omitempty"`
 }
 
-// spans reads when each cell was measured by the machine's clock, and when the
-// part went on to it.
-func spans(dir string, m Manifest) (out map[cellRun]span, met map[cellRun]int64, err error) {
-	in, err := os.Open(filepath.Join(dir, EventsFile))
-	if err != nil {
-		return nil, nil, err
-	}
-	defer in.Close()
-	out, met = map[cellRun]span{}, map[cellRun]int64{}
-	err = ReadEvents(in, func(s Section, attempts []Attempt) error {
+// spans reads when each cell was measured by the machine's clock.
+func spans(dir string, m Manifest) (map[cellRun]span, error) {
+	out, zero := map[cellRun]span{}, m.Started.UnixNano()
+	err := scanWhole(dir, func(s Section, attempts []Attempt) error {
 		if len(attempts) == 0 || s.Interrupted {
 			return nil
 		}
-		one := span{attempts[0].Asked, attempts[0].Answered}
+		one := span{attempts[0].Asked, attempts[0].Answered, s.MetNs}
 		for _, a := range attempts {
 			one.from, one.until = min(one.from, a.Asked), max(one.until, a.Answered, a.Done)
 		}
-		zero := m.Started.UnixNano()
-		key := cellRun{benchmarkName(s), s.Run}
-		out[key], met[key] = span{one.from + zero, one.until + zero}, s.MetNs+zero
+		out[cellRun{s.Name(), s.Run}] = one.later(zero)
 		return nil
 	})
-	if errors.Is(err, ErrTruncated) {
-		err = fmt.Errorf("%w: %s: %w", ErrIncomplete, dir, err)
-	}
-	return out, met, err
+	return out, err
 }
+
+func (s span) later(by int64) span { return span{s.from + by, s.until + by, s.met + by} }
 
 // overlap finds how well the cells of all folders coincide. The error wraps
 // [ErrApart] and says by how much they do not.
 func overlap(dirs []string, all []Manifest) (Together, error) {
 	t := Together{Overlap: 1, Met: all[0].Meeting != nil}
-	parts, met := make([]map[cellRun]span, len(dirs)), make([]map[cellRun]int64, len(dirs))
+	parts := make([]map[cellRun]span, len(dirs))
 	for i, dir := range dirs {
 		var err error
-		if parts[i], met[i], err = spans(dir, all[i]); err != nil {
+		if parts[i], err = spans(dir, all[i]); err != nil {
 			return t, err
 		}
 	}
 	if t.Met {
-		t.Clocks = align(parts, met).Seconds()
+		t.Clocks = align(parts).Seconds()
 	}
 	var worst error
 	for key := range parts[0] {
@@ -126,13 +116,13 @@ func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, erro
 // align moves the spans of all parts to the clock of the first, and returns how
 // far their clocks are apart. A part that goes on late, because its machine is
 // busy, does so now and then: the median over all cells is the clock's.
-func align(parts []map[cellRun]span, met []map[cellRun]int64) time.Duration {
+func align(parts []map[cellRun]span) time.Duration {
 	var low, high int64
-	for i := range parts {
+	for _, part := range parts {
 		var ahead []int64
-		for key, at := range met[i] {
-			if first, ok := met[0][key]; ok {
-				ahead = append(ahead, at-first)
+		for key, s := range part {
+			if first, ok := parts[0][key]; ok {
+				ahead = append(ahead, s.met-first.met)
 			}
 		}
 		if len(ahead) == 0 {
@@ -141,8 +131,8 @@ func align(parts []map[cellRun]span, met []map[cellRun]int64) time.Duration {
 		slices.Sort(ahead)
 		by := ahead[len(ahead)/2]
 		low, high = min(low, by), max(high, by)
-		for key, s := range parts[i] {
-			parts[i][key] = span{s.from - by, s.until - by}
+		for key, s := range part {
+			part[key] = s.later(-by)
 		}
 	}
 	return time.Duration(high - low)

@@ -20,6 +20,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Format is the version of the folder's layout and files. A reader refuses a
@@ -57,7 +59,7 @@ type Folder struct {
 	whole      int64    // of the journal of a reopened folder, in bytes
 
 	eventLog     *EventWriter
-	histogramLog *histogramLog
+	histogramLog *hdrhistogram.HistogramLogWriter
 }
 
 // Vacant returns an error wrapping [ErrNotEmpty] if there is anything in dir,
@@ -85,17 +87,11 @@ func Create(dir string, m Manifest) (*Folder, error) {
 	}
 	m.Format, m.State = Format, StateRunning
 	f := &Folder{Dir: dir, manifest: m}
-	var err error
-	if f.results, err = create(dir, ResultsFile); err != nil {
-		return nil, err
+	err := f.open(newFile, ResultsFile, EventsFile, HistogramsFile)
+	if err == nil {
+		err = f.begin()
 	}
-	if f.events, err = create(dir, EventsFile); err != nil {
-		return nil, errors.Join(err, f.closeFiles())
-	}
-	if f.histograms, err = create(dir, HistogramsFile); err != nil {
-		return nil, errors.Join(err, f.closeFiles())
-	}
-	if err := f.begin(); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, f.closeFiles())
 	}
 	return f, nil
@@ -115,8 +111,18 @@ func (f *Folder) begin() (err error) {
 	return err
 }
 
-func create(dir, name string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+// newFile are the flags of a file that must not exist.
+const newFile = os.O_CREATE | os.O_EXCL | os.O_WRONLY
+
+// open opens some of the files that only grow, by name.
+func (f *Folder) open(flags int, names ...string) (err error) {
+	files := map[string]**os.File{ResultsFile: &f.results, EventsFile: &f.events, HistogramsFile: &f.histograms, JournalFile: &f.journal}
+	for _, name := range names {
+		if *files[name], err = os.OpenFile(filepath.Join(f.Dir, name), flags, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Add appends what one cell has measured in one run. A cell that was
@@ -131,7 +137,7 @@ func (f *Folder) Add(c Cell) error {
 	if err := writeResult(f.results, c); err != nil {
 		return fmt.Errorf("record: %s: %w", ResultsFile, err)
 	}
-	if err := f.histogramLog.write(c); err != nil {
+	if err := writeHistograms(f.histogramLog, c); err != nil {
 		return fmt.Errorf("record: %s: %w", HistogramsFile, err)
 	}
 	return nil

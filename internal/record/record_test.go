@@ -260,7 +260,7 @@ func TestHistogramsAreReadable(t *testing.T) {
 		t.Errorf("count %d, tag %q", h.TotalCount(), h.Tag())
 	}
 	all, err := ReadHistograms(f.Dir)
-	key := HistogramKey{Scenario: "acquire", Backend: "redis", Clients: 8, Op: "acquire"}
+	key := HistogramKey{CellName{Scenario: "acquire", Backend: "redis", Clients: 8}, "acquire"}
 	if err != nil || len(all) != 1 || all[key] == nil || all[key].TotalCount() != 1000 {
 		t.Errorf("read %v, %v", all, err)
 	}
@@ -273,7 +273,7 @@ func TestHistogramsAreReadable(t *testing.T) {
 // TestHistogramsOfRunsAreMerged, modes are kept apart, and a cut costs one line.
 func TestHistogramsOfRunsAreMerged(t *testing.T) {
 	f := newFolder(t)
-	killed := HistogramKey{Scenario: "takeover", Backend: "redis", Mode: "kill-host", Hosts: 2, Clients: 1, Op: "takeover"}
+	killed := HistogramKey{CellName{Scenario: "takeover", Backend: "redis", Mode: "kill-host", Hosts: 2, Clients: 1}, "takeover"}
 	frozen := killed
 	frozen.Mode = "freeze"
 	for i, key := range []HistogramKey{killed, frozen, killed, killed} {

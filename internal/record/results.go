@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/perf/benchfmt"
 )
@@ -21,7 +20,7 @@ import (
 var quantiles = []struct {
 	name    string
 	q       float64
-	samples int
+	samples int64
 }{
 	{"p50", 0.50, 1},
 	{"p90", 0.90, 50},
@@ -46,25 +45,16 @@ var (
 	costs   = []string{"idle-bytes/plugin", "plugin-bytes/lease", "host-bytes/lease", "commands/grant", "sent-commands/grant", "server-ns/grant", "idle-commands/s", "drops", "early", "late", "stale-writes", "lost-leases", "renewal-cpu-%"}
 )
 
-// units are those that every file declares.
-var units = []string{
-	"p50-ns/acquire", "p90-ns/acquire", "p99-ns/acquire", "p99.9-ns/acquire", "max-ns/acquire",
-	"p50-ns/open-acquire", "p90-ns/open-acquire", "p99-ns/open-acquire", "p99.9-ns/open-acquire", "max-ns/open-acquire",
-	"p50-ns/lag", "p90-ns/lag", "p99-ns/lag", "p99.9-ns/lag", "offered/s", "drops", "open-refused",
-	"p50-ns/release", "p90-ns/release", "p99-ns/release", "p99.9-ns/release", "max-ns/release",
-	"p50-ns/renew", "p90-ns/renew", "p99-ns/renew", "p99.9-ns/renew", "max-ns/renew",
-	"p50-ns/call", "p90-ns/call", "p99-ns/call", "p99.9-ns/call", "max-ns/call",
-	"p50-ns/handoff", "p90-ns/handoff", "p99-ns/handoff", "p99.9-ns/handoff",
-	"p50-ns/wait", "p90-ns/wait", "p99-ns/wait", "p99.9-ns/wait", "max-ns/wait",
-	"p50-ns/takeover", "p90-ns/takeover", "p99-ns/takeover", "p99.9-ns/takeover", "max-ns/takeover",
-	"p50-ns/overdue", "p90-ns/overdue", "p99-ns/overdue", "p99.9-ns/overdue", "max-ns/overdue",
-	"p50-ns/observed", "p90-ns/observed", "p99-ns/observed", "p99.9-ns/observed", "max-ns/observed",
-	"p50-ns/vacant", "p90-ns/vacant", "p99-ns/vacant", "p99.9-ns/vacant", "max-ns/vacant",
-	"p50-ns/notice", "p90-ns/notice", "p99-ns/notice", "p99.9-ns/notice", "max-ns/notice",
-	"band-low-ns/takeover", "band-high-ns/takeover", "early", "late", "stale-writes", "kept",
-	"p50-ns/first-grant", "idle-bytes/plugin", "held-bytes/plugin", "plugin-bytes/lease", "host-bytes/lease", "lost-leases", "renewal-cpu-%",
-	"cycles/s", "calls/s", "grants/s", "jain", "commands/grant", "sent-commands/grant", "server-ns/grant", "idle-commands/s",
-}
+// operations are those whose latencies every file declares, by quantile, and the
+// longest; units are the other figures that it declares.
+var (
+	operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "observed", "vacant", "notice", "first-grant"}
+	units      = []string{
+		"offered/s", "drops", "open-refused", "band-low-ns/takeover", "band-high-ns/takeover", "early", "late", "stale-writes", "kept",
+		"idle-bytes/plugin", "held-bytes/plugin", "plugin-bytes/lease", "host-bytes/lease", "lost-leases", "renewal-cpu-%",
+		"cycles/s", "calls/s", "grants/s", "jain", "commands/grant", "sent-commands/grant", "server-ns/grant", "idle-commands/s",
+	}
+)
 
 // writeHeader writes what holds for all lines. Nothing here may differ
 // between backends: benchstat makes a table of its own for each
@@ -76,8 +66,15 @@ func writeHeader(w io.Writer, m Manifest) error {
 	if m.Machine.CPU != "" {
 		fmt.Fprintf(&b, "cpu: %s\n", m.Machine.CPU)
 	}
+	declare := func(unit string) { fmt.Fprintf(&b, "Unit %s %sassume=nothing\n", unit, better(unit)) }
+	for _, op := range operations {
+		for _, q := range quantiles {
+			declare(q.name + "-ns/" + op)
+		}
+		declare("max-ns/" + op)
+	}
 	for _, u := range units {
-		fmt.Fprintf(&b, "Unit %s %sassume=nothing\n", u, better(u))
+		declare(u)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -85,28 +82,17 @@ func writeHeader(w io.Writer, m Manifest) error {
 
 // writeResult writes one line: compared dimensions in the name, then values.
 func writeResult(w io.Writer, c Cell) error {
-	return writeLine(w, c.Section, c.Cycles, c.figures())
+	return writeLine(w, c.Section.cell(), c.Cycles, c.figures())
 }
 
-func writeLine(w io.Writer, s Section, cycles int, figures []figure) error {
+func writeLine(w io.Writer, cell CellName, cycles int, figures []figure) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Benchmark%s %d", benchmarkName(s), max(1, cycles))
+	fmt.Fprintf(&b, "Benchmark%s %d", cell.Name(), max(1, cycles))
 	for _, v := range figures {
 		fmt.Fprintf(&b, " %s %s", number(v.Value), v.Unit)
 	}
 	_, err := io.WriteString(w, b.String()+"\n")
 	return err
-}
-
-// benchmarkName names a cell: "Acquire/backend=memory/clients=64".
-func benchmarkName(s Section) string {
-	name := s.key("").cell()
-	return strings.ToUpper(name[:1]) + name[1:]
-}
-
-// key is that of the section's histogram of one operation.
-func (s Section) key(op string) HistogramKey {
-	return HistogramKey{s.Scenario, s.Backend, s.Mode, s.Hosts, s.Clients, s.Keys, time.Duration(s.HoldNs), op}
 }
 
 // figure is a value with its unit.
@@ -119,15 +105,22 @@ func (c Cell) figures() []figure {
 	var out []figure
 	for _, op := range slices.Sorted(maps.Keys(c.Latencies)) {
 		sorted := slices.Sorted(slices.Values(c.Latencies[op]))
-		for _, q := range quantiles {
-			if len(sorted) >= q.samples {
-				out = append(out, figure{q.name + "-ns/" + op, Quantile(sorted, q.q)})
-			}
-		}
+		out = append(out, percentiles(op, int64(len(sorted)), func(q float64) float64 { return Quantile(sorted, q) })...)
 	}
 	for _, unit := range slices.Sorted(maps.Keys(c.Values)) {
 		if v := c.Values[unit]; !math.IsInf(v, 0) && !math.IsNaN(v) {
 			out = append(out, figure{unit, v})
+		}
+	}
+	return out
+}
+
+// percentiles are those of an operation that so many samples are worth.
+func percentiles(op string, samples int64, at func(q float64) float64) []figure {
+	var out []figure
+	for _, q := range quantiles {
+		if samples >= q.samples {
+			out = append(out, figure{q.name + "-ns/" + op, at(q.q)})
 		}
 	}
 	return out
@@ -152,15 +145,9 @@ func number(v float64) string {
 
 // Result is one line of results.txt.
 type Result struct {
-	Scenario string // "acquire"
-	Backend  string
-	Mode     string
-	Hosts    int
-	Clients  int
-	Keys     int           // 0 where it is not varied
-	Hold     time.Duration // of a lease; 0 where it is not varied
-	Cycles   int
-	Values   map[string]float64 // by unit as written: "p50-ns/acquire"
+	CellName
+	Cycles int
+	Values map[string]float64 // by unit as written: "p50-ns/acquire"
 }
 
 // ReadResults reads results.txt of a folder, in the order of the file: the
@@ -210,23 +197,8 @@ func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
 	}
 }
 
-// Name is that of the line's cell: "Acquire/backend=memory/clients=64".
-func (r Result) Name() string { return benchmarkName(r.section()) }
-
-// section is what names the cell of a line.
-func (r Result) section() Section {
-	return Section{Scenario: r.Scenario, Backend: r.Backend, Mode: r.Mode, Hosts: r.Hosts, Clients: r.Clients, Keys: r.Keys, HoldNs: int64(r.Hold)}
-}
-
 func parseResult(rec *benchfmt.Result) Result {
 	name := rec.Name.String()
-	k := parseTag(strings.ToLower(name[:1]) + name[1:])
-	res := Result{
-		Scenario: k.Scenario, Backend: k.Backend, Mode: k.Mode, Hosts: k.Hosts, Clients: k.Clients, Keys: k.Keys, Hold: k.Hold,
-		Cycles: rec.Iters, Values: map[string]float64{},
-	}
-	for unit, value := range Values(rec) {
-		res.Values[unit] = value
-	}
-	return res
+	key := parseTag(strings.ToLower(name[:1]) + name[1:])
+	return Result{CellName: key.CellName, Cycles: rec.Iters, Values: maps.Collect(Values(rec))}
 }

@@ -2,10 +2,8 @@ package record
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"maps"
 	"slices"
 	"strings"
 
@@ -45,20 +43,15 @@ func MergeParts(out string, dirs ...string) error {
 	for i := range m.Parts {
 		m.Parts[i].Rates = lines.rates(i)
 	}
-	f, err := Create(out, m)
-	if err != nil {
-		return err
-	}
-	err = f.addParts(lines)
-	for _, dir := range dirs {
-		if err == nil {
-			err = f.appendEvents(dir, 0)
+	return createWhole(out, m, func(f *Folder) error {
+		err := f.addParts(lines)
+		for _, dir := range dirs {
+			if err == nil {
+				err = f.appendEvents(dir, 0)
+			}
 		}
-	}
-	if err != nil {
-		return errors.Join(err, f.closeFiles(), os.RemoveAll(out))
-	}
-	return f.Close(StateDone)
+		return err
+	})
 }
 
 // oneMeeting refuses folders that are parts of different measurements, and some
@@ -115,17 +108,13 @@ func readParts(dirs []string) (partLines, error) {
 			}
 			l.results[name][i] = append(l.results[name][i], r)
 		}
-		f, err := os.Open(filepath.Join(dir, HistogramsFile))
-		if err != nil {
-			return l, err
-		}
-		scanHistograms(f, func(key HistogramKey, h *hdrhistogram.Histogram) {
+		err = openHistograms(dir, func(key HistogramKey, h *hdrhistogram.Histogram) {
 			if l.histograms[key] == nil {
 				l.histograms[key] = make([][]*hdrhistogram.Histogram, len(dirs))
 			}
 			l.histograms[key][i] = append(l.histograms[key][i], h)
 		})
-		if err := f.Close(); err != nil {
+		if err != nil {
 			return l, err
 		}
 	}
@@ -172,37 +161,24 @@ func (f *Folder) addRun(l partLines, parts [][]Result, run int) error {
 		cycles += p[run].Cycles
 		values = append(values, p[run].Values)
 	}
-	s := parts[0][run].section()
+	cell := parts[0][run].CellName
 	var figures []figure
-	for _, key := range sortedKeys(l.histograms) {
-		if !key.isOf(s) {
+	for _, key := range slices.SortedFunc(maps.Keys(l.histograms), byTag) {
+		if key.CellName != cell {
 			continue
 		}
-		h := hdrhistogram.New(1, histogramMax, histogramDigits)
+		h := newHistogram()
 		for _, of := range l.histograms[key] {
 			if run < len(of) {
 				h.Merge(of[run])
 			}
 		}
-		for _, q := range quantiles {
-			if h.TotalCount() >= int64(q.samples) {
-				figures = append(figures, figure{q.name + "-ns/" + key.Op, float64(h.ValueAtQuantile(100 * q.q))})
-			}
-		}
-		if err := f.histogramLog.interval(key, h, f.manifest.Started, f.manifest.Started); err != nil {
+		figures = append(figures, percentiles(key.Op, h.TotalCount(), func(q float64) float64 { return float64(h.ValueAtQuantile(100 * q)) })...)
+		if err := writeInterval(f.histogramLog, key, h, f.manifest.Started, f.manifest.Started); err != nil {
 			return err
 		}
 	}
-	return writeLine(f.results, s, cycles, append(figures, jointly(values)...))
-}
-
-func sortedKeys(of map[HistogramKey][][]*hdrhistogram.Histogram) []HistogramKey {
-	var keys []HistogramKey
-	for key := range of {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b HistogramKey) int { return cmp.Compare(a.tag(), b.tag()) })
-	return keys
+	return writeLine(f.results, cell, cycles, append(figures, jointly(values)...))
 }
 
 // rateUnit is what a part contributes to the total.

@@ -51,6 +51,8 @@ type line struct {
 	Dash   int         `json:"dash"`   // 0 is solid
 	Shown  bool        `json:"shown"`  // before the reader chooses
 	Points [][]float64 `json:"points"` // x, y, and where there is one the interval of y
+
+	subject cell // in tables
 }
 
 // style finds the family and dash of a subject.
@@ -59,16 +61,12 @@ type style struct{ family, dash int }
 // styles numbers the backends in the order of the manifest, and the baselines
 // of each. What belongs to none is a family of its own.
 func styles(m record.Manifest) map[string]style {
-	out := map[string]style{}
-	byReference := map[string]int{}
-	next := 0
-	for _, s := range m.Subjects {
-		if s.Kind == record.KindPlugin {
-			out[s.Name] = style{family: next}
-			if s.Reference != "" {
-				byReference[s.Reference] = next
-			}
-			next++
+	out, byReference := map[string]style{}, map[string]int{}
+	plugins := filter(m.Subjects, func(s record.Subject) bool { return s.Kind == record.KindPlugin })
+	for family, s := range plugins {
+		out[s.Name] = style{family: family}
+		if s.Reference != "" {
+			byReference[s.Reference] = family
 		}
 	}
 	dashes := map[int]int{}
@@ -77,8 +75,8 @@ func styles(m record.Manifest) map[string]style {
 			continue
 		}
 		family, ok := byReference[s.Reference]
-		if !ok || s.Reference == "" {
-			family = next
+		if !ok {
+			family = len(plugins)
 		}
 		dashes[family]++
 		out[s.Name] = style{family, dashes[family]}
@@ -86,35 +84,18 @@ func styles(m record.Manifest) map[string]style {
 	return out
 }
 
-// line starts the line of a subject. Of the baselines only the references are
-// shown at first: twenty lines say nothing.
-func (r Report) line(subject string) line {
-	s := r.Manifest.Subject(subject)
-	st := styles(r.Manifest)[subject]
+// line is that of a subject. Of the baselines only the references are shown at
+// first: twenty lines say nothing.
+func (r Report) line(s record.Subject, points [][]float64) line {
+	st := styles(r.Manifest)[s.Name]
 	return line{
-		Name: name(s), Family: st.family, Dash: st.dash,
+		Name: name(s), Family: st.family, Dash: st.dash, Points: points, subject: subject(s),
 		Shown: s.Kind == record.KindPlugin || s.Reference == s.Name,
 	}
 }
 
-// bySubject orders the names of subjects as the manifest does.
-func (r Report) bySubject(names []string) []string {
-	var out []string
-	for _, s := range r.Manifest.Subjects {
-		if slices.Contains(names, s.Name) {
-			out = append(out, s.Name)
-		}
-	}
-	return out
-}
-
 // charts are those of one scenario.
 func (r Report) charts(scenario string) []chart {
-	var out []chart
-	for _, c := range []chart{r.takeoverChart(scenario), r.latencyChart(scenario), r.loadChart(scenario)} {
-		if len(c.Views) > 0 {
-			out = append(out, c)
-		}
-	}
-	return out
+	all := []chart{r.takeoverChart(scenario), r.latencyChart(scenario), r.loadChart(scenario)}
+	return slices.DeleteFunc(all, func(c chart) bool { return len(c.Views) == 0 })
 }

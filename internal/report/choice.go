@@ -42,12 +42,7 @@ func (r Report) candidate(s record.Subject) bool {
 }
 
 func (r Report) choose(h highlight) (choice, bool) {
-	var rows []Row
-	for _, row := range h.table.Rows {
-		if r.candidate(row.Subject) && row.Figures[h.unit].N > 0 {
-			rows = append(rows, row)
-		}
-	}
+	rows := filter(h.table.Rows, func(row Row) bool { return r.candidate(row.Subject) && row.Figures[h.unit].N > 0 })
 	if len(rows) < 2 {
 		return choice{}, false
 	}
@@ -64,7 +59,7 @@ func (r Report) choose(h highlight) (choice, bool) {
 	for i, row := range rows {
 		if i == 0 || !h.differ(best, row) {
 			c.Take = append(c.Take, row.Name)
-			measured = append(measured, promised(row, rows)+" "+Value(h.unit, row.Figures[h.unit]))
+			measured = append(measured, promised(row, rows)+" "+value(h.unit, row.Figures[h.unit]))
 			continue
 		}
 		times := row.Figures[h.unit].Center / best.Figures[h.unit].Center
@@ -102,49 +97,35 @@ const tokensNeed = "tokens that a resource can trust"
 
 // classes are the needs that no speed answers.
 func (r Report) classes() []choice {
-	byFencing := map[string][]string{}
-	byDurability := map[string][]string{}
-	var durabilities []string
-	for _, s := range r.Manifest.Subjects {
-		if !r.candidate(s) {
-			continue
+	candidates := filter(r.Manifest.Subjects, r.candidate)
+	names := func(all []record.Subject) (out []string) {
+		for _, s := range all {
+			out = append(out, s.Name)
 		}
-		byFencing[s.Fencing] = append(byFencing[s.Fencing], s.Name)
-		if byDurability[s.Durability] == nil {
-			durabilities = append(durabilities, s.Durability)
-		}
-		byDurability[s.Durability] = append(byDurability[s.Durability], s.Name)
+		return out
 	}
-	out := []choice{}
-	var rest []string
-	for _, class := range []string{"strict", "durable", "quorum", "none"} {
-		names := byFencing[class]
+	var out []choice
+	var rest, survive []string
+	for _, c := range tokenClasses {
+		of := names(filter(candidates, func(s record.Subject) bool { return s.Fencing == c.class }))
 		switch {
-		case len(names) == 0:
+		case len(of) == 0:
 		case len(out) == 0:
-			out = append(out, choice{Need: tokensNeed, Take: names, Measured: class + " by its own claim"})
+			out = append(out, choice{Need: tokensNeed, Take: of, Measured: c.class + " by its own claim"})
 		default:
-			rest = append(rest, class+": "+strings.Join(names, ", "))
+			rest = append(rest, c.class+": "+strings.Join(of, ", "))
 		}
 	}
 	if len(out) > 0 {
 		out[0].Others = strings.Join(rest, "; ")
 	}
-	var survive []string
-	for _, d := range durabilities {
-		survive = append(survive, strings.Join(byDurability[d], ", ")+": "+orDefault(d, "unknown"))
+	for _, g := range groups(candidates, func(s record.Subject) string { return s.Durability }) {
+		survive = append(survive, strings.Join(names(g.all), ", ")+": "+cmp.Or(g.key, "unknown"))
 	}
 	if len(survive) > 0 {
 		out = append(out, choice{Need: "grants that survive the server's crash", Measured: "as the servers were set up", Others: strings.Join(survive, "; ")})
 	}
 	return out
-}
-
-func orDefault(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // fewestRuns is how many runs of each can differ at the level of the tests: of
@@ -155,9 +136,7 @@ const fewestRuns = 4
 func (r Report) runs() int {
 	n := 0
 	for _, t := range r.Tables {
-		for _, row := range t.Rows {
-			n = max(n, row.runs())
-		}
+		n = max(n, t.runs())
 	}
 	return n
 }
@@ -182,12 +161,10 @@ func (r Report) choiceNote() string {
 
 // choiceGrid is the trade-off table.
 func (r Report) choiceGrid() grid {
-	g := grid{
-		Title: "which one should I use", Note: r.choiceNote(),
-		Columns: []gridColumn{{"what counts most", false}, {"take", false}, {"measured", false}, {"the others", false}},
-	}
-	for _, c := range r.choices() {
-		g.Rows = append(g.Rows, gridRow{Cells: []cell{word(c.Need), word(strings.Join(c.Take, ", ")), word(c.Measured), word(c.Others)}})
-	}
-	return g
+	return tabulate(grid{Title: "which one should I use", Note: r.choiceNote()}, []column[choice]{
+		textColumn("what counts most", func(c choice) string { return c.Need }),
+		textColumn("take", func(c choice) string { return strings.Join(c.Take, ", ") }),
+		textColumn("measured", func(c choice) string { return c.Measured }),
+		textColumn("the others", func(c choice) string { return c.Others }),
+	}, r.choices())
 }

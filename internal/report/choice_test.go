@@ -69,8 +69,8 @@ func TestTakeoversAgainstTheBand(t *testing.T) {
 	}
 	for i, before := range []string{"12", "0"} { // kill-host, kill-machine
 		for _, row := range views[i].Table.Rows {
-			if n := len(row.Cells); row.Cells[n-2].Text != before || row.Cells[n-1].Text != "0" {
-				t.Errorf("%s: %v", views[i].Label, row.Cells)
+			if n := len(row); row[n-2].Text != before || row[n-1].Text != "0" {
+				t.Errorf("%s: %v", views[i].Label, row)
 			}
 		}
 		for _, l := range views[i].Lines {
@@ -87,10 +87,10 @@ func TestLeaderChanges(t *testing.T) {
 		t.Fatalf("%d changes of the leader, want one for each backend and mode", len(r.LeaderChanges))
 	}
 	s := r.LeaderChanges[0] // etcd, kill-host: 5 and 10 ms
-	if s.Backend != "etcd" || s.Before.Until != 0 || s.Next.From != 10e6 || s.Next.Token <= s.Before.Token {
+	if s.Backend != "etcd" || s.Held <= 0 || s.Gap != 10e6 || s.Next <= s.Token {
 		t.Errorf("%+v", s)
 	}
-	if two := (LeaderChange{Next: Span{From: -3e6}}).waited(); two != "two holders for 3.00ms" {
+	if two := (LeaderChange{Gap: -3e6}).waited(); two != "two holders for 3.00ms" {
 		t.Error(two)
 	}
 	for _, tl := range r.timelines() {

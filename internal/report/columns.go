@@ -10,43 +10,6 @@ import (
 	"github.com/lockbench/lockbench/internal/stat"
 )
 
-// cell is one field of a shown table.
-type cell struct {
-	Text string
-	// Value sorts numbers; nil sorts by the text.
-	Value *float64
-}
-
-// grid is a table as it is shown, in every format.
-type grid struct {
-	Title   string
-	Note    string // below it; may be empty
-	Columns []gridColumn
-	Rows    []gridRow
-	// Keys is how many of the first columns say what a row is about, 0 for one.
-	Keys int
-}
-
-type gridColumn struct {
-	Title  string
-	Number bool // aligned right
-}
-
-type gridRow struct {
-	Kind  record.Kind // "" where it is about no subject
-	Cells []cell
-}
-
-func word(s string) cell { return cell{Text: s} }
-
-func numeric(text string, v float64) cell { return cell{text, &v} }
-
-// column is one column of a scenario's tables.
-type column struct {
-	title string
-	cell  func(Row) cell
-}
-
 // shownUnits are the figures that are shown, in their order, with their
 // titles. Those that stand first of an operation come with an interval.
 var shownUnits = []struct {
@@ -108,12 +71,12 @@ func hiddenUnit(unit string) bool {
 
 // columns chooses what is shown of a table: those in which some row has
 // something to say.
-func columns(t Table) []column {
-	all := []column{{"backend", func(r Row) cell { return word(name(r.Subject)) }}}
+func columns(t Table) []column[Row] {
+	all := []column[Row]{rowSubject}
 	listed := map[string]bool{}
 	for _, u := range shownUnits {
 		listed[u.unit] = true
-		all = append(all, column{u.title, figure(u.unit, u.interval)})
+		all = append(all, numberColumn(u.title, figure(u.unit, u.interval)))
 	}
 	others := map[string]bool{}
 	for _, r := range t.Rows {
@@ -124,17 +87,20 @@ func columns(t Table) []column {
 		}
 	}
 	for _, unit := range slices.Sorted(maps.Keys(others)) {
-		all = append(all, column{strings.Replace(unit, "-ns/", " ", 1), figure(unit, false)})
+		all = append(all, numberColumn(strings.Replace(unit, "-ns/", " ", 1), figure(unit, false)))
 	}
 	if ref := references(t); ref != "" {
 		for _, u := range compared {
-			all = append(all, column{u.title + " / " + ref, func(r Row) cell { return ratio(r.Ratios[u.unit]) }})
+			all = append(all, numberColumn(u.title+" / "+ref, func(r Row) cell { return ratio(r.Ratios[u.unit]) }))
 		}
 	}
-	return slices.DeleteFunc(all, func(c column) bool {
+	return slices.DeleteFunc(all, func(c column[Row]) bool {
 		return !slices.ContainsFunc(t.Rows, func(r Row) bool { return c.cell(r).Text != "" })
 	})
 }
+
+// rowSubject is the first column of tables of rows.
+var rowSubject = column[Row]{gridColumn{"backend", false}, func(r Row) cell { return subject(r.Subject) }}
 
 // severalReferences stands in titles for them; a note below the table names
 // them.
@@ -142,13 +108,8 @@ const severalReferences = "ref."
 
 // references names what the rows are compared with.
 func references(t Table) string {
-	var names []string
-	for _, r := range t.Rows {
-		if r.Reference != "" && !slices.Contains(names, r.Reference) {
-			names = append(names, r.Reference)
-		}
-	}
-	switch len(names) {
+	having := filter(t.Rows, func(r Row) bool { return r.Reference != "" })
+	switch names := distinct(having, func(r Row) string { return r.Reference }); len(names) {
 	case 0:
 		return ""
 	case 1:
@@ -193,7 +154,7 @@ func figure(unit string, interval bool) func(Row) cell {
 		if !interval {
 			return numeric(bare(unit, e.Center), e.Center)
 		}
-		return numeric(Value(unit, e), e.Center)
+		return numeric(value(unit, e), e.Center)
 	}
 }
 
@@ -210,6 +171,15 @@ func (r Row) runs() int {
 	return n
 }
 
+// runs is how many were done at most, which an interruption makes fewer.
+func (t Table) runs() int {
+	n := 0
+	for _, row := range t.Rows {
+		n = max(n, row.runs())
+	}
+	return n
+}
+
 // refusedUnit is 1 for a run whose load generator could not keep up.
 const refusedUnit = "open-refused"
 
@@ -217,47 +187,41 @@ const refusedUnit = "open-refused"
 // generator: it could not keep up in half of the runs.
 func (r Row) refused() bool { return r.Figures[refusedUnit].Center > 0 }
 
-func ratio(r stat.Ratio) cell {
-	if r.N == 0 {
+func ratio(r *stat.Ratio) cell {
+	if r == nil || r.N == 0 {
 		return cell{}
 	}
-	return numeric(Times(r), r.Center)
+	return numeric(times(*r), r.Center)
 }
 
 // grid makes a table of one scenario showable.
 func (r Report) grid(t Table) grid {
 	g := grid{Title: r.title(t)}
 	cols := columns(t)
-	for i, c := range cols {
-		g.Columns = append(g.Columns, gridColumn{c.title, i > 0})
-		if strings.HasSuffix(c.title, " / "+severalReferences) {
-			g.Note = referenceNote(t)
-		}
+	if slices.ContainsFunc(cols, func(c column[Row]) bool { return strings.HasSuffix(c.Title, " / "+severalReferences) }) {
+		g.Note = referenceNote(t)
 	}
 	if t.Scenario == takeoverScenario {
 		g.Note = strings.TrimPrefix(g.Note+". "+r.bandNote(t.Mode), ". ")
 	}
-	for _, row := range t.Rows {
-		out := gridRow{Kind: row.Kind}
-		for _, c := range cols {
-			out.Cells = append(out.Cells, c.cell(row))
-		}
-		g.Rows = append(g.Rows, out)
+	return tabulate(g, cols, t.Rows)
+}
+
+func (r Report) grids(ts []Table) []grid {
+	var out []grid
+	for _, t := range ts {
+		out = append(out, r.grid(t))
 	}
-	return g
+	return out
 }
 
 // title is the line above a table.
 func (r Report) title(t Table) string {
-	runs := 0 // as many as were done, which an interruption makes fewer
-	for _, row := range t.Rows {
-		runs = max(runs, row.runs())
-	}
 	what := []string{t.Scenario}
 	if t.Mode != "" {
 		what = append(what, t.Mode)
 	}
-	return fmt.Sprintf("%s (median of %s, ± 95%% interval)", strings.Join(append(what, t.load()), ", "), plural(runs, "run"))
+	return fmt.Sprintf("%s (median of %s, ± 95%% interval)", strings.Join(append(what, t.load()), ", "), plural(t.runs(), "run"))
 }
 
 // load says how many wanted locks, and of how many.

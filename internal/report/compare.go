@@ -1,11 +1,9 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/lockbench/lockbench/internal/stat"
@@ -13,32 +11,25 @@ import (
 
 // ComparisonText writes a comparison for a terminal: a table for each unit.
 func ComparisonText(w io.Writer, c stat.Comparison) error {
-	return writeComparison(w, c, "%s\n", "  ", "  ", false)
+	return writeComparison(w, c, &printer{})
 }
 
 // ComparisonMarkdown writes a comparison as Markdown.
 func ComparisonMarkdown(w io.Writer, c stat.Comparison) error {
-	return writeComparison(w, c, "### %s\n\n", "| ", " | ", true)
+	return writeComparison(w, c, &printer{markdown: true})
 }
 
-func writeComparison(w io.Writer, c stat.Comparison, heading, left, between string, rule bool) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "old: %s\nnew: %s\n\n", c.Old, c.New)
-	for _, title := range titlesOf(c) {
-		cells := [][]string{{"", "old", "new", "change", "effect", "p", ""}}
-		for _, d := range c.Rows {
-			if shown(d) && titleOf(d) == title {
-				cells = append(cells, differenceCells(d))
-			}
-		}
-		fmt.Fprintf(&b, heading, title)
-		writeGrid(&b, cells, left, between, rule)
-		b.WriteByte('\n')
+func writeComparison(w io.Writer, c stat.Comparison, p *printer) error {
+	fmt.Fprintf(p, "old: %s\nnew: %s\n", c.Old, c.New)
+	for _, g := range groups(filter(c.Rows, shown), titleOf) {
+		p.heading(g.key)
+		p.part(tabulate(grid{}, differenceColumns, g.all), differenceRule)
 	}
+	p.WriteByte('\n')
 	for _, line := range comparisonNotes(c) {
-		fmt.Fprintln(&b, line)
+		fmt.Fprintln(p, line)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, p.String())
 	return err
 }
 
@@ -50,35 +41,45 @@ func titleOf(d stat.Difference) string {
 	return scenario + ", " + d.Unit
 }
 
-func titlesOf(c stat.Comparison) []string {
-	var out []string
-	for _, d := range c.Rows {
-		if shown(d) && !slices.Contains(out, titleOf(d)) {
-			out = append(out, titleOf(d))
-		}
-	}
-	return out
+// differenceColumns are those of each table, and differenceRule is what stands
+// below their titles in Markdown.
+var differenceColumns = []column[stat.Difference]{
+	textColumn("", cellWithin),
+	numberColumn("old", func(d stat.Difference) cell { return word(value(d.Unit, d.Old)) }),
+	numberColumn("new", func(d stat.Difference) cell { return word(value(d.Unit, d.New)) }),
+	numberColumn("change", func(d stat.Difference) cell { return word(change(d)) }),
+	numberColumn("effect", func(d stat.Difference) cell { return word(fmt.Sprintf("%+.2f", d.Effect)) }),
+	numberColumn("p", func(d stat.Difference) cell { return word(probability(d.Adjusted)) }),
+	textColumn("", judgement),
 }
 
-func differenceCells(d stat.Difference) []string {
-	change, judgement := unsupported, ""
-	if d.Supported {
-		change = percent(d.Delta)
+const differenceRule = "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
+
+// cellWithin is the name of a row's cell below its title.
+func cellWithin(d stat.Difference) string {
+	_, cell, _ := strings.Cut(ShortCell(d.Cell), " ")
+	return cell
+}
+
+func change(d stat.Difference) string {
+	if !d.Supported {
+		return unsupported
 	}
+	return percent(d.Delta)
+}
+
+func judgement(d stat.Difference) string {
+	out := ""
 	switch {
 	case d.Worse():
-		judgement = "worse"
+		out = "worse"
 	case d.Improved():
-		judgement = "better"
+		out = "better"
 	}
 	if d.Control {
-		judgement = strings.TrimSpace("same in both " + judgement)
+		out = strings.TrimSpace("same in both " + out)
 	}
-	_, cell, _ := strings.Cut(ShortCell(d.Cell), " ")
-	return []string{
-		cell, Value(d.Unit, d.Old), Value(d.Unit, d.New), change,
-		fmt.Sprintf("%+.2f", d.Effect), probability(d.Adjusted), judgement,
-	}
+	return out
 }
 
 // ShortCell is the name of a cell without what every name has.
@@ -163,7 +164,5 @@ func ComparisonJSON(w io.Writer, c stat.Comparison) error {
 			Supported: d.Supported, Worse: d.Worse(), Better: d.Improved(), Warnings: d.Warnings,
 		})
 	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(doc)
+	return writeJSON(w, doc)
 }

@@ -7,10 +7,6 @@ import (
 	"strings"
 )
 
-// curveKey says which line a point of a curve is on, and in which facet: what
-// was varied besides the number of callers.
-type curveKey struct{ unit, facet, subject string }
-
 // loadChart shows how the figures of a scenario change with the number of
 // callers, where there were several numbers.
 func (r Report) loadChart(scenario string) chart {
@@ -28,29 +24,10 @@ func (r Report) loadChart(scenario string) chart {
 	if scenario != takeoverScenario && slices.ContainsFunc(ts, func(t Table) bool { return t.Hosts > 0 }) {
 		c.Note += " Callers are those of all hosts together; without hosts they are in lockbench itself, else each host is a process with a plugin of its own."
 	}
-	points := map[curveKey][][]float64{}
-	var facets, subjects []string
-	for _, t := range ts {
-		facet := t.lineFacet(ts)
-		if !slices.Contains(facets, facet) {
-			facets = append(facets, facet)
-		}
-		for _, row := range t.Rows {
-			subjects = append(subjects, row.Name)
-			for unit, e := range row.Figures {
-				p := []float64{float64(max(1, t.Hosts) * t.Clients), e.Center}
-				if e.Bounded() {
-					p = append(p, e.Lo, e.Hi)
-				}
-				key := curveKey{unit, facet, row.Name}
-				points[key] = append(points[key], p)
-			}
-		}
-	}
-	subjects = r.bySubject(subjects)
+	facets := groups(ts, func(t Table) string { return t.lineFacet(ts) })
 	for _, u := range shownUnits {
 		for _, facet := range facets {
-			if v := r.curve(u.unit, facet, subjects, points); len(v.Lines) > 0 {
+			if v := r.curve(u.unit, facet.key, facet.all); len(v.Lines) > 0 {
 				c.Views = append(c.Views, v)
 			}
 		}
@@ -83,7 +60,7 @@ func (t Table) lineFacet(ts []Table) string {
 }
 
 // curve is the view of one unit; without lines when no subject has two points.
-func (r Report) curve(unit, facet string, subjects []string, points map[curveKey][][]float64) view {
+func (r Report) curve(unit, facet string, ts []Table) view {
 	v := view{Label: spelled(unit), Y: axisCount, YTitle: spelled(unit)}
 	if strings.Contains(unit, "-ns/") {
 		v.Y = axisTime
@@ -92,55 +69,61 @@ func (r Report) curve(unit, facet string, subjects []string, points map[curveKey
 		v.Label += ", " + facet
 	}
 	several := false
-	for _, s := range subjects {
-		l := r.line(s)
-		l.Points = points[curveKey{unit, facet, s}]
-		if len(l.Points) == 0 {
+	for _, s := range r.Manifest.Subjects {
+		points := curvePoints(s.Name, unit, ts)
+		if len(points) == 0 {
 			continue
 		}
-		slices.SortFunc(l.Points, func(a, b []float64) int { return cmp.Compare(a[0], b[0]) })
-		several = several || l.Points[0][0] != l.Points[len(l.Points)-1][0]
-		v.Lines = append(v.Lines, l)
+		several = several || points[0][0] != points[len(points)-1][0]
+		v.Lines = append(v.Lines, r.line(s, points))
 	}
 	if !several {
 		return view{}
 	}
-	v.Table = r.curveGrid(v, unit, subjects, facet, points)
+	v.Table = curveGrid(v, unit)
 	return v
 }
 
+// curvePoints are a subject's figures of one unit, by number of callers.
+func curvePoints(subject, unit string, ts []Table) [][]float64 {
+	var out [][]float64
+	for _, t := range ts {
+		for _, row := range t.Rows {
+			e, ok := row.Figures[unit]
+			if !ok || row.Name != subject {
+				continue
+			}
+			p := []float64{float64(max(1, t.Hosts) * t.Clients), e.Center}
+			if e.Bounded() {
+				p = append(p, e.Lo, e.Hi)
+			}
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b []float64) int { return cmp.Compare(a[0], b[0]) })
+	return out
+}
+
 // curveGrid has a column for each number of callers.
-func (r Report) curveGrid(v view, unit string, subjects []string, facet string, points map[curveKey][][]float64) grid {
-	g := grid{Title: v.Label, Columns: []gridColumn{{"backend", false}}}
+func curveGrid(v view, unit string) grid {
+	columns := []column[line]{{gridColumn{"backend", false}, func(l line) cell { return l.subject }}}
 	var loads []float64
 	for _, l := range v.Lines {
 		for _, p := range l.Points {
-			if !slices.Contains(loads, p[0]) {
-				loads = append(loads, p[0])
-			}
+			loads = append(loads, p[0])
 		}
 	}
 	slices.Sort(loads)
-	for _, n := range loads {
-		g.Columns = append(g.Columns, gridColumn{fmt.Sprintf("%g callers", n), true})
-	}
-	for _, s := range subjects {
-		list := points[curveKey{unit, facet, s}]
-		sub := r.Manifest.Subject(s)
-		row := gridRow{Kind: sub.Kind, Cells: []cell{word(name(sub))}}
-		for _, n := range loads {
-			i := slices.IndexFunc(list, func(p []float64) bool { return p[0] == n })
+	for _, n := range slices.Compact(loads) {
+		columns = append(columns, numberColumn(fmt.Sprintf("%g callers", n), func(l line) cell {
+			i := slices.IndexFunc(l.Points, func(p []float64) bool { return p[0] == n })
 			if i < 0 {
-				row.Cells = append(row.Cells, cell{})
-				continue
+				return cell{}
 			}
-			row.Cells = append(row.Cells, numeric(bare(unit, list[i][1]), list[i][1]))
-		}
-		if len(list) > 0 {
-			g.Rows = append(g.Rows, row)
-		}
+			return numeric(bare(unit, l.Points[i][1]), l.Points[i][1])
+		}))
 	}
-	return g
+	return tabulate(grid{Title: v.Label}, columns, v.Lines)
 }
 
 // spelled is a unit for people: "acquire p50" for "p50-ns/acquire".

@@ -83,6 +83,10 @@ func (r Report) JSON(w io.Writer) error {
 	for _, v := range r.Verdict.Violations {
 		doc.Violations = append(doc.Violations, violation{string(v.Rule), v.Backend, v.String()})
 	}
+	return writeJSON(w, doc)
+}
+
+func writeJSON(w io.Writer, doc any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(doc)

@@ -38,14 +38,16 @@ func (r Report) latencyChart(scenario string) chart {
 			continue // has a chart of its own
 		}
 		v := view{Label: label(key), Y: axisTime, YTitle: key.Op}
-		subjects := r.subjectsOf(key)
-		for _, s := range subjects {
-			key.Backend = s
-			l := r.line(s)
-			l.Points = percentiles(r.Latencies[key])
-			v.Lines = append(v.Lines, l)
+		all := r.samplesOf(key)
+		for _, s := range all {
+			v.Lines = append(v.Lines, r.line(s.Subject, percentiles(s.Histogram)))
 		}
-		v.Table = r.percentileGrid(key, subjects)
+		v.Table = tabulate(grid{Title: label(key)}, []column[samples]{
+			samplesSubject,
+			numberColumn("samples", func(s samples) cell { return count(s.TotalCount()) }),
+			percentile(0.5), percentile(0.9), percentile(0.99), percentile(0.999),
+			numberColumn("max", func(s samples) cell { return took(s.Max()) }),
+		}, all)
 		c.Views = append(c.Views, v)
 	}
 	return c
@@ -61,30 +63,35 @@ func percentiles(h *hdrhistogram.Histogram) [][]float64 {
 	return out
 }
 
-func (r Report) percentileGrid(key record.HistogramKey, subjects []string) grid {
-	g := grid{Title: label(key), Columns: []gridColumn{{"backend", false}, {"samples", true}}}
-	shown := []float64{0.5, 0.9, 0.99, 0.999}
-	for _, share := range shown {
-		g.Columns = append(g.Columns, gridColumn{fmt.Sprintf("p%g", 100*share), true})
-	}
-	g.Columns = append(g.Columns, gridColumn{"max", true})
-	for _, s := range subjects {
-		key.Backend = s
-		h := r.Latencies[key]
-		sub := r.Manifest.Subject(s)
-		row := gridRow{Kind: sub.Kind, Cells: []cell{word(name(sub)), numeric(grouped(float64(h.TotalCount())), float64(h.TotalCount()))}}
-		for _, share := range shown {
-			if !enough(h.TotalCount(), share) {
-				row.Cells = append(row.Cells, cell{})
-				continue
-			}
-			v := float64(h.ValueAtQuantile(100 * share))
-			row.Cells = append(row.Cells, numeric(duration(v), v))
+// samples are the latencies of one subject.
+type samples struct {
+	record.Subject
+	*hdrhistogram.Histogram
+}
+
+// samplesOf are those of a distribution, of all subjects that have some.
+func (r Report) samplesOf(key record.HistogramKey) []samples {
+	var out []samples
+	for _, s := range r.Manifest.Subjects {
+		key.Backend = s.Name
+		if h := r.Latencies[key]; h != nil && h.TotalCount() > 0 {
+			out = append(out, samples{s, h})
 		}
-		row.Cells = append(row.Cells, numeric(duration(float64(h.Max())), float64(h.Max())))
-		g.Rows = append(g.Rows, row)
 	}
-	return g
+	return out
+}
+
+// samplesSubject is the first column of tables of samples.
+var samplesSubject = column[samples]{gridColumn{"backend", false}, func(s samples) cell { return subject(s.Subject) }}
+
+// percentile is a column of those that have enough samples for it.
+func percentile(share float64) column[samples] {
+	return numberColumn(fmt.Sprintf("p%g", 100*share), func(s samples) cell {
+		if !enough(s.TotalCount(), share) {
+			return cell{}
+		}
+		return took(s.ValueAtQuantile(100 * share))
+	})
 }
 
 // cellsOf are the distributions of a scenario, without a backend: each is a
@@ -98,8 +105,7 @@ func (r Report) cellsOf(scenario string) []record.HistogramKey {
 		}
 	}
 	return slices.SortedFunc(maps.Keys(seen), func(a, b record.HistogramKey) int {
-		return cmp.Or(cmp.Compare(opRank(a.Op), opRank(b.Op)), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Mode, b.Mode),
-			cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.Hold, b.Hold), cmp.Compare(a.Clients, b.Clients))
+		return cmp.Or(cmp.Compare(opRank(a.Op), opRank(b.Op)), cmp.Compare(a.Op, b.Op), byLoad(a.CellName, b.CellName))
 	})
 }
 
@@ -111,23 +117,10 @@ func opRank(op string) int {
 	return len(ranks)
 }
 
-// subjectsOf are those with samples of a distribution.
-func (r Report) subjectsOf(key record.HistogramKey) []string {
-	var names []string
-	for k, h := range r.Latencies {
-		own := k
-		own.Backend = key.Backend
-		if own == key && h.TotalCount() > 0 {
-			names = append(names, k.Backend)
-		}
-	}
-	return r.bySubject(names)
-}
-
 func label(key record.HistogramKey) string {
 	out := key.Op
 	if key.Mode != "" {
 		out += ", " + key.Mode
 	}
-	return out + ", " + Table{Scenario: key.Scenario, Hosts: key.Hosts, Clients: key.Clients, Keys: key.Keys, Hold: key.Hold}.load()
+	return out + ", " + Table{CellName: key.CellName}.load()
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/record"
 )
 
@@ -19,19 +20,15 @@ func (r Report) where() string {
 		parts = append(parts, "servers in containers")
 	}
 	parts = append(parts, r.servers()...)
-	parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
-	return fmt.Sprintf("measured %s, seed %d, TTL %d ms", strings.Join(parts, ", "), m.Plan.Seed, m.Plan.TTLms)
+	return fmt.Sprintf("measured %s, seed %d, TTL %d ms", strings.Join(filter(parts, said), ", "), m.Plan.Seed, m.Plan.TTLms)
 }
+
+func said(text string) bool { return text != "" }
 
 // servers lists the products and versions that were measured, once each.
 func (r Report) servers() []string {
-	var out []string
-	for _, s := range r.Manifest.Subjects {
-		if s.Server != "" && s.Scope != hostScope && !slices.Contains(out, s.Server) {
-			out = append(out, s.Server)
-		}
-	}
-	return out
+	shown := filter(r.Manifest.Subjects, func(s record.Subject) bool { return s.Server != "" && s.Scope != hostScope })
+	return distinct(shown, func(s record.Subject) string { return s.Server })
 }
 
 // environment is what the run ran on and with.
@@ -40,7 +37,7 @@ func (r Report) environment() grid {
 	g := grid{Title: "environment", Columns: []gridColumn{{"what", false}, {"value", false}}}
 	add := func(what, value string) {
 		if value != "" {
-			g.Rows = append(g.Rows, gridRow{Cells: []cell{word(what), word(value)}})
+			g.Rows = append(g.Rows, gridRow{word(what), word(value)})
 		}
 	}
 	add("started", m.Started.Format("2006-01-02 15:04:05 UTC"))
@@ -57,7 +54,7 @@ func (r Report) environment() grid {
 	}
 	for _, s := range m.Subjects {
 		if s.Kind != record.KindFloor {
-			add(name(s), strings.Join(slices.DeleteFunc([]string{s.Version, s.Server, s.Durability}, func(s string) bool { return s == "" }), ", "))
+			add(name(s), strings.Join(filter([]string{s.Version, s.Server, s.Durability}, said), ", "))
 		}
 	}
 	add("TTL", (time.Duration(m.Plan.TTLms) * time.Millisecond).String())
@@ -134,13 +131,7 @@ func (r Report) command() string {
 
 // faults are those of the safety cells.
 func (r Report) faults() []string {
-	var out []string
-	for _, c := range r.Verdict.Cells {
-		if !slices.Contains(out, c.Fault) {
-			out = append(out, c.Fault)
-		}
-	}
-	return out
+	return distinct(r.Verdict.Cells, func(c check.Cell) string { return c.Fault })
 }
 
 func decimals(in []int) []string {

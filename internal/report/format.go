@@ -14,8 +14,8 @@ import (
 // unsupported stands for a difference that the runs do not support.
 const unsupported = "~"
 
-// Times writes a ratio such as "2.31x ±4%".
-func Times(r stat.Ratio) string {
+// times writes a ratio such as "2.31x ±4%".
+func times(r stat.Ratio) string {
 	switch {
 	case r.N == 0:
 		return ""
@@ -25,9 +25,9 @@ func Times(r stat.Ratio) string {
 	return significant(r.Center, 3) + "x" + spread(r.Estimate)
 }
 
-// Value writes an estimate in its unit: times as "146µs ±3%", rates as
+// value writes an estimate in its unit: times as "146µs ±3%", rates as
 // "71,300 ±2%".
-func Value(unit string, e stat.Estimate) string {
+func value(unit string, e stat.Estimate) string {
 	if e.N == 0 {
 		return ""
 	}

@@ -7,8 +7,6 @@ import (
 	"html/template"
 	"io"
 	"strings"
-
-	"github.com/lockbench/lockbench/internal/record"
 )
 
 // The page's parts. uPlot draws the charts; its license stands beside it.
@@ -26,70 +24,46 @@ var page = template.Must(template.New("page.html.tmpl").Funcs(template.FuncMap{
 
 // pageSection is one scenario on the page.
 type pageSection struct {
-	ID, Title, Doc string
-	Charts         []chart
-	Timelines      []timeline
-	Tables         []grid
+	Title, Doc string
+	Charts     []chart
+	Timelines  []timeline
+	Tables     []grid
 }
 
 // HTML writes the report as one page that needs nothing else: no network. It
 // can be read without its scripts, but for the drawings.
 func (r Report) HTML(w io.Writer) error {
-	data := struct {
-		Started, Where, Verdict      string
-		Bad                          bool
-		Findings                     *pageFindings
-		Warnings                     *notes
-		Remarks, Headline            []string
-		Safety                       grid
-		SafetyNotes                  []string
-		Picture                      picture
-		Choice, Summary, Environment grid
-		Shares                       grid
-		Sections                     []pageSection
-		Floors                       []grid
-		Command, License             string
-		Charts                       template.JS
-	}{
-		Started: r.Manifest.Started.Format("2006-01-02 15:04"), Where: r.where(), Verdict: r.Safe(),
-		Bad:      !strings.HasPrefix(r.Safe(), "safe"),
-		Findings: folded(r.findings()), Warnings: headed(r.warnings()), Remarks: r.remarks(), Headline: r.Headline(),
-		Safety: r.safetyTable(), SafetyNotes: r.safetyNotes(),
-		Picture: r.picture(), Choice: r.choiceGrid(), Shares: r.shares(), Summary: r.summary(), Environment: r.environment(),
-		Command: r.command(),
-	}
+	var sections []pageSection
 	all := []chart{}
 	for _, s := range r.scenarios() {
-		section := pageSection{ID: s, Title: s, Doc: proves[s], Charts: r.charts(s)}
-		for _, t := range r.of(s) {
-			section.Tables = append(section.Tables, r.grid(t))
-		}
-		if s == takeoverScenario {
+		section := pageSection{Title: s.key, Doc: proves[s.key], Charts: r.charts(s.key), Tables: r.grids(s.all)}
+		if s.key == takeoverScenario {
 			section.Timelines = r.timelines()
 		}
-		data.Sections = append(data.Sections, section)
+		sections = append(sections, section)
 		all = append(all, section.Charts...)
-	}
-	for _, t := range r.Floors {
-		data.Floors = append(data.Floors, r.grid(t))
 	}
 	b, err := json.Marshal(all) // which escapes what could end the script
 	if err != nil {
 		return err
 	}
-	data.Charts = template.JS(b)
 	license, err := pageFiles.ReadFile("page/uplot/LICENSE")
 	if err != nil {
 		return err
 	}
-	data.License = string(license)
 	var buf bytes.Buffer
-	if err := page.Execute(&buf, data); err != nil {
+	err = page.Execute(&buf, map[string]any{
+		"Started": r.Manifest.Started.Format("2006-01-02 15:04"), "Where": r.where(), "Command": r.command(),
+		"Verdict": r.Safe(), "Bad": !strings.HasPrefix(r.Safe(), "safe"),
+		"Findings": folded(r.findings()), "Warnings": headed(r.warnings()), "Remarks": r.remarks(), "Headline": r.Headline(),
+		"Safety": r.safetyTable(), "SafetyNotes": r.safetyNotes(),
+		"Picture": r.picture(), "Choice": r.choiceGrid(), "Shares": r.shares(), "Summary": r.summary(), "Environment": r.environment(),
+		"Sections": sections, "Floors": r.grids(r.Floors),
+		"Charts": template.JS(b), "License": string(license),
+	})
+	if err != nil {
 		return err
 	}
 	_, err = buf.WriteTo(w)
 	return err
 }
-
-// Ours reports whether a row is about a backend through its plugin.
-func (g gridRow) Ours() bool { return g.Kind == record.KindPlugin }

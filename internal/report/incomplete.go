@@ -25,25 +25,15 @@ func (r Report) incomplete() string {
 // missing says which backends lack figures, and of each why its first ones are
 // missing; "" when none does. What baselines lack makes no run incomplete.
 func (r Report) missing() string {
-	var names []string
-	cells := map[string][]record.FailedCell{}
-	for _, c := range r.Manifest.Failed {
-		if slices.Contains(r.Manifest.Plan.Baselines, c.Backend) {
-			continue
-		}
-		if cells[c.Backend] == nil {
-			names = append(names, c.Backend)
-		}
-		cells[c.Backend] = append(cells[c.Backend], c)
-	}
+	lacking := filter(r.Manifest.Failed, func(c record.FailedCell) bool { return !slices.Contains(r.Manifest.Plan.Baselines, c.Backend) })
 	var out []string
-	for _, name := range names {
-		first := cells[name][0]
-		what := fmt.Sprintf("%s lacks %s", name, plural(len(cells[name]), "cell"))
+	for _, g := range groups(lacking, func(c record.FailedCell) string { return c.Backend }) {
+		first := g.all[0]
+		what := fmt.Sprintf("%s lacks %s", g.key, plural(len(g.all), "cell"))
 		if first.Cell == "" {
-			what = name + " was not measured"
+			what = g.key + " was not measured"
 		}
-		out = append(out, fmt.Sprintf("%s (%s)", what, beginning(strings.TrimPrefix(first.Reason, name+": "))))
+		out = append(out, fmt.Sprintf("%s (%s)", what, beginning(strings.TrimPrefix(first.Reason, g.key+": "))))
 	}
 	return strings.Join(out, ", ")
 }

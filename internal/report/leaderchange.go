@@ -4,59 +4,41 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/lockbench/lockbench/internal/record"
 )
 
 // LeaderChange is who held one lock around the end of a holder. Times are
-// nanoseconds after it last acted as one.
+// nanoseconds.
 type LeaderChange struct {
 	Backend, Mode string
-	Run           int
-	End           record.End // of Before
-	// Before and Next are the two leases: Before.From is negative, and Next.From
-	// is how long nobody held the lock; it is negative if two did.
-	Before, Next Span
+	End           record.End // of the first lease
+	Held          int64      // until its holder last acted as one
+	Gap           int64      // from then to the next grant; negative if two held the lock
+	Token, Next   uint64     // of the two leases
 }
-
-// Span is a lease as its holder has seen it.
-type Span struct {
-	From, Until int64 // Until of a lease whose end was not seen is From
-	Token       uint64
-}
-
-type changeKey struct{ backend, mode string }
 
 // leaderChanges picks of each backend and mode the change with the median
 // time until the next grant: an ordinary one. Events that end early have it up
 // to the cut.
 func leaderChanges(dir string) ([]LeaderChange, error) {
-	f, err := os.Open(filepath.Join(dir, record.EventsFile))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	all := map[changeKey][]LeaderChange{}
-	err = record.ReadEvents(f, func(s record.Section, attempts []record.Attempt) error {
-		key := changeKey{s.Backend, s.Mode}
-		all[key] = append(all[key], ends(s, attempts)...)
+	var all []LeaderChange
+	err := record.ScanEvents(dir, func(s record.Section, attempts []record.Attempt) error {
+		all = append(all, ends(s, attempts)...)
 		return nil
 	})
 	if err != nil && !errors.Is(err, record.ErrTruncated) {
 		return nil, err
 	}
+	slices.SortFunc(all, func(a, b LeaderChange) int {
+		return cmp.Or(cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Backend, b.Backend), cmp.Compare(a.Gap, b.Gap))
+	})
+	type key struct{ backend, mode string }
 	var out []LeaderChange
-	for _, key := range slices.SortedFunc(maps.Keys(all), func(a, b changeKey) int {
-		return cmp.Or(cmp.Compare(a.mode, b.mode), cmp.Compare(a.backend, b.backend))
-	}) {
-		if list := harshest(all[key]); len(list) > 0 {
-			slices.SortFunc(list, func(a, b LeaderChange) int { return cmp.Compare(a.Next.From, b.Next.From) })
-			out = append(out, list[len(list)/2])
-		}
+	for _, g := range groups(all, func(c LeaderChange) key { return key{c.Backend, c.Mode} }) {
+		list := harshest(g.all)
+		out = append(out, list[len(list)/2])
 	}
 	return out, nil
 }
@@ -66,7 +48,7 @@ func leaderChanges(dir string) ([]LeaderChange, error) {
 // ones go.
 func harshest(all []LeaderChange) []LeaderChange {
 	for _, end := range []record.End{record.EndKilled, record.EndLost} {
-		some := slices.DeleteFunc(slices.Clone(all), func(s LeaderChange) bool { return s.End != end })
+		some := filter(all, func(s LeaderChange) bool { return s.End == end })
 		if len(some) > 0 {
 			return some
 		}
@@ -83,35 +65,22 @@ func ends(s record.Section, attempts []record.Attempt) []LeaderChange {
 	if s.Scenario != takeoverScenario {
 		return nil
 	}
-	byName := map[int32][]record.Attempt{}
-	for _, a := range attempts {
-		if a.Outcome == record.Granted {
-			byName[a.Name] = append(byName[a.Name], a)
-		}
-	}
+	granted := filter(attempts, func(a record.Attempt) bool { return a.Outcome == record.Granted })
+	slices.SortFunc(granted, func(a, b record.Attempt) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Answered, b.Answered))
+	})
 	var out []LeaderChange
-	for _, grants := range byName {
-		slices.SortFunc(grants, func(a, b record.Attempt) int { return cmp.Compare(a.Answered, b.Answered) })
-		for i := 0; i+1 < len(grants); i++ {
-			before, next := grants[i], grants[i+1]
-			harmed := before.End == record.EndKilled || before.End == record.EndLost || s.Mode == resignMode && before.End == record.EndReleased
-			if harmed && before.Client != next.Client {
-				out = append(out, LeaderChange{
-					Backend: s.Backend, Mode: s.Mode, Run: s.Run, End: before.End,
-					Before: span(before, before.Ended), Next: span(next, before.Ended),
-				})
-			}
+	for i := range max(1, len(granted)) - 1 {
+		before, next := granted[i], granted[i+1]
+		harmed := before.End == record.EndKilled || before.End == record.EndLost || s.Mode == resignMode && before.End == record.EndReleased
+		if harmed && before.Name == next.Name && before.Client != next.Client {
+			out = append(out, LeaderChange{
+				Backend: s.Backend, Mode: s.Mode, End: before.End, Held: before.Ended - before.Answered,
+				Gap: next.Answered - before.Ended, Token: before.Token, Next: next.Token,
+			})
 		}
 	}
 	return out
-}
-
-func span(a record.Attempt, zero int64) Span {
-	s := Span{From: a.Answered - zero, Until: a.Answered - zero, Token: a.Token}
-	if a.End != record.EndOpen {
-		s.Until = a.Ended - zero
-	}
-	return s
 }
 
 // lane is a change drawn as three bars whose widths are shares of the
@@ -139,26 +108,16 @@ const (
 
 // timelines draws all changes, one timeline for each mode.
 func (r Report) timelines() []timeline {
-	longest := map[string]int64{}
-	var modes []string
-	for _, s := range r.LeaderChanges {
-		if _, ok := longest[s.Mode]; !ok {
-			modes = append(modes, s.Mode)
-		}
-		longest[s.Mode] = max(longest[s.Mode], s.Next.From, 1)
-	}
 	var out []timeline
-	for _, mode := range modes {
-		whole := float64(longest[mode]) * (1 + shownBefore + shownAfter)
-		t := timeline{
-			Mode: mode, From: "-" + duration(float64(longest[mode])*shownBefore),
-			Until: "+" + duration(float64(longest[mode])*(1+shownAfter)),
+	for _, g := range groups(r.LeaderChanges, func(s LeaderChange) string { return s.Mode }) {
+		longest := 1.0
+		for _, s := range g.all {
+			longest = max(longest, float64(s.Gap))
 		}
-		for _, s := range r.LeaderChanges {
-			if s.Mode != mode {
-				continue
-			}
-			gap := 100 * float64(max(s.Next.From, 0)) / whole
+		whole := longest * (1 + shownBefore + shownAfter)
+		t := timeline{Mode: g.key, From: "-" + duration(longest*shownBefore), Until: "+" + duration(longest*(1+shownAfter))}
+		for _, s := range g.all {
+			gap := 100 * float64(max(s.Gap, 0)) / whole
 			held := 100 * shownBefore / (1 + shownBefore + shownAfter)
 			t.Lanes = append(t.Lanes, lane{
 				Backend: s.Backend, Held: held, Gap: gap, Next: 100 - held - gap,
@@ -171,22 +130,21 @@ func (r Report) timelines() []timeline {
 }
 
 func (s LeaderChange) waited() string {
-	if s.Next.From < 0 {
-		return "two holders for " + duration(float64(-s.Next.From))
+	if s.Gap < 0 {
+		return "two holders for " + duration(float64(-s.Gap))
 	}
-	return "nobody for " + duration(float64(s.Next.From))
+	return "nobody for " + duration(float64(s.Gap))
 }
 
 func (s LeaderChange) tokens() string {
-	if s.Before.Token == 0 && s.Next.Token == 0 {
+	if s.Token == 0 && s.Next == 0 {
 		return "no tokens"
 	}
-	return fmt.Sprintf("token %d, then %d", s.Before.Token, s.Next.Token)
+	return fmt.Sprintf("token %d, then %d", s.Token, s.Next)
 }
 
 // String says in one line who held the lock and when.
 func (s LeaderChange) String() string {
 	end := map[record.End]string{record.EndKilled: "killed", record.EndLost: "lost", record.EndReleased: "released"}[s.End]
-	return fmt.Sprintf("%s: held for %s, %s; %s; %s",
-		s.Backend, duration(float64(s.Before.Until-s.Before.From)), end, s.waited(), s.tokens())
+	return fmt.Sprintf("%s: held for %s, %s; %s; %s", s.Backend, duration(float64(s.Held)), end, s.waited(), s.tokens())
 }

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -18,12 +17,10 @@ func headed(lines []string) *notes {
 	if len(lines) == 0 {
 		return nil
 	}
-	var heads []string
-	for _, line := range lines {
-		if head, _, _ := strings.Cut(line, ": "); !slices.Contains(heads, head) {
-			heads = append(heads, head)
-		}
-	}
+	heads := distinct(lines, func(line string) string {
+		head, _, _ := strings.Cut(line, ": ")
+		return head
+	})
 	return &notes{"Before you believe the figures: " + strings.Join(heads, "; "), lines}
 }
 

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,8 +45,10 @@ func overlapping(t record.Together) string {
 // shares are the cycles per second of all parts together, and what each of them
 // had of that.
 func (r Report) shares() grid {
-	g := grid{Title: "the total on the target, and each part's share of it (cycles/s, medians)",
-		Columns: []gridColumn{{"cell", false}, {"all together", true}}}
+	g := grid{
+		Title:   "the total on the target, and each part's share of it (cycles/s, medians)",
+		Columns: []gridColumn{{"cell", false}, {"all together", true}},
+	}
 	if r.Manifest.Together == nil {
 		return g
 	}
@@ -56,14 +57,13 @@ func (r Report) shares() grid {
 	}
 	for _, t := range r.Tables {
 		for _, row := range t.Rows {
-			name := record.Result{Scenario: t.Scenario, Mode: t.Mode, Hosts: t.Hosts, Clients: t.Clients, Keys: t.Keys, Hold: t.Hold, Backend: row.Name}.Name()
 			if _, ok := row.Figures["cycles/s"]; !ok {
 				continue
 			}
-			words := slices.DeleteFunc([]string{row.Name, t.Scenario, t.load()}, func(s string) bool { return s == "" })
-			line := gridRow{Kind: row.Kind, Cells: []cell{word(strings.Join(words, ", ")), figure("cycles/s", false)(row)}}
-			for _, share := range sharesOf(name, r.Manifest.Parts) {
-				line.Cells = append(line.Cells, word(share))
+			words := filter([]string{row.Name, t.Scenario, t.load()}, said)
+			line := gridRow{{Text: strings.Join(words, ", "), ours: row.Kind == record.KindPlugin}, figure("cycles/s", false)(row)}
+			for _, share := range sharesOf(t.cellOf(row).Name(), r.Manifest.Parts) {
+				line = append(line, word(share))
 			}
 			g.Rows = append(g.Rows, line)
 		}

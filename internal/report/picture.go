@@ -41,8 +41,7 @@ type mark struct {
 	At, From, Wide float64 // the median; where its interval begins, and its width
 	Pale, Broken   bool
 	Left           bool // its label stands on the left of it
-	fencing        string
-	durability     string
+	covers         room
 }
 
 // tick is a line across the lanes.
@@ -64,8 +63,8 @@ var tokenClasses = []struct{ class, means string }{
 // without lanes there is none.
 func (r Report) picture() picture {
 	for _, h := range r.highlights() {
-		rows := slices.DeleteFunc(slices.Clone(h.table.Rows), func(row Row) bool {
-			return row.Kind == record.KindFloor || row.Figures[h.unit].Center <= 0
+		rows := filter(h.table.Rows, func(row Row) bool {
+			return row.Kind != record.KindFloor && !(row.Figures[h.unit].Center <= 0)
 		})
 		if len(rows) > 1 && slices.ContainsFunc(rows, func(row Row) bool { return row.Kind == record.KindPlugin }) {
 			return r.draw(h, rows)
@@ -78,26 +77,46 @@ func (r Report) draw(h highlight, rows []Row) picture {
 	p := picture{Title: "Speed against what is promised: " + h.title, Answer: r.answer(h)}
 	s := scaleOf(h, rows)
 	p.Ticks = s.ticks()
-	p.Table = grid{Title: p.Title, Columns: []gridColumn{{"backend", false}, {h.title, true}, {"tokens", false}, {"grants survive by", false}, {"checked", false}}}
-	var all marks
-	for _, row := range rows {
-		e := row.Figures[h.unit]
-		m := mark{
-			Name: row.Name, Value: bare(h.unit, e.Center), At: s.place(e.Center),
-			Pale: row.Kind != record.KindPlugin || row.Scope == hostScope || row.BuildOf != "", Broken: r.broken(row.Name),
-			fencing: row.Fencing, durability: row.shortDurability(),
+	p.Table = tabulate(grid{Title: p.Title}, []column[Row]{
+		rowSubject,
+		numberColumn(h.title, figure(h.unit, true)),
+		textColumn("tokens", func(row Row) string { return cmp.Or(row.Fencing, "unknown") }),
+		textColumn("grants survive by", func(row Row) string { return cmp.Or(row.Durability, "unknown") }),
+		textColumn("checked", func(row Row) string { return r.judged(row.Name) }),
+	}, rows)
+	for _, c := range tokenClasses {
+		of := filter(rows, func(row Row) bool { return cmp.Or(row.Fencing, "none") == c.class })
+		for _, g := range groups(of, Row.promise) {
+			var all marks
+			for _, row := range g.all {
+				all = append(all, r.mark(row, h, s))
+			}
+			p.Lanes = append(p.Lanes, promise{Tokens: c.means, Durability: g.key, Rows: packed(all)})
 		}
-		if e.Bounded() {
-			lo, hi := s.place(e.Lo), s.place(e.Hi)
-			m.From, m.Wide = min(lo, hi), math.Abs(hi-lo)
-		}
-		all = append(all, m)
-		p.Table.Rows = append(p.Table.Rows, gridRow{Kind: row.Kind, Cells: []cell{
-			word(name(row.Subject)), h.cell(row.Name), word(orDefault(row.Fencing, "unknown")), word(orDefault(row.Durability, "unknown")), word(r.judged(row.Name)),
-		}})
 	}
-	p.Lanes = lanes(all)
 	return p
+}
+
+// promise is which lane of its tokens a row is in. What gives no token is in one
+// lane, whatever its server survives.
+func (row Row) promise() string {
+	if cmp.Or(row.Fencing, "none") == "none" {
+		return ""
+	}
+	return row.shortDurability()
+}
+
+func (r Report) mark(row Row, h highlight, s scale) mark {
+	e := row.Figures[h.unit]
+	m := mark{
+		Name: row.Name, Value: bare(h.unit, e.Center), At: s.place(e.Center),
+		Pale: row.Kind != record.KindPlugin || row.Scope == hostScope || row.BuildOf != "", Broken: r.broken(row.Name),
+	}
+	if e.Bounded() {
+		lo, hi := s.place(e.Lo), s.place(e.Hi)
+		m.From, m.Wide = min(lo, hi), math.Abs(hi-lo)
+	}
+	return m
 }
 
 // answer is what is chosen, by speed and by tokens, in one line.
@@ -109,33 +128,6 @@ func (r Report) answer(h highlight) string {
 		}
 	}
 	return strings.Join(parts, "; ")
-}
-
-// lanes sorts the marks by what is promised. What gives no token is in one lane,
-// whatever its server survives.
-func lanes(all marks) []promise {
-	var out []promise
-	for _, c := range tokenClasses {
-		var durabilities []string
-		of := map[string]marks{}
-		for _, m := range all {
-			if orDefault(m.fencing, "none") != c.class {
-				continue
-			}
-			key := m.durability
-			if c.class == "none" {
-				key = ""
-			}
-			if of[key] == nil {
-				durabilities = append(durabilities, key)
-			}
-			of[key] = append(of[key], m)
-		}
-		for _, d := range durabilities {
-			out = append(out, promise{Tokens: c.means, Durability: d, Rows: packed(of[d])})
-		}
-	}
-	return out
 }
 
 // What a label covers, in percent of a lane: those of candidates on a phone,
@@ -158,18 +150,17 @@ func packed(all marks) []marks {
 		return 1
 	})
 	var rows []marks
-	var taken [][]room
 	for _, m := range all {
 		right, left := m.spans()
-		i := slices.IndexFunc(taken, func(row []room) bool { return right.fits(row) || left.fits(row) })
+		i := slices.IndexFunc(rows, func(row marks) bool { return row.haveRoom(right) || row.haveRoom(left) })
 		if i < 0 {
-			rows, taken, i = append(rows, nil), append(taken, nil), len(rows)
+			i, rows = len(rows), append(rows, nil)
 		}
-		own := right
-		if m.Left = !right.fits(taken[i]); m.Left {
-			own = left
+		m.covers = right
+		if m.Left = !rows[i].haveRoom(right); m.Left {
+			m.covers = left
 		}
-		rows[i], taken[i] = append(rows[i], m), append(taken[i], own)
+		rows[i] = append(rows[i], m)
 	}
 	return rows
 }
@@ -191,10 +182,10 @@ func (m mark) spans() (right, left room) {
 	return right, left
 }
 
-// fits reports whether s is within the lane and beside all others.
-func (s room) fits(others []room) bool {
+// haveRoom reports whether s is within the lane and beside all marks.
+func (ms marks) haveRoom(s room) bool {
 	return s.from >= -markWide && s.until <= 100+markWide/2 &&
-		!slices.ContainsFunc(others, func(o room) bool { return s.from < o.until && o.from < s.until })
+		!slices.ContainsFunc(ms, func(m mark) bool { return s.from < m.covers.until && m.covers.from < s.until })
 }
 
 // Label stands beside a mark. That of a baseline is its name alone.
@@ -211,7 +202,7 @@ func (m mark) Label() string {
 
 // shortDurability is the first of the words about it.
 func (row Row) shortDurability() string {
-	short, _, _ := strings.Cut(orDefault(row.Durability, "durability unknown"), ",")
+	short, _, _ := strings.Cut(cmp.Or(row.Durability, "durability unknown"), ",")
 	return short
 }
 

@@ -56,7 +56,7 @@ func (r Report) refusal(t Table, row Row) string {
 
 // middleAndTail are the p50 and the p99 of an operation; "" without samples.
 func (r Report) middleAndTail(t Table, row Row, op string) string {
-	h := r.Latencies[record.HistogramKey{Scenario: t.Scenario, Backend: row.Name, Mode: t.Mode, Hosts: t.Hosts, Clients: t.Clients, Keys: t.Keys, Hold: t.Hold, Op: op}]
+	h := r.Latencies[record.HistogramKey{CellName: t.cellOf(row), Op: op}]
 	if h == nil || h.TotalCount() == 0 {
 		return ""
 	}

@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -21,7 +20,6 @@ import (
 
 // Report is what a folder says.
 type Report struct {
-	Dir      string
 	Manifest record.Manifest
 	Verdict  check.Verdict
 	Tables   []Table
@@ -36,13 +34,15 @@ type Report struct {
 
 // Table is one scenario with one number of hosts and clients.
 type Table struct {
-	Scenario string
-	Mode     string // of the scenario, where it has several
-	Hosts    int    // processes of their own; 0: in lockbench
-	Clients  int
-	Keys     int           // locks to choose from; 0 where that is not varied
-	Hold     time.Duration // of a lease, where Keys is not 0
-	Rows     []Row
+	record.CellName // without a backend
+	Rows            []Row
+}
+
+// cellOf names the cell of a row.
+func (t Table) cellOf(row Row) record.CellName {
+	c := t.CellName
+	c.Backend = row.Name
+	return c
 }
 
 // Row is one subject in a table.
@@ -51,7 +51,7 @@ type Row struct {
 	// Figures are medians over the runs, by unit as in results.txt.
 	Figures map[string]stat.Estimate
 	// Ratios are to the subject's reference, by unit; empty without one.
-	Ratios map[string]stat.Ratio
+	Ratios map[string]*stat.Ratio
 	// Runs are the values of each run, by unit.
 	Runs map[string][]float64
 }
@@ -59,7 +59,7 @@ type Row struct {
 // Load reads a folder and judges its events again. Its errors are those of
 // [record.ReadManifest], and of files that cannot be read.
 func Load(dir string) (Report, error) {
-	r := Report{Dir: dir}
+	var r Report
 	var err error
 	if r.Manifest, err = record.ReadManifest(dir); err != nil {
 		return r, err
@@ -77,13 +77,9 @@ func Load(dir string) (Report, error) {
 	if r.LeaderChanges, err = leaderChanges(dir); err != nil {
 		return r, fmt.Errorf("report: %w", err)
 	}
-	for _, t := range tables(r.Manifest, results) {
-		if t.Scenario == floorScenario {
-			r.Floors = append(r.Floors, t)
-			continue
-		}
-		r.Tables = append(r.Tables, t)
-	}
+	all := tables(r.Manifest, results)
+	r.Floors = filter(all, func(t Table) bool { return t.Scenario == floorScenario })
+	r.Tables = filter(all, func(t Table) bool { return t.Scenario != floorScenario })
 	return r, nil
 }
 
@@ -114,78 +110,63 @@ func scenarioRank(name string) int {
 	return len(scenarioOrder)
 }
 
-// scenarios lists those that have tables, in the order of the sections.
-func (r Report) scenarios() []string {
-	var out []string
-	for _, t := range r.Tables {
-		if !slices.Contains(out, t.Scenario) {
-			out = append(out, t.Scenario)
-		}
-	}
-	return out
+// scenarios are those that have tables, in the order of the sections.
+func (r Report) scenarios() []group[string, Table] {
+	return groups(r.Tables, func(t Table) string { return t.Scenario })
 }
 
 // of are the tables of one scenario.
 func (r Report) of(scenario string) []Table {
-	var out []Table
-	for _, t := range r.Tables {
-		if t.Scenario == scenario {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
-type cellKey struct {
-	scenario, mode string
-	hosts, clients int
-	keys           int
-	hold           time.Duration
-	backend        string
+	return filter(r.Tables, func(t Table) bool { return t.Scenario == scenario })
 }
 
 // tables groups the lines by cell, and cells by scenario and clients.
 func tables(m record.Manifest, results []record.Result) []Table {
-	runs := map[cellKey]map[string][]float64{}
+	runs := map[record.CellName]map[string][]float64{}
+	names := map[record.CellName]bool{} // of tables
 	for _, r := range results {
-		key := cellKey{r.Scenario, r.Mode, r.Hosts, r.Clients, r.Keys, r.Hold, r.Backend}
-		if runs[key] == nil {
-			runs[key] = map[string][]float64{}
+		if runs[r.CellName] == nil {
+			runs[r.CellName] = map[string][]float64{}
 		}
 		for unit, v := range r.Values {
-			runs[key][unit] = append(runs[key][unit], v)
+			runs[r.CellName][unit] = append(runs[r.CellName][unit], v)
 		}
-	}
-	byTable := map[cellKey]*Table{}
-	for key := range runs {
-		key.backend = ""
-		byTable[key] = &Table{Scenario: key.scenario, Mode: key.mode, Hosts: key.hosts, Clients: key.clients, Keys: key.keys, Hold: key.hold}
+		name := r.CellName
+		name.Backend = ""
+		names[name] = true
 	}
 	var out []Table
-	for key, t := range byTable {
+	for name := range names {
+		t := Table{CellName: name}
 		for _, s := range m.Subjects {
-			own, reference := key, key
-			own.backend, reference.backend = s.Name, s.Reference
+			own, reference := name, name
+			own.Backend, reference.Backend = s.Name, s.Reference
 			if values, ok := runs[own]; ok {
 				t.Rows = append(t.Rows, row(s, values, runs[reference]))
 			}
 		}
 		correct(t.Rows)
-		out = append(out, *t)
+		out = append(out, t)
 	}
 	slices.SortFunc(out, func(a, b Table) int {
-		return cmp.Or(cmp.Compare(scenarioRank(a.Scenario), scenarioRank(b.Scenario)), cmp.Compare(a.Scenario, b.Scenario),
-			cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.Hold, b.Hold), cmp.Compare(a.Clients, b.Clients))
+		return cmp.Or(cmp.Compare(scenarioRank(a.Scenario), scenarioRank(b.Scenario)), cmp.Compare(a.Scenario, b.Scenario), byLoad(a.CellName, b.CellName))
 	})
 	return out
 }
 
+// byLoad orders the cells of a scenario.
+func byLoad(a, b record.CellName) int {
+	return cmp.Or(cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(b.Keys, a.Keys),
+		cmp.Compare(a.Hold, b.Hold), cmp.Compare(a.Clients, b.Clients))
+}
+
 func row(s record.Subject, values, reference map[string][]float64) Row {
-	r := Row{Subject: s, Figures: map[string]stat.Estimate{}, Ratios: map[string]stat.Ratio{}, Runs: values}
+	r := Row{Subject: s, Figures: map[string]stat.Estimate{}, Ratios: map[string]*stat.Ratio{}, Runs: values}
 	for unit, v := range values {
 		r.Figures[unit] = stat.Median(v)
 		if ref, ok := reference[unit]; ok && s.Reference != s.Name {
-			r.Ratios[unit] = stat.Compare(v, ref)
+			ratio := stat.Compare(v, ref)
+			r.Ratios[unit] = &ratio
 		}
 	}
 	return r
@@ -194,22 +175,15 @@ func row(s record.Subject, values, reference map[string][]float64) Row {
 // correct corrects the ratios of a table for the number of its rows, unit by
 // unit.
 func correct(rows []Row) {
-	units := map[string][]int{} // the rows that have a ratio
-	for i, r := range rows {
+	units := map[string][]*stat.Test{}
+	for _, r := range rows {
 		for unit, ratio := range r.Ratios {
 			if ratio.N > 0 {
-				units[unit] = append(units[unit], i)
+				units[unit] = append(units[unit], &ratio.Test)
 			}
 		}
 	}
-	for unit, having := range units {
-		var column []stat.Ratio
-		for _, i := range having {
-			column = append(column, rows[i].Ratios[unit])
-		}
-		stat.Correct(column)
-		for n, i := range having {
-			rows[i].Ratios[unit] = column[n]
-		}
+	for _, column := range units {
+		stat.Holm(column)
 	}
 }

@@ -9,23 +9,19 @@ import (
 )
 
 // safetyColumns are those of the verdict table.
-var safetyColumns = []struct {
-	title  string
-	number bool
-	text   func(check.Cell) string
-}{
-	{"fault", false, func(c check.Cell) string { return c.Fault }},
-	{"backend", false, func(c check.Cell) string { return c.Backend }},
-	{"verdict", false, verdictOf},
-	{"locks hit", true, func(c check.Cell) string { return fmt.Sprint(c.Hits) }},
-	{"double grants", true, func(c check.Cell) string { return fmt.Sprint(max(c.Overlaps, c.Linear)) }},
-	{"longest", true, func(c check.Cell) string { return brief(c.Belief, c.Belief > 0) }},
-	{"stale writes: no guard", true, func(c check.Cell) string { return fmt.Sprint(c.StaleBare) }},
-	{"guard", true, func(c check.Cell) string { return fmt.Sprint(c.StaleGuarded) }},
-	{"least warning", true, func(c check.Cell) string { return brief(c.Margin, c.Margins > 0) }},
-	{"false losses", true, func(c check.Cell) string { return fmt.Sprint(c.FalseLosses) }},
-	{"unavailable", true, func(c check.Cell) string { return brief(c.Unavailable, c.Unavailable > 0) }},
-	{"recovery", true, func(c check.Cell) string { return brief(c.Recovery, c.Recovery > 0) }},
+var safetyColumns = []column[check.Cell]{
+	textColumn("fault", func(c check.Cell) string { return c.Fault }),
+	textColumn("backend", func(c check.Cell) string { return c.Backend }),
+	textColumn("verdict", verdictOf),
+	numberColumn("locks hit", func(c check.Cell) cell { return word(fmt.Sprint(c.Hits)) }),
+	numberColumn("double grants", func(c check.Cell) cell { return word(fmt.Sprint(max(c.Overlaps, c.Linear))) }),
+	numberColumn("longest", func(c check.Cell) cell { return word(brief(c.Belief, c.Belief > 0)) }),
+	numberColumn("stale writes: no guard", func(c check.Cell) cell { return word(fmt.Sprint(c.StaleBare)) }),
+	numberColumn("guard", func(c check.Cell) cell { return word(fmt.Sprint(c.StaleGuarded)) }),
+	numberColumn("least warning", func(c check.Cell) cell { return word(brief(c.Margin, c.Margins > 0)) }),
+	numberColumn("false losses", func(c check.Cell) cell { return word(fmt.Sprint(c.FalseLosses)) }),
+	numberColumn("unavailable", func(c check.Cell) cell { return word(brief(c.Unavailable, c.Unavailable > 0)) }),
+	numberColumn("recovery", func(c check.Cell) cell { return word(brief(c.Recovery, c.Recovery > 0)) }),
 }
 
 func verdictOf(c check.Cell) string {
@@ -52,21 +48,8 @@ func brief(ns int64, known bool) string {
 
 // safetyTable is the verdict table, of the cells that were run.
 func (r Report) safetyTable() grid {
-	g := grid{Title: "safety: one host holds 20 locks, another one wants them, a fault is injected", Keys: 2}
-	for _, c := range safetyColumns {
-		g.Columns = append(g.Columns, gridColumn{c.title, c.number})
-	}
-	for _, cell := range r.Verdict.Cells {
-		if cell.Class == check.ClassNotRun {
-			continue
-		}
-		var row gridRow
-		for _, c := range safetyColumns {
-			row.Cells = append(row.Cells, word(c.text(cell)))
-		}
-		g.Rows = append(g.Rows, row)
-	}
-	return g
+	run := filter(r.Verdict.Cells, func(c check.Cell) bool { return c.Class != check.ClassNotRun })
+	return tabulate(grid{Title: "safety: one host holds 20 locks, another one wants them, a fault is injected", Keys: 2}, safetyColumns, run)
 }
 
 // safetyNotes say what the table has no room for: violations, reasons, and
@@ -92,34 +75,24 @@ func (r Report) safetyNotes() []string {
 // safetySummary says of each backend how much warning its holders had, and
 // what became of late writes.
 func (r Report) safetySummary() []string {
-	var names []string
-	sum := map[string]*check.Cell{}
-	for _, c := range r.Verdict.Cells {
-		if c.Class == check.ClassNotRun || c.Control {
-			continue
-		}
-		s := sum[c.Backend]
-		if s == nil {
-			s = &check.Cell{}
-			sum[c.Backend] = s
-			names = append(names, c.Backend)
-		}
-		s.Hits += c.Hits
-		s.StaleBare += c.StaleBare
-		s.StaleGuarded += c.StaleGuarded
-		s.Lag = max(s.Lag, c.Lag)
-		// Where a double grant is documented nobody can be warned of it.
-		if c.Margins > 0 && c.Class != check.ClassToken && c.Class != check.ClassDocumented {
-			if s.Margins == 0 || c.Margin < s.Margin {
-				s.Margin = c.Margin
-			}
-			s.Margins += c.Margins
-		}
-	}
+	judged := filter(r.Verdict.Cells, func(c check.Cell) bool { return c.Class != check.ClassNotRun && !c.Control })
 	var out []string
-	for _, name := range names {
-		s := sum[name]
-		line := fmt.Sprintf("%s: %d locks hit", name, s.Hits)
+	for _, g := range groups(judged, func(c check.Cell) string { return c.Backend }) {
+		var s check.Cell
+		for _, c := range g.all {
+			s.Hits += c.Hits
+			s.StaleBare += c.StaleBare
+			s.StaleGuarded += c.StaleGuarded
+			s.Lag = max(s.Lag, c.Lag)
+			// Where a double grant is documented nobody can be warned of it.
+			if c.Margins > 0 && c.Class != check.ClassToken && c.Class != check.ClassDocumented {
+				if s.Margins == 0 || c.Margin < s.Margin {
+					s.Margin = c.Margin
+				}
+				s.Margins += c.Margins
+			}
+		}
+		line := fmt.Sprintf("%s: %d locks hit", g.key, s.Hits)
 		if s.Margins > 0 {
 			line += fmt.Sprintf("; least warning before the next grant %s, in %d losses", brief(s.Margin, true), s.Margins)
 		}

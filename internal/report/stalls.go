@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/lockbench/lockbench/internal/stat"
 )
 
 // A run differs from the rest when its longest operation took stallLeast and
@@ -23,11 +25,13 @@ var stallUnits = []struct{ unit, what string }{
 
 // stall is one cell that stood still in a run.
 type stall struct {
-	row, what    string
-	took, median float64
-	run, runs    int
-	unit, cell   string
+	stat.Estimate // of the longest operations of its runs
+	run           int
+	row, cell     string
+	unit, what    string
 }
+
+func (s stall) took() string { return bare(s.unit, s.Max) }
 
 // stalls say in one line what stood still in one run and not in the others, the
 // longest first; none when nothing did.
@@ -36,13 +40,13 @@ func (r Report) stalls() []string {
 	if len(all) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(all, func(a, b stall) int { return cmp.Compare(b.took, a.took) })
+	slices.SortStableFunc(all, func(a, b stall) int { return cmp.Compare(b.Max, a.Max) })
 	s := all[0]
 	line := fmt.Sprintf("run %d of %d differs from the rest: %s of %s took %s (%s); the longest of the median run took %s",
-		s.run, s.runs, s.what, s.row, bare(s.unit, s.took), s.cell, bare(s.unit, s.median))
+		s.run, s.N, s.what, s.row, s.took(), s.cell, bare(s.unit, s.Center))
 	var others []string
 	for _, s := range all[1:] {
-		others = append(others, fmt.Sprintf("%s of %s %s (%s, run %d)", s.what, s.row, bare(s.unit, s.took), s.cell, s.run))
+		others = append(others, fmt.Sprintf("%s of %s %s (%s, run %d)", s.what, s.row, s.took(), s.cell, s.run))
 	}
 	if len(others) > 0 {
 		line += "; so do " + listed(others)
@@ -59,10 +63,8 @@ func (r Report) stalled() []stall {
 				if e.N < 3 || e.Max < float64(stallLeast) || e.Max < stallTimes*e.Center {
 					continue
 				}
-				out = append(out, stall{
-					row: row.Name, what: of.what, took: e.Max, median: e.Center,
-					run: slices.Index(row.Runs[of.unit], e.Max) + 1, runs: e.N, unit: of.unit, cell: t.Scenario + ", " + t.load(),
-				})
+				run := slices.Index(row.Runs[of.unit], e.Max) + 1
+				out = append(out, stall{e, run, row.Name, t.Scenario + ", " + t.load(), of.unit, of.what})
 			}
 		}
 	}

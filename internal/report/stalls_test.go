@@ -13,7 +13,7 @@ import (
 func TestStallsShow(t *testing.T) {
 	r := load(t, false)
 	maxima := []float64{1e6, 2e6, 1e6, 6.01e9, 1e6, 2e6}
-	r.Tables = []Table{{Scenario: acquireScenario, Clients: 8, Rows: []Row{
+	r.Tables = []Table{{CellName: record.CellName{Scenario: acquireScenario, Clients: 8}, Rows: []Row{
 		row(record.Subject{Name: "redis", Kind: record.KindPlugin}, map[string][]float64{"max-ns/acquire": maxima}, nil),
 		row(record.Subject{Name: "etcd", Kind: record.KindPlugin}, map[string][]float64{"max-ns/acquire": {9e7, 1e6, 1e6}}, nil),
 	}}}
@@ -42,7 +42,7 @@ func TestStallsOfAnyOperationShow(t *testing.T) {
 	for _, of := range stallUnits {
 		r := load(t, false)
 		r.Tables = nil
-		r.Floors = []Table{{Scenario: "floor", Clients: 1, Rows: []Row{
+		r.Floors = []Table{{CellName: record.CellName{Scenario: "floor", Clients: 1}, Rows: []Row{
 			row(record.Subject{Name: "redis", Kind: record.KindPlugin}, map[string][]float64{of.unit: {1e6, 6e9, 2e6}}, nil),
 		}}}
 		if got, want := strings.Join(r.stalls(), ""), "run 2 of 3 differs from the rest: "+of.what+" of redis took 6.00s"; !strings.HasPrefix(got, want) {

@@ -44,7 +44,7 @@ func (r Report) highlights() []highlight {
 		// Of the cells with the fewest hosts, which all backends have, and with
 		// the most keys, in which callers seldom meet.
 		first := ts[0]
-		ts = slices.DeleteFunc(ts, func(t Table) bool { return t.Hosts != first.Hosts || t.facet() != first.facet() })
+		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
 		add("cycles/s", "the most locks a second", "cycles/s", true, ts[len(ts)-1])
 	}
 	if ts := r.of(contendScenario); len(ts) > 0 {
@@ -65,38 +65,27 @@ func (r Report) highlights() []highlight {
 // summary is one row for each subject: what a grant survives, what its tokens
 // are worth, what the checks found, and the highlights.
 func (r Report) summary() grid {
-	g := grid{Title: "summary (median, ± 95% interval)", Columns: []gridColumn{{"backend", false}, {"durability", false}, {"fencing", false}, {"checked", false}}}
-	hs := slices.DeleteFunc(r.highlights(), func(h highlight) bool { return strings.HasPrefix(h.unit, "p99-") || strings.HasPrefix(h.unit, "max-") })
-	for _, h := range hs {
-		g.Columns = append(g.Columns, gridColumn{h.title, true})
+	columns := []column[record.Subject]{
+		{gridColumn{"backend", false}, subject},
+		textColumn("durability", func(s record.Subject) string { return s.Durability }),
+		textColumn("fencing", func(s record.Subject) string { return s.Fencing }),
+		textColumn("checked", func(s record.Subject) string { return r.judged(s.Name) }),
 	}
-	for _, s := range r.Manifest.Subjects {
-		if s.Kind == record.KindFloor {
-			continue
+	for _, h := range r.highlights() {
+		if !strings.HasPrefix(h.unit, "p99-") && !strings.HasPrefix(h.unit, "max-") {
+			columns = append(columns, numberColumn(h.title, h.cell))
 		}
-		row := gridRow{Kind: s.Kind, Cells: []cell{word(name(s)), word(s.Durability), word(s.Fencing), word(r.judged(s.Name))}}
-		for _, h := range hs {
-			row.Cells = append(row.Cells, h.cell(s.Name))
-		}
-		g.Rows = append(g.Rows, row)
 	}
-	return g
+	subjects := filter(r.Manifest.Subjects, func(s record.Subject) bool { return s.Kind != record.KindFloor })
+	return tabulate(grid{Title: "summary (median, ± 95% interval)"}, columns, subjects)
 }
 
-func (h highlight) row(subject string) (Row, bool) {
-	i := slices.IndexFunc(h.table.Rows, func(r Row) bool { return r.Name == subject })
+func (h highlight) cell(s record.Subject) cell {
+	i := slices.IndexFunc(h.table.Rows, func(r Row) bool { return r.Name == s.Name })
 	if i < 0 {
-		return Row{}, false
-	}
-	return h.table.Rows[i], true
-}
-
-func (h highlight) cell(subject string) cell {
-	row, ok := h.row(subject)
-	if !ok {
 		return cell{}
 	}
-	return figure(h.unit, true)(row)
+	return figure(h.unit, true)(h.table.Rows[i])
 }
 
 // differ reports whether the runs support that a and b are not the same.

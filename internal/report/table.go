@@ -15,13 +15,13 @@ func (p *printer) grid(g grid) {
 	}
 	p.heading(g.Title)
 	if p.markdown {
-		p.part(g, "| ", " | ", " |")
+		p.part(g, g.rule())
 	} else {
 		for i, part := range g.parts(textWidth - 2) {
 			if i > 0 {
 				p.WriteByte('\n')
 			}
-			p.part(part, "  ", "  ", "")
+			p.part(part, "")
 		}
 	}
 	p.note(g.Note)
@@ -33,7 +33,7 @@ func (g grid) widths() []int {
 	for i, c := range g.Columns {
 		out[i] = utf8.RuneCountInString(c.Title)
 		for _, row := range g.Rows {
-			out[i] = max(out[i], utf8.RuneCountInString(row.Cells[i].Text))
+			out[i] = max(out[i], utf8.RuneCountInString(row[i].Text))
 		}
 	}
 	return out
@@ -67,10 +67,10 @@ func (g grid) only(columns []int) grid {
 		out.Columns = append(out.Columns, g.Columns[i])
 	}
 	for _, row := range g.Rows {
-		part, says := gridRow{Kind: row.Kind}, false
+		part, says := gridRow{}, false
 		for n, i := range columns {
-			part.Cells = append(part.Cells, row.Cells[i])
-			says = says || n >= max(1, g.Keys) && row.Cells[i].Text != ""
+			part = append(part, row[i])
+			says = says || n >= max(1, g.Keys) && row[i].Text != ""
 		}
 		if says {
 			out.Rows = append(out.Rows, part)
@@ -79,7 +79,25 @@ func (g grid) only(columns []int) grid {
 	return out
 }
 
-func (p *printer) part(g grid, left, between, right string) {
+// rule is the second line of a table in Markdown.
+func (g grid) rule() string {
+	var out strings.Builder
+	for i, width := range g.widths() {
+		dashes := strings.Repeat("-", max(3, width))
+		if g.Columns[i].Number {
+			dashes = strings.Repeat("-", max(2, width-1)) + ":"
+		}
+		out.WriteString("| " + dashes + " ")
+	}
+	return out.String() + "|"
+}
+
+// part writes a table, in Markdown with a rule below the titles.
+func (p *printer) part(g grid, rule string) {
+	left, between, right := "  ", "  ", ""
+	if p.markdown {
+		left, between, right = "| ", " | ", " |"
+	}
 	widths := g.widths()
 	write := func(text func(i int) string) {
 		padded := make([]string, len(widths))
@@ -90,15 +108,10 @@ func (p *printer) part(g grid, left, between, right string) {
 	}
 	write(func(i int) string { return g.Columns[i].Title })
 	if p.markdown {
-		write(func(i int) string {
-			if g.Columns[i].Number {
-				return strings.Repeat("-", max(2, widths[i]-1)) + ":"
-			}
-			return strings.Repeat("-", max(3, widths[i]))
-		})
+		fmt.Fprintln(p, rule)
 	}
 	for _, row := range g.Rows {
-		write(func(i int) string { return p.escape(row.Cells[i].Text) })
+		write(func(i int) string { return p.escape(row[i].Text) })
 	}
 }
 
@@ -111,9 +124,8 @@ func (p *printer) escape(text string) string {
 }
 
 func pad(s string, width int, right bool) string {
-	fill := strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
 	if right {
-		return fill + s
+		return fmt.Sprintf("%*s", width, s)
 	}
-	return s + fill
+	return fmt.Sprintf("%-*s", width, s)
 }

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"github.com/lockbench/lockbench/internal/record"
 )
 
 // takeoverOp is the operation whose distribution is a takeover's.
@@ -53,14 +51,13 @@ func (r Report) takeoverChart(scenario string) chart {
 			continue
 		}
 		v := view{Label: label(key), Y: axisShare, YTitle: "share of takeovers", Band: r.ttlBand(key.Mode)}
-		subjects := r.subjectsOf(key)
-		for _, s := range subjects {
-			key.Backend = s
-			l := r.line(s)
-			l.Points, l.Shown = steps(r.Latencies[key]), true
+		all := r.samplesOf(key)
+		for _, s := range all {
+			l := r.line(s.Subject, steps(s.Histogram))
+			l.Shown = true
 			v.Lines = append(v.Lines, l)
 		}
-		v.Table = r.takeoverGrid(key, v.Band, subjects)
+		v.Table = tabulate(grid{Title: label(key), Note: r.bandNote(key.Mode)}, takeoverColumns(v.Band), all)
 		c.Views = append(c.Views, v)
 	}
 	return c
@@ -79,27 +76,18 @@ func steps(h *hdrhistogram.Histogram) [][]float64 {
 	return out
 }
 
-// takeoverGrid says of each backend where its takeovers lie against the band.
-func (r Report) takeoverGrid(key record.HistogramKey, b *band, subjects []string) grid {
-	g := grid{Title: label(key), Note: r.bandNote(key.Mode), Columns: []gridColumn{
-		{"backend", false}, {"count", true}, {"shortest", true}, {"p50", true}, {"p99", true}, {"longest", true}, {"before band", true}, {"after", true},
-	}}
-	for _, s := range subjects {
-		key.Backend = s
-		h := r.Latencies[key]
-		sub := r.Manifest.Subject(s)
-		row := gridRow{Kind: sub.Kind, Cells: []cell{word(name(sub)), numeric(grouped(float64(h.TotalCount())), float64(h.TotalCount()))}}
-		for _, v := range []float64{float64(h.Min()), float64(h.ValueAtQuantile(50)), float64(h.ValueAtQuantile(99)), float64(h.Max())} {
-			row.Cells = append(row.Cells, numeric(duration(v), v))
-		}
-		if !enough(h.TotalCount(), 0.99) {
-			row.Cells[4] = cell{}
-		}
-		before, after := outside(h, b)
-		row.Cells = append(row.Cells, numeric(fmt.Sprint(before), float64(before)), numeric(fmt.Sprint(after), float64(after)))
-		g.Rows = append(g.Rows, row)
+// takeoverColumns say of each backend where its takeovers lie against the band.
+func takeoverColumns(b *band) []column[samples] {
+	number := func(n int64) cell { return numeric(fmt.Sprint(n), float64(n)) }
+	return []column[samples]{
+		samplesSubject,
+		numberColumn("count", func(s samples) cell { return count(s.TotalCount()) }),
+		numberColumn("shortest", func(s samples) cell { return took(s.Min()) }),
+		percentile(0.5), percentile(0.99),
+		numberColumn("longest", func(s samples) cell { return took(s.Max()) }),
+		numberColumn("before band", func(s samples) cell { return number(outside(s.Histogram, b)[0]) }),
+		numberColumn("after", func(s samples) cell { return number(outside(s.Histogram, b)[1]) }),
 	}
-	return g
 }
 
 // bandNote says where the band lies.
@@ -111,18 +99,18 @@ func (r Report) bandNote(mode string) string {
 	return fmt.Sprintf("A takeover that waits for the TTL takes %s to %s.", duration(b.From), duration(b.Until))
 }
 
-// outside counts the takeovers before and after the band.
-func outside(h *hdrhistogram.Histogram, b *band) (before, after int64) {
+// outside counts the takeovers before the band, and those after it.
+func outside(h *hdrhistogram.Histogram, b *band) (out [2]int64) {
 	if b == nil {
-		return 0, 0
+		return out
 	}
 	for _, bar := range h.Distribution() {
 		switch {
 		case float64(bar.To) < b.From:
-			before += bar.Count
+			out[0] += bar.Count
 		case float64(bar.From) > b.Until:
-			after += bar.Count
+			out[1] += bar.Count
 		}
 	}
-	return before, after
+	return out
 }

@@ -41,7 +41,7 @@ func (r Report) print(p *printer) {
 	p.grid(r.shares())
 	p.grid(r.summary())
 	for _, s := range r.scenarios() {
-		r.printScenario(p, s)
+		r.printScenario(p, s.key, s.all)
 	}
 	for _, t := range r.Floors {
 		p.grid(r.grid(t))
@@ -59,8 +59,8 @@ func (r Report) print(p *printer) {
 	p.note(r.where())
 }
 
-func (r Report) printScenario(p *printer, scenario string) {
-	for _, t := range r.of(scenario) {
+func (r Report) printScenario(p *printer, scenario string, ts []Table) {
+	for _, t := range ts {
 		p.grid(r.grid(t))
 	}
 	if scenario == takeoverScenario && len(r.LeaderChanges) > 0 {

@@ -46,7 +46,7 @@ func (r Report) besides() string {
 		return ""
 	}
 	found := "no two holders at once, " + r.rising(names)
-	if broken := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !r.broken(n) }); len(broken) > 0 {
+	if broken := filter(names, r.broken); len(broken) > 0 {
 		found = "rules broken by " + listed(broken)
 	}
 	return fmt.Sprintf("baselines, which the verdict is not about: %s grants of %s checked: %s", grouped(float64(grants)), listed(names), found)
@@ -156,7 +156,7 @@ func (r Report) Headline() []string {
 				unit, what = "p50-ns/acquire", "acquire p50"
 			}
 			if ratio, ok := row.Ratios[unit]; ok {
-				at[row.Name] = append(at[row.Name], fmt.Sprintf("%s at %s %s", what, plural(t.Clients, "client"), Times(ratio)))
+				at[row.Name] = append(at[row.Name], fmt.Sprintf("%s at %s %s", what, plural(t.Clients, "client"), times(*ratio)))
 			}
 		}
 	}

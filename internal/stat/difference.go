@@ -3,13 +3,7 @@ package stat
 import (
 	"cmp"
 	"math"
-	"slices"
-
-	"golang.org/x/perf/benchmath"
 )
-
-// Alpha is the level of all tests, after the correction for their number.
-const Alpha = 0.05
 
 // Difference relates one figure of one cell in two samples of runs.
 type Difference struct {
@@ -18,14 +12,11 @@ type Difference struct {
 	// Delta is the change of the median as a fraction of the old one: 0.2 for
 	// 20 % more. It is infinite when the old median is 0.
 	Delta float64
-	// P is that of the Mann-Whitney U test. Adjusted is P corrected by Holm's
-	// method for the number of rows of the comparison.
-	P, Adjusted float64
+	// Test is corrected for the number of rows of the comparison.
+	Test
 	// Effect is Cliff's delta: the chance that a new run is higher than an old
 	// one, less the chance that it is lower, from -1 to 1.
 	Effect float64
-	// Supported reports whether Adjusted is below [Alpha].
-	Supported bool
 	// Better is 1 where higher values are better, -1 where lower ones are, 0
 	// where neither is.
 	Better int
@@ -37,10 +28,9 @@ type Difference struct {
 	before, after []float64 // of the runs
 }
 
-// NewDifference tests whether the runs differ. Adjusted and Supported are as
-// if it were the only row, until [Holm] has corrected them.
+// NewDifference tests whether the runs differ.
 func NewDifference(row Row, before, after []float64) Difference {
-	d := Difference{Row: row, Old: Median(before), New: Median(after), P: 1, Adjusted: 1, before: before, after: after}
+	d := Difference{Row: row, Old: Median(before), New: Median(after), Test: Test{P: 1, Adjusted: 1}, before: before, after: after}
 	if len(before) == 0 || len(after) == 0 {
 		d.Warnings = append(d.Warnings, "one side has no runs")
 		return d
@@ -50,14 +40,11 @@ func NewDifference(row Row, before, after []float64) Difference {
 		d.Delta = 0
 	}
 	d.Effect = cliff(before, after)
-	c := benchmath.AssumeNothing.Compare(sample(before), sample(after))
-	if !math.IsNaN(c.P) {
-		d.P = c.P
-	}
-	for _, w := range c.Warnings {
+	var warnings []error
+	d.Test, warnings = test(before, after)
+	for _, w := range warnings {
 		d.Warnings = append(d.Warnings, w.Error())
 	}
-	d.Adjusted, d.Supported = d.P, d.P < Alpha
 	return d
 }
 
@@ -93,33 +80,13 @@ func cliff(before, after []float64) float64 {
 	return float64(sum) / float64(len(before)*len(after))
 }
 
-// Holm corrects the p-values of all rows for their number (S. Holm: A simple
-// sequentially rejective multiple test procedure, Scandinavian Journal of
-// Statistics 6, 1979): the chance that any row is supported although nothing
-// differs stays below [Alpha].
-func Holm(rows []Difference) {
-	p := make([]float64, len(rows))
-	for i, r := range rows {
-		p[i] = r.P
+// correct corrects the tests of all rows together.
+func correct(rows []Difference) {
+	var tests []*Test
+	for i := range rows {
+		tests = append(tests, &rows[i].Test)
 	}
-	for i, adjusted := range holm(p) {
-		rows[i].Adjusted, rows[i].Supported = adjusted, adjusted < Alpha
-	}
-}
-
-func holm(p []float64) []float64 {
-	order := make([]int, len(p))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p[a], p[b]) })
-	out := make([]float64, len(p))
-	highest := 0.0
-	for rank, i := range order {
-		highest = max(highest, min(1, p[i]*float64(len(p)-rank)))
-		out[i] = highest
-	}
-	return out
+	Holm(tests)
 }
 
 // RunsNeeded is the fewest runs of each side with which the U test can support

@@ -8,15 +8,21 @@ import (
 )
 
 func TestHolm(t *testing.T) {
-	got := holm([]float64{0.01, 0.04, 0.03, 0.005})
-	want := []float64{0.03, 0.06, 0.06, 0.02}
-	for i := range want {
-		if math.Abs(got[i]-want[i]) > 1e-12 {
-			t.Fatalf("%v, want %v", got, want)
+	corrected := func(ps ...float64) (out []*Test) {
+		for _, p := range ps {
+			out = append(out, &Test{P: p})
+		}
+		Holm(out)
+		return out
+	}
+	got := corrected(0.01, 0.04, 0.03, 0.005)
+	for i, want := range []float64{0.03, 0.06, 0.06, 0.02} {
+		if math.Abs(got[i].Adjusted-want) > 1e-12 || got[i].Supported != (want < Alpha) {
+			t.Fatalf("%d: %+v, want %v", i, got[i], want)
 		}
 	}
-	if got := holm([]float64{0.9, 0.8}); got[0] != 1 || got[1] != 1 {
-		t.Errorf("%v: no p-value is above 1", got)
+	if got := corrected(0.9, 0.8); got[0].Adjusted != 1 || got[1].Adjusted != 1 {
+		t.Errorf("%v, %v: no p-value is above 1", got[0], got[1])
 	}
 }
 
@@ -88,7 +94,7 @@ func rows(r *rand.Rand, n, runs int, factor float64) []Difference {
 		d.Better = -1
 		out = append(out, d)
 	}
-	Holm(out)
+	correct(out)
 	return out
 }
 
@@ -117,11 +123,11 @@ func TestWorse(t *testing.T) {
 		d             Difference
 		worse, better bool
 	}{
-		{Difference{Supported: true, Delta: 0.2, Better: -1}, true, false},
-		{Difference{Supported: true, Delta: -0.2, Better: -1}, false, true},
-		{Difference{Supported: true, Delta: -0.2, Better: 1}, true, false},
-		{Difference{Supported: true, Delta: 0.2}, false, false},
-		{Difference{Supported: true, Delta: 0.04, Better: -1}, false, false},
+		{Difference{Test: Test{Supported: true}, Delta: 0.2, Better: -1}, true, false},
+		{Difference{Test: Test{Supported: true}, Delta: -0.2, Better: -1}, false, true},
+		{Difference{Test: Test{Supported: true}, Delta: -0.2, Better: 1}, true, false},
+		{Difference{Test: Test{Supported: true}, Delta: 0.2}, false, false},
+		{Difference{Test: Test{Supported: true}, Delta: 0.04, Better: -1}, false, false},
 		{Difference{Delta: 0.2, Better: -1}, false, false},
 	} {
 		if tt.d.Worse() != tt.worse || tt.d.Improved() != tt.better {

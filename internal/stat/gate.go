@@ -82,7 +82,7 @@ func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 			rows = append(rows, d)
 		}
 	}
-	Holm(rows)
+	correct(rows)
 	v.Rows = len(rows)
 	if w := tooFew(rows); w != nil {
 		v.Blind = w[0]

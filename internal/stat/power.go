@@ -1,10 +1,6 @@
 package stat
 
-import (
-	"math"
-
-	"golang.org/x/perf/benchmath"
-)
+import "math"
 
 // most is the largest change, as a factor, that is tried to find a gate's power.
 const most = 16
@@ -26,8 +22,8 @@ func (d Difference) least(above bool, rows int) float64 {
 		for i, v := range d.after {
 			moved[i] = v / d.New.Center * d.Old.Center * factor
 		}
-		p := benchmath.AssumeNothing.Compare(sample(d.before), sample(moved)).P
-		return !math.IsNaN(p) && p*float64(rows) < Alpha
+		t, _ := test(d.before, moved)
+		return t.P*float64(rows) < Alpha
 	}
 	// The further apart they are the lower is p, so that halving finds the edge.
 	none, some := 1.0, math.Pow(most, sign)

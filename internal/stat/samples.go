@@ -3,6 +3,7 @@ package stat
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -34,23 +35,21 @@ type Comparison struct {
 	others []Difference // of plugins, in units that are compared only when a gate asks
 }
 
-// side is what was measured of one build.
-type side struct {
-	order  []Row
-	values map[Row][]float64
-	kinds  map[string]record.Kind   // of the subject, by cell
-	cells  map[string]benchproc.Key // by cell, to order them
+// figure is one figure of one cell in one run.
+type figure struct {
+	Row
+	subject record.Subject
+	value   float64
+	order   benchproc.Key // of the cell, among those of its folder
 }
 
-func newSide() *side {
-	return &side{values: map[Row][]float64{}, kinds: map[string]record.Kind{}, cells: map[string]benchproc.Key{}}
-}
-
-func (s *side) add(r Row, v float64) {
-	if _, ok := s.values[r]; !ok {
-		s.order = append(s.order, r)
+// runsOf are the values of the runs of each row.
+func runsOf(figures []figure) map[Row][]float64 {
+	out := map[Row][]float64{}
+	for _, f := range figures {
+		out[f.Row] = append(out[f.Row], f.value)
 	}
-	s.values[r] = append(s.values[r], v)
+	return out
 }
 
 // Folders compares the folders of two runs of one plan. The filter is one of
@@ -67,12 +66,11 @@ func Folders(before, after, filter string) (Comparison, error) {
 	if d := a.Plan.Differs(b.Plan); len(d) > 0 {
 		return Comparison{}, fmt.Errorf("%w: %s and %s: %s", record.ErrPlans, before, after, strings.Join(d, "; "))
 	}
-	left, right := newSide(), newSide()
-	_, err = read(before, a, filter, func(backend string) (*side, string) { return left, backend })
+	left, _, err := read(before, a, filter)
 	if err != nil {
 		return Comparison{}, err
 	}
-	units, err := read(after, b, filter, func(backend string) (*side, string) { return right, backend })
+	right, units, err := read(after, b, filter)
 	if err != nil {
 		return Comparison{}, err
 	}
@@ -97,15 +95,18 @@ func Builds(dir, filter string) (Comparison, error) {
 	if !slices.ContainsFunc(m.Subjects, func(s record.Subject) bool { return s.BuildOf != "" }) {
 		return Comparison{}, fmt.Errorf("%w: %s has one build only", record.ErrPlans, dir)
 	}
-	before, after := newSide(), newSide()
-	units, err := read(dir, m, filter, func(backend string) (*side, string) {
-		if of := m.Subject(backend).BuildOf; of != "" {
-			return before, of
-		}
-		return after, backend
-	})
+	figures, units, err := read(dir, m, filter)
 	if err != nil {
 		return Comparison{}, err
+	}
+	var before, after []figure
+	for _, f := range figures {
+		if of := f.subject.BuildOf; of != "" {
+			f.Cell = strings.Replace(f.Cell, "/backend="+f.subject.Name+"/", "/backend="+of+"/", 1)
+			before = append(before, f)
+			continue
+		}
+		after = append(after, f)
 	}
 	c := compare(before, after, units)
 	c.Old, c.New = "the other build", "this build"
@@ -118,64 +119,61 @@ const (
 	backendField = 1
 )
 
-// read puts the figures of a folder where sideOf says for the backend of each,
-// under the name of the backend that it returns.
-func read(dir string, m record.Manifest, filter string, sideOf func(backend string) (*side, string)) (benchfmt.UnitMetadataMap, error) {
+// read reads the figures of a folder that the filter keeps.
+func read(dir string, m record.Manifest, filter string) ([]figure, benchfmt.UnitMetadataMap, error) {
 	if filter == "" {
 		filter = "*"
 	}
 	keep, err := benchproc.NewFilter(filter)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFilter, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrFilter, err)
 	}
 	cells, err := new(benchproc.ProjectionParser).Parse(cellOrder, keep)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	var out []figure
 	runs := map[string]int{}
 	units, err := record.ScanResults(dir, func(res *benchfmt.Result) {
 		key := cells.Project(res)
-		backend := key.Get(cells.Fields()[backendField])
-		kind := m.Subject(backend).Kind
-		if kind == record.KindPlugin {
-			runs[res.Name.String()]++
+		subject, cell := m.Subject(key.Get(cells.Fields()[backendField])), res.Name.String()
+		if subject.Kind == record.KindPlugin {
+			runs[cell]++
 		}
 		if ok, _ := keep.Apply(res); !ok { // the error says why not
 			return
 		}
-		s, name := sideOf(backend)
-		cell := strings.Replace(res.Name.String(), "/backend="+backend+"/", "/backend="+name+"/", 1)
-		s.kinds[cell], s.cells[cell] = kind, key
 		for unit, v := range record.Values(res) {
-			s.add(Row{cell, unit}, v)
+			out = append(out, figure{Row{cell, unit}, subject, v, key})
 		}
 	})
 	if err == nil && len(runs) == 0 && len(m.Plan.Backends) > 0 {
 		err = fmt.Errorf("%w: %s has no figure of a plugin", record.ErrIncomplete, dir)
 	}
-	for cell, n := range runs {
-		if err == nil && n < m.Plan.Runs {
+	for _, cell := range slices.Sorted(maps.Keys(runs)) {
+		if n := runs[cell]; err == nil && n < m.Plan.Runs {
 			err = fmt.Errorf("%w: %s has %d of %d runs of %s", record.ErrIncomplete, dir, n, m.Plan.Runs, cell)
 		}
 	}
-	return units, err
+	return out, units, err
 }
 
 // compare relates the rows that both sides have. The rows of plugins are
 // corrected together, and so are the others.
-func compare(before, after *side, units benchfmt.UnitMetadataMap) Comparison {
+func compare(before, after []figure, units benchfmt.UnitMetadataMap) Comparison {
 	var c Comparison
 	var controls []Difference
-	sort.SliceStable(before.order, func(i, j int) bool {
-		return before.cells[before.order[i].Cell].Less(before.cells[before.order[j].Cell])
-	})
-	for _, r := range before.order {
-		if len(after.values[r]) == 0 {
+	sort.SliceStable(before, func(i, j int) bool { return before[i].order.Less(before[j].order) })
+	old, now := runsOf(before), runsOf(after)
+	for _, f := range before {
+		r, runs := f.Row, old[f.Row]
+		delete(old, r) // once
+		if len(runs) == 0 || len(now[r]) == 0 {
 			continue
 		}
-		d := NewDifference(r, before.values[r], after.values[r])
+		d := NewDifference(r, runs, now[r])
 		d.Better = units.GetBetter(r.Unit)
-		d.Control = before.kinds[r.Cell] != record.KindPlugin
+		d.Control = f.subject.Kind != record.KindPlugin
 		switch {
 		case !worthTesting(r.Unit) && !d.Control:
 			c.others = append(c.others, d)
@@ -186,8 +184,8 @@ func compare(before, after *side, units benchfmt.UnitMetadataMap) Comparison {
 			c.Rows = append(c.Rows, d)
 		}
 	}
-	Holm(c.Rows)
-	Holm(controls)
+	correct(c.Rows)
+	correct(controls)
 	for _, d := range controls {
 		if d.Worse() || d.Improved() {
 			c.Warnings = append(c.Warnings, fmt.Sprintf("%s of %s, which is the same in both, differs by %+.0f %%: the machine has changed, not only the build", d.Unit, d.Cell, 100*d.Delta))
@@ -211,11 +209,8 @@ func tooFew(rows []Difference) []string {
 // of each latency, and rates. The others follow from them, or are about the
 // load and not about the backend.
 func worthTesting(unit string) bool {
-	if op, ok := strings.CutPrefix(unit, "p50-ns/"); ok {
-		return op != "lag"
-	}
-	if op, ok := strings.CutPrefix(unit, "p99-ns/"); ok {
-		return op != "lag"
+	if what, op, ok := strings.Cut(unit, "-ns/"); ok {
+		return (what == "p50" || what == "p99") && op != "lag"
 	}
 	return slices.Contains([]string{"cycles/s", "calls/s", "grants/s", "commands/grant", "idle-bytes/plugin", "host-bytes/lease"}, unit)
 }

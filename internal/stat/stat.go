@@ -54,12 +54,8 @@ type Ratio struct {
 	// Estimate is of the ratios of both, run by run: the runs of one round
 	// follow each other closely, so that most of the machine's drift cancels.
 	Estimate
-	// P is that of the Mann-Whitney U test of the two samples, and Adjusted P
-	// as [Correct] has corrected it.
-	P, Adjusted float64
-	// Supported reports whether Adjusted is below [Alpha]. What is not supported is
-	// shown as "~".
-	Supported bool
+	// Test is of the two samples. What it does not support is shown as "~".
+	Test
 }
 
 // Compare relates the runs of a subject to those of a baseline, which are
@@ -75,20 +71,8 @@ func Compare(subject, baseline []float64) Ratio {
 	if len(ratios) == 0 {
 		return Ratio{}
 	}
-	p := benchmath.AssumeNothing.Compare(sample(subject), sample(baseline)).P
-	return Ratio{Estimate: Median(ratios), P: p, Adjusted: p, Supported: p < Alpha}
-}
-
-// Correct corrects the p-values of the ratios of one column by Holm's method,
-// as [Holm] does.
-func Correct(column []Ratio) {
-	p := make([]float64, len(column))
-	for i, r := range column {
-		p[i] = r.P
-	}
-	for i, adjusted := range holm(p) {
-		column[i].Adjusted, column[i].Supported = adjusted, adjusted < Alpha
-	}
+	t, _ := test(subject, baseline)
+	return Ratio{Median(ratios), t}
 }
 
 // sample copies, because benchmath sorts what it is given.

@@ -48,11 +48,3 @@ func TestCompare(t *testing.T) {
 		t.Errorf("a ratio to zero: %+v", r)
 	}
 }
-
-func TestCorrect(t *testing.T) {
-	column := []Ratio{{P: 0.03}, {P: 0.001}, {P: 0.2}}
-	Correct(column)
-	if column[0].Supported || !column[1].Supported || column[2].Supported || column[1].Adjusted != 0.003 {
-		t.Errorf("%+v", column)
-	}
-}
