@@ -149,26 +149,16 @@ func (s *etcdStore) connections(context.Context) (int, error) {
 const metricsTimeout = 5 * time.Second
 
 func countEtcd(cfg driver.Config) (*Counter, error) {
-	var urls []string
+	client := &http.Client{Timeout: metricsTimeout, Transport: &http.Transport{}}
+	c := &Counter{close: func() error { client.CloseIdleConnections(); return nil }} // to read metrics is no gRPC
 	for _, addr := range cfg.List("address") {
 		if !strings.Contains(addr, "://") {
 			addr = "http://" + addr
 		}
-		urls = append(urls, addr+"/metrics")
-	}
-	client := &http.Client{Timeout: metricsTimeout, Transport: &http.Transport{}}
-	c := &Counter{nodes: float64(len(urls))} // to read metrics is no gRPC
-	c.close = func() error { client.CloseIdleConnections(); return nil }
-	c.total = func(ctx context.Context) (Served, error) {
-		sum := 0.0
-		for _, url := range urls {
-			n, err := received(ctx, client, url)
-			if err != nil {
-				return Served{}, err
-			}
-			sum += n
-		}
-		return Served{sum, sum, math.NaN()}, nil
+		c.nodes = append(c.nodes, func(ctx context.Context) (Served, error) {
+			n, err := received(ctx, client, addr+"/metrics")
+			return Served{n, n, math.NaN()}, err
+		})
 	}
 	return c, nil
 }

@@ -43,6 +43,32 @@ func DialRedis(cfg driver.Config) (redis.UniversalClient, error) {
 	return redis.NewUniversalClient(o), nil
 }
 
+// RedisNodes are clients of servers that do not know each other.
+type RedisNodes []redis.UniversalClient
+
+// DialRedisNodes is [DialRedis] for each of the addresses.
+func DialRedisNodes(cfg driver.Config) (RedisNodes, error) {
+	var nodes RedisNodes
+	for _, addr := range cfg.List("address") {
+		one := driver.Config{"address": addr, "username": cfg["username"], "password": cfg["password"], "tls_enabled": cfg["tls_enabled"]}
+		c, err := DialRedis(one)
+		if err != nil {
+			return nil, errors.Join(err, nodes.Close())
+		}
+		nodes = append(nodes, c)
+	}
+	return nodes, nil
+}
+
+// Close closes all of them.
+func (n RedisNodes) Close() error {
+	var errs []error
+	for _, c := range n {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // ping is the floor of everything that asks a Redis server: one PING through a
 // pooled client.
 func ping(cfg driver.Config) (call func(context.Context) error, end func() error, err error) {
@@ -54,18 +80,13 @@ func ping(cfg driver.Config) (call func(context.Context) error, end func() error
 }
 
 func countRedis(cfg driver.Config) (*Counter, error) {
-	var nodes []redis.UniversalClient
-	for _, addr := range cfg.List("address") {
-		one := driver.Config{"address": addr, "username": cfg["username"], "password": cfg["password"], "tls_enabled": cfg["tls_enabled"]}
-		c, err := DialRedis(one)
-		if err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, c)
+	nodes, err := DialRedisNodes(cfg)
+	if err != nil {
+		return nil, err
 	}
-	c := &Counter{nodes: float64(len(nodes)), own: 2}
-	c.total = func(ctx context.Context) (s Served, err error) {
-		for _, node := range nodes {
+	c := &Counter{own: 2, close: nodes.Close}
+	for _, node := range nodes {
+		c.nodes = append(c.nodes, func(ctx context.Context) (Served, error) {
 			text, err := node.Info(ctx, "stats").Result()
 			if err != nil {
 				return Served{}, err
@@ -78,16 +99,8 @@ func countRedis(cfg driver.Config) (*Counter, error) {
 				return Served{}, err
 			}
 			calls, microseconds := fromClients(text)
-			s = Served{s.Run + n, s.Sent + calls, s.Busy + 1000*microseconds}
-		}
-		return s, nil
-	}
-	c.close = func() error {
-		var errs []error
-		for _, node := range nodes {
-			errs = append(errs, node.Close())
-		}
-		return errors.Join(errs...)
+			return Served{n, calls, 1000 * microseconds}, nil
+		})
 	}
 	return c, nil
 }

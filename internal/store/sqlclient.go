@@ -51,13 +51,13 @@ func countSQL(cfg driver.Config) (*Counter, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Counter{nodes: 1, own: 1, close: db.Close}
-	c.total = func(ctx context.Context) (Served, error) {
+	c := &Counter{own: 1, close: db.Close}
+	c.nodes = append(c.nodes, func(ctx context.Context) (Served, error) {
 		var name string
 		var n float64
 		err := db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n)
-		return Served{n, n - c.own*(c.reads+1), math.NaN()}, err
-	}
+		return Served{n, n - c.own*c.reads, math.NaN()}, err
+	})
 	return c, nil
 }
 
