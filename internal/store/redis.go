@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
@@ -100,7 +99,7 @@ var redisKind = &Store{
 	LeftKeys: leftKeys,
 
 	open:       startRedis,
-	operations: append(operationsOn(oneAlone), onGroups...),
+	operations: append(operationsOn(func(*Operation) {}), onGroups...),
 	start: func(ctx context.Context, durable bool) (env.Nodes, error) {
 		if durable {
 			return env.StartRedisNodes(ctx, 1, &env.RedisOptions{AppendFsync: env.FsyncAlways})
@@ -113,28 +112,14 @@ var redisKind = &Store{
 	program:  env.RedisProgram,
 }
 
-func startRedis(ctx context.Context, w Requirements) (*Environment, error) {
+func startRedis(ctx context.Context, e *Environment, w Requirements) error {
 	switch {
 	case w.needs(fault.CapSentinel):
-		return startSentinel(ctx)
+		return startSentinel(ctx, e)
 	case w.Setting == Cluster || w.needs(fault.CapSlots):
-		e, err := startCluster(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return e.asRedis(ctx, w, []func(context.Context, Requirements) error{e.account, e.tellAccount})
+		return e.asRedis(ctx, w, e.startCluster)
+	case w.Setting == WithReplica || w.needs(fault.CapReplica):
+		return e.asRedis(ctx, w, e.startRedisServer, e.startReplica)
 	}
-	e := &Environment{address: byComma, Config: driver.Config{}}
-	steps := []func(context.Context, Requirements) error{e.account, e.startRedisServer}
-	if w.Setting == WithReplica || w.needs(fault.CapReplica) {
-		steps = append(steps, e.startReplica)
-	}
-	return e.asRedis(ctx, w, steps)
-}
-
-// oneAlone is what becomes of an operation where the store is one server.
-func oneAlone(r redisOperation, o *Operation) {
-	if r.notCluster {
-		o.Settings = []string{Plain, WithReplica}
-	}
+	return e.asRedis(ctx, w, e.startRedisServer)
 }

@@ -9,20 +9,19 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/env"
 )
 
 // clusterNodes is the smallest number between which slots can be moved.
 const clusterNodes = 2
 
-func startCluster(ctx context.Context) (*Environment, error) {
-	nodes, err := env.StartRedisCluster(ctx, clusterNodes)
+func (e *Environment) startCluster(ctx context.Context, _ Requirements) error {
+	nodes, err := env.StartRedisCluster(ctx, clusterNodes, redisLines...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	e := &Environment{address: byComma, Config: driver.Config{"cluster": "true"}}
 	e.add(nodes...)
+	e.Config["cluster"] = "true"
 	s := &clusterSlots{}
 	e.Setup.Slots = s
 	for _, n := range nodes {
@@ -30,11 +29,11 @@ func startCluster(ctx context.Context) (*Environment, error) {
 		e.end = append(e.end, c.Close)
 		id, err := c.Do(ctx, "CLUSTER", "MYID").Text()
 		if err != nil {
-			return nil, errors.Join(err, e.Close())
+			return err
 		}
 		s.nodes = append(s.nodes, clusterNode{c, id})
 	}
-	return e, nil
+	return nil
 }
 
 type clusterNode struct {
@@ -148,15 +147,14 @@ const sentinelReplicas = 2
 
 // startSentinel starts servers of which Sentinel says to each client which one
 // is the master.
-func startSentinel(ctx context.Context) (*Environment, error) {
+func startSentinel(ctx context.Context, e *Environment) error {
 	g, err := env.StartSentinel(ctx, sentinelReplicas)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	e := &Environment{
-		Config: driver.Config{"address": g.Sentinel.Addr(), "sentinel_master": env.SentinelMaster},
-		ready:  g.AwaitReplicas, admit: g.AwaitReplicas, end: []func() error{g.Close},
-	}
+	e.end = append(e.end, g.Close)
+	e.Config["address"], e.Config["sentinel_master"] = g.Sentinel.Addr(), env.SentinelMaster
+	e.ready, e.admit = g.AwaitReplicas, g.AwaitReplicas
 	e.Setup.FailOver = func(ctx context.Context) error { return g.FailOver(ctx, nil) }
-	return e, nil
+	return nil
 }

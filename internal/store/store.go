@@ -40,7 +40,8 @@ type Store struct {
 	// what a prefix needs however many locks it has seen.
 	LeftKeys func(ctx context.Context, addr, prefix string) ([]string, error)
 
-	open       func(ctx context.Context, w Requirements) (*Environment, error)
+	// open starts the servers of e, which is closed after an error.
+	open       func(ctx context.Context, e *Environment, w Requirements) error
 	operations []Operation
 	// start starts servers to be measured, which find durable added to their
 	// configuration when they are durable ones.
