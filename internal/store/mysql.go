@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"regexp"
 	"strings"
 	"time"
 
@@ -79,11 +80,11 @@ var mysqlKind = &Store{
 		s, err := env.StartMariaDB(ctx, nil)
 		return env.Nodes{s}, err
 	},
-	services:  []string{"mysql"},
-	address:   func(at []string) string { return env.MariaDBAt(at[0]) },
-	inAddress: inDSN,
-	counter:   countSQL,
-	program:   env.MariaDBProgram,
+	services: []string{"mysql"},
+	address:  func(at []string) string { return env.MariaDBAt(at[0]) },
+	hostIn:   regexp.MustCompile(`@tcp\(([^()]*)\)`), // as go-sql-driver/mysql writes it
+	counter:  countSQL,
+	program:  env.MariaDBProgram,
 }
 
 func startMySQL(ctx context.Context, e *Environment, w Requirements) error {

@@ -87,19 +87,17 @@ func countRedis(cfg driver.Config) (*Counter, error) {
 	c := &Counter{own: 2, close: nodes.Close}
 	for _, node := range nodes {
 		c.nodes = append(c.nodes, func(ctx context.Context) (Served, error) {
-			text, err := node.Info(ctx, "stats").Result()
+			stats, err := node.InfoMap(ctx, "stats").Result()
 			if err != nil {
 				return Served{}, err
 			}
-			n, err := field(text, "total_commands_processed:")
+			n, err := strconv.ParseFloat(stats["Stats"]["total_commands_processed"], 64)
 			if err != nil {
-				return Served{}, err
+				return Served{}, fmt.Errorf("store: the server does not report total_commands_processed: %w", err)
 			}
-			if text, err = node.Info(ctx, "commandstats").Result(); err != nil {
-				return Served{}, err
-			}
-			calls, microseconds := fromClients(text)
-			return Served{n, calls, 1000 * microseconds}, nil
+			commands, err := node.InfoMap(ctx, "commandstats").Result()
+			calls, microseconds := fromClients(commands["Commandstats"])
+			return Served{n, calls, 1000 * microseconds}, err
 		})
 	}
 	return c, nil
@@ -111,25 +109,14 @@ var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "uns
 // fromClients adds up the calls of those commands in the section commandstats,
 // and what they took with all that they have run. What has not been called yet is
 // not in it.
-func fromClients(text string) (calls, microseconds float64) {
-	for line := range strings.Lines(text) {
-		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
+func fromClients(commands map[string]string) (calls, microseconds float64) {
+	for _, name := range neverScripted {
 		var n, took float64
-		if _, err := fmt.Sscanf(rest, "calls=%f,usec=%f,", &n, &took); err == nil && slices.Contains(neverScripted, name) {
+		if _, err := fmt.Sscanf(commands["cmdstat_"+name], "calls=%f,usec=%f,", &n, &took); err == nil {
 			calls, microseconds = calls+n, microseconds+took
 		}
 	}
 	return calls, microseconds
-}
-
-// field finds the number after a key at the start of a line.
-func field(text, key string) (float64, error) {
-	for line := range strings.Lines(text) {
-		if v, ok := strings.CutPrefix(line, key); ok {
-			return strconv.ParseFloat(strings.TrimSpace(v), 64)
-		}
-	}
-	return 0, fmt.Errorf("store: the server does not report %s", strings.TrimSuffix(key, ":"))
 }
 
 // housekeeping are the side keys of which a prefix has one each, however many

@@ -22,17 +22,7 @@ func (e *Environment) startCluster(ctx context.Context, _ Requirements) error {
 	}
 	e.add(nodes...)
 	e.Config["cluster"] = "true"
-	s := &clusterSlots{}
-	e.Setup.Slots = s
-	for _, n := range nodes {
-		c := redis.NewClient(&redis.Options{Addr: n.Addr()})
-		e.end = append(e.end, c.Close)
-		id, err := c.Do(ctx, "CLUSTER", "MYID").Text()
-		if err != nil {
-			return err
-		}
-		s.nodes = append(s.nodes, clusterNode{c, id})
-	}
+	e.Setup.Slots = &clusterSlots{Environment: e}
 	return nil
 }
 
@@ -43,7 +33,7 @@ type clusterNode struct {
 
 // clusterSlots moves slots as redis-cli does, with the keys in a random order.
 type clusterSlots struct {
-	nodes  []clusterNode
+	*Environment
 	moving []slotMove
 }
 
@@ -55,13 +45,21 @@ type slotMove struct {
 // Begin implements fault.Slots.
 func (s *clusterSlots) Begin(ctx context.Context) error {
 	s.moving = nil
-	for i, from := range s.nodes {
+	var nodes []clusterNode
+	for _, c := range s.product.(*redisStore).admins {
+		id, err := c.Do(ctx, "CLUSTER", "MYID").Text()
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, clusterNode{c, id})
+	}
+	for i, from := range nodes {
 		used, err := from.used(ctx)
 		if err != nil {
 			return err
 		}
 		for slot := range used {
-			s.moving = append(s.moving, slotMove{slot, from, s.nodes[(i+1)%len(s.nodes)]})
+			s.moving = append(s.moving, slotMove{slot, from, nodes[(i+1)%len(nodes)]})
 		}
 	}
 	for _, m := range s.moving {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"math"
-	"regexp"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -59,17 +58,6 @@ func countSQL(cfg driver.Config) (*Counter, error) {
 		return Served{n, n - c.own*c.reads, math.NaN()}, err
 	})
 	return c, nil
-}
-
-// dsn finds the address in a data source name of go-sql-driver/mysql.
-var dsn = regexp.MustCompile(`@tcp\(([^()]*)\)`)
-
-func inDSN(address string) (from, to int, ok bool) {
-	at := dsn.FindStringSubmatchIndex(address)
-	if at == nil {
-		return 0, 0, false
-	}
-	return at[2], at[3], true
 }
 
 // startThingRows starts a server with a table for [thingRows].

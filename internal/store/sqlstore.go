@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -51,20 +50,15 @@ func (s *sqlStore) settings(ctx context.Context) (map[string]string, error) {
 	for _, c := range sqlChanges {
 		names = append(names, c.setting)
 	}
-	rows, err := s.admin.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('"+strings.Join(names, "','")+"')")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	all := map[string]string{}
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
+	for _, name := range names {
+		value, err := s.texts(ctx, "SELECT @@GLOBAL."+name)
+		if err != nil {
 			return nil, err
 		}
-		all[name] = value
+		all[name] = value[0]
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // disconnect ends the connections of the hosts. One that has just ended by
