@@ -72,7 +72,12 @@ var mysqlKind = &Store{
 		fault.CapSlots:    "one server has all rows",
 		fault.CapEvict:    "a SQL server deletes no rows by itself"},
 	Settings: []Setting{{Name: Plain, Servers: 1}},
-	Guard:    &Guard{Kind: "sql", Start: startThingRows, Open: openThingRows},
+	Guard: &Guard{
+		Kind: "sql", Open: openThingRows,
+		Start: func(ctx context.Context) (*env.Server, error) {
+			return env.StartMariaDB(ctx, &env.MariaDBOptions{Relaxed: true})
+		},
+	},
 
 	open:       startMySQL,
 	operations: sqlOperations,

@@ -95,7 +95,10 @@ var redisKind = &Store{
 	Settings: []Setting{{Name: Plain, Servers: 1}, {Name: WithReplica, Servers: 1}, {Name: Cluster, Servers: clusterNodes, Sharded: true}},
 	Forgets:  true,
 	Floor:    &Floor{Name: "redis-ping", Open: ping},
-	Guard:    &Guard{Kind: "redis", Start: startThings, Open: openThings},
+	Guard: &Guard{
+		Kind: "redis", Open: openThings,
+		Start: func(ctx context.Context) (*env.Server, error) { return env.StartRedis(ctx, nil) },
+	},
 	LeftKeys: leftKeys,
 
 	open:       startRedis,

@@ -15,7 +15,6 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/fence"
-	"github.com/lockbench/lockbench/internal/env"
 )
 
 // DialRedis makes a client with the defaults of go-redis from the configuration of
@@ -153,18 +152,9 @@ func leftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
 	return slices.Compact(left), nil
 }
 
-// startThings starts a server for things that a guard keeps.
-func startThings(ctx context.Context) (*env.Server, string, error) {
-	s, err := env.StartRedis(ctx, nil)
-	if err != nil {
-		return nil, "", err
-	}
-	return s, s.Addr(), nil
-}
-
 // openThings keeps a thing in one key and its token in another.
-func openThings(address string) (*Guarded, error) {
-	c := redis.NewClient(&redis.Options{Addr: address})
+func openThings(addr string) (*Guarded, error) {
+	c := redis.NewClient(&redis.Options{Addr: addr})
 	return &Guarded{
 		Write: func(ctx context.Context, thing string, token uint64) error {
 			wrote, err := c.Eval(ctx, fence.RedisSet, []string{thing, thing + ":token"}, token, token).Int()

@@ -60,35 +60,21 @@ func countSQL(cfg driver.Config) (*Counter, error) {
 	return c, nil
 }
 
-// startThingRows starts a server with a table for [thingRows].
-func startThingRows(ctx context.Context) (*env.Server, string, error) {
-	s, err := env.StartMariaDB(ctx, &env.MariaDBOptions{Relaxed: true})
-	if err != nil {
-		return nil, "", err
-	}
-	address := env.MariaDBAddress(s)
-	db, err := DialSQL(driver.Config{"address": address})
-	if err == nil {
-		_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS things (
-			name VARCHAR(200) PRIMARY KEY, body BIGINT UNSIGNED NOT NULL DEFAULT 0,
-			lock_token BIGINT UNSIGNED NOT NULL DEFAULT 0, writes BIGINT NOT NULL DEFAULT 0)`)
-		err = errors.Join(err, db.Close())
-	}
-	if err != nil {
-		return nil, "", errors.Join(err, s.Close())
-	}
-	return s, address, nil
-}
-
 // thingConns is how many connections a process may use to write to things.
 const thingConns = 4
 
-func openThingRows(address string) (*Guarded, error) {
-	db, err := DialSQL(driver.Config{"address": address})
+func openThingRows(addr string) (*Guarded, error) {
+	db, err := DialSQL(driver.Config{"address": env.MariaDBAt(addr)})
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(thingConns)
+	_, err = db.Exec(`CREATE TABLE IF NOT EXISTS things (
+		name VARCHAR(200) PRIMARY KEY, body BIGINT UNSIGNED NOT NULL DEFAULT 0,
+		lock_token BIGINT UNSIGNED NOT NULL DEFAULT 0, writes BIGINT NOT NULL DEFAULT 0)`)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	return &Guarded{Write: thingRows{db}.write, WriteBare: thingRows{db}.writeBare, Close: db.Close}, nil
 }
 

@@ -24,9 +24,6 @@ func holding(all ...string) Step {
 	return on(func(ctx context.Context, s *sqlStore, _ int) error { return s.hold(ctx, all...) })
 }
 
-// endSessions ends the connections of the hosts.
-var endSessions = on(func(ctx context.Context, s *sqlStore, _ int) error { return s.disconnect(ctx) })
-
 var (
 	readOnly = change{statements("SET GLOBAL read_only = ON"), statements("SET GLOBAL read_only = OFF")}
 	// oneConnection gives the account a limit: the server's own is at least 10.

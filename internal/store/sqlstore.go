@@ -61,9 +61,9 @@ func (s *sqlStore) settings(ctx context.Context) (map[string]string, error) {
 	return all, nil
 }
 
-// disconnect ends the connections of the hosts. One that has just ended by
+// endSessions ends the connections of the hosts. One that has just ended by
 // itself is no error.
-func (s *sqlStore) disconnect(ctx context.Context) error {
+var endSessions = on(func(ctx context.Context, s *sqlStore, _ int) error {
 	ids, err := s.texts(ctx, "SELECT id FROM information_schema.processlist WHERE user = '"+hostUser+"'")
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (s *sqlStore) disconnect(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
+})
 
 // The server's numbers for a connection and for a table that do not exist.
 const (

@@ -73,10 +73,10 @@ type Floor struct {
 // store.
 type Guard struct {
 	Kind string // of the things, in what is recorded
-	// Start starts a server for them, and returns its address.
-	Start func(ctx context.Context) (*env.Server, string, error)
-	// Open connects to that.
-	Open func(address string) (*Guarded, error)
+	// Start starts a server for them.
+	Start func(ctx context.Context) (*env.Server, error)
+	// Open connects to that, at host:port.
+	Open func(addr string) (*Guarded, error)
 }
 
 // Guarded writes to things. Both kinds of writes return an error wrapping
