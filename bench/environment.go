@@ -75,7 +75,7 @@ func (e *environment) start(ctx context.Context, found plugin.Found, durable boo
 	}
 	if e.compose == nil {
 		var err error
-		if e.compose, err = env.NewCompose(ctx, store.Services()); err != nil {
+		if e.compose, err = env.NewCompose(ctx); err != nil {
 			return nil, composeError(found.Name, err)
 		}
 	}

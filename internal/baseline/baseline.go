@@ -13,6 +13,10 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/plugins/etcd"
+	"github.com/lockbench/lockbench/plugins/mysql"
+	"github.com/lockbench/lockbench/plugins/redis"
+	"github.com/lockbench/lockbench/plugins/redlock"
 )
 
 // Baseline is a library that is measured beside a backend, on the same server.
@@ -31,11 +35,15 @@ type Baseline struct {
 // All are the baselines in the order in which they are shown.
 func All() []Baseline {
 	return []Baseline{
-		redislockBaseline, redsyncBaseline, rueidislockBaseline, goredisBaseline, pipelinedBaseline, inProcessRedis,
-		redsyncNodesBaseline, inProcessRedlock,
-		leaseRowBaseline, getLockBaseline, inProcessMySQL,
-		etcdMutexBaseline, etcdElectionBaseline, inProcessEtcd,
+		redislockBaseline, redsyncBaseline, rueidislockBaseline, goredisBaseline, pipelinedBaseline, inProcess(redis.Spec, under(keyPrefix+"in-process:")),
+		redsyncNodesBaseline, inProcess(redlock.Spec, under(keyPrefix+"in-process:")),
+		leaseRowBaseline, getLockBaseline, inProcess(mysql.Spec, under(tablePrefix+"in_process_")),
+		etcdMutexBaseline, etcdElectionBaseline, inProcess(etcd.Spec, func(cfg driver.Config) string { return etcdPrefix(cfg) + "in-process/" }),
 	}
+}
+
+func under(prefix string) func(driver.Config) string {
+	return func(driver.Config) string { return prefix }
 }
 
 // Names lists the names of [All].

@@ -1,17 +1,13 @@
 package baseline
 
 import (
-	"context"
-	"maps"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/plugins/etcd"
 )
 
@@ -38,23 +34,4 @@ func etcdPrefix(cfg driver.Config) string {
 		own = etcd.DefaultPrefix
 	}
 	return own + strings.ReplaceAll(keyPrefix, ":", "/")
-}
-
-var inProcessEtcd = Baseline{
-	Name:    "etcd-in-process",
-	Doc:     "our etcd library without the plugin process",
-	Backend: "etcd",
-	Open: func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
-		own := maps.Clone(cfg)
-		own["prefix"] = etcdPrefix(cfg) + "in-process/"
-		full, err := etcd.Spec.CheckConfig(own)
-		if err != nil {
-			return nil, err
-		}
-		b, err := etcd.Spec.Open(ctx, full, discard)
-		if err != nil {
-			return nil, err
-		}
-		return load.NewCore(b, &core.Options{Logger: discard}), nil
-	},
 }

@@ -51,7 +51,7 @@ type sessions struct {
 }
 
 // acquireOn waits for the lock whose keys begin with key.
-type acquireOn func(ctx context.Context, s *concurrency.Session, key string) (*sessionLease, error)
+type acquireOn func(ctx context.Context, s *concurrency.Session, key string) (lease, error)
 
 // session is one of etcd's with the names that are waited for or held in it.
 type session struct {
@@ -168,14 +168,18 @@ func (l sessionLock) Acquire(ctx context.Context) (load.Lease, error) {
 		return nil, err
 	}
 	key := l.sessions.prefix + l.name
-	lease, err := l.sessions.acquire(ctx, s.Session, key)
+	held, err := l.sessions.acquire(ctx, s.Session, key)
 	if err != nil {
 		err = errors.Join(err, l.sessions.withdraw(s, key))
 		l.sessions.giveBack(s, l.name)
 		return nil, err
 	}
-	lease.end = func() { l.sessions.giveBack(s, l.name) }
-	return lease, nil
+	release := held.release
+	held.release = func(ctx context.Context) error {
+		defer l.sessions.giveBack(s, l.name)
+		return release(ctx)
+	}
+	return untimed{held}, nil // the session renews it too
 }
 
 // withdraw deletes the key of a call that has failed. The library does not when
@@ -188,56 +192,34 @@ func (l *sessions) withdraw(s *session, key string) error {
 	return err
 }
 
-func lockMutex(ctx context.Context, s *concurrency.Session, key string) (*sessionLease, error) {
+func lockMutex(ctx context.Context, s *concurrency.Session, key string) (lease, error) {
 	m := concurrency.NewMutex(s, key)
 	if err := m.Lock(ctx); err != nil {
-		return nil, err
+		return lease{}, err
 	}
-	return &sessionLease{session: s, key: m.Key(), token: m.Header().Revision, release: m.Unlock}, nil
+	// A user of the mutex takes the store's revision at the grant for its token.
+	return lease{token: uint64(m.Header().Revision), renew: renewing(s, m.Key()), release: m.Unlock}, nil
 }
 
-func winElection(ctx context.Context, s *concurrency.Session, key string) (*sessionLease, error) {
+func winElection(ctx context.Context, s *concurrency.Session, key string) (lease, error) {
 	e := concurrency.NewElection(s, key)
 	if err := e.Campaign(ctx, ""); err != nil {
-		return nil, err
+		return lease{}, err
 	}
-	return &sessionLease{session: s, key: e.Key(), token: e.Rev(), release: e.Resign}, nil
+	return lease{token: uint64(e.Rev()), renew: renewing(s, e.Key()), release: e.Resign}, nil
 }
 
-// sessionLease is a key on the lease of a session.
-type sessionLease struct {
-	session *concurrency.Session
-	key     string
-	token   int64
-	release func(context.Context) error
-	end     func() // the session is free for the next caller
-}
-
-// Token is the store's revision at the grant, which a user of the mutex takes
-// for it; that of an election is its create revision.
-func (l *sessionLease) Token() uint64 { return uint64(l.token) }
-
-// Renew does what the session does by itself, and looks for the key: the
+// renewing does what the session does by itself, and looks for the key: the
 // session's lease lives on when a lock of it was released or broken.
-func (l *sessionLease) Renew(ctx context.Context) error {
-	c := l.session.Client()
-	if _, err := c.KeepAliveOnce(ctx, l.session.Lease()); err != nil {
+func renewing(s *concurrency.Session, key string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if _, err := s.Client().KeepAliveOnce(ctx, s.Lease()); err != nil {
+			return err
+		}
+		resp, err := s.Client().Get(ctx, key, clientv3.WithCountOnly())
+		if err == nil && resp.Count == 0 {
+			err = concurrency.ErrSessionExpired
+		}
 		return err
 	}
-	resp, err := c.Get(ctx, l.key, clientv3.WithCountOnly())
-	if err != nil {
-		return err
-	}
-	if resp.Count == 0 {
-		return concurrency.ErrSessionExpired
-	}
-	return nil
-}
-
-// Untimed implements load.Untimed: the session renews it too.
-func (l *sessionLease) Untimed() {}
-
-func (l *sessionLease) Release(ctx context.Context) error {
-	defer l.end()
-	return l.release(ctx)
 }

@@ -28,36 +28,30 @@ var getLockBaseline = Baseline{
 		if err != nil {
 			return nil, err
 		}
-		return getLocks{db}, nil
+		return locker{getLocks(db), db.Close}, nil
 	},
 }
 
-type getLocks struct{ db *sql.DB }
-
-// Lock hashes the name: the server allows 64 characters, and folds their case.
-func (l getLocks) Lock(name string, _ time.Duration) (load.Lock, error) {
-	sum := sha256.Sum256([]byte(name))
-	return &getLock{db: l.db, name: hex.EncodeToString(sum[:])}, nil
+// getLocks hashes the names: the server allows 64 characters, and folds their case.
+func getLocks(db *sql.DB) locks {
+	return func(name string, _ time.Duration) (load.Lock, error) {
+		sum := sha256.Sum256([]byte(name))
+		key := hex.EncodeToString(sum[:])
+		return acquire(func(ctx context.Context) (load.Lease, error) { return getLock(ctx, db, key) }), nil
+	}
 }
 
-func (l getLocks) Close(context.Context) error { return l.db.Close() }
-
-type getLock struct {
-	db   *sql.DB
-	name string
-}
-
-func (l *getLock) Acquire(ctx context.Context) (load.Lease, error) {
-	conn, err := l.db.Conn(ctx)
+func getLock(ctx context.Context, db *sql.DB, name string) (load.Lease, error) {
+	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	lease := &connLease{conn: conn, name: l.name}
+	held := connLease{conn, name}
 	// A day stands for ever: MariaDB takes -1 for no time at all.
-	if err := lease.ask(ctx, "SELECT GET_LOCK(?, 86400)"); err != nil {
+	if err := held.ask(ctx, "SELECT GET_LOCK(?, 86400)"); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return lease, nil
+	return untimed{lease{renew: held.renew, release: held.release}}, nil
 }
 
 type connLease struct {
@@ -65,11 +59,9 @@ type connLease struct {
 	name string
 }
 
-func (l *connLease) Token() uint64 { return 0 }
-
-// Renew asks whether the connection still has the lock: there is no TTL. With
+// renew asks whether the connection still has the lock: there is no TTL. With
 // the connection the lock is gone.
-func (l *connLease) Renew(ctx context.Context) error {
+func (l connLease) renew(ctx context.Context) error {
 	err := l.ask(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()")
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		err = fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
@@ -77,14 +69,11 @@ func (l *connLease) Renew(ctx context.Context) error {
 	return err
 }
 
-// Untimed implements load.Untimed.
-func (l *connLease) Untimed() {}
-
-func (l *connLease) Release(ctx context.Context) error {
+func (l connLease) release(ctx context.Context) error {
 	return errors.Join(l.ask(ctx, "SELECT RELEASE_LOCK(?)"), l.conn.Close())
 }
 
-func (l *connLease) ask(ctx context.Context, statement string) error {
+func (l connLease) ask(ctx context.Context, statement string) error {
 	var yes sql.NullBool
 	if err := l.conn.QueryRowContext(ctx, statement, l.name).Scan(&yes); err != nil {
 		return err

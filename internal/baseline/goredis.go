@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -14,9 +13,6 @@ import (
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/store"
 )
-
-// discard silences libraries in process: their events are measured, not read.
-var discard = slog.New(slog.DiscardHandler)
 
 var (
 	deleteIfOwner = goredis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`)
@@ -29,13 +25,7 @@ var goredisBaseline = Baseline{
 	Backend: "redis",
 	Module:  "github.com/redis/go-redis/v9",
 	Fencing: driver.FencingNone,
-	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		c, err := store.DialRedis(cfg)
-		if err != nil {
-			return nil, err
-		}
-		return goredisLocker{c, c}, nil
-	},
+	Open:    onRedis(func(c goredis.UniversalClient) locks { return goredisLocks(c) }),
 }
 
 // pipelinedBaseline shows what batching gives without a process in between and
@@ -61,20 +51,15 @@ var pipelinedBaseline = Baseline{
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
-		return goredisLocker{p, c}, nil
+		return locker{goredisLocks(p), c.Close}, nil
 	},
 }
 
-type goredisLocker struct {
-	conn   goredis.Cmdable
-	client goredis.UniversalClient
+func goredisLocks(conn goredis.Cmdable) locks {
+	return func(name string, ttl time.Duration) (load.Lock, error) {
+		return &goredisLock{conn: conn, keys: []string{keyPrefix + "go-redis:" + name}, ttl: ttl}, nil
+	}
 }
-
-func (l goredisLocker) Lock(name string, ttl time.Duration) (load.Lock, error) {
-	return &goredisLock{conn: l.conn, keys: []string{keyPrefix + "go-redis:" + name}, ttl: ttl}, nil
-}
-
-func (l goredisLocker) Close(context.Context) error { return l.client.Close() }
 
 type goredisLock struct {
 	conn goredis.Cmdable
@@ -90,7 +75,10 @@ func (l *goredisLock) Acquire(ctx context.Context) (load.Lease, error) {
 			return nil, err
 		}
 		if ok {
-			return &goredisLease{lock: l, owner: owner}, nil
+			return lease{
+				renew:   func(ctx context.Context) error { return l.run(ctx, expireIfOwner, owner, l.ttl.Milliseconds()) },
+				release: func(ctx context.Context) error { return l.run(ctx, deleteIfOwner, owner) },
+			}, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -100,23 +88,8 @@ func (l *goredisLock) Acquire(ctx context.Context) (load.Lease, error) {
 	}
 }
 
-type goredisLease struct {
-	lock  *goredisLock
-	owner string
-}
-
-func (l *goredisLease) Token() uint64 { return 0 }
-
-func (l *goredisLease) Renew(ctx context.Context) error {
-	return l.run(ctx, expireIfOwner, l.owner, l.lock.ttl.Milliseconds())
-}
-
-func (l *goredisLease) Release(ctx context.Context) error {
-	return l.run(ctx, deleteIfOwner, l.owner)
-}
-
-func (l *goredisLease) run(ctx context.Context, script *goredis.Script, args ...any) error {
-	n, err := script.Run(ctx, l.lock.conn, l.lock.keys, args...).Int()
+func (l *goredisLock) run(ctx context.Context, script *goredis.Script, args ...any) error {
+	n, err := script.Run(ctx, l.conn, l.keys, args...).Int()
 	if err == nil && n == 0 {
 		return errors.New("go-redis: the key is no longer ours")
 	}

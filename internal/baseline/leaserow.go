@@ -6,8 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	mrand "math/rand/v2"
-	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -35,7 +33,9 @@ var leaseRowBaseline = Baseline{
 		if err != nil {
 			return nil, errors.Join(err, db.Close())
 		}
-		return &leaseRows{db: db, prefix: rand.Text()}, nil
+		return locker{func(name string, ttl time.Duration) (load.Lock, error) {
+			return &leaseRow{db: db, name: []byte(name), ttl: ttl}, nil
+		}, db.Close}, nil
 	},
 }
 
@@ -50,23 +50,8 @@ const (
 	leaseRelease = "UPDATE " + leaseTable + " SET expires_at = '1970-01-01' WHERE name = ? AND owner = ?"
 )
 
-type leaseRows struct {
-	db     *sql.DB
-	prefix string
-	owners atomic.Int64
-}
-
-func (l *leaseRows) Lock(name string, ttl time.Duration) (load.Lock, error) {
-	return &leaseRow{all: l, name: []byte(name), ttl: ttl}, nil
-}
-
-// owner makes an id that no other lease has.
-func (l *leaseRows) owner() string { return l.prefix + strconv.FormatInt(l.owners.Add(1), 10) }
-
-func (l *leaseRows) Close(context.Context) error { return l.db.Close() }
-
 type leaseRow struct {
-	all  *leaseRows
+	db   *sql.DB
 	name []byte
 	ttl  time.Duration
 }
@@ -95,36 +80,27 @@ func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	}
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.ttl)
 	defer cancel()
-	lease := &rowLease{row: l, owner: l.all.owner()}
-	changed, err := lease.exec(whole, leaseAcquire, l.name, lease.owner, l.ttl.Microseconds())
+	owner := rand.Text()
+	held := lease{
+		renew: func(ctx context.Context) error {
+			return l.must(l.exec(ctx, leaseRenew, l.ttl.Microseconds(), l.name, owner))
+		},
+		release: func(ctx context.Context) error { return l.must(l.exec(ctx, leaseRelease, l.name, owner)) },
+	}
+	changed, err := l.exec(whole, leaseAcquire, l.name, owner, l.ttl.Microseconds())
 	switch {
 	case err != nil:
 		return nil, err
 	case !changed:
 		return nil, driver.ErrHeld
 	case ctx.Err() != nil:
-		return nil, errors.Join(ctx.Err(), lease.Release(whole))
+		return nil, errors.Join(ctx.Err(), held.release(whole))
 	}
-	return lease, nil
+	return held, nil
 }
 
-type rowLease struct {
-	row   *leaseRow
-	owner string
-}
-
-func (l *rowLease) Token() uint64 { return 0 }
-
-func (l *rowLease) Renew(ctx context.Context) error {
-	return l.must(l.exec(ctx, leaseRenew, l.row.ttl.Microseconds(), l.row.name, l.owner))
-}
-
-func (l *rowLease) Release(ctx context.Context) error {
-	return l.must(l.exec(ctx, leaseRelease, l.row.name, l.owner))
-}
-
-func (l *rowLease) exec(ctx context.Context, statement string, args ...any) (changed bool, err error) {
-	result, err := l.row.all.db.ExecContext(ctx, statement, args...)
+func (l *leaseRow) exec(ctx context.Context, statement string, args ...any) (changed bool, err error) {
+	result, err := l.db.ExecContext(ctx, statement, args...)
 	if err != nil {
 		return false, err
 	}
@@ -132,7 +108,7 @@ func (l *rowLease) exec(ctx context.Context, statement string, args ...any) (cha
 	return n > 0, err
 }
 
-func (l *rowLease) must(changed bool, err error) error {
+func (l *leaseRow) must(changed bool, err error) error {
 	if err == nil && !changed {
 		return driver.ErrNotHeld
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/store"
 )
 
 // Note: v0.9.4 and not v0.10, which obtains by MSETNX and PEXPIRE and is
@@ -23,25 +22,13 @@ var redislockBaseline = Baseline{
 	Module:    "github.com/bsm/redislock",
 	Fencing:   driver.FencingNone,
 	Reference: true,
-	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		c, err := store.DialRedis(cfg)
-		if err != nil {
-			return nil, err
+	Open: onRedis(func(c goredis.UniversalClient) locks {
+		client := redislock.New(c)
+		return func(name string, ttl time.Duration) (load.Lock, error) {
+			return &redislockLock{client: client, key: keyPrefix + "redislock:" + name, ttl: ttl}, nil
 		}
-		return &redislockLocker{conn: c, client: redislock.New(c)}, nil
-	},
+	}),
 }
-
-type redislockLocker struct {
-	conn   goredis.UniversalClient
-	client *redislock.Client
-}
-
-func (l *redislockLocker) Lock(name string, ttl time.Duration) (load.Lock, error) {
-	return &redislockLock{client: l.client, key: keyPrefix + "redislock:" + name, ttl: ttl}, nil
-}
-
-func (l *redislockLocker) Close(context.Context) error { return l.conn.Close() }
 
 type redislockLock struct {
 	client *redislock.Client
@@ -63,20 +50,9 @@ func (l *redislockLock) TryAcquire(ctx context.Context) (load.Lease, error) {
 }
 
 func (l *redislockLock) obtain(ctx context.Context, opts *redislock.Options) (load.Lease, error) {
-	lock, err := l.client.Obtain(ctx, l.key, l.ttl, opts)
+	held, err := l.client.Obtain(ctx, l.key, l.ttl, opts)
 	if err != nil {
 		return nil, err
 	}
-	return &redislockLease{lock: lock, ttl: l.ttl}, nil
+	return lease{renew: func(ctx context.Context) error { return held.Refresh(ctx, l.ttl, nil) }, release: held.Release}, nil
 }
-
-type redislockLease struct {
-	lock *redislock.Lock
-	ttl  time.Duration
-}
-
-func (l *redislockLease) Token() uint64 { return 0 }
-
-func (l *redislockLease) Renew(ctx context.Context) error { return l.lock.Refresh(ctx, l.ttl, nil) }
-
-func (l *redislockLease) Release(ctx context.Context) error { return l.lock.Release(ctx) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	redsyncgoredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredis "github.com/redis/go-redis/v9"
 
@@ -15,53 +16,55 @@ import (
 	"github.com/lockbench/lockbench/internal/store"
 )
 
+const redsyncModule = "github.com/go-redsync/redsync/v4"
+
 var redsyncBaseline = Baseline{
 	Name:    "redsync",
 	Doc:     "go-redsync/redsync on one node, with its own retry delay",
 	Backend: "redis",
-	Module:  "github.com/go-redsync/redsync/v4",
+	Module:  redsyncModule,
 	Fencing: driver.FencingNone,
+	Open: onRedis(func(c goredis.UniversalClient) locks {
+		return redsyncLocks("redsync:", redsyncgoredis.NewPool(c))
+	}),
+}
+
+var redsyncNodesBaseline = Baseline{
+	Name:      "redsync-nodes",
+	Doc:       "go-redsync/redsync on the same nodes as redlock, with its own retry delay",
+	Backend:   "redlock",
+	Module:    redsyncModule,
+	Fencing:   driver.FencingNone,
+	Reference: true,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		c, err := store.DialRedis(cfg)
+		nodes, err := store.DialRedisNodes(cfg)
 		if err != nil {
 			return nil, err
 		}
-		return &redsyncLocker{conn: c, sync: redsync.New(redsyncgoredis.NewPool(c))}, nil
+		var pools []redsyncredis.Pool
+		for _, c := range nodes {
+			pools = append(pools, redsyncgoredis.NewPool(c))
+		}
+		return locker{redsyncLocks("redsync-nodes:", pools...), nodes.Close}, nil
 	},
 }
 
-type redsyncLocker struct {
-	conn goredis.UniversalClient
-	sync *redsync.Redsync
-}
-
-func (l *redsyncLocker) Lock(name string, ttl time.Duration) (load.Lock, error) {
-	// It gives up after 32 tries unless told otherwise; here only ctx decides.
-	m := l.sync.NewMutex(keyPrefix+"redsync:"+name, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt32))
-	return redsyncLock{m}, nil
-}
-
-func (l *redsyncLocker) Close(context.Context) error { return l.conn.Close() }
-
-type redsyncLock struct{ mutex *redsync.Mutex }
-
-func (l redsyncLock) Acquire(ctx context.Context) (load.Lease, error) {
-	if err := l.mutex.LockContext(ctx); err != nil {
-		return nil, err
+func redsyncLocks(prefix string, nodes ...redsyncredis.Pool) locks {
+	sync := redsync.New(nodes...)
+	return func(name string, ttl time.Duration) (load.Lock, error) {
+		// It gives up after 32 tries unless told otherwise; here only ctx decides.
+		m := sync.NewMutex(keyPrefix+prefix+name, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt32))
+		held := lease{
+			renew:   func(ctx context.Context) error { return confirmed(m.ExtendContext(ctx)) },
+			release: func(ctx context.Context) error { return confirmed(m.UnlockContext(ctx)) },
+		}
+		return acquire(func(ctx context.Context) (load.Lease, error) {
+			if err := m.LockContext(ctx); err != nil {
+				return nil, err
+			}
+			return held, nil
+		}), nil
 	}
-	return redsyncLease(l), nil
-}
-
-type redsyncLease struct{ mutex *redsync.Mutex }
-
-func (l redsyncLease) Token() uint64 { return 0 }
-
-func (l redsyncLease) Renew(ctx context.Context) error {
-	return confirmed(l.mutex.ExtendContext(ctx))
-}
-
-func (l redsyncLease) Release(ctx context.Context) error {
-	return confirmed(l.mutex.UnlockContext(ctx))
 }
 
 func confirmed(ok bool, err error) error {

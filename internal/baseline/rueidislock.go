@@ -75,7 +75,21 @@ func (l *rueidisLocker) Lock(name string, ttl time.Duration) (load.Lock, error) 
 		}
 		l.lockers[ttl] = locker
 	}
-	return rueidisLock{locker, name}, nil
+	return acquire(func(ctx context.Context) (load.Lease, error) {
+		held, release, err := locker.WithContext(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return untimed{lease{
+			// The library renews by itself, at half the TTL; held ends with the lease.
+			renew: func(context.Context) error { return held.Err() },
+			// It returns when the key is deleted.
+			release: func(context.Context) error {
+				release()
+				return nil
+			},
+		}}, nil
+	}), nil
 }
 
 func (l *rueidisLocker) Close(context.Context) error {
@@ -85,37 +99,5 @@ func (l *rueidisLocker) Close(context.Context) error {
 		locker.Close()
 	}
 	l.lockers = nil
-	return nil
-}
-
-type rueidisLock struct {
-	locker rueidislock.Locker
-	name   string
-}
-
-func (l rueidisLock) Acquire(ctx context.Context) (load.Lease, error) {
-	held, release, err := l.locker.WithContext(ctx, l.name)
-	if err != nil {
-		return nil, err
-	}
-	return rueidisLease{held, release}, nil
-}
-
-type rueidisLease struct {
-	held    context.Context // ends with the lease
-	release context.CancelFunc
-}
-
-func (l rueidisLease) Token() uint64 { return 0 }
-
-// Renew only looks: the library renews by itself, at half the TTL.
-func (l rueidisLease) Renew(context.Context) error { return l.held.Err() }
-
-// Untimed implements load.Untimed.
-func (l rueidisLease) Untimed() {}
-
-// Release returns when the key is deleted.
-func (l rueidisLease) Release(context.Context) error {
-	l.release()
 	return nil
 }

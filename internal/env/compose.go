@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,11 +22,8 @@ import (
 // ends in whatever way. It is used by one goroutine.
 type Compose struct {
 	project, file string
-	ports         map[string]int // by service
-	taken         *ports.Taken
-	environ       []string
-	watch         *exec.Cmd
-	lifeline      io.Closer
+	taken         []*ports.Taken
+	watch         *watcher
 }
 
 // composeTimeout bounds how long the services of a backend may take until they
@@ -46,11 +41,9 @@ ids=$(docker network ls -q --filter "$mine"); [ -z "$ids" ] || docker network rm
 ids=$(docker volume ls -q --filter "$mine"); [ -z "$ids" ] || docker volume rm --force $ids
 `
 
-// NewCompose prepares a project with some services of the file, each of which takes
-// its port from the variable LOCKBENCH_<SERVICE>_PORT. It starts nothing but the
-// process that cleans up, and fails when docker, its daemon or compose v2 is
-// missing.
-func NewCompose(ctx context.Context, services []string) (*Compose, error) {
+// NewCompose prepares a project. It starts nothing but the process that cleans
+// up, and fails when docker, its daemon or compose v2 is missing.
+func NewCompose(ctx context.Context) (*Compose, error) {
 	file, err := composeFile()
 	if err != nil {
 		return nil, err
@@ -60,22 +53,12 @@ func NewCompose(ctx context.Context, services []string) (*Compose, error) {
 	}
 	c := &Compose{
 		project: "lockbench-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano()%1e6, 36),
-		file:    file, ports: map[string]int{}, environ: os.Environ(),
+		file:    file,
 	}
-	if c.taken, err = ports.Take(len(services)); err != nil {
+	if c.watch, err = startWatcher(removeProject, c.project); err != nil {
 		return nil, err
 	}
-	for i, s := range services {
-		c.ports[s] = c.taken.Port(i)
-		c.environ = append(c.environ, fmt.Sprintf("LOCKBENCH_%s_PORT=%d", strings.ToUpper(s), c.ports[s]))
-	}
-	c.watch = exec.Command("/bin/sh", "-c", removeProject, "lockbench-compose-watcher", c.project)
-	c.watch.Dir = "/"
-	c.watch.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if c.lifeline, err = c.watch.StdinPipe(); err != nil {
-		return nil, err
-	}
-	return c, c.watch.Start()
+	return c, nil
 }
 
 var (
@@ -147,40 +130,47 @@ func composeFile() (string, error) {
 	return "", fmt.Errorf("%w: lockbench's compose.yaml is neither above the working directory nor above this program", ErrNoCompose)
 }
 
-// Up starts the services of a backend and returns them when all are healthy.
-// Durable servers keep their data over a crash where they could do without.
+// Up starts the services of a backend and returns them when all are healthy. Each
+// takes its port from the variable LOCKBENCH_<SERVICE>_PORT. Durable servers keep
+// their data over a crash where they could do without. It is called once for each
+// service.
 func (c *Compose) Up(ctx context.Context, backend string, services []string, durable bool) ([]*Container, error) {
 	if len(services) == 0 {
 		return nil, fmt.Errorf("%w %s", ErrNoService, backend)
 	}
 	ctx, cancel := context.WithTimeout(ctx, composeTimeout)
 	defer cancel()
-	environ := c.environ
+	taken, err := ports.Take(len(services))
+	if err != nil {
+		return nil, err
+	}
+	c.taken = append(c.taken, taken)
+	environ := os.Environ()
 	if durable {
-		environ = append(environ[:len(environ):len(environ)], "LOCKBENCH_REDIS_APPENDONLY=yes")
+		environ = append(environ, "LOCKBENCH_REDIS_APPENDONLY=yes")
+	}
+	var out []*Container
+	for i, s := range services {
+		environ = append(environ, fmt.Sprintf("LOCKBENCH_%s_PORT=%d", strings.ToUpper(s), taken.Port(i)))
+		out = append(out, &Container{name: c.project + "-" + s + "-1", addr: taken.Addr(i)})
 	}
 	args := []string{"compose", "--project-name", c.project, "--file", c.file, "up", "--detach", "--wait", "--quiet-pull"}
 	if _, err := docker(ctx, environ, append(args, services...)...); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrNoCompose, backend, err)
-	}
-	var out []*Container
-	for _, s := range services {
-		out = append(out, &Container{
-			name: c.project + "-" + s + "-1",
-			addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(c.ports[s])),
-		})
 	}
 	return out, nil
 }
 
 // Close removes all containers, networks and volumes of the project.
 func (c *Compose) Close() error {
-	_ = c.lifeline.Close() // only fails when it is closed already
-	defer c.taken.Close()
-	if err := c.watch.Wait(); err != nil {
-		return fmt.Errorf("env: remove the project %s: %w", c.project, err)
+	err := c.watch.close()
+	if err != nil {
+		err = fmt.Errorf("env: remove the project %s: %w", c.project, err)
 	}
-	return nil
+	for _, taken := range c.taken {
+		err = errors.Join(err, taken.Close())
+	}
+	return err
 }
 
 // Container is one server in a container. Its methods may be called from any

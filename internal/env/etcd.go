@@ -91,8 +91,7 @@ func StartEtcdCluster(ctx context.Context, size int, opts *EtcdOptions) ([]*Serv
 // etcdMember is what one member is started with, each time.
 type etcdMember struct {
 	binary, name, cluster string
-	advertised            int  // the peer port that the others use
-	joins                 bool // a cluster that runs, and does not make one
+	advertised            int // the peer port that the others use
 	opts                  *EtcdOptions
 	ports                 *ports.Taken // for clients, peers and metrics
 }
@@ -107,12 +106,11 @@ func (m *etcdMember) recipe() recipe {
 		ports:   m.ports,
 		prepare: m.argv,
 		ready:   m.ready,
-		wipe:    func(dir string) error { return os.RemoveAll(filepath.Join(dir, "data")) },
-		join:    func(joins bool) { m.joins = joins },
+		data:    []string{"data"},
 	}
 }
 
-func (m *etcdMember) argv(dir string, port int) ([]string, error) {
+func (m *etcdMember) argv(dir string, port int, joins bool) ([]string, error) {
 	scheme := "http"
 	var secure []string
 	if m.opts.CertFile != "" {
@@ -123,7 +121,7 @@ func (m *etcdMember) argv(dir string, port int) ([]string, error) {
 		secure = append(secure, "--client-cert-auth", "--trusted-ca-file="+m.opts.ClientCAFile)
 	}
 	state := "new"
-	if m.joins {
+	if joins {
 		state = "existing"
 	}
 	client, peer := loopback(scheme, port), loopback("http", m.peer())

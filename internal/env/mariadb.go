@@ -49,7 +49,7 @@ func StartMariaDB(ctx context.Context, opts *MariaDBOptions) (*Server, error) {
 	return launchServer(ctx, recipe{
 		product: program.product,
 		keeps:   true,
-		prepare: func(dir string, port int) ([]string, error) {
+		prepare: func(dir string, port int, _ bool) ([]string, error) {
 			data := filepath.Join(dir, "data")
 			if _, err := os.Stat(data); err != nil {
 				if err := program.install(ctx, data); err != nil {
@@ -63,7 +63,7 @@ func StartMariaDB(ctx context.Context, opts *MariaDBOptions) (*Server, error) {
 			return append(argv, o.Args...), os.WriteFile(init, o.initSQL(), 0o600)
 		},
 		ready: greetMariaDB,
-		wipe:  func(dir string) error { return os.RemoveAll(filepath.Join(dir, "data")) },
+		data:  []string{"data"},
 	})
 }
 

@@ -3,7 +3,6 @@ package env
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,9 +14,9 @@ import (
 // Fsync is how a Redis server writes its append-only file.
 type Fsync string
 
-// The variants. FsyncNone writes nothing at all, which is also the zero value.
+// The variants. FsyncNone writes nothing at all.
 const (
-	FsyncNone     Fsync = "none"
+	FsyncNone     Fsync = ""
 	FsyncEverySec Fsync = "everysec"
 	FsyncAlways   Fsync = "always"
 )
@@ -48,13 +47,6 @@ func StartRedis(ctx context.Context, opts *RedisOptions) (*Server, error) {
 		opts = &RedisOptions{}
 	}
 	o := *opts
-	switch o.AppendFsync {
-	case "":
-		o.AppendFsync = FsyncNone
-	case FsyncNone, FsyncEverySec, FsyncAlways:
-	default:
-		return nil, fmt.Errorf("env: appendfsync %q is none of none, everysec, always", o.AppendFsync)
-	}
 	binary, err := find("redis-server", "redis-server", "redis")
 	if err != nil {
 		return nil, err
@@ -63,16 +55,14 @@ func StartRedis(ctx context.Context, opts *RedisOptions) (*Server, error) {
 		product: "redis",
 		ports:   o.ports,
 		keeps:   o.AppendFsync != FsyncNone,
-		prepare: func(dir string, port int) ([]string, error) {
+		prepare: func(dir string, port int, _ bool) ([]string, error) {
 			// The configuration goes into a file: a password has no place in argv.
 			conf := filepath.Join(dir, "redis.conf")
 			argv := append(append([]string(nil), o.Wrap...), binary, conf)
 			return append(argv, o.Args...), os.WriteFile(conf, o.conf(dir, port), 0o600)
 		},
 		ready: pingRedis,
-		wipe: func(dir string) error {
-			return errors.Join(os.RemoveAll(filepath.Join(dir, "appendonlydir")), os.RemoveAll(filepath.Join(dir, "dump.rdb")))
-		},
+		data:  []string{"appendonlydir", "dump.rdb"},
 	})
 }
 

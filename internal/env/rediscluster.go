@@ -16,8 +16,9 @@ import (
 const slots = 16384
 
 // StartRedisCluster starts a Redis Cluster of count nodes, each with an equal
-// part of the slots and no replica, and returns when all of them agree.
-func StartRedisCluster(ctx context.Context, count int) (Nodes, error) {
+// part of the slots and no replica, and returns when all of them agree. The lines
+// are further ones of redis.conf.
+func StartRedisCluster(ctx context.Context, count int, lines ...string) (Nodes, error) {
 	var nodes Nodes
 	var buses []string
 	for range count {
@@ -26,8 +27,8 @@ func StartRedisCluster(ctx context.Context, count int) (Nodes, error) {
 			return nil, errors.Join(err, nodes.Close())
 		}
 		bus := fmt.Sprint(taken.Port(1))
-		s, err := StartRedis(ctx, &RedisOptions{ports: taken, Lines: []string{
-			"cluster-enabled yes", "cluster-port " + bus, "cluster-node-timeout 2000"}})
+		s, err := StartRedis(ctx, &RedisOptions{ports: taken, Lines: append([]string{
+			"cluster-enabled yes", "cluster-port " + bus, "cluster-node-timeout 2000"}, lines...)})
 		if err != nil {
 			return nil, errors.Join(err, taken.Close(), nodes.Close())
 		}

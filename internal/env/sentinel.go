@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,12 +52,7 @@ func StartSentinel(ctx context.Context, replicas int) (*SentinelGroup, error) {
 }
 
 // Close closes all servers.
-func (g *SentinelGroup) Close() error {
-	if g.Sentinel == nil {
-		return g.Members.Close()
-	}
-	return errors.Join(g.Sentinel.Close(), g.Members.Close())
-}
+func (g *SentinelGroup) Close() error { return append(slices.Clone(g.Members), g.Sentinel).Close() }
 
 // FailOver lets Sentinel promote a replica, in order, and returns when it names
 // another master, which the other replicas follow: none is left to confirm what

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -28,15 +29,13 @@ const startTimeout = 60 * time.Second
 // recipe says how one product is run. A new product is a new file with one.
 type recipe struct {
 	product string // of server, for people
-	// prepare writes what the server needs into dir and returns its argv.
-	prepare func(dir string, port int) (argv []string, err error)
+	// prepare writes what the server needs into dir and returns its argv. With
+	// joins it has no data, and is a new member of a cluster that runs.
+	prepare func(dir string, port int, joins bool) (argv []string, err error)
 	// ready returns nil when the server at addr answers requests.
 	ready func(ctx context.Context, addr string) error
-	// wipe removes the data from dir.
-	wipe func(dir string) error
-	// join says whether the server, when it is started without data, is a new
-	// member of a cluster that runs; nil for one that has none.
-	join func(joins bool)
+	// data are the files and directories with its data, below dir.
+	data []string
 	// keeps reports whether data survive a crash.
 	keeps bool
 	// ports are the server's, its own first; nil takes one. The server gives
@@ -69,7 +68,7 @@ func launchServer(ctx context.Context, r recipe) (*Server, error) {
 		return nil, errors.Join(err, r.ports.Close())
 	}
 	s := &Server{recipe: r, scratch: scratch}
-	if err := s.up(ctx); err != nil {
+	if err := s.up(ctx, false); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -77,8 +76,8 @@ func launchServer(ctx context.Context, r recipe) (*Server, error) {
 
 // up starts the process and waits until it answers. The caller holds mu or is
 // the only one to know s.
-func (s *Server) up(ctx context.Context) error {
-	argv, err := s.recipe.prepare(s.scratch.dir, s.recipe.ports.Port(0))
+func (s *Server) up(ctx context.Context, joins bool) error {
+	argv, err := s.recipe.prepare(s.scratch.dir, s.recipe.ports.Port(0), joins)
 	if err != nil {
 		return fmt.Errorf("env: prepare %s: %w", s.recipe.product, err)
 	}
@@ -139,9 +138,6 @@ func (s *Server) Pid() int {
 	return s.proc.pid
 }
 
-// Log is the file with what the server has printed.
-func (s *Server) Log() string { return filepath.Join(s.scratch.dir, logName) }
-
 // Stop ends the server as a crash would (SIGKILL), and returns when it is
 // gone. Stopping a stopped server does nothing.
 func (s *Server) Stop() error {
@@ -165,6 +161,14 @@ func (s *Server) down() error {
 // had or without, and returns when it answers. Keeping the data of a server
 // that writes none is an error, and so is starting one that runs.
 func (s *Server) Start(ctx context.Context, keepData bool) error {
+	return s.again(ctx, keepData, false)
+}
+
+// Join starts a stopped server again at the same address, without data, as a
+// member that the others of its cluster have added, and returns when it answers.
+func (s *Server) Join(ctx context.Context) error { return s.again(ctx, false, true) }
+
+func (s *Server) again(ctx context.Context, keepData, joins bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -176,27 +180,13 @@ func (s *Server) Start(ctx context.Context, keepData bool) error {
 		return fmt.Errorf("env: start %s with its data: it was configured to write none", s.recipe.product)
 	}
 	if !keepData {
-		if err := s.recipe.wipe(s.scratch.dir); err != nil {
-			return fmt.Errorf("env: wipe %s: %w", s.recipe.product, err)
+		for _, name := range s.recipe.data {
+			if err := os.RemoveAll(filepath.Join(s.scratch.dir, name)); err != nil {
+				return fmt.Errorf("env: wipe %s: %w", s.recipe.product, err)
+			}
 		}
 	}
-	return s.up(ctx)
-}
-
-// Join starts a stopped server again at the same address, without data, as a
-// member that the others of its cluster have added, and returns when it answers.
-func (s *Server) Join(ctx context.Context) error {
-	if s.recipe.join == nil {
-		return fmt.Errorf("env: %s joins no cluster", s.recipe.product)
-	}
-	s.mu.Lock()
-	s.recipe.join(true)
-	s.mu.Unlock()
-	err := s.Start(ctx, false)
-	s.mu.Lock()
-	s.recipe.join(false)
-	s.mu.Unlock()
-	return err
+	return s.up(ctx, joins)
 }
 
 // Freeze stops the server's process (SIGSTOP): its connections stay open and

@@ -141,7 +141,7 @@ func (r *runner) openResources(ctx context.Context) error {
 		if s.Guard == nil {
 			continue
 		}
-		server, address, err := s.Guard.Start(ctx)
+		server, err := s.Guard.Start(ctx)
 		if errors.Is(err, env.ErrNotInstalled) {
 			continue
 		}
@@ -149,7 +149,7 @@ func (r *runner) openResources(ctx context.Context) error {
 			return err
 		}
 		r.servers = append(r.servers, server)
-		r.resources.Guards[s.Guard.Kind] = address
+		r.resources.Guards[s.Guard.Kind] = server.Addr()
 	}
 	return nil
 }

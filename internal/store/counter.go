@@ -25,18 +25,25 @@ func (s Served) Since(before Served) Served {
 // Counter reads how many commands the servers of a backend have been given, by
 // their own counters. It is used by one goroutine.
 type Counter struct {
-	nodes float64
 	own   float64 // what one reading adds to each node
 	reads float64
-	total func(ctx context.Context) (Served, error) // over all nodes
+	nodes []func(ctx context.Context) (Served, error)
 	close func() error
 }
 
 // Read returns the mean of a node, without what the counter itself has asked for.
 func (c *Counter) Read(ctx context.Context) (Served, error) {
-	s, err := c.total(ctx)
 	c.reads++
-	return Served{s.Run/c.nodes - c.own*c.reads, s.Sent / c.nodes, s.Busy / c.nodes}, err
+	var sum Served
+	for _, node := range c.nodes {
+		s, err := node(ctx)
+		if err != nil {
+			return Served{}, err
+		}
+		sum = Served{sum.Run + s.Run, sum.Sent + s.Sent, sum.Busy + s.Busy}
+	}
+	n := float64(len(c.nodes))
+	return Served{sum.Run/n - c.own*c.reads, sum.Sent / n, sum.Busy / n}, nil
 }
 
 // Close ends its connections.

@@ -25,17 +25,16 @@ const healthTimeout = 2 * time.Second
 // done to them. One goroutine uses it at a time.
 type Environment struct {
 	Setup   fault.Setup
-	servers env.Nodes // all that have to be closed
-	// Config is the backend's without its address, and address is that for
-	// servers that are reached at the given host:port each.
-	Config  driver.Config
-	address func(at []string) string
+	store   *Store
+	servers env.Nodes     // all that have to be closed
+	Config  driver.Config // of the backend, without the address of Setup.Servers
 	// product is what only this kind of server knows; nil for one that lives in
 	// the hosts.
 	product product
 	paths   [][]*fault.Proxy // all that were added
 	shifted bool             // a clock was moved
 	user    string           // as which hosts log in
+	login   string           // in the address, instead of the one of package env
 	// passwordFile is where hosts read their password; "" where they do not.
 	passwordFile string
 	// admit lets servers that were started vote at once, where they would not.
@@ -69,12 +68,10 @@ func (w Requirements) needs(p fault.Capability) bool { return slices.Contains(w.
 // Open starts the servers of a store that is known. Errors of servers that are
 // not installed wrap [env.ErrNotInstalled].
 func (s *Store) Open(ctx context.Context, w Requirements) (*Environment, error) {
-	e, err := s.open(ctx, w)
-	if err != nil {
-		return nil, err
-	}
+	e := &Environment{store: s, Config: driver.Config{}}
 	e.Setup.Votes = s.Has(fault.CapVotes)
-	if w.needs(fault.CapPaths) {
+	err := s.open(ctx, e, w)
+	if err == nil && w.needs(fault.CapPaths) {
 		if e.Setup.HolderPaths, err = e.AddPaths(); err == nil {
 			e.Setup.RivalPaths, err = e.AddPaths()
 		}
@@ -115,8 +112,7 @@ func (e *Environment) lead(n int, addr string) error {
 
 // ConfigOf is the configuration of a host that uses the given paths, or none.
 func (e *Environment) ConfigOf(paths []*fault.Proxy) driver.Config {
-	cfg := driver.Config{}
-	maps.Copy(cfg, e.Config)
+	cfg := maps.Clone(e.Config)
 	var at []string
 	for i, server := range e.Setup.Servers {
 		if len(paths) > 0 {
@@ -125,8 +121,9 @@ func (e *Environment) ConfigOf(paths []*fault.Proxy) driver.Config {
 		}
 		at = append(at, server.Addr())
 	}
-	if e.address != nil {
-		cfg["address"] = e.address(at)
+	maps.Copy(cfg, e.store.config(at))
+	if e.login != "" {
+		cfg["address"] = loginTo(cfg["address"], e.login)
 	}
 	return cfg
 }

@@ -2,10 +2,8 @@ package store
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
@@ -89,8 +87,7 @@ var etcdKind = &Store{
 	program:    env.EtcdProgram,
 }
 
-func startEtcd(ctx context.Context, w Requirements) (*Environment, error) {
-	e := &Environment{address: byComma, Config: driver.Config{}}
+func startEtcd(ctx context.Context, e *Environment, w Requirements) error {
 	s := &etcdStore{Environment: e}
 	size := 1
 	if w.Setting == Three || w.Setting == "" && w.Many {
@@ -102,11 +99,10 @@ func startEtcd(ctx context.Context, w Requirements) (*Environment, error) {
 		// Members are removed and added without waiting for 5 s of peace.
 		Peers: s.peers, Args: []string{"--strict-reconfig-check=false"}})
 	if err != nil {
-		return nil, errors.Join(err, e.Close())
+		return err
 	}
 	e.add(members...)
 	e.product = s
-	e.Setup.ReadOnly = s.alarm
-	e.Setup.Leader = s.leader
-	return e, nil
+	e.Setup.ReadOnly, e.Setup.Leader = s.alarm, s.leader
+	return nil
 }

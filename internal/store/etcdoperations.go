@@ -15,17 +15,31 @@ import (
 	"github.com/lockbench/lockbench/internal/env"
 )
 
-// etcdStep is one step of an operation on member n.
-type etcdStep func(ctx context.Context, s *etcdStore, n int) error
-
-func onEtcd(do etcdStep) func(context.Context, *Environment, int) error {
-	return func(ctx context.Context, e *Environment, n int) error { return do(ctx, e.product.(*etcdStore), n) }
+// asked is a step that asks any member.
+func asked(do func(context.Context, *clientv3.Client) error) Step {
+	return on(func(ctx context.Context, s *etcdStore, _ int) error {
+		return s.with(func(c *clientv3.Client) error { return do(ctx, c) })
+	})
 }
 
-// asked is a step that asks any member.
-func asked(do func(context.Context, *clientv3.Client) error) func(context.Context, *Environment, int) error {
-	return onEtcd(func(ctx context.Context, s *etcdStore, _ int) error {
-		return s.with(func(c *clientv3.Client) error { return do(ctx, c) })
+// fullDatabase has it full, or not any more.
+func fullDatabase(is bool) Step {
+	return on(func(ctx context.Context, s *etcdStore, _ int) error { return s.alarm(ctx, is) })
+}
+
+// cutOff separates a member from the others, or ends that.
+func cutOff(is bool) Step {
+	return on(func(_ context.Context, s *etcdStore, n int) error {
+		s.peers.CutOff(n, is)
+		return nil
+	})
+}
+
+// deleted deletes a key, or all that begin with one.
+func deleted(key string, opts ...clientv3.OpOption) Step {
+	return asked(func(ctx context.Context, c *clientv3.Client) error {
+		_, err := c.Delete(ctx, key, opts...)
+		return err
 	})
 }
 
@@ -40,7 +54,7 @@ var etcdOperations = []Operation{
 	{Name: "compact", Does: "the history of the keys is compacted", Do: asked(compact)},
 	{
 		Name: "defragment", Does: "%s is defragmented", Server: true,
-		Do: onEtcd(func(ctx context.Context, s *etcdStore, n int) error {
+		Do: on(func(ctx context.Context, s *etcdStore, n int) error {
 			return s.with(func(c *clientv3.Client) error {
 				_, err := c.Defragment(ctx, s.Setup.Servers[n].Addr())
 				return err
@@ -49,40 +63,26 @@ var etcdOperations = []Operation{
 	},
 	{
 		Name: "no-space", Does: "the database is full, and refuses what needs space", Lasts: whileWatched, StopsGrants: true, Recovers: time.Second,
-		Do:   onEtcd(func(ctx context.Context, s *etcdStore, _ int) error { return s.alarm(ctx, true) }),
-		Undo: onEtcd(func(ctx context.Context, s *etcdStore, _ int) error { return s.alarm(ctx, false) }),
+		Do: fullDatabase(true), Undo: fullDatabase(false),
 	},
 	// A change of the leader is an interruption, and so is leaving a member.
-	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three}, Server: true, Stops: true, Recovers: time.Second, Do: onEtcd(moveLeader)},
+	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three}, Server: true, Stops: true, Recovers: time.Second, Do: on(moveLeader)},
 	{
 		Name: "remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three}, Server: true, Lasts: whileWatched, Stops: true, Recovers: election,
-		Do: onEtcd(removeMember), Undo: onEtcd(addMember),
+		Do: on(removeMember), Undo: on(addMember),
 	},
 	{
 		Name: "cut-off", Does: "%s is cut off from the other members, and clients reach it", Settings: []string{Three}, Server: true, Lasts: [2]time.Duration{longer, longer}, Stops: true, StopsFor: election, Recovers: election,
-		Do: onEtcd(func(_ context.Context, s *etcdStore, n int) error {
-			s.peers.CutOff(n, true)
-			return nil
-		}),
-		Undo: onEtcd(func(_ context.Context, s *etcdStore, n int) error {
-			s.peers.CutOff(n, false)
-			return nil
-		}),
+		Do: cutOff(true), Undo: cutOff(false),
 	},
 	{
 		Name: "epoch", Does: "the key of the epoch is deleted by hand", Makes: []string{string(claim.EndedByHand)},
-		Do: asked(func(ctx context.Context, c *clientv3.Client) error {
-			_, err := c.Delete(ctx, etcdPrefix+"\xffe")
-			return err
-		}),
+		Do: deleted(etcdPrefix + "\xffe"),
 	},
 	{Name: "delete", Does: "a lock is deleted by hand", Makes: []string{string(claim.EndedByHand)}, Do: asked(deleteHold)},
 	{
 		Name: "wipe", Does: "all keys of the locks are deleted", Makes: []string{string(claim.DataLost)},
-		Do: asked(func(ctx context.Context, c *clientv3.Client) error {
-			_, err := c.Delete(ctx, etcdPrefix, clientv3.WithPrefix())
-			return err
-		}),
+		Do: deleted(etcdPrefix, clientv3.WithPrefix()),
 	},
 }
 

@@ -26,5 +26,5 @@ var memoryKind = &Store{
 		fault.CapClock, fault.CapReplica, fault.CapReadOnly, fault.CapExhaust, fault.CapSentinel, fault.CapSlots,
 		fault.CapEvict, fault.CapVotes),
 	Settings: []Setting{{Name: Plain, Servers: 1}},
-	open:     func(context.Context, Requirements) (*Environment, error) { return &Environment{}, nil },
+	open:     func(context.Context, *Environment, Requirements) error { return nil },
 }

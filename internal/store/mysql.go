@@ -2,11 +2,10 @@ package store
 
 import (
 	"context"
-	"errors"
+	"regexp"
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
@@ -73,7 +72,12 @@ var mysqlKind = &Store{
 		fault.CapSlots:    "one server has all rows",
 		fault.CapEvict:    "a SQL server deletes no rows by itself"},
 	Settings: []Setting{{Name: Plain, Servers: 1}},
-	Guard:    &Guard{Kind: "sql", Start: startThingRows, Open: openThingRows},
+	Guard: &Guard{
+		Kind: "sql", Open: openThingRows,
+		Start: func(ctx context.Context) (*env.Server, error) {
+			return env.StartMariaDB(ctx, &env.MariaDBOptions{Relaxed: true})
+		},
+	},
 
 	open:       startMySQL,
 	operations: sqlOperations,
@@ -81,48 +85,34 @@ var mysqlKind = &Store{
 		s, err := env.StartMariaDB(ctx, nil)
 		return env.Nodes{s}, err
 	},
-	services:  []string{"mysql"},
-	address:   func(at []string) string { return env.MariaDBAt(at[0]) },
-	inAddress: inDSN,
-	counter:   countSQL,
-	program:   env.MariaDBProgram,
+	services: []string{"mysql"},
+	address:  func(at []string) string { return env.MariaDBAt(at[0]) },
+	hostIn:   regexp.MustCompile(`@tcp\(([^()]*)\)`), // as go-sql-driver/mysql writes it
+	counter:  countSQL,
+	program:  env.MariaDBProgram,
 }
 
-func startMySQL(ctx context.Context, w Requirements) (*Environment, error) {
-	e := &Environment{Config: driver.Config{}}
-	err := e.account(ctx, w)
-	if err == nil {
-		err = e.startSQLServer(ctx, w)
+func startMySQL(ctx context.Context, e *Environment, w Requirements) error {
+	if err := e.account(ctx, w); err != nil {
+		return err
 	}
+	if err := e.startSQLServer(ctx, w); err != nil {
+		return err
+	}
+	if e.login = hostUser; e.passwordFile == "" {
+		e.login += ":" + hostPassword
+	}
+	s, err := e.newSQLStore(ctx)
 	if err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	server := e.servers[0]
-	e.address = func(at []string) string {
-		a := env.MariaDBAt(at[0])
-		return e.login() + a[strings.IndexByte(a, '@'):]
-	}
-	admin, err := DialSQL(driver.Config{"address": env.MariaDBAddress(server)})
-	if err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	e.end = append(e.end, admin.Close)
-	s, err := e.newSQLStore(ctx, admin)
-	if err != nil {
-		return nil, errors.Join(err, e.Close())
+		return err
 	}
 	e.product = s
-	e.Setup.ReadOnly, e.Setup.Exhaust = s.readOnly, s.exhaust
-	return e, nil
+	e.Setup.ReadOnly, e.Setup.Exhaust = e.switched(readOnly), e.switched(oneConnection)
+	return nil
 }
 
-// login is what stands before the server in an address.
-func (e *Environment) login() string {
-	if e.passwordFile != "" {
-		return hostUser
-	}
-	return hostUser + ":" + hostPassword
-}
+// loginTo is an address with another login.
+func loginTo(address, login string) string { return login + address[strings.IndexByte(address, '@'):] }
 
 func (e *Environment) startSQLServer(ctx context.Context, w Requirements) error {
 	wrap, err := e.startClock(ctx, w)

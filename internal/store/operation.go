@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -27,7 +28,55 @@ type Operation struct {
 	// package claim has for them.
 	Makes []string
 
-	// Do does it to server number n. Undo is nil when there is nothing to undo.
-	Do   func(ctx context.Context, e *Environment, n int) error
-	Undo func(ctx context.Context, e *Environment, n int) error
+	// Do does it. Undo is nil when there is nothing to undo.
+	Do, Undo Step
+
+	forgets bool // who was admitted to vote
 }
+
+// Step is something that is done to the servers of e, or to number n of them.
+type Step func(ctx context.Context, e *Environment, n int) error
+
+// on is a step for the servers of one kind.
+func on[P product](do func(ctx context.Context, servers P, n int) error) Step {
+	return func(ctx context.Context, e *Environment, n int) error { return do(ctx, e.product.(P), n) }
+}
+
+// inTurn does several steps, whatever becomes of one.
+func inTurn(steps ...Step) Step {
+	return func(ctx context.Context, e *Environment, n int) error {
+		var errs []error
+		for _, step := range steps {
+			errs = append(errs, step(ctx, e, n))
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// onEach does a step to each of the servers.
+func onEach(step Step) Step {
+	return func(ctx context.Context, e *Environment, _ int) error {
+		var errs []error
+		for n := range e.Setup.Servers {
+			errs = append(errs, step(ctx, e, n))
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// change is a step, and how it is taken back.
+type change struct{ do, undo Step }
+
+// switched makes a change of each server a capability of them.
+func (e *Environment) switched(c change) func(ctx context.Context, on bool) error {
+	return func(ctx context.Context, on bool) error {
+		step := c.undo
+		if on {
+			step = c.do
+		}
+		return onEach(step)(ctx, e, 0)
+	}
+}
+
+// whileWatched is how long what an operator does is usually there.
+var whileWatched = [2]time.Duration{50 * time.Millisecond, 5 * time.Second}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
@@ -96,11 +95,14 @@ var redisKind = &Store{
 	Settings: []Setting{{Name: Plain, Servers: 1}, {Name: WithReplica, Servers: 1}, {Name: Cluster, Servers: clusterNodes, Sharded: true}},
 	Forgets:  true,
 	Floor:    &Floor{Name: "redis-ping", Open: ping},
-	Guard:    &Guard{Kind: "redis", Start: startThings, Open: openThings},
+	Guard: &Guard{
+		Kind: "redis", Open: openThings,
+		Start: func(ctx context.Context) (*env.Server, error) { return env.StartRedis(ctx, nil) },
+	},
 	LeftKeys: leftKeys,
 
 	open:       startRedis,
-	operations: append(operationsOn(oneAlone), onGroups...),
+	operations: append(operationsOn(func(*Operation) {}), onGroups...),
 	start: func(ctx context.Context, durable bool) (env.Nodes, error) {
 		if durable {
 			return env.StartRedisNodes(ctx, 1, &env.RedisOptions{AppendFsync: env.FsyncAlways})
@@ -113,28 +115,54 @@ var redisKind = &Store{
 	program:  env.RedisProgram,
 }
 
-func startRedis(ctx context.Context, w Requirements) (*Environment, error) {
+func startRedis(ctx context.Context, e *Environment, w Requirements) error {
 	switch {
 	case w.needs(fault.CapSentinel):
-		return startSentinel(ctx)
+		return startSentinel(ctx, e)
 	case w.Setting == Cluster || w.needs(fault.CapSlots):
-		e, err := startCluster(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return e.asRedis(ctx, w, []func(context.Context, Requirements) error{e.account, e.tellAccount})
+		return e.asRedis(ctx, w, e.startCluster)
+	case w.Setting == WithReplica || w.needs(fault.CapReplica):
+		return e.asRedis(ctx, w, e.startRedisServer, e.startReplica)
 	}
-	e := &Environment{address: byComma, Config: driver.Config{}}
-	steps := []func(context.Context, Requirements) error{e.account, e.startRedisServer}
-	if w.Setting == WithReplica || w.needs(fault.CapReplica) {
-		steps = append(steps, e.startReplica)
-	}
-	return e.asRedis(ctx, w, steps)
+	return e.asRedis(ctx, w, e.startRedisServer)
 }
 
-// oneAlone is what becomes of an operation where the store is one server.
-func oneAlone(r redisOperation, o *Operation) {
-	if r.notCluster {
-		o.Settings = []string{Plain, WithReplica}
+// startStep starts some servers of an environment, or tells them something.
+type startStep func(ctx context.Context, w Requirements) error
+
+// asRedis makes an account for hosts, goes through the steps of a start and gives
+// the servers the capabilities of those that speak Redis's protocol.
+func (e *Environment) asRedis(ctx context.Context, w Requirements, steps ...startStep) error {
+	for _, step := range append([]startStep{e.account}, steps...) {
+		if err := step(ctx, w); err != nil {
+			return err
+		}
 	}
+	s, err := e.newRedisStore(ctx)
+	if err != nil {
+		return err
+	}
+	e.product = s
+	e.Setup.ReadOnly, e.Setup.Exhaust, e.Setup.Memory = e.switched(missReplica), e.switched(oneClient), redisMemory(s.admins)
+	return nil
+}
+
+// redisLines are what every server is configured with: a replica is served at
+// once, and hosts have an account.
+var redisLines = []string{"repl-diskless-sync-delay 0", "user " + hostUser + " on >" + hostPassword + " ~* &* +@all"}
+
+func (e *Environment) startRedisServer(ctx context.Context, w Requirements) error {
+	wrap, err := e.startClock(ctx, w)
+	if err != nil {
+		return err
+	}
+	o := &env.RedisOptions{Wrap: wrap, Lines: redisLines}
+	if w.needs(fault.CapKeeps) {
+		o.AppendFsync = env.FsyncAlways
+	}
+	server, err := env.StartRedis(ctx, o)
+	if err == nil {
+		e.add(server)
+	}
+	return err
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/fence"
-	"github.com/lockbench/lockbench/internal/env"
 )
 
 // DialRedis makes a client with the defaults of go-redis from the configuration of
@@ -43,6 +42,32 @@ func DialRedis(cfg driver.Config) (redis.UniversalClient, error) {
 	return redis.NewUniversalClient(o), nil
 }
 
+// RedisNodes are clients of servers that do not know each other.
+type RedisNodes []redis.UniversalClient
+
+// DialRedisNodes is [DialRedis] for each of the addresses.
+func DialRedisNodes(cfg driver.Config) (RedisNodes, error) {
+	var nodes RedisNodes
+	for _, addr := range cfg.List("address") {
+		one := driver.Config{"address": addr, "username": cfg["username"], "password": cfg["password"], "tls_enabled": cfg["tls_enabled"]}
+		c, err := DialRedis(one)
+		if err != nil {
+			return nil, errors.Join(err, nodes.Close())
+		}
+		nodes = append(nodes, c)
+	}
+	return nodes, nil
+}
+
+// Close closes all of them.
+func (n RedisNodes) Close() error {
+	var errs []error
+	for _, c := range n {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // ping is the floor of everything that asks a Redis server: one PING through a
 // pooled client.
 func ping(cfg driver.Config) (call func(context.Context) error, end func() error, err error) {
@@ -54,40 +79,25 @@ func ping(cfg driver.Config) (call func(context.Context) error, end func() error
 }
 
 func countRedis(cfg driver.Config) (*Counter, error) {
-	var nodes []redis.UniversalClient
-	for _, addr := range cfg.List("address") {
-		one := driver.Config{"address": addr, "username": cfg["username"], "password": cfg["password"], "tls_enabled": cfg["tls_enabled"]}
-		c, err := DialRedis(one)
-		if err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, c)
+	nodes, err := DialRedisNodes(cfg)
+	if err != nil {
+		return nil, err
 	}
-	c := &Counter{nodes: float64(len(nodes)), own: 2}
-	c.total = func(ctx context.Context) (s Served, err error) {
-		for _, node := range nodes {
-			text, err := node.Info(ctx, "stats").Result()
+	c := &Counter{own: 2, close: nodes.Close}
+	for _, node := range nodes {
+		c.nodes = append(c.nodes, func(ctx context.Context) (Served, error) {
+			stats, err := node.InfoMap(ctx, "stats").Result()
 			if err != nil {
 				return Served{}, err
 			}
-			n, err := field(text, "total_commands_processed:")
+			n, err := strconv.ParseFloat(stats["Stats"]["total_commands_processed"], 64)
 			if err != nil {
-				return Served{}, err
+				return Served{}, fmt.Errorf("store: the server does not report total_commands_processed: %w", err)
 			}
-			if text, err = node.Info(ctx, "commandstats").Result(); err != nil {
-				return Served{}, err
-			}
-			calls, microseconds := fromClients(text)
-			s = Served{s.Run + n, s.Sent + calls, s.Busy + 1000*microseconds}
-		}
-		return s, nil
-	}
-	c.close = func() error {
-		var errs []error
-		for _, node := range nodes {
-			errs = append(errs, node.Close())
-		}
-		return errors.Join(errs...)
+			commands, err := node.InfoMap(ctx, "commandstats").Result()
+			calls, microseconds := fromClients(commands["Commandstats"])
+			return Served{n, calls, 1000 * microseconds}, err
+		})
 	}
 	return c, nil
 }
@@ -98,25 +108,14 @@ var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "uns
 // fromClients adds up the calls of those commands in the section commandstats,
 // and what they took with all that they have run. What has not been called yet is
 // not in it.
-func fromClients(text string) (calls, microseconds float64) {
-	for line := range strings.Lines(text) {
-		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
+func fromClients(commands map[string]string) (calls, microseconds float64) {
+	for _, name := range neverScripted {
 		var n, took float64
-		if _, err := fmt.Sscanf(rest, "calls=%f,usec=%f,", &n, &took); err == nil && slices.Contains(neverScripted, name) {
+		if _, err := fmt.Sscanf(commands["cmdstat_"+name], "calls=%f,usec=%f,", &n, &took); err == nil {
 			calls, microseconds = calls+n, microseconds+took
 		}
 	}
 	return calls, microseconds
-}
-
-// field finds the number after a key at the start of a line.
-func field(text, key string) (float64, error) {
-	for line := range strings.Lines(text) {
-		if v, ok := strings.CutPrefix(line, key); ok {
-			return strconv.ParseFloat(strings.TrimSpace(v), 64)
-		}
-	}
-	return 0, fmt.Errorf("store: the server does not report %s", strings.TrimSuffix(key, ":"))
 }
 
 // housekeeping are the side keys of which a prefix has one each, however many
@@ -153,18 +152,9 @@ func leftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
 	return slices.Compact(left), nil
 }
 
-// startThings starts a server for things that a guard keeps.
-func startThings(ctx context.Context) (*env.Server, string, error) {
-	s, err := env.StartRedis(ctx, nil)
-	if err != nil {
-		return nil, "", err
-	}
-	return s, s.Addr(), nil
-}
-
 // openThings keeps a thing in one key and its token in another.
-func openThings(address string) (*Guarded, error) {
-	c := redis.NewClient(&redis.Options{Addr: address})
+func openThings(addr string) (*Guarded, error) {
+	c := redis.NewClient(&redis.Options{Addr: addr})
 	return &Guarded{
 		Write: func(ctx context.Context, thing string, token uint64) error {
 			wrote, err := c.Eval(ctx, fence.RedisSet, []string{thing, thing + ":token"}, token, token).Int()

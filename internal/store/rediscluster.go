@@ -9,32 +9,21 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/env"
 )
 
 // clusterNodes is the smallest number between which slots can be moved.
 const clusterNodes = 2
 
-func startCluster(ctx context.Context) (*Environment, error) {
-	nodes, err := env.StartRedisCluster(ctx, clusterNodes)
+func (e *Environment) startCluster(ctx context.Context, _ Requirements) error {
+	nodes, err := env.StartRedisCluster(ctx, clusterNodes, redisLines...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	e := &Environment{address: byComma, Config: driver.Config{"cluster": "true"}}
 	e.add(nodes...)
-	s := &clusterSlots{}
-	e.Setup.Slots = s
-	for _, n := range nodes {
-		c := redis.NewClient(&redis.Options{Addr: n.Addr()})
-		e.end = append(e.end, c.Close)
-		id, err := c.Do(ctx, "CLUSTER", "MYID").Text()
-		if err != nil {
-			return nil, errors.Join(err, e.Close())
-		}
-		s.nodes = append(s.nodes, clusterNode{c, id})
-	}
-	return e, nil
+	e.Config["cluster"] = "true"
+	e.Setup.Slots = &clusterSlots{Environment: e}
+	return nil
 }
 
 type clusterNode struct {
@@ -44,7 +33,7 @@ type clusterNode struct {
 
 // clusterSlots moves slots as redis-cli does, with the keys in a random order.
 type clusterSlots struct {
-	nodes  []clusterNode
+	*Environment
 	moving []slotMove
 }
 
@@ -56,13 +45,21 @@ type slotMove struct {
 // Begin implements fault.Slots.
 func (s *clusterSlots) Begin(ctx context.Context) error {
 	s.moving = nil
-	for i, from := range s.nodes {
+	var nodes []clusterNode
+	for _, c := range s.product.(*redisStore).admins {
+		id, err := c.Do(ctx, "CLUSTER", "MYID").Text()
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, clusterNode{c, id})
+	}
+	for i, from := range nodes {
 		used, err := from.used(ctx)
 		if err != nil {
 			return err
 		}
 		for slot := range used {
-			s.moving = append(s.moving, slotMove{slot, from, s.nodes[(i+1)%len(s.nodes)]})
+			s.moving = append(s.moving, slotMove{slot, from, nodes[(i+1)%len(nodes)]})
 		}
 	}
 	for _, m := range s.moving {
@@ -148,15 +145,14 @@ const sentinelReplicas = 2
 
 // startSentinel starts servers of which Sentinel says to each client which one
 // is the master.
-func startSentinel(ctx context.Context) (*Environment, error) {
+func startSentinel(ctx context.Context, e *Environment) error {
 	g, err := env.StartSentinel(ctx, sentinelReplicas)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	e := &Environment{
-		Config: driver.Config{"address": g.Sentinel.Addr(), "sentinel_master": env.SentinelMaster},
-		ready:  g.AwaitReplicas, admit: g.AwaitReplicas, end: []func() error{g.Close},
-	}
+	e.end = append(e.end, g.Close)
+	e.Config["address"], e.Config["sentinel_master"] = g.Sentinel.Addr(), env.SentinelMaster
+	e.ready, e.admit = g.AwaitReplicas, g.AwaitReplicas
 	e.Setup.FailOver = func(ctx context.Context) error { return g.FailOver(ctx, nil) }
-	return e, nil
+	return nil
 }

@@ -4,108 +4,87 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// redisStep is one step of an operation on server n.
-type redisStep func(ctx context.Context, s *redisStore, n int) error
-
-func onRedis(do redisStep) func(context.Context, *Environment, int) error {
-	if do == nil {
-		return nil
-	}
-	return func(ctx context.Context, e *Environment, n int) error { return do(ctx, e.product.(*redisStore), n) }
-}
-
-// inTurn does several steps, whatever becomes of one.
-func inTurn(steps ...redisStep) redisStep {
-	return func(ctx context.Context, s *redisStore, n int) error {
-		var errs []error
-		for _, step := range steps {
-			errs = append(errs, step(ctx, s, n))
-		}
-		return errors.Join(errs...)
-	}
-}
-
 // command sends one.
-func command(args ...any) redisStep {
-	return func(ctx context.Context, s *redisStore, n int) error { return s.do(ctx, n, args...) }
+func command(args ...any) Step {
+	return on(func(ctx context.Context, s *redisStore, n int) error { return s.do(ctx, n, args...) })
 }
 
-func setting(name string, value any) redisStep {
-	return func(ctx context.Context, s *redisStore, n int) error { return s.set(ctx, n, name, value) }
-}
+// setting changes one, and began sets one to what it was.
+func setting(name string, value any) Step { return command("CONFIG", "SET", name, value) }
 
-// began sets one to what it was.
-func began(name string) redisStep { return setting(name, redisSettings[name]) }
+func began(name string) Step { return setting(name, redisSettings[name]) }
 
-func disconnect(ctx context.Context, s *redisStore, n int) error { return s.disconnect(ctx, n) }
+// disconnect ends the connections of hosts.
+var disconnect = on(func(ctx context.Context, s *redisStore, n int) error {
+	return errors.Join(
+		s.do(ctx, n, "CLIENT", "KILL", "USER", s.user, "TYPE", "NORMAL"),
+		s.do(ctx, n, "CLIENT", "KILL", "USER", s.user, "TYPE", "PUBSUB"))
+})
 
-// redisOperation is what an operator does to one server, alone or one of several.
-type redisOperation struct {
-	name, does string
-	lasts      [2]time.Duration
-	stops      bool // its clients, while it lasts
-	grants     bool // it stops them, and no renewals
-	recovers   time.Duration
-	makes      []string
-	notCluster bool // it cannot be done there
-	forgets    bool // who was admitted to vote
-	do, undo   redisStep
-}
+var (
+	// missReplica lets a server refuse writes: a master that misses a replica does,
+	// as one whose disk is full.
+	missReplica = change{setting("min-replicas-to-write", missingReplicas), began("min-replicas-to-write")}
+	// oneClient ends all connections, and takes one at a time.
+	oneClient = change{inTurn(setting("maxclients", 1), command("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES")), began("maxclients")}
+	// full gives a server less memory than it has.
+	full = setting("maxmemory", 1)
+)
 
-// whileWatched is how long what an operator does is usually there.
-var whileWatched = [2]time.Duration{50 * time.Millisecond, 5 * time.Second}
+// missingReplicas are more than any server has.
+const missingReplicas = 10
 
 // onServers are done to one server.
-var onServers = []redisOperation{
+var onServers = []Operation{
 	{
-		name: "policy", does: "%s gets an evicting maxmemory-policy, without a limit of its memory", lasts: whileWatched, stops: true, recovers: 2 * time.Second,
-		do: setting("maxmemory-policy", "allkeys-lru"), undo: began("maxmemory-policy"),
+		Name: "policy", Does: "%s gets an evicting maxmemory-policy, without a limit of its memory", Lasts: whileWatched, Stops: true, Recovers: 2 * time.Second,
+		Do: setting("maxmemory-policy", "allkeys-lru"), Undo: began("maxmemory-policy"),
 	},
 	{
-		name: "evict", does: "%s is full, and evicts keys", lasts: whileWatched, stops: true, recovers: 2 * time.Second, makes: []string{string(claim.Evicting)}, forgets: true,
-		do: inTurn(setting("maxmemory-policy", "allkeys-random"), full), undo: inTurn(began("maxmemory"), began("maxmemory-policy")),
+		Name: "evict", Does: "%s is full, and evicts keys", Lasts: whileWatched, Stops: true, Recovers: 2 * time.Second, Makes: []string{string(claim.Evicting)}, forgets: true,
+		Do: inTurn(setting("maxmemory-policy", "allkeys-random"), full), Undo: inTurn(began("maxmemory"), began("maxmemory-policy")),
 	},
 	{
-		name: "full", does: "%s is full, and refuses what needs memory", lasts: whileWatched, grants: true,
-		do: full, undo: began("maxmemory"),
+		Name: "full", Does: "%s is full, and refuses what needs memory", Lasts: whileWatched, StopsGrants: true,
+		Do: full, Undo: began("maxmemory"),
 	},
 	{
-		name: "maxclients", does: "%s ends all connections and takes one at a time", lasts: whileWatched, stops: true, recovers: time.Second,
-		do:   inTurn(setting("maxclients", 1), command("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES")),
-		undo: began("maxclients"),
+		Name: "maxclients", Does: "%s ends all connections and takes one at a time", Lasts: whileWatched, Stops: true, Recovers: time.Second,
+		Do: oneClient.do, Undo: oneClient.undo,
 	},
 	{
-		name: "read-only", does: "%s misses a replica, and refuses writes", lasts: whileWatched, stops: true, recovers: time.Second,
-		do: setting("min-replicas-to-write", missingReplicas), undo: began("min-replicas-to-write"),
+		Name: "read-only", Does: "%s misses a replica, and refuses writes", Lasts: whileWatched, Stops: true, Recovers: time.Second,
+		Do: missReplica.do, Undo: missReplica.undo,
 	},
 	{
-		name: "demote", does: "%s is demoted to a replica, and promoted again", lasts: [2]time.Duration{10 * time.Millisecond, 3 * time.Second}, stops: true, recovers: time.Second,
-		notCluster: true,
-		do:         command("REPLICAOF", "127.0.0.1", "1"), undo: promoteAgain,
+		Name: "demote", Does: "%s is demoted to a replica, and promoted again", Lasts: [2]time.Duration{10 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second,
+		Settings: []string{Plain, WithReplica},
+		Do:       command("REPLICAOF", "127.0.0.1", "1"), Undo: on(promoteAgain),
 	},
-	{name: "kill", does: "%s ends all connections of hosts", do: disconnect},
+	{Name: "kill", Does: "%s ends all connections of hosts", Do: disconnect},
 	{
-		name: "pause", does: "%s lets writes wait", lasts: whileWatched, stops: true,
-		do: command("CLIENT", "PAUSE", time.Minute.Milliseconds(), "WRITE"), undo: command("CLIENT", "UNPAUSE"),
+		Name: "pause", Does: "%s lets writes wait", Lasts: whileWatched, Stops: true,
+		Do: command("CLIENT", "PAUSE", time.Minute.Milliseconds(), "WRITE"), Undo: command("CLIENT", "UNPAUSE"),
 	},
-	{name: "scripts", does: "%s forgets all scripts", do: command("SCRIPT", "FLUSH")},
-	{name: "save", does: "%s writes its data to the disk", do: save},
+	{Name: "scripts", Does: "%s forgets all scripts", Do: command("SCRIPT", "FLUSH")},
+	{Name: "save", Does: "%s writes its data to the disk", Do: on(save)},
 	{
-		name: "password", does: "%s has another password than the hosts, and ends their connections", lasts: whileWatched, stops: true, recovers: time.Second,
-		do: inTurn(account("resetpass", ">"+otherPassword), disconnect), undo: inTurn(account("resetpass", ">"+hostPassword), disconnect),
+		Name: "password", Does: "%s has another password than the hosts, and ends their connections", Lasts: whileWatched, Stops: true, Recovers: time.Second,
+		Do: inTurn(account("resetpass", ">"+otherPassword), disconnect), Undo: inTurn(account("resetpass", ">"+hostPassword), disconnect),
 	},
 	{
-		name: "right", does: "%s takes the right to SETRANGE away from the hosts", lasts: whileWatched, grants: true, recovers: time.Second,
-		do: account("-setrange"), undo: account("+@all"),
+		Name: "right", Does: "%s takes the right to SETRANGE away from the hosts", Lasts: whileWatched, StopsGrants: true, Recovers: time.Second,
+		Do: account("-setrange"), Undo: account("+@all"),
 	},
-	{name: "flush", does: "%s loses all keys (FLUSHALL)", makes: []string{string(claim.DataLost)}, forgets: true, do: command("FLUSHALL")},
-	{name: "delete", does: "a lock is deleted by hand on %s", makes: []string{string(claim.EndedByHand)}, do: deleteLock},
+	{Name: "flush", Does: "%s loses all keys (FLUSHALL)", Makes: []string{string(claim.DataLost)}, forgets: true, Do: command("FLUSHALL")},
+	{Name: "delete", Does: "a lock is deleted by hand on %s", Makes: []string{string(claim.EndedByHand)}, Do: on(deleteLock)},
 }
 
 // onGroups are done to the servers of a setting.
@@ -117,16 +96,16 @@ var onGroups = []Operation{
 		Do: func(ctx context.Context, e *Environment, _ int) error {
 			return e.failOver(ctx, e.servers[0].Addr(), e.servers[1].Addr())
 		},
-		Undo: func(ctx context.Context, e *Environment, _ int) error { return e.failBack(ctx) },
+		Undo: failBack,
 	},
 	{
 		Name: "promote", Does: "the server dies, and the replica, which has missed the last writes, takes over", Settings: []string{WithReplica},
 		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []string{string(claim.ReplicaPromoted)},
-		Do: promoteLate, Undo: func(ctx context.Context, e *Environment, _ int) error { return e.failBack(ctx) },
+		Do: promoteLate, Undo: failBack,
 	},
 	{
 		Name: "restore", Does: "all keys are saved, and restored later", Settings: []string{Plain, WithReplica}, Lasts: whileWatched,
-		Makes: []string{string(claim.OldData)}, Do: onRedis(saveKeys), Undo: onRedis(restoreKeys),
+		Makes: []string{string(claim.OldData)}, Do: on(saveKeys), Undo: on(restoreKeys),
 	},
 	{
 		Name: "slots", Does: "the slots of the locks are moved to another node, half of each at first", Settings: []string{Cluster}, Lasts: whileWatched, Recovers: time.Second,
@@ -143,21 +122,14 @@ var rotation = Operation{
 }
 
 // operationsOn are [onServers], as the store that they are of has them.
-func operationsOn(as func(redisOperation, *Operation)) []Operation {
-	var all []Operation
-	for _, r := range onServers {
-		o := Operation{
-			Name: r.name, Does: r.does, Server: true, Lasts: r.lasts, Stops: r.stops, StopsGrants: r.grants, Recovers: r.recovers, Makes: r.makes,
-			Do: onRedis(r.do), Undo: onRedis(r.undo),
-		}
-		as(r, &o)
-		all = append(all, o)
+func operationsOn(as func(*Operation)) []Operation {
+	all := slices.Clone(onServers)
+	for i := range all {
+		all[i].Server = true
+		as(&all[i])
 	}
 	return all
 }
-
-// full gives the server less memory than it has.
-func full(ctx context.Context, s *redisStore, n int) error { return s.set(ctx, n, "maxmemory", 1) }
 
 // save writes a snapshot, unless one is being written.
 func save(ctx context.Context, s *redisStore, n int) error {
@@ -168,25 +140,15 @@ func save(ctx context.Context, s *redisStore, n int) error {
 }
 
 // account changes the rules of the hosts' account.
-func account(rules ...any) redisStep {
+func account(rules ...any) Step {
 	return command(append([]any{"ACL", "SETUSER", hostUser}, rules...)...)
 }
 
 // rotate lets hosts log in with another password: both are right until the file
 // has the new one.
-func rotate(from, to string) func(context.Context, *Environment, int) error {
-	all := func(ctx context.Context, s *redisStore, step redisStep) error {
-		var errs []error
-		for n := range s.admins {
-			errs = append(errs, step(ctx, s, n))
-		}
-		return errors.Join(errs...)
-	}
-	return onRedis(func(ctx context.Context, s *redisStore, _ int) error {
-		return errors.Join(
-			all(ctx, s, account(">"+to)), s.writePassword(to),
-			all(ctx, s, account("<"+from)), all(ctx, s, disconnect))
-	})
+func rotate(from, to string) Step {
+	write := func(_ context.Context, e *Environment, _ int) error { return e.writePassword(to) }
+	return inTurn(onEach(account(">"+to)), write, onEach(account("<"+from)), onEach(disconnect))
 }
 
 // promoteAgain ends a demotion, and waits for the replica, if there is one.

@@ -21,7 +21,7 @@ func (e *Environment) startReplica(ctx context.Context, _ Requirements) error {
 		return err
 	}
 	e.end = append(e.end, link.Close)
-	server, err := env.StartRedis(ctx, &env.RedisOptions{Lines: redisLines()})
+	server, err := env.StartRedis(ctx, &env.RedisOptions{Lines: redisLines})
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (e *Environment) failOver(ctx context.Context, from, to string) error {
 }
 
 // failBack is the opposite of a failover to the replica.
-func (e *Environment) failBack(ctx context.Context) error {
+func failBack(ctx context.Context, e *Environment, _ int) error {
 	first, second := e.servers[0].Addr(), e.Setup.Replica.Addr()
 	if err := e.failOver(ctx, second, first); err != nil {
 		return err

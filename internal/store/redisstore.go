@@ -49,45 +49,6 @@ func (s *redisStore) do(ctx context.Context, n int, args ...any) error {
 	return nil
 }
 
-// every sends one command to each server.
-func (s *redisStore) every(ctx context.Context, args ...any) error {
-	var errs []error
-	for n := range s.admins {
-		errs = append(errs, s.do(ctx, n, args...))
-	}
-	return errors.Join(errs...)
-}
-
-// set changes one setting of server n.
-func (s *redisStore) set(ctx context.Context, n int, name string, value any) error {
-	return s.do(ctx, n, "CONFIG", "SET", name, value)
-}
-
-// disconnect ends the connections of hosts to server n.
-func (s *redisStore) disconnect(ctx context.Context, n int) error {
-	return errors.Join(
-		s.do(ctx, n, "CLIENT", "KILL", "USER", s.user, "TYPE", "NORMAL"),
-		s.do(ctx, n, "CLIENT", "KILL", "USER", s.user, "TYPE", "PUBSUB"))
-}
-
-// readOnly lets the servers refuse writes: a master that misses a replica does,
-// as one whose disk is full.
-func (s *redisStore) readOnly(ctx context.Context, on bool) error {
-	return s.every(ctx, "CONFIG", "SET", "min-replicas-to-write", map[bool]int{true: missingReplicas}[on])
-}
-
-func (s *redisStore) exhaust(ctx context.Context, on bool) error {
-	if !on {
-		return s.every(ctx, "CONFIG", "SET", "maxclients", redisSettings["maxclients"])
-	}
-	return errors.Join(
-		s.every(ctx, "CONFIG", "SET", "maxclients", 1),
-		s.every(ctx, "CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES"))
-}
-
-// missingReplicas are more than any server has.
-const missingReplicas = 10
-
 // redisSettings are those that are changed, as they begin.
 var redisSettings = map[string]string{
 	"maxmemory": "0", "maxmemory-policy": "noeviction", "maxclients": "10000", "min-replicas-to-write": "0",
@@ -127,9 +88,8 @@ func (s *redisStore) serverHealthy(ctx context.Context, n int) error {
 	if err != nil || rules != s.began[n] {
 		return fmt.Errorf("the account of the hosts is %s, not %s: %w", rules, s.began[n], err)
 	}
-	info, err := s.info(ctx, n, "replication")
-	if err != nil || info["role"] != "master" {
-		return fmt.Errorf("it is a %s: %w", info["role"], err)
+	if err := replicates(ctx, s.admins[n], "role", "master"); err != nil {
+		return err
 	}
 	switch {
 	case s.Setup.Slots != nil:
@@ -148,15 +108,6 @@ func (s *redisStore) rules(ctx context.Context, n int) (string, error) {
 		return "", fmt.Errorf("hosts have no account: %w", err)
 	}
 	return all[i], nil
-}
-
-// info is one section of what a server says about itself.
-func (s *redisStore) info(ctx context.Context, n int, section string) (map[string]string, error) {
-	all, err := s.admins[n].InfoMap(ctx, section).Result()
-	for _, info := range all {
-		return info, err
-	}
-	return nil, err
 }
 
 // agrees returns nil when a node of a Cluster finds every slot served, and none

@@ -104,39 +104,35 @@ var redlockKind = &Store{
 	program:  env.RedisProgram,
 }
 
-func startRedlock(ctx context.Context, w Requirements) (*Environment, error) {
+func startRedlock(ctx context.Context, e *Environment, w Requirements) error {
 	// A node that has lost its data is let in again after max_ttl; the nodes
 	// share a machine with each other and with what harms them.
-	e := &Environment{address: byComma, Config: driver.Config{"max_ttl": w.TTL.String(), "node_timeout": "100ms"}}
+	e.Config["max_ttl"], e.Config["node_timeout"] = w.TTL.String(), "100ms"
 	e.admit = func(ctx context.Context) error {
 		return e.servers.Init(ctx, w.Plugin, "max_ttl="+w.TTL.String(), "node_timeout=100ms")
 	}
-	steps := []func(context.Context, Requirements) error{e.account}
-	for range redlockNodes {
-		steps = append(steps, e.startRedisServer)
-	}
-	return e.asRedis(ctx, w, steps)
+	return e.asRedis(ctx, w, slices.Repeat([]startStep{e.startRedisServer}, redlockNodes)...)
 }
 
 // oneOfSeveral is what becomes of an operation on one node: it stops nobody.
-func oneOfSeveral(r redisOperation, o *Operation) {
-	o.Stops, o.StopsGrants = false, false
-	if r.forgets {
+func oneOfSeveral(o *Operation) {
+	o.Stops, o.StopsGrants, o.Settings = false, false, nil
+	if o.forgets {
 		// Another node that cannot vote meanwhile leaves a majority, two may not.
 		o.Recovers = quarantine
 	}
 	// What one node has lost is no loss, as it does not vote then.
-	o.Makes = slices.DeleteFunc(slices.Clone(r.makes), func(c string) bool { return c == string(claim.DataLost) })
+	o.Makes = slices.DeleteFunc(slices.Clone(o.Makes), func(c string) bool { return c == string(claim.DataLost) })
 }
 
 // admitted returns nil when a node votes.
 func (s *redisStore) admitted(ctx context.Context, n int) error {
-	info, err := s.info(ctx, n, "server")
+	info, err := s.admins[n].InfoMap(ctx, "server").Result()
 	if err != nil {
 		return err
 	}
 	marker, err := s.admins[n].HGet(ctx, "~redlock", "marker").Result()
-	if err != nil || !strings.HasPrefix(marker, info["run_id"]+" ") {
+	if err != nil || !strings.HasPrefix(marker, info["Server"]["run_id"]+" ") {
 		return fmt.Errorf("it does not vote: its marker is %q: %w", marker, err)
 	}
 	return nil

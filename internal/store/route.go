@@ -40,14 +40,14 @@ func Route(cfg driver.Config, via func(address string) (string, error)) (driver.
 // within finds host and port in an address that is not a list of them.
 func within(address string) (from, to int, ok bool) {
 	for _, s := range All() {
-		if s.inAddress == nil {
+		if s.hostIn == nil {
 			continue
 		}
-		if from, to, ok = s.inAddress(address); ok {
-			break
+		if at := s.hostIn.FindStringSubmatchIndex(address); at != nil {
+			return at[2], at[3], true
 		}
 	}
-	return from, to, ok
+	return 0, 0, false
 }
 
 // addresses splits a list; what is none may have commas of its own.

@@ -66,12 +66,3 @@ func (s *Store) of(at []string, plugin string) *Servers {
 	}
 	return out
 }
-
-// Services are those of compose.yaml for all stores.
-func Services() []string {
-	var all []string
-	for _, s := range All() {
-		all = append(all, s.services...)
-	}
-	return all
-}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"math"
-	"regexp"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -51,56 +50,31 @@ func countSQL(cfg driver.Config) (*Counter, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Counter{nodes: 1, own: 1, close: db.Close}
-	c.total = func(ctx context.Context) (Served, error) {
+	c := &Counter{own: 1, close: db.Close}
+	c.nodes = append(c.nodes, func(ctx context.Context) (Served, error) {
 		var name string
 		var n float64
 		err := db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n)
-		return Served{n, n - c.own*(c.reads+1), math.NaN()}, err
-	}
+		return Served{n, n - c.own*c.reads, math.NaN()}, err
+	})
 	return c, nil
-}
-
-// dsn finds the address in a data source name of go-sql-driver/mysql.
-var dsn = regexp.MustCompile(`@tcp\(([^()]*)\)`)
-
-func inDSN(address string) (from, to int, ok bool) {
-	at := dsn.FindStringSubmatchIndex(address)
-	if at == nil {
-		return 0, 0, false
-	}
-	return at[2], at[3], true
-}
-
-// startThingRows starts a server with a table for [thingRows].
-func startThingRows(ctx context.Context) (*env.Server, string, error) {
-	s, err := env.StartMariaDB(ctx, &env.MariaDBOptions{Relaxed: true})
-	if err != nil {
-		return nil, "", err
-	}
-	address := env.MariaDBAddress(s)
-	db, err := DialSQL(driver.Config{"address": address})
-	if err == nil {
-		_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS things (
-			name VARCHAR(200) PRIMARY KEY, body BIGINT UNSIGNED NOT NULL DEFAULT 0,
-			lock_token BIGINT UNSIGNED NOT NULL DEFAULT 0, writes BIGINT NOT NULL DEFAULT 0)`)
-		err = errors.Join(err, db.Close())
-	}
-	if err != nil {
-		return nil, "", errors.Join(err, s.Close())
-	}
-	return s, address, nil
 }
 
 // thingConns is how many connections a process may use to write to things.
 const thingConns = 4
 
-func openThingRows(address string) (*Guarded, error) {
-	db, err := DialSQL(driver.Config{"address": address})
+func openThingRows(addr string) (*Guarded, error) {
+	db, err := DialSQL(driver.Config{"address": env.MariaDBAt(addr)})
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(thingConns)
+	_, err = db.Exec(`CREATE TABLE IF NOT EXISTS things (
+		name VARCHAR(200) PRIMARY KEY, body BIGINT UNSIGNED NOT NULL DEFAULT 0,
+		lock_token BIGINT UNSIGNED NOT NULL DEFAULT 0, writes BIGINT NOT NULL DEFAULT 0)`)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	return &Guarded{Write: thingRows{db}.write, WriteBare: thingRows{db}.writeBare, Close: db.Close}, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -24,10 +23,13 @@ type sqlStore struct {
 	held *sql.Conn
 }
 
-func (e *Environment) newSQLStore(ctx context.Context, admin *sql.DB) (*sqlStore, error) {
+func (e *Environment) newSQLStore(ctx context.Context) (*sqlStore, error) {
+	admin, err := DialSQL(driver.Config{"address": env.MariaDBAddress(e.servers[0])})
+	if err != nil {
+		return nil, err
+	}
 	s := &sqlStore{Environment: e, admin: admin}
-	e.end = append(e.end, func() error { return s.letGo(context.Background()) })
-	var err error
+	e.end = append(e.end, admin.Close, func() error { return letGo(context.Background(), s, 0) })
 	s.began, err = s.settings(ctx)
 	return s, err
 }
@@ -48,42 +50,20 @@ func (s *sqlStore) settings(ctx context.Context) (map[string]string, error) {
 	for _, c := range sqlChanges {
 		names = append(names, c.setting)
 	}
-	rows, err := s.admin.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('"+strings.Join(names, "','")+"')")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	all := map[string]string{}
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
+	for _, name := range names {
+		value, err := s.texts(ctx, "SELECT @@GLOBAL."+name)
+		if err != nil {
 			return nil, err
 		}
-		all[name] = value
+		all[name] = value[0]
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
-func (s *sqlStore) readOnly(ctx context.Context, on bool) error {
-	return s.exec(ctx, fmt.Sprintf("SET GLOBAL read_only = %t", on))
-}
-
-// exhaust gives the account a limit: the server's own is at least 10.
-func (s *sqlStore) exhaust(ctx context.Context, on bool) error {
-	if !on {
-		return s.limit(ctx, 0)
-	}
-	return errors.Join(s.limit(ctx, 1), s.disconnect(ctx))
-}
-
-// limit says how many connections the hosts may have together, 0 for any.
-func (s *sqlStore) limit(ctx context.Context, most int) error {
-	return s.exec(ctx, fmt.Sprintf("ALTER USER %s WITH MAX_USER_CONNECTIONS %d", sqlUser, most))
-}
-
-// disconnect ends the connections of the hosts. One that has just ended by
+// endSessions ends the connections of the hosts. One that has just ended by
 // itself is no error.
-func (s *sqlStore) disconnect(ctx context.Context) error {
+var endSessions = on(func(ctx context.Context, s *sqlStore, _ int) error {
 	ids, err := s.texts(ctx, "SELECT id FROM information_schema.processlist WHERE user = '"+hostUser+"'")
 	if err != nil {
 		return err
@@ -95,7 +75,7 @@ func (s *sqlStore) disconnect(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
+})
 
 // The server's numbers for a connection and for a table that do not exist.
 const (
@@ -126,7 +106,7 @@ func (s *sqlStore) texts(ctx context.Context, query string) ([]string, error) {
 	return all, rows.Err()
 }
 
-// hold does something on a connection that stays, until [sqlStore.letGo].
+// hold does something on a connection that stays, until [letGo].
 func (s *sqlStore) hold(ctx context.Context, statements ...string) error {
 	c, err := s.admin.Conn(ctx)
 	if err != nil {
@@ -142,7 +122,7 @@ func (s *sqlStore) hold(ctx context.Context, statements ...string) error {
 }
 
 // letGo ends what is held on a connection.
-func (s *sqlStore) letGo(ctx context.Context) error {
+func letGo(ctx context.Context, s *sqlStore, _ int) error {
 	if s.held == nil {
 		return nil
 	}
@@ -159,8 +139,7 @@ func (s *sqlStore) letGo(ctx context.Context) error {
 }
 
 func (s *sqlStore) healthy(ctx context.Context) error {
-	at := s.address([]string{s.Setup.Servers[0].Addr()})
-	host, err := DialSQL(driver.Config{"address": hostUser + ":" + hostPassword + at[strings.IndexByte(at, '@'):]})
+	host, err := DialSQL(driver.Config{"address": loginTo(s.ConfigOf(nil)["address"], hostUser+":"+hostPassword)})
 	if err != nil {
 		return err
 	}

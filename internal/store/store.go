@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +41,8 @@ type Store struct {
 	// what a prefix needs however many locks it has seen.
 	LeftKeys func(ctx context.Context, addr, prefix string) ([]string, error)
 
-	open       func(ctx context.Context, w Requirements) (*Environment, error)
+	// open starts the servers of e, which is closed after an error.
+	open       func(ctx context.Context, e *Environment, w Requirements) error
 	operations []Operation
 	// start starts servers to be measured, which find durable added to their
 	// configuration when they are durable ones.
@@ -53,18 +55,35 @@ type Store struct {
 	services []string
 	// address joins the addresses of its servers; nil does so by commas.
 	address func(at []string) string
-	// scheme may stand before an address, and inAddress finds host and port in one
-	// that is not a list of them.
-	scheme    string
-	inAddress func(address string) (from, to int, ok bool)
-	counter   func(cfg driver.Config) (*Counter, error)
-	program   func() env.Program
+	// scheme may stand before an address, and hostIn finds host and port, as its
+	// first group, in one that is not a list of them.
+	scheme  string
+	hostIn  *regexp.Regexp
+	counter func(cfg driver.Config) (*Counter, error)
+	program func() env.Program
 }
 
 // Floor is a call to servers that does next to nothing.
 type Floor struct {
 	Name string // in results.txt
 	Open func(cfg driver.Config) (call func(context.Context) error, end func() error, err error)
+}
+
+// Guard is what refuses writes with an old token to things that are kept in a
+// store.
+type Guard struct {
+	Kind string // of the things, in what is recorded
+	// Start starts a server for them.
+	Start func(ctx context.Context) (*env.Server, error)
+	// Open connects to that, at host:port.
+	Open func(addr string) (*Guarded, error)
+}
+
+// Guarded writes to things. Both kinds of writes return an error wrapping
+// fence.ErrStale when a guard refuses.
+type Guarded struct {
+	Write, WriteBare func(ctx context.Context, thing string, token uint64) error
+	Close            func() error
 }
 
 // Setting is a way in which servers can be set up.
