@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/lockbench/lockbench/core"
-	"github.com/lockbench/lockbench/core/driver"
 )
 
 func acquireCases() []Case {
@@ -23,11 +20,6 @@ after.`,
 			Explain: `Acquire ends when its ctx does, with an error that satisfies errors.Is for ctx.Err(). It then owns nothing and stands
 in nobody's way.`,
 			Run: endsWithCtx,
-		},
-		{
-			Name:    "K1 a permanent error ends acquire",
-			Explain: `An error that waiting cannot resolve, such as a denied login, ends Acquire at once and keeps its identity.`,
-			Run:     permanentError,
 		},
 	}
 }
@@ -83,21 +75,4 @@ func endsWithCtx(t T, h *Harness) {
 		t.Fatalf("Release: %v", err)
 	}
 	h.attempt(cs[0].b, "jobs", h.lasting().TTL).must(t)
-}
-
-func permanentError(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
-	denied := fmt.Errorf("%w: wrong password", driver.ErrDenied)
-	g.set(only([]string{opAcquire}, func(context.Context) error { return denied }), nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	start := time.Now()
-	_, err := c.acquire(ctx, t, "jobs", h.lasting())
-	if !errors.Is(err, core.ErrDenied) {
-		t.Errorf("want ErrDenied, got %v", err)
-	}
-	if took := ranSince(t, start); took > time.Second {
-		t.Errorf("Acquire tried for %v what can never work", took)
-	}
 }

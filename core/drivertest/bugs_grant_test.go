@@ -68,7 +68,6 @@ func grantBugs() []bug {
 			},
 			caught: []string{
 				"E1 run campaigns again after every lost term", "E1 leadership passes to the next candidate",
-				"K8 a refusal after service is waited for",
 			},
 		},
 		{
@@ -112,7 +111,7 @@ func grantBugs() []bug {
 		{
 			name:   "inspect shows nobody",
 			plant:  each(func(c *calls) { onInspect(c, func(driver.Holder) driver.Holder { return driver.Holder{} }) }),
-			caught: []string{"K2 inspect says what the store knows", "E2 a term that ends at MaxHold is left to expire", "E3 stale while the backend is away"},
+			caught: []string{"K2 inspect says what the store knows", "E2 a term that ends at MaxHold is left to expire"},
 		},
 		{
 			name: "inspect rounds the TTL up",

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core"
-	"github.com/lockbench/lockbench/core/driver"
 )
 
 // nextChange waits for the next change, which must be of that kind and value.
@@ -85,27 +84,6 @@ func slowReader(t T, h *Harness) {
 	}
 }
 
-func staleWhileAway(t T, h *Harness) {
-	bs := h.backends(t, 2)
-	g := newInjector(bs[1])
-	a := h.attempt(bs[0], "jobs", h.lasting().TTL)
-	a.Value = []byte("one")
-	// The injector's Observe asks the injector's Inspect, and so is cut off with it.
-	c := h.clientOn(t, &polling{injector: g})
-	changes, _ := c.observe(t, "jobs", h.lastingTerm("nothing"))
-	nextChange(t, changes, observeLimit, core.Vacant, "")
-	a.must(t)
-	nextChange(t, changes, observeLimit, core.Elected, "one")
-	g.set(cut(), nil)
-	if s := nextStale(t, changes); s.Since.IsZero() || s.Err == nil {
-		t.Errorf("Stale comes without since when, or why: %v, %v", s.Since, s.Err)
-	}
-	g.set(nil, nil)
-	nextChange(t, changes, 10*time.Second, core.Updated, "one") // the same leader, seen again
-	a.mustRelease(t)
-	nextChange(t, changes, observeLimit, core.Vacant, "")
-}
-
 // nextStale waits for Stale; what is known of the former leader may be in it.
 func nextStale(t T, changes <-chan core.Change) core.Change {
 	t.Helper()
@@ -117,13 +95,6 @@ func nextStale(t T, changes <-chan core.Change) core.Change {
 		t.Fatalf("want stale, got %v of value %q, %s", c.Kind, c.Leader.Value, describe(c.Leader))
 	}
 	return c
-}
-
-// polling observes through an injector, call by call.
-type polling struct{ *injector }
-
-func (p *polling) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	return driver.PollObserve(ctx, p.injector, name, 20*time.Millisecond, emit)
 }
 
 func observeServer(t T, h *Harness) {

@@ -119,22 +119,6 @@ func (c *client) saw(kind core.EventKind, name string) int {
 	return n
 }
 
-// lost waits for the event of name's loss, and returns when the lease was lost.
-func (c *client) lost(t T, name string) (at time.Time) {
-	t.Helper()
-	eventually(t, 5*time.Second, "the loss is told", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, e := range c.events {
-			if e.Kind == core.EventLost && e.Name == name {
-				at = e.Time
-			}
-		}
-		return !at.IsZero()
-	})
-	return at
-}
-
 func (c *client) lock(t T, name string, o core.LockOptions) *core.Lock {
 	t.Helper()
 	l, err := c.Lock(name, &o)

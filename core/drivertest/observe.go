@@ -43,12 +43,6 @@ closed when ctx ends.`,
 			Run:     slowReader,
 		},
 		{
-			Name: "E3 stale while the backend is away",
-			Explain: `While the store cannot be reached nobody knows who leads: Observe says Stale, with since when, and goes on by itself
-once the store is back.`,
-			Run: staleWhileAway,
-		},
-		{
 			Name:    "E3 elected, updated, vacant, stale in order with a server that stops",
 			Explain: `The same with the real server: the leader proclaims and resigns, the server stops and starts, a leader is elected again.`,
 			Needs:   []Need{NeedStore},

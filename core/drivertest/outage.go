@@ -24,13 +24,6 @@ scheduler would skip its job for, and not that it is granted.`,
 			Run:     acquireThroughOutage,
 		},
 		{
-			Name: "K8 a refusal after service is waited for",
-			Explain: `A store that has served this client and then refuses it (read-only in a failover, a password that is being rotated)
-ends no Acquire that waits and loses no lease before its deadline: both go on when the refusal is over. TryAcquire says so
-at once.`,
-			Run: refusedForAWhile,
-		},
-		{
 			Name:    "K8 try fails fast when the server is down",
 			Explain: `With the server stopped TryAcquire and Check fail within a few seconds and say that it is unavailable; both work again once it is back.`,
 			Needs:   []Need{NeedStore},
@@ -96,40 +89,6 @@ func acquireThroughOutage(t T, h *Harness) {
 	}
 	g.set(nil, nil)
 	a.granted(t, 3*time.Second)
-}
-
-func refusedForAWhile(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
-	if err := c.mustTry(t, "jobs", h.lasting()).Release(t.Context()); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
-	o := core.LockOptions{TTL: h.ttl(2 * time.Second)}
-	held := c.mustTry(t, "held", o)
-	denied := fmt.Errorf("%w: read-only", driver.ErrDenied)
-	g.set(only(nil, func(context.Context) error { return denied }), nil)
-	a := c.launch(t, "jobs", h.lasting())
-	throughout(t, o.TTL/2, func() string {
-		if a.ended() {
-			return fmt.Sprintf("Acquire has ended while the store refuses: %v", a.err)
-		}
-		wantAlive(t, held, o.TTL)
-		return ""
-	})
-	if n := len(g.times(opRenew)); n == 0 {
-		mistimed(t, o.TTL/2, "no renewal was tried in half a TTL")
-	}
-	start := time.Now()
-	_, err := c.try(t, "other", h.lasting())
-	if took := ranSince(t, start); !errors.Is(err, core.ErrDenied) || took > time.Second {
-		t.Errorf("TryAcquire while the store refuses: %v after %v; want ErrDenied at once", err, took)
-	}
-	g.set(nil, nil)
-	a.granted(t, 3*time.Second)
-	throughout(t, o.TTL, func() string {
-		wantAlive(t, held, o.TTL)
-		return ""
-	})
 }
 
 func serverDown(t T, h *Harness) {

@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -19,11 +18,6 @@ lease held again, with the token that it had.`,
 			Run: suspectThenHeld,
 		},
 		{
-			Name:    "L4 nothing is retried past the deadline",
-			Explain: `Renewals that fail are retried until the deadline and never past it: from then on the lock may be another's.`,
-			Run:     noRetryPastDeadline,
-		},
-		{
 			Name:    "L5 a lease is held for as long as its holder lives",
 			Explain: `Renewal keeps the lease over any number of TTLs, under one owner and token, while everybody else is refused.`,
 			Run:     heldForLong,
@@ -38,16 +32,6 @@ lease held again, with the token that it had.`,
 			Explain: `Renewals come every TTL/3 from the planned time, so that two may fail before the lease is in danger.`,
 			Alone:   true,
 			Run:     everyThird,
-		},
-		{
-			Name:    "L5 an unhealthy holder loses its lease",
-			Explain: `The health callback is asked before each renewal. Its error ends the lease with cause unhealthy.`,
-			Run:     unhealthy,
-		},
-		{
-			Name:    "L5 a lease ends at MaxHold",
-			Explain: `A lease with MaxHold ends then, with that cause, however well its renewals go.`,
-			Run:     maxHold,
 		},
 		{
 			Name: "L5 a batch does what single calls do",
@@ -74,24 +58,6 @@ func suspectThenHeld(t T, h *Harness) {
 		wantAlive(t, l, h.ttl(3*time.Second))
 		return ""
 	})
-}
-
-func noRetryPastDeadline(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	l := h.clientOn(t, g).mustTry(t, "jobs", h.brief())
-	g.set(cut(opRenew), nil)
-	awaitDone(t, l, h.brief().TTL+2*time.Second)
-	before := len(g.times(opRenew))
-	if before == 0 {
-		mistimed(t, h.brief().TTL, "no renewal was tried at all")
-	}
-	deadline := l.Deadline()
-	pause(t, h.brief().TTL)
-	for _, at := range g.times(opRenew) {
-		if late := ran(t, deadline, at); late > tolerance {
-			t.Errorf("a renewal came %v after the deadline", late)
-		}
-	}
 }
 
 func heldForLong(t T, h *Harness) {
@@ -155,35 +121,6 @@ func everyThird(t T, h *Harness) {
 			t.Errorf("renewal %d came %v after the one before: TTL is %v", i+1, gap, o.TTL)
 		}
 		last = at
-	}
-}
-
-func unhealthy(t T, h *Harness) {
-	c := h.client(t)
-	o := core.LockOptions{TTL: h.ttl(time.Second)}
-	o.Healthy = func(context.Context) error { return errors.New("the disk is full") }
-	l := c.mustTry(t, "jobs", o)
-	awaitDone(t, l, o.TTL)
-	if !errors.Is(l.Err(), core.ErrUnhealthy) {
-		t.Errorf("want cause unhealthy, got %v", l.Err())
-	}
-}
-
-func maxHold(t T, h *Harness) {
-	c := h.client(t)
-	o := core.LockOptions{TTL: h.ttl(2 * time.Second), MaxHold: 300 * time.Millisecond}
-	start := time.Now()
-	l := c.mustTry(t, "jobs", o)
-	awaitDone(t, l, o.TTL)
-	done, lost := time.Now(), c.lost(t, "jobs")
-	if took := lost.Sub(start); took < o.MaxHold-tolerance || ran(t, start, lost) > o.MaxHold+2*tolerance {
-		t.Errorf("the lease ended after %v instead of %v", took, o.MaxHold)
-	}
-	if late := ran(t, lost, done); late > tolerance {
-		t.Errorf("Done closed %v after the end of the lease", late)
-	}
-	if !errors.Is(l.Err(), core.ErrMaxHold) {
-		t.Errorf("want cause max hold, got %v", l.Err())
 	}
 }
 
