@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -33,26 +34,27 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 	return changes, cancel
 }
 
+// reigns lets c be elected, proclaim and resign while changes show it, and
+// returns the term's token.
+func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
+	t.Helper()
+	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
+	if c := nextChange(t, changes, observeLimit, core.Elected, "one"); c.Leader.Token != term.Token() {
+		t.Errorf("token %d was elected; Observe says %s", term.Token(), describe(c.Leader))
+	}
+	mustProclaim(t, term, "two")
+	nextChange(t, changes, observeLimit, core.Updated, "two")
+	mustResign(t, term)
+	nextChange(t, changes, observeLimit, core.Vacant, "")
+	return term.Token()
+}
+
 func observeChannel(t T, h *Harness) {
 	cs := h.clients(t, 2)
 	changes, cancel := cs[1].observe(t, "jobs", h.lastingTerm("nothing"))
 	nextChange(t, changes, observeLimit, core.Vacant, "")
-	var token uint64
-	for range 2 {
-		term := cs[0].campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
-		if c := nextChange(t, changes, observeLimit, core.Elected, "one"); c.Leader.Token != term.Token() || c.Leader.Token < token {
-			t.Errorf("token %d was elected; Observe says %s", term.Token(), describe(c.Leader))
-		}
-		token = term.Token()
-		if err := term.Proclaim(t.Context(), []byte("two")); err != nil {
-			t.Fatalf("Proclaim: %v", err)
-		}
-		nextChange(t, changes, observeLimit, core.Updated, "two")
-		if err := term.Resign(t.Context()); err != nil {
-			t.Fatalf("Resign: %v", err)
-		}
-		nextChange(t, changes, observeLimit, core.Vacant, "")
-	}
+	first := cs[0].reigns(t, h, changes)
+	h.wantHigher(t, cs[0].reigns(t, h, changes), first)
 	cancel()
 	for range changes { // hangs unless the channel is closed
 	}
@@ -65,9 +67,7 @@ func slowReader(t T, h *Harness) {
 	term := cs[0].campaign(t, "jobs", 5*time.Second, h.lastingTerm("0"))
 	const last = 30
 	for i := range last {
-		if err := term.Proclaim(t.Context(), fmt.Appendf(nil, "%d", i+1)); err != nil {
-			t.Fatalf("Proclaim: %v", err)
-		}
+		mustProclaim(t, term, strconv.Itoa(i+1))
 	}
 	pause(t, 500*time.Millisecond)
 	for read := 1; ; read++ {
@@ -101,16 +101,7 @@ func observeServer(t T, h *Harness) {
 	cs := h.clients(t, 2)
 	changes, _ := cs[1].observe(t, "jobs", h.lastingTerm("nothing"))
 	nextChange(t, changes, observeLimit, core.Vacant, "")
-	term := cs[0].campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
-	nextChange(t, changes, observeLimit, core.Elected, "one")
-	if err := term.Proclaim(t.Context(), []byte("two")); err != nil {
-		t.Fatalf("Proclaim: %v", err)
-	}
-	nextChange(t, changes, observeLimit, core.Updated, "two")
-	if err := term.Resign(t.Context()); err != nil {
-		t.Fatalf("Resign: %v", err)
-	}
-	nextChange(t, changes, observeLimit, core.Vacant, "")
+	cs[0].reigns(t, h, changes)
 	h.Store.Stop(t)
 	nextStale(t, changes)
 	h.Store.Start(t, true)

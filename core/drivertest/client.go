@@ -2,8 +2,10 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -67,6 +69,12 @@ func (h *Harness) clients(t T, n int) []*client {
 		all = append(all, h.clientOn(t, b))
 	}
 	return all
+}
+
+// injected is clientOn of b behind an injector.
+func (h *Harness) injected(t T, b driver.Backend) (*client, *injector) {
+	g := newInjector(b)
+	return h.clientOn(t, g), g
 }
 
 func (h *Harness) clientOn(t T, b driver.Backend) *client {
@@ -146,6 +154,22 @@ func (c *client) mustTry(t T, name string, o core.LockOptions) held {
 	return l
 }
 
+// mustRelease releases a lease that has to be there.
+func mustRelease(t T, l held) {
+	t.Helper()
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatalf("Release of token %d: %v", l.Token(), err)
+	}
+}
+
+// wantCause fails unless l has ended for one of causes.
+func wantCause(t T, l held, causes ...error) {
+	t.Helper()
+	if !slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(l.Err(), cause) }) {
+		t.Errorf("want a cause of %q, got %v", causes, l.Err())
+	}
+}
+
 func (c *client) acquire(ctx context.Context, t T, name string, o core.LockOptions) (held, error) {
 	t.Helper()
 	l, err := c.lock(t, name, o).Acquire(ctx)
@@ -208,6 +232,19 @@ func (a *acquiring) ended() bool {
 	default:
 		return false
 	}
+}
+
+// stillWait fails if one of all ends within d.
+func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
+	t.Helper()
+	throughout(t, d, func() string {
+		for _, a := range all {
+			if a.ended() {
+				return fmt.Sprintf("Acquire(%q) has ended with %v while %s", a.name, a.err, while)
+			}
+		}
+		return ""
+	})
 }
 
 // granted waits for the grant, at most for limit.

@@ -3,7 +3,6 @@ package drivertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -55,17 +54,14 @@ scheduler would skip its job for, and not that it is granted.`,
 }
 
 func awayIsNotHeld(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
+	c, g := h.injected(t, h.Open(t))
 	g.set(cut(), nil)
 	start := time.Now()
 	_, err := c.try(t, "jobs", h.lasting())
 	if !errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrHeld) || errors.Is(err, core.ErrIndeterminate) {
 		t.Errorf("TryAcquire while the store is away, and certain that nothing was sent: %v; want ErrUnavailable", err)
 	}
-	if took := ranSince(t, start); took > 2*time.Second {
-		t.Errorf("TryAcquire took %v to say that the store is away", took)
-	}
+	wantWithin(t, start, time.Now(), 2*time.Second, "TryAcquire while the store is away")
 	if _, err := c.Inspect(t.Context(), "jobs"); !errors.Is(c.hooks.refuse(err), core.ErrUnavailable) {
 		t.Errorf("Inspect while the store is away: %v; want ErrUnavailable", err)
 	}
@@ -74,16 +70,10 @@ func awayIsNotHeld(t T, h *Harness) {
 }
 
 func acquireThroughOutage(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
+	c, g := h.injected(t, h.Open(t))
 	g.set(cut(), nil)
 	a := c.launch(t, "jobs", h.lasting())
-	throughout(t, 500*time.Millisecond, func() string {
-		if a.ended() {
-			return fmt.Sprintf("Acquire has ended while the store is away: %v", a.err)
-		}
-		return ""
-	})
+	stillWait(t, 500*time.Millisecond, "the store is away", a)
 	if len(g.times(opAcquire)) < 2 {
 		mistimed(t, 500*time.Millisecond, "Acquire has not tried again in 500ms")
 	}
@@ -93,19 +83,14 @@ func acquireThroughOutage(t T, h *Harness) {
 
 func serverDown(t T, h *Harness) {
 	c := h.client(t)
-	l := c.mustTry(t, "jobs", h.lasting())
-	if err := l.Release(t.Context()); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
+	mustRelease(t, c.mustTry(t, "jobs", h.lasting()))
 	h.Store.Stop(t)
 	start := time.Now()
 	_, err := c.try(t, "jobs", h.lasting())
 	if !errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrHeld) {
 		t.Errorf("TryAcquire with the server down: %v; want ErrUnavailable", err)
 	}
-	if took := ranSince(t, start); took > 3*time.Second {
-		t.Errorf("TryAcquire took %v to say that the server is down", took)
-	}
+	wantWithin(t, start, time.Now(), 3*time.Second, "TryAcquire with the server down")
 	err = call(t, c.Check)
 	if !errors.Is(c.hooks.refuse(err), core.ErrUnavailable) {
 		t.Errorf("Check with the server down: %v; want ErrUnavailable", err)
@@ -124,14 +109,7 @@ func serverBack(t T, h *Harness) {
 	before := cs[1].start(t, "jobs", core.LockOptions{TTL: h.ttl(time.Second)})
 	h.Store.Stop(t)
 	during := cs[2].launch(t, "other", h.lasting())
-	throughout(t, held.TTL+time.Second, func() string {
-		for _, a := range []*acquiring{before, during} {
-			if a.ended() {
-				return fmt.Sprintf("an Acquire has ended while the server is down: %v", a.err)
-			}
-		}
-		return ""
-	})
+	stillWait(t, held.TTL+time.Second, "the server is down", before, during)
 	h.Store.Start(t, true)
 	before.granted(t, held.TTL+h.late()+10*time.Second)
 	during.granted(t, 10*time.Second)

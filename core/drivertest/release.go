@@ -141,7 +141,7 @@ func lateRenewal(t T, h *Harness) {
 	wantNotHeld(t, old.renew(t), "renewing long after expiry")
 	wantFree(t, old.b, "jobs", "after renewals that came too late")
 	brief := h.attempt(old.b, "brief", h.ttl(100*time.Millisecond)).must(t)
-	eventually(t, brief.TTL+h.late()+time.Second, "the lease expires", func() bool { return !inspect(t, brief.b, "brief").Held() })
+	expires(t, h, brief, brief.b)
 	wantNotHeld(t, brief.renew(t), "renewing after expiry, with nobody in between")
 	wantFree(t, brief.b, "brief", "after a renewal that came too late")
 }
@@ -178,8 +178,7 @@ func releaseDeadCtx(t T, h *Harness) {
 }
 
 func releaseAgain(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
+	c, g := h.injected(t, h.Open(t))
 	sent := time.Now()
 	l := c.mustTry(t, "jobs", h.lasting())
 	err := briefly(t, g, errAway, l)
@@ -208,15 +207,12 @@ func briefly(t T, g *injector, err error, l held) error {
 	g.set(only([]string{opRelease}, func(context.Context) error { return err }), nil)
 	start := time.Now()
 	failed := l.Release(ctx)
-	if took := ranSince(t, start); took > 3*time.Second {
-		t.Errorf("Release with a ctx of 200ms took %v", took)
-	}
+	wantWithin(t, start, time.Now(), 3*time.Second, "Release with a ctx of 200ms")
 	return failed
 }
 
 func releaseGoesOn(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
+	c, g := h.injected(t, h.Open(t))
 	l := c.mustTry(t, "jobs", h.lasting())
 	if err := briefly(t, g, cut()(t.Context(), opRelease), l); err == nil || errors.Is(err, core.ErrIndeterminate) {
 		t.Errorf("Release while nothing can be sent: %v; want an error, and nothing is unknown", err)
@@ -256,18 +252,5 @@ func atLeast(t T, h *Harness) {
 		t.Fatalf("TryDo: %v", err)
 	}
 	returned := time.Now()
-	for {
-		l, err := cs[1].try(t, "jobs", h.lasting())
-		if err == nil {
-			if early := o.AtLeast - time.Since(start); early > time.Millisecond {
-				t.Errorf("token %d was granted %v before AtLeast was over", l.Token(), early)
-			}
-			return
-		}
-		wantHeld(t, err, "during AtLeast")
-		if over := ranSince(t, returned) - o.AtLeast; over > h.late() {
-			t.Fatalf("%v after AtLeast the lock is not free: %v", over, err)
-		}
-		pause(t, pollEvery)
-	}
+	wantExpiry(t, h.attempt(cs[1].b, "jobs", h.lasting().TTL), start.Add(o.AtLeast), returned.Add(o.AtLeast+h.late()))
 }

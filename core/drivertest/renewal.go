@@ -44,20 +44,18 @@ results that are mixed up or left out lose leases that live, or keep ones that a
 }
 
 func suspectThenHeld(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	l := h.clientOn(t, g).mustTry(t, "jobs", core.LockOptions{TTL: h.ttl(3 * time.Second)})
+	c, g := h.injected(t, h.Open(t))
+	o := core.LockOptions{TTL: h.ttl(3 * time.Second)}
+	l := c.mustTry(t, "jobs", o)
 	token := l.Token()
 	g.set(cut(opRenew), nil)
-	eventually(t, h.ttl(3*time.Second), "the lease is suspect", func() bool { return l.State() == core.Suspect })
+	eventually(t, o.TTL, "the lease is suspect", func() bool { return l.State() == core.Suspect })
 	g.set(nil, nil)
-	eventually(t, h.ttl(3*time.Second), "the lease is held again", func() bool { return l.State() == core.Held })
+	eventually(t, o.TTL, "the lease is held again", func() bool { return l.State() == core.Held })
 	if !l.Valid() || l.Token() != token {
 		t.Errorf("held again, Valid is %t and the token %d instead of %d", l.Valid(), l.Token(), token)
 	}
-	throughout(t, h.ttl(3*time.Second)/2, func() string {
-		wantAlive(t, l, h.ttl(3*time.Second))
-		return ""
-	})
+	staysAlive(t, o.TTL/2, o.TTL, l)
 }
 
 func heldForLong(t T, h *Harness) {
@@ -86,12 +84,7 @@ func manyHeld(t T, h *Harness) {
 	for i := range 100 {
 		all = append(all, c.mustTry(t, fmt.Sprintf("jobs/%d", i), o))
 	}
-	throughout(t, 2*o.TTL, func() string {
-		for _, l := range all {
-			wantAlive(t, l, o.TTL)
-		}
-		return ""
-	})
+	staysAlive(t, 2*o.TTL, o.TTL, all...)
 	for i, l := range all {
 		at := inspect(t, c.b, fmt.Sprintf("jobs/%d", i))
 		switch {
@@ -105,9 +98,9 @@ func manyHeld(t T, h *Harness) {
 }
 
 func everyThird(t T, h *Harness) {
-	g := newInjector(h.Open(t))
+	c, g := h.injected(t, h.Open(t))
 	o := core.LockOptions{TTL: h.ttl(1500 * time.Millisecond)}
-	l := h.clientOn(t, g).mustTry(t, "jobs", o)
+	l := c.mustTry(t, "jobs", o)
 	granted := g.times(opAcquire)[0]
 	pause(t, 2*o.TTL+o.TTL/6)
 	times := g.times(opRenew)
@@ -117,9 +110,7 @@ func everyThird(t T, h *Harness) {
 	}
 	last := granted
 	for i, at := range times {
-		if gap := ran(t, last, at); gap > o.TTL/3+tolerance {
-			t.Errorf("renewal %d came %v after the one before: TTL is %v", i+1, gap, o.TTL)
-		}
+		wantWithin(t, last, at, o.TTL/3+tolerance, fmt.Sprintf("the wait for renewal %d", i+1))
 		last = at
 	}
 }
