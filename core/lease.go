@@ -22,19 +22,9 @@ const (
 )
 
 // String returns the state in lower case.
-func (s State) String() string {
-	switch s {
-	case Held:
-		return "held"
-	case Suspect:
-		return "suspect"
-	case Released:
-		return "released"
-	case Lost:
-		return "lost"
-	}
-	return "unknown"
-}
+func (s State) String() string { return nameOf(stateNames, s) }
+
+var stateNames = []string{Held: "held", Suspect: "suspect", Released: "released", Lost: "lost"}
 
 // Lease is a held lock. The client renews it until it is released or lost.
 type Lease struct {
