@@ -176,18 +176,6 @@ func (c *client) acquire(ctx context.Context, t T, name string, o core.LockOptio
 	return c.hooks.apply(l, err)
 }
 
-// mustAcquire waits for the lock, at most for limit.
-func (c *client) mustAcquire(t T, name string, limit time.Duration, o core.LockOptions) held {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	l, err := c.acquire(ctx, t, name, o)
-	if err != nil {
-		t.Fatalf("Acquire(%q) within %v: %v%s", name, limit, err, c.holding(t, name))
-	}
-	return l
-}
-
 // acquiring is an Acquire that goes on in the background.
 type acquiring struct {
 	c     *client

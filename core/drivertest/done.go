@@ -105,7 +105,7 @@ func doneWhenBroken(t T, h *Harness, get getting) {
 	if err := cs[1].Break(t.Context(), "jobs", l.Token()); err != nil {
 		t.Fatalf("Break with the lease's token: %v", err)
 	}
-	after := cs[1].mustAcquire(t, "jobs", 2*time.Second, h.lasting())
+	after := cs[1].launch(t, "jobs", h.lasting()).granted(t, 2*time.Second)
 	awaitDone(t, l, o.TTL/2+tolerance)
 	wantCause(t, l, core.ErrRevoked, core.ErrTaken)
 	h.wantHigher(t, after.Token(), l.Token())

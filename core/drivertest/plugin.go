@@ -146,7 +146,7 @@ func storeKilled(t T, h *Harness) {
 	awaitDone(t, l, 10*time.Second)
 	wantWithin(t, killed, time.Now(), time.Second, "the loss with the plugin")
 	wantCause(t, l, core.ErrPluginDied)
-	h.wantHigher(t, c.mustAcquire(t, "jobs", 10*time.Second, h.lasting()).Token(), l.Token())
+	h.wantHigher(t, c.launch(t, "jobs", h.lasting()).granted(t, 10*time.Second).Token(), l.Token())
 }
 
 func releaseWhileHanging(t T, h *Harness) {
