@@ -187,6 +187,13 @@ func TestK8TryAcquireFailsFast(t *testing.T) {
 		if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrIndeterminate) || time.Since(began) != 0 {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
+		if _, err := c.Inspect(t.Context(), "a"); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("Inspect: %v", err)
+		}
+		f.hook(nil, nil)
+		if _, err := lockOf(t, c, "a", nil).TryAcquire(t.Context()); err != nil {
+			t.Errorf("with the store back: %v", err)
+		}
 	})
 }
 

@@ -75,7 +75,7 @@ func grantBugs() []bug {
 			plant: each(func(c *calls) {
 				c.acquire = func(context.Context, driver.Request) (uint64, error) { return 0, &driver.HeldError{} }
 			}),
-			caught: []string{"K8 a waiting acquire goes on through an outage", "K8 a store that is away is unavailable, not held"},
+			caught: []string{"K1 acquire waits for the release", "K2 try decides once and says who holds"},
 		},
 		{
 			name:   "refusal without remaining TTL",

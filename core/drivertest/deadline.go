@@ -53,15 +53,7 @@ func deadlineFromSending(t T, h *Harness) {
 		return err
 	})
 	l := c.mustTry(t, "jobs", core.LockOptions{TTL: ttl})
-	countsFromSending(t, ttl, ttl, l, g)
-	wantAlive(t, l, ttl)
-}
-
-// countsFromSending fails if in d the deadline of l is ever later than its TTL
-// after the last request came to g.
-func countsFromSending(t T, d, ttl time.Duration, l held, g *injector) {
-	t.Helper()
-	throughout(t, d, func() string {
+	throughout(t, ttl, func() string {
 		deadline := l.Deadline()
 		sent := append(g.times(opAcquire), g.times(opRenew)...)
 		if latest := sent[len(sent)-1].Add(ttl); deadline.After(latest) {
@@ -69,6 +61,7 @@ func countsFromSending(t T, d, ttl time.Duration, l held, g *injector) {
 		}
 		return ""
 	})
+	wantAlive(t, l, ttl)
 }
 
 func grantLives(t T, h *Harness) {

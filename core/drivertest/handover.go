@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,18 +18,6 @@ func handoverCases() []Case {
 in the store, and a host that waits there gets it.`,
 			Excuse: needsCapability(driver.CapWaiter),
 			Run:    othersTurn,
-		},
-		{
-			Name: "K5 a lease is over before the lock is handed over",
-			Explain: `Of the goroutines of one host one holds the lock: when the next one has it, the lease before is released, done and not
-valid, and releasing it again does not touch the one that holds the lock now.`,
-			Run: overBeforeNext,
-		},
-		{
-			Name: "K5 a hand-over keeps the deadline",
-			Explain: `The store does not know of a hand-over inside a host: the deadline stays what the last acquire or renewal has made it.
-Counted from the hand-over, the holder would believe in its lease after the store has given it to another.`,
-			Run: handoverKeepsDeadline,
 		},
 	}
 }
@@ -89,44 +76,4 @@ func othersTurn(t T, h *Harness) {
 	}
 	cancel()
 	wg.Wait()
-}
-
-func overBeforeNext(t T, h *Harness) {
-	cs := h.clients(t, 2)
-	before := cs[0].mustTry(t, "jobs", h.lasting())
-	for range 5 {
-		l := cs[0].handOver(t, "jobs", h.lasting(), before)
-		done := false
-		select {
-		case <-before.Done():
-			done = true
-		default:
-		}
-		if !done || before.Valid() || !errors.Is(before.Err(), core.ErrReleased) {
-			t.Errorf("after the hand-over of token %d Done is %t, Valid %t, Err %v", before.Token(), done, before.Valid(), before.Err())
-		}
-		mustRelease(t, before) // once more
-		wantHeld(t, h.attempt(cs[1].b, "jobs", h.lasting().TTL).try(t), "after a hand-over")
-		if !l.Valid() {
-			t.Fatalf("the lease that the lock was handed over to is not valid: %v", l.Err())
-		}
-		before = l
-	}
-	mustRelease(t, before)
-	wantFree(t, cs[1].b, "jobs", "after the last Release")
-}
-
-func handoverKeepsDeadline(t T, h *Harness) {
-	c, g := h.injected(t, h.Open(t))
-	o := core.LockOptions{TTL: h.ttl(6 * time.Second)}
-	first := c.mustTry(t, "jobs", o)
-	next := c.start(t, "jobs", o)
-	pause(t, o.TTL/10)
-	mustRelease(t, first)
-	l := next.granted(t, 10*time.Second)
-	countsFromSending(t, o.TTL/4, o.TTL, l, g)
-	if len(g.times(opRenew)) == 0 && len(g.times(opAcquire)) == 1 {
-		mistimed(t, o.TTL/4, "a lease that was handed over after %v is not renewed at once", o.TTL/10)
-	}
-	wantAlive(t, l, o.TTL)
 }

@@ -12,17 +12,6 @@ import (
 func outageCases() []Case {
 	return []Case{
 		{
-			Name: "K8 a store that is away is unavailable, not held",
-			Explain: `When the backend does not answer, TryAcquire says so soon, with ErrUnavailable: not that the lock is held, which a
-scheduler would skip its job for, and not that it is granted.`,
-			Run: awayIsNotHeld,
-		},
-		{
-			Name:    "K8 a waiting acquire goes on through an outage",
-			Explain: `An Acquire that waits keeps trying while the backend is away, until its ctx ends, and is granted the lock when it is back.`,
-			Run:     acquireThroughOutage,
-		},
-		{
 			Name:    "K8 try fails fast when the server is down",
 			Explain: `With the server stopped TryAcquire and Check fail within a few seconds and say that it is unavailable; both work again once it is back.`,
 			Needs:   []Need{NeedStore},
@@ -51,34 +40,6 @@ scheduler would skip its job for, and not that it is granted.`,
 			Run:     closedBackend,
 		},
 	}
-}
-
-func awayIsNotHeld(t T, h *Harness) {
-	c, g := h.injected(t, h.Open(t))
-	g.set(cut(), nil)
-	start := time.Now()
-	_, err := c.try(t, "jobs", h.lasting())
-	if !errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrHeld) || errors.Is(err, core.ErrIndeterminate) {
-		t.Errorf("TryAcquire while the store is away, and certain that nothing was sent: %v; want ErrUnavailable", err)
-	}
-	wantWithin(t, start, time.Now(), 2*time.Second, "TryAcquire while the store is away")
-	if _, err := c.Inspect(t.Context(), "jobs"); !errors.Is(c.hooks.refuse(err), core.ErrUnavailable) {
-		t.Errorf("Inspect while the store is away: %v; want ErrUnavailable", err)
-	}
-	g.set(nil, nil)
-	c.mustTry(t, "jobs", h.lasting())
-}
-
-func acquireThroughOutage(t T, h *Harness) {
-	c, g := h.injected(t, h.Open(t))
-	g.set(cut(), nil)
-	a := c.launch(t, "jobs", h.lasting())
-	stillWait(t, 500*time.Millisecond, "the store is away", a)
-	if len(g.times(opAcquire)) < 2 {
-		mistimed(t, 500*time.Millisecond, "Acquire has not tried again in 500ms")
-	}
-	g.set(nil, nil)
-	a.granted(t, 3*time.Second)
 }
 
 func serverDown(t T, h *Harness) {
