@@ -14,27 +14,35 @@ import (
 // hung backend blocks nobody for ever.
 const maxLook = 5 * time.Second
 
+// question is a public operation that asks the backend once.
+func (c *Client) question(ctx context.Context, op, name string, ask func(context.Context) error) error {
+	if err := c.begin(op, clip(name)); err != nil {
+		return err
+	}
+	defer c.end()
+	ctx, cancel := context.WithTimeout(ctx, maxLook)
+	defer cancel()
+	return c.wrap(op, clip(name), ask(ctx))
+}
+
 // Inspect returns who holds the lock of that name: the zero Holder when nobody
 // does. It waits 5 s at most, as do Check, Break, Leader and Proclaim.
 func (c *Client) Inspect(ctx context.Context, name string) (Holder, error) {
 	return c.inspect(ctx, "inspect", name)
 }
 
-func (c *Client) inspect(ctx context.Context, op, name string) (Holder, error) {
-	if err := c.begin(op, clip(name)); err != nil {
-		return Holder{}, err
-	}
-	defer c.end()
-	if err := checkName(name); err != nil {
-		return Holder{}, c.wrap(op, clip(name), err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, maxLook)
-	defer cancel()
-	h, err := c.b.Inspect(ctx, name)
-	if err != nil {
-		return Holder{}, c.wrap(op, name, err)
-	}
-	return c.here(name, h), nil
+func (c *Client) inspect(ctx context.Context, op, name string) (h Holder, err error) {
+	err = c.question(ctx, op, name, func(ctx context.Context) error {
+		if err := checkName(name); err != nil {
+			return err
+		}
+		found, err := c.b.Inspect(ctx, name)
+		if err == nil {
+			h = c.here(name, found)
+		}
+		return err
+	})
+	return h, err
 }
 
 // here gives a holder the token that its lease in this host has by now.
@@ -75,24 +83,19 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 // Inspect returns the token. The error is a [*NotHeldError] when that lease is
 // over, and wraps ErrUnsupported where the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
-	if err := c.begin("break", clip(name)); err != nil {
-		return err
-	}
-	defer c.end()
-	if err := checkName(name); err != nil {
-		return c.wrap("break", clip(name), err)
-	}
-	err := c.needAdmin()
-	if err == nil {
-		bctx, cancel := context.WithTimeout(ctx, maxLook)
-		err = c.b.Break(bctx, name, token)
-		cancel()
-	}
-	if err != nil {
-		return c.wrap("break", name, err)
-	}
-	c.sched.loseGrant(name, token, func(*Lease) error { return ErrRevoked })
-	return nil
+	return c.question(ctx, "break", name, func(ctx context.Context) error {
+		if err := checkName(name); err != nil {
+			return err
+		}
+		if err := c.needAdmin(); err != nil {
+			return err
+		}
+		if err := c.b.Break(ctx, name, token); err != nil {
+			return err
+		}
+		c.sched.loseGrant(name, token, func(*Lease) error { return ErrRevoked })
+		return nil
+	})
 }
 
 func (c *Client) needAdmin() error {

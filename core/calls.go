@@ -44,29 +44,26 @@ func (cs *calls) init(c *Client) {
 // begin returns a context for one call to the backend. It ends after budget,
 // or a grace after ctx or the client has ended. The caller calls done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
-	k := &call{caller: ctx, gone: ctx.Done(), cs: cs, end: cs.c.clock.early().add(budget), bound: true, rest: grace, closes: true}
-	cs.enter(k)
-	return k
+	return cs.enter(&call{caller: ctx, rest: grace, closes: true}, budget)
 }
 
 // try returns a context for one try of a clean-up. It ends after the clean-up
 // budget, or rest after ctx has ended, also when the client is closing.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
-	k := &call{caller: ctx, gone: ctx.Done(), cs: cs, end: cs.c.clock.early().add(cs.c.opts.CleanupBudget), bound: true, rest: rest}
-	cs.enter(k)
-	return k
+	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }
 
 // cleanup returns a context for clean-up that is due although ctx has ended.
 // It ends after the clean-up budget and for no other reason.
 func (cs *calls) cleanup(ctx context.Context) *call { return cs.try(ctx, cs.c.opts.CleanupBudget) }
 
-func (cs *calls) enter(k *call) {
+func (cs *calls) enter(k *call, budget time.Duration) *call {
+	k.cs, k.gone, k.bound, k.end = cs, k.caller.Done(), true, cs.c.clock.early().add(budget)
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.over {
 		k.Cancel(context.Canceled)
-		return
+		return k
 	}
 	k.next = cs.first
 	if cs.first != nil {
@@ -80,6 +77,7 @@ func (cs *calls) enter(k *call) {
 		cs.parked = false
 		cs.wake <- struct{}{}
 	}
+	return k
 }
 
 func (cs *calls) leave(k *call) {

@@ -158,15 +158,11 @@ func (c *Client) Properties() Properties { return c.b.Properties() }
 // is reachable, accepts the credentials, and has safe settings. While it does
 // not, the error says why.
 func (c *Client) Check(ctx context.Context) error {
-	if err := c.begin("check", ""); err != nil {
+	return c.question(ctx, "check", "", func(ctx context.Context) error {
+		err := c.b.Check(ctx)
+		c.heard(err)
 		return err
-	}
-	defer c.end()
-	ctx, cancel := context.WithTimeout(ctx, maxLook)
-	defer cancel()
-	err := c.b.Check(ctx)
-	c.heard(err)
-	return c.wrap("check", "", err)
+	})
 }
 
 // begin opens every public operation, which ends with end.

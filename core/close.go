@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -124,17 +122,8 @@ func (c *Client) releaseAll(ctx context.Context) error {
 			return nil
 		})
 	}
-	failures := make([]error, min(releasers, len(todo)))
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for i := range failures {
-		workers.Go(func() {
-			for n := next.Add(1) - 1; n < int64(len(todo)); n = next.Add(1) - 1 {
-				failures[i] = both(failures[i], todo[n]())
-			}
-		})
-	}
-	workers.Wait()
+	failures := make([]error, len(todo))
+	atOnce(releasers, len(todo), func(i int) { failures[i] = todo[i]() })
 	return firstOf(failures)
 }
 

@@ -30,18 +30,21 @@ const (
 	EventOpened                             // New made the client
 )
 
-var eventNames = [...]string{
+var eventNames = []string{
 	EventAcquired: "acquired", EventWaiting: "waiting", EventRenewed: "renewed", EventSuspect: "suspect",
 	EventLost: "lost", EventReleased: "released", EventPluginDown: "plugin down", EventPluginUp: "plugin up",
 	EventAcquireFailed: "acquire failed", EventOpened: "opened",
 }
 
 // String returns the kind in lower-case words, "plugin down".
-func (k EventKind) String() string {
-	if k < 1 || int(k) >= len(eventNames) {
+func (k EventKind) String() string { return nameOf(eventNames, k) }
+
+// nameOf is the name at k in names, which begin at 1.
+func nameOf[K ~int](names []string, k K) string {
+	if k < 1 || int(k) >= len(names) {
 		return "unknown"
 	}
-	return eventNames[k]
+	return names[k]
 }
 
 func (k EventKind) level() slog.Level {

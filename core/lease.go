@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,19 +23,9 @@ const (
 )
 
 // String returns the state in lower case.
-func (s State) String() string {
-	switch s {
-	case Held:
-		return "held"
-	case Suspect:
-		return "suspect"
-	case Released:
-		return "released"
-	case Lost:
-		return "lost"
-	}
-	return "unknown"
-}
+func (s State) String() string { return nameOf(stateNames, s) }
+
+var stateNames = []string{Held: "held", Suspect: "suspect", Released: "released", Lost: "lost"}
 
 // Lease is a held lock. The client renews it until it is released or lost.
 type Lease struct {
@@ -205,18 +196,8 @@ func (l *Lease) context(parent context.Context) (context.Context, context.Cancel
 		cancel(cause)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		l.forget(entry)
-	}
-}
-
-// forget drops a context that has ended by itself.
-func (l *Lease) forget(entry *leaseCtx) {
-	for i, e := range l.cancels {
-		if e == entry {
-			last := len(l.cancels) - 1
-			l.cancels[i], l.cancels[last] = l.cancels[last], nil
-			l.cancels = l.cancels[:last]
-			return
+		if i := slices.Index(l.cancels, entry); i >= 0 {
+			l.cancels = slices.Delete(l.cancels, i, i+1)
 		}
 	}
 }

@@ -204,26 +204,22 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 // returned, and that of the release. It wraps ErrClosed if Close did not wait
 // until fn had returned: then the lock is left to expire, too.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
-	if err := l.c.begin("acquire", l.name); err != nil {
-		return err
-	}
-	defer l.c.end()
-	lease, err := l.acquire(ctx, "acquire")
-	if err != nil {
-		return err
-	}
-	return l.run(ctx, lease, fn)
+	return l.do(ctx, fn, func() (*Lease, error) { return l.acquire(ctx, "acquire") })
 }
 
 // TryDo is Do with TryAcquire: it does not wait, and returns an error that
 // satisfies errors.Is(err, ErrHeld) without running fn when another owner
 // holds the lock.
 func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
+	return l.do(ctx, fn, func() (*Lease, error) { return l.tryAcquire(ctx) })
+}
+
+func (l *Lock) do(ctx context.Context, fn func(context.Context, *Lease) error, acquire func() (*Lease, error)) error {
 	if err := l.c.begin("acquire", l.name); err != nil {
 		return err
 	}
 	defer l.c.end()
-	lease, err := l.tryAcquire(ctx)
+	lease, err := acquire()
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,9 @@ import (
 )
 
 func TestK6Names(t *testing.T) {
-	c, _ := open(t, newFake())
-	for _, name := range []string{"", strings.Repeat("x", 513), strings.Repeat("x", 64<<10), "a\xff"} {
+	f := newFake(driver.CapAdmin)
+	c, _ := open(t, f)
+	for _, name := range []string{"", strings.Repeat("x", 513), strings.Repeat("x", 64<<10), "a\xff", "a\xc3", "\xed\xa0\x80"} {
 		_, err := c.Lock(name, nil)
 		if !errors.Is(err, ErrInvalid) {
 			t.Errorf("name of %d bytes: %v", len(name), err)
@@ -26,6 +27,15 @@ func TestK6Names(t *testing.T) {
 		if _, err := c.Inspect(t.Context(), name); !errors.Is(err, ErrInvalid) {
 			t.Errorf("inspect: name of %d bytes: %v", len(name), err)
 		}
+		if _, err := c.Elector(name, nil); !errors.Is(err, ErrInvalid) {
+			t.Errorf("elector: name of %d bytes: %v", len(name), err)
+		}
+		if err := c.Break(t.Context(), name, 1); !errors.Is(err, ErrInvalid) {
+			t.Errorf("break: name of %d bytes: %v", len(name), err)
+		}
+	}
+	if len(f.calls) != 0 {
+		t.Errorf("something was sent: %v", f.calls)
 	}
 	for _, name := range []string{"a", strings.Repeat("x", 512), "a\x00b{c}/é\U0001F512\n"} {
 		if l, err := c.Lock(name, nil); err != nil || l.Name() != name {
@@ -176,6 +186,13 @@ func TestK8TryAcquireFailsFast(t *testing.T) {
 		_, err := lockOf(t, c, "a", nil).TryAcquire(t.Context())
 		if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrIndeterminate) || time.Since(began) != 0 {
 			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if _, err := c.Inspect(t.Context(), "a"); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("Inspect: %v", err)
+		}
+		f.hook(nil, nil)
+		if _, err := lockOf(t, c, "a", nil).TryAcquire(t.Context()); err != nil {
+			t.Errorf("with the store back: %v", err)
 		}
 	})
 }

@@ -17,19 +17,9 @@ const (
 )
 
 // String returns the kind in lower case.
-func (k ChangeKind) String() string {
-	switch k {
-	case Elected:
-		return "elected"
-	case Updated:
-		return "updated"
-	case Vacant:
-		return "vacant"
-	case Stale:
-		return "stale"
-	}
-	return "unknown"
-}
+func (k ChangeKind) String() string { return nameOf(changeNames, k) }
+
+var changeNames = []string{Elected: "elected", Updated: "updated", Vacant: "vacant", Stale: "stale"}
 
 // Change is what an observer sees.
 type Change struct {

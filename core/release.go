@@ -163,11 +163,7 @@ func (l *Lease) unreleased(err error) error {
 }
 
 // freeAt is the latest time at which l is over in the store.
-func (l *Lease) freeAt() time.Time {
-	l.c.sched.mu.Lock()
-	defer l.c.sched.mu.Unlock()
-	return l.c.clock.time(l.freeBy)
-}
+func (l *Lease) freeAt() time.Time { return l.c.clock.time(l.over()) }
 
 // free ends l in the store, trying until it is settled, rest after ctx has
 // ended, or the lease is over anyway. doubt is why the outcome of a try is

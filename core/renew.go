@@ -89,27 +89,32 @@ func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 		return errs
 	}
 	if c.b.batcher != nil {
-		c.batch(ctx, driver.OpRenew, reqs, errs)
+		c.renewBatch(ctx, reqs, errs)
 		return errs
 	}
+	atOnce(maxRenewers, len(reqs), func(i int) { errs[i] = c.b.Renew(ctx, reqs[i]) })
+	return errs
+}
+
+// atOnce calls f for 0 to n-1, for as many at once as most says.
+func atOnce(most, n int, f func(i int)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
-	for range min(maxRenewers, len(reqs)) {
+	for range min(most, n) {
 		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(reqs)); i = next.Add(1) - 1 {
-				errs[i] = c.b.Renew(ctx, reqs[i])
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				f(int(i))
 			}
 		})
 	}
 	workers.Wait()
-	return errs
 }
 
-// batch does one operation on all of reqs in one call, and fills errs.
-func (c *Client) batch(ctx context.Context, kind driver.OpKind, reqs []driver.Request, errs []error) {
+// renewBatch renews all of reqs in one call, and fills errs.
+func (c *Client) renewBatch(ctx context.Context, reqs []driver.Request, errs []error) {
 	ops := make([]driver.Op, len(reqs))
 	for i, r := range reqs {
-		ops[i] = driver.Op{Kind: kind, Request: r}
+		ops[i] = driver.Op{Kind: driver.OpRenew, Request: r}
 	}
 	results := c.b.Batch(ctx, ops)
 	for i := range errs {

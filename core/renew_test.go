@@ -110,6 +110,10 @@ func TestL4SuspectThenHeldThenLost(t *testing.T) {
 		}
 		synctest.Wait()
 		rec.want(t, "a", EventAcquired, EventSuspect, EventSuspect, EventLost)
+		tries := f.count("renew")
+		if time.Sleep(time.Minute); f.count("renew") != tries {
+			t.Errorf("renewed %d times after the deadline", f.count("renew")-tries)
+		}
 	})
 }
 
@@ -337,8 +341,12 @@ func TestLostCauses(t *testing.T) {
 				lease := acquire(t, lockOf(t, c, "a", &tc.opts))
 				ctx, cancel := lease.Context(t.Context())
 				defer cancel()
+				began := time.Now()
 				tc.do(f, lease)
 				<-ctx.Done()
+				if held := time.Since(began); tc.want == "max hold" && held != tc.opts.MaxHold {
+					t.Errorf("held for %v, want %v", held, tc.opts.MaxHold)
+				}
 				if got := CauseName(context.Cause(ctx)); got != tc.want || CauseName(lease.Err()) != got {
 					t.Errorf("cause %q (%v), want %q", got, lease.Err(), tc.want)
 				}

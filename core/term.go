@@ -51,21 +51,16 @@ func (t *Term) Err() error {
 // wraps ErrUnavailable leaves open which value is published.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	l := t.lease
-	c := l.c
-	if err := c.begin("proclaim", l.lock.name); err != nil {
+	return l.c.question(ctx, "proclaim", l.lock.name, func(ctx context.Context) error {
+		if err := checkValue(value); err != nil {
+			return err
+		}
+		r := l.request(l.c.clock.now())
+		r.Value = value
+		err := l.c.b.Proclaim(ctx, r)
+		l.c.notHeld(l, err)
 		return err
-	}
-	defer c.end()
-	if err := checkValue(value); err != nil {
-		return c.wrap("proclaim", l.lock.name, err)
-	}
-	r := l.request(c.clock.now())
-	r.Value = value
-	ctx, cancel := context.WithTimeout(ctx, maxLook)
-	defer cancel()
-	err := c.b.Proclaim(ctx, r)
-	c.notHeld(l, err)
-	return c.wrap("proclaim", l.lock.name, err)
+	})
 }
 
 // Resign ends the term: its context is cancelled and the leadership released,

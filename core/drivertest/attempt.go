@@ -105,6 +105,10 @@ func (a *attempt) withdraw(t T) {
 	}
 }
 
+func (a *attempt) proclaim(t T) error {
+	return call(t, func(ctx context.Context) error { return a.b.Proclaim(ctx, a.Request) })
+}
+
 // wait is one Wait of at most limit.
 func (a *attempt) wait(t T, limit time.Duration) error {
 	return call(t, func(ctx context.Context) error { return driver.WaiterOf(a.b).Wait(ctx, a.Request, limit) })

@@ -23,17 +23,11 @@ the backend never sees it.`,
 blocks others for longer than agreed, one that is rounded down loses the lease.`,
 			Run: keptTTLs,
 		},
-		{
-			Name:    "K7 the default TTL is 10 s",
-			Explain: `Zero means the documented default of 10 s.`,
-			Run:     defaultTTL,
-		},
 	}
 }
 
 func badTTLs(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
+	c, g := h.injected(t, h.Open(t))
 	low, step, high := h.props.TTLMin, h.props.TTLStep, h.props.TTLMax
 	if low <= 0 || step <= 0 || high < low {
 		t.Fatalf("the properties state a TTL from %v to %v in steps of %v", low, high, step)
@@ -93,18 +87,4 @@ func keptTTLs(t T, h *Harness) {
 	shortest.must(t)
 	replied := time.Now()
 	wantExpiry(t, h.attempt(b, "shortest", h.lasting().TTL), sent.Add(low), replied.Add(low+h.late()))
-}
-
-func defaultTTL(t T, h *Harness) {
-	c := h.client(t)
-	sent := time.Now()
-	l := c.mustTry(t, "jobs", core.LockOptions{})
-	replied := time.Now()
-	const want = 10 * time.Second
-	if early, late := l.Deadline().Sub(sent.Add(want)), l.Deadline().Sub(replied.Add(want)); early < -time.Second || late > 0 {
-		t.Errorf("the deadline is %v after the sending", want+early)
-	}
-	if at := inspect(t, c.b, "jobs"); at.TTL > want || at.TTL < want-5*time.Second {
-		t.Errorf("the store says another %v", at.TTL)
-	}
 }

@@ -35,6 +35,20 @@ func (h *Harness) lastingTerm(value string) core.ElectorOptions {
 	return core.ElectorOptions{TTL: h.lasting().TTL, Value: []byte(value)}
 }
 
+func mustProclaim(t T, term *core.Term, value string) {
+	t.Helper()
+	if err := term.Proclaim(t.Context(), []byte(value)); err != nil {
+		t.Fatalf("Proclaim(%q): %v", value, err)
+	}
+}
+
+func mustResign(t T, term *core.Term) {
+	t.Helper()
+	if err := term.Resign(t.Context()); err != nil {
+		t.Fatalf("Resign: %v", err)
+	}
+}
+
 // runner is an Elector.Run in the background.
 type runner struct {
 	cancel context.CancelFunc

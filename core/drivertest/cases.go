@@ -99,10 +99,11 @@ func ruleOf(id string) Rule { return Rules()[ruleIndex(id)] }
 
 // lacks names the first ability that h is without.
 func (h *Harness) lacks(needs []Need) (Outcome, string) {
+	has := map[Need]bool{NeedStore: h.Store != nil, NeedPlugin: h.Plugin != nil, NeedHost: h.Host != nil, NeedOther: h.Other != nil}
 	for _, n := range needs {
 		process := n == NeedPlugin || n == NeedHost
 		switch {
-		case h.has(n):
+		case has[n]:
 		case n == NeedOther:
 			return NA, "the backend has no namespaces"
 		case !process && h.props.Scope == driver.ScopeHost:
@@ -114,18 +115,4 @@ func (h *Harness) lacks(needs []Need) (Outcome, string) {
 		}
 	}
 	return 0, ""
-}
-
-func (h *Harness) has(n Need) bool {
-	switch n {
-	case NeedStore:
-		return h.Store != nil
-	case NeedPlugin:
-		return h.Plugin != nil
-	case NeedHost:
-		return h.Host != nil
-	case NeedOther:
-		return h.Other != nil
-	}
-	return false
 }

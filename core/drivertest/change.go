@@ -3,10 +3,10 @@ package drivertest
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
-	"github.com/lockbench/lockbench/core/driver"
 )
 
 // nextChange waits for the next change, which must be of that kind and value.
@@ -34,26 +34,27 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 	return changes, cancel
 }
 
+// reigns lets c be elected, proclaim and resign while changes show it, and
+// returns the term's token.
+func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
+	t.Helper()
+	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
+	if c := nextChange(t, changes, observeLimit, core.Elected, "one"); c.Leader.Token != term.Token() {
+		t.Errorf("token %d was elected; Observe says %s", term.Token(), describe(c.Leader))
+	}
+	mustProclaim(t, term, "two")
+	nextChange(t, changes, observeLimit, core.Updated, "two")
+	mustResign(t, term)
+	nextChange(t, changes, observeLimit, core.Vacant, "")
+	return term.Token()
+}
+
 func observeChannel(t T, h *Harness) {
 	cs := h.clients(t, 2)
 	changes, cancel := cs[1].observe(t, "jobs", h.lastingTerm("nothing"))
 	nextChange(t, changes, observeLimit, core.Vacant, "")
-	var token uint64
-	for range 2 {
-		term := cs[0].campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
-		if c := nextChange(t, changes, observeLimit, core.Elected, "one"); c.Leader.Token != term.Token() || c.Leader.Token < token {
-			t.Errorf("token %d was elected; Observe says %s", term.Token(), describe(c.Leader))
-		}
-		token = term.Token()
-		if err := term.Proclaim(t.Context(), []byte("two")); err != nil {
-			t.Fatalf("Proclaim: %v", err)
-		}
-		nextChange(t, changes, observeLimit, core.Updated, "two")
-		if err := term.Resign(t.Context()); err != nil {
-			t.Fatalf("Resign: %v", err)
-		}
-		nextChange(t, changes, observeLimit, core.Vacant, "")
-	}
+	first := cs[0].reigns(t, h, changes)
+	h.wantHigher(t, cs[0].reigns(t, h, changes), first)
 	cancel()
 	for range changes { // hangs unless the channel is closed
 	}
@@ -66,9 +67,7 @@ func slowReader(t T, h *Harness) {
 	term := cs[0].campaign(t, "jobs", 5*time.Second, h.lastingTerm("0"))
 	const last = 30
 	for i := range last {
-		if err := term.Proclaim(t.Context(), fmt.Appendf(nil, "%d", i+1)); err != nil {
-			t.Fatalf("Proclaim: %v", err)
-		}
+		mustProclaim(t, term, strconv.Itoa(i+1))
 	}
 	pause(t, 500*time.Millisecond)
 	for read := 1; ; read++ {
@@ -85,27 +84,6 @@ func slowReader(t T, h *Harness) {
 	}
 }
 
-func staleWhileAway(t T, h *Harness) {
-	bs := h.backends(t, 2)
-	g := newInjector(bs[1])
-	a := h.attempt(bs[0], "jobs", h.lasting().TTL)
-	a.Value = []byte("one")
-	// The injector's Observe asks the injector's Inspect, and so is cut off with it.
-	c := h.clientOn(t, &polling{injector: g})
-	changes, _ := c.observe(t, "jobs", h.lastingTerm("nothing"))
-	nextChange(t, changes, observeLimit, core.Vacant, "")
-	a.must(t)
-	nextChange(t, changes, observeLimit, core.Elected, "one")
-	g.set(cut(), nil)
-	if s := nextStale(t, changes); s.Since.IsZero() || s.Err == nil {
-		t.Errorf("Stale comes without since when, or why: %v, %v", s.Since, s.Err)
-	}
-	g.set(nil, nil)
-	nextChange(t, changes, 10*time.Second, core.Updated, "one") // the same leader, seen again
-	a.mustRelease(t)
-	nextChange(t, changes, observeLimit, core.Vacant, "")
-}
-
 // nextStale waits for Stale; what is known of the former leader may be in it.
 func nextStale(t T, changes <-chan core.Change) core.Change {
 	t.Helper()
@@ -119,27 +97,11 @@ func nextStale(t T, changes <-chan core.Change) core.Change {
 	return c
 }
 
-// polling observes through an injector, call by call.
-type polling struct{ *injector }
-
-func (p *polling) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	return driver.PollObserve(ctx, p.injector, name, 20*time.Millisecond, emit)
-}
-
 func observeServer(t T, h *Harness) {
 	cs := h.clients(t, 2)
 	changes, _ := cs[1].observe(t, "jobs", h.lastingTerm("nothing"))
 	nextChange(t, changes, observeLimit, core.Vacant, "")
-	term := cs[0].campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
-	nextChange(t, changes, observeLimit, core.Elected, "one")
-	if err := term.Proclaim(t.Context(), []byte("two")); err != nil {
-		t.Fatalf("Proclaim: %v", err)
-	}
-	nextChange(t, changes, observeLimit, core.Updated, "two")
-	if err := term.Resign(t.Context()); err != nil {
-		t.Fatalf("Resign: %v", err)
-	}
-	nextChange(t, changes, observeLimit, core.Vacant, "")
+	cs[0].reigns(t, h, changes)
 	h.Store.Stop(t)
 	nextStale(t, changes)
 	h.Store.Start(t, true)

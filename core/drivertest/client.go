@@ -2,8 +2,10 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,6 +71,12 @@ func (h *Harness) clients(t T, n int) []*client {
 	return all
 }
 
+// injected is clientOn of b behind an injector.
+func (h *Harness) injected(t T, b driver.Backend) (*client, *injector) {
+	g := newInjector(b)
+	return h.clientOn(t, g), g
+}
+
 func (h *Harness) clientOn(t T, b driver.Backend) *client {
 	c := &client{b: b, hooks: h.hooks}
 	c.Client = core.New(b, &core.Options{
@@ -119,22 +127,6 @@ func (c *client) saw(kind core.EventKind, name string) int {
 	return n
 }
 
-// lost waits for the event of name's loss, and returns when the lease was lost.
-func (c *client) lost(t T, name string) (at time.Time) {
-	t.Helper()
-	eventually(t, 5*time.Second, "the loss is told", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, e := range c.events {
-			if e.Kind == core.EventLost && e.Name == name {
-				at = e.Time
-			}
-		}
-		return !at.IsZero()
-	})
-	return at
-}
-
 func (c *client) lock(t T, name string, o core.LockOptions) *core.Lock {
 	t.Helper()
 	l, err := c.Lock(name, &o)
@@ -162,22 +154,26 @@ func (c *client) mustTry(t T, name string, o core.LockOptions) held {
 	return l
 }
 
+// mustRelease releases a lease that has to be there.
+func mustRelease(t T, l held) {
+	t.Helper()
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatalf("Release of token %d: %v", l.Token(), err)
+	}
+}
+
+// wantCause fails unless l has ended for one of causes.
+func wantCause(t T, l held, causes ...error) {
+	t.Helper()
+	if !slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(l.Err(), cause) }) {
+		t.Errorf("want a cause of %q, got %v", causes, l.Err())
+	}
+}
+
 func (c *client) acquire(ctx context.Context, t T, name string, o core.LockOptions) (held, error) {
 	t.Helper()
 	l, err := c.lock(t, name, o).Acquire(ctx)
 	return c.hooks.apply(l, err)
-}
-
-// mustAcquire waits for the lock, at most for limit.
-func (c *client) mustAcquire(t T, name string, limit time.Duration, o core.LockOptions) held {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	l, err := c.acquire(ctx, t, name, o)
-	if err != nil {
-		t.Fatalf("Acquire(%q) within %v: %v%s", name, limit, err, c.holding(t, name))
-	}
-	return l
 }
 
 // acquiring is an Acquire that goes on in the background.
@@ -224,6 +220,19 @@ func (a *acquiring) ended() bool {
 	default:
 		return false
 	}
+}
+
+// stillWait fails if one of all ends within d.
+func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
+	t.Helper()
+	throughout(t, d, func() string {
+		for _, a := range all {
+			if a.ended() {
+				return fmt.Sprintf("Acquire(%q) has ended with %v while %s", a.name, a.err, while)
+			}
+		}
+		return ""
+	})
 }
 
 // granted waits for the grant, at most for limit.

@@ -26,8 +26,11 @@ func (h *Harness) ttl(d time.Duration) time.Duration {
 	return min(d, h.props.TTLMax)
 }
 
+// lastingTTL is the TTL of a lease that no case outlives.
+const lastingTTL = 30 * time.Second
+
 // lasting are the options of a lease that no case outlives.
-func (h *Harness) lasting() core.LockOptions { return core.LockOptions{TTL: h.ttl(30 * time.Second)} }
+func (h *Harness) lasting() core.LockOptions { return core.LockOptions{TTL: h.ttl(lastingTTL)} }
 
 // brief are the options of a lease whose end a case waits for.
 func (h *Harness) brief() core.LockOptions {
@@ -78,15 +81,19 @@ func pause(t T, d time.Duration) {
 // last deadline that l stated, or says anything else than that it is over.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
+	awaitDoneOr(t, l, limit, func() bool { return false })
+}
+
+// awaitDoneOr is awaitDone, which also ends when saved returns true.
+func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
+	t.Helper()
 	deadline := l.Deadline()
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for start := time.Now(); ; {
 		select {
 		case <-l.Done():
-			if over := ranSince(t, deadline); over > tolerance {
-				t.Errorf("Done closed %v after the deadline", over)
-			}
+			wantWithin(t, deadline, time.Now(), tolerance, "the closing of Done after the deadline")
 			if l.Valid() || l.Err() == nil {
 				t.Errorf("after Done Valid is %t and Err is %v", l.Valid(), l.Err())
 			}
@@ -94,8 +101,12 @@ func awaitDone(t T, l held, limit time.Duration) {
 		case <-poll.C:
 			now, valid := time.Now(), l.Valid()
 			deadline = l.Deadline()
+			wantWithin(t, now, time.Now(), tolerance, "a look at the lease")
 			if over := now.Sub(deadline); over > 0 && valid {
 				t.Errorf("Valid %v after the deadline", over)
+			}
+			if valid && saved() {
+				return
 			}
 			if ran(t, start, now) > limit {
 				mistimed(t, limit, "Done has not closed after %v; the deadline is %v away, state %v", limit, time.Until(l.Deadline()), l.State())

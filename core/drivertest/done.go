@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -53,23 +54,19 @@ notices, and its token, which the store does not know, is one to break it by.`,
 // needsCapability excuses backends that do not declare capability.
 func needsCapability(capability driver.Capability) func(driver.Properties) string {
 	return func(p driver.Properties) string {
-		for _, has := range p.Capabilities {
-			if has == capability {
-				return ""
-			}
+		if slices.Contains(p.Capabilities, capability) {
+			return ""
 		}
 		return "capability " + string(capability) + " is not declared"
 	}
 }
 
 func doneWhenSilent(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	l := h.clientOn(t, g).mustTry(t, "jobs", h.brief())
-	g.set(silence(), nil)
+	c, g := h.injected(t, h.Open(t))
+	l := c.mustTry(t, "jobs", h.brief())
+	g.set(silence, nil)
 	awaitDone(t, l, h.brief().TTL+2*time.Second)
-	if !errors.Is(l.Err(), core.ErrUnreachable) && !errors.Is(l.Err(), core.ErrExpired) {
-		t.Errorf("want cause unreachable or expired, got %v", l.Err())
-	}
+	wantCause(t, l, core.ErrUnreachable, core.ErrExpired)
 }
 
 func doneWhenFrozen(t T, h *Harness) {
@@ -81,24 +78,14 @@ func doneWhenFrozen(t T, h *Harness) {
 	awaitDone(t, l, o.TTL+2*time.Second)
 }
 
-// steal ends l in the store as its own owner would, and takes its lock.
-func steal(t T, h *Harness, b driver.Backend, name string, l held) *attempt {
-	t.Helper()
-	end := h.attempt(b, name, h.lasting().TTL)
-	end.Owner, end.Token = l.Owner(), core.GrantNumber(l.Token())
-	end.mustRelease(t)
-	return h.attempt(b, name, h.lasting().TTL).must(t)
-}
-
 func doneWhenTaken(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	o := core.LockOptions{TTL: h.ttl(3 * time.Second)}
 	l := h.clientOn(t, bs[0]).mustTry(t, "jobs", o)
-	thief := steal(t, h, bs[1], "jobs", l)
+	depose(t, h, bs[1], "jobs")
+	thief := h.attempt(bs[1], "jobs", h.lasting().TTL).must(t)
 	awaitDone(t, l, o.TTL/2+tolerance)
-	if !errors.Is(l.Err(), core.ErrTaken) && !errors.Is(l.Err(), core.ErrRevoked) {
-		t.Errorf("want cause taken or revoked, got %v", l.Err())
-	}
+	wantCause(t, l, core.ErrTaken, core.ErrRevoked)
 	thief.wantHeldBy(t, "after the loss")
 }
 
@@ -118,22 +105,16 @@ func doneWhenBroken(t T, h *Harness, get getting) {
 	if err := cs[1].Break(t.Context(), "jobs", l.Token()); err != nil {
 		t.Fatalf("Break with the lease's token: %v", err)
 	}
-	after := cs[1].mustAcquire(t, "jobs", 2*time.Second, h.lasting())
+	after := cs[1].launch(t, "jobs", h.lasting()).granted(t, 2*time.Second)
 	awaitDone(t, l, o.TTL/2+tolerance)
-	if !errors.Is(l.Err(), core.ErrRevoked) && !errors.Is(l.Err(), core.ErrTaken) {
-		t.Errorf("want cause revoked or taken, got %v", l.Err())
-	}
-	if after.Token() <= l.Token() && h.props.Fencing != driver.FencingNone {
-		t.Errorf("after Break the next token is %d, not above %d", after.Token(), l.Token())
-	}
+	wantCause(t, l, core.ErrRevoked, core.ErrTaken)
+	h.wantHigher(t, after.Token(), l.Token())
 }
 
 func doneWhenReleased(t T, h *Harness) {
 	c := h.client(t)
 	l := c.mustTry(t, "jobs", h.lasting())
-	if err := l.Release(t.Context()); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
+	mustRelease(t, l)
 	select {
 	case <-l.Done():
 	default:

@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,18 +19,6 @@ in the store, and a host that waits there gets it.`,
 			Excuse: needsCapability(driver.CapWaiter),
 			Run:    othersTurn,
 		},
-		{
-			Name: "K5 a lease is over before the lock is handed over",
-			Explain: `Of the goroutines of one host one holds the lock: when the next one has it, the lease before is released, done and not
-valid, and releasing it again does not touch the one that holds the lock now.`,
-			Run: overBeforeNext,
-		},
-		{
-			Name: "K5 a hand-over keeps the deadline",
-			Explain: `The store does not know of a hand-over inside a host: the deadline stays what the last acquire or renewal has made it.
-Counted from the hand-over, the holder would believe in its lease after the store has given it to another.`,
-			Run: handoverKeepsDeadline,
-		},
 	}
 }
 
@@ -39,11 +26,15 @@ Counted from the hand-over, the holder would believe in its lease after the stor
 // one that was just acquired.
 func (c *client) handed(t T, name string, o core.LockOptions) held {
 	t.Helper()
-	first := c.mustTry(t, name, o)
+	return c.handOver(t, name, o, c.mustTry(t, name, o))
+}
+
+// handOver releases l while its host wants the lock, and returns the lease that
+// follows it.
+func (c *client) handOver(t T, name string, o core.LockOptions, l held) held {
+	t.Helper()
 	next := c.start(t, name, o)
-	if err := first.Release(t.Context()); err != nil {
-		t.Fatalf("Release of token %d: %v", first.Token(), err)
-	}
+	mustRelease(t, l)
 	return next.granted(t, 10*time.Second)
 }
 
@@ -77,9 +68,7 @@ func othersTurn(t T, h *Harness) {
 	eventually(t, 5*time.Second, "the other host stands in the store's queue", func() bool {
 		return inspect(t, cs[0].b, "jobs").Waiters != 0
 	})
-	if err := l.Release(t.Context()); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
+	mustRelease(t, l)
 	eventually(t, 10*time.Second, "the other host gets the lock", other.ended)
 	// Sampled after the grant, at which the host's next Acquire can only wait.
 	if n := grants.Load(); n > 2*9 {
@@ -87,62 +76,4 @@ func othersTurn(t T, h *Harness) {
 	}
 	cancel()
 	wg.Wait()
-}
-
-func overBeforeNext(t T, h *Harness) {
-	cs := h.clients(t, 2)
-	before := cs[0].mustTry(t, "jobs", h.lasting())
-	for range 5 {
-		next := cs[0].start(t, "jobs", h.lasting())
-		if err := before.Release(t.Context()); err != nil {
-			t.Fatalf("Release of token %d: %v", before.Token(), err)
-		}
-		l := next.granted(t, 10*time.Second)
-		done := false
-		select {
-		case <-before.Done():
-			done = true
-		default:
-		}
-		if !done || before.Valid() || !errors.Is(before.Err(), core.ErrReleased) {
-			t.Errorf("after the hand-over of token %d Done is %t, Valid %t, Err %v", before.Token(), done, before.Valid(), before.Err())
-		}
-		if err := before.Release(t.Context()); err != nil {
-			t.Errorf("Release of token %d once more: %v", before.Token(), err)
-		}
-		wantHeld(t, h.attempt(cs[1].b, "jobs", h.lasting().TTL).try(t), "after a hand-over")
-		if !l.Valid() {
-			t.Fatalf("the lease that the lock was handed over to is not valid: %v", l.Err())
-		}
-		before = l
-	}
-	if err := before.Release(t.Context()); err != nil {
-		t.Fatalf("Release of token %d: %v", before.Token(), err)
-	}
-	wantFree(t, cs[1].b, "jobs", "after the last Release")
-}
-
-func handoverKeepsDeadline(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
-	o := core.LockOptions{TTL: h.ttl(6 * time.Second)}
-	first := c.mustTry(t, "jobs", o)
-	next := c.start(t, "jobs", o)
-	pause(t, o.TTL/10)
-	if err := first.Release(t.Context()); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
-	l := next.granted(t, 10*time.Second)
-	throughout(t, o.TTL/4, func() string {
-		deadline := l.Deadline()
-		sent := append(g.times(opAcquire), g.times(opRenew)...)
-		if latest := sent[len(sent)-1].Add(o.TTL); deadline.After(latest) {
-			return "the deadline is " + deadline.Sub(latest).String() + " later than TTL after the last request came in"
-		}
-		return ""
-	})
-	if len(g.times(opRenew)) == 0 && len(g.times(opAcquire)) == 1 {
-		mistimed(t, o.TTL/4, "a lease that was handed over after %v is not renewed at once", o.TTL/10)
-	}
-	wantAlive(t, l, o.TTL)
 }

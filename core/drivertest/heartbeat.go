@@ -30,6 +30,15 @@ func ran(t T, from, to time.Time) time.Duration {
 // ranSince is ran until now.
 func ranSince(t T, from time.Time) time.Duration { return ran(t, from, time.Now()) }
 
+// wantWithin fails when what took from one instant to the other took longer
+// than limit.
+func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
+	t.Helper()
+	if took := ran(t, from, to); took > limit {
+		t.Errorf("%s took %v, and %v at most are allowed", what, took, limit)
+	}
+}
+
 // mistimed ends the case because of what did not come, or did not last, in the
 // past d. When the process stood still for so much of d that this may be why,
 // the case is not judged and runs again, in a fresh environment.
@@ -51,6 +60,17 @@ func wantAlive(t T, l held, ttl time.Duration) {
 	if !l.Valid() {
 		mistimed(t, ttl, "the lease of token %d is over: %v", l.Token(), l.Err())
 	}
+}
+
+// staysAlive fails unless all, each of the given TTL, are valid for all of d.
+func staysAlive(t T, d, ttl time.Duration, all ...held) {
+	t.Helper()
+	throughout(t, d, func() string {
+		for _, l := range all {
+			wantAlive(t, l, ttl)
+		}
+		return ""
+	})
 }
 
 // receive waits for a value from c, or its end, and reports whether it came

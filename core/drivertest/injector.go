@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,7 +48,7 @@ func (g *injector) set(before func(context.Context, string) error, after func(co
 func (g *injector) times(op string) []time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return append([]time.Time(nil), g.calls[op]...)
+	return slices.Clone(g.calls[op])
 }
 
 // total counts the calls of all operations.
@@ -129,23 +130,16 @@ func cut(ops ...string) func(context.Context, string) error {
 	})
 }
 
-// silence returns a hook that keeps the calls of ops from ever being answered.
-func silence(ops ...string) func(context.Context, string) error {
-	return only(ops, func(ctx context.Context) error {
-		<-ctx.Done()
-		return fmt.Errorf("%w: %w", driver.ErrUnavailable, ctx.Err())
-	})
+// silence is a hook that keeps calls from ever being answered.
+func silence(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, ctx.Err())
 }
 
 // only runs f for the calls of ops, or for all calls without ops.
 func only(ops []string, f func(context.Context) error) func(context.Context, string) error {
 	return func(ctx context.Context, op string) error {
-		for _, o := range ops {
-			if o == op {
-				return f(ctx)
-			}
-		}
-		if len(ops) == 0 {
+		if len(ops) == 0 || slices.Contains(ops, op) {
 			return f(ctx)
 		}
 		return nil

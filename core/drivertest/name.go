@@ -2,11 +2,9 @@ package drivertest
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
-	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 )
 
@@ -23,11 +21,6 @@ percent sign are different locks, and each is shown as it was given.`,
 			Explain: `Two namespaces of one store (prefixes, tables) share no lock, whatever its name.`,
 			Needs:   []Need{NeedOther},
 			Run:     namespacesApart,
-		},
-		{
-			Name:    "K6 bad names are refused before anything is sent",
-			Explain: `A name that is empty, longer than 512 bytes or not UTF-8 is a clear error, and the backend never sees it.`,
-			Run:     badNames,
 		},
 		{
 			Name:    "K6 list takes its prefix literally",
@@ -124,26 +117,6 @@ func namespacesApart(t T, h *Harness) {
 	}
 	wantListed(t, here, "", nil)
 	wantListed(t, there, "", oddNames())
-}
-
-func badNames(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
-	for _, name := range []string{"", strings.Repeat("x", 513), strings.Repeat("x", 64<<10), "\xff", "a\xc3", "\xed\xa0\x80"} {
-		_, lockErr := c.Lock(name, nil)
-		_, electorErr := c.Elector(name, nil)
-		_, inspectErr := c.Inspect(t.Context(), name)
-		for of, err := range map[string]error{
-			"Lock": lockErr, "Elector": electorErr, "Inspect": inspectErr, "Break": c.Break(t.Context(), name, 1),
-		} {
-			if err = c.hooks.refuse(err); !errors.Is(err, core.ErrInvalid) {
-				t.Errorf("%s with the bad name %.20q of %d bytes: %v; want ErrInvalid", of, name, len(name), err)
-			}
-		}
-	}
-	if n := g.total(); n != 0 {
-		t.Errorf("%d requests with bad names were sent", n)
-	}
 }
 
 func listPrefix(t T, h *Harness) {

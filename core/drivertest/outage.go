@@ -3,7 +3,6 @@ package drivertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -12,24 +11,6 @@ import (
 
 func outageCases() []Case {
 	return []Case{
-		{
-			Name: "K8 a store that is away is unavailable, not held",
-			Explain: `When the backend does not answer, TryAcquire says so soon, with ErrUnavailable: not that the lock is held, which a
-scheduler would skip its job for, and not that it is granted.`,
-			Run: awayIsNotHeld,
-		},
-		{
-			Name:    "K8 a waiting acquire goes on through an outage",
-			Explain: `An Acquire that waits keeps trying while the backend is away, until its ctx ends, and is granted the lock when it is back.`,
-			Run:     acquireThroughOutage,
-		},
-		{
-			Name: "K8 a refusal after service is waited for",
-			Explain: `A store that has served this client and then refuses it (read-only in a failover, a password that is being rotated)
-ends no Acquire that waits and loses no lease before its deadline: both go on when the refusal is over. TryAcquire says so
-at once.`,
-			Run: refusedForAWhile,
-		},
 		{
 			Name:    "K8 try fails fast when the server is down",
 			Explain: `With the server stopped TryAcquire and Check fail within a few seconds and say that it is unavailable; both work again once it is back.`,
@@ -61,92 +42,16 @@ at once.`,
 	}
 }
 
-func awayIsNotHeld(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
-	g.set(cut(), nil)
-	start := time.Now()
-	_, err := c.try(t, "jobs", h.lasting())
-	if !errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrHeld) || errors.Is(err, core.ErrIndeterminate) {
-		t.Errorf("TryAcquire while the store is away, and certain that nothing was sent: %v; want ErrUnavailable", err)
-	}
-	if took := ranSince(t, start); took > 2*time.Second {
-		t.Errorf("TryAcquire took %v to say that the store is away", took)
-	}
-	if _, err := c.Inspect(t.Context(), "jobs"); !errors.Is(c.hooks.refuse(err), core.ErrUnavailable) {
-		t.Errorf("Inspect while the store is away: %v; want ErrUnavailable", err)
-	}
-	g.set(nil, nil)
-	c.mustTry(t, "jobs", h.lasting())
-}
-
-func acquireThroughOutage(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
-	g.set(cut(), nil)
-	a := c.launch(t, "jobs", h.lasting())
-	throughout(t, 500*time.Millisecond, func() string {
-		if a.ended() {
-			return fmt.Sprintf("Acquire has ended while the store is away: %v", a.err)
-		}
-		return ""
-	})
-	if len(g.times(opAcquire)) < 2 {
-		mistimed(t, 500*time.Millisecond, "Acquire has not tried again in 500ms")
-	}
-	g.set(nil, nil)
-	a.granted(t, 3*time.Second)
-}
-
-func refusedForAWhile(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
-	if err := c.mustTry(t, "jobs", h.lasting()).Release(t.Context()); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
-	o := core.LockOptions{TTL: h.ttl(2 * time.Second)}
-	held := c.mustTry(t, "held", o)
-	denied := fmt.Errorf("%w: read-only", driver.ErrDenied)
-	g.set(only(nil, func(context.Context) error { return denied }), nil)
-	a := c.launch(t, "jobs", h.lasting())
-	throughout(t, o.TTL/2, func() string {
-		if a.ended() {
-			return fmt.Sprintf("Acquire has ended while the store refuses: %v", a.err)
-		}
-		wantAlive(t, held, o.TTL)
-		return ""
-	})
-	if n := len(g.times(opRenew)); n == 0 {
-		mistimed(t, o.TTL/2, "no renewal was tried in half a TTL")
-	}
-	start := time.Now()
-	_, err := c.try(t, "other", h.lasting())
-	if took := ranSince(t, start); !errors.Is(err, core.ErrDenied) || took > time.Second {
-		t.Errorf("TryAcquire while the store refuses: %v after %v; want ErrDenied at once", err, took)
-	}
-	g.set(nil, nil)
-	a.granted(t, 3*time.Second)
-	throughout(t, o.TTL, func() string {
-		wantAlive(t, held, o.TTL)
-		return ""
-	})
-}
-
 func serverDown(t T, h *Harness) {
 	c := h.client(t)
-	l := c.mustTry(t, "jobs", h.lasting())
-	if err := l.Release(t.Context()); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
+	mustRelease(t, c.mustTry(t, "jobs", h.lasting()))
 	h.Store.Stop(t)
 	start := time.Now()
 	_, err := c.try(t, "jobs", h.lasting())
 	if !errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrHeld) {
 		t.Errorf("TryAcquire with the server down: %v; want ErrUnavailable", err)
 	}
-	if took := ranSince(t, start); took > 3*time.Second {
-		t.Errorf("TryAcquire took %v to say that the server is down", took)
-	}
+	wantWithin(t, start, time.Now(), 3*time.Second, "TryAcquire with the server down")
 	err = call(t, c.Check)
 	if !errors.Is(c.hooks.refuse(err), core.ErrUnavailable) {
 		t.Errorf("Check with the server down: %v; want ErrUnavailable", err)
@@ -165,14 +70,7 @@ func serverBack(t T, h *Harness) {
 	before := cs[1].start(t, "jobs", core.LockOptions{TTL: h.ttl(time.Second)})
 	h.Store.Stop(t)
 	during := cs[2].launch(t, "other", h.lasting())
-	throughout(t, held.TTL+time.Second, func() string {
-		for _, a := range []*acquiring{before, during} {
-			if a.ended() {
-				return fmt.Sprintf("an Acquire has ended while the server is down: %v", a.err)
-			}
-		}
-		return ""
-	})
+	stillWait(t, held.TTL+time.Second, "the server is down", before, during)
 	h.Store.Start(t, true)
 	before.granted(t, held.TTL+h.late()+10*time.Second)
 	during.granted(t, 10*time.Second)

@@ -42,9 +42,7 @@ func ownOwner(t T, h *Harness) {
 		if at := inspect(t, c.b, "jobs"); at.Owner != l.Owner() {
 			t.Errorf("grant %d: the lease says owner %q, the store says %s", i, l.Owner(), describe(at))
 		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Fatalf("Release of grant %d: %v", i, err)
-		}
+		mustRelease(t, l)
 	}
 }
 

@@ -97,32 +97,7 @@ func pluginHangs(t T, h *Harness) {
 	l := c.mustTry(t, "jobs", o)
 	pid := h.Plugin(c.b).Pid()
 	h.Plugin(c.b).Freeze(t)
-	frozen := time.Now()
-	deadline := l.Deadline()
-	for ranSince(t, frozen) < o.TTL+2*time.Second {
-		looked := time.Now()
-		valid := l.Valid()
-		deadline = later(deadline, l.Deadline())
-		if took := ranSince(t, looked); took > tolerance {
-			t.Errorf("looking at the lease took %v while the plugin hangs", took)
-		}
-		if late := looked.Sub(deadline); late > 0 && valid {
-			t.Fatalf("Valid %v after the deadline", late)
-		}
-		select {
-		case <-l.Done():
-			if late := ranSince(t, deadline); late > tolerance {
-				t.Errorf("Done closed %v after the deadline", late)
-			}
-			return
-		default:
-		}
-		if valid && l.State() == core.Held && h.Plugin(c.b).Pid() != pid {
-			return // replaced in time
-		}
-		pause(t, pollEvery)
-	}
-	t.Fatalf("the lease is neither over nor renewed by a new plugin: state %v, deadline %v ago", l.State(), time.Since(deadline))
+	awaitDoneOr(t, l, o.TTL+2*time.Second, func() bool { return l.State() == core.Held && h.Plugin(c.b).Pid() != pid })
 }
 
 func later(a, b time.Time) time.Time {
@@ -159,9 +134,7 @@ func pluginKilled(t T, h *Harness, get getting) {
 	if !l.Deadline().After(renewed) {
 		mistimed(t, o.TTL/2, "the lease is not renewed through the new plugin")
 	}
-	if err := l.Release(t.Context()); err != nil {
-		t.Errorf("Release through the new plugin: %v", err)
-	}
+	mustRelease(t, l)
 	cs[1].mustTry(t, "jobs", o)
 }
 
@@ -171,15 +144,9 @@ func storeKilled(t T, h *Harness) {
 	h.Plugin(c.b).Kill(t)
 	killed := time.Now()
 	awaitDone(t, l, 10*time.Second)
-	if took := ranSince(t, killed); took > time.Second {
-		t.Errorf("the loss was told after %v", took)
-	}
-	if !errors.Is(l.Err(), core.ErrPluginDied) {
-		t.Errorf("want cause plugin died, got %v", l.Err())
-	}
-	if next := c.mustAcquire(t, "jobs", 10*time.Second, h.lasting()); next.Token() <= l.Token() {
-		t.Errorf("the new plugin grants token %d after token %d", next.Token(), l.Token())
-	}
+	wantWithin(t, killed, time.Now(), time.Second, "the loss with the plugin")
+	wantCause(t, l, core.ErrPluginDied)
+	h.wantHigher(t, c.launch(t, "jobs", h.lasting()).granted(t, 10*time.Second).Token(), l.Token())
 }
 
 func releaseWhileHanging(t T, h *Harness) {
@@ -217,8 +184,6 @@ func closeWhileHanging(t T, h *Harness) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	err := c.Close(ctx)
-	if took := ranSince(t, start); took > 3*time.Second {
-		t.Errorf("Close took %v: %v", took, err)
-	}
+	wantWithin(t, start, time.Now(), 3*time.Second, fmt.Sprintf("Close (%v)", err))
 	eventually(t, 3*time.Second, "an Acquire on the closed backend ends", a.ended)
 }

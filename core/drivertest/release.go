@@ -3,7 +3,6 @@ package drivertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -55,18 +54,6 @@ the answer names the new holder.`,
 			Explain: `Release runs on a time budget of its own: it is mostly called when the caller's ctx has just ended, and the lock
 would stay taken for a whole TTL.`,
 			Run: releaseDeadCtx,
-		},
-		{
-			Name: "L7 a release that failed can be tried again",
-			Explain: `When the store does not answer, the outcome is indeterminate, with the latest time at which the lock is free; the
-lease keeps its state, so that a second Release frees it.`,
-			Run: releaseAgain,
-		},
-		{
-			Name: "L7 a release that failed goes on in the background",
-			Explain: `What the store did not do before the ctx of Release ended is tried again until it is done: an outage of a moment must
-not keep the lock taken for the whole TTL.`,
-			Run: releaseGoesOn,
 		},
 		{
 			Name: "L7 release with Keep shortens the lease and never lengthens it",
@@ -141,7 +128,7 @@ func lateRenewal(t T, h *Harness) {
 	wantNotHeld(t, old.renew(t), "renewing long after expiry")
 	wantFree(t, old.b, "jobs", "after renewals that came too late")
 	brief := h.attempt(old.b, "brief", h.ttl(100*time.Millisecond)).must(t)
-	eventually(t, brief.TTL+h.late()+time.Second, "the lease expires", func() bool { return !inspect(t, brief.b, "brief").Held() })
+	expires(t, h, brief, brief.b)
 	wantNotHeld(t, brief.renew(t), "renewing after expiry, with nobody in between")
 	wantFree(t, brief.b, "brief", "after a renewal that came too late")
 }
@@ -177,57 +164,6 @@ func releaseDeadCtx(t T, h *Harness) {
 	cs[1].mustTry(t, "jobs", h.lasting())
 }
 
-func releaseAgain(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
-	sent := time.Now()
-	l := c.mustTry(t, "jobs", h.lasting())
-	err := briefly(t, g, errAway, l)
-	var unclear *core.IndeterminateError
-	if !errors.As(err, &unclear) {
-		t.Fatalf("Release while the store is away: want an IndeterminateError, got %v", err)
-	}
-	if limit := time.Now().Add(h.lasting().TTL + tolerance); unclear.FreeAt.After(limit) || unclear.FreeAt.Before(sent) {
-		t.Errorf("FreeAt is %v from now, with a TTL of %v", time.Until(unclear.FreeAt), h.lasting().TTL)
-	}
-	g.set(nil, nil)
-	if err := l.Release(t.Context()); err != nil {
-		t.Errorf("Release again, with the store back: %v", err)
-	}
-	wantFree(t, c.b, "jobs", "after the second Release")
-}
-
-// errAway leaves open whether the store has done what it was asked for.
-var errAway = fmt.Errorf("%w: %w", driver.ErrUnavailable, errCut)
-
-// briefly releases l with little time while releases fail with err.
-func briefly(t T, g *injector, err error, l held) error {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	g.set(only([]string{opRelease}, func(context.Context) error { return err }), nil)
-	start := time.Now()
-	failed := l.Release(ctx)
-	if took := ranSince(t, start); took > 3*time.Second {
-		t.Errorf("Release with a ctx of 200ms took %v", took)
-	}
-	return failed
-}
-
-func releaseGoesOn(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	c := h.clientOn(t, g)
-	l := c.mustTry(t, "jobs", h.lasting())
-	if err := briefly(t, g, cut()(t.Context(), opRelease), l); err == nil || errors.Is(err, core.ErrIndeterminate) {
-		t.Errorf("Release while nothing can be sent: %v; want an error, and nothing is unknown", err)
-	}
-	g.set(nil, nil)
-	eventually(t, 3*time.Second, "the lock is released when the store is back", func() bool { return !inspect(t, c.b, "jobs").Held() })
-	if err := l.Release(t.Context()); err != nil {
-		t.Errorf("Release after that: %v", err)
-	}
-}
-
 func keep(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	a := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
@@ -256,18 +192,5 @@ func atLeast(t T, h *Harness) {
 		t.Fatalf("TryDo: %v", err)
 	}
 	returned := time.Now()
-	for {
-		l, err := cs[1].try(t, "jobs", h.lasting())
-		if err == nil {
-			if early := o.AtLeast - time.Since(start); early > time.Millisecond {
-				t.Errorf("token %d was granted %v before AtLeast was over", l.Token(), early)
-			}
-			return
-		}
-		wantHeld(t, err, "during AtLeast")
-		if over := ranSince(t, returned) - o.AtLeast; over > h.late() {
-			t.Fatalf("%v after AtLeast the lock is not free: %v", over, err)
-		}
-		pause(t, pollEvery)
-	}
+	wantExpiry(t, h.attempt(cs[1].b, "jobs", h.lasting().TTL), start.Add(o.AtLeast), returned.Add(o.AtLeast+h.late()))
 }

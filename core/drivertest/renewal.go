@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -17,11 +16,6 @@ func renewalCases() []Case {
 			Explain: `A failed renewal makes a lease suspect, not lost: it is retried until the deadline, and one that succeeds makes the
 lease held again, with the token that it had.`,
 			Run: suspectThenHeld,
-		},
-		{
-			Name:    "L4 nothing is retried past the deadline",
-			Explain: `Renewals that fail are retried until the deadline and never past it: from then on the lock may be another's.`,
-			Run:     noRetryPastDeadline,
 		},
 		{
 			Name:    "L5 a lease is held for as long as its holder lives",
@@ -40,16 +34,6 @@ lease held again, with the token that it had.`,
 			Run:     everyThird,
 		},
 		{
-			Name:    "L5 an unhealthy holder loses its lease",
-			Explain: `The health callback is asked before each renewal. Its error ends the lease with cause unhealthy.`,
-			Run:     unhealthy,
-		},
-		{
-			Name:    "L5 a lease ends at MaxHold",
-			Explain: `A lease with MaxHold ends then, with that cause, however well its renewals go.`,
-			Run:     maxHold,
-		},
-		{
 			Name: "L5 a batch does what single calls do",
 			Explain: `Batch does every operation as if it had been asked alone and puts its result at the same index. Core renews by it:
 results that are mixed up or left out lose leases that live, or keep ones that are gone.`,
@@ -60,38 +44,18 @@ results that are mixed up or left out lose leases that live, or keep ones that a
 }
 
 func suspectThenHeld(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	l := h.clientOn(t, g).mustTry(t, "jobs", core.LockOptions{TTL: h.ttl(3 * time.Second)})
+	c, g := h.injected(t, h.Open(t))
+	o := core.LockOptions{TTL: h.ttl(3 * time.Second)}
+	l := c.mustTry(t, "jobs", o)
 	token := l.Token()
 	g.set(cut(opRenew), nil)
-	eventually(t, h.ttl(3*time.Second), "the lease is suspect", func() bool { return l.State() == core.Suspect })
+	eventually(t, o.TTL, "the lease is suspect", func() bool { return l.State() == core.Suspect })
 	g.set(nil, nil)
-	eventually(t, h.ttl(3*time.Second), "the lease is held again", func() bool { return l.State() == core.Held })
+	eventually(t, o.TTL, "the lease is held again", func() bool { return l.State() == core.Held })
 	if !l.Valid() || l.Token() != token {
 		t.Errorf("held again, Valid is %t and the token %d instead of %d", l.Valid(), l.Token(), token)
 	}
-	throughout(t, h.ttl(3*time.Second)/2, func() string {
-		wantAlive(t, l, h.ttl(3*time.Second))
-		return ""
-	})
-}
-
-func noRetryPastDeadline(t T, h *Harness) {
-	g := newInjector(h.Open(t))
-	l := h.clientOn(t, g).mustTry(t, "jobs", h.brief())
-	g.set(cut(opRenew), nil)
-	awaitDone(t, l, h.brief().TTL+2*time.Second)
-	before := len(g.times(opRenew))
-	if before == 0 {
-		mistimed(t, h.brief().TTL, "no renewal was tried at all")
-	}
-	deadline := l.Deadline()
-	pause(t, h.brief().TTL)
-	for _, at := range g.times(opRenew) {
-		if late := ran(t, deadline, at); late > tolerance {
-			t.Errorf("a renewal came %v after the deadline", late)
-		}
-	}
+	staysAlive(t, o.TTL/2, o.TTL, l)
 }
 
 func heldForLong(t T, h *Harness) {
@@ -120,12 +84,7 @@ func manyHeld(t T, h *Harness) {
 	for i := range 100 {
 		all = append(all, c.mustTry(t, fmt.Sprintf("jobs/%d", i), o))
 	}
-	throughout(t, 2*o.TTL, func() string {
-		for _, l := range all {
-			wantAlive(t, l, o.TTL)
-		}
-		return ""
-	})
+	staysAlive(t, 2*o.TTL, o.TTL, all...)
 	for i, l := range all {
 		at := inspect(t, c.b, fmt.Sprintf("jobs/%d", i))
 		switch {
@@ -139,9 +98,9 @@ func manyHeld(t T, h *Harness) {
 }
 
 func everyThird(t T, h *Harness) {
-	g := newInjector(h.Open(t))
+	c, g := h.injected(t, h.Open(t))
 	o := core.LockOptions{TTL: h.ttl(1500 * time.Millisecond)}
-	l := h.clientOn(t, g).mustTry(t, "jobs", o)
+	l := c.mustTry(t, "jobs", o)
 	granted := g.times(opAcquire)[0]
 	pause(t, 2*o.TTL+o.TTL/6)
 	times := g.times(opRenew)
@@ -151,39 +110,8 @@ func everyThird(t T, h *Harness) {
 	}
 	last := granted
 	for i, at := range times {
-		if gap := ran(t, last, at); gap > o.TTL/3+tolerance {
-			t.Errorf("renewal %d came %v after the one before: TTL is %v", i+1, gap, o.TTL)
-		}
+		wantWithin(t, last, at, o.TTL/3+tolerance, fmt.Sprintf("the wait for renewal %d", i+1))
 		last = at
-	}
-}
-
-func unhealthy(t T, h *Harness) {
-	c := h.client(t)
-	o := core.LockOptions{TTL: h.ttl(time.Second)}
-	o.Healthy = func(context.Context) error { return errors.New("the disk is full") }
-	l := c.mustTry(t, "jobs", o)
-	awaitDone(t, l, o.TTL)
-	if !errors.Is(l.Err(), core.ErrUnhealthy) {
-		t.Errorf("want cause unhealthy, got %v", l.Err())
-	}
-}
-
-func maxHold(t T, h *Harness) {
-	c := h.client(t)
-	o := core.LockOptions{TTL: h.ttl(2 * time.Second), MaxHold: 300 * time.Millisecond}
-	start := time.Now()
-	l := c.mustTry(t, "jobs", o)
-	awaitDone(t, l, o.TTL)
-	done, lost := time.Now(), c.lost(t, "jobs")
-	if took := lost.Sub(start); took < o.MaxHold-tolerance || ran(t, start, lost) > o.MaxHold+2*tolerance {
-		t.Errorf("the lease ended after %v instead of %v", took, o.MaxHold)
-	}
-	if late := ran(t, lost, done); late > tolerance {
-		t.Errorf("Done closed %v after the end of the lease", late)
-	}
-	if !errors.Is(l.Err(), core.ErrMaxHold) {
-		t.Errorf("want cause max hold, got %v", l.Err())
 	}
 }
 

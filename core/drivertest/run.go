@@ -37,7 +37,7 @@ func makeSuite(mk func(T) *Harness) *suite {
 func newSuite(ctx context.Context, mk func(T) *Harness) (*suite, error) {
 	s := makeSuite(mk)
 	t := newTrial(ctx)
-	ok := t.run(30*time.Second, func() {
+	ok, _, log := t.run(30*time.Second, func() {
 		b := mk(t).Open(t)
 		if err := b.Check(t.Context()); err != nil {
 			t.Fatalf("the backend does not pass its own Check: %v", err)
@@ -45,7 +45,7 @@ func newSuite(ctx context.Context, mk func(T) *Harness) (*suite, error) {
 		s.props = b.Properties()
 	})
 	if !ok {
-		return nil, errors.New("drivertest: " + strings.TrimSpace(t.text()))
+		return nil, errors.New("drivertest: " + strings.TrimSpace(log))
 	}
 	return s, nil
 }
@@ -101,7 +101,7 @@ func (s *suite) run(ctx context.Context, c Case) CaseResult {
 // no busy machine excuses has failed all the same.
 func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string) {
 	r, t := CaseResult{Case: c, Outcome: Pass}, newTrial(ctx)
-	passed := t.run(c.limit(), func() {
+	passed, undecided, log := t.run(c.limit(), func() {
 		h := s.mk(t)
 		h.props = s.props
 		if o, reason := h.lacks(c.Needs); reason != "" {
@@ -110,10 +110,10 @@ func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string
 		}
 		c.Run(t, h)
 	})
-	if r.Log = t.text(); !passed {
+	if r.Log = log; !passed {
 		r.Outcome, r.Reason = Fail, ""
 	}
-	return r, t.undecided()
+	return r, undecided
 }
 
 // Run runs every case as a subtest of t, or only those of the given names, each

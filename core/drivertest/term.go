@@ -24,16 +24,23 @@ func renewsUntilReturn(t T, h *Harness) {
 	term := r.term(0)
 	r.cancel()
 	eventually(t, time.Second, "the term's ctx ends", func() bool { return term.Context().Err() != nil })
-	throughout(t, o.TTL*3/2, func() string {
-		other := h.attempt(cs[1].b, "jobs", o.TTL)
-		if err := other.try(t); !errors.Is(err, driver.ErrHeld) {
-			mistimed(t, o.TTL, "the callback of token %d has not returned, and another asked and got token %d, %v", term.Token(), other.Token, err)
-		}
-		return ""
-	})
+	h.staysHeld(t, cs[1].b, o.TTL)
 	release()
 	r.end(t, 5*time.Second)
 	h.attempt(cs[1].b, "jobs", o.TTL).must(t)
+}
+
+// staysHeld fails if another gets the lock while a callback that has not
+// returned holds it by renewals: for longer than its TTL.
+func (h *Harness) staysHeld(t T, b driver.Backend, ttl time.Duration) {
+	t.Helper()
+	throughout(t, ttl*3/2, func() string {
+		other := h.attempt(b, "jobs", ttl)
+		if err := other.try(t); !errors.Is(err, driver.ErrHeld) {
+			mistimed(t, ttl, "the callback has not returned, and another asked and got token %d, %v", other.Token, err)
+		}
+		return ""
+	})
 }
 
 func closeWaits(t T, h *Harness) {
@@ -44,11 +51,9 @@ func closeWaits(t T, h *Harness) {
 	release := sync.OnceFunc(func() { close(returns) })
 	ended, closed := make(chan error, 1), make(chan error, 1)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-	var token atomic.Uint64
 	var begun atomic.Bool
 	go func() {
-		ended <- lock.Do(ctx, func(ctx context.Context, l *core.Lease) error {
-			token.Store(l.Token())
+		ended <- lock.Do(ctx, func(ctx context.Context, _ *core.Lease) error {
 			begun.Store(true)
 			<-ctx.Done()
 			close(ending)
@@ -62,13 +67,7 @@ func closeWaits(t T, h *Harness) {
 	if _, ended := receive(t, ending, time.Second); !ended {
 		t.Fatalf("Close does not end the ctx of the function")
 	}
-	throughout(t, o.TTL*3/2, func() string {
-		other := h.attempt(cs[1].b, "jobs", o.TTL)
-		if err := other.try(t); !errors.Is(err, driver.ErrHeld) {
-			mistimed(t, o.TTL, "the function under token %d has not returned, and another asked and got token %d, %v", token.Load(), other.Token, err)
-		}
-		return ""
-	})
+	h.staysHeld(t, cs[1].b, o.TTL)
 	release()
 	if err := <-closed; err != nil {
 		t.Errorf("Close: %v", err)

@@ -14,7 +14,7 @@ const whyTokensRise = `The token of a grant is higher than every earlier one of 
 can refuse the writes of holders that were paused. One that repeats or goes back lets a stale write through.`
 
 func tokenCases() []Case {
-	rising := func(name string, run func(T, *Harness)) Case {
+	over := func(name string, run func(T, *Harness)) Case {
 		return Case{Name: "L6 tokens rise over " + name, Explain: whyTokensRise, Excuse: noFencing, Run: run}
 	}
 	return []Case{
@@ -25,11 +25,11 @@ that they are times mints times. All are below 2^53: core puts the number of the
 the sum has to fit a column of 64 bits.`,
 			Run: tokensAsClaimed,
 		},
-		rising("release", risingOverRelease),
-		rising("expiry", risingOverExpiry),
-		rising("withdrawal", risingOverWithdrawal),
-		withExcuse(rising("break", risingOverBreak), needsCapability(driver.CapAdmin)),
-		rising("hand-overs inside a host", risingOverHandovers),
+		over("release", rising(40, lastingTTL, func(t T, _ *Harness, a *attempt, _ driver.Backend) { a.mustRelease(t) })),
+		over("expiry", rising(2, 50*time.Millisecond, expires)),
+		over("withdrawal", rising(10, lastingTTL, func(t T, _ *Harness, a *attempt, _ driver.Backend) { a.withdraw(t) })),
+		withExcuse(over("break", rising(10, lastingTTL, isBroken)), needsCapability(driver.CapAdmin)),
+		over("hand-overs inside a host", risingOverHandovers),
 		{
 			Name: "L6 a token is minted with its grant",
 			Explain: `The token is minted in the same atomic step as the grant. Minted apart, two contenders come by tokens in one order
@@ -37,8 +37,8 @@ and by the lock in the other, and the later holder is refused by the resource.`,
 			Excuse: noFencing,
 			Run:    mintedWithGrant,
 		},
-		withNeeds(rising("a crash of the store that keeps its data", func(t T, h *Harness) { risingOverRestart(t, h, true) }), NeedStore),
-		withNeeds(rising("a restart of the store without its data", func(t T, h *Harness) { risingOverRestart(t, h, false) }), NeedStore),
+		withNeeds(over("a crash of the store that keeps its data", func(t T, h *Harness) { risingOverRestart(t, h, true) }), NeedStore),
+		withNeeds(over("a restart of the store without its data", func(t T, h *Harness) { risingOverRestart(t, h, false) }), NeedStore),
 	}
 }
 
@@ -84,51 +84,40 @@ func tokensAsClaimed(t T, h *Harness) {
 	a.wantHeldBy(t, "after the grant")
 }
 
-// rises grants name again and fails unless its token is above last.
-func rises(t T, h *Harness, b driver.Backend, last uint64, after string) *attempt {
+// wantHigher fails unless token, of a later grant, is above before.
+func (h *Harness) wantHigher(t T, token, before uint64) {
 	t.Helper()
-	a := h.attempt(b, "jobs", h.lasting().TTL).must(t)
-	if a.Token <= last {
-		t.Errorf("after %s token %d follows token %d", after, a.Token, last)
-	}
-	return a
-}
-
-func risingOverRelease(t T, h *Harness) {
-	bs := h.backends(t, 2)
-	var last uint64
-	for i := range 40 {
-		a := rises(t, h, bs[i%2], last, "release")
-		last = a.Token
-		a.mustRelease(t)
+	if token <= before && h.props.Fencing != driver.FencingNone {
+		t.Errorf("token %d follows token %d", token, before)
 	}
 }
 
-func risingOverExpiry(t T, h *Harness) {
-	bs := h.backends(t, 2)
-	last := h.attempt(bs[0], "jobs", h.ttl(50*time.Millisecond)).must(t)
-	eventually(t, last.TTL+h.late()+time.Second, "the lease expires", func() bool { return !inspect(t, bs[1], "jobs").Held() })
-	rises(t, h, bs[1], last.Token, "expiry")
-}
-
-func risingOverWithdrawal(t T, h *Harness) {
-	bs := h.backends(t, 2)
-	var last uint64
-	for i := range 10 {
-		a := rises(t, h, bs[i%2], last, "withdrawal")
-		last = a.Token
-		a.withdraw(t)
+// rising grants the lock times times, to one host after the other, and ends each
+// grant by end, as seen from the next host.
+func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, next driver.Backend)) func(T, *Harness) {
+	return func(t T, h *Harness) {
+		bs := h.backends(t, 2)
+		var last uint64
+		for i := range times {
+			a := h.attempt(bs[i%2], "jobs", h.ttl(ttl)).must(t)
+			h.wantHigher(t, a.Token, last)
+			last = a.Token
+			end(t, h, a, bs[(i+1)%2])
+		}
 	}
 }
 
-func risingOverBreak(t T, h *Harness) {
-	bs := h.backends(t, 2)
-	a := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
-	err := call(t, func(ctx context.Context) error { return driver.AdminOf(bs[1]).Break(ctx, "jobs", a.Token) })
+func expires(t T, h *Harness, a *attempt, next driver.Backend) {
+	t.Helper()
+	eventually(t, a.TTL+h.late()+time.Second, "the lease expires", func() bool { return !inspect(t, next, a.Name).Held() })
+}
+
+func isBroken(t T, _ *Harness, a *attempt, next driver.Backend) {
+	t.Helper()
+	err := call(t, func(ctx context.Context) error { return driver.AdminOf(next).Break(ctx, a.Name, a.Token) })
 	if err != nil {
 		t.Fatalf("Break of token %d: %v", a.Token, err)
 	}
-	rises(t, h, bs[1], a.Token, "break")
 }
 
 // risingOverHandovers asks core: the hand-overs are its own.
@@ -140,14 +129,8 @@ func risingOverHandovers(t T, h *Harness) {
 		if i%6 == 5 {
 			c = cs[1]
 		}
-		next := c.start(t, "jobs", h.lasting())
-		if err := last.Release(t.Context()); err != nil {
-			t.Fatalf("Release of token %d: %v", last.Token(), err)
-		}
-		l := next.granted(t, 10*time.Second)
-		if l.Token() <= last.Token() {
-			t.Errorf("token %d follows token %d", l.Token(), last.Token())
-		}
+		l := c.handOver(t, "jobs", h.lasting(), last)
+		h.wantHigher(t, l.Token(), last.Token())
 		if at, err := cs[i%2].Inspect(t.Context(), "jobs"); err != nil || core.GrantNumber(at.Token) != core.GrantNumber(l.Token()) {
 			t.Errorf("Inspect shows token %d (%v) for token %d", at.Token, err, l.Token())
 		}
@@ -193,9 +176,7 @@ func mintedWithGrant(t T, h *Harness) {
 	}
 	wg.Wait()
 	for i := 1; i < len(tokens); i++ {
-		if tokens[i] <= tokens[i-1] {
-			t.Errorf("grant %d has token %d after token %d", i, tokens[i], tokens[i-1])
-		}
+		h.wantHigher(t, tokens[i], tokens[i-1])
 	}
 }
 
@@ -204,12 +185,10 @@ func risingOverRestart(t T, h *Harness, keepData bool) {
 	a := h.attempt(b, "jobs", h.ttl(100*time.Millisecond)).must(t)
 	h.Store.Stop(t)
 	h.Store.Start(t, keepData)
-	last, next := a.Token, h.attempt(b, "jobs", h.lasting().TTL)
+	var next *attempt
 	eventually(t, a.TTL+h.late()+20*time.Second, "the lock is granted after the restart", func() bool {
 		next = h.attempt(b, "jobs", h.lasting().TTL)
 		return next.try(t) == nil
 	})
-	if next.Token <= last {
-		t.Errorf("after the restart token %d follows token %d", next.Token, last)
-	}
+	h.wantHigher(t, next.Token, a.Token)
 }

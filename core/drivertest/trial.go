@@ -43,9 +43,9 @@ func newTrial(ctx context.Context) *trial {
 	return t
 }
 
-// run calls f and then the clean-ups, and reports whether the case has passed,
-// or was left open.
-func (t *trial) run(limit time.Duration, f func()) bool {
+// run calls f and then the clean-ups. It reports whether the case has passed, or
+// why it could not be judged, and returns what it wrote.
+func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log string) {
 	t.heartbeat = proc.StartHeartbeat(nil)
 	defer t.heartbeat.Stop()
 	if !t.within(limit, f) {
@@ -61,7 +61,7 @@ func (t *trial) run(limit time.Duration, f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
-	return !t.failed
+	return !t.failed, t.open, t.log.String()
 }
 
 // within runs f in a goroutine and reports whether it ended in time. One that
@@ -160,19 +160,6 @@ func (t *trial) Failed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.failed
-}
-
-// undecided returns why the case could not be judged, "" when it was.
-func (t *trial) undecided() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.open
-}
-
-func (t *trial) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.log.String()
 }
 
 // goroutines is a dump of all goroutines, to show where something hangs.

@@ -98,8 +98,7 @@ func withdrawalSpares(t T, h *Harness) {
 
 func replyLost(t T, h *Harness) {
 	bs := h.backends(t, 2)
-	g := newInjector(bs[0])
-	c := h.clientOn(t, g)
+	c, g := h.injected(t, bs[0])
 	g.set(nil, func(ctx context.Context, op string, err error) error {
 		if op != opAcquire {
 			return err
@@ -124,8 +123,7 @@ func replyLost(t T, h *Harness) {
 
 func unclear(t T, h *Harness) {
 	bs := h.backends(t, 2)
-	g := newInjector(bs[0])
-	c := h.clientOn(t, g)
+	c, g := h.injected(t, bs[0])
 	answered := make(chan time.Time, 8)
 	lost := func(_ context.Context, op string, err error) error {
 		if op == opAcquire {
@@ -189,11 +187,7 @@ func randomCancels(t T, h *Harness) {
 			func() bool { return next.try(t) == nil })
 		next.mustRelease(t)
 	}
-	if h.Leftovers != nil {
-		if left := h.Leftovers(t); len(left) > 0 {
-			t.Errorf("%d cancelled acquires have left %d entries: %.10q", total, len(left), left)
-		}
-	}
+	h.wantNothingLeft(t, "cancelled acquires")
 }
 
 // once acquires name and cancels at a random moment of the first milliseconds.
@@ -202,12 +196,7 @@ func (x *canceller) once(t T, h *Harness, c *client, name string) {
 	defer cancel()
 	timer := time.AfterFunc(time.Duration(rand.Int64N(int64(4*time.Millisecond))), cancel)
 	defer timer.Stop()
-	l, err := c.Lock(name, &core.LockOptions{TTL: h.lasting().TTL})
-	if err != nil {
-		t.Errorf("Lock(%q): %v", name, err)
-		return
-	}
-	lease, err := c.hooks.apply(l.Acquire(ctx))
+	lease, err := c.acquire(ctx, t, name, h.lasting())
 	var doubt *core.IndeterminateError
 	switch {
 	case err == nil:
