@@ -18,21 +18,21 @@ func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {
 		return fmt.Errorf("redlock: check: %w", err)
 	}
-	t := &inspection{call: b.call("check", driver.Request{Name: "~"})}
-	if res := b.do(ctx, t)[0]; res.Err != nil && errors.Is(res.Err, driver.ErrClosed) {
-		return res.Err
+	votes := b.inspect("check", "~", new(driver.Holder))
+	if err := b.do(ctx, votes)[0].Err; errors.Is(err, driver.ErrClosed) {
+		return err
 	}
 	var refusals []string
 	for _, n := range b.nodes {
-		if _, cause := n.status(); errors.Is(cause, driver.ErrDenied) || errors.Is(n.refused(), driver.ErrDenied) {
+		if _, cause := n.status(); errors.Is(errors.Join(cause, n.refusal()), driver.ErrDenied) {
 			refusals = append(refusals, n.describe())
 		}
 	}
 	if len(refusals) > 0 {
 		return fmt.Errorf("redlock: check: %w: %s", driver.ErrDenied, strings.Join(refusals, "; "))
 	}
-	if t.err != nil {
-		return fmt.Errorf("redlock: check: %w", t.err)
+	if votes.err != nil {
+		return fmt.Errorf("redlock: check: %w", votes.err)
 	}
 	return nil
 }

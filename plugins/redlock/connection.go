@@ -33,7 +33,7 @@ const lookEvery = time.Second
 // prepare loads the script and looks at the marker.
 func (c *connection) prepare(ctx context.Context) error {
 	if err := c.conn.ScriptLoad(ctx, voteScript.Text).Err(); err != nil {
-		return explain(err)
+		return redisnode.Explain(err)
 	}
 	if c.marker == "" {
 		return nil
@@ -149,17 +149,17 @@ func (c *connection) ask(ctx context.Context, batch []*ballot) (answers []any, a
 		reply, err = c.run(ctx, "eval", voteScript.Text, batch)
 	}
 	if err != nil {
-		return nil, false, explain(err)
+		return nil, false, redisnode.Explain(err)
 	}
 	fields, _ := reply.([]any)
 	if len(fields) != 3 {
-		return nil, false, errReply(reply)
+		return nil, false, redisnode.ErrReply(reply)
 	}
 	now, ok1 := fields[0].(int64)
 	votes, ok2 := fields[1].(int64)
 	answers, ok3 := fields[2].([]any)
 	if !ok1 || !ok2 || !ok3 || len(answers) != len(batch) {
-		return nil, false, errReply(reply)
+		return nil, false, redisnode.ErrReply(reply)
 	}
 	c.n.ahead.Store(now - c.n.b.clock())
 	c.n.aheadMost.Store(now - sent)
@@ -204,7 +204,7 @@ func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
 
 // admit looks at the node's quarantine, and ends it when it has lasted.
 func (c *connection) admit(ctx context.Context) error {
-	q, b := &c.n.held, c.n.b
+	q, b := c.n.held, c.n.b
 	ask := admission{marker: c.marker, lasts: b.opts.MaxTTL}
 	ask.earliest, ask.latest = b.clocks(c.n)
 	if q.episode != "" && time.Since(q.since) >= b.opts.MaxTTL {
@@ -220,23 +220,17 @@ func (c *connection) admit(ctx context.Context) error {
 			driver.ErrDenied, b.opts.MaxTTL, ms)
 	}
 	now := time.Now()
-	changed := episode != q.episode
-	if changed {
+	if episode != q.episode {
 		q.episode, q.since = episode, now
 	}
-	ends := q.since.Add(b.opts.MaxTTL)
+	q.ends = q.since.Add(b.opts.MaxTTL)
 	q.next = now.Add(clocksEvery)
-	if left >= 0 && now.Add(left).Before(ends) {
-		ends = now.Add(left)
-	}
 	if left >= 0 {
-		q.next = ends
+		if by := now.Add(left); by.Before(q.ends) {
+			q.ends = by
+		}
+		q.next = q.ends
 	}
-	if episode != "" {
-		c.n.heldUntil(ends)
-	}
-	if changed {
-		c.n.quarantine(ends)
-	}
+	c.n.quarantine(q)
 	return nil
 }

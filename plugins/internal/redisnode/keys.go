@@ -60,8 +60,8 @@ func (k Keys) Name(key string) (string, bool) {
 	return name, k.Lock(name) == key
 }
 
-// Pattern is what SCAN finds every lock key of the prefix with, and others.
-func (k Keys) Pattern() string {
+// pattern is what SCAN finds every lock key of the prefix with, and others.
+func (k Keys) pattern() string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(k.prefix) + "*"
 }
 
