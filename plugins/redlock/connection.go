@@ -30,20 +30,6 @@ type connection struct {
 // it is gone or has lost its data.
 const lookEvery = time.Second
 
-// prepare loads the script and looks at the marker.
-func (c *connection) prepare(ctx context.Context) error {
-	if err := c.conn.ScriptLoad(ctx, voteScript.Text).Err(); err != nil {
-		return redisnode.Explain(err)
-	}
-	if c.marker == "" {
-		return nil
-	}
-	if _, _, err := c.ask(ctx, nil); err != nil {
-		return err // it was to tell the node's clock
-	}
-	return c.admit(ctx)
-}
-
 // serve sends what is queued, until the connection breaks or the backend
 // closes.
 func (c *connection) serve(ctx context.Context) error {
@@ -110,7 +96,7 @@ func (c *connection) pause() time.Duration {
 	return lookEvery
 }
 
-// look asks for nothing, and whether a quarantine is over.
+// look asks for nothing but the node's clock, and whether a quarantine is over.
 func (c *connection) look(ctx context.Context) error {
 	if err := c.vote(ctx, nil); err != nil || c.n.held.episode == "" {
 		return err

@@ -291,7 +291,7 @@ func (n *node) session(ctx context.Context) error {
 	}
 	n.refuse(s.Evicts(n.addr))
 	c := &connection{n: n, conn: conn, marker: n.b.marker(s.RunID), looked: time.Now()}
-	if err := c.prepare(ctx); err != nil {
+	if err := c.look(ctx); err != nil {
 		return err
 	}
 	n.enter(s)

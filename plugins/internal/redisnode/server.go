@@ -68,14 +68,20 @@ func readServer(ctx context.Context, c Conn, probe *invocation) (Server, error) 
 	_ = pipe.Process(ctx, info)
 	_ = pipe.Process(ctx, fsync)
 	if probe != nil {
-		probe.send(ctx, pipe, true)
+		probe.send(ctx, pipe, false)
 	}
 	_, err := pipe.Exec(ctx)
 	if info.Val() == "" {
 		return Server{}, cmp.Or(info.Err(), err)
 	}
 	s := parseServer(info.Val(), fsync.Val())
-	if probe != nil && probe.cmd.Val() == nil {
+	if probe == nil {
+		return s, nil
+	}
+	if probe.unknownScript() {
+		probe.send(ctx, c, true)
+	}
+	if probe.cmd.Val() == nil {
 		return s, cmp.Or(probe.cmd.Err(), err)
 	}
 	return s, nil
