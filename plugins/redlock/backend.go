@@ -142,12 +142,11 @@ func (b *Backend) send(ballots ...*ballot) error {
 
 func (b *Backend) fenced() bool { return b.opts.Fencing == "quorum" }
 
-// disconnected is called when a node has been left.
+// disconnected is called when a session with n has ended.
 func (b *Backend) disconnected(n *node) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	n.runID = ""
-	b.mu.Unlock()
-	b.announce()
 }
 
 // announce tells those who wait for it that some node's state has changed.

@@ -137,7 +137,7 @@ func (n *node) leave(from state, cause error) {
 	n.state, n.cause = down, cause
 	refused := n.queue.Drain()
 	n.mu.Unlock()
-	n.b.disconnected(n)
+	n.b.announce()
 	if from == up && !errors.Is(cause, driver.ErrClosed) {
 		n.b.log.Warn("node is left out", "node", n.addr, "cause", cause)
 	}
@@ -303,6 +303,7 @@ func (n *node) run(ctx context.Context) {
 	var pause time.Duration
 	for {
 		err := n.session(ctx)
+		n.b.disconnected(n)
 		if err == nil || ctx.Err() != nil {
 			err = driver.ErrClosed
 		}
