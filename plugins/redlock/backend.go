@@ -63,7 +63,7 @@ func Open(opts *Options) (*Backend, error) {
 }
 
 func open(o Options, log *slog.Logger) (*Backend, error) {
-	o, addrs, err := o.resolve()
+	addrs, err := o.resolve()
 	if err != nil {
 		return nil, fmt.Errorf("redlock: %w", err)
 	}

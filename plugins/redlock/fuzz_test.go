@@ -65,7 +65,8 @@ func configured(cfg driver.Config) (redisnode.Keys, []redisnode.Address, error) 
 	if err != nil {
 		return redisnode.Keys{}, nil, err
 	}
-	o, nodes, err := optionsOf(cfg).resolve()
+	o := optionsOf(cfg)
+	nodes, err := o.resolve()
 	for _, a := range nodes {
 		if err != nil {
 			break

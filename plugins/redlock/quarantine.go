@@ -129,7 +129,7 @@ type fresh struct {
 }
 
 func initAll(ctx context.Context, o Options, stdout io.Writer) error {
-	o, addrs, err := o.resolve()
+	addrs, err := o.resolve()
 	if err != nil {
 		return err
 	}
@@ -165,8 +165,12 @@ func initAll(ctx context.Context, o Options, stdout io.Writer) error {
 		return fmt.Errorf("%w: %d of %d nodes vote already, so the others have lost data that locks may depend on; they vote after max_ttl (%v) by themselves",
 			driver.ErrDenied, voting, len(nodes), o.MaxTTL)
 	}
+	return admitAll(ctx, nodes, o.MaxTTL, stdout)
+}
+
+func admitAll(ctx context.Context, nodes []*fresh, maxTTL time.Duration, stdout io.Writer) error {
 	for _, f := range nodes {
-		ask := admission{marker: f.marker, watched: "*", lasts: o.MaxTTL}
+		ask := admission{marker: f.marker, watched: "*", lasts: maxTTL}
 		if _, _, _, err := ask.send(ctx, f.conn); err != nil {
 			return fmt.Errorf("%s: %w", f.addr, err)
 		}

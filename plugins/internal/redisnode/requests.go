@@ -100,8 +100,8 @@ func (n *Node) serve(items []*item, _ func()) {
 
 // note keeps this instance's half of the queues in step with the store's.
 func (n *Node) note(it *item, sent time.Time) {
-	for i, o := range it.ops {
-		switch {
+	for i := range it.ops {
+		switch o := &it.ops[i]; {
 		case o.kind == "w", o.kind == "a" && it.replies[i].Err == nil:
 			n.Wakeups.Leave(o.id)
 		case o.queued:
