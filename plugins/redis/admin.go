@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
@@ -19,14 +18,10 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 // database, without blocking the server. Strings of other clients under the
 // prefix are listed as foreign holders.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
-	var mu sync.Mutex
-	names := map[string]struct{}{}
-	err := b.ask(ctx, func() error {
-		return b.node.Names(ctx, prefix, func(name string) {
-			mu.Lock()
-			defer mu.Unlock()
-			names[name] = struct{}{}
-		})
+	var names map[string]struct{}
+	err := b.ask(ctx, func() (err error) {
+		names, err = b.node.Names(ctx, prefix)
+		return err
 	})
 	if err == nil {
 		err = b.node.InspectAll(ctx, slices.Collect(maps.Keys(names)), emit)

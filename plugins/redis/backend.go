@@ -133,7 +133,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 
 // Inspect returns who holds name; see driver.Lock.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
-	h, err := b.node.Inspect(ctx, name, false)
+	h, err := b.node.Inspect(ctx, name)
 	return h, wrap("inspect", name, err)
 }
 

@@ -16,13 +16,11 @@ const lookEvery = 250 * time.Millisecond
 // backend, on any host, are pushed; for others it looks four times a second,
 // and when the holder's TTL runs out.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	told, stop := b.node.Wakeups.Listen(ctx, b.node.Keys().ChangeChannel(name))
-	defer stop()
-	inspect := func() (driver.Holder, error) {
-		h, err := b.node.Inspect(ctx, name, true)
-		return h, wrap("observe", name, err)
+	err := b.node.Observe(ctx, name, lookEvery, emit)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	return redisnode.Observe(ctx, lookEvery, told, inspect, emit)
+	return wrap("observe", name, err)
 }
 
 // Watch tells when the store goes away and returns, or must not grant; see

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -42,17 +43,14 @@ func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}
 			continue
 		}
 		work.Go(func() {
-			err := n.store.Names(ctx, prefix, func(name string) {
-				mu.Lock()
-				names[name] = struct{}{}
-				mu.Unlock()
-			})
+			found, err := n.store.Names(ctx, prefix)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				causes = errors.Join(causes, err)
 				return
 			}
+			maps.Copy(names, found)
 			scanned++
 		})
 	}

@@ -58,11 +58,10 @@ var _ interface {
 // Open makes a Backend. It does not wait for the nodes. The error wraps
 // driver.ErrConfig and names the key.
 func Open(opts *Options) (*Backend, error) {
-	o := conf.Filled(opts)
-	return open(o, cmp.Or(o.Logger, slog.Default()))
+	return open(conf.Filled(opts))
 }
 
-func open(o Options, log *slog.Logger) (*Backend, error) {
+func open(o Options) (*Backend, error) {
 	addrs, err := o.resolve()
 	if err != nil {
 		return nil, fmt.Errorf("redlock: %w", err)
@@ -72,20 +71,19 @@ func open(o Options, log *slog.Logger) (*Backend, error) {
 		return nil, fmt.Errorf("redlock: %w", err)
 	}
 	b := &Backend{
-		opts: o, keys: keys, id: rand.Text(), quorum: len(addrs)/2 + 1, log: log, began: time.Now(),
+		opts: o, keys: keys, id: rand.Text(), quorum: len(addrs)/2 + 1, log: cmp.Or(o.Logger, slog.Default()), began: time.Now(),
 		changed: make(chan struct{}), closing: make(chan struct{}), healing: map[string]int{},
 	}
 	clients := make([]*goredis.Client, len(addrs))
 	for i, a := range addrs {
-		if clients[i], err = newClient(o, a, log); err != nil {
+		if clients[i], err = newClient(o, a); err != nil {
 			return nil, fmt.Errorf("redlock: %w", err)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
 	for i, a := range addrs {
-		n := newNode(b, i, a.Addr, clients[i])
-		b.nodes = append(b.nodes, n)
+		b.nodes = append(b.nodes, newNode(b, i, a.Addr, clients[i]))
 	}
 	for _, n := range b.nodes {
 		b.work.Go(func() { n.run(ctx) })
@@ -93,12 +91,12 @@ func open(o Options, log *slog.Logger) (*Backend, error) {
 	return b, nil
 }
 
-func newClient(o Options, a redisnode.Address, log *slog.Logger) (*goredis.Client, error) {
+func newClient(o Options, a redisnode.Address) (*goredis.Client, error) {
 	c := o.Connect
 	if err := redisnode.Take(&c, a); err != nil {
 		return nil, err
 	}
-	u, err := redisnode.ClientOptions(c, o.PoolSize, a.TLS, log, nil)
+	u, err := redisnode.ClientOptions(c, o.PoolSize, a.TLS, o.Logger, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -65,14 +65,14 @@ func configured(cfg driver.Config) (redisnode.Keys, []redisnode.Address, error) 
 	if err != nil {
 		return redisnode.Keys{}, nil, err
 	}
-	o := optionsOf(cfg)
+	o := optionsOf(cfg, nil)
 	nodes, err := o.resolve()
 	for _, a := range nodes {
 		if err != nil {
 			break
 		}
 		var client *goredis.Client
-		if client, err = newClient(o, a, nil); err == nil {
+		if client, err = newClient(o, a); err == nil {
 			err = client.Close()
 		}
 	}

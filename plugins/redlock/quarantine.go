@@ -113,7 +113,7 @@ func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode s
 // only where no host holds a lock, so it refuses when some nodes already vote
 // and others do not: those have lost their data in a cluster that is in use.
 func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
-	if err := initAll(ctx, optionsOf(cfg), stdout); err != nil {
+	if err := initAll(ctx, optionsOf(cfg, slog.New(slog.DiscardHandler)), stdout); err != nil {
 		return fmt.Errorf("redlock: init: %w", err)
 	}
 	return nil
@@ -138,7 +138,7 @@ func initAll(ctx context.Context, o Options, stdout io.Writer) error {
 	voting := 0
 	runs := map[string]string{}
 	for _, a := range addrs {
-		client, err := newClient(o, a, slog.New(slog.DiscardHandler))
+		client, err := newClient(o, a)
 		if err != nil {
 			return err
 		}

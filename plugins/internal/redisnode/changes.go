@@ -9,6 +9,15 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
+// Observe follows the holder of name; see [Observe]. Changes that are made
+// through this package, by any host, are pushed.
+func (n *Node) Observe(ctx context.Context, name string, every time.Duration, emit func(driver.Holder)) error {
+	told, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
+	defer stop()
+	inspect := func() (driver.Holder, error) { return n.inspectOne(ctx, name, "1") }
+	return Observe(ctx, every, told, inspect, emit)
+}
+
 // Observe calls emit with the holder that inspect finds, and after each change;
 // see driver.Elector. It looks when told is filled, once in every, and when the
 // holder's TTL runs out.
@@ -45,9 +54,9 @@ func Observe(ctx context.Context, every time.Duration, told <-chan struct{},
 	}
 }
 
-// Listen has the returned channel filled whenever something is published on
+// listen has the returned channel filled whenever something is published on
 // name, when it begins to, and when the connection breaks. The function ends it.
-func (w *Wakeups) Listen(ctx context.Context, name string) (<-chan struct{}, func()) {
+func (w *Wakeups) listen(ctx context.Context, name string) (<-chan struct{}, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.start()

@@ -65,8 +65,8 @@ func (k Keys) pattern() string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(k.prefix) + "*"
 }
 
-// ChangeChannel is where changes of the lock name are published.
-func (k Keys) ChangeChannel(name string) string { return k.side() + "o:" + k.Lock(name) }
+// changeChannel is where changes of the lock name are published.
+func (k Keys) changeChannel(name string) string { return k.side() + "o:" + k.Lock(name) }
 
 // nobody is a key of the prefix that no lock has.
 func (k Keys) nobody() string { return k.prefix + encodedMark }

@@ -95,9 +95,6 @@ func (n *Node) Refusal() (<-chan struct{}, error) {
 	return r.moved, r.err
 }
 
-// Keys says how names become keys.
-func (n *Node) Keys() Keys { return n.opts.Keys }
-
 // Close refuses further requests with driver.ErrClosed, waits for those under
 // way, and closes the client.
 func (n *Node) Close(ctx context.Context) error {
@@ -154,14 +151,13 @@ func (n *Node) Break(ctx context.Context, name string, token uint64) error {
 	return decode(name, reply).Err
 }
 
-// Inspect returns who holds name. With observe it also has changes of every
-// lock of the prefix published for the next seconds.
-func (n *Node) Inspect(ctx context.Context, name string, observe bool) (driver.Holder, error) {
-	flag := "0"
-	if observe {
-		flag = "1"
-	}
-	holders, err := n.inspect(ctx, []string{name}, flag)
+// Inspect returns who holds name.
+func (n *Node) Inspect(ctx context.Context, name string) (driver.Holder, error) {
+	return n.inspectOne(ctx, name, "0")
+}
+
+func (n *Node) inspectOne(ctx context.Context, name, observe string) (driver.Holder, error) {
+	holders, err := n.inspect(ctx, []string{name}, observe)
 	if err != nil {
 		return driver.Holder{}, err
 	}
@@ -185,6 +181,8 @@ func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.
 	return nil
 }
 
+// inspect returns who holds each of names. With observe "1" it also has changes
+// of every lock of the prefix published for the next seconds.
 func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
 	locks := make([]string, len(names))
 	for i, name := range names {
