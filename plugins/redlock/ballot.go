@@ -3,6 +3,7 @@ package redlock
 import (
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
@@ -85,6 +86,8 @@ type ballot struct {
 	// queue is the node whose vote is needed for a grant, because it knows
 	// whose turn it is; -1 for none.
 	queue int
+	// until is when a node that missed the request need not get it any more.
+	until time.Time
 	// known is the vote of that node when it was asked before the others.
 	known *vote
 

@@ -67,12 +67,17 @@ func (c *connection) next(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	batch, refused, why := c.n.take()
-	for _, b := range refused {
-		c.n.fail(b, vote{answer: unsent, err: why})
+	taken, refusal := c.n.take(), c.n.refusal()
+	batch := taken[:0]
+	for _, b := range taken {
+		if refusal != nil && b.grantee != "" {
+			c.n.fail(b, vote{answer: unsent, err: refusal})
+			continue
+		}
+		batch = append(batch, b)
 	}
 	if len(batch) == 0 {
-		return len(refused) > 0, nil
+		return len(taken) > 0, nil
 	}
 	return true, c.vote(ctx, batch)
 }

@@ -62,16 +62,10 @@ type node struct {
 	// connection that broke.
 	uncertain recent
 	// debts are what the node must yet be told to give up, oldest first.
-	debts []debt
+	debts []*ballot
 	// runID is that of the server that it is connected to; guarded by
 	// Backend.mu.
 	runID string
-}
-
-// debt is a withdrawal that a node has missed.
-type debt struct {
-	ballot *ballot
-	until  time.Time
 }
 
 // mostDebts bounds what is remembered for a node that does not come back.
@@ -113,11 +107,7 @@ func (n *node) enter(s redisnode.Server) {
 	n.late.Stop()
 	n.state, n.cause, n.server = up, nil, s
 	waiting := n.queue.Drain()
-	for _, d := range n.debts {
-		if time.Now().Before(d.until) {
-			n.queue.Add(d.ballot)
-		}
-	}
+	n.queue.Add(slices.DeleteFunc(n.debts, func(b *ballot) bool { return time.Now().After(b.until) })...)
 	n.debts = nil
 	n.queue.Add(waiting...)
 	n.mu.Unlock()
@@ -198,21 +188,11 @@ const (
 	mostBytes     = 256 << 10
 )
 
-// take returns the next ballots for one script, and those that are refused
-// because they might grant.
-func (n *node) take() (batch, refused []*ballot, why error) {
+// take returns the next ballots for one script.
+func (n *node) take() []*ballot {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	batch, why = n.queue.Take(), n.refusal()
-	if why != nil {
-		batch = slices.DeleteFunc(batch, func(b *ballot) bool {
-			if b.grantee != "" {
-				refused = append(refused, b)
-			}
-			return b.grantee != ""
-		})
-	}
-	return batch, refused, why
+	return n.queue.Take()
 }
 
 // fail delivers a vote that the node did not cast, and keeps in mind what it
@@ -226,7 +206,7 @@ func (n *node) fail(b *ballot, v vote) {
 		if len(n.debts) == mostDebts {
 			n.debts = n.debts[1:]
 		}
-		n.debts = append(n.debts, debt{n.b.owed(b), time.Now().Add(redisnode.TombstoneFor)})
+		n.debts = append(n.debts, n.b.owed(b))
 	}
 	n.mu.Unlock()
 	b.deliver(n.index, v)

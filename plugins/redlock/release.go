@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
@@ -81,7 +82,7 @@ func (b *Backend) tell(node int, x *ballot) {
 // done with gets a tombstone, because its grant may come after that; one that was
 // only refused may ask again.
 func (b *Backend) owed(x *ballot) *ballot {
-	y := &ballot{kind: x.kind, key: x.key, owner: x.owner}
+	y := &ballot{kind: x.kind, key: x.key, owner: x.owner, until: time.Now().Add(redisnode.TombstoneFor)}
 	switch x.kind {
 	case kindRelease:
 		y.kind, y.ms = kindUndo, redisnode.TombstoneFor.Milliseconds()
