@@ -43,10 +43,7 @@ func (b *Backend) connected(ctx context.Context) error {
 	defer patience.Stop()
 	for {
 		moved := b.moves()
-		if !slices.ContainsFunc(b.nodes, func(n *node) bool {
-			_, cause := n.status()
-			return errors.Is(cause, errConnecting)
-		}) {
+		if !slices.ContainsFunc(b.nodes, (*node).connecting) {
 			return nil
 		}
 		select {
@@ -93,19 +90,17 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up := true
 	for {
 		moved := b.moves()
-		voting, waiting := 0, false
+		voting := 0
 		for _, n := range b.nodes {
 			if n.votes() {
 				voting++
 			}
-			_, cause := n.status()
-			waiting = waiting || errors.Is(cause, errConnecting)
 		}
 		switch {
 		case voting >= b.quorum && !up:
 			up = true
 			emit(driver.Notice{Kind: driver.NoticeUp})
-		case voting < b.quorum && up && !waiting:
+		case voting < b.quorum && up && !slices.ContainsFunc(b.nodes, (*node).connecting):
 			up = false
 			emit(driver.Notice{Kind: driver.NoticeDown, Err: b.unavailable(make([]vote, len(b.nodes)))})
 		}

@@ -142,6 +142,12 @@ func (n *node) status() (state, error) {
 	return n.state, n.cause
 }
 
+// connecting reports whether the node has yet to be tried.
+func (n *node) connecting() bool {
+	_, cause := n.status()
+	return errors.Is(cause, errConnecting)
+}
+
 // votes reports whether the node would vote at present.
 func (n *node) votes() bool {
 	n.mu.Lock()
