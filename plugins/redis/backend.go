@@ -3,13 +3,10 @@ package redis
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
@@ -20,10 +17,8 @@ import (
 // methods may be called from any number of goroutines.
 type Backend struct {
 	target    target
-	client    goredis.UniversalClient
 	sentinels *config.Source // of their password; nil where it is in no file
 	node      *redisnode.Node
-	wakeups   *redisnode.Wakeups
 	server    atomic.Pointer[redisnode.Server] // of the newest connection; nil before
 
 	mu       sync.Mutex
@@ -60,14 +55,14 @@ func open(o Options) (*Backend, error) {
 	if b.sentinels, err = t.opts.sentinelSource(); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	if b.client, err = t.newClient(b.connected); err != nil {
+	client, err := t.newClient(b.connected)
+	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	b.node = redisnode.NewNode(b.client, redisnode.Options{
-		Keys: keys, Batches: t.opts.PoolSize, Explain: redisnode.Explain,
+	b.node = redisnode.NewNode(client, redisnode.Options{
+		Keys: keys, ID: rand.Text(), Batches: t.opts.PoolSize,
 		WaitReplicas: t.opts.WaitReplicas, WaitTimeout: t.opts.WaitTimeout,
 	})
-	b.wakeups = redisnode.NewWakeups(b.client, keys, rand.Text(), redisnode.Explain)
 	return b, nil
 }
 
@@ -97,50 +92,48 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 
 // Batch does many operations in one round trip; see driver.Batcher.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
-	sent := time.Now()
-	results := make([]driver.Result, len(ops))
-	for i, reply := range b.node.Do(ctx, ops...) {
-		results[i] = b.note(ops[i], reply, sent)
+	results := b.node.Do(ctx, ops...)
+	for i := range results {
+		results[i] = explain(ops[i], results[i])
 	}
 	return results
 }
 
 // Start does one operation without waiting for it; see driver.Starter.
 func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
-	sent := time.Now()
-	b.node.Start(ctx, op, func(r redisnode.Reply) { done(b.note(op, r, sent)) })
+	b.node.Start(ctx, op, func(res driver.Result) { done(explain(op, res)) })
 }
 
 func (b *Backend) do(ctx context.Context, op driver.Op) driver.Result {
-	sent := time.Now()
-	return b.note(op, b.node.Do(ctx, op)[0], sent)
+	return explain(op, b.node.Do(ctx, op)[0])
 }
 
-// note keeps the local half of the queue in step with the store's.
-func (b *Backend) note(op driver.Op, reply redisnode.Reply, sent time.Time) driver.Result {
+// explain names the operation in the error of res.
+func explain(op driver.Op, res driver.Result) driver.Result {
 	verb := "renew"
-	switch op.Kind {
-	case driver.OpAcquire:
+	switch {
+	case op.Kind == driver.OpAcquire:
 		verb = "acquire"
-		if reply.Err == nil {
-			b.wakeups.Leave(op.Owner)
-		}
-		if reply.Queued {
-			b.wakeups.Queued(op.Owner, sent)
-		}
-	case driver.OpRelease:
+	case op.Kind == driver.OpRelease && op.Token == 0:
+		verb = "withdraw"
+	case op.Kind == driver.OpRelease:
 		verb = "release"
-		if op.Token == 0 {
-			verb = "withdraw"
-			b.wakeups.Leave(op.Owner)
-		}
 	}
-	return driver.Result{Token: reply.Token, Err: wrap(verb, op.Name, reply.Err)}
+	return driver.Result{Token: res.Token, Err: wrap(verb, op.Name, res.Err)}
+}
+
+// Wait queues r.Owner and returns when it should ask again; see driver.Waiter.
+func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) error {
+	_, err := b.node.Wait(ctx, r, most, nil)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return wrap("wait for", r.Name, err)
 }
 
 // Inspect returns who holds name; see driver.Lock.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
-	h, err := b.node.Inspect(ctx, name, false)
+	h, err := b.node.Inspect(ctx, name)
 	return h, wrap("inspect", name, err)
 }
 
@@ -168,11 +161,7 @@ func (b *Backend) Close(ctx context.Context) error {
 		return nil
 	}
 	close(b.closed)
-	b.wakeups.Close()
 	err := b.node.Close(ctx)
-	if closeErr := b.client.Close(); err == nil && !errors.Is(closeErr, goredis.ErrClosed) {
-		err = closeErr
-	}
 	b.asking.Wait()
 	if err != nil {
 		return fmt.Errorf("redis: close: %w", err)

@@ -88,30 +88,8 @@ func (b *Backend) watchPolicy() {
 		case <-b.closed:
 			return
 		case <-again.C:
-			b.lookAtPolicy(ctx)
+			b.node.LookAtPolicy(ctx, b.address())
 		}
-	}
-}
-
-// lookAtPolicy refuses grants when a lock could be evicted. A server that does
-// not answer grants nothing either, and changes nothing here.
-func (b *Backend) lookAtPolicy(ctx context.Context) {
-	look := func(ctx context.Context, c *goredis.Client) error {
-		s, err := redisnode.ReadPolicy(ctx, c)
-		if err == nil {
-			err = s.Evicts(b.address())
-		}
-		return err
-	}
-	var err error
-	switch c := b.client.(type) {
-	case *goredis.ClusterClient:
-		err = c.ForEachMaster(ctx, look)
-	case *goredis.Client:
-		err = look(ctx, c)
-	}
-	if err == nil || errors.Is(err, driver.ErrDenied) {
-		b.node.Refuse(err)
 	}
 }
 
@@ -155,7 +133,7 @@ func (b *Backend) address() string {
 // that the connection for wake-ups is not refused; see driver.Backend.
 func (b *Backend) Check(ctx context.Context) error {
 	err := b.ask(ctx, func() error {
-		s, err := b.node.Check(ctx, b.wakeups.ID())
+		s, err := b.node.Check(ctx)
 		if err != nil {
 			return err
 		}
@@ -168,7 +146,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	})
 	if err == nil {
 		// Without wake-ups locks are granted later, and not wrongly.
-		if _, e := b.wakeups.Ready(ctx); errors.Is(e, driver.ErrDenied) {
+		if _, e := b.node.Wakeups.Ready(ctx); errors.Is(e, driver.ErrDenied) {
 			err = e
 		}
 	}

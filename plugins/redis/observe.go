@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"context"
 	"time"
 
@@ -17,41 +16,11 @@ const lookEvery = 250 * time.Millisecond
 // backend, on any host, are pushed; for others it looks four times a second,
 // and when the holder's TTL runs out.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	told, stop := b.wakeups.Listen(ctx, b.node.Keys().ChangeChannel(name))
-	defer stop()
-	var last driver.Holder
-	var highest uint64
-	for first := true; ; {
-		h, err := b.node.Inspect(ctx, name, true)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			return wrap("observe", name, err)
-		}
-		// A replica that became the master may still show an older holder.
-		past := h.Token != 0 && h.Token < highest
-		if !past && (first || differs(last, h)) {
-			emit(h)
-			last, first = h, false
-			highest = max(highest, h.Token)
-		}
-		pause := lookEvery
-		if h.TTL > 0 {
-			pause = min(pause, h.TTL+time.Millisecond)
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-told:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+	err := b.node.Observe(ctx, name, lookEvery, emit)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-}
-
-func differs(a, b driver.Holder) bool {
-	return a.Owner != b.Owner || a.Token != b.Token || !bytes.Equal(a.Value, b.Value)
+	return wrap("observe", name, err)
 }
 
 // Watch tells when the store goes away and returns, or must not grant; see
@@ -60,7 +29,7 @@ func differs(a, b driver.Holder) bool {
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up, last := true, 0
 	for {
-		link, moved := b.wakeups.Link()
+		link, moved := b.node.Wakeups.Link()
 		turned, refused := b.node.Refusal()
 		changed := link.Epoch != last
 		switch {

@@ -303,7 +303,7 @@ func TestBrokenConnectionWakes(t *testing.T) {
 }
 
 func (b *Backend) wakeupsUp() bool {
-	link, _ := b.wakeups.Link()
+	link, _ := b.node.Wakeups.Link()
 	return link.Up
 }
 

@@ -14,24 +14,16 @@ import (
 
 // TryAcquire grants r.Name by a majority; see driver.Lock.
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
-	if err := b.checkTTL("acquire", r); err != nil {
-		return 0, err
-	}
-	if !b.fenced() && b.retired.has(r.Owner) {
-		return 0, fmt.Errorf("redlock: acquire %q: %w", r.Name, driver.ErrWithdrawn)
-	}
-	res := b.do(ctx, b.acquisition(r))[0]
+	res := b.do(ctx, b.acquire(r))[0]
 	return res.Token, res.Err
 }
 
-func (b *Backend) checkTTL(op string, r driver.Request) error {
-	switch low := b.opts.ttlMin(); {
-	case r.TTL < low:
-		return fmt.Errorf("redlock: %s %q: %w: TTL %v is less than %d times node_timeout %v",
-			op, r.Name, driver.ErrInvalid, r.TTL, leastTTL, b.opts.NodeTimeout)
-	case r.TTL > b.opts.MaxTTL:
-		return fmt.Errorf("redlock: %s %q: %w: TTL %v is more than max_ttl %v",
-			op, r.Name, driver.ErrInvalid, r.TTL, b.opts.MaxTTL)
+func (b *Backend) checkTTL(ttl time.Duration) error {
+	switch {
+	case ttl < b.opts.ttlMin():
+		return fmt.Errorf("%w: TTL %v is less than %d times node_timeout %v", driver.ErrInvalid, ttl, leastTTL, b.opts.NodeTimeout)
+	case ttl > b.opts.MaxTTL:
+		return fmt.Errorf("%w: TTL %v is more than max_ttl %v", driver.ErrInvalid, ttl, b.opts.MaxTTL)
 	}
 	return nil
 }
@@ -40,30 +32,33 @@ func (b *Backend) checkTTL(op string, r driver.Request) error {
 // node, as a rule with its token; a second one that writes the token when the
 // first could not; a round that gives back what was taken when it failed.
 type acquisition struct {
-	call
+	operation
 	votes   []vote // of the first round
 	queue   int    // the node with the queue; -1 for none
 	alone   bool   // only the node with the queue was asked so far
 	undoing bool
-	token   uint64
 }
 
-func (b *Backend) acquisition(r driver.Request) *acquisition {
-	return &acquisition{call: b.call("acquire", r)}
-}
-
-// first asks all nodes. Where others wait it asks the node with the queue
+// acquire asks all nodes. Where others wait it asks the node with the queue
 // first, unless it is this owner's turn: an attempt out of turn would take
 // nodes from the waiter whose turn it is.
-func (a *acquisition) first() *ballot {
-	a.queue = a.b.queueOf(a.r.Name)
+func (b *Backend) acquire(r driver.Request) *operation {
+	a := &acquisition{operation: operation{b: b, verb: "acquire", r: r, sent: time.Now()}}
+	a.next = a.judge
+	if err := b.checkTTL(r.TTL); err != nil {
+		return a.refuse(err)
+	}
+	if !b.fenced() && b.retired.has(r.Owner) {
+		return a.refuse(driver.ErrWithdrawn)
+	}
+	a.queue = b.queueOf(r.Name)
 	x := a.take()
-	if a.queue >= 0 && a.b.contention.out(a.r.Name, a.r.Owner) {
-		x.targets = make([]bool, len(a.b.nodes))
+	if a.queue >= 0 && b.contention.out(r.Name, r.Owner) {
+		x.targets = make([]bool, len(b.nodes))
 		x.targets[a.queue] = true
 		x.quorum, a.alone = 0, true
 	}
-	return x
+	return &a.operation
 }
 
 func (a *acquisition) take() *ballot {
@@ -73,7 +68,7 @@ func (a *acquisition) take() *ballot {
 }
 
 // others asks the nodes besides the one with the queue, which has voted.
-func (a *acquisition) others(before *ballot, v vote) *ballot {
+func (a *acquisition) others(before *ballot, v vote) (more bool) {
 	a.alone = false
 	x := a.take()
 	x.token, x.known = before.token, &v
@@ -81,10 +76,11 @@ func (a *acquisition) others(before *ballot, v vote) *ballot {
 	for i := range x.targets {
 		x.targets[i] = i != x.queue
 	}
-	return x
+	return true
 }
 
-func (a *acquisition) next() *ballot {
+// judge is what follows from the votes.
+func (a *acquisition) judge() (more bool) {
 	votes := a.now.result()
 	switch {
 	case a.undoing:
@@ -115,10 +111,6 @@ func (a *acquisition) next() *ballot {
 	return a.writeToken(token)
 }
 
-func (c *call) tooLate() error {
-	return fmt.Errorf("%w: votes took %v of TTL %v", driver.ErrUnavailable, time.Since(c.sent), c.r.TTL)
-}
-
 // reserved is the refusal of a free lock that is kept for a waiter.
 func (a *acquisition) reserved(v vote) error {
 	ttl := time.Duration(max(v.ms, 1)) * time.Millisecond
@@ -142,14 +134,13 @@ func lowestAbove(votes []vote, quorum int) uint64 {
 }
 
 // writeToken writes it wherever the lock may have been granted.
-func (a *acquisition) writeToken(token uint64) *ballot {
-	targets := a.mayHold()
+func (a *acquisition) writeToken(token uint64) (more bool) {
 	x := a.ask(kindToken, "")
-	x.token, x.targets = token, targets
-	return x
+	x.token, x.targets = token, a.mayHold()
+	return true
 }
 
-func (a *acquisition) tokenWritten(votes []vote) *ballot {
+func (a *acquisition) tokenWritten(votes []vote) (more bool) {
 	switch {
 	case count(votes, vote.yes) < a.b.quorum:
 		return a.undo(a.b.unavailable(votes))
@@ -161,7 +152,7 @@ func (a *acquisition) tokenWritten(votes []vote) *ballot {
 
 // granted ends the task. In the background, nodes that granted the lock without
 // the token get it, and the owner gives up its place in the queue.
-func (a *acquisition) granted(token uint64) *ballot {
+func (a *acquisition) granted(token uint64) (more bool) {
 	b, key := a.b, a.now.key
 	if b.fenced() {
 		a.token = token
@@ -169,17 +160,17 @@ func (a *acquisition) granted(token uint64) *ballot {
 		b.retired.granted(a.r.Owner)
 	}
 	if b.leaveQueues(a.r.Owner) && a.queue >= 0 {
-		b.tell(a.queue, &ballot{kind: kindLeave, name: a.r.Name, key: key, owner: a.r.Owner})
+		b.tell(a.queue, &ballot{kind: kindLeave, key: key, owner: a.r.Owner})
 	}
 	a.now.each(func(n int, v vote) {
 		switch {
 		case v.answer == freed:
 			b.contention.note(a.r.Name)
 		case v.answer == pending:
-			b.tell(n, &ballot{kind: kindToken, name: a.r.Name, key: key, owner: a.r.Owner, token: token})
+			b.tell(n, &ballot{kind: kindToken, key: key, owner: a.r.Owner, token: token})
 		}
 	})
-	return nil
+	return false
 }
 
 // refusal says why votes are no grant.
@@ -189,10 +180,11 @@ func (a *acquisition) refusal(votes []vote) error {
 		return a.b.unavailable(votes)
 	}
 	by := holders(a.r.Name, votes)
-	h, nodes := plurality(by)
+	most := plurality(by)
+	h := merge(most)
 	h.Name, h.Waiters = a.r.Name, -1
 	h.TTL = a.free(votes, granted)
-	if nodes == 0 || nodes < a.b.quorum && len(by) > 1 {
+	if len(most) == 0 || len(most) < a.b.quorum && len(by) > 1 {
 		// Nobody has a majority, and whoever tried gives up just now. The
 		// random part keeps them from meeting again.
 		h.TTL = min(h.TTL, jitter(a.b.opts.NodeTimeout/5))
@@ -234,7 +226,7 @@ func (a *acquisition) mayHold() []bool {
 
 // undo gives back what was taken, and waits for every node: a failed attempt
 // leaves nothing behind (K2).
-func (a *acquisition) undo(err error) *ballot {
+func (a *acquisition) undo(err error) (more bool) {
 	a.err = err
 	if a.queue >= 0 && !a.votes[a.queue].queued {
 		// It was this owner's turn, and is not any more for the node with the
@@ -246,33 +238,30 @@ func (a *acquisition) undo(err error) *ballot {
 		if errors.Is(err, driver.ErrUnavailable) && neverSent(a.votes) {
 			a.err = &nothingLeft{err}
 		}
-		return nil
+		return false
 	}
 	a.undoing = true
 	x := a.ask(kindUndo, "")
 	x.targets, x.quorum = targets, 0
 	x.each(a.b.wakeAt(a.r.Name))
-	return x
+	return true
 }
 
 // undone: when every node that may have got the request has confirmed that
 // nothing is left of it, there is nothing to clean up any more.
-func (a *acquisition) undone(votes []vote) *ballot {
+func (a *acquisition) undone(votes []vote) (more bool) {
 	for i, asked := range a.now.targets {
 		if asked && !votes[i].yes() {
-			return nil
+			return false
 		}
 	}
 	if errors.Is(a.err, driver.ErrUnavailable) {
 		a.err = &nothingLeft{a.err}
 	}
-	return nil
+	return false
 }
 
-func (a *acquisition) result(gaveUp error) driver.Result {
-	res := a.call.result(gaveUp)
-	if res.Err == nil {
-		res.Token = a.token
-	}
-	return res
+// neverSent reports whether no node got the request, nor will.
+func neverSent(votes []vote) bool {
+	return count(votes, func(v vote) bool { return v.answer == unsent || v.answer == quarantined }) == len(votes)
 }

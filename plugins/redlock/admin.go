@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"maps"
 	"sync"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
-
-// scanCount is how many keys a step of SCAN looks at.
-const scanCount = 500
 
 // List tells of each held lock; see driver.Admin. It scans the keys of every
 // node that votes, without blocking it, and then asks all about each name.
@@ -46,17 +43,14 @@ func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}
 			continue
 		}
 		work.Go(func() {
-			err := n.scan(ctx, prefix, func(name string) {
-				mu.Lock()
-				names[name] = struct{}{}
-				mu.Unlock()
-			})
+			found, err := n.store.Names(ctx, prefix)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				causes = errors.Join(causes, err)
 				return
 			}
+			maps.Copy(names, found)
 			scanned++
 		})
 	}
@@ -65,21 +59,4 @@ func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}
 		return nil, fmt.Errorf("%w: %d of %d nodes could be scanned: %w", driver.ErrUnavailable, scanned, len(b.nodes), causes)
 	}
 	return names, nil
-}
-
-func (n *node) scan(ctx context.Context, prefix string, found func(name string)) error {
-	for cursor := uint64(0); ; {
-		keys, next, err := n.client.ScanType(ctx, cursor, n.b.keys.Pattern(), scanCount, "string").Result()
-		if err != nil {
-			return explain(err)
-		}
-		for _, key := range keys {
-			if name, ok := n.b.keys.Name(key); ok && strings.HasPrefix(name, prefix) {
-				found(name)
-			}
-		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-	}
 }

@@ -39,9 +39,8 @@ type Backend struct {
 	retired    retired // used without fencing
 
 	mu      sync.Mutex
-	changed chan struct{}    // closed when a node's state changes
-	runs    map[*node]string // run ids of the nodes that are connected
-	closed  bool
+	changed chan struct{} // closed when a node's state changes
+	close   sync.Once
 	closing chan struct{}
 
 	cancel context.CancelFunc
@@ -59,12 +58,11 @@ var _ interface {
 // Open makes a Backend. It does not wait for the nodes. The error wraps
 // driver.ErrConfig and names the key.
 func Open(opts *Options) (*Backend, error) {
-	o := conf.Filled(opts)
-	return open(o, cmp.Or(o.Logger, slog.Default()))
+	return open(conf.Filled(opts))
 }
 
-func open(o Options, log *slog.Logger) (*Backend, error) {
-	o, addrs, err := o.resolve()
+func open(o Options) (*Backend, error) {
+	addrs, err := o.resolve()
 	if err != nil {
 		return nil, fmt.Errorf("redlock: %w", err)
 	}
@@ -73,20 +71,19 @@ func open(o Options, log *slog.Logger) (*Backend, error) {
 		return nil, fmt.Errorf("redlock: %w", err)
 	}
 	b := &Backend{
-		opts: o, keys: keys, id: rand.Text(), quorum: len(addrs)/2 + 1, log: log, began: time.Now(),
-		changed: make(chan struct{}), closing: make(chan struct{}), healing: map[string]int{}, runs: map[*node]string{},
+		opts: o, keys: keys, id: rand.Text(), quorum: len(addrs)/2 + 1, log: cmp.Or(o.Logger, slog.Default()), began: time.Now(),
+		changed: make(chan struct{}), closing: make(chan struct{}), healing: map[string]int{},
 	}
 	clients := make([]*goredis.Client, len(addrs))
 	for i, a := range addrs {
-		if clients[i], err = newClient(o, a, log); err != nil {
+		if clients[i], err = newClient(o, a); err != nil {
 			return nil, fmt.Errorf("redlock: %w", err)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
 	for i, a := range addrs {
-		n := newNode(b, i, a.Addr, clients[i])
-		b.nodes = append(b.nodes, n)
+		b.nodes = append(b.nodes, newNode(b, i, a.Addr, clients[i]))
 	}
 	for _, n := range b.nodes {
 		b.work.Go(func() { n.run(ctx) })
@@ -94,16 +91,16 @@ func open(o Options, log *slog.Logger) (*Backend, error) {
 	return b, nil
 }
 
-func newClient(o Options, a redisnode.Address, log *slog.Logger) (*goredis.Client, error) {
+func newClient(o Options, a redisnode.Address) (*goredis.Client, error) {
 	c := o.Connect
 	if err := redisnode.Take(&c, a); err != nil {
 		return nil, err
 	}
-	u, err := redisnode.ClientOptions(c, o.PoolSize, a.TLS, log, nil)
+	u, err := redisnode.ClientOptions(c, o.PoolSize, a.TLS, o.Logger, nil)
 	if err != nil {
 		return nil, err
 	}
-	u.Addrs, u.DB, u.Dialer = []string{a.Addr}, o.DB, dialLate(u.Dialer)
+	u.Addrs, u.DB = []string{a.Addr}, o.DB
 	if a.DB >= 0 {
 		u.DB = a.DB
 	}
@@ -143,20 +140,11 @@ func (b *Backend) send(ballots ...*ballot) error {
 
 func (b *Backend) fenced() bool { return b.opts.Fencing == "quorum" }
 
-// moved is called when a node's state has changed.
-func (b *Backend) moved(n *node, from, to state, cause error) {
-	if to == down {
-		b.mu.Lock()
-		delete(b.runs, n)
-		b.mu.Unlock()
-	}
-	b.announce()
-	switch {
-	case to == up:
-		b.log.Info("node votes or will soon", "node", n.addr)
-	case from == up && !errors.Is(cause, driver.ErrClosed):
-		b.log.Warn("node is left out", "node", n.addr, "cause", cause)
-	}
+// disconnected is called when a session with n has ended.
+func (b *Backend) disconnected(n *node) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n.runID = ""
 }
 
 // announce tells those who wait for it that some node's state has changed.
@@ -176,21 +164,18 @@ func (b *Backend) moves() <-chan struct{} {
 
 // inspectServer looks at the server behind a new connection of n.
 func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn) (redisnode.Server, error) {
-	s, err := redisnode.ReadServer(ctx, conn)
-	if err != nil {
-		return s, explain(err)
-	}
-	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone), b.keys.Probe(ctx, conn, b.id)); err != nil {
+	s, err := n.store.Probe(ctx, conn)
+	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone), redisnode.Explain(err)); err != nil {
 		return s, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for other, run := range b.runs {
-		if run == s.RunID && other != n {
+	for _, other := range b.nodes {
+		if other.runID == s.RunID && other != n {
 			return s, twins(other.addr, n.addr)
 		}
 	}
-	b.runs[n] = s.RunID
+	n.runID = s.RunID
 	return s, nil
 }
 
@@ -200,26 +185,18 @@ func twins(a, b string) error {
 
 // Close ends connections and goroutines; see driver.Backend.
 func (b *Backend) Close(ctx context.Context) error {
-	b.mu.Lock()
-	already := b.closed
-	b.closed = true
-	b.mu.Unlock()
-	if !already {
+	b.close.Do(func() {
 		b.sending.Lock()
+		defer b.sending.Unlock()
 		close(b.closing)
-		b.sending.Unlock()
-	}
+	})
 	stop := context.AfterFunc(ctx, b.cancel)
 	defer stop()
 	b.work.Wait()
 	b.cancel()
 	var err error
 	for _, n := range b.nodes {
-		n.wakeups.Close()
-		err = errors.Join(err, n.queues.Close(ctx))
-		if e := n.client.Close(); !errors.Is(e, goredis.ErrClosed) {
-			err = errors.Join(err, e)
-		}
+		err = errors.Join(err, n.store.Close(ctx))
 	}
 	if err != nil {
 		return fmt.Errorf("redlock: close: %w", err)

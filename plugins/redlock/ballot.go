@@ -3,7 +3,9 @@ package redlock
 import (
 	"strconv"
 	"sync"
+	"time"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -33,6 +35,7 @@ const (
 	done                      // it was done
 	freed                     // it was done, and somebody waits in that node's queue
 	pending                   // granted, but the token has to exceed floor
+	seen                      // who holds the lock there, if anybody
 	heldBy                    // another owner holds the lock there
 	notHeld                   // the lease is not there
 	withdrawn                 // the owner is refused there
@@ -56,10 +59,18 @@ type vote struct {
 func (v vote) yes() bool { return v.answer == done || v.answer == freed || v.answer == pending }
 func (v vote) no() bool  { return v.answer == heldBy || v.answer == notHeld || v.answer == turn }
 
+// holder is who holds the lock name on the node, as far as the vote says.
+func (v vote) holder(name string) (h driver.Holder) {
+	switch v.answer {
+	case seen, heldBy, notHeld:
+		h = redisnode.ParseVote(name, v.raw, v.ms)
+	}
+	return h
+}
+
 // ballot is one request to the nodes and their votes.
 type ballot struct {
 	kind  kind
-	name  string
 	key   string
 	owner string
 	ms    int64
@@ -72,11 +83,11 @@ type ballot struct {
 	// quorum is with how many votes for it, or with too many against it, the
 	// ballot is decided. With 0 every vote is waited for.
 	quorum int
-	// enough decides it instead of quorum.
-	enough func([]vote) bool
 	// queue is the node whose vote is needed for a grant, because it knows
 	// whose turn it is; -1 for none.
 	queue int
+	// until is when a node that missed the request need not get it any more.
+	until time.Time
 	// known is the vote of that node when it was asked before the others.
 	known *vote
 
@@ -184,9 +195,6 @@ func (b *ballot) complete() bool {
 	if b.left == 0 {
 		return true
 	}
-	if b.enough != nil {
-		return b.enough(b.votes)
-	}
 	if b.quorum == 0 {
 		return false
 	}
@@ -269,7 +277,7 @@ func decode(k kind, reply any) vote {
 	}
 	switch number(fields, 0) {
 	case 0:
-		return vote{answer: done, raw: raw, ms: number(fields, 2), waiters: int(number(fields, 3))}
+		return vote{answer: seen, raw: raw, ms: number(fields, 2), waiters: int(number(fields, 3))}
 	case redisnode.CodeHeld:
 		return vote{answer: heldBy, raw: raw, ms: number(fields, 2), queued: number(fields, 3) == 1}
 	case redisnode.CodeNotHeld:
@@ -279,11 +287,11 @@ func decode(k kind, reply any) vote {
 	case redisnode.CodeTurn:
 		return vote{answer: turn, ms: number(fields, 1)}
 	case redisnode.CodeRefused:
-		return vote{answer: unknown, err: explain(redisnode.Refusal(raw))}
+		return vote{answer: unknown, err: redisnode.Explain(redisnode.Refusal(raw))}
 	case codeQuarantined:
 		return vote{answer: quarantined}
 	}
-	return vote{answer: unknown, err: errReply(reply)}
+	return vote{answer: unknown, err: redisnode.ErrReply(reply)}
 }
 
 // number is fields[i], -1 when it is none.

@@ -18,21 +18,21 @@ func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {
 		return fmt.Errorf("redlock: check: %w", err)
 	}
-	t := &inspection{call: b.call("check", driver.Request{Name: "~"})}
-	if res := b.do(ctx, t)[0]; res.Err != nil && errors.Is(res.Err, driver.ErrClosed) {
-		return res.Err
+	votes := b.inspect("check", "~", new(driver.Holder))
+	if err := b.do(ctx, votes)[0].Err; errors.Is(err, driver.ErrClosed) {
+		return err
 	}
 	var refusals []string
 	for _, n := range b.nodes {
-		if _, cause := n.status(); errors.Is(cause, driver.ErrDenied) || errors.Is(n.refused(), driver.ErrDenied) {
+		if _, cause := n.status(); errors.Is(errors.Join(cause, n.refusal()), driver.ErrDenied) {
 			refusals = append(refusals, n.describe())
 		}
 	}
 	if len(refusals) > 0 {
 		return fmt.Errorf("redlock: check: %w: %s", driver.ErrDenied, strings.Join(refusals, "; "))
 	}
-	if t.err != nil {
-		return fmt.Errorf("redlock: check: %w", t.err)
+	if votes.err != nil {
+		return fmt.Errorf("redlock: check: %w", votes.err)
 	}
 	return nil
 }
@@ -43,10 +43,7 @@ func (b *Backend) connected(ctx context.Context) error {
 	defer patience.Stop()
 	for {
 		moved := b.moves()
-		if !slices.ContainsFunc(b.nodes, func(n *node) bool {
-			_, cause := n.status()
-			return errors.Is(cause, errConnecting)
-		}) {
+		if !slices.ContainsFunc(b.nodes, (*node).connecting) {
 			return nil
 		}
 		select {
@@ -93,19 +90,17 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up := true
 	for {
 		moved := b.moves()
-		voting, waiting := 0, false
+		voting := 0
 		for _, n := range b.nodes {
 			if n.votes() {
 				voting++
 			}
-			_, cause := n.status()
-			waiting = waiting || errors.Is(cause, errConnecting)
 		}
 		switch {
 		case voting >= b.quorum && !up:
 			up = true
 			emit(driver.Notice{Kind: driver.NoticeUp})
-		case voting < b.quorum && up && !waiting:
+		case voting < b.quorum && up && !slices.ContainsFunc(b.nodes, (*node).connecting):
 			up = false
 			emit(driver.Notice{Kind: driver.NoticeDown, Err: b.unavailable(make([]vote, len(b.nodes)))})
 		}

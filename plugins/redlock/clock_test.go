@@ -93,16 +93,14 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 	must(t, b.Check(t.Context()))
 	must(t, other.Check(t.Context()))
 
-	first := b.acquisition(lease("a", "first"))
-	x := first.first()
+	first := b.acquire(lease("a", "first"))
 	for _, n := range b.nodes {
 		n.ahead.Store(0) // the guess will be too low, so that there is a second round
 	}
-	must(t, b.send(x))
-	eventually(t, "every node has voted", func() bool { return count(x.result(), is(missing)) == 0 })
-	round := first.next()
-	if round == nil || round.kind != kindToken {
-		t.Fatalf("no second round: %+v", round)
+	must(t, b.send(first.now))
+	eventually(t, "every node has voted", func() bool { return count(first.now.result(), is(missing)) == 0 })
+	if !first.next() || first.now.kind != kindToken {
+		t.Fatalf("no second round: %+v", first)
 	}
 	for _, c := range clocks[:3] {
 		c.shift(t, time.Hour)
@@ -114,13 +112,11 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 	for _, s := range nodes[3:] {
 		must(t, s.Resume())
 	}
-	must(t, b.send(round))
-	<-round.decided
-	for round = first.next(); round != nil; round = first.next() {
-		must(t, b.send(round))
-		<-round.decided
+	for more := true; more; more = first.next() {
+		must(t, b.send(first.now))
+		<-first.now.decided
 	}
-	if res := first.result(nil); res.Err == nil {
+	if res := first.result(); res.Err == nil {
 		t.Fatalf("both were granted: tokens %d and %d", res.Token, second.Token)
 	}
 	must(t, other.Renew(t.Context(), second))

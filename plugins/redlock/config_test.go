@@ -43,7 +43,7 @@ func TestBadConfiguration(t *testing.T) {
 	} {
 		cfg, err := Spec.CheckConfig(c.cfg)
 		if err == nil {
-			_, err = open(optionsOf(cfg), nil)
+			_, err = open(optionsOf(cfg, nil))
 		}
 		if !errors.Is(err, driver.ErrConfig) || !contains(err, c.want) {
 			t.Errorf("%v: got %v, want %q", c.cfg, err, c.want)
@@ -191,7 +191,7 @@ func TestNoGoroutineLeft(t *testing.T) {
 	for i, harm := range []func(*env.Server) error{nil, (*env.Server).Freeze, (*env.Server).Stop} {
 		// A name of its own: the turn of the waiter that gives up lasts on.
 		name := fmt.Sprintf("a%d", i)
-		b, err := open(optionsOf(cfg), slog.New(slog.DiscardHandler))
+		b, err := open(optionsOf(cfg, slog.New(slog.DiscardHandler)))
 		must(t, err)
 		must(t, b.Check(t.Context()))
 		r := acquire(t, b, lease(name, "o"))

@@ -30,20 +30,6 @@ type connection struct {
 // it is gone or has lost its data.
 const lookEvery = time.Second
 
-// prepare loads the script and looks at the marker.
-func (c *connection) prepare(ctx context.Context) error {
-	if err := c.conn.ScriptLoad(ctx, voteScript.Text).Err(); err != nil {
-		return explain(err)
-	}
-	if c.marker == "" {
-		return nil
-	}
-	if _, _, err := c.ask(ctx, nil); err != nil {
-		return err // it was to tell the node's clock
-	}
-	return c.admit(ctx)
-}
-
 // serve sends what is queued, until the connection breaks or the backend
 // closes.
 func (c *connection) serve(ctx context.Context) error {
@@ -81,12 +67,17 @@ func (c *connection) next(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	batch, refused, why := c.n.take()
-	for _, b := range refused {
-		c.n.fail(b, vote{answer: unsent, err: why})
+	taken, refusal := c.n.take(), c.n.refusal()
+	batch := taken[:0]
+	for _, b := range taken {
+		if refusal != nil && b.grantee != "" {
+			c.n.fail(b, vote{answer: unsent, err: refusal})
+			continue
+		}
+		batch = append(batch, b)
 	}
 	if len(batch) == 0 {
-		return len(refused) > 0, nil
+		return len(taken) > 0, nil
 	}
 	return true, c.vote(ctx, batch)
 }
@@ -110,7 +101,7 @@ func (c *connection) pause() time.Duration {
 	return lookEvery
 }
 
-// look asks for nothing, and whether a quarantine is over.
+// look asks for nothing but the node's clock, and whether a quarantine is over.
 func (c *connection) look(ctx context.Context) error {
 	if err := c.vote(ctx, nil); err != nil || c.n.held.episode == "" {
 		return err
@@ -149,17 +140,17 @@ func (c *connection) ask(ctx context.Context, batch []*ballot) (answers []any, a
 		reply, err = c.run(ctx, "eval", voteScript.Text, batch)
 	}
 	if err != nil {
-		return nil, false, explain(err)
+		return nil, false, redisnode.Explain(err)
 	}
 	fields, _ := reply.([]any)
 	if len(fields) != 3 {
-		return nil, false, errReply(reply)
+		return nil, false, redisnode.ErrReply(reply)
 	}
 	now, ok1 := fields[0].(int64)
 	votes, ok2 := fields[1].(int64)
 	answers, ok3 := fields[2].([]any)
 	if !ok1 || !ok2 || !ok3 || len(answers) != len(batch) {
-		return nil, false, errReply(reply)
+		return nil, false, redisnode.ErrReply(reply)
 	}
 	c.n.ahead.Store(now - c.n.b.clock())
 	c.n.aheadMost.Store(now - sent)
@@ -204,7 +195,7 @@ func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
 
 // admit looks at the node's quarantine, and ends it when it has lasted.
 func (c *connection) admit(ctx context.Context) error {
-	q, b := &c.n.held, c.n.b
+	q, b := c.n.held, c.n.b
 	ask := admission{marker: c.marker, lasts: b.opts.MaxTTL}
 	ask.earliest, ask.latest = b.clocks(c.n)
 	if q.episode != "" && time.Since(q.since) >= b.opts.MaxTTL {
@@ -220,23 +211,17 @@ func (c *connection) admit(ctx context.Context) error {
 			driver.ErrDenied, b.opts.MaxTTL, ms)
 	}
 	now := time.Now()
-	changed := episode != q.episode
-	if changed {
+	if episode != q.episode {
 		q.episode, q.since = episode, now
 	}
-	ends := q.since.Add(b.opts.MaxTTL)
+	q.ends = q.since.Add(b.opts.MaxTTL)
 	q.next = now.Add(clocksEvery)
-	if left >= 0 && now.Add(left).Before(ends) {
-		ends = now.Add(left)
-	}
 	if left >= 0 {
-		q.next = ends
+		if by := now.Add(left); by.Before(q.ends) {
+			q.ends = by
+		}
+		q.next = q.ends
 	}
-	if episode != "" {
-		c.n.heldUntil(ends)
-	}
-	if changed {
-		c.n.quarantine(ends)
-	}
+	c.n.quarantine(q)
 	return nil
 }

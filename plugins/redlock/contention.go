@@ -19,17 +19,11 @@ type contention struct {
 	turns recent
 }
 
-// recent has what was put there within contendedFor, and some that is older.
-type recent struct {
-	until   map[string]time.Time
-	sweepAt int // size at which the old ones are dropped
-}
-
 // note notes that somebody waits for name.
 func (c *contention) note(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.names.put(name)
+	c.names.put(name, contendedFor)
 	c.known.Store(true)
 }
 
@@ -37,24 +31,7 @@ func (c *contention) note(name string) {
 func (c *contention) turn(owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.turns.put(owner)
-}
-
-// put takes constant time on average: it sweeps when the size has doubled.
-func (m *recent) put(key string) {
-	now := time.Now()
-	if m.until == nil {
-		m.until = map[string]time.Time{}
-	}
-	if len(m.until) >= m.sweepAt {
-		for k, until := range m.until {
-			if now.After(until) {
-				delete(m.until, k)
-			}
-		}
-		m.sweepAt = 2*len(m.until) + 1024
-	}
-	m.until[key] = now.Add(contendedFor)
+	c.turns.put(owner, contendedFor)
 }
 
 // out reports whether others wait for name, and it is not owner's turn. A turn
@@ -65,16 +42,12 @@ func (c *contention) out(name, owner string) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	if until, ok := c.turns.until[owner]; ok {
-		delete(c.turns.until, owner)
-		return now.After(until)
+	if c.turns.take(owner) {
+		return false
 	}
-	until, ok := c.names.until[name]
-	if ok && now.After(until) {
-		delete(c.names.until, name)
+	waits := c.names.has(name)
+	if !waits {
 		c.known.Store(len(c.names.until) > 0)
-		ok = false
 	}
-	return ok
+	return waits
 }

@@ -1,26 +1,18 @@
 package redlock
 
 import (
-	"bytes"
 	"context"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
 // Proclaim replaces the published value on a majority; see driver.Elector. A
 // node that cannot be reached keeps the old value, until the lease ends.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
-	return b.do(ctx, &proclamation{b.call("proclaim", r)})[0].Err
-}
-
-type proclamation struct{ call }
-
-func (p *proclamation) first() *ballot { return p.ask(kindProclaim, string(p.r.Value)) }
-
-func (p *proclamation) next() *ballot {
-	p.err = p.verdict()
-	return nil
+	o := b.operation("proclaim", r, kindProclaim, string(r.Value))
+	return b.do(ctx, o.decided(o.verdict))[0].Err
 }
 
 // observeEvery is how often an observer looks.
@@ -32,32 +24,6 @@ const observeEvery = 100 * time.Millisecond
 // Note: changes pushed by the nodes would have to be counted by majority too;
 // one node's push says only that something is going on.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	var last driver.Holder
-	var highest uint64
-	for first := true; ; {
-		h, err := b.Inspect(ctx, name)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		// Nodes that were out of reach may still show an older holder.
-		past := h.Token != 0 && h.Token < highest
-		if !past && (first || h.Owner != last.Owner || h.Token != last.Token || !bytes.Equal(h.Value, last.Value)) {
-			emit(h)
-			last, first, highest = h, false, max(highest, h.Token)
-		}
-		pause := observeEvery
-		if h.TTL > 0 {
-			pause = min(pause, h.TTL+time.Millisecond)
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-b.closing:
-			return driver.ErrClosed
-		}
-	}
+	inspect := func() (driver.Holder, error) { return b.Inspect(ctx, name) }
+	return redisnode.Observe(ctx, observeEvery, nil, inspect, emit)
 }

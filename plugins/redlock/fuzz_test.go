@@ -65,13 +65,14 @@ func configured(cfg driver.Config) (redisnode.Keys, []redisnode.Address, error) 
 	if err != nil {
 		return redisnode.Keys{}, nil, err
 	}
-	o, nodes, err := optionsOf(cfg).resolve()
+	o := optionsOf(cfg, nil)
+	nodes, err := o.resolve()
 	for _, a := range nodes {
 		if err != nil {
 			break
 		}
 		var client *goredis.Client
-		if client, err = newClient(o, a, nil); err == nil {
+		if client, err = newClient(o, a); err == nil {
 			err = client.Close()
 		}
 	}
@@ -98,16 +99,16 @@ func FuzzVotes(f *testing.F) {
 				reply = []any{raws[i], times[i]}
 			}
 			votes[i] = decode(kindInspect, reply)
-			if votes[i].answer != done {
+			if votes[i].answer != seen {
 				continue
 			}
-			if h := redisnode.ParseVote("n", raws[i], times[i], -1); h.Held() {
+			if h := redisnode.ParseVote("n", raws[i], times[i]); h.Held() {
 				shown[h.Owner]++
 				longest = max(longest, h.TTL)
 			}
 		}
 		h := b.holder("n", votes)
-		silent := count(votes, func(v vote) bool { return v.answer != done || strings.Contains(v.raw, " 0 ") })
+		silent := count(votes, func(v vote) bool { return v.answer != seen || strings.Contains(v.raw, " 0 ") })
 		if h.Held() && shown[h.Owner]+silent < b.quorum {
 			t.Errorf("%+v holds by %v", h, votes)
 		}

@@ -58,7 +58,7 @@ func connect(t testing.TB, cfg driver.Config) *Backend {
 	t.Helper()
 	cfg, err := Spec.CheckConfig(cfg)
 	must(t, err)
-	b, err := open(optionsOf(cfg), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	b, err := open(optionsOf(cfg, slog.New(slog.NewTextHandler(t.Output(), nil))))
 	must(t, err)
 	return backendtest.CloseAfter(t, b)
 }

@@ -34,12 +34,11 @@ const (
 // Note: a batch.Batcher would do the sending too, but its queue could not be
 // emptied in one step with the node's state.
 type node struct {
-	b       *Backend
-	index   int
-	addr    string
-	client  *goredis.Client
-	queues  *redisnode.Node // its queues of waiters; on other connections
-	wakeups *redisnode.Wakeups
+	b      *Backend
+	index  int
+	addr   string
+	client *goredis.Client
+	store  *redisnode.Node // its queues of waiters; on other connections
 
 	// ahead is the node's clock minus Backend.clock at the last reply, in
 	// microseconds; too small by the way of the reply. 0 before the first.
@@ -52,30 +51,21 @@ type node struct {
 
 	more chan struct{} // filled when queue has grown
 
-	held quarantine // only the goroutine of run uses it
-
 	mu     sync.Mutex
 	state  state
 	cause  error       // why it is not up
 	late   *time.Timer // ends starting
 	queue  batch.Queue[*ballot]
 	server redisnode.Server
-	// refusal is why the server must not grant; nil when it may.
-	refusal error
-	// heldOff is until when the node is in quarantine as far as this host
-	// knows; zero when it votes.
-	heldOff time.Time
+	held   quarantine // only the goroutine of run changes it
 	// uncertain has the owners whose grant may still be on its way over a
-	// connection that broke, and until when that is possible.
-	uncertain map[string]time.Time
+	// connection that broke.
+	uncertain recent
 	// debts are what the node must yet be told to give up, oldest first.
-	debts []debt
-}
-
-// debt is a withdrawal that a node has missed.
-type debt struct {
-	ballot *ballot
-	until  time.Time
+	debts []*ballot
+	// runID is that of the server that it is connected to; guarded by
+	// Backend.mu.
+	runID string
 }
 
 // mostDebts bounds what is remembered for a node that does not come back.
@@ -87,14 +77,13 @@ var errConnecting = errors.New("not connected yet")
 func newNode(b *Backend, index int, addr string, client *goredis.Client) *node {
 	n := &node{
 		b: b, index: index, addr: addr, client: client,
-		more: make(chan struct{}, 1), uncertain: map[string]time.Time{},
+		more: make(chan struct{}, 1),
 		queue: batch.NewQueue(batch.Limits[*ballot]{
 			Count: func() int { return mostPerScript },
 			Size:  func(b *ballot) int { return len(b.rest) }, Room: func() int { return mostBytes },
 		}),
 	}
-	n.queues = redisnode.NewNode(client, redisnode.Options{Keys: b.keys, Batches: 1, Explain: explain})
-	n.wakeups = redisnode.NewWakeups(client, b.keys, b.id, explain)
+	n.store = redisnode.NewNode(client, redisnode.Options{Keys: b.keys, ID: b.id, Batches: 1})
 	n.start(firstConnect * b.opts.NodeTimeout)
 	return n
 }
@@ -116,13 +105,14 @@ func (n *node) enter(s redisnode.Server) {
 	n.identity.Store(fnv1a(fnvStart, s.RunID))
 	n.mu.Lock()
 	n.late.Stop()
-	was := n.state
 	n.state, n.cause, n.server = up, nil, s
 	waiting := n.queue.Drain()
-	n.queue.Add(n.takeDebts()...)
+	n.queue.Add(slices.DeleteFunc(n.debts, func(b *ballot) bool { return time.Now().After(b.until) })...)
+	n.debts = nil
 	n.queue.Add(waiting...)
 	n.mu.Unlock()
-	n.b.moved(n, was, up, nil)
+	n.b.announce()
+	n.b.log.Info("node votes or will soon", "node", n.addr)
 }
 
 // leave makes the node refuse requests because of cause, if it is in the state
@@ -137,7 +127,10 @@ func (n *node) leave(from state, cause error) {
 	n.state, n.cause = down, cause
 	refused := n.queue.Drain()
 	n.mu.Unlock()
-	n.b.moved(n, from, down, cause)
+	n.b.announce()
+	if from == up && !errors.Is(cause, driver.ErrClosed) {
+		n.b.log.Warn("node is left out", "node", n.addr, "cause", cause)
+	}
 	for _, b := range refused {
 		n.fail(b, vote{answer: unsent, err: cause})
 	}
@@ -149,18 +142,23 @@ func (n *node) status() (state, error) {
 	return n.state, n.cause
 }
 
+// connecting reports whether the node has yet to be tried.
+func (n *node) connecting() bool {
+	_, cause := n.status()
+	return errors.Is(cause, errConnecting)
+}
+
 // votes reports whether the node would vote at present.
 func (n *node) votes() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.state == up && n.heldOff.IsZero() && n.refusal == nil
+	return n.state == up && n.held.episode == "" && n.refusal() == nil
 }
 
-// refused is why the server must not grant; nil when it may.
-func (n *node) refused() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.refusal
+// refusal is why the server must not grant; nil when it may.
+func (n *node) refusal() error {
+	_, err := n.store.Refusal()
+	return err
 }
 
 // enqueue hands over ballots, in their order. It does not block.
@@ -181,11 +179,8 @@ func (n *node) enqueue(ballots ...*ballot) {
 			continue
 		}
 		n.queue.Add(b)
-		if until, ok := n.uncertain[b.owner]; ok && b.kind == kindRelease {
-			delete(n.uncertain, b.owner)
-			if time.Now().Before(until) {
-				n.queue.Add(n.b.owed(b))
-			}
+		if b.kind == kindRelease && n.uncertain.take(b.owner) {
+			n.queue.Add(n.b.owed(b))
 		}
 	}
 	n.mu.Unlock()
@@ -199,108 +194,74 @@ const (
 	mostBytes     = 256 << 10
 )
 
-// take returns the next ballots for one script, and those that are refused
-// because they might grant.
-func (n *node) take() (batch, refused []*ballot, why error) {
+// take returns the next ballots for one script.
+func (n *node) take() []*ballot {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	batch = n.queue.Take()
-	if n.refusal != nil {
-		grants := func(b *ballot) bool { return b.grantee != "" }
-		for _, b := range batch {
-			if grants(b) {
-				refused = append(refused, b)
-			}
-		}
-		batch = slices.DeleteFunc(batch, grants)
-	}
-	return batch, refused, n.refusal
+	return n.queue.Take()
 }
 
 // fail delivers a vote that the node did not cast, and keeps in mind what it
 // leaves behind.
 func (n *node) fail(b *ballot, v vote) {
 	n.mu.Lock()
-	now := time.Now()
 	if v.answer == unknown && b.grantee != "" {
-		n.uncertain[b.grantee] = now.Add(redisnode.TombstoneFor)
-		for owner, until := range n.uncertain {
-			if len(n.uncertain) < mostDebts && now.Before(until) {
-				break // looking at a few is enough: every insertion does
-			}
-			delete(n.uncertain, owner)
-		}
+		n.uncertain.put(b.grantee, redisnode.TombstoneFor)
 	}
 	if b.givesUp() {
 		if len(n.debts) == mostDebts {
 			n.debts = n.debts[1:]
 		}
-		n.debts = append(n.debts, debt{n.b.owed(b), now.Add(redisnode.TombstoneFor)})
+		n.debts = append(n.debts, n.b.owed(b))
 	}
 	n.mu.Unlock()
 	b.deliver(n.index, v)
 }
 
-// heldUntil notes until when the node does not vote, at the latest; zero when
-// it votes.
-func (n *node) heldUntil(ends time.Time) (was bool) {
+// quarantine notes what is known of the node's.
+func (n *node) quarantine(q quarantine) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	was = !n.heldOff.IsZero()
-	n.heldOff = ends
-	return was
-}
-
-// quarantine notes that a quarantine has begun or ended.
-func (n *node) quarantine(ends time.Time) {
-	if n.held.episode != "" {
-		n.b.log.Warn("node has lost its data, or is new, and does not vote for a while; "+
-			"on a fresh cluster \"lockplugin-redlock init\" skips that", "node", n.addr, "until", ends)
-	} else if n.heldUntil(time.Time{}) {
+	was := n.held.episode
+	n.held = q
+	n.mu.Unlock()
+	switch q.episode {
+	case was:
+		return
+	case "":
 		n.b.log.Info("node votes again", "node", n.addr)
+	default:
+		n.b.log.Warn("node has lost its data, or is new, and does not vote for a while; "+
+			"on a fresh cluster \"lockplugin-redlock init\" skips that", "node", n.addr, "until", q.ends)
 	}
 	n.b.announce()
 }
 
 // refuse notes why the server must not grant, or with nil that it may.
 func (n *node) refuse(err error) {
-	n.mu.Lock()
-	was := n.refusal
-	n.refusal = err
-	n.mu.Unlock()
-	if (was == nil) != (err == nil) {
-		n.b.announce()
+	was := n.refusal()
+	n.store.Refuse(err)
+	if (was == nil) == (err == nil) {
+		return
 	}
-	if was == nil && err != nil {
+	n.b.announce()
+	if err != nil {
 		n.b.log.Warn("node grants nothing", "node", n.addr, "cause", err)
 	}
-}
-
-// takeDebts is called with mu held.
-func (n *node) takeDebts() []*ballot {
-	var due []*ballot
-	now := time.Now()
-	for _, d := range n.debts {
-		if now.Before(d.until) {
-			due = append(due, d.ballot)
-		}
-	}
-	n.debts = nil
-	return due
 }
 
 // describe says what is wrong with the node, for errors.
 func (n *node) describe() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	refusal := n.refusal()
 	switch {
 	case n.state != up:
 		return fmt.Sprintf("%s: %v", n.addr, n.cause)
-	case n.refusal != nil:
-		return n.refusal.Error()
-	case !n.heldOff.IsZero():
+	case refusal != nil:
+		return refusal.Error()
+	case n.held.episode != "":
 		return fmt.Sprintf("%s: is new or has lost its data, and votes in %v",
-			n.addr, max(0, time.Until(n.heldOff)).Round(time.Second))
+			n.addr, max(0, time.Until(n.held.ends)).Round(time.Second))
 	}
 	return ""
 }
@@ -316,7 +277,7 @@ func (n *node) session(ctx context.Context) error {
 	}
 	n.refuse(s.Evicts(n.addr))
 	c := &connection{n: n, conn: conn, marker: n.b.marker(s.RunID), looked: time.Now()}
-	if err := c.prepare(ctx); err != nil {
+	if err := c.look(ctx); err != nil {
 		return err
 	}
 	n.enter(s)
@@ -328,6 +289,7 @@ func (n *node) run(ctx context.Context) {
 	var pause time.Duration
 	for {
 		err := n.session(ctx)
+		n.b.disconnected(n)
 		if err == nil || ctx.Err() != nil {
 			err = driver.ErrClosed
 		}
@@ -359,10 +321,4 @@ func (n *node) run(ctx context.Context) {
 func timedOut(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
-}
-
-func explain(err error) error { return redisnode.Explain(err) }
-
-func errReply(reply any) error {
-	return fmt.Errorf("%w: unexpected reply of type %T", driver.ErrUnavailable, reply)
 }

@@ -57,25 +57,25 @@ const leastTTL = 20
 // ttlMin is the shortest TTL.
 func (o Options) ttlMin() time.Duration { return leastTTL * o.NodeTimeout }
 
-// resolve checks what can be checked without a server; defaults are filled in.
-func (o Options) resolve() (Options, []redisnode.Address, error) {
+// resolve checks what can be checked without a server, and returns the nodes.
+func (o Options) resolve() ([]redisnode.Address, error) {
 	if err := o.check(); err != nil {
-		return o, nil, err
+		return nil, err
 	}
 	var nodes []redisnode.Address
 	for i, text := range o.Address {
 		a, err := redisnode.ParseAddress(text, 6379)
 		if err != nil {
-			return o, nil, fmt.Errorf("node %d of %d: %w", i+1, len(o.Address), err)
+			return nil, fmt.Errorf("node %d of %d: %w", i+1, len(o.Address), err)
 		}
 		for _, other := range nodes {
 			if a.Network == other.Network && a.Addr == other.Addr {
-				return o, nil, fmt.Errorf("%w: address: %s is listed twice, and would vote twice", driver.ErrConfig, a.Addr)
+				return nil, fmt.Errorf("%w: address: %s is listed twice, and would vote twice", driver.ErrConfig, a.Addr)
 			}
 		}
 		nodes = append(nodes, a)
 	}
-	return o, nodes, nil
+	return nodes, nil
 }
 
 func (o Options) check() error {

@@ -46,6 +46,7 @@ func markerRun(marker string) string {
 type quarantine struct {
 	episode string    // "" when the node votes
 	since   time.Time // when this host saw it first
+	ends    time.Time // until when the node does not vote, at the latest
 	next    time.Time // when to ask again
 }
 
@@ -94,16 +95,16 @@ func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode s
 	}
 	reply, err := conn.Eval(ctx, admitLua, []string{markerKey}, args...).Slice()
 	if err != nil {
-		return "", "", 0, explain(err)
+		return "", "", 0, redisnode.Explain(err)
 	}
 	if len(reply) != 3 {
-		return "", "", 0, errReply(reply)
+		return "", "", 0, redisnode.ErrReply(reply)
 	}
 	has, ok1 := reply[0].(string)
 	episode, ok2 := reply[1].(string)
 	us, ok3 := reply[2].(int64)
 	if !ok1 || !ok2 || !ok3 {
-		return "", "", 0, errReply(reply)
+		return "", "", 0, redisnode.ErrReply(reply)
 	}
 	return has, episode, time.Duration(us) * time.Microsecond, nil
 }
@@ -112,20 +113,7 @@ func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode s
 // only where no host holds a lock, so it refuses when some nodes already vote
 // and others do not: those have lost their data in a cluster that is in use.
 func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
-	o, addrs, err := optionsOf(cfg).resolve()
-	if err != nil {
-		return fmt.Errorf("redlock: init: %w", err)
-	}
-	var nodes []*fresh
-	for _, a := range addrs {
-		client, err := newClient(o, a, slog.New(slog.DiscardHandler))
-		if err != nil {
-			return fmt.Errorf("redlock: init: %w", err)
-		}
-		defer client.Close()
-		nodes = append(nodes, &fresh{addr: a.Addr, conn: client.EphemeralConn()})
-	}
-	if err := initAll(ctx, nodes, o.MaxTTL, stdout); err != nil {
+	if err := initAll(ctx, optionsOf(cfg, slog.New(slog.DiscardHandler)), stdout); err != nil {
 		return fmt.Errorf("redlock: init: %w", err)
 	}
 	return nil
@@ -140,13 +128,25 @@ type fresh struct {
 	votes  bool
 }
 
-func initAll(ctx context.Context, nodes []*fresh, maxTTL time.Duration, stdout io.Writer) error {
+func initAll(ctx context.Context, o Options, stdout io.Writer) error {
+	addrs, err := o.resolve()
+	if err != nil {
+		return err
+	}
+	var nodes []*fresh
 	var failed error
 	voting := 0
 	runs := map[string]string{}
-	for _, f := range nodes {
+	for _, a := range addrs {
+		client, err := newClient(o, a)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		f := &fresh{addr: a.Addr, conn: client.EphemeralConn()}
 		defer f.conn.Close()
-		if err := f.look(ctx, maxTTL); err != nil {
+		nodes = append(nodes, f)
+		if err := f.look(ctx, o.MaxTTL); err != nil {
 			failed = errors.Join(failed, err)
 			continue
 		}
@@ -163,8 +163,12 @@ func initAll(ctx context.Context, nodes []*fresh, maxTTL time.Duration, stdout i
 	}
 	if voting > 0 && voting < len(nodes) {
 		return fmt.Errorf("%w: %d of %d nodes vote already, so the others have lost data that locks may depend on; they vote after max_ttl (%v) by themselves",
-			driver.ErrDenied, voting, len(nodes), maxTTL)
+			driver.ErrDenied, voting, len(nodes), o.MaxTTL)
 	}
+	return admitAll(ctx, nodes, o.MaxTTL, stdout)
+}
+
+func admitAll(ctx context.Context, nodes []*fresh, maxTTL time.Duration, stdout io.Writer) error {
 	for _, f := range nodes {
 		ask := admission{marker: f.marker, watched: "*", lasts: maxTTL}
 		if _, _, _, err := ask.send(ctx, f.conn); err != nil {
@@ -179,7 +183,7 @@ func initAll(ctx context.Context, nodes []*fresh, maxTTL time.Duration, stdout i
 func (f *fresh) look(ctx context.Context, maxTTL time.Duration) error {
 	s, err := redisnode.ReadServer(ctx, f.conn)
 	if err != nil {
-		return explain(err)
+		return redisnode.Explain(err)
 	}
 	if err := s.Unsafe(f.addr, redisnode.Alone); err != nil {
 		return err
@@ -187,7 +191,7 @@ func (f *fresh) look(ctx context.Context, maxTTL time.Duration) error {
 	f.runID, f.marker = s.RunID, markerOf(s.RunID, maxTTL)
 	has, err := f.conn.HGet(ctx, markerKey, "marker").Result()
 	if err != nil && !errors.Is(err, goredis.Nil) {
-		return explain(err)
+		return redisnode.Explain(err)
 	}
 	if f.votes = has != "" && markerRun(has) == s.RunID; f.votes && has != f.marker {
 		_, ms, _ := strings.Cut(has, " ")

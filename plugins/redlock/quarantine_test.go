@@ -19,7 +19,7 @@ func TestQuarantineEndsForShortLives(t *testing.T) {
 	granted := func() (ok bool) {
 		cfg, err := Spec.CheckConfig(cfg)
 		must(t, err)
-		b, err := open(optionsOf(cfg), slog.New(slog.DiscardHandler))
+		b, err := open(optionsOf(cfg, slog.New(slog.DiscardHandler)))
 		must(t, err)
 		defer func() { must(t, b.Close(context.WithoutCancel(t.Context()))) }()
 		for end := time.Now().Add(time.Second); time.Now().Before(end); pause(t.Context(), 20*time.Millisecond) {

@@ -104,7 +104,7 @@ var Spec = driver.Spec{
 	Keys:       conf.KeysOf(Options{}),
 	Properties: Options{}.properties(),
 	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
-		return open(optionsOf(cfg), log)
+		return open(optionsOf(cfg, log))
 	},
 	Commands: []driver.Command{{
 		Name: "init",
@@ -113,8 +113,8 @@ var Spec = driver.Spec{
 	}},
 }
 
-func optionsOf(cfg driver.Config) Options {
-	var o Options
+func optionsOf(cfg driver.Config, log *slog.Logger) Options {
+	o := Options{Logger: log}
 	conf.Decode(cfg, &o)
 	return o
 }

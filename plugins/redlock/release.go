@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
@@ -19,57 +20,45 @@ import (
 // majority can grant to it any more, whatever is still on its way to the rest.
 // When fewer nodes confirm it, the error wraps driver.ErrUnavailable.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
-	return b.do(ctx, b.ending(r))[0].Err
+	return b.do(ctx, b.release(r))[0].Err
 }
 
-// ending is one round that releases a lease or withdraws an owner. The next
-// waiter is woken after a majority is free.
-type ending struct {
-	call
-	withdrawal bool // what is not there is no error
-}
-
-func (b *Backend) ending(r driver.Request) *ending {
-	if r.Token == 0 {
-		return &ending{b.call("withdraw", r), true}
-	}
-	return &ending{b.call("release", r), false}
-}
-
-func (e *ending) first() *ballot {
-	x := e.ask(kindRelease, "")
+// release is one round that ends a lease, or withdraws an owner: then what is
+// not there is no error. The next waiter is woken after a majority is free.
+func (b *Backend) release(r driver.Request) *operation {
+	o := b.operation("release", r, kindRelease, "")
 	// Rounded up, so that the lock is not free too early.
-	x.ms = millis.Count(e.r.Keep)
-	if e.withdrawal {
-		e.b.leaveQueues(e.r.Owner)
-		if e.b.fenced() || !e.b.retired.end(e.r.Owner) {
-			x.kind, x.ms = kindWithdraw, redisnode.TombstoneFor.Milliseconds()
+	o.now.ms = millis.Count(r.Keep)
+	if r.Token != 0 {
+		return o.decided(o.ended)
+	}
+	o.verb = "withdraw"
+	b.leaveQueues(r.Owner)
+	if b.fenced() || !b.retired.end(r.Owner) {
+		o.now.kind, o.now.ms = kindWithdraw, redisnode.TombstoneFor.Milliseconds()
+	}
+	return o.decided(func() error {
+		err := o.ended()
+		var lost *driver.NotHeldError
+		if errors.As(err, &lost) {
+			return nil
 		}
-	}
-	return x
+		return err
+	})
 }
 
-func (e *ending) next() *ballot {
-	e.err = e.over()
-	var lost *driver.NotHeldError
-	if e.withdrawal && errors.As(e.err, &lost) {
-		e.err = nil
-	}
-	return nil
-}
-
-// over is what the votes on the end of a lease come to: nil when a majority
+// ended is what the votes on the end of a lease come to: nil when a majority
 // has confirmed that it is not there any more, or was not, and it may have
 // been there until now.
-func (c *call) over() error {
-	votes := c.now.result()
+func (o *operation) ended() error {
+	votes := o.now.result()
 	switch no := count(votes, vote.no); {
-	case no > len(votes)-c.b.quorum:
-		return c.lost(votes)
-	case count(votes, vote.yes)+no < c.b.quorum:
-		return c.b.unavailable(votes)
+	case no > len(votes)-o.b.quorum:
+		return o.lost(votes)
+	case count(votes, vote.yes)+no < o.b.quorum:
+		return o.b.unavailable(votes)
 	}
-	c.now.each(c.b.wakeAt(c.r.Name))
+	o.now.each(o.b.wakeAt(o.r.Name))
 	return nil
 }
 
@@ -78,7 +67,7 @@ func (b *Backend) wakeAt(name string) func(node int, v vote) {
 	return func(node int, v vote) {
 		if v.answer == freed {
 			b.contention.note(name)
-			b.tell(node, &ballot{kind: kindWake, name: name, key: b.keys.Lock(name)})
+			b.tell(node, &ballot{kind: kindWake, key: b.keys.Lock(name)})
 		}
 	}
 }
@@ -93,7 +82,7 @@ func (b *Backend) tell(node int, x *ballot) {
 // done with gets a tombstone, because its grant may come after that; one that was
 // only refused may ask again.
 func (b *Backend) owed(x *ballot) *ballot {
-	y := &ballot{kind: x.kind, name: x.name, key: x.key, owner: x.owner}
+	y := &ballot{kind: x.kind, key: x.key, owner: x.owner, until: time.Now().Add(redisnode.TombstoneFor)}
 	switch x.kind {
 	case kindRelease:
 		y.kind, y.ms = kindUndo, redisnode.TombstoneFor.Milliseconds()
@@ -106,14 +95,6 @@ func (b *Backend) owed(x *ballot) *ballot {
 
 // Break ends a lease by its token; see driver.Admin. It needs a majority.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
-	return b.do(ctx, &breaking{b.call("break", driver.Request{Name: name, Token: token})})[0].Err
-}
-
-type breaking struct{ call }
-
-func (k *breaking) first() *ballot { return k.ask(kindBreak, "") }
-
-func (k *breaking) next() *ballot {
-	k.err = k.over()
-	return nil
+	o := b.operation("break", driver.Request{Name: name, Token: token}, kindBreak, "")
+	return b.do(ctx, o.decided(o.ended))[0].Err
 }

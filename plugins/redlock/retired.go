@@ -10,12 +10,10 @@ import (
 // known to be over, on connections that keep their order: refusing the owner
 // on every node would cost more than the release. So it is refused here.
 type retired struct {
-	mu      sync.Mutex
-	live    map[string]time.Time // granted by this backend, when, and not released yet
-	sweepAt int                  // size of live at which the old ones are dropped
-	past    map[string]struct{}
-	order   []string // of past, as a ring
-	oldest  int
+	mu   sync.Mutex
+	live recent // granted by this backend, and not released yet
+	// past has the newest that are retired, and before as many that are older.
+	past, before map[string]struct{}
 }
 
 // mostRetired bounds past. An owner is never used again in earnest, so this is
@@ -29,34 +27,18 @@ const rememberFor = 10 * time.Minute
 func (r *retired) granted(owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.live == nil {
-		r.live, r.past = map[string]time.Time{}, map[string]struct{}{}
-	}
-	if len(r.live) >= r.sweepAt {
-		for o, since := range r.live {
-			if time.Since(since) > rememberFor {
-				delete(r.live, o)
-			}
-		}
-		r.sweepAt = 2*len(r.live) + 1024
-	}
-	r.live[owner] = time.Now()
+	r.live.put(owner, rememberFor)
 }
 
 // end retires owner, and reports whether its lease was granted here.
 func (r *retired) end(owner string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.live[owner]; !ok {
+	if !r.live.take(owner) {
 		return false
 	}
-	delete(r.live, owner)
-	if len(r.order) < mostRetired {
-		r.order = append(r.order, owner)
-	} else {
-		delete(r.past, r.order[r.oldest])
-		r.order[r.oldest] = owner
-		r.oldest = (r.oldest + 1) % mostRetired
+	if r.past == nil || len(r.past) == mostRetired {
+		r.before, r.past = r.past, map[string]struct{}{}
 	}
 	r.past[owner] = struct{}{}
 	return true
@@ -65,6 +47,7 @@ func (r *retired) end(owner string) bool {
 func (r *retired) has(owner string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, ok := r.past[owner]
-	return ok
+	_, newer := r.past[owner]
+	_, older := r.before[owner]
+	return newer || older
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// refreshEvery keeps a place in the queue alive during a long wait.
-const refreshEvery = time.Second
-
 // Wait queues r.Owner and returns when it should ask again; see driver.Waiter.
 //
 // Queues on several nodes would hand nodes to different waiters, and nobody
@@ -21,42 +18,22 @@ const refreshEvery = time.Second
 // another node for the first is woken too. When the node goes away its
 // waiters are sent to ask, and meet again at the next one.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) error {
-	end := time.NewTimer(most)
-	defer end.Stop()
-	for {
+	for end := time.Now().Add(most); ; {
 		moved := b.moves()
 		i := b.queueOf(r.Name)
 		if i < 0 {
-			return b.idle(ctx, r, moved, end.C)
+			return b.idle(ctx, r, moved, time.Until(end))
 		}
-		n := b.nodes[i]
 		b.contention.note(r.Name)
-		place := n.wakeups.Enter(r.Owner)
-		if !n.wakeups.Stands(place) {
-			free, err := n.queueUp(ctx, r)
-			if err != nil {
-				return b.failed(ctx, r, err)
-			}
-			if free {
-				b.contention.turn(r.Owner)
-				return nil
-			}
-		}
-		select {
-		case <-place.Woken():
+		turn, err := b.nodes[i].store.Wait(ctx, r, time.Until(end), moved)
+		switch {
+		case err != nil:
+			return b.failed(ctx, r, err)
+		case turn:
 			b.contention.turn(r.Owner)
 			return nil
-		case <-end.C:
+		case time.Until(end) <= 0 || b.queueOf(r.Name) != i:
 			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-b.closing:
-			return b.failed(ctx, r, driver.ErrClosed)
-		case <-moved:
-			if b.queueOf(r.Name) != i {
-				return nil
-			}
-		case <-time.After(refreshEvery):
 		}
 	}
 }
@@ -98,11 +75,11 @@ func scatter(h uint64) uint64 {
 }
 
 // idle waits for a node.
-func (b *Backend) idle(ctx context.Context, r driver.Request, moved <-chan struct{}, end <-chan time.Time) error {
+func (b *Backend) idle(ctx context.Context, r driver.Request, moved <-chan struct{}, most time.Duration) error {
 	select {
 	case <-moved:
 		return nil
-	case <-end:
+	case <-time.After(most):
 		return nil
 	case <-b.closing:
 		return b.failed(ctx, r, driver.ErrClosed)
@@ -122,19 +99,6 @@ func (b *Backend) failed(ctx context.Context, r driver.Request, err error) error
 	return fmt.Errorf("redlock: wait for %q: %w", r.Name, err)
 }
 
-// queueUp enters r.Owner into the queue of this node.
-func (n *node) queueUp(ctx context.Context, r driver.Request) (free bool, err error) {
-	epoch, err := n.wakeups.Ready(ctx)
-	if err != nil {
-		return false, err
-	}
-	sent := time.Now()
-	if free, err = n.queues.Enqueue(ctx, r, n.wakeups.ID()); err == nil {
-		n.wakeups.Entered(r.Owner, sent, epoch)
-	}
-	return free, err
-}
-
 // leaveQueues forgets what this host knows of owner's place in a queue, and
 // reports whether it may have one.
 func (b *Backend) leaveQueues(owner string) bool {
@@ -142,7 +106,7 @@ func (b *Backend) leaveQueues(owner string) bool {
 		return false
 	}
 	for _, n := range b.nodes {
-		n.wakeups.Leave(owner)
+		n.store.Wakeups.Leave(owner)
 	}
 	return true
 }

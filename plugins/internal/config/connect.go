@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 	"unicode"
@@ -56,10 +57,10 @@ const (
 // errors wrap driver.ErrConfig.
 func (c Connect) check(addressTLS bool) error {
 	var err error
-	for _, f := range []struct{ key, name string }{
-		{"password_file", c.PasswordFile}, {"tls_ca_file", c.TLSCAFile}, {"tls_cert_file", c.TLSCertFile}, {"tls_key_file", c.TLSKeyFile},
-	} {
-		err = errors.Join(err, namesFile(f.key, f.name))
+	for f := range fields(reflect.ValueOf(c)) {
+		if strings.HasSuffix(f.key, "_file") {
+			err = errors.Join(err, namesFile(f.key, f.value.String()))
+		}
 	}
 	if c.Password != "" && c.PasswordFile != "" {
 		err = errors.Join(err, Conflict("one of them is enough", "password", "password_file"))
@@ -99,15 +100,9 @@ const (
 // tlsKeys names the keys, tls_enabled aside, that turn TLS on.
 func (c Connect) tlsKeys() []string {
 	var named []string
-	for _, k := range []struct {
-		name string
-		set  bool
-	}{
-		{"tls_ca_file", c.TLSCAFile != ""}, {"tls_cert_file", c.TLSCertFile != ""}, {"tls_key_file", c.TLSKeyFile != ""},
-		{"tls_server_name", c.TLSServerName != ""}, {"tls_insecure", c.TLSInsecure},
-	} {
-		if k.set {
-			named = append(named, k.name)
+	for f := range fields(reflect.ValueOf(c)) {
+		if strings.HasPrefix(f.key, "tls_") && f.key != "tls_enabled" && !f.value.IsZero() {
+			named = append(named, f.key)
 		}
 	}
 	return named

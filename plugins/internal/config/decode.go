@@ -29,23 +29,7 @@ func KeysOf(options any) []driver.Key {
 // Spec.CheckConfig has checked.
 func Decode(cfg driver.Config, options any) {
 	for f := range fields(reflect.ValueOf(options).Elem()) {
-		name := f.key
-		switch f.value.Interface().(type) {
-		case string:
-			f.value.SetString(cfg[name])
-		case int:
-			f.value.SetInt(int64(cfg.Int(name)))
-		case bool:
-			f.value.SetBool(cfg.Bool(name))
-		case *bool:
-			if cfg[name] != "" {
-				f.value.Set(reflect.ValueOf(new(cfg.Bool(name))))
-			}
-		case time.Duration:
-			f.value.SetInt(int64(cfg.Duration(name)))
-		case []string:
-			f.value.Set(reflect.ValueOf(cfg.List(name)))
-		}
+		f.set(cfg)
 	}
 }
 
@@ -62,19 +46,9 @@ func Filled[O any](options *O) O {
 // Fill gives the fields of the struct that options points to their defaults
 // where they are zero.
 func Fill(options any) {
-	defaults := driver.Config{}
-	for f := range fields(reflect.ValueOf(options).Elem()) {
-		defaults[f.key] = f.standard
-	}
-	filled := reflect.New(reflect.TypeOf(options).Elem())
-	Decode(defaults, filled.Interface())
-	byKey := map[string]reflect.Value{}
-	for f := range fields(filled.Elem()) {
-		byKey[f.key] = f.value
-	}
 	for f := range fields(reflect.ValueOf(options).Elem()) {
 		if f.value.IsZero() {
-			f.value.Set(byKey[f.key])
+			f.set(driver.Config{f.key: f.standard})
 		}
 	}
 }
@@ -84,6 +58,25 @@ type field struct {
 	value    reflect.Value
 	key      string
 	standard string // its default
+}
+
+func (f field) set(cfg driver.Config) {
+	switch f.value.Interface().(type) {
+	case string:
+		f.value.SetString(cfg[f.key])
+	case int:
+		f.value.SetInt(int64(cfg.Int(f.key)))
+	case bool:
+		f.value.SetBool(cfg.Bool(f.key))
+	case *bool:
+		if cfg[f.key] != "" {
+			f.value.Set(reflect.ValueOf(new(cfg.Bool(f.key))))
+		}
+	case time.Duration:
+		f.value.SetInt(int64(cfg.Duration(f.key)))
+	case []string:
+		f.value.Set(reflect.ValueOf(cfg.List(f.key)))
+	}
 }
 
 func fields(v reflect.Value) func(yield func(field) bool) {

@@ -12,35 +12,28 @@ import (
 // opsPerScript bounds how long one script keeps the server from other clients.
 const opsPerScript = 32
 
-// Reply is what one operation came to.
-type Reply struct {
-	driver.Result
-	// Queued reports whether a refused acquire kept its owner's place in the queue
-	// alive.
-	Queued bool
-}
-
 // op is one operation, already written as the script wants it: the caller may
 // be gone, with its value, when it is sent.
 type op struct {
 	kind           string
 	name, id, tail string
 	ms             int64
+	queued         bool // a refused acquire kept its owner's place in the queue alive
 }
 
 func encode(o driver.Op) (op, error) {
 	r := o.Request
 	switch {
 	case o.Kind == driver.OpAcquire:
-		return op{"a", r.Name, r.Owner, ValueTail(r.Label, r.Value), r.TTL.Milliseconds()}, nil
+		return op{kind: "a", name: r.Name, id: r.Owner, tail: ValueTail(r.Label, r.Value), ms: r.TTL.Milliseconds()}, nil
 	case o.Kind == driver.OpRenew:
 		id := LeaseID(r.Owner, r.Token)
-		return op{"r", r.Name, id, lastIndex(id), r.TTL.Milliseconds()}, nil
+		return op{kind: "r", name: r.Name, id: id, tail: lastIndex(id), ms: r.TTL.Milliseconds()}, nil
 	case o.Kind == driver.OpRelease && r.Token == 0:
-		return op{"w", r.Name, r.Owner, "", TombstoneFor.Milliseconds()}, nil
+		return op{kind: "w", name: r.Name, id: r.Owner, ms: TombstoneFor.Milliseconds()}, nil
 	case o.Kind == driver.OpRelease:
 		id := LeaseID(r.Owner, r.Token)
-		return op{"d", r.Name, id, lastIndex(id), millis.Count(r.Keep)}, nil
+		return op{kind: "d", name: r.Name, id: id, tail: lastIndex(id), ms: millis.Count(r.Keep)}, nil
 	}
 	return op{}, fmt.Errorf("%w: operation %d of a batch", driver.ErrInvalid, o.Kind)
 }
@@ -50,7 +43,7 @@ func lastIndex(id string) string { return strconv.Itoa(len(id) - 1) }
 // Do does each operation, in one round trip, and returns the replies at the
 // same indexes. Operations that name the same lock are done in their order.
 // When ctx ends it returns at once, and what had been sent may still be done.
-func (n *Node) Do(ctx context.Context, ops ...driver.Op) []Reply {
+func (n *Node) Do(ctx context.Context, ops ...driver.Op) []driver.Result {
 	it := newItem(len(ops))
 	for i, o := range ops {
 		var err error
@@ -66,7 +59,7 @@ func (n *Node) Do(ctx context.Context, ops ...driver.Op) []Reply {
 
 // Start does one operation and hands the reply to finish, from any goroutine.
 // It does not wait. When ctx ends before the operation was sent, it never is.
-func (n *Node) Start(ctx context.Context, o driver.Op, finish func(Reply)) {
+func (n *Node) Start(ctx context.Context, o driver.Op, finish func(driver.Result)) {
 	it := newItem(1)
 	it.ctx, it.finish = ctx, finish
 	it.deadline, _ = ctx.Deadline()
@@ -75,7 +68,7 @@ func (n *Node) Start(ctx context.Context, o driver.Op, finish func(Reply)) {
 		err = driver.ErrClosed
 	}
 	if err != nil {
-		finish(Reply{Result: driver.Result{Err: err}})
+		finish(driver.Result{Err: err})
 	}
 }
 
@@ -83,13 +76,13 @@ func newItem(count int) *item {
 	it := &item{}
 	it.ops, it.replies = it.op1[:], it.reply1[:]
 	if count != 1 {
-		it.ops, it.replies = make([]op, count), make([]Reply, count)
+		it.ops, it.replies = make([]op, count), make([]driver.Result, count)
 	}
 	return it
 }
 
-func failed(count int, err error) []Reply {
-	replies := make([]Reply, count)
+func failed(count int, err error) []driver.Result {
+	replies := make([]driver.Result, count)
 	for i := range replies {
 		replies[i].Err = err
 	}
@@ -162,25 +155,24 @@ func confirmed(kind string) bool { return kind != "w" }
 
 // deliver writes the replies where they belong. unsafe is an error for what
 // must not be believed without the replicas.
-func (p *part) deliver(explain func(error) error, unsafe error) {
+func (p *part) deliver(unsafe error) {
 	all, err := p.cmd.Slice()
 	switch {
 	case err != nil:
-		err = explain(err)
+		err = Explain(err)
 	case len(all) != len(p.items):
 		err = fmt.Errorf("%w: %d replies to %d operations", driver.ErrUnavailable, len(all), len(p.items))
 	}
 	for j, it := range p.items {
 		i := p.indexes[j]
-		o := it.ops[i]
-		reply := &it.replies[i]
+		o, reply := &it.ops[i], &it.replies[i]
 		if err != nil {
 			reply.Err = err
 			continue
 		}
-		*reply = Reply{Result: decode(o.name, all[j]), Queued: queued(all[j])}
+		*reply, o.queued = decode(o.name, all[j]), queued(all[j])
 		if refusal, ok := reply.Err.(Refusal); ok {
-			reply.Err = explain(refusal)
+			reply.Err = Explain(refusal)
 		}
 		if o.kind != "a" {
 			reply.Token = 0
@@ -188,7 +180,7 @@ func (p *part) deliver(explain func(error) error, unsafe error) {
 		// A lease that is not there was perhaps released by a try before, over
 		// which the failover may have gone.
 		if unsafe != nil && confirmed(o.kind) && (reply.Err == nil || o.kind == "d") {
-			*reply = Reply{Result: driver.Result{Err: unsafe}}
+			*reply = driver.Result{Err: unsafe}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"syscall"
 	"time"
 
@@ -95,28 +96,28 @@ func dialer(timeout time.Duration, source *config.Source) func(context.Context, 
 		if ctx.Value(closeWithContext{}) != nil {
 			context.AfterFunc(ctx, func() { _ = conn.Close() })
 		}
-		return watched(&fresh{Conn: polled(conn), addr: addr, secure: source.Secure(), end: end}), nil
+		return watched(&serverConn{Conn: polled(conn), addr: addr, secure: source.Secure(), end: end}), nil
 	}
 }
 
-// watched is f for the client, which looks at an idle connection by its
+// watched is c for the client, which looks at an idle connection by its
 // descriptor, where it can get one.
-func watched(f *fresh) net.Conn {
-	if sc, ok := f.Conn.(syscall.Conn); ok {
+func watched(c *serverConn) net.Conn {
+	if sc, ok := c.Conn.(syscall.Conn); ok {
 		return struct {
-			*fresh
+			*serverConn
 			syscall.Conn
-		}{f, sc}
+		}{c, sc}
 	}
-	return f
+	return c
 }
 
-// fresh is a connection over which nothing has come yet. What comes first says
-// whether a Redis server is at the other end, and refuses a certificate where
+// serverConn is a connection to what should be a Redis server. What comes
+// first says whether one is at the other end, and refuses a certificate where
 // it is refused after the handshake, as in TLS 1.3. It answers the client's
 // HELLO, so until it came nothing was asked for. Nothing comes from a server
 // with too many clients either.
-type fresh struct {
+type serverConn struct {
 	net.Conn
 	addr   string
 	secure bool
@@ -126,16 +127,26 @@ type fresh struct {
 
 // SetReadDeadline implements net.Conn: the first answer belongs to what
 // dial_timeout bounds.
-func (c *fresh) SetReadDeadline(t time.Time) error {
+func (c *serverConn) SetReadDeadline(t time.Time) error {
 	if !c.told && (t.IsZero() || t.After(c.end)) {
 		t = c.end
 	}
 	return c.Conn.SetReadDeadline(t)
 }
 
-// Read implements net.Conn.
-func (c *fresh) Read(p []byte) (int, error) {
+// lateGrace is how long a read whose time is over looks again.
+const lateGrace = 2 * time.Millisecond
+
+// Read implements net.Conn. It looks once more when the deadline has passed: on
+// a busy machine it is this process that was late, and the reply has been there
+// for a while.
+func (c *serverConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.Conn.SetReadDeadline(time.Now().Add(lateGrace)) == nil {
+		if again, e := c.Conn.Read(p); again > 0 {
+			n, err = again, e
+		}
+	}
 	if c.told {
 		return n, err
 	}
@@ -151,7 +162,7 @@ func (c *fresh) Read(p []byte) (int, error) {
 
 // Write implements net.Conn. A server that ended the connection may have said
 // why before.
-func (c *fresh) Write(p []byte) (int, error) {
+func (c *serverConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err == nil || c.told {
 		return n, err
@@ -165,7 +176,7 @@ func (c *fresh) Write(p []byte) (int, error) {
 }
 
 // mute is why nothing came.
-func (c *fresh) mute(err error) error {
+func (c *serverConn) mute(err error) error {
 	if refused := config.ExplainTLS(err); refused != nil {
 		return refused
 	}

@@ -60,13 +60,13 @@ func (k Keys) Name(key string) (string, bool) {
 	return name, k.Lock(name) == key
 }
 
-// Pattern is what SCAN finds every lock key of the prefix with, and others.
-func (k Keys) Pattern() string {
+// pattern is what SCAN finds every lock key of the prefix with, and others.
+func (k Keys) pattern() string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(k.prefix) + "*"
 }
 
-// ChangeChannel is where changes of the lock name are published.
-func (k Keys) ChangeChannel(name string) string { return k.side() + "o:" + k.Lock(name) }
+// changeChannel is where changes of the lock name are published.
+func (k Keys) changeChannel(name string) string { return k.side() + "o:" + k.Lock(name) }
 
 // nobody is a key of the prefix that no lock has.
 func (k Keys) nobody() string { return k.prefix + encodedMark }

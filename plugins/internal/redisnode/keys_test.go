@@ -41,7 +41,7 @@ func TestLockKeys(t *testing.T) {
 	if _, err := NewKeys("a{b}", false); !errors.Is(err, driver.ErrConfig) {
 		t.Errorf("a prefix with braces: %v", err)
 	}
-	if got := keysOf(t, `a*[b]\?`, false).Pattern(); got != `a\*\[b\]\\\?*` {
+	if got := keysOf(t, `a*[b]\?`, false).pattern(); got != `a\*\[b\]\\\?*` {
 		t.Errorf("pattern %s", got)
 	}
 }

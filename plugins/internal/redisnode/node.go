@@ -13,8 +13,8 @@ package redisnode
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"sync"
@@ -34,14 +34,15 @@ const TombstoneFor = 110 * time.Second
 // Options are how a [Node] is made.
 type Options struct {
 	Keys Keys
+	// ID is the name under which this instance is woken, a random text of
+	// letters and digits.
+	ID string
 	// Batches is how many batches of requests may be under way at once.
 	Batches int
 	// WaitReplicas is how many replicas must have a grant or a renewal before
 	// it counts; WaitTimeout bounds the wait for them.
 	WaitReplicas int
 	WaitTimeout  time.Duration
-	// Explain turns an error of the client into one of package driver.
-	Explain func(error) error
 }
 
 // Node sends the operations of many callers to one server. All its methods
@@ -50,6 +51,9 @@ type Node struct {
 	opts     Options
 	client   goredis.UniversalClient
 	requests *batch.Batcher[*item]
+
+	// Wakeups is what the instance's waiters and observers listen to.
+	Wakeups *Wakeups
 
 	refusing sync.Mutex              // keeps Refuse from itself
 	refusal  atomic.Pointer[refusal] // never nil
@@ -61,9 +65,9 @@ type refusal struct {
 	moved chan struct{} // closed when another takes its place
 }
 
-// NewNode returns a Node over client, which the caller closes after it.
+// NewNode returns a Node over client, which it closes.
 func NewNode(client goredis.UniversalClient, opts Options) *Node {
-	n := &Node{opts: opts, client: client}
+	n := &Node{opts: opts, client: client, Wakeups: newWakeups(client, opts.Keys, opts.ID)}
 	n.requests = batch.New(batch.Options[*item]{
 		Limits:  batch.Limits[*item]{Size: (*item).size, Room: func() int { return mostPerFlight }, Claim: (*item).Claim},
 		Senders: opts.Batches, Send: n.serve,
@@ -91,28 +95,20 @@ func (n *Node) Refusal() (<-chan struct{}, error) {
 	return r.moved, r.err
 }
 
-// Keys says how names become keys.
-func (n *Node) Keys() Keys { return n.opts.Keys }
-
-// Close refuses further requests with driver.ErrClosed and waits for those
-// under way.
+// Close refuses further requests with driver.ErrClosed, waits for those under
+// way, and closes the client.
 func (n *Node) Close(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		n.requests.Close()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-	}
+	n.Wakeups.close()
 	// The connections are taken away from what still waits for replies.
-	if c, ok := n.client.(io.Closer); ok {
-		_ = c.Close()
+	stop := context.AfterFunc(ctx, func() { _ = n.client.Close() })
+	n.requests.Close()
+	if !stop() {
+		return ctx.Err()
 	}
-	<-done
-	return ctx.Err()
+	if err := n.client.Close(); !errors.Is(err, goredis.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // run calls s for one lock and returns its reply.
@@ -155,33 +151,38 @@ func (n *Node) Break(ctx context.Context, name string, token uint64) error {
 	return decode(name, reply).Err
 }
 
-// Inspect returns who holds name. With observe it also has changes of every
-// lock of the prefix published for the next seconds.
-func (n *Node) Inspect(ctx context.Context, name string, observe bool) (driver.Holder, error) {
-	flag := "0"
-	if observe {
-		flag = "1"
-	}
-	holders, err := n.inspect(ctx, []string{name}, flag)
+// Inspect returns who holds name.
+func (n *Node) Inspect(ctx context.Context, name string) (driver.Holder, error) {
+	return n.inspectOne(ctx, name, "0")
+}
+
+func (n *Node) inspectOne(ctx context.Context, name, observe string) (driver.Holder, error) {
+	holders, err := n.inspect(ctx, []string{name}, observe)
 	if err != nil {
 		return driver.Holder{}, err
 	}
 	return holders[0], nil
 }
 
-// InspectAll returns who holds each of names, not all at the same instant.
-func (n *Node) InspectAll(ctx context.Context, names []string) ([]driver.Holder, error) {
-	var holders []driver.Holder
+// InspectAll calls emit with who holds each of names that is held, until it
+// returns false; they are not all looked at in the same instant.
+func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.Holder) bool) error {
 	for chunk := range slices.Chunk(names, n.perScript()) {
-		some, err := n.inspect(ctx, chunk, "0")
+		holders, err := n.inspect(ctx, chunk, "0")
 		if err != nil {
-			return nil, err
+			return err
 		}
-		holders = append(holders, some...)
+		for _, h := range holders {
+			if h.Held() && !emit(h) {
+				return nil
+			}
+		}
 	}
-	return holders, nil
+	return nil
 }
 
+// inspect returns who holds each of names. With observe "1" it also has changes
+// of every lock of the prefix published for the next seconds.
 func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
 	locks := make([]string, len(names))
 	for i, name := range names {
@@ -193,7 +194,7 @@ func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]d
 	}
 	replies, ok := reply.([]any)
 	if !ok || len(replies) != len(names) {
-		return nil, errReply(reply)
+		return nil, ErrReply(reply)
 	}
 	holders := make([]driver.Holder, len(names))
 	for i, name := range names {
@@ -204,19 +205,7 @@ func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]d
 	return holders, nil
 }
 
-// Enqueue enters r.Owner into the queue of r.Name, to be woken as a waiter of
-// the instance id, and reports whether it is free and that owner's turn.
-func (n *Node) Enqueue(ctx context.Context, r driver.Request, id string) (bool, error) {
-	reply, err := n.run(ctx, waitScript, r.Name, r.Owner, id)
-	if err != nil {
-		return false, err
-	}
-	if free, ok := reply.(int64); ok {
-		return free == 1, nil
-	}
-	return false, decode(r.Name, reply).Err
-}
-
-func errReply(reply any) error {
+// ErrReply is the error of a reply that no script gives.
+func ErrReply(reply any) error {
 	return fmt.Errorf("%w: unexpected reply of type %T", driver.ErrUnavailable, reply)
 }

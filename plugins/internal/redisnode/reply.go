@@ -30,7 +30,7 @@ func decode(name string, reply any) driver.Result {
 	}
 	fields, ok := reply.([]any)
 	if !ok || len(fields) == 0 {
-		return driver.Result{Err: errReply(reply)}
+		return driver.Result{Err: ErrReply(reply)}
 	}
 	switch fields[0] {
 	case int64(CodeHeld), int64(CodeNotHeld):
@@ -43,7 +43,7 @@ func decode(name string, reply any) driver.Result {
 	case int64(CodeTurn):
 		return driver.Result{Err: &driver.HeldError{Holder: reserved(name, fields)}}
 	}
-	return driver.Result{Err: errReply(reply)}
+	return driver.Result{Err: ErrReply(reply)}
 }
 
 // reserved is a lock that is free and kept for the first of the queue. There
@@ -58,7 +58,7 @@ func reserved(name string, fields []any) driver.Holder {
 
 func decodeRefusal(name string, fields []any) error {
 	if len(fields) < 3 {
-		return errReply(fields)
+		return ErrReply(fields)
 	}
 	raw, _ := fields[1].(string)
 	ms, _ := fields[2].(int64)
@@ -81,13 +81,13 @@ func queued(reply any) bool {
 func decodeHolder(name string, reply any) (driver.Holder, error) {
 	fields, ok := reply.([]any)
 	if !ok || len(fields) != 3 {
-		return driver.Holder{}, errReply(reply)
+		return driver.Holder{}, ErrReply(reply)
 	}
 	raw, ok1 := fields[0].(string)
 	ms, ok2 := fields[1].(int64)
 	waiters, ok3 := fields[2].(int64)
 	if !ok1 || !ok2 || !ok3 {
-		return driver.Holder{}, fmt.Errorf("inspect %q: %w", name, errReply(reply))
+		return driver.Holder{}, fmt.Errorf("inspect %q: %w", name, ErrReply(reply))
 	}
 	return parseHolder(name, raw, ms, waiters), nil
 }

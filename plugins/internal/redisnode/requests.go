@@ -19,7 +19,7 @@ const mostPerFlight = 1024
 type item struct {
 	batch.Ticket
 	ops     []op
-	replies []Reply
+	replies []driver.Result
 
 	call  *invocation
 	reply any
@@ -29,11 +29,11 @@ type item struct {
 
 	// For an item that nobody waits for.
 	ctx    context.Context
-	finish func(Reply)
+	finish func(driver.Result)
 
 	// What ops and replies of a single operation point to.
 	op1    [1]op
-	reply1 [1]Reply
+	reply1 [1]driver.Result
 }
 
 // size is how many operations it is. They go out together, so that they stay in
@@ -90,9 +90,23 @@ func (n *Node) serve(items []*item, _ func()) {
 	if len(due) == 0 {
 		return
 	}
+	sent := time.Now()
 	n.fly(due)
 	for _, it := range due {
+		n.note(it, sent)
 		it.end()
+	}
+}
+
+// note keeps this instance's half of the queues in step with the store's.
+func (n *Node) note(it *item, sent time.Time) {
+	for i := range it.ops {
+		switch o := &it.ops[i]; {
+		case o.kind == "w", o.kind == "a" && it.replies[i].Err == nil:
+			n.Wakeups.Leave(o.id)
+		case o.queued:
+			n.Wakeups.queued(o.id, sent)
+		}
 	}
 }
 
@@ -117,22 +131,22 @@ func (n *Node) fly(items []*item) {
 		unsafe = n.exec(ctx, calls, renewed)
 	}
 	for _, p := range parts {
-		p.deliver(n.opts.Explain, unsafe)
+		p.deliver(unsafe)
 	}
 	for _, it := range items {
 		if it.call != nil {
 			it.reply, it.err = it.call.cmd.Result()
-			it.conclude(n.opts.Explain)
+			it.conclude()
 		}
 	}
 }
 
-func (it *item) conclude(explain func(error) error) {
+func (it *item) conclude() {
 	switch {
 	case errors.Is(it.err, goredis.Nil):
-		it.err = errReply(nil)
+		it.err = ErrReply(nil)
 	case it.err != nil:
-		it.err = explain(it.err)
+		it.err = Explain(it.err)
 	}
 }
 

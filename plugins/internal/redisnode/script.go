@@ -3,62 +3,41 @@ package redisnode
 import (
 	"context"
 	"crypto/sha1"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 	"errors"
 
 	goredis "github.com/redis/go-redis/v9"
 )
 
-//go:embed lua/head.lua
-var headLua string
+//go:embed lua
+var luaFiles embed.FS
 
-//go:embed lua/read.lua
-var readLua string
-
-//go:embed lua/state.lua
-var stateLua string
-
-//go:embed lua/queue.lua
-var queueLua string
-
-//go:embed lua/rare.lua
-var rareLua string
-
-//go:embed lua/operate.lua
-var operateLua string
-
-//go:embed lua/wait.lua
-var waitLua string
-
-//go:embed lua/proclaim.lua
-var proclaimLua string
-
-//go:embed lua/break.lua
-var breakLua string
-
-//go:embed lua/inspect.lua
-var inspectLua string
-
-//go:embed lua/probe.lua
-var probeLua string
+// lua is the text of a file.
+func lua(name string) string {
+	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
 
 var (
-	operateScript  = NewScript("", rareLua, operateLua)
-	waitScript     = wholeScript(shared() + waitLua)
-	proclaimScript = newScript(proclaimLua)
-	breakScript    = newScript(breakLua)
-	inspectScript  = newScript(inspectLua)
-	probeScript    = newScript(probeLua)
+	operateScript  = NewScript("", lua("rare"), lua("operate"))
+	waitScript     = wholeScript(shared() + lua("wait"))
+	proclaimScript = newScript("proclaim")
+	breakScript    = newScript("break")
+	inspectScript  = newScript("inspect")
+	probeScript    = newScript("probe")
 )
 
 // Script is the text of a script and the digest under which the server has it.
 type Script struct{ Text, SHA string }
 
-func newScript(body string) *Script { return wholeScript(shared() + stateLua + body) }
+func newScript(name string) *Script { return wholeScript(shared() + lua("state") + lua(name)) }
 
 // shared are the functions that every whole script has.
-func shared() string { return headLua + "local " + known + "\n" + queueLua + readLua }
+func shared() string { return lua("head") + "local " + known + "\n" + lua("queue") + lua("read") }
 
 // known is what lua/read.lua reads.
 const known = "now, last, tombstones_until, queued, observed"
@@ -70,9 +49,9 @@ const queueOnly = "if of_queue then return {leave = leave, refuse = refuse, next
 // made by the function library, of what is known of the state; with of_queue the
 // few that a handoff needs. Both parts may use head.
 func NewScript(head, rare, body string) *Script {
-	head = headLua + head
-	return wholeScript("local function library(" + known + ", of_queue)\n" + head + queueLua + queueOnly +
-		readLua + stateLua + rare + "end\n" + head + body)
+	head = lua("head") + head
+	return wholeScript("local function library(" + known + ", of_queue)\n" + head + lua("queue") + queueOnly +
+		lua("read") + lua("state") + rare + "end\n" + head + body)
 }
 
 func wholeScript(text string) *Script {

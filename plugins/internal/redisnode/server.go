@@ -1,7 +1,9 @@
 package redisnode
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -36,44 +38,53 @@ const (
 	Cluster                   // each slot has its master
 )
 
+// Conn is a client, or one connection of it.
+type Conn interface {
+	processor
+	Pipeline() goredis.Pipeliner
+}
+
 // ReadServer asks the server of a new connection about itself, in one round
 // trip. INFO is enough but for how often it syncs, because managed servers
 // hide CONFIG.
-func ReadServer(ctx context.Context, c *goredis.Conn) (Server, error) {
-	pipe := c.Pipeline()
-	info, fsync := askServer(ctx, pipe)
-	if _, err := pipe.Exec(ctx); err != nil && info.Val() == "" {
-		return Server{}, err
-	}
-	return parseServer(info.Val(), fsync.Val()), nil
+func ReadServer(ctx context.Context, c Conn) (Server, error) { return readServer(ctx, c, nil) }
+
+// Probe is ReadServer with an error when this client has not the rights that it
+// needs on the keys and channels of the prefix.
+func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
+	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.nobody()}, false, []any{n.opts.ID}))
 }
 
-func askServer(ctx context.Context, p goredis.Pipeliner) (*goredis.StringCmd, *goredis.MapStringStringCmd) {
+// Check is Probe of any connection. It may outlast ctx when that is cancelled.
+func (n *Node) Check(ctx context.Context) (Server, error) {
+	s, err := n.Probe(ctx, n.client)
+	return s, Explain(err)
+}
+
+func readServer(ctx context.Context, c Conn, probe *invocation) (Server, error) {
+	pipe := c.Pipeline()
 	info := goredis.NewStringCmd(ctx, "info")
 	fsync := goredis.NewMapStringStringCmd(ctx, "config", "get", "appendfsync")
-	_ = p.Process(ctx, info)
-	_ = p.Process(ctx, fsync)
-	return info, fsync
-}
-
-// Check asks the server about itself and whether it would serve this client,
-// whose waiters listen as id; in one round trip once the server knows the
-// script. It may outlast ctx when that is cancelled.
-func (n *Node) Check(ctx context.Context, id string) (Server, error) {
-	pipe := n.client.Pipeline()
-	info, fsync := askServer(ctx, pipe)
-	probe := n.invoke(probeScript, []string{n.opts.Keys.nobody()}, false, []any{id})
-	probe.send(ctx, pipe, false)
-	flush(ctx, pipe, []*invocation{probe})
+	_ = pipe.Process(ctx, info)
+	_ = pipe.Process(ctx, fsync)
+	if probe != nil {
+		probe.send(ctx, pipe, false)
+	}
+	_, err := pipe.Exec(ctx)
+	if info.Val() == "" {
+		return Server{}, cmp.Or(info.Err(), err)
+	}
+	s := parseServer(info.Val(), fsync.Val())
+	if probe == nil {
+		return s, nil
+	}
 	if probe.unknownScript() {
-		probe.send(ctx, n.client, true)
+		probe.send(ctx, c, true)
 	}
-	for _, err := range []error{info.Err(), probe.cmd.Err()} {
-		if err != nil {
-			return Server{}, n.opts.Explain(err)
-		}
+	if probe.cmd.Val() == nil {
+		return s, cmp.Or(probe.cmd.Err(), err)
 	}
-	return parseServer(info.Val(), fsync.Val()), nil
+	return s, nil
 }
 
 // Evicts returns an error when the server may delete a lock that is held, so
@@ -113,12 +124,20 @@ func ReadPolicy(ctx context.Context, c processor) (Server, error) {
 // PolicyEvery is how often [ReadPolicy] is asked.
 const PolicyEvery = time.Second
 
-// Probe asks the server behind c whether this client has the rights that it
-// needs on the keys and channels of k, outside Cluster.
-func (k Keys) Probe(ctx context.Context, c processor, id string) error {
-	v := &invocation{script: probeScript, keys: []string{k.nobody()}, args: append(k.Head(""), id)}
-	v.send(ctx, c, true)
-	return Explain(v.cmd.Err())
+// LookAtPolicy refuses grants while the server, which errors call addr, may
+// delete a lock that is held. One that does not answer grants nothing either,
+// and changes nothing here.
+func (n *Node) LookAtPolicy(ctx context.Context, addr string) {
+	err := n.eachMaster(ctx, func(ctx context.Context, c *goredis.Client) error {
+		s, err := ReadPolicy(ctx, c)
+		if err != nil {
+			return err
+		}
+		return s.Evicts(addr)
+	})
+	if err == nil || errors.Is(err, driver.ErrDenied) {
+		n.Refuse(err)
+	}
 }
 
 func parseServer(info string, config map[string]string) Server {

@@ -113,13 +113,13 @@ func printable(raw string) string {
 // ParseVote reads what one node has for the lock name. Unlike elsewhere a
 // value may have the token 0: a grant whose token is not written yet, or one
 // without fencing. Milliseconds are as PTTL has them.
-func ParseVote(name, raw string, ms int64, waiters int) driver.Holder {
+func ParseVote(name, raw string, ms int64) driver.Holder {
 	owner, rest, ok := strings.Cut(raw, " 0 ")
 	if ok && isOwner(owner) {
-		if h := parseHolder(name, owner+" 1 "+rest, ms, int64(waiters)); h.Token == 1 {
+		if h := parseHolder(name, owner+" 1 "+rest, ms, -1); h.Token == 1 {
 			h.Token = 0
 			return h
 		}
 	}
-	return parseHolder(name, raw, ms, int64(waiters))
+	return parseHolder(name, raw, ms, -1)
 }

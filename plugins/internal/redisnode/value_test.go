@@ -79,7 +79,7 @@ func FuzzForeign(f *testing.F) {
 		case h.Token != 0 && LeaseID(h.Owner, h.Token)+ValueTail(h.Label, h.Value) != raw:
 			t.Errorf("%q is read as %+v", raw, h)
 		}
-		vote := ParseVote("n", raw, ms, 3)
+		vote := ParseVote("n", raw, ms)
 		if strings.HasPrefix(raw, vote.Owner+" 0 ") {
 			vote.Token = 0
 		}

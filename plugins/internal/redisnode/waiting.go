@@ -1,35 +1,86 @@
 package redisnode
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
 
 // refreshEvery is how long a place in the queue is taken for alive without
 // asking; the scripts keep it a little longer.
-const refreshEvery = 1000 * time.Millisecond
+const refreshEvery = time.Second
 
 // lostAfter is when a waiter whose owner was neither granted nor withdrawn is
 // forgotten.
 const lostAfter = 10 * time.Second
 
-// Waiting is an owner's place in the queue as this instance knows it. It
+// waiting is an owner's place in the queue as this instance knows it. It
 // outlives a single wait, so that a wake-up that comes between two waits is
 // not lost.
-type Waiting struct {
-	woken  chan struct{}
-	queued time.Time // when the store was last known to have it
-	epoch  int       // of the connection then
+type waiting struct {
+	woken  chan struct{} // filled when the owner should ask again
+	queued time.Time     // when the store was last known to have it
+	epoch  int           // of the connection then
 	seen   time.Time
 }
 
-// Woken is filled when the owner should ask again.
-func (wt *Waiting) Woken() <-chan struct{} { return wt.woken }
+// Wait queues r.Owner and returns when it should ask again: turn reports
+// whether it was told to. It returns also after most, or when moved is closed.
+//
+// The queue is in the store, so that a wake-up can be lost only together with
+// the connection that it comes over, and then every waiter is woken.
+func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, moved <-chan struct{}) (turn bool, err error) {
+	place := n.Wakeups.enter(r.Owner)
+	end := time.NewTimer(most)
+	defer end.Stop()
+	for {
+		if !n.Wakeups.stands(place) {
+			if free, err := n.enqueue(ctx, r); free || err != nil {
+				return free, err
+			}
+		}
+		select {
+		case <-place.woken:
+			return true, nil
+		case <-end.C:
+			return false, nil
+		case <-moved:
+			return false, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(refreshEvery):
+		}
+	}
+}
 
-// Enter returns the place of owner.
-func (w *Wakeups) Enter(owner string) *Waiting {
+// enqueue enters r.Owner into the queue of r.Name, and reports whether that is
+// free and it is that owner's turn.
+func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, err error) {
+	epoch, err := n.Wakeups.Ready(ctx)
+	if err != nil {
+		return false, err
+	}
+	sent := time.Now()
+	reply, err := n.run(ctx, waitScript, r.Name, r.Owner, n.opts.ID)
+	if err != nil {
+		return false, err
+	}
+	yes, ok := reply.(int64)
+	if !ok {
+		return false, decode(r.Name, reply).Err
+	}
+	n.Wakeups.entered(r.Owner, sent, epoch)
+	return yes == 1, nil
+}
+
+// enter returns the place of owner.
+func (w *Wakeups) enter(owner string) *waiting {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wt := w.waiters[owner]
 	if wt == nil {
-		wt = &Waiting{woken: make(chan struct{}, 1)}
+		wt = &waiting{woken: make(chan struct{}, 1)}
 		w.waiters[owner] = wt
 	}
 	wt.seen = time.Now()
@@ -43,9 +94,9 @@ func (w *Wakeups) Leave(owner string) {
 	w.mu.Unlock()
 }
 
-// Queued notes that a request sent at the instant sent found owner in the
+// queued notes that a request sent at the instant sent found owner in the
 // queue.
-func (w *Wakeups) Queued(owner string, sent time.Time) {
+func (w *Wakeups) queued(owner string, sent time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if wt := w.waiters[owner]; wt != nil && wt.epoch == w.link.Epoch {
@@ -53,9 +104,9 @@ func (w *Wakeups) Queued(owner string, sent time.Time) {
 	}
 }
 
-// Entered notes that owner was entered into the queue by a request sent at the
+// entered notes that owner was entered into the queue by a request sent at the
 // instant sent, over the connection of epoch.
-func (w *Wakeups) Entered(owner string, sent time.Time, epoch int) {
+func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if wt := w.waiters[owner]; wt != nil {
@@ -63,10 +114,10 @@ func (w *Wakeups) Entered(owner string, sent time.Time, epoch int) {
 	}
 }
 
-// Stands reports whether owner is surely still in the queue: the store said so
+// stands reports whether owner is surely still in the queue: the store said so
 // lately, and the connection over which it would be woken is the same since.
 // Then a wait needs no request at all, because its turn would have been told.
-func (w *Wakeups) Stands(wt *Waiting) bool {
+func (w *Wakeups) stands(wt *waiting) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.link.Up && wt.epoch == w.link.Epoch && time.Since(wt.queued) < refreshEvery

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,17 +26,15 @@ const pingEvery = 2 * time.Second
 // When it breaks, everybody is woken: a wake-up may have been lost with it.
 type Wakeups struct {
 	client  goredis.UniversalClient
-	id      string
 	channel string
-	explain func(error) error
 
 	mu      sync.Mutex
 	cancel  context.CancelFunc // nil until started
 	closed  bool
 	work    sync.WaitGroup
-	pubsub  *goredis.PubSub     // nil while not subscribed
-	waiters map[string]*Waiting // by owner
-	changes map[string]*channel
+	pubsub  *goredis.PubSub                       // nil while not subscribed
+	waiters map[string]*waiting                   // by owner
+	changes map[string]map[chan struct{}]struct{} // who listens, by channel
 	link    Link
 	moved   chan struct{} // closed when link changes
 }
@@ -47,20 +47,16 @@ type Link struct {
 	Epoch int   // rises with every change
 }
 
-// NewWakeups returns the wake-ups of the instance id, a random text of letters
-// and digits.
-func NewWakeups(client goredis.UniversalClient, keys Keys, id string, explain func(error) error) *Wakeups {
+// newWakeups returns the wake-ups of the instance id.
+func newWakeups(client goredis.UniversalClient, keys Keys, id string) *Wakeups {
 	return &Wakeups{
-		client: client, id: id, channel: keys.side() + "i:" + id, explain: explain,
-		waiters: map[string]*Waiting{}, changes: map[string]*channel{}, moved: make(chan struct{}),
+		client: client, channel: keys.side() + "i:" + id,
+		waiters: map[string]*waiting{}, changes: map[string]map[chan struct{}]struct{}{}, moved: make(chan struct{}),
 	}
 }
 
-// ID is the name under which this instance is woken.
-func (w *Wakeups) ID() string { return w.id }
-
-// Close ends the connection and returns after its goroutine.
-func (w *Wakeups) Close() {
+// close ends the connection and returns after its goroutine.
+func (w *Wakeups) close() {
 	w.mu.Lock()
 	w.closed = true
 	if w.cancel != nil {
@@ -103,7 +99,7 @@ func (w *Wakeups) Ready(ctx context.Context) (epoch int, err error) {
 		case link.Up:
 			return link.Epoch, nil
 		case link.Tried:
-			return 0, w.explain(link.Err)
+			return 0, Explain(link.Err)
 		}
 		select {
 		case <-moved:
@@ -204,11 +200,7 @@ func (w *Wakeups) up(ctx context.Context, ps *goredis.PubSub) error {
 	if len(w.changes) == 0 {
 		return nil
 	}
-	names := make([]string, 0, len(w.changes))
-	for name := range w.changes {
-		names = append(names, name)
-	}
-	return ps.Subscribe(ctx, names...)
+	return ps.Subscribe(ctx, slices.Collect(maps.Keys(w.changes))...)
 }
 
 // down wakes everybody, and reports whether the connection was up.
@@ -221,8 +213,8 @@ func (w *Wakeups) down(err error) (wasUp bool) {
 	for _, wt := range w.waiters {
 		wake.Up(wt.woken)
 	}
-	for _, c := range w.changes {
-		for l := range c.listeners {
+	for _, listeners := range w.changes {
+		for l := range listeners {
 			wake.Up(l)
 		}
 	}

@@ -1,0 +1,226 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// operation is what a caller asks for: a ballot, and more of them until its
+// result is known.
+type operation struct {
+	b    *Backend
+	verb string
+	r    driver.Request
+	sent time.Time
+	now  *ballot // the last one that was made
+	// next is called when now is decided. It makes one more ballot, or reports
+	// that the result is known: err, and for a grant token.
+	next  func() (more bool)
+	over  bool
+	token uint64
+	err   error
+}
+
+// operation begins with a ballot of k; next is for the caller to set.
+func (b *Backend) operation(verb string, r driver.Request, k kind, rest string) *operation {
+	o := &operation{b: b, verb: verb, r: r, sent: time.Now()}
+	o.ask(k, rest)
+	return o
+}
+
+// ask makes the next ballot. It is decided with a majority.
+func (o *operation) ask(k kind, rest string) *ballot {
+	o.now = &ballot{
+		kind: k, key: o.b.keys.Lock(o.r.Name), owner: o.r.Owner,
+		token: o.r.Token, rest: rest, quorum: o.b.quorum,
+	}
+	return o.now
+}
+
+// decided has err be the result after the first ballot.
+func (o *operation) decided(err func() error) *operation {
+	o.next = func() bool {
+		o.err = err()
+		return false
+	}
+	return o
+}
+
+// refuse has err be the result before anything is sent.
+func (o *operation) refuse(err error) *operation {
+	o.over, o.err = true, err
+	return o
+}
+
+// Batch does many operations, each node in as few scripts as possible; see
+// driver.Batcher.
+func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
+	begun := make([]*operation, len(ops))
+	for i, op := range ops {
+		switch op.Kind {
+		case driver.OpAcquire:
+			begun[i] = b.acquire(op.Request)
+		case driver.OpRenew:
+			begun[i] = b.renew(op.Request)
+		case driver.OpRelease:
+			begun[i] = b.release(op.Request)
+		default:
+			o := &operation{b: b, verb: "batch", r: op.Request}
+			begun[i] = o.refuse(fmt.Errorf("%w: operation %d of a batch", driver.ErrInvalid, op.Kind))
+		}
+	}
+	return b.do(ctx, begun...)
+}
+
+// do carries out operations, each ballot of all of them together, and returns
+// their results. When ctx ends it returns at once; what was sent goes on.
+func (b *Backend) do(ctx context.Context, ops ...*operation) []driver.Result {
+	ballots := make([]*ballot, 0, len(ops))
+	for {
+		ballots = ballots[:0]
+		for _, o := range ops {
+			if !o.over {
+				ballots = append(ballots, o.now)
+			}
+		}
+		if len(ballots) == 0 {
+			break
+		}
+		refused := b.dispatch(ctx, ballots)
+		for _, o := range ops {
+			if o.over {
+				continue
+			}
+			err := refused
+			if err == nil {
+				err = await(ctx, o.now)
+			}
+			switch {
+			case err != nil:
+				o.refuse(err)
+			case !o.next():
+				o.over = true
+			}
+		}
+	}
+	results := make([]driver.Result, len(ops))
+	for i, o := range ops {
+		results[i] = o.result()
+	}
+	return results
+}
+
+func (o *operation) result() driver.Result {
+	if o.err != nil {
+		return driver.Result{Err: fmt.Errorf("redlock: %s %q: %w", o.verb, o.r.Name, o.err)}
+	}
+	return driver.Result{Token: o.token}
+}
+
+// dispatch sends ballots unless it is too late already.
+func (b *Backend) dispatch(ctx context.Context, ballots []*ballot) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return b.send(ballots...)
+}
+
+func await(ctx context.Context, b *ballot) error {
+	select {
+	case <-b.decided:
+		return nil
+	default:
+	}
+	select {
+	case <-b.decided:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: no majority yet: %w", driver.ErrUnavailable, ctx.Err())
+	}
+}
+
+// verdict is what the votes on a held lease come to: nil with a majority.
+func (o *operation) verdict() error {
+	votes := o.now.result()
+	switch {
+	case count(votes, vote.no) > len(votes)-o.b.quorum:
+		return o.lost(votes)
+	case count(votes, vote.yes) < o.b.quorum:
+		return o.b.unavailable(votes)
+	}
+	return nil
+}
+
+// lost is the error for a lease that has no majority any more.
+func (o *operation) lost(votes []vote) error {
+	h := merge(plurality(holders(o.r.Name, votes)))
+	if h.Owner == o.r.Owner && o.r.Owner != "" {
+		h = driver.Holder{} // what is left of that lease itself
+	}
+	return &driver.NotHeldError{Holder: h}
+}
+
+// late reports whether the votes came so late that nothing worth having is left of
+// the TTL. Package core counts its deadline in the same way.
+func (o *operation) late() bool {
+	drift := o.r.TTL/100 + 2*time.Millisecond
+	return time.Since(o.sent)+drift >= o.r.TTL
+}
+
+func (o *operation) tooLate() error {
+	return fmt.Errorf("%w: votes took %v of TTL %v", driver.ErrUnavailable, time.Since(o.sent), o.r.TTL)
+}
+
+// nothingLeft is a failure that has left nothing in any node: no node got the
+// request, or each that did has confirmed that it is undone. To the caller
+// that is the same, so it wraps driver.ErrNotSent.
+type nothingLeft struct{ err error }
+
+func (e *nothingLeft) Error() string   { return e.err.Error() + ", and nothing is left of the attempt" }
+func (e *nothingLeft) Unwrap() []error { return []error{e.err, driver.ErrNotSent} }
+
+// unavailable explains votes that are no majority for or against: why too few
+// nodes voted, and what is wrong with each.
+func (b *Backend) unavailable(votes []vote) error {
+	voted, denied, fresh := 0, 0, false
+	var causes []string
+	for i, v := range votes {
+		switch v.answer {
+		case unsent, unknown, quarantined:
+		case missing:
+			causes = append(causes, b.nodes[i].addr+": no reply yet")
+			continue
+		default:
+			voted++
+			continue
+		}
+		if errors.Is(v.err, driver.ErrDenied) {
+			denied++
+		}
+		fresh = fresh || v.answer == quarantined
+		cause := b.nodes[i].describe()
+		if cause == "" && v.err != nil {
+			cause = fmt.Sprintf("%s: %v", b.nodes[i].addr, v.err)
+		}
+		if cause != "" {
+			causes = append(causes, cause)
+		}
+	}
+	why := driver.ErrUnavailable
+	if len(b.nodes)-denied < b.quorum {
+		why = driver.ErrDenied
+	}
+	text := fmt.Sprintf("%d of %d nodes vote and %d are needed", voted, len(b.nodes), b.quorum)
+	if len(causes) > 0 {
+		text += " (" + strings.Join(causes, "; ") + ")"
+	}
+	if fresh {
+		text += `; "lockplugin-redlock init" lets a fresh cluster vote at once`
+	}
+	return fmt.Errorf("%w: %s", why, text)
+}
