@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/recent"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
@@ -41,9 +42,9 @@ type queue struct {
 	*link
 	waits     *conn.Pool // for waiters: each connection has a wake id
 	sleepLock sleepLock
-	owners    owners
-	contended contended
-	foreign   sync.Once // a waiter of another account was met
+	owners    *owners
+	contended recent.Map[string, struct{}] // locks that are waited for, see Backend.rows
+	foreign   sync.Once                    // a waiter of another account was met
 }
 
 // Wait is one statement that enters the queue, and one that ends with a
@@ -62,7 +63,7 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 	if o == nil {
 		return fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
 	}
-	q.contended.mark(r.Name)
+	q.contended.Put(r.Name, struct{}{})
 	done := make(chan error, 1)
 	started := q.spawn(func() {
 		err := q.wait(ctx, o, r, min(most, longestSleep))
