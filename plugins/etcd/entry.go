@@ -171,7 +171,7 @@ func (t *table) resumeEntry(e *entry) *predecessor {
 	}
 	v := e.before
 	e.before = nil
-	if !t.leases.renewable(e.lease) {
+	if !t.leases.renewable(e.lease, e.lease.ttl) {
 		t.watches.Drop(v.watch)
 		return nil
 	}
@@ -215,7 +215,7 @@ func (t *table) adoptEntry(kv *mvccpb.KeyValue, gen *txn.Generation) *entry {
 	name, _, id := t.space.parse(string(kv.Key))
 	e := &entry{
 		name: name, owner: ownerOf(kv), id: id, rev: kv.CreateRevision, generation: gen, deadline: now.Add(entryFor),
-		lease: &lease{id: kv.Lease, ttl: t.entryTTL(), acked: now, retired: true},
+		lease: &lease{id: kv.Lease, purpose: t.forEntries(), acked: now, retired: true},
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -234,7 +234,7 @@ func (t *table) renewEntry(ctx context.Context, e *entry) bool {
 	switch {
 	case !known:
 		return false
-	case !t.leases.renewable(l):
+	case !t.leases.renewable(l, l.ttl):
 		return t.moveEntry(ctx, e, l)
 	}
 	if k := t.leases.keepalive(l, now.Add(-entryRenewal)); k != nil {
@@ -247,7 +247,7 @@ func (t *table) renewEntry(ctx context.Context, e *entry) bool {
 // earlier process of this host, or has something on it whose end is not known.
 func (t *table) moveEntry(ctx context.Context, e *entry, from *lease) bool {
 	now := time.Now()
-	l, err := t.leases.get(ctx, t.entryTTL())
+	l, err := t.leases.get(ctx, t.forEntries())
 	if err != nil {
 		return false
 	}
@@ -316,12 +316,4 @@ func (t *table) inheritEntry(ctx context.Context, name, owner string) (*entry, e
 		return nil, nil
 	}
 	return t.adoptEntry(kv, f.generation), nil
-}
-
-// loseEntry forgets the entry that came with g.
-func (t *table) loseEntry(g *grant) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.freeID(g.name, g.entry, g)
-	g.entry = ""
 }

@@ -136,7 +136,7 @@ var errNoEntry = errors.New("etcd: queue entry is gone")
 // enter puts an entry at the end of the queue, unless the owner has a tombstone.
 // Its key is the first free one from number on.
 func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (*entry, *predecessor, error) {
-	l, err := t.leases.get(ctx, t.entryTTL())
+	l, err := t.leases.get(ctx, t.forEntries())
 	if err != nil {
 		return nil, nil, err
 	}
