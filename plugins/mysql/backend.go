@@ -197,7 +197,7 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 		sctx, cancel := k.statement(ctx)
 		defer cancel()
 		value, err := f(sctx)
-		done <- result{value, answered(what, name, err)}
+		done <- result{value, conn.StatementError(what, name, err)}
 	})
 	if !started {
 		return none, driver.ErrClosed
@@ -241,17 +241,6 @@ func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session,
 			return err
 		}
 	}
-}
-
-// answered leaves alone what is an answer or was classified, and classifies
-// the server's errors.
-func answered(what, name string, err error) error {
-	for _, answer := range []error{nil, driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrInvalid} {
-		if errors.Is(err, answer) {
-			return err
-		}
-	}
-	return conn.StatementError(what, name, err)
 }
 
 // Check asks whether the server would serve requests: that it is no replica,

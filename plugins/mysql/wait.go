@@ -86,7 +86,7 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return answered("wait for", r.Name, err)
+	return conn.StatementError("wait for", r.Name, err)
 }
 
 // wait outlives its caller: a sleep that is over for him is ended by KILL QUERY,
