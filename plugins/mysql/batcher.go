@@ -94,7 +94,7 @@ func (l *batcher) send(ctx context.Context, asks ...statement.Ask) []*pending {
 				p.refuse(fmt.Errorf("mysql: %s %q: %w", l.what, a.Name, driver.ErrWithdrawn))
 				continue
 			}
-			p.Woken = p.owner.woken.Load()
+			p.Woken = p.owner.woken.Swap(false)
 		}
 		queue = append(queue, p)
 	}

@@ -127,7 +127,9 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 			q.opts.Logger.Debug("mysql: waking a waiter that gave up", "err", err)
 		}
 	}()
+	began := time.Now()
 	withdrawn, err := q.sleep(sctx, s, lock, r, most)
+	o.woken.Store(time.Since(began) < most)
 	close(over)
 	<-watched // a KILL must not meet what the connection does next
 	if errors.Is(err, sqldriver.ErrBadConn) {
