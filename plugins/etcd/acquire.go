@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -47,7 +46,7 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 	if ctx.Err() != nil {
 		return nil, b.cluster.Interrupted(ctx, false)
 	}
-	l, err := b.leases.get(ctx, r.TTL)
+	l, err := b.leases.get(ctx, purpose{ttl: r.TTL})
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +65,7 @@ func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 	b.table.expect(a.grant)
 	a.step = a.txn()
 	a.step.OnAnswer = a.answered
-	if b.table.mayBeNext(a.entry) || a.entry == nil && !b.refusals.recent(r.Name, now) {
+	if b.table.mayBeNext(a.entry) || a.entry == nil && !b.refused.Has(r.Name) {
 		a.step.Beside = a.start
 	} else {
 		a.step.After = true
@@ -178,7 +177,7 @@ func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 // refusal describes who holds the lock, or asks once more when that has changed.
 func (a *acquisition) refusal(ctx context.Context) driver.Result {
 	b, v := a.b, seenIn(a.step.Generation, a.step.Ops)
-	b.refusals.note(a.r.Name, a.began)
+	b.refused.Put(a.r.Name, struct{}{})
 	if a.step.Ops[2].GetResponseRange().GetCount() > 0 {
 		return driver.Result{Err: driver.ErrWithdrawn}
 	}
@@ -218,30 +217,4 @@ func (b *Backend) repeated(v seen, g *grant) bool {
 	}
 	b.leases.retire(g.lease)
 	return true
-}
-
-// refusals remembers for a moment which locks were refused.
-type refusals struct {
-	mu   sync.Mutex
-	when map[string]time.Time
-}
-
-const (
-	refusedFor  = time.Second
-	maxRefusals = 1000
-)
-
-func (r *refusals) note(name string, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.when == nil || len(r.when) >= maxRefusals {
-		r.when = map[string]time.Time{}
-	}
-	r.when[name] = now
-}
-
-func (r *refusals) recent(name string, now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return now.Sub(r.when[name]) < refusedFor
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
 	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/recent"
 )
 
 const (
@@ -22,6 +23,10 @@ const (
 	assumedTTLMin = 2 * time.Second
 	ttlStep       = time.Second
 	ttlMax        = 24 * time.Hour
+	// refusedFor is how long an acquire of a lock that was refused is taken to be
+	// refused again, and maxRefused of how many locks that is remembered.
+	refusedFor = time.Second
+	maxRefused = 1000
 )
 
 var claims = driver.Properties{
@@ -42,15 +47,14 @@ var claims = driver.Properties{
 // Backend is a host's connection to a cluster. It has every optional capability. All its
 // methods may be called from any number of goroutines.
 type Backend struct {
-	space      space
-	cluster    *cluster.Cluster
-	txns       *txn.Writer
-	watches    *watch.Mux
-	leases     *leases
-	table      *table
-	tombstones tombstones
-	ttls       *ttls
-	refusals   refusals
+	space   space
+	cluster *cluster.Cluster
+	txns    *txn.Writer
+	watches *watch.Mux
+	leases  *leases
+	table   *table
+	ttls    *ttls
+	refused recent.Map[string, struct{}] // locks of which an acquire was refused
 
 	learning chan struct{} // holds one while a server is asked
 	server   atomic.Value  // string: its version, once that is known
@@ -95,8 +99,8 @@ func open(o Options) (*Backend, error) {
 	})
 	b.watches = watch.New(b.cluster)
 	b.table = newTable(b.space, b.cluster, b.txns, b.leases, b.watches)
-	b.tombstones.leases = b.leases
 	b.ttls = newTTLs(b.cluster)
+	b.refused.Age, b.refused.Limit = refusedFor, maxRefused
 	b.cluster.Go(func() { _ = b.learn(b.cluster.Context()) }) // tried again by Check
 	return b, nil
 }

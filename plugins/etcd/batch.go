@@ -49,14 +49,14 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 	)
 	_, err := b.txns.Generation(ctx)
 	for _, i := range wave {
-		r := ops[i].Request
-		var known *grant
-		if plainRelease(ops[i]) {
-			known = b.table.find(r.Name, r.Owner, r.Token)
+		if results[i].Err = err; err != nil {
+			continue
 		}
+		r := ops[i].Request
+		finish, s := b.ready(ctx, ops[i], now)
 		switch op := ops[i]; {
-		case err != nil:
-			results[i].Err = err
+		case s != nil:
+			sent[i], steps = finish, append(steps, s)
 		case op.Kind == driver.OpAcquire:
 			a, err := b.acquisition(ctx, r, now)
 			if err != nil {
@@ -66,9 +66,6 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 			sent[i], steps = a.finish, append(steps, a.step)
 		case op.Kind == driver.OpRenew:
 			renewals = append(renewals, &renewal{r: r, err: &results[i].Err})
-		case known != nil:
-			s := b.releasing(r, known)
-			sent[i], steps = b.finishing(s), append(steps, s)
 		case op.Kind == driver.OpRelease:
 			apart.Go(func() { results[i].Err = b.Release(ctx, r) })
 		default:
@@ -83,14 +80,48 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 	apart.Wait()
 }
 
-// plainRelease reports whether op is one step.
-func plainRelease(op driver.Op) bool {
-	return op.Kind == driver.OpRelease && op.Token != 0 && op.Keep <= 0
-}
-
 // one does a single operation.
 func (b *Backend) one(ctx context.Context, kind driver.OpKind, r driver.Request) driver.Result {
 	var results [1]driver.Result
 	b.do(ctx, []driver.Op{{Kind: kind, Request: r}}, []int{0}, results[:])
 	return results[0]
+}
+
+// Start does one operation without waiting for it; see [driver.Starter]. What
+// takes more than the one Txn of an acquire or a release takes a goroutine.
+func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
+	finish, s := b.ready(ctx, op, time.Now())
+	if s == nil {
+		if !b.cluster.Go(func() { done(b.one(ctx, op.Kind, op.Request)) }) {
+			done(driver.Result{Err: driver.ErrClosed})
+		}
+		return
+	}
+	s.Until = ctx
+	s.Then = func() { done(finish(ctx)) }
+	b.txns.Submit(s)
+}
+
+// ready prepares op, if it is one step and nothing is to be asked before: the
+// generation is known and a lease is at hand.
+func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finish, *txn.Step) {
+	switch {
+	case b.txns.Known() == nil:
+		return nil, nil
+	case op.Kind == driver.OpRelease && op.Token != 0 && op.Keep <= 0:
+		g := b.table.find(op.Name, op.Owner, op.Token)
+		if g == nil {
+			return nil, nil
+		}
+		s := b.releasing(op.Request, g)
+		return b.finishing(s), s
+	case op.Kind != driver.OpAcquire || b.checkTTL(op.TTL) != nil || ctx.Err() != nil:
+		return nil, nil
+	}
+	l := b.leases.atHand(purpose{ttl: op.TTL})
+	if l == nil {
+		return nil, nil
+	}
+	a := b.acquiring(op.Request, l, now)
+	return a.finish, a.step
 }

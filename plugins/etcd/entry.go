@@ -25,7 +25,7 @@ type entry struct {
 	lease      *lease
 	deadline   time.Time
 	waiting    int          // Wait calls
-	before     *predecessor // of the last Wait, while there is none
+	before     *predecessor // what the last Wait has left; nil while there is one
 }
 
 func (e *entry) who() grantKey { return grantKey{e.name, e.owner} }
@@ -73,10 +73,6 @@ func (t *table) removeEntry(w grantKey) {
 	delete(t.entries, w)
 	t.freeID(e.name, e.id, e)
 	t.leases.unload(e.lease)
-	if e.before != nil {
-		t.watches.Drop(e.before.watch)
-		e.before = nil
-	}
 }
 
 // entered notes what came of putting e into the queue.
@@ -161,22 +157,21 @@ func (t *table) unpin(e *entry) {
 	t.due(e.deadline)
 }
 
-// resumeEntry pins e and returns the watch that its last Wait has left, nil if
-// there is none, or if it is time to look at the entry itself.
+// resumeEntry pins e and returns what its last Wait has left, nil if that is
+// nothing, or if it is time to look at the entry itself.
 func (t *table) resumeEntry(e *entry) *predecessor {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e == nil || e.before == nil {
 		return nil
 	}
-	v := e.before
+	p := e.before
 	e.before = nil
-	if !t.leases.renewable(e.lease) {
-		t.watches.Drop(v.watch)
+	if !t.leases.renewable(e.lease, e.lease.ttl) {
 		return nil
 	}
 	e.waiting++
-	return v
+	return p
 }
 
 // mayBeNext reports whether it may be e's turn: its last Wait has not left anything
@@ -187,17 +182,15 @@ func (t *table) mayBeNext(e *entry) bool {
 	return e != nil && e.before == nil
 }
 
-// pauseEntry ends a Wait. What it watched stays with the entry, unless that is gone
-// or the watch is over.
-func (t *table) pauseEntry(e *entry, v *predecessor, over bool) {
+// pauseEntry ends a Wait, which leaves to the next one what it waits for, unless
+// that is over.
+func (t *table) pauseEntry(e *entry, p *predecessor, over bool) {
 	t.unpin(e)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if over || e.before != nil || t.entries[e.who()] != e {
-		t.watches.Drop(v.watch)
-		return
+	if e.before = p; over {
+		e.before = nil
 	}
-	e.before = v
 }
 
 // forgetEntry drops an entry that the store does not have, or not as it is remembered.
@@ -215,7 +208,7 @@ func (t *table) adoptEntry(kv *mvccpb.KeyValue, gen *txn.Generation) *entry {
 	name, _, id := t.space.parse(string(kv.Key))
 	e := &entry{
 		name: name, owner: ownerOf(kv), id: id, rev: kv.CreateRevision, generation: gen, deadline: now.Add(entryFor),
-		lease: &lease{id: kv.Lease, ttl: t.entryTTL(), acked: now, retired: true},
+		lease: &lease{id: kv.Lease, purpose: t.forEntries(), acked: now, retired: true},
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -234,7 +227,7 @@ func (t *table) renewEntry(ctx context.Context, e *entry) bool {
 	switch {
 	case !known:
 		return false
-	case !t.leases.renewable(l):
+	case !t.leases.renewable(l, l.ttl):
 		return t.moveEntry(ctx, e, l)
 	}
 	if k := t.leases.keepalive(l, now.Add(-entryRenewal)); k != nil {
@@ -247,7 +240,7 @@ func (t *table) renewEntry(ctx context.Context, e *entry) bool {
 // earlier process of this host, or has something on it whose end is not known.
 func (t *table) moveEntry(ctx context.Context, e *entry, from *lease) bool {
 	now := time.Now()
-	l, err := t.leases.get(ctx, t.entryTTL())
+	l, err := t.leases.get(ctx, t.forEntries())
 	if err != nil {
 		return false
 	}
@@ -316,12 +309,4 @@ func (t *table) inheritEntry(ctx context.Context, name, owner string) (*entry, e
 		return nil, nil
 	}
 	return t.adoptEntry(kv, f.generation), nil
-}
-
-// loseEntry forgets the entry that came with g.
-func (t *table) loseEntry(g *grant) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.freeID(g.name, g.entry, g)
-	g.entry = ""
 }

@@ -63,13 +63,6 @@ func (t *table) moved(g *grant, l *lease) {
 	g.lease = l
 }
 
-// renewable reports whether a keepalive of its lease renews g for ttl.
-func (t *table) renewable(g *grant, ttl time.Duration) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return g.lease.ttl == ttl && t.leases.renewable(g.lease)
-}
-
 // leaseOf returns the lease that g's key is on.
 func (t *table) leaseOf(g *grant) *lease {
 	t.mu.Lock()
@@ -145,7 +138,8 @@ func (t *table) withdrawn(name, owner string, s *txn.Step) {
 
 // verify reads which of grants are still in the store. It returns those that
 // are not, and the revision at which the others were there.
-func (t *table) verify(ctx context.Context, grants []*grant) (gone []*grant, rev int64, err error) {
+func (t *table) verify(ctx context.Context, grants []*grant) (gone map[*grant]bool, rev int64, err error) {
+	gone = map[*grant]bool{}
 	for len(grants) > 0 {
 		part := grants[:min(len(grants), txn.MaxReads)]
 		grants = grants[len(part):]
@@ -163,7 +157,7 @@ func (t *table) verify(ctx context.Context, grants []*grant) (gone []*grant, rev
 		for i, g := range part {
 			kvs := resp.Responses[i].GetResponseRange().GetKvs()
 			if len(kvs) == 0 || kvs[0].CreateRevision != g.rev || !gen.Same(g.generation) {
-				gone = append(gone, g)
+				gone[g] = true
 			}
 		}
 	}

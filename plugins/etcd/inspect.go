@@ -4,9 +4,11 @@ import (
 	"context"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
 )
 
@@ -54,4 +56,59 @@ func ownerOf(kv *mvccpb.KeyValue) string {
 		return unreadable
 	}
 	return rec.owner
+}
+
+// look reads who holds name and who waits: two operations, which [seenIn] takes
+// apart. The oldest queue entry comes with its value.
+func look(s space, name string) []*pb.RequestOp {
+	holds := s.hold(name)
+	return []*pb.RequestOp{txn.Range(&pb.RangeRequest{Key: []byte(holds), RangeEnd: txn.Beyond(holds), Limit: 1}), entries(s, name, 1)}
+}
+
+// entries reads the oldest queue entries of name.
+func entries(s space, name string, limit int64) *pb.RequestOp {
+	all := s.entries(name)
+	return txn.Range(&pb.RangeRequest{
+		Key: []byte(all), RangeEnd: txn.Beyond(all), Limit: limit,
+		SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_CREATE,
+	})
+}
+
+// probe is a write that leaves nothing.
+func probe(s space) *pb.TxnRequest {
+	return &pb.TxnRequest{Success: []*pb.RequestOp{txn.Delete(s.tombstones), txn.Exists(s.names)}}
+}
+
+// seen is what look found.
+type seen struct {
+	generation     *txn.Generation  // in which it was read
+	rev            int64            // of the store then; not set by seenIn
+	hold           *mvccpb.KeyValue // nil when nobody holds the lock
+	head           *mvccpb.KeyValue // the oldest queue entry, nil when there is none
+	queued         int              // entries
+	approximateTTL bool             // how long the lock is held need not be known exactly
+}
+
+func seenIn(gen *txn.Generation, ops []*pb.ResponseOp) seen {
+	v := seen{generation: gen}
+	if kvs := ops[0].GetResponseRange().GetKvs(); len(kvs) > 0 {
+		v.hold = kvs[0]
+	}
+	queue := ops[1].GetResponseRange()
+	if kvs := queue.GetKvs(); len(kvs) > 0 {
+		v.head = kvs[0]
+	}
+	v.queued = int(queue.GetCount())
+	return v
+}
+
+// look reads who holds name and who waits.
+func (b *Backend) look(ctx context.Context, name string) (seen, error) {
+	resp, gen, err := b.txns.Read(ctx, look(b.space, name)...)
+	if err != nil {
+		return seen{}, b.cluster.Wrap(err)
+	}
+	v := seenIn(gen, resp.Responses)
+	v.rev = resp.Header.Revision
+	return v, nil
 }

@@ -10,22 +10,39 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/keepalive"
 )
 
-// lease is an etcd lease that the locks of one TTL share. What follows ttl is
+// lease is an etcd lease that the keys of one purpose share. What follows that is
 // guarded by leases.mu.
 type lease struct {
-	id  int64
-	ttl time.Duration
+	id int64
+	purpose
 
 	acked   time.Time // when its last acknowledged keepalive, or its grant, was sent
 	retired bool      // is not renewed any more; locks leave it with their next renewal
-	load    int       // locks and queue entries that were put on it
+	load    int       // keys that were put on it
+}
+
+// purpose is what a lease is for: locks and queue entries of one TTL, or tombstones.
+type purpose struct {
+	ttl        time.Duration
+	tombstones bool
 }
 
 // maxLoad is how many keys share a lease: when it ends with its host, the server
 // deletes them in one go, during which it does nothing else.
 const maxLoad = 1024
 
-// leases hands out the shared leases, one at a time for each TTL.
+const (
+	// tombstoneFor is how long a withdrawn owner is refused at least, tombstoneUse
+	// how long tombstones are put on one lease, which is never renewed, and
+	// maxTombstones how many.
+	tombstoneFor  = time.Minute
+	tombstoneUse  = 10 * time.Second
+	maxTombstones = 256
+)
+
+var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, tombstones: true}
+
+// leases hands out the shared leases, one at a time for each purpose.
 //
 // Sharing saves the consensus entry of a LeaseGrant for each lock, and makes one
 // keepalive renew many locks. What it would break is put right thus:
@@ -46,84 +63,82 @@ type leases struct {
 	cluster    *cluster.Cluster
 	keepalives *keepalive.Sender
 
+	granting chan struct{} // holds one while a lease is made
 	mu       sync.Mutex
-	current  map[time.Duration]*lease
-	granting map[time.Duration]chan struct{} // closed when the grant is done
-	least    time.Duration                   // the shortest TTL that the server grants, as far as is known
+	current  map[purpose]*lease
+	least    time.Duration // the shortest TTL that the server grants, as far as is known
 }
 
 func newLeases(c *cluster.Cluster) *leases {
 	return &leases{
 		cluster: c, keepalives: keepalive.New(c), least: assumedTTLMin,
-		current: map[time.Duration]*lease{}, granting: map[time.Duration]chan struct{}{},
+		granting: make(chan struct{}, 1), current: map[purpose]*lease{},
 	}
 }
 
-// get returns the lease to put a key with this TTL on.
-func (ls *leases) get(ctx context.Context, ttl time.Duration) (*lease, error) {
-	for {
-		if l := ls.atHand(ttl); l != nil {
-			return l, nil
-		}
-		ls.mu.Lock()
-		underWay := ls.granting[ttl]
-		if underWay == nil {
-			underWay = make(chan struct{})
-			ls.granting[ttl] = underWay
-			ls.mu.Unlock()
-			l, err := ls.grant(ctx, ttl)
-			ls.mu.Lock()
-			delete(ls.granting, ttl)
-			if err == nil {
-				ls.current[ttl] = l
-			}
-			close(underWay)
-			ls.mu.Unlock()
-			if err != nil {
-				return nil, err
-			}
-			continue
-		}
-		ls.mu.Unlock()
-		select {
-		case <-underWay:
-		case <-ctx.Done():
-			return nil, ls.cluster.Interrupted(ctx, false)
-		}
+// get returns the lease to put a key on. Leases are made one after another.
+func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
+	if l := ls.atHand(p); l != nil {
+		return l, nil
 	}
-}
-
-// atHand returns the present lease for this TTL, nil when one is to be made.
-func (ls *leases) atHand(ttl time.Duration) *lease {
+	select {
+	case ls.granting <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ls.cluster.Interrupted(ctx, false)
+	}
+	defer func() { <-ls.granting }()
+	if l := ls.atHand(p); l != nil {
+		return l, nil
+	}
+	l, err := ls.grant(ctx, p)
+	if err != nil {
+		return nil, err
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	l := ls.current[ttl]
-	if l == nil || !l.usable(time.Now()) || l.load >= maxLoad {
+	l.load = 1
+	ls.current[p] = l
+	return l, nil
+}
+
+// atHand returns the present lease for this purpose, nil when one is to be made.
+func (ls *leases) atHand(p purpose) *lease {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.current[p]
+	if l == nil || !l.usable(time.Now()) {
 		return nil
 	}
 	l.load++
 	return l
 }
 
-// usable leaves a lease alone that may be over before the keepalive arrives.
+// usable reports whether there is room on l. It leaves a lease alone that may be
+// over before the keepalive arrives.
 func (l *lease) usable(now time.Time) bool {
-	return !l.retired && now.Before(l.acked.Add(l.ttl-min(l.ttl/4, time.Second)))
+	switch {
+	case l.retired:
+		return false
+	case l.tombstones:
+		return l.load < maxTombstones && now.Sub(l.acked) < tombstoneUse
+	}
+	return l.load < maxLoad && now.Before(l.acked.Add(l.ttl-min(l.ttl/4, time.Second)))
 }
 
 // grant makes a lease that no key knows, so that an unknown outcome is harmless
 // and certain to have touched no lock.
-func (ls *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
+func (ls *leases) grant(ctx context.Context, p purpose) (*lease, error) {
 	sent := time.Now()
-	resp, err := ls.cluster.Grant(ctx, ttl)
+	resp, err := ls.cluster.Grant(ctx, p.ttl)
 	if err != nil {
 		return nil, ls.cluster.Untouched(err)
 	}
-	if granted := time.Duration(resp.TTL) * time.Second; granted != ttl {
+	if granted := time.Duration(resp.TTL) * time.Second; granted != p.ttl {
 		ls.cluster.Revoke(ctx, resp.ID)
 		ls.setLeast(granted)
-		return nil, errBelow(ttl, granted)
+		return nil, errBelow(p.ttl, granted)
 	}
-	return &lease{id: resp.ID, ttl: ttl, acked: sent}, nil
+	return &lease{id: resp.ID, purpose: p, acked: sent}, nil
 }
 
 // learn asks the server for the shortest TTL that it grants, by a lease that is
@@ -201,8 +216,8 @@ func (ls *leases) retire(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l.retired = true
-	if ls.current[l.ttl] == l {
-		delete(ls.current, l.ttl)
+	if ls.current[l.purpose] == l {
+		delete(ls.current, l.purpose)
 	}
 }
 
@@ -216,11 +231,11 @@ func (ls *leases) retireAll() {
 	clear(ls.current)
 }
 
-// renewable reports whether a keepalive is the way to renew what is on l.
-func (ls *leases) renewable(l *lease) bool {
+// renewable reports whether a keepalive is the way to renew what is on l for ttl.
+func (ls *leases) renewable(l *lease, ttl time.Duration) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return !l.retired
+	return !l.retired && l.ttl == ttl
 }
 
 func (ls *leases) unload(l *lease) {

@@ -102,7 +102,7 @@ func (l *losses) heard(g *grant, e watch.Event) {
 func (l *losses) look(suspects []*grant) {
 	gone, _, err := l.table.verify(l.table.cluster.Context(), suspects)
 	if err == nil {
-		for _, g := range gone {
+		for g := range gone {
 			l.lost(g)
 		}
 	} else {

@@ -78,7 +78,7 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 // withdraw puts a tombstone for the owner, whose acquire may still be on its way,
 // and then deletes whatever it has.
 func (b *Backend) withdraw(ctx context.Context, r driver.Request, again bool) error {
-	l, err := b.tombstones.lease(ctx)
+	l, err := b.leases.get(ctx, forTombstones)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (b *Backend) withdraw(ctx context.Context, r driver.Request, again bool) er
 		}
 	}
 	if (cluster.Is(last.Err, rpctypes.ErrLeaseNotFound) || errors.Is(last.Err, cluster.ErrDataLost)) && !again {
-		b.tombstones.drop(l)
+		b.leases.retire(l)
 		return b.withdraw(ctx, r, true)
 	}
 	return b.cluster.Wrap(last.Err)
@@ -168,21 +168,20 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	defer func() { b.table.endRenewal(g, deadline, 0) }()
 	if b.table.left(g, now) <= r.Keep { // never lengthen it
 		gone, _, err := b.table.verify(ctx, []*grant{g})
-		if len(gone) > 0 {
+		if gone[g] {
 			b.table.lost(g)
 			return b.notHeld(ctx, r)
 		}
 		return err
 	}
 	seconds := (r.Keep + time.Second - 1).Truncate(time.Second)
-	l, err := b.leases.grant(ctx, max(seconds, max(assumedTTLMin, b.leases.shortest())))
+	l, err := b.leases.grant(ctx, purpose{ttl: max(seconds, assumedTTLMin, b.leases.shortest())})
 	if err != nil {
 		return err
 	}
 	b.leases.retire(l) // what is on it must not be renewed
 	s := b.moving(g, l)
 	if g.entry != "" { // the next in the queue watches the lock itself from now on
-		s.Req.Compare = s.Req.Compare[:1]
 		s.Req.Success[1] = txn.Delete(b.space.entry(g.name, g.entry))
 	}
 	if err := b.txns.Do(ctx, s); err != nil {

@@ -44,7 +44,7 @@ func (b *Backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 			moving = append(moving, re)
 		case !b.table.beginRenewal(re.grant, now):
 			*re.err = b.notHeld(ctx, re.r)
-		case b.table.renewable(re.grant, re.r.TTL):
+		case b.leases.renewable(b.table.leaseOf(re.grant), re.r.TTL):
 			staying = append(staying, re)
 		default:
 			moving = append(moving, re)
@@ -69,16 +69,12 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) (movi
 		}
 	}
 	gone, rev, err := b.table.verify(ctx, grants)
-	over := make(map[*grant]bool, len(gone))
-	for _, g := range gone {
-		over[g] = true
-	}
 	for _, re := range all {
 		l := b.table.leaseOf(re.grant)
 		unanswered := b.leases.await(ctx, l, keepalives[l])
 		var deadline time.Time
 		switch {
-		case err == nil && over[re.grant]:
+		case err == nil && gone[re.grant]:
 			b.table.lost(re.grant)
 			*re.err = b.notHeld(ctx, re.r)
 		case err == nil && errors.Is(unanswered, keepalive.ErrGone):
@@ -114,7 +110,7 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) {
 		}
 		l, err := (*lease)(nil), refused
 		if err == nil {
-			l, err = b.leases.get(ctx, re.r.TTL)
+			l, err = b.leases.get(ctx, purpose{ttl: re.r.TTL})
 		}
 		if err != nil {
 			if *re.err = err; cluster.Is(err, rpctypes.ErrNoSpace) {
@@ -151,7 +147,7 @@ func (b *Backend) linger(ctx context.Context, all []*renewal, now time.Time) {
 	}
 }
 
-// moving puts g, and the queue entry that came with it, on l.
+// moving puts g on l, and the queue entry that came with it, if that is still there.
 func (b *Backend) moving(g *grant, l *lease) *txn.Step {
 	key, from := b.space.hold(g.name), b.table.leaseOf(g)
 	s := &txn.Step{Name: g.name, In: g.generation, Req: &pb.TxnRequest{
@@ -161,8 +157,7 @@ func (b *Backend) moving(g *grant, l *lease) *txn.Step {
 	}}
 	if g.entry != "" {
 		own := b.space.entry(g.name, g.entry)
-		s.Req.Compare = append(s.Req.Compare, txn.Present(own))
-		s.Req.Success = append(s.Req.Success, txn.Move(own, l.id))
+		s.Req.Success = append(s.Req.Success, txn.When(txn.Present(own), txn.Move(own, l.id)))
 	}
 	s.OnAnswer = func() {
 		switch {
@@ -192,31 +187,14 @@ func (b *Backend) arrive(ctx context.Context, m *moved, now time.Time) (err erro
 	case s.Err != nil:
 		return b.outcome(ctx, s)
 	case !s.OK:
-		return b.unmoved(ctx, m, now)
+		b.table.lost(m.grant)
+		return b.outcome(ctx, s)
 	}
 	if err := b.leases.await(ctx, m.lease, m.keepalive); err != nil {
 		return b.cluster.Wrap(err)
 	}
 	deadline = now.Add(m.r.TTL)
 	return nil
-}
-
-// unmoved finds out what was missing: the lock, or only the queue entry that
-// came with it, without which it is renewed all the same.
-func (b *Backend) unmoved(ctx context.Context, m *moved, now time.Time) error {
-	v := seenIn(m.step.Generation, m.step.Ops)
-	g := m.grant
-	if v.hold == nil || v.hold.CreateRevision != g.rev {
-		b.table.lost(g)
-		return &driver.NotHeldError{Holder: b.holder(ctx, v)}
-	}
-	b.table.loseEntry(g)
-	again := &renewal{r: m.r, grant: g, err: new(error)}
-	if !b.table.beginRenewal(g, now) {
-		return b.notHeld(ctx, m.r)
-	}
-	b.move(ctx, []*renewal{again}, now)
-	return *again.err
 }
 
 // adoptAll finds the grants of locks that this process does not know: all that
@@ -271,7 +249,7 @@ func (b *Backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
 	g := &grant{
 		name: r.Name, owner: r.Owner, label: rec.label, entry: rec.entry, token: r.Token, rev: v.hold.CreateRevision, generation: v.generation,
 		seenAt: v.rev, since: time.Now(), deadline: life.at.Add(time.Second),
-		lease: &lease{id: v.hold.Lease, ttl: life.granted, acked: life.at.Add(-life.granted), retired: true},
+		lease: &lease{id: v.hold.Lease, purpose: purpose{ttl: life.granted}, acked: life.at.Add(-life.granted), retired: true},
 	}
 	return b.table.adopt(g), nil
 }

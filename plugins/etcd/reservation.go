@@ -23,8 +23,9 @@ const entryRenewal = entryFor / 4
 // that is silent for entryFor is taken away by who waits behind it, see evict.
 const entryLease = 10 * time.Second
 
-// entryTTL is entryLease, or what the server grants at least.
-func (t *table) entryTTL() time.Duration { return max(entryLease, t.leases.shortest()) }
+// forEntries is the purpose of a lease for entries, with entryLease or what the server
+// grants at least.
+func (t *table) forEntries() purpose { return purpose{ttl: max(entryLease, t.leases.shortest())} }
 
 // evict takes away the entry for which a free lock is reserved, if its process has
 // not renewed its lease for entryFor. It reports whether it did.

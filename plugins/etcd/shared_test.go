@@ -172,7 +172,7 @@ func TestRestartOfProcess(t *testing.T) {
 func TestEntryGivenUpAtTheEnd(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	must(t, b.Check(t.Context()))
-	l, err := b.leases.get(t.Context(), b.table.entryTTL())
+	l, err := b.leases.get(t.Context(), b.table.forEntries())
 	must(t, err)
 	e := b.table.newEntry("jobs", "a", l, 0, time.Now())
 	b.table.forgetEntry("jobs", "a")

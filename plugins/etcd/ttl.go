@@ -2,20 +2,18 @@ package etcd
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
+	"github.com/lockbench/lockbench/plugins/internal/recent"
 )
 
 // ttls asks for what is left of leases, and remembers it for a moment: a waiter
 // needs no more than a hint, and the locks of one host share a lease.
 type ttls struct {
 	cluster *cluster.Cluster
-
-	mu   sync.Mutex
-	over map[int64]expiry
+	known   recent.Map[int64, expiry]
 }
 
 // expiry is what a server has said of a lease: until when it lives, and for how
@@ -32,7 +30,9 @@ const (
 	maxTTLs  = 1000
 )
 
-func newTTLs(c *cluster.Cluster) *ttls { return &ttls{cluster: c, over: map[int64]expiry{}} }
+func newTTLs(c *cluster.Cluster) *ttls {
+	return &ttls{cluster: c, known: recent.Map[int64, expiry]{Limit: maxTTLs}}
+}
 
 // left is in whole seconds, as etcd counts, and up to one too little; negative
 // for a key without a lease, which somebody else has put there. When rough will
@@ -51,9 +51,7 @@ func (t *ttls) left(ctx context.Context, id int64, rough bool) (time.Duration, e
 // of returns what is known of a lease, or asks.
 func (t *ttls) of(ctx context.Context, id int64, rough bool) (expiry, error) {
 	now := time.Now()
-	t.mu.Lock()
-	e, known := t.over[id]
-	t.mu.Unlock()
+	e, known := t.known.Get(id)
 	remember := rememberTTL
 	if rough {
 		remember = max(remember, e.at.Sub(e.asked)/roughTTL)
@@ -67,12 +65,7 @@ func (t *ttls) of(ctx context.Context, id int64, rough bool) (expiry, error) {
 	}
 	left := time.Duration(max(0, resp.TTL)) * time.Second
 	e = expiry{asked: now, at: now.Add(left), granted: time.Duration(resp.GrantedTTL) * time.Second}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.over) >= maxTTLs {
-		clear(t.over)
-	}
-	t.over[id] = e
+	t.known.Put(id, e)
 	return e, nil
 }
 

@@ -17,8 +17,8 @@ import (
 // Wait watches the one key whose end makes it this owner's turn: the queue entry
 // before it, or the lock itself when there is none. A lock that was got from an
 // entry keeps that as long as it is held, so that this is one watch for each
-// grant, and a release wakes one waiter. A Wait that runs out of time leaves its
-// watch to the next one of that entry.
+// grant, and a release wakes one waiter. A Wait that runs out of time leaves to the
+// next one of that entry which key that is, and its watch stays open so long.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
 	timeout := time.NewTimer(max)
 	defer timeout.Stop()
@@ -27,8 +27,12 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	if err != nil || before == nil {
 		return err
 	}
+	events, w := t.follow(before)
 	over := true
-	defer func() { t.pauseEntry(e, before, over) }()
+	defer func() {
+		t.watches.Drop(w)
+		t.pauseEntry(e, before, over)
+	}()
 	if !t.renewEntry(ctx, e) {
 		return nil
 	}
@@ -36,7 +40,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	defer renewal.Stop()
 	for {
 		select {
-		case event := <-before.events:
+		case event := <-events:
 			if done, err := t.ended(ctx, before, event); done || err != nil {
 				return err
 			}
@@ -59,19 +63,17 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 type predecessor struct {
 	key    string
 	seenAt int64 // the store's revision when key was there
-	watch  *watch.Watch
-	events chan watch.Event
 }
 
 // follow begins to watch p.
-func (t *table) follow(p *predecessor) {
-	p.events = make(chan watch.Event, 4)
-	p.watch = t.watches.Deletes(p.key, p.seenAt, func(e watch.Event) {
-		if e.Changed != 0 && e.Changed <= p.seenAt {
+func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
+	events, seenAt := make(chan watch.Event, 4), p.seenAt
+	return events, t.watches.Deletes(p.key, seenAt, func(e watch.Event) {
+		if e.Changed != 0 && e.Changed <= seenAt {
 			return // the key's end before this one
 		}
 		select {
-		case p.events <- e:
+		case events <- e:
 		default: // there is enough to look at
 		}
 	})
@@ -92,7 +94,11 @@ func (t *table) ended(ctx context.Context, p *predecessor, e watch.Event) (bool,
 		return true, t.cluster.Wrap(err)
 	}
 	kvs := resp.Responses[0].GetResponseRange().GetKvs()
-	return len(kvs) == 0 || kvs[0].CreateRevision > p.seenAt, nil
+	if len(kvs) == 0 || kvs[0].CreateRevision > p.seenAt {
+		return true, nil
+	}
+	p.seenAt = resp.Header.Revision
+	return false, nil
 }
 
 // queue sees to it that the owner has an entry, and returns it pinned, with what
@@ -123,7 +129,6 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 			return e, nil, err
 		}
 		t.pin(e)
-		t.follow(p)
 		return e, p, nil
 	}
 	return nil, nil, nil // taken away each time: let core ask
@@ -136,7 +141,7 @@ var errNoEntry = errors.New("etcd: queue entry is gone")
 // enter puts an entry at the end of the queue, unless the owner has a tombstone.
 // Its key is the first free one from number on.
 func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (*entry, *predecessor, error) {
-	l, err := t.leases.get(ctx, t.entryTTL())
+	l, err := t.leases.get(ctx, t.forEntries())
 	if err != nil {
 		return nil, nil, err
 	}

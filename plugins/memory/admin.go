@@ -13,7 +13,7 @@ import (
 var errBroken = errors.New("memory: lease was broken by an operator")
 
 func (b *backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
-	if err := b.ready(ctx); err != nil {
+	if err := b.Check(ctx); err != nil {
 		return err
 	}
 	for _, h := range b.store.list(prefix) {
@@ -30,26 +30,26 @@ func (s *Store) list(prefix string) []driver.Holder {
 	now := time.Now()
 	var held []driver.Holder
 	for name, e := range s.names {
-		if e.expire(now); e.grant != nil && strings.HasPrefix(name, prefix) {
-			held = append(held, e.holder(name, now))
+		if s.expire(e, now); e.grant != nil && strings.HasPrefix(name, prefix) {
+			held = append(held, e.holder(now))
 		}
 	}
 	return held
 }
 
 func (b *backend) Break(ctx context.Context, name string, token uint64) error {
-	return b.locked(ctx, name, func(e *entry, now time.Time) error {
-		if e.grant == nil || e.grant.token != token {
-			return &driver.NotHeldError{Holder: e.holder(name, now)}
+	return b.locked(ctx, name, func(s *Store, e *entry, now time.Time) error {
+		if e.grant == nil || e.grant.Token != token {
+			return &driver.NotHeldError{Holder: e.holder(now)}
 		}
-		b.store.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: name, Owner: e.grant.owner, Token: token, Err: errBroken})
-		e.free(now)
+		s.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: name, Owner: e.grant.Owner, Token: token, Err: errBroken})
+		s.free(e, now)
 		return nil
 	})
 }
 
 func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
-	if err := b.ready(ctx); err != nil {
+	if err := b.Check(ctx); err != nil {
 		return err
 	}
 	f := b.store.feeds.Open()

@@ -10,23 +10,28 @@ import (
 )
 
 func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
-	return b.held(ctx, r, func(e *entry, _ time.Time) error {
-		e.grant.value = slices.Clone(r.Value)
-		e.changed()
+	return b.held(ctx, r, func(s *Store, e *entry, _ time.Time) error {
+		e.grant.Value = slices.Clone(r.Value)
+		s.set(e, e.grant)
 		return nil
 	})
 }
 
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	if err := b.ready(ctx); err != nil {
-		return err
-	}
-	s, changed := b.store, make(chan struct{}, 1)
-	s.subscribe(name, changed)
-	defer s.unsubscribe(name, changed)
 	var last driver.Holder
 	for first := true; ; first = false {
-		h := s.inspect(name)
+		var h driver.Holder
+		var changed <-chan struct{}
+		err := b.locked(ctx, name, func(s *Store, e *entry, now time.Time) error {
+			h, changed = e.holder(now), s.nextChange()
+			return nil
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
 		if first || h.Owner != last.Owner || h.Token != last.Token || !bytes.Equal(h.Value, last.Value) {
 			emit(h)
 			last = h
@@ -44,18 +49,4 @@ func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 			return driver.ErrClosed
 		}
 	}
-}
-
-func (s *Store) subscribe(name string, changed chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.at(name, time.Now()).observers[changed] = true
-}
-
-func (s *Store) unsubscribe(name string, changed chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.at(name, time.Now())
-	delete(e.observers, changed)
-	s.tidy(name, e)
 }

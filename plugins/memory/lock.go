@@ -18,8 +18,6 @@ type backend struct {
 	done  chan struct{} // closed by Close
 }
 
-func (b *backend) Check(ctx context.Context) error { return b.ready(ctx) }
-
 func (b *backend) Properties() driver.Properties {
 	p := properties
 	p.Capabilities = slices.Clone(p.Capabilities)
@@ -31,7 +29,8 @@ func (b *backend) Close(context.Context) error {
 	return nil
 }
 
-func (b *backend) ready(ctx context.Context) error {
+// Check reports whether anything can be asked.
+func (b *backend) Check(ctx context.Context) error {
 	select {
 	case <-b.done:
 		return driver.ErrClosed
@@ -43,21 +42,9 @@ func (b *backend) ready(ctx context.Context) error {
 	return nil
 }
 
-func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
-	var token uint64
-	err := b.locked(ctx, r.Name, func(e *entry, now time.Time) error {
-		err := b.store.refusal(e, r, now)
-		if err == nil {
-			token = b.store.grant(e, r, now)
-		}
-		return err
-	})
-	return token, err
-}
-
 // locked runs do, alone, on what the store knows of name.
-func (b *backend) locked(ctx context.Context, name string, do func(e *entry, now time.Time) error) error {
-	if err := b.ready(ctx); err != nil {
+func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *entry, now time.Time) error) error {
+	if err := b.Check(ctx); err != nil {
 		return err
 	}
 	s := b.store
@@ -66,17 +53,46 @@ func (b *backend) locked(ctx context.Context, name string, do func(e *entry, now
 	now := time.Now()
 	e := s.at(name, now)
 	defer s.tidy(name, e)
-	return do(e, now)
+	return do(s, e, now)
+}
+
+// held is locked for the lease of r's Name, Owner and Token. If that is not there
+// it returns a NotHeldError that says who has the lock.
+func (b *backend) held(ctx context.Context, r driver.Request, change func(s *Store, e *entry, now time.Time) error) error {
+	return b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
+		if e.grant == nil || e.grant.Owner != r.Owner || e.grant.Token != r.Token {
+			return &driver.NotHeldError{Holder: e.holder(now)}
+		}
+		return change(s, e, now)
+	})
+}
+
+func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	err := b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
+		if err := s.refusal(e, r, now); err != nil {
+			return err
+		}
+		e.leave(r.Owner)
+		r.Token, r.Value = s.nextToken(now), slices.Clone(r.Value)
+		s.set(e, &grant{Request: r, expires: now.Add(r.TTL)})
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return r.Token, nil
 }
 
 // refusal says why r is not granted, nil when it is to be.
 func (s *Store) refusal(e *entry, r driver.Request, now time.Time) error {
-	if s.isWithdrawn(r.Name, r.Owner, now) {
+	if s.withdrawn.Has(claim{r.Name, r.Owner}) {
 		return driver.ErrWithdrawn
 	}
-	e.touch(r.Owner, now)
+	if p := e.find(r.Owner); p != nil {
+		p.touched = now
+	}
 	if e.grant != nil {
-		return &driver.HeldError{Holder: e.holder(r.Name, now)}
+		return &driver.HeldError{Holder: e.holder(now)}
 	}
 	if next := e.head(); next != nil && next.owner != r.Owner {
 		return &driver.HeldError{Holder: driver.Holder{
@@ -87,28 +103,8 @@ func (s *Store) refusal(e *entry, r driver.Request, now time.Time) error {
 	return nil
 }
 
-func (s *Store) grant(e *entry, r driver.Request, now time.Time) uint64 {
-	e.leave(r.Owner)
-	e.set(&grant{
-		owner: r.Owner, label: r.Label, value: slices.Clone(r.Value),
-		token: s.nextToken(now), expires: now.Add(r.TTL),
-	})
-	return e.grant.token
-}
-
-// held runs change on the lease of r's Name, Owner and Token, or returns a
-// NotHeldError that says who has it.
-func (b *backend) held(ctx context.Context, r driver.Request, change func(e *entry, now time.Time) error) error {
-	return b.locked(ctx, r.Name, func(e *entry, now time.Time) error {
-		if e.grant == nil || e.grant.owner != r.Owner || e.grant.token != r.Token {
-			return &driver.NotHeldError{Holder: e.holder(r.Name, now)}
-		}
-		return change(e, now)
-	})
-}
-
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
-	return b.held(ctx, r, func(e *entry, now time.Time) error {
+	return b.held(ctx, r, func(_ *Store, e *entry, now time.Time) error {
 		e.grant.expires = now.Add(r.TTL)
 		return nil
 	})
@@ -118,53 +114,39 @@ func (b *backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Token == 0 {
 		return b.withdraw(ctx, r)
 	}
-	return b.held(ctx, r, func(e *entry, now time.Time) error {
+	return b.held(ctx, r, func(s *Store, e *entry, now time.Time) error {
 		if r.Keep <= 0 {
-			e.free(now)
+			s.free(e, now)
 			return nil
 		}
 		if until := now.Add(r.Keep); until.Before(e.grant.expires) {
 			e.grant.expires = until
-			e.changed() // an observer waits for the expiry that it knows
+			s.set(e, e.grant) // an observer waits for the expiry that it knows
 		}
 		return nil
 	})
 }
 
 func (b *backend) withdraw(ctx context.Context, r driver.Request) error {
-	return b.locked(ctx, r.Name, func(e *entry, now time.Time) error {
-		b.store.bury(r.Name, r.Owner, now)
+	return b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
+		s.withdrawn.Put(claim{r.Name, r.Owner}, struct{}{})
 		e.leave(r.Owner)
 		switch {
 		case e.grant == nil:
 			e.wakeHead(now)
-		case e.grant.owner == r.Owner:
-			e.free(now)
+		case e.grant.Owner == r.Owner:
+			s.free(e, now)
 		}
 		return nil
 	})
 }
 
-// free ends the grant and wakes the next waiter.
-func (e *entry) free(now time.Time) {
-	e.set(nil)
-	e.wakeHead(now)
-}
-
-func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
-	if err := b.ready(ctx); err != nil {
-		return driver.Holder{}, err
-	}
-	return b.store.inspect(name), nil
-}
-
-func (s *Store) inspect(name string) driver.Holder {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	e := s.at(name, now)
-	defer s.tidy(name, e)
-	return e.holder(name, now)
+func (b *backend) Inspect(ctx context.Context, name string) (h driver.Holder, err error) {
+	err = b.locked(ctx, name, func(_ *Store, e *entry, now time.Time) error {
+		h = e.holder(now)
+		return nil
+	})
+	return h, err
 }
 
 func (b *backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {

@@ -8,34 +8,32 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/feed"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/recent"
 )
 
 // Store holds locks. All its methods and those of the backends that it opens
 // may be called from any number of goroutines. It has no goroutine of its own:
 // what has expired is noticed by whoever looks next.
 type Store struct {
-	mu         sync.Mutex
-	names      map[string]*entry
-	sweepAt    int // number of names at which the idle ones are dropped
-	token      uint64
-	withdrawn  map[claim]time.Time // withdrawn owners, until when
-	tombstones []claim             // keys of withdrawn, oldest first
-	feeds      feed.Feeds          // one for each Watch
+	mu        sync.Mutex
+	names     map[string]*entry
+	sweepAt   int // number of names at which the idle ones are dropped
+	token     uint64
+	withdrawn recent.Map[claim, struct{}] // owners
+	changed   chan struct{}               // closed with the next change of a grant; nil while nobody observes
+	feeds     feed.Feeds                  // one for each Watch
 }
 
 // entry is what the store knows of one name.
 type entry struct {
-	grant     *grant // nil when free; may have expired
-	queue     []*place
-	observers map[chan struct{}]bool // told that grant has changed
+	grant *grant // nil when free; may have expired
+	queue []*place
 }
 
+// grant is the request that was granted, with its token.
 type grant struct {
-	owner, label string
-	value        []byte
-	token        uint64
-	expires      time.Time
+	driver.Request
+	expires time.Time
 }
 
 // claim is one owner's on one name.
@@ -45,7 +43,7 @@ type claim struct{ name, owner string }
 func NewStore() *Store {
 	return &Store{
 		names:     map[string]*entry{},
-		withdrawn: map[claim]time.Time{},
+		withdrawn: recent.Map[claim, struct{}]{Age: tombstoneFor},
 	}
 }
 
@@ -60,10 +58,10 @@ func (s *Store) at(name string, now time.Time) *entry {
 	e := s.names[name]
 	if e == nil {
 		s.sweep(now)
-		e = &entry{observers: map[chan struct{}]bool{}}
+		e = &entry{}
 		s.names[name] = e
 	}
-	e.expire(now)
+	s.expire(e, now)
 	return e
 }
 
@@ -74,29 +72,24 @@ func (s *Store) sweep(now time.Time) {
 		return
 	}
 	for name, e := range s.names {
-		if e.expire(now); e.idle() {
-			delete(s.names, name)
-		}
+		s.expire(e, now)
+		s.tidy(name, e)
 	}
 	s.sweepAt = 2*len(s.names) + 64
 }
 
-// tidy drops name at once if nothing is left of it.
+// tidy drops name if nothing is left of it.
 func (s *Store) tidy(name string, e *entry) {
-	if e.idle() {
+	if e.grant == nil && len(e.queue) == 0 {
 		delete(s.names, name)
 	}
 }
 
-func (e *entry) idle() bool {
-	return e.grant == nil && len(e.queue) == 0 && len(e.observers) == 0
-}
-
 // expire ends the grant and the places in the queue whose time is over, and
 // sees to it that a free lock has woken its next waiter.
-func (e *entry) expire(now time.Time) {
+func (s *Store) expire(e *entry, now time.Time) {
 	if e.grant != nil && !now.Before(e.grant.expires) {
-		e.set(nil)
+		s.set(e, nil)
 	}
 	e.queue = slices.DeleteFunc(e.queue, func(p *place) bool { return p.parked == 0 && now.Sub(p.touched) >= placeFor })
 	if e.grant == nil {
@@ -104,16 +97,27 @@ func (e *entry) expire(now time.Time) {
 	}
 }
 
-// set replaces the grant and tells the observers.
-func (e *entry) set(g *grant) {
-	e.grant = g
-	e.changed()
+// free ends the grant and wakes the next waiter.
+func (s *Store) free(e *entry, now time.Time) {
+	s.set(e, nil)
+	e.wakeHead(now)
 }
 
-func (e *entry) changed() {
-	for c := range e.observers {
-		wake.Up(c)
+// set replaces the grant and tells the observers.
+func (s *Store) set(e *entry, g *grant) {
+	e.grant = g
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
 	}
+}
+
+// nextChange is closed when any grant has changed.
+func (s *Store) nextChange() <-chan struct{} {
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
 }
 
 // nextToken returns the next token. One counter for all names is enough for each of
@@ -123,37 +127,14 @@ func (s *Store) nextToken(now time.Time) uint64 {
 	return s.token
 }
 
-// bury refuses owner from now on, and forgets the tombstones whose time is over.
-func (s *Store) bury(name, owner string, now time.Time) {
-	key := claim{name, owner}
-	if _, known := s.withdrawn[key]; !known {
-		s.tombstones = append(s.tombstones, key)
-		s.withdrawn[key] = now.Add(tombstoneFor)
-	}
-	over := 0
-	for over < len(s.tombstones) && !now.Before(s.withdrawn[s.tombstones[over]]) {
-		delete(s.withdrawn, s.tombstones[over])
-		over++
-	}
-	s.tombstones = slices.Delete(s.tombstones, 0, over)
-}
-
-func (s *Store) isWithdrawn(name, owner string, now time.Time) bool {
-	return now.Before(s.withdrawn[claim{name, owner}])
-}
-
-// holder describes the grant of name, which is this entry's.
-func (e *entry) holder(name string, now time.Time) driver.Holder {
-	if e.grant == nil {
+// holder describes the grant.
+func (e *entry) holder(now time.Time) driver.Holder {
+	g := e.grant
+	if g == nil {
 		return driver.Holder{}
 	}
 	return driver.Holder{
-		Name:    name,
-		Owner:   e.grant.owner,
-		Label:   e.grant.label,
-		Value:   slices.Clone(e.grant.value),
-		Token:   e.grant.token,
-		TTL:     millis.Up(e.grant.expires.Sub(now)),
-		Waiters: len(e.queue),
+		Name: g.Name, Owner: g.Owner, Label: g.Label, Value: slices.Clone(g.Value), Token: g.Token,
+		TTL: millis.Up(g.expires.Sub(now)), Waiters: len(e.queue),
 	}
 }

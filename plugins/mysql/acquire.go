@@ -14,9 +14,9 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []state
 	sorted, from := inOrder(asks)
 	long := false
 	for _, a := range sorted {
-		long = long || b.contended.is(a.Name)
+		long = long || b.contended.Has(a.Name)
 	}
-	if len(asks) == 1 && (asks[0].Woken || !long && b.rows.has(asks[0].Name)) {
+	if len(asks) == 1 && (asks[0].Woken || !long && b.rows.Has(asks[0].Name)) {
 		n, token, err := s.Exec(ctx, statement.Take(b.table, asks[0]))
 		if err != nil || n > 0 {
 			return []driver.Result{{Token: token}}, nil, err
@@ -37,7 +37,7 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []state
 		switch {
 		case r.Granted(a):
 			results[from[i]].Token = r.Token
-			b.rows.add(a.Name)
+			b.rows.Put(a.Name, struct{}{})
 			continue
 		case r.Tombstones:
 			withdrawn, err := b.withdrawn(ctx, s, a)
@@ -49,7 +49,7 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []state
 				continue
 			}
 		}
-		b.contended.mark(a.Name) // whoever was refused may wait
+		b.contended.Put(a.Name, struct{}{}) // whoever was refused may wait
 		results[from[i]].Err = &driver.HeldError{Holder: r.Refusal()}
 	}
 	return results, nil, nil

@@ -13,12 +13,19 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/recent"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// idleFor is how long an unused connection is kept.
-const idleFor = time.Minute
+const (
+	// idleFor is how long an unused connection is kept.
+	idleFor = time.Minute
+	// rowsKept is how many rows are known to be there, and contendedFor how long a
+	// lock is taken to be waited for after the last sign of it.
+	rowsKept     = 4096
+	contendedFor = 10 * time.Second
+)
 
 // Backend is a host's connection to one table. Its methods may be called from
 // any number of goroutines.
@@ -28,7 +35,11 @@ type Backend struct {
 
 	acquires, renewals, releases, withdrawals batcher
 	parked                                    parked
-	rows                                      rows
+
+	// rows are locks that were granted, whose rows are therefore there. Like
+	// contended it is a guess that chooses the statement: a wrong one costs a
+	// second statement, and nothing else.
+	rows recent.Map[string, struct{}]
 }
 
 // link is the way to the table: connections, and what runs on them.
@@ -65,12 +76,13 @@ func open(o Options) (*Backend, error) {
 // start makes a Backend whose sessions begin with setup.
 func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b := &Backend{link: &link{opts: o, table: tableName(o.Prefix)}}
-	b.queue.link = b.link
+	b.queue.link, b.owners = b.link, newOwners()
+	b.rows.Limit, b.contended.Age = rowsKept, contendedFor
 	b.life, b.end = context.WithCancel(context.Background())
 	b.pool = conn.NewPool(o.Connections, b.dial(connector, setup, false), b.spawn)
 	b.waits = conn.NewPool(max(0, o.WaitConnections), b.dial(connector, setup, true), b.spawn)
 	slots := make(chan struct{}, slotsOf(o.Connections))
-	b.acquires = batcher{link: b.link, parked: &b.parked, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, slots: slots, values: true, owners: &b.owners}
+	b.acquires = batcher{link: b.link, parked: &b.parked, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, slots: slots, values: true, owners: b.owners}
 	b.renewals = batcher{link: b.link, parked: &b.parked, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, slots: slots, patient: true}
 	b.releases = batcher{link: b.link, parked: &b.parked, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.Get, slots: slots}
 	b.withdrawals = batcher{link: b.link, parked: &b.parked, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.GetSpare, repeats: true}
@@ -185,7 +197,7 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 		sctx, cancel := k.statement(ctx)
 		defer cancel()
 		value, err := f(sctx)
-		done <- result{value, answered(what, name, err)}
+		done <- result{value, conn.StatementError(what, name, err)}
 	})
 	if !started {
 		return none, driver.ErrClosed
@@ -229,17 +241,6 @@ func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session,
 			return err
 		}
 	}
-}
-
-// answered leaves alone what is an answer or was classified, and classifies
-// the server's errors.
-func answered(what, name string, err error) error {
-	for _, answer := range []error{nil, driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrInvalid} {
-		if errors.Is(err, answer) {
-			return err
-		}
-	}
-	return conn.StatementError(what, name, err)
 }
 
 // Check asks whether the server would serve requests: that it is no replica,

@@ -18,16 +18,13 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 		byName[op.Name] = append(byName[op.Name], i)
 	}
 	var apart sync.WaitGroup
-	var batchers [3]struct {
-		asks []statement.Ask
-		at   []int
-	}
+	sharing := map[*batcher][]int{} // indices of ops
 	for i, op := range ops {
 		same := byName[op.Name]
-		kind, shared := batcherOf(op)
+		l := b.batcherOf(op)
 		switch {
 		case same[0] != i: // goes with the first of its name
-		case len(same) > 1 || !shared:
+		case len(same) > 1 || l == nil:
 			apart.Go(func() {
 				for _, j := range same {
 					results[j] = b.single(ctx, ops[j])
@@ -35,37 +32,40 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 			})
 		default:
 			if results[i].Err = ready(ctx, op.Request); results[i].Err == nil {
-				batchers[kind].asks = append(batchers[kind].asks, newAsk(op.Request))
-				batchers[kind].at = append(batchers[kind].at, i)
+				sharing[l] = append(sharing[l], i)
 			}
 		}
 	}
-	var sent [3][]*pending
-	for kind, l := range []*batcher{&b.acquires, &b.renewals, &b.releases} {
-		if len(batchers[kind].asks) > 0 {
-			sent[kind] = l.send(ctx, batchers[kind].asks...)
+	sent := make([]*pending, len(ops)) // nil for what shares none
+	for l, indices := range sharing {
+		asks := make([]statement.Ask, len(indices))
+		for n, i := range indices {
+			asks[n] = newAsk(ops[i].Request)
+		}
+		for n, p := range l.send(ctx, asks...) {
+			sent[indices[n]] = p
 		}
 	}
-	for kind, all := range sent {
-		for n, p := range all {
-			results[batchers[kind].at[n]] = p.wait()
+	for i, p := range sent {
+		if p != nil {
+			results[i] = p.wait()
 		}
 	}
 	apart.Wait()
 	return results
 }
 
-// batcherOf returns which batcher op may share a statement in.
-func batcherOf(op driver.Op) (kind int, shared bool) {
-	switch op.Kind {
-	case driver.OpAcquire:
-		return 0, true
-	case driver.OpRenew:
-		return 1, true
-	case driver.OpRelease:
-		return 2, op.Token != 0 && op.Keep <= 0
+// batcherOf returns the batcher in which op may share a statement, nil if in none.
+func (b *Backend) batcherOf(op driver.Op) *batcher {
+	switch {
+	case op.Kind == driver.OpAcquire:
+		return &b.acquires
+	case op.Kind == driver.OpRenew:
+		return &b.renewals
+	case op.Kind == driver.OpRelease && op.Token != 0 && op.Keep <= 0:
+		return &b.releases
 	}
-	return 0, false
+	return nil
 }
 
 func (b *Backend) single(ctx context.Context, op driver.Op) (r driver.Result) {

@@ -94,7 +94,7 @@ func (l *batcher) send(ctx context.Context, asks ...statement.Ask) []*pending {
 				p.refuse(fmt.Errorf("mysql: %s %q: %w", l.what, a.Name, driver.ErrWithdrawn))
 				continue
 			}
-			p.Woken = p.owner.woken.Load()
+			p.Woken = p.owner.woken.Swap(false)
 		}
 		queue = append(queue, p)
 	}
@@ -207,7 +207,7 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 		t.on(s)
 		var then func()
 		results, then, err = l.run(ctx, s, asks)
-		t.off()
+		t.on(nil)
 		if errors.Is(err, conn.ErrTooLong) {
 			return err
 		}
@@ -232,7 +232,7 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 	if l.link.life.Err() != nil && err != nil {
 		err = driver.ErrClosed
 	}
-	if sent == nil { // no connection
+	if sent == nil && err != nil { // no connection
 		for _, p := range batch {
 			p.refuse(conn.StatementError(l.what, p.Name, err))
 		}

@@ -102,7 +102,7 @@ func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, asks []state
 
 func (b *Backend) runReleases(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
 	sorted, from := inOrder(asks)
-	alone := len(asks) == 1 && b.contended.is(asks[0].Name)
+	alone := len(asks) == 1 && b.contended.Has(asks[0].Name)
 	nonce := newNonce()
 	n, wakeID, err := b.endLeases(ctx, s, nonce, sorted, alone)
 	if err != nil {
@@ -148,7 +148,7 @@ func (b *Backend) notifyAll(ctx context.Context, s *conn.Session, asks []stateme
 		b.opts.Logger.Warn("mysql: looking for waiters to wake", "err", err) // they wake by themselves
 	}
 	for _, r := range freed {
-		b.contended.mark(r.Name)
+		b.contended.Put(r.Name, struct{}{})
 		_, wakeID, _ := r.First()
 		b.notify(ctx, s, r.Name, wakeID)
 	}

@@ -125,7 +125,14 @@ func TestReleaseWakesFirst(t *testing.T) {
 		if took := time.Since(released); took > 5*time.Second {
 			t.Fatalf("the waiter was woken after %v", took)
 		}
-		release(t, w.b, acquire(t, w.b, mine))
+		if w.mariadb(t) && !w.b.WasWoken(mine.Owner) {
+			t.Error("the waiter does not ask as the first in the queue")
+		}
+		mine = acquire(t, w.b, mine)
+		if w.b.WasWoken(mine.Owner) {
+			t.Error("it asks so more than once")
+		}
+		release(t, w.b, mine)
 	}
 }
 

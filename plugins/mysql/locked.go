@@ -70,15 +70,10 @@ type inFlight struct {
 	over    bool
 }
 
+// on notes the session that the statement runs on, nil when it does no more.
 func (t *inFlight) on(s *conn.Session) {
 	t.mu.Lock()
 	t.s = s
-	t.mu.Unlock()
-}
-
-func (t *inFlight) off() {
-	t.mu.Lock()
-	t.s = nil
 	t.mu.Unlock()
 }
 
@@ -214,17 +209,12 @@ func (k *parked) add(b *link, ps []*pending) {
 		k.running = b.spawn(func() { k.run(b) })
 	}
 	if !k.running {
-		k.close()
+		refuseAll(k.waiting, driver.ErrClosed)
+		k.waiting = nil
 	}
 }
 
-// close refuses what waits. The caller holds mu.
-func (k *parked) close() {
-	refuseAll(k.waiting, driver.ErrClosed)
-	k.waiting = nil
-}
-
-// run looks at the rows until nothing waits.
+// run looks at the rows until nothing waits, or the backend is closed.
 func (k *parked) run(b *link) {
 	pause := time.NewTicker(parkedFor)
 	defer pause.Stop()
@@ -232,20 +222,17 @@ func (k *parked) run(b *link) {
 		select {
 		case <-pause.C:
 		case <-b.life.Done():
-			k.mu.Lock()
-			k.running = false
-			k.close()
-			k.mu.Unlock()
-			return
 		}
 		k.mu.Lock()
 		todo := k.waiting
 		k.waiting = nil
-		if k.running = len(todo) > 0; !k.running {
-			k.mu.Unlock()
+		running := len(todo) > 0 && b.life.Err() == nil
+		k.running = running
+		k.mu.Unlock()
+		if !running {
+			refuseAll(todo, driver.ErrClosed)
 			return
 		}
-		k.mu.Unlock()
 		rest := k.look(b, todo)
 		k.mu.Lock()
 		k.waiting = append(rest, k.waiting...)

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockbench/lockbench/plugins/internal/recent"
 )
 
 // owners remembers what this process has sent for an owner and what came of
@@ -16,12 +18,10 @@ import (
 // owner that has asked through an earlier process of the plugin is withdrawn by
 // core before it asks again, so none is known here for half of its requests.
 type owners struct {
-	mu            sync.Mutex
-	recent, older map[string]*owner
-
-	// Owners that were withdrawn without a tombstone: they are refused here.
-	gone, goneBefore map[string]struct{}
-	turned           time.Time // when gone was last made anew
+	mu    sync.Mutex
+	known recent.Map[string, *owner]
+	// gone were withdrawn without a tombstone: they are refused here.
+	gone recent.Map[string, struct{}]
 }
 
 const (
@@ -29,9 +29,9 @@ const (
 	// 10,000 acquires a second that is after 0.4 s.
 	ownersKept = 4096
 	// goneFor is how long a withdrawn owner is refused at least, and goneKept
-	// how many of them there may be in that time without a tombstone.
+	// how many of them are remembered instead of having a tombstone.
 	goneFor  = time.Minute
-	goneKept = 1 << 15
+	goneKept = 1 << 16
 	// settleFor is how long a withdrawal waits at most for what is on its way.
 	settleFor = 250 * time.Millisecond
 )
@@ -44,40 +44,29 @@ type owner struct {
 	stands bool          // it may have a grant or a queue entry
 	idle   chan struct{} // closed when busy falls to zero; nil when nobody waits for that
 
-	woken  atomic.Bool   // it was notified in the queue
+	woken  atomic.Bool   // its last wait ended early, and it has not asked since: it is the first, as a rule
 	leaves atomic.Bool   // it is withdrawn
 	left   chan struct{} // closed then; nil when nobody waits for that
+}
+
+func newOwners() *owners {
+	return &owners{known: recent.Map[string, *owner]{Limit: ownersKept}, gone: recent.Map[string, struct{}]{Age: goneFor}}
 }
 
 // begin counts a request of id. It returns nil for one that was withdrawn.
 func (os *owners) begin(id string) *owner {
 	os.mu.Lock()
 	defer os.mu.Unlock()
-	if _, gone := os.gone[id]; gone {
+	if os.gone.Has(id) {
 		return nil
 	}
-	if _, gone := os.goneBefore[id]; gone {
-		return nil
-	}
-	o := os.find(id)
-	if o == nil {
+	o, known := os.known.Get(id)
+	if !known {
 		o = &owner{}
-		os.add(id, o)
+		os.known.Put(id, o)
 	}
 	o.busy++
 	return o
-}
-
-// add makes room for o.
-func (os *owners) add(id string, o *owner) {
-	if os.recent == nil {
-		os.recent, os.older = make(map[string]*owner, ownersKept), make(map[string]*owner, ownersKept)
-	}
-	if len(os.recent) >= ownersKept {
-		os.recent, os.older = os.older, os.recent
-		clear(os.recent)
-	}
-	os.recent[id] = o
 }
 
 // leaving returns a channel that is closed when o is withdrawn.
@@ -91,13 +80,6 @@ func (os *owners) leaving(o *owner) <-chan struct{} {
 		}
 	}
 	return o.left
-}
-
-func (os *owners) find(id string) *owner {
-	if o := os.recent[id]; o != nil {
-		return o
-	}
-	return os.older[id]
 }
 
 // end notes what came of a request: whether something may stand in the store,
@@ -119,11 +101,12 @@ func (os *owners) end(o *owner, stands, lost bool) {
 // stands there, or to put a tombstone too.
 func (os *owners) withdraw(ctx context.Context, id string) (undo, tombstone bool) {
 	os.mu.Lock()
-	o := os.find(id)
-	if o == nil || !os.refuse(id) {
+	o, known := os.known.Get(id)
+	if !known || os.gone.Len() >= goneKept {
 		os.mu.Unlock()
 		return true, true
 	}
+	os.gone.Put(id, struct{}{})
 	if !o.leaves.Swap(true) && o.left != nil {
 		close(o.left)
 	}
@@ -145,16 +128,4 @@ func (os *owners) withdraw(ctx context.Context, id string) (undo, tombstone bool
 	defer os.mu.Unlock()
 	tombstone = o.busy > 0 || o.lost
 	return tombstone || o.stands, tombstone
-}
-
-// refuse reports whether id can be kept among the owners that are refused.
-func (os *owners) refuse(id string) bool {
-	if time.Since(os.turned) > goneFor {
-		os.gone, os.goneBefore, os.turned = make(map[string]struct{}), os.gone, time.Now()
-	}
-	if len(os.gone) >= goneKept {
-		return false
-	}
-	os.gone[id] = struct{}{}
-	return true
 }

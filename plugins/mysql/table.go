@@ -69,7 +69,6 @@ func (b *Backend) tidy(ctx context.Context) {
 		case <-idle.C:
 			b.pool.Trim(idleFor, 1)
 			b.waits.Trim(idleFor, 0)
-			b.contended.forget()
 		case <-next.C:
 			next.Reset(purgeEvery/2 + rand.N(purgeEvery))
 			if n, err := b.purge(ctx); err != nil && ctx.Err() == nil {

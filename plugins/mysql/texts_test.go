@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
+	"github.com/lockbench/lockbench/plugins/internal/recent"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
@@ -160,12 +161,12 @@ func among(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 }
 
 func nothing(*Backend, string)           {}
-func waitedFor(b *Backend, name string)  { b.contended.mark(name) }
-func heldBefore(b *Backend, name string) { b.rows.add(name) }
+func waitedFor(b *Backend, name string)  { b.contended.Put(name, struct{}{}) }
+func heldBefore(b *Backend, name string) { b.rows.Put(name, struct{}{}) }
 
 // ask sends asks in one statement and returns the result of the first.
 func (w *bench) ask(ctx context.Context, l *batcher, knows func(*Backend, string), asks ...statement.Ask) (driver.Result, error) {
-	w.b.contended, w.b.rows = contended{}, rows{}
+	w.b.contended, w.b.rows = recent.Map[string, struct{}]{}, recent.Map[string, struct{}]{}
 	knows(w.b, asks[0].Name)
 	results, then, err := l.run(ctx, w.s, asks)
 	if then != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/recent"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
@@ -41,9 +42,9 @@ type queue struct {
 	*link
 	waits     *conn.Pool // for waiters: each connection has a wake id
 	sleepLock sleepLock
-	owners    owners
-	contended contended
-	foreign   sync.Once // a waiter of another account was met
+	owners    *owners
+	contended recent.Map[string, struct{}] // locks that are waited for, see Backend.rows
+	foreign   sync.Once                    // a waiter of another account was met
 }
 
 // Wait is one statement that enters the queue, and one that ends with a
@@ -62,7 +63,7 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 	if o == nil {
 		return fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
 	}
-	q.contended.mark(r.Name)
+	q.contended.Put(r.Name, struct{}{})
 	done := make(chan error, 1)
 	started := q.spawn(func() {
 		err := q.wait(ctx, o, r, min(most, longestSleep))
@@ -85,7 +86,7 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return answered("wait for", r.Name, err)
+	return conn.StatementError("wait for", r.Name, err)
 }
 
 // wait outlives its caller: a sleep that is over for him is ended by KILL QUERY,
@@ -126,7 +127,9 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 			q.opts.Logger.Debug("mysql: waking a waiter that gave up", "err", err)
 		}
 	}()
+	began := time.Now()
 	withdrawn, err := q.sleep(sctx, s, lock, r, most)
+	o.woken.Store(time.Since(began) < most)
 	close(over)
 	<-watched // a KILL must not meet what the connection does next
 	if errors.Is(err, sqldriver.ErrBadConn) {

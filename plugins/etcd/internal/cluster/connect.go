@@ -51,13 +51,17 @@ func (c *conn) renew() *leader {
 	return c.leader.Swap(&leader{ctx, cancel})
 }
 
-// session returns the connection in use, made by the first who asks.
-func (c *Cluster) session(ctx context.Context) (*conn, error) {
-	m, conn := c.use()
+// session returns the member in use and the connection to it, made by the first
+// who asks.
+func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
+	c.mu.Lock()
+	m, conn := c.at, c.at.conn
+	c.mu.Unlock()
 	if conn != nil && c.ctx.Err() == nil {
-		return conn, nil
+		return m, conn, nil
 	}
-	return c.join(ctx, m)
+	conn, err := c.join(ctx, m)
+	return m, conn, err
 }
 
 // join returns the connection to m. Without a user that takes no time; with one

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/plugins/internal/wake"
@@ -21,6 +22,7 @@ const (
 // to ask it at once: what counts is a read through the consensus.
 type health struct {
 	wake chan struct{}
+	late atomic.Int32 // requests that should have been answered
 
 	mu        sync.Mutex
 	heard     time.Time // the last answer
@@ -114,6 +116,8 @@ func (h *health) pause() time.Duration {
 	switch {
 	case h.down != nil:
 		return downPause
+	case h.late.Load() > 0:
+		return slowAfter
 	case len(h.followers) == 0:
 		return time.Hour // Follow wakes
 	}
@@ -123,7 +127,7 @@ func (h *health) pause() time.Duration {
 func (h *health) stale() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.down != nil || len(h.followers) > 0 && time.Since(h.heard) >= quiet
+	return h.down != nil || h.late.Load() > 0 || len(h.followers) > 0 && time.Since(h.heard) >= quiet
 }
 
 // ask asks the store. While it is down, grpc's own pauses between two attempts
@@ -152,24 +156,13 @@ func (c *Cluster) overdue() (stop func()) {
 	if !c.several() {
 		return func() {}
 	}
-	var (
-		mu    sync.Mutex
-		timer *time.Timer
-	)
-	mu.Lock()
-	defer mu.Unlock()
-	timer = time.AfterFunc(slowAfter, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if timer != nil {
-			wake.Up(c.health.wake)
-			timer.Reset(slowAfter)
-		}
+	timer := time.AfterFunc(slowAfter, func() {
+		c.health.late.Add(1)
+		wake.Up(c.health.wake)
 	})
 	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		timer.Stop()
-		timer = nil
+		if !timer.Stop() {
+			c.health.late.Add(-1)
+		}
 	}
 }

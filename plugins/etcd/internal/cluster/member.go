@@ -34,13 +34,6 @@ type member struct {
 	failed   time.Time     // when it did so last
 }
 
-// use returns the member in use, and its connection if there is one.
-func (c *Cluster) use() (*member, *conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at, c.at.conn
-}
-
 // Prefer uses the member at endpoint until that fails, which tests need. It
 // reports whether there is one.
 func (c *Cluster) Prefer(endpoint string) bool {

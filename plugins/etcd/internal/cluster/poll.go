@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -15,42 +16,41 @@ import (
 func (c *Cluster) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	p := &poll{c: c, began: time.Now(), errs: map[*member]error{}}
 	c.mu.Lock()
-	q := &question{c: c, order: c.order(), began: time.Now()}
+	p.order = c.order()
 	c.mu.Unlock()
-	q.answers = make(chan answer, len(q.order))
-	q.next(ctx)
+	p.answers = make(chan answer, len(p.order))
+	p.next(ctx)
 	pause := time.NewTicker(askNext)
 	defer pause.Stop()
-	for q.asked < len(q.order) || q.open > 0 {
+	var failed error // the first one
+	for len(p.errs) < len(p.order) {
 		select {
-		case a := <-q.answers:
-			if q.take(a); a.err == nil {
-				return q.switchTo(ctx, a.from)
+		case a := <-p.answers:
+			if p.errs[a.from] = a.err; a.err == nil {
+				p.compare(ctx, a.from)
+				return nil
 			}
-			q.next(ctx)
+			failed = cmp.Or(failed, a.err)
+			p.next(ctx)
 		case <-pause.C:
-			q.next(ctx)
+			p.next(ctx)
 		case <-ctx.Done():
-			if q.failed == nil {
-				return ctx.Err()
-			}
-			return q.failed
+			return cmp.Or(p.errs[p.order[0]], failed, ctx.Err())
 		}
 	}
-	return q.failed
+	return p.errs[p.order[0]]
 }
 
-// question is one poll.
-type question struct {
+// poll is one poll.
+type poll struct {
 	c       *Cluster
-	order   []*member
+	order   []*member // the one in use is the first
 	began   time.Time
 	asked   int // of order
-	open    int // asked, and has not answered
 	answers chan answer
-	first   *answer // of the member in use
-	failed  error
+	errs    map[*member]error // of those that have answered
 }
 
 type answer struct {
@@ -59,53 +59,37 @@ type answer struct {
 }
 
 // next asks the next member.
-func (q *question) next(ctx context.Context) {
-	if q.asked == len(q.order) {
+func (p *poll) next(ctx context.Context) {
+	if p.asked == len(p.order) {
 		return
 	}
-	m := q.order[q.asked]
-	q.asked++
-	if q.c.Go(func() { q.answers <- answer{m, q.c.probe(ctx, m)} }) {
-		q.open++
-	}
+	m := p.order[p.asked]
+	p.asked++
+	p.c.Go(func() { p.answers <- answer{m, p.c.probe(ctx, m)} })
 }
 
-func (q *question) take(a answer) {
-	q.open--
-	if a.from == q.order[0] {
-		q.first = &a
-	}
-	if a.err != nil && (q.failed == nil || a.from == q.order[0]) {
-		q.failed = a.err
-	}
-}
-
-// switchTo leaves the member in use for winner, unless it answers too.
-func (q *question) switchTo(ctx context.Context, winner *member) error {
-	old := q.order[0]
-	if winner == old {
-		return nil
-	}
-	late := time.NewTimer(time.Until(q.began.Add(sickAfter)))
+// compare leaves the member in use for winner, unless it answers too.
+func (p *poll) compare(ctx context.Context, winner *member) {
+	old := p.order[0]
+	late := time.NewTimer(time.Until(p.began.Add(sickAfter)))
 	defer late.Stop()
-	for q.first == nil {
-		select {
-		case a := <-q.answers:
-			q.take(a)
-			continue
-		case <-late.C:
-		case <-ctx.Done():
-			return nil
+	for {
+		if err, answered := p.errs[old]; answered {
+			if err != nil {
+				p.c.leave(old, winner, err)
+			}
+			return
 		}
-		break
+		select {
+		case a := <-p.answers:
+			p.errs[a.from] = a.err
+		case <-late.C:
+			p.c.leave(old, winner, errSick)
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
-	switch {
-	case q.first == nil:
-		q.c.leave(old, winner, errSick)
-	case q.first.err != nil:
-		q.c.leave(old, winner, q.first.err)
-	}
-	return nil
 }
 
 // probe reads through the consensus by m. A refusal is an answer too.

@@ -58,12 +58,8 @@ func call[T any](c *Cluster, ctx context.Context, twice bool, request func(conte
 	defer c.overdue()()
 	again := false
 	for tries := 1; ; tries++ {
-		m, on := c.use()
 		var resp T
-		var err error
-		if on == nil || c.ctx.Err() != nil {
-			on, err = c.join(ctx, m)
-		}
+		m, on, err := c.session(ctx)
 		if err == nil {
 			resp, err = try(ctx, on, request)
 			c.Report(err)

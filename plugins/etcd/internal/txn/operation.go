@@ -67,6 +67,15 @@ func Range(r *pb.RangeRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
 }
 
+// When does op if c holds, on which nothing else of the Txn depends.
+func When(c *pb.Compare, op *pb.RequestOp) *pb.RequestOp {
+	return nest(&pb.TxnRequest{Compare: []*pb.Compare{c}, Success: []*pb.RequestOp{op}})
+}
+
+func nest(r *pb.TxnRequest) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: r}}
+}
+
 // Exists reads whether key is there.
 func Exists(key string) *pb.RequestOp {
 	return Range(&pb.RangeRequest{Key: []byte(key), KeysOnly: true})

@@ -10,8 +10,7 @@ import (
 func nested(batch []*Step, holds *pb.Compare) *pb.TxnRequest {
 	req := &pb.TxnRequest{Compare: []*pb.Compare{holds}, Success: make([]*pb.RequestOp, len(batch))}
 	for i, s := range batch {
-		own := &pb.TxnRequest{Compare: s.Req.Compare, Success: s.Req.Success}
-		req.Success[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: own}}
+		req.Success[i] = nest(&pb.TxnRequest{Compare: s.Req.Compare, Success: s.Req.Success})
 	}
 	return req
 }

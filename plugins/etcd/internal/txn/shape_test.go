@@ -69,13 +69,15 @@ func (s *shaped) step(d *dice) *Step {
 		}[d.below(6)])
 	}
 	for i, key := range keys { // etcd refuses two writes of one key
-		switch d.below(4) {
+		switch d.below(5) {
 		case 0:
 			st.Req.Success = append(st.Req.Success, Delete(key))
 		case 1:
 			st.Req.Success = append(st.Req.Success, Put(key, []byte{byte(i)}, 0))
 		case 2:
 			st.Req.Success = append(st.Req.Success, Exists(key))
+		case 3:
+			st.Req.Success = append(st.Req.Success, When(Present(key), Put(key, []byte{byte(i)}, 0)))
 		}
 	}
 	st.Req.Failure = []*pb.RequestOp{under(s.name+"h", 1), under(s.name+"w", 1)}

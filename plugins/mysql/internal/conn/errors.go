@@ -167,10 +167,11 @@ func deniedBy(err error) string {
 	return ""
 }
 
-// StatementError classifies an error of a statement on an open connection.
+// StatementError classifies an error of a statement on an open connection. It
+// leaves alone what is an answer or was classified.
 func StatementError(what, name string, err error) error {
 	switch {
-	case errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrDenied):
+	case Settled(err), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnavailable):
 		return err
 	case errors.Is(err, ErrTooLong):
 		return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrInvalid, err)

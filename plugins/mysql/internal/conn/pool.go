@@ -52,12 +52,13 @@ func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) 
 
 // Get returns a connection for a batcher, after waiting for one below the limit.
 // Its error wraps ErrNotSent.
-func (p *Pool) Get(ctx context.Context) (*Session, error) {
-	if err := enter(ctx, p.slots); err != nil {
-		return nil, err
-	}
-	return p.take(ctx, p.slots)
-}
+func (p *Pool) Get(ctx context.Context) (*Session, error) { return p.within(ctx, p.slots) }
+
+// GetSpare is Get for withdrawals.
+func (p *Pool) GetSpare(ctx context.Context) (*Session, error) { return p.within(ctx, p.spare) }
+
+// GetKill is Get for statements that end others.
+func (p *Pool) GetKill(ctx context.Context) (*Session, error) { return p.within(ctx, p.kills) }
 
 // GetApart is Get for an operation that shares its statement with no other.
 func (p *Pool) GetApart(ctx context.Context) (*Session, error) {
@@ -73,20 +74,12 @@ func (p *Pool) GetApart(ctx context.Context) (*Session, error) {
 	return s, nil
 }
 
-// GetSpare is Get for withdrawals.
-func (p *Pool) GetSpare(ctx context.Context) (*Session, error) {
-	if err := enter(ctx, p.spare); err != nil {
+// within returns a connection after waiting for a place in slots.
+func (p *Pool) within(ctx context.Context, slots chan struct{}) (*Session, error) {
+	if err := enter(ctx, slots); err != nil {
 		return nil, err
 	}
-	return p.take(ctx, p.spare)
-}
-
-// GetKill is Get for statements that end others.
-func (p *Pool) GetKill(ctx context.Context) (*Session, error) {
-	if err := enter(ctx, p.kills); err != nil {
-		return nil, err
-	}
-	return p.take(ctx, p.kills)
+	return p.take(ctx, slots)
 }
 
 func enter(ctx context.Context, slots chan struct{}) error {

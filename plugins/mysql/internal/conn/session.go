@@ -130,37 +130,32 @@ func (s *Session) usable(ctx context.Context) bool {
 // ErrTooLong: the server takes no statement of that length.
 var ErrTooLong = errors.New("statement is too long")
 
-// fits refuses what the server would end the connection for.
-func (s *Session) fits(text string) error {
-	if most := s.Server.Packet; most > 0 && len(text)+1 > most {
-		return fmt.Errorf("%w: %d bytes, and the server's max_allowed_packet is %d", ErrTooLong, len(text)+1, most)
-	}
-	return nil
-}
-
-// bound has the end of ctx break off what the session waits for until done is
-// called.
+// begin refuses a text that the server would end the connection for, and has the
+// end of ctx break off what the session waits for until done is called.
 //
 // Note: the driver would do that for a context with an end, by a goroutine of the
 // connection that is woken twice for each statement.
-func (s *Session) bound(ctx context.Context) (bare context.Context, done func()) {
+func (s *Session) begin(ctx context.Context, text string) (bare context.Context, done func(), err error) {
+	if most := s.Server.Packet; most > 0 && len(text)+1 > most {
+		return nil, nil, fmt.Errorf("%w: %d bytes, and the server's max_allowed_packet is %d", ErrTooLong, len(text)+1, most)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, s.failed(ctx, err)
+	}
 	stop := context.AfterFunc(ctx, func() { _ = s.raw.SetDeadline(time.Unix(1, 0)) })
 	return context.WithoutCancel(ctx), func() {
 		if !stop() {
 			s.Broken = true
 		}
-	}
+	}, nil
 }
 
 // Exec runs a statement that returns no rows.
 func (s *Session) Exec(ctx context.Context, text string) (affected int64, id uint64, err error) {
-	if err := s.fits(text); err != nil {
+	bare, done, err := s.begin(ctx, text)
+	if err != nil {
 		return 0, 0, err
 	}
-	if err := ctx.Err(); err != nil {
-		return 0, 0, s.failed(ctx, err)
-	}
-	bare, done := s.bound(ctx)
 	defer done()
 	result, err := s.Conn.(sqldriver.ExecerContext).ExecContext(bare, text, nil)
 	if err != nil {
@@ -173,13 +168,10 @@ func (s *Session) Exec(ctx context.Context, text string) (affected int64, id uin
 
 // Query runs statements of which the last one returns rows.
 func (s *Session) Query(ctx context.Context, text string, each func(row []sqldriver.Value) error) error {
-	if err := s.fits(text); err != nil {
+	bare, done, err := s.begin(ctx, text)
+	if err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return s.failed(ctx, err)
-	}
-	bare, done := s.bound(ctx)
 	defer done()
 	rows, err := s.Conn.(sqldriver.QueryerContext).QueryContext(bare, text, nil)
 	if err != nil {
@@ -229,6 +221,9 @@ func Uint(v sqldriver.Value) uint64 {
 	case uint64:
 		return n
 	case []byte:
+		if i, err := strconv.ParseInt(string(n), 10, 64); err == nil {
+			return uint64(i)
+		}
 		u, _ := strconv.ParseUint(string(n), 10, 64)
 		return u
 	}
@@ -236,18 +231,7 @@ func Uint(v sqldriver.Value) uint64 {
 }
 
 // Int reads a number that may be negative.
-func Int(v sqldriver.Value) int64 {
-	switch n := v.(type) {
-	case int64:
-		return n
-	case uint64:
-		return int64(n)
-	case []byte:
-		i, _ := strconv.ParseInt(string(n), 10, 64)
-		return i
-	}
-	return 0
-}
+func Int(v sqldriver.Value) int64 { return int64(Uint(v)) }
 
 // String reads a text.
 func String(v sqldriver.Value) string {
@@ -266,8 +250,6 @@ func String(v sqldriver.Value) string {
 
 // Bytes returns a copy of a binary string, nil for NULL.
 func Bytes(v sqldriver.Value) []byte {
-	if b, ok := v.([]byte); ok {
-		return append([]byte(nil), b...)
-	}
-	return nil
+	b, _ := v.([]byte)
+	return append([]byte(nil), b...)
 }

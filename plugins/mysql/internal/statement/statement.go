@@ -148,13 +148,7 @@ func (t *text) leases(asks []Ask) *text {
 	if len(asks) == 1 {
 		return t.lease(asks[0].Request)
 	}
-	t.add("name IN(") // by which alone the rows are found by their key
-	for i, a := range asks {
-		if i > 0 {
-			t.add(",")
-		}
-		t.bytes(a.Name)
-	}
+	t.add("name IN(").list(Names(asks)) // by which alone the rows are found by their key
 	t.add(")AND(name,owner,token)IN(")
 	for i, a := range asks {
 		if i > 0 {

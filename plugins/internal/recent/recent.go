@@ -1,0 +1,76 @@
+// Package recent remembers what was put last, and forgets the rest by itself.
+package recent
+
+import (
+	"sync"
+	"time"
+)
+
+// Map has what was put within Age and is among the Limit put last, and some of
+// what is older: up to twice as old, or twice as many. The zero value forgets
+// nothing. Its methods may be called from any number of goroutines.
+//
+// Two maps take turns, so that nothing is looked through to find what is over.
+type Map[K comparable, V any] struct {
+	Age   time.Duration // 0: however old
+	Limit int           // 0: however many
+
+	mu            sync.Mutex
+	recent, older map[K]V
+	turned        time.Time // when recent was last empty
+}
+
+// Put remembers v of k, instead of what was put before.
+func (m *Map[K, V]) Put(k K, v V) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.turn()
+	if m.recent == nil {
+		m.recent = map[K]V{}
+	}
+	m.recent[k] = v
+}
+
+// Get returns what was put last of k, if that is remembered.
+func (m *Map[K, V]) Get(k K) (v V, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.turn()
+	if v, ok = m.recent[k]; !ok {
+		v, ok = m.older[k]
+	}
+	return v, ok
+}
+
+// Has reports whether anything of k is remembered.
+func (m *Map[K, V]) Has(k K) bool {
+	_, ok := m.Get(k)
+	return ok
+}
+
+// Len is how many are remembered. What was put again may count twice.
+func (m *Map[K, V]) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.turn()
+	return len(m.recent) + len(m.older)
+}
+
+// turn makes what is recent older when it is time. The caller holds mu.
+func (m *Map[K, V]) turn() {
+	var age time.Duration
+	if m.Age > 0 {
+		age = time.Since(m.turned)
+	}
+	if age <= m.Age && (m.Limit == 0 || len(m.recent) < m.Limit) {
+		return
+	}
+	m.recent, m.older = m.older, m.recent
+	clear(m.recent)
+	if m.Age > 0 {
+		if age > 2*m.Age {
+			clear(m.older)
+		}
+		m.turned = time.Now()
+	}
+}
