@@ -1,6 +1,6 @@
 // Package host runs hosts as operating system processes: each wants or holds
 // locks through a plugin, or a library, of its own, and can be killed or frozen
-// from outside. It has callers, which put load on, or campaigns.
+// from outside. It runs callers, which put load on a store, or campaigns.
 //
 // A process is the running binary started again, whose main (or TestMain) must
 // call [Main] first.

@@ -1,7 +1,8 @@
 // Package recorder runs hosts as operating system processes that hold many
 // locks at once and write down what they believed and when: grants, renewals,
 // the last moment at which a lease called itself valid, its loss, its release,
-// and writes to guarded resources. They can be killed and frozen from outside.
+// and writes to guarded resources; or that have callers, whose calls they write
+// down too (see [Workload]). They can be killed and frozen from outside.
 //
 // A process is the running binary started again, whose main (or TestMain) must
 // call [Main] first. What it sees comes out of it at once, so that little is

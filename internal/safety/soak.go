@@ -301,8 +301,8 @@ func (w *system) recover(ctx context.Context, f fault.Fault) error {
 }
 
 // judgePool judges what the pool has told since the last call as a round of its
-// own, in which only a fault that stops all servers from working may cost a
-// lease. Proxies do not stand in its way.
+// own, in which only a fault of the servers may cost a lease, unless it is one
+// that leases must survive. Proxies do not stand in its way.
 func (w *system) judgePool(f fault.Fault) {
 	r := roundOf(w.backend, f)
 	r.Round, r.Names, r.TTLms = w.found.Rounds, w.soak.PoolSize, poolTTL.Milliseconds()

@@ -175,7 +175,7 @@ func (k *link) statement(ctx context.Context) (context.Context, context.CancelFu
 
 var errSlow = errors.New("the server does not answer in time")
 
-// errNoAnswer is for callers whose ctx ended before the reply.
+// noAnswer is the error for callers whose ctx ended before the reply.
 func noAnswer(ctx context.Context, what, name string) error {
 	return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrUnavailable, context.Cause(ctx))
 }

@@ -27,7 +27,7 @@ const (
 	packetUnknown, fixedText = 1 << 20, 4096
 )
 
-// batcher sends operations of one kind. One that finds a free runner is sent at
+// batcher sends operations of one kind. One that finds a free sender is sent at
 // once and alone; those that come while all are busy go out together in the
 // next statement. So the batch grows with the load, and nobody waits for it.
 type batcher struct {
