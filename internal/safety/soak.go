@@ -89,7 +89,7 @@ func (s Soak) Run(ctx context.Context) (found []Soaked, err error) {
 	var work sync.WaitGroup
 	for i, b := range s.Backends {
 		found[i].Backend = b.Name
-		w := &system{soak: s, until: until, faults: bearable(b.Name), found: &found[i]}
+		w := &system{soak: s, until: until, faults: bearable(b.Name), tokens: map[int]uint64{}, found: &found[i]}
 		w.cell = &cell{backend: b, ttl: TTL, runner: &runner{
 			began: began, random: rand.New(rand.NewPCG(s.Seed, uint64(i))), dir: scratch.Dir(),
 		}}
@@ -125,6 +125,7 @@ type system struct {
 	until  time.Time // faults are injected
 	faults []fault.Fault
 	pool   *recorder.Process
+	tokens map[int]uint64 // the newest of the pool, by the number of the name
 	found  *Soaked
 }
 
@@ -313,6 +314,18 @@ func (w *system) judgePool(f fault.Fault) {
 	w.pool.Forget()
 	r.Shift(-w.began)
 	w.judge("the pool", r)
+	// A lease that is held for long is in several rounds, and the token after it
+	// in another one.
+	for _, l := range r.Leases {
+		switch newest := w.tokens[l.Name]; {
+		case l.Token < newest:
+			w.found.Violations = append(w.found.Violations,
+				fmt.Sprintf("round %d, %s, the pool: lock %d was granted with token %d after %d", r.Round, r.Fault, l.Name, l.Token, newest))
+		case l.Token == newest:
+			w.found.Grants--
+		}
+		w.tokens[l.Name] = max(w.tokens[l.Name], l.Token)
+	}
 }
 
 // judge asks check about one round.
