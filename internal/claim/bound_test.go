@@ -29,7 +29,7 @@ func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 		"plugins/mysql/internal/statement/row.go":  {"return min(ttl/2, 2*time.Second)"},
 		"plugins/mysql/owners.go":                  {"goneFor = time.Minute"},
 		"plugins/etcd/reservation.go":              {"entryFor = 2 * time.Second"},
-		"plugins/etcd/tombstone.go":                {"tombstoneFor = time.Minute", "tombstoneUse = 10 * time.Second"},
+		"plugins/etcd/lease.go":                    {"tombstoneFor = time.Minute", "tombstoneUse = 10 * time.Second"},
 		"plugins/memory/memory.go":                 {"placeFor = 2 * time.Second"},
 	} {
 		text, err := os.ReadFile(filepath.Join("../..", file))
