@@ -24,11 +24,7 @@ var acquire = Scenario{
 const renewShare = 4
 
 func acquireShapes(a Overrides) []Shape {
-	clients := a.Clients
-	if len(clients) == 0 {
-		clients = []int{1, 8, 64}
-	}
-	return product([]int{0}, clients, []int{0}, []time.Duration{0})
+	return product([]int{0}, orUsual(a.Clients, 1, 8, 64), []int{0}, []time.Duration{0})
 }
 
 func runAcquire(ctx context.Context, in Input) (record.Cell, error) {

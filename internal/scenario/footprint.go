@@ -43,11 +43,7 @@ func footprintShapes(a Overrides) []Shape {
 	if a.Quick {
 		leases = 1000
 	}
-	hold := a.Hold
-	if len(hold) == 0 {
-		hold = []time.Duration{0}
-	}
-	return product([]int{0}, []int{takers}, []int{leases}, hold)
+	return product([]int{0}, []int{takers}, []int{leases}, orUsual(a.Hold, 0))
 }
 
 func runFootprint(ctx context.Context, in Input) (cell record.Cell, err error) {

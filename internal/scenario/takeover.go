@@ -42,12 +42,8 @@ const (
 )
 
 func takeoverShapes(a Overrides) []Shape {
-	asked := a.Modes
-	if len(asked) == 0 {
-		asked = []string{killHost.name}
-	}
 	var out []Shape
-	for _, m := range asked {
+	for _, m := range orUsual(a.Modes, killHost.name) {
 		out = append(out, Shape{Mode: m, Hosts: cmp.Or(a.Candidates, campaigners), Clients: names})
 	}
 	return out
