@@ -56,7 +56,7 @@ func (o Options) harness(t drivertest.T) *drivertest.Harness {
 		h.Other = func(t drivertest.T) driver.Backend { return other(t).Open(t) }
 	}
 	if len(o.Servers) > 0 {
-		h.Store = throwaway{o.Servers, o.Admit}
+		h.Store = Store(o.Admit, o.Servers...)
 		h.Leftovers = o.leftovers(cfg["prefix"])
 	}
 	return h
@@ -99,8 +99,12 @@ const (
 	clearPause  = 10 * time.Millisecond
 )
 
-// throwaway is the servers of a backend, as a case wants them: all of
-// them are harmed at the same time.
+// Store lets a case harm the servers of a backend, all of them at the same time.
+// Where admit is not nil it lets them serve after they were started again.
+func Store(admit func(context.Context) error, servers ...*env.Server) drivertest.Store {
+	return throwaway{servers, admit}
+}
+
 type throwaway struct {
 	servers []*env.Server
 	admit   func(context.Context) error
@@ -123,9 +127,11 @@ func (s throwaway) Resume(t drivertest.T) { t.Helper(); s.each(t, (*env.Server).
 
 func (s throwaway) Start(t drivertest.T, keepData bool) {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
+	ctx := context.WithoutCancel(t.Context()) // also when the case has ended
 	s.each(t, func(one *env.Server) error { return one.Start(ctx, keepData) })
-	must(t, s.admit(ctx))
+	if s.admit != nil {
+		must(t, s.admit(ctx))
+	}
 }
 
 func must(t drivertest.T, err error) {
