@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/digest"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/meeting"
 	"github.com/lockbench/lockbench/internal/record"
@@ -64,6 +61,11 @@ func (e *InvalidError) Unwrap() error { return e.Err }
 func Run(ctx context.Context, p Plan, opts Options) (res Result, err error) {
 	if err := p.Check(); err != nil {
 		return Result{}, err
+	}
+	if !p.resumes {
+		if err := record.Vacant(p.Out); err != nil {
+			return Result{}, err
+		}
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -298,10 +300,10 @@ func (r *runner) input(c cell, run int) scenario.Input {
 }
 
 // manifest describes the run before it starts.
-func (r *runner) manifest() (record.Manifest, error) {
-	m := record.Manifest{
+func (r *runner) manifest() (m record.Manifest, err error) {
+	m = record.Manifest{
 		Started: r.clock.Started().UTC(), Lockbench: r.plan.Version, Machine: machine(),
-		Plan: r.plan.recorded(r.backends, r.baselines), Binaries: r.binaries, Skipped: r.skipped, Notes: r.notes,
+		Plan: r.plan.recorded(r.backends, r.baselines), Skipped: r.skipped, Notes: r.notes,
 	}
 	if r.meeting != nil {
 		m.Meeting = &record.Meeting{ID: r.meeting.ID(), Part: r.meeting.Part()}
@@ -309,10 +311,6 @@ func (r *runner) manifest() (record.Manifest, error) {
 	for _, s := range r.subjects {
 		m.Subjects = append(m.Subjects, s.Subject)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return m, err
-	}
-	m.Binaries[filepath.Base(self)], err = digest.File(self)
+	m.Binaries, err = checksums(r.binaries)
 	return m, err
 }
