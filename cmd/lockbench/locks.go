@@ -29,8 +29,6 @@ are configured with, their prefix above all: another prefix has other locks.`,
 		Example: `  lockbench locks list redis --target redis=10.0.0.7:6379
   lockbench locks inspect redis jobs/refresh --target redis=env:REDIS_URL
   lockbench locks break redis jobs/refresh --token 1809738798206418944`,
-		Args: cobra.ArbitraryArgs,
-		RunE: parentOnly,
 	}
 	cmd.AddCommand(locksListCommand(), locksInspectCommand(), locksBreakCommand())
 	return cmd
