@@ -113,7 +113,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		s.servers = append(s.servers, servers.All...)
 		harm = harmed(servers)
 		maps.Copy(cfg, servers.Config)
-		if s.environment.isKept(f.Name, cfg) {
+		if _, kept := s.environment.kept[f.Name]; kept {
 			s.notes = append(s.notes, f.Name+" uses the server that lockbench env up keeps")
 		}
 	}

@@ -87,11 +87,7 @@ func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []int64 {
 		}
 		c.Release(context.WithoutCancel(ctx), lease)
 	})
-	var all []int64
-	for _, t := range took {
-		all = append(all, t...)
-	}
-	return all
+	return slices.Concat(took...)
 }
 
 // measured picks the latencies of the cycles that began at or after from, and

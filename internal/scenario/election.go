@@ -17,10 +17,14 @@ import (
 
 // election is what is known of the candidates of one cell.
 type election struct {
-	in     Input
-	mode   mode
-	figure figures
-	watch  *follower // nil without anything to observe with
+	in    Input
+	mode  mode
+	watch *follower // nil without anything to observe with
+
+	cell     record.Cell
+	slack    time.Duration // from the end of the TTL to the upper end of the band
+	kept     int           // names that were led on by the leader that was harmed
+	earliest time.Duration // the most by which a takeover came early
 
 	candidates []*candidate // by id; used by the goroutine that runs the cell
 
@@ -41,10 +45,12 @@ type candidate struct {
 }
 
 func newElection(in Input, m mode) *election {
-	return &election{
-		in: in, mode: m, figure: newFigures(in, m), changed: make(chan struct{}),
+	s := &election{
+		in: in, mode: m, changed: make(chan struct{}),
 		seats: slices.Repeat([]int{-1}, len(in.Names)),
 	}
+	s.begin()
+	return s
 }
 
 // join starts one more candidate.

@@ -79,7 +79,7 @@ func runTakeover(ctx context.Context, in Input) (cell record.Cell, err error) {
 	began := in.Clock.Now()
 	err = s.run(ctx)
 	err = errors.Join(err, s.end(ctx))
-	cell = s.cell(time.Duration(in.Clock.Now() - began))
+	cell = s.measured(time.Duration(in.Clock.Now() - began))
 	if err == nil && cell.Cycles == 0 {
 		err = ErrNothingDone
 	}
