@@ -78,7 +78,7 @@ func (f *conformFlags) run(ctx context.Context, nameOrPath string, progress *pro
 		}
 		defer func() { err = errors.Join(err, servers.Close()) }()
 		maps.Copy(cfg, servers.Config)
-		o.Servers, o.Admit = servers.All, servers.Admit
+		o.Servers = servers
 	}
 	return f.suite(ctx, o, progress, stdout)
 }

@@ -35,9 +35,7 @@ type Options struct {
 	// Servers are the throwaway servers behind Config. None when they are the
 	// caller's, which are then neither stopped nor emptied: cases that would do
 	// so are not run.
-	Servers []*env.Server
-	// Admit lets Servers serve at once after they were started again.
-	Admit func(ctx context.Context) error
+	Servers *store.Servers
 }
 
 // Run runs the suite and calls report with one result for each rule, in their
@@ -55,8 +53,8 @@ func (o Options) harness(t drivertest.T) *drivertest.Harness {
 		other := plugintest.BinaryOf(o.Name, o.Path, plugin.Options{Config: o.namespace(), NoMTLS: o.NoMTLS})
 		h.Other = func(t drivertest.T) driver.Backend { return other(t).Open(t) }
 	}
-	if len(o.Servers) > 0 {
-		h.Store = Store(o.Admit, o.Servers...)
+	if o.Servers != nil {
+		h.Store = Store(o.Servers.Admit, o.Servers.All...)
 		h.Leftovers = o.leftovers(cfg["prefix"])
 	}
 	return h
@@ -81,13 +79,13 @@ func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 		t.Helper()
 		for end := time.Now().Add(clearWithin); ; time.Sleep(clearPause) {
 			var left []string
-			for _, s := range o.Servers {
+			for _, s := range o.Servers.All {
 				some, err := keys(t.Context(), s.Addr(), prefix)
 				must(t, err)
 				left = append(left, some...)
 			}
 			// Of several servers a majority answers for all, and the rest follow.
-			if len(left) == 0 || len(o.Servers) == 1 || time.Now().After(end) {
+			if len(left) == 0 || len(o.Servers.All) == 1 || time.Now().After(end) {
 				return left
 			}
 		}

@@ -156,17 +156,6 @@ func (p *Process) ask(ctx context.Context, o order) (line, error) {
 	}
 }
 
-// Kill ends the host with SIGKILL and returns when it is gone and what it had
-// told was passed on. Its plugin is not touched. It is no error that the host
-// has ended before.
-func (p *Process) Kill() error {
-	err := p.Child.Kill()
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
-	}
-	return err
-}
-
 // KillMachine ends the host and its plugin as the loss of a machine does:
 // both are stopped before either is killed, so that neither sees the other
 // end.
