@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,32 +44,24 @@ func Environments() []string { return []string{EnvLocal, EnvCompose} }
 // environment starts throwaway servers. It is used by one goroutine.
 type environment struct {
 	name    string
-	kept    *Kept        // servers of "lockbench env up"; nil for none
-	compose *env.Compose // nil until a container is needed
+	kept    map[string]driver.Config // servers of "lockbench env up", by backend
+	compose *env.Compose             // nil until a container is needed
 }
 
 // openEnvironment chooses where servers run. Without a name they are those that
 // are kept, else local ones.
 func openEnvironment(name string, kept *Kept) *environment {
-	switch {
-	case name == "" && kept != nil:
-		name = kept.Env
-	case name == "":
-		name = EnvLocal
+	if kept != nil && (name == "" || name == kept.Env) {
+		return &environment{name: kept.Env, kept: kept.Servers}
 	}
-	if kept != nil && kept.Env != name {
-		kept = nil
-	}
-	return &environment{name: name, kept: kept}
+	return &environment{name: cmp.Or(name, EnvLocal)}
 }
 
 // start is [StartServers] in this environment. It takes kept servers where
 // there are some of the backend.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (*store.Servers, error) {
-	if e.kept != nil {
-		if cfg, ok := e.kept.Servers[found.Name]; ok {
-			return &store.Servers{Config: cfg}, nil
-		}
+	if cfg, ok := e.kept[found.Name]; ok {
+		return &store.Servers{Config: cfg}, nil
 	}
 	if e.name != EnvCompose || store.Of(found.Name).InHost() {
 		return StartServers(ctx, found, durable)
@@ -128,11 +121,6 @@ func composeError(backend string, err error) error {
 		e.Hint = fmt.Sprintf("name a server of yours: --target %s=ADDRESS", backend)
 	}
 	return e
-}
-
-// isKept reports whether the servers of a backend are kept ones.
-func (e *environment) isKept(backend string, cfg driver.Config) bool {
-	return e.kept != nil && e.kept.Servers[backend]["address"] != "" && e.kept.Servers[backend]["address"] == cfg["address"]
 }
 
 // close removes what was started in containers. Local servers belong to those

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/explore"
-	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/store"
 )
@@ -57,6 +56,9 @@ func Explore(ctx context.Context, x Exploration) (found []explore.Found, err err
 	if err := x.Check(); err != nil {
 		return nil, err
 	}
+	if err := record.Vacant(x.Plan.Out); err != nil {
+		return nil, err
+	}
 	backends, m, err := x.Plan.explored(ctx)
 	if err != nil {
 		return nil, err
@@ -64,35 +66,28 @@ func Explore(ctx context.Context, x Exploration) (found []explore.Found, err err
 	if x.Log != nil {
 		x.Log("exploring with --seed %d for %v; what is found comes into %s", x.Plan.Seed, x.For, x.Plan.Out)
 	}
-	clock := load.NewClock()
-	m.Started = clock.Started().UTC()
-	folder, err := record.Create(x.Plan.Out, m)
-	if err != nil {
-		return nil, err
-	}
-	watched := watch()
-	for _, b := range backends {
-		var one explore.Found
-		one, err = explore.Explore(ctx, b, explore.Options{
-			Length: x.For / time.Duration(len(backends)), Seed: x.Plan.Seed, Actions: x.Actions, Recorder: x.Recorder, KeepGoing: x.KeepGoing, Log: x.Log, Progress: x.Progress,
-		})
-		found = append(found, one)
-		for i, s := range one.Scenes {
-			err = errors.Join(err, s.WriteFile(filepath.Join(x.Plan.Out, fmt.Sprintf("scene-%s-%d.json", b.Name, i+1))))
+	m, err = fillFolder(ctx, x.Plan.Out, m, func(*record.Folder) (err error) {
+		for _, b := range backends {
+			var one explore.Found
+			one, err = explore.Explore(ctx, b, explore.Options{
+				Length: x.For / time.Duration(len(backends)), Seed: x.Plan.Seed, Actions: x.Actions, Recorder: x.Recorder, KeepGoing: x.KeepGoing, Log: x.Log, Progress: x.Progress,
+			})
+			found = append(found, one)
+			for i, s := range one.Scenes {
+				err = errors.Join(err, s.WriteFile(filepath.Join(x.Plan.Out, fmt.Sprintf("scene-%s-%d.json", b.Name, i+1))))
+			}
+			if err != nil || ctx.Err() != nil {
+				break
+			}
 		}
-		if err != nil || ctx.Err() != nil {
-			break
-		}
-	}
-	m = folder.Manifest()
-	m.Elapsed = time.Since(clock.Started()).Seconds()
-	watched(&m)
+		return err
+	})
 	for _, line := range m.Busy() {
 		if x.Log != nil {
 			x.Log("%s", line)
 		}
 	}
-	return found, closeFolder(folder, m, err == nil && ctx.Err() != nil, err)
+	return found, err
 }
 
 // PlayScene plays a scene of a file on the plugin that is found for it.

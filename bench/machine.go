@@ -1,14 +1,17 @@
 package bench
 
 import (
+	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lockbench/lockbench/internal/digest"
 	"github.com/lockbench/lockbench/internal/record"
 )
 
@@ -49,6 +52,23 @@ func output(name string, args ...string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(b))
+}
+
+// checksums are the SHA-256 of this program and of others, whose paths are given
+// by name.
+func checksums(others map[string]string) (map[string]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	paths, sums := maps.Clone(others), map[string]string{}
+	paths[filepath.Base(self)] = self
+	for name, path := range paths {
+		if sums[name], err = digest.File(path); err != nil {
+			return nil, err
+		}
+	}
+	return sums, nil
 }
 
 // moduleVersion is the version of a module that this binary was built with.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/internal/digest"
 	"github.com/lockbench/lockbench/internal/record"
 )
 
@@ -28,8 +27,8 @@ func (s *session) openOther(ctx context.Context, d described, cfg driver.Config,
 	sub.Name, sub.BuildOf, sub.Reference = of.Name+record.OtherBuild, of.Name, of.Reference
 	sub.series, sub.counter, sub.server = 1, of.counter, of.server
 	s.subjects = append(s.subjects, sub)
-	s.binaries[d.Name+record.OtherBuild], err = digest.File(d.Path)
-	return err
+	s.binaries[d.Name+record.OtherBuild] = d.Path
+	return nil
 }
 
 // checkOther holds the plan's TTL and configuration against what the other

@@ -201,7 +201,7 @@ func (p Plan) asked() scenario.Overrides {
 type cell struct {
 	scenario.Shape
 	subject  *subject
-	scenario scenario.Scenario // of a floor, only its name
+	scenario scenario.Scenario
 }
 
 // section names the cell in the result folder.

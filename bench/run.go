@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/digest"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/meeting"
 	"github.com/lockbench/lockbench/internal/record"
@@ -64,6 +61,11 @@ func (e *InvalidError) Unwrap() error { return e.Err }
 func Run(ctx context.Context, p Plan, opts Options) (res Result, err error) {
 	if err := p.Check(); err != nil {
 		return Result{}, err
+	}
+	if !p.resumes {
+		if err := record.Vacant(p.Out); err != nil {
+			return Result{}, err
+		}
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -175,22 +177,14 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 func (r *runner) cells() []cell {
 	var out []cell
 	for _, sub := range r.subjects {
-		if sub.Kind == record.KindFloor {
-			acquire, _ := scenario.ByName("acquire")
-			if !slices.Contains(r.plan.Scenarios, acquire.Name) {
-				continue
-			}
-			for _, shape := range acquire.Shapes(r.plan.asked()) {
-				out = append(out, cell{subject: sub, scenario: scenario.Scenario{Name: scenario.FloorName}, Shape: shape})
-			}
-			continue
-		}
 		for _, name := range r.plan.Scenarios {
-			sc, ok := scenario.ByName(name)
-			if !ok {
-				continue // Check has refused it
+			sc, _ := scenario.ByName(name) // Check has refused what is none
+			switch {
+			case sub.call == nil:
+				out = append(out, r.cellsOf(sub, sc)...)
+			case name == "acquire":
+				out = append(out, r.cellsOf(sub, scenario.Floor(sub.call))...)
 			}
-			out = append(out, r.cellsOf(sub, sc)...)
 		}
 	}
 	return out
@@ -227,7 +221,7 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	met := r.clock.Now()
 	measured, err := record.Cell{}, r.failures.down(ctx, c.subject)
 	if err == nil {
-		measured, err = r.measure(ctx, c, in)
+		measured, err = c.scenario.Run(ctx, in)
 	}
 	interrupted := ctx.Err() != nil
 	measured.Section = c.section()
@@ -287,20 +281,8 @@ func classify(ctx context.Context, sub *subject, err error) error {
 	return err
 }
 
-func (r *runner) measure(ctx context.Context, c cell, in scenario.Input) (record.Cell, error) {
-	if c.subject.call != nil {
-		return scenario.Floor(ctx, r.clock, c.Clients, in.WarmUp, in.Measure, c.subject.call)
-	}
-	return c.scenario.Run(ctx, in)
-}
-
 // takes is about how long one execution of a cell takes.
-func (r *runner) takes(c cell) time.Duration {
-	if c.subject.call != nil {
-		return r.plan.WarmUp + r.plan.Measure
-	}
-	return c.scenario.Takes(r.input(c, 0))
-}
+func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c, 0)) }
 
 // input is what a cell gets in one run. Its seed depends on the plan's and on
 // the shape, not on the subject: those that are compared get the same schedule.
@@ -318,10 +300,10 @@ func (r *runner) input(c cell, run int) scenario.Input {
 }
 
 // manifest describes the run before it starts.
-func (r *runner) manifest() (record.Manifest, error) {
-	m := record.Manifest{
+func (r *runner) manifest() (m record.Manifest, err error) {
+	m = record.Manifest{
 		Started: r.clock.Started().UTC(), Lockbench: r.plan.Version, Machine: machine(),
-		Plan: r.plan.recorded(r.backends, r.baselines), Binaries: r.binaries, Skipped: r.skipped, Notes: r.notes,
+		Plan: r.plan.recorded(r.backends, r.baselines), Skipped: r.skipped, Notes: r.notes,
 	}
 	if r.meeting != nil {
 		m.Meeting = &record.Meeting{ID: r.meeting.ID(), Part: r.meeting.Part()}
@@ -329,10 +311,6 @@ func (r *runner) manifest() (record.Manifest, error) {
 	for _, s := range r.subjects {
 		m.Subjects = append(m.Subjects, s.Subject)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return m, err
-	}
-	m.Binaries[filepath.Base(self)], err = digest.File(self)
+	m.Binaries, err = checksums(r.binaries)
 	return m, err
 }

@@ -4,16 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/digest"
 	"github.com/lockbench/lockbench/internal/fault"
-	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/safety"
 )
@@ -108,19 +105,15 @@ func (p Plan) judged(ctx context.Context, concerns func(name string) bool) (back
 		return nil, m, err
 	}
 	p.Env = EnvLocal
-	m = record.Manifest{Lockbench: p.Version, Machine: machine(), Binaries: map[string]string{}}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, m, err
-	}
-	files := []string{self}
+	m = record.Manifest{Lockbench: p.Version, Machine: machine()}
 	var names []string
+	binaries := map[string]string{}
 	for _, d := range described {
 		if concerns != nil && !concerns(d.Name) {
 			continue
 		}
 		claims := d.says.Properties
-		names, files = append(names, d.Name), append(files, d.Path)
+		names, binaries[filepath.Base(d.Path)] = append(names, d.Name), d.Path
 		backends = append(backends, safety.Backend{
 			Name: d.Name, Path: d.Path, Fencing: string(claims.Fencing), Config: d.config, NoMTLS: !p.MTLS,
 		})
@@ -128,40 +121,49 @@ func (p Plan) judged(ctx context.Context, concerns func(name string) bool) (back
 			Name: d.Name, Kind: record.KindPlugin, Version: d.says.Version, Fencing: string(claims.Fencing), Scope: string(claims.Scope),
 		})
 	}
-	for _, file := range files {
-		if m.Binaries[filepath.Base(file)], err = digest.File(file); err != nil {
-			return nil, m, err
-		}
-	}
 	m.Plan = p.recorded(names, nil)
-	return backends, m, nil
+	m.Binaries, err = checksums(binaries)
+	return backends, m, err
 }
 
 // recordSafety runs the plan into a folder and judges what it holds.
 func recordSafety(ctx context.Context, p Plan, plan safety.Plan, m record.Manifest, opts Options) (Result, error) {
-	clock := load.NewClock()
-	m.Started = clock.Started().UTC()
-	folder, err := record.Create(p.Out, m)
-	if err != nil {
-		return Result{}, err
-	}
-	sink := &safetySink{folder: folder, progress: opts.Progress, log: opts.Log}
-	cells, runnable := plan.Cells()
-	sink.progress.Begin(cells, time.Duration(runnable)*(safetySetup+time.Duration(plan.Rounds)*safetyRound))
-	watched := watch()
-	err = safety.Run(ctx, plan, sink)
-	sink.progress.End()
+	sink := &safetySink{progress: opts.Progress, log: opts.Log}
+	_, err := fillFolder(ctx, p.Out, m, func(folder *record.Folder) error {
+		sink.folder = folder
+		cells, runnable := plan.Cells()
+		sink.progress.Begin(cells, time.Duration(runnable)*(safetySetup+time.Duration(plan.Rounds)*safetyRound))
+		defer sink.progress.End()
+		if err := safety.Run(ctx, plan, sink); ctx.Err() == nil {
+			return err
+		}
+		return nil // what was broken off has not failed
+	})
 	res := Result{Cells: sink.rounds, Interrupted: ctx.Err() != nil}
-	m = folder.Manifest()
-	m.Elapsed = time.Since(clock.Started()).Seconds()
-	watched(&m)
-	if err := closeFolder(folder, m, res.Interrupted, err); err != nil {
+	if err != nil {
 		return res, err
 	}
 	if res.Verdict, err = check.Dir(p.Out); err == nil && res.Cells == 0 && !res.Interrupted {
 		err = &EnvError{Err: fmt.Errorf("none of these faults can be run here: %s", strings.Join(sink.missing, "; "))}
 	}
 	return res, err
+}
+
+// fillFolder makes a folder, has work fill it, and closes it with what the machine
+// was busy with meanwhile.
+func fillFolder(ctx context.Context, dir string, m record.Manifest, work func(*record.Folder) error) (record.Manifest, error) {
+	began := time.Now()
+	m.Started = began.UTC()
+	folder, err := record.Create(dir, m)
+	if err != nil {
+		return m, err
+	}
+	watched := watch()
+	err = work(folder)
+	m = folder.Manifest()
+	m.Elapsed = time.Since(began).Seconds()
+	watched(&m)
+	return m, closeFolder(folder, m, err == nil && ctx.Err() != nil, err)
 }
 
 // About how long one round takes, and the servers of a cell.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/baseline"
-	"github.com/lockbench/lockbench/internal/digest"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/near"
 	"github.com/lockbench/lockbench/internal/record"
@@ -39,7 +39,7 @@ type session struct {
 	notes       []string
 	findings    []string
 	failures    failures
-	binaries    map[string]string // SHA-256 by file name
+	binaries    map[string]string // paths, by the names that are recorded
 }
 
 // closeTimeout bounds the orderly end of a session.
@@ -113,7 +113,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		s.servers = append(s.servers, servers.All...)
 		harm = harmed(servers)
 		maps.Copy(cfg, servers.Config)
-		if s.environment.isKept(f.Name, cfg) {
+		if _, kept := s.environment.kept[f.Name]; kept {
 			s.notes = append(s.notes, f.Name+" uses the server that lockbench env up keeps")
 		}
 	}
@@ -128,9 +128,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	if f.note != "" {
 		s.notes = append(s.notes, f.note)
 	}
-	if s.binaries[filepath.Base(f.Path)], err = digest.File(f.Path); err != nil {
-		return err
-	}
+	s.binaries[filepath.Base(f.Path)] = f.Path
 	s.openCounter(ctx, sub, cfg)
 	if err := s.openOther(ctx, f, cfg, sub); err != nil {
 		return err
@@ -147,18 +145,15 @@ func (s *session) openCounter(ctx context.Context, sub *subject, cfg driver.Conf
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	counter, err := store.Of(sub.Name).Counter(cfg)
-	if err == nil && counter != nil {
+	if counter != nil {
+		s.counters = append(s.counters, counter)
 		_, err = counter.Read(ctx)
 	}
 	if err != nil {
 		s.skipped = append(s.skipped, fmt.Sprintf("the commands of %s: %v", sub.Name, err))
+		return
 	}
-	if err == nil && counter != nil {
-		sub.counter = counter
-		s.counters = append(s.counters, counter)
-	} else if counter != nil {
-		_ = counter.Close() // the first error says more
-	}
+	sub.counter = counter
 }
 
 func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Config) error {
@@ -294,17 +289,17 @@ func (p Plan) describe(ctx context.Context, found []plugin.Found) ([]described, 
 		}
 		out = append(out, described{Found: f, says: d, config: cfg, ttl: ttl, note: note})
 	}
-	for _, named := range slices.Sorted(maps.Keys(p.Config)) {
-		if !slices.Contains(names, named) {
-			return nil, usagef("configuration for %q, which is not measured%s", named, near.Suggest(named, names))
+	return out, cmp.Or(others("configuration", p.Config, names), others("a target", p.Targets, names))
+}
+
+// others refuses what is for a backend that is not measured.
+func others[V any](what string, by map[string]V, measured []string) error {
+	for _, named := range slices.Sorted(maps.Keys(by)) {
+		if !slices.Contains(measured, named) {
+			return usagef("%s for %q, which is not measured%s", what, named, near.Suggest(named, measured))
 		}
 	}
-	for _, named := range slices.Sorted(maps.Keys(p.Targets)) {
-		if !slices.Contains(names, named) {
-			return nil, usagef("a target for %q, which is not measured%s", named, near.Suggest(named, names))
-		}
-	}
-	return out, nil
+	return nil
 }
 
 // CheckConfig checks cfg against the keys that the plugin f declares. Required

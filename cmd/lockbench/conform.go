@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/internal/conform"
 )
@@ -65,22 +66,19 @@ func (f *conformFlags) run(ctx context.Context, nameOrPath string, progress *pro
 	if err != nil {
 		return err
 	}
-	own := len(f.servers.targets) > 0 || cfg["address"] != ""
-	var keys []string
-	for _, k := range d.Keys {
-		keys = append(keys, k.Name)
+	takes := func(key string) bool {
+		return slices.ContainsFunc(d.Keys, func(k driver.Key) bool { return k.Name == key })
 	}
+	o := conform.Options{Name: found.Name, Path: found.Path, Config: cfg, Namespaces: takes("prefix"), NoMTLS: f.mtls == "off"}
 	// A backend without an address has no server: what it needs is in cfg.
-	own = own || !slices.Contains(keys, "address")
-	o := conform.Options{Name: found.Name, Path: found.Path, Config: cfg, Namespaces: slices.Contains(keys, "prefix"), NoMTLS: f.mtls == "off"}
-	if !own {
+	if len(f.servers.targets) == 0 && cfg["address"] == "" && takes("address") {
 		servers, err := bench.StartServers(ctx, found, true)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, servers.Close()) }()
 		maps.Copy(cfg, servers.Config)
-		o.Servers, o.Admit = servers.All, servers.Admit
+		o.Servers = servers
 	}
 	return f.suite(ctx, o, progress, stdout)
 }
@@ -146,28 +144,23 @@ func (s *shown) rule(r drivertest.RuleResult) {
 // end closes the document or counts in a last line, and returns an error if a
 // rule has failed, or did not run although it had to.
 func (s *shown) end() error {
+	all, passed, failed, notRun := len(drivertest.Rules()), s.counts[drivertest.Pass], s.counts[drivertest.Fail], s.counts[drivertest.NotRun]
 	if s.flags.format == "json" {
 		if err := writeJSON(s.stdout, s.docs); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintln(s.stdout, s.count())
+		fmt.Fprintf(s.stdout, "%d of %d rules ran: %d passed, %d failed; %d could not be checked, %d do not apply\n",
+			passed+failed, all, passed, failed, notRun, s.counts[drivertest.NA])
 	}
-	if n := s.counts[drivertest.Fail]; n > 0 {
-		return fmt.Errorf("%w: %d of %d rules fail", errConform, n, len(drivertest.Rules()))
-	}
-	if n := s.counts[drivertest.NotRun]; n > 0 && s.flags.require {
-		return hinted(fmt.Errorf("%d of %d rules could not be checked, and all that apply are required", n, len(drivertest.Rules())),
+	switch {
+	case failed > 0:
+		return fmt.Errorf("%w: %d of %d rules fail", errConform, failed, all)
+	case notRun > 0 && s.flags.require:
+		return hinted(fmt.Errorf("%d of %d rules could not be checked, and all that apply are required", notRun, all),
 			"let it start a server of its own, or --require=false")
 	}
 	return nil
-}
-
-// count is the last line.
-func (s *shown) count() string {
-	passed, failed := s.counts[drivertest.Pass], s.counts[drivertest.Fail]
-	return fmt.Sprintf("%d of %d rules ran: %d passed, %d failed; %d could not be checked, %d do not apply",
-		passed+failed, len(drivertest.Rules()), passed, failed, s.counts[drivertest.NotRun], s.counts[drivertest.NA])
 }
 
 func showCase(w io.Writer, c drivertest.CaseResult) {

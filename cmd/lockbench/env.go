@@ -39,8 +39,6 @@ says so. They end with lockbench env down, or with the process that keeps them.`
   lockbench env up
   lockbench run --quick
   lockbench env down`,
-		Args: cobra.ArbitraryArgs,
-		RunE: parentOnly,
 	}
 	cmd.AddCommand(envUpCommand(), envKeepCommand(), envDownCommand(), envStatusCommand(), envDoctorCommand())
 	return cmd

@@ -13,7 +13,6 @@ import (
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/internal/explore"
-	"github.com/lockbench/lockbench/internal/record"
 )
 
 // exploreFlags are those of scenario explore and of --scene.
@@ -58,13 +57,10 @@ func (f *runFlags) runExplore(ctx context.Context, cmd *cobra.Command) error {
 	x := bench.Exploration{
 		Plan: p, For: f.explore.lasts, Actions: unique(f.explore.actions), KeepGoing: f.explore.keepGoing, Recorder: f.explore.recorder, Log: log.line, Progress: log.progress,
 	}
-	if err := x.Check(); err != nil {
-		return err
-	}
-	if err := record.Vacant(p.Out); err != nil {
-		return err
-	}
 	found, err := bench.Explore(ctx, x)
+	if len(found) == 0 {
+		return orInterrupted(ctx, err)
+	}
 	if showErr := showFound(found, f.format, cmd.OutOrStdout()); showErr != nil {
 		return errors.Join(err, showErr)
 	}

@@ -29,8 +29,6 @@ are configured with, their prefix above all: another prefix has other locks.`,
 		Example: `  lockbench locks list redis --target redis=10.0.0.7:6379
   lockbench locks inspect redis jobs/refresh --target redis=env:REDIS_URL
   lockbench locks break redis jobs/refresh --token 1809738798206418944`,
-		Args: cobra.ArbitraryArgs,
-		RunE: parentOnly,
 	}
 	cmd.AddCommand(locksListCommand(), locksInspectCommand(), locksBreakCommand())
 	return cmd
@@ -43,19 +41,29 @@ type locksFlags struct {
 	timed   bool // tokens are times, by the plugin's own claim
 }
 
-func (f *locksFlags) add(cmd *cobra.Command) {
+// work is what a command does with the client of the backend that it names, and
+// with its further arguments.
+type work func(ctx context.Context, c *core.Client, args []string) error
+
+// command lets cmd, whose first argument is a backend, do its work.
+func (f *locksFlags) command(cmd *cobra.Command, do work) *cobra.Command {
 	choiceVar(cmd.Flags(), &f.format, "format", "text", "output: text or json", "text", "json")
 	f.servers.add(cmd.Flags())
+	cmd.ValidArgsFunction = firstBackend(cobra.ShellCompDirectiveNoFileComp)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return f.with(cmd, args, do)
+	}
+	return cmd
 }
 
 // locksTimeout bounds how long a store may be asked.
 const locksTimeout = 30 * time.Second
 
-// with opens the backend, checks that its store answers, and calls f.
-func (f *locksFlags) with(cmd *cobra.Command, backend string, do func(ctx context.Context, c *core.Client) error) (err error) {
+// with opens the backend, checks that its store answers, and does the work.
+func (f *locksFlags) with(cmd *cobra.Command, args []string, do work) (err error) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), locksTimeout)
 	defer cancel()
-	found, d, cfg, err := f.servers.resolved(ctx, backend, cmd.ErrOrStderr())
+	found, d, cfg, err := f.servers.resolved(ctx, args[0], cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -73,7 +81,7 @@ func (f *locksFlags) with(cmd *cobra.Command, backend string, do func(ctx contex
 	if err := b.Check(ctx); err != nil {
 		return &bench.EnvError{Backend: found.Name, Err: err, Hint: fmt.Sprintf("--target %s=ADDRESS says where the store is", found.Name)}
 	}
-	return do(ctx, c)
+	return do(ctx, c, args[1:])
 }
 
 // twoArgs demands a backend and a lock.
@@ -87,23 +95,18 @@ func twoArgs(cmd *cobra.Command, args []string) error {
 func locksInspectCommand() *cobra.Command {
 	var f locksFlags
 	cmd := &cobra.Command{
-		Use:               "inspect BACKEND NAME",
-		Short:             "Show who holds one lock",
-		Example:           `  lockbench locks inspect etcd jobs/refresh --target etcd=10.0.0.7:2379 --format json`,
-		Args:              twoArgs,
-		ValidArgsFunction: firstBackend(cobra.ShellCompDirectiveNoFileComp),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.with(cmd, args[0], func(ctx context.Context, c *core.Client) error {
-				h, err := c.Inspect(ctx, args[1])
-				if err != nil {
-					return err
-				}
-				return f.showHolder(cmd.OutOrStdout(), args[1], h)
-			})
-		},
+		Use:     "inspect BACKEND NAME",
+		Short:   "Show who holds one lock",
+		Example: `  lockbench locks inspect etcd jobs/refresh --target etcd=10.0.0.7:2379 --format json`,
+		Args:    twoArgs,
 	}
-	f.add(cmd)
-	return cmd
+	return f.command(cmd, func(ctx context.Context, c *core.Client, args []string) error {
+		h, err := c.Inspect(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return f.showHolder(cmd.OutOrStdout(), args[0], h)
+	})
 }
 
 func locksBreakCommand() *cobra.Command {
@@ -121,21 +124,19 @@ It compares the token in the store, so that a lease that was granted meanwhile
 is not ended. It asks first; where there is no terminal it needs --yes.`,
 		Example: `  lockbench locks break redis jobs/refresh --target redis=10.0.0.7:6379
   lockbench locks break redis jobs/refresh --token 1809738798206418944 --yes`,
-		Args:              twoArgs,
-		ValidArgsFunction: firstBackend(cobra.ShellCompDirectiveNoFileComp),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Args: twoArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes && !isTerminal(cmd.InOrStdin()) {
 				return hinted(usagef("%s asks before it breaks a lease, and there is no terminal to ask on", cmd.CommandPath()), "--yes breaks it without a question")
 			}
-			return f.with(cmd, args[0], func(ctx context.Context, c *core.Client) error {
-				return breakLease(ctx, cmd, c, args[1], token, yes)
-			})
+			return nil
 		},
 	}
 	cmd.Flags().Uint64Var(&token, "token", 0, "break it only under this token, `N` (default: the one that is shown)")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	f.add(cmd)
-	return cmd
+	return f.command(cmd, func(ctx context.Context, c *core.Client, args []string) error {
+		return breakLease(ctx, cmd, c, args[0], token, yes)
+	})
 }
 
 // breakLease ends the lease of name under token, or under the one that it has

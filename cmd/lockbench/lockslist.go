@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -22,20 +23,11 @@ func locksListCommand() *cobra.Command {
 		Short: "List the locks that are held, those whose names start with PREFIX",
 		Example: `  lockbench locks list redis --target redis=10.0.0.7:6379
   lockbench locks list mysql jobs/ --target mysql=@/etc/lockbench/mysql --config mysql.table=locks`,
-		Args:              needs(1, 2, "a backend, and takes a prefix"),
-		ValidArgsFunction: firstBackend(cobra.ShellCompDirectiveNoFileComp),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			prefix := ""
-			if len(args) == 2 {
-				prefix = args[1]
-			}
-			return f.with(cmd, args[0], func(ctx context.Context, c *core.Client) error {
-				return f.list(ctx, c, prefix, cmd.OutOrStdout())
-			})
-		},
+		Args: needs(1, 2, "a backend, and takes a prefix"),
 	}
-	f.add(cmd)
-	return cmd
+	return f.command(cmd, func(ctx context.Context, c *core.Client, prefix []string) error {
+		return f.list(ctx, c, strings.Join(prefix, ""), cmd.OutOrStdout())
+	})
 }
 
 func (f *locksFlags) list(ctx context.Context, c *core.Client, prefix string, w io.Writer) error {

@@ -63,8 +63,6 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs,
-		RunE:          parentOnly,
 	}
 	root.SetVersionTemplate("lockbench {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
@@ -72,28 +70,30 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	root.PersistentPreRunE = pluginDirs
 	root.AddCommand(runCommand(), checkCommand(), reportCommand(), compareCommand(), mergeCommand(), conformCommand(), pluginsCommand(), locksCommand(), envCommand(), execCommand())
 	completeAll(root)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	guideLost(root)
 	return root
 }
 
-// guideLost has the commands that cobra makes refuse what they do not know.
-func guideLost(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		switch c.Name() {
-		case "completion":
-			c.Args, c.RunE = cobra.ArbitraryArgs, parentOnly
-		case "help":
-			c.Run, c.RunE = nil, func(_ *cobra.Command, args []string) error {
-				about, rest, err := root.Find(args)
-				if err != nil || len(rest) > 0 {
-					return parentOnly(about, rest)
-				}
-				about.InitDefaultHelpFlag()
-				return about.Help()
+// guideLost has the commands that only have commands below them, and help, refuse
+// what they do not know.
+func guideLost(cmd *cobra.Command) {
+	if cmd.HasSubCommands() {
+		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, parentOnly
+	}
+	if cmd.Name() == "help" {
+		cmd.Run, cmd.RunE = nil, func(_ *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return parentOnly(about, rest)
 			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
 		}
+	}
+	for _, below := range cmd.Commands() {
+		guideLost(below)
 	}
 }
 

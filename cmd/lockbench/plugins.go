@@ -20,8 +20,6 @@ func pluginsCommand() *cobra.Command {
 		Example: `  lockbench plugins list
   lockbench plugins describe redis
   lockbench plugins new mybackend`,
-		Args: cobra.ArbitraryArgs,
-		RunE: parentOnly,
 	}
 	cmd.AddCommand(pluginsListCommand(), pluginsDescribeCommand(), pluginsNewCommand())
 	return cmd

@@ -118,11 +118,6 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	if err := p.Check(); err != nil {
 		return err
 	}
-	if f.resume == "" {
-		if err := record.Vacant(p.Out); err != nil {
-			return err
-		}
-	}
 	log := slog.New(slog.DiscardHandler)
 	if f.verbose {
 		log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -35,9 +35,7 @@ type Options struct {
 	// Servers are the throwaway servers behind Config. None when they are the
 	// caller's, which are then neither stopped nor emptied: cases that would do
 	// so are not run.
-	Servers []*env.Server
-	// Admit lets Servers serve at once after they were started again.
-	Admit func(ctx context.Context) error
+	Servers *store.Servers
 }
 
 // Run runs the suite and calls report with one result for each rule, in their
@@ -55,8 +53,8 @@ func (o Options) harness(t drivertest.T) *drivertest.Harness {
 		other := plugintest.BinaryOf(o.Name, o.Path, plugin.Options{Config: o.namespace(), NoMTLS: o.NoMTLS})
 		h.Other = func(t drivertest.T) driver.Backend { return other(t).Open(t) }
 	}
-	if len(o.Servers) > 0 {
-		h.Store = throwaway{o.Servers, o.Admit}
+	if o.Servers != nil {
+		h.Store = Store(o.Servers.Admit, o.Servers.All...)
 		h.Leftovers = o.leftovers(cfg["prefix"])
 	}
 	return h
@@ -81,13 +79,13 @@ func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 		t.Helper()
 		for end := time.Now().Add(clearWithin); ; time.Sleep(clearPause) {
 			var left []string
-			for _, s := range o.Servers {
+			for _, s := range o.Servers.All {
 				some, err := keys(t.Context(), s.Addr(), prefix)
 				must(t, err)
 				left = append(left, some...)
 			}
 			// Of several servers a majority answers for all, and the rest follow.
-			if len(left) == 0 || len(o.Servers) == 1 || time.Now().After(end) {
+			if len(left) == 0 || len(o.Servers.All) == 1 || time.Now().After(end) {
 				return left
 			}
 		}
@@ -99,8 +97,12 @@ const (
 	clearPause  = 10 * time.Millisecond
 )
 
-// throwaway is the servers of a backend, as a case wants them: all of
-// them are harmed at the same time.
+// Store lets a case harm the servers of a backend, all of them at the same time.
+// Where admit is not nil it lets them serve after they were started again.
+func Store(admit func(context.Context) error, servers ...*env.Server) drivertest.Store {
+	return throwaway{servers, admit}
+}
+
 type throwaway struct {
 	servers []*env.Server
 	admit   func(context.Context) error
@@ -123,9 +125,11 @@ func (s throwaway) Resume(t drivertest.T) { t.Helper(); s.each(t, (*env.Server).
 
 func (s throwaway) Start(t drivertest.T, keepData bool) {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
+	ctx := context.WithoutCancel(t.Context()) // also when the case has ended
 	s.each(t, func(one *env.Server) error { return one.Start(ctx, keepData) })
-	must(t, s.admit(ctx))
+	if s.admit != nil {
+		must(t, s.admit(ctx))
+	}
 }
 
 func must(t drivertest.T, err error) {

@@ -53,16 +53,7 @@ func median(c cell, unit string, per float64) figure {
 	return of(func(v ...[]float64) stat.Estimate { return scaled(stat.Median(v[0]), per) }, series{c, unit})
 }
 
-// difference is the median over the runs of one value less another one.
-func difference(c cell, unit, without string) figure {
-	return paired(c, unit, without, func(v, w float64) float64 { return v - w })
-}
-
-// quotient is the median over the runs of one value by another one.
-func quotient(c cell, unit, by string) figure {
-	return paired(c, unit, by, func(v, w float64) float64 { return v / w })
-}
-
+// paired is the median over the runs of what joins two values of each.
 func paired(c cell, first, second string, join func(v, w float64) float64) figure {
 	compute := func(v ...[]float64) stat.Estimate {
 		joined := make([]float64, len(v[0]))

@@ -2,6 +2,7 @@ package goals
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/record"
@@ -37,28 +38,21 @@ const (
 
 // Goals are P1 to P11 with their parts.
 func Goals() []Goal {
-	all := speed()
+	return slices.Concat(speed(), each(handoffs), each(across), each(killed), each(lost), held(), each(idle))
+}
+
+// each are goals of every backend, one backend after the other.
+func each(of func(backend string) []Goal) []Goal {
+	var out []Goal
 	for _, b := range backends {
-		all = append(all, handoffs(b)...)
+		out = append(out, of(b)...)
 	}
-	for _, b := range backends {
-		all = append(all, across(b)...)
-	}
-	for _, b := range backends {
-		killed := cell{scenario: "takeover", backend: b, mode: "kill-host", hosts: -1}
-		all = append(all, Goal{
-			ID: "P8/" + b, What: b + ": takeover after SIGKILL of the leading host; p99, in brackets p50 and the longest",
-			Limit: 50, Unit: "ms", figure: p99(killed, "takeover", nothing),
-		})
-	}
-	for _, b := range backends {
-		lost := cell{scenario: "takeover", backend: b, mode: "kill-machine", hosts: -1}
-		all = append(all, Goal{
-			ID: "P9/" + b, What: b + ": takeover after the machine is lost, beyond the TTL left and one round trip (etcd: and its expiry step); p99, in brackets p50 and the longest",
-			Limit: 50, Unit: "ms", figure: p99(lost, "overdue", roundTrip(lost, 50*time.Millisecond)),
-		})
-	}
-	return append(all, footprint()...)
+	return out
+}
+
+// acquiring is a cell of scenario acquire.
+func acquiring(backend string, clients int) cell {
+	return cell{scenario: "acquire", backend: backend, clients: clients}
 }
 
 // speed are P1 to P5: the fast path against the libraries.
@@ -68,12 +62,11 @@ func speed() []Goal {
 		if clients > 1 {
 			callers = fmt.Sprintf("%d clients", clients)
 		}
-		own, other := cell{scenario: "acquire", backend: subject, clients: clients}, cell{scenario: "acquire", backend: baseline, clients: clients}
-		tokens := ""
+		own, tokens := acquiring(subject, clients), ""
 		if subject == "redlock" {
 			own.fencing, tokens = "quorum", ", with tokens of a quorum"
 		}
-		g := price(fmt.Sprintf("%s / %s, %s", subject, baseline, callers), own, other, clients)
+		g := price(fmt.Sprintf("%s / %s, %s", subject, baseline, callers), own, acquiring(baseline, clients))
 		g.ID, g.What, g.Limit, g.AtLeast = id, g.What+tokens, limit, clients > 1
 		return g
 	}
@@ -122,12 +115,12 @@ func across(backend string) []Goal {
 		out = append(out,
 			Goal{ID: id, What: fmt.Sprintf("%s: handoff p50, %d waiters in as many hosts", backend, hosts), Limit: limit, Unit: "ms", figure: median(c, handoff, millisecond)},
 			Goal{ID: id + "/jain", What: backend + ": Jain fairness of the same", Limit: 0.95, AtLeast: true, figure: median(c, "jain", 1)},
-			Goal{ID: id + "/wait", What: backend + ": the longest wait of the same, by the median wait", Limit: 3, figure: quotient(c, "max-ns/wait", "p50-ns/wait")},
+			Goal{ID: id + "/wait", What: backend + ": the longest wait of the same, by the median wait", Limit: 3, figure: paired(c, "max-ns/wait", "p50-ns/wait", func(longest, usual float64) float64 { return longest / usual })},
 			Goal{ID: id + "/commands", What: backend + ": commands that clients send for a grant to each node", Limit: commands, figure: median(c, "sent-commands/grant", 1)},
 		)
 		if backend == "redis" {
 			out = append(out,
-				Goal{ID: id + "/scripted", What: "redis: commands that scripts run for a grant", Limit: 15, figure: difference(c, "commands/grant", "sent-commands/grant")},
+				Goal{ID: id + "/scripted", What: "redis: commands that scripts run for a grant", Limit: 15, figure: paired(c, "commands/grant", "sent-commands/grant", func(run, sent float64) float64 { return run - sent })},
 				Goal{ID: id + "/server", What: "redis: time of the server for a grant", Limit: 150, Unit: "us", figure: median(c, "server-ns/grant", microsecond)},
 			)
 		}
@@ -135,22 +128,41 @@ func across(backend string) []Goal {
 	return out
 }
 
-// footprint are P10 and P11: held leases, and the start of a plugin.
-func footprint() []Goal {
+// killed is P8: the end of a leader whose plugin releases.
+func killed(backend string) []Goal {
+	c := cell{scenario: "takeover", backend: backend, mode: "kill-host", hosts: -1}
+	return []Goal{{
+		ID: "P8/" + backend, What: backend + ": takeover after SIGKILL of the leading host; p99, in brackets p50 and the longest",
+		Limit: 50, Unit: "ms", figure: p99(c, "takeover", nothing),
+	}}
+}
+
+// lost is P9: the end of a leader for whom nobody releases.
+func lost(backend string) []Goal {
+	c := cell{scenario: "takeover", backend: backend, mode: "kill-machine", hosts: -1}
+	return []Goal{{
+		ID: "P9/" + backend, What: backend + ": takeover after the machine is lost, beyond the TTL left and one round trip (etcd: and its expiry step); p99, in brackets p50 and the longest",
+		Limit: 50, Unit: "ms", figure: p99(c, "overdue", roundTrip(c, 50*time.Millisecond)),
+	}}
+}
+
+// held are P10: leases that are held.
+func held() []Goal {
 	held := cell{scenario: "footprint", backend: "redis", hold: true}
-	out := []Goal{
+	return []Goal{
 		{ID: "P10/cpu", What: "redis, 10,000 held leases, TTL 10 s: processor time of host and plugin, of one core", Limit: 1.2, Unit: "%", figure: median(held, "renewal-cpu-%", 1)},
 		{ID: "P10/memory", What: "redis, the same: memory of the host for a lease", Limit: 2, Unit: "KiB", figure: median(held, "host-bytes/lease", kibibyte)},
 		{ID: "P10/losses", What: "redis, the same: leases lost although nothing happened; in brackets the fewest and the most of a run", Limit: 0, figure: worst(held, "lost-leases")},
 	}
-	for _, b := range backends {
-		c := cell{scenario: "footprint", backend: b}
-		out = append(out,
-			Goal{ID: "P11/" + b + "/start", What: b + ": plugin start to first grant, p50, with mutual TLS", Limit: 60, Unit: "ms", figure: median(c, "p50-ns/first-grant", millisecond)},
-			Goal{ID: "P11/" + b + "/rss", What: b + ": memory of the idle plugin", Limit: 25, Unit: "MB", figure: median(c, "idle-bytes/plugin", megabyte)},
-		)
+}
+
+// idle are P11: a plugin that was just started.
+func idle(backend string) []Goal {
+	c := cell{scenario: "footprint", backend: backend}
+	return []Goal{
+		{ID: "P11/" + backend + "/start", What: backend + ": plugin start to first grant, p50, with mutual TLS", Limit: 60, Unit: "ms", figure: median(c, "p50-ns/first-grant", millisecond)},
+		{ID: "P11/" + backend + "/rss", What: backend + ": memory of the idle plugin", Limit: 25, Unit: "MB", figure: median(c, "idle-bytes/plugin", megabyte)},
 	}
-	return out
 }
 
 // floor is measured beside scenario acquire, whatever the plan has.
@@ -164,15 +176,13 @@ func Prices() []Goal {
 	out := []Goal{{What: "a call through a plugin that does nothing, clients=1: p50", Unit: "us", figure: median(nothing, "p50-ns/call", microsecond)}}
 	for _, b := range backends {
 		for _, n := range clients[b] {
-			through := cell{scenario: "acquire", backend: b, clients: n}
-			within := cell{scenario: "acquire", backend: b + "-in-process", clients: n}
-			out = append(out, price(fmt.Sprintf("%s through its process / in process, clients=%d", b, n), through, within, n))
+			out = append(out, price(fmt.Sprintf("%s through its process / in process, clients=%d", b, n), acquiring(b, n), acquiring(b+"-in-process", n)))
 		}
 	}
 	for _, n := range []int{1, 64} {
-		plain := cell{scenario: "acquire", backend: "redis", clients: n, noMTLS: true}
-		library := cell{scenario: "acquire", backend: "redislock", clients: n, noMTLS: true}
-		out = append(out, price(fmt.Sprintf("redis without mutual TLS / redislock, clients=%d", n), plain, library, n))
+		plain, library := acquiring("redis", n), acquiring("redislock", n)
+		plain.noMTLS, library.noMTLS = true, true
+		out = append(out, price(fmt.Sprintf("redis without mutual TLS / redislock, clients=%d", n), plain, library))
 	}
 	return out
 }
@@ -180,20 +190,17 @@ func Prices() []Goal {
 // Noise is shown and not judged: each plugin by a second copy of itself, which
 // would be 1 if nothing but the plugin decided. Its limits mean nothing.
 func Noise() []Goal {
-	var out []Goal
-	for _, b := range backends {
+	return each(func(b string) (out []Goal) {
 		for _, n := range []int{1, 64} {
-			one := cell{scenario: "acquire", backend: b, clients: n}
-			other := cell{scenario: "acquire", backend: b + record.OtherBuild, clients: n}
-			out = append(out, price(fmt.Sprintf("%s / the same again, clients=%d", b, n), one, other, n))
+			out = append(out, price(fmt.Sprintf("%s / the same again, clients=%d", b, n), acquiring(b, n), acquiring(b+record.OtherBuild, n)))
 		}
-	}
-	return out
+		return out
+	})
 }
 
 // price compares latencies of one caller, and throughput of several.
-func price(what string, subject, baseline cell, clients int) Goal {
-	if clients == 1 {
+func price(what string, subject, baseline cell) Goal {
+	if subject.clients == 1 {
 		return Goal{What: what + ": acquire p50", figure: ratio(subject, baseline, p50)}
 	}
 	return Goal{What: what + ": cycles/s", figure: ratio(subject, baseline, cycles)}

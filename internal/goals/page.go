@@ -2,7 +2,6 @@ package goals
 
 import (
 	_ "embed"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -29,15 +28,9 @@ type page struct {
 	Prices   []Line
 	Noise    []Line
 	Scaling  []Line
-	Points   []curvePoint
+	Points   []point
 	Hosts    []Line
 	Subjects []record.Subject
-}
-
-// curvePoint is one row of the scaling curve.
-type curvePoint struct {
-	Backend, Rate, P99 string
-	Clients            int
 }
 
 // WritePage writes the lines with machine, versions and date as Markdown. commit
@@ -80,16 +73,11 @@ func subjectsIn(folders []Folder) []record.Subject {
 }
 
 // pointsIn are the scaling curves of the folders that have them.
-func pointsIn(folders []Folder) []curvePoint {
-	var out []curvePoint
+func pointsIn(folders []Folder) []point {
+	var out []point
 	for _, b := range backends {
-		c, err := curveIn(folders, b)
-		if err != nil {
-			continue // its line among the scaling goals says why
-		}
-		for _, p := range c.points {
-			out = append(out, curvePoint{b, fmt.Sprintf("%.0f", p.rate()), p.tail(), p.clients})
-		}
+		c, _ := curveIn(folders, b) // its line among the scaling goals says why there is none
+		out = append(out, c.points...)
 	}
 	return out
 }

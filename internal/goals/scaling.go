@@ -15,20 +15,15 @@ const lastClients = 1024
 // ScalingGoals are about the curve of throughput from 1 to 1,024 callers of one
 // host, which is measured by itself.
 func ScalingGoals() []Goal {
-	var out []Goal
-	for _, b := range backends {
-		out = append(out,
-			Goal{
-				ID: "scaling/" + b, What: b + ": the least throughput after its peak, by the peak", Limit: 0.85, AtLeast: true,
-				figure: ofCurve(b, curve.left),
-			},
-			Goal{
-				ID: "scaling/" + b + "/p99", What: b + ": growth of the acquire p99 from the peak to 1,024 clients, by that of the clients", Limit: 1,
-				figure: ofCurve(b, curve.queueing),
-			},
-		)
-	}
-	return out
+	return each(func(b string) []Goal {
+		return []Goal{{
+			ID: "scaling/" + b, What: b + ": the least throughput after its peak, by the peak", Limit: 0.85, AtLeast: true,
+			figure: ofCurve(b, curve.left),
+		}, {
+			ID: "scaling/" + b + "/p99", What: b + ": growth of the acquire p99 from the peak to 1,024 clients, by that of the clients", Limit: 1,
+			figure: ofCurve(b, curve.queueing),
+		}}
+	})
 }
 
 // Hosts are shown and not judged: callers in several hosts with a plugin each
@@ -36,8 +31,7 @@ func ScalingGoals() []Goal {
 // mean nothing.
 func Hosts() []Goal {
 	const clients = 256
-	var out []Goal
-	for _, b := range backends {
+	return each(func(b string) (out []Goal) {
 		one := cell{scenario: "throughput", backend: b, clients: clients}
 		for _, several := range []cell{{hosts: 2, clients: clients / 2}, {hosts: 4, clients: clients / 4}, {hosts: 2, clients: clients}, {hosts: 4, clients: clients}} {
 			several.scenario, several.backend = one.scenario, b
@@ -46,8 +40,8 @@ func Hosts() []Goal {
 				figure: ratio(several, one, cycles),
 			})
 		}
-	}
-	return out
+		return out
+	})
 }
 
 // curve is the throughput of one backend over growing numbers of callers of one
@@ -59,14 +53,18 @@ type curve struct {
 
 // point is one number of callers of a curve, with the values of each run.
 type point struct {
-	clients     int
+	Backend     string
+	Clients     int
 	rates, p99s []float64 // cycles per second, and nanoseconds
 }
 
 func (p point) rate() float64 { return stat.Median(p.rates).Center }
 
-// tail is the p99, "-" where there are too few samples for it.
-func (p point) tail() string {
+// Rate is the throughput for people.
+func (p point) Rate() string { return fmt.Sprintf("%.0f", p.rate()) }
+
+// P99 is that of acquire for people, "-" where there are too few samples for it.
+func (p point) P99() string {
 	if len(p.p99s) == 0 {
 		return "-"
 	}
@@ -98,7 +96,7 @@ func pointsOf(f Folder, c cell) []point {
 	for _, r := range f.lines(c) {
 		p := byClients[r.Clients]
 		if p == nil {
-			p = &point{clients: r.Clients}
+			p = &point{Backend: c.backend, Clients: r.Clients}
 			byClients[r.Clients] = p
 		}
 		p.rates = append(p.rates, r.Values[cycles])
@@ -110,7 +108,7 @@ func pointsOf(f Folder, c cell) []point {
 	for _, p := range byClients {
 		out = append(out, *p)
 	}
-	slices.SortFunc(out, func(a, b point) int { return a.clients - b.clients })
+	slices.SortFunc(out, func(a, b point) int { return a.Clients - b.Clients })
 	return out
 }
 
@@ -122,7 +120,7 @@ func (c curve) end() point { return c.points[len(c.points)-1] }
 func (c curve) left() (e stat.Estimate, note string, err error) {
 	top, end := c.top(), c.end()
 	least := slices.MinFunc(c.points[c.peak:], func(a, b point) int { return cmp.Compare(a.rate(), b.rate()) })
-	note = fmt.Sprintf("%.0f at %d clients, %.0f at %d", top.rate(), top.clients, end.rate(), end.clients)
+	note = fmt.Sprintf("%s at %d clients, %s at %d", top.Rate(), top.Clients, end.Rate(), end.Clients)
 	return stat.Compare(least.rates, top.rates).Estimate, note, nil
 }
 
@@ -131,10 +129,10 @@ func (c curve) left() (e stat.Estimate, note string, err error) {
 func (c curve) queueing() (e stat.Estimate, note string, err error) {
 	top, end := c.top(), c.end()
 	if len(top.p99s) == 0 || len(end.p99s) == 0 {
-		return e, "", fmt.Errorf("too few samples for a p99 at %d or %d clients", top.clients, end.clients)
+		return e, "", fmt.Errorf("too few samples for a p99 at %d or %d clients", top.Clients, end.Clients)
 	}
-	e = scaled(stat.Compare(end.p99s, top.p99s).Estimate, float64(end.clients)/float64(top.clients))
-	return e, fmt.Sprintf("%s at %d clients, %s at %d", top.tail(), top.clients, end.tail(), end.clients), nil
+	e = scaled(stat.Compare(end.p99s, top.p99s).Estimate, float64(end.Clients)/float64(top.Clients))
+	return e, fmt.Sprintf("%s at %d clients, %s at %d", top.P99(), top.Clients, end.P99(), end.Clients), nil
 }
 
 func ofCurve(backend string, value func(curve) (stat.Estimate, string, error)) figure {

@@ -43,7 +43,7 @@ var carryOut = map[string]func(*agent, context.Context, order) line{
 // agent is the state of a host in its process.
 type agent struct {
 	parent  *proc.Parent
-	clock   proc.Clock
+	clock   load.Clock
 	locker  load.Locker
 	library bool // is what locker is of
 	work    sync.WaitGroup
@@ -55,9 +55,9 @@ type agent struct {
 	terms    map[string]*term // by the lock's name
 }
 
-func openAgent(parent *proc.Parent, s Spec) (proc.Agent[order], error) {
+func openAgent(parent *proc.Parent, s start) (proc.Agent[order], error) {
 	a := &agent{
-		parent: parent, clock: proc.MachineClock(), library: s.Baseline != "",
+		parent: parent, clock: load.ClockFrom(proc.MachineClock().Zero().Add(time.Duration(s.Zero))), library: s.Baseline != "",
 		leases: map[int64]load.Lease{}, cancel: map[int64]context.CancelFunc{}, terms: map[string]*term{},
 	}
 	if a.library {
@@ -149,7 +149,7 @@ func (a *agent) release(_ context.Context, o order) (l line) {
 
 // cycle carries out [Process.Cycle].
 func (a *agent) cycle(ctx context.Context, o order) (l line) {
-	callers := o.Cycles.Run(ctx, a.locker, load.ClockFrom(a.clock.Zero()))
+	callers := o.Cycles.Run(ctx, a.locker, a.clock)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.attempts = nil

@@ -66,7 +66,6 @@ func (l *calledLease) Released() (ended, done int64) { return l.release.From, l.
 // Note: attempts that were sent as they come, or at the end of each host's own
 // loop, would cost the other hosts processor time that is being measured.
 func (p *Process) Cycle(ctx context.Context, c load.Cycles) error {
-	c.From, c.Until = c.From-p.offset, c.Until-p.offset
 	_, err := p.ask(ctx, order{Op: opCycle, Cycles: &c})
 	return err
 }

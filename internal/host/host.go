@@ -38,10 +38,16 @@ type Spec struct {
 	Baseline string
 }
 
+// start is what a host is started with. Its clock is that of the run, so that
+// nobody converts its times.
+type start struct {
+	Spec
+	Zero int64 // of that clock, on the machine's
+}
+
 // Process is a host. Its methods may be called from any goroutine.
 type Process struct {
 	*proc.Child
-	offset int64 // of the machine's clock to the run's
 
 	mu      sync.Mutex
 	plugin  int // process id; 0 for a baseline
@@ -56,12 +62,11 @@ type order struct {
 	Op       string       `json:"op"`
 	Lock     *lockSpec    `json:"lock,omitempty"`
 	Target   int64        `json:"target,omitempty"` // of release and cancel: the order that began it
-	Cycles   *load.Cycles `json:"cycles,omitempty"` // on the machine's clock
+	Cycles   *load.Cycles `json:"cycles,omitempty"`
 	Campaign *Campaign    `json:"campaign,omitempty"`
 }
 
-// line is one line from it: the answer to an order, or the state of a term. Its
-// times are on the machine's clock.
+// line is one line from it: the answer to an order, or the state of a term.
 type line struct {
 	ID      int64          `json:"id,omitempty"`
 	From    int64          `json:"from,omitempty"` // just before and just after
@@ -98,8 +103,8 @@ func (l line) err() error {
 // Start starts a host, and returns when its plugin is open. The times that it
 // tells are on clock.
 func Start(ctx context.Context, s Spec, clock load.Clock) (*Process, error) {
-	p := &Process{Child: &proc.Child{Role: role}, offset: -proc.MachineClock().Of(clock.Started()), pending: map[int64]chan line{}}
-	if err := proc.Start(ctx, p.Child, s, p.take); err != nil {
+	p := &Process{Child: &proc.Child{Role: role}, pending: map[int64]chan line{}}
+	if err := proc.Start(ctx, p.Child, start{s, proc.MachineClock().Of(clock.Started())}, p.take); err != nil {
 		return nil, fmt.Errorf("host: %w", err)
 	}
 	return p, nil
@@ -107,10 +112,6 @@ func Start(ctx context.Context, s Spec, clock load.Clock) (*Process, error) {
 
 // take passes one line on.
 func (p *Process) take(l line) {
-	p.onClock(&l.From, &l.To)
-	for i := range l.Attempts {
-		p.shift(&l.Attempts[i])
-	}
 	p.mu.Lock()
 	answer, on := p.pending[l.ID], p.on
 	delete(p.pending, l.ID)
@@ -120,25 +121,11 @@ func (p *Process) take(l line) {
 	p.mu.Unlock()
 	switch {
 	case l.Term != nil:
-		p.shift(&l.Term.Attempt)
-		p.onClock(&l.Term.Sent, &l.Term.FreeFrom, &l.Term.FreeBy)
 		on(*l.Term)
 	case answer != nil:
 		answer <- l
 	}
 }
-
-// onClock puts times that the process has read on the clock of the run; 0 is
-// none.
-func (p *Process) onClock(times ...*int64) {
-	for _, t := range times {
-		if *t != 0 {
-			*t += p.offset
-		}
-	}
-}
-
-func (p *Process) shift(a *record.Attempt) { p.onClock(&a.Asked, &a.Answered, &a.Ended, &a.Done) }
 
 // ask sends one order and waits for its answer. The end of ctx is passed on, and
 // the answer waited for: a lock may have been granted meanwhile.
@@ -167,17 +154,6 @@ func (p *Process) ask(ctx context.Context, o order) (line, error) {
 	default:
 		return line{}, proc.ErrEnded
 	}
-}
-
-// Kill ends the host with SIGKILL and returns when it is gone and what it had
-// told was passed on. Its plugin is not touched. It is no error that the host
-// has ended before.
-func (p *Process) Kill() error {
-	err := p.Child.Kill()
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
-	}
-	return err
 }
 
 // KillMachine ends the host and its plugin as the loss of a machine does:

@@ -16,5 +16,8 @@ func ClockFrom(start time.Time) Clock { return Clock{start: start} }
 // Now is the time since the start.
 func (c Clock) Now() int64 { return int64(time.Since(c.start)) }
 
+// Of is what it showed at t, a time that this process has read.
+func (c Clock) Of(t time.Time) int64 { return int64(t.Sub(c.start)) }
+
 // Started is the wall time of zero.
 func (c Clock) Started() time.Time { return c.start }

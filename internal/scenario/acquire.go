@@ -24,11 +24,7 @@ var acquire = Scenario{
 const renewShare = 4
 
 func acquireShapes(a Overrides) []Shape {
-	clients := a.Clients
-	if len(clients) == 0 {
-		clients = []int{1, 8, 64}
-	}
-	return product([]int{0}, clients, []int{0}, []time.Duration{0})
+	return product([]int{0}, orUsual(a.Clients, 1, 8, 64), []int{0}, []time.Duration{0})
 }
 
 func runAcquire(ctx context.Context, in Input) (record.Cell, error) {
@@ -91,11 +87,7 @@ func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []int64 {
 		}
 		c.Release(context.WithoutCancel(ctx), lease)
 	})
-	var all []int64
-	for _, t := range took {
-		all = append(all, t...)
-	}
-	return all
+	return slices.Concat(took...)
 }
 
 // measured picks the latencies of the cycles that began at or after from, and

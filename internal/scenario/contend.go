@@ -52,17 +52,12 @@ func contendShapes(a Overrides) []Shape {
 	if a.Quick {
 		modes = modes[:1]
 	}
-	holds := a.Hold
-	if len(holds) == 0 {
-		holds = []time.Duration{holdFor}
-	}
 	var out []Shape
 	for _, mode := range modes {
 		for _, h := range hostsOf(a) {
-			for _, n := range contendClients(a, h) {
-				for _, hold := range holds {
-					out = append(out, Shape{Mode: mode, Hosts: h, Clients: n, Hold: hold})
-				}
+			for _, s := range product([]int{h}, contendClients(a, h), []int{0}, orUsual(a.Hold, holdFor)) {
+				s.Mode = mode
+				out = append(out, s)
 			}
 		}
 	}

@@ -17,25 +17,22 @@ import (
 
 // election is what is known of the candidates of one cell.
 type election struct {
-	in     Input
-	mode   mode
-	figure figures
-	watch  *follower // nil without anything to observe with
+	in    Input
+	mode  mode
+	watch *follower // nil without anything to observe with
+
+	cell     record.Cell
+	slack    time.Duration // from the end of the TTL to the upper end of the band
+	kept     int           // names that were led on by the leader that was harmed
+	earliest time.Duration // the most by which a takeover came early
 
 	candidates []*candidate // by id; used by the goroutine that runs the cell
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each report
 	terms   []host.Term   // with the id of the candidate as client
-	newest  map[tenure]int
-	seats   []int  // who led last, by name: the index of the term, -1 for nobody
-	failure string // the last error that a candidate has met
-}
-
-// tenure is a name as one candidate has it.
-type tenure struct {
-	candidate int32
-	name      int32
+	seats   []int         // who led last, by name: the index of the term, -1 for nobody
+	failure string        // the last error that a candidate has met
 }
 
 // candidate is a host that campaigns, with the proxies through which it reaches
@@ -48,10 +45,12 @@ type candidate struct {
 }
 
 func newElection(in Input, m mode) *election {
-	return &election{
-		in: in, mode: m, figure: newFigures(in, m), changed: make(chan struct{}),
-		newest: map[tenure]int{}, seats: slices.Repeat([]int{-1}, len(in.Names)),
+	s := &election{
+		in: in, mode: m, changed: make(chan struct{}),
+		seats: slices.Repeat([]int{-1}, len(in.Names)),
 	}
+	s.begin()
+	return s
 }
 
 // join starts one more candidate.
@@ -101,12 +100,12 @@ func (s *election) hear(c *candidate, t host.Term) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.Client = c.id
-	id := tenure{c.id, t.Name}
-	i, known := s.newest[id]
-	if !known || s.terms[i].Answered != t.Answered {
+	i := slices.IndexFunc(s.terms, func(o host.Term) bool {
+		return o.Client == t.Client && o.Name == t.Name && o.Answered == t.Answered
+	})
+	if i < 0 {
 		i = len(s.terms)
 		s.terms = append(s.terms, t)
-		s.newest[id] = i
 		if t.Outcome == record.Granted {
 			s.seats[t.Name] = i
 		}

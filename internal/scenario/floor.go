@@ -11,25 +11,31 @@ import (
 	"github.com/lockbench/lockbench/internal/record"
 )
 
-// FloorName is the scenario name under which floors are recorded.
-const FloorName = "floor"
-
 // ErrFloor: the call of a floor failed.
 var ErrFloor = errors.New("the call failed")
 
 // Floor measures a call that does nothing useful, in a closed loop: the least
-// that an operation can cost on the same path.
-func Floor(ctx context.Context, clock load.Clock, clients int, warmUp, measure time.Duration, call func(context.Context) error) (record.Cell, error) {
-	bounded, cancel := context.WithTimeout(ctx, warmUp+measure+graceOf(measure))
+// that an operation can cost on the same path. It has the loads of acquire.
+func Floor(call func(context.Context) error) Scenario {
+	return Scenario{
+		Name:   "floor",
+		Shapes: acquireShapes,
+		Takes:  func(in Input) time.Duration { return in.WarmUp + in.Measure },
+		Run:    func(ctx context.Context, in Input) (record.Cell, error) { return runFloor(ctx, in, call) },
+	}
+}
+
+func runFloor(ctx context.Context, in Input, call func(context.Context) error) (record.Cell, error) {
+	bounded, cancel := context.WithTimeout(ctx, in.WarmUp+in.Measure+graceOf(in.Measure))
 	defer cancel()
-	from := clock.Now() + int64(warmUp)
-	until := from + int64(measure)
-	took := make([][]int64, clients)
-	errs := make([]error, clients)
-	ends := make([]int64, clients)
-	load.Workers(clients, func(i int) {
+	from := in.Clock.Now() + int64(in.WarmUp)
+	until := from + int64(in.Measure)
+	took := make([][]int64, in.Clients)
+	errs := make([]error, in.Clients)
+	ends := make([]int64, in.Clients)
+	load.Workers(in.Clients, func(i int) {
 		for bounded.Err() == nil {
-			asked := clock.Now()
+			asked := in.Clock.Now()
 			if asked >= until && len(took[i]) > 0 {
 				return
 			}
@@ -37,7 +43,7 @@ func Floor(ctx context.Context, clock load.Clock, clients int, warmUp, measure t
 				errs[i] = err
 				return
 			}
-			if ends[i] = clock.Now(); asked >= from {
+			if ends[i] = in.Clock.Now(); asked >= from {
 				took[i] = append(took[i], ends[i]-asked)
 			}
 		}

@@ -43,11 +43,7 @@ func footprintShapes(a Overrides) []Shape {
 	if a.Quick {
 		leases = 1000
 	}
-	hold := a.Hold
-	if len(hold) == 0 {
-		hold = []time.Duration{0}
-	}
-	return product([]int{0}, []int{takers}, []int{leases}, hold)
+	return product([]int{0}, []int{takers}, []int{leases}, orUsual(a.Hold, 0))
 }
 
 func runFootprint(ctx context.Context, in Input) (cell record.Cell, err error) {
@@ -172,10 +168,10 @@ func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, c
 	if f.in.Hold < f.in.TTL {
 		return nil
 	}
-	before, err := processorTime(os.Getpid(), plugin)
+	before, err := processorTime(plugin)
 	began := f.in.Clock.Now()
 	proc.Sleep(ctx, f.in.Hold)
-	after, errAfter := processorTime(os.Getpid(), plugin)
+	after, errAfter := processorTime(plugin)
 	took := time.Duration(f.in.Clock.Now() - began)
 	lost := 0
 	for _, l := range leases {
@@ -184,14 +180,27 @@ func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, c
 		}
 	}
 	cell.Values["lost-leases"] = float64(lost)
-	switch err := errors.Join(err, errAfter); {
-	case errors.Is(err, errors.ErrUnsupported):
-		return nil
-	case err != nil:
+	if runtime.GOOS != "linux" {
+		return nil // where none can be read
+	}
+	if err := errors.Join(err, errAfter); err != nil {
 		return err
 	}
 	cell.Values["renewal-cpu-%"] = 100 * (after - before).Seconds() / took.Seconds()
 	return nil
+}
+
+// processorTime is how long all threads of this process and of another one have
+// run together.
+func processorTime(other int) (sum time.Duration, err error) {
+	for _, pid := range []int{os.Getpid(), other} {
+		s, ok := proc.Of(pid)
+		if !ok {
+			return 0, fmt.Errorf("processor time of process %d: it cannot be seen", pid)
+		}
+		sum += s.CPU
+	}
+	return sum, nil
 }
 
 // heap is what this process uses after a collection, in bytes.

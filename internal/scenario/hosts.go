@@ -12,11 +12,8 @@ import (
 // hostsOf are the numbers of hosts of a scenario that can be spread, as its
 // shapes have them: one host is this process.
 func hostsOf(a Overrides) []int {
-	if len(a.Hosts) == 0 {
-		return []int{0}
-	}
 	var out []int
-	for _, n := range a.Hosts {
+	for _, n := range orUsual(a.Hosts, 1) {
 		if n == 1 {
 			n = 0
 		}

@@ -54,6 +54,14 @@ type Overrides struct {
 	Quick                bool
 }
 
+// orUsual is what the user named, or the usual when that is nothing.
+func orUsual[T any](asked []T, usual ...T) []T {
+	if len(asked) > 0 {
+		return asked
+	}
+	return usual
+}
+
 // All are the scenarios in the order in which they are shown.
 func All() []Scenario { return []Scenario{acquire, throughput, contend, takeover, footprint} }
 

@@ -358,12 +358,13 @@ func TestHandoffsAndFairness(t *testing.T) {
 }
 
 func TestFloor(t *testing.T) {
-	calls := 0
-	c, err := Floor(t.Context(), load.NewClock(), 1, time.Millisecond, 20*time.Millisecond, func(context.Context) error { calls++; return nil })
+	calls, in := 0, Input{Shape: Shape{Clients: 1}, Clock: load.NewClock(), WarmUp: time.Millisecond, Measure: 20 * time.Millisecond}
+	c, err := Floor(func(context.Context) error { calls++; return nil }).Run(t.Context(), in)
 	if err != nil || c.Cycles == 0 || c.Cycles > calls || len(c.Latencies["call"]) != c.Cycles {
 		t.Errorf("%d cycles of %d calls, %v", c.Cycles, calls, err)
 	}
-	_, err = Floor(t.Context(), load.NewClock(), 2, 0, time.Millisecond, func(context.Context) error { return errDown })
+	in.Clients, in.WarmUp, in.Measure = 2, 0, time.Millisecond
+	_, err = Floor(func(context.Context) error { return errDown }).Run(t.Context(), in)
 	if !errors.Is(err, ErrFloor) || !errors.Is(err, errDown) {
 		t.Error(err)
 	}

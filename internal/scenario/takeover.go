@@ -42,12 +42,8 @@ const (
 )
 
 func takeoverShapes(a Overrides) []Shape {
-	asked := a.Modes
-	if len(asked) == 0 {
-		asked = []string{killHost.name}
-	}
 	var out []Shape
-	for _, m := range asked {
+	for _, m := range orUsual(a.Modes, killHost.name) {
 		out = append(out, Shape{Mode: m, Hosts: cmp.Or(a.Candidates, campaigners), Clients: names})
 	}
 	return out
@@ -83,7 +79,7 @@ func runTakeover(ctx context.Context, in Input) (cell record.Cell, err error) {
 	began := in.Clock.Now()
 	err = s.run(ctx)
 	err = errors.Join(err, s.end(ctx))
-	cell = s.cell(time.Duration(in.Clock.Now() - began))
+	cell = s.measured(time.Duration(in.Clock.Now() - began))
 	if err == nil && cell.Cycles == 0 {
 		err = ErrNothingDone
 	}

@@ -135,7 +135,7 @@ func TestJudge(t *testing.T) {
 		name         string
 		harmed       int64 // after a renewal that was sent at 0 and answered at 1 ms
 		taken        int64
-		early, late  int
+		early, late  float64
 		overdueAbout int64
 	}{
 		{"in time", 100 * ms, 905 * ms, 0, 0, 4 * ms},
@@ -146,9 +146,9 @@ func TestJudge(t *testing.T) {
 	} {
 		s := newElection(in, m)
 		s.judge(&incident{from: tt.harmed, until: tt.harmed}, host.Term{FreeFrom: 900 * ms, FreeBy: 901 * ms}, tt.taken)
-		f := s.figure
-		if f.early != tt.early || f.late != tt.late || f.overdue[0] != tt.overdueAbout {
-			t.Errorf("%s: %+v", tt.name, f)
+		c := s.cell
+		if c.Values["early"] != tt.early || c.Values["late"] != tt.late || c.Latencies[overdue][0] != tt.overdueAbout {
+			t.Errorf("%s: %+v", tt.name, c)
 		}
 	}
 }

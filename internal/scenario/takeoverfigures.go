@@ -21,28 +21,30 @@ const (
 	margin = 50 * time.Millisecond
 )
 
-// figures are the samples of a cell, in nanoseconds.
-type figures struct {
-	low, high int64 // the band: the least and the most that a takeover by expiry may take
-	slack     int64 // from the end of the TTL to the upper end of the band
+// What is measured, in nanoseconds.
+const (
+	tookOver = "takeover" // from the harm to the new leader's grant
+	overdue  = "overdue"  // from the end of the TTL to the grant
+	observed = "observed" // from the harm until a follower saw the new leader
+	vacant   = "vacant"   // for how long a follower saw none
+	notice   = "notice"   // from the resumption of a frozen leader until it knew
+)
 
-	took     []int64 // from the harm to the new leader's grant
-	overdue  []int64 // from the end of the TTL to the grant
-	observed []int64 // from the harm until a follower saw the new leader
-	vacant   []int64 // for how long a follower saw none
-	notice   []int64 // from the resumption of a frozen leader until it knew
-
-	early, late, kept, stale, judged int
-	earliest                         int64 // the most by which a takeover came early
+// begin prepares the cell. Where a takeover is by expiry it has a band, from the
+// least to the most that it may take.
+func (s *election) begin() {
+	s.cell = record.Cell{Latencies: map[string][]int64{}, Values: map[string]float64{}}
+	s.slack = margin + store.Of(s.in.Host.Backend).ExpiryStep + s.in.Tick + roundTrip(s.in)
+	if s.mode.expires {
+		v := s.cell.Values
+		v["band-low-ns/takeover"], v["band-high-ns/takeover"] = float64(s.in.TTL-s.in.TTL/3-rounding), float64(s.in.TTL+s.slack)
+		v["early"], v["late"] = 0, 0
+	}
 }
 
-func newFigures(in Input, m mode) figures {
-	f := figures{slack: int64(margin + store.Of(in.Host.Backend).ExpiryStep + in.Tick + roundTrip(in))}
-	if m.expires {
-		f.low = int64(in.TTL - in.TTL/3 - rounding)
-		f.high = int64(in.TTL) + f.slack
-	}
-	return f
+// took takes down one sample.
+func (s *election) took(what string, ns int64) {
+	s.cell.Latencies[what] = append(s.cell.Latencies[what], ns)
 }
 
 // roundTrip is about one question to the store and its answer, 0 where nobody
@@ -74,13 +76,13 @@ func (s *election) sample(h *incident) {
 	tokens := map[int32]uint64{} // of the new leaders
 	for i, n := range h.names {
 		before, after := h.before[i], s.seats[n]
-		s.figure.judged++
+		s.cell.Cycles++
 		if after == before {
-			s.figure.kept++
+			s.kept++
 			continue
 		}
 		t := s.terms[after]
-		s.figure.took = append(s.figure.took, t.Answered-h.from)
+		s.took(tookOver, t.Answered-h.from)
 		tokens[n] = t.Token
 		if s.mode.expires {
 			s.judge(h, s.terms[before], t.Answered)
@@ -92,8 +94,8 @@ func (s *election) sample(h *incident) {
 			continue
 		}
 		if seen, ok := s.watch.see(n, token); ok {
-			s.figure.observed = append(s.figure.observed, max(0, seen.at-h.from))
-			s.figure.vacant = append(s.figure.vacant, seen.none())
+			s.took(observed, max(0, seen.at-h.from))
+			s.took(vacant, seen.none())
 		}
 	}
 }
@@ -108,14 +110,13 @@ func (s *election) judge(h *incident, old host.Term, since int64) {
 	if due := old.FreeFrom - ttl + ttl/3; h.until >= due-int64(margin) {
 		old.FreeBy = max(old.FreeBy, h.until+ttl)
 	}
-	f := &s.figure
-	f.overdue = append(f.overdue, max(0, since-old.FreeBy))
+	s.took(overdue, max(0, since-old.FreeBy))
 	switch {
 	case since < old.FreeFrom-int64(rounding):
-		f.early++
-		f.earliest = max(f.earliest, old.FreeFrom-since)
-	case since > old.FreeBy+f.slack:
-		f.late++
+		s.cell.Values["early"]++
+		s.earliest = max(s.earliest, time.Duration(old.FreeFrom-since))
+	case since > old.FreeBy+int64(s.slack):
+		s.cell.Values["late"]++
 	}
 }
 
@@ -130,46 +131,35 @@ func (s *election) noticed(ctx context.Context, h *incident, resumed int64) erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	stale := s.cell.Values["stale-writes"]
 	for _, i := range h.before {
 		t := s.terms[i]
-		s.figure.notice = append(s.figure.notice, max(0, t.Done-resumed))
+		s.took(notice, max(0, t.Done-resumed))
 		if t.Ended > resumed {
-			s.figure.stale++
+			stale++
 		}
 	}
+	s.cell.Values["stale-writes"] = stale
 	return nil
 }
 
-// cell is what was measured.
-func (s *election) cell(elapsed time.Duration) record.Cell {
+// measured completes the cell.
+func (s *election) measured(elapsed time.Duration) record.Cell {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.figure
-	c := record.Cell{Cycles: f.judged, Elapsed: elapsed, Latencies: map[string][]int64{}, Values: map[string]float64{}}
+	c := s.cell
+	c.Elapsed = elapsed
 	for _, t := range s.terms {
 		c.Attempts = append(c.Attempts, t.Attempt)
 	}
-	for op, samples := range map[string][]int64{
-		"takeover": f.took, "overdue": f.overdue, "observed": f.observed, "vacant": f.vacant, "notice": f.notice,
-	} {
-		if len(samples) > 0 {
-			c.Latencies[op] = samples
-			longest(&c, op)
-		}
+	for op := range c.Latencies {
+		longest(&c, op)
 	}
-	if f.early > 0 {
-		c.Findings = []string{fmt.Sprintf("%d of %d names had a new leader before the TTL of the old one was over, by up to %v",
-			f.early, f.judged, time.Duration(f.earliest))}
+	if early := c.Values["early"]; early > 0 {
+		c.Findings = []string{fmt.Sprintf("%v of %d names had a new leader before the TTL of the old one was over, by up to %v", early, c.Cycles, s.earliest)}
 	}
 	if s.mode.server {
-		c.Values["kept"] = float64(f.kept) / float64(max(1, f.judged))
-	}
-	if s.mode.expires {
-		c.Values["band-low-ns/takeover"], c.Values["band-high-ns/takeover"] = float64(f.low), float64(f.high)
-		c.Values["early"], c.Values["late"] = float64(f.early), float64(f.late)
-	}
-	if len(f.notice) > 0 {
-		c.Values["stale-writes"] = float64(f.stale)
+		c.Values["kept"] = float64(s.kept) / float64(max(1, c.Cycles))
 	}
 	return c
 }

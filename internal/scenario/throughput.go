@@ -35,21 +35,11 @@ func throughputShapes(a Overrides) []Shape {
 	if a.Quick {
 		curve, crowded = []int{256}, []int{64}
 	}
-	if len(a.Clients) > 0 {
-		curve = a.Clients
-	}
 	hosts := hostsOf(a)
 	if len(a.Clients) == 0 && len(a.Keys) == 0 && len(a.Hold) == 0 {
 		return append(product(hosts, curve, []int{manyKeys}, []time.Duration{0}), product(hosts, crowded, []int{fewKeys}, []time.Duration{fewHold})...)
 	}
-	keys, hold := a.Keys, a.Hold
-	if len(keys) == 0 {
-		keys = []int{manyKeys}
-	}
-	if len(hold) == 0 {
-		hold = []time.Duration{0}
-	}
-	return product(hosts, curve, keys, hold)
+	return product(hosts, orUsual(a.Clients, curve...), orUsual(a.Keys, manyKeys), orUsual(a.Hold, 0))
 }
 
 func product(hosts, clients, keys []int, hold []time.Duration) []Shape {

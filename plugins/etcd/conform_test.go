@@ -12,6 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/conform"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
@@ -59,7 +60,7 @@ func ofLibrary(t *testing.T) {
 				}
 			}
 			return &drivertest.Harness{
-				Open: open(prefix), Other: open(freshPrefix()), Store: backendtest.Store(server), InProcess: true,
+				Open: open(prefix), Other: open(freshPrefix()), Store: conform.Store(nil, server), InProcess: true,
 				Leftovers: func(t drivertest.T) []string { return leftovers(t, client, prefix) },
 			}
 		})
@@ -76,7 +77,7 @@ func ofPlugin(t *testing.T) {
 			h := plugintest.Binary(binary, func(drivertest.T) driver.Config {
 				return driver.Config{"address": server.Addr(), "prefix": mine}
 			})(t)
-			h.Store = backendtest.Store(server)
+			h.Store = conform.Store(nil, server)
 			h.Leftovers = func(t drivertest.T) []string { return leftovers(t, client, mine) }
 			return h
 		})

@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/conform"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/mysql"
@@ -121,7 +122,7 @@ func complete(h *drivertest.Harness, address, prefix string) *drivertest.Harness
 	h.Cancels = number("LOCKBENCH_MYSQL_CANCELS", 0)
 	h.Leftovers = func(t drivertest.T) []string { return leftovers(t, address, prefix) }
 	if shared.server != nil {
-		h.Store = backendtest.Store(shared.server)
+		h.Store = conform.Store(nil, shared.server)
 	}
 	return h
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/conform"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
@@ -66,7 +67,7 @@ func TestConformance(t *testing.T) {
 		return &drivertest.Harness{
 			Open:      func(t drivertest.T) driver.Backend { return s.open(t, "case:") },
 			Other:     func(t drivertest.T) driver.Backend { return s.open(t, "other:") },
-			Store:     backendtest.Store(s.Server),
+			Store:     conform.Store(nil, s.Server),
 			Leftovers: s.leftovers,
 			InProcess: true,
 		}
@@ -81,7 +82,7 @@ func TestConformanceThroughWire(t *testing.T) {
 		return &drivertest.Harness{
 			Open:      func(t drivertest.T) driver.Backend { return plugintest.Loopback(t, s.open(t, "case:")) },
 			Other:     func(t drivertest.T) driver.Backend { return plugintest.Loopback(t, s.open(t, "other:")) },
-			Store:     backendtest.Store(s.Server),
+			Store:     conform.Store(nil, s.Server),
 			Leftovers: s.leftovers,
 			InProcess: true,
 		}
@@ -96,7 +97,7 @@ func TestConformanceOfPlugin(t *testing.T) {
 		s := newStore(t)
 		h := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("case:") })(t)
 		other := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("other:") })(t)
-		h.Other, h.Store, h.Leftovers = other.Open, backendtest.Store(s.Server), s.leftovers
+		h.Other, h.Store, h.Leftovers = other.Open, conform.Store(nil, s.Server), s.leftovers
 		return h
 	})
 }

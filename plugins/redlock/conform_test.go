@@ -1,11 +1,11 @@
 package redlock
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/conform"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
@@ -27,40 +28,13 @@ func newStore(t drivertest.T) store {
 	must(t, err)
 	t.Cleanup(func() { must(t, nodes.Close()) })
 	s := store{nodes}
-	s.admit(t)
+	must(t, s.admit(t.Context()))
 	return s
 }
 
-// admit lets the nodes vote: nothing can be held that they do not know of.
-func (s store) admit(t drivertest.T) {
-	t.Helper()
-	must(t, initialise(t.Context(), s.config("")))
-}
-
-// each does f to every node at the same time.
-func (s store) each(t drivertest.T, f func(*env.Server) error) {
-	t.Helper()
-	var work sync.WaitGroup
-	errs := make([]error, len(s.Nodes))
-	for i, n := range s.Nodes {
-		work.Go(func() { errs[i] = f(n) })
-	}
-	work.Wait()
-	for _, err := range errs {
-		must(t, err)
-	}
-}
-
-func (s store) Stop(t drivertest.T)   { s.each(t, (*env.Server).Stop) }
-func (s store) Freeze(t drivertest.T) { s.each(t, (*env.Server).Freeze) }
-func (s store) Resume(t drivertest.T) { s.each(t, (*env.Server).Resume) }
-
-// Start starts all nodes and lets them vote, as an operator would who knows
-// that no host was at work meanwhile.
-func (s store) Start(t drivertest.T, keepData bool) {
-	s.each(t, func(n *env.Server) error { return n.Start(t.Context(), keepData) })
-	s.admit(t)
-}
+// admit lets the nodes vote, as an operator would who knows that no host was at
+// work meanwhile: nothing can be held that they do not know of.
+func (s store) admit(ctx context.Context) error { return initialise(ctx, s.config("")) }
 
 // leftovers are the keys that do not go away in two minutes. The control string
 // is one for all names of a node. Nodes that are not of the majority follow in
@@ -130,7 +104,7 @@ func TestConformance(t *testing.T) {
 		return &drivertest.Harness{
 			Open:      func(t drivertest.T) driver.Backend { return s.open(t, "case:") },
 			Other:     func(t drivertest.T) driver.Backend { return s.open(t, "other:") },
-			Store:     s,
+			Store:     conform.Store(s.admit, s.Nodes...),
 			Leftovers: s.leftovers,
 			InProcess: true,
 			Cancels:   cancels,
@@ -147,7 +121,7 @@ func TestConformanceOfPlugin(t *testing.T) {
 		s := newStore(t)
 		h := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("case:") })(t)
 		other := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("other:") })(t)
-		h.Other, h.Store, h.Leftovers = other.Open, s, s.leftovers
+		h.Other, h.Store, h.Leftovers = other.Open, conform.Store(s.admit, s.Nodes...), s.leftovers
 		h.Cancels = cancels
 		return h
 	})

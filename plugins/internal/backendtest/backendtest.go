@@ -84,24 +84,3 @@ func CloseAfter[B driver.Backend](t drivertest.T, b B) B {
 	})
 	return b
 }
-
-// Server is a process that a [drivertest.Store] controls.
-type Server interface {
-	Stop() error
-	Start(ctx context.Context, keepData bool) error
-	Freeze() error
-	Resume() error
-}
-
-// Store lets a case harm s.
-func Store(s Server) drivertest.Store { return store{s} }
-
-type store struct{ Server }
-
-func (s store) Stop(t drivertest.T)   { t.Helper(); Must(t, s.Server.Stop()) }
-func (s store) Freeze(t drivertest.T) { t.Helper(); Must(t, s.Server.Freeze()) }
-func (s store) Resume(t drivertest.T) { t.Helper(); Must(t, s.Server.Resume()) }
-func (s store) Start(t drivertest.T, keepData bool) {
-	t.Helper()
-	Must(t, s.Server.Start(context.WithoutCancel(t.Context()), keepData)) // also when the case has ended
-}
