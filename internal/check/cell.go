@@ -144,7 +144,7 @@ func (c *Cell) add(r record.Round) {
 	c.StaleGuarded += e.staleGuarded
 	c.StaleBare += e.staleBare
 	c.Refused += e.refused
-	if e.firstFound {
+	if e.staleGuarded > 0 {
 		c.violation(r, claim.Effect, e.first.Name, fmt.Sprintf("%s accepted token %d of host %d at %s after token %d of host %d at %s",
 			e.second.Resource, e.second.Token, e.second.Host, at(e.second.SentNs), e.first.Token, e.first.Host, at(e.first.DoneNs)))
 	}

@@ -6,12 +6,10 @@ import (
 
 // effect is what became of the writes of one round.
 type effect struct {
-	guarded, bare       int // writes of each sort
-	staleGuarded        int // that a guard let through after a higher token
-	staleBare           int // the same, where there is no guard
-	refused             int // by a guard
-	first, second       record.Write
-	firstFound, bareHit bool
+	staleGuarded  int          // that a guard let through after a higher token
+	staleBare     int          // the same, where there is no guard
+	refused       int          // by a guard
+	first, second record.Write // of the last of staleGuarded
 }
 
 // resourceKey is one thing that was written to.
@@ -30,13 +28,8 @@ func effects(writes []record.Write) effect {
 	for _, w := range writes {
 		key := resourceKey{w.Name, w.Guarded}
 		things[key] = append(things[key], w)
-		switch {
-		case w.Refused:
+		if w.Refused {
 			e.refused++
-		case w.Guarded:
-			e.guarded++
-		default:
-			e.bare++
 		}
 	}
 	for key, of := range things {
@@ -46,10 +39,9 @@ func effects(writes []record.Write) effect {
 			case !stale || w.Refused:
 			case key.guarded:
 				e.staleGuarded++
-				e.first, e.second, e.firstFound = newer, w, true
+				e.first, e.second = newer, w
 			default:
 				e.staleBare++
-				e.bareHit = true
 			}
 		}
 	}

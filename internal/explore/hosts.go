@@ -84,8 +84,8 @@ var hostActions = []Action{
 
 // stopped and died are conditions of claims.
 var (
-	stopped = []string{string(claim.HostStopped)}
-	died    = []string{string(claim.PluginDied)}
+	stopped = []claim.Condition{claim.HostStopped}
+	died    = []claim.Condition{claim.PluginDied}
 )
 
 // ownStore are the needs of what ends a plugin: the store is not in there.

@@ -67,9 +67,7 @@ func (j *judge) circumstances() {
 		if a.On == OnHost {
 			whom = m.Target
 		}
-		for _, made := range a.Makes {
-			j.made[whom] = append(j.made[whom], claim.Condition(made))
-		}
+		j.made[whom] = append(j.made[whom], a.Makes...)
 		for host := range hosts {
 			switch {
 			case a.Stops == StopsAll, a.Stops == StopsHost && m.Target == host:

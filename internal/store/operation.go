@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
 )
 
 // Operation is something that the operator of a store does on an ordinary or a
@@ -24,9 +26,8 @@ type Operation struct {
 	// nothing, and renews. Recovers is for how long after its end.
 	Stops, StopsGrants bool
 	StopsFor, Recovers time.Duration
-	// Makes are the conditions under which claims do not hold, by the names that
-	// package claim has for them.
-	Makes []string
+	// Makes are the conditions that it makes, under which claims may not hold.
+	Makes []claim.Condition
 
 	// Do does it. Undo is nil when there is nothing to undo.
 	Do, Undo Step
