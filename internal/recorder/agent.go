@@ -64,14 +64,15 @@ func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
 }
 
 // Do implements [proc.Agent].
-func (a *agent) Do(_ context.Context, o order) {
+func (a *agent) Do(ctx context.Context, o order) {
 	switch o.Op {
 	case "acquire":
-		a.acquire(o)
+		a.acquire(ctx, o)
 	case "work":
-		a.start(*o.Workload)
+		a.start(ctx, *o.Workload)
 	case "reopen":
-		a.begin(0).work.Go(func() { a.reopen(o.Timeout) })
+		g, _ := a.begin(ctx, 0)
+		g.work.Go(func() { a.reopen(o.Timeout) })
 	case string(BlockedLog), string(Reaper), string(IgnoredChildren):
 		a.surround(Surrounding(o.Op), o.On)
 	case "read":
