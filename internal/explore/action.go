@@ -150,10 +150,12 @@ func ActionNames() []string {
 	return names
 }
 
-func actionOf(name string) (Action, error) {
+// action is what happens, without a name when there is none of that name: that is
+// found by [Schedule.check].
+func (e Event) action() Action {
 	all := allActions()
-	if i := slices.IndexFunc(all, func(a Action) bool { return a.Name == name }); i >= 0 {
-		return all[i], nil
+	if i := slices.IndexFunc(all, func(a Action) bool { return a.Name == e.Action }); i >= 0 {
+		return all[i]
 	}
-	return Action{}, fmt.Errorf("there is no action %q", name)
+	return Action{}
 }

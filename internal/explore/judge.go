@@ -59,8 +59,8 @@ func (j *judge) circumstances() {
 	hosts := len(j.h.Schedule.Hosts)
 	j.stops, j.silent, j.halts, j.made = make([][]span, hosts), make([][]span, hosts), make([][]span, hosts), map[int][]claim.Condition{}
 	for _, m := range j.h.Marks {
-		a, err := actionOf(m.Action)
-		if err != nil || m.From == 0 {
+		a := m.action()
+		if m.From == 0 {
 			continue
 		}
 		whom := everywhere
@@ -174,7 +174,7 @@ func ms(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecon
 // endedAt is when an event has ended a host, 0 if none has.
 func (j *judge) endedAt(host int) int64 {
 	for _, m := range j.h.Marks {
-		if a, err := actionOf(m.Action); err == nil && a.Ends && m.Target == host && m.From > 0 {
+		if m.action().Ends && m.Target == host && m.From > 0 {
 			return m.From
 		}
 	}

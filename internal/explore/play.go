@@ -48,10 +48,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 		return nil, err
 	}
 	p.plays++
-	p.jumped = slices.ContainsFunc(s.Events, func(e Event) bool {
-		a, err := actionOf(e.Action)
-		return err == nil && slices.Contains(a.Needs, fault.CapClock)
-	})
+	p.jumped = slices.ContainsFunc(s.Events, func(e Event) bool { return slices.Contains(e.action().Needs, fault.CapClock) })
 	w := &System{Environment: p.environment, Dir: filepath.Join(p.scratch.Dir(), fmt.Sprintf("play-%s-%d", filepath.Base(p.dir), p.plays))}
 	if err := os.Mkdir(w.Dir, 0o700); err != nil {
 		return nil, err
@@ -128,7 +125,6 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 		})
 	}
 	going.Wait()
-	h.Healed = proc.Now()
 	proc.Sleep(ctx, max(time.Until(began.Add(time.Duration(h.Schedule.Length))), warmUp))
 	return errors.Join(errs...)
 }
@@ -136,10 +132,7 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 // befall lets one event take place, after that before it, which a busy machine
 // may delay. Its error is that it cannot be healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before <-chan struct{}) error {
-	a, err := actionOf(m.Action)
-	if err != nil {
-		return err
-	}
+	a := m.action()
 	if !proc.Sleep(ctx, time.Until(began.Add(time.Duration(m.At)))) {
 		return nil
 	}
@@ -158,6 +151,7 @@ func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.
 	}
 	happened()
 	proc.Sleep(ctx, time.Duration(m.Lasts))
+	var err error
 	if a.Heal != nil {
 		err = a.Heal(bounded, w, m.Event)
 	}
@@ -177,13 +171,12 @@ func (p *player) heal() error {
 // killed.
 func (p *player) end(w *System) []string {
 	stuck := make([]error, len(w.Hosts))
-	var ending sync.WaitGroup
-	for i, host := range w.Hosts {
-		if host.Process != nil {
-			ending.Go(func() { stuck[i] = shut(host.Process) })
+	_ = fault.AtOnce(len(w.Hosts), func(i int) error {
+		if w.Hosts[i].Process != nil {
+			stuck[i] = shut(w.Hosts[i].Process)
 		}
-	}
-	ending.Wait()
+		return nil
+	})
 	var left []string
 	for i, err := range stuck {
 		if err != nil {

@@ -2,11 +2,9 @@ package explore
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/fault"
@@ -70,16 +68,12 @@ func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 		}
 		p.paths = append(p.paths, paths)
 	}
-	errs := make([]error, len(s.Hosts))
-	var starting sync.WaitGroup
-	for i, plan := range s.Hosts {
+	w.Hosts = make([]*Host, len(s.Hosts))
+	return fault.AtOnce(len(s.Hosts), func(i int) error {
 		dir := filepath.Join(w.Dir, hostName(i))
-		h := &Host{Number: i, Paths: p.paths[i], Dir: filepath.Join(dir, "tmp")}
-		w.Hosts = append(w.Hosts, h)
-		starting.Go(func() { errs[i] = p.launch(ctx, h, dir, plan) })
-	}
-	starting.Wait()
-	return errors.Join(errs...)
+		w.Hosts[i] = &Host{Number: i, Paths: p.paths[i], Dir: filepath.Join(dir, "tmp")}
+		return p.launch(ctx, w.Hosts[i], dir, s.Hosts[i])
+	})
 }
 
 // launch starts one host.
