@@ -103,11 +103,7 @@ func (e *Environment) AddPaths() ([]*fault.Proxy, error) {
 
 // lead lets the paths of all hosts that lead to server n end at addr.
 func (e *Environment) lead(n int, addr string) error {
-	var errs []error
-	for _, paths := range e.paths {
-		errs = append(errs, paths[n].Retarget(addr))
-	}
-	return errors.Join(errs...)
+	return fault.Each(e.paths, func(paths []*fault.Proxy) error { return paths[n].Retarget(addr) })
 }
 
 // ConfigOf is the configuration of a host that uses the given paths, or none.
@@ -193,11 +189,7 @@ func (e *Environment) Connections(ctx context.Context) (int, error) {
 // Close ends what a fault does in the background, closes the paths, and ends the
 // servers.
 func (e *Environment) Close() error {
-	errs := []error{e.Setup.EndBackground()}
-	for _, end := range e.end {
-		errs = append(errs, end())
-	}
-	return errors.Join(append(errs, e.servers.Close())...)
+	return errors.Join(e.Setup.EndBackground(), fault.Each(e.end, func(end func() error) error { return end() }), e.servers.Close())
 }
 
 // startClock makes the clock of one server and its wrapping command, for a

@@ -110,8 +110,7 @@ var onGroups = []Operation{
 	{
 		Name: "slots", Does: "the slots of the locks are moved to another node, half of each at first", Settings: []string{Cluster}, Lasts: whileWatched, Recovers: time.Second,
 		Makes: []claim.Condition{claim.SlotMoving},
-		Do:    func(ctx context.Context, e *Environment, _ int) error { return e.Setup.Slots.Begin(ctx) },
-		Undo:  func(ctx context.Context, e *Environment, _ int) error { return e.Setup.Slots.End(ctx) },
+		Do:    moveSlots.do, Undo: moveSlots.undo,
 	},
 }
 
