@@ -37,8 +37,6 @@ type player struct {
 	dir         string
 	environment *store.Environment
 	setting     string
-	paths       [][]*fault.Proxy // of each host, in the environment
-	jumped      bool             // the clock of a server has
 	plays       int
 }
 
@@ -48,7 +46,6 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 		return nil, err
 	}
 	p.plays++
-	p.jumped = slices.ContainsFunc(s.Events, func(e Event) bool { return slices.Contains(e.action().Needs, fault.CapClock) })
 	w := &System{Environment: p.environment, Dir: filepath.Join(p.scratch.Dir(), fmt.Sprintf("play-%s-%d", filepath.Base(p.dir), p.plays))}
 	if err := os.Mkdir(w.Dir, 0o700); err != nil {
 		return nil, err
@@ -164,7 +161,7 @@ func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.
 
 // heal lets everything pass on the paths again.
 func (p *player) heal() error {
-	return fault.Each(slices.Concat(p.paths...), (*fault.Proxy).Heal)
+	return fault.Each(slices.Concat(p.environment.Paths...), (*fault.Proxy).Heal)
 }
 
 // end closes the hosts that are still there, and returns those that had to be
