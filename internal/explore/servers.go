@@ -64,12 +64,12 @@ var freezes = []Action{
 	{
 		Name: "freeze-follower", Does: "a member that does not lead stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
 		Needs: []fault.Capability{fault.CapServers, fault.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
-		Inject: func(ctx context.Context, w *System, e Event) error { return freezeMember(ctx, w, 1) }, Heal: resumeAll,
+		Inject: func(ctx context.Context, w *System, e Event) error { return w.Setup.FreezeMember(ctx, 1) }, Heal: resumeAll,
 	},
 	{
 		Name: "freeze-leader", Does: "the member that leads stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
 		Needs: []fault.Capability{fault.CapServers, fault.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
-		Inject: func(ctx context.Context, w *System, e Event) error { return freezeMember(ctx, w, 0) }, Heal: resumeAll,
+		Inject: func(ctx context.Context, w *System, e Event) error { return w.Setup.FreezeMember(ctx, 0) }, Heal: resumeAll,
 	},
 }
 
@@ -142,15 +142,6 @@ var (
 	resumeAll = each(fault.Server.Resume)
 	stopAll   = each(fault.Server.Stop)
 )
-
-// freezeMember freezes the member that comes so many places after the leader.
-func freezeMember(ctx context.Context, w *System, after int) error {
-	leader, err := w.Setup.Leader(ctx)
-	if err != nil {
-		return err
-	}
-	return w.Setup.Servers[(leader+after)%len(w.Setup.Servers)].Freeze()
-}
 
 func startAll(keepData bool) func(context.Context, *System, Event) error {
 	return func(ctx context.Context, w *System, _ Event) error {

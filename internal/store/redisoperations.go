@@ -159,19 +159,13 @@ func promoteAgain(ctx context.Context, s *redisStore, n int) error {
 	return err
 }
 
-// promoteLate is a failover after a crash. What has died comes back as a replica,
-// without what it knew.
+// promoteLate is a failover after a crash.
 func promoteLate(ctx context.Context, e *Environment, _ int) error {
 	if err := e.Setup.Link.BlackHole(); err != nil {
 		return err
 	}
 	time.Sleep(missed)
-	old, next := e.Setup.Servers[0], e.Setup.Replica
-	err := errors.Join(old.Stop(), next.Promote(ctx), e.lead(0, next.Addr()))
-	if err != nil {
-		return err
-	}
-	return errors.Join(old.Start(ctx, false), next.Lead(ctx, old.Addr()))
+	return e.Setup.TakeOver(ctx, func(addr string) error { return e.lead(0, addr) })
 }
 
 // missed is how much of the last writes a replica has missed that is promoted.
