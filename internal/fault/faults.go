@@ -13,9 +13,9 @@ import (
 // Setup is what a round shows to a fault: two hosts that want the same locks,
 // and the servers that grant them. What an environment does not have is nil.
 type Setup struct {
-	Holder, Rival Host
-	Servers       []Server
-	Votes         bool // the servers, each for itself
+	Holder  Host // its rival is left alone
+	Servers []Server
+	Votes   bool // the servers, each for itself
 	// HolderPaths and RivalPaths lead from each host to each server, in the
 	// order of Servers.
 	HolderPaths, RivalPaths []*Proxy
@@ -50,6 +50,7 @@ type Host interface {
 // Server is one server of the store.
 type Server interface {
 	Addr() string
+	Pid() int // 0 while it is down
 	Stop() error
 	Start(ctx context.Context, keepData bool) error
 	Freeze() error
@@ -174,7 +175,7 @@ func AtOnce(n int, do func(i int) error) error {
 // still anyway.
 func EachRunning(servers []Server, do func(Server) error) error {
 	return Each(servers, func(s Server) error {
-		if p, ok := s.(interface{ Pid() int }); ok && p.Pid() == 0 {
+		if s.Pid() == 0 {
 			return nil
 		}
 		return do(s)
