@@ -84,14 +84,12 @@ func (j *judge) circumstances() {
 	}
 	for host, seen := range j.h.Seen {
 		j.halts[host] = slices.Clone(j.h.Gaps)
-		var starved int64
 		for _, halt := range seen.Halts {
 			j.halts[host] = append(j.halts[host], span{halt.From, cmp.Or(halt.To, j.h.Stopped)})
-			if !j.disturbed(host, halt.From) {
-				starved = max(starved, halt.To-halt.From)
-			}
+			// An event that is under way, or was a second ago, may stop a host.
+			disturbed := j.interrupted(span{halt.From - int64(time.Second), halt.From})
+			j.out.starved = j.out.starved || halt.To-halt.From > int64(starvedFor) && !disturbed
 		}
-		j.out.starved = j.out.starved || starved > int64(starvedFor)
 	}
 }
 
@@ -113,17 +111,6 @@ const starvedFor = 200 * time.Millisecond
 // which they are not judged, either: servers and plugins are then late, whose
 // heartbeats nobody hears.
 const starvedRunQueue = 8
-
-// disturbed reports whether an event was under way that may stop a host from
-// running.
-func (j *judge) disturbed(host int, at int64) bool {
-	for _, m := range j.h.Marks {
-		if m.From > 0 && m.From <= at && at <= m.To+int64(time.Second) {
-			return true
-		}
-	}
-	return false
-}
 
 // overlap is how much of spans, which may overlap, lies in a time.
 func overlap(spans []span, in span) time.Duration {
