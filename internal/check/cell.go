@@ -140,14 +140,7 @@ func (c *Cell) add(r record.Round) {
 	for name := range r.Names {
 		c.name(r, name, byName[name])
 	}
-	e := effects(r.Writes)
-	c.StaleGuarded += e.staleGuarded
-	c.StaleBare += e.staleBare
-	c.Refused += e.refused
-	if e.firstFound {
-		c.violation(r, claim.Effect, e.first.Name, fmt.Sprintf("%s accepted token %d of host %d at %s after token %d of host %d at %s",
-			e.second.Resource, e.second.Token, e.second.Host, at(e.second.SentNs), e.first.Token, e.first.Host, at(e.first.DoneNs)))
-	}
+	c.effects(r)
 }
 
 // ByName are leases by the number of their lock, in the order of their grants.
@@ -229,17 +222,18 @@ func (c *Cell) name(r record.Round, name int, leases []record.Lease) {
 		c.keeps(r, l)
 		c.prompt(r, leases, i)
 		if i > 0 {
-			c.handoverOf(r, name, handover{leases[i-1], l})
+			c.handover(r, leases[i-1], l)
 		}
 	}
 	c.windows(r, leases)
 }
 
-func (c *Cell) handoverOf(r record.Round, name int, s handover) {
-	if b := s.belief(); b > 0 && (s.first.ReleaseNs == 0 || s.first.ReleaseNs > s.next.GrantedNs) {
-		c.Belief = max(c.Belief, b)
+// handover judges a grant and the one that follows it.
+func (c *Cell) handover(r record.Round, first, next record.Lease) {
+	if first.ReleaseNs == 0 || first.ReleaseNs > next.GrantedNs {
+		c.Belief = max(c.Belief, first.ValidNs-next.GrantedNs)
 	}
-	ns, known := s.margin(r.Halts)
+	ns, known := margin(first, next, r.Halts)
 	if !known {
 		return
 	}
@@ -249,8 +243,8 @@ func (c *Cell) handoverOf(r record.Round, name int, s handover) {
 	c.Margins++
 	if ns < 0 {
 		c.Signals++
-		c.violation(r, claim.Signal, name, fmt.Sprintf("host %d with token %d learned of the loss at %s, host %d was granted token %d at %s",
-			s.first.Host, s.first.Token, at(s.first.DoneNs), s.next.Host, s.next.Token, at(s.next.GrantedNs)))
+		c.violation(r, claim.Signal, next.Name, fmt.Sprintf("host %d with token %d learned of the loss at %s, host %d was granted token %d at %s",
+			first.Host, first.Token, at(first.DoneNs), next.Host, next.Token, at(next.GrantedNs)))
 	}
 }
 

@@ -1,18 +1,11 @@
 package check
 
 import (
+	"fmt"
+
+	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/record"
 )
-
-// effect is what became of the writes of one round.
-type effect struct {
-	guarded, bare       int // writes of each sort
-	staleGuarded        int // that a guard let through after a higher token
-	staleBare           int // the same, where there is no guard
-	refused             int // by a guard
-	first, second       record.Write
-	firstFound, bareHit bool
-}
 
 // resourceKey is one thing that was written to.
 type resourceKey struct {
@@ -24,19 +17,13 @@ type resourceKey struct {
 // token, had come back. Of the bare twin the order is judged by the same
 // writes, since their holders write to both. O(n^2) for each lock, whose
 // writes of one round are few.
-func effects(writes []record.Write) effect {
-	var e effect
+func (c *Cell) effects(r record.Round) {
 	things := map[resourceKey][]record.Write{}
-	for _, w := range writes {
+	for _, w := range r.Writes {
 		key := resourceKey{w.Name, w.Guarded}
 		things[key] = append(things[key], w)
-		switch {
-		case w.Refused:
-			e.refused++
-		case w.Guarded:
-			e.guarded++
-		default:
-			e.bare++
+		if w.Refused {
+			c.Refused++
 		}
 	}
 	for key, of := range things {
@@ -45,15 +32,14 @@ func effects(writes []record.Write) effect {
 			switch {
 			case !stale || w.Refused:
 			case key.guarded:
-				e.staleGuarded++
-				e.first, e.second, e.firstFound = newer, w, true
+				c.StaleGuarded++
+				c.violation(r, claim.Effect, w.Name, fmt.Sprintf("%s accepted token %d of host %d at %s after token %d of host %d at %s",
+					w.Resource, w.Token, w.Host, at(w.SentNs), newer.Token, newer.Host, at(newer.DoneNs)))
 			default:
-				e.staleBare++
-				e.bareHit = true
+				c.StaleBare++
 			}
 		}
 	}
-	return e
 }
 
 // newest finds an accepted write with a higher token that was back before w

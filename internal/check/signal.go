@@ -4,28 +4,19 @@ import (
 	"github.com/lockbench/lockbench/internal/record"
 )
 
-// handover is a grant and the one that follows it.
-type handover struct{ first, next record.Lease }
-
-// belief is for how long the first holder still found its lease valid while
-// the next one had it; not positive when it did not. It ends where the first
-// one began to release.
-func (s handover) belief() int64 { return s.first.ValidNs - s.next.GrantedNs }
-
-// margin is how long before the next grant the loser learned of its loss. It
-// is known only of a lease that was lost, of a process that could run.
-func (s handover) margin(halts []record.Halt) (ns int64, known bool) {
-	l := s.first
-	if l.DoneNs == 0 || l.ReleaseNs > 0 && l.ReleaseNs < l.DoneNs {
+// margin is how long before the next grant the loser of the first learned of its
+// loss. It is known only of a lease that was lost, of a process that could run.
+func margin(first, next record.Lease, halts []record.Halt) (ns int64, known bool) {
+	if first.DoneNs == 0 || first.ReleaseNs > 0 && first.ReleaseNs < first.DoneNs {
 		return 0, false
 	}
 	for _, h := range halts {
 		// It did not run when it should have been told, or shortly before.
-		if h.Host == l.Host && h.From <= s.next.GrantedNs && (h.To == 0 || h.To >= s.next.GrantedNs-int64(slack)) {
+		if h.Host == first.Host && h.From <= next.GrantedNs && (h.To == 0 || h.To >= next.GrantedNs-int64(slack)) {
 			return 0, false
 		}
 	}
-	return s.next.GrantedNs - l.DoneNs, true
+	return next.GrantedNs - first.DoneNs, true
 }
 
 // slack is how long a process that was given time again may need for what it

@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/ports"
 )
 
@@ -75,14 +75,13 @@ func StartEtcdCluster(ctx context.Context, size int, opts *EtcdOptions) ([]*Serv
 		}
 		all[i], cluster[i] = m, m.name+"="+loopback("http", m.advertised)
 	}
-	servers, errs := make([]*Server, size), make([]error, size)
-	var group sync.WaitGroup
-	for i, m := range all {
-		m.cluster = strings.Join(cluster, ",")
-		group.Go(func() { servers[i], errs[i] = launchServer(ctx, m.recipe()) })
-	}
-	group.Wait()
-	if err = errors.Join(errs...); err != nil {
+	servers := make([]*Server, size)
+	err = fault.AtOnce(size, func(i int) (err error) {
+		all[i].cluster = strings.Join(cluster, ",")
+		servers[i], err = launchServer(ctx, all[i].recipe())
+		return err
+	})
+	if err != nil {
 		return nil, errors.Join(err, Nodes(servers).Close())
 	}
 	return servers, nil

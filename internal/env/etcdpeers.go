@@ -2,7 +2,6 @@ package env
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log"
 	"net"
@@ -10,6 +9,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"sync"
+
+	"github.com/lockbench/lockbench/internal/fault"
 )
 
 // EtcdPeers carry what the members of one cluster say to each other, so that a
@@ -123,9 +124,5 @@ func (p *EtcdPeers) Close() error {
 	relays := p.relays
 	p.relays = nil
 	p.mu.Unlock()
-	var errs []error
-	for _, r := range relays {
-		errs = append(errs, r.server.Close())
-	}
-	return errors.Join(errs...)
+	return fault.Each(relays, func(r *peerRelay) error { return r.server.Close() })
 }

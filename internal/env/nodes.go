@@ -7,7 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+
+	"github.com/lockbench/lockbench/internal/fault"
 )
 
 // Nodes are several servers.
@@ -16,13 +17,12 @@ type Nodes []*Server
 // StartRedisNodes starts count servers at the same time, each as [StartRedis]
 // does, and returns when all answer. When one fails the others are closed.
 func StartRedisNodes(ctx context.Context, count int, opts *RedisOptions) (Nodes, error) {
-	nodes, errs := make(Nodes, count), make([]error, count)
-	var work sync.WaitGroup
-	for i := range nodes {
-		work.Go(func() { nodes[i], errs[i] = StartRedis(ctx, opts) })
-	}
-	work.Wait()
-	if err := errors.Join(errs...); err != nil {
+	nodes := make(Nodes, count)
+	err := fault.AtOnce(count, func(i int) (err error) {
+		nodes[i], err = StartRedis(ctx, opts)
+		return err
+	})
+	if err != nil {
 		return nil, errors.Join(err, nodes.Close())
 	}
 	return nodes, nil
@@ -61,13 +61,10 @@ func Init(ctx context.Context, binary string, config ...string) error {
 
 // Close closes all servers at the same time.
 func (n Nodes) Close() error {
-	errs := make([]error, len(n))
-	var work sync.WaitGroup
-	for i, s := range n {
-		if s != nil {
-			work.Go(func() { errs[i] = s.Close() })
+	return fault.AtOnce(len(n), func(i int) error {
+		if n[i] == nil {
+			return nil
 		}
-	}
-	work.Wait()
-	return errors.Join(errs...)
+		return n[i].Close()
+	})
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -44,11 +43,10 @@ func start(dir string, argv []string) (*process, error) {
 		return nil, err
 	}
 	p := &process{pid: cmd.Process.Pid, pidFile: pidFile, ended: make(chan struct{})}
-	var reaped sync.WaitGroup
-	reaped.Go(func() {
+	go func() {
 		p.err = cmd.Wait()
 		close(p.ended)
-	})
+	}()
 	return p, nil
 }
 

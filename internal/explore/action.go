@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/fault"
 )
 
@@ -46,9 +47,8 @@ type Action struct {
 	Swallows bool
 	// Ends reports whether the host that it is done to does not live on.
 	Ends bool
-	// Makes are the conditions under which claims do not hold, by the names that
-	// package claim has for them.
-	Makes []string
+	// Makes are the conditions that it makes, under which claims may not hold.
+	Makes []claim.Condition
 
 	// Inject does it. Heal ends it, and is nil for one that ends by itself.
 	Inject func(ctx context.Context, w *System, e Event) error
@@ -150,10 +150,12 @@ func ActionNames() []string {
 	return names
 }
 
-func actionOf(name string) (Action, error) {
+// action is what happens, without a name when there is none of that name: that is
+// found by [Schedule.check].
+func (e Event) action() Action {
 	all := allActions()
-	if i := slices.IndexFunc(all, func(a Action) bool { return a.Name == name }); i >= 0 {
-		return all[i], nil
+	if i := slices.IndexFunc(all, func(a Action) bool { return a.Name == e.Action }); i >= 0 {
+		return all[i]
 	}
-	return Action{}, fmt.Errorf("there is no action %q", name)
+	return Action{}
 }

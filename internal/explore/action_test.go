@@ -272,11 +272,8 @@ func TestOverlap(t *testing.T) {
 	h := start(t, "")
 	defer closeHost(t, h)
 	named := func(name string) (Action, Event) {
-		a, err := actionOf(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a, Event{Action: name, Amount: 0.5}
+		e := Event{Action: name, Amount: 0.5}
+		return e.action(), e
 	}
 	hole, first := named("black-hole")
 	same, second := named("black-hole")

@@ -41,9 +41,7 @@ func beginHeartbeat(w *System) *heartbeat {
 func (b *heartbeat) lookAt(servers []fault.Server) {
 	now := map[int]time.Duration{}
 	for _, s := range servers {
-		if p, ok := s.(interface{ Pid() int }); ok {
-			maps.Copy(now, proc.Waited(p.Pid()))
-		}
+		maps.Copy(now, proc.Waited(s.Pid()))
 	}
 	for thread, waited := range now {
 		if before, known := b.waited[thread]; known {

@@ -10,7 +10,6 @@ import (
 type History struct {
 	Schedule Schedule
 	Began    int64 // the callers were told to begin
-	Healed   int64 // the last action was over
 	Stopped  int64 // the callers were told to stop
 	Marks    []Mark
 	Seen     []recorder.Seen // of each host

@@ -84,8 +84,8 @@ var hostActions = []Action{
 
 // stopped and died are conditions of claims.
 var (
-	stopped = []string{string(claim.HostStopped)}
-	died    = []string{string(claim.PluginDied)}
+	stopped = []claim.Condition{claim.HostStopped}
+	died    = []claim.Condition{claim.PluginDied}
 )
 
 // ownStore are the needs of what ends a plugin: the store is not in there.
@@ -108,23 +108,16 @@ func (w *System) slow(e Event, pid func() int) error {
 	var err error
 	w.Setup.WhileRunning(e, func(ctx context.Context) bool {
 		now := pid()
-		if p := find(now); p != nil {
-			var unmark func() error
-			if unmark, err = w.mark(now); err != nil {
-				return false
-			}
-			err = errors.Join(signal(p, syscall.SIGSTOP), waitThen(ctx, 20*time.Millisecond, func() error { return signal(p, syscall.SIGCONT) }), unmark())
-			_ = p.Release() // never fails
+		var unmark func() error
+		if unmark, err = w.mark(now); err != nil {
+			return false
 		}
+		err = signal(now, syscall.SIGSTOP)
+		proc.Sleep(ctx, 20*time.Millisecond)
+		err = errors.Join(err, signal(now, syscall.SIGCONT), unmark())
 		return err == nil && proc.Sleep(ctx, 10*time.Millisecond)
 	}, func() error { return err })
 	return nil
-}
-
-// waitThen does something after d, or when ctx ends.
-func waitThen(ctx context.Context, d time.Duration, do func() error) error {
-	proc.Sleep(ctx, d)
-	return do()
 }
 
 // crashLoop kills three plugins as soon as the host has told of them.
@@ -153,7 +146,7 @@ func starve(_ context.Context, w *System, e Event) error {
 			return err
 		}
 		w.Setup.Begin(e, func() error {
-			err := signal(loop.Process, syscall.SIGKILL)
+			err := kill(loop.Process.Pid)
 			_ = loop.Wait() // it says that it was killed
 			return err
 		})

@@ -59,17 +59,15 @@ func (j *judge) circumstances() {
 	hosts := len(j.h.Schedule.Hosts)
 	j.stops, j.silent, j.halts, j.made = make([][]span, hosts), make([][]span, hosts), make([][]span, hosts), map[int][]claim.Condition{}
 	for _, m := range j.h.Marks {
-		a, err := actionOf(m.Action)
-		if err != nil || m.From == 0 {
+		a := m.action()
+		if m.From == 0 {
 			continue
 		}
 		whom := everywhere
 		if a.On == OnHost {
 			whom = m.Target
 		}
-		for _, made := range a.Makes {
-			j.made[whom] = append(j.made[whom], claim.Condition(made))
-		}
+		j.made[whom] = append(j.made[whom], a.Makes...)
 		for host := range hosts {
 			switch {
 			case a.Stops == StopsAll, a.Stops == StopsHost && m.Target == host:
@@ -86,14 +84,12 @@ func (j *judge) circumstances() {
 	}
 	for host, seen := range j.h.Seen {
 		j.halts[host] = slices.Clone(j.h.Gaps)
-		var starved int64
 		for _, halt := range seen.Halts {
 			j.halts[host] = append(j.halts[host], span{halt.From, cmp.Or(halt.To, j.h.Stopped)})
-			if !j.disturbed(host, halt.From) {
-				starved = max(starved, halt.To-halt.From)
-			}
+			// An event that is under way, or was a second ago, may stop a host.
+			disturbed := j.interrupted(span{halt.From - int64(time.Second), halt.From})
+			j.out.starved = j.out.starved || halt.To-halt.From > int64(starvedFor) && !disturbed
 		}
-		j.out.starved = j.out.starved || starved > int64(starvedFor)
 	}
 }
 
@@ -115,17 +111,6 @@ const starvedFor = 200 * time.Millisecond
 // which they are not judged, either: servers and plugins are then late, whose
 // heartbeats nobody hears.
 const starvedRunQueue = 8
-
-// disturbed reports whether an event was under way that may stop a host from
-// running.
-func (j *judge) disturbed(host int, at int64) bool {
-	for _, m := range j.h.Marks {
-		if m.From > 0 && m.From <= at && at <= m.To+int64(time.Second) {
-			return true
-		}
-	}
-	return false
-}
 
 // overlap is how much of spans, which may overlap, lies in a time.
 func overlap(spans []span, in span) time.Duration {
@@ -176,7 +161,7 @@ func ms(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecon
 // endedAt is when an event has ended a host, 0 if none has.
 func (j *judge) endedAt(host int) int64 {
 	for _, m := range j.h.Marks {
-		if a, err := actionOf(m.Action); err == nil && a.Ends && m.Target == host && m.From > 0 {
+		if m.action().Ends && m.Target == host && m.From > 0 {
 			return m.From
 		}
 	}

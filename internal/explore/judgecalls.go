@@ -110,8 +110,8 @@ func (j *judge) setting(name int) claim.Setting {
 	s := claim.Setting{Terms: of.Terms, TTL: time.Duration(j.h.group(name).TTL)}
 	group := j.h.groupOf(name)
 	for _, m := range j.h.Marks {
-		a, err := actionOf(m.Action)
-		if err != nil || m.From == 0 {
+		a := m.action()
+		if m.From == 0 {
 			continue
 		}
 		s.Swallowed = s.Swallowed || a.Swallows || a.Stops != StopsNobody

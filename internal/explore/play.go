@@ -37,8 +37,6 @@ type player struct {
 	dir         string
 	environment *store.Environment
 	setting     string
-	paths       [][]*fault.Proxy // of each host, in the environment
-	jumped      bool             // the clock of a server has
 	plays       int
 }
 
@@ -48,10 +46,6 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 		return nil, err
 	}
 	p.plays++
-	p.jumped = slices.ContainsFunc(s.Events, func(e Event) bool {
-		a, err := actionOf(e.Action)
-		return err == nil && slices.Contains(a.Needs, fault.CapClock)
-	})
 	w := &System{Environment: p.environment, Dir: filepath.Join(p.scratch.Dir(), fmt.Sprintf("play-%s-%d", filepath.Base(p.dir), p.plays))}
 	if err := os.Mkdir(w.Dir, 0o700); err != nil {
 		return nil, err
@@ -128,7 +122,6 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 		})
 	}
 	going.Wait()
-	h.Healed = proc.Now()
 	proc.Sleep(ctx, max(time.Until(began.Add(time.Duration(h.Schedule.Length))), warmUp))
 	return errors.Join(errs...)
 }
@@ -136,10 +129,7 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 // befall lets one event take place, after that before it, which a busy machine
 // may delay. Its error is that it cannot be healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before <-chan struct{}) error {
-	a, err := actionOf(m.Action)
-	if err != nil {
-		return err
-	}
+	a := m.action()
 	if !proc.Sleep(ctx, time.Until(began.Add(time.Duration(m.At)))) {
 		return nil
 	}
@@ -158,6 +148,7 @@ func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.
 	}
 	happened()
 	proc.Sleep(ctx, time.Duration(m.Lasts))
+	var err error
 	if a.Heal != nil {
 		err = a.Heal(bounded, w, m.Event)
 	}
@@ -170,20 +161,19 @@ func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.
 
 // heal lets everything pass on the paths again.
 func (p *player) heal() error {
-	return fault.Each(slices.Concat(p.paths...), (*fault.Proxy).Heal)
+	return fault.Each(slices.Concat(p.environment.Paths...), (*fault.Proxy).Heal)
 }
 
 // end closes the hosts that are still there, and returns those that had to be
 // killed.
 func (p *player) end(w *System) []string {
 	stuck := make([]error, len(w.Hosts))
-	var ending sync.WaitGroup
-	for i, host := range w.Hosts {
-		if host.Process != nil {
-			ending.Go(func() { stuck[i] = shut(host.Process) })
+	_ = fault.AtOnce(len(w.Hosts), func(i int) error {
+		if w.Hosts[i].Process != nil {
+			stuck[i] = shut(w.Hosts[i].Process)
 		}
-	}
-	ending.Wait()
+		return nil
+	})
 	var left []string
 	for i, err := range stuck {
 		if err != nil {

@@ -10,54 +10,28 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// signal sends a signal to a process, if there still is one.
-func signal(p *os.Process, s syscall.Signal) error {
-	if err := p.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("signal %v to %d: %w", s, p.Pid, err)
+// signal sends a signal to a process, if there is one.
+func signal(pid int, s syscall.Signal) error {
+	if pid <= 0 {
+		return nil
+	}
+	if err := syscall.Kill(pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("signal %v to %d: %w", s, pid, err)
 	}
 	return nil
 }
 
-// find returns a handle of a process that stays that of this one when another
-// gets its number, or nil when there is none of that number.
-func find(pid int) *os.Process {
-	if pid <= 0 {
-		return nil
-	}
-	p, err := os.FindProcess(pid)
-	if err != nil {
-		return nil
-	}
-	return p
-}
-
-// kill kills a process, if there is one.
-func kill(pid int) error {
-	p := find(pid)
-	if p == nil {
-		return nil
-	}
-	err := signal(p, syscall.SIGKILL)
-	_ = p.Release() // never fails
-	return err
-}
+func kill(pid int) error { return signal(pid, syscall.SIGKILL) }
 
 // freeze stops a process, if there is one, until the event is healed.
 func (w *System) freeze(e Event, pid int) error {
-	p := find(pid)
-	if p == nil {
-		return nil
-	}
 	unmark, err := w.mark(pid)
 	if err != nil {
 		return err
 	}
-	w.Setup.Begin(e, func() error {
-		err := errors.Join(signal(p, syscall.SIGCONT), unmark())
-		_ = p.Release() // never fails
-		return err
-	})
-	return signal(p, syscall.SIGSTOP)
+	// Another one that had got its number would go on as well.
+	w.Setup.Begin(e, func() error { return errors.Join(signal(pid, syscall.SIGCONT), unmark()) })
+	return signal(pid, syscall.SIGSTOP)
 }
 
 // mark notes that a process may be standing still, so that whoever cleans up
@@ -65,7 +39,7 @@ func (w *System) freeze(e Event, pid int) error {
 // the watcher of package env.
 func (w *System) mark(pid int) (unmark func() error, err error) {
 	group, err := syscall.Getpgid(pid)
-	if errors.Is(err, syscall.ESRCH) {
+	if pid <= 0 || errors.Is(err, syscall.ESRCH) {
 		return func() error { return nil }, nil
 	}
 	if err != nil {

@@ -126,7 +126,6 @@ type explorer struct {
 	opts    Options
 	backend Backend
 	scratch *env.Scratch
-	players []*player
 	idle    chan *player
 
 	mu        sync.Mutex
@@ -159,15 +158,15 @@ func newExplorer(b Backend, o Options) (*explorer, error) {
 		if err := os.Mkdir(p.dir, 0o700); err != nil {
 			return nil, errors.Join(err, scratch.Close())
 		}
-		x.players = append(x.players, p)
 		x.idle <- p
 	}
 	return x, nil
 }
 
+// close ends the servers of all players, once each has come to an end.
 func (x *explorer) close() error {
-	for _, p := range x.players {
-		p.close()
+	for range cap(x.idle) {
+		(<-x.idle).close()
 	}
 	return x.scratch.Close()
 }

@@ -131,10 +131,7 @@ func (b Bounds) text() string {
 
 // text describes an event.
 func (e Event) text() string {
-	a, err := actionOf(e.Action)
-	if err != nil {
-		return err.Error()
-	}
+	a := e.action()
 	does := a.Does
 	if strings.Contains(does, "%s") {
 		whom := hostName(e.Target)
@@ -196,7 +193,7 @@ func Play(ctx context.Context, s Scene, b Backend, o Options, runs int) (p Playe
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
 	for range runs {
-		h, err := x.players[0].play(ctx, s.Schedule)
+		h, err := x.play(ctx, s.Schedule)
 		if err != nil {
 			return p, err
 		}

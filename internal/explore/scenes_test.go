@@ -67,7 +67,7 @@ func playScene(t *testing.T, x *explorer, s Scene, long bool) {
 		runs = 3
 	}
 	for range runs {
-		h, err := x.players[0].play(t.Context(), s.Schedule)
+		h, err := x.play(t.Context(), s.Schedule)
 		if errors.Is(err, env.ErrNotInstalled) {
 			env.Missing(t, x.backend.Name, err)
 		}

@@ -208,8 +208,8 @@ type resourceKey struct {
 
 // resourceKeyOf is what an event uses; ok is false if others may use it, too.
 func resourceKeyOf(e Event) (t resourceKey, recovers Duration, ok bool) {
-	a, err := actionOf(e.Action)
-	if err != nil || a.Uses == "" {
+	a := e.action()
+	if a.Uses == "" {
 		return t, 0, false
 	}
 	if a.On == OnStore || a.Uses == UsesStore {
@@ -266,9 +266,9 @@ func (s *Schedule) check() error {
 		}
 	}
 	for _, e := range s.Events {
-		a, err := actionOf(e.Action)
-		if err != nil {
-			return err
+		a := e.action()
+		if a.Name == "" {
+			return fmt.Errorf("there is no action %q", e.Action)
 		}
 		if why := a.fits(s.Backend, s.Setting, of.Lacks); why != "" {
 			return fmt.Errorf("action %s on %s: %s", e.Action, s.Backend, why)

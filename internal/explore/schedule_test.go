@@ -54,8 +54,7 @@ func TestEventsDoNotShare(t *testing.T) {
 		s := g.next()
 		for i, a := range s.Events {
 			for _, b := range s.Events[i+1:] {
-				x, _ := actionOf(a.Action)
-				y, _ := actionOf(b.Action)
+				x, y := a.action(), b.action()
 				same := x.Uses != "" && x.Uses == y.Uses && (x.Uses == UsesStore || x.On == y.On && a.Target == b.Target)
 				if same && b.At < a.At+a.Lasts && a.At < b.At+b.Lasts {
 					t.Fatalf("%+v and %+v at the same time", a, b)

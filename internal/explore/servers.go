@@ -45,7 +45,7 @@ var freezes = []Action{
 	{
 		// The leader among them may stand still for longer than a TTL.
 		Name: "freeze-members", Does: "all members stand still", On: OnStore, Uses: UsesProcess, Only: where(electing),
-		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.LeaderPaused),
+		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
@@ -64,12 +64,12 @@ var freezes = []Action{
 	{
 		Name: "freeze-follower", Does: "a member that does not lead stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
 		Needs: []fault.Capability{fault.CapServers, fault.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
-		Inject: func(ctx context.Context, w *System, e Event) error { return freezeMember(ctx, w, 1) }, Heal: resumeAll,
+		Inject: func(ctx context.Context, w *System, e Event) error { return w.Setup.FreezeMember(ctx, 1) }, Heal: resumeAll,
 	},
 	{
 		Name: "freeze-leader", Does: "the member that leads stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
-		Needs: []fault.Capability{fault.CapServers, fault.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.LeaderPaused),
-		Inject: func(ctx context.Context, w *System, e Event) error { return freezeMember(ctx, w, 0) }, Heal: resumeAll,
+		Needs: []fault.Capability{fault.CapServers, fault.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
+		Inject: func(ctx context.Context, w *System, e Event) error { return w.Setup.FreezeMember(ctx, 0) }, Heal: resumeAll,
 	},
 }
 
@@ -82,7 +82,7 @@ var crashes = []Action{
 	},
 	{
 		Name: "crash-nodes", Does: "all nodes crash, and start again with their data", On: OnStore, Uses: UsesStore, Only: where(voting),
-		Needs: []fault.Capability{fault.CapServers, fault.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: conditions(claim.Restarted),
+		Needs: []fault.Capability{fault.CapServers, fault.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: []claim.Condition{claim.Restarted},
 		Inject: stopAll, Heal: startAll(true),
 	},
 	{
@@ -99,12 +99,12 @@ var crashes = []Action{
 	{
 		Name: "wipe-servers", Does: "all servers crash, and start again without their data", On: OnStore, Uses: UsesStore,
 		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Sharded && !s.Has(fault.CapVotes) }),
-		Needs: []fault.Capability{fault.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: elects, Makes: conditions(claim.DataLost),
+		Needs: []fault.Capability{fault.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.DataLost},
 		Inject: stopAll, Heal: startAll(false),
 	},
 	{
 		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Uses: UsesStore, Only: where(voting),
-		Needs: []fault.Capability{fault.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: conditions(claim.DataLost, claim.Restarted),
+		Needs: []fault.Capability{fault.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: []claim.Condition{claim.DataLost, claim.Restarted},
 		Inject: stopAll, Heal: startAll(false),
 	},
 	{
@@ -132,14 +132,6 @@ func where(known func(s *store.Store, in store.Setting) bool) []string {
 	return all
 }
 
-func conditions(all ...claim.Condition) []string {
-	var names []string
-	for _, c := range all {
-		names = append(names, string(c))
-	}
-	return names
-}
-
 // each does something to all servers that run.
 func each(do func(fault.Server) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, _ Event) error { return fault.EachRunning(w.Setup.Servers, do) }
@@ -150,15 +142,6 @@ var (
 	resumeAll = each(fault.Server.Resume)
 	stopAll   = each(fault.Server.Stop)
 )
-
-// freezeMember freezes the member that comes so many places after the leader.
-func freezeMember(ctx context.Context, w *System, after int) error {
-	leader, err := w.Setup.Leader(ctx)
-	if err != nil {
-		return err
-	}
-	return w.Setup.Servers[(leader+after)%len(w.Setup.Servers)].Freeze()
-}
 
 func startAll(keepData bool) func(context.Context, *System, Event) error {
 	return func(ctx context.Context, w *System, _ Event) error {
@@ -178,7 +161,7 @@ func startOne(keepData bool) func(context.Context, *System, Event) error {
 // set right again stays so until the end: that would be another jump.
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
-		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []fault.Capability{fault.CapServers, fault.CapClock}, Lasts: lasts, Makes: conditions(makes...),
+		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []fault.Capability{fault.CapServers, fault.CapClock}, Lasts: lasts, Makes: makes,
 		Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Sharded }),
 		Inject: func(_ context.Context, w *System, e Event) error {
 			if e.Target >= len(w.Setup.Clocks) {

@@ -170,20 +170,19 @@ func (k *shrinker) back(ctx context.Context, seldom Scene, trail []Schedule) Sce
 func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
-	played := make(chan *Violation, times) // nil: not broken
+	played := make(chan bool, times)
 	for range times {
-		go func() { played <- k.breaks(ctx, s, k.rule) }()
+		go func() { played <- k.breaks(ctx, s) }()
 	}
 	for left := times; left > 0; left-- {
-		v := <-played
+		broken := <-played
 		if ctx.Err() != nil {
 			continue // the players are needed for what comes next
 		}
 		plays++
-		if v != nil {
+		if broken {
 			shown++
 		}
-		k.note(v)
 		if need < times && (shown == need || shown+left-1 < need) {
 			enough()
 		}
@@ -191,25 +190,20 @@ func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (show
 	return shown, plays
 }
 
-// note counts a play, and what it has shown.
-func (k *shrinker) note(v *Violation) {
+// breaks plays s, and reports whether the same rule is broken.
+func (k *shrinker) breaks(ctx context.Context, s Schedule) bool {
+	h, err := k.play(ctx, s)
+	if err != nil {
+		return false
+	}
+	violations := judgeOf(h, k.backend).violations
+	i := slices.IndexFunc(violations, func(v Violation) bool { return v.Rule == k.rule })
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.plays++
-	if v != nil {
-		k.what = v.What
+	if i < 0 {
+		return false
 	}
-}
-
-// breaks plays s, and returns the violation of rule, if there is one.
-func (x *explorer) breaks(ctx context.Context, s Schedule, rule claim.Rule) *Violation {
-	h, err := x.play(ctx, s)
-	if err != nil {
-		return nil
-	}
-	v := judgeOf(h, x.backend)
-	if i := slices.IndexFunc(v.violations, func(v Violation) bool { return v.Rule == rule }); i >= 0 {
-		return &v.violations[i]
-	}
-	return nil
+	k.what = violations[i].What
+	return true
 }

@@ -148,8 +148,8 @@ func (s *Schedule) removeHost(n int) bool {
 	}
 	for i := range s.Events {
 		e := &s.Events[i]
-		a, err := actionOf(e.Action)
-		if err != nil || a.On == OnHost && e.Target == n || e.Moment != "" && e.Of == n {
+		a := e.action()
+		if a.On == OnHost && e.Target == n || e.Moment != "" && e.Of == n {
 			return false
 		}
 		if a.On == OnHost && e.Target > n {
@@ -186,9 +186,8 @@ func (s *Schedule) everyGroup(change func(*Group) bool) bool {
 func (s *Schedule) shorten(n int) bool {
 	const least = 20 * time.Millisecond
 	e := &s.Events[n]
-	a, err := actionOf(e.Action)
-	half := Duration(max(time.Duration(e.Lasts)/2, a.Lasts[0]).Round(10 * time.Millisecond))
-	if err != nil || time.Duration(e.Lasts) < least || half >= e.Lasts {
+	half := Duration(max(time.Duration(e.Lasts)/2, e.action().Lasts[0]).Round(10 * time.Millisecond))
+	if time.Duration(e.Lasts) < least || half >= e.Lasts {
 		return false
 	}
 	s.Length = max(s.Length-(e.Lasts-half), Duration(time.Second))
@@ -214,11 +213,9 @@ func (s Schedule) longer() []Schedule {
 	out := s.alone()
 	for i := range out {
 		e := &out[i].Events[0]
-		if a, err := actionOf(e.Action); err == nil {
-			more := max(0, min(2*e.Lasts, Duration(a.Lasts[1])-e.Lasts))
-			e.Lasts += more
-			out[i].Length += more
-		}
+		more := max(0, min(2*e.Lasts, Duration(e.action().Lasts[1])-e.Lasts))
+		e.Lasts += more
+		out[i].Length += more
 	}
 	return out
 }

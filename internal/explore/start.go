@@ -2,11 +2,9 @@ package explore
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/fault"
@@ -17,7 +15,7 @@ import (
 // ready starts the servers of a setting, unless they are there and well. Those
 // whose clock has jumped are not: threads of some wait until a time of day.
 func (p *player) ready(ctx context.Context, setting string) error {
-	if p.environment != nil && p.setting == setting && !p.jumped && p.well(ctx) {
+	if p.environment != nil && p.setting == setting && !p.environment.Shifted && p.well(ctx) {
 		return nil
 	}
 	p.close()
@@ -27,7 +25,7 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	if err != nil {
 		return err
 	}
-	p.environment, p.setting, p.paths, p.jumped = e, setting, nil, false
+	p.environment, p.setting = e, setting
 	return nil
 }
 
@@ -63,23 +61,17 @@ func (p *player) spec(paths []*fault.Proxy, number int, dir, plugin string) reco
 func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for len(p.paths) < len(s.Hosts) {
-		paths, err := p.environment.AddPaths()
-		if err != nil {
+	for len(p.environment.Paths) < len(s.Hosts) {
+		if _, err := p.environment.AddPaths(); err != nil {
 			return err
 		}
-		p.paths = append(p.paths, paths)
 	}
-	errs := make([]error, len(s.Hosts))
-	var starting sync.WaitGroup
-	for i, plan := range s.Hosts {
+	w.Hosts = make([]*Host, len(s.Hosts))
+	return fault.AtOnce(len(s.Hosts), func(i int) error {
 		dir := filepath.Join(w.Dir, hostName(i))
-		h := &Host{Number: i, Paths: p.paths[i], Dir: filepath.Join(dir, "tmp")}
-		w.Hosts = append(w.Hosts, h)
-		starting.Go(func() { errs[i] = p.launch(ctx, h, dir, plan) })
-	}
-	starting.Wait()
-	return errors.Join(errs...)
+		w.Hosts[i] = &Host{Number: i, Paths: p.environment.Paths[i], Dir: filepath.Join(dir, "tmp")}
+		return p.launch(ctx, w.Hosts[i], dir, s.Hosts[i])
+	})
 }
 
 // launch starts one host.

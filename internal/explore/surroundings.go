@@ -49,20 +49,15 @@ func surrounding(name, does string, s recorder.Surrounding) Action {
 
 // unlessEnded is the error of what was done to a host that has not ended.
 func unlessEnded(h *Host, err error) error {
-	if err != nil && awaitEnd(h) {
+	if err == nil {
 		return nil
 	}
-	return err
-}
-
-// awaitEnd reports whether a host that seems to have ended has.
-func awaitEnd(h *Host) bool {
-	for deadline := time.Now().Add(time.Second); h.Alive(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			return false
-		}
+	select {
+	case <-h.Ended(): // it may be ending
+		return nil
+	case <-time.After(time.Second):
+		return err
 	}
-	return true
 }
 
 func loseDirectory(w *System, h *Host, e Event) error {

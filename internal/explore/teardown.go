@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/recorder"
 )
@@ -17,17 +17,14 @@ import (
 func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	var plugins []int
 	h.Stopped = proc.Now()
-	var ending sync.WaitGroup
-	for _, host := range w.Hosts {
-		ending.Go(func() {
-			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-			defer cancel()
-			if host.Alive() {
-				_ = host.Release(bounded) // what is not released is found by the probe
-			}
-		})
-	}
-	ending.Wait()
+	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	_ = fault.AtOnce(len(w.Hosts), func(i int) error {
+		if !w.Hosts[i].Alive() {
+			return nil
+		}
+		return w.Hosts[i].Release(releasing)
+	}) // what is not released is found by the probe
 	for _, host := range w.Hosts {
 		h.Alive = append(h.Alive, host.Alive())
 		plugins = append(plugins, host.PluginPid())

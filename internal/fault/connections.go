@@ -7,7 +7,7 @@ import "fmt"
 func (p *Proxy) Cut() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.refusing > 0 {
+	if p.refuses() {
 		return nil // there are none
 	}
 	err := p.listen(p.p.Upstream, false)
@@ -27,7 +27,6 @@ func (p *Proxy) Refuse() error {
 	if err := p.listen(p.p.Upstream, false); err != nil {
 		return fmt.Errorf("fault: refuse connections to %s: %w", p.p.Upstream, err)
 	}
-	p.refusing++
 	p.harms = append(p.harms, &impairment{refuses: true})
 	return nil
 }

@@ -30,16 +30,16 @@ const noticedBy = 3 * time.Second
 
 func evict(fullAfter time.Duration) func(context.Context, *Setup) error {
 	return func(ctx context.Context, s *Setup) error {
-		err := s.Memory.Evict(ctx, true)
+		err := s.Evict(ctx, true)
 		switch {
 		case err != nil:
 		case fullAfter == 0:
-			err = s.Memory.Fill(ctx)
+			err = s.Fill(ctx)
 		default:
-			s.Later("evict", fullAfter, func() error { return s.Memory.Fill(ctx) })
+			s.Later("evict", fullAfter, func() error { return s.Fill(ctx) })
 		}
 		return err
 	}
 }
 
-func keep(ctx context.Context, s *Setup) error { return s.Memory.Evict(ctx, false) }
+func keep(ctx context.Context, s *Setup) error { return s.Evict(ctx, false) }

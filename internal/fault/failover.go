@@ -49,17 +49,21 @@ const learnsLater = 500 * time.Millisecond
 func severLink(_ context.Context, s *Setup) error { return s.Link.BlackHole() }
 
 func promote(ctx context.Context, s *Setup) error {
-	old := s.Servers[0]
-	err := errors.Join(old.Stop(), s.Replica.Promote(ctx), s.RivalPaths[0].Retarget(s.Replica.Addr()))
-	if err != nil {
-		return err
-	}
-	// What has died comes back as a replica, without what it knew.
-	if err := errors.Join(old.Start(ctx, false), s.Replica.Lead(ctx, old.Addr())); err != nil {
+	if err := s.TakeOver(ctx, s.RivalPaths[0].Retarget); err != nil {
 		return err
 	}
 	s.Later("failover", learnsLater, func() error { return s.HolderPaths[0].Retarget(s.Replica.Addr()) })
 	return nil
+}
+
+// TakeOver lets the first server die and the replica take over, to which lead leads
+// hosts. What has died comes back as a replica, without what it knew.
+func (s *Setup) TakeOver(ctx context.Context, lead func(addr string) error) error {
+	old := s.Servers[0]
+	if err := errors.Join(old.Stop(), s.Replica.Promote(ctx), lead(s.Replica.Addr())); err != nil {
+		return err
+	}
+	return errors.Join(old.Start(ctx, false), s.Replica.Lead(ctx, old.Addr()))
 }
 
 func demote(ctx context.Context, s *Setup) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
@@ -12,9 +13,9 @@ import (
 // Setup is what a round shows to a fault: two hosts that want the same locks,
 // and the servers that grant them. What an environment does not have is nil.
 type Setup struct {
-	Holder, Rival Host
-	Servers       []Server
-	Votes         bool // the servers, each for itself
+	Holder  Host // its rival is left alone
+	Servers []Server
+	Votes   bool // the servers, each for itself
 	// HolderPaths and RivalPaths lead from each host to each server, in the
 	// order of Servers.
 	HolderPaths, RivalPaths []*Proxy
@@ -29,10 +30,13 @@ type Setup struct {
 	ReadOnly, Exhaust func(ctx context.Context, on bool) error
 	// FailOver lets a replica take over, in order, and returns when it serves.
 	FailOver func(ctx context.Context) error
-	// Slots are those that locks are in.
-	Slots Slots
-	// Memory is the servers'.
-	Memory Memory
+	// MoveSlots begins to move each slot of a Cluster in which there are keys to
+	// another server, with half of its keys; with false it moves the rest.
+	MoveSlots func(ctx context.Context, on bool) error
+	// Evict lets servers whose memory is full delete keys, until it is called with
+	// false, and Fill writes until whatever may be deleted was deleted.
+	Evict func(ctx context.Context, on bool) error
+	Fill  func(ctx context.Context) error
 
 	Background
 }
@@ -46,6 +50,7 @@ type Host interface {
 // Server is one server of the store.
 type Server interface {
 	Addr() string
+	Pid() int // 0 while it is down
 	Stop() error
 	Start(ctx context.Context, keepData bool) error
 	Freeze() error
@@ -59,23 +64,6 @@ type Replica interface {
 	Promote(ctx context.Context) error
 	// Lead makes the server at addr, which has been started anew, follow it.
 	Lead(ctx context.Context, addr string) error
-}
-
-// Slots are the parts of a Cluster in which there are keys.
-type Slots interface {
-	// Begin begins to move each of them to another server, and moves half of its
-	// keys.
-	Begin(ctx context.Context) error
-	// End moves the rest of them and of their keys.
-	End(ctx context.Context) error
-}
-
-// Memory is what servers have for their data.
-type Memory interface {
-	// Evict lets servers whose memory is full delete keys, or no longer.
-	Evict(ctx context.Context, on bool) error
-	// Fill writes until whatever may be deleted was deleted.
-	Fill(ctx context.Context) error
 }
 
 // Capability is something that a fault needs of its environment.
@@ -171,11 +159,23 @@ func Each[T any](of []T, do func(T) error) error {
 	return errors.Join(errs...)
 }
 
+// AtOnce does something for each of the numbers below n at the same time, and
+// joins the errors.
+func AtOnce(n int, do func(i int) error) error {
+	errs := make([]error, n)
+	var work sync.WaitGroup
+	for i := range n {
+		work.Go(func() { errs[i] = do(i) })
+	}
+	work.Wait()
+	return errors.Join(errs...)
+}
+
 // EachRunning does the same to the servers that run: one that is down stands
 // still anyway.
 func EachRunning(servers []Server, do func(Server) error) error {
 	return Each(servers, func(s Server) error {
-		if p, ok := s.(interface{ Pid() int }); ok && p.Pid() == 0 {
+		if s.Pid() == 0 {
 			return nil
 		}
 		return do(s)

@@ -44,6 +44,7 @@ func TestFaultsAreWellFormed(t *testing.T) {
 type stub struct{ stopped, started, wiped, frozen, resumed int }
 
 func (s *stub) Addr() string  { return "h:1" }
+func (s *stub) Pid() int      { return 1 }
 func (s *stub) Stop() error   { s.stopped++; return nil }
 func (s *stub) Freeze() error { s.frozen++; return nil }
 func (s *stub) Resume() error { s.resumed++; return nil }

@@ -26,14 +26,8 @@ var partitions = []Fault{
 		Name: "pause-leader", Does: "the server that leads stands still for longer than the TTL of 10 s, and goes on", TTL: longTTL, Acts: longTTL + 1500*time.Millisecond, SeveralServers: true,
 		Produces: []claim.Condition{claim.LeaderPaused},
 		Needs:    []Capability{CapRival, CapServers, CapMinority, CapLeader},
-		Inject: func(ctx context.Context, s *Setup) error {
-			i, err := s.Leader(ctx)
-			if err != nil {
-				return err
-			}
-			return s.Servers[i].Freeze()
-		},
-		Heal: func(_ context.Context, s *Setup) error { return Each(s.Servers, Server.Resume) },
+		Inject:   func(ctx context.Context, s *Setup) error { return s.FreezeMember(ctx, 0) },
+		Heal:     func(_ context.Context, s *Setup) error { return Each(s.Servers, Server.Resume) },
 	},
 	{
 		Name: "partition-majority", Does: "a majority of the servers, or the only one, is cut off", ActsTTLs: 1.5, SeveralServers: true,
@@ -41,6 +35,16 @@ var partitions = []Fault{
 		Inject: func(_ context.Context, s *Setup) error { return Each(s.Servers[:minority(s)+1], Server.Freeze) },
 		Heal:   func(_ context.Context, s *Setup) error { return Each(s.Servers[:minority(s)+1], Server.Resume) },
 	},
+}
+
+// FreezeMember freezes the server that comes so many places after the one that
+// leads.
+func (s *Setup) FreezeMember(ctx context.Context, after int) error {
+	leader, err := s.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Servers[(leader+after)%len(s.Servers)].Freeze()
 }
 
 func minority(s *Setup) int { return (len(s.Servers) - 1) / 2 }

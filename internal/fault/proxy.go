@@ -25,10 +25,9 @@ type Proxy struct {
 	port   *ports.Taken
 	toxics map[Direction]*toxic
 
-	apart    sync.Mutex // held while one harms it apart from others
-	mu       sync.Mutex
-	harms    []*impairment // and who observes
-	refusing int           // how many of the harms refuse connections
+	apart sync.Mutex // held while one harms it apart from others
+	mu    sync.Mutex
+	harms []*impairment // and who observes
 }
 
 // Some toxics write to the global logger.
@@ -149,21 +148,21 @@ func (p *Proxy) Heal() error { return p.heal(func(h *impairment) bool { return h
 func (p *Proxy) heal(which func(*impairment) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	refused := p.refusing > 0
-	p.harms = slices.DeleteFunc(p.harms, func(h *impairment) bool {
-		healed := which(h)
-		if healed && h.refuses {
-			p.refusing--
-		}
-		return healed
-	})
+	refused := p.refuses()
+	p.harms = slices.DeleteFunc(p.harms, which)
 	p.tellToxics()
-	if refused && p.refusing == 0 {
+	if refused && !p.refuses() {
 		if err := p.listen(p.p.Upstream, true); err != nil {
 			return fmt.Errorf("fault: heal %s: %w", p.p.Upstream, err)
 		}
 	}
 	return nil
+}
+
+// refuses reports whether one of the harms refuses connections. The caller holds
+// mu.
+func (p *Proxy) refuses() bool {
+	return slices.ContainsFunc(p.harms, func(h *impairment) bool { return h.refuses })
 }
 
 // Observe calls seen for each piece of data that comes to the proxy, before any harm

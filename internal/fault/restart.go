@@ -3,7 +3,6 @@ package fault
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/lockbench/lockbench/internal/claim"
 )
@@ -39,13 +38,7 @@ func restart(ctx context.Context, servers []Server, keepData bool) error {
 // StartAll starts servers at the same time: the members of a cluster serve only
 // together.
 func StartAll(ctx context.Context, servers []Server, keepData bool) error {
-	errs := make([]error, len(servers))
-	var starting sync.WaitGroup
-	for i, s := range servers {
-		starting.Go(func() { errs[i] = s.Start(ctx, keepData) })
-	}
-	starting.Wait()
-	return errors.Join(errs...)
+	return AtOnce(len(servers), func(i int) error { return servers[i].Start(ctx, keepData) })
 }
 
 // reachMajority cuts the holder off from all servers that vote but a bare

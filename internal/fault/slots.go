@@ -12,6 +12,6 @@ var slots = []Fault{{
 	Produces: []claim.Condition{claim.SlotMoving},
 	Needs:    []Capability{CapRival, CapSlots}, TTL: longTTL, KeepsLeases: true, RestoresService: true, ActsTTLs: 1.2,
 	OnlyFor: CapSlots,
-	Inject:  func(ctx context.Context, s *Setup) error { return s.Slots.Begin(ctx) },
-	Heal:    func(ctx context.Context, s *Setup) error { return s.Slots.End(ctx) },
+	Inject:  func(ctx context.Context, s *Setup) error { return s.MoveSlots(ctx, true) },
+	Heal:    func(ctx context.Context, s *Setup) error { return s.MoveSlots(ctx, false) },
 }}

@@ -44,14 +44,14 @@ type agent struct {
 	served  atomic.Bool  // the present client was granted a lock
 	asking  atomic.Int64 // callers of workloads that ask for a lock
 	plugin  atomic.Int64 // process id that was sent last
-	log     *blocker
+	log     blocker
 	reaping atomic.Bool
 
 	heartbeat *proc.Heartbeat
 }
 
 func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
-	a := &agent{parent: parent, spec: s, held: map[leaseID]*holding{}, log: newBlocker()}
+	a := &agent{parent: parent, spec: s, held: map[leaseID]*holding{}}
 	if err := a.connect(); err != nil {
 		return nil, err
 	}
@@ -64,14 +64,15 @@ func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
 }
 
 // Do implements [proc.Agent].
-func (a *agent) Do(_ context.Context, o order) {
+func (a *agent) Do(ctx context.Context, o order) {
 	switch o.Op {
 	case "acquire":
-		a.acquire(o)
+		a.acquire(ctx, o)
 	case "work":
-		a.start(*o.Workload)
+		a.start(ctx, *o.Workload)
 	case "reopen":
-		a.begin(0).work.Go(func() { a.reopen(o.Timeout) })
+		g, _ := a.begin(ctx, 0)
+		g.work.Go(func() { a.reopen(o.Timeout) })
 	case string(BlockedLog), string(Reaper), string(IgnoredChildren):
 		a.surround(Surrounding(o.Op), o.On)
 	case "read":
@@ -99,7 +100,7 @@ func (a *agent) Close() error {
 
 // connect opens a client in place of the one before.
 func (a *agent) connect() error {
-	log := slog.New(slog.NewTextHandler(a.log, nil))
+	log := slog.New(slog.NewTextHandler(&a.log, nil))
 	b, err := plugin.Open(context.Background(), a.spec.Backend, &plugin.Options{
 		Path: a.spec.Path, Config: a.spec.Config, NoMTLS: a.spec.NoMTLS, StartTimeout: startTimeout, Logger: log,
 	})

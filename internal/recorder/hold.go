@@ -16,31 +16,35 @@ const (
 	// prepare is how long a holder prepares each write, after it has found its
 	// lease valid for the last time.
 	prepare = 250 * time.Millisecond
-	// retryEvery is the pause after an acquire that has failed.
+	// retryEvery is the pause after an acquire that has failed: a store that
+	// refuses for good today may be healed.
 	retryEvery = 100 * time.Millisecond
 	// eventsBy is how long after its end the events of a lease are waited for.
 	eventsBy = time.Second
+	// finishes is how long a function goes on that was told to end.
+	finishes = 100 * time.Millisecond
 )
 
-// group is what one order has started, until stop is closed.
+// group is what one order has started, until stop is called.
 type group struct {
 	first int // number of its first lock
-	stop  chan struct{}
+	stop  context.CancelFunc
 	work  sync.WaitGroup
 }
 
-// begin returns a group of the agent's.
-func (a *agent) begin(first int) *group {
-	g := &group{first: first, stop: make(chan struct{})}
+// begin returns a group of the agent's, and the context of its work.
+func (a *agent) begin(ctx context.Context, first int) (*group, context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	g := &group{first: first, stop: stop}
 	a.groups = append(a.groups, g)
-	return g
+	return g, ctx
 }
 
 // acquire starts one holder for each name.
-func (a *agent) acquire(o order) {
-	g := a.begin(o.First)
+func (a *agent) acquire(ctx context.Context, o order) {
+	g, ctx := a.begin(ctx, o.First)
 	for i, name := range o.Names {
-		g.work.Go(func() { a.hold(g.stop, name, o.First+i, o) })
+		g.work.Go(func() { a.keep(ctx, name, o.First+i, o) })
 	}
 }
 
@@ -52,7 +56,7 @@ func (a *agent) release(from int) {
 			stay = append(stay, g)
 			continue
 		}
-		close(g.stop)
+		g.stop()
 		end = append(end, g)
 	}
 	a.groups = stay
@@ -61,46 +65,23 @@ func (a *agent) release(from int) {
 	}
 }
 
-// hold acquires one lock, and holds it until it is lost or stop closes.
-func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
-	lock, err := a.present().Lock(name, &core.LockOptions{TTL: o.TTL})
+// keep acquires one lock, and holds it until it is lost or ctx ends. It writes
+// under it meanwhile, and tells of its renewals in the end.
+func (a *agent) keep(ctx context.Context, name string, number int, o order) {
+	lease, asked, err := a.get(ctx, name, o)
 	if err != nil {
 		a.send(note{Failed: err.Error()})
 		return
 	}
-	ctx, cancel := until(stop)
-	defer cancel()
-	ctx, done := context.WithTimeout(ctx, o.Timeout)
-	defer done()
-	var asked, granted int64
-	var lease *core.Lease
-	for {
-		asked = proc.Now()
-		lease, err = lock.Acquire(ctx)
-		granted = proc.Now()
-		if err == nil {
-			break
-		}
-		if !again(ctx) {
-			a.send(note{Failed: err.Error()})
-			return
-		}
-	}
-	h := &holding{lease: lease, over: make(chan struct{}), record: record.Lease{
-		Host: a.spec.Host, Name: number, Token: lease.Token(), AskedNs: asked, GrantedNs: granted, ValidNs: granted,
-	}}
+	h := a.granted(lease, lease.Done(), number, asked)
 	id := leaseID{lease.Owner(), lease.Token()}
 	a.mu.Lock()
 	a.held[id] = h
 	a.mu.Unlock()
-	a.send(note{Lease: h.state()})
-	worked := make(chan struct{})
-	go func() {
-		a.work(h, stop)
-		close(worked)
-	}()
-	a.end(h, stop, worked)
-	<-worked
+	h.writing.Go(func() { a.write(ctx, h, name) })
+	a.hold(ctx.Done(), h, lookEvery, nil)
+	_ = h.release(lease) // of one that was lost it most often says so
+	h.writing.Wait()
 	select {
 	case <-h.over: // its renewals are in the record
 	case <-time.After(eventsBy): // it was lost before we had entered it
@@ -111,82 +92,91 @@ func (a *agent) hold(stop chan struct{}, name string, number int, o order) {
 	a.send(note{Lease: h.state()})
 }
 
-// until is a context that ends when stop closes.
-func until(stop chan struct{}) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		select {
-		case <-stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
-}
-
-// again waits a moment before another acquire: a store that refuses for good
-// today may be healed. It returns false when ctx has ended.
-func again(ctx context.Context) bool { return proc.Sleep(ctx, retryEvery) }
-
-// end asks a lease again and again whether it is valid, until it is not or stop
-// closes. It releases one that is not lost when the work under it is done.
-func (a *agent) end(h *holding, stop, worked chan struct{}) {
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	// Before Done is looked at: after a pause this is the first call.
-	for over := false; !over && h.valid(); {
-		select {
-		case <-h.lease.Done():
-			over = true
-		case <-stop:
-			over = true
-		case <-look.C:
-		}
+// get acquires one lock, and says when the acquire that did began.
+func (a *agent) get(ctx context.Context, name string, o order) (lease *core.Lease, asked int64, err error) {
+	lock, err := a.present().Lock(name, &core.LockOptions{TTL: o.TTL})
+	if err != nil {
+		return nil, 0, err
 	}
-	select {
-	case <-h.lease.Done():
-	case <-stop:
-		<-worked
-		if a.releaseValid(h) {
-			return
-		}
-	}
-	<-h.lease.Done()
-	done := proc.Now()
-	h.change(func(r *record.Lease) { r.DoneNs, r.Cause = done, core.CauseName(h.lease.Err()) })
-	a.send(note{Lease: h.state()})
-	// As programs do that have deferred it: it must not free the next one's.
-	_ = release(h.lease) // most often it says that the lease was lost
-}
-
-// releaseValid releases a lease that is valid at that moment, and returns false
-// for another.
-func (a *agent) releaseValid(h *holding) bool {
-	sent := proc.Now()
-	if !h.lease.Valid() {
-		return false
-	}
-	h.change(func(r *record.Lease) { r.ReleaseNs = sent })
-	if release(h.lease) == nil {
-		done := proc.Now()
-		h.change(func(r *record.Lease) { r.ReleasedNs = done })
-	}
-	return true
-}
-
-func release(l *core.Lease) error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	return l.Release(ctx)
+	for {
+		asked = proc.Now()
+		if lease, err = lock.Acquire(ctx); err == nil || !proc.Sleep(ctx, retryEvery) {
+			return lease, asked, err
+		}
+	}
 }
 
-// holding is one lease in hand.
+// write does what locks are for: it looks at the lease, prepares a write, and
+// writes, once at once and then over and over. A pause of the process while it
+// prepares makes the write late, as in every program.
+func (a *agent) write(ctx context.Context, h *holding, name string) {
+	r := h.state()
+	a.writer.write(a, name, r)
+	for h.valid(false) && proc.Sleep(ctx, prepare) {
+		a.writer.write(a, name, r)
+	}
+}
+
+// tenure is a lease, or a term.
+type tenure interface {
+	Token() uint64
+	Valid() bool
+	Err() error
+}
+
+// holding is one in hand.
 type holding struct {
-	lease *core.Lease
-	over  chan struct{} // closed when there are no more events of it
+	tenure
+	done    <-chan struct{} // closed when it ends, or is to end
+	over    chan struct{}   // closed when there are no more events of it
+	writing sync.WaitGroup  // under it
 
 	mu     sync.Mutex
 	record record.Lease
+}
+
+// granted tells of a grant that has just come back.
+func (a *agent) granted(t tenure, done <-chan struct{}, number int, asked int64) *holding {
+	now := proc.Now()
+	h := &holding{tenure: t, done: done, over: make(chan struct{}), record: record.Lease{
+		Host: a.spec.Host, Name: number, Token: t.Token(), AskedNs: asked, GrantedNs: now, ValidNs: now,
+	}}
+	a.send(note{Lease: h.state()})
+	return h
+}
+
+// hold asks again and again whether what is held is valid, until it is not, or
+// until end or stop, when it is about to be released. A function that is told to
+// end does not do so at once.
+func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end <-chan time.Time) {
+	look := time.NewTicker(every)
+	defer look.Stop()
+	told, over := h.done, false
+	// Before told is looked at: after a pause this is the first call.
+	for h.valid(over) {
+		if over {
+			a.send(note{Lease: h.state()})
+			return
+		}
+		select {
+		case <-end:
+			over = true
+		case <-stop:
+			over = true
+		case <-told:
+			told, end = nil, time.After(finishes)
+		case <-look.C:
+		}
+		if over {
+			h.writing.Wait()
+		}
+	}
+	<-h.done
+	done := proc.Now()
+	h.change(func(r *record.Lease) { r.DoneNs, r.Cause = done, core.CauseName(h.Err()) })
+	a.send(note{Lease: h.state()})
 }
 
 func (h *holding) change(f func(*record.Lease)) {
@@ -205,33 +195,33 @@ func (h *holding) renewed(sent, done int64) {
 	h.change(func(r *record.Lease) { r.Renewals = append(r.Renewals, [2]int64{sent, done}) })
 }
 
-// valid asks the lease, and notes the time before a yes.
-func (h *holding) valid() bool {
+// valid asks the lease, and notes the time before a yes. After the last one it
+// is about to be released.
+func (h *holding) valid(last bool) bool {
 	before := proc.Now()
-	if !h.lease.Valid() {
+	if !h.Valid() {
 		return false
 	}
 	h.change(func(r *record.Lease) {
-		// A release that began meanwhile ends what the holder believes.
-		if r.ReleaseNs == 0 || before < r.ReleaseNs {
-			r.ValidNs = max(r.ValidNs, before)
+		r.ValidNs = max(r.ValidNs, before)
+		if last {
+			r.ReleaseNs = before
 		}
 	})
 	return true
 }
 
-// work does what locks are for: it looks at the lease, prepares a write, and
-// writes, once at once and then over and over. A pause of the process while it
-// prepares makes the write late, as in every program.
-func (a *agent) work(h *holding, stop chan struct{}) {
-	r := h.state()
-	a.writer.write(a, h.lease.Name(), r)
-	for h.valid() {
-		select {
-		case <-time.After(prepare):
-		case <-stop:
-			return
+// release releases the lease that is held, also one that was lost, as programs
+// do that have deferred it: it must not free the next one's.
+func (h *holding) release(l *core.Lease) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := l.Release(ctx)
+	done := proc.Now()
+	h.change(func(r *record.Lease) {
+		if err == nil && r.ReleaseNs > 0 {
+			r.ReleasedNs = done
 		}
-		a.writer.write(a, h.lease.Name(), r)
-	}
+	})
+	return err
 }

@@ -58,37 +58,25 @@ func (a *agent) reap() {
 
 // blocker is what a logger writes to, and an OnEvent, that can be blocked.
 type blocker struct {
-	mu   sync.Mutex
-	open chan struct{} // closed while it is open
+	gate    sync.RWMutex // locked while it is blocked
+	blocked bool
 }
 
-func newBlocker() *blocker {
-	g := &blocker{open: make(chan struct{})}
-	close(g.open)
-	return g
-}
-
+// block is called by one goroutine.
 func (g *blocker) block(on bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	select {
-	case <-g.open:
-		if on {
-			g.open = make(chan struct{})
-		}
-	default:
-		if !on {
-			close(g.open)
-		}
+	switch {
+	case on && !g.blocked:
+		g.gate.Lock()
+	case !on && g.blocked:
+		g.gate.Unlock()
 	}
+	g.blocked = on
 }
 
 // pass waits while it is blocked.
 func (g *blocker) pass() {
-	g.mu.Lock()
-	open := g.open
-	g.mu.Unlock()
-	<-open
+	g.gate.RLock()
+	defer g.gate.RUnlock()
 }
 
 // Write implements io.Writer.

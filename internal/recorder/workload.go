@@ -10,7 +10,6 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/record"
 )
 
 // Kind is how the callers of a workload use a lock.
@@ -103,11 +102,11 @@ func outcomeOf(err error) string {
 func (p *Process) Work(w Workload) error { return p.Send(order{Op: "work", Workload: &w}) }
 
 // start starts the callers of a workload.
-func (a *agent) start(w Workload) {
-	g := a.begin(0)
+func (a *agent) start(ctx context.Context, w Workload) {
+	g, ctx := a.begin(ctx, 0)
 	for i := range w.Callers {
-		c := &caller{agent: a, w: w, stop: g.stop, random: rand.New(rand.NewPCG(w.Seed, uint64(i)))}
-		g.work.Go(c.run)
+		c := &caller{agent: a, w: w, stop: ctx.Done(), random: rand.New(rand.NewPCG(w.Seed, uint64(i)))}
+		g.work.Go(func() { c.run(ctx) })
 	}
 }
 
@@ -147,53 +146,55 @@ func (a *agent) reopen(timeout time.Duration) {
 		a.send(note{Failed: err.Error()})
 	}
 	a.served.Store(false)
-	err := <-closed
-	call.BackNs, call.Outcome = proc.Now(), outcomeOf(err)
-	if err != nil {
+	a.back(call, <-closed)
+}
+
+// back tells of a call that came back.
+func (a *agent) back(call Call, err error) {
+	call.BackNs = proc.Now()
+	if call.Outcome = outcomeOf(err); err != nil {
 		call.Error = err.Error()
+	}
+	if call.ran && call.Outcome == OutcomeFailed {
+		call.Outcome = OutcomeAfter
 	}
 	a.send(note{Call: &call})
 }
 
 // caller is one goroutine of a workload.
 type caller struct {
-	agent  *agent
+	*agent
 	w      Workload
-	stop   chan struct{}
+	stop   <-chan struct{} // closed when it is to end
 	random *rand.Rand
 }
 
-func (c *caller) run() {
-	ctx, cancel := until(c.stop)
-	defer cancel()
+func (c *caller) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		name := c.w.First + c.random.IntN(c.w.Names)
 		limit := c.w.Limit.draw(c.random)
-		call := Call{Op: string(c.w.Kind), Host: c.agent.spec.Host, Name: name, SentNs: proc.Now(), Served: c.agent.served.Load()}
+		call := Call{Op: string(c.w.Kind), Host: c.spec.Host, Name: name, SentNs: proc.Now(), Served: c.served.Load()}
 		call.LimitNs = call.SentNs + int64(limit)
 		bounded, cancel := context.WithTimeout(ctx, limit)
-		c.agent.asks(1)
+		c.asks(1)
 		err := c.ask(bounded, &call)
-		c.agent.asks(-1)
+		c.asks(-1)
 		c.over(call, err)
 		cancel()
-		select {
-		case <-ctx.Done():
-		case <-time.After(c.w.Pause.draw(c.random)):
-		}
+		proc.Sleep(ctx, c.w.Pause.draw(c.random))
 	}
 }
 
 // ask asks for one lock. What comes of a grant it has told when it returns nil.
 func (c *caller) ask(ctx context.Context, call *Call) error {
 	name := fmt.Sprint(c.w.Prefix, call.Name)
-	client := c.agent.present()
+	client := c.present()
 	if c.w.Kind == KindLead {
 		e, err := client.Elector(name, &core.ElectorOptions{TTL: c.w.TTL})
 		if err != nil {
 			return err
 		}
-		return e.Run(ctx, func(t *core.Term) { c.hold(t.Context(), t, *call) })
+		return e.Run(ctx, func(t *core.Term) { c.use(t, t.Context().Done(), *call) })
 	}
 	lock, err := client.Lock(name, &core.LockOptions{TTL: c.w.TTL})
 	if err != nil {
@@ -201,7 +202,7 @@ func (c *caller) ask(ctx context.Context, call *Call) error {
 	}
 	if c.w.Kind == KindDo {
 		return lock.Do(ctx, func(work context.Context, lease *core.Lease) error {
-			c.hold(work, lease, *call)
+			c.use(lease, work.Done(), *call)
 			call.ran = true
 			return nil
 		})
@@ -215,84 +216,31 @@ func (c *caller) ask(ctx context.Context, call *Call) error {
 		return err
 	}
 	c.over(*call, nil)
-	work, cancel := lease.Context(context.Background())
-	defer cancel()
-	released := c.hold(work, lease, *call)
+	h := c.use(lease, lease.Done(), *call)
 	*call = Call{Op: "release", Host: call.Host, Name: call.Name, SentNs: proc.Now(), Served: true}
-	bounded, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
 	call.LimitNs = call.SentNs + int64(closeTimeout)
-	if err = lease.Release(bounded); err == nil && released.ReleaseNs > 0 {
-		released.ReleasedNs = proc.Now()
-		c.agent.send(note{Lease: released})
-	}
+	err = h.release(lease)
+	c.send(note{Lease: h.state()})
 	return err
+}
+
+// use holds what was granted for as long as it is to be held and lives.
+func (c *caller) use(t tenure, done <-chan struct{}, call Call) *holding {
+	c.served.Store(true)
+	c.asks(-1)
+	defer c.asks(1)
+	h := c.granted(t, done, call.Name, call.SentNs)
+	c.hold(c.stop, h, cmp.Or(c.w.Look, lookEvery), time.After(c.w.Hold.draw(c.random)))
+	return h
 }
 
 // over tells of a call that came back. One that was ended by the end of the
 // workload had no limit.
 func (c *caller) over(call Call, err error) {
-	call.BackNs = proc.Now()
-	if call.Outcome = outcomeOf(err); err != nil {
-		call.Error = err.Error()
-	}
-	if call.ran && call.Outcome == OutcomeFailed {
-		call.Outcome = OutcomeAfter
-	}
 	select {
 	case <-c.stop:
 		call.LimitNs = 0
 	default:
 	}
-	c.agent.send(note{Call: &call})
+	c.back(call, err)
 }
-
-// tenure is a lease, or a term.
-type tenure interface {
-	Token() uint64
-	Valid() bool
-	Err() error
-}
-
-// hold holds what was granted for as long as it is to be held and work lives,
-// and returns its record, in which it is lost or about to be released. A
-// function that is told to end does not do so at once.
-func (c *caller) hold(work context.Context, t tenure, call Call) *record.Lease {
-	c.agent.served.Store(true)
-	c.agent.asks(-1)
-	defer c.agent.asks(1)
-	now := proc.Now()
-	r := &record.Lease{Host: call.Host, Name: call.Name, Token: t.Token(), AskedNs: call.SentNs, GrantedNs: now, ValidNs: now}
-	c.agent.send(note{Lease: r.Clone()})
-	look := time.NewTicker(cmp.Or(c.w.Look, lookEvery))
-	defer look.Stop()
-	end, told := time.After(c.w.Hold.draw(c.random)), work.Done()
-	for over := false; ; {
-		now = proc.Now()
-		if !t.Valid() {
-			break
-		}
-		if r.ValidNs = now; over {
-			r.ReleaseNs = now
-			break
-		}
-		select {
-		case <-end:
-			over = true
-		case <-c.stop:
-			over = true
-		case <-told:
-			told, end = nil, time.After(finishes)
-		case <-look.C:
-		}
-	}
-	if r.ReleaseNs == 0 {
-		<-work.Done()
-		r.DoneNs, r.Cause = proc.Now(), core.CauseName(t.Err())
-	}
-	c.agent.send(note{Lease: r.Clone()})
-	return r
-}
-
-// finishes is how long a function goes on that was told to end.
-const finishes = 100 * time.Millisecond

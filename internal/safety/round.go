@@ -135,7 +135,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 		c.names[i] = fmt.Sprintf("safety-%x-%d", c.random.Uint64(), i)
 	}
 	scene := &c.environment.Setup
-	scene.Holder, scene.Rival = c.holder, c.rival
+	scene.Holder = c.holder
 	defer func() {
 		// Whatever happened, nothing of the fault stays.
 		err = errors.Join(err, scene.EndBackground())

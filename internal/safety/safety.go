@@ -63,13 +63,21 @@ func (p Plan) Cells() (all, runnable int) {
 		for _, b := range p.Backends {
 			if p.concerns(f, b) {
 				all++
-				if store.Known(b.Name) && store.Of(b.Name).Fits(f) == "" {
+				if missing(b, f) == "" {
 					runnable++
 				}
 			}
 		}
 	}
 	return all, runnable
+}
+
+// missing says why a fault cannot be shown on a backend here, "" when it can.
+func missing(b Backend, f fault.Fault) string {
+	if !store.Known(b.Name) {
+		return "lockbench has no throwaway servers for it"
+	}
+	return store.Of(b.Name).Fits(f)
 }
 
 // concerns reports whether a fault has anything to do with a backend. When it
@@ -156,25 +164,18 @@ func (r *runner) openResources(ctx context.Context) error {
 
 // cell runs all rounds of one fault on one backend.
 func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
-	s := store.Of(b.Name)
 	template := roundOf(b, f)
-	switch {
-	case !store.Known(b.Name):
-		template.Missing = "lockbench has no throwaway servers for it"
-	case s.Fits(f) != "":
-		template.Missing = s.Fits(f)
-	}
-	if template.Missing != "" {
+	if template.Missing = missing(b, f); template.Missing != "" {
 		return r.sink.Round(template)
 	}
 	w := store.Requirements{Needs: f.Needs, Many: f.SeveralServers, TTL: ttlOf(f), Plugin: b.Path, Dir: r.dir}
-	e, err := s.Open(ctx, w)
-	if errors.Is(err, env.ErrNotInstalled) {
-		template.Missing = err.Error()
-		return r.sink.Round(template)
-	}
+	e, err := store.Of(b.Name).Open(ctx, w)
 	if err != nil {
-		template.Failure = err.Error()
+		if errors.Is(err, env.ErrNotInstalled) {
+			template.Missing = err.Error()
+		} else {
+			template.Failure = err.Error()
+		}
 		return r.sink.Round(template)
 	}
 	c := &cell{runner: r, backend: b, fault: f, ttl: w.TTL, environment: e}

@@ -31,10 +31,12 @@ type Environment struct {
 	// product is what only this kind of server knows; nil for one that lives in
 	// the hosts.
 	product product
-	paths   [][]*fault.Proxy // all that were added
-	shifted bool             // a clock was moved
-	user    string           // as which hosts log in
-	login   string           // in the address, instead of the one of package env
+	// Paths are all that were added, of each host.
+	Paths [][]*fault.Proxy
+	// Shifted reports whether a clock was moved since [Environment.Again].
+	Shifted bool
+	user    string // as which hosts log in
+	login   string // in the address, instead of the one of package env
 	// passwordFile is where hosts read their password; "" where they do not.
 	passwordFile string
 	// admit lets servers that were started vote at once, where they would not.
@@ -97,17 +99,13 @@ func (e *Environment) AddPaths() ([]*fault.Proxy, error) {
 		paths = append(paths, p)
 		e.end = append(e.end, p.Close)
 	}
-	e.paths = append(e.paths, paths)
+	e.Paths = append(e.Paths, paths)
 	return paths, nil
 }
 
 // lead lets the paths of all hosts that lead to server n end at addr.
 func (e *Environment) lead(n int, addr string) error {
-	var errs []error
-	for _, paths := range e.paths {
-		errs = append(errs, paths[n].Retarget(addr))
-	}
-	return errors.Join(errs...)
+	return fault.Each(e.Paths, func(paths []*fault.Proxy) error { return paths[n].Retarget(addr) })
 }
 
 // ConfigOf is the configuration of a host that uses the given paths, or none.
@@ -145,13 +143,13 @@ func (e *Environment) Again(ctx context.Context) error {
 	if e.ready != nil {
 		err = errors.Join(err, e.ready(ctx))
 	}
-	e.shifted = false
+	e.Shifted = false
 	return err
 }
 
 // ShiftClock makes the clock of server n differ from the true time by d.
 func (e *Environment) ShiftClock(n int, d time.Duration) error {
-	e.shifted = e.shifted || d != 0
+	e.Shifted = e.Shifted || d != 0
 	return e.Setup.Clocks[n].Shift(d)
 }
 
@@ -161,7 +159,7 @@ func (e *Environment) Healthy(ctx context.Context) error {
 	if e.product == nil {
 		return nil
 	}
-	if e.shifted {
+	if e.Shifted {
 		return errors.New("store: a clock was moved")
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
@@ -193,11 +191,7 @@ func (e *Environment) Connections(ctx context.Context) (int, error) {
 // Close ends what a fault does in the background, closes the paths, and ends the
 // servers.
 func (e *Environment) Close() error {
-	errs := []error{e.Setup.EndBackground()}
-	for _, end := range e.end {
-		errs = append(errs, end())
-	}
-	return errors.Join(append(errs, e.servers.Close())...)
+	return errors.Join(e.Setup.EndBackground(), fault.Each(e.end, func(end func() error) error { return end() }), e.servers.Close())
 }
 
 // startClock makes the clock of one server and its wrapping command, for a

@@ -76,12 +76,12 @@ var etcdOperations = []Operation{
 		Do: cutOff(true), Undo: cutOff(false),
 	},
 	{
-		Name: "epoch", Does: "the key of the epoch is deleted by hand", Makes: []string{string(claim.EndedByHand)},
+		Name: "epoch", Does: "the key of the epoch is deleted by hand", Makes: []claim.Condition{claim.EndedByHand},
 		Do: deleted(etcdPrefix + "\xffe"),
 	},
-	{Name: "delete", Does: "a lock is deleted by hand", Makes: []string{string(claim.EndedByHand)}, Do: asked(deleteHold)},
+	{Name: "delete", Does: "a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand}, Do: asked(deleteHold)},
 	{
-		Name: "wipe", Does: "all keys of the locks are deleted", Makes: []string{string(claim.DataLost)},
+		Name: "wipe", Does: "all keys of the locks are deleted", Makes: []claim.Condition{claim.DataLost},
 		Do: deleted(etcdPrefix, clientv3.WithPrefix()),
 	},
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/fault"
 )
 
 // Operation is something that the operator of a store does on an ordinary or a
@@ -24,9 +27,8 @@ type Operation struct {
 	// nothing, and renews. Recovers is for how long after its end.
 	Stops, StopsGrants bool
 	StopsFor, Recovers time.Duration
-	// Makes are the conditions under which claims do not hold, by the names that
-	// package claim has for them.
-	Makes []string
+	// Makes are the conditions that it makes, under which claims may not hold.
+	Makes []claim.Condition
 
 	// Do does it. Undo is nil when there is nothing to undo.
 	Do, Undo Step
@@ -45,36 +47,34 @@ func on[P product](do func(ctx context.Context, servers P, n int) error) Step {
 // inTurn does several steps, whatever becomes of one.
 func inTurn(steps ...Step) Step {
 	return func(ctx context.Context, e *Environment, n int) error {
-		var errs []error
-		for _, step := range steps {
-			errs = append(errs, step(ctx, e, n))
-		}
-		return errors.Join(errs...)
+		return fault.Each(steps, func(step Step) error { return step(ctx, e, n) })
 	}
 }
 
 // onEach does a step to each of the servers.
 func onEach(step Step) Step {
 	return func(ctx context.Context, e *Environment, _ int) error {
-		var errs []error
+		var err error
 		for n := range e.Setup.Servers {
-			errs = append(errs, step(ctx, e, n))
+			err = errors.Join(err, step(ctx, e, n))
 		}
-		return errors.Join(errs...)
+		return err
 	}
 }
 
 // change is a step, and how it is taken back.
 type change struct{ do, undo Step }
 
-// switched makes a change of each server a capability of them.
+// onEach is the change of each of the servers.
+func (c change) onEach() change { return change{onEach(c.do), onEach(c.undo)} }
+
+// switched makes a change a capability of the servers.
 func (e *Environment) switched(c change) func(ctx context.Context, on bool) error {
 	return func(ctx context.Context, on bool) error {
-		step := c.undo
 		if on {
-			step = c.do
+			return c.do(ctx, e, 0)
 		}
-		return onEach(step)(ctx, e, 0)
+		return c.undo(ctx, e, 0)
 	}
 }
 

@@ -143,7 +143,8 @@ func (e *Environment) asRedis(ctx context.Context, w Requirements, steps ...star
 		return err
 	}
 	e.product = s
-	e.Setup.ReadOnly, e.Setup.Exhaust, e.Setup.Memory = e.switched(missReplica), e.switched(oneClient), redisMemory(s.admins)
+	e.Setup.ReadOnly, e.Setup.Exhaust = e.switched(missReplica.onEach()), e.switched(oneClient.onEach())
+	e.Setup.Evict, e.Setup.Fill = s.evict, s.fill
 	return nil
 }
 

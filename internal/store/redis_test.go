@@ -70,11 +70,11 @@ func TestSlotsMove(t *testing.T) {
 	defer c.Close()
 	count := put(t, c)
 	sizes := [2]int64{first.DBSize(t.Context()).Val(), second.DBSize(t.Context()).Val()}
-	must(t, e.Setup.Slots.Begin(t.Context()))
+	must(t, e.Setup.MoveSlots(t.Context(), true))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys while they are moved", n)
 	}
-	must(t, e.Setup.Slots.End(t.Context()))
+	must(t, e.Setup.MoveSlots(t.Context(), false))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys after the move", n)
 	}
@@ -89,17 +89,17 @@ func TestMemoryEvicts(t *testing.T) {
 	e := open(t, "redis", fault.CapEvict)
 	c := at(t, e.Setup.Servers[0])
 	count := put(t, c)
-	must(t, e.Setup.Memory.Evict(t.Context(), true))
+	must(t, e.Setup.Evict(t.Context(), true))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys before the memory is full", n)
 	}
-	must(t, e.Setup.Memory.Fill(t.Context()))
+	must(t, e.Setup.Fill(t.Context()))
 	if n := count(); n > 5 {
 		t.Errorf("%d of 100 keys were not deleted", n)
 	}
-	must(t, e.Setup.Memory.Evict(t.Context(), false))
+	must(t, e.Setup.Evict(t.Context(), false))
 	count = put(t, c)
-	must(t, e.Setup.Memory.Fill(t.Context()))
+	must(t, e.Setup.Fill(t.Context()))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys after the end", n)
 	}

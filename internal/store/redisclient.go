@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/fence"
+	"github.com/lockbench/lockbench/internal/fault"
 )
 
 // DialRedis makes a client with the defaults of go-redis from the configuration of
@@ -60,13 +61,7 @@ func DialRedisNodes(cfg driver.Config) (RedisNodes, error) {
 }
 
 // Close closes all of them.
-func (n RedisNodes) Close() error {
-	var errs []error
-	for _, c := range n {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
-}
+func (n RedisNodes) Close() error { return fault.Each(n, redis.UniversalClient.Close) }
 
 // ping is the floor of everything that asks a Redis server: one PING through a
 // pooled client.

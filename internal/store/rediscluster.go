@@ -22,7 +22,7 @@ func (e *Environment) startCluster(ctx context.Context, _ Requirements) error {
 	}
 	e.add(nodes...)
 	e.Config["cluster"] = "true"
-	e.Setup.Slots = &clusterSlots{Environment: e}
+	e.Setup.MoveSlots = e.switched(moveSlots)
 	return nil
 }
 
@@ -31,22 +31,20 @@ type clusterNode struct {
 	id string
 }
 
-// clusterSlots moves slots as redis-cli does, with the keys in a random order.
-type clusterSlots struct {
-	*Environment
-	moving []slotMove
-}
+// moveSlots moves slots as redis-cli does, with the keys in a random order.
+var moveSlots = change{on(beginMoves), on(endMoves)}
 
 type slotMove struct {
 	slot     int64
 	from, to clusterNode
 }
 
-// Begin implements fault.Slots.
-func (s *clusterSlots) Begin(ctx context.Context) error {
+// beginMoves begins to move each slot in which there are keys, and moves half of
+// its keys.
+func beginMoves(ctx context.Context, s *redisStore, _ int) error {
 	s.moving = nil
 	var nodes []clusterNode
-	for _, c := range s.product.(*redisStore).admins {
+	for _, c := range s.admins {
 		id, err := c.Do(ctx, "CLUSTER", "MYID").Text()
 		if err != nil {
 			return err
@@ -70,8 +68,8 @@ func (s *clusterSlots) Begin(ctx context.Context) error {
 	return nil
 }
 
-// End implements fault.Slots.
-func (s *clusterSlots) End(ctx context.Context) error {
+// endMoves moves the rest.
+func endMoves(ctx context.Context, s *redisStore, _ int) error {
 	for _, m := range s.moving {
 		err := m.rest(ctx)
 		// The new server first, so that there is always one that serves it.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // What is written to servers whose memory is full: so much that it takes the
@@ -18,13 +16,10 @@ const (
 	fillers     = 1000
 )
 
-// redisMemory is that of several servers.
-type redisMemory []*redis.Client
-
-// Evict implements fault.Memory.
-func (m redisMemory) Evict(ctx context.Context, on bool) error {
+// evict lets servers delete keys when their memory is full, which it soon is.
+func (s *redisStore) evict(ctx context.Context, on bool) error {
 	var errs []error
-	for _, c := range m {
+	for _, c := range s.admins {
 		if !on {
 			errs = append(errs, c.ConfigSet(ctx, "maxmemory-policy", "noeviction").Err(), c.ConfigSet(ctx, "maxmemory", "0").Err(),
 				c.Unlink(ctx, fillerKeys()...).Err())
@@ -41,11 +36,11 @@ func (m redisMemory) Evict(ctx context.Context, on bool) error {
 	return errors.Join(errs...)
 }
 
-// Fill implements fault.Memory.
-func (m redisMemory) Fill(ctx context.Context) error {
+// fill writes so much that they do.
+func (s *redisStore) fill(ctx context.Context) error {
 	value := strings.Repeat(" ", fillerSize)
 	for _, key := range fillerKeys() {
-		for _, c := range m {
+		for _, c := range s.admins {
 			if err := c.Set(ctx, key, value, 0).Err(); err != nil {
 				return err
 			}

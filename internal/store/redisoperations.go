@@ -48,7 +48,7 @@ var onServers = []Operation{
 		Do: setting("maxmemory-policy", "allkeys-lru"), Undo: began("maxmemory-policy"),
 	},
 	{
-		Name: "evict", Does: "%s is full, and evicts keys", Lasts: whileWatched, Stops: true, Recovers: 2 * time.Second, Makes: []string{string(claim.Evicting)}, forgets: true,
+		Name: "evict", Does: "%s is full, and evicts keys", Lasts: whileWatched, Stops: true, Recovers: 2 * time.Second, Makes: []claim.Condition{claim.Evicting}, forgets: true,
 		Do: inTurn(setting("maxmemory-policy", "allkeys-random"), full), Undo: inTurn(began("maxmemory"), began("maxmemory-policy")),
 	},
 	{
@@ -83,8 +83,8 @@ var onServers = []Operation{
 		Name: "right", Does: "%s takes the right to SETRANGE away from the hosts", Lasts: whileWatched, StopsGrants: true, Recovers: time.Second,
 		Do: account("-setrange"), Undo: account("+@all"),
 	},
-	{Name: "flush", Does: "%s loses all keys (FLUSHALL)", Makes: []string{string(claim.DataLost)}, forgets: true, Do: command("FLUSHALL")},
-	{Name: "delete", Does: "a lock is deleted by hand on %s", Makes: []string{string(claim.EndedByHand)}, Do: on(deleteLock)},
+	{Name: "flush", Does: "%s loses all keys (FLUSHALL)", Makes: []claim.Condition{claim.DataLost}, forgets: true, Do: command("FLUSHALL")},
+	{Name: "delete", Does: "a lock is deleted by hand on %s", Makes: []claim.Condition{claim.EndedByHand}, Do: on(deleteLock)},
 }
 
 // onGroups are done to the servers of a setting.
@@ -92,7 +92,7 @@ var onGroups = []Operation{
 	rotation,
 	{
 		Name: "failover", Does: "the replica takes over, in order, and hosts are led to it; later they are led back", Settings: []string{WithReplica},
-		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []string{string(claim.FailedOver)},
+		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
 		Do: func(ctx context.Context, e *Environment, _ int) error {
 			return e.failOver(ctx, e.servers[0].Addr(), e.servers[1].Addr())
 		},
@@ -100,18 +100,17 @@ var onGroups = []Operation{
 	},
 	{
 		Name: "promote", Does: "the server dies, and the replica, which has missed the last writes, takes over", Settings: []string{WithReplica},
-		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []string{string(claim.ReplicaPromoted)},
+		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []claim.Condition{claim.ReplicaPromoted},
 		Do: promoteLate, Undo: failBack,
 	},
 	{
 		Name: "restore", Does: "all keys are saved, and restored later", Settings: []string{Plain, WithReplica}, Lasts: whileWatched,
-		Makes: []string{string(claim.OldData)}, Do: on(saveKeys), Undo: on(restoreKeys),
+		Makes: []claim.Condition{claim.OldData}, Do: on(saveKeys), Undo: on(restoreKeys),
 	},
 	{
 		Name: "slots", Does: "the slots of the locks are moved to another node, half of each at first", Settings: []string{Cluster}, Lasts: whileWatched, Recovers: time.Second,
-		Makes: []string{string(claim.SlotMoving)},
-		Do:    func(ctx context.Context, e *Environment, _ int) error { return e.Setup.Slots.Begin(ctx) },
-		Undo:  func(ctx context.Context, e *Environment, _ int) error { return e.Setup.Slots.End(ctx) },
+		Makes: []claim.Condition{claim.SlotMoving},
+		Do:    moveSlots.do, Undo: moveSlots.undo,
 	},
 }
 
@@ -160,19 +159,13 @@ func promoteAgain(ctx context.Context, s *redisStore, n int) error {
 	return err
 }
 
-// promoteLate is a failover after a crash. What has died comes back as a replica,
-// without what it knew.
+// promoteLate is a failover after a crash.
 func promoteLate(ctx context.Context, e *Environment, _ int) error {
 	if err := e.Setup.Link.BlackHole(); err != nil {
 		return err
 	}
 	time.Sleep(missed)
-	old, next := e.Setup.Servers[0], e.Setup.Replica
-	err := errors.Join(old.Stop(), next.Promote(ctx), e.lead(0, next.Addr()))
-	if err != nil {
-		return err
-	}
-	return errors.Join(old.Start(ctx, false), next.Lead(ctx, old.Addr()))
+	return e.Setup.TakeOver(ctx, func(addr string) error { return e.lead(0, addr) })
 }
 
 // missed is how much of the last writes a replica has missed that is promoted.

@@ -19,6 +19,7 @@ type redisStore struct {
 	// server that takes no more still serves it.
 	admins []*redis.Client
 	saved  []savedKey // to be restored
+	moving []slotMove // between nodes of a Cluster
 	began  []string   // the rules of the hosts' account on each
 }
 
@@ -92,7 +93,7 @@ func (s *redisStore) serverHealthy(ctx context.Context, n int) error {
 		return err
 	}
 	switch {
-	case s.Setup.Slots != nil:
+	case s.Setup.MoveSlots != nil:
 		return s.agrees(ctx, n)
 	case s.Setup.Votes:
 		return s.admitted(ctx, n)

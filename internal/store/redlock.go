@@ -122,7 +122,7 @@ func oneOfSeveral(o *Operation) {
 		o.Recovers = quarantine
 	}
 	// What one node has lost is no loss, as it does not vote then.
-	o.Makes = slices.DeleteFunc(slices.Clone(o.Makes), func(c string) bool { return c == string(claim.DataLost) })
+	o.Makes = slices.DeleteFunc(slices.Clone(o.Makes), func(c claim.Condition) bool { return c == claim.DataLost })
 }
 
 // admitted returns nil when a node votes.

@@ -89,17 +89,17 @@ var sqlOperations = append(sqlSettingOperations(), []Operation{
 		Do: statements("ALTER TABLE "+sqlTable+" COMMENT = 'of locks'", "ALTER TABLE "+sqlTable+" FORCE"),
 	},
 	{
-		Name: "delete", Does: "the row of a lock is deleted by hand", Makes: []string{string(claim.EndedByHand)},
+		Name: "delete", Does: "the row of a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand},
 		Do: statements("DELETE FROM " + sqlTable + " WHERE owner <> '' ORDER BY RAND() LIMIT 1"),
 	},
 	{
-		Name: "restore", Does: "all rows of locks are saved, and restored later", Lasts: whileWatched, Makes: []string{string(claim.OldData)},
+		Name: "restore", Does: "all rows of locks are saved, and restored later", Lasts: whileWatched, Makes: []claim.Condition{claim.OldData},
 		Do: statements("CREATE TABLE " + sqlSaved + " AS SELECT * FROM " + sqlTable),
 		Undo: inTurn(
 			holding("START TRANSACTION", "DELETE FROM "+sqlTable, "INSERT INTO "+sqlTable+" SELECT * FROM "+sqlSaved, "COMMIT"),
 			on(letGo), statements("DROP TABLE IF EXISTS "+sqlSaved)),
 	},
-	{Name: "truncate", Does: "all rows of locks are lost", Makes: []string{string(claim.DataLost)}, Do: statements("TRUNCATE TABLE " + sqlTable)},
+	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE TABLE " + sqlTable)},
 }...)
 
 // sqlSettingOperations change one of [sqlChanges] for the sessions that follow.

@@ -132,7 +132,7 @@ func letGo(ctx context.Context, s *sqlStore, _ int) error {
 	if err == nil {
 		_, err = c.ExecContext(ctx, "UNLOCK TABLES")
 	}
-	if err != nil && s.Setup.Servers[0].(*env.Server).Pid() == 0 {
+	if err != nil && s.Setup.Servers[0].Pid() == 0 {
 		err = nil // a crash has ended it
 	}
 	return errors.Join(err, c.Close())
