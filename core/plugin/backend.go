@@ -180,10 +180,7 @@ func (b *backend) Batch(ctx context.Context, ops []driver.Op) (results []driver.
 		return nil
 	})
 	if results == nil && err != nil {
-		results = make([]driver.Result, len(ops))
-		for i := range results {
-			results[i].Err = err
-		}
+		results = wire.FailAll(len(ops), err)
 	}
 	return results
 }
