@@ -74,11 +74,7 @@ func (p *process) Configure(ctx context.Context, s wire.Setup) (wire.Opened, err
 	t := newTracker(b)
 	p.held.Store(t)
 	p.log.Debug("configured", "host", s.Host)
-	o := wire.Opened{Name: p.spec.Name, Backend: t, SecretKeys: secret}
-	if s := driver.StarterOf(b); s != nil {
-		o.Backend = starting{t, s}
-	}
-	return o, nil
+	return wire.Opened{Name: p.spec.Name, Backend: t, SecretKeys: secret}, nil
 }
 
 // SessionBegan implements wire.Host.
