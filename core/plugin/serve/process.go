@@ -47,8 +47,6 @@ func newProcess(spec driver.Spec, prints *os.File) *process {
 	return p
 }
 
-func (p *process) state() *process { return p }
-
 // Configure implements wire.Host.
 func (p *process) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error) {
 	// Note: go-plugin has led both into a stream that our host does not read,
