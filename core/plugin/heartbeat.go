@@ -16,9 +16,6 @@ const (
 	silentLimit  = 3 * time.Second
 	// beatSlice is the grain in which the time without an answer is counted.
 	beatSlice = 25 * time.Millisecond
-	// exitLag is how long after its connections the end of a process may show,
-	// on a machine that is busy.
-	exitLag = 250 * time.Millisecond
 )
 
 // receive hands on the heartbeats that come back. The end of the stream is the
@@ -40,7 +37,7 @@ func (p *process) receive(s *wire.Session) {
 
 // connectionError prefers the exit status, which follows within a moment.
 func (p *process) connectionError(which string, err error) error {
-	waitFor(p.run.exited, exitLag)
+	waitFor(p.run.exited, exitMoment)
 	if p.run.hasExited() {
 		return p.ended()
 	}

@@ -26,7 +26,7 @@ import (
 )
 
 // exitMoment is how long the end of a process may follow the end of its
-// connection.
+// connections, on a machine that is busy.
 const exitMoment = 250 * time.Millisecond
 
 // launch starts the plugin and configures it, or leaves nothing behind.

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -122,25 +121,4 @@ func (b *backend) forward(p *process) {
 		case <-time.After(backoffFirst):
 		}
 	}
-}
-
-// closeBackend ends supervise and waits for it; when ctx ends first, the
-// process is killed, which ends the rest.
-func (b *backend) closeBackend(ctx context.Context) error {
-	b.closeOnce.Do(func() {
-		b.closing = context.WithoutCancel(ctx)
-		b.mu.Lock()
-		b.closed = true
-		b.mu.Unlock()
-		b.cancel()
-	})
-	stop := context.AfterFunc(ctx, func() {
-		if p := b.process(); p != nil {
-			p.run.kill()
-		}
-	})
-	defer stop()
-	<-b.done
-	b.launcher.log.flush(ctx)
-	return b.closeErr
 }
