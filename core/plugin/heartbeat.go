@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
 const (
@@ -20,9 +21,9 @@ const (
 
 // receive hands on the heartbeats that come back. The end of the stream is the
 // end of the process, or close before it.
-func (p *process) receive(s *wire.Session) {
+func (p *process) receive(s wire.Session) {
 	for {
-		seq, err := s.Recv()
+		beat, err := s.Recv()
 		if err != nil {
 			p.giveUp(p.connectionError("session", err))
 			return
@@ -31,7 +32,7 @@ func (p *process) receive(s *wire.Session) {
 		case <-p.echo: // only the newest matters
 		default:
 		}
-		p.echo <- seq
+		p.echo <- beat.Seq
 	}
 }
 
@@ -46,7 +47,7 @@ func (p *process) connectionError(which string, err error) error {
 
 // heartbeats sends a heartbeat every second, and at once when a call has hit its
 // deadline, and gives the process up when one is not answered.
-func (p *process) heartbeats(s *wire.Session) {
+func (p *process) heartbeats(s wire.Session) {
 	timer := time.NewTimer(beatEvery)
 	defer timer.Stop()
 	for seq := uint64(1); ; seq++ {
@@ -56,7 +57,7 @@ func (p *process) heartbeats(s *wire.Session) {
 		case <-p.dead:
 			return
 		}
-		if err := s.Send(seq); err != nil {
+		if err := s.Send(&lockpb.Heartbeat{Seq: seq}); err != nil {
 			return // receive learns the cause
 		}
 		if !p.answered(seq) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/internal/frame"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
 // Budgets of an orderly end; together they stay below 3 s.
@@ -75,7 +75,7 @@ func (p *process) openSession(ctx context.Context) error {
 		return err
 	}
 	p.wg.Go(func() { p.receive(s) })
-	if err := s.Send(0); err != nil {
+	if err := s.Send(&lockpb.Heartbeat{}); err != nil {
 		return fmt.Errorf("session: %w", err)
 	}
 	select {
@@ -88,10 +88,6 @@ func (p *process) openSession(ctx context.Context) error {
 	p.wg.Go(func() { p.heartbeats(s) })
 	p.wg.Go(p.watchExit)
 	return nil
-}
-
-func (p *process) hasCapability(capability driver.Capability) bool {
-	return slices.Contains(p.props.Capabilities, capability)
 }
 
 // giveUp marks the process as dead; the first cause counts.

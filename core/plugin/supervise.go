@@ -3,6 +3,7 @@ package plugin
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -105,7 +106,7 @@ func (b *backend) install(p *process) {
 	b.mu.Lock()
 	b.current = p
 	b.mu.Unlock()
-	if p.hasCapability(driver.CapWatcher) {
+	if slices.Contains(p.props.Capabilities, driver.CapWatcher) {
 		p.wg.Go(func() { b.forward(p) })
 	}
 }

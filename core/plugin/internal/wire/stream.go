@@ -122,25 +122,12 @@ func FailAll(n int, err error) []driver.Result {
 	return slices.Repeat([]driver.Result{{Err: err}}, n)
 }
 
-// Session is the stream of heartbeats. Send and Recv may run concurrently.
-type Session struct {
-	stream grpc.BidiStreamingClient[lockpb.Heartbeat, lockpb.Heartbeat]
-}
+// Session is the stream of heartbeats, each of which comes back. Send and Recv
+// may run concurrently.
+type Session = grpc.BidiStreamingClient[lockpb.Heartbeat, lockpb.Heartbeat]
 
 // OpenSession opens the heartbeat stream; it lasts until ctx ends.
-func (u *Unary) OpenSession(ctx context.Context) (*Session, error) {
+func (u *Unary) OpenSession(ctx context.Context) (Session, error) {
 	stream, err := u.rpc.Session(ctx)
-	if err != nil {
-		return nil, outcome(ctx, nil, err)
-	}
-	return &Session{stream: stream}, nil
-}
-
-// Send sends one heartbeat.
-func (s *Session) Send(seq uint64) error { return s.stream.Send(&lockpb.Heartbeat{Seq: seq}) }
-
-// Recv returns the next heartbeat that came back.
-func (s *Session) Recv() (uint64, error) {
-	m, err := s.stream.Recv()
-	return m.GetSeq(), err
+	return stream, outcome(ctx, nil, err)
 }
