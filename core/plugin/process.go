@@ -56,17 +56,6 @@ func (p *process) connect(conn *grpc.ClientConn) {
 	p.link = p.unary
 }
 
-// connectData opens the data path of protocol version 2.
-func (p *process) connectData(ctx context.Context, path string) error {
-	lost := func(err error) { p.giveUp(p.connectionError("data connection", err)) }
-	data, err := frame.Dial(ctx, path, p.run.pid(), p.unary, p.props.Capabilities, lost)
-	if err != nil {
-		return err
-	}
-	p.data, p.link = data, data
-	return nil
-}
-
 // openSession opens the stream of heartbeats, waits for the first one to come
 // back, and watches the process from then on.
 func (p *process) openSession(ctx context.Context) error {
