@@ -180,10 +180,7 @@ func (b *backend) Batch(ctx context.Context, ops []driver.Op) (results []driver.
 		return nil
 	})
 	if results == nil && err != nil {
-		results = make([]driver.Result, len(ops))
-		for i := range results {
-			results[i].Err = err
-		}
+		results = wire.FailAll(len(ops), err)
 	}
 	return results
 }
@@ -224,5 +221,23 @@ func (b *backend) setProperties(p driver.Properties) {
 	b.props.Store(&p)
 }
 
-// Close implements driver.Backend.
-func (b *backend) Close(ctx context.Context) error { return b.closeBackend(ctx) }
+// Close implements driver.Backend. It ends supervise and waits for it; when ctx
+// ends first, the process is killed, which ends the rest.
+func (b *backend) Close(ctx context.Context) error {
+	b.closeOnce.Do(func() {
+		b.closing = context.WithoutCancel(ctx)
+		b.mu.Lock()
+		b.closed = true
+		b.mu.Unlock()
+		b.cancel()
+	})
+	stop := context.AfterFunc(ctx, func() {
+		if p := b.process(); p != nil {
+			p.run.kill()
+		}
+	})
+	defer stop()
+	<-b.done
+	b.launcher.log.flush(ctx)
+	return b.closeErr
+}

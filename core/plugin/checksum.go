@@ -12,13 +12,18 @@ import (
 	"github.com/lockbench/lockbench/internal/digest"
 )
 
-// verify checks that nobody else could have replaced the binary, and compares
-// it with the checksum file, if there is one. It is done before each start.
+// verify checks that the binary can be executed and that nobody else could have
+// replaced it, and compares it with the checksum file, if there is one. It is
+// done before each start.
 // Note: whoever can write to the binary between this and the start can still
 // replace it, which is why the way to it must be safe. Executing the open file
 // that was compared would not do for a script, whose interpreter opens it anew.
 func (l *launcher) verify() error {
-	if err := checkSafe(l.path); err != nil {
+	err := checkFile(l.path)
+	if err == nil {
+		err = checkSafe(l.path)
+	}
+	if err != nil {
 		return l.failed(fileReason(err), err)
 	}
 	if err := checkPrivileges(l.path); err != nil {

@@ -28,9 +28,13 @@ const (
 // environment, is ended with all that it started, and what it prints is
 // bounded. Its error is an [*OpenError] unless ctx ended.
 func Describe(ctx context.Context, path string) (Description, error) {
-	name := strings.TrimPrefix(filepath.Base(path), wire.Prefix)
-	path, err := explicit(name, path)
+	l := &launcher{name: strings.TrimPrefix(filepath.Base(path), wire.Prefix)}
+	path, err := absolute(l.name, path)
 	if err != nil {
+		return Description{}, err
+	}
+	l.path = path
+	if err := l.verify(); err != nil {
 		return Description{}, err
 	}
 	timed, cancel := context.WithTimeout(ctx, describeTimeout)
@@ -49,20 +53,16 @@ func Describe(ctx context.Context, path string) (Description, error) {
 	case ctx.Err() != nil:
 		return d, fmt.Errorf("describe %s: %w", path, ctx.Err())
 	case timed.Err() != nil:
-		return d, &OpenError{Name: name, Path: path, Reason: ErrHung, Detail: fmt.Sprintf("describe took over %v", describeTimeout)}
+		return d, l.fail(ErrHung, "describe took over %v", describeTimeout)
 	case err != nil:
-		reason := ErrNotPlugin
-		if exhausted(err) {
-			reason = ErrExhausted
-		}
-		return d, &OpenError{Name: name, Path: path, Reason: reason, Detail: "describe: " + err.Error(), Cause: err}
+		return d, l.badBinary(fmt.Errorf("describe: %w", err))
 	case run.status() != nil && !run.succeeded():
-		return d, &OpenError{
-			Name: name, Path: path, Reason: ErrNotPlugin, Detail: "describe: " + run.outcome(), Stderr: lastWords(stderr.String()),
-		}
+		open := l.fail(ErrNotPlugin, "describe: %s", run.outcome())
+		open.Stderr = lastWords(stderr.String())
+		return d, open
 	}
 	if err := json.Unmarshal(stdout.Bytes(), &d); err != nil {
-		return d, &OpenError{Name: name, Path: path, Reason: ErrStdout, Detail: "describe: " + err.Error(), Cause: err}
+		return d, l.failed(ErrStdout, fmt.Errorf("describe: %w", err))
 	}
 	return d, nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
 const (
@@ -16,16 +17,13 @@ const (
 	silentLimit  = 3 * time.Second
 	// beatSlice is the grain in which the time without an answer is counted.
 	beatSlice = 25 * time.Millisecond
-	// exitLag is how long after its connections the end of a process may show,
-	// on a machine that is busy.
-	exitLag = 250 * time.Millisecond
 )
 
 // receive hands on the heartbeats that come back. The end of the stream is the
 // end of the process, or close before it.
-func (p *process) receive(s *wire.Session) {
+func (p *process) receive(s wire.Session) {
 	for {
-		seq, err := s.Recv()
+		beat, err := s.Recv()
 		if err != nil {
 			p.giveUp(p.connectionError("session", err))
 			return
@@ -34,13 +32,13 @@ func (p *process) receive(s *wire.Session) {
 		case <-p.echo: // only the newest matters
 		default:
 		}
-		p.echo <- seq
+		p.echo <- beat.Seq
 	}
 }
 
 // connectionError prefers the exit status, which follows within a moment.
 func (p *process) connectionError(which string, err error) error {
-	waitFor(p.run.exited, exitLag)
+	waitFor(p.run.exited, exitMoment)
 	if p.run.hasExited() {
 		return p.ended()
 	}
@@ -49,7 +47,7 @@ func (p *process) connectionError(which string, err error) error {
 
 // heartbeats sends a heartbeat every second, and at once when a call has hit its
 // deadline, and gives the process up when one is not answered.
-func (p *process) heartbeats(s *wire.Session) {
+func (p *process) heartbeats(s wire.Session) {
 	timer := time.NewTimer(beatEvery)
 	defer timer.Stop()
 	for seq := uint64(1); ; seq++ {
@@ -59,7 +57,7 @@ func (p *process) heartbeats(s *wire.Session) {
 		case <-p.dead:
 			return
 		}
-		if err := s.Send(seq); err != nil {
+		if err := s.Send(&lockpb.Heartbeat{Seq: seq}); err != nil {
 			return // receive learns the cause
 		}
 		if !p.answered(seq) {

@@ -26,7 +26,7 @@ import (
 )
 
 // exitMoment is how long the end of a process may follow the end of its
-// connection.
+// connections, on a machine that is busy.
 const exitMoment = 250 * time.Millisecond
 
 // launch starts the plugin and configures it, or leaves nothing behind.
@@ -102,16 +102,21 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	return p.openSession(ctx)
 }
 
-// connectData opens the data path. A wrapper that starts the plugin as its
-// child is no impostor, but cannot be told from one: then the operations go
-// over the connection that mutual TLS protects.
+// connectData opens the data path of protocol version 2. A wrapper that starts
+// the plugin as its child is no impostor, but cannot be told from one: then the
+// operations go over the connection that mutual TLS protects.
 func (l *launcher) connectData(ctx context.Context, p *process, path string) error {
-	err := p.connectData(ctx, path)
+	lost := func(err error) { p.giveUp(p.connectionError("data connection", err)) }
+	data, err := frame.Dial(ctx, path, p.run.pid(), p.unary, p.props.Capabilities, lost)
 	if errors.Is(err, frame.ErrPeer) {
 		l.log.warn("plugin is used through protocol version 1, which is slower: a wrapper must exec it", err)
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	p.data, p.link = data, data
+	return nil
 }
 
 // clientConfig is what go-plugin starts the process with. Its own AutoMTLS is

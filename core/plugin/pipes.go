@@ -68,23 +68,8 @@ func (f *firstLine) text() string {
 	return strings.TrimSpace(string(f.line))
 }
 
-// pipes opens pipes and keeps the first error.
-type pipes struct {
-	all []*os.File
-	err error
-}
-
-func (p *pipes) open() (r, w *os.File) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		p.err = err
-		return nil, nil
-	}
-	p.all = append(p.all, r, w)
-	return r, w
-}
-
-func (*pipes) close(files ...*os.File) {
+// closeAll closes the ends of pipes; nil ones are of pipes that did not open.
+func closeAll(files ...*os.File) {
 	for _, f := range files {
 		f.Close()
 	}

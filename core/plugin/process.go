@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/internal/frame"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
+	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
 // Budgets of an orderly end; together they stay below 3 s.
@@ -56,17 +56,6 @@ func (p *process) connect(conn *grpc.ClientConn) {
 	p.link = p.unary
 }
 
-// connectData opens the data path of protocol version 2.
-func (p *process) connectData(ctx context.Context, path string) error {
-	lost := func(err error) { p.giveUp(p.connectionError("data connection", err)) }
-	data, err := frame.Dial(ctx, path, p.run.pid(), p.unary, p.props.Capabilities, lost)
-	if err != nil {
-		return err
-	}
-	p.data, p.link = data, data
-	return nil
-}
-
 // openSession opens the stream of heartbeats, waits for the first one to come
 // back, and watches the process from then on.
 func (p *process) openSession(ctx context.Context) error {
@@ -75,7 +64,7 @@ func (p *process) openSession(ctx context.Context) error {
 		return err
 	}
 	p.wg.Go(func() { p.receive(s) })
-	if err := s.Send(0); err != nil {
+	if err := s.Send(&lockpb.Heartbeat{}); err != nil {
 		return fmt.Errorf("session: %w", err)
 	}
 	select {
@@ -88,10 +77,6 @@ func (p *process) openSession(ctx context.Context) error {
 	p.wg.Go(func() { p.heartbeats(s) })
 	p.wg.Go(p.watchExit)
 	return nil
-}
-
-func (p *process) hasCapability(capability driver.Capability) bool {
-	return slices.Contains(p.props.Capabilities, capability)
 }
 
 // giveUp marks the process as dead; the first cause counts.

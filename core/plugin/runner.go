@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -73,24 +74,22 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 
 // Start implements runner.Runner.
 func (p *osProcess) Start(context.Context) error {
-	var files pipes
-	stdout, stdoutW := files.open()
-	stderr, stderrW := files.open()
-	lifelineR, lifeline := files.open()
-	if files.err != nil {
-		files.close(files.all...)
-		return files.err
-	}
+	stdout, stdoutW, outErr := os.Pipe()
+	stderr, stderrW, errErr := os.Pipe()
+	lifelineR, lifeline, err := os.Pipe()
+	err = cmp.Or(outErr, errErr, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err := context.Canceled
-	if !p.killed {
+	if err == nil && p.killed {
+		err = context.Canceled
+	}
+	if err == nil {
 		p.cmd.Stdout, p.cmd.Stderr, p.cmd.ExtraFiles = stdoutW, stderrW, []*os.File{lifelineR}
 		err = p.cmd.Start()
 	}
-	files.close(stdoutW, stderrW, lifelineR)
+	closeAll(stdoutW, stderrW, lifelineR)
 	if err != nil {
-		files.close(stdout, stderr, lifeline)
+		closeAll(stdout, stderr, lifeline)
 		return err
 	}
 	p.id, p.stdout, p.lifeline = p.cmd.Process.Pid, &firstLine{File: stdout}, lifeline

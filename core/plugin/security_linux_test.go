@@ -281,6 +281,9 @@ func TestPrivilegedBinaryIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		refused(t, "memory", plugin.Options{Path: path}, plugin.ErrPrivileged, "set-user-ID or set-group-ID")
+		if _, err := plugin.Describe(t.Context(), path); !errors.Is(err, plugin.ErrPrivileged) {
+			t.Errorf("described with mode %v: %v", mode, err)
+		}
 	}
 	if err := os.Chmod(path, 0o755); err != nil {
 		t.Fatal(err)

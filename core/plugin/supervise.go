@@ -1,9 +1,9 @@
 package plugin
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -106,7 +106,7 @@ func (b *backend) install(p *process) {
 	b.mu.Lock()
 	b.current = p
 	b.mu.Unlock()
-	if p.hasCapability(driver.CapWatcher) {
+	if slices.Contains(p.props.Capabilities, driver.CapWatcher) {
 		p.wg.Go(func() { b.forward(p) })
 	}
 }
@@ -122,25 +122,4 @@ func (b *backend) forward(p *process) {
 		case <-time.After(backoffFirst):
 		}
 	}
-}
-
-// closeBackend ends supervise and waits for it; when ctx ends first, the
-// process is killed, which ends the rest.
-func (b *backend) closeBackend(ctx context.Context) error {
-	b.closeOnce.Do(func() {
-		b.closing = context.WithoutCancel(ctx)
-		b.mu.Lock()
-		b.closed = true
-		b.mu.Unlock()
-		b.cancel()
-	})
-	stop := context.AfterFunc(ctx, func() {
-		if p := b.process(); p != nil {
-			p.run.kill()
-		}
-	})
-	defer stop()
-	<-b.done
-	b.launcher.log.flush(ctx)
-	return b.closeErr
 }

@@ -47,8 +47,6 @@ func newProcess(spec driver.Spec, prints *os.File) *process {
 	return p
 }
 
-func (p *process) state() *process { return p }
-
 // Configure implements wire.Host.
 func (p *process) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error) {
 	// Note: go-plugin has led both into a stream that our host does not read,
@@ -74,11 +72,7 @@ func (p *process) Configure(ctx context.Context, s wire.Setup) (wire.Opened, err
 	t := newTracker(b)
 	p.held.Store(t)
 	p.log.Debug("configured", "host", s.Host)
-	o := wire.Opened{Name: p.spec.Name, Backend: t, SecretKeys: secret}
-	if s := driver.StarterOf(b); s != nil {
-		o.Backend = starting{t, s}
-	}
-	return o, nil
+	return wire.Opened{Name: p.spec.Name, Backend: t, SecretKeys: secret}, nil
 }
 
 // SessionBegan implements wire.Host.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -98,8 +99,7 @@ func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 		size = releaseBatch
 	}
 	var wg sync.WaitGroup
-	var mu sync.Mutex
-	done := 0
+	var done atomic.Int64
 	slots := make(chan struct{}, releaseAtOnce)
 	for part := range slices.Chunk(ops, size) {
 		slots <- struct{}{}
@@ -108,13 +108,11 @@ func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 			for i, result := range do(part) {
 				if result.Err == nil || errors.Is(result.Err, driver.ErrNotHeld) {
 					t.forget(part[i].Owner)
-					mu.Lock()
-					done++
-					mu.Unlock()
+					done.Add(1)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	return done
+	return int(done.Load())
 }

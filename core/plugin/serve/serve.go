@@ -87,8 +87,8 @@ func serve(spec driver.Spec) int {
 		HandshakeConfig: wire.Handshake(),
 		TLSProvider:     func() (*tls.Config, error) { return config, nil },
 		VersionedPlugins: map[int]goplugin.PluginSet{
-			wire.VersionUnary:  {"lock": service{host: p}},
-			wire.VersionFramed: {"lock": service{host: framed{p}}},
+			wire.VersionUnary:  {"lock": service{process: p, host: p}},
+			wire.VersionFramed: {"lock": service{process: p, host: framed{p}}},
 		},
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			server = grpc.NewServer(append(opts, wire.ServerOptions()...)...)
@@ -110,16 +110,13 @@ func stop(server *grpc.Server) {
 // version that host and plugin have agreed on.
 type service struct {
 	goplugin.NetRPCUnsupportedPlugin
-	host interface {
-		wire.Host
-		state() *process
-	}
+	process *process
+	host    wire.Host
 }
 
 // GRPCServer implements goplugin.GRPCPlugin.
 func (s service) GRPCServer(_ *goplugin.GRPCBroker, server *grpc.Server) error {
-	p := s.host.state()
-	wire.Register(server, s.host, p.redact, p.closed)
+	wire.Register(server, s.host, s.process.redact, s.process.closed)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
 // entry is what the store may hold for one owner.
@@ -44,22 +45,11 @@ func newTracker(b driver.Backend) *tracker {
 // errHostDead refuses what a dead host still had on its way.
 var errHostDead = errors.Join(driver.ErrClosed, errors.New("the host is dead"))
 
-// enter notes, before a request for its owner is sent, that the store may soon
-// hold something for it. note is called with the owner's entry under the lock.
-func (t *tracker) enter(r driver.Request, note func(*entry)) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.dead {
-		return errHostDead
-	}
-	note(t.entryOf(&r, time.Now()))
-	return nil
-}
-
-// enterAll is enter for a batch. Its leases are spread over memory that has
-// left the processor's caches since their last renewal, so that what each costs
-// beside looking it up is worth sparing.
-func (t *tracker) enterAll(ops []driver.Op) error {
+// enter notes, before ops are sent, what the store may soon hold for their
+// owners. The leases of a batch are spread over memory that has left the
+// processor's caches since their last renewal, so that what each costs beside
+// looking it up is worth sparing.
+func (t *tracker) enter(ops ...driver.Op) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.dead {
@@ -91,12 +81,15 @@ func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	return e
 }
 
-func (t *tracker) enterAcquire(r driver.Request) error {
-	return t.enter(r, func(*entry) { t.acquires++ })
-}
-
-func (t *tracker) enterRenew(r driver.Request) error {
-	return t.enter(r, func(e *entry) { e.note(&r, r.Token) })
+// enterWait is enter for a Wait.
+func (t *tracker) enterWait(r driver.Request) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.dead {
+		return errHostDead
+	}
+	t.entryOf(&r, time.Now()).queued = true
+	return nil
 }
 
 // note records a grant or renewal that was asked for just now.
@@ -171,7 +164,7 @@ func (t *tracker) sweep() {
 
 // TryAcquire implements driver.Lock.
 func (t *tracker) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
-	if err := t.enterAcquire(r); err != nil {
+	if err := t.enter(driver.Op{Kind: driver.OpAcquire, Request: r}); err != nil {
 		return 0, err
 	}
 	token, err := t.Backend.TryAcquire(ctx, r)
@@ -181,7 +174,7 @@ func (t *tracker) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 
 // Renew implements driver.Lock.
 func (t *tracker) Renew(ctx context.Context, r driver.Request) error {
-	if err := t.enterRenew(r); err != nil {
+	if err := t.enter(driver.Op{Kind: driver.OpRenew, Request: r}); err != nil {
 		return err
 	}
 	err := t.Backend.Renew(ctx, r)
@@ -200,7 +193,7 @@ func (t *tracker) Release(ctx context.Context, r driver.Request) error {
 
 // Wait implements driver.Waiter.
 func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
-	if err := t.enter(r, func(e *entry) { e.queued = true }); err != nil {
+	if err := t.enterWait(r); err != nil {
 		return err
 	}
 	return t.Backend.(driver.Waiter).Wait(ctx, r, max)
@@ -215,8 +208,8 @@ func (t *tracker) Properties() driver.Properties {
 
 // Batch implements driver.Batcher.
 func (t *tracker) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
-	if err := t.enterAll(ops); err != nil {
-		return refuseAll(ops, err)
+	if err := t.enter(ops...); err != nil {
+		return wire.FailAll(len(ops), err)
 	}
 	results := t.Backend.(driver.Batcher).Batch(ctx, ops)
 	for i, op := range ops {
@@ -225,19 +218,15 @@ func (t *tracker) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// starting is a tracker of a backend that is a driver.Starter.
-type starting struct {
-	*tracker
-	starter driver.Starter
-}
-
-// Start implements driver.Starter.
-func (t starting) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
-	if err := t.enterOp(op); err != nil {
-		done(driver.Result{Err: err})
-		return
+// Start implements driver.Starter. A release needs no entry.
+func (t *tracker) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
+	if op.Kind != driver.OpRelease {
+		if err := t.enter(op); err != nil {
+			done(driver.Result{Err: err})
+			return
+		}
 	}
-	t.starter.Start(ctx, op, func(r driver.Result) {
+	t.Backend.(driver.Starter).Start(ctx, op, func(r driver.Result) {
 		t.leaveOp(op, r)
 		done(r)
 	})
@@ -251,24 +240,6 @@ func (t *tracker) leaveOp(op driver.Op, r driver.Result) {
 	case op.Kind == driver.OpRelease || r.Err != nil:
 		t.ended(op.Request, r.Err)
 	}
-}
-
-func (t *tracker) enterOp(op driver.Op) error {
-	switch op.Kind {
-	case driver.OpAcquire:
-		return t.enterAcquire(op.Request)
-	case driver.OpRenew:
-		return t.enterRenew(op.Request)
-	}
-	return nil
-}
-
-func refuseAll(ops []driver.Op, err error) []driver.Result {
-	results := make([]driver.Result, len(ops))
-	for i := range results {
-		results[i].Err = err
-	}
-	return results
 }
 
 // Watch implements driver.Watcher.

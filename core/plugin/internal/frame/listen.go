@@ -1,11 +1,11 @@
 package frame
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -19,9 +19,8 @@ const prefaceTimeout = 5 * time.Second
 // host, and is then no more.
 type Listener struct {
 	listener *net.UnixListener
-	mu       sync.Mutex
-	session  *session
-	closed   bool
+	closing  context.Context // ends with Close
+	close    context.CancelFunc
 }
 
 // Listen makes the socket. The directory of path is one that only this user
@@ -31,7 +30,8 @@ func Listen(path string) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data socket: %w", err)
 	}
-	return &Listener{listener: l}, nil
+	closing, cancel := context.WithCancel(context.Background())
+	return &Listener{listener: l, closing: closing, close: cancel}, nil
 }
 
 // Serve answers the requests of the first of this user's processes hosts that
@@ -58,10 +58,8 @@ func (l *Listener) serve(b driver.Backend, redact *wire.Redactor, refuse func(er
 		}
 		return fmt.Errorf("data socket: %w", err)
 	}
-	if !l.keep(s) {
-		s.close()
-		return nil
-	}
+	stop := context.AfterFunc(l.closing, s.close)
+	defer stop()
 	return s.serve()
 }
 
@@ -108,21 +106,8 @@ func greet(conn *net.UnixConn, hosts []int) (string, error) {
 	return string(got), conn.SetReadDeadline(time.Time{})
 }
 
-// keep makes s known to Close, and returns false if that came first.
-func (l *Listener) keep(s *session) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.session = s
-	return !l.closed
-}
-
 // Close ends Serve, which cancels the requests under way. It does not wait.
 func (l *Listener) Close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
 	l.listener.Close()
-	if l.session != nil {
-		l.session.close()
-	}
+	l.close()
 }

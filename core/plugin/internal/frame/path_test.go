@@ -214,19 +214,17 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 			}
 		})
 	}
-	var id atomic.Uint64
-	got := make(chan struct{})
+	got := make(chan *request, 1)
 	p := open(t, &far{acquire: func(ctx context.Context, _ driver.Request) (uint64, error) {
-		id.Store(ctx.(*request).id)
-		close(got)
+		got <- ctx.(*request)
 		<-ctx.Done()
 		return 0, ctx.Err()
 	}})
 	go func() {
-		<-got
-		bad := append(binary.AppendUvarint([]byte{0, 0, 0, 0}, id.Load()), 9)
+		r := <-got
+		bad := append(binary.AppendUvarint([]byte{0, 0, 0, 0}, r.id), 9)
 		bad[3] = byte(len(bad) - headSize)
-		_, _ = p.far.session.out.end.Write(bad)
+		_, _ = r.session.out.end.Write(bad)
 	}()
 	if _, err := p.TryAcquire(t.Context(), driver.Request{}); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) {
 		t.Errorf("got %v", err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/internal/latch"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 	"github.com/lockbench/lockbench/internal/rawio"
 )
@@ -43,13 +44,24 @@ type capabilities struct {
 	batcher driver.Batcher
 }
 
-// request is one request under way. It is its own context.
+// request is one request under way. It is its own context, which ends when the
+// host cancels, when its deadline passes, or with the connection.
+//
+// Note: context.WithDeadline would do, with a timer for each request, which
+// hardly ever fires. Here the session has one timer for all; see deadlines.
 type request struct {
-	requestCtx
-	session *session
-	id      uint64
+	latch.Latch
+	deadline time.Time // zero: none
+	session  *session
+	id       uint64
 	message
 }
+
+// Deadline implements context.Context.
+func (r *request) Deadline() (time.Time, bool) { return r.deadline, !r.deadline.IsZero() }
+
+// Value implements context.Context.
+func (*request) Value(any) any { return nil }
 
 // errBusy refuses what a host sends beyond the bounds; those that it has given
 // up, but that the backend still works on, count.

@@ -105,15 +105,9 @@ func toProperties(p *lockpb.Properties) driver.Properties {
 	return out
 }
 
-var noticeKinds = map[driver.NoticeKind]lockpb.Notice_Kind{
-	driver.NoticeLost: lockpb.Notice_LOST,
-	driver.NoticeDown: lockpb.Notice_DOWN,
-	driver.NoticeUp:   lockpb.Notice_UP,
-}
-
 func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
 	return &lockpb.Notice{
-		Kind:  noticeKinds[n.Kind],
+		Kind:  lockpb.Notice_Kind(n.Kind), // they have the same numbers
 		Name:  n.Name,
 		Owner: n.Owner,
 		Token: n.Token,
@@ -123,31 +117,17 @@ func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
 
 // toNotice leaves Plugin unset: only the host can tell.
 func toNotice(n *lockpb.Notice) driver.Notice {
-	out := driver.Notice{Name: n.GetName(), Owner: n.GetOwner(), Token: n.GetToken(), Err: DecodeError(n.GetCause())}
-	for kind, code := range noticeKinds {
-		if code == n.GetKind() {
-			out.Kind = kind
-		}
+	return driver.Notice{
+		Kind: driver.NoticeKind(n.GetKind()),
+		Name: n.GetName(), Owner: n.GetOwner(), Token: n.GetToken(), Err: DecodeError(n.GetCause()),
 	}
-	return out
 }
 
-var opKinds = map[driver.OpKind]lockpb.Op_Kind{
-	driver.OpAcquire: lockpb.Op_ACQUIRE,
-	driver.OpRenew:   lockpb.Op_RENEW,
-	driver.OpRelease: lockpb.Op_RELEASE,
-}
-
+// The kinds of operations have the same numbers here and there.
 func fromOp(op driver.Op) *lockpb.Op {
-	return &lockpb.Op{Kind: opKinds[op.Kind], Request: fromRequest(op.Request)}
+	return &lockpb.Op{Kind: lockpb.Op_Kind(op.Kind), Request: fromRequest(op.Request)}
 }
 
 func toOp(op *lockpb.Op) driver.Op {
-	out := driver.Op{Request: toRequest(op.GetRequest())}
-	for kind, code := range opKinds {
-		if code == op.GetKind() {
-			out.Kind = kind
-		}
-	}
-	return out
+	return driver.Op{Kind: driver.OpKind(op.GetKind()), Request: toRequest(op.GetRequest())}
 }

@@ -74,17 +74,23 @@ func TestNoFieldIsLost(t *testing.T) {
 	if got := toProperties(sent(t, fromProperties(props), &lockpb.Properties{})); !reflect.DeepEqual(got, props) {
 		t.Errorf("properties: got %+v, want %+v", got, props)
 	}
-	for _, kind := range []driver.OpKind{driver.OpAcquire, driver.OpRenew, driver.OpRelease} {
+	for kind, want := range map[driver.OpKind]lockpb.Op_Kind{
+		driver.OpAcquire: lockpb.Op_ACQUIRE, driver.OpRenew: lockpb.Op_RENEW, driver.OpRelease: lockpb.Op_RELEASE,
+	} {
 		op := driver.Op{Kind: kind, Request: request}
-		if got := toOp(sent(t, fromOp(op), &lockpb.Op{})); !reflect.DeepEqual(got, op) {
-			t.Errorf("op: got %+v, want %+v", got, op)
+		m := sent(t, fromOp(op), &lockpb.Op{})
+		if got := toOp(m); !reflect.DeepEqual(got, op) || m.Kind != want {
+			t.Errorf("op: got %+v as %v, want %+v as %v", got, m.Kind, op, want)
 		}
 	}
-	for _, kind := range []driver.NoticeKind{driver.NoticeLost, driver.NoticeDown, driver.NoticeUp} {
+	for kind, want := range map[driver.NoticeKind]lockpb.Notice_Kind{
+		driver.NoticeLost: lockpb.Notice_LOST, driver.NoticeDown: lockpb.Notice_DOWN, driver.NoticeUp: lockpb.Notice_UP,
+	} {
 		notice := filled[driver.Notice](t)
 		notice.Kind, notice.Plugin = kind, false // Plugin is the host's to say
-		if got := toNotice(sent(t, fromNotice(notice, nil), &lockpb.Notice{})); !reflect.DeepEqual(got, notice) {
-			t.Errorf("notice: got %+v, want %+v", got, notice)
+		m := sent(t, fromNotice(notice, nil), &lockpb.Notice{})
+		if got := toNotice(m); !reflect.DeepEqual(got, notice) || m.Kind != want {
+			t.Errorf("notice: got %+v as %v, want %+v as %v", got, m.Kind, notice, want)
 		}
 	}
 }

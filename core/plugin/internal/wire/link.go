@@ -97,63 +97,44 @@ func (u *Unary) Close(ctx context.Context) error {
 
 // Check implements [Link].
 func (u *Unary) Check(ctx context.Context) (driver.Properties, error) {
-	if err := unsent(ctx, ""); err != nil {
-		return driver.Properties{}, err
-	}
-	reply, err := u.rpc.Check(ctx, &lockpb.CheckRequest{})
-	return toProperties(reply.GetProperties()), outcome(ctx, reply.GetError(), err)
+	reply, err := ask(ctx, u.rpc.Check, "", &lockpb.CheckRequest{})
+	return toProperties(reply.GetProperties()), err
 }
 
 // TryAcquire implements [driver.Lock].
 func (u *Unary) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
-	if err := unsent(ctx, r.Name); err != nil {
-		return 0, err
-	}
-	reply, err := u.rpc.TryAcquire(ctx, fromRequest(r))
-	return reply.GetToken(), outcome(ctx, reply.GetError(), err)
-}
-
-type call func(context.Context, *lockpb.Request, ...grpc.CallOption) (*lockpb.Reply, error)
-
-func simple(ctx context.Context, do call, r driver.Request) error {
-	if err := unsent(ctx, r.Name); err != nil {
-		return err
-	}
-	reply, err := do(ctx, fromRequest(r))
-	return outcome(ctx, reply.GetError(), err)
+	reply, err := ask(ctx, u.rpc.TryAcquire, r.Name, fromRequest(r))
+	return reply.GetToken(), err
 }
 
 // Renew implements [driver.Lock].
 func (u *Unary) Renew(ctx context.Context, r driver.Request) error {
-	return simple(ctx, u.rpc.Renew, r)
+	_, err := ask(ctx, u.rpc.Renew, r.Name, fromRequest(r))
+	return err
 }
 
 // Release implements [driver.Lock].
 func (u *Unary) Release(ctx context.Context, r driver.Request) error {
-	return simple(ctx, u.rpc.Release, r)
+	_, err := ask(ctx, u.rpc.Release, r.Name, fromRequest(r))
+	return err
 }
 
 // Proclaim implements [driver.Elector].
 func (u *Unary) Proclaim(ctx context.Context, r driver.Request) error {
-	return simple(ctx, u.rpc.Proclaim, r)
+	_, err := ask(ctx, u.rpc.Proclaim, r.Name, fromRequest(r))
+	return err
 }
 
 // Inspect implements [driver.Lock].
 func (u *Unary) Inspect(ctx context.Context, name string) (driver.Holder, error) {
-	if err := unsent(ctx, name); err != nil {
-		return driver.Holder{}, err
-	}
-	reply, err := u.rpc.Inspect(ctx, &lockpb.InspectRequest{Name: name})
-	return ToHolder(reply.GetHolder()), outcome(ctx, reply.GetError(), err)
+	reply, err := ask(ctx, u.rpc.Inspect, name, &lockpb.InspectRequest{Name: name})
+	return ToHolder(reply.GetHolder()), err
 }
 
 // Wait implements [driver.Waiter].
 func (u *Unary) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
-	if err := unsent(ctx, r.Name); err != nil {
-		return Ended(ctx, err)
-	}
-	reply, err := u.rpc.Wait(ctx, &lockpb.WaitRequest{Request: fromRequest(r), MaxNs: int64(max)})
-	return Ended(ctx, outcome(ctx, reply.GetError(), err))
+	_, err := ask(ctx, u.rpc.Wait, r.Name, &lockpb.WaitRequest{Request: fromRequest(r), MaxNs: int64(max)})
+	return Ended(ctx, err)
 }
 
 // WaitAcquire implements [driver.WaitAcquirer], by two calls.
@@ -163,11 +144,22 @@ func (u *Unary) WaitAcquire(ctx context.Context, r driver.Request, max time.Dura
 
 // Break implements [driver.Admin].
 func (u *Unary) Break(ctx context.Context, name string, token uint64) error {
-	if err := unsent(ctx, ""); err != nil {
-		return err
+	_, err := ask(ctx, u.rpc.Break, "", &lockpb.BreakRequest{Name: []byte(name), Token: token})
+	return err
+}
+
+// withError is a message that carries the plugin's own error.
+type withError interface{ GetError() *lockpb.Error }
+
+// ask makes one call about name, which is "" where the message takes any bytes.
+func ask[Q any, A withError](
+	ctx context.Context, do func(context.Context, Q, ...grpc.CallOption) (A, error), name string, request Q,
+) (reply A, err error) {
+	if err := unsent(ctx, name); err != nil {
+		return reply, err
 	}
-	reply, err := u.rpc.Break(ctx, &lockpb.BreakRequest{Name: []byte(name), Token: token})
-	return outcome(ctx, reply.GetError(), err)
+	reply, err = do(ctx, request)
+	return reply, outcome(ctx, reply.GetError(), err)
 }
 
 // unsent fails a call whose ctx has ended or whose name cannot be put into a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -15,13 +16,7 @@ import (
 
 // Observe implements [driver.Elector].
 func (u *Unary) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	if err := unsent(ctx, name); err != nil {
-		return Ended(ctx, err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := u.rpc.Observe(ctx, &lockpb.InspectRequest{Name: name})
-	err = receive(ctx, stream, err, func(m *lockpb.InspectReply) bool {
+	err := receive(ctx, u.rpc.Observe, name, &lockpb.InspectRequest{Name: name}, func(m *lockpb.InspectReply) bool {
 		emit(ToHolder(m.Holder))
 		return true
 	})
@@ -30,13 +25,7 @@ func (u *Unary) Observe(ctx context.Context, name string, emit func(driver.Holde
 
 // Watch implements [driver.Watcher].
 func (u *Unary) Watch(ctx context.Context, emit func(driver.Notice)) error {
-	if err := unsent(ctx, ""); err != nil {
-		return Ended(ctx, err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := u.rpc.Watch(ctx, &lockpb.WatchRequest{})
-	err = receive(ctx, stream, err, func(m *lockpb.WatchReply) bool {
+	err := receive(ctx, u.rpc.Watch, "", &lockpb.WatchRequest{}, func(m *lockpb.WatchReply) bool {
 		emit(toNotice(m.Notice))
 		return true
 	})
@@ -53,22 +42,28 @@ func endless(err error) error {
 
 // List implements [driver.Admin].
 func (u *Unary) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
-	if err := unsent(ctx, ""); err != nil {
+	return receive(ctx, u.rpc.List, "", &lockpb.ListRequest{Prefix: []byte(prefix)}, func(m *lockpb.InspectReply) bool {
+		return emit(ToHolder(m.Holder))
+	})
+}
+
+// receive is ask for a stream. It hands messages to each until that answers
+// false, the stream ends, or a message carries an error.
+func receive[Q, M any, A interface {
+	*M
+	withError
+}](
+	ctx context.Context, open func(context.Context, Q, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error),
+	name string, request Q, each func(A) bool,
+) error {
+	if err := unsent(ctx, name); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := u.rpc.List(ctx, &lockpb.ListRequest{Prefix: []byte(prefix)})
-	return receive(ctx, stream, err, func(m *lockpb.InspectReply) bool { return emit(ToHolder(m.Holder)) })
-}
-
-// receive hands messages to each until it answers false, the stream ends, or a
-// message carries an error. The caller's cancel ends the stream.
-func receive[M interface{ GetError() *lockpb.Error }](
-	ctx context.Context, stream interface{ Recv() (M, error) }, opened error, each func(M) bool,
-) error {
-	if opened != nil {
-		return outcome(ctx, nil, opened)
+	stream, err := open(ctx, request)
+	if err != nil {
+		return outcome(ctx, nil, err)
 	}
 	for {
 		m, err := stream.Recv()
@@ -78,7 +73,7 @@ func receive[M interface{ GetError() *lockpb.Error }](
 		if err != nil {
 			return outcome(ctx, nil, err)
 		}
-		if e := m.GetError(); e != nil {
+		if e := A(m).GetError(); e != nil {
 			return DecodeError(e)
 		}
 		if !each(m) {
@@ -108,45 +103,31 @@ func (u *Unary) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 }
 
 func (u *Unary) batch(ctx context.Context, request *lockpb.BatchRequest) []driver.Result {
-	results := make([]driver.Result, len(request.Ops))
-	err := unsent(ctx, "")
-	var reply *lockpb.BatchReply
-	if err == nil {
-		reply, err = u.rpc.Batch(ctx, request)
-		err = outcome(ctx, reply.GetError(), err)
-	}
-	if err == nil && len(reply.GetResults()) != len(results) {
+	reply, err := ask(ctx, u.rpc.Batch, "", request)
+	if err == nil && len(reply.Results) != len(request.Ops) {
 		err = driver.ErrUnavailable
 	}
-	for i := range results {
-		if err != nil {
-			results[i].Err = err
-			continue
-		}
-		results[i] = driver.Result{Token: reply.Results[i].Token, Err: DecodeError(reply.Results[i].Error)}
+	if err != nil {
+		return FailAll(len(request.Ops), err)
+	}
+	results := make([]driver.Result, len(reply.Results))
+	for i, r := range reply.Results {
+		results[i] = driver.Result{Token: r.Token, Err: DecodeError(r.Error)}
 	}
 	return results
 }
 
-// Session is the stream of heartbeats. Send and Recv may run concurrently.
-type Session struct {
-	stream grpc.BidiStreamingClient[lockpb.Heartbeat, lockpb.Heartbeat]
+// FailAll are the results of n operations none of which was done.
+func FailAll(n int, err error) []driver.Result {
+	return slices.Repeat([]driver.Result{{Err: err}}, n)
 }
+
+// Session is the stream of heartbeats, each of which comes back. Send and Recv
+// may run concurrently.
+type Session = grpc.BidiStreamingClient[lockpb.Heartbeat, lockpb.Heartbeat]
 
 // OpenSession opens the heartbeat stream; it lasts until ctx ends.
-func (u *Unary) OpenSession(ctx context.Context) (*Session, error) {
+func (u *Unary) OpenSession(ctx context.Context) (Session, error) {
 	stream, err := u.rpc.Session(ctx)
-	if err != nil {
-		return nil, outcome(ctx, nil, err)
-	}
-	return &Session{stream: stream}, nil
-}
-
-// Send sends one heartbeat.
-func (s *Session) Send(seq uint64) error { return s.stream.Send(&lockpb.Heartbeat{Seq: seq}) }
-
-// Recv returns the next heartbeat that came back.
-func (s *Session) Recv() (uint64, error) {
-	m, err := s.stream.Recv()
-	return m.GetSeq(), err
+	return stream, outcome(ctx, nil, err)
 }
