@@ -25,7 +25,10 @@ func (b *backend) Properties() driver.Properties {
 }
 
 func (b *backend) Close(context.Context) error {
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
 	b.once.Do(func() { close(b.done) })
+	b.store.tell()
 	return nil
 }
 

@@ -20,7 +20,7 @@ type Store struct {
 	sweepAt   int // number of names at which the idle ones are dropped
 	token     uint64
 	withdrawn recent.Map[claim, struct{}] // owners
-	changed   chan struct{}               // closed with the next change of a grant; nil while nobody observes
+	changed   chan struct{}               // closed with the next change of a grant, or end of a host; nil while nobody observes
 	feeds     feed.Feeds                  // one for each Watch
 }
 
@@ -106,13 +106,18 @@ func (s *Store) free(e *entry, now time.Time) {
 // set replaces the grant and tells the observers.
 func (s *Store) set(e *entry, g *grant) {
 	e.grant = g
+	s.tell()
+}
+
+// tell has observers look again.
+func (s *Store) tell() {
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil
 	}
 }
 
-// nextChange is closed when any grant has changed.
+// nextChange is closed when any grant has changed, or a host has closed.
 func (s *Store) nextChange() <-chan struct{} {
 	if s.changed == nil {
 		s.changed = make(chan struct{})
