@@ -74,6 +74,8 @@ func open(o Options) (*Backend, error) {
 		opts: o, keys: keys, id: rand.Text(), quorum: len(addrs)/2 + 1, log: cmp.Or(o.Logger, slog.Default()), began: time.Now(),
 		changed: make(chan struct{}), closing: make(chan struct{}), healing: map[string]int{},
 	}
+	b.contention.init()
+	b.retired.init()
 	clients := make([]*goredis.Client, len(addrs))
 	for i, a := range addrs {
 		if clients[i], err = newClient(o, a); err != nil {

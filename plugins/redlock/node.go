@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/batch"
+	"github.com/lockbench/lockbench/plugins/internal/recent"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
@@ -60,7 +61,7 @@ type node struct {
 	held   quarantine // only the goroutine of run changes it
 	// uncertain has the owners whose grant may still be on its way over a
 	// connection that broke.
-	uncertain recent
+	uncertain recent.Map[string, struct{}]
 	// debts are what the node must yet be told to give up, oldest first.
 	debts []*ballot
 	// runID is that of the server that it is connected to; guarded by
@@ -83,6 +84,7 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client) *node {
 			Size:  func(b *ballot) int { return len(b.rest) }, Room: func() int { return mostBytes },
 		}),
 	}
+	n.uncertain.Age = redisnode.TombstoneFor
 	n.store = redisnode.NewNode(client, redisnode.Options{Keys: b.keys, ID: b.id, Batches: 1})
 	n.start(firstConnect * b.opts.NodeTimeout)
 	return n
@@ -179,7 +181,7 @@ func (n *node) enqueue(ballots ...*ballot) {
 			continue
 		}
 		n.queue.Add(b)
-		if b.kind == kindRelease && n.uncertain.take(b.owner) {
+		if b.kind == kindRelease && n.uncertain.Take(b.owner) {
 			n.queue.Add(n.b.owed(b))
 		}
 	}
@@ -206,7 +208,7 @@ func (n *node) take() []*ballot {
 func (n *node) fail(b *ballot, v vote) {
 	n.mu.Lock()
 	if v.answer == unknown && b.grantee != "" {
-		n.uncertain.put(b.grantee, redisnode.TombstoneFor)
+		n.uncertain.Put(b.grantee, struct{}{})
 	}
 	if b.givesUp() {
 		if len(n.debts) == mostDebts {

@@ -30,7 +30,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 		case err != nil:
 			return b.failed(ctx, r, err)
 		case turn:
-			b.contention.turn(r.Owner)
+			b.contention.turns.Put(r.Owner, struct{}{})
 			return nil
 		case time.Until(end) <= 0 || b.queueOf(r.Name) != i:
 			return nil
