@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/feed"
+	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
 	"github.com/lockbench/lockbench/plugins/internal/recent"
 )
@@ -50,7 +51,7 @@ func NewStore() *Store {
 // Open connects another host to the store. Closing it leaves the store and its
 // leases as they are.
 func (s *Store) Open() driver.Backend {
-	return &backend{store: s, done: make(chan struct{})}
+	return &backend{store: s, life: life.New()}
 }
 
 // at returns name's entry with what has expired taken out of it.

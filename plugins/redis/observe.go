@@ -48,7 +48,7 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 		select {
 		case <-turned:
 		case <-moved:
-		case <-b.closed:
+		case <-b.life.Done():
 			return driver.ErrClosed
 		case <-ctx.Done():
 			return ctx.Err()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	conf "github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -40,11 +41,9 @@ type Backend struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when a node's state changes
-	close   sync.Once
-	closing chan struct{}
 
+	life   *life.Life // ends when no more is taken, and cancel ends what is under way
 	cancel context.CancelFunc
-	work   sync.WaitGroup
 }
 
 var _ interface {
@@ -72,7 +71,7 @@ func open(o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		opts: o, keys: keys, id: rand.Text(), quorum: len(addrs)/2 + 1, log: cmp.Or(o.Logger, slog.Default()), began: time.Now(),
-		changed: make(chan struct{}), closing: make(chan struct{}), healing: map[string]int{},
+		changed: make(chan struct{}), life: life.New(), healing: map[string]int{},
 	}
 	b.contention.init()
 	b.retired.init()
@@ -88,7 +87,7 @@ func open(o Options) (*Backend, error) {
 		b.nodes = append(b.nodes, newNode(b, i, a.Addr, clients[i]))
 	}
 	for _, n := range b.nodes {
-		b.work.Go(func() { n.run(ctx) })
+		b.life.Go(func() { n.run(ctx) })
 	}
 	return b, nil
 }
@@ -118,10 +117,8 @@ func (b *Backend) clock() int64 { return time.Since(b.began).Microseconds() }
 func (b *Backend) send(ballots ...*ballot) error {
 	b.sending.Lock()
 	defer b.sending.Unlock()
-	select {
-	case <-b.closing:
+	if b.life.Err() != nil {
 		return driver.ErrClosed
-	default:
 	}
 	for _, x := range ballots {
 		if x.kind == kindAcquire && x.token == 0 && b.fenced() {
@@ -187,14 +184,12 @@ func twins(a, b string) error {
 
 // Close ends connections and goroutines; see driver.Backend.
 func (b *Backend) Close(ctx context.Context) error {
-	b.close.Do(func() {
-		b.sending.Lock()
-		defer b.sending.Unlock()
-		close(b.closing)
-	})
+	b.sending.Lock()
+	b.life.End()
+	b.sending.Unlock()
 	stop := context.AfterFunc(ctx, b.cancel)
 	defer stop()
-	b.work.Wait()
+	b.life.Wait()
 	b.cancel()
 	var err error
 	for _, n := range b.nodes {

@@ -50,7 +50,7 @@ func (b *Backend) connected(ctx context.Context) error {
 		case <-moved:
 		case <-patience.C:
 			return nil
-		case <-b.closing:
+		case <-b.life.Done():
 			return driver.ErrClosed
 		case <-ctx.Done():
 			return fmt.Errorf("%w: no reply yet: %w", driver.ErrUnavailable, ctx.Err())
@@ -106,7 +106,7 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 		}
 		select {
 		case <-moved:
-		case <-b.closing:
+		case <-b.life.Done():
 			return driver.ErrClosed
 		case <-ctx.Done():
 			return ctx.Err()

@@ -50,7 +50,7 @@ func (c *connection) serve(ctx context.Context) error {
 			if err := c.look(ctx); err != nil {
 				return err
 			}
-		case <-c.n.b.closing:
+		case <-c.n.b.life.Done():
 			if more, err := c.next(ctx); err != nil || !more {
 				return err
 			}

@@ -312,7 +312,7 @@ func (n *node) run(ctx context.Context) {
 		pause = min(2*pause+20*time.Millisecond, time.Second)
 		select {
 		case <-time.After(jitter(pause)):
-		case <-n.b.closing:
+		case <-n.b.life.Done():
 			return
 		case <-ctx.Done():
 			return

@@ -81,7 +81,7 @@ func (b *Backend) idle(ctx context.Context, r driver.Request, moved <-chan struc
 		return nil
 	case <-time.After(most):
 		return nil
-	case <-b.closing:
+	case <-b.life.Done():
 		return b.failed(ctx, r, driver.ErrClosed)
 	case <-ctx.Done():
 		return ctx.Err()
