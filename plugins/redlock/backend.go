@@ -161,6 +161,20 @@ func (b *Backend) moves() <-chan struct{} {
 	return b.changed
 }
 
+// rest waits for a change of a node's state, or until timeout.
+func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-chan time.Time) error {
+	select {
+	case <-moved:
+		return nil
+	case <-timeout:
+		return nil
+	case <-b.life.Done():
+		return driver.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // inspectServer looks at the server behind a new connection of n.
 func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn) (redisnode.Server, error) {
 	s, err := n.store.Probe(ctx, conn)
