@@ -19,10 +19,8 @@ func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
 
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return observe.Follow(ctx, time.Hour, func() (h driver.Holder, changed <-chan struct{}, err error) {
-		err = b.locked(ctx, name, func(s *Store, e *entry, now time.Time) error {
-			h, changed = e.holder(now), s.nextChange()
-			return nil
-		})
+		changed = b.store.changed.Next()
+		h, err = b.Inspect(ctx, name)
 		return h, changed, err
 	}, emit)
 }

@@ -24,10 +24,8 @@ func (b *backend) Properties() driver.Properties {
 }
 
 func (b *backend) Close(context.Context) error {
-	b.store.mu.Lock()
-	defer b.store.mu.Unlock()
 	b.life.End()
-	b.store.tell()
+	b.store.changed.Up()
 	return nil
 }
 

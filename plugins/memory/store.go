@@ -10,6 +10,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
 	"github.com/lockbench/lockbench/plugins/internal/recent"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
 // Store holds locks. All its methods and those of the backends that it opens
@@ -21,7 +22,7 @@ type Store struct {
 	sweepAt   int // number of names at which the idle ones are dropped
 	token     uint64
 	withdrawn recent.Map[claim, struct{}] // owners
-	changed   chan struct{}               // closed with the next change of a grant, or end of a host; nil while nobody observes
+	changed   wake.All                    // with each change of a grant, and the end of a host
 	feeds     feed.Feeds                  // one for each Watch
 }
 
@@ -107,23 +108,7 @@ func (s *Store) free(e *entry, now time.Time) {
 // set replaces the grant and tells the observers.
 func (s *Store) set(e *entry, g *grant) {
 	e.grant = g
-	s.tell()
-}
-
-// tell has observers look again.
-func (s *Store) tell() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
-	}
-}
-
-// nextChange is closed when any grant has changed, or a host has closed.
-func (s *Store) nextChange() <-chan struct{} {
-	if s.changed == nil {
-		s.changed = make(chan struct{})
-	}
-	return s.changed
+	s.changed.Up()
 }
 
 // nextToken returns the next token. One counter for all names is enough for each of

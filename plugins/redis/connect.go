@@ -138,8 +138,7 @@ func (b *Backend) Check(ctx context.Context) error {
 			return err
 		}
 		b.server.Store(&s)
-		_, refused := b.node.Refusal()
-		return errors.Join(refused, b.checkReplicas(s))
+		return errors.Join(b.node.Refusal(), b.checkReplicas(s))
 	})
 	if err == nil {
 		// Without wake-ups locks are granted later, and not wrongly.

@@ -17,6 +17,7 @@ import (
 	conf "github.com/lockbench/lockbench/plugins/internal/config"
 	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
 // Backend is a connection to one set of nodes. It has every optional capability.
@@ -39,8 +40,8 @@ type Backend struct {
 	contention contention
 	retired    retired // used without fencing
 
-	mu      sync.Mutex
-	changed chan struct{} // closed when a node's state changes
+	mu      sync.Mutex // guards node.runID
+	changed wake.All   // with each change of a node's state
 
 	life   *life.Life // ends when no more is taken, and cancel ends what is under way
 	cancel context.CancelFunc
@@ -71,7 +72,7 @@ func open(o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		opts: o, keys: keys, id: rand.Text(), quorum: len(addrs)/2 + 1, log: cmp.Or(o.Logger, slog.Default()), began: time.Now(),
-		changed: make(chan struct{}), life: life.New(), healing: map[string]int{},
+		life: life.New(), healing: map[string]int{},
 	}
 	b.contention.init()
 	b.retired.init()
@@ -144,21 +145,6 @@ func (b *Backend) disconnected(n *node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n.runID = ""
-}
-
-// announce tells those who wait for it that some node's state has changed.
-func (b *Backend) announce() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	close(b.changed)
-	b.changed = make(chan struct{})
-}
-
-// moves returns a channel that is closed at the next change of a node's state.
-func (b *Backend) moves() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.changed
 }
 
 // rest waits for a change of a node's state, or until timeout.

@@ -24,7 +24,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	}
 	var refusals []string
 	for _, n := range b.nodes {
-		if _, cause := n.status(); errors.Is(errors.Join(cause, n.refusal()), driver.ErrDenied) {
+		if _, cause := n.status(); errors.Is(errors.Join(cause, n.store.Refusal()), driver.ErrDenied) {
 			refusals = append(refusals, n.describe())
 		}
 	}
@@ -40,7 +40,7 @@ func (b *Backend) Check(ctx context.Context) error {
 // connected waits until each node has been tried once.
 func (b *Backend) connected(ctx context.Context) error {
 	for end := time.Now().Add(b.opts.DialTimeout + b.opts.NodeTimeout); time.Now().Before(end); {
-		moved := b.moves()
+		moved := b.changed.Next()
 		if !slices.ContainsFunc(b.nodes, (*node).connecting) {
 			return nil
 		}
@@ -86,7 +86,7 @@ func distinct(all []string) string {
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up := true
 	for {
-		moved := b.moves()
+		moved := b.changed.Next()
 		voting := 0
 		for _, n := range b.nodes {
 			if n.votes() {

@@ -67,7 +67,7 @@ func (c *connection) next(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	taken, refusal := c.n.take(), c.n.refusal()
+	taken, refusal := c.n.take(), c.n.store.Refusal()
 	batch := taken[:0]
 	for _, b := range taken {
 		if refusal != nil && b.grantee != "" {

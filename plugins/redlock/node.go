@@ -113,7 +113,7 @@ func (n *node) enter(s redisnode.Server) {
 	n.debts = nil
 	n.queue.Add(waiting...)
 	n.mu.Unlock()
-	n.b.announce()
+	n.b.changed.Up()
 	n.b.log.Info("node votes or will soon", "node", n.addr)
 }
 
@@ -129,7 +129,7 @@ func (n *node) leave(from state, cause error) {
 	n.state, n.cause = down, cause
 	refused := n.queue.Drain()
 	n.mu.Unlock()
-	n.b.announce()
+	n.b.changed.Up()
 	if from == up && !errors.Is(cause, driver.ErrClosed) {
 		n.b.log.Warn("node is left out", "node", n.addr, "cause", cause)
 	}
@@ -154,13 +154,7 @@ func (n *node) connecting() bool {
 func (n *node) votes() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.state == up && n.held.episode == "" && n.refusal() == nil
-}
-
-// refusal is why the server must not grant; nil when it may.
-func (n *node) refusal() error {
-	_, err := n.store.Refusal()
-	return err
+	return n.state == up && n.held.episode == "" && n.store.Refusal() == nil
 }
 
 // enqueue hands over ballots, in their order. It does not block.
@@ -235,17 +229,17 @@ func (n *node) quarantine(q quarantine) {
 		n.b.log.Warn("node has lost its data, or is new, and does not vote for a while; "+
 			"on a fresh cluster \"lockplugin-redlock init\" skips that", "node", n.addr, "until", q.ends)
 	}
-	n.b.announce()
+	n.b.changed.Up()
 }
 
 // refuse notes why the server must not grant, or with nil that it may.
 func (n *node) refuse(err error) {
-	was := n.refusal()
+	was := n.store.Refusal()
 	n.store.Refuse(err)
 	if (was == nil) == (err == nil) {
 		return
 	}
-	n.b.announce()
+	n.b.changed.Up()
 	if err != nil {
 		n.b.log.Warn("node grants nothing", "node", n.addr, "cause", err)
 	}
@@ -255,7 +249,7 @@ func (n *node) refuse(err error) {
 func (n *node) describe() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	refusal := n.refusal()
+	refusal := n.store.Refusal()
 	switch {
 	case n.state != up:
 		return fmt.Sprintf("%s: %v", n.addr, n.cause)

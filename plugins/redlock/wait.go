@@ -19,7 +19,7 @@ import (
 // waiters are sent to ask, and meet again at the next one.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) error {
 	for end := time.Now().Add(most); ; {
-		moved := b.moves()
+		moved := b.changed.Next()
 		i := b.queueOf(r.Name)
 		if i < 0 {
 			return b.failed(ctx, r, b.rest(ctx, moved, time.After(time.Until(end))))

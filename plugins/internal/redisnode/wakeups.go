@@ -37,7 +37,7 @@ type Wakeups struct {
 	waiters map[string]*waiting                   // by owner
 	changes map[string]map[chan struct{}]struct{} // who listens, by channel
 	link    Link
-	moved   chan struct{} // closed when link changes
+	moved   wake.All // with each change of link
 }
 
 // Link is the state of the connection.
@@ -52,7 +52,7 @@ type Link struct {
 func newWakeups(client goredis.UniversalClient, keys Keys, id string) *Wakeups {
 	return &Wakeups{
 		client: client, channel: keys.side() + "i:" + id, life: life.New(),
-		waiters: map[string]*waiting{}, changes: map[string]map[chan struct{}]struct{}{}, moved: make(chan struct{}),
+		waiters: map[string]*waiting{}, changes: map[string]map[chan struct{}]struct{}{},
 	}
 }
 
@@ -68,7 +68,7 @@ func (w *Wakeups) Link() (Link, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.start()
-	return w.link, w.moved
+	return w.link, w.moved.Next()
 }
 
 // start is called with mu held.
@@ -215,6 +215,5 @@ func (w *Wakeups) down(err error) (wasUp bool) {
 func (w *Wakeups) move(to Link) {
 	to.Epoch = w.link.Epoch + 1
 	w.link = to
-	close(w.moved)
-	w.moved = make(chan struct{})
+	w.moved.Up()
 }
