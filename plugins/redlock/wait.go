@@ -26,6 +26,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 		}
 		b.contention.note(r.Name)
 		turn, err := b.nodes[i].store.Wait(ctx, r, time.Until(end), moved)
+		b.contention.note(r.Name) // it may have taken longer than that is remembered
 		switch {
 		case err != nil:
 			return b.failed(ctx, r, err)
