@@ -73,12 +73,7 @@ var _ interface {
 // the defaults. It does not wait for a member to answer. The error wraps
 // [driver.ErrConfig].
 func Open(opts *Options) (*Backend, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
-	o := *opts
-	config.Fill(&o)
-	return open(o)
+	return open(config.Filled(opts))
 }
 
 func open(o Options) (*Backend, error) {
@@ -159,19 +154,10 @@ func (b *Backend) learn(ctx context.Context) error {
 
 // Close ends connections and goroutines. Leases run on in the store.
 func (b *Backend) Close(ctx context.Context) error {
-	b.cluster.Stop()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		b.txns.Close()
-		b.cluster.Close()
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("etcd: close: %w", ctx.Err())
+	if err := b.cluster.Close(ctx, b.txns.Close); err != nil {
+		return fmt.Errorf("etcd: close: %w", err)
 	}
+	return nil
 }
 
 // checkTTL refuses what etcd would silently round: it counts in whole seconds

@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"bytes"
 	"context"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -9,6 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
+	"github.com/lockbench/lockbench/plugins/internal/observe"
 	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
@@ -32,34 +32,15 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 // Observe is pushed by a watch of the name's keys, and reads after each push:
 // so what it reports is the present, and compaction cannot make it miss an end.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	changed := make(chan struct{}, 1)
+	told := make(chan struct{}, 1)
 	holds := b.space.hold(name)
-	defer b.watches.Drop(b.watches.Changes(holds, txn.Beyond(holds), func(watch.Event) { wake.Up(changed) }))
-	down := make(chan struct{}, 1)
-	defer b.cluster.Follow(down)()
-	var last driver.Holder
-	for first := true; ; first = false {
-		h, err := b.Inspect(ctx, name)
-		if ctx.Err() != nil {
-			return ctx.Err()
+	defer b.watches.Drop(b.watches.Changes(holds, txn.Beyond(holds), func(watch.Event) { wake.Up(told) }))
+	defer b.cluster.Follow(told)()
+	defer context.AfterFunc(b.cluster.Context(), func() { wake.Up(told) })()
+	return observe.Follow(ctx, 0, func() (h driver.Holder, _ <-chan struct{}, err error) {
+		if _, err = b.cluster.State(); err == nil {
+			h, err = b.Inspect(ctx, name)
 		}
-		if err != nil {
-			return err
-		}
-		if first || h.Owner != last.Owner || h.Token != last.Token || !bytes.Equal(h.Value, last.Value) {
-			emit(h)
-			last = h
-		}
-		select {
-		case <-changed:
-		case <-down:
-			if _, err := b.cluster.State(); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-b.cluster.Context().Done():
-			return driver.ErrClosed
-		}
-	}
+		return h, told, err
+	}, emit)
 }

@@ -29,6 +29,11 @@ type renewal struct {
 	r     driver.Request
 	grant *grant
 	err   *error
+
+	// Of one that moves its lock to another lease.
+	lease     *lease
+	step      *txn.Step
+	keepalive *keepalive.Keepalive
 }
 
 // renew does all of them together.
@@ -90,18 +95,9 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) (movi
 	return moving
 }
 
-// moved is a lock on its way to another lease.
-type moved struct {
-	*renewal
-	lease     *lease
-	step      *txn.Step
-	keepalive *keepalive.Keepalive
-}
-
 // move renews locks by moving them to the present lease for their TTL.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) {
 	b.adoptAll(ctx, all, now)
-	var under []*moved
 	var steps []*txn.Step
 	var refused error // by a store without space
 	for _, re := range all {
@@ -119,13 +115,14 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) {
 			b.table.endRenewal(re.grant, time.Time{}, 0)
 			continue
 		}
-		m := &moved{renewal: re, lease: l, step: b.moving(re.grant, l), keepalive: b.leases.keepalive(l, now)}
-		under = append(under, m)
-		steps = append(steps, m.step)
+		re.lease, re.step, re.keepalive = l, b.moving(re.grant, l), b.leases.keepalive(l, now)
+		steps = append(steps, re.step)
 	}
 	b.txns.Submit(steps...)
-	for _, m := range under {
-		*m.err = b.arrive(ctx, m, now)
+	for _, re := range all {
+		if re.step != nil {
+			*re.err = b.arrive(ctx, re, now)
+		}
 	}
 	b.linger(ctx, all, now)
 }
@@ -174,26 +171,26 @@ func (b *Backend) moving(g *grant, l *lease) *txn.Step {
 }
 
 // arrive waits for a move and ends the renewal.
-func (b *Backend) arrive(ctx context.Context, m *moved, now time.Time) (err error) {
+func (b *Backend) arrive(ctx context.Context, re *renewal, now time.Time) (err error) {
 	var deadline time.Time
-	defer func() { b.table.endRenewal(m.grant, deadline, m.step.Rev) }()
-	if err := b.txns.Wait(ctx, m.step); err != nil {
+	defer func() { b.table.endRenewal(re.grant, deadline, re.step.Rev) }()
+	if err := b.txns.Wait(ctx, re.step); err != nil {
 		return err
 	}
-	switch s := m.step; {
+	switch s := re.step; {
 	case cluster.Is(s.Err, rpctypes.ErrLeaseNotFound):
-		b.leases.retire(m.lease)
+		b.leases.retire(re.lease)
 		return b.cluster.Untouched(s.Err)
 	case s.Err != nil:
 		return b.outcome(ctx, s)
 	case !s.OK:
-		b.table.lost(m.grant)
+		b.table.lost(re.grant)
 		return b.outcome(ctx, s)
 	}
-	if err := b.leases.await(ctx, m.lease, m.keepalive); err != nil {
+	if err := b.leases.await(ctx, re.lease, re.keepalive); err != nil {
 		return b.cluster.Wrap(err)
 	}
-	deadline = now.Add(m.r.TTL)
+	deadline = now.Add(re.r.TTL)
 	return nil
 }
 

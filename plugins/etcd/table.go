@@ -39,7 +39,7 @@ type table struct {
 // grantKey names a grant or a queue entry.
 type grantKey struct{ name, owner string }
 
-// newTable returns a table, which works until c is stopped.
+// newTable returns a table, which works until c is closed.
 func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, watches *watch.Mux) *table {
 	t := &table{
 		space: s, cluster: c, txns: txns, leases: leases, watches: watches,

@@ -1,12 +1,12 @@
 package memory
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/observe"
 )
 
 func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
@@ -18,35 +18,9 @@ func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
 }
 
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	var last driver.Holder
-	for first := true; ; first = false {
-		var h driver.Holder
-		var changed <-chan struct{}
-		err := b.locked(ctx, name, func(s *Store, e *entry, now time.Time) error {
-			h, changed = e.holder(now), s.nextChange()
-			return nil
-		})
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		if first || h.Owner != last.Owner || h.Token != last.Token || !bytes.Equal(h.Value, last.Value) {
-			emit(h)
-			last = h
-		}
-		var expiry <-chan time.Time
-		if h.Held() {
-			expiry = time.After(h.TTL)
-		}
-		select {
-		case <-changed:
-		case <-expiry:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-b.done:
-			return driver.ErrClosed
-		}
-	}
+	return observe.Follow(ctx, time.Hour, func() (h driver.Holder, changed <-chan struct{}, err error) {
+		changed = b.store.changed.Next()
+		h, err = b.Inspect(ctx, name)
+		return h, changed, err
+	}, emit)
 }

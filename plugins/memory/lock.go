@@ -4,18 +4,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
 )
 
 // backend is one host's connection to a [Store].
 type backend struct {
 	store *Store
-	once  sync.Once
-	done  chan struct{} // closed by Close
+	life  *life.Life
 }
 
 func (b *backend) Properties() driver.Properties {
@@ -25,16 +24,15 @@ func (b *backend) Properties() driver.Properties {
 }
 
 func (b *backend) Close(context.Context) error {
-	b.once.Do(func() { close(b.done) })
+	b.life.End()
+	b.store.changed.Up()
 	return nil
 }
 
 // Check reports whether anything can be asked.
 func (b *backend) Check(ctx context.Context) error {
-	select {
-	case <-b.done:
+	if b.life.Err() != nil {
 		return driver.ErrClosed
-	default:
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("memory: %w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, err)

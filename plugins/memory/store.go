@@ -7,8 +7,10 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/feed"
+	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
 	"github.com/lockbench/lockbench/plugins/internal/recent"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
 // Store holds locks. All its methods and those of the backends that it opens
@@ -20,7 +22,7 @@ type Store struct {
 	sweepAt   int // number of names at which the idle ones are dropped
 	token     uint64
 	withdrawn recent.Map[claim, struct{}] // owners
-	changed   chan struct{}               // closed with the next change of a grant; nil while nobody observes
+	changed   wake.All                    // with each change of a grant, and the end of a host
 	feeds     feed.Feeds                  // one for each Watch
 }
 
@@ -50,7 +52,7 @@ func NewStore() *Store {
 // Open connects another host to the store. Closing it leaves the store and its
 // leases as they are.
 func (s *Store) Open() driver.Backend {
-	return &backend{store: s, done: make(chan struct{})}
+	return &backend{store: s, life: life.New()}
 }
 
 // at returns name's entry with what has expired taken out of it.
@@ -106,18 +108,7 @@ func (s *Store) free(e *entry, now time.Time) {
 // set replaces the grant and tells the observers.
 func (s *Store) set(e *entry, g *grant) {
 	e.grant = g
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
-	}
-}
-
-// nextChange is closed when any grant has changed.
-func (s *Store) nextChange() <-chan struct{} {
-	if s.changed == nil {
-		s.changed = make(chan struct{})
-	}
-	return s.changed
+	s.changed.Up()
 }
 
 // nextToken returns the next token. One counter for all names is enough for each of

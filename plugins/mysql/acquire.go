@@ -11,9 +11,8 @@ import (
 )
 
 func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
-	sorted, from := inOrder(asks)
 	long := false
-	for _, a := range sorted {
+	for _, a := range asks {
 		long = long || b.contended.Has(a.Name)
 	}
 	if len(asks) == 1 && (asks[0].Woken || !long && b.rows.Has(asks[0].Name)) {
@@ -22,21 +21,21 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []state
 			return []driver.Result{{Token: token}}, nil, err
 		}
 	}
-	rows, err := b.attempt(ctx, s, sorted, long)
+	rows, err := b.attempt(ctx, s, asks, long)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !long {
-		if err := b.askLong(ctx, s, sorted, rows); err != nil {
+		if err := b.askLong(ctx, s, asks, rows); err != nil {
 			return nil, nil, err
 		}
 	}
 	results := make([]driver.Result, len(asks))
-	for i, a := range sorted {
+	for i, a := range asks {
 		r := rows[i]
 		switch {
 		case r.Granted(a):
-			results[from[i]].Token = r.Token
+			results[i].Token = r.Token
 			b.rows.Put(a.Name, struct{}{})
 			continue
 		case r.Tombstones:
@@ -45,12 +44,12 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []state
 				return nil, nil, err
 			}
 			if withdrawn {
-				results[from[i]].Err = fmt.Errorf("mysql: acquire %q: %w", a.Name, driver.ErrWithdrawn)
+				results[i].Err = fmt.Errorf("mysql: acquire %q: %w", a.Name, driver.ErrWithdrawn)
 				continue
 			}
 		}
 		b.contended.Put(a.Name, struct{}{}) // whoever was refused may wait
-		results[from[i]].Err = &driver.HeldError{Holder: r.Refusal()}
+		results[i].Err = &driver.HeldError{Holder: r.Refusal()}
 	}
 	return results, nil, nil
 }

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/recent"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
@@ -49,13 +49,8 @@ type link struct {
 	server atomic.Pointer[conn.Server]
 	pool   *conn.Pool // for statements
 
-	// life ends with Close. Statements outlive their callers, so it is theirs.
-	life context.Context
-	end  context.CancelFunc
-
-	mu     sync.Mutex // guards closed, and work.Go against work.Wait
-	closed bool
-	work   sync.WaitGroup
+	// life is that of statements, which outlive their callers.
+	life *life.Life
 }
 
 // Open makes a Backend. It begins to connect, and does not wait for it; its
@@ -75,12 +70,11 @@ func open(o Options) (*Backend, error) {
 
 // start makes a Backend whose sessions begin with setup.
 func start(o Options, connector sqldriver.Connector, setup string) *Backend {
-	b := &Backend{link: &link{opts: o, table: tableName(o.Prefix)}}
+	b := &Backend{link: &link{opts: o, table: tableName(o.Prefix), life: life.New()}}
 	b.queue.link, b.owners = b.link, newOwners()
 	b.rows.Limit, b.contended.Age = rowsKept, contendedFor
-	b.life, b.end = context.WithCancel(context.Background())
-	b.pool = conn.NewPool(o.Connections, b.dial(connector, setup, false), b.spawn)
-	b.waits = conn.NewPool(max(0, o.WaitConnections), b.dial(connector, setup, true), b.spawn)
+	b.pool = conn.NewPool(o.Connections, b.dial(connector, setup, false), b.life.Go)
+	b.waits = conn.NewPool(max(0, o.WaitConnections), b.dial(connector, setup, true), b.life.Go)
 	slots := make(chan struct{}, slotsOf(o.Connections))
 	b.acquires = batcher{link: b.link, parked: &b.parked, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, slots: slots, values: true, owners: b.owners}
 	b.renewals = batcher{link: b.link, parked: &b.parked, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, slots: slots, patient: true}
@@ -89,9 +83,9 @@ func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	for _, l := range b.batchers() {
 		l.init()
 	}
-	b.spawn(func() { b.tidy(b.life) })
+	b.life.Go(func() { b.tidy(b.life) })
 	for _, p := range []*conn.Pool{b.pool, b.waits} {
-		b.spawn(func() {
+		b.life.Go(func() {
 			ctx, cancel := b.statement(b.life)
 			defer cancel()
 			p.Warm(ctx)
@@ -124,41 +118,16 @@ func (k *link) dial(connector sqldriver.Connector, setup string, wakeID bool) fu
 	}
 }
 
-// spawn runs f in a goroutine that Close waits for, or not at all once the
-// backend is closed.
-func (k *link) spawn(f func()) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
-		return false
-	}
-	k.work.Go(f)
-	return true
-}
-
 // Close ends the connections, and what runs on them. Leases stay.
 func (b *Backend) Close(ctx context.Context) error {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	b.end()
-	done := make(chan struct{})
-	go func() { // ends when work has, which b.end sees to
-		b.work.Wait()
+	return b.life.Close(ctx, func() {
 		for _, l := range b.batchers() {
 			l.batches.Close()
 		}
 		b.pool.Close()
 		b.waits.Close()
 		b.sleepLock.close()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	})
 }
 
 // statement returns a context for one statement that ctx's end does not cut
@@ -193,7 +162,7 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 		return none, fmt.Errorf("mysql: %s %q: %w", what, name, conn.NotSent(err))
 	}
 	done := make(chan result, 1)
-	started := k.spawn(func() {
+	started := k.life.Go(func() {
 		sctx, cancel := k.statement(ctx)
 		defer cancel()
 		value, err := f(sctx)

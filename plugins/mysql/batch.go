@@ -68,16 +68,12 @@ func (b *Backend) batcherOf(op driver.Op) *batcher {
 	return nil
 }
 
-func (b *Backend) single(ctx context.Context, op driver.Op) (r driver.Result) {
-	switch op.Kind {
-	case driver.OpAcquire:
-		r.Token, r.Err = b.TryAcquire(ctx, op.Request)
-	case driver.OpRenew:
-		r.Err = b.Renew(ctx, op.Request)
-	case driver.OpRelease:
-		r.Err = b.Release(ctx, op.Request)
-	default:
-		r.Err = fmt.Errorf("mysql: %w: operation %d", driver.ErrInvalid, op.Kind)
+func (b *Backend) single(ctx context.Context, op driver.Op) driver.Result {
+	switch l := b.batcherOf(op); {
+	case l != nil:
+		return l.one(ctx, op.Request)
+	case op.Kind == driver.OpRelease:
+		return driver.Result{Err: b.Release(ctx, op.Request)}
 	}
-	return r
+	return driver.Result{Err: fmt.Errorf("mysql: %w: operation %d", driver.ErrInvalid, op.Kind)}
 }

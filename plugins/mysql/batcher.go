@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,9 +44,9 @@ type batcher struct {
 	// wait for a row in the server: see slow.
 	get   func(ctx context.Context) (*conn.Session, error)
 	slots chan struct{}
-	// run sends asks in one statement. On an error nothing is known about any of
-	// them. It may return what else is to be done on the connection, which
-	// nothing must interrupt.
+	// run sends asks, which are in the order of their names, in one statement. On
+	// an error nothing is known about any of them. It may return what else is to
+	// be done on the connection, which nothing must interrupt.
 	run func(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error)
 
 	batches *batch.Batcher[*pending]
@@ -195,6 +196,8 @@ func (l *batcher) try(t *inFlight, batch []*pending) {
 func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err error) {
 	ctx, cancel := l.link.statement(batch[0].ctx)
 	defer cancel()
+	// Statements for many rows lock them in one order, and never each other out.
+	slices.SortStableFunc(batch, func(p, q *pending) int { return cmp.Compare(p.Name, q.Name) })
 	var asks []statement.Ask
 	var sent []*pending
 	var results []driver.Result

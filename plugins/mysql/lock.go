@@ -1,12 +1,10 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	sqldriver "database/sql/driver"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
@@ -68,25 +66,8 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.releases.one(ctx, r).Err
 }
 
-// inOrder sorts asks by name, so that statements for many rows lock them in
-// one order and never each other out. It returns the indices from which they
-// came.
-func inOrder(asks []statement.Ask) (sorted []statement.Ask, from []int) {
-	from = make([]int, len(asks))
-	for i := range from {
-		from[i] = i
-	}
-	slices.SortFunc(from, func(i, j int) int { return cmp.Compare(asks[i].Name, asks[j].Name) })
-	sorted = make([]statement.Ask, len(asks))
-	for i, j := range from {
-		sorted[i] = asks[j]
-	}
-	return sorted, from
-}
-
 func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
-	sorted, from := inOrder(asks)
-	n, _, err := s.Exec(ctx, statement.Renew(b.table, sorted))
+	n, _, err := s.Exec(ctx, statement.Renew(b.table, asks))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,30 +76,29 @@ func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, asks []state
 		return results, nil, nil
 	}
 	// A lease that was there for the renewal is there after it.
-	return results, nil, b.missing(ctx, s, sorted, func(r statement.Row, i int) bool {
-		return r.Held() && r.Owner == sorted[i].Owner && r.Token == sorted[i].Token
-	}, from, results)
+	return results, nil, b.missing(ctx, s, asks, results, func(r statement.Row, a statement.Ask) bool {
+		return r.Held() && r.Owner == a.Owner && r.Token == a.Token
+	})
 }
 
 func (b *Backend) runReleases(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
-	sorted, from := inOrder(asks)
 	alone := len(asks) == 1 && b.contended.Has(asks[0].Name)
 	nonce := newNonce()
-	n, wakeID, err := b.endLeases(ctx, s, nonce, sorted, alone)
+	n, wakeID, err := b.endLeases(ctx, s, nonce, asks, alone)
 	if err != nil {
 		return nil, nil, err
 	}
 	results := make([]driver.Result, len(asks))
 	if int(n) < len(asks) {
-		err = b.missing(ctx, s, sorted, func(r statement.Row, _ int) bool { return len(asks) > 1 && r.FreedBy == nonce }, from, results)
+		err = b.missing(ctx, s, asks, results, func(r statement.Row, _ statement.Ask) bool { return len(asks) > 1 && r.FreedBy == nonce })
 	}
 	switch {
 	case wakeID == 0:
 		return results, nil, err
 	case alone:
-		return results, func() { b.notify(ctx, s, sorted[0].Name, wakeID) }, err
+		return results, func() { b.notify(ctx, s, asks[0].Name, wakeID) }, err
 	}
-	return results, func() { b.notifyAll(ctx, s, sorted) }, err
+	return results, func() { b.notifyAll(ctx, s, asks) }, err
 }
 
 // endLeases releases what it finds of asks, and returns how many these are and
@@ -155,14 +135,14 @@ func (b *Backend) notifyAll(ctx context.Context, s *conn.Session, asks []stateme
 }
 
 // missing fills in a NotHeldError for each ask that was not done.
-func (b *Backend) missing(ctx context.Context, s *conn.Session, sorted []statement.Ask, done func(r statement.Row, i int) bool, from []int, results []driver.Result) error {
+func (b *Backend) missing(ctx context.Context, s *conn.Session, asks []statement.Ask, results []driver.Result, done func(statement.Row, statement.Ask) bool) error {
 	rows := map[string]statement.Row{}
-	if err := b.each(ctx, s, statement.Names(sorted), func(r statement.Row) { rows[r.Name] = r }); err != nil {
+	if err := b.each(ctx, s, statement.Names(asks), func(r statement.Row) { rows[r.Name] = r }); err != nil {
 		return err
 	}
-	for i, a := range sorted {
-		if r, ok := rows[a.Name]; !ok || !done(r, i) {
-			results[from[i]].Err = &driver.NotHeldError{Holder: r.Holder()}
+	for i, a := range asks {
+		if r, ok := rows[a.Name]; !ok || !done(r, a) {
+			results[i].Err = &driver.NotHeldError{Holder: r.Holder()}
 		}
 	}
 	return nil
@@ -227,8 +207,7 @@ func (b *Backend) withdraw(ctx context.Context, r driver.Request) error {
 }
 
 func (b *Backend) runWithdrawals(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
-	sorted, _ := inOrder(asks)
-	_, wakeID, err := s.Exec(ctx, statement.Withdraw(b.table, sorted))
+	_, wakeID, err := s.Exec(ctx, statement.Withdraw(b.table, asks))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -239,7 +218,7 @@ func (b *Backend) runWithdrawals(ctx context.Context, s *conn.Session, asks []st
 	case len(asks) == 1:
 		return results, func() { b.notify(ctx, s, asks[0].Name, wakeID) }, nil
 	}
-	return results, func() { b.notifyAll(ctx, s, sorted) }, nil
+	return results, func() { b.notifyAll(ctx, s, asks) }, nil
 }
 
 // Inspect is one query.

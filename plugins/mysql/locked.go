@@ -206,7 +206,7 @@ func (k *parked) add(b *link, ps []*pending) {
 	defer k.mu.Unlock()
 	k.waiting = append(k.waiting, ps...)
 	if !k.running {
-		k.running = b.spawn(func() { k.run(b) })
+		k.running = b.life.Go(func() { k.run(b) })
 	}
 	if !k.running {
 		refuseAll(k.waiting, driver.ErrClosed)
@@ -269,7 +269,7 @@ func (k *parked) look(b *link, todo []*pending) (rest []*pending) {
 		switch {
 		case !locked[p.Name]:
 			free[p.batcher] = append(free[p.batcher], p)
-		case !t.takeSlot() || !b.spawn(func() { p.batcher.try(t, []*pending{p}) }):
+		case !t.takeSlot() || !b.life.Go(func() { p.batcher.try(t, []*pending{p}) }):
 			t.end()
 			rest = append(rest, p)
 		}

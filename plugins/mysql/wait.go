@@ -65,7 +65,7 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 	}
 	q.contended.Put(r.Name, struct{}{})
 	done := make(chan error, 1)
-	started := q.spawn(func() {
+	started := q.life.Go(func() {
 		err := q.wait(ctx, o, r, min(most, longestSleep))
 		q.owners.end(o, true, err != nil && !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrWithdrawn))
 		done <- err

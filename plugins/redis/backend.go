@@ -4,12 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -21,10 +21,7 @@ type Backend struct {
 	node      *redisnode.Node
 	server    atomic.Pointer[redisnode.Server] // of the newest connection; nil before
 
-	mu       sync.Mutex
-	isClosed bool
-	closed   chan struct{}
-	asking   sync.WaitGroup // checks and listings under way
+	life *life.Life // of checks and listings too
 }
 
 var _ interface {
@@ -51,7 +48,7 @@ func open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	b := &Backend{target: t, closed: make(chan struct{})}
+	b := &Backend{target: t, life: life.New()}
 	if b.sentinels, err = t.opts.sentinelSource(); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
@@ -153,16 +150,11 @@ func (b *Backend) Properties() driver.Properties {
 
 // Close ends connections and goroutines; see driver.Backend.
 func (b *Backend) Close(ctx context.Context) error {
-	b.mu.Lock()
-	again := b.isClosed
-	b.isClosed = true
-	b.mu.Unlock()
-	if again {
+	if !b.life.End() {
 		return nil
 	}
-	close(b.closed)
 	err := b.node.Close(ctx)
-	b.asking.Wait()
+	b.life.Wait()
 	if err != nil {
 		return fmt.Errorf("redis: close: %w", err)
 	}

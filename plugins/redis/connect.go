@@ -71,24 +71,21 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 		}
 	}
 	if b.server.Swap(&s) == nil {
-		// An error means that the backend was closed.
-		_ = b.spawn(b.watchPolicy)
+		b.life.Go(b.watchPolicy)
 	}
 	return nil
 }
 
 // watchPolicy looks at the servers' maxmemory-policy until Close.
 func (b *Backend) watchPolicy() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	again := time.NewTicker(redisnode.PolicyEvery)
 	defer again.Stop()
 	for {
 		select {
-		case <-b.closed:
+		case <-b.life.Done():
 			return
 		case <-again.C:
-			b.node.LookAtPolicy(ctx, b.address())
+			b.node.LookAtPolicy(b.life, b.address())
 		}
 	}
 }
@@ -141,8 +138,7 @@ func (b *Backend) Check(ctx context.Context) error {
 			return err
 		}
 		b.server.Store(&s)
-		_, refused := b.node.Refusal()
-		return errors.Join(refused, b.checkReplicas(s))
+		return errors.Join(b.node.Refusal(), b.checkReplicas(s))
 	})
 	if err == nil {
 		// Without wake-ups locks are granted later, and not wrongly.
@@ -174,8 +170,8 @@ func (b *Backend) checkReplicas(s redisnode.Server) error {
 // ask runs what reads from a socket and cannot be called off by ctx.
 func (b *Backend) ask(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
-	if err := b.spawn(func() { done <- f() }); err != nil {
-		return err
+	if !b.life.Go(func() { done <- f() }) {
+		return driver.ErrClosed
 	}
 	select {
 	case err := <-done:
@@ -183,15 +179,4 @@ func (b *Backend) ask(ctx context.Context, f func() error) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%w: no reply yet: %w", driver.ErrUnavailable, ctx.Err())
 	}
-}
-
-// spawn runs f on a goroutine that Close waits for.
-func (b *Backend) spawn(f func()) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.isClosed {
-		return driver.ErrClosed
-	}
-	b.asking.Go(f)
-	return nil
 }

@@ -30,7 +30,7 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up, last := true, 0
 	for {
 		link, moved := b.node.Wakeups.Link()
-		turned, refused := b.node.Refusal()
+		turned, refused := b.node.Turned.Next(), b.node.Refusal()
 		changed := link.Epoch != last
 		switch {
 		case up && refused != nil:
@@ -48,7 +48,7 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 		select {
 		case <-turned:
 		case <-moved:
-		case <-b.closed:
+		case <-b.life.Done():
 			return driver.ErrClosed
 		case <-ctx.Done():
 			return ctx.Err()

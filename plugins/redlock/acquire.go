@@ -48,7 +48,7 @@ func (b *Backend) acquire(r driver.Request) *operation {
 	if err := b.checkTTL(r.TTL); err != nil {
 		return a.refuse(err)
 	}
-	if !b.fenced() && b.retired.has(r.Owner) {
+	if !b.fenced() && b.retired.past.Has(r.Owner) {
 		return a.refuse(driver.ErrWithdrawn)
 	}
 	a.queue = b.queueOf(r.Name)
@@ -157,7 +157,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 	if b.fenced() {
 		a.token = token
 	} else {
-		b.retired.granted(a.r.Owner)
+		b.retired.live.Put(a.r.Owner, struct{}{})
 	}
 	if b.leaveQueues(a.r.Owner) && a.queue >= 0 {
 		b.tell(a.queue, &ballot{kind: kindLeave, key: key, owner: a.r.Owner})

@@ -15,7 +15,9 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	conf "github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
 // Backend is a connection to one set of nodes. It has every optional capability.
@@ -38,13 +40,11 @@ type Backend struct {
 	contention contention
 	retired    retired // used without fencing
 
-	mu      sync.Mutex
-	changed chan struct{} // closed when a node's state changes
-	close   sync.Once
-	closing chan struct{}
+	mu      sync.Mutex // guards node.runID
+	changed wake.All   // with each change of a node's state
 
+	life   *life.Life // ends when no more is taken, and cancel ends what is under way
 	cancel context.CancelFunc
-	work   sync.WaitGroup
 }
 
 var _ interface {
@@ -72,8 +72,10 @@ func open(o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		opts: o, keys: keys, id: rand.Text(), quorum: len(addrs)/2 + 1, log: cmp.Or(o.Logger, slog.Default()), began: time.Now(),
-		changed: make(chan struct{}), closing: make(chan struct{}), healing: map[string]int{},
+		life: life.New(), healing: map[string]int{},
 	}
+	b.contention.init()
+	b.retired.init()
 	clients := make([]*goredis.Client, len(addrs))
 	for i, a := range addrs {
 		if clients[i], err = newClient(o, a); err != nil {
@@ -86,7 +88,7 @@ func open(o Options) (*Backend, error) {
 		b.nodes = append(b.nodes, newNode(b, i, a.Addr, clients[i]))
 	}
 	for _, n := range b.nodes {
-		b.work.Go(func() { n.run(ctx) })
+		b.life.Go(func() { n.run(ctx) })
 	}
 	return b, nil
 }
@@ -116,10 +118,8 @@ func (b *Backend) clock() int64 { return time.Since(b.began).Microseconds() }
 func (b *Backend) send(ballots ...*ballot) error {
 	b.sending.Lock()
 	defer b.sending.Unlock()
-	select {
-	case <-b.closing:
+	if b.life.Err() != nil {
 		return driver.ErrClosed
-	default:
 	}
 	for _, x := range ballots {
 		if x.kind == kindAcquire && x.token == 0 && b.fenced() {
@@ -147,19 +147,18 @@ func (b *Backend) disconnected(n *node) {
 	n.runID = ""
 }
 
-// announce tells those who wait for it that some node's state has changed.
-func (b *Backend) announce() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	close(b.changed)
-	b.changed = make(chan struct{})
-}
-
-// moves returns a channel that is closed at the next change of a node's state.
-func (b *Backend) moves() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.changed
+// rest waits for a change of a node's state, or until timeout.
+func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-chan time.Time) error {
+	select {
+	case <-moved:
+		return nil
+	case <-timeout:
+		return nil
+	case <-b.life.Done():
+		return driver.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // inspectServer looks at the server behind a new connection of n.
@@ -185,14 +184,12 @@ func twins(a, b string) error {
 
 // Close ends connections and goroutines; see driver.Backend.
 func (b *Backend) Close(ctx context.Context) error {
-	b.close.Do(func() {
-		b.sending.Lock()
-		defer b.sending.Unlock()
-		close(b.closing)
-	})
+	b.sending.Lock()
+	b.life.End()
+	b.sending.Unlock()
 	stop := context.AfterFunc(ctx, b.cancel)
 	defer stop()
-	b.work.Wait()
+	b.life.Wait()
 	b.cancel()
 	var err error
 	for _, n := range b.nodes {

@@ -270,38 +270,25 @@ func decode(k kind, reply any) vote {
 			return vote{answer: pending, floor: uint64(n)}
 		}
 	}
-	fields, _ := reply.([]any)
-	var raw string
-	if len(fields) > 1 {
-		raw, _ = fields[1].(string)
-	}
-	switch number(fields, 0) {
+	f := redisnode.FieldsOf(reply)
+	raw, ms := f.Text(1), f.Number(2)
+	switch f.Number(0) {
 	case 0:
-		return vote{answer: seen, raw: raw, ms: number(fields, 2), waiters: int(number(fields, 3))}
+		return vote{answer: seen, raw: raw, ms: ms, waiters: int(f.Number(3))}
 	case redisnode.CodeHeld:
-		return vote{answer: heldBy, raw: raw, ms: number(fields, 2), queued: number(fields, 3) == 1}
+		return vote{answer: heldBy, raw: raw, ms: ms, queued: f.Number(3) == 1}
 	case redisnode.CodeNotHeld:
-		return vote{answer: notHeld, raw: raw, ms: number(fields, 2)}
+		return vote{answer: notHeld, raw: raw, ms: ms}
 	case redisnode.CodeWithdrawn:
 		return vote{answer: withdrawn}
 	case redisnode.CodeTurn:
-		return vote{answer: turn, ms: number(fields, 1)}
+		return vote{answer: turn, ms: f.Number(1)}
 	case redisnode.CodeRefused:
 		return vote{answer: unknown, err: redisnode.Explain(redisnode.Refusal(raw))}
 	case codeQuarantined:
 		return vote{answer: quarantined}
 	}
 	return vote{answer: unknown, err: redisnode.ErrReply(reply)}
-}
-
-// number is fields[i], -1 when it is none.
-func number(fields []any, i int) int64 {
-	if i < len(fields) {
-		if n, ok := fields[i].(int64); ok {
-			return n
-		}
-	}
-	return -1
 }
 
 // codeQuarantined is QUARANTINED of lua/head.lua.

@@ -24,7 +24,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	}
 	var refusals []string
 	for _, n := range b.nodes {
-		if _, cause := n.status(); errors.Is(errors.Join(cause, n.refusal()), driver.ErrDenied) {
+		if _, cause := n.status(); errors.Is(errors.Join(cause, n.store.Refusal()), driver.ErrDenied) {
 			refusals = append(refusals, n.describe())
 		}
 	}
@@ -39,23 +39,20 @@ func (b *Backend) Check(ctx context.Context) error {
 
 // connected waits until each node has been tried once.
 func (b *Backend) connected(ctx context.Context) error {
-	patience := time.NewTimer(b.opts.DialTimeout + b.opts.NodeTimeout)
-	defer patience.Stop()
-	for {
-		moved := b.moves()
+	for end := time.Now().Add(b.opts.DialTimeout + b.opts.NodeTimeout); time.Now().Before(end); {
+		moved := b.changed.Next()
 		if !slices.ContainsFunc(b.nodes, (*node).connecting) {
 			return nil
 		}
-		select {
-		case <-moved:
-		case <-patience.C:
-			return nil
-		case <-b.closing:
-			return driver.ErrClosed
-		case <-ctx.Done():
-			return fmt.Errorf("%w: no reply yet: %w", driver.ErrUnavailable, ctx.Err())
+		err := b.rest(ctx, moved, time.After(time.Until(end)))
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: no reply yet: %w", driver.ErrUnavailable, err)
+		}
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // Properties returns what the backend claims, and what the newest connections
@@ -89,7 +86,7 @@ func distinct(all []string) string {
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up := true
 	for {
-		moved := b.moves()
+		moved := b.changed.Next()
 		voting := 0
 		for _, n := range b.nodes {
 			if n.votes() {
@@ -104,12 +101,8 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 			up = false
 			emit(driver.Notice{Kind: driver.NoticeDown, Err: b.unavailable(make([]vote, len(b.nodes)))})
 		}
-		select {
-		case <-moved:
-		case <-b.closing:
-			return driver.ErrClosed
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := b.rest(ctx, moved, nil); err != nil {
+			return err
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (c *connection) serve(ctx context.Context) error {
 			if err := c.look(ctx); err != nil {
 				return err
 			}
-		case <-c.n.b.closing:
+		case <-c.n.b.life.Done():
 			if more, err := c.next(ctx); err != nil || !more {
 				return err
 			}
@@ -67,7 +67,7 @@ func (c *connection) next(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	taken, refusal := c.n.take(), c.n.refusal()
+	taken, refusal := c.n.take(), c.n.store.Refusal()
 	batch := taken[:0]
 	for _, b := range taken {
 		if refusal != nil && b.grantee != "" {
@@ -142,14 +142,12 @@ func (c *connection) ask(ctx context.Context, batch []*ballot) (answers []any, a
 	if err != nil {
 		return nil, false, redisnode.Explain(err)
 	}
-	fields, _ := reply.([]any)
-	if len(fields) != 3 {
-		return nil, false, redisnode.ErrReply(reply)
+	f := redisnode.FieldsOf(reply)
+	if len(f) == 3 {
+		answers, _ = f[2].([]any)
 	}
-	now, ok1 := fields[0].(int64)
-	votes, ok2 := fields[1].(int64)
-	answers, ok3 := fields[2].([]any)
-	if !ok1 || !ok2 || !ok3 || len(answers) != len(batch) {
+	now, votes := f.Number(0), f.Number(1)
+	if now < 0 || votes < 0 || len(answers) != len(batch) {
 		return nil, false, redisnode.ErrReply(reply)
 	}
 	c.n.ahead.Store(now - c.n.b.clock())

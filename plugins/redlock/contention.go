@@ -4,9 +4,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockbench/lockbench/plugins/internal/recent"
 )
 
-// contendedFor is how long a lock counts as contended after a waiter was seen.
+// contendedFor is how long a lock counts as contended at least after a waiter was
+// seen.
 const contendedFor = 2 * time.Second
 
 // contention remembers for which locks somebody waits, and which owners of
@@ -14,40 +17,32 @@ const contendedFor = 2 * time.Second
 // nodes are asked.
 type contention struct {
 	known atomic.Bool // keeps locks for which nobody waits from the mutex
-	mu    sync.Mutex
-	names recent
-	turns recent
+	mu    sync.Mutex  // lets known follow names
+	names recent.Map[string, struct{}]
+	turns recent.Map[string, struct{}] // owners
 }
+
+func (c *contention) init() { c.names.Age, c.turns.Age = contendedFor, contendedFor }
 
 // note notes that somebody waits for name.
 func (c *contention) note(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.names.put(name, contendedFor)
+	c.names.Put(name, struct{}{})
 	c.known.Store(true)
-}
-
-// turn notes that it is owner's turn.
-func (c *contention) turn(owner string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.turns.put(owner, contendedFor)
 }
 
 // out reports whether others wait for name, and it is not owner's turn. A turn
 // is good for one attempt.
 func (c *contention) out(name, owner string) bool {
-	if !c.known.Load() {
+	if !c.known.Load() || c.turns.Take(owner) {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.turns.take(owner) {
-		return false
-	}
-	waits := c.names.has(name)
+	waits := c.names.Has(name)
 	if !waits {
-		c.known.Store(len(c.names.until) > 0)
+		c.known.Store(c.names.Len() > 0)
 	}
 	return waits
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+	"github.com/lockbench/lockbench/plugins/internal/observe"
 )
 
 // Proclaim replaces the published value on a majority; see driver.Elector. A
@@ -24,6 +24,8 @@ const observeEvery = 100 * time.Millisecond
 // Note: changes pushed by the nodes would have to be counted by majority too;
 // one node's push says only that something is going on.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	inspect := func() (driver.Holder, error) { return b.Inspect(ctx, name) }
-	return redisnode.Observe(ctx, observeEvery, nil, inspect, emit)
+	return observe.Follow(ctx, observeEvery, func() (driver.Holder, <-chan struct{}, error) {
+		h, err := b.Inspect(ctx, name)
+		return h, nil, err
+	}, emit)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/batch"
+	"github.com/lockbench/lockbench/plugins/internal/recent"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
@@ -60,7 +61,7 @@ type node struct {
 	held   quarantine // only the goroutine of run changes it
 	// uncertain has the owners whose grant may still be on its way over a
 	// connection that broke.
-	uncertain recent
+	uncertain recent.Map[string, struct{}]
 	// debts are what the node must yet be told to give up, oldest first.
 	debts []*ballot
 	// runID is that of the server that it is connected to; guarded by
@@ -83,6 +84,7 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client) *node {
 			Size:  func(b *ballot) int { return len(b.rest) }, Room: func() int { return mostBytes },
 		}),
 	}
+	n.uncertain.Age = redisnode.TombstoneFor
 	n.store = redisnode.NewNode(client, redisnode.Options{Keys: b.keys, ID: b.id, Batches: 1})
 	n.start(firstConnect * b.opts.NodeTimeout)
 	return n
@@ -111,7 +113,7 @@ func (n *node) enter(s redisnode.Server) {
 	n.debts = nil
 	n.queue.Add(waiting...)
 	n.mu.Unlock()
-	n.b.announce()
+	n.b.changed.Up()
 	n.b.log.Info("node votes or will soon", "node", n.addr)
 }
 
@@ -127,7 +129,7 @@ func (n *node) leave(from state, cause error) {
 	n.state, n.cause = down, cause
 	refused := n.queue.Drain()
 	n.mu.Unlock()
-	n.b.announce()
+	n.b.changed.Up()
 	if from == up && !errors.Is(cause, driver.ErrClosed) {
 		n.b.log.Warn("node is left out", "node", n.addr, "cause", cause)
 	}
@@ -152,13 +154,7 @@ func (n *node) connecting() bool {
 func (n *node) votes() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.state == up && n.held.episode == "" && n.refusal() == nil
-}
-
-// refusal is why the server must not grant; nil when it may.
-func (n *node) refusal() error {
-	_, err := n.store.Refusal()
-	return err
+	return n.state == up && n.held.episode == "" && n.store.Refusal() == nil
 }
 
 // enqueue hands over ballots, in their order. It does not block.
@@ -179,7 +175,7 @@ func (n *node) enqueue(ballots ...*ballot) {
 			continue
 		}
 		n.queue.Add(b)
-		if b.kind == kindRelease && n.uncertain.take(b.owner) {
+		if b.kind == kindRelease && n.uncertain.Take(b.owner) {
 			n.queue.Add(n.b.owed(b))
 		}
 	}
@@ -206,7 +202,7 @@ func (n *node) take() []*ballot {
 func (n *node) fail(b *ballot, v vote) {
 	n.mu.Lock()
 	if v.answer == unknown && b.grantee != "" {
-		n.uncertain.put(b.grantee, redisnode.TombstoneFor)
+		n.uncertain.Put(b.grantee, struct{}{})
 	}
 	if b.givesUp() {
 		if len(n.debts) == mostDebts {
@@ -233,17 +229,17 @@ func (n *node) quarantine(q quarantine) {
 		n.b.log.Warn("node has lost its data, or is new, and does not vote for a while; "+
 			"on a fresh cluster \"lockplugin-redlock init\" skips that", "node", n.addr, "until", q.ends)
 	}
-	n.b.announce()
+	n.b.changed.Up()
 }
 
 // refuse notes why the server must not grant, or with nil that it may.
 func (n *node) refuse(err error) {
-	was := n.refusal()
+	was := n.store.Refusal()
 	n.store.Refuse(err)
 	if (was == nil) == (err == nil) {
 		return
 	}
-	n.b.announce()
+	n.b.changed.Up()
 	if err != nil {
 		n.b.log.Warn("node grants nothing", "node", n.addr, "cause", err)
 	}
@@ -253,7 +249,7 @@ func (n *node) refuse(err error) {
 func (n *node) describe() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	refusal := n.refusal()
+	refusal := n.store.Refusal()
 	switch {
 	case n.state != up:
 		return fmt.Sprintf("%s: %v", n.addr, n.cause)
@@ -310,7 +306,7 @@ func (n *node) run(ctx context.Context) {
 		pause = min(2*pause+20*time.Millisecond, time.Second)
 		select {
 		case <-time.After(jitter(pause)):
-		case <-n.b.closing:
+		case <-n.b.life.Done():
 			return
 		case <-ctx.Done():
 			return

@@ -100,13 +100,8 @@ func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode s
 	if len(reply) != 3 {
 		return "", "", 0, redisnode.ErrReply(reply)
 	}
-	has, ok1 := reply[0].(string)
-	episode, ok2 := reply[1].(string)
-	us, ok3 := reply[2].(int64)
-	if !ok1 || !ok2 || !ok3 {
-		return "", "", 0, redisnode.ErrReply(reply)
-	}
-	return has, episode, time.Duration(us) * time.Microsecond, nil
+	f := redisnode.Fields(reply)
+	return f.Text(0), f.Text(1), time.Duration(f.Number(2)) * time.Microsecond, nil
 }
 
 // initNodes is the command init: it lets every node vote at once. That is safe

@@ -19,18 +19,19 @@ import (
 // waiters are sent to ask, and meet again at the next one.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) error {
 	for end := time.Now().Add(most); ; {
-		moved := b.moves()
+		moved := b.changed.Next()
 		i := b.queueOf(r.Name)
 		if i < 0 {
-			return b.idle(ctx, r, moved, time.Until(end))
+			return b.failed(ctx, r, b.rest(ctx, moved, time.After(time.Until(end))))
 		}
 		b.contention.note(r.Name)
 		turn, err := b.nodes[i].store.Wait(ctx, r, time.Until(end), moved)
+		b.contention.note(r.Name) // it may have taken longer than that is remembered
 		switch {
 		case err != nil:
 			return b.failed(ctx, r, err)
 		case turn:
-			b.contention.turn(r.Owner)
+			b.contention.turns.Put(r.Owner, struct{}{})
 			return nil
 		case time.Until(end) <= 0 || b.queueOf(r.Name) != i:
 			return nil
@@ -74,25 +75,13 @@ func scatter(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// idle waits for a node.
-func (b *Backend) idle(ctx context.Context, r driver.Request, moved <-chan struct{}, most time.Duration) error {
-	select {
-	case <-moved:
-		return nil
-	case <-time.After(most):
-		return nil
-	case <-b.closing:
-		return b.failed(ctx, r, driver.ErrClosed)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 func (b *Backend) failed(ctx context.Context, r driver.Request, err error) error {
-	if ctx.Err() != nil {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
 		return ctx.Err()
-	}
-	if errors.Is(err, driver.ErrDenied) {
+	case errors.Is(err, driver.ErrDenied):
 		// The other nodes go on without this one, and asking them tells.
 		err = fmt.Errorf("%w: %s", driver.ErrUnavailable, err.Error())
 	}

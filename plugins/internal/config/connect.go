@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -77,7 +78,9 @@ func (c Connect) check(addressTLS bool) error {
 	case off && addressTLS:
 		err = errors.Join(err, Conflict("the former says no TLS, and the latter asks for it", "tls_enabled=false", "address"))
 	}
-	return errors.Join(err, timeout("dial_timeout", c.DialTimeout), timeout("request_timeout", c.RequestTimeout))
+	return errors.Join(err,
+		Between("dial_timeout", c.DialTimeout, leastTimeout, mostTimeout),
+		Between("request_timeout", c.RequestTimeout, leastTimeout, mostTimeout))
 }
 
 // namesFile returns an error, without name, when name must be the contents of a
@@ -116,20 +119,13 @@ func (c Connect) Secure() bool {
 // HasPassword reports whether there is a password, in a file or not.
 func (c Connect) HasPassword() bool { return c.Password != "" || c.PasswordFile != "" }
 
-func timeout(key string, d time.Duration) error {
-	if d >= leastTimeout && d <= mostTimeout {
-		return nil
-	}
-	return fmt.Errorf("%w: %s is %v, not %v to %v", driver.ErrConfig, key, d, leastTimeout, mostTimeout)
-}
-
 // Between is an error wrapping driver.ErrConfig when value is below least or
 // above most.
-func Between(key string, value, least, most int) error {
+func Between[T cmp.Ordered](key string, value, least, most T) error {
 	if value >= least && value <= most {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is %d, not %d to %d", driver.ErrConfig, key, value, least, most)
+	return fmt.Errorf("%w: %s is %v, not %v to %v", driver.ErrConfig, key, value, least, most)
 }
 
 // Conflict is an error wrapping driver.ErrConfig about keys that do not go

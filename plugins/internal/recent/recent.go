@@ -48,6 +48,21 @@ func (m *Map[K, V]) Has(k K) bool {
 	return ok
 }
 
+// Take forgets k, and reports whether anything of it was remembered.
+func (m *Map[K, V]) Take(k K) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.recent)+len(m.older) == 0 {
+		return false // as a rule, where only what went wrong is put
+	}
+	m.turn()
+	_, newer := m.recent[k]
+	_, older := m.older[k]
+	delete(m.recent, k)
+	delete(m.older, k)
+	return newer || older
+}
+
 // Len is how many are remembered. What was put again may count twice.
 func (m *Map[K, V]) Len() int {
 	m.mu.Lock()

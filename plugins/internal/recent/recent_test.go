@@ -50,3 +50,15 @@ func TestPutAgain(t *testing.T) {
 		t.Errorf("Get = %d, and 2 was put last", v)
 	}
 }
+
+func TestTake(t *testing.T) {
+	m := Map[int, int]{Limit: 2}
+	for i := range 3 {
+		m.Put(i, i)
+	}
+	for i := range 3 {
+		if !m.Take(i) || m.Take(i) || m.Has(i) {
+			t.Errorf("%d was not there once", i)
+		}
+	}
+}

@@ -102,7 +102,7 @@ type part struct {
 func (n *Node) parts(items []*item) []*part {
 	var parts []*part
 	var open *part
-	_, refused := n.Refusal()
+	refused := n.Refusal()
 	for _, it := range items {
 		for i, o := range it.ops {
 			if o.kind == "a" && refused != nil {

@@ -1,57 +1,23 @@
 package redisnode
 
 import (
-	"bytes"
 	"context"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/observe"
 	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
-// Observe follows the holder of name; see [Observe]. Changes that are made
-// through this package, by any host, are pushed.
+// Observe follows the holder of name; see [observe.Follow]. Changes that are
+// made through this package, by any host, are pushed.
 func (n *Node) Observe(ctx context.Context, name string, every time.Duration, emit func(driver.Holder)) error {
 	told, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
 	defer stop()
-	inspect := func() (driver.Holder, error) { return n.inspectOne(ctx, name, "1") }
-	return Observe(ctx, every, told, inspect, emit)
-}
-
-// Observe calls emit with the holder that inspect finds, and after each change;
-// see driver.Elector. It looks when told is filled, once in every, and when the
-// holder's TTL runs out.
-func Observe(ctx context.Context, every time.Duration, told <-chan struct{},
-	inspect func() (driver.Holder, error), emit func(driver.Holder),
-) error {
-	var last driver.Holder
-	var highest uint64
-	for first := true; ; {
-		h, err := inspect()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		// A replica that became the master, or nodes that were out of reach, may
-		// still show an older holder.
-		past := h.Token != 0 && h.Token < highest
-		if !past && (first || h.Owner != last.Owner || h.Token != last.Token || !bytes.Equal(h.Value, last.Value)) {
-			emit(h)
-			last, first, highest = h, false, max(highest, h.Token)
-		}
-		pause := every
-		if h.TTL > 0 {
-			pause = min(pause, h.TTL+time.Millisecond)
-		}
-		select {
-		case <-told:
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return observe.Follow(ctx, every, func() (driver.Holder, <-chan struct{}, error) {
+		h, err := n.inspectOne(ctx, name, "1")
+		return h, told, err
+	}, emit)
 }
 
 // listen has the returned channel filled whenever something is published on

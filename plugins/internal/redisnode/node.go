@@ -26,6 +26,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/batch"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
 // TombstoneFor is how long the store refuses a withdrawn owner. It is longer than
@@ -56,14 +57,10 @@ type Node struct {
 	// Wakeups is what the instance's waiters and observers listen to.
 	Wakeups *Wakeups
 
-	refusing sync.Mutex              // keeps Refuse from itself
-	refusal  atomic.Pointer[refusal] // never nil
-}
-
-// refusal is why nothing must be granted, nil when it may.
-type refusal struct {
-	err   error
-	moved chan struct{} // closed when another takes its place
+	// Turned wakes when Refusal begins or ends.
+	Turned   wake.All
+	refusing sync.Mutex            // keeps Refuse from itself
+	refusal  atomic.Pointer[error] // nil until there was one
 }
 
 // NewNode returns a Node over client, which it closes.
@@ -73,7 +70,6 @@ func NewNode(client goredis.UniversalClient, opts Options) *Node {
 		Limits:  batch.Limits[*item]{Size: (*item).size, Room: func() int { return mostPerFlight }, Claim: (*item).Claim},
 		Senders: opts.Batches, Send: n.serve,
 	})
-	n.refusal.Store(&refusal{moved: make(chan struct{})})
 	return n
 }
 
@@ -82,18 +78,18 @@ func NewNode(client goredis.UniversalClient, opts Options) *Node {
 func (n *Node) Refuse(err error) {
 	n.refusing.Lock()
 	defer n.refusing.Unlock()
-	old := n.refusal.Load()
-	if (old.err == nil) != (err == nil) {
-		n.refusal.Store(&refusal{err: err, moved: make(chan struct{})})
-		close(old.moved)
+	if (n.Refusal() == nil) != (err == nil) {
+		n.refusal.Store(&err)
+		n.Turned.Up()
 	}
 }
 
-// Refusal returns with what acquires are refused, nil when they are not, and
-// before it a channel that is closed when that changes.
-func (n *Node) Refusal() (<-chan struct{}, error) {
-	r := n.refusal.Load()
-	return r.moved, r.err
+// Refusal returns with what acquires are refused, nil when they are not.
+func (n *Node) Refusal() error {
+	if err := n.refusal.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Close refuses further requests with driver.ErrClosed, waits for those under

@@ -23,59 +23,68 @@ func (e Refusal) Error() string { return string(e) }
 // RedisError makes it a [goredis.Error].
 func (Refusal) RedisError() {}
 
+// Fields are a reply that has several.
+type Fields []any
+
+// FieldsOf returns reply, empty when it is something else.
+func FieldsOf(reply any) Fields {
+	fields, _ := reply.([]any)
+	return fields
+}
+
+// Number is field i, -1 when there is none or that is no number.
+func (f Fields) Number(i int) int64 {
+	if i < len(f) {
+		if n, ok := f[i].(int64); ok {
+			return n
+		}
+	}
+	return -1
+}
+
+// Text is field i, "" when there is none or that is no text.
+func (f Fields) Text(i int) (s string) {
+	if i < len(f) {
+		s, _ = f[i].(string)
+	}
+	return s
+}
+
 // decode reads the reply to one operation on name.
 func decode(name string, reply any) driver.Result {
 	if token, ok := reply.(int64); ok {
 		return driver.Result{Token: uint64(token)}
 	}
-	fields, ok := reply.([]any)
-	if !ok || len(fields) == 0 {
-		return driver.Result{Err: ErrReply(reply)}
-	}
-	switch fields[0] {
-	case int64(CodeHeld), int64(CodeNotHeld):
-		return driver.Result{Err: decodeRefusal(name, fields)}
-	case int64(CodeWithdrawn):
+	switch f := FieldsOf(reply); f.Number(0) {
+	case CodeHeld:
+		return driver.Result{Err: &driver.HeldError{Holder: refusing(name, f)}}
+	case CodeNotHeld:
+		return driver.Result{Err: &driver.NotHeldError{Holder: refusing(name, f)}}
+	case CodeWithdrawn:
 		return driver.Result{Err: driver.ErrWithdrawn}
-	case int64(CodeRefused):
-		text, _ := fields[len(fields)-1].(string)
-		return driver.Result{Err: Refusal(text)}
-	case int64(CodeTurn):
-		return driver.Result{Err: &driver.HeldError{Holder: reserved(name, fields)}}
+	case CodeRefused:
+		return driver.Result{Err: Refusal(f.Text(1))}
+	case CodeTurn:
+		// The lock is free and kept for the first of the queue. There is no holder
+		// to name, only the time after which asking again makes sense.
+		return driver.Result{Err: &driver.HeldError{Holder: driver.Holder{Name: name, TTL: ttl(max(f.Number(1), 1)), Waiters: -1}}}
 	}
 	return driver.Result{Err: ErrReply(reply)}
 }
 
-// reserved is a lock that is free and kept for the first of the queue. There
-// is no holder to name, only the time after which asking again makes sense.
-func reserved(name string, fields []any) driver.Holder {
-	ms := int64(1)
-	if len(fields) > 1 {
-		ms, _ = fields[1].(int64)
-	}
-	return driver.Holder{Name: name, TTL: ttl(max(ms, 1)), Waiters: -1}
-}
-
-func decodeRefusal(name string, fields []any) error {
-	if len(fields) < 3 {
-		return ErrReply(fields)
-	}
-	raw, _ := fields[1].(string)
-	ms, _ := fields[2].(int64)
-	h := parseHolder(name, raw, ms, -1)
+// refusing is the holder that a refusal names.
+func refusing(name string, f Fields) driver.Holder {
+	h := parseHolder(name, f.Text(1), f.Number(2), -1)
 	// Only the head of the value came with the refusal, and a part of a
 	// published value is worse than none.
 	h.Value = nil
-	if fields[0] == int64(CodeHeld) {
-		return &driver.HeldError{Holder: h}
-	}
-	return &driver.NotHeldError{Holder: h}
+	return h
 }
 
 // queued reports whether a refused acquire found its owner in the queue.
 func queued(reply any) bool {
-	fields, ok := reply.([]any)
-	return ok && len(fields) == 4 && fields[0] == int64(CodeHeld) && fields[3] == int64(1)
+	f := FieldsOf(reply)
+	return f.Number(0) == CodeHeld && f.Number(3) == 1
 }
 
 func decodeHolder(name string, reply any) (driver.Holder, error) {

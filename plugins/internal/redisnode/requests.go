@@ -136,17 +136,8 @@ func (n *Node) fly(items []*item) {
 	for _, it := range items {
 		if it.call != nil {
 			it.reply, it.err = it.call.cmd.Result()
-			it.conclude()
+			it.err = Explain(it.err)
 		}
-	}
-}
-
-func (it *item) conclude() {
-	switch {
-	case errors.Is(it.err, goredis.Nil):
-		it.err = ErrReply(nil)
-	case it.err != nil:
-		it.err = Explain(it.err)
 	}
 }
 

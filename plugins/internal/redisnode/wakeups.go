@@ -13,6 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
@@ -28,15 +29,15 @@ type Wakeups struct {
 	client  goredis.UniversalClient
 	channel string
 
+	life *life.Life
+
 	mu      sync.Mutex
-	cancel  context.CancelFunc // nil until started
-	closed  bool
-	work    sync.WaitGroup
+	started bool
 	pubsub  *goredis.PubSub                       // nil while not subscribed
 	waiters map[string]*waiting                   // by owner
 	changes map[string]map[chan struct{}]struct{} // who listens, by channel
 	link    Link
-	moved   chan struct{} // closed when link changes
+	moved   wake.All // with each change of link
 }
 
 // Link is the state of the connection.
@@ -50,20 +51,15 @@ type Link struct {
 // newWakeups returns the wake-ups of the instance id.
 func newWakeups(client goredis.UniversalClient, keys Keys, id string) *Wakeups {
 	return &Wakeups{
-		client: client, channel: keys.side() + "i:" + id,
-		waiters: map[string]*waiting{}, changes: map[string]map[chan struct{}]struct{}{}, moved: make(chan struct{}),
+		client: client, channel: keys.side() + "i:" + id, life: life.New(),
+		waiters: map[string]*waiting{}, changes: map[string]map[chan struct{}]struct{}{},
 	}
 }
 
 // close ends the connection and returns after its goroutine.
 func (w *Wakeups) close() {
-	w.mu.Lock()
-	w.closed = true
-	if w.cancel != nil {
-		w.cancel()
-	}
-	w.mu.Unlock()
-	w.work.Wait()
+	w.life.End()
+	w.life.Wait()
 }
 
 // Link returns the state of the connection, and a channel that is closed when
@@ -72,17 +68,14 @@ func (w *Wakeups) Link() (Link, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.start()
-	return w.link, w.moved
+	return w.link, w.moved.Next()
 }
 
 // start is called with mu held.
 func (w *Wakeups) start() {
-	if w.cancel != nil || w.closed {
-		return
+	if !w.started {
+		w.started = w.life.Go(func() { w.run(w.life) })
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w.cancel = cancel
-	w.work.Go(func() { w.run(ctx) })
 }
 
 // Ready returns when the connection is up, with its epoch, or with the reason
@@ -90,11 +83,8 @@ func (w *Wakeups) start() {
 func (w *Wakeups) Ready(ctx context.Context) (epoch int, err error) {
 	for {
 		link, moved := w.Link()
-		w.mu.Lock()
-		closed := w.closed
-		w.mu.Unlock()
 		switch {
-		case closed:
+		case w.life.Err() != nil:
 			return 0, driver.ErrClosed
 		case link.Up:
 			return link.Epoch, nil
@@ -225,6 +215,5 @@ func (w *Wakeups) down(err error) (wasUp bool) {
 func (w *Wakeups) move(to Link) {
 	to.Epoch = w.link.Epoch + 1
 	w.link = to
-	close(w.moved)
-	w.moved = make(chan struct{})
+	w.moved.Up()
 }

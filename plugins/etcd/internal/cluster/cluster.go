@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/life"
 )
 
 // Options say how a cluster is reached.
@@ -39,11 +40,7 @@ type Cluster struct {
 	opts   Options
 	health health
 
-	ctx    context.Context // ends when Stop is called
-	cancel context.CancelFunc
-	life   sync.Mutex
-	closed bool
-	group  sync.WaitGroup // of what Go has started
+	life *life.Life
 
 	mu   sync.Mutex
 	all  []*member
@@ -53,8 +50,7 @@ type Cluster struct {
 
 // New returns a Cluster. It does not wait for a member to answer.
 func New(o Options) *Cluster {
-	c := &Cluster{opts: o}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c := &Cluster{opts: o, life: life.New()}
 	for _, e := range o.Address {
 		c.all = append(c.all, &member{endpoint: e, dial: make(chan struct{}, 1)})
 	}
@@ -64,38 +60,26 @@ func New(o Options) *Cluster {
 	return c
 }
 
-// Go runs f in a goroutine that Close waits for. After Stop it does nothing and
-// returns false.
-func (c *Cluster) Go(f func()) bool {
-	c.life.Lock()
-	defer c.life.Unlock()
-	if !c.closed {
-		c.group.Go(f)
-	}
-	return !c.closed
-}
+// Go runs f in a goroutine that Close waits for. Once that is called it does
+// nothing and returns false.
+func (c *Cluster) Go(f func()) bool { return c.life.Go(f) }
 
-// Context ends when Stop is called.
-func (c *Cluster) Context() context.Context { return c.ctx }
+// Context ends when Close is called.
+func (c *Cluster) Context() context.Context { return c.life }
 
-// Stop ends what is under way.
-func (c *Cluster) Stop() {
-	c.life.Lock()
-	c.closed = true
-	c.life.Unlock()
-	c.cancel()
-}
-
-// Close, after Stop, waits for what Go has started, and ends all connections.
-func (c *Cluster) Close() {
-	c.group.Wait()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, m := range c.all {
-		if m.conn != nil {
-			m.conn.close()
+// Close ends what is under way, waits for what Go has started and calls last,
+// and ends all connections. When ctx ends before that, it returns ctx.Err().
+func (c *Cluster) Close(ctx context.Context, last func()) error {
+	return c.life.Close(ctx, func() {
+		last()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, m := range c.all {
+			if m.conn != nil {
+				m.conn.close()
+			}
 		}
-	}
+	})
 }
 
 // RequestTimeout bounds one request.

@@ -156,7 +156,7 @@ func TestResetWithTLS(t *testing.T) {
 // TestStopped: a Cluster that is stopped starts nothing, and says so.
 func TestStopped(t *testing.T) {
 	c := of(t, &member{}, &member{})
-	c.Stop()
+	backendtest.Must(t, c.Close(t.Context(), func() {}))
 	_, err := c.Txn(t.Context(), true, &pb.TxnRequest{})
 	if !errors.Is(c.Wrap(err), driver.ErrClosed) || c.Go(func() { t.Error("it runs") }) {
 		t.Errorf("%v", err)

@@ -57,7 +57,7 @@ func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	c.mu.Lock()
 	m, conn := c.at, c.at.conn
 	c.mu.Unlock()
-	if conn != nil && c.ctx.Err() == nil {
+	if conn != nil && c.life.Err() == nil {
 		return m, conn, nil
 	}
 	conn, err := c.join(ctx, m)
@@ -67,14 +67,14 @@ func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 // join returns the connection to m. Without a user that takes no time; with one
 // it logs in.
 func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
-	if c.ctx.Err() != nil {
+	if c.life.Err() != nil {
 		return nil, driver.ErrClosed
 	}
 	select {
 	case m.dial <- struct{}{}:
 	case <-ctx.Done():
 		return nil, c.Interrupted(ctx, false)
-	case <-c.ctx.Done():
+	case <-c.life.Done():
 		return nil, driver.ErrClosed
 	}
 	defer func() { <-m.dial }()
@@ -93,7 +93,7 @@ func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
+	if c.life.Err() != nil {
 		conn.close()
 		return nil, driver.ErrClosed
 	}
@@ -114,7 +114,7 @@ func (c *Cluster) login(ctx context.Context, m *member) (string, error) {
 	defer conn.close()
 	ctx, cancel := context.WithTimeout(ctx, c.opts.DialTimeout)
 	defer cancel()
-	defer context.AfterFunc(c.ctx, cancel)()
+	defer context.AfterFunc(c.life, cancel)()
 	resp, err := pb.NewAuthClient(conn.client.ActiveConnection()).Authenticate(clientv3.WithRequireLeader(ctx), &pb.AuthenticateRequest{
 		Name: c.opts.Username, Password: c.opts.Source.Password(),
 	})
@@ -134,7 +134,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 		// reports a cancelled context, and the first may have happened; should
 		// it be repeated all the same, the repetition finds the owner's own key.
 		MaxUnaryRetries: 1,
-		Context:         c.ctx, Logger: zap.NewNop(),
+		Context:         c.life, Logger: zap.NewNop(),
 	})
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 		member: m, client: client, kv: pb.NewKVClient(link), lease: pb.NewLeaseClient(link),
 		watch: pb.NewWatchClient(link), server: pb.NewMaintenanceClient(link),
 	}
-	made.ctx, made.cancel = context.WithCancelCause(c.ctx)
+	made.ctx, made.cancel = context.WithCancelCause(c.life)
 	made.renew()
 	return made, nil
 }
@@ -182,7 +182,7 @@ func (c *Cluster) forsake(conn *conn) {
 	linger := func() {
 		select {
 		case <-time.After(c.opts.RequestTimeout):
-		case <-c.ctx.Done():
+		case <-c.life.Done():
 		}
 		conn.close()
 	}

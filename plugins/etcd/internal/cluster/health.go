@@ -94,7 +94,7 @@ func (c *Cluster) OnSilence(f func()) {
 	h.silent = f
 }
 
-// watchHealth asks when there is a reason to, until Stop.
+// watchHealth asks when there is a reason to, until Close.
 func (c *Cluster) watchHealth() {
 	for {
 		select {
@@ -104,7 +104,7 @@ func (c *Cluster) watchHealth() {
 			if c.health.stale() {
 				c.ask()
 			}
-		case <-c.ctx.Done():
+		case <-c.life.Done():
 			return
 		}
 	}
@@ -133,10 +133,10 @@ func (h *health) stale() bool {
 // ask asks the store. While it is down, grpc's own pauses between two attempts
 // to connect, which grow to two minutes, are cut short.
 func (c *Cluster) ask() {
-	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	ctx, cancel := context.WithTimeout(c.life, patience)
 	defer cancel()
 	err := c.poll(ctx)
-	if c.ctx.Err() != nil {
+	if c.life.Err() != nil {
 		return
 	}
 	if err == nil {

@@ -68,7 +68,7 @@ func call[T any](c *Cluster, ctx context.Context, twice bool, request func(conte
 				continue
 			}
 		}
-		if err == nil || !Failing(err) || c.ctx.Err() != nil {
+		if err == nil || !Failing(err) || c.life.Err() != nil {
 			return resp, err
 		}
 		c.avoid(m)

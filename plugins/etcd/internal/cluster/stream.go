@@ -44,7 +44,7 @@ func (c *Cluster) Watch() (pb.Watch_WatchClient, *Stream, error) {
 func open[T any](c *Cluster, life func(*conn) context.Context, request func(context.Context, *conn) (T, error)) (T, *Stream, error) {
 	defer c.overdue()()
 	var none T
-	_, on, err := c.session(c.ctx)
+	_, on, err := c.session(c.life)
 	if err != nil {
 		return none, nil, err
 	}

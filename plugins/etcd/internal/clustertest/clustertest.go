@@ -2,6 +2,7 @@
 package clustertest
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"strings"
@@ -35,10 +36,7 @@ func At(t testing.TB, addrs ...string) *cluster.Cluster {
 		t.Fatal(err)
 	}
 	c := cluster.New(cluster.Options{Address: members, Connect: connect, Source: source, Logger: log, Probe: "probe"})
-	t.Cleanup(func() {
-		c.Stop()
-		c.Close()
-	})
+	t.Cleanup(func() { _ = c.Close(context.Background(), func() {}) })
 	return c
 }
 

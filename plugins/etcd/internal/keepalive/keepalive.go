@@ -51,7 +51,7 @@ type stream struct {
 	sent []*Keepalive // not answered yet; guarded by Sender.mu
 }
 
-// New returns a Sender, which works until c is stopped.
+// New returns a Sender, which works until c is closed.
 func New(c *cluster.Cluster) *Sender {
 	s := &Sender{cluster: c, wake: make(chan struct{}, 1), byID: map[int64]*Keepalive{}}
 	c.Go(s.run)

@@ -147,7 +147,7 @@ func TestStopped(t *testing.T) {
 	})
 	k := New(c).Send(1)
 	<-got
-	c.Stop()
+	backendtest.Must(t, c.Close(t.Context(), func() {}))
 	if err := ended(t, k); err == nil || errors.Is(err, ErrGone) {
 		t.Errorf("%v, want something like %v", err, driver.ErrClosed)
 	}

@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"context"
 	"testing"
 
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
@@ -17,10 +18,7 @@ var must = backendtest.Must
 func at(t testing.TB, addr string) *Writer {
 	t.Helper()
 	w := New(clustertest.At(t, addr), "generation", func() {})
-	t.Cleanup(func() {
-		w.cluster.Stop()
-		w.Close()
-	})
+	t.Cleanup(func() { _ = w.cluster.Close(context.Background(), w.Close) })
 	return w
 }
 

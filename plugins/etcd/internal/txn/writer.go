@@ -266,7 +266,7 @@ func (w *Writer) deliver(batch []*Step) {
 	})
 }
 
-// apart calls f in a goroutine, or here when the cluster is stopped: nothing
+// apart calls f in a goroutine, or here when the cluster is closed: nothing
 // waits any more then.
 func (w *Writer) apart(f func()) {
 	if !w.cluster.Go(f) {

@@ -64,8 +64,7 @@ func TestOtherGenerationIsNotSent(t *testing.T) {
 // TestStoppedWriter: a step that is submitted after the end is answered.
 func TestStoppedWriter(t *testing.T) {
 	w := at(t, clustertest.Nowhere)
-	w.cluster.Stop()
-	w.Close()
+	must(t, w.cluster.Close(t.Context(), w.Close))
 	followed := false
 	s := &Step{Name: "jobs", Req: &pb.TxnRequest{}, Then: func() { followed = true }}
 	must(t, w.Do(t.Context(), s))

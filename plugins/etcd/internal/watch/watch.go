@@ -66,7 +66,7 @@ type stream struct {
 	out   []*pb.WatchRequest
 }
 
-// New returns a Mux, which works until c is stopped. When the store is silent it
+// New returns a Mux, which works until c is closed. When the store is silent it
 // gives up its stream.
 func New(c *cluster.Cluster) *Mux {
 	m := &Mux{cluster: c, wake: make(chan struct{}, 1), watches: map[*Watch]struct{}{}}

@@ -1,0 +1,64 @@
+// Package life has what a backend does in the background end with it.
+package life
+
+import (
+	"context"
+	"sync"
+)
+
+// Life is a context that lasts until a backend is closed, and the goroutines that
+// do not outlast that. Its methods may be called from any number of goroutines.
+type Life struct {
+	context.Context
+	end  context.CancelFunc
+	mu   sync.Mutex // keeps the start of a goroutine from the end of the context
+	work sync.WaitGroup
+}
+
+// New returns a Life that has begun.
+func New() *Life {
+	l := &Life{}
+	l.Context, l.end = context.WithCancel(context.Background())
+	return l
+}
+
+// Go runs f in a goroutine and returns true, or does nothing after End.
+func (l *Life) Go(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.Err() != nil {
+		return false
+	}
+	l.work.Go(f)
+	return true
+}
+
+// End ends the context. It reports whether it was the first to do so.
+func (l *Life) End() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := l.Err() == nil
+	l.end()
+	return first
+}
+
+// Wait, after End, returns when all goroutines have.
+func (l *Life) Wait() { l.work.Wait() }
+
+// Close ends l, waits for its goroutines, and calls last. When ctx ends before
+// that is done, it returns ctx.Err().
+func (l *Life) Close(ctx context.Context, last func()) error {
+	l.End()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.Wait()
+		last()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
