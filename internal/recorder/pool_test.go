@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/record"
 )
 
@@ -15,15 +14,7 @@ import (
 // that the store forgets is told of and taken again, with a higher token, and all
 // are given back in the end. What is held outlives a Forget, and nothing else.
 func TestPoolOfLeases(t *testing.T) {
-	s, err := env.StartRedis(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := redisServer(t)
 	const count = 40
 	p := start(t, s, 0, t.TempDir())
 	must := func(err error) {
@@ -64,15 +55,7 @@ func TestUse(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("reads /proc")
 	}
-	s, err := env.StartRedis(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := redisServer(t)
 	host, plugin, err := start(t, s, 0, t.TempDir()).Use(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,21 @@ const (
 	patience = 30 * time.Second
 )
 
+// redisServer is one of the test's own.
+func redisServer(t *testing.T) *env.Server {
+	t.Helper()
+	s, err := env.StartRedis(t.Context(), nil)
+	if err != nil {
+		env.Missing(t, "redis", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
 func start(t *testing.T, s *env.Server, host int, dir string) *Process {
 	t.Helper()
 	p, err := Start(t.Context(), Spec{
@@ -55,15 +70,7 @@ func await(t *testing.T, p *Process, what string, until func(Seen) bool) {
 // TestFrozenHolder: what a recorder tells of a lease that it lost while it was
 // frozen, of the one that another recorder got, and of the writes of both.
 func TestFrozenHolder(t *testing.T) {
-	s, err := env.StartRedis(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := redisServer(t)
 	dir := t.TempDir()
 	a, b := start(t, s, 0, dir), start(t, s, 1, dir)
 	const tries = 10
@@ -131,15 +138,7 @@ func frozen(t *testing.T, a, b *Process, name string) bool {
 
 // TestReleaseFrom: a part of the locks is released, and the rest later.
 func TestReleaseFrom(t *testing.T) {
-	s, err := env.StartRedis(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := redisServer(t)
 	p := start(t, s, 0, t.TempDir())
 	for first, name := range []string{"a", "b", "c"} {
 		if err := p.Acquire([]string{name}, first, ttl, patience); err != nil {
