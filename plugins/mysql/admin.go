@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
@@ -42,13 +41,4 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 		b.notify(ctx, s, name, wakeID)
 		return n, err
 	})
-}
-
-// observeEvery is how often an observer looks. A leader changes its value or
-// goes without telling anybody but the next in the queue.
-const observeEvery = 25 * time.Millisecond
-
-// Observe asks every 25 ms.
-func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	return driver.PollObserve(ctx, b, name, observeEvery, emit)
 }

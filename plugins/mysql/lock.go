@@ -157,14 +157,6 @@ func (b *Backend) shorten(ctx context.Context, r driver.Request) error {
 	})
 }
 
-// Proclaim is one statement.
-func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
-	return b.change(ctx, "proclaim", r, func(ctx context.Context, s *conn.Session) (int64, error) {
-		n, _, err := s.Exec(ctx, statement.Proclaim(b.table, r))
-		return n, err
-	})
-}
-
 // change runs f, which changes the row of r's lease and returns how many rows
 // it has found.
 func (b *Backend) change(ctx context.Context, what string, r driver.Request, f func(context.Context, *conn.Session) (int64, error)) error {

@@ -134,11 +134,6 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return h, wrap("inspect", name, err)
 }
 
-// Proclaim replaces the value that a lease publishes; see driver.Elector.
-func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
-	return wrap("proclaim", r.Name, b.node.Proclaim(ctx, r))
-}
-
 // Properties returns what the backend claims, and what the newest connection
 // learned about the server.
 func (b *Backend) Properties() driver.Properties {

@@ -28,8 +28,9 @@ type waiting struct {
 // Wait queues r.Owner and returns when it should ask again: turn reports
 // whether it was told to. It returns also after most, or when moved is closed.
 //
-// The queue is in the store, so that a wake-up can be lost only together with
-// the connection that it comes over, and then every waiter is woken.
+// The queue is in the store. A wake-up is lost with the connection that it comes
+// over, and then every waiter is woken, or with the queue, which a waiter enters
+// again after refreshEvery.
 func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, moved <-chan struct{}) (turn bool, err error) {
 	place := n.Wakeups.enter(r.Owner)
 	end := time.NewTimer(most)

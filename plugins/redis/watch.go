@@ -2,26 +2,10 @@ package redis
 
 import (
 	"context"
-	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
-
-// lookEvery bounds how late a change is seen that nobody publishes: a foreign
-// client took or deleted the key.
-const lookEvery = 250 * time.Millisecond
-
-// Observe follows the holder of name; see driver.Elector. Changes made by this
-// backend, on any host, are pushed; for others it looks four times a second,
-// and when the holder's TTL runs out.
-func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	err := b.node.Observe(ctx, name, lookEvery, emit)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return wrap("observe", name, err)
-}
 
 // Watch tells when the store goes away and returns, or must not grant; see
 // driver.Watcher. It goes by the connection for wake-ups, which always has a
