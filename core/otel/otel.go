@@ -23,10 +23,11 @@
 // The semantic conventions have no names for locks; error.type is theirs, and
 // names and units follow their rules. Its values are those of core.CauseName
 // with underscores: expired, taken, revoked, unreachable, plugin_died,
-// unhealthy, max_hold. Of a failed acquire it is held, unavailable, denied,
-// invalid, unsupported, config, closed, indeterminate, or, when its ctx ended
-// before the store was asked, deadline_exceeded or canceled; _OTHER otherwise.
-// An acquire that waited until its ctx ended has what it waited for.
+// unhealthy, max_hold, and released for a lease that Close did not wait for. Of
+// a failed acquire it is held, unavailable, denied, invalid, unsupported,
+// config, closed, indeterminate, or, when its ctx ended before the store was
+// asked, deadline_exceeded or canceled; _OTHER otherwise. An acquire that waited
+// until its ctx ended has what it waited for.
 //
 // Every counter exists from the start with 0, for every value of error.type: as
 // soon as a client is made, and with a lock.name as soon as there is an event of
@@ -194,6 +195,7 @@ func causeOf(err error) string {
 // causes are those for which a lease is lost.
 var causes = []error{
 	core.ErrExpired, core.ErrTaken, core.ErrRevoked, core.ErrUnreachable, core.ErrPluginDied, core.ErrUnhealthy, core.ErrMaxHold,
+	core.ErrReleased, // the client was closed first
 }
 
 // zero makes the counters with the attributes of ev, unless they exist.
