@@ -54,7 +54,8 @@ type Options struct {
 	// that the plugin speaks.
 	Protocol int
 	// Env are variables ("KEY=value") that the plugin gets beside the few that
-	// it inherits: paths, time zone, language, TLS roots, Go runtime settings.
+	// it inherits: paths, time zone, language, TLS roots, Go runtime settings,
+	// and where to write profiles.
 	Env []string
 }
 
