@@ -2,7 +2,7 @@
 
 OUT ?= results/$(shell date -u +%Y%m%dT%H%M%SZ)
 
-.PHONY: bench bench-peers test lint gen build dist servers soak fuzz clean
+.PHONY: bench bench-peers test test-main test-examples lint gen build dist servers soak fuzz clean
 
 bench: build servers
 	bin/lockbench run --quick --scenarios acquire,throughput,contend,takeover --baselines -o $(OUT) && bin/lockbench report $(OUT)
@@ -10,12 +10,17 @@ bench: build servers
 bench-peers: build servers
 	scripts/bench-peers $(OUT)
 
-# Two packages at a time: the suites wait for servers, processes and TTLs most of
-# the time, and more of them would compete for the cores.
+# Four packages and one of the examples at a time: the suites wait for servers,
+# processes and TTLs half of the time.
 test: build servers
-	go build -race ./... && go test -race -p 2 -timeout 15m ./...
-	go -C examples test -race -p 1 -parallel 6 -timeout 5m ./...
-	go -C examples/integrations test -race -p 1 -parallel 6 -timeout 5m ./...
+	$(MAKE) -j 2 test-main test-examples
+
+test-main:
+	go test -race -p 4 -timeout 15m ./...
+
+test-examples:
+	go -C examples test -race -p 1 -parallel 6 -timeout 15m ./...
+	go -C examples/integrations test -race -p 1 -parallel 6 -timeout 15m ./...
 
 lint:
 	scripts/lint
