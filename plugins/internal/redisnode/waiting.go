@@ -32,10 +32,10 @@ type waiting struct {
 // over, and then every waiter is woken, or with the queue, which a waiter enters
 // again after refreshEvery.
 func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, moved <-chan struct{}) (turn bool, err error) {
-	place := n.Wakeups.enter(r.Owner)
 	end := time.NewTimer(most)
 	defer end.Stop()
 	for {
+		place := n.Wakeups.enter(r.Owner)
 		if !n.Wakeups.stands(place) {
 			if free, err := n.enqueue(ctx, r); free || err != nil {
 				return free, err
