@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/recorder"
 	"github.com/lockbench/lockbench/internal/store"
@@ -49,8 +50,9 @@ func (p *player) close() {
 // spec is how a host is started. A recorder that was built from another version
 // gets the same.
 func (p *player) spec(paths []*fault.Proxy, number int, dir, plugin string) recorder.Spec {
-	cfg := p.environment.ConfigOf(paths)
+	cfg := driver.Config{}
 	maps.Copy(cfg, p.backend.Config)
+	maps.Copy(cfg, p.environment.ConfigOf(paths))
 	return recorder.Spec{
 		Backend: p.backend.Name, Path: plugin, Config: cfg, NoMTLS: p.backend.NoMTLS, Host: number, TempDir: dir,
 		Resources: recorder.Resources{Dir: dir}, Program: p.opts.Recorder,
