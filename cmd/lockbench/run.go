@@ -80,7 +80,7 @@ Baselines, measured in this process on the same server:
 	fl.StringSliceVar(&p.Baselines, "baselines", nil, "measure these libraries too, a `LIST`; without one, all of them")
 	fl.Lookup("baselines").NoOptDefVal = "all"
 	fl.BoolVar(&p.Quick, "quick", false, "fewer and shorter runs: about a minute for one scenario and all backends")
-	fl.IntVar(&p.Runs, "runs", p.Runs, "repetitions of every cell, `N` (6 with --quick)")
+	fl.IntVar(&p.Runs, "runs", p.Runs, "repetitions of every cell, `N` (6 with --quick; of safety 3, or 1)")
 	fl.IntSliceVar(&p.Clients, "clients", nil, "concurrent callers of one host, a `LIST` (default: the scenario's own)")
 	fl.IntSliceVar(&p.Hosts, "hosts", p.Hosts, "host processes in scenarios "+strings.Join(scenario.AcrossHosts(), " and ")+", a `LIST`: each has --clients callers")
 	fl.IntSliceVar(&p.Keys, "keys", nil, "locks in scenario throughput, a `LIST` (default 1024, and 8 with a hold of 1ms)")

@@ -129,7 +129,8 @@ type Waiter interface {
 	// TryAcquire (K4). No release that follows the caller's refused TryAcquire
 	// may be missed. A release wakes one waiter, not all (K5). The place in
 	// the queue outlives the call, until a grant, a withdrawal (Release with a
-	// zero token), or about two seconds without a Wait or TryAcquire.
+	// zero token), or some time without a Wait or TryAcquire: two seconds at
+	// least, and about that where the lock is free.
 	// When ctx ends it returns ctx.Err().
 	Wait(ctx context.Context, r Request, max time.Duration) error
 }

@@ -48,7 +48,7 @@ var mysqlKind = &Store{
 			},
 			{
 				Rules: claim.Late(claim.LeftBehind, claim.LeftOver), All: []claim.Condition{claim.ClockBack},
-				Why:    "rows end at a time of the server's UTC_TIMESTAMP: a lease that nobody renews or releases lasts for as much longer as the clock was set back",
+				Why:    "rows end at a time of the server's UTC_TIMESTAMP: a lease that nobody renews, releases or asks for lasts for as much longer as the clock was set back",
 				Source: 22,
 			},
 			{

@@ -22,7 +22,7 @@
 //     over. Tokens go on rising if the two servers' clocks agree.
 //   - A server's clock that is turned forward ends leases early; their holders
 //     notice with the next renewal. One that is turned back lengthens what is
-//     held by at most the TTL.
+//     held, until somebody asks for it: then it ends within its TTL.
 //   - Galera and group replication: let all hosts use one node. With several
 //     writers a conflict is found at commit and the statement is repeated, which
 //     is safe but slow, and waiters on other nodes are not woken: they ask every
