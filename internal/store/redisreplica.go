@@ -119,7 +119,9 @@ func (e *Environment) failOver(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	if err := env.RedisDo(ctx, from, "FAILOVER", "TO", host, port); err != nil {
+	// A replica that has its link is online for the master some time later.
+	err = poll(ctx, from+" hands over to "+to, func() error { return env.RedisDo(ctx, from, "FAILOVER", "TO", host, port) })
+	if err != nil {
 		return err
 	}
 	c := redis.NewClient(&redis.Options{Addr: to})
