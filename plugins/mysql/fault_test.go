@@ -43,7 +43,14 @@ func TestAbandonedStatement(t *testing.T) {
 			}
 			withdrawn := make(chan error, 1)
 			go func() { withdrawn <- w.b.Release(t.Context(), r) }()
-			eventually(t, "the withdrawal is in the server", func() bool { return blocked(t, w.db, "(name,expires_at,label,barred,") > 0 })
+			eventually(t, "the withdrawal is in the server", func() bool {
+				select {
+				case err := <-withdrawn:
+					t.Fatalf("withdrawn although the row is locked: %v", err)
+				default:
+				}
+				return blocked(t, w.db, "(name,expires_at,label,barred,") > 0
+			})
 			unlock()
 			must(t, <-withdrawn)
 			throughout(t, 1500*time.Millisecond, "nobody holds the lock", func() bool {

@@ -265,7 +265,10 @@ func TestRestartWithoutData(t *testing.T) {
 		t.Run("quarantine="+quarantine, func(t *testing.T) {
 			nodes, b := cluster(t, driver.Config{"quarantine": quarantine})
 			cutOff(t, b, nodes[3:])
-			acquire(t, b, lease("a", "o1"))
+			held := lease("a", "o1")
+			held.TTL = time.Minute
+			end := time.Now().Add(held.TTL)
+			acquire(t, b, held)
 			must(t, nodes[2].Stop())
 			must(t, nodes[2].Start(t.Context(), false))
 			for _, s := range nodes[3:] {
@@ -281,6 +284,9 @@ func TestRestartWithoutData(t *testing.T) {
 			voting(t, other, nodes[0], nodes[1], nodes[3], nodes[4])
 			for i := range 200 {
 				_, err := other.TryAcquire(t.Context(), lease("a", fmt.Sprint("o2-", i)))
+				if time.Now().After(end) {
+					t.Fatalf("the lease is over after %d attempts", i)
+				}
 				if err == nil {
 					t.Fatal("granted twice")
 				}

@@ -28,10 +28,10 @@ func TestLockIsOnEveryNode(t *testing.T) {
 }
 
 func TestTTLBounds(t *testing.T) {
-	_, b := cluster(t, driver.Config{"node_timeout": "50ms"})
+	_, b := cluster(t, driver.Config{"node_timeout": "1s"})
 	for ttl, want := range map[time.Duration]string{
-		999 * time.Millisecond: "TTL 999ms is less than 20 times node_timeout 50ms",
-		61 * time.Second:       "TTL 1m1s is more than max_ttl 1m0s",
+		19999 * time.Millisecond: "TTL 19.999s is less than 20 times node_timeout 1s",
+		61 * time.Second:         "TTL 1m1s is more than max_ttl 1m0s",
 	} {
 		r := lease("a", "o")
 		r.TTL = ttl

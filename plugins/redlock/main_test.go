@@ -36,7 +36,7 @@ func start(t testing.TB, count int, opts *env.RedisOptions) env.Nodes {
 func config(nodes env.Nodes, more driver.Config) driver.Config {
 	cfg := driver.Config{"address": nodes.Addr()}
 	if more["max_ttl"] == "" {
-		cfg["node_timeout"] = "200ms"
+		cfg["node_timeout"] = "500ms"
 	}
 	for key, value := range more {
 		cfg[key] = value
