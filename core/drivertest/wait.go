@@ -54,6 +54,7 @@ func waitsAndAcquires(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	holder := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
 	a := h.attempt(bs[1], "jobs", h.lasting().TTL)
+	wantHeld(t, a.try(t), "TryAcquire of a held lock")
 	const rest = 700 * time.Millisecond
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -62,7 +63,6 @@ func waitsAndAcquires(t T, h *Harness) {
 			t.Errorf("Release: %v", err)
 		}
 	})
-	wantHeld(t, a.try(t), "TryAcquire of a held lock")
 	acquire := func(a *attempt, limit time.Duration) (err error) {
 		var waited time.Duration
 		began := time.Now()
