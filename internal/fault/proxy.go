@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
@@ -185,10 +186,18 @@ func (p *Proxy) Retarget(upstream string) error {
 	return nil
 }
 
-// listen begins or ends to listen, with all connections.
+// listen begins or ends to listen, with all connections. The port is nobody
+// else's, but a process that is being started has the socket that was closed until
+// it is a program of its own.
 func (p *Proxy) listen(upstream string, on bool) error {
-	return within(func() error {
-		return p.p.Update(&toxiproxy.Proxy{Listen: p.Addr(), Upstream: upstream, Enabled: on})
+	return within(func() (err error) {
+		for end := time.Now().Add(signalTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			err = p.p.Update(&toxiproxy.Proxy{Listen: p.Addr(), Upstream: upstream, Enabled: on})
+			if !errors.Is(err, syscall.EADDRINUSE) {
+				break
+			}
+		}
+		return err
 	})
 }
 

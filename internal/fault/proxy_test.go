@@ -36,6 +36,27 @@ func TestProxyPassesAndHeals(t *testing.T) {
 	}
 }
 
+// TestHealWhileAProcessStarts: a process that is being started has for a moment
+// what this one listened on.
+func TestHealWhileAProcessStarts(t *testing.T) {
+	p, _ := proxied(t)
+	must(t, p.Refuse())
+	inherited, err := net.Listen("tcp", p.Addr())
+	must(t, err)
+	healed := make(chan error, 1)
+	go func() { healed <- p.Heal() }()
+	select {
+	case err := <-healed:
+		t.Fatalf("healed while another listens: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	must(t, inherited.Close())
+	must(t, <-healed)
+	if got, err := say(dial(t, p), "x", patience); got != "x" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+}
+
 // TestObserve: each piece is seen in both directions, also after harms came and
 // went, and what is done from within befalls that piece.
 func TestObserve(t *testing.T) {
