@@ -71,13 +71,18 @@ func beginMoves(ctx context.Context, s *redisStore, _ int) error {
 // endMoves moves the rest.
 func endMoves(ctx context.Context, s *redisStore, _ int) error {
 	for _, m := range s.moving {
-		err := m.rest(ctx)
-		// The new server first, so that there is always one that serves it.
-		for _, n := range []clusterNode{m.to, m.from} {
-			err = errors.Join(err, n.Do(ctx, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id).Err())
-		}
+		// Servers that are slow to answer each other say meanwhile that the cluster is
+		// down, and move nothing.
+		err := poll(ctx, fmt.Sprintf("slot %d has moved", m.slot), func() error {
+			err := m.rest(ctx)
+			// The new server first, so that there is always one that serves it.
+			for _, n := range []clusterNode{m.to, m.from} {
+				err = errors.Join(err, n.Do(ctx, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id).Err())
+			}
+			return err
+		})
 		if err != nil {
-			return fmt.Errorf("slot %d ends to move: %w", m.slot, err)
+			return err
 		}
 	}
 	return nil
