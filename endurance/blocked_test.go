@@ -62,7 +62,7 @@ func (d deaf) Handle(_ context.Context, r slog.Record) error {
 func TestBlockedCallbacks(t *testing.T) {
 	const (
 		callers, held = 64, 1000
-		ttl           = 2 * time.Second
+		ttl           = 5 * time.Second
 	)
 	late, back := 250*time.Millisecond, ttl // on a machine that does other things
 	if os.Getenv("LOCKBENCH_LONG") != "" {

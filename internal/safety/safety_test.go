@@ -130,7 +130,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 				switch {
 				case c.Class == tt.class && found || t.Failed():
 					return
-				case tt.bug == "none" || starved == 0 || try == tries:
+				case tt.rule == "" || starved == 0 || try == tries:
 					t.Fatalf("verdict %q with %q, want %q and a violation of %q; the hosts did not run for %v: %+v", c.Class, c.Violations, tt.class, tt.rule, starved, c)
 				default:
 					t.Logf("again, the hosts did not run for %v: verdict %q with %q, want %q and a violation of %q", starved, c.Class, c.Violations, tt.class, tt.rule)
