@@ -107,6 +107,10 @@ func (b *ballot) givesUp() bool {
 	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease && b.ms == 0
 }
 
+// last reports whether nothing of its owner is sent after the request but the
+// same again.
+func (b *ballot) last() bool { return b.givesUp() && (b.kind != kindUndo || b.ms > 0) }
+
 // text is what the script gets besides kind and milliseconds.
 func (b *ballot) text() string {
 	switch b.kind {

@@ -124,7 +124,7 @@ func (c *connection) vote(ctx context.Context, batch []*ballot) error {
 		return err
 	}
 	for i, b := range batch {
-		b.deliver(c.n.index, decode(b.kind, answers[i]))
+		c.n.answered(b, decode(b.kind, answers[i]))
 	}
 	if c.marker != "" && admitted != (c.n.held.episode == "") {
 		return c.admit(c.soon(ctx))

@@ -237,6 +237,23 @@ func TestHealing(t *testing.T) {
 	}
 }
 
+// Nodes that refuse to write one after another have each kept a lease that was
+// released, until nobody got a majority.
+func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	for i, s := range nodes {
+		r := acquire(t, b, lease("a", fmt.Sprint("o", i)))
+		c := plain(t, s)
+		must(t, c.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
+		must(t, b.Release(t.Context(), r))
+		if n := keyCount(t, nodes[i:i+1], "a"); n != 1 {
+			t.Fatal("the node that refuses has released")
+		}
+		must(t, c.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
+		eventually(t, "every node has released", func() bool { return keyCount(t, nodes, "a") == 0 })
+	}
+}
+
 // A minority that still has a lost lease does not make it live again.
 func TestHealingDoesNotResurrect(t *testing.T) {
 	nodes, b := cluster(t, nil)

@@ -64,6 +64,7 @@ type node struct {
 	uncertain recent.Map[string, struct{}]
 	// debts are what the node must yet be told to give up, oldest first.
 	debts []*ballot
+	paid  time.Time // when it was told what was owed then
 	// runID is that of the server that it is connected to; guarded by
 	// Backend.mu.
 	runID string
@@ -108,13 +109,19 @@ func (n *node) enter(s redisnode.Server) {
 	n.mu.Lock()
 	n.late.Stop()
 	n.state, n.cause, n.server = up, nil, s
-	waiting := n.queue.Drain()
-	n.queue.Add(slices.DeleteFunc(n.debts, func(b *ballot) bool { return time.Now().After(b.until) })...)
-	n.debts = nil
-	n.queue.Add(waiting...)
+	n.pay()
 	n.mu.Unlock()
 	n.b.changed.Up()
 	n.b.log.Info("node votes or will soon", "node", n.addr)
+}
+
+// pay has the node told what it must give up, before anything else. It is called
+// with mu held.
+func (n *node) pay() {
+	waiting := n.queue.Drain()
+	n.queue.Add(slices.DeleteFunc(n.debts, func(b *ballot) bool { return time.Now().After(b.until) })...)
+	n.queue.Add(waiting...)
+	n.debts, n.paid = nil, time.Now()
 }
 
 // leave makes the node refuse requests because of cause, if it is in the state
@@ -194,6 +201,9 @@ const (
 func (n *node) take() []*ballot {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if len(n.debts) > 0 && time.Since(n.paid) >= lookEvery {
+		n.pay()
+	}
 	return n.queue.Take()
 }
 
@@ -205,13 +215,30 @@ func (n *node) fail(b *ballot, v vote) {
 		n.uncertain.Put(b.grantee, struct{}{})
 	}
 	if b.givesUp() {
-		if len(n.debts) == mostDebts {
-			n.debts = n.debts[1:]
-		}
-		n.debts = append(n.debts, n.b.owed(b))
+		n.owe(b)
 	}
 	n.mu.Unlock()
 	b.deliver(n.index, v)
+}
+
+// answered delivers a vote. A node that refuses to give up what nobody asks for
+// any more is told again. One that may be asked for again must not be given up
+// later than that; the next request of its owner finds it.
+func (n *node) answered(b *ballot, v vote) {
+	if v.answer == unknown && b.last() {
+		n.mu.Lock()
+		n.owe(b)
+		n.mu.Unlock()
+	}
+	b.deliver(n.index, v)
+}
+
+// owe is called with mu held.
+func (n *node) owe(b *ballot) {
+	if len(n.debts) == mostDebts {
+		n.debts = n.debts[1:]
+	}
+	n.debts = append(n.debts, n.b.owed(b))
 }
 
 // quarantine notes what is known of the node's.

@@ -12,8 +12,8 @@ import (
 
 // Release ends a lease on a majority, or withdraws an owner; see driver.Lock.
 //
-// A node that cannot be reached is told as soon as it can be, for as long as
-// this backend is open; until then a lease stands there for the rest of its
+// A node that cannot be reached, or refuses to write, is told as soon as it can be,
+// for as long as this backend is open; until then a lease stands there for the rest of its
 // TTL, on fewer nodes than a majority.
 //
 // A withdrawal is confirmed once a majority refuses the owner: then no
@@ -82,12 +82,12 @@ func (b *Backend) tell(node int, x *ballot) {
 // done with gets a tombstone, because its grant may come after that; one that was
 // only refused may ask again.
 func (b *Backend) owed(x *ballot) *ballot {
-	y := &ballot{kind: x.kind, key: x.key, owner: x.owner, until: time.Now().Add(redisnode.TombstoneFor)}
-	switch x.kind {
-	case kindRelease:
+	y := &ballot{kind: x.kind, key: x.key, owner: x.owner, ms: x.ms, until: x.until}
+	if y.until.IsZero() {
+		y.until = time.Now().Add(redisnode.TombstoneFor)
+	}
+	if x.kind == kindRelease {
 		y.kind, y.ms = kindUndo, redisnode.TombstoneFor.Milliseconds()
-	case kindWithdraw:
-		y.ms = x.ms
 	}
 	y.open(len(b.nodes))
 	return y
