@@ -14,7 +14,38 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/fault"
 )
+
+// TestForgottenConnections: a firewall drops what comes over the connections that
+// it has forgotten, and passes new ones. No lease is lost: a new connection is
+// made long before grpc's pings find that out.
+func TestForgottenConnections(t *testing.T) {
+	t.Parallel() // it waits
+	p, err := fault.NewProxy(start(t, nil).Addr())
+	must(t, err)
+	t.Cleanup(func() { must(t, p.Close()) })
+	c := core.New(connect(t, Options{Address: []string{p.Addr()}}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	var held []*core.Lease
+	for i := range 20 {
+		l, err := c.Lock(fmt.Sprint("job ", i), &core.LockOptions{TTL: 12 * time.Second})
+		must(t, err)
+		lease, err := l.TryAcquire(t.Context())
+		must(t, err)
+		held = append(held, lease)
+	}
+	must(t, p.ForgetServer())
+	over := time.Now().Add(12 * time.Second) // of what was confirmed before
+	for i, l := range held {
+		eventually(t, "a renewal after that", func() bool {
+			if err := l.Err(); err != nil {
+				t.Fatalf("lease %d: %v", i, err)
+			}
+			return l.Deadline().After(over)
+		})
+	}
+	must(t, c.Close(t.Context()))
+}
 
 // TestRevokedFromOutside ends held locks behind their holder's back, by the
 // lease and by the key: Done comes with the push, not with the next renewal.

@@ -32,6 +32,7 @@ type conn struct {
 	lease  pb.LeaseClient
 	watch  pb.WatchClient
 	server pb.MaintenanceClient
+	made   time.Time
 
 	ctx    context.Context // of all that goes over it
 	cancel context.CancelCauseFunc
@@ -127,8 +128,8 @@ func (c *Cluster) login(ctx context.Context, m *member) (string, error) {
 func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{m.endpoint}, TLS: c.opts.Source.LastingTLSConfig(hostOf(m.endpoint)), Token: token,
-		// Pings find a connection that is black-holed; grpc allows no shorter
-		// interval.
+		// Pings find a connection that is black-holed while nobody asks; grpc
+		// allows no shorter interval. See redial.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		// One try. The client would send a write again when the server itself
 		// reports a cancelled context, and the first may have happened; should
@@ -143,6 +144,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	made := &conn{
 		member: m, client: client, kv: pb.NewKVClient(link), lease: pb.NewLeaseClient(link),
 		watch: pb.NewWatchClient(link), server: pb.NewMaintenanceClient(link),
+		made: time.Now(),
 	}
 	made.ctx, made.cancel = context.WithCancelCause(c.life)
 	made.renew()

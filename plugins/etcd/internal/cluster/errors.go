@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
@@ -39,7 +41,7 @@ func declined(err error) bool {
 
 // Failing reports whether err is a reason to ask another member from now on.
 func Failing(err error) bool {
-	if errors.Is(err, errSick) || errors.Is(err, errElected) || declined(err) {
+	if errors.Is(err, errSick) || errors.Is(err, errSilent) || errors.Is(err, errElected) || declined(err) {
 		return true
 	}
 	var native rpctypes.EtcdError
@@ -48,6 +50,11 @@ func Failing(err error) bool {
 	}
 	code := native.Code().String()
 	return code == "Unavailable" || code == "DeadlineExceeded"
+}
+
+// timedOut reports whether err is that of a request without an answer.
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded
 }
 
 func isOneOf(err error, targets []error) bool {

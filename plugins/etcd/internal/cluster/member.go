@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
 const (
@@ -23,6 +26,7 @@ const (
 // Why a request ended before its answer: it may have been done.
 var (
 	errSick    = errors.New("etcd: this member did not answer, and another one did")
+	errSilent  = errors.New("etcd: nothing comes over this connection")
 	errElected = errors.New("etcd: no answer, and the cluster has another leader since")
 )
 
@@ -99,12 +103,36 @@ func (c *Cluster) leave(old, next *member, why error) {
 	old.conn = nil
 	c.mu.Unlock()
 	c.opts.Logger.Warn("etcd: another member is used from now on", "instead of", old.endpoint, "member", next.endpoint, "error", why)
-	if conn == nil {
-		return
+	if conn != nil {
+		c.drop(conn, errSick)
 	}
-	conn.cancel(errSick)
+}
+
+// drop ends all that is under way on a connection that is not in use any more.
+func (c *Cluster) drop(conn *conn, why error) {
+	conn.cancel(why)
 	if !c.Go(conn.close) {
 		conn.close()
+	}
+}
+
+// redial connects to m anew if not even what a member knows by itself comes over
+// its connection. A firewall that has forgotten one drops what is sent, and a
+// machine that went away without a word resets nothing; grpc's pings need 13 s to
+// find that, more than a lease lasts.
+func (c *Cluster) redial(m *member) {
+	c.mu.Lock()
+	conn := m.conn
+	c.mu.Unlock()
+	if conn == nil || time.Since(conn.made) < c.opts.DialTimeout {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.life, sickAfter)
+	defer cancel()
+	_, err := conn.server.Status(ctx, &pb.StatusRequest{})
+	if timedOut(err) && c.life.Err() == nil && c.detach(conn) {
+		c.opts.Logger.Warn("etcd: connects anew to a member that is silent", "member", m.endpoint)
+		c.drop(conn, errSilent)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -11,8 +12,9 @@ import (
 )
 
 // poll reads through the consensus, by the member in use and, when that takes
-// long, by the others. The first one that answers is used from then on. The error
-// is that of the member in use.
+// long, by the others. The first one that answers is used from then on. When none
+// does, those that are silent are connected to anew. The error is that of the
+// member in use.
 func (c *Cluster) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -37,10 +39,24 @@ func (c *Cluster) poll(ctx context.Context) error {
 		case <-pause.C:
 			p.next(ctx)
 		case <-ctx.Done():
+			p.redial()
 			return cmp.Or(p.errs[p.order[0]], failed, ctx.Err())
 		}
 	}
+	p.redial()
 	return p.errs[p.order[0]]
+}
+
+// redial returns when it is known which of the members that did not answer need a
+// new connection.
+func (p *poll) redial() {
+	var work sync.WaitGroup
+	for _, m := range p.order[:p.asked] {
+		if err, answered := p.errs[m]; !answered || timedOut(err) {
+			work.Go(func() { p.c.redial(m) })
+		}
+	}
+	work.Wait()
 }
 
 // poll is one poll.
