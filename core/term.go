@@ -48,7 +48,9 @@ func (t *Term) Err() error {
 
 // Proclaim replaces the published value, at most 64 KiB, if the term is still
 // held. The error satisfies errors.Is(err, ErrNotHeld) if it is not. One that
-// wraps ErrUnavailable leaves open which value is published.
+// wraps ErrUnavailable leaves open which value is published, and when: what was
+// sent may still arrive in the term, also after a later Proclaim that succeeded.
+// Who publishes again puts a number of its own into the value.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	l := t.lease
 	return l.c.question(ctx, "proclaim", l.lock.name, func(ctx context.Context) error {
