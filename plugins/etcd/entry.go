@@ -129,13 +129,18 @@ func (t *table) entryOf(name, owner string) *entry {
 }
 
 // touchEntry returns the owner's entry with its time counted anew, nil when it has
-// none that could still be there.
+// none. One whose time was over before this process ran again is looked at: another
+// process may have taken it away. It must not be forgotten, because it would stay
+// at its place for as long as other entries renew the lease.
 func (t *table) touchEntry(name, owner string, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entries[grantKey{name, owner}]
-	if e == nil || e.rev == 0 || !now.Before(e.deadline) && e.waiting == 0 {
+	if e == nil || e.rev == 0 {
 		return nil
+	}
+	if e.waiting == 0 && !now.Before(e.deadline) {
+		e.before = nil
 	}
 	e.deadline = now.Add(entryFor)
 	return e

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,6 +40,40 @@ func TestKeysAreUsedAgain(t *testing.T) {
 	}
 	if len(seen) != 1 || !slices.IsSorted(tokens) {
 		t.Errorf("keys %v, tokens %d", seen, tokens)
+	}
+}
+
+// TestEntryOfALateProcess: an owner whose process did not run until its entry's
+// time was over has one entry, which goes with it. A second one would have left
+// the first in everybody's way, on a lease that other waiters renew.
+func TestEntryOfALateProcess(t *testing.T) {
+	s := start(t, nil)
+	b := connect(t, on(s))
+	b.table.began = time.Now().Add(-time.Hour) // of an earlier process there is nothing
+	acquire(t, b, lock("jobs", "holder"))
+	r := lock("jobs", "late")
+	must(t, b.Wait(t.Context(), r, time.Millisecond))
+	for range 3 {
+		b.table.mu.Lock()
+		b.table.entries[grantKey{r.Name, r.Owner}].deadline = time.Now().Add(-time.Millisecond)
+		b.table.mu.Unlock()
+		must(t, b.Wait(t.Context(), r, time.Millisecond))
+		if _, err := b.TryAcquire(t.Context(), r); !errors.Is(err, driver.ErrHeld) {
+			t.Fatal(err)
+		}
+	}
+	left := func() int64 {
+		t.Helper()
+		resp, err := plain(t, s).Get(t.Context(), b.space.entries("jobs"), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		must(t, err)
+		return resp.Count
+	}
+	if n := left(); n != 1 {
+		t.Errorf("%d entries of one owner", n)
+	}
+	must(t, b.Release(t.Context(), r)) // it gives up
+	if n := left(); n != 0 {
+		t.Errorf("%d entries are left", n)
 	}
 }
 
