@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
@@ -44,17 +42,22 @@ func Failing(err error) bool {
 	if errors.Is(err, errSick) || errors.Is(err, errSilent) || errors.Is(err, errElected) || declined(err) {
 		return true
 	}
-	var native rpctypes.EtcdError
-	if !errors.As(rpctypes.Error(err), &native) {
-		return false
-	}
-	code := native.Code().String()
+	code := codeOf(err)
 	return code == "Unavailable" || code == "DeadlineExceeded"
 }
 
 // timedOut reports whether err is that of a request without an answer.
 func timedOut(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded
+	return errors.Is(err, context.DeadlineExceeded) || codeOf(err) == "DeadlineExceeded"
+}
+
+// codeOf is grpc's name for err, "" when it has none.
+func codeOf(err error) string {
+	var native rpctypes.EtcdError
+	if !errors.As(rpctypes.Error(err), &native) {
+		return ""
+	}
+	return native.Code().String()
 }
 
 func isOneOf(err error, targets []error) bool {
