@@ -42,22 +42,12 @@ func Failing(err error) bool {
 	if errors.Is(err, errSick) || errors.Is(err, errSilent) || errors.Is(err, errElected) || declined(err) {
 		return true
 	}
-	code := codeOf(err)
-	return code == "Unavailable" || code == "DeadlineExceeded"
-}
-
-// timedOut reports whether err is that of a request without an answer.
-func timedOut(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || codeOf(err) == "DeadlineExceeded"
-}
-
-// codeOf is grpc's name for err, "" when it has none.
-func codeOf(err error) string {
 	var native rpctypes.EtcdError
 	if !errors.As(rpctypes.Error(err), &native) {
-		return ""
+		return false
 	}
-	return native.Code().String()
+	code := native.Code().String()
+	return code == "Unavailable" || code == "DeadlineExceeded"
 }
 
 func isOneOf(err error, targets []error) bool {

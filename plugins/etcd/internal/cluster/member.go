@@ -130,7 +130,7 @@ func (c *Cluster) redial(m *member) {
 	ctx, cancel := context.WithTimeout(c.life, sickAfter)
 	defer cancel()
 	_, err := conn.server.Status(ctx, &pb.StatusRequest{})
-	if timedOut(err) && c.life.Err() == nil && c.detach(conn) {
+	if err != nil && ctx.Err() != nil && c.life.Err() == nil && c.detach(conn) {
 		c.opts.Logger.Warn("etcd: connects anew to a member that is silent", "member", m.endpoint)
 		c.drop(conn, errSilent)
 	}

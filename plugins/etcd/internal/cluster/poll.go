@@ -47,14 +47,12 @@ func (c *Cluster) poll(ctx context.Context) error {
 	return p.errs[p.order[0]]
 }
 
-// redial returns when it is known which of the members that did not answer need a
-// new connection.
+// redial returns when it is known which of the members that were asked need a new
+// connection.
 func (p *poll) redial() {
 	var work sync.WaitGroup
 	for _, m := range p.order[:p.asked] {
-		if err, answered := p.errs[m]; !answered || timedOut(err) {
-			work.Go(func() { p.c.redial(m) })
-		}
+		work.Go(func() { p.c.redial(m) })
 	}
 	work.Wait()
 }
