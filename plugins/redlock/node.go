@@ -222,8 +222,8 @@ func (n *node) fail(b *ballot, v vote) {
 }
 
 // answered delivers a vote. A node that refuses to give up what nobody asks for
-// any more is told again. One that may be asked for again must not be given up
-// later than that; the next request of its owner finds it.
+// any more is told again. What its owner may ask for again must not be given up
+// after that; the owner's next request finds it.
 func (n *node) answered(b *ballot, v vote) {
 	if v.answer == unknown && b.last() {
 		n.mu.Lock()

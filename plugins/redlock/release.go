@@ -12,9 +12,9 @@ import (
 
 // Release ends a lease on a majority, or withdraws an owner; see driver.Lock.
 //
-// A node that cannot be reached, or refuses to write, is told as soon as it can be,
-// for as long as this backend is open; until then a lease stands there for the rest of its
-// TTL, on fewer nodes than a majority.
+// A node that cannot be reached, or refuses to write, is told again until it
+// does, for as long as this backend is open; until then the lease stands there
+// for the rest of its TTL, on fewer nodes than a majority.
 //
 // A withdrawal is confirmed once a majority refuses the owner: then no
 // majority can grant to it any more, whatever is still on its way to the rest.
