@@ -74,10 +74,16 @@ var rules = []rule{
 		because: "the suite judges any backend, in process or behind a wire, so it knows only core and the contract",
 	},
 	{
-		dirs:    []string{"plugins", "!plugins/internal/backendtest", "!plugins/etcd/internal/clustertest"}, // which only tests import
+		dirs:    []string{"plugins", "!plugins/internal/backendtest", "!plugins/etcd/internal/clustertest", "!plugins/etcd/internal/cluster"}, // tests alone import the first two
 		forbid:  []string{module, "google.golang.org/grpc", "github.com/hashicorp/"},
 		allow:   []string{module + "core/driver", module + "core/plugin/serve", module + "internal/rawio", module + "plugins/"},
 		because: "a backend library is driver plus its own client; its main adds serve, and nothing else",
+	},
+	{
+		dirs:    []string{"plugins/etcd/internal/cluster"},
+		forbid:  []string{module, "google.golang.org/grpc", "github.com/hashicorp/"},
+		allow:   []string{module + "core/driver", module + "plugins/", "google.golang.org/grpc"},
+		because: "etcd's client leaves to grpc how it connects, and only its connections are to know that",
 	},
 	{
 		dirs:    []string{"bench", "internal", "!internal/baseline", "cmd"},

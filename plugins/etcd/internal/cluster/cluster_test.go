@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -128,6 +129,24 @@ func TestHealth(t *testing.T) {
 	<-changed
 	if changes, down := c.State(); changes != 2 || down != nil {
 		t.Errorf("after %d changes: %v", changes, down)
+	}
+}
+
+// TestAttempts: a member that is away is found soon when it is back, also after a
+// long time. By grpc's own pauses it would be five attempts.
+func TestAttempts(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	backendtest.Must(t, err)
+	defer l.Close()
+	c := clustertest.At(t, l.Addr().String())
+	defer c.Follow(make(chan struct{}, 1))()
+	backendtest.Must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(10*time.Second)))
+	for n := range 8 {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatalf("%d attempts in 10 s, want 8: %v", n, err)
+		}
+		_ = conn.Close() // a server that goes away
 	}
 }
 

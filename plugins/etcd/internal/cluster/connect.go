@@ -10,6 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
@@ -135,6 +137,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 		// reports a cancelled context, and the first may have happened; should
 		// it be repeated all the same, the repetition finds the owner's own key.
 		MaxUnaryRetries: 1,
+		DialOptions:     []grpc.DialOption{grpc.WithConnectParams(c.attempts())},
 		Context:         c.life, Logger: zap.NewNop(),
 	})
 	if err != nil {
@@ -149,6 +152,18 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	made.ctx, made.cancel = context.WithCancelCause(c.life)
 	made.renew()
 	return made, nil
+}
+
+// attempts are how grpc connects to a member that is away. By default its pauses
+// grow to two minutes.
+//
+// Note: ResetConnectBackoff, which ends a pause, goes through a map that
+// another goroutine of grpc 1.85 may be writing to: that ends the process.
+func (c *Cluster) attempts() grpc.ConnectParams {
+	return grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: downPause / 4, Multiplier: 1.6, Jitter: 0.2, MaxDelay: downPause},
+		MinConnectTimeout: c.opts.DialTimeout,
+	}
 }
 
 // hostOf is the name of a member as its certificate may have it.

@@ -130,8 +130,7 @@ func (h *health) stale() bool {
 	return h.down != nil || h.late.Load() > 0 || len(h.followers) > 0 && time.Since(h.heard) >= quiet
 }
 
-// ask asks the store. While it is down, grpc's own pauses between two attempts
-// to connect, which grow to two minutes, are cut short.
+// ask asks the store.
 func (c *Cluster) ask() {
 	ctx, cancel := context.WithTimeout(c.life, patience)
 	defer cancel()

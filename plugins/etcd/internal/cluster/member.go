@@ -64,12 +64,8 @@ func (c *Cluster) avoid(m *member) {
 
 // choose uses the first of order. The caller holds mu.
 func (c *Cluster) choose(order []*member) {
-	if len(order) == 0 {
-		return
-	}
-	c.at = order[0]
-	if conn := c.at.conn; conn != nil { // do not wait for grpc's next attempt
-		conn.client.ActiveConnection().ResetConnectBackoff()
+	if len(order) > 0 {
+		c.at = order[0]
 	}
 }
 

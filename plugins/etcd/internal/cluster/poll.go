@@ -110,9 +110,6 @@ func (p *poll) compare(ctx context.Context, winner *member) {
 func (c *Cluster) probe(ctx context.Context, m *member) error {
 	conn, err := c.join(ctx, m)
 	if err == nil {
-		if _, down := c.State(); down != nil {
-			conn.client.ActiveConnection().ResetConnectBackoff()
-		}
 		var resp *pb.RangeResponse
 		resp, err = conn.kv.Range(clientv3.WithRequireLeader(ctx), &pb.RangeRequest{Key: []byte(c.opts.Probe), KeysOnly: true})
 		c.expired(conn, err)
