@@ -34,7 +34,7 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 		if source.Secure() {
 			own.TLS = source.TLSConfig(host)
 		}
-		if l := conn.Logger(ctx); l != nil {
+		if l := conn.Logger(ctx, own.TLS != nil); l != nil {
 			own.Logger = l
 		}
 		return nil

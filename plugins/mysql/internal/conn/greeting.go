@@ -105,7 +105,8 @@ func (c *greeting) Read(p []byte) (int, error) {
 
 // opening is what becomes known of a connection while [Open] makes it.
 type opening struct {
-	raw net.Conn // below TLS
+	raw    net.Conn // below TLS
+	secure bool
 
 	mu  sync.Mutex
 	err error // what the driver said: its own error is that the connection is bad, whatever the reason
@@ -113,10 +114,14 @@ type opening struct {
 
 type openingKey struct{}
 
+// badConnection is the driver's error when it could not write.
+const badConnection = "bad connection"
+
 // Logger keeps what the driver says about the connection that [Open] makes with
-// ctx, nil when that is another one.
-func Logger(ctx context.Context) mysqldriver.Logger {
+// ctx, with TLS if it is secure; nil when that is another one.
+func Logger(ctx context.Context, secure bool) mysqldriver.Logger {
 	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
+		o.secure = secure
 		return o
 	}
 	return nil
@@ -133,12 +138,18 @@ func (o *opening) Print(v ...any) {
 	}
 }
 
-// with returns err with what was said.
+// with returns err with what was said. A server may refuse a certificate when the
+// client has finished its part of the handshake, and the alert gets lost when the client
+// writes then.
 func (o *opening) with(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.err == nil || !errors.Is(err, mysqldriver.ErrInvalidConn) {
+	if o.err == nil || !errors.Is(err, mysqldriver.ErrInvalidConn) && err.Error() != badConnection {
 		return err
 	}
-	return fmt.Errorf("%w: %w", err, o.err)
+	err = fmt.Errorf("%w: %w", err, o.err)
+	if o.secure && (errors.Is(o.err, syscall.ECONNRESET) || errors.Is(o.err, syscall.EPIPE)) {
+		err = fmt.Errorf("the server ended the connection: it may refuse the client's certificate (tls_cert_file), or want one: %w", err)
+	}
+	return err
 }
