@@ -15,6 +15,8 @@ type impairment struct {
 	// do makes the harm from a number from 0 to 1.
 	do    func(amount float64) func(*fault.Proxy) error
 	lasts Span
+	// stopsFor is as in [Action].
+	stopsFor time.Duration
 	// mild reports whether leases live through it, also when it is done to all servers.
 	mild bool
 	// swallows reports whether requests are left without an answer, not refused.
@@ -26,6 +28,10 @@ var (
 	shortly = Span{10 * time.Millisecond, 6 * time.Second}
 	while   = Span{100 * time.Millisecond, 6 * time.Second}
 )
+
+// redialed is the time in which a client finds that nothing comes over a
+// connection, though another one would work, and makes that.
+const redialed = 4 * time.Second
 
 // impairments are what happens between a host and the servers.
 var impairments = []impairment{
@@ -52,7 +58,7 @@ var impairments = []impairment{
 		return func(p *fault.Proxy) error { return p.Reset(0.002 + 0.018*x) }
 	}},
 	{name: "forget-clients", swallows: true, does: "the connections of %s end, and the servers are not told", lasts: while, mild: true, do: plain((*fault.Proxy).ForgetClients)},
-	{name: "forget-servers", swallows: true, does: "the servers see the end of the connections of %s, which is not told", lasts: while, do: plain((*fault.Proxy).ForgetServer)},
+	{name: "forget-servers", swallows: true, does: "the servers see the end of the connections of %s, which is not told", lasts: while, stopsFor: redialed, do: plain((*fault.Proxy).ForgetServer)},
 	{name: "refuse", does: "connections are reset and refused between %s and the servers", lasts: shortly, do: plain((*fault.Proxy).Refuse)},
 	{name: "slow-start", does: "connections are slow to begin between %s and the servers", lasts: while, do: func(x float64) func(*fault.Proxy) error {
 		return func(p *fault.Proxy) error { return p.SlowStart(late(x)) }
@@ -95,7 +101,7 @@ func (h impairment) action(name string, paths func(*Host, Event) []*fault.Proxy)
 		Heal: end,
 	}
 	if !h.mild {
-		a.Stops = StopsHost
+		a.Stops, a.StopsFor = StopsHost, h.stopsFor
 	}
 	if h.lasts == (Span{}) {
 		a.Heal = nil
