@@ -55,14 +55,7 @@ func each(t *testing.T, f func(t *testing.T, w system, binary string, cfg driver
 // keep closes a server at the end of the test.
 func keep(t testing.TB, name string, s *env.Server, err error) *env.Server {
 	t.Helper()
-	if err != nil {
-		env.Missing(t, name, err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, name, s, err)
 	return s
 }
 

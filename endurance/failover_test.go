@@ -222,14 +222,7 @@ func fixedAddress(t *testing.T) failoverGroup {
 // sentinelGroup is a master with one replica more than wait_replicas says.
 func sentinelGroup(t *testing.T, wait int) failoverGroup {
 	g, err := env.StartSentinel(t.Context(), wait+1)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "redis", g, err)
 	return failoverGroup{
 		cfg: driver.Config{"address": g.Sentinel.Addr(), "sentinel_master": env.SentinelMaster, "wait_replicas": fmt.Sprint(wait)},
 		failOver: func(t *testing.T, begun func()) {

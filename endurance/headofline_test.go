@@ -154,14 +154,7 @@ func foreignRow(t *testing.T) obstacle {
 
 func frozenNode(t *testing.T) obstacle {
 	nodes, err := env.StartRedisNodes(t.Context(), 5, nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := nodes.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "redis", nodes, err)
 	if err := nodes.Init(t.Context(), plugintest.Build(t, "../plugins/redlock/lockplugin-redlock")); err != nil {
 		t.Fatal(err)
 	}

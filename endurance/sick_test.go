@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,15 +29,10 @@ type cluster struct {
 func startCluster(t *testing.T) *cluster {
 	c := &cluster{peers: &env.EtcdPeers{}}
 	t.Cleanup(func() { _ = c.peers.Close() })
-	var err error
-	if c.members, err = env.StartEtcdCluster(t.Context(), 3, &env.EtcdOptions{Peers: c.peers}); err != nil {
-		env.Missing(t, "etcd", err)
-	}
-	var addrs []string
-	for _, m := range c.members {
-		addrs = append(addrs, keep(t, "etcd", m, nil).Addr())
-	}
-	c.cfg = driver.Config{"address": strings.Join(addrs, ","), "prefix": "endurance/"}
+	members, err := env.StartEtcdCluster(t.Context(), 3, &env.EtcdOptions{Peers: c.peers})
+	env.Keep(t, "etcd", members, err)
+	c.members = members
+	c.cfg = driver.Config{"address": members.Addr(), "prefix": "endurance/"}
 	return c
 }
 

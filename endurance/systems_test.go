@@ -35,14 +35,7 @@ func startRedis(t testing.TB) driver.Config {
 // startRedlock gives five nodes on two cores more time than a node needs.
 func startRedlock(t testing.TB) driver.Config {
 	nodes, err := env.StartRedisNodes(t.Context(), 5, nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := nodes.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "redis", nodes, err)
 	if err := nodes.Init(t.Context(), plugintest.Build(t, "../plugins/redlock/lockplugin-redlock")); err != nil {
 		t.Fatal(err)
 	}

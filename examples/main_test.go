@@ -64,35 +64,25 @@ func start(t *testing.T, backend string) system {
 	t.Helper()
 	ctx := t.Context()
 	var config string
-	closing := func(s interface{ Close() error }, err error) {
-		if err != nil {
-			env.Missing(t, backend, err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
 	switch backend {
 	case "redis":
 		s, err := env.StartRedis(ctx, nil)
-		closing(s, err)
+		env.Keep(t, backend, s, err)
 		config = "address=" + s.Addr()
 	case "redlock":
 		nodes, err := env.StartRedisNodes(ctx, 5, nil)
-		closing(nodes, err)
+		env.Keep(t, backend, nodes, err)
 		config = "address=" + nodes.Addr() + "\nnode_timeout=100ms"
 		if err := nodes.Init(ctx, filepath.Join(plugins, "lockplugin-redlock"), "node_timeout=100ms"); err != nil {
 			t.Fatal(err)
 		}
 	case "mysql":
 		s, err := env.StartMariaDB(ctx, nil)
-		closing(s, err)
+		env.Keep(t, backend, s, err)
 		config = "address=" + env.MariaDBAddress(s)
 	case "etcd":
 		s, err := env.StartEtcd(ctx, nil)
-		closing(s, err)
+		env.Keep(t, backend, s, err)
 		config = "address=" + s.Addr()
 	}
 	file := filepath.Join(t.TempDir(), "config")

@@ -139,10 +139,7 @@ func TestSchedulerInOneProcess(t *testing.T) {
 func TestSchedulerAndItsStore(t *testing.T) {
 	t.Parallel()
 	server, err := env.StartRedis(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() { server.Close() })
+	env.Keep(t, "redis", server, err)
 	w := system{"redis", []string{"--backend", "redis", "--address", server.Addr(), "--plugin-dir", plugins}}
 	args := []string{"--every", every.String(), "--ttl", (2 * every).String(), "--takes", (5 * every).String()}
 

@@ -21,10 +21,7 @@ var step = regexp.MustCompile("(?s)```sh\n(.*?)```|goes into\\s+`([^`]+)`")
 // release have a directory of their own, where this checkout stands for it.
 func TestStart(t *testing.T) {
 	server, err := env.StartRedis(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	defer server.Close()
+	env.Keep(t, "redis", server, err)
 	download(t)
 	text := read(t, "../docs/start.md")
 	files := map[string]string{

@@ -69,14 +69,7 @@ func promptly(t *testing.T, args ...string) (code int, stdout, stderr string) {
 func redisServer(t *testing.T, o *env.RedisOptions) *env.Server {
 	t.Helper()
 	s, err := env.StartRedis(t.Context(), o)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "redis", s, err)
 	return s
 }
 

@@ -15,7 +15,7 @@ import (
 func TestPartsMeasureTogether(t *testing.T) {
 	dir := plugins(t)
 	s, err := env.StartRedis(t.Context(), nil)
-	keep(t, "redis", err, s)
+	env.Keep(t, "redis", s, err)
 	t.Chdir(t.TempDir())
 	args := func(out string, more ...string) []string {
 		return append([]string{

@@ -30,10 +30,7 @@ func TestSecretIsNowhere(t *testing.T) {
 		server, err := env.StartMariaDB(t.Context(), &env.MariaDBOptions{SQL: []string{
 			"CREATE USER IF NOT EXISTS app IDENTIFIED BY '" + secret + "'", "GRANT ALL ON *.* TO app",
 		}})
-		if err != nil {
-			env.Missing(t, "mysql", err)
-		}
-		defer server.Close()
+		env.Keep(t, "mysql", server, err)
 		_, database, _ := strings.Cut(env.MariaDBAddress(server), "/")
 		searchFor(t, "mysql", "app:"+secret+"@tcp("+server.Addr()+")/"+database)
 	})

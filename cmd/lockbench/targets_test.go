@@ -17,21 +17,6 @@ import (
 // hush is a password that must never be seen.
 const hush = "hush-hush"
 
-// keep closes servers at the end of the test.
-func keep(t *testing.T, product string, err error, servers ...*env.Server) {
-	t.Helper()
-	if err != nil {
-		env.Missing(t, product, err)
-	}
-	t.Cleanup(func() {
-		for _, s := range servers {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-}
-
 // mysqlTargets returns addresses of a server by what is wrong with them.
 func mysqlTargets(t *testing.T) map[string]string {
 	t.Helper()
@@ -39,13 +24,13 @@ func mysqlTargets(t *testing.T) map[string]string {
 		"CREATE USER IF NOT EXISTS 'reader'@'%' IDENTIFIED BY '" + hush + "'",
 		"GRANT SELECT ON lockbench.* TO 'reader'@'%'",
 	}})
-	keep(t, "mysql", err, s)
+	env.Keep(t, "mysql", s, err)
 	readOnly, err := env.StartMariaDB(t.Context(), &env.MariaDBOptions{SQL: []string{
 		"CREATE USER IF NOT EXISTS 'app'@'%' IDENTIFIED BY '" + hush + "'",
 		"GRANT SELECT,INSERT,UPDATE,DELETE,CREATE ON lockbench.* TO 'app'@'%'",
 		"SET GLOBAL read_only=1",
 	}})
-	keep(t, "mysql", err, readOnly)
+	env.Keep(t, "mysql", readOnly, err)
 	at := func(user, address, database string) string {
 		return fmt.Sprintf("%s:%s@tcp(%s)/%s", user, hush, address, database)
 	}
@@ -63,7 +48,7 @@ func mysqlTargets(t *testing.T) map[string]string {
 func etcdUsers(t *testing.T) string {
 	t.Helper()
 	s, err := env.StartEtcd(t.Context(), nil)
-	keep(t, "etcd", err, s)
+	env.Keep(t, "etcd", s, err)
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
@@ -92,13 +77,13 @@ func TestUnusableTargets(t *testing.T) {
 	db := mysqlTargets(t)
 	users := etcdUsers(t)
 	plain, err := env.StartEtcd(t.Context(), nil)
-	keep(t, "etcd", err, plain)
+	env.Keep(t, "etcd", plain, err)
 	nodes, err := env.StartRedisNodes(t.Context(), 3, nil)
-	keep(t, "redis", err, nodes...)
+	env.Keep(t, "redis", nodes, err)
 	evicting, err := env.StartRedisNodes(t.Context(), 3, &env.RedisOptions{Args: []string{"--maxmemory-policy", "allkeys-lru"}})
-	keep(t, "redis", err, evicting...)
+	env.Keep(t, "redis", evicting, err)
 	locked, err := env.StartRedisNodes(t.Context(), 3, &env.RedisOptions{Password: "right"})
-	keep(t, "redis", err, locked...)
+	env.Keep(t, "redis", locked, err)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and never says a word
 	if err != nil {
 		t.Fatal(err)

@@ -91,10 +91,7 @@ func TestExec(t *testing.T) {
 
 func TestRedisSet(t *testing.T) {
 	server, err := env.StartRedis(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	defer server.Close()
+	env.Keep(t, "redis", server, err)
 	c := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer c.Close()
 	for i, step := range []struct {

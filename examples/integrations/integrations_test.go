@@ -52,14 +52,7 @@ func TestIntegrations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, err := env.StartRedis(t.Context(), nil)
-			if err != nil {
-				env.Missing(t, "redis", err)
-			}
-			t.Cleanup(func() {
-				if err := server.Close(); err != nil {
-					t.Error(err)
-				}
-			})
+			env.Keep(t, "redis", server, err)
 			journal := filepath.Join(t.TempDir(), "journal")
 			if err := os.WriteFile(journal, nil, 0o600); err != nil {
 				t.Fatal(err)

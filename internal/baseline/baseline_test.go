@@ -16,14 +16,7 @@ func TestMain(m *testing.M) { plugintest.Main(m) }
 // TestBaselines holds every baseline to what a scenario takes for granted.
 func TestBaselines(t *testing.T) {
 	s, err := env.StartRedis(t.Context(), &env.RedisOptions{Password: "hush"})
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "redis", s, err)
 	plain := driver.Config{"address": s.Addr(), "password": "hush"}
 	url := driver.Config{"address": "redis://:hush@" + s.Addr() + "/0"}
 	for _, bl := range All() {

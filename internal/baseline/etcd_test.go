@@ -17,14 +17,7 @@ import (
 
 func TestEtcdBaselines(t *testing.T) {
 	s, err := env.StartEtcd(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "etcd", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "etcd", s, err)
 	cfg := driver.Config{"address": s.Addr()}
 	for _, bl := range All() {
 		if bl.Backend != "etcd" {
@@ -38,14 +31,7 @@ func TestEtcdBaselines(t *testing.T) {
 // as want one name at a time, each of which excludes the others.
 func TestSessionsAreShared(t *testing.T) {
 	s, err := env.StartEtcd(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "etcd", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "etcd", s, err)
 	l, err := etcdMutexBaseline.Open(t.Context(), driver.Config{"address": s.Addr()})
 	if err != nil {
 		t.Fatal(err)

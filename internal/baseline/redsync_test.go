@@ -10,14 +10,7 @@ import (
 
 func TestBaselinesOnNodes(t *testing.T) {
 	nodes, err := env.StartRedisNodes(t.Context(), 5, &env.RedisOptions{Password: "hush"})
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := nodes.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "redis", nodes, err)
 	plugin := plugintest.Build(t, "../../plugins/redlock/lockplugin-redlock")
 	if err := nodes.Init(t.Context(), plugin, "password=hush"); err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func StartEtcd(ctx context.Context, opts *EtcdOptions) (*Server, error) {
 // StartEtcdCluster starts size members, all at once, and returns when all of
 // them answer. Each is stopped, started with its data, frozen and closed on its
 // own; one started without its data does not find its place again.
-func StartEtcdCluster(ctx context.Context, size int, opts *EtcdOptions) ([]*Server, error) {
+func StartEtcdCluster(ctx context.Context, size int, opts *EtcdOptions) (Nodes, error) {
 	if opts == nil {
 		opts = &EtcdOptions{}
 	}
@@ -75,14 +75,14 @@ func StartEtcdCluster(ctx context.Context, size int, opts *EtcdOptions) ([]*Serv
 		}
 		all[i], cluster[i] = m, m.name+"="+loopback("http", m.advertised)
 	}
-	servers := make([]*Server, size)
+	servers := make(Nodes, size)
 	err = fault.AtOnce(size, func(i int) (err error) {
 		all[i].cluster = strings.Join(cluster, ",")
 		servers[i], err = launchServer(ctx, all[i].recipe())
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(err, Nodes(servers).Close())
+		return nil, errors.Join(err, servers.Close())
 	}
 	return servers, nil
 }

@@ -9,22 +9,11 @@ import (
 )
 
 // dialEtcd skips when there is no server, unless LOCKBENCH_REQUIRE names it.
-func dialEtcd(t *testing.T, size int) ([]*Server, *clientv3.Client) {
+func dialEtcd(t *testing.T, size int) (Nodes, *clientv3.Client) {
 	t.Helper()
 	members, err := StartEtcdCluster(t.Context(), size, nil)
-	if err != nil {
-		Missing(t, "etcd", err)
-	}
-	var addrs []string
-	for _, m := range members {
-		addrs = append(addrs, m.Addr())
-		t.Cleanup(func() {
-			if err := m.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: addrs, Logger: zap.NewNop()})
+	Keep(t, "etcd", members, err)
+	c, err := clientv3.New(clientv3.Config{Endpoints: members.Addrs(), Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

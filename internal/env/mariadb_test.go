@@ -11,14 +11,7 @@ import (
 func startMariaDB(t *testing.T, o *MariaDBOptions) *Server {
 	t.Helper()
 	s, err := StartMariaDB(t.Context(), o)
-	if err != nil {
-		Missing(t, "mysql", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	Keep(t, "mysql", s, err)
 	return s
 }
 

@@ -2,6 +2,7 @@ package env
 
 import (
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -11,9 +12,11 @@ import (
 // "all" names every one. CI sets it.
 const requireVar = "LOCKBENCH_REQUIRE"
 
-// test is the part of testing.TB that Missing needs.
+// test is the part of testing.TB that Missing and Keep need.
 type test interface {
 	Helper()
+	Cleanup(func())
+	Errorf(format string, args ...any)
 	Skipf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
@@ -32,4 +35,18 @@ func Missing(t test, server string, cause error) {
 		t.Fatalf("%s=%s demands %s: %v", requireVar, os.Getenv(requireVar), server, cause)
 	}
 	t.Skipf("no %s: %v", server, cause)
+}
+
+// Keep closes s, which a test has started as server, when that ends. When it has
+// not started, because of err, the test ends as [Missing] says.
+func Keep(t test, server string, s io.Closer, err error) {
+	t.Helper()
+	if err != nil {
+		Missing(t, server, err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close %s: %v", server, err)
+		}
+	})
 }

@@ -9,14 +9,7 @@ import (
 
 func TestRedisNodes(t *testing.T) {
 	nodes, err := StartRedisNodes(t.Context(), 3, nil)
-	if err != nil {
-		Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := nodes.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	Keep(t, "redis", nodes, err)
 	addrs := strings.Split(nodes.Addr(), ",")
 	if len(addrs) != 3 {
 		t.Fatal(nodes.Addr())

@@ -23,14 +23,7 @@ const patience = 30 * time.Second
 func startRedis(t *testing.T, o *RedisOptions) *Server {
 	t.Helper()
 	s, err := StartRedis(t.Context(), o)
-	if err != nil {
-		Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	Keep(t, "redis", s, err)
 	return s
 }
 

@@ -53,14 +53,7 @@ func openSystem(t *testing.T, backend string, more store.Requirements) (*System,
 		Needs: append(more.Needs, fault.CapPaths, fault.CapRival), Many: true, TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
 		Setting: more.Setting,
 	})
-	if err != nil {
-		env.Missing(t, backend, err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, backend, e, err)
 	w := &System{Environment: e, Dir: t.TempDir()}
 	return w, func(t *testing.T, wrapper string) *Host {
 		t.Helper()

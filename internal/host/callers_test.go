@@ -22,14 +22,7 @@ const closely = int64(time.Millisecond)
 func redisSpec(t *testing.T) Spec {
 	t.Helper()
 	s, err := env.StartRedis(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "redis", s, err)
 	return Spec{
 		Backend: "redis",
 		Path:    plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis"),

@@ -27,14 +27,7 @@ const (
 func redisServer(t *testing.T) *env.Server {
 	t.Helper()
 	s, err := env.StartRedis(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "redis", s, err)
 	return s
 }
 

@@ -99,14 +99,7 @@ func TestKeptUp(t *testing.T) {
 // that is itself that slow gets two more tries.
 func TestCoordinatedOmission(t *testing.T) {
 	s, err := env.StartRedis(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "redis", s, err)
 	bl, ok := baseline.ByName("redislock")
 	if !ok {
 		t.Fatal("there is no redislock")

@@ -9,14 +9,7 @@ import (
 
 func TestCounter(t *testing.T) {
 	s, err := env.StartRedis(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "redis", s, err)
 	cfg := driver.Config{"address": s.Addr()}
 	c, err := Of("redis").Counter(cfg)
 	if err != nil {

@@ -13,14 +13,7 @@ import (
 // TestLeftKeys: what a lock leaves is seen, what a prefix needs is not.
 func TestLeftKeys(t *testing.T) {
 	s, err := env.StartRedis(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "redis", s, err)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = c.Close() })
 	set := func(err error) {

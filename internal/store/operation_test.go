@@ -32,14 +32,7 @@ func host(t *testing.T, backend, setting string) (*store.Environment, *recorder.
 		w.Needs = append(w.Needs, fault.CapKeeps)
 	}
 	e, err := store.Of(backend).Open(t.Context(), w)
-	if err != nil {
-		env.Missing(t, backend, err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, backend, e, err)
 	paths, err := e.AddPaths()
 	if err != nil {
 		t.Fatal(err)

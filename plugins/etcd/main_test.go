@@ -30,14 +30,7 @@ func servers(t *testing.T, run func(t *testing.T, binary string)) {
 func start(t testing.TB, opts *env.EtcdOptions) *env.Server {
 	t.Helper()
 	s, err := env.StartEtcd(t.Context(), opts)
-	if err != nil {
-		env.Missing(t, "etcd", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("close the server: %v", err)
-		}
-	})
+	env.Keep(t, "etcd", s, err)
 	return s
 }
 

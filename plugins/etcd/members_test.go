@@ -14,17 +14,11 @@ import (
 )
 
 // three starts a cluster of three members.
-func three(t *testing.T) (members []*env.Server, on Options) {
+func three(t *testing.T) (env.Nodes, Options) {
 	t.Helper()
 	members, err := env.StartEtcdCluster(t.Context(), 3, nil)
-	if err != nil {
-		env.Missing(t, "etcd", err)
-	}
-	for _, m := range members {
-		t.Cleanup(func() { must(t, m.Close()) })
-		on.Address = append(on.Address, m.Addr())
-	}
-	return members, on
+	env.Keep(t, "etcd", members, err)
+	return members, Options{Address: members.Addrs()}
 }
 
 // leader is the index of the member that leads.
@@ -118,12 +112,7 @@ func TestMemberWithoutLeader(t *testing.T) {
 	peers := &env.EtcdPeers{}
 	t.Cleanup(func() { must(t, peers.Close()) })
 	members, err := env.StartEtcdCluster(t.Context(), 3, &env.EtcdOptions{Peers: peers})
-	if err != nil {
-		env.Missing(t, "etcd", err)
-	}
-	for _, m := range members {
-		t.Cleanup(func() { must(t, m.Close()) })
-	}
+	env.Keep(t, "etcd", members, err)
 	ill := (leader(t, members) + 1) % 3
 	b := connect(t, on(members[ill]))
 	acquire(t, b, lock("warm", "a"))

@@ -98,16 +98,9 @@ func TestRevokedFromOutside(t *testing.T) {
 // under a held lock and a waiter: nothing is lost.
 func TestMemberRestart(t *testing.T) {
 	members, err := env.StartEtcdCluster(t.Context(), 3, nil)
-	if err != nil {
-		env.Missing(t, "etcd", err)
-	}
-	var addrs []string
-	for _, m := range members {
-		addrs = append(addrs, m.Addr())
-		t.Cleanup(func() { must(t, m.Close()) })
-	}
+	env.Keep(t, "etcd", members, err)
 	open := func() *core.Client {
-		c := core.New(connect(t, Options{Address: addrs, Connect: Connect{RequestTimeout: time.Second}}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
+		c := core.New(connect(t, Options{Address: members.Addrs(), Connect: Connect{RequestTimeout: time.Second}}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
 		t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
 		return c
 	}

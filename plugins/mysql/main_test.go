@@ -66,12 +66,7 @@ func require(t *testing.T, err error) {
 func own(t *testing.T, o *env.MariaDBOptions) *env.Server {
 	t.Helper()
 	s, err := env.StartMariaDB(t.Context(), o)
-	require(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.Keep(t, "mysql", s, err)
 	return s
 }
 

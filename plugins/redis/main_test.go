@@ -17,14 +17,7 @@ func TestMain(m *testing.M) { plugintest.Main(m) }
 func start(t testing.TB, opts *env.RedisOptions) *env.Server {
 	t.Helper()
 	s, err := env.StartRedis(t.Context(), opts)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("close the server: %v", err)
-		}
-	})
+	env.Keep(t, "redis", s, err)
 	return s
 }
 

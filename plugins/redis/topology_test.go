@@ -112,10 +112,7 @@ func useEverything(t *testing.T, o Options) {
 func startCluster(t *testing.T, count int) (env.Nodes, Options) {
 	t.Helper()
 	nodes, err := env.StartRedisCluster(t.Context(), count)
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() { must(t, nodes.Close()) })
+	env.Keep(t, "redis", nodes, err)
 	return nodes, Options{Cluster: true, Address: strings.Split(nodes.Addr(), ",")}
 }
 

@@ -190,17 +190,11 @@ func counterparts(t *testing.T, f *files) map[string]string {
 	t.Cleanup(func() { must(t, own.Close()) })
 	r, err := env.StartRedis(t.Context(), &env.RedisOptions{Lines: []string{
 		fmt.Sprint("tls-port ", own.Port(0)), "tls-cert-file " + f.path("server.pem"), "tls-key-file " + f.path("server.key"), "tls-ca-cert-file " + f.path("ca.pem")}})
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() { must(t, r.Close()) })
+	env.Keep(t, "redis", r, err)
 	at["redis"], at["redis TLS"] = r.Addr(), fmt.Sprint("127.0.0.1:", own.Port(0))
 
 	m, err := env.StartMariaDB(t.Context(), &env.MariaDBOptions{Args: []string{"--skip-ssl"}})
-	if err != nil {
-		env.Missing(t, "mysql", err)
-	}
-	t.Cleanup(func() { must(t, m.Close()) })
+	env.Keep(t, "mysql", m, err)
 	at["mysql"] = m.Addr()
 
 	for name, opts := range map[string]*env.EtcdOptions{
@@ -208,10 +202,7 @@ func counterparts(t *testing.T, f *files) map[string]string {
 		"etcd TLS": {CertFile: f.path("server.pem"), KeyFile: f.path("server.key"), ClientCAFile: f.path("ca.pem")},
 	} {
 		e, err := env.StartEtcd(t.Context(), opts)
-		if err != nil {
-			env.Missing(t, "etcd", err)
-		}
-		t.Cleanup(func() { must(t, e.Close()) })
+		env.Keep(t, "etcd", e, err)
 		at[name] = e.Addr()
 	}
 	return at

@@ -131,10 +131,7 @@ func secureRedis(t *testing.T, f *files) (*path, func()) {
 		lines = append(lines, fmt.Sprint(settings[i], " ", settings[i+1]))
 	}
 	s, err := env.StartRedis(t.Context(), &env.RedisOptions{Lines: lines})
-	if err != nil {
-		env.Missing(t, "redis", err)
-	}
-	t.Cleanup(func() { must(t, s.Close()) })
+	env.Keep(t, "redis", s, err)
 	admin := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = admin.Close() })
 	return through(t, fmt.Sprint("127.0.0.1:", own.Port(0))), func() {
@@ -151,10 +148,7 @@ func secureMariaDB(t *testing.T, f *files) store {
 			"GRANT ALL ON lockbench.* TO locks@'%'",
 		},
 	})
-	if err != nil {
-		env.Missing(t, "mysql", err)
-	}
-	t.Cleanup(func() { must(t, s.Close()) })
+	env.Keep(t, "mysql", s, err)
 	admin, err := sql.Open("mysql", env.MariaDBAddress(s))
 	must(t, err)
 	t.Cleanup(func() { _ = admin.Close() })
@@ -197,10 +191,7 @@ func etcdWithUsers(t *testing.T, f *files) store {
 
 func secureEtcd(t *testing.T, f *files, clients string) (*path, func(user, password string) *clientv3.Client) {
 	s, err := env.StartEtcd(t.Context(), &env.EtcdOptions{CertFile: f.path("server.pem"), KeyFile: f.path("server.key"), ClientCAFile: clients})
-	if err != nil {
-		env.Missing(t, "etcd", err)
-	}
-	t.Cleanup(func() { must(t, s.Close()) })
+	env.Keep(t, "etcd", s, err)
 	return through(t, s.Addr()), func(user, password string) *clientv3.Client {
 		c, err := clientv3.New(clientv3.Config{
 			Endpoints: []string{"https://" + s.Addr()}, TLS: &tls.Config{InsecureSkipVerify: true},

@@ -26,9 +26,6 @@ func at(t testing.TB, addr string) *Writer {
 func onServer(t testing.TB) *Writer {
 	t.Helper()
 	s, err := env.StartEtcd(t.Context(), nil)
-	if err != nil {
-		env.Missing(t, "etcd", err)
-	}
-	t.Cleanup(func() { must(t, s.Close()) })
+	env.Keep(t, "etcd", s, err)
 	return at(t, s.Addr())
 }
