@@ -27,7 +27,7 @@ type Exploration struct {
 	For time.Duration
 	// Actions are those that may happen; none means all.
 	Actions []string
-	// KeepGoing looks for more after the first scene of a backend.
+	// KeepGoing looks for more after the first reproducer of a backend.
 	KeepGoing bool
 	// Recorder is another program for the hosts, see [explore.Options].
 	Recorder string
@@ -50,7 +50,7 @@ func (x Exploration) Check() error {
 }
 
 // Explore explores the backends of a plan one after the other, and writes what
-// it finds to the plan's folder: a scene file for each broken claim. When ctx
+// it finds to the plan's folder: a reproducer file for each broken claim. When ctx
 // ends it returns what it has.
 func Explore(ctx context.Context, x Exploration) (found []explore.Found, err error) {
 	if err := x.Check(); err != nil {
@@ -73,8 +73,8 @@ func Explore(ctx context.Context, x Exploration) (found []explore.Found, err err
 				Length: x.For / time.Duration(len(backends)), Seed: x.Plan.Seed, Actions: x.Actions, Recorder: x.Recorder, KeepGoing: x.KeepGoing, Log: x.Log, Progress: x.Progress,
 			})
 			found = append(found, one)
-			for i, s := range one.Scenes {
-				err = errors.Join(err, s.WriteFile(filepath.Join(x.Plan.Out, fmt.Sprintf("scene-%s-%d.json", b.Name, i+1))))
+			for i, s := range one.Reproducers {
+				err = errors.Join(err, s.WriteFile(filepath.Join(x.Plan.Out, fmt.Sprintf("reproducer-%s-%d.json", b.Name, i+1))))
 			}
 			if err != nil || ctx.Err() != nil {
 				break
@@ -90,19 +90,19 @@ func Explore(ctx context.Context, x Exploration) (found []explore.Found, err err
 	return found, err
 }
 
-// PlayScene plays a scene of a file on the plugin that is found for it.
-func PlayScene(ctx context.Context, path string, p Plan, recorder string, runs int) (explore.Scene, explore.Played, error) {
-	scene, err := explore.ReadScene(path)
+// PlayReproducer plays a reproducer of a file on the plugin that is found for it.
+func PlayReproducer(ctx context.Context, path string, p Plan, recorder string, runs int) (explore.Reproducer, explore.Played, error) {
+	reproducer, err := explore.ReadReproducer(path)
 	if err != nil {
-		return scene, explore.Played{}, usagef("%v", err)
+		return reproducer, explore.Played{}, usagef("%v", err)
 	}
-	p.Backends = []string{scene.Schedule.Backend}
+	p.Backends = []string{reproducer.Schedule.Backend}
 	backends, _, err := p.explored(ctx)
 	if err != nil {
-		return scene, explore.Played{}, err
+		return reproducer, explore.Played{}, err
 	}
-	played, err := explore.Play(ctx, scene, backends[0], explore.Options{Recorder: recorder}, runs)
-	return scene, played, err
+	played, err := explore.Play(ctx, reproducer, backends[0], explore.Options{Recorder: recorder}, runs)
+	return reproducer, played, err
 }
 
 // explored describes an exploration: of the backends for which there are

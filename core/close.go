@@ -129,7 +129,7 @@ func (c *Client) releaseAll(ctx context.Context) error {
 
 // finish tries a clean-up until it is done or over, or ctx ends. Whoever left
 // it to the janitor has been told why.
-func (c *Client) finish(ctx context.Context, k *chore) {
+func (c *Client) finish(ctx context.Context, k *cleanup) {
 	pause := backoff{from: minRetry, to: retryTo}
 	for ctx.Err() == nil && c.clock.now() < k.until {
 		call := c.calls.try(ctx, 0)

@@ -13,12 +13,12 @@ import (
 type janitor struct {
 	c       *Client
 	mu      sync.Mutex
-	pending []*chore
+	pending []*cleanup
 	running bool
 }
 
-// chore is one clean-up.
-type chore struct {
+// cleanup is one of them.
+type cleanup struct {
 	until instant                         // what it cleans up is over then
 	try   func(ctx context.Context) error // tries once, and returns nil when there is nothing left to do
 }
@@ -32,14 +32,14 @@ func (j *janitor) init(c *Client) { j.c = c }
 func (j *janitor) add(until instant, try func(context.Context) error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.pending = append(j.pending, &chore{until: until, try: try})
+	j.pending = append(j.pending, &cleanup{until: until, try: try})
 	if !j.running {
 		j.running = j.c.spawn(j.run)
 	}
 }
 
 // all hands over what is pending.
-func (j *janitor) all() []*chore {
+func (j *janitor) all() []*cleanup {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	out := j.pending
@@ -72,7 +72,7 @@ func (j *janitor) round(ctx context.Context) bool {
 
 // first returns a clean-up and puts it last, so that one that always fails
 // holds up no other. Without one the janitor ends.
-func (j *janitor) first() *chore {
+func (j *janitor) first() *cleanup {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.pending) == 0 {
@@ -84,7 +84,7 @@ func (j *janitor) first() *chore {
 	return k
 }
 
-func (j *janitor) drop(k *chore) {
+func (j *janitor) drop(k *cleanup) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if i := slices.Index(j.pending, k); i >= 0 {

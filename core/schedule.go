@@ -163,7 +163,7 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 	defer s.mu.Unlock()
 	now := s.c.clock.now()
 	s.c.events.ask(now)
-	ended, soon := s.ripe(now)
+	ended, soon := s.due(now)
 	if len(soon) > 0 && soon[0].next <= now { // else the timer was early, or a lease is new
 		batches = s.group(soon, now)
 	}
@@ -185,9 +185,9 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 	return ended, batches, max(s.wakeAt.sub(now), 0)
 }
 
-// ripe ends the leases whose time is over, and takes from the heap those that
+// due ends the leases whose time is over, and takes from the heap those that
 // need a look soon, in their order.
-func (s *scheduler) ripe(now instant) (ended, soon []*Lease) {
+func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	for len(s.leases) > 0 && s.leases[0].next <= now.add(maxAhead) {
 		l := s.leases[0].lease
 		switch {

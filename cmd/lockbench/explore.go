@@ -15,33 +15,33 @@ import (
 	"github.com/lockbench/lockbench/internal/explore"
 )
 
-// exploreFlags are those of scenario explore and of --scene.
+// exploreFlags are those of scenario explore and of --reproducer.
 type exploreFlags struct {
 	lasts           time.Duration
 	actions         []string
 	keepGoing       bool
-	scene, recorder string
+	reproducer, recorder string
 }
 
 func (x *exploreFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.DurationVar(&x.lasts, "for", 10*time.Minute, "how long scenario explore searches, on all backends together")
 	fl.StringSliceVar(&x.actions, "actions", nil, "actions of scenario explore, a `LIST` (default all that fit)")
-	fl.BoolVar(&x.keepGoing, "keep-going", false, "let scenario explore search on after the first scene of a backend")
-	fl.StringVar(&x.scene, "scene", "", "play a scene of scenario explore again, from its `FILE`")
+	fl.BoolVar(&x.keepGoing, "keep-going", false, "let scenario explore search on after the first reproducer of a backend")
+	fl.StringVar(&x.reproducer, "reproducer", "", "play a reproducer of scenario explore again, from its `FILE`")
 	fl.StringVar(&x.recorder, "recorder", "", "the lockbench `BINARY` that runs the hosts of scenario explore, an older one for example (default: this one)")
 }
 
 // explores reports whether the command is one of scenario explore.
 func (f *runFlags) explores() bool {
-	return f.explore.scene != "" || slices.Contains(f.given.Scenarios, bench.ExploreScenario)
+	return f.explore.reproducer != "" || slices.Contains(f.given.Scenarios, bench.ExploreScenario)
 }
 
-// runExplore explores, or plays a scene.
+// runExplore explores, or plays a reproducer.
 func (f *runFlags) runExplore(ctx context.Context, cmd *cobra.Command) error {
 	other := notOfExplore
-	if f.explore.scene != "" {
-		other = notOfScene
+	if f.explore.reproducer != "" {
+		other = notOfReproducer
 	}
 	if err := refuse(cmd, bench.ExploreScenario, other); err != nil {
 		return err
@@ -50,8 +50,8 @@ func (f *runFlags) runExplore(ctx context.Context, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if f.explore.scene != "" {
-		return f.playScene(ctx, cmd.OutOrStdout(), p)
+	if f.explore.reproducer != "" {
+		return f.playReproducer(ctx, cmd.OutOrStdout(), p)
 	}
 	log := &exploreLog{w: cmd.ErrOrStderr(), all: f.verbose}
 	x := bench.Exploration{
@@ -70,14 +70,14 @@ func (f *runFlags) runExplore(ctx context.Context, cmd *cobra.Command) error {
 // exploreVerdict turns what was found into the command's error. A violation
 // comes first.
 func exploreVerdict(ctx context.Context, found []explore.Found, err error) error {
-	scenes, grants := 0, 0
+	reproducers, grants := 0, 0
 	for _, one := range found {
-		scenes += len(one.Scenes)
+		reproducers += len(one.Reproducers)
 		grants += one.Grants
 	}
 	switch {
-	case scenes > 0:
-		return errors.Join(fmt.Errorf("%w: %d scenes in %d grants", errUnsafe, scenes, grants), err)
+	case reproducers > 0:
+		return errors.Join(fmt.Errorf("%w: %d reproducers in %d grants", errUnsafe, reproducers, grants), err)
 	case ctx.Err() != nil:
 		return errInterrupted
 	case err != nil:
@@ -95,8 +95,8 @@ func showFound(found []explore.Found, format string, w io.Writer) error {
 	}
 	for _, one := range found {
 		verdict := "no claim was broken"
-		if n := len(one.Scenes); n > 0 {
-			verdict = fmt.Sprintf("BROKEN: %d scenes, and %d violations that these explain", n, one.Again)
+		if n := len(one.Reproducers); n > 0 {
+			verdict = fmt.Sprintf("BROKEN: %d reproducers, and %d violations that these explain", n, one.Again)
 		}
 		fmt.Fprintf(w, "%s: %s\n  %d schedules, %d grants, %d actions; %s\n", one.Backend, verdict, one.Schedules, one.Grants, one.Actions, one.Covered.Line())
 		fmt.Fprintf(w, "  %d schedules on a machine that was starved, %d of which left a claim with a time unjudged; %d documented exceptions were seen\n",
@@ -107,7 +107,7 @@ func showFound(found []explore.Found, format string, w io.Writer) error {
 		if one.Failed > 0 {
 			fmt.Fprintf(w, "  %d schedules could not be played, the last: %s\n", one.Failed, one.Failure)
 		}
-		for _, s := range one.Scenes {
+		for _, s := range one.Reproducers {
 			fmt.Fprint(w, indented(s.Text()))
 		}
 	}
@@ -118,20 +118,20 @@ func indented(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ") + "\n"
 }
 
-// sceneRuns is how often a scene is played if nobody says.
-const sceneRuns = 10
+// reproducerRuns is how often a reproducer is played if nobody says.
+const reproducerRuns = 10
 
-// playScene plays the scene of a file again.
-func (f *runFlags) playScene(ctx context.Context, w io.Writer, p bench.Plan) error {
+// playReproducer plays the reproducer of a file again.
+func (f *runFlags) playReproducer(ctx context.Context, w io.Writer, p bench.Plan) error {
 	runs := p.Runs
 	if runs < 1 {
-		runs = sceneRuns
+		runs = reproducerRuns
 	}
-	scene, played, err := bench.PlayScene(ctx, f.explore.scene, p, f.explore.recorder, runs)
+	reproducer, played, err := bench.PlayReproducer(ctx, f.explore.reproducer, p, f.explore.recorder, runs)
 	if err != nil {
 		return orInterrupted(ctx, err)
 	}
-	fmt.Fprint(w, scene.Text())
+	fmt.Fprint(w, reproducer.Text())
 	fmt.Fprintf(w, "Now: it broke a claim in %d of %d runs, %d grants", played.Shown, played.Runs, played.Grants)
 	if played.Unjudged > 0 {
 		fmt.Fprintf(w, "; %d runs on a machine that was starved left a claim with a time unjudged", played.Unjudged)

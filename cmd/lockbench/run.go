@@ -62,7 +62,7 @@ Baselines, measured in this process on the same server:
   lockbench run --scenarios safety --quick
   lockbench run --scenarios safety --backends redis --faults failover,failover-wait
   lockbench run --scenarios explore --backends etcd --for 30m --seed 7
-  lockbench run --scene results/explore/scene-etcd-1.json
+  lockbench run --reproducer results/explore/reproducer-etcd-1.json
   lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
   lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging
   lockbench run --backends redis --target redis=env:REDIS_URL --parts 4 -o results/1
@@ -278,7 +278,7 @@ var (
 	ofMeasuring  = []string{"ttl", "clients", "hosts", "keys", "hold", "rate", "modes", "candidates", "tick", "env", "vs"}
 	notOfSafety  = slices.Concat(ofMeasuring, []string{"parts"})
 	notOfExplore = slices.Concat(ofMeasuring, []string{"measure", "faults", "quick", "runs"})
-	notOfScene   = slices.Concat(ofMeasuring, []string{"measure", "faults", "quick", "seed", "for", "actions", "keep-going", "backends", "scenarios"})
+	notOfReproducer   = slices.Concat(ofMeasuring, []string{"measure", "faults", "quick", "seed", "for", "actions", "keep-going", "backends", "scenarios"})
 	ofResume     = []string{"resume", "target", "config", "plugin-dir", "vs", "state", "format", "verbose"}
 )
 

@@ -13,7 +13,7 @@ import (
 )
 
 // TestPlantedBugsAreFound: each, without being told what to look for, and in a
-// scene of two actions at most, of which one that is repeated counts once;
+// reproducer of two actions at most, of which one that is repeated counts once;
 // nothing in a backend that has none. The short test looks for one of them,
 // among the actions that can show it.
 func TestPlantedBugsAreFound(t *testing.T) {
@@ -37,13 +37,13 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(found.Scenes) == 0 {
+			if len(found.Reproducers) == 0 {
 				t.Fatalf("nothing was found in %d schedules, %d grants: %s", found.Schedules, found.Grants, found.Failure)
 			}
-			scene := slices.MaxFunc(found.Scenes, func(a, b Scene) int { return cmp.Compare(a.Shown, b.Shown) })
-			t.Logf("after %d schedules, %v with shrinking: %s", found.Schedules, time.Since(began).Round(time.Second), scene.Text())
+			reproducer := slices.MaxFunc(found.Reproducers, func(a, b Reproducer) int { return cmp.Compare(a.Shown, b.Shown) })
+			t.Logf("after %d schedules, %v with shrinking: %s", found.Schedules, time.Since(began).Round(time.Second), reproducer.Text())
 			actions := map[string]bool{}
-			for _, e := range scene.Schedule.Events {
+			for _, e := range reproducer.Schedule.Events {
 				actions[e.Action] = true
 			}
 			if len(actions) > 2 {

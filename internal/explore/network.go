@@ -51,8 +51,8 @@ var impairments = []impairment{
 	{name: "throttle", does: "the line is slow between %s and the servers", lasts: while, do: func(x float64) func(*fault.Proxy) error {
 		return func(p *fault.Proxy) error { return p.Throttle(1 + int(63*(1-x))) }
 	}},
-	{name: "dribble", does: "data come in small pieces between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*fault.Proxy) error {
-		return func(p *fault.Proxy) error { return p.Dribble(256-int(192*x), 200*time.Microsecond) }
+	{name: "fragment", does: "data come in small pieces between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*fault.Proxy) error {
+		return func(p *fault.Proxy) error { return p.Fragment(256-int(192*x), 200*time.Microsecond) }
 	}},
 	{name: "resets", does: "some messages end in a reset between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*fault.Proxy) error {
 		return func(p *fault.Proxy) error { return p.Reset(0.002 + 0.018*x) }

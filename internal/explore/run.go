@@ -35,14 +35,14 @@ type Options struct {
 	// this one.
 	Recorder string
 	// KeepGoing goes on after a violation; otherwise the backend's exploration
-	// ends with the first scene.
+	// ends with the first reproducer.
 	KeepGoing bool
 	// Players is how many schedules are played at the same time, each on servers of
 	// its own: they wait for most of it. Default 2.
 	Players int
-	// Shrink bounds the time for making a scene small. Default 5 minutes.
+	// Shrink bounds the time for making a reproducer small. Default 5 minutes.
 	Shrink time.Duration
-	// Runs is how often a scene is played at the end to say how often it shows.
+	// Runs is how often a reproducer is played at the end to say how often it shows.
 	// Default 10.
 	Runs int
 	// Log is told what is found, and Progress of each schedule, one after the other.
@@ -60,17 +60,17 @@ type Found struct {
 	// while the machine was starved, and Starved those in which it was.
 	Unjudged, Starved int
 	// Exempt are the violations that are written down, and Again those of which
-	// there is a scene, or soon will be.
+	// there is a reproducer, or soon will be.
 	Exempt, Again int
 	// Failed are the schedules that could not be played, with the last reason.
 	Failed  int
 	Failure string
 	Covered Coverage
-	Scenes  []Scene
+	Reproducers  []Reproducer
 }
 
 // Unsafe reports whether a claim was broken.
-func (f Found) Unsafe() bool { return len(f.Scenes) > 0 }
+func (f Found) Unsafe() bool { return len(f.Reproducers) > 0 }
 
 // Explore plays schedules on one backend. It ends early with ctx, whose end is
 // no error.
@@ -134,7 +134,7 @@ type explorer struct {
 	found     *Found
 	failures  int // in a row
 	failure   error
-	shrinking map[claim.Rule]bool // of which a scene is being made
+	shrinking map[claim.Rule]bool // of which a reproducer is being made
 	kept      *sync.Cond          // one was made
 }
 
@@ -171,7 +171,7 @@ func (x *explorer) close() error {
 	return x.scratch.Close()
 }
 
-// next is another schedule, if there is to be one. Where one scene is enough, it
+// next is another schedule, if there is to be one. Where one reproducer is enough, it
 // waits until that which is being made is one.
 func (x *explorer) next(ctx context.Context) (Schedule, bool) {
 	x.mu.Lock()
@@ -185,14 +185,14 @@ func (x *explorer) next(ctx context.Context) (Schedule, bool) {
 	return x.generator.next(), true
 }
 
-// satisfied reports whether there is a scene that can be shown again, or may soon
+// satisfied reports whether there is a reproducer that can be shown again, or may soon
 // be one, and one is enough.
 func (x *explorer) satisfied() bool {
-	shown := slices.ContainsFunc(x.found.Scenes, func(s Scene) bool { return s.Shown > 0 })
+	shown := slices.ContainsFunc(x.found.Reproducers, func(s Reproducer) bool { return s.Shown > 0 })
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
-// one plays one schedule, and makes a scene of a violation of which there is
+// one plays one schedule, and makes a reproducer of a violation of which there is
 // none.
 func (x *explorer) one(ctx context.Context, s Schedule) {
 	h, err := x.play(ctx, s)
@@ -235,7 +235,7 @@ func (x *explorer) unplayable(err error) {
 }
 
 // tally adds a schedule to what was found, and reports it. A violation that no
-// scene explains is fresh: the caller has to make one, and nobody else does so
+// reproducer explains is fresh: the caller has to make one, and nobody else does so
 // for this rule meanwhile.
 func (x *explorer) tally(h *History, v verdict) (violation Violation, fresh bool) {
 	x.mu.Lock()
@@ -279,21 +279,21 @@ func (x *explorer) tally(h *History, v verdict) (violation Violation, fresh bool
 	return violation, fresh
 }
 
-// explained reports whether a violation is one of which there is a scene, or
+// explained reports whether a violation is one of which there is a reproducer, or
 // soon will be.
 func (x *explorer) explained(s Schedule, v Violation) bool {
-	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Scenes, func(known Scene) bool { return known.explains(s, v) })
+	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })
 }
 
-// keep adds a scene to what was found, if it is another one.
-func (x *explorer) keep(scene Scene) {
+// keep adds a reproducer to what was found, if it is another one.
+func (x *explorer) keep(reproducer Reproducer) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.shrinking, scene.Rule)
+	delete(x.shrinking, reproducer.Rule)
 	x.kept.Broadcast()
-	if !slices.ContainsFunc(x.found.Scenes, func(known Scene) bool { return known.key() == scene.key() }) {
-		x.found.Scenes = append(x.found.Scenes, scene)
-		x.opts.Log("%s", scene.Text())
+	if !slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.key() == reproducer.key() }) {
+		x.found.Reproducers = append(x.found.Reproducers, reproducer)
+		x.opts.Log("%s", reproducer.Text())
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // Schedule is everything that is played once: hosts with callers, and what
-// befalls them. It is what a scene file has.
+// befalls them. It is what a reproducer file has.
 type Schedule struct {
 	Backend string `json:"backend"`
 	Setting string `json:"setting,omitempty"` // of the store, see [store.Settings]

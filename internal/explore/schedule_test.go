@@ -111,41 +111,41 @@ func TestSmallerSchedulesCanBePlayed(t *testing.T) {
 	}
 }
 
-// TestSceneFile: a scene is read as it was written, and what cannot be played is
+// TestReproducerFile: a reproducer is read as it was written, and what cannot be played is
 // refused.
-func TestSceneFile(t *testing.T) {
+func TestReproducerFile(t *testing.T) {
 	g := newGenerator("mysql", 9, nil, Actions())
 	for range 20 {
-		scene := Scene{Rule: "overlap", What: "something", Shown: 3, Runs: 10, Schedule: g.next()}
-		path := t.TempDir() + "/scene.json"
-		if err := scene.WriteFile(path); err != nil {
+		reproducer := Reproducer{Rule: "overlap", What: "something", Shown: 3, Runs: 10, Schedule: g.next()}
+		path := t.TempDir() + "/reproducer.json"
+		if err := reproducer.WriteFile(path); err != nil {
 			t.Fatal(err)
 		}
-		again, err := ReadScene(path)
+		again, err := ReadReproducer(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		one, _ := json.Marshal(scene)
+		one, _ := json.Marshal(reproducer)
 		two, _ := json.Marshal(again)
 		if !slices.Equal(one, two) {
 			t.Fatalf("%s\nis read as\n%s", one, two)
 		}
-		if scene.Text() == "" {
-			t.Error("a scene without a text")
+		if reproducer.Text() == "" {
+			t.Error("a reproducer without a text")
 		}
-		scene.Schedule.Events = append(scene.Schedule.Events, Event{Action: "no-such"})
-		if err := scene.WriteFile(path); err != nil {
+		reproducer.Schedule.Events = append(reproducer.Schedule.Events, Event{Action: "no-such"})
+		if err := reproducer.WriteFile(path); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadScene(path); err == nil {
+		if _, err := ReadReproducer(path); err == nil {
 			t.Error("an action that there is not was accepted")
 		}
 	}
 }
 
-// TestSceneExplains: a violation is known by the actions of its scene, or by
+// TestReproducerExplains: a violation is known by the actions of its reproducer, or by
 // what it says; another one is not.
-func TestSceneExplains(t *testing.T) {
+func TestReproducerExplains(t *testing.T) {
 	of := func(actions ...string) (s Schedule) {
 		for _, a := range actions {
 			s.Events = append(s.Events, Event{Action: a})
@@ -154,23 +154,23 @@ func TestSceneExplains(t *testing.T) {
 		return s
 	}
 	const what = `release of lock 3 on host A gave up 3.998s before its context ended: release "x-1-3" on redis: cannot connect to 127.0.0.1:23025`
-	scene := Scene{Rule: "gave up", What: what, Schedule: of("refuse")}
-	wrapped := scene
+	reproducer := Reproducer{Rule: "gave up", What: what, Schedule: of("refuse")}
+	wrapped := reproducer
 	wrapped.Schedule.Hosts = []HostPlan{{Wrapper: "shell"}}
 	for _, c := range []struct {
-		scene Scene
+		reproducer Reproducer
 		in    Schedule
 		rule  string
 		what  string
 		want  bool
 	}{
-		{scene, of("cut", "refuse"), "gave up", "something else", true},
-		{scene, of("cut"), "gave up", `release of lock 12 on host C gave up 1.2s before its context ended: release "y" on redis: cannot connect to 127.0.0.1:99`, true},
-		{scene, of("cut"), "gave up", "lead of lock 3 on host A gave up 3s before its context ended: read-only", false},
-		{scene, of("cut", "refuse"), "overlap", what, false},
+		{reproducer, of("cut", "refuse"), "gave up", "something else", true},
+		{reproducer, of("cut"), "gave up", `release of lock 12 on host C gave up 1.2s before its context ended: release "y" on redis: cannot connect to 127.0.0.1:99`, true},
+		{reproducer, of("cut"), "gave up", "lead of lock 3 on host A gave up 3s before its context ended: read-only", false},
+		{reproducer, of("cut", "refuse"), "overlap", what, false},
 		{wrapped, of("refuse"), "gave up", "something else", false},
 	} {
-		if got := c.scene.explains(c.in, Violation{Rule: claim.Rule(c.rule), What: c.what}); got != c.want {
+		if got := c.reproducer.explains(c.in, Violation{Rule: claim.Rule(c.rule), What: c.what}); got != c.want {
 			t.Errorf("%q with %v: explained %v, want %v", c.what, c.in.Events, got, c.want)
 		}
 	}

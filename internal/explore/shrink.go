@@ -36,18 +36,18 @@ func removalThreshold(n int) (need, times int) {
 }
 
 // shrink finds the smallest schedule that shows the violation of s.
-func (x *explorer) shrink(ctx context.Context, s Schedule, v Violation) Scene {
+func (x *explorer) shrink(ctx context.Context, s Schedule, v Violation) Reproducer {
 	k := &shrinker{explorer: x, rule: v.Rule, what: v.What}
 	trail, again := k.trail(ctx, s)
 	if !again {
 		x.log("%s: it did not show again in %d plays", x.backend.Name, k.plays)
-		return Scene{Schedule: s, Rule: k.rule, What: k.what, Runs: chances}
+		return Reproducer{Schedule: s, Rule: k.rule, What: k.what, Runs: chances}
 	}
-	scene := k.back(ctx, k.steady(ctx, k.sceneOf(ctx, trail[len(trail)-1])), trail)
+	reproducer := k.back(ctx, k.steady(ctx, k.reproducerOf(ctx, trail[len(trail)-1])), trail)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	x.log("%s: shrunk in %d plays to %d actions on %d hosts", x.backend.Name, k.plays, len(scene.Schedule.Events), len(scene.Schedule.Hosts))
-	return scene
+	x.log("%s: shrunk in %d plays to %d actions on %d hosts", x.backend.Name, k.plays, len(reproducer.Schedule.Events), len(reproducer.Schedule.Hosts))
+	return reproducer
 }
 
 // chances is how often a schedule is played again to see whether it shows the
@@ -121,44 +121,44 @@ func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times
 	return one, false
 }
 
-// sceneOf plays s as often as a scene is.
-func (k *shrinker) sceneOf(ctx context.Context, s Schedule) Scene {
+// reproducerOf plays s as often as a reproducer is.
+func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	shown, plays := k.shows(ctx, s, k.opts.Runs, k.opts.Runs)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return Scene{Schedule: s, Rule: k.rule, What: k.what, Shown: shown, Runs: plays}
+	return Reproducer{Schedule: s, Rule: k.rule, What: k.what, Shown: shown, Runs: plays}
 }
 
-// steady finds a scene that shows oftener than one that seldom does: with more
+// steady finds a reproducer that shows oftener than one that seldom does: with more
 // callers and names, or with an action that is repeated.
-func (k *shrinker) steady(ctx context.Context, seldom Scene) Scene {
+func (k *shrinker) steady(ctx context.Context, seldom Reproducer) Reproducer {
 	best := seldom
 	for _, candidate := range []Schedule{seldom.Schedule.withMoreLoad(), seldom.Schedule.repeated()} {
 		if 2*best.Shown >= best.Runs || ctx.Err() != nil {
 			break
 		}
 		if shown, _ := k.shows(ctx, candidate, 2, 3); shown == 2 {
-			if scene := k.sceneOf(ctx, candidate); scene.Shown > best.Shown {
-				best = scene
+			if reproducer := k.reproducerOf(ctx, candidate); reproducer.Shown > best.Shown {
+				best = reproducer
 			}
 		}
 	}
 	return best
 }
 
-// back finds a scene that shows oftener than one that seldom does among the
+// back finds a reproducer that shows oftener than one that seldom does among the
 // schedules that it was made from, and have no more actions, by longer and
 // longer steps: one that was taken by luck, in two of three plays, spoils all
 // that come after it.
-func (k *shrinker) back(ctx context.Context, seldom Scene, trail []Schedule) Scene {
+func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom
 	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {
 		before := trail[len(trail)-1-step]
 		if len(before.Events) > max(len(seldom.Schedule.Events), wanted) {
 			break
 		}
-		if scene := k.sceneOf(ctx, before); scene.Shown > best.Shown {
-			best = scene
+		if reproducer := k.reproducerOf(ctx, before); reproducer.Shown > best.Shown {
+			best = reproducer
 		}
 	}
 	return best

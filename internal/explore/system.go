@@ -30,7 +30,7 @@ type Host struct {
 	Dir string
 }
 
-// Name is how a scene calls the host: A, B, ...
+// Name is how a reproducer calls the host: A, B, ...
 func (h *Host) Name() string { return hostName(h.Number) }
 
 func hostName(n int) string { return string(rune('A' + n)) }

@@ -39,9 +39,9 @@ func (p *Proxy) Throttle(rate int) error {
 	return p.harm(impairment{rate: rate}, Requests, Replies)
 }
 
-// Dribble cuts what passes into pieces of size bytes with a gap between them,
+// Fragment cuts what passes into pieces of size bytes with a gap between them,
 // in both directions.
-func (p *Proxy) Dribble(size int, gap time.Duration) error {
+func (p *Proxy) Fragment(size int, gap time.Duration) error {
 	return p.harm(impairment{size: size, gap: gap}, Requests, Replies)
 }
 

@@ -27,9 +27,9 @@ var networks = []Fault{
 		Inject: onPaths(func(p *Proxy) error { return p.Delay(40*time.Millisecond, 20*time.Millisecond) }), Heal: onPaths((*Proxy).Heal),
 	},
 	{
-		Name: "dribble", Does: "data come in pieces of 256 bytes, 200 µs apart",
+		Name: "fragment", Does: "data come in pieces of 256 bytes, 200 µs apart",
 		Needs: []Capability{CapRival, CapPaths}, KeepsLeases: true, ActsTTLs: 1.5,
-		Inject: onPaths(func(p *Proxy) error { return p.Dribble(256, 200*time.Microsecond) }), Heal: onPaths((*Proxy).Heal),
+		Inject: onPaths(func(p *Proxy) error { return p.Fragment(256, 200*time.Microsecond) }), Heal: onPaths((*Proxy).Heal),
 	},
 	{
 		Name: "lost-reply", Does: "half of the holder's acquires reach the servers, the answers do not reach the holder; TTL 10 s",

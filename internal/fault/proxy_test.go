@@ -16,7 +16,7 @@ func TestProxyPassesAndHeals(t *testing.T) {
 		"nothing":   func(*Proxy) error { return nil },
 		"delay":     func(p *Proxy) error { return p.Delay(20*time.Millisecond, 0) },
 		"throttle":  func(p *Proxy) error { return p.Throttle(100) },
-		"dribble":   func(p *Proxy) error { return p.Dribble(1, 100*time.Microsecond) },
+		"fragment":   func(p *Proxy) error { return p.Fragment(1, 100*time.Microsecond) },
 		"reset few": func(p *Proxy) error { return p.Reset(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestHarmsWhileConnectionsDie(t *testing.T) {
 		func(p *Proxy) error { return p.Reset(0.3) },
 		func(p *Proxy) error { return p.Delay(5*time.Millisecond, time.Millisecond) },
 		func(p *Proxy) error { return p.Throttle(50) },
-		func(p *Proxy) error { return p.Dribble(64, 200*time.Microsecond) },
+		func(p *Proxy) error { return p.Fragment(64, 200*time.Microsecond) },
 	}
 	for i := range 10 * len(harms) {
 		heal, err := p.Apart(harms[i%len(harms)])

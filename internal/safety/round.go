@@ -134,11 +134,11 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	for i := range c.names {
 		c.names[i] = fmt.Sprintf("safety-%x-%d", c.random.Uint64(), i)
 	}
-	scene := &c.environment.Setup
-	scene.Holder = c.holder
+	setup := &c.environment.Setup
+	setup.Holder = c.holder
 	defer func() {
 		// Whatever happened, nothing of the fault stays.
-		err = errors.Join(err, scene.EndBackground())
+		err = errors.Join(err, setup.EndBackground())
 	}()
 	if err := c.hold(ctx); err != nil {
 		return err
@@ -155,8 +155,8 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	proc.Sleep(ctx, time.Duration(c.random.Int64N(int64(c.ttl/3)))) // any moment of the renewal
 	r.InjectedNs = proc.Now()
 	c.giveBack(ctx)
-	if err := do(ctx, c.fault.Inject, scene); err != nil {
-		return errors.Join(fmt.Errorf("inject: %w", err), do(ctx, c.fault.Heal, scene))
+	if err := do(ctx, c.fault.Inject, setup); err != nil {
+		return errors.Join(fmt.Errorf("inject: %w", err), do(ctx, c.fault.Heal, setup))
 	}
 	if c.fault.RestoresService && c.fault.Heal == nil {
 		r.BackNs = proc.Now()

@@ -77,8 +77,8 @@ func (s *election) join(ctx context.Context) (err error) {
 	return c.Campaign(host.Campaign{Names: s.in.Names, TTL: s.in.TTL, Tick: s.in.Tick}, func(t host.Term) { s.hear(c, t) })
 }
 
-// bury kills the victim, by the given means, and ends what it held.
-func (s *election) bury(h *incident, kill func() error) error {
+// killVictim kills the victim of h by the given means, and ends what it held.
+func (s *election) killVictim(h *incident, kill func() error) error {
 	h.victim.dead = true
 	err := kill()
 	s.mu.Lock()

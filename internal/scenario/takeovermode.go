@@ -32,7 +32,7 @@ var killHost = mode{
 	name: "kill-host",
 	doc:  "SIGKILL to the host process; its plugin releases what it held",
 	inject: func(_ context.Context, s *election, h *incident) error {
-		return s.bury(h, h.victim.Kill)
+		return s.killVictim(h, h.victim.Kill)
 	},
 	heal: replace,
 }
@@ -53,7 +53,7 @@ var modes = []mode{
 		doc:     "connections are cut off without a FIN, then host and plugin are stopped and killed",
 		proxied: true, expires: true, waits: ttlLeft,
 		inject: func(_ context.Context, s *election, h *incident) error {
-			return errors.Join(h.victim.cut(), s.bury(h, h.victim.KillMachine))
+			return errors.Join(h.victim.cut(), s.killVictim(h, h.victim.KillMachine))
 		},
 		heal: replace,
 	},

@@ -23,7 +23,7 @@ const (
 // being granted, within releaseBudget.
 func (p *process) releaseAll(t *tracker) {
 	start := time.Now()
-	count := t.bury()
+	count := t.refuse()
 	if p.setup.Delay > 0 {
 		time.Sleep(p.setup.Delay)
 	}
@@ -36,8 +36,8 @@ func (p *process) releaseAll(t *tracker) {
 	p.log.Info("host died; its locks are released", "locks", count, "took", time.Since(start))
 }
 
-// bury refuses new requests from now on and says how many owners are known.
-func (t *tracker) bury() int {
+// refuse refuses new requests from now on and says how many owners are known.
+func (t *tracker) refuse() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dead = true

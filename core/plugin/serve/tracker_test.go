@@ -72,7 +72,7 @@ func (f fixture) holder(t *testing.T, name string) driver.Holder {
 // die is what happens when the host dies; it wants nothing to be left.
 func (f fixture) die(t *testing.T) {
 	t.Helper()
-	f.bury()
+	f.refuse()
 	ctx, cancel := context.WithTimeout(t.Context(), releaseBudget)
 	defer cancel()
 	if left := f.releaseAll(ctx); left != 0 {
@@ -206,7 +206,7 @@ func TestDeathWaitsForAcquiresInFlight(t *testing.T) {
 		ended <- err
 	}()
 	<-s.asked
-	f.bury()
+	f.refuse()
 	var left atomic.Int64
 	released := make(chan struct{})
 	go func() {
@@ -257,7 +257,7 @@ func TestDeathTriesAgain(t *testing.T) {
 	})
 	f.grant(t, req("a", "1"))
 	b.failures.Store(1 << 40)
-	f.bury()
+	f.refuse()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if left := f.releaseAll(ctx); left != 1 {

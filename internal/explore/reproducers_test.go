@@ -11,18 +11,18 @@ import (
 	"github.com/lockbench/lockbench/internal/store"
 )
 
-// TestScenes plays what was found once, and is fixed: no claim is broken. The
+// TestReproducers plays what was found once, and is fixed: no claim is broken. The
 // long ones are played with LOCKBENCH_SOAK or LOCKBENCH_LONG, three times each.
-func TestScenes(t *testing.T) {
+func TestReproducers(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("scenes/*.json")
+	files, err := filepath.Glob("reproducers/*.json")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenes: %v", err)
+		t.Fatalf("no reproducers: %v", err)
 	}
 	long := os.Getenv("LOCKBENCH_SOAK") != "" || os.Getenv("LOCKBENCH_LONG") != ""
-	of := map[string][]Scene{}
+	of := map[string][]Reproducer{}
 	for _, file := range files {
-		s, err := ReadScene(file)
+		s, err := ReadReproducer(file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func TestScenes(t *testing.T) {
 			of[s.Schedule.Backend] = append(of[s.Schedule.Backend], s)
 		}
 	}
-	for backend, scenes := range of {
+	for backend, reproducers := range of {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			path := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
@@ -48,9 +48,9 @@ func TestScenes(t *testing.T) {
 				}
 			}()
 			for _, setting := range store.Of(backend).SettingNames() { // one environment after the other
-				for _, s := range scenes {
+				for _, s := range reproducers {
 					if s.Schedule.Setting == setting {
-						playScene(t, x, s, long)
+						playReproducer(t, x, s, long)
 					}
 				}
 			}
@@ -61,7 +61,7 @@ func TestScenes(t *testing.T) {
 // fencing is the class of each backend, as it says itself.
 var fencing = map[string]string{"redis": "durable", "redlock": "quorum", "mysql": "durable", "etcd": "durable"}
 
-func playScene(t *testing.T, x *explorer, s Scene, long bool) {
+func playReproducer(t *testing.T, x *explorer, s Reproducer, long bool) {
 	runs := 1
 	if long {
 		runs = 3

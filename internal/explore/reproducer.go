@@ -16,10 +16,10 @@ import (
 	"github.com/lockbench/lockbench/internal/store"
 )
 
-// Scene is a schedule that has broken a claim, made small. Its file is its JSON.
-type Scene struct {
+// Reproducer is a schedule that has broken a claim, made small. Its file is its JSON.
+type Reproducer struct {
 	// Finding names what it shows, and Fixed says since when it does not. Shown and
-	// Runs of a scene that is fixed are those of the build before.
+	// Runs of a reproducer that is fixed are those of the build before.
 	Finding string `json:"finding,omitempty"`
 	Fixed   string `json:"fixed,omitempty"`
 	// Long is set for those that take more than some seconds.
@@ -31,8 +31,8 @@ type Scene struct {
 	Schedule Schedule   `json:"schedule"`
 }
 
-// key is what makes two scenes the same finding.
-func (s Scene) key() string {
+// key is what makes two reproducers the same finding.
+func (s Reproducer) key() string {
 	names := []string{string(s.Rule)}
 	for _, e := range s.Schedule.Events {
 		names = append(names, e.Action)
@@ -41,10 +41,10 @@ func (s Scene) key() string {
 	return strings.Join(names, " ")
 }
 
-// explains reports whether a violation in another schedule is that of the scene,
+// explains reports whether a violation in another schedule is that of the reproducer,
 // by all that can be seen: the same rule is broken, and either everything that
-// the scene needs is in there, or the texts say the same.
-func (s Scene) explains(other Schedule, v Violation) bool {
+// the reproducer needs is in there, or the texts say the same.
+func (s Reproducer) explains(other Schedule, v Violation) bool {
 	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
 }
 
@@ -65,8 +65,8 @@ var particulars = regexp.MustCompile(`[0-9][0-9.:a-zµ]*|"[^"]*"|host [A-Z]`)
 // kindOf is what a violation says without its particulars.
 func kindOf(what string) string { return particulars.ReplaceAllString(what, "") }
 
-// Text describes the scene in words.
-func (s Scene) Text() string {
+// Text describes the reproducer in words.
+func (s Reproducer) Text() string {
 	var b strings.Builder
 	if s.Finding != "" {
 		fmt.Fprintf(&b, "%s: %s (fixed in %s).\n", s.Schedule.on(), s.Finding, s.Fixed)
@@ -150,8 +150,8 @@ func (e Event) text() string {
 	return when + ": " + does + "."
 }
 
-// WriteFile writes the scene to path.
-func (s Scene) WriteFile(path string) error {
+// WriteFile writes the reproducer to path.
+func (s Reproducer) WriteFile(path string) error {
 	b, err := json.MarshalIndent(s, "", "\t")
 	if err != nil {
 		return err
@@ -159,8 +159,8 @@ func (s Scene) WriteFile(path string) error {
 	return os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
-// ReadScene reads a scene file, and checks that it can be played.
-func ReadScene(path string) (s Scene, err error) {
+// ReadReproducer reads a reproducer file, and checks that it can be played.
+func ReadReproducer(path string) (s Reproducer, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return s, err
@@ -168,15 +168,15 @@ func ReadScene(path string) (s Scene, err error) {
 	in := json.NewDecoder(bytes.NewReader(b))
 	in.DisallowUnknownFields()
 	if err := in.Decode(&s); err != nil {
-		return s, fmt.Errorf("scene %s: %w", path, err)
+		return s, fmt.Errorf("reproducer %s: %w", path, err)
 	}
 	if err := s.Schedule.check(); err != nil {
-		return s, fmt.Errorf("scene %s: %w", path, err)
+		return s, fmt.Errorf("reproducer %s: %w", path, err)
 	}
 	return s, nil
 }
 
-// Played is what became of a scene.
+// Played is what became of a reproducer.
 type Played struct {
 	Runs, Shown int
 	Grants      int
@@ -184,8 +184,8 @@ type Played struct {
 	Unjudged    int         // runs on a starved machine, in which a claim that has a time seemed broken
 }
 
-// Play plays a scene runs times. Its error says that it could not be played.
-func Play(ctx context.Context, s Scene, b Backend, o Options, runs int) (p Played, err error) {
+// Play plays a reproducer runs times. Its error says that it could not be played.
+func Play(ctx context.Context, s Reproducer, b Backend, o Options, runs int) (p Played, err error) {
 	o.Players = 1
 	x, err := newExplorer(b, o)
 	if err != nil {
