@@ -2,7 +2,6 @@ package explore
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"runtime"
 	"time"
@@ -18,8 +17,7 @@ const countEvery = 20
 type heartbeat struct {
 	*proc.Heartbeat
 	beats, looks, runQueues int
-	waited                  map[int]time.Duration // by thread of a server, for a processor
-	longest                 time.Duration         // that one has waited from one look to the next
+	servers                 proc.Waits
 }
 
 func beginHeartbeat(w *System) *heartbeat {
@@ -28,27 +26,19 @@ func beginHeartbeat(w *System) *heartbeat {
 		if b.beats%countEvery == 0 {
 			b.looks++
 			b.runQueues += runnable()
-			b.lookAt(w.Setup.Servers)
+			b.servers.Look(pids(w.Setup.Servers)...)
 		}
 		b.beats++
 	})
 	return b
 }
 
-// lookAt notes how long threads of the servers have waited for a processor since
-// the last look. A heartbeat sleeps most of the time, so that the kernel lets it
-// run at once; a server that has work to do waits among those who have some, too.
-func (b *heartbeat) lookAt(servers []fault.Server) {
-	now := map[int]time.Duration{}
-	for _, s := range servers {
-		maps.Copy(now, proc.Waited(s.Pid()))
+func pids(servers []fault.Server) []int {
+	ids := make([]int, len(servers))
+	for i, s := range servers {
+		ids[i] = s.Pid()
 	}
-	for thread, waited := range now {
-		if before, known := b.waited[thread]; known {
-			b.longest = max(b.longest, waited-before)
-		}
-	}
-	b.waited = now
+	return ids
 }
 
 // end ends the heartbeat, and records when there was none, how many threads each
@@ -61,7 +51,7 @@ func (b *heartbeat) end(h *History) {
 		h.Gaps = append(h.Gaps, span{clock.Of(s.From), clock.Of(s.To)})
 	}
 	h.RunQueue = float64(b.runQueues) / float64(max(1, b.looks)) / float64(runtime.NumCPU())
-	h.Waited = b.longest
+	h.Waited = b.servers.Longest(time.Time{})
 }
 
 // runnable is how many threads of the machine run or could; 0 where that is not

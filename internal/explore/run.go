@@ -63,10 +63,10 @@ type Found struct {
 	// there is a reproducer, or soon will be.
 	Exempt, Again int
 	// Failed are the schedules that could not be played, with the last reason.
-	Failed  int
-	Failure string
-	Covered Coverage
-	Reproducers  []Reproducer
+	Failed      int
+	Failure     string
+	Covered     Coverage
+	Reproducers []Reproducer
 }
 
 // Unsafe reports whether a claim was broken.

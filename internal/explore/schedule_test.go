@@ -159,10 +159,10 @@ func TestReproducerExplains(t *testing.T) {
 	wrapped.Schedule.Hosts = []HostPlan{{Wrapper: "shell"}}
 	for _, c := range []struct {
 		reproducer Reproducer
-		in    Schedule
-		rule  string
-		what  string
-		want  bool
+		in         Schedule
+		rule       string
+		what       string
+		want       bool
 	}{
 		{reproducer, of("cut", "refuse"), "gave up", "something else", true},
 		{reproducer, of("cut"), "gave up", `release of lock 12 on host C gave up 1.2s before its context ended: release "y" on redis: cannot connect to 127.0.0.1:99`, true},

@@ -16,7 +16,7 @@ func TestProxyPassesAndHeals(t *testing.T) {
 		"nothing":   func(*Proxy) error { return nil },
 		"delay":     func(p *Proxy) error { return p.Delay(20*time.Millisecond, 0) },
 		"throttle":  func(p *Proxy) error { return p.Throttle(100) },
-		"fragment":   func(p *Proxy) error { return p.Fragment(1, 100*time.Microsecond) },
+		"fragment":  func(p *Proxy) error { return p.Fragment(1, 100*time.Microsecond) },
 		"reset few": func(p *Proxy) error { return p.Reset(0) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -63,6 +63,20 @@ func All() map[int]Stat {
 	return all
 }
 
+// Family are a process and all that it has started, parents first. Process groups
+// do not do: children may begin sessions of their own.
+func Family(pid int) []int {
+	family, all := []int{pid}, All()
+	for i := 0; i < len(family); i++ {
+		for p, s := range all {
+			if s.Parent == family[i] && !s.Ended() {
+				family = append(family, p)
+			}
+		}
+	}
+	return family
+}
+
 // parse reads "pid (command) state ...", where the command may contain anything.
 func parse(text string) (s Stat, ok bool) {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])

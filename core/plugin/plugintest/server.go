@@ -142,7 +142,7 @@ func (s *Server) Resume(t drivertest.T) {
 		t.Fatalf("SIGCONT to a server that is stopped")
 	}
 	var err error
-	for _, pid := range descendants(s.running.Process.Pid) {
+	for _, pid := range proc.Family(s.running.Process.Pid) {
 		err = errors.Join(err, unlessGone(syscall.Kill(pid, syscall.SIGCONT)))
 	}
 	if err != nil {
@@ -157,7 +157,7 @@ func freeze(pid int) (stopped []int, err error) {
 	seen := map[int]bool{}
 	for again := true; again; {
 		again = false
-		for _, p := range descendants(pid) {
+		for _, p := range proc.Family(pid) {
 			if seen[p] {
 				continue
 			}
@@ -167,20 +167,6 @@ func freeze(pid int) (stopped []int, err error) {
 		}
 	}
 	return stopped, err
-}
-
-// descendants are a process and all that it has started, parents first.
-// Process groups do not do: children may begin sessions of their own.
-func descendants(pid int) []int {
-	family, all := []int{pid}, proc.All()
-	for i := 0; i < len(family); i++ {
-		for p, s := range all {
-			if s.Parent == family[i] && !s.Ended() {
-				family = append(family, p)
-			}
-		}
-	}
-	return family
 }
 
 // unlessGone is err unless it says that the process has ended.

@@ -21,7 +21,7 @@ func TestServerHarmsItsChildrenToo(t *testing.T) {
 		Wipe:    func() error { wiped++; return nil },
 	}
 	s.Ready = func(context.Context) error {
-		if family = descendants(s.running.Process.Pid); len(family) < 3 {
+		if family = proc.Family(s.running.Process.Pid); len(family) < 3 {
 			return errors.New("its children have not started")
 		}
 		return nil

@@ -137,7 +137,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 		// reports a cancelled context, and the first may have happened; should
 		// it be repeated all the same, the repetition finds the owner's own key.
 		MaxUnaryRetries: 1,
-		DialOptions:     []grpc.DialOption{grpc.WithConnectParams(c.attempts())},
+		DialOptions:     []grpc.DialOption{grpc.WithConnectParams(attempts)},
 		Context:         c.life, Logger: zap.NewNop(),
 	})
 	if err != nil {
@@ -155,15 +155,14 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 }
 
 // attempts are how grpc connects to a member that is away. By default its pauses
-// grow to two minutes.
+// grow to two minutes. An attempt that takes long is not cut short, because grpc says
+// less of one that it has ended itself; redial begins another one.
 //
 // Note: ResetConnectBackoff, which ends a pause, goes through a map that
 // another goroutine of grpc 1.85 may be writing to: that ends the process.
-func (c *Cluster) attempts() grpc.ConnectParams {
-	return grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: downPause / 4, Multiplier: 1.6, Jitter: 0.2, MaxDelay: downPause},
-		MinConnectTimeout: c.opts.DialTimeout,
-	}
+var attempts = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: downPause / 4, Multiplier: 1.6, Jitter: 0.2, MaxDelay: downPause},
+	MinConnectTimeout: 20 * time.Second,
 }
 
 // hostOf is the name of a member as its certificate may have it.
