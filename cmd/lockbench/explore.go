@@ -17,9 +17,9 @@ import (
 
 // exploreFlags are those of scenario explore and of --reproducer.
 type exploreFlags struct {
-	lasts           time.Duration
-	actions         []string
-	keepGoing       bool
+	lasts                time.Duration
+	actions              []string
+	keepGoing            bool
 	reproducer, recorder string
 }
 

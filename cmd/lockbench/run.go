@@ -275,11 +275,11 @@ func numbers(cmd *cobra.Command, p *bench.Plan) error {
 // The flags that mean nothing for a scenario that is run alone, and those that a
 // run that is resumed may have beside --resume.
 var (
-	ofMeasuring  = []string{"ttl", "clients", "hosts", "keys", "hold", "rate", "modes", "candidates", "tick", "env", "vs"}
-	notOfSafety  = slices.Concat(ofMeasuring, []string{"parts"})
-	notOfExplore = slices.Concat(ofMeasuring, []string{"measure", "faults", "quick", "runs"})
-	notOfReproducer   = slices.Concat(ofMeasuring, []string{"measure", "faults", "quick", "seed", "for", "actions", "keep-going", "backends", "scenarios"})
-	ofResume     = []string{"resume", "target", "config", "plugin-dir", "vs", "state", "format", "verbose"}
+	ofMeasuring     = []string{"ttl", "clients", "hosts", "keys", "hold", "rate", "modes", "candidates", "tick", "env", "vs"}
+	notOfSafety     = slices.Concat(ofMeasuring, []string{"parts"})
+	notOfExplore    = slices.Concat(ofMeasuring, []string{"measure", "faults", "quick", "runs"})
+	notOfReproducer = slices.Concat(ofMeasuring, []string{"measure", "faults", "quick", "seed", "for", "actions", "keep-going", "backends", "scenarios"})
+	ofResume        = []string{"resume", "target", "config", "plugin-dir", "vs", "state", "format", "verbose"}
 )
 
 // refuse finds flags that mean nothing for a scenario.

@@ -3,6 +3,7 @@ package proc
 import (
 	"os"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -14,16 +15,11 @@ func TestWaits(t *testing.T) {
 	}
 	threads := 3 * runtime.NumCPU()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
-	done := make(chan struct{})
-	defer close(done)
+	var over atomic.Bool
+	defer over.Store(true)
 	for range threads - 1 {
 		go func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
+			for !over.Load() {
 			}
 		}()
 	}
