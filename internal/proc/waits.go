@@ -2,6 +2,7 @@ package proc
 
 import (
 	"maps"
+	"os"
 	"sync"
 	"time"
 )
@@ -20,6 +21,31 @@ type Waits struct {
 type wait struct {
 	looked  time.Time
 	longest time.Duration
+}
+
+// lookEvery is how often those of a family are looked at.
+const lookEvery = 100 * time.Millisecond
+
+// WatchFamily looks at this process and all that it has started, until stop is
+// called.
+func WatchFamily() (w *Waits, stop func()) {
+	w = &Waits{}
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-time.After(lookEvery):
+				w.Look(Family(os.Getpid())...)
+			case <-over:
+				return
+			}
+		}
+	}()
+	return w, sync.OnceFunc(func() {
+		close(over)
+		<-ended
+	})
 }
 
 // Look looks at the threads of processes pids.

@@ -84,32 +84,8 @@ func starvation(r record.Round) (sum time.Duration) {
 	return sum
 }
 
-const (
-	lookEvery = 100 * time.Millisecond
-	// busyFor is a quarter of the shortest time by which a planted bug is early.
-	busyFor = 20 * time.Millisecond
-)
-
-// watchWaits looks at this process and what it has started, until the test ends.
-func watchWaits(t *testing.T) *proc.Waits {
-	w, stop, ended := &proc.Waits{}, make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-time.After(lookEvery):
-				w.Look(proc.Family(os.Getpid())...)
-			case <-stop:
-				return
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		close(stop)
-		<-ended
-	})
-	return w
-}
+// busyFor is a quarter of the shortest time by which a planted bug is early.
+const busyFor = 20 * time.Millisecond
 
 // requireRedis skips without a server, where that is allowed.
 func requireRedis(t *testing.T) {
@@ -132,7 +108,8 @@ func requireRedis(t *testing.T) {
 func TestPlantedBugsAreFound(t *testing.T) {
 	requireRedis(t)
 	path := plugintest.Build(t, module+"internal/safety/planted")
-	waits := watchWaits(t)
+	waits, stop := proc.WatchFamily()
+	t.Cleanup(stop)
 	for _, tt := range []struct {
 		bug, fault string
 		class      check.Class
