@@ -131,7 +131,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 				return inspect(t, a.b, a.Name).Waiters == i+1
 			})
 		} else {
-			pause(t, 50*time.Millisecond) // the store does not say how many wait
+			pause(t, 300*time.Millisecond) // the store does not say how many wait, and may be busy
 		}
 	}
 	return func() []int {
