@@ -27,6 +27,13 @@ func queueBugs() []bug {
 				"K4 wait returns when the lock is free, at its limit, and with its ctx", "K4 a wait that acquires says when it asked",
 			},
 		},
+		{
+			name: "wakes for nothing",
+			plant: each(func(c *calls) {
+				c.wait = func(context.Context, driver.Request, time.Duration) error { return nil }
+			}),
+			caught: []string{"K4 wait returns when the lock is free, at its limit, and with its ctx"},
+		},
 		{name: "vanished waiter keeps its turn", plant: keepsTurn, caught: []string{"K5 a waiter that vanished loses its turn"}},
 		{
 			name:   "inspect counts goroutines",

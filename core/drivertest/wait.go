@@ -36,7 +36,7 @@ wake-up leaves the lock unused until the next poll.`,
 		{
 			Name: "K4 wait returns when the lock is free, at its limit, and with its ctx",
 			Explain: `Wait returns at once for a free lock, after its limit for a held one, and with ctx.Err() when the ctx ends, whichever
-comes first: core asks the store after it and cleans up by it.`,
+comes first: core asks the store after it and cleans up by it. Some waits may be woken for nothing, not each.`,
 			Excuse: needsCapability(driver.CapWaiter),
 			Run:    waitReturns,
 		},
@@ -183,22 +183,43 @@ func waitReturns(t T, h *Harness) {
 	free.withdraw(t)
 	h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
 	a := h.attempt(bs[1], "jobs", h.lasting().TTL)
-	wantHeld(t, a.try(t), "TryAcquire of a held lock")
 	const limit = 300 * time.Millisecond
-	start = time.Now()
-	err = a.wait(t, limit)
-	if took := time.Since(start); err != nil || took < limit-tolerance || ranSince(t, start) > limit+time.Second {
-		t.Errorf("Wait of at most %v for a held lock: %v after %v", limit, err, took)
-	}
+	end := time.Now().Add(limit)
+	hinted(t, a, func() bool {
+		start := time.Now()
+		most := time.Until(end)
+		if err := a.wait(t, most); err != nil || ranSince(t, start) > most+time.Second {
+			t.Errorf("Wait of at most %v for a held lock: %v after %v", most, err, time.Since(start))
+		}
+		return time.Until(end) < tolerance
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	start = time.Now()
-	err = driver.WaiterOf(bs[1]).Wait(ctx, a.Request, time.Minute)
-	if took := ranSince(t, start); !errors.Is(err, context.DeadlineExceeded) || took > limit+time.Second {
-		t.Errorf("Wait with a ctx of %v: %v after %v", limit, err, took)
-	}
+	hinted(t, a, func() bool {
+		start := time.Now()
+		err := driver.WaiterOf(bs[1]).Wait(ctx, a.Request, time.Minute)
+		if took := ranSince(t, start); err != nil && !errors.Is(err, context.DeadlineExceeded) || took > limit+time.Second {
+			t.Errorf("Wait with a ctx of %v: %v after %v", limit, err, took)
+		}
+		return err != nil
+	})
 	a.withdraw(t)
-	if at := inspect(t, bs[0], "jobs"); at.Waiters > 0 {
-		t.Errorf("the waiter was withdrawn, and Inspect says %s", describe(at))
+	eventually(t, time.Second, "Inspect knows of no waiter after its withdrawal", func() bool {
+		return inspect(t, bs[0], "jobs").Waiters <= 0
+	})
+}
+
+// hinted asks for a held lock before each wait, until one reports that its time
+// was over. To be woken for nothing is allowed, as when a member of the store
+// goes or comes, but not each time.
+func hinted(t T, a *attempt, wait func() (over bool)) {
+	t.Helper()
+	const most = 3
+	for range most {
+		wantHeld(t, a.try(t), "TryAcquire of a held lock")
+		if wait() {
+			return
+		}
 	}
+	t.Errorf("%d waits for a held lock were woken, though nobody released it", most)
 }

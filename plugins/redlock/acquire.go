@@ -33,7 +33,8 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 // first could not; a round that gives back what was taken when it failed.
 type acquisition struct {
 	operation
-	votes   []vote // of the first round
+	first   *ballot
+	votes   []vote // of the first round, when it was decided
 	queue   int    // the node with the queue; -1 for none
 	alone   bool   // only the node with the queue was asked so far
 	undoing bool
@@ -51,7 +52,7 @@ func (b *Backend) acquire(r driver.Request) *operation {
 	if !b.fenced() && b.retired.past.Has(r.Owner) {
 		return a.refuse(driver.ErrWithdrawn)
 	}
-	a.queue = b.queueOf(r.Name)
+	a.queue = b.queueOf(r.Name, r.Owner)
 	x := a.take()
 	if a.queue >= 0 && b.contention.out(r.Name, r.Owner) {
 		x.targets = make([]bool, len(b.nodes))
@@ -90,7 +91,7 @@ func (a *acquisition) judge() (more bool) {
 	case a.alone && votes[a.queue].answer != turn:
 		return a.others(a.now, votes[a.queue])
 	}
-	a.votes = votes
+	a.first, a.votes = a.now, votes
 	most := len(votes) - a.b.quorum
 	granted, no, refused := count(votes, vote.yes), count(votes, vote.no), count(votes, is(withdrawn))
 	switch {
@@ -250,6 +251,14 @@ func (a *acquisition) undo(err error) (more bool) {
 // undone: when every node that may have got the request has confirmed that
 // nothing is left of it, there is nothing to clean up any more.
 func (a *acquisition) undone(votes []vote) (more bool) {
+	first := a.first.result() // with those that came late
+	if count(first, vote.yes) > 0 && len(plurality(holders(a.r.Name, first))) >= a.b.quorum {
+		granted := make([]bool, len(first))
+		for i, v := range first {
+			granted[i] = v.yes()
+		}
+		a.b.contention.lacking(a.r.Name, a.r.Owner, granted)
+	}
 	for i, asked := range a.now.targets {
 		if asked && !votes[i].yes() {
 			return false

@@ -20,9 +20,12 @@ type contention struct {
 	mu    sync.Mutex  // lets known follow names
 	names recent.Map[string, struct{}]
 	turns recent.Map[string, struct{}] // owners
+	lacks recent.Map[string, []bool]   // by owner, see lacking
 }
 
-func (c *contention) init() { c.names.Age, c.turns.Age = contendedFor, contendedFor }
+func (c *contention) init() {
+	c.names.Age, c.turns.Age, c.lacks.Age = contendedFor, contendedFor, contendedFor
+}
 
 // note notes that somebody waits for name.
 func (c *contention) note(name string) {
@@ -30,6 +33,23 @@ func (c *contention) note(name string) {
 	defer c.mu.Unlock()
 	c.names.Put(name, struct{}{})
 	c.known.Store(true)
+}
+
+// lacking notes that a majority refused owner, and which nodes do not have the
+// lease: they had granted the lock to owner when the holder asked, and get the
+// lease with its next renewal.
+func (c *contention) lacking(name, owner string, nodes []bool) {
+	c.lacks.Put(owner, nodes)
+	c.note(name)
+}
+
+// lack reports whether node does not have the lease that refused owner.
+func (c *contention) lack(owner string, node int) bool {
+	if !c.known.Load() {
+		return false
+	}
+	nodes, ok := c.lacks.Get(owner)
+	return ok && nodes[node]
 }
 
 // out reports whether others wait for name, and it is not owner's turn. A turn

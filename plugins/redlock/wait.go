@@ -20,7 +20,7 @@ import (
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) error {
 	for end := time.Now().Add(most); ; {
 		moved := b.changed.Next()
-		i := b.queueOf(r.Name)
+		i := b.queueOf(r.Name, r.Owner)
 		if i < 0 {
 			return b.failed(ctx, r, b.rest(ctx, moved, time.After(time.Until(end))))
 		}
@@ -33,22 +33,23 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 		case turn:
 			b.contention.turns.Put(r.Owner, struct{}{})
 			return nil
-		case time.Until(end) <= 0 || b.queueOf(r.Name) != i:
+		case time.Until(end) <= 0 || b.queueOf(r.Name, r.Owner) != i:
 			return nil
 		}
 	}
 }
 
-// queueOf is the node where waiters of name queue, -1 when none votes: of those
+// queueOf is the node where owner queues for name, -1 when none votes: of those
 // that vote the one whose hash together with name is the highest (Thaler and
 // Ravishankar, "Using name-based mappings to increase hit rates", 1998). A node
 // is known by its run id, because hosts may list the nodes in any order and
-// reach them by different addresses.
-func (b *Backend) queueOf(name string) int {
+// reach them by different addresses. One that lacks the lease that is waited
+// for is left out: there the lock is free, and its end wakes nobody.
+func (b *Backend) queueOf(name, owner string) int {
 	queue, highest := -1, uint64(0)
 	for i, n := range b.nodes {
 		h := scatter(fnv1a(n.identity.Load(), name))
-		if (queue < 0 || h > highest) && n.votes() {
+		if (queue < 0 || h > highest) && n.votes() && !b.contention.lack(owner, i) {
 			queue, highest = i, h
 		}
 	}

@@ -139,7 +139,7 @@ func TestHostsMeetAtOneQueue(t *testing.T) {
 	other := connect(t, config(nodes, driver.Config{"address": strings.Join(addrs, ",")}))
 	must(t, other.Check(t.Context()))
 	run := func(b *Backend, name string) string {
-		n := b.nodes[b.queueOf(name)]
+		n := b.nodes[b.queueOf(name, "")]
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return n.server.RunID
@@ -166,7 +166,7 @@ func TestHostsMeetAtOneQueue(t *testing.T) {
 func TestQueueMoves(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "holder"))
-	queue := b.nodes[b.queueOf("a")]
+	queue := b.nodes[b.queueOf("a", "")]
 	cs := hosts(t, 2, config(nodes, nil))
 	var work sync.WaitGroup
 	granted := make(chan uint64, len(cs))
@@ -211,6 +211,33 @@ func TestQueueMoves(t *testing.T) {
 		t.Errorf("tokens %d, %d, %d do not rise", r.Token, first, second)
 	}
 	work.Wait()
+}
+
+// The node with the queue lacks the lease, because it was taken there when the
+// holder asked: whoever waits does so at another node, where its end is seen.
+func TestQueueLacksTheLease(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	queue := plain(t, nodes[b.queueOf("a", "holder")])
+	must(t, queue.Set(t.Context(), b.keys.Lock("a"), "of somebody else", 0).Err())
+	r := acquire(t, b, lease("a", "holder"))
+	must(t, queue.Del(t.Context(), b.keys.Lock("a")).Err())
+
+	other, waiter := connect(t, config(nodes, nil)), lease("a", "waiter")
+	must(t, other.Check(t.Context()))
+	_, err := other.TryAcquire(t.Context(), waiter)
+	held(t, err)
+	began, most := time.Now(), 300*time.Millisecond
+	must(t, other.Wait(t.Context(), waiter, most))
+	if took := time.Since(began); took < most {
+		t.Errorf("a wait of %v for a held lock ended after %v", most, took)
+	}
+	woken := make(chan error, 1)
+	go func() { woken <- other.Wait(t.Context(), waiter, time.Minute) }()
+	must(t, b.Release(t.Context(), r))
+	must(t, <-woken)
+	if acquire(t, other, waiter); time.Since(began) > patience {
+		t.Errorf("woken after %v", time.Since(began))
+	}
 }
 
 func TestWatch(t *testing.T) {
