@@ -161,13 +161,13 @@ func (c *serverConn) Read(p []byte) (int, error) {
 }
 
 // Write implements net.Conn. A server that ended the connection may have said
-// why before.
+// why before. When the time for p was over, it has not.
 func (c *serverConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err == nil || c.told {
 		return n, err
 	}
-	if e := c.Conn.SetReadDeadline(c.end); e == nil {
+	if !errors.Is(err, os.ErrDeadlineExceeded) && c.Conn.SetReadDeadline(c.end) == nil {
 		if _, why := c.Read(make([]byte, len(p))); why != nil {
 			return n, why
 		}
