@@ -76,11 +76,12 @@ func (j *janitor) first() *cleanup {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.pending) == 0 {
-		j.running = false
+		j.pending, j.running = nil, false
 		return nil
 	}
 	k := j.pending[0]
-	j.pending = append(j.pending[1:], k)
+	copy(j.pending, j.pending[1:])
+	j.pending[len(j.pending)-1] = k
 	return k
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
@@ -273,6 +275,36 @@ func TestL7BackgroundReleaseEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestL7NothingIsKeptOfReleases that went on in the background and are done.
+func TestL7NothingIsKeptOfReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c, _ := open(t, f)
+		dead, cancel := context.WithCancel(t.Context())
+		cancel()
+		held := make([]*Lease, 4)
+		for i := range held {
+			held[i] = acquire(t, lockOf(t, c, fmt.Sprint(i), nil))
+		}
+		f.away(5*time.Second, errDown)
+		var leases []weak.Pointer[Lease]
+		for _, lease := range held {
+			leases = append(leases, weak.Make(lease))
+			if err := lease.Release(dead); !errors.Is(err, ErrIndeterminate) {
+				t.Error(err)
+			}
+		}
+		held = nil
+		time.Sleep(time.Minute)
+		runtime.GC()
+		for i, lease := range leases {
+			if lease.Value() != nil {
+				t.Errorf("the client keeps lease %d", i)
+			}
+		}
+	})
 }
 
 // TestL7ReleaseDoesNotWaitForAnother for longer than its own ctx lets it.

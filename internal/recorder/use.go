@@ -14,7 +14,7 @@ import (
 // recorders only, not of their plugins.
 type Use struct {
 	Goroutines  int    `json:"goroutines,omitempty"`
-	Heap        uint64 `json:"heap_bytes,omitempty"`     // live after a collection, stacks included
+	Heap        uint64 `json:"heap_bytes,omitempty"`     // objects that a collection left
 	Resident    uint64 `json:"resident_bytes,omitempty"` // memory
 	Descriptors int    `json:"descriptors,omitempty"`
 	Threads     int    `json:"threads,omitempty"`
@@ -53,13 +53,14 @@ func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
 }
 
 // ownUse is what this process uses once its garbage is gone, as far as nobody
-// else can tell.
+// else can tell. Stacks are not in it: goroutines are counted, and the runtime
+// keeps a span of stacks for the last goroutine that has its own there.
 func ownUse() *Use {
 	runtime.GC()
 	debug.FreeOSMemory() // collects what finalizers have let go of, too
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return &Use{Goroutines: runtime.NumGoroutine(), Heap: m.HeapAlloc + m.StackInuse}
+	return &Use{Goroutines: runtime.NumGoroutine(), Heap: m.HeapAlloc}
 }
 
 // useOf reads what the kernel says of a process.

@@ -68,6 +68,7 @@ func (l *losses) work() {
 	now := time.Now()
 	for len(l.fresh) > 0 && now.Sub(l.fresh[0].since) >= young {
 		g := l.fresh[0]
+		l.fresh[0] = nil
 		l.fresh = l.fresh[1:]
 		if t.grants[g.who()] == g && g.watch == nil && !g.deleting {
 			g.watch = t.watches.Deletes(t.space.hold(g.name), g.seenAt, func(e watch.Event) { l.heard(g, e) })
