@@ -12,7 +12,7 @@ import (
 
 // What a process may use more at the end than when it was first looked at. A
 // plugin collects its garbage when it likes to, and what its heap has grown to
-// once stays resident for minutes: that of etcd, with 5 MB in objects, goes from
+// once stays resident for minutes: one with 5 MB in objects goes from
 // 35 MB to 70 when a pool is given back. Its pools of connections grow when the
 // store is slow, to a bound: 48 at most.
 const (
