@@ -236,7 +236,8 @@ func (n *node) answered(b *ballot, v vote) {
 // owe is called with mu held.
 func (n *node) owe(b *ballot) {
 	if len(n.debts) == mostDebts {
-		n.debts = slices.Delete(n.debts, 0, 1)
+		n.debts[0] = nil
+		n.debts = n.debts[1:]
 	}
 	n.debts = append(n.debts, n.b.owed(b))
 }
