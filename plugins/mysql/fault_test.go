@@ -151,6 +151,30 @@ func TestLostFirstWaiter(t *testing.T) {
 	}
 }
 
+// TestFreedWhileAcquireWaits has a stranger's acquire wait for the row while the
+// lock is released: the statement is older than the release, and must leave the
+// lock to the first in the queue all the same.
+func TestFreedWhileAcquireWaits(t *testing.T) {
+	w := newFixture(t)
+	acquire(t, w.b, want("jobs", 10*time.Second))
+	host, stranger := w.host(t), want("jobs", time.Second)
+	held(t, second(host.TryAcquire(t.Context(), stranger)))
+	tx, err := w.db.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer tx.Rollback()
+	_, err = tx.Exec("UPDATE " + table(w.prefix) + " SET queue=',first.1' WHERE name='jobs'")
+	must(t, err)
+	refused := make(chan error, 1)
+	go func() { refused <- second(host.TryAcquire(t.Context(), stranger)) }()
+	eventually(t, "the acquire is in the server", func() bool { return blocked(t, w.db, stranger.Owner) > 0 })
+	_, err = tx.Exec("UPDATE " + table(w.prefix) + " SET owner='',expires_at=UTC_TIMESTAMP(6) WHERE name='jobs'")
+	must(t, err)
+	must(t, tx.Commit())
+	if h := held(t, <-refused); h.Owner != "first" {
+		t.Errorf("refused for %+v", h)
+	}
+}
+
 // TestGoneWaiterIsPassed has the first in the queue lose its connection: the
 // next is woken at once.
 func TestGoneWaiterIsPassed(t *testing.T) {

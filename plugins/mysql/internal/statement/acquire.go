@@ -71,7 +71,7 @@ const (
 	onTakenLong = " ON DUPLICATE KEY UPDATE attempt=IF(" + Free +
 		" AND LOCATE(CONCAT(',',VALUES(owner),','),barred)=0 AND LOCATE(CONCAT(',',VALUES(owner),','),barred_old)=0" +
 		" AND(queue='' OR LOCATE(CONCAT(',',VALUES(owner),'.'),queue)=1" +
-		" OR expires_at NOT BETWEEN " + Now + "-INTERVAL " + patience + " MICROSECOND AND " + Now + ")" +
+		" OR expires_at NOT BETWEEN " + Now + "-INTERVAL " + patience + " MICROSECOND AND " + soon + ")" +
 		",VALUES(attempt),attempt)," +
 		// Whoever stood before the new holder has let its reservation pass: one that is
 		// not in the queue itself passes the first. SUBSTRING from 0 is empty.

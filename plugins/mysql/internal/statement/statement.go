@@ -134,6 +134,15 @@ func Plain(owner string) bool {
 // while it is the first delays the next grant by no more than the TTL.
 const patience = "LEAST(ttl_us DIV 2,2000000)"
 
+// skew is by how much a row may have been freed after the statement that reads it
+// began: its clock stands still while it waits for the row, and a release comes
+// before it. A row freed later than that is one whose clock was turned back, and
+// nobody's reservation. [soon] is the same for a statement.
+const (
+	skew = time.Second
+	soon = Now + "+INTERVAL 1 SECOND"
+)
+
 // stateColumns are what [row] is read from.
 const stateColumns = "name,attempt,freed_by,owner,token,label,TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at),ttl_us,queue," +
 	"barred<>'' OR barred_old<>''"
@@ -300,7 +309,7 @@ func (t *text) pause(r driver.Request, most time.Duration) *text {
 	ahead := "LEFT(queue," + position + "-1)"
 	left := "TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at)"
 	t.add("GREATEST(0,LEAST(").uint(uint64(most.Microseconds()))
-	t.add(",IF(", position, "=0 OR owner='' AND expires_at>", Now, ",0,")
+	t.add(",IF(", position, "=0 OR owner='' AND expires_at>", soon, ",0,")
 	t.add("IF(", position, "=1,IF(", Free, ",0,", left, "+1000),")
 	return t.add("LEAST(0,", left, ")+", patience, "+1000+20000*(LENGTH(", ahead, ")-LENGTH(REPLACE(", ahead, ",',','')))))))")
 }
