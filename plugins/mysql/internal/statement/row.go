@@ -47,7 +47,7 @@ func (r Row) Holder() driver.Holder {
 func (r Row) Next() driver.Holder {
 	first, _, rest := r.First()
 	kept := patienceOf(r.TTL) + r.Left
-	if !rest || kept <= 0 || r.Left > skew {
+	if !rest || kept <= 0 || r.Held() || r.Left > skew {
 		return driver.Holder{}
 	}
 	return driver.Holder{Name: r.Name, Owner: first, TTL: millis.Up(kept), Waiters: r.waiters()}
