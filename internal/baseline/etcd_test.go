@@ -2,12 +2,15 @@ package baseline
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -99,12 +102,66 @@ func TestSessionsAreShared(t *testing.T) {
 		if _, err := s.Client().Revoke(t.Context(), s.Lease()); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for _, s := range open {
 		<-s.Done()
 	}
 	if lease := acquireOf(t, l, "0", ttl); lease != nil {
 		if err := lease.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestWriteAfterItsCall: what reaches the store after its call was cancelled and
+// its key deleted keeps nobody out, and ends nothing that is held.
+func TestWriteAfterItsCall(t *testing.T) {
+	s, err := env.StartEtcd(t.Context(), nil)
+	env.Keep(t, "etcd", s, err)
+	for _, bl := range []Baseline{etcdMutexBaseline, etcdElectionBaseline} {
+		t.Run(bl.Name, func(t *testing.T) {
+			opened, err := bl.Open(t.Context(), driver.Config{"address": s.Addr()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := opened.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+			const ttl = 30 * time.Second
+			l := opened.(*sessions)
+			held := acquireOf(t, l, "held", ttl)
+			cancelled, err := l.Lock("cancelled", ttl)
+			if held == nil || err != nil || len(l.open[ttl]) != 1 {
+				t.Fatalf("%v, %v, sessions %v", held, err, l.open[ttl])
+			}
+			shared := l.open[ttl][0]
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, err := cancelled.Acquire(ctx); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			write := func() error {
+				key := fmt.Sprintf("%scancelled/%x", l.prefix, shared.Lease())
+				_, err := l.client.Put(t.Context(), key, "", clientv3.WithLease(shared.Lease()))
+				return err
+			}
+			if err := write(); err != nil {
+				t.Fatalf("what is held with it is lost: %v", err)
+			}
+			if err := held.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := write(); !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				t.Errorf("the session lives: %v", err)
+			}
+			if lease := acquireOf(t, l, "cancelled", ttl); lease != nil {
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
 }
 

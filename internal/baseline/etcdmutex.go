@@ -38,6 +38,9 @@ var etcdElectionBaseline = Baseline{
 	},
 }
 
+// mutexUnlocked is the key of a mutex that has deleted its own.
+const mutexUnlocked = "\x00"
+
 // sessions is what both share. Callers of different names share one session,
 // as applications do. A session does not exclude inside itself, so that of the
 // callers that want one name at the same time each has a session of its own.
@@ -50,13 +53,17 @@ type sessions struct {
 	open map[time.Duration][]*session
 }
 
-// acquireOn waits for the lock whose keys begin with key.
-type acquireOn func(ctx context.Context, s *concurrency.Session, key string) (lease, error)
+// acquireOn waits for the lock whose keys begin with key. answered reports, of a
+// call that has failed, whether the store answered the write of its key.
+type acquireOn func(ctx context.Context, s *concurrency.Session, key string) (l lease, answered bool, err error)
 
-// session is one of etcd's with the names that are waited for or held in it.
+// session is one of etcd's with the names that are waited for or held in it. One
+// to which a write of a call that has failed may still come gets no more names,
+// and ends with its last.
 type session struct {
 	*concurrency.Session
 	names map[string]bool
+	ends  bool
 }
 
 func openSessions(cfg driver.Config, dir string, acquire acquireOn) (load.Locker, error) {
@@ -82,7 +89,9 @@ func (l *sessions) Lock(name string, ttl time.Duration) (load.Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.giveBack(s, name)
+	if err := l.giveBack(ctx, s, name); err != nil {
+		return nil, err
+	}
 	return sessionLock{sessions: l, name: name, ttl: ttl}, nil
 }
 
@@ -113,7 +122,7 @@ func (l *sessions) free(name string, ttl time.Duration) *session {
 	defer l.mu.Unlock()
 	l.open[ttl] = slices.DeleteFunc(l.open[ttl], (*session).expired)
 	for _, s := range l.open[ttl] {
-		if !s.names[name] {
+		if !s.ends && !s.names[name] {
 			s.names[name] = true
 			return s
 		}
@@ -121,10 +130,22 @@ func (l *sessions) free(name string, ttl time.Duration) *session {
 	return nil
 }
 
-func (l *sessions) giveBack(s *session, name string) {
+func (l *sessions) giveBack(ctx context.Context, s *session, name string) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	delete(s.names, name)
+	over := s.ends && len(s.names) == 0
+	l.mu.Unlock()
+	if !over {
+		return nil
+	}
+	return l.end(ctx, s)
+}
+
+// end releases what is held in s, and has writes to it refused.
+func (l *sessions) end(ctx context.Context, s *session) error {
+	s.Orphan()
+	_, err := l.client.Revoke(ctx, s.Lease())
+	return err
 }
 
 func (s *session) expired() bool {
@@ -142,15 +163,12 @@ func (l *sessions) Close(ctx context.Context) error {
 	defer l.mu.Unlock()
 	var all []*session
 	for _, some := range l.open {
-		all = append(all, some...)
+		all = append(all, slices.DeleteFunc(some, (*session).expired)...)
 	}
 	errs := make([]error, len(all), len(all)+1)
 	var work sync.WaitGroup
 	for i, s := range all {
-		work.Go(func() {
-			s.Orphan()
-			_, errs[i] = l.client.Revoke(ctx, s.Lease())
-		})
+		work.Go(func() { errs[i] = l.end(ctx, s) })
 	}
 	work.Wait()
 	return errors.Join(append(errs, l.client.Close())...)
@@ -168,45 +186,48 @@ func (l sessionLock) Acquire(ctx context.Context) (load.Lease, error) {
 		return nil, err
 	}
 	key := l.sessions.prefix + l.name
-	held, err := l.sessions.acquire(ctx, s.Session, key)
+	held, answered, err := l.sessions.acquire(ctx, s.Session, key)
 	if err != nil {
-		err = errors.Join(err, l.sessions.withdraw(s, key))
-		l.sessions.giveBack(s, l.name)
-		return nil, err
+		return nil, errors.Join(err, l.sessions.withdraw(s, l.name, answered))
 	}
 	release := held.release
 	held.release = func(ctx context.Context) error {
-		defer l.sessions.giveBack(s, l.name)
-		return release(ctx)
+		err := release(ctx)
+		return errors.Join(err, l.sessions.giveBack(ctx, s, l.name))
 	}
 	return untimed{held}, nil // the session renews it too
 }
 
-// withdraw deletes the key of a call that has failed. The library does not when
-// ctx ends while the key is written: nobody else would get the lock for as long
-// as the session lives.
-func (l *sessions) withdraw(s *session, key string) error {
+// withdraw deletes the key of a call for name that has failed. The library does
+// not when ctx ends while the key is written: nobody else would get the lock for
+// as long as the session lives. What was not answered may be written after that.
+func (l *sessions) withdraw(s *session, name string, answered bool) error {
 	ctx, cancel := context.WithTimeout(l.client.Ctx(), etcdDialTimeout)
 	defer cancel()
-	_, err := l.client.Delete(ctx, fmt.Sprintf("%s/%x", key, s.Lease()))
-	return err
+	was, err := l.client.Delete(ctx, fmt.Sprintf("%s%s/%x", l.prefix, name, s.Lease()))
+	if err != nil || !answered && was.Deleted == 0 {
+		l.mu.Lock()
+		s.ends = true
+		l.mu.Unlock()
+	}
+	return errors.Join(err, l.giveBack(ctx, s, name))
 }
 
-func lockMutex(ctx context.Context, s *concurrency.Session, key string) (lease, error) {
+func lockMutex(ctx context.Context, s *concurrency.Session, key string) (lease, bool, error) {
 	m := concurrency.NewMutex(s, key)
 	if err := m.Lock(ctx); err != nil {
-		return lease{}, err
+		return lease{}, m.Key() == mutexUnlocked, err
 	}
 	// A user of the mutex takes the store's revision at the grant for its token.
-	return lease{token: uint64(m.Header().Revision), renew: renewing(s, m.Key()), release: m.Unlock}, nil
+	return lease{token: uint64(m.Header().Revision), renew: renewing(s, m.Key()), release: m.Unlock}, true, nil
 }
 
-func winElection(ctx context.Context, s *concurrency.Session, key string) (lease, error) {
+func winElection(ctx context.Context, s *concurrency.Session, key string) (lease, bool, error) {
 	e := concurrency.NewElection(s, key)
 	if err := e.Campaign(ctx, ""); err != nil {
-		return lease{}, err
+		return lease{}, e.Rev() > 0, err
 	}
-	return lease{token: uint64(e.Rev()), renew: renewing(s, e.Key()), release: e.Resign}, nil
+	return lease{token: uint64(e.Rev()), renew: renewing(s, e.Key()), release: e.Resign}, true, nil
 }
 
 // renewing does what the session does by itself, and looks for the key: the
