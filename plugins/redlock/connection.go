@@ -3,9 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
-	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -190,36 +188,3 @@ type deadline struct {
 }
 
 func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
-
-// admit looks at the node's quarantine, and ends it when it has lasted.
-func (c *connection) admit(ctx context.Context) error {
-	q, b := c.n.held, c.n.b
-	ask := admission{marker: c.marker, lasts: b.opts.MaxTTL}
-	ask.earliest, ask.latest = b.clocks(c.n)
-	if q.episode != "" && time.Since(q.since) >= b.opts.MaxTTL {
-		ask.watched = q.episode
-	}
-	marker, episode, left, err := ask.send(ctx, c.conn)
-	if err != nil {
-		return err
-	}
-	if episode == "" && marker != c.marker {
-		_, ms, _ := strings.Cut(marker, " ")
-		return fmt.Errorf("%w: max_ttl is %v here and %s ms where this node was admitted; it must be the same on every host",
-			driver.ErrDenied, b.opts.MaxTTL, ms)
-	}
-	now := time.Now()
-	if episode != q.episode {
-		q.episode, q.since = episode, now
-	}
-	q.ends = q.since.Add(b.opts.MaxTTL)
-	q.next = now.Add(clocksEvery)
-	if left >= 0 {
-		if by := now.Add(left); by.Before(q.ends) {
-			q.ends = by
-		}
-		q.next = q.ends
-	}
-	c.n.quarantine(q)
-	return nil
-}

@@ -104,6 +104,39 @@ func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode s
 	return f.Text(0), f.Text(1), time.Duration(f.Number(2)) * time.Microsecond, nil
 }
 
+// admit looks at the node's quarantine, and ends it when it has lasted.
+func (c *connection) admit(ctx context.Context) error {
+	q, b := c.n.held, c.n.b
+	ask := admission{marker: c.marker, lasts: b.opts.MaxTTL}
+	ask.earliest, ask.latest = b.clocks(c.n)
+	if q.episode != "" && time.Since(q.since) >= b.opts.MaxTTL {
+		ask.watched = q.episode
+	}
+	marker, episode, left, err := ask.send(ctx, c.conn)
+	if err != nil {
+		return err
+	}
+	if episode == "" && marker != c.marker {
+		_, ms, _ := strings.Cut(marker, " ")
+		return fmt.Errorf("%w: max_ttl is %v here and %s ms where this node was admitted; it must be the same on every host",
+			driver.ErrDenied, b.opts.MaxTTL, ms)
+	}
+	now := time.Now()
+	if episode != q.episode {
+		q.episode, q.since = episode, now
+	}
+	q.ends = q.since.Add(b.opts.MaxTTL)
+	q.next = now.Add(clocksEvery)
+	if left >= 0 {
+		if by := now.Add(left); by.Before(q.ends) {
+			q.ends = by
+		}
+		q.next = q.ends
+	}
+	c.n.quarantine(q)
+	return nil
+}
+
 // initNodes is the command init: it lets every node vote at once. That is safe
 // only where no host holds a lock, so it refuses when some nodes already vote
 // and others do not: those have lost their data in a cluster that is in use.
