@@ -163,8 +163,9 @@ func (l *sessions) Close(ctx context.Context) error {
 	defer l.mu.Unlock()
 	var all []*session
 	for _, some := range l.open {
-		all = append(all, slices.DeleteFunc(some, (*session).expired)...)
+		all = append(all, some...)
 	}
+	all = slices.DeleteFunc(all, (*session).expired)
 	errs := make([]error, len(all), len(all)+1)
 	var work sync.WaitGroup
 	for i, s := range all {
