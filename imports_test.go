@@ -26,12 +26,12 @@ type rule struct {
 }
 
 // shared may be imported by hosts, plugins and the benchmark alike.
-var shared = []string{module + "internal/digest", module + "internal/near", module + "internal/proc", module + "internal/rawio"}
+var shared = []string{module + "internal/digest", module + "internal/similar", module + "internal/proc", module + "internal/rawio"}
 
 var rules = []rule{
 	{
 		dirs: []string{"core/driver"}, stdOnly: true,
-		allow:   []string{module + "internal/near"}, // which is of the standard library alone, too
+		allow:   []string{module + "internal/similar"}, // which is of the standard library alone, too
 		because: "the contract is what an author of a backend reads and compiles against: it must not drag anything in",
 	},
 	{
@@ -45,7 +45,7 @@ var rules = []rule{
 		because: "core and core/plugin do not import each other; what both need knows neither",
 	},
 	{
-		dirs: []string{"internal/digest", "internal/near", "internal/proc", "internal/rawio"}, stdOnly: true,
+		dirs: []string{"internal/digest", "internal/similar", "internal/proc", "internal/rawio"}, stdOnly: true,
 		allow:   []string{"golang.org/x/sys"}, // for the clock of the machine
 		because: "what hosts, plugins and the benchmark need alike knows none of them",
 	},

@@ -57,7 +57,7 @@ func TestFailuresOfBaselines(t *testing.T) {
 	}
 }
 
-// TestOverlongCells: a store that stood still in a warm-up is told of, and a cell
+// TestOverlongCells: a store that stalled in a warm-up is told of, and a cell
 // that is a little late is not.
 func TestOverlongCells(t *testing.T) {
 	for _, c := range []struct {

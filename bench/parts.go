@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/lockbench/lockbench/core"
-	"github.com/lockbench/lockbench/internal/meeting"
+	"github.com/lockbench/lockbench/internal/rendezvous"
 )
 
 // maxParts bounds how many runs measure together.
@@ -47,28 +47,28 @@ func (r *runner) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.meeting, err = meeting.Join(ctx, r.company, meeting.Options{Parts: r.plan.Parts, Seed: r.plan.Seed, Plan: string(text)})
+	r.rendezvous, err = rendezvous.Join(ctx, r.company, rendezvous.Options{Parts: r.plan.Parts, Seed: r.plan.Seed, Plan: string(text)})
 	if err != nil {
 		return r.apart(err)
 	}
-	r.plan.Seed = r.meeting.Seed()
+	r.plan.Seed = r.rendezvous.Seed()
 	return nil
 }
 
 // meet waits until all parts are about to measure their next cell.
 func (r *runner) meet(ctx context.Context) error {
-	if r.meeting == nil {
+	if r.rendezvous == nil {
 		return nil
 	}
-	return r.apart(r.meeting.Next(ctx))
+	return r.apart(r.rendezvous.Next(ctx))
 }
 
 // apart says whose fault it is that the parts are not together.
 func (r *runner) apart(err error) error {
 	switch {
-	case errors.Is(err, meeting.ErrPlan):
+	case errors.Is(err, rendezvous.ErrPlan):
 		return usagef("%v", err)
-	case errors.Is(err, meeting.ErrAlone):
+	case errors.Is(err, rendezvous.ErrAlone):
 		return &EnvError{Backend: r.subjects[0].Name, Err: err, Hint: fmt.Sprintf("start %d of them, with the same flags", r.plan.Parts)}
 	}
 	return err

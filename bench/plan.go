@@ -12,9 +12,9 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/baseline"
-	"github.com/lockbench/lockbench/internal/near"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/similar"
 )
 
 // Plan is what to measure. [Plan.Check] is asked before it is run.
@@ -278,5 +278,5 @@ func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(f
 
 // unknown is the error of a name of what that is none of known.
 func unknown(what, name string, known []string) error {
-	return usagef("there is no %s %q%s", what, name, near.Suggest(name, known))
+	return usagef("there is no %s %q%s", what, name, similar.Suggest(name, known))
 }

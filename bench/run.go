@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/meeting"
 	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/rendezvous"
 	"github.com/lockbench/lockbench/internal/scenario"
 )
 
@@ -91,14 +91,14 @@ func Run(ctx context.Context, p Plan, opts Options) (res Result, err error) {
 
 type runner struct {
 	*session
-	clock    load.Clock
-	progress Progress
-	checker  *check.Checker
-	folder   *record.Folder
-	measured int              // cells, over all runs
-	latest   string           // figures, for who looks on
-	meeting  *meeting.Meeting // nil: this run is alone
-	before   *interrupted     // what it goes on with; nil: it is a new run
+	clock      load.Clock
+	progress   Progress
+	checker    *check.Checker
+	folder     *record.Folder
+	measured   int                    // cells, over all runs
+	latest     string                 // figures, for who looks on
+	rendezvous *rendezvous.Rendezvous // nil: this run is alone
+	before     *interrupted           // what it goes on with; nil: it is a new run
 }
 
 func (r *runner) run(ctx context.Context) (Result, error) {
@@ -118,9 +118,9 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	}
 	watched := watch()
 	err = r.rounds(ctx, cells)
-	if err == nil && r.meeting != nil {
+	if err == nil && r.rendezvous != nil {
 		// All is measured: who cannot wait any more has lost nothing.
-		_ = r.meeting.End(ctx)
+		_ = r.rendezvous.End(ctx)
 	}
 	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
 	m = r.folder.Manifest()
@@ -233,7 +233,7 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	}
 	if overlong(time.Duration(r.clock.Now()-met), r.takes(c)) && err == nil && !interrupted {
 		// Once, however many runs it befalls.
-		late := fmt.Sprintf("%s, %s, took seconds longer than it should in some run: something stood still, before or after the measured time if no figure shows it", c.subject.Name, c.label())
+		late := fmt.Sprintf("%s, %s, took seconds longer than it should in some run: something stalled, before or after the measured time if no figure shows it", c.subject.Name, c.label())
 		if !slices.Contains(r.findings, late) {
 			unit.Findings = append(unit.Findings, late)
 		}
@@ -305,8 +305,8 @@ func (r *runner) manifest() (m record.Manifest, err error) {
 		Started: r.clock.Started().UTC(), Lockbench: r.plan.Version, Machine: machine(),
 		Plan: r.plan.recorded(r.backends, r.baselines), Skipped: r.skipped, Notes: r.notes,
 	}
-	if r.meeting != nil {
-		m.Meeting = &record.Meeting{ID: r.meeting.ID(), Part: r.meeting.Part()}
+	if r.rendezvous != nil {
+		m.Rendezvous = &record.Rendezvous{ID: r.rendezvous.ID(), Part: r.rendezvous.Part()}
 	}
 	for _, s := range r.subjects {
 		m.Subjects = append(m.Subjects, s.Subject)

@@ -18,9 +18,9 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/baseline"
 	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/near"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/similar"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -296,7 +296,7 @@ func (p Plan) describe(ctx context.Context, found []plugin.Found) ([]described, 
 func others[V any](what string, by map[string]V, measured []string) error {
 	for _, named := range slices.Sorted(maps.Keys(by)) {
 		if !slices.Contains(measured, named) {
-			return usagef("%s for %q, which is not measured%s", what, named, near.Suggest(named, measured))
+			return usagef("%s for %q, which is not measured%s", what, named, similar.Suggest(named, measured))
 		}
 	}
 	return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/near"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/similar"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -31,7 +31,7 @@ func (p Plan) checkTakeover() error {
 	}
 	for _, m := range p.Modes {
 		if !slices.Contains(scenario.Modes(), m) {
-			return usagef("%s has no mode %q%s", takeoverName, m, near.Suggest(m, scenario.Modes()))
+			return usagef("%s has no mode %q%s", takeoverName, m, similar.Suggest(m, scenario.Modes()))
 		}
 	}
 	switch {

@@ -28,7 +28,7 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 }
 
 // answered makes of the store's answer to g's request a lease, or sets a.answer
-// and a.freeBy.
+// and a.expiresBy.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
@@ -42,8 +42,8 @@ func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, e
 		}
 	}
 	a.answer = err
-	if !settled(err) {
-		a.freeBy = g.got.add(a.lock.opts.TTL)
+	if !definite(err) {
+		a.expiresBy = g.got.add(a.lock.opts.TTL)
 	}
 	if errors.Is(err, driver.ErrWithdrawn) {
 		a.owner, a.queued = newOwner(), false
@@ -70,23 +70,23 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 // owner asks (K3). It need not succeed once such a grant would be over.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
-	if a.freeBy == 0 {
+	if a.expiresBy == 0 {
 		return nil
 	}
 	call := c.calls.begin(ctx, c.opts.CleanupBudget)
 	err := c.withdraw(call, a.request())
 	call.done()
-	if err != nil && c.clock.now() < a.freeBy {
+	if err != nil && c.clock.now() < a.expiresBy {
 		return err
 	}
-	a.owner, a.queued, a.freeBy = newOwner(), false, 0
+	a.owner, a.queued, a.expiresBy = newOwner(), false, 0
 	return nil
 }
 
 // giveUp undoes what a did in the store and returns err, or an
 // IndeterminateError around it when that could not be confirmed (K3).
 func (a *contender) giveUp(ctx context.Context, err error) error {
-	if a.freeBy == 0 && !a.queued {
+	if a.expiresBy == 0 && !a.queued {
 		return err
 	}
 	c := a.lock.c
@@ -101,13 +101,13 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 		if !c.permanent(failed) && sleep(call, pause.next()) {
 			continue
 		}
-		if a.freeBy == 0 { // only a place in the store's queue, which ends by itself
+		if a.expiresBy == 0 { // only a place in the store's queue, which ends by itself
 			return err
 		}
 		r := a.request()
-		c.janitor.add(a.freeBy, func(ctx context.Context) error { return c.withdraw(ctx, r) })
+		c.janitor.add(a.expiresBy, func(ctx context.Context) error { return c.withdraw(ctx, r) })
 		return &IndeterminateError{
-			FreeAt: c.clock.time(a.freeBy),
+			FreeAt: c.clock.time(a.expiresBy),
 			Err:    fmt.Errorf("%w; withdrawing it: %w", err, failed),
 		}
 	}

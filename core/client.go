@@ -106,14 +106,14 @@ type Client struct {
 	calls   calls
 	streams streams
 
-	// life ends when Close begins, work when Close has released everything.
+	// lifetime ends when Close begins, work when Close has released everything.
 	// They are no caller's contexts but the client's own span.
-	life, work       context.Context
-	endLife, endWork context.CancelFunc
-	started          sync.Once
-	spawning         sync.Mutex
-	ended            bool           // nothing may be spawned any more
-	background       sync.WaitGroup // goroutines that end with life or work
+	lifetime, work       context.Context
+	endLifetime, endWork context.CancelFunc
+	started              sync.Once
+	spawning             sync.Mutex
+	ended                bool           // nothing may be spawned any more
+	background           sync.WaitGroup // goroutines that end with lifetime or work
 
 	served    atomic.Bool // the store has answered an acquire or a check
 	closing   atomic.Bool
@@ -145,7 +145,7 @@ func New(b driver.Backend, opts *Options) *Client {
 	c.queues.init()
 	c.janitor.init(c)
 	c.calls.init(c)
-	c.life, c.endLife = context.WithCancel(context.Background())
+	c.lifetime, c.endLifetime = context.WithCancel(context.Background())
 	c.work, c.endWork = context.WithCancel(context.Background())
 	c.events.add(Event{Kind: EventOpened})
 	return c
@@ -208,7 +208,7 @@ func (c *Client) start() {
 	})
 }
 
-// spawn starts a goroutine that ends with life or work, and for which Close
+// spawn starts a goroutine that ends with lifetime or work, and for which Close
 // waits. It returns false when Close has already begun to.
 func (c *Client) spawn(f func()) bool {
 	c.spawning.Lock()

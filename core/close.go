@@ -51,7 +51,7 @@ func (c *Client) Close(ctx context.Context) error {
 
 func (c *Client) shutdown(ctx context.Context) error {
 	c.closing.Store(true)
-	c.endLife()
+	c.endLifetime()
 	rctx, cancel := c.outlive(ctx, c.opts.CleanupBudget)
 	defer cancel()
 	err := c.releaseAll(rctx)

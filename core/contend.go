@@ -19,7 +19,7 @@ type contender struct {
 
 	owner     string
 	queued    bool          // owner has a place in the store's queue
-	freeBy    instant       // when not zero, owner may have been granted the lock, until then
+	expiresBy instant       // when not zero, owner may have been granted the lock, until then
 	answer    error         // the last answer of the store
 	rtt       time.Duration // what the last acquire took that did not wait before
 	announced bool          // EventWaiting is out
@@ -72,7 +72,7 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	}
 	// Only who waits pays for a context that Close can end.
 	wctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(l.c.life, func() { cancel(ErrClosed) })
+	stop := context.AfterFunc(l.c.lifetime, func() { cancel(ErrClosed) })
 	lease, err := a.contend(wctx)
 	stop()
 	cancel(nil)
@@ -113,7 +113,7 @@ func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	switch {
 	case ctx.Err() != nil:
 		err = a.ended(ctx)
-	case l.c.closing.Load() && !settled(err):
+	case l.c.closing.Load() && !definite(err):
 		err = ErrClosed
 	}
 	return nil, l.failed(ctx, "acquire", a, a.giveUp(ctx, err))

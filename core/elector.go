@@ -95,7 +95,7 @@ func (e *Elector) Run(ctx context.Context, fn func(*Term)) error {
 	defer e.c.end()
 	rctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(e.c.life, func() { cancel(ErrClosed) })
+	stop := context.AfterFunc(e.c.lifetime, func() { cancel(ErrClosed) })
 	defer stop()
 	for {
 		term, err := e.campaign(rctx)

@@ -152,8 +152,8 @@ func final(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrClosed)
 }
 
-// settled reports whether err leaves no doubt that its acquire granted nothing.
-func settled(err error) bool {
+// definite reports whether err leaves no doubt that its acquire granted nothing.
+func definite(err error) bool {
 	return errors.Is(err, ErrHeld) || errors.Is(err, driver.ErrNotSent) ||
 		errors.Is(err, driver.ErrWithdrawn) || refused(err) || final(err)
 }

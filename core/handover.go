@@ -41,7 +41,7 @@ func (l *Lease) successor(a *contender, now instant) *Lease {
 	}
 	next := newLease(a, l.owner, g)
 	next.deadline.Store(l.deadline.Load())
-	next.endAt, next.freeBy = l.endAt, l.freeBy
+	next.endAt, next.expiresBy = l.endAt, l.expiresBy
 	confirmed := l.endAt.add(-lifeOf(l.lock.opts.TTL))
 	next.due = min(l.due, confirmed.add(a.lock.opts.RenewEvery))
 	if now.sub(confirmed) >= minStreakTime {

@@ -48,7 +48,7 @@ func (j *janitor) all() []*cleanup {
 }
 
 func (j *janitor) run() {
-	for sleep(j.c.life, janitorPause) && j.round(j.c.life) {
+	for sleep(j.c.lifetime, janitorPause) && j.round(j.c.lifetime) {
 	}
 }
 

@@ -43,26 +43,26 @@ type Lease struct {
 	maxAt  instant // MaxHold is over
 
 	// Guarded by the scheduler's mutex.
-	state   State
-	err     error         // the cause, once done is closed
-	cancels []*leaseCtx   // contexts that end with the lease
-	index   int           // in the scheduler's heap, -1 when it is not there
-	next    instant       // when the scheduler has to look at it
-	endAt   instant       // when it is lost unless renewed
-	due     instant       // planned time of the next renewal
-	freeBy  instant       // latest time at which the store has let it expire
-	renewal *renewalBatch // the renewal under way
-	again   bool          // renew once more when renewal is over
-	trouble error         // why it is suspect
-	freeing bool          // a Release is under way
-	freed   chan struct{} // made by a second Release to wait for the first
-	doubt   error         // why the outcome of a release that was sent is unknown
-	pending bool          // the janitor goes on releasing it
-	gone    bool          // the store has confirmed that it is over
-	stopped bool          // EventReleased or EventLost is out
-	serving bool          // a callback of Do, TryDo or Run works under it
-	leaving bool          // Close is about to release it
-	known   bool          // EventAcquired was not dropped
+	state      State
+	err        error         // the cause, once done is closed
+	cancels    []*leaseCtx   // contexts that end with the lease
+	index      int           // in the scheduler's heap, -1 when it is not there
+	next       instant       // when the scheduler has to look at it
+	endAt      instant       // when it is lost unless renewed
+	due        instant       // planned time of the next renewal
+	expiresBy  instant       // latest time at which the store has let it expire
+	renewal    *renewalBatch // the renewal under way
+	again      bool          // renew once more when renewal is over
+	suspectErr error         // why it is suspect
+	freeing    bool          // a Release is under way
+	freed      chan struct{} // made by a second Release to wait for the first
+	doubt      error         // why the outcome of a release that was sent is unknown
+	pending    bool          // the janitor goes on releasing it
+	gone       bool          // the store has confirmed that it is over
+	stopped    bool          // EventReleased or EventLost is out
+	serving    bool          // a callback of Do, TryDo or Run works under it
+	leaving    bool          // Close is about to release it
+	known      bool          // EventAcquired was not dropped
 
 	ctx context.Context // of the acquire, for its values in events; nil once stopped
 }
@@ -100,7 +100,7 @@ func (l *Lease) extend(sent, got instant) {
 	ttl := l.lock.opts.TTL
 	l.deadline.Store(int64(sent.add(ttl - driftOf(ttl))))
 	l.endAt = sent.add(lifeOf(ttl))
-	l.freeBy = max(l.freeBy, got.add(ttl))
+	l.expiresBy = max(l.expiresBy, got.add(ttl))
 }
 
 // Name returns the name of the lock.

@@ -230,7 +230,7 @@ func (l *Lock) do(ctx context.Context, fn func(context.Context, *Lease) error, a
 func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *Lease) error) (err error) {
 	c := l.c
 	fctx, cancel := lease.context(c.inCallback(ctx))
-	stop := context.AfterFunc(c.life, func() { cancel(ErrClosed) })
+	stop := context.AfterFunc(c.lifetime, func() { cancel(ErrClosed) })
 	defer func() { // also when fn panics
 		stop()
 		switch lost := lease.Err(); {

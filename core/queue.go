@@ -32,7 +32,7 @@ const (
 //     the sending of the last request that the store has confirmed for this
 //     grant. No hand-over moves it, only a renewal does. It is compared with a
 //     clock that counts suspends, so that nobody is handed a lease that ran out
-//     while this process or machine stood still, nor one that soon will.
+//     while this process or machine stalled, nor one that soon will.
 //   - Tokens rise within a grant, and a later grant of the store has a higher
 //     number, and so a higher token than every hand-over before it.
 //   - Doubt ends it. A lease whose renewal has failed, or whose plugin or store is
@@ -207,7 +207,7 @@ func (q *queues) park(a *contender, insist bool) step {
 	if a.lease != nil {
 		return stepTake
 	}
-	if e.head == a && (e.holder == nil || insist || a.freeBy != 0) {
+	if e.head == a && (e.holder == nil || insist || a.expiresBy != 0) {
 		return stepAsk
 	}
 	a.parked = true

@@ -136,7 +136,7 @@ func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, 
 	default:
 		if !l.pending && !final(err) {
 			l.pending = true
-			s.c.janitor.add(l.freeBy, l.releaseAgain)
+			s.c.janitor.add(l.expiresBy, l.releaseAgain)
 		}
 		err = l.unreleased(err)
 	}
@@ -155,7 +155,7 @@ func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, 
 // unreleased is the error for a release that was not confirmed. The caller
 // holds the scheduler's mutex.
 func (l *Lease) unreleased(err error) error {
-	at := l.c.clock.time(l.freeBy)
+	at := l.c.clock.time(l.expiresBy)
 	if l.doubt != nil {
 		return &IndeterminateError{FreeAt: at, Err: l.doubt}
 	}
@@ -202,7 +202,7 @@ func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error)
 // doubtOf returns the error of a release whose outcome it leaves unknown, nil
 // for an answer and for what was not done.
 func doubtOf(err error) error {
-	if err == nil || errors.Is(err, ErrNotHeld) || settled(err) {
+	if err == nil || errors.Is(err, ErrNotHeld) || definite(err) {
 		return nil
 	}
 	return err
@@ -212,7 +212,7 @@ func doubtOf(err error) error {
 func (l *Lease) over() instant {
 	l.c.sched.mu.Lock()
 	defer l.c.sched.mu.Unlock()
-	return l.freeBy
+	return l.expiresBy
 }
 
 // outlive returns a child of ctx that ends rest after ctx has, or with the

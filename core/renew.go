@@ -134,7 +134,7 @@ func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	for i, l := range f.leases {
 		l.renewal = nil
 		if !errors.Is(errs[i], ErrNotHeld) {
-			l.freeBy = max(l.freeBy, got.add(l.lock.opts.TTL))
+			l.expiresBy = max(l.expiresBy, got.add(l.lock.opts.TTL))
 		}
 		if !l.alive.Load() {
 			continue
@@ -181,14 +181,14 @@ func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	ev := l.event(EventRenewed, got.sub(sent), nil)
 	ev.Slack = l.endAt.sub(got)
 	l.extend(sent, got)
-	l.state, l.trouble = Held, nil
+	l.state, l.suspectErr = Held, nil
 	l.due = max(l.due.add(l.lock.opts.RenewEvery), got)
 	s.c.events.add(ev)
 }
 
 // suspect records that nothing is known about l until a renewal succeeds.
 func (s *scheduler) suspect(l *Lease, err error) {
-	l.trouble = err
+	l.suspectErr = err
 	if l.state == Held {
 		l.state = Suspect
 		s.c.events.add(l.event(EventSuspect, 0, err))

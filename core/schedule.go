@@ -264,8 +264,8 @@ func (l *Lease) overdue(now instant) error {
 	switch {
 	case l.renewal != nil && l.renewal.asking:
 		return fmt.Errorf("%w: the health check gave no answer", ErrUnhealthy)
-	case l.trouble != nil:
-		return because(ErrUnreachable, l.trouble)
+	case l.suspectErr != nil:
+		return because(ErrUnreachable, l.suspectErr)
 	case l.renewal != nil && now.sub(l.endAt) < pauseThreshold:
 		return fmt.Errorf("%w: a renewal got no answer", ErrUnreachable)
 	}

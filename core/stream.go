@@ -40,7 +40,7 @@ func (ss *streams) join(c *Client, name string, o *observer) *stream {
 	s := ss.byName[name]
 	if s == nil {
 		s = &stream{c: c, name: name, over: make(chan struct{}), kick: make(chan struct{}, 1), observers: map[*observer]struct{}{}, end: func() {}}
-		ctx, cancel := context.WithCancel(c.life)
+		ctx, cancel := context.WithCancel(c.lifetime)
 		s.cancel = cancel
 		if !c.spawn(func() { s.run(ctx) }) {
 			cancel()
@@ -69,7 +69,7 @@ func (ss *streams) join(c *Client, name string, o *observer) *stream {
 func (s *stream) keep(ctx context.Context, o *observer) {
 	select {
 	case <-ctx.Done():
-	case <-s.c.life.Done():
+	case <-s.c.lifetime.Done():
 	case <-s.over:
 	}
 	s.leave(o)

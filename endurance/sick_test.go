@@ -67,7 +67,7 @@ func leads(ctx context.Context, m *env.Server) (bool, error) {
 }
 
 // TestSickMember: one member of three that is cut off from its peers, though
-// clients reach it, or that stands still again and again, the leader too, costs
+// clients reach it, or that stalls again and again, the leader too, costs
 // no host a lease, and not its pace either.
 func TestSickMember(t *testing.T) {
 	t.Run("cut off", func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestSickMember(t *testing.T) {
 			}
 		}
 		frozen, every := time.Duration(count(5, 20))*time.Second, time.Duration(count(9, 60))*time.Second
-		// A leader that stands still for longer than a TTL may revoke leases that
+		// A leader that stalls for longer than a TTL may revoke leases that
 		// were renewed at its successor: docs/backends.md.
 		const leading = 5 * time.Second
 		survives(t, c, func(ctx context.Context) {

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/internal/near"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/report"
+	"github.com/lockbench/lockbench/internal/similar"
 	"github.com/lockbench/lockbench/internal/stat"
 )
 
@@ -118,7 +118,7 @@ func judge(c stat.Comparison, gates []stat.Gate, stderr io.Writer) error {
 	}
 	v, unknown := c.Judge(gates)
 	if len(unknown) > 0 {
-		return hinted(usagef("--fail-on: no figure of a plugin has the unit %q%s", unknown[0], near.Suggest(unknown[0], c.Units())),
+		return hinted(usagef("--fail-on: no figure of a plugin has the unit %q%s", unknown[0], similar.Suggest(unknown[0], c.Units())),
 			"there are "+strings.Join(c.Units(), ", "))
 	}
 	if len(v.Failed) > 0 {

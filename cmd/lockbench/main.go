@@ -18,8 +18,8 @@ import (
 
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/host"
-	"github.com/lockbench/lockbench/internal/near"
 	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/similar"
 )
 
 func main() {
@@ -121,7 +121,7 @@ func parentOnly(cmd *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	err := usagef("%s has no command %q%s", cmd.CommandPath(), args[0], near.Suggest(args[0], names))
+	err := usagef("%s has no command %q%s", cmd.CommandPath(), args[0], similar.Suggest(args[0], names))
 	if f := cmd.Flags().Lookup(args[0]); f != nil {
 		return hinted(err, cmd.CommandPath()+" --"+f.Name)
 	}
@@ -148,7 +148,7 @@ func oneArg(what string) cobra.PositionalArgs {
 	}
 }
 
-// flagError turns what pflag says into a usage error with the near flags.
+// flagError turns what pflag says into a usage error with the similar flags.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
@@ -158,13 +158,13 @@ func flagError(cmd *cobra.Command, err error) error {
 		if unknown.GetSpecifiedShortnames() != "" {
 			name = "-" + unknown.GetSpecifiedName()
 		}
-		return usagef("%s has no flag %s%s", cmd.CommandPath(), name, near.Suggest(name, names))
+		return usagef("%s has no flag %s%s", cmd.CommandPath(), name, similar.Suggest(name, names))
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		f := invalid.GetFlag()
 		if c, ok := f.Value.(*choice); ok {
-			return usagef("--%s has no value %q%s", f.Name, invalid.GetValue(), near.Suggest(invalid.GetValue(), c.words))
+			return usagef("--%s has no value %q%s", f.Name, invalid.GetValue(), similar.Suggest(invalid.GetValue(), c.words))
 		}
 		return usagef("--%s has no value %q; it takes %s", f.Name, invalid.GetValue(), kinds[f.Value.Type()])
 	}

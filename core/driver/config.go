@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/near"
+	"github.com/lockbench/lockbench/internal/similar"
 )
 
 // CheckConfig returns cfg with defaults filled in, or an error wrapping
-// [ErrConfig] that names an unknown key and the near ones, a missing required
+// [ErrConfig] that names an unknown key and the similar ones, a missing required
 // key, or a value of the wrong type. It never shows a value, nor a key that is
 // like none: a secret may stand in the wrong place.
 func (s Spec) CheckConfig(cfg Config) (Config, error) {
@@ -35,10 +35,10 @@ func (s Spec) CheckConfig(cfg Config) (Config, error) {
 		if _, known := out[name]; known {
 			continue
 		}
-		if len(near.To(name, names)) == 0 {
-			return nil, fmt.Errorf("%w: %s does not have one of the given keys%s", ErrConfig, s.Name, near.Suggest("", names))
+		if len(similar.To(name, names)) == 0 {
+			return nil, fmt.Errorf("%w: %s does not have one of the given keys%s", ErrConfig, s.Name, similar.Suggest("", names))
 		}
-		return nil, fmt.Errorf("%w: %s has no key %q%s", ErrConfig, s.Name, name, near.Suggest(name, names))
+		return nil, fmt.Errorf("%w: %s has no key %q%s", ErrConfig, s.Name, name, similar.Suggest(name, names))
 	}
 	return out, nil
 }

@@ -86,7 +86,7 @@ func (a *attempt) mustRelease(t T) {
 }
 
 // failed ends the case because of op. A lease that is gone may have run out
-// while this process stood still.
+// while this process stalled.
 func (a *attempt) failed(t T, op string, err error) {
 	t.Helper()
 	const text = "owner %s: %s of %q with token %d and TTL %v: %v"

@@ -8,10 +8,10 @@ import (
 )
 
 // stillShare is the part of a time, one in so many, that the process must have
-// stood still for before what it missed in that time is excused.
+// stalled for before what it missed in that time is excused.
 const stillShare = 10
 
-// heartbeat is that of the process which runs a case: where it stood still, a
+// heartbeat is that of the process which runs a case: where it stalled, a
 // stopwatch says nothing about a backend.
 type heartbeat interface {
 	Stood(from, to time.Time) time.Duration
@@ -40,14 +40,14 @@ func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 }
 
 // mistimed ends the case because of what did not come, or did not last, in the
-// past d. When the process stood still for so much of d that this may be why,
+// past d. When the process stalled for so much of d that this may be why,
 // the case is not judged and runs again, in a fresh environment.
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
 	if x, ok := t.(*trial); ok {
 		if stood := x.heartbeat.Stood(now.Add(-d), now); stood > max(tolerance, d/stillShare) {
-			x.leaveOpen("this process stood still for %v of the last %v: %s", stood, d, what)
+			x.leaveOpen("this process stalled for %v of the last %v: %s", stood, d, what)
 		}
 	}
 	t.Fatalf("%s", what)
@@ -86,7 +86,7 @@ func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
 		case <-timer.C:
 		}
 		if left > 0 {
-			continue // the process may have stood still
+			continue // the process may have stalled
 		}
 		select {
 		case v = <-c:

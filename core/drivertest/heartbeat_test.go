@@ -46,7 +46,7 @@ func TestLimitsDoNotCountStandstill(t *testing.T) {
 			t.Errorf("of the last 100ms the process ran for %v", took)
 		}
 		if took := ran(t, start, end.Add(-d)); took != time.Second-d {
-			t.Errorf("before it stood still the process ran for %v", took)
+			t.Errorf("before it stalled the process ran for %v", took)
 		}
 		if _, ok := receive(t, make(chan int), d); ok || time.Since(end) != d {
 			t.Errorf("nothing was to come within %v, and it has: %t, after %v", d, ok, time.Since(end))
@@ -57,7 +57,7 @@ func TestLimitsDoNotCountStandstill(t *testing.T) {
 	}
 }
 
-// A case runs again only where the process stood still, and fails when it
+// A case runs again only where the process stalled, and fails when it
 // always does.
 func TestStandstillIsNotJudged(t *testing.T) {
 	for _, tt := range []struct {

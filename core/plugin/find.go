@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
-	"github.com/lockbench/lockbench/internal/near"
+	"github.com/lockbench/lockbench/internal/similar"
 )
 
 // Found is a plugin binary that [Open] would find by Name.
@@ -63,9 +63,9 @@ func find(name string, opts Options) (string, error) {
 	}
 	detail := "no plugin is installed; looked in " + strings.Join(searchDirs(opts.Dirs), ", ")
 	if len(names) > 0 {
-		detail = strings.TrimPrefix(near.Suggest(name, names), "; ")
+		detail = strings.TrimPrefix(similar.Suggest(name, names), "; ")
 	}
-	if len(near.To(name, names)) == 0 {
+	if len(similar.To(name, names)) == 0 {
 		// Who else has a plugin of that name is not known here.
 		detail += fmt.Sprintf("; lockbench's own is built with: go get -tool github.com/lockbench/lockbench/plugins/%s/%s%[1]s && go build -o bin/ tool", name, wire.Prefix)
 	}

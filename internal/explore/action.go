@@ -97,12 +97,12 @@ type Span [2]time.Duration
 type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server
-	// At is when, after the callers have begun; or after Moment of host Of, which
+	// At is when, after the callers have begun; or after Trigger of host Of, which
 	// is waited for from then on.
-	At     Duration `json:"at"`
-	Moment Moment   `json:"moment,omitempty"`
-	Of     int      `json:"of,omitempty"`
-	Lasts  Duration `json:"lasts,omitempty"`
+	At      Duration `json:"at"`
+	Trigger Trigger  `json:"trigger,omitempty"`
+	Of      int      `json:"of,omitempty"`
+	Lasts   Duration `json:"lasts,omitempty"`
 	// Amount is a number from 0 to 1 that the action makes of what it likes.
 	Amount float64 `json:"amount,omitempty"`
 }

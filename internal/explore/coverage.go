@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Coverage is which actions, which pairs of them and which moments an
+// Coverage is which actions, which pairs of them and which triggers an
 // exploration has met.
 type Coverage struct {
-	fit     map[pair]bool // what there is; true once it was met
-	moments map[string]int
+	fit      map[pair]bool // what there is; true once it was met
+	triggers map[string]int
 }
 
 // newCoverage is that of all which fit in some setting.
 func newCoverage(d *actionPicker) Coverage {
-	c := Coverage{fit: map[pair]bool{}, moments: map[string]int{}}
+	c := Coverage{fit: map[pair]bool{}, triggers: map[string]int{}}
 	for _, actions := range d.fitting {
 		for i, a := range actions {
 			for _, b := range actions[i:] {
@@ -40,7 +40,7 @@ func (c Coverage) add(h *History) {
 			}
 		}
 		if a.Met {
-			c.moments[a.Action+" at "+string(a.Moment)]++
+			c.triggers[a.Action+" at "+string(a.Trigger)]++
 		}
 	}
 }
@@ -62,14 +62,14 @@ func (c Coverage) Counts() (single, singles, pairs, allPairs int) {
 // Line sums it up.
 func (c Coverage) Line() string {
 	single, singles, pairs, allPairs := c.Counts()
-	return fmt.Sprintf("%d of %d actions, %d of %d pairs, %d at moments", single, singles, pairs, allPairs, len(c.moments))
+	return fmt.Sprintf("%d of %d actions, %d of %d pairs, %d at triggers", single, singles, pairs, allPairs, len(c.triggers))
 }
 
 // MarshalJSON implements json.Marshaler.
 func (c Coverage) MarshalJSON() ([]byte, error) {
 	single, singles, pairs, allPairs := c.Counts()
 	return json.Marshal(map[string]any{
-		"actions": single, "of_actions": singles, "pairs": pairs, "of_pairs": allPairs, "moments": c.moments, "not_met": c.Missing(),
+		"actions": single, "of_actions": singles, "pairs": pairs, "of_pairs": allPairs, "triggers": c.triggers, "not_met": c.Missing(),
 	})
 }
 

@@ -31,7 +31,7 @@ type Mark struct {
 	Event
 	From   int64  // just before it was injected; 0: it was not
 	To     int64  // just after it was healed
-	Met    bool   // its moment came
+	Met    bool   // its trigger came
 	Failed string // why it could not be injected
 }
 

@@ -18,7 +18,7 @@ import (
 // costs no lease: its host starts another one, and renews with that.
 var hostActions = []Action{
 	{
-		Name: "freeze-host", Does: "%s stands still", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
+		Name: "freeze-host", Does: "%s is frozen", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
 		Stops: StopsHost, Recovers: time.Second, Inject: ofHost(func(w *System, h *Host, e Event) error { return w.freeze(e, h.Pid()) }), Heal: end,
 	},
 	{
@@ -36,7 +36,7 @@ var hostActions = []Action{
 	{
 		// The host finds it by the deadline of a call, and replaces it while the
 		// leases live: it may well be gone when it could go on.
-		Name: "freeze-plugin", Does: "the plugin of %s stands still", On: OnHost, Makes: died, Uses: UsesPlugin, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
+		Name: "freeze-plugin", Does: "the plugin of %s is frozen", On: OnHost, Makes: died, Uses: UsesPlugin, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
 		Needs: ownStore, Recovers: time.Second, Inject: ofHost(func(w *System, h *Host, e Event) error { return w.freeze(e, h.plugin()) }), Heal: end,
 	},
 	{
@@ -102,7 +102,7 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 	}
 }
 
-// slow lets a process run for 10 ms and stand still for 20 ms, over and over.
+// slow lets a process run for 10 ms and stall for 20 ms, over and over.
 // Pid says which one it is, each time.
 func (w *System) slow(e Event, pid func() int) error {
 	var err error

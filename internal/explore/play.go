@@ -59,7 +59,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	if err := p.start(ctx, w, s); err != nil {
 		return nil, err
 	}
-	watch := watchMoments(w)
+	watch := watchTriggers(w)
 	defer watch.close()
 	heartbeat := beginHeartbeat(w)
 	defer heartbeat.Stop()
@@ -137,8 +137,8 @@ func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.
 		<-before
 	}
 	happened := func() {}
-	if m.Moment != "" {
-		m.Met, happened = watch.await(ctx, m.Of, m.Moment)
+	if m.Trigger != "" {
+		m.Met, happened = watch.await(ctx, m.Of, m.Trigger)
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
 	defer cancel()

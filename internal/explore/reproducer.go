@@ -141,8 +141,8 @@ func (e Event) text() string {
 		does = fmt.Sprintf(does, whom)
 	}
 	when := fmt.Sprintf("After %v", time.Duration(e.At))
-	if e.Moment != "" {
-		when += fmt.Sprintf(", at %q of %s", e.Moment, hostName(e.Of))
+	if e.Trigger != "" {
+		when += fmt.Sprintf(", at %q of %s", e.Trigger, hostName(e.Of))
 	}
 	if e.Lasts > 0 {
 		does += fmt.Sprintf(", for %v", time.Duration(e.Lasts))

@@ -13,8 +13,8 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/near"
 	"github.com/lockbench/lockbench/internal/safety"
+	"github.com/lockbench/lockbench/internal/similar"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -115,7 +115,7 @@ func Chosen(names []string) ([]Action, error) {
 	}
 	for _, name := range names {
 		if !slices.Contains(ActionNames(), name) {
-			return nil, fmt.Errorf("there is no action %q%s", name, near.Suggest(name, ActionNames()))
+			return nil, fmt.Errorf("there is no action %q%s", name, similar.Suggest(name, ActionNames()))
 		}
 	}
 	return slices.DeleteFunc(all, func(a Action) bool { return !slices.Contains(names, a.Name) }), nil

@@ -162,7 +162,7 @@ func (g *generator) events(s *Schedule, actions []Action) {
 		e.Lasts = Duration(g.lasts(a.Lasts, s.Groups))
 		e.At = Duration(at + g.upTo(time.Second))
 		if g.chance(0.5) {
-			e.Moment, e.Of = pick(g.random, Moments()), g.random.IntN(len(s.Hosts))
+			e.Trigger, e.Of = pick(g.random, Triggers()), g.random.IntN(len(s.Hosts))
 			if a.On == OnHost && g.chance(0.7) {
 				e.Of = e.Target
 			}
@@ -233,8 +233,8 @@ func (s *Schedule) separate() {
 			e.At = until
 		}
 		busy[key] = e.At + e.Lasts + recovers
-		if e.Moment != "" {
-			busy[key] += Duration(momentPatience)
+		if e.Trigger != "" {
+			busy[key] += Duration(triggerPatience)
 		}
 	}
 }
@@ -276,10 +276,10 @@ func (s *Schedule) check() error {
 		switch {
 		case a.On == OnHost && (e.Target < 0 || e.Target >= len(s.Hosts)),
 			a.On == OnServer && (e.Target < 0 || e.Target >= setting.Servers),
-			e.Moment != "" && (e.Of < 0 || e.Of >= len(s.Hosts)):
-			return fmt.Errorf("action %s is done to %s %d, or at a moment of host %d: there is none", e.Action, a.On, e.Target, e.Of)
-		case e.Moment != "" && !slices.Contains(Moments(), e.Moment):
-			return fmt.Errorf("action %s: there is no moment %q", e.Action, e.Moment)
+			e.Trigger != "" && (e.Of < 0 || e.Of >= len(s.Hosts)):
+			return fmt.Errorf("action %s is done to %s %d, or at a trigger of host %d: there is none", e.Action, a.On, e.Target, e.Of)
+		case e.Trigger != "" && !slices.Contains(Triggers(), e.Trigger):
+			return fmt.Errorf("action %s: there is no trigger %q", e.Action, e.Trigger)
 		}
 	}
 	return nil

@@ -38,13 +38,13 @@ var serverActions = slices.Concat(freezes, crashes, []Action{
 
 var freezes = []Action{
 	{
-		Name: "freeze-servers", Does: "all servers stand still", On: OnStore, Uses: UsesProcess, Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Elects }),
+		Name: "freeze-servers", Does: "all servers are frozen", On: OnStore, Uses: UsesProcess, Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Elects }),
 		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor, Stops: StopsAll, Recovers: time.Second,
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
-		// The leader among them may stand still for longer than a TTL.
-		Name: "freeze-members", Does: "all members stand still", On: OnStore, Uses: UsesProcess, Only: where(electing),
+		// The leader among them may stall for longer than a TTL.
+		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: where(electing),
 		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
 		Inject: freezeAll, Heal: resumeAll,
 	},
@@ -57,17 +57,17 @@ var freezes = []Action{
 		},
 	},
 	{
-		Name: "freeze-node", Does: "%s stands still, and the other nodes do not", On: OnServer, Uses: UsesStore, Only: where(voting),
+		Name: "freeze-node", Does: "%s is frozen, and the other nodes do not", On: OnServer, Uses: UsesStore, Only: where(voting),
 		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor,
 		Inject: func(_ context.Context, w *System, e Event) error { return w.Setup.Servers[e.Target].Freeze() }, Heal: resumeAll,
 	},
 	{
-		Name: "freeze-follower", Does: "a member that does not lead stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
+		Name: "freeze-follower", Does: "a member that does not lead is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
 		Needs: []fault.Capability{fault.CapServers, fault.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
 		Inject: func(ctx context.Context, w *System, e Event) error { return w.Setup.FreezeMember(ctx, 1) }, Heal: resumeAll,
 	},
 	{
-		Name: "freeze-leader", Does: "the member that leads stands still for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
+		Name: "freeze-leader", Does: "the member that leads is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
 		Needs: []fault.Capability{fault.CapServers, fault.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
 		Inject: func(ctx context.Context, w *System, e Event) error { return w.Setup.FreezeMember(ctx, 0) }, Heal: resumeAll,
 	},

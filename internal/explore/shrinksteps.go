@@ -39,8 +39,8 @@ func smallerThan(s Schedule) []Schedule {
 	}
 	for i := range s.Events {
 		add(func(c *Schedule) bool {
-			had := c.Events[i].Moment != ""
-			c.Events[i].Moment, c.Events[i].Of = "", 0
+			had := c.Events[i].Trigger != ""
+			c.Events[i].Trigger, c.Events[i].Of = "", 0
 			return had
 		})
 		add(func(c *Schedule) bool { return c.shorten(i) })
@@ -149,13 +149,13 @@ func (s *Schedule) removeHost(n int) bool {
 	for i := range s.Events {
 		e := &s.Events[i]
 		a := e.action()
-		if a.On == OnHost && e.Target == n || e.Moment != "" && e.Of == n {
+		if a.On == OnHost && e.Target == n || e.Trigger != "" && e.Of == n {
 			return false
 		}
 		if a.On == OnHost && e.Target > n {
 			e.Target--
 		}
-		if e.Moment != "" && e.Of > n {
+		if e.Trigger != "" && e.Of > n {
 			e.Of--
 		}
 	}

@@ -10,14 +10,14 @@ import (
 // hosts are faults of the holder's processes.
 var hosts = []Fault{
 	{
-		Name: "freeze-host", Does: "the holder stands still until another host has its locks, then goes on",
+		Name: "freeze-host", Does: "the holder is frozen until another host has its locks, then goes on",
 		Produces: []claim.Condition{claim.HostStopped},
 		Needs:    []Capability{CapRival},
 		Inject:   func(_ context.Context, s *Setup) error { return Freeze(s.Holder.Pid()) },
 		Heal:     func(_ context.Context, s *Setup) error { return Resume(s.Holder.Pid()) },
 	},
 	{
-		Name: "freeze-plugin", Does: "the holder's plugin process stands still", KeepsLeases: true, ActsTTLs: 1.5,
+		Name: "freeze-plugin", Does: "the holder's plugin process is frozen", KeepsLeases: true, ActsTTLs: 1.5,
 		Produces: []claim.Condition{claim.PluginDied},
 		Inject:   func(_ context.Context, s *Setup) error { return Freeze(s.Holder.PluginPid()) },
 	},

@@ -8,7 +8,7 @@ import (
 )
 
 // partitions cut hosts or servers off. A server that is cut off from everybody
-// is one that stands still: its connections stay open and it answers nothing.
+// is one that stalls: its connections stay open and it answers nothing.
 var partitions = []Fault{
 	{
 		Name: "partition-holder", Does: "nothing passes between the holder and any server; nobody is told",
@@ -23,7 +23,7 @@ var partitions = []Fault{
 		Heal:   func(_ context.Context, s *Setup) error { return Each(s.Servers[:minority(s)], Server.Resume) },
 	},
 	{
-		Name: "pause-leader", Does: "the server that leads stands still for longer than the TTL of 10 s, and goes on", TTL: longTTL, Acts: longTTL + 1500*time.Millisecond, SeveralServers: true,
+		Name: "pause-leader", Does: "the server that leads is frozen for longer than the TTL of 10 s, and goes on", TTL: longTTL, Acts: longTTL + 1500*time.Millisecond, SeveralServers: true,
 		Produces: []claim.Condition{claim.LeaderPaused},
 		Needs:    []Capability{CapRival, CapServers, CapMinority, CapLeader},
 		Inject:   func(ctx context.Context, s *Setup) error { return s.FreezeMember(ctx, 0) },

@@ -48,7 +48,7 @@ func TestCandidate(t *testing.T) {
 	granted := func(s Term) bool { return s.Outcome == record.Granted && s.End == record.EndOpen }
 	first := await("granted", granted)
 	renewed := await("renewed", func(s Term) bool { return s.Sent > first.Answered })
-	if renewed.Answered != first.Answered || renewed.FreeFrom <= first.FreeFrom || renewed.FreeBy < renewed.FreeFrom {
+	if renewed.Answered != first.Answered || renewed.ExpiresFrom <= first.ExpiresFrom || renewed.ExpiresBy < renewed.ExpiresFrom {
 		t.Errorf("renewed: %+v after %+v", renewed, first)
 	}
 	if err := p.Resign(t.Context()); err != nil {

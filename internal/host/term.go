@@ -33,9 +33,9 @@ type Term struct {
 	record.Attempt
 	// Sent is when the last request was sent that the lease has its time from.
 	Sent int64
-	// FreeFrom and FreeBy bound the time at which the store lets the lease
+	// ExpiresFrom and ExpiresBy bound the time at which the store lets the lease
 	// expire, unless it is renewed; 0 where that is not known.
-	FreeFrom, FreeBy int64
+	ExpiresFrom, ExpiresBy int64
 	// Cause is why it was lost, or could not be acquired or released.
 	Cause string
 }
@@ -106,7 +106,7 @@ func (t *term) renewed(sent, got int64) {
 	t.change(func(s *Term) {
 		s.Sent = sent
 		if _, untimed := t.lease.(load.Untimed); !untimed {
-			s.FreeFrom, s.FreeBy = sent+int64(t.ttl), got+int64(t.ttl)
+			s.ExpiresFrom, s.ExpiresBy = sent+int64(t.ttl), got+int64(t.ttl)
 		}
 	})
 }
@@ -180,9 +180,9 @@ func (a *agent) newTerm(i int32, ttl time.Duration, asked int64, lease load.Leas
 	t.wrote.Store(now)
 	if v, ok := lease.(validLease); ok {
 		t.until = v.Deadline()
-		t.state.FreeFrom, t.state.FreeBy = a.clock.Of(t.until), now+int64(ttl)
+		t.state.ExpiresFrom, t.state.ExpiresBy = a.clock.Of(t.until), now+int64(ttl)
 	} else if _, untimed := lease.(load.Untimed); !untimed {
-		t.state.FreeFrom, t.state.FreeBy = asked+int64(ttl), now+int64(ttl)
+		t.state.ExpiresFrom, t.state.ExpiresBy = asked+int64(ttl), now+int64(ttl)
 	}
 	return t
 }

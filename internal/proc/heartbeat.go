@@ -28,7 +28,7 @@ type Heartbeat struct {
 }
 
 // StartHeartbeat starts a heartbeat. It calls each, which may be nil, at every
-// beat, with the time before it in which the process stood still, nil for none.
+// beat, with the time before it in which the process stalled, nil for none.
 func StartHeartbeat(each func(*Still)) *Heartbeat {
 	h := &Heartbeat{stop: make(chan struct{}), last: time.Now()}
 	h.ended.Go(func() {
@@ -48,7 +48,7 @@ func StartHeartbeat(each func(*Still)) *Heartbeat {
 	return h
 }
 
-// note is a beat at now. It returns how long the process has stood still before
+// note is a beat at now. It returns how long the process has stalled before
 // it, nil for not at all.
 func (h *Heartbeat) note(now time.Time) (still *Still) {
 	h.mu.Lock()

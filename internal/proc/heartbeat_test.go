@@ -16,7 +16,7 @@ func TestHeartbeatNotesStandstill(t *testing.T) {
 	}
 	b.last = at.Add(time.Hour) // what this test itself takes is not looked at
 	if got, want := b.Stood(start, at), 240*time.Millisecond; got != want {
-		t.Errorf("the process stood still for %v, want %v", got, want)
+		t.Errorf("the process stalled for %v, want %v", got, want)
 	}
 }
 
@@ -25,7 +25,7 @@ func TestHeartbeat(t *testing.T) {
 		beats := 0
 		h := StartHeartbeat(func(still *Still) {
 			if still != nil {
-				t.Errorf("beat %d: it stood still: %v", beats, *still)
+				t.Errorf("beat %d: it stalled: %v", beats, *still)
 			}
 			beats++
 		})

@@ -62,7 +62,7 @@ type Section struct {
 	Run      int      `json:"run"`
 	Names    []string `json:"names"`
 	// MetNs is when the cell began on the run's clock: for the parts of one
-	// meeting that is one instant.
+	// rendezvous that is one instant.
 	MetNs int64 `json:"met_ns,omitempty"`
 	// Interrupted reports whether the run ended before the cell did.
 	Interrupted bool `json:"interrupted,omitempty"`

@@ -36,8 +36,8 @@ type Manifest struct {
 	// Business is what the machine had to do beside the run; nil where nobody
 	// looked, and before the end.
 	Business *MachineLoad `json:"business,omitempty"`
-	// Meeting is that of a run which measured together with others.
-	Meeting *Meeting `json:"meeting,omitempty"`
+	// Rendezvous is that of a run which measured together with others.
+	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
 	// Resumed are the times that another process went on with the run.
 	Resumed []Resumption `json:"resumed,omitempty"`
 	// Parts are the runs that this folder was merged from; none: it is one run.

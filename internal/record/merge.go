@@ -56,7 +56,7 @@ func Merge(out string, dirs ...string) error {
 		return err
 	}
 	for i, m := range all {
-		if m.Meeting != nil || m.Together != nil {
+		if m.Rendezvous != nil || m.Together != nil {
 			return fmt.Errorf("%w: %s measured together with others, and its runs alone are no measurement", ErrPlans, dirs[i])
 		}
 	}

@@ -63,7 +63,7 @@ func (s span) later(by int64) span { return span{s.from + by, s.until + by, s.me
 // overlap finds how well the cells of all folders coincide. The error wraps
 // [ErrApart] and says by how much they do not.
 func overlap(dirs []string, all []Manifest) (Together, error) {
-	t := Together{Overlap: 1, Met: all[0].Meeting != nil}
+	t := Together{Overlap: 1, Met: all[0].Rendezvous != nil}
 	parts := make([]map[cellRun]span, len(dirs))
 	for i, dir := range dirs {
 		var err error

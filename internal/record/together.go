@@ -10,9 +10,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Meeting is what a run has in common with those that it measured together
+// Rendezvous is what a run has in common with those that it measured together
 // with.
-type Meeting struct {
+type Rendezvous struct {
 	ID   string `json:"id"`   // the same in all parts, and in no others
 	Part int    `json:"part"` // from 1
 }
@@ -26,7 +26,7 @@ func MergeParts(out string, dirs ...string) error {
 	if err != nil {
 		return err
 	}
-	if err := oneMeeting(dirs, all); err != nil {
+	if err := oneRendezvous(dirs, all); err != nil {
 		return err
 	}
 	t, err := overlap(dirs, all)
@@ -54,9 +54,9 @@ func MergeParts(out string, dirs ...string) error {
 	})
 }
 
-// oneMeeting refuses folders that are parts of different measurements, and some
+// oneRendezvous refuses folders that are parts of different measurements, and some
 // parts of one without the others.
-func oneMeeting(dirs []string, all []Manifest) error {
+func oneRendezvous(dirs []string, all []Manifest) error {
 	for i, m := range all {
 		switch {
 		case len(m.Parts) > 0:
@@ -65,7 +65,7 @@ func oneMeeting(dirs []string, all []Manifest) error {
 			return fmt.Errorf("%w: %s has seed %d and %s seed %d, so they measured their cells in different orders", ErrApart, dirs[0], all[0].Plan.Seed, dirs[i], m.Plan.Seed)
 		case m.Plan.Runs != all[0].Plan.Runs:
 			return fmt.Errorf("%w: %s has %d runs and %s %d", ErrPlans, dirs[0], all[0].Plan.Runs, dirs[i], m.Plan.Runs)
-		case (m.Meeting == nil) != (all[0].Meeting == nil) || m.Meeting != nil && m.Meeting.ID != all[0].Meeting.ID:
+		case (m.Rendezvous == nil) != (all[0].Rendezvous == nil) || m.Rendezvous != nil && m.Rendezvous.ID != all[0].Rendezvous.ID:
 			return fmt.Errorf("%w: %s and %s were not parts of one run", ErrApart, dirs[0], dirs[i])
 		}
 	}
@@ -78,7 +78,7 @@ func oneMeeting(dirs []string, all []Manifest) error {
 // united describes what parts measured at the same time.
 func united(all []Manifest) Manifest {
 	m := merged(all)
-	m.Plan.Runs, m.Elapsed, m.Meeting = all[0].Plan.Runs, 0, nil
+	m.Plan.Runs, m.Elapsed, m.Rendezvous = all[0].Plan.Runs, 0, nil
 	for _, one := range all {
 		m.Elapsed = max(m.Elapsed, one.Elapsed)
 	}

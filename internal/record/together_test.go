@@ -15,9 +15,9 @@ func togetherPart(t *testing.T, number int, seed, rate float64, change func(*Man
 	dir := filepath.Join(t.TempDir(), "part")
 	m := Manifest{
 		Started: time.Unix(1000, int64(number)), Elapsed: 5, Binaries: map[string]string{},
-		Plan:     Plan{Backends: []string{"redis"}, Scenarios: []string{"acquire"}, Runs: len(met), Seed: uint64(seed), Parts: 2},
-		Subjects: []Subject{{Name: "redis", Kind: KindPlugin}},
-		Meeting:  &Meeting{ID: "m", Part: number},
+		Plan:       Plan{Backends: []string{"redis"}, Scenarios: []string{"acquire"}, Runs: len(met), Seed: uint64(seed), Parts: 2},
+		Subjects:   []Subject{{Name: "redis", Kind: KindPlugin}},
+		Rendezvous: &Rendezvous{ID: "m", Part: number},
 	}
 	if change != nil {
 		change(&m)
@@ -64,7 +64,7 @@ func TestMergeParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Plan.Runs != 2 || m.Meeting != nil || m.Together == nil || !m.Together.Met || m.Together.Overlap < 0.99 || m.Together.Clocks < 3600 {
+	if m.Plan.Runs != 2 || m.Rendezvous != nil || m.Together == nil || !m.Together.Met || m.Together.Overlap < 0.99 || m.Together.Clocks < 3600 {
 		t.Errorf("%+v, %+v", m, m.Together)
 	}
 	name := "Acquire/backend=redis/clients=8"
@@ -102,7 +102,7 @@ func TestMergeParts(t *testing.T) {
 func TestMergePartsByClock(t *testing.T) {
 	alone := func(number int, later time.Duration) string {
 		return togetherPart(t, number, 9, 100, func(m *Manifest) {
-			m.Meeting, m.Plan.Parts, m.Started = nil, 0, m.Started.Add(later)
+			m.Rendezvous, m.Plan.Parts, m.Started = nil, 0, m.Started.Add(later)
 		}, time.Second)
 	}
 	first := alone(1, 0) // its cell takes about 5 ms
@@ -128,12 +128,12 @@ func TestMergePartsRefuses(t *testing.T) {
 		dirs []string
 		want error
 	}{
-		"another meeting": {[]string{togetherPart(t, 2, 9, 100, func(m *Manifest) { m.Meeting.ID = "n" }, time.Second, 2*time.Second)}, ErrApart},
-		"no meeting":      {[]string{togetherPart(t, 2, 9, 100, func(m *Manifest) { m.Meeting = nil }, time.Second, 2*time.Second)}, ErrApart},
-		"another seed":    {[]string{togetherPart(t, 2, 8, 100, nil, time.Second, 2*time.Second)}, ErrApart},
-		"fewer runs":      {[]string{togetherPart(t, 2, 9, 100, nil, time.Second)}, ErrPlans},
-		"merged":          {[]string{togetherPart(t, 2, 9, 100, func(m *Manifest) { m.Parts = []Part{{}, {}} }, time.Second, 2*time.Second)}, ErrPlans},
-		"one late":        {[]string{togetherPart(t, 2, 9, 100, nil, time.Second, 2*time.Second+4*time.Millisecond, 3*time.Second)}, ErrApart},
+		"another rendezvous": {[]string{togetherPart(t, 2, 9, 100, func(m *Manifest) { m.Rendezvous.ID = "n" }, time.Second, 2*time.Second)}, ErrApart},
+		"no rendezvous":      {[]string{togetherPart(t, 2, 9, 100, func(m *Manifest) { m.Rendezvous = nil }, time.Second, 2*time.Second)}, ErrApart},
+		"another seed":       {[]string{togetherPart(t, 2, 8, 100, nil, time.Second, 2*time.Second)}, ErrApart},
+		"fewer runs":         {[]string{togetherPart(t, 2, 9, 100, nil, time.Second)}, ErrPlans},
+		"merged":             {[]string{togetherPart(t, 2, 9, 100, func(m *Manifest) { m.Parts = []Part{{}, {}} }, time.Second, 2*time.Second)}, ErrPlans},
+		"one late":           {[]string{togetherPart(t, 2, 9, 100, nil, time.Second, 2*time.Second+4*time.Millisecond, 3*time.Second)}, ErrApart},
 		"a third": {[]string{togetherPart(t, 2, 9, 100, nil, time.Second, 2*time.Second),
 			togetherPart(t, 3, 9, 100, nil, time.Second, 2*time.Second)}, ErrIncomplete},
 	} {

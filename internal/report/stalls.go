@@ -16,14 +16,14 @@ const (
 	stallTimes = 10
 )
 
-// stallUnits are the operations that a server which stands still holds up. It
+// stallUnits are the operations that a server which stalls holds up. It
 // may do so in any of them, and in the floor of its own.
 var stallUnits = []struct{ unit, what string }{
 	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
 	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},
 }
 
-// stall is one cell that stood still in a run.
+// stall is one cell that stalled in a run.
 type stall struct {
 	stat.Estimate // of the longest operations of its runs
 	run           int
@@ -33,7 +33,7 @@ type stall struct {
 
 func (s stall) took() string { return bare(s.unit, s.Max) }
 
-// stalls say in one line what stood still in one run and not in the others, the
+// stalls say in one line what stalled in one run and not in the others, the
 // longest first; none when nothing did.
 func (r Report) stalls() []string {
 	all := r.stalled()

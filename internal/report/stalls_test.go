@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/internal/record"
 )
 
-// TestStallsShow: what stood still in one run of six is a column and a note,
+// TestStallsShow: what stalled in one run of six is a column and a note,
 // whatever the median says.
 func TestStallsShow(t *testing.T) {
 	r := load(t, false)
@@ -36,7 +36,7 @@ func TestStallsShow(t *testing.T) {
 	}
 }
 
-// TestStallsOfAnyOperationShow, and those of a floor: a server may stand still
+// TestStallsOfAnyOperationShow, and those of a floor: a server may stall
 // in each of them.
 func TestStallsOfAnyOperationShow(t *testing.T) {
 	for _, of := range stallUnits {

@@ -112,7 +112,7 @@ func orStalled(err error) error {
 }
 
 // longest adds how long the longest of operations took, where there are any: a
-// server that stood still is seen in nothing else.
+// server that stalled is seen in nothing else.
 func longest(cell *record.Cell, ops ...string) {
 	for _, op := range ops {
 		if took := cell.Latencies[op]; len(took) > 0 {

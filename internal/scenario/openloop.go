@@ -19,7 +19,7 @@ const (
 )
 
 // openLoop is the same work as that of the closed loop, with each cycle at a
-// time that was fixed before, so that a store that stands still is asked as
+// time that was fixed before, so that a store that stalls is asked as
 // often as ever, and every cycle that had to wait for it counts from when it
 // was due. A closed loop stops asking instead, and has few samples of the
 // stall: its omission is coordinated with the stall.

@@ -159,7 +159,7 @@ func TestAcquire(t *testing.T) {
 	}
 }
 
-// TestStallsAreMeasured: a store that stands still for longer than a cell's
+// TestStallsAreMeasured: a store that stalls for longer than a cell's
 // time makes the cell slow, not empty.
 func TestStallsAreMeasured(t *testing.T) {
 	const stall = 2 * measure

@@ -138,7 +138,7 @@ func TestJudge(t *testing.T) {
 		{"a renewal may have been under way", 290 * ms, 1190 * ms, 0, 0, 0},
 	} {
 		s := newElection(in, m)
-		s.judge(&incident{from: tt.harmed, until: tt.harmed}, host.Term{FreeFrom: 900 * ms, FreeBy: 901 * ms}, tt.taken)
+		s.judge(&incident{from: tt.harmed, until: tt.harmed}, host.Term{ExpiresFrom: 900 * ms, ExpiresBy: 901 * ms}, tt.taken)
 		c := s.cell
 		if c.Values["early"] != tt.early || c.Values["late"] != tt.late || c.Latencies[overdue][0] != tt.overdueAbout {
 			t.Errorf("%s: %+v", tt.name, c)

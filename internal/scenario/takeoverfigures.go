@@ -103,19 +103,19 @@ func (s *election) sample(h *incident) {
 // judge compares a takeover with the time that the lease had left. A renewal
 // that was due around the harm may have reached the store without a report.
 func (s *election) judge(h *incident, old host.Term, since int64) {
-	if old.FreeBy == 0 {
+	if old.ExpiresBy == 0 {
 		return // nobody here knows
 	}
 	ttl := int64(s.in.TTL)
-	if due := old.FreeFrom - ttl + ttl/3; h.until >= due-int64(margin) {
-		old.FreeBy = max(old.FreeBy, h.until+ttl)
+	if due := old.ExpiresFrom - ttl + ttl/3; h.until >= due-int64(margin) {
+		old.ExpiresBy = max(old.ExpiresBy, h.until+ttl)
 	}
-	s.took(overdue, max(0, since-old.FreeBy))
+	s.took(overdue, max(0, since-old.ExpiresBy))
 	switch {
-	case since < old.FreeFrom-int64(rounding):
+	case since < old.ExpiresFrom-int64(rounding):
 		s.cell.Values["early"]++
-		s.earliest = max(s.earliest, time.Duration(old.FreeFrom-since))
-	case since > old.FreeBy+int64(s.slack):
+		s.earliest = max(s.earliest, time.Duration(old.ExpiresFrom-since))
+	case since > old.ExpiresBy+int64(s.slack):
 		s.cell.Values["late"]++
 	}
 }

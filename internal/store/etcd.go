@@ -42,7 +42,7 @@ var etcdKind = &Store{
 				Rules: claim.Twice(), All: []claim.Condition{claim.LeaderPaused},
 				Why: "a leader that goes on (a virtual machine that was paused, a disk that hung) may revoke, by its own books, leases that were renewed at its successor. " +
 					"The holder is told by its watch, in milliseconds and usually before the next grant, but that is no promise. " +
-					"If it stood still for 10 s, the queue entries of waiters go the same way, and their order is lost",
+					"If it stalled for 10 s, the queue entries of waiters go the same way, and their order is lost",
 				Source: 14,
 			},
 			{

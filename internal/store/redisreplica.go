@@ -113,7 +113,7 @@ func (e *Environment) rejoin(ctx context.Context) error {
 }
 
 // failOver lets the replica at to become the master of the one at from, in
-// order: writes stand still until it has all of them. The hosts are led to it.
+// order: writes stall until it has all of them. The hosts are led to it.
 func (e *Environment) failOver(ctx context.Context, from, to string) error {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {

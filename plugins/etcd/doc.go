@@ -11,7 +11,7 @@
 //
 // # What breaks it
 //
-//   - A leader that stands still for longer than a TTL: when it goes on, it may
+//   - A leader that stalls for longer than a TTL: when it goes on, it may
 //     revoke leases that were renewed at its successor (etcd-io/etcd#12528 and
 //     #15247). The lock is granted again while the holder's lease is valid. The
 //     holder learns of it by its watch, mostly first; the token shows it to the

@@ -233,9 +233,9 @@ func (b *Backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
 	if v.hold == nil || v.generation.Token(v.hold.CreateRevision) != r.Token || ownerOf(v.hold) != r.Owner {
 		return nil, &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
-	var life expiry
+	var left expiry
 	if v.hold.Lease != 0 {
-		if life, err = b.ttls.of(ctx, v.hold.Lease, false); err != nil {
+		if left, err = b.ttls.of(ctx, v.hold.Lease, false); err != nil {
 			return nil, err
 		}
 	}
@@ -245,8 +245,8 @@ func (b *Backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
 	}
 	g := &grant{
 		name: r.Name, owner: r.Owner, label: rec.label, entry: rec.entry, token: r.Token, rev: v.hold.CreateRevision, generation: v.generation,
-		seenAt: v.rev, since: time.Now(), deadline: life.at.Add(time.Second),
-		lease: &lease{id: v.hold.Lease, purpose: purpose{ttl: life.granted}, acked: life.at.Add(-life.granted), retired: true},
+		seenAt: v.rev, since: time.Now(), deadline: left.at.Add(time.Second),
+		lease: &lease{id: v.hold.Lease, purpose: purpose{ttl: left.granted}, acked: left.at.Add(-left.granted), retired: true},
 	}
 	return b.table.adopt(g), nil
 }

@@ -17,7 +17,7 @@ const entryFor = 2 * time.Second
 // entryRenewal is how often the lease of entries is renewed while a Wait lasts.
 const entryRenewal = entryFor / 4
 
-// entryLease is the TTL of entries, more than entryFor: a leader that stood still
+// entryLease is the TTL of entries, more than entryFor: a leader that stalled
 // may revoke, when it goes on, what has ended by its own books
 // (etcd-io/etcd#15247), and so would end the whole queue. The entry of a process
 // that is silent for entryFor is taken away by who waits behind it, see evict.
@@ -34,8 +34,8 @@ func (b *Backend) evict(ctx context.Context, v seen) bool {
 	if head.Lease == 0 {
 		return false
 	}
-	life, err := b.ttls.of(ctx, head.Lease, false)
-	if err != nil || life.silent() < entryFor {
+	left, err := b.ttls.of(ctx, head.Lease, false)
+	if err != nil || left.silent() < entryFor {
 		return false
 	}
 	key := string(head.Key)

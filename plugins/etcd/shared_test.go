@@ -193,7 +193,7 @@ func TestEntryGivenUpAtTheEnd(t *testing.T) {
 }
 
 // TestEntryEndsWithLock: the queue entry that a lock was got from goes
-// with it, however it ends, or the queue would stand still behind it.
+// with it, however it ends, or the queue would stall behind it.
 func TestEntryEndsWithLock(t *testing.T) {
 	ends := map[string]func(t *testing.T, b *Backend, s *env.Server, r driver.Request){
 		"release": func(t *testing.T, b *Backend, _ *env.Server, r driver.Request) { must(t, b.Release(t.Context(), r)) },

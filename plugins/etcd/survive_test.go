@@ -174,7 +174,7 @@ func TestReservationsOfSilentProcesses(t *testing.T) {
 	}
 }
 
-// TestOrderWithFrozenLeader: those who wait while the leader stands still are
+// TestOrderWithFrozenLeader: those who wait while the leader stalls are
 // granted in the order in which they came.
 func TestOrderWithFrozenLeader(t *testing.T) {
 	members, o := three(t)

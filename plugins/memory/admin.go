@@ -59,7 +59,7 @@ func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 		case <-f.More():
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-b.life.Done():
+		case <-b.background.Done():
 			return driver.ErrClosed
 		}
 		for _, n := range f.Take() {

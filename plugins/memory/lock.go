@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/life"
+	"github.com/lockbench/lockbench/plugins/internal/background"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
 )
 
 // backend is one host's connection to a [Store].
 type backend struct {
-	store *Store
-	life  *life.Life
+	store      *Store
+	background *background.Group
 }
 
 func (b *backend) Properties() driver.Properties {
@@ -24,14 +24,14 @@ func (b *backend) Properties() driver.Properties {
 }
 
 func (b *backend) Close(context.Context) error {
-	b.life.End()
+	b.background.End()
 	b.store.changed.Up()
 	return nil
 }
 
 // Check reports whether anything can be asked.
 func (b *backend) Check(ctx context.Context) error {
-	if b.life.Err() != nil {
+	if b.background.Err() != nil {
 		return driver.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {

@@ -88,7 +88,7 @@ func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-b.life.Done():
+	case <-b.background.Done():
 		return driver.ErrClosed
 	}
 }

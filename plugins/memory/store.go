@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/background"
 	"github.com/lockbench/lockbench/plugins/internal/feed"
-	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/millis"
 	"github.com/lockbench/lockbench/plugins/internal/recent"
 	"github.com/lockbench/lockbench/plugins/internal/wake"
@@ -52,7 +52,7 @@ func NewStore() *Store {
 // Open connects another host to the store. Closing it leaves the store and its
 // leases as they are.
 func (s *Store) Open() driver.Backend {
-	return &backend{store: s, life: life.New()}
+	return &backend{store: s, background: background.New()}
 }
 
 // at returns name's entry with what has expired taken out of it.

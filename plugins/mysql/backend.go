@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/background"
 	"github.com/lockbench/lockbench/plugins/internal/config"
-	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/recent"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
@@ -49,8 +49,8 @@ type link struct {
 	server atomic.Pointer[conn.Server]
 	pool   *conn.Pool // for statements
 
-	// life is that of statements, which outlive their callers.
-	life *life.Life
+	// background is that of statements, which outlive their callers.
+	background *background.Group
 }
 
 // Open makes a Backend. It begins to connect, and does not wait for it; its
@@ -70,11 +70,11 @@ func open(o Options) (*Backend, error) {
 
 // start makes a Backend whose sessions begin with setup.
 func start(o Options, connector sqldriver.Connector, setup string) *Backend {
-	b := &Backend{link: &link{opts: o, table: tableName(o.Prefix), life: life.New()}}
+	b := &Backend{link: &link{opts: o, table: tableName(o.Prefix), background: background.New()}}
 	b.queue.link, b.owners = b.link, newOwners()
 	b.rows.Limit, b.contended.Age = rowsKept, contendedFor
-	b.pool = conn.NewPool(o.Connections, b.dial(connector, setup, false), b.life.Go)
-	b.waits = conn.NewPool(max(0, o.WaitConnections), b.dial(connector, setup, true), b.life.Go)
+	b.pool = conn.NewPool(o.Connections, b.dial(connector, setup, false), b.background.Go)
+	b.waits = conn.NewPool(max(0, o.WaitConnections), b.dial(connector, setup, true), b.background.Go)
 	slots := make(chan struct{}, slotsOf(o.Connections))
 	b.acquires = batcher{link: b.link, parked: &b.parked, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, slots: slots, values: true, owners: b.owners}
 	b.renewals = batcher{link: b.link, parked: &b.parked, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, slots: slots, patient: true}
@@ -83,10 +83,10 @@ func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	for _, l := range b.batchers() {
 		l.init()
 	}
-	b.life.Go(func() { b.tidy(b.life) })
+	b.background.Go(func() { b.tidy(b.background) })
 	for _, p := range []*conn.Pool{b.pool, b.waits} {
-		b.life.Go(func() {
-			ctx, cancel := b.statement(b.life)
+		b.background.Go(func() {
+			ctx, cancel := b.statement(b.background)
 			defer cancel()
 			p.Warm(ctx)
 		})
@@ -100,7 +100,7 @@ func (b *Backend) batchers() []*batcher {
 
 func (k *link) dial(connector sqldriver.Connector, setup string, wakeID bool) func() (*conn.Session, error) {
 	return func() (*conn.Session, error) {
-		ctx, cancel := context.WithTimeout(k.life, k.opts.DialTimeout)
+		ctx, cancel := context.WithTimeout(k.background, k.opts.DialTimeout)
 		defer cancel()
 		s, err := conn.Open(ctx, connector, setup)
 		if err != nil {
@@ -120,7 +120,7 @@ func (k *link) dial(connector sqldriver.Connector, setup string, wakeID bool) fu
 
 // Close ends the connections, and what runs on them. Leases stay.
 func (b *Backend) Close(ctx context.Context) error {
-	return b.life.Close(ctx, func() {
+	return b.background.Close(ctx, func() {
 		for _, l := range b.batchers() {
 			l.batches.Close()
 		}
@@ -135,7 +135,7 @@ func (b *Backend) Close(ctx context.Context) error {
 // never be known.
 func (k *link) statement(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), k.opts.RequestTimeout, errSlow)
-	stop := context.AfterFunc(k.life, cancel)
+	stop := context.AfterFunc(k.background, cancel)
 	return ctx, func() {
 		stop()
 		cancel()
@@ -162,7 +162,7 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 		return none, fmt.Errorf("mysql: %s %q: %w", what, name, conn.NotSent(err))
 	}
 	done := make(chan result, 1)
-	started := k.life.Go(func() {
+	started := k.background.Go(func() {
 		sctx, cancel := k.statement(ctx)
 		defer cancel()
 		value, err := f(sctx)
@@ -173,7 +173,7 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 	}
 	select {
 	case r := <-done:
-		if r.err != nil && k.life.Err() != nil {
+		if r.err != nil && k.background.Err() != nil {
 			return none, driver.ErrClosed
 		}
 		return r.value, r.err
@@ -196,7 +196,7 @@ func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session,
 			return err
 		}
 		err = f(ctx, s)
-		again := conn.Undone(err) && ctx.Err() == nil
+		again := conn.RolledBack(err) && ctx.Err() == nil
 		switch {
 		case conn.Number(err) == conn.ErNoSuchTable && !created:
 			created = true

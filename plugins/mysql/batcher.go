@@ -146,7 +146,7 @@ func (p *pending) finish(r driver.Result) {
 // forget notes what came of the owner's request.
 func (p *pending) forget(err error) {
 	if p.owner != nil {
-		p.batcher.owners.end(p.owner, err == nil, !conn.Settled(err))
+		p.batcher.owners.end(p.owner, err == nil, !conn.Definite(err))
 	}
 }
 
@@ -220,7 +220,7 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 		if then != nil {
 			then()
 		}
-		if conn.Undone(err) && (t.killed.Load() || conn.Number(err) == conn.ErLockWaitTimeout) {
+		if conn.RolledBack(err) && (t.killed.Load() || conn.Number(err) == conn.ErLockWaitTimeout) {
 			return errKilled
 		}
 		return err
@@ -232,7 +232,7 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 		}
 		return sent, err
 	}
-	if l.link.life.Err() != nil && err != nil {
+	if l.link.background.Err() != nil && err != nil {
 		err = driver.ErrClosed
 	}
 	if sent == nil && err != nil { // no connection

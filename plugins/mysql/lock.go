@@ -124,7 +124,7 @@ func (b *Backend) notifyAll(ctx context.Context, s *conn.Session, asks []stateme
 			freed = append(freed, r)
 		}
 	})
-	if err != nil && b.life.Err() == nil {
+	if err != nil && b.background.Err() == nil {
 		b.opts.Logger.Warn("mysql: looking for waiters to wake", "err", err) // they wake by themselves
 	}
 	for _, r := range freed {

@@ -111,7 +111,7 @@ func (t *inFlight) slow() {
 		return
 	}
 	t.killed.Store(true)
-	if err := l.link.kill(l.link.life, t.s.ID); err != nil {
+	if err := l.link.kill(l.link.background, t.s.ID); err != nil {
 		l.link.opts.Logger.Debug("mysql: killing a statement that waits for a row lock", "err", err)
 	}
 }
@@ -164,7 +164,7 @@ func (l *batcher) resendUnlocked(batch []*pending) {
 // locked returns the names of those rows that somebody has locked. A row that
 // is not there is not locked.
 func (k *link) locked(ps []*pending) (map[string]bool, error) {
-	ctx, cancel := k.statement(k.life)
+	ctx, cancel := k.statement(k.background)
 	defer cancel()
 	all := make([]string, len(ps))
 	for i, p := range ps {
@@ -206,7 +206,7 @@ func (k *parked) add(b *link, ps []*pending) {
 	defer k.mu.Unlock()
 	k.waiting = append(k.waiting, ps...)
 	if !k.running {
-		k.running = b.life.Go(func() { k.run(b) })
+		k.running = b.background.Go(func() { k.run(b) })
 	}
 	if !k.running {
 		refuseAll(k.waiting, driver.ErrClosed)
@@ -221,12 +221,12 @@ func (k *parked) run(b *link) {
 	for {
 		select {
 		case <-pause.C:
-		case <-b.life.Done():
+		case <-b.background.Done():
 		}
 		k.mu.Lock()
 		todo := k.waiting
 		k.waiting = nil
-		running := len(todo) > 0 && b.life.Err() == nil
+		running := len(todo) > 0 && b.background.Err() == nil
 		k.running = running
 		k.mu.Unlock()
 		if !running {
@@ -269,7 +269,7 @@ func (k *parked) look(b *link, todo []*pending) (rest []*pending) {
 		switch {
 		case !locked[p.Name]:
 			free[p.batcher] = append(free[p.batcher], p)
-		case !t.takeSlot() || !b.life.Go(func() { p.batcher.try(t, []*pending{p}) }):
+		case !t.takeSlot() || !b.background.Go(func() { p.batcher.try(t, []*pending{p}) }):
 			t.end()
 			rest = append(rest, p)
 		}

@@ -53,7 +53,7 @@ func TestRenewalsOfABusyServer(t *testing.T) {
 		took := time.Since(began)
 		cancel()
 		if resumed.Stop() {
-			t.Fatal("renewed by a server that stands still")
+			t.Fatal("renewed by a server that stalls")
 		}
 		if took >= mysql.SlowestAfter {
 			continue

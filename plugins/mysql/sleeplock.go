@@ -52,7 +52,7 @@ func (d *sleepLock) make(k *link) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := k.statement(k.life)
+	ctx, cancel := k.statement(k.background)
 	defer cancel()
 	name = "lockbench.sleep." + strconv.FormatUint(rand.Uint64(), 36)
 	if err := s.GetLock(ctx, name); err != nil {

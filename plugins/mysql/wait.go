@@ -65,7 +65,7 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 	}
 	q.contended.Put(r.Name, struct{}{})
 	done := make(chan error, 1)
-	started := q.life.Go(func() {
+	started := q.background.Go(func() {
 		err := q.wait(ctx, o, r, min(most, longestSleep))
 		q.owners.end(o, true, err != nil && !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrWithdrawn))
 		done <- err
@@ -81,7 +81,7 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 		err = ctx.Err()
 	}
 	switch {
-	case q.life.Err() != nil:
+	case q.background.Err() != nil:
 		return driver.ErrClosed
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
@@ -96,7 +96,7 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	left := q.owners.leaving(o)
 	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+q.opts.RequestTimeout, errSlow)
 	defer cancel()
-	defer context.AfterFunc(q.life, cancel)()
+	defer context.AfterFunc(q.background, cancel)()
 	if !q.waits.Ready() || !q.sleepLock.ready(q.link) {
 		// The queue entry must not wait for a connection to be made.
 		if err := q.enter(ctx, sctx, r); err != nil {
@@ -123,7 +123,7 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 		case <-over:
 			return
 		}
-		if err := q.kill(q.life, s.ID); err != nil {
+		if err := q.kill(q.background, s.ID); err != nil {
 			q.opts.Logger.Debug("mysql: waking a waiter that gave up", "err", err)
 		}
 	}()
@@ -139,7 +139,7 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	switch {
 	case withdrawn:
 		return fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
-	case conn.Undone(err), conn.Number(err) == conn.ErNoSuchTable: // notified, or nothing is held
+	case conn.RolledBack(err), conn.Number(err) == conn.ErNoSuchTable: // notified, or nothing is held
 		return nil
 	}
 	return err
@@ -208,7 +208,7 @@ func (q *queue) notify(ctx context.Context, s *conn.Session, name string, wakeID
 		default:
 			wakeID = 0
 		}
-		if err != nil && q.life.Err() == nil {
+		if err != nil && q.background.Err() == nil {
 			// The lock is free all the same, and the waiter wakes by itself.
 			q.opts.Logger.Warn("mysql: waking a waiter", "name", name, "err", err)
 			return

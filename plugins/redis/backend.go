@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/background"
 	"github.com/lockbench/lockbench/plugins/internal/config"
-	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -21,7 +21,7 @@ type Backend struct {
 	node      *redisnode.Node
 	server    atomic.Pointer[redisnode.Server] // of the newest connection; nil before
 
-	life *life.Life // of checks and listings too
+	background *background.Group // of checks and listings too
 }
 
 var _ interface {
@@ -48,7 +48,7 @@ func open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	b := &Backend{target: t, life: life.New()}
+	b := &Backend{target: t, background: background.New()}
 	if b.sentinels, err = t.opts.sentinelSource(); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
@@ -145,11 +145,11 @@ func (b *Backend) Properties() driver.Properties {
 
 // Close ends connections and goroutines; see driver.Backend.
 func (b *Backend) Close(ctx context.Context) error {
-	if !b.life.End() {
+	if !b.background.End() {
 		return nil
 	}
 	err := b.node.Close(ctx)
-	b.life.Wait()
+	b.background.Wait()
 	if err != nil {
 		return fmt.Errorf("redis: close: %w", err)
 	}

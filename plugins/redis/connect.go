@@ -71,7 +71,7 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 		}
 	}
 	if b.server.Swap(&s) == nil {
-		b.life.Go(b.watchPolicy)
+		b.background.Go(b.watchPolicy)
 	}
 	return nil
 }
@@ -82,10 +82,10 @@ func (b *Backend) watchPolicy() {
 	defer again.Stop()
 	for {
 		select {
-		case <-b.life.Done():
+		case <-b.background.Done():
 			return
 		case <-again.C:
-			b.node.LookAtPolicy(b.life, b.address())
+			b.node.LookAtPolicy(b.background, b.address())
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (b *Backend) checkReplicas(s redisnode.Server) error {
 // ask runs what reads from a socket and cannot be called off by ctx.
 func (b *Backend) ask(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
-	if !b.life.Go(func() { done <- f() }) {
+	if !b.background.Go(func() { done <- f() }) {
 		return driver.ErrClosed
 	}
 	select {

@@ -32,7 +32,7 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 		select {
 		case <-turned:
 		case <-moved:
-		case <-b.life.Done():
+		case <-b.background.Done():
 			return driver.ErrClosed
 		case <-ctx.Done():
 			return ctx.Err()

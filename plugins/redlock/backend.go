@@ -14,8 +14,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/background"
 	conf "github.com/lockbench/lockbench/plugins/internal/config"
-	"github.com/lockbench/lockbench/plugins/internal/life"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
@@ -43,8 +43,8 @@ type Backend struct {
 	mu      sync.Mutex // guards node.runID
 	changed wake.All   // with each change of a node's state
 
-	life   *life.Life // ends when no more is taken, and cancel ends what is under way
-	cancel context.CancelFunc
+	background *background.Group // ends when no more is taken, and cancel ends what is under way
+	cancel     context.CancelFunc
 }
 
 var _ interface {
@@ -72,7 +72,7 @@ func open(o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		opts: o, keys: keys, id: rand.Text(), quorum: len(addrs)/2 + 1, log: cmp.Or(o.Logger, slog.Default()), began: time.Now(),
-		life: life.New(), healing: map[string]int{},
+		background: background.New(), healing: map[string]int{},
 	}
 	b.contention.init()
 	b.retired.init()
@@ -88,7 +88,7 @@ func open(o Options) (*Backend, error) {
 		b.nodes = append(b.nodes, newNode(b, i, a.Addr, clients[i]))
 	}
 	for _, n := range b.nodes {
-		b.life.Go(func() { n.run(ctx) })
+		b.background.Go(func() { n.run(ctx) })
 	}
 	return b, nil
 }
@@ -118,7 +118,7 @@ func (b *Backend) clock() int64 { return time.Since(b.began).Microseconds() }
 func (b *Backend) send(ballots ...*ballot) error {
 	b.sending.Lock()
 	defer b.sending.Unlock()
-	if b.life.Err() != nil {
+	if b.background.Err() != nil {
 		return driver.ErrClosed
 	}
 	for _, x := range ballots {
@@ -154,7 +154,7 @@ func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-cha
 		return nil
 	case <-timeout:
 		return nil
-	case <-b.life.Done():
+	case <-b.background.Done():
 		return driver.ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
@@ -185,11 +185,11 @@ func twins(a, b string) error {
 // Close ends connections and goroutines; see driver.Backend.
 func (b *Backend) Close(ctx context.Context) error {
 	b.sending.Lock()
-	b.life.End()
+	b.background.End()
 	b.sending.Unlock()
 	stop := context.AfterFunc(ctx, b.cancel)
 	defer stop()
-	b.life.Wait()
+	b.background.Wait()
 	b.cancel()
 	var err error
 	for _, n := range b.nodes {

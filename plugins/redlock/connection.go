@@ -48,7 +48,7 @@ func (c *connection) serve(ctx context.Context) error {
 			if err := c.look(ctx); err != nil {
 				return err
 			}
-		case <-c.n.b.life.Done():
+		case <-c.n.b.background.Done():
 			if more, err := c.next(ctx); err != nil || !more {
 				return err
 			}

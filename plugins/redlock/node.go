@@ -334,7 +334,7 @@ func (n *node) run(ctx context.Context) {
 		pause = min(2*pause+20*time.Millisecond, time.Second)
 		select {
 		case <-time.After(jitter(pause)):
-		case <-n.b.life.Done():
+		case <-n.b.background.Done():
 			return
 		case <-ctx.Done():
 			return

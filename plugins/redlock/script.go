@@ -9,8 +9,8 @@ import (
 //go:embed lua/head.lua
 var headLua string
 
-//go:embed lua/rare.lua
-var rareLua string
+//go:embed lua/slowpath.lua
+var slowPathLua string
 
 //go:embed lua/vote.lua
 var voteLua string
@@ -18,4 +18,4 @@ var voteLua string
 //go:embed lua/admit.lua
 var admitLua string
 
-var voteScript = redisnode.NewScript(headLua, rareLua, voteLua)
+var voteScript = redisnode.NewScript(headLua, slowPathLua, voteLua)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
-	"github.com/lockbench/lockbench/internal/near"
+	"github.com/lockbench/lockbench/internal/similar"
 )
 
 // errUsage marks what the person who typed the command can put right.
@@ -55,7 +55,7 @@ func dispatch(ctx context.Context, spec driver.Spec, name string, args []string,
 		}
 		known = append(known, c.Name)
 	}
-	return fmt.Errorf("%w: unknown command %q%s", errUsage, name, near.Suggest(name, known))
+	return fmt.Errorf("%w: unknown command %q%s", errUsage, name, similar.Suggest(name, known))
 }
 
 func runCommand(ctx context.Context, spec driver.Spec, c driver.Command, args []string, stdin io.Reader, stdout io.Writer) error {
@@ -97,7 +97,7 @@ func describe(spec driver.Spec, args []string, stdout io.Writer) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(d)
 	}
-	return fmt.Errorf("%w: unknown argument %q%s", errUsage, args[0], near.Suggest(args[0], []string{"--json"}))
+	return fmt.Errorf("%w: unknown argument %q%s", errUsage, args[0], similar.Suggest(args[0], []string{"--json"}))
 }
 
 func describeText(d wire.Description, stdout io.Writer) error {

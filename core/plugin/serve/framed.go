@@ -34,7 +34,7 @@ func (p framed) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error
 // process, in order or not, is decided elsewhere.
 func (p framed) operate(l *frame.Listener, o wire.Opened) {
 	refuse := func(err error) { p.log.Warn("connection refused", "err", err) }
-	if err := l.Serve(o.Backend, p.redact, refuse, p.life.parent, p.life.hostPid); err != nil && !p.isClosed() {
+	if err := l.Serve(o.Backend, p.redact, refuse, p.lifeline.parent, p.lifeline.hostPid); err != nil && !p.isClosed() {
 		p.log.Warn("data connection ended", "err", err)
 	}
 }

@@ -20,11 +20,11 @@ const closeBudget = 700 * time.Millisecond
 
 // process is the state of a plugin process. It implements wire.Host.
 type process struct {
-	spec   driver.Spec
-	log    *slog.Logger
-	redact *wire.Redactor
-	life   *lifeline
-	prints *os.File // where os.Stdout and os.Stderr shall lead
+	spec     driver.Spec
+	log      *slog.Logger
+	redact   *wire.Redactor
+	lifeline *lifeline
+	prints   *os.File // where os.Stdout and os.Stderr shall lead
 
 	stopProfiles func() // flushes what was asked for
 

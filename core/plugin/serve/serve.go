@@ -65,13 +65,13 @@ func serve(spec driver.Spec) int {
 	p := newProcess(spec, stderr)
 	p.stopProfiles = startProfiles(p.log)
 	defer p.stopProfiles()
-	life, err := openLifeline(p.log)
+	parent, err := openLifeline(p.log)
 	if err != nil {
 		fmt.Fprintln(stderr, "lifeline:", err)
 		return 1
 	}
-	p.life = life
-	go life.watch(p.hostDied, p.sessions.letGo)
+	p.lifeline = parent
+	go parent.watch(p.hostDied, p.sessions.letGo)
 
 	config, err := identity()
 	if err != nil {

@@ -23,7 +23,7 @@ func lua(name string) string {
 }
 
 var (
-	operateScript  = NewScript("", lua("rare"), lua("operate"))
+	operateScript  = NewScript("", lua("slowpath"), lua("operate"))
 	waitScript     = wholeScript(shared() + lua("wait"))
 	proclaimScript = newScript("proclaim")
 	breakScript    = newScript("break")
@@ -45,13 +45,13 @@ const known = "now, last, tombstones_until, queued, observed"
 // queueOnly ends the function library where the rest is not asked for.
 const queueOnly = "if of_queue then return {leave = leave, refuse = refuse, next_turn = next_turn} end\n"
 
-// NewScript makes a script whose usual way makes no functions: what rare returns is
+// NewScript makes a script whose usual way makes no functions: what slowPath returns is
 // made by the function library, of what is known of the state; with of_queue the
 // few that a handoff needs. Both parts may use head.
-func NewScript(head, rare, body string) *Script {
+func NewScript(head, slowPath, body string) *Script {
 	head = lua("head") + head
 	return wholeScript("local function library(" + known + ", of_queue)\n" + head + lua("queue") + queueOnly +
-		lua("read") + lua("state") + rare + "end\n" + head + body)
+		lua("read") + lua("state") + slowPath + "end\n" + head + body)
 }
 
 func wholeScript(text string) *Script {

@@ -13,7 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/life"
+	"github.com/lockbench/lockbench/plugins/internal/background"
 	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
@@ -29,7 +29,7 @@ type Wakeups struct {
 	client  goredis.UniversalClient
 	channel string
 
-	life *life.Life
+	background *background.Group
 
 	mu      sync.Mutex
 	started bool
@@ -51,15 +51,15 @@ type Link struct {
 // newWakeups returns the wake-ups of the instance id.
 func newWakeups(client goredis.UniversalClient, keys Keys, id string) *Wakeups {
 	return &Wakeups{
-		client: client, channel: keys.side() + "i:" + id, life: life.New(),
+		client: client, channel: keys.side() + "i:" + id, background: background.New(),
 		waiters: map[string]*waiting{}, changes: map[string]map[chan struct{}]struct{}{},
 	}
 }
 
 // close ends the connection and returns after its goroutine.
 func (w *Wakeups) close() {
-	w.life.End()
-	w.life.Wait()
+	w.background.End()
+	w.background.Wait()
 }
 
 // Link returns the state of the connection, and a channel that is closed when
@@ -74,7 +74,7 @@ func (w *Wakeups) Link() (Link, <-chan struct{}) {
 // start is called with mu held.
 func (w *Wakeups) start() {
 	if !w.started {
-		w.started = w.life.Go(func() { w.run(w.life) })
+		w.started = w.background.Go(func() { w.run(w.background) })
 	}
 }
 
@@ -84,7 +84,7 @@ func (w *Wakeups) Ready(ctx context.Context) (epoch int, err error) {
 	for {
 		link, moved := w.Link()
 		switch {
-		case w.life.Err() != nil:
+		case w.background.Err() != nil:
 			return 0, driver.ErrClosed
 		case link.Up:
 			return link.Epoch, nil

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/plugins/internal/background"
 	"github.com/lockbench/lockbench/plugins/internal/config"
-	"github.com/lockbench/lockbench/plugins/internal/life"
 )
 
 // Options say how a cluster is reached.
@@ -34,13 +34,13 @@ type Options struct {
 // Its methods may be called from any number of goroutines.
 //
 // Note: the client's own balancer goes round among all that are connected. A
-// member that stands still, or has lost its peers, is connected for 13 s and
+// member that stalls, or has lost its peers, is connected for 13 s and
 // more, and with one request in three it stops every caller.
 type Cluster struct {
 	opts   Options
 	health health
 
-	life *life.Life
+	background *background.Group
 
 	mu   sync.Mutex
 	all  []*member
@@ -50,7 +50,7 @@ type Cluster struct {
 
 // New returns a Cluster. It does not wait for a member to answer.
 func New(o Options) *Cluster {
-	c := &Cluster{opts: o, life: life.New()}
+	c := &Cluster{opts: o, background: background.New()}
 	for _, e := range o.Address {
 		c.all = append(c.all, &member{endpoint: e, dial: make(chan struct{}, 1)})
 	}
@@ -62,15 +62,15 @@ func New(o Options) *Cluster {
 
 // Go runs f in a goroutine that Close waits for. Once that is called it does
 // nothing and returns false.
-func (c *Cluster) Go(f func()) bool { return c.life.Go(f) }
+func (c *Cluster) Go(f func()) bool { return c.background.Go(f) }
 
 // Context ends when Close is called.
-func (c *Cluster) Context() context.Context { return c.life }
+func (c *Cluster) Context() context.Context { return c.background }
 
 // Close ends what is under way, waits for what Go has started and calls last,
 // and ends all connections. When ctx ends before that, it returns ctx.Err().
 func (c *Cluster) Close(ctx context.Context, last func()) error {
-	return c.life.Close(ctx, func() {
+	return c.background.Close(ctx, func() {
 		last()
 		c.mu.Lock()
 		defer c.mu.Unlock()

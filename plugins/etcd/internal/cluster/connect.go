@@ -60,7 +60,7 @@ func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	c.mu.Lock()
 	m, conn := c.at, c.at.conn
 	c.mu.Unlock()
-	if conn != nil && c.life.Err() == nil {
+	if conn != nil && c.background.Err() == nil {
 		return m, conn, nil
 	}
 	conn, err := c.join(ctx, m)
@@ -70,14 +70,14 @@ func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 // join returns the connection to m. Without a user that takes no time; with one
 // it logs in.
 func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
-	if c.life.Err() != nil {
+	if c.background.Err() != nil {
 		return nil, driver.ErrClosed
 	}
 	select {
 	case m.dial <- struct{}{}:
 	case <-ctx.Done():
 		return nil, c.Interrupted(ctx, false)
-	case <-c.life.Done():
+	case <-c.background.Done():
 		return nil, driver.ErrClosed
 	}
 	defer func() { <-m.dial }()
@@ -96,7 +96,7 @@ func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.life.Err() != nil {
+	if c.background.Err() != nil {
 		conn.close()
 		return nil, driver.ErrClosed
 	}
@@ -117,7 +117,7 @@ func (c *Cluster) login(ctx context.Context, m *member) (string, error) {
 	defer conn.close()
 	ctx, cancel := context.WithTimeout(ctx, c.opts.DialTimeout)
 	defer cancel()
-	defer context.AfterFunc(c.life, cancel)()
+	defer context.AfterFunc(c.background, cancel)()
 	resp, err := pb.NewAuthClient(conn.client.ActiveConnection()).Authenticate(clientv3.WithRequireLeader(ctx), &pb.AuthenticateRequest{
 		Name: c.opts.Username, Password: c.opts.Source.Password(),
 	})
@@ -138,7 +138,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 		// it be repeated all the same, the repetition finds the owner's own key.
 		MaxUnaryRetries: 1,
 		DialOptions:     []grpc.DialOption{grpc.WithConnectParams(attempts)},
-		Context:         c.life, Logger: zap.NewNop(),
+		Context:         c.background, Logger: zap.NewNop(),
 	})
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 		watch: pb.NewWatchClient(link), server: pb.NewMaintenanceClient(link),
 		made: time.Now(),
 	}
-	made.ctx, made.cancel = context.WithCancelCause(c.life)
+	made.ctx, made.cancel = context.WithCancelCause(c.background)
 	made.renew()
 	return made, nil
 }
@@ -198,7 +198,7 @@ func (c *Cluster) forsake(conn *conn) {
 	linger := func() {
 		select {
 		case <-time.After(c.opts.RequestTimeout):
-		case <-c.life.Done():
+		case <-c.background.Done():
 		}
 		conn.close()
 	}

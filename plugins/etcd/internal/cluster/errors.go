@@ -68,7 +68,7 @@ func (c *Cluster) Wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrClosed) {
 		return err
 	}
-	if c.life.Err() != nil {
+	if c.background.Err() != nil {
 		return driver.ErrClosed
 	}
 	native := rpctypes.Error(err)
@@ -144,7 +144,7 @@ func neverSent(err error, text string) bool {
 
 // Interrupted is the error of a caller whose ctx ended before the answer.
 func (c *Cluster) Interrupted(ctx context.Context, sent bool) error {
-	if c.life.Err() != nil {
+	if c.background.Err() != nil {
 		return driver.ErrClosed
 	}
 	if !sent {

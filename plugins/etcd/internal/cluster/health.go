@@ -104,7 +104,7 @@ func (c *Cluster) watchHealth() {
 			if c.health.stale() {
 				c.ask()
 			}
-		case <-c.life.Done():
+		case <-c.background.Done():
 			return
 		}
 	}
@@ -132,10 +132,10 @@ func (h *health) stale() bool {
 
 // ask asks the store.
 func (c *Cluster) ask() {
-	ctx, cancel := context.WithTimeout(c.life, patience)
+	ctx, cancel := context.WithTimeout(c.background, patience)
 	defer cancel()
 	err := c.poll(ctx)
-	if c.life.Err() != nil {
+	if c.background.Err() != nil {
 		return
 	}
 	if err == nil {

@@ -123,10 +123,10 @@ func (c *Cluster) redial(m *member) {
 	if conn == nil || time.Since(conn.made) < c.opts.DialTimeout {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.life, sickAfter)
+	ctx, cancel := context.WithTimeout(c.background, sickAfter)
 	defer cancel()
 	_, err := conn.server.Status(ctx, &pb.StatusRequest{})
-	if err != nil && ctx.Err() != nil && c.life.Err() == nil && c.detach(conn) {
+	if err != nil && ctx.Err() != nil && c.background.Err() == nil && c.detach(conn) {
 		c.opts.Logger.Warn("etcd: connects anew to a member that is silent", "member", m.endpoint)
 		c.drop(conn, errSilent)
 	}

@@ -68,7 +68,7 @@ func call[T any](c *Cluster, ctx context.Context, twice bool, request func(conte
 				continue
 			}
 		}
-		if err == nil || !Failing(err) || c.life.Err() != nil {
+		if err == nil || !Failing(err) || c.background.Err() != nil {
 			return resp, err
 		}
 		c.avoid(m)

@@ -39,16 +39,16 @@ func (c *Cluster) Watch() (pb.Watch_WatchClient, *Stream, error) {
 		func(ctx context.Context, on *conn) (pb.Watch_WatchClient, error) { return on.watch.Watch(ctx) })
 }
 
-// open opens a stream by request, which ends with what life returns at the
+// open opens a stream by request, which ends with what lifetime returns at the
 // latest.
-func open[T any](c *Cluster, life func(*conn) context.Context, request func(context.Context, *conn) (T, error)) (T, *Stream, error) {
+func open[T any](c *Cluster, lifetime func(*conn) context.Context, request func(context.Context, *conn) (T, error)) (T, *Stream, error) {
 	defer c.overdue()()
 	var none T
-	_, on, err := c.session(c.life)
+	_, on, err := c.session(c.background)
 	if err != nil {
 		return none, nil, err
 	}
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(life(on)))
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(lifetime(on)))
 	s := &Stream{c: c, on: on, Cancel: cancel}
 	stream, err := request(ctx, on)
 	if err != nil {

@@ -68,10 +68,10 @@ func fatal(number uint16) bool {
 	return false
 }
 
-// Undone reports the errors after which the server has rolled a statement back
+// RolledBack reports the errors after which the server has rolled a statement back
 // because others were in its way, or because it was killed to make way for the
 // rest of a batch. It may be sent again: an acquire is known by its nonce.
-func Undone(err error) bool {
+func RolledBack(err error) bool {
 	switch Number(err) {
 	case ErLockDeadlock, ErLockWaitTimeout, ErCheckRead, ErQueryInterrupted:
 		return true
@@ -103,8 +103,8 @@ func advice(number uint16) string {
 	return ""
 }
 
-// Settled reports whether err leaves no doubt about what a request has done.
-func Settled(err error) bool {
+// Definite reports whether err leaves no doubt about what a request has done.
+func Definite(err error) bool {
 	answers := []error{nil, driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrNotSent, driver.ErrInvalid, driver.ErrDenied}
 	return slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
 }
@@ -171,7 +171,7 @@ func deniedBy(err error) string {
 // leaves alone what is an answer or was classified.
 func StatementError(what, name string, err error) error {
 	switch {
-	case Settled(err), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnavailable):
+	case Definite(err), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnavailable):
 		return err
 	case errors.Is(err, ErrTooLong):
 		return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrInvalid, err)
@@ -179,7 +179,7 @@ func StatementError(what, name string, err error) error {
 		return fmt.Errorf("mysql: %s %q: %w: %w (%s)", what, name, driver.ErrDenied, err, advice(Number(err)))
 	case refused(Number(err)) != "":
 		return fmt.Errorf("mysql: %s %q: %w: %w: %w (%s)", what, name, driver.ErrUnavailable, driver.ErrNotSent, err, refused(Number(err)))
-	case Undone(err):
+	case RolledBack(err):
 		return fmt.Errorf("mysql: %s %q: %w: %w: another transaction keeps the row locked: %w", what, name, driver.ErrUnavailable, driver.ErrNotSent, err)
 	}
 	return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrUnavailable, err)

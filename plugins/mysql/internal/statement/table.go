@@ -15,7 +15,7 @@ func Create(table string) string {
   label        VARBINARY(256)  NOT NULL DEFAULT '' COMMENT 'who holds it, for people',
   value        MEDIUMBLOB      NULL     COMMENT 'what a leader publishes',
   queue        MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'who waits: ,owner.wake_id',
-  barred       MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'withdrawn owners',
+  barred       MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'tombstones: owners that have withdrawn',
   barred_old   MEDIUMBLOB      NOT NULL DEFAULT ('') COMMENT 'and earlier ones',
   barred_since DATETIME(6)     NOT NULL DEFAULT '1970-01-01'
 ) ENGINE=InnoDB`

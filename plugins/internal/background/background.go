@@ -1,29 +1,29 @@
-// Package life has what a backend does in the background end with it.
-package life
+// Package background has what a backend does in the background end with it.
+package background
 
 import (
 	"context"
 	"sync"
 )
 
-// Life is a context that lasts until a backend is closed, and the goroutines that
+// Group is a context that lasts until a backend is closed, and the goroutines that
 // do not outlast that. Its methods may be called from any number of goroutines.
-type Life struct {
+type Group struct {
 	context.Context
 	end  context.CancelFunc
 	mu   sync.Mutex // keeps the start of a goroutine from the end of the context
 	work sync.WaitGroup
 }
 
-// New returns a Life that has begun.
-func New() *Life {
-	l := &Life{}
+// New returns a Group that has begun.
+func New() *Group {
+	l := &Group{}
 	l.Context, l.end = context.WithCancel(context.Background())
 	return l
 }
 
 // Go runs f in a goroutine and returns true, or does nothing after End.
-func (l *Life) Go(f func()) bool {
+func (l *Group) Go(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.Err() != nil {
@@ -34,7 +34,7 @@ func (l *Life) Go(f func()) bool {
 }
 
 // End ends the context. It reports whether it was the first to do so.
-func (l *Life) End() bool {
+func (l *Group) End() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first := l.Err() == nil
@@ -43,11 +43,11 @@ func (l *Life) End() bool {
 }
 
 // Wait, after End, returns when all goroutines have.
-func (l *Life) Wait() { l.work.Wait() }
+func (l *Group) Wait() { l.work.Wait() }
 
 // Close ends l, waits for its goroutines, and calls last. When ctx ends before
 // that is done, it returns ctx.Err().
-func (l *Life) Close(ctx context.Context, last func()) error {
+func (l *Group) Close(ctx context.Context, last func()) error {
 	l.End()
 	done := make(chan struct{})
 	go func() {

@@ -1,4 +1,4 @@
-package meeting
+package rendezvous
 
 import (
 	"context"
@@ -75,8 +75,8 @@ func TestNextIsABarrier(t *testing.T) {
 	})
 }
 
-// TestDeadPartsAreNotMet: a part that was killed in an earlier meeting keeps its
-// place until its TTL is over, and is not taken for one of this meeting.
+// TestDeadPartsAreNotMet: a part that was killed in an earlier rendezvous keeps its
+// place until its TTL is over, and is not taken for one of this rendezvous.
 func TestDeadPartsAreNotMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()

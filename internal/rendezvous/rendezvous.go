@@ -1,9 +1,9 @@
-// Package meeting lets runs of lockbench on several machines measure the same
+// Package rendezvous lets runs of lockbench on several machines measure the same
 // cell at the same time. They wait for each other on the store under test:
 // clocks of machines decide nothing.
 //
 // Each part leads an election of its own, and publishes in it how far it is.
-package meeting
+package rendezvous
 
 import (
 	"context"
@@ -37,7 +37,7 @@ const (
 	stepEvery = 2 * time.Millisecond
 )
 
-// Options of a meeting.
+// Options of a rendezvous.
 type Options struct {
 	Parts int    // how many measure together
 	Seed  uint64 // of this part's plan
@@ -46,8 +46,8 @@ type Options struct {
 	Patience time.Duration
 }
 
-// Meeting is one part's place among all. It is used by one goroutine.
-type Meeting struct {
+// Rendezvous is one part's place among all. It is used by one goroutine.
+type Rendezvous struct {
 	opts   Options
 	places []*core.Elector
 	mine   int // index into places
@@ -62,18 +62,18 @@ type station struct {
 	Seed uint64 `json:"seed"`
 	Plan string `json:"plan"`
 	// All is made of the names of all parts, once this one has seen them: what
-	// a part of an earlier meeting has left in the store does not have it.
+	// a part of an earlier rendezvous has left in the store does not have it.
 	All  string `json:"all,omitempty"`
 	Step int    `json:"step"` // that it is ready for
 }
 
 // Join takes a place, and returns when all parts have one and know of each
 // other. The place is held until the client is closed.
-func Join(ctx context.Context, client *core.Client, opts Options) (*Meeting, error) {
+func Join(ctx context.Context, client *core.Client, opts Options) (*Rendezvous, error) {
 	if opts.Patience == 0 {
 		opts.Patience = defaultPatience
 	}
-	m := &Meeting{opts: opts, said: station{Part: rand.Text(), Seed: opts.Seed, Plan: opts.Plan}}
+	m := &Rendezvous{opts: opts, said: station{Part: rand.Text(), Seed: opts.Seed, Plan: opts.Plan}}
 	ctx, cancel := context.WithTimeout(ctx, opts.Patience)
 	defer cancel()
 	value, err := json.Marshal(m.said)
@@ -97,7 +97,7 @@ func Join(ctx context.Context, client *core.Client, opts Options) (*Meeting, err
 }
 
 // sit takes the first place that is free.
-func (m *Meeting) sit(ctx context.Context) error {
+func (m *Rendezvous) sit(ctx context.Context) error {
 	for {
 		for n, e := range m.places {
 			if h, err := e.Leader(ctx); err != nil || h.Held() {
@@ -120,7 +120,7 @@ func (m *Meeting) sit(ctx context.Context) error {
 
 // gather waits until every place is taken by a part that has seen the same
 // parts as this one.
-func (m *Meeting) gather(ctx context.Context) error {
+func (m *Rendezvous) gather(ctx context.Context) error {
 	for {
 		all, there := m.look(ctx)
 		if there == len(all) {
@@ -135,7 +135,7 @@ func (m *Meeting) gather(ctx context.Context) error {
 }
 
 // look reads what all parts have published, and how many there are.
-func (m *Meeting) look(ctx context.Context) (all []station, there int) {
+func (m *Rendezvous) look(ctx context.Context) (all []station, there int) {
 	all = make([]station, len(m.places))
 	for n, e := range m.places {
 		if h, err := e.Leader(ctx); err == nil && json.Unmarshal(h.Value, &all[n]) == nil && all[n].Part != "" {
@@ -147,7 +147,7 @@ func (m *Meeting) look(ctx context.Context) (all []station, there int) {
 
 // agree publishes that this part has seen all, and reports whether all others
 // have.
-func (m *Meeting) agree(ctx context.Context, all []station) (bool, error) {
+func (m *Rendezvous) agree(ctx context.Context, all []station) (bool, error) {
 	sum := sha256.New()
 	for _, s := range all {
 		sum.Write([]byte(s.Part))
@@ -170,7 +170,7 @@ func (m *Meeting) agree(ctx context.Context, all []station) (bool, error) {
 	return true, nil
 }
 
-func (m *Meeting) say(ctx context.Context) error {
+func (m *Rendezvous) say(ctx context.Context) error {
 	value, err := json.Marshal(m.said)
 	if err != nil {
 		return err
@@ -179,19 +179,19 @@ func (m *Meeting) say(ctx context.Context) error {
 }
 
 // Seed is the one that all parts use: that of the first place.
-func (m *Meeting) Seed() uint64 { return m.seed }
+func (m *Rendezvous) Seed() uint64 { return m.seed }
 
 // Part is the number of this part, from 1.
-func (m *Meeting) Part() int { return m.mine + 1 }
+func (m *Rendezvous) Part() int { return m.mine + 1 }
 
-// ID is the same in all parts of this meeting, and in no other.
-func (m *Meeting) ID() string { return m.said.All }
+// ID is the same in all parts of this rendezvous, and in no other.
+func (m *Rendezvous) ID() string { return m.said.All }
 
 // Next returns when all parts have called it as often as this one, in all of
 // them within a few milliseconds.
-func (m *Meeting) Next(ctx context.Context) error { return m.next(ctx, false) }
+func (m *Rendezvous) Next(ctx context.Context) error { return m.next(ctx, false) }
 
-func (m *Meeting) next(ctx context.Context, last bool) error {
+func (m *Rendezvous) next(ctx context.Context, last bool) error {
 	ctx, cancel := context.WithTimeout(ctx, m.opts.Patience)
 	defer cancel()
 	m.said.Step++
@@ -223,4 +223,4 @@ func (m *Meeting) next(ctx context.Context, last bool) error {
 
 // End waits for the others a last time, so that none of them misses this part
 // when its client is closed.
-func (m *Meeting) End(ctx context.Context) error { return m.next(ctx, true) }
+func (m *Rendezvous) End(ctx context.Context) error { return m.next(ctx, true) }

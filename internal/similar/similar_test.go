@@ -1,4 +1,4 @@
-package near
+package similar
 
 import "testing"
 

@@ -10,29 +10,29 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Moment is a point of the protocol at which an action can be placed.
-type Moment string
+// Trigger is a point of the protocol at which an action can be placed.
+type Trigger string
 
-// The moments of a host, as they show in what passes on its paths and in what
+// The triggers of a host, as they show in what passes on its paths and in what
 // it tells.
 const (
-	MomentSent      Moment = "request sent"      // a request has passed, and its answer has not
-	MomentAnswered  Moment = "answer under way"  // an answer passes to the host
-	MomentRenewal   Moment = "renewal under way" // a request passes although nobody of the host has asked for anything
-	MomentRelease   Moment = "release under way" // a request passes after a hold has ended
-	MomentRestarted Moment = "plugin restarting" // its plugin process has ended
+	TriggerSent      Trigger = "request sent"      // a request has passed, and its answer has not
+	TriggerAnswered  Trigger = "answer under way"  // an answer passes to the host
+	TriggerRenewal   Trigger = "renewal under way" // a request passes although nobody of the host has asked for anything
+	TriggerRelease   Trigger = "release under way" // a request passes after a hold has ended
+	TriggerRestarted Trigger = "plugin restarting" // its plugin process has ended
 )
 
-// Moments are all of them.
-func Moments() []Moment {
-	return []Moment{MomentSent, MomentAnswered, MomentRenewal, MomentRelease, MomentRestarted}
+// Triggers are all of them.
+func Triggers() []Trigger {
+	return []Trigger{TriggerSent, TriggerAnswered, TriggerRenewal, TriggerRelease, TriggerRestarted}
 }
 
-// momentPatience is how long a moment is waited for, before an action takes
+// triggerPatience is how long a trigger is waited for, before an action takes
 // place without it.
-const momentPatience = 2 * time.Second
+const triggerPatience = 2 * time.Second
 
-// watcher sees the moments of the hosts of one schedule.
+// watcher sees the triggers of the hosts of one schedule.
 type watcher struct {
 	hosts []*Host
 	ends  []func()
@@ -41,11 +41,11 @@ type watcher struct {
 	waiting map[*awaited]bool
 }
 
-// awaited is a moment that somebody waits for. What passes at that moment waits
+// awaited is a trigger that somebody waits for. What passes at that trigger waits
 // until the event has taken place.
 type awaited struct {
 	host     int
-	moment   Moment
+	trigger  Trigger
 	come     chan struct{}
 	happened chan struct{}
 }
@@ -56,7 +56,7 @@ const holdsFor = 500 * time.Millisecond
 // releaseFollows is how soon after a hold has ended its release passes.
 const releaseFollows = 20 * time.Millisecond
 
-func watchMoments(w *System) *watcher {
+func watchTriggers(w *System) *watcher {
 	watch := &watcher{hosts: w.Hosts, waiting: map[*awaited]bool{}}
 	for i, h := range w.Hosts {
 		for _, p := range h.Paths {
@@ -83,7 +83,7 @@ func (w *watcher) pass(host int, way fault.Direction) {
 	}
 }
 
-// match takes out those whose moment has come.
+// match takes out those whose trigger has come.
 func (w *watcher) match(host int, way fault.Direction) []*awaited {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,15 +92,15 @@ func (w *watcher) match(host int, way fault.Direction) []*awaited {
 	}
 	asking, released := w.hosts[host].Asking()
 	request := way == fault.Requests
-	is := map[Moment]bool{
-		MomentSent:     request,
-		MomentAnswered: !request,
-		MomentRenewal:  request && !asking,
-		MomentRelease:  request && proc.Now()-released < int64(releaseFollows),
+	is := map[Trigger]bool{
+		TriggerSent:     request,
+		TriggerAnswered: !request,
+		TriggerRenewal:  request && !asking,
+		TriggerRelease:  request && proc.Now()-released < int64(releaseFollows),
 	}
 	var come []*awaited
 	for a := range w.waiting {
-		if a.host == host && is[a.moment] {
+		if a.host == host && is[a.trigger] {
 			delete(w.waiting, a)
 			come = append(come, a)
 		}
@@ -108,15 +108,15 @@ func (w *watcher) match(host int, way fault.Direction) []*awaited {
 	return come
 }
 
-// await waits for a moment, up to momentPatience, and reports whether it came.
+// await waits for a trigger, up to triggerPatience, and reports whether it came.
 // happened is called when the event has taken place.
-func (w *watcher) await(ctx context.Context, host int, m Moment) (met bool, happened func()) {
-	ctx, cancel := context.WithTimeout(ctx, momentPatience)
+func (w *watcher) await(ctx context.Context, host int, m Trigger) (met bool, happened func()) {
+	ctx, cancel := context.WithTimeout(ctx, triggerPatience)
 	defer cancel()
-	if m == MomentRestarted {
+	if m == TriggerRestarted {
 		return w.awaitRestart(ctx, host), func() {}
 	}
-	a := &awaited{host: host, moment: m, come: make(chan struct{}), happened: make(chan struct{})}
+	a := &awaited{host: host, trigger: m, come: make(chan struct{}), happened: make(chan struct{})}
 	w.mu.Lock()
 	w.waiting[a] = true
 	w.mu.Unlock()

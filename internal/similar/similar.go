@@ -1,14 +1,14 @@
-// Package near finds what somebody may have meant who wrote a name that is not
+// Package similar finds what somebody may have meant who wrote a name that is not
 // known.
-package near
+package similar
 
 import (
 	"slices"
 	"strings"
 )
 
-// Suggest ends an error about an unknown name: with the near ones among known,
-// or with all of them when none is near.
+// Suggest ends an error about an unknown name: with the similar ones among known,
+// or with all of them when none is similar.
 func Suggest(name string, known []string) string {
 	if like := To(name, known); len(like) > 0 {
 		return "; did you mean " + strings.Join(like, " or ") + "?"
