@@ -192,14 +192,14 @@ func (p Plan) checkHold() error {
 	return nil
 }
 
-// asked is what the user named of the shapes of the scenarios.
+// asked is what the user named of the workloads of the scenarios.
 func (p Plan) asked() scenario.Overrides {
 	return scenario.Overrides{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
 }
 
 // cell is one combination of the compared dimensions.
 type cell struct {
-	scenario.Shape
+	scenario.Workload
 	subject  *subject
 	scenario scenario.Scenario
 }
@@ -214,7 +214,7 @@ func (c cell) section() record.Section {
 
 // group is what the cells have in common that are compared with each other.
 type group struct {
-	scenario.Shape
+	scenario.Workload
 	scenario string
 }
 
@@ -227,7 +227,7 @@ func rounds(cells []cell, runs int, seed uint64) [][]cell {
 	var groups [][]cell
 	index := map[group]int{}
 	for _, c := range cells {
-		key := group{c.Shape, c.scenario.Name}
+		key := group{c.Workload, c.scenario.Name}
 		if _, ok := index[key]; !ok {
 			index[key] = len(groups)
 			groups = append(groups, nil)

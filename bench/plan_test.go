@@ -17,7 +17,7 @@ func someCells() []cell {
 	for _, name := range []string{"memory", "redis", "redislock"} {
 		for _, sc := range []string{"acquire", "contend"} {
 			for _, n := range []int{1, 8} {
-				out = append(out, cell{subject: &subject{Subject: record.Subject{Name: name}}, scenario: scenario.Scenario{Name: sc}, Shape: scenario.Shape{Clients: n}})
+				out = append(out, cell{subject: &subject{Subject: record.Subject{Name: name}}, scenario: scenario.Scenario{Name: sc}, Workload: scenario.Workload{Clients: n}})
 			}
 		}
 	}

@@ -196,13 +196,13 @@ func (r *runner) cellsOf(sub *subject, sc scenario.Scenario) []cell {
 	if sc.PluginsOnly && sub.Kind != record.KindPlugin {
 		return nil
 	}
-	for _, shape := range sc.Shapes(r.plan.asked()) {
+	for _, workload := range sc.Workloads(r.plan.asked()) {
 		why := ""
-		if sc.Processes || shape.Hosts > 0 {
-			why = r.notPossible(sub, sc, shape)
+		if sc.Processes || workload.Hosts > 0 {
+			why = r.notPossible(sub, sc, workload)
 		}
 		if why == "" {
-			out = append(out, cell{subject: sub, scenario: sc, Shape: shape})
+			out = append(out, cell{subject: sub, scenario: sc, Workload: workload})
 		} else if line := fmt.Sprintf("%s in scenario %s", why, sc.Name); !slices.Contains(r.skipped, line) {
 			r.skipped = append(r.skipped, line)
 		}
@@ -285,14 +285,14 @@ func classify(ctx context.Context, sub *subject, err error) error {
 func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c, 0)) }
 
 // input is what a cell gets in one run. Its seed depends on the plan's and on
-// the shape, not on the subject: those that are compared get the same schedule.
+// the workload, not on the subject: those that are compared get the same schedule.
 func (r *runner) input(c cell, run int) scenario.Input {
 	n := max(c.Clients, c.Keys)
 	for i := len(c.subject.names); i < n; i++ {
 		c.subject.names = append(c.subject.names, fmt.Sprintf("lockbench/%d/%d", r.clock.Started().UnixNano()+c.subject.series, i))
 	}
 	return scenario.Input{
-		Shape: c.Shape, Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, TTL: c.subject.ttl,
+		Workload: c.Workload, Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, TTL: c.subject.ttl,
 		Tick: r.plan.Tick, Server: c.subject.server,
 		Seed: r.plan.Seed + uint64(run)<<32, Rate: r.plan.Rate, Commands: c.subject.commands(),
 		Names: c.subject.names[:n], WarmUp: r.plan.WarmUp, Measure: r.plan.Measure,

@@ -61,16 +61,16 @@ func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 
 // notPossible says why a cell of processes cannot be measured, and of what; ""
 // when it can.
-func (r *runner) notPossible(sub *subject, sc scenario.Scenario, shape scenario.Shape) string {
+func (r *runner) notPossible(sub *subject, sc scenario.Scenario, workload scenario.Workload) string {
 	if !sc.Processes || sub.Scope == string(driver.ScopeHost) {
 		return sub.notAcrossProcesses()
 	}
 	if sub.Kind == record.KindBaseline && r.plan.Quick {
 		return "with --quick the baselines, whose takeovers take a TTL each,"
 	}
-	in := r.input(cell{Shape: shape, subject: sub, scenario: sc}, 0)
+	in := r.input(cell{Workload: workload, subject: sub, scenario: sc}, 0)
 	if why := scenario.NotPossible(in); why != "" {
-		return fmt.Sprintf("%s in mode %s, %s,", sub.Name, shape.Mode, why)
+		return fmt.Sprintf("%s in mode %s, %s,", sub.Name, workload.Mode, why)
 	}
 	if sub.Kind == record.KindBaseline && r.plan.Tick > 0 {
 		lock, err := sub.locker.Lock("tick", in.TTL)

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockbench/lockbench/core/internal/latch"
+	"github.com/lockbench/lockbench/core/internal/cancellation"
 )
 
 const (
@@ -161,7 +161,7 @@ type call struct {
 	closes     bool          // a client that closes ends it as the caller's ctx does
 	prev, next *call
 
-	latch.Latch
+	cancellation.Signal
 }
 
 // left reports whether the caller's ctx has ended.

@@ -68,7 +68,7 @@ func testLeadertask(t *testing.T, w system) {
 	known := map[*process]bool{}
 	leader := func() *process {
 		t.Helper()
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			for _, p := range up {
 				if !known[p] && len(pieces(t, p)) > 1 {
 					return p
@@ -86,7 +86,7 @@ func testLeadertask(t *testing.T, w system) {
 		killed := time.Now()
 		up = slices.DeleteFunc(up, func(q *process) bool { return q == p })
 		for len(pieces(t, up...)) == 0 {
-			if time.Since(killed) > patience {
+			if time.Since(killed) > timeout {
 				t.Fatal("nobody took over")
 			}
 			time.Sleep(time.Millisecond)

@@ -21,8 +21,8 @@ import (
 // long reports whether the tests are to run as long as the figures in the READMEs.
 var long = os.Getenv("LOCKBENCH_LONG") == "1"
 
-// patience bounds what a test waits for.
-const patience = 60 * time.Second
+// timeout bounds what a test waits for.
+const timeout = 60 * time.Second
 
 var (
 	programs string // directory of the examples' binaries
@@ -155,7 +155,7 @@ func (p *process) output() []string {
 // returns it and how many lines there were with it.
 func (p *process) await(t *testing.T, from int, text string) (string, int) {
 	t.Helper()
-	end := time.After(patience)
+	end := time.After(timeout)
 	for {
 		p.mu.Lock()
 		lines, changed := p.lines, p.changed
@@ -172,7 +172,7 @@ func (p *process) await(t *testing.T, from int, text string) (string, int) {
 				t.Fatalf("it ended (%v) before it printed %q", p.cmd.ProcessState, text)
 			}
 		case <-end:
-			t.Fatalf("it has not printed %q within %v", text, patience)
+			t.Fatalf("it has not printed %q within %v", text, timeout)
 		}
 	}
 }
@@ -191,8 +191,8 @@ func (p *process) terminate(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
-		t.Fatalf("it has not ended %v after SIGTERM", patience)
+	case <-time.After(timeout):
+		t.Fatalf("it has not ended %v after SIGTERM", timeout)
 	}
 	if !p.cmd.ProcessState.Success() {
 		t.Errorf("after SIGTERM it ended with %v", p.cmd.ProcessState)

@@ -84,7 +84,7 @@ func testScheduler(t *testing.T, w system) {
 	launch("green")
 
 	kills, sinceKill := 0, 0
-	for end := time.Now().Add(patience + time.Duration(ticks)*every); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(timeout + time.Duration(ticks)*every); ; time.Sleep(10 * time.Millisecond) {
 		var lines []string
 		for _, p := range all {
 			lines = append(lines, p.output()...)

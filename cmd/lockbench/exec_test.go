@@ -126,7 +126,7 @@ func TestExecAsInit(t *testing.T) {
 	}
 	redis := plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis")
 	server := redisServer(t, nil)
-	b, err := plugin.Open(t.Context(), "redis", &plugin.Options{Path: redis, Config: map[string]string{"address": server.Addr()}, StartTimeout: patience})
+	b, err := plugin.Open(t.Context(), "redis", &plugin.Options{Path: redis, Config: map[string]string{"address": server.Addr()}, StartTimeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

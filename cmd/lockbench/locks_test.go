@@ -17,7 +17,7 @@ import (
 // holder is an application that holds locks on the server at addr.
 func holder(t *testing.T, dir, addr string) *core.Client {
 	t.Helper()
-	b, err := plugin.Open(t.Context(), "redis", &plugin.Options{Dirs: []string{dir}, Config: map[string]string{"address": addr}, StartTimeout: patience})
+	b, err := plugin.Open(t.Context(), "redis", &plugin.Options{Dirs: []string{dir}, Config: map[string]string{"address": addr}, StartTimeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,8 +33,8 @@ func forgetKeptServers() {
 	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
 }
 
-// patience bounds what a test waits for on a machine that is busy.
-const patience = 30 * time.Second
+// timeout bounds what a test waits for on a machine that is busy.
+const timeout = 30 * time.Second
 
 // plugins builds the shipped plugins and returns their directory.
 func plugins(t *testing.T) string {
@@ -288,7 +288,7 @@ func TestInterrupted(t *testing.T) {
 	defer watch.Wait()
 	watch.Go(func() {
 		defer cancel()
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			text, err := os.ReadFile(filepath.Join("out", record.ResultsFile))
 			if err == nil && bytes.Count(text, []byte("BenchmarkAcquire/")) > 1 {
 				return

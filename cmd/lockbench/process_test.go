@@ -127,9 +127,9 @@ func processesWith(tmp string) []string {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", timeout, what)
 		}
 	}
 }

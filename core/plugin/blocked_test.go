@@ -55,7 +55,7 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	open := sync.OnceFunc(func() { close(g.open) })
 	defer open()
 	notices := watch(t, b)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if _, err := b.Inspect(ctx, "chatter"); err != nil {
 		t.Fatalf("a plugin that logs 2 MiB: %v", err)
@@ -65,7 +65,7 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	next(t, notices, driver.NoticeUp)
 	open()
 	// The next line that fits tells.
-	for end := time.Now().Add(patience); g.dropped.Load() == 0; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(timeout); g.dropped.Load() == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d lines and no word of the dropped ones", g.lines.Load())
 		}
@@ -103,7 +103,7 @@ func beDeafHost(socket string) {
 // deafRun holds leases, kills its plugin, and looks what becomes of them. All
 // its loggers are the default one.
 func deafRun(socket string) (r deafReport, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	path := os.Getenv(deafHost + "_PLUGIN")
 	b, err := plugin.Open(ctx, "far", &plugin.Options{Path: path, Config: driver.Config{"address": socket}})
@@ -163,7 +163,7 @@ func TestHostWhoseStderrIsFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, exe)
 	cmd.Env = append(os.Environ(), deafHost+"="+s.socket, deafHost+"_PLUGIN="+link(t, "far"))

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// patience bounds what a test waits for on a machine that is busy.
-const patience = 30 * time.Second
+// timeout bounds what a test waits for on a machine that is busy.
+const timeout = 30 * time.Second
 
 // prompt wants do to take no more than limit of the time in which this process
 // runs.
@@ -60,7 +60,7 @@ func (before things) check(t testing.TB) {
 		return fmt.Sprint(now.children, now.dirs) == fmt.Sprint(before.children, before.dirs) &&
 			now.descriptors <= before.descriptors
 	}
-	for end := time.Now().Add(patience); !same(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(timeout); !same(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Errorf("left behind: child processes %v, were %v; %d descriptors, were %d; directories %v, were %v",
 				now.children, before.children, now.descriptors, before.descriptors, now.dirs, before.dirs)

@@ -16,7 +16,7 @@ import (
 )
 
 // longTTL is one that nobody waits for: what is free before was released.
-const longTTL = 4 * patience
+const longTTL = 4 * timeout
 
 // deadHost starts a host that holds locks and waits for another one, kills it,
 // and returns when it did that and what its plugin was.
@@ -65,32 +65,32 @@ func TestHostDeathReleasesEverything(t *testing.T) {
 	const locks = 50
 	killed, host, pid := deadHost(t, s, plugin.Policy{}, locks)
 	for i := range locks {
-		eventually(t, patience, lockName(i)+" is free", func() bool { return !s.holder(t, lockName(i)).Held() })
+		eventually(t, timeout, lockName(i)+" is free", func() bool { return !s.holder(t, lockName(i)).Held() })
 	}
 	t.Logf("%d locks were free %v after the kill", locks, time.Since(killed))
-	eventually(t, patience, "the dead host has left the queue", func() bool { return s.holder(t, "ours").Waiters == 0 })
+	eventually(t, timeout, "the dead host has left the queue", func() bool { return s.holder(t, "ours").Waiters == 0 })
 	if h := s.holder(t, "ours"); h.Owner != "o" {
 		t.Errorf("our own lock is held by %+v", h)
 	}
-	eventually(t, patience, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
-	eventually(t, patience, "its socket directory is gone", func() bool { return len(socketDirsOf(t, host)) == 0 })
+	eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
+	eventually(t, timeout, "its socket directory is gone", func() bool { return len(socketDirsOf(t, host)) == 0 })
 }
 
 func TestHostDeathDelay(t *testing.T) {
 	s := newStore(t)
 	const delay = 700 * time.Millisecond
 	killed, _, pid := deadHost(t, s, plugin.Policy{Delay: delay}, 1)
-	eventually(t, patience, "the lock is free", func() bool { return !s.holder(t, lockName(0)).Held() })
+	eventually(t, timeout, "the lock is free", func() bool { return !s.holder(t, lockName(0)).Held() })
 	if took := time.Since(killed); took < delay {
 		t.Errorf("the lock was free after %v, before the delay of %v", took, delay)
 	}
-	eventually(t, patience, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
+	eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
 }
 
 func TestHostDeathAbandon(t *testing.T) {
 	s := newStore(t)
 	_, _, pid := deadHost(t, s, plugin.Policy{Abandon: true}, 1)
-	eventually(t, patience, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
+	eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
 	if h := s.holder(t, lockName(0)); !h.Held() {
 		t.Error("the lock was released")
 	}

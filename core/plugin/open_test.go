@@ -22,7 +22,7 @@ func refused(t *testing.T, name string, opts plugin.Options, want error, texts .
 	t.Helper()
 	before := census(t)
 	if opts.StartTimeout == 0 {
-		opts.StartTimeout = patience
+		opts.StartTimeout = timeout
 	}
 	start := time.Now()
 	b, err := plugin.Open(t.Context(), name, &opts)

@@ -91,7 +91,7 @@ func TestMissingBinaryIsNotUnsafe(t *testing.T) {
 		t.Fatal(err)
 	}
 	signalPlugin(t, b, syscall.SIGKILL)
-	eventually(t, patience, "the missing file is the reason why there is no plugin", func() bool {
+	eventually(t, timeout, "the missing file is the reason why there is no plugin", func() bool {
 		_, err := b.TryAcquire(t.Context(), request("jobs", "a"))
 		if err != nil && strings.Contains(err.Error(), "could be replaced") {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func TestHostWithoutDescriptorsIsToldSo(t *testing.T) {
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 			t.Fatal(err)
 		}
-		b, err := plugin.Open(t.Context(), "memory", &plugin.Options{Path: path, StartTimeout: patience})
+		b, err := plugin.Open(t.Context(), "memory", &plugin.Options{Path: path, StartTimeout: timeout})
 		_, summed := plugin.Open(t.Context(), "memory", &plugin.Options{Path: path, Checksums: sums})
 		_, described := plugin.Describe(t.Context(), path)
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
@@ -192,7 +192,7 @@ func TestDescribeLeavesNoProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); plugintest.Running(pid); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(timeout); plugintest.Running(pid); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			t.Fatalf("process %d, which the plugin started, is left", pid)

@@ -84,7 +84,7 @@ func TestSwappedBinaryIsNotStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	signalPlugin(t, b, syscall.SIGKILL)
-	eventually(t, patience, "the checksum is the reason why there is no plugin", func() bool {
+	eventually(t, timeout, "the checksum is the reason why there is no plugin", func() bool {
 		_, err := b.TryAcquire(t.Context(), request("jobs", "a"))
 		return errors.Is(err, driver.ErrUnavailable) && strings.Contains(err.Error(), "wrong checksum")
 	})

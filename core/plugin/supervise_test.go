@@ -48,8 +48,8 @@ func next(t *testing.T, notices <-chan driver.Notice, kind driver.NoticeKind) dr
 			t.Fatalf("got notice %+v, want kind %d of the plugin", n, kind)
 		}
 		return n
-	case <-time.After(patience):
-		t.Fatalf("no notice of kind %d within %v", kind, patience)
+	case <-time.After(timeout):
+		t.Fatalf("no notice of kind %d within %v", kind, timeout)
 	}
 	panic("unreachable")
 }
@@ -160,7 +160,7 @@ func TestShortPauseIsForgiven(t *testing.T) {
 		}
 		if took := time.Since(stopped); took > moment {
 			t.Logf("stopped for %v, which is no moment: again", took)
-			eventually(t, patience, "the plugin answers", func() bool { return b.Check(t.Context()) == nil })
+			eventually(t, timeout, "the plugin answers", func() bool { return b.Check(t.Context()) == nil })
 			continue
 		}
 		if _, err := b.Inspect(t.Context(), "jobs"); err != nil {
@@ -182,7 +182,7 @@ func TestPauseOfTheHostIsNoFreeze(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
 		defer cancel()
 		if err := h.Close(ctx); err != nil {
 			t.Error(err)
@@ -233,7 +233,7 @@ func TestCallsFailAtOnceWhileDown(t *testing.T) {
 	late := watch(t, b)
 	next(t, late, driver.NoticeDown)
 
-	eventually(t, patience, "the crash loop is told", func() bool {
+	eventually(t, timeout, "the crash loop is told", func() bool {
 		_, err := b.TryAcquire(t.Context(), request("jobs", "a"))
 		return strings.Contains(err.Error(), "in a row, next try in")
 	})
@@ -369,7 +369,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			t.Errorf("the option Env did not reach the plugin: %q", text)
 		}
 	}
-	eventually(t, patience, "the plugin's output is logged", func() bool {
+	eventually(t, timeout, "the plugin's output is logged", func() bool {
 		text := out.String()
 		return strings.Contains(text, "printing does not disturb") && strings.Contains(text, "level=INFO msg=opening")
 	})

@@ -28,7 +28,7 @@ func wrapped(t *testing.T, script string) string {
 // pluginBelow is the process that serves, which a wrapper has started.
 func pluginBelow(t *testing.T, wrapper int) (pid int) {
 	t.Helper()
-	eventually(t, patience, "the wrapper has a child", func() bool {
+	eventually(t, timeout, "the wrapper has a child", func() bool {
 		below := childrenOf(t, wrapper)
 		if len(below) == 0 {
 			return false
@@ -71,14 +71,14 @@ func TestWrapperIsNoHost(t *testing.T) {
 				if err := does(wrapper, below); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, patience, "there is a new process", func() bool {
+				eventually(t, timeout, "there is a new process", func() bool {
 					if h := s.holder(t, "jobs"); h.Token != token {
 						t.Fatalf("the lock was released: %+v", h)
 					}
 					pid, ok := plugin.ProcessOf(b)
 					return ok && pid != wrapper
 				})
-				eventually(t, patience, "neither of them runs", func() bool {
+				eventually(t, timeout, "neither of them runs", func() bool {
 					return !plugintest.Running(wrapper) && !plugintest.Running(below)
 				})
 				r.Token = token
@@ -98,9 +98,9 @@ func TestHostDeathBehindWrapper(t *testing.T) {
 			s := newStore(t)
 			_, below := heldByHost(t, s, wrapped(t, script))
 			killed := time.Now()
-			eventually(t, patience, "the lock is free", func() bool { return !s.holder(t, "jobs").Held() })
+			eventually(t, timeout, "the lock is free", func() bool { return !s.holder(t, "jobs").Held() })
 			t.Logf("free %v after the kill", time.Since(killed))
-			eventually(t, patience, "the plugin has ended", func() bool { return !plugintest.Running(below) })
+			eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(below) })
 		})
 	}
 }
@@ -140,8 +140,8 @@ func TestUnknownHostIsNotDeclaredDead(t *testing.T) {
 			}
 			s := newStore(t)
 			host, below := heldByHost(t, s, wrapped(t, script))
-			eventually(t, patience, "the plugin has ended", func() bool { return !plugintest.Running(below) })
-			eventually(t, patience, "its socket directory is gone", func() bool { return len(socketDirsOf(t, host)) == 0 })
+			eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(below) })
+			eventually(t, timeout, "its socket directory is gone", func() bool { return len(socketDirsOf(t, host)) == 0 })
 			if h := s.holder(t, "jobs"); !h.Held() {
 				t.Error("the lock was released")
 			}
@@ -162,7 +162,7 @@ func TestOutputIsAlwaysRead(t *testing.T) {
 	cat
 }`)
 	plugintest.Open(t, "far", &plugin.Options{Path: path, Config: s.config()})
-	eventually(t, patience, "all of it was read", func() bool {
+	eventually(t, timeout, "all of it was read", func() bool {
 		_, err := os.Stat(printed)
 		return err == nil
 	})
@@ -182,7 +182,7 @@ func TestInheritedDescriptorsAreClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain)})
-	if err := errors.Join(syscall.Close(leaked), r.SetReadDeadline(time.Now().Add(patience))); err != nil {
+	if err := errors.Join(syscall.Close(leaked), r.SetReadDeadline(time.Now().Add(timeout))); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := r.Read(make([]byte, 1)); err != io.EOF {

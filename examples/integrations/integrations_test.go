@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/env"
 )
 
-// patience bounds what a test waits for.
-const patience = 30 * time.Second
+// timeout bounds what a test waits for.
+const timeout = 30 * time.Second
 
 // workerArg makes the test binary a worker.
 const workerArg = "integration-worker"
@@ -156,7 +156,7 @@ func (a *application) lines(t *testing.T) (all []line) {
 // await returns the first line of a kind that is not among the first from.
 func (a *application) await(t *testing.T, from int, what string) line {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		all := a.lines(t)
 		for _, l := range all[min(from, len(all)):] {
 			if l.what == what {
@@ -164,7 +164,7 @@ func (a *application) await(t *testing.T, from int, what string) line {
 			}
 		}
 	}
-	t.Fatalf("nobody has come to %s in %v:\n%v", what, patience, a.lines(t))
+	t.Fatalf("nobody has come to %s in %v:\n%v", what, timeout, a.lines(t))
 	return line{}
 }
 

@@ -23,7 +23,7 @@ func dialEtcd(t *testing.T, size int) (Nodes, *clientv3.Client) {
 
 func etcdGet(t *testing.T, c *clientv3.Client) int64 {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	resp, err := c.Get(ctx, "a")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// patience bounds what a test waits for on a machine that is busy.
-const patience = 30 * time.Second
+// timeout bounds what a test waits for on a machine that is busy.
+const timeout = 30 * time.Second
 
 // startRedis skips when there is no server, unless LOCKBENCH_REQUIRE names it.
 func startRedis(t *testing.T, o *RedisOptions) *Server {
@@ -30,12 +30,12 @@ func startRedis(t *testing.T, o *RedisOptions) *Server {
 // ask sends inline commands and returns one line of reply for each.
 func ask(t *testing.T, s *Server, commands ...string) []string {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", s.Addr(), patience)
+	c, err := net.DialTimeout("tcp", s.Addr(), timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(timeout))
 	r := bufio.NewReader(c)
 	var replies []string
 	for _, cmd := range commands {
@@ -90,7 +90,7 @@ func TestRedisFreeze(t *testing.T) {
 	if err := s.Freeze(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := net.DialTimeout("tcp", s.Addr(), patience)
+	c, err := net.DialTimeout("tcp", s.Addr(), timeout)
 	if err != nil {
 		t.Fatal("the kernel accepts for a frozen server:", err)
 	}
@@ -104,7 +104,7 @@ func TestRedisFreeze(t *testing.T) {
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_ = c.SetReadDeadline(time.Now().Add(timeout))
 	if _, err := c.Read(reply); err != nil || string(reply) != "+PONG" {
 		t.Errorf("after Resume: %q, %v", reply, err)
 	}
@@ -229,16 +229,16 @@ func TestSweep(t *testing.T) {
 	}
 	select {
 	case <-orphan.ended:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Error("the orphan lives", orphan.kill())
 	}
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", timeout, what)
 		}
 	}
 }

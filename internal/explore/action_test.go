@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	module   = "github.com/lockbench/lockbench/"
-	patience = 30 * time.Second
+	module  = "github.com/lockbench/lockbench/"
+	timeout = 30 * time.Second
 )
 
 // TestActionsAreWellFormed: each has a name of its own and a clause about its
@@ -91,9 +91,9 @@ func startHost(t *testing.T, w *System, backend, plugin, wrapper string) (*Host,
 // works fails unless a host can acquire and release a lock.
 func works(t *testing.T, h *Host, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	if err := h.Acquire([]string{name}, 0, 2*time.Second, patience); err != nil {
+	if err := h.Acquire([]string{name}, 0, 2*time.Second, timeout); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Await(ctx, func(s recorder.Seen) bool { return s.Held() > 0 }); err != nil {
@@ -229,7 +229,7 @@ func loops() []string {
 func closeHost(t *testing.T, h *Host) {
 	t.Helper()
 	chain := h.pluginChain()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if err := h.Close(ctx); err != nil {
 		t.Error(err)
@@ -250,9 +250,9 @@ func standsStill(pid int) bool {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Errorf("not within %v: %s", patience, what)
+			t.Errorf("not within %v: %s", timeout, what)
 			return
 		}
 	}
@@ -279,7 +279,7 @@ func TestOverlap(t *testing.T) {
 	if err := hole.Heal(t.Context(), w, first); err != nil {
 		t.Error(err)
 	}
-	if err := h.Acquire([]string{"overlap"}, 0, 2*time.Second, patience); err != nil {
+	if err := h.Acquire([]string{"overlap"}, 0, 2*time.Second, timeout); err != nil {
 		t.Fatal(err)
 	}
 	brief, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

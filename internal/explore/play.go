@@ -40,7 +40,7 @@ type player struct {
 	plays       int
 }
 
-// play plays a schedule. Its error is one of the surroundings, not of a claim.
+// play plays a schedule. Its error is one of the environment, not of a claim.
 func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	if err := p.ready(ctx, s.Setting); err != nil {
 		return nil, err

@@ -234,7 +234,7 @@ func (s *Schedule) separate() {
 		}
 		busy[key] = e.At + e.Lasts + recovers
 		if e.Trigger != "" {
-			busy[key] += Duration(triggerPatience)
+			busy[key] += Duration(triggerTimeout)
 		}
 	}
 }

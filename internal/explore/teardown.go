@@ -99,10 +99,10 @@ func (p *player) look(ctx context.Context, w *System, h *History) error {
 		}
 	}()
 	asked := proc.Now()
-	patience := maxTTL + endTimeout
-	bounded, cancel := context.WithTimeout(ctx, patience+endTimeout)
+	timeout := maxTTL + endTimeout
+	bounded, cancel := context.WithTimeout(ctx, timeout+endTimeout)
 	defer cancel()
-	if err := probe.Acquire(names, 0, maxTTL, patience); err != nil {
+	if err := probe.Acquire(names, 0, maxTTL, timeout); err != nil {
 		return err
 	}
 	_ = probe.Await(bounded, func(s recorder.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })

@@ -28,9 +28,9 @@ func Triggers() []Trigger {
 	return []Trigger{TriggerSent, TriggerAnswered, TriggerRenewal, TriggerRelease, TriggerRestarted}
 }
 
-// triggerPatience is how long a trigger is waited for, before an action takes
+// triggerTimeout is how long a trigger is waited for, before an action takes
 // place without it.
-const triggerPatience = 2 * time.Second
+const triggerTimeout = 2 * time.Second
 
 // watcher sees the triggers of the hosts of one schedule.
 type watcher struct {
@@ -108,10 +108,10 @@ func (w *watcher) match(host int, way fault.Direction) []*awaited {
 	return come
 }
 
-// await waits for a trigger, up to triggerPatience, and reports whether it came.
+// await waits for a trigger, up to triggerTimeout, and reports whether it came.
 // happened is called when the event has taken place.
 func (w *watcher) await(ctx context.Context, host int, m Trigger) (met bool, happened func()) {
-	ctx, cancel := context.WithTimeout(ctx, triggerPatience)
+	ctx, cancel := context.WithTimeout(ctx, triggerTimeout)
 	defer cancel()
 	if m == TriggerRestarted {
 		return w.awaitRestart(ctx, host), func() {}

@@ -105,12 +105,12 @@ func TestServersHarmed(t *testing.T) {
 func TestRetarget(t *testing.T) {
 	p, first := proxied(t)
 	second := startEcho(t)
-	if got, err := say(dial(t, p), "one", patience); got != "one" || err != nil {
+	if got, err := say(dial(t, p), "one", timeout); got != "one" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
 	addr := p.Addr()
 	must(t, p.Retarget(second.listener.Addr().String()))
-	if got, err := say(dial(t, p), "two", patience); got != "two" || err != nil {
+	if got, err := say(dial(t, p), "two", timeout); got != "two" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
 	if first.got() != 3 || second.got() != 3 || p.Addr() != addr {

@@ -98,6 +98,6 @@ func say(c net.Conn, text string, wait time.Duration) (string, error) {
 }
 
 const (
-	patience = 30 * time.Second
-	brief    = 100 * time.Millisecond
+	timeout = 30 * time.Second
+	brief   = 100 * time.Millisecond
 )

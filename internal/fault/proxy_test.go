@@ -23,7 +23,7 @@ func TestProxyPassesAndHeals(t *testing.T) {
 			p, _ := proxied(t)
 			c := dial(t, p)
 			for _, when := range []string{"before", "with the harm", "healed"} {
-				if got, err := say(c, when, patience); got != when || err != nil {
+				if got, err := say(c, when, timeout); got != when || err != nil {
 					t.Fatalf("%s: %q, %v", when, got, err)
 				}
 				if when == "before" {
@@ -52,7 +52,7 @@ func TestHealWhileAProcessStarts(t *testing.T) {
 	}
 	must(t, inherited.Close())
 	must(t, <-healed)
-	if got, err := say(dial(t, p), "x", patience); got != "x" || err != nil {
+	if got, err := say(dial(t, p), "x", timeout); got != "x" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
 }
@@ -71,7 +71,7 @@ func TestObserve(t *testing.T) {
 	})
 	c := dial(t, p)
 	for range 2 {
-		if _, err := say(c, "x", patience); err != nil {
+		if _, err := say(c, "x", timeout); err != nil {
 			t.Fatal(err)
 		}
 		must(t, p.Delay(time.Millisecond, 0))
@@ -110,7 +110,7 @@ func TestApart(t *testing.T) {
 	must(t, err)
 	for _, want := range []time.Duration{300, 150, 0} {
 		start := time.Now()
-		if _, err := say(c, "x", patience); err != nil || time.Since(start) < want*time.Millisecond {
+		if _, err := say(c, "x", timeout); err != nil || time.Since(start) < want*time.Millisecond {
 			t.Errorf("answered after %v, %v; want %v", time.Since(start), err, want*time.Millisecond)
 		}
 		if want == 300 {
@@ -127,7 +127,7 @@ func TestSlowStart(t *testing.T) {
 	c := dial(t, p)
 	for i, slow := range []bool{true, false} {
 		start := time.Now()
-		_, err := say(c, "x", patience)
+		_, err := say(c, "x", timeout)
 		if took := time.Since(start); err != nil || (slow && took < 200*time.Millisecond) {
 			t.Errorf("answer %d after %v, %v", i, took, err)
 		}
@@ -173,7 +173,7 @@ func TestHarmsWhileConnectionsDie(t *testing.T) {
 	}
 	close(stop)
 	talking.Wait()
-	if got, err := say(dial(t, p), "x", patience); got != "x" || err != nil {
+	if got, err := say(dial(t, p), "x", timeout); got != "x" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }

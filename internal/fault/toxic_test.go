@@ -15,7 +15,7 @@ func TestDelayDelays(t *testing.T) {
 	c := dial(t, p)
 	must(t, p.Delay(200*time.Millisecond, 0))
 	start := time.Now()
-	if _, err := say(c, "x", patience); err != nil || time.Since(start) < 150*time.Millisecond {
+	if _, err := say(c, "x", timeout); err != nil || time.Since(start) < 150*time.Millisecond {
 		t.Errorf("answered after %v, %v", time.Since(start), err)
 	}
 }
@@ -34,21 +34,21 @@ func TestSwallowed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, e := proxied(t)
 			c := dial(t, p)
-			if _, err := say(c, "before", patience); err != nil {
+			if _, err := say(c, "before", timeout); err != nil {
 				t.Fatal(err)
 			}
 			must(t, tt.harm(p))
 			if got, err := say(c, "during", brief); got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("answered %q, %v; want silence", got, err)
 			}
-			for deadline := time.Now().Add(patience); e.got() < len(tt.want) && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(timeout); e.got() < len(tt.want) && time.Now().Before(deadline); {
 				time.Sleep(time.Millisecond)
 			}
 			if e.got() != len(tt.want) {
 				t.Errorf("the server got %d bytes, want those of %q", e.got(), tt.want)
 			}
 			must(t, p.Heal())
-			if got, err := say(dial(t, p), "after", patience); got != "after" || err != nil {
+			if got, err := say(dial(t, p), "after", timeout); got != "after" || err != nil {
 				t.Errorf("after healing: %q, %v", got, err)
 			}
 		})
@@ -58,11 +58,11 @@ func TestSwallowed(t *testing.T) {
 func TestResetIsSeen(t *testing.T) {
 	p, _ := proxied(t)
 	c := dial(t, p)
-	if _, err := say(c, "before", patience); err != nil {
+	if _, err := say(c, "before", timeout); err != nil {
 		t.Fatal(err)
 	}
 	must(t, p.Reset(1))
-	if got, err := say(c, "during", patience); got != "" || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	if got, err := say(c, "during", timeout); got != "" || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%q, %v; want a broken connection", got, err)
 	}
 }
@@ -91,7 +91,7 @@ func TestHoleHidesDeath(t *testing.T) {
 		t.Errorf("the server has seen %v", err)
 	}
 	must(t, p.Close())
-	must(t, s.SetReadDeadline(time.Now().Add(patience)))
+	must(t, s.SetReadDeadline(time.Now().Add(timeout)))
 	if _, err := s.Read(one); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("after the end of the proxy: %v, want a broken connection", err)
 	}
@@ -103,14 +103,14 @@ func TestRefuse(t *testing.T) {
 	for range 2 {
 		must(t, p.Refuse())
 	}
-	if _, err := say(c, "x", patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := say(c, "x", timeout); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v on an open connection, want a reset", err)
 	}
 	if _, err := net.Dial("tcp", p.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("%v, want a refusal", err)
 	}
 	must(t, p.Heal())
-	if got, err := say(dial(t, p), "x", patience); got != "x" || err != nil {
+	if got, err := say(dial(t, p), "x", timeout); got != "x" || err != nil {
 		t.Errorf("after healing: %q, %v", got, err)
 	}
 }
@@ -118,14 +118,14 @@ func TestRefuse(t *testing.T) {
 func TestCut(t *testing.T) {
 	p, _ := proxied(t)
 	c := dial(t, p)
-	if _, err := say(c, "x", patience); err != nil {
+	if _, err := say(c, "x", timeout); err != nil {
 		t.Fatal(err)
 	}
 	must(t, p.Cut())
-	if _, err := say(c, "x", patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := say(c, "x", timeout); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v, want a reset", err)
 	}
-	if got, err := say(dial(t, p), "x", patience); got != "x" || err != nil {
+	if got, err := say(dial(t, p), "x", timeout); got != "x" || err != nil {
 		t.Errorf("a new connection: %q, %v", got, err)
 	}
 }
@@ -167,12 +167,12 @@ func TestForgotten(t *testing.T) {
 			}
 			return errors.Is(err, os.ErrDeadlineExceeded)
 		}
-		if silent(ended, patience) || !silent(open, brief) {
+		if silent(ended, timeout) || !silent(open, brief) {
 			t.Errorf("of clients %v: one must have ended, the other not", ofClients)
 		}
 		pair()
 		must(t, p.Heal())
-		if silent(open, patience) {
+		if silent(open, timeout) {
 			t.Errorf("of clients %v: still open after healing", ofClients)
 		}
 		must(t, p.Close())

@@ -29,7 +29,7 @@ type testChild struct{ parent *Parent }
 func openTestChild(p *Parent, l line) (Agent[line], error) {
 	switch l.Do {
 	case "silent":
-		time.Sleep(patience) // it is killed before
+		time.Sleep(timeout) // it is killed before
 	case "crash":
 		os.Exit(3)
 	case "fail":
@@ -54,8 +54,8 @@ func (c testChild) Do(_ context.Context, l line) {
 
 func (testChild) Close() error { return nil }
 
-// patience bounds what comes soon.
-const patience = 30 * time.Second
+// timeout bounds what comes soon.
+const timeout = 30 * time.Second
 
 // startChild starts a child that is ready, and returns what it says from then on.
 func startChild(t *testing.T) (*Child, <-chan line) {
@@ -77,7 +77,7 @@ func await(t *testing.T, said <-chan line) (l line) {
 	t.Helper()
 	select {
 	case l = <-said:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("the child says nothing")
 	}
 	return l
@@ -195,7 +195,7 @@ func TestCrashedChild(t *testing.T) {
 	}
 	select {
 	case <-c.Ended():
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("it goes on")
 	}
 	if !c.Crashed() || c.Alive() {

@@ -26,7 +26,7 @@ func TestPoolOfLeases(t *testing.T) {
 	for n := range count {
 		must(p.Work(Workload{
 			Kind: KindLock, Prefix: "pool-", First: n, Names: 1, Callers: 1, TTL: ttl, Look: 100 * time.Millisecond,
-			Limit: Range{patience, patience}, Hold: Range{patience, patience},
+			Limit: Range{timeout, timeout}, Hold: Range{timeout, timeout},
 		}))
 	}
 	all := func(s Seen) bool { return s.Held() == count }

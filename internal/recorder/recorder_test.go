@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	ttl      = time.Second
-	patience = 30 * time.Second
+	ttl     = time.Second
+	timeout = 30 * time.Second
 )
 
 // redisServer is one of the test's own.
@@ -42,7 +42,7 @@ func start(t *testing.T, s *env.Server, host int, dir string) *Process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := p.Close(ctx); err != nil {
 			t.Error(err)
@@ -53,7 +53,7 @@ func start(t *testing.T, s *env.Server, host int, dir string) *Process {
 
 func await(t *testing.T, p *Process, what string, until func(Seen) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if err := p.Await(ctx, until); err != nil {
 		t.Fatalf("%s: %v, %+v", what, err, p.Seen())
@@ -89,7 +89,7 @@ func frozen(t *testing.T, a, b *Process, name string) bool {
 		}
 	}
 	wrote := func(s Seen) bool { return len(s.Leases) == 1 && len(s.Writes) >= 2 }
-	must(a.Acquire([]string{name}, 0, ttl, patience))
+	must(a.Acquire([]string{name}, 0, ttl, timeout))
 	await(t, a, "a holds it and has written", wrote)
 	time.Sleep(prepare / 2) // for a to begin with the preparation
 	written := a.Seen().Writes
@@ -99,7 +99,7 @@ func frozen(t *testing.T, a, b *Process, name string) bool {
 		must(a.Release(t.Context()))
 		return false
 	}
-	must(b.Acquire([]string{name}, 0, ttl, patience))
+	must(b.Acquire([]string{name}, 0, ttl, timeout))
 	await(t, b, "b holds it and has written", wrote)
 	must(fault.Resume(a.Pid()))
 	await(t, a, "a learns of its loss", func(s Seen) bool { return s.Held() == 0 })
@@ -134,7 +134,7 @@ func TestReleaseFrom(t *testing.T) {
 	s := redisServer(t)
 	p := start(t, s, 0, t.TempDir())
 	for first, name := range []string{"a", "b", "c"} {
-		if err := p.Acquire([]string{name}, first, ttl, patience); err != nil {
+		if err := p.Acquire([]string{name}, first, ttl, timeout); err != nil {
 			t.Fatal(err)
 		}
 	}

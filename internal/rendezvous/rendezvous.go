@@ -26,8 +26,8 @@ var ErrPlan = errors.New("the parts have different plans")
 var ErrAlone = errors.New("the parts are not together")
 
 const (
-	// defaultPatience is that of [Options].
-	defaultPatience = 5 * time.Minute
+	// defaultTimeout is that of [Options].
+	defaultTimeout = 5 * time.Minute
 	// placeTTL is how long a part that was killed keeps its place.
 	placeTTL = 10 * time.Second
 	// gatherEvery is how often a part looks whether the others have come.
@@ -42,8 +42,8 @@ type Options struct {
 	Parts int    // how many measure together
 	Seed  uint64 // of this part's plan
 	Plan  string // all else of it, which must be the same in all parts
-	// Patience is how long to wait for the others. 0: 5 min.
-	Patience time.Duration
+	// Timeout is how long to wait for the others. 0: 5 min.
+	Timeout time.Duration
 }
 
 // Rendezvous is one part's place among all. It is used by one goroutine.
@@ -70,11 +70,11 @@ type station struct {
 // Join takes a place, and returns when all parts have one and know of each
 // other. The place is held until the client is closed.
 func Join(ctx context.Context, client *core.Client, opts Options) (*Rendezvous, error) {
-	if opts.Patience == 0 {
-		opts.Patience = defaultPatience
+	if opts.Timeout == 0 {
+		opts.Timeout = defaultTimeout
 	}
 	m := &Rendezvous{opts: opts, said: station{Part: rand.Text(), Seed: opts.Seed, Plan: opts.Plan}}
-	ctx, cancel := context.WithTimeout(ctx, opts.Patience)
+	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
 	defer cancel()
 	value, err := json.Marshal(m.said)
 	if err != nil {
@@ -129,7 +129,7 @@ func (m *Rendezvous) gather(ctx context.Context) error {
 			}
 		}
 		if !proc.Sleep(ctx, gatherEvery) {
-			return fmt.Errorf("%w: %d of %d came within %v", ErrAlone, there, len(all), m.opts.Patience)
+			return fmt.Errorf("%w: %d of %d came within %v", ErrAlone, there, len(all), m.opts.Timeout)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (m *Rendezvous) ID() string { return m.said.All }
 func (m *Rendezvous) Next(ctx context.Context) error { return m.next(ctx, false) }
 
 func (m *Rendezvous) next(ctx context.Context, last bool) error {
-	ctx, cancel := context.WithTimeout(ctx, m.opts.Patience)
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Timeout)
 	defer cancel()
 	m.said.Step++
 	if err := m.say(ctx); err != nil {

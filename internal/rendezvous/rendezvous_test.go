@@ -124,7 +124,7 @@ func TestPartsThatCannotMeet(t *testing.T) {
 			}
 		}
 		for _, err := range together(t, 2, func(_ int, c *core.Client) error {
-			_, err := Join(t.Context(), c, Options{Parts: 3, Plan: "p", Patience: time.Minute})
+			_, err := Join(t.Context(), c, Options{Parts: 3, Plan: "p", Timeout: time.Minute})
 			return err
 		}) {
 			if !errors.Is(err, ErrAlone) {

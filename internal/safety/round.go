@@ -305,7 +305,7 @@ func (c *cell) collect(r *record.Round) {
 	if !c.alone() {
 		processes = append(processes, c.rival)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	for i, p := range processes {
 		if !p.Alive() {
@@ -325,7 +325,7 @@ func (c *cell) collect(r *record.Round) {
 
 // end ends both hosts on a budget of its own.
 func (c *cell) end(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	for _, p := range []*recorder.Process{c.holder, c.rival} {
 		if p == nil {

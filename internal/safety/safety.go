@@ -26,8 +26,8 @@ const (
 	Names = 20
 	// TTL is that of the leases, where a fault asks for no other.
 	TTL = 2 * time.Second
-	// patience is how long a server may take to do what it is told.
-	patience = 5 * time.Second
+	// timeout is how long a server may take to do what it is told.
+	timeout = 5 * time.Second
 )
 
 // Backend is one that is judged.

@@ -248,7 +248,7 @@ func (w *system) injections(ctx context.Context) error {
 func (w *system) endAll(ctx context.Context) error {
 	err := w.end(ctx)
 	if w.pool != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		err = errors.Join(err, w.pool.Close(ctx))
 	}

@@ -60,7 +60,7 @@ func (w *system) look(ctx context.Context, who string, p *recorder.Process) erro
 	if p == nil || !p.Alive() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	host, plugin, err := p.Use(ctx)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,18 +12,18 @@ import (
 )
 
 var acquire = Scenario{
-	Name:   "acquire",
-	Doc:    "what a lock costs when nobody is in the way: latency of acquire, renew and release, and cycles per second, each caller on a lock of its own, in a closed loop; then acquire again at times fixed before, half as often, counted from when it was due",
-	Shapes: acquireShapes,
-	Takes:  func(in Input) time.Duration { return in.WarmUp + in.Measure + openFor(in) + in.Measure/renewShare },
-	Run:    runAcquire,
+	Name:      "acquire",
+	Doc:       "what a lock costs when nobody is in the way: latency of acquire, renew and release, and cycles per second, each caller on a lock of its own, in a closed loop; then acquire again at times fixed before, half as often, counted from when it was due",
+	Workloads: acquireWorkloads,
+	Takes:     func(in Input) time.Duration { return in.WarmUp + in.Measure + openFor(in) + in.Measure/renewShare },
+	Run:       runAcquire,
 }
 
 // renewShare is the part of the measured time in which leases are held and
 // renewed over and over, after the cycles.
 const renewShare = 4
 
-func acquireShapes(a Overrides) []Shape {
+func acquireWorkloads(a Overrides) []Workload {
 	return product([]int{0}, orUsual(a.Clients, 1, 8, 64), []int{0}, []time.Duration{0})
 }
 

@@ -19,7 +19,7 @@ var contend = Scenario{
 	Doc:         "what waiting costs: callers, of one host or of several processes, want one lock and hold it for 5 ms, or for as long as --hold says; how long nobody has it between two of them, how fair the order is, the longest wait, and what the server is asked for a grant and while all wait. Forced: who has released asks again after the next grant; free: at once",
 	MinClients:  contendLeast,
 	AcrossHosts: true,
-	Shapes:      contendShapes,
+	Workloads:   contendWorkloads,
 	Takes:       func(in Input) time.Duration { return in.WarmUp + contendSpan(in) + idleFor(in) },
 	Run:         runContend,
 }
@@ -47,12 +47,12 @@ const (
 	free   = "free"
 )
 
-func contendShapes(a Overrides) []Shape {
+func contendWorkloads(a Overrides) []Workload {
 	modes := []string{forced, free}
 	if a.Quick {
 		modes = modes[:1]
 	}
-	var out []Shape
+	var out []Workload
 	for _, mode := range modes {
 		for _, h := range hostsOf(a) {
 			for _, s := range product([]int{h}, contendClients(a, h), []int{0}, orUsual(a.Hold, holdFor)) {
@@ -110,7 +110,7 @@ func runContend(ctx context.Context, in Input) (cell record.Cell, err error) {
 	defer stop()
 	turns := &turns{next: make(chan struct{})}
 	counted := in.count(bounded, from, until-int64(span/10)) // before all give up
-	load.Workers(len(cs), func(i int) { take(bounded, asking, cs[i], turns, in.Shape) })
+	load.Workers(len(cs), func(i int) { take(bounded, asking, cs[i], turns, in.Workload) })
 	c := <-counted
 
 	attempts, first := collect(cs)
@@ -171,7 +171,7 @@ func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() er
 }
 
 // take acquires, holds and releases until asking ends.
-func take(ctx, asking context.Context, c *load.Caller, t *turns, s Shape) {
+func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
 	uncancelled := context.WithoutCancel(ctx)
 	for asking.Err() == nil {
 		lease, ok := c.Acquire(asking)

@@ -18,10 +18,10 @@ var ErrFloor = errors.New("the call failed")
 // that an operation can cost on the same path. It has the loads of acquire.
 func Floor(call func(context.Context) error) Scenario {
 	return Scenario{
-		Name:   "floor",
-		Shapes: acquireShapes,
-		Takes:  func(in Input) time.Duration { return in.WarmUp + in.Measure },
-		Run:    func(ctx context.Context, in Input) (record.Cell, error) { return runFloor(ctx, in, call) },
+		Name:      "floor",
+		Workloads: acquireWorkloads,
+		Takes:     func(in Input) time.Duration { return in.WarmUp + in.Measure },
+		Run:       func(ctx context.Context, in Input) (record.Cell, error) { return runFloor(ctx, in, call) },
 	}
 }
 

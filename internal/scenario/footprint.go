@@ -22,7 +22,7 @@ var footprint = Scenario{
 	Name:        "footprint",
 	Doc:         "what a host pays for having a plugin: the time from its start to the first grant, its memory when idle, and its memory and the host's with 10000 held leases (1000 with --quick); with --hold for a TTL or longer, the processor time that their renewals take, and how many are lost",
 	PluginsOnly: true,
-	Shapes:      footprintShapes,
+	Workloads:   footprintWorkloads,
 	Takes:       func(in Input) time.Duration { return starts*startTime + rest + in.Measure + in.Hold },
 	Run:         runFootprint,
 }
@@ -38,7 +38,7 @@ const (
 	takers = 64
 )
 
-func footprintShapes(a Overrides) []Shape {
+func footprintWorkloads(a Overrides) []Workload {
 	leases := 10_000
 	if a.Quick {
 		leases = 1000

@@ -10,7 +10,7 @@ import (
 )
 
 // hostsOf are the numbers of hosts of a scenario that can be spread, as its
-// shapes have them: one host is this process.
+// workloads have them: one host is this process.
 func hostsOf(a Overrides) []int {
 	var out []int
 	for _, n := range orUsual(a.Hosts, 1) {

@@ -130,7 +130,7 @@ func TestCoordinatedOmission(t *testing.T) {
 func omission(t *testing.T, s *env.Server, locker load.Locker) string {
 	t.Helper()
 	in := Input{
-		Shape: Shape{Clients: 2}, Locker: locker, Clock: load.NewClock(), TTL: 10 * time.Second, Seed: 1, Rate: 400,
+		Workload: Workload{Clients: 2}, Locker: locker, Clock: load.NewClock(), TTL: 10 * time.Second, Seed: 1, Rate: 400,
 		Names: []string{"a", "b"}, Measure: 4 * time.Second,
 	}
 	const frozen = 200 * time.Millisecond

@@ -28,15 +28,15 @@ type Scenario struct {
 	AcrossHosts bool
 	// MinClients is the fewest callers with which it makes sense; 0 is 1.
 	MinClients int
-	// Shapes are its loads.
-	Shapes func(a Overrides) []Shape
+	// Workloads are its loads.
+	Workloads func(a Overrides) []Workload
 	// Takes is about how long one execution takes.
 	Takes func(in Input) time.Duration
 	Run   func(ctx context.Context, in Input) (record.Cell, error)
 }
 
-// Shape is one load: what is varied besides the backend.
-type Shape struct {
+// Workload is one load: what is varied besides the backend.
+type Workload struct {
 	Mode    string        // of a scenario that has several
 	Hosts   int           // processes of their own; 0: the callers are in this one
 	Clients int           // callers of each host
@@ -44,7 +44,7 @@ type Shape struct {
 	Hold    time.Duration // how long a lease is held; 0: not at all, or the scenario's own
 }
 
-// Overrides is what the user named of the shapes. None of a kind: the scenario's
+// Overrides is what the user named of the workloads. None of a kind: the scenario's
 // own.
 type Overrides struct {
 	Clients, Hosts, Keys []int
@@ -97,7 +97,7 @@ func ByName(name string) (Scenario, bool) {
 
 // Input is one cell in one run.
 type Input struct {
-	Shape
+	Workload
 	Locker load.Locker // nil for a scenario of processes
 	Host   host.Spec   // of the processes
 	Clock  load.Clock

@@ -122,7 +122,7 @@ const measure = 200 * time.Millisecond
 
 func input(f *fake, clients int) Input {
 	in := Input{
-		Shape: Shape{Clients: clients}, Locker: f, Clock: load.NewClock(), TTL: time.Second,
+		Workload: Workload{Clients: clients}, Locker: f, Clock: load.NewClock(), TTL: time.Second,
 		WarmUp: 10 * time.Millisecond, Measure: measure,
 	}
 	for i := range clients {
@@ -310,26 +310,26 @@ func TestDoneIn(t *testing.T) {
 	}
 }
 
-func TestShapes(t *testing.T) {
+func TestWorkloads(t *testing.T) {
 	for _, quick := range []bool{true, false} {
-		all := throughput.Shapes(Overrides{Quick: quick})
+		all := throughput.Workloads(Overrides{Quick: quick})
 		if all[0].Keys != manyKeys || all[len(all)-1].Hold != fewHold {
 			t.Errorf("%+v", all)
 		}
 	}
-	got := throughput.Shapes(Overrides{Clients: []int{2, 3}, Keys: []int{1, 5}})
-	want := []Shape{{Clients: 2, Keys: 1}, {Clients: 3, Keys: 1}, {Clients: 2, Keys: 5}, {Clients: 3, Keys: 5}}
+	got := throughput.Workloads(Overrides{Clients: []int{2, 3}, Keys: []int{1, 5}})
+	want := []Workload{{Clients: 2, Keys: 1}, {Clients: 3, Keys: 1}, {Clients: 2, Keys: 5}, {Clients: 3, Keys: 5}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
-	got = throughput.Shapes(Overrides{Hosts: []int{1, 4}, Clients: []int{2}, Keys: []int{5}})
-	if want = []Shape{{Clients: 2, Keys: 5}, {Hosts: 4, Clients: 2, Keys: 5}}; !slices.Equal(got, want) {
+	got = throughput.Workloads(Overrides{Hosts: []int{1, 4}, Clients: []int{2}, Keys: []int{5}})
+	if want = []Workload{{Clients: 2, Keys: 5}, {Hosts: 4, Clients: 2, Keys: 5}}; !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
-	if got := acquire.Shapes(Overrides{Clients: []int{5}}); !slices.Equal(got, []Shape{{Clients: 5}}) {
+	if got := acquire.Workloads(Overrides{Clients: []int{5}}); !slices.Equal(got, []Workload{{Clients: 5}}) {
 		t.Errorf("%+v", got)
 	}
-	if got := contend.Shapes(Overrides{Clients: []int{1, 5}}); len(got) == 0 || slices.ContainsFunc(got, func(s Shape) bool { return s.Clients != 5 }) {
+	if got := contend.Workloads(Overrides{Clients: []int{1, 5}}); len(got) == 0 || slices.ContainsFunc(got, func(s Workload) bool { return s.Clients != 5 }) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -358,7 +358,7 @@ func TestHandoffsAndFairness(t *testing.T) {
 }
 
 func TestFloor(t *testing.T) {
-	calls, in := 0, Input{Shape: Shape{Clients: 1}, Clock: load.NewClock(), WarmUp: time.Millisecond, Measure: 20 * time.Millisecond}
+	calls, in := 0, Input{Workload: Workload{Clients: 1}, Clock: load.NewClock(), WarmUp: time.Millisecond, Measure: 20 * time.Millisecond}
 	c, err := Floor(func(context.Context) error { calls++; return nil }).Run(t.Context(), in)
 	if err != nil || c.Cycles == 0 || c.Cycles > calls || len(c.Latencies["call"]) != c.Cycles {
 		t.Errorf("%d cycles of %d calls, %v", c.Cycles, calls, err)

@@ -17,7 +17,7 @@ var takeover = Scenario{
 	Name:      "takeover",
 	Doc:       "how long nobody leads after the leader was harmed at a random moment of its renewal, while other processes wait; with the TTL that the lease had left, and whether the old leader noticed before it wrote again",
 	Processes: true,
-	Shapes:    takeoverShapes,
+	Workloads: takeoverWorkloads,
 	Takes:     takeoverTakes,
 	Run:       runTakeover,
 }
@@ -41,10 +41,10 @@ const (
 	startUp = 150 * time.Millisecond
 )
 
-func takeoverShapes(a Overrides) []Shape {
-	var out []Shape
+func takeoverWorkloads(a Overrides) []Workload {
+	var out []Workload
 	for _, m := range orUsual(a.Modes, killHost.name) {
-		out = append(out, Shape{Mode: m, Hosts: cmp.Or(a.Candidates, campaigners), Clients: names})
+		out = append(out, Workload{Mode: m, Hosts: cmp.Or(a.Candidates, campaigners), Clients: names})
 	}
 	return out
 }

@@ -33,7 +33,7 @@ func (k keeping) Start(ctx context.Context) error { return k.Server.Start(ctx, t
 func takeoverInput(t *testing.T, s *env.Server, mode string) Input {
 	path := plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis")
 	return Input{
-		Shape: Shape{Mode: mode, Hosts: 2, Clients: 3}, Clock: load.NewClock(), TTL: time.Second, Harms: 1, Seed: 1,
+		Workload: Workload{Mode: mode, Hosts: 2, Clients: 3}, Clock: load.NewClock(), TTL: time.Second, Harms: 1, Seed: 1,
 		Host:  host.Spec{Backend: "redis", Path: path, Config: driver.Config{"address": s.Addr()}},
 		Names: []string{mode + "/a", mode + "/b", mode + "/c"}, Measure: 20 * time.Millisecond, Server: keeping{s},
 	}
@@ -159,12 +159,12 @@ func TestNotPossible(t *testing.T) {
 		{"partition", "rediss://h:1", nil, "proxies"},
 		{"kill-machine", "h", nil, "no host and port"},
 	} {
-		in := Input{Shape: Shape{Mode: tt.mode}, Server: tt.server, Host: host.Spec{Config: driver.Config{"address": tt.address}}}
+		in := Input{Workload: Workload{Mode: tt.mode}, Server: tt.server, Host: host.Spec{Config: driver.Config{"address": tt.address}}}
 		if got := NotPossible(in); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%s at %s: %q, want %q", tt.mode, tt.address, got, tt.want)
 		}
 	}
-	_, err := takeover.Run(t.Context(), Input{Shape: Shape{Mode: "nap"}})
+	_, err := takeover.Run(t.Context(), Input{Workload: Workload{Mode: "nap"}})
 	if err == nil || errors.Is(err, ErrNothingDone) {
 		t.Errorf("a mode that does not exist: %v", err)
 	}

@@ -15,7 +15,7 @@ var throughput = Scenario{
 	Name:        "throughput",
 	Doc:         "how many cycles per second go through, and what latency they then have: more and more callers, of one host or of several processes, in a closed loop, each cycle on a random one of many locks, and callers that hold for 1 ms one of a few",
 	AcrossHosts: true,
-	Shapes:      throughputShapes,
+	Workloads:   throughputWorkloads,
 	Takes:       func(in Input) time.Duration { return in.WarmUp + in.Measure },
 	Run:         runThroughput,
 }
@@ -28,9 +28,9 @@ const (
 	fewHold = time.Millisecond
 )
 
-// throughputShapes are points of the curve of latency against load, and one
+// throughputWorkloads are points of the curve of latency against load, and one
 // cell in which callers wait for each other. What the user names replaces them.
-func throughputShapes(a Overrides) []Shape {
+func throughputWorkloads(a Overrides) []Workload {
 	curve, crowded := []int{1, 4, 16, 64, 256}, []int{16, 64}
 	if a.Quick {
 		curve, crowded = []int{256}, []int{64}
@@ -42,13 +42,13 @@ func throughputShapes(a Overrides) []Shape {
 	return product(hosts, orUsual(a.Clients, curve...), orUsual(a.Keys, manyKeys), orUsual(a.Hold, 0))
 }
 
-func product(hosts, clients, keys []int, hold []time.Duration) []Shape {
-	var out []Shape
+func product(hosts, clients, keys []int, hold []time.Duration) []Workload {
+	var out []Workload
 	for _, n := range hosts {
 		for _, k := range keys {
 			for _, h := range hold {
 				for _, c := range clients {
-					out = append(out, Shape{Hosts: n, Clients: c, Keys: k, Hold: h})
+					out = append(out, Workload{Hosts: n, Clients: c, Keys: k, Hold: h})
 				}
 			}
 		}

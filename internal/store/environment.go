@@ -14,9 +14,9 @@ import (
 	"github.com/lockbench/lockbench/internal/fault"
 )
 
-// patience is how long a server may take to do what it is told: a replica that
+// timeout is how long a server may take to do what it is told: a replica that
 // has lost its master looks for it once a second, and copies everything.
-const patience = 15 * time.Second
+const timeout = 15 * time.Second
 
 // healthTimeout bounds the question whether servers are healthy.
 const healthTimeout = 2 * time.Second

@@ -38,7 +38,7 @@ func (s *etcdStore) with(do func(*clientv3.Client) error, members ...int) error 
 			at = append(at, server.Addr())
 		}
 	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: at, DialTimeout: patience, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: at, DialTimeout: timeout, Logger: zap.NewNop()})
 	if err != nil {
 		return err
 	}

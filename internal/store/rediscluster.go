@@ -138,7 +138,7 @@ func (m slotMove) keys(ctx context.Context) ([]string, error) {
 func (m slotMove) migrate(ctx context.Context, keys []string) error {
 	host, port, err := net.SplitHostPort(m.to.Options().Addr)
 	for _, key := range keys {
-		err = errors.Join(err, m.from.Do(ctx, "MIGRATE", host, port, key, 0, patience.Milliseconds(), "REPLACE").Err())
+		err = errors.Join(err, m.from.Do(ctx, "MIGRATE", host, port, key, 0, timeout.Milliseconds(), "REPLACE").Err())
 	}
 	return err
 }

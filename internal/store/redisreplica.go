@@ -83,9 +83,9 @@ func awaitLink(ctx context.Context, addr string) error {
 }
 
 // poll does something until it succeeds, and fails when it has not within
-// [patience].
+// [timeout].
 func poll(ctx context.Context, what string, do func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return env.Retry(ctx, what, do)
 }

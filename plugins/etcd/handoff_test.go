@@ -89,7 +89,7 @@ func hosts(t *testing.T, s *env.Server, n int) []*core.Client {
 		must(t, err)
 		clients[i] = core.New(b, &core.Options{Label: fmt.Sprintf("host-%d", i), Logger: slog.New(slog.DiscardHandler)})
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), testPatience)
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			defer cancel()
 			must(t, clients[i].Close(ctx))
 		})

@@ -62,7 +62,7 @@ var (
 	isNotHeld  = backendtest.NotHeld
 )
 
-const testPatience = backendtest.Patience
+const testTimeout = backendtest.Timeout
 
 // acquire acquires and returns the request with its token.
 func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {

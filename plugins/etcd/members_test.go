@@ -66,7 +66,7 @@ func TestReleaseWithFrozenMember(t *testing.T) {
 	must(t, b.Check(t.Context()))
 	must(t, ill.Freeze())
 	defer func() { must(t, ill.Resume()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if err := c.Close(ctx); err != nil {
 		t.Errorf("close: %v", err)

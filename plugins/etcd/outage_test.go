@@ -124,7 +124,7 @@ func TestMemberRestart(t *testing.T) {
 		must(t, m.Stop())
 		other, err := holder.Lock(fmt.Sprintf("during-%d", i), opts)
 		must(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		extra, err := other.Acquire(ctx)
 		cancel()
 		if err != nil {
@@ -148,7 +148,7 @@ func TestMemberRestart(t *testing.T) {
 			t.Errorf("token %d after %d", next.Token(), lease.Token())
 		}
 		must(t, next.Release(t.Context()))
-	case <-time.After(testPatience):
+	case <-time.After(testTimeout):
 		t.Error("the waiter was not woken")
 	}
 }

@@ -184,7 +184,7 @@ func TestEntryGivenUpAtTheEnd(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(testPatience):
+	case <-time.After(testTimeout):
 		t.Fatal("it hangs")
 	}
 	if len(b.table.ids) != 0 {

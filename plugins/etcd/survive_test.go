@@ -219,7 +219,7 @@ func TestOrderWithFrozenLeader(t *testing.T) {
 			if got != i {
 				t.Errorf("waiter %d was granted as number %d", got, i)
 			}
-		case <-time.After(testPatience):
+		case <-time.After(testTimeout):
 			t.Fatalf("waiter %d was not granted", i)
 		}
 	}

@@ -10,28 +10,28 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
+func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
 	long := false
-	for _, a := range asks {
+	for _, a := range ops {
 		long = long || b.contended.Has(a.Name)
 	}
-	if len(asks) == 1 && (asks[0].Woken || !long && b.rows.Has(asks[0].Name)) {
-		n, token, err := s.Exec(ctx, statement.Take(b.table, asks[0]))
+	if len(ops) == 1 && (ops[0].Woken || !long && b.rows.Has(ops[0].Name)) {
+		n, token, err := s.Exec(ctx, statement.Take(b.table, ops[0]))
 		if err != nil || n > 0 {
 			return []driver.Result{{Token: token}}, nil, err
 		}
 	}
-	rows, err := b.attempt(ctx, s, asks, long)
+	rows, err := b.attempt(ctx, s, ops, long)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !long {
-		if err := b.askLong(ctx, s, asks, rows); err != nil {
+		if err := b.askInFull(ctx, s, ops, rows); err != nil {
 			return nil, nil, err
 		}
 	}
-	results := make([]driver.Result, len(asks))
-	for i, a := range asks {
+	results := make([]driver.Result, len(ops))
+	for i, a := range ops {
 		r := rows[i]
 		switch {
 		case r.Granted(a):
@@ -54,14 +54,14 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, asks []state
 	return results, nil, nil
 }
 
-// askLong asks again, at length, for what the short text has refused although
+// askInFull asks again, at length, for what the short text has refused although
 // nobody holds it.
-func (b *Backend) askLong(ctx context.Context, s *conn.Session, asks []statement.Ask, rows []statement.Row) error {
-	var again []statement.Ask
+func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row) error {
+	var again []statement.Operation
 	var at []int
 	for i, r := range rows {
-		if !r.Granted(asks[i]) && (!r.Held() || r.Left > r.TTL) {
-			again, at = append(again, asks[i]), append(at, i)
+		if !r.Granted(ops[i]) && (!r.Held() || r.Left > r.TTL) {
+			again, at = append(again, ops[i]), append(at, i)
 		}
 	}
 	if again == nil {
@@ -72,21 +72,21 @@ func (b *Backend) askLong(ctx context.Context, s *conn.Session, asks []statement
 		return err
 	}
 	for i, r := range fresh {
-		rows[at[i]], asks[at[i]] = r, again[i]
+		rows[at[i]], ops[at[i]] = r, again[i]
 	}
 	return nil
 }
 
 // attempt numbers asks, sends them and returns the rows as they are then.
-func (b *Backend) attempt(ctx context.Context, s *conn.Session, asks []statement.Ask, long bool) ([]statement.Row, error) {
+func (b *Backend) attempt(ctx context.Context, s *conn.Session, ops []statement.Operation, long bool) ([]statement.Row, error) {
 	base := newNonce() >> statement.NonceBits
-	at := make(map[string]int, len(asks))
-	for i := range asks {
-		asks[i].Nonce = base<<statement.NonceBits | uint64(i)
-		at[asks[i].Name] = i
+	at := make(map[string]int, len(ops))
+	for i := range ops {
+		ops[i].Nonce = base<<statement.NonceBits | uint64(i)
+		at[ops[i].Name] = i
 	}
-	rows := make([]statement.Row, len(asks))
-	err := s.Query(ctx, statement.Acquire(b.table, asks, base, long, s.Server.MariaDB), func(v []sqldriver.Value) error {
+	rows := make([]statement.Row, len(ops))
+	err := s.Query(ctx, statement.Acquire(b.table, ops, base, long, s.Server.MariaDB), func(v []sqldriver.Value) error {
 		name := conn.String(v[0])
 		r := statement.Row{Name: name, Attempt: conn.Uint(v[1]), Token: conn.Uint(v[2])}
 		r.Details(conn.String(v[3]))
@@ -97,7 +97,7 @@ func (b *Backend) attempt(ctx context.Context, s *conn.Session, asks []statement
 }
 
 // withdrawn reports whether a's owner has a tombstone.
-func (b *Backend) withdrawn(ctx context.Context, s *conn.Session, a statement.Ask) (yes bool, err error) {
+func (b *Backend) withdrawn(ctx context.Context, s *conn.Session, a statement.Operation) (yes bool, err error) {
 	err = s.Query(ctx, statement.Withdrawn(b.table, a.Request), func(v []sqldriver.Value) error {
 		yes = conn.Uint(v[0]) == 0
 		return nil

@@ -38,11 +38,11 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	}
 	sent := make([]*pending, len(ops)) // nil for what shares none
 	for l, indices := range sharing {
-		asks := make([]statement.Ask, len(indices))
+		shared := make([]statement.Operation, len(indices))
 		for n, i := range indices {
-			asks[n] = newAsk(ops[i].Request)
+			shared[n] = newOperation(ops[i].Request)
 		}
-		for n, p := range l.send(ctx, asks...) {
+		for n, p := range l.send(ctx, shared...) {
 			sent[indices[n]] = p
 		}
 	}

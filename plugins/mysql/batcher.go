@@ -47,7 +47,7 @@ type batcher struct {
 	// run sends asks, which are in the order of their names, in one statement. On
 	// an error nothing is known about any of them. It may return what else is to
 	// be done on the connection, which nothing must interrupt.
-	run func(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error)
+	run func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error)
 
 	batches *batch.Batcher[*pending]
 }
@@ -71,7 +71,7 @@ func (l *batcher) init() {
 // pending is an operation under way in a batcher. Its caller can take it back until
 // a statement with it is sent.
 type pending struct {
-	statement.Ask
+	statement.Operation
 	batch.Ticket
 	batcher *batcher
 	ctx     context.Context // the caller's: over means that nobody waits any more
@@ -82,12 +82,12 @@ type pending struct {
 }
 
 // send puts operations into the batcher and returns at once.
-func (l *batcher) send(ctx context.Context, asks ...statement.Ask) []*pending {
-	all := make([]*pending, len(asks))
+func (l *batcher) send(ctx context.Context, ops ...statement.Operation) []*pending {
+	all := make([]*pending, len(ops))
 	now := time.Now()
-	queue := make([]*pending, 0, len(asks))
-	for i, a := range asks {
-		p := &pending{Ask: a, batcher: l, ctx: ctx, since: now}
+	queue := make([]*pending, 0, len(ops))
+	for i, a := range ops {
+		p := &pending{Operation: a, batcher: l, ctx: ctx, since: now}
 		p.Open()
 		all[i] = p
 		if l.owners != nil {
@@ -177,7 +177,7 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 // try sends batch. What the server takes no statement of that length for is
 // sent in halves, and what a locked row has kept back when that is free.
 func (l *batcher) try(t *inFlight, batch []*pending) {
-	timer := time.AfterFunc(l.patience(t, batch), t.slow)
+	timer := time.AfterFunc(l.timeout(t, batch), t.slow)
 	left, err := l.deliver(t, batch)
 	timer.Stop()
 	t.end()
@@ -198,24 +198,24 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 	defer cancel()
 	// Statements for many rows lock them in one order, and never each other out.
 	slices.SortStableFunc(batch, func(p, q *pending) int { return cmp.Compare(p.Name, q.Name) })
-	var asks []statement.Ask
+	var ops []statement.Operation
 	var sent []*pending
 	var results []driver.Result
 	err = l.link.on(ctx, l.get, func(ctx context.Context, s *conn.Session) (err error) {
 		if sent == nil {
-			if sent, asks = claim(batch); len(sent) == 0 {
+			if sent, ops = claim(batch); len(sent) == 0 {
 				return nil
 			}
 		}
 		t.on(s)
 		var then func()
-		results, then, err = l.run(ctx, s, asks)
+		results, then, err = l.run(ctx, s, ops)
 		t.on(nil)
 		if errors.Is(err, conn.ErrTooLong) {
 			return err
 		}
-		for i := range asks {
-			asks[i].Again = true
+		for i := range ops {
+			ops[i].Again = true
 		}
 		if then != nil {
 			then()
@@ -227,7 +227,7 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 	})
 	if errors.Is(err, errKilled) || errors.Is(err, conn.ErrTooLong) && len(sent) > 1 {
 		for i, p := range sent {
-			p.Again = asks[i].Again
+			p.Again = ops[i].Again
 			p.Unclaim()
 		}
 		return sent, err
@@ -252,7 +252,7 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 
 // claim takes those of batch whose callers still wait: from now on they are
 // sent.
-func claim(batch []*pending) (sent []*pending, asks []statement.Ask) {
+func claim(batch []*pending) (sent []*pending, ops []statement.Operation) {
 	for _, p := range batch {
 		switch {
 		case p.owner != nil && p.owner.leaves.Load():
@@ -260,8 +260,8 @@ func claim(batch []*pending) (sent []*pending, asks []statement.Ask) {
 		case p.ctx.Err() != nil:
 			p.refuse(conn.NotSent(p.ctx.Err()))
 		case p.Claim():
-			sent, asks = append(sent, p), append(asks, p.Ask)
+			sent, ops = append(sent, p), append(ops, p.Operation)
 		}
 	}
-	return sent, asks
+	return sent, ops
 }

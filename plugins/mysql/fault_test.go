@@ -93,7 +93,7 @@ func TestKilledConnections(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Error("the waiter does not get the lock")
 	}
 }
@@ -229,7 +229,7 @@ func TestRestartInMidWait(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Error("the waiter does not get the lock")
 	}
 }

@@ -34,7 +34,7 @@ var (
 	held       = backendtest.Held
 )
 
-const patience = backendtest.Patience
+const timeout = backendtest.Timeout
 
 // throughout polls for a while that ok stays.
 func throughout(t testing.TB, d time.Duration, what string, ok func() bool) {

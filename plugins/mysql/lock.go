@@ -14,7 +14,9 @@ import (
 // newNonce numbers a request. 0 and 1 are in rows that were changed otherwise.
 func newNonce() uint64 { return rand.Uint64()>>1 | 2 }
 
-func newAsk(r driver.Request) statement.Ask { return statement.Ask{Request: r, Nonce: newNonce()} }
+func newOperation(r driver.Request) statement.Operation {
+	return statement.Operation{Request: r, Nonce: newNonce()}
+}
 
 func valid(r driver.Request) error {
 	if !statement.Plain(r.Owner) {
@@ -41,7 +43,7 @@ func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	if err := ready(ctx, r); err != nil {
 		return driver.Result{Err: err}
 	}
-	return l.send(ctx, newAsk(r))[0].wait()
+	return l.send(ctx, newOperation(r))[0].wait()
 }
 
 // TryAcquire is one statement, see [statement.Acquire].
@@ -66,49 +68,49 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.releases.one(ctx, r).Err
 }
 
-func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
-	n, _, err := s.Exec(ctx, statement.Renew(b.table, asks))
+func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
+	n, _, err := s.Exec(ctx, statement.Renew(b.table, ops))
 	if err != nil {
 		return nil, nil, err
 	}
-	results := make([]driver.Result, len(asks))
-	if int(n) == len(asks) {
+	results := make([]driver.Result, len(ops))
+	if int(n) == len(ops) {
 		return results, nil, nil
 	}
 	// A lease that was there for the renewal is there after it.
-	return results, nil, b.missing(ctx, s, asks, results, func(r statement.Row, a statement.Ask) bool {
+	return results, nil, b.missing(ctx, s, ops, results, func(r statement.Row, a statement.Operation) bool {
 		return r.Held() && r.Owner == a.Owner && r.Token == a.Token
 	})
 }
 
-func (b *Backend) runReleases(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
-	alone := len(asks) == 1 && b.contended.Has(asks[0].Name)
+func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
+	alone := len(ops) == 1 && b.contended.Has(ops[0].Name)
 	nonce := newNonce()
-	n, wakeID, err := b.endLeases(ctx, s, nonce, asks, alone)
+	n, wakeID, err := b.endLeases(ctx, s, nonce, ops, alone)
 	if err != nil {
 		return nil, nil, err
 	}
-	results := make([]driver.Result, len(asks))
-	if int(n) < len(asks) {
-		err = b.missing(ctx, s, asks, results, func(r statement.Row, _ statement.Ask) bool { return len(asks) > 1 && r.FreedBy == nonce })
+	results := make([]driver.Result, len(ops))
+	if int(n) < len(ops) {
+		err = b.missing(ctx, s, ops, results, func(r statement.Row, _ statement.Operation) bool { return len(ops) > 1 && r.FreedBy == nonce })
 	}
 	switch {
 	case wakeID == 0:
 		return results, nil, err
 	case alone:
-		return results, func() { b.notify(ctx, s, asks[0].Name, wakeID) }, err
+		return results, func() { b.notify(ctx, s, ops[0].Name, wakeID) }, err
 	}
-	return results, func() { b.notifyAll(ctx, s, asks) }, err
+	return results, func() { b.notifyAll(ctx, s, ops) }, err
 }
 
 // endLeases releases what it finds of asks, and returns how many these are and
 // whom to wake. A block that fails may leave its transaction open: the
 // server rolls that back when the connection ends.
-func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, asks []statement.Ask, alone bool) (n int64, wakeID uint64, err error) {
+func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, ops []statement.Operation, alone bool) (n int64, wakeID uint64, err error) {
 	if !alone || !s.Server.MariaDB {
-		return s.Exec(ctx, statement.Release(b.table, nonce, asks, alone))
+		return s.Exec(ctx, statement.Release(b.table, nonce, ops, alone))
 	}
-	err = s.Query(ctx, statement.ReleaseAndNotify(b.table, nonce, asks[0]), func(v []sqldriver.Value) error {
+	err = s.Query(ctx, statement.ReleaseAndNotify(b.table, nonce, ops[0]), func(v []sqldriver.Value) error {
 		n, wakeID = conn.Int(v[0]), conn.Uint(v[1])
 		return nil
 	})
@@ -117,9 +119,9 @@ func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, 
 }
 
 // notifyAll wakes the first waiters of those of the names that are free.
-func (b *Backend) notifyAll(ctx context.Context, s *conn.Session, asks []statement.Ask) {
+func (b *Backend) notifyAll(ctx context.Context, s *conn.Session, ops []statement.Operation) {
 	var freed []statement.Row
-	err := b.each(ctx, s, statement.Names(asks), func(r statement.Row) {
+	err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) {
 		if r.Queue != "" && !r.Held() {
 			freed = append(freed, r)
 		}
@@ -135,12 +137,12 @@ func (b *Backend) notifyAll(ctx context.Context, s *conn.Session, asks []stateme
 }
 
 // missing fills in a NotHeldError for each ask that was not done.
-func (b *Backend) missing(ctx context.Context, s *conn.Session, asks []statement.Ask, results []driver.Result, done func(statement.Row, statement.Ask) bool) error {
+func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.Operation, results []driver.Result, done func(statement.Row, statement.Operation) bool) error {
 	rows := map[string]statement.Row{}
-	if err := b.each(ctx, s, statement.Names(asks), func(r statement.Row) { rows[r.Name] = r }); err != nil {
+	if err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) { rows[r.Name] = r }); err != nil {
 		return err
 	}
-	for i, a := range asks {
+	for i, a := range ops {
 		if r, ok := rows[a.Name]; !ok || !done(r, a) {
 			results[i].Err = &driver.NotHeldError{Holder: r.Holder()}
 		}
@@ -195,22 +197,22 @@ func (b *Backend) withdraw(ctx context.Context, r driver.Request) error {
 	if !undo {
 		return nil
 	}
-	return b.withdrawals.send(ctx, statement.Ask{Request: r, Tombstone: tombstone})[0].wait().Err
+	return b.withdrawals.send(ctx, statement.Operation{Request: r, Tombstone: tombstone})[0].wait().Err
 }
 
-func (b *Backend) runWithdrawals(ctx context.Context, s *conn.Session, asks []statement.Ask) ([]driver.Result, func(), error) {
-	_, wakeID, err := s.Exec(ctx, statement.Withdraw(b.table, asks))
+func (b *Backend) runWithdrawals(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
+	_, wakeID, err := s.Exec(ctx, statement.Withdraw(b.table, ops))
 	if err != nil {
 		return nil, nil, err
 	}
-	results := make([]driver.Result, len(asks))
+	results := make([]driver.Result, len(ops))
 	switch {
 	case wakeID == 0:
 		return results, nil, nil
-	case len(asks) == 1:
-		return results, func() { b.notify(ctx, s, asks[0].Name, wakeID) }, nil
+	case len(ops) == 1:
+		return results, func() { b.notify(ctx, s, ops[0].Name, wakeID) }, nil
 	}
-	return results, func() { b.notifyAll(ctx, s, asks) }, nil
+	return results, func() { b.notifyAll(ctx, s, ops) }, nil
 }
 
 // Inspect is one query.

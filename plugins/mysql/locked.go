@@ -44,8 +44,8 @@ func slotsOf(connections int) int { return max(1, connections/8) }
 // errKilled: the statement was ended because it waits for a row.
 var errKilled = errors.New("statement was killed")
 
-// patience is how long a statement for batch may take.
-func (l *batcher) patience(t *inFlight, batch []*pending) time.Duration {
+// timeout is how long a statement for batch may take.
+func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	if t.resent {
 		return slowestAfter
 	}

@@ -41,7 +41,7 @@ func TestRenewalsOfABusyServer(t *testing.T) {
 	b, db := open(t, mysql.Options{Address: env.MariaDBAddress(s)}), connect(t, env.MariaDBAddress(s))
 	defer db.Close()
 	renewals := leases(t, b, 300)
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		before := kills(t, db)
 		require(t, s.Freeze())
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)

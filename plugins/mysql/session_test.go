@@ -84,7 +84,7 @@ func TestSessionVariables(t *testing.T) {
 // decisions is what comes of a few requests to b, and what db, another
 // connection, then finds in the rows.
 func decisions(ctx context.Context, b *mysql.Backend, db *sql.DB, prefix, name string) string {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var log []string
 	say := func(what string, err error) {

@@ -253,7 +253,7 @@ func TestManyLockedRows(t *testing.T) {
 	if _, err := tx.Exec("SELECT COUNT(*) FROM " + table(w.prefix) + " WHERE name LIKE 'locked/%' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var all sync.WaitGroup
 	for i := range locked {

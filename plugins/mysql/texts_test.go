@@ -116,7 +116,7 @@ func newSituation(seed uint64) (c situation) {
 		queue = list(func(i int) string { return fmt.Sprint(",o-", i, ".", pick(r, 1, 77+i)) })
 	}
 	token := pick(r, "0", "7", "1999999999999999", "2000000000499999", "2000000000500000", "2000000100000000")
-	c.request = driver.Request{Name: "n", Owner: owner(), Label: "asks", TTL: pick(r, time.Second, 3*time.Second), Value: pick(r, nil, []byte("w"))}
+	c.request = driver.Request{Name: "n", Owner: owner(), Label: "ops", TTL: pick(r, time.Second, 3*time.Second), Value: pick(r, nil, []byte("w"))}
 	barred, old := tombstones(), ""
 	since := pick(r, "-61.0", "-30.0", "0.0", "5.0")
 	if barred != "" {
@@ -140,13 +140,13 @@ type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, e
 // alone asks with one request, of whose lock the process knows what knows says.
 func alone(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
-		return w.ask(ctx, batcher(w.b), knows, newAsk(r))
+		return w.ask(ctx, batcher(w.b), knows, newOperation(r))
 	}
 }
 
 // woken asks as one that was woken in the queue.
 func woken(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
-	a := newAsk(r)
+	a := newOperation(r)
 	a.Woken = true
 	return w.ask(ctx, &w.b.acquires, waitedFor, a)
 }
@@ -156,7 +156,7 @@ func among(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		other := r
 		other.Name, other.Owner = "a", "another"
-		return w.ask(ctx, batcher(w.b), knows, newAsk(r), newAsk(other))
+		return w.ask(ctx, batcher(w.b), knows, newOperation(r), newOperation(other))
 	}
 }
 
@@ -165,10 +165,10 @@ func waitedFor(b *Backend, name string)  { b.contended.Put(name, struct{}{}) }
 func heldBefore(b *Backend, name string) { b.rows.Put(name, struct{}{}) }
 
 // ask sends asks in one statement and returns the result of the first.
-func (w *bench) ask(ctx context.Context, l *batcher, knows func(*Backend, string), asks ...statement.Ask) (driver.Result, error) {
+func (w *bench) ask(ctx context.Context, l *batcher, knows func(*Backend, string), ops ...statement.Operation) (driver.Result, error) {
 	w.b.contended, w.b.rows = recent.Map[string, struct{}]{}, recent.Map[string, struct{}]{}
-	knows(w.b, asks[0].Name)
-	results, then, err := l.run(ctx, w.s, asks)
+	knows(w.b, ops[0].Name)
+	results, then, err := l.run(ctx, w.s, ops)
 	if then != nil {
 		then()
 	}

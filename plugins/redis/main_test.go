@@ -48,7 +48,7 @@ var (
 	notHeld    = backendtest.NotHeld
 )
 
-const patience = backendtest.Patience
+const timeout = backendtest.Timeout
 
 // acquire acquires and returns the request with its token.
 func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {

@@ -36,8 +36,8 @@ func next(t *testing.T, seen <-chan driver.Holder) driver.Holder {
 	select {
 	case h := <-seen:
 		return h
-	case <-time.After(patience):
-		t.Fatalf("no change in %v", patience)
+	case <-time.After(timeout):
+		t.Fatalf("no change in %v", timeout)
 		panic("unreachable")
 	}
 }
@@ -112,7 +112,7 @@ func TestObserveEndsWithTheStore(t *testing.T) {
 		if !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("observe: %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("still observing")
 	}
 }
@@ -131,7 +131,7 @@ func TestWatch(t *testing.T) {
 			if n.Kind != kind || n.Plugin || (kind == driver.NoticeDown) != (n.Err != nil) {
 				t.Errorf("notice %+v, want kind %d", n, kind)
 			}
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatalf("no notice of kind %d", kind)
 		}
 	}

@@ -56,8 +56,8 @@ func receive(t *testing.T, c <-chan driver.Request, what string) driver.Request 
 			t.Fatalf("%s: the wait ended", what)
 		}
 		return r
-	case <-time.After(patience):
-		t.Fatalf("%s: not in %v", what, patience)
+	case <-time.After(timeout):
+		t.Fatalf("%s: not in %v", what, timeout)
 		panic("unreachable")
 	}
 }
@@ -291,7 +291,7 @@ func TestBrokenConnectionWakes(t *testing.T) {
 	select {
 	case err := <-done:
 		must(t, err)
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("still asleep")
 	}
 	go func() { done <- b.Wait(t.Context(), lease("a", "w"), time.Minute) }()

@@ -33,7 +33,7 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 // first could not; a round that gives back what was taken when it failed.
 type acquisition struct {
 	operation
-	first   *ballot
+	first   *quorumRequest
 	votes   []vote // of the first round, when it was decided
 	queue   int    // the node with the queue; -1 for none
 	alone   bool   // only the node with the queue was asked so far
@@ -62,14 +62,14 @@ func (b *Backend) acquire(r driver.Request) *operation {
 	return &a.operation
 }
 
-func (a *acquisition) take() *ballot {
+func (a *acquisition) take() *quorumRequest {
 	x := a.ask(kindAcquire, redisnode.ValueTail(a.r.Label, a.r.Value))
 	x.ms, x.token, x.grantee, x.queue = millis.Count(a.r.TTL), 0, a.r.Owner, a.queue
 	return x
 }
 
 // others asks the nodes besides the one with the queue, which has voted.
-func (a *acquisition) others(before *ballot, v vote) (more bool) {
+func (a *acquisition) others(before *quorumRequest, v vote) (more bool) {
 	a.alone = false
 	x := a.take()
 	x.token, x.known = before.token, &v
@@ -161,14 +161,14 @@ func (a *acquisition) granted(token uint64) (more bool) {
 		b.retired.live.Put(a.r.Owner, struct{}{})
 	}
 	if b.leaveQueues(a.r.Owner) && a.queue >= 0 {
-		b.tell(a.queue, &ballot{kind: kindLeave, key: key, owner: a.r.Owner})
+		b.tell(a.queue, &quorumRequest{kind: kindLeave, key: key, owner: a.r.Owner})
 	}
 	a.now.each(func(n int, v vote) {
 		switch {
 		case v.answer == freed:
 			b.contention.note(a.r.Name)
 		case v.answer == pending:
-			b.tell(n, &ballot{kind: kindToken, key: key, owner: a.r.Owner, token: token})
+			b.tell(n, &quorumRequest{kind: kindToken, key: key, owner: a.r.Owner, token: token})
 		}
 	})
 	return false

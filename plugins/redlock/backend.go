@@ -31,11 +31,11 @@ type Backend struct {
 	log    *slog.Logger
 	began  time.Time
 
-	// sending makes ballots reach every node in one order, so that the tokens
+	// sending makes requests reach every node in one order, so that the tokens
 	// guessed for them rise on every node.
-	sending sync.Mutex
-	guessed uint64
-	healing map[string]int // owners whose leases are being healed, and how often
+	sending   sync.Mutex
+	guessed   uint64
+	repairing map[string]int // owners whose leases are being repaired, and how often
 
 	contention contention
 	retired    retired // used without fencing
@@ -72,7 +72,7 @@ func open(o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		opts: o, keys: keys, id: rand.Text(), quorum: len(addrs)/2 + 1, log: cmp.Or(o.Logger, slog.Default()), began: time.Now(),
-		background: background.New(), healing: map[string]int{},
+		background: background.New(), repairing: map[string]int{},
 	}
 	b.contention.init()
 	b.retired.init()
@@ -114,26 +114,26 @@ func newClient(o Options, a redisnode.Address) (*goredis.Client, error) {
 // clock is the time since the backend was opened, in microseconds.
 func (b *Backend) clock() int64 { return time.Since(b.began).Microseconds() }
 
-// send gives ballots to the nodes that each asks.
-func (b *Backend) send(ballots ...*ballot) error {
+// send gives requests to the nodes that each asks.
+func (b *Backend) send(requests ...*quorumRequest) error {
 	b.sending.Lock()
 	defer b.sending.Unlock()
 	if b.background.Err() != nil {
 		return driver.ErrClosed
 	}
-	for _, x := range ballots {
+	for _, x := range requests {
 		if x.kind == kindAcquire && x.token == 0 && b.fenced() {
 			x.token = b.guess()
 		}
 		if x.givesUp() {
-			delete(b.healing, x.owner)
+			delete(b.repairing, x.owner)
 		}
 		x.open(len(b.nodes))
 	}
 	// The node with the queue is asked first, because its vote is needed.
-	first := max(0, ballots[0].queue)
+	first := max(0, requests[0].queue)
 	for i := range b.nodes {
-		b.nodes[(first+i)%len(b.nodes)].enqueue(ballots...)
+		b.nodes[(first+i)%len(b.nodes)].enqueue(requests...)
 	}
 	return nil
 }

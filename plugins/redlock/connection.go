@@ -109,7 +109,7 @@ func (c *connection) look(ctx context.Context) error {
 
 // vote has one script answer a batch, and delivers the votes. An error ends
 // the connection.
-func (c *connection) vote(ctx context.Context, batch []*ballot) error {
+func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 	answers, admitted, err := c.ask(ctx, batch)
 	if err != nil {
 		v := vote{answer: unknown, err: err}
@@ -131,7 +131,7 @@ func (c *connection) vote(ctx context.Context, batch []*ballot) error {
 }
 
 // ask returns the answers to batch, and whether the node votes.
-func (c *connection) ask(ctx context.Context, batch []*ballot) (answers []any, admitted bool, err error) {
+func (c *connection) ask(ctx context.Context, batch []*quorumRequest) (answers []any, admitted bool, err error) {
 	sent := c.n.b.clock()
 	reply, err := c.run(ctx, "evalsha", voteScript.SHA, batch)
 	if goredis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -155,7 +155,7 @@ func (c *connection) ask(ctx context.Context, batch []*ballot) (answers []any, a
 
 // run sends the script that command and script name, and waits for the reply
 // as long as a node may take.
-func (c *connection) run(ctx context.Context, command, script string, batch []*ballot) (any, error) {
+func (c *connection) run(ctx context.Context, command, script string, batch []*quorumRequest) (any, error) {
 	args := append(c.args[:0], command, script, len(batch)+1, markerKey)
 	for _, b := range batch {
 		args = append(args, b.key)

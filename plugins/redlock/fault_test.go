@@ -212,7 +212,7 @@ func TestLateRequests(t *testing.T) {
 }
 
 // Nodes that missed a grant get the lock with the renewals, and count then.
-func TestHealing(t *testing.T) {
+func TestRepair(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
 	cutOff(t, b, nodes[3:])
@@ -255,7 +255,7 @@ func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 }
 
 // A minority that still has a lost lease does not make it live again.
-func TestHealingDoesNotResurrect(t *testing.T) {
+func TestRepairDoesNotResurrect(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
 	r := acquire(t, b, lease("a", "o1"))

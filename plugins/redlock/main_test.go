@@ -90,7 +90,7 @@ var (
 	gone       = backendtest.NotHeld
 )
 
-const patience = backendtest.Patience
+const timeout = backendtest.Timeout
 
 // acquire acquires and returns the request with its token.
 func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {

@@ -56,22 +56,22 @@ type node struct {
 	state  state
 	cause  error       // why it is not up
 	late   *time.Timer // ends starting
-	queue  batch.Queue[*ballot]
+	queue  batch.Queue[*quorumRequest]
 	server redisnode.Server
 	held   quarantine // only the goroutine of run changes it
 	// uncertain has the owners whose grant may still be on its way over a
 	// connection that broke.
 	uncertain recent.Map[string, struct{}]
-	// debts are what the node must yet be told to give up, oldest first.
-	debts []*ballot
-	paid  time.Time // when it was told what was owed then
+	// retries are what the node must yet be told to give up, oldest first.
+	retries []*quorumRequest
+	retried time.Time // when it was told what was due then
 	// runID is that of the server that it is connected to; guarded by
 	// Backend.mu.
 	runID string
 }
 
-// mostDebts bounds what is remembered for a node that does not come back.
-const mostDebts = 10_000
+// maxRetries bounds what is remembered for a node that does not come back.
+const maxRetries = 10_000
 
 // errConnecting is why a node does not vote before its first connection.
 var errConnecting = errors.New("not connected yet")
@@ -80,9 +80,9 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client) *node {
 	n := &node{
 		b: b, index: index, addr: addr, client: client,
 		more: make(chan struct{}, 1),
-		queue: batch.NewQueue(batch.Limits[*ballot]{
-			Count: func() int { return mostPerScript },
-			Size:  func(b *ballot) int { return len(b.rest) }, Room: func() int { return mostBytes },
+		queue: batch.NewQueue(batch.Limits[*quorumRequest]{
+			Count: func() int { return maxPerScript },
+			Size:  func(b *quorumRequest) int { return len(b.rest) }, Room: func() int { return maxBytes },
 		}),
 	}
 	n.uncertain.Age = redisnode.TombstoneFor
@@ -96,11 +96,11 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client) *node {
 const firstConnect = 5
 
 // start lets requests wait for a connection that is being made.
-func (n *node) start(patience time.Duration) {
+func (n *node) start(timeout time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.state, n.cause = starting, errConnecting
-	n.late = time.AfterFunc(patience, func() { n.leave(starting, errConnecting) })
+	n.late = time.AfterFunc(timeout, func() { n.leave(starting, errConnecting) })
 }
 
 // enter makes the node ready for requests.
@@ -109,19 +109,19 @@ func (n *node) enter(s redisnode.Server) {
 	n.mu.Lock()
 	n.late.Stop()
 	n.state, n.cause, n.server = up, nil, s
-	n.pay()
+	n.retry()
 	n.mu.Unlock()
 	n.b.changed.Up()
 	n.b.log.Info("node votes or will soon", "node", n.addr)
 }
 
-// pay has the node told what it must give up, before anything else. It is called
+// retry has the node told what it must give up, before anything else. It is called
 // with mu held.
-func (n *node) pay() {
+func (n *node) retry() {
 	waiting := n.queue.Drain()
-	n.queue.Add(slices.DeleteFunc(n.debts, func(b *ballot) bool { return time.Now().After(b.until) })...)
+	n.queue.Add(slices.DeleteFunc(n.retries, func(b *quorumRequest) bool { return time.Now().After(b.until) })...)
 	n.queue.Add(waiting...)
-	n.debts, n.paid = nil, time.Now()
+	n.retries, n.retried = nil, time.Now()
 }
 
 // leave makes the node refuse requests because of cause, if it is in the state
@@ -164,26 +164,26 @@ func (n *node) votes() bool {
 	return n.state == up && n.held.episode == "" && n.store.Refusal() == nil
 }
 
-// enqueue hands over ballots, in their order. It does not block.
-func (n *node) enqueue(ballots ...*ballot) {
+// enqueue hands over requests, in their order. It does not block.
+func (n *node) enqueue(requests ...*quorumRequest) {
 	n.mu.Lock()
 	if n.state == down {
 		cause := n.cause
 		n.mu.Unlock()
-		for _, b := range ballots {
+		for _, b := range requests {
 			if b.asks(n.index) {
 				n.fail(b, vote{answer: unsent, err: cause})
 			}
 		}
 		return
 	}
-	for _, b := range ballots {
+	for _, b := range requests {
 		if !b.asks(n.index) {
 			continue
 		}
 		n.queue.Add(b)
 		if b.kind == kindRelease && n.uncertain.Take(b.owner) {
-			n.queue.Add(n.b.owed(b))
+			n.queue.Add(n.b.retryOf(b))
 		}
 	}
 	n.mu.Unlock()
@@ -191,31 +191,31 @@ func (n *node) enqueue(ballots ...*ballot) {
 }
 
 const (
-	// mostPerScript and mostBytes bound how long one script keeps a node from
+	// maxPerScript and maxBytes bound how long one script keeps a node from
 	// others.
-	mostPerScript = 64
-	mostBytes     = 256 << 10
+	maxPerScript = 64
+	maxBytes     = 256 << 10
 )
 
-// take returns the next ballots for one script.
-func (n *node) take() []*ballot {
+// take returns the next requests for one script.
+func (n *node) take() []*quorumRequest {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.debts) > 0 && time.Since(n.paid) >= lookEvery {
-		n.pay()
+	if len(n.retries) > 0 && time.Since(n.retried) >= lookEvery {
+		n.retry()
 	}
 	return n.queue.Take()
 }
 
 // fail delivers a vote that the node did not cast, and keeps in mind what it
 // leaves behind.
-func (n *node) fail(b *ballot, v vote) {
+func (n *node) fail(b *quorumRequest, v vote) {
 	n.mu.Lock()
 	if v.answer == unknown && b.grantee != "" {
 		n.uncertain.Put(b.grantee, struct{}{})
 	}
 	if b.givesUp() {
-		n.owe(b)
+		n.retryLater(b)
 	}
 	n.mu.Unlock()
 	b.deliver(n.index, v)
@@ -224,22 +224,22 @@ func (n *node) fail(b *ballot, v vote) {
 // answered delivers a vote. A node that refuses to give up what nobody asks for
 // any more is told again. What its owner may ask for again must not be given up
 // after that; the owner's next request finds it.
-func (n *node) answered(b *ballot, v vote) {
+func (n *node) answered(b *quorumRequest, v vote) {
 	if v.answer == unknown && b.last() {
 		n.mu.Lock()
-		n.owe(b)
+		n.retryLater(b)
 		n.mu.Unlock()
 	}
 	b.deliver(n.index, v)
 }
 
-// owe is called with mu held.
-func (n *node) owe(b *ballot) {
-	if len(n.debts) == mostDebts {
-		n.debts[0] = nil
-		n.debts = n.debts[1:]
+// retryLater is called with mu held.
+func (n *node) retryLater(b *quorumRequest) {
+	if len(n.retries) == maxRetries {
+		n.retries[0] = nil
+		n.retries = n.retries[1:]
 	}
-	n.debts = append(n.debts, n.b.owed(b))
+	n.retries = append(n.retries, n.b.retryOf(b))
 }
 
 // quarantine notes what is known of the node's.

@@ -10,15 +10,15 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// operation is what a caller asks for: a ballot, and more of them until its
+// operation is what a caller asks for: a request, and more of them until its
 // result is known.
 type operation struct {
 	b    *Backend
 	verb string
 	r    driver.Request
 	sent time.Time
-	now  *ballot // the last one that was made
-	// next is called when now is decided. It makes one more ballot, or reports
+	now  *quorumRequest // the last one that was made
+	// next is called when now is decided. It makes one more request, or reports
 	// that the result is known: err, and for a grant token.
 	next  func() (more bool)
 	over  bool
@@ -26,23 +26,23 @@ type operation struct {
 	err   error
 }
 
-// operation begins with a ballot of k; next is for the caller to set.
+// operation begins with a request of k; next is for the caller to set.
 func (b *Backend) operation(verb string, r driver.Request, k kind, rest string) *operation {
 	o := &operation{b: b, verb: verb, r: r, sent: time.Now()}
 	o.ask(k, rest)
 	return o
 }
 
-// ask makes the next ballot. It is decided with a majority.
-func (o *operation) ask(k kind, rest string) *ballot {
-	o.now = &ballot{
+// ask makes the next request. It is decided with a majority.
+func (o *operation) ask(k kind, rest string) *quorumRequest {
+	o.now = &quorumRequest{
 		kind: k, key: o.b.keys.Lock(o.r.Name), owner: o.r.Owner,
 		token: o.r.Token, rest: rest, quorum: o.b.quorum,
 	}
 	return o.now
 }
 
-// decided has err be the result after the first ballot.
+// decided has err be the result after the first request.
 func (o *operation) decided(err func() error) *operation {
 	o.next = func() bool {
 		o.err = err()
@@ -77,21 +77,21 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return b.do(ctx, begun...)
 }
 
-// do carries out operations, each ballot of all of them together, and returns
+// do carries out operations, each request of all of them together, and returns
 // their results. When ctx ends it returns at once; what was sent goes on.
 func (b *Backend) do(ctx context.Context, ops ...*operation) []driver.Result {
-	ballots := make([]*ballot, 0, len(ops))
+	requests := make([]*quorumRequest, 0, len(ops))
 	for {
-		ballots = ballots[:0]
+		requests = requests[:0]
 		for _, o := range ops {
 			if !o.over {
-				ballots = append(ballots, o.now)
+				requests = append(requests, o.now)
 			}
 		}
-		if len(ballots) == 0 {
+		if len(requests) == 0 {
 			break
 		}
-		refused := b.dispatch(ctx, ballots)
+		refused := b.dispatch(ctx, requests)
 		for _, o := range ops {
 			if o.over {
 				continue
@@ -122,15 +122,15 @@ func (o *operation) result() driver.Result {
 	return driver.Result{Token: o.token}
 }
 
-// dispatch sends ballots unless it is too late already.
-func (b *Backend) dispatch(ctx context.Context, ballots []*ballot) error {
+// dispatch sends requests unless it is too late already.
+func (b *Backend) dispatch(ctx context.Context, requests []*quorumRequest) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	return b.send(ballots...)
+	return b.send(requests...)
 }
 
-func await(ctx context.Context, b *ballot) error {
+func await(ctx context.Context, b *quorumRequest) error {
 	select {
 	case <-b.decided:
 		return nil

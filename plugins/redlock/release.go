@@ -67,22 +67,22 @@ func (b *Backend) wakeAt(name string) func(node int, v vote) {
 	return func(node int, v vote) {
 		if v.answer == freed {
 			b.contention.note(name)
-			b.tell(node, &ballot{kind: kindWake, key: b.keys.Lock(name)})
+			b.tell(node, &quorumRequest{kind: kindWake, key: b.keys.Lock(name)})
 		}
 	}
 }
 
 // tell has one node do something, without waiting for it.
-func (b *Backend) tell(node int, x *ballot) {
+func (b *Backend) tell(node int, x *quorumRequest) {
 	x.open(len(b.nodes))
 	b.nodes[node].enqueue(x)
 }
 
-// owed is what a node is told later that x did not reach. An owner that is
+// retryOf is what a node is told later that x did not reach. An owner that is
 // done with gets a tombstone, because its grant may come after that; one that was
 // only refused may ask again.
-func (b *Backend) owed(x *ballot) *ballot {
-	y := &ballot{kind: x.kind, key: x.key, owner: x.owner, ms: x.ms, until: x.until}
+func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
+	y := &quorumRequest{kind: x.kind, key: x.key, owner: x.owner, ms: x.ms, until: x.until}
 	if y.until.IsZero() {
 		y.until = time.Now().Add(redisnode.TombstoneFor)
 	}

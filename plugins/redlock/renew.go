@@ -18,7 +18,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 // renew is one round. Nodes that miss the lease do not count; once a majority
 // has renewed it they get it back, and count from the next round on.
 //
-// Note: healing them first would make a majority out of a minority, and bring
+// Note: repairing them first would make a majority out of a minority, and bring
 // back a lease that was lost, with its old token.
 func (b *Backend) renew(r driver.Request) *operation {
 	o := b.operation("renew", r, kindRenew, "")
@@ -33,47 +33,47 @@ func (b *Backend) renew(r driver.Request) *operation {
 		if o.late() {
 			return o.tooLate()
 		}
-		o.heal()
+		o.repair()
 		return nil
 	})
 }
 
-// heal brings the lease to the nodes that miss it, in the background.
-func (o *operation) heal() {
+// repair brings the lease to the nodes that miss it, in the background.
+func (o *operation) repair() {
 	source := slices.IndexFunc(o.now.result(), vote.yes)
 	o.now.each(func(node int, v vote) {
 		// Where somebody else has the lock nothing can be done.
 		if v.answer == notHeld && v.ms == -2 {
-			o.healFrom(source, node)
+			o.repairFrom(source, node)
 		}
 	})
 }
 
-// healFrom copies the lease from one node to another. A release that is sent
+// repairFrom copies the lease from one node to another. A release that is sent
 // meanwhile calls that off: the copy would come after it, and stay.
-func (o *operation) healFrom(source, target int) {
+func (o *operation) repairFrom(source, target int) {
 	sent, r, b, key := o.sent, o.r, o.b, o.now.key
 	b.sending.Lock()
-	b.healing[r.Owner]++
+	b.repairing[r.Owner]++
 	b.sending.Unlock()
-	look := &ballot{kind: kindInspect, key: key, targets: make([]bool, len(b.nodes))}
+	look := &quorumRequest{kind: kindInspect, key: key, targets: make([]bool, len(b.nodes))}
 	look.targets[source] = true
 	look.each(func(_ int, v vote) {
 		b.sending.Lock()
 		defer b.sending.Unlock()
-		open := b.healing[r.Owner]
+		open := b.repairing[r.Owner]
 		if open <= 1 {
-			delete(b.healing, r.Owner)
+			delete(b.repairing, r.Owner)
 		} else {
-			b.healing[r.Owner] = open - 1
+			b.repairing[r.Owner] = open - 1
 		}
 		ttl := r.TTL - time.Since(sent) - b.opts.NodeTimeout
 		h := v.holder(r.Name)
 		if open == 0 || h.Owner != r.Owner || ttl <= 0 {
 			return
 		}
-		b.tell(target, &ballot{
-			kind: kindHeal, key: key, owner: r.Owner, token: r.Token, ms: int64(ttl / time.Millisecond),
+		b.tell(target, &quorumRequest{
+			kind: kindRepair, key: key, owner: r.Owner, token: r.Token, ms: int64(ttl / time.Millisecond),
 			rest: redisnode.ValueTail(h.Label, h.Value), grantee: r.Owner,
 		})
 	})

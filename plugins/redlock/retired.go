@@ -16,15 +16,15 @@ type retired struct {
 }
 
 const (
-	// mostRetired bounds past. An owner is never used again in earnest, so this
+	// maxRetired bounds past. An owner is never used again in earnest, so this
 	// is about requests that were on their way, and about callers that are wrong.
-	mostRetired = 8192
+	maxRetired = 8192
 	// rememberFor is how long a grant is remembered whose lease was never
 	// released. One that is released later is withdrawn on the nodes.
 	rememberFor = 10 * time.Minute
 )
 
-func (r *retired) init() { r.live.Age, r.past.Limit = rememberFor, mostRetired }
+func (r *retired) init() { r.live.Age, r.past.Limit = rememberFor, maxRetired }
 
 // end retires owner, and reports whether its lease was granted here.
 func (r *retired) end(owner string) bool {

@@ -23,7 +23,7 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	for i := range count {
 		c := core.New(connect(t, cfg), &core.Options{Label: fmt.Sprint("host-", i)})
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
 			defer cancel()
 			if err := c.Close(ctx); err != nil && !errors.Is(err, core.ErrClosed) {
 				t.Errorf("close: %v", err)
@@ -43,7 +43,7 @@ func TestTurns(t *testing.T) {
 	cs := hosts(t, 6, config(nodes, nil))
 	waits, stop := proc.WatchFamily()
 	defer stop()
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(timeout); ; {
 		began := time.Now()
 		counts, fairness := turns(t, cs)
 		if t.Failed() || fairness >= 0.7 {
@@ -235,7 +235,7 @@ func TestQueueLacksTheLease(t *testing.T) {
 	go func() { woken <- other.Wait(t.Context(), waiter, time.Minute) }()
 	must(t, b.Release(t.Context(), r))
 	must(t, <-woken)
-	if acquire(t, other, waiter); time.Since(began) > patience {
+	if acquire(t, other, waiter); time.Since(began) > timeout {
 		t.Errorf("woken after %v", time.Since(began))
 	}
 }

@@ -9,8 +9,8 @@ import (
 // Settings of the Go runtime that a plugin starts with, unless GOMAXPROCS or
 // GOGC say otherwise; a host hands both on to its plugins.
 const (
-	mostThreads = 4
-	gcPercent   = 400
+	maxThreads = 4
+	gcPercent  = 400
 )
 
 // tune makes the runtime fit a process that passes messages on.
@@ -20,14 +20,14 @@ const (
 // ready, which finds nothing to do and takes the processor from host or store:
 // on two processors one thread about halved the context switches of a plugin,
 // and took a third off its processor time at 64 clients. So it takes half of the
-// processors, at most mostThreads.
+// processors, at most maxThreads.
 //
 // What is live in a plugin is a few hundred bytes for each held lease; all the
 // rest is garbage after a request. Collecting it a quarter as often took a
 // fifth off the processor time at 64 clients and costs up to 16 MiB.
 func tune() {
 	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(min(max(runtime.GOMAXPROCS(0)/2, 1), mostThreads))
+		runtime.GOMAXPROCS(min(max(runtime.GOMAXPROCS(0)/2, 1), maxThreads))
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)

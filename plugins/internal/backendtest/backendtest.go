@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// Patience bounds what a test waits for on a machine that is busy.
-const Patience = 30 * time.Second
+// Timeout bounds what a test waits for on a machine that is busy.
+const Timeout = 30 * time.Second
 
 // Must fails the test when err is not nil.
 func Must(t drivertest.T, err error) {
@@ -21,12 +21,12 @@ func Must(t drivertest.T, err error) {
 	}
 }
 
-// Eventually polls until ok, or until [Patience] is over.
+// Eventually polls until ok, or until [Timeout] is over.
 func Eventually(t drivertest.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(Patience); !ok(); {
+	for end := time.Now().Add(Timeout); !ok(); {
 		if time.Now().After(end) {
-			t.Fatalf("not in %v: %s", Patience, what)
+			t.Fatalf("not in %v: %s", Timeout, what)
 		}
 		select {
 		case <-t.Context().Done():
@@ -76,7 +76,7 @@ func NotHeld(t drivertest.T, err error) driver.Holder {
 // CloseAfter closes b when the test ends, and returns it.
 func CloseAfter[B driver.Backend](t drivertest.T, b B) B {
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 		defer cancel()
 		if err := b.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)

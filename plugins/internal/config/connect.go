@@ -51,7 +51,7 @@ type Connect struct {
 // The bounds of both timeouts.
 const (
 	leastTimeout = 10 * time.Millisecond
-	mostTimeout  = 10 * time.Minute
+	maxTimeout   = 10 * time.Minute
 )
 
 // check returns what is wrong with c whose address asks for TLS or not; its
@@ -79,8 +79,8 @@ func (c Connect) check(addressTLS bool) error {
 		err = errors.Join(err, Conflict("the former says no TLS, and the latter asks for it", "tls_enabled=false", "address"))
 	}
 	return errors.Join(err,
-		Between("dial_timeout", c.DialTimeout, leastTimeout, mostTimeout),
-		Between("request_timeout", c.RequestTimeout, leastTimeout, mostTimeout))
+		Between("dial_timeout", c.DialTimeout, leastTimeout, maxTimeout),
+		Between("request_timeout", c.RequestTimeout, leastTimeout, maxTimeout))
 }
 
 // namesFile returns an error, without name, when name must be the contents of a

@@ -34,7 +34,7 @@ const (
 	held      = 20
 	leaseTTL  = 6 * time.Second
 	shelfLife = 7 * time.Second
-	patience  = 30 * time.Second
+	timeout   = 30 * time.Second
 )
 
 // files are what is rotated. The client and the servers read the same ones.
@@ -195,7 +195,7 @@ func secureEtcd(t *testing.T, f *files, clients string) (*path, func(user, passw
 	return through(t, s.Addr()), func(user, password string) *clientv3.Client {
 		c, err := clientv3.New(clientv3.Config{
 			Endpoints: []string{"https://" + s.Addr()}, TLS: &tls.Config{InsecureSkipVerify: true},
-			Username: user, Password: password, Logger: zap.NewNop(), DialTimeout: patience,
+			Username: user, Password: password, Logger: zap.NewNop(), DialTimeout: timeout,
 		})
 		must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
@@ -258,11 +258,11 @@ func hold(t *testing.T, s store) []*core.Lease {
 	must(t, err)
 	c := core.New(b, &core.Options{Logger: log})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		must(t, c.Close(ctx))
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var leases []*core.Lease
 	for i := range held {

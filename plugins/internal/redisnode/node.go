@@ -67,7 +67,7 @@ type Node struct {
 func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	n := &Node{opts: opts, client: client, Wakeups: newWakeups(client, opts.Keys, opts.ID)}
 	n.requests = batch.New(batch.Options[*item]{
-		Limits:  batch.Limits[*item]{Size: (*item).size, Room: func() int { return mostPerFlight }, Claim: (*item).Claim},
+		Limits:  batch.Limits[*item]{Size: (*item).size, Room: func() int { return maxPerFlight }, Claim: (*item).Claim},
 		Senders: opts.Batches, Send: n.serve,
 	})
 	return n

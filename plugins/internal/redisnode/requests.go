@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/batch"
 )
 
-// mostPerFlight bounds how many operations share a round trip.
-const mostPerFlight = 1024
+// maxPerFlight bounds how many operations share a round trip.
+const maxPerFlight = 1024
 
 // item is one request in the queue: operations, or one call of a script.
 type item struct {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/core/internal/latch"
+	"github.com/lockbench/lockbench/core/internal/cancellation"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 	"github.com/lockbench/lockbench/internal/rawio"
 )
@@ -50,7 +50,7 @@ type capabilities struct {
 // Note: context.WithDeadline would do, with a timer for each request, which
 // hardly ever fires. Here the session has one timer for all; see deadlines.
 type request struct {
-	latch.Latch
+	cancellation.Signal
 	deadline time.Time // zero: none
 	session  *session
 	id       uint64

@@ -12,8 +12,8 @@ import (
 const (
 	// quiet is how long nothing may come from the store before it is asked.
 	quiet = time.Second
-	// patience is how long that question may take before the store is down.
-	patience = time.Second
+	// timeout is how long that question may take before the store is down.
+	timeout = time.Second
 	// downPause is between two questions to a store that is down.
 	downPause = 200 * time.Millisecond
 )
@@ -132,7 +132,7 @@ func (h *health) stale() bool {
 
 // ask asks the store.
 func (c *Cluster) ask() {
-	ctx, cancel := context.WithTimeout(c.background, patience)
+	ctx, cancel := context.WithTimeout(c.background, timeout)
 	defer cancel()
 	err := c.poll(ctx)
 	if c.background.Err() != nil {

@@ -40,7 +40,7 @@ func ended(t *testing.T, k *Keepalive) error {
 	select {
 	case <-k.Done:
 		return k.Err
-	case <-time.After(backendtest.Patience):
+	case <-time.After(backendtest.Timeout):
 		t.Fatal("no answer")
 		return nil
 	}

@@ -29,7 +29,7 @@ func TestDeliverWaitsForNobody(t *testing.T) {
 		}()
 		select {
 		case <-delivered:
-		case <-time.After(backendtest.Patience / 10):
+		case <-time.After(backendtest.Timeout / 10):
 			t.Errorf("the sender waits for a step that %s", what)
 		}
 		close(answered)

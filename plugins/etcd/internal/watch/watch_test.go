@@ -75,7 +75,7 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(backendtest.Patience):
+	case <-time.After(backendtest.Timeout):
 		t.Fatal("nothing comes")
 	}
 	return v

@@ -17,10 +17,10 @@ import "strconv"
 // There are two texts, because to a statement for one row its length matters.
 // The short one takes rows in which there is nothing but an end that has
 // passed, and refuses all others; the long one knows everything.
-func Acquire(table string, asks []Ask, base uint64, long, mariadb bool) string {
+func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) string {
 	var t text
 	t.add("INSERT INTO ", table, "(name,owner,token,expires_at,attempt,ttl_us,label,value)VALUES")
-	for i, a := range asks {
+	for i, a := range ops {
 		if i > 0 {
 			t.add(",")
 		}
@@ -36,14 +36,14 @@ func Acquire(table string, asks []Ask, base uint64, long, mariadb bool) string {
 	if mariadb {
 		return t.add(" RETURNING ", reply).String()
 	}
-	return t.add(";SELECT ", reply, " FROM ", table, " WHERE name IN(").list(Names(asks)).add(")").String()
+	return t.add(";SELECT ", reply, " FROM ", table, " WHERE name IN(").list(Names(ops)).add(")").String()
 }
 
 // Take takes one lock whose row is there, if nothing stands in the row but an
 // end that has passed and a queue that the owner is the first of: at half of the
 // server's time that [Acquire] costs. It replies the token as the last insert
 // id, and finds no row where there is none or that would have to look closer.
-func Take(table string, a Ask) string {
+func Take(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(GREATEST(token+1,", micros, ")),attempt=").uint(a.Nonce)
 	t.add(",label=").bytes(a.Label).add(",value=").blob(a.Value).add(",ttl_us=").uint(uint64(a.TTL.Microseconds()))
@@ -71,7 +71,7 @@ const (
 	onTakenLong = " ON DUPLICATE KEY UPDATE attempt=IF(" + Free +
 		" AND LOCATE(CONCAT(',',VALUES(owner),','),barred)=0 AND LOCATE(CONCAT(',',VALUES(owner),','),barred_old)=0" +
 		" AND(queue='' OR LOCATE(CONCAT(',',VALUES(owner),'.'),queue)=1" +
-		" OR expires_at NOT BETWEEN " + Now + "-INTERVAL " + patience + " MICROSECOND AND " + soon + ")" +
+		" OR expires_at NOT BETWEEN " + Now + "-INTERVAL " + reservation + " MICROSECOND AND " + soon + ")" +
 		",VALUES(attempt),attempt)," +
 		// Whoever stood before the new holder has let its reservation pass: one that is
 		// not in the queue itself passes the first. SUBSTRING from 0 is empty.

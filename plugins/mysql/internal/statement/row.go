@@ -46,15 +46,15 @@ func (r Row) Holder() driver.Holder {
 // Next describes for whom a free lock is reserved, the zero Holder when for none.
 func (r Row) Next() driver.Holder {
 	first, _, rest := r.First()
-	kept := patienceOf(r.TTL) + r.Left
+	kept := reservationOf(r.TTL) + r.Left
 	if !rest || kept <= 0 || r.Held() || r.Left > skew {
 		return driver.Holder{}
 	}
 	return driver.Holder{Name: r.Name, Owner: first, TTL: millis.Up(kept), Waiters: r.waiters()}
 }
 
-// patienceOf is [patience] after a lease with this TTL.
-func patienceOf(ttl time.Duration) time.Duration { return min(ttl/2, 2*time.Second) }
+// reservationOf is [reservation] after a lease with this TTL.
+func reservationOf(ttl time.Duration) time.Duration { return min(ttl/2, 2*time.Second) }
 
 // First is the entry at the head of the queue.
 func (r Row) First() (owner string, wakeID uint64, ok bool) {
@@ -81,7 +81,7 @@ func (r *Row) Details(text string) {
 
 // Granted reports whether r is a's grant. The owner alone is proof only where an
 // earlier statement for the same request may have been carried out.
-func (r Row) Granted(a Ask) bool {
+func (r Row) Granted(a Operation) bool {
 	return r.Attempt == a.Nonce || a.Again && r.Held() && r.Owner == a.Owner
 }
 

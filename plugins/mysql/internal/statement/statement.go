@@ -53,8 +53,8 @@ const tombstoneFor = "INTERVAL 1 MINUTE"
 // innodb_snapshot_isolation takes away that READ COMMITTED passes them over).
 const byKey = " FORCE INDEX(PRIMARY)"
 
-// Ask is one operation on a row.
-type Ask struct {
+// Operation is one operation on a row.
+type Operation struct {
 	driver.Request
 	Nonce     uint64 // of an acquire: distinguishes its grant from another one of the owner
 	Again     bool   // an earlier statement may have done it without a reply
@@ -63,9 +63,9 @@ type Ask struct {
 }
 
 // Names are those of asks.
-func Names(asks []Ask) []string {
-	all := make([]string, len(asks))
-	for i, a := range asks {
+func Names(ops []Operation) []string {
+	all := make([]string, len(ops))
+	for i, a := range ops {
 		all[i] = a.Name
 	}
 	return all
@@ -128,11 +128,11 @@ func Plain(owner string) bool {
 	return owner != "" && len(owner) <= 64 && strings.Trim(owner, alphabet) == ""
 }
 
-// patience is how long a free lock is reserved for the first in the queue, in
+// reservation is how long a free lock is reserved for the first in the queue, in
 // microseconds: two seconds, or half of the last lease's TTL if that is less.
 // The others look that often whether it is over, so that a host that is lost
 // while it is the first delays the next grant by no more than the TTL.
-const patience = "LEAST(ttl_us DIV 2,2000000)"
+const reservation = "LEAST(ttl_us DIV 2,2000000)"
 
 // skew is by how much a row may have been freed after the statement that reads it
 // began: its clock stands still while it waits for the row, and a release comes
@@ -153,13 +153,13 @@ func (t *text) lease(r driver.Request) *text {
 }
 
 // leases adds that condition for many requests of different names.
-func (t *text) leases(asks []Ask) *text {
-	if len(asks) == 1 {
-		return t.lease(asks[0].Request)
+func (t *text) leases(ops []Operation) *text {
+	if len(ops) == 1 {
+		return t.lease(ops[0].Request)
 	}
-	t.add("name IN(").list(Names(asks)) // by which alone the rows are found by their key
+	t.add("name IN(").list(Names(ops)) // by which alone the rows are found by their key
 	t.add(")AND(name,owner,token)IN(")
-	for i, a := range asks {
+	for i, a := range ops {
 		if i > 0 {
 			t.add(",")
 		}
@@ -169,21 +169,21 @@ func (t *text) leases(asks []Ask) *text {
 }
 
 // Renew renews leases that have one TTL in common.
-func Renew(table string, asks []Ask) string {
+func Renew(table string, ops []Operation) string {
 	var t text
-	return t.add("UPDATE ", table, byKey, " SET expires_at=").later(asks[0].TTL).add(",ttl_us=").uint(uint64(asks[0].TTL.Microseconds())).add(" WHERE ").leases(asks).String()
+	return t.add("UPDATE ", table, byKey, " SET expires_at=").later(ops[0].TTL).add(",ttl_us=").uint(uint64(ops[0].TTL.Microseconds())).add(" WHERE ").leases(ops).String()
 }
 
 // Release releases leases and leaves nonce in their rows. For a lock that is
 // waited for it replies the wake id of the first, else only that somebody waits.
-func Release(table string, nonce uint64, asks []Ask, contended bool) string {
+func Release(table string, nonce uint64, ops []Operation, contended bool) string {
 	reply := replyAny
 	if contended {
 		reply = replyWakeID
 	}
 	var t text
 	t.add("UPDATE ", table, byKey, " SET freed_by=").uint(nonce)
-	return t.add("*", reply, ",expires_at=", Now, ",label='',value=NULL,owner='' WHERE ").leases(asks).String()
+	return t.add("*", reply, ",expires_at=", Now, ",label='',value=NULL,owner='' WHERE ").leases(ops).String()
 }
 
 // ReleaseAndNotify is Release for a lock that is waited for and a server that knows
@@ -192,10 +192,10 @@ func Release(table string, nonce uint64, asks []Ask, contended bool) string {
 //
 // The waiter is woken before the commit, so that it is on its way while the
 // commit is written to disk. Its own statement waits for the row lock until then.
-func ReleaseAndNotify(table string, nonce uint64, a Ask) string {
+func ReleaseAndNotify(table string, nonce uint64, a Operation) string {
 	var t text
 	t.add("BEGIN NOT ATOMIC DECLARE n,wake_id BIGINT UNSIGNED DEFAULT 0;START TRANSACTION;")
-	t.add(Release(table, nonce, []Ask{a}, true), ";SET n=ROW_COUNT();SET wake_id=IF(n>0,LAST_INSERT_ID(),0);")
+	t.add(Release(table, nonce, []Operation{a}, true), ";SET n=ROW_COUNT();SET wake_id=IF(n>0,LAST_INSERT_ID(),0);")
 	t.add("IF wake_id>").uint(NoWakeID).add(" THEN BEGIN DECLARE EXIT HANDLER FOR ").uint(conn.ErNoSuchThread).add(",").uint(conn.ErKillDenied)
 	t.add(" BEGIN END;KILL QUERY IS_USED_LOCK(CONCAT('", conn.WakePrefix, "',LOWER(CONV(wake_id,10,36))));SET wake_id=0;END;END IF;")
 	return t.add("COMMIT;SELECT n,wake_id;END").String()
@@ -218,7 +218,7 @@ func Shorten(table string, r driver.Request) string {
 //
 // What it needs of an owner it carries in columns: the owner in label, and in
 // attempt whether to put a tombstone.
-func Withdraw(table string, asks []Ask) string {
+func Withdraw(table string, ops []Operation) string {
 	const (
 		tombstone = "VALUES(attempt)=1"
 		stale     = tombstone + " AND barred_since NOT BETWEEN " + Now + "-" + tombstoneFor + " AND " + Now
@@ -226,12 +226,12 @@ func Withdraw(table string, asks []Ask) string {
 		position  = "LOCATE(CONCAT(',',VALUES(label),'.'),queue)"
 	)
 	reply := replyWakeID
-	if len(asks) > 1 {
+	if len(ops) > 1 {
 		reply = replyAny
 	}
 	var t text
 	t.add("INSERT INTO ", table, "(name,expires_at,label,barred,barred_since,attempt)VALUES")
-	for i, a := range asks {
+	for i, a := range ops {
 		if i > 0 {
 			t.add(",")
 		}
@@ -311,7 +311,7 @@ func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("GREATEST(0,LEAST(").uint(uint64(most.Microseconds()))
 	t.add(",IF(", position, "=0 OR owner='' AND expires_at>", soon, ",0,")
 	t.add("IF(", position, "=1,IF(", Free, ",0,", left, "+1000),")
-	return t.add("LEAST(0,", left, ")+", patience, "+1000+20000*(LENGTH(", ahead, ")-LENGTH(REPLACE(", ahead, ",',','')))))))")
+	return t.add("LEAST(0,", left, ")+", reservation, "+1000+20000*(LENGTH(", ahead, ")-LENGTH(REPLACE(", ahead, ",',','')))))))")
 }
 
 // Inspect reads rows of the given names.

@@ -1,16 +1,16 @@
-// Package latch holds the half of a context that ends: package core makes one
+// Package cancellation holds the half of a context that ends: package core makes one
 // for each call to a backend, and the plugin one for each request.
-package latch
+package cancellation
 
 import "sync"
 
-// Latch is Done, Err and AfterFunc of a context.Context. What embeds it adds
-// Deadline and Value, and ends it by Cancel. The zero Latch has not ended; it
+// Signal is Done, Err and AfterFunc of a context.Context. What embeds it adds
+// Deadline and Value, and ends it by Cancel. The zero Signal has not ended; it
 // must not be copied.
 //
 // Note: context.WithCancel does the same, with a goroutine or an entry in its
 // parent for each context. This one costs nothing until somebody asks for Done.
-type Latch struct {
+type Signal struct {
 	mu    sync.Mutex
 	ended chan struct{} // made when somebody asks for it
 	err   error
@@ -18,7 +18,7 @@ type Latch struct {
 }
 
 // Cancel ends the context with err. Only the first call does anything.
-func (l *Latch) Cancel(err error) {
+func (l *Signal) Cancel(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -35,7 +35,7 @@ func (l *Latch) Cancel(err error) {
 }
 
 // Done implements context.Context.
-func (l *Latch) Done() <-chan struct{} {
+func (l *Signal) Done() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended == nil {
@@ -48,7 +48,7 @@ func (l *Latch) Done() <-chan struct{} {
 }
 
 // Err implements context.Context.
-func (l *Latch) Err() error {
+func (l *Signal) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
@@ -56,7 +56,7 @@ func (l *Latch) Err() error {
 
 // AfterFunc spares package context a goroutine for each context that a
 // backend derives from this one.
-func (l *Latch) AfterFunc(f func()) (stop func() bool) {
+func (l *Signal) AfterFunc(f func()) (stop func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {

@@ -105,11 +105,11 @@ func names(t *testing.T, s driver.Spec, cfg driver.Config, says string) {
 	must(t, err)
 	b, err := s.Open(t.Context(), full, slog.New(slog.DiscardHandler))
 	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
 	defer func() { must(t, b.Close(ctx)) }()
 	// A server that resets the connection may take back what it said before.
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
 		err := b.Check(ctx)
 		if err != nil && strings.Contains(err.Error(), says) {
 			break

@@ -1,4 +1,4 @@
-package latch
+package cancellation
 
 import (
 	"context"
@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// request is a context made of a Latch, as its users make theirs.
-type request struct{ Latch }
+// request is a context made of a Signal, as its users make theirs.
+type request struct{ Signal }
 
 func (*request) Deadline() (time.Time, bool) { return time.Time{}, false }
 func (*request) Value(any) any               { return nil }
 
-func TestLatchEndsOnce(t *testing.T) {
+func TestSignalEndsOnce(t *testing.T) {
 	r := &request{}
 	before := r.Done()
 	if r.Err() != nil {
@@ -41,7 +41,7 @@ func TestLatchEndsOnce(t *testing.T) {
 	}
 }
 
-func TestLatchAfterFunc(t *testing.T) {
+func TestSignalAfterFunc(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &request{}
 		ran := map[string]int{}
@@ -62,9 +62,9 @@ func TestLatchAfterFunc(t *testing.T) {
 	})
 }
 
-// TestLatchAsParent derives a context from one, which package context does
+// TestSignalAsParent derives a context from one, which package context does
 // without a goroutine because of AfterFunc.
-func TestLatchAsParent(t *testing.T) {
+func TestSignalAsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &request{}
 		child, cancel := context.WithCancelCause(r)

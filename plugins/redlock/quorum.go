@@ -16,7 +16,7 @@ const (
 	kindAcquire  kind = "a"
 	kindToken    kind = "s"
 	kindRenew    kind = "r"
-	kindHeal     kind = "h"
+	kindRepair   kind = "h"
 	kindProclaim kind = "p"
 	kindInspect  kind = "i"
 	kindRelease  kind = "d"
@@ -68,8 +68,8 @@ func (v vote) holder(name string) (h driver.Holder) {
 	return h
 }
 
-// ballot is one request to the nodes and their votes.
-type ballot struct {
+// quorumRequest is one request to the nodes and their votes.
+type quorumRequest struct {
 	kind  kind
 	key   string
 	owner string
@@ -81,7 +81,7 @@ type ballot struct {
 	// targets are the nodes that are asked; nil means all.
 	targets []bool
 	// quorum is with how many votes for it, or with too many against it, the
-	// ballot is decided. With 0 every vote is waited for.
+	// request is decided. With 0 every vote is waited for.
 	quorum int
 	// queue is the node whose vote is needed for a grant, because it knows
 	// whose turn it is; -1 for none.
@@ -103,16 +103,16 @@ type ballot struct {
 
 // givesUp reports whether the request must reach the node some time, or else leaves
 // a lock behind that nobody holds.
-func (b *ballot) givesUp() bool {
+func (b *quorumRequest) givesUp() bool {
 	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease && b.ms == 0
 }
 
 // last reports whether nothing of its owner is sent after the request but the
 // same again.
-func (b *ballot) last() bool { return b.givesUp() && (b.kind != kindUndo || b.ms > 0) }
+func (b *quorumRequest) last() bool { return b.givesUp() && (b.kind != kindUndo || b.ms > 0) }
 
 // text is what the script gets besides kind and milliseconds.
-func (b *ballot) text() string {
+func (b *quorumRequest) text() string {
 	switch b.kind {
 	case kindInspect, kindWake:
 		return ""
@@ -126,7 +126,7 @@ func (b *ballot) text() string {
 
 // hints are what lua/vote.lua wants to know about batch: the lowest and the
 // highest token that acquires guess, and the last index of the other texts.
-func hints(batch []*ballot) (lowest, highest, index any) {
+func hints(batch []*quorumRequest) (lowest, highest, index any) {
 	var first, last uint64
 	length, same := 0, true
 	for _, b := range batch {
@@ -152,8 +152,8 @@ func hints(batch []*ballot) (lowest, highest, index any) {
 	return first, last, length - 1
 }
 
-// open makes the ballot ready for the votes of n nodes.
-func (b *ballot) open(n int) {
+// open makes the request ready for the votes of n nodes.
+func (b *quorumRequest) open(n int) {
 	b.argv = [3]any{string(b.kind), b.ms, b.text()}
 	b.votes = make([]vote, n)
 	b.left = n
@@ -176,10 +176,10 @@ func (b *ballot) open(n int) {
 	}
 }
 
-func (b *ballot) asks(node int) bool { return b.targets == nil || b.targets[node] }
+func (b *quorumRequest) asks(node int) bool { return b.targets == nil || b.targets[node] }
 
 // deliver takes a node's vote. It is called once for each node that is asked.
-func (b *ballot) deliver(node int, v vote) {
+func (b *quorumRequest) deliver(node int, v vote) {
 	b.mu.Lock()
 	b.votes[node] = v
 	b.left--
@@ -195,7 +195,7 @@ func (b *ballot) deliver(node int, v vote) {
 }
 
 // complete reports whether no further vote can matter. It is called with mu held.
-func (b *ballot) complete() bool {
+func (b *quorumRequest) complete() bool {
 	if b.left == 0 {
 		return true
 	}
@@ -229,7 +229,7 @@ func (b *ballot) complete() bool {
 }
 
 // result returns a copy of the votes as they are.
-func (b *ballot) result() []vote {
+func (b *quorumRequest) result() []vote {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]vote(nil), b.votes...)
@@ -237,7 +237,7 @@ func (b *ballot) result() []vote {
 
 // each calls f for every vote, those that have come and those that come late.
 // f must not block.
-func (b *ballot) each(f func(node int, v vote)) {
+func (b *quorumRequest) each(f func(node int, v vote)) {
 	b.mu.Lock()
 	b.follow = f
 	came := append([]vote(nil), b.votes...)
