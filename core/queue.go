@@ -138,7 +138,7 @@ func (q *queues) pass(lease *Lease, now instant, succeed func(*contender) *Lease
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.names[lease.lock.name]
-	if e == nil || e.holder != lease || e.turnOver(now) {
+	if e == nil || e.holder != lease || e.othersTurn(now) {
 		return false
 	}
 	a := e.head
@@ -153,7 +153,7 @@ func (q *queues) pass(lease *Lease, now instant, succeed func(*contender) *Lease
 	return true
 }
 
-func (e *queue) turnOver(now instant) bool {
+func (e *queue) othersTurn(now instant) bool {
 	return e.streak >= maxHandovers || e.streak >= minStreak && now.sub(e.since) >= minStreakTime
 }
 

@@ -131,15 +131,15 @@ func judge(c stat.Comparison, gates []stat.Gate, stderr io.Writer) error {
 	if v.Blind != "" {
 		return &bench.InvalidError{Err: fmt.Errorf("--fail-on compares nothing: %s", v.Blind)}
 	}
-	return powerless(v.Powers, stderr)
+	return insensitive(v.Sensitivities, stderr)
 }
 
-// powerless refuses gates that passed because nothing could have stopped there.
-func powerless(powers []stat.Power, stderr io.Writer) error {
+// insensitive refuses gates that passed because nothing could have stopped there.
+func insensitive(all []stat.Sensitivity, stderr io.Writer) error {
 	var blind []string
-	for _, p := range powers {
-		what := fmt.Sprintf("%+.1f%% or more", 100*p.Least)
-		if math.IsInf(p.Least, 0) {
+	for _, p := range all {
+		what := fmt.Sprintf("%+.1f%% or more", 100*p.Detectable)
+		if math.IsInf(p.Detectable, 0) {
 			what = "no change at all"
 		}
 		line := fmt.Sprintf("--fail-on '%s': these runs could have shown %s of %s in %s", p.Gate, what, p.Row.Unit, report.ShortCell(p.Row.Cell))

@@ -62,8 +62,8 @@ type Verdict struct {
 	Rows int
 	// Blind says why no gate could ever stop; "" when one could.
 	Blind string
-	// Powers say what each gate could have stopped.
-	Powers []Power
+	// Sensitivities say what each gate could have stopped.
+	Sensitivities []Sensitivity
 }
 
 // Failure is a row that a gate stops.
@@ -102,7 +102,7 @@ func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 			unknown = append(unknown, g.unit)
 			continue
 		}
-		v.Powers = append(v.Powers, g.power(rows))
+		v.Sensitivities = append(v.Sensitivities, g.sensitivity(rows))
 	}
 	return v, unknown
 }

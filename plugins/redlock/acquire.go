@@ -49,7 +49,7 @@ func (b *Backend) acquire(r driver.Request) *operation {
 	if err := b.checkTTL(r.TTL); err != nil {
 		return a.refuse(err)
 	}
-	if !b.fenced() && b.retired.past.Has(r.Owner) {
+	if !b.fenced() && b.tombstones.past.Has(r.Owner) {
 		return a.refuse(driver.ErrWithdrawn)
 	}
 	a.queue = b.queueOf(r.Name, r.Owner)
@@ -158,7 +158,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 	if b.fenced() {
 		a.token = token
 	} else {
-		b.retired.live.Put(a.r.Owner, struct{}{})
+		b.tombstones.live.Put(a.r.Owner, struct{}{})
 	}
 	if b.leaveQueues(a.r.Owner) && a.queue >= 0 {
 		b.tell(a.queue, &quorumRequest{kind: kindLeave, key: key, owner: a.r.Owner})

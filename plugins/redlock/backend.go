@@ -38,7 +38,7 @@ type Backend struct {
 	repairing map[string]int // owners whose leases are being repaired, and how often
 
 	contention contention
-	retired    retired // used without fencing
+	tombstones tombstones // used without fencing
 
 	mu      sync.Mutex // guards node.runID
 	changed wake.All   // with each change of a node's state
@@ -75,7 +75,7 @@ func open(o Options) (*Backend, error) {
 		background: background.New(), repairing: map[string]int{},
 	}
 	b.contention.init()
-	b.retired.init()
+	b.tombstones.init()
 	clients := make([]*goredis.Client, len(addrs))
 	for i, a := range addrs {
 		if clients[i], err = newClient(o, a); err != nil {
@@ -171,14 +171,14 @@ func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn
 	defer b.mu.Unlock()
 	for _, other := range b.nodes {
 		if other.runID == s.RunID && other != n {
-			return s, twins(other.addr, n.addr)
+			return s, duplicateNode(other.addr, n.addr)
 		}
 	}
 	n.runID = s.RunID
 	return s, nil
 }
 
-func twins(a, b string) error {
+func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 

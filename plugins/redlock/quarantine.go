@@ -179,7 +179,7 @@ func initAll(ctx context.Context, o Options, stdout io.Writer) error {
 			continue
 		}
 		if other, ok := runs[f.runID]; ok {
-			return twins(other, f.addr)
+			return duplicateNode(other, f.addr)
 		}
 		runs[f.runID] = f.addr
 		if f.votes {

@@ -34,7 +34,7 @@ func (b *Backend) release(r driver.Request) *operation {
 	}
 	o.verb = "withdraw"
 	b.leaveQueues(r.Owner)
-	if b.fenced() || !b.retired.end(r.Owner) {
+	if b.fenced() || !b.tombstones.end(r.Owner) {
 		o.now.kind, o.now.ms = kindWithdraw, redisnode.TombstoneFor.Milliseconds()
 	}
 	return o.decided(func() error {

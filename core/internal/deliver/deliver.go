@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// moment is how long a Flush waits whose ctx has ended: enough for every
+// grace is how long a Flush waits whose ctx has ended: enough for every
 // callback that does not block.
-const moment = 50 * time.Millisecond
+const grace = 50 * time.Millisecond
 
 // Queue delivers items one at a time and in the order of Add, from a goroutine
 // that lives while there are any. What does not fit is dropped and counted,
@@ -24,7 +24,7 @@ const moment = 50 * time.Millisecond
 // that ends its goroutine, as testing.T.FailNow does, does not end deliveries.
 type Queue[T any] struct {
 	callback func(item T, dropped uint64)
-	most     int
+	capacity int
 
 	mu      sync.Mutex
 	waiting []entry[T]
@@ -41,10 +41,10 @@ type entry[T any] struct {
 	dropped uint64
 }
 
-// New returns an empty queue. Items of a size of most in all may wait, and as
+// New returns an empty queue. Items of a size of capacity in all may wait, and as
 // much again may be with the delivering goroutine.
-func New[T any](most int, callback func(item T, dropped uint64)) *Queue[T] {
-	return &Queue[T]{callback: callback, most: most}
+func New[T any](capacity int, callback func(item T, dropped uint64)) *Queue[T] {
+	return &Queue[T]{callback: callback, capacity: capacity}
 }
 
 // Add queues an item, and reports whether it fit. It never waits for a
@@ -52,7 +52,7 @@ func New[T any](most int, callback func(item T, dropped uint64)) *Queue[T] {
 func (q *Queue[T]) Add(item T, size int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.size+size > q.most {
+	if q.size+size > q.capacity {
 		q.dropped++
 		return false
 	}
@@ -81,12 +81,12 @@ func (q *Queue[T]) put(item T, size int) {
 // Flush waits until everything was delivered, for at most the given time; after
 // the end of ctx only for a moment. Called by a callback, of whichever queue,
 // it returns at once: it would wait for itself.
-func (q *Queue[T]) Flush(ctx context.Context, most time.Duration) {
+func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	idle := q.busy()
 	if idle == nil || delivering() {
 		return
 	}
-	timer := time.NewTimer(most)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-idle:
@@ -95,7 +95,7 @@ func (q *Queue[T]) Flush(ctx context.Context, most time.Duration) {
 		return
 	case <-ctx.Done():
 	}
-	timer.Reset(min(moment, most))
+	timer.Reset(min(grace, timeout))
 	select {
 	case <-idle:
 	case <-timer.C:

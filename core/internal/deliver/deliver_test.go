@@ -51,7 +51,7 @@ func TestFlushIsBounded(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if d := took(ctx, time.Hour); d != time.Second+moment {
+		if d := took(ctx, time.Hour); d != time.Second+grace {
 			t.Errorf("with a ctx of 1s: %v", d)
 		}
 		if d := took(ctx, time.Millisecond); d > 2*time.Millisecond {

@@ -24,9 +24,9 @@ type Source struct {
 	connect  Connect
 	secure   bool
 	log      *slog.Logger
-	password kept[string]
-	pair     kept[*tls.Certificate]
-	roots    kept[*x509.CertPool]
+	password lastGood[string]
+	pair     lastGood[*tls.Certificate]
+	roots    lastGood[*x509.CertPool]
 }
 
 // NewSource reads the files of c once. With secure the address asks for TLS.
@@ -125,8 +125,8 @@ func (s *Source) Stale() error {
 	return errors.Join(s.password.failed(), s.pair.failed(), s.roots.failed())
 }
 
-// kept is what was read last without an error.
-type kept[T any] struct {
+// lastGood is what was read last without an error.
+type lastGood[T any] struct {
 	read func() (T, error)
 
 	mu   sync.Mutex
@@ -134,7 +134,7 @@ type kept[T any] struct {
 	err  error // of the newest reading
 }
 
-func (k *kept[T]) get(log *slog.Logger) T {
+func (k *lastGood[T]) get(log *slog.Logger) T {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	value, err := k.read()
@@ -149,12 +149,12 @@ func (k *kept[T]) get(log *slog.Logger) T {
 }
 
 // open reads for the first time, when there is nothing to fall back on.
-func (k *kept[T]) open() (err error) {
+func (k *lastGood[T]) open() (err error) {
 	k.last, err = k.read()
 	return err
 }
 
-func (k *kept[T]) failed() error {
+func (k *lastGood[T]) failed() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.err

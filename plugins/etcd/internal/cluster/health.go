@@ -24,16 +24,16 @@ type health struct {
 	wake chan struct{}
 	late atomic.Int32 // requests that should have been answered
 
-	mu        sync.Mutex
-	heard     time.Time // the last answer
-	down      error     // why; nil when it is up
-	changes   int       // between up and down
-	followers map[chan struct{}]bool
-	silent    func() // called after each question without an answer
+	mu          sync.Mutex
+	heard       time.Time // the last answer
+	down        error     // why; nil when it is up
+	changes     int       // between up and down
+	subscribers map[chan struct{}]bool
+	silent      func() // called after each question without an answer
 }
 
 func (h *health) init() {
-	h.wake, h.followers, h.silent = make(chan struct{}, 1), map[chan struct{}]bool{}, func() {}
+	h.wake, h.subscribers, h.silent = make(chan struct{}, 1), map[chan struct{}]bool{}, func() {}
 }
 
 // Report is to be called with every error that came instead of an answer, and
@@ -57,7 +57,7 @@ func (h *health) set(down error) {
 	}
 	h.down = down
 	h.changes++
-	for f := range h.followers {
+	for f := range h.subscribers {
 		wake.Up(f)
 	}
 }
@@ -77,12 +77,12 @@ func (c *Cluster) Follow(ch chan struct{}) (stop func()) {
 	h := &c.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.followers[ch] = true
+	h.subscribers[ch] = true
 	wake.Up(h.wake)
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.followers, ch)
+		delete(h.subscribers, ch)
 	}
 }
 
@@ -118,7 +118,7 @@ func (h *health) pause() time.Duration {
 		return downPause
 	case h.late.Load() > 0:
 		return slowAfter
-	case len(h.followers) == 0:
+	case len(h.subscribers) == 0:
 		return time.Hour // Follow wakes
 	}
 	return quiet
@@ -127,7 +127,7 @@ func (h *health) pause() time.Duration {
 func (h *health) stale() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.down != nil || h.late.Load() > 0 || len(h.followers) > 0 && time.Since(h.heard) >= quiet
+	return h.down != nil || h.late.Load() > 0 || len(h.subscribers) > 0 && time.Since(h.heard) >= quiet
 }
 
 // ask asks the store.

@@ -2,14 +2,14 @@ package stat
 
 import "math"
 
-// most is the largest change, as a factor, that is tried to find a gate's power.
+// most is the largest change, as a factor, that is tried to find a gate's sensitivity.
 const most = 16
 
-// least is the smallest change of the median, as a fraction, that these runs
+// detectable is the smallest change of the median, as a fraction, that these runs
 // could have supported among that many rows: the runs of the new side are moved
 // to the median of the old one, and scaled until the test tells them apart. It
 // is negative for a fall, and infinite when they could not have supported any.
-func (d Difference) least(above bool, rows int) float64 {
+func (d Difference) detectable(above bool, rows int) float64 {
 	sign := 1.0
 	if !above {
 		sign = -1
@@ -40,34 +40,34 @@ func (d Difference) least(above bool, rows int) float64 {
 	return some - 1
 }
 
-// Power is what a gate could have stopped.
-type Power struct {
+// Sensitivity is what a gate could have stopped: its minimum detectable effect.
+type Sensitivity struct {
 	Gate Gate
-	// Row is the one of the gate's rows that shows the least, and Least the
+	// Row is the one of the gate's rows that shows the least, and Detectable the
 	// smallest change of its median, as a fraction, that these runs could have
 	// supported; infinite for none.
-	Row   Row
-	Least float64
+	Row        Row
+	Detectable float64
 }
 
 // Suffices reports whether the gate could have stopped a change that is just
 // beyond its limit, in each of its rows.
-func (p Power) Suffices() bool {
-	if math.IsInf(p.Least, 0) {
+func (p Sensitivity) Suffices() bool {
+	if math.IsInf(p.Detectable, 0) {
 		return false
 	}
-	return p.Gate.limit == 0 || p.Gate.above != (p.Gate.limit > 0) || math.Abs(p.Least) <= math.Abs(p.Gate.limit)
+	return p.Gate.limit == 0 || p.Gate.above != (p.Gate.limit > 0) || math.Abs(p.Detectable) <= math.Abs(p.Gate.limit)
 }
 
-// power finds the row of the gate that shows the least.
-func (g Gate) power(rows []Difference) Power {
-	p := Power{Gate: g}
+// sensitivity finds the row of the gate that shows the least.
+func (g Gate) sensitivity(rows []Difference) Sensitivity {
+	p := Sensitivity{Gate: g}
 	for _, d := range rows {
 		if !g.concerns(d.Unit) {
 			continue
 		}
-		if least := d.least(g.above, len(rows)); p.Row == (Row{}) || math.Abs(least) > math.Abs(p.Least) {
-			p.Row, p.Least = d.Row, least
+		if least := d.detectable(g.above, len(rows)); p.Row == (Row{}) || math.Abs(least) > math.Abs(p.Detectable) {
+			p.Row, p.Detectable = d.Row, least
 		}
 	}
 	return p

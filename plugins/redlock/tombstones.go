@@ -6,28 +6,28 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/recent"
 )
 
-// retired are the owners of this host whose leases without a token it has
+// tombstones are the owners of this host whose leases without a token it has
 // released. Without tokens a release looks like a withdrawal, but the grant is
 // known to be over, on connections that keep their order: refusing the owner
 // on every node would cost more than the release. So it is refused here.
-type retired struct {
+type tombstones struct {
 	live recent.Map[string, struct{}] // granted by this backend, and not released yet
 	past recent.Map[string, struct{}]
 }
 
 const (
-	// maxRetired bounds past. An owner is never used again in earnest, so this
+	// maxTombstones bounds past. An owner is never used again in earnest, so this
 	// is about requests that were on their way, and about callers that are wrong.
-	maxRetired = 8192
+	maxTombstones = 8192
 	// rememberFor is how long a grant is remembered whose lease was never
 	// released. One that is released later is withdrawn on the nodes.
 	rememberFor = 10 * time.Minute
 )
 
-func (r *retired) init() { r.live.Age, r.past.Limit = rememberFor, maxRetired }
+func (r *tombstones) init() { r.live.Age, r.past.Limit = rememberFor, maxTombstones }
 
-// end retires owner, and reports whether its lease was granted here.
-func (r *retired) end(owner string) bool {
+// end gives owner a tombstone, and reports whether its lease was granted here.
+func (r *tombstones) end(owner string) bool {
 	if !r.live.Take(owner) {
 		return false
 	}

@@ -30,11 +30,11 @@ func TestPower(t *testing.T) {
 			}
 			c := Comparison{Rows: []Difference{NewDifference(row, tt.runs, tt.runs)}}
 			v, unknown := c.Judge([]Gate{g})
-			if len(unknown) > 0 || len(v.Powers) != 1 || v.Powers[0].Suffices() != tt.suffices {
-				t.Fatalf("%v, %+v", unknown, v.Powers)
+			if len(unknown) > 0 || len(v.Sensitivities) != 1 || v.Sensitivities[0].Suffices() != tt.suffices {
+				t.Fatalf("%v, %+v", unknown, v.Sensitivities)
 			}
 			// What it says it could have shown is shown.
-			least := v.Powers[0].Least
+			least := v.Sensitivities[0].Detectable
 			if math.IsInf(least, 0) {
 				return
 			}
