@@ -34,12 +34,12 @@ const (
 	// Signal: a holder that could run has learned of the loss before the next
 	// grant came back.
 	Signal Rule = "lost signal"
-	// LeftBehind: no lock is taken for longer than the bound after its holder.
-	LeftBehind Rule = "left behind"
+	// Orphaned: no lock is taken for longer than the bound after its holder.
+	Orphaned Rule = "orphaned"
 	// Deadline: no call goes on for longer than the bound after its ctx.
 	Deadline Rule = "deadline"
-	// LeftOver: of a host that is over nothing is there for longer than the bound.
-	LeftOver Rule = "left over"
+	// Leaked: of a host that is over nothing is there for longer than the bound.
+	Leaked Rule = "leaked"
 	// GaveUp: whoever was served once waits, or tries to release, until its ctx
 	// ends.
 	GaveUp Rule = "gave up"
@@ -125,7 +125,7 @@ var claims = []Claim{
 		within: func(Setting) time.Duration { return ResumeLag },
 	},
 	{
-		Rule:   LeftBehind,
+		Rule:   Orphaned,
 		Says:   "no lock stays taken without its holder: it is free when Release or Close has returned without an error, and soon after the death of its host or the end of the last interruption, whichever is later",
 		Shows:  "a grant that nobody knows of and somebody renews",
 		Time:   "the TTL and 0.5 s",
@@ -142,7 +142,7 @@ var claims = []Claim{
 		within: func(Setting) time.Duration { return CloseGrace },
 	},
 	{
-		Rule:  LeftOver,
+		Rule:  Leaked,
 		Says:  "nothing is left of a host that was closed or has died: no process, directory, descriptor, connection or key",
 		Shows: "a plugin without a host, a heap that grows",
 		Time:  "a process 8 s, a key 2 min",

@@ -125,10 +125,10 @@ func TestBounds(t *testing.T) {
 		want    time.Duration
 	}{
 		{claim.Signal, claim.Setting{}, 50 * time.Millisecond},
-		{claim.LeftBehind, claim.Setting{Terms: store.Of("redis").Terms, TTL: ttl}, 10500 * time.Millisecond},
-		{claim.LeftBehind, claim.Setting{Terms: store.Of("etcd").Terms, TTL: ttl}, 12 * time.Second},
+		{claim.Orphaned, claim.Setting{Terms: store.Of("redis").Terms, TTL: ttl}, 10500 * time.Millisecond},
+		{claim.Orphaned, claim.Setting{Terms: store.Of("etcd").Terms, TTL: ttl}, 12 * time.Second},
 		{claim.Deadline, claim.Setting{}, 3 * time.Second},
-		{claim.LeftOver, claim.Setting{}, 2 * time.Minute},
+		{claim.Leaked, claim.Setting{}, 2 * time.Minute},
 		{claim.Survives, claim.Setting{TTL: ttl}, 4500 * time.Millisecond},
 		{claim.Survives, claim.Setting{TTL: time.Second}, 0},
 		{claim.Survives, claim.Setting{TTL: time.Millisecond}, 0},

@@ -176,6 +176,6 @@ func (j *judge) interrupted(in span) bool {
 // leftovers judges that nothing is left when all hosts have ended.
 func (j *judge) leftovers() {
 	for _, what := range j.h.Left {
-		j.broken(everywhere, claim.LeftOver, "%s", what)
+		j.broken(everywhere, claim.Leaked, "%s", what)
 	}
 }

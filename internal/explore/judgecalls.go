@@ -94,12 +94,12 @@ func (j *judge) stalls() {
 	}
 	for _, p := range j.h.Probes {
 		s := j.setting(p.Name)
-		bound := claim.Of(claim.LeftBehind).Within(s) + claim.Of(claim.Woken).Within(s)
+		bound := claim.Of(claim.Orphaned).Within(s) + claim.Of(claim.Woken).Within(s)
 		if len(j.h.Marks) > 0 {
 			bound = max(bound, claim.Of(claim.Granted).Within(s))
 		}
 		if p.Took > bound || p.Error != "" {
-			j.late(everywhere, claim.LeftBehind, "lock %d (TTL %v) was not free %v after every host had ended %s", p.Name, s.TTL, p.Took.Round(time.Millisecond), p.Error)
+			j.late(everywhere, claim.Orphaned, "lock %d (TTL %v) was not free %v after every host had ended %s", p.Name, s.TTL, p.Took.Round(time.Millisecond), p.Error)
 		}
 	}
 }

@@ -26,7 +26,7 @@ var etcdKind = &Store{
 		ExpiresLate: time.Second + 500*time.Millisecond,
 		Reconnects:  time.Second,
 		Remarks: map[claim.Rule]claim.Remark{
-			claim.LeftBehind: {
+			claim.Orphaned: {
 				Time: "on etcd 2 s",
 				From: "etcd starts every TTL anew, and a second longer, when a leader is elected, and looks for what has expired twice a second",
 			},

@@ -17,8 +17,8 @@ var mysqlKind = &Store{
 	Terms: claim.Terms{
 		Turn: func(ttl time.Duration) time.Duration { return min(ttl/2, 2*time.Second) },
 		Remarks: map[claim.Rule]claim.Remark{
-			claim.LeftOver: {From: "On mysql a free row stays for a day, too"},
-			claim.Woken:    {From: "On mysql it is half of the TTL but at most 2 s"},
+			claim.Leaked: {From: "On mysql a free row stays for a day, too"},
+			claim.Woken:  {From: "On mysql it is half of the TTL but at most 2 s"},
 		},
 		Exceptions: []claim.Exception{
 			{
@@ -47,7 +47,7 @@ var mysqlKind = &Store{
 				Source: 22,
 			},
 			{
-				Rules: claim.Late(claim.LeftBehind, claim.LeftOver), All: []claim.Condition{claim.ClockBack},
+				Rules: claim.Late(claim.Orphaned, claim.Leaked), All: []claim.Condition{claim.ClockBack},
 				Why:    "rows end at a time of the server's UTC_TIMESTAMP: a lease that nobody renews, releases or asks for lasts for as much longer as the clock was set back",
 				Source: 22,
 			},

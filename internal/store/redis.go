@@ -59,7 +59,7 @@ var redisKind = &Store{
 				Source: 11,
 			},
 			{
-				Rules: claim.Late(claim.LeftBehind, claim.LeftOver), All: []claim.Condition{claim.ClockBack},
+				Rules: claim.Late(claim.Orphaned, claim.Leaked), All: []claim.Condition{claim.ClockBack},
 				Why:    "keys end at a time of the server's wall clock: a lease that nobody renews or releases lasts for as much longer as the clock was set back",
 				Source: 11,
 			},

@@ -28,8 +28,8 @@ var redlockKind = &Store{
 		Turn:       func(time.Duration) time.Duration { return 250 * time.Millisecond },
 		Reconnects: time.Second,
 		Remarks: map[claim.Rule]claim.Remark{
-			claim.LeftOver: {From: "On redlock it is one for each prefix and node"},
-			claim.Woken:    {From: "On redlock it is 250 ms"},
+			claim.Leaked: {From: "On redlock it is one for each prefix and node"},
+			claim.Woken:  {From: "On redlock it is 250 ms"},
 			claim.Granted: {
 				Time: "on redlock 1 s more, and max_ttl where nodes were restarted",
 				From: "A node of redlock is asked again after 1 s at most",
@@ -63,7 +63,7 @@ var redlockKind = &Store{
 				Source: 6,
 			},
 			{
-				Rules: claim.Late(claim.LeftBehind, claim.LeftOver), All: []claim.Condition{claim.ClockBack},
+				Rules: claim.Late(claim.Orphaned, claim.Leaked), All: []claim.Condition{claim.ClockBack},
 				Why:    "the nodes' keys end at times of their wall clocks: where a majority was set back, a lease that nobody renews or releases lasts for as much longer",
 				Source: 11,
 			},
