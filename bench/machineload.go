@@ -92,7 +92,7 @@ func ownTime() time.Duration {
 // records what it was busy with.
 func watch() func(*record.Manifest) {
 	before := gauge()
-	return func(m *record.Manifest) { m.Business = before.until(gauge()) }
+	return func(m *record.Manifest) { m.MachineLoad = before.until(gauge()) }
 }
 
 // until says what the machine was busy with between two moments.

@@ -11,9 +11,9 @@ import (
 	"github.com/lockbench/lockbench/internal/record"
 )
 
-// TestBusinessOfOthers: what this process burns is its own, and what the system
+// TestMachineLoadOfOthers: what this process burns is its own, and what the system
 // counts beyond that is of others.
-func TestBusinessOfOthers(t *testing.T) {
+func TestMachineLoadOfOthers(t *testing.T) {
 	begin := gauged{at: time.Unix(100, 0), wall: time.Unix(100, 0), busy: 50 * time.Second, all: 400 * time.Second, own: 10 * time.Second}
 	end := gauged{at: time.Unix(110, 0), wall: time.Unix(191, 0), busy: 68 * time.Second, all: 420 * time.Second, own: 13 * time.Second,
 		stolen: time.Second, throttled: 2 * time.Second, ran: 3 * time.Second, waited: time.Second, pressure: 5 * time.Second}
@@ -21,14 +21,14 @@ func TestBusinessOfOthers(t *testing.T) {
 	if want := (record.MachineLoad{OtherCPUs: 1.5, Steal: 0.05, Throttled: 2, RunQueue: 0.25, Pressure: 0.5, ClockStep: 81, Elapsed: 10}); *b != want {
 		t.Errorf("%+v, want %+v", *b, want)
 	}
-	said := strings.Join((record.Manifest{Machine: record.Machine{Cores: 2}, Business: b}).Busy(), "\n")
+	said := strings.Join((record.Manifest{Machine: record.Machine{Cores: 2}, MachineLoad: b}).Busy(), "\n")
 	for _, want := range []string{"used 1.5 of its 2 CPUs", "5 % of its processor time", "throttled for 2.0 s of 10 s", "it went 91.0 s in 10.0 s"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q does not say %q", said, want)
 		}
 	}
 	quiet := begin.until(gauged{at: end.at, wall: time.Unix(109, 1e8), busy: 54 * time.Second, all: end.all, own: 13900 * time.Millisecond})
-	if said := (record.Manifest{Machine: record.Machine{Cores: 2}, Business: quiet}).Busy(); len(said) > 0 {
+	if said := (record.Manifest{Machine: record.Machine{Cores: 2}, MachineLoad: quiet}).Busy(); len(said) > 0 {
 		t.Errorf("a machine that did nothing else: %q", said)
 	}
 }

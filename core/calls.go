@@ -12,9 +12,9 @@ const (
 	// grace is how long a call in flight may still answer when its caller has
 	// given up: most do, and then there is nothing to withdraw.
 	grace = 50 * time.Millisecond
-	// patrol is how often calls under way are looked at, and so by how much
+	// tick is how often calls under way are looked at, and so by how much
 	// their end may be late.
-	patrol = 10 * time.Millisecond
+	tick = 10 * time.Millisecond
 )
 
 // calls watches over calls to the backend. It gives each a context with an
@@ -22,7 +22,7 @@ const (
 //
 // Note: context.WithTimeout and context.AfterFunc do the same with less code.
 // They took half of the processor time of an uncontended acquire, for timers
-// that hardly ever fire. Here one goroutine looks at all calls every patrol,
+// that hardly ever fire. Here one goroutine looks at all calls every tick,
 // and sleeps when there have been none.
 type calls struct {
 	c *Client
@@ -96,7 +96,7 @@ func (cs *calls) leave(k *call) {
 }
 
 func (cs *calls) run(ctx context.Context) {
-	ticker := time.NewTicker(patrol)
+	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
 		select {
@@ -112,7 +112,7 @@ func (cs *calls) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-cs.wake:
 		}
-		ticker.Reset(patrol)
+		ticker.Reset(tick)
 	}
 }
 

@@ -173,7 +173,7 @@ func TestDeadBackendCostsItsOwnCells(t *testing.T) {
 		t.Errorf("%d lines of the backend that lives, %v", n, err)
 	}
 	m, err := record.ReadManifest("out")
-	if err != nil || m.State != record.StateFailed || len(m.Failed) != 1 || m.Failed[0].Backend != "redis" || m.Business == nil {
+	if err != nil || m.State != record.StateFailed || len(m.Failed) != 1 || m.Failed[0].Backend != "redis" || m.MachineLoad == nil {
 		t.Errorf("%+v, %v", m, err)
 	}
 }

@@ -11,7 +11,7 @@ const (
 	// CleanupBudget is the default of core.Options.CleanupBudget.
 	CleanupBudget = time.Second
 	// underWay is how long a call may still answer when its ctx has ended, and by
-	// how much its end may be late (core: grace, patrol).
+	// how much its end may be late (core: grace, tick).
 	underWay = 50*time.Millisecond + 2*10*time.Millisecond
 
 	// AcquireGrace is how long after the end of its ctx an Acquire or a

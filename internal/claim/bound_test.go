@@ -13,7 +13,7 @@ import (
 func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 	for file, lines := range map[string][]string{
 		"core/client.go":                           {"defaultCleanupBudget = time.Second"},
-		"core/calls.go":                            {"grace = 50 * time.Millisecond", "patrol = 10 * time.Millisecond"},
+		"core/calls.go":                            {"grace = 50 * time.Millisecond", "tick = 10 * time.Millisecond"},
 		"core/driver/capability.go":                {"waitSlack = time.Second", "return min(max(ttl, 10*time.Millisecond), 3*time.Second)"},
 		"core/await.go":                            {"maxAsk = time.Second", "retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond"},
 		"core/renew.go":                            {"maxRetry = 500 * time.Millisecond"},

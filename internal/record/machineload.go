@@ -48,7 +48,7 @@ const steppedClock = 1
 // Busy says, for people, what else the machine was busy with, or the machines of
 // the parts; none when they were not.
 func (m Manifest) Busy() []string {
-	out := m.Business.words(m.Machine.Cores)
+	out := m.MachineLoad.words(m.Machine.Cores)
 	for i, p := range m.Parts {
 		for _, line := range p.MachineLoad.words(p.Machine.Cores) {
 			out = append(out, fmt.Sprintf("%s (part %d)", line, i+1))

@@ -33,9 +33,9 @@ type Manifest struct {
 	Plan      Plan      `json:"plan"`
 	Machine   Machine   `json:"machine"`
 	Subjects  []Subject `json:"subjects"`
-	// Business is what the machine had to do beside the run; nil where nobody
+	// MachineLoad is what the machine had to do beside the run; nil where nobody
 	// looked, and before the end.
-	Business *MachineLoad `json:"business,omitempty"`
+	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
 	// Rendezvous is that of a run which measured together with others.
 	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
 	// Resumed are the times that another process went on with the run.

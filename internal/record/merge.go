@@ -34,7 +34,7 @@ type Part struct {
 	// figures are of all parts together.
 	Rates map[string][]float64 `json:"cycles_per_s,omitempty"`
 	// MachineLoad is that of the run, see [Manifest].
-	MachineLoad *MachineLoad `json:"business,omitempty"`
+	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
 }
 
 // ReadWhole reads run.json of a folder whose run was done. The error wraps
@@ -129,7 +129,7 @@ func mergeable(a, b Manifest) error {
 func merged(all []Manifest) Manifest {
 	m := all[0]
 	m.Binaries, m.Subjects = maps.Clone(m.Binaries), slices.Clone(m.Subjects)
-	m.Parts, m.Skipped, m.Notes, m.Findings, m.Business = nil, nil, nil, nil, nil
+	m.Parts, m.Skipped, m.Notes, m.Findings, m.MachineLoad = nil, nil, nil, nil, nil
 	m.Elapsed, m.Plan.Runs = 0, 0
 	for _, one := range all {
 		m.Elapsed += one.Elapsed
@@ -148,7 +148,7 @@ func merged(all []Manifest) Manifest {
 			m.Parts = append(m.Parts, one.Parts...)
 			continue
 		}
-		m.Parts = append(m.Parts, Part{Started: one.Started, Seed: one.Plan.Seed, Runs: one.Plan.Runs, Lockbench: one.Lockbench, Machine: one.Machine, Elapsed: one.Elapsed, MachineLoad: one.Business})
+		m.Parts = append(m.Parts, Part{Started: one.Started, Seed: one.Plan.Seed, Runs: one.Plan.Runs, Lockbench: one.Lockbench, Machine: one.Machine, Elapsed: one.Elapsed, MachineLoad: one.MachineLoad})
 	}
 	return m
 }
