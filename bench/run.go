@@ -255,8 +255,8 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	return r.folder.Enter(unit)
 }
 
-// overlong reports whether a cell took much longer than it should. What stands
-// still before the measured time, or after it, shows in no figure.
+// overlong reports whether a cell took much longer than it should. What
+// stalls before the measured time, or after it, shows in no figure.
 func overlong(took, planned time.Duration) bool {
 	return took-planned > max(3*time.Second, planned)
 }

@@ -67,7 +67,7 @@ func leads(ctx context.Context, m *env.Server) (bool, error) {
 }
 
 // TestSickMember: one member of three that is cut off from its peers, though
-// clients reach it, or that stalls again and again, the leader too, costs
+// clients reach it, or that is frozen again and again, the leader too, costs
 // no host a lease, and not its pace either.
 func TestSickMember(t *testing.T) {
 	t.Run("cut off", func(t *testing.T) {

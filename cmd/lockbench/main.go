@@ -148,7 +148,7 @@ func oneArg(what string) cobra.PositionalArgs {
 	}
 }
 
-// flagError turns what pflag says into a usage error with the similar flags.
+// flagError turns what pflag says into a usage error that suggests similar flags.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {

@@ -80,8 +80,8 @@ func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
 	t.Logf("gone after %v", time.Since(killed).Round(time.Millisecond))
 }
 
-// TestKilledExplorationLeavesNothing kills lockbench while a process stands
-// still by its hand, which cannot end by itself.
+// TestKilledExplorationLeavesNothing kills lockbench while a process is
+// frozen by it, which cannot end by itself.
 func TestKilledExplorationLeavesNothing(t *testing.T) {
 	if s, err := env.StartRedis(t.Context(), nil); err != nil {
 		env.Missing(t, "redis", err)

@@ -17,8 +17,8 @@
 // [Conform] drives the same table outside of a test, for "lockbench conform".
 //
 // A machine that is busy fails no backend: limits count only the time in which
-// the suite's process ran, and a case that lost a lease while the process stood
-// still runs again in a fresh environment, five times at most; then it fails and says
+// the suite's process ran, and a case that lost a lease while the process
+// stalled runs again in a fresh environment, five times at most; then it fails and says
 // that the machine was too busy. What no clock decides fails at once.
 //
 // A case passes, fails, is n/a (a property of the backend excuses it) or is not

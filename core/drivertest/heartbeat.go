@@ -7,22 +7,22 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// stillShare is the part of a time, one in so many, that the process must have
+// stallShare is the part of a time, one in so many, that the process must have
 // stalled for before what it missed in that time is excused.
-const stillShare = 10
+const stallShare = 10
 
 // heartbeat is that of the process which runs a case: where it stalled, a
 // stopwatch says nothing about a backend.
 type heartbeat interface {
-	Stood(from, to time.Time) time.Duration
-	Stop() []proc.Still
+	Stalled(from, to time.Time) time.Duration
+	Stop() []proc.Stall
 }
 
 // ran returns how much of the time between the two instants this process ran.
 // What may take so long and no longer is measured by it.
 func ran(t T, from, to time.Time) time.Duration {
 	if x, ok := t.(*trial); ok {
-		return to.Sub(from) - x.heartbeat.Stood(from, to)
+		return to.Sub(from) - x.heartbeat.Stalled(from, to)
 	}
 	return to.Sub(from)
 }
@@ -46,8 +46,8 @@ func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
 	if x, ok := t.(*trial); ok {
-		if stood := x.heartbeat.Stood(now.Add(-d), now); stood > max(tolerance, d/stillShare) {
-			x.leaveOpen("this process stalled for %v of the last %v: %s", stood, d, what)
+		if stalled := x.heartbeat.Stalled(now.Add(-d), now); stalled > max(tolerance, d/stallShare) {
+			x.leaveOpen("this process stalled for %v of the last %v: %s", stalled, d, what)
 		}
 	}
 	t.Fatalf("%s", what)

@@ -8,15 +8,15 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// stoodStill is a heartbeat that has noted one more standstill.
-type stoodStill struct {
+// stalledHeartbeat is a heartbeat that has noted one more standstill.
+type stalledHeartbeat struct {
 	heartbeat
-	proc.Still
+	proc.Stall
 }
 
-func (s stoodStill) Stood(from, to time.Time) time.Duration {
+func (s stalledHeartbeat) Stalled(from, to time.Time) time.Duration {
 	both := earlier(to, s.To).Sub(later(from, s.From))
-	return s.heartbeat.Stood(from, to) + max(0, both)
+	return s.heartbeat.Stalled(from, to) + max(0, both)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -26,10 +26,10 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// standStill makes it look to t as if the process had not run in the past d.
-func standStill(t T, d time.Duration) {
+// stall makes it look to t as if the process had not run in the past d.
+func stall(t T, d time.Duration) {
 	x, now := t.(*trial), time.Now()
-	x.heartbeat = stoodStill{x.heartbeat, proc.Still{From: now.Add(-d), To: now}}
+	x.heartbeat = stalledHeartbeat{x.heartbeat, proc.Stall{From: now.Add(-d), To: now}}
 }
 
 func TestLimitsDoNotCountStandstill(t *testing.T) {
@@ -37,7 +37,7 @@ func TestLimitsDoNotCountStandstill(t *testing.T) {
 	looks := func(t T, _ *Harness) {
 		start := time.Now()
 		pause(t, time.Second)
-		standStill(t, d)
+		stall(t, d)
 		end := time.Now()
 		if took := ran(t, start, end); took != time.Second-d {
 			t.Errorf("of a second the process ran for %v", took)
@@ -79,7 +79,7 @@ func TestStandstillIsNotJudged(t *testing.T) {
 				runs++
 				pause(t, time.Second)
 				if tt.stands(runs) {
-					standStill(t, 200*time.Millisecond)
+					stall(t, 200*time.Millisecond)
 				}
 				if tt.errs {
 					t.Errorf("two holders")
@@ -96,7 +96,7 @@ func TestStandstillIsNotJudged(t *testing.T) {
 	c := Case{Rule: "K1", Name: "K1 late once", Run: func(t T, _ *Harness) {
 		if run++; run == 1 {
 			pause(t, time.Second)
-			standStill(t, 200*time.Millisecond)
+			stall(t, 200*time.Millisecond)
 			mistimed(t, time.Second, "too late")
 		}
 	}}

@@ -83,7 +83,7 @@ func TestBackoff(t *testing.T) {
 		t.Errorf("the first restart waits %v: leases wait for it", backoff(1))
 	}
 	for n := 2; n <= crashLoop; n++ {
-		if d := backoff(n); d < backoffFirst/2 || d >= 3*backoffMost/2 {
+		if d := backoff(n); d < backoffFirst/2 || d >= 3*maxBackoff/2 {
 			t.Errorf("restart %d waits %v", n, d)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // Pace of restarts. The first comes at once: leases are waiting for it (L8).
 const (
 	backoffFirst = 50 * time.Millisecond
-	backoffMost  = 2 * time.Second
+	maxBackoff   = 2 * time.Second
 	// A plugin that fails crashLoop times in a row without living for
 	// steadyAfter is tried only every slowPace, and calls say so.
 	crashLoop   = 8
@@ -77,7 +77,7 @@ func backoff(n int) time.Duration {
 	if n > crashLoop {
 		return slowPace/2 + rand.N(slowPace)
 	}
-	d := min(backoffFirst<<(n-2), backoffMost)
+	d := min(backoffFirst<<(n-2), maxBackoff)
 	return d/2 + rand.N(d)
 }
 

@@ -18,7 +18,7 @@ func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 		"core/await.go":                            {"maxAsk = time.Second", "retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond"},
 		"core/renew.go":                            {"maxRetry = 500 * time.Millisecond"},
 		"core/admin.go":                            {"maxLook = 5 * time.Second"},
-		"core/plugin/supervise.go":                 {"backoffFirst = 50 * time.Millisecond", "backoffMost = 2 * time.Second", "crashLoop = 8", "steadyAfter = 20 * time.Second", "slowPace = 15 * time.Second"},
+		"core/plugin/supervise.go":                 {"backoffFirst = 50 * time.Millisecond", "maxBackoff = 2 * time.Second", "crashLoop = 8", "steadyAfter = 20 * time.Second", "slowPace = 15 * time.Second"},
 		"core/plugin/process.go":                   {"closeCall = time.Second", "closeExit = time.Second", "killExit = 500 * time.Millisecond"},
 		"core/plugin/socketdir.go":                 {"sweepAfter = time.Minute"},
 		"core/plugin/serve/sessions.go":            {"aloneFor = 5 * time.Second"},

@@ -183,17 +183,17 @@ func testAction(t *testing.T, w *System, h *Host, a Action) {
 	}
 	works(t, h, "after")
 	for _, pid := range append(h.pluginChain(), h.Pid()) {
-		eventually(t, "it runs", func() bool { return !standsStill(pid) })
+		eventually(t, "it runs", func() bool { return !frozen(pid) })
 	}
 }
 
 // effects are what shows that an action goes on, where that can be seen from
 // here.
 var effects = map[string]func(*Host) bool{
-	"freeze-host":    func(h *Host) bool { return standsStill(h.Pid()) },
-	"freeze-plugin":  func(h *Host) bool { return standsStill(h.plugin()) },
-	"slow-host":      func(h *Host) bool { return standsStill(h.Pid()) },
-	"slow-plugin":    func(h *Host) bool { return standsStill(h.plugin()) },
+	"freeze-host":    func(h *Host) bool { return frozen(h.Pid()) },
+	"freeze-plugin":  func(h *Host) bool { return frozen(h.plugin()) },
+	"slow-host":      func(h *Host) bool { return frozen(h.Pid()) },
+	"slow-plugin":    func(h *Host) bool { return frozen(h.plugin()) },
 	"no-descriptors": func(h *Host) bool { return descriptorLimit(h.Pid()) != descriptorLimit(os.Getpid()) },
 	"lost-directory": func(h *Host) bool {
 		_, err := os.Stat(h.Dir)
@@ -242,8 +242,8 @@ func closeHost(t *testing.T, h *Host) {
 	}
 }
 
-// standsStill reports whether a signal has stopped a process.
-func standsStill(pid int) bool {
+// frozen reports whether a signal has stopped a process.
+func frozen(pid int) bool {
 	s, known := proc.Of(pid)
 	return known && s.Stopped()
 }

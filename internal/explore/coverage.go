@@ -62,7 +62,7 @@ func (c Coverage) Counts() (single, singles, pairs, allPairs int) {
 // Line sums it up.
 func (c Coverage) Line() string {
 	single, singles, pairs, allPairs := c.Counts()
-	return fmt.Sprintf("%d of %d actions, %d of %d pairs, %d at triggers", single, singles, pairs, allPairs, len(c.triggers))
+	return fmt.Sprintf("%d of %d actions, %d of %d pairs, %d actions at triggers", single, singles, pairs, allPairs, len(c.triggers))
 }
 
 // MarshalJSON implements json.Marshaler.

@@ -22,7 +22,7 @@ type heartbeat struct {
 
 func beginHeartbeat(w *System) *heartbeat {
 	b := &heartbeat{}
-	b.Heartbeat = proc.StartHeartbeat(func(*proc.Still) {
+	b.Heartbeat = proc.StartHeartbeat(func(*proc.Stall) {
 		if b.beats%countEvery == 0 {
 			b.looks++
 			b.runQueues += runnable()

@@ -102,7 +102,7 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 	}
 }
 
-// slow lets a process run for 10 ms and stall for 20 ms, over and over.
+// slow lets a process run for 10 ms and freezes it for 20 ms, over and over.
 // Pid says which one it is, each time.
 func (w *System) slow(e Event, pid func() int) error {
 	var err error

@@ -34,7 +34,7 @@ func (w *System) freeze(e Event, pid int) error {
 	return signal(pid, syscall.SIGSTOP)
 }
 
-// mark notes that a process may be stalled, so that whoever cleans up
+// mark notes that a process may be frozen, so that whoever cleans up
 // after an explorer that was killed ends it: it cannot see that by itself. See
 // the watcher of package env.
 func (w *System) mark(pid int) (unmark func() error, err error) {

@@ -22,8 +22,8 @@ const (
 )
 
 var (
-	stillFor = Span{10 * time.Millisecond, 6 * time.Second}
-	downFor  = Span{50 * time.Millisecond, 3 * time.Second}
+	frozenFor = Span{10 * time.Millisecond, 6 * time.Second}
+	downFor   = Span{50 * time.Millisecond, 3 * time.Second}
 )
 
 // serverActions are what happens to the servers of any store. One of several and
@@ -39,26 +39,26 @@ var serverActions = slices.Concat(freezes, crashes, []Action{
 var freezes = []Action{
 	{
 		Name: "freeze-servers", Does: "all servers are frozen", On: OnStore, Uses: UsesProcess, Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Elects }),
-		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor, Stops: StopsAll, Recovers: time.Second,
+		Needs: []fault.Capability{fault.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: time.Second,
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
-		// The leader among them may stall for longer than a TTL.
+		// The leader among them may be frozen for longer than a TTL.
 		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: where(electing),
-		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
+		Needs: []fault.Capability{fault.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
 		Name: "slow-servers", Does: "all servers get a third of the time", On: OnStore, Uses: UsesProcess,
-		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor, Heal: end,
+		Needs: []fault.Capability{fault.CapServers}, Lasts: frozenFor, Heal: end,
 		Inject: func(_ context.Context, w *System, e Event) error {
 			w.Setup.SlowServers(e, w.Setup.Servers)
 			return nil
 		},
 	},
 	{
-		Name: "freeze-node", Does: "%s is frozen, and the other nodes do not", On: OnServer, Uses: UsesStore, Only: where(voting),
-		Needs: []fault.Capability{fault.CapServers}, Lasts: stillFor,
+		Name: "freeze-node", Does: "%s is frozen, and the other nodes are not", On: OnServer, Uses: UsesStore, Only: where(voting),
+		Needs: []fault.Capability{fault.CapServers}, Lasts: frozenFor,
 		Inject: func(_ context.Context, w *System, e Event) error { return w.Setup.Servers[e.Target].Freeze() }, Heal: resumeAll,
 	},
 	{

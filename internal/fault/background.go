@@ -70,7 +70,7 @@ func (b *Background) Later(by any, d time.Duration, do func() error) {
 	}, once)
 }
 
-// SlowServers lets servers run for 10 ms and stall for 20 ms, over and
+// SlowServers lets servers run for 10 ms and freezes them for 20 ms, over and
 // over.
 func (b *Background) SlowServers(by any, servers []Server) {
 	b.WhileRunning(by, func(ctx context.Context) bool {

@@ -8,7 +8,7 @@ import (
 )
 
 // partitions cut hosts or servers off. A server that is cut off from everybody
-// is one that stalls: its connections stay open and it answers nothing.
+// is one that is frozen: its connections stay open and it answers nothing.
 var partitions = []Fault{
 	{
 		Name: "partition-holder", Does: "nothing passes between the holder and any server; nobody is told",

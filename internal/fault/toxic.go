@@ -93,8 +93,8 @@ func (w *toxic) Pipe(stub *toxics.ToxicStub) {
 }
 
 const (
-	// holdsMost is how many pieces wait in one direction of a connection.
-	holdsMost = 1024
+	// maxWaiting is how many pieces wait in one direction of a connection.
+	maxWaiting = 1024
 	// takeTime is how long whoever is to take a piece may not do so, until the
 	// connection is ended: toxiproxy does not report that its other end is gone.
 	takeTime = 30 * time.Second
@@ -143,7 +143,7 @@ func (p *transfer) await(changed chan struct{}) {
 		next = time.After(time.Until(p.next()))
 	}
 	input := p.stub.Input
-	if p.closed || len(p.waiting) >= holdsMost {
+	if p.closed || len(p.waiting) >= maxWaiting {
 		input = nil
 	}
 	select {

@@ -8,13 +8,13 @@ import (
 const (
 	// beatEvery is how often a heartbeat looks whether the process runs.
 	beatEvery = 5 * time.Millisecond
-	// stillAfter is the silence from which on it did not.
-	stillAfter = 15 * time.Millisecond
+	// stallAfter is the silence from which on it did not.
+	stallAfter = 15 * time.Millisecond
 )
 
-// Still is a time in which this process did not run, whoever withheld it from
+// Stall is a time in which this process did not run, whoever withheld it from
 // running.
-type Still struct{ From, To time.Time }
+type Stall struct{ From, To time.Time }
 
 // Heartbeat notes when this process did not run.
 type Heartbeat struct {
@@ -24,12 +24,12 @@ type Heartbeat struct {
 
 	mu     sync.Mutex
 	last   time.Time
-	stills []Still
+	stalls []Stall
 }
 
 // StartHeartbeat starts a heartbeat. It calls each, which may be nil, at every
 // beat, with the time before it in which the process stalled, nil for none.
-func StartHeartbeat(each func(*Still)) *Heartbeat {
+func StartHeartbeat(each func(*Stall)) *Heartbeat {
 	h := &Heartbeat{stop: make(chan struct{}), last: time.Now()}
 	h.ended.Go(func() {
 		t := time.NewTicker(beatEvery)
@@ -39,8 +39,8 @@ func StartHeartbeat(each func(*Still)) *Heartbeat {
 			case <-h.stop:
 				return
 			case <-t.C:
-				if still := h.note(time.Now()); each != nil {
-					each(still)
+				if stall := h.note(time.Now()); each != nil {
+					each(stall)
 				}
 			}
 		}
@@ -50,26 +50,26 @@ func StartHeartbeat(each func(*Still)) *Heartbeat {
 
 // note is a beat at now. It returns how long the process has stalled before
 // it, nil for not at all.
-func (h *Heartbeat) note(now time.Time) (still *Still) {
+func (h *Heartbeat) note(now time.Time) (stall *Stall) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if now.Sub(h.last) > stillAfter {
-		still = &Still{h.last, now}
-		h.stills = append(h.stills, *still)
+	if now.Sub(h.last) > stallAfter {
+		stall = &Stall{h.last, now}
+		h.stalls = append(h.stalls, *stall)
 	}
 	if now.After(h.last) {
 		h.last = now
 	}
-	return still
+	return stall
 }
 
-// Stood is for how long of the time between the two instants the process stood
-// still.
-func (h *Heartbeat) Stood(from, to time.Time) (sum time.Duration) {
+// Stalled is for how long of the time between the two instants the process
+// stalled.
+func (h *Heartbeat) Stalled(from, to time.Time) (sum time.Duration) {
 	h.note(time.Now()) // the goroutine that asks may be back before the ticker's
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, s := range h.stills {
+	for _, s := range h.stalls {
 		if s.From.Before(from) {
 			s.From = from
 		}
@@ -83,12 +83,12 @@ func (h *Heartbeat) Stood(from, to time.Time) (sum time.Duration) {
 
 // Stop ends the heartbeat and returns all that it has noted. It may be called
 // again.
-func (h *Heartbeat) Stop() []Still {
+func (h *Heartbeat) Stop() []Stall {
 	h.once.Do(func() { close(h.stop) })
 	h.ended.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.stills
+	return h.stalls
 }
 
 // Ran returns how much of the time that do took this process ran: on a busy
@@ -99,5 +99,5 @@ func Ran(do func()) time.Duration {
 	from := time.Now()
 	do()
 	to := time.Now()
-	return to.Sub(from) - h.Stood(from, to)
+	return to.Sub(from) - h.Stalled(from, to)
 }

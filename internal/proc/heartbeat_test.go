@@ -15,7 +15,7 @@ func TestHeartbeatNotesStandstill(t *testing.T) {
 		b.note(at)
 	}
 	b.last = at.Add(time.Hour) // what this test itself takes is not looked at
-	if got, want := b.Stood(start, at), 240*time.Millisecond; got != want {
+	if got, want := b.Stalled(start, at), 240*time.Millisecond; got != want {
 		t.Errorf("the process stalled for %v, want %v", got, want)
 	}
 }
@@ -23,15 +23,15 @@ func TestHeartbeatNotesStandstill(t *testing.T) {
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		beats := 0
-		h := StartHeartbeat(func(still *Still) {
-			if still != nil {
-				t.Errorf("beat %d: it stalled: %v", beats, *still)
+		h := StartHeartbeat(func(stall *Stall) {
+			if stall != nil {
+				t.Errorf("beat %d: it stalled: %v", beats, *stall)
 			}
 			beats++
 		})
 		time.Sleep(time.Second)
-		if stills := h.Stop(); len(stills) > 0 || beats < 199 || beats > 200 {
-			t.Errorf("%d beats in a second, %v", beats, stills)
+		if stalls := h.Stop(); len(stalls) > 0 || beats < 199 || beats > 200 {
+			t.Errorf("%d beats in a second, %v", beats, stalls)
 		}
 		h.Stop()
 	})

@@ -151,10 +151,10 @@ func (a *agent) note(e core.Event) {
 }
 
 // noteHeartbeat reports the plugin, and a time in which this process did not run.
-func (a *agent) noteHeartbeat(still *proc.Still) {
+func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	a.sendPlugin()
-	if still != nil {
+	if stall != nil {
 		clock := proc.MachineClock()
-		a.send(note{Halt: &record.Halt{Host: a.spec.Host, Why: record.HaltStarved, From: clock.Of(still.From), To: clock.Of(still.To)}})
+		a.send(note{Halt: &record.Halt{Host: a.spec.Host, Why: record.HaltStarved, From: clock.Of(stall.From), To: clock.Of(stall.To)}})
 	}
 }

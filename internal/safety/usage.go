@@ -14,7 +14,7 @@ import (
 // plugin collects its garbage when it likes to, and what its heap has grown to
 // once stays resident for minutes: one with 5 MB in objects goes from
 // 35 MB to 70 when a pool is given back, and another from 41 to 106 when its
-// servers were started again before. Its pools of connections grow when the
+// servers have been started again. Its pools of connections grow when the
 // store is slow, to a bound: 48 at most.
 const (
 	moreGoroutines  = 16

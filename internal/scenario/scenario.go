@@ -28,7 +28,7 @@ type Scenario struct {
 	AcrossHosts bool
 	// MinClients is the fewest callers with which it makes sense; 0 is 1.
 	MinClients int
-	// Workloads are its loads.
+	// Workloads are what it runs with.
 	Workloads func(a Overrides) []Workload
 	// Takes is about how long one execution takes.
 	Takes func(in Input) time.Duration

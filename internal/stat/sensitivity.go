@@ -2,8 +2,8 @@ package stat
 
 import "math"
 
-// most is the largest change, as a factor, that is tried to find a gate's sensitivity.
-const most = 16
+// maxChange is the largest change, as a factor, that is tried to find a gate's sensitivity.
+const maxChange = 16
 
 // detectable is the smallest change of the median, as a fraction, that these runs
 // could have supported among that many rows: the runs of the new side are moved
@@ -26,7 +26,7 @@ func (d Difference) detectable(above bool, rows int) float64 {
 		return t.P*float64(rows) < Alpha
 	}
 	// The further apart they are the lower is p, so that halving finds the edge.
-	none, some := 1.0, math.Pow(most, sign)
+	none, some := 1.0, math.Pow(maxChange, sign)
 	if !shows(some) {
 		return math.Inf(int(sign))
 	}

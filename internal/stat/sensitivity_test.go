@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestPower: the more the runs scatter the larger is what they can show, and few
+// TestSensitivity: the more the runs scatter the larger is what they can show, and few
 // of them show nothing.
-func TestPower(t *testing.T) {
+func TestSensitivity(t *testing.T) {
 	steady, noisy := []float64{100, 101, 99, 100.5, 99.5, 100}, []float64{60, 140, 80, 120, 70, 130}
 	row := Row{"Acquire/backend=NAME/clients=1", "p50-ns/acquire"}
 	for _, tt := range []struct {

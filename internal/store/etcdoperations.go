@@ -76,7 +76,7 @@ var etcdOperations = []Operation{
 		Do: cutOff(true), Undo: cutOff(false),
 	},
 	{
-		Name: "generation", Does: "the key of the generation is deleted by hand", Makes: []claim.Condition{claim.EndedByHand},
+		Name: "generation", Does: "the generation key is deleted by hand", Makes: []claim.Condition{claim.EndedByHand},
 		Do: deleted(etcdPrefix + "\xffe"),
 	},
 	{Name: "delete", Does: "a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand}, Do: asked(deleteHold)},

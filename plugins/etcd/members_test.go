@@ -48,7 +48,7 @@ func sits(t *testing.T, b *Backend, addr string) {
 }
 
 // TestReleaseWithFrozenMember: a host that ends while the member that it uses
-// stalls leaves no lock behind, whose TTL may be long.
+// is frozen leaves no lock behind, whose TTL may be long.
 func TestReleaseWithFrozenMember(t *testing.T) {
 	members, o := three(t)
 	ill := members[(leader(t, members)+1)%3]
@@ -80,7 +80,7 @@ func TestReleaseWithFrozenMember(t *testing.T) {
 	}
 }
 
-// TestMemberWithoutAnswer: what is asked of a member that stalls is asked of
+// TestMemberWithoutAnswer: what is asked of a frozen member is asked of
 // another one, and what must not be asked twice is of unknown outcome soon.
 func TestMemberWithoutAnswer(t *testing.T) {
 	members, o := three(t)
@@ -93,7 +93,7 @@ func TestMemberWithoutAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), b.cluster.RequestTimeout())
 	defer cancel()
 	if _, err := b.TryAcquire(ctx, lock("jobs", "a")); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) || ctx.Err() != nil {
-		t.Errorf("acquire from a member that stalls: %v", err)
+		t.Errorf("acquire from a frozen member: %v", err)
 	}
 	must(t, b.Release(t.Context(), lock("jobs", "a"))) // goes elsewhere
 	acquire(t, b, lock("jobs", "b"))

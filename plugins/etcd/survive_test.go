@@ -174,7 +174,7 @@ func TestReservationsOfSilentProcesses(t *testing.T) {
 	}
 }
 
-// TestOrderWithFrozenLeader: those who wait while the leader stalls are
+// TestOrderWithFrozenLeader: those who wait while the leader is frozen are
 // granted in the order in which they came.
 func TestOrderWithFrozenLeader(t *testing.T) {
 	members, o := three(t)

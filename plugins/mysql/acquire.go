@@ -77,7 +77,7 @@ func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statemen
 	return nil
 }
 
-// attempt numbers asks, sends them and returns the rows as they are then.
+// attempt numbers ops, sends them and returns the rows as they are then.
 func (b *Backend) attempt(ctx context.Context, s *conn.Session, ops []statement.Operation, long bool) ([]statement.Row, error) {
 	base := newNonce() >> statement.NonceBits
 	at := make(map[string]int, len(ops))

@@ -49,7 +49,7 @@ type link struct {
 	server atomic.Pointer[conn.Server]
 	pool   *conn.Pool // for statements
 
-	// background is that of statements, which outlive their callers.
+	// background is what statements run in, which outlive their callers.
 	background *background.Group
 }
 

@@ -44,7 +44,7 @@ type batcher struct {
 	// wait for a row in the server: see slow.
 	get   func(ctx context.Context) (*conn.Session, error)
 	slots chan struct{}
-	// run sends asks, which are in the order of their names, in one statement. On
+	// run sends ops, which are in the order of their names, in one statement. On
 	// an error nothing is known about any of them. It may return what else is to
 	// be done on the connection, which nothing must interrupt.
 	run func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error)

@@ -103,7 +103,7 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statem
 	return results, func() { b.notifyAll(ctx, s, ops) }, err
 }
 
-// endLeases releases what it finds of asks, and returns how many these are and
+// endLeases releases what it finds of ops, and returns how many these are and
 // whom to wake. A block that fails may leave its transaction open: the
 // server rolls that back when the connection ends.
 func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, ops []statement.Operation, alone bool) (n int64, wakeID uint64, err error) {
@@ -136,7 +136,7 @@ func (b *Backend) notifyAll(ctx context.Context, s *conn.Session, ops []statemen
 	}
 }
 
-// missing fills in a NotHeldError for each ask that was not done.
+// missing fills in a NotHeldError for each operation that was not done.
 func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.Operation, results []driver.Result, done func(statement.Row, statement.Operation) bool) error {
 	rows := map[string]statement.Row{}
 	if err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) { rows[r.Name] = r }); err != nil {

@@ -130,7 +130,7 @@ func TestReleaseWakesFirst(t *testing.T) {
 		}
 		mine = acquire(t, w.b, mine)
 		if w.b.WasWoken(mine.Owner) {
-			t.Error("it ops so more than once")
+			t.Error("it asks so more than once")
 		}
 		release(t, w.b, mine)
 	}

@@ -53,7 +53,7 @@ func TestRenewalsOfABusyServer(t *testing.T) {
 		took := time.Since(began)
 		cancel()
 		if resumed.Stop() {
-			t.Fatal("renewed by a server that stalls")
+			t.Fatal("renewed by a frozen server")
 		}
 		if took >= mysql.SlowestAfter {
 			continue

@@ -116,7 +116,7 @@ func newSituation(seed uint64) (c situation) {
 		queue = list(func(i int) string { return fmt.Sprint(",o-", i, ".", pick(r, 1, 77+i)) })
 	}
 	token := pick(r, "0", "7", "1999999999999999", "2000000000499999", "2000000000500000", "2000000100000000")
-	c.request = driver.Request{Name: "n", Owner: owner(), Label: "ops", TTL: pick(r, time.Second, 3*time.Second), Value: pick(r, nil, []byte("w"))}
+	c.request = driver.Request{Name: "n", Owner: owner(), Label: "asks", TTL: pick(r, time.Second, 3*time.Second), Value: pick(r, nil, []byte("w"))}
 	barred, old := tombstones(), ""
 	since := pick(r, "-61.0", "-30.0", "0.0", "5.0")
 	if barred != "" {
@@ -164,7 +164,7 @@ func nothing(*Backend, string)           {}
 func waitedFor(b *Backend, name string)  { b.contended.Put(name, struct{}{}) }
 func heldBefore(b *Backend, name string) { b.rows.Put(name, struct{}{}) }
 
-// ask sends asks in one statement and returns the result of the first.
+// ask sends ops in one statement and returns the result of the first.
 func (w *bench) ask(ctx context.Context, l *batcher, knows func(*Backend, string), ops ...statement.Operation) (driver.Result, error) {
 	w.b.contended, w.b.rows = recent.Map[string, struct{}]{}, recent.Map[string, struct{}]{}
 	knows(w.b, ops[0].Name)

@@ -149,7 +149,7 @@ func (c *connection) ask(ctx context.Context, batch []*quorumRequest) (answers [
 		return nil, false, redisnode.ErrReply(reply)
 	}
 	c.n.ahead.Store(now - c.n.b.clock())
-	c.n.aheadMost.Store(now - sent)
+	c.n.maxAhead.Store(now - sent)
 	return answers, votes == 1, nil
 }
 

@@ -44,8 +44,8 @@ type node struct {
 	// ahead is the node's clock minus Backend.clock at the last reply, in
 	// microseconds; too small by the way of the reply. 0 before the first.
 	ahead atomic.Int64
-	// aheadMost is the same, too large by the way of the request.
-	aheadMost atomic.Int64
+	// maxAhead is the same, too large by the way of the request.
+	maxAhead atomic.Int64
 
 	// identity is the hash of its run id, which every host knows it by.
 	identity atomic.Uint64
@@ -64,7 +64,7 @@ type node struct {
 	uncertain recent.Map[string, struct{}]
 	// retries are what the node must yet be told to give up, oldest first.
 	retries []*quorumRequest
-	retried time.Time // when it was told what was due then
+	retried time.Time // when it was last told
 	// runID is that of the server that it is connected to; guarded by
 	// Backend.mu.
 	runID string

@@ -60,7 +60,7 @@ func (b *Backend) clocks(n *node) (earliest, latest any) {
 	var lowest, highest int64
 	known, clock := 1, b.clock()
 	for _, other := range b.nodes {
-		low, high := other.ahead.Load(), other.aheadMost.Load()
+		low, high := other.ahead.Load(), other.maxAhead.Load()
 		if state, _ := other.status(); other == n || state != up || low == 0 || high == 0 {
 			continue
 		}

@@ -26,7 +26,8 @@ const (
 
 func (r *tombstones) init() { r.live.Age, r.past.Limit = rememberFor, maxTombstones }
 
-// end gives owner a tombstone, and reports whether its lease was granted here.
+// end has owner refused here from now on if its lease was granted here, and
+// reports whether it was.
 func (r *tombstones) end(owner string) bool {
 	if !r.live.Take(owner) {
 		return false

@@ -50,8 +50,8 @@ type Connect struct {
 
 // The bounds of both timeouts.
 const (
-	leastTimeout = 10 * time.Millisecond
-	maxTimeout   = 10 * time.Minute
+	minTimeout = 10 * time.Millisecond
+	maxTimeout = 10 * time.Minute
 )
 
 // check returns what is wrong with c whose address asks for TLS or not; its
@@ -79,8 +79,8 @@ func (c Connect) check(addressTLS bool) error {
 		err = errors.Join(err, Conflict("the former says no TLS, and the latter asks for it", "tls_enabled=false", "address"))
 	}
 	return errors.Join(err,
-		Between("dial_timeout", c.DialTimeout, leastTimeout, maxTimeout),
-		Between("request_timeout", c.RequestTimeout, leastTimeout, maxTimeout))
+		Between("dial_timeout", c.DialTimeout, minTimeout, maxTimeout),
+		Between("request_timeout", c.RequestTimeout, minTimeout, maxTimeout))
 }
 
 // namesFile returns an error, without name, when name must be the contents of a

@@ -62,7 +62,7 @@ type Operation struct {
 	Tombstone bool   // of a withdrawal: the owner may still ask
 }
 
-// Names are those of asks.
+// Names are those of ops.
 func Names(ops []Operation) []string {
 	all := make([]string, len(ops))
 	for i, a := range ops {
