@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/internal/cancellation"
 )
 
 func TestCancelTravels(t *testing.T) {
@@ -37,6 +38,56 @@ func TestCancelTravels(t *testing.T) {
 		if token, err := p.TryAcquire(t.Context(), driver.Request{Name: "quick"}); token != 1 || err != nil {
 			t.Errorf("afterwards: %d, %v", token, err)
 		}
+	}
+}
+
+// stuckValues is the context of a call with the values of an application's, which
+// block.
+type stuckValues struct {
+	context.Context
+	cancellation.Signal
+	asked atomic.Int64
+	freed chan struct{}
+}
+
+func (*stuckValues) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (c *stuckValues) Done() <-chan struct{}     { return c.Signal.Done() }
+func (c *stuckValues) Err() error                { return c.Signal.Err() }
+func (c *stuckValues) Value(any) any {
+	c.asked.Add(1)
+	<-c.freed
+	return nil
+}
+
+// TestStuckValuesHoldUpNoReply: a caller that reads its own reply reads those of
+// the others, too, and must not wait for its context meanwhile.
+func TestStuckValuesHoldUpNoReply(t *testing.T) {
+	var slow atomic.Int64
+	p := open(t, blocking(nil, &slow))
+	ctx := &stuckValues{freed: make(chan struct{})}
+	defer close(ctx.freed)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.TryAcquire(ctx, driver.Request{Name: "slow"})
+		ended <- err
+	}()
+	eventually(t, "the request is there, or its caller waits for its context", func() bool { return slow.Load()+ctx.asked.Load() > 0 })
+	other, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if token, err := p.TryAcquire(other, driver.Request{Name: "quick"}); token != 1 || err != nil {
+		t.Errorf("another call: %d, %v", token, err)
+	}
+	ctx.Cancel(context.Canceled)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	case <-other.Done():
+		t.Error("the caller does not return at the end of its context")
+	}
+	if n := ctx.asked.Load(); n > 0 {
+		t.Errorf("the link asked for %d values", n)
 	}
 }
 

@@ -36,7 +36,7 @@ func (l *Link) assign(c *call) bool {
 // readFor reads until c is answered or ctx ends, and passes the role on.
 func (l *Link) readFor(ctx context.Context, c *call) {
 	id := c.id
-	stop := context.AfterFunc(ctx, func() { l.interrupt(id) })
+	stop := afterFunc(ctx, func() { l.interrupt(id) })
 	for done := false; !done; {
 		answered, err := l.read(c)
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -58,6 +58,19 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 	if under > 0 {
 		l.wake <- struct{}{}
 	}
+}
+
+// afterFunc is context.AfterFunc for whoever has the role of the reader, while
+// all others wait for it. That function asks for a value of ctx first, and the
+// values of a call are those of its caller's context, a type of the application
+// maybe, which may block.
+func afterFunc(ctx context.Context, f func()) (stop func() bool) {
+	if own, ok := ctx.(interface {
+		AfterFunc(f func()) (stop func() bool)
+	}); ok {
+		return own.AfterFunc(f)
+	}
+	return context.AfterFunc(ctx, f)
 }
 
 // interrupt ends the reading of the caller of call id.
