@@ -55,7 +55,7 @@ func (c *Client) here(name string, h Holder) Holder {
 }
 
 // List yields every held lock whose name starts with prefix, in no particular
-// order: all locks for "". An error ends it. It wraps ErrUnsupported where the
+// order: all locks for "". The loop must not call Close. An error ends it. It wraps ErrUnsupported where the
 // backend cannot list.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, error] {
 	return func(yield func(Holder, error) bool) {
@@ -105,10 +105,17 @@ func (c *Client) needAdmin() error {
 	return fmt.Errorf("%w: %s does not declare the capability %q", ErrUnsupported, c.name, driver.CapAdmin)
 }
 
-// notHeld records what an answer that wraps ErrNotHeld says about l.
+// notHeld records what an answer that wraps ErrNotHeld says about l, or about
+// the lease that it was handed on to. Without fencing the tokens of two grants
+// are alike, so the owner says which one it is.
 func (c *Client) notHeld(l *Lease, err error) {
 	if !errors.Is(err, ErrNotHeld) {
 		return
 	}
-	c.sched.loseGrant(l.lock.name, l.token, func(l *Lease) error { return c.sched.verdict(l, err, c.clock.now()) })
+	c.sched.loseGrant(l.lock.name, l.token, func(now *Lease) error {
+		if now.owner != l.owner {
+			return nil
+		}
+		return c.sched.verdict(now, err, c.clock.now())
+	})
 }

@@ -18,7 +18,7 @@ type grant struct {
 // ask asks the store once for a's owner.
 func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	c := a.lock.c
-	g := grant{epoch: c.sched.epoch.Load(), sent: c.clock.early()}
+	g := grant{epoch: c.sched.epoch.Load(), sent: c.clock.now()} // not early: an idle client has not seen a suspend
 	call := c.calls.begin(ctx, driver.AcquireBudget(a.lock.opts.TTL))
 	var err error
 	g.token, err = c.b.TryAcquire(call, a.request())
@@ -105,11 +105,15 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 			return err
 		}
 		r := a.request()
-		c.janitor.add(a.expiresBy, func(ctx context.Context) error { return c.withdraw(ctx, r) })
-		return &IndeterminateError{
+		err = &IndeterminateError{
 			FreeAt: c.clock.time(a.expiresBy),
 			Err:    fmt.Errorf("%w; withdrawing it: %w", err, failed),
 		}
+		c.janitor.add(&cleanup{
+			name: r.Name, until: a.expiresBy, err: err,
+			try: func(ctx context.Context) error { return c.withdraw(ctx, r) },
+		})
+		return err
 	}
 }
 

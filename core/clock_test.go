@@ -83,6 +83,23 @@ func TestL3SuspendedMachineFindsItsLeaseExpired(t *testing.T) {
 	}
 }
 
+// TestAcquireAfterSuspend: the time for which an idle client's machine was
+// suspended before is not the time that its acquire took.
+func TestAcquireAfterSuspend(t *testing.T) {
+	f := newFake()
+	c, _ := open(t, f)
+	boot := &fakeBoot{base: time.Now()}
+	c.clock.init(boot.read)
+	lock := lockOf(t, c, "a", nil)
+	boot.ahead.Store(int64(time.Hour))
+	if _, err := lock.TryAcquire(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := f.count("withdraw"); n > 0 {
+		t.Errorf("withdrawn %d times", n)
+	}
+}
+
 func TestDeadlineAllowances(t *testing.T) {
 	for _, tc := range []struct{ ttl, drift, lead time.Duration }{
 		{10 * time.Second, 102 * time.Millisecond, 5 * time.Millisecond},

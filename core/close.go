@@ -7,8 +7,10 @@ import (
 	"time"
 )
 
-// releasers is how many leases Close releases at the same time.
-const releasers = 64
+// releasers is how many leases Close releases at the same time. It is many:
+// one that cannot be released, as of a row that a foreign transaction has
+// locked, keeps its place until ctx ends.
+const releasers = 1024
 
 // Close stops campaigns and observers, ends the contexts of the callbacks of
 // Lock.Do, Lock.TryDo and Elector.Run and waits until they have returned,
@@ -16,7 +18,8 @@ const releasers = 64
 // ErrClosed, and so does every call after it. Close may be called more than
 // once. It must not be called from such a callback, for which it waits: with
 // the callback's ctx, or one made of it, that is an error that wraps
-// ErrInvalid, and nothing is closed.
+// ErrInvalid, and nothing is closed. Nor must it be called by Healthy or in the
+// body of a loop over List: it would wait for them until ctx ends.
 //
 // When ctx ends first, callbacks are no longer waited for, and their locks are
 // left to expire. While the backend does not answer, Close goes on trying to
@@ -54,11 +57,10 @@ func (c *Client) shutdown(ctx context.Context) error {
 	c.endLifetime()
 	rctx, cancel := c.outlive(ctx, c.opts.CleanupBudget)
 	defer cancel()
-	err := c.releaseAll(rctx)
-	if waitErr := c.drain(ctx); waitErr != nil {
-		err = both(err, waitErr)
-	}
-	err = both(err, c.releaseAll(rctx)) // what was granted or resigned meanwhile
+	failed := c.releaseAll(rctx)
+	err := c.drain(ctx)
+	failed = append(failed, c.releaseAll(rctx)...) // what was granted or resigned meanwhile
+	err = both(firstOf(failed), err)
 	c.stopSpawning()
 	c.abandon()
 	c.endWork()
@@ -105,60 +107,69 @@ func (c *Client) drain(ctx context.Context) error {
 }
 
 // releaseAll releases every lease under which no callback works, and goes on
-// with what the janitor has not done, for as long as ctx lives.
-func (c *Client) releaseAll(ctx context.Context) error {
-	var todo []func() error
+// with what the janitor has not done, for as long as ctx lives. It returns what
+// it could not release, with nil for the rest.
+func (c *Client) releaseAll(ctx context.Context) []*Error {
+	type item struct {
+		name    string
+		release func() error
+	}
+	var todo []item
 	for _, l := range c.sched.leaving() {
-		todo = append(todo, func() error {
-			if err := l.release(ctx, 0); err != nil {
-				return &Error{Op: "release", Backend: c.name, Name: l.lock.name, Err: err}
-			}
-			return nil
-		})
+		todo = append(todo, item{l.lock.name, func() error { return l.release(ctx, 0) }})
 	}
 	for _, k := range c.janitor.all() {
-		todo = append(todo, func() error {
-			c.finish(ctx, k)
-			return nil
-		})
+		todo = append(todo, item{k.name, func() error { return c.finish(ctx, k) }})
 	}
-	failures := make([]error, len(todo))
-	atOnce(releasers, len(todo), func(i int) { failures[i] = todo[i]() })
-	return firstOf(failures)
+	failed := make([]*Error, len(todo))
+	atOnce(releasers, len(todo), func(i int) {
+		if err := todo[i].release(); err != nil {
+			failed[i] = &Error{Op: "release", Backend: c.name, Name: todo[i].name, Err: err}
+		}
+	})
+	return failed
 }
 
-// finish tries a clean-up until it is done or over, or ctx ends. Whoever left
-// it to the janitor has been told why.
-func (c *Client) finish(ctx context.Context, k *cleanup) {
+// finish tries a clean-up until it is done or over, which returns nil, or ctx
+// ends, which returns why it was left. Whoever called Release was told that;
+// whoever called Run was not.
+func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}
-	for ctx.Err() == nil && c.clock.now() < k.until {
+	for c.clock.now() < k.until {
+		if ctx.Err() != nil {
+			return k.err
+		}
 		call := c.calls.try(ctx, 0)
 		err := k.try(call)
 		call.done()
 		if err == nil {
-			return
+			return nil
 		}
 		sleep(ctx, pause.next())
 	}
+	return nil
 }
 
-// firstOf returns the first error, and how many more there are.
-func firstOf(errs []error) error {
-	var first error
-	more := 0
-	for _, err := range errs {
-		switch {
-		case err == nil:
-		case first == nil:
-			first = err
-		default:
-			more++
+// firstOf returns the first error, and for how many more locks there are some.
+func firstOf(failed []*Error) error {
+	var first *Error
+	names := map[string]bool{}
+	for _, err := range failed {
+		if err == nil {
+			continue
 		}
+		if first == nil {
+			first = err
+		}
+		names[err.Name] = true
 	}
-	if more > 0 {
-		return fmt.Errorf("%w (and %d more)", first, more)
+	switch len(names) {
+	case 0:
+		return nil
+	case 1:
+		return first
 	}
-	return first
+	return fmt.Errorf("%w (and %d more)", first, len(names)-1)
 }
 
 // errAbandoned ends leases that outlive their client.

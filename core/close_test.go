@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,6 +138,102 @@ func TestCloseOnAFrozenBackend(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCloseWithRenewalsUnderWay: they are waited for, but not by one lease after
+// another beyond the end of ctx.
+func TestCloseWithRenewalsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(driver.CapBatcher)
+		c, _ := open(t, f)
+		for i := range 3 * releasers {
+			acquire(t, lockOf(t, c, fmt.Sprint(i), &LockOptions{TTL: time.Minute}))
+		}
+		f.hook(func(ctx context.Context, _ string, _ driver.Request) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, nil)
+		time.Sleep(21 * time.Second) // all renewals are under way, and take 13 s
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		err := c.Close(ctx)
+		if took := time.Since(began); took > 2500*time.Millisecond {
+			t.Errorf("Close took %v with a ctx of 1s", took)
+		}
+		if !errors.Is(err, ErrIndeterminate) {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}
+
+// TestCloseTriesWhatOthersHoldUp: leases that cannot be released do not keep
+// Close from the others.
+func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c, _ := open(t, f)
+		const stuck = 200
+		for i := range 2 * stuck {
+			acquire(t, lockOf(t, c, fmt.Sprint(i), nil))
+		}
+		f.hook(func(_ context.Context, _ string, r driver.Request) error {
+			if len(r.Name) < 3 || r.Name < fmt.Sprint(stuck) {
+				return fmt.Errorf("%w: the row is locked", driver.ErrUnavailable)
+			}
+			return nil
+		}, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		closed := make(chan error)
+		go func() { closed <- c.Close(ctx) }()
+		time.Sleep(time.Second / 2)
+		synctest.Wait()
+		f.mu.Lock()
+		left := len(f.held)
+		f.mu.Unlock()
+		if left != stuck {
+			t.Errorf("%d locks are still taken, want %d", left, stuck)
+		}
+		err := <-closed
+		if want := fmt.Sprintf("(and %d more)", stuck-1); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Close: %v, want %s", err, want)
+		}
+	})
+}
+
+// TestCloseReportsWhatRunLeft: Run returns no error of its release, so Close
+// does when the lock is still taken.
+func TestCloseReportsWhatRunLeft(t *testing.T) {
+	for name, comesBack := range map[string]bool{"the store stays away": false, "the store comes back": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				c, _ := open(t, f)
+				ctx, cancel := context.WithCancel(t.Context())
+				err := electorOf(t, c, "jobs", &ElectorOptions{TTL: time.Minute}).Run(ctx, func(*Term) {
+					f.hook(func(context.Context, string, driver.Request) error { return driver.ErrUnavailable }, nil)
+					cancel()
+				})
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("Run: %v", err)
+				}
+				if comesBack {
+					f.hook(nil, nil)
+				}
+				closing, stop := context.WithTimeout(t.Context(), 2*time.Second)
+				defer stop()
+				err = c.Close(closing)
+				if taken := f.owner("jobs") != ""; taken == comesBack || taken != (err != nil) {
+					t.Errorf("taken: %v, and Close returns %v", taken, err)
+				}
+				var named *Error
+				if err != nil && (!errors.As(err, &named) || named.Name != "jobs") {
+					t.Errorf("which lock? %v", err)
+				}
+			})
+		})
+	}
 }
 
 func TestQuestionsToAFrozenBackendEnd(t *testing.T) {

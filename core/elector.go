@@ -132,7 +132,8 @@ func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
 		stop()
 		term.stop(ErrReleased)
 		if term.lease.Err() == nil {
-			// A failure is in the event, and the lock expires anyway.
+			// A failure is in the event, and Close returns it unless the janitor
+			// releases the lock before, or it has expired.
 			_ = term.lease.Release(ctx)
 		}
 		s.served(term.lease)

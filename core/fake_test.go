@@ -100,7 +100,9 @@ func (f *fake) take(r driver.Request) (uint64, error) {
 		return 0, &HeldError{Holder: g.holder()}
 	}
 	f.last++
-	r.Token = f.last
+	if r.Token = f.last; f.props.Fencing == driver.FencingNone {
+		r.Token = 0
+	}
 	f.held[r.Name] = &grantOf{r: r, expires: time.Now().Add(r.TTL)}
 	return r.Token, nil
 }

@@ -19,8 +19,10 @@ type janitor struct {
 
 // cleanup is one of them.
 type cleanup struct {
+	name  string                          // of the lock
 	until instant                         // what it cleans up is over then
 	try   func(ctx context.Context) error // tries once, and returns nil when there is nothing left to do
+	err   error                           // why it is left, as the caller was told
 }
 
 // janitorPause is how long the janitor waits before it tries again.
@@ -29,10 +31,10 @@ const janitorPause = 250 * time.Millisecond
 func (j *janitor) init(c *Client) { j.c = c }
 
 // add takes over a clean-up.
-func (j *janitor) add(until instant, try func(context.Context) error) {
+func (j *janitor) add(k *cleanup) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.pending = append(j.pending, &cleanup{until: until, try: try})
+	j.pending = append(j.pending, k)
 	if !j.running {
 		j.running = j.c.spawn(j.run)
 	}

@@ -142,7 +142,9 @@ func (l *Lease) Valid() bool {
 }
 
 // Done returns a channel that is closed when the lease ends: it is lost, at
-// its deadline at the latest (L3), or Release is called.
+// its deadline at the latest (L3), or Release is called. The timers of a process
+// stand still while its machine is suspended: after that a lease that is
+// over is noticed in the first call of this package, or within a second.
 func (l *Lease) Done() <-chan struct{} {
 	l.c.look()
 	return l.done

@@ -40,17 +40,28 @@ func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 	if !todo {
 		return err
 	}
-	if f != nil { // drain the renewal, but keep half of the budget for the release
-		timer := time.NewTimer(l.c.opts.CleanupBudget / 2)
-		select {
-		case <-f.done:
-		case <-timer.C:
-		}
-		timer.Stop()
+	if f != nil {
+		l.c.drainRenewal(ctx, f, rest)
 	}
 	sent := l.c.clock.early()
 	doubt, err := l.free(ctx, rest)
 	return l.c.sched.endRelease(ctx, l, doubt, err, l.c.clock.early().sub(sent))
+}
+
+// drainRenewal waits for a renewal under way, but keeps half of the budget for
+// the release, and goes on for no longer than rest after ctx has ended.
+func (c *Client) drainRenewal(ctx context.Context, f *renewalBatch, rest time.Duration) {
+	gone := ctx.Done()
+	if rest > 0 { // it is not less than half of the budget
+		gone = nil
+	}
+	timer := time.NewTimer(c.opts.CleanupBudget / 2)
+	defer timer.Stop()
+	select {
+	case <-f.done:
+	case <-timer.C:
+	case <-gone:
+	}
 }
 
 // releaseAgain tries once more to release l in the store. It returns nil when
@@ -134,11 +145,12 @@ func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, 
 	case errors.Is(err, ErrNotHeld):
 		l.state, kind = Lost, EventLost
 	default:
-		if !l.pending && !final(err) {
-			l.pending = true
-			s.c.janitor.add(l.expiresBy, l.releaseAgain)
-		}
+		left := !l.pending && !final(err)
 		err = l.unreleased(err)
+		if left {
+			l.pending = true
+			s.c.janitor.add(&cleanup{name: l.lock.name, until: l.expiresBy, try: l.releaseAgain, err: err})
+		}
 	}
 	if !l.stopped {
 		ev := l.event(kind, took, err)
@@ -220,7 +232,9 @@ func (l *Lease) over() instant {
 func (c *Client) outlive(ctx context.Context, rest time.Duration) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		sleep(out, rest)
+		if rest > 0 {
+			sleep(out, rest)
+		}
 		cancel()
 	})
 	stopWork := context.AfterFunc(c.work, cancel)
