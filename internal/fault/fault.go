@@ -15,7 +15,7 @@ const signalTime = 2 * time.Second
 
 // Freeze sends SIGSTOP to one process and returns when it has stopped. Its
 // connections stay open and nobody is told, as with a long pause of a garbage
-// collector or a virtual machine. It returns an error if there is no such
+// collector or a container. It returns an error if there is no such
 // process.
 func Freeze(pid int) error {
 	if err := proc.Freeze(pid); err != nil {
