@@ -40,6 +40,16 @@ func (p *Proxy) ForgetClients() error { return p.forget(Requests, Replies) }
 // what it sends on that connection is lost. New connections work.
 func (p *Proxy) ForgetServer() error { return p.forget(Replies, Requests) }
 
+// HoldConnections holds what clients send over the connections that there are,
+// until it is healed: then it reaches the server, also when the client has
+// ended the connection long ago. New ones work. One flow of several is stuck.
+func (p *Proxy) HoldConnections() error {
+	if n := p.toxics[Requests].opened(); n > 0 {
+		return p.harm(impairment{holds: true, upTo: n}, Requests)
+	}
+	return nil
+}
+
 // forget hides the ends of connections that go one way, and makes one go the
 // other way.
 func (p *Proxy) forget(hidden, ended Direction) error {

@@ -159,7 +159,7 @@ func TestHarmsWhileConnectionsDie(t *testing.T) {
 		})
 	}
 	harms := []func(*Proxy) error{
-		(*Proxy).BlackHole, (*Proxy).LoseReplies, (*Proxy).ForgetClients, (*Proxy).ForgetServer, (*Proxy).Refuse, (*Proxy).Cut,
+		(*Proxy).BlackHole, (*Proxy).LoseReplies, (*Proxy).ForgetClients, (*Proxy).ForgetServer, (*Proxy).HoldConnections, (*Proxy).Refuse, (*Proxy).Cut,
 		func(p *Proxy) error { return p.Reset(0.3) },
 		func(p *Proxy) error { return p.Delay(5*time.Millisecond, time.Millisecond) },
 		func(p *Proxy) error { return p.Throttle(50) },

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,9 @@ type impairment struct {
 	in []Direction
 
 	seen          func(Direction) // it observes, and does no harm
+	upTo          int             // the number of the last connection that it concerns; 0 for all
 	swallows      bool            // data
+	holds         bool            // data, until it is healed
 	hidesEnds     bool            // of connections
 	refuses       bool            // connections
 	resets        float64         // the share of pieces that end a connection
@@ -38,7 +41,13 @@ type toxic struct {
 	harms   []*impairment // never changed in place
 	changed chan struct{} // closed and replaced with harms and ended
 	ended   int           // how often all connections were ended
-	born    int           // ended when the last connection was opened
+	last    birth
+}
+
+// birth is when a connection was opened.
+type birth struct {
+	number int // of the connection, from 1 on
+	ended  int // how often all connections had been ended before
 }
 
 // replace changes what is done.
@@ -63,10 +72,10 @@ func (w *toxic) now() (harms []*impairment, changed chan struct{}, ended int) {
 	return w.harms, w.changed, w.ended
 }
 
-// NewState implements toxics.StatefulToxic. It returns how often connections of
-// this direction had been ended when this one was opened. toxiproxy opens them one
-// after the other, each first for requests, and these may pass before it has
-// begun the other direction: so both note it then.
+// NewState implements toxics.StatefulToxic. It returns the birth of the
+// connection. toxiproxy opens them one after the other, each first for
+// requests, and these may pass before it has begun the other direction: so
+// both note it then.
 func (w *toxic) NewState() any {
 	if w.direction == Requests {
 		w.open()
@@ -74,18 +83,25 @@ func (w *toxic) NewState() any {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.born
+	return w.last
 }
 
 func (w *toxic) open() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.born = w.ended
+	w.last = birth{w.last.number + 1, w.ended}
+}
+
+// opened is the number of the last connection.
+func (w *toxic) opened() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last.number
 }
 
 // Pipe implements toxics.Toxic.
 func (w *toxic) Pipe(stub *toxics.ToxicStub) {
-	p := &transfer{toxic: w, stub: stub, born: stub.State.(int)}
+	p := &transfer{toxic: w, stub: stub, born: stub.State.(birth)}
 	p.run()
 	for !p.closed { // toxiproxy would wait for ever for somebody who reads
 		p.closed = <-stub.Input == nil
@@ -104,7 +120,7 @@ const (
 type transfer struct {
 	toxic *toxic
 	stub  *toxics.ToxicStub
-	born  int // how often all connections were ended before
+	born  birth
 
 	begun     bool // something has come
 	swallowed bool
@@ -123,23 +139,36 @@ type waiting struct {
 // run passes on what comes until the connection ends.
 func (p *transfer) run() {
 	for {
-		harms, changed, ended := p.toxic.now()
+		harms, changed, ended := p.now()
 		p.look(harms, ended)
 		if p.over && len(p.waiting) == 0 && !hidesEnds(harms) {
 			p.stub.Close()
 			return
 		}
-		if p.pass(harms) {
+		held := slices.ContainsFunc(harms, func(h *impairment) bool { return h.holds })
+		if !held && p.pass(harms) {
 			continue
 		}
-		p.await(changed)
+		p.await(changed, held)
 	}
 }
 
-// await takes what comes, or returns when a piece may pass or the harms change.
-func (p *transfer) await(changed chan struct{}) {
+// now is the toxic's, of the harms that concern the connection.
+func (p *transfer) now() (harms []*impairment, changed chan struct{}, ended int) {
+	all, changed, ended := p.toxic.now()
+	for _, h := range all {
+		if h.upTo == 0 || p.born.number <= h.upTo {
+			harms = append(harms, h)
+		}
+	}
+	return harms, changed, ended
+}
+
+// await takes what comes, or returns when a piece may pass, unless they are
+// held, or the harms change.
+func (p *transfer) await(changed chan struct{}, held bool) {
 	var next <-chan time.Time
-	if len(p.waiting) > 0 {
+	if len(p.waiting) > 0 && !held {
 		next = time.After(time.Until(p.next()))
 	}
 	input := p.stub.Input
@@ -172,7 +201,7 @@ func (p *transfer) look(harms []*impairment, ended int) {
 	if swallows && len(p.waiting) > 0 {
 		p.swallowed, p.waiting = true, nil
 	}
-	if p.swallowed && !swallows || ended > p.born {
+	if p.swallowed && !swallows || ended > p.born.ended {
 		p.end() // what was swallowed is missing for good
 	}
 	if !late {
@@ -191,7 +220,7 @@ func (p *transfer) take(chunk *stream.StreamChunk) {
 		p.closed, p.over = true, true
 		return
 	}
-	harms, _, _ := p.toxic.now()
+	harms, _, _ := p.now()
 	for _, h := range harms {
 		if h.seen != nil {
 			h.seen(p.toxic.direction)
@@ -200,7 +229,7 @@ func (p *transfer) take(chunk *stream.StreamChunk) {
 	if p.over {
 		return
 	}
-	harms, _, _ = p.toxic.now()
+	harms, _, _ = p.now()
 	var late time.Duration
 	for _, h := range harms {
 		if rand.Float64() < h.resets {

@@ -130,6 +130,57 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// TestHeldConnection: what a client has sent over a connection that is held
+// arrives when it is healed, after what came over a new one, and although the
+// client has ended the first.
+func TestHeldConnection(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	p, err := NewProxy(l.Addr().String())
+	must(t, err)
+	defer func() { must(t, p.Close()) }()
+	pair := func() (client, server net.Conn) {
+		client = dial(t, p)
+		server, err := l.Accept()
+		must(t, err)
+		t.Cleanup(func() { server.Close() })
+		return client, server
+	}
+	sent := func(c net.Conn, s string) {
+		t.Helper()
+		_, err := io.WriteString(c, s)
+		must(t, err)
+	}
+	read := func(c net.Conn, wait time.Duration) string {
+		t.Helper()
+		must(t, c.SetReadDeadline(time.Now().Add(wait)))
+		b := make([]byte, 16)
+		n, _ := c.Read(b)
+		return string(b[:n])
+	}
+	old, far := pair()
+	sent(old, "before")
+	if got := read(far, timeout); got != "before" {
+		t.Fatalf("got %q", got)
+	}
+	must(t, p.HoldConnections())
+	sent(old, "held")
+	must(t, old.Close())
+	young, near := pair()
+	sent(young, "new")
+	if got := read(near, timeout); got != "new" {
+		t.Errorf("a new connection: %q", got)
+	}
+	if got := read(far, brief); got != "" {
+		t.Errorf("%q passed", got)
+	}
+	must(t, p.Heal())
+	if got := read(far, timeout); got != "held" {
+		t.Errorf("after healing: %q", got)
+	}
+}
+
 // TestForgotten: one side's connection has ended and the other's has not, until
 // it is healed; new connections work in between.
 func TestForgotten(t *testing.T) {
