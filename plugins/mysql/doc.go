@@ -64,7 +64,8 @@
 // QUERY. When the first does not come, the next one is let in after two
 // seconds, or after half the TTL if that is less.
 //
-// A free row is kept for a day for the sake of its token, and then purged.
+// A free row is kept for the sake of its token until both are a day old, and then
+// purged: a token that was granted while the clock was ahead takes longer.
 //
 // # Settings that matter
 //

@@ -61,8 +61,7 @@ func TestPurge(t *testing.T) {
 	release(t, w.b, acquire(t, w.b, want("old", time.Second)))
 	release(t, w.b, acquire(t, w.b, want("young", time.Second)))
 	acquire(t, w.b, want("held", time.Minute))
-	_, err := w.db.Exec("UPDATE " + table(w.prefix) + " SET expires_at=expires_at-INTERVAL 25 HOUR,barred_since=barred_since-INTERVAL 25 HOUR WHERE name IN('old')")
-	must(t, err)
+	age(t, w, "old", 25)
 	n, err := w.b.Purge(t.Context())
 	if err != nil || n != 1 {
 		t.Fatalf("purged %d, %v", n, err)
@@ -71,6 +70,52 @@ func TestPurge(t *testing.T) {
 	if err := w.db.QueryRow("SELECT COUNT(*) FROM " + table(w.prefix)).Scan(&left); err != nil || left != 2 {
 		t.Errorf("%d rows are left, want 2: %v", left, err)
 	}
+}
+
+// TestPurgeKeepsTokensAheadOfTheClock: what was granted while the clock was ahead
+// stays until the clock has passed it by a day.
+func TestPurgeKeepsTokensAheadOfTheClock(t *testing.T) {
+	w := newFixture(t)
+	purged := func() int {
+		t.Helper()
+		n, err := w.b.Purge(t.Context())
+		must(t, err)
+		return n
+	}
+	ahead := acquire(t, w.b, want("ahead", time.Second))
+	release(t, w.b, ahead)
+	age(t, w, "ahead", -48)
+	ahead.Token += uint64(48 * time.Hour / time.Microsecond)
+	// The clock is corrected, the lock used once more, and left.
+	_, err := w.db.Exec("UPDATE " + table(w.prefix) + " SET expires_at=UTC_TIMESTAMP(6)-INTERVAL 1 MINUTE")
+	must(t, err)
+	next := acquire(t, w.b, want("ahead", time.Second))
+	release(t, w.b, next)
+	if next.Token != ahead.Token+1 {
+		t.Fatalf("token %d after %d", next.Token, ahead.Token)
+	}
+	_, err = w.db.Exec("UPDATE " + table(w.prefix) + " SET expires_at=expires_at-INTERVAL 25 HOUR")
+	must(t, err)
+	if n := purged(); n != 0 {
+		t.Errorf("purged %d rows whose token is ahead of the clock", n)
+	}
+	if last := acquire(t, w.b, want("ahead", time.Second)); last.Token <= next.Token {
+		t.Errorf("token %d after %d, once rows were purged", last.Token, next.Token)
+	} else {
+		release(t, w.b, last)
+	}
+	age(t, w, "ahead", 48+25)
+	if n := purged(); n != 1 {
+		t.Errorf("purged %d rows whose token is a day old", n)
+	}
+}
+
+// age makes the last grant of a name older, and all that followed it.
+func age(t *testing.T, w *fixture, name string, hours int) {
+	t.Helper()
+	_, err := w.db.Exec("UPDATE "+table(w.prefix)+" SET token=CAST(token AS SIGNED)-?*3600000000,expires_at=expires_at-INTERVAL ? HOUR,barred_since=barred_since-INTERVAL ? HOUR WHERE name=?",
+		hours, hours, hours, []byte(name))
+	must(t, err)
 }
 
 func TestInvalid(t *testing.T) {

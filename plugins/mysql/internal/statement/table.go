@@ -21,10 +21,15 @@ func Create(table string) string {
 ) ENGINE=InnoDB`
 }
 
-// unused rows were free for a day, with their last token. Tokens are never below
-// the server's clock, so a purged row is missed only when the clock is turned
-// back by more than that.
-const unused = "expires_at<" + Now + "-INTERVAL 1 DAY AND queue='' AND barred_since<" + Now + "-INTERVAL 1 DAY"
+// unused rows were free for a day, and their last token is as old. Tokens are
+// never below the server's clock, so a purged row is missed only when the clock is
+// turned back by more than that. The token is looked at besides the end: one that
+// was granted while the clock was ahead is above it for as long as it was ahead.
+const (
+	unused = "expires_at<" + dayAgo + " AND queue='' AND barred_since<" + dayAgo +
+		" AND token<TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + dayAgo + ")"
+	dayAgo = Now + "-INTERVAL 1 DAY"
+)
 
 // Unused reads the next rows after the name after, and whether they are unused.
 func Unused(table, after string, limit int) string {
