@@ -65,7 +65,7 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 		return nil
 	}
 	if err := s.Evicts(b.address()); err != nil {
-		b.node.Refuse(err)
+		b.node.Judge(c, err)
 		if b.server.Load() == nil {
 			return refused{err} // there is nothing to renew
 		}

@@ -51,3 +51,49 @@ func TestPolicyChangedWhileServing(t *testing.T) {
 	acquire(t, b, lease("next", "o4"))
 	eventually(t, "the end is told", func() bool { return (<-notices).Kind == driver.NoticeUp })
 }
+
+// In a Cluster each master that answers is judged by itself, whether or not the
+// others do: grants are refused while one of them evicts, and no longer.
+func TestPolicyWithAMasterDown(t *testing.T) {
+	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
+	ctx := t.Context()
+	b := connect(t, opts)
+	evicting := plain(t, servers[2])
+	must(t, b.Release(ctx, acquire(t, b, lease("b", "before")))) // slot 3300, of the first master
+	must(t, servers[1].Stop())
+	for round := range 3 {
+		must(t, evicting.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru").Err())
+		b.node.LookAtPolicy(ctx, b.address())
+		_, err := b.TryAcquire(ctx, lease("b", "o1"))
+		if !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "allkeys-lru") {
+			t.Fatalf("round %d: acquire while a master evicts: %v", round, err)
+		}
+		must(t, evicting.ConfigSet(ctx, "maxmemory-policy", "noeviction").Err())
+		b.node.LookAtPolicy(ctx, b.address())
+		must(t, b.Release(ctx, acquire(t, b, lease("b", "o2"))))
+	}
+}
+
+// A master that evicts and stops to answer is not taken for one that does not: it
+// may go on with what was sent to it.
+func TestPolicyOfAFrozenMaster(t *testing.T) {
+	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
+	ctx := t.Context()
+	opts.RequestTimeout = 200 * time.Millisecond
+	b := connect(t, opts)
+	must(t, b.Check(ctx))
+	evicting := plain(t, servers[2])
+	must(t, evicting.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru").Err())
+	b.node.LookAtPolicy(ctx, b.address())
+	must(t, servers[2].Freeze())
+	b.node.LookAtPolicy(ctx, b.address())
+	if err := b.node.Refusal(); !errors.Is(err, driver.ErrDenied) {
+		t.Errorf("while a master that evicts is frozen: %v", err)
+	}
+	must(t, servers[2].Resume())
+	must(t, evicting.ConfigSet(ctx, "maxmemory-policy", "noeviction").Err())
+	eventually(t, "the refusal ends", func() bool {
+		b.node.LookAtPolicy(ctx, b.address())
+		return b.node.Refusal() == nil
+	})
+}

@@ -109,9 +109,9 @@ func useEverything(t *testing.T, o Options) {
 }
 
 // startCluster starts a Cluster whose nodes have equal parts of the slots.
-func startCluster(t *testing.T, count int) (env.Nodes, Options) {
+func startCluster(t *testing.T, count int, lines ...string) (env.Nodes, Options) {
 	t.Helper()
-	nodes, err := env.StartRedisCluster(t.Context(), count)
+	nodes, err := env.StartRedisCluster(t.Context(), count, lines...)
 	env.Keep(t, "redis", nodes, err)
 	return nodes, Options{Cluster: true, Address: strings.Split(nodes.Addr(), ",")}
 }

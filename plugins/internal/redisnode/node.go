@@ -61,11 +61,13 @@ type Node struct {
 	Turned   wake.All
 	refusing sync.Mutex            // keeps Refuse from itself
 	refusal  atomic.Pointer[error] // nil until there was one
+	policies policies
 }
 
 // NewNode returns a Node over client, which it closes.
 func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	n := &Node{opts: opts, client: client, Wakeups: newWakeups(client, opts.Keys, opts.ID)}
+	n.policies.verdicts = map[string]error{}
 	n.requests = batch.New(batch.Options[*item]{
 		Limits:  batch.Limits[*item]{Size: (*item).size, Room: func() int { return maxPerFlight }, Claim: (*item).Claim},
 		Senders: opts.Batches, Send: n.serve,

@@ -3,11 +3,9 @@ package redisnode
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -87,17 +85,6 @@ func readServer(ctx context.Context, c Conn, probe *invocation) (Server, error) 
 	return s, nil
 }
 
-// Evicts returns an error when the server may delete a lock that is held, so
-// that nothing must be granted on it. Leases that are held can be renewed: one
-// that was deleted is lost then.
-func (s Server) Evicts(addr string) error {
-	if s.policy == "" || s.policy == "noeviction" {
-		return nil
-	}
-	return fmt.Errorf("%w: %w: %s has maxmemory-policy %s, which may delete a lock that is held; set it to noeviction",
-		driver.ErrDenied, driver.ErrNotSent, addr, s.policy)
-}
-
 // Replicates returns an error when the server has fewer replicas than must
 // confirm a grant, and spare reports whether it has one more. Without one that
 // is to spare a failover confirms nothing until the old master has come back as
@@ -108,36 +95,6 @@ func (s Server) Replicates(addr string, wanted int) (spare bool, err error) {
 			driver.ErrUnavailable, driver.ErrNotSent, addr, s.replicas, wanted, wanted+1)
 	}
 	return s.replicas > wanted, err
-}
-
-// ReadPolicy asks a server what it does when its memory is full. It can be
-// changed at any time, which breaks no connection. INFO shows it, because
-// managed servers hide CONFIG.
-func ReadPolicy(ctx context.Context, c processor) (Server, error) {
-	info := goredis.NewStringCmd(ctx, "info", "memory")
-	if err := c.Process(ctx, info); err != nil {
-		return Server{}, Explain(err)
-	}
-	return parseServer(info.Val(), nil), nil
-}
-
-// PolicyEvery is how often [ReadPolicy] is asked.
-const PolicyEvery = time.Second
-
-// LookAtPolicy refuses grants while the server, which errors call addr, may
-// delete a lock that is held. One that does not answer grants nothing either,
-// and changes nothing here.
-func (n *Node) LookAtPolicy(ctx context.Context, addr string) {
-	err := n.eachMaster(ctx, func(ctx context.Context, c *goredis.Client) error {
-		s, err := ReadPolicy(ctx, c)
-		if err != nil {
-			return err
-		}
-		return s.Evicts(addr)
-	})
-	if err == nil || errors.Is(err, driver.ErrDenied) {
-		n.Refuse(err)
-	}
 }
 
 func parseServer(info string, config map[string]string) Server {
