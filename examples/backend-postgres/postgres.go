@@ -5,8 +5,9 @@
 // is one transaction in one round trip, and all times are the server's. Waiters
 // stand in a table of their own, and a release wakes the first one by NOTIFY.
 //
-// Asynchronous replication loses the last grants at a failover, and a server's
-// clock that is turned forward ends leases early. Connections must be the
+// Asynchronous replication loses the last grants at a failover: two may hold a
+// lock then, and the later one has the higher token unless the new server's clock is
+// behind. A server's clock that is turned forward ends leases early. Connections must be the
 // server's own: behind a pooler that shares them among clients (PgBouncer in
 // transaction mode) LISTEN hears nothing, and waiters ask every second.
 package postgres
@@ -54,6 +55,7 @@ var properties = driver.Properties{
 	TTLMax:         24 * time.Hour,
 	Durability:     "unknown",
 	FIFO:           true,
+	TimedTokens:    true,
 	SurvivesPlugin: true,
 	Capabilities:   []driver.Capability{driver.CapWaiter, driver.CapAdmin},
 }
@@ -176,10 +178,11 @@ func (b *backend) Break(ctx context.Context, name string, token uint64) error {
 	return b.ifHeld(ctx, "break", driver.Request{Name: name, Token: token}, breakGrant, do(wakeNext))
 }
 
-// Check takes the road of an acquire, for a name that no lock has.
+// Check takes the road of an acquire, for a name that no lock has: granted to nobody,
+// its row is dropped again.
 func (b *backend) Check(ctx context.Context) error {
 	var version, durability string
-	err := b.step(ctx, "check", driver.Request{}, do(lock), do(dropEmpty), one(serverVersion, &version), one(settings, &durability))
+	err := b.step(ctx, "check", driver.Request{}, do(lock), do(grant), do(dropEmpty), one(serverVersion, &version), one(settings, &durability))
 	if err != nil {
 		return err
 	}

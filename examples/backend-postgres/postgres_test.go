@@ -106,6 +106,99 @@ func TestTokensRiseUnderContention(t *testing.T) {
 	}
 }
 
+// grants takes and releases a lock that often, and returns the last token. Each is
+// above the one before it, and the first above last.
+func grants(t *testing.T, b driver.Backend, name string, times int, last uint64) uint64 {
+	t.Helper()
+	for range times {
+		r := driver.Request{Name: name, Owner: rand.Text(), TTL: time.Minute}
+		var err error
+		if r.Token, err = b.TryAcquire(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Token <= last {
+			t.Fatalf("token %d after %d", r.Token, last)
+		}
+		last = r.Token
+		if err := b.Release(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return last
+}
+
+// TestTokensRiseOverLostGrants: what the server is restored to knows nothing of the
+// last grants, like a standby that is promoted before it has them.
+func TestTokensRiseOverLostGrants(t *testing.T) {
+	server := start(t)
+	before := grants(t, open(t, server.config("restored")), "one", 1, 0)
+	server.Stop(t)
+	backup := server.copyData(t)
+	server.Start(t, true)
+	last := grants(t, open(t, server.config("restored")), "one", 200, before)
+	server.Stop(t)
+	server.restore(t, backup)
+	server.Start(t, true)
+	grants(t, open(t, server.config("restored")), "one", 2, last)
+}
+
+// TestTokensRiseBehindTheClock: what was granted is not granted again when the
+// server's clock is turned back, although no row of the lock is left.
+func TestTokensRiseBehindTheClock(t *testing.T) {
+	server := start(t)
+	b := open(t, server.config("back"))
+	last := grants(t, b, "one", 1, 0)
+	conn, err := server.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	const hour = 3600 * 1e6 // as if the grant had been made in an hour
+	if tag, err := conn.Exec(t.Context(), "UPDATE lockbench.counters SET last = last + $1", int64(hour)); err != nil || tag.RowsAffected() != 1 {
+		t.Fatalf("%v, %v", tag, err)
+	}
+	grants(t, b, "one", 3, last+hour)
+	var left int
+	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM lockbench.counters").Scan(&left); err != nil || left != 1 {
+		t.Errorf("one name has %d counters: %v", left, err)
+	}
+}
+
+// TestSchemaWithSequence: what was made when tokens came from a sequence serves on
+// with higher ones, and without the sequence.
+func TestSchemaWithSequence(t *testing.T) {
+	server := start(t)
+	grants(t, open(t, server.config("old")), "one", 1, 0)
+	conn, err := server.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var old uint64
+	if _, err := conn.Exec(t.Context(), "DROP TABLE lockbench.counters; CREATE SEQUENCE lockbench.tokens"); err != nil {
+		t.Fatal(err)
+	}
+	err = conn.QueryRow(t.Context(), "SELECT setval('lockbench.tokens', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)").Scan(&old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hosts sync.WaitGroup
+	for range 8 {
+		b := open(t, server.config("old"))
+		hosts.Go(func() {
+			if err := b.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	hosts.Wait()
+	grants(t, open(t, server.config("old")), "one", 1, old)
+	var gone bool
+	if err := conn.QueryRow(t.Context(), "SELECT to_regclass('lockbench.tokens') IS NULL").Scan(&gone); err != nil || !gone {
+		t.Errorf("the sequence is still there: %v", err)
+	}
+}
+
 // TestAnotherIsolationLevel: a database whose transactions see the past by
 // default changes nothing.
 func TestAnotherIsolationLevel(t *testing.T) {

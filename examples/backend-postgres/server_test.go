@@ -126,6 +126,31 @@ func (c *cluster) wipe() error {
 	return nil
 }
 
+// copyData copies the data of a server that is stopped.
+func (c *cluster) copyData(t *testing.T) (backup string) {
+	t.Helper()
+	backup = filepath.Join(c.dir, "backup")
+	c.copy(t, c.data(), backup)
+	return backup
+}
+
+// restore leaves a server that is stopped with the data of that copy.
+func (c *cluster) restore(t *testing.T, backup string) {
+	t.Helper()
+	if err := os.RemoveAll(c.data()); err != nil {
+		t.Fatal(err)
+	}
+	c.copy(t, backup, c.data())
+}
+
+// copy keeps modes and owners, which the server looks at.
+func (c *cluster) copy(t *testing.T, from, to string) {
+	t.Helper()
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("copy the server's data: %v\n%s", err, out)
+	}
+}
+
 // connect connects the test itself.
 func (c *cluster) connect(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.Connect(ctx, fmt.Sprintf("host=127.0.0.1 port=%d user=%s password=%s dbname=postgres sslmode=disable", c.port, role, password))

@@ -1,17 +1,16 @@
 package postgres
 
+import "hash/fnv"
+
 // statement is SQL with named arguments; see backend.try for what they are.
 //
 // All times are clock_timestamp(), which is now. The function called now() is
 // when the transaction began, and that may have waited for a row since.
 type statement string
 
-// schema begins tokens at the server's clock in microseconds, so that they rise
-// over a loss of all data too, unless the clock was turned back.
+// schema has what hosts share but for the counters of tokens.
 const schema = `
 CREATE SCHEMA lockbench;
-CREATE SEQUENCE lockbench.tokens;
-SELECT setval('lockbench.tokens', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
 CREATE TABLE lockbench.locks (
 	prefix text, name bytea, -- text cannot have a NUL in it
 	owner text NOT NULL DEFAULT '', label bytea, value bytea,
@@ -27,6 +26,25 @@ CREATE TABLE lockbench.waiters (
 	place bigint GENERATED ALWAYS AS IDENTITY, until timestamptz NOT NULL,
 	PRIMARY KEY (prefix, name, owner)
 );`
+
+// counters has the last token of all names that share a number; see counterOf.
+// What was made when tokens came from a sequence gets it, too, and loses the
+// sequence: a host that still draws from that one is refused.
+//
+// Note: a sequence would give tokens a second time. It falls behind the clock that
+// it began at, a standby that has missed more than 32 grants repeats them, and
+// logical replication leaves it out.
+const counters = `
+CREATE TABLE lockbench.counters (number int PRIMARY KEY, last bigint NOT NULL) WITH (fillfactor = 50);
+DROP SEQUENCE IF EXISTS lockbench.tokens;`
+
+// counterOf is the counter of a name: always the same one, of so many that names
+// seldom wait for each other's commit, and that stay when a lock is deleted.
+func counterOf(prefix, name string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(prefix + "\x00" + name)) // a hash never fails
+	return h.Sum32() % (1 << 16)
+}
 
 // Parts of the statements.
 const (
@@ -56,11 +74,19 @@ const (
 			AND NOT EXISTS (SELECT ` + ahead + `)
 		ON CONFLICT (prefix, name) DO UPDATE SET owner = '' WHERE l.ends <= clock_timestamp()`
 
-	// grant mints the token while the row is locked. In the INSERT, a number drawn
-	// first could be written last, behind a higher one.
-	grant statement = `UPDATE lockbench.locks SET owner = @owner, label = @label, value = @value,
-			token = nextval('lockbench.tokens'), ends = clock_timestamp() + @ttl::bigint * interval '1 microsecond'
-		WHERE ` + thisName + ` AND owner = '' AND NOT EXISTS (` + tombstones + `) RETURNING token`
+	// grant mints the token while the row is locked: a number drawn before that could
+	// be written last, behind a higher one. It is above the last one of its counter,
+	// and never below the server's clock in microseconds, which makes up for what a
+	// server has lost, or a standby never had, of the counter. The counter in turn
+	// makes up for a clock that is turned back.
+	grant statement = `WITH minted AS (
+			INSERT INTO lockbench.counters AS c (number, last)
+			SELECT @counter::int, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+			FROM lockbench.locks WHERE ` + thisName + ` AND owner = '' AND NOT EXISTS (` + tombstones + `)
+			ON CONFLICT (number) DO UPDATE SET last = greatest(c.last + 1, excluded.last) RETURNING last)
+		UPDATE lockbench.locks SET owner = @owner, label = @label, value = @value,
+			token = minted.last, ends = clock_timestamp() + @ttl::bigint * interval '1 microsecond'
+		FROM minted WHERE ` + thisName + ` AND owner = '' RETURNING token`
 
 	tombstones  statement = `SELECT FROM lockbench.tombstones WHERE ` + thisName + ` AND owner = @owner AND until > clock_timestamp()`
 	isWithdrawn statement = `SELECT EXISTS (` + tombstones + `)`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -92,6 +93,7 @@ func (b *backend) try(ctx context.Context, r driver.Request, queries []query) er
 	arguments := pgx.NamedArgs{
 		"prefix": b.prefix, "name": []byte(r.Name), "owner": r.Owner, "label": []byte(r.Label), "value": r.Value,
 		"token": int64(r.Token), "ttl": r.TTL.Microseconds(), "keep": r.Keep.Microseconds(), "host": b.channel,
+		"counter": int64(counterOf(b.prefix, r.Name)),
 	}
 	batch := &pgx.Batch{}
 	for _, q := range queries {
@@ -109,15 +111,17 @@ func (b *backend) try(ctx context.Context, r driver.Request, queries []query) er
 	return results.Close()
 }
 
-// migrate makes the schema, in one transaction. CREATE ... IF NOT EXISTS is no
-// protection from others who do the same: two can see that it does not exist.
-// So the first statement fails for all but one, which is who made it.
+// migrate makes the schema and the counters, each in one transaction. CREATE ... IF
+// NOT EXISTS is no protection from others who do the same: two can see that it does
+// not exist. So the first statement fails for all but one, which is who made it.
 func (b *backend) migrate(ctx context.Context) error {
-	_, err := b.pool.Exec(ctx, schema)
-	if state := sqlState(err); state == "42P06" || state == "23505" { // duplicate_schema, unique_violation
-		return nil
+	made := []string{"42P06", "42P07", "42710", "23505"} // duplicate schema, table, object; unique_violation
+	for _, script := range []string{schema, counters} {
+		if _, err := b.pool.Exec(ctx, script); err != nil && !slices.Contains(made, sqlState(err)) {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // missing reports that the schema is not there.
