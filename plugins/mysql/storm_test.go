@@ -193,7 +193,10 @@ func TestDialsEndByThemselves(t *testing.T) {
 	s := own(t, nil)
 	db := connect(t, env.MariaDBAddress(s))
 	defer db.Close()
-	before := status(t, db, "Aborted_connects") // looking whether the server was up
+	// Looking whether the server was up ended connections too, and the server
+	// counts each when it has done with it.
+	eventually(t, "no connection but this one", func() bool { return status(t, db, "Threads_connected") == 1 })
+	before := status(t, db, "Aborted_connects")
 	far := changed(t, env.MariaDBAddress(s), func(c *mysqldriver.Config) { c.Addr = slowRoad(t, s.Addr(), 4*time.Millisecond) })
 	for range 3 {
 		b := open(t, mysql.Options{Address: far})
