@@ -8,7 +8,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -64,7 +63,7 @@ func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 	a.grant.value = record{owner: r.Owner, label: r.Label, entry: a.grant.entry, value: r.Value}.encode()
 	b.table.expect(a.grant)
 	a.step = a.txn()
-	a.step.OnAnswer = a.answered
+	a.step.Done, a.step.OnAnswer = a.done, a.answered
 	if b.table.mayBeNext(a.entry) || a.entry == nil && !b.refused.Has(r.Name) {
 		a.step.Beside = a.start
 	} else {
@@ -115,9 +114,6 @@ func (a *acquisition) answered() {
 	if a.entry != nil {
 		a.b.table.unpin(a.entry)
 	}
-	if s.Err == nil && !s.OK && s.Doubt != nil {
-		a.recognize(seenIn(s.Generation, s.Ops).hold)
-	}
 	switch {
 	case s.Err == nil && s.OK:
 		a.b.table.confirm(a.grant, s.Generation, s.Rev)
@@ -128,12 +124,15 @@ func (a *acquisition) answered() {
 	}
 }
 
-// recognize takes kv, which has refused the step, for its grant if an earlier try
-// of it has put that.
-func (a *acquisition) recognize(kv *mvccpb.KeyValue) {
-	if kv != nil && kv.Lease == a.grant.lease.id && bytes.Equal(kv.Value, a.grant.value) {
-		a.step.OK, a.step.Rev = true, kv.CreateRevision
+// done reports whether a try before has put the key, which stands in the way of
+// this one.
+func (a *acquisition) done() bool {
+	kv := seenIn(a.step.Generation, a.step.Ops).hold
+	if kv == nil || kv.Lease != a.grant.lease.id || !bytes.Equal(kv.Value, a.grant.value) {
+		return false
 	}
+	a.step.Rev = kv.CreateRevision
+	return true
 }
 
 func (a *acquisition) finish(ctx context.Context) driver.Result {

@@ -69,6 +69,7 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if rec, err := decodeRecord(v.hold.Value); err == nil && rec.entry != "" {
 		s.Req.Success = append(s.Req.Success, txn.Delete(b.space.entry(name, rec.entry)))
 	}
+	s.Done = func() bool { return true } // it is gone, and was there
 	b.txns.Submit(s)
 	return b.finish(ctx, s)
 }

@@ -95,6 +95,11 @@
 // one answers. Those that may be done twice are then sent again; of the others the
 // outcome is unknown, because etcd may yet do them: the caller withdraws, and a
 // tombstone refuses the owner for a minute.
+// A server whose database becomes full says so of requests that it has done, too
+// (see cluster.OutOfSpace). One read tells which these are, so that nothing
+// is left behind that nobody knows of. From then on it refuses what puts a key, and
+// acquires fail at once. Locks that are held are renewed and released; a
+// withdrawal deletes what the owner has, and fails for want of a tombstone.
 // Compaction, a change of leader and the restart of a member are passing.
 //
 // # Where is what

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -25,6 +26,10 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 		Success: []*pb.RequestOp{txn.Replace(key, value)},
 		Failure: look(b.space, r.Name),
 	}}
+	s.Done = func() bool {
+		kv := seenIn(s.Generation, s.Ops).hold
+		return kv != nil && kv.CreateRevision == g.rev && bytes.Equal(kv.Value, value)
+	}
 	b.txns.Submit(s)
 	return b.finish(ctx, s)
 }

@@ -252,7 +252,12 @@ func (t *table) moveEntry(ctx context.Context, e *entry, from *lease) bool {
 	own := t.space.entry(e.name, e.id)
 	s := &txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(own, e.rev)}, Success: []*pb.RequestOp{txn.Move(own, l.id)},
+		Failure: []*pb.RequestOp{txn.Exists(own)},
 	}}
+	s.Done = func() bool {
+		kvs := s.Ops[0].GetResponseRange().GetKvs()
+		return len(kvs) > 0 && kvs[0].CreateRevision == e.rev && kvs[0].Lease == l.id
+	}
 	s.OnAnswer = func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()

@@ -21,6 +21,7 @@ type grant struct {
 	generation *txn.Generation // in which that counts
 	entry      string          // id of the queue entry that it was got from, "" when it had none
 	lease      *lease
+	unsure     bool      // a move had no answer: the key may be on another lease, or come there late
 	deadline   time.Time // counted from the start of the last successful request
 	deleting   bool      // this process is deleting it
 	renewing   int       // renewals under way
@@ -57,6 +58,28 @@ func (t *table) endRenewal(g *grant, deadline time.Time, rev int64) {
 
 // moved notes that g's key is on another lease now.
 func (t *table) moved(g *grant, l *lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leases.unload(g.lease)
+	g.lease, g.unsure = l, false
+}
+
+// unsure notes that a move of g had no answer.
+func (t *table) unsure(g *grant) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g.unsure = true
+}
+
+// isUnsure reports whether g's key may be on another lease than leaseOf says.
+func (t *table) isUnsure(g *grant) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return g.unsure
+}
+
+// relocated notes that g's key was seen on l. It may leave that yet.
+func (t *table) relocated(g *grant, l *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.leases.unload(g.lease)
@@ -120,12 +143,13 @@ func (t *table) withdrawing(name, owner string) {
 	}
 }
 
-// withdrawn notes what came of withdrawing an owner.
-func (t *table) withdrawn(name, owner string, s *txn.Step) {
+// withdrawn notes what came of withdrawing an owner. Unless that is final, an
+// acquire without an answer may yet arrive, and is to be deleted at its deadline.
+func (t *table) withdrawn(name, owner string, s *txn.Step, final bool) {
 	t.mu.Lock()
 	g := t.grants[grantKey{name, owner}]
 	switch {
-	case g != nil && s.Err != nil:
+	case g != nil && (s.Err != nil || !final && g.token == 0):
 		t.stay(g)
 	case g != nil:
 		t.remove(g)

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -39,12 +40,8 @@ func (b *Backend) releasing(r driver.Request, g *grant) *txn.Step {
 		Success: b.table.deleting(g),
 		Failure: look(b.space, r.Name),
 	}}
-	s.OnAnswer = func() {
-		if s.Err == nil && s.Doubt != nil {
-			s.OK = true // a try before has done it
-		}
-		b.table.deleted(g, s)
-	}
+	s.Done = func() bool { return true } // a try before has done it
+	s.OnAnswer = func() { b.table.deleted(g, s) }
 	return s
 }
 
@@ -76,18 +73,30 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 }
 
 // withdraw puts a tombstone for the owner, whose acquire may still be on its way,
-// and then deletes whatever it has.
+// and deletes whatever it has. A store without space takes no tombstone, but
+// deletes: then the lock is free, and the error says that it may be taken once more.
 func (b *Backend) withdraw(ctx context.Context, r driver.Request, again bool) error {
 	l, err := b.leases.get(ctx, forTombstones)
-	if err != nil {
-		return err
+	if err == nil {
+		err = b.undo(ctx, r, txn.Put(b.space.tombstone(r.Name, r.Owner), nil, l.id))
 	}
+	switch {
+	case cluster.OutOfSpace(err):
+		return b.cluster.Wrap(cmp.Or(b.undo(ctx, r), rpctypes.ErrNoSpace))
+	case l != nil && (cluster.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, cluster.ErrDataLost)) && !again:
+		b.leases.retire(l)
+		return b.withdraw(ctx, r, true)
+	}
+	return b.cluster.Wrap(err)
+}
+
+// undo deletes whatever the owner has, after it has done first. Its error is native.
+func (b *Backend) undo(ctx context.Context, r driver.Request, first ...*pb.RequestOp) error {
 	holds := b.space.hold(r.Name)
-	s := &txn.Step{Name: r.Name, Size: maxRecord, Twice: true, Req: &pb.TxnRequest{Success: []*pb.RequestOp{
+	s := &txn.Step{Name: r.Name, Size: maxRecord, Twice: true, Req: &pb.TxnRequest{Success: append([]*pb.RequestOp{
 		txn.Range(&pb.RangeRequest{Key: []byte(holds), RangeEnd: txn.Beyond(holds), Limit: 1}),
 		entries(b.space, r.Name, maxInherited),
-		txn.Put(b.space.tombstone(r.Name, r.Owner), nil, l.id),
-	}}}
+	}, first...)}}
 	known := ""
 	if e := b.table.entryOf(r.Name, r.Owner); e != nil {
 		known = e.id
@@ -96,12 +105,12 @@ func (b *Backend) withdraw(ctx context.Context, r driver.Request, again bool) er
 	b.table.withdrawing(r.Name, r.Owner)
 	last := s
 	s.OnAnswer = func() {
-		if rest := b.left(r, s, known); rest != nil {
+		if rest := b.left(r, s, known, len(first) > 0); rest != nil {
 			last = rest
 			b.txns.Submit(rest)
 			return
 		}
-		b.table.withdrawn(r.Name, r.Owner, s)
+		b.table.withdrawn(r.Name, r.Owner, s, len(first) > 0)
 	}
 	if err := b.txns.Do(ctx, s); err != nil {
 		return err
@@ -111,20 +120,16 @@ func (b *Backend) withdraw(ctx context.Context, r driver.Request, again bool) er
 			return err
 		}
 	}
-	if (cluster.Is(last.Err, rpctypes.ErrLeaseNotFound) || errors.Is(last.Err, cluster.ErrDataLost)) && !again {
-		b.leases.retire(l)
-		return b.withdraw(ctx, r, true)
-	}
-	return b.cluster.Wrap(last.Err)
+	return last.Err
 }
 
 // maxRecord is what a deleted key may have in the answer.
 const maxRecord = 64 << 10
 
-// left deletes what the owner turned out to have when s put its tombstone, beside
-// the entry known: its lock, and the entry that it has had in an earlier process.
+// left deletes what the owner turned out to have when s was done, beside the entry
+// known: its lock, and the entry that it has had in an earlier process.
 // It is nil when there is nothing.
-func (b *Backend) left(r driver.Request, s *txn.Step, known string) *txn.Step {
+func (b *Backend) left(r driver.Request, s *txn.Step, known string, final bool) *txn.Step {
 	if s.Err != nil {
 		return nil
 	}
@@ -148,7 +153,7 @@ func (b *Backend) left(r driver.Request, s *txn.Step, known string) *txn.Step {
 	if len(d.Req.Success) == 0 {
 		return nil
 	}
-	d.OnAnswer = func() { b.table.withdrawn(r.Name, r.Owner, d) }
+	d.OnAnswer = func() { b.table.withdrawn(r.Name, r.Owner, d, final) }
 	return d
 }
 
@@ -175,6 +180,11 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 		return err
 	}
 	seconds := (r.Keep + time.Second - 1).Truncate(time.Second)
+	if b.table.isUnsure(g) {
+		if err := b.relocate(ctx, g, r); err != nil {
+			return err
+		}
+	}
 	l, err := b.leases.grant(ctx, purpose{ttl: max(seconds, assumedTTLMin, b.leases.shortest())})
 	if err != nil {
 		return err
@@ -187,8 +197,11 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	if err := b.txns.Do(ctx, s); err != nil {
 		return err
 	}
-	if s.Err == nil && s.OK {
+	switch {
+	case s.Err == nil && s.OK:
 		deadline = now.Add(r.Keep)
+	case s.Err == nil && b.isOn(g, s, nil):
+		return errElsewhere
 	}
 	return b.outcome(ctx, s)
 }

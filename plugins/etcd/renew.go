@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -49,7 +50,7 @@ func (b *Backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 			moving = append(moving, re)
 		case !b.table.beginRenewal(re.grant, now):
 			*re.err = b.notHeld(ctx, re.r)
-		case b.leases.renewable(b.table.leaseOf(re.grant), re.r.TTL):
+		case !b.table.isUnsure(re.grant) && b.leases.renewable(b.table.leaseOf(re.grant), re.r.TTL):
 			staying = append(staying, re)
 		default:
 			moving = append(moving, re)
@@ -95,8 +96,24 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) (movi
 	return moving
 }
 
-// move renews locks by moving them to the present lease for their TTL.
+// move renews locks by moving them to the present lease for their TTL, in a second
+// try those that were not where they were thought to be.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) {
+	b.moveOnce(ctx, all, now)
+	var elsewhere []*renewal
+	for _, re := range all {
+		if errors.Is(*re.err, errElsewhere) && b.table.beginRenewal(re.grant, now) {
+			*re.err, re.step = nil, nil
+			elsewhere = append(elsewhere, re)
+		}
+	}
+	if len(elsewhere) > 0 {
+		b.moveOnce(ctx, elsewhere, now)
+	}
+	b.linger(ctx, all, now)
+}
+
+func (b *Backend) moveOnce(ctx context.Context, all []*renewal, now time.Time) {
 	b.adoptAll(ctx, all, now)
 	var steps []*txn.Step
 	var refused error // by a store without space
@@ -109,7 +126,7 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) {
 			l, err = b.leases.get(ctx, purpose{ttl: re.r.TTL})
 		}
 		if err != nil {
-			if *re.err = err; cluster.Is(err, rpctypes.ErrNoSpace) {
+			if *re.err = err; cluster.OutOfSpace(err) {
 				refused = err
 			}
 			b.table.endRenewal(re.grant, time.Time{}, 0)
@@ -124,16 +141,16 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) {
 			*re.err = b.arrive(ctx, re, now)
 		}
 	}
-	b.linger(ctx, all, now)
 }
 
 // linger renews the locks that a store without space has refused to move where
 // they are, because a keepalive is no write. What else is on their leases lives
-// on too, and is looked after when they can be moved.
+// on too, and is looked after when they can be moved. A lock that may be on another
+// lease is not one of them: its keepalive would say nothing.
 func (b *Backend) linger(ctx context.Context, all []*renewal, now time.Time) {
 	var staying []*renewal
 	for _, re := range all {
-		if cluster.Is(*re.err, rpctypes.ErrNoSpace) && re.grant != nil && b.table.leaseOf(re.grant).ttl >= re.r.TTL && b.table.beginRenewal(re.grant, now) {
+		if b.mayLinger(re) && b.table.beginRenewal(re.grant, now) {
 			*re.err = nil
 			staying = append(staying, re)
 		}
@@ -144,11 +161,20 @@ func (b *Backend) linger(ctx context.Context, all []*renewal, now time.Time) {
 	}
 }
 
+// mayLinger reports whether the store had no space to move a lock, which has stayed
+// on a lease that is long enough.
+func (b *Backend) mayLinger(re *renewal) bool {
+	return cluster.OutOfSpace(*re.err) && b.cluster.Harmless(*re.err) &&
+		re.grant != nil && !b.table.isUnsure(re.grant) && b.table.leaseOf(re.grant).ttl >= re.r.TTL
+}
+
 // moving puts g on l, and the queue entry that came with it, if that is still there.
+// It moves g from where it is now only: a move that is late must not bring it back
+// to a lease that was given up.
 func (b *Backend) moving(g *grant, l *lease) *txn.Step {
 	key, from := b.space.hold(g.name), b.table.leaseOf(g)
 	s := &txn.Step{Name: g.name, In: g.generation, Req: &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.At(key, g.rev)},
+		Compare: []*pb.Compare{txn.At(key, g.rev), txn.On(key, from.id)},
 		Success: []*pb.RequestOp{txn.Move(key, l.id)},
 		Failure: look(b.space, g.name),
 	}}
@@ -156,12 +182,16 @@ func (b *Backend) moving(g *grant, l *lease) *txn.Step {
 		own := b.space.entry(g.name, g.entry)
 		s.Req.Success = append(s.Req.Success, txn.When(txn.Present(own), txn.Move(own, l.id)))
 	}
+	s.Done = func() bool { return b.isOn(g, s, l) }
 	s.OnAnswer = func() {
 		switch {
 		case s.Err == nil && s.OK:
 			b.table.moved(g, l)
 			return
+		case s.Err == nil && b.isOn(g, s, nil) && !b.isOn(g, s, b.table.leaseOf(g)):
+			b.table.unsure(g)
 		case s.Err != nil && !b.cluster.Harmless(s.Err): // it may be on either
+			b.table.unsure(g)
 			b.leases.retire(l)
 			b.leases.retire(from)
 		}
@@ -169,6 +199,16 @@ func (b *Backend) moving(g *grant, l *lease) *txn.Step {
 	}
 	return s
 }
+
+// isOn reports whether s, which was refused, has seen g's key, on l unless that is nil.
+func (b *Backend) isOn(g *grant, s *txn.Step, l *lease) bool {
+	kv := seenIn(s.Generation, s.Ops).hold
+	return kv != nil && kv.CreateRevision == g.rev && s.Generation.Same(g.generation) && (l == nil || kv.Lease == l.id)
+}
+
+// errElsewhere: a lock was not moved, because its key was on another lease than
+// this process knew.
+var errElsewhere = fmt.Errorf("etcd: %w: the lock was moved to another lease meanwhile", driver.ErrUnavailable)
 
 // arrive waits for a move and ends the renewal.
 func (b *Backend) arrive(ctx context.Context, re *renewal, now time.Time) (err error) {
@@ -183,6 +223,8 @@ func (b *Backend) arrive(ctx context.Context, re *renewal, now time.Time) (err e
 		return b.cluster.Untouched(s.Err)
 	case s.Err != nil:
 		return b.outcome(ctx, s)
+	case !s.OK && b.isOn(re.grant, s, nil):
+		return errElsewhere
 	case !s.OK:
 		b.table.lost(re.grant)
 		return b.outcome(ctx, s)
@@ -195,17 +237,23 @@ func (b *Backend) arrive(ctx context.Context, re *renewal, now time.Time) (err e
 }
 
 // adoptAll finds the grants of locks that this process does not know: all that
-// its host holds, after a restart.
+// its host holds, after a restart, and the leases of those whose lease it may not know.
 func (b *Backend) adoptAll(ctx context.Context, all []*renewal, now time.Time) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxAdoptions)
 	for _, re := range all {
-		if re.grant != nil {
+		if re.grant != nil && !b.table.isUnsure(re.grant) {
 			continue
 		}
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
+			if re.grant != nil {
+				if *re.err = b.relocate(ctx, re.grant, re.r); *re.err != nil {
+					b.table.endRenewal(re.grant, time.Time{}, 0)
+				}
+				return
+			}
 			g, err := b.adopt(ctx, re.r)
 			switch {
 			case err != nil:
@@ -220,12 +268,33 @@ func (b *Backend) adoptAll(ctx context.Context, all []*renewal, now time.Time) {
 	group.Wait()
 }
 
+// relocate finds the lease that g's key is on.
+func (b *Backend) relocate(ctx context.Context, g *grant, r driver.Request) error {
+	found, err := b.find(ctx, r)
+	switch {
+	case err == nil:
+		b.table.relocated(g, found.lease)
+	case errors.Is(err, driver.ErrNotHeld):
+		b.table.lost(g)
+	}
+	return err
+}
+
 // maxAdoptions is how many locks are read at a time after a restart.
 const maxAdoptions = 16
 
-// adopt takes over a lock that an earlier process of this host got. Its lease
-// is retired from the start: who knows what else is on it.
+// adopt takes over a lock that an earlier process of this host got.
 func (b *Backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
+	g, err := b.find(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return b.table.adopt(g), nil
+}
+
+// find reads the grant that r names. Its lease is retired from the start: who
+// knows what else is on it.
+func (b *Backend) find(ctx context.Context, r driver.Request) (*grant, error) {
 	v, err := b.look(ctx, r.Name)
 	if err != nil {
 		return nil, err
@@ -243,10 +312,9 @@ func (b *Backend) adopt(ctx context.Context, r driver.Request) (*grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &grant{
+	return &grant{
 		name: r.Name, owner: r.Owner, label: rec.label, entry: rec.entry, token: r.Token, rev: v.hold.CreateRevision, generation: v.generation,
 		seenAt: v.rev, since: time.Now(), deadline: left.at.Add(time.Second),
 		lease: &lease{id: v.hold.Lease, purpose: purpose{ttl: left.granted}, acked: left.at.Add(-left.granted), retired: true},
-	}
-	return b.table.adopt(g), nil
+	}, nil
 }

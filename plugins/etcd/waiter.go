@@ -153,6 +153,14 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 		Success: append([]*pb.RequestOp{txn.Put(own, value, l.id)}, ahead(s, r.Name, 0, 2)...),
 		Failure: []*pb.RequestOp{txn.Range(&pb.RangeRequest{Key: []byte(own)}), txn.Exists(tombstone)},
 	}}
+	tried := false // a try before has put it
+	st.Done = func() bool {
+		kvs := st.Ops[0].GetResponseRange().GetKvs()
+		if tried = len(kvs) > 0 && ownerOf(kvs[0]) == r.Owner && kvs[0].Lease == l.id; tried {
+			st.Rev = kvs[0].CreateRevision
+		}
+		return tried
+	}
 	st.OnAnswer = func() { t.entered(e, st) }
 	k := t.leases.keepalive(l, now.Add(-entryRenewal))
 	if err := t.txns.Do(ctx, st); err != nil {
@@ -170,6 +178,10 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	}
 	if err := t.leases.await(ctx, l, k); err != nil {
 		return nil, nil, t.cluster.Wrap(err)
+	}
+	if tried {
+		p, err := t.ahead(ctx, e)
+		return e, p, err
 	}
 	return e, nextTo(own, st.Ops[1:], st.Rev), nil
 }

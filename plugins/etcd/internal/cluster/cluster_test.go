@@ -79,13 +79,34 @@ func TestDeclined(t *testing.T) {
 	}
 }
 
-// TestRefused: what a member refuses is not asked of another one.
+// TestRefused: what a member refuses has not happened, and is not asked of another
+// one.
 func TestRefused(t *testing.T) {
+	ill, well := &member{err: rpctypes.ErrGRPCRequestTooLarge}, &member{}
+	c := of(t, ill, well)
+	_, err := c.Txn(t.Context(), true, &pb.TxnRequest{})
+	if !cluster.Is(err, rpctypes.ErrRequestTooLarge) || !c.Harmless(err) || ill.txns.Load() != 1 || well.txns.Load() != 0 {
+		t.Errorf("%v, %d and %d requests", err, ill.txns.Load(), well.txns.Load())
+	}
+}
+
+// TestOutOfSpace: a member without space may have done what it was asked for. It
+// answers, and no other one is asked.
+func TestOutOfSpace(t *testing.T) {
 	ill, well := &member{err: rpctypes.ErrGRPCNoSpace}, &member{}
 	c := of(t, ill, well)
 	_, err := c.Txn(t.Context(), true, &pb.TxnRequest{})
-	if !cluster.Is(err, rpctypes.ErrNoSpace) || !c.Harmless(err) || ill.txns.Load() != 1 || well.txns.Load() != 0 {
+	if !cluster.OutOfSpace(err) || c.Harmless(err) || ill.txns.Load() != 1 || well.txns.Load() != 0 {
 		t.Errorf("%v, %d and %d requests", err, ill.txns.Load(), well.txns.Load())
+	}
+	if err := c.Wrap(err); !cluster.OutOfSpace(err) || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("its outcome is unknown: %v", err)
+	}
+	if err := c.Untouched(err); !cluster.OutOfSpace(err) || !c.Harmless(err) {
+		t.Errorf("of a request that touched nothing: %v", err)
+	}
+	if _, down := c.State(); down != nil {
+		t.Errorf("it has answered: %v", down)
 	}
 }
 

@@ -17,10 +17,11 @@ import (
 // the store's data which has ended: nothing of it happened.
 var ErrDataLost = errors.New("etcd: the store has lost its data")
 
-// Whole-Txn refusals: the server answered, and nothing of the Txn happened.
+// Whole-Txn refusals: the server answered, and nothing of the Txn happened. For
+// ErrNoSpace see [OutOfSpace].
 var refusals = []error{
 	rpctypes.ErrLeaseNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
-	rpctypes.ErrKeyNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrNoSpace, rpctypes.ErrUserEmpty,
+	rpctypes.ErrKeyNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty,
 	rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrInvalidAuthMgmt,
 }
 
@@ -31,6 +32,17 @@ var declines = []error{
 
 // Refused reports whether the server answered and did nothing of the request.
 func Refused(err error) bool { return isOneOf(err, refusals) }
+
+// OutOfSpace reports whether the server answered that its database is full. That
+// is said of two kinds of requests: of those that it refuses under the alarm, and
+// of those that it has done when the alarm was not raised yet (the quota's
+// applier, etcdserver/apply/quota.go, checks first, does the request, and answers
+// with the error). So the outcome is unknown, but settled: nothing of the request
+// is under way any more.
+func OutOfSpace(err error) bool { return Is(err, rpctypes.ErrNoSpace) }
+
+// isAnswer reports whether err shows that the store answers.
+func isAnswer(err error) bool { return err == nil || Refused(err) || OutOfSpace(err) }
 
 // declined reports whether this member did not begin with the request.
 func declined(err error) bool {

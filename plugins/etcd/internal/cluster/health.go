@@ -39,7 +39,7 @@ func (h *health) init() {
 // Report is to be called with every error that came instead of an answer, and
 // with nil for an answer.
 func (c *Cluster) Report(err error) {
-	if err != nil && !Refused(err) {
+	if !isAnswer(err) {
 		wake.Up(c.health.wake)
 		return
 	}

@@ -117,7 +117,7 @@ func (c *Cluster) probe(ctx context.Context, m *member) error {
 			c.seeTerm(resp.Header.RaftTerm)
 		}
 	}
-	if err == nil || Refused(err) {
+	if isAnswer(err) {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", m.endpoint, err)

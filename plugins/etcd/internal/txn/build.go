@@ -57,7 +57,7 @@ func (w *Writer) explain(batch []*Step, ops []*pb.RequestOp) {
 			s.Err = w.cluster.Untouched(err) // it was refused: only the reason is missing
 			continue
 		}
-		s.Generation = g
+		s.Generation, s.Rev = g, resp.Header.Revision
 		s.Ops = resp.Responses[at : at+len(s.Req.Failure)]
 		at += len(s.Req.Failure)
 	}

@@ -1,6 +1,8 @@
 package txn
 
 import (
+	"slices"
+
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
@@ -28,6 +30,14 @@ func Worth(key string, value []byte) *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_VALUE,
 		TargetUnion: &pb.Compare_Value{Value: value},
+	}
+}
+
+// On holds when key exists and is on that lease, 0 for none.
+func On(key string, lease int64) *pb.Compare {
+	return &pb.Compare{
+		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_LEASE,
+		TargetUnion: &pb.Compare_Lease{Lease: lease},
 	}
 }
 
@@ -65,6 +75,14 @@ func Delete(key string) *pb.RequestOp {
 // Range reads keys.
 func Range(r *pb.RangeRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
+}
+
+// puts reports whether ops put keys. That is what needs space, also where a
+// compare stands before it.
+func puts(ops []*pb.RequestOp) bool {
+	return slices.ContainsFunc(ops, func(op *pb.RequestOp) bool {
+		return op.GetRequestPut() != nil || puts(op.GetRequestTxn().GetSuccess())
+	})
 }
 
 // When does op if c holds, on which nothing else of the Txn depends.

@@ -29,6 +29,10 @@ type Step struct {
 	// Twice reports whether the same again does no harm, also when the first
 	// arrives late: then a step without an answer is sent once more.
 	Twice bool
+	// Done reports whether the step was done although its compares do not hold
+	// now, or the answer does not tell: by a try before, see Doubt. It may look at
+	// Ops, those of Failure, and correct Rev. When it is nil that cannot be known.
+	Done func() bool
 	// OnAnswer runs before anybody sees the answer, also when nobody waits any more.
 	OnAnswer func()
 	// Then runs after that, for one who does not wait. Before it is sent, the
@@ -38,10 +42,10 @@ type Step struct {
 
 	Generation *Generation      // in which it was done
 	OK         bool             // the compares held
-	Rev        int64            // of the store after the Txn
-	Ops        []*pb.ResponseOp // of the branch taken
+	Rev        int64            // of the store after the Txn, or after the reads of Failure
+	Ops        []*pb.ResponseOp // of the branch taken; of Failure when Done has made it OK
 	Err        error            // native
-	Doubt      error            // of a try before, which may have been done
+	Doubt      error            // of a try that may have been done
 
 	sent   time.Time       // the first try
 	beside <-chan struct{} // what Beside has returned

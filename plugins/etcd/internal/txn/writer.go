@@ -146,6 +146,10 @@ func (w *Writer) do(batch []*Step) {
 		}
 		return
 	}
+	if cluster.OutOfSpace(err) && !w.cluster.Harmless(err) {
+		w.settle(batch, g, err)
+		return
+	}
 	if err != nil && !w.cluster.Harmless(err) {
 		if batch = w.again(batch, err); len(batch) == 0 {
 			return
@@ -164,6 +168,50 @@ func (w *Writer) do(batch []*Step) {
 		w.lookAfter(batch)
 	}
 	for _, s := range batch {
+		if s.Err == nil && !s.OK && s.Doubt != nil && s.Done != nil {
+			s.OK = s.Done()
+		}
+		s.finish()
+	}
+}
+
+// settle finds out what became of batch, sent in g, of which the server has said
+// that it has no space: it has refused batch, or done it. What puts nothing is
+// sent again, because alone it is not refused. Of the rest a read tells.
+func (w *Writer) settle(batch []*Step, g *Generation, full error) {
+	var free, rest []*Step
+	for _, s := range batch {
+		if puts(s.Req.Success) {
+			rest = append(rest, s)
+			continue
+		}
+		free = append(free, s)
+	}
+	for _, s := range free {
+		s.Doubt = cmp.Or(s.Doubt, full)
+	}
+	switch {
+	case len(rest) == 0: // a server that refuses more than it should
+		for _, s := range free {
+			s.Err = s.Doubt
+			s.finish()
+		}
+		return
+	case len(free) > 0:
+		w.do(free)
+	}
+	w.lookAfter(rest)
+	for _, s := range rest {
+		switch {
+		case s.Err != nil, s.Done == nil, !s.Generation.Same(g):
+			s.Err = cmp.Or(s.Doubt, full)
+		case s.Done():
+			s.OK = true
+		case s.Doubt != nil: // the try before may be under way
+			s.Err = s.Doubt
+		default:
+			s.Err = w.cluster.Untouched(full)
+		}
 		s.finish()
 	}
 }

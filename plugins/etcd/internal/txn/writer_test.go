@@ -1,13 +1,18 @@
 package txn
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
@@ -58,6 +63,48 @@ func TestOtherGenerationIsNotSent(t *testing.T) {
 	must(t, w.Do(t.Context(), s))
 	if !answered || !errors.Is(w.cluster.Wrap(s.Err), driver.ErrNotSent) {
 		t.Errorf("answered %v, %v", answered, s.Err)
+	}
+}
+
+// full is a server that refuses even what needs no space.
+type full struct {
+	pb.UnimplementedKVServer
+	asked atomic.Int64
+}
+
+func (f *full) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
+	f.asked.Add(1)
+	return nil, rpctypes.ErrGRPCNoSpace
+}
+
+// TestEverythingRefused: what a server has refused that needs no space is not sent
+// to it for ever, and its outcome is unknown.
+func TestEverythingRefused(t *testing.T) {
+	f := &full{}
+	w := at(t, clustertest.Member(t, func(s *grpc.Server) { pb.RegisterKVServer(s, f) }))
+	w.generations.present.Store(&Generation{Base: 8})
+	var batch []*Step
+	for range 2 {
+		s := &Step{Req: &pb.TxnRequest{Success: []*pb.RequestOp{Delete("key")}}, Done: func() bool { return true }}
+		s.Open()
+		batch = append(batch, s)
+	}
+	w.do(batch)
+	for _, s := range batch {
+		if s.OK || !cluster.OutOfSpace(s.Err) || w.cluster.Harmless(s.Err) {
+			t.Errorf("%v", s.Err)
+		}
+	}
+	if n := f.asked.Load(); n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// TestPuts: what needs space is found also where it depends on a compare.
+func TestPuts(t *testing.T) {
+	put, free := Put("key", nil, 0), []*pb.RequestOp{Delete("key"), Exists("key"), When(Present("key"), Delete("key"))}
+	if puts(free) || !puts(append(free, put)) || !puts(append(free, When(Present("key"), put))) {
+		t.Errorf("free %v, with a put %v, with one that depends %v", puts(free), puts(append(free, put)), puts(append(free, When(Present("key"), put))))
 	}
 }
 

@@ -1,0 +1,402 @@
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
+)
+
+// filling is a server whose database is full when a transaction that puts keys is
+// done: it answers that one as etcd does, by its alarm and with ErrNoSpace.
+type filling struct {
+	*env.Server
+	operator *clientv3.Client
+	relay    string
+	armed    atomic.Bool  // the next one is that
+	blind    atomic.Bool  // reads after it are not answered
+	full     atomic.Int64 // done, and answered with ErrNoSpace
+}
+
+func startFilling(t *testing.T) *filling {
+	t.Helper()
+	s := start(t, nil)
+	f := &filling{Server: s, operator: plain(t, s)}
+	f.relay = clustertest.Relay(t, s.Addr(), f.answered)
+	return f
+}
+
+func (f *filling) answered(method string, request []byte) error {
+	var req pb.TxnRequest
+	if method != pb.KV_Txn_FullMethodName || proto.Unmarshal(request, &req) != nil {
+		return nil
+	}
+	if !strings.Contains(req.String(), "request_put") {
+		if f.blind.Load() {
+			return status.Error(codes.Unavailable, "out of reach")
+		}
+		return nil
+	}
+	if !f.armed.CompareAndSwap(true, false) {
+		return nil
+	}
+	f.full.Add(1)
+	if err := f.alarm(pb.AlarmRequest_ACTIVATE); err != nil {
+		return err
+	}
+	return rpctypes.ErrGRPCNoSpace
+}
+
+func (f *filling) alarm(action pb.AlarmRequest_AlarmAction) error {
+	ctx := f.operator.Ctx()
+	members, err := f.operator.MemberList(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = pb.NewMaintenanceClient(f.operator.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
+		Action: action, MemberID: members.Members[0].ID, Alarm: pb.AlarmType_NOSPACE,
+	})
+	return err
+}
+
+// connect returns a backend on it, which has a lease for locks and one for entries.
+func (f *filling) connect(t *testing.T) *Backend {
+	t.Helper()
+	b := connect(t, Options{Address: []string{f.relay}})
+	must(t, b.Check(t.Context()))
+	for _, p := range []purpose{{ttl: lock("", "").TTL}, b.table.forEntries()} {
+		_, err := b.leases.get(t.Context(), p)
+		must(t, err)
+	}
+	return b
+}
+
+// keys reads what is at and below key.
+func (f *filling) keys(t *testing.T, key string) []driver.Holder {
+	t.Helper()
+	resp, err := f.operator.Get(t.Context(), key, clientv3.WithPrefix())
+	must(t, err)
+	var all []driver.Holder
+	for _, kv := range resp.Kvs {
+		all = append(all, driver.Holder{Name: string(kv.Key), Owner: ownerOf(kv), Token: uint64(kv.Lease)})
+	}
+	return all
+}
+
+// lacksSpace fails the test unless err says so, and that nothing has happened or,
+// when unsure, that this is not known.
+func lacksSpace(t *testing.T, err error, unsure bool) {
+	t.Helper()
+	if !cluster.OutOfSpace(err) || !strings.Contains(err.Error(), "database space exceeded") || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) == unsure {
+		t.Errorf("want that there is no space, unsure %v: %v", unsure, err)
+	}
+}
+
+// TestGrantedWithoutSpace: the store grants locks and answers that it has no space.
+// They are granted to those who asked, be it that they have one transaction with
+// others, one each, or waited for it.
+func TestGrantedWithoutSpace(t *testing.T) {
+	for what, many := range map[string]int{"alone": 1, "together": 5} {
+		t.Run(what, func(t *testing.T) {
+			f := startFilling(t)
+			b := f.connect(t)
+			other := acquire(t, b, lock("other", "z"))
+			released := acquire(t, b, lock("released", "z"))
+			lost := lock("lost", "b") // held by another one
+			acquire(t, b, lock("lost", "z"))
+			var ops []driver.Op
+			for i := range many {
+				ops = append(ops, driver.Op{Kind: driver.OpAcquire, Request: lock(fmt.Sprint("jobs-", i), "a")})
+			}
+			if many > 1 {
+				ops = append(ops, driver.Op{Kind: driver.OpRelease, Request: released}, driver.Op{Kind: driver.OpAcquire, Request: lost})
+			}
+			f.armed.Store(true)
+			if many == 1 {
+				must(t, b.Release(t.Context(), released))
+			}
+			results := b.Batch(t.Context(), ops)
+			for i, res := range results[:many] {
+				h, err := b.Inspect(t.Context(), ops[i].Name)
+				must(t, err)
+				if res.Err != nil || h.Token != res.Token || h.Owner != "a" {
+					t.Errorf("%s: token %d, %v; held by %s with %d", ops[i].Name, res.Token, res.Err, h.Owner, h.Token)
+				}
+			}
+			if many > 1 {
+				must(t, results[many].Err)
+				lacksSpace(t, results[many+1].Err, false)
+			}
+			if n := f.full.Load(); n != 1 {
+				t.Fatalf("%d transactions were done without space, want 1: this shows nothing", n)
+			}
+			for i, res := range results[:many] {
+				r := ops[i].Request
+				r.Token = res.Token
+				must(t, b.Renew(t.Context(), r))
+				must(t, b.Release(t.Context(), r))
+			}
+			if !b.leases.renewable(b.table.leaseOf(b.table.find("other", "z", other.Token)), other.TTL) {
+				t.Error("the lease of all was given up")
+			}
+			if all, err := f.operator.Get(t.Context(), b.space.names, clientv3.WithPrefix()); err != nil || all.Count != 2 {
+				t.Errorf("of 2 locks that are held %d keys are left, %v", all.Count, err)
+			}
+		})
+	}
+}
+
+// TestWaitedForWithoutSpace is TestGrantedWithoutSpace of queue entries and of a
+// lock that is got from one.
+func TestWaitedForWithoutSpace(t *testing.T) {
+	f := startFilling(t)
+	b := f.connect(t)
+	first, r := acquire(t, b, lock("jobs", "first")), lock("jobs", "next")
+	f.armed.Store(true)
+	must(t, b.Wait(t.Context(), r, 10*time.Millisecond))
+	e := b.table.entryOf("jobs", "next")
+	if all := f.keys(t, b.space.entries("jobs")); e == nil || len(all) != 1 || all[0].Token != uint64(e.lease.id) || !b.leases.renewable(e.lease, e.lease.ttl) {
+		t.Fatalf("the entry %+v, in the store %+v", e, all)
+	}
+	lacksSpace(t, b.Wait(t.Context(), lock("jobs", "late"), 10*time.Millisecond), false)
+	must(t, f.alarm(pb.AlarmRequest_DEACTIVATE))
+	must(t, b.Release(t.Context(), first))
+	must(t, b.Wait(t.Context(), r, 10*time.Millisecond))
+	f.armed.Store(true)
+	r = acquire(t, b, r)
+	must(t, b.Release(t.Context(), r))
+	if all := f.keys(t, b.space.both("jobs")); len(all) != 0 || f.full.Load() != 2 {
+		t.Errorf("%d without space, left is %+v", f.full.Load(), all)
+	}
+}
+
+// TestWithdrawnWithoutSpace: what an owner has is deleted, although there is no
+// space for its tombstone, which its withdrawal says.
+func TestWithdrawnWithoutSpace(t *testing.T) {
+	f := startFilling(t)
+	b := f.connect(t)
+	acquire(t, b, lock("jobs", "a"))
+	must(t, b.Wait(t.Context(), lock("jobs", "b"), 10*time.Millisecond))
+	f.armed.Store(true) // the tombstone is put
+	for _, owner := range []string{"a", "b"} {
+		lacksSpace(t, b.Release(t.Context(), lock("jobs", owner)), true)
+	}
+	if all := f.keys(t, b.space.both("jobs")); len(all) != 0 {
+		t.Errorf("left is %+v", all)
+	}
+	must(t, f.alarm(pb.AlarmRequest_DEACTIVATE))
+	must(t, b.Release(t.Context(), lock("jobs", "b")))
+	if _, err := b.TryAcquire(t.Context(), lock("jobs", "b")); !errors.Is(err, driver.ErrWithdrawn) {
+		t.Errorf("an owner that was withdrawn: %v", err)
+	}
+}
+
+// TestUnknownWithoutSpace: a grant of which only ErrNoSpace is known, because the
+// store cannot be asked, ends in its time, also while another one is renewed.
+func TestUnknownWithoutSpace(t *testing.T) {
+	f := startFilling(t)
+	b := f.connect(t)
+	kept := short("kept", "a")
+	kept = acquire(t, b, kept)
+	shared := b.table.leaseOf(b.table.find("kept", "a", kept.Token))
+	f.blind.Store(true)
+	f.armed.Store(true)
+	_, err := b.TryAcquire(t.Context(), short("ghost", "b"))
+	lacksSpace(t, err, true)
+	f.blind.Store(false)
+	if all := f.keys(t, b.space.hold("ghost")); len(all) != 1 {
+		t.Fatalf("there is no ghost: %+v", all)
+	}
+	if b.leases.renewable(shared, kept.TTL) {
+		t.Error("the lease of the ghost is renewed on")
+	}
+	stop := keepRenewing(t, b, kept)
+	heldUntil(t, b, "ghost")
+	must(t, stop())
+	must(t, b.Renew(t.Context(), kept))
+}
+
+// onItsLease fails the test unless r's key is on the lease that b would renew for it.
+func (f *filling) onItsLease(t *testing.T, b *Backend, r driver.Request) {
+	t.Helper()
+	l, all := b.table.leaseOf(b.table.find(r.Name, r.Owner, r.Token)), f.keys(t, b.space.hold(r.Name))
+	if len(all) != 1 || all[0].Token != uint64(l.id) {
+		t.Errorf("renewed is the lease %x, in the store is %+v", l.id, all)
+	}
+}
+
+// TestMovedWithoutSpace: a lock that was moved when the space ended is renewed where
+// it is. When that cannot be known it is not said to be renewed, until there is
+// space again.
+func TestMovedWithoutSpace(t *testing.T) {
+	f := startFilling(t)
+	before, b := f.connect(t), f.connect(t)
+	r, other := acquire(t, before, lock("jobs", "a")), acquire(t, before, lock("others", "a"))
+	must(t, before.Close(t.Context()))
+	f.armed.Store(true)
+	must(t, b.Renew(t.Context(), r))
+	f.onItsLease(t, b, r)
+	must(t, f.alarm(pb.AlarmRequest_DEACTIVATE))
+
+	_, err := b.adopt(t.Context(), other)
+	must(t, err)
+	f.blind.Store(true)
+	f.armed.Store(true)
+	lacksSpace(t, b.Renew(t.Context(), other), true)
+	f.blind.Store(false)
+	lacksSpace(t, b.Renew(t.Context(), other), false)
+	must(t, f.alarm(pb.AlarmRequest_DEACTIVATE))
+	must(t, b.Renew(t.Context(), other))
+	f.onItsLease(t, b, other)
+	if n := f.full.Load(); n != 2 {
+		t.Errorf("%d moves were done without space, want 2: this shows nothing", n)
+	}
+}
+
+// TestLateMove: a move without an answer that arrives when the lock is on a third
+// lease leaves it there, and one that arrived is found.
+func TestLateMove(t *testing.T) {
+	f := startFilling(t)
+	b := f.connect(t)
+	r := acquire(t, b, lock("jobs", "a"))
+	g := b.table.find(r.Name, r.Owner, r.Token)
+	lose := func() (late *txn.Step) {
+		t.Helper()
+		l, err := b.leases.grant(t.Context(), b.table.leaseOf(g).purpose)
+		must(t, err)
+		s := b.moving(g, l)
+		s.Err = errors.New("no answer")
+		s.OnAnswer()
+		return &txn.Step{Name: s.Name, In: s.In, Req: s.Req}
+	}
+	late := lose()
+	must(t, b.Renew(t.Context(), r))
+	must(t, b.txns.Do(t.Context(), late))
+	if late.Err != nil || late.OK {
+		t.Errorf("the late move was done: %v", late.Err)
+	}
+	f.onItsLease(t, b, r)
+	must(t, b.txns.Do(t.Context(), lose()))
+	must(t, b.Renew(t.Context(), r))
+	f.onItsLease(t, b, r)
+	unknown := lose()
+	must(t, b.txns.Do(t.Context(), unknown))
+	b.table.mu.Lock()
+	g.unsure = false // as if it were nobody's
+	b.table.mu.Unlock()
+	must(t, b.Renew(t.Context(), r))
+	f.onItsLease(t, b, r)
+	r.Keep = 5 * time.Second
+	must(t, b.txns.Do(t.Context(), lose()))
+	must(t, b.Release(t.Context(), r))
+	f.onItsLease(t, b, r)
+}
+
+// TestProclaimedWithoutSpace: a value that was put as the space ended is published,
+// and one that was refused is not.
+func TestProclaimedWithoutSpace(t *testing.T) {
+	f := startFilling(t)
+	b := f.connect(t)
+	r := acquire(t, b, lock("jobs", "a"))
+	r.Value = []byte("one")
+	f.armed.Store(true)
+	must(t, b.Proclaim(t.Context(), r))
+	r.Value = []byte("two")
+	lacksSpace(t, b.Proclaim(t.Context(), r), false)
+	if h, err := b.Inspect(t.Context(), "jobs"); err != nil || string(h.Value) != "one" {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// TestUnderAlarm: what the store refuses under its alarm has not happened and says so, and costs
+// nobody else a lease.
+func TestUnderAlarm(t *testing.T) {
+	f := startFilling(t)
+	b := f.connect(t)
+	held := acquire(t, b, lock("held", "a"))
+	must(t, b.Wait(t.Context(), lock("held", "b"), 10*time.Millisecond))
+	must(t, f.alarm(pb.AlarmRequest_ACTIVATE))
+	for _, r := range []driver.Request{lock("jobs", "a"), lock("held", "b")} {
+		_, err := b.TryAcquire(t.Context(), r)
+		lacksSpace(t, err, false)
+	}
+	if err := b.Check(t.Context()); err != nil {
+		t.Errorf("the store cannot be asked: %v", err)
+	}
+	for _, l := range []*lease{b.table.leaseOf(b.table.find("held", "a", held.Token)), b.table.entryOf("held", "b").lease} {
+		if !b.leases.renewable(l, l.ttl) {
+			t.Errorf("a lease for %v is renewed no more", l.ttl)
+		}
+	}
+	must(t, b.Renew(t.Context(), held))
+	must(t, b.Break(t.Context(), "held", held.Token))
+	isNotHeld(t, b.Release(t.Context(), held))
+}
+
+// TestSpaceRunsOut fills a database by acquires of many hosts: afterwards the locks
+// in the store are those that were granted.
+func TestSpaceRunsOut(t *testing.T) {
+	s := start(t, &env.EtcdOptions{Args: []string{"--quota-backend-bytes=2000000"}})
+	value := []byte(strings.Repeat("x", 2_000))
+	var mu sync.Mutex
+	var granted []string
+	var refused atomic.Int64
+	var group sync.WaitGroup
+	var backends []*Backend
+	for range 20 {
+		b := connect(t, on(s))
+		must(t, b.Check(t.Context()))
+		backends = append(backends, b)
+	}
+	for h, b := range backends {
+		group.Go(func() {
+			for i := 0; ; i++ {
+				r := lock(fmt.Sprintf("jobs-%d-%d", h, i), "a")
+				r.TTL, r.Value = time.Minute, value
+				_, err := b.TryAcquire(t.Context(), r)
+				mu.Lock()
+				if err == nil {
+					granted = append(granted, r.Name)
+				}
+				mu.Unlock()
+				if cluster.OutOfSpace(err) {
+					refused.Add(1)
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	b := connect(t, on(s))
+	var held []string
+	must(t, b.List(t.Context(), "", func(h driver.Holder) bool {
+		held = append(held, h.Name)
+		return true
+	}))
+	slices.Sort(granted)
+	slices.Sort(held)
+	if !slices.Equal(granted, held) || refused.Load() != 20 {
+		t.Errorf("%d were granted, %d are held, %d hosts were refused", len(granted), len(held), refused.Load())
+	}
+}
