@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,14 +21,17 @@ import (
 )
 
 // store is a set of nodes for one case.
-type store struct{ env.Nodes }
+type store struct {
+	env.Nodes
+	fencing string
+}
 
-func newStore(t drivertest.T) store {
+func newStore(t drivertest.T, fencing string) store {
 	t.Helper()
 	nodes, err := env.StartRedisNodes(t.Context(), 5, &env.RedisOptions{AppendFsync: env.FsyncEverySec})
 	must(t, err)
 	t.Cleanup(func() { must(t, nodes.Close()) })
-	s := store{nodes}
+	s := store{nodes, fencing}
 	must(t, s.admit(t.Context()))
 	return s
 }
@@ -83,7 +87,7 @@ func cancels(t testing.TB) int {
 }
 
 func (s store) config(prefix string) driver.Config {
-	return driver.Config{"address": s.Addr(), "prefix": prefix, "node_timeout": "100ms"}
+	return driver.Config{"address": s.Addr(), "prefix": prefix, "node_timeout": "100ms", "fencing": s.fencing}
 }
 
 func (s store) open(t drivertest.T, prefix string) driver.Backend {
@@ -100,7 +104,7 @@ func TestConformance(t *testing.T) {
 	_ = start(t, 1, nil) // skips without redis-server
 	cancels := cancels(t)
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
-		s := newStore(t)
+		s := newStore(t, "quorum")
 		return &drivertest.Harness{
 			Open:      func(t drivertest.T) driver.Backend { return s.open(t, "case:") },
 			Other:     func(t drivertest.T) driver.Backend { return s.open(t, "other:") },
@@ -112,17 +116,31 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestConformanceOfPlugin(t *testing.T) {
+func TestConformanceOfPlugin(t *testing.T) { conformOfPlugin(t, "quorum") }
+
+// Without fencing a release and a withdrawal are told apart by other means than
+// the token, in the plugin too.
+func TestConformanceOfPluginUnfenced(t *testing.T) {
+	var ends []string
+	for _, c := range drivertest.Cases() {
+		if strings.HasPrefix(c.Name, "L7 ") {
+			ends = append(ends, c.Name)
+		}
+	}
+	conformOfPlugin(t, "none", ends...)
+}
+
+func conformOfPlugin(t *testing.T, fencing string, only ...string) {
 	t.Parallel() // most cases wait most of the time
 	_ = start(t, 1, nil)
 	cancels := cancels(t)
 	binary := plugintest.Build(t, "./lockplugin-redlock")
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
-		s := newStore(t)
+		s := newStore(t, fencing)
 		h := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("case:") })(t)
 		other := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("other:") })(t)
 		h.Other, h.Store, h.Leftovers = other.Open, conform.Store(s.admit, s.Nodes...), s.leftovers
 		h.Cancels = cancels
 		return h
-	})
+	}, only...)
 }

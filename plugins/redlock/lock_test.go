@@ -84,6 +84,49 @@ func TestNoFencing(t *testing.T) {
 	}
 }
 
+// What is left of AtLeast is kept whichever process releases, and however often:
+// without tokens the one that has granted the lease is not told from others.
+func TestNoFencingKeeps(t *testing.T) {
+	nodes, b := cluster(t, driver.Config{"fencing": "none"})
+	restarted := connect(t, config(nodes, driver.Config{"fencing": "none"}))
+	must(t, restarted.Check(t.Context()))
+	r := acquire(t, b, lease("a", "o"))
+	r.Keep = r.TTL / 2
+	for _, host := range []*Backend{restarted, b, b} {
+		must(t, host.Release(t.Context(), r))
+		h, err := host.Inspect(t.Context(), "a")
+		must(t, err)
+		if h.Owner != "o" || h.TTL > r.Keep {
+			t.Fatalf("released with Keep %v: %+v", r.Keep, h)
+		}
+	}
+	r.Keep = 0
+	must(t, restarted.Release(t.Context(), r))
+	eventually(t, "the lock is on no node", func() bool { return keyCount(t, nodes, "a") == 0 })
+	r.Keep = time.Second
+	gone(t, restarted.Release(t.Context(), r))
+}
+
+// A release with Keep ends a lease on no node, also where the grant's outcome
+// was unknown.
+func TestKeptWhereUncertain(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	r := acquire(t, b, lease("a", "o"))
+	eventually(t, "the lock is on 5 nodes", func() bool { return keyCount(t, nodes, "a") == 5 })
+	for _, n := range b.nodes {
+		n.mu.Lock()
+		n.uncertain.Put(r.Owner, struct{}{})
+		n.mu.Unlock()
+	}
+	r.Keep = r.TTL / 2
+	must(t, b.Release(t.Context(), r))
+	_, err := b.Inspect(t.Context(), "a") // comes after it on every node
+	must(t, err)
+	if n := keyCount(t, nodes, "a"); n != 5 {
+		t.Errorf("the lock that is kept is on %d nodes", n)
+	}
+}
+
 func TestBatch(t *testing.T) {
 	_, b := cluster(t, nil)
 	var ops []driver.Op

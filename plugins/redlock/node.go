@@ -182,7 +182,7 @@ func (n *node) enqueue(requests ...*quorumRequest) {
 			continue
 		}
 		n.queue.Add(b)
-		if b.kind == kindRelease && n.uncertain.Take(b.owner) {
+		if b.kind == kindRelease && b.givesUp() && n.uncertain.Take(b.owner) {
 			n.queue.Add(n.b.retryOf(b))
 		}
 	}

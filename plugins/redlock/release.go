@@ -14,7 +14,8 @@ import (
 //
 // A node that cannot be reached, or refuses to write, is told again until it
 // does, for as long as this backend is open; until then the lease stands there
-// for the rest of its TTL, on fewer nodes than a majority.
+// for the rest of its TTL, on fewer nodes than a majority. With Keep it is not
+// told again.
 //
 // A withdrawal is confirmed once a majority refuses the owner: then no
 // majority can grant to it any more, whatever is still on its way to the rest.
@@ -25,6 +26,10 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 
 // release is one round that ends a lease, or withdraws an owner: then what is
 // not there is no error. The next waiter is woken after a majority is free.
+//
+// Without fencing both have no token. A request with Keep is the release of a
+// lease all the same, also of one that this process knows nothing of, or has
+// tried to release before: a withdrawal would free what must stay taken.
 func (b *Backend) release(r driver.Request) *operation {
 	o := b.operation("release", r, kindRelease, "")
 	// Rounded up, so that the lock is not free too early.
@@ -32,9 +37,13 @@ func (b *Backend) release(r driver.Request) *operation {
 	if r.Token != 0 {
 		return o.decided(o.ended)
 	}
-	o.verb = "withdraw"
 	b.leaveQueues(r.Owner)
-	if b.fenced() || !b.tombstones.end(r.Owner) {
+	known := !b.fenced() && b.tombstones.end(r.Owner)
+	if !b.fenced() && r.Keep > 0 {
+		return o.decided(o.ended)
+	}
+	o.verb = "withdraw"
+	if !known {
 		o.now.kind, o.now.ms = kindWithdraw, redisnode.TombstoneFor.Milliseconds()
 	}
 	return o.decided(func() error {

@@ -138,8 +138,8 @@ type PluginClient interface {
 	// ttl_ns, keep_ns. Errors: NOT_HELD, UNAVAILABLE.
 	Renew(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
 	// Release ends a lease, or shortens it to keep_ns if that is positive. Reads
-	// name, owner, token, keep_ns. With token 0 it withdraws the owner for good.
-	// Errors: NOT_HELD (not for token 0), UNAVAILABLE.
+	// name, owner, token, keep_ns. With token 0 and no keep_ns it withdraws the owner for good.
+	// Errors: NOT_HELD (not for a withdrawal), UNAVAILABLE.
 	Release(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
 	// Inspect returns who holds a lock.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectReply, error)
@@ -375,8 +375,8 @@ type PluginServer interface {
 	// ttl_ns, keep_ns. Errors: NOT_HELD, UNAVAILABLE.
 	Renew(context.Context, *Request) (*Reply, error)
 	// Release ends a lease, or shortens it to keep_ns if that is positive. Reads
-	// name, owner, token, keep_ns. With token 0 it withdraws the owner for good.
-	// Errors: NOT_HELD (not for token 0), UNAVAILABLE.
+	// name, owner, token, keep_ns. With token 0 and no keep_ns it withdraws the owner for good.
+	// Errors: NOT_HELD (not for a withdrawal), UNAVAILABLE.
 	Release(context.Context, *Request) (*Reply, error)
 	// Inspect returns who holds a lock.
 	Inspect(context.Context, *InspectRequest) (*InspectReply, error)

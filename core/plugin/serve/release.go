@@ -71,13 +71,15 @@ func (t *tracker) releaseAll(ctx context.Context) int {
 
 // pending lists the releases and withdrawals to do now. An owner whose acquire
 // is still in flight is withdrawn too: that puts a tombstone for the request on its way.
+// Only what was granted is kept: without fencing that, and not the token, tells
+// a lease from an attempt.
 func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
 	for _, e := range t.entries {
 		r := driver.Request{Name: e.name, Owner: e.owner, Token: e.token}
-		if e.token != 0 && e.keepUntil.After(now) {
+		if e.granted && e.keepUntil.After(now) {
 			r.Keep = e.keepUntil.Sub(now)
 		}
 		ops = append(ops, driver.Op{Kind: driver.OpRelease, Request: r})

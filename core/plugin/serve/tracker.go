@@ -14,9 +14,10 @@ import (
 // entry is what the store may hold for one owner.
 type entry struct {
 	name, owner string
-	// token of the grant; zero while the owner waits, is being granted, or
-	// had an acquire whose outcome is unknown: then it must be withdrawn.
-	token uint64
+	// granted is false while the owner waits, is being granted, or had an
+	// acquire whose outcome is unknown: then it must be withdrawn.
+	granted bool
+	token   uint64 // of the grant; zero without fencing
 	// keepUntil is the instant to which the lock must stay taken.
 	keepUntil time.Time
 	// until is when the store lets the grant expire, as far as we know.
@@ -94,7 +95,7 @@ func (t *tracker) enterWait(r driver.Request) error {
 
 // note records a grant or renewal that was asked for just now.
 func (e *entry) note(r *driver.Request, token uint64) {
-	e.token = token
+	e.granted, e.token = true, token
 	e.keepUntil = time.Time{}
 	if r.Keep > 0 {
 		e.keepUntil = time.Now().Add(r.Keep)
@@ -116,7 +117,7 @@ func (t *tracker) granted(r driver.Request, token uint64, err error) {
 		e.queued = false
 	case e.queued && errors.Is(err, driver.ErrHeld):
 		// Still in the store's queue.
-	case refused(err) && e.token == 0:
+	case refused(err) && !e.granted:
 		delete(t.entries, r.Owner)
 	}
 }
