@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -49,7 +50,7 @@ func (b *Backend) acquire(r driver.Request) *operation {
 	if err := b.checkTTL(r.TTL); err != nil {
 		return a.refuse(err)
 	}
-	if !b.fenced() && b.tombstones.past.Has(r.Owner) {
+	if !b.fenced() && b.tombstones.refuse(r.Owner) {
 		return a.refuse(driver.ErrWithdrawn)
 	}
 	a.queue = b.queueOf(r.Name, r.Owner)
@@ -136,10 +137,13 @@ func lowestAbove(votes []vote, quorum int) uint64 {
 
 // writeToken writes it wherever the lock may have been granted.
 func (a *acquisition) writeToken(token uint64) (more bool) {
-	x := a.ask(kindToken, "")
+	x := a.ask(kindToken, a.guessed())
 	x.token, x.targets = token, a.mayHold()
 	return true
 }
+
+// guessed is the token in the value of the lock until another is written.
+func (a *acquisition) guessed() string { return strconv.FormatUint(a.first.token, 10) + " " }
 
 func (a *acquisition) tokenWritten(votes []vote) (more bool) {
 	switch {
@@ -168,7 +172,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 		case v.answer == freed:
 			b.contention.note(a.r.Name)
 		case v.answer == pending:
-			b.tell(n, &quorumRequest{kind: kindToken, key: key, owner: a.r.Owner, token: token})
+			b.tell(n, &quorumRequest{kind: kindToken, key: key, owner: a.r.Owner, token: token, rest: a.guessed()})
 		}
 	})
 	return false
@@ -242,10 +246,29 @@ func (a *acquisition) undo(err error) (more bool) {
 		return false
 	}
 	a.undoing = true
-	x := a.ask(kindUndo, "")
+	x := a.ask(kindUndo, a.heads())
 	x.targets, x.quorum = targets, 0
 	x.each(a.b.wakeAt(a.r.Name))
 	return true
+}
+
+// heads is what the lock's value begins with where this attempt has taken it:
+// with the token that it guessed, without one, or with the one that it wrote
+// then. An undo that comes late, over a connection that broke, meets a later
+// attempt of its owner, which has neither of those tokens. What it may find of
+// that is a grant without a token, and such a one does not count for a majority.
+//
+// Without fencing there is nothing to tell attempts from each other, and an
+// owner whose undo may come late is refused, see undone.
+func (a *acquisition) heads() string {
+	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0)
+	if a.b.fenced() {
+		heads += "\n" + a.r.Owner + " " + a.guessed()
+	}
+	if a.now.kind == kindToken {
+		heads += "\n" + redisnode.LeaseID(a.r.Owner, a.now.token)
+	}
+	return heads
 }
 
 // undone: when every node that may have got the request has confirmed that
@@ -261,6 +284,9 @@ func (a *acquisition) undone(votes []vote) (more bool) {
 	}
 	for i, asked := range a.now.targets {
 		if asked && !votes[i].yes() {
+			if !a.b.fenced() {
+				a.b.tombstones.undone.Put(a.r.Owner, struct{}{})
+			}
 			return false
 		}
 	}

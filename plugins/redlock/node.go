@@ -221,11 +221,10 @@ func (n *node) fail(b *quorumRequest, v vote) {
 	b.deliver(n.index, v)
 }
 
-// answered delivers a vote. A node that refuses to give up what nobody asks for
-// any more is told again. What its owner may ask for again must not be given up
-// after that; the owner's next request finds it.
+// answered delivers a vote. A node that refuses to give something up is told
+// again.
 func (n *node) answered(b *quorumRequest, v vote) {
-	if v.answer == unknown && b.last() {
+	if v.answer == unknown && b.givesUp() {
 		n.mu.Lock()
 		n.retryLater(b)
 		n.mu.Unlock()

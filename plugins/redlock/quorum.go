@@ -107,16 +107,17 @@ func (b *quorumRequest) givesUp() bool {
 	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease && b.ms == 0
 }
 
-// last reports whether nothing of its owner is sent after the request but the
-// same again.
-func (b *quorumRequest) last() bool { return b.givesUp() && (b.kind != kindUndo || b.ms > 0) }
-
 // text is what the script gets besides kind and milliseconds.
 func (b *quorumRequest) text() string {
 	switch b.kind {
 	case kindInspect, kindWake:
 		return ""
-	case kindUndo, kindWithdraw, kindLeave:
+	case kindUndo:
+		if b.ms == 0 {
+			return b.rest
+		}
+		return b.owner + " "
+	case kindWithdraw, kindLeave:
 		return b.owner + " "
 	case kindBreak:
 		return strconv.FormatUint(b.token, 10)

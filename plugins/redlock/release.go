@@ -89,9 +89,9 @@ func (b *Backend) tell(node int, x *quorumRequest) {
 
 // retryOf is what a node is told later that x did not reach. An owner that is
 // done with gets a tombstone, because its grant may come after that; one that was
-// only refused may ask again.
+// only refused may ask again, and the undo is that of its one attempt.
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
-	y := &quorumRequest{kind: x.kind, key: x.key, owner: x.owner, ms: x.ms, until: x.until}
+	y := &quorumRequest{kind: x.kind, key: x.key, owner: x.owner, ms: x.ms, rest: x.rest, until: x.until}
 	if y.until.IsZero() {
 		y.until = time.Now().Add(redisnode.TombstoneFor)
 	}

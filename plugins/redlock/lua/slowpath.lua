@@ -52,10 +52,12 @@ end
 
 local other = {}
 
--- s: settle. Writes the token of a grant, but only where the grant still is.
+-- s: settle. Writes the token of a grant, but only where the grant still is, with
+-- the token that was guessed, which comes after the new one, or without: a late
+-- one may meet a later attempt of its owner.
 function other.s(key, _, text)
-  local owner, token = split(text)
-  if not holds(key, owner .. ' ') then return not_held(key) end
+  local owner, token, guess = split(text)
+  if not holds(key, owner .. ' 0 ') and not holds(key, owner .. ' ' .. guess) then return not_held(key) end
   with_token(key, owner, token)
   return DONE
 end
@@ -102,13 +104,17 @@ end
 
 -- d: release, as r, or of one that must stay taken for milliseconds.
 function other.d(key, keep_ms, text)
-  if not held(key, split(text)) then return not_held(key) end
+  local owner, token = split(text)
+  if not held(key, owner, token) then return not_held(key) end
   keep_ms = tonumber(keep_ms)
   if keep_ms == 0 then
     call('DEL', key)
     changed(key)
     return ended(key)
   end
+  -- What counts for a lease has its token: else the late undo of an attempt that
+  -- its owner made before could take it.
+  if not holds(key, owner .. ' ' .. token .. ' ') then with_token(key, owner, token) end
   if call('PTTL', key) > keep_ms then
     call('PEXPIRE', key, keep_ms)
     if queued > now then hint(key) end
@@ -116,12 +122,12 @@ function other.d(key, keep_ms, text)
   return DONE
 end
 
--- u: undo a grant of an attempt that failed. The text is the owner and a
--- space, here and below. With milliseconds the owner gets a tombstone too, because
--- the request may still be on its way.
+-- u: undo whatever an owner holds that is done with. The text is the owner and
+-- a space, here and below. It gets a tombstone too, because the request may
+-- still be on its way. The undo of one attempt, which has no milliseconds, is in
+-- vote.lua.
 function other.u(key, tombstone_ms, text)
-  tombstone_ms = tonumber(tombstone_ms)
-  if tombstone_ms > 0 then put_tombstone(string.sub(text, 1, -2), tombstone_ms) end
+  put_tombstone(string.sub(text, 1, -2), tonumber(tombstone_ms))
   if not holds(key, text) then return DONE end
   call('DEL', key)
   changed(key)

@@ -70,8 +70,12 @@ for n = 2, #KEYS do
         if observed > now then try('PUBLISH', side .. 'o:' .. key, '') end
       end
     end
-  elseif (kind == 'r' or (kind == 'd' or kind == 'u') and ms == '0')
-    and try('GETRANGE', key, '0', index == '' and #text - 1 or index) == text then
+  elseif (kind == 'r' or kind == 'd' and ms == '0')
+    and try('GETRANGE', key, '0', index == '' and #text - 1 or index) == text
+    -- The text of an undo lists the heads of what its attempt may have left,
+    -- each after a newline. A head has 82 characters at most.
+    or kind == 'u' and ms == '0'
+    and string.find(text, '\n' .. (string.match(tostring(try('GETRANGE', key, '0', '81')), '^[%w_-]+ %d+ ') or '\n'), 1, true) then
     if kind == 'r' then
       answer = try('PEXPIRE', key, ms)
     else

@@ -1,0 +1,221 @@
+package redlock
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
+)
+
+// lateUndo is a proxy before a node that passes everything on but for one
+// connection: from the first undo of an attempt on, what the client sends over
+// that waits, also when the client has closed it meanwhile.
+type lateUndo struct {
+	to      string
+	once    sync.Once
+	arrives chan struct{} // closed to let what was held arrive
+	arrived chan struct{} // closed when the node has answered it
+}
+
+// delayUndo returns a proxy before s, and its address.
+func delayUndo(t testing.TB, s *env.Server) (*lateUndo, string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	p := &lateUndo{to: s.Addr(), arrives: make(chan struct{}), arrived: make(chan struct{})}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() { p.carry(client) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		if t.Failed() {
+			return // what is held may never arrive
+		}
+		conns.Wait()
+	})
+	return p, listener.Addr().String()
+}
+
+// carry carries one connection until the client closes it, and what was held of
+// it until the node has answered that.
+func (p *lateUndo) carry(client net.Conn) {
+	server, err := net.Dial("tcp", p.to)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, _ = io.Copy(client, server)
+		_ = client.Close()
+	})
+	held := p.forward(client, server)
+	_ = client.Close()
+	if held != nil {
+		<-p.arrives
+		_, _ = server.Write(held)
+		back.Wait() // it cannot pass on the answer
+		close(p.arrived)
+	}
+	_ = server.Close()
+	back.Wait()
+}
+
+// forward passes on what the client sends until that closes the connection. On
+// the one that is to be held it returns what was sent from the undo on.
+func (p *lateUndo) forward(client, server net.Conn) (held []byte) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			return held
+		}
+		if bytes.Contains(buf[:n], []byte("$1\r\n"+kindUndo+"\r\n")) {
+			p.once.Do(func() { held = []byte{} })
+		}
+		if held != nil {
+			held = append(held, buf[:n]...)
+		} else if _, err := server.Write(buf[:n]); err != nil {
+			return nil
+		}
+	}
+}
+
+// An undo that comes late, over a connection that its host gave up, finds the
+// next grant of the same owner, which has the barest majority, and leaves it.
+func TestLateUndo(t *testing.T) {
+	for _, fencing := range []string{"quorum", "none"} {
+		t.Run("fencing="+fencing, func(t *testing.T) {
+			ctx, more := t.Context(), driver.Config{"fencing": fencing}
+			nodes := start(t, 3, nil)
+			must(t, initialise(ctx, config(nodes, more)))
+			late, addr := delayUndo(t, nodes[0])
+			cfg := config(nodes, more)
+			cfg["address"] = strings.Join([]string{addr, nodes[1].Addr(), nodes[2].Addr()}, ",")
+			b := connect(t, cfg)
+			must(t, b.Check(ctx))
+			cutOff(t, b, nodes[2:])
+
+			foreign := plain(t, nodes[1])
+			must(t, foreign.SetNX(ctx, "a", "somebody", 0).Err())
+			r := lease("a", "o1")
+			r.TTL = 30 * time.Second
+			_, err := b.TryAcquire(ctx, r)
+			held(t, err)
+			eventually(t, "the undo is told again", func() bool { return keyCount(t, nodes[:1], "a") == 0 })
+			must(t, foreign.Del(ctx, "a").Err())
+
+			if fencing == "none" {
+				if _, err := b.TryAcquire(ctx, r); !errors.Is(err, driver.ErrWithdrawn) {
+					t.Fatalf("acquire by an owner whose undo is on its way: %v", err)
+				}
+				r.Owner = "o2"
+			}
+			r = acquire(t, b, r)
+			close(late.arrives)
+			<-late.arrived
+			if n := keyCount(t, nodes[:2], "a"); n != 2 {
+				t.Errorf("after the late undo the lock is on %d of its 2 nodes", n)
+			}
+			must(t, nodes[2].Resume())
+			other := connect(t, config(nodes, more))
+			voting(t, other, nodes...)
+			_, err = other.TryAcquire(ctx, lease("a", "other"))
+			held(t, err)
+			must(t, b.Renew(ctx, r))
+		})
+	}
+}
+
+// An undo takes what its own attempt may have left, and nothing else.
+func TestUndoIsOfItsAttempt(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	ctx := t.Context()
+	a := &acquisition{operation: operation{b: b, r: lease("a", "o-1")}, first: &quorumRequest{token: 7}}
+	a.now = &quorumRequest{kind: kindToken, token: 9}
+	heads := a.heads()
+	c := plain(t, nodes[0])
+	for value, taken := range map[string]bool{
+		"o-1 0 1:l": true, "o-1 7 1:l": true, "o-1 9 1:l": true,
+		"o-1 8 1:l": false, "o-1 70 1:l": false, "o-1 77 1:l": false, "1 0 1:l": false, "o-12 0 1:l": false,
+		"o-1": false, "o-1 7": false, "somebody": false, "\n": false,
+	} {
+		must(t, c.Set(ctx, "a", value, 0).Err())
+		if was := undo(t, b, heads); !was.yes() || (keyCount(t, nodes[:1], "a") == 0) != taken {
+			t.Errorf("the undo of the tokens 7 and 9 at %q: %+v", value, was)
+		}
+	}
+	must(t, c.Del(ctx, "a").Err())
+	must(t, c.RPush(ctx, "a", "o-1 7 ").Err())
+	if was := undo(t, b, heads); was.answer != done || keyCount(t, nodes[:1], "a") != 1 {
+		t.Errorf("the undo at a list: %+v", was)
+	}
+}
+
+// undo has the first node undo what begins with heads of the lock "a".
+func undo(t testing.TB, b *Backend, heads string) vote {
+	t.Helper()
+	return one(t, b, &quorumRequest{kind: kindUndo, owner: "o-1", rest: heads})
+}
+
+// one asks the first node for its vote on the lock "a".
+func one(t testing.TB, b *Backend, x *quorumRequest) vote {
+	t.Helper()
+	x.key, x.targets = b.keys.Lock("a"), make([]bool, len(b.nodes))
+	x.targets[0] = true
+	must(t, b.send(x))
+	must(t, await(t.Context(), x))
+	return x.result()[0]
+}
+
+// A token that is written late does not make another attempt's copy its own,
+// which the undo behind it would then take.
+func TestTokenIsOfItsAttempt(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	ctx := t.Context()
+	a := &acquisition{operation: operation{b: b, r: lease("a", "o-1")}, first: &quorumRequest{token: 7}}
+	c := plain(t, nodes[0])
+	for value, after := range map[string]string{
+		"o-1 0 1:l": "o-1 9 1:l", "o-1 7 1:l": "o-1 9 1:l",
+		"o-1 8 1:l": "o-1 8 1:l", "o-1 70 1:l": "o-1 70 1:l", "o-12 0 1:l": "o-12 0 1:l", "somebody": "somebody",
+	} {
+		must(t, c.Set(ctx, "a", value, 0).Err())
+		was := one(t, b, &quorumRequest{kind: kindToken, owner: "o-1", token: 9, rest: a.guessed()})
+		got, err := c.Get(ctx, "a").Result()
+		must(t, err)
+		if got != after || was.yes() != (value != after) {
+			t.Errorf("the token 9 for the guess 7 at %q: %q, %+v", value, got, was)
+		}
+	}
+}
+
+// A node that refuses to undo an attempt is told again: else nobody else gets it
+// for as long as the attempt's TTL.
+func TestRefusedUndoIsMadeUpFor(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	ctx := t.Context()
+	a := &acquisition{operation: operation{b: b, r: lease("a", "o-1")}, first: &quorumRequest{token: 7}}
+	a.now = a.first
+	c := plain(t, nodes[0])
+	must(t, c.Set(ctx, "a", "o-1 7 1:l", 0).Err())
+	must(t, c.ConfigSet(ctx, "min-replicas-to-write", "1").Err())
+	if was := undo(t, b, a.heads()); was.answer != unknown || keyCount(t, nodes[:1], "a") != 1 {
+		t.Fatalf("the node that refuses has undone: %+v", was)
+	}
+	must(t, c.ConfigSet(ctx, "min-replicas-to-write", "0").Err())
+	eventually(t, "the node has undone it", func() bool { return keyCount(t, nodes[:1], "a") == 0 })
+}
