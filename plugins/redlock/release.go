@@ -14,8 +14,9 @@ import (
 //
 // A node that cannot be reached, or refuses to write, is told again until it
 // does, for as long as this backend is open; until then the lease stands there
-// for the rest of its TTL, on fewer nodes than a majority. With Keep it is not
-// told again.
+// for the rest of its TTL, on fewer nodes than a majority. Of what a node must be
+// told again the last 10,000 requests are remembered. With Keep it is not told
+// again.
 //
 // A withdrawal is confirmed once a majority refuses the owner: then no
 // majority can grant to it any more, whatever is still on its way to the rest.
@@ -93,7 +94,8 @@ func (b *Backend) tell(node int, x *quorumRequest) {
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	y := &quorumRequest{kind: x.kind, key: x.key, owner: x.owner, ms: x.ms, rest: x.rest, until: x.until}
 	if y.until.IsZero() {
-		y.until = time.Now().Add(redisnode.TombstoneFor)
+		// By then what is to be given up is over, and so is what was on its way.
+		y.until = time.Now().Add(max(redisnode.TombstoneFor, b.opts.MaxTTL))
 	}
 	if x.kind == kindRelease {
 		y.kind, y.ms = kindUndo, redisnode.TombstoneFor.Milliseconds()

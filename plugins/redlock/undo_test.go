@@ -219,3 +219,30 @@ func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	must(t, c.ConfigSet(ctx, "min-replicas-to-write", "0").Err())
 	eventually(t, "the node has undone it", func() bool { return keyCount(t, nodes[:1], "a") == 0 })
 }
+
+// What a node has missed is not forgotten while the lease may stand there, and
+// not without a bound.
+func TestMissedReleaseIsRemembered(t *testing.T) {
+	nodes, b := cluster(t, driver.Config{"max_ttl": "24h", "node_timeout": "500ms"})
+	r := acquire(t, b, lease("a", "o1"))
+	eventually(t, "the lock is on 5 nodes", func() bool { return keyCount(t, nodes, "a") == 5 })
+	cutOff(t, b, nodes[4:])
+	began := time.Now()
+	must(t, b.Release(t.Context(), r))
+	n := nodeAt(b, nodes[4])
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.retries) == 0 {
+		t.Fatal("the node is not told again")
+	}
+	if len(n.retries) != 1 || n.retries[0].owner != "o1" || n.retries[0].until.Before(began.Add(24*time.Hour)) {
+		t.Fatalf("of %d requests that the node is told again, the first is remembered for %v",
+			len(n.retries), n.retries[0].until.Sub(began))
+	}
+	for range maxRetries {
+		n.retryLater(&quorumRequest{kind: kindRelease, owner: "o2"})
+	}
+	if len(n.retries) != maxRetries || n.retries[0].owner != "o2" {
+		t.Errorf("%d requests are remembered, the first of %s", len(n.retries), n.retries[0].owner)
+	}
+}
