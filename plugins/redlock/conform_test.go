@@ -116,10 +116,13 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestConformanceOfPlugin(t *testing.T) { conformOfPlugin(t, "quorum") }
+func TestConformanceOfPlugin(t *testing.T) {
+	t.Parallel() // most cases wait most of the time
+	conformOfPlugin(t, "quorum")
+}
 
 // Without fencing a release and a withdrawal are told apart by other means than
-// the token, in the plugin too.
+// the token, in the plugin too. These are run before what runs in parallel.
 func TestConformanceOfPluginUnfenced(t *testing.T) {
 	var ends []string
 	for _, c := range drivertest.Cases() {
@@ -131,7 +134,6 @@ func TestConformanceOfPluginUnfenced(t *testing.T) {
 }
 
 func conformOfPlugin(t *testing.T, fencing string, only ...string) {
-	t.Parallel() // most cases wait most of the time
 	_ = start(t, 1, nil)
 	cancels := cancels(t)
 	binary := plugintest.Build(t, "./lockplugin-redlock")
