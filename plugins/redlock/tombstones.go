@@ -7,9 +7,10 @@ import (
 )
 
 // tombstones are the owners of this host that it refuses itself, without
-// fencing. Most are those whose leases it has released. Without tokens a release looks like a withdrawal, but the grant is
-// known to be over, on connections that keep their order: refusing the owner
-// on every node would cost more than the release. So it is refused here.
+// fencing. Most are those whose leases it has released. Without tokens a release
+// looks like a withdrawal, but the grant is known to be over, on connections
+// that keep their order: refusing the owner on every node would cost more than
+// the release. So it is refused here.
 type tombstones struct {
 	live recent.Map[string, struct{}] // granted by this backend, and not released yet
 	past recent.Map[string, struct{}]
