@@ -79,7 +79,9 @@ type Lock interface {
 	// (K3). Finding nothing is no confirmation while the request may still be
 	// on its way: refuse the owner in the store for at least a minute, or follow
 	// the request on its own ordered connection, or kill its connection and
-	// see it gone. Withdrawing what is not there returns nil.
+	// see it gone. Withdrawing what is not there returns nil. A withdrawal has
+	// no Keep: without fencing, where every Token is zero, a request with
+	// Keep > 0 is the release of a lease.
 	Release(ctx context.Context, r Request) error
 
 	// Inspect returns who holds name. A lock that nobody holds is the zero
