@@ -1,6 +1,7 @@
 package lockbench_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,31 @@ var (
 	fence  = regexp.MustCompile("(?s)```(go|sh)\n(.*?)```")
 	inline = regexp.MustCompile("`((?:lockbench|lockplugin-[a-z]+) [^`]+)`")
 )
+
+// aroundPart makes a program of a part of one, of those in README.md.
+const aroundPart = `package main
+
+import (
+	"context"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+var (
+	ctx     context.Context
+	client  *core.Client
+	refresh func(context.Context, uint64) error
+	_       = plugin.Open
+)
+
+func main() {
+	_ = func() error {
+		%s
+		return nil
+	}
+}
+`
 
 // documents are the texts that users and contributors read, by path.
 func documents(t *testing.T) map[string]string {
@@ -73,6 +99,9 @@ func TestDocumentedProgramsCompile(t *testing.T) {
 	programs := 0
 	for path, text := range documents(t) {
 		for _, program := range blocks(text, "go") {
+			if path == "README.md" {
+				program = fmt.Sprintf(aroundPart, program)
+			}
 			if !strings.HasPrefix(program, "package ") {
 				continue // a part of one
 			}

@@ -25,7 +25,7 @@ func TestStart(t *testing.T) {
 	download(t)
 	text := read(t, "../docs/start.md")
 	files := map[string]string{
-		"main.go":               strings.ReplaceAll(first(t, read(t, "../README.md"), "go"), "localhost:6379", server.Addr()),
+		"main.go":               strings.ReplaceAll(first(t, text, "go"), "localhost:6379", server.Addr()),
 		"orders/orders_test.go": first(t, read(t, "../docs/testing.md"), "go"),
 		"Dockerfile":            first(t, text, "dockerfile"),
 	}
