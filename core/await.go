@@ -17,10 +17,12 @@ const (
 	// each counted as at most maxRTT, was a spurious wake-up.
 	spuriousWake = 2 * time.Millisecond
 	maxRTT       = 50 * time.Millisecond
-	// Pauses between asking a store that cannot wake waiters.
+	// Pauses between asking a store that cannot wake waiters, or fails to.
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// Pauses while the backend does not answer.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
+	// tellEvery is how often a client says that waiting fails.
+	tellEvery = time.Minute
 )
 
 // await pauses between two questions to the store: until the refusal is over, or
@@ -47,12 +49,13 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 		sleep(ctx, min(a.poll.next(), rest))
 		return nil, false
 	}
-	return a.wait(ctx, rest), true
+	return a.wait(ctx, rest)
 }
 
 // wait waits in the store's queue for at most rest, and asks the store then. It
-// returns nil, and a.answer says why, unless that was granted.
-func (a *contender) wait(ctx context.Context, rest time.Duration) *Lease {
+// returns nil, and a.answer says why, unless that was granted. When the wait
+// failed it has not asked.
+func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease, asked bool) {
 	c := a.lock.c
 	a.queued = true
 	before := a.answer
@@ -62,19 +65,35 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) *Lease {
 	token, waited, err := c.b.WaitAcquire(wctx, a.request(), rest)
 	cancel()
 	g.token, g.sent = token, g.sent.add(waited)
-	lease, err := a.answered(ctx, g, err)
+	lease, err = a.answered(ctx, g, err)
 	switch {
 	case err == nil:
-		return lease
+		return lease, true
 	case ctx.Err() != nil:
 		a.answer = before // what was waited for
+	case errors.Is(err, driver.ErrNotSent) && !c.permanent(err):
+		a.answer = before
+		a.waitFailed(err)
+		sleep(ctx, min(a.poll.next(), rest))
+		return nil, false
 	case !errors.Is(err, ErrHeld):
 	case c.clock.early().sub(began) >= spuriousWake+2*min(a.rtt, maxRTT):
 		a.poll.reset()
 	default: // woken for nothing: do not spin
 		sleep(ctx, min(a.poll.next()-pollFrom, rest))
 	}
-	return nil
+	return nil, true
+}
+
+// waitFailed says so, once in tellEvery for all waiters of the client. What a
+// plugin or store that was lost meanwhile explains is not told: that fails once.
+func (a *contender) waitFailed(err error) {
+	c := a.lock.c
+	now, at := c.clock.early(), c.waitsTold.Load()
+	if !refused(err) && a.poll.last < 4*pollFrom || int64(now) < at || !c.waitsTold.CompareAndSwap(at, int64(now.add(tellEvery))) {
+		return
+	}
+	c.events.add(a.event(EventWaitFailed, err))
 }
 
 // backoff makes growing pauses, each a random part of the last half.

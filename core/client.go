@@ -36,8 +36,8 @@ type Options struct {
 	// bytes of UTF-8. Default "hostname:pid".
 	Label string
 	// Logger gets every event: Debug for routine, Warn for suspect and lost
-	// leases and for the plugin's end and start. Whether it wants Debug is
-	// asked about once a second. Default slog.Default().
+	// leases, for waits that fail, and for the plugin's end and start. Whether
+	// it wants Debug is asked about once a second. Default slog.Default().
 	Logger *slog.Logger
 	// OnEvent is called for each event, one at a time and in order, as Logger
 	// is just before, on a goroutine that nothing waits for but the end of
@@ -115,7 +115,8 @@ type Client struct {
 	ended                bool           // nothing may be spawned any more
 	background           sync.WaitGroup // goroutines that end with lifetime or work
 
-	served    atomic.Bool // the store has answered an acquire or a check
+	served    atomic.Bool  // the store has answered an acquire or a check
+	waitsTold atomic.Int64 // instant at which a failed wait is told again
 	closing   atomic.Bool
 	ops       atomic.Int64  // public calls under way
 	idle      chan struct{} // gets a signal when ops falls to zero while closing

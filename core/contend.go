@@ -248,8 +248,11 @@ func (a *contender) tellWaiting(err error) {
 	if !news {
 		return
 	}
-	c := a.lock.c
-	c.events.add(Event{Kind: EventWaiting, Context: a.ctx, Name: a.lock.name, Owner: a.owner, Label: c.opts.Label, Err: err})
+	a.lock.c.events.add(a.event(EventWaiting, err))
+}
+
+func (a *contender) event(kind EventKind, err error) Event {
+	return Event{Kind: kind, Context: a.ctx, Name: a.lock.name, Owner: a.owner, Label: a.lock.c.opts.Label, Err: err}
 }
 
 func (a *contender) request() driver.Request {

@@ -28,12 +28,14 @@ const (
 	EventPluginUp                           // a new plugin process serves
 	EventAcquireFailed                      // Acquire, TryAcquire or Campaign returned Err; Took is since the call
 	EventOpened                             // New made the client
+	EventWaitFailed                         // the store fails to wake an Acquire, which asks it now and then instead; once a minute, Err says why
 )
 
 var eventNames = []string{
 	EventAcquired: "acquired", EventWaiting: "waiting", EventRenewed: "renewed", EventSuspect: "suspect",
 	EventLost: "lost", EventReleased: "released", EventPluginDown: "plugin down", EventPluginUp: "plugin up",
 	EventAcquireFailed: "acquire failed", EventOpened: "opened",
+	EventWaitFailed: "wait failed",
 }
 
 // String returns the kind in lower-case words, "plugin down".
@@ -49,7 +51,7 @@ func nameOf[K ~int](names []string, k K) string {
 
 func (k EventKind) level() slog.Level {
 	switch k {
-	case EventSuspect, EventLost, EventPluginDown, EventPluginUp:
+	case EventSuspect, EventLost, EventPluginDown, EventPluginUp, EventWaitFailed:
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug

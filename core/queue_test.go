@@ -162,6 +162,52 @@ func TestK4WokenForNothingDoesNotSpin(t *testing.T) {
 	}
 }
 
+// A wait that fails while asking works must not make the waiter ask as fast as
+// that fails. It is told once, and waits work again as soon as the store lets them.
+func TestFailedWaitIsPaced(t *testing.T) {
+	for name, failure := range map[string]error{
+		"refused":     fmt.Errorf("%w: no permission to subscribe", driver.ErrDenied),
+		"unavailable": fmt.Errorf("%w: the shard of the channel is down", driver.ErrUnavailable),
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { failedWait(t, failure) }) })
+	}
+}
+
+func failedWait(t *testing.T, failure error) {
+	f := newFake(waiting...)
+	f.before = func(_ context.Context, op string, _ driver.Request) error {
+		if op == "wait" {
+			return failure
+		}
+		return nil
+	}
+	c, rec := open(t, f)
+	f.steal("a")
+	granted := make(chan *Lease)
+	go func() { granted <- acquire(t, lockOf(t, c, "a", nil)) }()
+	time.Sleep(time.Second) // the pauses have grown
+	before := f.count("acquire") + f.count("wait")
+	time.Sleep(10 * time.Second)
+	if n := f.count("acquire") + f.count("wait") - before; n < 10 || n > 200 {
+		t.Errorf("asked the store %d times in 10s", n)
+	}
+	rec.want(t, "a", EventWaiting, EventWaitFailed)
+	if err := rec.last(t, "a").Err; !errors.Is(err, failure) {
+		t.Errorf("the event says %v, want %v", err, failure)
+	}
+
+	f.hook(nil, nil)
+	time.Sleep(maxAsk)
+	freed := time.Now()
+	if err := f.Break(t.Context(), "a", f.held["a"].r.Token); err != nil {
+		t.Fatal(err)
+	}
+	(<-granted).Release(t.Context())
+	if took := time.Since(freed); took != 0 {
+		t.Errorf("waits work again, and it was woken after %v", took)
+	}
+}
+
 func TestTryAcquireDoesNotOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
