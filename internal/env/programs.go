@@ -27,7 +27,7 @@ const versionTimeout = 5 * time.Second
 
 // RedisProgram looks for the server that [StartRedis] starts.
 func RedisProgram() Program {
-	path, err := find("redis-server", "redis-server", "redis")
+	path, err := findRedis()
 	return Program{Name: "redis-server", Path: path, Err: err}
 }
 

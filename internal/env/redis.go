@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -39,15 +40,16 @@ type RedisOptions struct {
 	ports *ports.Taken // see recipe
 }
 
-// StartRedis starts a redis-server and returns when it answers. A nil opts is
-// the zero value. The error wraps [ErrNotInstalled] when there is no
-// redis-server on the PATH.
+// StartRedis starts a redis-server, or what the environment variable
+// LOCKBENCH_REDIS_SERVER names, and returns when it answers. A nil opts is the
+// zero value. The error wraps [ErrNotInstalled] when there is no redis-server on
+// the PATH.
 func StartRedis(ctx context.Context, opts *RedisOptions) (*Server, error) {
 	if opts == nil {
 		opts = &RedisOptions{}
 	}
 	o := *opts
-	binary, err := find("redis-server", "redis-server", "redis")
+	binary, err := findRedis()
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +66,18 @@ func StartRedis(ctx context.Context, opts *RedisOptions) (*Server, error) {
 		ready: pingRedis,
 		data:  []string{"appendonlydir", "dump.rdb"},
 	})
+}
+
+// findRedis finds the program that speaks Redis' protocol.
+func findRedis() (string, error) {
+	if own := os.Getenv("LOCKBENCH_REDIS_SERVER"); own != "" {
+		binary, err := exec.LookPath(own)
+		if err != nil {
+			return "", fmt.Errorf("LOCKBENCH_REDIS_SERVER: %w", err)
+		}
+		return binary, nil
+	}
+	return find("redis-server", "redis-server", "redis")
 }
 
 func (o RedisOptions) conf(dir string, port int) []byte {

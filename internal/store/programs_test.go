@@ -11,8 +11,10 @@ import (
 
 func TestPrograms(t *testing.T) {
 	dir := t.TempDir()
+	newest := filepath.Join(dir, "newest")
 	for name, script := range map[string]string{
 		"redis-server": "#!/bin/sh\necho Redis server v=7.0.15 sha=00000000:0\n",
+		"newest":       "#!/bin/sh\necho Valkey server v=9.1.2 sha=00000000:0\n",
 		"docker":       "#!/bin/sh\n[ $1 = compose ] && exit 1\necho Docker version 27.1.2+b1, build x\n",
 		"mariadbd":     "#!/bin/sh\nexit 3\n",
 	} {
@@ -40,5 +42,9 @@ func TestPrograms(t *testing.T) {
 		if !ok || p.Version != want.version || errors.Is(p.Err, env.ErrNotInstalled) == want.installed || (p.Err == nil) != want.works {
 			t.Errorf("%s: %+v", what, p)
 		}
+	}
+	t.Setenv("LOCKBENCH_REDIS_SERVER", newest)
+	if p := env.RedisProgram(); p.Path != newest {
+		t.Errorf("LOCKBENCH_REDIS_SERVER=%s: %+v", newest, p)
 	}
 }
