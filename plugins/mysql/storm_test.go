@@ -20,6 +20,8 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
@@ -290,6 +292,64 @@ func TestManyLockedRows(t *testing.T) {
 		release(t, w.b, r)
 	}
 	all.Wait()
+}
+
+// TestThousandsOfLockedRows has one host wait for 6,000 locks whose rows a
+// foreign transaction keeps locked, by way of the shipped plugin: that is more
+// than it may have under way of many kinds of requests. Its 200 leases live on.
+func TestThousandsOfLockedRows(t *testing.T) {
+	w := newFixture(t)
+	const locked, others, ttl = 6000, 200, 2 * time.Second
+	var rows strings.Builder
+	rows.WriteString("INSERT INTO " + table(w.prefix) + "(name,expires_at)VALUES")
+	for i := range locked {
+		if i > 0 {
+			rows.WriteByte(',')
+		}
+		fmt.Fprintf(&rows, "('locked/%d',UTC_TIMESTAMP(6))", i)
+	}
+	if _, err := w.db.Exec(rows.String()); err != nil {
+		t.Fatal(err)
+	}
+	b := plugintest.Open(t, "mysql", &plugin.Options{
+		Path: plugintest.Build(t, "./lockplugin-mysql"), Config: driver.Config{"address": w.address, "prefix": w.prefix},
+	})
+	c := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	leases := make([]*core.Lease, others)
+	for i := range leases {
+		l, err := c.Lock(fmt.Sprint("apart/", i), &core.LockOptions{TTL: time.Duration(1+i%2) * ttl})
+		must(t, err)
+		leases[i], err = l.Acquire(t.Context())
+		must(t, err)
+	}
+	tx, err := w.db.BeginTx(t.Context(), nil)
+	must(t, err)
+	if _, err := tx.Exec("SELECT COUNT(*) FROM " + table(w.prefix) + " WHERE name LIKE 'locked/%' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range locked {
+		l, err := c.Lock(fmt.Sprint("locked/", i), &core.LockOptions{TTL: ttl})
+		must(t, err)
+		all.Go(func() {
+			if lease, err := l.Acquire(ctx); err == nil {
+				t.Errorf("granted %q while its row is locked", lease.Name())
+			}
+		})
+	}
+	pause(t, 3*ttl)
+	for i, lease := range leases {
+		if !lease.Valid() {
+			t.Errorf("lease %d of %d, on a row that nobody has locked: %v", i, others, lease.Err())
+		}
+	}
+	cancel()
+	must(t, tx.Rollback())
+	all.Wait()
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestValuesAboveAPacket has 64 callers publish 60 KiB each on a server whose

@@ -15,18 +15,16 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// Bounds of what one host may have under way; who has more waits, and a plugin
-// refuses it. Waits are counted by themselves: they last, and nothing else
-// shall wait for them.
-const (
-	maxCalls = 4 << 10
-	maxWaits = 16 << 10
-)
+// maxUnderWay is how many requests of a class one host may have under way; a host
+// waits with more, and a plugin refuses them. Thousands of locked rows keep as
+// many acquires and withdrawals, and a renewal must never wait for these.
+const maxUnderWay = 16 << 10
 
-// slotBits is how much of an id is the number of a slot. The rest counts, so
-// that the reply to a call that was given up fits no later one.
+// slotBits is how much of an id is the number of a slot, of which all classes
+// together have fewer. The rest counts, so that the reply to a call that was
+// given up fits no later one.
 const (
-	slotBits = 15
+	slotBits = 18
 	slotMask = 1<<slotBits - 1
 )
 
@@ -49,9 +47,8 @@ type Link struct {
 	slots []*call // by number; nil: free
 	free  []int
 	count uint64 // of ids
-	calls int    // under way, without waits
-	waits int
-	lost  error // why the connection is over
+	under load   // way
+	lost  error  // why the connection is over
 	role  role
 }
 
@@ -63,6 +60,7 @@ const grace = 50 * time.Millisecond
 type call struct {
 	id    uint64
 	kind  kind
+	class class
 	ops   int    // of a batch
 	start uint64 // its position in the stream
 	answer
@@ -205,7 +203,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 			defer l.out.mu.Unlock()
 			return nil, false, unsent(l.lost)
 		}
-		room := l.noRoom(m.kind)
+		room := l.noRoom(m.class())
 		if room == nil {
 			break
 		}
@@ -218,10 +216,10 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 		l.out.mu.Lock()
 	}
 	c = callPool.Get().(*call)
-	c.kind, c.ops, c.start = m.kind, len(m.ops), l.out.position()
+	c.kind, c.class, c.ops, c.start = m.kind, m.class(), len(m.ops), l.out.position()
 	l.enter(c)
 	write := l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })
-	others := l.calls > 1
+	others := l.under.calls() > 1
 	reads = l.assign(c)
 	l.out.mu.Unlock()
 	if write {
@@ -230,9 +228,9 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 	return c, reads, nil
 }
 
-// noRoom returns what to wait for before a request of kind k may be queued.
-func (l *Link) noRoom(k kind) <-chan struct{} {
-	if k.waits() && l.waits >= maxWaits || !k.waits() && l.calls >= maxCalls {
+// noRoom returns what to wait for before a request of class k may be queued.
+func (l *Link) noRoom(k class) <-chan struct{} {
+	if l.under.of[k] >= maxUnderWay {
 		return l.out.wait()
 	}
 	return l.out.full()
@@ -249,14 +247,7 @@ func (l *Link) enter(c *call) {
 	l.count++
 	c.id = l.count<<slotBits | uint64(slot)
 	l.slots[slot] = c
-	*l.counter(c)++
-}
-
-func (l *Link) counter(c *call) *int {
-	if c.kind.waits() {
-		return &l.waits
-	}
-	return &l.calls
+	l.under.add(c.class, 1)
 }
 
 // leave returns the call with that id and forgets it, nil if there is none.
@@ -269,9 +260,7 @@ func (l *Link) leave(id uint64) *call {
 	c := l.slots[slot]
 	l.slots[slot] = nil
 	l.free = append(l.free, slot)
-	n := l.counter(c)
-	*n--
-	if *n == maxCalls-1 || *n == maxWaits-1 {
+	if l.under.add(c.class, -1); l.under.of[c.class] == maxUnderWay-1 {
 		l.out.freed()
 	}
 	return c

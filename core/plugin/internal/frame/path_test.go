@@ -30,6 +30,13 @@ func (*far) Properties() driver.Properties {
 func (f *far) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	return f.acquire(ctx, r)
 }
+func (*far) Renew(context.Context, driver.Request) error { return nil }
+func (f *far) Release(ctx context.Context, r driver.Request) error {
+	if r.Token > 0 {
+		return nil
+	}
+	return f.wait(ctx)
+}
 func (f *far) Wait(ctx context.Context, _ driver.Request, _ time.Duration) error {
 	return f.wait(ctx)
 }
@@ -84,7 +91,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// blocking holds up acquires of "slow" until their ctx ends or free is closed.
+// blocking holds up waits, withdrawals and acquires of "slow" until their ctx ends
+// or free is closed.
 func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	hold := func(ctx context.Context) error {
 		slow.Add(1)
@@ -107,39 +115,48 @@ func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	}
 }
 
-// Slow requests and waits, as many as there may be, hold up no other; one more
-// waits for room, and is not sent when its ctx ends first.
+// Slow acquires and waits, as many as there may be, hold up nothing of another
+// class: a renewal and a release least of all. One acquire more waits for room,
+// and is not sent when its ctx ends first.
 func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	var slow atomic.Int64
 	free := make(chan struct{})
 	p := open(t, blocking(free, &slow))
 	var work sync.WaitGroup
-	for range maxCalls - 1 {
-		work.Go(func() {
-			if token, err := p.TryAcquire(t.Context(), driver.Request{Name: "slow"}); token != 2 || err != nil {
-				t.Errorf("slow: %d, %v", token, err)
-			}
-		})
+	acquire := func() {
+		if token, err := p.TryAcquire(t.Context(), driver.Request{Name: "slow"}); token != 2 || err != nil {
+			t.Errorf("slow: %d, %v", token, err)
+		}
 	}
-	for range maxWaits {
+	for range maxUnderWay - 1 {
+		work.Go(acquire)
 		work.Go(func() {
 			if err := p.Wait(t.Context(), driver.Request{Name: "slow"}, 0); err != nil {
 				t.Errorf("wait: %v", err)
 			}
 		})
+		work.Go(func() {
+			if err := p.Release(t.Context(), driver.Request{Name: "slow"}); err != nil {
+				t.Errorf("withdrawal: %v", err)
+			}
+		})
 	}
-	eventually(t, "all are under way", func() bool { return slow.Load() == maxCalls-1+maxWaits })
+	eventually(t, "all are under way", func() bool { return slow.Load() == 3*(maxUnderWay-1) })
 	for range 100 {
 		if _, err := p.TryAcquire(t.Context(), driver.Request{Name: "quick"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	work.Go(func() { _, _ = p.TryAcquire(t.Context(), driver.Request{Name: "slow"}) })
-	eventually(t, "the last one is under way", func() bool { return slow.Load() == maxCalls+maxWaits })
+	work.Go(acquire)
+	eventually(t, "the last one is under way", func() bool { return slow.Load() == 3*(maxUnderWay-1)+1 })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := p.TryAcquire(ctx, driver.Request{}); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one too many: %v", err)
+	}
+	lease := driver.Request{Name: "slow", Token: 1}
+	if err := errors.Join(p.Renew(t.Context(), lease), p.Release(t.Context(), lease)); err != nil {
+		t.Errorf("renewal and release beside them: %v", err)
 	}
 	close(free)
 	work.Wait()
@@ -157,7 +174,7 @@ func TestFaultTellsWhatWasSent(t *testing.T) {
 	p.out.mu.Lock()
 	p.role.taken = true
 	p.out.mu.Unlock()
-	const count = maxCalls
+	const count = 4096
 	outcomes := make(chan error, count)
 	for range count {
 		go func() {

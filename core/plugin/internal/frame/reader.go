@@ -25,7 +25,7 @@ func (l *Link) assign(c *call) bool {
 		return false
 	}
 	l.role.taken = true
-	if l.calls+l.waits == 1 {
+	if l.under.all == 1 {
 		l.role.call = c.id
 		return true
 	}
@@ -50,7 +50,7 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 	if l.role.interrupted {
 		_ = l.conn.SetReadDeadline(time.Time{}) // fails only when closed
 	}
-	under := l.calls + l.waits
+	under := l.under.all
 	if l.slots[id&slotMask] == c && c.kind != kindWaitAcquire {
 		under-- // it is given up in a moment
 	}
@@ -104,7 +104,7 @@ func (l *Link) readInBackground() {
 func (l *Link) rest() bool {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()
-	if l.calls+l.waits > 0 {
+	if l.under.all > 0 {
 		return false
 	}
 	l.role.taken = false

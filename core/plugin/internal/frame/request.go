@@ -23,8 +23,31 @@ const (
 	kindWaitAcquire
 )
 
-// waits reports whether requests of kind k last, and are counted by themselves.
+// waits reports whether requests of kind k last.
 func (k kind) waits() bool { return k == kindWait || k == kindWaitAcquire }
+
+// class is the requests that are counted together: those of one kind, but
+// withdrawals, which follow acquires, apart from releases of leases.
+type class kind
+
+const (
+	classWithdraw class = 0 // no kind has this number
+	classes             = class(kindWaitAcquire) + 1
+)
+
+// load counts requests.
+type load struct {
+	of  [classes]int
+	all int
+}
+
+func (l *load) add(k class, n int) {
+	l.of[k] += n
+	l.all += n
+}
+
+// calls are the requests that do not last.
+func (l *load) calls() int { return l.all - l.of[kindWait] - l.of[kindWaitAcquire] }
 
 // message is what a request says besides its id. Kinds read from it what their
 // operation reads.
@@ -34,6 +57,13 @@ type message struct {
 	request driver.Request
 	max     time.Duration // for kindWait and kindWaitAcquire
 	ops     []driver.Op   // for kindBatch
+}
+
+func (m *message) class() class {
+	if m.kind == kindRelease && m.request.Token == 0 {
+		return classWithdraw
+	}
+	return class(m.kind)
 }
 
 // append writes the payload of a request.

@@ -26,7 +26,7 @@ type session struct {
 
 	// Guarded by out.mu.
 	requests  map[uint64]*request
-	waits     int // among requests
+	under     load // way: requests
 	idle      []*worker
 	over      bool
 	deadlines deadlines
@@ -210,23 +210,18 @@ func (s *session) admit(batch []*request) error {
 // enter counts r, and returns false when there are too many. The caller holds
 // out.mu, here and below.
 func (s *session) enter(r *request) bool {
-	calls := len(s.requests) - s.waits
-	if r.kind.waits() && s.waits >= maxWaits || !r.kind.waits() && calls >= maxCalls {
+	if s.under.of[r.class()] >= maxUnderWay {
 		return false
 	}
 	s.requests[r.id] = r
-	if r.kind.waits() {
-		s.waits++
-	}
+	s.under.add(r.class(), 1)
 	s.watchDeadline(r)
 	return true
 }
 
 func (s *session) leave(r *request) {
 	delete(s.requests, r.id)
-	if r.kind.waits() {
-		s.waits--
-	}
+	s.under.add(r.class(), -1)
 }
 
 // reply queues the reply to r, and returns true for the caller to flush.

@@ -41,7 +41,7 @@ func (s *session) work(w *worker, r *request) {
 		s.out.mu.Lock()
 		s.leave(r)
 		write := s.reply(r, &a)
-		others := len(s.requests) > s.waits
+		others := s.under.calls() > 0
 		home := false
 		if !write {
 			home = !s.rest(w)
