@@ -84,7 +84,7 @@
 // name would take the key of tokens' base, which stays, for one who came before it.
 //
 // Settings that matter: --election-timeout for the least TTL, --max-txn-ops (128;
-// less makes smaller batches), --max-request-bytes when large values are
+// less makes smaller batches, down to 8), --max-request-bytes when large values are
 // published, and compaction (--auto-compaction-retention): every acquire and
 // release leaves a revision, and each process that has waited for a lock one or
 // two keys in the index, which acquires of that lock meet until then.

@@ -164,26 +164,21 @@ func (t *table) withdrawn(name, owner string, s *txn.Step, final bool) {
 // are not, and the revision at which the others were there.
 func (t *table) verify(ctx context.Context, grants []*grant) (gone map[*grant]bool, rev int64, err error) {
 	gone = map[*grant]bool{}
-	for len(grants) > 0 {
-		part := grants[:min(len(grants), txn.MaxReads)]
-		grants = grants[len(part):]
-		var ops []*pb.RequestOp
-		for _, g := range part {
-			ops = append(ops, txn.Exists(t.space.hold(g.name)))
+	reads := make([][]*pb.RequestOp, len(grants))
+	for i, g := range grants {
+		reads[i] = []*pb.RequestOp{txn.Exists(t.space.hold(g.name))}
+	}
+	_, err = t.txns.ReadEach(ctx, reads, func(i int, r txn.Found) {
+		g, kvs := grants[i], r.Ops[0].GetResponseRange().GetKvs()
+		if rev == 0 || r.Rev < rev {
+			rev = r.Rev
 		}
-		resp, gen, err := t.txns.Read(ctx, ops...)
-		if err != nil {
-			return nil, 0, t.cluster.Wrap(err)
+		if len(kvs) == 0 || kvs[0].CreateRevision != g.rev || !r.Generation.Same(g.generation) {
+			gone[g] = true
 		}
-		if rev == 0 || resp.Header.Revision < rev {
-			rev = resp.Header.Revision
-		}
-		for i, g := range part {
-			kvs := resp.Responses[i].GetResponseRange().GetKvs()
-			if len(kvs) == 0 || kvs[0].CreateRevision != g.rev || !gen.Same(g.generation) {
-				gone[g] = true
-			}
-		}
+	})
+	if err != nil {
+		return nil, 0, t.cluster.Wrap(err)
 	}
 	return gone, rev, nil
 }

@@ -98,6 +98,8 @@ func (c *Cluster) Wrap(err error) error {
 		return c.denied(native, fmt.Sprintf("give user %q a role with readwrite on the keys that begin with %q", c.opts.Username, c.opts.Prefix))
 	case Is(native, rpctypes.ErrUserEmpty), Is(native, rpctypes.ErrInvalidAuthMgmt):
 		return c.denied(native, "the server asks for a user: set username and password")
+	case Is(native, rpctypes.ErrTooManyOps):
+		return c.denied(native, "raise the server's --max-txn-ops to 8 or more")
 	case Is(native, rpctypes.ErrRequestTooLarge):
 		return fmt.Errorf("etcd: %w: %w: raise the server's --max-request-bytes or publish a smaller value", driver.ErrInvalid, native)
 	case strings.Contains(text, "authentication handshake failed: EOF"):

@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"context"
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -29,36 +30,52 @@ func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 // reads in its other branch. Refusals are rare where much is asked for at a
 // time, and those branches would be most of the Txn.
 func (w *Writer) lookAfter(batch []*Step) {
-	for len(batch) > 0 {
-		var ops []*pb.RequestOp
-		part := 0
-		for part < len(batch) && len(ops) < MaxReads {
-			if s := batch[part]; !s.OK {
-				ops = append(ops, s.Req.Failure...)
-			}
-			part++
+	var refused []*Step
+	var reads [][]*pb.RequestOp
+	for _, s := range batch {
+		if !s.OK {
+			refused, reads = append(refused, s), append(reads, s.Req.Failure)
 		}
-		if len(ops) > 0 {
-			w.explain(batch[:part], ops)
-		}
-		batch = batch[part:]
+	}
+	n, err := w.ReadEach(w.cluster.Context(), reads, func(i int, r Found) {
+		s := refused[i]
+		s.Generation, s.Rev, s.Ops = r.Generation, r.Rev, r.Ops
+	})
+	for _, s := range refused[n:] {
+		s.Err = w.cluster.Untouched(err) // it was refused: only the reason is missing
 	}
 }
 
-// explain reads ops, which are those of the refused steps of batch.
-func (w *Writer) explain(batch []*Step, ops []*pb.RequestOp) {
-	resp, g, err := w.Read(w.cluster.Context(), ops...)
-	at := 0
-	for _, s := range batch {
-		if s.OK {
+// Found is what a group of reads has found.
+type Found struct {
+	Ops        []*pb.ResponseOp
+	Rev        int64       // of the store then
+	Generation *Generation // in which that counts
+}
+
+// ReadEach does groups of reads, each of them at one revision, and as many in one
+// Txn as the server allows. It passes on what they have found, in their order, and
+// returns of how many. Its error, by which there are fewer, is native.
+func (w *Writer) ReadEach(ctx context.Context, groups [][]*pb.RequestOp, found func(int, Found)) (n int, err error) {
+	for n < len(groups) {
+		var ops []*pb.RequestOp
+		end := n
+		for end < len(groups) && (end == n || len(ops)+len(groups[end]) <= w.most()) {
+			ops = append(ops, groups[end]...)
+			end++
+		}
+		resp, g, err := w.Read(ctx, ops...)
+		if end-n > 1 && w.tooMany(err, len(ops)) {
 			continue
 		}
 		if err != nil {
-			s.Err = w.cluster.Untouched(err) // it was refused: only the reason is missing
-			continue
+			return n, err
 		}
-		s.Generation, s.Rev = g, resp.Header.Revision
-		s.Ops = resp.Responses[at : at+len(s.Req.Failure)]
-		at += len(s.Req.Failure)
+		for at := 0; n < end; n++ {
+			next := at + len(groups[n])
+			found(n, Found{resp.Responses[at:next], resp.Header.Revision, g})
+			at = next
+		}
 	}
+	return n, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,9 +26,6 @@ const (
 	// maxInFlight is how many Txns are under way at a time. What is asked
 	// meanwhile shares the next one.
 	maxInFlight = 2
-	// MaxReads is how many reads share a Txn, which needs no consensus entry when
-	// there is nothing else in it.
-	MaxReads = 100
 )
 
 // Writer sends steps, as many in one Txn as are waiting. Its methods may be
@@ -36,7 +34,7 @@ type Writer struct {
 	cluster     *cluster.Cluster
 	generations generations
 	steps       *batch.Batcher[*Step]
-	limit       atomic.Int32 // steps in a Txn; less when the server allows less
+	limit       atomic.Int32 // steps, or reads, in a Txn; see tooMany
 }
 
 // New returns a Writer. The base of tokens is the value of key; ended is called
@@ -46,13 +44,29 @@ func New(c *cluster.Cluster, key string, ended func()) *Writer {
 	w.limit.Store(maxBatch)
 	w.steps = batch.New(batch.Options[*Step]{
 		Limits: batch.Limits[*Step]{
-			Count: func() int { return int(w.limit.Load()) },
+			Count: w.most,
 			Size:  func(s *Step) int { return s.Size }, Room: func() int { return maxBatchBytes },
 			Name: func(s *Step) string { return s.Name }, Claim: (*Step).Claim,
 		},
 		Senders: maxInFlight, Send: w.serve,
 	})
 	return w
+}
+
+// most is how many steps, or reads, share a Txn.
+func (w *Writer) most() int { return int(w.limit.Load()) }
+
+// tooMany reports whether the server has refused a Txn for its n steps, or reads.
+// Then no later one has more than half as many: servers do not tell their
+// --max-txn-ops otherwise.
+func (w *Writer) tooMany(err error, n int) bool {
+	if !cluster.Is(err, rpctypes.ErrTooManyOps) {
+		return false
+	}
+	least := int32(max(1, n/2))
+	for old := w.limit.Load(); least < old && !w.limit.CompareAndSwap(old, least); old = w.limit.Load() {
+	}
+	return true
 }
 
 // Generation returns the present generation, read by the first who asks. Its
@@ -125,7 +139,7 @@ func (w *Writer) serve(batch []*Step, _ func()) {
 }
 
 // do sends batch as one Txn. When the server refuses the whole because of one,
-// each is sent alone.
+// each is sent alone, and when it refuses so many, each half.
 func (w *Writer) do(batch []*Step) {
 	g, err := w.Generation(w.cluster.Context())
 	var answers []*pb.TxnResponse
@@ -138,11 +152,12 @@ func (w *Writer) do(batch []*Step) {
 		answers, rev, err = w.send(batch, g)
 	}
 	if len(batch) > 1 && err != nil && cluster.Refused(err) {
-		if cluster.Is(err, rpctypes.ErrTooManyOps) {
-			w.limit.Store(max(1, w.limit.Load()/2))
+		part := 1
+		if w.tooMany(err, len(batch)) {
+			part = (len(batch) + 1) / 2
 		}
-		for i := range batch {
-			w.do(batch[i : i+1])
+		for steps := range slices.Chunk(batch, part) {
+			w.do(steps)
 		}
 		return
 	}
