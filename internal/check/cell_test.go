@@ -127,6 +127,7 @@ func TestAvailabilityIsJudged(t *testing.T) {
 		{"a free lock is granted late", back(lease(1, 2, 2550, 4100, 4300, 0, 4400)), 0, false, 1},
 		{"granted late after its release", back(lease(0, 1, 0, 2, 2890, 0, 2900), lease(1, 2, 50, 4500, 4600, 0, 4700)), 0, false, 1},
 		{"nobody knows when it was free", back(unanswered, lease(1, 2, 50, 4500, 4600, 0, 4700)), 0, false, 0},
+		{"a release is never answered", back(unanswered, lease(1, 2, 50, 6500, 6600, 0, 6700)), 0, false, 1},
 		{"granted late to a host that could not run", back(lease(1, 2, 2550, 4100, 4300, 0, 4400)), 3000, false, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -34,10 +34,14 @@ func (c *Cell) prompt(r record.Round, leases []record.Lease, i int) {
 		return
 	}
 	if i > 0 {
-		if leases[i-1].ReleasedNs == 0 {
+		switch before := leases[i-1]; {
+		case before.ReleasedNs > 0:
+			free = max(free, before.ReleasedNs)
+		case before.ReleaseNs > 0: // it is tried until it is answered
+			free = max(free, before.ReleaseNs) + int64(claim.ReleaseGrace)
+		default:
 			return // nobody knows when it ended
 		}
-		free = max(free, leases[i-1].ReleasedNs)
 	}
 	bound := claim.Of(claim.Woken).Within(claim.Setting{Terms: store.Of(r.Backend).Terms, TTL: ttlOf(r)})
 	if waited := l.GrantedNs - free - starved(r.Halts, l.Host, free, l.GrantedNs); waited > int64(bound) {

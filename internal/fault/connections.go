@@ -1,22 +1,52 @@
 package fault
 
-import "fmt"
+import (
+	"errors"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2/stream"
+)
+
+// conn is one end of a connection, which is forgotten when it is closed.
+type conn struct {
+	*net.TCPConn
+	p *Proxy
+}
+
+// Close implements io.Closer.
+func (c *conn) Close() error {
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	return c.end()
+}
+
+// end is Close for one who holds the mutex of the proxy.
+func (c *conn) end() error {
+	delete(c.p.open, c)
+	return c.TCPConn.Close()
+}
+
+// Lead passes the connections that come from now on to these servers, to each in
+// turn, as a name does that leads to another server, or a balancer. Those that
+// there are stay where they are.
+func (p *Proxy) Lead(to ...string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leads, p.next = to, 0
+	return nil
+}
+
+// Retarget is Lead, and resets all connections.
+func (p *Proxy) Retarget(upstream string) error { return errors.Join(p.Lead(upstream), p.Cut()) }
 
 // Cut resets all connections, once. Those that come now are passed on. It is no
 // harm that has to be healed.
 func (p *Proxy) Cut() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.refuses() {
-		return nil // there are none
-	}
-	err := p.listen(p.p.Upstream, false)
-	if err == nil {
-		err = p.listen(p.p.Upstream, true)
-	}
-	if err != nil {
-		return fmt.Errorf("fault: cut the connections to %s: %w", p.p.Upstream, err)
-	}
+	p.cut()
 	return nil
 }
 
@@ -24,11 +54,86 @@ func (p *Proxy) Cut() error {
 func (p *Proxy) Refuse() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.listen(p.p.Upstream, false); err != nil {
-		return fmt.Errorf("fault: refuse connections to %s: %w", p.p.Upstream, err)
-	}
+	p.deafen()
 	p.harms = append(p.harms, &impairment{refuses: true})
 	return nil
+}
+
+// cut is Cut for one who holds mu.
+func (p *Proxy) cut() {
+	p.cuts++
+	for c := range p.open {
+		_ = c.end() // the other end may have
+	}
+}
+
+// deafen ends to listen, with all connections. The caller holds mu.
+func (p *Proxy) deafen() {
+	if p.listener != nil {
+		_ = p.listener.Close()
+		p.listener = nil
+	}
+	p.cut()
+}
+
+// listen begins to. The port is nobody else's, but a process that is being started
+// has the socket that was closed until it is a program of its own. The caller
+// holds mu, unless nobody else knows the proxy.
+func (p *Proxy) listen() (err error) {
+	for end := time.Now().Add(signalTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		p.listener, err = net.Listen("tcp", p.Addr())
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	if err != nil {
+		p.listener = nil
+		return err
+	}
+	l := p.listener
+	p.accept.Go(func() {
+		for { // one after the other: toxics number them
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.connect(l, client.(*net.TCPConn))
+		}
+	})
+	return nil
+}
+
+// connect leads a connection that came to l to the server whose turn it is, unless
+// all are reset meanwhile.
+func (p *Proxy) connect(l net.Listener, client *net.TCPConn) {
+	p.mu.Lock()
+	to, cuts, refused := p.leads[p.next%len(p.leads)], p.cuts, p.listener != l
+	p.next++
+	p.mu.Unlock()
+	if refused {
+		_ = client.Close()
+		return
+	}
+	server, err := net.DialTimeout("tcp", to, signalTime)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	ends := [2]*conn{{client, p}, {server.(*net.TCPConn), p}}
+	p.mu.Lock()
+	for _, c := range ends {
+		_ = c.SetLinger(0) // its end is a reset
+		p.open[c] = true
+	}
+	late := cuts != p.cuts
+	p.mu.Unlock()
+	if late {
+		_, _ = ends[0].Close(), ends[1].Close()
+		return
+	}
+	name := client.RemoteAddr().String()
+	p.p.Toxics.StartLink(p.server, name+"upstream", ends[0], ends[1], stream.Upstream)
+	p.p.Toxics.StartLink(p.server, name+"downstream", ends[1], ends[0], stream.Downstream)
 }
 
 // ForgetClients ends every connection for the client, and the server is not told

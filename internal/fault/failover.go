@@ -35,7 +35,12 @@ var failovers = []Fault{
 	{
 		Name: "demotion", Does: "a replica is promoted and the master made its replica, to which the address leads for another 1.5 s; TTL 10 s",
 		Needs: []Capability{CapRival, CapPaths, CapReplica}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: 1500 * time.Millisecond,
-		Inject: demote, Heal: readdress,
+		Inject: demote, Heal: readdress((*Proxy).Retarget),
+	},
+	{
+		Name: "demotion-uncut", Does: "as demotion, and what leads hosts elsewhere cuts no connection: those that there are stay at the old master",
+		Needs: []Capability{CapRival, CapPaths, CapReplica}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: 1500 * time.Millisecond,
+		Inject: demote, Heal: readdress(leadOn),
 	},
 }
 
@@ -70,6 +75,12 @@ func demote(ctx context.Context, s *Setup) error {
 	return errors.Join(s.Replica.Promote(ctx), s.Replica.Lead(ctx, s.Servers[0].Addr()))
 }
 
-func readdress(_ context.Context, s *Setup) error {
-	return Each(slices.Concat(s.HolderPaths, s.RivalPaths), func(p *Proxy) error { return p.Retarget(s.Replica.Addr()) })
+// readdress leads hosts to the new master.
+func readdress(by func(*Proxy, string) error) func(context.Context, *Setup) error {
+	return func(_ context.Context, s *Setup) error {
+		return Each(slices.Concat(s.HolderPaths, s.RivalPaths), func(p *Proxy) error { return by(p, s.Replica.Addr()) })
+	}
 }
+
+// leadOn leads new connections to a server.
+func leadOn(p *Proxy, addr string) error { return p.Lead(addr) }

@@ -2,6 +2,8 @@ package fault
 
 import (
 	"context"
+	"net"
+	"slices"
 	"testing"
 )
 
@@ -115,5 +117,41 @@ func TestRetarget(t *testing.T) {
 	}
 	if first.got() != 3 || second.got() != 3 || p.Addr() != addr {
 		t.Errorf("the servers got %d and %d bytes at %s", first.got(), second.got(), p.Addr())
+	}
+}
+
+// TestLead: connections that there are stay, and later ones go to the servers in
+// turn.
+func TestLead(t *testing.T) {
+	p, first := proxied(t)
+	stays := dial(t, p)
+	for _, tt := range []struct {
+		to   []*echo
+		want []int // bytes that each server gets of what is said over two new connections, and the old one
+	}{
+		{nil, []int{3}},
+		{[]*echo{startEcho(t)}, []int{1, 2}},
+		{[]*echo{startEcho(t), startEcho(t)}, []int{1, 1, 1}},
+	} {
+		var at []string
+		for _, e := range tt.to {
+			at = append(at, e.listener.Addr().String())
+		}
+		if len(at) > 0 {
+			must(t, p.Lead(at...))
+		}
+		before := first.got()
+		for _, c := range []net.Conn{stays, dial(t, p), dial(t, p)} {
+			if got, err := say(c, "x", timeout); got != "x" || err != nil {
+				t.Fatalf("%q, %v", got, err)
+			}
+		}
+		got := []int{first.got() - before}
+		for _, e := range tt.to {
+			got = append(got, e.got())
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("led to %v, the servers got %v bytes, want %v", at, got, tt.want)
+		}
 	}
 }

@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
-	"syscall"
-	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
-	"github.com/Shopify/toxiproxy/v2/toxics"
 	"github.com/rs/zerolog"
 	"github.com/rs/zerolog/log"
 
@@ -22,13 +20,24 @@ import (
 // the connections that are open as well as on later ones. Harms add up until
 // [Proxy.Heal]. Its methods may be called from any goroutine.
 type Proxy struct {
+	// p has the toxics. It never listens: it would end all connections when
+	// those that come are to lead elsewhere.
 	p      *toxiproxy.Proxy
+	server *toxiproxy.ApiServer
 	port   *ports.Taken
 	toxics map[Direction]*toxic
+	accept sync.WaitGroup
 
 	apart sync.Mutex // held while one harms it apart from others
 	mu    sync.Mutex
 	harms []*impairment // and who observes
+	// leads are the servers to which connections lead in turn, and next is the
+	// number of the next one.
+	leads    []string
+	next     int
+	listener net.Listener // nil while it refuses connections
+	open     map[*conn]bool
+	cuts     int // how often all connections were reset
 }
 
 // Some toxics write to the global logger.
@@ -37,19 +46,22 @@ func init() { log.Logger = zerolog.Nop() }
 // NewProxy listens on a free port of the loopback interface and passes
 // connections on to the server at upstream, a host:port.
 func NewProxy(upstream string) (*Proxy, error) {
-	// Retarget stops listening for a moment.
+	// Refuse stops listening for a while.
 	port, err := ports.Take(1)
 	if err != nil {
 		return nil, fmt.Errorf("fault: proxy of %s: %w", upstream, err)
 	}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := &Proxy{p: toxiproxy.NewProxy(server, upstream, port.Addr(0), upstream), port: port, toxics: map[Direction]*toxic{}}
+	p := &Proxy{
+		p: toxiproxy.NewProxy(server, upstream, port.Addr(0), upstream), server: server, port: port,
+		toxics: map[Direction]*toxic{}, leads: []string{upstream}, open: map[*conn]bool{},
+	}
 	for _, direction := range []Direction{Requests, Replies} {
 		err = errors.Join(err, p.prepare(direction))
 	}
 	if err == nil {
 		p.toxics[Requests].opposite, p.toxics[Replies].opposite = p.toxics[Replies], p.toxics[Requests]
-		err = p.p.Start()
+		err = p.listen()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("fault: proxy of %s: %w", upstream, err), port.Close())
@@ -57,32 +69,22 @@ func NewProxy(upstream string) (*Proxy, error) {
 	return p, nil
 }
 
-// prepare adds the toxics, before there are connections: what makes the ends of
-// connections resets, which it does when a connection opens, and concerns none
-// of what passes; and ours, which does all harm.
+// prepare adds our toxic, which does all harm, before there are connections.
 //
 // Note: toxiproxy waits for every connection when a toxic comes or goes, and for
 // ever for one that dies at that moment, with all later ones. So ours stays.
 func (p *Proxy) prepare(direction Direction) error {
-	if _, err := p.add("reset_peer", 0, direction); err != nil {
+	b, err := json.Marshal(map[string]any{"type": toxicKind, "stream": direction, "toxicity": 1})
+	if err != nil {
 		return err
 	}
-	w, err := p.add(toxicKind, 1, direction)
+	w, err := p.p.Toxics.AddToxicJson(bytes.NewReader(b))
 	if err == nil {
 		p.toxics[direction] = w.Toxic.(*toxic)
 		p.toxics[direction].direction = direction
 		p.toxics[direction].replace(nil)
 	}
 	return err
-}
-
-// add adds one toxic. Share is that of the connections that it concerns.
-func (p *Proxy) add(kind string, share float64, direction Direction) (*toxics.ToxicWrapper, error) {
-	b, err := json.Marshal(map[string]any{"type": kind, "stream": direction, "toxicity": share})
-	if err != nil {
-		return nil, err
-	}
-	return p.p.Toxics.AddToxicJson(bytes.NewReader(b))
 }
 
 // Addr is the host:port on which the proxy listens.
@@ -153,7 +155,7 @@ func (p *Proxy) heal(which func(*impairment) bool) error {
 	p.harms = slices.DeleteFunc(p.harms, which)
 	p.tellToxics()
 	if refused && !p.refuses() {
-		if err := p.listen(p.p.Upstream, true); err != nil {
+		if err := p.listen(); err != nil {
 			return fmt.Errorf("fault: heal %s: %w", p.p.Upstream, err)
 		}
 	}
@@ -177,52 +179,12 @@ func (p *Proxy) Observe(seen func(Direction)) (end func()) {
 	return func() { _ = p.heal(func(one *impairment) bool { return one == h }) } // it refuses nothing
 }
 
-// Retarget resets all connections and passes those that come now on to another
-// server.
-func (p *Proxy) Retarget(upstream string) error {
-	if err := p.listen(upstream, true); err != nil {
-		return fmt.Errorf("fault: point the proxy of %s at %s: %w", p.p.Upstream, upstream, err)
-	}
-	return nil
-}
-
-// listen begins or ends to listen, with all connections. The port is nobody
-// else's, but a process that is being started has the socket that was closed until
-// it is a program of its own.
-func (p *Proxy) listen(upstream string, on bool) error {
-	return within(func() (err error) {
-		for end := time.Now().Add(signalTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
-			err = p.p.Update(&toxiproxy.Proxy{Listen: p.Addr(), Upstream: upstream, Enabled: on})
-			if !errors.Is(err, syscall.EADDRINUSE) {
-				break
-			}
-		}
-		return err
-	})
-}
-
 // Close heals the proxy, resets all connections and stops listening.
 func (p *Proxy) Close() error {
 	err := p.Heal()
-	err = errors.Join(err, within(func() error {
-		p.p.Stop()
-		return nil
-	}))
-	if err != nil {
-		return fmt.Errorf("fault: close the proxy of %s: %w", p.p.Upstream, err)
-	}
-	return p.port.Close()
-}
-
-// within bounds a change of who listens, which waits for a connection that is
-// being made.
-func within(change func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- change() }()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(signalTime):
-		return fmt.Errorf("not done after %v", signalTime)
-	}
+	p.mu.Lock()
+	p.deafen()
+	p.mu.Unlock()
+	p.accept.Wait()
+	return errors.Join(err, p.port.Close())
 }
