@@ -11,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
 )
 
 // queue lets r wait in the background, until it is granted.
@@ -321,4 +322,70 @@ func commandCalls(info, name string) float64 {
 	number, _, _ := strings.Cut(rest, ",")
 	n, _ := strconv.ParseFloat(number, 64)
 	return n
+}
+
+// To keep a place alive costs the server a few bytes, however many wait. When
+// each waiter wrote the whole queue, 100 hosts wrote 0.7 MB a second.
+func TestPlacesAreKeptCheaply(t *testing.T) {
+	s := start(t, &env.RedisOptions{AppendFsync: env.FsyncEverySec})
+	b, c := connect(t, at(s)), plain(t, s)
+	ctx := t.Context()
+	holder := acquire(t, b, lease("a", "first"))
+	const n = 100
+	waiter := func(i int) driver.Request { return lease("a", fmt.Sprintf("waiter%020d", i)) }
+	for i := range n {
+		must(t, b.Wait(ctx, waiter(i), time.Millisecond))
+	}
+	before := written(t, c)
+	for i := range n {
+		_, err := b.TryAcquire(ctx, waiter(i))
+		held(t, err)
+	}
+	if per := (written(t, c) - before) / n; per > 200 {
+		t.Errorf("%d bytes written for each of %d waiters", per, n)
+	}
+	if got := waiters(t, b, "a"); got != n {
+		t.Errorf("%d wait, want %d", got, n)
+	}
+	must(t, b.Release(ctx, holder))
+	acquire(t, b, waiter(0))
+}
+
+// written is how long the server's append-only file is.
+func written(t *testing.T, c *goredis.Client) int {
+	t.Helper()
+	info, err := c.Info(t.Context(), "persistence").Result()
+	must(t, err)
+	_, rest, _ := strings.Cut(info, "aof_current_size:")
+	text, _, _ := strings.Cut(rest, "\r\n")
+	size, err := strconv.Atoi(text)
+	must(t, err)
+	return size
+}
+
+// A waiter whose plugin was replaced keeps its place, and is woken where it
+// listens now.
+func TestPlaceOutlivesThePlugin(t *testing.T) {
+	s := start(t, nil)
+	b, c := connect(t, at(s)), plain(t, s)
+	ctx := t.Context()
+	holder := acquire(t, b, lease("a", "first"))
+	before := connect(t, at(s))
+	must(t, before.Wait(ctx, lease("a", "w1"), time.Millisecond))
+	must(t, b.Wait(ctx, lease("a", "w2"), time.Millisecond))
+	must(t, before.Close(ctx))
+	line := func() string {
+		line, _, _ := strings.Cut(strings.TrimPrefix(c.Get(ctx, "~l:{a}").Val(), "0\n"), "\n")
+		return line
+	}
+	channel := line()[strings.LastIndex(line(), " "):]
+	after := connect(t, at(s))
+	woken := make(chan error, 1)
+	go func() { woken <- after.Wait(ctx, lease("a", "w1"), timeout) }()
+	eventually(t, "it listens elsewhere, at the same place", func() bool {
+		return strings.HasPrefix(line(), "w1 ") && !strings.HasSuffix(line(), channel)
+	})
+	must(t, b.Release(ctx, holder))
+	must(t, <-woken)
+	acquire(t, after, lease("a", "w1"))
 }

@@ -1,12 +1,12 @@
 -- The queue of a lock, a string that is there only while somebody waits: until
 -- when the first waiter has its turn, 0 while nobody has one, and then in their
--- order a line for each: owner, until when it is alive, and on which channel it
--- listens. Whoever is first keeps the lock from everybody else while it is
--- free; a turn that nobody takes is over after TURN_US.
+-- order a line for each: owner, until when it is alive, in 16 digits, and on
+-- which channel it listens. Whoever is first keeps the lock from everybody else
+-- while it is free; a turn that nobody takes is over after TURN_US.
 --
 -- These functions are few, and call none that is in another file, because to
 -- make one costs more than a command.
-local ALIVE_US, TURN_US, KEY_MS = 2000000, 250000, 2500
+local ALIVE_US, TURN_US, KEY_MS = 2000000, 250000, 3500
 
 -- holder returns the head of key's value (owner, token and label fit) and its
 -- remaining milliseconds: -1 without an end, -2 when nobody holds it.
@@ -40,18 +40,26 @@ end
 -- enter gives owner a place in key's queue text, on channel, or keeps the one
 -- that it has alive, and says in control that there is a queue. It returns the
 -- text, nil without a place. When the lock is held a turn of owner is over.
+--
+-- It writes only what has changed: if each waiter wrote the whole queue each
+-- second, they would write the square of their number.
 local function enter(key, text, owner, channel, held)
-  text = text or '0\n'
-  local from = string.find(text, '\n' .. owner .. ' ', 1, true)
+  local q, alive = side .. 'l:{' .. key .. '}', format(' %016.0f ', now + ALIVE_US)
+  local from = text and string.find(text, '\n' .. owner .. ' ', 1, true)
   if not from and not channel then return nil end
-  channel = channel or string.match(text, ' (%S+)', from + #owner + 2)
-  local before, behind = string.sub(text, 1, (from or #text) - 1), '\n'
+  local left = text and call('PTTL', q) or KEY_MS
   if from then
-    if held and not string.find(before, '\n', 1, true) then before = '0' end
-    behind = string.sub(text, string.find(text, '\n', from + 1, true), -1)
+    local at, listens, to = from + #owner, string.match(text, ' (%S+)()', from + #owner + 2)
+    local whole = channel and channel ~= listens -- the plugin was replaced
+    text = string.sub(text, 1, at) .. alive .. (channel or listens) .. string.sub(text, to)
+    if whole then call('SET', q, text, 'KEEPTTL') else call('SETRANGE', q, at, alive) end
+    if held and string.match(text, '^[1-9]%d*()') == from then call('SETRANGE', q, 0, string.rep('0', from - 1)) end
+  else
+    local line = owner .. alive .. channel .. '\n'
+    if text then call('SETRANGE', q, #text, line) else call('SET', q, '0\n' .. line, 'PX', KEY_MS) end
+    text = (text or '0\n') .. line
   end
-  text = before .. '\n' .. owner .. format(' %.0f ', now + ALIVE_US) .. channel .. behind
-  call('SET', side .. 'l:{' .. key .. '}', text, 'PX', KEY_MS)
+  if left < KEY_MS - 1000 then call('PEXPIRE', q, KEY_MS) end
   if queued < now + KEY_MS * 1000 then
     queued = now + KEY_MS * 1000 + 500000
     call('SETRANGE', control, 32, format('%016.0f', queued))
