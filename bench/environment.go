@@ -45,16 +45,23 @@ func Environments() []string { return []string{EnvLocal, EnvCompose} }
 type environment struct {
 	name    string
 	kept    map[string]driver.Config // servers of "lockbench env up", by backend
-	compose *env.Compose             // nil until a container is needed
+	compose *env.Compose             // nil without containers
 }
 
 // openEnvironment chooses where servers run. Without a name they are those that
-// are kept, else local ones.
-func openEnvironment(name string, kept *Kept) *environment {
+// are kept, else local ones. Without docker compose, containers are an error here:
+// backends that cannot be had would be left out one by one.
+func openEnvironment(ctx context.Context, name string, kept *Kept) (e *environment, err error) {
+	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if kept != nil && (name == "" || name == kept.Env) {
-		return &environment{name: kept.Env, kept: kept.Servers}
+		e = &environment{name: kept.Env, kept: kept.Servers}
 	}
-	return &environment{name: cmp.Or(name, EnvLocal)}
+	if e.name == EnvCompose {
+		if e.compose, err = env.NewCompose(ctx); err != nil {
+			return nil, composeError("", err)
+		}
+	}
+	return e, nil
 }
 
 // start is [StartServers] in this environment. It takes kept servers where
@@ -65,12 +72,6 @@ func (e *environment) start(ctx context.Context, found plugin.Found, durable boo
 	}
 	if e.name != EnvCompose || store.Of(found.Name).InHost() {
 		return StartServers(ctx, found, durable)
-	}
-	if e.compose == nil {
-		var err error
-		if e.compose, err = env.NewCompose(ctx); err != nil {
-			return nil, composeError(found.Name, err)
-		}
 	}
 	s, err := store.Of(found.Name).Up(ctx, e.compose, found.Path, durable)
 	if err != nil {
@@ -116,9 +117,15 @@ func serverError(backend string, err error) error {
 }
 
 func composeError(backend string, err error) error {
-	e := &EnvError{Backend: backend, Err: err, Hint: "docker with compose v2 and its daemon must run here, and reach a registry or have the images of scripts/images; or omit --env"}
-	if errors.Is(err, env.ErrNoService) {
+	e := &EnvError{Backend: backend, Err: err, Hint: "docker's daemon must reach a registry, or have the images of scripts/images; or omit --env"}
+	var missing *env.NotInstalledError
+	switch {
+	case errors.Is(err, env.ErrNoService):
 		e.Hint = fmt.Sprintf("name a server of yours: --target %s=ADDRESS", backend)
+	case errors.As(err, &missing):
+		e.Err, e.Hint = fmt.Errorf("%w: %s is not installed", env.ErrNoCompose, missing.Program), missing.How()+"; or omit --env"
+	case errors.Is(err, env.ErrNoDaemon):
+		e.Hint = "start it (systemctl start docker), or get the right to use it; or omit --env"
 	}
 	return e
 }

@@ -95,7 +95,10 @@ func Keep(ctx context.Context, p Plan, state string, up func(Kept)) (err error) 
 	if err != nil {
 		return err
 	}
-	e := openEnvironment(p.Env, nil)
+	e, err := openEnvironment(ctx, p.Env, nil)
+	if err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, e.close()) }()
 	k := Kept{Pid: os.Getpid(), Env: e.name, Started: time.Now().UTC(), Servers: map[string]driver.Config{}}
 	servers, err := k.start(ctx, e, found, len(p.Backends) > 0)

@@ -56,7 +56,10 @@ func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error
 			return nil, &EnvError{Err: err, Hint: "lockbench env status"}
 		}
 	}
-	s.environment = openEnvironment(p.Env, kept)
+	var err error
+	if s.environment, err = openEnvironment(ctx, p.Env, kept); err != nil {
+		return nil, err
+	}
 	s.plan.Env = s.environment.name
 	if err := s.openAll(ctx); err != nil {
 		return nil, errors.Join(err, s.Close(ctx))

@@ -70,13 +70,15 @@ var (
 	ErrNoService = errors.New("compose.yaml has no service for")
 )
 
-// dockerWorks asks the daemon and the plugin for their versions.
+// dockerWorks asks the plugin and the daemon for their versions.
 func dockerWorks(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	err := daemonAnswers(ctx)
-	if err == nil {
-		_, err = docker(ctx, nil, "compose", "version", "--short")
+	_, err := docker(ctx, nil, "compose", "version", "--short")
+	if err != nil {
+		err = composeMissing(ctx)
+	} else {
+		err = daemonAnswers(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoCompose, err)

@@ -15,6 +15,8 @@ type NotInstalledError struct {
 	Program  string // "redis-server"
 	Debian   string // name of the Debian and Ubuntu package
 	Homebrew string // name of the Homebrew formula
+
+	how string // instead of the commands, where they do not serve
 }
 
 func (e *NotInstalledError) Error() string {
@@ -23,6 +25,9 @@ func (e *NotInstalledError) Error() string {
 
 // How says how to install it, as commands.
 func (e *NotInstalledError) How() string {
+	if e.how != "" {
+		return e.how
+	}
 	return fmt.Sprintf("Debian, Ubuntu: apt-get install %s; Homebrew: brew install %s", e.Debian, e.Homebrew)
 }
 
