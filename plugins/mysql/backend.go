@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,12 @@ type link struct {
 	table  string // quoted
 	server atomic.Pointer[conn.Server]
 	pool   *conn.Pool // for statements
+	waits  *conn.Pool // for waiters
+
+	// cluster and node are what the connections lead to; the same without Galera.
+	cluster, node config.Identity
+	admitted      atomic.Pointer[time.Time] // the last connection
+	noLocks       sync.Once                 // GET_LOCK is refused
 
 	// background is what statements run in, which outlive their callers.
 	background *background.Group
@@ -73,8 +80,11 @@ func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b := &Backend{link: &link{opts: o, table: tableName(o.Prefix), background: background.New()}}
 	b.queue.link, b.owners = b.link, newOwners()
 	b.rows.Limit, b.contended.Age = rowsKept, contendedFor
-	b.pool = conn.NewPool(o.Connections, b.dial(connector, setup, false), b.background.Go)
-	b.waits = conn.NewPool(max(0, o.WaitConnections), b.dial(connector, setup, true), b.background.Go)
+	b.cluster.Log, b.node.Log = o.Logger, slog.New(slog.DiscardHandler)
+	b.cluster.Addr = "address"
+	b.pool = conn.NewPool(o.Connections, b.dial(connector, setup), b.background.Go)
+	b.waits = conn.NewPool(max(0, o.WaitConnections), b.dial(connector, setup), b.background.Go)
+	b.pool.Stale, b.waits.Stale = b.stale, b.stale
 	slots := make(chan struct{}, slotsOf(o.Connections))
 	b.acquires = batcher{link: b.link, parked: &b.parked, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, slots: slots, values: true, owners: b.owners}
 	b.renewals = batcher{link: b.link, parked: &b.parked, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, slots: slots, patient: true}
@@ -96,26 +106,6 @@ func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 
 func (b *Backend) batchers() []*batcher {
 	return []*batcher{&b.acquires, &b.renewals, &b.releases, &b.withdrawals}
-}
-
-func (k *link) dial(connector sqldriver.Connector, setup string, wakeID bool) func() (*conn.Session, error) {
-	return func() (*conn.Session, error) {
-		ctx, cancel := context.WithTimeout(k.background, k.opts.DialTimeout)
-		defer cancel()
-		s, err := conn.Open(ctx, connector, setup)
-		if err != nil {
-			return nil, err
-		}
-		k.server.Store(&s.Server)
-		if !wakeID {
-			return s, nil
-		}
-		if err := s.TakeWakeID(ctx); err != nil {
-			s.Close()
-			return nil, conn.DialError(ctx, err)
-		}
-		return s, nil
-	}
 }
 
 // Close ends the connections, and what runs on them. Leases stay.
@@ -186,18 +176,21 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 type use func(ctx context.Context, s *conn.Session) error
 
 // on runs f on a connection, and again as long as the server says that others
-// were in its way: f must be fit to run several times. Its error is the
+// were in its way, and on a new connection when it serves no client now: f must be fit to run several times. Its error is the
 // server's, or says that no connection was to be had.
 func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session, error), f use) error {
 	created := false
+	var unserved error // once
 	for try := 0; ; try++ {
 		s, err := get(ctx)
 		if err != nil {
-			return err
+			return cmp.Or(unserved, err)
 		}
 		err = f(ctx, s)
 		again := conn.RolledBack(err) && ctx.Err() == nil
 		switch {
+		case conn.Unserved(err) && unserved == nil:
+			unserved, again = err, true
 		case conn.Number(err) == conn.ErNoSuchTable && !created:
 			created = true
 			err = k.create(ctx, s)
@@ -213,7 +206,8 @@ func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session,
 }
 
 // Check asks whether the server would serve requests: that it is no replica,
-// that the table is there, and that the user has the rights on it.
+// that the table is there, and that the user has the rights on it, that what the
+// statements are made of is allowed, and that the address leads to one server.
 func (b *Backend) Check(ctx context.Context) error {
 	_, err := do(ctx, b.link, "check", b.opts.Prefix, func(ctx context.Context) (none struct{}, err error) {
 		return none, b.on(ctx, b.pool.GetApart, b.examine)
@@ -232,9 +226,15 @@ func (b *Backend) examine(ctx context.Context, s *conn.Session) error {
 		return err
 	}
 	if fresh.ReadOnly {
-		s.Broken = true
-		return conn.ReadOnlyError(fresh.Name)
+		return s.ReadOnly()
 	}
 	b.server.Store(&fresh)
-	return nil
+	if err := fresh.NoLocks; err != nil && b.opts.WaitConnections > 0 {
+		return fmt.Errorf("mysql: %w: waiters poll, because the server refuses GET_LOCK: %w (with wait_connections=0 that is meant;"+
+			" Percona XtraDB Cluster allows it with pxc_strict_mode=PERMISSIVE)", driver.ErrDenied, err)
+	}
+	if _, _, err := s.Exec(ctx, conn.Kill(statement.NoWakeID)); err != nil && conn.Number(err) != conn.ErNoSuchThread {
+		return err
+	}
+	return b.cluster.Err()
 }

@@ -2,10 +2,13 @@ package mysql
 
 import (
 	"context"
+	"crypto/fips140"
 	sqldriver "database/sql/driver"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
+	"time"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
@@ -27,6 +30,8 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 	host, _, _ := net.SplitHostPort(cfg.Addr)
 	cfg.Logger = quiet{o.Logger}
 	cfg.DialFunc = conn.Greeted
+	most := cfg.MaxAllowedPacket
+	cfg.MaxAllowedPacket = 1 << 30 // the most that a server can take; the session knows what this one takes
 	err = cfg.Apply(mysqldriver.BeforeConnect(func(ctx context.Context, own *mysqldriver.Config) error {
 		if o.HasPassword() {
 			own.Passwd = source.Password()
@@ -34,6 +39,10 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 		if source.Secure() {
 			own.TLS = source.TLSConfig(host)
 		}
+		if fips140.Enforced() && own.Passwd != "" {
+			own.AllowNativePasswords = false // SHA-1 panics
+		}
+		conn.Limit(ctx, most)
 		if l := conn.Logger(ctx, own.TLS != nil); l != nil {
 			own.Logger = l
 		}
@@ -54,3 +63,70 @@ type quiet struct{ log *slog.Logger }
 
 // Print implements the driver's Logger.
 func (q quiet) Print(v ...any) { q.log.Debug("mysql driver", "says", fmt.Sprint(v...)) }
+
+const (
+	// Pauses between two dials, when a connection leads to another server than the others.
+	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
+	// redialShares is the part of dial_timeout in which it is dialed again.
+	redialShares = 2
+)
+
+// dial makes a connection that leads to the same server as the others. Behind an
+// address that leads to several it is dialed until it does, for a while.
+func (k *link) dial(connector sqldriver.Connector, setup string) func() (*conn.Session, error) {
+	return func() (*conn.Session, error) {
+		ctx, cancel := context.WithTimeout(k.background, k.opts.DialTimeout)
+		defer cancel()
+		end := time.Now().Add(k.opts.DialTimeout / redialShares)
+		for pause := redialFrom; ; pause = min(2*pause, redialTo) {
+			s, err := conn.Open(ctx, connector, setup)
+			if err != nil {
+				return nil, err
+			}
+			if err = k.admit(s); err == nil {
+				return s, nil
+			}
+			s.Close()
+			if time.Now().Add(pause).After(end) {
+				return nil, err
+			}
+			select {
+			case <-time.After(pause/2 + rand.N(pause/2)):
+			case <-ctx.Done():
+				return nil, err
+			}
+		}
+	}
+}
+
+// admit refuses a connection to another server than the one in use, while that
+// one serves. The nodes of a Galera cluster share their rows, so leading to
+// several of them is no fault of the address; but each learns late what another one
+// has done, and wakes the waiters of its own alone.
+func (k *link) admit(s *conn.Session) error {
+	if err := k.cluster.Admit(s.Server.Cluster, k.serves); err != nil {
+		return err
+	}
+	others := func() bool { return s.Server.Cluster != s.Server.ID && k.serves() }
+	if err := k.node.Admit(s.Server.ID, others); err != nil {
+		return conn.NotSent(fmt.Errorf("the address leads to %s, another node of the cluster than the one in use, %s", s.Server.ID, k.node.Current()))
+	}
+	k.server.Store(&s.Server)
+	k.admitted.Store(new(time.Now()))
+	if err := s.Server.NoLocks; err != nil && k.opts.WaitConnections > 0 {
+		k.noLocks.Do(func() { k.opts.Logger.Warn("mysql: the server refuses GET_LOCK, so that waiters poll", "err", err) })
+	}
+	return nil
+}
+
+// serves reports whether the server in use serves. The connection that was admitted
+// last may not have come to its pool yet.
+func (k *link) serves() bool {
+	if at := k.admitted.Load(); at != nil && time.Since(*at) < redialTo {
+		return true
+	}
+	return k.pool.Serves() || k.waits.Serves()
+}
+
+// stale reports whether s leads to a server that is in use no more.
+func (k *link) stale(s *conn.Session) bool { return s.Server.ID != k.node.Current() }

@@ -38,7 +38,7 @@ func OpenAfter(opts Options, prelude string) (*Backend, error) {
 // own: statements, the last with a semicolon, that run among those of its setup.
 func OpenWith(opts Options, settings string) (*Backend, error) {
 	return openWith(opts, func(c sqldriver.Connector, setup string) (sqldriver.Connector, string) {
-		const question = "SELECT CONNECTION_ID()"
+		const question = "SHOW STATUS"
 		return c, strings.Replace(setup, question, settings+question, 1)
 	})
 }
@@ -72,3 +72,50 @@ func (p *prepared) Connect(ctx context.Context) (sqldriver.Conn, error) {
 
 // ErrPrelude: the server does not allow the prelude.
 var ErrPrelude = fmt.Errorf("prelude is refused")
+
+// OpenRefusing opens a backend to whose statements the server answers with the
+// error that refuse returns, if there is one.
+func OpenRefusing(opts Options, refuse func(text string) error) (*Backend, error) {
+	return openWith(opts, func(c sqldriver.Connector, setup string) (sqldriver.Connector, string) {
+		return &refusing{c, refuse}, setup
+	})
+}
+
+type refusing struct {
+	sqldriver.Connector
+	refuse func(string) error
+}
+
+func (r *refusing) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	c, err := r.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &refusingConn{c.(sqlConn), r.refuse}, nil
+}
+
+type sqlConn interface {
+	sqldriver.Conn
+	sqldriver.ExecerContext
+	sqldriver.QueryerContext
+	sqldriver.SessionResetter
+}
+
+type refusingConn struct {
+	sqlConn
+	refuse func(string) error
+}
+
+func (c *refusingConn) ExecContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
+	if err := c.refuse(text); err != nil {
+		return nil, err
+	}
+	return c.sqlConn.ExecContext(ctx, text, args)
+}
+
+func (c *refusingConn) QueryContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	if err := c.refuse(text); err != nil {
+		return nil, err
+	}
+	return c.sqlConn.QueryContext(ctx, text, args)
+}

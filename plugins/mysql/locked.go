@@ -65,15 +65,16 @@ type inFlight struct {
 
 	mu      sync.Mutex // also keeps the session from being used again during a KILL
 	s       *conn.Session
-	handOn  func() // gives its place in the batcher to another; nil when it has none
-	hasSlot bool   // it has a slot
+	since   time.Time // since when it is on s
+	handOn  func()    // gives its place in the batcher to another; nil when it has none
+	hasSlot bool      // it has a slot
 	over    bool
 }
 
 // on notes the session that the statement runs on, nil when it does no more.
 func (t *inFlight) on(s *conn.Session) {
 	t.mu.Lock()
-	t.s = s
+	t.s, t.since = s, time.Now()
 	t.mu.Unlock()
 }
 
@@ -107,11 +108,15 @@ func (t *inFlight) slow() {
 	if t.handOn != nil {
 		t.handOn()
 	}
-	if t.s == nil || !t.many && t.takeSlot() {
+	if t.s == nil {
+		return
+	}
+	l.link.pool.Question(t.since) // it may wait for a row, or for a server that it does not reach
+	if !t.many && t.takeSlot() {
 		return
 	}
 	t.killed.Store(true)
-	if err := l.link.kill(l.link.background, t.s.ID); err != nil {
+	if err := l.link.kill(l.link.background, t.s); err != nil {
 		l.link.opts.Logger.Debug("mysql: killing a statement that waits for a row lock", "err", err)
 	}
 }
@@ -126,8 +131,12 @@ func (t *inFlight) takeSlot() bool {
 	return t.hasSlot
 }
 
-// kill ends what runs on the connection with the given id.
-func (k *link) kill(ctx context.Context, id uint64) error {
+// kill ends what runs on target, whose server ends it by itself in a second where GET_LOCK
+// is refused.
+func (k *link) kill(ctx context.Context, target *conn.Session) error {
+	if target.WakeID == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, k.opts.RequestTimeout)
 	defer cancel()
 	s, err := k.pool.GetKill(ctx)
@@ -135,7 +144,9 @@ func (k *link) kill(ctx context.Context, id uint64) error {
 		return err
 	}
 	defer k.pool.Put(s)
-	_, _, err = s.Exec(ctx, fmt.Sprintf("KILL QUERY %d", id))
+	if _, _, err = s.Exec(ctx, conn.Kill(target.WakeID)); conn.Number(err) == conn.ErNoSuchThread {
+		err = nil // it is gone, with what ran there
+	}
 	return err
 }
 

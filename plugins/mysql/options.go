@@ -67,6 +67,9 @@ var forced = map[string]string{
 	"allowAllFiles": "false", "allowFallbackToPlaintext": "false",
 }
 
+// leastPacket is the least maxAllowedPacket that leaves room for the statements.
+const leastPacket = 1 << 14
+
 // errAddress never quotes the address: it may contain a password.
 var errAddress = errors.New("address is not of the form user:password@tcp(host:port)/database?parameter=value")
 
@@ -86,6 +89,9 @@ func (o Options) target() (*mysqldriver.Config, error) {
 		if _, _, err := net.SplitHostPort(cfg.Addr); err != nil {
 			return nil, errAddress
 		}
+	}
+	if m := cfg.MaxAllowedPacket; m != 0 && m < leastPacket {
+		return nil, fmt.Errorf("address sets maxAllowedPacket=%d, and the backend needs at least %d, or 0 for the server's own", m, leastPacket)
 	}
 	if err := errors.Join(checkParameters(o.Address), o.contradicts(cfg)); err != nil {
 		return nil, err

@@ -47,6 +47,8 @@ type owner struct {
 	woken  atomic.Bool   // its last wait ended early, and it has not asked since: it is the first, as a rule
 	leaves atomic.Bool   // it is withdrawn
 	left   chan struct{} // closed then; nil when nobody waits for that
+
+	polls atomic.Int64 // how often it has waited by polling
 }
 
 func newOwners() *owners {

@@ -1,15 +1,13 @@
 package mysql
 
 import (
-	"math/rand/v2"
-	"strconv"
 	"sync"
 
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// sleepLock is a lock that is never free: to wait for it is to sleep. A session of
-// its own keeps it, one for all waiters of a backend.
+// sleepLock is a lock that is never free: to wait for it is to sleep. It is the
+// wake id of a session of its own, one for all waiters of a backend.
 //
 // MariaDB needs it. All that run its SLEEP share one mutex, and a KILL QUERY
 // that meets it taken can lock up with its target: then every SLEEP of the
@@ -35,7 +33,7 @@ func (d *sleepLock) ready(k *link) bool {
 		return false // somebody is making the connection
 	}
 	defer d.mu.Unlock()
-	return d.s != nil || !d.needed(k)
+	return d.s != nil && !k.stale(d.s) || !d.needed(k)
 }
 
 // make returns the lock's name. It is empty where SLEEP will do.
@@ -45,22 +43,19 @@ func (d *sleepLock) make(k *link) (name string, err error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.s != nil {
+	if d.s != nil && !k.stale(d.s) {
 		return d.name, nil
+	}
+	if d.s != nil {
+		d.s.Close()
+		d.s = nil
 	}
 	s, err := k.pool.Dial()
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := k.statement(k.background)
-	defer cancel()
-	name = "lockbench.sleep." + strconv.FormatUint(rand.Uint64(), 36)
-	if err := s.GetLock(ctx, name); err != nil {
-		s.Close()
-		return "", err
-	}
-	d.s, d.name = s, name
-	return name, nil
+	d.s, d.name = s, conn.WakeName(s.WakeID)
+	return d.name, nil
 }
 
 // lost is called when the lock of that name was free: its session is gone.

@@ -16,8 +16,8 @@ import (
 )
 
 // Waiters stand in the queue column of the row, and sleep in the server (see
-// sleepLock), each on a connection of its own. That connection has a wake id: a
-// GET_LOCK of a random name, which is never contended. Whoever frees the row reads
+// sleepLock), each on a connection of its own. A connection has a wake id: a
+// GET_LOCK of a random name, which no other takes. Whoever frees the row reads
 // the wake id of the first waiter in the same statement, and notifies it: it looks
 // the owner up (IS_USED_LOCK) and interrupts what runs there (KILL QUERY). The
 // uncontended path pays nothing for all that.
@@ -32,6 +32,8 @@ import (
 const (
 	// Pauses of a waiter that polls.
 	pollFrom, pollTo = 15 * time.Millisecond, 45 * time.Millisecond
+	// slowerPolls is how often such a pause doubles where all waiters poll.
+	slowerPolls = 3
 	// longestSleep bounds how long a waiter sleeps in the server, and so for
 	// how long it is missed if its notification is lost.
 	longestSleep = 5 * time.Second
@@ -40,7 +42,6 @@ const (
 // queue is where waiters stand and sleep.
 type queue struct {
 	*link
-	waits     *conn.Pool // for waiters: each connection has a wake id
 	sleepLock sleepLock
 	owners    *owners
 	contended recent.Map[string, struct{}] // locks that are waited for, see Backend.rows
@@ -97,11 +98,14 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+q.opts.RequestTimeout, errSlow)
 	defer cancel()
 	defer context.AfterFunc(q.background, cancel)()
-	if !q.waits.Ready() || !q.sleepLock.ready(q.link) {
+	if q.noSleep() || !q.waits.Ready() || !q.sleepLock.ready(q.link) {
 		// The queue entry must not wait for a connection to be made.
 		if err := q.enter(ctx, sctx, r); err != nil {
 			return err
 		}
+	}
+	if q.noSleep() {
+		return poll(ctx, left, most, 1<<min(o.polls.Add(1)-1, slowerPolls))
 	}
 	lock, err := q.sleepLock.make(q.link)
 	if err != nil {
@@ -112,7 +116,7 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 		return err
 	}
 	if s == nil {
-		return poll(ctx, left, most)
+		return poll(ctx, left, most, 1)
 	}
 	over, watched := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -123,7 +127,7 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 		case <-over:
 			return
 		}
-		if err := q.kill(q.background, s.ID); err != nil {
+		if err := q.kill(q.background, s); err != nil {
 			q.opts.Logger.Debug("mysql: waking a waiter that gave up", "err", err)
 		}
 	}()
@@ -175,10 +179,17 @@ func (q *queue) enter(caller, ctx context.Context, r driver.Request) error {
 	})
 }
 
+// noSleep reports whether waiters cannot sleep in the server, because GET_LOCK is
+// refused.
+func (q *queue) noSleep() bool {
+	s := q.server.Load()
+	return s != nil && s.NoLocks != nil
+}
+
 // poll is for waiters that found no connection to wait on: they look from time
-// to time whether it is their turn.
-func poll(ctx context.Context, left <-chan struct{}, most time.Duration) error {
-	pause := time.NewTimer(min(most, pollFrom+rand.N(pollTo-pollFrom)))
+// to time whether it is their turn, after the given number of pauses.
+func poll(ctx context.Context, left <-chan struct{}, most time.Duration, times time.Duration) error {
+	pause := time.NewTimer(min(most, times*(pollFrom+rand.N(pollTo-pollFrom))))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
@@ -196,7 +207,7 @@ func poll(ctx context.Context, left <-chan struct{}, most time.Duration) error {
 // host has died ends as soon as it knows that it has released everything.
 func (q *queue) notify(ctx context.Context, s *conn.Session, name string, wakeID uint64) {
 	for wakeID > statement.NoWakeID {
-		_, _, err := s.Exec(ctx, "KILL QUERY IS_USED_LOCK('"+conn.WakeName(wakeID)+"')")
+		_, _, err := s.Exec(ctx, conn.Kill(wakeID))
 		switch conn.Number(err) {
 		case conn.ErNoSuchThread: // nobody has that wake id any more
 			_, wakeID, err = s.Exec(ctx, statement.Evict(q.table, name, wakeID))

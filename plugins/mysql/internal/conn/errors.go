@@ -2,9 +2,11 @@ package conn
 
 import (
 	"context"
+	"crypto/fips140"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
@@ -18,6 +20,7 @@ const (
 	ErConCount           = 1040 // too many connections
 	ErDBAccessDenied     = 1044
 	ErAccessDenied       = 1045
+	ErNotReady           = 1047 // Galera: the node is not part of a primary component
 	ErBadDB              = 1049
 	ErServerShutdown     = 1053
 	ErBadField           = 1054
@@ -39,11 +42,15 @@ const (
 	ErBinlogUnsafe       = 1665 // binlog_format=STATEMENT under READ COMMITTED
 	ErAccessDeniedNoPw   = 1698
 	ErReadOnlyTrx        = 1792
-	ErReadOnlyMode       = 1836
-	ErAccountLocked      = 3118
 	ErMustChangePassword = 1820
+	ErReadOnlyMode       = 1836
 	ErExpiredPassword    = 1862
+	ErInnoDBReadOnly     = 1874
 	ErConnectionKilled   = 1927 // MariaDB
+	ErOfflineMode        = 3032
+	ErRunHook            = 3100 // group replication could not certify, and rolled back
+	ErRolledBackByPlugin = 3101 // group replication found a conflict, and rolled back
+	ErAccountLocked      = 3118
 	ErSecureTransport    = 3159 // require_secure_transport
 	ErSecureTransportMDB = 4052
 	ErClientInteraction  = 4031 // idle connection was closed by the server
@@ -58,14 +65,50 @@ func Number(err error) uint16 {
 	return 0
 }
 
-// fatal reports the numbers after which the server ends the connection, or
-// after which it must not be used again.
-func fatal(number uint16) bool {
-	switch number {
-	case ErServerShutdown, ErNewAbortingConn, ErConnectionKilled, ErClientInteraction, ErOptionPreventsStmt, ErReadOnlyMode, ErReadOnlyTrx:
-		return true
-	}
-	return false
+// outage is what a number says of the server or of the connection, when it says
+// nothing of the statement.
+type outage struct {
+	// closes: the connection must not be used again. The server ends it, or
+	// serves no client now, and a new one may lead to another server.
+	closes bool
+	// unbegun: the statement has done nothing.
+	unbegun bool
+	hint    string
+}
+
+// outages are the numbers by which a server says that it serves no client now, or
+// not this one: a failover is under way, or a limit is reached.
+//
+// Note: 1047 may be that of the second statement of a text, after the first
+// one was carried out.
+var outages = map[uint16]outage{
+	ErNotReady:           {closes: true, hint: "the node is not part of a primary component of its Galera cluster"},
+	ErServerShutdown:     {closes: true, hint: "the server shuts down"},
+	ErNewAbortingConn:    {closes: true, hint: "the connection was killed"},
+	ErConnectionKilled:   {closes: true, hint: "the connection was killed"},
+	ErClientInteraction:  {closes: true, hint: "the server has closed the connection"},
+	ErOptionPreventsStmt: {closes: true, unbegun: true, hint: readOnlyHint},
+	ErReadOnlyMode:       {closes: true, unbegun: true, hint: readOnlyHint},
+	ErReadOnlyTrx:        {closes: true, unbegun: true, hint: readOnlyHint},
+	ErInnoDBReadOnly:     {closes: true, unbegun: true, hint: readOnlyHint},
+	ErRunHook:            {closes: true, unbegun: true, hint: "the member cannot reach its replication group"},
+	ErOfflineMode:        {closes: true, unbegun: true, hint: "the server is in offline_mode"},
+	ErHostIsBlocked:      {unbegun: true, hint: "see FLUSH HOSTS and max_connect_errors"},
+	ErConCount:           {unbegun: true, hint: limitHint},
+	ErTooManyUserConns:   {unbegun: true, hint: limitHint},
+	ErUserLimitReached:   {unbegun: true, hint: limitHint},
+}
+
+const (
+	readOnlyHint = "the server is read-only, a replica or in a failover; address must name the primary"
+	limitHint    = "see max_connections, max_user_connections and the limits of the account"
+)
+
+// Unserved reports whether err says that the server serves no client now. What
+// was sent may be sent again on a new connection, which may lead to another one.
+func Unserved(err error) bool {
+	n := Number(err)
+	return outages[n].closes && (outages[n].unbegun || n == ErNotReady)
 }
 
 // RolledBack reports the errors after which the server has rolled a statement back
@@ -73,7 +116,7 @@ func fatal(number uint16) bool {
 // rest of a batch. It may be sent again: an acquire is known by its nonce.
 func RolledBack(err error) bool {
 	switch Number(err) {
-	case ErLockDeadlock, ErLockWaitTimeout, ErCheckRead, ErQueryInterrupted:
+	case ErLockDeadlock, ErLockWaitTimeout, ErCheckRead, ErQueryInterrupted, ErRolledBackByPlugin:
 		return true
 	}
 	return false
@@ -109,23 +152,6 @@ func Definite(err error) bool {
 	return slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
 }
 
-// refused says what to do about an error that keeps the server from even
-// beginning a statement, for as long as it is in that state: a failover is
-// under way, or a limit is reached.
-func refused(number uint16) string {
-	switch number {
-	case ErOptionPreventsStmt, ErReadOnlyMode, ErReadOnlyTrx:
-		return readOnlyHint
-	case ErHostIsBlocked:
-		return "see FLUSH HOSTS and max_connect_errors"
-	case ErConCount, ErTooManyUserConns, ErUserLimitReached:
-		return "see max_connections, max_user_connections and the limits of the account"
-	}
-	return ""
-}
-
-const readOnlyHint = "the server is read-only, a replica or in a failover; address must name the primary"
-
 // ReadOnlyError is that of a server which takes no changes.
 func ReadOnlyError(server string) error {
 	return NotSent(fmt.Errorf("%s: %s", server, readOnlyHint))
@@ -137,7 +163,7 @@ func DialError(ctx context.Context, err error) error {
 	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrNotSent) {
 		return err
 	}
-	if hint := refused(Number(err)); hint != "" {
+	if hint := outages[Number(err)].hint; hint != "" {
 		return NotSent(fmt.Errorf("%w (%s)", err, hint))
 	}
 	if explained := config.ExplainTLS(err); explained != nil {
@@ -158,6 +184,9 @@ func deniedBy(err error) string {
 		return " (" + hint + ")"
 	}
 	switch {
+	case fips140.Enforced() && (errors.Is(err, mysqldriver.ErrNativePassword) || strings.Contains(err.Error(), "FIPS 140-only mode")):
+		return " (GODEBUG=fips140=only forbids SHA-1, which mysql_native_password is, and a login without TLS uses:" +
+			" an account IDENTIFIED WITH caching_sha2_password and tls_enabled=true are needed, or GODEBUG=fips140=on)"
 	case errors.Is(err, mysqldriver.ErrNoTLS):
 		return " (turn TLS on in the server, or off here)"
 	case errors.Is(err, mysqldriver.ErrCleartextPassword), errors.Is(err, mysqldriver.ErrOldPassword),
@@ -177,8 +206,10 @@ func StatementError(what, name string, err error) error {
 		return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrInvalid, err)
 	case advice(Number(err)) != "":
 		return fmt.Errorf("mysql: %s %q: %w: %w (%s)", what, name, driver.ErrDenied, err, advice(Number(err)))
-	case refused(Number(err)) != "":
-		return fmt.Errorf("mysql: %s %q: %w: %w: %w (%s)", what, name, driver.ErrUnavailable, driver.ErrNotSent, err, refused(Number(err)))
+	case outages[Number(err)].unbegun:
+		return fmt.Errorf("mysql: %s %q: %w: %w: %w (%s)", what, name, driver.ErrUnavailable, driver.ErrNotSent, err, outages[Number(err)].hint)
+	case outages[Number(err)].hint != "":
+		return fmt.Errorf("mysql: %s %q: %w: %w (%s)", what, name, driver.ErrUnavailable, err, outages[Number(err)].hint)
 	case RolledBack(err):
 		return fmt.Errorf("mysql: %s %q: %w: %w: another transaction keeps the row locked: %w", what, name, driver.ErrUnavailable, driver.ErrNotSent, err)
 	}

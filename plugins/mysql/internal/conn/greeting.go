@@ -107,6 +107,7 @@ func (c *greeting) Read(p []byte) (int, error) {
 type opening struct {
 	raw    net.Conn // below TLS
 	secure bool
+	most   int // bytes in a statement; 0 for what the server takes
 
 	mu  sync.Mutex
 	err error // what the driver said: its own error is that the connection is bad, whatever the reason
@@ -125,6 +126,14 @@ func Logger(ctx context.Context, secure bool) mysqldriver.Logger {
 		return o
 	}
 	return nil
+}
+
+// Limit has the connection that [Open] makes with ctx refuse statements that are
+// longer than most, unless that is 0.
+func Limit(ctx context.Context, most int) {
+	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
+		o.most = most
+	}
 }
 
 // Print implements the driver's Logger.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -21,15 +24,21 @@ type Pool struct {
 	// (max_connect_errors).
 	Dial  func() (*Session, error)
 	spawn func(func()) bool
+	// Stale reports whether a connection leads to a server that is used no more.
+	Stale func(*Session) bool
 
 	// A connection in use has a place in slots, those for one operation in apart
 	// too, so that they leave some to the batchers; or else one in spare, for
 	// withdrawals, or in kills.
 	slots, apart, spare, kills chan struct{}
 
-	mu     sync.Mutex
-	idle   []*Session // the one used last is at the end
-	closed bool
+	mu      sync.Mutex
+	idle    []*Session    // the one used last is at the end
+	back    chan struct{} // closed when a connection comes back; nil when no caller waits for one
+	busy    int           // connections in use
+	changed time.Time     // the last answer to a statement that may change something
+	failed  int           // dials in a row
+	closed  bool
 }
 
 const (
@@ -38,13 +47,19 @@ const (
 	spareConnections = 2
 	// killConnections are for statements that end others.
 	killConnections = 2
+	// answersWithin is how long a connection in question may take to answer, and
+	// changedLately how long an answer shows that the server serves: longer than a
+	// statement waits for a row.
+	answersWithin, changedLately = time.Second, 2 * time.Second
+	// redialFrom and redialTo are the pauses after dials that failed.
+	redialFrom, redialTo = 5 * time.Millisecond, 100 * time.Millisecond
 )
 
 // NewPool returns a pool of at most limit connections, beside those for
 // withdrawals and kills.
 func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) *Pool {
 	return &Pool{
-		Dial: dial, spawn: spawn,
+		Dial: dial, spawn: spawn, Stale: func(*Session) bool { return false },
 		slots: make(chan struct{}, limit), apart: make(chan struct{}, max(1, limit/2)),
 		spare: make(chan struct{}, spareConnections), kills: make(chan struct{}, killConnections),
 	}
@@ -111,49 +126,48 @@ func (p *Pool) Ready() bool {
 
 // take returns a connection that has the caller's place in slots.
 func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) {
-	for {
-		s, err := p.pop()
-		if err != nil {
-			<-slots
-			return nil, err
-		}
-		if s == nil {
-			return p.connect(ctx, slots)
-		}
-		if s.usable(ctx) {
-			s.slots = slots
-			return s, nil
-		}
-		s.Close()
+	s, back, err := p.pop()
+	if err != nil {
+		<-slots
+		return nil, err
 	}
-}
-
-// pop returns the connection used last, nil when all are in use.
-func (p *Pool) pop() (*Session, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil, driver.ErrClosed
+	if s == nil {
+		return p.connect(ctx, slots, back)
 	}
-	n := len(p.idle)
-	if n == 0 {
-		return nil, nil
-	}
-	s := p.idle[n-1]
-	p.idle = p.idle[:n-1]
+	s.slots = slots
 	return s, nil
 }
 
-// connect makes a connection. When ctx ends before it is made, the next caller
-// finds it in the pool; until then it keeps its place in slots.
-func (p *Pool) connect(ctx context.Context, slots chan struct{}) (*Session, error) {
+// pop returns the connection used last that is usable. When all are in use it returns a
+// channel that is closed when one comes back.
+func (p *Pool) pop() (s *Session, back <-chan struct{}, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, nil, driver.ErrClosed
+	}
+	for n := len(p.idle); n > 0; n = len(p.idle) {
+		s, p.idle = p.idle[n-1], p.idle[:n-1]
+		if !p.Stale(s) && s.usable() {
+			p.busy++
+			return s, nil, nil
+		}
+		s.Close()
+	}
+	return nil, p.returns(), nil
+}
+
+// connect makes a connection, unless another one comes back earlier. What is made
+// when its caller has another one, or its ctx has ended, is for the next caller;
+// until then it keeps its place in slots.
+func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan struct{}) (*Session, error) {
 	type result struct {
 		s   *Session
 		err error
 	}
 	made, gone := make(chan result), make(chan struct{})
 	started := ctx.Err() == nil && p.spawn(func() {
-		s, err := p.Dial()
+		s, err := p.dial()
 		if err != nil {
 			<-slots
 		} else {
@@ -174,33 +188,160 @@ func (p *Pool) connect(ctx context.Context, slots chan struct{}) (*Session, erro
 		}
 		return nil, driver.ErrClosed
 	}
-	select {
-	case r := <-made:
-		return r.s, r.err
-	case <-ctx.Done():
-		close(gone)
-		return nil, NotSent(fmt.Errorf("while connecting: %w", ctx.Err()))
+	for {
+		select {
+		case r := <-made:
+			return r.s, r.err
+		case <-back:
+		case <-ctx.Done():
+			close(gone)
+			return nil, NotSent(fmt.Errorf("while connecting: %w", ctx.Err()))
+		}
+		s, next, err := p.takeBack(slots)
+		if s != nil || err != nil {
+			close(gone)
+			return s, err
+		}
+		back = next
 	}
 }
 
-// Put takes a connection back. One that has failed is closed.
+// takeBack returns a connection that came back, if there is a place in slots for it: the one
+// that its caller had is the dial's.
+func (p *Pool) takeBack(slots chan struct{}) (s *Session, back <-chan struct{}, err error) {
+	select {
+	case slots <- struct{}{}:
+	default:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return nil, p.returns(), nil
+	}
+	if s, back, err = p.pop(); s == nil {
+		<-slots
+		return nil, back, err
+	}
+	s.slots = slots
+	return s, nil, nil
+}
+
+// returns is the channel that is closed when a connection comes back. p.mu is held.
+func (p *Pool) returns() <-chan struct{} {
+	if p.back == nil {
+		p.back = make(chan struct{})
+	}
+	return p.back
+}
+
+// dial dials, at a pace that slows down while that fails.
+func (p *Pool) dial() (*Session, error) {
+	p.mu.Lock()
+	failed := p.failed
+	p.mu.Unlock()
+	if failed > 0 {
+		pause := min(redialFrom<<min(failed-1, 10), redialTo)
+		time.Sleep(pause/2 + rand.N(pause/2))
+	}
+	s, err := p.Dial()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed++; err == nil {
+		p.failed = 0
+		p.busy++
+	}
+	return s, err
+}
+
+// Put takes a connection back. One that has failed is closed, and when it went
+// silent, or its server serves no client now, those that are as old are asked.
 func (p *Pool) Put(s *Session) {
-	keep := !s.Broken
-	s.lastUsed = time.Now()
 	slots, apart := s.slots, s.apart
 	s.slots, s.apart = nil, nil
 	p.mu.Lock()
-	if keep = keep && !p.closed && len(p.idle) < cap(p.slots)+spareConnections; keep {
-		p.idle = append(p.idle, s)
-	}
+	p.busy--
 	p.mu.Unlock()
-	if !keep {
-		s.Close()
+	back := p.keep(s)
+	if s.suspicious {
+		p.Question(s.sent)
 	}
 	<-slots
 	if apart != nil {
 		<-apart
 	}
+	if back != nil {
+		close(back)
+	}
+}
+
+// keep adds a connection to those that are idle, or closes it. It returns a
+// channel to be closed when a caller can have it.
+func (p *Pool) keep(s *Session) (back chan struct{}) {
+	p.mu.Lock()
+	if s.changed.After(p.changed) && !p.Stale(s) {
+		p.changed = s.changed
+	}
+	keep := !s.Broken && !p.closed && !p.Stale(s) && len(p.idle) < cap(p.slots)+spareConnections
+	if keep {
+		p.idle = append(p.idle, s)
+		back, p.back = p.back, nil
+	}
+	p.mu.Unlock()
+	if !keep {
+		s.Close()
+	}
+	return back
+}
+
+// Question asks the idle connections that were not heard of since whether they
+// would serve, all at the same time, and keeps those that say so. Callers have
+// others meanwhile: a connection that died without a word is not handed out after
+// another that died with it. It returns a function that waits for the end, and
+// reports how many are kept.
+func (p *Pool) Question(since time.Time) (kept func() int) {
+	var old []*Session
+	p.mu.Lock()
+	p.idle = slices.DeleteFunc(p.idle, func(s *Session) bool {
+		asked := s.heard.Before(since)
+		if asked {
+			old = append(old, s)
+		}
+		return asked
+	})
+	p.mu.Unlock()
+	var all sync.WaitGroup
+	var n atomic.Int64
+	for _, s := range old {
+		all.Add(1)
+		started := p.spawn(func() {
+			defer all.Done()
+			ctx, cancel := context.WithTimeout(context.Background(), answersWithin)
+			defer cancel()
+			if s.Ask(ctx) == nil {
+				n.Add(1)
+			}
+			if back := p.keep(s); back != nil {
+				close(back)
+			}
+		})
+		if !started {
+			s.Close()
+			all.Done()
+		}
+	}
+	return func() int {
+		all.Wait()
+		return int(n.Load())
+	}
+}
+
+// Serves reports whether the server that the connections lead to serves: an idle
+// one says so, or one in use has had an answer lately.
+func (p *Pool) Serves() bool {
+	if p.Question(time.Now())() > 0 {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.busy > 0 && time.Since(p.changed) < changedLately
 }
 
 // Warm dials one connection before it is needed. It is no error if it fails:
@@ -215,7 +356,7 @@ func (p *Pool) Warm(ctx context.Context) {
 func (p *Pool) Trim(age time.Duration, keep int) {
 	p.mu.Lock()
 	n := 0
-	for n < len(p.idle)-keep && time.Since(p.idle[n].lastUsed) > age {
+	for n < len(p.idle)-keep && time.Since(p.idle[n].heard) > age {
 		n++
 	}
 	old := append([]*Session(nil), p.idle[:n]...)

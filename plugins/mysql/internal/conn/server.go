@@ -2,7 +2,11 @@ package conn
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/lockbench/lockbench/core/driver"
 )
 
 // Server is what a new connection learns about the other end.
@@ -11,10 +15,30 @@ type Server struct {
 	MariaDB  bool
 	ReadOnly bool
 	Name     string // host and port as the server calls itself
+	ID       string // a name that no other server has
+	Cluster  string // the id of its Galera cluster; the server's own where there is none
 	Flush    int    // innodb_flush_log_at_trx_commit
 	Binlog   bool
-	Sync     int // sync_binlog
-	Packet   int // max_allowed_packet
+	Sync     int   // sync_binlog
+	Packet   int   // max_allowed_packet
+	NoLocks  error // why GET_LOCK is refused; nil when it is not
+}
+
+// supported refuses a server that lacks SKIP LOCKED, or defaults that are
+// expressions.
+func (s *Server) supported() error {
+	least, product := [3]int{8, 0, 13}, "MySQL 8.0.13"
+	if s.MariaDB {
+		least, product = [3]int{10, 6, 0}, "MariaDB 10.6"
+	}
+	var is [3]int
+	for i, part := range strings.SplitN(strings.SplitN(s.Version, "-", 2)[0], ".", 3) {
+		is[i], _ = strconv.Atoi(part)
+	}
+	if slices.Compare(is[:], least[:]) >= 0 {
+		return nil
+	}
+	return fmt.Errorf("mysql: %w: %w: %s is %s, and %s or later is needed", driver.ErrDenied, driver.ErrNotSent, s.Name, s.Product(), product)
 }
 
 // Product is the name and version.

@@ -4,6 +4,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	sqldriver "database/sql/driver"
 	"errors"
@@ -20,15 +21,17 @@ import (
 
 // Session is one connection. It runs one statement at a time.
 type Session struct {
-	Conn     sqldriver.Conn
-	raw      net.Conn // below it
-	ID       uint64   // the server's, for KILL
-	WakeID   uint64   // by which a waiter is woken; zero when it has none
-	Server   Server
-	Broken   bool          // not to be used again
-	slots    chan struct{} // in which it has a place while it is in use
-	apart    chan struct{} // and another one; nil for none
-	lastUsed time.Time
+	Conn   sqldriver.Conn
+	raw    net.Conn // below it
+	WakeID uint64   // by which it is found; zero where GET_LOCK is refused
+	Server Server
+	Broken bool          // not to be used again
+	slots  chan struct{} // in which it has a place while it is in use
+	apart  chan struct{} // and another one; nil for none
+
+	sent, heard time.Time // of the last statement and the last answer
+	changed     time.Time // the last answer to a statement that may change something
+	suspicious  bool      // it went silent, or serves no client now: others that are as old may do the same
 }
 
 // WakePrefix begins the names of the locks that wake ids are.
@@ -36,6 +39,14 @@ const WakePrefix = "lockbench."
 
 // WakeName is the name of the lock that a wake id is.
 func WakeName(id uint64) string { return WakePrefix + strconv.FormatUint(id, 36) }
+
+// Kill is the statement that ends what runs on the session with that wake id.
+//
+// Note: not KILL QUERY with the server's number of the session. Through an address that
+// leads to several servers it may get to another one, where a statement of the
+// application has that number. The lock of a random name is held by that session
+// alone, on its own server, and no longer than it lives.
+func Kill(wakeID uint64) string { return "KILL QUERY IS_USED_LOCK('" + WakeName(wakeID) + "')" }
 
 // Setup prepares a connection and asks who is there, in one trip. The server's
 // settings and its init_connect may have left anything in the session: each
@@ -59,8 +70,10 @@ func Setup(database string) string {
 		"sql_select_limit=18446744073709551615,sql_big_selects=1,sql_safe_updates=0,max_sort_length=1024,div_precision_increment=4," +
 		"/*M!100600 max_statement_time=0,query_cache_type=0,*//*!80013 max_execution_time=0,use_secondary_engine=OFF,*/" +
 		"wait_timeout=28800;" +
-		"SELECT CONNECTION_ID(), VERSION(), @@version_comment, @@global.read_only, @@innodb_read_only, @@hostname, @@port," +
-		" @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog, @@max_allowed_packet"
+		"SHOW STATUS LIKE 'wsrep_cluster_state_uuid';" + // empty without Galera
+		"SELECT VERSION(), @@version_comment, @@global.read_only, @@innodb_read_only, @@hostname, @@port," +
+		" @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog, @@max_allowed_packet," +
+		" CONCAT(@@server_id/*!80000 ,' ',@@server_uuid*//*M!110700 ,' ',@@server_uid*/)"
 }
 
 // Open dials and sets up a connection. Its error wraps ErrDenied, or
@@ -71,24 +84,25 @@ func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session
 	if err != nil {
 		return nil, DialError(ctx, o.with(err))
 	}
-	s := &Session{Conn: conn, raw: o.raw, lastUsed: time.Now()}
-	err = s.Query(ctx, setup, func(row []sqldriver.Value) error {
-		s.ID = Uint(row[0])
-		version := String(row[1])
-		s.Server = Server{
-			Version:  version,
-			MariaDB:  strings.Contains(strings.ToLower(version+String(row[2])), "mariadb"),
-			ReadOnly: On(String(row[3])) || On(String(row[4])),
-			Name:     String(row[5]) + ":" + String(row[6]),
-			Flush:    int(Uint(row[7])),
-			Binlog:   On(String(row[8])),
-			Sync:     int(Uint(row[9])),
-			Packet:   int(Uint(row[10])),
+	s := &Session{Conn: conn, raw: o.raw}
+	id := rand.Uint64()>>1 | 2 // never 0 or 1, which mean that there is none
+	err = s.setUp(ctx, setup, "GET_LOCK('"+WakeName(id)+"',0)")
+	if refusal := err; Number(err) != 0 && !s.Broken {
+		// Perhaps nothing but GET_LOCK is refused.
+		if err = s.setUp(ctx, setup, "1"); err == nil {
+			id, s.Server.NoLocks = 0, refusal
 		}
-		return nil
-	})
-	if err == nil && s.Server.ReadOnly {
+	}
+	s.WakeID = id
+	if o.most > 0 {
+		s.Server.Packet = min(s.Server.Packet, o.most)
+	}
+	switch {
+	case err != nil:
+	case s.Server.ReadOnly:
 		err = ReadOnlyError(s.Server.Name)
+	default:
+		err = s.Server.supported()
 	}
 	if err != nil {
 		s.Close()
@@ -97,34 +111,57 @@ func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session
 	return s, nil
 }
 
-// On reads a switch as MySQL (0, 1) and MariaDB (also words) show it.
-func On(v string) bool { return v != "0" && v != "" && !strings.EqualFold(v, "off") }
-
-// TakeWakeID gives the session an id that any other session can find it by, for as
-// long as it lives, as the owner of the lock of that name.
-func (s *Session) TakeWakeID(ctx context.Context) error {
-	id := rand.Uint64()>>1 | 2 // never 0 or 1, which mean that there is none
-	err := s.GetLock(ctx, WakeName(id))
-	if err == nil {
-		s.WakeID = id
-	}
-	return err
-}
-
-// GetLock takes a lock with a random name, for as long as the session lives.
-func (s *Session) GetLock(ctx context.Context, name string) error {
-	return s.Query(ctx, "SELECT GET_LOCK('"+name+"',0)", func(row []sqldriver.Value) error {
-		if Uint(row[0]) != 1 {
-			return fmt.Errorf("mysql: %w: GET_LOCK of a random name is refused", driver.ErrUnavailable)
+// setUp runs setup, and asks for lock with it, which is 1 if the lock is granted.
+func (s *Session) setUp(ctx context.Context, setup, lock string) error {
+	cluster := ""
+	return s.Query(ctx, setup+","+lock, func(row []sqldriver.Value) error {
+		if len(row) == 2 {
+			cluster = String(row[1])
+			return nil
+		}
+		version := String(row[0])
+		s.Server = Server{
+			Version:  version,
+			MariaDB:  strings.Contains(strings.ToLower(version+String(row[1])), "mariadb"),
+			ReadOnly: On(String(row[2])) || On(String(row[3])),
+			Name:     String(row[4]) + ":" + String(row[5]),
+			Flush:    int(Uint(row[6])),
+			Binlog:   On(String(row[7])),
+			Sync:     int(Uint(row[8])),
+			Packet:   int(Uint(row[9])),
+		}
+		s.Server.ID = s.Server.Name + " (server id " + String(row[10]) + ")"
+		s.Server.Cluster = cmp.Or(cluster, s.Server.ID)
+		if Uint(row[11]) != 1 {
+			return fmt.Errorf("mysql: %w: GET_LOCK of a random name is not granted", driver.ErrUnavailable)
 		}
 		return nil
 	})
 }
 
+// On reads a switch as MySQL (0, 1) and MariaDB (also words) show it.
+func On(v string) bool { return v != "0" && v != "" && !strings.EqualFold(v, "off") }
+
+// Ask asks whether the server would serve a statement that changes something.
+func (s *Session) Ask(ctx context.Context) error {
+	return s.Query(ctx, "DO 0;SELECT @@global.read_only, @@innodb_read_only", func(row []sqldriver.Value) error {
+		if On(String(row[0])) || On(String(row[1])) {
+			return s.ReadOnly()
+		}
+		return nil
+	})
+}
+
+// ReadOnly is the error of a server that was found to take no changes.
+func (s *Session) ReadOnly() error {
+	s.Broken, s.suspicious = true, true
+	return ReadOnlyError(s.Server.Name)
+}
+
 // usable reports whether the server still keeps the connection.
-func (s *Session) usable(ctx context.Context) bool {
+func (s *Session) usable() bool {
 	r, ok := s.Conn.(sqldriver.SessionResetter)
-	return !ok || r.ResetSession(ctx) == nil
+	return !ok || r.ResetSession(context.Background()) == nil
 }
 
 // ErrTooLong: the server takes no statement of that length.
@@ -142,10 +179,18 @@ func (s *Session) begin(ctx context.Context, text string) (bare context.Context,
 	if err := ctx.Err(); err != nil {
 		return nil, nil, s.failed(ctx, err)
 	}
+	s.sent = time.Now()
 	stop := context.AfterFunc(ctx, func() { _ = s.raw.SetDeadline(time.Unix(1, 0)) })
 	return context.WithoutCancel(ctx), func() {
 		if !stop() {
-			s.Broken = true
+			s.Broken, s.suspicious = true, true
+		}
+		if s.Broken {
+			return
+		}
+		s.heard = time.Now()
+		if !strings.HasPrefix(text, "SELECT") {
+			s.changed = s.heard
 		}
 	}, nil
 }
@@ -166,7 +211,7 @@ func (s *Session) Exec(ctx context.Context, text string) (affected int64, id uin
 	return affected, uint64(last), nil
 }
 
-// Query runs statements of which the last one returns rows.
+// Query runs statements, and calls each with the rows of all of them.
 func (s *Session) Query(ctx context.Context, text string, each func(row []sqldriver.Value) error) error {
 	bare, done, err := s.begin(ctx, text)
 	if err != nil {
@@ -177,9 +222,16 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 	if err != nil {
 		return s.failed(ctx, err)
 	}
+	more := rows.(sqldriver.RowsNextResultSet)
 	row := make([]sqldriver.Value, len(rows.Columns()))
 	for {
 		err := rows.Next(row)
+		if errors.Is(err, io.EOF) && more.HasNextResultSet() {
+			if err = more.NextResultSet(); err == nil {
+				row = make([]sqldriver.Value, len(rows.Columns()))
+				continue
+			}
+		}
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -199,9 +251,10 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 
 // failed notes whether the connection survives err.
 func (s *Session) failed(ctx context.Context, err error) error {
-	if Number(err) == 0 || fatal(Number(err)) {
+	if Number(err) == 0 || outages[Number(err)].closes {
 		s.Broken = true
 	}
+	s.suspicious = s.suspicious || Unserved(err)
 	if cause := context.Cause(ctx); cause != nil && Number(err) == 0 {
 		return fmt.Errorf("%w: %w", cause, err)
 	}

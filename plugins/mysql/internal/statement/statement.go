@@ -368,6 +368,7 @@ func Check(table string) string {
 	var t text
 	t.add("INSERT INTO ", table, "(name,expires_at)SELECT '',", Now, " FROM ", table, " WHERE FALSE;")
 	t.add("UPDATE ", table, " SET value=NULL WHERE name='' AND FALSE;DELETE FROM ", table, " WHERE name='' AND FALSE;")
+	t.add("SELECT name FROM ", table, " WHERE FALSE FOR UPDATE SKIP LOCKED;")
 	t.add("SELECT @@global.read_only,@@innodb_read_only,@@innodb_flush_log_at_trx_commit,@@log_bin,@@sync_binlog")
 	return t.String()
 }

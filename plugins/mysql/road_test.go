@@ -1,0 +1,449 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/ports"
+	"github.com/lockbench/lockbench/plugins/mysql"
+)
+
+// road is an address that leads each new connection to where lead says, and
+// leaves the others alone.
+type road struct {
+	addr string
+	lead func(n int) string // the n-th connection, from 0
+
+	mu    sync.Mutex
+	lanes []*lane
+}
+
+// lane is one connection through a road.
+type lane struct {
+	near, far net.Conn
+	frozen    chan struct{} // closed: nothing passes any more, and no end of it is told
+	passed    atomic.Int64  // bytes, both ways
+}
+
+func newRoad(t *testing.T, lead func(int) string) *road {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	r := &road{addr: l.Addr().String(), lead: lead}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for n := 0; ; n++ {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", r.lead(n))
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			c := &lane{near: near, far: far, frozen: make(chan struct{})}
+			r.mu.Lock()
+			r.lanes = append(r.lanes, c)
+			r.mu.Unlock()
+			all.Go(func() { c.pass(far, near) })
+			all.Go(func() { c.pass(near, far) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		for _, c := range r.open() {
+			c.end()
+		}
+		all.Wait()
+	})
+	return r
+}
+
+// pass copies until the connection ends, or for ever when it is frozen.
+func (c *lane) pass(to, from net.Conn) {
+	b := make([]byte, 1<<14)
+	for {
+		n, err := from.Read(b)
+		select {
+		case <-c.frozen:
+			_, _ = io.Copy(io.Discard, from)
+			return
+		default:
+		}
+		c.passed.Add(int64(n))
+		if _, e := to.Write(b[:n]); err != nil || e != nil {
+			c.end()
+			return
+		}
+	}
+}
+
+func (c *lane) end() {
+	_ = c.near.Close()
+	_ = c.far.Close()
+}
+
+func (r *road) open() []*lane {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*lane(nil), r.lanes...)
+}
+
+// at is the address of a backend whose server is at the end of the road.
+func (r *road) at() string { return env.MariaDBAt(r.addr) }
+
+// application runs statements on sessions of the server at address, and returns
+// how many were killed.
+func application(t *testing.T, address string, sessions int) (killed *atomic.Int64) {
+	t.Helper()
+	killed = &atomic.Int64{}
+	db := connect(t, address)
+	db.SetMaxIdleConns(sessions)
+	ctx, cancel := context.WithCancel(context.Background())
+	var all, ready sync.WaitGroup
+	for range sessions {
+		ready.Add(1)
+		all.Go(func() {
+			c, err := db.Conn(ctx)
+			ready.Done()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			for ctx.Err() == nil {
+				var interrupted int
+				err := c.QueryRowContext(ctx, "SELECT SLEEP(0.5)").Scan(&interrupted)
+				if ctx.Err() == nil && (err != nil || interrupted != 0) {
+					killed.Add(1)
+				}
+			}
+		})
+	}
+	ready.Wait()
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+		must(t, db.Close())
+	})
+	return killed
+}
+
+// rounds is for tests of what other statements and leases must not notice.
+const rounds = 20
+
+// TestApplicationIsNotKilled has an address lead to two servers in turn, on one of
+// which an application has sessions with all the numbers that those of the
+// backend have on the other. Waiters give up: what is killed is never the
+// application's.
+func TestApplicationIsNotKilled(t *testing.T) {
+	one, two := own(t, nil), own(t, nil)
+	killed := application(t, env.MariaDBAddress(two), 150)
+	for _, s := range []*env.Server{one, two} {
+		acquire(t, open(t, mysql.Options{Address: env.MariaDBAddress(s)}), want("jobs", time.Hour))
+	}
+	r := newRoad(t, func(n int) string { return []string{one.Addr(), two.Addr()}[n%2] })
+	for range rounds {
+		b := open(t, mysql.Options{Address: r.at(), Connections: 8, WaitConnections: 8})
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				defer cancel()
+				_ = b.Wait(ctx, want("jobs", time.Second), 10*time.Second)
+			})
+			all.Go(func() { _, _ = b.TryAcquire(t.Context(), want(fmt.Sprint("job/", i), 10*time.Millisecond)) })
+		}
+		all.Wait()
+		must(t, b.Close(t.Context()))
+	}
+	if n := killed.Load(); n > 0 {
+		t.Errorf("%d statements of the application were killed", n)
+	}
+}
+
+// TestOneOfTwoServers: behind an address that leads to two servers in turn, all
+// locks are in one of them, and Check says so. When that one is gone, or takes no
+// changes, the other one takes its place, without a second question.
+func TestOneOfTwoServers(t *testing.T) {
+	one, two := own(t, nil), own(t, nil)
+	r := newRoad(t, func(n int) string { return []string{one.Addr(), two.Addr()}[n%2] })
+	b := open(t, mysql.Options{Address: r.at()})
+	var all sync.WaitGroup
+	for i := range rounds {
+		all.Go(func() {
+			_, err := b.TryAcquire(t.Context(), want(fmt.Sprint("job/", i), time.Minute))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	rows := func(s *env.Server) (n int) {
+		db := connect(t, env.MariaDBAddress(s))
+		defer db.Close()
+		if err := db.QueryRow("SELECT COUNT(*) FROM lockbench_locks").Scan(&n); err != nil && !strings.Contains(err.Error(), "doesn't exist") {
+			t.Fatal(err)
+		}
+		return n
+	}
+	in, other := one, two
+	if rows(two) > 0 {
+		in, other = two, one
+	}
+	if a, b := rows(in), rows(other); a != rounds || b != 0 {
+		t.Errorf("%d locks are in one server and %d in the other", a, b)
+	}
+	if err := b.Check(t.Context()); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "two servers") {
+		t.Errorf("Check says %v", err)
+	}
+	must(t, in.Stop())
+	eventually(t, "the other server takes its place", func() bool { return b.Check(t.Context()) == nil })
+	acquire(t, b, want("job/0", time.Second))
+}
+
+// demotedBy are the ways in which a server comes to serve no client.
+func demotedBy(t *testing.T) map[string]*env.MariaDBOptions {
+	ways := map[string]*env.MariaDBOptions{"SET GLOBAL read_only=1": {}}
+	library := "/usr/lib/galera/libgalera_smm.so"
+	if _, err := os.Stat(library); err != nil {
+		t.Log("without Galera: ", err)
+		return ways
+	}
+	ways["SET GLOBAL wsrep_reject_queries=ALL"] = galera(t, library)
+	return ways
+}
+
+// galera are options of a cluster of one node.
+func galera(t *testing.T, library string) *env.MariaDBOptions {
+	t.Helper()
+	port, err := ports.Take(2)
+	must(t, err)
+	t.Cleanup(func() { _ = port.Close() })
+	return &env.MariaDBOptions{Args: []string{
+		"--wsrep-on=ON", "--wsrep-provider=" + library, "--wsrep-cluster-address=gcomm://", "--wsrep-sst-method=skip",
+		"--wsrep-node-address=" + port.Addr(0), "--wsrep-provider-options=gmcast.listen_addr=tcp://" + port.Addr(0) + ";ist.recv_addr=" + port.Addr(1),
+		"--binlog-format=ROW", "--innodb-autoinc-lock-mode=2",
+	}}
+}
+
+// TestDemotedWithoutACut has a server stop serving while its connections live, and the
+// address lead to another one: each question is answered by that one.
+func TestDemotedWithoutACut(t *testing.T) {
+	const user = "lockbench_plain" // one with every right may go on writing
+	account := []string{"CREATE USER " + user + " IDENTIFIED BY '" + secret + "'", "GRANT ALL ON lockbench.* TO " + user}
+	for by, o := range demotedBy(t) {
+		t.Run(by, func(t *testing.T) {
+			o.SQL = account
+			one, two := own(t, o), own(t, &env.MariaDBOptions{SQL: account})
+			to := atomic.Pointer[string]{}
+			to.Store(new(one.Addr()))
+			r := newRoad(t, func(int) string { return *to.Load() })
+			b := open(t, mysql.Options{Address: changed(t, r.at(), func(c *mysqldriver.Config) { c.User, c.Passwd = user, secret })})
+			var ops []driver.Op
+			for i := range 100 {
+				ops = append(ops, driver.Op{Kind: driver.OpAcquire, Request: want(fmt.Sprint("job/", i), time.Minute)})
+			}
+			b.Batch(t.Context(), ops) // on several connections
+			db := connect(t, env.MariaDBAddress(one))
+			defer db.Close()
+			_, err := db.Exec(by)
+			must(t, err)
+			to.Store(new(two.Addr()))
+			acquire(t, b, want("jobs", time.Second))
+			must(t, b.Check(t.Context()))
+			for i := range rounds {
+				acquire(t, b, want(fmt.Sprint("new/", i), time.Second))
+			}
+		})
+	}
+}
+
+// TestDeadIdleConnections freezes all idle connections but one, as a firewall does that
+// forgets them. No lease of a short TTL is lost while new connections work.
+func TestDeadIdleConnections(t *testing.T) {
+	s := own(t, nil)
+	for _, ttl := range []time.Duration{2 * time.Second, 4 * time.Second} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			r := newRoad(t, func(int) string { return s.Addr() })
+			b := open(t, mysql.Options{Address: r.at(), Connections: 40})
+			db := connect(t, env.MariaDBAddress(s))
+			defer db.Close()
+			must(t, b.Check(t.Context()))
+			fill(t, b, 20)
+			c := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
+			t.Cleanup(func() { _ = c.Close(context.Background()) })
+			var leases []*core.Lease
+			for i := range 20 {
+				l, err := c.Lock(fmt.Sprint("held/", ttl, i), &core.LockOptions{TTL: ttl})
+				must(t, err)
+				lease, err := l.Acquire(t.Context())
+				must(t, err)
+				leases = append(leases, lease)
+			}
+			lanes := r.open()
+			if len(lanes) < 20 {
+				t.Fatalf("%d connections", len(lanes))
+			}
+			used := lanes[0] // spare the one that was used least
+			for _, c := range lanes {
+				if c.passed.Load() < used.passed.Load() {
+					used = c
+				}
+			}
+			for _, c := range lanes {
+				if c != used {
+					close(c.frozen)
+				}
+			}
+			throughout(t, 3*ttl, "no lease is lost", func() bool {
+				for _, l := range leases {
+					if l.Err() != nil {
+						t.Fatalf("%v", l.Err())
+					}
+				}
+				return true
+			})
+		})
+	}
+}
+
+// fill has n connections made and idle, by as many statements that wait at a time.
+func fill(t *testing.T, b *mysql.Backend, n int) {
+	t.Helper()
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() { must(t, b.Check(t.Context())) })
+	}
+	all.Wait()
+}
+
+// TestOldServer: what lacks SKIP LOCKED is refused by name.
+func TestOldServer(t *testing.T) {
+	s := own(t, &env.MariaDBOptions{Args: []string{"--version=10.5.29-MariaDB"}})
+	refused(t, checking(t, mysql.Options{Address: env.MariaDBAddress(s)}), driver.ErrDenied, "MariaDB 10.5.29", "MariaDB 10.6")
+}
+
+// TestMaxAllowedPacket: the address may limit statements, as the server does.
+func TestMaxAllowedPacket(t *testing.T) {
+	w := newFixture(t)
+	for _, most := range []int{0, 1 << 14, 1 << 18} {
+		b := open(t, mysql.Options{Address: changed(t, w.address, func(c *mysqldriver.Config) { c.MaxAllowedPacket = most }), Prefix: w.prefix})
+		var ops []driver.Op
+		for i := range 300 {
+			r := want(fmt.Sprintf("packet/%d/%d", most, i), time.Minute)
+			r.Value = make([]byte, 4000)
+			ops = append(ops, driver.Op{Kind: driver.OpAcquire, Request: r})
+		}
+		for _, r := range b.Batch(t.Context(), ops) {
+			if r.Err != nil {
+				t.Fatalf("maxAllowedPacket=%d: %v", most, r.Err)
+			}
+		}
+	}
+	tiny := changed(t, w.address, func(c *mysqldriver.Config) { c.MaxAllowedPacket = 100 })
+	refused(t, opening(driver.Config{"address": tiny}), driver.ErrConfig, "maxAllowedPacket", "16384")
+}
+
+// TestRolledBackAtCommit: what a replication group has rolled back is sent again.
+func TestRolledBackAtCommit(t *testing.T) {
+	w := newFixture(t)
+	var left atomic.Int64
+	b, err := mysql.OpenRefusing(mysql.Options{Address: w.address, Prefix: w.prefix, Logger: slog.New(slog.DiscardHandler)}, func(text string) error {
+		if strings.HasPrefix(text, "INSERT") && left.Add(-1) >= 0 {
+			return &mysqldriver.MySQLError{Number: 3101, Message: "Plugin instructed the server to rollback the current transaction."}
+		}
+		return nil
+	})
+	must(t, err)
+	t.Cleanup(func() { _ = b.Close(context.Background()) })
+	must(t, b.Check(t.Context()))
+	left.Store(3)
+	release(t, b, acquire(t, b, want("jobs", time.Second)))
+}
+
+// TestNoGetLock: where the server refuses GET_LOCK, waiters poll, at a pace, and Check
+// says so.
+func TestNoGetLock(t *testing.T) {
+	w := newFixture(t)
+	var logs lines
+	var asked, dialed atomic.Int64
+	b, err := mysql.OpenRefusing(mysql.Options{Address: w.address, Prefix: w.prefix, Logger: slog.New(slog.NewTextHandler(&logs, nil))}, func(text string) error {
+		asked.Add(1)
+		if strings.HasPrefix(text, "SET NAMES") {
+			dialed.Add(1)
+		}
+		if strings.Contains(text, "GET_LOCK('") {
+			return &mysqldriver.MySQLError{Number: 1105, Message: "Percona-XtraDB-Cluster prohibits use of GET_LOCK with pxc_strict_mode = ENFORCING"}
+		}
+		return nil
+	})
+	must(t, err)
+	if err := b.Check(t.Context()); !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "wait_connections=0") {
+		t.Errorf("Check says %v", err)
+	}
+	r := acquire(t, w.b, want("jobs", time.Minute))
+	c := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	l, err := c.Lock("jobs", nil)
+	must(t, err)
+	asked.Store(0)
+	dialed.Store(0)
+	const seconds = 4
+	ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)
+	defer cancel()
+	if _, err := l.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waited: %v", err)
+	}
+	if n, d := asked.Load(), dialed.Load(); n > 20*seconds || d > 8 {
+		t.Errorf("one waiter asked %d times in %d s, and connected %d times", n, seconds, d)
+	}
+	if n := logs.count("GET_LOCK"); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+	got := make(chan error, 1)
+	go func() {
+		_, err := l.Acquire(t.Context())
+		got <- err
+	}()
+	eventually(t, "it waits", func() bool {
+		h, err := w.b.Inspect(t.Context(), "jobs")
+		return err == nil && h.Waiters == 1
+	})
+	release(t, w.b, r)
+	must(t, <-got)
+}
+
+// lines is a log.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), "level=WARN msg=\"mysql: the server refuses "+what)
+}
