@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,7 +118,11 @@ func (n *node) enter(s redisnode.Server) {
 // with mu held.
 func (n *node) retry() {
 	waiting := n.queue.Drain()
-	n.queue.Add(slices.DeleteFunc(n.retries, func(b *quorumRequest) bool { return time.Now().After(b.until) })...)
+	for _, b := range n.retries {
+		if time.Now().Before(b.until) {
+			n.queue.Add(n.b.retryOf(b))
+		}
+	}
 	n.queue.Add(waiting...)
 	n.retries, n.retried = nil, time.Now()
 }
@@ -182,7 +185,7 @@ func (n *node) enqueue(requests ...*quorumRequest) {
 			continue
 		}
 		n.queue.Add(b)
-		if b.kind == kindRelease && b.givesUp() && n.uncertain.Take(b.owner) {
+		if b.kind == kindRelease && b.ms == 0 && n.uncertain.Take(b.owner) {
 			n.queue.Add(n.b.retryOf(b))
 		}
 	}

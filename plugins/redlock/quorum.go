@@ -86,8 +86,9 @@ type quorumRequest struct {
 	// queue is the node whose vote is needed for a grant, because it knows
 	// whose turn it is; -1 for none.
 	queue int
-	// until is when a node that missed the request need not get it any more.
-	until time.Time
+	// until is when a node that missed the request need not get it any more, and
+	// kept when a release that keeps the lock for a while would be over.
+	until, kept time.Time
 	// known is the vote of that node when it was asked before the others.
 	known *vote
 
@@ -104,7 +105,7 @@ type quorumRequest struct {
 // givesUp reports whether the request must reach the node some time, or else leaves
 // a lock behind that nobody holds.
 func (b *quorumRequest) givesUp() bool {
-	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease && b.ms == 0
+	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease || b.kind == kindBreak
 }
 
 // text is what the script gets besides kind and milliseconds.

@@ -15,8 +15,7 @@ import (
 // A node that cannot be reached, or refuses to write, is told again until it
 // does, for as long as this backend is open; until then the lease stands there
 // for the rest of its TTL, on fewer nodes than a majority. Of what a node must be
-// told again the last 10,000 requests are remembered. With Keep it is not told
-// again.
+// told again the last 10,000 requests are remembered.
 //
 // A withdrawal is confirmed once a majority refuses the owner: then no
 // majority can grant to it any more, whatever is still on its way to the rest.
@@ -34,7 +33,7 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 func (b *Backend) release(r driver.Request) *operation {
 	o := b.operation("release", r, kindRelease, "")
 	// Rounded up, so that the lock is not free too early.
-	o.now.ms = millis.Count(r.Keep)
+	o.now.ms, o.now.kept = millis.Count(r.Keep), o.sent.Add(r.Keep)
 	if r.Token != 0 {
 		return o.decided(o.ended)
 	}
@@ -90,21 +89,29 @@ func (b *Backend) tell(node int, x *quorumRequest) {
 
 // retryOf is what a node is told later that x did not reach. An owner that is
 // done with gets a tombstone, because its grant may come after that; one that was
-// only refused may ask again, and the undo is that of its one attempt.
+// only refused may ask again, and the undo is that of its one attempt. While a
+// release keeps the lock it stays one, of what is left of that.
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
-	y := &quorumRequest{kind: x.kind, key: x.key, owner: x.owner, ms: x.ms, rest: x.rest, until: x.until}
+	y := &quorumRequest{
+		kind: x.kind, key: x.key, owner: x.owner, token: x.token, ms: x.ms, rest: x.rest, until: x.until, kept: x.kept,
+	}
 	if y.until.IsZero() {
 		// By then what is to be given up is over, and so is what was on its way.
 		y.until = time.Now().Add(max(redisnode.TombstoneFor, b.opts.MaxTTL))
 	}
-	if x.kind == kindRelease {
+	switch left := time.Until(x.kept); {
+	case x.kind != kindRelease:
+	case left > 0:
+		y.ms = millis.Count(left)
+	default:
 		y.kind, y.ms = kindUndo, redisnode.TombstoneFor.Milliseconds()
 	}
 	y.open(len(b.nodes))
 	return y
 }
 
-// Break ends a lease by its token; see driver.Admin. It needs a majority.
+// Break ends a lease by its token; see driver.Admin. It needs a majority; a node
+// that misses it is told again.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	o := b.operation("break", driver.Request{Name: name, Token: token}, kindBreak, "")
 	return b.do(ctx, o.decided(o.ended))[0].Err

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -27,7 +28,11 @@ func (b *Backend) renew(r driver.Request) *operation {
 	}
 	o.now.ms = millis.Count(r.TTL)
 	return o.decided(func() error {
-		if err := o.verdict(); err != nil {
+		err := o.verdict()
+		if lost := (*driver.NotHeldError)(nil); errors.As(err, &lost) {
+			o.giveUp()
+		}
+		if err != nil {
 			return err
 		}
 		if o.late() {
@@ -35,6 +40,23 @@ func (b *Backend) renew(r driver.Request) *operation {
 		}
 		o.repair()
 		return nil
+	})
+}
+
+// giveUp ends a lease that was lost on the nodes that may still have it. They
+// have missed its end, and were perhaps told just now that it goes on.
+func (o *operation) giveUp() {
+	b, key, r := o.b, o.now.key, o.r
+	b.sending.Lock()
+	delete(b.repairing, r.Owner)
+	b.sending.Unlock()
+	o.now.each(func(node int, v vote) {
+		if v.no() {
+			return
+		}
+		x := &quorumRequest{kind: kindUndo, key: key, owner: r.Owner, rest: "\n" + redisnode.LeaseID(r.Owner, r.Token)}
+		x.each(b.wakeAt(r.Name))
+		b.tell(node, x)
 	})
 }
 
