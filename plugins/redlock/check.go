@@ -6,35 +6,61 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Check asks every node whether it would vote; see driver.Backend. A majority
-// is enough, unless a node refuses this client or its settings are unsafe:
+// Check asks every node whether it would grant; see driver.Backend. Each does
+// all that an acquire does, and changes nothing: a node may answer questions and
+// refuse to write, because its memory is full or it has become a replica. A
+// majority is enough, unless a node refuses this client or its settings are unsafe:
 // that does not pass by itself, and is an error wrapping driver.ErrDenied.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {
 		return fmt.Errorf("redlock: check: %w", err)
 	}
-	votes := b.inspect("check", "~", new(driver.Holder))
-	if err := b.do(ctx, votes)[0].Err; errors.Is(err, driver.ErrClosed) {
+	o := b.operation("check", driver.Request{Name: "~"}, kindCheck, b.id)
+	o.now.key, o.now.quorum = b.keys.Nobody(), 0
+	if err := b.do(ctx, o.decided(o.verdict))[0].Err; errors.Is(err, driver.ErrClosed) {
 		return err
 	}
-	var refusals []string
-	for _, n := range b.nodes {
-		if _, cause := n.status(); errors.Is(errors.Join(cause, n.store.Refusal()), driver.ErrDenied) {
-			refusals = append(refusals, n.describe())
+	err := o.err
+	if ctx.Err() == nil {
+		if refusals := b.refusals(ctx, o.now.result()); len(refusals) > 0 {
+			err = fmt.Errorf("%w: %s", driver.ErrDenied, strings.Join(refusals, "; "))
 		}
 	}
-	if len(refusals) > 0 {
-		return fmt.Errorf("redlock: check: %w: %s", driver.ErrDenied, strings.Join(refusals, "; "))
-	}
-	if votes.err != nil {
-		return fmt.Errorf("redlock: check: %w", votes.err)
+	if err != nil {
+		return fmt.Errorf("redlock: check: %w", err)
 	}
 	return nil
+}
+
+// refusals says which nodes refuse this client, by their votes or the connection
+// for wake-ups, and which are unsafe.
+func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
+	causes := make([]string, len(b.nodes))
+	var work sync.WaitGroup
+	for i, n := range b.nodes {
+		if _, cause := n.status(); errors.Is(errors.Join(cause, n.store.Refusal()), driver.ErrDenied) {
+			causes[i] = n.describe()
+			continue
+		}
+		err := votes[i].err
+		work.Go(func() {
+			if votes[i].yes() {
+				// Without wake-ups locks are granted later, and not wrongly.
+				_, err = n.store.Wakeups.Ready(ctx)
+			}
+			if errors.Is(err, driver.ErrDenied) {
+				causes[i] = fmt.Sprintf("%s: %v", n.addr, err)
+			}
+		})
+	}
+	work.Wait()
+	return slices.DeleteFunc(causes, func(s string) bool { return s == "" })
 }
 
 // connected waits until each node has been tried once.

@@ -3,6 +3,7 @@ package redlock
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -267,6 +268,45 @@ func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 				eventually(t, "the node has released", func() bool { return c.PTTL(t.Context(), "a").Val() < 2*time.Second })
 			}
 		})
+	}
+}
+
+// Check is nil where a lock would be granted, and nowhere else: nodes that answer
+// questions may refuse to write.
+func TestCheckTriesToWrite(t *testing.T) {
+	nodes := start(t, 3, nil)
+	ctx, cfg := t.Context(), config(nodes, nil)
+	must(t, initialise(ctx, cfg))
+	b := connect(t, cfg)
+	must(t, b.Check(ctx))
+	for _, c := range []struct {
+		refuse, allow string
+		want          error
+	}{
+		{"config set maxmemory 1mb", "config set maxmemory 0", driver.ErrUnavailable},
+		{"config set min-replicas-to-write 1", "config set min-replicas-to-write 0", driver.ErrUnavailable},
+		{"replicaof 127.0.0.1 1", "replicaof no one", driver.ErrUnavailable},
+		{"acl setuser default -set", "acl setuser default +set", driver.ErrDenied},
+		{"acl setuser default -setrange", "acl setuser default +setrange", driver.ErrDenied},
+	} {
+		command := func(text string) {
+			for _, s := range nodes[1:] {
+				var args []any
+				for word := range strings.FieldsSeq(text) {
+					args = append(args, word)
+				}
+				must(t, plain(t, s).Do(ctx, args...).Err())
+			}
+		}
+		command(c.refuse)
+		if err := b.Check(ctx); !errors.Is(err, c.want) {
+			t.Errorf("check after %q: %v, want %v", c.refuse, err, c.want)
+		}
+		if _, err := b.TryAcquire(ctx, lease("a", c.refuse[:3])); err == nil {
+			t.Errorf("granted after %q", c.refuse)
+		}
+		command(c.allow)
+		eventually(t, "check is nil", func() bool { return b.Check(ctx) == nil })
 	}
 }
 

@@ -25,6 +25,7 @@ const (
 	kindBreak    kind = "b"
 	kindWake     kind = "k"
 	kindLeave    kind = "l"
+	kindCheck    kind = "c"
 )
 
 // answer is what a vote says.
@@ -113,6 +114,8 @@ func (b *quorumRequest) text() string {
 	switch b.kind {
 	case kindInspect, kindWake:
 		return ""
+	case kindCheck:
+		return b.rest
 	case kindUndo:
 		if b.ms == 0 {
 			return b.rest

@@ -18,4 +18,4 @@ var voteLua string
 //go:embed lua/admit.lua
 var admitLua string
 
-var voteScript = redisnode.NewScript(headLua, slowPathLua, voteLua)
+var voteScript = redisnode.NewScript(headLua, redisnode.Rights+slowPathLua, voteLua)

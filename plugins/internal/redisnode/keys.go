@@ -68,8 +68,8 @@ func (k Keys) pattern() string {
 // changeChannel is where changes of the lock name are published.
 func (k Keys) changeChannel(name string) string { return k.side() + "o:" + k.Lock(name) }
 
-// nobody is a key of the prefix that no lock has.
-func (k Keys) nobody() string { return k.prefix + encodedMark }
+// Nobody is a key of the prefix that no lock has.
+func (k Keys) Nobody() string { return k.prefix + encodedMark }
 
 func (k Keys) side() string                  { return k.prefix + "~" }
 func (k Keys) control(lock string) string    { return k.side() + "s:{" + k.tag(lock) + "}" }

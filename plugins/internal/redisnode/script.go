@@ -28,8 +28,11 @@ var (
 	proclaimScript = newScript("proclaim")
 	breakScript    = newScript("break")
 	inspectScript  = newScript("inspect")
-	probeScript    = newScript("probe")
+	probeScript    = wholeScript(shared() + lua("state") + Rights + lua("probe"))
 )
+
+// Rights is the function use_all for a slow path.
+var Rights = lua("rights")
 
 // Script is the text of a script and the digest under which the server has it.
 type Script struct{ Text, SHA string }

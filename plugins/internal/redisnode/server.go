@@ -50,7 +50,7 @@ func ReadServer(ctx context.Context, c Conn) (Server, error) { return readServer
 // Probe is ReadServer with an error when this client has not the rights that it
 // needs on the keys and channels of the prefix.
 func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
-	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.nobody()}, false, []any{n.opts.ID}))
+	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.Nobody()}, false, []any{n.opts.ID}))
 }
 
 // Check is Probe of any connection. It may outlast ctx when that is cancelled.

@@ -102,6 +102,12 @@ function other.i(key)
   return {0, value or '', call('PTTL', key), count(read_queue(key))}
 end
 
+-- c: check. Does nothing, with every command. The text is a channel.
+function other.c(key, _, channel)
+  use_all(key, channel)
+  return DONE
+end
+
 -- d: release, as r, or of one that must stay taken for milliseconds.
 function other.d(key, keep_ms, text)
   local owner, token = split(text)
