@@ -21,6 +21,7 @@ const (
 	SlotMoving     Condition = "slot-moving"
 	NoSpareReplica Condition = "no-spare-replica"
 	SeveralWriters Condition = "several-writers"
+	TwoStores      Condition = "two-stores"
 	// What happens to clocks.
 	ClockForward Condition = "clock-forward"
 	ClockBack    Condition = "clock-back"
@@ -51,6 +52,7 @@ var conditions = []struct {
 	{SlotMoving, "the slot of a lock is being moved to another node"},
 	{NoSpareReplica, "fewer replicas are connected than `wait_replicas` asks for"},
 	{SeveralWriters, "hosts write on several nodes of Galera or group replication, or by a proxy that shares connections"},
+	{TwoStores, "an address leads to two servers or clusters that do not know each other"},
 	{ClockForward, "a server's clock was set forward by more than what is left of a lease"},
 	{ClockBack, "a server's clock was set back, or is behind that of the server before it"},
 	{HostStopped, "the host's process was stopped, or got no time to run"},

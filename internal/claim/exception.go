@@ -54,6 +54,12 @@ var everywhere = []Exception{
 		Source: 23,
 	},
 	{
+		Rules: Twice(Token), All: []Condition{TwoStores},
+		Why: "two hosts may each be at one of them, which no host can notice. One host compares what it connects to, stays at one, " +
+			"warns, and its Check fails",
+		Source: 24,
+	},
+	{
 		Rules: Late(Survives, Deadline), All: []Condition{HostStopped},
 		Why:    "it neither renews nor answers meanwhile. After its last look at the clock nothing but the token protects what it writes",
 		Source: 4,

@@ -98,7 +98,9 @@ var crashes = []Action{
 	},
 	{
 		Name: "wipe-servers", Does: "all servers crash, and start again without their data", On: OnStore, Uses: UsesStore,
-		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Sharded && !s.Has(fault.CapVotes) }),
+		Only: where(func(s *store.Store, in store.Setting) bool {
+			return !in.Sharded && !in.Copied && !s.Has(fault.CapVotes)
+		}),
 		Needs: []fault.Capability{fault.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.DataLost},
 		Inject: stopAll, Heal: startAll(false),
 	},

@@ -28,6 +28,9 @@ func (c *conn) end() error {
 	return c.TCPConn.Close()
 }
 
+// Leading is [Proxy.Lead] or [Proxy.Retarget].
+type Leading func(p *Proxy, to ...string) error
+
 // Lead passes the connections that come from now on to these servers, to each in
 // turn, as a name does that leads to another server, or a balancer. Those that
 // there are stay where they are.
@@ -39,7 +42,7 @@ func (p *Proxy) Lead(to ...string) error {
 }
 
 // Retarget is Lead, and resets all connections.
-func (p *Proxy) Retarget(upstream string) error { return errors.Join(p.Lead(upstream), p.Cut()) }
+func (p *Proxy) Retarget(to ...string) error { return errors.Join(p.Lead(to...), p.Cut()) }
 
 // Cut resets all connections, once. Those that come now are passed on. It is no
 // harm that has to be healed.
@@ -151,6 +154,16 @@ func (p *Proxy) ForgetServer() error { return p.forget(Replies, Requests) }
 func (p *Proxy) HoldConnections() error {
 	if n := p.toxics[Requests].opened(); n > 0 {
 		return p.harm(impairment{holds: true, upTo: n}, Requests)
+	}
+	return nil
+}
+
+// Silence swallows everything on the connections that there are but the newest
+// one, the ends among it, as a firewall that has forgotten those that were idle.
+// New ones work.
+func (p *Proxy) Silence() error {
+	if n := p.toxics[Requests].opened() - 1; n > 0 {
+		return p.harm(impairment{swallows: true, hidesEnds: true, upTo: n}, Requests, Replies)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ var failovers = []Fault{
 	{
 		Name: "demotion-uncut", Does: "as demotion, and what leads hosts elsewhere cuts no connection: those that there are stay at the old master",
 		Needs: []Capability{CapRival, CapPaths, CapReplica}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: 1500 * time.Millisecond,
-		Inject: demote, Heal: readdress(leadOn),
+		Inject: demote, Heal: readdress((*Proxy).Lead),
 	},
 }
 
@@ -63,7 +63,7 @@ func promote(ctx context.Context, s *Setup) error {
 
 // TakeOver lets the first server die and the replica take over, to which lead leads
 // hosts. What has died comes back as a replica, without what it knew.
-func (s *Setup) TakeOver(ctx context.Context, lead func(addr string) error) error {
+func (s *Setup) TakeOver(ctx context.Context, lead func(to ...string) error) error {
 	old := s.Servers[0]
 	if err := errors.Join(old.Stop(), s.Replica.Promote(ctx), lead(s.Replica.Addr())); err != nil {
 		return err
@@ -76,11 +76,8 @@ func demote(ctx context.Context, s *Setup) error {
 }
 
 // readdress leads hosts to the new master.
-func readdress(by func(*Proxy, string) error) func(context.Context, *Setup) error {
+func readdress(by Leading) func(context.Context, *Setup) error {
 	return func(_ context.Context, s *Setup) error {
 		return Each(slices.Concat(s.HolderPaths, s.RivalPaths), func(p *Proxy) error { return by(p, s.Replica.Addr()) })
 	}
 }
-
-// leadOn leads new connections to a server.
-func leadOn(p *Proxy, addr string) error { return p.Lead(addr) }

@@ -181,6 +181,36 @@ func TestHeldConnection(t *testing.T) {
 	}
 }
 
+// TestSilence: all connections but the newest are dead, and only that is seen when
+// it is healed; new ones work.
+func TestSilence(t *testing.T) {
+	p, _ := proxied(t)
+	var open []net.Conn
+	for range 3 {
+		c := dial(t, p)
+		if got, err := say(c, "x", timeout); got != "x" || err != nil {
+			t.Fatalf("%q, %v", got, err)
+		}
+		open = append(open, c)
+	}
+	must(t, p.Silence())
+	for i, c := range append(open, dial(t, p)) {
+		wait := timeout
+		if i < 2 {
+			wait = brief
+		}
+		if got, err := say(c, "y", wait); (got == "y") != (i >= 2) {
+			t.Errorf("connection %d: %q, %v", i, got, err)
+		}
+	}
+	must(t, p.Heal())
+	for i, c := range open[:2] {
+		if _, err := say(c, "z", timeout); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("connection %d does not end: %v", i, err)
+		}
+	}
+}
+
 // TestForgotten: one side's connection has ended and the other's has not, until
 // it is healed; new connections work in between.
 func TestForgotten(t *testing.T) {

@@ -43,7 +43,9 @@ type Environment struct {
 	admit func(ctx context.Context) error
 	// ready, unless it is nil, returns when another round can begin.
 	ready func(ctx context.Context) error
-	end   []func() error // further things to close
+	// balanced reports whether hosts have one path, which leads to all servers in turn.
+	balanced bool
+	end      []func() error // further things to close
 }
 
 // product is what is asked of the servers of one kind.
@@ -87,11 +89,15 @@ func (s *Store) Open(ctx context.Context, w Requirements) (*Environment, error) 
 	return e, nil
 }
 
-// AddPaths puts one proxy in front of each server, for one host. They are closed
+// AddPaths puts one proxy in front of each server, or of all, for one host. They are closed
 // with the environment.
 func (e *Environment) AddPaths() ([]*fault.Proxy, error) {
 	var paths []*fault.Proxy
+	var at []string
 	for _, server := range e.Setup.Servers {
+		if at = append(at, server.Addr()); e.balanced && len(paths) > 0 {
+			continue
+		}
 		p, err := fault.NewProxy(server.Addr())
 		if err != nil {
 			return nil, err
@@ -99,25 +105,31 @@ func (e *Environment) AddPaths() ([]*fault.Proxy, error) {
 		paths = append(paths, p)
 		e.end = append(e.end, p.Close)
 	}
+	if e.balanced {
+		if err := paths[0].Lead(at...); err != nil {
+			return nil, err
+		}
+	}
 	e.Paths = append(e.Paths, paths)
 	return paths, nil
 }
 
-// lead lets the paths of all hosts that lead to server n end at addr.
-func (e *Environment) lead(n int, addr string) error {
-	return fault.Each(e.Paths, func(paths []*fault.Proxy) error { return paths[n].Retarget(addr) })
+// lead lets the paths of all hosts that lead to server n lead to others.
+func (e *Environment) lead(n int, by fault.Leading, to ...string) error {
+	return fault.Each(e.Paths, func(paths []*fault.Proxy) error { return by(paths[n], to...) })
 }
 
 // ConfigOf is the configuration of a host that uses the given paths, or none.
 func (e *Environment) ConfigOf(paths []*fault.Proxy) driver.Config {
 	cfg := maps.Clone(e.Config)
 	var at []string
-	for i, server := range e.Setup.Servers {
-		if len(paths) > 0 {
-			at = append(at, paths[i].Addr())
-			continue
+	for _, p := range paths {
+		at = append(at, p.Addr())
+	}
+	if len(paths) == 0 {
+		for _, server := range e.Setup.Servers {
+			at = append(at, server.Addr())
 		}
-		at = append(at, server.Addr())
 	}
 	maps.Copy(cfg, e.store.config(at))
 	if e.login != "" {

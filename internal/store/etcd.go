@@ -13,6 +13,10 @@ import (
 const (
 	One   = "one"
 	Three = "three"
+	// Balanced is Three behind one address, that leads to each in turn.
+	Balanced = "balanced"
+	// FewOperations is One that takes 64 operations in a transaction, not 128.
+	FewOperations = "few-operations"
 )
 
 // etcdMembers is the smallest cluster with a minority.
@@ -75,7 +79,10 @@ var etcdKind = &Store{
 		fault.CapSlots:    "every member has all keys",
 		fault.CapEvict:    "etcd deletes no keys by itself",
 		fault.CapExhaust:  "one connection carries all requests of a host, and etcd has no limit of them"},
-	Settings:   []Setting{{Name: One, Servers: 1}, {Name: Three, Servers: etcdMembers, Elects: true}},
+	Settings: []Setting{
+		{Name: One, Servers: 1}, {Name: Three, Servers: etcdMembers, Elects: true},
+		{Name: Balanced, Servers: etcdMembers, Elects: true}, {Name: FewOperations, Servers: 1},
+	},
 	ExpiryStep: 500 * time.Millisecond, // server/lease/lessor.go looks so often
 
 	open:       startEtcd,
@@ -90,19 +97,25 @@ var etcdKind = &Store{
 func startEtcd(ctx context.Context, e *Environment, w Requirements) error {
 	s := &etcdStore{Environment: e}
 	size := 1
-	if w.Setting == Three || w.Setting == "" && w.Many {
+	// Members are removed and added without waiting for 5 s of peace.
+	args := []string{"--strict-reconfig-check=false"}
+	if w.Setting == FewOperations {
+		args = append(args, "--max-txn-ops=64")
+	}
+	e.balanced = w.Setting == Balanced
+	if w.Setting == Three || e.balanced || w.Setting == "" && w.Many {
 		size = etcdMembers
 		s.peers = &env.EtcdPeers{}
 		e.end = append(e.end, s.peers.Close)
 	}
 	members, err := env.StartEtcdCluster(ctx, size, &env.EtcdOptions{
-		// Members are removed and added without waiting for 5 s of peace.
-		Peers: s.peers, Args: []string{"--strict-reconfig-check=false"}})
+		Peers: s.peers, Args: args})
 	if err != nil {
 		return err
 	}
 	e.add(members...)
 	e.product = s
+	e.end = append(e.end, s.endStray)
 	e.Setup.ReadOnly, e.Setup.Leader = s.alarm, s.leader
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/fault"
 )
 
 // asked is a step that asks any member.
@@ -66,14 +67,18 @@ var etcdOperations = []Operation{
 		Do: fullDatabase(true), Undo: fullDatabase(false),
 	},
 	// A change of the leader is an interruption, and so is leaving a member.
-	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three}, Server: true, Stops: true, Recovers: time.Second, Do: on(moveLeader)},
+	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three, Balanced}, Server: true, Stops: true, Recovers: time.Second, Do: on(moveLeader)},
 	{
-		Name: "remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three}, Server: true, Lasts: whileWatched, Stops: true, Recovers: election,
+		Name: "remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three, Balanced}, Server: true, Lasts: whileWatched, Stops: true, Recovers: election,
 		Do: on(removeMember), Undo: on(addMember),
 	},
 	{
-		Name: "cut-off", Does: "%s is cut off from the other members, and clients reach it", Settings: []string{Three}, Server: true, Lasts: [2]time.Duration{longer, longer}, Stops: true, StopsFor: election, Recovers: election,
+		Name: "cut-off", Does: "%s is cut off from the other members, and clients reach it", Settings: []string{Three, Balanced}, Server: true, Lasts: [2]time.Duration{longer, longer}, Stops: true, StopsFor: election, Recovers: election,
 		Do: cutOff(true), Undo: cutOff(false),
+	},
+	{
+		Name: "stray", Does: "the address of %s leads to another cluster", Settings: []string{Three}, Server: true, Lasts: untilLost, Stops: true, StopsFor: election, Recovers: election,
+		Makes: []claim.Condition{claim.TwoStores}, Do: on(goAstray), Undo: on(comeBack),
 	},
 	{
 		Name: "generation", Does: "the generation key is deleted by hand", Makes: []claim.Condition{claim.EndedByHand},
@@ -131,6 +136,26 @@ func moveLeader(ctx context.Context, s *etcdStore, n int) error {
 		_, err = c.MoveLeader(ctx, status.Header.MemberId)
 		return err
 	}, leader)
+}
+
+// goAstray lets hosts find a member of a cluster of its own instead of member n.
+func goAstray(ctx context.Context, s *etcdStore, n int) (err error) {
+	if s.stray, err = env.StartEtcdCluster(ctx, 1, nil); err != nil {
+		return err
+	}
+	return s.lead(n, (*fault.Proxy).Retarget, s.stray[0].Addr())
+}
+
+func comeBack(_ context.Context, s *etcdStore, n int) error {
+	err := s.lead(n, (*fault.Proxy).Retarget, s.Setup.Servers[n].Addr())
+	return errors.Join(err, s.endStray())
+}
+
+// endStray ends the other cluster, if there is one.
+func (s *etcdStore) endStray() error {
+	err := s.stray.Close()
+	s.stray = nil
+	return err
 }
 
 // others are the members besides n.

@@ -27,6 +27,7 @@ import (
 type etcdStore struct {
 	*Environment
 	peers   *env.EtcdPeers // nil for one member
+	stray   env.Nodes      // a cluster that hosts are led to by mistake
 	removed []string       // what the others called a member that is not theirs now
 }
 

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -71,7 +73,7 @@ var mysqlKind = &Store{
 		fault.CapSentinel: "lockbench sets up no replica of a SQL server",
 		fault.CapSlots:    "one server has all rows",
 		fault.CapEvict:    "a SQL server deletes no rows by itself"},
-	Settings: []Setting{{Name: Plain, Servers: 1}},
+	Settings: []Setting{{Name: Plain, Servers: 1}, {Name: WithReplica, Servers: 1, Copied: true}},
 	Guard: &Guard{
 		Kind: "sql", Open: openThingRows,
 		Start: func(ctx context.Context) (*env.Server, error) {
@@ -80,7 +82,7 @@ var mysqlKind = &Store{
 	},
 
 	open:       startMySQL,
-	operations: sqlOperations,
+	operations: append(sqlOperations, sqlFailovers...),
 	start: func(ctx context.Context, _ bool) (env.Nodes, error) {
 		s, err := env.StartMariaDB(ctx, nil)
 		return env.Nodes{s}, err
@@ -107,6 +109,11 @@ func startMySQL(ctx context.Context, e *Environment, w Requirements) error {
 		return err
 	}
 	e.product = s
+	if w.Setting == WithReplica {
+		if err := s.startSQLReplica(ctx, w); err != nil {
+			return err
+		}
+	}
 	e.Setup.ReadOnly, e.Setup.Exhaust = e.switched(readOnly), e.switched(oneConnection)
 	return nil
 }
@@ -115,15 +122,27 @@ func startMySQL(ctx context.Context, e *Environment, w Requirements) error {
 func loginTo(address, login string) string { return login + address[strings.IndexByte(address, '@'):] }
 
 func (e *Environment) startSQLServer(ctx context.Context, w Requirements) error {
-	wrap, err := e.startClock(ctx, w)
-	if err != nil {
-		return err
-	}
-	server, err := env.StartMariaDB(ctx, &env.MariaDBOptions{Wrap: wrap, SQL: plainUser})
+	server, err := e.launchSQLServer(ctx, w)
 	if err == nil {
 		e.add(server)
 	}
 	return err
+}
+
+// launchSQLServer starts one that can be followed, or follow, where there are two.
+func (e *Environment) launchSQLServer(ctx context.Context, w Requirements) (*env.Server, error) {
+	wrap, err := e.startClock(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	o := &env.MariaDBOptions{Wrap: wrap, SQL: plainUser}
+	if w.Setting == WithReplica {
+		if os.Getenv("LOCKBENCH_MYSQLD") != "" { // MySQL has other words for it
+			return nil, &env.NotInstalledError{Program: "mariadbd", Debian: "mariadb-server", Homebrew: "mariadb"}
+		}
+		o.Args = []string{"--log-bin", fmt.Sprintf("--server-id=%d", 1+len(e.servers))}
+	}
+	return env.StartMariaDB(ctx, o)
 }
 
 // plainUser makes the hosts' account, which may not write to a read-only server,

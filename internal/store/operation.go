@@ -78,5 +78,8 @@ func (e *Environment) switched(c change) func(ctx context.Context, on bool) erro
 	}
 }
 
+// untilLost is long enough for leases to end that are not renewed.
+var untilLost = [2]time.Duration{2 * time.Second, 6 * time.Second}
+
 // whileWatched is how long what an operator does is usually there.
 var whileWatched = [2]time.Duration{50 * time.Millisecond, 5 * time.Second}

@@ -31,6 +31,9 @@ func host(t *testing.T, backend, setting string) (*store.Environment, *recorder.
 	if store.Of(backend).Has(fault.CapKeeps) {
 		w.Needs = append(w.Needs, fault.CapKeeps)
 	}
+	if store.Of(backend).Has(fault.CapClock) {
+		w.Needs = append(w.Needs, fault.CapClock)
+	}
 	e, err := store.Of(backend).Open(t.Context(), w)
 	env.Keep(t, backend, e, err)
 	paths, err := e.AddPaths()
@@ -135,6 +138,11 @@ func operate(t *testing.T, e *store.Environment, host *recorder.Process, o store
 	}
 	if err := use(t, host, prefix); err != nil {
 		t.Errorf("after %s: %v", o.Name, err)
+	}
+	if e.Shifted {
+		if err := e.Again(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 	eventually(t, "it is healthy after "+o.Name, o.Recovers+5*time.Second, func() error { return e.Healthy(t.Context()) })
 	eventually(t, "nothing is left after "+o.Name, ttl+2*time.Second, func() error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/fault"
 )
 
 // command sends one.
@@ -21,12 +22,18 @@ func setting(name string, value any) Step { return command("CONFIG", "SET", name
 
 func began(name string) Step { return setting(name, redisSettings[name]) }
 
-// disconnect ends the connections of hosts.
-var disconnect = on(func(ctx context.Context, s *redisStore, n int) error {
-	return errors.Join(
-		s.do(ctx, n, "CLIENT", "KILL", "USER", s.user, "TYPE", "NORMAL"),
-		s.do(ctx, n, "CLIENT", "KILL", "USER", s.user, "TYPE", "PUBSUB"))
-})
+// disconnect ends the connections of hosts, and unsubscribe their subscriptions.
+var (
+	disconnect  = inTurn(disconnectAll("NORMAL"), unsubscribe)
+	unsubscribe = disconnectAll("PUBSUB")
+)
+
+// disconnectAll ends those of one type.
+func disconnectAll(kind string) Step {
+	return on(func(ctx context.Context, s *redisStore, n int) error {
+		return s.do(ctx, n, "CLIENT", "KILL", "USER", s.user, "TYPE", kind)
+	})
+}
 
 var (
 	// missReplica lets a server refuse writes: a master that misses a replica does,
@@ -83,6 +90,11 @@ var onServers = []Operation{
 		Name: "right", Does: "%s takes the right to SETRANGE away from the hosts", Lasts: whileWatched, StopsGrants: true, Recovers: time.Second,
 		Do: account("-setrange"), Undo: account("+@all"),
 	},
+	{
+		// Who waits is not woken, and asks by itself.
+		Name: "subscribe", Does: "%s takes the right to subscribe away from the hosts, and ends their subscriptions", Lasts: whileWatched,
+		Do: inTurn(account("-subscribe", "-ssubscribe", "-psubscribe"), unsubscribe), Undo: account("+@all"),
+	},
 	{Name: "flush", Does: "%s loses all keys (FLUSHALL)", Makes: []claim.Condition{claim.DataLost}, forgets: true, Do: command("FLUSHALL")},
 	{Name: "delete", Does: "a lock is deleted by hand on %s", Makes: []claim.Condition{claim.EndedByHand}, Do: on(deleteLock)},
 }
@@ -94,14 +106,33 @@ var onGroups = []Operation{
 		Name: "failover", Does: "the replica takes over, in order, and hosts are led to it; later they are led back", Settings: []string{WithReplica},
 		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
 		Do: func(ctx context.Context, e *Environment, _ int) error {
-			return e.failOver(ctx, e.servers[0].Addr(), e.servers[1].Addr())
+			return e.failOver(ctx, e.servers[0].Addr(), e.servers[1].Addr(), (*fault.Proxy).Retarget)
 		},
-		Undo: failBack,
+		Undo: failBack((*fault.Proxy).Retarget),
+	},
+	{
+		// A host leaves a connection that leads to a replica as soon as it is told so.
+		Name: "repoint", Does: "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay at the old master", Settings: []string{WithReplica},
+		Lasts: untilLost, Stops: true, StopsFor: time.Second, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
+		Do: func(ctx context.Context, e *Environment, _ int) error {
+			return e.failOver(ctx, e.servers[0].Addr(), e.servers[1].Addr(), (*fault.Proxy).Lead)
+		},
+		Undo: failBack((*fault.Proxy).Lead),
+	},
+	{
+		// The lock is free on the second one, and hosts that have used the first take
+		// no connection to it while that serves them.
+		Name: "two-masters", Does: "the replica is promoted beside the server, and new connections of hosts lead to both in turn", Settings: []string{WithReplica},
+		Lasts: untilLost, Makes: []claim.Condition{claim.TwoStores},
+		Do: func(ctx context.Context, e *Environment, _ int) error {
+			return errors.Join(e.Setup.Replica.Promote(ctx), e.lead(0, (*fault.Proxy).Lead, e.servers[0].Addr(), e.servers[1].Addr()))
+		},
+		Undo: func(ctx context.Context, e *Environment, _ int) error { return e.rejoin(ctx) },
 	},
 	{
 		Name: "promote", Does: "the server dies, and the replica, which has missed the last writes, takes over", Settings: []string{WithReplica},
 		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []claim.Condition{claim.ReplicaPromoted},
-		Do: promoteLate, Undo: failBack,
+		Do: promoteLate, Undo: failBack((*fault.Proxy).Retarget),
 	},
 	{
 		Name: "restore", Does: "all keys are saved, and restored later", Settings: []string{Plain, WithReplica}, Lasts: whileWatched,
@@ -165,7 +196,7 @@ func promoteLate(ctx context.Context, e *Environment, _ int) error {
 		return err
 	}
 	time.Sleep(missed)
-	return e.Setup.TakeOver(ctx, func(addr string) error { return e.lead(0, addr) })
+	return e.Setup.TakeOver(ctx, func(to ...string) error { return e.lead(0, (*fault.Proxy).Retarget, to...) })
 }
 
 // missed is how much of the last writes a replica has missed that is promoted.

@@ -108,13 +108,14 @@ func (e *Environment) rejoin(ctx context.Context) error {
 	}
 	first := e.servers[0].Addr()
 	return errors.Join(
-		env.RedisDo(ctx, first, "REPLICAOF", "NO", "ONE"), e.Setup.Link.Heal(), e.lead(0, first),
+		env.RedisDo(ctx, first, "REPLICAOF", "NO", "ONE"), e.Setup.Link.Heal(), e.lead(0, (*fault.Proxy).Retarget, first),
 		followClosely(ctx, r.Addr(), e.Setup.Link.Addr()))
 }
 
 // failOver lets the replica at to become the master of the one at from, in
-// order: writes stall until it has all of them. The hosts are led to it.
-func (e *Environment) failOver(ctx context.Context, from, to string) error {
+// order: writes stall until it has all of them. The hosts are led to it, by a
+// Retarget or a Lead.
+func (e *Environment) failOver(ctx context.Context, from, to string, by fault.Leading) error {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {
 		return err
@@ -127,14 +128,16 @@ func (e *Environment) failOver(ctx context.Context, from, to string) error {
 	c := redis.NewClient(&redis.Options{Addr: to})
 	defer c.Close()
 	err = poll(ctx, to+" leads", func() error { return replicates(ctx, c, "role", "master") })
-	return errors.Join(err, e.lead(0, to), awaitLink(ctx, from))
+	return errors.Join(err, e.lead(0, by, to), awaitLink(ctx, from))
 }
 
 // failBack is the opposite of a failover to the replica.
-func failBack(ctx context.Context, e *Environment, _ int) error {
-	first, second := e.servers[0].Addr(), e.Setup.Replica.Addr()
-	if err := e.failOver(ctx, second, first); err != nil {
-		return err
+func failBack(by fault.Leading) Step {
+	return func(ctx context.Context, e *Environment, _ int) error {
+		first, second := e.servers[0].Addr(), e.Setup.Replica.Addr()
+		if err := e.failOver(ctx, second, first, by); err != nil {
+			return err
+		}
+		return errors.Join(e.Setup.Link.Heal(), followClosely(ctx, second, e.Setup.Link.Addr()))
 	}
-	return errors.Join(e.Setup.Link.Heal(), followClosely(ctx, second, e.Setup.Link.Addr()))
 }

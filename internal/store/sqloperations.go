@@ -83,6 +83,10 @@ var sqlOperations = append(sqlSettingOperations(), []Operation{
 		Name: "foreign-rows", Does: "somebody's transaction locks rows of locks that nobody uses", Lasts: whileWatched,
 		Do: lockForeignRows(), Undo: on(letGo),
 	},
+	{
+		Name: "gap-locks", Does: "somebody's transaction locks the gaps behind the rows of up to 40 locks, and no row", Lasts: whileWatched, StopsGrants: true, Recovers: time.Second,
+		Do: on(lockGaps), Undo: on(letGo),
+	},
 	{Name: "optimize", Does: "the table of locks is optimized", Recovers: time.Second, Do: statements("OPTIMIZE TABLE " + sqlTable)},
 	{
 		Name: "alter", Does: "the table of locks is given a comment, and is built anew", Recovers: time.Second,
@@ -138,6 +142,19 @@ func sqlRotate(to string) Step {
 		}
 		return sqlPassword(to)(ctx, e, n)
 	}
+}
+
+// lockGaps asks for rows that do not exist, each next to one that does.
+func lockGaps(ctx context.Context, s *sqlStore, _ int) error {
+	names, err := s.texts(ctx, "SELECT CONCAT('0x', HEX(CONCAT(name, '!'))) FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40")
+	if err != nil || len(names) == 0 {
+		if numbered(err, unknownTable) {
+			err = nil
+		}
+		return err
+	}
+	return s.hold(ctx, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION",
+		"SELECT name FROM "+sqlTable+" WHERE name IN ("+strings.Join(names, ",")+") FOR UPDATE")
 }
 
 // foreignRows are so many that locking them locks much of the table.

@@ -17,6 +17,8 @@ import (
 type sqlStore struct {
 	*Environment
 	admin *sql.DB
+	// second is for the replica, and nil without one.
+	second *sql.DB
 	// began are its settings as they began.
 	began map[string]string
 	// held is a connection with a lock or a transaction of the operator's own.
@@ -36,8 +38,12 @@ func (e *Environment) newSQLStore(ctx context.Context) (*sqlStore, error) {
 
 // exec runs statements.
 func (s *sqlStore) exec(ctx context.Context, statements ...string) error {
+	return execAll(ctx, s.admin, statements...)
+}
+
+func execAll(ctx context.Context, on *sql.DB, statements ...string) error {
 	for _, statement := range statements {
-		if _, err := s.admin.ExecContext(ctx, statement); err != nil {
+		if _, err := on.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}
@@ -159,6 +165,9 @@ func (s *sqlStore) healthy(ctx context.Context) error {
 	limits, err := s.texts(ctx, "SELECT max_user_connections FROM mysql.user WHERE User = '"+hostUser+"'")
 	if err == nil && !slices.Equal(limits, []string{"0"}) {
 		err = fmt.Errorf("hosts may have %v connections", limits)
+	}
+	if err == nil && s.second != nil {
+		err = s.follows(ctx)
 	}
 	return err
 }

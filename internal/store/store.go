@@ -95,6 +95,9 @@ type Setting struct {
 	// Sharded reports whether each server has a part of the data, which it does not
 	// keep over a crash, and a clock that cannot be moved.
 	Sharded bool
+	// Copied reports whether a replica does what the server has done since the
+	// beginning, so that the server cannot begin anew.
+	Copied bool
 }
 
 // Plain is the setting of a store that has no other.
