@@ -256,13 +256,13 @@ func (p *Pool) dial() (*Session, error) {
 func (p *Pool) Put(s *Session) {
 	slots, apart := s.slots, s.apart
 	s.slots, s.apart = nil, nil
+	if s.suspicious {
+		p.Question(s.sent)
+	}
 	p.mu.Lock()
 	p.busy--
 	p.mu.Unlock()
 	back := p.keep(s)
-	if s.suspicious {
-		p.Question(s.sent)
-	}
 	<-slots
 	if apart != nil {
 		<-apart
