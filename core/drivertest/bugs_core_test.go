@@ -164,5 +164,6 @@ func processBugs() []bug {
 				"L7 a killed host leaves the queue", "L7 a killed host's AtLeast is kept",
 			},
 		},
+		{name: "a dead host's plugin does not renew", forgetsDelay: true, caught: []string{"L7 a killed host's lock is kept for the delay"}},
 	}
 }

@@ -93,13 +93,13 @@ func wantExpiry(t T, other *attempt, earliest, latest time.Time) {
 		if err == nil {
 			// One millisecond: the store may count in whole ones.
 			if early := time.Until(earliest); early > time.Millisecond {
-				t.Errorf("another owner got the lock %v before the lease's TTL was over", early)
+				t.Errorf("another owner got the lock %v before the lease was over", early)
 			}
 			return
 		}
 		wantHeld(t, err, "while the lease lives")
 		if ran(t, earliest, asked) > latest.Sub(earliest) {
-			t.Fatalf("the lease lives on %v after its TTL: %v", asked.Sub(earliest), err)
+			t.Fatalf("the lease lives on %v after its end: %v", asked.Sub(earliest), err)
 		}
 		pause(t, pollEvery)
 	}

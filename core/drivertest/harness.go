@@ -35,7 +35,8 @@ type Harness struct {
 	// Plugin returns the control of the process behind a backend from Open.
 	Plugin func(b driver.Backend) Process
 	// Host starts another host process with its own plugin on the same store.
-	Host func(t T) Host
+	// That plugin releases the locks of a dead host after delay, 0: at once.
+	Host func(t T, delay time.Duration) Host
 	// Leftovers lists what the case's namespace holds in the store: keys,
 	// rows. Entries that expire by themselves within two minutes and whose
 	// number does not grow with that of the names are left out.

@@ -56,6 +56,12 @@ it there in the end.`,
 host runs the same tick of the schedule again.`,
 			Run: killedAtLeast,
 		}),
+		between(Case{
+			Name: "L7 a killed host's lock is kept for the delay",
+			Explain: `A host can ask for a delay between its death and the release, for writes in flight and its children. The plugin
+renews meanwhile: the lock is taken for the delay, however short its TTL is, and free soon after.`,
+			Run: killedDelay,
+		}),
 	}
 }
 
@@ -79,7 +85,7 @@ func overOnResume(t T, p Host, name string) {
 }
 
 func frozenAlone(t T, h *Harness) {
-	p := h.Host(t)
+	p := h.Host(t, 0)
 	ttl := h.ttl(time.Second)
 	hostAcquires(t, p, "jobs", ttl)
 	p.Freeze(t)
@@ -115,7 +121,7 @@ func hostHandsOver(t T, p Host, name string, ttl time.Duration) uint64 {
 }
 
 func frozenHost(t T, h *Harness, get func(T, Host, string, time.Duration) uint64) {
-	p, c := h.Host(t), h.client(t)
+	p, c := h.Host(t, 0), h.client(t)
 	ttl := h.ttl(2 * time.Second)
 	token := get(t, p, "jobs", ttl)
 	a := c.start(t, "jobs", h.lasting())
@@ -135,7 +141,7 @@ func frozenHost(t T, h *Harness, get func(T, Host, string, time.Duration) uint64
 }
 
 func killedHost(t T, h *Harness, get func(T, Host, string, time.Duration) uint64) {
-	p, c := h.Host(t), h.client(t)
+	p, c := h.Host(t, 0), h.client(t)
 	kept := c.mustTry(t, "kept", h.lasting())
 	token := get(t, p, "jobs", h.lasting().TTL)
 	a := c.start(t, "jobs", h.lasting())
@@ -150,7 +156,7 @@ func killedHost(t T, h *Harness, get func(T, Host, string, time.Duration) uint64
 }
 
 func killedWaiter(t T, h *Harness) {
-	p, cs := h.Host(t), h.clients(t, 2)
+	p, cs := h.Host(t, 0), h.clients(t, 2)
 	l := cs[0].mustTry(t, "jobs", h.lasting())
 	p.Enqueue(t, "jobs", h.lasting().TTL)
 	a := cs[1].start(t, "jobs", h.lasting())
@@ -167,7 +173,7 @@ func killedWaiter(t T, h *Harness) {
 }
 
 func killedAtLeast(t T, h *Harness) {
-	p, c := h.Host(t), h.client(t)
+	p, c := h.Host(t, 0), h.client(t)
 	least := h.ttl(2 * time.Second)
 	sent := time.Now()
 	if _, err := p.AcquireAtLeast(t, "jobs", h.lasting().TTL, least); err != nil {
@@ -176,4 +182,14 @@ func killedAtLeast(t T, h *Harness) {
 	granted := time.Now()
 	p.Kill(t)
 	wantExpiry(t, h.attempt(c.b, "jobs", h.lasting().TTL), sent.Add(least), granted.Add(least+h.late()+time.Second))
+}
+
+func killedDelay(t T, h *Harness) {
+	ttl := h.ttl(time.Second)
+	delay := 5 * ttl / 2
+	p, c := h.Host(t, delay), h.client(t)
+	hostAcquires(t, p, "jobs", ttl)
+	killed := time.Now()
+	p.Kill(t)
+	wantExpiry(t, h.attempt(c.b, "jobs", h.lasting().TTL), killed.Add(delay), time.Now().Add(delay+time.Second))
 }

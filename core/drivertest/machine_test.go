@@ -14,15 +14,16 @@ type machine struct {
 	w      *fixture
 	p      *process
 	client *core.Client
-	out    *valve // between the host and its plugin
+	out    *valve        // between the host and its plugin
+	delay  time.Duration // from its death to the release
 
 	mu     sync.Mutex
 	leases map[string]held
 	waits  int // Acquires that wait or have waited
 }
 
-func (w *fixture) host(t T) Host {
-	m := &machine{w: w, p: w.process(w.store), out: newValve(), leases: map[string]held{}}
+func (w *fixture) host(t T, delay time.Duration) Host {
+	m := &machine{w: w, delay: delay, p: w.process(w.store), out: newValve(), leases: map[string]held{}}
 	m.client = core.New(m.p.calls.behind(m.out), &core.Options{Logger: slog.New(slog.DiscardHandler), OnEvent: func(e core.Event) {
 		if m.mu.Lock(); e.Kind == core.EventWaiting {
 			m.waits++
@@ -52,9 +53,15 @@ func (m *machine) Freeze(T) {
 
 func (m *machine) Kill(T) {
 	m.out.set(true, false)
-	if !m.w.bug.abandons {
-		m.p.hostDied()
+	if m.w.bug.abandons {
+		return
 	}
+	if m.delay == 0 {
+		m.p.hostDied()
+		return
+	}
+	m.p.later(m.delay, m.p.hostDied)
+	m.p.renewFor(m.delay)
 }
 
 func (m *machine) Acquire(t T, name string, ttl, timeout time.Duration) (uint64, error) {

@@ -27,6 +27,7 @@ type bug struct {
 	slowClose        bool // Close waits for a frozen plugin
 	pluginRenews     bool // the plugin of a frozen host renews
 	abandons         bool // a dead host's locks are left to expire
+	forgetsDelay     bool // and so are those of one that asked for a delay
 	neverBack        bool // nobody reaches the server again after a stop
 	sameNamespace    bool // two namespaces are one
 

@@ -90,6 +90,19 @@ func (p *process) hostDied() {
 	}
 }
 
+// renewFor renews for d what the host held.
+func (p *process) renewFor(d time.Duration) {
+	if p.w.bug.forgetsDelay || d <= 0 {
+		return
+	}
+	every := d
+	for _, r := range p.held {
+		_ = p.link.renew(context.Background(), r)
+		every = min(every, r.TTL/3)
+	}
+	p.later(every, func() { p.renewFor(d - every) })
+}
+
 func (p *process) watchBoth(ctx context.Context, emit func(driver.Notice)) error {
 	var (
 		mu sync.Mutex

@@ -87,6 +87,29 @@ func TestHostDeathDelay(t *testing.T) {
 	eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
 }
 
+// A delay that is longer than the TTL is kept too: the plugin renews meanwhile.
+func TestHostDeathDelayBeyondTTL(t *testing.T) {
+	s := newStore(t)
+	const ttl, delay = 300 * time.Millisecond, 2 * time.Second
+	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{
+		Plugin: "far", Path: link(t, "far"), Config: s.config(), OnHostDeath: plugin.Policy{Delay: delay},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Acquire(t.Context(), "jobs", ttl, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	if err := h.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, timeout, "the lock is free", func() bool { return !s.holder(t, "jobs").Held() })
+	if took := time.Since(killed); took < delay {
+		t.Errorf("the lock was free after %v, before the delay of %v", took, delay)
+	}
+}
+
 func TestHostDeathAbandon(t *testing.T) {
 	s := newStore(t)
 	_, _, pid := deadHost(t, s, plugin.Policy{Abandon: true}, 1)

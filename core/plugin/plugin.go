@@ -64,7 +64,9 @@ type Policy struct {
 	// Abandon leaves them to their TTL.
 	Abandon bool
 	// Delay, not negative, is how long after the host's death they are
-	// released: for writes in flight and children of the host.
+	// released: for writes in flight and children of the host. The plugin
+	// renews them meanwhile, however short their TTL is. Should it end
+	// too, or not reach the store, they end with their TTL.
 	Delay time.Duration
 }
 

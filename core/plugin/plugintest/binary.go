@@ -54,9 +54,11 @@ func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *driv
 				return Open(t, name, &opts)
 			},
 			Plugin: func(b driver.Backend) drivertest.Process { return process{pluginPid(b)} },
-			Host: func(t drivertest.T) drivertest.Host {
+			Host: func(t drivertest.T, delay time.Duration) drivertest.Host {
 				t.Helper()
-				return startHost(t, HostSpec{Plugin: name, Path: path, Config: opts.Config, NoMTLS: opts.NoMTLS})
+				return startHost(t, HostSpec{
+					Plugin: name, Path: path, Config: opts.Config, NoMTLS: opts.NoMTLS, OnHostDeath: plugin.Policy{Delay: delay},
+				})
 			},
 		}
 	}

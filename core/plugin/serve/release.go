@@ -24,9 +24,7 @@ const (
 func (p *process) releaseAll(t *tracker) {
 	start := time.Now()
 	count := t.refuse()
-	if p.setup.Delay > 0 {
-		time.Sleep(p.setup.Delay)
-	}
+	t.keep(time.Now().Add(p.setup.Delay))
 	ctx, cancel := context.WithTimeout(context.Background(), releaseBudget)
 	defer cancel()
 	if left := t.releaseAll(ctx); left > 0 {
@@ -37,11 +35,65 @@ func (p *process) releaseAll(t *tracker) {
 }
 
 // refuse refuses new requests from now on and says how many owners are known.
+// The host's last renewals may have failed, so nothing is known of when the store
+// lets its leases expire.
 func (t *tracker) refuse() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dead = true
+	for _, e := range t.entries {
+		e.until = time.Time{}
+	}
 	return len(t.entries)
+}
+
+// keep renews until end, as the host would, what it was granted. A lease that
+// outlives end needs no renewal, and one that has ended is not brought back.
+func (t *tracker) keep(end time.Time) {
+	for time.Now().Before(end) {
+		ops, pause := t.due(end)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*pause)
+		sent := time.Now()
+		t.each(ctx, ops, func(op driver.Op, err error) {
+			switch {
+			case err == nil:
+				t.renewed(op.Owner, sent.Add(op.TTL))
+			case errors.Is(err, driver.ErrNotHeld):
+				t.forget(op.Owner)
+			}
+		})
+		cancel()
+		time.Sleep(min(pause, time.Until(end)))
+	}
+}
+
+// due lists the renewals to make now, and says when to look again: a third of the
+// shortest TTL is left for tries that fail.
+func (t *tracker) due(end time.Time) (ops []driver.Op, pause time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	pause = end.Sub(now)
+	for _, e := range t.entries {
+		if !e.granted || !e.until.Before(end) {
+			continue
+		}
+		pause = min(pause, e.ttl/9)
+		if e.until.Sub(now) <= e.ttl*2/3 {
+			r := driver.Request{Name: e.name, Owner: e.owner, Token: e.token, TTL: e.ttl}
+			ops = append(ops, driver.Op{Kind: driver.OpRenew, Request: r})
+		}
+	}
+	return ops, max(pause, time.Millisecond)
+}
+
+// renewed notes until when the store keeps owner's lease.
+func (t *tracker) renewed(owner string, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[owner]; e != nil {
+		e.until = until
+	}
 }
 
 // releaseAll works until nothing is left or ctx ends, and says how many owners
@@ -89,10 +141,26 @@ func (t *tracker) pending() (ops []driver.Op, acquires int) {
 
 // releaseOps does ops and says how many succeeded.
 func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
+	var done atomic.Int64
+	t.each(ctx, ops, func(op driver.Op, err error) {
+		if err == nil || errors.Is(err, driver.ErrNotHeld) {
+			t.forget(op.Owner)
+			done.Add(1)
+		}
+	})
+	return int(done.Load())
+}
+
+// each does ops, releases or renewals, and calls done with what came of each, from
+// several goroutines.
+func (t *tracker) each(ctx context.Context, ops []driver.Op, done func(driver.Op, error)) {
 	batcher := driver.BatcherOf(t.Backend)
 	do := func(part []driver.Op) []driver.Result {
-		if batcher != nil {
+		switch {
+		case batcher != nil:
 			return batcher.Batch(ctx, part)
+		case part[0].Kind == driver.OpRenew:
+			return []driver.Result{{Err: t.Backend.Renew(ctx, part[0].Request)}}
 		}
 		return []driver.Result{{Err: t.Backend.Release(ctx, part[0].Request)}}
 	}
@@ -101,20 +169,15 @@ func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 		size = releaseBatch
 	}
 	var wg sync.WaitGroup
-	var done atomic.Int64
 	slots := make(chan struct{}, releaseAtOnce)
 	for part := range slices.Chunk(ops, size) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
 			for i, result := range do(part) {
-				if result.Err == nil || errors.Is(result.Err, driver.ErrNotHeld) {
-					t.forget(part[i].Owner)
-					done.Add(1)
-				}
+				done(part[i], result.Err)
 			}
 		})
 	}
 	wg.Wait()
-	return int(done.Load())
 }

@@ -18,6 +18,7 @@ type entry struct {
 	// acquire whose outcome is unknown: then it must be withdrawn.
 	granted bool
 	token   uint64 // of the grant; zero without fencing
+	ttl     time.Duration
 	// keepUntil is the instant to which the lock must stay taken.
 	keepUntil time.Time
 	// until is when the store lets the grant expire, as far as we know.
@@ -78,7 +79,7 @@ func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 		e = &entry{name: r.Name, owner: r.Owner}
 		t.entries[r.Owner] = e
 	}
-	e.until = now.Add(r.TTL)
+	e.ttl, e.until = r.TTL, now.Add(r.TTL)
 	return e
 }
 
