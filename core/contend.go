@@ -60,7 +60,7 @@ func (a *contender) wake() {
 
 // acquire waits for l. The caller has called begin.
 func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
-	if err := ctx.Err(); err != nil {
+	if err := l.unaskable(ctx); err != nil {
 		return nil, l.failed(ctx, op, nil, err)
 	}
 	l.c.start()
@@ -83,6 +83,14 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	return nil, l.failed(ctx, op, a, a.giveUp(ctx, err))
 }
 
+// unaskable is why there is nothing to ask the store for.
+func (l *Lock) unaskable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return l.c.refuseReentry(ctx, l.name)
+}
+
 // failed reports an attempt that came to nothing, and returns its error as the
 // caller gets it. Without a contender the store was not asked.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
@@ -97,7 +105,7 @@ func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) e
 
 // tryAcquire asks once. The caller has called begin.
 func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
-	if err := ctx.Err(); err != nil {
+	if err := l.unaskable(ctx); err != nil {
 		return nil, l.failed(ctx, "acquire", nil, err)
 	}
 	if l.c.queues.waiting(l.name) {

@@ -21,6 +21,11 @@ var (
 	ErrClosed      = driver.ErrClosed      // the Client was closed
 )
 
+// ErrReentrant: the lock is asked for with a ctx that ends with a lease of that
+// very lock, one of Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks are
+// not reentrant, so waiting could only end with that lease. Comes with ErrHeld.
+var ErrReentrant = errors.New("lock is held by its caller")
+
 // HeldError says who holds a lock, and for how long when that is known.
 type HeldError = driver.HeldError
 

@@ -182,7 +182,7 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel con
 
 func (l *Lease) context(parent context.Context) (context.Context, context.CancelCauseFunc) {
 	l.c.look()
-	ctx, cancel := context.WithCancelCause(parent)
+	ctx, cancel := context.WithCancelCause(l.holding(parent))
 	entry := &leaseCtx{ctx, cancel}
 	s := &l.c.sched
 	s.mu.Lock()

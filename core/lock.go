@@ -168,6 +168,10 @@ func (l *Lock) Name() string { return l.name }
 // that refuses this client after it has served it once: servers are read-only
 // in a failover, and passwords are rotated (K8). [Client.Check] says why.
 //
+// Locks are not reentrant: a goroutine that acquires what it holds waits for
+// itself. Where ctx shows that, being one of Do, TryDo or Run or of
+// [Lease.Context] for this lock of this client, the error is [ErrReentrant].
+//
 // The error is an [*Error]. It satisfies errors.Is for ctx.Err() when ctx has
 // ended, and then also says what it was waiting for. After an error this call
 // owns nothing, unless it is an [*IndeterminateError], which says until when
@@ -209,7 +213,7 @@ func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease
 
 // TryDo is Do with TryAcquire: it does not wait, and returns an error that
 // satisfies errors.Is(err, ErrHeld) without running fn when another owner
-// holds the lock.
+// holds the lock, or this one: then it is [ErrReentrant] as well.
 func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.tryAcquire(ctx) })
 }
