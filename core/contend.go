@@ -130,7 +130,7 @@ func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 // refusal is the answer to a TryAcquire while goroutines of this host wait: it
 // must not overtake them, whatever the store would say.
 func (l *Lock) refusal(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, maxLook)
+	ctx, cancel := context.WithTimeout(ctx, driver.AcquireBudget(l.opts.TTL))
 	defer cancel()
 	h, err := l.c.b.Inspect(ctx, l.name)
 	if err != nil {

@@ -39,6 +39,11 @@ type Holder = driver.Holder
 // Properties are the claims that a backend makes.
 type Properties = driver.Properties
 
+// ErrUnreleased: the function of Do or TryDo has done its work and returned nil,
+// but the store has not confirmed the release. The lock may stay taken until the
+// time that the error says.
+var ErrUnreleased = errors.New("work is done, but its lock may still be taken")
+
 // Causes: why a lease or term ended, as Lease.Err, Term.Err and context.Cause
 // tell. Test with errors.Is; [CauseName] names them.
 var (

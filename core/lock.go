@@ -191,6 +191,11 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 // the error wraps ErrUnavailable, and the attempt was undone; an
 // [*IndeterminateError] says that it could not be. If the store refuses this
 // client the error wraps ErrDenied, also for a while in a failover.
+//
+// While the store is silent it takes 3 s at most, less with a shorter TTL or a
+// ctx that ends before, and then Options.CleanupBudget (1 s) at most to undo the
+// attempt. Less than 3 s would fail where a connection is lost and made anew. A
+// job that runs each second gives it a ctx of a second.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
 		return nil, err
@@ -206,7 +211,9 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 //
 // The error joins that of fn, the cause if the lease was lost before fn
 // returned, and that of the release. It wraps ErrClosed if Close did not wait
-// until fn had returned: then the lock is left to expire, too.
+// until fn had returned: then the lock is left to expire, too. One that
+// satisfies errors.Is(err, [ErrUnreleased]) is of the release alone: fn has
+// returned nil under its lease, and must not run again for that error.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.acquire(ctx, "acquire") })
 }
@@ -214,6 +221,10 @@ func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease
 // TryDo is Do with TryAcquire: it does not wait, and returns an error that
 // satisfies errors.Is(err, ErrHeld) without running fn when another owner
 // holds the lock, or this one: then it is [ErrReentrant] as well.
+//
+// A silent store delays fn for as long as it may delay TryAcquire, and the return
+// of TryDo by as long as it may delay [Lease.Release]: until the lease is over, or
+// for Options.CleanupBudget after ctx has ended.
 func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.tryAcquire(ctx) })
 }
@@ -239,7 +250,7 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 		stop()
 		switch lost := lease.Err(); {
 		case lost == nil:
-			err = both(err, lease.Release(ctx))
+			err = afterWork(err, lease.Release(ctx))
 		case errors.Is(lost, ErrClosed) || !errors.Is(lost, ErrReleased): // fn may release it itself
 			err = both(err, c.wrap("hold", l.name, lost))
 		}
@@ -253,4 +264,12 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 		return nil // lost at once: the cause says why
 	}
 	return fn(fctx, lease)
+}
+
+// afterWork joins the error of a function under a lock and that of the release.
+func afterWork(work, release error) error {
+	if work == nil && release != nil && !errors.Is(release, ErrNotHeld) {
+		return fmt.Errorf("%w: %w", ErrUnreleased, release)
+	}
+	return both(work, release)
 }

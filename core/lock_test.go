@@ -226,6 +226,75 @@ func TestDoRunsUnderTheLease(t *testing.T) {
 	})
 }
 
+// Do tells work that failed from a release that is not confirmed, and joins both.
+func TestDoTellsWorkFromRelease(t *testing.T) {
+	failed := errors.New("failed")
+	for name, down := range map[string]error{
+		"unknown": errDown, "not sent": fmt.Errorf("%w (%w)", ErrUnavailable, driver.ErrNotSent), "refused": ErrDenied,
+	} {
+		for _, work := range []error{nil, failed} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				c, _ := open(t, f)
+				err := lockOf(t, c, "a", nil).Do(t.Context(), func(context.Context, *Lease) error {
+					f.hook(func(context.Context, string, driver.Request) error { return down }, nil)
+					return work
+				})
+				if errors.Is(err, ErrUnreleased) != (work == nil) || work != nil && !errors.Is(err, work) || !errors.Is(err, down) ||
+					errors.Is(err, ErrIndeterminate) != (name == "unknown") {
+					t.Errorf("release %s, work %v: %v", name, work, err)
+				}
+			})
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c, _ := open(t, f)
+		err := lockOf(t, c, "a", nil).Do(t.Context(), func(context.Context, *Lease) error {
+			f.forget("a") // nothing was kept from others
+			return nil
+		})
+		if !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrUnreleased) {
+			t.Errorf("the lock was lost meanwhile: %v", err)
+		}
+	})
+}
+
+// The longest times of TryAcquire and TryDo are those that their comments give.
+func TestK2TryOfASilentStoreIsBounded(t *testing.T) {
+	for _, tc := range []struct{ ttl, ctx, want time.Duration }{
+		{10 * time.Second, time.Hour, 4 * time.Second},
+		{time.Second, time.Hour, 2 * time.Second},
+		{10 * time.Second, time.Second, 2 * time.Second},
+	} {
+		for _, waiters := range []int{0, 1} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(waiting...)
+				c, _ := open(t, f)
+				l := lockOf(t, c, "a", &LockOptions{TTL: tc.ttl})
+				f.steal("a")
+				wctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				for range waiters {
+					go func() { _, _ = l.Acquire(wctx) }()
+				}
+				synctest.Wait()
+				f.hook(func(ctx context.Context, _ string, _ driver.Request) error {
+					<-ctx.Done()
+					return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+				}, nil)
+				ctx, cancel := context.WithTimeout(t.Context(), tc.ctx)
+				defer cancel()
+				began := time.Now()
+				err := l.TryDo(ctx, func(context.Context, *Lease) error { return nil })
+				if took := time.Since(began); took > tc.want+grace+2*tick || !errors.Is(err, ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("TTL %v, ctx %v, %d waiters: %v after %v", tc.ttl, tc.ctx, waiters, err, took)
+				}
+			})
+		}
+	}
+}
+
 func TestDoReleasesWhenFnPanics(t *testing.T) {
 	f := newFake()
 	c, _ := open(t, f)
