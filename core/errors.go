@@ -3,6 +3,8 @@ package core
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -106,9 +108,36 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.Name == "" {
-		return fmt.Sprintf("%s on %s: %v", e.Op, e.Backend, e.Err)
+		return fmt.Sprintf("%s on %s: %s", e.Op, e.Backend, e.cause())
 	}
-	return fmt.Sprintf("%s %q on %s: %v", e.Op, e.Name, e.Backend, e.Err)
+	return fmt.Sprintf("%s %q on %s: %s", e.Op, e.Name, e.Backend, e.cause())
+}
+
+// cause is the text of Err without what e says already. A backend names itself, its
+// operation and the lock ("redis: acquire \"jobs\": ..."), because it may be used
+// without this package; core may have put words of its own before that.
+func (e *Error) cause() string {
+	said, rest := "", e.Err.Error()
+	for {
+		before, after, ok := strings.Cut(rest, e.Backend+": ")
+		said += before
+		if !ok || e.Backend == "" {
+			return said + rest[len(before):]
+		}
+		operation := strings.TrimLeft(after, "abcdefghijklmnopqrstuvwxyz ")
+		named, ok := strings.CutPrefix(operation, strconv.Quote(e.Name)+": ")
+		if !ok && e.Name == "" {
+			named, ok = strings.CutPrefix(after, e.Op+": ")
+		}
+		switch {
+		case ok:
+			rest = named
+		case said == "":
+			rest = after
+		default:
+			said, rest = said+e.Backend+": ", after
+		}
+	}
 }
 
 // Unwrap returns Err.

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -52,6 +53,9 @@ func serverDown(t T, h *Harness) {
 		t.Errorf("TryAcquire with the server down: %v; want ErrUnavailable", err)
 	}
 	wantWithin(t, start, time.Now(), 3*time.Second, "TryAcquire with the server down")
+	if text := err.Error(); strings.Count(text, `"jobs"`) != 1 || strings.Count(text, h.props.Name+": ") != 1 {
+		t.Errorf("the error says the lock or the backend more than once: %s", text)
+	}
 	err = call(t, c.Check)
 	if !errors.Is(c.hooks.refuse(err), core.ErrUnavailable) {
 		t.Errorf("Check with the server down: %v; want ErrUnavailable", err)

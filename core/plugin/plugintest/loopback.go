@@ -157,7 +157,7 @@ type farEnd struct {
 }
 
 func (f *farEnd) Configure(context.Context, wire.Setup) (wire.Opened, error) {
-	o := wire.Opened{Backend: f.backend, DataSocket: f.socket}
+	o := wire.Opened{Name: f.backend.Properties().Name, Backend: f.backend, DataSocket: f.socket}
 	if f.socket == "" {
 		return o, nil
 	}
