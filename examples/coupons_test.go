@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/lockbench/lockbench/core/fence"
 )
 
 // url waits for the address that a server has.
@@ -72,6 +74,32 @@ func testCoupons(t *testing.T, w system) {
 func TestCouponsInOneProcess(t *testing.T) {
 	t.Parallel()
 	sell(t, true, threeInOne(t)).check(t)
+}
+
+// The reading of a new holder is what makes a write of the one before it stale.
+func TestCouponsRefuseALateWrite(t *testing.T) {
+	t.Parallel()
+	stock, _ := url(t, run(t, "coupons", "stock", "--listen", "127.0.0.1:0"), 0)
+	ask := func(method, token, body string, want int) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, stock+"/left", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(fence.Header, token)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s under token %s: %s, want %d", method, token, resp.Status, want)
+		}
+	}
+	ask(http.MethodPost, "7", "", http.StatusOK)
+	ask(http.MethodPost, "8", "", http.StatusOK)
+	ask(http.MethodPut, "7", "999", http.StatusConflict)
+	ask(http.MethodPut, "8", "999", http.StatusOK)
 }
 
 // TestCouponsWithoutLock shows what the lock is for.

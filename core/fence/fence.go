@@ -6,9 +6,11 @@
 // first goes on writing. Every grant carries a token that is higher than the
 // ones before it, so a resource that compares tokens refuses that late write.
 //
-// A new holder's first act should be a write, or [Guard.Raise] with nothing
-// else: from then on every earlier holder is stale. The same token may come any
-// number of times.
+// The first act of a new holder must be a write, or [Guard.Raise] with nothing
+// else: from then on every earlier holder is stale. One that reads first, and
+// writes what it made of that, undoes a late write of the holder before it, which
+// the resource had no reason yet to refuse. The same token may come any number
+// of times.
 //
 // The package depends on the standard library only and knows nothing of locks,
 // so it fits into services that take none. A token of zero, which backends

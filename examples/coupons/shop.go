@@ -66,20 +66,22 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 		err = s.lock.Do(r.Context(), func(ctx context.Context, lease *core.Lease) error { return sell(ctx, lease.Token()) })
 	}
 	switch {
+	case err == nil, errors.Is(err, core.ErrUnreleased): // sold, whenever the lock is free again
+		fmt.Fprintf(w, "coupon; %d left\n", left)
 	case errors.Is(err, errSoldOut):
 		http.Error(w, err.Error(), http.StatusGone)
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	default:
-		fmt.Fprintf(w, "coupon; %d left\n", left)
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	}
 }
 
 var errSoldOut = errors.New("sold out")
 
-// sell reads the stock and writes one less, under the token of the lock.
+// sell reads the stock and writes one less, under the token of the lock. Already
+// the reading shows the token, by POST: after it no write of an earlier holder is
+// accepted, so that what was read stays true until this one writes.
 func (s *shop) sell(ctx context.Context, token uint64) (left int, err error) {
-	text, err := s.ask(ctx, http.MethodGet, token, "")
+	text, err := s.ask(ctx, http.MethodPost, token, "")
 	if err != nil {
 		return 0, err
 	}

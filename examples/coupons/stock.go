@@ -19,7 +19,10 @@ import (
 
 // stock is the resource: how many coupons are left. Nothing in it keeps two
 // shops from reading the same number and both writing one less.
-type stock struct{ left atomic.Int64 }
+type stock struct {
+	left  atomic.Int64
+	guard *fence.Guard // nil accepts every write
+}
 
 func stockMain(fs *flag.FlagSet, args []string) {
 	listen := fs.String("listen", "127.0.0.1:7700", "address to serve on")
@@ -37,14 +40,22 @@ func stockMain(fs *flag.FlagSet, args []string) {
 func serveStock(ctx context.Context, address string, coupons int64, checked bool) error {
 	var s stock
 	s.left.Store(coupons)
-	var write http.Handler = http.HandlerFunc(s.write)
 	if checked {
-		write = fence.Handler(&fence.Guard{}, func(*http.Request) string { return "coupons" }, write)
+		s.guard = &fence.Guard{}
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /left", s.read)
-	mux.Handle("PUT /left", write)
+	mux.Handle("POST /left", s.guarded(s.read))
+	mux.Handle("PUT /left", s.guarded(s.write))
 	return serve(ctx, address, mux)
+}
+
+// guarded refuses what carries a stale token or none, and makes older ones stale.
+func (s *stock) guarded(h http.HandlerFunc) http.Handler {
+	if s.guard == nil {
+		return h
+	}
+	return fence.Handler(s.guard, func(*http.Request) string { return "coupons" }, h)
 }
 
 // serve says on which address it listens, and serves until ctx ends and the
@@ -85,5 +96,14 @@ func (s *stock) write(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	s.left.Store(left)
+	if s.guard == nil {
+		s.left.Store(left)
+		return
+	}
+	// Again, and now nothing comes between the check and the write.
+	token, _ := strconv.ParseUint(r.Header.Get(fence.Header), 10, 64) // guarded has read it
+	err = s.guard.Do("coupons", token, func() error { s.left.Store(left); return nil })
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+	}
 }
