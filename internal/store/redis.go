@@ -49,6 +49,12 @@ var redisKind = &Store{
 				Source: 10,
 			},
 			{
+				Rules: claim.Twice(claim.Token), All: []claim.Condition{claim.TwoStores},
+				Why: "each server grants its locks. A host stays at the first server that it was led to, refuses connections to another one while that serves, and its check fails; " +
+					"two hosts that were led to different servers do not notice. An address must lead to one master, and in a Cluster to nodes of one",
+				Source: 9,
+			},
+			{
 				Rules: claim.Twice(), All: []claim.Condition{claim.ClockForward},
 				Why:    "keys expire by the server's wall clock",
 				Source: 11,

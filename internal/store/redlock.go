@@ -43,6 +43,11 @@ var redlockKind = &Store{
 				Source: 4,
 			},
 			{
+				Rules: claim.Twice(), All: []claim.Condition{claim.TwoStores},
+				Why:    "a node whose address leads hosts to different servers votes twice, once for each. Two addresses of one server are refused",
+				Source: 6,
+			},
+			{
 				Rules: claim.Twice(), All: []claim.Condition{claim.QuarantineOff}, Any: []claim.Condition{claim.DataLost, claim.WritesLost, claim.OldData},
 				Why:    "a node that has lost its data votes again at once, also for a lock that it has forgotten",
 				Source: 6,

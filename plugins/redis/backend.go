@@ -20,6 +20,8 @@ type Backend struct {
 	sentinels *config.Source // of their password; nil where it is in no file
 	node      *redisnode.Node
 	server    atomic.Pointer[redisnode.Server] // of the newest connection; nil before
+	links     *redisnode.Links
+	identity  config.Identity // of the server at an address that is no Cluster's and no sentinel's
 
 	background *background.Group // of checks and listings too
 }
@@ -39,8 +41,8 @@ func Open(opts *Options) (*Backend, error) {
 	return open(config.Filled(opts))
 }
 
-func open(o Options) (*Backend, error) {
-	t, err := o.resolve()
+func open(opts Options) (*Backend, error) {
+	t, err := opts.resolve()
 	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
@@ -48,18 +50,23 @@ func open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	b := &Backend{target: t, background: background.New()}
+	b := &Backend{target: t, background: background.New(), links: &redisnode.Links{Labels: t.topology == redisnode.Alone}}
+	b.identity.Addr, b.identity.Log = b.address(), t.opts.Logger
 	if b.sentinels, err = t.opts.sentinelSource(); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	client, err := t.newClient(b.connected)
+	client, err := t.newClient(b.links, b.connected)
 	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	b.node = redisnode.NewNode(client, redisnode.Options{
+	o := redisnode.Options{
 		Keys: keys, ID: rand.Text(), Batches: t.opts.PoolSize,
-		WaitReplicas: t.opts.WaitReplicas, WaitTimeout: t.opts.WaitTimeout,
-	})
+		WaitReplicas: t.opts.WaitReplicas, WaitTimeout: t.opts.WaitTimeout, Silence: t.silence(),
+	}
+	if t.topology != redisnode.Cluster {
+		o.Links = b.links
+	}
+	b.node = redisnode.NewNode(client, o)
 	return b, nil
 }
 

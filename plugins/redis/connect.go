@@ -17,13 +17,10 @@ import (
 )
 
 // newClient makes the client for one server, a Sentinel group or a Cluster.
-func (t target) newClient(connected func(context.Context, *goredis.Conn) error) (goredis.UniversalClient, error) {
+func (t target) newClient(links *redisnode.Links, connected func(context.Context, *goredis.Conn) error) (goredis.UniversalClient, error) {
 	settings := t.opts.Connect
-	if t.opts.WaitReplicas > 0 {
-		// WAIT keeps its connection silent for so long.
-		settings.RequestTimeout += t.opts.WaitTimeout
-	}
-	u, err := redisnode.ClientOptions(settings, t.opts.PoolSize, t.tls, t.opts.Logger, connected)
+	settings.RequestTimeout = t.silence()
+	u, err := redisnode.ClientOptions(settings, t.opts.PoolSize, t.tls, t.opts.Logger, links, connected)
 	if err != nil {
 		return nil, err
 	}
@@ -45,6 +42,14 @@ func (t target) newClient(connected func(context.Context, *goredis.Conn) error) 
 	return goredis.NewClient(o), nil
 }
 
+// silence is for how long a connection may be silent that was asked something.
+func (t target) silence() time.Duration {
+	if t.opts.WaitReplicas > 0 {
+		return t.opts.RequestTimeout + t.opts.WaitTimeout // WAIT says nothing for so long
+	}
+	return t.opts.RequestTimeout
+}
+
 // connected looks at the server of a new connection, before its first request:
 // a server that was reconfigured, restarted or replaced breaks its connections,
 // so that nothing is granted by one that nobody looked at.
@@ -58,10 +63,11 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	if err != nil {
 		return refused{redisnode.Unsent(redisnode.Explain(err))}
 	}
-	if err := s.Unsafe(b.address(), b.target.topology); err != nil {
+	if err := errors.Join(b.unsafe(s), b.admit(s)); err != nil {
+		b.links.Refused()
 		return refused{err}
 	}
-	if s.Sentinel {
+	if s.Sentinel || s.Replica() { // of a Cluster: the client asks it for the slots
 		return nil
 	}
 	if err := s.Evicts(b.address()); err != nil {
@@ -76,7 +82,24 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	return nil
 }
 
-// watchPolicy looks at the servers' maxmemory-policy until Close.
+// unsafe tells why locks must not be kept on s, nil when they may be.
+func (b *Backend) unsafe(s redisnode.Server) error {
+	return s.Unsafe(b.address(), b.target.topology, b.server.Load() != nil)
+}
+
+// admit refuses a connection to a second server behind one address, while the
+// one in use serves. When it does not, its connections are left. A Cluster has
+// many servers, and sentinels say which one is the master.
+func (b *Backend) admit(s redisnode.Server) error {
+	if b.target.topology != redisnode.Alone || s.Replica() {
+		return nil
+	}
+	err := b.identity.Admit(s.RunID, func() bool { return b.links.Lead(b.identity.Current()) })
+	b.links.Keep(b.identity.Current())
+	return err
+}
+
+// watchPolicy looks at what may change on the servers until Close.
 func (b *Backend) watchPolicy() {
 	again := time.NewTicker(redisnode.PolicyEvery)
 	defer again.Stop()
@@ -85,7 +108,7 @@ func (b *Backend) watchPolicy() {
 		case <-b.background.Done():
 			return
 		case <-again.C:
-			b.node.LookAtPolicy(b.background, b.address())
+			b.node.LookAgain(b.background, *b.server.Load(), b.address())
 		}
 	}
 }
@@ -134,11 +157,11 @@ func (b *Backend) Check(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(s.Unsafe(b.address(), b.target.topology), s.Evicts(b.address())); err != nil {
+		if err := errors.Join(b.unsafe(s), s.Evicts(b.address())); err != nil {
 			return err
 		}
 		b.server.Store(&s)
-		return errors.Join(b.node.Refusal(), b.checkReplicas(s))
+		return errors.Join(b.node.Refusal(), b.checkReplicas(s), b.identity.Err())
 	})
 	if err == nil {
 		// Without wake-ups locks are granted later, and not wrongly.

@@ -60,7 +60,7 @@ func configured(cfg driver.Config) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	client, err := t.newClient(nil)
+	client, err := t.newClient(&redisnode.Links{}, nil)
 	if err != nil {
 		return target{}, err
 	}

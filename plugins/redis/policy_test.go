@@ -63,13 +63,13 @@ func TestPolicyWithAMasterDown(t *testing.T) {
 	must(t, servers[1].Stop())
 	for round := range 3 {
 		must(t, evicting.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru").Err())
-		b.node.LookAtPolicy(ctx, b.address())
+		b.node.LookAgain(ctx, *b.server.Load(), b.address())
 		_, err := b.TryAcquire(ctx, lease("b", "o1"))
 		if !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "allkeys-lru") {
 			t.Fatalf("round %d: acquire while a master evicts: %v", round, err)
 		}
 		must(t, evicting.ConfigSet(ctx, "maxmemory-policy", "noeviction").Err())
-		b.node.LookAtPolicy(ctx, b.address())
+		b.node.LookAgain(ctx, *b.server.Load(), b.address())
 		must(t, b.Release(ctx, acquire(t, b, lease("b", "o2"))))
 	}
 }
@@ -84,16 +84,16 @@ func TestPolicyOfAFrozenMaster(t *testing.T) {
 	must(t, b.Check(ctx))
 	evicting := plain(t, servers[2])
 	must(t, evicting.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru").Err())
-	b.node.LookAtPolicy(ctx, b.address())
+	b.node.LookAgain(ctx, *b.server.Load(), b.address())
 	must(t, servers[2].Freeze())
-	b.node.LookAtPolicy(ctx, b.address())
+	b.node.LookAgain(ctx, *b.server.Load(), b.address())
 	if err := b.node.Refusal(); !errors.Is(err, driver.ErrDenied) {
 		t.Errorf("while a master that evicts is frozen: %v", err)
 	}
 	must(t, servers[2].Resume())
 	must(t, evicting.ConfigSet(ctx, "maxmemory-policy", "noeviction").Err())
 	eventually(t, "the refusal ends", func() bool {
-		b.node.LookAtPolicy(ctx, b.address())
+		b.node.LookAgain(ctx, *b.server.Load(), b.address())
 		return b.node.Refusal() == nil
 	})
 }

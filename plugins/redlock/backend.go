@@ -77,15 +77,17 @@ func open(o Options) (*Backend, error) {
 	b.contention.init()
 	b.tombstones.init()
 	clients := make([]*goredis.Client, len(addrs))
+	links := make([]*redisnode.Links, len(addrs))
 	for i, a := range addrs {
-		if clients[i], err = newClient(o, a); err != nil {
+		links[i] = &redisnode.Links{}
+		if clients[i], err = newClient(o, a, links[i]); err != nil {
 			return nil, fmt.Errorf("redlock: %w", err)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
 	for i, a := range addrs {
-		b.nodes = append(b.nodes, newNode(b, i, a.Addr, clients[i]))
+		b.nodes = append(b.nodes, newNode(b, i, a.Addr, clients[i], links[i]))
 	}
 	for _, n := range b.nodes {
 		b.background.Go(func() { n.run(ctx) })
@@ -93,12 +95,12 @@ func open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-func newClient(o Options, a redisnode.Address) (*goredis.Client, error) {
+func newClient(o Options, a redisnode.Address, links *redisnode.Links) (*goredis.Client, error) {
 	c := o.Connect
 	if err := redisnode.Take(&c, a); err != nil {
 		return nil, err
 	}
-	u, err := redisnode.ClientOptions(c, o.PoolSize, a.TLS, o.Logger, nil)
+	u, err := redisnode.ClientOptions(c, o.PoolSize, a.TLS, o.Logger, links, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +166,7 @@ func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-cha
 // inspectServer looks at the server behind a new connection of n.
 func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn) (redisnode.Server, error) {
 	s, err := n.store.Probe(ctx, conn)
-	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone), redisnode.Explain(err)); err != nil {
+	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone, n.identity.Load() != 0), redisnode.Explain(err)); err != nil {
 		return s, err
 	}
 	b.mu.Lock()

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"time"
 
@@ -19,9 +20,10 @@ import (
 type connection struct {
 	n      *node
 	conn   *goredis.Conn
+	server redisnode.Server
 	marker string // what admits this run; "" without quarantine
 	args   []any
-	looked time.Time // at the server's maxmemory-policy
+	looked time.Time // at what may change on the server
 }
 
 // lookEvery is how often a silent node is asked, so that it is known soon that
@@ -61,7 +63,7 @@ func (c *connection) serve(ctx context.Context) error {
 // next sends what is queued, and reports whether something was.
 func (c *connection) next(ctx context.Context) (bool, error) {
 	if time.Since(c.looked) >= redisnode.PolicyEvery {
-		if err := c.lookAtPolicy(ctx); err != nil {
+		if err := c.lookAgain(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -80,15 +82,29 @@ func (c *connection) next(ctx context.Context) (bool, error) {
 	return true, c.vote(ctx, batch)
 }
 
-// lookAtPolicy reads again what may be changed without breaking a connection.
-func (c *connection) lookAtPolicy(ctx context.Context) error {
+// lookAgain reads again what may change without breaking a connection. A node
+// that has become a replica answers questions, and refuses votes.
+func (c *connection) lookAgain(ctx context.Context) error {
 	c.looked = time.Now()
-	s, err := redisnode.ReadPolicy(c.soon(ctx), c.conn)
+	s, err := c.server.ReadAgain(c.soon(ctx), c.conn)
 	if err != nil {
+		return c.late(err)
+	}
+	if err := s.Unsafe(c.n.addr, redisnode.Alone, true); err != nil {
+		c.n.links.Leave(c.looked)
 		return err
 	}
 	c.n.refuse(s.Evicts(c.n.addr))
 	return nil
+}
+
+// late names the setting by which err, of a reply that did not come, was one.
+func (c *connection) late(err error) error {
+	if !timedOut(err) {
+		return err
+	}
+	return fmt.Errorf("no reply within node_timeout (%v), which must be longer than a round trip to %s takes: %w",
+		c.n.b.opts.NodeTimeout, c.n.addr, redisnode.Explain(err))
 }
 
 // pause is how long the node may stay silent.
@@ -104,7 +120,7 @@ func (c *connection) look(ctx context.Context) error {
 	if err := c.vote(ctx, nil); err != nil || c.n.held.episode == "" {
 		return err
 	}
-	return c.admit(c.soon(ctx))
+	return c.late(c.admit(c.soon(ctx)))
 }
 
 // vote has one script answer a batch, and delivers the votes. An error ends
@@ -125,24 +141,33 @@ func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 		c.n.answered(b, decode(b.kind, answers[i]))
 	}
 	if c.marker != "" && admitted != (c.n.held.episode == "") {
-		return c.admit(c.soon(ctx))
+		return c.late(c.admit(c.soon(ctx)))
 	}
 	return nil
 }
 
 // ask returns the answers to batch, and whether the node votes.
 func (c *connection) ask(ctx context.Context, batch []*quorumRequest) (answers []any, admitted bool, err error) {
-	sent := c.n.b.clock()
+	sent, began := c.n.b.clock(), time.Now()
 	reply, err := c.run(ctx, "evalsha", voteScript.SHA, batch)
 	if goredis.HasErrorPrefix(err, "NOSCRIPT") {
 		reply, err = c.run(ctx, "eval", voteScript.Text, batch)
 	}
-	if err != nil {
-		return nil, false, redisnode.Explain(err)
-	}
 	f := redisnode.FieldsOf(reply)
 	if len(f) == 3 {
 		answers, _ = f[2].([]any)
+	}
+	if err == nil {
+		err = redisnode.AstrayInside(answers)
+	}
+	if redisnode.Astray(err) {
+		c.n.links.Leave(began)
+	}
+	if err != nil && len(batch) == 0 {
+		return nil, false, redisnode.Unsent(c.late(redisnode.Explain(err))) // nothing was asked for
+	}
+	if err != nil {
+		return nil, false, c.late(redisnode.Explain(err))
 	}
 	now, votes := f.Number(0), f.Number(1)
 	if now < 0 || votes < 0 || len(answers) != len(batch) {

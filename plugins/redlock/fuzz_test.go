@@ -72,7 +72,7 @@ func configured(cfg driver.Config) (redisnode.Keys, []redisnode.Address, error) 
 			break
 		}
 		var client *goredis.Client
-		if client, err = newClient(o, a); err == nil {
+		if client, err = newClient(o, a, &redisnode.Links{}); err == nil {
 			err = client.Close()
 		}
 	}

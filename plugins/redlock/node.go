@@ -39,6 +39,7 @@ type node struct {
 	addr   string
 	client *goredis.Client
 	store  *redisnode.Node // its queues of waiters; on other connections
+	links  *redisnode.Links
 
 	// ahead is the node's clock minus Backend.clock at the last reply, in
 	// microseconds; too small by the way of the reply. 0 before the first.
@@ -75,9 +76,9 @@ const maxRetries = 10_000
 // errConnecting is why a node does not vote before its first connection.
 var errConnecting = errors.New("not connected yet")
 
-func newNode(b *Backend, index int, addr string, client *goredis.Client) *node {
+func newNode(b *Backend, index int, addr string, client *goredis.Client, links *redisnode.Links) *node {
 	n := &node{
-		b: b, index: index, addr: addr, client: client,
+		b: b, index: index, addr: addr, client: client, links: links,
 		more: make(chan struct{}, 1),
 		queue: batch.NewQueue(batch.Limits[*quorumRequest]{
 			Count: func() int { return maxPerScript },
@@ -85,7 +86,7 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client) *node {
 		}),
 	}
 	n.uncertain.Age = redisnode.TombstoneFor
-	n.store = redisnode.NewNode(client, redisnode.Options{Keys: b.keys, ID: b.id, Batches: 1})
+	n.store = redisnode.NewNode(client, redisnode.Options{Keys: b.keys, ID: b.id, Batches: 1, Links: links, Silence: b.opts.RequestTimeout})
 	n.start(firstConnect * b.opts.NodeTimeout)
 	return n
 }
@@ -295,14 +296,18 @@ func (n *node) describe() string {
 // session is one connection, from its set-up to its end. It returns nil when
 // the backend is closing.
 func (n *node) session(ctx context.Context) error {
+	began := time.Now()
 	conn := n.client.EphemeralConn()
 	defer conn.Close()
 	s, err := n.b.inspectServer(ctx, n, conn)
 	if err != nil {
 		return err
 	}
+	if was := n.server.RunID; was != "" && was != s.RunID {
+		n.links.Leave(began) // the queues are on another server now
+	}
 	n.refuse(s.Evicts(n.addr))
-	c := &connection{n: n, conn: conn, marker: n.b.marker(s.RunID), looked: time.Now()}
+	c := &connection{n: n, conn: conn, server: s, marker: n.b.marker(s.RunID), looked: time.Now()}
 	if err := c.look(ctx); err != nil {
 		return err
 	}

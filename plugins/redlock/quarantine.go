@@ -166,7 +166,7 @@ func initAll(ctx context.Context, o Options, stdout io.Writer) error {
 	voting := 0
 	runs := map[string]string{}
 	for _, a := range addrs {
-		client, err := newClient(o, a)
+		client, err := newClient(o, a, &redisnode.Links{})
 		if err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (f *fresh) look(ctx context.Context, maxTTL time.Duration) error {
 	if err != nil {
 		return redisnode.Explain(err)
 	}
-	if err := s.Unsafe(f.addr, redisnode.Alone); err != nil {
+	if err := s.Unsafe(f.addr, redisnode.Alone, false); err != nil {
 		return err
 	}
 	f.runID, f.marker = s.RunID, markerOf(s.RunID, maxTTL)

@@ -89,3 +89,16 @@ type quiet struct{ syscall.RawConn }
 func (q quiet) Read(look func(fd uintptr) bool) error {
 	return q.RawConn.Read(func(fd uintptr) bool { return rawio.Silent(fd) || look(fd) })
 }
+
+// hungUp reports whether the other end of conn has closed it.
+func hungUp(conn net.Conn) (yes bool) {
+	c, ok := conn.(*pollConn)
+	if !ok {
+		return false
+	}
+	err := c.raw.Control(func(fd uintptr) {
+		n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		yes = n == 0 && err == nil || err != nil && err != syscall.EAGAIN && err != syscall.EINTR
+	})
+	return yes || err != nil
+}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"syscall"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -42,13 +41,13 @@ func Take(c *config.Connect, a Address) error {
 // ClientOptions returns what every client is made with: pool is how many
 // connections carry requests, and with secure the address asks for TLS. Each new connection is given to connected before its
 // first request; when that fails the connection is closed and the request
-// fails with the same error, unsent.
+// fails with the same error, unsent. Links must be the client's own.
 //
 // The client never sends a request a second time: its first sending may have
 // been executed. It uses RESP2, which has no push frames to look for. What it
 // would print about failed connections, to the standard error of the whole
 // process, is dropped: the same errors reach the callers.
-func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger,
+func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, links *Links,
 	connected func(context.Context, *goredis.Conn) error,
 ) (*goredis.UniversalOptions, error) {
 	err := config.Between("pool_size", pool, 1, MaxPool)
@@ -67,7 +66,7 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger,
 		CredentialsProviderContext: func(context.Context) (string, string, error) {
 			return c.Username, source.Password(), nil
 		},
-		Protocol: 2, Dialer: dialer(c.DialTimeout, source), OnConnect: connected,
+		Protocol: 2, Dialer: dialer(c.DialTimeout, source, links), OnConnect: connected,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: c.DialTimeout, ReadTimeout: c.RequestTimeout, WriteTimeout: c.RequestTimeout,
 		// Two more than the lanes: for a check and a listing.
@@ -83,33 +82,26 @@ type closeWithContext struct{}
 
 // dialer connects, and tells a connection that never came about from one that
 // broke.
-func dialer(timeout time.Duration, source *config.Source) func(context.Context, string, string) (net.Conn, error) {
+func dialer(timeout time.Duration, source *config.Source, links *Links) func(context.Context, string, string) (net.Conn, error) {
 	d := &net.Dialer{KeepAlive: 15 * time.Second}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		links.rest(ctx)
 		end := time.Now().Add(timeout)
 		bounded, cancel := context.WithDeadline(ctx, end)
 		defer cancel()
+		made := time.Now()
 		conn, err := source.Dial(bounded, d, network, addr)
 		if err != nil {
 			return nil, &DialError{Addr: addr, Err: err}
 		}
+		c := &serverConn{Conn: polled(conn), addr: addr, secure: source.Secure(), end: end, link: link{links: links, made: made}}
 		if ctx.Value(closeWithContext{}) != nil {
-			context.AfterFunc(ctx, func() { _ = conn.Close() })
+			c.wakeups = true
+			context.AfterFunc(ctx, func() { _ = c.Close() })
 		}
-		return watched(&serverConn{Conn: polled(conn), addr: addr, secure: source.Secure(), end: end}), nil
+		links.add(c)
+		return c, nil
 	}
-}
-
-// watched is c for the client, which looks at an idle connection by its
-// descriptor, where it can get one.
-func watched(c *serverConn) net.Conn {
-	if sc, ok := c.Conn.(syscall.Conn); ok {
-		return struct {
-			*serverConn
-			syscall.Conn
-		}{c, sc}
-	}
-	return c
 }
 
 // serverConn is a connection to what should be a Redis server. What comes
@@ -123,6 +115,7 @@ type serverConn struct {
 	secure bool
 	end    time.Time // when the connection must be of use
 	told   bool
+	link
 }
 
 // SetReadDeadline implements net.Conn: the first answer belongs to what
@@ -146,6 +139,10 @@ func (c *serverConn) Read(p []byte) (int, error) {
 		if again, e := c.Conn.Read(p); again > 0 {
 			n, err = again, e
 		}
+	}
+	c.label(p[:n])
+	if n == 0 && c.wakeups && c.left.Load() {
+		err = errLeft // closed here
 	}
 	if c.told {
 		return n, err

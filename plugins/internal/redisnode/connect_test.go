@@ -22,7 +22,7 @@ func TestWriteTooLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	c, err := dialer(timeout, source)(t.Context(), "tcp", l.Addr().String())
+	c, err := dialer(timeout, source, &Links{})(t.Context(), "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

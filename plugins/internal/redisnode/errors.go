@@ -33,6 +33,7 @@ func (e *DialError) Unwrap() error { return e.Err }
 type verdict struct {
 	sentinel error
 	notSent  bool // nothing of it was executed
+	astray   bool // the server does not serve, and the address may lead to one that does
 	advice   string
 }
 
@@ -46,13 +47,13 @@ var verdicts = map[string]verdict{
 	"WRONGPASS":   {sentinel: driver.ErrDenied, notSent: true, advice: "wrong username or password"},
 	"NOPERM":      {sentinel: driver.ErrDenied, advice: needsRights},
 	"DENIED":      {sentinel: driver.ErrDenied, notSent: true, advice: "protected mode: the server accepts only local clients without a password"},
-	"READONLY":    {sentinel: driver.ErrUnavailable, notSent: true, advice: "a failover is under way, or this is a read-only replica for good: then give the master's address, or sentinel_master"},
+	"READONLY":    {sentinel: driver.ErrUnavailable, notSent: true, astray: true, advice: "a failover is under way, or this is a read-only replica for good: then give the master's address, or sentinel_master"},
 	"OOM":         {sentinel: driver.ErrUnavailable, notSent: true, advice: "the server has reached maxmemory"},
 	"MISCONF":     {sentinel: driver.ErrUnavailable, notSent: true, advice: "the server cannot save its data and refuses writes: see its log"},
-	"NOREPLICAS":  {sentinel: driver.ErrUnavailable, notSent: true, advice: "fewer replicas than min-replicas-to-write"},
-	"LOADING":     {sentinel: driver.ErrUnavailable, notSent: true, advice: "the server is still loading its data"},
+	"NOREPLICAS":  {sentinel: driver.ErrUnavailable, notSent: true, astray: true, advice: "fewer replicas than min-replicas-to-write"},
+	"LOADING":     {sentinel: driver.ErrUnavailable, notSent: true, astray: true, advice: "the server is still loading its data"},
 	"BUSY":        {sentinel: driver.ErrUnavailable, notSent: true, advice: "another client's script does not end"},
-	"MASTERDOWN":  {sentinel: driver.ErrUnavailable, notSent: true, advice: "a replica without its master"},
+	"MASTERDOWN":  {sentinel: driver.ErrUnavailable, notSent: true, astray: true, advice: "a replica without its master"},
 	"CLUSTERDOWN": {sentinel: driver.ErrUnavailable, notSent: true, advice: "the Cluster has no master for this slot"},
 	"TRYAGAIN":    {sentinel: driver.ErrUnavailable, notSent: true, advice: "the slot is being moved"},
 	"MOVED":       {sentinel: driver.ErrUnavailable, notSent: true, advice: "this server is part of a Cluster: set cluster"},
@@ -85,13 +86,32 @@ func Explain(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-func explainReply(reply goredis.Error) error {
-	text := strings.TrimPrefix(reply.Error(), "ERR ")
+// Astray reports whether err says that its connection leads to a server that does
+// not serve, while new ones may lead to another: it is a replica now, has not
+// loaded its data, or has lost its replicas to one.
+func Astray(err error) bool {
+	var reply goredis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	v, _ := verdictOn(replyText(reply))
+	return v.astray
+}
+
+func replyText(reply goredis.Error) string { return strings.TrimPrefix(reply.Error(), "ERR ") }
+
+func verdictOn(text string) (v verdict, known bool) {
 	code, _, _ := strings.Cut(text, " ")
-	v, known := verdicts[code]
+	v, known = verdicts[code]
 	if m := scriptError.FindStringSubmatch(text); !known && m != nil {
 		v, known = verdicts[m[1]]
 	}
+	return v, known
+}
+
+func explainReply(reply goredis.Error) error {
+	text := replyText(reply)
+	v, known := verdictOn(text)
 	switch {
 	case known && v.notSent:
 		return fmt.Errorf("%w: %w: %s: %w", v.sentinel, driver.ErrNotSent, v.advice, reply)

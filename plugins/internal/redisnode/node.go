@@ -45,6 +45,13 @@ type Options struct {
 	// it counts; WaitTimeout bounds the wait for them.
 	WaitReplicas int
 	WaitTimeout  time.Duration
+	// Links are the client's connections, which are left when a reply says that
+	// their server does not serve; nil in a Cluster, where a server that serves
+	// a key no more names the one that does.
+	Links *Links
+	// Silence is for how long a server may say nothing before it is taken for
+	// one that does not serve.
+	Silence time.Duration
 }
 
 // Node sends the operations of many callers to one server. All its methods

@@ -25,18 +25,22 @@ func (s Server) Evicts(addr string) error {
 		driver.ErrDenied, driver.ErrNotSent, addr, s.policy)
 }
 
-// ReadPolicy asks a server what it does when its memory is full. It can be
-// changed at any time, which breaks no connection. INFO shows it, because
-// managed servers hide CONFIG.
-func ReadPolicy(ctx context.Context, c processor) (Server, error) {
-	info := goredis.NewStringCmd(ctx, "info", "memory")
+// ReadAgain asks the server s about what may change while its connections live:
+// what it does when its memory is full, and whether it is a master. INFO
+// shows it, because managed servers hide CONFIG.
+func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
+	args := []any{"info"}
+	if s.major >= 7 { // an older one takes one section, or none for all
+		args = append(args, "memory", "replication")
+	}
+	info := goredis.NewStringCmd(ctx, args...)
 	if err := c.Process(ctx, info); err != nil {
 		return Server{}, Explain(err)
 	}
 	return parseServer(info.Val(), nil), nil
 }
 
-// PolicyEvery is how often [ReadPolicy] is asked.
+// PolicyEvery is how often [Server.ReadAgain] is asked.
 const PolicyEvery = time.Second
 
 // policies has the servers of a store on which nothing must be granted.
@@ -79,14 +83,15 @@ func (n *Node) refuseAsJudged() {
 	n.Refuse(n.policies.verdicts[servers[0]]) // errors name the whole store: one says enough
 }
 
-// LookAtPolicy refuses grants while a master may delete a lock that is held;
-// errors call the store addr. Of a master that does not answer its last answer
+// LookAgain refuses grants while a master may delete a lock that is held; errors
+// call the store addr. It leaves the connections to a server that is a master no
+// more. Of a master that does not answer its last answer
 // counts, until it is a master no more: so it neither hides what another one
 // does, nor keeps up a refusal that is another one's.
 //
 // Note: of a master that is away the last answer must count. One that was only
 // frozen goes on with what its connections have sent it.
-func (n *Node) LookAtPolicy(ctx context.Context, addr string) {
+func (n *Node) LookAgain(ctx context.Context, known Server, addr string) {
 	n.policies.looking.Lock()
 	defer n.policies.looking.Unlock()
 	var mu sync.Mutex
@@ -95,7 +100,12 @@ func (n *Node) LookAtPolicy(ctx context.Context, addr string) {
 		mu.Lock()
 		masters[c.String()] = true
 		mu.Unlock()
-		s, err := ReadPolicy(ctx, c)
+		sent := time.Now()
+		s, err := known.ReadAgain(ctx, c)
+		if n.opts.Links != nil && (s.Replica() || Astray(err)) {
+			n.opts.Links.Leave(sent)
+			return nil
+		}
 		if err == nil {
 			err = s.Evicts(addr)
 		}

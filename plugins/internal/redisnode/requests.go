@@ -157,20 +157,69 @@ func flightContext(items []*item) (context.Context, context.CancelFunc) {
 }
 
 // exec sends calls, those whose script the server does not know a second time
-// with the text. The error it returns is about the replicas alone; each call
-// has its own.
+// with the text. When a reply says that the server does not serve, the calls go out
+// once more over other connections: such a server has done nothing. The error
+// it returns is about the replicas alone; each call has its own.
 func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) error {
-	unsafe := n.send(ctx, calls, false, renewed)
-	var unknown []*invocation
-	for _, c := range calls {
-		if c.unknownScript() {
-			unknown = append(unknown, c)
+	var before error // of the calls that are not asked again
+	for again := false; ; again = true {
+		sent := time.Now()
+		unsafe := errors.Join(before, n.send(ctx, calls, false, renewed))
+		var unknown []*invocation
+		for _, c := range calls {
+			if c.unknownScript() {
+				unknown = append(unknown, c)
+			}
+		}
+		if len(unknown) > 0 {
+			unsafe = errors.Join(unsafe, n.send(ctx, unknown, true, renewed))
+		}
+		var astray []*invocation
+		for _, c := range calls {
+			if n.astray(c, sent) {
+				astray = append(astray, c)
+			}
+		}
+		if len(astray) == 0 || again {
+			return unsafe
+		}
+		if len(astray) < len(calls) {
+			before = unsafe
+		}
+		calls = astray
+	}
+}
+
+// astray leaves the connections when the reply to c says that their server does
+// not serve, and reports whether to ask c again.
+func (n *Node) astray(c *invocation, sent time.Time) bool {
+	if n.opts.Links == nil {
+		return false
+	}
+	err := c.cmd.Err()
+	if err == nil {
+		err = AstrayInside(c.cmd.Val())
+	}
+	away := Astray(err)
+	if away || silentServer(err) && time.Since(sent) >= n.opts.Silence {
+		n.opts.Links.Leave(sent)
+	}
+	return away
+}
+
+// AstrayInside is the first error in the reply of a script that went on after it and
+// [Astray] is true of.
+func AstrayInside(reply any) error {
+	all := FieldsOf(reply)
+	for _, one := range all {
+		if f := FieldsOf(one); f.Number(0) == CodeRefused && Astray(Refusal(f.Text(1))) {
+			return Refusal(f.Text(1))
 		}
 	}
-	if len(unknown) > 0 {
-		unsafe = errors.Join(unsafe, n.send(ctx, unknown, true, renewed))
+	if all.Number(0) == CodeRefused && Astray(Refusal(all.Text(1))) {
+		return Refusal(all.Text(1))
 	}
-	return unsafe
+	return nil
 }
 
 func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed bool) error {

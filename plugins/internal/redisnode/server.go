@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -22,6 +23,7 @@ type Server struct {
 	policy     string
 	replicas   int
 	major      int
+	loading    bool
 	// Sentinel reports whether this is no server for data.
 	Sentinel bool
 }
@@ -53,11 +55,20 @@ func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
 	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.Nobody()}, false, []any{n.opts.ID}))
 }
 
-// Check is Probe of any connection. It may outlast ctx when that is cancelled.
+// Check is Probe of any connection, and of a new one when that leads to a server
+// that does not serve. It may outlast ctx when that is cancelled.
 func (n *Node) Check(ctx context.Context) (Server, error) {
+	sent := time.Now()
 	s, err := n.Probe(ctx, n.client)
+	if n.opts.Links != nil && (s.Replica() || Astray(err)) {
+		n.opts.Links.Leave(sent)
+		s, err = n.Probe(ctx, n.client)
+	}
 	return s, Explain(err)
 }
+
+// Replica reports whether the server was a replica when it was asked.
+func (s Server) Replica() bool { return s.role == "slave" }
 
 func readServer(ctx context.Context, c Conn, probe *invocation) (Server, error) {
 	pipe := c.Pipeline()
@@ -118,6 +129,7 @@ func parseServer(info string, config map[string]string) Server {
 	major, _, _ := strings.Cut(fields["redis_version"], ".")
 	s.major, _ = strconv.Atoi(major)
 	s.replicas, _ = strconv.Atoi(fields["connected_slaves"])
+	s.loading = fields["loading"] == "1"
 	s.Durability = durability(fields["aof_enabled"], config["appendfsync"])
 	return s
 }
@@ -135,18 +147,24 @@ func durability(aof, fsync string) string {
 }
 
 // Unsafe tells why locks must not be kept on this server, nil when they may
-// be. In a Cluster replicas are asked too, for the slots alone.
-func (s Server) Unsafe(addr string, how Topology) error {
+// be. In a Cluster replicas are asked too, for the slots alone. With served a
+// master was here before: then a replica is no mistake of the address, but a
+// failover that is under way.
+func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	switch {
-	case s.Sentinel:
+	case s.Sentinel && how == Sentinels:
 		return nil
+	case s.Sentinel:
+		return fmt.Errorf("%w: %w: %s is a sentinel: set sentinel_master to the name of the master that it watches", driver.ErrDenied, driver.ErrNotSent, addr)
 	case s.major > 0 && s.major < 6:
 		return fmt.Errorf("%w: %s runs %s; version 6.0 or later is needed", driver.ErrDenied, addr, s.Version)
-	case s.role == "slave" && how == Alone:
+	case s.Replica() && how == Alone && !served:
 		return fmt.Errorf("%w: %s is a read-only replica of %s; give the master's address, or sentinel_master",
 			driver.ErrDenied, addr, s.master)
-	case s.role == "slave" && how == Sentinels:
-		return fmt.Errorf("%w: %w: %s: a failover is under way", driver.ErrUnavailable, driver.ErrNotSent, addr)
+	case s.Replica() && how != Cluster:
+		return fmt.Errorf("%w: %w: %s is a replica of %s now: a failover is under way", driver.ErrUnavailable, driver.ErrNotSent, addr, s.master)
+	case s.loading:
+		return fmt.Errorf("%w: %w: %s is still loading its data", driver.ErrUnavailable, driver.ErrNotSent, addr)
 	}
 	return nil
 }

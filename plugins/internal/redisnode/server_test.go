@@ -13,6 +13,7 @@ func TestServer(t *testing.T) {
 	cases := []struct {
 		info, fsync, version, durability string
 		how                              Topology
+		served                           bool
 		unsafe                           string
 	}{
 		{info: master + "aof_enabled:1\r\n", fsync: "always", version: "Redis 7.2.4", durability: "appendfsync always"},
@@ -23,18 +24,26 @@ func TestServer(t *testing.T) {
 		{info: "redis_version:7.0.0\r\nmaxmemory_policy:allkeys-lru\r\n", version: "Redis 7.0.0", durability: "unknown", unsafe: "maxmemory-policy allkeys-lru"},
 		{info: "redis_version:7.0.0\r\nrole:slave\r\nmaster_host:m\r\nmaster_port:1\r\n", version: "Redis 7.0.0", durability: "unknown", unsafe: "read-only replica of m:1"},
 		{info: "redis_version:7.0.0\r\nrole:slave\r\n", how: Cluster, version: "Redis 7.0.0", durability: "unknown"},
-		{info: "redis_version:7.0.0\r\nredis_mode:sentinel\r\n", version: "Redis 7.0.0", durability: "unknown"},
+		{info: "redis_version:7.0.0\r\nrole:slave\r\nmaster_host:m\r\nmaster_port:1\r\n", served: true, version: "Redis 7.0.0", durability: "unknown", unsafe: "replica of m:1 now"},
+		{info: "redis_version:7.0.0\r\nrole:slave\r\n", how: Sentinels, version: "Redis 7.0.0", durability: "unknown", unsafe: "a failover is under way"},
+		{info: "redis_version:7.0.0\r\nrole:master\r\nloading:1\r\n", version: "Redis 7.0.0", durability: "unknown", unsafe: "still loading"},
+		{info: "redis_version:7.0.0\r\nredis_mode:sentinel\r\n", how: Sentinels, version: "Redis 7.0.0", durability: "unknown"},
+		{info: "redis_version:7.0.0\r\nredis_mode:sentinel\r\n", version: "Redis 7.0.0", durability: "unknown", unsafe: "set sentinel_master"},
 	}
 	for _, c := range cases {
 		s := parseServer(c.info, map[string]string{"appendfsync": c.fsync})
 		if s.Version != c.version || s.Durability != c.durability {
 			t.Errorf("%q is %+v", c.info, s)
 		}
-		err := errors.Join(s.Unsafe("db1:6379", c.how), s.Evicts("db1:6379"))
+		err := errors.Join(s.Unsafe("db1:6379", c.how, c.served), s.Evicts("db1:6379"))
+		want := driver.ErrDenied // for good
+		if c.served || c.how == Sentinels || s.loading {
+			want = driver.ErrUnavailable
+		}
 		switch {
 		case c.unsafe == "" && err != nil:
 			t.Errorf("%q: %v", c.info, err)
-		case c.unsafe != "" && (!errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), c.unsafe) || !strings.Contains(err.Error(), "db1:6379")):
+		case c.unsafe != "" && (!errors.Is(err, want) || !strings.Contains(err.Error(), c.unsafe) || !strings.Contains(err.Error(), "db1:6379")):
 			t.Errorf("%q: %v, want %q", c.info, err, c.unsafe)
 		}
 	}

@@ -51,7 +51,7 @@ func declined(err error) bool {
 
 // Failing reports whether err is a reason to ask another member from now on.
 func Failing(err error) bool {
-	if errors.Is(err, errSick) || errors.Is(err, errSilent) || errors.Is(err, errAstray) || errors.Is(err, errElected) || declined(err) {
+	if errors.Is(err, errSick) || errors.Is(err, errSilent) || errors.Is(err, errElected) || declined(err) {
 		return true
 	}
 	var native rpctypes.EtcdError

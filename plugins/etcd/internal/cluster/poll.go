@@ -13,8 +13,8 @@ import (
 
 // poll reads through the consensus, by the member in use and, when that takes
 // long, by the others. The first one that answers is used from then on. When none
-// does, those that are silent or cannot serve are connected to anew. The error is
-// that of the member in use.
+// does, those that are silent are connected to anew. The error is that of the
+// member in use.
 func (c *Cluster) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -34,29 +34,25 @@ func (c *Cluster) poll(ctx context.Context) error {
 				p.compare(ctx, a.from)
 				return nil
 			}
-			failed = cmp.Or(failed, a.failure())
+			failed = cmp.Or(failed, a.err)
 			p.next(ctx)
 		case <-pause.C:
 			p.next(ctx)
 		case <-ctx.Done():
 			p.redial()
-			return cmp.Or(p.failure(), failed, ctx.Err())
+			return cmp.Or(p.errs[p.order[0]], failed, ctx.Err())
 		}
 	}
 	p.redial()
-	return p.failure()
+	return p.errs[p.order[0]]
 }
-
-// failure is the error of the member in use, nil while it has none.
-func (p *poll) failure() error { return answer{p.order[0], p.errs[p.order[0]]}.failure() }
 
 // redial returns when it is known which of the members that were asked need a new
 // connection.
 func (p *poll) redial() {
 	var work sync.WaitGroup
 	for _, m := range p.order[:p.asked] {
-		err := p.errs[m]
-		work.Go(func() { p.c.redial(m, err) })
+		work.Go(func() { p.c.redial(m) })
 	}
 	work.Wait()
 }
@@ -73,15 +69,7 @@ type poll struct {
 
 type answer struct {
 	from *member
-	err  error // native
-}
-
-// failure is the error with the member that it is of, nil when there is none.
-func (a answer) failure() error {
-	if a.err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", a.from.endpoint, a.err)
+	err  error
 }
 
 // next asks the next member.
@@ -132,5 +120,5 @@ func (c *Cluster) probe(ctx context.Context, m *member) error {
 	if isAnswer(err) {
 		return nil
 	}
-	return err
+	return fmt.Errorf("%s: %w", m.endpoint, err)
 }

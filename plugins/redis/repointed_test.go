@@ -1,0 +1,149 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
+)
+
+// follower starts a replica of master that has its data.
+func follower(t *testing.T, master *env.Server) *env.Server {
+	t.Helper()
+	host, port, err := net.SplitHostPort(master.Addr())
+	must(t, err)
+	replica := start(t, &env.RedisOptions{Lines: []string{"replicaof " + host + " " + port}})
+	c := plain(t, replica)
+	eventually(t, "replicated", func() bool {
+		return strings.Contains(c.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+	return replica
+}
+
+// failover makes replica the master, and cuts no connection.
+func failover(t *testing.T, master, replica *env.Server) {
+	t.Helper()
+	must(t, plain(t, master).Do(t.Context(), "FAILOVER").Err())
+	for _, s := range []struct {
+		*env.Server
+		role string
+	}{{master, "role:slave"}, {replica, "role:master"}} {
+		c := plain(t, s.Server)
+		eventually(t, s.role, func() bool { return strings.Contains(c.Info(t.Context(), "replication").Val(), s.role) })
+	}
+}
+
+// After a failover that cuts no connection and leads new ones to the promoted
+// server, a lock is acquired at once, and leases are renewed.
+func TestFailoverThatCutsNothing(t *testing.T) {
+	master := start(t, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
+	replica := follower(t, master)
+	address := backendtest.NewForwarder(t, master.Addr())
+	b := connect(t, Options{Address: []string{address.Addr()}})
+	client := core.New(b, nil)
+	t.Cleanup(func() { must(t, client.Close(context.WithoutCancel(t.Context()))) })
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	must(t, client.Check(ctx))
+	var leases []*core.Lease
+	for i := range 20 {
+		l, err := client.Lock(fmt.Sprint("held", i), &core.LockOptions{TTL: 5 * time.Second})
+		must(t, err)
+		lease, err := l.Acquire(ctx)
+		must(t, err)
+		leases = append(leases, lease)
+	}
+	for round := range 5 {
+		failover(t, master, replica)
+		master, replica = replica, master
+		address.Lead(master.Addr())
+		l, err := client.Lock(fmt.Sprint("free", round), nil)
+		must(t, err)
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		lease, err := l.Acquire(within)
+		cancel()
+		if err != nil {
+			t.Fatalf("failover %d: %v", round, err)
+		}
+		must(t, lease.Release(ctx))
+		eventually(t, "the check holds", func() bool { return client.Check(ctx) == nil })
+	}
+	for i, l := range leases {
+		if !l.Valid() {
+			t.Errorf("lease %d: %v", i, l.Err())
+		}
+	}
+	must(t, plain(t, master).Do(ctx, "REPLICAOF", "NO", "ONE").Err())
+}
+
+// A host that asks nothing finds out too, and its waiters wait at the promoted
+// server.
+func TestFailoverIsSeenByAnIdleHost(t *testing.T) {
+	master := start(t, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
+	replica := follower(t, master)
+	address := backendtest.NewForwarder(t, master.Addr())
+	b := connect(t, Options{Address: []string{address.Addr()}})
+	must(t, b.Check(t.Context()))
+	failover(t, master, replica)
+	address.Lead(replica.Addr())
+	c := plain(t, replica)
+	eventually(t, "connected to the promoted server", func() bool {
+		list := c.ClientList(t.Context()).Val()
+		return strings.Contains(list, "cmd=info") && strings.Contains(list, "cmd=subscribe")
+	})
+}
+
+// Of two masters behind one address a host uses one, while it serves.
+func TestTwoMastersBehindOneAddress(t *testing.T) {
+	one, other := start(t, nil), start(t, nil)
+	address := backendtest.NewForwarder(t, one.Addr(), other.Addr())
+	b := connect(t, Options{Address: []string{address.Addr()}, PoolSize: 8})
+	first := acquire(t, b, lease("held", "first"))
+	ctx := t.Context()
+	refused := 0
+	for i := range 300 {
+		// Held by the first master alone, it would be granted by the other.
+		errs := make(chan error)
+		for j := range 8 {
+			go func() {
+				_, err := b.TryAcquire(ctx, lease("held", fmt.Sprint("o", i, j)))
+				errs <- err
+			}()
+		}
+		for range 8 {
+			switch err := <-errs; {
+			case err == nil:
+				t.Fatalf("round %d: granted while it is held", i)
+			case errors.Is(err, driver.ErrNotSent) && strings.Contains(err.Error(), "leads to two servers"):
+				refused++
+			case !errors.Is(err, driver.ErrHeld):
+				t.Fatalf("round %d: %v", i, err)
+			}
+		}
+	}
+	must(t, b.Renew(ctx, first))
+	if refused > 0 || b.identity.Err() != nil {
+		if err := b.Check(ctx); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), b.identity.Current()) {
+			t.Errorf("check after %d refusals: %v", refused, err)
+		}
+	} else {
+		t.Error("no connection has led to the other master")
+	}
+
+	// When the one in use is gone, the other takes its place.
+	must(t, one.Stop())
+	address.Lead(other.Addr())
+	eventually(t, "granted by the other", func() bool {
+		_, err := b.TryAcquire(ctx, lease("next", "o"))
+		return err == nil
+	})
+	must(t, b.Check(ctx))
+}

@@ -1,0 +1,52 @@
+package redlock
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
+)
+
+// failover starts a replica of node and makes it the master, without cutting a
+// connection; later ones lead there.
+func failover(t *testing.T, node *env.Server, address *backendtest.Forwarder) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(node.Addr())
+	must(t, err)
+	replica := start(t, 1, &env.RedisOptions{Lines: []string{"replicaof " + host + " " + port}})[0]
+	is := func(s *env.Server, what string) {
+		c := plain(t, s)
+		eventually(t, what, func() bool { return strings.Contains(c.Info(t.Context(), "replication").Val(), what) })
+	}
+	is(replica, "master_link_status:up")
+	must(t, plain(t, node).Do(t.Context(), "FAILOVER").Err())
+	is(node, "role:slave")
+	is(replica, "role:master")
+	address.Lead(replica.Addr())
+}
+
+// Nodes that fail over behind their addresses, without a connection being cut, are
+// connected to again, and vote after max_ttl.
+func TestFailoverOfNodesThatCutsNothing(t *testing.T) {
+	nodes := start(t, 3, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
+	addresses := make([]*backendtest.Forwarder, len(nodes))
+	cfg := config(nodes, driver.Config{"max_ttl": "4s", "node_timeout": "200ms"})
+	must(t, initialise(t.Context(), cfg))
+	var all []string
+	for i, s := range nodes {
+		addresses[i] = backendtest.NewForwarder(t, s.Addr())
+		all = append(all, addresses[i].Addr())
+	}
+	cfg["address"] = strings.Join(all, ",")
+	b := connect(t, cfg)
+	must(t, b.Check(t.Context()))
+	failover(t, nodes[0], addresses[0])
+	acquireSoon(t, b, "with two of three")
+	failover(t, nodes[1], addresses[1])
+	eventually(t, "the check fails", func() bool { return b.Check(t.Context()) != nil })
+	acquireSoon(t, b, "with three")
+	eventually(t, "the check holds", func() bool { return b.Check(t.Context()) == nil })
+}
