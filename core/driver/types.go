@@ -122,7 +122,8 @@ type Properties struct {
 	// TTLStep (K7). All are positive.
 	TTLMin, TTLStep, TTLMax time.Duration
 	// FIFO reports whether the store grants waiters of different hosts in their
-	// order. Beside that core hands a lock over inside a host for a while.
+	// order. Beside that core hands a lock over inside a host for a while, and
+	// a waiter whose plugin dies begins anew at the end.
 	FIFO bool
 	// TimedTokens reports whether a token is the store's clock at its grant, in
 	// microseconds since 1970, or one above the last token where that is higher.
