@@ -59,8 +59,10 @@ var mysqlKind = &Store{
 				Source: 24,
 			},
 			{
-				Rules: []claim.Rule{claim.Woken}, All: []claim.Condition{claim.SeveralWriters},
-				Why:    "waiters on other nodes are not woken: they ask each second, without order. Let all hosts use one node",
+				Rules: claim.Late(claim.Survives, claim.Leaked), All: []claim.Condition{claim.SeveralWriters},
+				Why: "waiters on other nodes are not woken: they ask each second, without order. A host stays at one node; when it has to change, " +
+					"the other one may lag and answer a renewal or a release with \"not held\", which `wsrep_sync_wait=7` prevents. Let all hosts use one node, " +
+					"as a balancer does that has the others for backup",
 				Source: 21,
 			},
 		},

@@ -23,11 +23,17 @@
 //   - A server's clock that is turned forward ends leases early; their holders
 //     notice with the next renewal. One that is turned back lengthens what is
 //     held, until somebody asks for it: then it ends within its TTL.
+//   - An address that leads to two servers. A host stays at one of them while
+//     that serves, warns, and its Check fails; but another host may stay at the other
+//     one. Servers are told apart by server_uuid on MySQL; on MariaDB by host name,
+//     port and server_id, from 11.7 on by server_uid too.
 //   - Galera and group replication: let all hosts use one node. With several
 //     writers a conflict is found at commit and the statement is repeated, which
 //     is safe but slow, and waiters on other nodes are not woken: they ask every
 //     second, without order. The same goes for a proxy that shares connections
-//     among clients.
+//     among clients. Behind a balancer a host stays at one node of Galera while
+//     that serves. The next one may lag: wsrep_sync_wait=7 has it catch up before it
+//     answers, else a lease may be found missing that is there.
 //   - Statements written by hand that change rows.
 //
 // # Cost
@@ -49,7 +55,8 @@
 // (renewals: 500), so a busy host commits far less often than it locks. A
 // withdrawal costs nothing when the owner was only ever refused.
 //
-// A statement is no longer than the server's max_allowed_packet. Names, labels
+// A statement is no longer than the server's max_allowed_packet, and than
+// maxAllowedPacket in the address. Names, labels
 // and values are written in hexadecimal: a value of 60 KiB takes 120 KiB of it,
 // and so 100 of them fill MariaDB's default of 16 MiB. A value for which there is no room alone is refused as invalid.
 //
@@ -61,7 +68,10 @@
 // Waiters stand in the row's queue, first in first out over all hosts, each
 // blocked in the server on a connection of its own (Options.WaitConnections;
 // those above it ask every 15 to 45 ms). A release wakes the first one by KILL
-// QUERY. When the first does not come, the next one is let in after two
+// QUERY of the session that holds a lock of a random name (GET_LOCK): no
+// other session is ever killed, whatever server the statement gets to. Where
+// GET_LOCK is refused all waiters ask, every 15 ms at first and then every 120 to
+// 360 ms, and Check fails unless WaitConnections is none. When the first does not come, the next one is let in after two
 // seconds, or after half the TTL if that is less.
 //
 // A free row is kept for the sake of its token until both are a day old, and then
@@ -85,7 +95,8 @@
 // # Rights
 //
 // SELECT, INSERT, UPDATE and DELETE on the table, and CREATE if it is not there
-// yet: "lockplugin-mysql ddl" prints both. All hosts must use one account, or
+// yet: "lockplugin-mysql ddl" prints both. GET_LOCK must be allowed, which
+// Percona XtraDB Cluster does with pxc_strict_mode=PERMISSIVE. All hosts must use one account, or
 // have CONNECTION_ADMIN: an account may only wake its own connections. Nothing is
 // asked of a server that is read-only, whatever the account may do there: it is
 // a replica, or in a failover, and waiters go on waiting.

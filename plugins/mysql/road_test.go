@@ -1,13 +1,17 @@
 package mysql_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/fips140"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -446,4 +450,20 @@ func (l *lines) count(what string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Count(l.text.String(), "level=WARN msg=\"mysql: the server refuses "+what)
+}
+
+// TestFIPS: where Go allows no SHA-1, a login that needs it is refused with what to
+// set, in another process.
+func TestFIPS(t *testing.T) {
+	if fips140.Enforced() && flag.NArg() == 1 {
+		b := open(t, mysql.Options{Address: flag.Arg(0)})
+		refused(t, func() error { return b.Check(t.Context()) }, driver.ErrDenied, "GODEBUG=fips140=only", "caching_sha2_password")
+		return
+	}
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFIPS$", "-test.v", address(t))
+	c.Env = append(os.Environ(), "GODEBUG=fips140=only")
+	out, err := c.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS")) {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
