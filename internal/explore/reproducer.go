@@ -23,7 +23,10 @@ type Reproducer struct {
 	Finding string `json:"finding,omitempty"`
 	Fixed   string `json:"fixed,omitempty"`
 	// Long is set for those that take more than some seconds.
-	Long     bool       `json:"long,omitempty"`
+	Long bool `json:"long,omitempty"`
+	// Strict is set where an exception excuses nothing: it is about more than what is
+	// played.
+	Strict   bool       `json:"strict,omitempty"`
 	Rule     claim.Rule `json:"rule"`
 	What     string     `json:"what"` // in the run that was seen last
 	Shown    int        `json:"shown"`
@@ -176,6 +179,15 @@ func ReadReproducer(path string) (s Reproducer, err error) {
 	return s, nil
 }
 
+// judge is judgeOf, or a stricter one.
+func (s Reproducer) judge(h *History, b Backend) verdict {
+	v := judgeOf(h, b)
+	if s.Strict {
+		v.violations = append(v.violations, v.exempt...)
+	}
+	return v
+}
+
 // Played is what became of a reproducer.
 type Played struct {
 	Runs, Shown int
@@ -197,7 +209,7 @@ func Play(ctx context.Context, s Reproducer, b Backend, o Options, runs int) (p 
 		if err != nil {
 			return p, err
 		}
-		v := judgeOf(h, b)
+		v := s.judge(h, b)
 		p.Runs++
 		p.Grants += v.grants
 		if len(v.violations) > 0 {

@@ -75,7 +75,7 @@ func playReproducer(t *testing.T, x *explorer, s Reproducer, long bool) {
 			t.Errorf("%s: %v", s.Finding, err)
 			return
 		}
-		v := judgeOf(h, x.backend)
+		v := s.judge(h, x.backend)
 		for _, m := range h.Marks {
 			if m.Failed != "" {
 				t.Errorf("%s: %s: %s", s.Finding, m.Action, m.Failed)

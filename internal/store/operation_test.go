@@ -22,20 +22,26 @@ const (
 	ttl    = 2 * time.Second
 )
 
-// host starts the servers of a setting, and a host that uses them.
-func host(t *testing.T, backend, setting string) (*store.Environment, *recorder.Process) {
+// openSetting starts the servers of a setting.
+func openSetting(t *testing.T, backend, setting string) (e *store.Environment, plugin string) {
 	t.Helper()
-	dir := t.TempDir()
-	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
-	w := store.Requirements{Setting: setting, TTL: ttl, Plugin: plugin, Dir: dir}
-	if store.Of(backend).Has(fault.CapKeeps) {
-		w.Needs = append(w.Needs, fault.CapKeeps)
-	}
-	if store.Of(backend).Has(fault.CapClock) {
-		w.Needs = append(w.Needs, fault.CapClock)
+	plugin = plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
+	w := store.Requirements{Setting: setting, TTL: ttl, Plugin: plugin, Dir: t.TempDir()}
+	for _, c := range []fault.Capability{fault.CapKeeps, fault.CapClock} {
+		if store.Of(backend).Has(c) {
+			w.Needs = append(w.Needs, c)
+		}
 	}
 	e, err := store.Of(backend).Open(t.Context(), w)
 	env.Keep(t, backend, e, err)
+	return e, plugin
+}
+
+// host starts the servers of a setting, and a host that uses them.
+func host(t *testing.T, backend, setting string) (*store.Environment, *recorder.Process) {
+	t.Helper()
+	e, plugin := openSetting(t, backend, setting)
+	dir := t.TempDir()
 	paths, err := e.AddPaths()
 	if err != nil {
 		t.Fatal(err)
