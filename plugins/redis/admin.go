@@ -15,8 +15,8 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 }
 
 // List tells of each held lock; see driver.Admin. It scans the keys of the
-// database, without blocking the server. Strings of other clients under the
-// prefix are listed as foreign holders.
+// database, without blocking the server. Keys of other clients under the prefix
+// are listed as foreign holders, whatever their type.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	var names map[string]struct{}
 	err := b.ask(ctx, func() (err error) {

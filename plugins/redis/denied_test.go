@@ -59,11 +59,12 @@ func TestCheckProvesRights(t *testing.T) {
 		"-eval", "-evalsha", "-set", "-get", "-getrange", "-pttl", "-pexpire", "-del", "-exists", "-type", "-time", "-info",
 		"-mget", "-setrange", "-zadd", "-zscore", "-zremrangebyscore",
 		"-publish", "-subscribe", "resetchannels &lock:other*", "resetkeys ~lock:[a-z]*",
+		"-eval", "-wait", // with the scripts in the server's cache
 	} {
 		must(t, c.Do(t.Context(), "acl", "deluser", "app").Err())
 		rules := append([]any{"acl", "setuser", "app", "on", ">s3cret", "~lock:*", "&lock:*", "+@all"}, words(missing)...)
 		must(t, c.Do(t.Context(), rules...).Err())
-		b := connect(t, Options{Address: []string{"redis://app:s3cret@" + s.Addr()}, Prefix: "lock:"})
+		b := connect(t, Options{Address: []string{"redis://app:s3cret@" + s.Addr()}, Prefix: "lock:", WaitReplicas: strings.Count(missing, "-wait")})
 		if err := b.Check(t.Context()); !errors.Is(err, driver.ErrDenied) {
 			t.Errorf("check with %s: %v", missing, err)
 		}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/core/driver"
 )
 
 func TestForeignHolder(t *testing.T) {
@@ -38,6 +40,11 @@ func TestForeignHolder(t *testing.T) {
 	}
 	if h, err := b.Inspect(ctx, "list"); err != nil || h.Owner != "(list)" {
 		t.Errorf("inspect: %+v, %v", h, err)
+	}
+	listed := false
+	must(t, b.List(ctx, "", func(h driver.Holder) bool { listed = listed || h.Name == "list" && h.Owner == "(list)"; return true }))
+	if !listed {
+		t.Error("a key that is no string excludes, and is not listed")
 	}
 	must(t, c.Set(ctx, "empty", "", 0).Err())
 	if h, err := b.Inspect(ctx, "empty"); err != nil || !h.Held() {

@@ -30,7 +30,7 @@ type Options struct {
 	DB int `key:"db" default:"0" doc:"number of the database"`
 	// Prefix goes before every key and channel. Backends with different
 	// prefixes do not see each other's locks; without a prefix the lock "x" is
-	// the key "x", and every string of the database counts as a lock. Braces
+	// the key "x", and every key of the database counts as a lock. Braces
 	// are refused.
 	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
 

@@ -163,8 +163,12 @@ func TestSentinel(t *testing.T) {
 	}
 
 	_, err = connect(t, Options{Address: []string{sentinel.Addr()}, SentinelMaster: "nobody"}).TryAcquire(t.Context(), lease("a", "x"))
-	if !errors.Is(err, driver.ErrUnavailable) {
+	if !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "see sentinel_master") {
 		t.Errorf("an unknown master: %v", err)
+	}
+	err = connect(t, at(sentinel)).Check(t.Context())
+	if !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "set sentinel_master") {
+		t.Errorf("a sentinel's address without sentinel_master: %v", err)
 	}
 }
 

@@ -61,8 +61,34 @@ var verdicts = map[string]verdict{
 	"CROSSSLOT":   {sentinel: driver.ErrDenied, advice: "this server is part of a Cluster: set cluster"},
 }
 
+const (
+	needsScripts = "this store does not run the scripts that locks are made of; Redis from 6.0 on and Valkey do"
+	needsCommand = "this store lacks a command; Redis from 6.0 on and Valkey have all"
+)
+
+// nevers are texts, in lower case, of replies without a code that come again
+// until somebody changes a setting or the store.
+var nevers = []struct{ text, advice string }{
+	{"acl failure in script", needsRights},         // Redis from 7.2 on, Valkey
+	{"the user executing the script", needsRights}, // Redis 7.0
+	{"unknown command", needsCommand},
+	{"unknown redis command", needsCommand},
+	{"unsupported command", needsCommand},
+	{"lua scripting is not enabled", needsScripts},
+	{"bad lua script", needsScripts},
+	{"error compiling script", needsScripts},
+	{"undeclared key", needsScripts + "; Dragonfly does with --default_lua_flags=allow-undeclared-keys"},
+	{"non local key", "this server is part of a Cluster: set cluster"},
+	{"cluster support disabled", "this server is no part of a Cluster: cluster must not be set"},
+	{"db index", "see db: a Cluster has one database as a rule"},
+	{"invalid db", "see db: a Cluster has one database as a rule"},
+}
+
 // scriptError finds the code in what Redis 6 makes of an error inside a script.
 var scriptError = regexp.MustCompile(`-([A-Z]+) `)
+
+// allSentinels is what the client says when none of them has named a master.
+const allSentinels = "all sentinels specified in configuration are unreachable"
 
 // Explain turns an error of the client into one of package driver, with the
 // cause beside it and what to do about it.
@@ -76,6 +102,10 @@ func Explain(err error) error {
 		return err
 	case errors.Is(err, goredis.ErrClosed):
 		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
+	case strings.Contains(err.Error(), allSentinels) && errors.Is(err, goredis.Nil):
+		return fmt.Errorf("%w: %w: the sentinels watch no master of this name: see sentinel_master: %w", driver.ErrDenied, driver.ErrNotSent, err)
+	case strings.Contains(err.Error(), allSentinels):
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, err)
 	case errors.As(err, &dial), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted):
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, err)
 	case errors.As(err, &reply):
@@ -119,12 +149,13 @@ func explainReply(reply goredis.Error) error {
 		return fmt.Errorf("%w: %s: %w", v.sentinel, v.advice, reply)
 	case strings.HasPrefix(text, "max number of clients"):
 		return fmt.Errorf("%w: %w: raise maxclients: %w", driver.ErrUnavailable, driver.ErrNotSent, reply)
-	case strings.HasPrefix(text, "The user executing the script"):
-		return fmt.Errorf("%w: %s: %w", driver.ErrDenied, needsRights, reply)
 	case strings.HasPrefix(text, "AUTH"), strings.HasPrefix(text, "invalid password"), strings.HasPrefix(text, "Client sent AUTH"):
 		return fmt.Errorf("%w: %w: wrong username or password: %w", driver.ErrDenied, driver.ErrNotSent, reply)
-	case strings.HasPrefix(text, "unknown command"), strings.HasPrefix(text, "DB index"), strings.HasPrefix(text, "invalid DB"):
-		return fmt.Errorf("%w: %w", driver.ErrDenied, reply)
+	}
+	for _, n := range nevers {
+		if strings.Contains(strings.ToLower(text), n.text) {
+			return fmt.Errorf("%w: %s: %w", driver.ErrDenied, n.advice, reply)
+		}
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, reply)
 }

@@ -51,6 +51,16 @@ func TestExplain(t *testing.T) {
 		{err: replyError("MOVED 3999 127.0.0.1:6381"), want: driver.ErrUnavailable, notSent: true, says: "set cluster"},
 		{err: replyError("ERR max number of clients reached"), want: driver.ErrUnavailable, notSent: true},
 		{err: replyError("ERR DB index is out of range"), want: driver.ErrDenied},
+		{err: replyError("ERR ACL failure in script: User app has no permissions to run the 'set' command script: on @user_script:235."), want: driver.ErrDenied, says: "+time"},
+		{err: replyError("ERR Unknown command called from script script: on @user_script:1."), want: driver.ErrDenied, says: "lacks a command"},
+		{err: replyError("ERR Unknown Redis command called from script"), want: driver.ErrDenied, says: "lacks a command"},
+		{err: replyError("ERR unsupported command"), want: driver.ErrDenied, says: "lacks a command"},
+		{err: replyError("ERR bad lua script for redis cluster"), want: driver.ErrDenied, says: "does not run the scripts"},
+		{err: replyError("ERR LUA scripting is not enabled"), want: driver.ErrDenied, says: "does not run the scripts"},
+		{err: replyError("ERR script tried accessing undeclared key"), want: driver.ErrDenied, says: "allow-undeclared-keys"},
+		{err: replyError("ERR Script attempted to access a non local key in a cluster node"), want: driver.ErrDenied, says: "set cluster"},
+		{err: replyError("ERR This instance has cluster support disabled"), want: driver.ErrDenied, says: "cluster must not be set"},
+		{err: fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", errors.Join(goredis.Nil)), want: driver.ErrDenied, notSent: true, says: "see sentinel_master"},
 		{err: replyError("ERR something new"), want: driver.ErrUnavailable},
 	}
 	for _, c := range cases {

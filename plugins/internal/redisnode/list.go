@@ -19,7 +19,7 @@ func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, e
 	names := map[string]struct{}{} // SCAN may return a key twice
 	return names, n.eachMaster(ctx, func(ctx context.Context, c *goredis.Client) error {
 		for cursor := uint64(0); ; {
-			keys, next, err := c.ScanType(ctx, cursor, n.opts.Keys.pattern(), scanCount, "string").Result()
+			keys, next, err := c.Scan(ctx, cursor, n.opts.Keys.pattern(), scanCount).Result()
 			if err != nil {
 				return Explain(err)
 			}

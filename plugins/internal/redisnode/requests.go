@@ -238,7 +238,11 @@ func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed boo
 	}
 	ack := pipe.Do(ctx, "wait", replicas, n.opts.WaitTimeout.Milliseconds())
 	flush(ctx, pipe, calls)
-	if got, err := ack.Int64(); err != nil || got < int64(replicas) {
+	got, err := ack.Int64()
+	if err != nil {
+		return fmt.Errorf("%w: not known whether replicas have it (WAIT): %w", driver.ErrUnavailable, err)
+	}
+	if got < int64(replicas) {
 		return fmt.Errorf("%w: %d of %d replicas have it after %v",
 			driver.ErrUnavailable, got, replicas, n.opts.WaitTimeout)
 	}

@@ -24,6 +24,7 @@ type Server struct {
 	replicas   int
 	major      int
 	loading    bool
+	clustered  bool
 	// Sentinel reports whether this is no server for data.
 	Sentinel bool
 }
@@ -47,12 +48,12 @@ type Conn interface {
 // ReadServer asks the server of a new connection about itself, in one round
 // trip. INFO is enough but for how often it syncs, because managed servers
 // hide CONFIG.
-func ReadServer(ctx context.Context, c Conn) (Server, error) { return readServer(ctx, c, nil) }
+func ReadServer(ctx context.Context, c Conn) (Server, error) { return readServer(ctx, c, nil, false) }
 
 // Probe is ReadServer with an error when this client has not the rights that it
 // needs on the keys and channels of the prefix.
 func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
-	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.Nobody()}, false, []any{n.opts.ID}))
+	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.Nobody()}, false, []any{n.opts.ID}), n.opts.WaitReplicas > 0)
 }
 
 // Check is Probe of any connection, and of a new one when that leads to a server
@@ -70,14 +71,23 @@ func (n *Node) Check(ctx context.Context) (Server, error) {
 // Replica reports whether the server was a replica when it was asked.
 func (s Server) Replica() bool { return s.role == "slave" }
 
-func readServer(ctx context.Context, c Conn, probe *invocation) (Server, error) {
+func readServer(ctx context.Context, c Conn, probe *invocation, waits bool) (Server, error) {
 	pipe := c.Pipeline()
 	info := goredis.NewStringCmd(ctx, "info")
 	fsync := goredis.NewMapStringStringCmd(ctx, "config", "get", "appendfsync")
 	_ = pipe.Process(ctx, info)
 	_ = pipe.Process(ctx, fsync)
+	var named, ack *goredis.Cmd
 	if probe != nil {
+		// Both ways of running a script: which one is needed changes with what
+		// the server has in its cache.
+		probe.send(ctx, pipe, true)
+		whole := probe.cmd
 		probe.send(ctx, pipe, false)
+		named, probe.cmd = probe.cmd.Cmd, whole
+	}
+	if waits {
+		ack = pipe.Do(ctx, "wait", 0, 1)
 	}
 	_, err := pipe.Exec(ctx)
 	if info.Val() == "" {
@@ -87,11 +97,10 @@ func readServer(ctx context.Context, c Conn, probe *invocation) (Server, error) 
 	if probe == nil {
 		return s, nil
 	}
-	if probe.unknownScript() {
-		probe.send(ctx, c, true)
-	}
-	if probe.cmd.Val() == nil {
-		return s, cmp.Or(probe.cmd.Err(), err)
+	for _, cmd := range []*goredis.Cmd{probe.cmd.Cmd, named, ack} {
+		if cmd != nil && cmd.Val() == nil {
+			return s, cmp.Or(cmd.Err(), err)
+		}
 	}
 	return s, nil
 }
@@ -121,7 +130,7 @@ func parseServer(info string, config map[string]string) Server {
 		role:     fields["role"],
 		master:   fields["master_host"] + ":" + fields["master_port"],
 		policy:   fields["maxmemory_policy"],
-		Sentinel: fields["redis_mode"] == "sentinel",
+		Sentinel: cmp.Or(fields["redis_mode"], fields["server_mode"]) == "sentinel", // the latter of Valkey
 	}
 	if v := fields["valkey_version"]; v != "" {
 		s.Version = "Valkey " + v
@@ -129,7 +138,7 @@ func parseServer(info string, config map[string]string) Server {
 	major, _, _ := strings.Cut(fields["redis_version"], ".")
 	s.major, _ = strconv.Atoi(major)
 	s.replicas, _ = strconv.Atoi(fields["connected_slaves"])
-	s.loading = fields["loading"] == "1"
+	s.loading, s.clustered = fields["loading"] == "1", fields["cluster_enabled"] == "1"
 	s.Durability = durability(fields["aof_enabled"], config["appendfsync"])
 	return s
 }
@@ -158,6 +167,8 @@ func (s Server) Unsafe(addr string, how Topology, served bool) error {
 		return fmt.Errorf("%w: %w: %s is a sentinel: set sentinel_master to the name of the master that it watches", driver.ErrDenied, driver.ErrNotSent, addr)
 	case s.major > 0 && s.major < 6:
 		return fmt.Errorf("%w: %s runs %s; version 6.0 or later is needed", driver.ErrDenied, addr, s.Version)
+	case s.clustered && how != Cluster:
+		return fmt.Errorf("%w: %w: %s is a node of a Cluster: set cluster", driver.ErrDenied, driver.ErrNotSent, addr)
 	case s.Replica() && how == Alone && !served:
 		return fmt.Errorf("%w: %s is a read-only replica of %s; give the master's address, or sentinel_master",
 			driver.ErrDenied, addr, s.master)

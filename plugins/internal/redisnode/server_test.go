@@ -23,6 +23,7 @@ func TestServer(t *testing.T) {
 		{info: "redis_version:5.0.7\r\n", version: "Redis 5.0.7", durability: "unknown", unsafe: "version 6.0"},
 		{info: "redis_version:7.0.0\r\nmaxmemory_policy:allkeys-lru\r\n", version: "Redis 7.0.0", durability: "unknown", unsafe: "maxmemory-policy allkeys-lru"},
 		{info: "redis_version:7.0.0\r\nrole:slave\r\nmaster_host:m\r\nmaster_port:1\r\n", version: "Redis 7.0.0", durability: "unknown", unsafe: "read-only replica of m:1"},
+		{info: "redis_version:7.0.0\r\ncluster_enabled:1\r\n", version: "Redis 7.0.0", durability: "unknown", unsafe: "set cluster"},
 		{info: "redis_version:7.0.0\r\nrole:slave\r\n", how: Cluster, version: "Redis 7.0.0", durability: "unknown"},
 		{info: "redis_version:7.0.0\r\nrole:slave\r\nmaster_host:m\r\nmaster_port:1\r\n", served: true, version: "Redis 7.0.0", durability: "unknown", unsafe: "replica of m:1 now"},
 		{info: "redis_version:7.0.0\r\nrole:slave\r\n", how: Sentinels, version: "Redis 7.0.0", durability: "unknown", unsafe: "a failover is under way"},
