@@ -16,6 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/background"
 	conf "github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/observe"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
@@ -38,6 +39,7 @@ type Backend struct {
 	repairing map[string]int // owners whose leases are being repaired, and how often
 
 	contention contention
+	observers  observe.Poller
 	tombstones tombstones // used without fencing
 
 	mu      sync.Mutex // guards node.runID
@@ -75,6 +77,7 @@ func open(o Options) (*Backend, error) {
 		background: background.New(), repairing: map[string]int{},
 	}
 	b.contention.init()
+	b.observers.Every, b.observers.Look, b.observers.Go = observeEvery, b.look, b.background.Go
 	b.tombstones.init()
 	clients := make([]*goredis.Client, len(addrs))
 	links := make([]*redisnode.Links, len(addrs))

@@ -15,17 +15,27 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, o.decided(o.verdict))[0].Err
 }
 
-// observeEvery is how often an observer looks.
+// observeEvery is how often a host asks about all that it observes.
 const observeEvery = 100 * time.Millisecond
 
 // Observe follows the holder of name; see driver.Elector. It asks all nodes
-// ten times a second, and when the holder's TTL runs out.
+// ten times a second, together with all others of the host.
 //
 // Note: changes pushed by the nodes would have to be counted by majority too;
 // one node's push says only that something is going on.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	return observe.Follow(ctx, observeEvery, func() (driver.Holder, <-chan struct{}, error) {
-		h, err := b.Inspect(ctx, name)
-		return h, nil, err
-	}, emit)
+	return b.observers.Follow(ctx, name, emit)
+}
+
+// look returns the holders of names.
+func (b *Backend) look(names []string) map[string]observe.Seen {
+	holders, ops := make([]driver.Holder, len(names)), make([]*operation, len(names))
+	for i, name := range names {
+		ops[i] = b.inspect("observe", name, &holders[i])
+	}
+	seen := make(map[string]observe.Seen, len(names))
+	for i, r := range b.do(b.background, ops...) {
+		seen[names[i]] = observe.Seen{Holder: holders[i], Err: r.Err}
+	}
+	return seen
 }

@@ -1,5 +1,6 @@
-// Package observe follows the holder of a lock for a backend that is told of
-// changes; one that is not has driver.PollObserve.
+// Package observe follows the holders of locks: one lock for a backend that is told of
+// changes, and many at a time for one that is not. The first lines of a new backend are
+// driver.PollObserve.
 package observe
 
 import (
