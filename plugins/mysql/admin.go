@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
@@ -35,10 +34,5 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 
 // Break is one statement, and a second one if somebody waits.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
-	r := driver.Request{Name: name, Owner: "operator", Token: token}
-	return b.change(ctx, "break", r, func(ctx context.Context, s *conn.Session) (int64, error) {
-		n, wakeID, err := s.Exec(ctx, statement.Break(b.table, name, token))
-		b.notify(ctx, s, name, wakeID)
-		return n, err
-	})
+	return b.breaks.one(ctx, driver.Request{Name: name, Owner: "operator", Token: token}).Err
 }

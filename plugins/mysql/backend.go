@@ -14,6 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/background"
 	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/observe"
 	"github.com/lockbench/lockbench/plugins/internal/recent"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
@@ -35,7 +36,10 @@ type Backend struct {
 	queue
 
 	acquires, renewals, releases, withdrawals batcher
+	firsts                                    batcher // acquires that may have to make a row, and to wait for its gap
+	proclaims, shortens, breaks               batcher // one operation in a statement
 	parked                                    parked
+	observers                                 observe.Poller
 
 	// rows are locks that were granted, whose rows are therefore there. Like
 	// contended it is a guess that chooses the statement: a wrong one costs a
@@ -85,11 +89,19 @@ func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b.pool = conn.NewPool(o.Connections, b.dial(connector, setup), b.background.Go)
 	b.waits = conn.NewPool(max(0, o.WaitConnections), b.dial(connector, setup), b.background.Go)
 	b.pool.Stale, b.waits.Stale = b.stale, b.stale
-	slots := make(chan struct{}, slotsOf(o.Connections))
-	b.acquires = batcher{link: b.link, parked: &b.parked, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, slots: slots, values: true, owners: b.owners}
+	slots, probes := make(chan struct{}, slotsOf(o.Connections)), make(chan struct{}, probesOf(o.Connections))
+	b.acquires = batcher{link: b.link, parked: &b.parked, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, slots: slots, probes: probes, values: true, owners: b.owners}
+	b.firsts = b.acquires
 	b.renewals = batcher{link: b.link, parked: &b.parked, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, slots: slots, patient: true}
 	b.releases = batcher{link: b.link, parked: &b.parked, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.Get, slots: slots}
-	b.withdrawals = batcher{link: b.link, parked: &b.parked, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.GetSpare, repeats: true}
+	b.withdrawals = batcher{link: b.link, parked: &b.parked, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.GetSpare, probes: make(chan struct{}, 1), repeats: true}
+	single := func(what string, text func(string, driver.Request) string) batcher {
+		return batcher{link: b.link, parked: &b.parked, what: what, run: b.runSingle(text), width: 1, senders: max(1, o.Connections/4), get: b.pool.Get, slots: slots}
+	}
+	b.proclaims, b.shortens, b.breaks = single("proclaim", statement.Proclaim), single("release", statement.Shorten), single("break", statement.Break)
+	b.enters = single("wait for", nil)
+	b.enters.run = b.runEnters
+	b.observers.Every, b.observers.Look, b.observers.Go = observeEvery, b.look, b.background.Go
 	for _, l := range b.batchers() {
 		l.init()
 	}
@@ -105,7 +117,7 @@ func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 }
 
 func (b *Backend) batchers() []*batcher {
-	return []*batcher{&b.acquires, &b.renewals, &b.releases, &b.withdrawals}
+	return []*batcher{&b.acquires, &b.firsts, &b.renewals, &b.releases, &b.withdrawals, &b.proclaims, &b.shortens, &b.breaks, &b.enters}
 }
 
 // Close ends the connections, and what runs on them. Leases stay.
@@ -210,7 +222,7 @@ func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session,
 // statements are made of is allowed, and that the address leads to one server.
 func (b *Backend) Check(ctx context.Context) error {
 	_, err := do(ctx, b.link, "check", b.opts.Prefix, func(ctx context.Context) (none struct{}, err error) {
-		return none, b.on(ctx, b.pool.GetApart, b.examine)
+		return none, b.on(ctx, b.pool.Get, b.examine)
 	})
 	return err
 }

@@ -59,10 +59,12 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 func (b *Backend) batcherOf(op driver.Op) *batcher {
 	switch {
 	case op.Kind == driver.OpAcquire:
-		return &b.acquires
+		return b.acquirer(op.Name)
 	case op.Kind == driver.OpRenew:
 		return &b.renewals
-	case op.Kind == driver.OpRelease && op.Token != 0 && op.Keep <= 0:
+	case op.Kind == driver.OpRelease && op.Token != 0 && op.Keep > 0:
+		return &b.shortens
+	case op.Kind == driver.OpRelease && op.Token != 0:
 		return &b.releases
 	}
 	return nil

@@ -37,13 +37,15 @@ type batcher struct {
 	parked  *parked // what waits for a row that somebody has locked
 	what    string  // in errors
 	width   int
+	senders int  // zero: as the constant says
 	patient bool // renewals: they have time, and one TTL in a statement
 	repeats bool // a statement may carry a name several times
 	values  bool // the value is sent
 	// get takes a connection, and slots has a place for each statement that may
-	// wait for a row in the server: see slow.
-	get   func(ctx context.Context) (*conn.Session, error)
-	slots chan struct{}
+	// wait for a row in the server: see slow. probes has one for each that tries
+	// whether a new row has to wait; nil: it makes no rows.
+	get           func(ctx context.Context) (*conn.Session, error)
+	slots, probes chan struct{}
 	// run sends ops, which are in the order of their names, in one statement. On
 	// an error nothing is known about any of them. It may return what else is to
 	// be done on the connection, which nothing must interrupt.
@@ -65,7 +67,7 @@ func (l *batcher) init() {
 	if l.patient {
 		limits.Joins = func(first, p *pending) bool { return first.TTL == p.TTL }
 	}
-	l.batches = batch.New(batch.Options[*pending]{Limits: limits, Senders: senders, Send: l.serve})
+	l.batches = batch.New(batch.Options[*pending]{Limits: limits, Senders: cmp.Or(l.senders, senders), Send: l.serve})
 }
 
 // pending is an operation under way in a batcher. Its caller can take it back until
@@ -77,7 +79,7 @@ type pending struct {
 	ctx     context.Context // the caller's: over means that nobody waits any more
 	owner   *owner          // where the batcher remembers them
 	since   time.Time
-	kills   int // of statements that it was in
+	kills   int // of statements that it was in, for want of a row lock
 	result  driver.Result
 }
 
@@ -184,10 +186,10 @@ func (l *batcher) try(t *inFlight, batch []*pending) {
 	switch {
 	case errors.Is(err, conn.ErrTooLong):
 		for half := range slices.Chunk(left, (len(left)+1)/2) {
-			l.try(&inFlight{batcher: l, many: len(half) > 1}, half)
+			l.try(&inFlight{batcher: l, many: len(half) > 1, trip: t.trip}, half)
 		}
 	case errors.Is(err, errKilled):
-		l.resendUnlocked(left)
+		l.resendUnlocked(t, left)
 	}
 }
 

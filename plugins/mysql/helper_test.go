@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -89,6 +90,18 @@ func fixtureAt(t *testing.T, a string) *fixture {
 // host opens another host.
 func (w *fixture) host(t drivertest.T) *mysql.Backend {
 	return open(t, mysql.Options{Address: w.address, Prefix: w.prefix})
+}
+
+// patient opens another host that waits for a minute, as its server does for a
+// row: what ends earlier has not waited.
+func (w *fixture) patient(t *testing.T) *mysql.Backend {
+	t.Helper()
+	b, err := mysql.OpenWith(mysql.Options{
+		Address: w.address, Prefix: w.prefix, Connect: mysql.Connect{DialTimeout: time.Minute, RequestTimeout: time.Minute},
+		Logger: slog.New(slog.DiscardHandler),
+	}, "SET SESSION innodb_lock_wait_timeout=60;")
+	must(t, err)
+	return backendtest.CloseAfter(t, b)
 }
 
 // lockRow keeps a row locked until the returned function is called.

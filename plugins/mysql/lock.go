@@ -48,8 +48,16 @@ func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 
 // TryAcquire is one statement, see [statement.Acquire].
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
-	result := b.acquires.one(ctx, r)
+	result := b.acquirer(r.Name).one(ctx, r)
 	return result.Token, result.Err
+}
+
+// acquirer returns the batcher for acquires of name.
+func (b *Backend) acquirer(name string) *batcher {
+	if b.rows.Has(name) {
+		return &b.acquires
+	}
+	return &b.firsts
 }
 
 // Renew is one statement.
@@ -63,7 +71,7 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	case r.Token == 0:
 		return b.withdraw(ctx, r)
 	case r.Keep > 0:
-		return b.shorten(ctx, r)
+		return b.shortens.one(ctx, r).Err
 	}
 	return b.releases.one(ctx, r).Err
 }
@@ -150,34 +158,19 @@ func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.
 	return nil
 }
 
-// shorten ends a lease early, but not before r.Keep is over.
-func (b *Backend) shorten(ctx context.Context, r driver.Request) error {
-	return b.change(ctx, "release", r, func(ctx context.Context, s *conn.Session) (int64, error) {
-		n, wakeID, err := s.Exec(ctx, statement.Shorten(b.table, r))
-		b.notify(ctx, s, r.Name, wakeID)
-		return n, err
-	})
-}
-
-// change runs f, which changes the row of r's lease and returns how many rows
-// it has found.
-func (b *Backend) change(ctx context.Context, what string, r driver.Request, f func(context.Context, *conn.Session) (int64, error)) error {
-	if err := ready(ctx, r); err != nil {
-		return err
+// runSingle runs a statement on one row, and wakes the waiter that it names.
+func (b *Backend) runSingle(text func(table string, r driver.Request) string) func(context.Context, *conn.Session, []statement.Operation) ([]driver.Result, func(), error) {
+	return func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
+		n, wakeID, err := s.Exec(ctx, text(b.table, ops[0].Request))
+		if err != nil {
+			return nil, nil, err
+		}
+		results := make([]driver.Result, 1)
+		if n == 0 {
+			err = b.missing(ctx, s, ops, results, func(statement.Row, statement.Operation) bool { return false })
+		}
+		return results, func() { b.notify(ctx, s, ops[0].Name, wakeID) }, err
 	}
-	_, err := do(ctx, b.link, what, r.Name, func(ctx context.Context) (none struct{}, err error) {
-		return none, b.on(ctx, b.pool.GetApart, func(ctx context.Context, s *conn.Session) error {
-			if n, err := f(ctx, s); err != nil || n > 0 {
-				return err
-			}
-			var found statement.Row
-			if err := b.each(ctx, s, []string{r.Name}, func(r statement.Row) { found = r }); err != nil {
-				return err
-			}
-			return &driver.NotHeldError{Holder: found.Holder()}
-		})
-	})
-	return err
 }
 
 // withdraw waits for what is on its way from this process, and is nothing more
@@ -228,7 +221,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 
 // holders returns what a query finds of stateColumns and value.
 func (b *Backend) holders(ctx context.Context, text string) (found []driver.Holder, err error) {
-	err = b.on(ctx, b.pool.GetApart, func(ctx context.Context, s *conn.Session) error {
+	err = b.on(ctx, b.pool.Get, func(ctx context.Context, s *conn.Session) error {
 		found = nil
 		return s.Query(ctx, text, func(v []sqldriver.Value) error {
 			if h := statement.Read(v).Holder(); h.Held() {

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -219,4 +220,47 @@ func TestManyAreWokenTogether(t *testing.T) {
 			release(t, w.b, acquire(t, w.b, r))
 		}
 	}
+}
+
+// TestObserversShareAQuery has a host observe a hundred elections: the server is
+// asked about all of them at a time, and each sees its changes.
+func TestObserversShareAQuery(t *testing.T) {
+	w := newFixture(t)
+	const elections, every = 100, 25 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	var seen [elections]atomic.Uint64 // the token, plus one
+	for i := range seen {
+		all.Go(func() {
+			err := w.b.Observe(ctx, fmt.Sprint("election/", i), func(h driver.Holder) { seen[i].Store(h.Token + 1) })
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("observing %d: %v", i, err)
+			}
+		})
+	}
+	shown := func(what string, tokens [elections]uint64) {
+		eventually(t, what, func() bool {
+			for i := range seen {
+				if seen[i].Load() != tokens[i]+1 {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	var tokens [elections]uint64
+	shown("all are seen vacant", tokens)
+	began, before := time.Now(), status(t, w.db, "Com_select")
+	pause(t, 40*every)
+	asked, most := status(t, w.db, "Com_select")-before, int(time.Since(began)/every)+2
+	if asked > most {
+		t.Errorf("%d queries in %v for %d elections, at most %d are due", asked, time.Since(began), elections, most)
+	}
+	for i := range tokens {
+		tokens[i] = acquire(t, w.b, want(fmt.Sprint("election/", i), time.Minute)).Token
+	}
+	shown("all leaders are seen", tokens)
+	cancel()
+	all.Wait()
 }

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	sqldriver "database/sql/driver"
 	"errors"
@@ -21,6 +22,11 @@ import (
 // that are free are sent again, and the others are parked and looked at from
 // time to time, all in one query. A few statements for one row may wait in the
 // server all the same, for there the queue is fair.
+//
+// A gap between rows can be locked too, by a transaction that has asked for a row
+// that is not there. A new row in it waits, and no query sees that it would. So new
+// rows are sent again apart from those that are there, and when that is killed
+// too each alone, for a short time, over and over.
 
 const (
 	// slowAfter is when a statement is taken to wait for a row that somebody
@@ -38,15 +44,17 @@ const (
 	lookAtOnce = 500
 )
 
-// slotsOf is how many statements of a pool may wait for a row in the server.
-func slotsOf(connections int) int { return max(1, connections/8) }
+// slotsOf is how many statements of a pool may wait for a row in the server, and
+// probesOf how many may try whether a new row has to.
+func slotsOf(connections int) int  { return max(1, connections/8) }
+func probesOf(connections int) int { return max(1, connections/4) }
 
 // errKilled: the statement was ended because it waits for a row.
 var errKilled = errors.New("statement was killed")
 
 // timeout is how long a statement for batch may take.
 func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
-	if t.resent {
+	if t.trip == sure {
 		return slowestAfter
 	}
 	deadline, limited := batch[0].ctx.Deadline()
@@ -56,19 +64,28 @@ func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	return min(max(slowAfter, time.Until(deadline)/patientShares), slowestAfter)
 }
 
+// trip is why a statement is sent.
+type trip int
+
+const (
+	first trip = iota
+	sure       // its rows are there, and none of them was locked
+	probe      // its rows are not there, and may be in a gap that is locked
+)
+
 // inFlight is what a batcher has on its way to the server.
 type inFlight struct {
 	batcher *batcher
 	many    bool
-	resent  bool // none of its rows was locked
+	trip    trip
 	killed  atomic.Bool
 
-	mu      sync.Mutex // also keeps the session from being used again during a KILL
-	s       *conn.Session
-	since   time.Time // since when it is on s
-	handOn  func()    // gives its place in the batcher to another; nil when it has none
-	hasSlot bool      // it has a slot
-	over    bool
+	mu     sync.Mutex // also keeps the session from being used again during a KILL
+	s      *conn.Session
+	since  time.Time     // since when it is on s
+	handOn func()        // gives its place in the batcher to another; nil when it has none
+	place  chan struct{} // where it has one, of the batcher's slots or probes; nil for none
+	over   bool
 }
 
 // on notes the session that the statement runs on, nil when it does no more.
@@ -83,14 +100,14 @@ func (t *inFlight) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
-	if t.hasSlot {
-		t.hasSlot = false
-		<-t.batcher.slots
+	if t.place != nil {
+		<-t.place
+		t.place = nil
 	}
 }
 
 // slow gives the statement's place in the batcher to another, and kills the statement unless it
-// is for one row and finds a slot.
+// is for one row that is there and finds a slot.
 //
 // An acquire is two statements where there is no RETURNING, and a KILL that
 // comes exactly between them drops the reply (see Wait): then the connection
@@ -112,7 +129,7 @@ func (t *inFlight) slow() {
 		return
 	}
 	l.link.pool.Question(t.since) // it may wait for a row, or for a server that it does not reach
-	if !t.many && t.takeSlot() {
+	if !t.many && t.trip != probe && t.take(l.slots) {
 		return
 	}
 	t.killed.Store(true)
@@ -121,14 +138,17 @@ func (t *inFlight) slow() {
 	}
 }
 
-// takeSlot takes a slot if there is one.
-func (t *inFlight) takeSlot() bool {
+// take takes a place if there is one, unless it has one.
+func (t *inFlight) take(places chan struct{}) bool {
+	if t.place != nil {
+		return true
+	}
 	select {
-	case t.batcher.slots <- struct{}{}:
-		t.hasSlot = true
+	case places <- struct{}{}:
+		t.place = places
 	default:
 	}
-	return t.hasSlot
+	return t.place != nil
 }
 
 // kill ends what runs on target, whose server ends it by itself in a second where GET_LOCK
@@ -150,30 +170,45 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 	return err
 }
 
-// resendUnlocked sends again what was in a killed statement and whose row is free, and
-// parks the rest.
-func (l *batcher) resendUnlocked(batch []*pending) {
+// resendUnlocked sends again what was in a killed statement and whose row is not locked,
+// and parks the rest. What was sent again already is parked.
+func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
+	for _, p := range batch {
+		p.kills++
+	}
+	if t.trip != first {
+		l.parked.add(l.link, batch)
+		return
+	}
 	locked, err := l.link.locked(batch)
 	if err != nil {
 		refuseAll(batch, conn.NotSent(err))
 		return
 	}
-	var free, rest []*pending
+	var free, absent, rest []*pending
 	for _, p := range batch {
-		if p.kills++; locked[p.Name] || p.kills > 1 {
+		switch isLocked, there := locked[p.Name]; {
+		case isLocked:
 			rest = append(rest, p)
-		} else {
+		case there || l.probes == nil:
 			free = append(free, p)
+		default:
+			absent = append(absent, p)
 		}
 	}
 	l.parked.add(l.link, rest)
-	if len(free) > 0 {
-		l.try(&inFlight{batcher: l, many: len(free) > 1, resent: true}, free)
+	l.resend(sure, free)
+	l.resend(probe, absent)
+}
+
+func (l *batcher) resend(why trip, batch []*pending) {
+	if len(batch) > 0 {
+		l.try(&inFlight{batcher: l, many: len(batch) > 1, trip: why}, batch)
 	}
 }
 
-// locked returns the names of those rows that somebody has locked. A row that
-// is not there is not locked.
+// locked returns whether somebody has locked the rows of ps, without those that are not
+// there.
 func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	ctx, cancel := k.statement(k.background)
 	defer cancel()
@@ -251,8 +286,9 @@ func (k *parked) run(b *link) {
 	}
 }
 
-// look sends what has a free row, and the oldest that find a slot, and returns
-// what goes on waiting.
+// look sends what has a free row, and the oldest that find a slot, and of those
+// whose row is not there the least tried ones that find a place. It returns what goes on
+// waiting.
 func (k *parked) look(b *link, todo []*pending) (rest []*pending) {
 	var wanted []*pending
 	for _, p := range todo {
@@ -261,7 +297,7 @@ func (k *parked) look(b *link, todo []*pending) (rest []*pending) {
 		case p.ctx.Err() != nil:
 			p.refuse(conn.NotSent(p.ctx.Err()))
 		case time.Since(p.since) > b.opts.RequestTimeout:
-			p.refuse(conn.NotSent(fmt.Errorf("%s %q: another transaction keeps the row locked", p.batcher.what, p.Name)))
+			p.refuse(conn.NotSent(fmt.Errorf("%s %q: another transaction keeps the row locked, or the place where it would be", p.batcher.what, p.Name)))
 		default:
 			wanted = append(wanted, p)
 		}
@@ -274,19 +310,33 @@ func (k *parked) look(b *link, todo []*pending) (rest []*pending) {
 		refuseAll(wanted, conn.NotSent(err))
 		return nil
 	}
+	var absent []*pending
 	free := map[*batcher][]*pending{}
 	for _, p := range wanted {
-		t := &inFlight{batcher: p.batcher}
-		switch {
-		case !locked[p.Name]:
+		switch isLocked, there := locked[p.Name]; {
+		case isLocked:
+			rest = p.tryAlone(&inFlight{batcher: p.batcher}, p.batcher.slots, rest)
+		case there || p.batcher.probes == nil:
 			free[p.batcher] = append(free[p.batcher], p)
-		case !t.takeSlot() || !b.background.Go(func() { p.batcher.try(t, []*pending{p}) }):
-			t.end()
-			rest = append(rest, p)
+		default:
+			absent = append(absent, p)
 		}
+	}
+	slices.SortStableFunc(absent, func(p, q *pending) int { return cmp.Compare(p.kills, q.kills) })
+	for _, p := range absent {
+		rest = p.tryAlone(&inFlight{batcher: p.batcher, trip: probe}, p.batcher.probes, rest)
 	}
 	for l, ps := range free {
 		l.enter(ps)
+	}
+	return rest
+}
+
+// tryAlone sends p if there is a place for it, or appends it to rest.
+func (p *pending) tryAlone(t *inFlight, places chan struct{}, rest []*pending) []*pending {
+	if !t.take(places) || !p.batcher.link.background.Go(func() { p.batcher.try(t, []*pending{p}) }) {
+		t.end()
+		return append(rest, p)
 	}
 	return rest
 }

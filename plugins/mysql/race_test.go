@@ -2,6 +2,7 @@ package mysql_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,8 +13,6 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/backendtest"
-	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
 // TestContenders lets 16 hosts with 4 goroutines each contend for one lock, for
@@ -173,13 +172,7 @@ func TestOppositeOrders(t *testing.T) {
 // seen to it.
 func TestLockedRowHoldsUpNobodyElse(t *testing.T) {
 	w := newFixture(t)
-	o := mysql.Options{
-		Address: w.address, Prefix: w.prefix, Connect: mysql.Connect{DialTimeout: time.Minute, RequestTimeout: time.Minute},
-		Logger: slog.New(slog.DiscardHandler),
-	}
-	b, err := mysql.OpenWith(o, "SET SESSION innodb_lock_wait_timeout=60;")
-	must(t, err)
-	backendtest.CloseAfter(t, b)
+	b := w.patient(t)
 	const locked = 3
 	name := func(i int) string { return fmt.Sprintf("job/%d", i) }
 	release(t, b, acquire(t, b, want(name(locked), 10*time.Second)))
@@ -205,5 +198,133 @@ func TestLockedRowHoldsUpNobodyElse(t *testing.T) {
 		if r.Err != nil {
 			t.Errorf("operation %d: %v", i, r.Err)
 		}
+	}
+}
+
+// TestLockedRowsHoldUpNoOtherRequest has a foreign transaction lock 40 rows, of which
+// the host wants something by every request that changes a row. All that it asks of another lock is
+// answered before the transaction ends.
+func TestLockedRowsHoldUpNoOtherRequest(t *testing.T) {
+	w := newFixture(t)
+	b := w.patient(t)
+	const locked = 40
+	mine := make([]driver.Request, locked)
+	for i := range mine {
+		mine[i] = acquire(t, b, want(fmt.Sprint("locked/", i), time.Minute))
+	}
+	tx, err := w.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	must(t, err)
+	if _, err := tx.Exec("SELECT COUNT(*) FROM " + table(w.prefix) + " WHERE name LIKE 'locked/%' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for _, r := range mine {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_ = b.Wait(ctx, want(r.Name, time.Minute), time.Second)
+		})
+		all.Go(func() {
+			r.Value = []byte("new")
+			if err := b.Proclaim(t.Context(), r); err != nil {
+				t.Errorf("proclaiming at the end: %v", err)
+			}
+		})
+	}
+	for i, r := range mine {
+		all.Go(func() {
+			r.Keep = time.Minute
+			err := b.Break(t.Context(), r.Name, r.Token+1)
+			if i%2 == 0 {
+				err = b.Release(t.Context(), r)
+			}
+			if err != nil && !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("shortening at the end: %v", err)
+			}
+		})
+	}
+	eventually(t, "a request waits for its row", func() bool { return blocked(t, w.db, "UPDATE "+table(w.prefix)) > 0 })
+	for round := range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		r := acquire(t, b, want("apart", time.Minute))
+		must(t, b.Check(ctx))
+		if h, err := b.Inspect(ctx, r.Name); err != nil || h.Owner != r.Owner {
+			t.Fatalf("round %d: inspected %+v, %v", round, h, err)
+		}
+		must(t, b.Proclaim(ctx, r))
+		r.Keep = time.Nanosecond
+		must(t, b.Release(ctx, r))
+		cancel()
+		pause(t, 25*time.Millisecond)
+	}
+	must(t, tx.Rollback())
+	all.Wait()
+}
+
+// TestLockedGapHoldsUpNewRowsOnly has a foreign transaction ask for a row that is not there,
+// which locks the gap where it would be, and 24 callers want new rows there. Rows that are there,
+// and new ones elsewhere, are served all the while.
+func TestLockedGapHoldsUpNewRowsOnly(t *testing.T) {
+	w := newFixture(t)
+	for _, name := range []string{"a", "c"} {
+		for i := range 8 {
+			release(t, w.b, acquire(t, w.b, want(fmt.Sprint(name, "/", i), time.Minute)))
+		}
+	}
+	tx, err := w.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	must(t, err)
+	defer func() { _ = tx.Rollback() }() // an error when it is over
+	if _, err := tx.Exec("SELECT COUNT(*) FROM " + table(w.prefix) + " WHERE name='b' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	b := w.host(t)
+	c := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	defer c.Close(context.Background())
+	storm, stop := context.WithCancel(t.Context())
+	defer stop()
+	var kept, served sync.WaitGroup
+	for i := range 24 {
+		l, err := c.Lock(fmt.Sprint("b/", i), &core.LockOptions{TTL: time.Minute})
+		must(t, err)
+		kept.Go(func() {
+			for storm.Err() == nil {
+				ctx, cancel := context.WithTimeout(storm, []time.Duration{300 * time.Millisecond, time.Minute}[i%2])
+				if _, err := l.Acquire(ctx); err == nil {
+					t.Errorf("%q was granted in the gap", l.Name())
+				}
+				cancel()
+			}
+		})
+	}
+	eventually(t, "a new row waits", func() bool { return blocked(t, w.db, "INSERT INTO "+table(w.prefix)) > 0 })
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	for i := range 8 {
+		served.Go(func() {
+			for round := range 25 {
+				names := []string{fmt.Sprint("a/", i), fmt.Sprint("c/", i)}
+				if round%8 == 0 {
+					names = append(names, fmt.Sprintf("d/%d/%d", i, round))
+				}
+				for _, name := range names {
+					r := want(name, time.Minute)
+					var err error
+					if r.Token, err = b.TryAcquire(ctx, r); err == nil {
+						err = b.Release(ctx, r)
+					}
+					if err != nil {
+						t.Errorf("%q: %v", name, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	served.Wait()
+	stop()
+	kept.Wait()
+	must(t, tx.Rollback())
+	for i := range 24 {
+		release(t, b, acquire(t, b, want(fmt.Sprint("b/", i), time.Minute)))
 	}
 }

@@ -84,7 +84,7 @@ func (b *Backend) purge(ctx context.Context) (int, error) {
 	total := 0
 	for after, rows := "", purgeAtOnce; rows == purgeAtOnce; {
 		var names []string
-		err := b.on(ctx, b.pool.GetApart, func(ctx context.Context, s *conn.Session) (err error) {
+		err := b.on(ctx, b.pool.Get, func(ctx context.Context, s *conn.Session) (err error) {
 			last := after
 			if names, rows, err = b.idlers(ctx, s, &last); err != nil {
 				return err

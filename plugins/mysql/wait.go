@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/batch"
 	"github.com/lockbench/lockbench/plugins/internal/recent"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
@@ -42,6 +43,7 @@ const (
 // queue is where waiters stand and sleep.
 type queue struct {
 	*link
+	enters    batcher // of those that have no connection to wait on
 	sleepLock sleepLock
 	owners    *owners
 	contended recent.Map[string, struct{}] // locks that are waited for, see Backend.rows
@@ -100,7 +102,7 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	defer context.AfterFunc(q.background, cancel)()
 	if q.noSleep() || !q.waits.Ready() || !q.sleepLock.ready(q.link) {
 		// The queue entry must not wait for a connection to be made.
-		if err := q.enter(ctx, sctx, r); err != nil {
+		if err := q.enter(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -170,13 +172,19 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 }
 
 // enter gives a waiter without a connection of its own a queue entry.
-// It waits for a connection as long as caller does.
-func (q *queue) enter(caller, ctx context.Context, r driver.Request) error {
-	get := func(context.Context) (*conn.Session, error) { return q.pool.GetApart(caller) }
-	return q.on(ctx, get, func(ctx context.Context, s *conn.Session) error {
-		_, _, err := s.Exec(ctx, statement.Enter(q.table, r, statement.NoWakeID))
-		return err
-	})
+// When ctx ends it waits for what was sent all the same: r's owner is busy until then.
+func (q *queue) enter(ctx context.Context, r driver.Request) error {
+	p := q.enters.send(ctx, newOperation(r))[0]
+	if p.Wait(ctx) == batch.NotSent {
+		return conn.NotSent(ctx.Err())
+	}
+	p.Wait(context.Background())
+	return p.result.Err
+}
+
+func (q *queue) runEnters(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
+	_, _, err := s.Exec(ctx, statement.Enter(q.table, ops[0].Request, statement.NoWakeID))
+	return make([]driver.Result, 1), nil, err
 }
 
 // noSleep reports whether waiters cannot sleep in the server, because GET_LOCK is

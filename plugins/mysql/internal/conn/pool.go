@@ -27,10 +27,9 @@ type Pool struct {
 	// Stale reports whether a connection leads to a server that is used no more.
 	Stale func(*Session) bool
 
-	// A connection in use has a place in slots, those for one operation in apart
-	// too, so that they leave some to the batchers; or else one in spare, for
-	// withdrawals, or in kills.
-	slots, apart, spare, kills chan struct{}
+	// A connection in use has a place in slots, or in spare, for withdrawals, or
+	// in kills.
+	slots, spare, kills chan struct{}
 
 	mu      sync.Mutex
 	idle    []*Session    // the one used last is at the end
@@ -60,12 +59,12 @@ const (
 func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) *Pool {
 	return &Pool{
 		Dial: dial, spawn: spawn, Stale: func(*Session) bool { return false },
-		slots: make(chan struct{}, limit), apart: make(chan struct{}, max(1, limit/2)),
+		slots: make(chan struct{}, limit),
 		spare: make(chan struct{}, spareConnections), kills: make(chan struct{}, killConnections),
 	}
 }
 
-// Get returns a connection for a batcher, after waiting for one below the limit.
+// Get returns a connection, after waiting for one below the limit.
 // Its error wraps ErrNotSent.
 func (p *Pool) Get(ctx context.Context) (*Session, error) { return p.within(ctx, p.slots) }
 
@@ -74,20 +73,6 @@ func (p *Pool) GetSpare(ctx context.Context) (*Session, error) { return p.within
 
 // GetKill is Get for statements that end others.
 func (p *Pool) GetKill(ctx context.Context) (*Session, error) { return p.within(ctx, p.kills) }
-
-// GetApart is Get for an operation that shares its statement with no other.
-func (p *Pool) GetApart(ctx context.Context) (*Session, error) {
-	if err := enter(ctx, p.apart); err != nil {
-		return nil, err
-	}
-	s, err := p.Get(ctx)
-	if err != nil {
-		<-p.apart
-		return nil, err
-	}
-	s.apart = p.apart
-	return s, nil
-}
 
 // within returns a connection after waiting for a place in slots.
 func (p *Pool) within(ctx context.Context, slots chan struct{}) (*Session, error) {
@@ -254,8 +239,8 @@ func (p *Pool) dial() (*Session, error) {
 // Put takes a connection back. One that has failed is closed, and when it went
 // silent, or its server serves no client now, those that are as old are asked.
 func (p *Pool) Put(s *Session) {
-	slots, apart := s.slots, s.apart
-	s.slots, s.apart = nil, nil
+	slots := s.slots
+	s.slots = nil
 	if s.suspicious {
 		p.Question(s.sent)
 	}
@@ -264,9 +249,6 @@ func (p *Pool) Put(s *Session) {
 	p.mu.Unlock()
 	back := p.keep(s)
 	<-slots
-	if apart != nil {
-		<-apart
-	}
 	if back != nil {
 		close(back)
 	}

@@ -27,7 +27,6 @@ type Session struct {
 	Server Server
 	Broken bool          // not to be used again
 	slots  chan struct{} // in which it has a place while it is in use
-	apart  chan struct{} // and another one; nil for none
 
 	sent, heard time.Time // of the last statement and the last answer
 	changed     time.Time // the last answer to a statement that may change something

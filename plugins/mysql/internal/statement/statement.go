@@ -330,11 +330,11 @@ func List(table, prefix, after string, limit int) string {
 	return t.add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
 }
 
-// Break ends the lease with that token.
-func Break(table, name string, token uint64) string {
+// Break ends the lease with r's token, whoever its owner is.
+func Break(table string, r driver.Request) string {
 	var t text
-	t.add("UPDATE ", table, " SET freed_by=", replyWakeID, ",expires_at=", Now, ",label='',value=NULL,owner='' WHERE name=").bytes(name)
-	return t.add(" AND token=").uint(token).add(" AND ", held).String()
+	t.add("UPDATE ", table, " SET freed_by=", replyWakeID, ",expires_at=", Now, ",label='',value=NULL,owner='' WHERE name=").bytes(r.Name)
+	return t.add(" AND token=").uint(r.Token).add(" AND ", held).String()
 }
 
 // Proclaim publishes a value.
