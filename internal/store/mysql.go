@@ -49,6 +49,12 @@ var mysqlKind = &Store{
 				Source: 22,
 			},
 			{
+				Rules: claim.Twice(), All: []claim.Condition{claim.ClockBack, claim.FailedOver},
+				Why: "rows end at a time of the server's UTC_TIMESTAMP, and that of the promoted server is ahead of the one before it: " +
+					"a lease ends by as much too early. Keep the servers' clocks together, or wait for the longest TTL before the new one takes writes",
+				Source: 22,
+			},
+			{
 				Rules: claim.Late(claim.Orphaned, claim.Leaked), All: []claim.Condition{claim.ClockBack},
 				Why:    "rows end at a time of the server's UTC_TIMESTAMP: a lease that nobody renews, releases or asks for lasts for as much longer as the clock was set back",
 				Source: 22,
