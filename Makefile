@@ -2,7 +2,7 @@
 
 OUT ?= results/$(shell date -u +%Y%m%dT%H%M%SZ)
 
-.PHONY: bench bench-peers test test-main test-examples lint gen build dist servers soak fuzz clean
+.PHONY: bench bench-peers test test-main test-examples test-newest test-compose lint gen build dist servers soak fuzz clean
 
 bench: build servers
 	bin/lockbench run --quick --scenarios acquire,throughput,contend,takeover --baselines -o $(OUT) && bin/lockbench report $(OUT)
@@ -14,6 +14,7 @@ bench-peers: build servers
 # processes and TTLs half of the time.
 test: build servers
 	$(MAKE) -j 2 test-main test-examples
+	$(MAKE) test-newest
 
 test-main:
 	go test -race -p 3 -timeout 15m ./...
@@ -21,6 +22,14 @@ test-main:
 test-examples:
 	go -C examples test -race -p 1 -parallel 6 -timeout 15m ./...
 	go -C examples/integrations test -race -p 1 -parallel 6 -timeout 15m ./...
+
+# The newest Redis, Valkey and MySQL, where scripts/newest can have them.
+test-newest:
+	scripts/test-newest
+
+# lockbench run --env compose; not part of test.
+test-compose: build
+	scripts/test-compose
 
 lint:
 	scripts/lint

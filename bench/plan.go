@@ -88,6 +88,9 @@ const (
 	maxMeasure = time.Hour
 	// maxHold is the longest time for which scenario footprint holds leases.
 	maxHold = time.Hour
+	// QuickTTL is that of scenario takeover in a quick plan that names no other:
+	// half of its modes wait for the TTL, a dozen times.
+	QuickTTL = 3 * time.Second
 	// quickRuns is the fewest runs that have a confidence interval.
 	quickRuns = 6
 )

@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,6 +41,7 @@ type session struct {
 	findings    []string
 	failures    failures
 	binaries    map[string]string // paths, by the names that are recorded
+	own         []described       // on servers of the caller's, under prefixes of their own
 }
 
 // closeTimeout bounds the orderly end of a session.
@@ -97,6 +99,34 @@ func (s *session) openAll(ctx context.Context) error {
 	return s.openFloors(ctx)
 }
 
+// OwnPrefix gives a backend on servers of the caller's a prefix of its own, below the
+// one that is configured, so that everything with it can be removed afterwards. It
+// is "" for plugins without prefixes.
+func OwnPrefix(d plugin.Description, cfg driver.Config) (prefix string) {
+	i := slices.IndexFunc(d.Keys, func(k driver.Key) bool { return k.Name == "prefix" })
+	if i < 0 {
+		return ""
+	}
+	cfg["prefix"] = cmp.Or(cfg["prefix"], d.Keys[i].Default) + "run-" + strings.ToLower(rand.Text()[:8]) + "_"
+	return cfg["prefix"]
+}
+
+// sweep removes what the run has left on servers of the caller's. Those of parts
+// share their locks, and leave them.
+func (s *session) sweep(ctx context.Context) error {
+	var errs []error
+	for _, own := range s.own {
+		prefixes := []string{own.config["prefix"]}
+		if slices.ContainsFunc(s.baselines, func(name string) bool { bl, _ := baseline.ByName(name); return bl.Backend == own.Name }) {
+			prefixes = append(prefixes, baseline.Prefix(own.Name))
+		}
+		for _, prefix := range prefixes {
+			errs = append(errs, store.Of(own.Name).Sweep(ctx, own.config, prefix))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // openBackend starts the servers and the plugin of one backend, and its
 // baselines. When the caller did not ask for it by name, a server that is not
 // installed is a line in the report.
@@ -119,6 +149,8 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		if _, kept := s.environment.kept[f.Name]; kept {
 			s.notes = append(s.notes, f.Name+" uses the server that lockbench env up keeps")
 		}
+	} else if s.plan.Parts == 0 && OwnPrefix(f.says, cfg) != "" {
+		s.own = append(s.own, f)
 	}
 	b, err := s.open(ctx, f.Name, f.Path, cfg)
 	if err != nil {
@@ -227,7 +259,7 @@ func (s *session) Close(ctx context.Context) error {
 	if s.company != nil {
 		errs = append(errs, s.company.Close(ctx))
 	}
-	return errors.Join(append(errs, s.servers.Close(), s.environment.close())...)
+	return errors.Join(append(errs, s.sweep(ctx), s.servers.Close(), s.environment.close())...)
 }
 
 // ErrNoPlugins: there is not a single plugin binary to be found.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/internal/conform"
+	"github.com/lockbench/lockbench/internal/store"
 )
 
 type conformFlags struct {
@@ -36,9 +38,10 @@ property of the backend that excuses it, or not run with what is missing.
 
 It kills and freezes the plugin and processes that use it. It starts a throwaway
 server, which it stops and empties too; with --target, or with --config
-BACKEND.address, it uses yours, and does neither. It exits with 1 when a rule
-fails, and with --require also when one that applies did not run; that is the
-default where CI is true or LOCKBENCH_REQUIRE is set. The last line counts.`,
+BACKEND.address, it uses yours, does neither, and removes the keys and tables
+that it has made, which are under a prefix of their own. It exits with 1 when
+a rule fails, and with --require also when one that applies did not run; that
+is the default where CI is true or LOCKBENCH_REQUIRE is set. The last line counts.`,
 		Example: `  lockbench conform redis
   lockbench conform ./bin/lockplugin-mine --config mine.address=127.0.0.1:7000`,
 		Args:              oneArg("plugin"),
@@ -61,6 +64,9 @@ default where CI is true or LOCKBENCH_REQUIRE is set. The last line counts.`,
 	return cmd
 }
 
+// sweepTimeout bounds how long the server of a caller's is cleaned.
+const sweepTimeout = 30 * time.Second
+
 func (f *conformFlags) run(ctx context.Context, nameOrPath string, progress *progress, stdout, stderr io.Writer) (err error) {
 	found, d, cfg, err := f.servers.resolved(ctx, nameOrPath, stderr)
 	if err != nil {
@@ -79,6 +85,12 @@ func (f *conformFlags) run(ctx context.Context, nameOrPath string, progress *pro
 		defer func() { err = errors.Join(err, servers.Close()) }()
 		maps.Copy(cfg, servers.Config)
 		o.Servers = servers
+	} else if prefix := bench.OwnPrefix(d, cfg); prefix != "" {
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout)
+			defer cancel()
+			err = errors.Join(err, store.Of(found.Name).Sweep(ctx, cfg, prefix))
+		}()
 	}
 	return f.suite(ctx, o, progress, stdout)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +12,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/baseline"
 	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/plugins/etcd"
+	"github.com/lockbench/lockbench/plugins/mysql"
+	"github.com/lockbench/lockbench/plugins/redis"
+	"github.com/lockbench/lockbench/plugins/redlock"
 )
 
 // commands are all but those that cobra makes and those that are not for people.
@@ -49,8 +55,10 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestExamplesParse: the flags in the examples exist.
+// TestExamplesParse: the flags in the examples exist, and so do the keys that they
+// configure.
 func TestExamplesParse(t *testing.T) {
+	specs := map[string]driver.Spec{"redis": redis.Spec, "redlock": redlock.Spec, "mysql": mysql.Spec, "etcd": etcd.Spec}
 	for _, c := range commands(newRoot()) {
 		for line := range strings.Lines(c.Example) {
 			line, _, _ = strings.Cut(line, " && ")
@@ -63,6 +71,13 @@ func TestExamplesParse(t *testing.T) {
 			var out bytes.Buffer
 			if err := run(t.Context(), append(args[1:], "--help"), &out, &out); err != nil {
 				t.Errorf("%s: %v", strings.TrimSpace(line), err)
+			}
+			for i, arg := range args[1:] {
+				if key := configForm.FindStringSubmatch(arg); args[i] == "--config" && key != nil && specs[key[1]].Name != "" {
+					if !slices.ContainsFunc(specs[key[1]].Keys, func(k driver.Key) bool { return k.Name == key[2] }) {
+						t.Errorf("%s: %s has no key %q", strings.TrimSpace(line), key[1], key[2])
+					}
+				}
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/store"
 )
 
 func locksCommand() *cobra.Command {
@@ -39,6 +40,9 @@ type locksFlags struct {
 	servers serverFlags
 	format  string
 	timed   bool // tokens are times, by the plugin's own claim
+	// foreign says how to remove a lock that no client of ours holds, "" when that
+	// is not known.
+	foreign func(name string) string
 }
 
 // work is what a command does with the client of the backend that it names, and
@@ -72,6 +76,7 @@ func (f *locksFlags) with(cmd *cobra.Command, args []string, do work) (err error
 	}
 	log := slog.New(slog.DiscardHandler)
 	f.timed = d.Properties.TimedTokens
+	f.foreign = func(name string) string { return store.Of(found.Name).Foreign(cfg["prefix"], name) }
 	b, err := plugin.Open(ctx, found.Name, &plugin.Options{Config: cfg, Path: found.Path, StartTimeout: locksTimeout, Logger: log})
 	if err != nil {
 		return &bench.EnvError{Backend: found.Name, Err: err}
@@ -135,13 +140,13 @@ is not ended. It asks first; where there is no terminal it needs --yes.`,
 	cmd.Flags().Uint64Var(&token, "token", 0, "break it only under this token, `N` (default: the one that is shown)")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return f.command(cmd, func(ctx context.Context, c *core.Client, args []string) error {
-		return breakLease(ctx, cmd, c, args[0], token, yes)
+		return f.breakLease(ctx, cmd, c, args[0], token, yes)
 	})
 }
 
 // breakLease ends the lease of name under token, or under the one that it has
 // now.
-func breakLease(ctx context.Context, cmd *cobra.Command, c *core.Client, name string, token uint64, yes bool) error {
+func (f *locksFlags) breakLease(ctx context.Context, cmd *cobra.Command, c *core.Client, name string, token uint64, yes bool) error {
 	h, err := c.Inspect(ctx, name)
 	switch {
 	case err != nil:
@@ -151,7 +156,7 @@ func breakLease(ctx context.Context, cmd *cobra.Command, c *core.Client, name st
 	case token != 0 && core.GrantNumber(h.Token) != core.GrantNumber(token):
 		return fmt.Errorf("%q is held under token %d, not %d: that lease is over", name, h.Token, token)
 	case h.Token == 0:
-		return fmt.Errorf("%q is held by %s, which has no token to compare", name, holderOf(h))
+		return hinted(fmt.Errorf("%q is held by %s, which has no token to compare", name, holderOf(h)), f.foreign(name))
 	}
 	if !yes {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%q is held by %s under token %d, for another %v.\nBreak it? Its holder goes on until it notices. [y/N] ", name, holderOf(h), h.Token, left(h))

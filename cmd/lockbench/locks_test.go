@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/env"
 )
 
 // holder is an application that holds locks on the server at addr.
@@ -86,6 +87,25 @@ func TestLocks(t *testing.T) {
 	}
 	if code, _, stderr := ask("break", "redis", "jobs/refresh", "--yes"); code != exitInternal || !strings.Contains(stderr, "nobody holds") {
 		t.Errorf("again: exit %d, %q", code, stderr)
+	}
+}
+
+// TestBreakForeign: a lock that no client of ours holds is not broken, and the key
+// is named with the command that removes it.
+func TestBreakForeign(t *testing.T) {
+	dir := plugins(t)
+	s := redisServer(t, nil)
+	for name, set := range map[string][]any{
+		"text": {"SET", "app:text", "x"},
+		"hash": {"HSET", "app:hash", "field", "x"},
+	} {
+		if err := env.RedisDo(t.Context(), s.Addr(), set...); err != nil {
+			t.Fatal(err)
+		}
+		code, _, stderr := lockbench(t, "locks", "break", "redis", name, "--yes", "--target", "redis="+s.Addr(), "--config", "redis.prefix=app:", "--plugin-dir", dir)
+		if code != exitInternal || !strings.Contains(stderr, "a foreign client") || !strings.Contains(stderr, "redis-cli DEL 'app:"+name+"'") {
+			t.Errorf("%s: exit %d, %q", name, code, stderr)
+		}
 	}
 }
 

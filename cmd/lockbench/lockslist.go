@@ -22,7 +22,7 @@ func locksListCommand() *cobra.Command {
 		Use:   "list BACKEND [PREFIX]",
 		Short: "List the locks that are held, those whose names start with PREFIX",
 		Example: `  lockbench locks list redis --target redis=10.0.0.7:6379
-  lockbench locks list mysql jobs/ --target mysql=@/etc/lockbench/mysql --config mysql.table=locks`,
+  lockbench locks list mysql jobs/ --target mysql=@/etc/lockbench/mysql --config mysql.prefix=app_`,
 		Args: needs(1, 2, "a backend, and takes a prefix"),
 	}
 	return f.command(cmd, func(ctx context.Context, c *core.Client, prefix []string) error {

@@ -83,7 +83,7 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		{"rum", []string{`"rum"`, "did you mean run?"}},
 		{"rnu", []string{`"rnu"`, "did you mean run?"}},
-		{"version", []string{`"version"`, "hint: lockbench --version"}},
+		{"env|help", []string{`"help"`, "hint: lockbench env --help"}},
 		{"help|chekc", []string{`"chekc"`, "did you mean check?"}},
 		{"help|plugins|lst", []string{`"lst"`, "did you mean list?"}},
 		{"completion|bsh", []string{`"bsh"`, "did you mean bash"}},

@@ -44,8 +44,9 @@ checks that no lock was held twice and that tokens rise, writes a result folder
 and prints its table.
 
 Without --target it starts throwaway servers of its own on free loopback ports,
-and removes them afterwards. Backends whose server is not installed are left out
-and named, unless --backends asks for them.
+and removes them afterwards. With --target it works under a prefix of its own,
+and removes what it has made. Backends whose server is not installed are left
+out and named, unless --backends asks for them.
 
 Scenarios:
 ` + scenarioHelp() + `
@@ -79,7 +80,7 @@ Baselines, measured in this process on the same server:
 	fl.StringSliceVar(&p.Faults, "faults", nil, "faults of scenario safety, a `LIST` (default all; the most telling with --quick)")
 	fl.StringSliceVar(&p.Baselines, "baselines", nil, "measure these libraries too, a `LIST`; without one, all of them")
 	fl.Lookup("baselines").NoOptDefVal = "all"
-	fl.BoolVar(&p.Quick, "quick", false, "fewer and shorter runs: about a minute for one scenario and all backends")
+	fl.BoolVar(&p.Quick, "quick", false, "fewer and shorter runs: about a minute for one scenario and all backends; more for each mode of takeover, whose TTL is then "+bench.QuickTTL.String())
 	fl.IntVar(&p.Runs, "runs", p.Runs, "repetitions of every cell, `N` (6 with --quick; of safety 3, or 1)")
 	fl.IntSliceVar(&p.Clients, "clients", nil, "concurrent callers of one host, a `LIST` (default: the scenario's own)")
 	fl.IntSliceVar(&p.Hosts, "hosts", p.Hosts, "host processes in scenarios "+strings.Join(scenario.AcrossHosts(), " and ")+", a `LIST`: each has --clients callers")
@@ -251,6 +252,9 @@ func numbers(cmd *cobra.Command, p *bench.Plan) error {
 	}
 	if !changed("seed") {
 		p.Seed = rand.Uint64N(1e9) // short enough to be typed again
+	}
+	if p.Quick && !changed("ttl") && slices.Equal(p.Scenarios, []string{"takeover"}) {
+		p.TTL = bench.QuickTTL
 	}
 	usual := bench.DefaultPlan(p.Quick)
 	p.WarmUp = usual.WarmUp

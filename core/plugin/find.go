@@ -57,6 +57,11 @@ func find(name string, opts Options) (string, error) {
 			return absolute(name, path)
 		}
 	}
+	if checkFile(filepath.Join("bin", wire.Prefix+name)) == nil {
+		// Note: the working directory is not searched. Anyone may have written to it.
+		return "", &OpenError{Name: name, Reason: ErrNotFound, Detail: fmt.Sprintf("bin/%s%s is neither beside this program nor in PATH, "+
+			"as with go run: PATH=\"$PWD/bin:$PATH\" go run ., or plugin.Options{Dirs: []string{\"bin\"}}", wire.Prefix, name)}
+	}
 	var names []string
 	for _, f := range Discover(opts.Dirs) {
 		names = append(names, f.Name)

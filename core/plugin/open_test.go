@@ -129,6 +129,12 @@ func TestOpenFindsByName(t *testing.T) {
 	refused(t, "nothing", plugin.Options{}, plugin.ErrNotFound,
 		"go get -tool github.com/lockbench/lockbench/plugins/nothing/lockplugin-nothing && go build -o bin/ tool")
 	plugintest.Open(t, "memory", &plugin.Options{Dirs: []string{t.TempDir(), dir}})
+	// As "go build -o bin/ tool" leaves it, for "go run .".
+	t.Chdir(t.TempDir())
+	if err := errors.Join(os.Mkdir("bin", 0o700), os.WriteFile("bin/lockplugin-own", nil, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "own", plugin.Options{}, plugin.ErrNotFound, `PATH="$PWD/bin:$PATH" go run .`, `Dirs: []string{"bin"}`)
 	found := plugin.Discover([]string{dir})
 	if len(found) == 0 || found[0] != (plugin.Found{Name: "memory", Path: filepath.Join(dir, "lockplugin-memory")}) {
 		t.Errorf("Discover found %v", found)

@@ -42,6 +42,18 @@ func All() []Baseline {
 	}
 }
 
+// Prefix is what everything begins with that the baselines of a backend leave, ""
+// when that is below the prefix of the backend.
+func Prefix(backend string) string {
+	switch backend {
+	case redis.Spec.Name, redlock.Spec.Name:
+		return keyPrefix
+	case mysql.Spec.Name:
+		return tablePrefix
+	}
+	return ""
+}
+
 func under(prefix string) func(driver.Config) string {
 	return func(driver.Config) string { return prefix }
 }

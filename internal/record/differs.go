@@ -7,13 +7,9 @@ import (
 )
 
 // Differs says in what the figures of two plans do not mean the same. Seed,
-// number of runs and mutual TLS may differ.
+// number of runs and mutual TLS may differ, and where the servers were.
 func (p Plan) Differs(q Plan) []string {
-	var out []string
-	for _, f := range []struct {
-		what string
-		a, b any
-	}{
+	return differing([]setting{
 		{"backends", set(p.Backends), set(q.Backends)},
 		{"scenarios", set(p.Scenarios), set(q.Scenarios)},
 		{"clients", p.Clients, q.Clients},
@@ -28,9 +24,25 @@ func (p Plan) Differs(q Plan) []string {
 		{"warm-ups", time.Duration(p.WarmUpms) * time.Millisecond, time.Duration(q.WarmUpms) * time.Millisecond},
 		{"measured times", time.Duration(p.Measurems) * time.Millisecond, time.Duration(q.Measurems) * time.Millisecond},
 		{"parts", p.Parts, q.Parts},
+	})
+}
+
+// Elsewhere says in what the servers of two plans were not in the same place.
+func (p Plan) Elsewhere(q Plan) []string {
+	return differing([]setting{
 		{"environments", p.Env, q.Env},
 		{"own targets", set(p.OwnTargets), set(q.OwnTargets)},
-	} {
+	})
+}
+
+// setting is something of two plans.
+type setting struct {
+	what string
+	a, b any
+}
+
+func differing(all []setting) (out []string) {
+	for _, f := range all {
 		if a, b := fmt.Sprint(f.a), fmt.Sprint(f.b); a != b {
 			out = append(out, fmt.Sprintf("%s %s and %s", f.what, a, b))
 		}

@@ -108,7 +108,7 @@ func readMergeable(out string, dirs []string) ([]Manifest, error) {
 
 // mergeable says why two runs cannot be merged.
 func mergeable(a, b Manifest) error {
-	if d := a.Plan.Differs(b.Plan); len(d) > 0 {
+	if d := append(a.Plan.Differs(b.Plan), a.Plan.Elsewhere(b.Plan)...); len(d) > 0 {
 		return fmt.Errorf("%w: %s", ErrPlans, strings.Join(d, "; "))
 	}
 	if a.Plan.MTLS != b.Plan.MTLS {

@@ -133,6 +133,7 @@ func TestMergeRefuses(t *testing.T) {
 		"another plan":  {other(func(m *Manifest) { m.Plan.TTLms = 5 }, StateDone), ErrPlans},
 		"another build": {other(func(m *Manifest) { m.Binaries = map[string]string{"lockplugin-redis": "bb"} }, StateDone), ErrPlans},
 		"mutual TLS":    {other(func(m *Manifest) { m.Plan.MTLS = true }, StateDone), ErrPlans},
+		"elsewhere":     {other(func(m *Manifest) { m.Plan.Env = "compose" }, StateDone), ErrPlans},
 		"itself":        {good, ErrPlans},
 		"interrupted":   {other(nil, StateInterrupted), ErrIncomplete},
 		"cut":           {cut, ErrIncomplete},

@@ -79,6 +79,9 @@ func Folders(before, after, filter string) (Comparison, error) {
 	if a.Machine != b.Machine {
 		c.Warnings = append(c.Warnings, "the two runs were not on the same machine")
 	}
+	for _, d := range a.Plan.Elsewhere(b.Plan) {
+		c.Warnings = append(c.Warnings, "the servers of the two runs were not in the same place: "+d)
+	}
 	if a.Plan.MTLS != b.Plan.MTLS {
 		c.Warnings = append(c.Warnings, "one run had mutual TLS, the other had not")
 	}

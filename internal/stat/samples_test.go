@@ -154,6 +154,20 @@ func TestFoldersRefuse(t *testing.T) {
 	}
 }
 
+// TestElsewhere: a run on servers in another place is compared, and says so.
+func TestElsewhere(t *testing.T) {
+	local, compose := run{plan: record.Plan{Env: "local"}}, run{plan: record.Plan{Env: "compose", OwnTargets: []string{"redis"}}}
+	c, err := Folders(local.write(t), compose.write(t), "")
+	if err != nil || len(c.Rows) == 0 {
+		t.Fatalf("%d rows, %v", len(c.Rows), err)
+	}
+	for _, want := range []string{"environments local and compose", "own targets [] and [redis]"} {
+		if !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, want) }) {
+			t.Errorf("%q does not say %q", c.Warnings, want)
+		}
+	}
+}
+
 func TestBuilds(t *testing.T) {
 	r := run{
 		subjects: []record.Subject{{Name: "redis@other", Kind: record.KindPlugin, BuildOf: "redis"}, {Name: "redis", Kind: record.KindPlugin}},

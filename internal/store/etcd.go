@@ -91,6 +91,7 @@ var etcdKind = &Store{
 	services:   []string{"etcd1", "etcd2", "etcd3"},
 	scheme:     "http",
 	counter:    countEtcd,
+	sweep:      sweepEtcd,
 	program:    env.EtcdProgram,
 }
 

@@ -99,6 +99,7 @@ var mysqlKind = &Store{
 	address:  func(at []string) string { return env.MariaDBAt(at[0]) },
 	hostIn:   regexp.MustCompile(`@tcp\(([^()]*)\)`), // as go-sql-driver/mysql writes it
 	counter:  countSQL,
+	sweep:    sweepSQL,
 	program:  env.MariaDBProgram,
 }
 

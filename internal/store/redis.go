@@ -118,6 +118,8 @@ var redisKind = &Store{
 	services: []string{"redis"},
 	scheme:   "redis",
 	counter:  countRedis,
+	sweep:    sweepRedis,
+	foreign:  foreignKey,
 	program:  env.RedisProgram,
 }
 

@@ -36,7 +36,10 @@ func DialRedis(cfg driver.Config) (redis.UniversalClient, error) {
 		}
 		return redis.NewClient(o), nil
 	}
-	o := &redis.UniversalOptions{Addrs: addrs, Username: cfg["username"], Password: cfg["password"]}
+	o := &redis.UniversalOptions{
+		Addrs: addrs, Username: cfg["username"], Password: cfg["password"], IsClusterMode: cfg.Bool("cluster"),
+		MasterName: cfg["sentinel_master"], SentinelUsername: cfg["sentinel_username"], SentinelPassword: cfg["sentinel_password"],
+	}
 	if cfg.Bool("tls_enabled") {
 		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}

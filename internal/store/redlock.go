@@ -106,6 +106,8 @@ var redlockKind = &Store{
 	admit:    env.Init,
 	services: []string{"redlock1", "redlock2", "redlock3", "redlock4", "redlock5"},
 	counter:  countRedis,
+	sweep:    sweepRedisNodes,
+	foreign:  foreignKey,
 	program:  env.RedisProgram,
 }
 

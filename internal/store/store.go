@@ -41,6 +41,11 @@ type Store struct {
 	// what a prefix needs however many locks it has seen.
 	LeftKeys func(ctx context.Context, addr, prefix string) ([]string, error)
 
+	// foreign says how to remove a lock that no backend of ours has granted; see
+	// [Store.Foreign].
+	foreign func(prefix, name string) string
+	// sweep removes what begins with a prefix; see [Store.Sweep].
+	sweep func(ctx context.Context, cfg driver.Config, prefix string) error
 	// open starts the servers of e, which is closed after an error.
 	open       func(ctx context.Context, e *Environment, w Requirements) error
 	operations []Operation
@@ -129,6 +134,15 @@ func Of(backend string) *Store {
 
 // Known reports whether servers can be started for a backend.
 func Known(backend string) bool { return Of(backend).open != nil }
+
+// Foreign says how an operator removes a lock of the prefix that no backend of ours
+// has granted, "" when that is not known.
+func (s *Store) Foreign(prefix, name string) string {
+	if s.foreign == nil {
+		return ""
+	}
+	return s.foreign(prefix, name)
+}
 
 // InHost reports whether it lives in the plugin process of one host, and has no
 // servers.

@@ -258,7 +258,7 @@ func (n *node) quarantine(q quarantine) {
 		n.b.log.Info("node votes again", "node", n.addr)
 	default:
 		n.b.log.Warn("node has lost its data, or is new, and does not vote for a while; "+
-			"on a fresh cluster \"lockplugin-redlock init\" skips that", "node", n.addr, "until", q.ends)
+			"on a fresh cluster init skips that", "node", n.addr, "until", q.ends, "init", n.b.initCommand())
 	}
 	n.b.changed.Up()
 }

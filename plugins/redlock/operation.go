@@ -220,7 +220,7 @@ func (b *Backend) unavailable(votes []vote) error {
 		text += " (" + strings.Join(causes, "; ") + ")"
 	}
 	if fresh {
-		text += `; "lockplugin-redlock init" lets a fresh cluster vote at once`
+		text += fmt.Sprintf("; %q lets a fresh cluster vote at once", b.initCommand())
 	}
 	return fmt.Errorf("%w: %s", why, text)
 }

@@ -147,6 +147,16 @@ func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	return nil
 }
 
+// initCommand is the command to copy. What else is configured, such as passwords,
+// stays to be added, as a file.
+func (b *Backend) initCommand() string {
+	var addrs []string
+	for _, n := range b.nodes {
+		addrs = append(addrs, n.addr)
+	}
+	return "lockplugin-redlock init --address=" + strings.Join(addrs, ",")
+}
+
 // fresh is a node that is being set up.
 type fresh struct {
 	addr   string

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -59,25 +60,13 @@ func dispatch(ctx context.Context, spec driver.Spec, name string, args []string,
 }
 
 func runCommand(ctx context.Context, spec driver.Spec, c driver.Command, args []string, stdin io.Reader, stdout io.Writer) error {
-	source := stdin
-	switch {
-	case len(args) == 2 && args[0] == "--config":
-		f, err := os.Open(args[1])
-		if err != nil {
-			return fmt.Errorf("%w: %w", errUsage, err)
-		}
-		defer f.Close()
-		source = f
-	case len(args) > 0:
-		return fmt.Errorf("%w: %s takes --config FILE, or the configuration on standard input", errUsage, c.Name)
-	}
-	raw, err := driver.ReadConfig(source)
+	raw, err := commandConfig(spec, c, args, stdin)
 	if err != nil {
 		return err
 	}
 	cfg, err := spec.CheckConfig(raw)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; try: %s", err, invocation(spec, c))
 	}
 	if err := c.Run(ctx, cfg, stdout); err != nil {
 		redact := &wire.Redactor{}
@@ -85,6 +74,57 @@ func runCommand(ctx context.Context, spec driver.Spec, c driver.Command, args []
 		return errors.New(redact.Text(err.Error()))
 	}
 	return nil
+}
+
+// commandConfig reads the configuration of a command: a file, arguments, or lines
+// on standard input.
+func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.Reader) (driver.Config, error) {
+	refuse := func(what string) error {
+		return fmt.Errorf("%w: %s; %s takes the configuration as --KEY=VALUE, as --config FILE of lines KEY=VALUE, or as such lines on standard input: %s",
+			errUsage, what, c.Name, invocation(spec, c))
+	}
+	if len(args) == 2 && args[0] == "--config" {
+		f, err := os.Open(args[1])
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errUsage, err)
+		}
+		defer f.Close()
+		return driver.ReadConfig(f)
+	}
+	if f, ok := stdin.(*os.File); ok && len(args) == 0 {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			return nil, refuse("no configuration") // it would wait for a person to type one
+		}
+	}
+	if len(args) == 0 {
+		return driver.ReadConfig(stdin)
+	}
+	raw := driver.Config{}
+	for _, arg := range args {
+		key, value, ok := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		switch {
+		case !strings.HasPrefix(arg, "--") || !ok:
+			return nil, refuse(fmt.Sprintf("%q is not of the form --KEY=VALUE", arg))
+		case strings.Contains(value, "@"), slices.ContainsFunc(spec.Keys, func(k driver.Key) bool { return k.Secret && k.Name == key }):
+			return nil, refuse(key + " on the command line can be seen by everybody on this machine")
+		}
+		raw[key] = value
+	}
+	return raw, nil
+}
+
+// invocation is a command line to copy, with the keys that are required.
+func invocation(spec driver.Spec, c driver.Command) string {
+	words := []string{wire.Prefix + spec.Name, c.Name}
+	for _, k := range spec.Keys {
+		switch {
+		case k.Required && k.Type == driver.TypeList:
+			words = append(words, "--"+k.Name+"=HOST:PORT,HOST:PORT,HOST:PORT")
+		case k.Required:
+			words = append(words, "--"+k.Name+"=VALUE")
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 func describe(spec driver.Spec, args []string, stdout io.Writer) error {

@@ -71,7 +71,12 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"init"}, `{"address": []}`, 2, "", "a value is not a text"},
 		{[]string{"init"}, `{"address": `, 2, "", "not a valid JSON object"},
 		{[]string{"init", "--config", file + ".none"}, "", 2, "", "no such file"},
-		{[]string{"init", "--confg", file}, "", 2, "", "init takes --config FILE"},
+		{[]string{"init", "--confg", file}, "", 2, "", "--config FILE of lines KEY=VALUE"},
+		{[]string{"init", "--address=a:1,b:2", "--timeout=2s"}, "ignored", 0, "[a:1 b:2] in 2s", ""},
+		{[]string{"init", "--timeout=2s"}, "", 2, "", "lockplugin-test init --address=HOST:PORT,HOST:PORT,HOST:PORT"},
+		{[]string{"init", "--address=redis://u:hunter2@a:1"}, "", 2, "", "address on the command line can be seen"},
+		{[]string{"init", "a:1"}, "", 2, "", `"a:1" is not of the form --KEY=VALUE`},
+		{[]string{"init", "--address=a:1", "--password=hunter2"}, "", 2, "", "password on the command line can be seen"},
 		{[]string{"init"}, "address=bad\npassword=hunter2", 1, "", "bad refuses [secret]"},
 	} {
 		code, stdout, stderr := run(c.stdin, c.args...)

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// contents are the servers of users, each with how to list what is in it, and with
+// something of the user's in it already.
+func contents(t *testing.T, backend string) (address string, list func() []string) {
+	t.Helper()
+	fail := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	switch backend {
+	case "redis":
+		s := redisServer(t, nil)
+		c, err := store.DialRedis(driver.Config{"address": s.Addr()})
+		fail(err)
+		t.Cleanup(func() { _ = c.Close() })
+		fail(c.Set(t.Context(), "theirs", "x", 0).Err())
+		return s.Addr(), func() []string {
+			keys, err := c.Keys(context.WithoutCancel(t.Context()), "*").Result()
+			fail(err)
+			return keys
+		}
+	case "mysql":
+		s, err := env.StartMariaDB(t.Context(), nil)
+		env.Keep(t, "mysql", s, err)
+		db, err := store.DialSQL(driver.Config{"address": env.MariaDBAddress(s)})
+		fail(err)
+		t.Cleanup(func() { _ = db.Close() })
+		_, err = db.Exec("CREATE TABLE theirs (x INT)")
+		fail(err)
+		return env.MariaDBAddress(s), func() (tables []string) {
+			rows, err := db.Query("SHOW TABLES")
+			fail(err)
+			defer rows.Close()
+			for rows.Next() {
+				var table string
+				fail(rows.Scan(&table))
+				tables = append(tables, table)
+			}
+			return tables
+		}
+	}
+	s, err := env.StartEtcd(t.Context(), nil)
+	env.Keep(t, "etcd", s, err)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Logger: zap.NewNop()})
+	fail(err)
+	t.Cleanup(func() { _ = c.Close() })
+	_, err = c.Put(t.Context(), "theirs", "x")
+	fail(err)
+	return s.Addr(), func() (keys []string) {
+		all, err := c.Get(context.WithoutCancel(t.Context()), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		fail(err)
+		for _, kv := range all.Kvs {
+			keys = append(keys, string(kv.Key))
+		}
+		return keys
+	}
+}
+
+// TestTargetsAreLeftClean: on a server of the user's, run and conform leave what was
+// there and nothing else, also when they are interrupted.
+func TestTargetsAreLeftClean(t *testing.T) {
+	dir := t.TempDir() // of its own: other tests measure all plugins of theirs
+	for _, name := range []string{"redis", "mysql", "etcd"} {
+		build := exec.Command("go", "build", "-o", dir+"/", "github.com/lockbench/lockbench/plugins/"+name+"/lockplugin-"+name)
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	for _, backend := range []string{"redis", "mysql", "etcd"} {
+		t.Run(backend, func(t *testing.T) {
+			address, list := contents(t, backend)
+			file := filepath.Join(t.TempDir(), "target")
+			if err := os.WriteFile(file, []byte(address), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			target := []string{"--target", backend + "=@" + file, "--plugin-dir", dir}
+			clean := func(after string) {
+				t.Helper()
+				if left := list(); !slices.Equal(left, []string{"theirs"}) {
+					t.Errorf("after %s: %q", after, left)
+				}
+			}
+			measure := append([]string{"run", "--quick", "--runs", "1", "--backends", backend, "--scenarios", "acquire,contend", "--baselines"}, target...)
+			if code, _, stderr := lockbench(t, append(measure, "-o", filepath.Join(t.TempDir(), "out"))...); code != exitOK {
+				t.Errorf("run: exit %d, %s", code, stderr)
+			}
+			clean("run")
+			for _, command := range [][]string{
+				append(measure, "--measure", "10m", "-o", filepath.Join(t.TempDir(), "out")),
+				append([]string{"conform", backend}, target...),
+			} {
+				ctx, interrupt := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				var out strings.Builder
+				go func() { ended <- run(ctx, command, &out, &out) }()
+				// What a lock leaves has come.
+				for deadline := time.Now().Add(time.Minute); len(list()) < 2 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+				}
+				interrupt()
+				if err := <-ended; exitCode(err) != exitInterrupted {
+					t.Errorf("%s: %v: %s", command[0], err, out.String())
+				}
+				clean("an interrupted " + command[0])
+			}
+		})
+	}
+}
