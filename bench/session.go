@@ -133,7 +133,8 @@ func (s *session) sweep(ctx context.Context) error {
 func (s *session) openBackend(ctx context.Context, f described) error {
 	cfg := f.config
 	var harm scenario.Server
-	if _, own := s.plan.Targets[f.Name]; !own && cfg["address"] == "" {
+	own := false
+	if _, target := s.plan.Targets[f.Name]; !target && cfg["address"] == "" {
 		servers, err := s.environment.start(ctx, f.Found, s.plan.keepsData(f.Name))
 		var e *EnvError
 		if errors.As(err, &e) && len(s.plan.Backends) == 0 {
@@ -149,12 +150,15 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		if _, kept := s.environment.kept[f.Name]; kept {
 			s.notes = append(s.notes, f.Name+" uses the server that lockbench env up keeps")
 		}
-	} else if s.plan.Parts == 0 && OwnPrefix(f.says, cfg) != "" {
-		s.own = append(s.own, f)
+	} else if s.plan.Parts == 0 {
+		own = OwnPrefix(f.says, cfg) != ""
 	}
 	b, err := s.open(ctx, f.Name, f.Path, cfg)
 	if err != nil {
 		return err
+	}
+	if own {
+		s.own = append(s.own, f)
 	}
 	sub := s.pluginSubject(b, f)
 	sub.server = harm

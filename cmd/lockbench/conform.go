@@ -41,7 +41,8 @@ server, which it stops and empties too; with --target, or with --config
 BACKEND.address, it uses yours, does neither, and removes the keys and tables
 that it has made, which are under a prefix of their own. It exits with 1 when
 a rule fails, and with --require also when one that applies did not run; that
-is the default where CI is true or LOCKBENCH_REQUIRE is set. The last line counts.`,
+is the default where CI is true or LOCKBENCH_REQUIRE is set. The last line
+counts.`,
 		Example: `  lockbench conform redis
   lockbench conform ./bin/lockplugin-mine --config mine.address=127.0.0.1:7000`,
 		Args:              oneArg("plugin"),

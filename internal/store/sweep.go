@@ -19,8 +19,9 @@ func (s *Store) Sweep(ctx context.Context, cfg driver.Config, prefix string) err
 	if s.sweep == nil || prefix == "" {
 		return nil
 	}
-	if err := s.sweep(ctx, cfg, prefix); err != nil {
-		return fmt.Errorf("%s: what begins with %q could not be removed: %w", s.Name, prefix, err)
+	if s.sweep(ctx, cfg, prefix) != nil {
+		// The cause may quote an address with a password in it.
+		return fmt.Errorf("%s: what begins with %q could not be removed from the server: remove it by hand", s.Name, prefix)
 	}
 	return nil
 }
