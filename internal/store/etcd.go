@@ -65,6 +65,13 @@ var etcdKind = &Store{
 				Source: 15,
 			},
 			{
+				Rules: claim.Twice(claim.Token), All: []claim.Condition{claim.TwoStores},
+				Why: "two clusters grant every lock each. A host whose addresses lead to both grants nothing, warns once, and its check fails, " +
+					"but it sees only members that answer when it looks, at its first acquire and at most every 30 s in its check; " +
+					"two hosts that are led to one cluster each do not notice",
+				Source: 24,
+			},
+			{
 				Rules: []claim.Rule{claim.Token}, All: []claim.Condition{claim.DataLost, claim.ClockBack},
 				Why:    "it is the clock of a host that the new cluster's tokens begin above",
 				Source: 24,

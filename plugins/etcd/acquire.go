@@ -45,6 +45,9 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 	if ctx.Err() != nil {
 		return nil, b.cluster.Interrupted(ctx, false)
 	}
+	if err := b.cluster.Certain(ctx, false); err != nil {
+		return nil, err
+	}
 	l, err := b.leases.get(ctx, purpose{ttl: r.TTL})
 	if err != nil {
 		return nil, err
@@ -59,6 +62,7 @@ func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 	if a.entry != nil {
 		a.grant.entry = a.entry.id
 		b.table.pin(a.entry) // however long the answer takes
+		b.table.keepEntry(a.entry, now)
 	}
 	a.grant.value = record{owner: r.Owner, label: r.Label, entry: a.grant.entry, value: r.Value}.encode()
 	b.table.expect(a.grant)

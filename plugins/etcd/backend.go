@@ -109,17 +109,21 @@ func (b *Backend) Properties() driver.Properties {
 	return p
 }
 
-// Check reads through the consensus, which proves a quorum, and writes a key
-// that nobody reads, which proves the right to write.
+// Check asks for a write that is never done, which proves a quorum, the right to
+// write, and that there is space: one entry of the consensus, and no revision. At
+// most every 30 s it connects to each member, to see that all are of one cluster.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.learn(ctx); err != nil {
+		return err
+	}
+	if err := b.cluster.Certain(ctx, true); err != nil {
 		return err
 	}
 	s := &txn.Step{Req: probe(b.space)}
 	if err := b.txns.Do(ctx, s); err != nil {
 		return err
 	}
-	return b.cluster.Wrap(s.Err)
+	return b.cluster.Untouched(s.Err)
 }
 
 // learn asks a server for its version and for the shortest TTL that it grants.

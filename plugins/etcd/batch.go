@@ -115,7 +115,7 @@ func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finis
 		}
 		s := b.releasing(op.Request, g)
 		return b.finishing(s), s
-	case op.Kind != driver.OpAcquire || b.checkTTL(op.TTL) != nil || ctx.Err() != nil:
+	case op.Kind != driver.OpAcquire || b.checkTTL(op.TTL) != nil || ctx.Err() != nil || !b.cluster.Looked():
 		return nil, nil
 	}
 	l := b.leases.atHand(purpose{ttl: op.TTL})

@@ -19,6 +19,10 @@
 //     lost.
 //   - A member that runs with --unsafe-no-fsync may forget what it has
 //     promised; no client can tell.
+//   - Addresses that lead to two clusters. A host that sees both grants nothing
+//     (see cluster.Cluster.Certain); two hosts that see one each do not notice.
+//   - grpc-proxy, which answers keepalives in its own time, and so perhaps an
+//     earlier one than the last.
 //   - Going back to an older snapshot brings back old leases and old tokens,
 //     unless its revisions are bumped (etcdutl snapshot restore --bump-revision).
 //     After a cluster was set up anew, without data, leases are gone, and tokens

@@ -235,10 +235,26 @@ func (t *table) renewEntry(ctx context.Context, e *entry) bool {
 	case !t.leases.renewable(l, l.ttl):
 		return t.moveEntry(ctx, e, l)
 	}
+	t.keepLease(l, now)
+	return true
+}
+
+// keepEntry is keepLease for one who asks for the lock, whose queue entry is e.
+func (t *table) keepEntry(e *entry, now time.Time) {
+	t.mu.Lock()
+	l := e.lease
+	t.mu.Unlock()
+	if t.leases.renewable(l, l.ttl) {
+		t.keepLease(l, now)
+	}
+}
+
+// keepLease renews the lease l of entries, if it is time. Who waits tells others by
+// that, also while its acquires fail, that it is not silent (see evict).
+func (t *table) keepLease(l *lease, now time.Time) {
 	if k := t.leases.keepalive(l, now.Add(-entryRenewal)); k != nil {
 		t.cluster.Go(func() { _ = t.leases.await(t.cluster.Context(), l, k) }) // a lease that is gone shows as an entry that is
 	}
-	return true
 }
 
 // moveEntry puts e on a lease of its own. The one that it is on was made by an

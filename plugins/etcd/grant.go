@@ -78,11 +78,13 @@ func (t *table) isUnsure(g *grant) bool {
 	return g.unsure
 }
 
-// relocated notes that g's key was seen on l. It may leave that yet.
+// relocated notes that g's key was seen on l. It may leave that yet if it is where it
+// was: a move that has arrived from there cannot do so again (see moving).
 func (t *table) relocated(g *grant, l *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.leases.unload(g.lease)
+	g.unsure = g.unsure && g.lease.id == l.id
 	g.lease = l
 }
 

@@ -74,9 +74,14 @@ func entries(s space, name string, limit int64) *pb.RequestOp {
 	})
 }
 
-// probe is a write that leaves nothing.
+// probe is an acquire that never comes about: no key was created before the first
+// revision. The servers check for it all that they check for a put, rights and
+// space, and take it through the consensus, but nothing is written.
 func probe(s space) *pb.TxnRequest {
-	return &pb.TxnRequest{Success: []*pb.RequestOp{txn.Delete(s.tombstones), txn.Exists(s.names)}}
+	return &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.At(s.tombstones, -1)},
+		Success: []*pb.RequestOp{txn.Put(s.tombstones, nil, 0), txn.Exists(s.names)},
+	}
 }
 
 // seen is what look found.

@@ -11,6 +11,8 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/ports"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 )
 
 // three starts a cluster of three members.
@@ -130,4 +132,83 @@ func TestMemberWithoutLeader(t *testing.T) {
 		_, err := b.TryAcquire(t.Context(), lock("jobs", "b"))
 		return err == nil
 	})
+}
+
+// rotated are the addresses of members, beginning with the one of index first.
+func rotated(members env.Nodes, first int) []string {
+	addrs := members.Addrs()
+	return append(addrs[first:len(addrs):len(addrs)], addrs[:first]...)
+}
+
+// TestBalancer: behind one address stand members, and that to which the connection
+// leads has lost the others. It is left for one that a new connection leads to
+// before a lease ends.
+func TestBalancer(t *testing.T) {
+	t.Parallel() // it waits
+	peers := &env.EtcdPeers{}
+	t.Cleanup(func() { must(t, peers.Close()) })
+	members, err := env.StartEtcdCluster(t.Context(), 3, &env.EtcdOptions{Peers: peers})
+	env.Keep(t, "etcd", members, err)
+	ill := (leader(t, members) + 1) % 3
+	b := connect(t, Options{Address: []string{clustertest.Balancer(t, rotated(members, ill)...)}})
+	c := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	l, err := c.Lock("held", &core.LockOptions{TTL: 10 * time.Second})
+	must(t, err)
+	held, err := l.TryAcquire(t.Context())
+	must(t, err)
+	peers.CutOff(ill, true)
+	eventually(t, "it has noticed", func() bool {
+		status, err := plain(t, members[ill]).Status(t.Context(), members[ill].Addr())
+		return err == nil && status.Leader == 0
+	})
+	noticed := time.Now()
+	must(t, acquireFree(t, c))
+	eventually(t, "it is renewed", func() bool {
+		if err := held.Err(); err != nil {
+			t.Fatalf("the lease was lost: %v", err)
+		}
+		return held.Deadline().After(noticed.Add(15 * time.Second))
+	})
+	must(t, c.Close(t.Context()))
+}
+
+// acquireFree acquires and releases a lock that is free.
+func acquireFree(t *testing.T, c *core.Client) error {
+	t.Helper()
+	l, err := c.Lock("free", nil)
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	lease, err := l.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return lease.Release(t.Context())
+}
+
+// TestBalancerWithLearner: a connection that leads to a learner is left for a new
+// one.
+func TestBalancerWithLearner(t *testing.T) {
+	s := start(t, nil)
+	c := core.New(connect(t, Options{Address: []string{clustertest.Balancer(t, learner(t, s).Addr(), s.Addr())}}),
+		&core.Options{Logger: slog.New(slog.DiscardHandler)})
+	must(t, acquireFree(t, c))
+	must(t, c.Close(t.Context()))
+}
+
+// learner adds one to the cluster of s.
+func learner(t *testing.T, s *env.Server) *env.Server {
+	t.Helper()
+	port, err := ports.Take(1)
+	must(t, err)
+	t.Cleanup(func() { must(t, port.Close()) })
+	operator, url := plain(t, s), "http://"+port.Addr(0)
+	members, err := operator.MemberList(t.Context())
+	must(t, err)
+	_, err = operator.MemberAddAsLearner(t.Context(), []string{url})
+	must(t, err)
+	return start(t, &env.EtcdOptions{Args: []string{
+		"--name=learner", "--listen-peer-urls=" + url, "--initial-advertise-peer-urls=" + url,
+		"--initial-cluster=" + members.Members[0].Name + "=" + members.Members[0].PeerURLs[0] + ",learner=" + url, "--initial-cluster-state=existing",
+	}})
 }

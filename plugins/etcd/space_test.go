@@ -3,6 +3,7 @@ package etcd
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
@@ -243,8 +245,7 @@ func (f *filling) onItsLease(t *testing.T, b *Backend, r driver.Request) {
 }
 
 // TestMovedWithoutSpace: a lock that was moved when the space ended is renewed where
-// it is. When that cannot be known it is not said to be renewed, until there is
-// space again.
+// it is. When that cannot be known it is not said to be renewed, until it can be read.
 func TestMovedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	before, b := f.connect(t), f.connect(t)
@@ -261,7 +262,8 @@ func TestMovedWithoutSpace(t *testing.T) {
 	f.armed.Store(true)
 	lacksSpace(t, b.Renew(t.Context(), other), true)
 	f.blind.Store(false)
-	lacksSpace(t, b.Renew(t.Context(), other), false)
+	must(t, b.Renew(t.Context(), other))
+	f.onItsLease(t, b, other)
 	must(t, f.alarm(pb.AlarmRequest_DEACTIVATE))
 	must(t, b.Renew(t.Context(), other))
 	f.onItsLease(t, b, other)
@@ -337,9 +339,7 @@ func TestUnderAlarm(t *testing.T) {
 		_, err := b.TryAcquire(t.Context(), r)
 		lacksSpace(t, err, false)
 	}
-	if err := b.Check(t.Context()); err != nil {
-		t.Errorf("the store cannot be asked: %v", err)
-	}
+	lacksSpace(t, b.Check(t.Context()), false)
 	for _, l := range []*lease{b.table.leaseOf(b.table.find("held", "a", held.Token)), b.table.entryOf("held", "b").lease} {
 		if !b.leases.renewable(l, l.ttl) {
 			t.Errorf("a lease for %v is renewed no more", l.ttl)
@@ -388,6 +388,9 @@ func TestSpaceRunsOut(t *testing.T) {
 		})
 	}
 	group.Wait()
+	for _, b := range backends {
+		lacksSpace(t, b.Check(t.Context()), false)
+	}
 	b := connect(t, on(s))
 	var held []string
 	must(t, b.List(t.Context(), "", func(h driver.Holder) bool {
@@ -398,5 +401,113 @@ func TestSpaceRunsOut(t *testing.T) {
 	slices.Sort(held)
 	if !slices.Equal(granted, held) || refused.Load() != 20 {
 		t.Errorf("%d were granted, %d are held, %d hosts were refused", len(granted), len(held), refused.Load())
+	}
+}
+
+// TestOrderWithoutSpace: those who wait while the store has no space, and the lock
+// is free, are granted in the order in which they came.
+func TestOrderWithoutSpace(t *testing.T) {
+	t.Parallel() // it waits
+	f := startFilling(t)
+	watcher := f.connect(t)
+	first := acquire(t, watcher, lock("jobs", "first"))
+	granted := make(chan int, 4)
+	for i, c := range hosts(t, f.Server, 4) {
+		go func() {
+			l, err := c.Lock("jobs", nil)
+			must(t, err)
+			lease, err := l.Acquire(t.Context())
+			must(t, err)
+			granted <- i
+			must(t, lease.Release(t.Context()))
+		}()
+		eventually(t, "it waits", func() bool {
+			h, err := watcher.Inspect(t.Context(), "jobs")
+			return err == nil && h.Waiters == i+1
+		})
+	}
+	must(t, f.alarm(pb.AlarmRequest_ACTIVATE))
+	must(t, watcher.Release(t.Context(), first))
+	<-time.After(2*entryFor + time.Second)
+	must(t, f.alarm(pb.AlarmRequest_DEACTIVATE))
+	for i := range 4 {
+		select {
+		case got := <-granted:
+			if got != i {
+				t.Errorf("waiter %d was granted as number %d", got, i)
+			}
+		case <-time.After(testTimeout):
+			t.Fatalf("waiter %d was not granted", i)
+		}
+	}
+}
+
+// TestUnknownDeleteWithoutSpace: a store that is full, be it that a delete or an
+// acquire has had no answer, loses no lease that is renewed.
+func TestUnknownDeleteWithoutSpace(t *testing.T) {
+	for _, kind := range []driver.OpKind{driver.OpRelease, driver.OpAcquire} {
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+			t.Parallel() // it waits
+			s := start(t, &env.EtcdOptions{Args: []string{"--quota-backend-bytes=2000000"}})
+			operator := plain(t, s)
+			var lose atomic.Bool
+			b := connect(t, Options{Address: []string{clustertest.Relay(t, s.Addr(), func(method string, request []byte) error {
+				var req pb.TxnRequest
+				if method != pb.KV_Txn_FullMethodName || proto.Unmarshal(request, &req) != nil || !strings.Contains(req.String(), "unknown") {
+					return nil
+				}
+				if lose.Load() {
+					return status.Error(codes.Unavailable, "the answer is lost")
+				}
+				return nil
+			})}})
+			c := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
+			take := func(name string) (*core.Lease, error) {
+				l, err := c.Lock(name, &core.LockOptions{TTL: 4 * time.Second})
+				must(t, err)
+				return l.TryAcquire(t.Context())
+			}
+			var held []*core.Lease
+			for i := range 20 {
+				l, err := take(fmt.Sprint("jobs-", i))
+				must(t, err)
+				held = append(held, l)
+			}
+			var unknown *core.Lease
+			var err error
+			if kind == driver.OpRelease {
+				unknown, err = take("unknown")
+				must(t, err)
+			}
+			full := make(chan struct{})
+			go func() {
+				defer close(full)
+				for i := 0; ; i++ {
+					if _, err := operator.Put(t.Context(), fmt.Sprint("noise-", i), strings.Repeat("x", 20_000)); err != nil {
+						return
+					}
+				}
+			}()
+			lose.Store(true)
+			if kind == driver.OpRelease {
+				err = unknown.Release(t.Context())
+			} else {
+				_, err = take("unknown")
+			}
+			if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) {
+				t.Errorf("its outcome is known: %v", err)
+			}
+			lose.Store(false)
+			<-full
+			began := time.Now()
+			for i, l := range held {
+				eventually(t, "it is renewed", func() bool {
+					if err := l.Err(); err != nil {
+						t.Fatalf("lease %d: %v", i, err)
+					}
+					return l.Deadline().After(began.Add(14 * time.Second))
+				})
+			}
+		})
 	}
 }

@@ -40,6 +40,7 @@ type Cluster struct {
 	opts   Options
 	health health
 
+	identity   identity
 	background *background.Group
 
 	mu   sync.Mutex
@@ -55,6 +56,7 @@ func New(o Options) *Cluster {
 		c.all = append(c.all, &member{endpoint: e, dial: make(chan struct{}, 1)})
 	}
 	c.at = c.all[rand.IntN(len(c.all))]
+	c.identity.Addr, c.identity.Log, c.identity.looking = c.addresses(), o.Logger, make(chan struct{}, 1)
 	c.health.init()
 	c.Go(c.watchHealth)
 	return c

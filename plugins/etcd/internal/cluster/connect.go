@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,8 @@ type conn struct {
 	watch  pb.WatchClient
 	server pb.MaintenanceClient
 	made   time.Time
+
+	cluster atomic.Uint64 // the id in the last answer; 0 before that
 
 	ctx    context.Context // of all that goes over it
 	cancel context.CancelCauseFunc
@@ -128,6 +131,10 @@ func (c *Cluster) login(ctx context.Context, m *member) (string, error) {
 }
 
 func (c *Cluster) connect(m *member, token string) (*conn, error) {
+	options := []grpc.DialOption{grpc.WithConnectParams(attempts)}
+	if !strings.HasPrefix(m.endpoint, "unix:") {
+		options = append(options, grpc.WithContextDialer(dial))
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{m.endpoint}, TLS: c.opts.Source.LastingTLSConfig(hostOf(m.endpoint)), Token: token,
 		// Pings find a connection that is black-holed while nobody asks; grpc
@@ -137,7 +144,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 		// reports a cancelled context, and the first may have happened; should
 		// it be repeated all the same, the repetition finds the owner's own key.
 		MaxUnaryRetries: 1,
-		DialOptions:     []grpc.DialOption{grpc.WithConnectParams(attempts)},
+		DialOptions:     options,
 		Context:         c.background, Logger: zap.NewNop(),
 	})
 	if err != nil {

@@ -51,7 +51,7 @@ func declined(err error) bool {
 
 // Failing reports whether err is a reason to ask another member from now on.
 func Failing(err error) bool {
-	if errors.Is(err, errSick) || errors.Is(err, errSilent) || errors.Is(err, errElected) || declined(err) {
+	if errors.Is(err, errSick) || errors.Is(err, errSilent) || errors.Is(err, errAstray) || errors.Is(err, errElected) || declined(err) || errors.Is(err, errStranger) {
 		return true
 	}
 	var native rpctypes.EtcdError
@@ -98,6 +98,8 @@ func (c *Cluster) Wrap(err error) error {
 		return c.denied(native, fmt.Sprintf("give user %q a role with readwrite on the keys that begin with %q", c.opts.Username, c.opts.Prefix))
 	case Is(native, rpctypes.ErrUserEmpty), Is(native, rpctypes.ErrInvalidAuthMgmt):
 		return c.denied(native, "the server asks for a user: set username and password")
+	case OutOfSpace(native):
+		return fmt.Errorf("etcd: %s: %w: %w: compact and defragment it, and disarm its alarm (etcdctl alarm disarm)", c.addresses(), driver.ErrUnavailable, native)
 	case Is(native, rpctypes.ErrTooManyOps):
 		return c.denied(native, "raise the server's --max-txn-ops to 8 or more")
 	case Is(native, rpctypes.ErrRequestTooLarge):

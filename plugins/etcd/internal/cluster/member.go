@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 const (
@@ -25,9 +26,11 @@ const (
 
 // Why a request ended before its answer: it may have been done.
 var (
-	errSick    = errors.New("etcd: this member did not answer, and another one did")
-	errSilent  = errors.New("etcd: nothing comes over this connection")
-	errElected = errors.New("etcd: no answer, and the cluster has another leader since")
+	errSick     = errors.New("etcd: this member did not answer, and another one did")
+	errSilent   = errors.New("etcd: nothing comes over this connection")
+	errAstray   = errors.New("etcd: this connection led to a member that cannot serve")
+	errStranger = errors.New("etcd: this member is of another cluster")
+	errElected  = errors.New("etcd: no answer, and the cluster has another leader since")
 )
 
 // member is one server. What follows dial is guarded by Cluster.mu.
@@ -112,24 +115,49 @@ func (c *Cluster) drop(conn *conn, why error) {
 	}
 }
 
-// redial connects to m anew if not even what a member knows by itself comes over
-// its connection. A firewall that has forgotten one drops what is sent, and a
-// machine that went away without a word resets nothing; grpc's pings need 13 s to
-// find that, more than a lease lasts.
-func (c *Cluster) redial(m *member) {
+// redial connects to m anew if a new connection may lead to a member that serves:
+// when what answers over the one in use says that it has no leader or is a learner,
+// because a balancer may stand at that address, and when not even what a member
+// knows by itself comes over it. A firewall that has forgotten a connection drops
+// what is sent, and a machine that went away without a word resets nothing; grpc's
+// pings need 13 s to find that, more than a lease lasts. err is what m has
+// answered, nil if nothing.
+func (c *Cluster) redial(m *member, err error) {
 	c.mu.Lock()
 	conn := m.conn
 	c.mu.Unlock()
-	if conn == nil || time.Since(conn.made) < c.opts.DialTimeout {
+	if conn == nil {
+		return
+	}
+	age := time.Since(conn.made)
+	switch {
+	case declined(err):
+		if age >= downPause/2 { // that is between two questions
+			c.astray(conn, err)
+		}
+		return
+	case age < c.opts.DialTimeout:
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.background, sickAfter)
 	defer cancel()
-	_, err := conn.server.Status(ctx, &pb.StatusRequest{})
-	if err != nil && ctx.Err() != nil && c.background.Err() == nil && c.detach(conn) {
+	status, err := conn.server.Status(ctx, &pb.StatusRequest{})
+	switch {
+	case err == nil && (status.Leader == 0 || status.IsLearner):
+		c.astray(conn, rpctypes.ErrNoLeader)
+	case err != nil && ctx.Err() != nil && c.background.Err() == nil && c.detach(conn):
 		c.opts.Logger.Warn("etcd: connects anew to a member that is silent", "member", m.endpoint)
 		c.drop(conn, errSilent)
 	}
+}
+
+// astray takes conn out of use, over which a member has said why it cannot serve.
+// What is under way there has a grace, as after a change of leader: it may be
+// that there is an election. The watches stay a while longer.
+func (c *Cluster) astray(conn *conn, why error) {
+	c.opts.Logger.Debug("etcd: connects anew to a member that cannot serve", "member", conn.member.endpoint, "error", why)
+	c.forsake(conn)
+	time.AfterFunc(electedGrace, func() { conn.leader.Load().cancel(errAstray) })
 }
 
 // detach takes conn out of use. It reports whether it was in use.

@@ -13,8 +13,8 @@ import (
 
 // poll reads through the consensus, by the member in use and, when that takes
 // long, by the others. The first one that answers is used from then on. When none
-// does, those that are silent are connected to anew. The error is that of the
-// member in use.
+// does, those that are silent or cannot serve are connected to anew. The error is
+// that of the member in use.
 func (c *Cluster) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -34,25 +34,29 @@ func (c *Cluster) poll(ctx context.Context) error {
 				p.compare(ctx, a.from)
 				return nil
 			}
-			failed = cmp.Or(failed, a.err)
+			failed = cmp.Or(failed, a.failure())
 			p.next(ctx)
 		case <-pause.C:
 			p.next(ctx)
 		case <-ctx.Done():
 			p.redial()
-			return cmp.Or(p.errs[p.order[0]], failed, ctx.Err())
+			return cmp.Or(p.failure(), failed, ctx.Err())
 		}
 	}
 	p.redial()
-	return p.errs[p.order[0]]
+	return p.failure()
 }
+
+// failure is the error of the member in use, nil while it has none.
+func (p *poll) failure() error { return answer{p.order[0], p.errs[p.order[0]]}.failure() }
 
 // redial returns when it is known which of the members that were asked need a new
 // connection.
 func (p *poll) redial() {
 	var work sync.WaitGroup
 	for _, m := range p.order[:p.asked] {
-		work.Go(func() { p.c.redial(m) })
+		err := p.errs[m]
+		work.Go(func() { p.c.redial(m, err) })
 	}
 	work.Wait()
 }
@@ -69,7 +73,15 @@ type poll struct {
 
 type answer struct {
 	from *member
-	err  error
+	err  error // native
+}
+
+// failure is the error with the member that it is of, nil when there is none.
+func (a answer) failure() error {
+	if a.err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", a.from.endpoint, a.err)
 }
 
 // next asks the next member.
@@ -111,14 +123,17 @@ func (c *Cluster) probe(ctx context.Context, m *member) error {
 	conn, err := c.join(ctx, m)
 	if err == nil {
 		var resp *pb.RangeResponse
-		resp, err = conn.kv.Range(clientv3.WithRequireLeader(ctx), &pb.RangeRequest{Key: []byte(c.opts.Probe), KeysOnly: true})
+		resp, err = conn.kv.Range(clientv3.WithRequireLeader(ctx), c.question())
 		c.expired(conn, err)
 		if err == nil {
+			if err = c.admit(conn, resp); err != nil {
+				return err
+			}
 			c.seeTerm(resp.Header.RaftTerm)
 		}
 	}
 	if isAnswer(err) {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", m.endpoint, err)
+	return err
 }

@@ -52,7 +52,7 @@ func (c *Cluster) Status(ctx context.Context) (*pb.StatusResponse, error) {
 // call makes one request, again after a new login, and reports what came of it.
 // It goes to another member when one could not begin with it, and, if it may be
 // done twice, also when one did not answer.
-func call[T any](c *Cluster, ctx context.Context, twice bool, request func(context.Context, *conn) (T, error)) (T, error) {
+func call[T header](c *Cluster, ctx context.Context, twice bool, request func(context.Context, *conn) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
 	defer cancel()
 	defer c.overdue()()
@@ -61,7 +61,7 @@ func call[T any](c *Cluster, ctx context.Context, twice bool, request func(conte
 		var resp T
 		m, on, err := c.session(ctx)
 		if err == nil {
-			resp, err = try(ctx, on, request)
+			resp, err = try(c, ctx, on, request)
 			c.Report(err)
 			if !again && c.expired(on, err) {
 				again = true
@@ -80,14 +80,17 @@ func call[T any](c *Cluster, ctx context.Context, twice bool, request func(conte
 
 // try makes one request on a connection, for as long as that is in use and has
 // the same leader.
-func try[T any](ctx context.Context, on *conn, request func(context.Context, *conn) (T, error)) (T, error) {
+func try[T header](c *Cluster, ctx context.Context, on *conn, request func(context.Context, *conn) (T, error)) (T, error) {
 	leader := on.leader.Load()
 	bounded, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	stop := context.AfterFunc(leader.ctx, cancel)
 	resp, err := request(bounded, on)
 	stop()
 	cancel()
-	if err != nil && ctx.Err() == nil && leader.ctx.Err() != nil {
+	switch {
+	case err == nil:
+		err = c.admit(on, resp)
+	case ctx.Err() == nil && leader.ctx.Err() != nil:
 		err = context.Cause(leader.ctx)
 	}
 	return resp, err

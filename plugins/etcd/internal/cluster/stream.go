@@ -66,6 +66,10 @@ func (s *Stream) Ended(err error) {
 	}
 }
 
+// Admit compares the cluster of an answer with the one in use. With an error it
+// counts for nothing, and the stream is to be given up.
+func (s *Stream) Admit(answer header) error { return s.c.admit(s.on, answer) }
+
 // LoginExpired is called when the answers say so: the next stream and request
 // log in again.
 func (s *Stream) LoginExpired() {

@@ -78,6 +78,42 @@ func pass(client grpc.ServerStream, server *grpc.ClientConn, answered func(strin
 	}
 }
 
+// Balancer passes connections on to the servers at addrs, each new one to the next,
+// until the test ends.
+func Balancer(t testing.TB, addrs ...string) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for i := 0; ; i++ {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go forward(client, addrs[i%len(addrs)])
+		}
+	}()
+	return l.Addr().String()
+}
+
+// forward passes on what comes over a connection until one side ends it.
+func forward(client net.Conn, addr string) {
+	defer client.Close()
+	server, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		defer client.Close()
+		_, _ = io.Copy(client, server)
+	}()
+	_, _ = io.Copy(server, client)
+}
+
 // raw leaves messages as they are.
 type raw struct{}
 

@@ -144,6 +144,9 @@ func (s *Sender) receive(on *stream) {
 	defer on.Cancel()
 	for {
 		resp, err := on.Recv()
+		if err == nil {
+			err = on.Admit(resp)
+		}
 		if err != nil {
 			on.Ended(err)
 			s.fail(on, err)

@@ -252,6 +252,9 @@ func (m *Mux) serve(on *stream) error {
 	for err == nil {
 		var resp *pb.WatchResponse
 		if resp, err = on.Recv(); err == nil {
+			err = on.Admit(resp)
+		}
+		if err == nil {
 			err = m.receive(on, resp)
 		}
 	}

@@ -1,0 +1,74 @@
+package cluster
+
+import (
+	"context"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestDeadAddress: of a name whose first address is dead the second one is used
+// before a connection to it would be given up.
+func TestDeadAddress(t *testing.T) {
+	dead, alive := silent(t), listening(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the default of dial_timeout
+	defer cancel()
+	conn, err := dialAny(ctx, []string{dead, dead, alive})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if conn.RemoteAddr().String() != alive {
+		t.Errorf("connected to %v, want %s", conn.RemoteAddr(), alive)
+	}
+}
+
+// TestNoAddress: when no address can be connected to the error says why.
+func TestNoAddress(t *testing.T) {
+	if _, err := dialAny(t.Context(), []string{"127.0.0.1:1", "127.0.0.1:1"}); err == nil {
+		t.Error("connected to nothing")
+	}
+	if _, err := dial(t.Context(), "no port"); err == nil {
+		t.Error("connected to what is no address")
+	}
+}
+
+func listening(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+// silent is an address whose packets are dropped: a socket whose queue of
+// connections that are not accepted is full.
+func silent(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: name.(*syscall.SockaddrInet4).Port}).String()
+	for {
+		conn, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
+		if err != nil {
+			return addr
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+}

@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockbench/lockbench/plugins/internal/config"
+)
+
+// lookEvery is how long a look at all members counts. It is less than the time
+// for which config.Identity tells of what it has refused.
+const lookEvery = 30 * time.Second
+
+// identity is of which cluster the answers are, and whether the addresses lead to
+// others too: each of two clusters would grant every lock.
+type identity struct {
+	config.Identity
+	looking chan struct{} // holds one during a look
+
+	mu     sync.Mutex
+	looked time.Time // the last look
+}
+
+// header is what every answer of a member has.
+type header interface{ GetHeader() *pb.ResponseHeader }
+
+// admit compares the cluster of an answer that came over conn with the one in use.
+// With an error the answer counts for nothing, and conn is not used again. What was
+// asked has changed no lock of the cluster in use.
+func (c *Cluster) admit(conn *conn, h header) error {
+	id := h.GetHeader().GetClusterId()
+	if id == 0 {
+		return nil // it is not from a server of etcd
+	}
+	conn.cluster.Store(id)
+	if err := c.identity.Admit(clusterName(id), c.serves); err != nil {
+		c.forsake(conn)
+		return fmt.Errorf("%w: %w", errStranger, err)
+	}
+	return nil
+}
+
+func clusterName(id uint64) string { return "cluster " + strconv.FormatUint(id, 16) }
+
+// serves reports whether the cluster in use may still serve: a connection to a member
+// of it stands. One that is only slow does not give way to another cluster.
+func (c *Cluster) serves() bool {
+	current := c.identity.Current()
+	c.mu.Lock()
+	var own []*conn
+	for _, m := range c.all {
+		if m.conn != nil && clusterName(m.conn.cluster.Load()) == current {
+			own = append(own, m.conn)
+		}
+	}
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(c.background), sickAfter)
+	defer cancel()
+	answers := make(chan bool, len(own))
+	for _, on := range own {
+		c.Go(func() {
+			resp, err := on.kv.Range(ctx, c.question())
+			if err == nil {
+				answers <- clusterName(resp.GetHeader().GetClusterId()) == current
+			} else {
+				answers <- !strings.Contains(err.Error(), "Error while dialing")
+			}
+		})
+	}
+	for range own {
+		select {
+		case yes := <-answers:
+			if yes {
+				return true
+			}
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return false
+}
+
+// question reads the key that shows whether the store answers.
+func (c *Cluster) question() *pb.RangeRequest {
+	return &pb.RangeRequest{Key: []byte(c.opts.Probe), KeysOnly: true}
+}
+
+// Looked reports whether nothing speaks against granting locks, as far as is
+// known without a look at the members.
+func (c *Cluster) Looked() bool {
+	c.identity.mu.Lock()
+	defer c.identity.mu.Unlock()
+	return !c.identity.looked.IsZero() && c.identity.Err() == nil
+}
+
+// Certain returns an error if the addresses lead to members of two clusters. It
+// looks at all that answer over new connections, which a balancer or a name may
+// lead elsewhere: once, and again every 30 s as long as there were two, or if
+// anew. It sees neither a member that is down nor another process' connections.
+func (c *Cluster) Certain(ctx context.Context, anew bool) error {
+	if !c.Looked() || anew {
+		select {
+		case c.identity.looking <- struct{}{}:
+			c.look(ctx)
+			<-c.identity.looking
+		case <-ctx.Done():
+			return c.Interrupted(ctx, false)
+		}
+	}
+	return c.identity.Err()
+}
+
+// look compares the clusters of all members, unless that was done a short time ago.
+func (c *Cluster) look(ctx context.Context) {
+	c.identity.mu.Lock()
+	looked := c.identity.looked
+	c.identity.mu.Unlock()
+	if !looked.IsZero() && time.Since(looked) < lookEvery {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, sickAfter)
+	defer cancel()
+	var work sync.WaitGroup
+	for _, m := range c.all {
+		work.Go(func() { c.lookAt(ctx, m) })
+	}
+	work.Wait()
+	c.identity.mu.Lock()
+	defer c.identity.mu.Unlock()
+	c.identity.looked = time.Now()
+}
+
+// lookAt is a look at one member, over a connection that serves for nothing else.
+func (c *Cluster) lookAt(ctx context.Context, m *member) {
+	token, err := c.login(ctx, m)
+	if err != nil {
+		return
+	}
+	conn, err := c.connect(m, token)
+	if err != nil {
+		return
+	}
+	defer conn.close()
+	q := c.question()
+	q.Serializable = true // a member without a leader has a cluster, too
+	if resp, err := conn.kv.Range(ctx, q); err == nil {
+		_ = c.admit(conn, resp) // the identity remembers it
+	}
+}
