@@ -187,8 +187,35 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// Close ends connections and goroutines; see driver.Backend.
+// closeGrace is for how long Close has nodes told again what they have missed. A
+// plugin has 700 ms for all of Close.
+const closeGrace = 400 * time.Millisecond
+
+// settle has the nodes that missed the end of a lease told again: after Close
+// nobody would do it.
+func (b *Backend) settle(ctx context.Context) {
+	for end := time.After(closeGrace); ; {
+		owing := false
+		for _, n := range b.nodes {
+			owing = n.hurry() || owing
+		}
+		if !owing {
+			return
+		}
+		select {
+		case <-time.After(b.opts.NodeTimeout / 2):
+		case <-end:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close ends connections and goroutines; see driver.Backend. A node that missed the
+// end of a lease is told again for a moment.
 func (b *Backend) Close(ctx context.Context) error {
+	b.settle(ctx)
 	b.sending.Lock()
 	b.background.End()
 	b.sending.Unlock()

@@ -245,6 +245,16 @@ func (n *node) retryLater(b *quorumRequest) {
 	n.retries = append(n.retries, n.b.retryOf(b))
 }
 
+// hurry has the node told now what it missed, and reports whether there is
+// anything.
+func (n *node) hurry() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.retried = time.Time{}
+	wake.Up(n.more)
+	return len(n.retries) > 0
+}
+
 // quarantine notes what is known of the node's.
 func (n *node) quarantine(q quarantine) {
 	n.mu.Lock()

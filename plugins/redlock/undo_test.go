@@ -220,6 +220,29 @@ func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	eventually(t, "the node has undone it", func() bool { return keyCount(t, nodes[:1], "a") == 0 })
 }
 
+// A node that misses the last release of a host for a moment is told again before
+// Close returns.
+func TestCloseTellsAgain(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	ctx := t.Context()
+	r := acquire(t, b, lease("a", "o1"))
+	eventually(t, "the lock is on 5 nodes", func() bool { return keyCount(t, nodes, "a") == 5 })
+	c := plain(t, nodes[4])
+	must(t, c.ConfigSet(ctx, "min-replicas-to-write", "1").Err())
+	must(t, b.Release(ctx, r))
+	n := nodeAt(b, nodes[4])
+	eventually(t, "the node has missed the release", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return len(n.retries) > 0
+	})
+	must(t, c.ConfigSet(ctx, "min-replicas-to-write", "0").Err())
+	must(t, b.Close(ctx))
+	if n := keyCount(t, nodes, "a"); n != 0 {
+		t.Errorf("after Close the lease is on %d nodes", n)
+	}
+}
+
 // What a node has missed is not forgotten while the lease may stand there, and
 // not without a bound.
 func TestMissedReleaseIsRemembered(t *testing.T) {
