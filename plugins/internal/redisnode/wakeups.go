@@ -101,7 +101,7 @@ func (w *Wakeups) Ready(ctx context.Context) (epoch int, err error) {
 
 // run keeps the connection, until ctx ends.
 func (w *Wakeups) run(ctx context.Context) {
-	const first, most = 10 * time.Millisecond, 500 * time.Millisecond
+	const first, most, refused = 10 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second
 	for pause := time.Duration(0); ; {
 		began := time.Now()
 		err := w.session(ctx)
@@ -116,7 +116,11 @@ func (w *Wakeups) run(ctx context.Context) {
 			pause = 0 // the server may have cut this one connection only
 			continue
 		}
-		pause = min(2*pause+first, most)
+		limit := most
+		if errors.Is(Explain(err), driver.ErrDenied) {
+			limit = refused // waiters poll meanwhile
+		}
+		pause = min(2*pause+first, limit)
 		select {
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-ctx.Done():
