@@ -102,6 +102,7 @@ func (a *acquisition) judge() (more bool) {
 	case granted < a.b.quorum && refused > 0 && no <= most:
 		return a.undo(driver.ErrWithdrawn)
 	case granted < a.b.quorum:
+		a.b.lookForOver(a.r.Name, votes)
 		return a.undo(a.refusal(votes))
 	case a.late():
 		return a.undo(a.tooLate())

@@ -65,6 +65,7 @@ type node struct {
 	// retries are what the node must yet be told to give up, oldest first.
 	retries []*quorumRequest
 	retried time.Time // when it was last told
+	asked   bool      // requests are on their way to it
 	// runID is that of the server that it is connected to; guarded by
 	// Backend.mu.
 	runID string
@@ -137,7 +138,7 @@ func (n *node) leave(from state, cause error) {
 		return
 	}
 	n.late.Stop()
-	n.state, n.cause = down, cause
+	n.state, n.cause, n.asked = down, cause, false
 	refused := n.queue.Drain()
 	n.mu.Unlock()
 	n.b.changed.Up()
@@ -208,7 +209,9 @@ func (n *node) take() []*quorumRequest {
 	if len(n.retries) > 0 && time.Since(n.retried) >= lookEvery {
 		n.retry()
 	}
-	return n.queue.Take()
+	taken := n.queue.Take()
+	n.asked = len(taken) > 0
+	return taken
 }
 
 // fail delivers a vote that the node did not cast, and keeps in mind what it
@@ -246,13 +249,20 @@ func (n *node) retryLater(b *quorumRequest) {
 }
 
 // hurry has the node told now what it missed, and reports whether there is
-// anything.
+// anything, or may be.
 func (n *node) hurry() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.retried = time.Time{}
 	wake.Up(n.more)
-	return len(n.retries) > 0
+	return len(n.retries) > 0 || n.asked
+}
+
+// owed is how much the node must yet be told to give up.
+func (n *node) owed() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.retries)
 }
 
 // quarantine notes what is known of the node's.

@@ -26,6 +26,7 @@ const (
 	kindWake     kind = "k"
 	kindLeave    kind = "l"
 	kindCheck    kind = "c"
+	kindOver     kind = "o"
 )
 
 // answer is what a vote says.
@@ -59,6 +60,11 @@ type vote struct {
 
 func (v vote) yes() bool { return v.answer == done || v.answer == freed || v.answer == pending }
 func (v vote) no() bool  { return v.answer == heldBy || v.answer == notHeld || v.answer == turn }
+
+// lacking reports whether the node has not voted, and will not.
+func (v vote) lacking() bool {
+	return v.answer == unsent || v.answer == unknown || v.answer == quarantined
+}
 
 // holder is who holds the lock name on the node, as far as the vote says.
 func (v vote) holder(name string) (h driver.Holder) {
@@ -116,6 +122,8 @@ func (b *quorumRequest) text() string {
 		return ""
 	case kindCheck:
 		return b.rest
+	case kindOver:
+		return b.owner
 	case kindUndo:
 		if b.ms == 0 {
 			return b.rest

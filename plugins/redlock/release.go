@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -15,7 +16,8 @@ import (
 // A node that cannot be reached, or refuses to write, is told again until it
 // does, for as long as this backend is open; until then the lease stands there
 // for the rest of its TTL, on fewer nodes than a majority. Of what a node must be
-// told again the last 10,000 requests are remembered.
+// told again the last 10,000 requests are remembered; when this backend is closed
+// earlier, and the release had no Keep, other hosts find out, see lookForOver.
 //
 // A withdrawal is confirmed once a majority refuses the owner: then no
 // majority can grant to it any more, whatever is still on its way to the rest.
@@ -67,8 +69,55 @@ func (o *operation) ended() error {
 	case count(votes, vote.yes)+no < o.b.quorum:
 		return o.b.unavailable(votes)
 	}
-	o.now.each(o.b.wakeAt(o.r.Name))
+	wake := o.b.wakeAt(o.r.Name)
+	o.now.each(func(node int, v vote) {
+		wake(node, v)
+		if o.now.kind == kindRelease && o.now.ms == 0 && v.lacking() {
+			o.b.remember(o.now, node)
+		}
+	})
 	return nil
+}
+
+// remember leaves a tombstone for the owner of a lease that was released on the
+// nodes besides the one that has missed that: this process may end before it has
+// told it again, see lookForOver.
+func (b *Backend) remember(x *quorumRequest, missed int) {
+	if b.nodes[missed].owed() > maxRemembered {
+		return
+	}
+	for i := range b.nodes {
+		if i != missed {
+			b.tell(i, b.retryOf(x))
+		}
+	}
+}
+
+// maxRemembered bounds the tombstones that a host leaves while a node is away.
+const maxRemembered = 1000
+
+// lookForOver ends leases that are over on nodes that have missed that: they
+// have the lock for an owner with a tombstone elsewhere. With another node out of
+// reach they would keep everybody from a majority for the rest of the TTL.
+func (b *Backend) lookForOver(name string, votes []vote) {
+	if !slices.ContainsFunc(votes, vote.lacking) {
+		return
+	}
+	for owner, hs := range holders(name, votes) {
+		if len(hs) >= b.quorum || b.fenced() && hs[0].Token == 0 {
+			continue
+		}
+		key := b.keys.Lock(name)
+		x := &quorumRequest{kind: kindOver, key: key, owner: owner}
+		x.each(func(_ int, over vote) {
+			for i, v := range votes {
+				if over.yes() && v.holder(name).Owner == owner {
+					b.tell(i, b.retryOf(&quorumRequest{kind: kindRelease, key: key, owner: owner}))
+				}
+			}
+		})
+		_ = b.send(x) // an error is that of Close
+	}
 }
 
 // wakeAt wakes the first in the queue of a node that has freed name there.

@@ -108,6 +108,11 @@ function other.c(key, _, channel)
   return DONE
 end
 
+-- o: over. Reports whether the owner, which is the text, has a tombstone.
+function other.o(key, _, owner)
+  return has_tombstone(owner) and DONE or not_held(key)
+end
+
 -- d: release, as r, or of one that must stay taken for milliseconds.
 function other.d(key, keep_ms, text)
   local owner, token = split(text)
