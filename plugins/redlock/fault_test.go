@@ -315,7 +315,9 @@ func TestCheckTriesToWrite(t *testing.T) {
 func TestMissedBreakIsNotProlonged(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
-	r := acquire(t, b, lease("a", "o1"))
+	r := lease("a", "o1")
+	r.TTL = time.Minute
+	r = acquire(t, b, r)
 	eventually(t, "the lock is on 5 nodes", func() bool { return keyCount(t, nodes, "a") == 5 })
 	operator := connect(t, config(nodes, nil))
 	must(t, operator.Check(ctx))
