@@ -39,7 +39,8 @@ end
 
 -- enter gives owner a place in key's queue text, on channel, or keeps the one
 -- that it has alive, and says in control that there is a queue. It returns the
--- text, nil without a place. When the lock is held a turn of owner is over.
+-- text, perhaps as it was when the lock is held, nil without a place. When the
+-- lock is held a turn of owner is over.
 --
 -- It writes only what has changed: if each waiter wrote the whole queue each
 -- second, they would write the square of their number.
@@ -51,7 +52,7 @@ local function enter(key, text, owner, channel, held)
   if from then
     local at, listens, to = from + #owner, string.match(text, ' (%S+)()', from + #owner + 2)
     local whole = channel and channel ~= listens -- the plugin was replaced
-    text = string.sub(text, 1, at) .. alive .. (channel or listens) .. string.sub(text, to)
+    if whole or not held then text = string.sub(text, 1, at) .. alive .. (channel or listens) .. string.sub(text, to) end
     if whole then call('SET', q, text, 'KEEPTTL') else call('SETRANGE', q, at, alive) end
     if held and string.match(text, '^[1-9]%d*()') == from then call('SETRANGE', q, 0, string.rep('0', from - 1)) end
   else
