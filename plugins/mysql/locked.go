@@ -38,8 +38,10 @@ const (
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond
 	patientShares = 8
-	// parkedFor is the time between two looks at parked rows.
+	// parkedFor is the time between two looks at parked rows, at least.
 	parkedFor = 25 * time.Millisecond
+	// parkedRests is the time between two looks in multiples of what one took.
+	parkedRests = 3
 	// lookAtOnce is how many names one query looks at.
 	lookAtOnce = 500
 )
@@ -262,7 +264,7 @@ func (k *parked) add(b *link, ps []*pending) {
 
 // run looks at the rows until nothing waits, or the backend is closed.
 func (k *parked) run(b *link) {
-	pause := time.NewTicker(parkedFor)
+	pause := time.NewTimer(parkedFor)
 	defer pause.Stop()
 	for {
 		select {
@@ -279,7 +281,9 @@ func (k *parked) run(b *link) {
 			refuseAll(todo, driver.ErrClosed)
 			return
 		}
+		began := time.Now()
 		rest := k.look(b, todo)
+		pause.Reset(max(parkedFor, parkedRests*time.Since(began))) // thousands of rows take long
 		k.mu.Lock()
 		k.waiting = append(rest, k.waiting...)
 		k.mu.Unlock()
