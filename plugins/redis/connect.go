@@ -101,7 +101,7 @@ func (b *Backend) admit(s redisnode.Server) error {
 
 // watchPolicy looks at what may change on the servers until Close.
 func (b *Backend) watchPolicy() {
-	again := time.NewTicker(redisnode.PolicyEvery)
+	again := time.NewTicker(b.target.opts.LookEvery)
 	defer again.Stop()
 	for {
 		select {

@@ -50,6 +50,13 @@ type Options struct {
 	WaitReplicas int           `key:"wait_replicas" default:"0" doc:"replicas that must confirm a grant, a renewal or a release"`
 	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
 
+	// LookEvery is how often a host asks a server, idle or not, about what may
+	// change while its connections live: its maxmemory-policy, and whether it is
+	// still a master. The connection of wake-ups is pinged half as often, and
+	// every 2 s at most. What changes meanwhile is seen so much later. 100 ms to
+	// 1 h.
+	LookEvery time.Duration `key:"look_every" default:"1s" doc:"how often the server is asked for its maxmemory-policy and role; wake-ups are pinged half as often; 100ms to 1h"`
+
 	// Logger gets what is of use to an operator; slog.Default() when nil.
 	Logger *slog.Logger
 }
@@ -106,6 +113,7 @@ func (o Options) check() error {
 	say(o.WaitTimeout <= 0, "wait_timeout is %v, which is not positive", o.WaitTimeout)
 	say(o.SentinelMaster == "" && o.SentinelUsername+o.SentinelPassword+o.SentinelPasswordFile != "",
 		"sentinel_username, sentinel_password and sentinel_password_file mean nothing without sentinel_master")
+	err = errors.Join(err, config.Between("look_every", o.LookEvery, 100*time.Millisecond, time.Hour))
 	say(o.SentinelPassword != "" && o.SentinelPasswordFile != "", "sentinel_password and sentinel_password_file: one of them is enough")
 	return err
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/env"
@@ -146,4 +148,39 @@ func TestTwoMastersBehindOneAddress(t *testing.T) {
 		return err == nil
 	})
 	must(t, b.Check(ctx))
+}
+
+// An idle host asks no more often than look_every says.
+func TestIdleHostAsksAsItsKeySays(t *testing.T) {
+	s := start(t, nil)
+	for _, rare := range []bool{false, true} {
+		o := at(s)
+		if o.LookEvery = 100 * time.Millisecond; rare {
+			o.LookEvery = time.Hour
+		}
+		b, c := connect(t, o), plain(t, s)
+		must(t, b.Check(t.Context()))
+		if !rare {
+			asked := calls(t, c, "info")
+			eventually(t, "asked again", func() bool { return calls(t, c, "info") > asked+3 })
+			must(t, b.Close(t.Context()))
+			continue
+		}
+		infos, pings := calls(t, c, "info"), calls(t, c, "ping")
+		time.Sleep(3 * time.Second) // what must not happen has no end to wait for
+		// Ours is the only other one that asks.
+		if i, p := calls(t, c, "info"), calls(t, c, "ping"); i > infos+2 || p > pings {
+			t.Errorf("in 3 s: %d INFO, %d PING", i-infos-2, p-pings)
+		}
+	}
+}
+
+// calls is how often the server has executed a command. It asks INFO itself.
+func calls(t *testing.T, c *goredis.Client, command string) int {
+	t.Helper()
+	n := 0
+	for line := range strings.Lines(c.Info(t.Context(), "commandstats").Val()) {
+		_, _ = fmt.Sscanf(line, "cmdstat_"+command+":calls=%d", &n)
+	}
+	return n
 }

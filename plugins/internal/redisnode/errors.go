@@ -50,7 +50,7 @@ var verdicts = map[string]verdict{
 	"READONLY":    {sentinel: driver.ErrUnavailable, notSent: true, astray: true, advice: "a failover is under way, or this is a read-only replica for good: then give the master's address, or sentinel_master"},
 	"OOM":         {sentinel: driver.ErrUnavailable, notSent: true, advice: "the server has reached maxmemory"},
 	"MISCONF":     {sentinel: driver.ErrUnavailable, notSent: true, advice: "the server cannot save its data and refuses writes: see its log"},
-	"NOREPLICAS":  {sentinel: driver.ErrUnavailable, notSent: true, astray: true, advice: "fewer replicas than min-replicas-to-write"},
+	"NOREPLICAS":  {sentinel: driver.ErrUnavailable, notSent: true, advice: "fewer replicas than min-replicas-to-write"},
 	"LOADING":     {sentinel: driver.ErrUnavailable, notSent: true, astray: true, advice: "the server is still loading its data"},
 	"BUSY":        {sentinel: driver.ErrUnavailable, notSent: true, advice: "another client's script does not end"},
 	"MASTERDOWN":  {sentinel: driver.ErrUnavailable, notSent: true, astray: true, advice: "a replica without its master"},
@@ -118,7 +118,7 @@ func Explain(err error) error {
 
 // Astray reports whether err says that its connection leads to a server that does
 // not serve, while new ones may lead to another: it is a replica now, has not
-// loaded its data, or has lost its replicas to one.
+// loaded its data, or has lost its master.
 func Astray(err error) bool {
 	var reply goredis.Error
 	if !errors.As(err, &reply) {

@@ -52,6 +52,9 @@ type Options struct {
 	// Silence is for how long a server may say nothing before it is taken for
 	// one that does not serve.
 	Silence time.Duration
+	// PingEvery is how often a silent connection of wake-ups is asked whether it
+	// still lives, pingEvery when that is more.
+	PingEvery time.Duration
 }
 
 // Node sends the operations of many callers to one server. All its methods
@@ -74,6 +77,7 @@ type Node struct {
 // NewNode returns a Node over client, which it closes.
 func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	n := &Node{opts: opts, client: client, Wakeups: newWakeups(client, opts.Keys, opts.ID)}
+	n.Wakeups.pingEvery = max(pingEvery, opts.PingEvery)
 	n.policies.verdicts = map[string]error{}
 	n.requests = batch.New(batch.Options[*item]{
 		Limits:  batch.Limits[*item]{Size: (*item).size, Room: func() int { return maxPerFlight }, Claim: (*item).Claim},

@@ -17,7 +17,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
-// pingEvery is how often a silent connection is asked whether it still lives.
+// pingEvery is how often a silent connection is asked whether it still lives, at
+// most.
 const pingEvery = 2 * time.Second
 
 // Wakeups is the one pub/sub connection of a backend: on one channel of its
@@ -26,8 +27,9 @@ const pingEvery = 2 * time.Second
 //
 // When it breaks, everybody is woken: a wake-up may have been lost with it.
 type Wakeups struct {
-	client  goredis.UniversalClient
-	channel string
+	client    goredis.UniversalClient
+	channel   string
+	pingEvery time.Duration
 
 	background *background.Group
 
@@ -142,7 +144,7 @@ func (w *Wakeups) session(ctx context.Context) error {
 	}
 	swept := time.Now()
 	for silent := 0; ; {
-		msg, err := ps.ReceiveTimeout(ctx, pingEvery)
+		msg, err := ps.ReceiveTimeout(ctx, w.pingEvery)
 		var timeout interface{ Timeout() bool }
 		switch {
 		case err == nil:
