@@ -118,7 +118,7 @@ func TestPropertiesFromServer(t *testing.T) {
 	} {
 		b := connect(t, at(start(t, &env.RedisOptions{AppendFsync: fsync})))
 		acquire(t, b, lease("a", "o1")) // a connection is enough, without a check
-		if p := b.Properties(); p.Durability != want || !strings.HasPrefix(p.Server, "Redis ") {
+		if p := b.Properties(); p.Durability != want || !strings.HasPrefix(p.Server, "Redis ") && !strings.HasPrefix(p.Server, "Valkey ") {
 			t.Errorf("fsync %s: durability %q, server %q", fsync, p.Durability, p.Server)
 		}
 	}
