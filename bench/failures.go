@@ -33,8 +33,8 @@ type failedSubject struct {
 }
 
 // add notes that a cell of sub has no figures in one run; without a label, that
-// none has any. It returns what is recorded.
-func (f *failures) add(sub *subject, label string, run int, err error) *record.FailedCell {
+// none has any.
+func (f *failures) add(sub *subject, label string, run int, err error) {
 	if f.last == nil {
 		f.last = map[string]error{}
 	}
@@ -45,14 +45,13 @@ func (f *failures) add(sub *subject, label string, run int, err error) *record.F
 	for i := range f.of {
 		if f.of[i].name == sub.Name {
 			f.of[i].cells++
-			return &failed
+			return
 		}
 	}
 	if label != "" {
 		err = fmt.Errorf("%s, run %d: %w", label, run, err)
 	}
 	f.of = append(f.of, failedSubject{kind: sub.Kind, name: sub.Name, cells: 1, whole: label == "", first: err})
-	return &failed
 }
 
 // served notes that a cell of sub has figures.
@@ -104,15 +103,6 @@ func (f *failures) err() error {
 		}
 	}
 	return err
-}
-
-// reasons say why the cells have no figures, one line each.
-func (f *failures) reasons() []string {
-	var out []string
-	for _, c := range f.cells {
-		out = append(out, c.Backend+": "+c.Reason)
-	}
-	return out
 }
 
 // besides are the failures of baselines, one line each, which are shown and

@@ -73,8 +73,6 @@ type Plan struct {
 	Out string
 	// Version is that of lockbench.
 	Version string
-
-	resumes bool // see [Resume]
 }
 
 // The durations of one cell in one run.

@@ -40,7 +40,7 @@ type Options struct {
 type Result struct {
 	Verdict check.Verdict
 	Skipped []string
-	// Cells is how many were measured, over all runs.
+	// Cells is how many were measured, in all runs of the plan.
 	Cells int
 	// Interrupted reports whether ctx ended before the plan was done. What was
 	// measured until then is kept.
@@ -62,10 +62,8 @@ func Run(ctx context.Context, p Plan, opts Options) (res Result, err error) {
 	if err := p.Check(); err != nil {
 		return Result{}, err
 	}
-	if !p.resumes {
-		if err := record.Vacant(p.Out); err != nil {
-			return Result{}, err
-		}
+	if err := record.Vacant(p.Out); err != nil {
+		return Result{}, err
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -73,19 +71,12 @@ func Run(ctx context.Context, p Plan, opts Options) (res Result, err error) {
 	if p.isSafety() {
 		return runSafety(ctx, p, opts)
 	}
-	var before *interrupted
-	if p.resumes {
-		if before, err = reopen(p.Out); err != nil {
-			return Result{}, err
-		}
-		defer func() { err = errors.Join(err, before.leave()) }()
-	}
 	s, err := openSession(ctx, p, opts.Log)
 	if err != nil {
 		return Result{Interrupted: ctx.Err() != nil}, err
 	}
 	defer func() { err = errors.Join(err, s.Close(ctx)) }()
-	r := &runner{session: s, clock: load.NewClock(), progress: opts.Progress, checker: check.New(), before: before}
+	r := &runner{session: s, clock: load.NewClock(), progress: opts.Progress, checker: check.New()}
 	return r.run(ctx)
 }
 
@@ -95,10 +86,9 @@ type runner struct {
 	progress   Progress
 	checker    *check.Checker
 	folder     *record.Folder
-	measured   int                    // cells, over all runs
+	measured   int                    // cells, in all runs
 	latest     string                 // figures, for who looks on
 	rendezvous *rendezvous.Rendezvous // nil: this run is alone
-	before     *interrupted           // what it goes on with; nil: it is a new run
 }
 
 func (r *runner) run(ctx context.Context) (Result, error) {
@@ -113,7 +103,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err = r.openFolder(m); err != nil {
+	if r.folder, err = record.Create(r.plan.Out, m); err != nil {
 		return Result{}, err
 	}
 	watched := watch()
@@ -124,7 +114,7 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 	}
 	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
 	m = r.folder.Manifest()
-	m.Elapsed, m.Findings = r.elapsed(), r.findings
+	m.Elapsed, m.Findings = time.Since(r.clock.Started()).Seconds(), r.findings
 	m.Failed, m.Skipped = r.failures.cells, append(r.skipped, r.failures.besides()...)
 	res.Skipped = m.Skipped
 	watched(&m)
@@ -150,7 +140,6 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	order := rounds(cells, r.plan.Runs, r.plan.Seed)
 	steps, guess := 0, time.Duration(0)
 	for run := range order {
-		order[run] = slices.DeleteFunc(order[run], func(c cell) bool { return r.before.has(c, run+1) })
 		steps += len(order[run])
 		for _, c := range order[run] {
 			guess += r.takes(c)
@@ -227,32 +216,26 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	measured.Section = c.section()
 	measured.Run, measured.Names, measured.MetNs, measured.Interrupted = run, in.Names, met, interrupted
 	r.checker.Add(measured.Section, measured.Attempts)
-	unit := record.Unit{Cell: measured.Section.Name(), Run: run, Elapsed: r.elapsed()}
 	for _, f := range measured.Findings {
-		unit.Findings = append(unit.Findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, c.Mode, f))
+		r.findings = append(r.findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, c.Mode, f))
 	}
 	if overlong(time.Duration(r.clock.Now()-met), r.takes(c)) && err == nil && !interrupted {
 		// Once, however many runs it befalls.
 		late := fmt.Sprintf("%s, %s, took seconds longer than it should in some run: something stalled, before or after the measured time if no figure shows it", c.subject.Name, c.label())
 		if !slices.Contains(r.findings, late) {
-			unit.Findings = append(unit.Findings, late)
+			r.findings = append(r.findings, late)
 		}
 	}
-	r.findings = append(r.findings, unit.Findings...)
 	if err != nil && !interrupted {
 		// Its attempts are kept for the verdict, its figures mean nothing.
 		measured.Interrupted = true
-		unit.Failed = r.failures.add(c.subject, c.label(), run, classify(ctx, c.subject, err))
+		r.failures.add(c.subject, c.label(), run, classify(ctx, c.subject, err))
 	} else if !interrupted {
 		r.failures.served(c.subject)
 		r.latest = latest(c, measured)
 		r.measured++
-		unit.Done = true
 	}
-	if err := r.folder.Add(measured); err != nil {
-		return err
-	}
-	return r.folder.Enter(unit)
+	return r.folder.Add(measured)
 }
 
 // overlong reports whether a cell took much longer than it should. What

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -196,19 +197,32 @@ func TestOverHosts(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := redisServer(t, nil)
 	code, stdout, stderr := lockbench(t, "run", "--quick", "--runs", "1", "--scenarios", "contend,throughput", "--backends", "redis,memory",
-		"--hosts", "1,2", "--clients", "2", "--target", "redis="+s.Addr(), "--format", "csv", "-o", "out", "--plugin-dir", dir)
+		"--hosts", "1,2", "--clients", "2", "--target", "redis="+s.Addr(), "--format", "json", "-o", "out", "--plugin-dir", dir)
 	if code != exitOK {
 		t.Fatalf("exit %d\n%s\n%s", code, stdout, stderr)
+	}
+	var doc struct {
+		Figures []struct {
+			Scenario, Backend, Kind, Mode, Unit string
+			Hosts, Clients                      int
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var figures strings.Builder
+	for _, f := range doc.Figures {
+		fmt.Fprintf(&figures, "%s,%s,%s,%s,%d,%d,%s\n", f.Scenario, f.Backend, f.Kind, f.Mode, f.Hosts, f.Clients, f.Unit)
 	}
 	for _, want := range []string{"contend,redis,plugin,forced,0,2,p50-ns/handoff", "contend,redis,plugin,forced,2,2,p50-ns/handoff",
 		"contend,redis,plugin,forced,2,2,commands/grant", "contend,redis,plugin,forced,2,2,jain", "contend,memory,plugin,forced,0,2,jain",
 		"throughput,redis,plugin,,0,2,cycles/s", "throughput,redis,plugin,,2,2,cycles/s", "throughput,redis,plugin,,2,2,p50-ns/acquire"} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("no figure %s:\n%s", want, stdout)
+		if !strings.Contains(figures.String(), want) {
+			t.Errorf("no figure %s:\n%s", want, figures.String())
 		}
 	}
 	for _, shared := range []string{"contend,memory,plugin,forced,2", "throughput,memory,plugin,,2"} {
-		if strings.Contains(stdout, shared) {
+		if strings.Contains(figures.String(), shared) {
 			t.Error("a store that belongs to one process was shared: " + shared)
 		}
 	}

@@ -50,7 +50,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &remote):
 		return remote.Code
-	case errors.As(err, &usage), errors.Is(err, record.ErrNotEmpty), errors.Is(err, record.ErrNotAFolder), errors.Is(err, record.ErrLater), errors.Is(err, record.ErrNotResumable):
+	case errors.As(err, &usage), errors.Is(err, record.ErrNotEmpty), errors.Is(err, record.ErrNotAFolder), errors.Is(err, record.ErrLater):
 		return exitUsage
 	case errors.Is(err, errRegression):
 		return exitRegression

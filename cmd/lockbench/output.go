@@ -9,7 +9,7 @@ import (
 )
 
 // formats are the values of --format.
-var formats = []string{"text", "md", "json", "csv"}
+var formats = []string{"text", "md", "json"}
 
 func write(r report.Report, format string, w io.Writer) error {
 	switch format {
@@ -17,8 +17,6 @@ func write(r report.Report, format string, w io.Writer) error {
 		return r.Markdown(w)
 	case "json":
 		return r.JSON(w)
-	case "csv":
-		return r.CSV(w)
 	}
 	if !colored(w) {
 		return r.Text(w)

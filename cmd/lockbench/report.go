@@ -50,7 +50,7 @@ page instead.`,
 			return nil
 		},
 	}
-	choiceVar(cmd.Flags(), &format, "format", "text", "what to print: text, md, json or csv", formats...)
+	choiceVar(cmd.Flags(), &format, "format", "text", "what to print: text, md or json", formats...)
 	cmd.Flags().StringVarP(&out, "output", "o", "", "HTML `FILE`, - for standard output (default DIR/"+record.ReportFile+")")
 	return cmd
 }

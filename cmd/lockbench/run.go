@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/internal/baseline"
@@ -27,11 +26,11 @@ import (
 
 // runFlags are the flags of "lockbench run" as they were typed.
 type runFlags struct {
-	given                bench.Plan // what they say of it
-	mtls, format, resume string
-	verbose              bool
-	servers              serverFlags
-	explore              exploreFlags
+	given        bench.Plan // what they say of it
+	mtls, format string
+	verbose      bool
+	servers      serverFlags
+	explore      exploreFlags
 }
 
 func runCommand() *cobra.Command {
@@ -67,8 +66,7 @@ Baselines, measured in this process on the same server:
   lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
   lockbench run --backends redis --target redis=env:REDIS_URL -o results/staging
   lockbench run --backends redis --target redis=env:REDIS_URL --parts 4 -o results/1
-  lockbench run --backends redis --vs ../old/bin -o results/vs && lockbench compare results/vs
-  lockbench run --resume results/vs --vs ../old/bin`,
+  lockbench run --backends redis --vs ../old/bin -o results/vs && lockbench compare results/vs`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd)
@@ -98,10 +96,9 @@ Baselines, measured in this process on the same server:
 	choiceVar(fl, &p.Env, "env", "", "where throwaway servers run, `local|compose` (default: where they are kept, else local)", bench.Environments()...)
 	stateVar(fl, &p.State)
 	choiceVar(fl, &f.mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`", "on", "off")
-	choiceVar(fl, &f.format, "format", "text", "output, `text|md|json|csv`", formats...)
+	choiceVar(fl, &f.format, "format", "text", "output, `text|md|json`", formats...)
 	fl.StringVar(&p.VS, "vs", "", "measure the plugins of another build in `BIN_DIR` too, interleaved; then lockbench compare DIR")
 	fl.StringVarP(&p.Out, "output", "o", "", "result folder `DIR`, new or empty (default results/<UTC time>)")
-	fl.StringVar(&f.resume, "resume", "", "go on with the run of the result folder `DIR` that was interrupted, killed or failed")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of core and the plugins")
 	f.servers.add(fl)
 	f.explore.add(cmd)
@@ -129,9 +126,6 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	}
 	res, err := bench.Run(ctx, p, bench.Options{Progress: progress, Log: log})
 	progress.End()
-	if _, askedErr := record.ReadAsked(p.Out); askedErr == nil && (res.Interrupted || res.Cells > 0) {
-		defer fmt.Fprintf(cmd.ErrOrStderr(), "the run has not come to its end; %s goes on with it\n", f.resumeCommand(p.Out))
-	}
 	if res.Cells == 0 || err != nil && res.Verdict.Granted() == 0 {
 		return verdict(res, orInterrupted(ctx, err))
 	}
@@ -184,12 +178,8 @@ func (f *runFlags) show(dir string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// plan turns flags into a plan, or names that of an earlier run and what its
-// folder does not keep. All its errors are of usage.
+// plan turns flags into a plan. All its errors are of usage.
 func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
-	if err := f.refuseChanges(cmd); err != nil {
-		return p, err
-	}
 	p = f.given
 	p.MTLS, p.PluginDirs, p.Version = f.mtls == "on", f.servers.pluginDirs, version()
 	if p.State == "" {
@@ -199,9 +189,6 @@ func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	}
 	if p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr()); err != nil {
 		return p, err
-	}
-	if f.resume != "" {
-		return bench.Resume(f.resume, p)
 	}
 	if err := expand(cmd, &p); err != nil {
 		return p, err
@@ -276,14 +263,12 @@ func numbers(cmd *cobra.Command, p *bench.Plan) error {
 	return nil
 }
 
-// The flags that mean nothing for a scenario that is run alone, and those that a
-// run that is resumed may have beside --resume.
+// The flags that mean nothing for a scenario that is run alone.
 var (
 	ofMeasuring     = []string{"ttl", "clients", "hosts", "keys", "hold", "rate", "modes", "candidates", "tick", "env", "vs"}
 	notOfSafety     = slices.Concat(ofMeasuring, []string{"parts"})
 	notOfExplore    = slices.Concat(ofMeasuring, []string{"measure", "faults", "quick", "runs"})
 	notOfReproducer = slices.Concat(ofMeasuring, []string{"measure", "faults", "quick", "seed", "for", "actions", "keep-going", "backends", "scenarios"})
-	ofResume        = []string{"resume", "target", "config", "plugin-dir", "vs", "state", "format", "verbose"}
 )
 
 // refuse finds flags that mean nothing for a scenario.
@@ -294,16 +279,6 @@ func refuse(cmd *cobra.Command, scenario string, flags []string) error {
 		}
 	}
 	return nil
-}
-
-// refuseChanges finds flags that would change a run that is resumed.
-func (f *runFlags) refuseChanges(cmd *cobra.Command) (err error) {
-	cmd.Flags().Visit(func(fl *pflag.Flag) {
-		if f.resume != "" && err == nil && !slices.Contains(ofResume, fl.Name) {
-			err = hinted(usagef("--%s cannot be changed: what is measured stands in %s", fl.Name, f.resume), "omit it, or begin a new run without --resume")
-		}
-	})
-	return err
 }
 
 // checkFolder refuses what means standard output elsewhere.

@@ -22,7 +22,7 @@ const launch = `echo $$ > "$0" && exec "$@"`
 // process is one run of a server program, in a process group of its own: Ctrl-C
 // in the terminal reaches lockbench only, and the whole group can be killed. It
 // is in the session of who measures it, with whom it shares the CPUs: a server in
-// its own would stall for seconds beside load (decision bench-29).
+// its own would stall for seconds beside load (decision bench-28).
 type process struct {
 	pid     int
 	pidFile string

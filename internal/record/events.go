@@ -48,17 +48,11 @@ type EventWriter struct {
 
 // NewEventWriter writes the magic to w.
 func NewEventWriter(w io.Writer) (*EventWriter, error) {
-	e, err := newEventWriter(w)
+	d, err := flate.NewWriter(io.Discard, flate.BestSpeed)
 	if err != nil {
 		return nil, err
 	}
 	_, err = io.WriteString(w, eventMagic)
-	return e, err
-}
-
-// newEventWriter goes on with a file that has the magic.
-func newEventWriter(w io.Writer) (*EventWriter, error) {
-	d, err := flate.NewWriter(io.Discard, flate.BestSpeed)
 	return &EventWriter{w: w, deflat: d}, err
 }
 

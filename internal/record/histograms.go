@@ -105,7 +105,8 @@ func scanHistograms(f io.Reader, emit func(HistogramKey, *hdrhistogram.Histogram
 // newHistogramLog begins a log, of one interval histogram per cell, run and
 // operation.
 func newHistogramLog(w io.Writer, started time.Time) (*hdrhistogram.HistogramLogWriter, error) {
-	l := continueHistograms(w, started)
+	l := hdrhistogram.NewHistogramLogWriter(w)
+	l.SetBaseTime(started.UnixMilli())
 	if err := l.OutputLogFormatVersion(); err != nil {
 		return nil, err
 	}
@@ -116,13 +117,6 @@ func newHistogramLog(w io.Writer, started time.Time) (*hdrhistogram.HistogramLog
 		return nil, err
 	}
 	return l, l.OutputLegend()
-}
-
-// continueHistograms goes on with a log that has its head.
-func continueHistograms(w io.Writer, started time.Time) *hdrhistogram.HistogramLogWriter {
-	l := hdrhistogram.NewHistogramLogWriter(w)
-	l.SetBaseTime(started.UnixMilli())
-	return l
 }
 
 func writeHistograms(l *hdrhistogram.HistogramLogWriter, c Cell) error {

@@ -38,8 +38,6 @@ type Manifest struct {
 	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
 	// Rendezvous is that of a run which measured together with others.
 	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
-	// Resumed are the times that another process went on with the run.
-	Resumed []Resumption `json:"resumed,omitempty"`
 	// Parts are the runs that this folder was merged from; none: it is one run.
 	Parts []Part `json:"merged_from,omitempty"`
 	// Together is set when they measured at the same time, so that the figures

@@ -8,7 +8,6 @@
 //	results.txt     one line per cell and run, in the Go benchmark format
 //	events.lbe      every attempt to acquire a lock, see [EventWriter]
 //	histograms.hlog latencies, in the log format of HdrHistogram
-//	journal.jsonl   how far the run came, for who goes on with it
 //
 // All but run.json only grow, so that an interrupted run keeps what it has
 // measured.
@@ -55,8 +54,6 @@ type Folder struct {
 	results    *os.File
 	events     *os.File
 	histograms *os.File
-	journal    *os.File // nil when there is none
-	whole      int64    // of the journal of a reopened folder, in bytes
 
 	eventLog     *EventWriter
 	histogramLog *hdrhistogram.HistogramLogWriter
@@ -116,7 +113,7 @@ const newFile = os.O_CREATE | os.O_EXCL | os.O_WRONLY
 
 // open opens some of the files that only grow, by name.
 func (f *Folder) open(flags int, names ...string) (err error) {
-	files := map[string]**os.File{ResultsFile: &f.results, EventsFile: &f.events, HistogramsFile: &f.histograms, JournalFile: &f.journal}
+	files := map[string]**os.File{ResultsFile: &f.results, EventsFile: &f.events, HistogramsFile: &f.histograms}
 	for _, name := range names {
 		if *files[name], err = os.OpenFile(filepath.Join(f.Dir, name), flags, 0o644); err != nil {
 			return err
@@ -163,7 +160,7 @@ func (f *Folder) Close(state State) error {
 
 func (f *Folder) closeFiles() error {
 	var err error
-	for _, file := range []*os.File{f.results, f.events, f.histograms, f.journal} {
+	for _, file := range []*os.File{f.results, f.events, f.histograms} {
 		if file != nil {
 			err = errors.Join(err, file.Close())
 		}

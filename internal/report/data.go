@@ -1,13 +1,11 @@
 package report
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"io"
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/record"
@@ -90,35 +88,4 @@ func writeJSON(w io.Writer, doc any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(doc)
-}
-
-// CSV writes one line for each figure of each cell.
-func (r Report) CSV(w io.Writer) error {
-	c := csv.NewWriter(w)
-	if err := c.Write([]string{"scenario", "backend", "kind", "mode", "hosts", "clients", "unit", "runs", "median", "low", "high", "reference", "ratio", "ratio_supported", "keys", "hold_ns"}); err != nil {
-		return err
-	}
-	for _, f := range r.flat() {
-		supported := ""
-		if f.Supported != nil {
-			supported = strconv.FormatBool(*f.Supported)
-		}
-		err := c.Write([]string{
-			f.Scenario, f.Backend, string(f.Kind), f.Mode, strconv.Itoa(f.Hosts), strconv.Itoa(f.Clients), f.Unit, strconv.Itoa(f.Runs),
-			number(&f.Median), number(f.Low), number(f.High), f.Reference, number(f.Ratio), supported,
-			strconv.Itoa(f.Keys), strconv.FormatInt(f.HoldNs, 10),
-		})
-		if err != nil {
-			return err
-		}
-	}
-	c.Flush()
-	return c.Error()
-}
-
-func number(v *float64) string {
-	if v == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*v, 'g', 6, 64)
 }

@@ -50,7 +50,7 @@ func FuzzFolder(f *testing.F) {
 			return
 		}
 		for form, render := range map[string]func(io.Writer) error{
-			"text": r.Text, "markdown": r.Markdown, "csv": r.CSV, "html": r.HTML, "json": r.JSON,
+			"text": r.Text, "markdown": r.Markdown, "html": r.HTML, "json": r.JSON,
 		} {
 			var out bytes.Buffer
 			if err := render(&out); err != nil || out.Len() == 0 {
