@@ -54,7 +54,7 @@ func build(pkg string) (binary string, err error) {
 	}
 	binary = filepath.Join(builds.dir, path.Base(filepath.ToSlash(pkg)))
 	args := []string{"build", "-o", binary}
-	if raceEnabled {
+	if Race {
 		args = append(args, "-race")
 	}
 	out, err := exec.Command("go", append(args, pkg)...).CombinedOutput()
@@ -68,7 +68,7 @@ func build(pkg string) (binary string, err error) {
 // host process, and what [Build] made is removed at the end.
 func Main(m *testing.M) {
 	HostMain()
-	if raceEnabled && os.Getenv("GORACE") == "" {
+	if Race && os.Getenv("GORACE") == "" {
 		// Each process would sleep for a second before it exits.
 		os.Setenv("GORACE", "atexit_sleep_ms=0")
 	}

@@ -2,4 +2,5 @@
 
 package plugintest
 
-const raceEnabled = false
+// Race is whether the race detector watches this test.
+const Race = false

@@ -2,4 +2,5 @@
 
 package plugintest
 
-const raceEnabled = true
+// Race is whether the race detector watches this test.
+const Race = true
