@@ -109,6 +109,7 @@ local function refuse(key, owner, text, value)
   else
     by, ms = holder(key)
   end
-  local waits = text and select(2, pcall(enter, key, text, owner, nil, true))
-  return {HELD, by, ms, type(waits) == 'string' and 1 or 0}
+  local ok, waits
+  if text then ok, waits = pcall(enter, key, text, owner, nil, true) end
+  return {HELD, by, ms, ok and waits and 1 or 0}
 end

@@ -1,0 +1,45 @@
+package redisnode
+
+import (
+	"strings"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/internal/env"
+)
+
+// TestRefuseOnRedis6: Redis 6 raises errors as strings. That is not the text of
+// a queue in which the place was kept.
+func TestRefuseOnRedis6(t *testing.T) {
+	s, err := env.StartRedis(t.Context(), nil)
+	env.Keep(t, "redis", s, err)
+	raises := strings.Replace(shared(), "redis.call,", `function(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then error(reply.err) end
+  return reply
+end,`, 1)
+	refuses := wholeScript(raises + "read_state()\nreturn refuse(KEYS[1], 'o', call('GET', side .. 'l:{lock}'))\n")
+	all := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
+	defer all.Close()
+	ctx := t.Context()
+	for _, cmd := range [][]any{
+		{"set", "lock", "other 1 0"}, {"set", "~l:{lock}", "0\no 0000000000000000 channel\n"},
+		{"acl", "setuser", "less", "on", "nopass", "~*", "+@all", "-setrange"},
+	} {
+		if err := all.Do(ctx, cmd...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for user, keeps := range map[string]int{"default": 1, "less": 0} {
+		c := all.Conn()
+		defer c.Close()
+		if err := c.AuthACL(ctx, user, "any").Err(); err != nil {
+			t.Fatal(err)
+		}
+		reply, err := c.Eval(ctx, refuses.Text, []string{"lock"}, Keys{}.Head("lock")...).Slice()
+		if f := FieldsOf(reply); err != nil || f.Number(0) != CodeHeld || f.Number(3) != int64(keeps) {
+			t.Errorf("%s: %v, %v", user, reply, err)
+		}
+	}
+}
