@@ -24,7 +24,7 @@ func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 		"core/plugin/serve/sessions.go":            {"aloneFor = 5 * time.Second"},
 		"core/plugin/serve/release.go":             {"releaseBudget = time.Second"},
 		"core/plugin/serve/process.go":             {"closeBudget = 700 * time.Millisecond"},
-		"plugins/internal/redisnode/lua/queue.lua": {"TURN_US, KEY_MS = 2000000, 250000, 2500"},
+		"plugins/internal/redisnode/lua/queue.lua": {"TURN_US, KEY_MS = 2000000, 250000, 3500"},
 		"plugins/redlock/node.go":                  {"pause = min(2*pause+20*time.Millisecond, time.Second)"},
 		"plugins/mysql/internal/statement/row.go":  {"return min(ttl/2, 2*time.Second)"},
 		"plugins/mysql/owners.go":                  {"goneFor = time.Minute"},
