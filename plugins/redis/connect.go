@@ -12,15 +12,13 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/config"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
 // newClient makes the client for one server, a Sentinel group or a Cluster.
 func (t target) newClient(links *redisnode.Links, connected func(context.Context, *goredis.Conn) error) (goredis.UniversalClient, error) {
-	settings := t.opts.Connect
-	settings.RequestTimeout = t.silence()
-	u, err := redisnode.ClientOptions(settings, t.opts.PoolSize, t.tls, t.opts.Logger, links, connected)
+	servers, _, secure := t.settings()
+	u, err := redisnode.ClientOptions(servers, t.opts.PoolSize, secure, t.opts.Logger, links, connected)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +33,7 @@ func (t target) newClient(links *redisnode.Links, connected func(context.Context
 		u.MaxRedirects = 5
 		return goredis.NewClusterClient(u.Cluster()), nil
 	case t.opts.SentinelMaster != "":
-		return goredis.NewFailoverClient(u.Failover()), nil
+		return t.failoverClient(u, links)
 	}
 	o := u.Simple()
 	o.Network = t.network
@@ -111,28 +109,6 @@ func (b *Backend) watchPolicy() {
 			b.node.LookAgain(b.background, *b.server.Load(), b.address())
 		}
 	}
-}
-
-// sentinelSource reads the sentinels' password, nil where it is not in a file.
-func (o Options) sentinelSource() (*config.Source, error) {
-	if o.SentinelPasswordFile == "" {
-		return nil, nil
-	}
-	c := config.Connect{PasswordFile: o.SentinelPasswordFile, DialTimeout: o.DialTimeout, RequestTimeout: o.RequestTimeout}
-	s, err := config.NewSource(c, false, o.Logger)
-	if err != nil {
-		return nil, fmt.Errorf("sentinel_password_file: %w", err)
-	}
-	return s, nil
-}
-
-// loginToSentinel logs in to the one kind of server to which the client does
-// not: it knows only a password that stays the same for sentinels.
-func (b *Backend) loginToSentinel(ctx context.Context, c *goredis.Conn) error {
-	if user := b.target.opts.SentinelUsername; user != "" {
-		return c.AuthACL(ctx, user, b.sentinels.Password()).Err()
-	}
-	return c.Auth(ctx, b.sentinels.Password()).Err()
 }
 
 // refused is a connection that connected refused. The client takes one layer

@@ -41,6 +41,10 @@ type Options struct {
 	SentinelUsername     string `key:"sentinel_username" doc:"ACL user of the sentinels"`
 	SentinelPassword     string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
 	SentinelPasswordFile string `key:"sentinel_password_file" doc:"file with the password of the sentinels, read again for each connection"`
+	// SentinelTLSEnabled is whether the sentinels are connected to with TLS, where
+	// they differ from the servers in that. The other fields about TLS are then
+	// for those that have it. Nil: the sentinels as the servers.
+	SentinelTLSEnabled *bool `key:"sentinel_tls_enabled" doc:"connect to the sentinels with TLS, by the tls keys, or without; as to the servers when not set"`
 	// Cluster reports whether Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
 
@@ -113,6 +117,7 @@ func (o Options) check() error {
 	say(o.WaitTimeout <= 0, "wait_timeout is %v, which is not positive", o.WaitTimeout)
 	say(o.SentinelMaster == "" && o.SentinelUsername+o.SentinelPassword+o.SentinelPasswordFile != "",
 		"sentinel_username, sentinel_password and sentinel_password_file mean nothing without sentinel_master")
+	say(o.SentinelMaster == "" && o.SentinelTLSEnabled != nil, "sentinel_tls_enabled means nothing without sentinel_master")
 	err = errors.Join(err, config.Between("look_every", o.LookEvery, 100*time.Millisecond, time.Hour))
 	say(o.SentinelPassword != "" && o.SentinelPasswordFile != "", "sentinel_password and sentinel_password_file: one of them is enough")
 	return err
@@ -136,6 +141,9 @@ func (t *target) add(a redisnode.Address) error {
 	}
 	if a.DB > 0 {
 		o.DB = a.DB
+	}
+	if a.TLS && o.SentinelTLSEnabled != nil && !*o.SentinelTLSEnabled {
+		return config.Conflict("the former says no TLS, and the latter asks for it", "sentinel_tls_enabled=false", "address")
 	}
 	t.tls = t.tls || a.TLS
 	t.network = a.Network

@@ -96,6 +96,8 @@ func TestBadConfiguration(t *testing.T) {
 		{driver.Config{"sentinel_password_file": "/x"}, "sentinel_master"},
 		{driver.Config{"sentinel_master": "m", "sentinel_password_file": "/does/not/exist"}, "sentinel_password_file"},
 		{driver.Config{"sentinel_master": "m", "sentinel_password_file": "/x", "sentinel_password": "s3cret"}, "sentinel_password and sentinel_password_file"},
+		{driver.Config{"sentinel_tls_enabled": "true"}, "sentinel_master"},
+		{driver.Config{"address": "rediss://s1", "sentinel_master": "m", "sentinel_tls_enabled": "false"}, "sentinel_tls_enabled=false and address"},
 		{driver.Config{"adress": "x"}, `did you mean address`},
 		{driver.Config{"db": "one"}, "db is not a valid int"},
 	} {

@@ -191,6 +191,48 @@ func TestSentinelPasswordFile(t *testing.T) {
 	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "o1"))))
 }
 
+// TestSentinelTLSApart: servers with TLS behind sentinels without, and the reverse.
+func TestSentinelTLSApart(t *testing.T) {
+	ca, dir := configtest.NewAuthority(t), t.TempDir()
+	cert, key := ca.Issue(t, dir, "redis", time.Now().Add(time.Hour))
+	authority := filepath.Join(dir, "ca.pem")
+	configtest.Write(t, authority, ca.PEM)
+	startTLS := func(args []string, lines ...string) (plain, secure string) {
+		port := freePort(t)
+		s := start(t, &env.RedisOptions{Args: args, Lines: append([]string{
+			fmt.Sprint("tls-port ", port), "tls-cert-file " + cert, "tls-key-file " + key, "tls-ca-cert-file " + authority}, lines...)})
+		return s.Addr(), fmt.Sprint("127.0.0.1:", port)
+	}
+	for _, serversHave := range []bool{true, false} {
+		t.Run(fmt.Sprint("servers ", serversHave), func(t *testing.T) {
+			master, masterTLS := startTLS(nil)
+			replication := "no"
+			if serversHave {
+				master, replication = masterTLS, "yes"
+			}
+			sentinel, sentinelTLS := startTLS([]string{"--sentinel"}, "tls-replication "+replication,
+				"sentinel monitor main "+strings.ReplaceAll(master, ":", " ")+" 1")
+			o := Options{SentinelMaster: "main", Address: []string{sentinel}, SentinelTLSEnabled: new(!serversHave),
+				Connect: Connect{TLSEnabled: &serversHave, TLSCAFile: authority, TLSCertFile: cert, TLSKeyFile: key}}
+			if !serversHave {
+				o.Address[0] = "rediss://" + sentinelTLS
+			}
+			useEverything(t, o)
+
+			o.SentinelTLSEnabled = &serversHave // which sentinels do not have there
+			o.Address = []string{strings.TrimPrefix(o.Address[0], "rediss://")}
+			if !serversHave {
+				o.Connect = Connect{}
+			}
+			err := connect(t, o).Check(t.Context())
+			// To a server that waits for the rest the time may be over without a word.
+			if !errors.Is(err, driver.ErrUnavailable) || !serversHave && !strings.Contains(err.Error(), "sentinel_tls_enabled") {
+				t.Errorf("the sentinels as the servers: %v", err)
+			}
+		})
+	}
+}
+
 func TestWaitReplicas(t *testing.T) {
 	master := start(t, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
 	host, port, err := net.SplitHostPort(master.Addr())

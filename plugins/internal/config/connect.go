@@ -116,6 +116,13 @@ func (c Connect) Secure() bool {
 	return c.TLS != nil || c.TLSEnabled != nil && *c.TLSEnabled || len(c.tlsKeys()) > 0
 }
 
+// WithoutTLS returns c without what it says about TLS.
+func (c Connect) WithoutTLS() Connect {
+	c.TLS, c.TLSEnabled, c.TLSInsecure = nil, nil, false
+	c.TLSCAFile, c.TLSCertFile, c.TLSKeyFile, c.TLSServerName = "", "", "", ""
+	return c
+}
+
 // HasPassword reports whether there is a password, in a file or not.
 func (c Connect) HasPassword() bool { return c.Password != "" || c.PasswordFile != "" }
 

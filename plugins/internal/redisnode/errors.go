@@ -98,7 +98,12 @@ func Explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrUnavailable):
+	case errors.Is(err, driver.ErrDenied):
+		return err
+	case strings.Contains(err.Error(), allSentinels) && strings.Contains(err.Error(), "TLS"):
+		return fmt.Errorf("%w: %w: sentinel_tls_enabled says whether the sentinels have TLS, when the servers differ: %w",
+			driver.ErrUnavailable, driver.ErrNotSent, err)
+	case errors.Is(err, driver.ErrUnavailable):
 		return err
 	case errors.Is(err, goredis.ErrClosed):
 		return fmt.Errorf("%w: %w", driver.ErrClosed, err)

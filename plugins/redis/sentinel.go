@@ -1,0 +1,94 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+)
+
+// settings returns those of connections to servers and to sentinels, and whether
+// an address asks for TLS to servers.
+func (t target) settings() (servers, sentinels Connect, secure bool) {
+	servers = t.opts.Connect
+	servers.RequestTimeout = t.silence()
+	sentinels, secure = servers, t.tls
+	apart := t.opts.SentinelTLSEnabled
+	switch {
+	case apart == nil:
+		return servers, sentinels, secure
+	case !*apart:
+		sentinels = sentinels.WithoutTLS()
+	case servers.TLSEnabled != nil && !*servers.TLSEnabled:
+		servers, secure = servers.WithoutTLS(), false // the address is the sentinels'
+	}
+	sentinels.TLSEnabled = apart
+	return servers, sentinels, secure
+}
+
+// failoverClient makes the client for a Sentinel group. It dials servers and
+// sentinels with one function, and calls the hook for servers alone.
+func (t target) failoverClient(u *goredis.UniversalOptions, links *redisnode.Links) (goredis.UniversalClient, error) {
+	if t.opts.SentinelTLSEnabled == nil {
+		return goredis.NewFailoverClient(u.Failover()), nil
+	}
+	_, sentinels, _ := t.settings()
+	s, err := redisnode.ClientOptions(sentinels, t.opts.PoolSize, false, t.opts.Logger, links, nil)
+	if err != nil {
+		return nil, err
+	}
+	dialServer := u.Dialer
+	u.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if network == serverNetwork {
+			return dialServer(ctx, "tcp", addr)
+		}
+		return s.Dialer(ctx, network, addr)
+	}
+	c := goredis.NewFailoverClient(u.Failover())
+	c.AddHook(serverHook{})
+	return c, nil
+}
+
+// serverNetwork is what the dials of servers call the network.
+const serverNetwork = "server"
+
+type serverHook struct{}
+
+// DialHook implements goredis.Hook.
+func (serverHook) DialHook(next goredis.DialHook) goredis.DialHook {
+	return func(ctx context.Context, _, addr string) (net.Conn, error) { return next(ctx, serverNetwork, addr) }
+}
+
+// ProcessHook implements goredis.Hook.
+func (serverHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+
+// ProcessPipelineHook implements goredis.Hook.
+func (serverHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
+// sentinelSource reads the sentinels' password, nil where it is not in a file.
+func (o Options) sentinelSource() (*config.Source, error) {
+	if o.SentinelPasswordFile == "" {
+		return nil, nil
+	}
+	c := config.Connect{PasswordFile: o.SentinelPasswordFile, DialTimeout: o.DialTimeout, RequestTimeout: o.RequestTimeout}
+	s, err := config.NewSource(c, false, o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("sentinel_password_file: %w", err)
+	}
+	return s, nil
+}
+
+// loginToSentinel logs in to the one kind of server to which the client does
+// not: it knows only a password that stays the same for sentinels.
+func (b *Backend) loginToSentinel(ctx context.Context, c *goredis.Conn) error {
+	if user := b.target.opts.SentinelUsername; user != "" {
+		return c.AuthACL(ctx, user, b.sentinels.Password()).Err()
+	}
+	return c.Auth(ctx, b.sentinels.Password()).Err()
+}
