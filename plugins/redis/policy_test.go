@@ -3,11 +3,17 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/env"
 )
 
 // A server that begins to evict grants nothing any more, once it was looked at,
@@ -96,4 +102,61 @@ func TestPolicyOfAFrozenMaster(t *testing.T) {
 		b.node.LookAgain(ctx, *b.server.Load(), b.address())
 		return b.node.Refusal() == nil
 	})
+}
+
+// startReplica starts a node of the Cluster of master that follows it.
+func startReplica(t *testing.T, master *env.Server, lines ...string) *env.Server {
+	t.Helper()
+	bus := fmt.Sprint(freePort(t))
+	s := start(t, &env.RedisOptions{Lines: append([]string{
+		"cluster-enabled yes", "cluster-port " + bus, "cluster-node-timeout 2000", "repl-diskless-sync-delay 0"}, lines...)})
+	host, port, err := net.SplitHostPort(s.Addr())
+	must(t, err)
+	m, c := plain(t, master), plain(t, s)
+	must(t, m.Do(t.Context(), "CLUSTER", "MEET", host, port, bus).Err())
+	id := m.Do(t.Context(), "CLUSTER", "MYID").Val()
+	eventually(t, "a replica", func() bool { return c.Do(t.Context(), "CLUSTER", "REPLICATE", id).Err() == nil })
+	eventually(t, "replicated", func() bool {
+		return strings.Contains(c.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+	return s
+}
+
+// Replicas that evict keep no lock, and are judged when they are masters.
+func TestPolicyOfReplicas(t *testing.T) {
+	ctx := t.Context()
+	all, opts := startCluster(t, 3, "repl-diskless-sync-delay 0")
+	opts.Address = nil
+	for _, master := range all[:3] {
+		s := startReplica(t, master, "maxmemory 100mb", "maxmemory-policy allkeys-lru")
+		all, opts.Address = append(all, s), append(opts.Address, s.Addr())
+	}
+	for _, s := range all {
+		c := plain(t, s)
+		eventually(t, "each node knows all", func() bool {
+			slots, err := c.ClusterSlots(ctx).Result()
+			return err == nil && len(slots) == 3 && !slices.ContainsFunc(slots, func(s goredis.ClusterSlot) bool { return len(s.Nodes) != 2 })
+		})
+	}
+	for round := range 10 {
+		b := connect(t, opts)
+		for i := range 60 {
+			if i == 30 {
+				for _, s := range all {
+					must(t, plain(t, s).ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
+				}
+			}
+			_, err := b.TryAcquire(ctx, lease(fmt.Sprint(round, i), "o"))
+			if err != nil && (i < 30 || errors.Is(err, driver.ErrDenied)) {
+				t.Fatalf("round %d, acquire %d: %v", round, i, err)
+			}
+		}
+		eventually(t, "the check holds", func() bool {
+			err := b.Check(ctx)
+			if errors.Is(err, driver.ErrDenied) {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			return err == nil
+		})
+	}
 }
