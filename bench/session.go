@@ -154,11 +154,11 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		own = OwnPrefix(f.says, cfg) != ""
 	}
 	b, err := s.open(ctx, f.Name, f.Path, cfg)
+	if own && (err == nil || ctx.Err() != nil) {
+		s.own = append(s.own, f) // an interrupted check may have made what it needs
+	}
 	if err != nil {
 		return err
-	}
-	if own {
-		s.own = append(s.own, f)
 	}
 	sub := s.pluginSubject(b, f)
 	sub.server = harm
