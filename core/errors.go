@@ -132,7 +132,7 @@ func (e *Error) cause() string {
 		switch {
 		case ok:
 			rest = named
-		case said == "":
+		case said == "", strings.HasSuffix(before, ": "): // it begins a cause
 			rest = after
 		default:
 			said, rest = said+e.Backend+": ", after

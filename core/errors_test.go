@@ -19,6 +19,8 @@ func TestErrorSaysWhatFailedOnce(t *testing.T) {
 		{"acquire", "other", down, `acquire "other" on redis: acquire "jobs": dial tcp: refused`},
 		{"acquire", "jobs", fmt.Errorf(`%w; withdrawing it: redis: release "jobs": %w`, down, context.Canceled),
 			`acquire "jobs" on redis: dial tcp: refused; withdrawing it: context canceled`},
+		{"acquire", "jobs", fmt.Errorf(`outcome is unknown: redis: %w; withdrawing it: redis: %w`, down, context.Canceled),
+			`acquire "jobs" on redis: outcome is unknown: dial tcp: refused; withdrawing it: context canceled`},
 		{"acquire", "jobs", errors.New(`request was not sent: redis: wait for "jobs": redis: nil`), `acquire "jobs" on redis: request was not sent: redis: nil`},
 		{"acquire", "a\"\n", errors.New(`redis: acquire "a\"\n": no`), `acquire "a\"\n" on redis: no`},
 		{"check", "", errors.New("redis: check: no answer"), "check on redis: no answer"},
