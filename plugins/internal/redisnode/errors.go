@@ -78,7 +78,6 @@ var nevers = []struct{ text, advice string }{
 	{"bad lua script", needsScripts},
 	{"error compiling script", needsScripts},
 	{"undeclared key", needsScripts + "; Dragonfly does with --default_lua_flags=allow-undeclared-keys"},
-	{"non local key", "this server is part of a Cluster: set cluster"},
 	{"cluster support disabled", "this server is no part of a Cluster: cluster must not be set"},
 	{"db index", "see db: a Cluster has one database as a rule"},
 	{"invalid db", "see db: a Cluster has one database as a rule"},
