@@ -21,7 +21,7 @@ func (s Server) Evicts(addr string) error {
 	if s.policy == "" || s.policy == "noeviction" {
 		return nil
 	}
-	return fmt.Errorf("%w: %w: %s has maxmemory-policy %s, which may delete a lock that is held; set it to noeviction",
+	return fmt.Errorf("%w: %w: %s has maxmemory-policy %s, which may delete a lock that is held; set it to noeviction (in a managed service by a parameter group of your own)",
 		driver.ErrDenied, driver.ErrNotSent, addr, s.policy)
 }
 
