@@ -65,6 +65,11 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 		b.links.Refused()
 		return refused{err}
 	}
+	if db := b.target.opts.DB; db != 0 && b.target.topology == redisnode.Cluster { // the client selects none
+		if err := c.Select(ctx, db).Err(); err != nil {
+			return refused{redisnode.Unsent(redisnode.Explain(err))}
+		}
+	}
 	if s.Sentinel || s.Replica() { // of a Cluster: the client asks it for the slots
 		return nil
 	}

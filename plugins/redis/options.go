@@ -26,7 +26,8 @@ type Options struct {
 	// may be under way at once. More help only when the server is far away:
 	// fewer make larger batches. Wake-ups have a connection more. 1 to 1000.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
-	// DB is the number of the database; Cluster has only 0.
+	// DB is the number of the database. A Cluster has only 0, but for Valkey from
+	// 9 on, by its cluster-databases.
 	DB int `key:"db" default:"0" doc:"number of the database"`
 	// Prefix goes before every key and channel. Backends with different
 	// prefixes do not see each other's locks; without a prefix the lock "x" is
@@ -110,7 +111,6 @@ func (o Options) check() error {
 		}
 	}
 	say(o.Cluster && o.SentinelMaster != "", "cluster and sentinel_master: a Cluster has no sentinels")
-	say(o.Cluster && o.DB != 0, "cluster and db: a Cluster has only database 0")
 	say(o.Cluster && o.WaitReplicas != 0, "cluster and wait_replicas: WAIT cannot be sent to the node of a key")
 	say(o.DB < 0, "db is %d, less than 0", o.DB)
 	say(o.WaitReplicas < 0, "wait_replicas is %d, less than 0", o.WaitReplicas)
@@ -133,8 +133,6 @@ func (t *target) add(a redisnode.Address) error {
 		return fmt.Errorf("%w: address: a unix socket stands alone", driver.ErrConfig)
 	case a.DB > 0 && o.DB != 0 && a.DB != o.DB:
 		return fmt.Errorf("%w: db: the URL in address has another", driver.ErrConfig)
-	case a.DB > 0 && o.Cluster:
-		return fmt.Errorf("%w: cluster and db: a Cluster has only database 0", driver.ErrConfig)
 	}
 	if err := redisnode.Take(&o.Connect, a); err != nil {
 		return err

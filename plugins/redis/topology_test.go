@@ -128,6 +128,36 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+// TestClusterDatabase: Valkey has several databases in a Cluster from 9 on, and
+// elsewhere a connection says that there is one.
+func TestClusterDatabase(t *testing.T) {
+	var major int
+	for line := range strings.Lines(plain(t, start(t, nil)).Info(t.Context(), "server").Val()) {
+		_, _ = fmt.Sscanf(line, "valkey_version:%d", &major)
+	}
+	if major < 9 {
+		_, o := startCluster(t, 1)
+		o.DB = 1
+		err := connect(t, o).Check(t.Context())
+		if !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "see db: ") {
+			t.Errorf("database 1 of a Cluster with one: %v", err)
+		}
+		return
+	}
+	_, o := startCluster(t, 3, "cluster-databases 2")
+	other := connect(t, o)
+	o.DB = 1
+	useEverything(t, o)
+	held := lease("one name", "o")
+	acquire(t, other, held)
+	acquire(t, connect(t, o), held)
+	o.DB = 2
+	err := connect(t, o).Check(t.Context())
+	if !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "cluster-databases") {
+		t.Errorf("database 2 of two: %v", err)
+	}
+}
+
 func TestSentinel(t *testing.T) {
 	master := start(t, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
 	host, port, err := net.SplitHostPort(master.Addr())

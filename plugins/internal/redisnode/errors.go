@@ -62,8 +62,9 @@ var verdicts = map[string]verdict{
 }
 
 const (
-	needsScripts = "this store does not run the scripts that locks are made of; Redis from 6.0 on and Valkey do"
-	needsCommand = "this store lacks a command; Redis from 6.0 on and Valkey have all"
+	needsScripts  = "this store does not run the scripts that locks are made of; Redis from 6.0 on and Valkey do"
+	needsDatabase = "see db: a Cluster has one database, or as many as cluster-databases says in Valkey from 9 on"
+	needsCommand  = "this store lacks a command; Redis from 6.0 on and Valkey have all"
 )
 
 // nevers are texts, in lower case, of replies without a code that come again
@@ -79,8 +80,9 @@ var nevers = []struct{ text, advice string }{
 	{"error compiling script", needsScripts},
 	{"undeclared key", needsScripts + "; Dragonfly does with --default_lua_flags=allow-undeclared-keys"},
 	{"cluster support disabled", "this server is no part of a Cluster: cluster must not be set"},
-	{"db index", "see db: a Cluster has one database as a rule"},
-	{"invalid db", "see db: a Cluster has one database as a rule"},
+	{"db index", needsDatabase},
+	{"invalid db", needsDatabase},
+	{"select is not allowed", needsDatabase},
 }
 
 // scriptError finds the code in what Redis 6 makes of an error inside a script.
