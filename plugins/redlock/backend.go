@@ -194,7 +194,8 @@ const closeGrace = 400 * time.Millisecond
 // settle has the nodes that missed the end of a lease told again: after Close
 // nobody would do it.
 func (b *Backend) settle(ctx context.Context) {
-	for end := time.After(closeGrace); ; {
+	end := time.After(closeGrace)
+	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {
 		owing := false
 		for _, n := range b.nodes {
 			owing = n.hurry() || owing
@@ -203,7 +204,7 @@ func (b *Backend) settle(ctx context.Context) {
 			return
 		}
 		select {
-		case <-time.After(b.opts.NodeTimeout / 2):
+		case <-time.After(pause):
 		case <-end:
 			return
 		case <-ctx.Done():

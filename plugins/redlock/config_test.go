@@ -207,7 +207,8 @@ func TestNoGoroutineLeft(t *testing.T) {
 		work.Wait()
 		began := time.Now()
 		must(t, b.Close(t.Context()))
-		if took := time.Since(began); took > 2*time.Second {
+		// A question to the node's queue may be under way for request_timeout, 2 s.
+		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("close took %v", took)
 		}
 		// The client's own probe of a node that refuses connections sleeps for a
