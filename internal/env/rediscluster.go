@@ -72,8 +72,11 @@ func awaitCluster(ctx context.Context, s *Server, size int) error {
 	defer c.Close()
 	return Retry(ctx, "the Cluster of "+s.Addr(), func() error {
 		info, err := c.ClusterInfo(ctx).Result()
-		if err == nil && !(strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", size))) {
-			err = errors.New("its nodes do not agree yet")
+		// Its state is ok without all slots where that is configured.
+		for _, line := range []string{"cluster_state:ok", fmt.Sprint("cluster_known_nodes:", size), fmt.Sprint("cluster_slots_assigned:", slots)} {
+			if err == nil && !strings.Contains(info, line+"\r") {
+				err = errors.New("its nodes do not agree yet")
+			}
 		}
 		return err
 	})
