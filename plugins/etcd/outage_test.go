@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // TestForgottenConnections: a firewall drops what comes over the connections that
@@ -22,9 +22,7 @@ import (
 // made long before grpc's pings find that out.
 func TestForgottenConnections(t *testing.T) {
 	t.Parallel() // it waits
-	p, err := fault.NewProxy(start(t, nil).Addr())
-	must(t, err)
-	t.Cleanup(func() { must(t, p.Close()) })
+	p := backendtest.NewProxy(t, start(t, nil).Addr())
 	c := core.New(connect(t, Options{Address: []string{p.Addr()}}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
 	var held []*core.Lease
 	for i := range 20 {

@@ -48,7 +48,7 @@ func failover(t *testing.T, master, replica *env.Server) {
 func TestFailoverThatCutsNothing(t *testing.T) {
 	master := start(t, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
 	replica := follower(t, master)
-	address := backendtest.NewForwarder(t, master.Addr())
+	address := backendtest.NewProxy(t, master.Addr())
 	b := connect(t, Options{Address: []string{address.Addr()}})
 	client := core.New(b, nil)
 	t.Cleanup(func() { must(t, client.Close(context.WithoutCancel(t.Context()))) })
@@ -66,7 +66,7 @@ func TestFailoverThatCutsNothing(t *testing.T) {
 	for round := range 5 {
 		failover(t, master, replica)
 		master, replica = replica, master
-		address.Lead(master.Addr())
+		must(t, address.Lead(master.Addr()))
 		l, err := client.Lock(fmt.Sprint("free", round), nil)
 		must(t, err)
 		within, cancel := context.WithTimeout(ctx, time.Second)
@@ -91,11 +91,11 @@ func TestFailoverThatCutsNothing(t *testing.T) {
 func TestFailoverIsSeenByAnIdleHost(t *testing.T) {
 	master := start(t, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
 	replica := follower(t, master)
-	address := backendtest.NewForwarder(t, master.Addr())
+	address := backendtest.NewProxy(t, master.Addr())
 	b := connect(t, Options{Address: []string{address.Addr()}})
 	must(t, b.Check(t.Context()))
 	failover(t, master, replica)
-	address.Lead(replica.Addr())
+	must(t, address.Lead(replica.Addr()))
 	c := plain(t, replica)
 	eventually(t, "connected to the promoted server", func() bool {
 		list := c.ClientList(t.Context()).Val()
@@ -106,7 +106,7 @@ func TestFailoverIsSeenByAnIdleHost(t *testing.T) {
 // Of two masters behind one address a host uses one, while it serves.
 func TestTwoMastersBehindOneAddress(t *testing.T) {
 	one, other := start(t, nil), start(t, nil)
-	address := backendtest.NewForwarder(t, one.Addr(), other.Addr())
+	address := backendtest.NewProxy(t, one.Addr(), other.Addr())
 	b := connect(t, Options{Address: []string{address.Addr()}, PoolSize: 8})
 	first := acquire(t, b, lease("held", "first"))
 	ctx := t.Context()
@@ -142,7 +142,7 @@ func TestTwoMastersBehindOneAddress(t *testing.T) {
 
 	// When the one in use is gone, the other takes its place.
 	must(t, one.Stop())
-	address.Lead(other.Addr())
+	must(t, address.Lead(other.Addr()))
 	eventually(t, "granted by the other", func() bool {
 		_, err := b.TryAcquire(ctx, lease("next", "o"))
 		return err == nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // Nodes that are farther away than node_timeout never vote. Errors say so, with
@@ -18,9 +19,7 @@ func TestNodesFartherThanNodeTimeout(t *testing.T) {
 	addresses := []string{nodes[0].Addr()}
 	var proxies []*fault.Proxy
 	for _, s := range nodes[1:] {
-		p, err := fault.NewProxy(s.Addr())
-		must(t, err)
-		t.Cleanup(func() { must(t, p.Close()) })
+		p := backendtest.NewProxy(t, s.Addr())
 		must(t, p.Delay(60*time.Millisecond, 0))
 		addresses, proxies = append(addresses, p.Addr()), append(proxies, p)
 	}

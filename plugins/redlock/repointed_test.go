@@ -7,12 +7,13 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // failover starts a replica of node and makes it the master, without cutting a
 // connection; later ones lead there.
-func failover(t *testing.T, node *env.Server, address *backendtest.Forwarder) {
+func failover(t *testing.T, node *env.Server, address *fault.Proxy) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(node.Addr())
 	must(t, err)
@@ -25,19 +26,19 @@ func failover(t *testing.T, node *env.Server, address *backendtest.Forwarder) {
 	must(t, plain(t, node).Do(t.Context(), "FAILOVER").Err())
 	is(node, "role:slave")
 	is(replica, "role:master")
-	address.Lead(replica.Addr())
+	must(t, address.Lead(replica.Addr()))
 }
 
 // Nodes that fail over behind their addresses, without a connection being cut, are
 // connected to again, and vote after max_ttl.
 func TestFailoverOfNodesThatCutsNothing(t *testing.T) {
 	nodes := start(t, 3, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
-	addresses := make([]*backendtest.Forwarder, len(nodes))
+	addresses := make([]*fault.Proxy, len(nodes))
 	cfg := config(nodes, driver.Config{"max_ttl": "4s", "node_timeout": "200ms"})
 	must(t, initialise(t.Context(), cfg))
 	var all []string
 	for i, s := range nodes {
-		addresses[i] = backendtest.NewForwarder(t, s.Addr())
+		addresses[i] = backendtest.NewProxy(t, s.Addr())
 		all = append(all, addresses[i].Addr())
 	}
 	cfg["address"] = strings.Join(all, ",")
