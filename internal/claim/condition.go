@@ -53,7 +53,7 @@ var conditions = []struct {
 	{NoSpareReplica, "fewer replicas are connected than `wait_replicas` asks for"},
 	{SeveralWriters, "hosts write on several nodes of Galera or group replication, or by a proxy that shares connections"},
 	{TwoStores, "an address leads to two servers or clusters that do not know each other"},
-	{ClockForward, "a server's clock was set forward by more than what is left of a lease"},
+	{ClockForward, "a server's clock was set forward by more than what is left of a lease, or is ahead by as much of that of the server before it"},
 	{ClockBack, "a server's clock was set back, or is behind that of the server before it"},
 	{HostStopped, "the host's process was stopped, or got no time to run"},
 	{PluginDied, "the plugin process has died, or stalled and was replaced"},

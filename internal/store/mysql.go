@@ -45,13 +45,13 @@ var mysqlKind = &Store{
 			},
 			{
 				Rules: claim.Twice(), All: []claim.Condition{claim.ClockForward},
-				Why:    "rows end by the server's UTC_TIMESTAMP",
+				Why: "rows end at a time of the server's UTC_TIMESTAMP. So even a failover in order grants twice when the promoted server's clock is ahead: " +
+					"a lease ends by as much too early. Keep the servers' clocks together, or wait for the longest TTL before the new one takes writes",
 				Source: 22,
 			},
 			{
 				Rules: claim.Twice(), All: []claim.Condition{claim.ClockBack, claim.FailedOver},
-				Why: "rows end at a time of the server's UTC_TIMESTAMP, and that of the promoted server is ahead of the one before it: " +
-					"a lease ends by as much too early. Keep the servers' clocks together, or wait for the longest TTL before the new one takes writes",
+				Why:    "the clock of the promoted server is ahead of that of the one before it, which was set back: a lease ends by as much too early",
 				Source: 22,
 			},
 			{

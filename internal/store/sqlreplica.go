@@ -22,7 +22,7 @@ const ahead = 3 * time.Second
 // sqlFailovers let the replica take over, in order, and the server later again.
 var sqlFailovers = []Operation{
 	sqlFailover("failover", "the replica takes over, in order, and hosts are led to it", (*fault.Proxy).Retarget),
-	sqlFailover("failover-ahead", "the replica, whose clock is 3 s ahead, takes over, in order, and hosts are led to it", (*fault.Proxy).Retarget, claim.ClockBack),
+	sqlFailover("failover-ahead", "the replica, whose clock is 3 s ahead, takes over, in order, and hosts are led to it", (*fault.Proxy).Retarget, claim.ClockForward, claim.ClockBack),
 	// A host leaves a connection that leads to a replica as soon as it is told so.
 	sqlFailover("repoint", "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay", (*fault.Proxy).Lead),
 }
