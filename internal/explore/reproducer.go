@@ -3,10 +3,13 @@ package explore
 import (
 	"bytes"
 	"context"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +21,8 @@ import (
 
 // Reproducer is a schedule that has broken a claim, made small. Its file is its JSON.
 type Reproducer struct {
+	// Name is that of its file, without the extension.
+	Name string `json:"-"`
 	// Finding names what it shows, and Fixed says since when it does not. Shown and
 	// Runs of a reproducer that is fixed are those of the build before.
 	Finding string `json:"finding,omitempty"`
@@ -90,6 +95,20 @@ func (s Reproducer) Text() string {
 	return b.String()
 }
 
+// How says in one line on which store it shows, and what happens there.
+func (s Reproducer) How() string {
+	var does []string
+	for _, e := range s.Schedule.Events {
+		if clause := e.does(); !slices.Contains(does, clause) {
+			does = append(does, clause)
+		}
+	}
+	if len(does) == 0 {
+		return s.Schedule.on() + ": no action, callers alone"
+	}
+	return s.Schedule.on() + ": " + strings.Join(does, "; ")
+}
+
 // on names the store.
 func (s Schedule) on() string {
 	if len(store.Of(s.Backend).Settings) > 1 {
@@ -132,17 +151,22 @@ func (b Bounds) text() string {
 	return fmt.Sprintf("%v to %v", time.Duration(b[0]), time.Duration(b[1]))
 }
 
+// does is what the event's action does, and to whom.
+func (e Event) does() string {
+	a := e.action()
+	if !strings.Contains(a.Does, "%s") {
+		return a.Does
+	}
+	whom := hostName(e.Target)
+	if a.On == OnServer {
+		whom = fmt.Sprint("server ", e.Target+1)
+	}
+	return fmt.Sprintf(a.Does, whom)
+}
+
 // text describes an event.
 func (e Event) text() string {
-	a := e.action()
-	does := a.Does
-	if strings.Contains(does, "%s") {
-		whom := hostName(e.Target)
-		if a.On == OnServer {
-			whom = fmt.Sprint("server ", e.Target+1)
-		}
-		does = fmt.Sprintf(does, whom)
-	}
+	does := e.does()
 	when := fmt.Sprintf("After %v", time.Duration(e.At))
 	if e.Trigger != "" {
 		when += fmt.Sprintf(", at %q of %s", e.Trigger, hostName(e.Of))
@@ -163,12 +187,17 @@ func (s Reproducer) WriteFile(path string) error {
 }
 
 // ReadReproducer reads a reproducer file, and checks that it can be played.
-func ReadReproducer(path string) (s Reproducer, err error) {
+func ReadReproducer(path string) (Reproducer, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return s, err
+		return Reproducer{}, err
 	}
-	in := json.NewDecoder(bytes.NewReader(b))
+	return parse(path, b)
+}
+
+func parse(path string, text []byte) (s Reproducer, err error) {
+	s.Name = strings.TrimSuffix(filepath.Base(path), ".json")
+	in := json.NewDecoder(bytes.NewReader(text))
 	in.DisallowUnknownFields()
 	if err := in.Decode(&s); err != nil {
 		return s, fmt.Errorf("reproducer %s: %w", path, err)
@@ -177,6 +206,20 @@ func ReadReproducer(path string) (s Reproducer, err error) {
 		return s, fmt.Errorf("reproducer %s: %w", path, err)
 	}
 	return s, nil
+}
+
+//go:embed reproducers/*.json
+var kept embed.FS
+
+// Kept are the reproducers of what was found and is fixed, ordered by name.
+func Kept() (all []Reproducer, err error) {
+	files, err := fs.Glob(kept, "reproducers/*.json")
+	for _, file := range files {
+		text, readErr := kept.ReadFile(file)
+		s, parseErr := parse(file, text)
+		all, err = append(all, s), errors.Join(err, readErr, parseErr)
+	}
+	return all, err
 }
 
 // judge is judgeOf, or a stricter one.

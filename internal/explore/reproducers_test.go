@@ -3,7 +3,6 @@ package explore
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
@@ -15,19 +14,15 @@ import (
 // long ones are played with LOCKBENCH_SOAK or LOCKBENCH_LONG, three times each.
 func TestReproducers(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("reproducers/*.json")
-	if err != nil || len(files) == 0 {
+	all, err := Kept()
+	if err != nil || len(all) == 0 {
 		t.Fatalf("no reproducers: %v", err)
 	}
 	long := os.Getenv("LOCKBENCH_SOAK") != "" || os.Getenv("LOCKBENCH_LONG") != ""
 	of := map[string][]Reproducer{}
-	for _, file := range files {
-		s, err := ReadReproducer(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, s := range all {
 		if s.Finding == "" || s.Fixed == "" || s.Rule == "" || s.What == "" {
-			t.Errorf("%s does not say what it shows: %+v", file, s)
+			t.Errorf("%s does not say what it shows: %+v", s.Name, s)
 		}
 		if long || !s.Long {
 			of[s.Schedule.Backend] = append(of[s.Schedule.Backend], s)
