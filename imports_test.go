@@ -95,9 +95,15 @@ var rules = []rule{
 		because: "claims are data: what judges, harms and documents reads them",
 	},
 	{
+		dirs:    []string{"internal/inject"},
+		forbid:  []string{module},
+		allow:   []string{module + "internal/ports", module + "internal/proc"},
+		because: "processes, connections and clocks break alike under any store: tests of plugins use the kit, too",
+	},
+	{
 		dirs:    []string{"internal/store"},
 		forbid:  []string{module + "bench", module + "internal/", module + "core/plugin"},
-		allow:   append([]string{module + "internal/claim", module + "internal/env", module + "internal/fault", module + "internal/ports", module + "internal/store"}, shared...),
+		allow:   append([]string{module + "internal/claim", module + "internal/env", module + "internal/fault", module + "internal/inject", module + "internal/ports", module + "internal/store"}, shared...),
 		because: "everything asks what is known of a store, so that knows nobody who asks",
 	},
 	{

@@ -15,12 +15,12 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // pair is a primary of MariaDB with a replica, behind one address.
 type pair struct {
-	proxy            *fault.Proxy
+	proxy            *inject.Proxy
 	primary, replica *node
 }
 
@@ -56,7 +56,7 @@ func startPair(t *testing.T) *pair {
 		n.must(t, "RESET MASTER") // what each has begun with
 	}
 	p.replica.follow(t, p.primary, "slave_pos")
-	proxy, err := fault.NewProxy(p.primary.Addr())
+	proxy, err := inject.NewProxy(p.primary.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/ports"
 )
 
@@ -76,7 +76,7 @@ func StartEtcdCluster(ctx context.Context, size int, opts *EtcdOptions) (Nodes, 
 		all[i], cluster[i] = m, m.name+"="+loopback("http", m.advertised)
 	}
 	servers := make(Nodes, size)
-	err = fault.AtOnce(size, func(i int) (err error) {
+	err = inject.AtOnce(size, func(i int) (err error) {
 		all[i].cluster = strings.Join(cluster, ",")
 		servers[i], err = launchServer(ctx, all[i].recipe())
 		return err

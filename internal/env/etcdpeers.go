@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"sync"
 
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // EtcdPeers carry what the members of one cluster say to each other, so that a
@@ -124,5 +124,5 @@ func (p *EtcdPeers) Close() error {
 	relays := p.relays
 	p.relays = nil
 	p.mu.Unlock()
-	return fault.Each(relays, func(r *peerRelay) error { return r.server.Close() })
+	return inject.Each(relays, func(r *peerRelay) error { return r.server.Close() })
 }

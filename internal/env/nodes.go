@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // Nodes are several servers.
@@ -18,7 +18,7 @@ type Nodes []*Server
 // does, and returns when all answer. When one fails the others are closed.
 func StartRedisNodes(ctx context.Context, count int, opts *RedisOptions) (Nodes, error) {
 	nodes := make(Nodes, count)
-	err := fault.AtOnce(count, func(i int) (err error) {
+	err := inject.AtOnce(count, func(i int) (err error) {
 		nodes[i], err = StartRedis(ctx, opts)
 		return err
 	})
@@ -61,7 +61,7 @@ func Init(ctx context.Context, binary string, config ...string) error {
 
 // Close closes all servers at the same time.
 func (n Nodes) Close() error {
-	return fault.AtOnce(len(n), func(i int) error {
+	return inject.AtOnce(len(n), func(i int) error {
 		if n[i] == nil {
 			return nil
 		}

@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/ports"
 )
 
@@ -191,10 +191,10 @@ func (s *Server) again(ctx context.Context, keepData, joins bool) error {
 
 // Freeze stops the server's process (SIGSTOP): its connections stay open and
 // nothing is answered.
-func (s *Server) Freeze() error { return s.harm(fault.Freeze) }
+func (s *Server) Freeze() error { return s.harm(inject.Freeze) }
 
 // Resume lets a frozen server go on (SIGCONT).
-func (s *Server) Resume() error { return s.harm(fault.Resume) }
+func (s *Server) Resume() error { return s.harm(inject.Resume) }
 
 func (s *Server) harm(f func(pid int) error) error {
 	s.mu.Lock()

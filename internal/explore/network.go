@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // impairment is what can be done to the way between a host and a server.
 type impairment struct {
 	name, does string
 	// do makes the harm from a number from 0 to 1.
-	do    func(amount float64) func(*fault.Proxy) error
+	do    func(amount float64) func(*inject.Proxy) error
 	lasts Span
 	// stopsFor is as in [Action].
 	stopsFor time.Duration
@@ -35,37 +36,37 @@ const redialed = 4 * time.Second
 
 // impairments are what happens between a host and the servers.
 var impairments = []impairment{
-	{name: "black-hole", swallows: true, does: "nothing passes between %s and the servers", lasts: shortly, do: plain((*fault.Proxy).BlackHole)},
-	{name: "lose-requests", swallows: true, does: "no request passes between %s and the servers", lasts: shortly, do: plain((*fault.Proxy).LoseRequests)},
-	{name: "lose-replies", swallows: true, does: "no answer passes between %s and the servers", lasts: shortly, do: plain((*fault.Proxy).LoseReplies)},
-	{name: "delay-requests", does: "requests are late between %s and the servers", lasts: while, do: func(x float64) func(*fault.Proxy) error {
-		return func(p *fault.Proxy) error { return p.DelayRequests(late(x), 0) }
+	{name: "black-hole", swallows: true, does: "nothing passes between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).BlackHole)},
+	{name: "lose-requests", swallows: true, does: "no request passes between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).LoseRequests)},
+	{name: "lose-replies", swallows: true, does: "no answer passes between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).LoseReplies)},
+	{name: "delay-requests", does: "requests are late between %s and the servers", lasts: while, do: func(x float64) func(*inject.Proxy) error {
+		return func(p *inject.Proxy) error { return p.DelayRequests(late(x), 0) }
 	}},
-	{name: "delay-replies", does: "answers are late between %s and the servers", lasts: while, do: func(x float64) func(*fault.Proxy) error {
-		return func(p *fault.Proxy) error { return p.Delay(late(x), 0) }
+	{name: "delay-replies", does: "answers are late between %s and the servers", lasts: while, do: func(x float64) func(*inject.Proxy) error {
+		return func(p *inject.Proxy) error { return p.Delay(late(x), 0) }
 	}},
-	{name: "jitter", does: "answers are now and then late between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*fault.Proxy) error {
+	{name: "jitter", does: "answers are now and then late between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*inject.Proxy) error {
 		d := time.Duration(2+28*x) * time.Millisecond
-		return func(p *fault.Proxy) error { return p.Delay(d, d) }
+		return func(p *inject.Proxy) error { return p.Delay(d, d) }
 	}},
-	{name: "throttle", does: "the line is slow between %s and the servers", lasts: while, do: func(x float64) func(*fault.Proxy) error {
-		return func(p *fault.Proxy) error { return p.Throttle(1 + int(63*(1-x))) }
+	{name: "throttle", does: "the line is slow between %s and the servers", lasts: while, do: func(x float64) func(*inject.Proxy) error {
+		return func(p *inject.Proxy) error { return p.Throttle(1 + int(63*(1-x))) }
 	}},
-	{name: "fragment", does: "data come in small pieces between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*fault.Proxy) error {
-		return func(p *fault.Proxy) error { return p.Fragment(256-int(192*x), 200*time.Microsecond) }
+	{name: "fragment", does: "data come in small pieces between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*inject.Proxy) error {
+		return func(p *inject.Proxy) error { return p.Fragment(256-int(192*x), 200*time.Microsecond) }
 	}},
-	{name: "resets", does: "some messages end in a reset between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*fault.Proxy) error {
-		return func(p *fault.Proxy) error { return p.Reset(0.002 + 0.018*x) }
+	{name: "resets", does: "some messages end in a reset between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*inject.Proxy) error {
+		return func(p *inject.Proxy) error { return p.Reset(0.002 + 0.018*x) }
 	}},
-	{name: "forget-clients", swallows: true, does: "the connections of %s end, and the servers are not told", lasts: while, mild: true, do: plain((*fault.Proxy).ForgetClients)},
-	{name: "forget-servers", swallows: true, does: "the servers see the end of the connections of %s, which is not told", lasts: while, stopsFor: redialed, do: plain((*fault.Proxy).ForgetServer)},
-	{name: "hold-connections", swallows: true, does: "requests over the connections of %s wait, those over new ones pass", lasts: while, stopsFor: redialed, do: plain((*fault.Proxy).HoldConnections)},
-	{name: "silence", swallows: true, does: "the connections of %s to the servers die but for the newest, and nobody is told", lasts: Span{2 * time.Second, 6 * time.Second}, stopsFor: time.Second, do: plain((*fault.Proxy).Silence)},
-	{name: "refuse", does: "connections are reset and refused between %s and the servers", lasts: shortly, do: plain((*fault.Proxy).Refuse)},
-	{name: "slow-start", does: "connections are slow to begin between %s and the servers", lasts: while, do: func(x float64) func(*fault.Proxy) error {
-		return func(p *fault.Proxy) error { return p.SlowStart(late(x)) }
+	{name: "forget-clients", swallows: true, does: "the connections of %s end, and the servers are not told", lasts: while, mild: true, do: plain((*inject.Proxy).ForgetClients)},
+	{name: "forget-servers", swallows: true, does: "the servers see the end of the connections of %s, which is not told", lasts: while, stopsFor: redialed, do: plain((*inject.Proxy).ForgetServer)},
+	{name: "hold-connections", swallows: true, does: "requests over the connections of %s wait, those over new ones pass", lasts: while, stopsFor: redialed, do: plain((*inject.Proxy).HoldConnections)},
+	{name: "silence", swallows: true, does: "the connections of %s to the servers die but for the newest, and nobody is told", lasts: Span{2 * time.Second, 6 * time.Second}, stopsFor: time.Second, do: plain((*inject.Proxy).Silence)},
+	{name: "refuse", does: "connections are reset and refused between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).Refuse)},
+	{name: "slow-start", does: "connections are slow to begin between %s and the servers", lasts: while, do: func(x float64) func(*inject.Proxy) error {
+		return func(p *inject.Proxy) error { return p.SlowStart(late(x)) }
 	}},
-	{name: "cut", does: "all connections are reset between %s and the servers", mild: true, do: plain((*fault.Proxy).Cut)},
+	{name: "cut", does: "all connections are reset between %s and the servers", mild: true, do: plain((*inject.Proxy).Cut)},
 }
 
 // late is a time from 5 ms to 2 s, in which small ones are as likely as great
@@ -74,8 +75,8 @@ func late(x float64) time.Duration {
 	return time.Duration(5 * math.Pow(400, x) * float64(time.Millisecond))
 }
 
-func plain(do func(*fault.Proxy) error) func(float64) func(*fault.Proxy) error {
-	return func(float64) func(*fault.Proxy) error { return do }
+func plain(do func(*inject.Proxy) error) func(float64) func(*inject.Proxy) error {
+	return func(float64) func(*inject.Proxy) error { return do }
 }
 
 // networkActions are each harm twice: to the ways to all servers; and to that to
@@ -90,11 +91,11 @@ var networkActions = func() []Action {
 }()
 
 // action is the harm to the ways that paths picks.
-func (h impairment) action(name string, paths func(*Host, Event) []*fault.Proxy) Action {
+func (h impairment) action(name string, paths func(*Host, Event) []*inject.Proxy) Action {
 	a := Action{
 		Name: name, Does: h.does, On: OnHost, Needs: []fault.Capability{fault.CapPaths}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
 		Inject: func(_ context.Context, w *System, e Event) error {
-			return fault.Each(paths(w.Hosts[e.Target], e), func(p *fault.Proxy) error {
+			return inject.Each(paths(w.Hosts[e.Target], e), func(p *inject.Proxy) error {
 				heal, err := p.Apart(h.do(e.Amount))
 				w.Setup.Begin(e, heal)
 				return err
@@ -112,13 +113,13 @@ func (h impairment) action(name string, paths func(*Host, Event) []*fault.Proxy)
 }
 
 func (h impairment) toAll() Action {
-	return h.action(h.name, func(host *Host, _ Event) []*fault.Proxy { return host.Paths })
+	return h.action(h.name, func(host *Host, _ Event) []*inject.Proxy { return host.Paths })
 }
 
 // toOne is the harm to the way to one server, where the others are enough. The
 // last digits of an event's amount say which one.
 func (h impairment) toOne() Action {
-	a := h.action(h.name+"-one", func(host *Host, e Event) []*fault.Proxy {
+	a := h.action(h.name+"-one", func(host *Host, e Event) []*inject.Proxy {
 		if len(host.Paths) < 3 {
 			return nil // there is no other majority
 		}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/recorder"
 	"github.com/lockbench/lockbench/internal/store"
@@ -161,14 +161,14 @@ func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.
 
 // heal lets everything pass on the paths again.
 func (p *player) heal() error {
-	return fault.Each(slices.Concat(p.environment.Paths...), (*fault.Proxy).Heal)
+	return inject.Each(slices.Concat(p.environment.Paths...), (*inject.Proxy).Heal)
 }
 
 // end closes the hosts that are still there, and returns those that had to be
 // killed.
 func (p *player) end(w *System) []string {
 	stuck := make([]error, len(w.Hosts))
-	_ = fault.AtOnce(len(w.Hosts), func(i int) error {
+	_ = inject.AtOnce(len(w.Hosts), func(i int) error {
 		if w.Hosts[i].Process != nil {
 			stuck[i] = shut(w.Hosts[i].Process)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/recorder"
 	"github.com/lockbench/lockbench/internal/store"
 )
@@ -49,7 +50,7 @@ func (p *player) close() {
 
 // spec is how a host is started. A recorder that was built from another version
 // gets the same.
-func (p *player) spec(paths []*fault.Proxy, number int, dir, plugin string) recorder.Spec {
+func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) recorder.Spec {
 	cfg := driver.Config{}
 	maps.Copy(cfg, p.backend.Config)
 	maps.Copy(cfg, p.environment.ConfigOf(paths))
@@ -69,7 +70,7 @@ func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 		}
 	}
 	w.Hosts = make([]*Host, len(s.Hosts))
-	return fault.AtOnce(len(s.Hosts), func(i int) error {
+	return inject.AtOnce(len(s.Hosts), func(i int) error {
 		dir := filepath.Join(w.Dir, hostName(i))
 		w.Hosts[i] = &Host{Number: i, Paths: p.environment.Paths[i], Dir: filepath.Join(dir, "tmp")}
 		return p.launch(ctx, w.Hosts[i], dir, s.Hosts[i])

@@ -7,7 +7,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/recorder"
 	"github.com/lockbench/lockbench/internal/store"
 )
@@ -25,7 +25,7 @@ type System struct {
 type Host struct {
 	*recorder.Process
 	Number int
-	Paths  []*fault.Proxy // one to each server
+	Paths  []*inject.Proxy // one to each server
 	// Dir is the TMPDIR of the host and its plugin.
 	Dir string
 }

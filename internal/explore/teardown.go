@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/recorder"
 )
@@ -19,7 +19,7 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	h.Stopped = proc.Now()
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	_ = fault.AtOnce(len(w.Hosts), func(i int) error {
+	_ = inject.AtOnce(len(w.Hosts), func(i int) error {
 		if !w.Hosts[i].Alive() {
 			return nil
 		}

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -60,7 +60,7 @@ func watchTriggers(w *System) *watcher {
 	watch := &watcher{hosts: w.Hosts, waiting: map[*awaited]bool{}}
 	for i, h := range w.Hosts {
 		for _, p := range h.Paths {
-			watch.ends = append(watch.ends, p.Observe(func(way fault.Direction) { watch.pass(i, way) }))
+			watch.ends = append(watch.ends, p.Observe(func(way inject.Direction) { watch.pass(i, way) }))
 		}
 	}
 	return watch
@@ -73,7 +73,7 @@ func (w *watcher) close() {
 }
 
 // pass is told of everything that passes between host and a server.
-func (w *watcher) pass(host int, way fault.Direction) {
+func (w *watcher) pass(host int, way inject.Direction) {
 	for _, a := range w.match(host, way) {
 		close(a.come)
 		select {
@@ -84,14 +84,14 @@ func (w *watcher) pass(host int, way fault.Direction) {
 }
 
 // match takes out those whose trigger has come.
-func (w *watcher) match(host int, way fault.Direction) []*awaited {
+func (w *watcher) match(host int, way inject.Direction) []*awaited {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.waiting) == 0 {
 		return nil
 	}
 	asking, released := w.hosts[host].Asking()
-	request := way == fault.Requests
+	request := way == inject.Requests
 	is := map[Trigger]bool{
 		TriggerSent:     request,
 		TriggerAnswered: !request,

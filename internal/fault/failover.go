@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // failovers promote a replica. In the first two it has not received the last
@@ -35,12 +36,12 @@ var failovers = []Fault{
 	{
 		Name: "demotion", Does: "a replica is promoted and the master made its replica, to which the address leads for another 1.5 s; TTL 10 s",
 		Needs: []Capability{CapRival, CapPaths, CapReplica}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: 1500 * time.Millisecond,
-		Inject: demote, Heal: readdress((*Proxy).Retarget),
+		Inject: demote, Heal: readdress((*inject.Proxy).Retarget),
 	},
 	{
 		Name: "demotion-uncut", Does: "as demotion, and what leads hosts elsewhere cuts no connection: those that there are stay at the old master",
 		Needs: []Capability{CapRival, CapPaths, CapReplica}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: 1500 * time.Millisecond,
-		Inject: demote, Heal: readdress((*Proxy).Lead),
+		Inject: demote, Heal: readdress((*inject.Proxy).Lead),
 	},
 }
 
@@ -76,8 +77,8 @@ func demote(ctx context.Context, s *Setup) error {
 }
 
 // readdress leads hosts to the new master.
-func readdress(by Leading) func(context.Context, *Setup) error {
+func readdress(by inject.Leading) func(context.Context, *Setup) error {
 	return func(_ context.Context, s *Setup) error {
-		return Each(slices.Concat(s.HolderPaths, s.RivalPaths), func(p *Proxy) error { return by(p, s.Replica.Addr()) })
+		return inject.Each(slices.Concat(s.HolderPaths, s.RivalPaths), func(p *inject.Proxy) error { return by(p, s.Replica.Addr()) })
 	}
 }

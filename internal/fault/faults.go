@@ -1,13 +1,15 @@
+// Package fault has the table of faults: what each does to two hosts and to the
+// servers between them, by means of package inject.
 package fault
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Setup is what a round shows to a fault: two hosts that want the same locks,
@@ -18,11 +20,11 @@ type Setup struct {
 	Votes   bool // the servers, each for itself
 	// HolderPaths and RivalPaths lead from each host to each server, in the
 	// order of Servers.
-	HolderPaths, RivalPaths []*Proxy
-	Clocks                  []*Clock // of the servers
+	HolderPaths, RivalPaths []*inject.Proxy
+	Clocks                  []*inject.Clock // of the servers
 	// Replica follows the first server over Link.
 	Replica Replica
-	Link    *Proxy
+	Link    *inject.Proxy
 	// Leader is the index in Servers of the one that leads the others.
 	Leader func(ctx context.Context) (int, error)
 	// ReadOnly makes the servers refuse writes, Exhaust lets them take no more
@@ -38,7 +40,7 @@ type Setup struct {
 	Evict func(ctx context.Context, on bool) error
 	Fill  func(ctx context.Context) error
 
-	Background
+	inject.Background
 }
 
 // Host is a process that takes locks through a plugin process.
@@ -150,34 +152,24 @@ func Names() []string {
 	return names
 }
 
-// Each does the same to several things and joins the errors.
-func Each[T any](of []T, do func(T) error) error {
-	var errs []error
-	for _, x := range of {
-		errs = append(errs, do(x))
-	}
-	return errors.Join(errs...)
-}
-
-// AtOnce does something for each of the numbers below n at the same time, and
-// joins the errors.
-func AtOnce(n int, do func(i int) error) error {
-	errs := make([]error, n)
-	var work sync.WaitGroup
-	for i := range n {
-		work.Go(func() { errs[i] = do(i) })
-	}
-	work.Wait()
-	return errors.Join(errs...)
-}
-
 // EachRunning does the same to the servers that run: one that is down stands
 // still anyway.
 func EachRunning(servers []Server, do func(Server) error) error {
-	return Each(servers, func(s Server) error {
+	return inject.Each(servers, func(s Server) error {
 		if s.Pid() == 0 {
 			return nil
 		}
 		return do(s)
 	})
+}
+
+// SlowServers lets servers run for 10 ms and freezes them for 20 ms, over and
+// over.
+func (s *Setup) SlowServers(by any, servers []Server) {
+	s.WhileRunning(by, func(ctx context.Context) bool {
+		_ = EachRunning(servers, Server.Freeze) // one that has just crashed
+		proc.Sleep(ctx, 20*time.Millisecond)
+		_ = EachRunning(servers, Server.Resume)
+		return proc.Sleep(ctx, 10*time.Millisecond)
+	}, func() error { return EachRunning(servers, Server.Resume) })
 }

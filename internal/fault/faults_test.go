@@ -2,8 +2,7 @@ package fault
 
 import (
 	"context"
-	"net"
-	"slices"
+	"errors"
 	"testing"
 )
 
@@ -86,9 +85,12 @@ func TestServersHarmed(t *testing.T) {
 			if f.Name != tt.fault {
 				continue
 			}
-			must(t, f.Inject(t.Context(), &s))
+			err := f.Inject(t.Context(), &s)
 			if f.Heal != nil {
-				must(t, f.Heal(t.Context(), &s))
+				err = errors.Join(err, f.Heal(t.Context(), &s))
+			}
+			if err != nil {
+				t.Error(err)
 			}
 		}
 		var sum stub
@@ -100,58 +102,6 @@ func TestServersHarmed(t *testing.T) {
 		}
 		if sum.stopped != tt.stopped || sum.wiped != tt.wiped || sum.frozen != tt.frozen || sum.resumed != tt.resume {
 			t.Errorf("%s on %d servers: %+v", tt.fault, tt.servers, sum)
-		}
-	}
-}
-
-func TestRetarget(t *testing.T) {
-	p, first := proxied(t)
-	second := startEcho(t)
-	if got, err := say(dial(t, p), "one", timeout); got != "one" || err != nil {
-		t.Fatalf("%q, %v", got, err)
-	}
-	addr := p.Addr()
-	must(t, p.Retarget(second.listener.Addr().String()))
-	if got, err := say(dial(t, p), "two", timeout); got != "two" || err != nil {
-		t.Fatalf("%q, %v", got, err)
-	}
-	if first.got() != 3 || second.got() != 3 || p.Addr() != addr {
-		t.Errorf("the servers got %d and %d bytes at %s", first.got(), second.got(), p.Addr())
-	}
-}
-
-// TestLead: connections that there are stay, and later ones go to the servers in
-// turn.
-func TestLead(t *testing.T) {
-	p, first := proxied(t)
-	stays := dial(t, p)
-	for _, tt := range []struct {
-		to   []*echo
-		want []int // bytes that each server gets of what is said over two new connections, and the old one
-	}{
-		{nil, []int{3}},
-		{[]*echo{startEcho(t)}, []int{1, 2}},
-		{[]*echo{startEcho(t), startEcho(t)}, []int{1, 1, 1}},
-	} {
-		var at []string
-		for _, e := range tt.to {
-			at = append(at, e.listener.Addr().String())
-		}
-		if len(at) > 0 {
-			must(t, p.Lead(at...))
-		}
-		before := first.got()
-		for _, c := range []net.Conn{stays, dial(t, p), dial(t, p)} {
-			if got, err := say(c, "x", timeout); got != "x" || err != nil {
-				t.Fatalf("%q, %v", got, err)
-			}
-		}
-		got := []int{first.got() - before}
-		for _, e := range tt.to {
-			got = append(got, e.got())
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("led to %v, the servers got %v bytes, want %v", at, got, tt.want)
 		}
 	}
 }

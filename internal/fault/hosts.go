@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // hosts are faults of the holder's processes.
@@ -13,30 +14,30 @@ var hosts = []Fault{
 		Name: "freeze-host", Does: "the holder is frozen until another host has its locks, then goes on",
 		Produces: []claim.Condition{claim.HostStopped},
 		Needs:    []Capability{CapRival},
-		Inject:   func(_ context.Context, s *Setup) error { return Freeze(s.Holder.Pid()) },
-		Heal:     func(_ context.Context, s *Setup) error { return Resume(s.Holder.Pid()) },
+		Inject:   func(_ context.Context, s *Setup) error { return inject.Freeze(s.Holder.Pid()) },
+		Heal:     func(_ context.Context, s *Setup) error { return inject.Resume(s.Holder.Pid()) },
 	},
 	{
 		Name: "freeze-plugin", Does: "the holder's plugin process is frozen", KeepsLeases: true, ActsTTLs: 1.5,
 		Produces: []claim.Condition{claim.PluginDied},
-		Inject:   func(_ context.Context, s *Setup) error { return Freeze(s.Holder.PluginPid()) },
+		Inject:   func(_ context.Context, s *Setup) error { return inject.Freeze(s.Holder.PluginPid()) },
 	},
 	{
 		Name: "kill-host", Does: "the holder is killed, its plugin is not",
 		Needs:  []Capability{CapRival},
-		Inject: func(_ context.Context, s *Setup) error { return Kill(s.Holder.Pid()) },
+		Inject: func(_ context.Context, s *Setup) error { return inject.Kill(s.Holder.Pid()) },
 	},
 	{
 		Name: "kill-plugin", Does: "the holder's plugin process is killed", KeepsLeases: true, ActsTTLs: 1.5,
 		Produces: []claim.Condition{claim.PluginDied},
-		Inject:   func(_ context.Context, s *Setup) error { return Kill(s.Holder.PluginPid()) },
+		Inject:   func(_ context.Context, s *Setup) error { return inject.Kill(s.Holder.PluginPid()) },
 	},
 	{
 		Name: "kill-both", Does: "the holder and its plugin are killed",
 		Produces: []claim.Condition{claim.PluginDied},
 		Needs:    []Capability{CapRival},
 		Inject: func(_ context.Context, s *Setup) error {
-			return errors.Join(Kill(s.Holder.PluginPid()), Kill(s.Holder.Pid()))
+			return errors.Join(inject.Kill(s.Holder.PluginPid()), inject.Kill(s.Holder.Pid()))
 		},
 	},
 }

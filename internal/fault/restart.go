@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // restarts crash servers and start them again.
@@ -32,13 +33,13 @@ var restarts = []Fault{
 
 // restart crashes servers and starts them again.
 func restart(ctx context.Context, servers []Server, keepData bool) error {
-	return errors.Join(Each(servers, Server.Stop), StartAll(ctx, servers, keepData))
+	return errors.Join(inject.Each(servers, Server.Stop), StartAll(ctx, servers, keepData))
 }
 
 // StartAll starts servers at the same time: the members of a cluster serve only
 // together.
 func StartAll(ctx context.Context, servers []Server, keepData bool) error {
-	return AtOnce(len(servers), func(i int) error { return servers[i].Start(ctx, keepData) })
+	return inject.AtOnce(len(servers), func(i int) error { return servers[i].Start(ctx, keepData) })
 }
 
 // reachMajority cuts the holder off from all servers that vote but a bare
@@ -47,10 +48,12 @@ func reachMajority(_ context.Context, s *Setup) error {
 	if !s.Votes {
 		return nil
 	}
-	return Each(s.HolderPaths[minority(s)+1:], (*Proxy).BlackHole)
+	return inject.Each(s.HolderPaths[minority(s)+1:], (*inject.Proxy).BlackHole)
 }
 
-func reachAll(_ context.Context, s *Setup) error { return Each(s.HolderPaths, (*Proxy).Heal) }
+func reachAll(_ context.Context, s *Setup) error {
+	return inject.Each(s.HolderPaths, (*inject.Proxy).Heal)
+}
 
 // wipe restarts without data one of the servers that vote, or all servers.
 func wipe(ctx context.Context, s *Setup) error {

@@ -15,7 +15,7 @@ import (
 	"sync"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
@@ -165,7 +165,7 @@ func (p *Process) KillMachine() error {
 	plugin := p.plugin
 	p.mu.Unlock()
 	if plugin > 0 {
-		err = errors.Join(err, fault.Freeze(plugin), fault.Kill(plugin))
+		err = errors.Join(err, inject.Freeze(plugin), inject.Kill(plugin))
 	}
 	return errors.Join(err, p.Kill(), p.sweep())
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -93,15 +93,15 @@ func frozen(t *testing.T, a, b *Process, name string) bool {
 	await(t, a, "a holds it and has written", wrote)
 	time.Sleep(prepare / 2) // for a to begin with the preparation
 	written := a.Seen().Writes
-	must(fault.Freeze(a.Pid()))
+	must(inject.Freeze(a.Pid()))
 	if proc.Now() >= written[len(written)-1].DoneNs+int64(prepare) {
-		must(fault.Resume(a.Pid())) // frozen in a write it would keep b from writing
+		must(inject.Resume(a.Pid())) // frozen in a write it would keep b from writing
 		must(a.Release(t.Context()))
 		return false
 	}
 	must(b.Acquire([]string{name}, 0, ttl, timeout))
 	await(t, b, "b holds it and has written", wrote)
-	must(fault.Resume(a.Pid()))
+	must(inject.Resume(a.Pid()))
 	await(t, a, "a learns of its loss", func(s Seen) bool { return s.Held() == 0 })
 	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()

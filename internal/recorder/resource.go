@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/fence"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/store"
@@ -48,7 +48,7 @@ func openWriter(r Resources) (writer, error) {
 }
 
 func (w writer) close() error {
-	return fault.Each(w, func(r resource) error { return r.Close() })
+	return inject.Each(w, func(r resource) error { return r.Close() })
 }
 
 // writeTimeout bounds one write: the resources share a machine with faults.

@@ -11,6 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/recorder"
@@ -112,7 +113,7 @@ func (c *cell) ready(ctx context.Context, used bool) (err error) {
 }
 
 // start starts a host that uses the given paths, or none.
-func (c *cell) start(ctx context.Context, host int, paths []*fault.Proxy, more driver.Config) (*recorder.Process, error) {
+func (c *cell) start(ctx context.Context, host int, paths []*inject.Proxy, more driver.Config) (*recorder.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	cfg := driver.Config{}
@@ -332,7 +333,7 @@ func (c *cell) end(ctx context.Context) error {
 			continue
 		}
 		if p.Alive() {
-			_ = fault.Resume(p.Pid()) // a failed round may have left it frozen
+			_ = inject.Resume(p.Pid()) // a failed round may have left it frozen
 		}
 		if err := p.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/recorder"
@@ -125,7 +126,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	} {
 		t.Run(tt.bug+" under "+tt.fault, func(t *testing.T) {
 			t.Parallel()
-			if _, err := fault.ClockLibrary(t.Context(), t.TempDir()); err != nil && tt.fault == "clock-forward" {
+			if _, err := inject.ClockLibrary(t.Context(), t.TempDir()); err != nil && tt.fault == "clock-forward" {
 				env.Missing(t, "cc", &env.NotInstalledError{Program: "cc", Debian: "gcc", Homebrew: "gcc"})
 			}
 			b := Backend{Name: "redis", Path: path, Fencing: "durable", Config: driver.Config{"bug": tt.bug}}

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/store"
@@ -41,7 +41,7 @@ type candidate struct {
 	*host.Process
 	id      int32
 	dead    bool
-	proxies []*fault.Proxy
+	proxies []*inject.Proxy
 }
 
 func newElection(in Input, m mode) *election {
@@ -59,7 +59,7 @@ func (s *election) join(ctx context.Context) (err error) {
 	spec := s.in.Host
 	if s.mode.proxied {
 		spec.Config, err = store.Route(spec.Config, func(address string) (string, error) {
-			p, err := fault.NewProxy(address)
+			p, err := inject.NewProxy(address)
 			if err != nil {
 				return "", err
 			}
@@ -182,13 +182,13 @@ func (s *election) end(ctx context.Context) error {
 }
 
 // cut swallows everything between the candidate and the store.
-func (c *candidate) cut() error { return c.allProxies((*fault.Proxy).BlackHole) }
+func (c *candidate) cut() error { return c.allProxies((*inject.Proxy).BlackHole) }
 
-func (c *candidate) heal() error { return c.allProxies((*fault.Proxy).Heal) }
+func (c *candidate) heal() error { return c.allProxies((*inject.Proxy).Heal) }
 
-func (c *candidate) closeProxies() error { return c.allProxies((*fault.Proxy).Close) }
+func (c *candidate) closeProxies() error { return c.allProxies((*inject.Proxy).Close) }
 
-func (c *candidate) allProxies(do func(*fault.Proxy) error) error {
+func (c *candidate) allProxies(do func(*inject.Proxy) error) error {
 	var errs []error
 	for _, p := range c.proxies {
 		errs = append(errs, do(p))

@@ -12,6 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // timeout is how long a server may take to do what it is told: a replica that
@@ -32,7 +33,7 @@ type Environment struct {
 	// the hosts.
 	product product
 	// Paths are all that were added, of each host.
-	Paths [][]*fault.Proxy
+	Paths [][]*inject.Proxy
 	// Shifted reports whether a clock was moved since [Environment.Again].
 	Shifted bool
 	user    string // as which hosts log in
@@ -91,14 +92,14 @@ func (s *Store) Open(ctx context.Context, w Requirements) (*Environment, error) 
 
 // AddPaths puts one proxy in front of each server, or of all, for one host. They are closed
 // with the environment.
-func (e *Environment) AddPaths() ([]*fault.Proxy, error) {
-	var paths []*fault.Proxy
+func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
+	var paths []*inject.Proxy
 	var at []string
 	for _, server := range e.Setup.Servers {
 		if at = append(at, server.Addr()); e.balanced && len(paths) > 0 {
 			continue
 		}
-		p, err := fault.NewProxy(server.Addr())
+		p, err := inject.NewProxy(server.Addr())
 		if err != nil {
 			return nil, err
 		}
@@ -115,12 +116,12 @@ func (e *Environment) AddPaths() ([]*fault.Proxy, error) {
 }
 
 // lead lets the paths of all hosts that lead to server n lead to others.
-func (e *Environment) lead(n int, by fault.Leading, to ...string) error {
-	return fault.Each(e.Paths, func(paths []*fault.Proxy) error { return by(paths[n], to...) })
+func (e *Environment) lead(n int, by inject.Leading, to ...string) error {
+	return inject.Each(e.Paths, func(paths []*inject.Proxy) error { return by(paths[n], to...) })
 }
 
 // ConfigOf is the configuration of a host that uses the given paths, or none.
-func (e *Environment) ConfigOf(paths []*fault.Proxy) driver.Config {
+func (e *Environment) ConfigOf(paths []*inject.Proxy) driver.Config {
 	cfg := maps.Clone(e.Config)
 	var at []string
 	for _, p := range paths {
@@ -203,7 +204,7 @@ func (e *Environment) Connections(ctx context.Context) (int, error) {
 // Close ends what a fault does in the background, closes the paths, and ends the
 // servers.
 func (e *Environment) Close() error {
-	return errors.Join(e.Setup.EndBackground(), fault.Each(e.end, func(end func() error) error { return end() }), e.servers.Close())
+	return errors.Join(e.Setup.EndBackground(), inject.Each(e.end, func(end func() error) error { return end() }), e.servers.Close())
 }
 
 // startClock makes the clock of one server and its wrapping command, for a
@@ -212,14 +213,14 @@ func (e *Environment) startClock(ctx context.Context, w Requirements) ([]string,
 	if !w.needs(fault.CapClock) {
 		return nil, nil
 	}
-	library, err := fault.ClockLibrary(ctx, w.Dir)
+	library, err := inject.ClockLibrary(ctx, w.Dir)
 	if errors.Is(err, exec.ErrNotFound) {
 		err = &env.NotInstalledError{Program: "cc", Debian: "gcc", Homebrew: "gcc"}
 	}
 	if err != nil {
 		return nil, err
 	}
-	c, err := fault.NewClock(library, w.Dir, fmt.Sprintf("clock-%d", len(e.Setup.Clocks)))
+	c, err := inject.NewClock(library, w.Dir, fmt.Sprintf("clock-%d", len(e.Setup.Clocks)))
 	if err != nil {
 		return nil, err
 	}

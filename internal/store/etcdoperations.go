@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // asked is a step that asks any member.
@@ -143,11 +143,11 @@ func goAstray(ctx context.Context, s *etcdStore, n int) (err error) {
 	if s.stray, err = env.StartEtcdCluster(ctx, 1, nil); err != nil {
 		return err
 	}
-	return s.lead(n, (*fault.Proxy).Retarget, s.stray[0].Addr())
+	return s.lead(n, (*inject.Proxy).Retarget, s.stray[0].Addr())
 }
 
 func comeBack(_ context.Context, s *etcdStore, n int) error {
-	err := s.lead(n, (*fault.Proxy).Retarget, s.Setup.Servers[n].Addr())
+	err := s.lead(n, (*inject.Proxy).Retarget, s.Setup.Servers[n].Addr())
 	return errors.Join(err, s.endStray())
 }
 

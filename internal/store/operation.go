@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // Operation is something that the operator of a store does on an ordinary or a
@@ -47,7 +47,7 @@ func on[P product](do func(ctx context.Context, servers P, n int) error) Step {
 // inTurn does several steps, whatever becomes of one.
 func inTurn(steps ...Step) Step {
 	return func(ctx context.Context, e *Environment, n int) error {
-		return fault.Each(steps, func(step Step) error { return step(ctx, e, n) })
+		return inject.Each(steps, func(step Step) error { return step(ctx, e, n) })
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/fence"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // DialRedis makes a client with the defaults of go-redis from the configuration of
@@ -64,7 +64,7 @@ func DialRedisNodes(cfg driver.Config) (RedisNodes, error) {
 }
 
 // Close closes all of them.
-func (n RedisNodes) Close() error { return fault.Each(n, redis.UniversalClient.Close) }
+func (n RedisNodes) Close() error { return inject.Each(n, redis.UniversalClient.Close) }
 
 // ping is the floor of everything that asks a Redis server: one PING through a
 // pooled client.

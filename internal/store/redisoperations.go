@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // command sends one.
@@ -106,18 +106,18 @@ var onGroups = []Operation{
 		Name: "failover", Does: "the replica takes over, in order, and hosts are led to it; later they are led back", Settings: []string{WithReplica},
 		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
 		Do: func(ctx context.Context, e *Environment, _ int) error {
-			return e.failOver(ctx, e.servers[0].Addr(), e.servers[1].Addr(), (*fault.Proxy).Retarget)
+			return e.failOver(ctx, e.servers[0].Addr(), e.servers[1].Addr(), (*inject.Proxy).Retarget)
 		},
-		Undo: failBack((*fault.Proxy).Retarget),
+		Undo: failBack((*inject.Proxy).Retarget),
 	},
 	{
 		// A host leaves a connection that leads to a replica as soon as it is told so.
 		Name: "repoint", Does: "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay at the old master", Settings: []string{WithReplica},
 		Lasts: untilLost, Stops: true, StopsFor: time.Second, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
 		Do: func(ctx context.Context, e *Environment, _ int) error {
-			return e.failOver(ctx, e.servers[0].Addr(), e.servers[1].Addr(), (*fault.Proxy).Lead)
+			return e.failOver(ctx, e.servers[0].Addr(), e.servers[1].Addr(), (*inject.Proxy).Lead)
 		},
-		Undo: failBack((*fault.Proxy).Lead),
+		Undo: failBack((*inject.Proxy).Lead),
 	},
 	{
 		// The lock is free on the second one, and hosts that have used the first take
@@ -125,14 +125,14 @@ var onGroups = []Operation{
 		Name: "two-masters", Does: "the replica is promoted beside the server, and new connections of hosts lead to both in turn", Settings: []string{WithReplica},
 		Lasts: untilLost, Makes: []claim.Condition{claim.TwoStores},
 		Do: func(ctx context.Context, e *Environment, _ int) error {
-			return errors.Join(e.Setup.Replica.Promote(ctx), e.lead(0, (*fault.Proxy).Lead, e.servers[0].Addr(), e.servers[1].Addr()))
+			return errors.Join(e.Setup.Replica.Promote(ctx), e.lead(0, (*inject.Proxy).Lead, e.servers[0].Addr(), e.servers[1].Addr()))
 		},
 		Undo: func(ctx context.Context, e *Environment, _ int) error { return e.rejoin(ctx) },
 	},
 	{
 		Name: "promote", Does: "the server dies, and the replica, which has missed the last writes, takes over", Settings: []string{WithReplica},
 		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []claim.Condition{claim.ReplicaPromoted},
-		Do: promoteLate, Undo: failBack((*fault.Proxy).Retarget),
+		Do: promoteLate, Undo: failBack((*inject.Proxy).Retarget),
 	},
 	{
 		Name: "restore", Does: "all keys are saved, and restored later", Settings: []string{Plain, WithReplica}, Lasts: whileWatched,
@@ -196,7 +196,7 @@ func promoteLate(ctx context.Context, e *Environment, _ int) error {
 		return err
 	}
 	time.Sleep(missed)
-	return e.Setup.TakeOver(ctx, func(to ...string) error { return e.lead(0, (*fault.Proxy).Retarget, to...) })
+	return e.Setup.TakeOver(ctx, func(to ...string) error { return e.lead(0, (*inject.Proxy).Retarget, to...) })
 }
 
 // missed is how much of the last writes a replica has missed that is promoted.

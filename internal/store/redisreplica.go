@@ -10,13 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // startReplica starts a replica of the first server behind a link that can be
 // cut, and waits until it follows.
 func (e *Environment) startReplica(ctx context.Context, _ Requirements) error {
-	link, err := fault.NewProxy(e.servers[0].Addr())
+	link, err := inject.NewProxy(e.servers[0].Addr())
 	if err != nil {
 		return err
 	}
@@ -108,14 +108,14 @@ func (e *Environment) rejoin(ctx context.Context) error {
 	}
 	first := e.servers[0].Addr()
 	return errors.Join(
-		env.RedisDo(ctx, first, "REPLICAOF", "NO", "ONE"), e.Setup.Link.Heal(), e.lead(0, (*fault.Proxy).Retarget, first),
+		env.RedisDo(ctx, first, "REPLICAOF", "NO", "ONE"), e.Setup.Link.Heal(), e.lead(0, (*inject.Proxy).Retarget, first),
 		followClosely(ctx, r.Addr(), e.Setup.Link.Addr()))
 }
 
 // failOver lets the replica at to become the master of the one at from, in
 // order: writes stall until it has all of them. The hosts are led to it, by a
 // Retarget or a Lead.
-func (e *Environment) failOver(ctx context.Context, from, to string, by fault.Leading) error {
+func (e *Environment) failOver(ctx context.Context, from, to string, by inject.Leading) error {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (e *Environment) failOver(ctx context.Context, from, to string, by fault.Le
 }
 
 // failBack is the opposite of a failover to the replica.
-func failBack(by fault.Leading) Step {
+func failBack(by inject.Leading) Step {
 	return func(ctx context.Context, e *Environment, _ int) error {
 		first, second := e.servers[0].Addr(), e.Setup.Replica.Addr()
 		if err := e.failOver(ctx, second, first, by); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // ahead is by how much the clock of a replica is ahead that is promoted: by more
@@ -21,13 +21,13 @@ const ahead = 3 * time.Second
 
 // sqlFailovers let the replica take over, in order, and the server later again.
 var sqlFailovers = []Operation{
-	sqlFailover("failover", "the replica takes over, in order, and hosts are led to it", (*fault.Proxy).Retarget),
-	sqlFailover("failover-ahead", "the replica, whose clock is 3 s ahead, takes over, in order, and hosts are led to it", (*fault.Proxy).Retarget, claim.ClockForward, claim.ClockBack),
+	sqlFailover("failover", "the replica takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget),
+	sqlFailover("failover-ahead", "the replica, whose clock is 3 s ahead, takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget, claim.ClockForward, claim.ClockBack),
 	// A host leaves a connection that leads to a replica as soon as it is told so.
-	sqlFailover("repoint", "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay", (*fault.Proxy).Lead),
+	sqlFailover("repoint", "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay", (*inject.Proxy).Lead),
 }
 
-func sqlFailover(name, does string, by fault.Leading, makes ...claim.Condition) Operation {
+func sqlFailover(name, does string, by inject.Leading, makes ...claim.Condition) Operation {
 	o := Operation{
 		Name: name, Does: does, Settings: []string{WithReplica}, Lasts: untilLost, Stops: true, StopsFor: time.Second, Recovers: time.Second,
 		Makes: append(makes, claim.FailedOver),
@@ -84,7 +84,7 @@ func (s *sqlStore) follow(ctx context.Context, n int, from string) error {
 
 // failOver swaps the roles of server n, which leads, and the other one, with
 // nothing lost.
-func (s *sqlStore) failOver(ctx context.Context, n int, by fault.Leading) error {
+func (s *sqlStore) failOver(ctx context.Context, n int, by inject.Leading) error {
 	from, to := s.both()[n], s.both()[1-n]
 	var at string
 	var behind int

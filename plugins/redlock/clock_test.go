@@ -7,11 +7,11 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // clock is the wall clock of one node.
-type clock struct{ *fault.Clock }
+type clock struct{ *inject.Clock }
 
 func (c clock) shift(t testing.TB, by time.Duration) {
 	t.Helper()
@@ -22,14 +22,14 @@ func (c clock) shift(t testing.TB, by time.Duration) {
 func startShiftable(t *testing.T, count int) (env.Nodes, []clock) {
 	t.Helper()
 	dir := t.TempDir()
-	library, err := fault.ClockLibrary(t.Context(), dir)
+	library, err := inject.ClockLibrary(t.Context(), dir)
 	if err != nil {
 		env.Missing(t, "cc", fmt.Errorf("%w: %w", env.ErrNotInstalled, err))
 	}
 	var nodes env.Nodes
 	var clocks []clock
 	for i := range count {
-		c, err := fault.NewClock(library, dir, fmt.Sprint("clock", i))
+		c, err := inject.NewClock(library, dir, fmt.Sprint("clock", i))
 		must(t, err)
 		nodes = append(nodes, start(t, 1, &env.RedisOptions{Wrap: c.Wrap()})...)
 		clocks = append(clocks, clock{c})

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
@@ -17,7 +17,7 @@ func TestNodesFartherThanNodeTimeout(t *testing.T) {
 	nodes := start(t, 3, nil)
 	must(t, initialise(t.Context(), config(nodes, nil)))
 	addresses := []string{nodes[0].Addr()}
-	var proxies []*fault.Proxy
+	var proxies []*inject.Proxy
 	for _, s := range nodes[1:] {
 		p := backendtest.NewProxy(t, s.Addr())
 		must(t, p.Delay(60*time.Millisecond, 0))

@@ -7,13 +7,13 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // failover starts a replica of node and makes it the master, without cutting a
 // connection; later ones lead there.
-func failover(t *testing.T, node *env.Server, address *fault.Proxy) {
+func failover(t *testing.T, node *env.Server, address *inject.Proxy) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(node.Addr())
 	must(t, err)
@@ -33,7 +33,7 @@ func failover(t *testing.T, node *env.Server, address *fault.Proxy) {
 // connected to again, and vote after max_ttl.
 func TestFailoverOfNodesThatCutsNothing(t *testing.T) {
 	nodes := start(t, 3, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
-	addresses := make([]*fault.Proxy, len(nodes))
+	addresses := make([]*inject.Proxy, len(nodes))
 	cfg := config(nodes, driver.Config{"max_ttl": "4s", "node_timeout": "200ms"})
 	must(t, initialise(t.Context(), cfg))
 	var all []string

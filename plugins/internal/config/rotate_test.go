@@ -19,7 +19,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/configtest"
 	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/ports"
 	"github.com/lockbench/lockbench/plugins/etcd"
 	"github.com/lockbench/lockbench/plugins/mysql"
@@ -205,12 +205,12 @@ func secureEtcd(t *testing.T, f *files, clients string) (*path, func(user, passw
 
 // path is the way to a server.
 type path struct {
-	*fault.Proxy
+	*inject.Proxy
 	server string
 }
 
 func through(t *testing.T, server string) *path {
-	p, err := fault.NewProxy(server)
+	p, err := inject.NewProxy(server)
 	must(t, err)
 	t.Cleanup(func() { must(t, p.Close()) })
 	return &path{p, server}

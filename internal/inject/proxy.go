@@ -1,4 +1,4 @@
-package fault
+package inject
 
 import (
 	"bytes"
@@ -49,7 +49,7 @@ func NewProxy(upstream string) (*Proxy, error) {
 	// Refuse stops listening for a while.
 	port, err := ports.Take(1)
 	if err != nil {
-		return nil, fmt.Errorf("fault: proxy of %s: %w", upstream, err)
+		return nil, fmt.Errorf("inject: proxy of %s: %w", upstream, err)
 	}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	p := &Proxy{
@@ -64,7 +64,7 @@ func NewProxy(upstream string) (*Proxy, error) {
 		err = p.listen()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("fault: proxy of %s: %w", upstream, err), port.Close())
+		return nil, errors.Join(fmt.Errorf("inject: proxy of %s: %w", upstream, err), port.Close())
 	}
 	return p, nil
 }
@@ -156,7 +156,7 @@ func (p *Proxy) heal(which func(*impairment) bool) error {
 	p.tellToxics()
 	if refused && !p.refuses() {
 		if err := p.listen(); err != nil {
-			return fmt.Errorf("fault: heal %s: %w", p.p.Upstream, err)
+			return fmt.Errorf("inject: heal %s: %w", p.p.Upstream, err)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
-// Package fault harms processes from outside, as operating systems and
-// operators do: one file for each kind of harm.
-package fault
+// Package inject breaks processes, connections and the clocks of servers from
+// outside, as operating systems, networks and operators do, and heals them. It
+// knows no store.
+package inject
 
 import (
 	"fmt"
@@ -19,7 +20,7 @@ const signalTime = 2 * time.Second
 // process.
 func Freeze(pid int) error {
 	if err := proc.Freeze(pid); err != nil {
-		return fmt.Errorf("fault: freeze %d: %w", pid, err)
+		return fmt.Errorf("inject: freeze %d: %w", pid, err)
 	}
 	return nil
 }
@@ -42,7 +43,7 @@ func Kill(pid int) error {
 // taken for granted.
 func signal(what string, pid int, s syscall.Signal, before func(proc.Stat) bool) error {
 	if err := syscall.Kill(pid, s); err != nil {
-		return fmt.Errorf("fault: %s %d: %w", what, pid, err)
+		return fmt.Errorf("inject: %s %d: %w", what, pid, err)
 	}
 	for deadline := time.Now().Add(signalTime); ; time.Sleep(100 * time.Microsecond) {
 		now, known := proc.Of(pid)
@@ -50,7 +51,7 @@ func signal(what string, pid int, s syscall.Signal, before func(proc.Stat) bool)
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("fault: %s %d: still in state %c after %v", what, pid, now.State, signalTime)
+			return fmt.Errorf("inject: %s %d: still in state %c after %v", what, pid, now.State, signalTime)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package fault
+package inject
 
 import (
 	"math/rand/v2"

@@ -1,10 +1,11 @@
-package fault
+package inject
 
 import (
 	"errors"
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -175,5 +176,57 @@ func TestHarmsWhileConnectionsDie(t *testing.T) {
 	talking.Wait()
 	if got, err := say(dial(t, p), "x", timeout); got != "x" || err != nil {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestRetarget(t *testing.T) {
+	p, first := proxied(t)
+	second := startEcho(t)
+	if got, err := say(dial(t, p), "one", timeout); got != "one" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	addr := p.Addr()
+	must(t, p.Retarget(second.listener.Addr().String()))
+	if got, err := say(dial(t, p), "two", timeout); got != "two" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if first.got() != 3 || second.got() != 3 || p.Addr() != addr {
+		t.Errorf("the servers got %d and %d bytes at %s", first.got(), second.got(), p.Addr())
+	}
+}
+
+// TestLead: connections that there are stay, and later ones go to the servers in
+// turn.
+func TestLead(t *testing.T) {
+	p, first := proxied(t)
+	stays := dial(t, p)
+	for _, tt := range []struct {
+		to   []*echo
+		want []int // bytes that each server gets of what is said over two new connections, and the old one
+	}{
+		{nil, []int{3}},
+		{[]*echo{startEcho(t)}, []int{1, 2}},
+		{[]*echo{startEcho(t), startEcho(t)}, []int{1, 1, 1}},
+	} {
+		var at []string
+		for _, e := range tt.to {
+			at = append(at, e.listener.Addr().String())
+		}
+		if len(at) > 0 {
+			must(t, p.Lead(at...))
+		}
+		before := first.got()
+		for _, c := range []net.Conn{stays, dial(t, p), dial(t, p)} {
+			if got, err := say(c, "x", timeout); got != "x" || err != nil {
+				t.Fatalf("%q, %v", got, err)
+			}
+		}
+		got := []int{first.got() - before}
+		for _, e := range tt.to {
+			got = append(got, e.got())
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("led to %v, the servers got %v bytes, want %v", at, got, tt.want)
+		}
 	}
 }

@@ -1,7 +1,8 @@
-package fault
+package inject
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -70,13 +71,23 @@ func (b *Background) Later(by any, d time.Duration, do func() error) {
 	}, once)
 }
 
-// SlowServers lets servers run for 10 ms and freezes them for 20 ms, over and
-// over.
-func (b *Background) SlowServers(by any, servers []Server) {
-	b.WhileRunning(by, func(ctx context.Context) bool {
-		_ = EachRunning(servers, Server.Freeze) // one that has just crashed
-		proc.Sleep(ctx, 20*time.Millisecond)
-		_ = EachRunning(servers, Server.Resume)
-		return proc.Sleep(ctx, 10*time.Millisecond)
-	}, func() error { return EachRunning(servers, Server.Resume) })
+// Each does the same to several things and joins the errors.
+func Each[T any](of []T, do func(T) error) error {
+	var errs []error
+	for _, x := range of {
+		errs = append(errs, do(x))
+	}
+	return errors.Join(errs...)
+}
+
+// AtOnce does something for each of the numbers below n at the same time, and
+// joins the errors.
+func AtOnce(n int, do func(i int) error) error {
+	errs := make([]error, n)
+	var work sync.WaitGroup
+	for i := range n {
+		work.Go(func() { errs[i] = do(i) })
+	}
+	work.Wait()
+	return errors.Join(errs...)
 }

@@ -1,0 +1,58 @@
+package inject
+
+import (
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+//go:embed shim/clock.c
+var shim []byte
+
+// ClockLibrary compiles into dir the library that moves the wall clock of a
+// process that preloads it, and returns its path. It needs a C compiler.
+//
+// Note: libfaketime kills one of Debian's servers at its start, and has no effect
+// on Go programs. Neither has this on Go programs: they ask the kernel.
+func ClockLibrary(ctx context.Context, dir string) (string, error) {
+	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
+	if err := os.WriteFile(source, shim, 0o600); err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, "cc", "-shared", "-fPIC", "-O2", "-o", library, source, "-ldl").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("inject: no C compiler to move clocks with: %w %s", err, out)
+	}
+	return library, nil
+}
+
+// Clock is the wall clock of a process that was started through [Clock.Wrap].
+type Clock struct{ library, file string }
+
+// NewClock makes a clock in dir that stands right. The library comes from
+// [ClockLibrary], and the name tells clocks in one dir apart.
+func NewClock(library, dir, name string) (*Clock, error) {
+	c := &Clock{library: library, file: filepath.Join(dir, name)}
+	return c, os.WriteFile(c.file, make([]byte, 8), 0o600)
+}
+
+// Wrap is the command to put in front of the process's own.
+func (c *Clock) Wrap() []string {
+	return []string{"env", "LD_PRELOAD=" + c.library, "LOCKBENCH_CLOCK=" + c.file}
+}
+
+// Shift makes the clock differ from the true time by d, from now on.
+func (c *Clock) Shift(d time.Duration) error {
+	f, err := os.OpenFile(c.file, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(d.Microseconds())), 0)
+	return errors.Join(err, f.Close())
+}
