@@ -17,11 +17,11 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/host"
 )
 
 func TestMain(m *testing.M) {
-	recorder.Main()
+	host.Main()
 	plugintest.Main(m)
 }
 

@@ -17,12 +17,10 @@ import (
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/recorder"
 )
 
 func TestMain(m *testing.M) {
 	host.Main()
-	recorder.Main()
 	forgetKeptServers()
 	plugintest.Main(m)
 }

@@ -181,19 +181,11 @@ func Exclusion(r record.Round) Verdict {
 	return k.Verdict()
 }
 
-// attempts are the leases of a round as other scenarios have them. A lease
-// ends where its holder began to release it or last found it valid.
+// attempts are the leases of a round as other scenarios have them.
 func attempts(r record.Round) []record.Attempt {
-	out := make([]record.Attempt, 0, len(r.Leases))
-	for _, l := range r.Leases {
-		a := record.Attempt{
-			Client: int32(l.Host), Name: int32(l.Name), Asked: l.AskedNs, Answered: l.GrantedNs,
-			Ended: l.ValidNs, Done: max(l.ValidNs, l.DoneNs), Token: l.Token, Outcome: record.Granted, End: record.EndLost,
-		}
-		if l.ReleaseNs > 0 {
-			a.Ended, a.Done, a.End = l.ReleaseNs, max(l.ReleaseNs, l.ReleasedNs), record.EndReleased
-		}
-		out = append(out, a)
+	out := make([]record.Attempt, len(r.Leases))
+	for i := range r.Leases {
+		out[i] = r.Leases[i].Attempt()
 	}
 	return out
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/recorder"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -81,9 +81,9 @@ func startHost(t *testing.T, w *System, backend, plugin, wrapper string) (*Host,
 		return nil, err
 	}
 	h.Paths = proxies
-	h.Process, err = recorder.Start(t.Context(), recorder.Spec{
+	h.Process, err = host.Start(t.Context(), host.Spec{
 		Backend: backend, Path: plugin, Config: w.ConfigOf(proxies), Host: h.Number, TempDir: h.Dir,
-		Resources: recorder.Resources{Dir: h.Dir},
+		Resources: host.Resources{Dir: h.Dir},
 	})
 	return h, err
 }
@@ -96,7 +96,7 @@ func works(t *testing.T, h *Host, name string) {
 	if err := h.Acquire([]string{name}, 0, 2*time.Second, timeout); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Await(ctx, func(s recorder.Seen) bool { return s.Held() > 0 }); err != nil {
+	if err := h.Await(ctx, func(s host.Seen) bool { return s.Held() > 0 }); err != nil {
 		t.Fatalf("does not acquire: %v, %+v", err, h.Seen())
 	}
 	if err := h.Release(ctx); err != nil {
@@ -284,7 +284,7 @@ func TestOverlap(t *testing.T) {
 	}
 	brief, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := h.Await(brief, func(s recorder.Seen) bool { return s.Held() > 0 }); !errors.Is(err, context.DeadlineExceeded) {
+	if err := h.Await(brief, func(s host.Seen) bool { return s.Held() > 0 }); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("acquired through a black hole: %v, %+v", err, h.Seen())
 	}
 	if err := same.Heal(t.Context(), w, second); err != nil {

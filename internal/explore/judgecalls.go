@@ -7,39 +7,39 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/recorder"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
 // calls judges that calls come back in time, that nobody gives up who was served
 // once, neither a wait nor a release, and that no host ends by itself.
 func (j *judge) calls() {
-	for host, seen := range j.h.Seen {
+	for on, seen := range j.h.Seen {
 		for _, c := range seen.Calls {
-			j.deadline(host, c)
-			if j.gaveUp(host, c) {
-				j.broken(host, claim.GaveUp, "%s of lock %d on host %s gave up %v before its context ended: %s", c.Op, c.Name,
-					hostName(host), ms(c.LimitNs-c.BackNs), c.Error)
+			j.deadline(on, c)
+			if j.gaveUp(on, c) {
+				j.broken(on, claim.GaveUp, "%s of lock %d on host %s gave up %v before its context ended: %s", c.Op, c.Name,
+					hostName(on), ms(c.LimitNs-c.BackNs), c.Error)
 			}
 		}
-		if !j.h.Alive[host] && j.endedAt(host) == 0 {
-			j.broken(host, claim.Crash, "the process of host %s has ended by itself", hostName(host))
+		if !j.h.Alive[on] && j.endedAt(on) == 0 {
+			j.broken(on, claim.Crash, "the process of host %s has ended by itself", hostName(on))
 		}
 	}
 }
 
 // gaveUp reports whether a call failed that had time left. A release has until
 // its lease is over, which it is soon if it could not be renewed before.
-func (j *judge) gaveUp(host int, c recorder.Call) bool {
+func (j *judge) gaveUp(on int, c host.Call) bool {
 	until := min(c.LimitNs-int64(claim.Slack), j.h.Stopped)
-	if !c.Served || c.Outcome != recorder.OutcomeFailed {
+	if !c.Served || c.Outcome != host.OutcomeFailed {
 		return false
 	}
 	if c.Op == "release" {
 		ttl := int64(j.h.group(c.Name).TTL)
 		until = min(until, c.SentNs+ttl/2)
-		if overlap(slices.Concat(j.silent[host], j.halts[host]), span{c.SentNs - ttl, c.SentNs}) > time.Duration(ttl/10) {
+		if overlap(slices.Concat(j.silent[on], j.halts[on]), span{c.SentNs - ttl, c.SentNs}) > time.Duration(ttl/10) {
 			return false
 		}
 	} else if !waits(c) {
@@ -49,21 +49,21 @@ func (j *judge) gaveUp(host int, c recorder.Call) bool {
 }
 
 // waits reports whether a call is one that waits for a lock.
-func waits(c recorder.Call) bool {
-	switch recorder.Kind(c.Op) {
-	case recorder.KindLock, recorder.KindDo, recorder.KindLead:
+func waits(c host.Call) bool {
+	switch host.Kind(c.Op) {
+	case host.KindLock, host.KindDo, host.KindLead:
 		return true
 	}
 	return false
 }
 
 // deadline judges the end of one call.
-func (j *judge) deadline(host int, c recorder.Call) {
+func (j *judge) deadline(on int, c host.Call) {
 	var grace time.Duration
-	switch recorder.Kind(c.Op) {
-	case recorder.KindLock, recorder.KindTry:
+	switch host.Kind(c.Op) {
+	case host.KindLock, host.KindTry:
 		grace = claim.AcquireGrace
-	case recorder.KindDo, recorder.KindLead:
+	case host.KindDo, host.KindLead:
 		grace = claim.AcquireGrace + claim.ReleaseGrace
 	case "release":
 		grace = claim.ReleaseGrace
@@ -73,9 +73,9 @@ func (j *judge) deadline(host int, c recorder.Call) {
 	if c.LimitNs == 0 || c.BackNs > j.h.Stopped || c.BackNs < c.LimitNs+int64(grace) {
 		return
 	}
-	stood := overlap(j.halts[host], span{c.SentNs, c.BackNs})
+	stood := overlap(j.halts[on], span{c.SentNs, c.BackNs})
 	if time.Duration(c.BackNs-c.LimitNs)-stood > grace {
-		j.late(host, claim.Deadline, "%s of lock %d on host %s came back %v after its context had ended", c.Op, c.Name, hostName(host), ms(c.BackNs-c.LimitNs))
+		j.late(on, claim.Deadline, "%s of lock %d on host %s came back %v after its context had ended", c.Op, c.Name, hostName(on), ms(c.BackNs-c.LimitNs))
 	}
 }
 
@@ -147,12 +147,12 @@ func (j *judge) freeAt(l record.Lease) int64 {
 // stall judges one time in which a lock was free.
 func (j *judge) stall(name int, free, next int64) {
 	s := j.setting(name)
-	for host, seen := range j.h.Seen {
-		if j.endedAt(host) > 0 {
+	for on, seen := range j.h.Seen {
+		if j.endedAt(on) > 0 {
 			continue
 		}
 		for _, c := range seen.Calls {
-			if !waits(c) || c.Name != name || c.Outcome == recorder.OutcomeFailed || c.Outcome == recorder.OutcomeClosed {
+			if !waits(c) || c.Name != name || c.Outcome == host.OutcomeFailed || c.Outcome == host.OutcomeClosed {
 				continue
 			}
 			waited := span{max(free, c.SentNs), min(next, c.BackNs)}
@@ -164,8 +164,8 @@ func (j *judge) stall(name int, free, next int64) {
 			if d < bound {
 				continue
 			}
-			if d -= overlap(slices.Concat(j.stops[host], j.halts[host]), waited); d > bound {
-				j.late(host, rule, "lock %d was free from %v on, and host %s waited %v for it", name, j.since(free), hostName(host), d.Round(time.Millisecond))
+			if d -= overlap(slices.Concat(j.stops[on], j.halts[on]), waited); d > bound {
+				j.late(on, rule, "lock %d was free from %v on, and host %s waited %v for it", name, j.since(free), hostName(on), d.Round(time.Millisecond))
 				return
 			}
 		}

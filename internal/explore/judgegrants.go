@@ -6,8 +6,8 @@ import (
 
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/recorder"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -46,7 +46,7 @@ func (j *judge) exclusion() {
 func (j *judge) callbacks() {
 	for name, leases := range j.leases() {
 		for _, l := range leases {
-			if j.h.group(name).Kind == recorder.KindDo && l.ReleaseNs == 0 && l.Cause == "released" {
+			if j.h.group(name).Kind == host.KindDo && l.ReleaseNs == 0 && l.Cause == "released" {
 				j.broken(l.Host, claim.Callback, "host %s released lock %d after %v while the function under it ran", hostName(l.Host), name, j.since(l.DoneNs))
 			}
 		}

@@ -4,10 +4,10 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/host"
 )
 
 func TestMain(m *testing.M) {
-	recorder.Main()
+	host.Main()
 	plugintest.Main(m)
 }

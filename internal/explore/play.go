@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/recorder"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -78,13 +78,13 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 
 // begin lets the callers begin, and waits until every host was served.
 func (p *player) begin(ctx context.Context, w *System, h *History) error {
-	for _, host := range w.Hosts {
+	for _, of := range w.Hosts {
 		first := 0
 		for i, g := range h.Schedule.Groups {
-			callers := h.Schedule.Hosts[host.Number].Callers[i]
-			err := host.Work(recorder.Workload{
+			callers := h.Schedule.Hosts[of.Number].Callers[i]
+			err := of.Work(host.Workload{
 				Kind: g.Kind, Prefix: h.prefix, First: first, Names: g.Names, Callers: callers, TTL: time.Duration(g.TTL),
-				Limit: g.Limit.lasts(), Hold: g.Hold.lasts(), Pause: g.Pause.lasts(), Seed: h.Schedule.Seed + uint64(host.Number<<8+i),
+				Limit: g.Limit.lasts(), Hold: g.Hold.lasts(), Pause: g.Pause.lasts(), Seed: h.Schedule.Seed + uint64(of.Number<<8+i),
 			})
 			if err != nil {
 				return err
@@ -185,10 +185,10 @@ func (p *player) end(w *System) []string {
 
 // shut has a host close its client and end. One that does not is killed, and
 // an error.
-func shut(host *recorder.Process) error {
+func shut(p *host.Process) error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
-	if host.Close(ctx) != nil {
+	if p.Close(ctx) != nil {
 		return fmt.Errorf("had not ended %v after its client was closed", endTimeout)
 	}
 	return nil

@@ -31,7 +31,7 @@ type Options struct {
 	// Settings are those of the store that are taken; none means all.
 	Settings []string
 	// Recorder is another program for the hosts, whose main must call
-	// [recorder.Main]: one that was built with another version of core. "" means
+	// [host.Main]: one that was built with another version of core. "" means
 	// this one.
 	Recorder string
 	// KeepGoing goes on after a violation; otherwise the backend's exploration

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/fault"
-	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -34,26 +34,26 @@ type HostPlan struct {
 
 // Group is some names and how callers use them.
 type Group struct {
-	Kind  recorder.Kind `json:"kind"`
-	Names int           `json:"names"`
-	TTL   Duration      `json:"ttl"`
-	Limit Bounds        `json:"limit"` // of a call
-	Hold  Bounds        `json:"hold"`
-	Pause Bounds        `json:"pause"`
+	Kind  host.Kind `json:"kind"`
+	Names int       `json:"names"`
+	TTL   Duration  `json:"ttl"`
+	Limit Bounds    `json:"limit"` // of a call
+	Hold  Bounds    `json:"hold"`
+	Pause Bounds    `json:"pause"`
 }
 
 // Bounds are the shortest and the longest of something that is left to chance.
 type Bounds [2]Duration
 
-func (b Bounds) lasts() recorder.Range {
-	return recorder.Range{time.Duration(b[0]), time.Duration(b[1])}
+func (b Bounds) lasts() host.Range {
+	return host.Range{time.Duration(b[0]), time.Duration(b[1])}
 }
 
 func bounds(least, most time.Duration) Bounds { return Bounds{Duration(least), Duration(most)} }
 
 // The ways in which applications use locks, of which a schedule has some.
 var uses = []struct {
-	kinds      []recorder.Kind
+	kinds      []host.Kind
 	names      [2]int
 	callers    [2]int // of one host
 	ttls       []time.Duration
@@ -63,21 +63,21 @@ var uses = []struct {
 	everywhere bool // on every host
 }{
 	{ // a leader with standbys
-		kinds: []recorder.Kind{recorder.KindLead}, names: [2]int{1, 2}, callers: [2]int{1, 2}, everywhere: true,
+		kinds: []host.Kind{host.KindLead}, names: [2]int{1, 2}, callers: [2]int{1, 2}, everywhere: true,
 		ttls: []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second}, limit: bounds(time.Minute, time.Minute), hold: bounds(time.Second, 10*time.Second),
 	},
 	{ // jobs that take a while
-		kinds: []recorder.Kind{recorder.KindLock, recorder.KindDo}, names: [2]int{1, 16}, callers: [2]int{1, 8},
+		kinds: []host.Kind{host.KindLock, host.KindDo}, names: [2]int{1, 16}, callers: [2]int{1, 8},
 		ttls:  []time.Duration{2 * time.Second, 5 * time.Second, maxTTL},
 		limit: bounds(5*time.Second, 15*time.Second), hold: bounds(500*time.Millisecond, 4*time.Second), pause: bounds(0, 50*time.Millisecond),
 	},
 	{ // one lock that everybody wants
-		kinds: []recorder.Kind{recorder.KindLock, recorder.KindDo}, names: [2]int{1, 2}, callers: [2]int{1, 4}, everywhere: true,
+		kinds: []host.Kind{host.KindLock, host.KindDo}, names: [2]int{1, 2}, callers: [2]int{1, 4}, everywhere: true,
 		ttls:  []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second},
 		limit: bounds(time.Second, 10*time.Second), hold: bounds(time.Millisecond, 200*time.Millisecond), pause: bounds(time.Millisecond, 100*time.Millisecond),
 	},
 	{ // requests with deadlines, of which most are missed
-		kinds: []recorder.Kind{recorder.KindLock, recorder.KindTry}, names: [2]int{1, 4}, callers: [2]int{8, 64},
+		kinds: []host.Kind{host.KindLock, host.KindTry}, names: [2]int{1, 4}, callers: [2]int{8, 64},
 		ttls:  []time.Duration{2 * time.Second, maxTTL},
 		limit: bounds(0, 49*time.Millisecond), hold: bounds(time.Millisecond, 20*time.Millisecond), pause: bounds(5*time.Millisecond, 50*time.Millisecond),
 	},

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
-	"github.com/lockbench/lockbench/internal/recorder"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -50,13 +50,13 @@ func (p *player) close() {
 
 // spec is how a host is started. A recorder that was built from another version
 // gets the same.
-func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) recorder.Spec {
+func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) host.Spec {
 	cfg := driver.Config{}
 	maps.Copy(cfg, p.backend.Config)
 	maps.Copy(cfg, p.environment.ConfigOf(paths))
-	return recorder.Spec{
+	return host.Spec{
 		Backend: p.backend.Name, Path: plugin, Config: cfg, NoMTLS: p.backend.NoMTLS, Host: number, TempDir: dir,
-		Resources: recorder.Resources{Dir: dir}, Program: p.opts.Recorder,
+		Resources: host.Resources{Dir: dir}, Program: p.opts.Recorder,
 	}
 }
 
@@ -90,6 +90,6 @@ func (p *player) launch(ctx context.Context, h *Host, dir string, plan HostPlan)
 		}
 	}
 	var err error
-	h.Process, err = recorder.Start(ctx, p.spec(h.Paths, h.Number, h.Dir, plugin))
+	h.Process, err = host.Start(ctx, p.spec(h.Paths, h.Number, h.Dir, plugin))
 	return err
 }

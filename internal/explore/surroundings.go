@@ -5,7 +5,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/host"
 )
 
 // surroundingActions are what surrounds the processes of a host.
@@ -14,9 +14,9 @@ import (
 // mounted over that of the host. It would stay when the explorer is killed, and
 // hosts see no difference to a directory that is not there.
 var surroundingActions = []Action{
-	surrounding("blocked-log", "the logger and OnEvent of %s block", recorder.BlockedLog),
-	surrounding("reaper", "%s waits for every child that it has", recorder.Reaper),
-	surrounding("ignored-children", "%s ignores the ends of its children", recorder.IgnoredChildren),
+	surrounding("blocked-log", "the logger and OnEvent of %s block", host.BlockedLog),
+	surrounding("reaper", "%s waits for every child that it has", host.Reaper),
+	surrounding("ignored-children", "%s ignores the ends of its children", host.IgnoredChildren),
 	{
 		// No other plugin can be started, so that the one that there is must live.
 		Name: "few-descriptors", Does: "%s has few file descriptors left", On: OnHost, Uses: UsesPlugin, Unfit: noDescriptorLimit,
@@ -37,7 +37,7 @@ var surroundingActions = []Action{
 }
 
 // surrounding is an action that a host does to itself, and that is no harm.
-func surrounding(name, does string, s recorder.Surrounding) Action {
+func surrounding(name, does string, s host.Surrounding) Action {
 	return Action{
 		Name: name, Does: does, On: OnHost, Uses: Resource(name), Lasts: Span{100 * time.Millisecond, 6 * time.Second}, Heal: end,
 		Inject: ofHost(func(w *System, h *Host, e Event) error {

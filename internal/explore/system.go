@@ -7,8 +7,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
-	"github.com/lockbench/lockbench/internal/recorder"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -23,7 +23,7 @@ type System struct {
 
 // Host is one process with its plugin, as a schedule began it.
 type Host struct {
-	*recorder.Process
+	*host.Process
 	Number int
 	Paths  []*inject.Proxy // one to each server
 	// Dir is the TMPDIR of the host and its plugin.

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/recorder"
 )
 
 // teardown ends the callers and hosts, and looks at what they leave.
@@ -89,7 +89,7 @@ func (p *player) look(ctx context.Context, w *System, h *History) error {
 			names = append(names, fmt.Sprint(h.prefix, len(names)))
 		}
 	}
-	probe, err := recorder.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
+	probe, err := host.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (p *player) look(ctx context.Context, w *System, h *History) error {
 	if err := probe.Acquire(names, 0, maxTTL, timeout); err != nil {
 		return err
 	}
-	_ = probe.Await(bounded, func(s recorder.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
+	_ = probe.Await(bounded, func(s host.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
 	seen := probe.Seen()
 	found := map[int]time.Duration{}
 	for _, l := range seen.Leases {

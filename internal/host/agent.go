@@ -2,12 +2,15 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/baseline"
 	"github.com/lockbench/lockbench/internal/load"
@@ -16,154 +19,197 @@ import (
 )
 
 const (
-	// startTimeout is how long a plugin may take until it is open: many start at
-	// once on a machine that has other things to do.
+	// startTimeout is how long a plugin may take until it is open: many start
+	// at once on a machine that has other things to do.
 	startTimeout = 30 * time.Second
-	// closeBudget bounds the orderly end of a host.
-	closeBudget = 4 * time.Second
+	// closeTimeout bounds a release, and that of everything at the end.
+	closeTimeout = 5 * time.Second
 )
-
-// What a host is told.
-const (
-	opAcquire  = "acquire"
-	opRelease  = "release"
-	opCancel   = "cancel" // another order
-	opCycle    = "cycle"
-	opAttempts = "attempts" // of the last cycles
-	opCampaign = "campaign"
-	opResign   = "resign"
-)
-
-// carryOut has what does an order, and returns its answer.
-var carryOut = map[string]func(*agent, context.Context, order) line{
-	opAcquire: (*agent).acquire, opRelease: (*agent).release, opCycle: (*agent).cycle, opAttempts: (*agent).recorded,
-	opCampaign: (*agent).campaign, opResign: (*agent).resign,
-}
 
 // agent is the state of a host in its process.
 type agent struct {
-	parent  *proc.Parent
-	clock   load.Clock
-	locker  load.Locker
-	library bool // is what locker is of
-	work    sync.WaitGroup
+	parent *proc.Parent
+	spec   Spec
+	clock  load.Clock
+	writer writer
+
+	groups []*group // of the orders, which are carried out one after the other
+	calls  sync.WaitGroup
 
 	mu       sync.Mutex
+	locker   load.Locker
+	backend  driver.Backend // nil for a library
+	held     map[leaseID]*holding
+	resigned chan struct{} // closed and replaced when holders are to release
 	leases   map[int64]load.Lease
 	cancel   map[int64]context.CancelFunc
 	attempts []record.Attempt // of the last cycles
-	terms    map[string]*term // by the lock's name
+
+	served  atomic.Bool  // the present client was granted a lock
+	asking  atomic.Int64 // callers of workloads that ask for a lock
+	plugin  atomic.Int64 // process id that was sent last
+	log     blocker
+	reaping atomic.Bool
+
+	heartbeat *proc.Heartbeat // nil in a host that is measured
 }
 
-func openAgent(parent *proc.Parent, s start) (proc.Agent[order], error) {
+func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
 	a := &agent{
-		parent: parent, clock: load.ClockFrom(proc.MachineClock().Zero().Add(time.Duration(s.Zero))), library: s.Baseline != "",
-		leases: map[int64]load.Lease{}, cancel: map[int64]context.CancelFunc{}, terms: map[string]*term{},
+		parent: parent, spec: s, clock: load.ClockFrom(proc.MachineClock().Zero().Add(time.Duration(s.Zero))),
+		held: map[leaseID]*holding{}, resigned: make(chan struct{}), leases: map[int64]load.Lease{}, cancel: map[int64]context.CancelFunc{},
 	}
-	if a.library {
-		bl, ok := baseline.ByName(s.Baseline)
-		if !ok {
-			return nil, fmt.Errorf("there is no baseline %q", s.Baseline)
-		}
-		var err error
-		a.locker, err = bl.Open(context.Background(), s.Config)
-		return a, err
-	}
-	quiet := slog.New(slog.DiscardHandler)
-	b, err := plugin.Open(context.Background(), s.Backend, &plugin.Options{
-		Path: s.Path, Config: s.Config, NoMTLS: s.NoMTLS, StartTimeout: startTimeout, Logger: quiet,
-	})
-	if err != nil {
+	if err := a.connect(); err != nil {
 		return nil, err
 	}
-	pid, _ := plugin.ProcessOf(b)
-	parent.Send(line{Plugin: pid})
-	a.locker = load.NewCore(b, &core.Options{Logger: quiet, OnEvent: a.event})
+	if !s.measured() {
+		if a.writer, err = openWriter(s.Resources); err != nil {
+			return nil, err
+		}
+		a.heartbeat = proc.StartHeartbeat(a.noteHeartbeat)
+	}
+	a.sendPlugin()
 	return a, nil
 }
 
-// Do implements [proc.Agent]. It does not wait until the order is carried out.
+// connect opens a client, or a library, in place of the one before.
+func (a *agent) connect() error {
+	var locker load.Locker
+	var backend driver.Backend
+	var err error
+	if a.spec.Baseline != "" {
+		bl, ok := baseline.ByName(a.spec.Baseline)
+		if !ok {
+			return fmt.Errorf("there is no baseline %q", a.spec.Baseline)
+		}
+		locker, err = bl.Open(context.Background(), a.spec.Config)
+	} else {
+		opts := &core.Options{Logger: slog.New(slog.DiscardHandler), OnEvent: a.event}
+		if !a.spec.measured() {
+			opts.Label, opts.Logger = fmt.Sprintf("host-%d", a.spec.Host), slog.New(slog.NewTextHandler(&a.log, nil))
+		}
+		backend, err = plugin.Open(context.Background(), a.spec.Backend, &plugin.Options{
+			Path: a.spec.Path, Config: a.spec.Config, NoMTLS: a.spec.NoMTLS, StartTimeout: startTimeout, Logger: opts.Logger,
+		})
+		if err == nil {
+			locker = load.NewCore(backend, opts)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.locker, a.backend = locker, backend
+	return nil
+}
+
+// present is what callers take locks through now.
+func (a *agent) present() load.Locker {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.locker
+}
+
+// client is the client of core that callers use now. A library has none.
+func (a *agent) client() *core.Client {
+	return a.present().(interface{ Client() *core.Client }).Client()
+}
+
+// Do implements [proc.Agent]. It does not wait until what is answered is carried
+// out.
 func (a *agent) Do(ctx context.Context, o order) {
-	if o.Op == opCancel {
+	switch o.Op {
+	case opHold:
+		a.acquire(ctx, o)
+	case opWork:
+		a.start(ctx, *o.Workload)
+	case opRelease:
+		a.release(o.First)
+		a.send(note{Idle: true})
+	case opReopen:
+		g, _ := a.begin(ctx, 0)
+		g.work.Go(func() { a.reopen(o.Timeout) })
+	case opCancel:
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if cancel := a.cancel[o.Target]; cancel != nil {
 			cancel()
 		}
-		return
+	case string(BlockedLog), string(Reaper), string(IgnoredChildren):
+		a.surround(Surrounding(o.Op), o.On)
+	default:
+		a.answer(ctx, o)
 	}
-	bounded, cancel := context.WithCancel(ctx)
-	a.mu.Lock()
-	a.cancel[o.ID] = cancel
-	a.mu.Unlock()
-	a.work.Go(func() {
-		l := carryOut[o.Op](a, bounded, o)
-		l.ID = o.ID
-		a.mu.Lock()
-		delete(a.cancel, o.ID)
-		a.mu.Unlock()
-		cancel()
-		a.parent.Send(l)
-	})
 }
 
 // Close implements [proc.Agent].
 func (a *agent) Close() error {
-	a.work.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
+	a.log.block(false)
+	a.reaping.Store(false)
+	a.release(0)
+	a.calls.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	// What was held was told; a session that has expired is no surprise.
-	_ = a.locker.Close(ctx)
-	return nil
+	if a.spec.measured() {
+		// What was held was told; a session that has expired is no surprise.
+		_ = a.present().Close(ctx)
+		return nil
+	}
+	a.heartbeat.Stop()
+	err := a.present().Close(ctx)
+	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		err = nil // the fault may have left no server to release to
+	}
+	return errors.Join(err, a.writer.close())
 }
 
-func (a *agent) acquire(ctx context.Context, o order) (l line) {
-	lock, err := a.locker.Lock(o.Lock.Name, o.Lock.TTL)
-	var lease load.Lease
-	l.From = a.clock.Now()
-	if err == nil {
-		lease, err = lock.Acquire(ctx)
-	}
-	l.To = a.clock.Now()
-	l.Outcome = load.OutcomeOf(err)
-	if l.fail(err); err != nil {
-		return l
-	}
-	l.Token = lease.Token()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.leases[o.ID] = lease
-	return l
-}
+func (a *agent) send(n note) { a.parent.Send(n) }
 
-func (a *agent) release(_ context.Context, o order) (l line) {
+// sendPlugin sends the plugin process when it is not the one sent before.
+func (a *agent) sendPlugin() {
 	a.mu.Lock()
-	lease := a.leases[o.Target]
-	delete(a.leases, o.Target)
+	b := a.backend
 	a.mu.Unlock()
-	l.From = a.clock.Now()
-	l.fail(lease.Release(context.Background()))
-	l.To = a.clock.Now()
-	return l
-}
-
-// cycle carries out [Process.Cycle].
-func (a *agent) cycle(ctx context.Context, o order) (l line) {
-	callers := o.Cycles.Run(ctx, a.locker, a.clock)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.attempts = nil
-	for _, caller := range callers {
-		a.attempts = append(a.attempts, caller.Attempts...)
-		if l.Failure == "" {
-			l.fail(caller.Err)
-		}
+	if b == nil {
+		return
 	}
-	return l
+	if pid, ok := plugin.ProcessOf(b); ok && int(a.plugin.Swap(int64(pid))) != pid {
+		a.send(note{Plugin: pid})
+	}
 }
 
-func (a *agent) recorded(context.Context, order) line {
+// leaseID distinguishes leases: one that was handed over inside this host has the
+// owner of the one before.
+type leaseID struct {
+	owner string
+	token uint64
+}
+
+// note is told what happens to leases, a moment after it did.
+func (a *agent) note(e core.Event) {
+	switch e.Kind {
+	case core.EventLost, core.EventReleased, core.EventRenewed:
+	default:
+		return
+	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	return line{Attempts: a.attempts}
+	h := a.held[leaseID{e.Owner, e.Token}]
+	a.mu.Unlock()
+	switch {
+	case h == nil:
+	case e.Kind == core.EventRenewed:
+		done := a.clock.Of(e.Time)
+		h.renewed(done-int64(e.Took), done)
+	default:
+		close(h.over)
+	}
+}
+
+// noteHeartbeat reports the plugin, and a time in which this process did not run.
+func (a *agent) noteHeartbeat(stall *proc.Stall) {
+	a.sendPlugin()
+	if stall != nil {
+		a.send(note{Halt: &record.Halt{Host: a.spec.Host, Why: record.HaltStarved, From: a.clock.Of(stall.From), To: a.clock.Of(stall.To)}})
+	}
 }

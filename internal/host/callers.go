@@ -14,23 +14,18 @@ import (
 // the process. The times of its leases are taken there too, so that the way here
 // and back does not count.
 func (p *Process) Lock(name string, ttl time.Duration) (load.Lock, error) {
-	return &calledLock{p, lockSpec{name, ttl}}, nil
-}
-
-// lockSpec is a lock that an order is about.
-type lockSpec struct {
-	Name string        `json:"name"`
-	TTL  time.Duration `json:"ttl_ns"`
+	return &calledLock{p, name, ttl}, nil
 }
 
 type calledLock struct {
 	p    *Process
-	spec lockSpec
+	name string
+	ttl  time.Duration
 }
 
 // Acquire implements [load.Lock].
 func (l *calledLock) Acquire(ctx context.Context) (load.Lease, error) {
-	grant, err := l.p.ask(ctx, order{Op: opAcquire, Lock: &l.spec})
+	grant, err := l.p.ask(ctx, order{Op: opAcquireOne, Names: []string{l.name}, TTL: l.ttl})
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +34,7 @@ func (l *calledLock) Acquire(ctx context.Context) (load.Lease, error) {
 
 type calledLease struct {
 	p              *Process
-	grant, release line
+	grant, release note
 }
 
 func (l *calledLease) Token() uint64 { return l.grant.Token }
@@ -48,7 +43,7 @@ func (l *calledLease) Token() uint64 { return l.grant.Token }
 func (l *calledLease) Renew(context.Context) error { return errors.ErrUnsupported }
 
 func (l *calledLease) Release(context.Context) (err error) {
-	l.release, err = l.p.ask(context.Background(), order{Op: opRelease, Target: l.grant.ID})
+	l.release, err = l.p.ask(context.Background(), order{Op: opReleaseOne, Target: l.grant.ID})
 	return err
 }
 
@@ -73,9 +68,89 @@ func (p *Process) Cycle(ctx context.Context, c load.Cycles) error {
 // Attempts are those of the last [Process.Cycle]. An error means that they are
 // lost.
 func (p *Process) Attempts() ([]record.Attempt, error) {
-	l, err := p.ask(context.Background(), order{Op: opAttempts})
+	n, err := p.ask(context.Background(), order{Op: opAttempts})
 	if err != nil {
 		return nil, fmt.Errorf("host: attempts: %w", err)
 	}
-	return l.Attempts, nil
+	return n.Attempts, nil
+}
+
+// answer carries out an order that is answered.
+func (a *agent) answer(ctx context.Context, o order) {
+	ctx, cancel := context.WithCancel(ctx)
+	a.mu.Lock()
+	a.cancel[o.ID] = cancel
+	a.mu.Unlock()
+	a.calls.Go(func() {
+		n := a.carryOut(ctx, o)
+		n.ID = o.ID
+		a.mu.Lock()
+		delete(a.cancel, o.ID)
+		a.mu.Unlock()
+		cancel()
+		a.send(n)
+	})
+}
+
+func (a *agent) carryOut(ctx context.Context, o order) note {
+	switch o.Op {
+	case opAcquireOne:
+		return a.acquireOne(ctx, o)
+	case opReleaseOne:
+		return a.releaseOne(o)
+	case opCycle:
+		return a.cycle(ctx, o)
+	case opResign:
+		return a.resign()
+	case opUse:
+		return note{Use: ownUse()}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return note{Attempts: a.attempts}
+}
+
+func (a *agent) acquireOne(ctx context.Context, o order) (n note) {
+	lock, err := a.present().Lock(o.Names[0], o.TTL)
+	var lease load.Lease
+	n.From = a.clock.Now()
+	if err == nil {
+		lease, err = lock.Acquire(ctx)
+	}
+	n.To = a.clock.Now()
+	n.Outcome = load.OutcomeOf(err)
+	if n.fail(err); err != nil {
+		return n
+	}
+	n.Token = lease.Token()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leases[o.ID] = lease
+	return n
+}
+
+func (a *agent) releaseOne(o order) (n note) {
+	a.mu.Lock()
+	lease := a.leases[o.Target]
+	delete(a.leases, o.Target)
+	a.mu.Unlock()
+	n.From = a.clock.Now()
+	n.fail(lease.Release(context.Background()))
+	n.To = a.clock.Now()
+	return n
+}
+
+// cycle carries out [Process.Cycle].
+func (a *agent) cycle(ctx context.Context, o order) (n note) {
+	callers := o.Cycles.Run(ctx, a.present(), a.clock)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.attempts = nil
+	for _, caller := range callers {
+		a.attempts = append(a.attempts, caller.Attempts...)
+		if n.Failed == "" {
+			n.fail(caller.Err)
+		}
+	}
+	return n
 }

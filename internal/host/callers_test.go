@@ -9,7 +9,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
@@ -21,8 +20,7 @@ const closely = int64(time.Millisecond)
 // redisSpec is that of a server of the test's own.
 func redisSpec(t *testing.T) Spec {
 	t.Helper()
-	s, err := env.StartRedis(t.Context(), nil)
-	env.Keep(t, "redis", s, err)
+	s := redisServer(t)
 	return Spec{
 		Backend: "redis",
 		Path:    plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis"),
@@ -30,14 +28,22 @@ func redisSpec(t *testing.T) Spec {
 	}
 }
 
+// begin starts a host that tells its times by clock.
+func begin(t *testing.T, s Spec, clock load.Clock) *Process {
+	t.Helper()
+	s.Zero = proc.MachineClock().Of(clock.Started())
+	p, err := Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func TestCallers(t *testing.T) {
 	spec := redisSpec(t)
 	clock := load.NewClock()
 	lockIn := func() (*Process, load.Lock) {
-		h, err := Start(t.Context(), spec, clock)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := begin(t, spec, clock)
 		lock, err := h.Lock("jobs", 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
@@ -89,11 +95,6 @@ func TestCallers(t *testing.T) {
 	if err := b.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	missing := spec
-	missing.Path = "/nowhere/lockplugin-redis"
-	if _, err := Start(t.Context(), missing, clock); err == nil {
-		t.Error("a plugin that is not there was started")
-	}
 }
 
 // TestCycles: two processes cycle on the same few locks, and what they record
@@ -102,11 +103,7 @@ func TestCycles(t *testing.T) {
 	spec, clock := redisSpec(t), load.NewClock()
 	hosts := make([]*Process, 2)
 	for i := range hosts {
-		h, err := Start(t.Context(), spec, clock)
-		if err != nil {
-			t.Fatal(err)
-		}
-		hosts[i] = h
+		hosts[i] = begin(t, spec, clock)
 	}
 	from := clock.Now()
 	until := from + int64(300*time.Millisecond)

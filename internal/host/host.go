@@ -1,9 +1,18 @@
-// Package host runs hosts as operating system processes: each wants or holds
-// locks through a plugin, or a library, of its own, and can be killed or frozen
-// from outside. It runs callers, which put load on a store, or campaigns.
+// Package host runs hosts as operating system processes that can be killed and
+// frozen from outside: each takes locks through a plugin, or a library, of its
+// own, and tells of each hold: the grant, renewals, the last moment at which the
+// lease called itself valid, its loss, its release, and writes to guarded
+// resources.
+//
+// A host has orders of two kinds. Some hold locks until they are told to release
+// them: [Process.Acquire] takes a list of names, and [Process.Work] starts
+// callers that ask, hold and release over and over. The others are single calls
+// and loops that are timed: a Process is a [load.Locker], and see
+// [Process.Cycle].
 //
 // A process is the running binary started again, whose main (or TestMain) must
-// call [Main] first.
+// call [Main] first. What it sees comes out of it at once, so that little is
+// lost with one that is killed.
 package host
 
 import (
@@ -13,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/inject"
@@ -21,28 +31,112 @@ import (
 	"github.com/lockbench/lockbench/internal/record"
 )
 
-// role makes a binary that calls Main a host.
-const role = "LOCKBENCH_HOST"
+// role makes a binary that calls Main a host. Builds of other versions know it
+// by this name, too: Spec.Program may be one.
+const role = "LOCKBENCH_RECORDER"
 
 // Main makes this process a host and ends it, when it was started as one;
 // otherwise it does nothing. Call it first in main or TestMain.
 func Main() { proc.Become(role, "host", openAgent) }
 
-// Spec says through what a host takes its locks.
+// Spec says through what a host takes its locks, and to what it writes under
+// them.
 type Spec struct {
-	Backend string
-	Path    string // of the plugin binary
-	Config  driver.Config
-	NoMTLS  bool
+	Backend string        `json:"backend"`
+	Path    string        `json:"path"` // of the plugin binary
+	Config  driver.Config `json:"config"`
+	NoMTLS  bool          `json:"no_mtls,omitempty"`
 	// Baseline names a library that is used instead of the plugin, "" for none.
-	Baseline string
+	Baseline string `json:"baseline,omitempty"`
+	Host     int    `json:"host"` // its number in what it tells
+	// Zero is when, on the machine's clock, the clock stands at zero by which the
+	// host tells its times: nobody converts them.
+	Zero int64 `json:"zero_ns,omitempty"`
+	// Resources are what it writes to. A host without them is one that is measured:
+	// it writes nothing, logs nothing, and has no heartbeat.
+	Resources Resources `json:"resources"`
+	// TempDir is where the host and its plugin make their temporary files; ""
+	// for the system's.
+	TempDir string `json:"-"`
+	// Program is the one to start; "" for this one. Its main must call [Main].
+	Program string `json:"-"`
 }
 
-// start is what a host is started with. Its clock is that of the run, so that
-// nobody converts its times.
-type start struct {
-	Spec
-	Zero int64 // of that clock, on the machine's
+// measured reports whether it is the spec of a host that is measured.
+func (s Spec) measured() bool { return s.Resources.Dir == "" }
+
+// What a host is told. The first orders have the names by which older builds
+// know them.
+const (
+	opHold    = "acquire"
+	opWork    = "work"
+	opRelease = "release" // of what both have started
+	opReopen  = "reopen"
+
+	// These are answered.
+	opAcquireOne = "acquire-one"
+	opReleaseOne = "release-one"
+	opCycle      = "cycle"
+	opAttempts   = "attempts" // of the last cycles
+	opResign     = "resign"
+	opUse        = "read"
+
+	opCancel = "cancel" // another order
+)
+
+// order is one line to the process.
+type order struct {
+	ID      int64         `json:"id,omitempty"`
+	Op      string        `json:"op"` // one of the above, or a [Surrounding]
+	Names   []string      `json:"names,omitempty"`
+	First   int           `json:"first,omitempty"` // number of Names[0] in the round; of the first lock to release
+	TTL     time.Duration `json:"ttl_ns,omitempty"`
+	Timeout time.Duration `json:"timeout_ns,omitempty"`
+
+	Workload *Workload    `json:"workload,omitempty"`
+	On       bool         `json:"on,omitempty"`     // of a surrounding
+	Target   int64        `json:"target,omitempty"` // of release-one and cancel: the order that began it
+	Cycles   *load.Cycles `json:"cycles,omitempty"`
+}
+
+// note is one line from it: the answer to an order, or what it tells by itself.
+type note struct {
+	ID       int64            `json:"id,omitempty"`   // of the order that it answers
+	From     int64            `json:"from,omitempty"` // just before and just after what was ordered
+	To       int64            `json:"to,omitempty"`
+	Token    uint64           `json:"token,omitempty"`
+	Outcome  record.Outcome   `json:"outcome,omitempty"`
+	Attempts []record.Attempt `json:"attempts,omitempty"`
+	Use      *Use             `json:"use,omitempty"`
+	Failed   string           `json:"failed,omitempty"` // why an acquire, or what was ordered
+
+	Lease  *record.Lease `json:"lease,omitempty"` // new, renewed, or with an end
+	Write  *record.Write `json:"write,omitempty"`
+	Halt   *record.Halt  `json:"halt,omitempty"`
+	Call   *Call         `json:"call,omitempty"`
+	Plugin int           `json:"plugin,omitempty"` // process id of its plugin
+	Asking *bool         `json:"asking,omitempty"` // whether a caller asks for anything
+	Idle   bool          `json:"idle,omitempty"`   // a release is through
+}
+
+// fail notes the error of what was ordered.
+func (n *note) fail(err error) {
+	if err != nil {
+		n.Failed = err.Error()
+	}
+}
+
+// err is the error of what was ordered.
+func (n note) err() error {
+	switch {
+	case n.Failed == "":
+		return nil
+	case n.Outcome == record.Cancelled:
+		return fmt.Errorf("%s: %w", n.Failed, context.Canceled)
+	case n.Outcome == record.Refused:
+		return fmt.Errorf("%s: %w", n.Failed, driver.ErrHeld)
+	}
+	return errors.New(n.Failed)
 }
 
 // Process is a host. Its methods may be called from any goroutine.
@@ -50,109 +144,86 @@ type Process struct {
 	*proc.Child
 
 	mu      sync.Mutex
-	plugin  int // process id; 0 for a baseline
-	last    int64
-	pending map[int64]chan line // answers that are waited for
-	on      func(Term)
+	last    int64               // order that was asked
+	pending map[int64]chan note // answers that are waited for
+	change  chan struct{}       // closed and replaced at each note that is no answer
+	seen    Seen
+	index   map[grant]int // of seen.Leases
+	plugin  int           // process id; 0 for a library
+	asking  bool
+	// releaseNs is when the last release that was told of began.
+	releaseNs int64
+	idle      int
+	follow    func(record.Lease, Call)
 }
 
-// order is one line to the process.
-type order struct {
-	ID       int64        `json:"id"`
-	Op       string       `json:"op"`
-	Lock     *lockSpec    `json:"lock,omitempty"`
-	Target   int64        `json:"target,omitempty"` // of release and cancel: the order that began it
-	Cycles   *load.Cycles `json:"cycles,omitempty"`
-	Campaign *Campaign    `json:"campaign,omitempty"`
-}
-
-// line is one line from it: the answer to an order, or the state of a term.
-type line struct {
-	ID      int64          `json:"id,omitempty"`
-	From    int64          `json:"from,omitempty"` // just before and just after
-	To      int64          `json:"to,omitempty"`
-	Token   uint64         `json:"token,omitempty"`
-	Outcome record.Outcome `json:"outcome,omitempty"`
-	Failure string         `json:"failure,omitempty"`
-
-	Attempts []record.Attempt `json:"attempts,omitempty"`
-	Term     *Term            `json:"term,omitempty"`
-	Plugin   int              `json:"plugin,omitempty"` // process id
-}
-
-// fail notes the error of what was ordered.
-func (l *line) fail(err error) {
-	if err != nil {
-		l.Failure = err.Error()
+// Start starts a host and returns when its plugin is open.
+func Start(ctx context.Context, s Spec) (*Process, error) {
+	p := &Process{
+		Child:   &proc.Child{Role: role, Program: s.Program},
+		pending: map[int64]chan note{}, change: make(chan struct{}), index: map[grant]int{},
 	}
-}
-
-// err is the error of what was ordered.
-func (l line) err() error {
-	switch {
-	case l.Failure == "":
-		return nil
-	case l.Outcome == record.Cancelled:
-		return fmt.Errorf("%s: %w", l.Failure, context.Canceled)
-	case l.Outcome == record.Refused:
-		return fmt.Errorf("%s: %w", l.Failure, driver.ErrHeld)
+	if s.TempDir != "" {
+		p.Env = []string{"TMPDIR=" + s.TempDir}
 	}
-	return errors.New(l.Failure)
-}
-
-// Start starts a host, and returns when its plugin is open. The times that it
-// tells are on clock.
-func Start(ctx context.Context, s Spec, clock load.Clock) (*Process, error) {
-	p := &Process{Child: &proc.Child{Role: role}, pending: map[int64]chan line{}}
-	if err := proc.Start(ctx, p.Child, start{s, proc.MachineClock().Of(clock.Started())}, p.take); err != nil {
+	if err := proc.Start(ctx, p.Child, s, p.take); err != nil {
 		return nil, fmt.Errorf("host: %w", err)
 	}
 	return p, nil
 }
 
-// take passes one line on.
-func (p *Process) take(l line) {
+// take passes an answer on, and keeps everything else.
+func (p *Process) take(n note) {
 	p.mu.Lock()
-	answer, on := p.pending[l.ID], p.on
-	delete(p.pending, l.ID)
-	if l.Plugin != 0 {
-		p.plugin = l.Plugin
+	if n.ID != 0 {
+		answer := p.pending[n.ID]
+		delete(p.pending, n.ID)
+		p.mu.Unlock()
+		if answer != nil {
+			answer <- n
+		}
+		return
 	}
+	p.see(n)
+	close(p.change)
+	p.change = make(chan struct{})
+	follow := p.follow
 	p.mu.Unlock()
 	switch {
-	case l.Term != nil:
-		on(*l.Term)
-	case answer != nil:
-		answer <- l
+	case follow == nil:
+	case n.Lease != nil:
+		follow(*n.Lease, Call{})
+	case n.Call != nil && n.Call.Outcome != "":
+		follow(record.Lease{}, *n.Call)
 	}
 }
 
 // ask sends one order and waits for its answer. The end of ctx is passed on, and
 // the answer waited for: a lock may have been granted meanwhile.
-func (p *Process) ask(ctx context.Context, o order) (line, error) {
-	answer := make(chan line, 1)
+func (p *Process) ask(ctx context.Context, o order) (note, error) {
+	answer := make(chan note, 1)
 	p.mu.Lock()
 	p.last++
 	o.ID = p.last
 	p.pending[o.ID] = answer
 	p.mu.Unlock()
 	if p.Send(o) != nil {
-		return line{}, proc.ErrEnded
+		return note{}, proc.ErrEnded
 	}
 	stop := context.AfterFunc(ctx, func() {
 		_ = p.Send(order{Op: opCancel, Target: o.ID}) // fails when all has ended
 	})
 	defer stop()
 	select {
-	case l := <-answer:
-		return l, l.err()
+	case n := <-answer:
+		return n, n.err()
 	case <-p.Ended():
 	}
 	select {
-	case l := <-answer: // its last line
-		return l, l.err()
+	case n := <-answer: // its last line
+		return n, n.err()
 	default:
-		return line{}, proc.ErrEnded
+		return note{}, proc.ErrEnded
 	}
 }
 
@@ -161,10 +232,7 @@ func (p *Process) ask(ctx context.Context, o order) (line, error) {
 // end.
 func (p *Process) KillMachine() error {
 	err := p.Freeze()
-	p.mu.Lock()
-	plugin := p.plugin
-	p.mu.Unlock()
-	if plugin > 0 {
+	if plugin := p.PluginPid(); plugin > 0 {
 		err = errors.Join(err, inject.Freeze(plugin), inject.Kill(plugin))
 	}
 	return errors.Join(err, p.Kill(), p.sweep())

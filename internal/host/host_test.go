@@ -16,50 +16,55 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// TestCandidate follows a candidate over two terms and a frozen one, to its
-// orderly end.
-func TestCandidate(t *testing.T) {
+// TestTerms follows a host that holds a lock for ever over one hold and a frozen
+// one, to its orderly end.
+func TestTerms(t *testing.T) {
 	const ttl = 2 * time.Second
 	clock := load.NewClock()
-	terms := make(chan Term, 1000)
-	p, err := Start(t.Context(), redisSpec(t), clock)
-	if err != nil {
+	leases := make(chan record.Lease, 1000)
+	p := begin(t, redisSpec(t), clock)
+	p.Follow(func(l record.Lease, failed Call) {
+		if failed.Outcome == "" {
+			leases <- l
+		}
+	})
+	const forever = time.Hour
+	if err := p.Work(Workload{
+		Kind: KindLock, Name: "jobs", Names: 1, Callers: 1, TTL: ttl, Look: time.Millisecond, Live: true,
+		Limit: Range{forever, forever}, Hold: Range{forever, forever},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Campaign(Campaign{Names: []string{"jobs"}, TTL: ttl}, func(s Term) { terms <- s }); err != nil {
-		t.Fatal(err)
-	}
-	await := func(what string, is func(Term) bool) (s Term) {
+	await := func(what string, is func(record.Lease) bool) (l record.Lease) {
 		t.Helper()
 		for deadline := time.After(30 * time.Second); ; {
 			select {
-			case next := <-terms:
-				if next.Answered < s.Answered || next.Sent < s.Sent || max(next.Answered, next.Sent, next.Done) > clock.Now() {
-					t.Errorf("%+v after %+v, at %d", next, s, clock.Now())
+			case next := <-leases:
+				if next.GrantedNs < l.GrantedNs || max(next.GrantedNs, next.DoneNs, next.ReleasedNs) > clock.Now() {
+					t.Errorf("%+v after %+v, at %d", next, l, clock.Now())
 				}
-				if s = next; is(s) {
-					return s
+				if l = next; is(l) {
+					return l
 				}
 			case <-deadline:
-				t.Fatalf("not %s; the last one was %+v", what, s)
+				t.Fatalf("not %s; the last one was %+v", what, l)
 			}
 		}
 	}
-	granted := func(s Term) bool { return s.Outcome == record.Granted && s.End == record.EndOpen }
-	first := await("granted", granted)
-	renewed := await("renewed", func(s Term) bool { return s.Sent > first.Answered })
-	if renewed.Answered != first.Answered || renewed.ExpiresFrom <= first.ExpiresFrom || renewed.ExpiresBy < renewed.ExpiresFrom {
+	first := await("granted", func(l record.Lease) bool { return l.Held() })
+	renewed := await("renewed", func(l record.Lease) bool { return len(l.Renewals) > 0 })
+	if last := renewed.Renewals[0]; renewed.GrantedNs != first.GrantedNs || first.SentNs > first.GrantedNs || last[0] < first.SentNs || last[1] < last[0] {
 		t.Errorf("renewed: %+v after %+v", renewed, first)
 	}
 	if err := p.Resign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	resigned := await("resigned", func(s Term) bool { return s.End != record.EndOpen })
-	if resigned.Token != first.Token || resigned.End != record.EndReleased || resigned.Cause != "" || resigned.Ended < first.Answered || resigned.Done < resigned.Ended {
+	resigned := await("released", func(l record.Lease) bool { return l.ReleasedNs > 0 })
+	if resigned.Token != first.Token || resigned.Cause != "" || resigned.ReleaseNs < first.GrantedNs || resigned.ReleasedNs < resigned.ReleaseNs {
 		t.Errorf("resigned: %+v", resigned)
 	}
-	second := await("granted", granted)
-	if second.Token <= first.Token || second.Answered < resigned.Done {
+	second := await("granted", func(l record.Lease) bool { return l.Held() })
+	if second.Token <= first.Token || second.GrantedNs < resigned.ReleasedNs {
 		t.Errorf("%+v after %+v", second, first)
 	}
 	if err := p.Freeze(); err != nil {
@@ -70,8 +75,8 @@ func TestCandidate(t *testing.T) {
 	if err := p.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	lost := await("lost", func(s Term) bool { return s.End != record.EndOpen })
-	if lost.Token != second.Token || lost.End != record.EndLost || lost.Ended > resumed || lost.Done < resumed || lost.Cause == "" {
+	lost := await("lost", func(l record.Lease) bool { return l.DoneNs > 0 })
+	if lost.Token != second.Token || lost.ReleaseNs > 0 || lost.ValidNs > resumed || lost.DoneNs < resumed || lost.Cause == "" {
 		t.Errorf("lost: %+v, resumed at %d", lost, resumed)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -83,8 +88,11 @@ func TestCandidate(t *testing.T) {
 
 // TestHostThatCannotStart says why.
 func TestHostThatCannotStart(t *testing.T) {
-	_, err := Start(t.Context(), Spec{Baseline: "none"}, load.NewClock())
+	_, err := Start(t.Context(), Spec{Baseline: "none"})
 	if err == nil || !strings.Contains(err.Error(), `"none"`) {
 		t.Errorf("an unknown baseline: %v", err)
+	}
+	if _, err := Start(t.Context(), Spec{Backend: "redis", Path: "/nowhere/lockplugin-redis"}); err == nil {
+		t.Error("a host without a plugin has started")
 	}
 }

@@ -78,6 +78,9 @@ type Lease struct {
 	// AskedNs is before the acquire was called, GrantedNs after it came back.
 	AskedNs   int64 `json:"asked_ns"`
 	GrantedNs int64 `json:"granted_ns"`
+	// SentNs is when the request was sent that the grant has its time from, where
+	// that matters and is known: who waits may ask several times.
+	SentNs int64 `json:"sent_ns,omitempty"`
 	// ValidNs is the last time just before the holder asked whether the lease
 	// is valid, and was told so.
 	ValidNs int64 `json:"valid_ns"`
@@ -90,6 +93,27 @@ type Lease struct {
 	ReleasedNs int64 `json:"released_ns,omitempty"`
 	// Renewals are the confirmed ones: sent, and answered.
 	Renewals [][2]int64 `json:"renewals_ns,omitempty"`
+}
+
+// Held reports whether a lease has no end.
+func (l *Lease) Held() bool { return l.DoneNs == 0 && l.ReleaseNs == 0 }
+
+// Attempt is the lease as scenarios with figures have it. It ends where its
+// holder began to release it, or last found it valid.
+func (l *Lease) Attempt() Attempt {
+	a := Attempt{
+		Client: int32(l.Host), Name: int32(l.Name), Asked: l.AskedNs, Answered: l.GrantedNs,
+		Ended: l.ValidNs, Done: max(l.ValidNs, l.DoneNs), Token: l.Token, Outcome: Granted, End: EndLost,
+	}
+	switch {
+	case l.ReleasedNs > 0:
+		a.Ended, a.Done, a.End = l.ReleaseNs, l.ReleasedNs, EndReleased
+	case l.ReleaseNs > 0:
+		a.Ended, a.Done, a.End = l.ReleaseNs, l.ReleaseNs, EndReleaseFailed
+	case l.Cause == HaltKilled:
+		a.End = EndKilled
+	}
+	return a
 }
 
 // Clone returns a copy that shares nothing with l.
@@ -134,7 +158,7 @@ func (r *Round) times(f func(*int64)) {
 	}
 	for i := range r.Leases {
 		l := &r.Leases[i]
-		all(&l.AskedNs, &l.GrantedNs, &l.ValidNs, &l.DoneNs, &l.ReleaseNs, &l.ReleasedNs)
+		all(&l.AskedNs, &l.GrantedNs, &l.SentNs, &l.ValidNs, &l.DoneNs, &l.ReleaseNs, &l.ReleasedNs)
 		for j := range l.Renewals {
 			all(&l.Renewals[j][0], &l.Renewals[j][1])
 		}

@@ -11,10 +11,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/recorder"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -25,7 +25,7 @@ const (
 )
 
 const (
-	// startTimeout bounds the start of a recorder, openTimeout its first grants.
+	// startTimeout bounds the start of a host, openTimeout its first grants.
 	startTimeout = 30 * time.Second
 	openTimeout  = 30 * time.Second
 	// tryFor is how long the holder tries to get the second half of its locks:
@@ -52,7 +52,7 @@ type cell struct {
 	fault         fault.Fault
 	ttl           time.Duration
 	environment   *store.Environment
-	holder, rival *recorder.Process
+	holder, rival *host.Process
 	names         []string // of the locks of this round
 }
 
@@ -113,15 +113,15 @@ func (c *cell) ready(ctx context.Context, used bool) (err error) {
 }
 
 // start starts a host that uses the given paths, or none.
-func (c *cell) start(ctx context.Context, host int, paths []*inject.Proxy, more driver.Config) (*recorder.Process, error) {
+func (c *cell) start(ctx context.Context, number int, paths []*inject.Proxy, more driver.Config) (*host.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	cfg := driver.Config{}
 	for _, part := range []driver.Config{c.backend.Config, c.environment.ConfigOf(paths), more} {
 		maps.Copy(cfg, part)
 	}
-	return recorder.Start(ctx, recorder.Spec{
-		Backend: c.backend.Name, Path: c.backend.Path, NoMTLS: c.backend.NoMTLS, Host: host,
+	return host.Start(ctx, host.Spec{
+		Backend: c.backend.Name, Path: c.backend.Path, NoMTLS: c.backend.NoMTLS, Host: number,
 		Config: cfg, Resources: c.resources, TempDir: c.dir,
 	})
 }
@@ -182,7 +182,7 @@ func (c *cell) hold(ctx context.Context) error {
 	if err := c.holder.Acquire(c.names[:half], 0, c.ttl, openTimeout); err != nil {
 		return err
 	}
-	if err := c.holder.Await(bounded, func(s recorder.Seen) bool { return s.Held() == half }); err != nil {
+	if err := c.holder.Await(bounded, func(s host.Seen) bool { return s.Held() == half }); err != nil {
 		return fmt.Errorf("the holder gets its locks: %w, %v", err, c.holder.Seen().Failed)
 	}
 	if err := do(ctx, c.fault.Prepare, &c.environment.Setup); err != nil {
@@ -195,7 +195,7 @@ func (c *cell) hold(ctx context.Context) error {
 	if err := c.holder.Acquire(c.names[half:], half, c.ttl, timeout); err != nil {
 		return err
 	}
-	err := c.holder.Await(bounded, func(s recorder.Seen) bool { return len(s.Leases)+len(s.Failed) >= Names })
+	err := c.holder.Await(bounded, func(s host.Seen) bool { return len(s.Leases)+len(s.Failed) >= Names })
 	if err != nil {
 		return fmt.Errorf("the holder gets the rest of its locks: %w, %v", err, c.holder.Seen().Failed)
 	}
@@ -224,7 +224,7 @@ func (c *cell) want() error {
 // outcome waits for what the fault does, ends it, and lets both come to an
 // end. The rival's leases are those asked for since first.
 func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error {
-	has := func(s recorder.Seen) bool {
+	has := func(s host.Seen) bool {
 		n := 0
 		for _, l := range s.Leases {
 			if l.AskedNs >= first {
@@ -270,7 +270,7 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 
 // finish lets the rival have every lock and the holder want them again, so
 // that a lock which the holder has broken is found, and ends the round.
-func (c *cell) finish(ctx context.Context, has func(recorder.Seen) bool) error {
+func (c *cell) finish(ctx context.Context, has func(host.Seen) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, c.ttl+recovery)
 	defer cancel()
 	both := !c.alone() && c.holder.Alive()
@@ -302,7 +302,7 @@ func (c *cell) finish(ctx context.Context, has func(recorder.Seen) bool) error {
 // collect gathers what both have seen. A process that the fault has killed
 // learns of nothing more.
 func (c *cell) collect(r *record.Round) {
-	processes := []*recorder.Process{c.holder}
+	processes := []*host.Process{c.holder}
 	if !c.alone() {
 		processes = append(processes, c.rival)
 	}
@@ -328,7 +328,7 @@ func (c *cell) collect(r *record.Round) {
 func (c *cell) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	for _, p := range []*recorder.Process{c.holder, c.rival} {
+	for _, p := range []*host.Process{c.holder, c.rival} {
 		if p == nil {
 			continue
 		}

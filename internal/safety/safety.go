@@ -15,9 +15,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/recorder"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -133,7 +133,7 @@ type runner struct {
 	began  int64 // zero of all times
 	random *rand.Rand
 
-	resources recorder.Resources
+	resources host.Resources
 	servers   env.Nodes // of the resources
 }
 

@@ -15,14 +15,14 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/recorder"
 )
 
 func TestMain(m *testing.M) {
-	recorder.Main()
+	host.Main()
 	plugintest.Main(m)
 }
 

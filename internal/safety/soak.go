@@ -16,9 +16,9 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/recorder"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -38,7 +38,7 @@ const (
 
 // poolHold is how long the pool holds a lease before it gives it back and takes
 // it again.
-var poolHold = recorder.Range{poolTTL / 2, 5 * poolTTL / 2}
+var poolHold = host.Range{poolTTL / 2, 5 * poolTTL / 2}
 
 // Soak lets hosts live long while one fault after the other is injected. On
 // each backend, all at the same time, two hosts go through the rounds of this
@@ -124,7 +124,7 @@ type system struct {
 	soak   Soak
 	until  time.Time // faults are injected
 	faults []fault.Fault
-	pool   *recorder.Process
+	pool   *host.Process
 	tokens map[int]uint64 // the newest of the pool, by the number of the name
 	found  *Soaked
 }
@@ -177,9 +177,9 @@ func (w *system) open(ctx context.Context) (err error) {
 // keep lets the pool take its leases, and waits until it has all of them.
 func (w *system) keep(ctx context.Context) error {
 	for i := range w.soak.PoolSize {
-		err := w.pool.Work(recorder.Workload{
-			Kind: recorder.KindLock, Prefix: "pool-", First: i, Names: 1, Callers: 1, TTL: poolTTL, Seed: w.random.Uint64(),
-			Limit: recorder.Range{gatherFor, gatherFor}, Hold: poolHold, Look: time.Second,
+		err := w.pool.Work(host.Workload{
+			Kind: host.KindLock, Prefix: "pool-", First: i, Names: 1, Callers: 1, TTL: poolTTL, Seed: w.random.Uint64(),
+			Limit: host.Range{gatherFor, gatherFor}, Hold: poolHold, Look: time.Second,
 		})
 		if err != nil {
 			return err
@@ -194,7 +194,7 @@ func (w *system) gather(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, gatherFor)
 	defer cancel()
 	began, held := proc.Now(), 0
-	err := w.pool.Await(ctx, func(s recorder.Seen) bool {
+	err := w.pool.Await(ctx, func(s host.Seen) bool {
 		has := make([]bool, w.soak.PoolSize)
 		held = 0
 		for _, l := range s.Leases {

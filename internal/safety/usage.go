@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/host"
 )
 
 // What a process may use more at the end than when it was first looked at. A
@@ -33,7 +33,7 @@ func Allowance() string {
 type Usage struct {
 	Who         string // "rival", "plugin of the rival"
 	Pid         int
-	First, Last recorder.Use
+	First, Last host.Use
 }
 
 // Grown says what has grown by more than [Allowance]; "" for nothing.
@@ -57,7 +57,7 @@ func (u Usage) Grown() string {
 
 // look reads what a host and its plugin use. Where the system does not say,
 // there is nothing to see.
-func (w *system) look(ctx context.Context, who string, p *recorder.Process) error {
+func (w *system) look(ctx context.Context, who string, p *host.Process) error {
 	if p == nil || !p.Alive() {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (w *system) look(ctx context.Context, who string, p *recorder.Process) erro
 	return nil
 }
 
-func (w *system) used(who string, pid int, u recorder.Use) {
+func (w *system) used(who string, pid int, u host.Use) {
 	i := slices.IndexFunc(w.found.Usages, func(l *Usage) bool { return l.Pid == pid })
 	if i < 0 {
 		i = len(w.found.Usages)

@@ -29,10 +29,11 @@ type election struct {
 	candidates []*candidate // by id; used by the goroutine that runs the cell
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at each report
-	terms   []host.Term   // with the id of the candidate as client
-	seats   []int         // who led last, by name: the index of the term, -1 for nobody
-	failure string        // the last error that a candidate has met
+	changed chan struct{}  // closed and replaced at each report
+	terms   []record.Lease // with the id of the candidate as host
+	failed  []record.Attempt
+	seats   []int  // who led last, by name: the index of the term, -1 for nobody
+	failure string // the last error that a candidate has met
 }
 
 // candidate is a host that campaigns, with the proxies through which it reaches
@@ -70,11 +71,36 @@ func (s *election) join(ctx context.Context) (err error) {
 			return errors.Join(err, c.closeProxies())
 		}
 	}
-	if c.Process, err = host.Start(ctx, spec, s.in.Clock); err != nil {
+	if c.Process, err = startHost(ctx, spec, s.in.Clock); err != nil {
 		return errors.Join(err, c.closeProxies())
 	}
 	s.candidates = append(s.candidates, c)
-	return c.Campaign(host.Campaign{Names: s.in.Names, TTL: s.in.TTL, Tick: s.in.Tick}, func(t host.Term) { s.hear(c, t) })
+	return s.campaign(c)
+}
+
+const (
+	// workEvery is how often a leader acts as one.
+	workEvery = 5 * time.Millisecond
+	// between is how long a candidate stays away after a term, so that another
+	// one gets its turn, and after an error.
+	between = 100 * time.Millisecond
+	// forever is longer than any cell.
+	forever = 1000 * time.Hour
+)
+
+// campaign has a candidate campaign for every name, and again after each term.
+func (s *election) campaign(c *candidate) error {
+	c.Follow(func(l record.Lease, failed host.Call) { s.hear(c, l, failed) })
+	for i, name := range s.in.Names {
+		err := c.Work(host.Workload{
+			Kind: host.KindLock, Name: name, First: i, Names: 1, Callers: 1, TTL: s.in.TTL, Tick: s.in.Tick, Live: true, Look: workEvery,
+			Limit: host.Range{forever, forever}, Hold: host.Range{forever, forever}, Pause: host.Range{between, between},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // killVictim kills the victim of h by the given means, and ends what it held.
@@ -85,37 +111,45 @@ func (s *election) killVictim(h *incident, kill func() error) error {
 	defer s.mu.Unlock()
 	now := s.in.Clock.Now()
 	for i := range s.terms {
-		if t := &s.terms[i]; t.Client == h.victim.id && open(t.Attempt) {
-			t.Ended, t.Done, t.End = max(h.from, t.Answered), now, record.EndKilled
+		if t := &s.terms[i]; int32(t.Host) == h.victim.id && t.Held() {
+			t.ValidNs, t.DoneNs, t.Cause = max(h.from, t.GrantedNs), now, record.HaltKilled
 		}
 	}
 	return err
 }
 
-// open reports whether a lease was granted whose end was not told.
-func open(a record.Attempt) bool { return a.Outcome == record.Granted && a.End == record.EndOpen }
-
-// hear takes down what a candidate reports.
-func (s *election) hear(c *candidate, t host.Term) {
+// hear takes down what a candidate tells of a term, or of an acquire that has
+// failed.
+func (s *election) hear(c *candidate, t record.Lease, failed host.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.Client = c.id
-	i := slices.IndexFunc(s.terms, func(o host.Term) bool {
-		return o.Client == t.Client && o.Name == t.Name && o.Answered == t.Answered
-	})
-	if i < 0 {
-		i = len(s.terms)
-		s.terms = append(s.terms, t)
-		if t.Outcome == record.Granted {
-			s.seats[t.Name] = i
+	switch {
+	case failed.Outcome == host.OutcomeFailed:
+		s.failure = failed.Error
+		if failed.Op == string(host.KindLock) {
+			s.failed = append(s.failed, record.Attempt{
+				Client: c.id, Name: int32(failed.Name), Asked: failed.SentNs, Answered: failed.BackNs, Outcome: record.Failed,
+			})
 		}
-	}
-	s.terms[i] = t
-	if t.Outcome == record.Failed {
-		s.failure = t.Cause
+	case failed.Outcome == "":
+		s.term(c, t)
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
+}
+
+// term keeps the newest state of a term.
+func (s *election) term(c *candidate, t record.Lease) {
+	t.Host = int(c.id)
+	i := slices.IndexFunc(s.terms, func(o record.Lease) bool {
+		return o.Host == t.Host && o.Name == t.Name && o.GrantedNs == t.GrantedNs
+	})
+	if i < 0 {
+		s.seats[t.Name] = len(s.terms)
+		s.terms = append(s.terms, t)
+		return
+	}
+	s.terms[i] = t
 }
 
 // await waits until done, which is called with what is known locked.
@@ -145,21 +179,27 @@ func (s *election) await(ctx context.Context, limit time.Duration, what string, 
 // led reports whether each of the names has a leader, by a grant after the
 // given time.
 func (s *election) led(names []int32, after int64) func() bool {
-	return s.all(names, func(t host.Term) bool { return t.Answered > after })
+	return s.all(names, func(t record.Lease) bool { return t.GrantedNs > after })
 }
 
 // confirmed reports whether each of the names has a leader whose grant came back,
 // or whose renewal was sent, after the given time.
 func (s *election) confirmed(names []int32, after int64) func() bool {
-	return s.all(names, func(t host.Term) bool { return max(t.Answered, t.Sent) > after })
+	return s.all(names, func(t record.Lease) bool {
+		renewed := t.GrantedNs
+		if n := len(t.Renewals); n > 0 {
+			renewed = t.Renewals[n-1][0]
+		}
+		return renewed > after
+	})
 }
 
 // all reports whether each of the names has a leader whose term is like that.
-func (s *election) all(names []int32, like func(host.Term) bool) func() bool {
+func (s *election) all(names []int32, like func(record.Lease) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {
 			i := s.seats[n]
-			return i < 0 || !open(s.terms[i].Attempt) || !like(s.terms[i])
+			return i < 0 || !s.terms[i].Held() || !like(s.terms[i])
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
 )
 
@@ -27,7 +28,7 @@ func hostsOf(a Overrides) []int {
 func startHosts(ctx context.Context, in Input) (hosts []*host.Process, end func() error, err error) {
 	hosts = make([]*host.Process, in.Hosts)
 	errs := make([]error, in.Hosts)
-	load.Workers(in.Hosts, func(i int) { hosts[i], errs[i] = host.Start(ctx, in.Host, in.Clock) })
+	load.Workers(in.Hosts, func(i int) { hosts[i], errs[i] = startHost(ctx, in.Host, in.Clock) })
 	end = func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
@@ -43,6 +44,12 @@ func startHosts(ctx context.Context, in Input) (hosts []*host.Process, end func(
 		return nil, nil, errors.Join(err, end())
 	}
 	return hosts, end, nil
+}
+
+// startHost starts a process that tells its times by the clock of the run.
+func startHost(ctx context.Context, s host.Spec, clock load.Clock) (*host.Process, error) {
+	s.Zero = proc.MachineClock().Of(clock.Started())
+	return host.Start(ctx, s)
 }
 
 // cycleIn lets the callers cycle in each of the hosts, or in this process where

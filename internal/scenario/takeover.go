@@ -159,13 +159,13 @@ type incident struct {
 // aim chooses the candidate that leads most, if any does: on a machine that is
 // starved all may have lost their leases. It is called with mu locked.
 func (s *election) aim() incident {
-	led := map[int32][]int32{} // by candidate
+	led := map[int][]int32{} // by candidate
 	var h incident
 	for name, i := range s.seats {
-		if i < 0 || !open(s.terms[i].Attempt) {
+		if i < 0 || !s.terms[i].Held() {
 			continue
 		}
-		id := s.terms[i].Client
+		id := s.terms[i].Host
 		led[id] = append(led[id], int32(name))
 		if n := led[id]; len(n) > len(h.names) {
 			h.victim, h.names = s.candidates[id], n

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core"
-	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/store"
 )
@@ -82,10 +81,10 @@ func (s *election) sample(h *incident) {
 			continue
 		}
 		t := s.terms[after]
-		s.took(tookOver, t.Answered-h.from)
+		s.took(tookOver, t.GrantedNs-h.from)
 		tokens[n] = t.Token
 		if s.mode.expires {
-			s.judge(h, s.terms[before], t.Answered)
+			s.judge(h, s.terms[before], t.GrantedNs)
 		}
 	}
 	s.mu.Unlock()
@@ -102,20 +101,25 @@ func (s *election) sample(h *incident) {
 
 // judge compares a takeover with the time that the lease had left. A renewal
 // that was due around the harm may have reached the store without a report.
-func (s *election) judge(h *incident, old host.Term, since int64) {
-	if old.ExpiresBy == 0 {
+func (s *election) judge(h *incident, old record.Lease, since int64) {
+	if old.SentNs == 0 {
 		return // nobody here knows
 	}
 	ttl := int64(s.in.TTL)
-	if due := old.ExpiresFrom - ttl + ttl/3; h.until >= due-int64(margin) {
-		old.ExpiresBy = max(old.ExpiresBy, h.until+ttl)
+	sent, confirmed := old.SentNs, old.GrantedNs
+	if n := len(old.Renewals); n > 0 {
+		sent, confirmed = old.Renewals[n-1][0], old.Renewals[n-1][1]
 	}
-	s.took(overdue, max(0, since-old.ExpiresBy))
+	from, by := sent+ttl, confirmed+ttl // the store lets it expire between the two
+	if h.until >= sent+ttl/3-int64(margin) {
+		by = max(by, h.until+ttl)
+	}
+	s.took(overdue, max(0, since-by))
 	switch {
-	case since < old.ExpiresFrom-int64(rounding):
+	case since < from-int64(rounding):
 		s.cell.Values["early"]++
-		s.earliest = max(s.earliest, time.Duration(old.ExpiresFrom-since))
-	case since > old.ExpiresBy+int64(s.slack):
+		s.earliest = max(s.earliest, time.Duration(from-since))
+	case since > by+int64(s.slack):
 		s.cell.Values["late"]++
 	}
 }
@@ -124,7 +128,7 @@ func (s *election) judge(h *incident, old host.Term, since int64) {
 // counts what it did as a leader after the moment resumed, unless that is 0.
 func (s *election) noticed(ctx context.Context, h *incident, resumed int64) error {
 	all := func() bool {
-		return !slices.ContainsFunc(h.before, func(i int) bool { return s.terms[i].End != record.EndLost })
+		return !slices.ContainsFunc(h.before, func(i int) bool { return s.terms[i].DoneNs == 0 })
 	}
 	if err := s.await(ctx, s.in.TTL+grace, "the old leader knows that it lost", all); err != nil || resumed == 0 {
 		return err
@@ -134,8 +138,8 @@ func (s *election) noticed(ctx context.Context, h *incident, resumed int64) erro
 	stale := s.cell.Values["stale-writes"]
 	for _, i := range h.before {
 		t := s.terms[i]
-		s.took(notice, max(0, t.Done-resumed))
-		if t.Ended > resumed {
+		s.took(notice, max(0, t.DoneNs-resumed))
+		if t.ValidNs > resumed {
 			stale++
 		}
 	}
@@ -149,8 +153,9 @@ func (s *election) measured(elapsed time.Duration) record.Cell {
 	defer s.mu.Unlock()
 	c := s.cell
 	c.Elapsed = elapsed
+	c.Attempts = s.failed
 	for _, t := range s.terms {
-		c.Attempts = append(c.Attempts, t.Attempt)
+		c.Attempts = append(c.Attempts, t.Attempt())
 	}
 	for op := range c.Latencies {
 		longest(&c, op)

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
-	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
@@ -37,8 +37,8 @@ func openSetting(t *testing.T, backend, setting string) (e *store.Environment, p
 	return e, plugin
 }
 
-// host starts the servers of a setting, and a host that uses them.
-func host(t *testing.T, backend, setting string) (*store.Environment, *recorder.Process) {
+// startHost starts the servers of a setting, and a host that uses them.
+func startHost(t *testing.T, backend, setting string) (*store.Environment, *host.Process) {
 	t.Helper()
 	e, plugin := openSetting(t, backend, setting)
 	dir := t.TempDir()
@@ -46,43 +46,43 @@ func host(t *testing.T, backend, setting string) (*store.Environment, *recorder.
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := recorder.Start(t.Context(), recorder.Spec{
-		Backend: backend, Path: plugin, Config: e.ConfigOf(paths), Resources: recorder.Resources{Dir: dir}, TempDir: dir,
+	process, err := host.Start(t.Context(), host.Spec{
+		Backend: backend, Path: plugin, Config: e.ConfigOf(paths), Resources: host.Resources{Dir: dir}, TempDir: dir,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { shut(t, host) })
-	return e, host
+	t.Cleanup(func() { shut(t, process) })
+	return e, process
 }
 
-func shut(t *testing.T, host *recorder.Process) {
+func shut(t *testing.T, process *host.Process) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), served)
 	defer cancel()
-	if err := host.Close(ctx); err != nil {
+	if err := process.Close(ctx); err != nil {
 		t.Error(err)
 	}
 }
 
 // use lets a host take locks and give them back.
-func use(t *testing.T, host *recorder.Process, prefix string) error {
+func use(t *testing.T, process *host.Process, prefix string) error {
 	t.Helper()
-	host.Forget()
+	process.Forget()
 	ctx, cancel := context.WithTimeout(t.Context(), served)
 	defer cancel()
 	names := []string{prefix + "0", prefix + "1"}
-	if err := host.Acquire(names, 0, ttl, served); err != nil {
+	if err := process.Acquire(names, 0, ttl, served); err != nil {
 		return err
 	}
-	err := host.Await(ctx, func(s recorder.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
+	err := process.Await(ctx, func(s host.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
 	if err != nil {
 		return err
 	}
-	if failed := host.Seen().Failed; len(failed) > 0 {
+	if failed := process.Seen().Failed; len(failed) > 0 {
 		return fmt.Errorf("not granted: %q", failed)
 	}
-	return host.Release(ctx)
+	return process.Release(ctx)
 }
 
 // TestOperations: each is done and undone once while a host works, and then the
@@ -92,20 +92,20 @@ func TestOperations(t *testing.T) {
 		for _, setting := range store.Of(backend).SettingNames() {
 			t.Run(backend+"/"+setting, func(t *testing.T) {
 				t.Parallel()
-				e, host := host(t, backend, setting)
+				e, process := startHost(t, backend, setting)
 				if err := e.Healthy(t.Context()); err != nil {
 					t.Fatalf("at the beginning: %v", err)
 				}
 				for i, o := range store.Of(backend).Operations() {
 					if len(o.Settings) == 0 || slices.Contains(o.Settings, setting) {
-						operate(t, e, host, o, fmt.Sprintf("operations-%d-", i))
+						operate(t, e, process, o, fmt.Sprintf("operations-%d-", i))
 					}
 				}
 				count, err := e.Connections(t.Context())
 				if err != nil || count == 0 && backend != "memory" {
 					t.Errorf("the host has %d connections, %v", count, err)
 				}
-				shut(t, host)
+				shut(t, process)
 				eventually(t, "the connections end with the host", 2*time.Second, func() error {
 					if count, err := e.Connections(t.Context()); err != nil || count > 0 {
 						return fmt.Errorf("%d, %w", count, err)
@@ -117,11 +117,11 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-func operate(t *testing.T, e *store.Environment, host *recorder.Process, o store.Operation, prefix string) {
+func operate(t *testing.T, e *store.Environment, process *host.Process, o store.Operation, prefix string) {
 	t.Helper()
 	began := time.Now()
-	err := host.Work(recorder.Workload{
-		Kind: recorder.KindLock, Prefix: prefix, Names: 4, Callers: 3, TTL: ttl, Limit: recorder.Range{served, served}, Hold: recorder.Range{0, 20 * time.Millisecond},
+	err := process.Work(host.Workload{
+		Kind: host.KindLock, Prefix: prefix, Names: 4, Callers: 3, TTL: ttl, Limit: host.Range{served, served}, Hold: host.Range{0, 20 * time.Millisecond},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -139,10 +139,10 @@ func operate(t *testing.T, e *store.Environment, host *recorder.Process, o store
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), served)
 	defer cancel()
-	if err := host.Release(ctx); err != nil {
+	if err := process.Release(ctx); err != nil {
 		t.Errorf("after %s: %v", o.Name, err)
 	}
-	if err := use(t, host, prefix); err != nil {
+	if err := use(t, process, prefix); err != nil {
 		t.Errorf("after %s: %v", o.Name, err)
 	}
 	if e.Shifted {

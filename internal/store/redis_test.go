@@ -11,12 +11,12 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
-	"github.com/lockbench/lockbench/internal/recorder"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/store"
 )
 
 func TestMain(m *testing.M) {
-	recorder.Main()
+	host.Main()
 	plugintest.Main(m)
 }
 

@@ -1,4 +1,4 @@
-package recorder
+package host
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/lockbench/lockbench/core/fence"
 	"github.com/lockbench/lockbench/internal/inject"
-	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/store"
 )
@@ -66,9 +65,9 @@ func (w writer) write(a *agent, name string, l *record.Lease) {
 		if guarded {
 			do, thing = r.Write, name
 		}
-		n := record.Write{Host: l.Host, Name: l.Name, Token: l.Token, Resource: r.kind, Guarded: guarded, SentNs: proc.Now()}
+		n := record.Write{Host: l.Host, Name: l.Name, Token: l.Token, Resource: r.kind, Guarded: guarded, SentNs: a.clock.Now()}
 		err := do(ctx, thing, l.Token)
-		n.DoneNs = proc.Now()
+		n.DoneNs = a.clock.Now()
 		n.Refused = errors.Is(err, fence.ErrStale)
 		if err == nil || n.Refused {
 			a.send(note{Write: &n})

@@ -1,4 +1,4 @@
-package recorder
+package host
 
 import (
 	"cmp"
@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -27,8 +29,10 @@ const (
 // [Process.Release]: ask for one of the names, hold it, and give it back.
 type Workload struct {
 	Kind Kind `json:"kind"`
-	// Prefix and the number from First on, below First+Names, are a name.
+	// Prefix and the number from First on, below First+Names, are a name; Name, if
+	// it is not "", is the only one.
 	Prefix  string        `json:"prefix"`
+	Name    string        `json:"name,omitempty"`
 	First   int           `json:"first"`
 	Names   int           `json:"names"`
 	Callers int           `json:"callers"`
@@ -40,7 +44,11 @@ type Workload struct {
 	Pause Range `json:"pause_ns"`
 	// Look is how often a holder asks its lease whether it is valid. Default 10 ms.
 	Look time.Duration `json:"look_ns,omitempty"`
-	Seed uint64        `json:"seed"`
+	// Tick is how often a caller of KindLock asks; 0: it waits until it is woken.
+	Tick time.Duration `json:"tick_ns,omitempty"`
+	// Live has each renewal told of when it is confirmed, and record.Lease.SentNs.
+	Live bool   `json:"live,omitempty"`
+	Seed uint64 `json:"seed"`
 }
 
 // Range is a time from the first to the second, both included.
@@ -53,7 +61,7 @@ func (r Range) draw(random *rand.Rand) time.Duration {
 	return r[0] + time.Duration(random.Int64N(int64(r[1]-r[0]+1)))
 }
 
-// Call is a call of a workload that came back. Times are by [proc.Now].
+// Call is a call of a workload that came back.
 type Call struct {
 	Op     string `json:"op"` // a [Kind], release or close
 	Host   int    `json:"host"`
@@ -119,13 +127,6 @@ func (a *agent) asks(change int64) {
 	}
 }
 
-// present is the client that callers use now.
-func (a *agent) present() *core.Client {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.client
-}
-
 // Reopen lets the host close its client, which gets timeout for it, and open
 // another one, while its callers go on. It returns at once.
 func (p *Process) Reopen(timeout time.Duration) error {
@@ -135,7 +136,7 @@ func (p *Process) Reopen(timeout time.Duration) error {
 // reopen is the deployment of a new version, in one process: those who hold
 // something are told to end, and the next ones ask the new client.
 func (a *agent) reopen(timeout time.Duration) {
-	call := Call{Op: "close", Host: a.spec.Host, SentNs: proc.Now(), Served: true}
+	call := Call{Op: "close", Host: a.spec.Host, SentNs: a.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(timeout)
 	old := a.present()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -151,7 +152,7 @@ func (a *agent) reopen(timeout time.Duration) {
 
 // back tells of a call that came back.
 func (a *agent) back(call Call, err error) {
-	call.BackNs = proc.Now()
+	call.BackNs = a.clock.Now()
 	if call.Outcome = outcomeOf(err); err != nil {
 		call.Error = err.Error()
 	}
@@ -173,7 +174,7 @@ func (c *caller) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		name := c.w.First + c.random.IntN(c.w.Names)
 		limit := c.w.Limit.draw(c.random)
-		call := Call{Op: string(c.w.Kind), Host: c.spec.Host, Name: name, SentNs: proc.Now(), Served: c.served.Load()}
+		call := Call{Op: string(c.w.Kind), Host: c.spec.Host, Name: name, SentNs: c.clock.Now(), Served: c.served.Load()}
 		call.LimitNs = call.SentNs + int64(limit)
 		bounded, cancel := context.WithTimeout(ctx, limit)
 		c.asks(1)
@@ -187,51 +188,91 @@ func (c *caller) run(ctx context.Context) {
 
 // ask asks for one lock. What comes of a grant it has told when it returns nil.
 func (c *caller) ask(ctx context.Context, call *Call) error {
-	name := fmt.Sprint(c.w.Prefix, call.Name)
-	client := c.present()
-	if c.w.Kind == KindLead {
-		e, err := client.Elector(name, &core.ElectorOptions{TTL: c.w.TTL})
+	name := cmp.Or(c.w.Name, fmt.Sprint(c.w.Prefix, call.Name))
+	switch c.w.Kind {
+	case KindLead:
+		e, err := c.client().Elector(name, &core.ElectorOptions{TTL: c.w.TTL})
 		if err != nil {
 			return err
 		}
-		return e.Run(ctx, func(t *core.Term) { c.use(t, t.Context().Done(), *call) })
-	}
-	lock, err := client.Lock(name, &core.LockOptions{TTL: c.w.TTL})
-	if err != nil {
-		return err
-	}
-	if c.w.Kind == KindDo {
+		return e.Run(ctx, func(t *core.Term) {
+			c.use(c.granted(t, t.Context().Done(), c.newLease(call.Name, call.SentNs)))
+		})
+	case KindDo:
+		lock, err := c.client().Lock(name, &core.LockOptions{TTL: c.w.TTL})
+		if err != nil {
+			return err
+		}
 		return lock.Do(ctx, func(work context.Context, lease *core.Lease) error {
-			c.use(lease, work.Done(), *call)
+			c.use(c.granted(lease, work.Done(), c.newLease(call.Name, call.SentNs)))
 			call.ran = true
 			return nil
 		})
 	}
-	acquire := lock.Acquire
-	if c.w.Kind == KindTry {
-		acquire = lock.TryAcquire
-	}
-	lease, err := acquire(ctx)
+	lock, err := c.present().Lock(name, c.w.TTL)
 	if err != nil {
 		return err
 	}
+	lease, err := c.acquire(ctx, lock, call)
+	if err != nil {
+		return err
+	}
+	return c.take(lease, call)
+}
+
+// acquire waits for a grant, asks once, or at every tick.
+func (c *caller) acquire(ctx context.Context, lock load.Lock, call *Call) (load.Lease, error) {
+	if c.w.Kind != KindTry && c.w.Tick == 0 {
+		return lock.Acquire(ctx)
+	}
+	trier, ok := lock.(load.Trier)
+	if !ok {
+		return nil, errors.New("it cannot ask just once")
+	}
+	for {
+		lease, err := trier.TryAcquire(ctx)
+		if c.w.Tick == 0 || !errors.Is(err, driver.ErrHeld) || !proc.Sleep(ctx, c.w.Tick) {
+			return lease, err
+		}
+		call.SentNs = c.clock.Now()
+	}
+}
+
+// take holds a lease that was granted just now, and releases it.
+func (c *caller) take(lease load.Lease, call *Call) error {
+	l := c.newLease(call.Name, call.SentNs)
+	ofCore, ok := lease.(coreLease)
+	var of keptLease = ofCore
+	var library *kept
+	if !ok {
+		library = newKept(lease)
+		of = library
+	}
+	if c.w.Live {
+		l.SentNs = c.sentOf(lease, call.SentNs, c.w.TTL)
+	}
+	h := c.granted(of, of.Done(), l)
 	c.over(*call, nil)
-	h := c.use(lease, lease.Done(), *call)
-	*call = Call{Op: "release", Host: call.Host, Name: call.Name, SentNs: proc.Now(), Served: true}
+	switch {
+	case !ok:
+		c.renewing(library, c.w.TTL, h)
+	case c.w.Live:
+		defer c.follow(h, ofCore, c.w.TTL)()
+	}
+	c.use(h)
+	*call = Call{Op: "release", Host: call.Host, Name: call.Name, SentNs: c.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(closeTimeout)
-	err = h.release(lease)
+	err := h.release(of)
 	c.send(note{Lease: h.state()})
 	return err
 }
 
 // use holds what was granted for as long as it is to be held and lives.
-func (c *caller) use(t tenure, done <-chan struct{}, call Call) *holding {
+func (c *caller) use(h *holding) {
 	c.served.Store(true)
 	c.asks(-1)
 	defer c.asks(1)
-	h := c.granted(t, done, call.Name, call.SentNs)
 	c.hold(c.stop, h, cmp.Or(c.w.Look, lookEvery), time.After(c.w.Hold.draw(c.random)))
-	return h
 }
 
 // over tells of a call that came back. One that was ended by the end of the

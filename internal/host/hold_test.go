@@ -1,4 +1,4 @@
-package recorder
+package host
 
 import (
 	"context"
@@ -12,11 +12,6 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 )
-
-func TestMain(m *testing.M) {
-	Main()
-	plugintest.Main(m)
-}
 
 const (
 	ttl     = time.Second
@@ -60,15 +55,15 @@ func await(t *testing.T, p *Process, what string, until func(Seen) bool) {
 	}
 }
 
-// TestFrozenHolder: what a recorder tells of a lease that it lost while it was
-// frozen, of the one that another recorder got, and of the writes of both.
+// TestFrozenHolder: what a host tells of a lease that it lost while it was
+// frozen, of the one that another host got, and of the writes of both.
 func TestFrozenHolder(t *testing.T) {
 	s := redisServer(t)
 	dir := t.TempDir()
 	a, b := start(t, s, 0, dir), start(t, s, 1, dir)
 	const tries = 10
 	for try := range tries {
-		if frozen(t, a, b, fmt.Sprintf("recorder-%d", try)) {
+		if frozen(t, a, b, fmt.Sprintf("frozen-%d", try)) {
 			return
 		}
 		a.Forget()
@@ -146,11 +141,5 @@ func TestReleaseFrom(t *testing.T) {
 		if seen := p.Seen(); seen.Held() != step.left {
 			t.Errorf("after the release from %d on it holds %d: %+v", step.from, seen.Held(), seen.Leases)
 		}
-	}
-}
-
-func TestBadPluginIsAnError(t *testing.T) {
-	if _, err := Start(t.Context(), Spec{Backend: "redis", Path: "/nowhere/lockplugin-redis"}); err == nil {
-		t.Error("a recorder without a plugin has started")
 	}
 }

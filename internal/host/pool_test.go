@@ -1,4 +1,4 @@
-package recorder
+package host
 
 import (
 	"runtime"

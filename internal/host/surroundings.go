@@ -1,4 +1,4 @@
-package recorder
+package host
 
 import (
 	"os/signal"
@@ -85,7 +85,7 @@ func (g *blocker) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// event is the OnEvent of a recorder.
+// event is the OnEvent of a host.
 func (a *agent) event(e core.Event) {
 	a.log.pass()
 	a.note(e)

@@ -1,4 +1,4 @@
-package recorder
+package host
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // Use is what a process uses at some moment. Goroutines and Heap are known of
-// recorders only, not of their plugins.
+// hosts only, not of their plugins.
 type Use struct {
 	Goroutines  int    `json:"goroutines,omitempty"`
 	Heap        uint64 `json:"heap_bytes,omitempty"`     // objects that a collection left
@@ -29,25 +29,17 @@ func (u Use) String() string {
 	return text
 }
 
-// Use collects the recorder's garbage and reads what it and its plugin use. On
+// Use collects the host's garbage and reads what it and its plugin use. On
 // systems without /proc that is an error wrapping fs.ErrNotExist.
 func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
-	p.mu.Lock()
-	before := len(p.uses)
-	p.mu.Unlock()
-	if err := p.Send(order{Op: "read"}); err != nil {
-		return host, plugin, err
-	}
-	if err := p.Await(ctx, func(Seen) bool { return len(p.uses) > before }); err != nil {
+	own, err := p.ask(ctx, order{Op: opUse})
+	if err != nil {
 		return host, plugin, err
 	}
 	if host, err = useOf(p.Pid()); err != nil {
 		return host, plugin, err
 	}
-	p.mu.Lock()
-	own := p.uses[before]
-	p.mu.Unlock()
-	host.Goroutines, host.Heap = own.Goroutines, own.Heap
+	host.Goroutines, host.Heap = own.Use.Goroutines, own.Use.Heap
 	plugin, err = useOf(p.PluginPid())
 	return host, plugin, err
 }

@@ -1,4 +1,4 @@
-package recorder
+package host
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func (a *agent) begin(ctx context.Context, first int) (*group, context.Context) 
 func (a *agent) acquire(ctx context.Context, o order) {
 	g, ctx := a.begin(ctx, o.First)
 	for i, name := range o.Names {
-		g.work.Go(func() { a.keep(ctx, name, o.First+i, o) })
+		g.work.Go(func() { a.keepOne(ctx, name, o.First+i, o) })
 	}
 }
 
@@ -65,19 +65,16 @@ func (a *agent) release(from int) {
 	}
 }
 
-// keep acquires one lock, and holds it until it is lost or ctx ends. It writes
+// keepOne acquires one lock, and holds it until it is lost or ctx ends. It writes
 // under it meanwhile, and tells of its renewals in the end.
-func (a *agent) keep(ctx context.Context, name string, number int, o order) {
+func (a *agent) keepOne(ctx context.Context, name string, number int, o order) {
 	lease, asked, err := a.get(ctx, name, o)
 	if err != nil {
 		a.send(note{Failed: err.Error()})
 		return
 	}
-	h := a.granted(lease, lease.Done(), number, asked)
-	id := leaseID{lease.Owner(), lease.Token()}
-	a.mu.Lock()
-	a.held[id] = h
-	a.mu.Unlock()
+	h := a.granted(lease, lease.Done(), a.newLease(number, asked))
+	leave := a.enter(h, lease.Owner())
 	h.writing.Go(func() { a.write(ctx, h, name) })
 	a.hold(ctx.Done(), h, lookEvery, nil)
 	_ = h.release(lease) // of one that was lost it most often says so
@@ -86,22 +83,20 @@ func (a *agent) keep(ctx context.Context, name string, number int, o order) {
 	case <-h.over: // its renewals are in the record
 	case <-time.After(eventsBy): // it was lost before we had entered it
 	}
-	a.mu.Lock()
-	delete(a.held, id)
-	a.mu.Unlock()
+	leave()
 	a.send(note{Lease: h.state()})
 }
 
 // get acquires one lock, and says when the acquire that did began.
 func (a *agent) get(ctx context.Context, name string, o order) (lease *core.Lease, asked int64, err error) {
-	lock, err := a.present().Lock(name, &core.LockOptions{TTL: o.TTL})
+	lock, err := a.client().Lock(name, &core.LockOptions{TTL: o.TTL})
 	if err != nil {
 		return nil, 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	for {
-		asked = proc.Now()
+		asked = a.clock.Now()
 		if lease, err = lock.Acquire(ctx); err == nil || !proc.Sleep(ctx, retryEvery) {
 			return lease, asked, err
 		}
@@ -129,22 +124,43 @@ type tenure interface {
 // holding is one in hand.
 type holding struct {
 	tenure
-	done    <-chan struct{} // closed when it ends, or is to end
-	over    chan struct{}   // closed when there are no more events of it
-	writing sync.WaitGroup  // under it
+	agent    *agent
+	done     <-chan struct{} // closed when it ends, or is to end
+	over     chan struct{}   // closed when there are no more events of it
+	resigned <-chan struct{} // closed when it is to be released
+	writing  sync.WaitGroup  // under it
+	live     bool            // renewals are told of when they are confirmed
+	watch    func()          // called with each look that finds it valid; nil for nothing
 
 	mu     sync.Mutex
 	record record.Lease
 }
 
-// granted tells of a grant that has just come back.
-func (a *agent) granted(t tenure, done <-chan struct{}, number int, asked int64) *holding {
-	now := proc.Now()
-	h := &holding{tenure: t, done: done, over: make(chan struct{}), record: record.Lease{
-		Host: a.spec.Host, Name: number, Token: t.Token(), AskedNs: asked, GrantedNs: now, ValidNs: now,
-	}}
+// newLease is what is known of a lease that has just been granted.
+func (a *agent) newLease(number int, asked int64) record.Lease {
+	now := a.clock.Now()
+	return record.Lease{Host: a.spec.Host, Name: number, AskedNs: asked, GrantedNs: now, ValidNs: now}
+}
+
+// granted tells of a grant.
+func (a *agent) granted(t tenure, done <-chan struct{}, l record.Lease) *holding {
+	l.Token = t.Token()
+	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), resigned: a.resigning(), record: l}
 	a.send(note{Lease: h.state()})
 	return h
+}
+
+// enter has the events of a lease of core noted, until leave is called.
+func (a *agent) enter(h *holding, owner string) (leave func()) {
+	id := leaseID{owner, h.record.Token}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held[id] = h
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.held, id)
+	}
 }
 
 // hold asks again and again whether what is held is valid, until it is not, or
@@ -165,6 +181,8 @@ func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end 
 			over = true
 		case <-stop:
 			over = true
+		case <-h.resigned:
+			over = true
 		case <-told:
 			told, end = nil, time.After(finishes)
 		case <-look.C:
@@ -174,9 +192,39 @@ func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end 
 		}
 	}
 	<-h.done
-	done := proc.Now()
-	h.change(func(r *record.Lease) { r.DoneNs, r.Cause = done, core.CauseName(h.Err()) })
+	done := a.clock.Now()
+	h.change(func(r *record.Lease) { r.DoneNs, r.Cause = done, causeOf(h.Err()) })
 	a.send(note{Lease: h.state()})
+}
+
+// causeOf is the reason for a loss.
+func causeOf(err error) string {
+	if cause := core.CauseName(err); cause != "" || err == nil {
+		return cause
+	}
+	return err.Error()
+}
+
+// resign ends all holds in order; the callers of workloads go on.
+func (a *agent) resign() note {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.resigned)
+	a.resigned = make(chan struct{})
+	return note{}
+}
+
+func (a *agent) resigning() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.resigned
+}
+
+// Resign has the host release what it holds. Callers of workloads ask again
+// after their pause.
+func (p *Process) Resign(ctx context.Context) error {
+	_, err := p.ask(ctx, order{Op: opResign})
+	return err
 }
 
 func (h *holding) change(f func(*record.Lease)) {
@@ -193,12 +241,15 @@ func (h *holding) state() *record.Lease {
 
 func (h *holding) renewed(sent, done int64) {
 	h.change(func(r *record.Lease) { r.Renewals = append(r.Renewals, [2]int64{sent, done}) })
+	if h.live {
+		h.agent.send(note{Lease: h.state()})
+	}
 }
 
 // valid asks the lease, and notes the time before a yes. After the last one it
 // is about to be released.
 func (h *holding) valid(last bool) bool {
-	before := proc.Now()
+	before := h.agent.clock.Now()
 	if !h.Valid() {
 		return false
 	}
@@ -208,16 +259,19 @@ func (h *holding) valid(last bool) bool {
 			r.ReleaseNs = before
 		}
 	})
+	if h.watch != nil {
+		h.watch()
+	}
 	return true
 }
 
 // release releases the lease that is held, also one that was lost, as programs
 // do that have deferred it: it must not free the next one's.
-func (h *holding) release(l *core.Lease) error {
+func (h *holding) release(l interface{ Release(context.Context) error }) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	err := l.Release(ctx)
-	done := proc.Now()
+	done := h.agent.clock.Now()
 	h.change(func(r *record.Lease) {
 		if err == nil && r.ReleaseNs > 0 {
 			r.ReleasedNs = done

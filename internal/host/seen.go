@@ -1,0 +1,166 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// Seen is what a host has told.
+type Seen struct {
+	Leases []record.Lease
+	Writes []record.Write
+	Halts  []record.Halt
+	Calls  []Call
+	// Failed are the errors of acquires.
+	Failed []string
+}
+
+// Held counts the leases without an end.
+func (s Seen) Held() int {
+	n := 0
+	for _, l := range s.Leases {
+		if l.Held() {
+			n++
+		}
+	}
+	return n
+}
+
+// see keeps what the host has told. It is called with mu locked.
+func (p *Process) see(n note) {
+	switch {
+	case n.Lease != nil:
+		p.lease(*n.Lease)
+	case n.Write != nil:
+		p.seen.Writes = append(p.seen.Writes, *n.Write)
+	case n.Halt != nil:
+		p.seen.Halts = append(p.seen.Halts, *n.Halt)
+	case n.Call != nil:
+		p.seen.Calls = append(p.seen.Calls, *n.Call)
+	case n.Failed != "":
+		p.seen.Failed = append(p.seen.Failed, n.Failed)
+	case n.Plugin != 0:
+		p.plugin = n.Plugin
+	case n.Asking != nil:
+		p.asking = *n.Asking
+	case n.Idle:
+		p.idle++
+	}
+}
+
+// lease keeps the newest state of each.
+func (p *Process) lease(l record.Lease) {
+	if l.ReleasedNs == 0 {
+		p.releaseNs = max(p.releaseNs, l.ReleaseNs)
+	}
+	key := grant{l.Name, l.Token}
+	if i, known := p.index[key]; known && p.seen.Leases[i].GrantedNs == l.GrantedNs {
+		p.seen.Leases[i] = l
+		return
+	}
+	p.index[key] = len(p.seen.Leases)
+	p.seen.Leases = append(p.seen.Leases, l)
+}
+
+// grant tells leases apart in what one process has told.
+type grant struct {
+	name  int
+	token uint64
+}
+
+// Follow has each state of a lease passed on as it is told of, with a Call that
+// is zero, and each call that has failed, with a lease that is. It is called
+// before there is anything to tell of; on is called by one goroutine.
+func (p *Process) Follow(on func(record.Lease, Call)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.follow = on
+}
+
+// Await returns when until says so of what was seen, and fails when ctx or
+// the process ends before.
+func (p *Process) Await(ctx context.Context, until func(Seen) bool) error {
+	for over := false; ; {
+		p.mu.Lock()
+		done, change := until(p.seen), p.change
+		p.mu.Unlock()
+		switch {
+		case done:
+			return nil
+		case over:
+			return fmt.Errorf("host: %w", proc.ErrEnded)
+		}
+		select {
+		case <-change:
+		case <-p.Ended():
+			over = true // there is no change after the last look
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Seen returns what was seen since the last call of Forget.
+func (p *Process) Seen() Seen {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.seen
+	s.Leases, s.Calls = slices.Clone(s.Leases), slices.Clone(s.Calls)
+	return s
+}
+
+// Forget begins anew with the leases that have no end: a round is over.
+func (p *Process) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.seen.Leases
+	p.seen, p.index = Seen{}, map[grant]int{}
+	for _, l := range before {
+		if l.Held() {
+			p.lease(l)
+		}
+	}
+}
+
+// PluginPid is the process id of its plugin when it was last started; 0 for a
+// library.
+func (p *Process) PluginPid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.plugin
+}
+
+// Asking reports whether a caller of a workload asks for a lock, and when the
+// last release of one began, by [proc.Now].
+func (p *Process) Asking() (asking bool, releaseNs int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asking, p.releaseNs
+}
+
+// Acquire lets the host wait for each of the names, up to timeout, and hold what
+// it gets until it loses it or is told to release. It returns at once.
+func (p *Process) Acquire(names []string, first int, ttl, timeout time.Duration) error {
+	return p.Send(order{Op: opHold, Names: names, First: first, TTL: ttl, Timeout: timeout})
+}
+
+// Release ends waiting and holding, and returns when every release has come
+// back.
+func (p *Process) Release(ctx context.Context) error { return p.ReleaseFrom(ctx, 0) }
+
+// ReleaseFrom does the same for the calls of Acquire whose first number was
+// first or a higher one.
+func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
+	p.mu.Lock()
+	before := p.idle
+	p.mu.Unlock()
+	if err := p.Send(order{Op: opRelease, First: first}); err != nil {
+		return err
+	}
+	return p.Await(ctx, func(Seen) bool { return p.idle > before })
+}
