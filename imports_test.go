@@ -115,8 +115,8 @@ var rules = []rule{
 	{
 		dirs:    []string{"internal/record", "internal/stat", "internal/check", "internal/report", "internal/goals"},
 		forbid:  []string{module + "bench", module + "internal/", module + "core/plugin", module + "plugins/"},
-		allow:   append([]string{module + "internal/claim", module + "internal/store", module + "internal/record", module + "internal/stat", module + "internal/check", module + "internal/report", module + "internal/goals"}, shared...),
-		because: "a result folder is judged and rendered anywhere, without any server; of the stores it asks what they do not promise",
+		allow:   append([]string{module + "internal/claim", module + "internal/record", module + "internal/stat", module + "internal/check", module + "internal/report", module + "internal/goals"}, shared...),
+		because: "a result folder is judged and rendered anywhere, without any server; of a store it asks what that does not promise",
 	},
 	{
 		dirs:    []string{"internal/scenario", "internal/baseline"},

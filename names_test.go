@@ -22,7 +22,7 @@ var namesStores = map[string]string{
 	"internal/baseline/":       "a baseline is another library for the server of one backend",
 	"internal/safety/planted/": "it is a backend, with bugs",
 	"internal/env/":            "it starts programs, which have the names of their products",
-	"internal/claim/source.go": "titles of works",
+	"internal/claim/":          "it has a file of what each backend does not promise",
 	"internal/explore/doc.go":  "titles of works",
 	"internal/configtest/":     "it has addresses in the form of each backend",
 	"internal/goals/":          "the goals compare backends with their peers",

@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/store"
 )
 
 // Class is the verdict on one backend under one fault.
@@ -297,7 +296,7 @@ func (c *Cell) conclude() {
 	if c.Class == ClassNotRun && c.Rounds == 0 {
 		return
 	}
-	terms := store.Of(c.Backend).Terms
+	terms := claim.TermsOf(c.Backend)
 	known, isKnown := terms.Exempt(claim.Overlap, c.made)
 	_, noTokens := terms.Exempt(claim.Token, c.made)
 	double := c.Overlaps + c.Linear + c.Signals

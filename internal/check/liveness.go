@@ -6,7 +6,6 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/store"
 )
 
 // longTTL is that of leases of which none may be lost for want of time.
@@ -43,7 +42,7 @@ func (c *Cell) prompt(r record.Round, leases []record.Lease, i int) {
 			return // nobody knows when it ended
 		}
 	}
-	bound := claim.Of(claim.Woken).Within(claim.Setting{Terms: store.Of(r.Backend).Terms, TTL: ttlOf(r)})
+	bound := claim.Of(claim.Woken).Within(claim.Setting{Terms: claim.TermsOf(r.Backend), TTL: ttlOf(r)})
 	if waited := l.GrantedNs - free - starved(r.Halts, l.Host, free, l.GrantedNs); waited > int64(bound) {
 		c.Unserved++
 		c.violation(r, claim.Woken, l.Name, fmt.Sprintf("host %d was granted token %d at %s, and the lock was free and the store back at %s",

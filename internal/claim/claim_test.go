@@ -7,14 +7,13 @@ import (
 	"unicode"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/store"
 )
 
 // exceptions are those of all backends, by the name of one; "" for everywhere.
 func exceptions() map[string][]claim.Exception {
 	all := map[string][]claim.Exception{"": claim.Everywhere}
-	for _, s := range store.All() {
-		all[s.Name] = s.Exceptions
+	for _, backend := range claim.Backends() {
+		all[backend] = claim.TermsOf(backend).Exceptions
 	}
 	return all
 }
@@ -43,10 +42,10 @@ func TestExceptionsAreWellFormed(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range store.All() {
+	for _, backend := range claim.Backends() {
 		for _, c := range claim.Claims {
-			if e, ok := s.Exempt(c.Rule, nil); ok {
-				t.Errorf("%s is exempt from %s without a condition: %+v", s.Name, c.Rule, e)
+			if e, ok := claim.TermsOf(backend).Exempt(c.Rule, nil); ok {
+				t.Errorf("%s is exempt from %s without a condition: %+v", backend, c.Rule, e)
 			}
 		}
 	}
@@ -93,7 +92,7 @@ func TestExempt(t *testing.T) {
 		{"mysql", claim.Survives, []claim.Condition{claim.PluginDied}, nil},
 		{"none", claim.Deadline, []claim.Condition{claim.HostStopped}, []claim.Condition{claim.HostStopped}},
 	} {
-		e, ok := store.Of(tt.backend).Exempt(tt.rule, tt.made)
+		e, ok := claim.TermsOf(tt.backend).Exempt(tt.rule, tt.made)
 		if ok != (tt.want != nil) || !slices.Equal(e.All, tt.want) {
 			t.Errorf("%s, %s under %v: %v, %v", tt.backend, tt.rule, tt.made, e.All, ok)
 		}
@@ -125,22 +124,22 @@ func TestBounds(t *testing.T) {
 		want    time.Duration
 	}{
 		{claim.Signal, claim.Setting{}, 50 * time.Millisecond},
-		{claim.Orphaned, claim.Setting{Terms: store.Of("redis").Terms, TTL: ttl}, 10500 * time.Millisecond},
-		{claim.Orphaned, claim.Setting{Terms: store.Of("etcd").Terms, TTL: ttl}, 12 * time.Second},
+		{claim.Orphaned, claim.Setting{Terms: claim.TermsOf("redis"), TTL: ttl}, 10500 * time.Millisecond},
+		{claim.Orphaned, claim.Setting{Terms: claim.TermsOf("etcd"), TTL: ttl}, 12 * time.Second},
 		{claim.Deadline, claim.Setting{}, 3 * time.Second},
 		{claim.Leaked, claim.Setting{}, 2 * time.Minute},
 		{claim.Survives, claim.Setting{TTL: ttl}, 4500 * time.Millisecond},
 		{claim.Survives, claim.Setting{TTL: time.Second}, 0},
 		{claim.Survives, claim.Setting{TTL: time.Millisecond}, 0},
-		{claim.Woken, claim.Setting{Terms: store.Of("redis").Terms, TTL: ttl}, 1500 * time.Millisecond},
-		{claim.Woken, claim.Setting{Terms: store.Of("redlock").Terms, TTL: ttl, Absent: 2}, 2 * time.Second},
-		{claim.Woken, claim.Setting{Terms: store.Of("mysql").Terms, TTL: 2 * time.Second, Absent: 1}, 2500 * time.Millisecond},
-		{claim.Woken, claim.Setting{Terms: store.Of("mysql").Terms, TTL: ttl, Absent: 1}, 3500 * time.Millisecond},
-		{claim.Woken, claim.Setting{Terms: store.Of("etcd").Terms, TTL: ttl, Absent: 1}, 4500 * time.Millisecond},
-		{claim.Granted, claim.Setting{Terms: store.Of("mysql").Terms, TTL: ttl}, 11500 * time.Millisecond},
-		{claim.Granted, claim.Setting{Terms: store.Of("redlock").Terms, TTL: ttl, MaxTTL: time.Minute}, 12500*time.Millisecond + 60600*time.Millisecond},
-		{claim.Standby, claim.Setting{Terms: store.Of("etcd").Terms, TTL: ttl, Swallowed: true}, 21 * time.Second},
-		{claim.Granted, claim.Setting{Terms: store.Of("redis").Terms, TTL: ttl, Failures: 9}, 34 * time.Second},
+		{claim.Woken, claim.Setting{Terms: claim.TermsOf("redis"), TTL: ttl}, 1500 * time.Millisecond},
+		{claim.Woken, claim.Setting{Terms: claim.TermsOf("redlock"), TTL: ttl, Absent: 2}, 2 * time.Second},
+		{claim.Woken, claim.Setting{Terms: claim.TermsOf("mysql"), TTL: 2 * time.Second, Absent: 1}, 2500 * time.Millisecond},
+		{claim.Woken, claim.Setting{Terms: claim.TermsOf("mysql"), TTL: ttl, Absent: 1}, 3500 * time.Millisecond},
+		{claim.Woken, claim.Setting{Terms: claim.TermsOf("etcd"), TTL: ttl, Absent: 1}, 4500 * time.Millisecond},
+		{claim.Granted, claim.Setting{Terms: claim.TermsOf("mysql"), TTL: ttl}, 11500 * time.Millisecond},
+		{claim.Granted, claim.Setting{Terms: claim.TermsOf("redlock"), TTL: ttl, MaxTTL: time.Minute}, 12500*time.Millisecond + 60600*time.Millisecond},
+		{claim.Standby, claim.Setting{Terms: claim.TermsOf("etcd"), TTL: ttl, Swallowed: true}, 21 * time.Second},
+		{claim.Granted, claim.Setting{Terms: claim.TermsOf("redis"), TTL: ttl, Failures: 9}, 34 * time.Second},
 	} {
 		if got := claim.Of(tt.rule).Within(tt.setting); got != tt.want {
 			t.Errorf("%s with %+v: %v, want %v", tt.rule, tt.setting, got, tt.want)

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/store"
 )
 
 var update = flag.Bool("update", false, "write what documents say of claims")
@@ -27,8 +26,8 @@ func TestPages(t *testing.T) {
 		"claims": claimTable(), "conditions": conditionTable(), "exceptions": exceptionTable(), "sources": sourceList(),
 	})
 	breaks := map[string]string{"all": exceptionList(claim.Everywhere)}
-	for _, s := range store.All() {
-		breaks[s.Name] = exceptionList(s.Exceptions)
+	for _, backend := range claim.Backends() {
+		breaks[backend] = exceptionList(claim.TermsOf(backend).Exceptions)
 	}
 	compare(t, backendsPage, breaks)
 }
@@ -84,11 +83,12 @@ func claimTable() string {
 
 // remarks are those of the backends about a claim.
 func remarks(rule claim.Rule) (times, from []string) {
-	for _, s := range store.All() {
-		if r := s.Remarks[rule]; r.Time != "" {
+	for _, backend := range claim.Backends() {
+		r := claim.TermsOf(backend).Remarks[rule]
+		if r.Time != "" {
 			times = append(times, r.Time)
 		}
-		if r := s.Remarks[rule]; r.From != "" {
+		if r.From != "" {
 			from = append(from, r.From)
 		}
 	}
@@ -107,8 +107,8 @@ func conditionTable() string {
 func exceptionTable() string {
 	var b strings.Builder
 	b.WriteString("\n| backend | under | does not hold | source |\n|---|---|---|---|\n")
-	for _, s := range store.All() {
-		exceptionRows(&b, s.Name, s.Exceptions)
+	for _, backend := range claim.Backends() {
+		exceptionRows(&b, backend, claim.TermsOf(backend).Exceptions)
 	}
 	exceptionRows(&b, "all", claim.Everywhere)
 	return b.String() + "\n"

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/store"
 )
 
 // Violation is a claim that a schedule has broken.
@@ -138,7 +137,7 @@ func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
 	if host != everywhere {
 		made = slices.Concat(made, j.made[host])
 	}
-	if _, known := store.Of(j.backend.Name).Exempt(rule, made); known {
+	if _, known := claim.TermsOf(j.backend.Name).Exempt(rule, made); known {
 		j.out.exempt = append(j.out.exempt, v)
 		return
 	}

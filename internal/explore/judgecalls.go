@@ -107,7 +107,7 @@ func (j *judge) stalls() {
 // setting is what the bounds for a name depend on.
 func (j *judge) setting(name int) claim.Setting {
 	of := store.Of(j.backend.Name)
-	s := claim.Setting{Terms: of.Terms, TTL: time.Duration(j.h.group(name).TTL)}
+	s := claim.Setting{Terms: claim.TermsOf(j.backend.Name), TTL: time.Duration(j.h.group(name).TTL)}
 	group := j.h.groupOf(name)
 	for _, m := range j.h.Marks {
 		a := m.action()

@@ -8,7 +8,6 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/store"
 )
 
 // leases are those of all hosts by name, in the order of their grants.
@@ -57,7 +56,7 @@ func (j *judge) callbacks() {
 func (j *judge) losses() {
 	for name, leases := range j.leases() {
 		ttl := time.Duration(j.h.group(name).TTL)
-		bears := claim.Of(claim.Survives).Within(claim.Setting{Terms: store.Of(j.backend.Name).Terms, TTL: ttl})
+		bears := claim.Of(claim.Survives).Within(claim.Setting{Terms: claim.TermsOf(j.backend.Name), TTL: ttl})
 		for _, l := range leases {
 			if l.DoneNs == 0 || l.ReleaseNs > 0 || l.Cause == "released" || l.DoneNs > j.h.Stopped || j.endedAt(l.Host) > 0 {
 				continue

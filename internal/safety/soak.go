@@ -110,7 +110,7 @@ func (s Soak) Run(ctx context.Context) (found []Soaked, err error) {
 // Cluster are other servers.
 func bearable(backend string) []fault.Fault {
 	return slices.DeleteFunc(fault.All(), func(f fault.Fault) bool {
-		_, documented := store.Of(backend).Exempt(claim.Overlap, f.Produces)
+		_, documented := claim.TermsOf(backend).Exempt(claim.Overlap, f.Produces)
 		return documented || f.Control || f.Config != nil || store.Of(backend).Fits(f) != "" ||
 			slices.ContainsFunc(f.Needs, func(p fault.Capability) bool { return slices.Contains(unbearable, p) })
 	})

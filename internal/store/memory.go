@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 
-	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/fault"
 )
 
@@ -14,13 +13,6 @@ const InPlugin = "memory"
 // memoryKind lives in the plugin process of one host.
 var memoryKind = &Store{
 	Name: InPlugin,
-	Terms: claim.Terms{Exceptions: []claim.Exception{
-		{
-			Rules: []claim.Rule{claim.Survives}, All: []claim.Condition{claim.PluginDied},
-			Why:    "the store is in that process and dies with it. Holders are told within a second, with the cause `plugin died`, and later tokens are higher, because they begin at the clock",
-			Source: 24,
-		},
-	}},
 	Lacks: lacking(nil, "its store lives in one host process, which no other shares",
 		fault.CapRival, fault.CapServers, fault.CapPaths, fault.CapMinority, fault.CapLeader, fault.CapKeeps,
 		fault.CapClock, fault.CapReplica, fault.CapReadOnly, fault.CapExhaust, fault.CapSentinel, fault.CapSlots,

@@ -24,66 +24,6 @@ const (
 // redlockKind is five independent Redis servers, of which a majority decides.
 var redlockKind = &Store{
 	Name: "redlock",
-	Terms: claim.Terms{
-		Turn:       func(time.Duration) time.Duration { return 250 * time.Millisecond },
-		Reconnects: time.Second,
-		Remarks: map[claim.Rule]claim.Remark{
-			claim.Leaked: {From: "On redlock it is one for each prefix and node"},
-			claim.Woken:  {From: "On redlock it is 250 ms"},
-			claim.Granted: {
-				Time: "on redlock 1 s more, and max_ttl where nodes were restarted",
-				From: "A node of redlock is asked again after 1 s at most",
-			},
-		},
-		Exceptions: []claim.Exception{
-			{
-				Rules: claim.Twice(), All: []claim.Condition{claim.ClockForward},
-				Why: "the key on a node whose clock has jumped expires, and its vote makes a second majority. " +
-					"The quarantine does not help: nothing has restarted. A majority of nodes has seen the holder's token, so the next one is higher",
-				Source: 4,
-			},
-			{
-				Rules: claim.Twice(), All: []claim.Condition{claim.TwoStores},
-				Why:    "a node whose address leads hosts to different servers votes twice, once for each. Two addresses of one server are refused",
-				Source: 6,
-			},
-			{
-				Rules: claim.Twice(), All: []claim.Condition{claim.QuarantineOff}, Any: []claim.Condition{claim.DataLost, claim.WritesLost, claim.OldData},
-				Why:    "a node that has lost its data votes again at once, also for a lock that it has forgotten",
-				Source: 6,
-			},
-			{
-				Rules: claim.Twice(), All: []claim.Condition{claim.Evicting},
-				Why:    "a node that has evicted a lock votes for the next one; see redis",
-				Source: 17,
-			},
-			{
-				Rules: claim.Late(claim.Survives), All: []claim.Condition{claim.EvictionSeen},
-				Why:    "as on redis; with its marker a node has lost its vote until `max_ttl` has passed",
-				Source: 17,
-			},
-			{
-				Rules: []claim.Rule{claim.Survives}, All: []claim.Condition{claim.Restarted},
-				Why:    "a node that was restarted counts for nothing until `max_ttl` has passed, so that a majority neither grants nor renews",
-				Source: 6,
-			},
-			{
-				Rules: claim.Late(claim.Orphaned, claim.Leaked), All: []claim.Condition{claim.ClockBack},
-				Why:    "the nodes' keys end at times of their wall clocks: where a majority was set back, a lease that nobody renews or releases lasts for as much longer",
-				Source: 11,
-			},
-			{
-				Rules: []claim.Rule{claim.Token}, All: []claim.Condition{claim.Restarted, claim.DataLost, claim.ClockBack},
-				Why:    "what a majority has lost begins again at its nodes' clocks, which must agree better than the quarantine lasts",
-				Source: 24,
-			},
-			{
-				Rules: []claim.Rule{claim.Token}, All: []claim.Condition{claim.Unfenced},
-				Why:    "there are no tokens",
-				Source: 24,
-			},
-		},
-	},
 	Lacks: lacking(map[fault.Capability]string{
 		fault.CapLeader: "its nodes do not know each other",
 		fault.CapSlots:  "every node has all keys",

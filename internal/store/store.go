@@ -1,7 +1,7 @@
 // Package store is what the bench knows of each kind of store: how its servers
-// are started, reached through paths that can be harmed, counted and asked, what
-// an operator does to them, and what its backend promises. One file describes
-// each, and nothing else in the bench names one, but for the baselines.
+// are started, reached through paths that can be harmed, counted and asked, and
+// what an operator does to them. One file describes each, and nothing else in
+// the bench names one, but for claims and baselines.
 package store
 
 import (
@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
 )
@@ -22,8 +21,6 @@ import (
 // Store is one kind of store. What is zero of it, it does not have.
 type Store struct {
 	Name string // of its backend
-	// Terms are what its backend promises, and what it does not.
-	claim.Terms
 	// Lacks says for each capability that its environment does not have why that is so.
 	Lacks map[fault.Capability]string
 	// Settings are the ways in which its servers can be set up: at least one.

@@ -1,0 +1,27 @@
+package claim
+
+// backends are those of which something is known, in the order in which they are
+// shown. One file has the terms of each.
+var backends = []struct {
+	name  string
+	terms Terms
+}{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"etcd", etcd}, {"memory", memory}}
+
+// Backends are their names.
+func Backends() []string {
+	var names []string
+	for _, b := range backends {
+		names = append(names, b.name)
+	}
+	return names
+}
+
+// TermsOf are the terms of a backend; the zero value when nothing is known of it.
+func TermsOf(backend string) Terms {
+	for _, b := range backends {
+		if b.name == backend {
+			return b.terms
+		}
+	}
+	return Terms{}
+}
