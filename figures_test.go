@@ -10,16 +10,16 @@ import (
 )
 
 // The page of performance is the one place with measured figures; what others
-// say of the same goal is a copy of its row.
+// say of the same figure is a copy of its row.
 const performance = "docs/performance.md"
 
 var (
 	measuredOn = regexp.MustCompile(`Measured on (\S+) in \S+ with (lockbench \S+),`)
-	goalRow    = regexp.MustCompile(`(?m)^\| P[0-9]+(/\S+)? \|.*$`)
+	figureRow  = regexp.MustCompile(`(?m)^\| [GP][0-9]+(/\S+)? \|.*$`)
 	measured   = regexp.MustCompile(`[0-9] ?(ms|µs|us|x)\b|±|[0-9] cycles/s`)
 )
 
-// TestFiguresAgree: a goal has the same figure in every document, README and
+// TestFiguresAgree: a row has the same figure in every document, README and
 // DESIGN.md have no other measured ones, and README says of which build they are.
 func TestFiguresAgree(t *testing.T) {
 	page := readText(t, performance)
@@ -32,13 +32,13 @@ func TestFiguresAgree(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"README.md", "DESIGN.md"} {
-		for line := range strings.Lines(goalRow.ReplaceAllString(all[name], "")) {
+		for line := range strings.Lines(figureRow.ReplaceAllString(all[name], "")) {
 			if measured.MatchString(line) {
 				t.Errorf("%s has a figure that is no copy of a row of %s: %s", name, performance, strings.TrimSpace(line))
 			}
 		}
 	}
-	if !goalRow.MatchString(all["README.md"]) {
+	if !figureRow.MatchString(all["README.md"]) {
 		t.Error("README.md has no figures")
 	}
 	run := measuredOn.FindStringSubmatch(page)
@@ -50,10 +50,10 @@ func TestFiguresAgree(t *testing.T) {
 	}
 }
 
-// otherFigures are the rows of goals in text that are not the first cells of one
+// otherFigures are the rows of figures in text that are not the first cells of one
 // of the page's.
 func otherFigures(text, page string) (wrong []string) {
-	for _, row := range goalRow.FindAllString(text, -1) {
+	for _, row := range figureRow.FindAllString(text, -1) {
 		if !strings.Contains(page, "\n"+strings.TrimSpace(row)) {
 			wrong = append(wrong, row)
 		}

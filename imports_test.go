@@ -113,9 +113,9 @@ var rules = []rule{
 		because: "scenarios and baselines both build on load, so load knows neither",
 	},
 	{
-		dirs:    []string{"internal/record", "internal/stat", "internal/check", "internal/report", "internal/goals"},
+		dirs:    []string{"internal/record", "internal/stat", "internal/check", "internal/report"},
 		forbid:  []string{module + "bench", module + "internal/", module + "core/plugin", module + "plugins/"},
-		allow:   append([]string{module + "internal/claim", module + "internal/record", module + "internal/stat", module + "internal/check", module + "internal/report", module + "internal/goals"}, shared...),
+		allow:   append([]string{module + "internal/claim", module + "internal/record", module + "internal/stat", module + "internal/check", module + "internal/report"}, shared...),
 		because: "a result folder is judged and rendered anywhere, without any server; of a store it asks what that does not promise",
 	},
 	{

@@ -25,7 +25,6 @@ var namesStores = map[string]string{
 	"internal/claim/":          "it has a file of what each backend does not promise",
 	"internal/explore/doc.go":  "titles of works",
 	"internal/configtest/":     "it has addresses in the form of each backend",
-	"internal/goals/":          "the goals compare backends with their peers",
 }
 
 // TestStoresAreNamedOnce: everything else asks package internal/store.

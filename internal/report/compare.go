@@ -20,15 +20,20 @@ func ComparisonMarkdown(w io.Writer, c stat.Comparison) error {
 }
 
 func writeComparison(w io.Writer, c stat.Comparison, p *printer) error {
-	fmt.Fprintf(p, "old: %s\nnew: %s\n", c.Old, c.New)
+	if c.Old != "" {
+		fmt.Fprintf(p, "old: %s\nnew: %s\n", c.Old, c.New)
+	}
 	for _, g := range groups(filter(c.Rows, shown), titleOf) {
 		p.heading(g.key)
 		p.part(tabulate(grid{}, differenceColumns, g.all), differenceRule)
 	}
-	p.WriteByte('\n')
-	for _, line := range comparisonNotes(c) {
-		fmt.Fprintln(p, line)
+	if c.Old != "" {
+		p.WriteByte('\n')
+		for _, line := range comparisonNotes(c) {
+			fmt.Fprintln(p, line)
+		}
 	}
+	p.limits(c.Held)
 	_, err := io.WriteString(w, p.String())
 	return err
 }
@@ -124,6 +129,76 @@ func comparisonNotes(c stat.Comparison) []string {
 	return out
 }
 
+// limits writes what was held against limits, in a line each for a terminal.
+func (p *printer) limits(all []stat.Held) {
+	if len(all) == 0 {
+		return
+	}
+	if p.markdown {
+		p.grid(tabulate(grid{Title: "limits"}, heldColumns, all))
+		return
+	}
+	p.heading("limits")
+	for _, h := range all {
+		p.lines([]string{HeldLine(h) + ": " + outcome(h)})
+	}
+}
+
+// heldColumns are those of the table of limits.
+var heldColumns = []column[stat.Held]{
+	textColumn("figure", held),
+	numberColumn("measured", func(h stat.Held) cell { return word(measured(h)) }),
+	textColumn("limit", stat.Held.Limit),
+	textColumn("", outcome),
+}
+
+// held is which figure was held against a limit.
+func held(h stat.Held) string {
+	out := ShortCell(h.Row.Cell) + ": " + h.Figure()
+	if h.Rows > 1 {
+		out += fmt.Sprintf(" (worst of %d)", h.Rows)
+	}
+	return out
+}
+
+func outcome(h stat.Held) string {
+	if h.Broken {
+		return "missed"
+	}
+	return "ok"
+}
+
+// measured is what was held against a limit, with the interval of the median.
+func measured(h stat.Held) string {
+	shown := func(v float64) string {
+		if h.IsRatio() {
+			return significant(v, 3)
+		}
+		return bare(h.Row.Unit, v)
+	}
+	out := shown(h.Value)
+	if h.Measured.Bounded() && h.Value == h.Measured.Center {
+		out += fmt.Sprintf(" [%s %s]", shown(h.Measured.Lo), shown(h.Measured.Hi))
+	}
+	return out
+}
+
+// HeldLine says in one line what was held against a limit.
+func HeldLine(h stat.Held) string {
+	return fmt.Sprintf("%s is %s, wanted %s", held(h), measured(h), h.Limit())
+}
+
+// limit is one bound as JSON has it.
+type limit struct {
+	Cell    string  `json:"cell"` // the worst of Cells
+	Cells   int     `json:"cells"`
+	Figure  string  `json:"figure"`
+	Value   float64 `json:"value"`
+	Runs    int     `json:"runs"`
+	Wanted  string  `json:"wanted"`
+	Reached bool    `json:"reached"`
+}
+
 // difference is one row as JSON has it.
 type difference struct {
 	Cell      string   `json:"cell"`
@@ -154,6 +229,7 @@ func ComparisonJSON(w io.Writer, c stat.Comparison) error {
 		New      string       `json:"new"`
 		Rows     []difference `json:"rows"`
 		Warnings []string     `json:"warnings"`
+		Limits   []limit      `json:"limits,omitempty"`
 	}{Old: c.Old, New: c.New, Rows: []difference{}, Warnings: append([]string{}, c.Warnings...)}
 	for _, d := range c.Rows {
 		doc.Rows = append(doc.Rows, difference{
@@ -163,6 +239,9 @@ func ComparisonJSON(w io.Writer, c stat.Comparison) error {
 			Change: finite(d.Delta), Effect: d.Effect, P: d.P, Adjusted: d.Adjusted,
 			Supported: d.Supported, Worse: d.Worse(), Better: d.Improved(), Warnings: d.Warnings,
 		})
+	}
+	for _, h := range c.Held {
+		doc.Limits = append(doc.Limits, limit{h.Row.Cell, h.Rows, h.Figure(), h.Value, h.Measured.N, h.Limit(), !h.Broken})
 	}
 	return writeJSON(w, doc)
 }

@@ -1,6 +1,7 @@
 package stat
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path"
@@ -8,35 +9,61 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// Gate is a condition under which a comparison fails, such as
-// "p99-ns/acquire > +10%".
+// Gate is a condition under which a comparison fails: a limit for the change of
+// a figure, such as "p99-ns/acquire > +10%", or for the figure itself, which is
+// a bound: "max-ns/takeover > 20ms", "cycles/s / BASELINE < 1.8".
 type Gate struct {
-	text  string
-	unit  string // may hold "*"
-	above bool   // fails when the change is above the limit, else below
-	limit float64
+	text     string
+	unit     string // may hold "*"
+	baseline string // whose figure in the same cell divides a bound's; "" for none
+	above    bool   // fails when the value is above the limit, else below
+	bound    bool
+	limit    float64 // of a change as a fraction, of a time in nanoseconds
+	shown    string  // the limit as it was written
 }
 
-var gateForm = regexp.MustCompile(`^\s*(\S+?)\s*([<>])\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*%\s*$`)
+var gateForm = regexp.MustCompile(`^\s*(\S+?)(?:\s+/\s+(\S+))?\s*([<>])\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(%|[a-zµ]*)\s*$`)
 
 // ParseGate reads a gate: a unit, in which "*" stands for any text without a
-// slash, then > or <, then the change of the median in percent.
+// slash, then > or <, then the change of the median in percent. Without a
+// percent sign the limit is that of the figure, a time with its unit; a baseline
+// after " / " makes it that of their ratio.
 func ParseGate(text string) (Gate, error) {
 	m := gateForm.FindStringSubmatch(text)
 	if m == nil {
-		return Gate{}, fmt.Errorf("%q is not UNIT > +PERCENT%% or UNIT < -PERCENT%%", text)
+		return Gate{}, fmt.Errorf("%q is not UNIT > +PERCENT%%, UNIT > LIMIT or UNIT / BASELINE < LIMIT", text)
 	}
 	if _, err := path.Match(m[1], ""); err != nil {
 		return Gate{}, fmt.Errorf("%q: %q is not a pattern", text, m[1])
 	}
-	limit, err := strconv.ParseFloat(m[3], 64)
+	g := Gate{text: strings.TrimSpace(text), unit: m[1], baseline: m[2], above: m[3] == ">", bound: m[5] != "%", shown: m[4] + m[5]}
+	var err error
+	switch timed := g.baseline == "" && strings.Contains(g.unit, "-ns/"); {
+	case !g.bound && g.baseline != "":
+		err = errors.New("a ratio has no percent sign: 1.8 is 80 % more")
+	case g.bound && !timed && m[5] != "":
+		err = fmt.Errorf("%s is no time", g.unit)
+	case g.bound && timed:
+		var d time.Duration
+		d, err = time.ParseDuration(m[4] + m[5])
+		g.limit = float64(d)
+	default:
+		g.limit, err = strconv.ParseFloat(m[4], 64)
+	}
 	if err != nil {
 		return Gate{}, fmt.Errorf("%q: %w", text, err)
 	}
-	return Gate{text: strings.TrimSpace(text), unit: m[1], above: m[2] == ">", limit: limit / 100}, nil
+	if !g.bound {
+		g.limit /= 100
+	}
+	return g, nil
 }
+
+// Bound reports whether the gate is about a figure, and not about its change.
+func (g Gate) Bound() bool { return g.bound }
 
 // String is the gate as it was written.
 func (g Gate) String() string { return g.text }
@@ -48,11 +75,10 @@ func (g Gate) concerns(unit string) bool {
 }
 
 func (g Gate) fails(d Difference) bool {
-	if !d.Supported || math.IsNaN(d.Delta) {
-		return false
-	}
-	return g.above && d.Delta > g.limit || !g.above && d.Delta < g.limit
+	return d.Supported && !math.IsNaN(d.Delta) && g.beyond(d.Delta)
 }
+
+func (g Gate) beyond(v float64) bool { return g.above && v > g.limit || !g.above && v < g.limit }
 
 // Verdict is what the gates say of a comparison.
 type Verdict struct {
@@ -72,7 +98,7 @@ type Failure struct {
 	Row  Difference
 }
 
-// Judge holds the rows of plugins against the gates. They are corrected for
+// Judge holds the rows of plugins against the gates for changes. They are corrected for
 // the number of rows that the gates are about, which is why few gates see more
 // than many. Units without any row are returned as unknown.
 func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {

@@ -31,6 +31,8 @@ type Comparison struct {
 	Rows []Difference
 	// Warnings are about all rows.
 	Warnings []string
+	// Held are the bounds with what the newer folder says of them.
+	Held []Held
 
 	others []Difference // of plugins, in units that are compared only when a gate asks
 }

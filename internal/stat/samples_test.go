@@ -2,6 +2,7 @@ package stat
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,7 +58,7 @@ func (r run) write(t *testing.T) string {
 			err := f.Add(record.Cell{
 				Section: record.Section{Backend: s.Name, Kind: s.Kind, Scenario: "acquire", Clients: 8, Run: i + 1},
 				Cycles:  600, Elapsed: time.Second, Latencies: map[string][]int64{"acquire": took},
-				Values: map[string]float64{"cycles/s": 600 / factor},
+				Values: map[string]float64{"cycles/s": 600 / factor, "max-ns/acquire": float64(slices.Max(took)), "lost-leases": float64(i / 9)},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -193,7 +194,8 @@ func TestBuilds(t *testing.T) {
 }
 
 func TestParseGate(t *testing.T) {
-	for _, text := range []string{"", "p99-ns/acquire", "> 10%", "p99-ns/acquire > 10", "p99-ns/acquire >= 10%", "p99-ns/acquire > ten%", "[ > 1%", "a b > 1%"} {
+	for _, text := range []string{"", "p99-ns/acquire", "> 10%", "p99-ns/acquire > 10", "p99-ns/acquire >= 10%", "p99-ns/acquire > ten%", "[ > 1%", "a b > 1%",
+		"cycles/s > 10ms", "p50-ns/acquire > 10parsecs", "cycles/s / redislock > 10%", "cycles/s / redislock > 10ms"} {
 		if g, err := ParseGate(text); err == nil {
 			t.Errorf("%q is read as %+v", text, g)
 		} else if !strings.Contains(err.Error(), text) {
@@ -209,22 +211,81 @@ func TestParseGate(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
-	gates := func(texts ...string) (out []Gate) {
-		for _, text := range texts {
-			g, err := ParseGate(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out = append(out, g)
+// parsed are gates that a test wants.
+func parsed(t *testing.T, texts ...string) (out []Gate) {
+	t.Helper()
+	for _, text := range texts {
+		g, err := ParseGate(text)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return out
+		out = append(out, g)
 	}
+	return out
+}
+
+// TestHold: the runs of redis have a p50 of 124 to 134 us and 500 cycles per second,
+// those of redislock a sixth less and 600. In the last of ten one lease is lost.
+func TestHold(t *testing.T) {
+	dir := run{factor: map[string]float64{"redis": 1.2}}.write(t)
+	for text, want := range map[string]struct {
+		limit, value string
+		broken       bool
+	}{
+		"cycles/s < 501":                   {">= 501", "500", true},
+		"cycles/s > 501":                   {"<= 501", "500", false},
+		"cycles/s / redislock < 0.9":       {">= 0.9", "0.833333", true},
+		"p50-ns/acquire / redislock > 1.1": {"<= 1.1", "1.2", true},
+		"p50-ns/acquire > 0.2ms":           {"<= 0.2ms", "128988", false},
+		"max-ns/acquire > 135us":           {"<= 135us", "137988", true}, // of one run of ten
+		"lost-leases > 0":                  {"<= 0", "1", true},
+		"lost-leases > 0.5":                {"<= 0.5", "0", false},
+	} {
+		var c Comparison
+		unknown, err := c.Hold(dir, "/backend:redis", parsed(t, text))
+		if err != nil || len(unknown) > 0 || len(c.Held) != 1 {
+			t.Fatalf("%s: %+v, %v, %v", text, c.Held, unknown, err)
+		}
+		h := c.Held[0]
+		if h.Limit() != want.limit || h.Broken != want.broken || fmt.Sprintf("%.6g", h.Value) != want.value || h.Row.Cell != "Acquire/backend=redis/clients=8" {
+			t.Errorf("%s: %s, %v of %s, broken: %v", text, h.Limit(), h.Value, h.Row.Cell, h.Broken)
+		}
+	}
+	for _, text := range []string{"cycles/s / redislok < 2", "p50-ns/acquir > 1s"} {
+		var c Comparison
+		if unknown, err := c.Hold(dir, "", parsed(t, text)); err != nil || len(unknown) != 1 || len(c.Held) != 0 {
+			t.Errorf("%s: %+v, %v, %v", text, c.Held, unknown, err)
+		}
+	}
+	cut := run{state: record.StateInterrupted}.write(t)
+	if _, err := new(Comparison).Hold(cut, "", parsed(t, "cycles/s < 1")); !errors.Is(err, record.ErrIncomplete) {
+		t.Errorf("figures of a run that was cut off count: %v", err)
+	}
+}
+
+// TestTheWorstRowIsHeld: of several plugins the slowest decides.
+func TestTheWorstRowIsHeld(t *testing.T) {
+	dir := run{
+		subjects: []record.Subject{{Name: "redis", Kind: record.KindPlugin}, {Name: "etcd", Kind: record.KindPlugin}, {Name: "mysql", Kind: record.KindPlugin}, {Name: "redislock", Kind: record.KindBaseline}},
+		factor:   map[string]float64{"etcd": 3, "mysql": 2, "redislock": 9},
+	}.write(t)
+	var c Comparison
+	if _, err := c.Hold(dir, "", parsed(t, "p50-ns/acquire > 1ms", "cycles/s < 250", "cycles/s > 250")); err != nil || len(c.Held) != 3 {
+		t.Fatalf("%+v, %v", c.Held, err)
+	}
+	for i, want := range []string{"etcd", "etcd", "redis"} {
+		if h := c.Held[i]; h.Rows != 3 || h.Row.Cell != "Acquire/backend="+want+"/clients=8" {
+			t.Errorf("%s: %s of %d", h.Gate, h.Row.Cell, h.Rows)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
 	c, err := Folders(run{}.write(t), run{factor: map[string]float64{"redis": 1.2, "redislock": 1.2}}.write(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, unknown := c.Judge(gates("p99-ns/acquire > +10%", "cycles/s < -10%", "p90-ns/acquire > +50%"))
+	v, unknown := c.Judge(parsed(t, "p99-ns/acquire > +10%", "cycles/s < -10%", "p90-ns/acquire > +50%"))
 	if len(v.Failed) != 2 || len(unknown) != 0 || v.Rows != 3 || v.Blind != "" {
 		t.Errorf("%+v, %v", v, unknown)
 	}
@@ -233,14 +294,14 @@ func TestJudge(t *testing.T) {
 			t.Errorf("a baseline stops: %+v", f)
 		}
 	}
-	if _, unknown := c.Judge(gates("p99-ns/acquir > +10%")); len(unknown) != 1 {
+	if _, unknown := c.Judge(parsed(t, "p99-ns/acquir > +10%")); len(unknown) != 1 {
 		t.Errorf("%v", unknown)
 	}
 	few := run{plan: record.Plan{Runs: 3}}
 	if c, err = Folders(few.write(t), few.write(t), ""); err != nil {
 		t.Fatal(err)
 	}
-	if v, _ := c.Judge(gates("p50-ns/acquire > +1%")); v.Blind == "" {
+	if v, _ := c.Judge(parsed(t, "p50-ns/acquire > +1%")); v.Blind == "" {
 		t.Error("three runs can stop nothing, and the verdict does not say so")
 	}
 }
