@@ -93,7 +93,7 @@ func works(t *testing.T, h *Host, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	if err := h.Acquire([]string{name}, 0, 2*time.Second, timeout); err != nil {
+	if err := h.Acquire(name, 0, 1, 2*time.Second, timeout); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Await(ctx, func(s host.Seen) bool { return s.Held() > 0 }); err != nil {
@@ -279,7 +279,7 @@ func TestOverlap(t *testing.T) {
 	if err := hole.Heal(t.Context(), w, first); err != nil {
 		t.Error(err)
 	}
-	if err := h.Acquire([]string{"overlap"}, 0, 2*time.Second, timeout); err != nil {
+	if err := h.Acquire("overlap", 0, 1, 2*time.Second, timeout); err != nil {
 		t.Fatal(err)
 	}
 	brief, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

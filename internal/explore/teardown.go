@@ -83,12 +83,6 @@ func leftOf(h *Host, plugin int) []string {
 
 // look lets a new host have every name.
 func (p *player) look(ctx context.Context, w *System, h *History) error {
-	var names []string
-	for _, g := range h.Schedule.Groups {
-		for range g.Names {
-			names = append(names, fmt.Sprint(h.prefix, len(names)))
-		}
-	}
 	probe, err := host.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
 	if err != nil {
 		return err
@@ -102,20 +96,20 @@ func (p *player) look(ctx context.Context, w *System, h *History) error {
 	timeout := maxTTL + endTimeout
 	bounded, cancel := context.WithTimeout(ctx, timeout+endTimeout)
 	defer cancel()
-	if err := probe.Acquire(names, 0, maxTTL, timeout); err != nil {
+	if err := probe.Acquire(h.prefix, 0, h.names(), maxTTL, timeout); err != nil {
 		return err
 	}
-	_ = probe.Await(bounded, func(s host.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
+	_ = probe.Await(bounded, func(s host.Seen) bool { return len(s.Leases)+len(s.Failed()) >= h.names() })
 	seen := probe.Seen()
 	found := map[int]time.Duration{}
 	for _, l := range seen.Leases {
 		found[l.Name] = time.Duration(l.GrantedNs - asked)
 	}
-	for i := range names {
+	for i := range h.names() {
 		took, granted := found[i]
 		probe := Probe{Name: i, Took: took}
 		if !granted {
-			probe.Took, probe.Error = time.Duration(proc.Now()-asked), fmt.Sprint(seen.Failed)
+			probe.Took, probe.Error = time.Duration(proc.Now()-asked), fmt.Sprint(seen.Failed())
 		}
 		h.Probes = append(h.Probes, probe)
 	}

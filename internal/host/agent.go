@@ -120,8 +120,6 @@ func (a *agent) client() *core.Client {
 // out.
 func (a *agent) Do(ctx context.Context, o order) {
 	switch o.Op {
-	case opHold:
-		a.acquire(ctx, o)
 	case opWork:
 		a.start(ctx, *o.Workload)
 	case opRelease:

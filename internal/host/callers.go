@@ -25,7 +25,7 @@ type calledLock struct {
 
 // Acquire implements [load.Lock].
 func (l *calledLock) Acquire(ctx context.Context) (load.Lease, error) {
-	grant, err := l.p.ask(ctx, order{Op: opAcquireOne, Names: []string{l.name}, TTL: l.ttl})
+	grant, err := l.p.ask(ctx, order{Op: opAcquireOne, Name: l.name, TTL: l.ttl})
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (a *agent) carryOut(ctx context.Context, o order) note {
 }
 
 func (a *agent) acquireOne(ctx context.Context, o order) (n note) {
-	lock, err := a.present().Lock(o.Names[0], o.TTL)
+	lock, err := a.present().Lock(o.Name, o.TTL)
 	var lease load.Lease
 	n.From = a.clock.Now()
 	if err == nil {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core"
-	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
 )
 
@@ -40,14 +39,6 @@ func (a *agent) begin(ctx context.Context, first int) (*group, context.Context) 
 	return g, ctx
 }
 
-// acquire starts one holder for each name.
-func (a *agent) acquire(ctx context.Context, o order) {
-	g, ctx := a.begin(ctx, o.First)
-	for i, name := range o.Names {
-		g.work.Go(func() { a.keepOne(ctx, name, o.First+i, o) })
-	}
-}
-
 // release ends the groups whose first lock has the number from or a higher one.
 func (a *agent) release(from int) {
 	var stay, end []*group
@@ -65,52 +56,21 @@ func (a *agent) release(from int) {
 	}
 }
 
-// keepOne acquires one lock, and holds it until it is lost or ctx ends. It writes
-// under it meanwhile, and tells of its renewals in the end.
-func (a *agent) keepOne(ctx context.Context, name string, number int, o order) {
-	lease, asked, err := a.get(ctx, name, o)
-	if err != nil {
-		a.send(note{Failed: err.Error()})
-		return
-	}
-	h := a.granted(lease, lease.Done(), a.newLease(number, asked))
-	leave := a.enter(h, lease.Owner())
-	h.writing.Go(func() { a.write(ctx, h, name) })
-	a.hold(ctx.Done(), h, lookEvery, nil)
-	_ = h.release(lease) // of one that was lost it most often says so
-	h.writing.Wait()
-	select {
-	case <-h.over: // its renewals are in the record
-	case <-time.After(eventsBy): // it was lost before we had entered it
-	}
-	leave()
-	a.send(note{Lease: h.state()})
-}
-
-// get acquires one lock, and says when the acquire that did began.
-func (a *agent) get(ctx context.Context, name string, o order) (lease *core.Lease, asked int64, err error) {
-	lock, err := a.client().Lock(name, &core.LockOptions{TTL: o.TTL})
-	if err != nil {
-		return nil, 0, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-	defer cancel()
-	for {
-		asked = a.clock.Now()
-		if lease, err = lock.Acquire(ctx); err == nil || !proc.Sleep(ctx, retryEvery) {
-			return lease, asked, err
-		}
-	}
-}
-
 // write does what locks are for: it looks at the lease, prepares a write, and
-// writes, once at once and then over and over. A pause of the process while it
-// prepares makes the write late, as in every program.
-func (a *agent) write(ctx context.Context, h *holding, name string) {
+// writes, once at once and then over and over, until stop. A pause of the process
+// while it prepares makes the write late, as in every program.
+func (h *holding) write(name string, stop <-chan struct{}) {
 	r := h.state()
-	a.writer.write(a, name, r)
-	for h.valid(false) && proc.Sleep(ctx, prepare) {
-		a.writer.write(a, name, r)
+	for {
+		h.agent.writer.write(h.agent, name, r)
+		if !h.valid(false) {
+			return
+		}
+		select {
+		case <-time.After(prepare):
+		case <-stop:
+			return
+		}
 	}
 }
 

@@ -63,7 +63,7 @@ func TestFrozenHolder(t *testing.T) {
 	a, b := start(t, s, 0, dir), start(t, s, 1, dir)
 	const tries = 10
 	for try := range tries {
-		if frozen(t, a, b, fmt.Sprintf("frozen-%d", try)) {
+		if frozen(t, a, b, fmt.Sprintf("frozen-%d-", try)) {
 			return
 		}
 		a.Forget()
@@ -75,7 +75,7 @@ func TestFrozenHolder(t *testing.T) {
 // frozen freezes a while it prepares a write under the lock, and looks at what
 // both tell. It returns false when a was doing something else at that moment:
 // such a round shows no late write.
-func frozen(t *testing.T, a, b *Process, name string) bool {
+func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -84,7 +84,7 @@ func frozen(t *testing.T, a, b *Process, name string) bool {
 		}
 	}
 	wrote := func(s Seen) bool { return len(s.Leases) == 1 && len(s.Writes) >= 2 }
-	must(a.Acquire([]string{name}, 0, ttl, timeout))
+	must(a.Acquire(prefix, 0, 1, ttl, timeout))
 	await(t, a, "a holds it and has written", wrote)
 	time.Sleep(prepare / 2) // for a to begin with the preparation
 	written := a.Seen().Writes
@@ -94,7 +94,7 @@ func frozen(t *testing.T, a, b *Process, name string) bool {
 		must(a.Release(t.Context()))
 		return false
 	}
-	must(b.Acquire([]string{name}, 0, ttl, timeout))
+	must(b.Acquire(prefix, 0, 1, ttl, timeout))
 	await(t, b, "b holds it and has written", wrote)
 	must(inject.Resume(a.Pid()))
 	await(t, a, "a learns of its loss", func(s Seen) bool { return s.Held() == 0 })
@@ -128,10 +128,8 @@ func frozen(t *testing.T, a, b *Process, name string) bool {
 func TestReleaseFrom(t *testing.T) {
 	s := redisServer(t)
 	p := start(t, s, 0, t.TempDir())
-	for first, name := range []string{"a", "b", "c"} {
-		if err := p.Acquire([]string{name}, first, ttl, timeout); err != nil {
-			t.Fatal(err)
-		}
+	if err := p.Acquire("release-", 0, 3, ttl, timeout); err != nil {
+		t.Fatal(err)
 	}
 	await(t, p, "it holds all", func(s Seen) bool { return s.Held() == 3 })
 	for _, step := range []struct{ from, left int }{{1, 1}, {0, 0}} {

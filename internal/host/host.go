@@ -4,11 +4,10 @@
 // lease called itself valid, its loss, its release, and writes to guarded
 // resources.
 //
-// A host has orders of two kinds. Some hold locks until they are told to release
-// them: [Process.Acquire] takes a list of names, and [Process.Work] starts
-// callers that ask, hold and release over and over. The others are single calls
-// and loops that are timed: a Process is a [load.Locker], and see
-// [Process.Cycle].
+// A host has orders of two kinds. [Process.Work] starts callers that ask, hold and
+// release over and over, or, as [Process.Acquire] has them, hold what they get
+// until they are told to release it. The others are single calls and loops that
+// are timed: a Process is a [load.Locker], and see [Process.Cycle].
 //
 // A process is the running binary started again, whose main (or TestMain) must
 // call [Main] first. What it sees comes out of it at once, so that little is
@@ -68,9 +67,8 @@ func (s Spec) measured() bool { return s.Resources.Dir == "" }
 // What a host is told. The first orders have the names by which older builds
 // know them.
 const (
-	opHold    = "acquire"
 	opWork    = "work"
-	opRelease = "release" // of what both have started
+	opRelease = "release" // of what was started
 	opReopen  = "reopen"
 
 	// These are answered.
@@ -87,15 +85,15 @@ const (
 // order is one line to the process.
 type order struct {
 	ID      int64         `json:"id,omitempty"`
-	Op      string        `json:"op"` // one of the above, or a [Surrounding]
-	Names   []string      `json:"names,omitempty"`
-	First   int           `json:"first,omitempty"` // number of Names[0] in the round; of the first lock to release
+	Op      string        `json:"op"`             // one of the above, or a [Surrounding]
+	Name    string        `json:"name,omitempty"` // of acquire-one
 	TTL     time.Duration `json:"ttl_ns,omitempty"`
-	Timeout time.Duration `json:"timeout_ns,omitempty"`
+	First   int           `json:"first,omitempty"`      // number of the first lock to release
+	Timeout time.Duration `json:"timeout_ns,omitempty"` // of reopen
+	On      bool          `json:"on,omitempty"`         // of a surrounding
+	Target  int64         `json:"target,omitempty"`     // of release-one and cancel: the order that began it
 
 	Workload *Workload    `json:"workload,omitempty"`
-	On       bool         `json:"on,omitempty"`     // of a surrounding
-	Target   int64        `json:"target,omitempty"` // of release-one and cancel: the order that began it
 	Cycles   *load.Cycles `json:"cycles,omitempty"`
 }
 
@@ -108,7 +106,7 @@ type note struct {
 	Outcome  record.Outcome   `json:"outcome,omitempty"`
 	Attempts []record.Attempt `json:"attempts,omitempty"`
 	Use      *Use             `json:"use,omitempty"`
-	Failed   string           `json:"failed,omitempty"` // why an acquire, or what was ordered
+	Failed   string           `json:"failed,omitempty"` // why what was ordered did
 
 	Lease  *record.Lease `json:"lease,omitempty"` // new, renewed, or with an end
 	Write  *record.Write `json:"write,omitempty"`

@@ -28,10 +28,9 @@ func TestTerms(t *testing.T) {
 			leases <- l
 		}
 	})
-	const forever = time.Hour
 	if err := p.Work(Workload{
 		Kind: KindLock, Name: "jobs", Names: 1, Callers: 1, TTL: ttl, Look: time.Millisecond, Live: true,
-		Limit: Range{forever, forever}, Hold: Range{forever, forever},
+		Limit: Forever, Hold: Forever,
 	}); err != nil {
 		t.Fatal(err)
 	}

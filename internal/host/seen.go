@@ -16,8 +16,17 @@ type Seen struct {
 	Writes []record.Write
 	Halts  []record.Halt
 	Calls  []Call
-	// Failed are the errors of acquires.
-	Failed []string
+}
+
+// Failed are the errors of acquires.
+func (s Seen) Failed() []string {
+	var failed []string
+	for _, c := range s.Calls {
+		if c.Outcome != "" && c.Op == string(KindLock) {
+			failed = append(failed, c.Error)
+		}
+	}
+	return failed
 }
 
 // Held counts the leases without an end.
@@ -42,8 +51,6 @@ func (p *Process) see(n note) {
 		p.seen.Halts = append(p.seen.Halts, *n.Halt)
 	case n.Call != nil:
 		p.seen.Calls = append(p.seen.Calls, *n.Call)
-	case n.Failed != "":
-		p.seen.Failed = append(p.seen.Failed, n.Failed)
 	case n.Plugin != 0:
 		p.plugin = n.Plugin
 	case n.Asking != nil:
@@ -143,18 +150,27 @@ func (p *Process) Asking() (asking bool, releaseNs int64) {
 	return p.asking, p.releaseNs
 }
 
-// Acquire lets the host wait for each of the names, up to timeout, and hold what
-// it gets until it loses it or is told to release. It returns at once.
-func (p *Process) Acquire(names []string, first int, ttl, timeout time.Duration) error {
-	return p.Send(order{Op: opHold, Names: names, First: first, TTL: ttl, Timeout: timeout})
+// Acquire lets the host wait for count locks, whose names are prefix and a number
+// from first on, up to timeout, and hold each until it loses it or is told to
+// release. It writes under what it holds. It returns at once.
+func (p *Process) Acquire(prefix string, first, count int, ttl, timeout time.Duration) error {
+	for n := first; n < first+count; n++ {
+		err := p.Work(Workload{
+			Kind: KindLock, Prefix: prefix, First: n, Names: 1, Callers: 1, TTL: ttl, Limit: Range{timeout, timeout}, Hold: Forever, Once: true,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Release ends waiting and holding, and returns when every release has come
 // back.
 func (p *Process) Release(ctx context.Context) error { return p.ReleaseFrom(ctx, 0) }
 
-// ReleaseFrom does the same for the calls of Acquire whose first number was
-// first or a higher one.
+// ReleaseFrom does the same for the workloads whose first number is first or a
+// higher one.
 func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
 	p.mu.Lock()
 	before := p.idle

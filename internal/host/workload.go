@@ -44,6 +44,9 @@ type Workload struct {
 	Pause Range `json:"pause_ns"`
 	// Look is how often a holder asks its lease whether it is valid. Default 10 ms.
 	Look time.Duration `json:"look_ns,omitempty"`
+	// Once has a caller ask again when that fails, until its limit is over, hold one
+	// lock, and write under it what it has prepared.
+	Once bool `json:"once,omitempty"`
 	// Tick is how often a caller of KindLock asks; 0: it waits until it is woken.
 	Tick time.Duration `json:"tick_ns,omitempty"`
 	// Live has each renewal told of when it is confirmed, and record.Lease.SentNs.
@@ -53,6 +56,9 @@ type Workload struct {
 
 // Range is a time from the first to the second, both included.
 type Range [2]time.Duration
+
+// Forever is longer than anything.
+var Forever = Range{1000 * time.Hour, 1000 * time.Hour}
 
 func (r Range) draw(random *rand.Rand) time.Duration {
 	if r[1] <= r[0] {
@@ -111,7 +117,7 @@ func (p *Process) Work(w Workload) error { return p.Send(order{Op: "work", Workl
 
 // start starts the callers of a workload.
 func (a *agent) start(ctx context.Context, w Workload) {
-	g, ctx := a.begin(ctx, 0)
+	g, ctx := a.begin(ctx, w.First)
 	for i := range w.Callers {
 		c := &caller{agent: a, w: w, stop: ctx.Done(), random: rand.New(rand.NewPCG(w.Seed, uint64(i)))}
 		g.work.Go(func() { c.run(ctx) })
@@ -144,7 +150,7 @@ func (a *agent) reopen(timeout time.Duration) {
 	closed := make(chan error, 1)
 	go func() { closed <- old.Close(ctx) }()
 	if err := a.connect(); err != nil {
-		a.send(note{Failed: err.Error()})
+		a.back(Call{Op: "open", Host: a.spec.Host, SentNs: call.SentNs}, err)
 	}
 	a.served.Store(false)
 	a.back(call, <-closed)
@@ -179,9 +185,16 @@ func (c *caller) run(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, limit)
 		c.asks(1)
 		err := c.ask(bounded, &call)
+		for c.w.Once && err != nil && call.Op != "release" && proc.Sleep(bounded, retryEvery) {
+			call.SentNs = c.clock.Now()
+			err = c.ask(bounded, &call)
+		}
 		c.asks(-1)
 		c.over(call, err)
 		cancel()
+		if c.w.Once {
+			return
+		}
 		proc.Sleep(ctx, c.w.Pause.draw(c.random))
 	}
 }
@@ -217,7 +230,7 @@ func (c *caller) ask(ctx context.Context, call *Call) error {
 	if err != nil {
 		return err
 	}
-	return c.take(lease, call)
+	return c.take(lease, name, call)
 }
 
 // acquire waits for a grant, asks once, or at every tick.
@@ -239,7 +252,7 @@ func (c *caller) acquire(ctx context.Context, lock load.Lock, call *Call) (load.
 }
 
 // take holds a lease that was granted just now, and releases it.
-func (c *caller) take(lease load.Lease, call *Call) error {
+func (c *caller) take(lease load.Lease, name string, call *Call) error {
 	l := c.newLease(call.Name, call.SentNs)
 	ofCore, ok := lease.(coreLease)
 	var of keptLease = ofCore
@@ -258,11 +271,21 @@ func (c *caller) take(lease load.Lease, call *Call) error {
 		c.renewing(library, c.w.TTL, h)
 	case c.w.Live:
 		defer c.follow(h, ofCore, c.w.TTL)()
+	case c.w.Once:
+		defer c.enter(h, ofCore.Owner())()
+		h.writing.Go(func() { h.write(name, c.stop) })
 	}
 	c.use(h)
 	*call = Call{Op: "release", Host: call.Host, Name: call.Name, SentNs: c.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(closeTimeout)
-	err := h.release(of)
+	err := h.release(of) // of one that was lost it most often says so
+	if c.w.Once {
+		h.writing.Wait()
+		select {
+		case <-h.over: // its renewals are in the record
+		case <-time.After(eventsBy): // it was lost before we had entered it
+		}
+	}
 	c.send(note{Lease: h.state()})
 	return err
 }

@@ -53,7 +53,7 @@ type cell struct {
 	ttl           time.Duration
 	environment   *store.Environment
 	holder, rival *host.Process
-	names         []string // of the locks of this round
+	prefix        string // of the locks of this round
 }
 
 func (c *cell) rounds(ctx context.Context, template record.Round) error {
@@ -131,10 +131,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	c.holder.Forget()
 	c.rival.Forget()
 	defer func() { c.collect(r) }()
-	c.names = make([]string, Names)
-	for i := range c.names {
-		c.names[i] = fmt.Sprintf("safety-%x-%d", c.random.Uint64(), i)
-	}
+	c.prefix = fmt.Sprintf("safety-%x-", c.random.Uint64())
 	setup := &c.environment.Setup
 	setup.Holder = c.holder
 	defer func() {
@@ -145,7 +142,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 		return err
 	}
 	seen := c.holder.Seen()
-	r.Hits = seen.Held() + len(seen.Failed)
+	r.Hits = seen.Held() + len(seen.Failed())
 	first := proc.Now()
 	if !c.fault.RivalAsksLate {
 		if err := c.want(); err != nil {
@@ -179,11 +176,11 @@ func (c *cell) hold(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	half := Names / 2
-	if err := c.holder.Acquire(c.names[:half], 0, c.ttl, openTimeout); err != nil {
+	if err := c.holder.Acquire(c.prefix, 0, half, c.ttl, openTimeout); err != nil {
 		return err
 	}
 	if err := c.holder.Await(bounded, func(s host.Seen) bool { return s.Held() == half }); err != nil {
-		return fmt.Errorf("the holder gets its locks: %w, %v", err, c.holder.Seen().Failed)
+		return fmt.Errorf("the holder gets its locks: %w, %v", err, c.holder.Seen().Failed())
 	}
 	if err := do(ctx, c.fault.Prepare, &c.environment.Setup); err != nil {
 		return fmt.Errorf("prepare: %w", err)
@@ -192,12 +189,12 @@ func (c *cell) hold(ctx context.Context) error {
 	if c.fault.Prepare != nil {
 		timeout = tryFor
 	}
-	if err := c.holder.Acquire(c.names[half:], half, c.ttl, timeout); err != nil {
+	if err := c.holder.Acquire(c.prefix, half, Names-half, c.ttl, timeout); err != nil {
 		return err
 	}
-	err := c.holder.Await(bounded, func(s host.Seen) bool { return len(s.Leases)+len(s.Failed) >= Names })
+	err := c.holder.Await(bounded, func(s host.Seen) bool { return len(s.Leases)+len(s.Failed()) >= Names })
 	if err != nil {
-		return fmt.Errorf("the holder gets the rest of its locks: %w, %v", err, c.holder.Seen().Failed)
+		return fmt.Errorf("the holder gets the rest of its locks: %w, %v", err, c.holder.Seen().Failed())
 	}
 	return nil
 }
@@ -218,7 +215,7 @@ func (c *cell) giveBack(ctx context.Context) {
 
 // want lets the rival wait for all locks.
 func (c *cell) want() error {
-	return c.rival.Acquire(c.names, 0, c.ttl, 2*(c.ttl+recovery))
+	return c.rival.Acquire(c.prefix, 0, Names, c.ttl, 2*(c.ttl+recovery))
 }
 
 // outcome waits for what the fault does, ends it, and lets both come to an
@@ -280,10 +277,10 @@ func (c *cell) finish(ctx context.Context, has func(host.Seen) bool) error {
 		}
 	}
 	if err := c.rival.Await(ctx, has); err != nil && !c.alone() {
-		return fmt.Errorf("the rival gets every lock: %w, %v", err, c.rival.Seen().Failed)
+		return fmt.Errorf("the rival gets every lock: %w, %v", err, c.rival.Seen().Failed())
 	}
 	if both {
-		if err := c.holder.Acquire(c.names, 0, c.ttl, recovery); err != nil {
+		if err := c.holder.Acquire(c.prefix, 0, Names, c.ttl, recovery); err != nil {
 			return err
 		}
 	}

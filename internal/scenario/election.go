@@ -84,8 +84,6 @@ const (
 	// between is how long a candidate stays away after a term, so that another
 	// one gets its turn, and after an error.
 	between = 100 * time.Millisecond
-	// forever is longer than any cell.
-	forever = 1000 * time.Hour
 )
 
 // campaign has a candidate campaign for every name, and again after each term.
@@ -94,7 +92,7 @@ func (s *election) campaign(c *candidate) error {
 	for i, name := range s.in.Names {
 		err := c.Work(host.Workload{
 			Kind: host.KindLock, Name: name, First: i, Names: 1, Callers: 1, TTL: s.in.TTL, Tick: s.in.Tick, Live: true, Look: workEvery,
-			Limit: host.Range{forever, forever}, Hold: host.Range{forever, forever}, Pause: host.Range{between, between},
+			Limit: host.Forever, Hold: host.Forever, Pause: host.Range{between, between},
 		})
 		if err != nil {
 			return err

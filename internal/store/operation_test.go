@@ -71,15 +71,15 @@ func use(t *testing.T, process *host.Process, prefix string) error {
 	process.Forget()
 	ctx, cancel := context.WithTimeout(t.Context(), served)
 	defer cancel()
-	names := []string{prefix + "0", prefix + "1"}
-	if err := process.Acquire(names, 0, ttl, served); err != nil {
+	const names = 2
+	if err := process.Acquire(prefix, 0, names, ttl, served); err != nil {
 		return err
 	}
-	err := process.Await(ctx, func(s host.Seen) bool { return len(s.Leases)+len(s.Failed) >= len(names) })
+	err := process.Await(ctx, func(s host.Seen) bool { return len(s.Leases)+len(s.Failed()) >= names })
 	if err != nil {
 		return err
 	}
-	if failed := process.Seen().Failed; len(failed) > 0 {
+	if failed := process.Seen().Failed(); len(failed) > 0 {
 		return fmt.Errorf("not granted: %q", failed)
 	}
 	return process.Release(ctx)
