@@ -55,9 +55,9 @@ func (r Report) HTML(w io.Writer) error {
 	err = page.Execute(&buf, map[string]any{
 		"Started": r.Manifest.Started.Format("2006-01-02 15:04"), "Where": r.where(), "Command": r.command(),
 		"Verdict": r.Safe(), "Bad": !strings.HasPrefix(r.Safe(), "safe"),
-		"Findings": folded(r.findings()), "Warnings": headed(r.warnings()), "Remarks": r.remarks(), "Headline": r.Headline(),
+		"Findings": folded(r.findings()), "Warnings": headed(r.warnings()), "Remarks": r.remarks(),
 		"Safety": r.safetyTable(), "SafetyNotes": r.safetyNotes(),
-		"Picture": r.picture(), "Choice": r.choiceGrid(), "Shares": r.shares(), "Summary": r.summary(), "Environment": r.environment(),
+		"Answer": r.answer(), "Shares": r.shares(), "Summary": r.summary(), "Environment": r.environment(),
 		"Sections": sections, "Floors": r.grids(r.Floors),
 		"Charts": template.JS(b), "License": string(license),
 	})

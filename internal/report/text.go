@@ -32,12 +32,7 @@ func (r Report) print(p *printer) {
 	p.lines(r.warnings())
 	p.grid(r.safetyTable())
 	p.lines(r.safetyNotes())
-	p.picture(r.picture())
-	if cs := r.choices(); len(cs) > 0 {
-		p.heading("which one should I use")
-		p.choices(cs)
-		p.note(r.choiceNote())
-	}
+	p.answer(r.answer())
 	p.grid(r.shares())
 	p.grid(r.summary())
 	for _, s := range r.scenarios() {
@@ -45,10 +40,6 @@ func (r Report) print(p *printer) {
 	}
 	for _, t := range r.Floors {
 		p.grid(r.grid(t))
-	}
-	if lines := r.Headline(); len(lines) > 0 {
-		p.heading("beside the libraries")
-		p.lines(lines)
 	}
 	if lines := r.remarks(); len(lines) > 0 {
 		p.heading("notes")
@@ -130,21 +121,6 @@ func (p *printer) command(text string) {
 		return
 	}
 	fmt.Fprintf(p, "  %s\n", strings.ReplaceAll(wrap(text, textWidth-4, "    "), "\n", " \\\n"))
-}
-
-func (p *printer) choices(cs []choice) {
-	var lines []string
-	for _, c := range cs {
-		text := c.Need + ": " + c.Measured
-		if len(c.Take) > 0 {
-			text = fmt.Sprintf("%s: %s (%s)", c.Need, strings.Join(c.Take, " or "), c.Measured)
-		}
-		if c.Others != "" {
-			text += "; " + c.Others
-		}
-		lines = append(lines, text)
-	}
-	p.lines(lines)
 }
 
 // wrap breaks text between words, at width characters; all lines but the first

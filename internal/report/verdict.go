@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -139,30 +138,4 @@ func (r Report) remarks() []string {
 		out = append(out, line)
 	}
 	return append(out, r.omissions()...)
-}
-
-// Headline compares our backends with their references in one line each, at
-// the fewest and the most clients.
-func (r Report) Headline() []string {
-	var out []string
-	at := map[string][]string{}
-	for _, t := range r.of(acquireScenario) {
-		for _, row := range t.Rows {
-			if row.Kind != record.KindPlugin || row.Reference == "" {
-				continue
-			}
-			unit, what := "cycles/s", "cycles/s"
-			if t.Clients == 1 {
-				unit, what = "p50-ns/acquire", "acquire p50"
-			}
-			if ratio, ok := row.Ratios[unit]; ok {
-				at[row.Name] = append(at[row.Name], fmt.Sprintf("%s at %s %s", what, plural(t.Clients, "client"), times(*ratio)))
-			}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(at)) {
-		reference := r.Manifest.Subject(name).Reference
-		out = append(out, fmt.Sprintf("%s through its plugin / %s in process: %s", name, reference, strings.Join(at[name], "; ")))
-	}
-	return out
 }

@@ -12,7 +12,20 @@ import (
 // hostScope is the scope of a backend whose locks no other host sees.
 const hostScope = "host"
 
-// choice answers "which one should I use" for one need.
+// answer is what a run says to "which one should I use": of each need who meets
+// it best, and a drawing of one figure against what is promised. Text and page
+// show the same.
+type answer struct {
+	Choices []choice
+	Note    string // who was no candidate, and how to read the choices
+	Drawing drawing
+}
+
+func (r Report) answer() answer {
+	return answer{Choices: r.choices(), Note: r.choiceNote(), Drawing: r.drawing()}
+}
+
+// choice is the answer for one need.
 type choice struct {
 	Need string
 	// Take is the best, and those that the runs cannot tell from it; none when
@@ -37,8 +50,11 @@ func (r Report) choices() []choice {
 	return append(out, r.classes()...)
 }
 
-func (r Report) candidate(s record.Subject) bool {
-	return s.Kind == record.KindPlugin && s.BuildOf == "" && s.Scope != hostScope && !r.broken(s.Name)
+func (r Report) candidate(s record.Subject) bool { return mayTake(s) && !r.broken(s.Name) }
+
+// mayTake reports whether a subject is a candidate if it breaks no rule.
+func mayTake(s record.Subject) bool {
+	return s.Kind == record.KindPlugin && s.BuildOf == "" && s.Scope != hostScope
 }
 
 func (r Report) choose(h highlight) (choice, bool) {
@@ -92,9 +108,6 @@ func promised(row Row, all []Row) string {
 	return row.Name
 }
 
-// tokensNeed is the need that the fencing class answers.
-const tokensNeed = "tokens that a resource can trust"
-
 // classes are the needs that no speed answers.
 func (r Report) classes() []choice {
 	candidates := filter(r.Manifest.Subjects, r.candidate)
@@ -111,7 +124,7 @@ func (r Report) classes() []choice {
 		switch {
 		case len(of) == 0:
 		case len(out) == 0:
-			out = append(out, choice{Need: tokensNeed, Take: of, Measured: c.class + " by its own claim"})
+			out = append(out, choice{Need: "tokens that a resource can trust", Take: of, Measured: c.class + " by its own claim"})
 		default:
 			rest = append(rest, c.class+": "+strings.Join(of, ", "))
 		}
@@ -159,12 +172,12 @@ func (r Report) choiceNote() string {
 	return strings.Join(append(parts, "Durability decides what a speed is worth: compare within a class."), " ")
 }
 
-// choiceGrid is the trade-off table.
-func (r Report) choiceGrid() grid {
-	return tabulate(grid{Title: "which one should I use", Note: r.choiceNote()}, []column[choice]{
+// Table has a row for each choice.
+func (a answer) Table() grid {
+	return tabulate(grid{Title: "which one should I use", Note: a.Note}, []column[choice]{
 		textColumn("what counts most", func(c choice) string { return c.Need }),
 		textColumn("take", func(c choice) string { return strings.Join(c.Take, ", ") }),
 		textColumn("measured", func(c choice) string { return c.Measured }),
 		textColumn("the others", func(c choice) string { return c.Others }),
-	}, r.choices())
+	}, a.Choices)
 }

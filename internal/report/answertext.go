@@ -1,33 +1,52 @@
 package report
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"unicode/utf8"
 )
 
-// picture draws for a terminal what the page draws. Where an interval is not
-// seen, the table of the choice says what the runs support.
-func (p *printer) picture(pic picture) {
-	if len(pic.Lanes) == 0 {
+// answer draws for a terminal what the page draws. Where an interval is not seen,
+// the choices say what the runs support.
+func (p *printer) answer(a answer) {
+	p.drawing(a.Drawing)
+	if len(a.Choices) == 0 {
 		return
 	}
-	p.heading(pic.Title)
+	p.heading("which one should I use")
+	for _, c := range a.Choices {
+		text := c.Need + ": " + c.Measured
+		if len(c.Take) > 0 {
+			text = fmt.Sprintf("%s: %s (%s)", c.Need, strings.Join(c.Take, " or "), c.Measured)
+		}
+		if c.Others != "" {
+			text += "; " + c.Others
+		}
+		p.lines([]string{text})
+	}
+	p.note(a.Note)
+}
+
+func (p *printer) drawing(d drawing) {
+	if len(d.Lanes) == 0 {
+		return
+	}
+	p.heading(d.Title)
 	if p.markdown {
 		p.WriteString("```\n")
 	}
-	p.drawn(newCanvas().ticks(pic.Ticks))
-	for _, l := range pic.Lanes {
+	p.drawn(newCanvas().ticks(d.Ticks))
+	for _, l := range d.Lanes {
 		p.drawn(canvas(strings.TrimSuffix(l.Tokens+" · "+l.Durability, " · ")))
-		for _, row := range l.Rows {
-			p.drawn(newCanvas().marks(row))
+		for _, m := range l.Marks {
+			p.drawn(newCanvas().mark(m))
 		}
 	}
 	if p.markdown {
 		p.WriteString("```\n")
 	}
 	p.note("● candidate, ○ baseline, or locks that other hosts do not see. Further to the right is faster, further up promises more.")
-	p.note(pic.Answer)
 }
 
 func (p *printer) drawn(c canvas) {
@@ -56,18 +75,16 @@ func (c canvas) ticks(all []tick) canvas {
 	return c
 }
 
-func (c canvas) marks(all marks) canvas {
-	for _, m := range all {
-		point := "●"
-		if m.Pale {
-			point = "○"
-		}
-		at, label := c.column(m.At), m.Label()
-		if m.Left {
-			c.put(at-utf8.RuneCountInString(label)-1, label+" "+point)
-			continue
-		}
-		c.put(at, point+" "+label)
+func (c canvas) mark(m mark) canvas {
+	point := "●"
+	if m.Pale {
+		point = "○"
 	}
+	at := c.column(m.At)
+	if m.Left() {
+		c.put(at-utf8.RuneCountInString(m.Label)-1, m.Label+" "+point)
+		return c
+	}
+	c.put(at, point+" "+m.Label)
 	return c
 }

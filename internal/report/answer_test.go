@@ -8,7 +8,7 @@ import (
 
 func choiceOf(t *testing.T, r Report, need string) choice {
 	t.Helper()
-	all := r.choices()
+	all := r.answer().Choices
 	i := slices.IndexFunc(all, func(c choice) bool { return strings.HasPrefix(c.Need, need) })
 	if i < 0 {
 		t.Fatalf("no choice for %q in %+v", need, all)
@@ -28,7 +28,7 @@ func TestChoicesAreOfThisRun(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", need, c, want)
 		}
 	}
-	for _, c := range r.choices() {
+	for _, c := range r.answer().Choices {
 		if slices.Contains(c.Take, "memory") {
 			t.Errorf("memory, which other hosts do not see, is a candidate: %+v", c)
 		}
@@ -38,12 +38,12 @@ func TestChoicesAreOfThisRun(t *testing.T) {
 // TestUnsafeIsNoCandidate, whatever its speed.
 func TestUnsafeIsNoCandidate(t *testing.T) {
 	r := everything(t, true)
-	for _, c := range r.choices() {
+	for _, c := range r.answer().Choices {
 		if slices.Contains(c.Take, "redis") {
 			t.Errorf("%+v", c)
 		}
 	}
-	if note := r.choiceNote(); !strings.Contains(note, "redis is no candidate: BROKEN") || strings.Contains(note, "--runs") {
+	if note := r.answer().Note; !strings.Contains(note, "redis is no candidate: BROKEN") || strings.Contains(note, "--runs") {
 		t.Error(note)
 	}
 }
@@ -56,7 +56,7 @@ func TestTooFewRunsSaySo(t *testing.T) {
 	if said := r.undecided(); said != "too few runs to show a difference" {
 		t.Error(said)
 	}
-	if note := r.choiceNote(); !strings.Contains(note, "2 runs cannot support any: ask for --runs 4 or more") {
+	if note := r.answer().Note; !strings.Contains(note, "2 runs cannot support any: ask for --runs 4 or more") {
 		t.Error(note)
 	}
 }
