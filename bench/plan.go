@@ -17,15 +17,13 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// Plan is what to measure. [Plan.Check] is asked before it is run.
+// Plan is what to measure. [Plan.Check] is asked before it is run. Where a list of
+// Scenarios, Baselines or Modes has the word all, it means every one.
 type Plan struct {
 	// Backends are plugins by name. None means every plugin that is found and
 	// whose server can be had; what is left out then is reported, not an error.
 	Backends  []string
 	Scenarios []string
-	// Faults are those of the safety scenario; none means all, or the most
-	// telling ones of a quick plan.
-	Faults    []string
 	Baselines []string // those of backends that are not measured are left out
 	Clients   []int    // concurrent callers of one host, each a cell; none: the scenario's own numbers
 	Hosts     []int    // host processes, each a cell, with as many callers in each of them; 1: in lockbench
@@ -51,9 +49,10 @@ type Plan struct {
 	TTL   time.Duration
 	// WarmUp and Measure are for one cell in one run.
 	WarmUp, Measure time.Duration
-	Seed            uint64
-	Quick           bool
-	MTLS            bool
+	// Seed decides about the order of the cells; 0: a random one.
+	Seed  uint64
+	Quick bool
+	MTLS  bool
 	// Env is where throwaway servers run, one of [Environments]; "" is wherever
 	// they are kept, else local.
 	Env string
@@ -69,7 +68,8 @@ type Plan struct {
 	// VS is a directory with another build of the plugins, which is measured
 	// too, interleaved with this one. "" for none.
 	VS string
-	// Out is the directory of the result folder, new or empty.
+	// Out is the directory of the result folder, new or empty; "" for one below
+	// results that is named after the time.
 	Out string
 	// Version is that of lockbench.
 	Version string
@@ -114,18 +114,47 @@ func DefaultPlan(quick bool) Plan {
 	return p
 }
 
+// filled is the plan with what its zero values and the word all stand for, and
+// without what was named twice.
+func (p Plan) filled() Plan {
+	for _, list := range []struct {
+		names *[]string
+		all   []string // none: the word has no meaning
+	}{
+		{&p.Backends, nil}, {&p.Scenarios, scenario.Names()}, {&p.Baselines, baseline.Names()}, {&p.Modes, scenario.Modes()},
+	} {
+		if len(list.all) > 0 && slices.Contains(*list.names, "all") {
+			*list.names = list.all
+		}
+		*list.names = unique(*list.names)
+	}
+	p.Clients, p.Hosts, p.Keys, p.Hold = unique(p.Clients), unique(p.Hosts), unique(p.Keys), unique(p.Hold)
+	if p.Seed == 0 {
+		p.Seed = randomSeed()
+	}
+	return p
+}
+
+// randomSeed is short enough to be typed again.
+func randomSeed() uint64 { return rand.Uint64N(1e9) + 1 }
+
+// unique drops what was named twice, and keeps the order.
+func unique[T comparable](in []T) []T {
+	var out []T
+	for _, v := range in {
+		if !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
 // Check finds what cannot be measured. Its errors are [*UsageError]s.
 func (p Plan) Check() error {
-	if p.isSafety() {
-		return p.checkSafety()
-	}
-	if len(p.Faults) > 0 {
-		return usagef("faults are for scenario %s", SafetyScenario)
-	}
 	for _, s := range p.Scenarios {
 		sc, ok := scenario.ByName(s)
 		if !ok {
-			return unknown("scenario", s, append(scenario.Names(), SafetyScenario, ExploreScenario))
+			return unknown("scenario", s, scenario.Names())
 		}
 		several := slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 })
 		if several && !sc.AcrossHosts {

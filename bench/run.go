@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -34,46 +35,47 @@ type Options struct {
 	Progress Progress
 	// Log gets the events of core and the plugins. Nil: nobody does.
 	Log *slog.Logger
+	// Lines gets what people are told that no progress shows: notes, and how search,
+	// replay and soak go on. Verbose is all of it. Nil: nobody is told.
+	Lines   io.Writer
+	Verbose bool
 }
 
-// Result is how a run ended. Its folder has the rest.
-type Result struct {
-	Verdict check.Verdict
-	Skipped []string
-	// Cells is how many were measured, in all runs of the plan.
-	Cells int
-	// Interrupted reports whether ctx ended before the plan was done. What was
-	// measured until then is kept.
-	Interrupted bool
+func (o *Options) fill() {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Lines == nil {
+		o.Lines = io.Discard
+	}
 }
 
-// InvalidError is a run that measured nothing of a cell, so that neither its
-// figures nor its verdict mean anything.
-type InvalidError struct{ Err error }
-
-func (e *InvalidError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *InvalidError) Unwrap() error { return e.Err }
-
-// Run carries out a plan and writes its result folder to p.Out. When ctx ends
-// it keeps what it has, and Result.Interrupted says so.
-func Run(ctx context.Context, p Plan, opts Options) (res Result, err error) {
+// Run carries out a plan and writes its result folder. When ctx ends it keeps what
+// it has. The outcome is nil if nothing was measured. Its errors are those of the
+// plan, of servers and plugins, and of the verdict: [ErrUnsafe] for a violation.
+func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
+	p = p.filled()
 	if err := p.Check(); err != nil {
-		return Result{}, err
+		return nil, err
 	}
-	if err := record.Vacant(p.Out); err != nil {
-		return Result{}, err
+	if p.Out == "" {
+		p.Out = freshFolder()
+	} else if err := record.Vacant(p.Out); err != nil {
+		return nil, err
 	}
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
+	opts.fill()
+	if p.Parts > 0 {
+		fmt.Fprintf(opts.Lines, "one of %d parts; waits for the others on %s\n", p.Parts, p.Backends[0])
 	}
-	if p.isSafety() {
-		return runSafety(ctx, p, opts)
-	}
+	res, err := carryOut(ctx, p, opts)
+	return res.outcome(ctx, err)
+}
+
+// carryOut carries out a plan that was checked.
+func carryOut(ctx context.Context, p Plan, opts Options) (res result, err error) {
 	s, err := openSession(ctx, p, opts.Log)
 	if err != nil {
-		return Result{Interrupted: ctx.Err() != nil}, err
+		return result{interrupted: ctx.Err() != nil}, err
 	}
 	defer func() { err = errors.Join(err, s.Close(ctx)) }()
 	r := &runner{session: s, clock: load.NewClock(), progress: opts.Progress, checker: check.New()}
@@ -91,20 +93,20 @@ type runner struct {
 	rendezvous *rendezvous.Rendezvous // nil: this run is alone
 }
 
-func (r *runner) run(ctx context.Context) (Result, error) {
+func (r *runner) run(ctx context.Context) (result, error) {
 	cells := r.cells()
 	if len(cells) == 0 {
-		return Result{}, &EnvError{Err: fmt.Errorf("nothing to measure; left out: %s", strings.Join(r.skipped, "; "))}
+		return result{}, &EnvError{Err: fmt.Errorf("nothing to measure; left out: %s", strings.Join(r.skipped, "; "))}
 	}
 	if err := r.join(ctx); err != nil {
-		return Result{}, err
+		return result{}, err
 	}
 	m, err := r.manifest()
 	if err != nil {
-		return Result{}, err
+		return result{}, err
 	}
 	if r.folder, err = record.Create(r.plan.Out, m); err != nil {
-		return Result{}, err
+		return result{}, err
 	}
 	watched := watch()
 	err = r.rounds(ctx, cells)
@@ -112,13 +114,12 @@ func (r *runner) run(ctx context.Context) (Result, error) {
 		// All is measured: who cannot wait any more has lost nothing.
 		_ = r.rendezvous.End(ctx)
 	}
-	res := Result{Verdict: r.checker.Verdict(), Skipped: r.skipped, Cells: r.measured, Interrupted: ctx.Err() != nil}
+	res := result{dir: r.plan.Out, verdict: r.checker.Verdict(), cells: r.measured, interrupted: ctx.Err() != nil}
 	m = r.folder.Manifest()
 	m.Elapsed, m.Findings = time.Since(r.clock.Started()).Seconds(), r.findings
 	m.Failed, m.Skipped = r.failures.cells, append(r.skipped, r.failures.besides()...)
-	res.Skipped = m.Skipped
 	watched(&m)
-	return res, closeFolder(r.folder, m, res.Interrupted, err)
+	return res, closeFolder(r.folder, m, res.interrupted, err)
 }
 
 // closeFolder closes the folder of a run that was interrupted, failed with err,

@@ -287,7 +287,7 @@ func FindPlugins(p Plan) ([]plugin.Found, error) {
 		return all, nil
 	}
 	var out []plugin.Found
-	for _, name := range p.Backends {
+	for _, name := range unique(p.Backends) {
 		i := slices.Index(names, name)
 		if i < 0 {
 			return nil, unknown("backend", name, names)

@@ -1,7 +1,7 @@
 // Package endurance_test repeats, in great numbers, what can go wrong with the
 // shipped plugin binaries on real servers: hosts killed while they hold locks,
 // acquires cancelled at random moments, plugins opened and killed. It is short
-// by default; LOCKBENCH_LONG=1, as "make soak" sets it, runs the full counts.
+// by default; LOCKBENCH_LONG=1 runs the full counts.
 package endurance_test
 
 import (

@@ -38,11 +38,11 @@ of baselines, of controls, and what is documented are shown and do not count.`,
 			}
 			switch {
 			case v.Unsafe() > 0:
-				return fmt.Errorf("%w: %d in %d grants", errUnsafe, v.Unsafe(), v.Granted())
+				return fmt.Errorf("%w: %d in %d grants", bench.ErrUnsafe, v.Unsafe(), v.Granted())
 			case v.Granted() == 0:
 				return &bench.InvalidError{Err: errors.New("invalid run: nothing was granted, so nothing was checked")}
 			}
-			return invalid(v)
+			return bench.Invalid(v)
 		},
 	}
 	choiceVar(cmd.Flags(), &format, "format", "text", "output: text or json", "text", "json")

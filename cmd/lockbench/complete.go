@@ -9,18 +9,10 @@ import (
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/internal/baseline"
-	"github.com/lockbench/lockbench/internal/explore"
-	"github.com/lockbench/lockbench/internal/fault"
-	"github.com/lockbench/lockbench/internal/scenario"
 )
 
 // candidates are words that a shell may complete.
 type candidates func(cmd *cobra.Command) []cobra.Completion
-
-func words(all ...string) candidates {
-	return func(*cobra.Command) []cobra.Completion { return all }
-}
 
 // backendNames are those of the plugins that can be found.
 func backendNames(cmd *cobra.Command) []cobra.Completion {
@@ -32,20 +24,16 @@ func backendNames(cmd *cobra.Command) []cobra.Completion {
 	return out
 }
 
-func scenarioNames(*cobra.Command) []cobra.Completion {
-	out := []cobra.Completion{cobra.CompletionWithDesc("all", "every scenario")}
-	for _, s := range scenario.All() {
-		out = append(out, cobra.CompletionWithDesc(s.Name, s.Doc))
+// named are names with what they do, and all.
+func named(all []bench.Named, every string) candidates {
+	var out []cobra.Completion
+	if every != "" {
+		out = append(out, cobra.CompletionWithDesc("all", every))
 	}
-	return append(out, cobra.CompletionWithDesc(bench.SafetyScenario, bench.SafetyDoc), cobra.CompletionWithDesc(bench.ExploreScenario, bench.ExploreDoc))
-}
-
-func baselineNames(*cobra.Command) []cobra.Completion {
-	out := []cobra.Completion{cobra.CompletionWithDesc("all", "every baseline")}
-	for _, b := range baseline.All() {
-		out = append(out, cobra.CompletionWithDesc(b.Name, b.Doc))
+	for _, n := range all {
+		out = append(out, cobra.CompletionWithDesc(n.Name, n.Does))
 	}
-	return out
+	return func(*cobra.Command) []cobra.Completion { return out }
 }
 
 // prefixed completes what begins with a backend and sign, and goes on.
@@ -84,6 +72,12 @@ func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]c
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
+// files is list, or the files that there are.
+func (c candidates) files(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	out, _ := c.list(cmd, args, toComplete)
+	return out, cobra.ShellCompDirectiveDefault
+}
+
 // directories completes result folders and other directories.
 func directories(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveFilterDirs
@@ -93,13 +87,14 @@ func directories(*cobra.Command, []string, string) ([]cobra.Completion, cobra.Sh
 // every command that has it.
 var completions = map[string]cobra.CompletionFunc{
 	"backends":   candidates(backendNames).list,
-	"scenarios":  candidates(scenarioNames).list,
-	"baselines":  candidates(baselineNames).list,
-	"modes":      words(append([]string{"all"}, scenario.Modes()...)...).list,
+	"scenarios":  named(bench.Scenarios(), "every scenario").list,
+	"baselines":  named(bench.Baselines(), "every baseline").list,
+	"modes":      named(bench.Modes(), "every mode").list,
 	"target":     prefixed("="),
 	"config":     prefixed("."),
-	"faults":     words(fault.Names()...).list,
-	"actions":    words(explore.ActionNames()...).list,
+	"faults":     named(bench.TableFaults(), "").list,
+	"actions":    named(bench.Actions(), "").list,
+	"replay":     named(bench.Reproducers(), "every one").files,
 	"plugin-dir": directories,
 	"vs":         directories,
 }

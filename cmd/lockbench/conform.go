@@ -124,7 +124,7 @@ func (f *conformFlags) suite(ctx context.Context, o conform.Options, progress *p
 	progress.End()
 	s.stdout = stdout
 	if ctx.Err() != nil {
-		return errInterrupted
+		return bench.ErrInterrupted
 	}
 	if err != nil {
 		return &bench.EnvError{Backend: o.Name, Err: err}

@@ -25,7 +25,7 @@ import (
 
 // stateVar adds the flag that names the file of kept servers to fl.
 func stateVar(fl *pflag.FlagSet, file *string) {
-	fl.StringVar(file, "state", "", "`FILE` that describes kept servers (default: $LOCKBENCH_STATE, else lockbench/env.json in your cache directory)")
+	fl.StringVar(file, "state", "", "`FILE` of kept servers (default $LOCKBENCH_STATE, else lockbench/env.json in your cache directory)")
 }
 
 func envCommand() *cobra.Command {
@@ -55,7 +55,7 @@ func (f *envFlags) add(fl *pflag.FlagSet) {
 	stateVar(fl, &f.state)
 	choiceVar(fl, &f.env, "env", bench.EnvLocal, "where the servers run, `local|compose`", bench.Environments()...)
 	fl.StringSliceVar(&f.backends, "backends", nil, "backends whose servers are meant, a `LIST` (default: all that can be)")
-	fl.StringArrayVar(&f.pluginDirs, "plugin-dir", nil, "look for plugins in `DIR` first, then beside lockbench and on the PATH")
+	pluginDirVar(fl, &f.pluginDirs)
 }
 
 func envUpCommand() *cobra.Command {
@@ -110,7 +110,7 @@ func (f *envFlags) up(ctx context.Context, stdout io.Writer) error {
 	defer stop()
 	var o outcome
 	if err := json.NewDecoder(out).Decode(&o); err != nil {
-		return errors.Join(orInterrupted(ctx, fmt.Errorf("the process that keeps the servers has ended: %w", err)), cmd.Wait())
+		return errors.Join(interrupted(ctx, fmt.Errorf("the process that keeps the servers has ended: %w", err)), cmd.Wait())
 	}
 	if o.Kept == nil {
 		_ = cmd.Wait() // how it ended is in the outcome
@@ -131,7 +131,7 @@ func envKeepCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := json.NewEncoder(cmd.OutOrStdout())
 			up := false
-			p := bench.Plan{Env: f.env, Backends: unique(f.backends), PluginDirs: f.pluginDirs}
+			p := bench.Plan{Env: f.env, Backends: f.backends, PluginDirs: f.pluginDirs}
 			err := bench.Keep(cmd.Context(), p, f.state, func(k bench.Kept) {
 				up = true
 				_ = out.Encode(outcome{Kept: &k}) // whoever has asked may have gone

@@ -26,11 +26,17 @@ const (
 )
 
 var (
-	errInterrupted = errors.New("interrupted")
-	errUnsafe      = errors.New("safety violation")
-	errRegression  = errors.New("regression")
-	errConform     = errors.New("the plugin does not conform")
+	errRegression = errors.New("regression")
+	errConform    = errors.New("the plugin does not conform")
 )
+
+// interrupted is err, or that ctx has ended.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return bench.ErrInterrupted
+	}
+	return err
+}
 
 // exitCode is what the process ends with. A violation outranks everything.
 func exitCode(err error) int {
@@ -44,9 +50,9 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &app):
 		return int(app)
-	case errors.Is(err, errUnsafe):
+	case errors.Is(err, bench.ErrUnsafe):
 		return exitUnsafe
-	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+	case errors.Is(err, bench.ErrInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.As(err, &remote):
 		return remote.Code

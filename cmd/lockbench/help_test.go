@@ -55,6 +55,16 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestHelpIsShort: it is read on one screen, or on two.
+func TestHelpIsShort(t *testing.T) {
+	for name, most := range map[string]int{"run": 80, "faults": 60} {
+		_, help, _ := lockbench(t, name, "--help")
+		if n := strings.Count(help, "\n"); n > most {
+			t.Errorf("the help of %s has %d lines, more than %d", name, n, most)
+		}
+	}
+}
+
 // TestExamplesParse: the flags in the examples exist, and so do the keys that they
 // configure.
 func TestExamplesParse(t *testing.T) {
@@ -93,6 +103,9 @@ func TestCompletion(t *testing.T) {
 		{[]string{"run", "--plugin-dir", dir, "--backends", "memory,"}, []string{"memory,redis"}},
 		{[]string{"run", "--scenarios", ""}, append([]string{"all"}, scenario.Names()...)},
 		{[]string{"run", "--baselines="}, append([]string{"all"}, baseline.Names()...)},
+		{[]string{"faults", "--faults", "reset,"}, []string{"reset,restart", "reset,evict"}},
+		{[]string{"faults", "--actions", ""}, []string{"kill-host", "redis-evict"}},
+		{[]string{"faults", "--replay", ""}, []string{"all", "reaper"}},
 		{[]string{"run", "--plugin-dir", dir, "--target", ""}, []string{"memory=", "redis="}},
 		{[]string{"check", "--format", ""}, []string{"text", "json"}},
 		{[]string{"conform", "--plugin-dir", dir, ""}, []string{"memory", "redis"}},

@@ -89,14 +89,19 @@ func TestUsageErrors(t *testing.T) {
 		{"run|--backends|redi", []string{`"redi"`, "did you mean redis?"}},
 		{"run|--backends|", []string{"--backends names none"}},
 		{"run|--scenarios|acquier", []string{`"acquier"`, "did you mean acquire?"}},
-		{"run|--scenarios|safty", []string{`"safty"`, "did you mean safety?"}},
-		{"run|--scenarios|acquire,safety", []string{"run alone"}},
-		{"run|--scenarios|safety|--faults|freeze-hst", []string{`"freeze-hst"`, "did you mean freeze-host?"}},
-		{"run|--scenarios|safety|--ttl|3s", []string{"--ttl", "safety"}},
-		{"run|--scenarios|safety|--env|compose", []string{"--env", "safety"}},
-		{"run|--scenarios|safety|--runs|0", []string{"0 runs"}},
-		{"run|--scenarios|safety|--target|redis=h:1", []string{"harms its servers"}},
-		{"run|--faults|restart", []string{"scenario safety"}},
+		{"run|--scenarios|safety,acquire", []string{`"safety"`, "acquire"}},
+		{"faults|--faults|freeze-hst", []string{`"freeze-hst"`, "did you mean freeze-host?"}},
+		{"faults|--actions|freeze-hst", []string{`"freeze-hst"`, "did you mean freeze-host?"}},
+		{"faults|--faults|failover|--actions|kill-host", []string{"no fault is one of failover, kill-host"}},
+		{"faults|--replay|reapr", []string{`"reapr"`, "did you mean reaper?"}},
+		{"faults|--replay|nowhere.json", []string{"nowhere.json"}},
+		{"faults|--replay|reaper|--backends|etcd", []string{"no reproducer is one of etcd"}},
+		{"faults|--search|1m|--soak|1m", []string{"--search and --soak", "choose one"}},
+		{"faults|--soak|0", []string{"a soak of 0s"}},
+		{"faults|--search|1ms", []string{"a search of 1ms"}},
+		{"faults|--runs|0", []string{"0 runs"}},
+		{"faults|--backends|redi", []string{`"redi"`, "did you mean redis?"}},
+		{"faults|-o|.", []string{"not empty", "hint:"}},
 		{"run|--baselines=redislok", []string{`"redislok"`, "did you mean redislock or rueidislock?"}},
 		{"run|--baselines|redislock", []string{`"redislock"`, "hint:", "--baselines=redislock"}},
 		{"run|--format|jsn", []string{`"jsn"`, "did you mean json?"}},
@@ -152,7 +157,7 @@ func TestUsageErrors(t *testing.T) {
 			}
 			args := strings.Split(tt.args, "|")
 			switch args[0] {
-			case "run", "conform":
+			case "run", "faults", "conform":
 				args = append(args, "--plugin-dir", dir)
 			case "plugins":
 				if args[1] == "describe" {

@@ -74,7 +74,6 @@ func TestPartsThatCannotBe(t *testing.T) {
 		{[]string{"--parts", "1"}, "between 2 and 64"},
 		{[]string{"--parts", "2"}, "--backends"},
 		{[]string{"--parts", "2", "--backends", "redis"}, "--target redis=ADDRESS"},
-		{[]string{"--parts", "2", "--scenarios", "safety"}, "means nothing"},
 	} {
 		code, _, stderr := lockbench(t, append([]string{"run", "--quick", "--plugin-dir", dir}, tt.args...)...)
 		if code != exitUsage || !strings.Contains(stderr, tt.want) {

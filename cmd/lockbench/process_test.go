@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/env"
@@ -31,19 +30,21 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
 	for _, name := range scenario.Names() {
 		line := "Benchmark" + strings.ToUpper(name[:1]) + name[1:] + "/"
-		t.Run(name, func(t *testing.T) { killedIn(t, name, record.ResultsFile, line, binary, dir) })
+		t.Run(name, func(t *testing.T) {
+			killedIn(t, record.ResultsFile, line, dir, binary, "run", "--scenarios", name)
+		})
 	}
-	t.Run(bench.SafetyScenario, func(t *testing.T) {
-		killedIn(t, bench.SafetyScenario, record.RoundsFile, `"round":1`, binary, dir)
+	t.Run("faults", func(t *testing.T) {
+		killedIn(t, record.RoundsFile, `"round":1`, dir, binary, "faults")
 	})
 }
 
 // killedIn kills it when the file of its folder has the text, which is when
 // something has been measured.
-func killedIn(t *testing.T, name, file, text, binary, dir string) {
+func killedIn(t *testing.T, file, text, dir, binary string, args ...string) {
 	tmp := t.TempDir()
 	out := filepath.Join(t.TempDir(), "out")
-	cmd := exec.Command(binary, "run", "--quick", "--runs", "100", "--backends", "redis", "--scenarios", name, "-o", out, "--plugin-dir", dir)
+	cmd := exec.Command(binary, append(args, "--quick", "--runs", "100", "--backends", "redis", "-o", out, "--plugin-dir", dir)...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -80,9 +81,9 @@ func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
 	t.Logf("gone after %v", time.Since(killed).Round(time.Millisecond))
 }
 
-// TestKilledExplorationLeavesNothing kills lockbench while a process is
+// TestKilledSearchLeavesNothing kills lockbench while a process is
 // frozen by it, which cannot end by itself.
-func TestKilledExplorationLeavesNothing(t *testing.T) {
+func TestKilledSearchLeavesNothing(t *testing.T) {
 	if s, err := env.StartRedis(t.Context(), nil); err != nil {
 		env.Missing(t, "redis", err)
 	} else if err := s.Close(); err != nil {
@@ -93,7 +94,7 @@ func TestKilledExplorationLeavesNothing(t *testing.T) {
 	for _, action := range []string{"freeze-host", "freeze-plugin", "lost-directory"} {
 		t.Run(action, func(t *testing.T) {
 			tmp := t.TempDir()
-			cmd := exec.Command(binary, "run", "--scenarios", "explore", "--for", "1m", "--backends", "redis", "--seed", "1",
+			cmd := exec.Command(binary, "faults", "--search", "1m", "--backends", "redis", "--seed", "1",
 				"--actions", action, "-o", filepath.Join(t.TempDir(), "out"), "--plugin-dir", dir)
 			cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 			if err := cmd.Start(); err != nil {

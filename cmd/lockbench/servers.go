@@ -23,9 +23,21 @@ type serverFlags struct {
 }
 
 func (f *serverFlags) add(fl *pflag.FlagSet) {
-	fl.StringArrayVar(&f.targets, "target", nil, "use your server: `BACKEND=ADDRESS`, BACKEND=@FILE or BACKEND=env:VARIABLE")
-	fl.StringArrayVar(&f.config, "config", nil, "configure a backend: `BACKEND.KEY=VALUE` (see lockbench plugins describe BACKEND)")
-	fl.StringArrayVar(&f.pluginDirs, "plugin-dir", nil, "look for plugins in `DIR` first, then beside lockbench and on the PATH")
+	fl.StringArrayVar(&f.targets, "target", nil, "your server: `BACKEND=ADDRESS`, =@FILE or =env:VARIABLE")
+	configVar(fl, &f.config)
+	pluginDirVar(fl, &f.pluginDirs)
+}
+
+func configVar(fl *pflag.FlagSet, config *[]string) {
+	fl.StringArrayVar(config, "config", nil, "configure a backend: `BACKEND.KEY=VALUE` (see plugins describe)")
+}
+
+func pluginDirVar(fl *pflag.FlagSet, dirs *[]string) {
+	fl.StringArrayVar(dirs, "plugin-dir", nil, "look for plugins in `DIR` first, then beside lockbench and on the PATH")
+}
+
+func mtlsVar(fl *pflag.FlagSet, mtls *string) {
+	choiceVar(fl, mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`", "on", "off")
 }
 
 // The forms of --target and --config. What is of another form may be a part of

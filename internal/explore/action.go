@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -132,6 +133,17 @@ func (a Action) fits(backend, setting string, lacks map[fault.Capability]string)
 	}
 	return a.Unfit
 }
+
+// KnownFor reports whether it is known in some environment of a backend.
+func (a Action) KnownFor(backend string) bool {
+	return len(a.Only) == 0 || slices.ContainsFunc(a.Only, func(only string) bool {
+		of, _, _ := strings.Cut(only, "/")
+		return of == backend
+	})
+}
+
+// DoesTo says what it does to somebody: to "host B" or "server 2".
+func (a Action) DoesTo(whom string) string { return strings.ReplaceAll(a.Does, "%s", whom) }
 
 // Actions are all that are known, in the order of their kinds.
 func Actions() []Action { return slices.Clone(allActions()) }

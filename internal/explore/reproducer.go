@@ -98,6 +98,11 @@ func (s Reproducer) Text() string {
 // How says in one line on which store it shows, and what happens there.
 func (s Reproducer) How() string {
 	var does []string
+	for i, h := range s.Schedule.Hosts {
+		if h.Wrapper != "" {
+			does = append(does, fmt.Sprintf("the plugin of %s is started by wrapper %s", hostName(i), h.Wrapper))
+		}
+	}
 	for _, e := range s.Schedule.Events {
 		if clause := e.does(); !slices.Contains(does, clause) {
 			does = append(does, clause)
@@ -154,14 +159,10 @@ func (b Bounds) text() string {
 // does is what the event's action does, and to whom.
 func (e Event) does() string {
 	a := e.action()
-	if !strings.Contains(a.Does, "%s") {
-		return a.Does
-	}
-	whom := hostName(e.Target)
 	if a.On == OnServer {
-		whom = fmt.Sprint("server ", e.Target+1)
+		return a.DoesTo(fmt.Sprint("server ", e.Target+1))
 	}
-	return fmt.Sprintf(a.Does, whom)
+	return a.DoesTo(hostName(e.Target))
 }
 
 // text describes an event.

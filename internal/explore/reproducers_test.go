@@ -11,14 +11,14 @@ import (
 )
 
 // TestReproducers plays what was found once, and is fixed: no claim is broken. The
-// long ones are played with LOCKBENCH_SOAK or LOCKBENCH_LONG, three times each.
+// long ones are played with LOCKBENCH_LONG, three times each.
 func TestReproducers(t *testing.T) {
 	t.Parallel()
 	all, err := Kept()
 	if err != nil || len(all) == 0 {
 		t.Fatalf("no reproducers: %v", err)
 	}
-	long := os.Getenv("LOCKBENCH_SOAK") != "" || os.Getenv("LOCKBENCH_LONG") != ""
+	long := os.Getenv("LOCKBENCH_LONG") != ""
 	of := map[string][]Reproducer{}
 	for _, s := range all {
 		if s.Finding == "" || s.Fixed == "" || s.Rule == "" || s.What == "" {

@@ -30,10 +30,6 @@ type Options struct {
 	Actions []string
 	// Settings are those of the store that are taken; none means all.
 	Settings []string
-	// Recorder is another program for the hosts, whose main must call
-	// [host.Main]: one that was built with another version of core. "" means
-	// this one.
-	Recorder string
 	// KeepGoing goes on after a violation; otherwise the backend's exploration
 	// ends with the first reproducer.
 	KeepGoing bool

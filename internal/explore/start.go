@@ -56,7 +56,7 @@ func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) hos
 	maps.Copy(cfg, p.environment.ConfigOf(paths))
 	return host.Spec{
 		Backend: p.backend.Name, Path: plugin, Config: cfg, NoMTLS: p.backend.NoMTLS, Host: number, TempDir: dir,
-		Resources: host.Resources{Dir: dir}, Program: p.opts.Recorder,
+		Resources: host.Resources{Dir: dir}, Program: p.backend.HostProgram,
 	}
 }
 

@@ -67,6 +67,17 @@ type violation struct {
 	Text    string `json:"text"`
 }
 
+// Write writes the report as "text", "md" or "json".
+func (r Report) Write(w io.Writer, format string) error {
+	switch format {
+	case "md":
+		return r.Markdown(w)
+	case "json":
+		return r.JSON(w)
+	}
+	return r.Text(w)
+}
+
 // JSON writes the report for programs.
 func (r Report) JSON(w io.Writer) error {
 	doc := struct {

@@ -75,6 +75,10 @@ var measuredByDefault = map[bool]time.Duration{false: time.Second, true: 150 * t
 func (r Report) command() string {
 	p := r.Manifest.Plan
 	args := []string{"lockbench", "run"}
+	faults := r.faults()
+	if len(faults) > 0 {
+		args[1] = "faults"
+	}
 	if p.Quick {
 		args = append(args, "--quick")
 	}
@@ -84,11 +88,11 @@ func (r Report) command() string {
 		}
 	}
 	list("backends", p.Backends)
-	list("scenarios", p.Scenarios)
-	if faults := r.faults(); len(faults) > 0 { // which has no other flags
+	if len(faults) > 0 {
 		list("faults", faults)
 		return strings.Join(append(args, "--runs="+strconv.Itoa(p.Runs), "--seed="+strconv.FormatUint(p.Seed, 10)), " ")
 	}
+	list("scenarios", p.Scenarios)
 	list("baselines", p.Baselines)
 	list("clients", decimals(p.Clients))
 	if !slices.Equal(p.Hosts, []int{1}) {

@@ -122,7 +122,7 @@ func (c *cell) start(ctx context.Context, number int, paths []*inject.Proxy, mor
 	}
 	return host.Start(ctx, host.Spec{
 		Backend: c.backend.Name, Path: c.backend.Path, NoMTLS: c.backend.NoMTLS, Host: number,
-		Config: cfg, Resources: c.resources, TempDir: c.dir,
+		Config: cfg, Resources: c.resources, TempDir: c.dir, Program: c.backend.HostProgram,
 	})
 }
 

@@ -37,6 +37,10 @@ type Backend struct {
 	Fencing string
 	Config  driver.Config
 	NoMTLS  bool
+	// HostProgram is another program for the host processes, whose main must call
+	// [host.Main]: one that was built with another version of core. "" means this
+	// one.
+	HostProgram string
 }
 
 // Plan is what is to be done: every fault on every backend, in Rounds rounds.

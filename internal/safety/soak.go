@@ -40,12 +40,18 @@ const (
 // it again.
 var poolHold = host.Range{poolTTL / 2, 5 * poolTTL / 2}
 
+// ErrUnbearable is the end of a backend that bears none of the faults of a soak.
+var ErrUnbearable = errors.New("it bears none of these faults over and over")
+
 // Soak lets hosts live long while one fault after the other is injected. On
 // each backend, all at the same time, two hosts go through the rounds of this
 // package, and a third one keeps a pool of leases with a TTL of 10 s, of
 // which it always gives some back to take them again.
 type Soak struct {
 	Backends []Backend
+	// Faults are those that are injected, of those that a backend bears; none means
+	// all of these.
+	Faults []fault.Fault
 	// Length is for how long it goes on, to begin with the first start. On each
 	// backend there is at least one fault.
 	Length time.Duration
@@ -89,7 +95,7 @@ func (s Soak) Run(ctx context.Context) (found []Soaked, err error) {
 	var work sync.WaitGroup
 	for i, b := range s.Backends {
 		found[i].Backend = b.Name
-		w := &system{soak: s, until: until, faults: bearable(b.Name), tokens: map[int]uint64{}, found: &found[i]}
+		w := &system{soak: s, until: until, faults: s.faultsOf(b.Name), tokens: map[int]uint64{}, found: &found[i]}
 		w.cell = &cell{backend: b, ttl: TTL, runner: &runner{
 			began: began, random: rand.New(rand.NewPCG(s.Seed, uint64(i))), dir: scratch.Dir(),
 		}}
@@ -101,6 +107,14 @@ func (s Soak) Run(ctx context.Context) (found []Soaked, err error) {
 	}
 	work.Wait()
 	return found, ctx.Err()
+}
+
+// faultsOf are those that are injected on a backend.
+func (s Soak) faultsOf(backend string) []fault.Fault {
+	return slices.DeleteFunc(bearable(backend), func(f fault.Fault) bool {
+		chosen := func(c fault.Fault) bool { return c.Name == f.Name }
+		return len(s.Faults) > 0 && !slices.ContainsFunc(s.Faults, chosen)
+	})
 }
 
 // bearable are the faults that a backend must bear, over and over, on the same
@@ -133,6 +147,9 @@ type system struct {
 // does for the first time, and is looked at for the first time. One backend
 // begins after the other: to start servers and pools is the hardest work.
 func (w *system) run(ctx context.Context, beginning *sync.Mutex) (err error) {
+	if len(w.faults) == 0 {
+		return ErrUnbearable
+	}
 	defer func() { err = errors.Join(err, w.endAll(ctx)) }()
 	beginning.Lock()
 	err = inTurn(ctx, w.open, w.keep, w.calm, w.leave, w.keep)

@@ -1,0 +1,240 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/explore"
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/safety"
+	"github.com/lockbench/lockbench/internal/store"
+)
+
+// FaultsMode is what is done with faults.
+type FaultsMode string
+
+// The modes.
+const (
+	FaultsTable  FaultsMode = ""       // plays the table of faults
+	FaultsSearch FaultsMode = "search" // draws schedules of actions
+	FaultsReplay FaultsMode = "replay" // plays reproducers
+	FaultsSoak   FaultsMode = "soak"   // plays the table over and over in one environment
+	FaultsList   FaultsMode = "list"   // names what there is
+)
+
+// FaultsPlan says which faults backends are put through. Every field but Length
+// and Replay means something in every mode.
+type FaultsPlan struct {
+	Mode FaultsMode
+	// Length is for how long FaultsSearch searches, on all backends together, and
+	// FaultsSoak soaks.
+	Length time.Duration
+	// Replay are reproducers: names of kept ones, files, or all.
+	Replay []string
+
+	// Backends are plugins by name; none means every plugin that is found.
+	Backends []string
+	// Faults and Actions choose what is played: faults of the table and actions that
+	// schedules are drawn from, by their names. A fault does an action if the name of
+	// one is a part of the other's. None means all, or those of a quick plan.
+	Faults, Actions []string
+	// Quick does less: the most telling faults in one round, rough reproducers, the
+	// short ones of all that are kept, or a small pool of leases.
+	Quick bool
+	// Runs is how often each fault or reproducer is played, or the whole soak. 0: 3,
+	// 10, or once; less if Quick.
+	Runs int
+	// Seed decides about schedules, orders and moments; 0: a random one, or that of
+	// the reproducer.
+	Seed uint64
+	// KeepGoing searches on after the first reproducer of a backend. The other modes
+	// always go on.
+	KeepGoing bool
+	// HostProgram is another lockbench to run the host processes; "" for this one.
+	HostProgram string
+
+	// Config is further configuration by backend, PluginDirs and MTLS as in [Plan].
+	Config     map[string]driver.Config
+	PluginDirs []string
+	MTLS       bool
+	// Out is the directory of the result folder, new or empty. FaultsReplay writes
+	// one only if it is named.
+	Out string
+	// Version is that of lockbench.
+	Version string
+}
+
+// Faults carries out a plan on servers of its own, which it harms. The outcome is
+// nil if nothing was played. Its errors are those of the plan, of servers and
+// plugins, and of the verdict: [ErrUnsafe] if a claim was broken.
+func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	opts.fill()
+	switch p.Mode {
+	case FaultsList:
+		return p.list()
+	case FaultsReplay:
+		return p.replay(ctx, opts)
+	}
+	if p.Seed == 0 {
+		p.Seed = randomSeed()
+	}
+	if p.Out == "" {
+		p.Out = freshFolder()
+	} else if err := record.Vacant(p.Out); err != nil {
+		return nil, err
+	}
+	switch p.Mode {
+	case FaultsSearch:
+		return p.search(ctx, opts)
+	case FaultsSoak:
+		return p.soak(ctx, opts)
+	}
+	return p.table(ctx, opts)
+}
+
+// maxLength bounds a search and a soak.
+const maxLength = 7 * 24 * time.Hour
+
+// Check finds what cannot be done. Its errors are [*UsageError]s.
+func (p FaultsPlan) Check() error {
+	timed := p.Mode == FaultsSearch || p.Mode == FaultsSoak
+	switch {
+	case timed && (p.Length < time.Second || p.Length > maxLength):
+		return usagef("a %s of %v is not between 1s and a week", p.Mode, p.Length)
+	case p.Mode == FaultsReplay && len(p.Replay) == 0:
+		return usagef("no reproducer was named")
+	case p.Runs < 0 || p.Runs > 1000:
+		return usagef("%d runs are not between 1 and 1000", p.Runs)
+	}
+	for _, f := range p.Faults {
+		if !slices.Contains(fault.Names(), f) {
+			return unknown("fault", f, fault.Names())
+		}
+	}
+	for _, a := range p.Actions {
+		if !slices.Contains(explore.ActionNames(), a) {
+			return unknown("action", a, explore.ActionNames())
+		}
+	}
+	return nil
+}
+
+// does reports whether a fault of the table does an action, by their names:
+// fault clock-forward-unfenced does action clock-forward.
+func does(fault, action string) bool {
+	part := func(a, b string) bool { return strings.Contains("-"+b+"-", "-"+a+"-") }
+	return part(fault, action) || part(action, fault)
+}
+
+// faults are those that the plan chooses, in the order of the table.
+func (p FaultsPlan) faults() []fault.Fault {
+	chosen := p.Faults
+	if len(chosen) == 0 && len(p.Actions) == 0 && p.Quick && p.Mode == FaultsTable {
+		chosen = safety.Quick
+	}
+	return slices.DeleteFunc(fault.All(), func(f fault.Fault) bool {
+		return len(chosen) > 0 && !slices.Contains(chosen, f.Name) ||
+			len(p.Actions) > 0 && !slices.ContainsFunc(p.Actions, func(a string) bool { return does(f.Name, a) })
+	})
+}
+
+// actions are the names of those that the plan chooses.
+func (p FaultsPlan) actions() []string {
+	return slices.DeleteFunc(explore.ActionNames(), func(a string) bool {
+		return len(p.Actions) > 0 && !slices.Contains(p.Actions, a) ||
+			len(p.Faults) > 0 && !slices.ContainsFunc(p.Faults, func(f string) bool { return does(f, a) })
+	})
+}
+
+// nothingChosen is the error of a choice that leaves nothing to play.
+func (p FaultsPlan) nothingChosen(what string) error {
+	return usagef("no %s is one of %s", what, strings.Join(slices.Concat(p.Faults, p.Actions, p.Backends), ", "))
+}
+
+// folder makes the folder of the plan, for which run.json has the scenario, and has
+// work fill it.
+func (p FaultsPlan) folder(ctx context.Context, m record.Manifest, scenario string, runs int, work func(*record.Folder) error) (record.Manifest, error) {
+	m.Plan.Scenarios, m.Plan.Runs = []string{scenario}, runs
+	return fillFolder(ctx, p.Out, m, work)
+}
+
+// judged describes the plugins that the plan concerns, and the run. Of those that
+// were not named, it leaves out the ones without servers of ours if it is served.
+func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []safety.Backend, m record.Manifest, err error) {
+	plan := Plan{Backends: p.Backends, Config: p.Config, PluginDirs: p.PluginDirs, TTL: safety.TTL}
+	for _, name := range p.Backends {
+		if served && !store.Known(name) {
+			return nil, m, usagef("lockbench has no throwaway servers for %s", name)
+		}
+	}
+	found, err := FindPlugins(plan)
+	if err != nil {
+		return nil, m, err
+	}
+	described, err := plan.describe(ctx, found)
+	if err != nil {
+		return nil, m, err
+	}
+	m = record.Manifest{Lockbench: p.Version, Machine: machine()}
+	m.Plan = record.Plan{Seed: p.Seed, Hosts: []int{1}, TTLms: safety.TTL.Milliseconds(), MTLS: p.MTLS, Quick: p.Quick, Env: EnvLocal}
+	binaries := map[string]string{}
+	for _, d := range described {
+		if served && !store.Known(d.Name) {
+			continue
+		}
+		claims := d.says.Properties
+		m.Plan.Backends, binaries[filepath.Base(d.Path)] = append(m.Plan.Backends, d.Name), d.Path
+		backends = append(backends, safety.Backend{
+			Name: d.Name, Path: d.Path, Fencing: string(claims.Fencing), Config: d.config, NoMTLS: !p.MTLS, HostProgram: p.HostProgram,
+		})
+		m.Subjects = append(m.Subjects, record.Subject{
+			Name: d.Name, Kind: record.KindPlugin, Version: d.says.Version, Fencing: string(claims.Fencing), Scope: string(claims.Scope),
+		})
+	}
+	if len(backends) == 0 {
+		return nil, m, usagef("lockbench has no throwaway servers for any of these backends")
+	}
+	m.Binaries, err = checksums(binaries)
+	return backends, m, err
+}
+
+// runs is how often something is played that is usually played so often, or with
+// Quick.
+func (p FaultsPlan) runs(usual, quick int) int {
+	if p.Quick {
+		usual = quick
+	}
+	return cmp.Or(p.Runs, usual)
+}
+
+// tellEvery is how often something is said that happens all the time.
+const tellEvery = 10 * time.Second
+
+// lines tells people how something goes on that has no progress bar: what is found,
+// and the rest now and then, or all of it if they want to know. One goroutine uses
+// it.
+type lines struct {
+	w    io.Writer
+	all  bool
+	last time.Time
+}
+
+func (l *lines) say(format string, args ...any) { fmt.Fprintf(l.w, format+"\n", args...) }
+
+func (l *lines) mention(format string, args ...any) {
+	if l.all || time.Since(l.last) >= tellEvery {
+		l.last = time.Now()
+		l.say(format, args...)
+	}
+}

@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/check"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/safety"
+)
+
+// The rounds of each cell of the table.
+const (
+	tableRounds      = 3
+	quickTableRounds = 1
+)
+
+// table plays the table of faults, and judges what its folder holds.
+func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
+	plan := safety.Plan{Faults: p.faults(), Rounds: p.runs(tableRounds, quickTableRounds), Seed: p.Seed}
+	if len(plan.Faults) == 0 {
+		return nil, p.nothingChosen("fault")
+	}
+	backends, m, err := p.judged(ctx, false)
+	if err != nil {
+		return nil, orInterrupted(ctx, err)
+	}
+	plan.Backends = backends
+	sink := &tableSink{progress: opts.Progress, log: opts.Log}
+	_, err = p.folder(ctx, m, "safety", plan.Rounds, func(folder *record.Folder) error {
+		sink.folder = folder
+		cells, runnable := plan.Cells()
+		sink.progress.Begin(cells, time.Duration(runnable)*(tableSetup+time.Duration(plan.Rounds)*tableRound))
+		defer sink.progress.End()
+		if err := safety.Run(ctx, plan, sink); ctx.Err() == nil {
+			return err
+		}
+		return nil // what was broken off has not failed
+	})
+	res := result{dir: p.Out, cells: sink.rounds, interrupted: ctx.Err() != nil}
+	if err == nil {
+		res.verdict, err = check.Dir(p.Out)
+	}
+	if err == nil && res.cells == 0 && !res.interrupted {
+		err = &EnvError{Err: fmt.Errorf("none of these faults can be run here: %s", strings.Join(sink.missing, "; "))}
+	}
+	return res.outcome(ctx, err)
+}
+
+// About how long one round takes, and the servers of a cell.
+const (
+	tableRound = 5 * time.Second
+	tableSetup = 3 * time.Second
+)
+
+// tableSink writes rounds into a folder.
+type tableSink struct {
+	folder   *record.Folder
+	progress Progress
+	log      *slog.Logger
+	rounds   int // that were run
+	missing  []string
+}
+
+// Begin implements safety.Sink.
+func (s *tableSink) Begin(label string) { s.progress.Step(label) }
+
+// Round implements safety.Sink.
+func (s *tableSink) Round(r record.Round) error {
+	if r.Missing == "" {
+		s.rounds++
+	} else {
+		s.missing = append(s.missing, fmt.Sprintf("%s under %s: %s", r.Backend, r.Fault, r.Missing))
+	}
+	if r.Failure != "" {
+		s.log.Warn("round failed", "backend", r.Backend, "fault", r.Fault, "round", r.Round, "failure", r.Failure)
+	}
+	if err := s.folder.AddRound(r); err != nil {
+		return fmt.Errorf("record a round: %w", err)
+	}
+	return nil
+}
+
+// fillFolder makes a folder, has work fill it, and closes it with what the machine
+// was busy with meanwhile.
+func fillFolder(ctx context.Context, dir string, m record.Manifest, work func(*record.Folder) error) (record.Manifest, error) {
+	began := time.Now()
+	m.Started = began.UTC()
+	folder, err := record.Create(dir, m)
+	if err != nil {
+		return m, err
+	}
+	watched := watch()
+	err = work(folder)
+	m = folder.Manifest()
+	m.Elapsed = time.Since(began).Seconds()
+	watched(&m)
+	return m, closeFolder(folder, m, err == nil && ctx.Err() != nil, err)
+}

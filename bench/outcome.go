@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/lockbench/lockbench/internal/check"
+	"github.com/lockbench/lockbench/internal/report"
+)
+
+// Outcome is what came of a plan.
+type Outcome struct {
+	// Dir is the result folder that it shows; "" for none.
+	Dir  string
+	text func(w io.Writer) error
+	data any // for JSON
+}
+
+// Write writes it as "text", "md" or "json".
+func (o *Outcome) Write(w io.Writer, format string) error {
+	switch {
+	case o.Dir != "":
+		r, err := report.Load(o.Dir)
+		if err != nil {
+			return err
+		}
+		return r.Write(w, format)
+	case format == "json":
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(o.data)
+	}
+	return o.text(w)
+}
+
+// The ends of a run that are no failures of lockbench.
+var (
+	ErrUnsafe      = errors.New("safety violation")
+	ErrInterrupted = errors.New("interrupted")
+)
+
+// InvalidError is a run that measured nothing of a cell, so that neither its
+// figures nor its verdict mean anything.
+type InvalidError struct{ Err error }
+
+func (e *InvalidError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *InvalidError) Unwrap() error { return e.Err }
+
+// errNothing is the end of a run that shows nothing.
+func errNothing() error { return &InvalidError{errors.New("invalid run: nothing was granted")} }
+
+func orInterrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ErrInterrupted
+	}
+	return err
+}
+
+// result is how a run ended that has a result folder.
+type result struct {
+	dir         string
+	verdict     check.Verdict
+	cells       int  // that were measured, in all runs of the plan
+	interrupted bool // ctx ended before the plan was done; what was measured until then is kept
+}
+
+// outcome is what is shown of a run that ended with err, and what its end means. A
+// violation comes first.
+func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
+	shown := &Outcome{Dir: r.dir}
+	if r.cells == 0 || err != nil && r.verdict.Granted() == 0 {
+		shown, err = nil, orInterrupted(ctx, err)
+	}
+	if n := r.verdict.Unsafe(); n > 0 {
+		return shown, errors.Join(fmt.Errorf("%w: %d in %d grants", ErrUnsafe, n, r.verdict.Granted()), err)
+	}
+	switch {
+	case r.interrupted:
+		return shown, ErrInterrupted
+	case err != nil:
+		return shown, err
+	case r.cells == 0 || r.verdict.Granted() == 0:
+		return shown, errNothing()
+	}
+	return shown, Invalid(r.verdict)
+}
+
+// Invalid is the error of a verdict that leaves cells open.
+func Invalid(v check.Verdict) error {
+	if cells := v.Invalid(); len(cells) > 0 {
+		return &InvalidError{Err: fmt.Errorf("invalid: %s", strings.Join(cells, "; "))}
+	}
+	return nil
+}

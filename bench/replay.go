@@ -1,0 +1,177 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lockbench/lockbench/internal/explore"
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// played is a reproducer, and what became of it.
+type played struct {
+	Name       string             `json:"name"`
+	Reproducer explore.Reproducer `json:"reproducer"`
+	Now        explore.Played     `json:"now"`
+	Failure    string             `json:"failure,omitempty"` // why it could not be played
+}
+
+// replay plays reproducers, one after the other. One that cannot be played does not
+// keep the others from it.
+func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) {
+	chosen, err := p.reproducers()
+	if err != nil {
+		return nil, err
+	}
+	p.Backends = nil
+	for _, r := range chosen {
+		if !slices.Contains(p.Backends, r.Schedule.Backend) {
+			p.Backends = append(p.Backends, r.Schedule.Backend)
+		}
+	}
+	backends, m, err := p.judged(ctx, true)
+	if err != nil {
+		return nil, orInterrupted(ctx, err)
+	}
+	runs := p.runs(reproducerRuns, 1)
+	var all []played
+	var errs []error
+	play := func(*record.Folder) error {
+		tell := &lines{w: opts.Lines, all: opts.Verbose}
+		for i, r := range chosen {
+			if ctx.Err() != nil {
+				return nil
+			}
+			tell.mention("%d of %d: %s", i+1, len(chosen), r.Name)
+			if p.Seed != 0 {
+				r.Schedule.Seed = p.Seed
+			}
+			b := backends[slices.IndexFunc(backends, func(b explore.Backend) bool { return b.Name == r.Schedule.Backend })]
+			one := played{Name: r.Name, Reproducer: r}
+			var err error
+			if one.Now, err = explore.Play(ctx, r, b, explore.Options{}, runs); err != nil && ctx.Err() == nil {
+				one.Failure = err.Error()
+				errs = append(errs, fmt.Errorf("%s: %w", r.Name, err))
+			}
+			all = append(all, one)
+		}
+		return nil
+	}
+	if p.Out == "" {
+		_ = play(nil)
+	} else if _, err := p.folder(ctx, m, "explore", runs, play); err != nil {
+		return nil, err
+	} else if err := writeReproducers(p.Out, all); err != nil {
+		return nil, err
+	}
+	return &Outcome{text: func(w io.Writer) error { return writePlayed(w, all) }, data: all}, verdictOfPlayed(ctx, all, errors.Join(errs...))
+}
+
+// reproducers are those that the plan names, of its backends and with its actions.
+func (p FaultsPlan) reproducers() ([]explore.Reproducer, error) {
+	kept, err := explore.Kept()
+	if err != nil {
+		return nil, err
+	}
+	var chosen []explore.Reproducer
+	for _, name := range p.Replay {
+		i := slices.IndexFunc(kept, func(r explore.Reproducer) bool { return r.Name == name })
+		_, missing := os.Stat(name)
+		switch {
+		case i >= 0:
+			chosen = append(chosen, kept[i])
+		case name == "all":
+			for _, r := range kept {
+				if !r.Long || !p.Quick {
+					chosen = append(chosen, r)
+				}
+			}
+		case missing != nil && filepath.Ext(name) == "":
+			return nil, unknown("kept reproducer", name, reproducerNames(kept))
+		default:
+			r, err := explore.ReadReproducer(name)
+			if err != nil {
+				return nil, usagef("%v", err)
+			}
+			chosen = append(chosen, r)
+		}
+	}
+	actions := p.actions()
+	chosen = slices.DeleteFunc(chosen, func(r explore.Reproducer) bool {
+		none := len(p.Faults) > 0 || len(p.Actions) > 0
+		for _, e := range r.Schedule.Events {
+			none = none && !slices.Contains(actions, e.Action)
+		}
+		return none || len(p.Backends) > 0 && !slices.Contains(p.Backends, r.Schedule.Backend)
+	})
+	if len(chosen) == 0 {
+		return nil, p.nothingChosen("reproducer")
+	}
+	return chosen, nil
+}
+
+func reproducerNames(all []explore.Reproducer) []string {
+	var names []string
+	for _, r := range all {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// writeReproducers writes them with how often they show now.
+func writeReproducers(dir string, all []played) error {
+	var errs []error
+	for _, one := range all {
+		one.Reproducer.Shown, one.Reproducer.Runs = one.Now.Shown, one.Now.Runs
+		errs = append(errs, one.Reproducer.WriteFile(filepath.Join(dir, one.Name+".json")))
+	}
+	return errors.Join(errs...)
+}
+
+func writePlayed(w io.Writer, all []played) error {
+	var b strings.Builder
+	for _, one := range all {
+		b.WriteString(one.Reproducer.Text())
+		now := one.Now
+		fmt.Fprintf(&b, "Now: it broke a claim in %d of %d runs, %d grants", now.Shown, now.Runs, now.Grants)
+		if now.Unjudged > 0 {
+			fmt.Fprintf(&b, "; %d runs on a machine that was starved left a claim with a time unjudged", now.Unjudged)
+		}
+		b.WriteByte('\n')
+		for _, v := range now.Violations {
+			fmt.Fprintf(&b, "  %s: %s\n", v.Rule, v.What)
+		}
+		if one.Failure != "" {
+			fmt.Fprintf(&b, "  It could not be played: %s\n", one.Failure)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// verdictOfPlayed turns what was played into an error. A violation comes first.
+func verdictOfPlayed(ctx context.Context, all []played, err error) error {
+	shown, runs, ungranted := 0, 0, 0
+	for _, one := range all {
+		shown += one.Now.Shown
+		runs += one.Now.Runs
+		if one.Now.Grants == 0 {
+			ungranted++
+		}
+	}
+	switch {
+	case shown > 0:
+		return errors.Join(fmt.Errorf("%w: %d of %d runs", ErrUnsafe, shown, runs), err)
+	case ctx.Err() != nil:
+		return ErrInterrupted
+	case err == nil && ungranted > 0:
+		return errNothing()
+	}
+	return err
+}

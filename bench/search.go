@@ -1,0 +1,109 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/explore"
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// How often a reproducer is played, and how long it is made small.
+const (
+	reproducerRuns = 10
+	quickRunsOfOne = 3
+	shrinkFor      = 5 * time.Minute
+	quickShrinkFor = time.Minute
+)
+
+// search draws schedules for one backend after the other, and writes what it finds
+// to the plan's folder: a reproducer file for each broken claim. When ctx ends it
+// has what it has.
+func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) {
+	actions := p.actions()
+	if len(actions) == 0 {
+		return nil, p.nothingChosen("action")
+	}
+	backends, m, err := p.judged(ctx, true)
+	if err != nil {
+		return nil, orInterrupted(ctx, err)
+	}
+	tell := &lines{w: opts.Lines, all: opts.Verbose}
+	tell.say("searching with --seed %d for %v; what is found comes into %s", p.Seed, p.Length, p.Out)
+	o := explore.Options{
+		Length: p.Length / time.Duration(len(backends)), Seed: p.Seed, Actions: actions, KeepGoing: p.KeepGoing,
+		Runs: p.runs(reproducerRuns, quickRunsOfOne), Shrink: shrinkFor, Log: tell.say, Progress: tell.mention,
+	}
+	if p.Quick {
+		o.Shrink = quickShrinkFor
+	}
+	var found []explore.Found
+	m, err = p.folder(ctx, m, "explore", o.Runs, func(*record.Folder) (err error) {
+		for _, b := range backends {
+			var one explore.Found
+			one, err = explore.Explore(ctx, b, o)
+			found = append(found, one)
+			for i, s := range one.Reproducers {
+				err = errors.Join(err, s.WriteFile(filepath.Join(p.Out, fmt.Sprintf("reproducer-%s-%d.json", b.Name, i+1))))
+			}
+			if err != nil || ctx.Err() != nil {
+				break
+			}
+		}
+		return err
+	})
+	for _, line := range m.Busy() {
+		tell.say("%s", line)
+	}
+	if len(found) == 0 {
+		return nil, orInterrupted(ctx, err)
+	}
+	return &Outcome{text: func(w io.Writer) error { return writeFound(w, found) }, data: found}, verdictOf(ctx, found, err)
+}
+
+// verdictOf turns what was found into an error. A violation comes first.
+func verdictOf(ctx context.Context, found []explore.Found, err error) error {
+	reproducers, grants := 0, 0
+	for _, one := range found {
+		reproducers += len(one.Reproducers)
+		grants += one.Grants
+	}
+	switch {
+	case reproducers > 0:
+		return errors.Join(fmt.Errorf("%w: %d reproducers in %d grants", ErrUnsafe, reproducers, grants), err)
+	case ctx.Err() != nil:
+		return ErrInterrupted
+	case err == nil && grants == 0:
+		return errNothing()
+	}
+	return err
+}
+
+func writeFound(w io.Writer, found []explore.Found) error {
+	var b strings.Builder
+	for _, one := range found {
+		verdict := "no claim was broken"
+		if n := len(one.Reproducers); n > 0 {
+			verdict = fmt.Sprintf("BROKEN: %d reproducers, and %d violations that these explain", n, one.Again)
+		}
+		fmt.Fprintf(&b, "%s: %s\n  %d schedules, %d grants, %d actions; %s\n", one.Backend, verdict, one.Schedules, one.Grants, one.Actions, one.Covered.Line())
+		fmt.Fprintf(&b, "  %d schedules on a machine that was starved, %d of which left a claim with a time unjudged; %d documented exceptions were seen\n",
+			one.Starved, one.Unjudged, one.Exempt)
+		if missing := one.Covered.Missing(); len(missing) > 0 {
+			fmt.Fprintf(&b, "  not met: %s\n", strings.Join(missing, " "))
+		}
+		if one.Failed > 0 {
+			fmt.Fprintf(&b, "  %d schedules could not be played, the last: %s\n", one.Failed, one.Failure)
+		}
+		for _, s := range one.Reproducers {
+			b.WriteString("  " + strings.ReplaceAll(strings.TrimSpace(s.Text()), "\n", "\n  ") + "\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/lockbench/lockbench/internal/explore"
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// TestFaults plays one fault on one backend, and then does with the folder what a
+// reader does who does not believe it.
+func TestFaults(t *testing.T) {
+	dir := plugins(t)
+	t.Chdir(t.TempDir())
+	redisServer(t, nil) // or there is nothing to judge
+	code, stdout, stderr := lockbench(t, "faults", "--backends", "memory,redis", "--faults", "kill-host", "--runs", "1",
+		"-o", "out", "--plugin-dir", dir)
+	if code != exitOK {
+		t.Fatalf("exit %d\n%s\n%s", code, stdout, stderr)
+	}
+	for _, want := range []string{"kill-host", "redis    held", "not run: memory under kill-host", "safe:", "lockbench faults --backends="} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("the table does not show %q:\n%s", want, stdout)
+		}
+	}
+	if code, again, _ := lockbench(t, "report", "out"); code != exitOK || again != stdout {
+		t.Errorf("exit %d; the text differs from that of the run:\n%s", code, again)
+	}
+	if code, text, stderr := lockbench(t, "check", "out"); code != exitOK || !strings.Contains(text, "held") {
+		t.Errorf("exit %d, %q, %q", code, text, stderr)
+	}
+	// The first holder, which was killed, believed for an hour longer.
+	path := filepath.Join("out", record.RoundsFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := regexp.MustCompile(`("host":0,"name":0,[^}]*"valid_ns":)\d+`).ReplaceAll(text, []byte("${1}3600000000000"))
+	if err := os.WriteFile(path, edited, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr = lockbench(t, "check", "out")
+	if code != exitUnsafe || !strings.Contains(stdout, "two holders at once") || !strings.Contains(stdout, "lock \"0\"") {
+		t.Errorf("exit %d for a folder that holds an overlap, %q, %q", code, stdout, stderr)
+	}
+}
+
+// TestReplay plays a kept reproducer, and the reproducer that it writes.
+func TestReplay(t *testing.T) {
+	dir := plugins(t)
+	t.Chdir(t.TempDir())
+	redisServer(t, nil)
+	const name = "standby-demoted-redis"
+	code, stdout, stderr := lockbench(t, "faults", "--replay", name, "--quick", "-o", "out", "--plugin-dir", dir)
+	if code != exitOK || !strings.Contains(stdout, "fixed in") || !strings.Contains(stdout, "Now: it broke a claim in 0 of 1 runs") {
+		t.Errorf("exit %d\n%s\n%s", code, stdout, stderr)
+	}
+	if kept, err := explore.ReadReproducer(filepath.Join("out", name+".json")); err != nil || kept.Runs != 1 || kept.Shown != 0 {
+		t.Errorf("%+v, %v", kept, err)
+	}
+}
+
+// TestSoak lets hosts live under mixed faults for some seconds, on the backends that
+// start at once.
+func TestSoak(t *testing.T) {
+	dir := plugins(t)
+	t.Chdir(t.TempDir())
+	redisServer(t, nil)
+	code, stdout, stderr := lockbench(t, "faults", "--soak", "5s", "--quick", "--backends", "memory,redis", "--seed", "1", "--plugin-dir", dir, "-v")
+	if code != exitOK || !strings.Contains(stdout, "memory: held") || !strings.Contains(stdout, "redis: held") {
+		t.Errorf("exit %d\n%s\n%s", code, stdout, stderr)
+	}
+}
+
+// TestFaultsFlagsFitEveryMode: no mode refuses a flag of another one.
+func TestFaultsFlagsFitEveryMode(t *testing.T) {
+	values := map[string]string{
+		"backends": "redis", "faults": "kill-host", "actions": "kill-host", "runs": "2", "seed": "7", "host-program": "lockbench",
+		"format": "json", "output": "out", "mtls": "off", "config": "redis.prefix=x:", "plugin-dir": ".",
+	}
+	for _, mode := range []string{"--quick", "--search=1m", "--soak=1m", "--replay=all", "--list"} {
+		faultsCommand().Flags().VisitAll(func(flag *pflag.Flag) {
+			if strings.Contains(mode, flag.Name) || slices.Contains([]string{"search", "soak", "replay", "list", "help"}, flag.Name) {
+				return
+			}
+			var f faultsFlags
+			cmd := f.command()
+			if err := cmd.ParseFlags([]string{mode, "--" + flag.Name + "=" + cmp.Or(values[flag.Name], "true")}); err != nil {
+				t.Fatalf("%s with --%s: %v", mode, flag.Name, err)
+			}
+			p, err := f.plan(cmd)
+			if err := errors.Join(err, p.Check()); err != nil {
+				t.Errorf("%s with --%s: %v", mode, flag.Name, err)
+			}
+		})
+	}
+}
+
+// TestOldSpellings: what "lockbench run" played before is played, and said to be
+// played elsewhere.
+func TestOldSpellings(t *testing.T) {
+	for line, want := range map[string]string{
+		"--scenarios safety --quick --faults restart,evict":                 "--faults=restart --faults=evict --quick=true",
+		"--scenarios explore --backends redis":                              "--search=10m0s --backends=redis",
+		"--scenarios explore --for 30m --keep-going --seed 7 --actions cut": "--search=30m0s --actions=cut --keep-going=true --seed=7",
+		"--reproducer r.json --recorder old --runs 3":                       "--host-program=old --replay=r.json --runs=3",
+		"--scenarios throughput":                                            "",
+	} {
+		cmd := runCommand()
+		if err := cmd.ParseFlags(strings.Fields(line)); err != nil {
+			t.Fatal(err)
+		}
+		args, old := faultsArgs(cmd)
+		if got := strings.Join(args, " "); old != (want != "") || old && got != want {
+			t.Errorf("%s: %v, %s", line, old, got)
+		}
+	}
+	code, stdout, stderr := lockbench(t, "run", "--reproducer", "nowhere.json")
+	if code != exitUsage || stdout != "" || !strings.Contains(stderr, "say lockbench faults --replay=nowhere.json\n") {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+}
