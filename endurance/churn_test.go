@@ -1,100 +1,68 @@
 package endurance_test
 
 import (
-	"context"
-	"log/slog"
 	"os"
-	"path/filepath"
-	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/explore"
+	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/store"
 )
 
-// TestChurn opens, uses and kills plugins and hosts: no process, no socket
-// file, no goroutine and no descriptor may stay behind.
+// TestChurn kills plugins and hosts while the others acquire, release and
+// campaign: no process, no file and no lock may stay behind, and what any
+// schedule is judged by holds.
 func TestChurn(t *testing.T) {
-	each(t, func(t *testing.T, w system, binary string, cfg driver.Config) {
-		tmp := t.TempDir()
-		t.Setenv("TMPDIR", tmp)
-		var pids []int
-		churn := func(rounds int) {
-			for i := range rounds {
-				if i%2 == 0 {
-					pids = append(pids, killedPlugin(t, w, binary, cfg))
-				} else {
-					pids = append(pids, killedHost(t, w, binary, cfg)...)
-				}
-			}
+	each(t, func(t *testing.T, w system, binary string, _ driver.Config) {
+		s := churn(w.name)
+		if store.Of(w.name).Lacks[fault.CapRival] != "" {
+			t.Skip("a store that dies with its plugin has one host, and nothing to be killed")
 		}
-		churn(4) // what is made once, on first use, is made now
-		goroutines, descriptors := runtime.NumGoroutine(), openFiles(t)
-		rounds := count(10, 200)
-		churn(rounds)
-		eventually(t, "no process is left", func() bool {
-			for _, pid := range pids {
-				if plugintest.Running(pid) {
-					return false
-				}
-			}
-			return true
-		})
-		eventually(t, "no socket file is left", func() bool { return len(sockets(t, tmp)) == 0 })
-		eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
-		eventually(t, "no descriptor is left", func() bool { return openFiles(t) <= descriptors })
-		t.Logf("%d rounds: %d processes, all gone; goroutines %d -> %d, descriptors %d -> %d",
-			rounds, len(pids), goroutines, runtime.NumGoroutine(), descriptors, openFiles(t))
+		d, err := plugin.Describe(t.Context(), binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := explore.Backend{Name: w.name, Path: binary, Fencing: string(d.Properties.Fencing)}
+		played, err := explore.Play(t.Context(), explore.Reproducer{Schedule: s}, b, explore.Options{}, count(1, 10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range played.Violations {
+			t.Errorf("%s: %s", v.Rule, v.What)
+		}
+		if played.Grants == 0 {
+			t.Error("nothing was granted")
+		}
+		t.Logf("%d grants in %d plays, %d left unjudged", played.Grants, played.Runs, played.Unjudged)
 	})
 }
 
-// killedPlugin uses a plugin, kills it, and closes the backend.
-func killedPlugin(t *testing.T, w system, binary string, cfg driver.Config) (pid int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	b, err := plugin.Open(ctx, w.name, optionsOf(binary, cfg))
-	if err != nil {
-		t.Fatal(err)
+// churn is a schedule in which every host but one loses its plugin, or its life.
+func churn(backend string) explore.Schedule {
+	times := func(least, most time.Duration) explore.Bounds {
+		return explore.Bounds{explore.Duration(least), explore.Duration(most)}
 	}
-	client := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
-	lease := acquire(t, client, "churn", 30*time.Second)
-	pid, _ = plugin.ProcessOf(b)
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+	s := explore.Schedule{
+		Backend: backend, Setting: store.Of(backend).Settings[0].Name, Seed: 1, Length: explore.Duration(6 * time.Second),
+		Groups: []explore.Group{
+			{Kind: host.KindLock, Names: 4, TTL: explore.Duration(5 * time.Second), Limit: times(10*time.Second, 10*time.Second), Hold: times(0, time.Second)},
+			{Kind: host.KindLead, Names: 1, TTL: explore.Duration(5 * time.Second), Limit: times(time.Minute, time.Minute), Hold: times(time.Second, 2*time.Second)},
+		},
 	}
-	eventually(t, "the lease is released through the next plugin", func() bool { return lease.Release(ctx) == nil })
-	if err := client.Close(ctx); err != nil {
-		t.Error(err)
+	for i, action := range []string{"kill-plugin", "kill-host", "crash-loop", "kill-both", "kill-plugin", "kill-host"} {
+		s.Hosts = append(s.Hosts, explore.HostPlan{Callers: []int{2, 1}})
+		e := explore.Event{Action: action, Target: i, At: explore.Duration(i+1) * explore.Duration(500*time.Millisecond)}
+		if action == "crash-loop" {
+			e.Lasts = explore.Duration(time.Second)
+		}
+		s.Events = append(s.Events, e)
 	}
-	return pid
-}
-
-// killedHost kills a host that holds a lock, and returns the pids of both
-// processes.
-func killedHost(t *testing.T, w system, binary string, cfg driver.Config) []int {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	host, err := plugintest.StartHost(ctx, plugintest.HostSpec{Plugin: w.name, Path: binary, Config: cfg})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := host.Acquire(ctx, "churn", 30*time.Second, 20*time.Second, 0); err != nil {
-		t.Fatal(err)
-	}
-	child, err := host.PluginPid(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := host.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	return []int{host.Pid(), child}
+	s.Hosts = append(s.Hosts, explore.HostPlan{Callers: []int{2, 1}})
+	return s
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -113,20 +81,4 @@ func openFiles(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(entries)
-}
-
-// sockets lists everything below dir that is a socket or a plugin's directory.
-func sockets(t *testing.T, dir string) []string {
-	t.Helper()
-	var found []string
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err == nil && path != dir {
-			found = append(found, path)
-		}
-		return nil // what vanishes while we look is not left behind
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
 }
