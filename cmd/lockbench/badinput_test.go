@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,6 +113,33 @@ func TestDamagedFolders(t *testing.T) {
 				t.Errorf("report: exit %d, %q, %q", code, stdout, stderr)
 			}
 		})
+	}
+}
+
+// TestKilledRunIsCheckedAndShown: of a run that was killed while it wrote its events
+// a violation is found, and the report is headed by both.
+func TestKilledRunIsCheckedAndShown(t *testing.T) {
+	grant := record.Attempt{Asked: 0, Answered: 1e6, Ended: 5e6, Done: 6e6, Token: 7, Outcome: record.Granted, End: record.EndReleased}
+	other := grant
+	other.Client, other.Token = 1, 8
+	dir := planted(t, record.KindPlugin, grant, other)
+	manifest, events := filepath.Join(dir, record.ManifestFile), filepath.Join(dir, record.EventsFile)
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := strings.Replace(string(text), `"state": "done"`, `"state": "running"`, 1)
+	info, err := os.Stat(events)
+	if err := errors.Join(err, os.WriteFile(manifest, []byte(running), 0o600), os.Truncate(events, info.Size()-3)); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := lockbench(t, "check", dir); code != exitUnsafe || !strings.Contains(stdout, "two holders at once") {
+		t.Errorf("check: exit %d, %q, %q", code, stdout, stderr)
+	}
+	head := "INCOMPLETE: the run is still going on, or was killed; of what it had measured: UNSAFE: 1 violation"
+	code, stdout, stderr := lockbench(t, "report", dir)
+	if said := strings.Join(strings.Fields(stdout), " "); code != exitOK || !strings.HasPrefix(said, head) || !strings.Contains(said, "end early") {
+		t.Errorf("report: exit %d, %q, %q", code, stdout, stderr)
 	}
 }
 

@@ -144,7 +144,7 @@ func TestUsageErrors(t *testing.T) {
 		{"merge|nowhere|elsewhere|-o|new", []string{"nowhere", "run.json"}},
 		{"compare|nowhere|elsewhere", []string{"nowhere", "run.json"}},
 		{"compare|a|b|--fail-on|p99-ns/acquire", []string{`"p99-ns/acquire"`, "hint:", "> +10%"}},
-		{"compare|a|b|--format|csv", []string{`"csv"`}},
+		{"compare|a|b|--format|xml", []string{`"xml"`}},
 		{"plugins|lst", []string{`"lst"`, "did you mean list?"}},
 		{"plugins|describe|redi", []string{`"redi"`, "did you mean redis?"}},
 		{"conform|redi", []string{`"redi"`, "did you mean redis?"}},

@@ -81,27 +81,6 @@ func TestTakeoversAgainstTheBand(t *testing.T) {
 	}
 }
 
-func TestLeaderChanges(t *testing.T) {
-	r := everything(t, false)
-	if len(r.LeaderChanges) != 4 {
-		t.Fatalf("%d changes of the leader, want one for each backend and mode", len(r.LeaderChanges))
-	}
-	s := r.LeaderChanges[0] // etcd, kill-host: 5 and 10 ms
-	if s.Backend != "etcd" || s.Held <= 0 || s.Gap != 10e6 || s.Next <= s.Token {
-		t.Errorf("%+v", s)
-	}
-	if two := (LeaderChange{Gap: -3e6}).waited(); two != "two holders for 3.00ms" {
-		t.Error(two)
-	}
-	for _, tl := range r.timelines() {
-		for _, l := range tl.Lanes {
-			if sum := l.Held + l.Gap + l.Next; sum < 99.9 || sum > 100.1 || l.Next < 0 {
-				t.Errorf("%s: %+v", tl.Mode, l)
-			}
-		}
-	}
-}
-
 func TestCommandRepeatsThePlan(t *testing.T) {
 	want := "lockbench run --backends=redis,etcd --scenarios=acquire --measure=200ms --runs=6 --ttl=10s --seed=42 --target=etcd=ADDRESS"
 	if got := load(t, false).command(); got != want {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/internal/record"
 )
 
-// flat is one figure of one cell, as CSV and JSON have it.
+// flat is one figure of one cell, as JSON has it.
 type flat struct {
 	Scenario  string      `json:"scenario"`
 	Mode      string      `json:"mode,omitempty"`

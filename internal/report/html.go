@@ -26,7 +26,6 @@ var page = template.Must(template.New("page.html.tmpl").Funcs(template.FuncMap{
 type pageSection struct {
 	Title, Doc string
 	Charts     []chart
-	Timelines  []timeline
 	Tables     []grid
 }
 
@@ -37,9 +36,6 @@ func (r Report) HTML(w io.Writer) error {
 	all := []chart{}
 	for _, s := range r.scenarios() {
 		section := pageSection{Title: s.key, Doc: proves[s.key], Charts: r.charts(s.key), Tables: r.grids(s.all)}
-		if s.key == takeoverScenario {
-			section.Timelines = r.timelines()
-		}
 		sections = append(sections, section)
 		all = append(all, section.Charts...)
 	}

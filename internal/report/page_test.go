@@ -142,9 +142,6 @@ func TestPageCharts(t *testing.T) {
 			}
 		}
 	}
-	if n := len(elements(doc, "figure", "timeline")); n != 2 {
-		t.Errorf("%d timelines, want one for each mode", n)
-	}
 }
 
 // TestPageWithoutCharts: a folder with attempts and no figures.
@@ -167,12 +164,6 @@ func TestPageWithoutCharts(t *testing.T) {
 func TestEveryFigureHasATable(t *testing.T) {
 	figures := elements(dom(t, everything(t, false)), "figure", "")
 	for _, f := range figures {
-		if slices.Contains(strings.Fields(attr(f, "class")), "timeline") {
-			if len(elements(f, "span", "said")) == 0 {
-				t.Error("a timeline says nothing in words")
-			}
-			continue
-		}
 		if attr(f, "class") == "picture" { // the summary is open
 			if links := elements(f, "a", ""); len(links) != 1 || attr(links[0], "href") != "#summary" {
 				t.Error("the picture does not lead to the table that says the same")

@@ -1,4 +1,4 @@
-// Package report renders a result folder: as text, Markdown, CSV, JSON, and as
+// Package report renders a result folder: as text, Markdown, JSON, and as
 // one self-contained HTML file. It needs the folder only.
 //
 // What is shown follows from what the folder holds: a scenario that was not
@@ -27,9 +27,6 @@ type Report struct {
 	Floors []Table
 	// Latencies have all runs of a cell together.
 	Latencies map[record.HistogramKey]*hdrhistogram.Histogram
-	// LeaderChanges are those around the death of a holder, one of each backend
-	// and mode.
-	LeaderChanges []LeaderChange
 }
 
 // Table is one scenario with one number of hosts and clients.
@@ -72,9 +69,6 @@ func Load(dir string) (Report, error) {
 		return r, fmt.Errorf("report: %w", err)
 	}
 	if r.Latencies, err = record.ReadHistograms(dir); err != nil {
-		return r, fmt.Errorf("report: %w", err)
-	}
-	if r.LeaderChanges, err = leaderChanges(dir); err != nil {
 		return r, fmt.Errorf("report: %w", err)
 	}
 	all := tables(r.Manifest, results)

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -35,10 +36,7 @@ func (r Report) print(p *printer) {
 	p.answer(r.answer())
 	p.grid(r.shares())
 	p.grid(r.summary())
-	for _, s := range r.scenarios() {
-		r.printScenario(p, s.key, s.all)
-	}
-	for _, t := range r.Floors {
+	for _, t := range slices.Concat(r.Tables, r.Floors) {
 		p.grid(r.grid(t))
 	}
 	if lines := r.remarks(); len(lines) > 0 {
@@ -48,22 +46,6 @@ func (r Report) print(p *printer) {
 	p.heading("how to reproduce")
 	p.command(r.command())
 	p.note(r.where())
-}
-
-func (r Report) printScenario(p *printer, scenario string, ts []Table) {
-	for _, t := range ts {
-		p.grid(r.grid(t))
-	}
-	if scenario == takeoverScenario && len(r.LeaderChanges) > 0 {
-		p.heading("who held the lock around the end of a leader, the case of median length")
-		for _, s := range r.LeaderChanges {
-			line := s.String()
-			if s.Mode != "" {
-				line = s.Mode + ", " + line
-			}
-			p.lines([]string{line})
-		}
-	}
 }
 
 // printer writes text or Markdown.
