@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -26,7 +27,7 @@ const (
 	FaultsTable  FaultsMode = ""       // plays the table of faults
 	FaultsSearch FaultsMode = "search" // draws schedules of actions
 	FaultsReplay FaultsMode = "replay" // plays reproducers
-	FaultsSoak   FaultsMode = "soak"   // plays the table over and over in one environment
+	FaultsSoak   FaultsMode = "soak"   // searches with hosts that live on from one schedule to the next
 	FaultsList   FaultsMode = "list"   // names what there is
 )
 
@@ -35,7 +36,7 @@ const (
 type FaultsPlan struct {
 	Mode FaultsMode
 	// Length is for how long FaultsSearch searches, on all backends together, and
-	// FaultsSoak soaks.
+	// FaultsSoak soaks each of them.
 	Length time.Duration
 	// Replay are reproducers: names of kept ones, files, or all.
 	Replay []string
@@ -49,8 +50,8 @@ type FaultsPlan struct {
 	// Quick does less: the most telling faults in one round, rough reproducers, the
 	// short ones of all that are kept, or a small pool of leases.
 	Quick bool
-	// Runs is how often each fault or reproducer is played, or the whole soak. 0: 3,
-	// 10, or once; less if Quick.
+	// Runs is how often each fault or reproducer is played. 0: 3, or 10; less if
+	// Quick.
 	Runs int
 	// Seed decides about schedules, orders and moments; 0: a random one, or that of
 	// the reproducer.
@@ -94,13 +95,10 @@ func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
 	} else if err := record.Vacant(p.Out); err != nil {
 		return nil, err
 	}
-	switch p.Mode {
-	case FaultsSearch:
-		return p.search(ctx, opts)
-	case FaultsSoak:
-		return p.soak(ctx, opts)
+	if p.Mode == FaultsTable {
+		return p.table(ctx, opts)
 	}
-	return p.table(ctx, opts)
+	return p.search(ctx, opts)
 }
 
 // maxLength bounds a search and a soak.
@@ -222,19 +220,26 @@ func (p FaultsPlan) runs(usual, quick int) int {
 const tellEvery = 10 * time.Second
 
 // lines tells people how something goes on that has no progress bar: what is found,
-// and the rest now and then, or all of it if they want to know. One goroutine uses
-// it.
+// and the rest now and then, or all of it if they want to know.
 type lines struct {
-	w    io.Writer
-	all  bool
+	w   io.Writer
+	all bool
+
+	mu   sync.Mutex
 	last time.Time
 }
 
-func (l *lines) say(format string, args ...any) { fmt.Fprintf(l.w, format+"\n", args...) }
+func (l *lines) say(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(l.w, format+"\n", args...)
+}
 
 func (l *lines) mention(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.all || time.Since(l.last) >= tellEvery {
 		l.last = time.Now()
-		l.say(format, args...)
+		fmt.Fprintf(l.w, format+"\n", args...)
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/explore"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/record"
 )
 
@@ -21,9 +23,15 @@ const (
 	quickShrinkFor = time.Minute
 )
 
-// search draws schedules for one backend after the other, and writes what it finds
-// to the plan's folder: a reproducer file for each broken claim. When ctx ends it
-// has what it has.
+// About how many leases a host of a soak keeps.
+const (
+	soakPool      = 500
+	quickSoakPool = 50
+)
+
+// search draws schedules for one backend after the other, or soaks all of them at
+// the same time, and writes what it finds to the plan's folder: a reproducer file
+// for each broken claim. When ctx ends it has what it has.
 func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) {
 	actions := p.actions()
 	if len(actions) == 0 {
@@ -34,7 +42,7 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 		return nil, orInterrupted(ctx, err)
 	}
 	tell := &lines{w: opts.Lines, all: opts.Verbose}
-	tell.say("searching with --seed %d for %v; what is found comes into %s", p.Seed, p.Length, p.Out)
+	tell.say("%s with --seed %d for %v; what is found comes into %s", p.Mode, p.Seed, p.Length, p.Out)
 	o := explore.Options{
 		Length: p.Length / time.Duration(len(backends)), Seed: p.Seed, Actions: actions, KeepGoing: p.KeepGoing,
 		Runs: p.runs(reproducerRuns, quickRunsOfOne), Shrink: shrinkFor, Log: tell.say, Progress: tell.mention,
@@ -42,21 +50,33 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 	if p.Quick {
 		o.Shrink = quickShrinkFor
 	}
-	var found []explore.Found
+	found := make([]explore.Found, len(backends))
+	each := func(i int) error {
+		one, err := explore.Explore(ctx, backends[i], o)
+		if errors.Is(err, explore.ErrUnfit) && len(p.Backends) == 0 {
+			tell.say("left out: %v", err)
+			return nil
+		}
+		found[i] = one
+		for n, s := range one.Reproducers {
+			err = errors.Join(err, s.WriteFile(filepath.Join(p.Out, fmt.Sprintf("reproducer-%s-%d.json", one.Backend, n+1))))
+		}
+		return err
+	}
 	m, err = p.folder(ctx, m, "explore", o.Runs, func(*record.Folder) (err error) {
-		for _, b := range backends {
-			var one explore.Found
-			one, err = explore.Explore(ctx, b, o)
-			found = append(found, one)
-			for i, s := range one.Reproducers {
-				err = errors.Join(err, s.WriteFile(filepath.Join(p.Out, fmt.Sprintf("reproducer-%s-%d.json", b.Name, i+1))))
+		if p.Mode == FaultsSoak {
+			o.Length, o.Players, o.KeepGoing, o.Pool = p.Length, 1, true, soakPool
+			if p.Quick {
+				o.Pool = quickSoakPool
 			}
-			if err != nil || ctx.Err() != nil {
-				break
-			}
+			return inject.AtOnce(len(backends), each)
+		}
+		for i := 0; i < len(backends) && err == nil && ctx.Err() == nil; i++ {
+			err = each(i)
 		}
 		return err
 	})
+	found = slices.DeleteFunc(found, func(f explore.Found) bool { return f.Backend == "" })
 	for _, line := range m.Busy() {
 		tell.say("%s", line)
 	}
@@ -68,14 +88,17 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 
 // verdictOf turns what was found into an error. A violation comes first.
 func verdictOf(ctx context.Context, found []explore.Found, err error) error {
-	reproducers, grants := 0, 0
+	reproducers, left, grants := 0, 0, 0
 	for _, one := range found {
 		reproducers += len(one.Reproducers)
+		left += len(one.Left)
 		grants += one.Grants
 	}
 	switch {
 	case reproducers > 0:
 		return errors.Join(fmt.Errorf("%w: %d reproducers in %d grants", ErrUnsafe, reproducers, grants), err)
+	case left > 0:
+		return errors.Join(fmt.Errorf("%w: %d things were left, or have grown", ErrUnsafe, left), err)
 	case ctx.Err() != nil:
 		return ErrInterrupted
 	case err == nil && grants == 0:
@@ -90,6 +113,8 @@ func writeFound(w io.Writer, found []explore.Found) error {
 		verdict := "no claim was broken"
 		if n := len(one.Reproducers); n > 0 {
 			verdict = fmt.Sprintf("BROKEN: %d reproducers, and %d violations that these explain", n, one.Again)
+		} else if len(one.Left) > 0 {
+			verdict = "BROKEN: something was left in the end, or has grown"
 		}
 		fmt.Fprintf(&b, "%s: %s\n  %d schedules, %d grants, %d actions; %s\n", one.Backend, verdict, one.Schedules, one.Grants, one.Actions, one.Covered.Line())
 		fmt.Fprintf(&b, "  %d schedules on a machine that was starved, %d of which left a claim with a time unjudged; %d documented exceptions were seen\n",
@@ -100,10 +125,31 @@ func writeFound(w io.Writer, found []explore.Found) error {
 		if one.Failed > 0 {
 			fmt.Fprintf(&b, "  %d schedules could not be played, the last: %s\n", one.Failed, one.Failure)
 		}
+		writeUses(&b, one)
 		for _, s := range one.Reproducers {
 			b.WriteString("  " + strings.ReplaceAll(strings.TrimSpace(s.Text()), "\n", "\n  ") + "\n")
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeUses shows what the processes of a soak that have lived longest use, and
+// what was left in the end.
+func writeUses(w io.Writer, f explore.Found) {
+	last := map[string]*explore.Usage{}
+	for _, u := range f.Uses {
+		last[u.Who] = u
+	}
+	for _, u := range f.Uses {
+		if last[u.Who] == u {
+			fmt.Fprintf(w, "  %s, at rest: %v, then %v\n", u.Who, u.First, u.Last)
+		}
+	}
+	if len(f.Uses) > 0 {
+		fmt.Fprintf(w, "  and %d processes that actions have ended; use may grow by %s\n", len(f.Uses)-len(last), explore.Allowance())
+	}
+	for _, what := range f.Left {
+		fmt.Fprintf(w, "  LEFT: %s\n", what)
+	}
 }

@@ -28,9 +28,10 @@ func (f *faultsFlags) command() *cobra.Command {
 		Long: `faults plays the table of faults: one process holds 20 locks, another one wants
 them, and a fault is injected. It gives a verdict for each backend and fault.
 --search draws schedules that nobody has listed, and makes one small that breaks
-a claim of docs/safety.md; --replay plays such a reproducer again; --soak plays
-the table over and over in one environment. Servers are lockbench's own, on free
-ports, and are removed afterwards. It exits with 6 if a claim was broken.`,
+a claim of docs/safety.md; --replay plays such a reproducer again; --soak draws
+schedules for hosts that live on in one environment. Servers are lockbench's
+own, on free ports, and are removed afterwards. It exits with 6 if a claim was
+broken.`,
 		Example: `  lockbench faults --quick
   lockbench faults --backends redis --faults failover,failover-wait
   lockbench faults --search 30m --backends etcd --seed 7
@@ -46,7 +47,7 @@ ports, and are removed afterwards. It exits with 6 if a claim was broken.`,
 	fl, p := cmd.Flags(), &f.given
 	fl.DurationVar(&f.search, "search", 0, "draw schedules for `TIME`, on all backends together")
 	fl.StringSliceVar(&p.Replay, "replay", nil, "play reproducers: `NAME`, a file, or all")
-	fl.DurationVar(&f.soak, "soak", 0, "play faults for `TIME`, on all backends at once")
+	fl.DurationVar(&f.soak, "soak", 0, "let hosts live on for `TIME`, on all backends at once")
 	fl.Bool("list", false, "name faults, actions and reproducers, a line each")
 	fl.StringSliceVar(&p.Backends, "backends", nil, "plugins, a `LIST` with commas (default all)")
 	fl.StringSliceVar(&p.Faults, "faults", nil, "only these faults, a `LIST`, or the actions that they do")

@@ -38,6 +38,7 @@ type player struct {
 	environment *store.Environment
 	setting     string
 	plays       int
+	hosts       []*Host // that live on in a soak
 }
 
 // play plays a schedule. Its error is one of the environment, not of a claim.
@@ -53,7 +54,9 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	h = &History{Schedule: s, prefix: fmt.Sprintf("explore-%d-%s-%d-", os.Getpid(), filepath.Base(p.dir), p.plays)}
 	defer func() {
 		err = errors.Join(err, w.Setup.EndBackground())
-		p.end(w)
+		if p.hosts = w.Hosts; !p.soaks() || err != nil {
+			p.end()
+		}
 		err = errors.Join(err, p.heal(), os.RemoveAll(w.Dir))
 	}()
 	if err := p.start(ctx, w, s); err != nil {
@@ -164,20 +167,25 @@ func (p *player) heal() error {
 	return inject.Each(slices.Concat(p.environment.Paths...), (*inject.Proxy).Heal)
 }
 
-// end closes the hosts that are still there, and returns those that had to be
-// killed.
-func (p *player) end(w *System) []string {
-	stuck := make([]error, len(w.Hosts))
-	_ = inject.AtOnce(len(w.Hosts), func(i int) error {
-		if w.Hosts[i].Process != nil {
-			stuck[i] = shut(w.Hosts[i].Process)
+// end closes the hosts that are still there.
+func (p *player) end() {
+	shutAll(p.hosts)
+	p.hosts = nil
+}
+
+// shutAll closes hosts, and returns those that had to be killed.
+func shutAll(hosts []*Host) []string {
+	stuck := make([]error, len(hosts))
+	_ = inject.AtOnce(len(hosts), func(i int) error {
+		if hosts[i] != nil && hosts[i].Process != nil {
+			stuck[i] = shut(hosts[i].Process)
 		}
 		return nil
 	})
 	var left []string
 	for i, err := range stuck {
 		if err != nil {
-			left = append(left, fmt.Sprintf("host %s: %v", w.Hosts[i].Name(), err))
+			left = append(left, fmt.Sprintf("host %s: %v", hosts[i].Name(), err))
 		}
 	}
 	return left

@@ -30,6 +30,10 @@ type Options struct {
 	Actions []string
 	// Settings are those of the store that are taken; none means all.
 	Settings []string
+	// Pool, if it is not 0, makes it a soak: one environment, in which hosts live on
+	// from one schedule to the next until an action ends them, and one of them has so
+	// many callers that hold for long. What breaks a claim is not made small.
+	Pool int
 	// KeepGoing goes on after a violation; otherwise the backend's exploration
 	// ends with the first reproducer.
 	KeepGoing bool
@@ -63,10 +67,14 @@ type Found struct {
 	Failure     string
 	Covered     Coverage
 	Reproducers []Reproducer
+	// Uses are those of the processes of a soak, in the order of their starts, and
+	// Left is what they have left in the end, and who has grown.
+	Uses []*Usage `json:",omitempty"`
+	Left []string `json:",omitempty"`
 }
 
 // Unsafe reports whether a claim was broken.
-func (f Found) Unsafe() bool { return len(f.Reproducers) > 0 }
+func (f Found) Unsafe() bool { return len(f.Reproducers)+len(f.Left) > 0 }
 
 // Explore plays schedules on one backend. It ends early with ctx, whose end is
 // no error.
@@ -84,7 +92,15 @@ func Explore(ctx context.Context, b Backend, o Options) (found Found, err error)
 		return found, err
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
-	x.generator = newGenerator(b.Name, o.Seed, o.Settings, actions)
+	settings := o.Settings
+	if x.soaks() {
+		settings, actions = store.Of(b.Name).SettingNames()[:1], soakable(actions)
+	}
+	x.generator = newGenerator(b.Name, o.Seed, settings, actions)
+	x.generator.pool = o.Pool
+	if len(x.generator.picker.settings) == 0 {
+		return found, fmt.Errorf("%s: %w", b.Name, ErrUnfit)
+	}
 	found.Covered = newCoverage(x.generator.picker)
 	x.found, x.until = &found, time.Now().Add(o.Length)
 	var playing sync.WaitGroup
@@ -96,8 +112,14 @@ func Explore(ctx context.Context, b Backend, o Options) (found Found, err error)
 		})
 	}
 	playing.Wait()
+	if x.soaks() {
+		x.finish()
+	}
 	return found, x.failure
 }
+
+// ErrUnfit is the end of a backend on which none of the chosen actions can happen.
+var ErrUnfit = errors.New("none of these actions can happen there")
 
 // failuresInRow is after how many schedules that cannot be played an
 // exploration ends.
@@ -198,7 +220,10 @@ func (x *explorer) one(ctx context.Context, s Schedule) {
 		}
 		return
 	}
-	if violation, fresh := x.tally(h, judgeOf(h, x.backend)); fresh {
+	switch violation, fresh := x.tally(h, judgeOf(h, x.backend)); {
+	case fresh && x.soaks():
+		x.keep(Reproducer{Schedule: s, Rule: violation.Rule, What: violation.What, Shown: 1, Runs: 1})
+	case fresh:
 		x.keep(x.shrink(ctx, s, violation))
 	}
 }

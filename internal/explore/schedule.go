@@ -92,6 +92,7 @@ type generator struct {
 	backend string
 	random  *rand.Rand
 	picker  *actionPicker
+	pool    int // of a soak; else 0
 }
 
 func newGenerator(backend string, seed uint64, settings []string, actions []Action) *generator {
@@ -103,6 +104,9 @@ func newGenerator(backend string, seed uint64, settings []string, actions []Acti
 func (g *generator) next() Schedule {
 	setting, actions := g.picker.next()
 	s := Schedule{Backend: g.backend, Setting: setting, Seed: g.random.Uint64()}
+	if g.pool > 0 {
+		return g.soaked(s, actions)
+	}
 	hosts := 1 + slices.Index([]bool{
 		store.Of(g.backend).Lacks[fault.CapRival] != "" || g.chance(0.08), g.chance(0.4), g.chance(0.5), g.chance(0.4), g.chance(0.3), g.chance(0.3), g.chance(0.5), true,
 	}, true)

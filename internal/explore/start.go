@@ -2,6 +2,7 @@ package explore
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -39,9 +40,10 @@ func (p *player) well(ctx context.Context) bool {
 // maxTTL is the longest of a schedule.
 const maxTTL = 10 * time.Second
 
-// close ends the servers. What cannot be ended any more is the watchers' of
+// close ends hosts and servers. What cannot be ended any more is the watchers' of
 // package env.
 func (p *player) close() {
+	p.end()
 	if p.environment != nil {
 		_ = p.environment.Close()
 		p.environment = nil
@@ -72,6 +74,14 @@ func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 	w.Hosts = make([]*Host, len(s.Hosts))
 	return inject.AtOnce(len(s.Hosts), func(i int) error {
 		dir := filepath.Join(w.Dir, hostName(i))
+		if p.soaks() {
+			if i < len(p.hosts) && p.hosts[i].Alive() {
+				w.Hosts[i] = p.hosts[i]
+				w.Hosts[i].Forget()
+				return nil
+			}
+			dir = filepath.Join(p.dir, fmt.Sprint(hostName(i), "-", p.plays))
+		}
 		w.Hosts[i] = &Host{Number: i, Paths: p.environment.Paths[i], Dir: filepath.Join(dir, "tmp")}
 		return p.launch(ctx, w.Hosts[i], dir, s.Hosts[i])
 	})

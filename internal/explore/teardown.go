@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -13,9 +14,9 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// teardown ends the callers and hosts, and looks at what they leave.
+// teardown ends the callers and hosts, and looks at what they leave. The hosts of
+// a soak live on.
 func (p *player) teardown(ctx context.Context, w *System, h *History) error {
-	var plugins []int
 	h.Stopped = proc.Now()
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
@@ -25,22 +26,38 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 		}
 		return w.Hosts[i].Release(releasing)
 	}) // what is not released is found by the probe
-	for _, host := range w.Hosts {
-		h.Alive = append(h.Alive, host.Alive())
-		plugins = append(plugins, host.PluginPid())
+	over := w.Hosts
+	if p.soaks() {
+		over = slices.DeleteFunc(slices.Clone(w.Hosts), func(h *Host) bool { return h.Alive() })
 	}
-	h.Left = p.end(w)
-	for i, host := range w.Hosts {
-		h.Seen = append(h.Seen, host.Seen())
-		h.Alive[i] = h.Alive[i] && !host.Crashed()
+	for _, of := range w.Hosts {
+		h.Alive = append(h.Alive, of.Alive())
 	}
-	for i, host := range w.Hosts {
-		h.Left = append(h.Left, leftOf(host, plugins[i])...)
+	h.Left = leave(over)
+	for i, of := range w.Hosts {
+		h.Seen = append(h.Seen, of.Seen())
+		h.Alive[i] = h.Alive[i] && !of.Crashed()
 	}
 	if err := p.look(ctx, w, h); err != nil {
 		return err
 	}
-	return p.inStore(ctx, h)
+	if err := p.inStore(ctx, h); err != nil || !p.soaks() {
+		return err
+	}
+	return p.use(ctx, w)
+}
+
+// leave ends hosts, and finds what they leave on the machine.
+func leave(hosts []*Host) []string {
+	plugins := make([]int, len(hosts))
+	for i, h := range hosts {
+		plugins[i] = h.PluginPid()
+	}
+	left := shutAll(hosts)
+	for i, h := range hosts {
+		left = append(left, leftOf(h, plugins[i])...)
+	}
+	return left
 }
 
 // inStore finds what is left in the store when the leases and queue entries of
