@@ -12,15 +12,15 @@ import (
 	"github.com/lockbench/lockbench/internal/safety"
 )
 
-// The rounds of each cell of the table.
+// How often each cell of the table is played.
 const (
-	tableRounds      = 3
-	quickTableRounds = 1
+	tableRuns      = 3
+	quickTableRuns = 1
 )
 
 // table plays the table of faults, and judges what its folder holds.
 func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
-	plan := safety.Plan{Faults: p.faults(), Rounds: p.runs(tableRounds, quickTableRounds), Seed: p.Seed}
+	plan := safety.Plan{Faults: p.faults(), Rounds: p.runs(tableRuns, quickTableRuns), Seed: p.Seed}
 	if len(plan.Faults) == 0 {
 		return nil, p.nothingChosen("fault")
 	}
