@@ -184,9 +184,6 @@ func (f *Folder) addRun(l partLines, parts [][]Result, run int) error {
 // rateUnit is what a part contributes to the total.
 const rateUnit = "cycles/s"
 
-// added are the units whose sum is that of all parts.
-var added = []string{rateUnit, "calls/s", "grants/s", "offered/s", "drops", "open-refused", "early", "late", "stale-writes", "lost-leases"}
-
 // jointly are the figures of all parts in one run besides percentiles: sums and
 // maxima, and what all agree about. Of others, such as what each has counted of
 // the commands of all, none is true of all together.
@@ -202,7 +199,7 @@ func jointly(parts []map[string]float64) []figure {
 		equal := !slices.ContainsFunc(all, func(w float64) bool { return w != v })
 		switch percentile := strings.HasPrefix(unit, "p") && strings.Contains(unit, "-ns/"); {
 		case percentile || len(all) < len(parts):
-		case slices.Contains(added, unit):
+		case UnitOf(unit).Added:
 			sum := 0.0
 			for _, w := range all {
 				sum += w

@@ -28,33 +28,9 @@ var quantiles = []struct {
 	{"p99.9", 0.999, 5000},
 }
 
-// better says in which direction a unit improves: times are better lower,
-// rates better higher, and what was offered is neither.
-func better(unit string) string {
-	switch {
-	case slices.Contains(neutral, unit):
-		return ""
-	case strings.Contains(unit, "-ns/"), slices.Contains(costs, unit):
-		return "better=lower "
-	}
-	return "better=higher "
-}
-
-var (
-	neutral = []string{"held-bytes/plugin", "offered/s", "open-refused"}
-	costs   = []string{"idle-bytes/plugin", "plugin-bytes/lease", "host-bytes/lease", "commands/grant", "sent-commands/grant", "server-ns/grant", "idle-commands/s", "drops", "early", "late", "stale-writes", "lost-leases", "renewal-cpu-%"}
-)
-
 // operations are those whose latencies every file declares, by quantile, and the
-// longest; units are the other figures that it declares.
-var (
-	operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "observed", "vacant", "notice", "first-grant"}
-	units      = []string{
-		"offered/s", "drops", "open-refused", "band-low-ns/takeover", "band-high-ns/takeover", "early", "late", "stale-writes", "kept",
-		"idle-bytes/plugin", "held-bytes/plugin", "plugin-bytes/lease", "host-bytes/lease", "lost-leases", "renewal-cpu-%",
-		"cycles/s", "calls/s", "grants/s", "jain", "commands/grant", "sent-commands/grant", "server-ns/grant", "idle-commands/s",
-	}
-)
+// longest.
+var operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "observed", "vacant", "notice", "first-grant"}
 
 // writeHeader writes what holds for all lines. Nothing here may differ
 // between backends: benchstat makes a table of its own for each
@@ -66,15 +42,21 @@ func writeHeader(w io.Writer, m Manifest) error {
 	if m.Machine.CPU != "" {
 		fmt.Fprintf(&b, "cpu: %s\n", m.Machine.CPU)
 	}
-	declare := func(unit string) { fmt.Fprintf(&b, "Unit %s %sassume=nothing\n", unit, better(unit)) }
+	declared := map[string]bool{}
+	declare := func(unit string) {
+		if !declared[unit] {
+			fmt.Fprintf(&b, "Unit %s %sassume=nothing\n", unit, better(unit))
+		}
+		declared[unit] = true
+	}
 	for _, op := range operations {
 		for _, q := range quantiles {
 			declare(q.name + "-ns/" + op)
 		}
 		declare("max-ns/" + op)
 	}
-	for _, u := range units {
-		declare(u)
+	for _, u := range Units {
+		declare(u.Name)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -10,63 +10,9 @@ import (
 	"github.com/lockbench/lockbench/internal/stat"
 )
 
-// shownUnits are the figures that are shown, in their order, with their
-// titles. Those that stand first of an operation come with an interval.
-var shownUnits = []struct {
-	unit, title string
-	interval    bool
-}{
-	{"p50-ns/acquire", "acquire p50", true},
-	{"p99-ns/acquire", "p99", false},
-	{"p99.9-ns/acquire", "p99.9", false},
-	{"max-ns/acquire", "worst", false},
-	{"p50-ns/open-acquire", "open p50", false},
-	{"p99-ns/open-acquire", "open p99", false},
-	{"max-ns/open-acquire", "open max", false},
-	{"p50-ns/renew", "renew p50", false},
-	{"p50-ns/release", "release p50", false},
-	{"cycles/s", "cycles/s", true},
-	{"p50-ns/handoff", "handoff p50", true},
-	{"p99-ns/handoff", "p99", false},
-	{"max-ns/wait", "longest wait", false},
-	{"jain", "Jain fairness", false},
-	{"grants/s", "grants/s", true},
-	{"commands/grant", "commands/grant", false},
-	{"sent-commands/grant", "sent by clients", false},
-	{"server-ns/grant", "server's time/grant", false},
-	{"idle-commands/s", "idle commands/s", false},
-	{"p50-ns/takeover", "takeover p50", true},
-	{"max-ns/takeover", "longest", false},
-	{"max-ns/overdue", "past the TTL", false},
-	{"early", "early", false},
-	{"late", "late", false},
-	{"p50-ns/observed", "seen by a follower p50", false},
-	{"p50-ns/vacant", "without a leader p50", false},
-	{"max-ns/notice", "knew after", false},
-	{"stale-writes", "stale writes", false},
-	{"kept", "kept", false},
-	{"p50-ns/first-grant", "start to first grant p50", true},
-	{"idle-bytes/plugin", "plugin idle", false},
-	{"held-bytes/plugin", "plugin holding", false},
-	{"plugin-bytes/lease", "plugin a lease", false},
-	{"host-bytes/lease", "host a lease", false},
-	{"p50-ns/call", "call p50", true},
-	{"p99-ns/call", "p99", false},
-	{"calls/s", "calls/s", true},
-}
-
 // compared are the units whose ratio to the reference is shown.
 var compared = []struct{ unit, title string }{
 	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "handoff"},
-}
-
-// hiddenUnit reports whether a unit that is not among the shown ones needs no
-// column: others of its operation say enough, or a chart does.
-func hiddenUnit(unit string) bool {
-	return slices.Contains([]string{"offered/s", "drops", refusedUnit}, unit) ||
-		slices.ContainsFunc([]string{"p50-", "p90-", "p99-", "p99.9-", "max-", "band-"}, func(prefix string) bool {
-			return strings.HasPrefix(unit, prefix)
-		})
 }
 
 // columns chooses what is shown of a table: those in which some row has
@@ -74,14 +20,16 @@ func hiddenUnit(unit string) bool {
 func columns(t Table) []column[Row] {
 	all := []column[Row]{rowSubject}
 	listed := map[string]bool{}
-	for _, u := range shownUnits {
-		listed[u.unit] = true
-		all = append(all, numberColumn(u.title, figure(u.unit, u.interval)))
+	for _, u := range record.Units {
+		if u.Title != "" {
+			listed[u.Name] = true
+			all = append(all, numberColumn(u.Title, figure(u.Name, u.Interval)))
+		}
 	}
 	others := map[string]bool{}
 	for _, r := range t.Rows {
 		for unit := range r.Figures {
-			if !listed[unit] && !hiddenUnit(unit) {
+			if !listed[unit] && !record.Hidden(unit) {
 				others[unit] = true
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lockbench/lockbench/internal/record"
 )
 
 // loadChart shows how the figures of a scenario change with the number of
@@ -25,9 +27,9 @@ func (r Report) loadChart(scenario string) chart {
 		c.Note += " Callers are those of all hosts together; without hosts they are in lockbench itself, else each host is a process with a plugin of its own."
 	}
 	facets := groups(ts, func(t Table) string { return t.lineFacet(ts) })
-	for _, u := range shownUnits {
+	for _, u := range filter(record.Units, func(u record.Unit) bool { return u.Title != "" }) {
 		for _, facet := range facets {
-			if v := r.curve(u.unit, facet.key, facet.all); len(v.Lines) > 0 {
+			if v := r.curve(u.Name, facet.key, facet.all); len(v.Lines) > 0 {
 				c.Views = append(c.Views, v)
 			}
 		}

@@ -180,9 +180,9 @@ func compare(before, after []figure, units benchfmt.UnitMetadataMap) Comparison 
 		d.Better = units.GetBetter(r.Unit)
 		d.Control = f.subject.Kind != record.KindPlugin
 		switch {
-		case !worthTesting(r.Unit) && !d.Control:
+		case !record.Tested(r.Unit) && !d.Control:
 			c.others = append(c.others, d)
-		case !worthTesting(r.Unit):
+		case !record.Tested(r.Unit):
 		case d.Control:
 			controls = append(controls, d)
 		default:
@@ -208,14 +208,4 @@ func tooFew(rows []Difference) []string {
 	}
 	return []string{fmt.Sprintf("%d and %d runs cannot support a difference among %d rows: at least %d of each are needed, or fewer rows by a filter",
 		rows[0].Old.N, rows[0].New.N, len(rows), RunsNeeded(len(rows)))}
-}
-
-// worthTesting chooses the figures that are compared: the middle and the tail
-// of each latency, and rates. The others follow from them, or are about the
-// load and not about the backend.
-func worthTesting(unit string) bool {
-	if what, op, ok := strings.Cut(unit, "-ns/"); ok {
-		return (what == "p50" || what == "p99") && op != "lag"
-	}
-	return slices.Contains([]string{"cycles/s", "calls/s", "grants/s", "commands/grant", "idle-bytes/plugin", "host-bytes/lease"}, unit)
 }
