@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -112,9 +112,9 @@ func (w *System) slow(e Event, pid func() int) error {
 		if unmark, err = w.mark(now); err != nil {
 			return false
 		}
-		err = signal(now, syscall.SIGSTOP)
+		err = ifThere(inject.Freeze, now)
 		proc.Sleep(ctx, 20*time.Millisecond)
-		err = errors.Join(err, signal(now, syscall.SIGCONT), unmark())
+		err = errors.Join(err, ifThere(inject.Resume, now), unmark())
 		return err == nil && proc.Sleep(ctx, 10*time.Millisecond)
 	}, func() error { return err })
 	return nil

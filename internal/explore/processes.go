@@ -7,21 +7,22 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// signal sends a signal to a process, if there is one.
-func signal(pid int, s syscall.Signal) error {
+// ifThere does something to a process, if there is one.
+func ifThere(do func(pid int) error, pid int) error {
 	if pid <= 0 {
 		return nil
 	}
-	if err := syscall.Kill(pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("signal %v to %d: %w", s, pid, err)
+	if err := do(pid); !errors.Is(err, syscall.ESRCH) {
+		return err
 	}
 	return nil
 }
 
-func kill(pid int) error { return signal(pid, syscall.SIGKILL) }
+func kill(pid int) error { return ifThere(inject.Kill, pid) }
 
 // freeze stops a process, if there is one, until the event is healed.
 func (w *System) freeze(e Event, pid int) error {
@@ -30,8 +31,8 @@ func (w *System) freeze(e Event, pid int) error {
 		return err
 	}
 	// Another one that had got its number would go on as well.
-	w.Setup.Begin(e, func() error { return errors.Join(signal(pid, syscall.SIGCONT), unmark()) })
-	return signal(pid, syscall.SIGSTOP)
+	w.Setup.Begin(e, func() error { return errors.Join(ifThere(inject.Resume, pid), unmark()) })
+	return ifThere(inject.Freeze, pid)
 }
 
 // mark notes that a process may be frozen, so that whoever cleans up
