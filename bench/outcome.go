@@ -9,15 +9,17 @@ import (
 	"strings"
 
 	"github.com/lockbench/lockbench/internal/check"
+	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/report"
 )
 
 // Outcome is what came of a plan.
 type Outcome struct {
 	// Dir is the result folder that it shows; "" for none.
-	Dir  string
-	text func(w io.Writer) error
-	data any // for JSON
+	Dir   string
+	text  func(w io.Writer) error
+	data  any                                    // for JSON
+	write func(w io.Writer, format string) error // in place of these
 }
 
 // Write writes it as "text", "md" or "json".
@@ -29,6 +31,8 @@ func (o *Outcome) Write(w io.Writer, format string) error {
 			return err
 		}
 		return r.Write(w, format)
+	case o.write != nil:
+		return o.write(w, format)
 	case format == "json":
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
@@ -51,6 +55,39 @@ func (e *InvalidError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *InvalidError) Unwrap() error { return e.Err }
+
+// hintedError adds what to do about an error.
+type hintedError struct {
+	err  error
+	hint string
+}
+
+func (e *hintedError) Error() string { return e.err.Error() }
+func (e *hintedError) Unwrap() error { return e.err }
+
+// Hinted is err with a hint what to do about it.
+func Hinted(err error, hint string) error { return &hintedError{err, hint} }
+
+// Hint says what to do about an error, "" when that is not known.
+func Hint(err error) string {
+	var h *hintedError
+	var environment *EnvError
+	switch {
+	case errors.As(err, &h):
+		return h.hint
+	case errors.As(err, &environment):
+		return environment.Hint
+	case errors.Is(err, record.ErrNotEmpty):
+		return "name another directory, or omit -o"
+	}
+	return ""
+}
+
+// IsUsage reports whether what was asked for must change.
+func IsUsage(err error) bool {
+	var usage *UsageError
+	return errors.As(err, &usage) || errors.Is(err, record.ErrNotEmpty) || errors.Is(err, record.ErrNotAFolder) || errors.Is(err, record.ErrLater)
+}
 
 // errNothing is the end of a run that shows nothing.
 func errNothing() error { return &InvalidError{errors.New("invalid run: nothing was granted")} }
@@ -88,11 +125,11 @@ func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	case r.cells == 0 || r.verdict.Granted() == 0:
 		return shown, errNothing()
 	}
-	return shown, Invalid(r.verdict)
+	return shown, invalid(r.verdict)
 }
 
-// Invalid is the error of a verdict that leaves cells open.
-func Invalid(v check.Verdict) error {
+// invalid is the error of a verdict that leaves cells open.
+func invalid(v check.Verdict) error {
 	if cells := v.Invalid(); len(cells) > 0 {
 		return &InvalidError{Err: fmt.Errorf("invalid: %s", strings.Join(cells, "; "))}
 	}

@@ -38,7 +38,7 @@ func TestRunCheckReport(t *testing.T) {
 		t.Fatalf("exit %d\n%s\n%s", code, stdout, stderr)
 	}
 	for _, want := range append(baselinesOf("redis"), "memory (plugin)", "redis (plugin)", "no appendonly", "durable", "acquire / redislock",
-		"redis-ping", "plugin-call", "4 clients", "seed 7", "safe:", "redis through its plugin / redislock in process") {
+		"redis-ping", "plugin-call", "4 clients", "seed 7", "safe:") {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("the table does not show %q:\n%s", want, stdout)
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/fatih/color"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/internal/record"
 )
 
 // The exit codes.
@@ -25,10 +24,7 @@ const (
 	exitInterrupted = 130
 )
 
-var (
-	errRegression = errors.New("regression")
-	errConform    = errors.New("the plugin does not conform")
-)
+var errConform = errors.New("the plugin does not conform")
 
 // interrupted is err, or that ctx has ended.
 func interrupted(ctx context.Context, err error) error {
@@ -40,7 +36,6 @@ func interrupted(ctx context.Context, err error) error {
 
 // exitCode is what the process ends with. A violation outranks everything.
 func exitCode(err error) int {
-	var usage *bench.UsageError
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError
 	var remote *outcome
@@ -56,9 +51,9 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &remote):
 		return remote.Code
-	case errors.As(err, &usage), errors.Is(err, record.ErrNotEmpty), errors.Is(err, record.ErrNotAFolder), errors.Is(err, record.ErrLater):
+	case bench.IsUsage(err):
 		return exitUsage
-	case errors.Is(err, errRegression):
+	case errors.Is(err, bench.ErrRegression):
 		return exitRegression
 	case errors.As(err, &environment):
 		return exitEnvironment
@@ -68,16 +63,7 @@ func exitCode(err error) int {
 	return exitInternal
 }
 
-// hintedError adds what to do about an error.
-type hintedError struct {
-	err  error
-	hint string
-}
-
-func (e *hintedError) Error() string { return e.err.Error() }
-func (e *hintedError) Unwrap() error { return e.err }
-
-func hinted(err error, hint string) error { return &hintedError{err, hint} }
+func hinted(err error, hint string) error { return bench.Hinted(err, hint) }
 
 func usagef(format string, args ...any) error {
 	return &bench.UsageError{Msg: fmt.Sprintf(format, args...)}
@@ -100,18 +86,9 @@ func complain(w io.Writer, err error) {
 }
 
 func hintOf(err error) string {
-	var h *hintedError
-	var environment *bench.EnvError
 	var remote *outcome
-	switch {
-	case errors.As(err, &remote):
+	if errors.As(err, &remote) {
 		return remote.Hint
-	case errors.As(err, &h):
-		return h.hint
-	case errors.As(err, &environment):
-		return environment.Hint
-	case errors.Is(err, record.ErrNotEmpty):
-		return "name another directory, or omit -o"
 	}
-	return ""
+	return bench.Hint(err)
 }

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/internal/record"
 )
 
 func mergeCommand() *cobra.Command {
@@ -42,26 +40,11 @@ Latencies are added up as histograms; no percentile is averaged.`,
 			if err := checkFolder(out); err != nil {
 				return err
 			}
-			merge := record.MergeParts
-			if repeats {
-				merge = record.Merge
-			}
-			err := merge(out, args...)
-			switch {
-			case errors.Is(err, record.ErrPlans):
-				return usagef("%v", err)
-			case errors.Is(err, record.ErrApart):
-				return hinted(&bench.InvalidError{Err: err}, "run them with --parts, which makes them wait for each other; or --repeats, if they are repetitions")
-			case errors.Is(err, record.ErrIncomplete):
-				return &bench.InvalidError{Err: err}
-			case err != nil:
-				return err
-			}
-			m, err := record.ReadManifest(out)
+			busy, err := bench.Merge(out, repeats, args...)
 			if err != nil {
 				return err
 			}
-			for _, line := range m.Busy() {
+			for _, line := range busy {
 				fmt.Fprintln(cmd.ErrOrStderr(), line)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "results in %s\n", out)

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/report"
+	"github.com/lockbench/lockbench/bench"
 )
 
 func reportCommand() *cobra.Command {
@@ -30,35 +26,21 @@ page instead.`,
 				return hinted(usagef("-o - prints the HTML page, so there is no room for --format %s", format),
 					"write the page to a file, or run report twice")
 			}
-			r, err := report.Load(args[0])
+			if out == "-" {
+				return bench.WritePage(cmd.OutOrStdout(), args[0])
+			}
+			shown, page, err := bench.Report(args[0], out)
 			if err != nil {
 				return err
 			}
-			if out == "-" {
-				return r.HTML(cmd.OutOrStdout())
-			}
-			if out == "" {
-				out = filepath.Join(args[0], record.ReportFile)
-			}
-			if err := writePage(r, out); err != nil {
+			if err := write(shown, format, cmd.OutOrStdout()); err != nil {
 				return err
 			}
-			if err := write(r, format, cmd.OutOrStdout()); err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "page in %s\n", out)
+			fmt.Fprintf(cmd.ErrOrStderr(), "page in %s\n", page)
 			return nil
 		},
 	}
 	choiceVar(cmd.Flags(), &format, "format", "text", "what to print: text, md or json", formats...)
-	cmd.Flags().StringVarP(&out, "output", "o", "", "HTML `FILE`, - for standard output (default DIR/"+record.ReportFile+")")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "HTML `FILE`, - for standard output (default DIR/"+bench.PageFile+")")
 	return cmd
-}
-
-func writePage(r report.Report, path string) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return usagef("the page cannot be written: %v", err)
-	}
-	return errors.Join(r.HTML(f), f.Close())
 }

@@ -1,0 +1,158 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/report"
+	"github.com/lockbench/lockbench/internal/similar"
+	"github.com/lockbench/lockbench/internal/stat"
+)
+
+// ErrRegression is the end of a comparison that a limit stops.
+var ErrRegression = errors.New("regression")
+
+// Comparison is what to compare: two result folders, or one that holds two builds.
+type Comparison struct {
+	Dirs   []string
+	Filter string   // as of benchstat; "" for every cell
+	FailOn []string // limits, as [stat.ParseGate] reads them
+}
+
+// Compare tests for each figure whether runs differ, and holds it against the
+// limits. What it says of limits that passed goes to notes.
+func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
+	gates, err := parseGates(q.FailOn)
+	if err != nil {
+		return nil, err
+	}
+	c, err := loadComparison(q.Dirs, q.Filter, gates)
+	if err != nil {
+		return nil, err
+	}
+	shown := &Outcome{write: func(w io.Writer, format string) error { return writeComparison(c, format, w) }}
+	return shown, holdAgainst(c, gates, notes)
+}
+
+func parseGates(texts []string) ([]stat.Gate, error) {
+	var out []stat.Gate
+	for _, text := range texts {
+		g, err := stat.ParseGate(text)
+		if err != nil {
+			return nil, Hinted(usagef("--fail-on %v", err), "--fail-on 'p99-ns/acquire > +10%', 'p50-ns/handoff > 2ms' or 'cycles/s / BASELINE < 1.8'")
+		}
+		out = append(out, g)
+	}
+	return out, nil
+}
+
+func loadComparison(dirs []string, filter string, gates []stat.Gate) (stat.Comparison, error) {
+	var c stat.Comparison
+	var err error
+	changes, bounds := divided(gates)
+	alone := len(bounds) > 0 && len(changes) == 0 && len(dirs) == 1
+	switch {
+	case alone:
+		c.New = dirs[0]
+	case len(dirs) == 1:
+		c, err = stat.Builds(dirs[0], filter)
+	default:
+		c, err = stat.Folders(dirs[0], dirs[1], filter)
+	}
+	var unknown []string
+	if err == nil && len(bounds) > 0 {
+		unknown, err = c.Hold(dirs[len(dirs)-1], filter, bounds)
+	}
+	switch {
+	case len(unknown) > 0:
+		return c, usagef("--fail-on: no plugin has the figure %q in %s", unknown[0], dirs[len(dirs)-1])
+	case errors.Is(err, record.ErrPlans) && len(dirs) == 1:
+		return c, Hinted(usagef("%v", err), "name two folders, or make one with lockbench run --vs BIN_DIR")
+	case errors.Is(err, record.ErrPlans):
+		return c, Hinted(usagef("%v", err), "run both with the same flags, or interleave them: lockbench run --vs BIN_DIR")
+	case errors.Is(err, stat.ErrFilter):
+		return c, Hinted(usagef("--filter %q: %v", filter, err), "--filter '/backend:NAME /clients:(8 OR 64)'")
+	case errors.Is(err, record.ErrIncomplete):
+		return c, &InvalidError{Err: err}
+	case err != nil:
+		return c, err
+	case len(c.Rows) == 0 && !alone:
+		return c, &InvalidError{Err: errors.New("there is no figure that both have")}
+	}
+	return c, nil
+}
+
+// divided are the gates for changes, and those for figures.
+func divided(gates []stat.Gate) (changes, bounds []stat.Gate) {
+	for _, g := range gates {
+		if g.Bound() {
+			bounds = append(bounds, g)
+			continue
+		}
+		changes = append(changes, g)
+	}
+	return changes, bounds
+}
+
+func writeComparison(c stat.Comparison, format string, w io.Writer) error {
+	switch format {
+	case "md":
+		return report.ComparisonMarkdown(w, c)
+	case "json":
+		return report.ComparisonJSON(w, c)
+	}
+	return report.ComparisonText(w, c)
+}
+
+// holdAgainst turns what the gates say into an error, and says what they could have
+// seen.
+func holdAgainst(c stat.Comparison, gates []stat.Gate, notes io.Writer) error {
+	var texts []string
+	for _, h := range c.Held {
+		if h.Broken {
+			texts = append(texts, report.HeldLine(h))
+		}
+	}
+	changes, _ := divided(gates)
+	v, unknown := c.Judge(changes)
+	if len(unknown) > 0 {
+		return Hinted(usagef("--fail-on: no figure of a plugin has the unit %q%s", unknown[0], similar.Suggest(unknown[0], c.Units())),
+			"there are "+strings.Join(c.Units(), ", "))
+	}
+	for _, f := range v.Failed {
+		texts = append(texts, fmt.Sprintf("%s: %s changed by %+.1f%% (%s)", report.ShortCell(f.Row.Cell), f.Row.Unit, 100*f.Row.Delta, f.Gate))
+	}
+	if len(texts) > 0 {
+		return fmt.Errorf("%w: %s", ErrRegression, strings.Join(texts, "; "))
+	}
+	if v.Blind != "" {
+		return &InvalidError{Err: fmt.Errorf("--fail-on compares nothing: %s", v.Blind)}
+	}
+	return insensitive(v.Sensitivities, notes)
+}
+
+// insensitive refuses gates that passed because nothing could have stopped there.
+func insensitive(all []stat.Sensitivity, notes io.Writer) error {
+	var blind []string
+	for _, p := range all {
+		what := fmt.Sprintf("%+.1f%% or more", 100*p.Detectable)
+		if math.IsInf(p.Detectable, 0) {
+			what = "no change at all"
+		}
+		line := fmt.Sprintf("--fail-on '%s': these runs could have shown %s of %s in %s", p.Gate, what, p.Row.Unit, report.ShortCell(p.Row.Cell))
+		if p.Suffices() {
+			fmt.Fprintln(notes, line)
+			continue
+		}
+		blind = append(blind, line)
+	}
+	if len(blind) == 0 {
+		return nil
+	}
+	err := &InvalidError{Err: fmt.Errorf("too few runs, or too much noise, to show a change of that size: %s", strings.Join(blind, "; "))}
+	return Hinted(err, "more runs, a quieter machine, or fewer rows by --filter; or a wider limit")
+}

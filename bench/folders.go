@@ -1,0 +1,125 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/lockbench/lockbench/internal/check"
+	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/report"
+)
+
+// PageFile is the page of a result folder, if it has one.
+const PageFile = record.ReportFile
+
+// Check judges the safety of a result folder again, by what it has recorded.
+func Check(dir string) (*Outcome, error) {
+	if _, err := record.ReadManifest(dir); err != nil {
+		return nil, err
+	}
+	v, err := check.Dir(dir)
+	if err != nil {
+		return nil, err
+	}
+	shown := &Outcome{text: func(w io.Writer) error { return writeVerdict(w, v) }, data: verdictDoc(v)}
+	switch {
+	case v.Unsafe() > 0:
+		return shown, fmt.Errorf("%w: %d in %d grants", ErrUnsafe, v.Unsafe(), v.Granted())
+	case v.Granted() == 0:
+		return shown, &InvalidError{Err: errors.New("invalid run: nothing was granted, so nothing was checked")}
+	}
+	return shown, invalid(v)
+}
+
+// verdictDoc is a verdict as JSON has it.
+func verdictDoc(v check.Verdict) any {
+	doc := struct {
+		Granted    int             `json:"grants_checked"`
+		Unsafe     int             `json:"violations_counted"`
+		Truncated  bool            `json:"truncated"`
+		Subjects   []check.Subject `json:"subjects"`
+		Violations []string        `json:"violations"`
+		Safety     []check.Cell    `json:"safety,omitempty"`
+	}{v.Granted(), v.Unsafe(), v.Truncated != nil, v.Subjects, []string{}, v.Cells}
+	for _, x := range v.Violations {
+		doc.Violations = append(doc.Violations, x.String())
+	}
+	return doc
+}
+
+func writeVerdict(w io.Writer, v check.Verdict) error {
+	for _, s := range v.Subjects {
+		if s.Attempts == 0 {
+			continue // a floor
+		}
+		tokens := fmt.Sprintf("%d tokens that do not rise", s.Tokens)
+		if s.Fencing == "none" {
+			tokens = "no tokens"
+		}
+		fmt.Fprintf(w, "%-18s %d attempts, %d grants: %d overlaps, %s\n", s.Backend, s.Attempts, s.Granted, s.Overlaps, tokens)
+	}
+	for _, x := range v.Violations {
+		fmt.Fprintln(w, x)
+	}
+	for _, c := range v.Cells {
+		fmt.Fprintf(w, "%-18s %-22s %s\n", c.Backend, c.Fault, c.Class)
+		for _, x := range c.Violations {
+			fmt.Fprintf(w, "  %s\n", x)
+		}
+	}
+	if v.Truncated != nil {
+		fmt.Fprintln(w, v.Truncated)
+	}
+	return nil
+}
+
+// Report computes tables and verdict from a result folder, and writes them as one
+// HTML page to a file; "" for [PageFile] in the folder, and its name is returned.
+func Report(dir, page string) (*Outcome, string, error) {
+	r, err := report.Load(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	if page == "" {
+		page = filepath.Join(dir, PageFile)
+	}
+	f, err := os.Create(page)
+	if err != nil {
+		return nil, "", usagef("the page cannot be written: %v", err)
+	}
+	return &Outcome{Dir: dir}, page, errors.Join(r.HTML(f), f.Close())
+}
+
+// WritePage writes the page of a result folder.
+func WritePage(w io.Writer, dir string) error {
+	r, err := report.Load(dir)
+	if err != nil {
+		return err
+	}
+	return r.HTML(w)
+}
+
+// Merge writes one result folder from others, which are parts of one load or, with
+// repeats, repetitions. It returns what the machines were busy with.
+func Merge(out string, repeats bool, dirs ...string) (busy []string, err error) {
+	merge := record.MergeParts
+	if repeats {
+		merge = record.Merge
+	}
+	err = merge(out, dirs...)
+	switch {
+	case errors.Is(err, record.ErrPlans):
+		return nil, usagef("%v", err)
+	case errors.Is(err, record.ErrApart):
+		return nil, Hinted(&InvalidError{Err: err}, "run them with --parts, which makes them wait for each other; or --repeats, if they are repetitions")
+	case errors.Is(err, record.ErrIncomplete):
+		return nil, &InvalidError{Err: err}
+	case err != nil:
+		return nil, err
+	}
+	m, err := record.ReadManifest(out)
+	return m.Busy(), err
+}
