@@ -23,7 +23,7 @@ type EnvError struct {
 
 func (e *EnvError) Error() string {
 	text := e.Err.Error()
-	if e.Backend == "" || strings.HasPrefix(text, e.Backend+":") || strings.HasPrefix(text, "plugin ") {
+	if e.Backend == "" || strings.HasPrefix(text, e.Backend+":") || strings.HasPrefix(text, "plugin ") || strings.Contains(text, " on "+e.Backend+": ") {
 		return text // it says already what it is about
 	}
 	return e.Backend + ": " + text
@@ -126,6 +126,8 @@ func composeError(backend string, err error) error {
 		e.Err, e.Hint = fmt.Errorf("%w: %s is not installed", env.ErrNoCompose, missing.Program), missing.How()+"; or omit --env"
 	case errors.Is(err, env.ErrNoDaemon):
 		e.Hint = "start it (systemctl start docker), or get the right to use it; or omit --env"
+	case errors.Is(err, env.ErrNoFile):
+		e.Hint = "run it in a checkout of lockbench; or omit --env"
 	}
 	return e
 }

@@ -93,7 +93,7 @@ func (a *contender) waitFailed(err error) {
 	if !refused(err) && a.poll.last < 4*pollFrom || int64(now) < at || !c.waitsTold.CompareAndSwap(at, int64(now.add(tellEvery))) {
 		return
 	}
-	c.events.add(a.event(EventWaitFailed, err))
+	c.events.add(a.event(EventWaitFailed, c.wrap("wait", a.lock.name, err)))
 }
 
 // backoff makes growing pauses, each a random part of the last half.

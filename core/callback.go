@@ -26,7 +26,7 @@ func (l *Lease) holding(ctx context.Context) context.Context {
 // an end has the values of such a context, but may outlive the lease.
 //
 // Note: so may one with an end that was made by context.WithoutCancel, and nothing
-// tells it from the others. It is refused too.
+// tells it from the others.
 func (c *Client) refuseReentry(ctx context.Context, name string) error {
 	h, _ := ctx.Value(leasesOf{c}).(*holding)
 	for ; h != nil && ctx.Done() != nil; h = h.outer {

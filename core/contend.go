@@ -228,10 +228,10 @@ func (a *contender) ended(ctx context.Context) error {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
 	answer := a.lock.c.heldHere(a.lock.name, a.answer)
-	if answer != nil && !errors.Is(answer, err) {
-		return fmt.Errorf("%w: %w", err, answer)
+	if answer == nil || errors.Is(answer, err) {
+		return fmt.Errorf("%w before the store has answered", err)
 	}
-	return err
+	return fmt.Errorf("%w: %w", err, answer)
 }
 
 // heldHere adds to a refusal, or to none, that this process holds the lock.

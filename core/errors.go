@@ -26,6 +26,10 @@ var (
 // ErrReentrant: the lock is asked for with a ctx that ends with a lease of that
 // very lock, one of Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks are
 // not reentrant, so waiting could only end with that lease. Comes with ErrHeld.
+//
+// A ctx with an end of its own that was made by context.WithoutCancel from one of
+// these looks the same, and is refused too while the lease lives: work that goes on
+// after it takes a ctx from elsewhere.
 var ErrReentrant = errors.New("lock is held by its caller")
 
 // HeldError says who holds a lock, and for how long when that is known.
@@ -117,7 +121,7 @@ func (e *Error) Error() string {
 // operation and the lock ("redis: acquire \"jobs\": ..."), because it may be used
 // without this package; core may have put words of its own before that.
 func (e *Error) cause() string {
-	said, rest := "", e.Err.Error()
+	said, rest := "", once(e.Err.Error())
 	for {
 		before, after, ok := strings.Cut(rest, e.Backend+": ")
 		said += before
@@ -138,6 +142,18 @@ func (e *Error) cause() string {
 			said, rest = said+e.Backend+": ", after
 		}
 	}
+}
+
+// once is text that says once what kind of failure it is, and leaves out that a
+// request had no effect: that is for programs.
+func once(text string) string {
+	text = strings.ReplaceAll(text, driver.ErrNotSent.Error()+": ", "")
+	for _, kind := range []error{ErrUnavailable, ErrDenied} {
+		if before, after, ok := strings.Cut(text, kind.Error()+": "); ok {
+			text = before + kind.Error() + ": " + strings.ReplaceAll(after, kind.Error()+": ", "")
+		}
+	}
+	return text
 }
 
 // Unwrap returns Err.

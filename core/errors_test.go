@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/lockbench/lockbench/core/driver"
 )
 
 // An error says backend, operation and lock once, whatever its cause says.
@@ -21,7 +23,10 @@ func TestErrorSaysWhatFailedOnce(t *testing.T) {
 			`acquire "jobs" on redis: dial tcp: refused; withdrawing it: context canceled`},
 		{"acquire", "jobs", fmt.Errorf(`outcome is unknown: redis: %w; withdrawing it: redis: %w`, down, context.Canceled),
 			`acquire "jobs" on redis: outcome is unknown: dial tcp: refused; withdrawing it: context canceled`},
-		{"acquire", "jobs", errors.New(`request was not sent: redis: wait for "jobs": redis: nil`), `acquire "jobs" on redis: request was not sent: redis: nil`},
+		{"wait", "jobs", fmt.Errorf(`%w: redis: wait for "jobs": %w: %w: maxmemory`, driver.ErrNotSent, ErrUnavailable, driver.ErrNotSent),
+			`wait "jobs" on redis: backend is unavailable: maxmemory`},
+		{"check", "", fmt.Errorf("%w: a: %w: policy; b: %w: %w: policy", ErrDenied, ErrDenied, ErrDenied, driver.ErrNotSent),
+			"check on redis: backend refuses this client: a: policy; b: policy"},
 		{"acquire", "a\"\n", errors.New(`redis: acquire "a\"\n": no`), `acquire "a\"\n" on redis: no`},
 		{"check", "", errors.New("redis: check: no answer"), "check on redis: no answer"},
 		{"check", "", errors.New("redis: no answer"), "check on redis: no answer"},

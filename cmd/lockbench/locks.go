@@ -63,7 +63,8 @@ func (f *locksFlags) command(cmd *cobra.Command, do work) *cobra.Command {
 // locksTimeout bounds how long a store may be asked.
 const locksTimeout = 30 * time.Second
 
-// with opens the backend, checks that its store answers, and does the work.
+// with opens the backend, checks that its store answers, and does the work. One that
+// refuses locks for its settings may still show who holds those that there are.
 func (f *locksFlags) with(cmd *cobra.Command, args []string, do work) (err error) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), locksTimeout)
 	defer cancel()
@@ -83,10 +84,14 @@ func (f *locksFlags) with(cmd *cobra.Command, args []string, do work) (err error
 	}
 	c := core.New(b, &core.Options{Logger: log})
 	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
-	if err := b.Check(ctx); err != nil {
+	if err := b.Check(ctx); errors.Is(err, driver.ErrUnavailable) {
 		return &bench.EnvError{Backend: found.Name, Err: err, Hint: fmt.Sprintf("--target %s=ADDRESS says where the store is", found.Name)}
 	}
-	return do(ctx, c, args[1:])
+	err = do(ctx, c, args[1:])
+	if errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) {
+		return &bench.EnvError{Backend: found.Name, Err: err}
+	}
+	return err
 }
 
 // twoArgs demands a backend and a lock.

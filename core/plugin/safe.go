@@ -118,7 +118,7 @@ func fileReason(err error) error {
 // exhausted reports whether err is about what this process or this machine has
 // no more of. The text counts too: gRPC keeps no cause.
 func exhausted(err error) bool {
-	for _, cause := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
+	for _, cause := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, cause) || strings.Contains(err.Error(), cause.Error()) {
 			return true
 		}

@@ -66,6 +66,8 @@ var (
 	ErrNoCompose = errors.New("docker compose cannot be used")
 	// ErrNoDaemon: docker is installed, and its daemon does not answer.
 	ErrNoDaemon = errors.New("its daemon does not answer")
+	// ErrNoFile: the file that says what is to be started is missing.
+	ErrNoFile = errors.New("lockbench's compose.yaml is neither above the working directory nor above this program")
 	// ErrNoService: compose.yaml has no server of that backend.
 	ErrNoService = errors.New("compose.yaml has no service for")
 )
@@ -129,7 +131,7 @@ func composeFile() (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("%w: lockbench's compose.yaml is neither above the working directory nor above this program", ErrNoCompose)
+	return "", fmt.Errorf("%w: %w", ErrNoCompose, ErrNoFile)
 }
 
 // Up starts the services of a backend and returns them when all are healthy. Each

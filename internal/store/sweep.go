@@ -21,7 +21,7 @@ func (s *Store) Sweep(ctx context.Context, cfg driver.Config, prefix string) err
 	}
 	if s.sweep(ctx, cfg, prefix) != nil {
 		// The cause may quote an address with a password in it.
-		return fmt.Errorf("%s: what begins with %q could not be removed from the server: remove it by hand", s.Name, prefix)
+		return fmt.Errorf("%s: what begins with %q may be left on the server, which could not be asked: look, and remove it by hand", s.Name, prefix)
 	}
 	return nil
 }

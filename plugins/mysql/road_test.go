@@ -328,6 +328,34 @@ func TestDeadIdleConnections(t *testing.T) {
 	}
 }
 
+// TestRestedConnections forgets all connections each time that they have rested, as
+// a balancer does after a while. A lock that is free is had by one attempt.
+func TestRestedConnections(t *testing.T) {
+	s := own(t, nil)
+	r := newRoad(t, func(int) string { return s.Addr() })
+	b := open(t, mysql.Options{Address: r.at(), Connections: 40})
+	must(t, b.Check(t.Context()))
+	c := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	l, err := c.Lock("tick", &core.LockOptions{TTL: 10 * time.Second})
+	must(t, err)
+	forgotten := 0
+	for _, connections := range []int{1, 1, 20} {
+		fill(t, b, connections)
+		pause(t, 1200*time.Millisecond)
+		lanes := r.open()
+		for _, c := range lanes[forgotten:] {
+			close(c.frozen)
+		}
+		forgotten = len(lanes)
+		lease, err := l.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatalf("of %d connections that rested none answers: %v", connections, err)
+		}
+		must(t, lease.Release(t.Context()))
+	}
+}
+
 // fill has n connections made and idle, by as many statements that wait at a time.
 func fill(t *testing.T, b *mysql.Backend, n int) {
 	t.Helper()

@@ -50,6 +50,10 @@ const (
 	// changedLately how long an answer shows that the server serves: longer than a
 	// statement waits for a row.
 	answersWithin, changedLately = time.Second, 2 * time.Second
+	// restsFor is after what silence a connection is asked before it is used, and
+	// answersSoon how long its caller waits for that: a firewall or a balancer may
+	// have forgotten it, and tells nobody.
+	restsFor, answersSoon = time.Second, 250 * time.Millisecond
 	// redialFrom and redialTo are the pauses after dials that failed.
 	redialFrom, redialTo = 5 * time.Millisecond, 100 * time.Millisecond
 )
@@ -112,6 +116,10 @@ func (p *Pool) Ready() bool {
 // take returns a connection that has the caller's place in slots.
 func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) {
 	s, back, err := p.pop()
+	if s != nil && time.Since(s.heard) > restsFor && !p.answers(ctx, s) {
+		p.Question(time.Now().Add(-restsFor))
+		s, back, err = p.pop()
+	}
 	if err != nil {
 		<-slots
 		return nil, err
@@ -121,6 +129,50 @@ func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) 
 	}
 	s.slots = slots
 	return s, nil
+}
+
+// answers asks s, which the pool has given out. It returns false when that does not
+// say soon that it would serve: then it is the pool's again, which keeps it if
+// that comes late.
+func (p *Pool) answers(ctx context.Context, s *Session) bool {
+	answered, gone := make(chan error), make(chan struct{})
+	ends := time.NewTimer(answersSoon)
+	defer ends.Stop()
+	started := p.spawn(func() {
+		bounded, cancel := context.WithTimeout(context.Background(), answersWithin)
+		defer cancel()
+		select {
+		case answered <- s.Ask(bounded):
+		case <-gone:
+			p.putBack(s)
+		}
+	})
+	if !started {
+		p.putBack(s)
+		return false
+	}
+	select {
+	case err := <-answered:
+		if err == nil {
+			return true
+		}
+		p.putBack(s)
+	case <-ends.C:
+		close(gone)
+	case <-ctx.Done():
+		close(gone)
+	}
+	return false
+}
+
+// putBack is Put for a connection without a place.
+func (p *Pool) putBack(s *Session) {
+	p.mu.Lock()
+	p.busy--
+	p.mu.Unlock()
+	if back := p.keep(s); back != nil {
+		close(back)
+	}
 }
 
 // pop returns the connection used last that is usable. When all are in use it returns a
