@@ -24,59 +24,40 @@ type Named struct {
 
 // Scenarios are what a plan measures.
 func Scenarios() []Named {
-	var out []Named
-	for _, s := range scenario.All() {
-		out = append(out, Named{s.Name, s.Doc})
-	}
-	return out
+	return named(scenario.All(), func(s scenario.Scenario) Named { return Named{s.Name, s.Doc} })
 }
 
 // Modes are the ways in which leaders end in scenario takeover.
 func Modes() []Named {
-	var out []Named
-	for _, m := range scenario.Modes() {
-		out = append(out, Named{m, scenario.ModeDoc(m)})
-	}
-	return out
+	return named(scenario.Modes(), func(mode string) Named { return Named{mode, scenario.ModeDoc(mode)} })
 }
 
 // Baselines are libraries to compare with.
 func Baselines() []Named {
-	var out []Named
-	for _, b := range baseline.All() {
-		out = append(out, Named{b.Name, b.Doc})
-	}
-	return out
+	return named(baseline.All(), func(b baseline.Baseline) Named { return Named{b.Name, b.Doc} })
 }
 
 // TableFaults are the faults of the table.
-func TableFaults() []Named {
-	var out []Named
-	for _, f := range fault.All() {
-		out = append(out, Named{f.Name, f.Does})
-	}
-	return out
-}
+func TableFaults() []Named { return named(fault.All(), nameOfFault) }
 
 // Actions are what schedules are drawn from.
-func Actions() []Named {
-	var out []Named
-	for _, a := range explore.Actions() {
-		out = append(out, Named{a.Name, a.DoesTo("a " + string(a.On))})
-	}
-	return out
-}
+func Actions() []Named { return named(explore.Actions(), nameOfAction) }
 
 // Reproducers are those that lockbench carries.
 func Reproducers() []Named {
 	kept, _ := explore.Kept() // a test reads them all
-	return namedReproducers(kept)
+	return named(kept, nameOfReproducer)
 }
 
-func namedReproducers(all []explore.Reproducer) []Named {
+func nameOfFault(f fault.Fault) Named     { return Named{f.Name, f.Does} }
+func nameOfAction(a explore.Action) Named { return Named{a.Name, a.DoesTo("a " + string(a.On))} }
+
+func nameOfReproducer(r explore.Reproducer) Named { return Named{r.Name, r.Finding} }
+
+func named[T any](all []T, name func(T) Named) []Named {
 	var out []Named
-	for _, r := range all {
-		out = append(out, Named{r.Name, r.Finding})
+	for _, one := range all {
+		out = append(out, name(one))
 	}
 	return out
 }
@@ -89,26 +70,21 @@ func Names() *Outcome {
 // list names the faults, actions and reproducers that the plan chooses, and that
 // its backends know.
 func (p FaultsPlan) list() (*Outcome, error) {
-	var faults, actions []Named
-	for _, f := range p.faults() {
-		if p.concerns(func(b string) bool { return store.Of(b).Concerns(f) && store.Of(b).Fits(f) == "" }) {
-			faults = append(faults, Named{f.Name, f.Does})
-		}
+	concerns := func(known func(backend string) bool) bool {
+		return len(p.Backends) == 0 || slices.ContainsFunc(p.Backends, known)
 	}
-	known, _ := explore.Chosen(p.actions()) // these are all known
-	for _, a := range known {
-		if p.concerns(a.KnownFor) {
-			actions = append(actions, Named{a.Name, a.DoesTo("a " + string(a.On))})
-		}
-	}
+	faults := slices.DeleteFunc(p.faults(), func(f fault.Fault) bool {
+		return !concerns(func(b string) bool { return store.Of(b).Concerns(f) && store.Of(b).Fits(f) == "" })
+	})
+	actions, _ := explore.Chosen(p.actions()) // these are all known
+	actions = slices.DeleteFunc(actions, func(a explore.Action) bool { return !concerns(a.KnownFor) })
 	p.Replay = []string{"all"}
 	reproducers, _ := p.reproducers() // that there is none is no error here
-	return listing(list{"faults of the table", faults}, list{"actions of a search", actions}, list{"reproducers to replay", namedReproducers(reproducers)}), nil
-}
-
-// concerns reports whether something is known for a backend of the plan.
-func (p FaultsPlan) concerns(known func(backend string) bool) bool {
-	return len(p.Backends) == 0 || slices.ContainsFunc(p.Backends, known)
+	return listing(
+		list{"faults of the table", named(faults, nameOfFault)},
+		list{"actions of a search", named(actions, nameOfAction)},
+		list{"reproducers to replay", named(reproducers, nameOfReproducer)},
+	), nil
 }
 
 // list is of names that belong together.

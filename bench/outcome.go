@@ -89,9 +89,6 @@ func IsUsage(err error) bool {
 	return errors.As(err, &usage) || errors.Is(err, record.ErrNotEmpty) || errors.Is(err, record.ErrNotAFolder) || errors.Is(err, record.ErrLater)
 }
 
-// errNothing is the end of a run that shows nothing.
-func errNothing() error { return &InvalidError{errors.New("invalid run: nothing was granted")} }
-
 func orInterrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ErrInterrupted
@@ -114,18 +111,24 @@ func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	if r.cells == 0 || err != nil && r.verdict.Granted() == 0 {
 		shown, err = nil, orInterrupted(ctx, err)
 	}
-	if n := r.verdict.Unsafe(); n > 0 {
-		return shown, errors.Join(fmt.Errorf("%w: %d in %d grants", ErrUnsafe, n, r.verdict.Granted()), err)
+	if err = ended(r.interrupted, r.verdict.Unsafe(), r.verdict.Granted(), err); err == nil {
+		err = invalid(r.verdict)
 	}
+	return shown, err
+}
+
+// ended is what the end of a run means that has seen so many violations and grants. A
+// violation comes first.
+func ended(interrupted bool, violations, grants int, err error) error {
 	switch {
-	case r.interrupted:
-		return shown, ErrInterrupted
-	case err != nil:
-		return shown, err
-	case r.cells == 0 || r.verdict.Granted() == 0:
-		return shown, errNothing()
+	case violations > 0:
+		return errors.Join(fmt.Errorf("%w: %d in %d grants", ErrUnsafe, violations, grants), err)
+	case interrupted:
+		return ErrInterrupted
+	case err == nil && grants == 0:
+		return &InvalidError{errors.New("invalid run: nothing was granted")}
 	}
-	return shown, invalid(r.verdict)
+	return err
 }
 
 // invalid is the error of a verdict that leaves cells open.

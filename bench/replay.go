@@ -58,6 +58,8 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 			if one.Now, err = explore.Play(ctx, r, b, explore.Options{}, runs); err != nil && ctx.Err() == nil {
 				one.Failure = err.Error()
 				errs = append(errs, fmt.Errorf("%s: %w", r.Name, err))
+			} else if one.Now.Grants == 0 {
+				errs = append(errs, &InvalidError{fmt.Errorf("%s: nothing was granted", r.Name)})
 			}
 			all = append(all, one)
 		}
@@ -70,7 +72,12 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 	} else if err := writeReproducers(p.Out, all); err != nil {
 		return nil, err
 	}
-	return &Outcome{text: func(w io.Writer) error { return writePlayed(w, all) }, data: all}, verdictOfPlayed(ctx, all, errors.Join(errs...))
+	shown, grants := 0, 0
+	for _, one := range all {
+		shown += one.Now.Shown
+		grants += one.Now.Grants
+	}
+	return &Outcome{text: func(w io.Writer) error { return writePlayed(w, all) }, data: all}, ended(ctx.Err() != nil, shown, grants, errors.Join(errs...))
 }
 
 // reproducers are those that the plan names, of its backends and with its actions.
@@ -152,26 +159,5 @@ func writePlayed(w io.Writer, all []played) error {
 		}
 	}
 	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// verdictOfPlayed turns what was played into an error. A violation comes first.
-func verdictOfPlayed(ctx context.Context, all []played, err error) error {
-	shown, runs, ungranted := 0, 0, 0
-	for _, one := range all {
-		shown += one.Now.Shown
-		runs += one.Now.Runs
-		if one.Now.Grants == 0 {
-			ungranted++
-		}
-	}
-	switch {
-	case shown > 0:
-		return errors.Join(fmt.Errorf("%w: %d of %d runs", ErrUnsafe, shown, runs), err)
-	case ctx.Err() != nil:
-		return ErrInterrupted
-	case err == nil && ungranted > 0:
-		return errNothing()
-	}
 	return err
 }

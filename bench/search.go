@@ -83,28 +83,12 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 	if len(found) == 0 {
 		return nil, orInterrupted(ctx, err)
 	}
-	return &Outcome{text: func(w io.Writer) error { return writeFound(w, found) }, data: found}, verdictOf(ctx, found, err)
-}
-
-// verdictOf turns what was found into an error. A violation comes first.
-func verdictOf(ctx context.Context, found []explore.Found, err error) error {
-	reproducers, left, grants := 0, 0, 0
+	violations, grants := 0, 0
 	for _, one := range found {
-		reproducers += len(one.Reproducers)
-		left += len(one.Left)
+		violations += len(one.Reproducers) + len(one.Left)
 		grants += one.Grants
 	}
-	switch {
-	case reproducers > 0:
-		return errors.Join(fmt.Errorf("%w: %d reproducers in %d grants", ErrUnsafe, reproducers, grants), err)
-	case left > 0:
-		return errors.Join(fmt.Errorf("%w: %d things were left, or have grown", ErrUnsafe, left), err)
-	case ctx.Err() != nil:
-		return ErrInterrupted
-	case err == nil && grants == 0:
-		return errNothing()
-	}
-	return err
+	return &Outcome{text: func(w io.Writer) error { return writeFound(w, found) }, data: found}, ended(ctx.Err() != nil, violations, grants, err)
 }
 
 func writeFound(w io.Writer, found []explore.Found) error {
