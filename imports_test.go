@@ -101,10 +101,16 @@ var rules = []rule{
 		because: "processes, connections and clocks break alike under any store: tests of plugins use the kit, too",
 	},
 	{
-		dirs:    []string{"internal/store"},
-		forbid:  []string{module + "bench", module + "internal/", module + "core/plugin"},
-		allow:   append([]string{module + "internal/claim", module + "internal/env", module + "internal/fault", module + "internal/inject", module + "internal/ports", module + "internal/store"}, shared...),
-		because: "everything asks what is known of a store, so that knows nobody who asks",
+		dirs:    []string{"internal/servers"},
+		forbid:  []string{module},
+		allow:   append([]string{module + "core/driver", module + "core/fence", module + "internal/claim", module + "internal/inject", module + "internal/ports", module + "internal/servers"}, shared...),
+		because: "benchmark and tests of plugins ask servers, which know nobody who asks, and no backend's library",
+	},
+	{
+		dirs:    []string{"core", "plugins", "!plugins/internal/backendtest", "!plugins/etcd/internal/clustertest"}, // tests alone import these two
+		forbid:  []string{module + "bench", module + "cmd", module + "internal/"},
+		allow:   append([]string{module + "internal/ports"}, shared...), // of which plugintest takes some
+		because: "what applications ship knows nothing of what measures and breaks it",
 	},
 	{
 		dirs:    []string{"internal/load"},

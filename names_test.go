@@ -16,18 +16,17 @@ import (
 // storeNames are the backends whose names are no words of any other meaning.
 var storeNames = regexp.MustCompile(`(?i)redis|redlock|mysql|mariadb|etcd`)
 
-// namesStores are the files of the bench, besides those of internal/store, that may
+// namesStores are the files of the bench, besides those of internal/servers, that may
 // name a backend, by the beginning of their path, with the reason.
 var namesStores = map[string]string{
 	"internal/baseline/":       "a baseline is another library for the server of one backend",
 	"internal/safety/planted/": "it is a backend, with bugs",
-	"internal/env/":            "it starts programs, which have the names of their products",
 	"internal/claim/":          "it has a file of what each backend does not promise",
 	"internal/explore/doc.go":  "titles of works",
 	"internal/configtest/":     "it has addresses in the form of each backend",
 }
 
-// TestStoresAreNamedOnce: everything else asks package internal/store.
+// TestStoresAreNamedOnce: everything else asks package internal/servers/kinds.
 func TestStoresAreNamedOnce(t *testing.T) {
 	for _, dir := range []string{"bench", "cmd", "internal"} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -47,19 +46,19 @@ func TestStoresAreNamedOnce(t *testing.T) {
 	}
 }
 
-// namedIn calls found for what a file of Go names. In internal/store and in commands,
+// namedIn calls found for what a file of Go names. In internal/servers and in commands,
 // whose help has examples, that is a text which is the name of a backend; its own
-// file has it. Elsewhere it is any text, identifier, import or comment.
+// folder has it. Elsewhere it is any text, identifier, import or comment.
 func namedIn(path string, source any, found func(name string)) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments)
 	if err != nil {
 		return err
 	}
-	if lenient := strings.HasPrefix(path, "internal/store/") || strings.HasPrefix(path, "cmd/"); lenient {
+	if lenient := strings.HasPrefix(path, "internal/servers/") || strings.HasPrefix(path, "cmd/"); lenient {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
 				name, _ := strconv.Unquote(text.Value) // the parser has read it
-				if slices.Contains([]string{"redis", "redlock", "mysql", "etcd"}, name) && filepath.Base(path) != name+".go" {
+				if slices.Contains([]string{"redis", "redlock", "mysql", "etcd"}, name) && filepath.Base(filepath.Dir(path)) != name {
 					found(name)
 				}
 			}
@@ -99,8 +98,8 @@ func TestStoreNamesAreFound(t *testing.T) {
 		{"bench/run.go", `package bench; var redisFloor = backend == "etcd" // as on redlock`, 3},
 		{"bench/run.go", `package bench; import _ "github.com/redis/go-redis/v9"`, 1},
 		{"bench/run.go", `package bench; var floor = backend == "one"`, 0},
-		{"internal/store/etcd.go", `package store; var a, b = "etcd", "mysql"`, 1},
-		{"internal/store/servers.go", `package store; var mysqlKind = "redis-ping" // of redis`, 0},
+		{"internal/servers/etcd/etcd.go", `package etcd; var a, b = "etcd", "mysql"`, 1},
+		{"internal/servers/kind.go", `package servers; var mysqlKind = "redis-ping" // of redis`, 0},
 		{"cmd/lockbench/run.go", `package main; var a, b = "lockbench run --backends redis", "redis"`, 1},
 	} {
 		count := 0

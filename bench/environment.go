@@ -9,8 +9,8 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // EnvError is a server or plugin that cannot be used. It names the cause and
@@ -45,7 +45,7 @@ func Environments() []string { return []string{EnvLocal, EnvCompose} }
 type environment struct {
 	name    string
 	kept    map[string]driver.Config // servers of "lockbench env up", by backend
-	compose *env.Compose             // nil without containers
+	compose *servers.Compose         // nil without containers
 }
 
 // openEnvironment chooses where servers run. Without a name they are those that
@@ -57,7 +57,7 @@ func openEnvironment(ctx context.Context, name string, kept *Kept) (e *environme
 		e = &environment{name: kept.Env, kept: kept.Servers}
 	}
 	if e.name == EnvCompose {
-		if e.compose, err = env.NewCompose(ctx); err != nil {
+		if e.compose, err = servers.NewCompose(ctx); err != nil {
 			return nil, composeError("", err)
 		}
 	}
@@ -66,14 +66,14 @@ func openEnvironment(ctx context.Context, name string, kept *Kept) (e *environme
 
 // start is [StartServers] in this environment. It takes kept servers where
 // there are some of the backend.
-func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (*store.Servers, error) {
+func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (*servers.Set, error) {
 	if cfg, ok := e.kept[found.Name]; ok {
-		return &store.Servers{Config: cfg}, nil
+		return &servers.Set{Config: cfg}, nil
 	}
-	if e.name != EnvCompose || store.Of(found.Name).InHost() {
+	if e.name != EnvCompose || kinds.Of(found.Name).InHost() {
 		return StartServers(ctx, found, durable)
 	}
-	s, err := store.Of(found.Name).Up(ctx, e.compose, found.Path, durable)
+	s, err := kinds.Of(found.Name).Up(ctx, e.compose, found.Path, durable)
 	if err != nil {
 		return nil, composeError(found.Name, err)
 	}
@@ -83,15 +83,15 @@ func (e *environment) start(ctx context.Context, found plugin.Found, durable boo
 // StartServers starts the throwaway servers of the backend whose plugin was
 // found, in processes, and lets them serve. Of products that can do without
 // durability, the others are faster.
-func StartServers(ctx context.Context, found plugin.Found, durable bool) (*store.Servers, error) {
-	if !store.Known(found.Name) {
+func StartServers(ctx context.Context, found plugin.Found, durable bool) (*servers.Set, error) {
+	if !kinds.Of(found.Name).Known() {
 		return nil, &EnvError{
 			Backend: found.Name,
 			Err:     errors.New("lockbench has no throwaway server for it"),
 			Hint:    fmt.Sprintf("name one of yours: --target %s=ADDRESS", found.Name),
 		}
 	}
-	s, err := store.Of(found.Name).Start(ctx, found.Path, durable)
+	s, err := kinds.Of(found.Name).Start(ctx, found.Path, durable)
 	if err != nil {
 		return nil, serverError(found.Name, err)
 	}
@@ -99,7 +99,7 @@ func StartServers(ctx context.Context, found plugin.Found, durable bool) (*store
 }
 
 // admitted lets servers serve.
-func admitted(ctx context.Context, backend string, s *store.Servers) (*store.Servers, error) {
+func admitted(ctx context.Context, backend string, s *servers.Set) (*servers.Set, error) {
 	if err := s.Admit(ctx); err != nil {
 		return nil, errors.Join(&EnvError{Backend: backend, Err: err}, s.Close())
 	}
@@ -108,7 +108,7 @@ func admitted(ctx context.Context, backend string, s *store.Servers) (*store.Ser
 
 func serverError(backend string, err error) error {
 	e := &EnvError{Backend: backend, Err: err}
-	var missing *env.NotInstalledError
+	var missing *servers.NotInstalledError
 	if errors.As(err, &missing) {
 		e.Err = fmt.Errorf("%s is not installed", missing.Program)
 		e.Hint = missing.How() + fmt.Sprintf("; or name a server of yours: --target %s=ADDRESS", backend)
@@ -118,15 +118,15 @@ func serverError(backend string, err error) error {
 
 func composeError(backend string, err error) error {
 	e := &EnvError{Backend: backend, Err: err, Hint: "docker's daemon must reach a registry, or have the images of scripts/images; or omit --env"}
-	var missing *env.NotInstalledError
+	var missing *servers.NotInstalledError
 	switch {
-	case errors.Is(err, env.ErrNoService):
+	case errors.Is(err, servers.ErrNoService):
 		e.Hint = fmt.Sprintf("name a server of yours: --target %s=ADDRESS", backend)
 	case errors.As(err, &missing):
-		e.Err, e.Hint = fmt.Errorf("%w: %s is not installed", env.ErrNoCompose, missing.Program), missing.How()+"; or omit --env"
-	case errors.Is(err, env.ErrNoDaemon):
+		e.Err, e.Hint = fmt.Errorf("%w: %s is not installed", servers.ErrNoCompose, missing.Program), missing.How()+"; or omit --env"
+	case errors.Is(err, servers.ErrNoDaemon):
 		e.Hint = "start it (systemctl start docker), or get the right to use it; or omit --env"
-	case errors.Is(err, env.ErrNoFile):
+	case errors.Is(err, servers.ErrNoFile):
 		e.Hint = "run it in a checkout of lockbench; or omit --env"
 	}
 	return e

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/safety"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // FaultsMode is what is done with faults.
@@ -172,7 +172,7 @@ func (p FaultsPlan) folder(ctx context.Context, m record.Manifest, scenario stri
 func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []safety.Backend, m record.Manifest, err error) {
 	plan := Plan{Backends: p.Backends, Config: p.Config, PluginDirs: p.PluginDirs, TTL: safety.TTL}
 	for _, name := range p.Backends {
-		if served && !store.Known(name) {
+		if served && !kinds.Of(name).Known() {
 			return nil, m, usagef("lockbench has no throwaway servers for %s", name)
 		}
 	}
@@ -188,7 +188,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []safety.
 	m.Plan = record.Plan{Seed: p.Seed, Hosts: []int{1}, TTLms: safety.TTL.Milliseconds(), MTLS: p.MTLS, Quick: p.Quick, Env: EnvLocal}
 	binaries := map[string]string{}
 	for _, d := range described {
-		if served && !store.Known(d.Name) {
+		if served && !kinds.Of(d.Name).Known() {
 			continue
 		}
 		claims := d.says.Properties

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/scenario"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // Named is something that a flag takes by its name.
@@ -74,7 +74,7 @@ func (p FaultsPlan) list() (*Outcome, error) {
 		return len(p.Backends) == 0 || slices.ContainsFunc(p.Backends, known)
 	}
 	faults := slices.DeleteFunc(p.faults(), func(f fault.Fault) bool {
-		return !concerns(func(b string) bool { return store.Of(b).Concerns(f) && store.Of(b).Fits(f) == "" })
+		return !concerns(func(b string) bool { return f.Fits(kinds.Of(b)) == "" })
 	})
 	actions, _ := explore.Chosen(p.actions()) // these are all known
 	actions = slices.DeleteFunc(actions, func(a explore.Action) bool { return !concerns(a.KnownFor) })

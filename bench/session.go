@@ -18,11 +18,12 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/baseline"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+	"github.com/lockbench/lockbench/internal/servers/memory"
 	"github.com/lockbench/lockbench/internal/similar"
-	"github.com/lockbench/lockbench/internal/store"
 )
 
 // session is everything that is open while a plan is run.
@@ -30,12 +31,12 @@ type session struct {
 	plan        Plan
 	log         *slog.Logger
 	environment *environment
-	servers     env.Nodes
+	servers     servers.Nodes
 	subjects    []*subject
 	backends    []string
 	baselines   []string
 	skipped     []string
-	counters    []*store.Counter
+	counters    []*servers.Counter
 	company     *core.Client // by which this part meets the others; nil without any
 	notes       []string
 	findings    []string
@@ -121,7 +122,7 @@ func (s *session) sweep(ctx context.Context) error {
 			prefixes = append(prefixes, baseline.Prefix(own.Name))
 		}
 		for _, prefix := range prefixes {
-			errs = append(errs, store.Of(own.Name).Sweep(ctx, own.config, prefix))
+			errs = append(errs, kinds.Of(own.Name).Sweep(ctx, own.config, prefix))
 		}
 	}
 	return errors.Join(errs...)
@@ -178,13 +179,14 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 // openCounter connects to the counters of a backend's servers, when a scenario
 // wants them. Servers that do not say are a line in the report.
 func (s *session) openCounter(ctx context.Context, sub *subject, cfg driver.Config) {
-	if !slices.Contains(s.plan.Scenarios, "contend") {
+	open := kinds.Of(sub.Name).Counter
+	if open == nil || !slices.Contains(s.plan.Scenarios, "contend") {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	counter, err := store.Of(sub.Name).Counter(cfg)
-	if counter != nil {
+	counter, err := open(cfg)
+	if err == nil {
 		s.counters = append(s.counters, counter)
 		_, err = counter.Read(ctx)
 	}
@@ -213,7 +215,7 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 		s.subjects = append(s.subjects, sub)
 		s.baselines = append(s.baselines, name)
 	}
-	floor := store.Of(of.Name).Floor
+	floor := kinds.Of(of.Name).Floor
 	if floor == nil {
 		return nil
 	}
@@ -228,8 +230,8 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 // openFloors adds the floor of the process boundary, for which the plugin must be
 // there that asks nobody else.
 func (s *session) openFloors(ctx context.Context) error {
-	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == store.InPlugin }) {
-		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no "+store.InPlugin+" plugin")
+	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == memory.Kind.Name }) {
+		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no "+memory.Kind.Name+" plugin")
 		return nil
 	}
 	floor, err := s.pluginFloor(ctx)

@@ -19,7 +19,8 @@ import (
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/scenario"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/memory"
 )
 
 const (
@@ -41,7 +42,7 @@ type subject struct {
 	names  []string // of locks, made as they are needed
 	series int64    // keeps the names of two builds apart
 	// counter counts the commands of its servers; nil when they do not count.
-	counter *store.Counter
+	counter *servers.Counter
 	// address is that of its server as configured: it may hold a password.
 	address string
 	host    host.Spec // to start processes with; zero for a floor
@@ -63,14 +64,14 @@ func (s *subject) notAcrossProcesses() string {
 
 // commands reads the counter; it is nil without one. What libraries have sent
 // is not known.
-func (s *subject) commands() func(ctx context.Context) (store.Served, error) {
+func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	if s.counter == nil {
 		return nil
 	}
 	if s.Kind == record.KindPlugin {
 		return s.counter.Read
 	}
-	return func(ctx context.Context) (store.Served, error) {
+	return func(ctx context.Context) (servers.Served, error) {
 		served, err := s.counter.Read(ctx)
 		served.Sent, served.Busy = math.NaN(), math.NaN()
 		return served, err
@@ -163,7 +164,7 @@ const floorPluginCall = "plugin-call"
 // pluginFloor is a call to a plugin that finds nothing in itself: the price of the
 // process boundary.
 func (s *session) pluginFloor(ctx context.Context) (*subject, error) {
-	b, err := s.open(ctx, store.InPlugin, "", driver.Config{})
+	b, err := s.open(ctx, memory.Kind.Name, "", driver.Config{})
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +179,7 @@ func (s *session) pluginFloor(ctx context.Context) (*subject, error) {
 }
 
 // storeFloor is the floor of a store.
-func storeFloor(f *store.Floor, cfg driver.Config) (*subject, error) {
+func storeFloor(f *servers.Floor, cfg driver.Config) (*subject, error) {
 	call, end, err := f.Open(cfg)
 	if err != nil {
 		return nil, &EnvError{Backend: f.Name, Err: err}

@@ -9,12 +9,12 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 	"github.com/lockbench/lockbench/internal/similar"
-	"github.com/lockbench/lockbench/internal/store"
 )
 
 // takeoverName is the scenario that has modes, candidates and a tick.
@@ -46,7 +46,7 @@ func (p Plan) checkTakeover() error {
 // keepsData reports whether the throwaway server of a backend has to keep its
 // data when it is started again: a leader that it forgot would be one of two.
 func (p Plan) keepsData(backend string) bool {
-	return store.Of(backend).Forgets && slices.Contains(p.Modes, "server-restart")
+	return kinds.Of(backend).Forgets && slices.Contains(p.Modes, "server-restart")
 }
 
 // ttlFor is the TTL for a backend. Takeover alone, where it is varied down to
@@ -99,7 +99,7 @@ func (c cell) label() string {
 // harmed is the server that may be harmed: one of several, the same all the time,
 // because one that was restarted may have no vote for a while, and with three of
 // five in that nobody could lead. It is nil without servers of ours.
-func harmed(s *store.Servers) scenario.Server {
+func harmed(s *servers.Set) scenario.Server {
 	switch {
 	case len(s.All) > 0:
 		return localServer{s.All[rand.IntN(len(s.All))]}
@@ -110,6 +110,6 @@ func harmed(s *store.Servers) scenario.Server {
 }
 
 // localServer is started again with what it keeps.
-type localServer struct{ *env.Server }
+type localServer struct{ *servers.Server }
 
 func (s localServer) Start(ctx context.Context) error { return s.Server.Start(ctx, s.Keeps()) }

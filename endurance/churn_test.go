@@ -8,9 +8,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/explore"
-	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // TestChurn kills plugins and hosts while the others acquire, release and
@@ -19,7 +19,7 @@ import (
 func TestChurn(t *testing.T) {
 	each(t, func(t *testing.T, w system, binary string, _ driver.Config) {
 		s := churn(w.name)
-		if store.Of(w.name).Lacks[fault.CapRival] != "" {
+		if kinds.Of(w.name).Lacks[servers.CapRival] != "" {
 			t.Skip("a store that dies with its plugin has one host, and nothing to be killed")
 		}
 		d, err := plugin.Describe(t.Context(), binary)
@@ -47,7 +47,7 @@ func churn(backend string) explore.Schedule {
 		return explore.Bounds{explore.Duration(least), explore.Duration(most)}
 	}
 	s := explore.Schedule{
-		Backend: backend, Setting: store.Of(backend).Settings[0].Name, Seed: 1, Length: explore.Duration(6 * time.Second),
+		Backend: backend, Setting: kinds.Of(backend).Settings[0].Name, Seed: 1, Length: explore.Duration(6 * time.Second),
 		Groups: []explore.Group{
 			{Kind: host.KindLock, Names: 4, TTL: explore.Duration(5 * time.Second), Limit: times(10*time.Second, 10*time.Second), Hold: times(0, time.Second)},
 			{Kind: host.KindLead, Names: 1, TTL: explore.Duration(5 * time.Second), Limit: times(time.Minute, time.Minute), Hold: times(time.Second, 2*time.Second)},

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -53,9 +53,9 @@ func each(t *testing.T, f func(t *testing.T, w system, binary string, cfg driver
 }
 
 // keep closes a server at the end of the test.
-func keep(t testing.TB, name string, s *env.Server, err error) *env.Server {
+func keep(t testing.TB, name string, s *servers.Server, err error) *servers.Server {
 	t.Helper()
-	env.Keep(t, name, s, err)
+	servers.Keep(t, name, s, err)
 	return s
 }
 

@@ -8,11 +8,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 )
 
 func startEtcd(t testing.TB) driver.Config {
-	s, err := env.StartEtcd(t.Context(), nil)
+	s, err := etcdserver.Start(t.Context(), nil)
 	return driver.Config{"address": keep(t, "etcd", s, err).Addr(), "prefix": "endurance/"}
 }
 

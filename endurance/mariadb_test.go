@@ -14,8 +14,9 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 )
 
 // pair is a primary of MariaDB with a replica, behind one address.
@@ -26,7 +27,7 @@ type pair struct {
 
 // node is one server of a pair, with a connection that may do everything.
 type node struct {
-	*env.Server
+	*servers.Server
 	db *sql.DB
 }
 
@@ -37,14 +38,14 @@ const applicant = "applicant"
 func startPair(t *testing.T) *pair {
 	t.Helper()
 	start := func(id int) *node {
-		s, err := env.StartMariaDB(t.Context(), &env.MariaDBOptions{
+		s, err := mysqlserver.Start(t.Context(), &mysqlserver.Options{
 			Args: []string{"--log-bin", fmt.Sprintf("--server-id=%d", id)},
 			SQL: []string{
 				"CREATE USER IF NOT EXISTS " + applicant + " IDENTIFIED BY 'of-the-hosts'",
 				"GRANT ALL ON lockbench.* TO " + applicant,
 			},
 		})
-		db, failed := sql.Open("mysql", env.MariaDBAddress(keep(t, "mysql", s, err)))
+		db, failed := sql.Open("mysql", mysqlserver.Address(keep(t, "mysql", s, err)))
 		if failed != nil {
 			t.Fatal(failed)
 		}

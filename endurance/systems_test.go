@@ -13,7 +13,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 var systems = []system{
@@ -28,14 +30,14 @@ func optionsOf(binary string, cfg driver.Config) *plugin.Options {
 }
 
 func startRedis(t testing.TB) driver.Config {
-	s, err := env.StartRedis(t.Context(), nil)
+	s, err := redisserver.Start(t.Context(), nil)
 	return driver.Config{"address": keep(t, "redis", s, err).Addr(), "prefix": "endurance:"}
 }
 
 // startRedlock gives five nodes on two cores more time than a node needs.
 func startRedlock(t testing.TB) driver.Config {
-	nodes, err := env.StartRedisNodes(t.Context(), 5, nil)
-	env.Keep(t, "redis", nodes, err)
+	nodes, err := redisserver.StartNodes(t.Context(), 5, nil)
+	servers.Keep(t, "redis", nodes, err)
 	if err := nodes.Init(t.Context(), plugintest.Build(t, "../plugins/redlock/lockplugin-redlock")); err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +62,8 @@ func nodeKeys(t *testing.T, cfg driver.Config) []string {
 }
 
 func startMariaDB(t testing.TB) driver.Config {
-	s, err := env.StartMariaDB(t.Context(), nil)
-	return driver.Config{"address": env.MariaDBAddress(keep(t, "mysql", s, err)), "prefix": "endurance_"}
+	s, err := mysqlserver.Start(t.Context(), nil)
+	return driver.Config{"address": mysqlserver.Address(keep(t, "mysql", s, err)), "prefix": "endurance_"}
 }
 
 // mariaRows are the rows that are held or waited for. A free row keeps its

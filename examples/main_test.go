@@ -15,7 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // long reports whether the tests are to run as long as the figures in the READMEs.
@@ -66,23 +69,23 @@ func start(t *testing.T, backend string) system {
 	var config string
 	switch backend {
 	case "redis":
-		s, err := env.StartRedis(ctx, nil)
-		env.Keep(t, backend, s, err)
+		s, err := redisserver.Start(ctx, nil)
+		servers.Keep(t, backend, s, err)
 		config = "address=" + s.Addr()
 	case "redlock":
-		nodes, err := env.StartRedisNodes(ctx, 5, nil)
-		env.Keep(t, backend, nodes, err)
+		nodes, err := redisserver.StartNodes(ctx, 5, nil)
+		servers.Keep(t, backend, nodes, err)
 		config = "address=" + nodes.Addr() + "\nnode_timeout=100ms"
 		if err := nodes.Init(ctx, filepath.Join(plugins, "lockplugin-redlock"), "node_timeout=100ms"); err != nil {
 			t.Fatal(err)
 		}
 	case "mysql":
-		s, err := env.StartMariaDB(ctx, nil)
-		env.Keep(t, backend, s, err)
-		config = "address=" + env.MariaDBAddress(s)
+		s, err := mysqlserver.Start(ctx, nil)
+		servers.Keep(t, backend, s, err)
+		config = "address=" + mysqlserver.Address(s)
 	case "etcd":
-		s, err := env.StartEtcd(ctx, nil)
-		env.Keep(t, backend, s, err)
+		s, err := etcdserver.Start(ctx, nil)
+		servers.Keep(t, backend, s, err)
 		config = "address=" + s.Addr()
 	}
 	file := filepath.Join(t.TempDir(), "config")

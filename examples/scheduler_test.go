@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // every is the interval of the ticks in these tests: the job of a killed runner
@@ -139,8 +140,8 @@ func TestSchedulerInOneProcess(t *testing.T) {
 // the test, so that it runs for certain when the other's output is looked at.
 func TestSchedulerAndItsStore(t *testing.T) {
 	t.Parallel()
-	server, err := env.StartRedis(t.Context(), nil)
-	env.Keep(t, "redis", server, err)
+	server, err := redisserver.Start(t.Context(), nil)
+	servers.Keep(t, "redis", server, err)
 	w := system{"redis", []string{"--backend", "redis", "--address", server.Addr(), "--plugin-dir", plugins}}
 	ttl := 2 * every
 	args := []string{"--every", every.String(), "--ttl", ttl.String(), "--takes", "1h"}

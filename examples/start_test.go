@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // step is a block of commands of docs/start.md, or the mention of a file that its
@@ -20,8 +21,8 @@ var step = regexp.MustCompile("(?s)```sh\n(.*?)```|goes into\\s+`([^`]+)`")
 // of Redis is another, because the usual port may be somebody's. The commands for a
 // release have a directory of their own, where this checkout stands for it.
 func TestStart(t *testing.T) {
-	server, err := env.StartRedis(t.Context(), nil)
-	env.Keep(t, "redis", server, err)
+	server, err := redisserver.Start(t.Context(), nil)
+	servers.Keep(t, "redis", server, err)
 	download(t)
 	text := read(t, "../docs/start.md")
 	files := map[string]string{

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/internal/conform"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 type conformFlags struct {
@@ -90,7 +90,7 @@ func (f *conformFlags) run(ctx context.Context, nameOrPath string, progress *pro
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout)
 			defer cancel()
-			err = errors.Join(err, store.Of(found.Name).Sweep(ctx, cfg, prefix))
+			err = errors.Join(err, kinds.Of(found.Name).Sweep(ctx, cfg, prefix))
 		}()
 	}
 	return f.suite(ctx, o, progress, stdout)

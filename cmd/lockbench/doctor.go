@@ -11,8 +11,8 @@ import (
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 func envDoctorCommand() *cobra.Command {
@@ -63,7 +63,7 @@ func examine(ctx context.Context, dirs []string, format string, w io.Writer) err
 		}
 		parts = append(parts, p)
 	}
-	for _, program := range store.Programs(ctx) {
+	for _, program := range kinds.Programs(ctx) {
 		parts = append(parts, partOf(program))
 	}
 	if format == "json" {
@@ -82,9 +82,9 @@ func examine(ctx context.Context, dirs []string, format string, w io.Writer) err
 	return bench.ErrNoPlugins
 }
 
-func partOf(p env.Program) part {
+func partOf(p servers.Program) part {
 	out := part{Kind: "program", Name: p.Name, For: p.For, Usable: p.Err == nil, Version: p.Version, Path: p.Path}
-	var missing *env.NotInstalledError
+	var missing *servers.NotInstalledError
 	switch {
 	case errors.As(p.Err, &missing):
 		out.Problem, out.Advice = "not installed", missing.How()
@@ -94,7 +94,7 @@ func partOf(p env.Program) part {
 		if !strings.HasPrefix(p.For, "--env") {
 			out.Advice += "; or name a server of yours with --target"
 		}
-	case errors.Is(p.Err, env.ErrNoDaemon):
+	case errors.Is(p.Err, servers.ErrNoDaemon):
 		out.Problem, out.Advice = oneLine(p.Err), "start it, or get the right to use it; local servers need none"
 	case p.Err != nil:
 		out.Problem, out.Advice = oneLine(p.Err), "run it by hand to see why"

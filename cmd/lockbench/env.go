@@ -20,7 +20,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/internal/address"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // stateVar adds the flag that names the file of kept servers to fl.
@@ -202,7 +202,7 @@ func showKept(k bench.Kept, w io.Writer) {
 func silent(cfg map[string]string) string {
 	var down []string
 	// It only fails for addresses that are not ours.
-	_, _ = store.Route(cfg, func(address string) (string, error) {
+	_, _ = kinds.Route(cfg, func(address string) (string, error) {
 		c, err := net.DialTimeout("tcp", address, time.Second)
 		if err != nil {
 			down = append(down, address)

@@ -14,15 +14,16 @@ import (
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // TestKeptServers starts servers with one command, uses them with another and
 // ends them with a third.
 func TestKeptServers(t *testing.T) {
-	if s, err := env.StartRedis(t.Context(), nil); err != nil {
-		env.Missing(t, "redis", err)
+	if s, err := redisserver.Start(t.Context(), nil); err != nil {
+		servers.Missing(t, "redis", err)
 	} else if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 func TestExecHandsTheStatusOn(t *testing.T) {
@@ -122,7 +122,7 @@ func children(t *testing.T, pid int) (all []int) {
 // container: how long others wait is what exec is for.
 func TestExecAsInit(t *testing.T) {
 	if out, err := exec.Command("unshare", "-pf", "--mount-proc", "true").CombinedOutput(); err != nil {
-		env.Missing(t, "namespaces", fmt.Errorf("%w: PID namespaces: %v, %s", env.ErrNotInstalled, err, out))
+		servers.Missing(t, "namespaces", fmt.Errorf("%w: PID namespaces: %v, %s", servers.ErrNotInstalled, err, out))
 	}
 	redis := plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis")
 	server := redisServer(t, nil)

@@ -14,8 +14,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // contents are the servers of users, each with how to list what is in it, and with
@@ -31,7 +33,7 @@ func contents(t *testing.T, backend string) (address string, list func() []strin
 	switch backend {
 	case "redis":
 		s := redisServer(t, nil)
-		c, err := store.DialRedis(driver.Config{"address": s.Addr()})
+		c, err := redisserver.Dial(driver.Config{"address": s.Addr()})
 		fail(err)
 		t.Cleanup(func() { _ = c.Close() })
 		fail(c.Set(t.Context(), "theirs", "x", 0).Err())
@@ -41,14 +43,14 @@ func contents(t *testing.T, backend string) (address string, list func() []strin
 			return keys
 		}
 	case "mysql":
-		s, err := env.StartMariaDB(t.Context(), nil)
-		env.Keep(t, "mysql", s, err)
-		db, err := store.DialSQL(driver.Config{"address": env.MariaDBAddress(s)})
+		s, err := mysqlserver.Start(t.Context(), nil)
+		servers.Keep(t, "mysql", s, err)
+		db, err := mysqlserver.Dial(driver.Config{"address": mysqlserver.Address(s)})
 		fail(err)
 		t.Cleanup(func() { _ = db.Close() })
 		_, err = db.Exec("CREATE TABLE theirs (x INT)")
 		fail(err)
-		return env.MariaDBAddress(s), func() (tables []string) {
+		return mysqlserver.Address(s), func() (tables []string) {
 			rows, err := db.Query("SHOW TABLES")
 			fail(err)
 			defer rows.Close()
@@ -60,8 +62,8 @@ func contents(t *testing.T, backend string) (address string, list func() []strin
 			return tables
 		}
 	}
-	s, err := env.StartEtcd(t.Context(), nil)
-	env.Keep(t, "etcd", s, err)
+	s, err := etcdserver.Start(t.Context(), nil)
+	servers.Keep(t, "etcd", s, err)
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Logger: zap.NewNop()})
 	fail(err)
 	t.Cleanup(func() { _ = c.Close() })

@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 func locksCommand() *cobra.Command {
@@ -77,7 +77,12 @@ func (f *locksFlags) with(cmd *cobra.Command, args []string, do work) (err error
 	}
 	log := slog.New(slog.DiscardHandler)
 	f.timed = d.Properties.TimedTokens
-	f.foreign = func(name string) string { return store.Of(found.Name).Foreign(cfg["prefix"], name) }
+	f.foreign = func(name string) string {
+		if foreign := kinds.Of(found.Name).Foreign; foreign != nil {
+			return foreign(cfg["prefix"], name)
+		}
+		return ""
+	}
 	b, err := plugin.Open(ctx, found.Name, &plugin.Options{Config: cfg, Path: found.Path, StartTimeout: locksTimeout, Logger: log})
 	if err != nil {
 		return &bench.EnvError{Backend: found.Name, Err: err}

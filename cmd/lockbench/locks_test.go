@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/internal/env"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // holder is an application that holds locks on the server at addr.
@@ -99,7 +99,7 @@ func TestBreakForeign(t *testing.T) {
 		"text": {"SET", "app:text", "x"},
 		"hash": {"HSET", "app:hash", "field", "x"},
 	} {
-		if err := env.RedisDo(t.Context(), s.Addr(), set...); err != nil {
+		if err := redisserver.Do(t.Context(), s.Addr(), set...); err != nil {
 			t.Fatal(err)
 		}
 		code, _, stderr := lockbench(t, "locks", "break", "redis", name, "--yes", "--target", "redis="+s.Addr(), "--config", "redis.prefix=app:", "--plugin-dir", dir)

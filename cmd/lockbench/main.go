@@ -178,13 +178,13 @@ func flagError(cmd *cobra.Command, err error) error {
 		if c, ok := f.Value.(*choice); ok {
 			return usagef("--%s has no value %q%s", f.Name, invalid.GetValue(), similar.Suggest(invalid.GetValue(), c.words))
 		}
-		return usagef("--%s has no value %q; it takes %s", f.Name, invalid.GetValue(), kinds[f.Value.Type()])
+		return usagef("--%s has no value %q; it takes %s", f.Name, invalid.GetValue(), takes[f.Value.Type()])
 	}
 	return hinted(usagef("%v", err), cmd.CommandPath()+" --help")
 }
 
-// kinds say what the types of pflag take.
-var kinds = map[string]string{
+// takes says what the types of pflag take.
+var takes = map[string]string{
 	"bool":          "true or false",
 	"int":           "a whole number",
 	"intSlice":      "whole numbers, with commas between them",

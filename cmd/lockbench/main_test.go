@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 func TestMain(m *testing.M) {
@@ -64,10 +65,10 @@ func promptly(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, stdout, stderr
 }
 
-func redisServer(t *testing.T, o *env.RedisOptions) *env.Server {
+func redisServer(t *testing.T, o *redisserver.Options) *servers.Server {
 	t.Helper()
-	s, err := env.StartRedis(t.Context(), o)
-	env.Keep(t, "redis", s, err)
+	s, err := redisserver.Start(t.Context(), o)
+	servers.Keep(t, "redis", s, err)
 	return s
 }
 
@@ -190,7 +191,7 @@ func TestUsageErrors(t *testing.T) {
 func TestEnvironmentErrors(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
-	s := redisServer(t, &env.RedisOptions{Password: "right"})
+	s := redisServer(t, &redisserver.Options{Password: "right"})
 	frozen := redisServer(t, nil)
 	if err := frozen.Freeze(); err != nil {
 		t.Fatal(err)

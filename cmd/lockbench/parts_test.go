@@ -7,15 +7,16 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // TestPartsMeasureTogether runs three parts against one server and merges them;
 // runs that did not wait for each other are refused.
 func TestPartsMeasureTogether(t *testing.T) {
 	dir := plugins(t)
-	s, err := env.StartRedis(t.Context(), nil)
-	env.Keep(t, "redis", s, err)
+	s, err := redisserver.Start(t.Context(), nil)
+	servers.Keep(t, "redis", s, err)
 	t.Chdir(t.TempDir())
 	args := func(out string, more ...string) []string {
 		return append([]string{

@@ -12,17 +12,18 @@ import (
 
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // TestKilledRunLeavesNothing kills lockbench in the middle of each scenario:
 // neither servers nor plugins nor hosts nor their files stay, and the folder
 // can be judged.
 func TestKilledRunLeavesNothing(t *testing.T) {
-	if s, err := env.StartRedis(t.Context(), nil); err != nil {
-		env.Missing(t, "redis", err)
+	if s, err := redisserver.Start(t.Context(), nil); err != nil {
+		servers.Missing(t, "redis", err)
 	} else if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +85,8 @@ func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
 // TestKilledSearchLeavesNothing kills lockbench while a process is
 // frozen by it, which cannot end by itself.
 func TestKilledSearchLeavesNothing(t *testing.T) {
-	if s, err := env.StartRedis(t.Context(), nil); err != nil {
-		env.Missing(t, "redis", err)
+	if s, err := redisserver.Start(t.Context(), nil); err != nil {
+		servers.Missing(t, "redis", err)
 	} else if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 const secret = "correct-horse-battery"
@@ -20,18 +22,18 @@ const secret = "correct-horse-battery"
 // meanwhile, and searches everything that is left.
 func TestSecretIsNowhere(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
-		server := redisServer(t, &env.RedisOptions{Password: secret})
+		server := redisServer(t, &redisserver.Options{Password: secret})
 		searchFor(t, "redis", "redis://:"+secret+"@"+server.Addr())
 	})
 	if os.Getenv("LOCKBENCH_LONG") != "1" {
 		return
 	}
 	t.Run("mysql", func(t *testing.T) {
-		server, err := env.StartMariaDB(t.Context(), &env.MariaDBOptions{SQL: []string{
+		server, err := mysqlserver.Start(t.Context(), &mysqlserver.Options{SQL: []string{
 			"CREATE USER IF NOT EXISTS app IDENTIFIED BY '" + secret + "'", "GRANT ALL ON *.* TO app",
 		}})
-		env.Keep(t, "mysql", server, err)
-		_, database, _ := strings.Cut(env.MariaDBAddress(server), "/")
+		servers.Keep(t, "mysql", server, err)
+		_, database, _ := strings.Cut(mysqlserver.Address(server), "/")
 		searchFor(t, "mysql", "app:"+secret+"@tcp("+server.Addr()+")/"+database)
 	})
 }

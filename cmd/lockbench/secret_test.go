@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/internal/configtest"
-	"github.com/lockbench/lockbench/internal/env"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // FuzzTargetNeedle: no error about a target or its configuration shows a
@@ -47,7 +47,7 @@ func FuzzTargetNeedle(f *testing.F) {
 // it is wrong its password is not shown.
 func TestTargetIsTheApplicationsFile(t *testing.T) {
 	dir := plugins(t)
-	server := redisServer(t, &env.RedisOptions{Password: hush})
+	server := redisServer(t, &redisserver.Options{Password: hush})
 	file := filepath.Join(t.TempDir(), "redis.conf")
 	for _, tt := range []struct {
 		text string

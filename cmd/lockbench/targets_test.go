@@ -11,7 +11,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // hush is a password that must never be seen.
@@ -20,23 +23,23 @@ const hush = "hush-hush"
 // mysqlTargets returns addresses of a server by what is wrong with them.
 func mysqlTargets(t *testing.T) map[string]string {
 	t.Helper()
-	s, err := env.StartMariaDB(t.Context(), &env.MariaDBOptions{SQL: []string{
+	s, err := mysqlserver.Start(t.Context(), &mysqlserver.Options{SQL: []string{
 		"CREATE USER IF NOT EXISTS 'reader'@'%' IDENTIFIED BY '" + hush + "'",
 		"GRANT SELECT ON lockbench.* TO 'reader'@'%'",
 	}})
-	env.Keep(t, "mysql", s, err)
-	readOnly, err := env.StartMariaDB(t.Context(), &env.MariaDBOptions{SQL: []string{
+	servers.Keep(t, "mysql", s, err)
+	readOnly, err := mysqlserver.Start(t.Context(), &mysqlserver.Options{SQL: []string{
 		"CREATE USER IF NOT EXISTS 'app'@'%' IDENTIFIED BY '" + hush + "'",
 		"GRANT SELECT,INSERT,UPDATE,DELETE,CREATE ON lockbench.* TO 'app'@'%'",
 		"SET GLOBAL read_only=1",
 	}})
-	env.Keep(t, "mysql", readOnly, err)
+	servers.Keep(t, "mysql", readOnly, err)
 	at := func(user, address, database string) string {
 		return fmt.Sprintf("%s:%s@tcp(%s)/%s", user, hush, address, database)
 	}
 	return map[string]string{
 		"wrong password": at("lockbench", s.Addr(), "lockbench"),
-		"wrong database": strings.Replace(env.MariaDBAddress(s), "/lockbench", "/elsewhere", 1),
+		"wrong database": strings.Replace(mysqlserver.Address(s), "/lockbench", "/elsewhere", 1),
 		"missing rights": at("reader", s.Addr(), "lockbench"),
 		"read-only":      at("app", readOnly.Addr(), "lockbench"),
 		"down":           at("app", "127.0.0.1:1", "lockbench"),
@@ -47,8 +50,8 @@ func mysqlTargets(t *testing.T) map[string]string {
 // etcdUsers starts a server that asks for a user.
 func etcdUsers(t *testing.T) string {
 	t.Helper()
-	s, err := env.StartEtcd(t.Context(), nil)
-	env.Keep(t, "etcd", s, err)
+	s, err := etcdserver.Start(t.Context(), nil)
+	servers.Keep(t, "etcd", s, err)
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
@@ -76,14 +79,14 @@ func TestUnusableTargets(t *testing.T) {
 	}
 	db := mysqlTargets(t)
 	users := etcdUsers(t)
-	plain, err := env.StartEtcd(t.Context(), nil)
-	env.Keep(t, "etcd", plain, err)
-	nodes, err := env.StartRedisNodes(t.Context(), 3, nil)
-	env.Keep(t, "redis", nodes, err)
-	evicting, err := env.StartRedisNodes(t.Context(), 3, &env.RedisOptions{Args: []string{"--maxmemory-policy", "allkeys-lru"}})
-	env.Keep(t, "redis", evicting, err)
-	locked, err := env.StartRedisNodes(t.Context(), 3, &env.RedisOptions{Password: "right"})
-	env.Keep(t, "redis", locked, err)
+	plain, err := etcdserver.Start(t.Context(), nil)
+	servers.Keep(t, "etcd", plain, err)
+	nodes, err := redisserver.StartNodes(t.Context(), 3, nil)
+	servers.Keep(t, "redis", nodes, err)
+	evicting, err := redisserver.StartNodes(t.Context(), 3, &redisserver.Options{Args: []string{"--maxmemory-policy", "allkeys-lru"}})
+	servers.Keep(t, "redis", evicting, err)
+	locked, err := redisserver.StartNodes(t.Context(), 3, &redisserver.Options{Password: "right"})
+	servers.Keep(t, "redis", locked, err)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and never says a word
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/fence"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 func TestGuardRefusesZeroAndLower(t *testing.T) {
@@ -90,8 +91,8 @@ func TestExec(t *testing.T) {
 }
 
 func TestRedisSet(t *testing.T) {
-	server, err := env.StartRedis(t.Context(), nil)
-	env.Keep(t, "redis", server, err)
+	server, err := redisserver.Start(t.Context(), nil)
+	servers.Keep(t, "redis", server, err)
 	c := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer c.Close()
 	for i, step := range []struct {

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // timeout bounds what a test waits for.
@@ -51,8 +52,8 @@ func TestIntegrations(t *testing.T) {
 	for name := range loops {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, err := env.StartRedis(t.Context(), nil)
-			env.Keep(t, "redis", server, err)
+			server, err := redisserver.Start(t.Context(), nil)
+			servers.Keep(t, "redis", server, err)
 			journal := filepath.Join(t.TempDir(), "journal")
 			if err := os.WriteFile(journal, nil, 0o600); err != nil {
 				t.Fatal(err)

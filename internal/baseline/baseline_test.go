@@ -7,16 +7,17 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
 // TestBaselines holds every baseline to what a scenario takes for granted.
 func TestBaselines(t *testing.T) {
-	s, err := env.StartRedis(t.Context(), &env.RedisOptions{Password: "hush"})
-	env.Keep(t, "redis", s, err)
+	s, err := redisserver.Start(t.Context(), &redisserver.Options{Password: "hush"})
+	servers.Keep(t, "redis", s, err)
 	plain := driver.Config{"address": s.Addr(), "password": "hush"}
 	url := driver.Config{"address": "redis://:hush@" + s.Addr() + "/0"}
 	for _, bl := range All() {

@@ -15,13 +15,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 )
 
 func TestEtcdBaselines(t *testing.T) {
-	s, err := env.StartEtcd(t.Context(), nil)
-	env.Keep(t, "etcd", s, err)
+	s, err := etcdserver.Start(t.Context(), nil)
+	servers.Keep(t, "etcd", s, err)
 	cfg := driver.Config{"address": s.Addr()}
 	for _, bl := range All() {
 		if bl.Backend != "etcd" {
@@ -34,8 +35,8 @@ func TestEtcdBaselines(t *testing.T) {
 // TestSessionsAreShared: what callers of many names share is as many sessions
 // as want one name at a time, each of which excludes the others.
 func TestSessionsAreShared(t *testing.T) {
-	s, err := env.StartEtcd(t.Context(), nil)
-	env.Keep(t, "etcd", s, err)
+	s, err := etcdserver.Start(t.Context(), nil)
+	servers.Keep(t, "etcd", s, err)
 	l, err := etcdMutexBaseline.Open(t.Context(), driver.Config{"address": s.Addr()})
 	if err != nil {
 		t.Fatal(err)
@@ -118,8 +119,8 @@ func TestSessionsAreShared(t *testing.T) {
 // TestWriteAfterItsCall: what reaches the store after its call was cancelled and
 // its key deleted keeps nobody out, and ends nothing that is held.
 func TestWriteAfterItsCall(t *testing.T) {
-	s, err := env.StartEtcd(t.Context(), nil)
-	env.Keep(t, "etcd", s, err)
+	s, err := etcdserver.Start(t.Context(), nil)
+	servers.Keep(t, "etcd", s, err)
 	for _, bl := range []Baseline{etcdMutexBaseline, etcdElectionBaseline} {
 		t.Run(bl.Name, func(t *testing.T) {
 			opened, err := bl.Open(t.Context(), driver.Config{"address": s.Addr()})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/store"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 )
 
 // getLockBaseline is the server's own advisory lock. It lives as long as its
@@ -24,7 +24,7 @@ var getLockBaseline = Baseline{
 	Module:  "github.com/go-sql-driver/mysql",
 	Fencing: driver.FencingNone,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		db, err := store.DialSQL(cfg)
+		db, err := mysqlserver.Dial(cfg)
 		if err != nil {
 			return nil, err
 		}

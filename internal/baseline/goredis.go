@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/store"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 var (
@@ -37,7 +37,7 @@ var pipelinedBaseline = Baseline{
 	Module:  "github.com/redis/go-redis/v9",
 	Fencing: driver.FencingNone,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		c, err := store.DialRedis(cfg)
+		c, err := redisserver.Dial(cfg)
 		if err != nil {
 			return nil, err
 		}

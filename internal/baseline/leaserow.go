@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/store"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 )
 
 // leaseRowBaseline is what an application writes that has a database and needs
@@ -24,7 +24,7 @@ var leaseRowBaseline = Baseline{
 	Fencing:   driver.FencingNone,
 	Reference: true,
 	Open: func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
-		db, err := store.DialSQL(cfg)
+		db, err := mysqlserver.Dial(cfg)
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/store"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // keyPrefix keeps the keys of baselines apart from those of backends, and from
@@ -59,7 +59,7 @@ func (l locker) Close(context.Context) error { return l.close() }
 // onRedis opens what uses a client of go-redis.
 func onRedis(of func(c goredis.UniversalClient) locks) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		c, err := store.DialRedis(cfg)
+		c, err := redisserver.Dial(cfg)
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/store"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 const redsyncModule = "github.com/go-redsync/redsync/v4"
@@ -37,7 +37,7 @@ var redsyncNodesBaseline = Baseline{
 	Fencing:   driver.FencingNone,
 	Reference: true,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		nodes, err := store.DialRedisNodes(cfg)
+		nodes, err := redisserver.DialNodes(cfg)
 		if err != nil {
 			return nil, err
 		}

@@ -5,12 +5,13 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 func TestBaselinesOnNodes(t *testing.T) {
-	nodes, err := env.StartRedisNodes(t.Context(), 5, &env.RedisOptions{Password: "hush"})
-	env.Keep(t, "redis", nodes, err)
+	nodes, err := redisserver.StartNodes(t.Context(), 5, &redisserver.Options{Password: "hush"})
+	servers.Keep(t, "redis", nodes, err)
 	plugin := plugintest.Build(t, "../../plugins/redlock/lockplugin-redlock")
 	if err := nodes.Init(t.Context(), plugin, "password=hush"); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // documented are the double grants of each backend under each fault that are
@@ -31,10 +31,10 @@ var newer = []string{"failover-planned", "evict-at-once"}
 // TestDoubleGrantsAreJudged: a double grant gets the class that is documented,
 // in folders that have the conditions of their rounds and in older ones.
 func TestDoubleGrantsAreJudged(t *testing.T) {
-	for _, of := range store.All() {
+	for _, of := range kinds.All() {
 		backend := of.Name
 		for _, f := range fault.All() {
-			if !of.Concerns(f) {
+			if !f.Concerns(of) {
 				continue
 			}
 			want := documented[backend][f.Name]

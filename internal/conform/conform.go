@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // Options say what to hold to the rules.
@@ -35,7 +35,7 @@ type Options struct {
 	// Servers are the throwaway servers behind Config. None when they are the
 	// caller's, which are then neither stopped nor emptied: cases that would do
 	// so are not run.
-	Servers *store.Servers
+	Servers *servers.Set
 }
 
 // Run runs the suite and calls report with one result for each rule, in their
@@ -71,7 +71,7 @@ func (o Options) namespace() driver.Config {
 
 // leftovers returns how to look into a namespace, nil when nobody knows how.
 func (o Options) leftovers(prefix string) func(drivertest.T) []string {
-	keys := store.Of(o.Name).LeftKeys
+	keys := kinds.Of(o.Name).LeftKeys
 	if keys == nil {
 		return nil
 	}
@@ -99,16 +99,16 @@ const (
 
 // Store lets a case harm the servers of a backend, all of them at the same time.
 // Where admit is not nil it lets them serve after they were started again.
-func Store(admit func(context.Context) error, servers ...*env.Server) drivertest.Store {
+func Store(admit func(context.Context) error, servers ...*servers.Server) drivertest.Store {
 	return throwaway{servers, admit}
 }
 
 type throwaway struct {
-	servers []*env.Server
+	servers []*servers.Server
 	admit   func(context.Context) error
 }
 
-func (s throwaway) each(t drivertest.T, f func(*env.Server) error) {
+func (s throwaway) each(t drivertest.T, f func(*servers.Server) error) {
 	t.Helper()
 	errs := make([]error, len(s.servers))
 	var work sync.WaitGroup
@@ -119,14 +119,14 @@ func (s throwaway) each(t drivertest.T, f func(*env.Server) error) {
 	must(t, errors.Join(errs...))
 }
 
-func (s throwaway) Stop(t drivertest.T)   { t.Helper(); s.each(t, (*env.Server).Stop) }
-func (s throwaway) Freeze(t drivertest.T) { t.Helper(); s.each(t, (*env.Server).Freeze) }
-func (s throwaway) Resume(t drivertest.T) { t.Helper(); s.each(t, (*env.Server).Resume) }
+func (s throwaway) Stop(t drivertest.T)   { t.Helper(); s.each(t, (*servers.Server).Stop) }
+func (s throwaway) Freeze(t drivertest.T) { t.Helper(); s.each(t, (*servers.Server).Freeze) }
+func (s throwaway) Resume(t drivertest.T) { t.Helper(); s.each(t, (*servers.Server).Resume) }
 
 func (s throwaway) Start(t drivertest.T, keepData bool) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // also when the case has ended
-	s.each(t, func(one *env.Server) error { return one.Start(ctx, keepData) })
+	s.each(t, func(one *servers.Server) error { return one.Start(ctx, keepData) })
 	if s.admit != nil {
 		must(t, s.admit(ctx))
 	}

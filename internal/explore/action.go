@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // Action is one kind of thing that happens in a schedule: to a host, to what
@@ -21,7 +21,7 @@ type Action struct {
 	Does string
 	On   Target
 	// Needs are the capabilities that an environment must have.
-	Needs []fault.Capability
+	Needs []servers.Capability
 	// Only names the environments in which it is known, by backend and setting;
 	// none means all.
 	Only []string
@@ -122,7 +122,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 }
 
 // fits says why an action cannot be done in an environment, "" when it can.
-func (a Action) fits(backend, setting string, lacks map[fault.Capability]string) string {
+func (a Action) fits(backend, setting string, lacks map[servers.Capability]string) string {
 	if len(a.Only) > 0 && !slices.Contains(a.Only, backend) && !slices.Contains(a.Only, backend+"/"+setting) {
 		return fmt.Sprintf("it is known for %v", a.Only)
 	}

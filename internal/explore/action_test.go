@@ -14,11 +14,10 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 const (
@@ -46,14 +45,14 @@ func TestActionsAreWellFormed(t *testing.T) {
 
 // openSystem starts the servers of a backend with what more asks for, and returns
 // what starts a host.
-func openSystem(t *testing.T, backend string, more store.Requirements) (*System, func(t *testing.T, wrapper string) *Host) {
+func openSystem(t *testing.T, backend string, more servers.Requirements) (*System, func(t *testing.T, wrapper string) *Host) {
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
-	e, err := store.Of(backend).Open(t.Context(), store.Requirements{
-		Needs: append(more.Needs, fault.CapPaths, fault.CapRival), Many: true, TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
+	e, err := kinds.Of(backend).Open(t.Context(), servers.Requirements{
+		Needs: append(more.Needs, servers.CapPaths, servers.CapRival), Many: true, TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
 		Setting: more.Setting,
 	})
-	env.Keep(t, backend, e, err)
+	servers.Keep(t, backend, e, err)
 	w := &System{Environment: e, Dir: t.TempDir()}
 	return w, func(t *testing.T, wrapper string) *Host {
 		t.Helper()
@@ -117,10 +116,10 @@ func TestActions(t *testing.T) {
 }
 
 func testActions(t *testing.T, backend string, wanted func(Action) bool) {
-	w, start := openSystem(t, backend, store.Requirements{})
+	w, start := openSystem(t, backend, servers.Requirements{})
 	h := start(t, "")
 	for _, a := range Actions() {
-		if a.On != OnHost || !wanted(a) || a.fits(backend, "plain", store.Of(backend).Lacks) != "" {
+		if a.On != OnHost || !wanted(a) || a.fits(backend, "plain", kinds.Of(backend).Lacks) != "" {
 			continue
 		}
 		t.Run(a.Name, func(t *testing.T) {
@@ -261,7 +260,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // TestOverlap: of two actions on one path, the end of the first leaves the
 // second, and the end of that leaves nothing.
 func TestOverlap(t *testing.T) {
-	w, start := openSystem(t, "redis", store.Requirements{})
+	w, start := openSystem(t, "redis", servers.Requirements{})
 	h := start(t, "")
 	defer closeHost(t, h)
 	named := func(name string) (Action, Event) {

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // actionPicker picks the actions of schedules, alone, in pairs, in triples and in two
@@ -39,11 +39,11 @@ func hashOf(text string) uint64 {
 func newActionPicker(backend string, settings []string, actions []Action, random *rand.Rand) *actionPicker {
 	p := &actionPicker{random: random, fitting: map[string][]Action{}, picked: map[pair]bool{}}
 	if len(settings) == 0 {
-		settings = store.Of(backend).SettingNames()
+		settings = kinds.Of(backend).SettingNames()
 	}
 	for _, setting := range settings {
 		for _, a := range actions {
-			if a.fits(backend, setting, store.Of(backend).Lacks) == "" {
+			if a.fits(backend, setting, kinds.Of(backend).Lacks) == "" {
 				p.fitting[setting] = append(p.fitting[setting], a)
 			}
 		}

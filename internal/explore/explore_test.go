@@ -9,7 +9,8 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // TestPlantedBugsAreFound: each, without being told what to look for, and in a
@@ -18,8 +19,8 @@ import (
 // among the actions that can show it.
 func TestPlantedBugsAreFound(t *testing.T) {
 	t.Parallel()
-	if s, err := env.StartRedis(t.Context(), nil); err != nil {
-		env.Missing(t, "redis", err)
+	if s, err := redisserver.Start(t.Context(), nil); err != nil {
+		servers.Missing(t, "redis", err)
 	} else if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // countEvery is after how many beats the explorer looks who else runs.
@@ -33,7 +33,7 @@ func beginHeartbeat(w *System) *heartbeat {
 	return b
 }
 
-func pids(servers []fault.Server) []int {
+func pids(servers []servers.Breakable) []int {
 	ids := make([]int, len(servers))
 	for i, s := range servers {
 		ids[i] = s.Pid()

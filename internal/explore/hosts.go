@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // hostActions are what happens to the processes of a host. A plugin that fails
@@ -89,7 +89,7 @@ var (
 )
 
 // ownStore are the needs of what ends a plugin: the store is not in there.
-var ownStore = []fault.Capability{fault.CapRival}
+var ownStore = []servers.Capability{servers.CapRival}
 
 // ofHost does something to a host that has not ended.
 func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System, Event) error {

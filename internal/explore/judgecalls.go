@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // calls judges that calls come back in time, that nobody gives up who was served
@@ -106,7 +106,7 @@ func (j *judge) stalls() {
 
 // setting is what the bounds for a name depend on.
 func (j *judge) setting(name int) claim.Setting {
-	of := store.Of(j.backend.Name)
+	of := kinds.Of(j.backend.Name)
 	s := claim.Setting{Terms: claim.TermsOf(j.backend.Name), TTL: time.Duration(j.h.group(name).TTL)}
 	group := j.h.groupOf(name)
 	for _, m := range j.h.Marks {
@@ -121,7 +121,7 @@ func (j *judge) setting(name int) claim.Setting {
 		if a.Uses == UsesPlugin {
 			s.Failures++
 		}
-		if a.On != OnHost && of.Has(fault.CapVotes) { // a node may be in its quarantine
+		if a.On != OnHost && of.Has(servers.CapVotes) { // a node may be in its quarantine
 			s.MaxTTL = maxTTL
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // impairment is what can be done to the way between a host and a server.
@@ -93,7 +93,7 @@ var networkActions = func() []Action {
 // action is the harm to the ways that paths picks.
 func (h impairment) action(name string, paths func(*Host, Event) []*inject.Proxy) Action {
 	a := Action{
-		Name: name, Does: h.does, On: OnHost, Needs: []fault.Capability{fault.CapPaths}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
+		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapPaths}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
 		Inject: func(_ context.Context, w *System, e Event) error {
 			return inject.Each(paths(w.Hosts[e.Target], e), func(p *inject.Proxy) error {
 				heal, err := p.Apart(h.do(e.Amount))
@@ -127,7 +127,7 @@ func (h impairment) toOne() Action {
 		return host.Paths[n : n+1]
 	})
 	a.Does = strings.Replace(a.Does, "the servers", "one of the servers", 1)
-	a.Needs = append(a.Needs, fault.CapMinority)
+	a.Needs = append(a.Needs, servers.CapMinority)
 	a.Stops = StopsNobody
 	return a
 }

@@ -3,21 +3,22 @@ package explore
 import (
 	"context"
 
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // operations are what the operators of the stores do.
 func operations() []Action {
 	var all []Action
-	for _, backend := range store.Names() {
-		for _, o := range store.Of(backend).Operations() {
+	for _, backend := range kinds.Names() {
+		for _, o := range kinds.Of(backend).Operations {
 			all = append(all, operation(backend, o))
 		}
 	}
 	return all
 }
 
-func operation(backend string, o store.Operation) Action {
+func operation(backend string, o servers.Operation) Action {
 	a := Action{
 		Name: o.Name, Does: o.Does, On: OnStore, Uses: UsesStore, Lasts: o.Lasts, StopsFor: o.StopsFor, Recovers: o.Recovers, Makes: o.Makes,
 		Inject: func(ctx context.Context, w *System, e Event) error { return o.Do(ctx, w.Environment, e.Target) },

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 type player struct {
 	*explorer
 	dir         string
-	environment *store.Environment
+	environment *servers.Environment
 	setting     string
 	plays       int
 	hosts       []*Host // that live on in a soak

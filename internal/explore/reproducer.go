@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // Reproducer is a schedule that has broken a claim, made small. Its file is its JSON.
@@ -116,7 +116,7 @@ func (s Reproducer) How() string {
 
 // on names the store.
 func (s Schedule) on() string {
-	if len(store.Of(s.Backend).Settings) > 1 {
+	if len(kinds.Of(s.Backend).Settings) > 1 {
 		return s.Backend + " (" + s.Setting + ")"
 	}
 	return s.Backend

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // TestReproducers plays what was found once, and is fixed: no claim is broken. The
@@ -42,7 +42,7 @@ func TestReproducers(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			for _, setting := range store.Of(backend).SettingNames() { // one environment after the other
+			for _, setting := range kinds.Of(backend).SettingNames() { // one environment after the other
 				for _, s := range reproducers {
 					if s.Schedule.Setting == setting {
 						playReproducer(t, x, s, long)
@@ -63,8 +63,8 @@ func playReproducer(t *testing.T, x *explorer, s Reproducer, long bool) {
 	}
 	for range runs {
 		h, err := x.play(t.Context(), s.Schedule)
-		if errors.Is(err, env.ErrNotInstalled) {
-			env.Missing(t, x.backend.Name, err)
+		if errors.Is(err, servers.ErrNotInstalled) {
+			servers.Missing(t, x.backend.Name, err)
 		}
 		if err != nil {
 			t.Errorf("%s: %v", s.Finding, err)

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/safety"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 	"github.com/lockbench/lockbench/internal/similar"
-	"github.com/lockbench/lockbench/internal/store"
 )
 
 // Backend is one that is explored.
@@ -80,7 +80,7 @@ func (f Found) Unsafe() bool { return len(f.Reproducers)+len(f.Left) > 0 }
 // no error.
 func Explore(ctx context.Context, b Backend, o Options) (found Found, err error) {
 	found.Backend = b.Name
-	if !store.Known(b.Name) {
+	if !kinds.Of(b.Name).Known() {
 		return found, fmt.Errorf("explore: lockbench has no throwaway servers for %s", b.Name)
 	}
 	actions, err := Chosen(o.Actions)
@@ -94,7 +94,7 @@ func Explore(ctx context.Context, b Backend, o Options) (found Found, err error)
 	defer func() { err = errors.Join(err, x.close()) }()
 	settings := o.Settings
 	if x.soaks() {
-		settings, actions = store.Of(b.Name).SettingNames()[:1], soakable(actions)
+		settings, actions = kinds.Of(b.Name).SettingNames()[:1], soakable(actions)
 	}
 	x.generator = newGenerator(b.Name, o.Seed, settings, actions)
 	x.generator.pool = o.Pool
@@ -143,7 +143,7 @@ func Chosen(names []string) ([]Action, error) {
 type explorer struct {
 	opts    Options
 	backend Backend
-	scratch *env.Scratch
+	scratch *servers.Scratch
 	idle    chan *player
 
 	mu        sync.Mutex
@@ -157,7 +157,7 @@ type explorer struct {
 }
 
 func newExplorer(b Backend, o Options) (*explorer, error) {
-	scratch, err := env.NewScratch()
+	scratch, err := servers.NewScratch()
 	if err != nil {
 		return nil, err
 	}

@@ -7,16 +7,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // Schedule is everything that is played once: hosts with callers, and what
 // befalls them. It is what a reproducer file has.
 type Schedule struct {
 	Backend string `json:"backend"`
-	Setting string `json:"setting,omitempty"` // of the store, see [store.Settings]
+	Setting string `json:"setting,omitempty"` // of the store, see [servers.Settings]
 	// Seed decides what callers do.
 	Seed   uint64     `json:"seed"`
 	Hosts  []HostPlan `json:"hosts"`
@@ -108,7 +108,7 @@ func (g *generator) next() Schedule {
 		return g.soaked(s, actions)
 	}
 	hosts := 1 + slices.Index([]bool{
-		store.Of(g.backend).Lacks[fault.CapRival] != "" || g.chance(0.08), g.chance(0.4), g.chance(0.5), g.chance(0.4), g.chance(0.3), g.chance(0.3), g.chance(0.5), true,
+		kinds.Of(g.backend).Lacks[servers.CapRival] != "" || g.chance(0.08), g.chance(0.4), g.chance(0.5), g.chance(0.4), g.chance(0.3), g.chance(0.3), g.chance(0.5), true,
 	}, true)
 	for range hosts {
 		h := HostPlan{}
@@ -161,7 +161,7 @@ func (g *generator) events(s *Schedule, actions []Action) {
 		case OnHost:
 			e.Target = g.random.IntN(len(s.Hosts))
 		case OnServer:
-			e.Target = g.random.IntN(store.Of(g.backend).Setting(s.Setting).Servers)
+			e.Target = g.random.IntN(kinds.Of(g.backend).Setting(s.Setting).Servers)
 		}
 		e.Lasts = Duration(g.lasts(a.Lasts, s.Groups))
 		e.At = Duration(at + g.upTo(time.Second))
@@ -245,10 +245,10 @@ func (s *Schedule) separate() {
 
 // check finds what cannot be played, in a file that somebody has written.
 func (s *Schedule) check() error {
-	if !store.Known(s.Backend) {
+	if !kinds.Of(s.Backend).Known() {
 		return fmt.Errorf("there are no servers for a backend %q", s.Backend)
 	}
-	of := store.Of(s.Backend)
+	of := kinds.Of(s.Backend)
 	setting := of.Setting(s.Setting)
 	if setting.Servers == 0 {
 		return fmt.Errorf("%s has no setting %q, but %v", s.Backend, s.Setting, of.SettingNames())

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // TestScheduleFollowsSeed: the same seed makes the same schedules, and another
@@ -21,7 +21,7 @@ func TestScheduleFollowsSeed(t *testing.T) {
 		}
 		return all
 	}
-	for _, backend := range store.Names() {
+	for _, backend := range kinds.Names() {
 		one := draw(backend, 7)
 		if !reflect.DeepEqual(one, draw(backend, 7)) {
 			t.Errorf("%s: one seed, two lists of schedules", backend)
@@ -68,7 +68,7 @@ func TestEventsDoNotShare(t *testing.T) {
 // action alone is picked, and four of five pairs.
 func TestDeckDealsEverythingSoon(t *testing.T) {
 	const halfAnHour = 30 * time.Minute / (6500 * time.Millisecond)
-	for _, backend := range store.Names() {
+	for _, backend := range kinds.Names() {
 		g := newGenerator(backend, 1, nil, Actions())
 		c := newCoverage(g.picker)
 		for range int(halfAnHour) {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/fault"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 const (
@@ -38,19 +38,19 @@ var serverActions = slices.Concat(freezes, crashes, []Action{
 
 var freezes = []Action{
 	{
-		Name: "freeze-servers", Does: "all servers are frozen", On: OnStore, Uses: UsesProcess, Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Elects }),
-		Needs: []fault.Capability{fault.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: time.Second,
+		Name: "freeze-servers", Does: "all servers are frozen", On: OnStore, Uses: UsesProcess, Only: where(func(_ *servers.Kind, in servers.Setting) bool { return !in.Elects }),
+		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: time.Second,
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
 		// The leader among them may be frozen for longer than a TTL.
 		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: where(electing),
-		Needs: []fault.Capability{fault.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
+		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
 		Name: "slow-servers", Does: "all servers get a third of the time", On: OnStore, Uses: UsesProcess,
-		Needs: []fault.Capability{fault.CapServers}, Lasts: frozenFor, Heal: end,
+		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Heal: end,
 		Inject: func(_ context.Context, w *System, e Event) error {
 			w.Setup.SlowServers(e, w.Setup.Servers)
 			return nil
@@ -58,17 +58,17 @@ var freezes = []Action{
 	},
 	{
 		Name: "freeze-node", Does: "%s is frozen, and the other nodes are not", On: OnServer, Uses: UsesStore, Only: where(voting),
-		Needs: []fault.Capability{fault.CapServers}, Lasts: frozenFor,
+		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor,
 		Inject: func(_ context.Context, w *System, e Event) error { return w.Setup.Servers[e.Target].Freeze() }, Heal: resumeAll,
 	},
 	{
 		Name: "freeze-follower", Does: "a member that does not lead is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
-		Needs: []fault.Capability{fault.CapServers, fault.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
+		Needs: []servers.Capability{servers.CapServers, servers.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
 		Inject: func(ctx context.Context, w *System, e Event) error { return w.Setup.FreezeMember(ctx, 1) }, Heal: resumeAll,
 	},
 	{
 		Name: "freeze-leader", Does: "the member that leads is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
-		Needs: []fault.Capability{fault.CapServers, fault.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
+		Needs: []servers.Capability{servers.CapServers, servers.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
 		Inject: func(ctx context.Context, w *System, e Event) error { return w.Setup.FreezeMember(ctx, 0) }, Heal: resumeAll,
 	},
 }
@@ -76,55 +76,55 @@ var freezes = []Action{
 var crashes = []Action{
 	{
 		Name: "crash-servers", Does: "all servers crash, and start again with their data", On: OnStore, Uses: UsesStore,
-		Only:  where(func(s *store.Store, in store.Setting) bool { return !in.Sharded && !s.Has(fault.CapVotes) }),
-		Needs: []fault.Capability{fault.CapServers, fault.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
+		Only:  where(func(s *servers.Kind, in servers.Setting) bool { return !in.Sharded && !s.Has(servers.CapVotes) }),
+		Needs: []servers.Capability{servers.CapServers, servers.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
 		Inject: stopAll, Heal: startAll(true),
 	},
 	{
 		Name: "crash-nodes", Does: "all nodes crash, and start again with their data", On: OnStore, Uses: UsesStore, Only: where(voting),
-		Needs: []fault.Capability{fault.CapServers, fault.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: []claim.Condition{claim.Restarted},
+		Needs: []servers.Capability{servers.CapServers, servers.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: []claim.Condition{claim.Restarted},
 		Inject: stopAll, Heal: startAll(true),
 	},
 	{
 		Name: "crash-member", Does: "%s crashes, and starts again with its data, while the other members serve", On: OnServer, Uses: UsesStore,
 		Only:  where(electing),
-		Needs: []fault.Capability{fault.CapServers, fault.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
+		Needs: []servers.Capability{servers.CapServers, servers.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
 		Inject: stopOne, Heal: startOne(true),
 	},
 	{
 		Name: "crash-node", Does: "%s crashes, and starts again with its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(voting),
-		Needs: []fault.Capability{fault.CapServers, fault.CapKeeps}, Lasts: downFor, Recovers: quarantined,
+		Needs: []servers.Capability{servers.CapServers, servers.CapKeeps}, Lasts: downFor, Recovers: quarantined,
 		Inject: stopOne, Heal: startOne(true),
 	},
 	{
 		Name: "wipe-servers", Does: "all servers crash, and start again without their data", On: OnStore, Uses: UsesStore,
-		Only: where(func(s *store.Store, in store.Setting) bool {
-			return !in.Sharded && !in.Copied && !s.Has(fault.CapVotes)
+		Only: where(func(s *servers.Kind, in servers.Setting) bool {
+			return !in.Sharded && !in.Copied && !s.Has(servers.CapVotes)
 		}),
-		Needs: []fault.Capability{fault.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.DataLost},
+		Needs: []servers.Capability{servers.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.DataLost},
 		Inject: stopAll, Heal: startAll(false),
 	},
 	{
 		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Uses: UsesStore, Only: where(voting),
-		Needs: []fault.Capability{fault.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: []claim.Condition{claim.DataLost, claim.Restarted},
+		Needs: []servers.Capability{servers.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: []claim.Condition{claim.DataLost, claim.Restarted},
 		Inject: stopAll, Heal: startAll(false),
 	},
 	{
 		// It does not vote until every lease that it knew of is over: nothing is lost.
 		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(voting),
-		Needs: []fault.Capability{fault.CapServers}, Lasts: downFor, Recovers: quarantined,
+		Needs: []servers.Capability{servers.CapServers}, Lasts: downFor, Recovers: quarantined,
 		Inject: stopOne, Heal: startOne(false),
 	},
 }
 
-func electing(_ *store.Store, in store.Setting) bool { return in.Elects }
-func voting(s *store.Store, _ store.Setting) bool    { return s.Has(fault.CapVotes) }
+func electing(_ *servers.Kind, in servers.Setting) bool { return in.Elects }
+func voting(s *servers.Kind, _ servers.Setting) bool    { return s.Has(servers.CapVotes) }
 
 // where lists the settings of stores that an action is known in.
-func where(known func(s *store.Store, in store.Setting) bool) []string {
+func where(known func(s *servers.Kind, in servers.Setting) bool) []string {
 	var all []string
-	for _, backend := range store.Names() {
-		s := store.Of(backend)
+	for _, backend := range kinds.Names() {
+		s := kinds.Of(backend)
 		for _, in := range s.Settings {
 			if known(s, in) {
 				all = append(all, backend+"/"+in.Name)
@@ -135,19 +135,19 @@ func where(known func(s *store.Store, in store.Setting) bool) []string {
 }
 
 // each does something to all servers that run.
-func each(do func(fault.Server) error) func(context.Context, *System, Event) error {
-	return func(_ context.Context, w *System, _ Event) error { return fault.EachRunning(w.Setup.Servers, do) }
+func each(do func(servers.Breakable) error) func(context.Context, *System, Event) error {
+	return func(_ context.Context, w *System, _ Event) error { return servers.EachRunning(w.Setup.Servers, do) }
 }
 
 var (
-	freezeAll = each(fault.Server.Freeze)
-	resumeAll = each(fault.Server.Resume)
-	stopAll   = each(fault.Server.Stop)
+	freezeAll = each(servers.Breakable.Freeze)
+	resumeAll = each(servers.Breakable.Resume)
+	stopAll   = each(servers.Breakable.Stop)
 )
 
 func startAll(keepData bool) func(context.Context, *System, Event) error {
 	return func(ctx context.Context, w *System, _ Event) error {
-		return fault.StartAll(ctx, w.Setup.Servers, keepData)
+		return servers.StartAll(ctx, w.Setup.Servers, keepData)
 	}
 }
 
@@ -163,8 +163,8 @@ func startOne(keepData bool) func(context.Context, *System, Event) error {
 // set right again stays so until the end: that would be another jump.
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
-		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []fault.Capability{fault.CapServers, fault.CapClock}, Lasts: lasts, Makes: makes,
-		Only: where(func(_ *store.Store, in store.Setting) bool { return !in.Sharded }),
+		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapServers, servers.CapClock}, Lasts: lasts, Makes: makes,
+		Only: where(func(_ *servers.Kind, in servers.Setting) bool { return !in.Sharded }),
 		Inject: func(_ context.Context, w *System, e Event) error {
 			if e.Target >= len(w.Setup.Clocks) {
 				return errNoClock

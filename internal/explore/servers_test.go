@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // TestServerActions: each action that is done to servers is injected and healed;
 // then they serve a host, and are as they began.
 func TestServerActions(t *testing.T) {
-	for _, of := range store.All() {
+	for _, of := range kinds.All() {
 		for _, setting := range of.SettingNames() {
 			if !of.InHost() {
 				t.Run(of.Name+"/"+setting, func(t *testing.T) { testServerActions(t, of, setting) })
@@ -23,9 +23,9 @@ func TestServerActions(t *testing.T) {
 	}
 }
 
-func testServerActions(t *testing.T, of *store.Store, setting string) {
+func testServerActions(t *testing.T, of *servers.Kind, setting string) {
 	t.Parallel()
-	w, start := openSystem(t, of.Name, store.Requirements{Setting: setting, Needs: []fault.Capability{fault.CapKeeps, fault.CapClock}})
+	w, start := openSystem(t, of.Name, servers.Requirements{Setting: setting, Needs: []servers.Capability{servers.CapKeeps, servers.CapClock}})
 	h := start(t, "")
 	for _, a := range serverActions {
 		if a.fits(of.Name, setting, of.Lacks) == "" {
@@ -54,7 +54,7 @@ func testServerAction(t *testing.T, w *System, h *Host, a Action) {
 		}
 	}
 	works(t, h, "after")
-	if a.Needs[len(a.Needs)-1] == fault.CapClock {
+	if a.Needs[len(a.Needs)-1] == servers.CapClock {
 		if w.Healthy(t.Context()) == nil {
 			t.Error("a clock that was moved is healthy")
 		}

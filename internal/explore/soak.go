@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // What a process may use more at the end than when it was first looked at. A
@@ -65,7 +65,7 @@ func (x *explorer) soaks() bool { return x.opts.Pool > 0 }
 // has as many callers as the pool is to have leases, and they hold for long.
 func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	s.Hosts = make([]HostPlan, soakHosts)
-	if store.Of(g.backend).Lacks[fault.CapRival] != "" {
+	if kinds.Of(g.backend).Lacks[servers.CapRival] != "" {
 		s.Hosts = s.Hosts[:1]
 	}
 	g.group(&s)
@@ -91,7 +91,7 @@ const soakHosts = 3
 // of their clocks they are started anew, which ends the soak of their hosts.
 func soakable(actions []Action) []Action {
 	return slices.DeleteFunc(actions, func(a Action) bool {
-		return a.Wrapped || slices.Contains(a.Needs, fault.CapClock)
+		return a.Wrapped || slices.Contains(a.Needs, servers.CapClock)
 	})
 }
 

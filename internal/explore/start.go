@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // ready starts the servers of a setting, unless they are there and well. Those
@@ -22,8 +22,8 @@ func (p *player) ready(ctx context.Context, setting string) error {
 		return nil
 	}
 	p.close()
-	e, err := store.Of(p.backend.Name).Open(ctx, store.Requirements{
-		Setting: setting, Needs: []fault.Capability{fault.CapKeeps, fault.CapClock}, Many: true, TTL: maxTTL, Plugin: p.backend.Path, Dir: p.dir,
+	e, err := kinds.Of(p.backend.Name).Open(ctx, servers.Requirements{
+		Setting: setting, Needs: []servers.Capability{servers.CapKeeps, servers.CapClock}, Many: true, TTL: maxTTL, Plugin: p.backend.Path, Dir: p.dir,
 	})
 	if err != nil {
 		return err

@@ -9,13 +9,13 @@ import (
 
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // System is what actions act on: the servers of one backend, and the hosts of
 // one schedule with their ways to the servers.
 type System struct {
-	*store.Environment
+	*servers.Environment
 	Hosts []*Host
 	// Dir is a directory for what actions need; it is removed at the end.
 	Dir string

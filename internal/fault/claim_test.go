@@ -1,6 +1,8 @@
 package fault
 
-import "testing"
+import (
+	"testing"
+)
 
 // TestConditionsAreKnown: what a fault makes is something that a claim may name.
 func TestConditionsAreKnown(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // evictions let servers delete what somebody relies on.
@@ -12,15 +13,15 @@ var evictions = []Fault{
 	{
 		Name: "evict", Does: "the servers are told to evict keys when their memory is full, which it is 3 s later; TTL 10 s",
 		Produces: []claim.Condition{claim.EvictionSeen},
-		Needs:    []Capability{CapRival, CapEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
-		OnlyFor: CapEvict,
+		Needs:    []servers.Capability{servers.CapRival, servers.CapEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
+		OnlyFor: servers.CapEvict,
 		Inject:  evict(noticedBy), Heal: keep,
 	},
 	{
 		Name: "evict-at-once", Does: "as evict, and their memory is full already",
 		Produces: []claim.Condition{claim.Evicting},
-		Needs:    []Capability{CapRival, CapEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
-		OnlyFor: CapEvict,
+		Needs:    []servers.Capability{servers.CapRival, servers.CapEvict}, TTL: longTTL, Acts: noticedBy + longTTL/2,
+		OnlyFor: servers.CapEvict,
 		Inject:  evict(0), Heal: keep,
 	},
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // failovers promote a replica. In the first two it has not received the last
@@ -16,31 +17,31 @@ var failovers = []Fault{
 	{
 		Name: "failover", Does: "the master dies; a replica that did not receive half of the grants takes over, and the holder learns of it 500 ms after its rival",
 		Produces: []claim.Condition{claim.ReplicaPromoted},
-		Needs:    []Capability{CapRival, CapPaths, CapReplica}, RivalAsksLate: true, ActsTTLs: 1.5,
+		Needs:    []servers.Capability{servers.CapRival, servers.CapPaths, servers.CapReplica}, RivalAsksLate: true, ActsTTLs: 1.5,
 		Prepare: severLink, Inject: promote,
 	},
 	{
 		Name: "failover-wait", Does: "as failover, with grants that wait for the replica (wait_replicas=1); TTL 10 s",
 		Produces: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
-		Needs:    []Capability{CapRival, CapPaths, CapReplica}, TTL: longTTL, KeepsLeases: true, RestoresService: true, RivalAsksLate: true, Acts: untilRenewed,
-		OnlyFor: CapReplica, Config: map[string]string{"wait_replicas": "1"},
+		Needs:    []servers.Capability{servers.CapRival, servers.CapPaths, servers.CapReplica}, TTL: longTTL, KeepsLeases: true, RestoresService: true, RivalAsksLate: true, Acts: untilRenewed,
+		OnlyFor: servers.CapReplica, Config: map[string]string{"wait_replicas": "1"},
 		Prepare: severLink, Inject: promote,
 	},
 	{
 		Name: "failover-planned", Does: "Sentinel lets one of two replicas take over, in order, with wait_replicas=1; TTL 10 s",
 		Produces: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
-		Needs:    []Capability{CapRival, CapSentinel}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: untilRenewed,
-		OnlyFor: CapSentinel, Config: map[string]string{"wait_replicas": "1"},
+		Needs:    []servers.Capability{servers.CapRival, servers.CapSentinel}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: untilRenewed,
+		OnlyFor: servers.CapSentinel, Config: map[string]string{"wait_replicas": "1"},
 		Inject: func(ctx context.Context, s *Setup) error { return s.FailOver(ctx) },
 	},
 	{
 		Name: "demotion", Does: "a replica is promoted and the master made its replica, to which the address leads for another 1.5 s; TTL 10 s",
-		Needs: []Capability{CapRival, CapPaths, CapReplica}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: 1500 * time.Millisecond,
+		Needs: []servers.Capability{servers.CapRival, servers.CapPaths, servers.CapReplica}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: 1500 * time.Millisecond,
 		Inject: demote, Heal: readdress((*inject.Proxy).Retarget),
 	},
 	{
 		Name: "demotion-uncut", Does: "as demotion, and what leads hosts elsewhere cuts no connection: those that there are stay at the old master",
-		Needs: []Capability{CapRival, CapPaths, CapReplica}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: 1500 * time.Millisecond,
+		Needs: []servers.Capability{servers.CapRival, servers.CapPaths, servers.CapReplica}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: 1500 * time.Millisecond,
 		Inject: demote, Heal: readdress((*inject.Proxy).Lead),
 	},
 }
@@ -60,16 +61,6 @@ func promote(ctx context.Context, s *Setup) error {
 	}
 	s.Later("failover", learnsLater, func() error { return s.HolderPaths[0].Retarget(s.Replica.Addr()) })
 	return nil
-}
-
-// TakeOver lets the first server die and the replica take over, to which lead leads
-// hosts. What has died comes back as a replica, without what it knew.
-func (s *Setup) TakeOver(ctx context.Context, lead func(to ...string) error) error {
-	old := s.Servers[0]
-	if err := errors.Join(old.Stop(), s.Replica.Promote(ctx), lead(s.Replica.Addr())); err != nil {
-		return err
-	}
-	return errors.Join(old.Start(ctx, false), s.Replica.Lead(ctx, old.Addr()))
 }
 
 func demote(ctx context.Context, s *Setup) error {

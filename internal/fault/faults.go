@@ -4,43 +4,20 @@ package fault
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/inject"
-	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // Setup is what a round shows to a fault: two hosts that want the same locks,
-// and the servers that grant them. What an environment does not have is nil.
+// and the servers that grant them.
 type Setup struct {
-	Holder  Host // its rival is left alone
-	Servers []Server
-	Votes   bool // the servers, each for itself
-	// HolderPaths and RivalPaths lead from each host to each server, in the
-	// order of Servers.
-	HolderPaths, RivalPaths []*inject.Proxy
-	Clocks                  []*inject.Clock // of the servers
-	// Replica follows the first server over Link.
-	Replica Replica
-	Link    *inject.Proxy
-	// Leader is the index in Servers of the one that leads the others.
-	Leader func(ctx context.Context) (int, error)
-	// ReadOnly makes the servers refuse writes, Exhaust lets them take no more
-	// connections; both until they are called with false.
-	ReadOnly, Exhaust func(ctx context.Context, on bool) error
-	// FailOver lets a replica take over, in order, and returns when it serves.
-	FailOver func(ctx context.Context) error
-	// MoveSlots begins to move each slot of a Cluster in which there are keys to
-	// another server, with half of its keys; with false it moves the rest.
-	MoveSlots func(ctx context.Context, on bool) error
-	// Evict lets servers whose memory is full delete keys, until it is called with
-	// false, and Fill writes until whatever may be deleted was deleted.
-	Evict func(ctx context.Context, on bool) error
-	Fill  func(ctx context.Context) error
-
-	inject.Background
+	*servers.Setup
+	Holder Host // its rival is left alone
 }
 
 // Host is a process that takes locks through a plugin process.
@@ -49,54 +26,14 @@ type Host interface {
 	PluginPid() int
 }
 
-// Server is one server of the store.
-type Server interface {
-	Addr() string
-	Pid() int // 0 while it is down
-	Stop() error
-	Start(ctx context.Context, keepData bool) error
-	Freeze() error
-	Resume() error
-}
-
-// Replica is a server that follows another one without being waited for.
-type Replica interface {
-	Server
-	// Promote lets it take writes.
-	Promote(ctx context.Context) error
-	// Lead makes the server at addr, which has been started anew, follow it.
-	Lead(ctx context.Context, addr string) error
-}
-
-// Capability is something that a fault needs of its environment.
-type Capability string
-
-// The capabilities.
-const (
-	CapRival    Capability = "rival"     // two host processes share the store
-	CapServers  Capability = "servers"   // server processes of ours
-	CapPaths    Capability = "paths"     // proxies in front of the servers
-	CapMinority Capability = "minority"  // more than one server, a majority decides
-	CapLeader   Capability = "leader"    // one of the servers leads the others
-	CapVotes    Capability = "votes"     // the servers vote each for itself, and not for a while after a restart
-	CapKeeps    Capability = "keeps"     // data survive a crash of a server
-	CapClock    Capability = "clock"     // the servers' clocks can be moved
-	CapReplica  Capability = "replica"   // an asynchronous replica
-	CapReadOnly Capability = "read-only" // the servers can be made to refuse writes
-	CapExhaust  Capability = "exhaust"   // the servers can be made to refuse connections
-	CapSentinel Capability = "sentinel"  // a service lets a replica take over when it is told to
-	CapSlots    Capability = "slots"     // the data are spread over servers, and can be moved
-	CapEvict    Capability = "evict"     // the servers can be made to delete keys
-)
-
 // Fault is one kind of harm. Prepare, Inject and Heal may be nil.
 type Fault struct {
 	Name string
 	Does string // one line
 	// Needs are the capabilities without which it is not run.
-	Needs []Capability
+	Needs []servers.Capability
 	// OnlyFor is the capability of the stores that it is made for; "" for all stores.
-	OnlyFor Capability
+	OnlyFor servers.Capability
 	// Config is further configuration of the backend.
 	Config map[string]string
 	// Control reports whether Config turns a safeguard off.
@@ -127,11 +64,23 @@ type Fault struct {
 	Heal    func(ctx context.Context, s *Setup) error
 }
 
-// Fits says why the fault cannot be shown in an environment, "" when it can. Lacks
-// says for each capability that the environment does not have why that is so.
-func (f Fault) Fits(lacks map[Capability]string) string {
+// Concerns reports whether the fault has anything to do with a store: one that is
+// made for those with a capability has not with the others.
+func (f Fault) Concerns(k *servers.Kind) bool { return f.OnlyFor == "" || k.Has(f.OnlyFor) }
+
+// Fits says why the fault cannot be shown on a store, "" when it can.
+func (f Fault) Fits(k *servers.Kind) string {
+	if !f.Concerns(k) {
+		var names []string
+		for _, other := range kinds.All() {
+			if f.Concerns(other) {
+				names = append(names, other.Name)
+			}
+		}
+		return fmt.Sprintf("it is made for %v", names)
+	}
 	for _, need := range f.Needs {
-		if why := lacks[need]; why != "" {
+		if why := k.Lacks[need]; why != "" {
 			return why
 		}
 	}
@@ -140,7 +89,7 @@ func (f Fault) Fits(lacks map[Capability]string) string {
 
 // All are the faults in the order in which they are shown.
 func All() []Fault {
-	return slices.Concat(hosts, partitions, networks, restarts, failovers, slots, clocks, servers, evictions)
+	return slices.Concat(hosts, partitions, networks, restarts, failovers, slots, clocks, running, evictions)
 }
 
 // Names lists the names of [All].
@@ -150,26 +99,4 @@ func Names() []string {
 		names = append(names, f.Name)
 	}
 	return names
-}
-
-// EachRunning does the same to the servers that run: one that is down stands
-// still anyway.
-func EachRunning(servers []Server, do func(Server) error) error {
-	return inject.Each(servers, func(s Server) error {
-		if s.Pid() == 0 {
-			return nil
-		}
-		return do(s)
-	})
-}
-
-// SlowServers lets servers run for 10 ms and freezes them for 20 ms, over and
-// over.
-func (s *Setup) SlowServers(by any, servers []Server) {
-	s.WhileRunning(by, func(ctx context.Context) bool {
-		_ = EachRunning(servers, Server.Freeze) // one that has just crashed
-		proc.Sleep(ctx, 20*time.Millisecond)
-		_ = EachRunning(servers, Server.Resume)
-		return proc.Sleep(ctx, 10*time.Millisecond)
-	}, func() error { return EachRunning(servers, Server.Resume) })
 }

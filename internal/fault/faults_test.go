@@ -3,20 +3,24 @@ package fault
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
+
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 func TestFits(t *testing.T) {
-	lacks := map[Capability]string{CapClock: "no clock"}
+	k := &servers.Kind{Lacks: map[servers.Capability]string{servers.CapClock: "no clock"}}
 	for _, tt := range []struct {
 		fault Fault
 		want  string
 	}{
 		{Fault{Name: "a"}, ""},
-		{Fault{Name: "a", Needs: []Capability{CapRival, CapPaths}}, ""},
-		{Fault{Name: "a", Needs: []Capability{CapRival, CapClock}}, "no clock"},
+		{Fault{Name: "a", Needs: []servers.Capability{servers.CapRival, servers.CapPaths}}, ""},
+		{Fault{Name: "a", Needs: []servers.Capability{servers.CapRival, servers.CapClock}}, "no clock"},
 	} {
-		if got := tt.fault.Fits(lacks); got != tt.want {
+		if got := tt.fault.Fits(k); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.fault, got, tt.want)
 		}
 	}
@@ -74,7 +78,7 @@ func TestServersHarmed(t *testing.T) {
 		{"pause-leader", 3, 0, 0, 1, 3},
 		{"partition-minority", 5, 0, 0, 2, 2},
 	} {
-		s := Setup{Votes: tt.servers == 5, Leader: func(context.Context) (int, error) { return 1, nil }}
+		s := Setup{Setup: &servers.Setup{Votes: tt.servers == 5, Leader: func(context.Context) (int, error) { return 1, nil }}}
 		var stubs []*stub
 		for range tt.servers {
 			one := &stub{}
@@ -102,6 +106,19 @@ func TestServersHarmed(t *testing.T) {
 		}
 		if sum.stopped != tt.stopped || sum.wiped != tt.wiped || sum.frozen != tt.frozen || sum.resumed != tt.resume {
 			t.Errorf("%s on %d servers: %+v", tt.fault, tt.servers, sum)
+		}
+	}
+}
+
+// TestFaultsFindTheirStores: each fault can be shown on some store, and on those
+// that it is not made for it says which it is made for.
+func TestFaultsFindTheirStores(t *testing.T) {
+	for _, f := range All() {
+		if !slices.ContainsFunc(kinds.All(), func(k *servers.Kind) bool { return f.Fits(k) == "" }) {
+			t.Errorf("%s fits no store", f.Name)
+		}
+		if f.Name == "evict" && f.Fits(kinds.Of("etcd")) != "it is made for [redis redlock]" {
+			t.Errorf("%s on etcd: %q", f.Name, f.Fits(kinds.Of("etcd")))
 		}
 	}
 }

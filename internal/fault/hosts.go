@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // hosts are faults of the holder's processes.
@@ -13,7 +14,7 @@ var hosts = []Fault{
 	{
 		Name: "freeze-host", Does: "the holder is frozen until another host has its locks, then goes on",
 		Produces: []claim.Condition{claim.HostStopped},
-		Needs:    []Capability{CapRival},
+		Needs:    []servers.Capability{servers.CapRival},
 		Inject:   func(_ context.Context, s *Setup) error { return inject.Freeze(s.Holder.Pid()) },
 		Heal:     func(_ context.Context, s *Setup) error { return inject.Resume(s.Holder.Pid()) },
 	},
@@ -24,7 +25,7 @@ var hosts = []Fault{
 	},
 	{
 		Name: "kill-host", Does: "the holder is killed, its plugin is not",
-		Needs:  []Capability{CapRival},
+		Needs:  []servers.Capability{servers.CapRival},
 		Inject: func(_ context.Context, s *Setup) error { return inject.Kill(s.Holder.Pid()) },
 	},
 	{
@@ -35,7 +36,7 @@ var hosts = []Fault{
 	{
 		Name: "kill-both", Does: "the holder and its plugin are killed",
 		Produces: []claim.Condition{claim.PluginDied},
-		Needs:    []Capability{CapRival},
+		Needs:    []servers.Capability{servers.CapRival},
 		Inject: func(_ context.Context, s *Setup) error {
 			return errors.Join(inject.Kill(s.Holder.PluginPid()), inject.Kill(s.Holder.Pid()))
 		},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // restarts crash servers and start them again.
@@ -13,33 +14,27 @@ var restarts = []Fault{
 	{
 		Name: "restart", Does: "every server crashes and starts again with its data",
 		Produces: []claim.Condition{claim.Restarted},
-		Needs:    []Capability{CapRival, CapServers, CapKeeps},
+		Needs:    []servers.Capability{servers.CapRival, servers.CapServers, servers.CapKeeps},
 		Inject:   func(ctx context.Context, s *Setup) error { return restart(ctx, s.Servers, true) }, ActsTTLs: 1.5,
 	},
 	{
 		Name: "restart-wiped", Does: "the server crashes and starts again without its data; of several nodes, one of the three that the holder had reached",
 		Produces: []claim.Condition{claim.DataLost},
-		Needs:    []Capability{CapRival, CapServers, CapPaths}, RivalAsksLate: true,
+		Needs:    []servers.Capability{servers.CapRival, servers.CapServers, servers.CapPaths}, RivalAsksLate: true,
 		Prepare: reachMajority, Inject: wipe, Heal: reachAll, ActsTTLs: 1.5,
 	},
 	{
 		Name: "restart-wiped-open", Does: "as restart-wiped, with the quarantine of restarted nodes switched off",
 		Produces: []claim.Condition{claim.DataLost, claim.QuarantineOff},
-		Needs:    []Capability{CapRival, CapServers, CapPaths}, RivalAsksLate: true,
-		OnlyFor: CapVotes, Config: map[string]string{"quarantine": "off"}, Control: true,
+		Needs:    []servers.Capability{servers.CapRival, servers.CapServers, servers.CapPaths}, RivalAsksLate: true,
+		OnlyFor: servers.CapVotes, Config: map[string]string{"quarantine": "off"}, Control: true,
 		Prepare: reachMajority, Inject: wipe, Heal: reachAll, ActsTTLs: 1.5,
 	},
 }
 
 // restart crashes servers and starts them again.
-func restart(ctx context.Context, servers []Server, keepData bool) error {
-	return errors.Join(inject.Each(servers, Server.Stop), StartAll(ctx, servers, keepData))
-}
-
-// StartAll starts servers at the same time: the members of a cluster serve only
-// together.
-func StartAll(ctx context.Context, servers []Server, keepData bool) error {
-	return inject.AtOnce(len(servers), func(i int) error { return servers[i].Start(ctx, keepData) })
+func restart(ctx context.Context, some []servers.Breakable, keepData bool) error {
+	return errors.Join(inject.Each(some, servers.Breakable.Stop), servers.StartAll(ctx, some, keepData))
 }
 
 // reachMajority cuts the holder off from all servers that vote but a bare

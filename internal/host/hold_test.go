@@ -8,9 +8,10 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 const (
@@ -19,14 +20,14 @@ const (
 )
 
 // redisServer is one of the test's own.
-func redisServer(t *testing.T) *env.Server {
+func redisServer(t *testing.T) *servers.Server {
 	t.Helper()
-	s, err := env.StartRedis(t.Context(), nil)
-	env.Keep(t, "redis", s, err)
+	s, err := redisserver.Start(t.Context(), nil)
+	servers.Keep(t, "redis", s, err)
 	return s
 }
 
-func start(t *testing.T, s *env.Server, host int, dir string) *Process {
+func start(t *testing.T, s *servers.Server, host int, dir string) *Process {
 	t.Helper()
 	p, err := Start(t.Context(), Spec{
 		Backend: "redis", Host: host, Resources: Resources{Dir: dir},

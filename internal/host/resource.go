@@ -11,7 +11,8 @@ import (
 	"github.com/lockbench/lockbench/core/fence"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // Resources are what holders write to: for each lock one thing of its name
@@ -19,20 +20,20 @@ import (
 // that are there, and round again.
 type Resources struct {
 	Dir    string            `json:"dir"`              // for files
-	Guards map[string]string `json:"guards,omitempty"` // addresses by [store.Guard.Kind]
+	Guards map[string]string `json:"guards,omitempty"` // addresses by [servers.Guard.Kind]
 }
 
 // resource is one kind of thing.
 type resource struct {
 	kind string
-	*store.Guarded
+	*servers.Guarded
 }
 
 type writer []resource
 
 func openWriter(r Resources) (writer, error) {
 	w := writer{{"file", fileResource(r.Dir)}}
-	for _, s := range store.All() {
+	for _, s := range kinds.All() {
 		g := s.Guard
 		if g == nil || r.Guards[g.Kind] == "" {
 			continue
@@ -75,8 +76,8 @@ func (w writer) write(a *agent, name string, l *record.Lease) {
 	}
 }
 
-func fileResource(dir string) *store.Guarded {
-	return &store.Guarded{
+func fileResource(dir string) *servers.Guarded {
+	return &servers.Guarded{
 		Write: func(_ context.Context, thing string, token uint64) error {
 			return fence.File{Path: filepath.Join(dir, thing)}.Write(token, strconv.AppendUint(nil, token, 10))
 		},

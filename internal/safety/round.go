@@ -15,7 +15,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // The numbers of the two hosts in what is recorded.
@@ -51,7 +52,7 @@ type cell struct {
 	backend       Backend
 	fault         fault.Fault
 	ttl           time.Duration
-	environment   *store.Environment
+	environment   *servers.Environment
 	holder, rival *host.Process
 	prefix        string // of the locks of this round
 }
@@ -89,7 +90,7 @@ func (c *cell) play(ctx context.Context, r *record.Round) error {
 }
 
 // alone reports whether one process is both hosts: the store has no room for two.
-func (c *cell) alone() bool { return store.Of(c.backend.Name).Lacks[fault.CapRival] != "" }
+func (c *cell) alone() bool { return kinds.Of(c.backend.Name).Lacks[servers.CapRival] != "" }
 
 // ready starts the hosts that do not live, and brings servers that were used
 // back to where they began.
@@ -132,8 +133,7 @@ func (c *cell) round(ctx context.Context, r *record.Round) (err error) {
 	c.rival.Forget()
 	defer func() { c.collect(r) }()
 	c.prefix = fmt.Sprintf("safety-%x-", c.random.Uint64())
-	setup := &c.environment.Setup
-	setup.Holder = c.holder
+	setup := c.setup()
 	defer func() {
 		// Whatever happened, nothing of the fault stays.
 		err = errors.Join(err, setup.EndBackground())
@@ -182,7 +182,7 @@ func (c *cell) hold(ctx context.Context) error {
 	if err := c.holder.Await(bounded, func(s host.Seen) bool { return s.Held() == half }); err != nil {
 		return fmt.Errorf("the holder gets its locks: %w, %v", err, c.holder.Seen().Failed())
 	}
-	if err := do(ctx, c.fault.Prepare, &c.environment.Setup); err != nil {
+	if err := do(ctx, c.fault.Prepare, c.setup()); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
 	timeout := openTimeout
@@ -244,7 +244,7 @@ func (c *cell) outcome(ctx context.Context, r *record.Round, first int64) error 
 	case err == nil:
 		proc.Sleep(ctx, c.ttl/2) // the holder, which may believe that it has them too, renews
 	}
-	if err := do(ctx, c.fault.Heal, &c.environment.Setup); err != nil {
+	if err := do(ctx, c.fault.Heal, c.setup()); err != nil {
 		return fmt.Errorf("heal: %w", err)
 	}
 	r.HealedNs = proc.Now()
@@ -337,6 +337,11 @@ func (c *cell) end(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// setup is what the fault may break.
+func (c *cell) setup() *fault.Setup {
+	return &fault.Setup{Setup: &c.environment.Setup, Holder: c.holder}
 }
 
 func do(ctx context.Context, step func(context.Context, *fault.Setup) error, s *fault.Setup) error {

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 const (
@@ -78,16 +78,16 @@ func (p Plan) Cells() (all, runnable int) {
 
 // missing says why a fault cannot be shown on a backend here, "" when it can.
 func missing(b Backend, f fault.Fault) string {
-	if !store.Known(b.Name) {
+	if !kinds.Of(b.Name).Known() {
 		return "lockbench has no throwaway servers for it"
 	}
-	return store.Of(b.Name).Fits(f)
+	return f.Fits(kinds.Of(b.Name))
 }
 
 // concerns reports whether a fault has anything to do with a backend. When it
 // has nothing to do with any, all of them are told so.
 func (p Plan) concerns(f fault.Fault, b Backend) bool {
-	does := func(b Backend) bool { return store.Of(b.Name).Concerns(f) }
+	does := func(b Backend) bool { return f.Concerns(kinds.Of(b.Name)) }
 	return does(b) || !slices.ContainsFunc(p.Backends, does)
 }
 
@@ -103,7 +103,7 @@ type Sink interface {
 // missing; a round that fails says why, and the run goes on. It ends early
 // only with ctx, or with an error of the sink.
 func Run(ctx context.Context, p Plan, sink Sink) (err error) {
-	scratch, err := env.NewScratch()
+	scratch, err := servers.NewScratch()
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ type runner struct {
 	random *rand.Rand
 
 	resources host.Resources
-	servers   env.Nodes // of the resources
+	servers   servers.Nodes // of the resources
 }
 
 // openResources starts what holders write to. A server that is not installed
@@ -149,12 +149,12 @@ func (r *runner) openResources(ctx context.Context) error {
 		return nil
 	}
 	r.resources.Guards = map[string]string{}
-	for _, s := range store.All() {
+	for _, s := range kinds.All() {
 		if s.Guard == nil {
 			continue
 		}
 		server, err := s.Guard.Start(ctx)
-		if errors.Is(err, env.ErrNotInstalled) {
+		if errors.Is(err, servers.ErrNotInstalled) {
 			continue
 		}
 		if err != nil {
@@ -172,10 +172,10 @@ func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 	if template.Missing = missing(b, f); template.Missing != "" {
 		return r.sink.Round(template)
 	}
-	w := store.Requirements{Needs: f.Needs, Many: f.SeveralServers, TTL: ttlOf(f), Plugin: b.Path, Dir: r.dir}
-	e, err := store.Of(b.Name).Open(ctx, w)
+	w := servers.Requirements{Needs: f.Needs, Many: f.SeveralServers, TTL: ttlOf(f), Plugin: b.Path, Dir: r.dir}
+	e, err := kinds.Of(b.Name).Open(ctx, w)
 	if err != nil {
-		if errors.Is(err, env.ErrNotInstalled) {
+		if errors.Is(err, servers.ErrNotInstalled) {
 			template.Missing = err.Error()
 		} else {
 			template.Failure = err.Error()
@@ -192,7 +192,7 @@ func roundOf(b Backend, f fault.Fault) record.Round {
 	r := record.Round{
 		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Produces, Control: f.Control,
 		// A store that dies with its plugin loses its leases with it.
-		Keeps: f.KeepsLeases && store.Of(b.Name).Lacks[fault.CapRival] == "",
+		Keeps: f.KeepsLeases && kinds.Of(b.Name).Lacks[servers.CapRival] == "",
 	}
 	if f.Config["fencing"] == "none" {
 		r.Fencing = "none"

@@ -13,12 +13,13 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 func TestMain(m *testing.M) {
@@ -91,9 +92,9 @@ const busyFor = 20 * time.Millisecond
 // requireRedis skips without a server, where that is allowed.
 func requireRedis(t *testing.T) {
 	t.Helper()
-	s, err := env.StartRedis(t.Context(), nil)
+	s, err := redisserver.Start(t.Context(), nil)
 	if err != nil {
-		env.Missing(t, "redis", err)
+		servers.Missing(t, "redis", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -127,7 +128,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		t.Run(tt.bug+" under "+tt.fault, func(t *testing.T) {
 			t.Parallel()
 			if _, err := inject.ClockLibrary(t.Context(), t.TempDir()); err != nil && tt.fault == "clock-forward" {
-				env.Missing(t, "cc", &env.NotInstalledError{Program: "cc", Debian: "gcc", Homebrew: "gcc"})
+				servers.Missing(t, "cc", &servers.NotInstalledError{Program: "cc", Debian: "gcc", Homebrew: "gcc"})
 			}
 			b := Backend{Name: "redis", Path: path, Fencing: "durable", Config: driver.Config{"bug": tt.bug}}
 			const tries = 5

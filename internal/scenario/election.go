@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // election is what is known of the candidates of one cell.
@@ -59,7 +59,7 @@ func (s *election) join(ctx context.Context) (err error) {
 	c := &candidate{id: int32(len(s.candidates))}
 	spec := s.in.Host
 	if s.mode.proxied {
-		spec.Config, err = store.Route(spec.Config, func(address string) (string, error) {
+		spec.Config, err = kinds.Route(spec.Config, func(address string) (string, error) {
 			p, err := inject.NewProxy(address)
 			if err != nil {
 				return "", err

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // queued is how long waiters get to enter the queue.
@@ -52,7 +52,7 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 // counted is what each server has done in a time.
 type counted struct {
 	from, until int64
-	store.Served
+	servers.Served
 	err error
 }
 

@@ -10,10 +10,11 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/baseline"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 func TestOpenLoop(t *testing.T) {
@@ -98,8 +99,8 @@ func TestKeptUp(t *testing.T) {
 // show; of the open loop's cycles a tenth were due in the freeze. A machine
 // that is itself that slow gets two more tries.
 func TestCoordinatedOmission(t *testing.T) {
-	s, err := env.StartRedis(t.Context(), nil)
-	env.Keep(t, "redis", s, err)
+	s, err := redisserver.Start(t.Context(), nil)
+	servers.Keep(t, "redis", s, err)
 	bl, ok := baseline.ByName("redislock")
 	if !ok {
 		t.Fatal("there is no redislock")
@@ -127,7 +128,7 @@ func TestCoordinatedOmission(t *testing.T) {
 }
 
 // omission measures once, and returns what is not as it should be.
-func omission(t *testing.T, s *env.Server, locker load.Locker) string {
+func omission(t *testing.T, s *servers.Server, locker load.Locker) string {
 	t.Helper()
 	in := Input{
 		Workload: Workload{Clients: 2}, Locker: locker, Clock: load.NewClock(), TTL: 10 * time.Second, Seed: 1, Rate: 400,
@@ -162,7 +163,7 @@ func omission(t *testing.T, s *env.Server, locker load.Locker) string {
 }
 
 // freezeAt stops the server for a while at a time of the run's clock.
-func freezeAt(ctx context.Context, s *env.Server, clock load.Clock, at, d time.Duration) error {
+func freezeAt(ctx context.Context, s *servers.Server, clock load.Clock, at, d time.Duration) error {
 	proc.Sleep(ctx, at-time.Duration(clock.Now()))
 	if err := s.Freeze(); err != nil {
 		return fmt.Errorf("freeze: %w", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // Scenario is one way to load a backend.
@@ -114,7 +114,7 @@ type Input struct {
 	// Server may be harmed; nil when the servers are somebody else's.
 	Server Server
 	// Commands reads what a server has done; nil when its servers do not count.
-	Commands func(ctx context.Context) (store.Served, error)
+	Commands func(ctx context.Context) (servers.Served, error)
 	// Names are the locks; caller i uses Names[i%len(Names)].
 	Names []string
 	// WarmUp precedes Measure. What happens in it is checked, not measured.

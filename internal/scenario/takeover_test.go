@@ -12,25 +12,26 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // redisServer is durable, so that it may be restarted.
-func redisServer(t *testing.T) *env.Server {
+func redisServer(t *testing.T) *servers.Server {
 	t.Helper()
-	s, err := env.StartRedis(t.Context(), &env.RedisOptions{AppendFsync: env.FsyncAlways})
-	env.Keep(t, "redis", s, err)
+	s, err := redisserver.Start(t.Context(), &redisserver.Options{AppendFsync: redisserver.FsyncAlways})
+	servers.Keep(t, "redis", s, err)
 	return s
 }
 
-type keeping struct{ *env.Server }
+type keeping struct{ *servers.Server }
 
 func (k keeping) Start(ctx context.Context) error { return k.Server.Start(ctx, true) }
 
-func takeoverInput(t *testing.T, s *env.Server, mode string) Input {
+func takeoverInput(t *testing.T, s *servers.Server, mode string) Input {
 	path := plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis")
 	return Input{
 		Workload: Workload{Mode: mode, Hosts: 2, Clients: 3}, Clock: load.NewClock(), TTL: time.Second, Harms: 1, Seed: 1,

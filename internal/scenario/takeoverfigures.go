@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 // least to the most that it may take.
 func (s *election) begin() {
 	s.cell = record.Cell{Latencies: map[string][]int64{}, Values: map[string]float64{}}
-	s.slack = margin + store.Of(s.in.Host.Backend).ExpiryStep + s.in.Tick + roundTrip(s.in)
+	s.slack = margin + kinds.Of(s.in.Host.Backend).ExpiryStep + s.in.Tick + roundTrip(s.in)
 	if s.mode.expires {
 		v := s.cell.Values
 		v["band-low-ns/takeover"], v["band-high-ns/takeover"] = float64(s.in.TTL-s.in.TTL/3-rounding), float64(s.in.TTL+s.slack)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/store"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // mode is one way in which a leader ends.
@@ -130,7 +130,7 @@ func NotPossible(in Input) string {
 	}
 	if m.proxied {
 		nowhere := func(address string) (string, error) { return address, nil }
-		if _, err := store.Route(in.Host.Config, nowhere); err != nil {
+		if _, err := kinds.Route(in.Host.Config, nowhere); err != nil {
 			return fmt.Sprintf("which needs proxies: %v", err)
 		}
 	}

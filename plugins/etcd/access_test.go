@@ -13,14 +13,15 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/configtest"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
 const secret = "open-sesame-4711"
 
 // withUsers turns on users: root, and one who may touch nothing but prefix.
-func withUsers(t *testing.T, s *env.Server, prefix string) {
+func withUsers(t *testing.T, s *servers.Server, prefix string) {
 	t.Helper()
 	c, ctx := plain(t, s), t.Context()
 	for _, user := range []string{"root", "locks"} {
@@ -71,9 +72,9 @@ func use(t *testing.T, b *Backend, name string) {
 }
 
 func TestUsers(t *testing.T) {
-	servers(t, func(t *testing.T, binary string) {
+	versions(t, func(t *testing.T, binary string) {
 		// Tokens of a login live for 2 s, so that the test sees them expire.
-		s := start(t, &env.EtcdOptions{Binary: binary, Args: []string{"--auth-token-ttl=2"}})
+		s := start(t, &etcdserver.Options{Binary: binary, Args: []string{"--auth-token-ttl=2"}})
 		withUsers(t, s, "mine/")
 		o := on(s)
 		o.Username, o.Password, o.Prefix = "locks", secret, "mine/"
@@ -91,7 +92,7 @@ func TestBadInput(t *testing.T) {
 	users := start(t, nil)
 	withUsers(t, users, "mine/")
 	ca := newAuthority(t)
-	secure := start(t, &env.EtcdOptions{CertFile: ca.cert, KeyFile: ca.key})
+	secure := start(t, &etcdserver.Options{CertFile: ca.cert, KeyFile: ca.key})
 	cases := map[string]struct {
 		cfg   driver.Config
 		class error
@@ -169,7 +170,7 @@ func TestTTLs(t *testing.T) {
 	}
 	// A server with a long election timeout grants nothing short: that is
 	// learned by the first request too, before any Check.
-	slow := start(t, &env.EtcdOptions{Args: []string{"--heartbeat-interval=500", "--election-timeout=5000"}})
+	slow := start(t, &etcdserver.Options{Args: []string{"--heartbeat-interval=500", "--election-timeout=5000"}})
 	b = connect(t, on(slow))
 	r := lock("jobs", "a")
 	r.TTL = 4 * time.Second
@@ -185,9 +186,9 @@ func TestTTLs(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	servers(t, func(t *testing.T, binary string) {
+	versions(t, func(t *testing.T, binary string) {
 		ca := newAuthority(t)
-		s := start(t, &env.EtcdOptions{Binary: binary, CertFile: ca.cert, KeyFile: ca.key, ClientCAFile: ca.file})
+		s := start(t, &etcdserver.Options{Binary: binary, CertFile: ca.cert, KeyFile: ca.key, ClientCAFile: ca.file})
 		full, err := Spec.CheckConfig(driver.Config{
 			"address": s.Addr(), "tls_ca_file": ca.file, "tls_cert_file": ca.cert, "tls_key_file": ca.key,
 		})

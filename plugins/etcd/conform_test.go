@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/conform"
-	"github.com/lockbench/lockbench/internal/env"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
@@ -47,8 +47,8 @@ func TestConformance(t *testing.T) {
 }
 
 func ofLibrary(t *testing.T) {
-	servers(t, func(t *testing.T, binary string) {
-		server := start(t, &env.EtcdOptions{Binary: binary})
+	versions(t, func(t *testing.T, binary string) {
+		server := start(t, &etcdserver.Options{Binary: binary})
 		client := plain(t, server)
 		drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
 			prefix := freshPrefix()
@@ -68,8 +68,8 @@ func ofLibrary(t *testing.T) {
 }
 
 func ofPlugin(t *testing.T) {
-	servers(t, func(t *testing.T, binary string) {
-		server := start(t, &env.EtcdOptions{Binary: binary})
+	versions(t, func(t *testing.T, binary string) {
+		server := start(t, &etcdserver.Options{Binary: binary})
 		client := plain(t, server)
 		binary = plugintest.Build(t, "./lockplugin-etcd")
 		drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {

@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/lockbench/lockbench/core"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // locker takes a lock and returns what gives it back.
@@ -82,7 +82,7 @@ func jain(shares []int) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-func hosts(t *testing.T, s *env.Server, n int) []*core.Client {
+func hosts(t *testing.T, s *servers.Server, n int) []*core.Client {
 	clients := make([]*core.Client, n)
 	for i := range clients {
 		b, err := Open(&Options{Address: []string{s.Addr()}})
@@ -133,7 +133,7 @@ func TestHandoff(t *testing.T) {
 }
 
 // handoffOf measures with n waiters.
-func handoffOf(t *testing.T, s *env.Server, n int) {
+func handoffOf(t *testing.T, s *servers.Server, n int) {
 	t.Helper()
 	var theirs, ours, local []locker
 	one := hosts(t, s, 1)[0]

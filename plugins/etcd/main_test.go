@@ -9,15 +9,16 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// servers are the versions that tests run against: the one built from
+// versions are those that tests run against: the one built from
 // tools/etcd, and the one on the PATH if that is another.
-func servers(t *testing.T, run func(t *testing.T, binary string)) {
+func versions(t *testing.T, run func(t *testing.T, binary string)) {
 	t.Run("default", func(t *testing.T) { run(t, "") })
 	path, err := exec.LookPath("etcd")
 	if err != nil {
@@ -27,10 +28,10 @@ func servers(t *testing.T, run func(t *testing.T, binary string)) {
 }
 
 // start starts a server of the test's own.
-func start(t testing.TB, opts *env.EtcdOptions) *env.Server {
+func start(t testing.TB, opts *etcdserver.Options) *servers.Server {
 	t.Helper()
-	s, err := env.StartEtcd(t.Context(), opts)
-	env.Keep(t, "etcd", s, err)
+	s, err := etcdserver.Start(t.Context(), opts)
+	servers.Keep(t, "etcd", s, err)
 	return s
 }
 
@@ -42,10 +43,10 @@ func connect(t testing.TB, o Options) *Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-func on(s *env.Server) Options { return Options{Address: []string{s.Addr()}} }
+func on(s *servers.Server) Options { return Options{Address: []string{s.Addr()}} }
 
 // plain returns a client of its own, as an operator has it.
-func plain(t testing.TB, s *env.Server) *clientv3.Client {
+func plain(t testing.TB, s *servers.Server) *clientv3.Client {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)

@@ -10,21 +10,22 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/ports"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 )
 
 // three starts a cluster of three members.
-func three(t *testing.T) (env.Nodes, Options) {
+func three(t *testing.T) (servers.Nodes, Options) {
 	t.Helper()
-	members, err := env.StartEtcdCluster(t.Context(), 3, nil)
-	env.Keep(t, "etcd", members, err)
+	members, err := etcdserver.StartCluster(t.Context(), 3, nil)
+	servers.Keep(t, "etcd", members, err)
 	return members, Options{Address: members.Addrs()}
 }
 
 // leader is the index of the member that leads.
-func leader(t *testing.T, members []*env.Server) int {
+func leader(t *testing.T, members []*servers.Server) int {
 	t.Helper()
 	found := -1
 	eventually(t, "one leads", func() bool {
@@ -111,10 +112,10 @@ func TestMemberWithoutAnswer(t *testing.T) {
 // TestMemberWithoutLeader: what a member that has lost the others is asked for has
 // certainly not happened, and it says so at once.
 func TestMemberWithoutLeader(t *testing.T) {
-	peers := &env.EtcdPeers{}
+	peers := &etcdserver.Peers{}
 	t.Cleanup(func() { must(t, peers.Close()) })
-	members, err := env.StartEtcdCluster(t.Context(), 3, &env.EtcdOptions{Peers: peers})
-	env.Keep(t, "etcd", members, err)
+	members, err := etcdserver.StartCluster(t.Context(), 3, &etcdserver.Options{Peers: peers})
+	servers.Keep(t, "etcd", members, err)
 	ill := (leader(t, members) + 1) % 3
 	b := connect(t, on(members[ill]))
 	acquire(t, b, lock("warm", "a"))
@@ -135,7 +136,7 @@ func TestMemberWithoutLeader(t *testing.T) {
 }
 
 // rotated are the addresses of members, beginning with the one of index first.
-func rotated(members env.Nodes, first int) []string {
+func rotated(members servers.Nodes, first int) []string {
 	addrs := members.Addrs()
 	return append(addrs[first:len(addrs):len(addrs)], addrs[:first]...)
 }
@@ -145,10 +146,10 @@ func rotated(members env.Nodes, first int) []string {
 // before a lease ends.
 func TestBalancer(t *testing.T) {
 	t.Parallel() // it waits
-	peers := &env.EtcdPeers{}
+	peers := &etcdserver.Peers{}
 	t.Cleanup(func() { must(t, peers.Close()) })
-	members, err := env.StartEtcdCluster(t.Context(), 3, &env.EtcdOptions{Peers: peers})
-	env.Keep(t, "etcd", members, err)
+	members, err := etcdserver.StartCluster(t.Context(), 3, &etcdserver.Options{Peers: peers})
+	servers.Keep(t, "etcd", members, err)
 	ill := (leader(t, members) + 1) % 3
 	b := connect(t, Options{Address: []string{clustertest.Balancer(t, rotated(members, ill)...)}})
 	c := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -197,7 +198,7 @@ func TestBalancerWithLearner(t *testing.T) {
 }
 
 // learner adds one to the cluster of s.
-func learner(t *testing.T, s *env.Server) *env.Server {
+func learner(t *testing.T, s *servers.Server) *servers.Server {
 	t.Helper()
 	port, err := ports.Take(1)
 	must(t, err)
@@ -207,7 +208,7 @@ func learner(t *testing.T, s *env.Server) *env.Server {
 	must(t, err)
 	_, err = operator.MemberAddAsLearner(t.Context(), []string{url})
 	must(t, err)
-	return start(t, &env.EtcdOptions{Args: []string{
+	return start(t, &etcdserver.Options{Args: []string{
 		"--name=learner", "--listen-peer-urls=" + url, "--initial-advertise-peer-urls=" + url,
 		"--initial-cluster=" + members.Members[0].Name + "=" + members.Members[0].PeerURLs[0] + ",learner=" + url, "--initial-cluster-state=existing",
 	}})

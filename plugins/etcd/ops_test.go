@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 )
 
 // TestMaxTxnOps: a server that allows few operations in a transaction keeps the
@@ -17,7 +17,7 @@ func TestMaxTxnOps(t *testing.T) {
 	for _, most := range []int{64, 32, 8} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
 			t.Parallel() // it waits
-			s := start(t, &env.EtcdOptions{Args: []string{fmt.Sprint("--max-txn-ops=", most)}})
+			s := start(t, &etcdserver.Options{Args: []string{fmt.Sprint("--max-txn-ops=", most)}})
 			c := hosts(t, s, 1)[0]
 			began := time.Now()
 			leases := make([]*core.Lease, 200)

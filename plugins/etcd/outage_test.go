@@ -13,7 +13,8 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
@@ -95,8 +96,8 @@ func TestRevokedFromOutside(t *testing.T) {
 // TestMemberRestart stops each member of three once, the leader among them,
 // under a held lock and a waiter: nothing is lost.
 func TestMemberRestart(t *testing.T) {
-	members, err := env.StartEtcdCluster(t.Context(), 3, nil)
-	env.Keep(t, "etcd", members, err)
+	members, err := etcdserver.StartCluster(t.Context(), 3, nil)
+	servers.Keep(t, "etcd", members, err)
 	open := func() *core.Client {
 		c := core.New(connect(t, Options{Address: members.Addrs(), Connect: Connect{RequestTimeout: time.Second}}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
 		t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })

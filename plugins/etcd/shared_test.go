@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
@@ -38,8 +39,8 @@ func heldUntil(t *testing.T, b *Backend, name string) time.Time {
 // whole TTL. The process is gone after the grant, so that nothing but the lease
 // keeps the key.
 func TestLateOnSharedLease(t *testing.T) {
-	servers(t, func(t *testing.T, binary string) {
-		s := start(t, &env.EtcdOptions{Binary: binary})
+	versions(t, func(t *testing.T, binary string) {
+		s := start(t, &etcdserver.Options{Binary: binary})
 		b, other := connect(t, on(s)), connect(t, on(s))
 		early := acquire(t, b, short("early", "a"))
 		shared := b.table.find("early", "a", early.Token).lease
@@ -103,8 +104,8 @@ func TestUnrenewedEnds(t *testing.T) {
 // clean-up with it. The key dies with its lease although another lock of that
 // lease is renewed all the time, and keeps its token.
 func TestUnconfirmedDies(t *testing.T) {
-	servers(t, func(t *testing.T, binary string) {
-		s := start(t, &env.EtcdOptions{Binary: binary})
+	versions(t, func(t *testing.T, binary string) {
+		s := start(t, &etcdserver.Options{Binary: binary})
 		b, other := connect(t, on(s)), connect(t, on(s))
 		kept := acquire(t, b, short("kept", "a"))
 		shared := b.table.find("kept", "a", kept.Token).lease
@@ -195,16 +196,18 @@ func TestEntryGivenUpAtTheEnd(t *testing.T) {
 // TestEntryEndsWithLock: the queue entry that a lock was got from goes
 // with it, however it ends, or the queue would stall behind it.
 func TestEntryEndsWithLock(t *testing.T) {
-	ends := map[string]func(t *testing.T, b *Backend, s *env.Server, r driver.Request){
-		"release": func(t *testing.T, b *Backend, _ *env.Server, r driver.Request) { must(t, b.Release(t.Context(), r)) },
-		"withdraw": func(t *testing.T, b *Backend, _ *env.Server, r driver.Request) {
+	ends := map[string]func(t *testing.T, b *Backend, s *servers.Server, r driver.Request){
+		"release": func(t *testing.T, b *Backend, _ *servers.Server, r driver.Request) {
+			must(t, b.Release(t.Context(), r))
+		},
+		"withdraw": func(t *testing.T, b *Backend, _ *servers.Server, r driver.Request) {
 			r.Token = 0
 			must(t, b.Release(t.Context(), r))
 		},
-		"break": func(t *testing.T, b *Backend, _ *env.Server, r driver.Request) {
+		"break": func(t *testing.T, b *Backend, _ *servers.Server, r driver.Request) {
 			must(t, b.Break(t.Context(), r.Name, r.Token))
 		},
-		"restart": func(t *testing.T, b *Backend, s *env.Server, r driver.Request) {
+		"restart": func(t *testing.T, b *Backend, s *servers.Server, r driver.Request) {
 			must(t, b.Close(t.Context()))
 			must(t, connect(t, on(s)).Release(t.Context(), r))
 		},

@@ -20,7 +20,8 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
@@ -29,7 +30,7 @@ import (
 // filling is a server whose database is full when a transaction that puts keys is
 // done: it answers that one as etcd does, by its alarm and with ErrNoSpace.
 type filling struct {
-	*env.Server
+	*servers.Server
 	operator *clientv3.Client
 	relay    string
 	armed    atomic.Bool  // the next one is that
@@ -353,7 +354,7 @@ func TestUnderAlarm(t *testing.T) {
 // TestSpaceRunsOut fills a database by acquires of many hosts: afterwards the locks
 // in the store are those that were granted.
 func TestSpaceRunsOut(t *testing.T) {
-	s := start(t, &env.EtcdOptions{Args: []string{"--quota-backend-bytes=2000000"}})
+	s := start(t, &etcdserver.Options{Args: []string{"--quota-backend-bytes=2000000"}})
 	value := []byte(strings.Repeat("x", 2_000))
 	var mu sync.Mutex
 	var granted []string
@@ -448,7 +449,7 @@ func TestUnknownDeleteWithoutSpace(t *testing.T) {
 	for _, kind := range []driver.OpKind{driver.OpRelease, driver.OpAcquire} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
 			t.Parallel() // it waits
-			s := start(t, &env.EtcdOptions{Args: []string{"--quota-backend-bytes=2000000"}})
+			s := start(t, &etcdserver.Options{Args: []string{"--quota-backend-bytes=2000000"}})
 			operator := plain(t, s)
 			var lose atomic.Bool
 			b := connect(t, Options{Address: []string{clustertest.Relay(t, s.Addr(), func(method string, request []byte) error {

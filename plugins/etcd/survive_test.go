@@ -16,14 +16,14 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 )
 
 // TestAdoptionWithoutSpace: locks whose process is replaced while the store is out
 // of space are renewed where they are, and moved when there is space again.
 func TestAdoptionWithoutSpace(t *testing.T) {
 	const locks, ttl = 20, 4 * time.Second
-	s := start(t, &env.EtcdOptions{Args: []string{"--quota-backend-bytes=2000000"}})
+	s := start(t, &etcdserver.Options{Args: []string{"--quota-backend-bytes=2000000"}})
 	before, operator := connect(t, on(s)), plain(t, s)
 	var held []driver.Request
 	for i := range locks {

@@ -12,7 +12,8 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
@@ -199,9 +200,9 @@ func TestGoneWaiterIsPassed(t *testing.T) {
 // TestRestartInMidWait stops the server while one waits, and starts it again.
 func TestRestartInMidWait(t *testing.T) {
 	s := own(t, nil)
-	b := open(t, mysql.Options{Address: env.MariaDBAddress(s)})
+	b := open(t, mysql.Options{Address: mysqlserver.Address(s)})
 	r := acquire(t, b, want("jobs", time.Minute))
-	c := core.New(open(t, mysql.Options{Address: env.MariaDBAddress(s)}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	c := core.New(open(t, mysql.Options{Address: mysqlserver.Address(s)}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
 	defer c.Close(context.Background())
 	l, err := c.Lock("jobs", nil)
 	must(t, err)
@@ -244,10 +245,10 @@ func TestClockMoved(t *testing.T) {
 		must(t, os.WriteFile(at, []byte(offset+"\n"), 0o600))
 	}
 	move("+0")
-	s := own(t, &env.MariaDBOptions{Wrap: []string{"env", "LD_PRELOAD=" + preload, "FAKETIME_TIMESTAMP_FILE=" + at,
+	s := own(t, &mysqlserver.Options{Wrap: []string{"env", "LD_PRELOAD=" + preload, "FAKETIME_TIMESTAMP_FILE=" + at,
 		"FAKETIME_NO_CACHE=1", "DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"}})
-	b := open(t, mysql.Options{Address: env.MariaDBAddress(s)})
-	db := connect(t, env.MariaDBAddress(s))
+	b := open(t, mysql.Options{Address: mysqlserver.Address(s)})
+	db := connect(t, mysqlserver.Address(s))
 	defer db.Close()
 	clock := func() (at time.Time) {
 		t.Helper()
@@ -297,7 +298,7 @@ func faketime(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 	if err != nil || len(found) == 0 {
-		env.Missing(t, "faketime", &env.NotInstalledError{Program: "libfaketime", Debian: "libfaketime", Homebrew: "libfaketime"})
+		servers.Missing(t, "faketime", &servers.NotInstalledError{Program: "libfaketime", Debian: "libfaketime", Homebrew: "libfaketime"})
 	}
 	return found[0]
 }

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
@@ -23,16 +23,16 @@ var product = regexp.MustCompile(`^(MariaDB|MySQL) \d+\.\d+\.\d+`)
 
 func TestProperties(t *testing.T) {
 	for name, c := range map[string]struct {
-		o          env.MariaDBOptions
+		o          mysqlserver.Options
 		fencing    driver.Fencing
 		durability string
 	}{
-		"durable":         {env.MariaDBOptions{}, driver.FencingStrict, "innodb_flush_log_at_trx_commit=1"},
-		"relaxed":         {env.MariaDBOptions{Relaxed: true}, driver.FencingDurable, "innodb_flush_log_at_trx_commit=0"},
-		"unsynced binlog": {env.MariaDBOptions{Args: []string{"--log-bin", "--server-id=1", "--sync-binlog=0"}}, driver.FencingDurable, "innodb_flush_log_at_trx_commit=1, sync_binlog=0"},
+		"durable":         {mysqlserver.Options{}, driver.FencingStrict, "innodb_flush_log_at_trx_commit=1"},
+		"relaxed":         {mysqlserver.Options{Relaxed: true}, driver.FencingDurable, "innodb_flush_log_at_trx_commit=0"},
+		"unsynced binlog": {mysqlserver.Options{Args: []string{"--log-bin", "--server-id=1", "--sync-binlog=0"}}, driver.FencingDurable, "innodb_flush_log_at_trx_commit=1, sync_binlog=0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := open(t, mysql.Options{Address: env.MariaDBAddress(own(t, &c.o))})
+			b := open(t, mysql.Options{Address: mysqlserver.Address(own(t, &c.o))})
 			must(t, b.Check(t.Context()))
 			p := b.Properties()
 			if p.Fencing != c.fencing || p.Durability != c.durability || !product.MatchString(p.Server) {

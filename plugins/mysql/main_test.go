@@ -18,7 +18,8 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/conform"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) { plugintest.Main(m) }
 // shared is the server of all tests that do not ask for one of their own.
 var shared struct {
 	once    sync.Once
-	server  *env.Server
+	server  *servers.Server
 	address string
 	err     error
 }
@@ -47,8 +48,8 @@ func address(t *testing.T) string {
 		if shared.address = os.Getenv(foreign); shared.address != "" {
 			return
 		}
-		if shared.server, shared.err = env.StartMariaDB(context.Background(), nil); shared.err == nil {
-			shared.address = env.MariaDBAddress(shared.server)
+		if shared.server, shared.err = mysqlserver.Start(context.Background(), nil); shared.err == nil {
+			shared.address = mysqlserver.Address(shared.server)
 		}
 	})
 	require(t, shared.err)
@@ -58,15 +59,15 @@ func address(t *testing.T) string {
 func require(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
-		env.Missing(t, "mysql", err)
+		servers.Missing(t, "mysql", err)
 	}
 }
 
 // own starts a server for one test.
-func own(t *testing.T, o *env.MariaDBOptions) *env.Server {
+func own(t *testing.T, o *mysqlserver.Options) *servers.Server {
 	t.Helper()
-	s, err := env.StartMariaDB(t.Context(), o)
-	env.Keep(t, "mysql", s, err)
+	s, err := mysqlserver.Start(t.Context(), o)
+	servers.Keep(t, "mysql", s, err)
 	return s
 }
 

@@ -13,7 +13,7 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
@@ -173,9 +173,9 @@ func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 }
 
 func TestReadOnlyServer(t *testing.T) {
-	s := own(t, &env.MariaDBOptions{SQL: []string{"SET GLOBAL read_only=1"}})
+	s := own(t, &mysqlserver.Options{SQL: []string{"SET GLOBAL read_only=1"}})
 	// The account may write all the same: it is the server that is asked.
-	refused(t, checking(t, mysql.Options{Address: env.MariaDBAddress(s)}), driver.ErrNotSent, "read-only", "primary")
+	refused(t, checking(t, mysql.Options{Address: mysqlserver.Address(s)}), driver.ErrNotSent, "read-only", "primary")
 }
 
 // TestDemotion makes a server read-only while a host uses it, as a failover
@@ -183,10 +183,10 @@ func TestReadOnlyServer(t *testing.T) {
 // and asking again helps.
 func TestDemotion(t *testing.T) {
 	const user = "lockbench_plain" // one with every right may go on writing
-	s := own(t, &env.MariaDBOptions{SQL: []string{"CREATE USER " + user + " IDENTIFIED BY '" + secret + "'", "GRANT ALL ON lockbench.* TO " + user}})
-	b := open(t, mysql.Options{Address: changed(t, env.MariaDBAddress(s), func(c *mysqldriver.Config) { c.User, c.Passwd = user, secret })})
+	s := own(t, &mysqlserver.Options{SQL: []string{"CREATE USER " + user + " IDENTIFIED BY '" + secret + "'", "GRANT ALL ON lockbench.* TO " + user}})
+	b := open(t, mysql.Options{Address: changed(t, mysqlserver.Address(s), func(c *mysqldriver.Config) { c.User, c.Passwd = user, secret })})
 	r := acquire(t, b, want("jobs", 10*time.Second))
-	db := connect(t, env.MariaDBAddress(s))
+	db := connect(t, mysqlserver.Address(s))
 	defer db.Close()
 	if _, err := db.Exec("SET GLOBAL read_only=1"); err != nil {
 		t.Fatal(err)
@@ -217,8 +217,8 @@ func TestDemotion(t *testing.T) {
 // TestNothingWasSent: a login that the server refuses, in whatever way, leaves
 // no doubt about the request.
 func TestNothingWasSent(t *testing.T) {
-	s := own(t, &env.MariaDBOptions{Args: []string{"--max-connections=10"}})
-	a := env.MariaDBAddress(s)
+	s := own(t, &mysqlserver.Options{Args: []string{"--max-connections=10"}})
+	a := mysqlserver.Address(s)
 	sent := func(what string, o mysql.Options) {
 		t.Helper()
 		if _, err := open(t, o).TryAcquire(t.Context(), want("jobs", time.Second)); !errors.Is(err, driver.ErrNotSent) {
@@ -242,8 +242,8 @@ func TestNothingWasSent(t *testing.T) {
 }
 
 func TestTLSToAPlainPort(t *testing.T) {
-	s := own(t, &env.MariaDBOptions{Args: []string{"--loose-skip-ssl", "--tls-version="}})
-	cfg, err := mysql.Spec.CheckConfig(driver.Config{"address": env.MariaDBAddress(s), "tls_enabled": "true"})
+	s := own(t, &mysqlserver.Options{Args: []string{"--loose-skip-ssl", "--tls-version="}})
+	cfg, err := mysql.Spec.CheckConfig(driver.Config{"address": mysqlserver.Address(s), "tls_enabled": "true"})
 	must(t, err)
 	refused(t, func() error {
 		b, err := mysql.Spec.Open(t.Context(), cfg, slog.New(slog.DiscardHandler))

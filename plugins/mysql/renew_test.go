@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
@@ -37,8 +37,8 @@ func kills(t *testing.T, db *sql.DB) (n int) {
 // lease, which would make it slower. A try in which the answers took as long as
 // a statement may take says nothing: the machine was busy.
 func TestRenewalsOfABusyServer(t *testing.T) {
-	s := own(t, &env.MariaDBOptions{})
-	b, db := open(t, mysql.Options{Address: env.MariaDBAddress(s)}), connect(t, env.MariaDBAddress(s))
+	s := own(t, &mysqlserver.Options{})
+	b, db := open(t, mysql.Options{Address: mysqlserver.Address(s)}), connect(t, mysqlserver.Address(s))
 	defer db.Close()
 	renewals := leases(t, b, 300)
 	for end := time.Now().Add(timeout); time.Now().Before(end); {
@@ -70,7 +70,7 @@ func TestRenewalsOfABusyServer(t *testing.T) {
 // other lease its renewal. With MariaDB 11.8's default, which older ones know
 // too, whoever reads that row waits for it.
 func TestRenewalsBesideALockedRow(t *testing.T) {
-	w := fixtureAt(t, env.MariaDBAddress(own(t, &env.MariaDBOptions{Args: []string{"--loose-innodb-snapshot-isolation=ON"}})))
+	w := fixtureAt(t, mysqlserver.Address(own(t, &mysqlserver.Options{Args: []string{"--loose-innodb-snapshot-isolation=ON"}})))
 	renewals := leases(t, w.b, 300)
 	const locked = 123
 	unlock := w.lockRow(t, renewals[locked].Name)

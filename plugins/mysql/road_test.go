@@ -22,8 +22,9 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/ports"
+	"github.com/lockbench/lockbench/internal/servers"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
@@ -110,7 +111,7 @@ func (r *road) open() []*lane {
 }
 
 // at is the address of a backend whose server is at the end of the road.
-func (r *road) at() string { return env.MariaDBAt(r.addr) }
+func (r *road) at() string { return mysqlserver.At(r.addr) }
 
 // application runs statements on sessions of the server at address, and returns
 // how many were killed.
@@ -158,9 +159,9 @@ const rounds = 20
 // application's.
 func TestApplicationIsNotKilled(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
-	killed := application(t, env.MariaDBAddress(two), 150)
-	for _, s := range []*env.Server{one, two} {
-		acquire(t, open(t, mysql.Options{Address: env.MariaDBAddress(s)}), want("jobs", time.Hour))
+	killed := application(t, mysqlserver.Address(two), 150)
+	for _, s := range []*servers.Server{one, two} {
+		acquire(t, open(t, mysql.Options{Address: mysqlserver.Address(s)}), want("jobs", time.Hour))
 	}
 	r := newRoad(t, func(n int) string { return []string{one.Addr(), two.Addr()}[n%2] })
 	for range rounds {
@@ -199,8 +200,8 @@ func TestOneOfTwoServers(t *testing.T) {
 		})
 	}
 	all.Wait()
-	rows := func(s *env.Server) (n int) {
-		db := connect(t, env.MariaDBAddress(s))
+	rows := func(s *servers.Server) (n int) {
+		db := connect(t, mysqlserver.Address(s))
 		defer db.Close()
 		if err := db.QueryRow("SELECT COUNT(*) FROM lockbench_locks").Scan(&n); err != nil && !strings.Contains(err.Error(), "doesn't exist") {
 			t.Fatal(err)
@@ -223,8 +224,8 @@ func TestOneOfTwoServers(t *testing.T) {
 }
 
 // demotedBy are the ways in which a server comes to serve no client.
-func demotedBy(t *testing.T) map[string]*env.MariaDBOptions {
-	ways := map[string]*env.MariaDBOptions{"SET GLOBAL read_only=1": {}}
+func demotedBy(t *testing.T) map[string]*mysqlserver.Options {
+	ways := map[string]*mysqlserver.Options{"SET GLOBAL read_only=1": {}}
 	library := "/usr/lib/galera/libgalera_smm.so"
 	if _, err := os.Stat(library); err != nil {
 		t.Log("without Galera: ", err)
@@ -235,12 +236,12 @@ func demotedBy(t *testing.T) map[string]*env.MariaDBOptions {
 }
 
 // galera are options of a cluster of one node.
-func galera(t *testing.T, library string) *env.MariaDBOptions {
+func galera(t *testing.T, library string) *mysqlserver.Options {
 	t.Helper()
 	port, err := ports.Take(2)
 	must(t, err)
 	t.Cleanup(func() { _ = port.Close() })
-	return &env.MariaDBOptions{Args: []string{
+	return &mysqlserver.Options{Args: []string{
 		"--wsrep-on=ON", "--wsrep-provider=" + library, "--wsrep-cluster-address=gcomm://", "--wsrep-sst-method=skip",
 		"--wsrep-node-address=" + port.Addr(0), "--wsrep-provider-options=gmcast.listen_addr=tcp://" + port.Addr(0) + ";ist.recv_addr=" + port.Addr(1),
 		"--binlog-format=ROW", "--innodb-autoinc-lock-mode=2",
@@ -255,7 +256,7 @@ func TestDemotedWithoutACut(t *testing.T) {
 	for by, o := range demotedBy(t) {
 		t.Run(by, func(t *testing.T) {
 			o.SQL = account
-			one, two := own(t, o), own(t, &env.MariaDBOptions{SQL: account})
+			one, two := own(t, o), own(t, &mysqlserver.Options{SQL: account})
 			to := atomic.Pointer[string]{}
 			to.Store(new(one.Addr()))
 			r := newRoad(t, func(int) string { return *to.Load() })
@@ -265,7 +266,7 @@ func TestDemotedWithoutACut(t *testing.T) {
 				ops = append(ops, driver.Op{Kind: driver.OpAcquire, Request: want(fmt.Sprint("job/", i), time.Minute)})
 			}
 			b.Batch(t.Context(), ops) // on several connections
-			db := connect(t, env.MariaDBAddress(one))
+			db := connect(t, mysqlserver.Address(one))
 			defer db.Close()
 			_, err := db.Exec(by)
 			must(t, err)
@@ -287,7 +288,7 @@ func TestDeadIdleConnections(t *testing.T) {
 		t.Run(ttl.String(), func(t *testing.T) {
 			r := newRoad(t, func(int) string { return s.Addr() })
 			b := open(t, mysql.Options{Address: r.at(), Connections: 40})
-			db := connect(t, env.MariaDBAddress(s))
+			db := connect(t, mysqlserver.Address(s))
 			defer db.Close()
 			must(t, b.Check(t.Context()))
 			fill(t, b, 20)
@@ -368,8 +369,8 @@ func fill(t *testing.T, b *mysql.Backend, n int) {
 
 // TestOldServer: what lacks SKIP LOCKED is refused by name.
 func TestOldServer(t *testing.T) {
-	s := own(t, &env.MariaDBOptions{Args: []string{"--version=10.5.29-MariaDB"}})
-	refused(t, checking(t, mysql.Options{Address: env.MariaDBAddress(s)}), driver.ErrDenied, "MariaDB 10.5.29", "MariaDB 10.6")
+	s := own(t, &mysqlserver.Options{Args: []string{"--version=10.5.29-MariaDB"}})
+	refused(t, checking(t, mysql.Options{Address: mysqlserver.Address(s)}), driver.ErrDenied, "MariaDB 10.5.29", "MariaDB 10.6")
 }
 
 // TestMaxAllowedPacket: the address may limit statements, as the server does.

@@ -22,7 +22,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
@@ -41,7 +41,7 @@ func status(t *testing.T, db *sql.DB, name string) int {
 // some for others.
 func TestCancelledWaiters(t *testing.T) {
 	s := own(t, nil)
-	a := env.MariaDBAddress(s)
+	a := mysqlserver.Address(s)
 	db := connect(t, a)
 	defer db.Close()
 	const callers, connections, waits = 300, 16, 32
@@ -193,13 +193,13 @@ func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 // blocks after max_connect_errors of them.
 func TestDialsEndByThemselves(t *testing.T) {
 	s := own(t, nil)
-	db := connect(t, env.MariaDBAddress(s))
+	db := connect(t, mysqlserver.Address(s))
 	defer db.Close()
 	// Looking whether the server was up ended connections too, and the server
 	// counts each when it has done with it.
 	eventually(t, "no connection but this one", func() bool { return status(t, db, "Threads_connected") == 1 })
 	before := status(t, db, "Aborted_connects")
-	far := changed(t, env.MariaDBAddress(s), func(c *mysqldriver.Config) { c.Addr = slowRoad(t, s.Addr(), 4*time.Millisecond) })
+	far := changed(t, mysqlserver.Address(s), func(c *mysqldriver.Config) { c.Addr = slowRoad(t, s.Addr(), 4*time.Millisecond) })
 	for range 3 {
 		b := open(t, mysql.Options{Address: far})
 		holder := want("jobs", time.Minute)
@@ -359,8 +359,8 @@ func TestThousandsOfLockedRows(t *testing.T) {
 // TestValuesAboveAPacket has 64 callers publish 60 KiB each on a server whose
 // statements are 1 MiB at most, beside others.
 func TestValuesAboveAPacket(t *testing.T) {
-	s := own(t, &env.MariaDBOptions{Args: []string{"--max-allowed-packet=1M"}})
-	b := open(t, mysql.Options{Address: env.MariaDBAddress(s)})
+	s := own(t, &mysqlserver.Options{Args: []string{"--max-allowed-packet=1M"}})
+	b := open(t, mysql.Options{Address: mysqlserver.Address(s)})
 	must(t, b.Check(t.Context()))
 	var all sync.WaitGroup
 	for i := range 128 {

@@ -15,7 +15,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/internal/recent"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
@@ -38,7 +39,7 @@ type bench struct {
 // from being ended.
 var textServer struct {
 	sync.Once
-	*env.Server
+	*servers.Server
 	address string
 	err     error
 }
@@ -49,12 +50,12 @@ func textAddress(t testing.TB) string {
 		if textServer.address = os.Getenv("LOCKBENCH_TEST_MYSQL"); textServer.address != "" {
 			return
 		}
-		if textServer.Server, textServer.err = env.StartMariaDB(context.Background(), &env.MariaDBOptions{Relaxed: true}); textServer.err == nil {
-			textServer.address = env.MariaDBAddress(textServer.Server)
+		if textServer.Server, textServer.err = mysqlserver.Start(context.Background(), &mysqlserver.Options{Relaxed: true}); textServer.err == nil {
+			textServer.address = mysqlserver.Address(textServer.Server)
 		}
 	})
 	if textServer.err != nil {
-		env.Missing(t, "mysql", textServer.err)
+		servers.Missing(t, "mysql", textServer.err)
 	}
 	return textServer.address
 }

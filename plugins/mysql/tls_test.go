@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/configtest"
-	"github.com/lockbench/lockbench/internal/env"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
@@ -19,9 +19,9 @@ func TestTLS(t *testing.T) {
 	authority, stranger := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "stranger.pem")
 	configtest.Write(t, authority, ca.PEM)
 	configtest.Write(t, stranger, configtest.NewAuthority(t).PEM)
-	s := own(t, &env.MariaDBOptions{Args: []string{"--ssl-cert=" + cert, "--ssl-key=" + key, "--require-secure-transport=ON"}})
+	s := own(t, &mysqlserver.Options{Args: []string{"--ssl-cert=" + cert, "--ssl-key=" + key, "--require-secure-transport=ON"}})
 	check := func(cfg driver.Config) func() error {
-		cfg["address"] = env.MariaDBAddress(s)
+		cfg["address"] = mysqlserver.Address(s)
 		return func() error {
 			full, err := mysql.Spec.CheckConfig(cfg)
 			if err != nil {

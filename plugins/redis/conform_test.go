@@ -12,16 +12,17 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/conform"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // store is a server for one case.
-type store struct{ *env.Server }
+type store struct{ *servers.Server }
 
 func newStore(t drivertest.T) store {
 	t.Helper()
-	s, err := env.StartRedis(t.Context(), &env.RedisOptions{AppendFsync: env.FsyncAlways})
+	s, err := redisserver.Start(t.Context(), &redisserver.Options{AppendFsync: redisserver.FsyncAlways})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	return store{s}

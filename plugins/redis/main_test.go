@@ -7,17 +7,18 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
 // start starts a server of the test's own.
-func start(t testing.TB, opts *env.RedisOptions) *env.Server {
+func start(t testing.TB, opts *redisserver.Options) *servers.Server {
 	t.Helper()
-	s, err := env.StartRedis(t.Context(), opts)
-	env.Keep(t, "redis", s, err)
+	s, err := redisserver.Start(t.Context(), opts)
+	servers.Keep(t, "redis", s, err)
 	return s
 }
 
@@ -30,10 +31,10 @@ func connect(t testing.TB, o Options) *Backend {
 }
 
 // at are options for one server.
-func at(s *env.Server) Options { return Options{Address: []string{s.Addr()}} }
+func at(s *servers.Server) Options { return Options{Address: []string{s.Addr()}} }
 
 // plain returns a client of its own, as another application has it.
-func plain(t testing.TB, s *env.Server) *goredis.Client {
+func plain(t testing.TB, s *servers.Server) *goredis.Client {
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = c.Close() })
 	return c

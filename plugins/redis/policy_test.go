@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // A server that begins to evict grants nothing any more, once it was looked at,
@@ -102,10 +103,10 @@ func TestPolicyOfAFrozenMaster(t *testing.T) {
 }
 
 // startReplica starts a node of the Cluster of master that follows it.
-func startReplica(t *testing.T, master *env.Server, lines ...string) *env.Server {
+func startReplica(t *testing.T, master *servers.Server, lines ...string) *servers.Server {
 	t.Helper()
 	bus := fmt.Sprint(freePort(t))
-	s := start(t, &env.RedisOptions{Lines: append([]string{
+	s := start(t, &redisserver.Options{Lines: append([]string{
 		"cluster-enabled yes", "cluster-port " + bus, "cluster-node-timeout 2000", "repl-diskless-sync-delay 0"}, lines...)})
 	host, port, err := net.SplitHostPort(s.Addr())
 	must(t, err)

@@ -13,16 +13,17 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // follower starts a replica of master that has its data.
-func follower(t *testing.T, master *env.Server) *env.Server {
+func follower(t *testing.T, master *servers.Server) *servers.Server {
 	t.Helper()
 	host, port, err := net.SplitHostPort(master.Addr())
 	must(t, err)
-	replica := start(t, &env.RedisOptions{Lines: []string{"replicaof " + host + " " + port}})
+	replica := start(t, &redisserver.Options{Lines: []string{"replicaof " + host + " " + port}})
 	c := plain(t, replica)
 	eventually(t, "replicated", func() bool {
 		return strings.Contains(c.Info(t.Context(), "replication").Val(), "master_link_status:up")
@@ -31,11 +32,11 @@ func follower(t *testing.T, master *env.Server) *env.Server {
 }
 
 // failover makes replica the master, and cuts no connection.
-func failover(t *testing.T, master, replica *env.Server) {
+func failover(t *testing.T, master, replica *servers.Server) {
 	t.Helper()
 	must(t, plain(t, master).Do(t.Context(), "FAILOVER").Err())
 	for _, s := range []struct {
-		*env.Server
+		*servers.Server
 		role string
 	}{{master, "role:slave"}, {replica, "role:master"}} {
 		c := plain(t, s.Server)
@@ -46,7 +47,7 @@ func failover(t *testing.T, master, replica *env.Server) {
 // After a failover that cuts no connection and leads new ones to the promoted
 // server, a lock is acquired at once, and leases are renewed.
 func TestFailoverThatCutsNothing(t *testing.T) {
-	master := start(t, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
+	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	replica := follower(t, master)
 	address := backendtest.NewProxy(t, master.Addr())
 	b := connect(t, Options{Address: []string{address.Addr()}})
@@ -89,7 +90,7 @@ func TestFailoverThatCutsNothing(t *testing.T) {
 // A host that asks nothing finds out too, and its waiters wait at the promoted
 // server.
 func TestFailoverIsSeenByAnIdleHost(t *testing.T) {
-	master := start(t, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
+	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	replica := follower(t, master)
 	address := backendtest.NewProxy(t, master.Addr())
 	b := connect(t, Options{Address: []string{address.Addr()}})

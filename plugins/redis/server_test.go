@@ -13,7 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // everything asks each operation once and returns the errors.
@@ -58,16 +59,16 @@ func TestRefusals(t *testing.T) {
 	master := start(t, nil)
 	_, port, err := net.SplitHostPort(master.Addr())
 	must(t, err)
-	locked := start(t, &env.RedisOptions{Password: "s3cret"})
-	user := func(rights string) *env.Server {
-		return start(t, &env.RedisOptions{Lines: []string{"user default off", "user app on >s3cret ~lock:* &lock:* " + rights}})
+	locked := start(t, &redisserver.Options{Password: "s3cret"})
+	user := func(rights string) *servers.Server {
+		return start(t, &redisserver.Options{Lines: []string{"user default off", "user app on >s3cret ~lock:* &lock:* " + rights}})
 	}
 	for name, c := range map[string]struct {
 		opts Options
 		says string
 	}{
-		"an evicting server": {at(start(t, &env.RedisOptions{Lines: []string{"maxmemory 50mb", "maxmemory-policy allkeys-lru"}})), "allkeys-lru"},
-		"a replica":          {at(start(t, &env.RedisOptions{Lines: []string{"replicaof 127.0.0.1 " + port}})), "read-only replica of 127.0.0.1:" + port},
+		"an evicting server": {at(start(t, &redisserver.Options{Lines: []string{"maxmemory 50mb", "maxmemory-policy allkeys-lru"}})), "allkeys-lru"},
+		"a replica":          {at(start(t, &redisserver.Options{Lines: []string{"replicaof 127.0.0.1 " + port}})), "read-only replica of 127.0.0.1:" + port},
 		"no password":        {at(locked), "set username and password"},
 		"a wrong password":   {Options{Address: []string{locked.Addr()}, Connect: Connect{Password: "s3cret-not"}}, "wrong username or password"},
 		"a database too far": {Options{Address: []string{master.Addr()}, DB: 99}, "DB index"},
@@ -91,7 +92,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestLeastRights(t *testing.T) {
-	s := start(t, &env.RedisOptions{Lines: []string{"user default off",
+	s := start(t, &redisserver.Options{Lines: []string{"user default off",
 		"user app on >s3cret ~lock:* &lock:* -@all +@read +@write +@scripting +@pubsub +@connection +time +info"}})
 	o := Options{Address: []string{"redis://app:s3cret@" + s.Addr()}, Prefix: "lock:"}
 	b := connect(t, o)
@@ -113,10 +114,10 @@ func TestLeastRights(t *testing.T) {
 }
 
 func TestPropertiesFromServer(t *testing.T) {
-	for fsync, want := range map[env.Fsync]string{
-		env.FsyncNone: "no appendonly", env.FsyncEverySec: "appendfsync everysec", env.FsyncAlways: "appendfsync always",
+	for fsync, want := range map[redisserver.Fsync]string{
+		redisserver.FsyncNone: "no appendonly", redisserver.FsyncEverySec: "appendfsync everysec", redisserver.FsyncAlways: "appendfsync always",
 	} {
-		b := connect(t, at(start(t, &env.RedisOptions{AppendFsync: fsync})))
+		b := connect(t, at(start(t, &redisserver.Options{AppendFsync: fsync})))
 		acquire(t, b, lease("a", "o1")) // a connection is enough, without a check
 		if p := b.Properties(); p.Durability != want || !strings.HasPrefix(p.Server, "Redis ") && !strings.HasPrefix(p.Server, "Valkey ") {
 			t.Errorf("fsync %s: durability %q, server %q", fsync, p.Durability, p.Server)
@@ -126,7 +127,7 @@ func TestPropertiesFromServer(t *testing.T) {
 
 func TestUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	start(t, &env.RedisOptions{Lines: []string{fmt.Sprintf("unixsocket %q", path)}})
+	start(t, &redisserver.Options{Lines: []string{fmt.Sprintf("unixsocket %q", path)}})
 	b := connect(t, Options{Address: []string{"unix://" + path + "?db=2"}})
 	must(t, b.Check(t.Context()))
 	acquire(t, b, lease("a", "o1"))
@@ -138,7 +139,7 @@ func TestUnixSocket(t *testing.T) {
 
 // A restarted server forgets the scripts, and may come back changed.
 func TestRestart(t *testing.T) {
-	s := start(t, &env.RedisOptions{AppendFsync: env.FsyncAlways})
+	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncAlways})
 	b := connect(t, at(s))
 	r := acquire(t, b, lease("a", "o1"))
 	must(t, s.Stop())

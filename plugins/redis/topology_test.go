@@ -14,8 +14,9 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/configtest"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/ports"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // freePort is nobody else's until the test ends.
@@ -33,7 +34,7 @@ func TestTLS(t *testing.T) {
 	authority := filepath.Join(dir, "ca.pem")
 	configtest.Write(t, authority, ca.PEM)
 	port := freePort(t)
-	start(t, &env.RedisOptions{Lines: []string{
+	start(t, &redisserver.Options{Lines: []string{
 		fmt.Sprint("tls-port ", port), "tls-cert-file " + cert, "tls-key-file " + key, "tls-ca-cert-file " + authority}})
 	addr := fmt.Sprint("127.0.0.1:", port)
 
@@ -109,10 +110,10 @@ func useEverything(t *testing.T, o Options) {
 }
 
 // startCluster starts a Cluster whose nodes have equal parts of the slots.
-func startCluster(t *testing.T, count int, lines ...string) (env.Nodes, Options) {
+func startCluster(t *testing.T, count int, lines ...string) (servers.Nodes, Options) {
 	t.Helper()
-	nodes, err := env.StartRedisCluster(t.Context(), count, lines...)
-	env.Keep(t, "redis", nodes, err)
+	nodes, err := redisserver.StartCluster(t.Context(), count, lines...)
+	servers.Keep(t, "redis", nodes, err)
 	return nodes, Options{Cluster: true, Address: strings.Split(nodes.Addr(), ",")}
 }
 
@@ -159,11 +160,11 @@ func TestClusterDatabase(t *testing.T) {
 }
 
 func TestSentinel(t *testing.T) {
-	master := start(t, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
+	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	host, port, err := net.SplitHostPort(master.Addr())
 	must(t, err)
-	replica := start(t, &env.RedisOptions{Lines: []string{"replicaof " + host + " " + port}})
-	sentinel := start(t, &env.RedisOptions{Args: []string{"--sentinel"}, Lines: []string{
+	replica := start(t, &redisserver.Options{Lines: []string{"replicaof " + host + " " + port}})
+	sentinel := start(t, &redisserver.Options{Args: []string{"--sentinel"}, Lines: []string{
 		"sentinel monitor main " + host + " " + port + " 1",
 		"sentinel down-after-milliseconds main 500", "sentinel failover-timeout main 3000"}})
 	s := plain(t, sentinel)
@@ -208,7 +209,7 @@ func TestSentinelPasswordFile(t *testing.T) {
 	master := start(t, nil)
 	host, port, err := net.SplitHostPort(master.Addr())
 	must(t, err)
-	sentinel := start(t, &env.RedisOptions{Args: []string{"--sentinel"}, Password: "of-today", Lines: []string{
+	sentinel := start(t, &redisserver.Options{Args: []string{"--sentinel"}, Password: "of-today", Lines: []string{
 		"sentinel monitor main " + host + " " + port + " 1"}})
 	file := filepath.Join(t.TempDir(), "password")
 	configtest.Write(t, file, []byte("of-yesterday\n"))
@@ -229,7 +230,7 @@ func TestSentinelTLSApart(t *testing.T) {
 	configtest.Write(t, authority, ca.PEM)
 	startTLS := func(args []string, lines ...string) (plain, secure string) {
 		port := freePort(t)
-		s := start(t, &env.RedisOptions{Args: args, Lines: append([]string{
+		s := start(t, &redisserver.Options{Args: args, Lines: append([]string{
 			fmt.Sprint("tls-port ", port), "tls-cert-file " + cert, "tls-key-file " + key, "tls-ca-cert-file " + authority}, lines...)})
 		return s.Addr(), fmt.Sprint("127.0.0.1:", port)
 	}
@@ -264,7 +265,7 @@ func TestSentinelTLSApart(t *testing.T) {
 }
 
 func TestWaitReplicas(t *testing.T) {
-	master := start(t, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
+	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	host, port, err := net.SplitHostPort(master.Addr())
 	must(t, err)
 	o := at(master)
@@ -280,7 +281,7 @@ func TestWaitReplicas(t *testing.T) {
 		t.Errorf("check without a replica: %v", err)
 	}
 
-	replica := start(t, &env.RedisOptions{Lines: []string{"replicaof " + host + " " + port}})
+	replica := start(t, &redisserver.Options{Lines: []string{"replicaof " + host + " " + port}})
 	c := goredis.NewClient(&goredis.Options{Addr: replica.Addr()})
 	defer c.Close()
 	eventually(t, "replicated", func() bool {

@@ -11,7 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // queue lets r wait in the background, until it is granted.
@@ -327,7 +327,7 @@ func commandCalls(info, name string) float64 {
 // To keep a place alive costs the server a few bytes, however many wait. When
 // each waiter wrote the whole queue, 100 hosts wrote 0.7 MB a second.
 func TestPlacesAreKeptCheaply(t *testing.T) {
-	s := start(t, &env.RedisOptions{AppendFsync: env.FsyncEverySec})
+	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	b, c := connect(t, at(s)), plain(t, s)
 	ctx := t.Context()
 	holder := acquire(t, b, lease("a", "first"))

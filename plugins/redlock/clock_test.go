@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // clock is the wall clock of one node.
@@ -19,19 +20,19 @@ func (c clock) shift(t testing.TB, by time.Duration) {
 }
 
 // startShiftable starts nodes whose clocks can be moved.
-func startShiftable(t *testing.T, count int) (env.Nodes, []clock) {
+func startShiftable(t *testing.T, count int) (servers.Nodes, []clock) {
 	t.Helper()
 	dir := t.TempDir()
 	library, err := inject.ClockLibrary(t.Context(), dir)
 	if err != nil {
-		env.Missing(t, "cc", fmt.Errorf("%w: %w", env.ErrNotInstalled, err))
+		servers.Missing(t, "cc", fmt.Errorf("%w: %w", servers.ErrNotInstalled, err))
 	}
-	var nodes env.Nodes
+	var nodes servers.Nodes
 	var clocks []clock
 	for i := range count {
 		c, err := inject.NewClock(library, dir, fmt.Sprint("clock", i))
 		must(t, err)
-		nodes = append(nodes, start(t, 1, &env.RedisOptions{Wrap: c.Wrap()})...)
+		nodes = append(nodes, start(t, 1, &redisserver.Options{Wrap: c.Wrap()})...)
 		clocks = append(clocks, clock{c})
 	}
 	return nodes, clocks

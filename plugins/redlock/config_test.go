@@ -14,7 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 func contains(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
@@ -76,25 +77,25 @@ func checked(t *testing.T, cfg driver.Config, sentinel error, want ...string) {
 
 func TestRefusedByNodes(t *testing.T) {
 	nodes := start(t, 2, nil)
-	initialised := func(s ...*env.Server) env.Nodes { return append(append(env.Nodes{}, nodes...), s...) }
+	initialised := func(s ...*servers.Server) servers.Nodes { return append(append(servers.Nodes{}, nodes...), s...) }
 	t.Run("wrong password on one node", func(t *testing.T) {
-		own := start(t, 2, &env.RedisOptions{Password: "right-secret"})
-		other := start(t, 1, &env.RedisOptions{Password: "other-secret"})
+		own := start(t, 2, &redisserver.Options{Password: "right-secret"})
+		other := start(t, 1, &redisserver.Options{Password: "other-secret"})
 		all := append(own, other...)
 		checked(t, config(all, driver.Config{"password": "right-secret"}), driver.ErrDenied, other[0].Addr(), "wrong username or password")
 	})
 	t.Run("no password given", func(t *testing.T) {
-		own := start(t, 1, &env.RedisOptions{Password: "right-secret"})
+		own := start(t, 1, &redisserver.Options{Password: "right-secret"})
 		checked(t, config(initialised(own...), nil), driver.ErrDenied, own[0].Addr(), "password")
 	})
 	t.Run("eviction", func(t *testing.T) {
-		own := start(t, 1, &env.RedisOptions{Lines: []string{"maxmemory 100mb", "maxmemory-policy allkeys-lru"}})
+		own := start(t, 1, &redisserver.Options{Lines: []string{"maxmemory 100mb", "maxmemory-policy allkeys-lru"}})
 		checked(t, config(initialised(own...), nil), driver.ErrDenied, own[0].Addr(), "allkeys-lru")
 	})
 	t.Run("replica", func(t *testing.T) {
 		host, port, err := net.SplitHostPort(nodes[0].Addr())
 		must(t, err)
-		own := start(t, 1, &env.RedisOptions{Lines: []string{"replicaof " + host + " " + port}})
+		own := start(t, 1, &redisserver.Options{Lines: []string{"replicaof " + host + " " + port}})
 		checked(t, config(initialised(own...), nil), driver.ErrDenied, own[0].Addr(), "replica")
 	})
 	t.Run("another max_ttl", func(t *testing.T) {
@@ -188,7 +189,7 @@ func TestNoGoroutineLeft(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	cfg, err := Spec.CheckConfig(config(nodes, nil))
 	must(t, err)
-	for i, harm := range []func(*env.Server) error{nil, (*env.Server).Freeze, (*env.Server).Stop} {
+	for i, harm := range []func(*servers.Server) error{nil, (*servers.Server).Freeze, (*servers.Server).Stop} {
 		// A name of its own: the turn of the waiter that gives up lasts on.
 		name := fmt.Sprintf("a%d", i)
 		b, err := open(optionsOf(cfg, slog.New(slog.DiscardHandler)))

@@ -15,19 +15,20 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/conform"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // store is a set of nodes for one case.
 type store struct {
-	env.Nodes
+	servers.Nodes
 	fencing string
 }
 
 func newStore(t drivertest.T, fencing string) store {
 	t.Helper()
-	nodes, err := env.StartRedisNodes(t.Context(), 5, &env.RedisOptions{AppendFsync: env.FsyncEverySec})
+	nodes, err := redisserver.StartNodes(t.Context(), 5, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	must(t, err)
 	t.Cleanup(func() { must(t, nodes.Close()) })
 	s := store{nodes, fencing}
@@ -56,7 +57,7 @@ func (s store) leftovers(t drivertest.T) []string {
 	}
 }
 
-func keysThatStay(t drivertest.T, n *env.Server) []string {
+func keysThatStay(t drivertest.T, n *servers.Server) []string {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: n.Addr()})
 	defer c.Close()

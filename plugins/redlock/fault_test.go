@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // cutOff freezes nodes and returns when b has left them out, so that nothing
 // of what b does next is on its way to them.
-func cutOff(t testing.TB, b *Backend, nodes env.Nodes) {
+func cutOff(t testing.TB, b *Backend, nodes servers.Nodes) {
 	t.Helper()
 	for _, s := range nodes {
 		must(t, s.Freeze())
@@ -25,7 +25,7 @@ func cutOff(t testing.TB, b *Backend, nodes env.Nodes) {
 	}
 }
 
-func nodeAt(b *Backend, s *env.Server) *node {
+func nodeAt(b *Backend, s *servers.Server) *node {
 	for _, n := range b.nodes {
 		if n.addr == s.Addr() {
 			return n
@@ -34,7 +34,7 @@ func nodeAt(b *Backend, s *env.Server) *node {
 	return nil
 }
 
-func voting(t testing.TB, b *Backend, nodes ...*env.Server) {
+func voting(t testing.TB, b *Backend, nodes ...*servers.Server) {
 	t.Helper()
 	for _, s := range nodes {
 		eventually(t, "the node votes", nodeAt(b, s).votes)
@@ -43,7 +43,7 @@ func voting(t testing.TB, b *Backend, nodes ...*env.Server) {
 
 // wiped restarts the third node without data, cuts off the first two, lets the
 // last two in again, and returns when the third votes.
-func wiped(t testing.TB, b *Backend, nodes env.Nodes) {
+func wiped(t testing.TB, b *Backend, nodes servers.Nodes) {
 	t.Helper()
 	must(t, nodes[2].Stop())
 	must(t, nodes[2].Start(t.Context(), false))

@@ -10,18 +10,19 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
 // start starts nodes of the test's own; none of them votes yet.
-func start(t testing.TB, count int, opts *env.RedisOptions) env.Nodes {
+func start(t testing.TB, count int, opts *redisserver.Options) servers.Nodes {
 	t.Helper()
-	nodes, err := env.StartRedisNodes(t.Context(), count, opts)
+	nodes, err := redisserver.StartNodes(t.Context(), count, opts)
 	if err != nil {
-		env.Missing(t, "redis", err)
+		servers.Missing(t, "redis", err)
 	}
 	t.Cleanup(func() {
 		if err := nodes.Close(); err != nil {
@@ -33,7 +34,7 @@ func start(t testing.TB, count int, opts *env.RedisOptions) env.Nodes {
 
 // config is that of a host. Nodes get more time than by default, because tests
 // share their machine; a shorter max_ttl than a minute needs the default.
-func config(nodes env.Nodes, more driver.Config) driver.Config {
+func config(nodes servers.Nodes, more driver.Config) driver.Config {
 	cfg := driver.Config{"address": nodes.Addr()}
 	if more["max_ttl"] == "" {
 		cfg["node_timeout"] = "500ms"
@@ -64,7 +65,7 @@ func connect(t testing.TB, cfg driver.Config) *Backend {
 }
 
 // cluster is five nodes that vote, and a backend on them.
-func cluster(t testing.TB, more driver.Config) (env.Nodes, *Backend) {
+func cluster(t testing.TB, more driver.Config) (servers.Nodes, *Backend) {
 	t.Helper()
 	nodes := start(t, 5, nil)
 	cfg := config(nodes, more)
@@ -75,7 +76,7 @@ func cluster(t testing.TB, more driver.Config) (env.Nodes, *Backend) {
 }
 
 // plain returns a client of its own, as another application has it.
-func plain(t testing.TB, s *env.Server) *goredis.Client {
+func plain(t testing.TB, s *servers.Server) *goredis.Client {
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -102,7 +103,7 @@ func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 }
 
 // keyCount is on how many of the nodes that answer the lock's key is there.
-func keyCount(t testing.TB, nodes env.Nodes, key string) int {
+func keyCount(t testing.TB, nodes servers.Nodes, key string) int {
 	t.Helper()
 	count := 0
 	for _, s := range nodes {

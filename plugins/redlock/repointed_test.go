@@ -6,19 +6,20 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // failover starts a replica of node and makes it the master, without cutting a
 // connection; later ones lead there.
-func failover(t *testing.T, node *env.Server, address *inject.Proxy) {
+func failover(t *testing.T, node *servers.Server, address *inject.Proxy) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(node.Addr())
 	must(t, err)
-	replica := start(t, 1, &env.RedisOptions{Lines: []string{"replicaof " + host + " " + port}})[0]
-	is := func(s *env.Server, what string) {
+	replica := start(t, 1, &redisserver.Options{Lines: []string{"replicaof " + host + " " + port}})[0]
+	is := func(s *servers.Server, what string) {
 		c := plain(t, s)
 		eventually(t, what, func() bool { return strings.Contains(c.Info(t.Context(), "replication").Val(), what) })
 	}
@@ -32,7 +33,7 @@ func failover(t *testing.T, node *env.Server, address *inject.Proxy) {
 // Nodes that fail over behind their addresses, without a connection being cut, are
 // connected to again, and vote after max_ttl.
 func TestFailoverOfNodesThatCutsNothing(t *testing.T) {
-	nodes := start(t, 3, &env.RedisOptions{Lines: []string{"repl-diskless-sync-delay 0"}})
+	nodes := start(t, 3, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	addresses := make([]*inject.Proxy, len(nodes))
 	cfg := config(nodes, driver.Config{"max_ttl": "4s", "node_timeout": "200ms"})
 	must(t, initialise(t.Context(), cfg))

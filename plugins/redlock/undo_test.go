@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // lateUndo is a proxy before a node that passes everything on but for one
@@ -25,7 +25,7 @@ type lateUndo struct {
 }
 
 // delayUndo returns a proxy before s, and its address.
-func delayUndo(t testing.TB, s *env.Server) (*lateUndo, string) {
+func delayUndo(t testing.TB, s *servers.Server) (*lateUndo, string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

@@ -18,9 +18,12 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/configtest"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/ports"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 	"github.com/lockbench/lockbench/plugins/etcd"
 	"github.com/lockbench/lockbench/plugins/mysql"
 	"github.com/lockbench/lockbench/plugins/redis"
@@ -130,8 +133,8 @@ func secureRedis(t *testing.T, f *files) (*path, func()) {
 	for i := 0; i < len(settings); i += 2 {
 		lines = append(lines, fmt.Sprint(settings[i], " ", settings[i+1]))
 	}
-	s, err := env.StartRedis(t.Context(), &env.RedisOptions{Lines: lines})
-	env.Keep(t, "redis", s, err)
+	s, err := redisserver.Start(t.Context(), &redisserver.Options{Lines: lines})
+	servers.Keep(t, "redis", s, err)
 	admin := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = admin.Close() })
 	return through(t, fmt.Sprint("127.0.0.1:", own.Port(0))), func() {
@@ -141,15 +144,15 @@ func secureRedis(t *testing.T, f *files) (*path, func()) {
 }
 
 func secureMariaDB(t *testing.T, f *files) store {
-	s, err := env.StartMariaDB(t.Context(), &env.MariaDBOptions{
+	s, err := mysqlserver.Start(t.Context(), &mysqlserver.Options{
 		Args: []string{"--ssl-cert=" + f.path("server.pem"), "--ssl-key=" + f.path("server.key"), "--ssl-ca=" + f.path("ca.pem")},
 		SQL: []string{
 			"CREATE USER IF NOT EXISTS locks@'%' IDENTIFIED BY '" + f.password + "' REQUIRE X509",
 			"GRANT ALL ON lockbench.* TO locks@'%'",
 		},
 	})
-	env.Keep(t, "mysql", s, err)
-	admin, err := sql.Open("mysql", env.MariaDBAddress(s))
+	servers.Keep(t, "mysql", s, err)
+	admin, err := sql.Open("mysql", mysqlserver.Address(s))
 	must(t, err)
 	t.Cleanup(func() { _ = admin.Close() })
 	p := through(t, s.Addr())
@@ -190,8 +193,8 @@ func etcdWithUsers(t *testing.T, f *files) store {
 }
 
 func secureEtcd(t *testing.T, f *files, clients string) (*path, func(user, password string) *clientv3.Client) {
-	s, err := env.StartEtcd(t.Context(), &env.EtcdOptions{CertFile: f.path("server.pem"), KeyFile: f.path("server.key"), ClientCAFile: clients})
-	env.Keep(t, "etcd", s, err)
+	s, err := etcdserver.Start(t.Context(), &etcdserver.Options{CertFile: f.path("server.pem"), KeyFile: f.path("server.key"), ClientCAFile: clients})
+	servers.Keep(t, "etcd", s, err)
 	return through(t, s.Addr()), func(user, password string) *clientv3.Client {
 		c, err := clientv3.New(clientv3.Config{
 			Endpoints: []string{"https://" + s.Addr()}, TLS: &tls.Config{InsecureSkipVerify: true},

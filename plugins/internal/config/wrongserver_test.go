@@ -17,8 +17,11 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/configtest"
-	"github.com/lockbench/lockbench/internal/env"
 	"github.com/lockbench/lockbench/internal/ports"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // words are what an error says about a counterpart, without TLS and with it;
@@ -188,21 +191,21 @@ func counterparts(t *testing.T, f *files) map[string]string {
 	own, err := ports.Take(1)
 	must(t, err)
 	t.Cleanup(func() { must(t, own.Close()) })
-	r, err := env.StartRedis(t.Context(), &env.RedisOptions{Lines: []string{
+	r, err := redisserver.Start(t.Context(), &redisserver.Options{Lines: []string{
 		fmt.Sprint("tls-port ", own.Port(0)), "tls-cert-file " + f.path("server.pem"), "tls-key-file " + f.path("server.key"), "tls-ca-cert-file " + f.path("ca.pem")}})
-	env.Keep(t, "redis", r, err)
+	servers.Keep(t, "redis", r, err)
 	at["redis"], at["redis TLS"] = r.Addr(), fmt.Sprint("127.0.0.1:", own.Port(0))
 
-	m, err := env.StartMariaDB(t.Context(), &env.MariaDBOptions{Args: []string{"--skip-ssl"}})
-	env.Keep(t, "mysql", m, err)
+	m, err := mysqlserver.Start(t.Context(), &mysqlserver.Options{Args: []string{"--skip-ssl"}})
+	servers.Keep(t, "mysql", m, err)
 	at["mysql"] = m.Addr()
 
-	for name, opts := range map[string]*env.EtcdOptions{
+	for name, opts := range map[string]*etcdserver.Options{
 		"etcd":     nil,
 		"etcd TLS": {CertFile: f.path("server.pem"), KeyFile: f.path("server.key"), ClientCAFile: f.path("ca.pem")},
 	} {
-		e, err := env.StartEtcd(t.Context(), opts)
-		env.Keep(t, "etcd", e, err)
+		e, err := etcdserver.Start(t.Context(), opts)
+		servers.Keep(t, "etcd", e, err)
 		at[name] = e.Addr()
 	}
 	return at

@@ -6,14 +6,15 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // TestRefuseOnRedis6: Redis 6 raises errors as strings. That is not the text of
 // a queue in which the place was kept.
 func TestRefuseOnRedis6(t *testing.T) {
-	s, err := env.StartRedis(t.Context(), nil)
-	env.Keep(t, "redis", s, err)
+	s, err := redisserver.Start(t.Context(), nil)
+	servers.Keep(t, "redis", s, err)
 	raises := strings.Replace(shared(), "redis.call,", `function(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then error(reply.err) end

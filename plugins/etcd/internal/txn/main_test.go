@@ -5,7 +5,8 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/env"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
@@ -25,7 +26,7 @@ func at(t testing.TB, addr string) *Writer {
 // onServer returns a Writer on a server of the test's own.
 func onServer(t testing.TB) *Writer {
 	t.Helper()
-	s, err := env.StartEtcd(t.Context(), nil)
-	env.Keep(t, "etcd", s, err)
+	s, err := etcdserver.Start(t.Context(), nil)
+	servers.Keep(t, "etcd", s, err)
 	return at(t, s.Addr())
 }

@@ -1,0 +1,233 @@
+package servers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/ports"
+)
+
+// Compose is a project of docker compose with the servers of the repository's
+// compose.yaml: its services are started as they are asked for, on free loopback
+// ports, and all are removed by Close, or when the process that owns the project
+// ends in whatever way. It is used by one goroutine.
+type Compose struct {
+	project, file string
+	taken         []*ports.Taken
+	watch         *watcher
+}
+
+// composeTimeout bounds how long the services of a backend may take until they
+// are healthy. Images may have to be fetched before.
+const composeTimeout = 5 * time.Minute
+
+// removeProject waits until its standard input ends, and then removes the
+// containers, networks and volumes of the project. Frozen ones too.
+const removeProject = `
+trap '' HUP INT TERM
+while read -r _; do :; done
+mine="label=com.docker.compose.project=$1"
+ids=$(docker ps -aq --filter "$mine"); [ -z "$ids" ] || docker rm --force --volumes $ids
+ids=$(docker network ls -q --filter "$mine"); [ -z "$ids" ] || docker network rm $ids
+ids=$(docker volume ls -q --filter "$mine"); [ -z "$ids" ] || docker volume rm --force $ids
+`
+
+// NewCompose prepares a project. It starts nothing but the process that cleans
+// up, and fails when docker, its daemon or compose v2 is missing.
+func NewCompose(ctx context.Context) (*Compose, error) {
+	file, err := composeFile()
+	if err != nil {
+		return nil, err
+	}
+	if err := dockerWorks(ctx); err != nil {
+		return nil, err
+	}
+	c := &Compose{
+		project: "lockbench-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano()%1e6, 36),
+		file:    file,
+	}
+	if c.watch, err = startWatcher(removeProject, c.project); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+var (
+	// ErrNoCompose: docker compose cannot be used here.
+	ErrNoCompose = errors.New("docker compose cannot be used")
+	// ErrNoDaemon: docker is installed, and its daemon does not answer.
+	ErrNoDaemon = errors.New("its daemon does not answer")
+	// ErrNoFile: the file that says what is to be started is missing.
+	ErrNoFile = errors.New("lockbench's compose.yaml is neither above the working directory nor above this program")
+	// ErrNoService: compose.yaml has no server of that backend.
+	ErrNoService = errors.New("compose.yaml has no service for")
+)
+
+// dockerWorks asks the plugin and the daemon for their versions.
+func dockerWorks(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := docker(ctx, nil, "compose", "version", "--short")
+	if err != nil {
+		err = composeMissing(ctx)
+	} else {
+		err = daemonAnswers(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoCompose, err)
+	}
+	return nil
+}
+
+// daemonAnswers asks docker's daemon for its version.
+func daemonAnswers(ctx context.Context) error {
+	if _, err := docker(ctx, nil, "version", "--format", "{{.Server.Version}}"); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoDaemon, err)
+	}
+	return nil
+}
+
+// docker runs the command line client and returns what it prints.
+func docker(ctx context.Context, environ []string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "docker", args...)
+	cmd.Env = environ
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		said := strings.TrimSpace(errs.String())
+		if said == "" {
+			return "", fmt.Errorf("docker %s: %w", args[0], err)
+		}
+		return "", fmt.Errorf("docker %s: %w: %s", args[0], err, said[strings.LastIndexByte(said, '\n')+1:])
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// composeFile finds compose.yaml of the source tree, above the working
+// directory or above this program.
+func composeFile() (string, error) {
+	var from []string
+	if dir, err := os.Getwd(); err == nil {
+		from = append(from, dir)
+	}
+	if self, err := os.Executable(); err == nil {
+		from = append(from, filepath.Dir(self))
+	}
+	for _, dir := range from {
+		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			path := filepath.Join(dir, "compose.yaml")
+			if b, err := os.ReadFile(path); err == nil && bytes.Contains(b, []byte("\nname: lockbench\n")) {
+				return path, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%w: %w", ErrNoCompose, ErrNoFile)
+}
+
+// Up starts the services of a backend and returns them when all are healthy. Each
+// takes its port from the variable LOCKBENCH_<SERVICE>_PORT. Durable servers keep
+// their data over a crash where they could do without. It is called once for each
+// service.
+func (c *Compose) Up(ctx context.Context, backend string, services []string, durable bool) ([]*Container, error) {
+	if len(services) == 0 {
+		return nil, fmt.Errorf("%w %s", ErrNoService, backend)
+	}
+	ctx, cancel := context.WithTimeout(ctx, composeTimeout)
+	defer cancel()
+	taken, err := ports.Take(len(services))
+	if err != nil {
+		return nil, err
+	}
+	c.taken = append(c.taken, taken)
+	environ := os.Environ()
+	if durable {
+		environ = append(environ, "LOCKBENCH_REDIS_APPENDONLY=yes")
+	}
+	var out []*Container
+	for i, s := range services {
+		environ = append(environ, fmt.Sprintf("LOCKBENCH_%s_PORT=%d", strings.ToUpper(s), taken.Port(i)))
+		out = append(out, &Container{name: c.project + "-" + s + "-1", addr: taken.Addr(i)})
+	}
+	args := []string{"compose", "--project-name", c.project, "--file", c.file, "up", "--detach", "--wait", "--quiet-pull"}
+	if _, err := docker(ctx, environ, append(args, services...)...); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrNoCompose, backend, err)
+	}
+	return out, nil
+}
+
+// Close removes all containers, networks and volumes of the project.
+func (c *Compose) Close() error {
+	err := c.watch.close()
+	if err != nil {
+		err = fmt.Errorf("servers: remove the project %s: %w", c.project, err)
+	}
+	for _, taken := range c.taken {
+		err = errors.Join(err, taken.Close())
+	}
+	return err
+}
+
+// Container is one server in a container. Its methods may be called from any
+// goroutine.
+type Container struct{ name, addr string }
+
+// containerTimeout bounds one command about a container, and how long one may
+// take until it is healthy again.
+const containerTimeout = 60 * time.Second
+
+// Addr is host:port on the loopback interface, the same over Stop and Start.
+func (c *Container) Addr() string { return c.addr }
+
+// Stop ends the container as a crash would (docker kill).
+func (c *Container) Stop() error { return c.do(context.Background(), "kill") }
+
+// pauseTries is how often a container is frozen before that is an error: with
+// cgroups of version 1 runc gives up on a busy machine.
+const pauseTries = 5
+
+// Freeze stops all its processes, with their connections open (docker pause).
+func (c *Container) Freeze() (err error) {
+	for range pauseTries {
+		if err = c.do(context.Background(), "pause"); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// Resume lets a frozen container go on (docker unpause).
+func (c *Container) Resume() error { return c.do(context.Background(), "unpause") }
+
+// Start starts a stopped container again, with what its server keeps on disk,
+// and returns when it is healthy.
+func (c *Container) Start(ctx context.Context) error {
+	if err := c.do(ctx, "start"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, containerTimeout)
+	defer cancel()
+	for {
+		state, err := docker(ctx, nil, "inspect", "--format", "{{.State.Health.Status}}", c.name)
+		if err != nil || state == "healthy" {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (c *Container) do(ctx context.Context, command string) error {
+	ctx, cancel := context.WithTimeout(ctx, containerTimeout)
+	defer cancel()
+	_, err := docker(ctx, nil, command, c.name)
+	return err
+}

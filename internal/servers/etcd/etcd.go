@@ -1,0 +1,75 @@
+// Package etcd starts clusters of etcd, and does to them what operators do.
+package etcd
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// The settings of a cluster of etcd.
+const (
+	One   = "one"
+	Three = "three"
+	// Balanced is Three behind one address, that leads to each in turn.
+	Balanced = "balanced"
+	// FewOperations is One that takes 64 operations in a transaction, not 128.
+	FewOperations = "few-operations"
+)
+
+// members is the smallest cluster with a minority.
+const members = 3
+
+// Kind is a cluster of etcd.
+var Kind = &servers.Kind{
+	Name: "etcd",
+	Lacks: map[servers.Capability]string{
+		servers.CapClock:    "etcd asks the kernel for the time, where no library can move it",
+		servers.CapReplica:  "its members agree on every write: there is no asynchronous replica",
+		servers.CapVotes:    "its members agree on every write",
+		servers.CapSentinel: "its members elect a leader by themselves",
+		servers.CapSlots:    "every member has all keys",
+		servers.CapEvict:    "etcd deletes no keys by itself",
+		servers.CapExhaust:  "one connection carries all requests of a host, and etcd has no limit of them"},
+	Settings: []servers.Setting{
+		{Name: One, Servers: 1}, {Name: Three, Servers: members, Elects: true},
+		{Name: Balanced, Servers: members, Elects: true}, {Name: FewOperations, Servers: 1},
+	},
+	ExpiryStep: 500 * time.Millisecond, // server/lease/lessor.go looks so often
+
+	Prepare:    prepare,
+	Operations: servers.Named("etcd", operations),
+	Launch:     func(ctx context.Context, _ bool) (servers.Nodes, error) { return StartCluster(ctx, 1, nil) },
+	Services:   []string{"etcd1", "etcd2", "etcd3"},
+	Scheme:     "http",
+	Counter:    count,
+	Remove:     remove,
+	Program:    Program,
+}
+
+func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
+	s := &store{Environment: e}
+	size := 1
+	// Members are removed and added without waiting for 5 s of peace.
+	args := []string{"--strict-reconfig-check=false"}
+	if w.Setting == FewOperations {
+		args = append(args, "--max-txn-ops=64")
+	}
+	e.Balanced = w.Setting == Balanced
+	if w.Setting == Three || e.Balanced || w.Setting == "" && w.Many {
+		size = members
+		s.peers = &Peers{}
+		e.AtEnd(s.peers.Close)
+	}
+	members, err := StartCluster(ctx, size, &Options{
+		Peers: s.peers, Args: args})
+	if err != nil {
+		return err
+	}
+	e.Add(members...)
+	e.Product = s
+	e.AtEnd(s.endStray)
+	e.Setup.ReadOnly, e.Setup.Leader = s.alarm, s.leader
+	return nil
+}

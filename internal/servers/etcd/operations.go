@@ -1,0 +1,211 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// asked is a step that asks any member.
+func asked(do func(context.Context, *clientv3.Client) error) servers.Step {
+	return servers.On(func(ctx context.Context, s *store, _ int) error {
+		return s.with(func(c *clientv3.Client) error { return do(ctx, c) })
+	})
+}
+
+// fullDatabase has it full, or not any more.
+func fullDatabase(is bool) servers.Step {
+	return servers.On(func(ctx context.Context, s *store, _ int) error { return s.alarm(ctx, is) })
+}
+
+// cutOff separates a member from the others, or ends that.
+func cutOff(is bool) servers.Step {
+	return servers.On(func(_ context.Context, s *store, n int) error {
+		s.peers.CutOff(n, is)
+		return nil
+	})
+}
+
+// deleted deletes a key, or all that begin with one.
+func deleted(key string, opts ...clientv3.OpOption) servers.Step {
+	return asked(func(ctx context.Context, c *clientv3.Client) error {
+		_, err := c.Delete(ctx, key, opts...)
+		return err
+	})
+}
+
+// election bounds that of a leader, with the second in which a client leaves a
+// member that has none.
+const election = 3 * time.Second
+
+// longer than any TTL of an exploration.
+const longer = 12 * time.Second
+
+var operations = []servers.Operation{
+	{Name: "compact", Does: "the history of the keys is compacted", Do: asked(compact)},
+	{
+		Name: "defragment", Does: "%s is defragmented", Server: true,
+		Do: servers.On(func(ctx context.Context, s *store, n int) error {
+			return s.with(func(c *clientv3.Client) error {
+				_, err := c.Defragment(ctx, s.Setup.Servers[n].Addr())
+				return err
+			}, n)
+		}),
+	},
+	{
+		Name: "no-space", Does: "the database is full, and refuses what needs space", Lasts: servers.WhileWatched, StopsGrants: true, Recovers: time.Second,
+		Do: fullDatabase(true), Undo: fullDatabase(false),
+	},
+	// A change of the leader is an interruption, and so is leaving a member.
+	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three, Balanced}, Server: true, Stops: true, Recovers: time.Second, Do: servers.On(moveLeader)},
+	{
+		Name: "remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three, Balanced}, Server: true, Lasts: servers.WhileWatched, Stops: true, Recovers: election,
+		Do: servers.On(removeMember), Undo: servers.On(addMember),
+	},
+	{
+		Name: "cut-off", Does: "%s is cut off from the other members, and clients reach it", Settings: []string{Three, Balanced}, Server: true, Lasts: [2]time.Duration{longer, longer}, Stops: true, StopsFor: election, Recovers: election,
+		Do: cutOff(true), Undo: cutOff(false),
+	},
+	{
+		Name: "stray", Does: "the address of %s leads to another cluster", Settings: []string{Three}, Server: true, Lasts: servers.UntilLost, Stops: true, StopsFor: election, Recovers: election,
+		Makes: []claim.Condition{claim.TwoStores}, Do: servers.On(goAstray), Undo: servers.On(comeBack),
+	},
+	{
+		Name: "generation", Does: "the generation key is deleted by hand", Makes: []claim.Condition{claim.EndedByHand},
+		Do: deleted(etcdPrefix + "\xffe"),
+	},
+	{Name: "delete", Does: "a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand}, Do: asked(deleteHold)},
+	{
+		Name: "wipe", Does: "all keys of the locks are deleted", Makes: []claim.Condition{claim.DataLost},
+		Do: deleted(etcdPrefix, clientv3.WithPrefix()),
+	},
+}
+
+// compact removes all revisions but the newest.
+func compact(ctx context.Context, c *clientv3.Client) error {
+	now, err := c.Get(ctx, etcdPrefix, clientv3.WithCountOnly())
+	if err != nil {
+		return err
+	}
+	_, err = c.Compact(ctx, now.Header.Revision)
+	if err != nil && strings.Contains(err.Error(), "has been compacted") {
+		return nil // nothing was written since
+	}
+	return err
+}
+
+// deleteHold deletes the key of one lock that is held.
+func deleteHold(ctx context.Context, c *clientv3.Client) error {
+	keys, err := c.Get(ctx, etcdNames, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return err
+	}
+	var held []string
+	for _, kv := range keys.Kvs {
+		if key := string(kv.Key); strings.HasSuffix(key, "\xffha") || strings.HasSuffix(key, "\xffhb") {
+			held = append(held, key)
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	_, err = c.Delete(ctx, held[rand.IntN(len(held))])
+	return err
+}
+
+func moveLeader(ctx context.Context, s *store, n int) error {
+	leader, err := s.leader(ctx)
+	if err != nil || leader == n {
+		return err
+	}
+	return s.with(func(c *clientv3.Client) error {
+		status, err := c.Status(ctx, s.Setup.Servers[n].Addr())
+		if err != nil {
+			return err
+		}
+		_, err = c.MoveLeader(ctx, status.Header.MemberId)
+		return err
+	}, leader)
+}
+
+// goAstray lets hosts find a member of a cluster of its own instead of member n.
+func goAstray(ctx context.Context, s *store, n int) (err error) {
+	if s.stray, err = StartCluster(ctx, 1, nil); err != nil {
+		return err
+	}
+	return s.Lead(n, (*inject.Proxy).Retarget, s.stray[0].Addr())
+}
+
+func comeBack(_ context.Context, s *store, n int) error {
+	err := s.Lead(n, (*inject.Proxy).Retarget, s.Setup.Servers[n].Addr())
+	return errors.Join(err, s.endStray())
+}
+
+// endStray ends the other cluster, if there is one.
+func (s *store) endStray() error {
+	err := s.stray.Close()
+	s.stray = nil
+	return err
+}
+
+// others are the members besides n.
+func (s *store) others(n int) []int {
+	var all []int
+	for i := range s.Setup.Servers {
+		if i != n {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// removeMember removes member n, which then ends by itself.
+func removeMember(ctx context.Context, s *store, n int) error {
+	return s.with(func(c *clientv3.Client) error {
+		list, err := c.MemberList(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range list.Members {
+			if m.Name == fmt.Sprint("m", n+1) {
+				if _, err = c.MemberRemove(ctx, m.ID); err == nil {
+					s.removed = m.PeerURLs
+				}
+				return err
+			}
+		}
+		return fmt.Errorf("there is no member %d", n)
+	}, s.others(n)...)
+}
+
+// addMember adds it again, if it was removed.
+func addMember(ctx context.Context, s *store, n int) error {
+	if s.removed == nil {
+		return nil
+	}
+	err := s.with(func(c *clientv3.Client) error {
+		return servers.Poll(ctx, "the member is added", func() error {
+			// A member that asks a leader which has just gone waits for ever.
+			once, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, err := c.MemberAdd(once, s.removed)
+			if errors.Is(err, rpctypes.ErrPeerURLExist) {
+				return nil
+			}
+			return err
+		})
+	}, s.others(n)...)
+	s.removed = nil
+	server := s.Setup.Servers[n].(*servers.Server)
+	return errors.Join(err, server.Stop(), server.Join(ctx))
+}

@@ -1,0 +1,199 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/ports"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// Options describe etcd members. The zero value is a member that speaks
+// plain text, asks for no password and flushes every commit to the disk.
+type Options struct {
+	// Binary is the program. Default: the one built from tools/etcd into bin/,
+	// else the first on the PATH.
+	Binary string
+	// CertFile and KeyFile make the client port speak TLS, in PEM form.
+	CertFile, KeyFile string
+	// ClientCAFile makes it ask for a client certificate by that authority.
+	ClientCAFile string
+	// Peers carry what the members say to each other; nil when they do that
+	// themselves.
+	Peers *Peers
+	// Args are further arguments, after ours: the last one counts.
+	Args []string
+}
+
+// Start starts a cluster of one member and returns when it answers. A nil
+// opts is the zero value. The error wraps [ErrNotInstalled] when there is no
+// etcd.
+func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
+	members, err := StartCluster(ctx, 1, opts)
+	if err != nil {
+		return nil, err
+	}
+	return members[0], nil
+}
+
+// StartCluster starts size members, all at once, and returns when all of
+// them answer. Each is stopped, started with its data, frozen and closed on its
+// own; one started without its data does not find its place again.
+func StartCluster(ctx context.Context, size int, opts *Options) (servers.Nodes, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	binary, err := binary(opts.Binary)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*member, size)
+	cluster := make([]string, size)
+	for i := range all {
+		m := &member{binary: binary, name: "m" + strconv.Itoa(i+1), opts: opts}
+		if m.ports, err = ports.Take(3); err != nil {
+			for _, other := range all[:i] {
+				err = errors.Join(err, other.ports.Close())
+			}
+			return nil, err
+		}
+		m.advertised = m.peer()
+		if opts.Peers != nil {
+			if m.advertised, err = opts.Peers.relay(m.peer()); err != nil {
+				return nil, err
+			}
+		}
+		all[i], cluster[i] = m, m.name+"="+loopback("http", m.advertised)
+	}
+	members := make(servers.Nodes, size)
+	err = inject.AtOnce(size, func(i int) (err error) {
+		all[i].cluster = strings.Join(cluster, ",")
+		members[i], err = servers.Launch(ctx, all[i].recipe())
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, members.Close())
+	}
+	return members, nil
+}
+
+// member is what one member is started with, each time.
+type member struct {
+	binary, name, cluster string
+	advertised            int // the peer port that the others use
+	opts                  *Options
+	ports                 *ports.Taken // for clients, peers and metrics
+}
+
+func (m *member) peer() int    { return m.ports.Port(1) }
+func (m *member) metrics() int { return m.ports.Port(2) }
+
+func (m *member) recipe() servers.Recipe {
+	return servers.Recipe{
+		Product: "etcd",
+		Keeps:   true,
+		Ports:   m.ports,
+		Prepare: m.argv,
+		Ready:   m.ready,
+		Data:    []string{"data"},
+	}
+}
+
+func (m *member) argv(dir string, port int, joins bool) ([]string, error) {
+	scheme := "http"
+	var secure []string
+	if m.opts.CertFile != "" {
+		scheme = "https"
+		secure = []string{"--cert-file=" + m.opts.CertFile, "--key-file=" + m.opts.KeyFile}
+	}
+	if m.opts.ClientCAFile != "" {
+		secure = append(secure, "--client-cert-auth", "--trusted-ca-file="+m.opts.ClientCAFile)
+	}
+	state := "new"
+	if joins {
+		state = "existing"
+	}
+	client, peer := loopback(scheme, port), loopback("http", m.peer())
+	argv := []string{
+		m.binary, "--name=" + m.name, "--data-dir=" + filepath.Join(dir, "data"),
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + loopback("http", m.advertised),
+		"--initial-cluster=" + m.cluster, "--initial-cluster-state=" + state,
+		// /health without the certificates that the client port may ask for.
+		"--listen-metrics-urls=" + loopback("http", m.metrics()),
+		"--logger=zap", "--log-level=warn",
+	}
+	return append(append(argv, secure...), m.opts.Args...), nil
+}
+
+func loopback(scheme string, port int) string {
+	return scheme + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
+// ready asks for the member's health, which includes a read through a leader.
+func (m *member) ready(ctx context.Context, _ string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, loopback("http", m.metrics())+"/health", nil)
+	if err != nil {
+		return err
+	}
+	req.Close = true // leave no idle connection behind
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("its health is %s", strings.TrimSpace(string(body)))
+	}
+	return nil
+}
+
+// Program looks for the server that [Start] starts.
+func Program() servers.Program {
+	path, err := binary("")
+	return servers.Program{Name: "etcd", Path: path, Err: err, Built: "make servers builds it from Go modules"}
+}
+
+// binary finds the server: beside this program or in bin/ of the source
+// tree, where make servers puts the one of tools/etcd, then on the PATH, where
+// an archive's may be years old.
+func binary(explicit string) (string, error) {
+	if explicit != "" {
+		return explicit, nil
+	}
+	var dirs []string
+	if self, err := os.Executable(); err == nil {
+		dirs = append(dirs, filepath.Dir(self))
+	}
+	if dir, err := os.Getwd(); err == nil {
+		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			if _, err := os.Stat(filepath.Join(dir, "tools", "etcd", "go.mod")); err == nil {
+				dirs = append(dirs, filepath.Join(dir, "bin"))
+				break
+			}
+		}
+	}
+	for _, dir := range dirs {
+		if path, err := exec.LookPath(filepath.Join(dir, "etcd")); err == nil {
+			return path, nil
+		}
+	}
+	return servers.Find("etcd", "etcd-server", "etcd")
+}

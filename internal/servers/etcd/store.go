@@ -1,0 +1,224 @@
+package etcd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// store is the members of one cluster, for whoever runs them.
+type store struct {
+	*servers.Environment
+	peers   *Peers        // nil for one member
+	stray   servers.Nodes // a cluster that hosts are led to by mistake
+	removed []string      // what the others called a member that is not theirs now
+}
+
+// with does something with a client of some members, of all if none is named.
+func (s *store) with(do func(*clientv3.Client) error, members ...int) error {
+	var at []string
+	for n, server := range s.Setup.Servers {
+		if len(members) == 0 || slices.Contains(members, n) {
+			at = append(at, server.Addr())
+		}
+	}
+	c, err := clientv3.New(clientv3.Config{Endpoints: at, DialTimeout: servers.Timeout, Logger: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(c)
+}
+
+// leader asks the members which of them leads.
+func (s *store) leader(ctx context.Context) (leads int, err error) {
+	err = s.with(func(c *clientv3.Client) error {
+		for n, m := range s.Setup.Servers {
+			status, err := c.Status(ctx, m.Addr())
+			if err != nil {
+				return err
+			}
+			if leads = n; status.Leader == status.Header.MemberId {
+				return nil
+			}
+		}
+		return errors.New("no member leads")
+	})
+	return leads, err
+}
+
+// alarm raises or ends the alarm of a full database on the first member, after
+// which the cluster refuses everything that needs space.
+func (s *store) alarm(ctx context.Context, on bool) error {
+	return s.with(func(c *clientv3.Client) error {
+		list, err := c.MemberList(ctx)
+		if err != nil {
+			return err
+		}
+		action := pb.AlarmRequest_DEACTIVATE
+		if on {
+			action = pb.AlarmRequest_ACTIVATE
+		}
+		_, err = pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
+			Action: action, MemberID: list.Members[0].ID, Alarm: pb.AlarmType_NOSPACE,
+		})
+		return err
+	})
+}
+
+func (s *store) Check(ctx context.Context) error {
+	var leaders []uint64
+	for n, m := range s.Setup.Servers {
+		err := s.with(func(c *clientv3.Client) error {
+			status, err := c.Status(ctx, m.Addr())
+			if err != nil {
+				return err
+			}
+			if len(status.Errors) > 0 {
+				return fmt.Errorf("it says %q", status.Errors)
+			}
+			leaders = append(leaders, status.Leader)
+			_, err = c.Get(ctx, "health")
+			return err
+		}, n)
+		if err != nil {
+			return fmt.Errorf("member %d: %w", n, err)
+		}
+	}
+	if leaders = slices.Compact(leaders); len(leaders) != 1 || leaders[0] == 0 {
+		return fmt.Errorf("its leaders are %x", leaders)
+	}
+	return s.with(func(c *clientv3.Client) error {
+		list, err := c.MemberList(ctx)
+		if err == nil && len(list.Members) != len(s.Setup.Servers) {
+			err = fmt.Errorf("it has %d members", len(list.Members))
+		}
+		return err
+	})
+}
+
+// etcdPrefix is what the keys of the backend begin with, and etcdNames those of
+// holders and waiters.
+const (
+	etcdPrefix = "lockbench/"
+	etcdNames  = etcdPrefix + "\xffn"
+)
+
+func (s *store) Left(ctx context.Context, prefix string) (left []string, err error) {
+	err = s.with(func(c *clientv3.Client) error {
+		keys, err := c.Get(ctx, etcdNames+prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		if err != nil {
+			return err
+		}
+		for _, kv := range keys.Kvs {
+			left = append(left, fmt.Sprintf("the key %q", kv.Key))
+		}
+		return nil
+	})
+	return left, err
+}
+
+// connections are those of clients to all members, ours being closed.
+func (s *store) Connected(context.Context) (int, error) {
+	count := 0
+	for _, m := range s.Setup.Servers {
+		n, err := establishedAt(m.Addr())
+		if err != nil {
+			return 0, err
+		}
+		count += n
+	}
+	return count, nil
+}
+
+// establishedAt counts the connections to a server on the loopback interface, as
+// the kernel knows them.
+func establishedAt(addr string) (int, error) {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return 0, err
+	}
+	b, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		return 0, fmt.Errorf("etcd: connections are counted on Linux only: %w", err)
+	}
+	count := 0
+	for line := range strings.Lines(string(b)) {
+		// number, local address, remote address, state (1: established), ...
+		f := strings.Fields(line)
+		if len(f) > 3 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", at.Port())) && f[3] == "01" {
+			count++
+		}
+	}
+	return count, nil
+}
+
+// metricsTimeout bounds one reading of etcd's metrics.
+const metricsTimeout = 5 * time.Second
+
+func count(cfg driver.Config) (*servers.Counter, error) {
+	client := &http.Client{Timeout: metricsTimeout, Transport: &http.Transport{}}
+	c := &servers.Counter{End: func() error { client.CloseIdleConnections(); return nil }} // to read metrics is no gRPC
+	for _, addr := range cfg.List("address") {
+		if !strings.Contains(addr, "://") {
+			addr = "http://" + addr
+		}
+		c.Nodes = append(c.Nodes, func(ctx context.Context) (servers.Served, error) {
+			n, err := received(ctx, client, addr+"/metrics")
+			return servers.Served{Run: n, Sent: n, Busy: math.NaN()}, err
+		})
+	}
+	return c, nil
+}
+
+// received sums up the messages of all methods.
+func received(ctx context.Context, client *http.Client, url string) (sum float64, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(io.LimitReader(resp.Body, 16<<20)); lines.Scan(); {
+		if rest, ok := strings.CutPrefix(lines.Text(), "grpc_server_msg_received_total{"); ok {
+			n, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+			if err != nil {
+				return 0, fmt.Errorf("etcd: %s: %w", url, err)
+			}
+			sum += n
+		}
+	}
+	return sum, nil
+}
+
+func remove(ctx context.Context, cfg driver.Config, prefix string) error {
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: cfg.List("address"), Username: cfg["username"], Password: cfg["password"], DialTimeout: servers.Timeout, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Delete(ctx, prefix, clientv3.WithPrefix())
+	return err
+}

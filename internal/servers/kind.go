@@ -1,0 +1,175 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Kind is what is known of one kind of store, and how its servers are started.
+// What is zero of it, it does not have.
+type Kind struct {
+	Name string // of its backend
+	// Lacks says for each capability that its environment does not have why that is so.
+	Lacks map[Capability]string
+	// Settings are the ways in which its servers can be set up: at least one.
+	Settings []Setting
+	// Forgets reports whether a server that was not started as a durable one has
+	// nothing to make up for what it has lost when it is started again.
+	Forgets bool
+	// ExpiryStep is how late it may let a lease expire by its design.
+	ExpiryStep time.Duration
+	// Floor is the cheapest call to its servers.
+	Floor *Floor
+	// Guard is for things that are kept in it.
+	Guard *Guard
+	// LeftKeys lists what the server at addr has of the locks of a prefix, besides
+	// what a prefix needs however many locks it has seen.
+	LeftKeys func(ctx context.Context, addr, prefix string) ([]string, error)
+
+	// Foreign says how an operator removes a lock of the prefix that no backend of
+	// ours has granted.
+	Foreign func(prefix, name string) string
+	// Operations are what an operator does to its servers, whatever the setting.
+	Operations []Operation
+	// Counter connects to its servers, to count what they are asked.
+	Counter func(cfg driver.Config) (*Counter, error)
+	// Program looks for what its servers are started from.
+	Program func() Program
+
+	// Prepare starts the servers of e, which is closed after an error.
+	Prepare func(ctx context.Context, e *Environment, w Requirements) error
+	// Launch starts servers to be measured, which find Durable added to their
+	// configuration when they are durable ones.
+	Launch  func(ctx context.Context, durable bool) (Nodes, error)
+	Durable driver.Config
+	// Admit lets servers vote at once that would not; config has lines for the
+	// plugin.
+	Admit func(ctx context.Context, plugin string, config ...string) error
+	// Services are those of compose.yaml, in the order of their addresses.
+	Services []string
+	// Remove removes what begins with a prefix; see [Kind.Sweep].
+	Remove func(ctx context.Context, cfg driver.Config, prefix string) error
+	// Address joins the addresses of its servers; nil does so by commas.
+	Address func(at []string) string
+	// Scheme may stand before an address, and HostIn finds host and port, as its
+	// first group, in one that is not a list of them.
+	Scheme string
+	HostIn *regexp.Regexp
+}
+
+// Floor is a call to servers that does next to nothing.
+type Floor struct {
+	Name string // in results.txt
+	Open func(cfg driver.Config) (call func(context.Context) error, end func() error, err error)
+}
+
+// Guard is what refuses writes with an old token to things that are kept in a
+// store.
+type Guard struct {
+	Kind string // of the things, in what is recorded
+	// Start starts a server for them.
+	Start func(ctx context.Context) (*Server, error)
+	// Open connects to that, at host:port.
+	Open func(addr string) (*Guarded, error)
+}
+
+// Guarded writes to things. Both kinds of writes return an error wrapping
+// fence.ErrStale when a guard refuses.
+type Guarded struct {
+	Write, WriteBare func(ctx context.Context, thing string, token uint64) error
+	Close            func() error
+}
+
+// Setting is a way in which servers can be set up.
+type Setting struct {
+	Name    string
+	Servers int
+	// Elects reports whether the servers elect one of them, which leads.
+	Elects bool
+	// Sharded reports whether each server has a part of the data, which it does not
+	// keep over a crash, and a clock that cannot be moved.
+	Sharded bool
+	// Copied reports whether a replica does what the server has done since the
+	// beginning, so that the server cannot begin anew.
+	Copied bool
+}
+
+// The settings that stores have in common.
+const (
+	Plain       = "plain"   // of a store that has no other
+	WithReplica = "replica" // a replica follows the server, and replaces it
+)
+
+// Known reports whether its servers can be started.
+func (k *Kind) Known() bool { return k.Prepare != nil }
+
+// InHost reports whether it lives in the plugin process of one host, and has no
+// servers.
+func (k *Kind) InHost() bool { return k.Known() && k.Launch == nil }
+
+// Has reports whether its environment has a capability.
+func (k *Kind) Has(p Capability) bool { return k.Known() && k.Lacks[p] == "" }
+
+// Setting is one of Settings, without servers when there is none of that name.
+func (k *Kind) Setting(name string) Setting {
+	for _, one := range k.Settings {
+		if one.Name == name {
+			return one
+		}
+	}
+	return Setting{}
+}
+
+// SettingNames are those of Settings.
+func (k *Kind) SettingNames() []string {
+	var names []string
+	for _, one := range k.Settings {
+		names = append(names, one.Name)
+	}
+	return names
+}
+
+// config is the configuration for servers that are reached at the given host:port
+// each.
+func (k *Kind) config(at []string) driver.Config {
+	switch {
+	case len(at) == 0:
+		return driver.Config{}
+	case k.Address == nil:
+		return driver.Config{"address": byComma(at)}
+	}
+	return driver.Config{"address": k.Address(at)}
+}
+
+func byComma(at []string) string { return strings.Join(at, ",") }
+
+// Lacking gives several capabilities one reason, besides those that have another.
+func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
+	out := maps.Clone(others)
+	if out == nil {
+		out = map[Capability]string{}
+	}
+	for _, p := range capabilities {
+		out[p] = why
+	}
+	return out
+}
+
+// Sweep removes all that begins with prefix from the servers of a configuration.
+// What is not known how to be swept is left. Prefixes are never empty.
+func (k *Kind) Sweep(ctx context.Context, cfg driver.Config, prefix string) error {
+	if k.Remove == nil || prefix == "" {
+		return nil
+	}
+	if k.Remove(ctx, cfg, prefix) != nil {
+		// The cause may quote an address with a password in it.
+		return fmt.Errorf("%s: what begins with %q may be left on the server, which could not be asked: look, and remove it by hand", k.Name, prefix)
+	}
+	return nil
+}

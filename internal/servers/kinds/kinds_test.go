@@ -1,0 +1,42 @@
+package kinds
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// TestKindsAreWellFormed: each has a name and settings of its own, and those
+// with servers have what starts, finds and counts them.
+func TestKindsAreWellFormed(t *testing.T) {
+	compose, err := os.ReadFile("../../../compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, k := range All() {
+		if k.Name == "" || k.Prepare == nil || Of(k.Name) != k || len(k.Settings) == 0 {
+			t.Errorf("%d, %q: incomplete or twice", i, k.Name)
+		}
+		for _, setting := range k.Settings {
+			if setting.Servers < 1 || k.Setting(setting.Name) != setting {
+				t.Errorf("%s: %+v has no servers, or is there twice", k.Name, setting)
+			}
+		}
+		if k.InHost() {
+			continue
+		}
+		if len(k.Services) == 0 || k.Counter == nil || k.Program == nil || len(k.Operations) == 0 {
+			t.Errorf("%s is incomplete", k.Name)
+		}
+		for _, service := range k.Services {
+			if !strings.Contains(string(compose), "\n  "+service+":\n") {
+				t.Errorf("compose.yaml has no service %s", service)
+			}
+		}
+	}
+	if unknown := Of("another"); unknown.InHost() || unknown.Has(servers.CapRival) || unknown.Known() {
+		t.Error("something is known of a store that is not")
+	}
+}

@@ -1,0 +1,20 @@
+// Package memory has the store of the memory backend, which has no servers.
+package memory
+
+import (
+	"context"
+
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// Kind lives in the plugin process of one host: what a call to it costs is the
+// boundary.
+var Kind = &servers.Kind{
+	Name: "memory",
+	Lacks: servers.Lacking(nil, "its store lives in one host process, which no other shares",
+		servers.CapRival, servers.CapServers, servers.CapPaths, servers.CapMinority, servers.CapLeader, servers.CapKeeps,
+		servers.CapClock, servers.CapReplica, servers.CapReadOnly, servers.CapExhaust, servers.CapSentinel, servers.CapSlots,
+		servers.CapEvict, servers.CapVotes),
+	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}},
+	Prepare:  func(context.Context, *servers.Environment, servers.Requirements) error { return nil },
+}

@@ -1,0 +1,52 @@
+package servers
+
+import (
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// requireVar lists, by commas, the servers that tests must not do without;
+// "all" names every one. CI sets it.
+const requireVar = "LOCKBENCH_REQUIRE"
+
+// test is the part of testing.TB that Missing and Keep need.
+type test interface {
+	Helper()
+	Cleanup(func())
+	Errorf(format string, args ...any)
+	Skipf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// Missing ends a test that cannot have its server: it skips the test on a
+// developer's machine, and fails it where LOCKBENCH_REQUIRE names the server
+// or says "all". cause is the error from starting it; any other than
+// [ErrNotInstalled] fails the test everywhere.
+func Missing(t test, server string, cause error) {
+	t.Helper()
+	if !errors.Is(cause, ErrNotInstalled) {
+		t.Fatalf("start %s: %v", server, cause)
+	}
+	required := strings.Split(os.Getenv(requireVar), ",")
+	if slices.Contains(required, "all") || slices.Contains(required, server) {
+		t.Fatalf("%s=%s demands %s: %v", requireVar, os.Getenv(requireVar), server, cause)
+	}
+	t.Skipf("no %s: %v", server, cause)
+}
+
+// Keep closes s, which a test has started as server, when that ends. When it has
+// not started, because of err, the test ends as [Missing] says.
+func Keep(t test, server string, s io.Closer, err error) {
+	t.Helper()
+	if err != nil {
+		Missing(t, server, err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close %s: %v", server, err)
+		}
+	})
+}

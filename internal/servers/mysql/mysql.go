@@ -1,0 +1,104 @@
+// Package mysql starts servers of MariaDB or MySQL, and does to them what
+// operators do.
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// Kind is one server of MariaDB or MySQL.
+var Kind = &servers.Kind{
+	Name: "mysql",
+	Lacks: map[servers.Capability]string{
+		servers.CapMinority: "one server has no minority",
+		servers.CapLeader:   "one server has nobody to lead",
+		servers.CapVotes:    "one server has no majority",
+		servers.CapReplica:  "lockbench sets up no replica of a SQL server",
+		servers.CapSentinel: "lockbench sets up no replica of a SQL server",
+		servers.CapSlots:    "one server has all rows",
+		servers.CapEvict:    "a SQL server deletes no rows by itself"},
+	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}, {Name: servers.WithReplica, Servers: 1, Copied: true}},
+	Guard: &servers.Guard{
+		Kind: "sql", Open: openThingRows,
+		Start: func(ctx context.Context) (*servers.Server, error) {
+			return Start(ctx, &Options{Relaxed: true})
+		},
+	},
+
+	Prepare:    prepare,
+	Operations: servers.Named("mysql", append(operations, failovers...)),
+	Launch: func(ctx context.Context, _ bool) (servers.Nodes, error) {
+		s, err := Start(ctx, nil)
+		return servers.Nodes{s}, err
+	},
+	Services: []string{"mysql"},
+	Address:  func(at []string) string { return At(at[0]) },
+	HostIn:   regexp.MustCompile(`@tcp\(([^()]*)\)`), // as go-sql-driver/mysql writes it
+	Counter:  count,
+	Remove:   remove,
+	Program:  Program,
+}
+
+func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
+	if err := e.Account(ctx, w); err != nil {
+		return err
+	}
+	if err := startServer(ctx, e, w); err != nil {
+		return err
+	}
+	if e.Login = servers.HostUser; e.PasswordFile == "" {
+		e.Login += ":" + servers.HostPassword
+	}
+	s, err := newStore(ctx, e)
+	if err != nil {
+		return err
+	}
+	e.Product = s
+	if w.Setting == servers.WithReplica {
+		if err := s.startReplica(ctx, w); err != nil {
+			return err
+		}
+	}
+	e.Setup.ReadOnly, e.Setup.Exhaust = e.Switched(readOnly), e.Switched(oneConnection)
+	return nil
+}
+
+func startServer(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
+	server, err := launchServer(ctx, e, w)
+	if err == nil {
+		e.Add(server)
+	}
+	return err
+}
+
+// launchServer starts one that can be followed, or follow, where there are two.
+func launchServer(ctx context.Context, e *servers.Environment, w servers.Requirements) (*servers.Server, error) {
+	wrap, err := e.StartClock(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	o := &Options{Wrap: wrap, SQL: plainUser}
+	if w.Setting == servers.WithReplica {
+		if os.Getenv("LOCKBENCH_MYSQLD") != "" { // MySQL has other words for it
+			return nil, &servers.NotInstalledError{Program: "mariadbd", Debian: "mariadb-server", Homebrew: "mariadb"}
+		}
+		o.Args = []string{"--log-bin", fmt.Sprintf("--server-id=%d", 1+len(e.All))}
+	}
+	return Start(ctx, o)
+}
+
+// plainUser makes the hosts' account, which may not write to a read-only server,
+// as the one of package env may.
+var plainUser = []string{
+	"DROP USER IF EXISTS " + sqlUser,
+	"CREATE USER " + sqlUser + " IDENTIFIED BY '" + servers.HostPassword + "'",
+	"GRANT ALL ON lockbench.* TO " + sqlUser,
+	"GRANT PROCESS ON *.* TO " + sqlUser,
+}
+
+const sqlUser = "'" + servers.HostUser + "'@'%'"

@@ -1,0 +1,175 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// statements runs some. A table that does not exist yet is no error.
+func statements(all ...string) servers.Step {
+	return servers.On(func(ctx context.Context, s *store, _ int) error {
+		if err := s.exec(ctx, all...); err != nil && !numbered(err, unknownTable) {
+			return err
+		}
+		return nil
+	})
+}
+
+// holding runs some on a connection that stays, until [letGo].
+func holding(all ...string) servers.Step {
+	return servers.On(func(ctx context.Context, s *store, _ int) error { return s.hold(ctx, all...) })
+}
+
+var (
+	readOnly = servers.Change{Do: statements("SET GLOBAL read_only = ON"), Undo: statements("SET GLOBAL read_only = OFF")}
+	// oneConnection gives the account a limit: the server's own is at least 10.
+	oneConnection = servers.Change{Do: servers.InTurn(connectionLimit(1), endSessions), Undo: connectionLimit(0)}
+)
+
+// connectionLimit says how many connections the hosts may have together, 0 for any.
+func connectionLimit(most int) servers.Step {
+	return statements(fmt.Sprintf("ALTER USER %s WITH MAX_USER_CONNECTIONS %d", sqlUser, most))
+}
+
+// sqlChanges are settings that sessions begin with, which concern none that
+// makes its own.
+var sqlChanges = []struct{ setting, value string }{
+	{"completion_type", "'CHAIN'"},
+	{"sql_mode", "'ANSI,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY'"},
+	{"autocommit", "0"},
+	{"innodb_lock_wait_timeout", "1"},
+	{"max_allowed_packet", "4096"},
+	{"max_connect_errors", "1"},
+	{"wait_timeout", "1"},
+	{"time_zone", "'-11:00'"},
+}
+
+var operations = append(sqlSettingOperations(), []servers.Operation{
+	{
+		Name: "read-only", Does: "the server is read-only", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do: readOnly.Do, Undo: readOnly.Undo,
+	},
+	{
+		Name: "max-connections", Does: "the server ends all connections and takes ten", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do: servers.InTurn(statements("SET GLOBAL max_connections = 10"), endSessions), Undo: setBack("max_connections"),
+	},
+	{
+		Name: "user-connections", Does: "hosts may have one connection together", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do: oneConnection.Do, Undo: oneConnection.Undo,
+	},
+	{Name: "kill", Does: "the server ends all connections of hosts", Do: endSessions},
+	{
+		Name: "password", Does: "the server has another password than the hosts, and ends their connections", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do: sqlPassword(servers.OtherPassword), Undo: sqlPassword(servers.HostPassword),
+	},
+	{
+		Name: "rotate", Does: "the password of the hosts is changed, first in their file", Lasts: servers.WhileWatched, Recovers: time.Second,
+		Do: sqlRotate(servers.OtherPassword), Undo: sqlRotate(servers.HostPassword),
+	},
+	{
+		Name: "read-lock", Does: "all tables are locked for a backup", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do: holding("FLUSH TABLES WITH READ LOCK"), Undo: servers.On(letGo),
+	},
+	{
+		Name: "row-locks", Does: "somebody's transaction locks the rows of up to 40 locks", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do:   holding("START TRANSACTION", "SELECT name FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40 FOR UPDATE"),
+		Undo: servers.On(letGo),
+	},
+	{
+		Name: "foreign-rows", Does: "somebody's transaction locks rows of locks that nobody uses", Lasts: servers.WhileWatched,
+		Do: lockForeignRows(), Undo: servers.On(letGo),
+	},
+	{
+		Name: "gap-locks", Does: "somebody's transaction locks the gaps behind the rows of up to 40 locks, and no row", Lasts: servers.WhileWatched, StopsGrants: true, Recovers: time.Second,
+		Do: servers.On(lockGaps), Undo: servers.On(letGo),
+	},
+	{Name: "optimize", Does: "the table of locks is optimized", Recovers: time.Second, Do: statements("OPTIMIZE TABLE " + sqlTable)},
+	{
+		Name: "alter", Does: "the table of locks is given a comment, and is built anew", Recovers: time.Second,
+		Do: statements("ALTER TABLE "+sqlTable+" COMMENT = 'of locks'", "ALTER TABLE "+sqlTable+" FORCE"),
+	},
+	{
+		Name: "delete", Does: "the row of a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand},
+		Do: statements("DELETE FROM " + sqlTable + " WHERE owner <> '' ORDER BY RAND() LIMIT 1"),
+	},
+	{
+		Name: "restore", Does: "all rows of locks are saved, and restored later", Lasts: servers.WhileWatched, Makes: []claim.Condition{claim.OldData},
+		Do: statements("CREATE TABLE " + sqlSaved + " AS SELECT * FROM " + sqlTable),
+		Undo: servers.InTurn(
+			holding("START TRANSACTION", "DELETE FROM "+sqlTable, "INSERT INTO "+sqlTable+" SELECT * FROM "+sqlSaved, "COMMIT"),
+			servers.On(letGo), statements("DROP TABLE IF EXISTS "+sqlSaved)),
+	},
+	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE TABLE " + sqlTable)},
+}...)
+
+// sqlSettingOperations change one of [sqlChanges] for the sessions that follow.
+func sqlSettingOperations() []servers.Operation {
+	var all []servers.Operation
+	for _, c := range sqlChanges {
+		all = append(all, servers.Operation{
+			Name: strings.ReplaceAll(c.setting, "_", "-"), Does: "sessions begin with " + c.setting + " = " + c.value + ", and there are none of before", Lasts: servers.WhileWatched,
+			Do:   servers.InTurn(statements("SET GLOBAL "+c.setting+" = "+c.value), endSessions),
+			Undo: servers.InTurn(setBack(c.setting), endSessions),
+		})
+	}
+	return all
+}
+
+// setBack gives one setting the value that it began with.
+func setBack(name string) servers.Step {
+	return servers.On(func(ctx context.Context, s *store, _ int) error {
+		value := s.began[name]
+		if strings.Trim(value, "0123456789") != "" || value == "" {
+			value = "'" + value + "'"
+		}
+		return s.exec(ctx, "SET GLOBAL "+name+" = "+value)
+	})
+}
+
+// sqlPassword changes what the server takes for right.
+func sqlPassword(password string) servers.Step {
+	return servers.InTurn(statements(fmt.Sprintf("ALTER USER %s IDENTIFIED BY '%s'", sqlUser, password)), endSessions)
+}
+
+func sqlRotate(to string) servers.Step {
+	return func(ctx context.Context, e *servers.Environment, n int) error {
+		if err := e.WritePassword(to); err != nil {
+			return err
+		}
+		return sqlPassword(to)(ctx, e, n)
+	}
+}
+
+// lockGaps asks for rows that do not exist, each next to one that does.
+func lockGaps(ctx context.Context, s *store, _ int) error {
+	names, err := s.texts(ctx, "SELECT CONCAT('0x', HEX(CONCAT(name, '!'))) FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40")
+	if err != nil || len(names) == 0 {
+		if numbered(err, unknownTable) {
+			err = nil
+		}
+		return err
+	}
+	return s.hold(ctx, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION",
+		"SELECT name FROM "+sqlTable+" WHERE name IN ("+strings.Join(names, ",")+") FOR UPDATE")
+}
+
+// foreignRows are so many that locking them locks much of the table.
+const foreignRows = 500
+
+// lockForeignRows locks rows that it makes itself, by name.
+func lockForeignRows() servers.Step {
+	var names, values []string
+	for n := range foreignRows {
+		name := fmt.Sprintf("'operator-%d'", n)
+		names, values = append(names, name), append(values, "("+name+", UTC_TIMESTAMP(6))")
+	}
+	return servers.InTurn(
+		statements("INSERT IGNORE INTO "+sqlTable+" (name, expires_at) VALUES "+strings.Join(values, ",")),
+		holding("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION",
+			"SELECT name FROM "+sqlTable+" WHERE name IN ("+strings.Join(names, ",")+") FOR UPDATE"))
+}

@@ -1,0 +1,112 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// ahead is by how much the clock of a replica is ahead that is promoted: by more
+// than what is left of most leases.
+const ahead = 3 * time.Second
+
+// failovers let the replica take over, in order, and the server later again.
+var failovers = []servers.Operation{
+	sqlFailover("failover", "the replica takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget),
+	sqlFailover("failover-ahead", "the replica, whose clock is 3 s ahead, takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget, claim.ClockForward, claim.ClockBack),
+	// A host leaves a connection that leads to a replica as soon as it is told so.
+	sqlFailover("repoint", "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay", (*inject.Proxy).Lead),
+}
+
+func sqlFailover(name, does string, by inject.Leading, makes ...claim.Condition) servers.Operation {
+	o := servers.Operation{
+		Name: name, Does: does, Settings: []string{servers.WithReplica}, Lasts: servers.UntilLost, Stops: true, StopsFor: time.Second, Recovers: time.Second,
+		Makes: append(makes, claim.FailedOver),
+		Do:    servers.On(func(ctx context.Context, s *store, _ int) error { return s.failOver(ctx, 0, by) }),
+		Undo:  servers.On(func(ctx context.Context, s *store, _ int) error { return s.failOver(ctx, 1, by) }),
+	}
+	if len(makes) > 0 {
+		o.Do = servers.InTurn(clockAhead, o.Do)
+	}
+	return o
+}
+
+// clockAhead moves the clock of the replica.
+func clockAhead(_ context.Context, e *servers.Environment, _ int) error {
+	if len(e.Setup.Clocks) < 2 {
+		return errors.New("the servers were started without clocks that can be moved")
+	}
+	return e.ShiftClock(1, ahead)
+}
+
+// startReplica starts a replica of the server.
+func (s *store) startReplica(ctx context.Context, w servers.Requirements) error {
+	server, err := launchServer(ctx, s.Environment, w)
+	if err != nil {
+		return err
+	}
+	s.All = append(s.All, server)
+	if s.second, err = Dial(driver.Config{"address": Address(server)}); err != nil {
+		return err
+	}
+	s.AtEnd(s.second.Close)
+	for _, db := range []*sql.DB{s.admin, s.second} { // what each has begun with
+		if err := execAll(ctx, db, "RESET MASTER"); err != nil {
+			return err
+		}
+	}
+	return s.follow(ctx, 1, "slave_pos")
+}
+
+// both are the servers' databases.
+func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.admin, s.second} }
+
+// follow makes server n the replica of the other one.
+func (s *store) follow(ctx context.Context, n int, from string) error {
+	host, port, err := net.SplitHostPort(s.All[1-n].Addr())
+	if err != nil {
+		return err
+	}
+	user, password, _ := strings.Cut(At("")[:strings.IndexByte(At(""), '@')], ":")
+	return execAll(ctx, s.both()[n], "SET GLOBAL read_only = ON",
+		fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, MASTER_USER='%s', MASTER_PASSWORD='%s', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=%s",
+			host, port, user, password, from), "START SLAVE")
+}
+
+// failOver swaps the roles of server n, which leads, and the other one, with
+// nothing lost.
+func (s *store) failOver(ctx context.Context, n int, by inject.Leading) error {
+	from, to := s.both()[n], s.both()[1-n]
+	var at string
+	var behind int
+	if err := execAll(ctx, from, "SET GLOBAL read_only = ON"); err != nil {
+		return err
+	}
+	if err := from.QueryRowContext(ctx, "SELECT @@gtid_binlog_pos").Scan(&at); err != nil {
+		return err
+	}
+	if err := to.QueryRowContext(ctx, "SELECT MASTER_GTID_WAIT(?, ?)", at, servers.Timeout.Seconds()).Scan(&behind); err != nil || behind != 0 {
+		return fmt.Errorf("the replica has not received %s: %d, %w", at, behind, err)
+	}
+	err := execAll(ctx, to, "STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = OFF")
+	return errors.Join(err, s.Lead(0, by, s.All[1-n].Addr()), s.follow(ctx, n, "current_pos"))
+}
+
+// follows returns nil when the replica does.
+func (s *store) follows(ctx context.Context) error {
+	var name, is string
+	err := s.second.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Slave_running'").Scan(&name, &is)
+	if err == nil && is != "ON" {
+		err = errors.New("its replica does not follow")
+	}
+	return err
+}

@@ -1,0 +1,214 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/fence"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// Dial makes a client with the defaults of go-redis from the configuration of
+// a backend.
+func Dial(cfg driver.Config) (goredis.UniversalClient, error) {
+	logging.Disable() // what the pool writes to stderr comes back as an error too
+	addrs := cfg.List("address")
+	if len(addrs) == 1 && strings.Contains(addrs[0], "://") {
+		o, err := goredis.ParseURL(addrs[0])
+		if err != nil {
+			return nil, fmt.Errorf("redis: the address is no Redis URL that go-redis reads")
+		}
+		if cfg["username"] != "" {
+			o.Username = cfg["username"]
+		}
+		if cfg["password"] != "" {
+			o.Password = cfg["password"]
+		}
+		return goredis.NewClient(o), nil
+	}
+	o := &goredis.UniversalOptions{
+		Addrs: addrs, Username: cfg["username"], Password: cfg["password"], IsClusterMode: cfg.Bool("cluster"),
+		MasterName: cfg["sentinel_master"], SentinelUsername: cfg["sentinel_username"], SentinelPassword: cfg["sentinel_password"],
+	}
+	if cfg.Bool("tls_enabled") {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return goredis.NewUniversalClient(o), nil
+}
+
+// Clients are clients of servers that do not know each other.
+type Clients []goredis.UniversalClient
+
+// DialNodes is [Dial] for each of the addresses.
+func DialNodes(cfg driver.Config) (Clients, error) {
+	var nodes Clients
+	for _, addr := range cfg.List("address") {
+		one := driver.Config{"address": addr, "username": cfg["username"], "password": cfg["password"], "tls_enabled": cfg["tls_enabled"]}
+		c, err := Dial(one)
+		if err != nil {
+			return nil, errors.Join(err, nodes.Close())
+		}
+		nodes = append(nodes, c)
+	}
+	return nodes, nil
+}
+
+// Close closes all of them.
+func (n Clients) Close() error { return inject.Each(n, goredis.UniversalClient.Close) }
+
+// ping is the floor of everything that asks a Redis server: one PING through a
+// pooled client.
+func ping(cfg driver.Config) (call func(context.Context) error, end func() error, err error) {
+	c, err := Dial(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(ctx context.Context) error { return c.Ping(ctx).Err() }, c.Close, nil
+}
+
+func Count(cfg driver.Config) (*servers.Counter, error) {
+	nodes, err := DialNodes(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &servers.Counter{Own: 2, End: nodes.Close}
+	for _, node := range nodes {
+		c.Nodes = append(c.Nodes, func(ctx context.Context) (servers.Served, error) {
+			stats, err := node.InfoMap(ctx, "stats").Result()
+			if err != nil {
+				return servers.Served{}, err
+			}
+			n, err := strconv.ParseFloat(stats["Stats"]["total_commands_processed"], 64)
+			if err != nil {
+				return servers.Served{}, fmt.Errorf("redis: the server does not report total_commands_processed: %w", err)
+			}
+			commands, err := node.InfoMap(ctx, "commandstats").Result()
+			calls, microseconds := fromClients(commands["Commandstats"])
+			return servers.Served{Run: n, Sent: calls, Busy: 1000 * microseconds}, err
+		})
+	}
+	return c, nil
+}
+
+// neverScripted are commands that no script of ours runs; but for PING, none can.
+var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "wait", "ping"}
+
+// fromClients adds up the calls of those commands in the section commandstats,
+// and what they took with all that they have run. What has not been called yet is
+// not in it.
+func fromClients(commands map[string]string) (calls, microseconds float64) {
+	for _, name := range neverScripted {
+		var n, took float64
+		if _, err := fmt.Sscanf(commands["cmdstat_"+name], "calls=%f,usec=%f,", &n, &took); err == nil {
+			calls, microseconds = calls+n, microseconds+took
+		}
+	}
+	return calls, microseconds
+}
+
+// housekeeping are the side keys of which a prefix has one each, however many
+// locks it has seen: its control string and the owners that were withdrawn, who
+// are forgotten within two minutes.
+var housekeeping = []string{"~s:{}", "~b:{}"}
+
+// controlSize bounds the control string. A longer one would have something for
+// each lock.
+const controlSize = 128
+
+// LeftKeys lists the keys of a prefix but for its housekeeping.
+func LeftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
+	c := goredis.NewClient(&goredis.Options{Addr: addr})
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	var left []string
+	it := c.Scan(ctx, 0, "", 1000).Iterator()
+	for it.Next(ctx) {
+		key, ours := strings.CutPrefix(it.Val(), prefix)
+		if ours && !slices.Contains(housekeeping, key) {
+			left = append(left, it.Val())
+		}
+	}
+	size, err := c.StrLen(ctx, prefix+housekeeping[0]).Result()
+	if err = errors.Join(it.Err(), err); err != nil {
+		return nil, err
+	}
+	if size > controlSize {
+		left = append(left, prefix+housekeeping[0])
+	}
+	slices.Sort(left)
+	return slices.Compact(left), nil
+}
+
+// openThings keeps a thing in one key and its token in another.
+func openThings(addr string) (*servers.Guarded, error) {
+	c := goredis.NewClient(&goredis.Options{Addr: addr})
+	return &servers.Guarded{
+		Write: func(ctx context.Context, thing string, token uint64) error {
+			wrote, err := c.Eval(ctx, fence.RedisSet, []string{thing, thing + ":token"}, token, token).Int()
+			if err == nil && wrote == 0 {
+				err = &fence.StaleError{Name: thing, Token: token}
+			}
+			return err
+		},
+		WriteBare: func(ctx context.Context, thing string, token uint64) error { return c.Set(ctx, thing, token, 0).Err() },
+		Close:     c.Close,
+	}, nil
+}
+
+// remove removes keys one by one: those of a Cluster are in different slots.
+func remove(ctx context.Context, cfg driver.Config, prefix string) error {
+	c, err := Dial(cfg)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if cluster, ok := c.(*goredis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *goredis.Client) error { return removeFrom(ctx, c, prefix) })
+	}
+	return removeFrom(ctx, c, prefix)
+}
+
+func RemoveFromEach(ctx context.Context, cfg driver.Config, prefix string) error {
+	nodes, err := DialNodes(cfg)
+	if err != nil {
+		return err
+	}
+	defer nodes.Close()
+	var errs []error
+	for _, c := range nodes {
+		errs = append(errs, removeFrom(ctx, c, prefix))
+	}
+	return errors.Join(errs...)
+}
+
+// glob makes SCAN read a prefix literally.
+var glob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+func removeFrom(ctx context.Context, c goredis.Cmdable, prefix string) error {
+	keys := c.Scan(ctx, 0, glob.Replace(prefix)+"*", 1000).Iterator()
+	for keys.Next(ctx) {
+		if err := c.Unlink(ctx, keys.Val()).Err(); err != nil {
+			return err
+		}
+	}
+	return keys.Err()
+}
+
+// Foreign names the key of a lock. One whose name is written otherwise in its
+// key can have no foreign holder.
+func Foreign(prefix, name string) string {
+	return fmt.Sprintf("its key %q holds no lease of ours; if nothing else needs it: redis-cli DEL '%s'",
+		prefix+name, strings.ReplaceAll(prefix+name, "'", `'\''`))
+}

@@ -1,0 +1,114 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+func open(t *testing.T, needs ...servers.Capability) *servers.Environment {
+	t.Helper()
+	e, err := Kind.Open(t.Context(), servers.Requirements{Needs: needs, TTL: 10 * time.Second, Dir: t.TempDir()})
+	if errors.Is(err, servers.ErrNotInstalled) {
+		servers.Missing(t, "redis", err)
+	}
+	must(t, err)
+	t.Cleanup(func() { must(t, e.Close()) })
+	return e
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// put writes 100 keys to the server at addr and returns how many of them are
+// there.
+func put(t *testing.T, c goredis.UniversalClient) (count func() int64) {
+	t.Helper()
+	var keys []string
+	for i := range 100 {
+		keys = append(keys, fmt.Sprintf("{%d}", i))
+		must(t, c.Set(t.Context(), keys[i], i, 0).Err())
+	}
+	return func() (n int64) {
+		for _, key := range keys {
+			n += c.Exists(t.Context(), key).Val()
+		}
+		return n
+	}
+}
+
+func at(t *testing.T, s servers.Breakable) *goredis.Client {
+	c := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// TestSlotsMove: in the middle every key can be read where it is asked for, and
+// in the end the two nodes have changed places.
+func TestSlotsMove(t *testing.T) {
+	e := open(t, servers.CapSlots)
+	first, second := at(t, e.Setup.Servers[0]), at(t, e.Setup.Servers[1])
+	c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{first.Options().Addr, second.Options().Addr}})
+	defer c.Close()
+	count := put(t, c)
+	sizes := [2]int64{first.DBSize(t.Context()).Val(), second.DBSize(t.Context()).Val()}
+	must(t, e.Setup.MoveSlots(t.Context(), true))
+	if n := count(); n != 100 {
+		t.Errorf("%d of 100 keys while they are moved", n)
+	}
+	must(t, e.Setup.MoveSlots(t.Context(), false))
+	if n := count(); n != 100 {
+		t.Errorf("%d of 100 keys after the move", n)
+	}
+	if now := [2]int64{second.DBSize(t.Context()).Val(), first.DBSize(t.Context()).Val()}; now != sizes {
+		t.Errorf("the nodes had %v keys, and changed places have %v", sizes, now)
+	}
+}
+
+// TestMemoryEvicts: what was there is deleted once the memory is full, and not
+// when it is no longer allowed.
+func TestMemoryEvicts(t *testing.T) {
+	e := open(t, servers.CapEvict)
+	c := at(t, e.Setup.Servers[0])
+	count := put(t, c)
+	must(t, e.Setup.Evict(t.Context(), true))
+	if n := count(); n != 100 {
+		t.Errorf("%d of 100 keys before the memory is full", n)
+	}
+	must(t, e.Setup.Fill(t.Context()))
+	if n := count(); n > 5 {
+		t.Errorf("%d of 100 keys were not deleted", n)
+	}
+	must(t, e.Setup.Evict(t.Context(), false))
+	count = put(t, c)
+	must(t, e.Setup.Fill(t.Context()))
+	if n := count(); n != 100 {
+		t.Errorf("%d of 100 keys after the end", n)
+	}
+}
+
+// TestSentinelFailsOver: another server is the master then.
+func TestSentinelFailsOver(t *testing.T) {
+	e := open(t, servers.CapSentinel)
+	c := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
+	defer c.Close()
+	master := func() string {
+		addr, err := c.GetMasterAddrByName(t.Context(), e.Config["sentinel_master"]).Result()
+		must(t, err)
+		return addr[1]
+	}
+	before := master()
+	must(t, e.Setup.FailOver(t.Context()))
+	if after := master(); after == before {
+		t.Errorf("%s is still the master", after)
+	}
+}

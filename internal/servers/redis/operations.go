@@ -1,0 +1,225 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// command sends one.
+func command(args ...any) servers.Step {
+	return servers.On(func(ctx context.Context, s *store, n int) error { return s.do(ctx, n, args...) })
+}
+
+// setting changes one, and began sets one to what it was.
+func setting(name string, value any) servers.Step { return command("CONFIG", "SET", name, value) }
+
+func began(name string) servers.Step { return setting(name, beganAs[name]) }
+
+// disconnect ends the connections of hosts, and unsubscribe their subscriptions.
+var (
+	disconnect  = servers.InTurn(disconnectAll("NORMAL"), unsubscribe)
+	unsubscribe = disconnectAll("PUBSUB")
+)
+
+// disconnectAll ends those of one type.
+func disconnectAll(kind string) servers.Step {
+	return servers.On(func(ctx context.Context, s *store, n int) error {
+		return s.do(ctx, n, "CLIENT", "KILL", "USER", s.User, "TYPE", kind)
+	})
+}
+
+var (
+	// missReplica lets a server refuse writes: a master that misses a replica does,
+	// as one whose disk is full.
+	missReplica = servers.Change{Do: setting("min-replicas-to-write", missingReplicas), Undo: began("min-replicas-to-write")}
+	// oneClient ends all connections, and takes one at a time.
+	oneClient = servers.Change{Do: servers.InTurn(setting("maxclients", 1), command("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES")), Undo: began("maxclients")}
+	// full gives a server less memory than it has.
+	full = setting("maxmemory", 1)
+)
+
+// missingReplicas are more than any server has.
+const missingReplicas = 10
+
+// onServers are done to one server.
+var onServers = []servers.Operation{
+	{
+		Name: "policy", Does: "%s gets an evicting maxmemory-policy, without a limit of its memory", Lasts: servers.WhileWatched, Stops: true, Recovers: 2 * time.Second,
+		Do: setting("maxmemory-policy", "allkeys-lru"), Undo: began("maxmemory-policy"),
+	},
+	{
+		Name: "evict", Does: "%s is full, and evicts keys", Lasts: servers.WhileWatched, Stops: true, Recovers: 2 * time.Second, Makes: []claim.Condition{claim.Evicting}, Forgets: true,
+		Do: servers.InTurn(setting("maxmemory-policy", "allkeys-random"), full), Undo: servers.InTurn(began("maxmemory"), began("maxmemory-policy")),
+	},
+	{
+		Name: "full", Does: "%s is full, and refuses what needs memory", Lasts: servers.WhileWatched, StopsGrants: true,
+		Do: full, Undo: began("maxmemory"),
+	},
+	{
+		Name: "maxclients", Does: "%s ends all connections and takes one at a time", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do: oneClient.Do, Undo: oneClient.Undo,
+	},
+	{
+		Name: "read-only", Does: "%s misses a replica, and refuses writes", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do: missReplica.Do, Undo: missReplica.Undo,
+	},
+	{
+		Name: "demote", Does: "%s is demoted to a replica, and promoted again", Lasts: [2]time.Duration{10 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second,
+		Settings: []string{servers.Plain, servers.WithReplica},
+		Do:       command("REPLICAOF", "127.0.0.1", "1"), Undo: servers.On(promoteAgain),
+	},
+	{Name: "kill", Does: "%s ends all connections of hosts", Do: disconnect},
+	{
+		Name: "pause", Does: "%s lets writes wait", Lasts: servers.WhileWatched, Stops: true,
+		Do: command("CLIENT", "PAUSE", time.Minute.Milliseconds(), "WRITE"), Undo: command("CLIENT", "UNPAUSE"),
+	},
+	{Name: "scripts", Does: "%s forgets all scripts", Do: command("SCRIPT", "FLUSH")},
+	{Name: "save", Does: "%s writes its data to the disk", Do: servers.On(save)},
+	{
+		Name: "password", Does: "%s has another password than the hosts, and ends their connections", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do: servers.InTurn(account("resetpass", ">"+servers.OtherPassword), disconnect), Undo: servers.InTurn(account("resetpass", ">"+servers.HostPassword), disconnect),
+	},
+	{
+		Name: "right", Does: "%s takes the right to SETRANGE away from the hosts", Lasts: servers.WhileWatched, StopsGrants: true, Recovers: time.Second,
+		Do: account("-setrange"), Undo: account("+@all"),
+	},
+	{
+		// Who waits is not woken, and asks by itself.
+		Name: "subscribe", Does: "%s takes the right to subscribe away from the hosts, and ends their subscriptions", Lasts: servers.WhileWatched,
+		Do: servers.InTurn(account("-subscribe", "-ssubscribe", "-psubscribe"), unsubscribe), Undo: account("+@all"),
+	},
+	{Name: "flush", Does: "%s loses all keys (FLUSHALL)", Makes: []claim.Condition{claim.DataLost}, Forgets: true, Do: command("FLUSHALL")},
+	{Name: "delete", Does: "a lock is deleted by hand on %s", Makes: []claim.Condition{claim.EndedByHand}, Do: servers.On(deleteLock)},
+}
+
+// onGroups are done to the servers of a setting.
+var onGroups = []servers.Operation{
+	Rotation,
+	{
+		Name: "failover", Does: "the replica takes over, in order, and hosts are led to it; later they are led back", Settings: []string{servers.WithReplica},
+		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
+		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
+			return failOver(ctx, e, e.All[0].Addr(), e.All[1].Addr(), (*inject.Proxy).Retarget)
+		},
+		Undo: failBack((*inject.Proxy).Retarget),
+	},
+	{
+		// A host leaves a connection that leads to a replica as soon as it is told so.
+		Name: "repoint", Does: "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay at the old master", Settings: []string{servers.WithReplica},
+		Lasts: servers.UntilLost, Stops: true, StopsFor: time.Second, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
+		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
+			return failOver(ctx, e, e.All[0].Addr(), e.All[1].Addr(), (*inject.Proxy).Lead)
+		},
+		Undo: failBack((*inject.Proxy).Lead),
+	},
+	{
+		// The lock is free on the second one, and hosts that have used the first take
+		// no connection to it while that serves them.
+		Name: "two-masters", Does: "the replica is promoted beside the server, and new connections of hosts lead to both in turn", Settings: []string{servers.WithReplica},
+		Lasts: servers.UntilLost, Makes: []claim.Condition{claim.TwoStores},
+		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
+			return errors.Join(e.Setup.Replica.Promote(ctx), e.Lead(0, (*inject.Proxy).Lead, e.All[0].Addr(), e.All[1].Addr()))
+		},
+		Undo: func(ctx context.Context, e *servers.Environment, _ int) error { return rejoin(ctx, e) },
+	},
+	{
+		Name: "promote", Does: "the server dies, and the replica, which has missed the last writes, takes over", Settings: []string{servers.WithReplica},
+		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []claim.Condition{claim.ReplicaPromoted},
+		Do: promoteLate, Undo: failBack((*inject.Proxy).Retarget),
+	},
+	{
+		Name: "restore", Does: "all keys are saved, and restored later", Settings: []string{servers.Plain, servers.WithReplica}, Lasts: servers.WhileWatched,
+		Makes: []claim.Condition{claim.OldData}, Do: servers.On(saveKeys), Undo: servers.On(restoreKeys),
+	},
+	{
+		Name: "slots", Does: "the slots of the locks are moved to another node, half of each at first", Settings: []string{Cluster}, Lasts: servers.WhileWatched, Recovers: time.Second,
+		Makes: []claim.Condition{claim.SlotMoving},
+		Do:    moveSlots.Do, Undo: moveSlots.Undo,
+	},
+}
+
+// Rotation is that of a password.
+var Rotation = servers.Operation{
+	Name: "rotate", Does: "the password of the hosts is changed, first in their file", Lasts: servers.WhileWatched,
+	Do: rotate(servers.HostPassword, servers.OtherPassword), Undo: rotate(servers.OtherPassword, servers.HostPassword),
+}
+
+// Operations are [onServers], as the store that they are of has them.
+func Operations(as func(*servers.Operation)) []servers.Operation {
+	all := slices.Clone(onServers)
+	for i := range all {
+		all[i].Server = true
+		as(&all[i])
+	}
+	return all
+}
+
+// save writes a snapshot, unless one is being written.
+func save(ctx context.Context, s *store, n int) error {
+	if err := s.do(ctx, n, "BGSAVE"); err != nil && !strings.Contains(err.Error(), "in progress") {
+		return err
+	}
+	return nil
+}
+
+// account changes the rules of the hosts' account.
+func account(rules ...any) servers.Step {
+	return command(append([]any{"ACL", "SETUSER", servers.HostUser}, rules...)...)
+}
+
+// rotate lets hosts log in with another password: both are right until the file
+// has the new one.
+func rotate(from, to string) servers.Step {
+	write := func(_ context.Context, e *servers.Environment, _ int) error { return e.WritePassword(to) }
+	return servers.InTurn(servers.OnEach(account(">"+to)), write, servers.OnEach(account("<"+from)), servers.OnEach(disconnect))
+}
+
+// promoteAgain ends a demotion, and waits for the replica, if there is one.
+func promoteAgain(ctx context.Context, s *store, n int) error {
+	err := s.do(ctx, n, "REPLICAOF", "NO", "ONE")
+	if s.Setup.Replica != nil {
+		err = errors.Join(err, awaitLink(ctx, s.Setup.Replica.Addr()))
+	}
+	return err
+}
+
+// promoteLate is a failover after a crash.
+func promoteLate(ctx context.Context, e *servers.Environment, _ int) error {
+	if err := e.Setup.Link.BlackHole(); err != nil {
+		return err
+	}
+	time.Sleep(missed)
+	return e.Setup.TakeOver(ctx, func(to ...string) error { return e.Lead(0, (*inject.Proxy).Retarget, to...) })
+}
+
+// missed is how much of the last writes a replica has missed that is promoted.
+const missed = 300 * time.Millisecond
+
+// deleteLock deletes one of the keys that have locks.
+func deleteLock(ctx context.Context, s *store, n int) error {
+	keys, err := s.lockKeys(ctx, n)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	return s.do(ctx, n, "DEL", keys[rand.IntN(len(keys))])
+}
+
+// lockKeys are the keys of server n that have locks.
+func (s *store) lockKeys(ctx context.Context, n int) ([]string, error) {
+	var keys []string
+	all := s.admins[n].ScanType(ctx, 0, "*", 1000, "string").Iterator()
+	for all.Next(ctx) {
+		if !strings.HasPrefix(all.Val(), "~") {
+			keys = append(keys, all.Val())
+		}
+	}
+	return keys, all.Err()
+}

@@ -1,0 +1,98 @@
+// Package redis starts servers of Redis, alone, with replicas, as a Cluster and
+// with Sentinel, and does to them what operators do.
+package redis
+
+import (
+	"context"
+
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// Cluster is the setting of a Redis Cluster, to whose nodes no paths lead.
+const Cluster = "cluster"
+
+// Kind is one Redis server, with a replica or not, or a Cluster.
+var Kind = &servers.Kind{
+	Name:     "redis",
+	Lacks:    servers.Lacking(nil, "one server has no minority", servers.CapMinority, servers.CapLeader, servers.CapVotes),
+	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}, {Name: servers.WithReplica, Servers: 1}, {Name: Cluster, Servers: clusterNodes, Sharded: true}},
+	Forgets:  true,
+	Floor:    &servers.Floor{Name: "redis-ping", Open: ping},
+	Guard: &servers.Guard{
+		Kind: "redis", Open: openThings,
+		Start: func(ctx context.Context) (*servers.Server, error) { return Start(ctx, nil) },
+	},
+	LeftKeys: LeftKeys,
+
+	Prepare:    prepare,
+	Operations: servers.Named("redis", append(Operations(func(*servers.Operation) {}), onGroups...)),
+	Launch: func(ctx context.Context, durable bool) (servers.Nodes, error) {
+		if durable {
+			return StartNodes(ctx, 1, &Options{AppendFsync: FsyncAlways})
+		}
+		return StartNodes(ctx, 1, nil)
+	},
+	Services: []string{"redis"},
+	Scheme:   "redis",
+	Counter:  Count,
+	Remove:   remove,
+	Foreign:  Foreign,
+	Program:  Program,
+}
+
+func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
+	switch {
+	case w.Wants(servers.CapSentinel):
+		return startSentinel(ctx, e)
+	case w.Setting == Cluster || w.Wants(servers.CapSlots):
+		return Prepare(ctx, e, w, startCluster)
+	case w.Setting == servers.WithReplica || w.Wants(servers.CapReplica):
+		return Prepare(ctx, e, w, StartServer, startReplica)
+	}
+	return Prepare(ctx, e, w, StartServer)
+}
+
+// StartStep starts some servers of an environment, or tells them something.
+type StartStep func(ctx context.Context, e *servers.Environment, w servers.Requirements) error
+
+// Prepare makes an account for hosts, goes through the steps of a start and gives
+// the servers the capabilities of those that speak Redis's protocol.
+func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements, steps ...StartStep) error {
+	if err := e.Account(ctx, w); err != nil {
+		return err
+	}
+	for _, step := range steps {
+		if err := step(ctx, e, w); err != nil {
+			return err
+		}
+	}
+	s, err := newStore(ctx, e)
+	if err != nil {
+		return err
+	}
+	e.Product = s
+	e.Setup.ReadOnly, e.Setup.Exhaust = e.Switched(missReplica.OnEach()), e.Switched(oneClient.OnEach())
+	e.Setup.Evict, e.Setup.Fill = s.evict, s.fill
+	return nil
+}
+
+// hostLines are what every server is configured with: a replica is served at
+// once, and hosts have an account.
+var hostLines = []string{"repl-diskless-sync-delay 0", "user " + servers.HostUser + " on >" + servers.HostPassword + " ~* &* +@all"}
+
+// StartServer is a step that starts one server.
+func StartServer(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
+	wrap, err := e.StartClock(ctx, w)
+	if err != nil {
+		return err
+	}
+	o := &Options{Wrap: wrap, Lines: hostLines}
+	if w.Wants(servers.CapKeeps) {
+		o.AppendFsync = FsyncAlways
+	}
+	server, err := Start(ctx, o)
+	if err == nil {
+		e.Add(server)
+	}
+	return err
+}

@@ -1,0 +1,143 @@
+package redis
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/ports"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// Fsync is how a Redis server writes its append-only file.
+type Fsync string
+
+// The variants. FsyncNone writes nothing at all.
+const (
+	FsyncNone     Fsync = ""
+	FsyncEverySec Fsync = "everysec"
+	FsyncAlways   Fsync = "always"
+)
+
+// Options describe a Redis server. The zero value is a server that keeps
+// its data in memory only and asks for no password.
+type Options struct {
+	// AppendFsync chooses what a crash leaves. Default FsyncNone.
+	AppendFsync Fsync
+	// Password for the default user. Default none.
+	Password string
+	// Lines are further lines of redis.conf, after ours: the last one counts.
+	Lines []string
+	// Args are further arguments of redis-server, "--sentinel" for one.
+	Args []string
+	// Wrap is a command in front of the server's, which it must exec: "env"
+	// with variables for one. Default none.
+	Wrap []string
+
+	ports *ports.Taken // see recipe
+}
+
+// Start starts a redis-server, or what the environment variable
+// LOCKBENCH_REDIS_SERVER names, and returns when it answers. A nil opts is the
+// zero value. The error wraps [ErrNotInstalled] when there is no redis-server on
+// the PATH.
+func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	o := *opts
+	binary, err := findRedis()
+	if err != nil {
+		return nil, err
+	}
+	return servers.Launch(ctx, servers.Recipe{
+		Product: "redis",
+		Ports:   o.ports,
+		Keeps:   o.AppendFsync != FsyncNone,
+		Prepare: func(dir string, port int, _ bool) ([]string, error) {
+			// The configuration goes into a file: a password has no place in argv.
+			conf := filepath.Join(dir, "redis.conf")
+			argv := append(append([]string(nil), o.Wrap...), binary, conf)
+			return append(argv, o.Args...), os.WriteFile(conf, o.conf(dir, port), 0o600)
+		},
+		Ready: answers,
+		Data:  []string{"appendonlydir", "dump.rdb"},
+	})
+}
+
+// findRedis finds the program that speaks Redis' protocol.
+func findRedis() (string, error) {
+	if own := os.Getenv("LOCKBENCH_REDIS_SERVER"); own != "" {
+		binary, err := exec.LookPath(own)
+		if err != nil {
+			return "", fmt.Errorf("LOCKBENCH_REDIS_SERVER: %w", err)
+		}
+		return binary, nil
+	}
+	return servers.Find("redis-server", "redis-server", "redis")
+}
+
+func (o Options) conf(dir string, port int) []byte {
+	lines := []string{
+		"bind 127.0.0.1",
+		fmt.Sprintf("port %d", port),
+		fmt.Sprintf("dir %q", dir),
+		"daemonize no",
+		`save ""`,
+		"tcp-backlog 1024",
+	}
+	if o.AppendFsync != FsyncNone {
+		lines = append(lines, "appendonly yes", "appendfsync "+string(o.AppendFsync))
+	}
+	if o.Password != "" {
+		lines = append(lines, fmt.Sprintf("requirepass %q", o.Password))
+	}
+	return []byte(strings.Join(append(lines, o.Lines...), "\n") + "\n")
+}
+
+// answers is ready's answer for Redis. A refusal for want of a password is
+// an answer too; one while the data are loaded is not.
+func answers(ctx context.Context, addr string) error {
+	c, err := servers.Dial(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("PING\r\n")); err != nil {
+		return err
+	}
+	reply, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(reply, "+PONG") || strings.HasPrefix(reply, "-NOAUTH") {
+		return nil
+	}
+	return fmt.Errorf("it says %q", strings.TrimSpace(reply))
+}
+
+// Program looks for the server that [Start] starts.
+func Program() servers.Program {
+	path, err := findRedis()
+	return servers.Program{Name: "redis-server", Path: path, Err: err}
+}
+
+// StartNodes starts count servers at the same time, each as [Start] does, and
+// returns when all answer. When one fails the others are closed.
+func StartNodes(ctx context.Context, count int, opts *Options) (servers.Nodes, error) {
+	nodes := make(servers.Nodes, count)
+	err := inject.AtOnce(count, func(i int) (err error) {
+		nodes[i], err = Start(ctx, opts)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, nodes.Close())
+	}
+	return nodes, nil
+}

@@ -1,0 +1,188 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// store is the servers of one environment, for whoever runs them.
+type store struct {
+	*servers.Environment
+	// admins are one connection to each server that hosts use, which stays: a
+	// server that takes no more still serves it.
+	admins []*goredis.Client
+	saved  []savedKey // to be restored
+	moving []slotMove // between nodes of a Cluster
+	began  []string   // the rules of the hosts' account on each
+}
+
+func newStore(ctx context.Context, e *servers.Environment) (*store, error) {
+	s := &store{Environment: e}
+	for _, server := range e.Setup.Servers {
+		c := goredis.NewClient(&goredis.Options{
+			Addr: server.Addr(), PoolSize: 1, ConnMaxIdleTime: -1, ContextTimeoutEnabled: true, ReadTimeout: 30 * time.Second,
+		})
+		s.admins = append(s.admins, c)
+		e.AtEnd(c.Close)
+	}
+	for n := range s.admins {
+		rules, err := s.rules(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		s.began = append(s.began, rules)
+	}
+	return s, nil
+}
+
+// do sends one command to server n.
+func (s *store) do(ctx context.Context, n int, args ...any) error {
+	if err := s.admins[n].Do(ctx, args...).Err(); err != nil {
+		return fmt.Errorf("%v: %w", args, err)
+	}
+	return nil
+}
+
+// beganAs are those that are changed, as they begin.
+var beganAs = map[string]string{
+	"maxmemory": "0", "maxmemory-policy": "noeviction", "maxclients": "10000", "min-replicas-to-write": "0",
+}
+
+func (s *store) Check(ctx context.Context) error {
+	for n := range s.admins {
+		if err := s.serverHealthy(ctx, n); err != nil {
+			return fmt.Errorf("server %d: %w", n, err)
+		}
+	}
+	if s.Setup.Replica == nil {
+		return nil
+	}
+	c := goredis.NewClient(&goredis.Options{Addr: s.Setup.Replica.Addr()})
+	defer c.Close()
+	if err := replicates(ctx, c, "master_link_status", "up"); err != nil {
+		return fmt.Errorf("its replica does not follow: %w", err)
+	}
+	return nil
+}
+
+func (s *store) serverHealthy(ctx context.Context, n int) error {
+	// A server has this account also when hosts have none.
+	host := goredis.NewClient(&goredis.Options{Addr: s.Setup.Servers[n].Addr(), Username: servers.HostUser, Password: servers.HostPassword})
+	defer host.Close()
+	if err := host.Ping(ctx).Err(); err != nil {
+		return err
+	}
+	for name, want := range beganAs {
+		has, err := s.admins[n].ConfigGet(ctx, name).Result()
+		if err != nil || has[name] != want {
+			return fmt.Errorf("%s is %q, not %q: %w", name, has[name], want, err)
+		}
+	}
+	rules, err := s.rules(ctx, n)
+	if err != nil || rules != s.began[n] {
+		return fmt.Errorf("the account of the hosts is %s, not %s: %w", rules, s.began[n], err)
+	}
+	if err := replicates(ctx, s.admins[n], "role", "master"); err != nil {
+		return err
+	}
+	switch {
+	case s.Setup.MoveSlots != nil:
+		return s.agrees(ctx, n)
+	case s.Setup.Votes:
+		return s.admitted(ctx, n)
+	}
+	return nil
+}
+
+// rules are those of the hosts' account.
+func (s *store) rules(ctx context.Context, n int) (string, error) {
+	all, err := s.admins[n].ACLList(ctx).Result()
+	i := slices.IndexFunc(all, func(line string) bool { return strings.HasPrefix(line, "user "+servers.HostUser+" ") })
+	if err != nil || i < 0 {
+		return "", fmt.Errorf("hosts have no account: %w", err)
+	}
+	return all[i], nil
+}
+
+// agrees returns nil when a node of a Cluster finds every slot served, and none
+// of its own is being moved.
+func (s *store) agrees(ctx context.Context, n int) error {
+	info, err := s.admins[n].ClusterInfo(ctx).Result()
+	if err != nil || !strings.Contains(info, "cluster_state:ok") {
+		return fmt.Errorf("its Cluster is not whole: %w", err)
+	}
+	nodes, err := s.admins[n].ClusterNodes(ctx).Result()
+	if err == nil && (strings.Contains(nodes, "->-") || strings.Contains(nodes, "-<-")) {
+		err = errors.New("a slot is being moved")
+	}
+	return err
+}
+
+// admitted returns nil when a node votes.
+func (s *store) admitted(ctx context.Context, n int) error {
+	info, err := s.admins[n].InfoMap(ctx, "server").Result()
+	if err != nil {
+		return err
+	}
+	marker, err := s.admins[n].HGet(ctx, "~redlock", "marker").Result()
+	if err != nil || !strings.HasPrefix(marker, info["Server"]["run_id"]+" ") {
+		return fmt.Errorf("it does not vote: its marker is %q: %w", marker, err)
+	}
+	return nil
+}
+
+// Left is keys: where servers vote those on a majority of them, or that do
+// not expire. A release need not have reached every one.
+func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
+	on := map[string]int{}
+	for _, c := range s.admins {
+		keys := c.Scan(ctx, 0, "*"+prefix+"*", 1000).Iterator()
+		for keys.Next(ctx) {
+			ttl, err := c.PTTL(ctx, keys.Val()).Result()
+			if err != nil {
+				return nil, err
+			}
+			if on[keys.Val()]++; ttl == forever {
+				on[keys.Val()] += len(s.admins)
+			}
+		}
+		if err := keys.Err(); err != nil {
+			return nil, err
+		}
+	}
+	var left []string
+	for _, key := range slices.Sorted(maps.Keys(on)) {
+		if !s.Setup.Votes || on[key] > len(s.admins)/2 {
+			left = append(left, fmt.Sprintf("the key %q", key))
+		}
+	}
+	return left, nil
+}
+
+// forever is PTTL's answer for a key that does not expire.
+const forever = -1
+
+func (s *store) Connected(ctx context.Context) (int, error) {
+	count := 0
+	for _, c := range s.admins {
+		list, err := c.ClientList(ctx).Result()
+		if err != nil {
+			return 0, err
+		}
+		for line := range strings.Lines(list) {
+			if strings.Contains(line, " user="+s.User+" ") && !strings.Contains(line, " flags=S ") && !strings.Contains(line, " cmd=client") {
+				count++
+			}
+		}
+	}
+	return count, nil
+}

@@ -1,0 +1,73 @@
+// Package redlock has the servers of the redlock backend: independent ones of
+// Redis.
+package redlock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/redis"
+)
+
+const (
+	// nodes is how many nodes there are: two may fail.
+	nodes = 5
+	// Quarantine is how long a node does not vote that was restarted or has lost
+	// its data, with leases of up to 10 s.
+	quarantine = 11 * time.Second
+)
+
+// Kind is five independent Redis servers, of which a majority decides.
+var Kind = &servers.Kind{
+	Name: "redlock",
+	Lacks: servers.Lacking(map[servers.Capability]string{
+		servers.CapLeader: "its nodes do not know each other",
+		servers.CapSlots:  "every node has all keys",
+	}, "its nodes are independent masters: a replica of one is what the algorithm excludes", servers.CapReplica, servers.CapSentinel),
+	Settings: []servers.Setting{{Name: servers.Plain, Servers: nodes}},
+	LeftKeys: redis.LeftKeys,
+
+	Prepare:    prepare,
+	Operations: servers.Named("redlock", append(redis.Operations(oneOfSeveral), redis.Rotation)),
+	Launch: func(ctx context.Context, durable bool) (servers.Nodes, error) {
+		if durable {
+			// Five servers that flush every write to one disk would miss node_timeout.
+			return redis.StartNodes(ctx, nodes, &redis.Options{AppendFsync: redis.FsyncEverySec})
+		}
+		return redis.StartNodes(ctx, nodes, nil)
+	},
+	// Nor does the suite, which shares the machine with them, leave them 50 ms.
+	Durable: driver.Config{"node_timeout": "200ms"},
+	// Fresh nodes would not vote before max_ttl has passed.
+	Admit:    servers.Init,
+	Services: []string{"redlock1", "redlock2", "redlock3", "redlock4", "redlock5"},
+	Counter:  redis.Count,
+	Remove:   redis.RemoveFromEach,
+	Foreign:  redis.Foreign,
+	Program:  redis.Program,
+}
+
+func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
+	// A node that has lost its data is let in again after max_ttl; the nodes
+	// share a machine with each other and with what harms them.
+	e.Config["max_ttl"], e.Config["node_timeout"] = w.TTL.String(), "100ms"
+	e.Admit = func(ctx context.Context) error {
+		return e.All.Init(ctx, w.Plugin, "max_ttl="+w.TTL.String(), "node_timeout=100ms")
+	}
+	return redis.Prepare(ctx, e, w, slices.Repeat([]redis.StartStep{redis.StartServer}, nodes)...)
+}
+
+// oneOfSeveral is what becomes of an operation on one node: it stops nobody.
+func oneOfSeveral(o *servers.Operation) {
+	o.Stops, o.StopsGrants, o.Settings = false, false, nil
+	if o.Forgets {
+		// Another node that cannot vote meanwhile leaves a majority, two may not.
+		o.Recovers = quarantine
+	}
+	// What one node has lost is no loss, as it does not vote then.
+	o.Makes = slices.DeleteFunc(slices.Clone(o.Makes), func(c claim.Condition) bool { return c == claim.DataLost })
+}

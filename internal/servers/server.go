@@ -1,0 +1,245 @@
+// Package servers starts, breaks, and asks the servers that backends are
+// measured and tested against. What is of one product only is in a package below
+// it, and package kinds lists those.
+//
+// A local server is a child process on a free loopback port with a temporary
+// directory. Closing it removes both. So does the end of the process that
+// owns it, whatever that end is: each server, and each project of containers,
+// has a watcher, a small child that sees its pipe to the owner close. Test files
+// of any package may use this package; a server that is not installed is an
+// error wrapping [ErrNotInstalled].
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/ports"
+)
+
+// startTimeout bounds how long a server may take until it answers.
+const startTimeout = 60 * time.Second
+
+// Recipe says how one product is run.
+type Recipe struct {
+	Product string // of server, for people
+	// Prepare writes what the server needs into dir and returns its argv. With
+	// joins it has no data, and is a new member of a cluster that runs.
+	Prepare func(dir string, port int, joins bool) (argv []string, err error)
+	// Ready returns nil when the server at addr answers requests.
+	Ready func(ctx context.Context, addr string) error
+	// Data are the files and directories with its data, below dir.
+	Data []string
+	// Keeps reports whether data survive a crash.
+	Keeps bool
+	// Ports are the server's, its own first; nil takes one. The server gives
+	// them back when it is closed.
+	Ports *ports.Taken
+}
+
+// Server is one throwaway server. Its methods may be called from any
+// goroutine; they are done one at a time.
+type Server struct {
+	recipe  Recipe
+	scratch *Scratch
+
+	mu     sync.Mutex
+	proc   *process // nil while stopped
+	closed bool
+}
+
+// Launch makes the directory, takes a port, and returns when the server
+// answers.
+func Launch(ctx context.Context, r Recipe) (*Server, error) {
+	var err error
+	if r.Ports == nil {
+		if r.Ports, err = ports.Take(1); err != nil {
+			return nil, err
+		}
+	}
+	scratch, err := NewScratch()
+	if err != nil {
+		return nil, errors.Join(err, r.Ports.Close())
+	}
+	s := &Server{recipe: r, scratch: scratch}
+	if err := s.up(ctx, false); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// up starts the process and waits until it answers. The caller holds mu or is
+// the only one to know s.
+func (s *Server) up(ctx context.Context, joins bool) error {
+	argv, err := s.recipe.Prepare(s.scratch.dir, s.recipe.Ports.Port(0), joins)
+	if err != nil {
+		return fmt.Errorf("servers: prepare %s: %w", s.recipe.Product, err)
+	}
+	p, err := start(s.scratch.dir, argv)
+	if err != nil {
+		return fmt.Errorf("servers: start %s: %w", s.recipe.Product, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := s.await(ctx, p); err != nil {
+		return errors.Join(err, p.kill())
+	}
+	s.proc = p
+	return nil
+}
+
+func (s *Server) await(ctx context.Context, p *process) error {
+	for {
+		err := s.recipe.Ready(ctx, s.Addr())
+		if err == nil && p.alive() {
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("servers: %s ended at its start (%v): %s", s.recipe.Product, p.err, tail(s.scratch.dir))
+		case <-ctx.Done():
+			return fmt.Errorf("servers: %s on %s does not answer: %w: %s", s.recipe.Product, s.Addr(), err, tail(s.scratch.dir))
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Dial connects to a server that has a second for the question whether it is
+// ready.
+func Dial(ctx context.Context, addr string) (net.Conn, error) {
+	deadline := time.Now().Add(time.Second)
+	d := net.Dialer{Deadline: deadline}
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.SetDeadline(deadline)
+}
+
+// Addr is host:port, the same over Stop and Start.
+func (s *Server) Addr() string { return s.recipe.Ports.Addr(0) }
+
+// Keeps reports whether its data survive a crash.
+func (s *Server) Keeps() bool { return s.recipe.Keeps }
+
+// Pid is the process id of the running server, 0 while it is stopped.
+func (s *Server) Pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil || !s.proc.alive() {
+		return 0
+	}
+	return s.proc.pid
+}
+
+// Stop ends the server as a crash would (SIGKILL), and returns when it is
+// gone. Stopping a stopped server does nothing.
+func (s *Server) Stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.down()
+}
+
+func (s *Server) down() error {
+	if s.proc == nil {
+		return nil
+	}
+	if err := s.proc.kill(); err != nil {
+		return err
+	}
+	s.proc = nil
+	return nil
+}
+
+// Start starts a stopped server again at the same address, with the data it
+// had or without, and returns when it answers. Keeping the data of a server
+// that writes none is an error, and so is starting one that runs.
+func (s *Server) Start(ctx context.Context, keepData bool) error {
+	return s.again(ctx, keepData, false)
+}
+
+// Join starts a stopped server again at the same address, without data, as a
+// member that the others of its cluster have added, and returns when it answers.
+func (s *Server) Join(ctx context.Context) error { return s.again(ctx, false, true) }
+
+func (s *Server) again(ctx context.Context, keepData, joins bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return fmt.Errorf("servers: start %s: it was closed", s.recipe.Product)
+	case s.proc != nil:
+		return fmt.Errorf("servers: start %s: it runs", s.recipe.Product)
+	case keepData && !s.recipe.Keeps:
+		return fmt.Errorf("servers: start %s with its data: it was configured to write none", s.recipe.Product)
+	}
+	if !keepData {
+		for _, name := range s.recipe.Data {
+			if err := os.RemoveAll(filepath.Join(s.scratch.dir, name)); err != nil {
+				return fmt.Errorf("servers: wipe %s: %w", s.recipe.Product, err)
+			}
+		}
+	}
+	return s.up(ctx, joins)
+}
+
+// Freeze stops the server's process (SIGSTOP): its connections stay open and
+// nothing is answered.
+func (s *Server) Freeze() error { return s.harm(inject.Freeze) }
+
+// Resume lets a frozen server go on (SIGCONT).
+func (s *Server) Resume() error { return s.harm(inject.Resume) }
+
+func (s *Server) harm(f func(pid int) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil {
+		return fmt.Errorf("servers: %s is stopped", s.recipe.Product)
+	}
+	return f(s.proc.pid)
+}
+
+// Close ends the server, frozen or not, and removes its directory. It is
+// idempotent.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	return errors.Join(s.down(), s.scratch.Close(), s.recipe.Ports.Close())
+}
+
+// Retry does something until it succeeds, for as long as a server may take to
+// start.
+func Retry(ctx context.Context, what string, do func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("servers: %s: %w: %w", what, ctx.Err(), err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Poll does something until it succeeds, and fails when it has not within
+// [Timeout].
+func Poll(ctx context.Context, what string, do func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	return Retry(ctx, what, do)
+}
