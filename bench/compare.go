@@ -51,25 +51,10 @@ func parseGates(texts []string) ([]stat.Gate, error) {
 }
 
 func loadComparison(dirs []string, filter string, gates []stat.Gate) (stat.Comparison, error) {
-	var c stat.Comparison
-	var err error
-	changes, bounds := divided(gates)
-	alone := len(bounds) > 0 && len(changes) == 0 && len(dirs) == 1
+	c, err := stat.Load(dirs, filter, gates)
 	switch {
-	case alone:
-		c.New = dirs[0]
-	case len(dirs) == 1:
-		c, err = stat.Builds(dirs[0], filter)
-	default:
-		c, err = stat.Folders(dirs[0], dirs[1], filter)
-	}
-	var unknown []string
-	if err == nil && len(bounds) > 0 {
-		unknown, err = c.Hold(dirs[len(dirs)-1], filter, bounds)
-	}
-	switch {
-	case len(unknown) > 0:
-		return c, usagef("--fail-on: no plugin has the figure %q in %s", unknown[0], dirs[len(dirs)-1])
+	case errors.Is(err, stat.ErrNoFigure):
+		return c, usagef("--fail-on: %v", err)
 	case errors.Is(err, record.ErrPlans) && len(dirs) == 1:
 		return c, Hinted(usagef("%v", err), "name two folders, or make one with lockbench run --vs BIN_DIR")
 	case errors.Is(err, record.ErrPlans):
@@ -78,24 +63,8 @@ func loadComparison(dirs []string, filter string, gates []stat.Gate) (stat.Compa
 		return c, Hinted(usagef("--filter %q: %v", filter, err), "--filter '/backend:NAME /clients:(8 OR 64)'")
 	case errors.Is(err, record.ErrIncomplete):
 		return c, &InvalidError{Err: err}
-	case err != nil:
-		return c, err
-	case len(c.Rows) == 0 && !alone:
-		return c, &InvalidError{Err: errors.New("there is no figure that both have")}
 	}
-	return c, nil
-}
-
-// divided are the gates for changes, and those for figures.
-func divided(gates []stat.Gate) (changes, bounds []stat.Gate) {
-	for _, g := range gates {
-		if g.Bound() {
-			bounds = append(bounds, g)
-			continue
-		}
-		changes = append(changes, g)
-	}
-	return changes, bounds
+	return c, err
 }
 
 func writeComparison(c stat.Comparison, format string, w io.Writer) error {
@@ -117,8 +86,7 @@ func holdAgainst(c stat.Comparison, gates []stat.Gate, notes io.Writer) error {
 			texts = append(texts, report.HeldLine(h))
 		}
 	}
-	changes, _ := divided(gates)
-	v, unknown := c.Judge(changes)
+	v, unknown := c.Judge(gates)
 	if len(unknown) > 0 {
 		return Hinted(usagef("--fail-on: no figure of a plugin has the unit %q%s", unknown[0], similar.Suggest(unknown[0], c.Units())),
 			"there are "+strings.Join(c.Units(), ", "))

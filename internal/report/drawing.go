@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/stat"
@@ -176,10 +177,8 @@ func (s scale) ticks() []tick {
 
 // round writes a value without the digits that are zeros.
 func round(unit string, v float64) string {
-	text := bare(unit, v)
-	digits := strings.TrimRight(text, "nµms")
-	if short := strings.TrimRight(digits, "0"); strings.HasSuffix(short, ".") {
-		return strings.TrimSuffix(short, ".") + text[len(digits):]
+	if strings.Contains(unit, "-ns/") {
+		return time.Duration(math.Round(v)).String()
 	}
-	return text
+	return grouped(v)
 }

@@ -2,6 +2,8 @@ package stat
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/lockbench/lockbench/internal/record"
@@ -37,31 +39,32 @@ func (h Held) Limit() string {
 	return ">= " + h.Gate.shown
 }
 
-// Hold adds what the folder says of the bounds among the gates. Units of which it
-// has no figure of a plugin are returned as unknown.
-func (c *Comparison) Hold(dir, filter string, gates []Gate) (unknown []string, err error) {
+// ErrNoFigure: no plugin has the figure that a bound is about.
+var ErrNoFigure = errors.New("no plugin has the figure")
+
+// hold adds what the folder says of the bounds.
+func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	m, err := record.ReadWhole(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	kept, _, err := read(dir, m, filter)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	whole, _, err := read(dir, m, "") // a filter may leave out the baselines
 	if err != nil {
-		return nil, err
+		return err
 	}
 	runs := runsOf(whole)
-	for _, g := range gates {
+	for _, g := range bounds {
 		h := g.hold(kept, runs)
 		if h.Rows == 0 {
-			unknown = append(unknown, strings.TrimSuffix(g.unit+" / "+g.baseline, " / "))
-			continue
+			return fmt.Errorf("%w %q in %s", ErrNoFigure, strings.TrimSuffix(g.unit+" / "+g.baseline, " / "), dir)
 		}
 		c.Held = append(c.Held, h)
 	}
-	return unknown, nil
+	return nil
 }
 
 // hold finds the row that is the worst for the gate.

@@ -62,8 +62,17 @@ func ParseGate(text string) (Gate, error) {
 	return g, nil
 }
 
-// Bound reports whether the gate is about a figure, and not about its change.
-func (g Gate) Bound() bool { return g.bound }
+// divided are the gates for changes, and those for figures.
+func divided(gates []Gate) (changes, bounds []Gate) {
+	for _, g := range gates {
+		if g.bound {
+			bounds = append(bounds, g)
+			continue
+		}
+		changes = append(changes, g)
+	}
+	return changes, bounds
+}
 
 // String is the gate as it was written.
 func (g Gate) String() string { return g.text }
@@ -84,8 +93,6 @@ func (g Gate) beyond(v float64) bool { return g.above && v > g.limit || !g.above
 type Verdict struct {
 	// Failed are the rows that a gate stops, with the gate.
 	Failed []Failure
-	// Rows is how many rows the gates were about.
-	Rows int
 	// Blind says why no gate could ever stop; "" when one could.
 	Blind string
 	// Sensitivities say what each gate could have stopped.
@@ -102,6 +109,7 @@ type Failure struct {
 // the number of rows that the gates are about, which is why few gates see more
 // than many. Units without any row are returned as unknown.
 func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
+	gates, _ = divided(gates)
 	var rows []Difference
 	for _, d := range c.judged() {
 		if slices.ContainsFunc(gates, func(g Gate) bool { return g.concerns(d.Unit) }) {
@@ -109,7 +117,6 @@ func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 		}
 	}
 	correct(rows)
-	v.Rows = len(rows)
 	if w := tooFew(rows); w != nil {
 		v.Blind = w[0]
 	}

@@ -31,7 +31,8 @@ type Comparison struct {
 	Rows []Difference
 	// Warnings are about all rows.
 	Warnings []string
-	// Held are the bounds with what the newer folder says of them.
+	// Held are the bounds with what the newer folder says of them. With bounds
+	// alone Old is "", and there is nothing else.
 	Held []Held
 
 	others []Difference // of plugins, in units that are compared only when a gate asks
@@ -52,6 +53,28 @@ func runsOf(figures []figure) map[Row][]float64 {
 		out[f.Row] = append(out[f.Row], f.value)
 	}
 	return out
+}
+
+// Load compares two folders, or the two builds in one, and holds the newer folder
+// against the bounds among the gates. For those alone one folder of one build
+// will do.
+func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) {
+	changes, bounds := divided(gates)
+	switch {
+	case len(dirs) == 2:
+		c, err = Folders(dirs[0], dirs[1], filter)
+	case len(bounds) > 0 && len(changes) == 0:
+		c.New = dirs[0]
+	default:
+		c, err = Builds(dirs[0], filter)
+	}
+	if err == nil && c.Old != "" && len(c.Rows) == 0 {
+		err = fmt.Errorf("%w: there is no figure that both have", record.ErrIncomplete)
+	}
+	if err == nil && len(bounds) > 0 {
+		err = c.hold(dirs[len(dirs)-1], filter, bounds)
+	}
+	return c, err
 }
 
 // Folders compares the folders of two runs of one plan. The filter is one of
