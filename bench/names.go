@@ -27,6 +27,17 @@ func Scenarios() []Named {
 	return named(scenario.All(), func(s scenario.Scenario) Named { return Named{s.Name, s.Doc} })
 }
 
+// ScenarioHelp says what each scenario measures, up to the first stop.
+func ScenarioHelp() string {
+	var b strings.Builder
+	for _, s := range Scenarios() {
+		does, _, _ := strings.Cut(s.Does, ":")
+		does, _, _ = strings.Cut(does, ";")
+		fmt.Fprintf(&b, "  %-12s%s\n", s.Name, wrap(does, 66, 14))
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
 // Modes are the ways in which leaders end in scenario takeover.
 func Modes() []Named {
 	return named(scenario.Modes(), func(mode string) Named { return Named{mode, scenario.ModeDoc(mode)} })
@@ -114,4 +125,23 @@ func freshFolder() string {
 		fresh = fmt.Sprintf("%s-%d", dir, n)
 	}
 	return fresh
+}
+
+// wrap breaks text into lines of about width characters, all but the first
+// indented.
+func wrap(text string, width, indent int) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case column+len(word) > width:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			column = 0
+		case i > 0:
+			b.WriteByte(' ')
+		}
+		b.WriteString(word)
+		column += len(word) + 1
+	}
+	return b.String()
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/check"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/rendezvous"
@@ -49,6 +50,9 @@ func (o *Options) fill() {
 		o.Lines = io.Discard
 	}
 }
+
+// Main returns unless this process was started to be a host.
+func Main() { host.Main() }
 
 // Run carries out a plan and writes its result folder. When ctx ends it keeps what
 // it has. The outcome is nil if nothing was measured. Its errors are those of the

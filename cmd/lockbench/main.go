@@ -10,20 +10,21 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
 func main() {
 	// None returns when this process was started to be one.
-	host.Main()
+	bench.Main()
 	plugintest.HostMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
@@ -136,6 +137,18 @@ func parentOnly(cmd *cobra.Command, args []string) error {
 	err := usagef("%s has no command %q%s", cmd.CommandPath(), args[0], similar.Suggest(args[0], names))
 	if f := cmd.Flags().Lookup(args[0]); f != nil {
 		return hinted(err, cmd.CommandPath()+" --"+f.Name)
+	}
+	return err
+}
+
+// noArgs refuses arguments, and knows where one usually comes from.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := usagef("%s takes no argument %q", cmd.CommandPath(), args[0])
+	if slices.ContainsFunc(bench.Baselines(), func(b bench.Named) bool { return b.Name == args[0] }) {
+		return hinted(err, "a list of baselines needs an equals sign: --baselines="+args[0])
 	}
 	return err
 }

@@ -32,7 +32,7 @@ with --target it works under a prefix of its own, and removes what it has made.
 Backends whose server is not installed are left out and named, unless
 --backends asks for them. --list says what scenarios, modes and baselines are:
 
-` + scenarioHelp(),
+` + bench.ScenarioHelp(),
 		Example: `  lockbench run --quick --baselines
   lockbench run --scenarios takeover --ttl 1.2s --tick 1s --candidates 3
   lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
