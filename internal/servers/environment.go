@@ -41,9 +41,8 @@ type Environment struct {
 	PasswordFile string
 	// Admit lets servers that were started vote at once, where they would not.
 	Admit func(ctx context.Context) error
-	// Rejoin, unless it is nil, gives the servers the roles back in which they began.
-	Rejoin func(ctx context.Context) error
-	// Ready, unless it is nil, returns when another round can begin.
+	// Ready, unless it is nil, gives the servers the roles back in which they began,
+	// and returns when another round can begin.
 	Ready func(ctx context.Context) error
 	// Balanced reports whether hosts have one path, which leads to all servers in turn.
 	Balanced bool
@@ -156,9 +155,6 @@ func (e *Environment) Add(servers ...*Server) {
 // Again brings the servers back to where they began, between rounds.
 func (e *Environment) Again(ctx context.Context) error {
 	var err error
-	if e.Rejoin != nil {
-		err = e.Rejoin(ctx)
-	}
 	for n := range e.Setup.Clocks {
 		err = errors.Join(err, e.ShiftClock(n, 0))
 	}

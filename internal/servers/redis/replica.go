@@ -27,6 +27,7 @@ func startReplica(ctx context.Context, e *servers.Environment, _ servers.Require
 	}
 	e.All = append(e.All, server)
 	e.Setup.Replica, e.Setup.Link = replica{server}, link
+	e.Ready = func(ctx context.Context) error { return rejoin(ctx, e) }
 	return followClosely(ctx, server.Addr(), link.Addr())
 }
 
@@ -94,14 +95,10 @@ func replicates(ctx context.Context, c *goredis.Client, name, value string) erro
 // rejoin brings the roles of a failover back for the next round: what was
 // promoted follows the first server through the link.
 func rejoin(ctx context.Context, e *servers.Environment) error {
-	r, ok := e.Setup.Replica.(replica)
-	if !ok {
-		return nil
-	}
 	first := e.All[0].Addr()
 	return errors.Join(
 		Do(ctx, first, "REPLICAOF", "NO", "ONE"), e.Setup.Link.Heal(), e.Lead(0, (*inject.Proxy).Retarget, first),
-		followClosely(ctx, r.Addr(), e.Setup.Link.Addr()))
+		followClosely(ctx, e.Setup.Replica.Addr(), e.Setup.Link.Addr()))
 }
 
 // failOver lets the replica at to become the master of the one at from, in
