@@ -104,9 +104,31 @@ type Event struct {
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
+	// After is the number, from 1, of an event of which a moment is what At counts
+	// from, unless it is 0.
+	After int    `json:"after,omitempty"`
+	Since Moment `json:"since,omitempty"`
+	// Until, if it is not 0, is the number, from 1, of a host: Linger after that has
+	// got all that it asks for, the event ends early.
+	Until  int      `json:"until,omitempty"`
+	Linger Duration `json:"linger,omitempty"`
+	// Group is the number, from 1, of the first group that ask and give-back are
+	// about; 0: all are. Limit is that of what is asked.
+	Group int      `json:"group,omitempty"`
+	Limit Duration `json:"limit,omitempty"`
 	// Amount is a number from 0 to 1 that the action makes of what it likes.
 	Amount float64 `json:"amount,omitempty"`
 }
+
+// Moment is one of an event.
+type Moment string
+
+// The moments of an event.
+const (
+	Injected Moment = ""
+	Begun    Moment = "begun" // just before it is injected
+	Healed   Moment = "healed"
+)
 
 // Duration is a time that is written as text, "1.5s".
 type Duration time.Duration
@@ -165,9 +187,10 @@ func ActionNames() []string {
 // action is what happens, without a name when there is none of that name: that is
 // found by [Schedule.check].
 func (e Event) action() Action {
-	all := allActions()
-	if i := slices.IndexFunc(all, func(a Action) bool { return a.Name == e.Action }); i >= 0 {
-		return all[i]
+	for _, all := range [][]Action{allActions(), tableActions} {
+		if i := slices.IndexFunc(all, func(a Action) bool { return a.Name == e.Action }); i >= 0 {
+			return all[i]
+		}
 	}
 	return Action{}
 }

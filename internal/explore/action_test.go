@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/servers"
@@ -39,6 +40,15 @@ func TestActionsAreWellFormed(t *testing.T) {
 		}
 		if a.Lasts[0] > a.Lasts[1] || (a.Lasts[1] > 0) != (a.Heal != nil) {
 			t.Errorf("%s lasts %v, and is healed: %v", a.Name, a.Lasts, a.Heal != nil)
+		}
+	}
+}
+
+// TestFaultsAreActions: each fault of the table is one that is known.
+func TestFaultsAreActions(t *testing.T) {
+	for _, f := range fault.All() {
+		if name := ActionOf(f); (Event{Action: name}).action().Inject == nil {
+			t.Errorf("fault %s: there is no action %q", f.Name, name)
 		}
 	}
 }

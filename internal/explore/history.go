@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"context"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/host"
@@ -30,9 +31,27 @@ type History struct {
 type Mark struct {
 	Event
 	From   int64  // just before it was injected; 0: it was not
+	Done   int64  // just after that
 	To     int64  // just after it was healed
 	Met    bool   // its trigger came
 	Failed string // why it could not be injected
+
+	moments map[Moment]moment
+}
+
+// moment is one that an event passes.
+type moment struct {
+	come <-chan struct{} // closed when it has passed it
+	pass context.CancelFunc
+}
+
+func newMoments() map[Moment]moment {
+	all := map[Moment]moment{}
+	for _, one := range []Moment{Begun, Injected, Healed} {
+		ctx, pass := context.WithCancel(context.Background())
+		all[one] = moment{ctx.Done(), pass}
+	}
+	return all
 }
 
 // Probe is how a name was found when every host had ended.
@@ -49,6 +68,18 @@ func (h *History) names() int {
 		n += g.Names
 	}
 	return n
+}
+
+// once is the number of the first name, and how many there are, of a group, by its
+// number from 1; of 0, of all.
+func (h *History) once(group int) (first, count int) {
+	if group == 0 {
+		return 0, h.names()
+	}
+	for _, g := range h.Schedule.Groups[:group-1] {
+		first += g.Names
+	}
+	return first, h.Schedule.Groups[group-1].Names
 }
 
 // group is the one that a name belongs to.

@@ -39,6 +39,7 @@ type player struct {
 	setting     string
 	plays       int
 	hosts       []*Host // that live on in a soak
+	stage       *Stage  // nil in a search
 }
 
 // play plays a schedule. Its error is one of the environment, not of a claim.
@@ -59,6 +60,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 		}
 		err = errors.Join(err, p.heal(), os.RemoveAll(w.Dir))
 	}()
+	w.history = h
 	if err := p.start(ctx, w, s); err != nil {
 		return nil, err
 	}
@@ -69,14 +71,15 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	if err := p.begin(ctx, w, h); err != nil {
 		return nil, err
 	}
-	if err := p.happen(ctx, w, h, watch); err != nil {
+	err = p.happen(ctx, w, h, watch)
+	if err != nil && p.stage == nil {
 		return nil, err
 	}
 	if err := p.teardown(ctx, w, h); err != nil {
 		return nil, err
 	}
 	heartbeat.end(h)
-	return h, ctx.Err()
+	return h, errors.Join(err, ctx.Err())
 }
 
 // begin lets the callers begin, and waits until every host was served.
@@ -85,6 +88,9 @@ func (p *player) begin(ctx context.Context, w *System, h *History) error {
 		first := 0
 		for i, g := range h.Schedule.Groups {
 			callers := h.Schedule.Hosts[of.Number].Callers[i]
+			if g.Once {
+				callers = 0
+			}
 			err := of.Work(host.Workload{
 				Kind: g.Kind, Prefix: h.prefix, First: first, Names: g.Names, Callers: callers, TTL: time.Duration(g.TTL),
 				Limit: g.Limit.lasts(), Hold: g.Hold.lasts(), Pause: g.Pause.lasts(), Seed: h.Schedule.Seed + uint64(of.Number<<8+i),
@@ -96,7 +102,9 @@ func (p *player) begin(ctx context.Context, w *System, h *History) error {
 		}
 	}
 	h.Began = proc.Now()
-	proc.Sleep(ctx, warmUp)
+	if p.stage == nil {
+		proc.Sleep(ctx, warmUp)
+	}
 	return nil
 }
 
@@ -108,19 +116,20 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	h.Marks = make([]Mark, len(h.Schedule.Events))
 	errs := make([]error, len(h.Schedule.Events))
 	var going sync.WaitGroup
-	uses := map[resourceKey]chan struct{}{} // closed when the event before has let go
+	uses := map[resourceKey]*Mark{} // the event before, until it is healed
+	for i, e := range h.Schedule.Events {
+		h.Marks[i] = Mark{Event: e, moments: newMoments()}
+	}
 	for i, e := range h.Schedule.Events {
 		m := &h.Marks[i]
-		m.Event = e
-		var before, free chan struct{}
+		var before *Mark
 		if key, _, ok := resourceKeyOf(e); ok {
-			before, free = uses[key], make(chan struct{})
-			uses[key] = free
+			before, uses[key] = uses[key], m
 		}
 		going.Go(func() {
 			errs[i] = befall(ctx, w, m, watch, began, before)
-			if free != nil {
-				close(free)
+			for _, one := range m.moments {
+				one.pass()
 			}
 		})
 	}
@@ -131,26 +140,33 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 
 // befall lets one event take place, after that before it, which a busy machine
 // may delay. Its error is that it cannot be healed.
-func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before <-chan struct{}) error {
+func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
+	if m.After > 0 {
+		<-w.history.Marks[m.After-1].moments[m.Since].come
+		began = time.Now()
+	}
 	if !proc.Sleep(ctx, time.Until(began.Add(time.Duration(m.At)))) {
 		return nil
 	}
 	if before != nil {
-		<-before
+		<-before.moments[Healed].come
 	}
 	happened := func() {}
 	if m.Trigger != "" {
 		m.Met, happened = watch.await(ctx, m.Of, m.Trigger)
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(m.Lasts)+healTimeout)
 	defer cancel()
 	m.From = proc.Now()
+	m.moments[Begun].pass()
 	if err := a.Inject(bounded, w, m.Event); err != nil {
 		m.Failed = err.Error()
 	}
+	m.Done = proc.Now()
 	happened()
-	proc.Sleep(ctx, time.Duration(m.Lasts))
+	m.moments[Injected].pass()
+	watch.last(ctx, m)
 	var err error
 	if a.Heal != nil {
 		err = a.Heal(bounded, w, m.Event)
@@ -160,6 +176,19 @@ func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.
 		return fmt.Errorf("%s is not healed: %w", m.Action, err)
 	}
 	return nil
+}
+
+// last waits for as long as an event lasts.
+func (w *watcher) last(ctx context.Context, m *Mark) {
+	bounded, cancel := context.WithTimeout(ctx, time.Duration(m.Lasts))
+	defer cancel()
+	if m.Until == 0 {
+		<-bounded.Done()
+		return
+	}
+	if w.served(bounded, m.Until-1) {
+		proc.Sleep(ctx, time.Duration(m.Linger))
+	}
 }
 
 // heal lets everything pass on the paths again.

@@ -11,15 +11,25 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/safety"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// Backend is one that is explored.
-type Backend = safety.Backend
+// Backend is one that is judged.
+type Backend struct {
+	Name    string
+	Path    string // of the plugin binary
+	Fencing string
+	Config  driver.Config
+	NoMTLS  bool
+	// HostProgram is another program for the host processes, whose main must call
+	// [host.Main]: one that was built with another version of core. "" means this
+	// one.
+	HostProgram string
+}
 
 // Options of an exploration.
 type Options struct {

@@ -40,6 +40,9 @@ type Group struct {
 	Limit Bounds    `json:"limit"` // of a call
 	Hold  Bounds    `json:"hold"`
 	Pause Bounds    `json:"pause"`
+	// Once is set for names of which a host asks for every one when action ask says
+	// so, writes under what it gets, and holds it until it gives it back.
+	Once bool `json:"once,omitempty"`
 }
 
 // Bounds are the shortest and the longest of something that is left to chance.

@@ -18,6 +18,12 @@ import (
 // ready starts the servers of a setting, unless they are there and well. Those
 // whose clock has jumped are not: threads of some wait until a time of day.
 func (p *player) ready(ctx context.Context, setting string) error {
+	if p.stage != nil {
+		if p.plays == 0 {
+			return nil
+		}
+		return p.environment.Again(ctx)
+	}
 	if p.environment != nil && p.setting == setting && !p.environment.Shifted && p.well(ctx) {
 		return nil
 	}
@@ -56,17 +62,22 @@ func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) hos
 	cfg := driver.Config{}
 	maps.Copy(cfg, p.backend.Config)
 	maps.Copy(cfg, p.environment.ConfigOf(paths))
-	return host.Spec{
+	spec := host.Spec{
 		Backend: p.backend.Name, Path: plugin, Config: cfg, NoMTLS: p.backend.NoMTLS, Host: number, TempDir: dir,
 		Resources: host.Resources{Dir: dir}, Program: p.backend.HostProgram,
 	}
+	if p.stage != nil {
+		maps.Copy(cfg, p.stage.config)
+		spec.Resources = p.stage.resources
+	}
+	return spec
 }
 
 // start starts the hosts of a schedule.
 func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for len(p.environment.Paths) < len(s.Hosts) {
+	for p.stage == nil && len(p.environment.Paths) < len(s.Hosts) {
 		if _, err := p.environment.AddPaths(); err != nil {
 			return err
 		}
@@ -82,7 +93,10 @@ func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 			}
 			dir = filepath.Join(p.dir, fmt.Sprint(hostName(i), "-", p.plays))
 		}
-		w.Hosts[i] = &Host{Number: i, Paths: p.environment.Paths[i], Dir: filepath.Join(dir, "tmp")}
+		w.Hosts[i] = &Host{Number: i, Dir: filepath.Join(dir, "tmp")}
+		if i < len(p.environment.Paths) {
+			w.Hosts[i].Paths = p.environment.Paths[i]
+		}
 		return p.launch(ctx, w.Hosts[i], dir, s.Hosts[i])
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
@@ -19,6 +20,8 @@ type System struct {
 	Hosts []*Host
 	// Dir is a directory for what actions need; it is removed at the end.
 	Dir string
+
+	history *History
 }
 
 // Host is one process with its plugin, as a schedule began it.
@@ -28,6 +31,9 @@ type Host struct {
 	Paths  []*inject.Proxy // one to each server
 	// Dir is the TMPDIR of the host and its plugin.
 	Dir string
+	// asked is how many locks of groups that ask once it has asked for last, and
+	// askedAt when.
+	asked, askedAt atomic.Int64
 }
 
 // Name is how a reproducer calls the host: A, B, ...

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 )
@@ -22,6 +23,10 @@ const (
 	TriggerRelease   Trigger = "release under way" // a request passes after a hold has ended
 	TriggerRestarted Trigger = "plugin restarting" // its plugin process has ended
 )
+
+// TriggerServed is that a host has got, or failed to get, all that it last asked for.
+// It is of schedules that are written by hand.
+const TriggerServed Trigger = "all locks granted"
 
 // Triggers are all of them.
 func Triggers() []Trigger {
@@ -111,8 +116,12 @@ func (w *watcher) match(host int, way inject.Direction) []*awaited {
 // await waits for a trigger, up to triggerTimeout, and reports whether it came.
 // happened is called when the event has taken place.
 func (w *watcher) await(ctx context.Context, host int, m Trigger) (met bool, happened func()) {
+	longer := ctx
 	ctx, cancel := context.WithTimeout(ctx, triggerTimeout)
 	defer cancel()
+	if m == TriggerServed {
+		return w.served(longer, host), func() {}
+	}
 	if m == TriggerRestarted {
 		return w.awaitRestart(ctx, host), func() {}
 	}
@@ -139,4 +148,32 @@ func (w *watcher) awaitRestart(ctx context.Context, host int) bool {
 		}
 	}
 	return false
+}
+
+// served waits until a host is, for as long as its limits may take.
+func (w *watcher) served(ctx context.Context, number int) bool {
+	ctx, cancel := context.WithTimeout(ctx, servedTimeout)
+	defer cancel()
+	h := w.hosts[number]
+	return h.Await(ctx, func(s host.Seen) bool { return h.asked.Load() > 0 && h.got(s) >= int(h.asked.Load()) }) == nil
+}
+
+// servedTimeout is how long a host is waited for that is to be served.
+const servedTimeout = 30 * time.Second
+
+// got is how many locks a host has got, or failed to get, of those that it asked
+// for last.
+func (h *Host) got(s host.Seen) int {
+	n, since := 0, h.askedAt.Load()
+	for _, l := range s.Leases {
+		if l.AskedNs >= since {
+			n++
+		}
+	}
+	for _, c := range s.Calls {
+		if c.Failed() && c.SentNs >= since {
+			n++
+		}
+	}
+	return n
 }

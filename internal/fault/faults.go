@@ -13,20 +13,12 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Setup is what a round shows to a fault: two hosts that want the same locks,
-// and the servers that grant them.
-type Setup struct {
-	*servers.Setup
-	Holder Host // its rival is left alone
-}
+// Setup is what a fault breaks: the servers, and the ways of two hosts to them,
+// which want the same locks.
+type Setup = servers.Setup
 
-// Host is a process that takes locks through a plugin process.
-type Host interface {
-	Pid() int
-	PluginPid() int
-}
-
-// Fault is one kind of harm. Prepare, Inject and Heal may be nil.
+// Fault is one kind of harm. Prepare and Heal may be nil, and so may Inject: then
+// what is done to the holder is the action of package explore of the same name.
 type Fault struct {
 	Name string
 	Does string // one line

@@ -26,13 +26,13 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestFaultsAreWellFormed: each has a name of its own, says what it does and
-// injects, one that keeps leases ends by itself, and one after which the store
+// TestFaultsAreWellFormed: each has a name of its own and says what it does, one
+// that keeps leases ends by itself, and one after which the store
 // serves again keeps them.
 func TestFaultsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range All() {
-		if f.Name == "" || f.Does == "" || f.Inject == nil || seen[f.Name] {
+		if f.Name == "" || f.Does == "" || seen[f.Name] {
 			t.Errorf("%q, %q: incomplete or twice", f.Name, f.Does)
 		}
 		seen[f.Name] = true
@@ -78,7 +78,7 @@ func TestServersHarmed(t *testing.T) {
 		{"pause-leader", 3, 0, 0, 1, 3},
 		{"partition-minority", 5, 0, 0, 2, 2},
 	} {
-		s := Setup{Setup: &servers.Setup{Votes: tt.servers == 5, Leader: func(context.Context) (int, error) { return 1, nil }}}
+		s := Setup{Votes: tt.servers == 5, Leader: func(context.Context) (int, error) { return 1, nil }}
 		var stubs []*stub
 		for range tt.servers {
 			one := &stub{}

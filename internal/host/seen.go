@@ -22,7 +22,7 @@ type Seen struct {
 func (s Seen) Failed() []string {
 	var failed []string
 	for _, c := range s.Calls {
-		if c.Outcome != "" && c.Op == string(KindLock) {
+		if c.Failed() {
 			failed = append(failed, c.Error)
 		}
 	}

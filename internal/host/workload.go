@@ -85,6 +85,9 @@ type Call struct {
 	ran bool // its function was run
 }
 
+// Failed reports whether it is an acquire that has failed.
+func (c Call) Failed() bool { return c.Outcome != "" && c.Op == string(KindLock) }
+
 // The outcomes of a call that failed.
 const (
 	OutcomeContext = "context" // its context has ended

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/explore"
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
@@ -26,22 +26,10 @@ const (
 	Names = 20
 	// TTL is that of the leases, where a fault asks for no other.
 	TTL = 2 * time.Second
-	// timeout is how long a server may take to do what it is told.
-	timeout = 5 * time.Second
 )
 
 // Backend is one that is judged.
-type Backend struct {
-	Name    string
-	Path    string // of the plugin binary
-	Fencing string
-	Config  driver.Config
-	NoMTLS  bool
-	// HostProgram is another program for the host processes, whose main must call
-	// [host.Main]: one that was built with another version of core. "" means this
-	// one.
-	HostProgram string
-}
+type Backend = explore.Backend
 
 // Plan is what is to be done: every fault on every backend, in Rounds rounds.
 type Plan struct {
@@ -182,9 +170,12 @@ func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 		}
 		return r.sink.Round(template)
 	}
-	c := &cell{runner: r, backend: b, fault: f, ttl: w.TTL, environment: e}
-	err = c.rounds(ctx, template)
-	return errors.Join(err, c.end(ctx), e.Close())
+	stage, err := explore.NewStage(b, e, f.Config, r.resources)
+	if err != nil {
+		return errors.Join(err, e.Close())
+	}
+	c := &cell{runner: r, backend: b, fault: f, ttl: w.TTL, stage: stage}
+	return errors.Join(c.rounds(ctx, template), stage.Close())
 }
 
 // roundOf is a round of a fault on a backend, before it is gone through.

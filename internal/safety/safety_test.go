@@ -13,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/explore"
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
@@ -182,5 +183,25 @@ func TestNoOperationsIsNoVerdict(t *testing.T) {
 	}
 	if c := check.Cells(s.rounds)[0]; c.Class != check.ClassInvalid || c.Why == "" {
 		t.Errorf("%+v, want an invalid cell that says why", c)
+	}
+}
+
+// TestRoundsAreSchedules: each fault is one event of its round, what follows another
+// event comes after it, and the rival asks late where it should.
+func TestRoundsAreSchedules(t *testing.T) {
+	for _, f := range fault.All() {
+		c := &cell{backend: Backend{Name: "redis"}, fault: f, ttl: ttlOf(f)}
+		s, hit := c.schedule(0)
+		if s.Events[hit-1].Action != explore.ActionOf(f) {
+			t.Errorf("%s: event %d is %q", f.Name, hit, s.Events[hit-1].Action)
+		}
+		for i, e := range s.Events {
+			if e.After > i {
+				t.Errorf("%s: event %d is to follow event %d", f.Name, i+1, e.After)
+			}
+			if late := i >= hit; e.Action == explore.Ask && e.Target == rivalHost && late != f.RivalAsksLate {
+				t.Errorf("%s: the rival asks late: %v", f.Name, late)
+			}
+		}
 	}
 }
