@@ -107,7 +107,7 @@ func Cells(rounds []record.Round) []Cell {
 		c := index[key]
 		if c == nil {
 			c = &Cell{
-				Backend: r.Backend, Fault: r.Fault, Control: r.Control, kind: r.Kind, fencing: r.Fencing, made: conditionsOf(r),
+				Backend: r.Backend, Fault: r.Fault, Control: r.Control, kind: r.Kind, fencing: r.Fencing, made: r.Conditions,
 			}
 			index[key] = c
 			out = append(out, c)

@@ -33,10 +33,14 @@ func lease(host int, token uint64, asked, granted, valid, done, release int64, r
 }
 
 func round(fault string, leases ...record.Lease) record.Round {
-	return record.Round{
+	r := record.Round{
 		Backend: "redis", Kind: record.KindPlugin, Fencing: "durable", Fault: fault, Round: 1, Names: 1, Hits: 1,
 		TTLms: 2000, InjectedNs: 1000 * ms, HealedNs: 4000 * ms, Leases: leases,
 	}
+	if fault == "clock-forward" {
+		r.Conditions = []claim.Condition{claim.ClockForward}
+	}
+	return r
 }
 
 func write(token uint64, guarded, refused bool, sent int64) record.Write {

@@ -27,7 +27,6 @@ type Round struct {
 	Fencing string `json:"fencing,omitempty"`
 	Fault   string `json:"fault"`
 	// Conditions are those that the fault makes, by the names of package claim.
-	// Folders of earlier versions have none.
 	Conditions []claim.Condition `json:"conditions,omitempty"`
 	// Control reports whether a safeguard was off on purpose: what happened is
 	// shown, and judges nobody.
