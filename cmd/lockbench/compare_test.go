@@ -112,11 +112,11 @@ func TestFootprintMergeCompare(t *testing.T) {
 			t.Fatalf("exit %d\n%s\n%s", code, stdout, stderr)
 		}
 	}
-	code, stdout, stderr := lockbench(t, "compare", "a", "b", "--fail-on", "p50-ns/first-grant > +1000%")
+	code, _, stderr := lockbench(t, "compare", "a", "b", "--fail-on", "p50-ns/first-grant > +1000%")
 	if code != exitInvalid || !strings.Contains(stderr, "at least 4") {
 		t.Errorf("two runs support nothing: exit %d, %q", code, stderr)
 	}
-	code, stdout, stderr = lockbench(t, "compare", "a", "--fail-on", "idle-bytes/plugin > 1", "--fail-on", "p50-ns/first-grant > 1h", "--format", "md")
+	code, stdout, stderr := lockbench(t, "compare", "a", "--fail-on", "idle-bytes/plugin > 1", "--fail-on", "p50-ns/first-grant > 1h", "--format", "md")
 	if code != exitRegression || !strings.Contains(stderr, "wanted <= 1") || strings.Count(stdout, "| missed |") != 1 || strings.Count(stdout, "| ok     |") != 1 {
 		t.Errorf("limits of one folder: exit %d, %q\n%s", code, stderr, stdout)
 	}
