@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/explore"
 )
 
 var update = flag.Bool("update", false, "write what documents say of claims")
@@ -24,7 +23,7 @@ const (
 // TestPages: the documents say what the claims are.
 func TestPages(t *testing.T) {
 	compare(t, safetyPage, map[string]string{
-		"found": foundTable(t), "claims": claimTable(), "conditions": conditionTable(), "exceptions": exceptionTable(), "sources": sourceList(),
+		"claims": claimTable(), "conditions": conditionTable(), "exceptions": exceptionTable(), "sources": sourceList(),
 	})
 	breaks := map[string]string{"all": exceptionList(claim.Everywhere)}
 	for _, backend := range claim.Backends() {
@@ -63,21 +62,6 @@ func compare(t *testing.T, page string, parts map[string]string) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// foundTable has a row for each reproducer that lockbench carries.
-func foundTable(t *testing.T) string {
-	t.Helper()
-	kept, err := explore.Kept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b strings.Builder
-	b.WriteString("\n| fault found | how | replay it with | fixed in |\n|---|---|---|---|\n")
-	for _, r := range kept {
-		fmt.Fprintf(&b, "| %s | %s | `lockbench faults --replay %s` | %s |\n", r.Finding, r.How(), r.Name, r.Fixed)
-	}
-	return b.String() + "\n"
 }
 
 func claimTable() string {

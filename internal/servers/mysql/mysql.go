@@ -48,9 +48,11 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	if err := e.Account(ctx, w); err != nil {
 		return err
 	}
-	if err := startServer(ctx, e, w); err != nil {
+	server, err := start(ctx, e, w)
+	if err != nil {
 		return err
 	}
+	e.Add(server)
 	if e.Login = servers.HostUser; e.PasswordFile == "" {
 		e.Login += ":" + servers.HostPassword
 	}
@@ -68,16 +70,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-func startServer(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
-	server, err := launchServer(ctx, e, w)
-	if err == nil {
-		e.Add(server)
-	}
-	return err
-}
-
-// launchServer starts one that can be followed, or follow, where there are two.
-func launchServer(ctx context.Context, e *servers.Environment, w servers.Requirements) (*servers.Server, error) {
+// start starts one that can be followed, or follow, where there are two.
+func start(ctx context.Context, e *servers.Environment, w servers.Requirements) (*servers.Server, error) {
 	wrap, err := e.StartClock(ctx, w)
 	if err != nil {
 		return nil, err
@@ -93,7 +87,7 @@ func launchServer(ctx context.Context, e *servers.Environment, w servers.Require
 }
 
 // plainUser makes the hosts' account, which may not write to a read-only server,
-// as the one of package env may.
+// as the one that servers begin with may.
 var plainUser = []string{
 	"DROP USER IF EXISTS " + sqlUser,
 	"CREATE USER " + sqlUser + " IDENTIFIED BY '" + servers.HostPassword + "'",

@@ -50,7 +50,7 @@ func clockAhead(_ context.Context, e *servers.Environment, _ int) error {
 
 // startReplica starts a replica of the server.
 func (s *store) startReplica(ctx context.Context, w servers.Requirements) error {
-	server, err := launchServer(ctx, s.Environment, w)
+	server, err := start(ctx, s.Environment, w)
 	if err != nil {
 		return err
 	}
