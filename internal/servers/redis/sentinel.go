@@ -57,8 +57,8 @@ func (g *SentinelGroup) Close() error { return append(slices.Clone(g.Members), g
 
 // FailOver lets Sentinel promote a replica, in order, and returns when it names
 // another master, which the other replicas follow: none is left to confirm what
-// the old one does. Begun, unless it is nil, is called when Sentinel has begun.
-func (g *SentinelGroup) FailOver(ctx context.Context, begun func()) error {
+// the old one does.
+func (g *SentinelGroup) FailOver(ctx context.Context) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: g.Sentinel.Addr()})
 	defer s.Close()
 	before, err := master(ctx, s)
@@ -68,9 +68,6 @@ func (g *SentinelGroup) FailOver(ctx context.Context, begun func()) error {
 	// It looks at replicas every 10 s, and knows no good one before.
 	if err := servers.Retry(ctx, "Sentinel begins", func() error { return s.Failover(ctx, SentinelMaster).Err() }); err != nil {
 		return err
-	}
-	if begun != nil {
-		begun()
 	}
 	return servers.Retry(ctx, "another master", func() error {
 		now, err := master(ctx, s)

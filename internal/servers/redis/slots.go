@@ -156,6 +156,6 @@ func startSentinel(ctx context.Context, e *servers.Environment) error {
 	e.AtEnd(g.Close)
 	e.Config["address"], e.Config["sentinel_master"] = g.Sentinel.Addr(), SentinelMaster
 	e.Ready, e.Admit = g.AwaitReplicas, g.AwaitReplicas
-	e.Setup.FailOver = func(ctx context.Context) error { return g.FailOver(ctx, nil) }
+	e.Setup.FailOver = g.FailOver
 	return nil
 }
