@@ -255,7 +255,7 @@ func (n *node) hurry() bool {
 	defer n.mu.Unlock()
 	n.retried = time.Time{}
 	wake.Up(n.more)
-	return len(n.retries) > 0 || n.asked
+	return len(n.retries) > 0 || n.asked || !n.queue.Empty()
 }
 
 // owed is how much the node must yet be told to give up.

@@ -272,6 +272,20 @@ func TestMissedReleaseOutlivesTheHost(t *testing.T) {
 	}
 }
 
+// Close waits for what a node has not been asked yet: that may be the end of a lease,
+// which it may miss.
+func TestCloseWaitsForWhatIsQueued(t *testing.T) {
+	nodes, b := cluster(t, nil)
+	n := nodeAt(b, nodes[4])
+	x := b.retryOf(&quorumRequest{kind: kindRelease, key: b.keys.Lock("a"), owner: "o1"})
+	n.mu.Lock()
+	n.queue.Add(x)
+	n.mu.Unlock()
+	if !n.hurry() {
+		t.Error("nobody waits for the node")
+	}
+}
+
 // What a node has missed is not forgotten while the lease may stand there, and
 // not without a bound.
 func TestMissedReleaseIsRemembered(t *testing.T) {

@@ -50,6 +50,9 @@ func NewQueue[T any](l Limits[T]) Queue[T] {
 // Add appends ops.
 func (q *Queue[T]) Add(ops ...T) { q.waiting = append(q.waiting, ops...) }
 
+// Empty reports whether nothing waits.
+func (q *Queue[T]) Empty() bool { return len(q.waiting) == 0 }
+
 // Drain removes and returns all operations, claimed or not.
 func (q *Queue[T]) Drain() []T {
 	all := q.waiting
