@@ -1,18 +1,20 @@
 package explore
 
 import (
-	"errors"
-	"fmt"
+	"context"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// TestServerActions: each action that is done to servers is injected and healed;
-// then they serve a host, and are as they began.
+// TestServerActions: each action that is done to servers, those of operators among
+// them, is injected and healed while a host works; then they serve that host, are
+// as they began, and keep nothing of its locks.
 func TestServerActions(t *testing.T) {
 	for _, of := range kinds.All() {
 		for _, setting := range of.SettingNames() {
@@ -27,7 +29,7 @@ func testServerActions(t *testing.T, of *servers.Kind, setting string) {
 	t.Parallel()
 	w, start := openSystem(t, of.Name, servers.Requirements{Setting: setting, Needs: []servers.Capability{servers.CapKeeps, servers.CapClock}})
 	h := start(t, "")
-	for _, a := range serverActions {
+	for _, a := range slices.Concat(serverActions, operations()) {
 		if a.fits(of.Name, setting, of.Lacks) == "" {
 			t.Run(a.Name, func(t *testing.T) { testServerAction(t, w, h, a) })
 		}
@@ -35,12 +37,27 @@ func testServerActions(t *testing.T, of *servers.Kind, setting string) {
 	if err := w.Setup.EndBackground(); err != nil {
 		t.Error(err)
 	}
+	if count, err := w.Connections(t.Context()); err != nil || count == 0 {
+		t.Errorf("the host has %d connections, %v", count, err)
+	}
 	closeHost(t, h)
+	eventually(t, "the connections end with the host", func() bool {
+		count, err := w.Connections(t.Context())
+		return err == nil && count == 0
+	})
 }
 
 func testServerAction(t *testing.T, w *System, h *Host, a Action) {
-	works(t, h, "before")
-	e := Event{Action: a.Name, Lasts: Duration(min(a.Lasts[0], 100*time.Millisecond)), Amount: 0.9}
+	prefix := a.Name + "-"
+	err := h.Work(host.Workload{
+		Kind: host.KindLock, Prefix: prefix, Names: 4, Callers: 3, TTL: 2 * time.Second,
+		Limit: host.Range{timeout, timeout}, Hold: host.Range{0, 20 * time.Millisecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proc.Sleep(t.Context(), 50*time.Millisecond)
+	e := Event{Action: a.Name, Lasts: Duration(min(max(a.Lasts[0], 100*time.Millisecond), 2*time.Second)), Amount: 0.9}
 	if a.On == OnServer {
 		e.Target = len(w.Setup.Servers) - 1
 	}
@@ -53,8 +70,14 @@ func testServerAction(t *testing.T, w *System, h *Host, a Action) {
 			t.Error(err)
 		}
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	if err := h.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	h.Forget()
 	works(t, h, "after")
-	if a.Needs[len(a.Needs)-1] == servers.CapClock {
+	if w.Shifted {
 		if w.Healthy(t.Context()) == nil {
 			t.Error("a clock that was moved is healthy")
 		}
@@ -62,12 +85,16 @@ func testServerAction(t *testing.T, w *System, h *Host, a Action) {
 			t.Error(err)
 		}
 	}
-	err := errors.New("not asked")
 	eventually(t, "the servers are healthy", func() bool {
 		err = w.Healthy(t.Context())
 		return err == nil
 	})
-	if err != nil {
-		t.Error(fmt.Errorf("after %s: %w", a.Name, err))
+	var left []string
+	eventually(t, "nothing is left", func() bool {
+		left, err = w.Leftovers(t.Context(), prefix)
+		return err == nil && len(left) == 0
+	})
+	if err != nil || len(left) > 0 {
+		t.Errorf("%v; left: %q", err, left)
 	}
 }

@@ -13,11 +13,37 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 	"github.com/lockbench/lockbench/internal/servers/mysql"
 )
+
+const (
+	module = "github.com/lockbench/lockbench/"
+	served = 20 * time.Second
+)
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+// openSetting starts the servers of a setting, and leads a host to them.
+func openSetting(t *testing.T, backend, setting string) (*servers.Environment, []*inject.Proxy) {
+	t.Helper()
+	w := servers.Requirements{Setting: setting, TTL: 2 * time.Second, Dir: t.TempDir()}
+	w.Plugin = plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
+	if kinds.Of(backend).Has(servers.CapClock) {
+		w.Needs = []servers.Capability{servers.CapClock}
+	}
+	e, err := kinds.Of(backend).Open(t.Context(), w)
+	servers.Keep(t, backend, e, err)
+	paths, err := e.AddPaths()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, paths
+}
 
 // during does an operation, looks at what it has done, and undoes it.
 func during(t *testing.T, e *servers.Environment, backend, name string, look func()) {
@@ -40,11 +66,7 @@ func during(t *testing.T, e *servers.Environment, backend, name string, look fun
 // new ones lead to the master, or new ones lead to two masters in turn; and nobody
 // may subscribe.
 func TestRedisLeadsElsewhere(t *testing.T) {
-	e, _ := openSetting(t, "redis", servers.WithReplica)
-	paths, err := e.AddPaths()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e, paths := openSetting(t, "redis", servers.WithReplica)
 	connect := func() *redis.Client {
 		cfg := e.ConfigOf(paths)
 		c := redis.NewClient(&redis.Options{Addr: cfg["address"], Username: "recorder", Password: "recorder-password", PoolSize: 1})
@@ -83,11 +105,7 @@ func TestRedisLeadsElsewhere(t *testing.T) {
 // TestSQLLeadsElsewhere: the same for MariaDB, whose replica may be ahead; and the
 // gaps behind rows are locked.
 func TestSQLLeadsElsewhere(t *testing.T) {
-	e, _ := openSetting(t, "mysql", servers.WithReplica)
-	paths, err := e.AddPaths()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e, paths := openSetting(t, "mysql", servers.WithReplica)
 	connect := func() *sql.DB {
 		cfg := e.ConfigOf(paths)
 		db, err := mysql.Dial(driver.Config{"address": cfg["address"], "username": "recorder", "password": "recorder-password"})
@@ -154,11 +172,7 @@ func TestSQLLeadsElsewhere(t *testing.T) {
 // three to another cluster.
 func TestEtcdLeadsElsewhere(t *testing.T) {
 	for setting, want := range map[string]int{etcd.Three: 1, etcd.Balanced: 3} {
-		e, _ := openSetting(t, "etcd", setting)
-		paths, err := e.AddPaths()
-		if err != nil {
-			t.Fatal(err)
-		}
+		e, paths := openSetting(t, "etcd", setting)
 		ask := func() (cluster, member string) {
 			c, err := clientv3.New(clientv3.Config{Endpoints: []string{paths[0].Addr()}, Logger: zap.NewNop()})
 			if err != nil {
