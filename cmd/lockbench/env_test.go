@@ -14,7 +14,6 @@ import (
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/servers"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
@@ -60,8 +59,8 @@ func TestKeptServers(t *testing.T) {
 	if code != exitOK || !strings.Contains(text, "redis uses the server that lockbench env up keeps") {
 		t.Errorf("run: exit %d, %q, %q", code, text, errs)
 	}
-	if m, err := record.ReadManifest("out"); err != nil || m.Plan.Env != bench.EnvLocal || !slices.ContainsFunc(m.Notes, func(note string) bool { return strings.Contains(note, "env up keeps") }) {
-		t.Errorf("%+v, %v", m, err)
+	if m := manifest(t, "out"); m.Plan.Env != bench.EnvLocal || !slices.ContainsFunc(m.Notes, func(note string) bool { return strings.Contains(note, "env up keeps") }) {
+		t.Errorf("%+v", m)
 	}
 	if code, _, errs := lockbench(t, "env", "down", "--state", state); code != exitOK {
 		t.Errorf("env down: exit %d, %q", code, errs)

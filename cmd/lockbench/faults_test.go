@@ -11,9 +11,6 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
-
-	"github.com/lockbench/lockbench/internal/explore"
-	"github.com/lockbench/lockbench/internal/record"
 )
 
 // TestFaults plays one fault on one backend, and then does with the folder what a
@@ -39,7 +36,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("exit %d, %q, %q", code, text, stderr)
 	}
 	// The first holder, which was killed, believed for an hour longer.
-	path := filepath.Join("out", record.RoundsFile)
+	path := filepath.Join("out", "rounds.jsonl")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -64,8 +61,9 @@ func TestReplay(t *testing.T) {
 	if code != exitOK || !strings.Contains(stdout, "fixed in") || !strings.Contains(stdout, "Now: it broke a claim in 0 of 1 runs") {
 		t.Errorf("exit %d\n%s\n%s", code, stdout, stderr)
 	}
-	if kept, err := explore.ReadReproducer(filepath.Join("out", name+".json")); err != nil || kept.Runs != 1 || kept.Shown != 0 {
-		t.Errorf("%+v, %v", kept, err)
+	kept, err := os.ReadFile(filepath.Join("out", name+".json"))
+	if err != nil || !strings.Contains(string(kept), `"runs": 1,`) || !strings.Contains(string(kept), `"shown": 0,`) {
+		t.Errorf("%s, %v", kept, err)
 	}
 }
 

@@ -13,8 +13,6 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/baseline"
-	"github.com/lockbench/lockbench/internal/scenario"
 	"github.com/lockbench/lockbench/plugins/etcd"
 	"github.com/lockbench/lockbench/plugins/mysql"
 	"github.com/lockbench/lockbench/plugins/redis"
@@ -101,8 +99,8 @@ func TestCompletion(t *testing.T) {
 	}{
 		{[]string{"run", "--plugin-dir", dir, "--backends", ""}, []string{"memory", "redis"}},
 		{[]string{"run", "--plugin-dir", dir, "--backends", "memory,"}, []string{"memory,redis"}},
-		{[]string{"run", "--scenarios", ""}, append([]string{"all"}, scenario.Names()...)},
-		{[]string{"run", "--baselines="}, append([]string{"all"}, baseline.Names()...)},
+		{[]string{"run", "--scenarios", ""}, []string{"all", "acquire", "takeover"}},
+		{[]string{"run", "--baselines="}, []string{"all", "redislock", "go-redis"}},
 		{[]string{"faults", "--faults", "reset,"}, []string{"reset,restart", "reset,evict"}},
 		{[]string{"faults", "--actions", ""}, []string{"kill-host", "redis-evict"}},
 		{[]string{"faults", "--replay", ""}, []string{"all", "reaper"}},

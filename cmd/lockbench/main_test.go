@@ -12,16 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/servers"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 func TestMain(m *testing.M) {
-	host.Main()
+	bench.Main()
 	forgetKeptServers()
 	plugintest.Main(m)
 }
@@ -293,7 +292,7 @@ func TestInterrupted(t *testing.T) {
 	watch.Go(func() {
 		defer cancel()
 		for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-			text, err := os.ReadFile(filepath.Join("out", record.ResultsFile))
+			text, err := os.ReadFile(filepath.Join("out", "results.txt"))
 			if err == nil && bytes.Count(text, []byte("BenchmarkAcquire/")) > 1 {
 				return
 			}

@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/scenario"
 	"github.com/lockbench/lockbench/internal/servers"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
@@ -29,14 +28,14 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	}
 	dir := plugins(t)
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
-	for _, name := range scenario.Names() {
-		line := "Benchmark" + strings.ToUpper(name[:1]) + name[1:] + "/"
-		t.Run(name, func(t *testing.T) {
-			killedIn(t, record.ResultsFile, line, dir, binary, "run", "--scenarios", name)
+	for _, s := range bench.Scenarios() {
+		line := "Benchmark" + strings.ToUpper(s.Name[:1]) + s.Name[1:] + "/"
+		t.Run(s.Name, func(t *testing.T) {
+			killedIn(t, "results.txt", line, dir, binary, "run", "--scenarios", s.Name)
 		})
 	}
 	t.Run("faults", func(t *testing.T) {
-		killedIn(t, record.RoundsFile, `"round":1`, dir, binary, "faults")
+		killedIn(t, "rounds.jsonl", `"round":1`, dir, binary, "faults")
 	})
 }
 

@@ -1,0 +1,191 @@
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/record"
+)
+
+// Grants of one lock: within begins before first has ended, and after has the token
+// that first had.
+var (
+	first  = record.Attempt{Asked: 0, Answered: 1e6, Ended: 5e6, Done: 6e6, Token: 7, Outcome: record.Granted, End: record.EndReleased}
+	within = record.Attempt{Client: 1, Asked: 0, Answered: 2e6, Ended: 3e6, Done: 4e6, Token: 8, Outcome: record.Granted, End: record.EndReleased}
+	after  = record.Attempt{Client: 1, Asked: 7e6, Answered: 8e6, Ended: 9e6, Done: 10e6, Token: 7, Outcome: record.Granted, End: record.EndReleased}
+)
+
+// planted writes a folder with these attempts of a backend's callers.
+func planted(t *testing.T, kind record.Kind, attempts ...record.Attempt) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "out")
+	f, err := record.Create(dir, record.Manifest{Started: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := record.Section{Backend: "redis", Kind: kind, Fencing: "durable", Scenario: "acquire", Run: 1, Names: []string{"jobs"}}
+	if err := errors.Join(f.Add(record.Cell{Section: s, Attempts: attempts}), f.Close(record.StateDone)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// text is what an outcome shows, "" of none.
+func text(t *testing.T, o *Outcome, format string) string {
+	t.Helper()
+	var b strings.Builder
+	if o != nil {
+		if err := o.Write(&b, format); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+// reported is the report of a folder.
+func reported(t *testing.T, dir string) (string, error) {
+	t.Helper()
+	o, _, err := Report(dir, filepath.Join(t.TempDir(), "page.html"))
+	return text(t, o, "text"), err
+}
+
+// What an error may be.
+func fine(err error) bool   { return err == nil }
+func unsafe(err error) bool { return errors.Is(err, ErrUnsafe) }
+
+func noRun(err error) bool {
+	var invalid *InvalidError
+	return errors.As(err, &invalid)
+}
+
+func TestCheckJudges(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		kind     record.Kind
+		attempts []record.Attempt
+		is       func(error) bool
+		want     []string
+	}{
+		{"overlap", record.KindPlugin, []record.Attempt{first, within}, unsafe,
+			[]string{"overlap: redis", `"jobs"`, "caller 0", "caller 1", "1ms", "2ms", "1 overlaps"}},
+		{"token repeats", record.KindPlugin, []record.Attempt{first, after}, unsafe, []string{"token: redis", "token 7", "1 tokens"}},
+		{"overlap of a baseline", record.KindBaseline, []record.Attempt{first, within}, fine, []string{"overlap: redis"}},
+		{"nothing", record.KindPlugin, nil, noRun, nil},
+		{"one grant", record.KindPlugin, []record.Attempt{first}, fine, []string{"0 overlaps"}},
+	} {
+		o, err := Check(planted(t, tt.kind, tt.attempts...))
+		if !tt.is(err) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		for _, want := range tt.want {
+			if said := text(t, o, "text"); !strings.Contains(said, want) {
+				t.Errorf("%s: %q does not say %q", tt.name, said, want)
+			}
+		}
+		if !json.Valid([]byte(text(t, o, "json"))) {
+			t.Errorf("%s: %s", tt.name, text(t, o, "json"))
+		}
+	}
+}
+
+// TestBadFolders: what is wrong with a folder is a line for its user.
+func TestBadFolders(t *testing.T) {
+	for name, tt := range map[string]struct {
+		file  string
+		write string // instead of it; without anything it is removed
+		want  string
+	}{
+		"empty run.json":   {record.ManifestFile, "\n", "run.json"},
+		"cut run.json":     {record.ManifestFile, `{"format": 1, "state"`, "unexpected end"},
+		"foreign run.json": {record.ManifestFile, `{"name": "something else"}`, "not of lockbench"},
+		"later run.json":   {record.ManifestFile, `{"format": 99}`, "format 99"},
+		"later events":     {record.EventsFile, "lockbench-ev\x09", "version 9"},
+		"no run.json":      {record.ManifestFile, "", "run.json"},
+		"no events":        {record.EventsFile, "", record.EventsFile},
+		"no results":       {record.ResultsFile, "", record.ResultsFile},
+		"no histograms":    {record.HistogramsFile, "", record.HistogramsFile},
+	} {
+		dir := planted(t, record.KindPlugin, first)
+		err := os.Remove(filepath.Join(dir, tt.file))
+		if err == nil && tt.write != "" {
+			err = os.WriteFile(filepath.Join(dir, tt.file), []byte(tt.write), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, checked := Check(dir)
+		_, shown := reported(t, dir)
+		for _, err := range []error{checked, shown} {
+			if !IsUsage(err) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestDamagedFolders: what can be read of a folder that was cut is shown.
+func TestDamagedFolders(t *testing.T) {
+	for name, tt := range map[string]struct {
+		file string
+		keep int64 // of its bytes; from the end if negative
+		is   func(error) bool
+	}{
+		"events without their end": {record.EventsFile, -3, fine},
+		"events without a mark":    {record.EventsFile, 4, noRun},
+		"results cut":              {record.ResultsFile, -5, fine},
+		"histograms cut":           {record.HistogramsFile, -5, fine},
+	} {
+		dir := planted(t, record.KindPlugin, first)
+		cut(t, filepath.Join(dir, tt.file), tt.keep)
+		if _, err := Check(dir); !tt.is(err) {
+			t.Errorf("%s: check: %v", name, err)
+		}
+		if said, err := reported(t, dir); err != nil || tt.file == record.EventsFile && !strings.Contains(said, "end early") {
+			t.Errorf("%s: report: %v, %q", name, err, said)
+		}
+	}
+}
+
+// cut leaves so many bytes of a file, or drops so many from its end.
+func cut(t *testing.T, path string, keep int64) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keep < 0 {
+		keep += info.Size()
+	}
+	if err := os.Truncate(path, keep); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKilledRunIsCheckedAndShown: of a run that was killed while it wrote its events
+// a violation is found, and the report is headed by both.
+func TestKilledRunIsCheckedAndShown(t *testing.T) {
+	dir := planted(t, record.KindPlugin, first, within)
+	manifest := filepath.Join(dir, record.ManifestFile)
+	done, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := strings.Replace(string(done), `"state": "done"`, `"state": "running"`, 1)
+	if err := os.WriteFile(manifest, []byte(running), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cut(t, filepath.Join(dir, record.EventsFile), -3)
+	if o, err := Check(dir); !unsafe(err) || !strings.Contains(text(t, o, "text"), "two holders at once") {
+		t.Errorf("check: %v, %q", err, text(t, o, "text"))
+	}
+	head := "INCOMPLETE: the run is still going on, or was killed; of what it had measured: UNSAFE: 1 violation"
+	said, err := reported(t, dir)
+	if said = strings.Join(strings.Fields(said), " "); err != nil || !strings.HasPrefix(said, head) || !strings.Contains(said, "end early") {
+		t.Errorf("report: %v, %q", err, said)
+	}
+}
