@@ -115,17 +115,17 @@ var rules = []rule{
 	{
 		dirs:    []string{"internal/load"},
 		forbid:  []string{module + "bench", module + "internal/"},
-		allow:   append([]string{module + "internal/record"}, shared...),
+		allow:   append([]string{module + "internal/results"}, shared...),
 		because: "scenarios and baselines both build on load, so load knows neither",
 	},
 	{
-		dirs:    []string{"internal/record", "internal/stat", "internal/check", "internal/report"},
+		dirs:    []string{"internal/results", "internal/check", "internal/report"},
 		forbid:  []string{module + "bench", module + "internal/", module + "core/plugin", module + "plugins/"},
-		allow:   append([]string{module + "internal/claim", module + "internal/record", module + "internal/stat", module + "internal/check", module + "internal/report"}, shared...),
+		allow:   append([]string{module + "internal/claim", module + "internal/results", module + "internal/check", module + "internal/report"}, shared...),
 		because: "a result folder is judged and rendered anywhere, without any server; of a store it asks what that does not promise",
 	},
 	{
-		dirs:    []string{"internal/scenario", "internal/baseline"},
+		dirs:    []string{"internal/measure", "internal/baseline"},
 		forbid:  []string{module + "internal/report"},
 		because: "measuring does not know how results are shown",
 	},

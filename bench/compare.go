@@ -7,10 +7,9 @@ import (
 	"math"
 	"strings"
 
-	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/report"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/similar"
-	"github.com/lockbench/lockbench/internal/stat"
 )
 
 // ErrRegression is the end of a comparison that a limit stops.
@@ -20,7 +19,7 @@ var ErrRegression = errors.New("regression")
 type Comparison struct {
 	Dirs   []string
 	Filter string   // as of benchstat; "" for every cell
-	FailOn []string // limits, as [stat.ParseGate] reads them
+	FailOn []string // limits, as [results.ParseGate] reads them
 }
 
 // Compare tests for each figure whether runs differ, and holds it against the
@@ -38,10 +37,10 @@ func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	return shown, holdAgainst(c, gates, notes)
 }
 
-func parseGates(texts []string) ([]stat.Gate, error) {
-	var out []stat.Gate
+func parseGates(texts []string) ([]results.Gate, error) {
+	var out []results.Gate
 	for _, text := range texts {
-		g, err := stat.ParseGate(text)
+		g, err := results.ParseGate(text)
 		if err != nil {
 			return nil, Hinted(usagef("--fail-on %v", err), "--fail-on 'p99-ns/acquire > +10%', 'p50-ns/handoff > 2ms' or 'cycles/s / BASELINE < 1.8'")
 		}
@@ -50,24 +49,24 @@ func parseGates(texts []string) ([]stat.Gate, error) {
 	return out, nil
 }
 
-func loadComparison(dirs []string, filter string, gates []stat.Gate) (stat.Comparison, error) {
-	c, err := stat.Load(dirs, filter, gates)
+func loadComparison(dirs []string, filter string, gates []results.Gate) (results.Comparison, error) {
+	c, err := results.Load(dirs, filter, gates)
 	switch {
-	case errors.Is(err, stat.ErrNoFigure):
+	case errors.Is(err, results.ErrNoFigure):
 		return c, usagef("--fail-on: %v", err)
-	case errors.Is(err, record.ErrPlans) && len(dirs) == 1:
+	case errors.Is(err, results.ErrPlans) && len(dirs) == 1:
 		return c, Hinted(usagef("%v", err), "name two folders, or make one with lockbench run --vs BIN_DIR")
-	case errors.Is(err, record.ErrPlans):
+	case errors.Is(err, results.ErrPlans):
 		return c, Hinted(usagef("%v", err), "run both with the same flags, or interleave them: lockbench run --vs BIN_DIR")
-	case errors.Is(err, stat.ErrFilter):
+	case errors.Is(err, results.ErrFilter):
 		return c, Hinted(usagef("--filter %q: %v", filter, err), "--filter '/backend:NAME /clients:(8 OR 64)'")
-	case errors.Is(err, record.ErrIncomplete):
+	case errors.Is(err, results.ErrIncomplete):
 		return c, &InvalidError{Err: err}
 	}
 	return c, err
 }
 
-func writeComparison(c stat.Comparison, format string, w io.Writer) error {
+func writeComparison(c results.Comparison, format string, w io.Writer) error {
 	switch format {
 	case "md":
 		return report.ComparisonMarkdown(w, c)
@@ -79,7 +78,7 @@ func writeComparison(c stat.Comparison, format string, w io.Writer) error {
 
 // holdAgainst turns what the gates say into an error, and says what they could have
 // seen.
-func holdAgainst(c stat.Comparison, gates []stat.Gate, notes io.Writer) error {
+func holdAgainst(c results.Comparison, gates []results.Gate, notes io.Writer) error {
 	var texts []string
 	for _, h := range c.Held {
 		if h.Broken {
@@ -104,7 +103,7 @@ func holdAgainst(c stat.Comparison, gates []stat.Gate, notes io.Writer) error {
 }
 
 // insensitive refuses gates that passed because nothing could have stopped there.
-func insensitive(all []stat.Sensitivity, notes io.Writer) error {
+func insensitive(all []results.Sensitivity, notes io.Writer) error {
 	var blind []string
 	for _, p := range all {
 		what := fmt.Sprintf("%+.1f%% or more", 100*p.Detectable)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // downTimeout is how long a store that failed in the cell before has to answer,
@@ -18,14 +18,14 @@ const downTimeout = time.Second
 // dead or wrong costs its own cells and not the comparison of the others. The
 // zero value is ready.
 type failures struct {
-	cells []record.FailedCell
+	cells []results.FailedCell
 	of    []failedSubject
 	last  map[string]error // by subject whose cell before failed
 }
 
 // failedSubject sums up what failed of one subject.
 type failedSubject struct {
-	kind  record.Kind
+	kind  results.Kind
 	name  string
 	cells int
 	whole bool // none of its cells has figures
@@ -40,7 +40,7 @@ func (f *failures) add(sub *subject, label string, run int, err error) {
 	}
 	f.last[sub.Name] = err
 	reason := strings.ReplaceAll(err.Error(), "\n", "; ")
-	failed := record.FailedCell{Backend: sub.Name, Cell: label, Run: run, Reason: reason}
+	failed := results.FailedCell{Backend: sub.Name, Cell: label, Run: run, Reason: reason}
 	f.cells = append(f.cells, failed)
 	for i := range f.of {
 		if f.of[i].name == sub.Name {
@@ -76,7 +76,7 @@ func (f *failures) down(ctx context.Context, sub *subject) error {
 func (f *failures) hopeless(subjects []*subject) bool {
 	for _, sub := range subjects {
 		var dead *EnvError
-		if sub.Kind == record.KindPlugin && !errors.As(f.last[sub.Name], &dead) {
+		if sub.Kind == results.KindPlugin && !errors.As(f.last[sub.Name], &dead) {
 			return false
 		}
 	}
@@ -98,7 +98,7 @@ func (s failedSubject) err() error {
 func (f *failures) err() error {
 	var err error
 	for _, s := range f.of {
-		if s.kind != record.KindBaseline {
+		if s.kind != results.KindBaseline {
 			err = errors.Join(err, s.err())
 		}
 	}
@@ -110,7 +110,7 @@ func (f *failures) err() error {
 func (f *failures) besides() []string {
 	var out []string
 	for _, s := range f.of {
-		if s.kind == record.KindBaseline {
+		if s.kind == results.KindBaseline {
 			out = append(out, strings.ReplaceAll(s.err().Error(), "\n", "; "))
 		}
 	}

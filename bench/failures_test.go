@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // TestFailuresCostTheirOwnCells: a subject whose cell failed is asked before the
@@ -15,7 +15,7 @@ import (
 func TestFailuresCostTheirOwnCells(t *testing.T) {
 	down := errors.New("connection refused")
 	asked := 0
-	sick := &subject{Subject: record.Subject{Name: "sick", Kind: record.KindPlugin}}
+	sick := &subject{Subject: results.Subject{Name: "sick", Kind: results.KindPlugin}}
 	sick.check = func(context.Context) error { asked++; return down }
 	var f failures
 	if err := f.down(t.Context(), sick); err != nil || asked != 0 {
@@ -30,7 +30,7 @@ func TestFailuresCostTheirOwnCells(t *testing.T) {
 	if err := f.down(t.Context(), sick); err != nil {
 		t.Errorf("%v, and it answers again", err)
 	}
-	healthy := &subject{Subject: record.Subject{Name: "healthy", Kind: record.KindPlugin}}
+	healthy := &subject{Subject: results.Subject{Name: "healthy", Kind: results.KindPlugin}}
 	f.add(sick, "acquire, 8 clients", 2, &EnvError{Backend: "sick", Err: down})
 	if f.hopeless([]*subject{sick, healthy}) || !f.hopeless([]*subject{sick}) {
 		t.Error("a run is without hope when no plugin has a store that answers")
@@ -40,7 +40,7 @@ func TestFailuresCostTheirOwnCells(t *testing.T) {
 	if err := f.err(); !errors.As(err, &environment) || !strings.Contains(err.Error(), "sick: 3 cells failed, the first: acquire, 1 client, run 1") {
 		t.Errorf("%v", err)
 	}
-	if len(f.cells) != 3 || f.cells[1] != (record.FailedCell{Backend: "sick", Cell: "acquire, 8 clients", Run: 1, Reason: "connection refused"}) {
+	if len(f.cells) != 3 || f.cells[1] != (results.FailedCell{Backend: "sick", Cell: "acquire, 8 clients", Run: 1, Reason: "connection refused"}) {
 		t.Errorf("%+v", f.cells)
 	}
 }
@@ -48,7 +48,7 @@ func TestFailuresCostTheirOwnCells(t *testing.T) {
 // TestFailuresOfBaselines are shown and fail no run.
 func TestFailuresOfBaselines(t *testing.T) {
 	var f failures
-	f.add(&subject{Subject: record.Subject{Name: "library", Kind: record.KindBaseline}}, "", 0, &EnvError{Backend: "library", Err: errors.New("refused")})
+	f.add(&subject{Subject: results.Subject{Name: "library", Kind: results.KindBaseline}}, "", 0, &EnvError{Backend: "library", Err: errors.New("refused")})
 	if err := f.err(); err != nil {
 		t.Error(err)
 	}

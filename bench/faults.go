@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/explore"
 	"github.com/lockbench/lockbench/internal/fault"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/safety"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -92,7 +92,7 @@ func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
 	}
 	if p.Out == "" {
 		p.Out = freshFolder()
-	} else if err := record.Vacant(p.Out); err != nil {
+	} else if err := results.Vacant(p.Out); err != nil {
 		return nil, err
 	}
 	if p.Mode == FaultsTable {
@@ -162,14 +162,14 @@ func (p FaultsPlan) nothingChosen(what string) error {
 
 // folder makes the folder of the plan, for which run.json has the scenario, and has
 // work fill it.
-func (p FaultsPlan) folder(ctx context.Context, m record.Manifest, scenario string, runs int, work func(*record.Folder) error) (record.Manifest, error) {
+func (p FaultsPlan) folder(ctx context.Context, m results.Manifest, scenario string, runs int, work func(*results.Folder) error) (results.Manifest, error) {
 	m.Plan.Scenarios, m.Plan.Runs = []string{scenario}, runs
 	return fillFolder(ctx, p.Out, m, work)
 }
 
 // judged describes the plugins that the plan concerns, and the run. Of those that
 // were not named, it leaves out the ones without servers of ours if it is served.
-func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []safety.Backend, m record.Manifest, err error) {
+func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []safety.Backend, m results.Manifest, err error) {
 	plan := Plan{Backends: p.Backends, Config: p.Config, PluginDirs: p.PluginDirs, TTL: safety.TTL}
 	for _, name := range p.Backends {
 		if served && !kinds.Of(name).Known() {
@@ -184,8 +184,8 @@ func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []safety.
 	if err != nil {
 		return nil, m, err
 	}
-	m = record.Manifest{Lockbench: p.Version, Machine: machine()}
-	m.Plan = record.Plan{Seed: p.Seed, Hosts: []int{1}, TTLms: safety.TTL.Milliseconds(), MTLS: p.MTLS, Quick: p.Quick, Env: EnvLocal}
+	m = results.Manifest{Lockbench: p.Version, Machine: machine()}
+	m.Plan = results.Plan{Seed: p.Seed, Hosts: []int{1}, TTLms: safety.TTL.Milliseconds(), MTLS: p.MTLS, Quick: p.Quick, Env: EnvLocal}
 	binaries := map[string]string{}
 	for _, d := range described {
 		if served && !kinds.Of(d.Name).Known() {
@@ -196,8 +196,8 @@ func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []safety.
 		backends = append(backends, safety.Backend{
 			Name: d.Name, Path: d.Path, Fencing: string(claims.Fencing), Config: d.config, NoMTLS: !p.MTLS, HostProgram: p.HostProgram,
 		})
-		m.Subjects = append(m.Subjects, record.Subject{
-			Name: d.Name, Kind: record.KindPlugin, Version: d.says.Version, Fencing: string(claims.Fencing), Scope: string(claims.Scope),
+		m.Subjects = append(m.Subjects, results.Subject{
+			Name: d.Name, Kind: results.KindPlugin, Version: d.says.Version, Fencing: string(claims.Fencing), Scope: string(claims.Scope),
 		})
 	}
 	if len(backends) == 0 {

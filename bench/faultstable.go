@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/safety"
 )
 
@@ -30,7 +30,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	}
 	plan.Backends = backends
 	sink := &tableSink{progress: opts.Progress, log: opts.Log}
-	_, err = p.folder(ctx, m, "safety", plan.Rounds, func(folder *record.Folder) error {
+	_, err = p.folder(ctx, m, "safety", plan.Rounds, func(folder *results.Folder) error {
 		sink.folder = folder
 		cells, runnable := plan.Cells()
 		sink.progress.Begin(cells, time.Duration(runnable)*(tableSetup+time.Duration(plan.Rounds)*tableRound))
@@ -58,7 +58,7 @@ const (
 
 // tableSink writes rounds into a folder.
 type tableSink struct {
-	folder   *record.Folder
+	folder   *results.Folder
 	progress Progress
 	log      *slog.Logger
 	rounds   int // that were run
@@ -69,7 +69,7 @@ type tableSink struct {
 func (s *tableSink) Begin(label string) { s.progress.Step(label) }
 
 // Round implements safety.Sink.
-func (s *tableSink) Round(r record.Round) error {
+func (s *tableSink) Round(r results.Round) error {
 	if r.Missing == "" {
 		s.rounds++
 	} else {
@@ -86,10 +86,10 @@ func (s *tableSink) Round(r record.Round) error {
 
 // fillFolder makes a folder, has work fill it, and closes it with what the machine
 // was busy with meanwhile.
-func fillFolder(ctx context.Context, dir string, m record.Manifest, work func(*record.Folder) error) (record.Manifest, error) {
+func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*results.Folder) error) (results.Manifest, error) {
 	began := time.Now()
 	m.Started = began.UTC()
-	folder, err := record.Create(dir, m)
+	folder, err := results.Create(dir, m)
 	if err != nil {
 		return m, err
 	}

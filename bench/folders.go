@@ -8,16 +8,16 @@ import (
 	"path/filepath"
 
 	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/report"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // PageFile is the page of a result folder, if it has one.
-const PageFile = record.ReportFile
+const PageFile = results.ReportFile
 
 // Check judges the safety of a result folder again, by what it has recorded.
 func Check(dir string) (*Outcome, error) {
-	if _, err := record.ReadManifest(dir); err != nil {
+	if _, err := results.ReadManifest(dir); err != nil {
 		return nil, err
 	}
 	v, err := check.Dir(dir)
@@ -105,21 +105,21 @@ func WritePage(w io.Writer, dir string) error {
 // Merge writes one result folder from others, which are parts of one load or, with
 // repeats, repetitions. It returns what the machines were busy with.
 func Merge(out string, repeats bool, dirs ...string) (busy []string, err error) {
-	merge := record.MergeParts
+	merge := results.MergeParts
 	if repeats {
-		merge = record.Merge
+		merge = results.Merge
 	}
 	err = merge(out, dirs...)
 	switch {
-	case errors.Is(err, record.ErrPlans):
+	case errors.Is(err, results.ErrPlans):
 		return nil, usagef("%v", err)
-	case errors.Is(err, record.ErrApart):
+	case errors.Is(err, results.ErrApart):
 		return nil, Hinted(&InvalidError{Err: err}, "run them with --parts, which makes them wait for each other; or --repeats, if they are repetitions")
-	case errors.Is(err, record.ErrIncomplete):
+	case errors.Is(err, results.ErrIncomplete):
 		return nil, &InvalidError{Err: err}
 	case err != nil:
 		return nil, err
 	}
-	m, err := record.ReadManifest(out)
+	m, err := results.ReadManifest(out)
 	return m.Busy(), err
 }

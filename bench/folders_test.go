@@ -9,27 +9,27 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // Grants of one lock: within begins before first has ended, and after has the token
 // that first had.
 var (
-	first  = record.Attempt{Asked: 0, Answered: 1e6, Ended: 5e6, Done: 6e6, Token: 7, Outcome: record.Granted, End: record.EndReleased}
-	within = record.Attempt{Client: 1, Asked: 0, Answered: 2e6, Ended: 3e6, Done: 4e6, Token: 8, Outcome: record.Granted, End: record.EndReleased}
-	after  = record.Attempt{Client: 1, Asked: 7e6, Answered: 8e6, Ended: 9e6, Done: 10e6, Token: 7, Outcome: record.Granted, End: record.EndReleased}
+	first  = results.Attempt{Asked: 0, Answered: 1e6, Ended: 5e6, Done: 6e6, Token: 7, Outcome: results.Granted, End: results.EndReleased}
+	within = results.Attempt{Client: 1, Asked: 0, Answered: 2e6, Ended: 3e6, Done: 4e6, Token: 8, Outcome: results.Granted, End: results.EndReleased}
+	after  = results.Attempt{Client: 1, Asked: 7e6, Answered: 8e6, Ended: 9e6, Done: 10e6, Token: 7, Outcome: results.Granted, End: results.EndReleased}
 )
 
 // planted writes a folder with these attempts of a backend's callers.
-func planted(t *testing.T, kind record.Kind, attempts ...record.Attempt) string {
+func planted(t *testing.T, kind results.Kind, attempts ...results.Attempt) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
-	f, err := record.Create(dir, record.Manifest{Started: time.Now()})
+	f, err := results.Create(dir, results.Manifest{Started: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := record.Section{Backend: "redis", Kind: kind, Fencing: "durable", Scenario: "acquire", Run: 1, Names: []string{"jobs"}}
-	if err := errors.Join(f.Add(record.Cell{Section: s, Attempts: attempts}), f.Close(record.StateDone)); err != nil {
+	s := results.Section{Backend: "redis", Kind: kind, Fencing: "durable", Scenario: "acquire", Run: 1, Names: []string{"jobs"}}
+	if err := errors.Join(f.Add(results.Cell{Section: s, Attempts: attempts}), f.Close(results.StateDone)); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -66,17 +66,17 @@ func noRun(err error) bool {
 func TestCheckJudges(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
-		kind     record.Kind
-		attempts []record.Attempt
+		kind     results.Kind
+		attempts []results.Attempt
 		is       func(error) bool
 		want     []string
 	}{
-		{"overlap", record.KindPlugin, []record.Attempt{first, within}, unsafe,
+		{"overlap", results.KindPlugin, []results.Attempt{first, within}, unsafe,
 			[]string{"overlap: redis", `"jobs"`, "caller 0", "caller 1", "1ms", "2ms", "1 overlaps"}},
-		{"token repeats", record.KindPlugin, []record.Attempt{first, after}, unsafe, []string{"token: redis", "token 7", "1 tokens"}},
-		{"overlap of a baseline", record.KindBaseline, []record.Attempt{first, within}, fine, []string{"overlap: redis"}},
-		{"nothing", record.KindPlugin, nil, noRun, nil},
-		{"one grant", record.KindPlugin, []record.Attempt{first}, fine, []string{"0 overlaps"}},
+		{"token repeats", results.KindPlugin, []results.Attempt{first, after}, unsafe, []string{"token: redis", "token 7", "1 tokens"}},
+		{"overlap of a baseline", results.KindBaseline, []results.Attempt{first, within}, fine, []string{"overlap: redis"}},
+		{"nothing", results.KindPlugin, nil, noRun, nil},
+		{"one grant", results.KindPlugin, []results.Attempt{first}, fine, []string{"0 overlaps"}},
 	} {
 		o, err := Check(planted(t, tt.kind, tt.attempts...))
 		if !tt.is(err) {
@@ -100,17 +100,17 @@ func TestBadFolders(t *testing.T) {
 		write string // instead of it; without anything it is removed
 		want  string
 	}{
-		"empty run.json":   {record.ManifestFile, "\n", "run.json"},
-		"cut run.json":     {record.ManifestFile, `{"format": 1, "state"`, "unexpected end"},
-		"foreign run.json": {record.ManifestFile, `{"name": "something else"}`, "not of lockbench"},
-		"later run.json":   {record.ManifestFile, `{"format": 99}`, "format 99"},
-		"later events":     {record.EventsFile, "lockbench-ev\x09", "version 9"},
-		"no run.json":      {record.ManifestFile, "", "run.json"},
-		"no events":        {record.EventsFile, "", record.EventsFile},
-		"no results":       {record.ResultsFile, "", record.ResultsFile},
-		"no histograms":    {record.HistogramsFile, "", record.HistogramsFile},
+		"empty run.json":   {results.ManifestFile, "\n", "run.json"},
+		"cut run.json":     {results.ManifestFile, `{"format": 1, "state"`, "unexpected end"},
+		"foreign run.json": {results.ManifestFile, `{"name": "something else"}`, "not of lockbench"},
+		"later run.json":   {results.ManifestFile, `{"format": 99}`, "format 99"},
+		"later events":     {results.EventsFile, "lockbench-ev\x09", "version 9"},
+		"no run.json":      {results.ManifestFile, "", "run.json"},
+		"no events":        {results.EventsFile, "", results.EventsFile},
+		"no results":       {results.ResultsFile, "", results.ResultsFile},
+		"no histograms":    {results.HistogramsFile, "", results.HistogramsFile},
 	} {
-		dir := planted(t, record.KindPlugin, first)
+		dir := planted(t, results.KindPlugin, first)
 		err := os.Remove(filepath.Join(dir, tt.file))
 		if err == nil && tt.write != "" {
 			err = os.WriteFile(filepath.Join(dir, tt.file), []byte(tt.write), 0o600)
@@ -135,17 +135,17 @@ func TestDamagedFolders(t *testing.T) {
 		keep int64 // of its bytes; from the end if negative
 		is   func(error) bool
 	}{
-		"events without their end": {record.EventsFile, -3, fine},
-		"events without a mark":    {record.EventsFile, 4, noRun},
-		"results cut":              {record.ResultsFile, -5, fine},
-		"histograms cut":           {record.HistogramsFile, -5, fine},
+		"events without their end": {results.EventsFile, -3, fine},
+		"events without a mark":    {results.EventsFile, 4, noRun},
+		"results cut":              {results.ResultsFile, -5, fine},
+		"histograms cut":           {results.HistogramsFile, -5, fine},
 	} {
-		dir := planted(t, record.KindPlugin, first)
+		dir := planted(t, results.KindPlugin, first)
 		cut(t, filepath.Join(dir, tt.file), tt.keep)
 		if _, err := Check(dir); !tt.is(err) {
 			t.Errorf("%s: check: %v", name, err)
 		}
-		if said, err := reported(t, dir); err != nil || tt.file == record.EventsFile && !strings.Contains(said, "end early") {
+		if said, err := reported(t, dir); err != nil || tt.file == results.EventsFile && !strings.Contains(said, "end early") {
 			t.Errorf("%s: report: %v, %q", name, err, said)
 		}
 	}
@@ -169,8 +169,8 @@ func cut(t *testing.T, path string, keep int64) {
 // TestKilledRunIsCheckedAndShown: of a run that was killed while it wrote its events
 // a violation is found, and the report is headed by both.
 func TestKilledRunIsCheckedAndShown(t *testing.T) {
-	dir := planted(t, record.KindPlugin, first, within)
-	manifest := filepath.Join(dir, record.ManifestFile)
+	dir := planted(t, results.KindPlugin, first, within)
+	manifest := filepath.Join(dir, results.ManifestFile)
 	done, err := os.ReadFile(manifest)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestKilledRunIsCheckedAndShown(t *testing.T) {
 	if err := os.WriteFile(manifest, []byte(running), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cut(t, filepath.Join(dir, record.EventsFile), -3)
+	cut(t, filepath.Join(dir, results.EventsFile), -3)
 	if o, err := Check(dir); !unsafe(err) || !strings.Contains(text(t, o, "text"), "two holders at once") {
 		t.Errorf("check: %v, %q", err, text(t, o, "text"))
 	}

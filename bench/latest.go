@@ -6,16 +6,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // latest is the middle of each latency of the cell that was measured last and
 // how many cycles it did, behind what is being measured; "" without any.
-func latest(c cell, measured record.Cell) string {
+func latest(c cell, measured results.Cell) string {
 	var figures []string
 	for _, op := range []string{"acquire", "handoff", "takeover", "first-grant", "call"} {
 		if took := slices.Sorted(slices.Values(measured.Latencies[op])); len(took) > 0 {
-			figures = append(figures, fmt.Sprintf("%s p50 %v", op, time.Duration(record.Quantile(took, 0.5)).Round(100*time.Nanosecond)))
+			figures = append(figures, fmt.Sprintf("%s p50 %v", op, time.Duration(results.Quantile(took, 0.5)).Round(100*time.Nanosecond)))
 		}
 	}
 	for _, unit := range []string{"cycles/s", "grants/s", "calls/s"} {

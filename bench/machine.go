@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lockbench/lockbench/internal/digest"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // machine describes what this runs on, without names.
-func machine() record.Machine {
-	return record.Machine{
+func machine() results.Machine {
+	return results.Machine{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(),
 		Cores: runtime.NumCPU(), Kernel: kernel(), Go: runtime.Version(),
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // gauged is what the system had counted at one moment.
@@ -90,19 +90,19 @@ func ownTime() time.Duration {
 
 // watch looks at the machine from now on, until what it returns is called, which
 // records what it was busy with.
-func watch() func(*record.Manifest) {
+func watch() func(*results.Manifest) {
 	before := gauge()
-	return func(m *record.Manifest) { m.MachineLoad = before.until(gauge()) }
+	return func(m *results.Manifest) { m.MachineLoad = before.until(gauge()) }
 }
 
 // until says what the machine was busy with between two moments.
-func (g gauged) until(end gauged) *record.MachineLoad {
+func (g gauged) until(end gauged) *results.MachineLoad {
 	took := end.at.Sub(g.at)
 	// What has ended and was waited for by nobody is missing in the later sum,
 	// and threads that are gone in the later times.
 	others := max(0, (end.busy-g.busy)-max(0, end.own-g.own))
 	ran, waited := max(0, end.ran-g.ran), max(0, end.waited-g.waited)
-	return &record.MachineLoad{
+	return &results.MachineLoad{
 		LoadBefore: g.load, LoadAfter: end.load,
 		OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),
 		Throttled: (end.throttled - g.throttled).Seconds(),

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // TestMachineLoadOfOthers: what this process burns is its own, and what the system
@@ -18,17 +18,17 @@ func TestMachineLoadOfOthers(t *testing.T) {
 	end := gauged{at: time.Unix(110, 0), wall: time.Unix(191, 0), busy: 68 * time.Second, all: 420 * time.Second, own: 13 * time.Second,
 		stolen: time.Second, throttled: 2 * time.Second, ran: 3 * time.Second, waited: time.Second, pressure: 5 * time.Second}
 	b := begin.until(end)
-	if want := (record.MachineLoad{OtherCPUs: 1.5, Steal: 0.05, Throttled: 2, RunQueue: 0.25, Pressure: 0.5, ClockStep: 81, Elapsed: 10}); *b != want {
+	if want := (results.MachineLoad{OtherCPUs: 1.5, Steal: 0.05, Throttled: 2, RunQueue: 0.25, Pressure: 0.5, ClockStep: 81, Elapsed: 10}); *b != want {
 		t.Errorf("%+v, want %+v", *b, want)
 	}
-	said := strings.Join((record.Manifest{Machine: record.Machine{Cores: 2}, MachineLoad: b}).Busy(), "\n")
+	said := strings.Join((results.Manifest{Machine: results.Machine{Cores: 2}, MachineLoad: b}).Busy(), "\n")
 	for _, want := range []string{"used 1.5 of its 2 CPUs", "5 % of its processor time", "throttled for 2.0 s of 10 s", "it went 91.0 s in 10.0 s"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q does not say %q", said, want)
 		}
 	}
 	quiet := begin.until(gauged{at: end.at, wall: time.Unix(109, 1e8), busy: 54 * time.Second, all: end.all, own: 13900 * time.Millisecond})
-	if said := (record.Manifest{Machine: record.Machine{Cores: 2}, MachineLoad: quiet}).Busy(); len(said) > 0 {
+	if said := (results.Manifest{Machine: results.Machine{Cores: 2}, MachineLoad: quiet}).Busy(); len(said) > 0 {
 		t.Errorf("a machine that did nothing else: %q", said)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/baseline"
 	"github.com/lockbench/lockbench/internal/explore"
 	"github.com/lockbench/lockbench/internal/fault"
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/measure"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
@@ -24,7 +24,7 @@ type Named struct {
 
 // Scenarios are what a plan measures.
 func Scenarios() []Named {
-	return named(scenario.All(), func(s scenario.Scenario) Named { return Named{s.Name, s.Doc} })
+	return named(measure.All(), func(s measure.Scenario) Named { return Named{s.Name, s.Doc} })
 }
 
 // ScenarioHelp says what each scenario measures, up to the first stop.
@@ -40,7 +40,7 @@ func ScenarioHelp() string {
 
 // Modes are the ways in which leaders end in scenario takeover.
 func Modes() []Named {
-	return named(scenario.Modes(), func(mode string) Named { return Named{mode, scenario.ModeDoc(mode)} })
+	return named(measure.Modes(), func(mode string) Named { return Named{mode, measure.ModeDoc(mode)} })
 }
 
 // Baselines are libraries to compare with.
@@ -121,7 +121,7 @@ func listing(lists ...list) *Outcome {
 func freshFolder() string {
 	dir := filepath.Join("results", time.Now().UTC().Format("20060102T150405Z"))
 	fresh := dir
-	for n := 2; record.Vacant(fresh) != nil && n < 100; n++ {
+	for n := 2; results.Vacant(fresh) != nil && n < 100; n++ {
 		fresh = fmt.Sprintf("%s-%d", dir, n)
 	}
 	return fresh

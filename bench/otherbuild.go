@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // openOther opens the plugin of the other build on the same servers, when the
@@ -24,10 +24,10 @@ func (s *session) openOther(ctx context.Context, d described, cfg driver.Config,
 	}
 	d.config = cfg
 	sub := s.pluginSubject(b, d)
-	sub.Name, sub.BuildOf, sub.Reference = of.Name+record.OtherBuild, of.Name, of.Reference
+	sub.Name, sub.BuildOf, sub.Reference = of.Name+results.OtherBuild, of.Name, of.Reference
 	sub.series, sub.counter, sub.server = 1, of.counter, of.server
 	s.subjects = append(s.subjects, sub)
-	s.binaries[d.Name+record.OtherBuild] = d.Path
+	s.binaries[d.Name+results.OtherBuild] = d.Path
 	return nil
 }
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/record"
 	"github.com/lockbench/lockbench/internal/report"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // Outcome is what came of a plan.
@@ -77,7 +77,7 @@ func Hint(err error) string {
 		return h.hint
 	case errors.As(err, &environment):
 		return environment.Hint
-	case errors.Is(err, record.ErrNotEmpty):
+	case errors.Is(err, results.ErrNotEmpty):
 		return "name another directory, or omit -o"
 	}
 	return ""
@@ -86,7 +86,7 @@ func Hint(err error) string {
 // IsUsage reports whether what was asked for must change.
 func IsUsage(err error) bool {
 	var usage *UsageError
-	return errors.As(err, &usage) || errors.Is(err, record.ErrNotEmpty) || errors.Is(err, record.ErrNotAFolder) || errors.Is(err, record.ErrLater)
+	return errors.As(err, &usage) || errors.Is(err, results.ErrNotEmpty) || errors.Is(err, results.ErrNotAFolder) || errors.Is(err, results.ErrLater)
 }
 
 func orInterrupted(ctx context.Context, err error) error {

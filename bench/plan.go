@@ -12,8 +12,8 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/baseline"
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/measure"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
@@ -78,7 +78,7 @@ type Plan struct {
 // The durations of one cell in one run.
 const (
 	warmUp       = 200 * time.Millisecond
-	measure      = time.Second
+	measureFor   = time.Second
 	quickWarmUp  = 50 * time.Millisecond
 	quickMeasure = 150 * time.Millisecond
 	// minMeasure to maxMeasure are what a user may choose instead.
@@ -104,7 +104,7 @@ func DefaultPlan(quick bool) Plan {
 		Runs:      10,
 		TTL:       10 * time.Second,
 		WarmUp:    warmUp,
-		Measure:   measure,
+		Measure:   measureFor,
 		Quick:     quick,
 		MTLS:      true,
 	}
@@ -121,7 +121,7 @@ func (p Plan) filled() Plan {
 		names *[]string
 		all   []string // none: the word has no meaning
 	}{
-		{&p.Backends, nil}, {&p.Scenarios, scenario.Names()}, {&p.Baselines, baseline.Names()}, {&p.Modes, scenario.Modes()},
+		{&p.Backends, nil}, {&p.Scenarios, measure.Names()}, {&p.Baselines, baseline.Names()}, {&p.Modes, measure.Modes()},
 	} {
 		if len(list.all) > 0 && slices.Contains(*list.names, "all") {
 			*list.names = list.all
@@ -152,13 +152,13 @@ func unique[T comparable](in []T) []T {
 // Check finds what cannot be measured. Its errors are [*UsageError]s.
 func (p Plan) Check() error {
 	for _, s := range p.Scenarios {
-		sc, ok := scenario.ByName(s)
+		sc, ok := measure.ByName(s)
 		if !ok {
-			return unknown("scenario", s, scenario.Names())
+			return unknown("scenario", s, measure.Names())
 		}
 		several := slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 })
 		if several && !sc.AcrossHosts {
-			return usagef("scenario %s does not take a number of hosts, %v; those that do: %s", s, p.Hosts, strings.Join(scenario.AcrossHosts(), ", "))
+			return usagef("scenario %s does not take a number of hosts, %v; those that do: %s", s, p.Hosts, strings.Join(measure.AcrossHosts(), ", "))
 		}
 		if sc.MinClients > 0 && len(p.Clients) > 0 && !several && slices.Max(p.Clients) < sc.MinClients {
 			return usagef("scenario %s needs at least %d clients", s, sc.MinClients)
@@ -223,20 +223,20 @@ func (p Plan) checkHold() error {
 }
 
 // asked is what the user named of the workloads of the scenarios.
-func (p Plan) asked() scenario.Overrides {
-	return scenario.Overrides{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
+func (p Plan) asked() measure.Overrides {
+	return measure.Overrides{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
 }
 
 // cell is one combination of the compared dimensions.
 type cell struct {
-	scenario.Workload
+	measure.Workload
 	subject  *subject
-	scenario scenario.Scenario
+	scenario measure.Scenario
 }
 
 // section names the cell in the result folder.
-func (c cell) section() record.Section {
-	return record.Section{
+func (c cell) section() results.Section {
+	return results.Section{
 		Backend: c.subject.Name, Kind: c.subject.Kind, Fencing: c.subject.Fencing,
 		Scenario: c.scenario.Name, Mode: c.Mode, Hosts: c.Hosts, Clients: c.Clients, Keys: c.Keys, HoldNs: int64(c.Hold),
 	}
@@ -244,7 +244,7 @@ func (c cell) section() record.Section {
 
 // group is what the cells have in common that are compared with each other.
 type group struct {
-	scenario.Workload
+	measure.Workload
 	scenario string
 }
 
@@ -276,13 +276,13 @@ func rounds(cells []cell, runs int, seed uint64) [][]cell {
 }
 
 // recorded is the plan as run.json keeps it.
-func (p Plan) recorded(backends, baselines []string) record.Plan {
+func (p Plan) recorded(backends, baselines []string) results.Plan {
 	targets := []string{}
 	for b := range p.Targets {
 		targets = append(targets, b)
 	}
 	slices.Sort(targets)
-	return record.Plan{
+	return results.Plan{
 		Seed: p.Seed, Backends: backends, Baselines: baselines, Scenarios: p.Scenarios,
 		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),

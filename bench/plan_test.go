@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/measure"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 func someCells() []cell {
@@ -17,7 +17,7 @@ func someCells() []cell {
 	for _, name := range []string{"memory", "redis", "redislock"} {
 		for _, sc := range []string{"acquire", "contend"} {
 			for _, n := range []int{1, 8} {
-				out = append(out, cell{subject: &subject{Subject: record.Subject{Name: name}}, scenario: scenario.Scenario{Name: sc}, Workload: scenario.Workload{Clients: n}})
+				out = append(out, cell{subject: &subject{Subject: results.Subject{Name: name}}, scenario: measure.Scenario{Name: sc}, Workload: measure.Workload{Clients: n}})
 			}
 		}
 	}

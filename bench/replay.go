@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/lockbench/lockbench/internal/explore"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // played is a reproducer, and what became of it.
@@ -42,7 +42,7 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 	runs := p.runs(reproducerRuns, 1)
 	var all []played
 	var errs []error
-	play := func(*record.Folder) error {
+	play := func(*results.Folder) error {
 		tell := &lines{w: opts.Lines, all: opts.Verbose}
 		for i, r := range chosen {
 			if ctx.Err() != nil {

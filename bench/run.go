@@ -15,9 +15,9 @@ import (
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/measure"
 	"github.com/lockbench/lockbench/internal/rendezvous"
-	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // Progress is told how a run goes on. Its methods are called from one
@@ -64,7 +64,7 @@ func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
 	}
 	if p.Out == "" {
 		p.Out = freshFolder()
-	} else if err := record.Vacant(p.Out); err != nil {
+	} else if err := results.Vacant(p.Out); err != nil {
 		return nil, err
 	}
 	opts.fill()
@@ -91,7 +91,7 @@ type runner struct {
 	clock      load.Clock
 	progress   Progress
 	checker    *check.Checker
-	folder     *record.Folder
+	folder     *results.Folder
 	measured   int                    // cells, in all runs
 	latest     string                 // figures, for who looks on
 	rendezvous *rendezvous.Rendezvous // nil: this run is alone
@@ -109,7 +109,7 @@ func (r *runner) run(ctx context.Context) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	if r.folder, err = record.Create(r.plan.Out, m); err != nil {
+	if r.folder, err = results.Create(r.plan.Out, m); err != nil {
 		return result{}, err
 	}
 	watched := watch()
@@ -128,13 +128,13 @@ func (r *runner) run(ctx context.Context) (result, error) {
 
 // closeFolder closes the folder of a run that was interrupted, failed with err,
 // or came to its end.
-func closeFolder(folder *record.Folder, m record.Manifest, interrupted bool, err error) error {
-	state := record.StateDone
+func closeFolder(folder *results.Folder, m results.Manifest, interrupted bool, err error) error {
+	state := results.StateDone
 	switch {
 	case interrupted:
-		state, err = record.StateInterrupted, nil
+		state, err = results.StateInterrupted, nil
 	case err != nil:
-		state, m.Failure = record.StateFailed, err.Error()
+		state, m.Failure = results.StateFailed, err.Error()
 	}
 	return errors.Join(err, folder.SetManifest(m), folder.Close(state))
 }
@@ -172,12 +172,12 @@ func (r *runner) cells() []cell {
 	var out []cell
 	for _, sub := range r.subjects {
 		for _, name := range r.plan.Scenarios {
-			sc, _ := scenario.ByName(name) // Check has refused what is none
+			sc, _ := measure.ByName(name) // Check has refused what is none
 			switch {
 			case sub.call == nil:
 				out = append(out, r.cellsOf(sub, sc)...)
 			case name == "acquire":
-				out = append(out, r.cellsOf(sub, scenario.Floor(sub.call))...)
+				out = append(out, r.cellsOf(sub, measure.Floor(sub.call))...)
 			}
 		}
 	}
@@ -185,9 +185,9 @@ func (r *runner) cells() []cell {
 }
 
 // cellsOf are the cells of one subject in one scenario.
-func (r *runner) cellsOf(sub *subject, sc scenario.Scenario) []cell {
+func (r *runner) cellsOf(sub *subject, sc measure.Scenario) []cell {
 	var out []cell
-	if sc.PluginsOnly && sub.Kind != record.KindPlugin {
+	if sc.PluginsOnly && sub.Kind != results.KindPlugin {
 		return nil
 	}
 	for _, workload := range sc.Workloads(r.plan.asked()) {
@@ -213,7 +213,7 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 		return err
 	}
 	met := r.clock.Now()
-	measured, err := record.Cell{}, r.failures.down(ctx, c.subject)
+	measured, err := results.Cell{}, r.failures.down(ctx, c.subject)
 	if err == nil {
 		measured, err = c.scenario.Run(ctx, in)
 	}
@@ -252,7 +252,7 @@ func overlong(took, planned time.Duration) bool {
 // classify tells a store that refuses or does not answer from a cell in which
 // nothing happened for another reason.
 func classify(ctx context.Context, sub *subject, err error) error {
-	if errors.Is(err, scenario.ErrNothingDone) && sub.check != nil {
+	if errors.Is(err, measure.ErrNothingDone) && sub.check != nil {
 		// Callers wait for a store that is down until their time is over.
 		ctx, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
@@ -261,9 +261,9 @@ func classify(ctx context.Context, sub *subject, err error) error {
 		}
 	}
 	switch {
-	case errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrUnavailable), errors.Is(err, scenario.ErrFloor):
+	case errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrUnavailable), errors.Is(err, measure.ErrFloor):
 		return &EnvError{Backend: sub.Name, Err: at(sub.address, err)}
-	case errors.Is(err, scenario.ErrNothingDone):
+	case errors.Is(err, measure.ErrNothingDone):
 		return &InvalidError{fmt.Errorf("%s: %w", sub.Name, err)}
 	}
 	return err
@@ -274,12 +274,12 @@ func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c
 
 // input is what a cell gets in one run. Its seed depends on the plan's and on
 // the workload, not on the subject: those that are compared get the same schedule.
-func (r *runner) input(c cell, run int) scenario.Input {
+func (r *runner) input(c cell, run int) measure.Input {
 	n := max(c.Clients, c.Keys)
 	for i := len(c.subject.names); i < n; i++ {
 		c.subject.names = append(c.subject.names, fmt.Sprintf("lockbench/%d/%d", r.clock.Started().UnixNano()+c.subject.series, i))
 	}
-	return scenario.Input{
+	return measure.Input{
 		Workload: c.Workload, Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, TTL: c.subject.ttl,
 		Tick: r.plan.Tick, Server: c.subject.server,
 		Seed: r.plan.Seed + uint64(run)<<32, Rate: r.plan.Rate, Commands: c.subject.commands(),
@@ -288,13 +288,13 @@ func (r *runner) input(c cell, run int) scenario.Input {
 }
 
 // manifest describes the run before it starts.
-func (r *runner) manifest() (m record.Manifest, err error) {
-	m = record.Manifest{
+func (r *runner) manifest() (m results.Manifest, err error) {
+	m = results.Manifest{
 		Started: r.clock.Started().UTC(), Lockbench: r.plan.Version, Machine: machine(),
 		Plan: r.plan.recorded(r.backends, r.baselines), Skipped: r.skipped, Notes: r.notes,
 	}
 	if r.rendezvous != nil {
-		m.Rendezvous = &record.Rendezvous{ID: r.rendezvous.ID(), Part: r.rendezvous.Part()}
+		m.Rendezvous = &results.Rendezvous{ID: r.rendezvous.ID(), Part: r.rendezvous.Part()}
 	}
 	for _, s := range r.subjects {
 		m.Subjects = append(m.Subjects, s.Subject)

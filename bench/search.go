@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/explore"
 	"github.com/lockbench/lockbench/internal/inject"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // How often a reproducer is played, and how long it is made small.
@@ -63,7 +63,7 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 		}
 		return err
 	}
-	m, err = p.folder(ctx, m, "explore", o.Runs, func(*record.Folder) (err error) {
+	m, err = p.folder(ctx, m, "explore", o.Runs, func(*results.Folder) (err error) {
 		if p.Mode == FaultsSoak {
 			o.Length, o.Players, o.KeepGoing, o.Pool = p.Length, 1, true, soakPool
 			if p.Quick {

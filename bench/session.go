@@ -18,8 +18,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/baseline"
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/measure"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 	"github.com/lockbench/lockbench/internal/servers/memory"
@@ -84,7 +84,7 @@ func (s *session) openAll(ctx context.Context) error {
 		var dead *EnvError
 		if errors.As(err, &dead) && ctx.Err() == nil {
 			// The others may well be there.
-			s.failures.add(&subject{Subject: record.Subject{Name: d.Name, Kind: record.KindPlugin}}, "", 0, err)
+			s.failures.add(&subject{Subject: results.Subject{Name: d.Name, Kind: results.KindPlugin}}, "", 0, err)
 			continue
 		}
 		if err != nil {
@@ -133,7 +133,7 @@ func (s *session) sweep(ctx context.Context) error {
 // installed is a line in the report.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	cfg := f.config
-	var harm scenario.Server
+	var harm measure.Server
 	own := false
 	if _, target := s.plan.Targets[f.Name]; !target && cfg["address"] == "" {
 		servers, err := s.environment.start(ctx, f.Found, s.plan.keepsData(f.Name))
@@ -205,7 +205,7 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 		}
 		sub, err := s.baselineSubject(ctx, bl, cfg, of)
 		if err != nil && ctx.Err() == nil {
-			s.failures.add(&subject{Subject: record.Subject{Name: name, Kind: record.KindBaseline}}, "", 0, err)
+			s.failures.add(&subject{Subject: results.Subject{Name: name, Kind: results.KindBaseline}}, "", 0, err)
 			continue
 		}
 		if err != nil {
@@ -253,7 +253,7 @@ func (s *session) Close(ctx context.Context) error {
 		closing.Go(func() {
 			// Libraries may well complain about connections that a fault has
 			// broken; only our own plugins have to end in order.
-			if err := sub.close(ctx); err != nil && sub.Kind == record.KindPlugin {
+			if err := sub.close(ctx); err != nil && sub.Kind == results.KindPlugin {
 				errs[i] = fmt.Errorf("close %s: %w", sub.Name, err)
 			}
 		})

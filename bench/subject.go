@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/internal/baseline"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/measure"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/memory"
 )
@@ -34,7 +34,7 @@ const (
 
 // subject is one thing that is measured: a plugin, a baseline or a floor.
 type subject struct {
-	record.Subject
+	results.Subject
 	locker load.Locker                     // nil for a floor
 	call   func(ctx context.Context) error // a floor's; else nil
 	check  func(ctx context.Context) error // whether its store answers; nil for a floor
@@ -47,14 +47,14 @@ type subject struct {
 	address string
 	host    host.Spec // to start processes with; zero for a floor
 	ttl     time.Duration
-	server  scenario.Server // to be harmed; nil for none
+	server  measure.Server // to be harmed; nil for none
 }
 
 // notAcrossProcesses says which subjects, this one among them, cannot be
 // measured across processes and why; "" when it can.
 func (s *subject) notAcrossProcesses() string {
 	switch {
-	case s.Kind != record.KindPlugin:
+	case s.Kind != results.KindPlugin:
 		return "the baselines, which run in lockbench's own process,"
 	case s.Scope == string(driver.ScopeHost):
 		return s.Name + ", whose store belongs to one host process and is not seen by others,"
@@ -68,7 +68,7 @@ func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	if s.counter == nil {
 		return nil
 	}
-	if s.Kind == record.KindPlugin {
+	if s.Kind == results.KindPlugin {
 		return s.counter.Read
 	}
 	return func(ctx context.Context) (servers.Served, error) {
@@ -115,8 +115,8 @@ func (s *session) pluginSubject(b driver.Backend, d described) *subject {
 	p := b.Properties()
 	locker := load.NewCore(b, &core.Options{Logger: s.log})
 	return &subject{
-		Subject: record.Subject{
-			Name: p.Name, Kind: record.KindPlugin, Version: d.says.Version, Server: p.Server,
+		Subject: results.Subject{
+			Name: p.Name, Kind: results.KindPlugin, Version: d.says.Version, Server: p.Server,
 			Durability: p.Durability, Fencing: string(p.Fencing), Scope: string(p.Scope),
 			Reference: s.reference(p.Name),
 		},
@@ -144,8 +144,8 @@ func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg
 		return nil, &EnvError{Backend: bl.Name, Err: err}
 	}
 	return &subject{
-		Subject: record.Subject{
-			Name: bl.Name, Kind: record.KindBaseline, Version: moduleVersion(bl.Module), Server: of.Server,
+		Subject: results.Subject{
+			Name: bl.Name, Kind: results.KindBaseline, Version: moduleVersion(bl.Module), Server: of.Server,
 			Durability: of.Durability, Fencing: cmp.Or(string(bl.Fencing), of.Fencing), Scope: of.Scope, Reference: of.Reference,
 		},
 		locker:  locker,
@@ -169,7 +169,7 @@ func (s *session) pluginFloor(ctx context.Context) (*subject, error) {
 		return nil, err
 	}
 	return &subject{
-		Subject: record.Subject{Name: floorPluginCall, Kind: record.KindFloor},
+		Subject: results.Subject{Name: floorPluginCall, Kind: results.KindFloor},
 		call: func(ctx context.Context) error {
 			_, err := b.Inspect(ctx, "nobody holds this")
 			return err
@@ -185,7 +185,7 @@ func storeFloor(f *servers.Floor, cfg driver.Config) (*subject, error) {
 		return nil, &EnvError{Backend: f.Name, Err: err}
 	}
 	return &subject{
-		Subject: record.Subject{Name: f.Name, Kind: record.KindFloor},
+		Subject: results.Subject{Name: f.Name, Kind: results.KindFloor},
 		call:    call,
 		close:   func(context.Context) error { return end() },
 		address: cfg["address"],

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/scenario"
+	"github.com/lockbench/lockbench/internal/measure"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 	"github.com/lockbench/lockbench/internal/similar"
@@ -30,8 +30,8 @@ func (p Plan) checkTakeover() error {
 		}
 	}
 	for _, m := range p.Modes {
-		if !slices.Contains(scenario.Modes(), m) {
-			return usagef("%s has no mode %q%s", takeoverName, m, similar.Suggest(m, scenario.Modes()))
+		if !slices.Contains(measure.Modes(), m) {
+			return usagef("%s has no mode %q%s", takeoverName, m, similar.Suggest(m, measure.Modes()))
 		}
 	}
 	switch {
@@ -61,18 +61,18 @@ func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 
 // notPossible says why a cell of processes cannot be measured, and of what; ""
 // when it can.
-func (r *runner) notPossible(sub *subject, sc scenario.Scenario, workload scenario.Workload) string {
+func (r *runner) notPossible(sub *subject, sc measure.Scenario, workload measure.Workload) string {
 	if !sc.Processes || sub.Scope == string(driver.ScopeHost) {
 		return sub.notAcrossProcesses()
 	}
-	if sub.Kind == record.KindBaseline && r.plan.Quick {
+	if sub.Kind == results.KindBaseline && r.plan.Quick {
 		return "with --quick the baselines, whose takeovers take a TTL each,"
 	}
 	in := r.input(cell{Workload: workload, subject: sub, scenario: sc}, 0)
-	if why := scenario.NotPossible(in); why != "" {
+	if why := measure.NotPossible(in); why != "" {
 		return fmt.Sprintf("%s in mode %s, %s,", sub.Name, workload.Mode, why)
 	}
-	if sub.Kind == record.KindBaseline && r.plan.Tick > 0 {
+	if sub.Kind == results.KindBaseline && r.plan.Tick > 0 {
 		lock, err := sub.locker.Lock("tick", in.TTL)
 		if _, ok := lock.(load.Trier); err != nil || !ok {
 			return sub.Name + ", which cannot ask just once at every tick,"
@@ -99,7 +99,7 @@ func (c cell) label() string {
 // harmed is the server that may be harmed: one of several, the same all the time,
 // because one that was restarted may have no vote for a while, and with three of
 // five in that nobody could lead. It is nil without servers of ours.
-func harmed(s *servers.Set) scenario.Server {
+func harmed(s *servers.Set) measure.Server {
 	switch {
 	case len(s.All) > 0:
 		return localServer{s.All[rand.IntN(len(s.All))]}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // Class is the verdict on one backend under one fault.
@@ -74,7 +74,7 @@ type Cell struct {
 	// Violations say who and when, at most three of each rule.
 	Violations []string `json:"violations,omitempty"`
 
-	kind     record.Kind
+	kind     results.Kind
 	fencing  string
 	made     []claim.Condition
 	failures []string
@@ -83,7 +83,7 @@ type Cell struct {
 
 // Unsafe reports whether a claim of the backend is broken.
 func (c Cell) Unsafe() bool {
-	return c.Class == ClassBroken && !c.Control && c.kind == record.KindPlugin
+	return c.Class == ClassBroken && !c.Control && c.kind == results.KindPlugin
 }
 
 // Invalid names the cells of which nothing can be said, with the cause.
@@ -99,7 +99,7 @@ func (v Verdict) Invalid() []string {
 
 // Cells judges the rounds of a run, in the order in which its cells were
 // begun.
-func Cells(rounds []record.Round) []Cell {
+func Cells(rounds []results.Round) []Cell {
 	var out []*Cell
 	index := map[[2]string]*Cell{}
 	for _, r := range rounds {
@@ -123,7 +123,7 @@ func Cells(rounds []record.Round) []Cell {
 }
 
 // add judges one round.
-func (c *Cell) add(r record.Round) {
+func (c *Cell) add(r results.Round) {
 	if r.Missing != "" {
 		c.Class, c.Why = ClassNotRun, r.Missing
 		return
@@ -143,19 +143,19 @@ func (c *Cell) add(r record.Round) {
 }
 
 // ByName are leases by the number of their lock, in the order of their grants.
-func ByName(leases []record.Lease) map[int][]record.Lease {
-	of := map[int][]record.Lease{}
+func ByName(leases []results.Lease) map[int][]results.Lease {
+	of := map[int][]results.Lease{}
 	for _, l := range leases {
 		of[l.Name] = append(of[l.Name], l)
 	}
 	for _, one := range of {
-		slices.SortFunc(one, func(a, b record.Lease) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) })
+		slices.SortFunc(one, func(a, b results.Lease) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) })
 	}
 	return of
 }
 
 // sweep applies the two checks that every run has.
-func (c *Cell) sweep(r record.Round) {
+func (c *Cell) sweep(r results.Round) {
 	v := Exclusion(r)
 	for _, s := range v.Subjects {
 		c.Overlaps += s.Overlaps
@@ -168,21 +168,21 @@ func (c *Cell) sweep(r record.Round) {
 
 // Exclusion judges the leases of a round by the two checks that every run has.
 // The names in its verdict are their numbers.
-func Exclusion(r record.Round) Verdict {
+func Exclusion(r results.Round) Verdict {
 	names := make([]string, r.Names)
 	for i := range names {
 		names[i] = fmt.Sprintf("%d", i)
 	}
 	k := New()
-	k.Add(record.Section{
+	k.Add(results.Section{
 		Backend: r.Backend, Kind: r.Kind, Fencing: r.Fencing, Scenario: "safety", Mode: r.Fault, Run: r.Round, Names: names,
 	}, attempts(r))
 	return k.Verdict()
 }
 
 // attempts are the leases of a round as other scenarios have them.
-func attempts(r record.Round) []record.Attempt {
-	out := make([]record.Attempt, len(r.Leases))
+func attempts(r results.Round) []results.Attempt {
+	out := make([]results.Attempt, len(r.Leases))
 	for i := range r.Leases {
 		out[i] = r.Leases[i].Attempt()
 	}
@@ -190,7 +190,7 @@ func attempts(r record.Round) []record.Attempt {
 }
 
 // name judges the leases of one lock, in the order of their grants.
-func (c *Cell) name(r record.Round, name int, leases []record.Lease) {
+func (c *Cell) name(r results.Round, name int, leases []results.Lease) {
 	if len(leases) == 0 {
 		return
 	}
@@ -220,7 +220,7 @@ func (c *Cell) name(r record.Round, name int, leases []record.Lease) {
 }
 
 // handover judges a grant and the one that follows it.
-func (c *Cell) handover(r record.Round, first, next record.Lease) {
+func (c *Cell) handover(r results.Round, first, next results.Lease) {
 	if first.ReleaseNs == 0 || first.ReleaseNs > next.GrantedNs {
 		c.Belief = max(c.Belief, first.ValidNs-next.GrantedNs)
 	}
@@ -240,11 +240,11 @@ func (c *Cell) handover(r record.Round, first, next record.Lease) {
 }
 
 // windows measures how long nobody could have the lock.
-func (c *Cell) windows(r record.Round, leases []record.Lease) {
+func (c *Cell) windows(r results.Round, leases []results.Lease) {
 	if r.InjectedNs == 0 {
 		return
 	}
-	lost := slices.ContainsFunc(leases, func(l record.Lease) bool {
+	lost := slices.ContainsFunc(leases, func(l results.Lease) bool {
 		return l.GrantedNs < r.InjectedNs && l.ReleaseNs == 0
 	})
 	for _, l := range leases {
@@ -262,7 +262,7 @@ func (c *Cell) windows(r record.Round, leases []record.Lease) {
 // suspects names the first two grants that follow each other without an end
 // between them that anybody knows of; of a history that is wrong in another
 // way, the first and the last.
-func (c *Cell) suspects(leases []record.Lease) string {
+func (c *Cell) suspects(leases []results.Lease) string {
 	first, next := leases[0], leases[len(leases)-1]
 	for i := 1; i < len(leases); i++ {
 		a, b := leases[i-1], leases[i]
@@ -275,7 +275,7 @@ func (c *Cell) suspects(leases []record.Lease) string {
 		first.Host, first.Token, at(first.GrantedNs), next.Host, next.Token, at(next.GrantedNs))
 }
 
-func (c *Cell) violation(r record.Round, rule claim.Rule, name int, what string) {
+func (c *Cell) violation(r results.Round, rule claim.Rule, name int, what string) {
 	c.keep(rule, fmt.Sprintf("%s: %s under %s, round %d, lock %d: %s", rule, r.Backend, r.Fault, r.Round, name, what))
 }
 

@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 const ms = int64(time.Millisecond)
 
 // lease is a grant of lock 0 to a host, with times in milliseconds. It was
 // lost at done, or released from release on, whichever is not 0.
-func lease(host int, token uint64, asked, granted, valid, done, release int64, renewals ...int64) record.Lease {
-	l := record.Lease{
+func lease(host int, token uint64, asked, granted, valid, done, release int64, renewals ...int64) results.Lease {
+	l := results.Lease{
 		Host: host, Token: token, AskedNs: asked * ms, GrantedNs: granted * ms, ValidNs: valid * ms,
 		DoneNs: done * ms, ReleaseNs: release * ms,
 	}
@@ -32,9 +32,9 @@ func lease(host int, token uint64, asked, granted, valid, done, release int64, r
 	return l
 }
 
-func round(fault string, leases ...record.Lease) record.Round {
-	r := record.Round{
-		Backend: "redis", Kind: record.KindPlugin, Fencing: "durable", Fault: fault, Round: 1, Names: 1, Hits: 1,
+func round(fault string, leases ...results.Lease) results.Round {
+	r := results.Round{
+		Backend: "redis", Kind: results.KindPlugin, Fencing: "durable", Fault: fault, Round: 1, Names: 1, Hits: 1,
 		TTLms: 2000, InjectedNs: 1000 * ms, HealedNs: 4000 * ms, Leases: leases,
 	}
 	if fault == "clock-forward" {
@@ -43,18 +43,18 @@ func round(fault string, leases ...record.Lease) record.Round {
 	return r
 }
 
-func write(token uint64, guarded, refused bool, sent int64) record.Write {
-	return record.Write{Token: token, Guarded: guarded, Refused: refused, Resource: "file", SentNs: sent * ms, DoneNs: (sent + 1) * ms}
+func write(token uint64, guarded, refused bool, sent int64) results.Write {
+	return results.Write{Token: token, Guarded: guarded, Refused: refused, Resource: "file", SentNs: sent * ms, DoneNs: (sent + 1) * ms}
 }
 
 func TestCells(t *testing.T) {
-	frozen := []record.Halt{{Host: 0, Why: record.HaltFrozen, From: 1000 * ms, To: 4000 * ms}}
-	killed := []record.Halt{{Host: 0, Why: record.HaltKilled, From: 1000 * ms}}
+	frozen := []results.Halt{{Host: 0, Why: results.HaltFrozen, From: 1000 * ms, To: 4000 * ms}}
+	killed := []results.Halt{{Host: 0, Why: results.HaltKilled, From: 1000 * ms}}
 	for _, tt := range []struct {
 		name   string
-		round  record.Round
-		halts  []record.Halt
-		writes []record.Write
+		round  results.Round
+		halts  []results.Halt
+		writes []results.Write
 		class  Class
 		rule   claim.Rule // of the first violation
 	}{
@@ -67,11 +67,11 @@ func TestCells(t *testing.T) {
 		{"released for a killed host", round("kill-host", lease(0, 1, 0, 2, 2, 0, 0), lease(1, 2, 50, 1010, 1500, 0, 1600)), killed, nil, ClassHeld, ""},
 		{"told too late", round("partition-holder", lease(0, 1, 0, 2, 1980, 2100, 0), lease(1, 2, 50, 2003, 3000, 0, 3100)), nil, nil, ClassBroken, claim.Signal},
 		{"not told, but it had no time to run", round("partition-holder", lease(0, 1, 0, 2, 1980, 2100, 0), lease(1, 2, 50, 2003, 3000, 0, 3100)),
-			[]record.Halt{{Host: 0, Why: record.HaltStarved, From: 1990 * ms, To: 2099 * ms}}, nil, ClassHeld, ""},
+			[]results.Halt{{Host: 0, Why: results.HaltStarved, From: 1990 * ms, To: 2099 * ms}}, nil, ClassHeld, ""},
 		{"a late write is let through", round("freeze-host", lease(0, 1, 0, 2, 990, 4001, 0, 700), lease(1, 2, 50, 2705, 4300, 0, 5000)), frozen,
-			[]record.Write{write(1, true, false, 10), write(2, true, false, 2710), write(1, true, false, 4001)}, ClassBroken, claim.Effect},
+			[]results.Write{write(1, true, false, 10), write(2, true, false, 2710), write(1, true, false, 4001)}, ClassBroken, claim.Effect},
 		{"a late write is refused", round("freeze-host", lease(0, 1, 0, 2, 990, 4001, 0, 700), lease(1, 2, 50, 2705, 4300, 0, 5000)), frozen,
-			[]record.Write{write(1, true, false, 10), write(2, true, false, 2710), write(1, true, true, 4001)}, ClassHeld, ""},
+			[]results.Write{write(1, true, false, 10), write(2, true, false, 2710), write(1, true, true, 4001)}, ClassHeld, ""},
 		{"documented, and the tokens rise", round("clock-forward", lease(0, 1, 0, 2, 1200, 1201, 0), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassToken, claim.Overlap},
 		{"documented, and the old holder releases", round("clock-forward", lease(0, 1, 0, 2, 1200, 0, 1201), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassToken, claim.Overlap},
 		{"documented, but the token falls", round("clock-forward", lease(0, 3, 0, 2, 1200, 1201, 0), lease(1, 2, 1000, 1005, 1500, 0, 1600)), nil, nil, ClassBroken, claim.Token},
@@ -80,7 +80,7 @@ func TestCells(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.round.Halts, tt.round.Writes = tt.halts, tt.writes
-			c := Cells([]record.Round{tt.round})[0]
+			c := Cells([]results.Round{tt.round})[0]
 			if c.Class != tt.class || c.Unsafe() != (tt.class == ClassBroken) {
 				t.Errorf("%+v, want %q", c, tt.class)
 			}
@@ -94,11 +94,11 @@ func TestCells(t *testing.T) {
 func TestCellCounts(t *testing.T) {
 	r := round("black-hole", lease(0, 1, 0, 2, 1900, 1978, 0), lease(1, 2, 50, 2003, 4300, 0, 4400))
 	r.Keeps = true
-	r.Writes = []record.Write{
+	r.Writes = []results.Write{
 		write(1, true, false, 10), write(1, false, false, 12), write(2, true, false, 2010), write(2, false, false, 2012),
 		write(1, true, true, 2100), write(1, false, false, 2102),
 	}
-	c := Cells([]record.Round{r, r})[0]
+	c := Cells([]results.Round{r, r})[0]
 	if c.Rounds != 2 || c.Grants != 4 || c.FalseLosses != 2 || c.Margins != 2 || c.Margin != 25*ms || c.Unavailable != 1003*ms {
 		t.Errorf("%+v", c)
 	}
@@ -110,7 +110,7 @@ func TestCellCounts(t *testing.T) {
 // TestAvailabilityIsJudged: a long lease that is lost, and a free lock that is
 // granted late, break a claim of their own.
 func TestAvailabilityIsJudged(t *testing.T) {
-	back := func(leases ...record.Lease) record.Round {
+	back := func(leases ...results.Lease) results.Round {
 		r := round("demotion", leases...)
 		r.Keeps, r.TTLms, r.BackNs = true, 10_000, 2500*ms
 		return r
@@ -119,7 +119,7 @@ func TestAvailabilityIsJudged(t *testing.T) {
 	unanswered.ReleasedNs = 0
 	for _, tt := range []struct {
 		name     string
-		round    record.Round
+		round    results.Round
 		starved  int64 // from when to 3500 ms host 1 does not run; 0 for not
 		short    bool
 		unserved int
@@ -139,9 +139,9 @@ func TestAvailabilityIsJudged(t *testing.T) {
 				tt.round.TTLms = 2000
 			}
 			if tt.starved > 0 {
-				tt.round.Halts = []record.Halt{{Host: 1, Why: record.HaltStarved, From: tt.starved * ms, To: 3500 * ms}}
+				tt.round.Halts = []results.Halt{{Host: 1, Why: results.HaltStarved, From: tt.starved * ms, To: 3500 * ms}}
 			}
-			c := Cells([]record.Round{tt.round})[0]
+			c := Cells([]results.Round{tt.round})[0]
 			want := ClassHeld
 			if tt.unserved > 0 {
 				want = ClassBroken
@@ -156,11 +156,11 @@ func TestAvailabilityIsJudged(t *testing.T) {
 func TestControlsJudgeNobody(t *testing.T) {
 	r := round("freeze-host", lease(0, 1, 0, 2, 4001, 4002, 0), lease(1, 2, 50, 100, 4300, 0, 5000))
 	r.Control = true
-	if c := Cells([]record.Round{r})[0]; c.Class != ClassBroken || c.Unsafe() {
+	if c := Cells([]results.Round{r})[0]; c.Class != ClassBroken || c.Unsafe() {
 		t.Errorf("%+v", c)
 	}
-	missing := record.Round{Backend: "etcd", Fault: "clock-back", Missing: "no clock"}
-	if c := Cells([]record.Round{missing})[0]; c.Class != ClassNotRun || c.Why != "no clock" {
+	missing := results.Round{Backend: "etcd", Fault: "clock-back", Missing: "no clock"}
+	if c := Cells([]results.Round{missing})[0]; c.Class != ClassNotRun || c.Why != "no clock" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -169,16 +169,16 @@ func TestControlsJudgeNobody(t *testing.T) {
 // stands in it, and one that is cut by what is left.
 func TestFolderEditedByHand(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	f, err := record.Create(dir, record.Manifest{})
+	f, err := results.Create(dir, results.Manifest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := round("freeze-host", lease(0, 1, 0, 2, 990, 4001, 0, 700), lease(1, 2, 50, 2705, 4300, 0, 5000))
-	r.Halts = []record.Halt{{Host: 0, Why: record.HaltFrozen, From: 1000 * ms, To: 4000 * ms}}
+	r.Halts = []results.Halt{{Host: 0, Why: results.HaltFrozen, From: 1000 * ms, To: 4000 * ms}}
 	if err := f.AddRound(r); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Close(record.StateDone); err != nil {
+	if err := f.Close(results.StateDone); err != nil {
 		t.Fatal(err)
 	}
 	judge := func() Verdict {
@@ -192,7 +192,7 @@ func TestFolderEditedByHand(t *testing.T) {
 	if v := judge(); v.Unsafe() != 0 || v.Granted() != 2 || v.Cells[0].Class != ClassHeld {
 		t.Fatalf("%+v", v)
 	}
-	path := filepath.Join(dir, record.RoundsFile)
+	path := filepath.Join(dir, results.RoundsFile)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -222,7 +222,7 @@ func FuzzRounds(f *testing.F) {
 	f.Add(b)
 	f.Add([]byte(`{"names":3,"leases":[{"name":-1},{"name":7,"token":1}],"writes":[{"name":9}]}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		rounds, _ := record.ParseRounds(bytes.NewReader(line)) // what can be read of it
+		rounds, _ := results.ParseRounds(bytes.NewReader(line)) // what can be read of it
 		for _, r := range rounds {
 			if len(r.Leases) > 20 {
 				return // the search for an order may take its time

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // keep bounds how many violations of each rule by one subject are kept with
@@ -31,8 +31,8 @@ type Violation struct {
 	Name     string
 	Scenario string
 	Run      int // of Second
-	First    record.Attempt
-	Second   record.Attempt
+	First    results.Attempt
+	Second   results.Attempt
 }
 
 // String says in one line who did what and when.
@@ -46,9 +46,9 @@ func (v Violation) String() string {
 		v.First.Client, describe(v.First), v.Second.Client, describe(v.Second))
 }
 
-func describe(a record.Attempt) string {
+func describe(a results.Attempt) string {
 	until := "until the end"
-	if a.End != record.EndOpen {
+	if a.End != results.EndOpen {
 		until = "until " + at(a.Ended)
 	}
 	return fmt.Sprintf("asked at %s, held from %s %s with token %d", at(a.Asked), at(a.Answered), until, a.Token)
@@ -59,7 +59,7 @@ func at(ns int64) string { return time.Duration(ns).String() }
 // Subject sums up what was seen of one subject.
 type Subject struct {
 	Backend string
-	Kind    record.Kind
+	Kind    results.Kind
 	Fencing string
 	// Attempts are all; the others are those of each outcome.
 	Attempts, Granted, Refused, Cancelled, Failed int
@@ -95,7 +95,7 @@ func (v Verdict) Granted() int {
 func (v Verdict) Unsafe() int {
 	n := 0
 	for _, s := range v.Subjects {
-		if s.Kind == record.KindPlugin {
+		if s.Kind == results.KindPlugin {
 			n += s.Overlaps + s.Tokens
 		}
 	}
@@ -118,8 +118,8 @@ type nameKey struct{ backend, name string }
 
 // nameState is what later sections are compared with.
 type nameState struct {
-	lastEnd  record.Attempt // of the grants so far, the one that ended last
-	maxToken record.Attempt // of the grants so far, the one with the highest token
+	lastEnd  results.Attempt // of the grants so far, the one that ended last
+	maxToken results.Attempt // of the grants so far, the one with the highest token
 	any      bool
 }
 
@@ -130,16 +130,16 @@ func New() *Checker {
 
 // Add judges one section, in O(n log n) of its attempts. Sections of one
 // subject are added in the order of their times.
-func (c *Checker) Add(s record.Section, attempts []record.Attempt) {
+func (c *Checker) Add(s results.Section, attempts []results.Attempt) {
 	sub := c.subjects[s.Backend]
 	if sub == nil {
 		sub = &Subject{Backend: s.Backend, Kind: s.Kind, Fencing: s.Fencing}
 		c.subjects[s.Backend] = sub
 	}
-	grants := make([][]record.Attempt, len(s.Names))
+	grants := make([][]results.Attempt, len(s.Names))
 	for _, a := range attempts {
 		sub.count(a)
-		if a.Outcome == record.Granted && a.Name >= 0 && int(a.Name) < len(s.Names) {
+		if a.Outcome == results.Granted && a.Name >= 0 && int(a.Name) < len(s.Names) {
 			grants[a.Name] = append(grants[a.Name], a)
 		}
 	}
@@ -153,7 +153,7 @@ func (c *Checker) Add(s record.Section, attempts []record.Attempt) {
 			st = &nameState{}
 			c.names[key] = st
 		}
-		report := func(rule claim.Rule, first, second record.Attempt) {
+		report := func(rule claim.Rule, first, second results.Attempt) {
 			c.report(sub, Violation{Rule: rule, Backend: s.Backend, Name: s.Names[i], Scenario: s.Scenario, Run: s.Run, First: first, Second: second})
 		}
 		if s.Fencing != "none" {
@@ -164,14 +164,14 @@ func (c *Checker) Add(s record.Section, attempts []record.Attempt) {
 	}
 }
 
-func (s *Subject) count(a record.Attempt) {
+func (s *Subject) count(a results.Attempt) {
 	s.Attempts++
 	switch a.Outcome {
-	case record.Granted:
+	case results.Granted:
 		s.Granted++
-	case record.Refused:
+	case results.Refused:
 		s.Refused++
-	case record.Cancelled:
+	case results.Cancelled:
 		s.Cancelled++
 	default:
 		s.Failed++
@@ -201,21 +201,21 @@ func (c *Checker) Verdict() Verdict {
 // Dir judges the folder dir. Events that end early are judged up to the cut,
 // and Verdict.Truncated says so.
 func Dir(dir string) (Verdict, error) {
-	f, err := os.Open(filepath.Join(dir, record.EventsFile))
+	f, err := os.Open(filepath.Join(dir, results.EventsFile))
 	if err != nil {
 		return Verdict{}, err
 	}
 	defer f.Close()
 	c := New()
-	err = record.ReadEvents(f, func(s record.Section, a []record.Attempt) error {
+	err = results.ReadEvents(f, func(s results.Section, a []results.Attempt) error {
 		c.Add(s, a)
 		return nil
 	})
 	v := c.Verdict()
-	rounds, roundsErr := record.ReadRounds(dir)
+	rounds, roundsErr := results.ReadRounds(dir)
 	v.Cells = Cells(rounds)
 	err = errors.Join(err, roundsErr)
-	if errors.Is(err, record.ErrTruncated) {
+	if errors.Is(err, results.ErrTruncated) {
 		v.Truncated, err = err, nil
 	}
 	return v, err

@@ -8,23 +8,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
-var section = record.Section{
-	Backend: "redis", Kind: record.KindPlugin, Fencing: "durable", Scenario: "acquire", Run: 1, Names: []string{"a", "b"},
+var section = results.Section{
+	Backend: "redis", Kind: results.KindPlugin, Fencing: "durable", Scenario: "acquire", Run: 1, Names: []string{"a", "b"},
 }
 
 // held is a grant that was asked, answered, ended at the given times.
-func held(client int32, name int32, asked, answered, ended int64, token uint64) record.Attempt {
-	return record.Attempt{
+func held(client int32, name int32, asked, answered, ended int64, token uint64) results.Attempt {
+	return results.Attempt{
 		Client: client, Name: name, Asked: asked, Answered: answered, Ended: ended, Done: ended + 1,
-		Token: token, Outcome: record.Granted, End: record.EndReleased,
+		Token: token, Outcome: results.Granted, End: results.EndReleased,
 	}
 }
 
-func open(a record.Attempt) record.Attempt {
-	a.End, a.Ended, a.Done = record.EndOpen, 0, 0
+func open(a results.Attempt) results.Attempt {
+	a.End, a.Ended, a.Done = results.EndOpen, 0, 0
 	return a
 }
 
@@ -33,40 +33,40 @@ func TestPlanted(t *testing.T) {
 	none.Fencing = "none"
 	for _, tt := range []struct {
 		name             string
-		section          record.Section
-		attempts         []record.Attempt
+		section          results.Section
+		attempts         []results.Attempt
 		overlaps, tokens int
 	}{
-		{"one after the other", section, []record.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 21, 30, 40, 2)}, 0, 0},
-		{"a waiter", section, []record.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 5, 25, 40, 2)}, 0, 0},
-		{"granted as the release is sent", section, []record.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 5, 20, 40, 2)}, 0, 0},
-		{"other names", section, []record.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 1, 0, 10, 20, 1)}, 0, 0},
-		{"two holders", section, []record.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 5, 19, 40, 2)}, 1, 0},
-		{"one within the other", section, []record.Attempt{held(0, 0, 0, 10, 100, 1), held(1, 0, 5, 19, 40, 2)}, 1, 0},
-		{"long holder, third one overlaps too", section, []record.Attempt{
+		{"one after the other", section, []results.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 21, 30, 40, 2)}, 0, 0},
+		{"a waiter", section, []results.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 5, 25, 40, 2)}, 0, 0},
+		{"granted as the release is sent", section, []results.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 5, 20, 40, 2)}, 0, 0},
+		{"other names", section, []results.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 1, 0, 10, 20, 1)}, 0, 0},
+		{"two holders", section, []results.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 5, 19, 40, 2)}, 1, 0},
+		{"one within the other", section, []results.Attempt{held(0, 0, 0, 10, 100, 1), held(1, 0, 5, 19, 40, 2)}, 1, 0},
+		{"long holder, third one overlaps too", section, []results.Attempt{
 			held(0, 0, 0, 10, 100, 1), held(1, 0, 11, 19, 40, 2), held(2, 0, 50, 60, 70, 3)}, 2, 0},
-		{"recorded in another order", section, []record.Attempt{held(1, 0, 5, 19, 40, 2), held(0, 0, 0, 10, 20, 1)}, 1, 0},
-		{"nothing is known of an open end", section, []record.Attempt{open(held(0, 0, 0, 10, 0, 1)), held(1, 0, 15, 19, 40, 2)}, 0, 0},
-		{"granted within a lease", section, []record.Attempt{held(0, 0, 0, 10, 100, 1), open(held(1, 0, 15, 19, 0, 2))}, 1, 0},
-		{"token falls", section, []record.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 6)}, 0, 1},
-		{"token repeats", section, []record.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 7)}, 0, 1},
-		{"token repeats for a waiter", section, []record.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 5, 30, 40, 7)}, 0, 1},
-		{"a lost grant is handed over after a later one", section, []record.Attempt{
+		{"recorded in another order", section, []results.Attempt{held(1, 0, 5, 19, 40, 2), held(0, 0, 0, 10, 20, 1)}, 1, 0},
+		{"nothing is known of an open end", section, []results.Attempt{open(held(0, 0, 0, 10, 0, 1)), held(1, 0, 15, 19, 40, 2)}, 0, 0},
+		{"granted within a lease", section, []results.Attempt{held(0, 0, 0, 10, 100, 1), open(held(1, 0, 15, 19, 0, 2))}, 1, 0},
+		{"token falls", section, []results.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 6)}, 0, 1},
+		{"token repeats", section, []results.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 7)}, 0, 1},
+		{"token repeats for a waiter", section, []results.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 5, 30, 40, 7)}, 0, 1},
+		{"a lost grant is handed over after a later one", section, []results.Attempt{
 			held(0, 0, 0, 10, 20, 7<<10), held(1, 0, 21, 30, 40, 8<<10), held(0, 0, 41, 50, 60, 7<<10+1),
 		}, 0, 0},
-		{"token falls in a hand-over", section, []record.Attempt{
+		{"token falls in a hand-over", section, []results.Attempt{
 			held(0, 0, 0, 10, 20, 7<<10), held(0, 0, 21, 30, 40, 7<<10+2), held(0, 0, 41, 50, 60, 7<<10+1),
 		}, 0, 1},
-		{"token falls below that of a hand-over", section, []record.Attempt{
+		{"token falls below that of a hand-over", section, []results.Attempt{
 			held(0, 0, 0, 10, 20, 7<<10), held(0, 0, 21, 30, 40, 7<<10+2), held(1, 0, 41, 50, 60, 6<<10),
 		}, 0, 1},
-		{"token falls, not next to each other", section, []record.Attempt{
+		{"token falls, not next to each other", section, []results.Attempt{
 			held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 9), held(0, 0, 41, 50, 60, 8)}, 0, 1},
-		{"token zero where tokens are claimed", section, []record.Attempt{held(0, 0, 0, 10, 20, 0), held(1, 0, 21, 30, 40, 0)}, 0, 1},
-		{"no tokens claimed", none, []record.Attempt{held(0, 0, 0, 10, 20, 0), held(1, 0, 21, 30, 40, 0)}, 0, 0},
-		{"no tokens claimed, two holders", none, []record.Attempt{held(0, 0, 0, 10, 20, 0), held(1, 0, 11, 19, 40, 0)}, 1, 0},
-		{"refusals hold nothing", section, []record.Attempt{
-			held(0, 0, 0, 10, 20, 1), {Client: 1, Asked: 11, Answered: 12, Outcome: record.Refused}}, 0, 0},
+		{"token zero where tokens are claimed", section, []results.Attempt{held(0, 0, 0, 10, 20, 0), held(1, 0, 21, 30, 40, 0)}, 0, 1},
+		{"no tokens claimed", none, []results.Attempt{held(0, 0, 0, 10, 20, 0), held(1, 0, 21, 30, 40, 0)}, 0, 0},
+		{"no tokens claimed, two holders", none, []results.Attempt{held(0, 0, 0, 10, 20, 0), held(1, 0, 11, 19, 40, 0)}, 1, 0},
+		{"refusals hold nothing", section, []results.Attempt{
+			held(0, 0, 0, 10, 20, 1), {Client: 1, Asked: 11, Answered: 12, Outcome: results.Refused}}, 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := New()
@@ -85,8 +85,8 @@ func TestPlanted(t *testing.T) {
 // TestAcrossSections plants a violation between two cells.
 func TestAcrossSections(t *testing.T) {
 	c := New()
-	c.Add(section, []record.Attempt{held(0, 0, 0, 10, 100, 7)})
-	c.Add(section, []record.Attempt{held(1, 0, 50, 60, 70, 5)})
+	c.Add(section, []results.Attempt{held(0, 0, 0, 10, 100, 7)})
+	c.Add(section, []results.Attempt{held(1, 0, 50, 60, 70, 5)})
 	if got := c.Verdict().Subjects[0]; got.Overlaps != 1 || got.Tokens != 1 {
 		t.Errorf("%+v, want one of each", got)
 	}
@@ -94,7 +94,7 @@ func TestAcrossSections(t *testing.T) {
 
 func TestViolationNamesBoth(t *testing.T) {
 	c := New()
-	c.Add(section, []record.Attempt{held(3, 1, 0, 10_000, 20_000, 41), held(5, 1, 5_000, 15_000, 40_000, 42)})
+	c.Add(section, []results.Attempt{held(3, 1, 0, 10_000, 20_000, 41), held(5, 1, 5_000, 15_000, 40_000, 42)})
 	text := c.Verdict().Violations[0].String()
 	for _, want := range []string{"overlap", "redis", `"b"`, "acquire run 1", "caller 3", "caller 5", "10µs", "15µs", "token 41", "token 42"} {
 		if !strings.Contains(text, want) {
@@ -105,9 +105,9 @@ func TestViolationNamesBoth(t *testing.T) {
 
 func TestBaselinesAreShownNotCounted(t *testing.T) {
 	s := section
-	s.Backend, s.Kind = "redislock", record.KindBaseline
+	s.Backend, s.Kind = "redislock", results.KindBaseline
 	c := New()
-	c.Add(s, []record.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 5, 19, 40, 2)})
+	c.Add(s, []results.Attempt{held(0, 0, 0, 10, 20, 1), held(1, 0, 5, 19, 40, 2)})
 	if v := c.Verdict(); v.Unsafe() != 0 || len(v.Violations) != 1 {
 		t.Errorf("Unsafe %d, %d violations; want 0, 1", v.Unsafe(), len(v.Violations))
 	}
@@ -119,7 +119,7 @@ func TestAgainstPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	var unsafe int
 	for range 3000 {
-		var attempts []record.Attempt
+		var attempts []results.Attempt
 		for range 2 + r.IntN(6) {
 			asked := r.Int64N(60)
 			answered := asked + 1 + r.Int64N(10)
@@ -141,7 +141,7 @@ func TestAgainstPairs(t *testing.T) {
 	}
 }
 
-func pairs(attempts []record.Attempt) (overlap, token bool) {
+func pairs(attempts []results.Attempt) (overlap, token bool) {
 	for i, a := range attempts {
 		for j, b := range attempts {
 			if i == j {
@@ -156,22 +156,22 @@ func pairs(attempts []record.Attempt) (overlap, token bool) {
 
 func TestDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
-	f, err := record.Create(dir, record.Manifest{Started: time.Now()})
+	f, err := results.Create(dir, results.Manifest{Started: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cell := record.Cell{Section: section, Attempts: []record.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 7)}}
+	cell := results.Cell{Section: section, Attempts: []results.Attempt{held(0, 0, 0, 10, 20, 7), held(1, 0, 21, 30, 40, 7)}}
 	if err := f.Add(cell); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Close(record.StateDone); err != nil {
+	if err := f.Close(results.StateDone); err != nil {
 		t.Fatal(err)
 	}
 	v, err := Dir(dir)
 	if err != nil || v.Truncated != nil || v.Unsafe() != 1 || v.Granted() != 2 {
 		t.Errorf("%+v %v", v, err)
 	}
-	path := filepath.Join(dir, record.EventsFile)
+	path := filepath.Join(dir, results.EventsFile)
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)

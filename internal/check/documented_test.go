@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/internal/fault"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
@@ -35,7 +35,7 @@ func TestDoubleGrantsAreJudged(t *testing.T) {
 			if want == "" {
 				want = ClassBroken
 			}
-			if got := Cells([]record.Round{twoHolders(backend, f)})[0]; got.Class != want {
+			if got := Cells([]results.Round{twoHolders(backend, f)})[0]; got.Class != want {
 				t.Errorf("%s under %s: %s, want %s", backend, f.Name, got.Class, want)
 			}
 		}
@@ -44,16 +44,16 @@ func TestDoubleGrantsAreJudged(t *testing.T) {
 
 // twoHolders is a round in which the store forgets a grant when the fault
 // is injected.
-func twoHolders(backend string, f fault.Fault) record.Round {
+func twoHolders(backend string, f fault.Fault) results.Round {
 	const ms = 1_000_000
 	fencing := "durable"
 	if f.Config["fencing"] == "none" {
 		fencing = "none"
 	}
-	return record.Round{
-		Backend: backend, Kind: record.KindPlugin, Fencing: fencing, Fault: f.Name, Conditions: f.Produces, Round: 1, Names: 1, Hits: 1,
+	return results.Round{
+		Backend: backend, Kind: results.KindPlugin, Fencing: fencing, Fault: f.Name, Conditions: f.Produces, Round: 1, Names: 1, Hits: 1,
 		TTLms: 2000, InjectedNs: 1000 * ms, HealedNs: 4000 * ms,
-		Leases: []record.Lease{
+		Leases: []results.Lease{
 			{Host: 0, Token: 1, GrantedNs: 2 * ms, ValidNs: 1200 * ms, DoneNs: 1201 * ms},
 			{Host: 1, Token: 2, AskedNs: 1000 * ms, GrantedNs: 1005 * ms, ValidNs: 1500 * ms, ReleaseNs: 1600 * ms, ReleasedNs: 1602 * ms},
 		},

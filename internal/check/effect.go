@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // resourceKey is one thing that was written to.
@@ -17,8 +17,8 @@ type resourceKey struct {
 // token, had come back. Of the bare twin the order is judged by the same
 // writes, since their holders write to both. O(n^2) for each lock, whose
 // writes of one round are few.
-func (c *Cell) effects(r record.Round) {
-	things := map[resourceKey][]record.Write{}
+func (c *Cell) effects(r results.Round) {
+	things := map[resourceKey][]results.Write{}
 	for _, w := range r.Writes {
 		key := resourceKey{w.Name, w.Guarded}
 		things[key] = append(things[key], w)
@@ -44,11 +44,11 @@ func (c *Cell) effects(r record.Round) {
 
 // newest finds an accepted write with a higher token that was back before w
 // was sent.
-func newest(of []record.Write, w record.Write) (record.Write, bool) {
+func newest(of []results.Write, w results.Write) (results.Write, bool) {
 	for _, other := range of {
 		if other.Token > w.Token && !other.Refused && other.DoneNs < w.SentNs {
 			return other, true
 		}
 	}
-	return record.Write{}, false
+	return results.Write{}, false
 }

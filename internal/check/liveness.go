@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // longTTL is that of leases of which none may be lost for want of time.
@@ -13,7 +13,7 @@ const longTTL = 10 * time.Second
 
 // keeps judges a lease under a fault to which none should be lost. One that was
 // granted in an outage is not promised to outlast it.
-func (c *Cell) keeps(r record.Round, l record.Lease) {
+func (c *Cell) keeps(r results.Round, l results.Lease) {
 	inOutage := l.GrantedNs > r.InjectedNs && l.GrantedNs < r.BackNs
 	if !r.Keeps || inOutage || l.DoneNs == 0 || l.ReleaseNs != 0 {
 		return
@@ -27,7 +27,7 @@ func (c *Cell) keeps(r record.Round, l record.Lease) {
 
 // prompt judges one of the grants of a lock, for which somebody waits from the
 // injection on: once the store is back whoever waits gets what is free.
-func (c *Cell) prompt(r record.Round, leases []record.Lease, i int) {
+func (c *Cell) prompt(r results.Round, leases []results.Lease, i int) {
 	l, free := leases[i], r.BackNs
 	if free == 0 || l.GrantedNs < r.InjectedNs {
 		return
@@ -50,10 +50,10 @@ func (c *Cell) prompt(r record.Round, leases []record.Lease, i int) {
 	}
 }
 
-func ttlOf(r record.Round) time.Duration { return time.Duration(r.TTLms) * time.Millisecond }
+func ttlOf(r results.Round) time.Duration { return time.Duration(r.TTLms) * time.Millisecond }
 
 // starved is for how long a host could not run between two moments.
-func starved(halts []record.Halt, host int, from, to int64) int64 {
+func starved(halts []results.Halt, host int, from, to int64) int64 {
 	sum := int64(0)
 	for _, h := range halts {
 		if h.Host == host && h.To > 0 {

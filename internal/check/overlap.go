@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // checkOverlap sweeps over the grants of one name by the time at which they
 // came back, and compares each with the one that lasts longest so far.
-func checkOverlap(st *nameState, grants []record.Attempt, report func(claim.Rule, record.Attempt, record.Attempt)) {
-	slices.SortFunc(grants, func(a, b record.Attempt) int { return cmp.Compare(a.Answered, b.Answered) })
+func checkOverlap(st *nameState, grants []results.Attempt, report func(claim.Rule, results.Attempt, results.Attempt)) {
+	slices.SortFunc(grants, func(a, b results.Attempt) int { return cmp.Compare(a.Answered, b.Answered) })
 	last, any := st.lastEnd, st.any
 	for _, g := range grants {
 		if any && g.Answered < heldUntil(last) && last.Answered < heldUntil(g) {
@@ -26,8 +26,8 @@ func checkOverlap(st *nameState, grants []record.Attempt, report func(claim.Rule
 
 // heldUntil is when the holder ceased to act as one. Of a lease whose end was
 // not seen nothing is known but that it was held when it came back.
-func heldUntil(a record.Attempt) int64 {
-	if a.End == record.EndOpen {
+func heldUntil(a results.Attempt) int64 {
+	if a.End == results.EndOpen {
 		return a.Answered
 	}
 	return a.Ended

@@ -7,7 +7,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/host"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -129,7 +129,7 @@ func (j *judge) setting(name int) claim.Setting {
 }
 
 // freeAt is when a lease was over for everybody.
-func (j *judge) freeAt(l record.Lease) int64 {
+func (j *judge) freeAt(l results.Lease) int64 {
 	switch {
 	case l.ReleasedNs > 0:
 		return l.ReleasedNs

@@ -7,12 +7,12 @@ import (
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/host"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // leases are those of all hosts by name, in the order of their grants.
-func (j *judge) leases() map[int][]record.Lease {
-	var all []record.Lease
+func (j *judge) leases() map[int][]results.Lease {
+	var all []results.Lease
 	for _, seen := range j.h.Seen {
 		all = append(all, seen.Leases...)
 	}
@@ -22,7 +22,7 @@ func (j *judge) leases() map[int][]record.Lease {
 // exclusion judges that nobody is granted what another one has, and that tokens
 // rise.
 func (j *judge) exclusion() {
-	round := record.Round{Backend: j.backend.Name, Kind: record.KindPlugin, Fencing: j.backend.Fencing, Names: j.h.names()}
+	round := results.Round{Backend: j.backend.Name, Kind: results.KindPlugin, Fencing: j.backend.Fencing, Names: j.h.names()}
 	for name, leases := range j.leases() {
 		j.out.grants += len(leases)
 		round.Leases = append(round.Leases, leases...)

@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/internal/baseline"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 const (
@@ -43,7 +43,7 @@ type agent struct {
 	resigned chan struct{} // closed and replaced when holders are to release
 	leases   map[int64]load.Lease
 	cancel   map[int64]context.CancelFunc
-	attempts []record.Attempt // of the last cycles
+	attempts []results.Attempt // of the last cycles
 
 	served  atomic.Bool  // the present client was granted a lock
 	asking  atomic.Int64 // callers of workloads that ask for a lock
@@ -208,6 +208,6 @@ func (a *agent) note(e core.Event) {
 func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	a.sendPlugin()
 	if stall != nil {
-		a.send(note{Halt: &record.Halt{Host: a.spec.Host, Why: record.HaltStarved, From: a.clock.Of(stall.From), To: a.clock.Of(stall.To)}})
+		a.send(note{Halt: &results.Halt{Host: a.spec.Host, Why: results.HaltStarved, From: a.clock.Of(stall.From), To: a.clock.Of(stall.To)}})
 	}
 }

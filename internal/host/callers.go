@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // Lock implements [load.Locker]: what callers here do with the lock is done in
@@ -67,7 +67,7 @@ func (p *Process) Cycle(ctx context.Context, c load.Cycles) error {
 
 // Attempts are those of the last [Process.Cycle]. An error means that they are
 // lost.
-func (p *Process) Attempts() ([]record.Attempt, error) {
+func (p *Process) Attempts() ([]results.Attempt, error) {
 	n, err := p.ask(context.Background(), order{Op: opAttempts})
 	if err != nil {
 		return nil, fmt.Errorf("host: attempts: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // closely is what the clocks of two processes may differ by.
@@ -108,8 +108,8 @@ func TestCycles(t *testing.T) {
 	from := clock.Now()
 	until := from + int64(300*time.Millisecond)
 	cycles := load.Cycles{Names: []string{"a", "b"}, TTL: 10 * time.Second, Callers: 3, From: from, Until: until}
-	section := record.Section{Backend: "redis", Kind: record.KindPlugin, Fencing: "durable", Names: cycles.Names}
-	var all []record.Attempt
+	section := results.Section{Backend: "redis", Kind: results.KindPlugin, Fencing: "durable", Names: cycles.Names}
+	var all []results.Attempt
 	load.Workers(len(hosts), func(i int) {
 		own := cycles
 		own.First = i * own.Callers

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 const (
@@ -93,17 +93,17 @@ type holding struct {
 	watch    func()          // called with each look that finds it valid; nil for nothing
 
 	mu     sync.Mutex
-	record record.Lease
+	record results.Lease
 }
 
 // newLease is what is known of a lease that has just been granted.
-func (a *agent) newLease(number int, asked int64) record.Lease {
+func (a *agent) newLease(number int, asked int64) results.Lease {
 	now := a.clock.Now()
-	return record.Lease{Host: a.spec.Host, Name: number, AskedNs: asked, GrantedNs: now, ValidNs: now}
+	return results.Lease{Host: a.spec.Host, Name: number, AskedNs: asked, GrantedNs: now, ValidNs: now}
 }
 
 // granted tells of a grant.
-func (a *agent) granted(t tenure, done <-chan struct{}, l record.Lease) *holding {
+func (a *agent) granted(t tenure, done <-chan struct{}, l results.Lease) *holding {
 	l.Token = t.Token()
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), resigned: a.resigning(), record: l}
 	a.send(note{Lease: h.state()})
@@ -153,7 +153,7 @@ func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end 
 	}
 	<-h.done
 	done := a.clock.Now()
-	h.change(func(r *record.Lease) { r.DoneNs, r.Cause = done, causeOf(h.Err()) })
+	h.change(func(r *results.Lease) { r.DoneNs, r.Cause = done, causeOf(h.Err()) })
 	a.send(note{Lease: h.state()})
 }
 
@@ -187,20 +187,20 @@ func (p *Process) Resign(ctx context.Context) error {
 	return err
 }
 
-func (h *holding) change(f func(*record.Lease)) {
+func (h *holding) change(f func(*results.Lease)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f(&h.record)
 }
 
-func (h *holding) state() *record.Lease {
+func (h *holding) state() *results.Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.record.Clone()
 }
 
 func (h *holding) renewed(sent, done int64) {
-	h.change(func(r *record.Lease) { r.Renewals = append(r.Renewals, [2]int64{sent, done}) })
+	h.change(func(r *results.Lease) { r.Renewals = append(r.Renewals, [2]int64{sent, done}) })
 	if h.live {
 		h.agent.send(note{Lease: h.state()})
 	}
@@ -213,7 +213,7 @@ func (h *holding) valid(last bool) bool {
 	if !h.Valid() {
 		return false
 	}
-	h.change(func(r *record.Lease) {
+	h.change(func(r *results.Lease) {
 		r.ValidNs = max(r.ValidNs, before)
 		if last {
 			r.ReleaseNs = before
@@ -232,7 +232,7 @@ func (h *holding) release(l interface{ Release(context.Context) error }) error {
 	defer cancel()
 	err := l.Release(ctx)
 	done := h.agent.clock.Now()
-	h.change(func(r *record.Lease) {
+	h.change(func(r *results.Lease) {
 		if err == nil && r.ReleaseNs > 0 {
 			r.ReleasedNs = done
 		}

@@ -27,7 +27,7 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // role makes a binary that calls Main a host. Builds of other versions know it
@@ -99,22 +99,22 @@ type order struct {
 
 // note is one line from it: the answer to an order, or what it tells by itself.
 type note struct {
-	ID       int64            `json:"id,omitempty"`   // of the order that it answers
-	From     int64            `json:"from,omitempty"` // just before and just after what was ordered
-	To       int64            `json:"to,omitempty"`
-	Token    uint64           `json:"token,omitempty"`
-	Outcome  record.Outcome   `json:"outcome,omitempty"`
-	Attempts []record.Attempt `json:"attempts,omitempty"`
-	Use      *Use             `json:"use,omitempty"`
-	Failed   string           `json:"failed,omitempty"` // why what was ordered did
+	ID       int64             `json:"id,omitempty"`   // of the order that it answers
+	From     int64             `json:"from,omitempty"` // just before and just after what was ordered
+	To       int64             `json:"to,omitempty"`
+	Token    uint64            `json:"token,omitempty"`
+	Outcome  results.Outcome   `json:"outcome,omitempty"`
+	Attempts []results.Attempt `json:"attempts,omitempty"`
+	Use      *Use              `json:"use,omitempty"`
+	Failed   string            `json:"failed,omitempty"` // why what was ordered did
 
-	Lease  *record.Lease `json:"lease,omitempty"` // new, renewed, or with an end
-	Write  *record.Write `json:"write,omitempty"`
-	Halt   *record.Halt  `json:"halt,omitempty"`
-	Call   *Call         `json:"call,omitempty"`
-	Plugin int           `json:"plugin,omitempty"` // process id of its plugin
-	Asking *bool         `json:"asking,omitempty"` // whether a caller asks for anything
-	Idle   bool          `json:"idle,omitempty"`   // a release is through
+	Lease  *results.Lease `json:"lease,omitempty"` // new, renewed, or with an end
+	Write  *results.Write `json:"write,omitempty"`
+	Halt   *results.Halt  `json:"halt,omitempty"`
+	Call   *Call          `json:"call,omitempty"`
+	Plugin int            `json:"plugin,omitempty"` // process id of its plugin
+	Asking *bool          `json:"asking,omitempty"` // whether a caller asks for anything
+	Idle   bool           `json:"idle,omitempty"`   // a release is through
 }
 
 // fail notes the error of what was ordered.
@@ -129,9 +129,9 @@ func (n note) err() error {
 	switch {
 	case n.Failed == "":
 		return nil
-	case n.Outcome == record.Cancelled:
+	case n.Outcome == results.Cancelled:
 		return fmt.Errorf("%s: %w", n.Failed, context.Canceled)
-	case n.Outcome == record.Refused:
+	case n.Outcome == results.Refused:
 		return fmt.Errorf("%s: %w", n.Failed, driver.ErrHeld)
 	}
 	return errors.New(n.Failed)
@@ -152,7 +152,7 @@ type Process struct {
 	// releaseNs is when the last release that was told of began.
 	releaseNs int64
 	idle      int
-	follow    func(record.Lease, Call)
+	follow    func(results.Lease, Call)
 }
 
 // Start starts a host and returns when its plugin is open.
@@ -192,7 +192,7 @@ func (p *Process) take(n note) {
 	case n.Lease != nil:
 		follow(*n.Lease, Call{})
 	case n.Call != nil && n.Call.Outcome != "":
-		follow(record.Lease{}, *n.Call)
+		follow(results.Lease{}, *n.Call)
 	}
 }
 

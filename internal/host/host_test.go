@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 func TestMain(m *testing.M) {
@@ -21,9 +21,9 @@ func TestMain(m *testing.M) {
 func TestTerms(t *testing.T) {
 	const ttl = 2 * time.Second
 	clock := load.NewClock()
-	leases := make(chan record.Lease, 1000)
+	leases := make(chan results.Lease, 1000)
 	p := begin(t, redisSpec(t), clock)
-	p.Follow(func(l record.Lease, failed Call) {
+	p.Follow(func(l results.Lease, failed Call) {
 		if failed.Outcome == "" {
 			leases <- l
 		}
@@ -34,7 +34,7 @@ func TestTerms(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	await := func(what string, is func(record.Lease) bool) (l record.Lease) {
+	await := func(what string, is func(results.Lease) bool) (l results.Lease) {
 		t.Helper()
 		for deadline := time.After(30 * time.Second); ; {
 			select {
@@ -50,19 +50,19 @@ func TestTerms(t *testing.T) {
 			}
 		}
 	}
-	first := await("granted", func(l record.Lease) bool { return l.Held() })
-	renewed := await("renewed", func(l record.Lease) bool { return len(l.Renewals) > 0 })
+	first := await("granted", func(l results.Lease) bool { return l.Held() })
+	renewed := await("renewed", func(l results.Lease) bool { return len(l.Renewals) > 0 })
 	if last := renewed.Renewals[0]; renewed.GrantedNs != first.GrantedNs || first.SentNs > first.GrantedNs || last[0] < first.SentNs || last[1] < last[0] {
 		t.Errorf("renewed: %+v after %+v", renewed, first)
 	}
 	if err := p.Resign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	resigned := await("released", func(l record.Lease) bool { return l.ReleasedNs > 0 })
+	resigned := await("released", func(l results.Lease) bool { return l.ReleasedNs > 0 })
 	if resigned.Token != first.Token || resigned.Cause != "" || resigned.ReleaseNs < first.GrantedNs || resigned.ReleasedNs < resigned.ReleaseNs {
 		t.Errorf("resigned: %+v", resigned)
 	}
-	second := await("granted", func(l record.Lease) bool { return l.Held() })
+	second := await("granted", func(l results.Lease) bool { return l.Held() })
 	if second.Token <= first.Token || second.GrantedNs < resigned.ReleasedNs {
 		t.Errorf("%+v after %+v", second, first)
 	}
@@ -74,7 +74,7 @@ func TestTerms(t *testing.T) {
 	if err := p.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	lost := await("lost", func(l record.Lease) bool { return l.DoneNs > 0 })
+	lost := await("lost", func(l results.Lease) bool { return l.DoneNs > 0 })
 	if lost.Token != second.Token || lost.ReleaseNs > 0 || lost.ValidNs > resumed || lost.DoneNs < resumed || lost.Cause == "" {
 		t.Errorf("lost: %+v, resumed at %d", lost, resumed)
 	}

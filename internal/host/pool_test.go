@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // TestPoolOfLeases: of callers that hold one lease each for long, every lease
@@ -38,7 +38,7 @@ func TestPoolOfLeases(t *testing.T) {
 	must(store.FlushAll(t.Context()).Err())
 	await(t, p, "it has lost all, and has all again", func(s Seen) bool { return len(s.Leases) == 2*count && all(s) })
 	must(p.Release(t.Context()))
-	last := map[int]record.Lease{}
+	last := map[int]results.Lease{}
 	for _, l := range p.Seen().Leases {
 		before, again := last[l.Name]
 		if again && (l.Token <= before.Token || before.DoneNs == 0 || before.Cause == "" || l.ReleasedNs == 0) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/fence"
 	"github.com/lockbench/lockbench/internal/inject"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -57,7 +57,7 @@ const writeTimeout = 5 * time.Second
 // write writes to the guarded thing of a lock and to its twin. A write that
 // fails otherwise than by its guard had no effect that anybody can tell, and
 // is left out.
-func (w writer) write(a *agent, name string, l *record.Lease) {
+func (w writer) write(a *agent, name string, l *results.Lease) {
 	r := w[l.Name%len(w)]
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
@@ -66,7 +66,7 @@ func (w writer) write(a *agent, name string, l *record.Lease) {
 		if guarded {
 			do, thing = r.Write, name
 		}
-		n := record.Write{Host: l.Host, Name: l.Name, Token: l.Token, Resource: r.kind, Guarded: guarded, SentNs: a.clock.Now()}
+		n := results.Write{Host: l.Host, Name: l.Name, Token: l.Token, Resource: r.kind, Guarded: guarded, SentNs: a.clock.Now()}
 		err := do(ctx, thing, l.Token)
 		n.DoneNs = a.clock.Now()
 		n.Refused = errors.Is(err, fence.ErrStale)

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // Seen is what a host has told.
 type Seen struct {
-	Leases []record.Lease
-	Writes []record.Write
-	Halts  []record.Halt
+	Leases []results.Lease
+	Writes []results.Write
+	Halts  []results.Halt
 	Calls  []Call
 }
 
@@ -61,7 +61,7 @@ func (p *Process) see(n note) {
 }
 
 // lease keeps the newest state of each.
-func (p *Process) lease(l record.Lease) {
+func (p *Process) lease(l results.Lease) {
 	if l.ReleasedNs == 0 {
 		p.releaseNs = max(p.releaseNs, l.ReleaseNs)
 	}
@@ -83,7 +83,7 @@ type grant struct {
 // Follow has each state of a lease passed on as it is told of, with a Call that
 // is zero, and each call that has failed, with a lease that is. It is called
 // before there is anything to tell of; on is called by one goroutine.
-func (p *Process) Follow(on func(record.Lease, Call)) {
+func (p *Process) Follow(on func(results.Lease, Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.follow = on

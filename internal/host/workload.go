@@ -49,7 +49,7 @@ type Workload struct {
 	Once bool `json:"once,omitempty"`
 	// Tick is how often a caller of KindLock asks; 0: it waits until it is woken.
 	Tick time.Duration `json:"tick_ns,omitempty"`
-	// Live has each renewal told of when it is confirmed, and record.Lease.SentNs.
+	// Live has each renewal told of when it is confirmed, and results.Lease.SentNs.
 	Live bool   `json:"live,omitempty"`
 	Seed uint64 `json:"seed"`
 }

@@ -3,7 +3,7 @@ package load
 import (
 	"context"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // Caller is one worker that acquires and releases one lock and records each
@@ -14,14 +14,14 @@ type Caller struct {
 	Lock         Lock
 
 	// Attempts are those so far; that of the lease in hand is the last one.
-	Attempts []record.Attempt
+	Attempts []results.Attempt
 	// Err is the first error of an operation, other than the caller's ctx.
 	Err error
 }
 
 // Acquire waits for the lock. The second result is false after an error.
 func (c *Caller) Acquire(ctx context.Context) (Lease, bool) {
-	a := record.Attempt{Client: c.Client, Name: c.Name, Asked: c.Clock.Now()}
+	a := results.Attempt{Client: c.Client, Name: c.Name, Asked: c.Clock.Now()}
 	lease, err := c.Lock.Acquire(ctx)
 	a.Answered = c.Clock.Now()
 	a.Outcome = OutcomeOf(err)
@@ -32,7 +32,7 @@ func (c *Caller) Acquire(ctx context.Context) (Lease, bool) {
 			a.Asked, a.Answered = t.Granted()
 		}
 	case ctx.Err() != nil: // not every library says so in its error
-		a.Outcome = record.Cancelled
+		a.Outcome = results.Cancelled
 	}
 	c.Attempts = append(c.Attempts, a)
 	c.note(ctx, err)
@@ -49,9 +49,9 @@ func (c *Caller) Release(ctx context.Context, lease Lease) bool {
 	if t, ok := lease.(Timed); ok && err == nil {
 		a.Ended, a.Done = t.Released()
 	}
-	a.End = record.EndReleased
+	a.End = results.EndReleased
 	if err != nil {
-		a.End = record.EndReleaseFailed
+		a.End = results.EndReleaseFailed
 	}
 	c.note(ctx, err)
 	return err == nil

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // Locker grants locks of one backend or library to the callers of one host.
@@ -57,14 +57,14 @@ type Timed interface {
 }
 
 // OutcomeOf classifies what Acquire returned.
-func OutcomeOf(err error) record.Outcome {
+func OutcomeOf(err error) results.Outcome {
 	switch {
 	case err == nil:
-		return record.Granted
+		return results.Granted
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return record.Cancelled
+		return results.Cancelled
 	case errors.Is(err, driver.ErrHeld):
-		return record.Refused
+		return results.Refused
 	}
-	return record.Failed
+	return results.Failed
 }

@@ -8,19 +8,19 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 func TestOutcomeOf(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
-		want record.Outcome
+		want results.Outcome
 	}{
-		{nil, record.Granted},
-		{fmt.Errorf("x: %w", &driver.HeldError{}), record.Refused},
-		{fmt.Errorf("x: %w", context.Canceled), record.Cancelled},
-		{fmt.Errorf("x: %w", context.DeadlineExceeded), record.Cancelled},
-		{fmt.Errorf("x: %w", driver.ErrUnavailable), record.Failed},
+		{nil, results.Granted},
+		{fmt.Errorf("x: %w", &driver.HeldError{}), results.Refused},
+		{fmt.Errorf("x: %w", context.Canceled), results.Cancelled},
+		{fmt.Errorf("x: %w", context.DeadlineExceeded), results.Cancelled},
+		{fmt.Errorf("x: %w", driver.ErrUnavailable), results.Failed},
 	} {
 		if got := OutcomeOf(tt.err); got != tt.want {
 			t.Errorf("OutcomeOf(%v) = %v, want %v", tt.err, got, tt.want)
@@ -69,15 +69,15 @@ func TestCallerRecords(t *testing.T) {
 		name    string
 		ctx     context.Context
 		lock    scripted
-		outcome record.Outcome
-		end     record.End
+		outcome results.Outcome
+		end     results.End
 		err     error
 	}{
-		{"all well", t.Context(), scripted{}, record.Granted, record.EndReleased, nil},
-		{"refused", t.Context(), scripted{acquire: errBad}, record.Failed, record.EndOpen, errBad},
-		{"release fails", t.Context(), scripted{release: errBad}, record.Granted, record.EndReleaseFailed, errBad},
-		{"the caller gave up, and the library names no ctx", ended, scripted{acquire: errBad}, record.Cancelled, record.EndOpen, nil},
-		{"the caller gave up", ended, scripted{acquire: context.Canceled}, record.Cancelled, record.EndOpen, nil},
+		{"all well", t.Context(), scripted{}, results.Granted, results.EndReleased, nil},
+		{"refused", t.Context(), scripted{acquire: errBad}, results.Failed, results.EndOpen, errBad},
+		{"release fails", t.Context(), scripted{release: errBad}, results.Granted, results.EndReleaseFailed, errBad},
+		{"the caller gave up, and the library names no ctx", ended, scripted{acquire: errBad}, results.Cancelled, results.EndOpen, nil},
+		{"the caller gave up", ended, scripted{acquire: context.Canceled}, results.Cancelled, results.EndOpen, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := &Caller{Client: 3, Name: 4, Clock: NewClock(), Lock: tt.lock}
@@ -92,7 +92,7 @@ func TestCallerRecords(t *testing.T) {
 			if a.Outcome != tt.outcome || a.End != tt.end || a.Client != 3 || a.Name != 4 || a.Answered < a.Asked {
 				t.Errorf("%+v", a)
 			}
-			if a.Outcome == record.Granted && (a.Token != 9 || a.Ended < a.Answered || a.Done < a.Ended) {
+			if a.Outcome == results.Granted && (a.Token != 9 || a.Ended < a.Answered || a.Done < a.Ended) {
 				t.Errorf("%+v", a)
 			}
 			if !errors.Is(c.Err, tt.err) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // hostScope is the scope of a backend whose locks no other host sees.
@@ -50,11 +50,11 @@ func (r Report) choices() []choice {
 	return append(out, r.classes()...)
 }
 
-func (r Report) candidate(s record.Subject) bool { return mayTake(s) && !r.broken(s.Name) }
+func (r Report) candidate(s results.Subject) bool { return mayTake(s) && !r.broken(s.Name) }
 
 // mayTake reports whether a subject is a candidate if it breaks no rule.
-func mayTake(s record.Subject) bool {
-	return s.Kind == record.KindPlugin && s.BuildOf == "" && s.Scope != hostScope
+func mayTake(s results.Subject) bool {
+	return s.Kind == results.KindPlugin && s.BuildOf == "" && s.Scope != hostScope
 }
 
 func (r Report) choose(h highlight) (choice, bool) {
@@ -111,7 +111,7 @@ func promised(row Row, all []Row) string {
 // classes are the needs that no speed answers.
 func (r Report) classes() []choice {
 	candidates := filter(r.Manifest.Subjects, r.candidate)
-	names := func(all []record.Subject) (out []string) {
+	names := func(all []results.Subject) (out []string) {
 		for _, s := range all {
 			out = append(out, s.Name)
 		}
@@ -120,7 +120,7 @@ func (r Report) classes() []choice {
 	var out []choice
 	var rest, survive []string
 	for _, c := range tokenClasses {
-		of := names(filter(candidates, func(s record.Subject) bool { return s.Fencing == c.class }))
+		of := names(filter(candidates, func(s results.Subject) bool { return s.Fencing == c.class }))
 		switch {
 		case len(of) == 0:
 		case len(out) == 0:
@@ -132,7 +132,7 @@ func (r Report) classes() []choice {
 	if len(out) > 0 {
 		out[0].Others = strings.Join(rest, "; ")
 	}
-	for _, g := range groups(candidates, func(s record.Subject) string { return s.Durability }) {
+	for _, g := range groups(candidates, func(s results.Subject) string { return s.Durability }) {
 		survive = append(survive, strings.Join(names(g.all), ", ")+": "+cmp.Or(g.key, "unknown"))
 	}
 	if len(survive) > 0 {
@@ -162,7 +162,7 @@ func (r Report) choiceNote() string {
 	}
 	for _, s := range r.Manifest.Subjects {
 		switch {
-		case s.Kind != record.KindPlugin:
+		case s.Kind != results.KindPlugin:
 		case r.broken(s.Name):
 			parts = append(parts, fmt.Sprintf("%s is no candidate: %s.", s.Name, r.judged(s.Name)))
 		case s.Scope == hostScope:

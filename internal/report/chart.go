@@ -3,7 +3,7 @@ package report
 import (
 	"slices"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // axis says what an axis shows, which decides its scale and labels.
@@ -60,9 +60,9 @@ type style struct{ family, dash int }
 
 // styles numbers the backends in the order of the manifest, and the baselines
 // of each. What belongs to none is a family of its own.
-func styles(m record.Manifest) map[string]style {
+func styles(m results.Manifest) map[string]style {
 	out, byReference := map[string]style{}, map[string]int{}
-	plugins := filter(m.Subjects, func(s record.Subject) bool { return s.Kind == record.KindPlugin })
+	plugins := filter(m.Subjects, func(s results.Subject) bool { return s.Kind == results.KindPlugin })
 	for family, s := range plugins {
 		out[s.Name] = style{family: family}
 		if s.Reference != "" {
@@ -71,7 +71,7 @@ func styles(m record.Manifest) map[string]style {
 	}
 	dashes := map[int]int{}
 	for _, s := range m.Subjects {
-		if s.Kind == record.KindPlugin {
+		if s.Kind == results.KindPlugin {
 			continue
 		}
 		family, ok := byReference[s.Reference]
@@ -86,11 +86,11 @@ func styles(m record.Manifest) map[string]style {
 
 // line is that of a subject. Of the baselines only the references are shown at
 // first: twenty lines say nothing.
-func (r Report) line(s record.Subject, points [][]float64) line {
+func (r Report) line(s results.Subject, points [][]float64) line {
 	st := styles(r.Manifest)[s.Name]
 	return line{
 		Name: name(s), Family: st.family, Dash: st.dash, Points: points, subject: subject(s),
-		Shown: s.Kind == record.KindPlugin || s.Reference == s.Name,
+		Shown: s.Kind == results.KindPlugin || s.Reference == s.Name,
 	}
 }
 

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/stat"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // compared are the units whose ratio to the reference is shown.
@@ -20,7 +19,7 @@ var compared = []struct{ unit, title string }{
 func columns(t Table) []column[Row] {
 	all := []column[Row]{rowSubject}
 	listed := map[string]bool{}
-	for _, u := range record.Units {
+	for _, u := range results.Units {
 		if u.Title != "" {
 			listed[u.Name] = true
 			all = append(all, numberColumn(u.Title, figure(u.Name, u.Interval)))
@@ -29,7 +28,7 @@ func columns(t Table) []column[Row] {
 	others := map[string]bool{}
 	for _, r := range t.Rows {
 		for unit := range r.Figures {
-			if !listed[unit] && !record.Hidden(unit) {
+			if !listed[unit] && !results.Hidden(unit) {
 				others[unit] = true
 			}
 		}
@@ -70,15 +69,15 @@ func references(t Table) string {
 func referenceNote(t Table) string {
 	var parts []string
 	for _, r := range t.Rows {
-		if r.Kind == record.KindPlugin && r.Reference != "" {
+		if r.Kind == results.KindPlugin && r.Reference != "" {
 			parts = append(parts, fmt.Sprintf("of %s %s", r.Name, r.Reference))
 		}
 	}
 	return severalReferences + " is " + strings.Join(parts, ", ")
 }
 
-func name(s record.Subject) string {
-	if s.Kind == record.KindPlugin {
+func name(s results.Subject) string {
+	if s.Kind == results.KindPlugin {
 		return s.Name + " (plugin)"
 	}
 	return s.Name
@@ -135,7 +134,7 @@ const refusedUnit = "open-refused"
 // generator: it could not keep up in half of the runs.
 func (r Row) refused() bool { return r.Figures[refusedUnit].Center > 0 }
 
-func ratio(r *stat.Ratio) cell {
+func ratio(r *results.Ratio) cell {
 	if r == nil || r.N == 0 {
 		return cell{}
 	}

@@ -6,20 +6,20 @@ import (
 	"math"
 	"strings"
 
-	"github.com/lockbench/lockbench/internal/stat"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // ComparisonText writes a comparison for a terminal: a table for each unit.
-func ComparisonText(w io.Writer, c stat.Comparison) error {
+func ComparisonText(w io.Writer, c results.Comparison) error {
 	return writeComparison(w, c, &printer{})
 }
 
 // ComparisonMarkdown writes a comparison as Markdown.
-func ComparisonMarkdown(w io.Writer, c stat.Comparison) error {
+func ComparisonMarkdown(w io.Writer, c results.Comparison) error {
 	return writeComparison(w, c, &printer{markdown: true})
 }
 
-func writeComparison(w io.Writer, c stat.Comparison, p *printer) error {
+func writeComparison(w io.Writer, c results.Comparison, p *printer) error {
 	if c.Old != "" {
 		fmt.Fprintf(p, "old: %s\nnew: %s\n", c.Old, c.New)
 	}
@@ -39,41 +39,41 @@ func writeComparison(w io.Writer, c stat.Comparison, p *printer) error {
 }
 
 // shown leaves out what is the same in both builds, unless it has changed.
-func shown(d stat.Difference) bool { return !d.Control || d.Worse() || d.Improved() }
+func shown(d results.Difference) bool { return !d.Control || d.Worse() || d.Improved() }
 
-func titleOf(d stat.Difference) string {
+func titleOf(d results.Difference) string {
 	scenario, _, _ := strings.Cut(ShortCell(d.Cell), " ")
 	return scenario + ", " + d.Unit
 }
 
 // differenceColumns are those of each table, and differenceRule is what stands
 // below their titles in Markdown.
-var differenceColumns = []column[stat.Difference]{
+var differenceColumns = []column[results.Difference]{
 	textColumn("", cellWithin),
-	numberColumn("old", func(d stat.Difference) cell { return word(value(d.Unit, d.Old)) }),
-	numberColumn("new", func(d stat.Difference) cell { return word(value(d.Unit, d.New)) }),
-	numberColumn("change", func(d stat.Difference) cell { return word(change(d)) }),
-	numberColumn("effect", func(d stat.Difference) cell { return word(fmt.Sprintf("%+.2f", d.Effect)) }),
-	numberColumn("p", func(d stat.Difference) cell { return word(probability(d.Adjusted)) }),
+	numberColumn("old", func(d results.Difference) cell { return word(value(d.Unit, d.Old)) }),
+	numberColumn("new", func(d results.Difference) cell { return word(value(d.Unit, d.New)) }),
+	numberColumn("change", func(d results.Difference) cell { return word(change(d)) }),
+	numberColumn("effect", func(d results.Difference) cell { return word(fmt.Sprintf("%+.2f", d.Effect)) }),
+	numberColumn("p", func(d results.Difference) cell { return word(probability(d.Adjusted)) }),
 	textColumn("", judgement),
 }
 
 const differenceRule = "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
 
 // cellWithin is the name of a row's cell below its title.
-func cellWithin(d stat.Difference) string {
+func cellWithin(d results.Difference) string {
 	_, cell, _ := strings.Cut(ShortCell(d.Cell), " ")
 	return cell
 }
 
-func change(d stat.Difference) string {
+func change(d results.Difference) string {
 	if !d.Supported {
 		return unsupported
 	}
 	return percent(d.Delta)
 }
 
-func judgement(d stat.Difference) string {
+func judgement(d results.Difference) string {
 	out := ""
 	switch {
 	case d.Worse():
@@ -108,7 +108,7 @@ func probability(p float64) string {
 }
 
 // comparisonNotes says what the table means, and what casts doubt on it.
-func comparisonNotes(c stat.Comparison) []string {
+func comparisonNotes(c results.Comparison) []string {
 	worse, better, tested := 0, 0, 0
 	for _, d := range c.Rows {
 		switch {
@@ -130,7 +130,7 @@ func comparisonNotes(c stat.Comparison) []string {
 }
 
 // limits writes what was held against limits, in a line each for a terminal.
-func (p *printer) limits(all []stat.Held) {
+func (p *printer) limits(all []results.Held) {
 	if len(all) == 0 {
 		return
 	}
@@ -145,15 +145,15 @@ func (p *printer) limits(all []stat.Held) {
 }
 
 // heldColumns are those of the table of limits.
-var heldColumns = []column[stat.Held]{
+var heldColumns = []column[results.Held]{
 	textColumn("figure", held),
-	numberColumn("measured", func(h stat.Held) cell { return word(measured(h)) }),
-	textColumn("limit", stat.Held.Limit),
+	numberColumn("measured", func(h results.Held) cell { return word(measured(h)) }),
+	textColumn("limit", results.Held.Limit),
 	textColumn("", outcome),
 }
 
 // held is which figure was held against a limit.
-func held(h stat.Held) string {
+func held(h results.Held) string {
 	out := ShortCell(h.Row.Cell) + ": " + h.Figure()
 	if h.Rows > 1 {
 		out += fmt.Sprintf(" (worst of %d)", h.Rows)
@@ -161,7 +161,7 @@ func held(h stat.Held) string {
 	return out
 }
 
-func outcome(h stat.Held) string {
+func outcome(h results.Held) string {
 	if h.Broken {
 		return "missed"
 	}
@@ -169,7 +169,7 @@ func outcome(h stat.Held) string {
 }
 
 // measured is what was held against a limit, with the interval of the median.
-func measured(h stat.Held) string {
+func measured(h results.Held) string {
 	shown := func(v float64) string {
 		if h.IsRatio() {
 			return significant(v, 3)
@@ -184,7 +184,7 @@ func measured(h stat.Held) string {
 }
 
 // HeldLine says in one line what was held against a limit.
-func HeldLine(h stat.Held) string {
+func HeldLine(h results.Held) string {
 	return fmt.Sprintf("%s is %s, wanted %s", held(h), measured(h), h.Limit())
 }
 
@@ -223,7 +223,7 @@ type difference struct {
 }
 
 // ComparisonJSON writes a comparison for programs.
-func ComparisonJSON(w io.Writer, c stat.Comparison) error {
+func ComparisonJSON(w io.Writer, c results.Comparison) error {
 	doc := struct {
 		Old      string       `json:"old"`
 		New      string       `json:"new"`

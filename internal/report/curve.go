@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // loadChart shows how the figures of a scenario change with the number of
@@ -27,7 +27,7 @@ func (r Report) loadChart(scenario string) chart {
 		c.Note += " Callers are those of all hosts together; without hosts they are in lockbench itself, else each host is a process with a plugin of its own."
 	}
 	facets := groups(ts, func(t Table) string { return t.lineFacet(ts) })
-	for _, u := range filter(record.Units, func(u record.Unit) bool { return u.Title != "" }) {
+	for _, u := range filter(results.Units, func(u results.Unit) bool { return u.Title != "" }) {
 		for _, facet := range facets {
 			if v := r.curve(u.Name, facet.key, facet.all); len(v.Lines) > 0 {
 				c.Views = append(c.Views, v)

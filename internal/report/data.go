@@ -8,29 +8,29 @@ import (
 	"slices"
 
 	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // flat is one figure of one cell, as JSON has it.
 type flat struct {
-	Scenario  string      `json:"scenario"`
-	Mode      string      `json:"mode,omitempty"`
-	Hosts     int         `json:"hosts,omitempty"`
-	Backend   string      `json:"backend"`
-	Kind      record.Kind `json:"kind"`
-	Clients   int         `json:"clients"`
-	Keys      int         `json:"keys,omitempty"`
-	HoldNs    int64       `json:"hold_ns,omitempty"`
-	Unit      string      `json:"unit"`
-	Runs      int         `json:"runs"`
-	Median    float64     `json:"median"`
-	Low       *float64    `json:"low"`  // null with too few runs
-	High      *float64    `json:"high"` // null with too few runs
-	Min       float64     `json:"min"`  // of all runs
-	Max       float64     `json:"max"`
-	Reference string      `json:"reference,omitempty"`
-	Ratio     *float64    `json:"ratio,omitempty"`
-	Supported *bool       `json:"ratio_supported,omitempty"`
+	Scenario  string       `json:"scenario"`
+	Mode      string       `json:"mode,omitempty"`
+	Hosts     int          `json:"hosts,omitempty"`
+	Backend   string       `json:"backend"`
+	Kind      results.Kind `json:"kind"`
+	Clients   int          `json:"clients"`
+	Keys      int          `json:"keys,omitempty"`
+	HoldNs    int64        `json:"hold_ns,omitempty"`
+	Unit      string       `json:"unit"`
+	Runs      int          `json:"runs"`
+	Median    float64      `json:"median"`
+	Low       *float64     `json:"low"`  // null with too few runs
+	High      *float64     `json:"high"` // null with too few runs
+	Min       float64      `json:"min"`  // of all runs
+	Max       float64      `json:"max"`
+	Reference string       `json:"reference,omitempty"`
+	Ratio     *float64     `json:"ratio,omitempty"`
+	Supported *bool        `json:"ratio_supported,omitempty"`
 }
 
 func (r Report) flat() []flat {
@@ -81,13 +81,13 @@ func (r Report) Write(w io.Writer, format string) error {
 // JSON writes the report for programs.
 func (r Report) JSON(w io.Writer) error {
 	doc := struct {
-		Run        record.Manifest `json:"run"`
-		Grants     int             `json:"grants_checked"`
-		Unsafe     int             `json:"violations_counted"`
-		Violations []violation     `json:"violations"`
-		Warnings   []string        `json:"warnings"` // before the figures are believed
-		Safety     []check.Cell    `json:"safety,omitempty"`
-		Figures    []flat          `json:"figures"`
+		Run        results.Manifest `json:"run"`
+		Grants     int              `json:"grants_checked"`
+		Unsafe     int              `json:"violations_counted"`
+		Violations []violation      `json:"violations"`
+		Warnings   []string         `json:"warnings"` // before the figures are believed
+		Safety     []check.Cell     `json:"safety,omitempty"`
+		Figures    []flat           `json:"figures"`
 	}{Safety: r.Verdict.Cells, Run: r.Manifest, Grants: r.Verdict.Granted(), Unsafe: r.Verdict.Unsafe(), Violations: []violation{}, Figures: r.flat(), Warnings: append([]string{}, r.warnings()...)}
 	for _, v := range r.Verdict.Violations {
 		doc.Violations = append(doc.Violations, violation{string(v.Rule), v.Backend, v.String()})

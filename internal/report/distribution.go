@@ -9,7 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // shares are the points of a percentile plot.
@@ -65,12 +65,12 @@ func percentiles(h *hdrhistogram.Histogram) [][]float64 {
 
 // samples are the latencies of one subject.
 type samples struct {
-	record.Subject
+	results.Subject
 	*hdrhistogram.Histogram
 }
 
 // samplesOf are those of a distribution, of all subjects that have some.
-func (r Report) samplesOf(key record.HistogramKey) []samples {
+func (r Report) samplesOf(key results.HistogramKey) []samples {
 	var out []samples
 	for _, s := range r.Manifest.Subjects {
 		key.Backend = s.Name
@@ -96,15 +96,15 @@ func percentile(share float64) column[samples] {
 
 // cellsOf are the distributions of a scenario, without a backend: each is a
 // view. Acquire comes first, then as the alphabet has it.
-func (r Report) cellsOf(scenario string) []record.HistogramKey {
-	seen := map[record.HistogramKey]bool{}
+func (r Report) cellsOf(scenario string) []results.HistogramKey {
+	seen := map[results.HistogramKey]bool{}
 	for key := range r.Latencies {
 		if key.Scenario == scenario {
 			key.Backend = ""
 			seen[key] = true
 		}
 	}
-	return slices.SortedFunc(maps.Keys(seen), func(a, b record.HistogramKey) int {
+	return slices.SortedFunc(maps.Keys(seen), func(a, b results.HistogramKey) int {
 		return cmp.Or(cmp.Compare(opRank(a.Op), opRank(b.Op)), cmp.Compare(a.Op, b.Op), byLoad(a.CellName, b.CellName))
 	})
 }
@@ -117,7 +117,7 @@ func opRank(op string) int {
 	return len(ranks)
 }
 
-func label(key record.HistogramKey) string {
+func label(key results.HistogramKey) string {
 	out := key.Op
 	if key.Mode != "" {
 		out += ", " + key.Mode

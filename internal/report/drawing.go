@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/stat"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // drawing is speed against what is promised: a lane for each promise, the
@@ -56,9 +55,9 @@ var tokenClasses = []struct{ class, means string }{
 func (r Report) drawing() drawing {
 	for _, h := range r.highlights() {
 		rows := filter(h.table.Rows, func(row Row) bool {
-			return row.Kind != record.KindFloor && !(row.Figures[h.unit].Center <= 0)
+			return row.Kind != results.KindFloor && !(row.Figures[h.unit].Center <= 0)
 		})
-		if len(rows) > 1 && slices.ContainsFunc(rows, func(row Row) bool { return row.Kind == record.KindPlugin }) {
+		if len(rows) > 1 && slices.ContainsFunc(rows, func(row Row) bool { return row.Kind == results.KindPlugin }) {
 			return r.draw(h, rows)
 		}
 	}
@@ -135,7 +134,7 @@ func scaleOf(h highlight, rows []Row) scale {
 	return s
 }
 
-func extremes(e stat.Estimate) []float64 {
+func extremes(e results.Estimate) []float64 {
 	if e.Bounded() && e.Lo > 0 {
 		return []float64{e.Lo, e.Hi}
 	}

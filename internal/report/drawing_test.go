@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // TestDrawingOrdersByPromise: a lane for each promise, the strongest on top, and
@@ -48,7 +48,7 @@ func TestDrawingOfAViolation(t *testing.T) {
 
 // TestDrawingNeedsTwo: one mark compares nothing.
 func TestDrawingNeedsTwo(t *testing.T) {
-	r, err := Load(written(t, []record.Cell{cycles("redis", 1, 0, 1e5, false)}))
+	r, err := Load(written(t, []results.Cell{cycles("redis", 1, 0, 1e5, false)}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestNotesAreFolded(t *testing.T) {
 	if got := headed([]string{"the machine was busy: a", "the machine was busy: b", "run 1 of 3 differs from the rest: c"}); got.Head != "Before you believe the figures: the machine was busy; run 1 of 3 differs from the rest" || len(got.Lines) != 3 {
 		t.Errorf("%+v", got)
 	}
-	r := Report{Manifest: record.Manifest{Skipped: []string{"mysql: not installed", "etcd: not installed", "memory in scenario takeover"}}}
+	r := Report{Manifest: results.Manifest{Skipped: []string{"mysql: not installed", "etcd: not installed", "memory in scenario takeover"}}}
 	if got := strings.Join(r.omissions(), "|"); got != "left out: mysql and etcd: not installed|left out: memory in scenario takeover" {
 		t.Error(got)
 	}

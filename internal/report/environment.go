@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // where says on what and when it was measured.
@@ -27,8 +27,8 @@ func said(text string) bool { return text != "" }
 
 // servers lists the products and versions that were measured, once each.
 func (r Report) servers() []string {
-	shown := filter(r.Manifest.Subjects, func(s record.Subject) bool { return s.Server != "" && s.Scope != hostScope })
-	return distinct(shown, func(s record.Subject) string { return s.Server })
+	shown := filter(r.Manifest.Subjects, func(s results.Subject) bool { return s.Server != "" && s.Scope != hostScope })
+	return distinct(shown, func(s results.Subject) string { return s.Server })
 }
 
 // environment is what the run ran on and with.
@@ -53,7 +53,7 @@ func (r Report) environment() grid {
 		add("servers of the caller", strings.Join(m.Plan.OwnTargets, ", "))
 	}
 	for _, s := range m.Subjects {
-		if s.Kind != record.KindFloor {
+		if s.Kind != results.KindFloor {
 			add(name(s), strings.Join(filter([]string{s.Version, s.Server, s.Durability}, said), ", "))
 		}
 	}

@@ -5,30 +5,30 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 const testRuns = 6
 
-var testSubjects = []record.Subject{
-	{Name: "redis", Kind: record.KindPlugin, Durability: "appendfsync off", Fencing: "durable", Scope: "shared", Reference: "redislock", Server: "Redis 7"},
-	{Name: "redislock", Kind: record.KindBaseline, Durability: "appendfsync off", Fencing: "none", Scope: "shared", Reference: "redislock"},
-	{Name: "etcd", Kind: record.KindPlugin, Durability: "raft", Fencing: "strict", Scope: "shared"},
-	{Name: "memory", Kind: record.KindPlugin, Durability: "ends with its process", Fencing: "durable", Scope: "host"},
-	{Name: "redis-ping", Kind: record.KindFloor},
+var testSubjects = []results.Subject{
+	{Name: "redis", Kind: results.KindPlugin, Durability: "appendfsync off", Fencing: "durable", Scope: "shared", Reference: "redislock", Server: "Redis 7"},
+	{Name: "redislock", Kind: results.KindBaseline, Durability: "appendfsync off", Fencing: "none", Scope: "shared", Reference: "redislock"},
+	{Name: "etcd", Kind: results.KindPlugin, Durability: "raft", Fencing: "strict", Scope: "shared"},
+	{Name: "memory", Kind: results.KindPlugin, Durability: "ends with its process", Fencing: "durable", Scope: "host"},
+	{Name: "redis-ping", Kind: results.KindFloor},
 }
 
 // written makes a folder of cells.
-func written(t *testing.T, cells []record.Cell) string {
+func written(t *testing.T, cells []results.Cell) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
-	f, err := record.Create(dir, record.Manifest{
+	f, err := results.Create(dir, results.Manifest{
 		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		Plan: record.Plan{
+		Plan: results.Plan{
 			Runs: testRuns, Measurems: 200, Seed: 42, TTLms: 10_000, Hosts: []int{1}, MTLS: true,
 			Backends: []string{"redis", "etcd"}, Scenarios: []string{"acquire"}, OwnTargets: []string{"etcd"},
 		},
-		Machine:  record.Machine{Cores: 2, CPU: "<a CPU>"},
+		Machine:  results.Machine{Cores: 2, CPU: "<a CPU>"},
 		Subjects: testSubjects,
 		Skipped:  []string{"mysql: not installed"},
 	})
@@ -40,7 +40,7 @@ func written(t *testing.T, cells []record.Cell) string {
 			t.Fatal(err)
 		}
 	}
-	if err := f.Close(record.StateDone); err != nil {
+	if err := f.Close(results.StateDone); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -53,8 +53,8 @@ func folder(t *testing.T, overlap bool) string {
 	return written(t, acquires(1, overlap))
 }
 
-func acquires(clients int, overlap bool) []record.Cell {
-	var cells []record.Cell
+func acquires(clients int, overlap bool) []results.Cell {
+	var cells []results.Cell
 	for run := range testRuns {
 		for i, s := range []string{"redislock", "redis"} {
 			cells = append(cells, cycles(s, clients, run, int64(i+1)*int64(100_000+run*1000), overlap && s == "redis"))
@@ -63,8 +63,8 @@ func acquires(clients int, overlap bool) []record.Cell {
 	return cells
 }
 
-func section(scenario, backend string, clients, run int) record.Section {
-	s := record.Section{Backend: backend, Scenario: scenario, Clients: clients, Run: run + 1, Names: []string{"a"}}
+func section(scenario, backend string, clients, run int) results.Section {
+	s := results.Section{Backend: backend, Scenario: scenario, Clients: clients, Run: run + 1, Names: []string{"a"}}
 	for _, sub := range testSubjects {
 		if sub.Name == backend {
 			s.Kind, s.Fencing = sub.Kind, sub.Fencing
@@ -73,13 +73,13 @@ func section(scenario, backend string, clients, run int) record.Section {
 	return s
 }
 
-func cycles(backend string, clients, run int, ns int64, overlap bool) record.Cell {
-	c := record.Cell{
+func cycles(backend string, clients, run int, ns int64, overlap bool) results.Cell {
+	c := results.Cell{
 		Section: section("acquire", backend, clients, run),
 		Cycles:  1, Latencies: map[string][]int64{"acquire": {ns}}, Values: map[string]float64{"cycles/s": 1e9 / float64(ns)},
 	}
 	at := int64(clients)*1e9 + int64(run)*1e6
-	c.Attempts = []record.Attempt{{Asked: at, Answered: at + ns, Ended: at + 2*ns, Done: at + 3*ns, Token: uint64(clients*100 + run), Outcome: record.Granted, End: record.EndReleased}}
+	c.Attempts = []results.Attempt{{Asked: at, Answered: at + ns, Ended: at + 2*ns, Done: at + 3*ns, Token: uint64(clients*100 + run), Outcome: results.Granted, End: results.EndReleased}}
 	if overlap {
 		second := c.Attempts[0]
 		second.Client, second.Token = 1, second.Token+1
@@ -89,18 +89,18 @@ func cycles(backend string, clients, run int, ns int64, overlap bool) record.Cel
 }
 
 // takeovers are kills of leaders, each followed by another's grant after ms.
-func takeovers(backend, mode string, run int, ms ...int64) record.Cell {
-	c := record.Cell{Section: section("takeover", backend, 1, run), Cycles: len(ms), Latencies: map[string][]int64{}, Values: map[string]float64{}}
+func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
+	c := results.Cell{Section: section("takeover", backend, 1, run), Cycles: len(ms), Latencies: map[string][]int64{}, Values: map[string]float64{}}
 	c.Mode, c.Hosts = mode, 2
 	at := int64(1e12) + int64(run)*1e11
-	grant := record.Attempt{Asked: at, Answered: at + 1e6, Outcome: record.Granted, Token: uint64(at)}
+	grant := results.Attempt{Asked: at, Answered: at + 1e6, Outcome: results.Granted, Token: uint64(at)}
 	for i, wait := range ms {
-		grant.Ended, grant.End = grant.Answered+1e9, record.EndKilled
+		grant.Ended, grant.End = grant.Answered+1e9, results.EndKilled
 		grant.Done = grant.Ended
 		c.Attempts = append(c.Attempts, grant)
 		c.Latencies["takeover"] = append(c.Latencies["takeover"], wait*1e6)
 		next := grant.Ended + wait*1e6
-		grant = record.Attempt{Client: int32(i) + 1, Asked: at, Answered: next, Outcome: record.Granted, Token: uint64(next)}
+		grant = results.Attempt{Client: int32(i) + 1, Asked: at, Answered: next, Outcome: results.Granted, Token: uint64(next)}
 	}
 	c.Attempts = append(c.Attempts, grant)
 	return c
@@ -119,13 +119,13 @@ func everything(t *testing.T, overlap bool) Report {
 	for run := range testRuns {
 		for i, b := range []string{"etcd", "redis"} {
 			acquire := cycles(b, 8, run, int64(i+3)*int64(1e5), false)
-			contend := record.Cell{Section: section("contend", b, 8, run), Latencies: map[string][]int64{"handoff": {int64(i+1) * 1e6}}, Values: map[string]float64{"jain": 0.9}}
+			contend := results.Cell{Section: section("contend", b, 8, run), Latencies: map[string][]int64{"handoff": {int64(i+1) * 1e6}}, Values: map[string]float64{"jain": 0.9}}
 			more := contend
 			more.Clients = 32
-			unknown := record.Cell{Section: section("footprint", b, 1, run), Latencies: map[string][]int64{}, Values: map[string]float64{"rss-bytes": 20e6}}
+			unknown := results.Cell{Section: section("footprint", b, 1, run), Latencies: map[string][]int64{}, Values: map[string]float64{"rss-bytes": 20e6}}
 			cells = append(cells, acquire, contend, more, unknown, takeovers(b, "kill-host", run, int64(5+i), int64(10+i)), takeovers(b, "kill-machine", run, 7000, 8000))
 		}
-		floor := record.Cell{Section: section("floor", "redis-ping", 1, run), Latencies: map[string][]int64{"call": {25_000}}, Values: map[string]float64{"calls/s": 1e4}}
+		floor := results.Cell{Section: section("floor", "redis-ping", 1, run), Latencies: map[string][]int64{"call": {25_000}}, Values: map[string]float64{"calls/s": 1e4}}
 		cells = append(cells, floor)
 	}
 	r, err := Load(written(t, cells))

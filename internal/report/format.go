@@ -8,14 +8,14 @@ import (
 
 	"golang.org/x/perf/benchunit"
 
-	"github.com/lockbench/lockbench/internal/stat"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // unsupported stands for a difference that the runs do not support.
 const unsupported = "~"
 
 // times writes a ratio such as "2.31x ±4%".
-func times(r stat.Ratio) string {
+func times(r results.Ratio) string {
 	switch {
 	case r.N == 0:
 		return ""
@@ -27,7 +27,7 @@ func times(r stat.Ratio) string {
 
 // value writes an estimate in its unit: times as "146µs ±3%", rates as
 // "71,300 ±2%".
-func value(unit string, e stat.Estimate) string {
+func value(unit string, e results.Estimate) string {
 	if e.N == 0 {
 		return ""
 	}
@@ -44,7 +44,7 @@ func bare(unit string, v float64) string {
 	return grouped(v)
 }
 
-func spread(e stat.Estimate) string {
+func spread(e results.Estimate) string {
 	if !e.Bounded() {
 		return ""
 	}

@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // FuzzFolder: whatever a folder's files say, it is refused, or judged and
 // rendered in every form.
 func FuzzFolder(f *testing.F) {
-	manifest, err := json.Marshal(record.Manifest{
-		Format: record.Format, State: record.StateDone, Plan: record.Plan{Runs: 2, TTLms: 1000, Backends: []string{"redis"}},
-		Subjects: []record.Subject{{Name: "redis", Kind: record.KindPlugin, Fencing: "strict", Reference: "redislock"}, {Name: "redislock", Kind: record.KindBaseline}},
+	manifest, err := json.Marshal(results.Manifest{
+		Format: results.Format, State: results.StateDone, Plan: results.Plan{Runs: 2, TTLms: 1000, Backends: []string{"redis"}},
+		Subjects: []results.Subject{{Name: "redis", Kind: results.KindPlugin, Fencing: "strict", Reference: "redislock"}, {Name: "redislock", Kind: results.KindBaseline}},
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -33,13 +33,13 @@ func FuzzFolder(f *testing.F) {
 		f.Add([]byte(`{"format":1,"subjects":[{}]}`), []byte(lines), []byte(`{}`), []byte{0x24}, []byte(`{"missing":"x"}`+"\n"))
 	}
 	dir := f.TempDir()
-	f.Fuzz(func(t *testing.T, manifest, results, section, attempts, rounds []byte) {
+	f.Fuzz(func(t *testing.T, manifest, lines, section, attempts, rounds []byte) {
 		if len(rounds) > 2048 {
 			return // the search for an order may take its time
 		}
 		for name, b := range map[string][]byte{
-			record.ManifestFile: manifest, record.ResultsFile: results, record.EventsFile: events(t, section, attempts),
-			record.HistogramsFile: nil, record.RoundsFile: rounds,
+			results.ManifestFile: manifest, results.ResultsFile: lines, results.EventsFile: events(t, section, attempts),
+			results.HistogramsFile: nil, results.RoundsFile: rounds,
 		} {
 			if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
 				t.Fatal(err)
@@ -64,15 +64,15 @@ func FuzzFolder(f *testing.F) {
 // each.
 func events(t *testing.T, section, attempts []byte) []byte {
 	t.Helper()
-	var s record.Section
+	var s results.Section
 	if json.Unmarshal(section, &s) != nil {
 		return section
 	}
-	var all []record.Attempt
+	var all []results.Attempt
 	for ; len(attempts) >= 8; attempts = attempts[8:] {
 		b := attempts
-		a := record.Attempt{
-			Outcome: record.Outcome(b[0] & 15), End: record.End(b[0] >> 4), Client: int32(int8(b[1])), Name: int32(int8(b[2])),
+		a := results.Attempt{
+			Outcome: results.Outcome(b[0] & 15), End: results.End(b[0] >> 4), Client: int32(int8(b[1])), Name: int32(int8(b[2])),
 			Asked: int64(int8(b[3])), Token: uint64(b[7]),
 		}
 		a.Answered = a.Asked + int64(int8(b[4]))
@@ -81,7 +81,7 @@ func events(t *testing.T, section, attempts []byte) []byte {
 		all = append(all, a)
 	}
 	var file bytes.Buffer
-	w, err := record.NewEventWriter(&file)
+	w, err := results.NewEventWriter(&file)
 	if err == nil {
 		err = w.Write(s, all)
 	}

@@ -3,7 +3,7 @@ package report
 import (
 	"slices"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // cell is one field of a shown table.
@@ -74,8 +74,8 @@ func count(n int64) cell { return numeric(grouped(float64(n)), float64(n)) }
 func took(ns int64) cell { return numeric(duration(float64(ns)), float64(ns)) }
 
 // subject names what a row is about.
-func subject(s record.Subject) cell {
-	return cell{Text: name(s), ours: s.Kind == record.KindPlugin}
+func subject(s results.Subject) cell {
+	return cell{Text: name(s), ours: s.Kind == results.KindPlugin}
 }
 
 // filter returns the items that are to be kept.

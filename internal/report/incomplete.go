@@ -6,17 +6,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // incomplete says what is missing of a whole run; "" for nothing.
 func (r Report) incomplete() string {
 	switch r.Manifest.State {
-	case record.StateInterrupted:
+	case results.StateInterrupted:
 		return "the run was interrupted"
-	case record.StateRunning:
+	case results.StateRunning:
 		return "the run is still going on, or was killed"
-	case record.StateFailed:
+	case results.StateFailed:
 		return "the run failed: " + cmp.Or(r.missing(), beginning(r.Manifest.Failure))
 	}
 	return ""
@@ -25,9 +25,9 @@ func (r Report) incomplete() string {
 // missing says which backends lack figures, and of each why its first ones are
 // missing; "" when none does. What baselines lack makes no run incomplete.
 func (r Report) missing() string {
-	lacking := filter(r.Manifest.Failed, func(c record.FailedCell) bool { return !slices.Contains(r.Manifest.Plan.Baselines, c.Backend) })
+	lacking := filter(r.Manifest.Failed, func(c results.FailedCell) bool { return !slices.Contains(r.Manifest.Plan.Baselines, c.Backend) })
 	var out []string
-	for _, g := range groups(lacking, func(c record.FailedCell) string { return c.Backend }) {
+	for _, g := range groups(lacking, func(c results.FailedCell) string { return c.Backend }) {
 		first := g.all[0]
 		what := fmt.Sprintf("%s lacks %s", g.key, plural(len(g.all), "cell"))
 		if first.Cell == "" {

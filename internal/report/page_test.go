@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // dom parses a page.
@@ -148,7 +148,7 @@ func TestPageCharts(t *testing.T) {
 func TestPageWithoutCharts(t *testing.T) {
 	c := cycles("redis", 1, 0, 1e5, false)
 	c.Latencies, c.Values, c.Interrupted = nil, nil, true
-	r, err := Load(written(t, []record.Cell{c}))
+	r, err := Load(written(t, []results.Cell{c}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/stat"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // parts says from what a folder was merged.
@@ -33,7 +32,7 @@ func (r Report) parts() []string {
 	return out
 }
 
-func overlapping(t record.Together) string {
+func overlapping(t results.Together) string {
 	line := fmt.Sprintf("every cell was measured by all parts at once for %.0f %% of its time at least", 100*t.Overlap)
 	if !t.Met {
 		return line + ", if the clocks of their machines agree"
@@ -61,7 +60,7 @@ func (r Report) shares() grid {
 				continue
 			}
 			words := filter([]string{row.Name, t.Scenario, t.load()}, said)
-			line := gridRow{{Text: strings.Join(words, ", "), ours: row.Kind == record.KindPlugin}, figure("cycles/s", false)(row)}
+			line := gridRow{{Text: strings.Join(words, ", "), ours: row.Kind == results.KindPlugin}, figure("cycles/s", false)(row)}
 			for _, share := range sharesOf(t.cellOf(row).Name(), r.Manifest.Parts) {
 				line = append(line, word(share))
 			}
@@ -72,11 +71,11 @@ func (r Report) shares() grid {
 }
 
 // sharesOf is what each part had of the cycles of a cell.
-func sharesOf(cell string, parts []record.Part) []string {
+func sharesOf(cell string, parts []results.Part) []string {
 	var each []float64
 	sum := 0.0
 	for _, p := range parts {
-		v := stat.Median(p.Rates[cell]).Center
+		v := results.Median(p.Rates[cell]).Center
 		each, sum = append(each, v), sum+v
 	}
 	out := make([]string, len(parts))

@@ -3,7 +3,7 @@ package report
 import (
 	"fmt"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // refusals says in one line which figures of the open loop are not shown, and
@@ -56,7 +56,7 @@ func (r Report) refusal(t Table, row Row) string {
 
 // middleAndTail are the p50 and the p99 of an operation; "" without samples.
 func (r Report) middleAndTail(t Table, row Row, op string) string {
-	h := r.Latencies[record.HistogramKey{CellName: t.cellOf(row), Op: op}]
+	h := r.Latencies[results.HistogramKey{CellName: t.cellOf(row), Op: op}]
 	if h == nil || h.TotalCount() == 0 {
 		return ""
 	}

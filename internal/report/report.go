@@ -14,29 +14,28 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/stat"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // Report is what a folder says.
 type Report struct {
-	Manifest record.Manifest
+	Manifest results.Manifest
 	Verdict  check.Verdict
 	Tables   []Table
 	// Floors are the tables of what the cheapest calls cost.
 	Floors []Table
 	// Latencies have all runs of a cell together.
-	Latencies map[record.HistogramKey]*hdrhistogram.Histogram
+	Latencies map[results.HistogramKey]*hdrhistogram.Histogram
 }
 
 // Table is one scenario with one number of hosts and clients.
 type Table struct {
-	record.CellName // without a backend
-	Rows            []Row
+	results.CellName // without a backend
+	Rows             []Row
 }
 
 // cellOf names the cell of a row.
-func (t Table) cellOf(row Row) record.CellName {
+func (t Table) cellOf(row Row) results.CellName {
 	c := t.CellName
 	c.Backend = row.Name
 	return c
@@ -44,34 +43,34 @@ func (t Table) cellOf(row Row) record.CellName {
 
 // Row is one subject in a table.
 type Row struct {
-	record.Subject
+	results.Subject
 	// Figures are medians over the runs, by unit as in results.txt.
-	Figures map[string]stat.Estimate
+	Figures map[string]results.Estimate
 	// Ratios are to the subject's reference, by unit; empty without one.
-	Ratios map[string]*stat.Ratio
+	Ratios map[string]*results.Ratio
 	// Runs are the values of each run, by unit.
 	Runs map[string][]float64
 }
 
 // Load reads a folder and judges its events again. Its errors are those of
-// [record.ReadManifest], and of files that cannot be read.
+// [results.ReadManifest], and of files that cannot be read.
 func Load(dir string) (Report, error) {
 	var r Report
 	var err error
-	if r.Manifest, err = record.ReadManifest(dir); err != nil {
+	if r.Manifest, err = results.ReadManifest(dir); err != nil {
 		return r, err
 	}
-	results, err := record.ReadResults(dir)
+	lines, err := results.ReadResults(dir)
 	if err != nil {
 		return r, fmt.Errorf("report: %w", err)
 	}
 	if r.Verdict, err = check.Dir(dir); err != nil {
 		return r, fmt.Errorf("report: %w", err)
 	}
-	if r.Latencies, err = record.ReadHistograms(dir); err != nil {
+	if r.Latencies, err = results.ReadHistograms(dir); err != nil {
 		return r, fmt.Errorf("report: %w", err)
 	}
-	all := tables(r.Manifest, results)
+	all := tables(r.Manifest, lines)
 	r.Floors = filter(all, func(t Table) bool { return t.Scenario == floorScenario })
 	r.Tables = filter(all, func(t Table) bool { return t.Scenario != floorScenario })
 	return r, nil
@@ -115,10 +114,10 @@ func (r Report) of(scenario string) []Table {
 }
 
 // tables groups the lines by cell, and cells by scenario and clients.
-func tables(m record.Manifest, results []record.Result) []Table {
-	runs := map[record.CellName]map[string][]float64{}
-	names := map[record.CellName]bool{} // of tables
-	for _, r := range results {
+func tables(m results.Manifest, lines []results.Result) []Table {
+	runs := map[results.CellName]map[string][]float64{}
+	names := map[results.CellName]bool{} // of tables
+	for _, r := range lines {
 		if runs[r.CellName] == nil {
 			runs[r.CellName] = map[string][]float64{}
 		}
@@ -149,17 +148,17 @@ func tables(m record.Manifest, results []record.Result) []Table {
 }
 
 // byLoad orders the cells of a scenario.
-func byLoad(a, b record.CellName) int {
+func byLoad(a, b results.CellName) int {
 	return cmp.Or(cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(b.Keys, a.Keys),
 		cmp.Compare(a.Hold, b.Hold), cmp.Compare(a.Clients, b.Clients))
 }
 
-func row(s record.Subject, values, reference map[string][]float64) Row {
-	r := Row{Subject: s, Figures: map[string]stat.Estimate{}, Ratios: map[string]*stat.Ratio{}, Runs: values}
+func row(s results.Subject, values, reference map[string][]float64) Row {
+	r := Row{Subject: s, Figures: map[string]results.Estimate{}, Ratios: map[string]*results.Ratio{}, Runs: values}
 	for unit, v := range values {
-		r.Figures[unit] = stat.Median(v)
+		r.Figures[unit] = results.Median(v)
 		if ref, ok := reference[unit]; ok && s.Reference != s.Name {
-			ratio := stat.Compare(v, ref)
+			ratio := results.Compare(v, ref)
 			r.Ratios[unit] = &ratio
 		}
 	}
@@ -169,7 +168,7 @@ func row(s record.Subject, values, reference map[string][]float64) Row {
 // correct corrects the ratios of a table for the number of its rows, unit by
 // unit.
 func correct(rows []Row) {
-	units := map[string][]*stat.Test{}
+	units := map[string][]*results.Test{}
 	for _, r := range rows {
 		for unit, ratio := range r.Ratios {
 			if ratio.N > 0 {
@@ -178,6 +177,6 @@ func correct(rows []Row) {
 		}
 	}
 	for _, column := range units {
-		stat.Holm(column)
+		results.Holm(column)
 	}
 }

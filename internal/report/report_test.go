@@ -7,8 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/stat"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 func load(t *testing.T, overlap bool) Report {
@@ -61,7 +60,7 @@ func TestTextOfAViolation(t *testing.T) {
 
 // TestBaselinesHaveNoVerdict: what is broken by a library is told, and apart.
 func TestBaselinesHaveNoVerdict(t *testing.T) {
-	cells := []record.Cell{cycles("redis", 1, 0, 1e5, false), cycles("redislock", 1, 0, 1e5, true)}
+	cells := []results.Cell{cycles("redis", 1, 0, 1e5, false), cycles("redislock", 1, 0, 1e5, true)}
 	r, err := Load(written(t, cells))
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +85,7 @@ func TestRefusedOpenLoop(t *testing.T) {
 	want := "no figures of the open loop, because the load generator could not keep up, for redis at 64 clients: 5,000 cycles/s were offered; in 1 of 1 run it was late by p50 200µs, p99 7.00ms where an acquire took p50 300µs, p99 8.00ms, of which half is the most"
 	for drops, more := range map[float64]string{0: "", 3: "; 3 cycles dropped"} {
 		c.Values["drops"] = drops
-		r, err := Load(written(t, []record.Cell{c}))
+		r, err := Load(written(t, []results.Cell{c}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,10 +164,10 @@ func TestFormat(t *testing.T) {
 		"87.0ns":      duration(87),
 		"71,300":      grouped(71_300),
 		"1,234,567":   grouped(1_234_567),
-		"0.351x":      times(stat.Ratio{Estimate: stat.Median([]float64{0.351}), Test: stat.Test{Supported: true}}),
-		unsupported:   times(stat.Ratio{Estimate: stat.Median([]float64{0.351})}),
-		"2.00µs ±50%": value("p50-ns/acquire", stat.Estimate{N: 6, Center: 2000, Lo: 1000, Hi: 2500}),
-		"1,000 ±10%":  value("cycles/s", stat.Estimate{N: 6, Center: 1000, Lo: 900, Hi: 1100}),
+		"0.351x":      times(results.Ratio{Estimate: results.Median([]float64{0.351}), Test: results.Test{Supported: true}}),
+		unsupported:   times(results.Ratio{Estimate: results.Median([]float64{0.351})}),
+		"2.00µs ±50%": value("p50-ns/acquire", results.Estimate{N: 6, Center: 2000, Lo: 1000, Hi: 2500}),
+		"1,000 ±10%":  value("cycles/s", results.Estimate{N: 6, Center: 1000, Lo: 900, Hi: 1100}),
 		"1 client":    plural(1, "client"),
 		"64 clients":  plural(64, "client"),
 	} {
@@ -181,7 +180,7 @@ func TestFormat(t *testing.T) {
 // TestCurvesOverHosts: callers of one host and as many of several are no points
 // of one curve.
 func TestCurvesOverHosts(t *testing.T) {
-	var cells []record.Cell
+	var cells []results.Cell
 	for run := range testRuns {
 		for i, hosts := range []int{0, 2} {
 			for _, clients := range []int{8, 16} {

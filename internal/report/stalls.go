@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/stat"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // A run differs from the rest when its longest operation took stallLeast and
@@ -25,10 +25,10 @@ var stallUnits = []struct{ unit, what string }{
 
 // stall is one cell that stalled in a run.
 type stall struct {
-	stat.Estimate // of the longest operations of its runs
-	run           int
-	row, cell     string
-	unit, what    string
+	results.Estimate // of the longest operations of its runs
+	run              int
+	row, cell        string
+	unit, what       string
 }
 
 func (s stall) took() string { return bare(s.unit, s.Max) }

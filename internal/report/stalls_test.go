@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // TestStallsShow: what stalled in one run of six is a column and a note,
@@ -13,9 +13,9 @@ import (
 func TestStallsShow(t *testing.T) {
 	r := load(t, false)
 	maxima := []float64{1e6, 2e6, 1e6, 6.01e9, 1e6, 2e6}
-	r.Tables = []Table{{CellName: record.CellName{Scenario: acquireScenario, Clients: 8}, Rows: []Row{
-		row(record.Subject{Name: "redis", Kind: record.KindPlugin}, map[string][]float64{"max-ns/acquire": maxima}, nil),
-		row(record.Subject{Name: "etcd", Kind: record.KindPlugin}, map[string][]float64{"max-ns/acquire": {9e7, 1e6, 1e6}}, nil),
+	r.Tables = []Table{{CellName: results.CellName{Scenario: acquireScenario, Clients: 8}, Rows: []Row{
+		row(results.Subject{Name: "redis", Kind: results.KindPlugin}, map[string][]float64{"max-ns/acquire": maxima}, nil),
+		row(results.Subject{Name: "etcd", Kind: results.KindPlugin}, map[string][]float64{"max-ns/acquire": {9e7, 1e6, 1e6}}, nil),
 	}}}
 	for _, out := range []string{
 		render(t, func(w *bytes.Buffer) error { return r.Text(w) }),
@@ -42,8 +42,8 @@ func TestStallsOfAnyOperationShow(t *testing.T) {
 	for _, of := range stallUnits {
 		r := load(t, false)
 		r.Tables = nil
-		r.Floors = []Table{{CellName: record.CellName{Scenario: "floor", Clients: 1}, Rows: []Row{
-			row(record.Subject{Name: "redis", Kind: record.KindPlugin}, map[string][]float64{of.unit: {1e6, 6e9, 2e6}}, nil),
+		r.Floors = []Table{{CellName: results.CellName{Scenario: "floor", Clients: 1}, Rows: []Row{
+			row(results.Subject{Name: "redis", Kind: results.KindPlugin}, map[string][]float64{of.unit: {1e6, 6e9, 2e6}}, nil),
 		}}}
 		if got, want := strings.Join(r.stalls(), ""), "run 2 of 3 differs from the rest: "+of.what+" of redis took 6.00s"; !strings.HasPrefix(got, want) {
 			t.Errorf("%q does not begin with %q", got, want)
@@ -53,10 +53,10 @@ func TestStallsOfAnyOperationShow(t *testing.T) {
 
 // TestIncompleteRunIsHeadedByThat, and not by what is good about it.
 func TestIncompleteRunIsHeadedByThat(t *testing.T) {
-	for state, want := range map[record.State]string{
-		record.StateInterrupted: "INCOMPLETE: the run was interrupted; of what it had measured: safe: ",
-		record.StateRunning:     "INCOMPLETE: the run is still going on, or was killed; ",
-		record.StateFailed:      "INCOMPLETE: the run failed: the disk is full; ",
+	for state, want := range map[results.State]string{
+		results.StateInterrupted: "INCOMPLETE: the run was interrupted; of what it had measured: safe: ",
+		results.StateRunning:     "INCOMPLETE: the run is still going on, or was killed; ",
+		results.StateFailed:      "INCOMPLETE: the run failed: the disk is full; ",
 	} {
 		r := load(t, false)
 		r.Manifest.State, r.Manifest.Failure = state, "the disk is full"
@@ -74,9 +74,9 @@ func TestIncompleteRunIsHeadedByThat(t *testing.T) {
 func TestFailedCellsHeadTheRun(t *testing.T) {
 	raw := "http://127.0.0.1:1: backend is unavailable: request was not sent: rpc error: code = Unavailable"
 	r := load(t, false)
-	r.Manifest.State, r.Manifest.Failure = record.StateFailed, "etcd: "+raw+"\nmysql: 2 cells failed"
+	r.Manifest.State, r.Manifest.Failure = results.StateFailed, "etcd: "+raw+"\nmysql: 2 cells failed"
 	r.Manifest.Plan.Baselines = []string{"redsync"}
-	r.Manifest.Failed = []record.FailedCell{
+	r.Manifest.Failed = []results.FailedCell{
 		{Backend: "etcd", Reason: "etcd: " + raw},
 		{Backend: "redsync", Cell: "acquire, clients 1", Run: 1, Reason: "no operation succeeded"},
 		{Backend: "mysql", Cell: "acquire, clients 1", Run: 1, Reason: "mysql: too many connections"},

@@ -4,8 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockbench/lockbench/internal/record"
-	"github.com/lockbench/lockbench/internal/stat"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // highlight is a figure that stands for a scenario where there is room for
@@ -65,22 +64,22 @@ func (r Report) highlights() []highlight {
 // summary is one row for each subject: what a grant survives, what its tokens
 // are worth, what the checks found, and the highlights.
 func (r Report) summary() grid {
-	columns := []column[record.Subject]{
+	columns := []column[results.Subject]{
 		{gridColumn{"backend", false}, subject},
-		textColumn("durability", func(s record.Subject) string { return s.Durability }),
-		textColumn("fencing", func(s record.Subject) string { return s.Fencing }),
-		textColumn("checked", func(s record.Subject) string { return r.judged(s.Name) }),
+		textColumn("durability", func(s results.Subject) string { return s.Durability }),
+		textColumn("fencing", func(s results.Subject) string { return s.Fencing }),
+		textColumn("checked", func(s results.Subject) string { return r.judged(s.Name) }),
 	}
 	for _, h := range r.highlights() {
 		if !strings.HasPrefix(h.unit, "p99-") && !strings.HasPrefix(h.unit, "max-") {
 			columns = append(columns, numberColumn(h.title, h.cell))
 		}
 	}
-	subjects := filter(r.Manifest.Subjects, func(s record.Subject) bool { return s.Kind != record.KindFloor })
+	subjects := filter(r.Manifest.Subjects, func(s results.Subject) bool { return s.Kind != results.KindFloor })
 	return tabulate(grid{Title: "summary (median, ± 95% interval)"}, columns, subjects)
 }
 
-func (h highlight) cell(s record.Subject) cell {
+func (h highlight) cell(s results.Subject) cell {
 	i := slices.IndexFunc(h.table.Rows, func(r Row) bool { return r.Name == s.Name })
 	if i < 0 {
 		return cell{}
@@ -90,5 +89,5 @@ func (h highlight) cell(s record.Subject) cell {
 
 // differ reports whether the runs support that a and b are not the same.
 func (h highlight) differ(a, b Row) bool {
-	return stat.Compare(a.Runs[h.unit], b.Runs[h.unit]).Supported
+	return results.Compare(a.Runs[h.unit], b.Runs[h.unit]).Supported
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // Safe says in one line what the verdict is, which is about backends through
@@ -21,7 +21,7 @@ func (r Report) Safe() string {
 // found is the verdict on what was measured.
 func (r Report) found() string {
 	v := r.Verdict
-	ours, grants := r.granted(record.KindPlugin)
+	ours, grants := r.granted(results.KindPlugin)
 	of := " grants of " + listed(ours)
 	if len(v.Cells) > 0 { // of scenario safety, which has them all in a table
 		grants, of = v.Granted(), " grants"
@@ -40,7 +40,7 @@ func (r Report) found() string {
 // besides says what was found of baselines, which the verdict is not about; ""
 // when none was granted anything.
 func (r Report) besides() string {
-	names, grants := r.granted(record.KindBaseline)
+	names, grants := r.granted(results.KindBaseline)
 	if grants == 0 {
 		return ""
 	}
@@ -53,7 +53,7 @@ func (r Report) besides() string {
 
 // granted are the subjects of a kind that were granted something, and how often
 // they were in all.
-func (r Report) granted(kind record.Kind) (names []string, grants int) {
+func (r Report) granted(kind results.Kind) (names []string, grants int) {
 	for _, s := range r.Verdict.Subjects {
 		if s.Kind == kind && s.Granted > 0 {
 			names = append(names, s.Backend)

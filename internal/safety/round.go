@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/internal/explore"
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -50,7 +50,7 @@ type cell struct {
 	stage   *explore.Stage
 }
 
-func (c *cell) rounds(ctx context.Context, template record.Round) error {
+func (c *cell) rounds(ctx context.Context, template results.Round) error {
 	for n := range c.plan.Rounds {
 		round := template
 		round.Round, round.Names, round.TTLms = n+1, Names, c.ttl.Milliseconds()
@@ -138,7 +138,7 @@ func (c *cell) schedule(phase time.Duration) (s explore.Schedule, hit int) {
 }
 
 // collect moves what was seen of a round, and what has failed, into it.
-func (c *cell) collect(r *record.Round, h *explore.History, hit int) {
+func (c *cell) collect(r *results.Round, h *explore.History, hit int) {
 	m := h.Marks[hit-1]
 	r.InjectedNs, r.HealedNs = m.From, m.To
 	switch {
@@ -148,14 +148,14 @@ func (c *cell) collect(r *record.Round, h *explore.History, hit int) {
 		r.BackNs = m.Done
 	}
 	if slices.Contains(c.fault.Produces, claim.HostStopped) { // until it is healed
-		r.Halts = append(r.Halts, record.Halt{Host: holderHost, Why: record.HaltFrozen, From: m.From, To: m.To})
+		r.Halts = append(r.Halts, results.Halt{Host: holderHost, Why: results.HaltFrozen, From: m.From, To: m.To})
 	}
 	for i, seen := range h.Seen {
 		r.Leases = append(r.Leases, seen.Leases...)
 		r.Writes = append(r.Writes, seen.Writes...)
 		r.Halts = append(r.Halts, seen.Halts...)
 		if !h.Alive[i] {
-			r.Halts = append(r.Halts, record.Halt{Host: i, Why: record.HaltKilled, From: m.From})
+			r.Halts = append(r.Halts, results.Halt{Host: i, Why: results.HaltKilled, From: m.From})
 		}
 	}
 	r.Hits = hits(h.Seen[holderHost], m.From)
@@ -169,7 +169,7 @@ func (c *cell) collect(r *record.Round, h *explore.History, hit int) {
 		}
 	}
 	r.Shift(-c.began)
-	slices.SortStableFunc(r.Leases, func(a, b record.Lease) int { return int(a.GrantedNs - b.GrantedNs) })
+	slices.SortStableFunc(r.Leases, func(a, b results.Lease) int { return int(a.GrantedNs - b.GrantedNs) })
 }
 
 // hits counts the locks that a host held, or had failed to get, at some time.

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/fault"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -84,7 +84,7 @@ type Sink interface {
 	// Begin is called before each cell.
 	Begin(label string)
 	// Round is called with each round, and with each cell that cannot be run.
-	Round(r record.Round) error
+	Round(r results.Round) error
 }
 
 // Run carries out a plan. Cells that cannot be run are rounds that say what is
@@ -179,9 +179,9 @@ func (r *runner) cell(ctx context.Context, b Backend, f fault.Fault) error {
 }
 
 // roundOf is a round of a fault on a backend, before it is gone through.
-func roundOf(b Backend, f fault.Fault) record.Round {
-	r := record.Round{
-		Backend: b.Name, Kind: record.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Produces, Control: f.Control,
+func roundOf(b Backend, f fault.Fault) results.Round {
+	r := results.Round{
+		Backend: b.Name, Kind: results.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Produces, Control: f.Control,
 		// A store that dies with its plugin loses its leases with it.
 		Keeps: f.KeepsLeases && kinds.Of(b.Name).Lacks[servers.CapRival] == "",
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/record"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
@@ -33,12 +33,12 @@ const module = "github.com/lockbench/lockbench/"
 // sink keeps the rounds.
 type sink struct {
 	mu     sync.Mutex
-	rounds []record.Round
+	rounds []results.Round
 }
 
 func (s *sink) Begin(string) {}
 
-func (s *sink) Round(r record.Round) error {
+func (s *sink) Round(r results.Round) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rounds = append(s.rounds, r)
@@ -75,12 +75,12 @@ func judge(t *testing.T, b Backend, faults ...string) (cells []check.Cell, starv
 
 // starvation is for how long hosts of a round could not run, but for what the
 // fault froze: a frozen host notes that too when it runs again.
-func starvation(r record.Round) (sum time.Duration) {
+func starvation(r results.Round) (sum time.Duration) {
 	for _, h := range r.Halts {
-		frozen := slices.ContainsFunc(r.Halts, func(f record.Halt) bool {
-			return f.Why == record.HaltFrozen && f.Host == h.Host && h.From < f.To && f.From < h.To
+		frozen := slices.ContainsFunc(r.Halts, func(f results.Halt) bool {
+			return f.Why == results.HaltFrozen && f.Host == h.Host && h.From < f.To && f.From < h.To
 		})
-		if h.Why == record.HaltStarved && !frozen {
+		if h.Why == results.HaltStarved && !frozen {
 			sum += time.Duration(h.To - h.From)
 		}
 	}
@@ -156,12 +156,12 @@ func TestPlantedBugsAreFound(t *testing.T) {
 
 func TestStarvationIsNotTheFreeze(t *testing.T) {
 	const ms = int64(time.Millisecond)
-	r := record.Round{Halts: []record.Halt{
-		{Host: 0, Why: record.HaltFrozen, From: 1000 * ms, To: 3000 * ms},
-		{Host: 0, Why: record.HaltStarved, From: 998 * ms, To: 3001 * ms},
-		{Host: 0, Why: record.HaltStarved, From: 500 * ms, To: 520 * ms},
-		{Host: 1, Why: record.HaltStarved, From: 1500 * ms, To: 1530 * ms},
-		{Host: 1, Why: record.HaltKilled, From: 4000 * ms},
+	r := results.Round{Halts: []results.Halt{
+		{Host: 0, Why: results.HaltFrozen, From: 1000 * ms, To: 3000 * ms},
+		{Host: 0, Why: results.HaltStarved, From: 998 * ms, To: 3001 * ms},
+		{Host: 0, Why: results.HaltStarved, From: 500 * ms, To: 520 * ms},
+		{Host: 1, Why: results.HaltStarved, From: 1500 * ms, To: 1530 * ms},
+		{Host: 1, Why: results.HaltKilled, From: 4000 * ms},
 	}}
 	if got, want := starvation(r), 50*time.Millisecond; got != want {
 		t.Errorf("starved for %v, want %v", got, want)

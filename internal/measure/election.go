@@ -1,0 +1,235 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/results"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+// election is what is known of the candidates of one cell.
+type election struct {
+	in    Input
+	mode  mode
+	watch *follower // nil without anything to observe with
+
+	cell     results.Cell
+	slack    time.Duration // from the end of the TTL to the upper end of the band
+	kept     int           // names that were led on by the leader that was harmed
+	earliest time.Duration // the most by which a takeover came early
+
+	candidates []*candidate // by id; used by the goroutine that runs the cell
+
+	mu      sync.Mutex
+	changed chan struct{}   // closed and replaced at each report
+	terms   []results.Lease // with the id of the candidate as host
+	failed  []results.Attempt
+	seats   []int  // who led last, by name: the index of the term, -1 for nobody
+	failure string // the last error that a candidate has met
+}
+
+// candidate is a host that campaigns, with the proxies through which it reaches
+// the store.
+type candidate struct {
+	*host.Process
+	id      int32
+	dead    bool
+	proxies []*inject.Proxy
+}
+
+func newElection(in Input, m mode) *election {
+	s := &election{
+		in: in, mode: m, changed: make(chan struct{}),
+		seats: slices.Repeat([]int{-1}, len(in.Names)),
+	}
+	s.begin()
+	return s
+}
+
+// join starts one more candidate.
+func (s *election) join(ctx context.Context) (err error) {
+	c := &candidate{id: int32(len(s.candidates))}
+	spec := s.in.Host
+	if s.mode.proxied {
+		spec.Config, err = kinds.Route(spec.Config, func(address string) (string, error) {
+			p, err := inject.NewProxy(address)
+			if err != nil {
+				return "", err
+			}
+			c.proxies = append(c.proxies, p)
+			return p.Addr(), nil
+		})
+		if err != nil {
+			return errors.Join(err, c.closeProxies())
+		}
+	}
+	if c.Process, err = startHost(ctx, spec, s.in.Clock); err != nil {
+		return errors.Join(err, c.closeProxies())
+	}
+	s.candidates = append(s.candidates, c)
+	return s.campaign(c)
+}
+
+const (
+	// workEvery is how often a leader acts as one.
+	workEvery = 5 * time.Millisecond
+	// between is how long a candidate stays away after a term, so that another
+	// one gets its turn, and after an error.
+	between = 100 * time.Millisecond
+)
+
+// campaign has a candidate campaign for every name, and again after each term.
+func (s *election) campaign(c *candidate) error {
+	c.Follow(func(l results.Lease, failed host.Call) { s.hear(c, l, failed) })
+	for i, name := range s.in.Names {
+		err := c.Work(host.Workload{
+			Kind: host.KindLock, Name: name, First: i, Names: 1, Callers: 1, TTL: s.in.TTL, Tick: s.in.Tick, Live: true, Look: workEvery,
+			Limit: host.Forever, Hold: host.Forever, Pause: host.Range{between, between},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// killVictim kills the victim of h by the given means, and ends what it held.
+func (s *election) killVictim(h *incident, kill func() error) error {
+	h.victim.dead = true
+	err := kill()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.in.Clock.Now()
+	for i := range s.terms {
+		if t := &s.terms[i]; int32(t.Host) == h.victim.id && t.Held() {
+			t.ValidNs, t.DoneNs, t.Cause = max(h.from, t.GrantedNs), now, results.HaltKilled
+		}
+	}
+	return err
+}
+
+// hear takes down what a candidate tells of a term, or of an acquire that has
+// failed.
+func (s *election) hear(c *candidate, t results.Lease, failed host.Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case failed.Outcome == host.OutcomeFailed:
+		s.failure = failed.Error
+		if failed.Op == string(host.KindLock) {
+			s.failed = append(s.failed, results.Attempt{
+				Client: c.id, Name: int32(failed.Name), Asked: failed.SentNs, Answered: failed.BackNs, Outcome: results.Failed,
+			})
+		}
+	case failed.Outcome == "":
+		s.term(c, t)
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// term keeps the newest state of a term.
+func (s *election) term(c *candidate, t results.Lease) {
+	t.Host = int(c.id)
+	i := slices.IndexFunc(s.terms, func(o results.Lease) bool {
+		return o.Host == t.Host && o.Name == t.Name && o.GrantedNs == t.GrantedNs
+	})
+	if i < 0 {
+		s.seats[t.Name] = len(s.terms)
+		s.terms = append(s.terms, t)
+		return
+	}
+	s.terms[i] = t
+}
+
+// await waits until done, which is called with what is known locked.
+func (s *election) await(ctx context.Context, limit time.Duration, what string, done func() bool) error {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for {
+		s.mu.Lock()
+		ok, changed, failure := done(), s.changed, s.failure
+		s.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late.C:
+			if failure != "" {
+				failure = ": " + failure
+			}
+			return fmt.Errorf("%w: not within %v: %s%s", ErrNothingDone, limit, what, failure)
+		}
+	}
+}
+
+// led reports whether each of the names has a leader, by a grant after the
+// given time.
+func (s *election) led(names []int32, after int64) func() bool {
+	return s.all(names, func(t results.Lease) bool { return t.GrantedNs > after })
+}
+
+// confirmed reports whether each of the names has a leader whose grant came back,
+// or whose renewal was sent, after the given time.
+func (s *election) confirmed(names []int32, after int64) func() bool {
+	return s.all(names, func(t results.Lease) bool {
+		renewed := t.GrantedNs
+		if n := len(t.Renewals); n > 0 {
+			renewed = t.Renewals[n-1][0]
+		}
+		return renewed > after
+	})
+}
+
+// all reports whether each of the names has a leader whose term is like that.
+func (s *election) all(names []int32, like func(results.Lease) bool) func() bool {
+	return func() bool {
+		return !slices.ContainsFunc(names, func(n int32) bool {
+			i := s.seats[n]
+			return i < 0 || !s.terms[i].Held() || !like(s.terms[i])
+		})
+	}
+}
+
+// end closes the hosts that live, on a budget of its own.
+func (s *election) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if s.watch != nil {
+		s.watch.end()
+	}
+	errs := make([]error, len(s.candidates))
+	load.Workers(len(errs), func(i int) {
+		if c := s.candidates[i]; !c.dead {
+			// A cell that was ended in the middle of a harm leaves it.
+			errs[i] = errors.Join(c.Resume(), c.heal(), c.Close(ctx), c.closeProxies())
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// cut swallows everything between the candidate and the store.
+func (c *candidate) cut() error { return c.allProxies((*inject.Proxy).BlackHole) }
+
+func (c *candidate) heal() error { return c.allProxies((*inject.Proxy).Heal) }
+
+func (c *candidate) closeProxies() error { return c.allProxies((*inject.Proxy).Close) }
+
+func (c *candidate) allProxies(do func(*inject.Proxy) error) error {
+	var errs []error
+	for _, p := range c.proxies {
+		errs = append(errs, do(p))
+	}
+	return errors.Join(errs...)
+}

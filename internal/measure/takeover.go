@@ -1,0 +1,201 @@
+package measure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/results"
+)
+
+var takeover = Scenario{
+	Name:      "takeover",
+	Doc:       "how long nobody leads after the leader was harmed at a random moment of its renewal, while other processes wait; with the TTL that the lease had left, and whether the old leader noticed before it wrote again",
+	Processes: true,
+	Workloads: takeoverWorkloads,
+	Takes:     takeoverTakes,
+	Run:       runTakeover,
+}
+
+const (
+	// campaigners are how many candidates there are when nobody says.
+	campaigners = 2
+	// names are how many locks share each harm.
+	names = 8
+	// harms is how many leaders of one cell are harmed in one run when nobody
+	// says: 30 in the ten runs of a full plan.
+	harms = 3
+	// queueing is the least time that candidates have to enter their queues
+	// before the leader is harmed.
+	queueing = 100 * time.Millisecond
+	// quickPhases bounds the random time until the harm, in measured times,
+	// for modes that do not wait for the TTL: the whole renewal interval in full
+	// runs, part of it in quick ones.
+	quickPhases = 4
+	// startUp is about how long a host process takes to start.
+	startUp = 150 * time.Millisecond
+)
+
+func takeoverWorkloads(a Overrides) []Workload {
+	var out []Workload
+	for _, m := range orUsual(a.Modes, killHost.name) {
+		out = append(out, Workload{Mode: m, Hosts: cmp.Or(a.Candidates, campaigners), Clients: names})
+	}
+	return out
+}
+
+func takeoverTakes(in Input) time.Duration {
+	m, _ := modeByName(in.Mode)
+	each := startUp + queueing + phaseSpan(in, m)/2
+	switch {
+	case m.waits != nil:
+		each += m.waits(in.TTL)
+	case in.Host.Baseline != "" && m.name == killHost.name: // no plugin releases
+		each += ttlLeft(in.TTL)
+	}
+	return time.Duration(in.Hosts)*startUp + time.Duration(cmp.Or(in.Harms, harms))*each
+}
+
+// phaseSpan is the length of the interval from which the moment of the harm is
+// drawn.
+func phaseSpan(in Input, m mode) time.Duration {
+	if m.waits == nil {
+		return min(in.TTL/3, quickPhases*in.Measure)
+	}
+	return in.TTL / 3
+}
+
+func runTakeover(ctx context.Context, in Input) (cell results.Cell, err error) {
+	m, ok := modeByName(in.Mode)
+	if !ok {
+		return cell, fmt.Errorf("takeover has no mode %q", in.Mode)
+	}
+	s := newElection(in, m)
+	began := in.Clock.Now()
+	err = s.run(ctx)
+	err = errors.Join(err, s.end(ctx))
+	cell = s.measured(time.Duration(in.Clock.Now() - began))
+	if err == nil && cell.Cycles == 0 {
+		err = ErrNothingDone
+	}
+	return cell, err
+}
+
+func (s *election) run(ctx context.Context) error {
+	for range s.in.Hosts {
+		if err := s.join(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.follow(ctx); err != nil {
+		return err
+	}
+	all := make([]int32, len(s.seats))
+	for i := range all {
+		all[i] = int32(i)
+	}
+	if err := s.await(ctx, s.in.TTL+grace, "every name has a leader", s.led(all, 0)); err != nil {
+		return fmt.Errorf("%w: %w", ErrNothingDone, err)
+	}
+	phases := rand.New(rand.NewPCG(s.in.Seed, 0x7068617365))
+	for range cmp.Or(s.in.Harms, harms) {
+		if !proc.Sleep(ctx, queueing+time.Duration(phases.Int64N(int64(phaseSpan(s.in, s.mode))))) {
+			return ctx.Err()
+		}
+		if err := s.succeed(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// succeed harms the host that leads most names, and waits until others lead
+// them.
+func (s *election) succeed(ctx context.Context) error {
+	var h incident
+	somebody := func() bool {
+		h = s.aim()
+		return h.victim != nil
+	}
+	if err := s.await(ctx, s.in.TTL+grace, "somebody leads", somebody); err != nil {
+		return err
+	}
+	h.from = s.in.Clock.Now()
+	if err := s.mode.inject(ctx, s, &h); err != nil {
+		return fmt.Errorf("%w: %w", ErrNothingDone, err)
+	}
+	h.until = s.in.Clock.Now()
+	done := s.led(h.names, h.from)
+	if s.mode.server {
+		done = s.confirmed(h.names, h.until)
+	}
+	if err := s.await(ctx, s.in.TTL+grace, "a new leader", done); err != nil {
+		return err
+	}
+	s.sample(&h)
+	if s.mode.heal != nil {
+		if err := s.mode.heal(ctx, s, &h); err != nil {
+			return fmt.Errorf("%w: after the takeover: %w", ErrNothingDone, err)
+		}
+	}
+	return s.await(ctx, s.in.TTL+grace, "every name has a leader again", s.led(h.names, 0))
+}
+
+// incident is one leader that was harmed.
+type incident struct {
+	victim *candidate
+	names  []int32 // that it led
+	before []int   // those terms, by index
+	// from and until are the last moment before the harm and the first one
+	// after it.
+	from, until int64
+}
+
+// aim chooses the candidate that leads most, if any does: on a machine that is
+// starved all may have lost their leases. It is called with mu locked.
+func (s *election) aim() incident {
+	led := map[int][]int32{} // by candidate
+	var h incident
+	for name, i := range s.seats {
+		if i < 0 || !s.terms[i].Held() {
+			continue
+		}
+		id := s.terms[i].Host
+		led[id] = append(led[id], int32(name))
+		if n := led[id]; len(n) > len(h.names) {
+			h.victim, h.names = s.candidates[id], n
+		}
+	}
+	for _, n := range h.names {
+		h.before = append(h.before, s.seats[n])
+	}
+	return h
+}
+
+// Modes lists the modes of takeover.
+func Modes() []string {
+	var names []string
+	for _, m := range modes {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// ModeDoc says in one line what a mode does.
+func ModeDoc(name string) string {
+	m, _ := modeByName(name)
+	return m.doc
+}
+
+func modeByName(name string) (mode, bool) {
+	i := slices.IndexFunc(modes, func(m mode) bool { return m.name == name })
+	if i < 0 {
+		return mode{}, false
+	}
+	return modes[i], true
+}

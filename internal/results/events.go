@@ -1,0 +1,263 @@
+package results
+
+import (
+	"bytes"
+	"cmp"
+	"compress/flate"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// eventMagic starts the file; its last byte is the version.
+const eventMagic = "lockbench-ev\x01"
+
+// The kinds of frames.
+const (
+	frameSection  byte = 1 // JSON of a Section; what follows belongs to it
+	frameAttempts byte = 2 // a block of attempts
+	frameEnd      byte = 3 // the writer was closed: nothing is missing
+)
+
+// blockSize is how many attempts are in a frame, and so the most that the cut
+// of a truncated file costs.
+const blockSize = 4096
+
+// Bounds of what a reader allocates for a frame of a damaged file, in bytes.
+const (
+	maxFrame = 64 << 20
+	maxBlock = blockSize * (1 + 7*binary.MaxVarintLen64) // of attempts
+)
+
+// EventWriter writes the events file: the magic, then frames of kind (1
+// byte), length (4 bytes, little endian), CRC-32C of the payload (4 bytes) and
+// payload. Payloads are compressed with DEFLATE. Attempts are varints, times
+// and tokens as differences from the attempt before, and every block starts
+// anew, so that each can be read alone.
+type EventWriter struct {
+	w      io.Writer
+	plain  []byte
+	packed bytes.Buffer
+	deflat *flate.Writer
+}
+
+// NewEventWriter writes the magic to w.
+func NewEventWriter(w io.Writer) (*EventWriter, error) {
+	d, err := flate.NewWriter(io.Discard, flate.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.WriteString(w, eventMagic)
+	return &EventWriter{w: w, deflat: d}, err
+}
+
+// Write appends a section and its attempts.
+func (e *EventWriter) Write(s Section, attempts []Attempt) error {
+	head, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := e.frame(frameSection, head); err != nil {
+		return err
+	}
+	for len(attempts) > 0 {
+		n := min(blockSize, len(attempts))
+		e.plain = appendAttempts(e.plain[:0], attempts[:n])
+		if err := e.frame(frameAttempts, e.plain); err != nil {
+			return err
+		}
+		attempts = attempts[n:]
+	}
+	return nil
+}
+
+// Close writes the end. It does not close the underlying writer.
+func (e *EventWriter) Close() error { return e.frame(frameEnd, nil) }
+
+func (e *EventWriter) frame(kind byte, payload []byte) error {
+	e.packed.Reset()
+	e.packed.Write(make([]byte, 9))
+	e.deflat.Reset(&e.packed)
+	if _, err := e.deflat.Write(payload); err != nil {
+		return err
+	}
+	if err := e.deflat.Close(); err != nil {
+		return err
+	}
+	b := e.packed.Bytes()
+	b[0] = kind
+	binary.LittleEndian.PutUint32(b[1:], uint32(len(b)-9))
+	binary.LittleEndian.PutUint32(b[5:], crc32.Checksum(b[9:], castagnoli))
+	_, err := e.w.Write(b)
+	return err
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func appendAttempts(b []byte, attempts []Attempt) []byte {
+	var last Attempt
+	for _, a := range attempts {
+		b = append(b, byte(a.Outcome)|byte(a.End)<<4)
+		b = binary.AppendUvarint(b, uint64(a.Client))
+		b = binary.AppendUvarint(b, uint64(a.Name))
+		b = binary.AppendVarint(b, a.Asked-last.Asked)
+		b = binary.AppendVarint(b, a.Answered-a.Asked)
+		if a.Outcome == Granted {
+			b = binary.AppendVarint(b, int64(a.Token-last.Token))
+			last.Token = a.Token
+		}
+		if a.End != EndOpen {
+			b = binary.AppendVarint(b, a.Ended-a.Answered)
+			b = binary.AppendVarint(b, a.Done-a.Ended)
+		}
+		last.Asked = a.Asked
+	}
+	return b
+}
+
+// ErrTruncated: the file ends before its end mark. What was read is whole.
+var ErrTruncated = errors.New("events end early: the run was killed or the file cut")
+
+// ScanEvents is [ReadEvents] of a folder.
+func ScanEvents(dir string, emit func(Section, []Attempt) error) error {
+	f, err := os.Open(filepath.Join(dir, EventsFile))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return ReadEvents(f, emit)
+}
+
+// scanWhole is ScanEvents of a run that was done: events that end early are
+// an error wrapping [ErrIncomplete].
+func scanWhole(dir string, emit func(Section, []Attempt) error) error {
+	err := ScanEvents(dir, emit)
+	if errors.Is(err, ErrTruncated) {
+		return fmt.Errorf("%w: %s: %w", ErrIncomplete, dir, err)
+	}
+	return err
+}
+
+// ReadEvents calls emit for each section with its attempts, in the order in
+// which they were written. The slice is used again. After a truncated or
+// damaged end it has emitted everything up to the cut, and returns an error
+// wrapping [ErrTruncated]; an error of emit ends it too.
+func ReadEvents(r io.Reader, emit func(Section, []Attempt) error) error {
+	magic := make([]byte, len(eventMagic))
+	if _, err := io.ReadFull(r, magic); err != nil || !bytes.Equal(magic[:len(magic)-1], []byte(eventMagic[:len(eventMagic)-1])) {
+		return fmt.Errorf("%w: the events file has no lockbench mark", ErrTruncated)
+	}
+	if v := magic[len(magic)-1]; v != eventMagic[len(eventMagic)-1] {
+		return fmt.Errorf("%w: events are of version %d, this one reads version %d", ErrLater, v, eventMagic[len(eventMagic)-1])
+	}
+	var section *Section
+	var attempts []Attempt
+	flush := func() error {
+		if section == nil {
+			return nil
+		}
+		return emit(*section, attempts)
+	}
+	for {
+		kind, payload, err := readFrame(r)
+		if err == nil && kind == frameAttempts {
+			attempts, err = parseAttempts(attempts, payload)
+		}
+		if err != nil {
+			return errors.Join(flush(), fmt.Errorf("%w (%w)", ErrTruncated, err))
+		}
+		if kind == frameAttempts {
+			continue
+		}
+		if err := flush(); err != nil || kind == frameEnd {
+			return err
+		}
+		section, attempts = &Section{}, attempts[:0]
+		if err := json.Unmarshal(payload, section); err != nil {
+			return fmt.Errorf("%w (%w)", ErrTruncated, err)
+		}
+	}
+}
+
+func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
+	var head [9]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.LittleEndian.Uint32(head[1:])
+	if n > maxFrame {
+		return 0, nil, fmt.Errorf("a frame of %d bytes", n)
+	}
+	packed, err := io.ReadAll(io.LimitReader(r, int64(n))) // grows with what there is
+	if err == nil && len(packed) < int(n) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	if crc32.Checksum(packed, castagnoli) != binary.LittleEndian.Uint32(head[5:]) {
+		return 0, nil, errors.New("a frame with a wrong checksum")
+	}
+	most := int64(maxFrame)
+	if head[0] == frameAttempts {
+		most = maxBlock
+	}
+	payload, err = io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), most+1))
+	if err == nil && int64(len(payload)) > most {
+		err = fmt.Errorf("a frame with more than %d bytes in it", most)
+	}
+	return head[0], payload, err
+}
+
+// parseAttempts appends the attempts of one block.
+func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
+	p := parser{Reader: bytes.NewReader(b)}
+	var last Attempt
+	for most := len(to) + blockSize; p.Len() > 0; {
+		if len(to) == most {
+			return to, fmt.Errorf("a block of more than %d attempts", blockSize)
+		}
+		kind, _ := p.ReadByte() // there is one
+		a := Attempt{Outcome: Outcome(kind & 15), End: End(kind >> 4)}
+		a.Client, a.Name = int32(p.uvarint()), int32(p.uvarint())
+		a.Asked = last.Asked + p.varint()
+		a.Answered = a.Asked + p.varint()
+		if a.Outcome == Granted {
+			a.Token = last.Token + uint64(p.varint())
+			last.Token = a.Token
+		}
+		if a.End != EndOpen {
+			a.Ended = a.Answered + p.varint()
+			a.Done = a.Ended + p.varint()
+		}
+		if p.err != nil {
+			return to, fmt.Errorf("a block ends within an attempt: %w", p.err)
+		}
+		last.Asked = a.Asked
+		to = append(to, a)
+	}
+	return to, nil
+}
+
+// parser reads the numbers of a block; err is the first error that it met.
+type parser struct {
+	*bytes.Reader
+	err error
+}
+
+func (p *parser) uvarint() uint64 {
+	v, err := binary.ReadUvarint(p)
+	p.err = cmp.Or(p.err, err)
+	return v
+}
+
+func (p *parser) varint() int64 {
+	v, err := binary.ReadVarint(p)
+	p.err = cmp.Or(p.err, err)
+	return v
+}

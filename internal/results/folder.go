@@ -1,0 +1,174 @@
+// Package results is the result folder of a run: its files, their formats and
+// their versions, and the statistics of what they hold. Verdict and report are
+// computed from the folder again, without servers.
+//
+// A folder holds
+//
+//	run.json        seed, plan, versions, machine, checksums, state of the run
+//	results.txt     one line per cell and run, in the Go benchmark format
+//	events.lbe      every attempt to acquire a lock, see [EventWriter]
+//	histograms.hlog latencies, in the log format of HdrHistogram
+//
+// All but run.json only grow, so that an interrupted run keeps what it has
+// measured.
+//
+// The figures of repeated runs become a median with its confidence interval,
+// and ratios between subjects. The unit of repetition is the run, never the
+// single operation: operations of one run share their machine's mood, and a
+// thousand of them are one sample.
+package results
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Format is the version of the folder's layout and files. A reader refuses a
+// higher one.
+const Format = 1
+
+// The names of the files in a folder.
+const (
+	ManifestFile   = "run.json"
+	ResultsFile    = "results.txt"
+	EventsFile     = "events.lbe"
+	HistogramsFile = "histograms.hlog"
+	ReportFile     = "report.html"
+)
+
+// ErrNotEmpty: the directory for a new folder holds something already.
+var ErrNotEmpty = errors.New("directory is not empty")
+
+// ErrNotAFolder: the directory is not a result folder.
+var ErrNotAFolder = errors.New("not a result folder")
+
+// ErrLater: the folder, or a file of it, was written by a later lockbench.
+var ErrLater = errors.New("written by a later lockbench")
+
+// Folder is a result folder that is being written. It is used by one
+// goroutine.
+type Folder struct {
+	Dir string
+
+	manifest   Manifest
+	results    *os.File
+	events     *os.File
+	histograms *os.File
+
+	eventLog     *EventWriter
+	histogramLog *hdrhistogram.HistogramLogWriter
+}
+
+// Vacant returns an error wrapping [ErrNotEmpty] if there is anything in dir,
+// and [ErrNotAFolder] if it is no directory. One that does not exist is vacant.
+func Vacant(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrNotAFolder, err)
+	case len(entries) > 0:
+		return fmt.Errorf("%w: %s", ErrNotEmpty, dir)
+	}
+	return nil
+}
+
+// Create makes dir, which must be [Vacant], starts a folder in it and writes m.
+func Create(dir string, m Manifest) (*Folder, error) {
+	if err := Vacant(dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	m.Format, m.State = Format, StateRunning
+	f := &Folder{Dir: dir, manifest: m}
+	err := f.open(newFile, ResultsFile, EventsFile, HistogramsFile)
+	if err == nil {
+		err = f.begin()
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.closeFiles())
+	}
+	return f, nil
+}
+
+func (f *Folder) begin() (err error) {
+	if err = writeManifest(f.Dir, f.manifest); err != nil {
+		return err
+	}
+	if err = writeHeader(f.results, f.manifest); err != nil {
+		return err
+	}
+	if f.eventLog, err = NewEventWriter(f.events); err != nil {
+		return err
+	}
+	f.histogramLog, err = newHistogramLog(f.histograms, f.manifest.Started)
+	return err
+}
+
+// newFile are the flags of a file that must not exist.
+const newFile = os.O_CREATE | os.O_EXCL | os.O_WRONLY
+
+// open opens some of the files that only grow, by name.
+func (f *Folder) open(flags int, names ...string) (err error) {
+	files := map[string]**os.File{ResultsFile: &f.results, EventsFile: &f.events, HistogramsFile: &f.histograms}
+	for _, name := range names {
+		if *files[name], err = os.OpenFile(filepath.Join(f.Dir, name), flags, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Add appends what one cell has measured in one run. A cell that was
+// interrupted leaves its attempts, to be checked, and no figures.
+func (f *Folder) Add(c Cell) error {
+	if err := f.eventLog.Write(c.Section, c.Attempts); err != nil {
+		return fmt.Errorf("results: %s: %w", EventsFile, err)
+	}
+	if c.Interrupted {
+		return nil
+	}
+	if err := writeResult(f.results, c); err != nil {
+		return fmt.Errorf("results: %s: %w", ResultsFile, err)
+	}
+	if err := writeHistograms(f.histogramLog, c); err != nil {
+		return fmt.Errorf("results: %s: %w", HistogramsFile, err)
+	}
+	return nil
+}
+
+// Manifest returns what run.json holds, to be changed and handed to
+// [Folder.SetManifest].
+func (f *Folder) Manifest() Manifest { return f.manifest }
+
+// SetManifest writes run.json again.
+func (f *Folder) SetManifest(m Manifest) error {
+	f.manifest = m
+	return writeManifest(f.Dir, m)
+}
+
+// Close ends the folder in the given state.
+func (f *Folder) Close(state State) error {
+	err := f.eventLog.Close()
+	m := f.manifest
+	m.State = state
+	return errors.Join(err, f.SetManifest(m), f.closeFiles())
+}
+
+func (f *Folder) closeFiles() error {
+	var err error
+	for _, file := range []*os.File{f.results, f.events, f.histograms} {
+		if file != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}
+	return err
+}

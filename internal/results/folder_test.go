@@ -1,0 +1,316 @@
+package results
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/perf/benchfmt"
+)
+
+func sampleCell(backend string, n int) Cell {
+	c := Cell{
+		Section: Section{
+			Backend: backend, Kind: KindPlugin, Fencing: "durable", Scenario: "acquire", Clients: 8, Run: 1,
+			Names: []string{"a", "b"},
+		},
+		Cycles: n, Elapsed: time.Second,
+		Latencies: map[string][]int64{},
+		Values:    map[string]float64{"cycles/s": float64(n)},
+	}
+	r := rand.New(rand.NewPCG(1, uint64(n)))
+	at := int64(0)
+	for i := range n {
+		a := Attempt{Client: int32(i % 8), Name: int32(i % 2), Asked: at, Answered: at + 1000, Outcome: Granted, Token: 1e15 + r.Uint64N(1e6)}
+		switch i % 5 {
+		case 0:
+			a.Outcome, a.Token = Refused, 0
+		case 1:
+			a.End = EndOpen
+		default:
+			a.End, a.Ended, a.Done = EndReleased, at+2000, at+2500
+		}
+		c.Attempts = append(c.Attempts, a)
+		c.Latencies["acquire"] = append(c.Latencies["acquire"], 1000+r.Int64N(1e5))
+		at += r.Int64N(5000)
+	}
+	return c
+}
+
+func TestEventsRoundTrip(t *testing.T) {
+	var file bytes.Buffer
+	w, err := NewEventWriter(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells := []Cell{sampleCell("redis", 10_000), sampleCell("memory", 0), sampleCell("redislock", 3)}
+	for _, c := range cells {
+		if err := w.Write(c.Section, c.Attempts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var i int
+	err = ReadEvents(&file, func(s Section, got []Attempt) error {
+		if s.Backend != cells[i].Backend || !slices.Equal(s.Names, cells[i].Names) {
+			t.Errorf("section %d = %+v", i, s)
+		}
+		if !slices.Equal(got, cells[i].Attempts) {
+			t.Errorf("section %d: attempts differ", i)
+		}
+		i++
+		return nil
+	})
+	if err != nil || i != len(cells) {
+		t.Errorf("read %d sections, %v", i, err)
+	}
+}
+
+// TestEventsCutAnywhere cuts the file at every length: no cut may panic, be
+// taken for a whole file, or yield attempts that were not written.
+func TestEventsCutAnywhere(t *testing.T) {
+	var file bytes.Buffer
+	w, _ := NewEventWriter(&file)
+	c := sampleCell("redis", 2*blockSize+1000)
+	if err := w.Write(c.Section, c.Attempts); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole := file.Bytes()
+	seen := map[int]bool{}
+	for n := 0; n < len(whole); n += 1 + n/50 {
+		var got []Attempt
+		err := ReadEvents(bytes.NewReader(whole[:n]), func(_ Section, a []Attempt) error {
+			got = append(got, a...)
+			return nil
+		})
+		if !errors.Is(err, ErrTruncated) {
+			t.Fatalf("cut at %d of %d: %v", n, len(whole), err)
+		}
+		if !slices.Equal(got, c.Attempts[:len(got)]) {
+			t.Fatalf("cut at %d: attempts differ", n)
+		}
+		seen[len(got)] = true
+	}
+	for _, want := range []int{0, blockSize, 2 * blockSize} {
+		if !seen[want] {
+			t.Errorf("no cut left %d attempts: blocks cannot be read alone", want)
+		}
+	}
+}
+
+func TestEventsDamaged(t *testing.T) {
+	var file bytes.Buffer
+	w, _ := NewEventWriter(&file)
+	c := sampleCell("redis", 100)
+	if err := w.Write(c.Section, c.Attempts); err != nil {
+		t.Fatal(err)
+	}
+	b := file.Bytes()
+	b[len(b)-5] ^= 1
+	err := ReadEvents(bytes.NewReader(b), func(Section, []Attempt) error { return nil })
+	if !errors.Is(err, ErrTruncated) || !strings.Contains(err.Error(), "checksum") {
+		t.Error(err)
+	}
+	future := []byte(eventMagic[:len(eventMagic)-1] + "\x09")
+	if err := ReadEvents(bytes.NewReader(future), nil); err == nil || errors.Is(err, ErrTruncated) {
+		t.Error("a later version was read:", err)
+	}
+}
+
+func newFolder(t *testing.T) *Folder {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "out")
+	f, err := Create(dir, Manifest{Started: time.Now(), Machine: Machine{OS: "linux", Arch: "amd64", CPU: "a CPU"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestFolder(t *testing.T) {
+	f := newFolder(t)
+	if _, err := Create(f.Dir, Manifest{}); !errors.Is(err, ErrNotEmpty) {
+		t.Error("a used directory is taken:", err)
+	}
+	for _, c := range []Cell{sampleCell("redis", 700), sampleCell("redislock", 10_000)} {
+		if err := f.Add(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cut := sampleCell("redis", 5)
+	cut.Interrupted = true
+	if err := f.Add(cut); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := ReadManifest(f.Dir); err != nil || m.State != StateRunning {
+		t.Errorf("while running: %v %v", m.State, err)
+	}
+	if err := f.Close(StateInterrupted); err != nil {
+		t.Fatal(err)
+	}
+	m, err := ReadManifest(f.Dir)
+	if err != nil || m.State != StateInterrupted || m.Format != Format {
+		t.Errorf("%+v %v", m, err)
+	}
+	results, err := ReadResults(f.Dir)
+	if err != nil || len(results) != 2 {
+		t.Fatalf("%d results, %v", len(results), err)
+	}
+	r := results[0]
+	if r.Scenario != "acquire" || r.Backend != "redis" || r.Clients != 8 || r.Cycles != 700 || r.Values["cycles/s"] != 700 {
+		t.Errorf("%+v", r)
+	}
+	if r.Values["p50-ns/acquire"] < 1000 || r.Values["p99-ns/acquire"] < r.Values["p50-ns/acquire"] {
+		t.Errorf("%v", r.Values)
+	}
+	if _, ok := r.Values["p99.9-ns/acquire"]; ok {
+		t.Error("p99.9 of 700 samples")
+	}
+	if _, ok := results[1].Values["p99.9-ns/acquire"]; !ok {
+		t.Error("no p99.9 of 10000 samples")
+	}
+}
+
+// TestResultsAreGoBenchmarks reads the file with the library of benchstat: no
+// syntax error, units with a direction, dimensions in the name.
+func TestResultsAreGoBenchmarks(t *testing.T) {
+	f := newFolder(t)
+	if err := f.Add(sampleCell("redis", 10_000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(StateDone); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(filepath.Join(f.Dir, ResultsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r := benchfmt.NewReader(file, ResultsFile)
+	var names []string
+	for r.Scan() {
+		switch rec := r.Result().(type) {
+		case *benchfmt.SyntaxError:
+			t.Error(rec)
+		case *benchfmt.Result:
+			names = append(names, rec.Name.String())
+			for _, v := range rec.Values {
+				if r.Units().GetBetter(v.Unit) == 0 {
+					t.Errorf("unit %s (%s) has no direction", v.Unit, v.OrigUnit)
+				}
+			}
+		}
+	}
+	if want := []string{"Acquire/backend=redis/clients=8"}; !slices.Equal(names, want) {
+		t.Errorf("names %q, want %q", names, want)
+	}
+}
+
+func TestCutResultsLine(t *testing.T) {
+	f := newFolder(t)
+	for range 2 {
+		if err := f.Add(sampleCell("redis", 600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(f.Dir, ResultsFile)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, info.Size()-12); err != nil {
+		t.Fatal(err)
+	}
+	if results, err := ReadResults(f.Dir); err != nil || len(results) != 1 {
+		t.Errorf("%d results, %v; want the one that is whole", len(results), err)
+	}
+}
+
+func TestHistogramsAreReadable(t *testing.T) {
+	f := newFolder(t)
+	c := sampleCell("redis", 1000)
+	if err := f.Add(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(StateDone); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(filepath.Join(f.Dir, HistogramsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	h, err := hdrhistogram.NewHistogramLogReader(file).NextIntervalHistogram()
+	if err != nil || h == nil {
+		t.Fatal(h, err)
+	}
+	if h.TotalCount() != 1000 || h.Tag() != "acquire/backend=redis/clients=8/op=acquire" {
+		t.Errorf("count %d, tag %q", h.TotalCount(), h.Tag())
+	}
+	all, err := ReadHistograms(f.Dir)
+	key := HistogramKey{CellName{Scenario: "acquire", Backend: "redis", Clients: 8}, "acquire"}
+	if err != nil || len(all) != 1 || all[key] == nil || all[key].TotalCount() != 1000 {
+		t.Errorf("read %v, %v", all, err)
+	}
+	exact := Quantile(slices.Sorted(slices.Values(c.Latencies["acquire"])), 0.5)
+	if got := float64(h.ValueAtQuantile(50)); got < exact*0.99 || got > exact*1.01 {
+		t.Errorf("median %v, want %v", got, exact)
+	}
+}
+
+// TestHistogramsOfRunsAreMerged, modes are kept apart, and a cut costs one line.
+func TestHistogramsOfRunsAreMerged(t *testing.T) {
+	f := newFolder(t)
+	killed := HistogramKey{CellName{Scenario: "takeover", Backend: "redis", Mode: "kill-host", Hosts: 2, Clients: 1}, "takeover"}
+	frozen := killed
+	frozen.Mode = "freeze"
+	for i, key := range []HistogramKey{killed, frozen, killed, killed} {
+		c := Cell{Section: Section{Backend: key.Backend, Scenario: key.Scenario, Mode: key.Mode, Hosts: key.Hosts, Clients: key.Clients, Run: i}}
+		c.Latencies = map[string][]int64{key.Op: {1000, 2000}}
+		if err := f.Add(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(StateDone); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(f.Dir, HistogramsFile)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ cut, killed int64 }{{0, 6}, {20, 4}} {
+		if err := os.Truncate(path, info.Size()-tt.cut); err != nil {
+			t.Fatal(err)
+		}
+		all, err := ReadHistograms(f.Dir)
+		if err != nil || len(all) != 2 || all[killed].TotalCount() != tt.killed || all[frozen].TotalCount() != 2 {
+			t.Errorf("cut by %d: %v, %v", tt.cut, all, err)
+		}
+	}
+}
+
+func TestReadManifestOfNoFolder(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := ReadManifest(dir); !errors.Is(err, ErrNotAFolder) {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, ManifestFile), []byte(`{"format": 99}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadManifest(dir); err == nil || !strings.Contains(err.Error(), "format 99") {
+		t.Error(err)
+	}
+}

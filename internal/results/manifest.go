@@ -1,0 +1,187 @@
+package results
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// State says how far a run came.
+type State string
+
+// The states. A folder that still says running belongs to a run that goes on,
+// or to one that was killed.
+const (
+	StateRunning     State = "running"
+	StateDone        State = "done"
+	StateInterrupted State = "interrupted"
+	StateFailed      State = "failed"
+)
+
+// Manifest is run.json: what was measured, with what and on what.
+type Manifest struct {
+	Format    int       `json:"format"`
+	State     State     `json:"state"`
+	Failure   string    `json:"failure,omitempty"` // why State is failed
+	Started   time.Time `json:"started"`
+	Elapsed   float64   `json:"elapsed_s"`
+	Lockbench string    `json:"lockbench"` // its version
+	Plan      Plan      `json:"plan"`
+	Machine   Machine   `json:"machine"`
+	Subjects  []Subject `json:"subjects"`
+	// MachineLoad is what the machine had to do beside the run; nil where nobody
+	// looked, and before the end.
+	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
+	// Rendezvous is that of a run which measured together with others.
+	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
+	// Parts are the runs that this folder was merged from; none: it is one run.
+	Parts []Part `json:"merged_from,omitempty"`
+	// Together is set when they measured at the same time, so that the figures
+	// are of all of them; else their runs follow each other.
+	Together *Together `json:"together,omitempty"`
+	// Binaries has the SHA-256 of lockbench and of each plugin by file name.
+	Binaries map[string]string `json:"binaries_sha256"`
+	// Skipped says what was left out and why, for people.
+	Skipped []string `json:"skipped,omitempty"`
+	// Failed are the cells that were to be measured and have no figures.
+	Failed []FailedCell `json:"failed_cells,omitempty"`
+	// Notes say what was measured otherwise than asked, and Findings what no
+	// figure says and nothing explains, for people.
+	Notes    []string `json:"notes,omitempty"`
+	Findings []string `json:"findings,omitempty"`
+}
+
+// FailedCell is a cell that has no figures in one run.
+type FailedCell struct {
+	Backend string `json:"backend"`        // name of the subject
+	Cell    string `json:"cell,omitempty"` // "acquire, 64 clients"; "" is all of the subject
+	Run     int    `json:"run,omitempty"`  // 0: all
+	Reason  string `json:"reason"`
+}
+
+// Plan is what was asked for.
+type Plan struct {
+	Seed       uint64   `json:"seed"`
+	Backends   []string `json:"backends"`
+	Baselines  []string `json:"baselines"`
+	Scenarios  []string `json:"scenarios"`
+	Clients    []int    `json:"clients,omitempty"` // none: each scenario's own
+	Hosts      []int    `json:"hosts"`
+	Keys       []int    `json:"keys,omitempty"`       // of throughput; none: its own
+	HoldNs     []int64  `json:"hold_ns,omitempty"`    // of throughput; none: its own
+	Rate       float64  `json:"rate,omitempty"`       // of the open loop; 0: half of the closed loop's
+	Modes      []string `json:"modes,omitempty"`      // of takeover; none: kill-host
+	Candidates int      `json:"candidates,omitempty"` // of takeover; 0: its own
+	TickMs     int64    `json:"tick_ms,omitempty"`    // of takeover
+	Runs       int      `json:"runs"`
+	Parts      int      `json:"parts,omitempty"` // runs that measure together; 0: one alone
+	TTLms      int64    `json:"ttl_ms"`
+	WarmUpms   int64    `json:"warm_up_ms"`
+	Measurems  int64    `json:"measure_ms"`
+	MTLS       bool     `json:"mtls"`
+	Quick      bool     `json:"quick"`
+	Env        string   `json:"env"`
+	OwnTargets []string `json:"own_targets,omitempty"` // backends with --target
+}
+
+// Machine is what the run ran on. It names nobody and no network.
+type Machine struct {
+	OS     string `json:"os"`
+	Arch   string `json:"arch"`
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Kernel string `json:"kernel"`
+	Go     string `json:"go"`
+}
+
+// Kind says what a subject is.
+type Kind string
+
+// The kinds of subjects.
+const (
+	KindPlugin   Kind = "plugin"   // one of our backends through its plugin
+	KindBaseline Kind = "baseline" // a library in process
+	KindFloor    Kind = "floor"    // the least that anything can cost
+)
+
+// Subject is one thing that was measured. Its name stands in results.txt as
+// "backend=NAME".
+type Subject struct {
+	Name       string `json:"name"`
+	Kind       Kind   `json:"kind"`
+	Version    string `json:"version,omitempty"` // of the plugin or library
+	Server     string `json:"server,omitempty"`  // product and version
+	Durability string `json:"durability,omitempty"`
+	Fencing    string `json:"fencing,omitempty"`
+	Scope      string `json:"scope,omitempty"`
+	// BuildOf is the subject of which this is another build, in a run that
+	// interleaved two.
+	BuildOf string `json:"build_of,omitempty"`
+	// Reference is the subject that this one is compared with.
+	Reference string `json:"reference,omitempty"`
+}
+
+// OtherBuild ends the name of a subject that is another build of the one before
+// it in the name.
+const OtherBuild = "-vs"
+
+// Subject finds a subject by name; it is the zero Subject when there is none.
+func (m Manifest) Subject(name string) Subject {
+	for _, s := range m.Subjects {
+		if s.Name == name {
+			return s
+		}
+	}
+	return Subject{}
+}
+
+// writeManifest replaces the file in one step, so that a crash leaves the old
+// or the new one.
+func writeManifest(dir string, m Manifest) error {
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("results: %s: %w", ManifestFile, err)
+	}
+	next := filepath.Join(dir, ManifestFile+".next")
+	if err := os.WriteFile(next, append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, filepath.Join(dir, ManifestFile))
+}
+
+// ReadManifest reads run.json of a folder. The error wraps [ErrNotAFolder]
+// when there is none that can be read, or another file is missing, and
+// [ErrLater] when the folder was written by a later lockbench.
+func ReadManifest(dir string) (Manifest, error) {
+	var m Manifest
+	b, err := os.ReadFile(filepath.Join(dir, ManifestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, fmt.Errorf("%w: %s has no %s", ErrNotAFolder, dir, ManifestFile)
+	}
+	if err != nil {
+		return m, fmt.Errorf("%w: %w", ErrNotAFolder, err)
+	}
+	return parseManifest(dir, b)
+}
+
+func parseManifest(dir string, b []byte) (m Manifest, err error) {
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("%w: %s: %w", ErrNotAFolder, filepath.Join(dir, ManifestFile), err)
+	}
+	switch {
+	case m.Format < 1:
+		return m, fmt.Errorf("%w: %s is not of lockbench", ErrNotAFolder, filepath.Join(dir, ManifestFile))
+	case m.Format > Format:
+		return m, fmt.Errorf("%w: %s is of format %d, this one reads up to %d", ErrLater, dir, m.Format, Format)
+	}
+	for _, file := range []string{ResultsFile, EventsFile, HistogramsFile} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			return m, fmt.Errorf("%w any more: %w", ErrNotAFolder, err)
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,186 @@
+package results
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/perf/benchfmt"
+)
+
+// quantiles are what is written of each operation, and the least number of
+// samples that one is worth: five beyond the quantile.
+var quantiles = []struct {
+	name    string
+	q       float64
+	samples int64
+}{
+	{"p50", 0.50, 1},
+	{"p90", 0.90, 50},
+	{"p99", 0.99, 500},
+	{"p99.9", 0.999, 5000},
+}
+
+// operations are those whose latencies every file declares, by quantile, and the
+// longest.
+var operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "observed", "vacant", "notice", "first-grant"}
+
+// writeHeader writes what holds for all lines. Nothing here may differ
+// between backends: benchstat makes a table of its own for each
+// configuration.
+func writeHeader(w io.Writer, m Manifest) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "lockbench-format: %d\n", Format)
+	fmt.Fprintf(&b, "goos: %s\ngoarch: %s\n", m.Machine.OS, m.Machine.Arch)
+	if m.Machine.CPU != "" {
+		fmt.Fprintf(&b, "cpu: %s\n", m.Machine.CPU)
+	}
+	declared := map[string]bool{}
+	declare := func(unit string) {
+		if !declared[unit] {
+			fmt.Fprintf(&b, "Unit %s %sassume=nothing\n", unit, better(unit))
+		}
+		declared[unit] = true
+	}
+	for _, op := range operations {
+		for _, q := range quantiles {
+			declare(q.name + "-ns/" + op)
+		}
+		declare("max-ns/" + op)
+	}
+	for _, u := range Units {
+		declare(u.Name)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeResult writes one line: compared dimensions in the name, then values.
+func writeResult(w io.Writer, c Cell) error {
+	return writeLine(w, c.Section.cell(), c.Cycles, c.figures())
+}
+
+func writeLine(w io.Writer, cell CellName, cycles int, figures []figure) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Benchmark%s %d", cell.Name(), max(1, cycles))
+	for _, v := range figures {
+		fmt.Fprintf(&b, " %s %s", number(v.Value), v.Unit)
+	}
+	_, err := io.WriteString(w, b.String()+"\n")
+	return err
+}
+
+// figure is a value with its unit.
+type figure struct {
+	Unit  string
+	Value float64
+}
+
+func (c Cell) figures() []figure {
+	var out []figure
+	for _, op := range slices.Sorted(maps.Keys(c.Latencies)) {
+		sorted := slices.Sorted(slices.Values(c.Latencies[op]))
+		out = append(out, percentiles(op, int64(len(sorted)), func(q float64) float64 { return Quantile(sorted, q) })...)
+	}
+	for _, unit := range slices.Sorted(maps.Keys(c.Values)) {
+		if v := c.Values[unit]; !math.IsInf(v, 0) && !math.IsNaN(v) {
+			out = append(out, figure{unit, v})
+		}
+	}
+	return out
+}
+
+// percentiles are those of an operation that so many samples are worth.
+func percentiles(op string, samples int64, at func(q float64) float64) []figure {
+	var out []figure
+	for _, q := range quantiles {
+		if samples >= q.samples {
+			out = append(out, figure{q.name + "-ns/" + op, at(q.q)})
+		}
+	}
+	return out
+}
+
+// Quantile returns the q-quantile of sorted values by the nearest rank, 0 of
+// none.
+func Quantile(sorted []int64, q float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(q*float64(len(sorted)))) - 1
+	return float64(sorted[min(max(rank, 0), len(sorted)-1)])
+}
+
+func number(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.6g", v)
+}
+
+// Result is one line of results.txt.
+type Result struct {
+	CellName
+	Cycles int
+	Values map[string]float64 // by unit as written: "p50-ns/acquire"
+}
+
+// ReadResults reads results.txt of a folder, in the order of the file: the
+// n-th line of a cell is its n-th run. A line that was cut is left out.
+func ReadResults(dir string) ([]Result, error) {
+	var out []Result
+	_, err := ScanResults(dir, func(res *benchfmt.Result) { out = append(out, parseResult(res)) })
+	return out, err
+}
+
+// ScanResults calls emit for each line of results.txt of a folder, in the
+// order of the file, and returns what the file says of its units. A line that
+// was cut is left out. What emit is given is used again.
+func ScanResults(dir string, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
+	b, err := os.ReadFile(filepath.Join(dir, ResultsFile))
+	if err != nil {
+		return nil, err
+	}
+	return scanResults(b, emit)
+}
+
+func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
+	b = b[:bytes.LastIndexByte(b, '\n')+1] // a number that was cut is still a number
+	r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile)
+	for r.Scan() {
+		// One without a name is no line of ours.
+		if res, ok := r.Result().(*benchfmt.Result); ok && len(res.Name.Base()) > 0 {
+			emit(res)
+		}
+	}
+	return r.Units(), r.Err()
+}
+
+// Values are the figures of a line with their units as they were written. What
+// is no finite number was not written by lockbench, and is left out.
+func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
+	return func(yield func(string, float64) bool) {
+		for _, v := range res.Values {
+			unit, value := v.OrigUnit, v.OrigValue
+			if unit == "" {
+				unit, value = v.Unit, v.Value
+			}
+			if !math.IsInf(value, 0) && !math.IsNaN(value) && !yield(unit, value) {
+				return
+			}
+		}
+	}
+}
+
+func parseResult(rec *benchfmt.Result) Result {
+	name := rec.Name.String()
+	key := parseTag(strings.ToLower(name[:1]) + name[1:])
+	return Result{CellName: key.CellName, Cycles: rec.Iters, Values: maps.Collect(Values(rec))}
+}

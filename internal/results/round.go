@@ -1,0 +1,244 @@
+package results
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/lockbench/lockbench/internal/claim"
+)
+
+// RoundsFile has the histories of the safety scenario: one JSON object for
+// each round in each line, to be read by people too.
+const RoundsFile = "rounds.jsonl"
+
+// Round is what was seen of one fault on one backend, once. Times are
+// nanoseconds since the run began, on the machine's monotonic clock, which all
+// its processes share; 0 is what did not happen.
+type Round struct {
+	Backend string `json:"backend"`
+	Kind    Kind   `json:"kind"`
+	Fencing string `json:"fencing,omitempty"`
+	Fault   string `json:"fault"`
+	// Conditions are those that the fault makes, by the names of package claim.
+	Conditions []claim.Condition `json:"conditions,omitempty"`
+	// Control reports whether a safeguard was off on purpose: what happened is
+	// shown, and judges nobody.
+	Control bool  `json:"control,omitempty"`
+	Round   int   `json:"round,omitempty"` // from 1
+	TTLms   int64 `json:"ttl_ms,omitempty"`
+	// Missing says why the fault was not run here; nothing else is known then.
+	Missing string `json:"missing,omitempty"`
+	// Failure says why the round was not carried through. What was seen until
+	// then is judged nevertheless.
+	Failure string `json:"failure,omitempty"`
+	// Keeps reports whether no lease should be lost to this fault.
+	Keeps bool `json:"keeps,omitempty"`
+	// InjectedNs is just before the fault was injected, HealedNs just after its end.
+	InjectedNs int64 `json:"struck_ns,omitempty"`
+	HealedNs   int64 `json:"healed_ns,omitempty"`
+	// BackNs is when the store could serve again, of a fault after which it must
+	// do so promptly.
+	BackNs int64  `json:"back_ns,omitempty"`
+	Hits   int    `json:"hits"` // locks that the holder held at the injection
+	Names  int    `json:"names,omitempty"`
+	Halts  []Halt `json:"halts,omitempty"`
+
+	Leases []Lease `json:"leases,omitempty"`
+	Writes []Write `json:"writes,omitempty"`
+}
+
+// Halt is a time in which a host could not run.
+type Halt struct {
+	Host int    `json:"host"`
+	Why  string `json:"why"` // one of the Halt constants
+	From int64  `json:"from_ns"`
+	To   int64  `json:"to_ns,omitempty"` // 0: it never ran again
+}
+
+// Why a host could not run.
+const (
+	HaltFrozen  = "frozen"
+	HaltKilled  = "killed"
+	HaltStarved = "starved" // the machine gave it no time
+)
+
+// Lease is one grant as its holder saw it.
+type Lease struct {
+	Host  int    `json:"host"`
+	Name  int    `json:"name"` // from 0 within the round
+	Token uint64 `json:"token"`
+	// AskedNs is before the acquire was called, GrantedNs after it came back.
+	AskedNs   int64 `json:"asked_ns"`
+	GrantedNs int64 `json:"granted_ns"`
+	// SentNs is when the request was sent that the grant has its time from, where
+	// that matters and is known: who waits may ask several times.
+	SentNs int64 `json:"sent_ns,omitempty"`
+	// ValidNs is the last time just before the holder asked whether the lease
+	// is valid, and was told so.
+	ValidNs int64 `json:"valid_ns"`
+	// DoneNs is when the holder learned that it was lost; 0 when it did not.
+	DoneNs int64  `json:"done_ns,omitempty"`
+	Cause  string `json:"cause,omitempty"` // of the loss
+	// ReleaseNs is before the release was called and ReleasedNs after it came
+	// back without an error; 0 when that did not happen.
+	ReleaseNs  int64 `json:"release_ns,omitempty"`
+	ReleasedNs int64 `json:"released_ns,omitempty"`
+	// Renewals are the confirmed ones: sent, and answered.
+	Renewals [][2]int64 `json:"renewals_ns,omitempty"`
+}
+
+// Held reports whether a lease has no end.
+func (l *Lease) Held() bool { return l.DoneNs == 0 && l.ReleaseNs == 0 }
+
+// Attempt is the lease as scenarios with figures have it. It ends where its
+// holder began to release it, or last found it valid.
+func (l *Lease) Attempt() Attempt {
+	a := Attempt{
+		Client: int32(l.Host), Name: int32(l.Name), Asked: l.AskedNs, Answered: l.GrantedNs,
+		Ended: l.ValidNs, Done: max(l.ValidNs, l.DoneNs), Token: l.Token, Outcome: Granted, End: EndLost,
+	}
+	switch {
+	case l.ReleasedNs > 0:
+		a.Ended, a.Done, a.End = l.ReleaseNs, l.ReleasedNs, EndReleased
+	case l.ReleaseNs > 0:
+		a.Ended, a.Done, a.End = l.ReleaseNs, l.ReleaseNs, EndReleaseFailed
+	case l.Cause == HaltKilled:
+		a.End = EndKilled
+	}
+	return a
+}
+
+// Clone returns a copy that shares nothing with l.
+func (l *Lease) Clone() *Lease {
+	c := *l
+	c.Renewals = slices.Clone(l.Renewals)
+	return &c
+}
+
+// Write is one write to a guarded resource, or to its twin without a guard, by
+// a holder that believed to hold the lock when it began to prepare it.
+type Write struct {
+	Host     int    `json:"host"`
+	Name     int    `json:"name"`
+	Token    uint64 `json:"token"`
+	Resource string `json:"resource"` // "file", or the kind of a guard of package store
+	Guarded  bool   `json:"guarded,omitempty"`
+	SentNs   int64  `json:"sent_ns"`
+	DoneNs   int64  `json:"done_ns"`
+	Refused  bool   `json:"refused,omitempty"` // as stale
+}
+
+// Shift moves all times by ns.
+func (r *Round) Shift(ns int64) {
+	r.times(func(t *int64) {
+		if *t != 0 {
+			*t += ns
+		}
+	})
+}
+
+// times calls f with every time in r.
+func (r *Round) times(f func(*int64)) {
+	all := func(times ...*int64) {
+		for _, t := range times {
+			f(t)
+		}
+	}
+	all(&r.InjectedNs, &r.HealedNs, &r.BackNs)
+	for i := range r.Halts {
+		all(&r.Halts[i].From, &r.Halts[i].To)
+	}
+	for i := range r.Leases {
+		l := &r.Leases[i]
+		all(&l.AskedNs, &l.GrantedNs, &l.SentNs, &l.ValidNs, &l.DoneNs, &l.ReleaseNs, &l.ReleasedNs)
+		for j := range l.Renewals {
+			all(&l.Renewals[j][0], &l.Renewals[j][1])
+		}
+	}
+	for i := range r.Writes {
+		all(&r.Writes[i].SentNs, &r.Writes[i].DoneNs)
+	}
+}
+
+// AddRound appends a round to the folder.
+func (f *Folder) AddRound(r Round) (err error) {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("results: %s: %w", RoundsFile, err)
+	}
+	file, err := os.OpenFile(filepath.Join(f.Dir, RoundsFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(b, '\n'))
+	return errors.Join(err, file.Close())
+}
+
+// maxRound bounds one line of the rounds.
+const maxRound = 64 << 20
+
+// ReadRounds reads the rounds of a folder, in the order in which they were
+// run; none when the scenario was not. A last line that was cut is an error
+// wrapping [ErrTruncated], beside the rounds before it.
+func ReadRounds(dir string) ([]Round, error) {
+	f, err := os.Open(filepath.Join(dir, RoundsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return ParseRounds(f)
+}
+
+// ParseRounds reads the text of a rounds file, as [ReadRounds] does.
+func ParseRounds(r io.Reader) ([]Round, error) {
+	var out []Round
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxRound)
+	for n := 1; lines.Scan(); n++ {
+		var round Round
+		err := json.Unmarshal(lines.Bytes(), &round)
+		if err == nil {
+			err = round.check()
+		}
+		if err != nil {
+			return out, fmt.Errorf("%w: line %d of %s: %w", ErrTruncated, n, RoundsFile, err)
+		}
+		out = append(out, round)
+	}
+	return out, lines.Err()
+}
+
+// Bounds of what a round can be: a file may be damaged, or written by hand.
+const (
+	maxNames = 10_000
+	maxTTLms = 24 * 60 * 60 * 1000
+	maxTime  = int64(1) << 60 // nanoseconds: 36 years
+)
+
+// check finds numbers that nothing can be computed with.
+func (r *Round) check() error {
+	if r.Names < 0 || r.Names > maxNames || r.TTLms < 0 || r.TTLms > maxTTLms {
+		return fmt.Errorf("%d names and a TTL of %d ms are not those of a round", r.Names, r.TTLms)
+	}
+	for _, l := range r.Leases {
+		if l.Name < 0 || l.Name >= r.Names {
+			return fmt.Errorf("a lease of lock %d of %d", l.Name, r.Names)
+		}
+	}
+	bad := false
+	r.times(func(t *int64) { bad = bad || *t < 0 || *t > maxTime })
+	if bad {
+		return errors.New("a time before the run, or years after it")
+	}
+	return nil
+}

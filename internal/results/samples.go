@@ -1,0 +1,232 @@
+package results
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+
+	"golang.org/x/perf/benchfmt"
+	"golang.org/x/perf/benchproc"
+)
+
+// Row names one figure of one cell.
+type Row struct {
+	Cell string // its name in results.txt: "Acquire/backend=NAME/clients=64"
+	Unit string // as written there: "p50-ns/acquire"
+}
+
+// ErrFilter: a filter cannot be read.
+var ErrFilter = errors.New("not a filter")
+
+// Comparison is what two builds have in common.
+type Comparison struct {
+	// Old and New say what is compared.
+	Old, New string
+	// Rows are in the order of the old folder, plugins first.
+	Rows []Difference
+	// Warnings are about all rows.
+	Warnings []string
+	// Held are the bounds with what the newer folder says of them. With bounds
+	// alone Old is "", and there is nothing else.
+	Held []Held
+
+	others []Difference // of plugins, in units that are compared only when a gate asks
+}
+
+// measured is one figure of one cell in one run.
+type measured struct {
+	Row
+	subject Subject
+	value   float64
+	order   benchproc.Key // of the cell, among those of its folder
+}
+
+// runsOf are the values of the runs of each row.
+func runsOf(figures []measured) map[Row][]float64 {
+	out := map[Row][]float64{}
+	for _, f := range figures {
+		out[f.Row] = append(out[f.Row], f.value)
+	}
+	return out
+}
+
+// Load compares two folders, or the two builds in one, and holds the newer folder
+// against the bounds among the gates. For those alone one folder of one build
+// will do.
+func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) {
+	changes, bounds := divided(gates)
+	switch {
+	case len(dirs) == 2:
+		c, err = Folders(dirs[0], dirs[1], filter)
+	case len(bounds) > 0 && len(changes) == 0:
+		c.New = dirs[0]
+	default:
+		c, err = Builds(dirs[0], filter)
+	}
+	if err == nil && c.Old != "" && len(c.Rows) == 0 {
+		err = fmt.Errorf("%w: there is no figure that both have", ErrIncomplete)
+	}
+	if err == nil && len(bounds) > 0 {
+		err = c.hold(dirs[len(dirs)-1], filter, bounds)
+	}
+	return c, err
+}
+
+// Folders compares the folders of two runs of one plan. The filter is one of
+// benchstat ("/backend:NAME /clients:64"); "" keeps all.
+func Folders(before, after, filter string) (Comparison, error) {
+	a, err := ReadWhole(before)
+	if err != nil {
+		return Comparison{}, err
+	}
+	b, err := ReadWhole(after)
+	if err != nil {
+		return Comparison{}, err
+	}
+	if d := a.Plan.Differs(b.Plan); len(d) > 0 {
+		return Comparison{}, fmt.Errorf("%w: %s and %s: %s", ErrPlans, before, after, strings.Join(d, "; "))
+	}
+	left, _, err := read(before, a, filter)
+	if err != nil {
+		return Comparison{}, err
+	}
+	right, units, err := read(after, b, filter)
+	if err != nil {
+		return Comparison{}, err
+	}
+	c := compare(left, right, units)
+	c.Old, c.New = before, after
+	if a.Machine != b.Machine {
+		c.Warnings = append(c.Warnings, "the two runs were not on the same machine")
+	}
+	for _, d := range a.Plan.Elsewhere(b.Plan) {
+		c.Warnings = append(c.Warnings, "the servers of the two runs were not in the same place: "+d)
+	}
+	if a.Plan.MTLS != b.Plan.MTLS {
+		c.Warnings = append(c.Warnings, "one run had mutual TLS, the other had not")
+	}
+	return c, nil
+}
+
+// Builds compares the two builds that one run has interleaved: the other one,
+// which is the old one, and that of lockbench itself.
+func Builds(dir, filter string) (Comparison, error) {
+	m, err := ReadWhole(dir)
+	if err != nil {
+		return Comparison{}, err
+	}
+	if !slices.ContainsFunc(m.Subjects, func(s Subject) bool { return s.BuildOf != "" }) {
+		return Comparison{}, fmt.Errorf("%w: %s has one build only", ErrPlans, dir)
+	}
+	figures, units, err := read(dir, m, filter)
+	if err != nil {
+		return Comparison{}, err
+	}
+	var before, after []measured
+	for _, f := range figures {
+		if of := f.subject.BuildOf; of != "" {
+			f.Cell = strings.Replace(f.Cell, "/backend="+f.subject.Name+"/", "/backend="+of+"/", 1)
+			before = append(before, f)
+			continue
+		}
+		after = append(after, f)
+	}
+	c := compare(before, after, units)
+	c.Old, c.New = "the other build", "this build"
+	return c, nil
+}
+
+// cellOrder is in what order rows are shown; the second field is the backend.
+const (
+	cellOrder    = ".name@alpha,/backend@alpha,/mode@alpha,/hosts@num,/keys@num,/hold@alpha,/clients@num"
+	backendField = 1
+)
+
+// read reads the figures of a folder that the filter keeps.
+func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetadataMap, error) {
+	if filter == "" {
+		filter = "*"
+	}
+	keep, err := benchproc.NewFilter(filter)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrFilter, err)
+	}
+	cells, err := new(benchproc.ProjectionParser).Parse(cellOrder, keep)
+	if err != nil {
+		return nil, nil, err
+	}
+	var out []measured
+	runs := map[string]int{}
+	units, err := ScanResults(dir, func(res *benchfmt.Result) {
+		key := cells.Project(res)
+		subject, cell := m.Subject(key.Get(cells.Fields()[backendField])), res.Name.String()
+		if subject.Kind == KindPlugin {
+			runs[cell]++
+		}
+		if ok, _ := keep.Apply(res); !ok { // the error says why not
+			return
+		}
+		for unit, v := range Values(res) {
+			out = append(out, measured{Row{cell, unit}, subject, v, key})
+		}
+	})
+	if err == nil && len(runs) == 0 && len(m.Plan.Backends) > 0 {
+		err = fmt.Errorf("%w: %s has no figure of a plugin", ErrIncomplete, dir)
+	}
+	for _, cell := range slices.Sorted(maps.Keys(runs)) {
+		if n := runs[cell]; err == nil && n < m.Plan.Runs {
+			err = fmt.Errorf("%w: %s has %d of %d runs of %s", ErrIncomplete, dir, n, m.Plan.Runs, cell)
+		}
+	}
+	return out, units, err
+}
+
+// compare relates the rows that both sides have. The rows of plugins are
+// corrected together, and so are the others.
+func compare(before, after []measured, units benchfmt.UnitMetadataMap) Comparison {
+	var c Comparison
+	var controls []Difference
+	sort.SliceStable(before, func(i, j int) bool { return before[i].order.Less(before[j].order) })
+	old, now := runsOf(before), runsOf(after)
+	for _, f := range before {
+		r, runs := f.Row, old[f.Row]
+		delete(old, r) // once
+		if len(runs) == 0 || len(now[r]) == 0 {
+			continue
+		}
+		d := NewDifference(r, runs, now[r])
+		d.Better = units.GetBetter(r.Unit)
+		d.Control = f.subject.Kind != KindPlugin
+		switch {
+		case !Tested(r.Unit) && !d.Control:
+			c.others = append(c.others, d)
+		case !Tested(r.Unit):
+		case d.Control:
+			controls = append(controls, d)
+		default:
+			c.Rows = append(c.Rows, d)
+		}
+	}
+	correct(c.Rows)
+	correct(controls)
+	for _, d := range controls {
+		if d.Worse() || d.Improved() {
+			c.Warnings = append(c.Warnings, fmt.Sprintf("%s of %s, which is the same in both, differs by %+.0f %%: the machine has changed, not only the build", d.Unit, d.Cell, 100*d.Delta))
+		}
+	}
+	c.Warnings = append(c.Warnings, tooFew(c.Rows)...)
+	c.Rows = append(c.Rows, controls...)
+	return c
+}
+
+// tooFew warns when the runs cannot support anything among so many rows.
+func tooFew(rows []Difference) []string {
+	if len(rows) == 0 || slices.ContainsFunc(rows, func(d Difference) bool { return d.canBeSupported(len(rows)) }) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d and %d runs cannot support a difference among %d rows: at least %d of each are needed, or fewer rows by a filter",
+		rows[0].Old.N, rows[0].New.N, len(rows), RunsNeeded(len(rows)))}
+}

@@ -1,0 +1,303 @@
+package results
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// run describes a folder that a test wants.
+type run struct {
+	plan     Plan
+	subjects []Subject
+	state    State
+	lines    int                // of each subject; 0: as many as the plan's runs
+	factor   map[string]float64 // by subject, of its latencies; 0 is 1
+}
+
+// write makes the folder: two subjects at one number of clients, whose latencies
+// rise from run to run.
+func (r run) write(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "out")
+	if r.plan.Runs == 0 {
+		r.plan.Runs = 10
+	}
+	r.plan.Backends = []string{"redis"}
+	if r.state == "" {
+		r.state = StateDone
+	}
+	if r.subjects == nil {
+		r.subjects = []Subject{{Name: "redis", Kind: KindPlugin}, {Name: "redislock", Kind: KindBaseline}}
+	}
+	f, err := Create(dir, Manifest{Started: time.Now(), Plan: r.plan, Subjects: r.subjects})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := r.lines
+	if lines == 0 {
+		lines = r.plan.Runs
+	}
+	for i := range lines {
+		for _, s := range r.subjects {
+			factor := r.factor[s.Name]
+			if factor == 0 {
+				factor = 1
+			}
+			var took []int64
+			for n := range 600 {
+				took = append(took, int64(factor*float64(100_000+1000*i+10*n)))
+			}
+			err := f.Add(Cell{
+				Section: Section{Backend: s.Name, Kind: s.Kind, Scenario: "acquire", Clients: 8, Run: i + 1},
+				Cycles:  600, Elapsed: time.Second, Latencies: map[string][]int64{"acquire": took},
+				Values: map[string]float64{"cycles/s": 600 / factor, "max-ns/acquire": float64(slices.Max(took)), "lost-leases": float64(i / 9)},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := f.Close(r.state); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestFolders(t *testing.T) {
+	slow := run{factor: map[string]float64{"redis": 1.2}}
+	c, err := Folders(run{}.write(t), slow.write(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	worse := map[string]bool{}
+	for _, d := range c.Rows {
+		if d.Control != strings.Contains(d.Cell, "redislock") {
+			t.Errorf("%s: control %v", d.Cell, d.Control)
+		}
+		if d.Worse() {
+			worse[d.Cell+" "+d.Unit] = true
+		}
+	}
+	for _, want := range []string{"p50-ns/acquire", "p99-ns/acquire", "cycles/s"} {
+		if !worse["Acquire/backend=redis/clients=8 "+want] {
+			t.Errorf("%s is not worse: %v", want, worse)
+		}
+	}
+	if len(worse) != 3 || len(c.Warnings) != 0 {
+		t.Errorf("worse: %v; warnings: %q", worse, c.Warnings)
+	}
+	drifted := run{factor: map[string]float64{"redislock": 1.5}}
+	if c, err = Folders(run{}.write(t), drifted.write(t), ""); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) == 0 || !strings.Contains(c.Warnings[0], "the machine has changed") {
+		t.Errorf("a baseline that has changed: %q", c.Warnings)
+	}
+	few := run{plan: Plan{Runs: 3}}
+	if c, err = Folders(few.write(t), few.write(t), ""); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "at least 5") {
+		t.Errorf("three runs: %q", c.Warnings)
+	}
+}
+
+func TestFilter(t *testing.T) {
+	a := run{}.write(t)
+	c, err := Folders(a, a, "/backend:redis .unit:cycles/s")
+	if err != nil || len(c.Rows) != 1 || c.Rows[0].Unit != "cycles/s" {
+		t.Errorf("%+v, %v", c.Rows, err)
+	}
+	if _, err := Folders(a, a, "/backend:redis ("); !errors.Is(err, ErrFilter) {
+		t.Error(err)
+	}
+}
+
+func TestFoldersRefuse(t *testing.T) {
+	good := run{}.write(t)
+	cutTo := func(tenths int64) string {
+		dir := run{}.write(t)
+		results := filepath.Join(dir, ResultsFile)
+		info, err := os.Stat(results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(results, info.Size()*tenths/10); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	for name, tt := range map[string]struct {
+		other string
+		want  error
+		says  string
+	}{
+		"another plan": {run{plan: Plan{Clients: []int{1, 8}}}.write(t), ErrPlans, "clients [] and [1 8]"},
+		"interrupted":  {run{state: StateInterrupted, lines: 3}.write(t), ErrIncomplete, "interrupted"},
+		"killed":       {run{state: StateRunning}.write(t), ErrIncomplete, "running"},
+		"cut":          {cutTo(9), ErrIncomplete, "of 10 runs of Acquire/backend=redis/clients=8"},
+		"cut early":    {cutTo(2), ErrIncomplete, "no figure"},
+		"foreign":      {t.TempDir(), ErrNotAFolder, ManifestFile},
+		"missing":      {filepath.Join(t.TempDir(), "no"), ErrNotAFolder, ManifestFile},
+	} {
+		for _, dirs := range [][2]string{{good, tt.other}, {tt.other, good}} {
+			if _, err := Folders(dirs[0], dirs[1], ""); !errors.Is(err, tt.want) || name != "another plan" && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestElsewhere: a run on servers in another place is compared, and says so.
+func TestElsewhere(t *testing.T) {
+	local, compose := run{plan: Plan{Env: "local"}}, run{plan: Plan{Env: "compose", OwnTargets: []string{"redis"}}}
+	c, err := Folders(local.write(t), compose.write(t), "")
+	if err != nil || len(c.Rows) == 0 {
+		t.Fatalf("%d rows, %v", len(c.Rows), err)
+	}
+	for _, want := range []string{"environments local and compose", "own targets [] and [redis]"} {
+		if !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, want) }) {
+			t.Errorf("%q does not say %q", c.Warnings, want)
+		}
+	}
+}
+
+func TestBuilds(t *testing.T) {
+	r := run{
+		subjects: []Subject{{Name: "redis@other", Kind: KindPlugin, BuildOf: "redis"}, {Name: "redis", Kind: KindPlugin}},
+		factor:   map[string]float64{"redis@other": 0.8},
+	}
+	dir := r.write(t)
+	c, err := Builds(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range c.Rows {
+		if !d.Worse() || d.Cell != "Acquire/backend=redis/clients=8" {
+			t.Errorf("%+v", d)
+		}
+	}
+	if len(c.Rows) != 3 {
+		t.Errorf("%d rows", len(c.Rows))
+	}
+	if _, err := Builds(run{}.write(t), ""); !errors.Is(err, ErrPlans) {
+		t.Error(err)
+	}
+}
+
+func TestParseGate(t *testing.T) {
+	for _, text := range []string{"", "p99-ns/acquire", "> 10%", "p99-ns/acquire > 10", "p99-ns/acquire >= 10%", "p99-ns/acquire > ten%", "[ > 1%", "a b > 1%",
+		"cycles/s > 10ms", "p50-ns/acquire > 10parsecs", "cycles/s / redislock > 10%", "cycles/s / redislock > 10ms"} {
+		if g, err := ParseGate(text); err == nil {
+			t.Errorf("%q is read as %+v", text, g)
+		} else if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q is not named: %v", text, err)
+		}
+	}
+	g, err := ParseGate(" p50-ns/*>+2.5 % ")
+	if err != nil || !g.above || g.limit != 0.025 || !g.concerns("p50-ns/renew") || g.concerns("p99-ns/renew") {
+		t.Errorf("%+v, %v", g, err)
+	}
+	if g.String() != "p50-ns/*>+2.5 %" {
+		t.Errorf("%q", g)
+	}
+}
+
+// parsed are gates that a test wants.
+func parsed(t *testing.T, texts ...string) (out []Gate) {
+	t.Helper()
+	for _, text := range texts {
+		g, err := ParseGate(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// TestBounds: the runs of redis have a p50 of 124 to 134 us and 500 cycles per second,
+// those of redislock a sixth less and 600. In the last of ten one lease is lost.
+func TestBounds(t *testing.T) {
+	dir := run{factor: map[string]float64{"redis": 1.2}}.write(t)
+	for text, want := range map[string]struct {
+		limit, value string
+		broken       bool
+	}{
+		"cycles/s < 501":                   {">= 501", "500", true},
+		"cycles/s > 501":                   {"<= 501", "500", false},
+		"cycles/s / redislock < 0.9":       {">= 0.9", "0.833333", true},
+		"p50-ns/acquire / redislock > 1.1": {"<= 1.1", "1.2", true},
+		"p50-ns/acquire > 0.2ms":           {"<= 0.2ms", "128988", false},
+		"max-ns/acquire > 135us":           {"<= 135us", "137988", true}, // of one run of ten
+		"lost-leases > 0":                  {"<= 0", "1", true},
+		"lost-leases > 0.5":                {"<= 0.5", "0", false},
+	} {
+		c, err := Load([]string{dir}, "/backend:redis", parsed(t, text))
+		if err != nil || len(c.Held) != 1 {
+			t.Fatalf("%s: %+v, %v", text, c.Held, err)
+		}
+		h := c.Held[0]
+		if h.Limit() != want.limit || h.Broken != want.broken || fmt.Sprintf("%.6g", h.Value) != want.value || h.Row.Cell != "Acquire/backend=redis/clients=8" {
+			t.Errorf("%s: %s, %v of %s, broken: %v", text, h.Limit(), h.Value, h.Row.Cell, h.Broken)
+		}
+	}
+	for _, text := range []string{"cycles/s / redislok < 2", "p50-ns/acquir > 1s"} {
+		if c, err := Load([]string{dir}, "", parsed(t, text)); !errors.Is(err, ErrNoFigure) {
+			t.Errorf("%s: %+v, %v", text, c.Held, err)
+		}
+	}
+	cut := run{state: StateInterrupted}.write(t)
+	if _, err := Load([]string{cut}, "", parsed(t, "cycles/s < 1")); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("figures of a run that was cut off count: %v", err)
+	}
+}
+
+// TestTheWorstRowIsHeld: of several plugins the slowest decides.
+func TestTheWorstRowIsHeld(t *testing.T) {
+	dir := run{
+		subjects: []Subject{{Name: "redis", Kind: KindPlugin}, {Name: "etcd", Kind: KindPlugin}, {Name: "mysql", Kind: KindPlugin}, {Name: "redislock", Kind: KindBaseline}},
+		factor:   map[string]float64{"etcd": 3, "mysql": 2, "redislock": 9},
+	}.write(t)
+	c, err := Load([]string{dir}, "", parsed(t, "p50-ns/acquire > 1ms", "cycles/s < 250", "cycles/s > 250"))
+	if err != nil || len(c.Held) != 3 {
+		t.Fatalf("%+v, %v", c.Held, err)
+	}
+	for i, want := range []string{"etcd", "etcd", "redis"} {
+		if h := c.Held[i]; h.Rows != 3 || h.Row.Cell != "Acquire/backend="+want+"/clients=8" {
+			t.Errorf("%s: %s of %d", h.Gate, h.Row.Cell, h.Rows)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	c, err := Folders(run{}.write(t), run{factor: map[string]float64{"redis": 1.2, "redislock": 1.2}}.write(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, unknown := c.Judge(parsed(t, "p99-ns/acquire > +10%", "cycles/s < -10%", "p90-ns/acquire > +50%"))
+	if len(v.Failed) != 2 || len(unknown) != 0 || v.Blind != "" {
+		t.Errorf("%+v, %v", v, unknown)
+	}
+	for _, f := range v.Failed {
+		if f.Row.Control {
+			t.Errorf("a baseline stops: %+v", f)
+		}
+	}
+	if _, unknown := c.Judge(parsed(t, "p99-ns/acquir > +10%")); len(unknown) != 1 {
+		t.Errorf("%v", unknown)
+	}
+	few := run{plan: Plan{Runs: 3}}
+	if c, err = Folders(few.write(t), few.write(t), ""); err != nil {
+		t.Fatal(err)
+	}
+	if v, _ := c.Judge(parsed(t, "p50-ns/acquire > +1%")); v.Blind == "" {
+		t.Error("three runs can stop nothing, and the verdict does not say so")
+	}
+}
