@@ -40,7 +40,6 @@ type agent struct {
 	locker   load.Locker
 	backend  driver.Backend // nil for a library
 	held     map[leaseID]*holding
-	resigned chan struct{} // closed and replaced when holders are to release
 	leases   map[int64]load.Lease
 	cancel   map[int64]context.CancelFunc
 	attempts []results.Attempt // of the last cycles
@@ -57,7 +56,7 @@ type agent struct {
 func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
 	a := &agent{
 		parent: parent, spec: s, clock: load.ClockFrom(proc.MachineClock().Zero().Add(time.Duration(s.Zero))),
-		held: map[leaseID]*holding{}, resigned: make(chan struct{}), leases: map[int64]load.Lease{}, cancel: map[int64]context.CancelFunc{},
+		held: map[leaseID]*holding{}, leases: map[int64]load.Lease{}, cancel: map[int64]context.CancelFunc{},
 	}
 	if err := a.connect(); err != nil {
 		return nil, err

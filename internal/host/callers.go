@@ -100,8 +100,6 @@ func (a *agent) carryOut(ctx context.Context, o order) note {
 		return a.releaseOne(o)
 	case opCycle:
 		return a.cycle(ctx, o)
-	case opResign:
-		return a.resign()
 	case opUse:
 		return note{Use: ownUse()}
 	}

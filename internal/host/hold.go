@@ -60,9 +60,8 @@ func (a *agent) release(from int) {
 // writes, once at once and then over and over, until stop. A pause of the process
 // while it prepares makes the write late, as in every program.
 func (h *holding) write(name string, stop <-chan struct{}) {
-	r := h.state()
 	for {
-		h.agent.writer.write(h.agent, name, r)
+		h.agent.writer.write(h, name)
 		if !h.valid(false) {
 			return
 		}
@@ -84,13 +83,11 @@ type tenure interface {
 // holding is one in hand.
 type holding struct {
 	tenure
-	agent    *agent
-	done     <-chan struct{} // closed when it ends, or is to end
-	over     chan struct{}   // closed when there are no more events of it
-	resigned <-chan struct{} // closed when it is to be released
-	writing  sync.WaitGroup  // under it
-	live     bool            // renewals are told of when they are confirmed
-	watch    func()          // called with each look that finds it valid; nil for nothing
+	agent   *agent
+	done    <-chan struct{} // closed when it ends, or is to end
+	over    chan struct{}   // closed when there are no more events of it
+	writing sync.WaitGroup  // under it
+	watch   func()          // called with each look that finds it valid; nil for nothing
 
 	mu     sync.Mutex
 	record results.Lease
@@ -105,22 +102,9 @@ func (a *agent) newLease(number int, asked int64) results.Lease {
 // granted tells of a grant.
 func (a *agent) granted(t tenure, done <-chan struct{}, l results.Lease) *holding {
 	l.Token = t.Token()
-	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), resigned: a.resigning(), record: l}
-	a.send(note{Lease: h.state()})
+	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: l}
+	h.tell()
 	return h
-}
-
-// enter has the events of a lease of core noted, until leave is called.
-func (a *agent) enter(h *holding, owner string) (leave func()) {
-	id := leaseID{owner, h.record.Token}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.held[id] = h
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.held, id)
-	}
 }
 
 // hold asks again and again whether what is held is valid, until it is not, or
@@ -133,15 +117,13 @@ func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end 
 	// Before told is looked at: after a pause this is the first call.
 	for h.valid(over) {
 		if over {
-			a.send(note{Lease: h.state()})
+			h.tell()
 			return
 		}
 		select {
 		case <-end:
 			over = true
 		case <-stop:
-			over = true
-		case <-h.resigned:
 			over = true
 		case <-told:
 			told, end = nil, time.After(finishes)
@@ -154,7 +136,7 @@ func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end 
 	<-h.done
 	done := a.clock.Now()
 	h.change(func(r *results.Lease) { r.DoneNs, r.Cause = done, causeOf(h.Err()) })
-	a.send(note{Lease: h.state()})
+	h.tell()
 }
 
 // causeOf is the reason for a loss.
@@ -165,45 +147,20 @@ func causeOf(err error) string {
 	return err.Error()
 }
 
-// resign ends all holds in order; the callers of workloads go on.
-func (a *agent) resign() note {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	close(a.resigned)
-	a.resigned = make(chan struct{})
-	return note{}
-}
-
-func (a *agent) resigning() <-chan struct{} {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.resigned
-}
-
-// Resign has the host release what it holds. Callers of workloads ask again
-// after their pause.
-func (p *Process) Resign(ctx context.Context) error {
-	_, err := p.ask(ctx, order{Op: opResign})
-	return err
-}
-
 func (h *holding) change(f func(*results.Lease)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f(&h.record)
 }
 
-func (h *holding) state() *results.Lease {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.record.Clone()
-}
+// tell tells what is known of it now.
+func (h *holding) tell() { h.change(func(r *results.Lease) { h.agent.send(note{Lease: r}) }) }
 
 func (h *holding) renewed(sent, done int64) {
-	h.change(func(r *results.Lease) { r.Renewals = append(r.Renewals, [2]int64{sent, done}) })
-	if h.live {
-		h.agent.send(note{Lease: h.state()})
-	}
+	h.change(func(r *results.Lease) {
+		r.Renewals = append(r.Renewals, [2]int64{sent, done})
+		h.agent.send(note{Lease: r})
+	})
 }
 
 // valid asks the lease, and notes the time before a yes. After the last one it

@@ -76,7 +76,6 @@ const (
 	opReleaseOne = "release-one"
 	opCycle      = "cycle"
 	opAttempts   = "attempts" // of the last cycles
-	opResign     = "resign"
 	opUse        = "read"
 
 	opCancel = "cancel" // another order

@@ -28,12 +28,14 @@ func TestTerms(t *testing.T) {
 			leases <- l
 		}
 	})
-	if err := p.Work(Workload{
-		Kind: KindLock, Name: "jobs", Names: 1, Callers: 1, TTL: ttl, Look: time.Millisecond, Live: true,
-		Limit: Forever, Hold: Forever,
-	}); err != nil {
-		t.Fatal(err)
+	work := func() {
+		t.Helper()
+		err := p.Work(Workload{Kind: KindLock, Name: "jobs", Names: 1, Callers: 1, TTL: ttl, Look: time.Millisecond, Limit: Forever, Hold: Forever})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
+	work()
 	await := func(what string, is func(results.Lease) bool) (l results.Lease) {
 		t.Helper()
 		for deadline := time.After(30 * time.Second); ; {
@@ -55,13 +57,14 @@ func TestTerms(t *testing.T) {
 	if last := renewed.Renewals[0]; renewed.GrantedNs != first.GrantedNs || first.SentNs > first.GrantedNs || last[0] < first.SentNs || last[1] < last[0] {
 		t.Errorf("renewed: %+v after %+v", renewed, first)
 	}
-	if err := p.Resign(t.Context()); err != nil {
+	if err := p.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	resigned := await("released", func(l results.Lease) bool { return l.ReleasedNs > 0 })
 	if resigned.Token != first.Token || resigned.Cause != "" || resigned.ReleaseNs < first.GrantedNs || resigned.ReleasedNs < resigned.ReleaseNs {
 		t.Errorf("resigned: %+v", resigned)
 	}
+	work()
 	second := await("granted", func(l results.Lease) bool { return l.Held() })
 	if second.Token <= first.Token || second.GrantedNs < resigned.ReleasedNs {
 		t.Errorf("%+v after %+v", second, first)

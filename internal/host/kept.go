@@ -42,18 +42,25 @@ func (a *agent) sentOf(lease load.Lease, asked int64, ttl time.Duration) int64 {
 // until leave is called. Those of a library with our core in it, whose events
 // nobody gets, show in its deadline.
 func (a *agent) follow(h *holding, lease coreLease, ttl time.Duration) (leave func()) {
-	h.live = true
-	if a.spec.Baseline == "" {
-		return a.enter(h, lease.Owner())
-	}
-	seen := lease.Deadline()
-	h.watch = func() {
-		if until := lease.Deadline(); until.After(seen) {
-			seen = until
-			h.renewed(a.clock.Of(until)-int64(ttl), a.clock.Now())
+	if a.spec.Baseline != "" {
+		seen := lease.Deadline()
+		h.watch = func() {
+			if until := lease.Deadline(); until.After(seen) {
+				seen = until
+				h.renewed(a.clock.Of(until)-int64(ttl), a.clock.Now())
+			}
 		}
+		return func() {}
 	}
-	return func() {}
+	id := leaseID{lease.Owner(), lease.Token()}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held[id] = h
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.held, id)
+	}
 }
 
 // kept is the lease of a library that neither renews it nor knows whether it is
@@ -73,7 +80,6 @@ func newKept(lease load.Lease) *kept {
 // renewing renews a lease at a third of the TTL until it is released or lost, and
 // tells of that.
 func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
-	h.live = true
 	var ctx context.Context
 	ctx, k.stop = context.WithCancel(context.Background())
 	k.work.Go(func() {

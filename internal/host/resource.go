@@ -57,7 +57,8 @@ const writeTimeout = 5 * time.Second
 // write writes to the guarded thing of a lock and to its twin. A write that
 // fails otherwise than by its guard had no effect that anybody can tell, and
 // is left out.
-func (w writer) write(a *agent, name string, l *results.Lease) {
+func (w writer) write(h *holding, name string) {
+	a, l := h.agent, &h.record // what is read of it does not change
 	r := w[l.Name%len(w)]
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -49,9 +50,7 @@ type Workload struct {
 	Once bool `json:"once,omitempty"`
 	// Tick is how often a caller of KindLock asks; 0: it waits until it is woken.
 	Tick time.Duration `json:"tick_ns,omitempty"`
-	// Live has each renewal told of when it is confirmed, and results.Lease.SentNs.
-	Live bool   `json:"live,omitempty"`
-	Seed uint64 `json:"seed"`
+	Seed uint64        `json:"seed"`
 }
 
 // Range is a time from the first to the second, both included.
@@ -76,7 +75,7 @@ type Call struct {
 	BackNs int64  `json:"back_ns"`
 	// LimitNs is when its context ended, or was to end.
 	LimitNs int64 `json:"limit_ns,omitempty"`
-	// Outcome is "" for success, else one word of [outcomeOf]; Error is the text.
+	// Outcome is "" for success, else one of the outcomes; Error is the text.
 	Outcome string `json:"outcome,omitempty"`
 	Error   string `json:"error,omitempty"`
 	// Served reports whether the client had been granted a lock before.
@@ -88,29 +87,25 @@ type Call struct {
 // Failed reports whether it is an acquire that has failed.
 func (c Call) Failed() bool { return c.Outcome != "" && c.Op == string(KindLock) }
 
-// The outcomes of a call that failed.
+// The outcomes of a call that came back with an error.
 const (
-	OutcomeContext = "context" // its context has ended
-	OutcomeClosed  = "closed"  // the client was closed
-	OutcomeHeld    = "held"    // TryAcquire was refused
-	OutcomeLost    = "lost"    // the lease was lost meanwhile
-	OutcomeAfter   = "after"   // what failed came after the function that was to be run
-	OutcomeFailed  = "failed"
+	OutcomeClosed = "closed" // the client was closed
+	// OutcomeOver is that of one whose context has ended, whose lock is held or was
+	// lost meanwhile, or whose function has been run before.
+	OutcomeOver   = "over"
+	OutcomeFailed = "failed"
 )
 
 // outcomeOf sorts the error of a call.
 func outcomeOf(err error) string {
+	over := []error{core.ErrNotHeld, core.ErrHeld, context.DeadlineExceeded, context.Canceled}
 	switch {
 	case err == nil:
 		return ""
 	case errors.Is(err, core.ErrClosed):
 		return OutcomeClosed
-	case errors.Is(err, core.ErrNotHeld), core.CauseName(err) != "":
-		return OutcomeLost
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return OutcomeContext
-	case errors.Is(err, core.ErrHeld):
-		return OutcomeHeld
+	case core.CauseName(err) != "", slices.ContainsFunc(over, func(target error) bool { return errors.Is(err, target) }):
+		return OutcomeOver
 	}
 	return OutcomeFailed
 }
@@ -166,7 +161,7 @@ func (a *agent) back(call Call, err error) {
 		call.Error = err.Error()
 	}
 	if call.ran && call.Outcome == OutcomeFailed {
-		call.Outcome = OutcomeAfter
+		call.Outcome = OutcomeOver
 	}
 	a.send(note{Call: &call})
 }
@@ -257,6 +252,7 @@ func (c *caller) acquire(ctx context.Context, lock load.Lock, call *Call) (load.
 // take holds a lease that was granted just now, and releases it.
 func (c *caller) take(lease load.Lease, name string, call *Call) error {
 	l := c.newLease(call.Name, call.SentNs)
+	l.SentNs = c.sentOf(lease, call.SentNs, c.w.TTL)
 	ofCore, ok := lease.(coreLease)
 	var of keptLease = ofCore
 	var library *kept
@@ -264,18 +260,14 @@ func (c *caller) take(lease load.Lease, name string, call *Call) error {
 		library = newKept(lease)
 		of = library
 	}
-	if c.w.Live {
-		l.SentNs = c.sentOf(lease, call.SentNs, c.w.TTL)
-	}
 	h := c.granted(of, of.Done(), l)
 	c.over(*call, nil)
-	switch {
-	case !ok:
-		c.renewing(library, c.w.TTL, h)
-	case c.w.Live:
+	if ok {
 		defer c.follow(h, ofCore, c.w.TTL)()
-	case c.w.Once:
-		defer c.enter(h, ofCore.Owner())()
+	} else {
+		c.renewing(library, c.w.TTL, h)
+	}
+	if c.w.Once {
 		h.writing.Go(func() { h.write(name, c.stop) })
 	}
 	c.use(h)
@@ -289,7 +281,7 @@ func (c *caller) take(lease load.Lease, name string, call *Call) error {
 		case <-time.After(eventsBy): // it was lost before we had entered it
 		}
 	}
-	c.send(note{Lease: h.state()})
+	h.tell()
 	return err
 }
 

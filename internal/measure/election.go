@@ -91,7 +91,7 @@ func (s *election) campaign(c *candidate) error {
 	c.Follow(func(l results.Lease, failed host.Call) { s.hear(c, l, failed) })
 	for i, name := range s.in.Names {
 		err := c.Work(host.Workload{
-			Kind: host.KindLock, Name: name, First: i, Names: 1, Callers: 1, TTL: s.in.TTL, Tick: s.in.Tick, Live: true, Look: workEvery,
+			Kind: host.KindLock, Name: name, First: i, Names: 1, Callers: 1, TTL: s.in.TTL, Tick: s.in.Tick, Look: workEvery,
 			Limit: host.Forever, Hold: host.Forever, Pause: host.Range{between, between},
 		})
 		if err != nil {

@@ -43,9 +43,15 @@ func ttlLeft(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
 
 var modes = []mode{
 	{
-		name:   "resign",
-		doc:    "the leader releases in order",
-		inject: func(ctx context.Context, _ *election, h *incident) error { return h.victim.Resign(ctx) },
+		name: "resign",
+		doc:  "the leader releases in order",
+		inject: func(ctx context.Context, s *election, h *incident) error {
+			if err := h.victim.Release(ctx); err != nil {
+				return err
+			}
+			proc.Sleep(ctx, between) // as after each term
+			return s.campaign(h.victim)
+		},
 	},
 	killHost,
 	{

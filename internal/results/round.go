@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/lockbench/lockbench/internal/claim"
 )
@@ -113,13 +112,6 @@ func (l *Lease) Attempt() Attempt {
 		a.End = EndKilled
 	}
 	return a
-}
-
-// Clone returns a copy that shares nothing with l.
-func (l *Lease) Clone() *Lease {
-	c := *l
-	c.Renewals = slices.Clone(l.Renewals)
-	return &c
 }
 
 // Write is one write to a guarded resource, or to its twin without a guard, by
