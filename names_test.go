@@ -20,9 +20,9 @@ var storeNames = regexp.MustCompile(`(?i)redis|redlock|mysql|mariadb|etcd`)
 // name a backend, by the beginning of their path, with the reason.
 var namesStores = map[string]string{
 	"internal/baseline/":       "a baseline is another library for the server of one backend",
-	"internal/safety/planted/": "it is a backend, with bugs",
+	"internal/faults/planted/": "it is a backend, with bugs",
 	"internal/claim/":          "it has a file of what each backend does not promise",
-	"internal/explore/doc.go":  "titles of works",
+	"internal/faults/doc.go":  "titles of works",
 	"internal/configtest/":     "it has addresses in the form of each backend",
 }
 

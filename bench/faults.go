@@ -12,10 +12,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/explore"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/faults"
 	"github.com/lockbench/lockbench/internal/results"
-	"github.com/lockbench/lockbench/internal/safety"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
@@ -116,13 +114,13 @@ func (p FaultsPlan) Check() error {
 		return usagef("%d runs are not between 1 and 1000", p.Runs)
 	}
 	for _, f := range p.Faults {
-		if !slices.Contains(fault.Names(), f) {
-			return unknown("fault", f, fault.Names())
+		if !slices.Contains(faults.Names(), f) {
+			return unknown("fault", f, faults.Names())
 		}
 	}
 	for _, a := range p.Actions {
-		if !slices.Contains(explore.ActionNames(), a) {
-			return unknown("action", a, explore.ActionNames())
+		if !slices.Contains(faults.ActionNames(), a) {
+			return unknown("action", a, faults.ActionNames())
 		}
 	}
 	return nil
@@ -136,12 +134,12 @@ func does(fault, action string) bool {
 }
 
 // faults are those that the plan chooses, in the order of the table.
-func (p FaultsPlan) faults() []fault.Fault {
+func (p FaultsPlan) faults() []faults.Fault {
 	chosen := p.Faults
 	if len(chosen) == 0 && len(p.Actions) == 0 && p.Quick && p.Mode == FaultsTable {
-		chosen = safety.Quick
+		chosen = faults.Quick
 	}
-	return slices.DeleteFunc(fault.All(), func(f fault.Fault) bool {
+	return slices.DeleteFunc(faults.All(), func(f faults.Fault) bool {
 		return len(chosen) > 0 && !slices.Contains(chosen, f.Name) ||
 			len(p.Actions) > 0 && !slices.ContainsFunc(p.Actions, func(a string) bool { return does(f.Name, a) })
 	})
@@ -149,7 +147,7 @@ func (p FaultsPlan) faults() []fault.Fault {
 
 // actions are the names of those that the plan chooses.
 func (p FaultsPlan) actions() []string {
-	return slices.DeleteFunc(explore.ActionNames(), func(a string) bool {
+	return slices.DeleteFunc(faults.ActionNames(), func(a string) bool {
 		return len(p.Actions) > 0 && !slices.Contains(p.Actions, a) ||
 			len(p.Faults) > 0 && !slices.ContainsFunc(p.Faults, func(f string) bool { return does(f, a) })
 	})
@@ -169,8 +167,8 @@ func (p FaultsPlan) folder(ctx context.Context, m results.Manifest, scenario str
 
 // judged describes the plugins that the plan concerns, and the run. Of those that
 // were not named, it leaves out the ones without servers of ours if it is served.
-func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []safety.Backend, m results.Manifest, err error) {
-	plan := Plan{Backends: p.Backends, Config: p.Config, PluginDirs: p.PluginDirs, TTL: safety.TTL}
+func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []faults.Backend, m results.Manifest, err error) {
+	plan := Plan{Backends: p.Backends, Config: p.Config, PluginDirs: p.PluginDirs, TTL: faults.TTL}
 	for _, name := range p.Backends {
 		if served && !kinds.Of(name).Known() {
 			return nil, m, usagef("lockbench has no throwaway servers for %s", name)
@@ -185,7 +183,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []safety.
 		return nil, m, err
 	}
 	m = results.Manifest{Lockbench: p.Version, Machine: machine()}
-	m.Plan = results.Plan{Seed: p.Seed, Hosts: []int{1}, TTLms: safety.TTL.Milliseconds(), MTLS: p.MTLS, Quick: p.Quick, Env: EnvLocal}
+	m.Plan = results.Plan{Seed: p.Seed, Hosts: []int{1}, TTLms: faults.TTL.Milliseconds(), MTLS: p.MTLS, Quick: p.Quick, Env: EnvLocal}
 	binaries := map[string]string{}
 	for _, d := range described {
 		if served && !kinds.Of(d.Name).Known() {
@@ -193,7 +191,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []safety.
 		}
 		claims := d.says.Properties
 		m.Plan.Backends, binaries[filepath.Base(d.Path)] = append(m.Plan.Backends, d.Name), d.Path
-		backends = append(backends, safety.Backend{
+		backends = append(backends, faults.Backend{
 			Name: d.Name, Path: d.Path, Fencing: string(claims.Fencing), Config: d.config, NoMTLS: !p.MTLS, HostProgram: p.HostProgram,
 		})
 		m.Subjects = append(m.Subjects, results.Subject{

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/check"
+	"github.com/lockbench/lockbench/internal/faults"
 	"github.com/lockbench/lockbench/internal/results"
-	"github.com/lockbench/lockbench/internal/safety"
 )
 
 // How often each cell of the table is played.
@@ -20,7 +20,7 @@ const (
 
 // table plays the table of faults, and judges what its folder holds.
 func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
-	plan := safety.Plan{Faults: p.faults(), Rounds: p.runs(tableRuns, quickTableRuns), Seed: p.Seed}
+	plan := faults.Plan{Faults: p.faults(), Rounds: p.runs(tableRuns, quickTableRuns), Seed: p.Seed}
 	if len(plan.Faults) == 0 {
 		return nil, p.nothingChosen("fault")
 	}
@@ -35,7 +35,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 		cells, runnable := plan.Cells()
 		sink.progress.Begin(cells, time.Duration(runnable)*(tableSetup+time.Duration(plan.Rounds)*tableRound))
 		defer sink.progress.End()
-		if err := safety.Run(ctx, plan, sink); ctx.Err() == nil {
+		if err := faults.Run(ctx, plan, sink); ctx.Err() == nil {
 			return err
 		}
 		return nil // what was broken off has not failed
@@ -65,10 +65,10 @@ type tableSink struct {
 	missing  []string
 }
 
-// Begin implements safety.Sink.
+// Begin implements faults.Sink.
 func (s *tableSink) Begin(label string) { s.progress.Step(label) }
 
-// Round implements safety.Sink.
+// Round implements faults.Sink.
 func (s *tableSink) Round(r results.Round) error {
 	if r.Missing == "" {
 		s.rounds++

@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/baseline"
-	"github.com/lockbench/lockbench/internal/explore"
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/faults"
 	"github.com/lockbench/lockbench/internal/measure"
 	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
@@ -49,21 +48,21 @@ func Baselines() []Named {
 }
 
 // TableFaults are the faults of the table.
-func TableFaults() []Named { return named(fault.All(), nameOfFault) }
+func TableFaults() []Named { return named(faults.All(), nameOfFault) }
 
 // Actions are what schedules are drawn from.
-func Actions() []Named { return named(explore.Actions(), nameOfAction) }
+func Actions() []Named { return named(faults.Actions(), nameOfAction) }
 
 // Reproducers are those that lockbench carries.
 func Reproducers() []Named {
-	kept, _ := explore.Kept() // a test reads them all
+	kept, _ := faults.Kept() // a test reads them all
 	return named(kept, nameOfReproducer)
 }
 
-func nameOfFault(f fault.Fault) Named     { return Named{f.Name, f.Does} }
-func nameOfAction(a explore.Action) Named { return Named{a.Name, a.DoesTo("a " + string(a.On))} }
+func nameOfFault(f faults.Fault) Named   { return Named{f.Name, f.Does} }
+func nameOfAction(a faults.Action) Named { return Named{a.Name, a.DoesTo("a " + string(a.On))} }
 
-func nameOfReproducer(r explore.Reproducer) Named { return Named{r.Name, r.Finding} }
+func nameOfReproducer(r faults.Reproducer) Named { return Named{r.Name, r.Finding} }
 
 func named[T any](all []T, name func(T) Named) []Named {
 	var out []Named
@@ -84,15 +83,15 @@ func (p FaultsPlan) list() (*Outcome, error) {
 	concerns := func(known func(backend string) bool) bool {
 		return len(p.Backends) == 0 || slices.ContainsFunc(p.Backends, known)
 	}
-	faults := slices.DeleteFunc(p.faults(), func(f fault.Fault) bool {
+	chosen := slices.DeleteFunc(p.faults(), func(f faults.Fault) bool {
 		return !concerns(func(b string) bool { return f.Fits(kinds.Of(b)) == "" })
 	})
-	actions, _ := explore.Chosen(p.actions()) // these are all known
-	actions = slices.DeleteFunc(actions, func(a explore.Action) bool { return !concerns(a.KnownFor) })
+	actions, _ := faults.Chosen(p.actions()) // these are all known
+	actions = slices.DeleteFunc(actions, func(a faults.Action) bool { return !concerns(a.KnownFor) })
 	p.Replay = []string{"all"}
 	reproducers, _ := p.reproducers() // that there is none is no error here
 	return listing(
-		list{"faults of the table", named(faults, nameOfFault)},
+		list{"faults of the table", named(chosen, nameOfFault)},
 		list{"actions of a search", named(actions, nameOfAction)},
 		list{"reproducers to replay", named(reproducers, nameOfReproducer)},
 	), nil

@@ -10,16 +10,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockbench/lockbench/internal/explore"
+	"github.com/lockbench/lockbench/internal/faults"
 	"github.com/lockbench/lockbench/internal/results"
 )
 
 // played is a reproducer, and what became of it.
 type played struct {
-	Name       string             `json:"name"`
-	Reproducer explore.Reproducer `json:"reproducer"`
-	Now        explore.Played     `json:"now"`
-	Failure    string             `json:"failure,omitempty"` // why it could not be played
+	Name       string            `json:"name"`
+	Reproducer faults.Reproducer `json:"reproducer"`
+	Now        faults.Played     `json:"now"`
+	Failure    string            `json:"failure,omitempty"` // why it could not be played
 }
 
 // replay plays reproducers, one after the other. One that cannot be played does not
@@ -52,10 +52,10 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 			if p.Seed != 0 {
 				r.Schedule.Seed = p.Seed
 			}
-			b := backends[slices.IndexFunc(backends, func(b explore.Backend) bool { return b.Name == r.Schedule.Backend })]
+			b := backends[slices.IndexFunc(backends, func(b faults.Backend) bool { return b.Name == r.Schedule.Backend })]
 			one := played{Name: r.Name, Reproducer: r}
 			var err error
-			if one.Now, err = explore.Play(ctx, r, b, explore.Options{}, runs); err != nil && ctx.Err() == nil {
+			if one.Now, err = faults.Play(ctx, r, b, faults.Options{}, runs); err != nil && ctx.Err() == nil {
 				one.Failure = err.Error()
 				errs = append(errs, fmt.Errorf("%s: %w", r.Name, err))
 			} else if one.Now.Grants == 0 {
@@ -81,14 +81,14 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 }
 
 // reproducers are those that the plan names, of its backends and with its actions.
-func (p FaultsPlan) reproducers() ([]explore.Reproducer, error) {
-	kept, err := explore.Kept()
+func (p FaultsPlan) reproducers() ([]faults.Reproducer, error) {
+	kept, err := faults.Kept()
 	if err != nil {
 		return nil, err
 	}
-	var chosen []explore.Reproducer
+	var chosen []faults.Reproducer
 	for _, name := range p.Replay {
-		i := slices.IndexFunc(kept, func(r explore.Reproducer) bool { return r.Name == name })
+		i := slices.IndexFunc(kept, func(r faults.Reproducer) bool { return r.Name == name })
 		_, missing := os.Stat(name)
 		switch {
 		case i >= 0:
@@ -102,7 +102,7 @@ func (p FaultsPlan) reproducers() ([]explore.Reproducer, error) {
 		case missing != nil && filepath.Ext(name) == "":
 			return nil, unknown("kept reproducer", name, reproducerNames(kept))
 		default:
-			r, err := explore.ReadReproducer(name)
+			r, err := faults.ReadReproducer(name)
 			if err != nil {
 				return nil, usagef("%v", err)
 			}
@@ -110,7 +110,7 @@ func (p FaultsPlan) reproducers() ([]explore.Reproducer, error) {
 		}
 	}
 	actions := p.actions()
-	chosen = slices.DeleteFunc(chosen, func(r explore.Reproducer) bool {
+	chosen = slices.DeleteFunc(chosen, func(r faults.Reproducer) bool {
 		none := len(p.Faults) > 0 || len(p.Actions) > 0
 		for _, e := range r.Schedule.Events {
 			none = none && !slices.Contains(actions, e.Action)
@@ -123,7 +123,7 @@ func (p FaultsPlan) reproducers() ([]explore.Reproducer, error) {
 	return chosen, nil
 }
 
-func reproducerNames(all []explore.Reproducer) []string {
+func reproducerNames(all []faults.Reproducer) []string {
 	var names []string
 	for _, r := range all {
 		names = append(names, r.Name)

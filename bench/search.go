@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/explore"
+	"github.com/lockbench/lockbench/internal/faults"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/results"
 )
@@ -43,17 +43,17 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 	}
 	tell := &lines{w: opts.Lines, all: opts.Verbose}
 	tell.say("%s with --seed %d for %v; what is found comes into %s", p.Mode, p.Seed, p.Length, p.Out)
-	o := explore.Options{
+	o := faults.Options{
 		Length: p.Length / time.Duration(len(backends)), Seed: p.Seed, Actions: actions, KeepGoing: p.KeepGoing,
 		Runs: p.runs(reproducerRuns, quickRunsOfOne), Shrink: shrinkFor, Log: tell.say, Progress: tell.mention,
 	}
 	if p.Quick {
 		o.Shrink = quickShrinkFor
 	}
-	found := make([]explore.Found, len(backends))
+	found := make([]faults.Found, len(backends))
 	each := func(i int) error {
-		one, err := explore.Explore(ctx, backends[i], o)
-		if errors.Is(err, explore.ErrUnfit) && len(p.Backends) == 0 {
+		one, err := faults.Explore(ctx, backends[i], o)
+		if errors.Is(err, faults.ErrUnfit) && len(p.Backends) == 0 {
 			tell.say("left out: %v", err)
 			return nil
 		}
@@ -76,7 +76,7 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 		}
 		return err
 	})
-	found = slices.DeleteFunc(found, func(f explore.Found) bool { return f.Backend == "" })
+	found = slices.DeleteFunc(found, func(f faults.Found) bool { return f.Backend == "" })
 	for _, line := range m.Busy() {
 		tell.say("%s", line)
 	}
@@ -91,7 +91,7 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 	return &Outcome{text: func(w io.Writer) error { return writeFound(w, found) }, data: found}, ended(ctx.Err() != nil, violations, grants, err)
 }
 
-func writeFound(w io.Writer, found []explore.Found) error {
+func writeFound(w io.Writer, found []faults.Found) error {
 	var b strings.Builder
 	for _, one := range found {
 		verdict := "no claim was broken"
@@ -120,8 +120,8 @@ func writeFound(w io.Writer, found []explore.Found) error {
 
 // writeUses shows what the processes of a soak that have lived longest use, and
 // what was left in the end.
-func writeUses(w io.Writer, f explore.Found) {
-	last := map[string]*explore.Usage{}
+func writeUses(w io.Writer, f faults.Found) {
+	last := map[string]*faults.Usage{}
 	for _, u := range f.Uses {
 		last[u.Who] = u
 	}
@@ -131,7 +131,7 @@ func writeUses(w io.Writer, f explore.Found) {
 		}
 	}
 	if len(f.Uses) > 0 {
-		fmt.Fprintf(w, "  and %d processes that actions have ended; use may grow by %s\n", len(f.Uses)-len(last), explore.Allowance())
+		fmt.Fprintf(w, "  and %d processes that actions have ended; use may grow by %s\n", len(f.Uses)-len(last), faults.Allowance())
 	}
 	for _, what := range f.Left {
 		fmt.Fprintf(w, "  LEFT: %s\n", what)

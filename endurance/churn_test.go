@@ -7,7 +7,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/internal/explore"
+	"github.com/lockbench/lockbench/internal/faults"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
@@ -26,8 +26,8 @@ func TestChurn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := explore.Backend{Name: w.name, Path: binary, Fencing: string(d.Properties.Fencing)}
-		played, err := explore.Play(t.Context(), explore.Reproducer{Schedule: s}, b, explore.Options{}, count(1, 10))
+		b := faults.Backend{Name: w.name, Path: binary, Fencing: string(d.Properties.Fencing)}
+		played, err := faults.Play(t.Context(), faults.Reproducer{Schedule: s}, b, faults.Options{}, count(1, 10))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,26 +42,26 @@ func TestChurn(t *testing.T) {
 }
 
 // churn is a schedule in which every host but one loses its plugin, or its life.
-func churn(backend string) explore.Schedule {
-	times := func(least, most time.Duration) explore.Bounds {
-		return explore.Bounds{explore.Duration(least), explore.Duration(most)}
+func churn(backend string) faults.Schedule {
+	times := func(least, most time.Duration) faults.Bounds {
+		return faults.Bounds{faults.Duration(least), faults.Duration(most)}
 	}
-	s := explore.Schedule{
-		Backend: backend, Setting: kinds.Of(backend).Settings[0].Name, Seed: 1, Length: explore.Duration(6 * time.Second),
-		Groups: []explore.Group{
-			{Kind: host.KindLock, Names: 4, TTL: explore.Duration(5 * time.Second), Limit: times(10*time.Second, 10*time.Second), Hold: times(0, time.Second)},
-			{Kind: host.KindLead, Names: 1, TTL: explore.Duration(5 * time.Second), Limit: times(time.Minute, time.Minute), Hold: times(time.Second, 2*time.Second)},
+	s := faults.Schedule{
+		Backend: backend, Setting: kinds.Of(backend).Settings[0].Name, Seed: 1, Length: faults.Duration(6 * time.Second),
+		Groups: []faults.Group{
+			{Kind: host.KindLock, Names: 4, TTL: faults.Duration(5 * time.Second), Limit: times(10*time.Second, 10*time.Second), Hold: times(0, time.Second)},
+			{Kind: host.KindLead, Names: 1, TTL: faults.Duration(5 * time.Second), Limit: times(time.Minute, time.Minute), Hold: times(time.Second, 2*time.Second)},
 		},
 	}
 	for i, action := range []string{"kill-plugin", "kill-host", "crash-loop", "kill-both", "kill-plugin", "kill-host"} {
-		s.Hosts = append(s.Hosts, explore.HostPlan{Callers: []int{2, 1}})
-		e := explore.Event{Action: action, Target: i, At: explore.Duration(i+1) * explore.Duration(500*time.Millisecond)}
+		s.Hosts = append(s.Hosts, faults.HostPlan{Callers: []int{2, 1}})
+		e := faults.Event{Action: action, Target: i, At: faults.Duration(i+1) * faults.Duration(500*time.Millisecond)}
 		if action == "crash-loop" {
-			e.Lasts = explore.Duration(time.Second)
+			e.Lasts = faults.Duration(time.Second)
 		}
 		s.Events = append(s.Events, e)
 	}
-	s.Hosts = append(s.Hosts, explore.HostPlan{Callers: []int{2, 1}})
+	s.Hosts = append(s.Hosts, faults.HostPlan{Callers: []int{2, 1}})
 	return s
 }
 

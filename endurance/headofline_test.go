@@ -16,7 +16,7 @@ const blockedName = "blocked"
 
 // TestHeadOfLine: a call that does not end holds up no other one on its way to the
 // plugin. Rows that a foreign transaction locks, and nodes that stall, are kept
-// schedules of internal/explore.
+// schedules of internal/faults.
 func TestHeadOfLine(t *testing.T) {
 	g := &gated{Backend: memory.NewStore().Open(), gate: make(chan struct{})}
 	client := core.New(plugintest.Loopback(t, g), nil)

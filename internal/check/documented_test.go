@@ -1,41 +1,42 @@
-package check
+package check_test
 
 import (
 	"testing"
 
-	"github.com/lockbench/lockbench/internal/fault"
+	"github.com/lockbench/lockbench/internal/check"
+	"github.com/lockbench/lockbench/internal/faults"
 	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // documented are the double grants of each backend under each fault that are
 // written down; of all other cells it is promised that there is none.
-var documented = map[string]map[string]Class{
+var documented = map[string]map[string]check.Class{
 	"redis": {
-		"restart-wiped": ClassToken, "failover": ClassToken, "failover-wait": ClassToken, "clock-forward": ClassToken,
-		"failover-planned": ClassToken, "evict-at-once": ClassToken,
+		"restart-wiped": check.ClassToken, "failover": check.ClassToken, "failover-wait": check.ClassToken, "clock-forward": check.ClassToken,
+		"failover-planned": check.ClassToken, "evict-at-once": check.ClassToken,
 	},
 	"redlock": {
-		"restart-wiped-open": ClassToken, "clock-forward": ClassToken, "clock-forward-unfenced": ClassDocumented,
-		"evict-at-once": ClassToken,
+		"restart-wiped-open": check.ClassToken, "clock-forward": check.ClassToken, "clock-forward-unfenced": check.ClassDocumented,
+		"evict-at-once": check.ClassToken,
 	},
-	"mysql": {"restart-wiped": ClassToken, "failover": ClassToken, "clock-forward": ClassToken},
-	"etcd":  {"restart-wiped": ClassToken, "pause-leader": ClassToken},
+	"mysql": {"restart-wiped": check.ClassToken, "failover": check.ClassToken, "clock-forward": check.ClassToken},
+	"etcd":  {"restart-wiped": check.ClassToken, "pause-leader": check.ClassToken},
 }
 
 // TestDoubleGrantsAreJudged: a double grant gets the class that is documented.
 func TestDoubleGrantsAreJudged(t *testing.T) {
 	for _, of := range kinds.All() {
 		backend := of.Name
-		for _, f := range fault.All() {
+		for _, f := range faults.All() {
 			if !f.Concerns(of) {
 				continue
 			}
 			want := documented[backend][f.Name]
 			if want == "" {
-				want = ClassBroken
+				want = check.ClassBroken
 			}
-			if got := Cells([]results.Round{twoHolders(backend, f)})[0]; got.Class != want {
+			if got := check.Cells([]results.Round{twoHolders(backend, f)})[0]; got.Class != want {
 				t.Errorf("%s under %s: %s, want %s", backend, f.Name, got.Class, want)
 			}
 		}
@@ -44,7 +45,7 @@ func TestDoubleGrantsAreJudged(t *testing.T) {
 
 // twoHolders is a round in which the store forgets a grant when the fault
 // is injected.
-func twoHolders(backend string, f fault.Fault) results.Round {
+func twoHolders(backend string, f faults.Fault) results.Round {
 	const ms = 1_000_000
 	fencing := "durable"
 	if f.Config["fencing"] == "none" {

@@ -31,7 +31,7 @@ func start(t *testing.T, s *servers.Server, host int, dir string) *Process {
 	t.Helper()
 	p, err := Start(t.Context(), Spec{
 		Backend: "redis", Host: host, Resources: Resources{Dir: dir},
-		Path:   plugintest.Build(t, "github.com/lockbench/lockbench/internal/safety/planted"), // without a bug
+		Path:   plugintest.Build(t, "github.com/lockbench/lockbench/internal/faults/planted"), // without a bug
 		Config: driver.Config{"address": s.Addr()},
 	})
 	if err != nil {

@@ -1,0 +1,119 @@
+package faults
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+// actionPicker picks the actions of schedules, alone, in pairs, in triples and in two
+// triples, such that each single one and each pair comes as early as it can.
+type actionPicker struct {
+	random   *rand.Rand
+	settings []string
+	fitting  map[string][]Action // of each setting
+	picked   map[pair]bool
+	count    int
+}
+
+// pair is two actions, by name and in order; twice the same one is that alone.
+type pair [2]string
+
+func pairOf(a, b string) pair {
+	if a > b {
+		a, b = b, a
+	}
+	return pair{a, b}
+}
+
+func hashOf(text string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(text)) // never fails
+	return h.Sum64()
+}
+
+// newActionPicker makes one of the actions that fit in these settings of a backend, or in
+// any if there are none.
+func newActionPicker(backend string, settings []string, actions []Action, random *rand.Rand) *actionPicker {
+	p := &actionPicker{random: random, fitting: map[string][]Action{}, picked: map[pair]bool{}}
+	if len(settings) == 0 {
+		settings = kinds.Of(backend).SettingNames()
+	}
+	for _, setting := range settings {
+		for _, a := range actions {
+			if a.fits(backend, setting, kinds.Of(backend).Lacks) == "" {
+				p.fitting[setting] = append(p.fitting[setting], a)
+			}
+		}
+		if len(p.fitting[setting]) > 0 {
+			p.settings = append(p.settings, setting)
+		}
+	}
+	return p
+}
+
+// burst is how many actions happen at about the same time at most.
+const burst = 3
+
+// next returns a setting and one to six actions for it.
+func (p *actionPicker) next() (setting string, actions []Action) {
+	setting = p.settings[p.random.IntN(len(p.settings))]
+	fitting := p.fitting[setting]
+	count := 2 * burst
+	switch p.count++; {
+	case p.count%8 == 1:
+		count = 1
+	case p.count%16 == 2:
+		count = 2
+	case p.count%4 == 3:
+		count = burst
+	}
+	for range min(count, len(fitting)) {
+		actions = append(actions, p.best(fitting, actions, count == 1))
+	}
+	for i, a := range actions {
+		for _, b := range actions[i:] {
+			if a.Name != b.Name || count == 1 {
+				p.picked[pairOf(a.Name, b.Name)] = true
+			}
+		}
+	}
+	return setting, actions
+}
+
+// best is an action that makes the most pairs with chosen that were not picked
+// before, or with any if it is the first; alone, one that was not picked so. Of
+// several, any.
+func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
+	var best Action
+	most, ties := -1, 0
+	for _, a := range fitting {
+		if slices.ContainsFunc(chosen, func(c Action) bool { return c.Name == a.Name }) {
+			continue
+		}
+		partners := chosen
+		switch {
+		case alone:
+			partners = []Action{a}
+		case len(chosen) == 0:
+			partners = fitting
+		}
+		fresh := 0
+		for _, b := range partners {
+			if !p.picked[pairOf(a.Name, b.Name)] {
+				fresh++
+			}
+		}
+		switch {
+		case fresh > most:
+			best, most, ties = a, fresh, 1
+		case fresh == most:
+			if ties++; p.random.IntN(ties) == 0 {
+				best = a
+			}
+		}
+	}
+	return best
+}

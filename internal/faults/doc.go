@@ -1,0 +1,13 @@
+// Package faults plays schedules: hosts with callers, and actions that befall
+// them, their surroundings, their network and the servers, at times and at triggers
+// of the protocol. A search draws them by a seed and looks for faults that nobody
+// has listed, and a soak lets its hosts live on from one to the next; what their
+// hosts saw is judged by the claims of package claim, and a schedule that breaks one
+// is shrunk to a reproducer. The table of faults has schedules of one kind: one host
+// holds many locks, another one wants them, and a fault is injected; package check
+// judges what both believed.
+//
+// The way is that of Jepsen's nemeses (jepsen.io), of etcd's robustness tests
+// (etcd-io/etcd, tests/robustness) and of QuickCheck's shrinking (K. Claessen,
+// J. Hughes: QuickCheck. ICFP 2000).
+package faults

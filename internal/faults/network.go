@@ -1,0 +1,133 @@
+package faults
+
+import (
+	"context"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// impairment is what can be done to the way between a host and a server.
+type impairment struct {
+	name, does string
+	// do makes the harm from a number from 0 to 1.
+	do    func(amount float64) func(*inject.Proxy) error
+	lasts Span
+	// stopsFor is as in [Action].
+	stopsFor time.Duration
+	// mild reports whether leases live through it, also when it is done to all servers.
+	mild bool
+	// swallows reports whether requests are left without an answer, not refused.
+	swallows bool
+}
+
+// shortly is the time of what is hard, and while that of what is not.
+var (
+	shortly = Span{10 * time.Millisecond, 6 * time.Second}
+	while   = Span{100 * time.Millisecond, 6 * time.Second}
+)
+
+// redialed is the time in which a client finds that nothing comes over a
+// connection, though another one would work, and makes that.
+const redialed = 4 * time.Second
+
+// impairments are what happens between a host and the servers.
+var impairments = []impairment{
+	{name: "black-hole", swallows: true, does: "nothing passes between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).BlackHole)},
+	{name: "lose-requests", swallows: true, does: "no request passes between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).LoseRequests)},
+	{name: "lose-replies", swallows: true, does: "no answer passes between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).LoseReplies)},
+	{name: "delay-requests", does: "requests are late between %s and the servers", lasts: while, do: func(x float64) func(*inject.Proxy) error {
+		return func(p *inject.Proxy) error { return p.DelayRequests(late(x), 0) }
+	}},
+	{name: "delay-replies", does: "answers are late between %s and the servers", lasts: while, do: func(x float64) func(*inject.Proxy) error {
+		return func(p *inject.Proxy) error { return p.Delay(late(x), 0) }
+	}},
+	{name: "jitter", does: "answers are now and then late between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*inject.Proxy) error {
+		d := time.Duration(2+28*x) * time.Millisecond
+		return func(p *inject.Proxy) error { return p.Delay(d, d) }
+	}},
+	{name: "throttle", does: "the line is slow between %s and the servers", lasts: while, do: func(x float64) func(*inject.Proxy) error {
+		return func(p *inject.Proxy) error { return p.Throttle(1 + int(63*(1-x))) }
+	}},
+	{name: "fragment", does: "data come in small pieces between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*inject.Proxy) error {
+		return func(p *inject.Proxy) error { return p.Fragment(256-int(192*x), 200*time.Microsecond) }
+	}},
+	{name: "resets", does: "some messages end in a reset between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*inject.Proxy) error {
+		return func(p *inject.Proxy) error { return p.Reset(0.002 + 0.018*x) }
+	}},
+	{name: "forget-clients", swallows: true, does: "the connections of %s end, and the servers are not told", lasts: while, mild: true, do: plain((*inject.Proxy).ForgetClients)},
+	{name: "forget-servers", swallows: true, does: "the servers see the end of the connections of %s, which is not told", lasts: while, stopsFor: redialed, do: plain((*inject.Proxy).ForgetServer)},
+	{name: "hold-connections", swallows: true, does: "requests over the connections of %s wait, those over new ones pass", lasts: while, stopsFor: redialed, do: plain((*inject.Proxy).HoldConnections)},
+	{name: "silence", swallows: true, does: "the connections of %s to the servers die but for the newest, and nobody is told", lasts: Span{2 * time.Second, 6 * time.Second}, stopsFor: time.Second, do: plain((*inject.Proxy).Silence)},
+	{name: "refuse", does: "connections are reset and refused between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).Refuse)},
+	{name: "slow-start", does: "connections are slow to begin between %s and the servers", lasts: while, do: func(x float64) func(*inject.Proxy) error {
+		return func(p *inject.Proxy) error { return p.SlowStart(late(x)) }
+	}},
+	{name: "cut", does: "all connections are reset between %s and the servers", mild: true, do: plain((*inject.Proxy).Cut)},
+}
+
+// late is a time from 5 ms to 2 s, in which small ones are as likely as great
+// ones.
+func late(x float64) time.Duration {
+	return time.Duration(5 * math.Pow(400, x) * float64(time.Millisecond))
+}
+
+func plain(do func(*inject.Proxy) error) func(float64) func(*inject.Proxy) error {
+	return func(float64) func(*inject.Proxy) error { return do }
+}
+
+// networkActions are each harm twice: to the ways to all servers; and to that to
+// one of several, of which the others are enough.
+var networkActions = func() []Action {
+	var all, one []Action
+	for _, h := range impairments {
+		all = append(all, h.toAll())
+		one = append(one, h.toOne())
+	}
+	return append(all, one...)
+}()
+
+// action is the harm to the ways that paths picks.
+func (h impairment) action(name string, paths func(*Host, Event) []*inject.Proxy) Action {
+	a := Action{
+		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapPaths}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
+		Inject: func(_ context.Context, w *System, e Event) error {
+			return inject.Each(paths(w.Hosts[e.Target], e), func(p *inject.Proxy) error {
+				heal, err := p.Apart(h.do(e.Amount))
+				w.Setup.Begin(e, heal)
+				return err
+			})
+		},
+		Heal: end,
+	}
+	if !h.mild {
+		a.Stops, a.StopsFor = StopsHost, h.stopsFor
+	}
+	if h.lasts == (Span{}) {
+		a.Heal = nil
+	}
+	return a
+}
+
+func (h impairment) toAll() Action {
+	return h.action(h.name, func(host *Host, _ Event) []*inject.Proxy { return host.Paths })
+}
+
+// toOne is the harm to the way to one server, where the others are enough. The
+// last digits of an event's amount say which one.
+func (h impairment) toOne() Action {
+	a := h.action(h.name+"-one", func(host *Host, e Event) []*inject.Proxy {
+		if len(host.Paths) < 3 {
+			return nil // there is no other majority
+		}
+		n := int(e.Amount*1e6) % len(host.Paths)
+		return host.Paths[n : n+1]
+	})
+	a.Does = strings.Replace(a.Does, "the servers", "one of the servers", 1)
+	a.Needs = append(a.Needs, servers.CapMinority)
+	a.Stops = StopsNobody
+	return a
+}

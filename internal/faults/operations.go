@@ -1,0 +1,45 @@
+package faults
+
+import (
+	"context"
+
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+// operations are what the operators of the stores do.
+func operations() []Action {
+	var all []Action
+	for _, backend := range kinds.Names() {
+		for _, o := range kinds.Of(backend).Operations {
+			all = append(all, operation(backend, o))
+		}
+	}
+	return all
+}
+
+func operation(backend string, o servers.Operation) Action {
+	a := Action{
+		Name: o.Name, Does: o.Does, On: OnStore, Uses: UsesStore, Lasts: o.Lasts, StopsFor: o.StopsFor, Recovers: o.Recovers, Makes: o.Makes,
+		Inject: func(ctx context.Context, w *System, e Event) error { return o.Do(ctx, w.Environment, e.Target) },
+	}
+	if o.Server {
+		a.On = OnServer
+	}
+	switch {
+	case o.Stops:
+		a.Stops = StopsAll
+	case o.StopsGrants:
+		a.Stops = StopsGrants
+	}
+	if o.Undo != nil {
+		a.Heal = func(ctx context.Context, w *System, e Event) error { return o.Undo(ctx, w.Environment, e.Target) }
+	}
+	for _, s := range o.Settings {
+		a.Only = append(a.Only, backend+"/"+s)
+	}
+	if len(o.Settings) == 0 {
+		a.Only = []string{backend}
+	}
+	return a
+}

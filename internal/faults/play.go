@@ -1,0 +1,232 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+const (
+	// startTimeout bounds the start of a host, on a machine that has others to
+	// start.
+	startTimeout = 30 * time.Second
+	// warmUp is how long callers work before the first action, so that every
+	// client was served once.
+	warmUp = 400 * time.Millisecond
+	// endTimeout bounds the release of everything at the end, and the end of a
+	// host.
+	endTimeout = 10 * time.Second
+	// healTimeout bounds one step of an action.
+	healTimeout = 30 * time.Second
+)
+
+// player plays schedules, one after the other, on one environment at a time,
+// which it keeps for as long as it serves.
+type player struct {
+	*explorer
+	dir         string
+	environment *servers.Environment
+	setting     string
+	plays       int
+	hosts       []*Host // that live on in a soak
+	stage       *Stage  // nil in a search
+}
+
+// play plays a schedule. Its error is one of the environment, not of a claim.
+func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
+	if err := p.ready(ctx, s.Setting); err != nil {
+		return nil, err
+	}
+	p.plays++
+	w := &System{Environment: p.environment, Dir: filepath.Join(p.scratch.Dir(), fmt.Sprintf("play-%s-%d", filepath.Base(p.dir), p.plays))}
+	if err := os.Mkdir(w.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	h = &History{Schedule: s, prefix: fmt.Sprintf("explore-%d-%s-%d-", os.Getpid(), filepath.Base(p.dir), p.plays)}
+	defer func() {
+		err = errors.Join(err, w.Setup.EndBackground())
+		if p.hosts = w.Hosts; !p.soaks() || err != nil {
+			p.end()
+		}
+		err = errors.Join(err, p.heal(), os.RemoveAll(w.Dir))
+	}()
+	w.history = h
+	if err := p.start(ctx, w, s); err != nil {
+		return nil, err
+	}
+	watch := watchTriggers(w)
+	defer watch.close()
+	heartbeat := beginHeartbeat(w)
+	defer heartbeat.Stop()
+	if err := p.begin(ctx, w, h); err != nil {
+		return nil, err
+	}
+	err = p.happen(ctx, w, h, watch)
+	if err != nil && p.stage == nil {
+		return nil, err
+	}
+	if err := p.teardown(ctx, w, h); err != nil {
+		return nil, err
+	}
+	heartbeat.end(h)
+	return h, errors.Join(err, ctx.Err())
+}
+
+// begin lets the callers begin, and waits until every host was served.
+func (p *player) begin(ctx context.Context, w *System, h *History) error {
+	for _, of := range w.Hosts {
+		first := 0
+		for i, g := range h.Schedule.Groups {
+			callers := h.Schedule.Hosts[of.Number].Callers[i]
+			if g.Once {
+				callers = 0
+			}
+			err := of.Work(host.Workload{
+				Kind: g.Kind, Prefix: h.prefix, First: first, Names: g.Names, Callers: callers, TTL: time.Duration(g.TTL),
+				Limit: g.Limit.lasts(), Hold: g.Hold.lasts(), Pause: g.Pause.lasts(), Seed: h.Schedule.Seed + uint64(of.Number<<8+i),
+			})
+			if err != nil {
+				return err
+			}
+			first += g.Names
+		}
+	}
+	h.Began = proc.Now()
+	if p.stage == nil {
+		proc.Sleep(ctx, warmUp)
+	}
+	return nil
+}
+
+// happen lets every event take place, and returns when all of it is healed and
+// the callers have worked for long enough. What cannot be healed is an error: no
+// claim is about it.
+func (p *player) happen(ctx context.Context, w *System, h *History, watch *watcher) error {
+	began := time.Now()
+	h.Marks = make([]Mark, len(h.Schedule.Events))
+	errs := make([]error, len(h.Schedule.Events))
+	var going sync.WaitGroup
+	uses := map[resourceKey]*Mark{} // the event before, until it is healed
+	for i, e := range h.Schedule.Events {
+		h.Marks[i] = Mark{Event: e, moments: newMoments()}
+	}
+	for i, e := range h.Schedule.Events {
+		m := &h.Marks[i]
+		var before *Mark
+		if key, _, ok := resourceKeyOf(e); ok {
+			before, uses[key] = uses[key], m
+		}
+		going.Go(func() {
+			errs[i] = befall(ctx, w, m, watch, began, before)
+			for _, one := range m.moments {
+				one.pass()
+			}
+		})
+	}
+	going.Wait()
+	proc.Sleep(ctx, max(time.Until(began.Add(time.Duration(h.Schedule.Length))), warmUp))
+	return errors.Join(errs...)
+}
+
+// befall lets one event take place, after that before it, which a busy machine
+// may delay. Its error is that it cannot be healed.
+func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
+	a := m.action()
+	if m.After > 0 {
+		<-w.history.Marks[m.After-1].moments[m.Since].come
+		began = time.Now()
+	}
+	if !proc.Sleep(ctx, time.Until(began.Add(time.Duration(m.At)))) {
+		return nil
+	}
+	if before != nil {
+		<-before.moments[Healed].come
+	}
+	happened := func() {}
+	if m.Trigger != "" {
+		m.Met, happened = watch.await(ctx, m.Of, m.Trigger)
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(m.Lasts)+healTimeout)
+	defer cancel()
+	m.From = proc.Now()
+	m.moments[Begun].pass()
+	if err := a.Inject(bounded, w, m.Event); err != nil {
+		m.Failed = err.Error()
+	}
+	m.Done = proc.Now()
+	happened()
+	m.moments[Injected].pass()
+	watch.last(ctx, m)
+	var err error
+	if a.Heal != nil {
+		err = a.Heal(bounded, w, m.Event)
+	}
+	m.To = proc.Now()
+	if err != nil && m.Failed == "" { // else there was nothing to heal
+		return fmt.Errorf("%s is not healed: %w", m.Action, err)
+	}
+	return nil
+}
+
+// last waits for as long as an event lasts.
+func (w *watcher) last(ctx context.Context, m *Mark) {
+	bounded, cancel := context.WithTimeout(ctx, time.Duration(m.Lasts))
+	defer cancel()
+	if m.Until == 0 {
+		<-bounded.Done()
+		return
+	}
+	if w.served(bounded, m.Until-1) {
+		proc.Sleep(ctx, time.Duration(m.Linger))
+	}
+}
+
+// heal lets everything pass on the paths again.
+func (p *player) heal() error {
+	return inject.Each(slices.Concat(p.environment.Paths...), (*inject.Proxy).Heal)
+}
+
+// end closes the hosts that are still there.
+func (p *player) end() {
+	shutAll(p.hosts)
+	p.hosts = nil
+}
+
+// shutAll closes hosts, and returns those that had to be killed.
+func shutAll(hosts []*Host) []string {
+	stuck := make([]error, len(hosts))
+	_ = inject.AtOnce(len(hosts), func(i int) error {
+		if hosts[i] != nil && hosts[i].Process != nil {
+			stuck[i] = shut(hosts[i].Process)
+		}
+		return nil
+	})
+	var left []string
+	for i, err := range stuck {
+		if err != nil {
+			left = append(left, fmt.Sprintf("host %s: %v", hosts[i].Name(), err))
+		}
+	}
+	return left
+}
+
+// shut has a host close its client and end. One that does not is killed, and
+// an error.
+func shut(p *host.Process) error {
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	if p.Close(ctx) != nil {
+		return fmt.Errorf("had not ended %v after its client was closed", endTimeout)
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package faults
+
+import (
+	"context"
+
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// running are faults of servers that go on running.
+var running = []Fault{
+	{
+		Name: "read-only", Does: "the servers refuse writes, as with a full disk", ActsTTLs: 1.5,
+		Needs:  []servers.Capability{servers.CapRival, servers.CapReadOnly},
+		Inject: func(ctx context.Context, s *Setup) error { return s.ReadOnly(ctx, true) },
+		Heal:   func(ctx context.Context, s *Setup) error { return s.ReadOnly(ctx, false) },
+	},
+	{
+		Name: "pool-exhausted", Does: "the servers end all connections and take no new ones", ActsTTLs: 1.5,
+		Needs:  []servers.Capability{servers.CapRival, servers.CapExhaust},
+		Inject: func(ctx context.Context, s *Setup) error { return s.Exhaust(ctx, true) },
+		Heal:   func(ctx context.Context, s *Setup) error { return s.Exhaust(ctx, false) },
+	},
+	{
+		Name: "slow-server", Does: "the servers get a third of the time", KeepsLeases: true, ActsTTLs: 1.5,
+		Needs: []servers.Capability{servers.CapRival, servers.CapServers},
+		Inject: func(_ context.Context, s *Setup) error {
+			s.SlowServers("slow-server", s.Servers)
+			return nil
+		},
+		Heal: func(_ context.Context, s *Setup) error { return s.EndBackground() },
+	},
+}

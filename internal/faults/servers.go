@@ -1,0 +1,185 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+const (
+	// elects bounds the election of a leader, and the time in which clients leave
+	// a member that has none.
+	elects = 3 * time.Second
+	// quarantined is how long a server that votes for itself does not do so after a
+	// restart, with leases of up to 10 s: longer than any TTL.
+	quarantined = 11 * time.Second
+)
+
+var (
+	frozenFor = Span{10 * time.Millisecond, 6 * time.Second}
+	downFor   = Span{50 * time.Millisecond, 3 * time.Second}
+)
+
+// serverActions are what happens to the servers of any store. One of several and
+// all of them are two actions: the others serve, or nobody does. Where one of
+// several is concerned nothing else is done to the store, so that a majority
+// remains.
+var serverActions = slices.Concat(freezes, crashes, []Action{
+	clockAction("clock-forward", "the clock of %s jumps ahead", Span{}, claim.ClockForward),
+	clockAction("clock-back", "the clock of %s jumps back", Span{}, claim.ClockBack),
+	clockAction("clock-astray", "the clock of %s jumps ahead, and is set right again", downFor, claim.ClockForward, claim.ClockBack),
+})
+
+var freezes = []Action{
+	{
+		Name: "freeze-servers", Does: "all servers are frozen", On: OnStore, Uses: UsesProcess, Only: where(func(_ *servers.Kind, in servers.Setting) bool { return !in.Elects }),
+		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: time.Second,
+		Inject: freezeAll, Heal: resumeAll,
+	},
+	{
+		// The leader among them may be frozen for longer than a TTL.
+		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: where(electing),
+		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
+		Inject: freezeAll, Heal: resumeAll,
+	},
+	{
+		Name: "slow-servers", Does: "all servers get a third of the time", On: OnStore, Uses: UsesProcess,
+		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Heal: end,
+		Inject: func(_ context.Context, w *System, e Event) error {
+			w.Setup.SlowServers(e, w.Setup.Servers)
+			return nil
+		},
+	},
+	{
+		Name: "freeze-node", Does: "%s is frozen, and the other nodes are not", On: OnServer, Uses: UsesStore, Only: where(voting),
+		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor,
+		Inject: func(_ context.Context, w *System, e Event) error { return w.Setup.Servers[e.Target].Freeze() }, Heal: resumeAll,
+	},
+	{
+		Name: "freeze-follower", Does: "a member that does not lead is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
+		Needs: []servers.Capability{servers.CapServers, servers.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
+		Inject: func(ctx context.Context, w *System, e Event) error { return w.Setup.FreezeMember(ctx, 1) }, Heal: resumeAll,
+	},
+	{
+		Name: "freeze-leader", Does: "the member that leads is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
+		Needs: []servers.Capability{servers.CapServers, servers.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
+		Inject: func(ctx context.Context, w *System, e Event) error { return w.Setup.FreezeMember(ctx, 0) }, Heal: resumeAll,
+	},
+}
+
+var crashes = []Action{
+	{
+		Name: "crash-servers", Does: "all servers crash, and start again with their data", On: OnStore, Uses: UsesStore,
+		Only:  where(func(s *servers.Kind, in servers.Setting) bool { return !in.Sharded && !s.Has(servers.CapVotes) }),
+		Needs: []servers.Capability{servers.CapServers, servers.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
+		Inject: stopAll, Heal: startAll(true),
+	},
+	{
+		Name: "crash-nodes", Does: "all nodes crash, and start again with their data", On: OnStore, Uses: UsesStore, Only: where(voting),
+		Needs: []servers.Capability{servers.CapServers, servers.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: []claim.Condition{claim.Restarted},
+		Inject: stopAll, Heal: startAll(true),
+	},
+	{
+		Name: "crash-member", Does: "%s crashes, and starts again with its data, while the other members serve", On: OnServer, Uses: UsesStore,
+		Only:  where(electing),
+		Needs: []servers.Capability{servers.CapServers, servers.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
+		Inject: stopOne, Heal: startOne(true),
+	},
+	{
+		Name: "crash-node", Does: "%s crashes, and starts again with its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(voting),
+		Needs: []servers.Capability{servers.CapServers, servers.CapKeeps}, Lasts: downFor, Recovers: quarantined,
+		Inject: stopOne, Heal: startOne(true),
+	},
+	{
+		Name: "wipe-servers", Does: "all servers crash, and start again without their data", On: OnStore, Uses: UsesStore,
+		Only: where(func(s *servers.Kind, in servers.Setting) bool {
+			return !in.Sharded && !in.Copied && !s.Has(servers.CapVotes)
+		}),
+		Needs: []servers.Capability{servers.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.DataLost},
+		Inject: stopAll, Heal: startAll(false),
+	},
+	{
+		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Uses: UsesStore, Only: where(voting),
+		Needs: []servers.Capability{servers.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: []claim.Condition{claim.DataLost, claim.Restarted},
+		Inject: stopAll, Heal: startAll(false),
+	},
+	{
+		// It does not vote until every lease that it knew of is over: nothing is lost.
+		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(voting),
+		Needs: []servers.Capability{servers.CapServers}, Lasts: downFor, Recovers: quarantined,
+		Inject: stopOne, Heal: startOne(false),
+	},
+}
+
+func electing(_ *servers.Kind, in servers.Setting) bool { return in.Elects }
+func voting(s *servers.Kind, _ servers.Setting) bool    { return s.Has(servers.CapVotes) }
+
+// where lists the settings of stores that an action is known in.
+func where(known func(s *servers.Kind, in servers.Setting) bool) []string {
+	var all []string
+	for _, backend := range kinds.Names() {
+		s := kinds.Of(backend)
+		for _, in := range s.Settings {
+			if known(s, in) {
+				all = append(all, backend+"/"+in.Name)
+			}
+		}
+	}
+	return all
+}
+
+// each does something to all servers that run.
+func each(do func(servers.Breakable) error) func(context.Context, *System, Event) error {
+	return func(_ context.Context, w *System, _ Event) error { return servers.EachRunning(w.Setup.Servers, do) }
+}
+
+var (
+	freezeAll = each(servers.Breakable.Freeze)
+	resumeAll = each(servers.Breakable.Resume)
+	stopAll   = each(servers.Breakable.Stop)
+)
+
+func startAll(keepData bool) func(context.Context, *System, Event) error {
+	return func(ctx context.Context, w *System, _ Event) error {
+		return servers.StartAll(ctx, w.Setup.Servers, keepData)
+	}
+}
+
+func stopOne(_ context.Context, w *System, e Event) error { return w.Setup.Servers[e.Target].Stop() }
+
+func startOne(keepData bool) func(context.Context, *System, Event) error {
+	return func(ctx context.Context, w *System, e Event) error {
+		return w.Setup.Servers[e.Target].Start(ctx, keepData)
+	}
+}
+
+// clockAction moves the clock of a server, by 0.4 s to an hour. One that is not
+// set right again stays so until the end: that would be another jump.
+func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
+	a := Action{
+		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapServers, servers.CapClock}, Lasts: lasts, Makes: makes,
+		Only: where(func(_ *servers.Kind, in servers.Setting) bool { return !in.Sharded }),
+		Inject: func(_ context.Context, w *System, e Event) error {
+			if e.Target >= len(w.Setup.Clocks) {
+				return errNoClock
+			}
+			by := time.Duration(float64(time.Hour) * math.Pow(10, -4*(1-e.Amount)))
+			if makes[0] == claim.ClockBack {
+				by = -by
+			}
+			return w.ShiftClock(e.Target, by)
+		},
+	}
+	if lasts[1] > 0 {
+		a.Heal = func(_ context.Context, w *System, e Event) error { return w.ShiftClock(e.Target, 0) }
+	}
+	return a
+}
+
+var errNoClock = errors.New("the servers were started without clocks that can be moved")

@@ -1,0 +1,232 @@
+package faults
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/host"
+)
+
+// smallerThan lists schedules with the events of s and less of everything else,
+// those that lack the most first.
+func smallerThan(s Schedule) []Schedule {
+	var out []Schedule
+	add := func(change func(*Schedule) bool) {
+		c := s.clone()
+		if change(&c) {
+			out = append(out, c)
+		}
+	}
+	add((*Schedule).hurry)
+	add((*Schedule).removeBystanders)
+	for i := range s.Groups {
+		add(func(c *Schedule) bool { return c.removeGroup(i) })
+	}
+	for i := range s.Hosts {
+		add(func(c *Schedule) bool { return c.removeHost(i) })
+	}
+	add(func(c *Schedule) bool { return c.everyGroup(func(g *Group) bool { return lower(&g.Names, 1) }) })
+	add((*Schedule).removeCallers)
+	for i := range s.Hosts {
+		for g := range s.Groups {
+			add(func(c *Schedule) bool { return lower(&c.Hosts[i].Callers[g], 1) })
+		}
+		add(func(c *Schedule) bool {
+			had := c.Hosts[i].Wrapper != ""
+			c.Hosts[i].Wrapper = ""
+			return had
+		})
+	}
+	for i := range s.Events {
+		add(func(c *Schedule) bool {
+			had := c.Events[i].Trigger != ""
+			c.Events[i].Trigger, c.Events[i].Of = "", 0
+			return had
+		})
+		add(func(c *Schedule) bool { return c.shorten(i) })
+	}
+	return out
+}
+
+// hurry lets the events begin within half a second, and ends soon after them.
+func (s *Schedule) hurry() bool {
+	const soon, after = Duration(500 * time.Millisecond), Duration(1500 * time.Millisecond)
+	first, last := s.Length, Duration(0)
+	for _, e := range s.Events {
+		first, last = min(first, e.At), max(last, e.At+e.Lasts)
+	}
+	early := max(0, first-soon)
+	if len(s.Events) == 0 || early == 0 && s.Length <= last+after {
+		return false
+	}
+	for i := range s.Events {
+		s.Events[i].At -= early
+	}
+	s.Length = min(s.Length, last+after) - early
+	return true
+}
+
+// removeBystanders removes the hosts that no event concerns, but one.
+func (s *Schedule) removeBystanders() bool {
+	spared, removed := false, false
+	for n := len(s.Hosts) - 1; n >= 0; n-- {
+		c := s.clone()
+		if !c.removeHost(n) {
+			continue
+		}
+		if spared {
+			*s, removed = c, true
+		}
+		spared = true
+	}
+	return removed
+}
+
+// removeCallers leaves one caller of each group on each host.
+func (s *Schedule) removeCallers() bool {
+	removed := false
+	for i := range s.Hosts {
+		for g := range s.Groups {
+			removed = lower(&s.Hosts[i].Callers[g], 1) || removed
+		}
+	}
+	return removed
+}
+
+// withMoreLoad is s with more callers and names.
+func (s Schedule) withMoreLoad() Schedule {
+	c := s.clone()
+	for i := range c.Hosts {
+		for g := range c.Groups {
+			c.Hosts[i].Callers[g] = min(4*c.Hosts[i].Callers[g], 64)
+		}
+	}
+	for g := range c.Groups {
+		if c.Groups[g].Kind != host.KindLead {
+			c.Groups[g].Names = min(4*c.Groups[g].Names, 64)
+		}
+	}
+	return c
+}
+
+// repeated is s in which a single event happens three times.
+func (s Schedule) repeated() Schedule {
+	c := s.clone()
+	for len(c.Events) > 0 && len(c.Events) < burst && len(s.Events) == 1 {
+		e := c.Events[len(c.Events)-1]
+		e.At += e.Lasts + Duration(2*time.Second)
+		c.Events = append(c.Events, e)
+		c.Length += e.Lasts + Duration(2*time.Second)
+	}
+	return c
+}
+
+// lower makes a number smaller, if it is greater.
+func lower(n *int, to int) bool {
+	if *n <= to {
+		return false
+	}
+	*n = to
+	return true
+}
+
+func (s *Schedule) clone() Schedule {
+	c := *s
+	c.Events = slices.Clone(s.Events)
+	c.Groups = slices.Clone(s.Groups)
+	c.Hosts = slices.Clone(s.Hosts)
+	for i := range c.Hosts {
+		c.Hosts[i].Callers = slices.Clone(c.Hosts[i].Callers)
+	}
+	return c
+}
+
+// removeHost removes one to which nothing happens.
+func (s *Schedule) removeHost(n int) bool {
+	if len(s.Hosts) == 1 {
+		return false
+	}
+	for i := range s.Events {
+		e := &s.Events[i]
+		a := e.action()
+		if a.On == OnHost && e.Target == n || e.Trigger != "" && e.Of == n {
+			return false
+		}
+		if a.On == OnHost && e.Target > n {
+			e.Target--
+		}
+		if e.Trigger != "" && e.Of > n {
+			e.Of--
+		}
+	}
+	s.Hosts = slices.Delete(s.Hosts, n, n+1)
+	return true
+}
+
+func (s *Schedule) removeGroup(n int) bool {
+	if len(s.Groups) == 1 {
+		return false
+	}
+	s.Groups = slices.Delete(s.Groups, n, n+1)
+	for i := range s.Hosts {
+		s.Hosts[i].Callers = slices.Delete(s.Hosts[i].Callers, n, n+1)
+	}
+	return true
+}
+
+func (s *Schedule) everyGroup(change func(*Group) bool) bool {
+	any := false
+	for i := range s.Groups {
+		any = change(&s.Groups[i]) || any
+	}
+	return any
+}
+
+// shorten halves what one event lasts, and what comes after it.
+func (s *Schedule) shorten(n int) bool {
+	const least = 20 * time.Millisecond
+	e := &s.Events[n]
+	half := Duration(max(time.Duration(e.Lasts)/2, e.action().Lasts[0]).Round(10 * time.Millisecond))
+	if time.Duration(e.Lasts) < least || half >= e.Lasts {
+		return false
+	}
+	s.Length = max(s.Length-(e.Lasts-half), Duration(time.Second))
+	e.Lasts = half
+	return true
+}
+
+// alone lists s with each of its events alone, and soon.
+func (s Schedule) alone() []Schedule {
+	var out []Schedule
+	for i := range s.Events {
+		one := s.clone()
+		one.Events = one.Events[i : i+1]
+		one.hurry()
+		out = append(out, one)
+	}
+	return out
+}
+
+// longer lists s with each of its events alone that lasts three times as long: it
+// may do without those that only helped it.
+func (s Schedule) longer() []Schedule {
+	out := s.alone()
+	for i := range out {
+		e := &out[i].Events[0]
+		more := max(0, min(2*e.Lasts, Duration(e.action().Lasts[1])-e.Lasts))
+		e.Lasts += more
+		out[i].Length += more
+	}
+	return out
+}
+
+// withoutOne lists s without each of its events.
+func (s Schedule) withoutOne() []Schedule {
+	var out []Schedule
+	for i := range s.Events {
+		less := s.clone()
+		less.Events = slices.Delete(less.Events, i, i+1)
+		out = append(out, less)
+	}
+	return out
+}
