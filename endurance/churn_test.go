@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/faults"
-	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -49,8 +49,8 @@ func churn(backend string) faults.Schedule {
 	s := faults.Schedule{
 		Backend: backend, Setting: kinds.Of(backend).Settings[0].Name, Seed: 1, Length: faults.Duration(6 * time.Second),
 		Groups: []faults.Group{
-			{Kind: host.KindLock, Names: 4, TTL: faults.Duration(5 * time.Second), Limit: times(10*time.Second, 10*time.Second), Hold: times(0, time.Second)},
-			{Kind: host.KindLead, Names: 1, TTL: faults.Duration(5 * time.Second), Limit: times(time.Minute, time.Minute), Hold: times(time.Second, 2*time.Second)},
+			{Kind: results.OpLock, Names: 4, TTL: faults.Duration(5 * time.Second), Limit: times(10*time.Second, 10*time.Second), Hold: times(0, time.Second)},
+			{Kind: results.OpLead, Names: 1, TTL: faults.Duration(5 * time.Second), Limit: times(time.Minute, time.Minute), Hold: times(time.Second, 2*time.Second)},
 		},
 	}
 	for i, action := range []string{"kill-plugin", "kill-host", "crash-loop", "kill-both", "kill-plugin", "kill-host"} {

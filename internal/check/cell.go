@@ -133,9 +133,9 @@ func (c *Cell) add(r results.Round) {
 	}
 	c.Rounds++
 	c.Hits += r.Hits
-	c.Grants += len(r.Leases)
+	c.Grants += len(r.Holds)
 	c.sweep(r)
-	byName := ByName(r.Leases)
+	byName := ByName(r.Holds)
 	for name := range r.Names {
 		c.name(r, name, byName[name])
 	}
@@ -143,13 +143,13 @@ func (c *Cell) add(r results.Round) {
 }
 
 // ByName are leases by the number of their lock, in the order of their grants.
-func ByName(leases []results.Lease) map[int][]results.Lease {
-	of := map[int][]results.Lease{}
+func ByName(leases []results.Hold) map[int][]results.Hold {
+	of := map[int][]results.Hold{}
 	for _, l := range leases {
 		of[l.Name] = append(of[l.Name], l)
 	}
 	for _, one := range of {
-		slices.SortFunc(one, func(a, b results.Lease) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) })
+		slices.SortFunc(one, func(a, b results.Hold) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) })
 	}
 	return of
 }
@@ -182,15 +182,15 @@ func Exclusion(r results.Round) Verdict {
 
 // attempts are the leases of a round as other scenarios have them.
 func attempts(r results.Round) []results.Attempt {
-	out := make([]results.Attempt, len(r.Leases))
-	for i := range r.Leases {
-		out[i] = r.Leases[i].Attempt()
+	out := make([]results.Attempt, len(r.Holds))
+	for i := range r.Holds {
+		out[i] = r.Holds[i].Attempt()
 	}
 	return out
 }
 
 // name judges the leases of one lock, in the order of their grants.
-func (c *Cell) name(r results.Round, name int, leases []results.Lease) {
+func (c *Cell) name(r results.Round, name int, leases []results.Hold) {
 	if len(leases) == 0 {
 		return
 	}
@@ -220,7 +220,7 @@ func (c *Cell) name(r results.Round, name int, leases []results.Lease) {
 }
 
 // handover judges a grant and the one that follows it.
-func (c *Cell) handover(r results.Round, first, next results.Lease) {
+func (c *Cell) handover(r results.Round, first, next results.Hold) {
 	if first.ReleaseNs == 0 || first.ReleaseNs > next.GrantedNs {
 		c.Belief = max(c.Belief, first.ValidNs-next.GrantedNs)
 	}
@@ -240,11 +240,11 @@ func (c *Cell) handover(r results.Round, first, next results.Lease) {
 }
 
 // windows measures how long nobody could have the lock.
-func (c *Cell) windows(r results.Round, leases []results.Lease) {
+func (c *Cell) windows(r results.Round, leases []results.Hold) {
 	if r.InjectedNs == 0 {
 		return
 	}
-	lost := slices.ContainsFunc(leases, func(l results.Lease) bool {
+	lost := slices.ContainsFunc(leases, func(l results.Hold) bool {
 		return l.GrantedNs < r.InjectedNs && l.ReleaseNs == 0
 	})
 	for _, l := range leases {
@@ -262,7 +262,7 @@ func (c *Cell) windows(r results.Round, leases []results.Lease) {
 // suspects names the first two grants that follow each other without an end
 // between them that anybody knows of; of a history that is wrong in another
 // way, the first and the last.
-func (c *Cell) suspects(leases []results.Lease) string {
+func (c *Cell) suspects(leases []results.Hold) string {
 	first, next := leases[0], leases[len(leases)-1]
 	for i := 1; i < len(leases); i++ {
 		a, b := leases[i-1], leases[i]

@@ -18,8 +18,8 @@ const ms = int64(time.Millisecond)
 
 // lease is a grant of lock 0 to a host, with times in milliseconds. It was
 // lost at done, or released from release on, whichever is not 0.
-func lease(host int, token uint64, asked, granted, valid, done, release int64, renewals ...int64) results.Lease {
-	l := results.Lease{
+func lease(host int, token uint64, asked, granted, valid, done, release int64, renewals ...int64) results.Hold {
+	l := results.Hold{
 		Host: host, Token: token, AskedNs: asked * ms, GrantedNs: granted * ms, ValidNs: valid * ms,
 		DoneNs: done * ms, ReleaseNs: release * ms,
 	}
@@ -32,10 +32,10 @@ func lease(host int, token uint64, asked, granted, valid, done, release int64, r
 	return l
 }
 
-func round(fault string, leases ...results.Lease) results.Round {
+func round(fault string, leases ...results.Hold) results.Round {
 	r := results.Round{
 		Backend: "redis", Kind: results.KindPlugin, Fencing: "durable", Fault: fault, Round: 1, Names: 1, Hits: 1,
-		TTLms: 2000, InjectedNs: 1000 * ms, HealedNs: 4000 * ms, Leases: leases,
+		TTLms: 2000, InjectedNs: 1000 * ms, HealedNs: 4000 * ms, Seen: results.Seen{Holds: leases},
 	}
 	if fault == "clock-forward" {
 		r.Conditions = []claim.Condition{claim.ClockForward}
@@ -110,7 +110,7 @@ func TestCellCounts(t *testing.T) {
 // TestAvailabilityIsJudged: a long lease that is lost, and a free lock that is
 // granted late, break a claim of their own.
 func TestAvailabilityIsJudged(t *testing.T) {
-	back := func(leases ...results.Lease) results.Round {
+	back := func(leases ...results.Hold) results.Round {
 		r := round("demotion", leases...)
 		r.Keeps, r.TTLms, r.BackNs = true, 10_000, 2500*ms
 		return r
@@ -224,7 +224,7 @@ func FuzzRounds(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		rounds, _ := results.ParseRounds(bytes.NewReader(line)) // what can be read of it
 		for _, r := range rounds {
-			if len(r.Leases) > 20 {
+			if len(r.Holds) > 20 {
 				return // the search for an order may take its time
 			}
 		}

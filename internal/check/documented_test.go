@@ -54,9 +54,9 @@ func twoHolders(backend string, f faults.Fault) results.Round {
 	return results.Round{
 		Backend: backend, Kind: results.KindPlugin, Fencing: fencing, Fault: f.Name, Conditions: f.Produces, Round: 1, Names: 1, Hits: 1,
 		TTLms: 2000, InjectedNs: 1000 * ms, HealedNs: 4000 * ms,
-		Leases: []results.Lease{
+		Seen: results.Seen{Holds: []results.Hold{
 			{Host: 0, Token: 1, GrantedNs: 2 * ms, ValidNs: 1200 * ms, DoneNs: 1201 * ms},
 			{Host: 1, Token: 2, AskedNs: 1000 * ms, GrantedNs: 1005 * ms, ValidNs: 1500 * ms, ReleaseNs: 1600 * ms, ReleasedNs: 1602 * ms},
-		},
+		}},
 	}
 }

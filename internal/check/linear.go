@@ -59,7 +59,7 @@ var lockModel = porcupine.Model{
 // linear judges the leases of one name, which are in the order of their
 // grants. From forgets on, unless it is 0, the store may have forgotten any of
 // them. Decided is false when the search was given up.
-func linear(leases []results.Lease, ttl time.Duration, halts []results.Halt, forgets int64) (ok, decided bool) {
+func linear(leases []results.Hold, ttl time.Duration, halts []results.Halt, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {
 		ops = append(ops, porcupine.Operation{
@@ -96,7 +96,7 @@ const rounding = 5 * time.Millisecond
 // freeFrom is the first moment at which a lease that was not seen to be
 // released may be over: when it expires by its last confirmed request, when
 // its holder began to release it or learned that it was lost, or died.
-func freeFrom(l results.Lease, ttl time.Duration, halts []results.Halt) int64 {
+func freeFrom(l results.Hold, ttl time.Duration, halts []results.Halt) int64 {
 	sent := l.AskedNs
 	for _, r := range l.Renewals {
 		sent = max(sent, r[0])

@@ -13,7 +13,7 @@ const longTTL = 10 * time.Second
 
 // keeps judges a lease under a fault to which none should be lost. One that was
 // granted in an outage is not promised to outlast it.
-func (c *Cell) keeps(r results.Round, l results.Lease) {
+func (c *Cell) keeps(r results.Round, l results.Hold) {
 	inOutage := l.GrantedNs > r.InjectedNs && l.GrantedNs < r.BackNs
 	if !r.Keeps || inOutage || l.DoneNs == 0 || l.ReleaseNs != 0 {
 		return
@@ -27,7 +27,7 @@ func (c *Cell) keeps(r results.Round, l results.Lease) {
 
 // prompt judges one of the grants of a lock, for which somebody waits from the
 // injection on: once the store is back whoever waits gets what is free.
-func (c *Cell) prompt(r results.Round, leases []results.Lease, i int) {
+func (c *Cell) prompt(r results.Round, leases []results.Hold, i int) {
 	l, free := leases[i], r.BackNs
 	if free == 0 || l.GrantedNs < r.InjectedNs {
 		return

@@ -6,7 +6,7 @@ import (
 
 // margin is how long before the next grant the loser of the first learned of its
 // loss. It is known only of a lease that was lost, of a process that could run.
-func margin(first, next results.Lease, halts []results.Halt) (ns int64, known bool) {
+func margin(first, next results.Hold, halts []results.Halt) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 && first.ReleaseNs < first.DoneNs {
 		return 0, false
 	}
@@ -25,7 +25,7 @@ const slack = rounding
 
 // lag is how long after the end of a freeze a holder learned that its lease,
 // which had run out, was lost; known is false when it was not frozen.
-func lag(l results.Lease, halts []results.Halt) (ns int64, known bool) {
+func lag(l results.Hold, halts []results.Halt) (ns int64, known bool) {
 	for _, h := range halts {
 		if h.Host == l.Host && h.Why == results.HaltFrozen && h.To > 0 && l.GrantedNs < h.From && l.DoneNs > h.From {
 			return l.DoneNs - h.To, true

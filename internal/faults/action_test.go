@@ -16,6 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -104,7 +105,7 @@ func works(t *testing.T, h *Host, name string) {
 	if err := h.Acquire(name, 0, 1, 2*time.Second, timeout); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Await(ctx, func(s host.Seen) bool { return s.Held() > 0 }); err != nil {
+	if err := h.Await(ctx, func(s results.Seen) bool { return s.Held() > 0 }); err != nil {
 		t.Fatalf("does not acquire: %v, %+v", err, h.Seen())
 	}
 	if err := h.Release(ctx); err != nil {
@@ -292,7 +293,7 @@ func TestOverlap(t *testing.T) {
 	}
 	brief, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := h.Await(brief, func(s host.Seen) bool { return s.Held() > 0 }); !errors.Is(err, context.DeadlineExceeded) {
+	if err := h.Await(brief, func(s results.Seen) bool { return s.Held() > 0 }); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("acquired through a black hole: %v, %+v", err, h.Seen())
 	}
 	if err := same.Heal(t.Context(), w, second); err != nil {

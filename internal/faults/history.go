@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // History is what was seen of one schedule. Times are by proc.Now.
@@ -13,9 +13,9 @@ type History struct {
 	Began    int64 // the callers were told to begin
 	Stopped  int64 // the callers were told to stop
 	Marks    []Mark
-	Seen     []host.Seen // of each host
-	Alive    []bool      // whether it was at the end, and ended in order
-	Left     []string    // what was left over, and where
+	Seen     []results.Seen // of each host
+	Alive    []bool         // whether it was at the end, and ended in order
+	Left     []string       // what was left over, and where
 	Probes   []Probe
 	// Gaps are when the explorer itself did not run, and nothing passed its proxies.
 	Gaps []span

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
@@ -31,12 +30,12 @@ func (j *judge) calls() {
 
 // gaveUp reports whether a call failed that had time left. A release has until
 // its lease is over, which it is soon if it could not be renewed before.
-func (j *judge) gaveUp(on int, c host.Call) bool {
+func (j *judge) gaveUp(on int, c results.Call) bool {
 	until := min(c.LimitNs-int64(claim.Slack), j.h.Stopped)
-	if !c.Served || c.Outcome != host.OutcomeFailed {
+	if !c.Served || !c.GaveUp() {
 		return false
 	}
-	if c.Op == "release" {
+	if c.Op == results.OpRelease {
 		ttl := int64(j.h.group(c.Name).TTL)
 		until = min(until, c.SentNs+ttl/2)
 		if overlap(slices.Concat(j.silent[on], j.halts[on]), span{c.SentNs - ttl, c.SentNs}) > time.Duration(ttl/10) {
@@ -49,23 +48,23 @@ func (j *judge) gaveUp(on int, c host.Call) bool {
 }
 
 // waits reports whether a call is one that waits for a lock.
-func waits(c host.Call) bool {
-	switch host.Kind(c.Op) {
-	case host.KindLock, host.KindDo, host.KindLead:
+func waits(c results.Call) bool {
+	switch c.Op {
+	case results.OpLock, results.OpDo, results.OpLead:
 		return true
 	}
 	return false
 }
 
 // deadline judges the end of one call.
-func (j *judge) deadline(on int, c host.Call) {
+func (j *judge) deadline(on int, c results.Call) {
 	var grace time.Duration
-	switch host.Kind(c.Op) {
-	case host.KindLock, host.KindTry:
+	switch c.Op {
+	case results.OpLock, results.OpTry:
 		grace = claim.AcquireGrace
-	case host.KindDo, host.KindLead:
+	case results.OpDo, results.OpLead:
 		grace = claim.AcquireGrace + claim.ReleaseGrace
-	case "release":
+	case results.OpRelease:
 		grace = claim.ReleaseGrace
 	default:
 		grace = claim.CloseGrace
@@ -129,7 +128,7 @@ func (j *judge) setting(name int) claim.Setting {
 }
 
 // freeAt is when a lease was over for everybody.
-func (j *judge) freeAt(l results.Lease) int64 {
+func (j *judge) freeAt(l results.Hold) int64 {
 	switch {
 	case l.ReleasedNs > 0:
 		return l.ReleasedNs
@@ -152,7 +151,7 @@ func (j *judge) stall(name int, free, next int64) {
 			continue
 		}
 		for _, c := range seen.Calls {
-			if !waits(c) || c.Name != name || c.Outcome == host.OutcomeFailed || c.Outcome == host.OutcomeClosed {
+			if !waits(c) || c.Name != name || c.GaveUp() || c.Outcome == results.CallClosed {
 				continue
 			}
 			waited := span{max(free, c.SentNs), min(next, c.BackNs)}

@@ -6,15 +6,14 @@ import (
 
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/results"
 )
 
 // leases are those of all hosts by name, in the order of their grants.
-func (j *judge) leases() map[int][]results.Lease {
-	var all []results.Lease
+func (j *judge) leases() map[int][]results.Hold {
+	var all []results.Hold
 	for _, seen := range j.h.Seen {
-		all = append(all, seen.Leases...)
+		all = append(all, seen.Holds...)
 	}
 	return check.ByName(all)
 }
@@ -25,7 +24,7 @@ func (j *judge) exclusion() {
 	round := results.Round{Backend: j.backend.Name, Kind: results.KindPlugin, Fencing: j.backend.Fencing, Names: j.h.names()}
 	for name, leases := range j.leases() {
 		j.out.grants += len(leases)
-		round.Leases = append(round.Leases, leases...)
+		round.Holds = append(round.Holds, leases...)
 		for i := 1; i < len(leases); i++ {
 			first, next := leases[i-1], leases[i]
 			if late := first.DoneNs - next.GrantedNs; first.DoneNs > 0 && first.ReleaseNs == 0 && late > 0 &&
@@ -45,7 +44,7 @@ func (j *judge) exclusion() {
 func (j *judge) callbacks() {
 	for name, leases := range j.leases() {
 		for _, l := range leases {
-			if j.h.group(name).Kind == host.KindDo && l.ReleaseNs == 0 && l.Cause == "released" {
+			if j.h.group(name).Kind == results.OpDo && l.ReleaseNs == 0 && l.Cause == "released" {
 				j.broken(l.Host, claim.Callback, "host %s released lock %d after %v while the function under it ran", hostName(l.Host), name, j.since(l.DoneNs))
 			}
 		}

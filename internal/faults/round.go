@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
@@ -91,7 +90,7 @@ func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 		s.Hosts[i].Callers = make([]int, 2)
 	}
 	for range 2 {
-		s.Groups = append(s.Groups, Group{Kind: host.KindLock, Names: lockCount / 2, TTL: Duration(c.ttl), Once: true})
+		s.Groups = append(s.Groups, Group{Kind: results.OpLock, Names: lockCount / 2, TTL: Duration(c.ttl), Once: true})
 	}
 	add := func(e Event) (number int) {
 		s.Events = append(s.Events, e)
@@ -149,7 +148,7 @@ func (c *cell) collect(r *results.Round, h *History, hit int) {
 		r.Halts = append(r.Halts, results.Halt{Host: holderHost, Why: results.HaltFrozen, From: m.From, To: m.To})
 	}
 	for i, seen := range h.Seen {
-		r.Leases = append(r.Leases, seen.Leases...)
+		r.Holds = append(r.Holds, seen.Holds...)
 		r.Writes = append(r.Writes, seen.Writes...)
 		r.Halts = append(r.Halts, seen.Halts...)
 		if !h.Alive[i] {
@@ -167,13 +166,13 @@ func (c *cell) collect(r *results.Round, h *History, hit int) {
 		}
 	}
 	r.Shift(-c.began)
-	slices.SortStableFunc(r.Leases, func(a, b results.Lease) int { return int(a.GrantedNs - b.GrantedNs) })
+	slices.SortStableFunc(r.Holds, func(a, b results.Hold) int { return int(a.GrantedNs - b.GrantedNs) })
 }
 
 // hits counts the locks that a host held, or had failed to get, at some time.
-func hits(seen host.Seen, at int64) int {
+func hits(seen results.Seen, at int64) int {
 	n := 0
-	for _, l := range seen.Leases {
+	for _, l := range seen.Holds {
 		over := l.DoneNs > 0 && l.DoneNs < at || l.ReleaseNs > 0 && l.ReleaseNs < at
 		if l.GrantedNs < at && !over {
 			n++

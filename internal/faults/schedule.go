@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -34,12 +35,12 @@ type HostPlan struct {
 
 // Group is some names and how callers use them.
 type Group struct {
-	Kind  host.Kind `json:"kind"`
-	Names int       `json:"names"`
-	TTL   Duration  `json:"ttl"`
-	Limit Bounds    `json:"limit"` // of a call
-	Hold  Bounds    `json:"hold"`
-	Pause Bounds    `json:"pause"`
+	Kind  results.Op `json:"kind"`
+	Names int        `json:"names"`
+	TTL   Duration   `json:"ttl"`
+	Limit Bounds     `json:"limit"` // of a call
+	Hold  Bounds     `json:"hold"`
+	Pause Bounds     `json:"pause"`
 	// Once is set for names of which a host asks for every one when action ask says
 	// so, writes under what it gets, and holds it until it gives it back.
 	Once bool `json:"once,omitempty"`
@@ -56,7 +57,7 @@ func bounds(least, most time.Duration) Bounds { return Bounds{Duration(least), D
 
 // The ways in which applications use locks, of which a schedule has some.
 var uses = []struct {
-	kinds      []host.Kind
+	kinds      []results.Op
 	names      [2]int
 	callers    [2]int // of one host
 	ttls       []time.Duration
@@ -66,21 +67,21 @@ var uses = []struct {
 	everywhere bool // on every host
 }{
 	{ // a leader with standbys
-		kinds: []host.Kind{host.KindLead}, names: [2]int{1, 2}, callers: [2]int{1, 2}, everywhere: true,
+		kinds: []results.Op{results.OpLead}, names: [2]int{1, 2}, callers: [2]int{1, 2}, everywhere: true,
 		ttls: []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second}, limit: bounds(time.Minute, time.Minute), hold: bounds(time.Second, 10*time.Second),
 	},
 	{ // jobs that take a while
-		kinds: []host.Kind{host.KindLock, host.KindDo}, names: [2]int{1, 16}, callers: [2]int{1, 8},
+		kinds: []results.Op{results.OpLock, results.OpDo}, names: [2]int{1, 16}, callers: [2]int{1, 8},
 		ttls:  []time.Duration{2 * time.Second, 5 * time.Second, maxTTL},
 		limit: bounds(5*time.Second, 15*time.Second), hold: bounds(500*time.Millisecond, 4*time.Second), pause: bounds(0, 50*time.Millisecond),
 	},
 	{ // one lock that everybody wants
-		kinds: []host.Kind{host.KindLock, host.KindDo}, names: [2]int{1, 2}, callers: [2]int{1, 4}, everywhere: true,
+		kinds: []results.Op{results.OpLock, results.OpDo}, names: [2]int{1, 2}, callers: [2]int{1, 4}, everywhere: true,
 		ttls:  []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second},
 		limit: bounds(time.Second, 10*time.Second), hold: bounds(time.Millisecond, 200*time.Millisecond), pause: bounds(time.Millisecond, 100*time.Millisecond),
 	},
 	{ // requests with deadlines, of which most are missed
-		kinds: []host.Kind{host.KindLock, host.KindTry}, names: [2]int{1, 4}, callers: [2]int{8, 64},
+		kinds: []results.Op{results.OpLock, results.OpTry}, names: [2]int{1, 4}, callers: [2]int{8, 64},
 		ttls:  []time.Duration{2 * time.Second, maxTTL},
 		limit: bounds(0, 49*time.Millisecond), hold: bounds(time.Millisecond, 20*time.Millisecond), pause: bounds(5*time.Millisecond, 50*time.Millisecond),
 	},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -50,7 +51,7 @@ func testServerActions(t *testing.T, of *servers.Kind, setting string) {
 func testServerAction(t *testing.T, w *System, h *Host, a Action) {
 	prefix := a.Name + "-"
 	err := h.Work(host.Workload{
-		Kind: host.KindLock, Prefix: prefix, Names: 4, Callers: 3, TTL: 2 * time.Second,
+		Kind: results.OpLock, Prefix: prefix, Names: 4, Callers: 3, TTL: 2 * time.Second,
 		Limit: host.Range{timeout, timeout}, Hold: host.Range{0, 20 * time.Millisecond},
 	})
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // smallerThan lists schedules with the events of s and less of everything else,
@@ -102,7 +102,7 @@ func (s Schedule) withMoreLoad() Schedule {
 		}
 	}
 	for g := range c.Groups {
-		if c.Groups[g].Kind != host.KindLead {
+		if c.Groups[g].Kind != results.OpLead {
 			c.Groups[g].Names = min(4*c.Groups[g].Names, 64)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -71,7 +72,7 @@ func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	g.group(&s)
 	g.group(&s)
 	s.Groups = append(s.Groups, Group{
-		Kind: host.KindLock, Names: g.pool, TTL: Duration(maxTTL), Limit: bounds(time.Minute, time.Minute), Hold: bounds(maxTTL/2, 2*maxTTL),
+		Kind: results.OpLock, Names: g.pool, TTL: Duration(maxTTL), Limit: bounds(time.Minute, time.Minute), Hold: bounds(maxTTL/2, 2*maxTTL),
 	})
 	for i := range s.Hosts {
 		callers := 0

@@ -146,13 +146,13 @@ func TestTableFindsPlantedBugs(t *testing.T) {
 
 func TestStarvationIsNotTheFreeze(t *testing.T) {
 	const ms = int64(time.Millisecond)
-	r := results.Round{Halts: []results.Halt{
+	r := results.Round{Seen: results.Seen{Halts: []results.Halt{
 		{Host: 0, Why: results.HaltFrozen, From: 1000 * ms, To: 3000 * ms},
 		{Host: 0, Why: results.HaltStarved, From: 998 * ms, To: 3001 * ms},
 		{Host: 0, Why: results.HaltStarved, From: 500 * ms, To: 520 * ms},
 		{Host: 1, Why: results.HaltStarved, From: 1500 * ms, To: 1530 * ms},
 		{Host: 1, Why: results.HaltKilled, From: 4000 * ms},
-	}}
+	}}}
 	if got, want := starvation(r), 50*time.Millisecond; got != want {
 		t.Errorf("starved for %v, want %v", got, want)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // teardown ends the callers and hosts, and looks at what they leave. The hosts of
@@ -119,10 +120,10 @@ func (p *player) look(ctx context.Context, w *System, h *History) error {
 	if err := probe.Acquire(h.prefix, 0, h.names(), maxTTL, timeout); err != nil {
 		return err
 	}
-	_ = probe.Await(bounded, func(s host.Seen) bool { return len(s.Leases)+len(s.Failed()) >= h.names() })
+	_ = probe.Await(bounded, func(s results.Seen) bool { return len(s.Holds)+len(s.Failed()) >= h.names() })
 	seen := probe.Seen()
 	found := map[int]time.Duration{}
-	for _, l := range seen.Leases {
+	for _, l := range seen.Holds {
 		found[l.Name] = time.Duration(l.GrantedNs - asked)
 	}
 	for i := range h.names() {

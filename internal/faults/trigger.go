@@ -6,9 +6,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // Trigger is a point of the protocol at which an action can be placed.
@@ -155,7 +155,7 @@ func (w *watcher) served(ctx context.Context, number int) bool {
 	ctx, cancel := context.WithTimeout(ctx, servedTimeout)
 	defer cancel()
 	h := w.hosts[number]
-	return h.Await(ctx, func(s host.Seen) bool { return h.asked.Load() > 0 && h.got(s) >= int(h.asked.Load()) }) == nil
+	return h.Await(ctx, func(s results.Seen) bool { return h.asked.Load() > 0 && h.got(s) >= int(h.asked.Load()) }) == nil
 }
 
 // servedTimeout is how long a host is waited for that is to be served.
@@ -163,9 +163,9 @@ const servedTimeout = 30 * time.Second
 
 // got is how many locks a host has got, or failed to get, of those that it asked
 // for last.
-func (h *Host) got(s host.Seen) int {
+func (h *Host) got(s results.Seen) int {
 	n, since := 0, h.askedAt.Load()
-	for _, l := range s.Leases {
+	for _, l := range s.Holds {
 		if l.AskedNs >= since {
 			n++
 		}

@@ -90,17 +90,17 @@ type holding struct {
 	watch   func()          // called with each look that finds it valid; nil for nothing
 
 	mu     sync.Mutex
-	record results.Lease
+	record results.Hold
 }
 
 // newLease is what is known of a lease that has just been granted.
-func (a *agent) newLease(number int, asked int64) results.Lease {
+func (a *agent) newLease(number int, asked int64) results.Hold {
 	now := a.clock.Now()
-	return results.Lease{Host: a.spec.Host, Name: number, AskedNs: asked, GrantedNs: now, ValidNs: now}
+	return results.Hold{Host: a.spec.Host, Name: number, AskedNs: asked, GrantedNs: now, ValidNs: now}
 }
 
 // granted tells of a grant.
-func (a *agent) granted(t tenure, done <-chan struct{}, l results.Lease) *holding {
+func (a *agent) granted(t tenure, done <-chan struct{}, l results.Hold) *holding {
 	l.Token = t.Token()
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: l}
 	h.tell()
@@ -135,7 +135,7 @@ func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end 
 	}
 	<-h.done
 	done := a.clock.Now()
-	h.change(func(r *results.Lease) { r.DoneNs, r.Cause = done, causeOf(h.Err()) })
+	h.change(func(r *results.Hold) { r.DoneNs, r.Cause = done, causeOf(h.Err()) })
 	h.tell()
 }
 
@@ -147,17 +147,17 @@ func causeOf(err error) string {
 	return err.Error()
 }
 
-func (h *holding) change(f func(*results.Lease)) {
+func (h *holding) change(f func(*results.Hold)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f(&h.record)
 }
 
 // tell tells what is known of it now.
-func (h *holding) tell() { h.change(func(r *results.Lease) { h.agent.send(note{Lease: r}) }) }
+func (h *holding) tell() { h.change(func(r *results.Hold) { h.agent.send(note{Lease: r}) }) }
 
 func (h *holding) renewed(sent, done int64) {
-	h.change(func(r *results.Lease) {
+	h.change(func(r *results.Hold) {
 		r.Renewals = append(r.Renewals, [2]int64{sent, done})
 		h.agent.send(note{Lease: r})
 	})
@@ -170,7 +170,7 @@ func (h *holding) valid(last bool) bool {
 	if !h.Valid() {
 		return false
 	}
-	h.change(func(r *results.Lease) {
+	h.change(func(r *results.Hold) {
 		r.ValidNs = max(r.ValidNs, before)
 		if last {
 			r.ReleaseNs = before
@@ -189,7 +189,7 @@ func (h *holding) release(l interface{ Release(context.Context) error }) error {
 	defer cancel()
 	err := l.Release(ctx)
 	done := h.agent.clock.Now()
-	h.change(func(r *results.Lease) {
+	h.change(func(r *results.Hold) {
 		if err == nil && r.ReleaseNs > 0 {
 			r.ReleasedNs = done
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
@@ -47,7 +48,7 @@ func start(t *testing.T, s *servers.Server, host int, dir string) *Process {
 	return p
 }
 
-func await(t *testing.T, p *Process, what string, until func(Seen) bool) {
+func await(t *testing.T, p *Process, what string, until func(results.Seen) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -84,7 +85,7 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 			t.Fatal(err)
 		}
 	}
-	wrote := func(s Seen) bool { return len(s.Leases) == 1 && len(s.Writes) >= 2 }
+	wrote := func(s results.Seen) bool { return len(s.Holds) == 1 && len(s.Writes) >= 2 }
 	must(a.Acquire(prefix, 0, 1, ttl, timeout))
 	await(t, a, "a holds it and has written", wrote)
 	time.Sleep(prepare / 2) // for a to begin with the preparation
@@ -98,14 +99,14 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	must(b.Acquire(prefix, 0, 1, ttl, timeout))
 	await(t, b, "b holds it and has written", wrote)
 	must(inject.Resume(a.Pid()))
-	await(t, a, "a learns of its loss", func(s Seen) bool { return s.Held() == 0 })
+	await(t, a, "a learns of its loss", func(s results.Seen) bool { return s.Held() == 0 })
 	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	_ = a.Await(soon, func(s Seen) bool { return len(s.Writes) >= 4 }) // or there was nothing to write: the writes are looked at below
+	_ = a.Await(soon, func(s results.Seen) bool { return len(s.Writes) >= 4 }) // or there was nothing to write: the writes are looked at below
 	must(a.Release(t.Context()))
 	must(b.Release(t.Context()))
 
-	old, next := a.Seen().Leases[0], b.Seen().Leases[0]
+	old, next := a.Seen().Holds[0], b.Seen().Holds[0]
 	if old.DoneNs == 0 || old.Cause != "expired" || old.ValidNs > next.GrantedNs || old.Token >= next.Token {
 		t.Errorf("the frozen one %+v, the next %+v", old, next)
 	}
@@ -132,13 +133,13 @@ func TestReleaseFrom(t *testing.T) {
 	if err := p.Acquire("release-", 0, 3, ttl, timeout); err != nil {
 		t.Fatal(err)
 	}
-	await(t, p, "it holds all", func(s Seen) bool { return s.Held() == 3 })
+	await(t, p, "it holds all", func(s results.Seen) bool { return s.Held() == 3 })
 	for _, step := range []struct{ from, left int }{{1, 1}, {0, 0}} {
 		if err := p.ReleaseFrom(t.Context(), step.from); err != nil {
 			t.Fatal(err)
 		}
 		if seen := p.Seen(); seen.Held() != step.left {
-			t.Errorf("after the release from %d on it holds %d: %+v", step.from, seen.Held(), seen.Leases)
+			t.Errorf("after the release from %d on it holds %d: %+v", step.from, seen.Held(), seen.Holds)
 		}
 	}
 }

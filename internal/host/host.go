@@ -107,10 +107,10 @@ type note struct {
 	Use      *Use              `json:"use,omitempty"`
 	Failed   string            `json:"failed,omitempty"` // why what was ordered did
 
-	Lease  *results.Lease `json:"lease,omitempty"` // new, renewed, or with an end
+	Lease  *results.Hold  `json:"lease,omitempty"` // new, renewed, or with an end
 	Write  *results.Write `json:"write,omitempty"`
 	Halt   *results.Halt  `json:"halt,omitempty"`
-	Call   *Call          `json:"call,omitempty"`
+	Call   *results.Call  `json:"call,omitempty"`
 	Plugin int            `json:"plugin,omitempty"` // process id of its plugin
 	Asking *bool          `json:"asking,omitempty"` // whether a caller asks for anything
 	Idle   bool           `json:"idle,omitempty"`   // a release is through
@@ -144,14 +144,14 @@ type Process struct {
 	last    int64               // order that was asked
 	pending map[int64]chan note // answers that are waited for
 	change  chan struct{}       // closed and replaced at each note that is no answer
-	seen    Seen
-	index   map[grant]int // of seen.Leases
+	seen    results.Seen
+	index   map[grant]int // of seen.Holds
 	plugin  int           // process id; 0 for a library
 	asking  bool
 	// releaseNs is when the last release that was told of began.
 	releaseNs int64
 	idle      int
-	follow    func(results.Lease, Call)
+	follow    func(results.Hold, results.Call)
 }
 
 // Start starts a host and returns when its plugin is open.
@@ -189,9 +189,9 @@ func (p *Process) take(n note) {
 	switch {
 	case follow == nil:
 	case n.Lease != nil:
-		follow(*n.Lease, Call{})
+		follow(*n.Lease, results.Call{})
 	case n.Call != nil && n.Call.Outcome != "":
-		follow(results.Lease{}, *n.Call)
+		follow(results.Hold{}, *n.Call)
 	}
 }
 

@@ -21,22 +21,22 @@ func TestMain(m *testing.M) {
 func TestTerms(t *testing.T) {
 	const ttl = 2 * time.Second
 	clock := load.NewClock()
-	leases := make(chan results.Lease, 1000)
+	leases := make(chan results.Hold, 1000)
 	p := begin(t, redisSpec(t), clock)
-	p.Follow(func(l results.Lease, failed Call) {
+	p.Follow(func(l results.Hold, failed results.Call) {
 		if failed.Outcome == "" {
 			leases <- l
 		}
 	})
 	work := func() {
 		t.Helper()
-		err := p.Work(Workload{Kind: KindLock, Name: "jobs", Names: 1, Callers: 1, TTL: ttl, Look: time.Millisecond, Limit: Forever, Hold: Forever})
+		err := p.Work(Workload{Kind: results.OpLock, Name: "jobs", Names: 1, Callers: 1, TTL: ttl, Look: time.Millisecond, Limit: Forever, Hold: Forever})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	work()
-	await := func(what string, is func(results.Lease) bool) (l results.Lease) {
+	await := func(what string, is func(results.Hold) bool) (l results.Hold) {
 		t.Helper()
 		for deadline := time.After(30 * time.Second); ; {
 			select {
@@ -52,20 +52,20 @@ func TestTerms(t *testing.T) {
 			}
 		}
 	}
-	first := await("granted", func(l results.Lease) bool { return l.Held() })
-	renewed := await("renewed", func(l results.Lease) bool { return len(l.Renewals) > 0 })
+	first := await("granted", func(l results.Hold) bool { return l.Held() })
+	renewed := await("renewed", func(l results.Hold) bool { return len(l.Renewals) > 0 })
 	if last := renewed.Renewals[0]; renewed.GrantedNs != first.GrantedNs || first.SentNs > first.GrantedNs || last[0] < first.SentNs || last[1] < last[0] {
 		t.Errorf("renewed: %+v after %+v", renewed, first)
 	}
 	if err := p.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	resigned := await("released", func(l results.Lease) bool { return l.ReleasedNs > 0 })
+	resigned := await("released", func(l results.Hold) bool { return l.ReleasedNs > 0 })
 	if resigned.Token != first.Token || resigned.Cause != "" || resigned.ReleaseNs < first.GrantedNs || resigned.ReleasedNs < resigned.ReleaseNs {
 		t.Errorf("resigned: %+v", resigned)
 	}
 	work()
-	second := await("granted", func(l results.Lease) bool { return l.Held() })
+	second := await("granted", func(l results.Hold) bool { return l.Held() })
 	if second.Token <= first.Token || second.GrantedNs < resigned.ReleasedNs {
 		t.Errorf("%+v after %+v", second, first)
 	}
@@ -77,7 +77,7 @@ func TestTerms(t *testing.T) {
 	if err := p.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	lost := await("lost", func(l results.Lease) bool { return l.DoneNs > 0 })
+	lost := await("lost", func(l results.Hold) bool { return l.DoneNs > 0 })
 	if lost.Token != second.Token || lost.ReleaseNs > 0 || lost.ValidNs > resumed || lost.DoneNs < resumed || lost.Cause == "" {
 		t.Errorf("lost: %+v, resumed at %d", lost, resumed)
 	}

@@ -25,28 +25,28 @@ func TestPoolOfLeases(t *testing.T) {
 	}
 	for n := range count {
 		must(p.Work(Workload{
-			Kind: KindLock, Prefix: "pool-", First: n, Names: 1, Callers: 1, TTL: ttl, Look: 100 * time.Millisecond,
+			Kind: results.OpLock, Prefix: "pool-", First: n, Names: 1, Callers: 1, TTL: ttl, Look: 100 * time.Millisecond,
 			Limit: Range{timeout, timeout}, Hold: Range{timeout, timeout},
 		}))
 	}
-	all := func(s Seen) bool { return s.Held() == count }
+	all := func(s results.Seen) bool { return s.Held() == count }
 	await(t, p, "it has all", all)
 	p.Forget()
 	await(t, p, "it still has all", all)
 	store := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	defer store.Close()
 	must(store.FlushAll(t.Context()).Err())
-	await(t, p, "it has lost all, and has all again", func(s Seen) bool { return len(s.Leases) == 2*count && all(s) })
+	await(t, p, "it has lost all, and has all again", func(s results.Seen) bool { return len(s.Holds) == 2*count && all(s) })
 	must(p.Release(t.Context()))
-	last := map[int]results.Lease{}
-	for _, l := range p.Seen().Leases {
+	last := map[int]results.Hold{}
+	for _, l := range p.Seen().Holds {
 		before, again := last[l.Name]
 		if again && (l.Token <= before.Token || before.DoneNs == 0 || before.Cause == "" || l.ReleasedNs == 0) {
 			t.Errorf("%+v comes after %+v", l, before)
 		}
 		last[l.Name] = l
 	}
-	if p.Forget(); len(last) != count || len(p.Seen().Leases) > 0 {
+	if p.Forget(); len(last) != count || len(p.Seen().Holds) > 0 {
 		t.Errorf("%d names, and afterwards %+v", len(last), p.Seen())
 	}
 }

@@ -10,36 +10,6 @@ import (
 	"github.com/lockbench/lockbench/internal/results"
 )
 
-// Seen is what a host has told.
-type Seen struct {
-	Leases []results.Lease
-	Writes []results.Write
-	Halts  []results.Halt
-	Calls  []Call
-}
-
-// Failed are the errors of acquires.
-func (s Seen) Failed() []string {
-	var failed []string
-	for _, c := range s.Calls {
-		if c.Failed() {
-			failed = append(failed, c.Error)
-		}
-	}
-	return failed
-}
-
-// Held counts the leases without an end.
-func (s Seen) Held() int {
-	n := 0
-	for _, l := range s.Leases {
-		if l.Held() {
-			n++
-		}
-	}
-	return n
-}
-
 // see keeps what the host has told. It is called with mu locked.
 func (p *Process) see(n note) {
 	switch {
@@ -61,17 +31,17 @@ func (p *Process) see(n note) {
 }
 
 // lease keeps the newest state of each.
-func (p *Process) lease(l results.Lease) {
+func (p *Process) lease(l results.Hold) {
 	if l.ReleasedNs == 0 {
 		p.releaseNs = max(p.releaseNs, l.ReleaseNs)
 	}
 	key := grant{l.Name, l.Token}
-	if i, known := p.index[key]; known && p.seen.Leases[i].GrantedNs == l.GrantedNs {
-		p.seen.Leases[i] = l
+	if i, known := p.index[key]; known && p.seen.Holds[i].GrantedNs == l.GrantedNs {
+		p.seen.Holds[i] = l
 		return
 	}
-	p.index[key] = len(p.seen.Leases)
-	p.seen.Leases = append(p.seen.Leases, l)
+	p.index[key] = len(p.seen.Holds)
+	p.seen.Holds = append(p.seen.Holds, l)
 }
 
 // grant tells leases apart in what one process has told.
@@ -83,7 +53,7 @@ type grant struct {
 // Follow has each state of a lease passed on as it is told of, with a Call that
 // is zero, and each call that has failed, with a lease that is. It is called
 // before there is anything to tell of; on is called by one goroutine.
-func (p *Process) Follow(on func(results.Lease, Call)) {
+func (p *Process) Follow(on func(results.Hold, results.Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.follow = on
@@ -91,7 +61,7 @@ func (p *Process) Follow(on func(results.Lease, Call)) {
 
 // Await returns when until says so of what was seen, and fails when ctx or
 // the process ends before.
-func (p *Process) Await(ctx context.Context, until func(Seen) bool) error {
+func (p *Process) Await(ctx context.Context, until func(results.Seen) bool) error {
 	for over := false; ; {
 		p.mu.Lock()
 		done, change := until(p.seen), p.change
@@ -113,11 +83,11 @@ func (p *Process) Await(ctx context.Context, until func(Seen) bool) error {
 }
 
 // Seen returns what was seen since the last call of Forget.
-func (p *Process) Seen() Seen {
+func (p *Process) Seen() results.Seen {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.seen
-	s.Leases, s.Calls = slices.Clone(s.Leases), slices.Clone(s.Calls)
+	s.Holds, s.Calls = slices.Clone(s.Holds), slices.Clone(s.Calls)
 	return s
 }
 
@@ -125,8 +95,8 @@ func (p *Process) Seen() Seen {
 func (p *Process) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := p.seen.Leases
-	p.seen, p.index = Seen{}, map[grant]int{}
+	before := p.seen.Holds
+	p.seen, p.index = results.Seen{}, map[grant]int{}
 	for _, l := range before {
 		if l.Held() {
 			p.lease(l)
@@ -156,7 +126,7 @@ func (p *Process) Asking() (asking bool, releaseNs int64) {
 func (p *Process) Acquire(prefix string, first, count int, ttl, timeout time.Duration) error {
 	for n := first; n < first+count; n++ {
 		err := p.Work(Workload{
-			Kind: KindLock, Prefix: prefix, First: n, Names: 1, Callers: 1, TTL: ttl, Limit: Range{timeout, timeout}, Hold: Forever, Once: true,
+			Kind: results.OpLock, Prefix: prefix, First: n, Names: 1, Callers: 1, TTL: ttl, Limit: Range{timeout, timeout}, Hold: Forever, Once: true,
 		})
 		if err != nil {
 			return err
@@ -178,5 +148,5 @@ func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
 	if err := p.Send(order{Op: opRelease, First: first}); err != nil {
 		return err
 	}
-	return p.Await(ctx, func(Seen) bool { return p.idle > before })
+	return p.Await(ctx, func(results.Seen) bool { return p.idle > before })
 }

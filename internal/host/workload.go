@@ -13,23 +13,13 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/proc"
-)
-
-// Kind is how the callers of a workload use a lock.
-type Kind string
-
-// The kinds.
-const (
-	KindLock Kind = "lock" // Acquire, Release
-	KindTry  Kind = "try"  // TryAcquire, Release
-	KindDo   Kind = "do"   // Do
-	KindLead Kind = "lead" // Run of an elector
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // Workload is what the callers of one host do over and over, until
 // [Process.Release]: ask for one of the names, hold it, and give it back.
 type Workload struct {
-	Kind Kind `json:"kind"`
+	Kind results.Op `json:"kind"`
 	// Prefix and the number from First on, below First+Names, are a name; Name, if
 	// it is not "", is the only one.
 	Prefix  string        `json:"prefix"`
@@ -48,7 +38,7 @@ type Workload struct {
 	// Once has a caller ask again when that fails, until its limit is over, hold one
 	// lock, and write under it what it has prepared.
 	Once bool `json:"once,omitempty"`
-	// Tick is how often a caller of KindLock asks; 0: it waits until it is woken.
+	// Tick is how often a caller of an acquire asks; 0: it waits until it is woken.
 	Tick time.Duration `json:"tick_ns,omitempty"`
 	Seed uint64        `json:"seed"`
 }
@@ -66,36 +56,6 @@ func (r Range) draw(random *rand.Rand) time.Duration {
 	return r[0] + time.Duration(random.Int64N(int64(r[1]-r[0]+1)))
 }
 
-// Call is a call of a workload that came back.
-type Call struct {
-	Op     string `json:"op"` // a [Kind], release or close
-	Host   int    `json:"host"`
-	Name   int    `json:"name"`
-	SentNs int64  `json:"sent_ns"`
-	BackNs int64  `json:"back_ns"`
-	// LimitNs is when its context ended, or was to end.
-	LimitNs int64 `json:"limit_ns,omitempty"`
-	// Outcome is "" for success, else one of the outcomes; Error is the text.
-	Outcome string `json:"outcome,omitempty"`
-	Error   string `json:"error,omitempty"`
-	// Served reports whether the client had been granted a lock before.
-	Served bool `json:"served,omitempty"`
-
-	ran bool // its function was run
-}
-
-// Failed reports whether it is an acquire that has failed.
-func (c Call) Failed() bool { return c.Outcome != "" && c.Op == string(KindLock) }
-
-// The outcomes of a call that came back with an error.
-const (
-	OutcomeClosed = "closed" // the client was closed
-	// OutcomeOver is that of one whose context has ended, whose lock is held or was
-	// lost meanwhile, or whose function has been run before.
-	OutcomeOver   = "over"
-	OutcomeFailed = "failed"
-)
-
 // outcomeOf sorts the error of a call.
 func outcomeOf(err error) string {
 	over := []error{core.ErrNotHeld, core.ErrHeld, context.DeadlineExceeded, context.Canceled}
@@ -103,11 +63,11 @@ func outcomeOf(err error) string {
 	case err == nil:
 		return ""
 	case errors.Is(err, core.ErrClosed):
-		return OutcomeClosed
+		return results.CallClosed
 	case core.CauseName(err) != "", slices.ContainsFunc(over, func(target error) bool { return errors.Is(err, target) }):
-		return OutcomeOver
+		return results.CallOver
 	}
-	return OutcomeFailed
+	return results.CallFailed
 }
 
 // Work starts the callers of a workload. It returns at once.
@@ -140,7 +100,7 @@ func (p *Process) Reopen(timeout time.Duration) error {
 // reopen is the deployment of a new version, in one process: those who hold
 // something are told to end, and the next ones ask the new client.
 func (a *agent) reopen(timeout time.Duration) {
-	call := Call{Op: "close", Host: a.spec.Host, SentNs: a.clock.Now(), Served: true}
+	call := results.Call{Op: results.OpClose, Host: a.spec.Host, SentNs: a.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(timeout)
 	old := a.present()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -148,20 +108,17 @@ func (a *agent) reopen(timeout time.Duration) {
 	closed := make(chan error, 1)
 	go func() { closed <- old.Close(ctx) }()
 	if err := a.connect(); err != nil {
-		a.back(Call{Op: "open", Host: a.spec.Host, SentNs: call.SentNs}, err)
+		a.back(results.Call{Op: results.OpOpen, Host: a.spec.Host, SentNs: call.SentNs}, err)
 	}
 	a.served.Store(false)
 	a.back(call, <-closed)
 }
 
 // back tells of a call that came back.
-func (a *agent) back(call Call, err error) {
+func (a *agent) back(call results.Call, err error) {
 	call.BackNs = a.clock.Now()
 	if call.Outcome = outcomeOf(err); err != nil {
 		call.Error = err.Error()
-	}
-	if call.ran && call.Outcome == OutcomeFailed {
-		call.Outcome = OutcomeOver
 	}
 	a.send(note{Call: &call})
 }
@@ -178,12 +135,12 @@ func (c *caller) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		name := c.w.First + c.random.IntN(c.w.Names)
 		limit := c.w.Limit.draw(c.random)
-		call := Call{Op: string(c.w.Kind), Host: c.spec.Host, Name: name, SentNs: c.clock.Now(), Served: c.served.Load()}
+		call := results.Call{Op: c.w.Kind, Host: c.spec.Host, Name: name, SentNs: c.clock.Now(), Served: c.served.Load()}
 		call.LimitNs = call.SentNs + int64(limit)
 		bounded, cancel := context.WithTimeout(ctx, limit)
 		c.asks(1)
 		err := c.ask(bounded, &call)
-		for c.w.Once && err != nil && call.Op != "release" && proc.Sleep(bounded, retryEvery) {
+		for c.w.Once && err != nil && call.Op != results.OpRelease && proc.Sleep(bounded, retryEvery) {
 			call.SentNs = c.clock.Now()
 			err = c.ask(bounded, &call)
 		}
@@ -198,10 +155,10 @@ func (c *caller) run(ctx context.Context) {
 }
 
 // ask asks for one lock. What comes of a grant it has told when it returns nil.
-func (c *caller) ask(ctx context.Context, call *Call) error {
+func (c *caller) ask(ctx context.Context, call *results.Call) error {
 	name := cmp.Or(c.w.Name, fmt.Sprint(c.w.Prefix, call.Name))
 	switch c.w.Kind {
-	case KindLead:
+	case results.OpLead:
 		e, err := c.client().Elector(name, &core.ElectorOptions{TTL: c.w.TTL})
 		if err != nil {
 			return err
@@ -209,14 +166,14 @@ func (c *caller) ask(ctx context.Context, call *Call) error {
 		return e.Run(ctx, func(t *core.Term) {
 			c.use(c.granted(t, t.Context().Done(), c.newLease(call.Name, call.SentNs)))
 		})
-	case KindDo:
+	case results.OpDo:
 		lock, err := c.client().Lock(name, &core.LockOptions{TTL: c.w.TTL})
 		if err != nil {
 			return err
 		}
 		return lock.Do(ctx, func(work context.Context, lease *core.Lease) error {
 			c.use(c.granted(lease, work.Done(), c.newLease(call.Name, call.SentNs)))
-			call.ran = true
+			call.Ran = true
 			return nil
 		})
 	}
@@ -232,8 +189,8 @@ func (c *caller) ask(ctx context.Context, call *Call) error {
 }
 
 // acquire waits for a grant, asks once, or at every tick.
-func (c *caller) acquire(ctx context.Context, lock load.Lock, call *Call) (load.Lease, error) {
-	if c.w.Kind != KindTry && c.w.Tick == 0 {
+func (c *caller) acquire(ctx context.Context, lock load.Lock, call *results.Call) (load.Lease, error) {
+	if c.w.Kind != results.OpTry && c.w.Tick == 0 {
 		return lock.Acquire(ctx)
 	}
 	trier, ok := lock.(load.Trier)
@@ -250,7 +207,7 @@ func (c *caller) acquire(ctx context.Context, lock load.Lock, call *Call) (load.
 }
 
 // take holds a lease that was granted just now, and releases it.
-func (c *caller) take(lease load.Lease, name string, call *Call) error {
+func (c *caller) take(lease load.Lease, name string, call *results.Call) error {
 	l := c.newLease(call.Name, call.SentNs)
 	l.SentNs = c.sentOf(lease, call.SentNs, c.w.TTL)
 	ofCore, ok := lease.(coreLease)
@@ -271,7 +228,7 @@ func (c *caller) take(lease load.Lease, name string, call *Call) error {
 		h.writing.Go(func() { h.write(name, c.stop) })
 	}
 	c.use(h)
-	*call = Call{Op: "release", Host: call.Host, Name: call.Name, SentNs: c.clock.Now(), Served: true}
+	*call = results.Call{Op: results.OpRelease, Host: call.Host, Name: call.Name, SentNs: c.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(closeTimeout)
 	err := h.release(of) // of one that was lost it most often says so
 	if c.w.Once {
@@ -295,7 +252,7 @@ func (c *caller) use(h *holding) {
 
 // over tells of a call that came back. One that was ended by the end of the
 // workload had no limit.
-func (c *caller) over(call Call, err error) {
+func (c *caller) over(call results.Call, err error) {
 	select {
 	case <-c.stop:
 		call.LimitNs = 0

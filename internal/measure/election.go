@@ -29,8 +29,8 @@ type election struct {
 	candidates []*candidate // by id; used by the goroutine that runs the cell
 
 	mu      sync.Mutex
-	changed chan struct{}   // closed and replaced at each report
-	terms   []results.Lease // with the id of the candidate as host
+	changed chan struct{}  // closed and replaced at each report
+	terms   []results.Hold // with the id of the candidate as host
 	failed  []results.Attempt
 	seats   []int  // who led last, by name: the index of the term, -1 for nobody
 	failure string // the last error that a candidate has met
@@ -88,10 +88,10 @@ const (
 
 // campaign has a candidate campaign for every name, and again after each term.
 func (s *election) campaign(c *candidate) error {
-	c.Follow(func(l results.Lease, failed host.Call) { s.hear(c, l, failed) })
+	c.Follow(func(l results.Hold, failed results.Call) { s.hear(c, l, failed) })
 	for i, name := range s.in.Names {
 		err := c.Work(host.Workload{
-			Kind: host.KindLock, Name: name, First: i, Names: 1, Callers: 1, TTL: s.in.TTL, Tick: s.in.Tick, Look: workEvery,
+			Kind: results.OpLock, Name: name, First: i, Names: 1, Callers: 1, TTL: s.in.TTL, Tick: s.in.Tick, Look: workEvery,
 			Limit: host.Forever, Hold: host.Forever, Pause: host.Range{between, between},
 		})
 		if err != nil {
@@ -118,13 +118,13 @@ func (s *election) killVictim(h *incident, kill func() error) error {
 
 // hear takes down what a candidate tells of a term, or of an acquire that has
 // failed.
-func (s *election) hear(c *candidate, t results.Lease, failed host.Call) {
+func (s *election) hear(c *candidate, t results.Hold, failed results.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case failed.Outcome == host.OutcomeFailed:
+	case failed.Outcome == results.CallFailed:
 		s.failure = failed.Error
-		if failed.Op == string(host.KindLock) {
+		if failed.Op == results.OpLock {
 			s.failed = append(s.failed, results.Attempt{
 				Client: c.id, Name: int32(failed.Name), Asked: failed.SentNs, Answered: failed.BackNs, Outcome: results.Failed,
 			})
@@ -137,9 +137,9 @@ func (s *election) hear(c *candidate, t results.Lease, failed host.Call) {
 }
 
 // term keeps the newest state of a term.
-func (s *election) term(c *candidate, t results.Lease) {
+func (s *election) term(c *candidate, t results.Hold) {
 	t.Host = int(c.id)
-	i := slices.IndexFunc(s.terms, func(o results.Lease) bool {
+	i := slices.IndexFunc(s.terms, func(o results.Hold) bool {
 		return o.Host == t.Host && o.Name == t.Name && o.GrantedNs == t.GrantedNs
 	})
 	if i < 0 {
@@ -177,13 +177,13 @@ func (s *election) await(ctx context.Context, limit time.Duration, what string, 
 // led reports whether each of the names has a leader, by a grant after the
 // given time.
 func (s *election) led(names []int32, after int64) func() bool {
-	return s.all(names, func(t results.Lease) bool { return t.GrantedNs > after })
+	return s.all(names, func(t results.Hold) bool { return t.GrantedNs > after })
 }
 
 // confirmed reports whether each of the names has a leader whose grant came back,
 // or whose renewal was sent, after the given time.
 func (s *election) confirmed(names []int32, after int64) func() bool {
-	return s.all(names, func(t results.Lease) bool {
+	return s.all(names, func(t results.Hold) bool {
 		renewed := t.GrantedNs
 		if n := len(t.Renewals); n > 0 {
 			renewed = t.Renewals[n-1][0]
@@ -193,7 +193,7 @@ func (s *election) confirmed(names []int32, after int64) func() bool {
 }
 
 // all reports whether each of the names has a leader whose term is like that.
-func (s *election) all(names []int32, like func(results.Lease) bool) func() bool {
+func (s *election) all(names []int32, like func(results.Hold) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {
 			i := s.seats[n]

@@ -139,7 +139,7 @@ func TestJudge(t *testing.T) {
 		{"a renewal may have been under way", 290 * ms, 1190 * ms, 0, 0, 0},
 	} {
 		s := newElection(in, m)
-		s.judge(&incident{from: tt.harmed, until: tt.harmed}, results.Lease{SentNs: 1, GrantedNs: 1 * ms}, tt.taken)
+		s.judge(&incident{from: tt.harmed, until: tt.harmed}, results.Hold{SentNs: 1, GrantedNs: 1 * ms}, tt.taken)
 		c := s.cell
 		if c.Values["early"] != tt.early || c.Values["late"] != tt.late || c.Latencies[overdue][0] != tt.overdueAbout {
 			t.Errorf("%s: %+v", tt.name, c)

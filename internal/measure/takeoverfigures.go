@@ -101,7 +101,7 @@ func (s *election) sample(h *incident) {
 
 // judge compares a takeover with the time that the lease had left. A renewal
 // that was due around the harm may have reached the store without a report.
-func (s *election) judge(h *incident, old results.Lease, since int64) {
+func (s *election) judge(h *incident, old results.Hold, since int64) {
 	if old.SentNs == 0 {
 		return // nobody here knows
 	}

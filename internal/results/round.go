@@ -44,13 +44,40 @@ type Round struct {
 	HealedNs   int64 `json:"healed_ns,omitempty"`
 	// BackNs is when the store could serve again, of a fault after which it must
 	// do so promptly.
-	BackNs int64  `json:"back_ns,omitempty"`
-	Hits   int    `json:"hits"` // locks that the holder held at the injection
-	Names  int    `json:"names,omitempty"`
-	Halts  []Halt `json:"halts,omitempty"`
+	BackNs int64 `json:"back_ns,omitempty"`
+	Hits   int   `json:"hits"` // locks that the holder held at the injection
+	Names  int   `json:"names,omitempty"`
+	Seen
+}
 
-	Leases []Lease `json:"leases,omitempty"`
+// Seen is what hosts have told.
+type Seen struct {
+	Halts  []Halt  `json:"halts,omitempty"`
+	Holds  []Hold  `json:"leases,omitempty"`
 	Writes []Write `json:"writes,omitempty"`
+	Calls  []Call  `json:"calls,omitempty"`
+}
+
+// Failed are the errors of acquires.
+func (s Seen) Failed() []string {
+	var failed []string
+	for _, c := range s.Calls {
+		if c.Failed() {
+			failed = append(failed, c.Error)
+		}
+	}
+	return failed
+}
+
+// Held counts the holds without an end.
+func (s Seen) Held() int {
+	n := 0
+	for _, h := range s.Holds {
+		if h.Held() {
+			n++
+		}
+	}
+	return n
 }
 
 // Halt is a time in which a host could not run.
@@ -68,8 +95,9 @@ const (
 	HaltStarved = "starved" // the machine gave it no time
 )
 
-// Lease is one grant as its holder saw it.
-type Lease struct {
+// Hold is one grant as its holder saw it: who had which name under which token from
+// when to when.
+type Hold struct {
 	Host  int    `json:"host"`
 	Name  int    `json:"name"` // from 0 within the round
 	Token uint64 `json:"token"`
@@ -93,12 +121,12 @@ type Lease struct {
 	Renewals [][2]int64 `json:"renewals_ns,omitempty"`
 }
 
-// Held reports whether a lease has no end.
-func (l *Lease) Held() bool { return l.DoneNs == 0 && l.ReleaseNs == 0 }
+// Held reports whether a hold has no end.
+func (h *Hold) Held() bool { return h.DoneNs == 0 && h.ReleaseNs == 0 }
 
 // Attempt is the lease as scenarios with figures have it. It ends where its
 // holder began to release it, or last found it valid.
-func (l *Lease) Attempt() Attempt {
+func (l *Hold) Attempt() Attempt {
 	a := Attempt{
 		Client: int32(l.Host), Name: int32(l.Name), Asked: l.AskedNs, Answered: l.GrantedNs,
 		Ended: l.ValidNs, Done: max(l.ValidNs, l.DoneNs), Token: l.Token, Outcome: Granted, End: EndLost,
@@ -127,6 +155,53 @@ type Write struct {
 	Refused  bool   `json:"refused,omitempty"` // as stale
 }
 
+// Op is what a caller asks for: to hold a lock, one way or another, or an end.
+type Op string
+
+// The ops.
+const (
+	OpLock Op = "lock" // Acquire, Release
+	OpTry  Op = "try"  // TryAcquire, Release
+	OpDo   Op = "do"   // Do
+	OpLead Op = "lead" // Run of an elector
+
+	OpRelease Op = "release"
+	OpClose   Op = "close" // of a client
+	OpOpen    Op = "open"
+)
+
+// Call is a call of a caller that came back.
+type Call struct {
+	Op     Op    `json:"op"`
+	Host   int   `json:"host"`
+	Name   int   `json:"name"`
+	SentNs int64 `json:"sent_ns"`
+	BackNs int64 `json:"back_ns"`
+	// LimitNs is when its context ended, or was to end.
+	LimitNs int64 `json:"limit_ns,omitempty"`
+	// Outcome is "" for success, else one of the outcomes; Error is the text.
+	Outcome string `json:"outcome,omitempty"`
+	Error   string `json:"error,omitempty"`
+	// Served reports whether the client had been granted a lock before, and Ran
+	// whether the function that was to be run under the lock was.
+	Served bool `json:"served,omitempty"`
+	Ran    bool `json:"ran,omitempty"`
+}
+
+// The outcomes of a call that came back with an error. One that is over is one whose
+// context has ended, or whose lock is held or was lost meanwhile.
+const (
+	CallClosed = "closed" // the client was closed
+	CallOver   = "over"
+	CallFailed = "failed"
+)
+
+// Failed reports whether it is an acquire that has failed.
+func (c Call) Failed() bool { return c.Outcome != "" && c.Op == OpLock }
+
+// GaveUp reports whether it came back by itself before it has had what it was for.
+func (c Call) GaveUp() bool { return c.Outcome == CallFailed && !c.Ran }
+
 // Shift moves all times by ns.
 func (r *Round) Shift(ns int64) {
 	r.times(func(t *int64) {
@@ -147,8 +222,8 @@ func (r *Round) times(f func(*int64)) {
 	for i := range r.Halts {
 		all(&r.Halts[i].From, &r.Halts[i].To)
 	}
-	for i := range r.Leases {
-		l := &r.Leases[i]
+	for i := range r.Holds {
+		l := &r.Holds[i]
 		all(&l.AskedNs, &l.GrantedNs, &l.SentNs, &l.ValidNs, &l.DoneNs, &l.ReleaseNs, &l.ReleasedNs)
 		for j := range l.Renewals {
 			all(&l.Renewals[j][0], &l.Renewals[j][1])
@@ -222,7 +297,7 @@ func (r *Round) check() error {
 	if r.Names < 0 || r.Names > maxNames || r.TTLms < 0 || r.TTLms > maxTTLms {
 		return fmt.Errorf("%d names and a TTL of %d ms are not those of a round", r.Names, r.TTLms)
 	}
-	for _, l := range r.Leases {
+	for _, l := range r.Holds {
 		if l.Name < 0 || l.Name >= r.Names {
 			return fmt.Errorf("a lease of lock %d of %d", l.Name, r.Names)
 		}
