@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // textWidth is what the text fits into: a terminal of 80 columns.
@@ -125,4 +126,127 @@ func wrap(text string, width int, indent string) string {
 		column += n
 	}
 	return b.String()
+}
+
+// grid writes a table. One that is wider than the terminal is written in
+// parts, each of which begins with the columns that say what a row is about.
+func (p *printer) grid(g grid) {
+	if len(g.Rows) == 0 || len(g.Columns) == 0 {
+		return
+	}
+	p.heading(g.Title)
+	if p.markdown {
+		p.part(g, g.rule())
+	} else {
+		for i, part := range g.parts(textWidth - 2) {
+			if i > 0 {
+				p.WriteByte('\n')
+			}
+			p.part(part, "")
+		}
+	}
+	p.note(g.Note)
+}
+
+// widths are those of the columns.
+func (g grid) widths() []int {
+	out := make([]int, len(g.Columns))
+	for i, c := range g.Columns {
+		out[i] = utf8.RuneCountInString(c.Title)
+		for _, row := range g.Rows {
+			out[i] = max(out[i], utf8.RuneCountInString(row[i].Text))
+		}
+	}
+	return out
+}
+
+// parts splits g into tables of at most width characters with two between
+// columns.
+func (g grid) parts(width int) []grid {
+	widths := g.widths()
+	keys, keyed := []int{}, -2 // and their width
+	for i := range max(1, g.Keys) {
+		keys, keyed = append(keys, i), keyed+2+widths[i]
+	}
+	var out []grid
+	chosen, used := slices.Clone(keys), keyed
+	for i := len(keys); i < len(g.Columns); i++ {
+		if len(chosen) > len(keys) && used+2+widths[i] > width {
+			out = append(out, g.only(chosen))
+			chosen, used = slices.Clone(keys), keyed
+		}
+		chosen, used = append(chosen, i), used+2+widths[i]
+	}
+	return append(out, g.only(chosen))
+}
+
+// only is g with some of its columns, and without rows that say nothing in
+// them.
+func (g grid) only(columns []int) grid {
+	out := grid{Title: g.Title, Note: g.Note}
+	for _, i := range columns {
+		out.Columns = append(out.Columns, g.Columns[i])
+	}
+	for _, row := range g.Rows {
+		part, says := gridRow{}, false
+		for n, i := range columns {
+			part = append(part, row[i])
+			says = says || n >= max(1, g.Keys) && row[i].Text != ""
+		}
+		if says {
+			out.Rows = append(out.Rows, part)
+		}
+	}
+	return out
+}
+
+// rule is the second line of a table in Markdown.
+func (g grid) rule() string {
+	var out strings.Builder
+	for i, width := range g.widths() {
+		dashes := strings.Repeat("-", max(3, width))
+		if g.Columns[i].Number {
+			dashes = strings.Repeat("-", max(2, width-1)) + ":"
+		}
+		out.WriteString("| " + dashes + " ")
+	}
+	return out.String() + "|"
+}
+
+// part writes a table, in Markdown with a rule below the titles.
+func (p *printer) part(g grid, rule string) {
+	left, between, right := "  ", "  ", ""
+	if p.markdown {
+		left, between, right = "| ", " | ", " |"
+	}
+	widths := g.widths()
+	write := func(text func(i int) string) {
+		padded := make([]string, len(widths))
+		for i, width := range widths {
+			padded[i] = pad(text(i), width, g.Columns[i].Number)
+		}
+		fmt.Fprintln(p, strings.TrimRight(left+strings.Join(padded, between)+right, " "))
+	}
+	write(func(i int) string { return g.Columns[i].Title })
+	if p.markdown {
+		fmt.Fprintln(p, rule)
+	}
+	for _, row := range g.Rows {
+		write(func(i int) string { return p.escape(row[i].Text) })
+	}
+}
+
+// escape keeps a cell of Markdown in its column.
+func (p *printer) escape(text string) string {
+	if p.markdown {
+		return strings.ReplaceAll(text, "|", `\|`)
+	}
+	return text
+}
+
+func pad(s string, width int, right bool) string {
+	if right {
+		return fmt.Sprintf("%*s", width, s)
+	}
+	return fmt.Sprintf("%-*s", width, s)
 }

@@ -1,9 +1,11 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/results"
@@ -138,4 +140,122 @@ func (r Report) remarks() []string {
 		out = append(out, line)
 	}
 	return append(out, r.omissions()...)
+}
+
+// incomplete says what is missing of a whole run; "" for nothing.
+func (r Report) incomplete() string {
+	switch r.Manifest.State {
+	case results.StateInterrupted:
+		return "the run was interrupted"
+	case results.StateRunning:
+		return "the run is still going on, or was killed"
+	case results.StateFailed:
+		return "the run failed: " + cmp.Or(r.missing(), beginning(r.Manifest.Failure))
+	}
+	return ""
+}
+
+// missing says which backends lack figures, and of each why its first ones are
+// missing; "" when none does. What baselines lack makes no run incomplete.
+func (r Report) missing() string {
+	lacking := filter(r.Manifest.Failed, func(c results.FailedCell) bool { return !slices.Contains(r.Manifest.Plan.Baselines, c.Backend) })
+	var out []string
+	for _, g := range groups(lacking, func(c results.FailedCell) string { return c.Backend }) {
+		first := g.all[0]
+		what := fmt.Sprintf("%s lacks %s", g.key, plural(len(g.all), "cell"))
+		if first.Cell == "" {
+			what = g.key + " was not measured"
+		}
+		out = append(out, fmt.Sprintf("%s (%s)", what, beginning(strings.TrimPrefix(first.Reason, g.key+": "))))
+	}
+	return strings.Join(out, ", ")
+}
+
+// failure is why the run failed, as it was met, one line for each subject.
+func (r Report) failure() []string {
+	var out []string
+	for line := range strings.Lines(r.Manifest.Failure) {
+		out = append(out, "failed: "+strings.TrimSpace(line))
+	}
+	return out
+}
+
+// headWidth is how much of an error stands in the verdict: what the libraries
+// below add says nothing to most, and the notes have it.
+const headWidth = 60
+
+// beginning is the first clauses of an error.
+func beginning(failure string) string {
+	line, _, _ := strings.Cut(failure, "\n")
+	clauses := strings.Split(line, ": ")
+	out := clauses[0]
+	for _, c := range clauses[1:] {
+		if len(out)+2+len(c) > headWidth {
+			break
+		}
+		out += ": " + c
+	}
+	return out
+}
+
+// A run differs from the rest when its longest operation took stallLeast and
+// stallTimes as long as that of the median run.
+const (
+	stallLeast = 100 * time.Millisecond
+	stallTimes = 10
+)
+
+// stallUnits are the operations that a server which stalls holds up. It
+// may do so in any of them, and in the floor of its own.
+var stallUnits = []struct{ unit, what string }{
+	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
+	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},
+}
+
+// stall is one cell that stalled in a run.
+type stall struct {
+	results.Estimate // of the longest operations of its runs
+	run              int
+	row, cell        string
+	unit, what       string
+}
+
+func (s stall) took() string { return bare(s.unit, s.Max) }
+
+// stalls say in one line what stalled in one run and not in the others, the
+// longest first; none when nothing did.
+func (r Report) stalls() []string {
+	all := r.stalled()
+	if len(all) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(all, func(a, b stall) int { return cmp.Compare(b.Max, a.Max) })
+	s := all[0]
+	line := fmt.Sprintf("run %d of %d differs from the rest: %s of %s took %s (%s); the longest of the median run took %s",
+		s.run, s.N, s.what, s.row, s.took(), s.cell, bare(s.unit, s.Center))
+	var others []string
+	for _, s := range all[1:] {
+		others = append(others, fmt.Sprintf("%s of %s %s (%s, run %d)", s.what, s.row, s.took(), s.cell, s.run))
+	}
+	if len(others) > 0 {
+		line += "; so do " + listed(others)
+	}
+	return []string{line}
+}
+
+func (r Report) stalled() []stall {
+	var out []stall
+	for _, t := range slices.Concat(r.Tables, r.Floors) {
+		for _, row := range t.Rows {
+			for _, of := range stallUnits {
+				e := row.Figures[of.unit]
+				if e.N < 3 || e.Max < float64(stallLeast) || e.Max < stallTimes*e.Center {
+					continue
+				}
+				run := slices.Index(row.Runs[of.unit], e.Max) + 1
+				out = append(out, stall{e, run, row.Name, t.Scenario + ", " + t.load(), of.unit, of.what})
+			}
+		}
+	}
+	return out
 }

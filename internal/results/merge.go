@@ -2,6 +2,7 @@ package results
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -222,4 +223,209 @@ func (f *Folder) mergeHistograms(dirs []string, all []Manifest) error {
 		}
 	}
 	return nil
+}
+
+// Rendezvous is what a run has in common with those that it measured together
+// with.
+type Rendezvous struct {
+	ID   string `json:"id"`   // the same in all parts, and in no others
+	Part int    `json:"part"` // from 1
+}
+
+// MergeParts writes a folder of what several machines measured at the same time
+// to out, which must be [Vacant]: a run of it is that run of all of them, rates
+// are added up, and percentiles are those of all latencies. The error wraps
+// [ErrApart] for folders whose cells did not coincide.
+func MergeParts(out string, dirs ...string) error {
+	all, err := readMergeable(out, dirs)
+	if err != nil {
+		return err
+	}
+	if err := oneRendezvous(dirs, all); err != nil {
+		return err
+	}
+	t, err := overlap(dirs, all)
+	if err != nil {
+		return err
+	}
+	lines, err := readParts(dirs)
+	if err != nil {
+		return err
+	}
+	m := united(all)
+	m.Together = &t
+	m.Skipped = unite(m.Skipped, lines.unequal)
+	for i := range m.Parts {
+		m.Parts[i].Rates = lines.rates(i)
+	}
+	return createWhole(out, m, func(f *Folder) error {
+		err := f.addParts(lines)
+		for _, dir := range dirs {
+			if err == nil {
+				err = f.appendEvents(dir, 0)
+			}
+		}
+		return err
+	})
+}
+
+// oneRendezvous refuses folders that are parts of different measurements, and some
+// parts of one without the others.
+func oneRendezvous(dirs []string, all []Manifest) error {
+	for i, m := range all {
+		switch {
+		case len(m.Parts) > 0:
+			return fmt.Errorf("%w: %s is merged already, from %d runs", ErrPlans, dirs[i], len(m.Parts))
+		case m.Plan.Seed != all[0].Plan.Seed:
+			return fmt.Errorf("%w: %s has seed %d and %s seed %d, so they measured their cells in different orders", ErrApart, dirs[0], all[0].Plan.Seed, dirs[i], m.Plan.Seed)
+		case m.Plan.Runs != all[0].Plan.Runs:
+			return fmt.Errorf("%w: %s has %d runs and %s %d", ErrPlans, dirs[0], all[0].Plan.Runs, dirs[i], m.Plan.Runs)
+		case (m.Rendezvous == nil) != (all[0].Rendezvous == nil) || m.Rendezvous != nil && m.Rendezvous.ID != all[0].Rendezvous.ID:
+			return fmt.Errorf("%w: %s and %s were not parts of one run", ErrApart, dirs[0], dirs[i])
+		}
+	}
+	if n := all[0].Plan.Parts; n > 0 && n != len(dirs) {
+		return fmt.Errorf("%w: these are %d of the %d parts that measured together", ErrIncomplete, len(dirs), n)
+	}
+	return nil
+}
+
+// united describes what parts measured at the same time.
+func united(all []Manifest) Manifest {
+	m := merged(all)
+	m.Plan.Runs, m.Elapsed, m.Rendezvous = all[0].Plan.Runs, 0, nil
+	for _, one := range all {
+		m.Elapsed = max(m.Elapsed, one.Elapsed)
+	}
+	return m
+}
+
+// partLines are the figures of all parts, by cell as results.txt names it.
+type partLines struct {
+	order      []string              // of the cells
+	results    map[string][][]Result // by cell, part and run
+	histograms map[HistogramKey][][]*hdrhistogram.Histogram
+	unequal    []string // cells that not every part has in every run
+}
+
+func readParts(dirs []string) (partLines, error) {
+	l := partLines{results: map[string][][]Result{}, histograms: map[HistogramKey][][]*hdrhistogram.Histogram{}}
+	for i, dir := range dirs {
+		results, err := ReadResults(dir)
+		if err != nil {
+			return l, err
+		}
+		for _, r := range results {
+			name := r.Name()
+			if l.results[name] == nil {
+				l.order = append(l.order, name)
+				l.results[name] = make([][]Result, len(dirs))
+			}
+			l.results[name][i] = append(l.results[name][i], r)
+		}
+		err = openHistograms(dir, func(key HistogramKey, h *hdrhistogram.Histogram) {
+			if l.histograms[key] == nil {
+				l.histograms[key] = make([][]*hdrhistogram.Histogram, len(dirs))
+			}
+			l.histograms[key][i] = append(l.histograms[key][i], h)
+		})
+		if err != nil {
+			return l, err
+		}
+	}
+	l.order = slices.DeleteFunc(l.order, func(name string) bool {
+		runs := l.results[name]
+		if slices.ContainsFunc(runs, func(of []Result) bool { return len(of) != len(runs[0]) }) {
+			l.unequal = append(l.unequal, name+": not every part has measured it in every run")
+			return true
+		}
+		return false
+	})
+	return l, nil
+}
+
+// rates are the cycles per second of one part in each run, by cell.
+func (l partLines) rates(part int) map[string][]float64 {
+	out := map[string][]float64{}
+	for _, name := range l.order {
+		for _, r := range l.results[name][part] {
+			if v, ok := r.Values[rateUnit]; ok {
+				out[name] = append(out[name], v)
+			}
+		}
+	}
+	return out
+}
+
+// addParts writes one line and one histogram for each cell and run.
+func (f *Folder) addParts(l partLines) error {
+	for _, name := range l.order {
+		parts := l.results[name]
+		for run := range parts[0] {
+			if err := f.addRun(l, parts, run); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (f *Folder) addRun(l partLines, parts [][]Result, run int) error {
+	cycles, values := 0, []map[string]float64{}
+	for _, p := range parts {
+		cycles += p[run].Cycles
+		values = append(values, p[run].Values)
+	}
+	cell := parts[0][run].CellName
+	var figures []figure
+	for _, key := range slices.SortedFunc(maps.Keys(l.histograms), byTag) {
+		if key.CellName != cell {
+			continue
+		}
+		h := newHistogram()
+		for _, of := range l.histograms[key] {
+			if run < len(of) {
+				h.Merge(of[run])
+			}
+		}
+		figures = append(figures, percentiles(key.Op, h.TotalCount(), func(q float64) float64 { return float64(h.ValueAtQuantile(100 * q)) })...)
+		if err := writeInterval(f.histogramLog, key, h, f.manifest.Started, f.manifest.Started); err != nil {
+			return err
+		}
+	}
+	return writeLine(f.results, cell, cycles, append(figures, jointly(values)...))
+}
+
+// rateUnit is what a part contributes to the total.
+const rateUnit = "cycles/s"
+
+// jointly are the figures of all parts in one run besides percentiles: sums and
+// maxima, and what all agree about. Of others, such as what each has counted of
+// the commands of all, none is true of all together.
+func jointly(parts []map[string]float64) []figure {
+	var out []figure
+	for unit, v := range parts[0] {
+		all := make([]float64, 0, len(parts))
+		for _, p := range parts {
+			if v, ok := p[unit]; ok {
+				all = append(all, v)
+			}
+		}
+		equal := !slices.ContainsFunc(all, func(w float64) bool { return w != v })
+		switch percentile := strings.HasPrefix(unit, "p") && strings.Contains(unit, "-ns/"); {
+		case percentile || len(all) < len(parts):
+		case UnitOf(unit).Added:
+			sum := 0.0
+			for _, w := range all {
+				sum += w
+			}
+			out = append(out, figure{unit, sum})
+		case strings.HasPrefix(unit, "max-ns/"):
+			out = append(out, figure{unit, slices.Max(all)})
+		case equal:
+			out = append(out, figure{unit, v})
+		}
+	}
+	slices.SortFunc(out, func(a, b figure) int { return cmp.Compare(a.Unit, b.Unit) })
+	return out
 }
