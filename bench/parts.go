@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/lockbench/lockbench/core"
-	"github.com/lockbench/lockbench/internal/rendezvous"
 )
 
 // maxParts bounds how many runs measure together.
@@ -47,11 +46,11 @@ func (r *runner) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.rendezvous, err = rendezvous.Join(ctx, r.company, rendezvous.Options{Parts: r.plan.Parts, Seed: r.plan.Seed, Plan: string(text)})
+	r.rendezvous, err = joinParts(ctx, r.company, r.plan.Parts, r.plan.Seed, string(text))
 	if err != nil {
 		return r.apart(err)
 	}
-	r.plan.Seed = r.rendezvous.Seed()
+	r.plan.Seed = r.rendezvous.seed
 	return nil
 }
 
@@ -60,15 +59,15 @@ func (r *runner) meet(ctx context.Context) error {
 	if r.rendezvous == nil {
 		return nil
 	}
-	return r.apart(r.rendezvous.Next(ctx))
+	return r.apart(r.rendezvous.next(ctx, false))
 }
 
 // apart says whose fault it is that the parts are not together.
 func (r *runner) apart(err error) error {
 	switch {
-	case errors.Is(err, rendezvous.ErrPlan):
+	case errors.Is(err, errOtherPlan):
 		return usagef("%v", err)
-	case errors.Is(err, rendezvous.ErrAlone):
+	case errors.Is(err, errAlone):
 		return &EnvError{Backend: r.subjects[0].Name, Err: err, Hint: fmt.Sprintf("start %d of them, with the same flags", r.plan.Parts)}
 	}
 	return err

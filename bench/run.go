@@ -16,7 +16,6 @@ import (
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/measure"
-	"github.com/lockbench/lockbench/internal/rendezvous"
 	"github.com/lockbench/lockbench/internal/results"
 )
 
@@ -92,9 +91,9 @@ type runner struct {
 	progress   Progress
 	checker    *check.Checker
 	folder     *results.Folder
-	measured   int                    // cells, in all runs
-	latest     string                 // figures, for who looks on
-	rendezvous *rendezvous.Rendezvous // nil: this run is alone
+	measured   int         // cells, in all runs
+	latest     string      // figures, for who looks on
+	rendezvous *rendezvous // nil: this run is alone
 }
 
 func (r *runner) run(ctx context.Context) (result, error) {
@@ -116,7 +115,7 @@ func (r *runner) run(ctx context.Context) (result, error) {
 	err = r.rounds(ctx, cells)
 	if err == nil && r.rendezvous != nil {
 		// All is measured: who cannot wait any more has lost nothing.
-		_ = r.rendezvous.End(ctx)
+		_ = r.rendezvous.next(ctx, true)
 	}
 	res := result{dir: r.plan.Out, verdict: r.checker.Verdict(), cells: r.measured, interrupted: ctx.Err() != nil}
 	m = r.folder.Manifest()
@@ -294,7 +293,7 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 		Plan: r.plan.recorded(r.backends, r.baselines), Skipped: r.skipped, Notes: r.notes,
 	}
 	if r.rendezvous != nil {
-		m.Rendezvous = &results.Rendezvous{ID: r.rendezvous.ID(), Part: r.rendezvous.Part()}
+		m.Rendezvous = &results.Rendezvous{ID: r.rendezvous.said.All, Part: r.rendezvous.mine + 1}
 	}
 	for _, s := range r.subjects {
 		m.Subjects = append(m.Subjects, s.Subject)

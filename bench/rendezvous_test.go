@@ -1,4 +1,4 @@
-package rendezvous
+package bench
 
 import (
 	"context"
@@ -39,19 +39,19 @@ func TestNextIsABarrier(t *testing.T) {
 		reached, seeds, ids, numbers := make([]int, steps), map[uint64]bool{}, map[string]bool{}, []int{}
 		errs := together(t, parts, func(i int, c *core.Client) error {
 			time.Sleep(time.Duration(i) * time.Second)
-			m, err := Join(t.Context(), c, Options{Parts: parts, Seed: uint64(i + 1), Plan: "p"})
+			m, err := joinParts(t.Context(), c, parts, uint64(i+1), "p")
 			if err != nil {
 				return err
 			}
 			mu.Lock()
-			seeds[m.Seed()], ids[m.ID()], numbers = true, true, append(numbers, m.Part())
+			seeds[m.seed], ids[m.said.All], numbers = true, true, append(numbers, m.mine+1)
 			mu.Unlock()
 			for step := range steps {
 				time.Sleep(time.Duration(i*step) * 100 * time.Millisecond) // each as slow as it likes
 				mu.Lock()
 				reached[step]++
 				mu.Unlock()
-				if err := m.Next(t.Context()); err != nil {
+				if err := m.next(t.Context(), false); err != nil {
 					return err
 				}
 				mu.Lock()
@@ -63,7 +63,7 @@ func TestNextIsABarrier(t *testing.T) {
 					return err
 				}
 			}
-			return m.End(t.Context())
+			return m.next(t.Context(), true)
 		})
 		if err := errors.Join(errs...); err != nil {
 			t.Error(err)
@@ -95,7 +95,7 @@ func TestDeadPartsAreNotMet(t *testing.T) {
 			parts.Go(func() {
 				c := core.New(store.Open(), nil)
 				defer c.Close(context.Background())
-				m, err := Join(t.Context(), c, Options{Parts: 2, Plan: "p"})
+				m, err := joinParts(t.Context(), c, 2, 0, "p")
 				if err != nil {
 					t.Error(err)
 					return
@@ -103,7 +103,7 @@ func TestDeadPartsAreNotMet(t *testing.T) {
 				if waited := time.Since(began); waited < 10*time.Second {
 					t.Errorf("they met after %v, beside a dead part", waited)
 				}
-				if err := errors.Join(m.Next(t.Context()), m.End(t.Context())); err != nil {
+				if err := errors.Join(m.next(t.Context(), false), m.next(t.Context(), true)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -115,30 +115,30 @@ func TestDeadPartsAreNotMet(t *testing.T) {
 func TestPartsThatCannotMeet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for i, err := range together(t, 2, func(i int, c *core.Client) error {
-			_, err := Join(t.Context(), c, Options{Parts: 2, Plan: fmt.Sprint(i)})
+			_, err := joinParts(t.Context(), c, 2, 0, fmt.Sprint(i))
 			return err
 		}) {
 			// The first that sees it leaves, and then the other is alone.
-			if !errors.Is(err, ErrPlan) && !errors.Is(err, ErrAlone) {
+			if !errors.Is(err, errOtherPlan) && !errors.Is(err, errAlone) {
 				t.Errorf("another plan: part %d: %v", i, err)
 			}
 		}
 		for _, err := range together(t, 2, func(_ int, c *core.Client) error {
-			_, err := Join(t.Context(), c, Options{Parts: 3, Plan: "p", Timeout: time.Minute})
+			_, err := joinParts(t.Context(), c, 3, 0, "p")
 			return err
 		}) {
-			if !errors.Is(err, ErrAlone) {
+			if !errors.Is(err, errAlone) {
 				t.Errorf("two of three: %v", err)
 			}
 		}
 		errs := together(t, 2, func(i int, c *core.Client) error {
-			m, err := Join(t.Context(), c, Options{Parts: 2, Plan: "p"})
+			m, err := joinParts(t.Context(), c, 2, 0, "p")
 			if err != nil || i == 1 {
 				return err // the second ends here, without a word
 			}
-			return m.Next(t.Context())
+			return m.next(t.Context(), false)
 		})
-		if !errors.Is(errs[0], ErrAlone) || errs[1] != nil {
+		if !errors.Is(errs[0], errAlone) || errs[1] != nil {
 			t.Errorf("one that ended: %v", errs)
 		}
 	})
