@@ -66,9 +66,9 @@ func openEnvironment(ctx context.Context, name string, kept *Kept) (e *environme
 
 // start is [StartServers] in this environment. It takes kept servers where
 // there are some of the backend.
-func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (*servers.Set, error) {
+func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (*servers.Environment, error) {
 	if cfg, ok := e.kept[found.Name]; ok {
-		return &servers.Set{Config: cfg}, nil
+		return &servers.Environment{Config: cfg}, nil
 	}
 	if e.name != EnvCompose || kinds.Of(found.Name).InHost() {
 		return StartServers(ctx, found, durable)
@@ -83,7 +83,7 @@ func (e *environment) start(ctx context.Context, found plugin.Found, durable boo
 // StartServers starts the throwaway servers of the backend whose plugin was
 // found, in processes, and lets them serve. Of products that can do without
 // durability, the others are faster.
-func StartServers(ctx context.Context, found plugin.Found, durable bool) (*servers.Set, error) {
+func StartServers(ctx context.Context, found plugin.Found, durable bool) (*servers.Environment, error) {
 	if !kinds.Of(found.Name).Known() {
 		return nil, &EnvError{
 			Backend: found.Name,
@@ -99,7 +99,7 @@ func StartServers(ctx context.Context, found plugin.Found, durable bool) (*serve
 }
 
 // admitted lets servers serve.
-func admitted(ctx context.Context, backend string, s *servers.Set) (*servers.Set, error) {
+func admitted(ctx context.Context, backend string, s *servers.Environment) (*servers.Environment, error) {
 	if err := s.Admit(ctx); err != nil {
 		return nil, errors.Join(&EnvError{Backend: backend, Err: err}, s.Close())
 	}

@@ -120,7 +120,7 @@ func Keep(ctx context.Context, p Plan, state string, up func(Kept)) (err error) 
 
 // start starts the servers of every backend that was found. When none was named
 // those that cannot be had are left out.
-func (k *Kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*servers.Set, err error) {
+func (k *Kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*servers.Environment, err error) {
 	for _, one := range found {
 		s, err := e.start(ctx, one, false)
 		var missing *EnvError

@@ -145,7 +145,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		if err != nil {
 			return err
 		}
-		s.servers = append(s.servers, servers.All...)
+		s.servers = append(s.servers, servers.Servers...)
 		harm = harmed(servers)
 		maps.Copy(cfg, servers.Config)
 		if _, kept := s.environment.kept[f.Name]; kept {

@@ -99,10 +99,10 @@ func (c cell) label() string {
 // harmed is the server that may be harmed: one of several, the same all the time,
 // because one that was restarted may have no vote for a while, and with three of
 // five in that nobody could lead. It is nil without servers of ours.
-func harmed(s *servers.Set) measure.Server {
+func harmed(s *servers.Environment) measure.Server {
 	switch {
-	case len(s.All) > 0:
-		return localServer{s.All[rand.IntN(len(s.All))]}
+	case len(s.Servers) > 0:
+		return localServer{s.Servers[rand.IntN(len(s.Servers))]}
 	case len(s.Containers) > 0:
 		return s.Containers[rand.IntN(len(s.Containers))]
 	}

@@ -38,7 +38,7 @@ func startRedis(t testing.TB) driver.Config {
 func startRedlock(t testing.TB) driver.Config {
 	nodes, err := redisserver.StartNodes(t.Context(), 5, nil)
 	servers.Keep(t, "redis", nodes, err)
-	if err := nodes.Init(t.Context(), plugintest.Build(t, "../plugins/redlock/lockplugin-redlock")); err != nil {
+	if err := servers.Init(t.Context(), plugintest.Build(t, "../plugins/redlock/lockplugin-redlock"), "address="+nodes.Addr()); err != nil {
 		t.Fatal(err)
 	}
 	return driver.Config{"address": nodes.Addr(), "prefix": "endurance:", "node_timeout": "200ms"}

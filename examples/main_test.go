@@ -76,7 +76,7 @@ func start(t *testing.T, backend string) system {
 		nodes, err := redisserver.StartNodes(ctx, 5, nil)
 		servers.Keep(t, backend, nodes, err)
 		config = "address=" + nodes.Addr() + "\nnode_timeout=100ms"
-		if err := nodes.Init(ctx, filepath.Join(plugins, "lockplugin-redlock"), "node_timeout=100ms"); err != nil {
+		if err := servers.Init(ctx, filepath.Join(plugins, "lockplugin-redlock"), "node_timeout=100ms", "address="+nodes.Addr()); err != nil {
 			t.Fatal(err)
 		}
 	case "mysql":

@@ -13,7 +13,7 @@ func TestBaselinesOnNodes(t *testing.T) {
 	nodes, err := redisserver.StartNodes(t.Context(), 5, &redisserver.Options{Password: "hush"})
 	servers.Keep(t, "redis", nodes, err)
 	plugin := plugintest.Build(t, "../../plugins/redlock/lockplugin-redlock")
-	if err := nodes.Init(t.Context(), plugin, "password=hush"); err != nil {
+	if err := servers.Init(t.Context(), plugin, "password=hush", "address="+nodes.Addr()); err != nil {
 		t.Fatal(err)
 	}
 	cfg := driver.Config{"address": nodes.Addr(), "password": "hush", "node_timeout": "300ms"} // of a busy machine

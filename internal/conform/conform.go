@@ -35,7 +35,7 @@ type Options struct {
 	// Servers are the throwaway servers behind Config. None when they are the
 	// caller's, which are then neither stopped nor emptied: cases that would do
 	// so are not run.
-	Servers *servers.Set
+	Servers *servers.Environment
 }
 
 // Run runs the suite and calls report with one result for each rule, in their
@@ -54,7 +54,7 @@ func (o Options) harness(t drivertest.T) *drivertest.Harness {
 		h.Other = func(t drivertest.T) driver.Backend { return other(t).Open(t) }
 	}
 	if o.Servers != nil {
-		h.Store = Store(o.Servers.Admit, o.Servers.All...)
+		h.Store = Store(o.Servers.Admit, o.Servers.Servers...)
 		h.Leftovers = o.leftovers(cfg["prefix"])
 	}
 	return h
@@ -79,13 +79,13 @@ func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 		t.Helper()
 		for end := time.Now().Add(clearWithin); ; time.Sleep(clearPause) {
 			var left []string
-			for _, s := range o.Servers.All {
+			for _, s := range o.Servers.Servers {
 				some, err := keys(t.Context(), s.Addr(), prefix)
 				must(t, err)
 				left = append(left, some...)
 			}
 			// Of several servers a majority answers for all, and the rest follow.
-			if len(left) == 0 || len(o.Servers.All) == 1 || time.Now().After(end) {
+			if len(left) == 0 || len(o.Servers.Servers) == 1 || time.Now().After(end) {
 				return left
 			}
 		}

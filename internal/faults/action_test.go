@@ -151,7 +151,7 @@ func testActions(t *testing.T, backend string, wanted func(Action) bool) {
 		})
 	}
 	closeHost(t, h)
-	if err := w.Setup.EndBackground(); err != nil {
+	if err := w.EndBackground(); err != nil {
 		t.Error(err)
 	}
 	if left := loops(); len(left) > 0 {
@@ -172,7 +172,7 @@ func testAction(t *testing.T, w *System, h *Host, a Action) {
 	proc.Sleep(t.Context(), time.Duration(e.Lasts))
 	if a.Heal != nil {
 		ended := false
-		w.Setup.Begin(e, func() error {
+		w.Begin(e, func() error {
 			ended = true
 			return nil
 		})

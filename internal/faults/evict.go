@@ -31,16 +31,16 @@ const noticedBy = 3 * time.Second
 
 func evict(fullAfter time.Duration) func(context.Context, *Setup) error {
 	return func(ctx context.Context, s *Setup) error {
-		err := s.Evict(ctx, true)
+		err := s.Make(ctx, servers.CapEvict, true)
 		switch {
 		case err != nil:
 		case fullAfter == 0:
-			err = s.Fill(ctx)
+			err = s.Make(ctx, servers.CapFull, true)
 		default:
-			s.Later("evict", fullAfter, func() error { return s.Fill(ctx) })
+			s.Later("evict", fullAfter, func() error { return s.Make(ctx, servers.CapFull, true) })
 		}
 		return err
 	}
 }
 
-func keep(ctx context.Context, s *Setup) error { return s.Evict(ctx, false) }
+func keep(ctx context.Context, s *Setup) error { return s.Make(ctx, servers.CapEvict, false) }

@@ -32,7 +32,7 @@ var failovers = []Fault{
 		Produces: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited},
 		Needs:    []servers.Capability{servers.CapRival, servers.CapSentinel}, TTL: longTTL, KeepsLeases: true, RestoresService: true, Acts: untilRenewed,
 		OnlyFor: servers.CapSentinel, Config: map[string]string{"wait_replicas": "1"},
-		Inject: func(ctx context.Context, s *Setup) error { return s.FailOver(ctx) },
+		Inject: func(ctx context.Context, s *Setup) error { return s.Make(ctx, servers.CapSentinel, true) },
 	},
 	{
 		Name: "demotion", Does: "a replica is promoted and the master made its replica, to which the address leads for another 1.5 s; TTL 10 s",
@@ -56,10 +56,10 @@ const learnsLater = 500 * time.Millisecond
 func severLink(_ context.Context, s *Setup) error { return s.Link.BlackHole() }
 
 func promote(ctx context.Context, s *Setup) error {
-	if err := s.TakeOver(ctx, s.RivalPaths[0].Retarget); err != nil {
+	if err := s.TakeOver(ctx, s.Paths[1][0].Retarget); err != nil {
 		return err
 	}
-	s.Later("failover", learnsLater, func() error { return s.HolderPaths[0].Retarget(s.Replica.Addr()) })
+	s.Later("failover", learnsLater, func() error { return s.Paths[0][0].Retarget(s.Replica.Addr()) })
 	return nil
 }
 
@@ -70,6 +70,6 @@ func demote(ctx context.Context, s *Setup) error {
 // readdress leads hosts to the new master.
 func readdress(by inject.Leading) func(context.Context, *Setup) error {
 	return func(_ context.Context, s *Setup) error {
-		return inject.Each(slices.Concat(s.HolderPaths, s.RivalPaths), func(p *inject.Proxy) error { return by(p, s.Replica.Addr()) })
+		return inject.Each(slices.Concat(s.Paths...), func(p *inject.Proxy) error { return by(p, s.Replica.Addr()) })
 	}
 }

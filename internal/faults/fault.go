@@ -13,7 +13,7 @@ import (
 
 // Setup is what a fault breaks: the servers, and the ways of two hosts to them,
 // which want the same locks.
-type Setup = servers.Setup
+type Setup = servers.Environment
 
 // Fault is one kind of harm. Prepare and Heal may be nil, and so may Inject: then
 // what is done to the holder is the action of the same name.

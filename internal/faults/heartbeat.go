@@ -26,14 +26,14 @@ func beginHeartbeat(w *System) *heartbeat {
 		if b.beats%countEvery == 0 {
 			b.looks++
 			b.runQueues += runnable()
-			b.servers.Look(pids(w.Setup.Servers)...)
+			b.servers.Look(pids(w.Servers)...)
 		}
 		b.beats++
 	})
 	return b
 }
 
-func pids(servers []servers.Breakable) []int {
+func pids(servers servers.Nodes) []int {
 	ids := make([]int, len(servers))
 	for i, s := range servers {
 		ids[i] = s.Pid()

@@ -106,7 +106,7 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 // Pid says which one it is, each time.
 func (w *System) slow(e Event, pid func() int) error {
 	var err error
-	w.Setup.WhileRunning(e, func(ctx context.Context) bool {
+	w.WhileRunning(e, func(ctx context.Context) bool {
 		now := pid()
 		var unmark func() error
 		if unmark, err = w.mark(now); err != nil {
@@ -124,7 +124,7 @@ func (w *System) slow(e Event, pid func() int) error {
 func crashLoop(w *System, h *Host, e Event) error {
 	var err error
 	killed, last := 0, 0
-	w.Setup.WhileRunning(e, func(ctx context.Context) bool {
+	w.WhileRunning(e, func(ctx context.Context) bool {
 		if now := h.PluginPid(); now != last {
 			err = errors.Join(err, kill(h.plugin()))
 			last = now
@@ -145,7 +145,7 @@ func starve(_ context.Context, w *System, e Event) error {
 		if err := loop.Start(); err != nil {
 			return err
 		}
-		w.Setup.Begin(e, func() error {
+		w.Begin(e, func() error {
 			err := kill(loop.Process.Pid)
 			_ = loop.Wait() // it says that it was killed
 			return err

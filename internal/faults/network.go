@@ -97,7 +97,7 @@ func (h impairment) action(name string, paths func(*Host, Event) []*inject.Proxy
 		Inject: func(_ context.Context, w *System, e Event) error {
 			return inject.Each(paths(w.Hosts[e.Target], e), func(p *inject.Proxy) error {
 				heal, err := p.Apart(h.do(e.Amount))
-				w.Setup.Begin(e, heal)
+				w.Begin(e, heal)
 				return err
 			})
 		},

@@ -38,15 +38,15 @@ var networks = []Fault{
 		Name: "lost-reply", Does: "half of the holder's acquires reach the servers, the answers do not reach the holder; TTL 10 s",
 		Needs: []servers.Capability{servers.CapRival, servers.CapPaths}, TTL: longTTL, KeepsLeases: true, Acts: 2 * time.Second,
 		Prepare: func(_ context.Context, s *Setup) error {
-			return inject.Each(s.HolderPaths, (*inject.Proxy).LoseReplies)
+			return inject.Each(s.Paths[0], (*inject.Proxy).LoseReplies)
 		},
-		Inject: func(_ context.Context, s *Setup) error { return inject.Each(s.HolderPaths, (*inject.Proxy).Heal) },
+		Inject: func(_ context.Context, s *Setup) error { return inject.Each(s.Paths[0], (*inject.Proxy).Heal) },
 	},
 }
 
 // onPaths does something to every path of both hosts.
 func onPaths(do func(*inject.Proxy) error) func(context.Context, *Setup) error {
 	return func(_ context.Context, s *Setup) error {
-		return inject.Each(slices.Concat(s.HolderPaths, s.RivalPaths), do)
+		return inject.Each(slices.Concat(s.Paths...), do)
 	}
 }

@@ -15,17 +15,17 @@ var partitions = []Fault{
 	{
 		Name: "partition-holder", Does: "nothing passes between the holder and any server; nobody is told",
 		Needs:  []servers.Capability{servers.CapRival, servers.CapPaths},
-		Inject: func(_ context.Context, s *Setup) error { return inject.Each(s.HolderPaths, (*inject.Proxy).BlackHole) },
-		Heal:   func(_ context.Context, s *Setup) error { return inject.Each(s.HolderPaths, (*inject.Proxy).Heal) },
+		Inject: func(_ context.Context, s *Setup) error { return inject.Each(s.Paths[0], (*inject.Proxy).BlackHole) },
+		Heal:   func(_ context.Context, s *Setup) error { return inject.Each(s.Paths[0], (*inject.Proxy).Heal) },
 	},
 	{
 		Name: "partition-minority", Does: "a minority of the servers is cut off for 5 s; TTL 10 s", TTL: longTTL, KeepsLeases: true, Acts: 5 * time.Second, SeveralServers: true,
 		Needs: []servers.Capability{servers.CapRival, servers.CapServers, servers.CapMinority},
 		Inject: func(_ context.Context, s *Setup) error {
-			return inject.Each(s.Servers[:minority(s)], servers.Breakable.Freeze)
+			return inject.Each(s.Servers[:minority(s)], (*servers.Server).Freeze)
 		},
 		Heal: func(_ context.Context, s *Setup) error {
-			return inject.Each(s.Servers[:minority(s)], servers.Breakable.Resume)
+			return inject.Each(s.Servers[:minority(s)], (*servers.Server).Resume)
 		},
 	},
 	{
@@ -33,16 +33,16 @@ var partitions = []Fault{
 		Produces: []claim.Condition{claim.LeaderPaused},
 		Needs:    []servers.Capability{servers.CapRival, servers.CapServers, servers.CapMinority, servers.CapLeader},
 		Inject:   func(ctx context.Context, s *Setup) error { return s.FreezeMember(ctx, 0) },
-		Heal:     func(_ context.Context, s *Setup) error { return inject.Each(s.Servers, servers.Breakable.Resume) },
+		Heal:     func(_ context.Context, s *Setup) error { return inject.Each(s.Servers, (*servers.Server).Resume) },
 	},
 	{
 		Name: "partition-majority", Does: "a majority of the servers, or the only one, is cut off", ActsTTLs: 1.5, SeveralServers: true,
 		Needs: []servers.Capability{servers.CapRival, servers.CapServers},
 		Inject: func(_ context.Context, s *Setup) error {
-			return inject.Each(s.Servers[:minority(s)+1], servers.Breakable.Freeze)
+			return inject.Each(s.Servers[:minority(s)+1], (*servers.Server).Freeze)
 		},
 		Heal: func(_ context.Context, s *Setup) error {
-			return inject.Each(s.Servers[:minority(s)+1], servers.Breakable.Resume)
+			return inject.Each(s.Servers[:minority(s)+1], (*servers.Server).Resume)
 		},
 	},
 }

@@ -54,7 +54,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	}
 	h = &History{Schedule: s, prefix: fmt.Sprintf("explore-%d-%s-%d-", os.Getpid(), filepath.Base(p.dir), p.plays)}
 	defer func() {
-		err = errors.Join(err, w.Setup.EndBackground())
+		err = errors.Join(err, w.EndBackground())
 		if p.hosts = w.Hosts; !p.soaks() || err != nil {
 			p.end()
 		}

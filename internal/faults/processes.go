@@ -31,7 +31,7 @@ func (w *System) freeze(e Event, pid int) error {
 		return err
 	}
 	// Another one that had got its number would go on as well.
-	w.Setup.Begin(e, func() error { return errors.Join(ifThere(inject.Resume, pid), unmark()) })
+	w.Begin(e, func() error { return errors.Join(ifThere(inject.Resume, pid), unmark()) })
 	return ifThere(inject.Freeze, pid)
 }
 

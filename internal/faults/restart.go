@@ -33,26 +33,26 @@ var restarts = []Fault{
 }
 
 // restart crashes servers and starts them again.
-func restart(ctx context.Context, some []servers.Breakable, keepData bool) error {
-	return errors.Join(inject.Each(some, servers.Breakable.Stop), servers.StartAll(ctx, some, keepData))
+func restart(ctx context.Context, some servers.Nodes, keepData bool) error {
+	return errors.Join(inject.Each(some, (*servers.Server).Stop), some.Start(ctx, keepData))
 }
 
 // reachMajority cuts the holder off from all servers that vote but a bare
 // majority: it reaches some of them, or a cluster.
 func reachMajority(_ context.Context, s *Setup) error {
-	if !s.Votes {
+	if !s.Has(servers.CapVotes) {
 		return nil
 	}
-	return inject.Each(s.HolderPaths[minority(s)+1:], (*inject.Proxy).BlackHole)
+	return inject.Each(s.Paths[0][minority(s)+1:], (*inject.Proxy).BlackHole)
 }
 
 func reachAll(_ context.Context, s *Setup) error {
-	return inject.Each(s.HolderPaths, (*inject.Proxy).Heal)
+	return inject.Each(s.Paths[0], (*inject.Proxy).Heal)
 }
 
 // wipe restarts without data one of the servers that vote, or all servers.
 func wipe(ctx context.Context, s *Setup) error {
-	if s.Votes {
+	if s.Has(servers.CapVotes) {
 		return restart(ctx, s.Servers[:1], false)
 	}
 	return restart(ctx, s.Servers, false)

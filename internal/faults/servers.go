@@ -52,24 +52,24 @@ var freezes = []Action{
 		Name: "slow-servers", Does: "all servers get a third of the time", On: OnStore, Uses: UsesProcess,
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Heal: end,
 		Inject: func(_ context.Context, w *System, e Event) error {
-			w.Setup.SlowServers(e, w.Setup.Servers)
+			w.SlowServers(e)
 			return nil
 		},
 	},
 	{
 		Name: "freeze-node", Does: "%s is frozen, and the other nodes are not", On: OnServer, Uses: UsesStore, Only: where(voting),
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor,
-		Inject: func(_ context.Context, w *System, e Event) error { return w.Setup.Servers[e.Target].Freeze() }, Heal: resumeAll,
+		Inject: func(_ context.Context, w *System, e Event) error { return w.Servers[e.Target].Freeze() }, Heal: resumeAll,
 	},
 	{
 		Name: "freeze-follower", Does: "a member that does not lead is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
 		Needs: []servers.Capability{servers.CapServers, servers.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
-		Inject: func(ctx context.Context, w *System, e Event) error { return w.Setup.FreezeMember(ctx, 1) }, Heal: resumeAll,
+		Inject: func(ctx context.Context, w *System, e Event) error { return w.FreezeMember(ctx, 1) }, Heal: resumeAll,
 	},
 	{
 		Name: "freeze-leader", Does: "the member that leads is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
 		Needs: []servers.Capability{servers.CapServers, servers.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
-		Inject: func(ctx context.Context, w *System, e Event) error { return w.Setup.FreezeMember(ctx, 0) }, Heal: resumeAll,
+		Inject: func(ctx context.Context, w *System, e Event) error { return w.FreezeMember(ctx, 0) }, Heal: resumeAll,
 	},
 }
 
@@ -135,27 +135,27 @@ func where(known func(s *servers.Kind, in servers.Setting) bool) []string {
 }
 
 // each does something to all servers that run.
-func each(do func(servers.Breakable) error) func(context.Context, *System, Event) error {
-	return func(_ context.Context, w *System, _ Event) error { return servers.EachRunning(w.Setup.Servers, do) }
+func each(do func(*servers.Server) error) func(context.Context, *System, Event) error {
+	return func(_ context.Context, w *System, _ Event) error { return w.Servers.EachRunning(do) }
 }
 
 var (
-	freezeAll = each(servers.Breakable.Freeze)
-	resumeAll = each(servers.Breakable.Resume)
-	stopAll   = each(servers.Breakable.Stop)
+	freezeAll = each((*servers.Server).Freeze)
+	resumeAll = each((*servers.Server).Resume)
+	stopAll   = each((*servers.Server).Stop)
 )
 
 func startAll(keepData bool) func(context.Context, *System, Event) error {
 	return func(ctx context.Context, w *System, _ Event) error {
-		return servers.StartAll(ctx, w.Setup.Servers, keepData)
+		return w.Servers.Start(ctx, keepData)
 	}
 }
 
-func stopOne(_ context.Context, w *System, e Event) error { return w.Setup.Servers[e.Target].Stop() }
+func stopOne(_ context.Context, w *System, e Event) error { return w.Servers[e.Target].Stop() }
 
 func startOne(keepData bool) func(context.Context, *System, Event) error {
 	return func(ctx context.Context, w *System, e Event) error {
-		return w.Setup.Servers[e.Target].Start(ctx, keepData)
+		return w.Servers[e.Target].Start(ctx, keepData)
 	}
 }
 
@@ -166,7 +166,7 @@ func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action
 		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapServers, servers.CapClock}, Lasts: lasts, Makes: makes,
 		Only: where(func(_ *servers.Kind, in servers.Setting) bool { return !in.Sharded }),
 		Inject: func(_ context.Context, w *System, e Event) error {
-			if e.Target >= len(w.Setup.Clocks) {
+			if e.Target >= len(w.Clocks) {
 				return errNoClock
 			}
 			by := time.Duration(float64(time.Hour) * math.Pow(10, -4*(1-e.Amount)))

@@ -35,7 +35,7 @@ func testServerActions(t *testing.T, of *servers.Kind, setting string) {
 			t.Run(a.Name, func(t *testing.T) { testServerAction(t, w, h, a) })
 		}
 	}
-	if err := w.Setup.EndBackground(); err != nil {
+	if err := w.EndBackground(); err != nil {
 		t.Error(err)
 	}
 	if count, err := w.Connections(t.Context()); err != nil || count == 0 {
@@ -60,7 +60,7 @@ func testServerAction(t *testing.T, w *System, h *Host, a Action) {
 	proc.Sleep(t.Context(), 50*time.Millisecond)
 	e := Event{Action: a.Name, Lasts: Duration(min(max(a.Lasts[0], 100*time.Millisecond), 2*time.Second)), Amount: 0.9}
 	if a.On == OnServer {
-		e.Target = len(w.Setup.Servers) - 1
+		e.Target = len(w.Servers) - 1
 	}
 	if err := a.Inject(t.Context(), w, e); err != nil {
 		t.Fatal(err)

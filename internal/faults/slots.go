@@ -13,6 +13,6 @@ var slots = []Fault{{
 	Produces: []claim.Condition{claim.SlotMoving},
 	Needs:    []servers.Capability{servers.CapRival, servers.CapSlots}, TTL: longTTL, KeepsLeases: true, RestoresService: true, ActsTTLs: 1.2,
 	OnlyFor: servers.CapSlots,
-	Inject:  func(ctx context.Context, s *Setup) error { return s.MoveSlots(ctx, true) },
-	Heal:    func(ctx context.Context, s *Setup) error { return s.MoveSlots(ctx, false) },
+	Inject:  func(ctx context.Context, s *Setup) error { return s.Make(ctx, servers.CapSlots, true) },
+	Heal:    func(ctx context.Context, s *Setup) error { return s.Make(ctx, servers.CapSlots, false) },
 }}

@@ -80,7 +80,7 @@ func step(do func(context.Context, *Setup) error) func(context.Context, *System,
 		if do == nil {
 			return nil
 		}
-		return do(ctx, &w.Setup)
+		return do(ctx, w.Environment)
 	}
 }
 

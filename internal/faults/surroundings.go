@@ -41,7 +41,7 @@ func surrounding(name, does string, s host.Surrounding) Action {
 	return Action{
 		Name: name, Does: does, On: OnHost, Uses: Resource(name), Lasts: Span{100 * time.Millisecond, 6 * time.Second}, Heal: end,
 		Inject: ofHost(func(w *System, h *Host, e Event) error {
-			w.Setup.Begin(e, func() error { return unlessEnded(h, h.Surround(s, false)) })
+			w.Begin(e, func() error { return unlessEnded(h, h.Surround(s, false)) })
 			return unlessEnded(h, h.Surround(s, true))
 		}),
 	}
@@ -65,7 +65,7 @@ func loseDirectory(w *System, h *Host, e Event) error {
 	if err := os.Rename(h.Dir, away); err != nil {
 		return err
 	}
-	w.Setup.Begin(e, func() error { return os.Rename(away, h.Dir) })
+	w.Begin(e, func() error { return os.Rename(away, h.Dir) })
 	return nil
 }
 
@@ -74,7 +74,7 @@ func (w *System) fewDescriptors(e Event, h *Host, spare int) error {
 	if err != nil {
 		return unlessEnded(h, err)
 	}
-	w.Setup.Begin(e, func() error {
+	w.Begin(e, func() error {
 		if !h.Alive() {
 			return nil
 		}

@@ -42,7 +42,7 @@ func (h *Host) Name() string { return hostName(h.Number) }
 func hostName(n int) string { return string(rune('A' + n)) }
 
 // end is the Heal of an action that has begun something.
-func end(_ context.Context, w *System, e Event) error { return w.Setup.End(e) }
+func end(_ context.Context, w *System, e Event) error { return w.End(e) }
 
 // hostWrappers are scripts that stand between a host and its plugin, which is
 // $plugin to them.

@@ -1,11 +1,14 @@
 package servers
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -22,14 +25,20 @@ const Timeout = 15 * time.Second
 const healthTimeout = 2 * time.Second
 
 // Environment is the servers of one backend, the paths to them, and what may be
-// done to them. One goroutine uses it at a time.
+// done to them. What it does not have is nil. One goroutine uses it at a time.
 type Environment struct {
-	Setup  Setup
-	kind   *Kind
-	All    Nodes         // those that have to be closed
-	Config driver.Config // of the backend, without the address of Setup.Servers
+	// Servers are those that hosts use, in the order of their addresses; none for a
+	// backend that has no server, or has it in containers.
+	Servers    Nodes
+	Containers []*Container
+	// Replica follows the first server, over Link.
+	Replica *Replica
+	Link    *inject.Proxy
+	Clocks  []*inject.Clock // of Servers, and of the replica
+	// Config is that of the backend; see [Environment.ConfigOf].
+	Config driver.Config
 	// Product is what only this kind of server knows; nil for one that lives in
-	// the hosts.
+	// the hosts, and for servers that are measured.
 	Product Product
 	// Paths are all that were added, of each host.
 	Paths [][]*inject.Proxy
@@ -39,14 +48,25 @@ type Environment struct {
 	Login   string // in the address, instead of the one that servers begin with
 	// PasswordFile is where hosts read their password; "" where they do not.
 	PasswordFile string
-	// Admit lets servers that were started vote at once, where they would not.
-	Admit func(ctx context.Context) error
 	// Ready, unless it is nil, gives the servers the roles back in which they began,
 	// and returns when another round can begin.
 	Ready func(ctx context.Context) error
 	// Balanced reports whether hosts have one path, which leads to all servers in turn.
 	Balanced bool
-	end      []func() error // further things to close
+
+	inject.Background
+	kind   *Kind
+	plugin string         // path of the binary
+	end    []func() error // further things to close
+}
+
+// Replica is a server that follows another one without being waited for.
+type Replica struct {
+	*Server
+	// Promote lets it take writes, and Lead makes the server at addr, which has been
+	// started anew, follow it.
+	Promote func(ctx context.Context) error
+	Lead    func(ctx context.Context, addr string) error
 }
 
 // Product is what is asked of the servers of one kind; see [Environment.Healthy],
@@ -72,18 +92,20 @@ type Requirements struct {
 // Wants reports whether p is among Needs.
 func (w Requirements) Wants(p Capability) bool { return slices.Contains(w.Needs, p) }
 
+// Has reports whether its servers have a capability.
+func (e *Environment) Has(c Capability) bool { return e.kind.Has(c) }
+
 // Open starts the servers of a store that is known. Errors of servers that are
 // not installed wrap [ErrNotInstalled].
 func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
-	e := &Environment{kind: k, Config: driver.Config{}}
-	e.Setup.Votes = k.Has(CapVotes)
+	e := &Environment{kind: k, plugin: w.Plugin, Config: driver.Config{}}
 	err := k.Prepare(ctx, e, w)
-	if err == nil && w.Wants(CapPaths) {
-		if e.Setup.HolderPaths, err = e.AddPaths(); err == nil {
-			e.Setup.RivalPaths, err = e.AddPaths()
+	for range 2 {
+		if err == nil && w.Wants(CapPaths) {
+			_, err = e.AddPaths()
 		}
 	}
-	if err == nil && e.Admit != nil {
+	if err == nil {
 		err = e.Admit(ctx)
 	}
 	if err != nil {
@@ -92,24 +114,82 @@ func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 	return e, nil
 }
 
+// Start starts servers of a store that is known, to be measured, which serve once
+// they are admitted. Of products that can do without durability, the others are
+// faster. The path of the backend's plugin is plugin.
+func (k *Kind) Start(ctx context.Context, plugin string, durable bool) (*Environment, error) {
+	e := &Environment{kind: k, plugin: plugin}
+	if !k.InHost() {
+		var err error
+		if e.Servers, err = k.Launch(ctx, durable); err != nil {
+			return nil, err
+		}
+	}
+	e.Config = k.config(e.Servers.Addrs())
+	if durable {
+		maps.Copy(e.Config, k.Durable)
+	}
+	return e, nil
+}
+
+// Up is [Kind.Start] in containers.
+func (k *Kind) Up(ctx context.Context, c *Compose, plugin string, durable bool) (*Environment, error) {
+	all, err := c.Up(ctx, k.Name, k.Services, durable)
+	if err != nil {
+		return nil, err
+	}
+	var at []string
+	for _, one := range all {
+		at = append(at, one.Addr())
+	}
+	return &Environment{kind: k, plugin: plugin, Containers: all, Config: k.config(at)}, nil
+}
+
+// Admit lets servers that were started, or started again, vote at once, where
+// they would not by themselves. It may be called for all backends.
+func (e *Environment) Admit(ctx context.Context) error {
+	if !e.Has(CapVotes) {
+		return nil
+	}
+	var config []string
+	for key, value := range e.ConfigOf(nil) {
+		config = append(config, key+"="+value)
+	}
+	return Init(ctx, e.plugin, config...)
+}
+
+// Init runs the init command of the plugin at the path binary, so that servers,
+// which are fresh, vote at once. It needs the lines of the configuration that hosts
+// will use, "key=value", the address among them.
+func Init(ctx context.Context, binary string, config ...string) error {
+	cmd := exec.CommandContext(ctx, binary, "init")
+	cmd.Stdin = strings.NewReader(strings.Join(config, "\n") + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		name := strings.TrimPrefix(filepath.Base(binary), "lockplugin-")
+		return fmt.Errorf("servers: init of %s: %w: %s", name, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
 // AddPaths puts one proxy in front of each server, or of all, for one host. They are closed
 // with the environment.
 func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
+	to := make([][]string, len(e.Servers))
+	for i, at := range e.Servers.Addrs() {
+		to[i] = []string{at}
+	}
+	if e.Balanced {
+		to = [][]string{e.Servers.Addrs()}
+	}
 	var paths []*inject.Proxy
-	var at []string
-	for _, server := range e.Setup.Servers {
-		if at = append(at, server.Addr()); e.Balanced && len(paths) > 0 {
-			continue
-		}
-		p, err := inject.NewProxy(server.Addr())
+	for _, at := range to {
+		p, err := inject.NewProxy(at[0])
 		if err != nil {
 			return nil, err
 		}
 		paths = append(paths, p)
 		e.AtEnd(p.Close)
-	}
-	if e.Balanced {
-		if err := paths[0].Lead(at...); err != nil {
+		if err := p.Lead(at...); err != nil {
 			return nil, err
 		}
 	}
@@ -125,14 +205,12 @@ func (e *Environment) Lead(n int, by inject.Leading, to ...string) error {
 // ConfigOf is the configuration of a host that uses the given paths, or none.
 func (e *Environment) ConfigOf(paths []*inject.Proxy) driver.Config {
 	cfg := maps.Clone(e.Config)
-	var at []string
+	at := e.Servers.Addrs()
+	if len(paths) > 0 {
+		at = nil
+	}
 	for _, p := range paths {
 		at = append(at, p.Addr())
-	}
-	if len(paths) == 0 {
-		for _, server := range e.Setup.Servers {
-			at = append(at, server.Addr())
-		}
 	}
 	maps.Copy(cfg, e.kind.config(at))
 	if e.Login != "" {
@@ -144,18 +222,10 @@ func (e *Environment) ConfigOf(paths []*inject.Proxy) driver.Config {
 // LoginTo is an address with another login.
 func LoginTo(address, login string) string { return login + address[strings.IndexByte(address, '@'):] }
 
-// Add takes over servers that a fault may harm.
-func (e *Environment) Add(servers ...*Server) {
-	e.All = append(e.All, servers...)
-	for _, server := range servers {
-		e.Setup.Servers = append(e.Setup.Servers, server)
-	}
-}
-
 // Again brings the servers back to where they began, between rounds.
 func (e *Environment) Again(ctx context.Context) error {
 	var err error
-	for n := range e.Setup.Clocks {
+	for n := range e.Clocks {
 		err = errors.Join(err, e.ShiftClock(n, 0))
 	}
 	if e.Ready != nil {
@@ -163,12 +233,6 @@ func (e *Environment) Again(ctx context.Context) error {
 	}
 	e.Shifted = false
 	return err
-}
-
-// ShiftClock makes the clock of server n differ from the true time by d.
-func (e *Environment) ShiftClock(n int, d time.Duration) error {
-	e.Shifted = e.Shifted || d != 0
-	return e.Setup.Clocks[n].Shift(d)
 }
 
 // Healthy returns nil when the servers serve hosts, and are as they began: in
@@ -212,7 +276,7 @@ func (e *Environment) AtEnd(do func() error) { e.end = append(e.end, do) }
 // Close ends what a fault does in the background, closes the paths, and ends the
 // servers.
 func (e *Environment) Close() error {
-	return errors.Join(e.Setup.EndBackground(), inject.Each(e.end, func(end func() error) error { return end() }), e.All.Close())
+	return errors.Join(e.EndBackground(), inject.Each(e.end, func(end func() error) error { return end() }), e.Servers.Close())
 }
 
 // StartClock makes the clock of one server and its wrapping command, for a
@@ -228,10 +292,52 @@ func (e *Environment) StartClock(ctx context.Context, w Requirements) ([]string,
 	if err != nil {
 		return nil, err
 	}
-	c, err := inject.NewClock(library, w.Dir, fmt.Sprintf("clock-%d", len(e.Setup.Clocks)))
+	c, err := inject.NewClock(library, w.Dir, fmt.Sprintf("clock-%d", len(e.Clocks)))
 	if err != nil {
 		return nil, err
 	}
-	e.Setup.Clocks = append(e.Setup.Clocks, c)
+	e.Clocks = append(e.Clocks, c)
 	return c.Wrap(), nil
+}
+
+// The account of the hosts, which may do less than the one that servers begin with.
+const (
+	HostUser      = "recorder"
+	HostPassword  = "recorder-password"
+	OtherPassword = "another-password"
+)
+
+// Account says how hosts log in, by the keys that their plugin takes: with a file
+// that has the password, which is removed with the environment, or with the
+// password itself. A plugin without users logs in as everybody.
+func (e *Environment) Account(ctx context.Context, w Requirements) error {
+	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // what cannot be run is found when it is opened
+	takes := func(key string) bool { return bytes.Contains(said, []byte("\n"+key+" ")) }
+	e.User = "default" // needs no password, where there is one
+	if takes("username") {
+		e.User, e.Config["username"], e.Config["password"] = HostUser, HostUser, HostPassword
+	}
+	if !takes("password_file") {
+		return nil
+	}
+	delete(e.Config, "password")
+	e.PasswordFile = filepath.Join(w.Dir, "password")
+	e.Config["password_file"] = e.PasswordFile
+	e.AtEnd(func() error { return os.Remove(e.PasswordFile) })
+	return e.WritePassword(HostPassword)
+}
+
+// errNoPasswordFile is of a plugin that is older than the file.
+var errNoPasswordFile = errors.New("servers: the plugin reads no file with a password")
+
+// WritePassword replaces the file, such that nobody reads half of it.
+func (e *Environment) WritePassword(password string) error {
+	if e.PasswordFile == "" {
+		return errNoPasswordFile
+	}
+	fresh := e.PasswordFile + ".new"
+	if err := os.WriteFile(fresh, []byte(password+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, e.PasswordFile)
 }

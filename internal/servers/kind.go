@@ -37,6 +37,8 @@ type Kind struct {
 	Foreign func(prefix, name string) string
 	// Operations are what an operator does to its servers, whatever the setting.
 	Operations []Operation
+	// Changes are what capabilities to change the servers are; see [Environment.Make].
+	Changes map[Capability]Change
 	// Counter connects to its servers, to count what they are asked.
 	Counter func(cfg driver.Config) (*Counter, error)
 	// Program looks for what its servers are started from.
@@ -48,9 +50,6 @@ type Kind struct {
 	// configuration when they are durable ones.
 	Launch  func(ctx context.Context, durable bool) (Nodes, error)
 	Durable driver.Config
-	// Admit lets servers vote at once that would not; config has lines for the
-	// plugin.
-	Admit func(ctx context.Context, plugin string, config ...string) error
 	// Services are those of compose.yaml, in the order of their addresses.
 	Services []string
 	// Remove removes what begins with a prefix; see [Kind.Sweep].
@@ -142,12 +141,32 @@ func (k *Kind) config(at []string) driver.Config {
 	case len(at) == 0:
 		return driver.Config{}
 	case k.Address == nil:
-		return driver.Config{"address": byComma(at)}
+		return driver.Config{"address": strings.Join(at, ",")}
 	}
 	return driver.Config{"address": k.Address(at)}
 }
 
-func byComma(at []string) string { return strings.Join(at, ",") }
+// Capability is something that a fault needs of its environment.
+type Capability string
+
+// The capabilities.
+const (
+	CapRival    Capability = "rival"     // two host processes share the store
+	CapServers  Capability = "servers"   // server processes of ours
+	CapPaths    Capability = "paths"     // proxies in front of the servers
+	CapMinority Capability = "minority"  // more than one server, a majority decides
+	CapLeader   Capability = "leader"    // one of the servers leads the others
+	CapVotes    Capability = "votes"     // the servers vote each for itself, and not for a while after a restart
+	CapKeeps    Capability = "keeps"     // data survive a crash of a server
+	CapClock    Capability = "clock"     // the servers' clocks can be moved
+	CapReplica  Capability = "replica"   // an asynchronous replica
+	CapReadOnly Capability = "read-only" // the servers can be made to refuse writes
+	CapExhaust  Capability = "exhaust"   // the servers can be made to refuse connections
+	CapSentinel Capability = "sentinel"  // a service lets a replica take over when it is told to
+	CapSlots    Capability = "slots"     // the data are spread over servers, and can be moved
+	CapEvict    Capability = "evict"     // the servers can be made to delete keys when their memory is full
+	CapFull     Capability = "full"      // and that to be
+)
 
 // Lacking gives several capabilities one reason, besides those that have another.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Operation is something that the operator of a store does on an ordinary or a
@@ -40,6 +41,9 @@ type Operation struct {
 // Step is something that is done to the servers of e, or to number n of them.
 type Step func(ctx context.Context, e *Environment, n int) error
 
+// Change is a step, and how it is taken back.
+type Change struct{ Do, Undo Step }
+
 // On is a step for the servers of one kind.
 func On[P Product](do func(ctx context.Context, servers P, n int) error) Step {
 	return func(ctx context.Context, e *Environment, n int) error { return do(ctx, e.Product.(P), n) }
@@ -55,28 +59,58 @@ func InTurn(steps ...Step) Step {
 // OnEach does a step to each of the servers.
 func OnEach(step Step) Step {
 	return func(ctx context.Context, e *Environment, _ int) error {
-		var err error
-		for n := range e.Setup.Servers {
-			err = errors.Join(err, step(ctx, e, n))
-		}
-		return err
+		return inject.AtOnce(len(e.Servers), func(n int) error { return step(ctx, e, n) })
 	}
 }
-
-// Change is a step, and how it is taken back.
-type Change struct{ Do, Undo Step }
 
 // OnEach is the change of each of the servers.
 func (c Change) OnEach() Change { return Change{OnEach(c.Do), OnEach(c.Undo)} }
 
-// Switched makes a change a capability of the servers.
-func (e *Environment) Switched(c Change) func(ctx context.Context, on bool) error {
-	return func(ctx context.Context, on bool) error {
-		if on {
-			return c.Do(ctx, e, 0)
-		}
-		return c.Undo(ctx, e, 0)
+// Make makes the change that a capability of the servers is, or takes it back.
+func (e *Environment) Make(ctx context.Context, c Capability, on bool) error {
+	if !on {
+		return e.kind.Changes[c].Undo(ctx, e, 0)
 	}
+	return e.kind.Changes[c].Do(ctx, e, 0)
+}
+
+// ShiftClock makes the clock of server n differ from the true time by d.
+func (e *Environment) ShiftClock(n int, d time.Duration) error {
+	e.Shifted = e.Shifted || d != 0
+	return e.Clocks[n].Shift(d)
+}
+
+// TakeOver lets the first server die and the replica take over, to which lead leads
+// hosts. What has died comes back as a replica, without what it knew.
+func (e *Environment) TakeOver(ctx context.Context, lead func(to ...string) error) error {
+	old := e.Servers[0]
+	if err := errors.Join(old.Stop(), e.Replica.Promote(ctx), lead(e.Replica.Addr())); err != nil {
+		return err
+	}
+	return errors.Join(old.Start(ctx, false), e.Replica.Lead(ctx, old.Addr()))
+}
+
+// FreezeMember freezes the server that comes so many places after the one that
+// leads.
+func (e *Environment) FreezeMember(ctx context.Context, after int) error {
+	leader, err := e.Product.(interface {
+		Leader(ctx context.Context) (int, error)
+	}).Leader(ctx)
+	if err != nil {
+		return err
+	}
+	return e.Servers[(leader+after)%len(e.Servers)].Freeze()
+}
+
+// SlowServers lets servers run for 10 ms and freezes them for 20 ms, over and
+// over.
+func (e *Environment) SlowServers(by any) {
+	e.WhileRunning(by, func(ctx context.Context) bool {
+		_ = e.Servers.EachRunning((*Server).Freeze) // one that has just crashed
+		proc.Sleep(ctx, 20*time.Millisecond)
+		_ = e.Servers.EachRunning((*Server).Resume)
+		return proc.Sleep(ctx, 10*time.Millisecond)
+	}, func() error { return e.Servers.EachRunning((*Server).Resume) })
 }
 
 // UntilLost is long enough for leases to end that are not renewed.

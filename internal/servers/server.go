@@ -17,6 +17,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -216,6 +217,48 @@ func (s *Server) Close() error {
 	}
 	s.closed = true
 	return errors.Join(s.down(), s.scratch.Close(), s.recipe.Ports.Close())
+}
+
+// Nodes are several servers.
+type Nodes []*Server
+
+// Addr lists the addresses by commas.
+func (n Nodes) Addr() string { return strings.Join(n.Addrs(), ",") }
+
+// Addrs are the addresses.
+func (n Nodes) Addrs() []string {
+	addrs := make([]string, len(n))
+	for i, s := range n {
+		addrs[i] = s.Addr()
+	}
+	return addrs
+}
+
+// Start starts servers at the same time: the members of a cluster serve only
+// together.
+func (n Nodes) Start(ctx context.Context, keepData bool) error {
+	return inject.AtOnce(len(n), func(i int) error { return n[i].Start(ctx, keepData) })
+}
+
+// EachRunning does the same to the servers that run: one that is down stands
+// still anyway.
+func (n Nodes) EachRunning(do func(*Server) error) error {
+	return inject.Each(n, func(s *Server) error {
+		if s.Pid() == 0 {
+			return nil
+		}
+		return do(s)
+	})
+}
+
+// Close closes all servers at the same time.
+func (n Nodes) Close() error {
+	return inject.AtOnce(len(n), func(i int) error {
+		if n[i] == nil {
+			return nil
+		}
+		return n[i].Close()
+	})
 }
 
 // Retry does something until it succeeds, for as long as a server may take to

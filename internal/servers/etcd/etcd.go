@@ -31,6 +31,7 @@ var Kind = &servers.Kind{
 		servers.CapSentinel: "its members elect a leader by themselves",
 		servers.CapSlots:    "every member has all keys",
 		servers.CapEvict:    "etcd deletes no keys by itself",
+		servers.CapFull:     "etcd deletes no keys by itself",
 		servers.CapExhaust:  "one connection carries all requests of a host, and etcd has no limit of them"},
 	Settings: []servers.Setting{
 		{Name: One, Servers: 1}, {Name: Three, Servers: members, Elects: true},
@@ -40,6 +41,7 @@ var Kind = &servers.Kind{
 
 	Prepare:    prepare,
 	Operations: servers.Named("etcd", operations),
+	Changes:    map[servers.Capability]servers.Change{servers.CapReadOnly: fullDatabase},
 	Launch:     func(ctx context.Context, _ bool) (servers.Nodes, error) { return StartCluster(ctx, 1, nil) },
 	Services:   []string{"etcd1", "etcd2", "etcd3"},
 	Scheme:     "http",
@@ -62,14 +64,9 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 		s.peers = &Peers{}
 		e.AtEnd(s.peers.Close)
 	}
-	members, err := StartCluster(ctx, size, &Options{
-		Peers: s.peers, Args: args})
-	if err != nil {
-		return err
-	}
-	e.Add(members...)
 	e.Product = s
 	e.AtEnd(s.endStray)
-	e.Setup.ReadOnly, e.Setup.Leader = s.alarm, s.leader
-	return nil
+	var err error
+	e.Servers, err = StartCluster(ctx, size, &Options{Peers: s.peers, Args: args})
+	return err
 }

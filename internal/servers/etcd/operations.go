@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -23,18 +24,38 @@ func asked(do func(context.Context, *clientv3.Client) error) servers.Step {
 	})
 }
 
-// fullDatabase has it full, or not any more.
-func fullDatabase(is bool) servers.Step {
-	return servers.On(func(ctx context.Context, s *store, _ int) error { return s.alarm(ctx, is) })
+// change is one that can be on or not.
+func change(do func(ctx context.Context, s *store, n int, on bool) error) servers.Change {
+	return servers.Change{
+		Do:   servers.On(func(ctx context.Context, s *store, n int) error { return do(ctx, s, n, true) }),
+		Undo: servers.On(func(ctx context.Context, s *store, n int) error { return do(ctx, s, n, false) }),
+	}
 }
 
-// cutOff separates a member from the others, or ends that.
-func cutOff(is bool) servers.Step {
-	return servers.On(func(_ context.Context, s *store, n int) error {
-		s.peers.CutOff(n, is)
-		return nil
+// fullDatabase raises or ends the alarm of a full database on the first member,
+// after which the cluster refuses everything that needs space.
+var fullDatabase = change(func(ctx context.Context, s *store, _ int, on bool) error {
+	return s.with(func(c *clientv3.Client) error {
+		list, err := c.MemberList(ctx)
+		if err != nil {
+			return err
+		}
+		action := pb.AlarmRequest_DEACTIVATE
+		if on {
+			action = pb.AlarmRequest_ACTIVATE
+		}
+		_, err = pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
+			Action: action, MemberID: list.Members[0].ID, Alarm: pb.AlarmType_NOSPACE,
+		})
+		return err
 	})
-}
+})
+
+// cutOff separates a member from the others.
+var cutOff = change(func(_ context.Context, s *store, n int, on bool) error {
+	s.peers.CutOff(n, on)
+	return nil
+})
 
 // deleted deletes a key, or all that begin with one.
 func deleted(key string, opts ...clientv3.OpOption) servers.Step {
@@ -57,14 +78,14 @@ var operations = []servers.Operation{
 		Name: "defragment", Does: "%s is defragmented", Server: true,
 		Do: servers.On(func(ctx context.Context, s *store, n int) error {
 			return s.with(func(c *clientv3.Client) error {
-				_, err := c.Defragment(ctx, s.Setup.Servers[n].Addr())
+				_, err := c.Defragment(ctx, s.Servers[n].Addr())
 				return err
 			}, n)
 		}),
 	},
 	{
 		Name: "no-space", Does: "the database is full, and refuses what needs space", Lasts: servers.WhileWatched, StopsGrants: true, Recovers: time.Second,
-		Do: fullDatabase(true), Undo: fullDatabase(false),
+		Do: fullDatabase.Do, Undo: fullDatabase.Undo,
 	},
 	// A change of the leader is an interruption, and so is leaving a member.
 	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three, Balanced}, Server: true, Stops: true, Recovers: time.Second, Do: servers.On(moveLeader)},
@@ -74,7 +95,7 @@ var operations = []servers.Operation{
 	},
 	{
 		Name: "cut-off", Does: "%s is cut off from the other members, and clients reach it", Settings: []string{Three, Balanced}, Server: true, Lasts: [2]time.Duration{longer, longer}, Stops: true, StopsFor: election, Recovers: election,
-		Do: cutOff(true), Undo: cutOff(false),
+		Do: cutOff.Do, Undo: cutOff.Undo,
 	},
 	{
 		Name: "stray", Does: "the address of %s leads to another cluster", Settings: []string{Three}, Server: true, Lasts: servers.UntilLost, Stops: true, StopsFor: election, Recovers: election,
@@ -124,12 +145,12 @@ func deleteHold(ctx context.Context, c *clientv3.Client) error {
 }
 
 func moveLeader(ctx context.Context, s *store, n int) error {
-	leader, err := s.leader(ctx)
+	leader, err := s.Leader(ctx)
 	if err != nil || leader == n {
 		return err
 	}
 	return s.with(func(c *clientv3.Client) error {
-		status, err := c.Status(ctx, s.Setup.Servers[n].Addr())
+		status, err := c.Status(ctx, s.Servers[n].Addr())
 		if err != nil {
 			return err
 		}
@@ -147,7 +168,7 @@ func goAstray(ctx context.Context, s *store, n int) (err error) {
 }
 
 func comeBack(_ context.Context, s *store, n int) error {
-	err := s.Lead(n, (*inject.Proxy).Retarget, s.Setup.Servers[n].Addr())
+	err := s.Lead(n, (*inject.Proxy).Retarget, s.Servers[n].Addr())
 	return errors.Join(err, s.endStray())
 }
 
@@ -161,7 +182,7 @@ func (s *store) endStray() error {
 // others are the members besides n.
 func (s *store) others(n int) []int {
 	var all []int
-	for i := range s.Setup.Servers {
+	for i := range s.Servers {
 		if i != n {
 			all = append(all, i)
 		}
@@ -206,6 +227,5 @@ func addMember(ctx context.Context, s *store, n int) error {
 		})
 	}, s.others(n)...)
 	s.removed = nil
-	server := s.Setup.Servers[n].(*servers.Server)
-	return errors.Join(err, server.Stop(), server.Join(ctx))
+	return errors.Join(err, s.Servers[n].Stop(), s.Servers[n].Join(ctx))
 }

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -34,7 +33,7 @@ type store struct {
 // with does something with a client of some members, of all if none is named.
 func (s *store) with(do func(*clientv3.Client) error, members ...int) error {
 	var at []string
-	for n, server := range s.Setup.Servers {
+	for n, server := range s.Servers {
 		if len(members) == 0 || slices.Contains(members, n) {
 			at = append(at, server.Addr())
 		}
@@ -47,10 +46,10 @@ func (s *store) with(do func(*clientv3.Client) error, members ...int) error {
 	return do(c)
 }
 
-// leader asks the members which of them leads.
-func (s *store) leader(ctx context.Context) (leads int, err error) {
+// Leader asks the members which of them leads.
+func (s *store) Leader(ctx context.Context) (leads int, err error) {
 	err = s.with(func(c *clientv3.Client) error {
-		for n, m := range s.Setup.Servers {
+		for n, m := range s.Servers {
 			status, err := c.Status(ctx, m.Addr())
 			if err != nil {
 				return err
@@ -64,28 +63,9 @@ func (s *store) leader(ctx context.Context) (leads int, err error) {
 	return leads, err
 }
 
-// alarm raises or ends the alarm of a full database on the first member, after
-// which the cluster refuses everything that needs space.
-func (s *store) alarm(ctx context.Context, on bool) error {
-	return s.with(func(c *clientv3.Client) error {
-		list, err := c.MemberList(ctx)
-		if err != nil {
-			return err
-		}
-		action := pb.AlarmRequest_DEACTIVATE
-		if on {
-			action = pb.AlarmRequest_ACTIVATE
-		}
-		_, err = pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
-			Action: action, MemberID: list.Members[0].ID, Alarm: pb.AlarmType_NOSPACE,
-		})
-		return err
-	})
-}
-
 func (s *store) Check(ctx context.Context) error {
 	var leaders []uint64
-	for n, m := range s.Setup.Servers {
+	for n, m := range s.Servers {
 		err := s.with(func(c *clientv3.Client) error {
 			status, err := c.Status(ctx, m.Addr())
 			if err != nil {
@@ -107,7 +87,7 @@ func (s *store) Check(ctx context.Context) error {
 	}
 	return s.with(func(c *clientv3.Client) error {
 		list, err := c.MemberList(ctx)
-		if err == nil && len(list.Members) != len(s.Setup.Servers) {
+		if err == nil && len(list.Members) != len(s.Servers) {
 			err = fmt.Errorf("it has %d members", len(list.Members))
 		}
 		return err
@@ -135,10 +115,10 @@ func (s *store) Left(ctx context.Context, prefix string) (left []string, err err
 	return left, err
 }
 
-// connections are those of clients to all members, ours being closed.
+// Connected counts those of clients to all members, ours being closed.
 func (s *store) Connected(context.Context) (int, error) {
 	count := 0
-	for _, m := range s.Setup.Servers {
+	for _, m := range s.Servers {
 		n, err := establishedAt(m.Addr())
 		if err != nil {
 			return 0, err

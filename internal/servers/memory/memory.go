@@ -14,7 +14,7 @@ var Kind = &servers.Kind{
 	Lacks: servers.Lacking(nil, "its store lives in one host process, which no other shares",
 		servers.CapRival, servers.CapServers, servers.CapPaths, servers.CapMinority, servers.CapLeader, servers.CapKeeps,
 		servers.CapClock, servers.CapReplica, servers.CapReadOnly, servers.CapExhaust, servers.CapSentinel, servers.CapSlots,
-		servers.CapEvict, servers.CapVotes),
+		servers.CapEvict, servers.CapFull, servers.CapVotes),
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}},
 	Prepare:  func(context.Context, *servers.Environment, servers.Requirements) error { return nil },
 }

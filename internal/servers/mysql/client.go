@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/fence"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
@@ -24,12 +26,7 @@ func Dial(cfg driver.Config) (*sql.DB, error) {
 	if err != nil {
 		return nil, errors.New("mysql: the address is none that go-sql-driver/mysql reads")
 	}
-	if cfg["username"] != "" {
-		c.User = cfg["username"]
-	}
-	if cfg["password"] != "" {
-		c.Passwd = cfg["password"]
-	}
+	c.User, c.Passwd = cmp.Or(cfg["username"], c.User), cmp.Or(cfg["password"], c.Passwd)
 	if cfg.Bool("tls_enabled") && c.TLSConfig == "" {
 		c.TLSConfig = "true"
 	}
@@ -45,6 +42,7 @@ func Dial(cfg driver.Config) (*sql.DB, error) {
 	return db, nil
 }
 
+// count counts what the server was asked.
 func count(cfg driver.Config) (*servers.Counter, error) {
 	db, err := Dial(cfg)
 	if err != nil {
@@ -63,6 +61,7 @@ func count(cfg driver.Config) (*servers.Counter, error) {
 // thingConns is how many connections a process may use to write to things.
 const thingConns = 4
 
+// openThingRows keeps a thing in a row, with its token.
 func openThingRows(addr string) (*servers.Guarded, error) {
 	db, err := Dial(driver.Config{"address": At(addr)})
 	if err != nil {
@@ -75,31 +74,28 @@ func openThingRows(addr string) (*servers.Guarded, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &servers.Guarded{Write: thingRows{db}.write, WriteBare: thingRows{db}.writeBare, Close: db.Close}, nil
-}
-
-// thingRows keeps a thing in a row, with its token.
-type thingRows struct{ *sql.DB }
-
-func (db thingRows) insert(ctx context.Context, thing string) error {
-	_, err := db.ExecContext(ctx, "INSERT IGNORE INTO things (name) VALUES (?)", thing)
-	return err
-}
-
-func (db thingRows) write(ctx context.Context, thing string, token uint64) error {
-	if err := db.insert(ctx, thing); err != nil {
+	const change = "UPDATE things SET body = ?, writes = writes + 1"
+	insert := func(ctx context.Context, thing string) error {
+		_, err := db.ExecContext(ctx, "INSERT IGNORE INTO things (name) VALUES (?)", thing)
 		return err
 	}
-	query := "UPDATE things SET body = ?, writes = writes + 1, " + fence.Set("lock_token") + " WHERE name = ? AND " + fence.Where("lock_token")
-	return fence.Exec(ctx, db, thing, token, query, token, token, thing, token)
-}
-
-func (db thingRows) writeBare(ctx context.Context, thing string, token uint64) error {
-	if err := db.insert(ctx, thing); err != nil {
-		return err
-	}
-	_, err := db.ExecContext(ctx, "UPDATE things SET body = ?, writes = writes + 1 WHERE name = ?", token, thing)
-	return err
+	return &servers.Guarded{
+		Close: db.Close,
+		Write: func(ctx context.Context, thing string, token uint64) error {
+			if err := insert(ctx, thing); err != nil {
+				return err
+			}
+			query := change + ", " + fence.Set("lock_token") + " WHERE name = ? AND " + fence.Where("lock_token")
+			return fence.Exec(ctx, db, thing, token, query, token, token, thing, token)
+		},
+		WriteBare: func(ctx context.Context, thing string, token uint64) error {
+			if err := insert(ctx, thing); err != nil {
+				return err
+			}
+			_, err := db.ExecContext(ctx, change+" WHERE name = ?", token, thing)
+			return err
+		},
+	}, nil
 }
 
 func remove(ctx context.Context, cfg driver.Config, prefix string) error {
@@ -108,23 +104,8 @@ func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 		return err
 	}
 	defer db.Close()
-	rows, err := db.QueryContext(ctx, "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND LEFT(table_name, ?) = ?", len(prefix), prefix)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	var tables []string
-	for rows.Next() {
-		var table string
-		if err := rows.Scan(&table); err != nil {
-			return err
-		}
-		tables = append(tables, table)
-	}
-	errs := []error{rows.Err()}
-	for _, table := range tables {
-		_, err := db.ExecContext(ctx, "DROP TABLE IF EXISTS `"+table+"`")
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	tables, err := texts(ctx, db, "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND LEFT(table_name, ?) = ?", len(prefix), prefix)
+	return errors.Join(err, inject.Each(tables, func(table string) error {
+		return execAll(ctx, db, "DROP TABLE IF EXISTS `"+table+"`")
+	}))
 }

@@ -21,7 +21,8 @@ var Kind = &servers.Kind{
 		servers.CapReplica:  "lockbench sets up no replica of a SQL server",
 		servers.CapSentinel: "lockbench sets up no replica of a SQL server",
 		servers.CapSlots:    "one server has all rows",
-		servers.CapEvict:    "a SQL server deletes no rows by itself"},
+		servers.CapEvict:    "a SQL server deletes no rows by itself",
+		servers.CapFull:     "a SQL server is full when its disk is"},
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}, {Name: servers.WithReplica, Servers: 1, Copied: true}},
 	Guard: &servers.Guard{
 		Kind: "sql", Open: openThingRows,
@@ -32,6 +33,7 @@ var Kind = &servers.Kind{
 
 	Prepare:    prepare,
 	Operations: servers.Named("mysql", append(operations, failovers...)),
+	Changes:    map[servers.Capability]servers.Change{servers.CapReadOnly: readOnly, servers.CapExhaust: oneConnection},
 	Launch: func(ctx context.Context, _ bool) (servers.Nodes, error) {
 		s, err := Start(ctx, nil)
 		return servers.Nodes{s}, err
@@ -52,7 +54,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	if err != nil {
 		return err
 	}
-	e.Add(server)
+	e.Servers = servers.Nodes{server}
 	if e.Login = servers.HostUser; e.PasswordFile == "" {
 		e.Login += ":" + servers.HostPassword
 	}
@@ -62,11 +64,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	}
 	e.Product = s
 	if w.Setting == servers.WithReplica {
-		if err := s.startReplica(ctx, w); err != nil {
-			return err
-		}
+		return s.startReplica(ctx, w)
 	}
-	e.Setup.ReadOnly, e.Setup.Exhaust = e.Switched(readOnly), e.Switched(oneConnection)
 	return nil
 }
 
@@ -81,7 +80,7 @@ func start(ctx context.Context, e *servers.Environment, w servers.Requirements) 
 		if os.Getenv("LOCKBENCH_MYSQLD") != "" { // MySQL has other words for it
 			return nil, &servers.NotInstalledError{Program: "mariadbd", Debian: "mariadb-server", Homebrew: "mariadb"}
 		}
-		o.Args = []string{"--log-bin", fmt.Sprintf("--server-id=%d", 1+len(e.All))}
+		o.Args = []string{"--log-bin", fmt.Sprintf("--server-id=%d", 1+len(e.Servers))}
 	}
 	return Start(ctx, o)
 }

@@ -42,7 +42,7 @@ func sqlFailover(name, does string, by inject.Leading, makes ...claim.Condition)
 
 // clockAhead moves the clock of the replica.
 func clockAhead(_ context.Context, e *servers.Environment, _ int) error {
-	if len(e.Setup.Clocks) < 2 {
+	if len(e.Clocks) < 2 {
 		return errors.New("the servers were started without clocks that can be moved")
 	}
 	return e.ShiftClock(1, ahead)
@@ -54,12 +54,13 @@ func (s *store) startReplica(ctx context.Context, w servers.Requirements) error 
 	if err != nil {
 		return err
 	}
-	s.All = append(s.All, server)
+	s.AtEnd(server.Close)
+	s.Replica = &servers.Replica{Server: server}
 	if s.second, err = Dial(driver.Config{"address": Address(server)}); err != nil {
 		return err
 	}
 	s.AtEnd(s.second.Close)
-	for _, db := range []*sql.DB{s.admin, s.second} { // what each has begun with
+	for _, db := range s.both() { // what each has begun with
 		if err := execAll(ctx, db, "RESET MASTER"); err != nil {
 			return err
 		}
@@ -67,12 +68,14 @@ func (s *store) startReplica(ctx context.Context, w servers.Requirements) error 
 	return s.follow(ctx, 1, "slave_pos")
 }
 
-// both are the servers' databases.
+// both are the databases of the servers, and addrs their addresses.
 func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.admin, s.second} }
+
+func (s *store) addrs() [2]string { return [2]string{s.Servers[0].Addr(), s.Replica.Addr()} }
 
 // follow makes server n the replica of the other one.
 func (s *store) follow(ctx context.Context, n int, from string) error {
-	host, port, err := net.SplitHostPort(s.All[1-n].Addr())
+	host, port, err := net.SplitHostPort(s.addrs()[1-n])
 	if err != nil {
 		return err
 	}
@@ -98,7 +101,7 @@ func (s *store) failOver(ctx context.Context, n int, by inject.Leading) error {
 		return fmt.Errorf("the replica has not received %s: %d, %w", at, behind, err)
 	}
 	err := execAll(ctx, to, "STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = OFF")
-	return errors.Join(err, s.Lead(0, by, s.All[1-n].Addr()), s.follow(ctx, n, "current_pos"))
+	return errors.Join(err, s.Lead(0, by, s.addrs()[1-n]), s.follow(ctx, n, "current_pos"))
 }
 
 // follows returns nil when the replica does.

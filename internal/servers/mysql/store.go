@@ -26,7 +26,7 @@ type store struct {
 }
 
 func newStore(ctx context.Context, e *servers.Environment) (*store, error) {
-	admin, err := Dial(driver.Config{"address": Address(e.All[0])})
+	admin, err := Dial(driver.Config{"address": Address(e.Servers[0])})
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +95,13 @@ func numbered(err error, number uint16) bool {
 	return errors.As(err, &said) && said.Number == number
 }
 
-// texts is the first column of what a query finds.
 func (s *store) texts(ctx context.Context, query string) ([]string, error) {
-	rows, err := s.admin.QueryContext(ctx, query)
+	return texts(ctx, s.admin, query)
+}
+
+// texts is the first column of what a query finds.
+func texts(ctx context.Context, db *sql.DB, query string, args ...any) ([]string, error) {
+	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", query, err)
 	}
@@ -139,7 +143,7 @@ func letGo(ctx context.Context, s *store, _ int) error {
 	if err == nil {
 		_, err = c.ExecContext(ctx, "UNLOCK TABLES")
 	}
-	if err != nil && s.Setup.Servers[0].Pid() == 0 {
+	if err != nil && s.Servers[0].Pid() == 0 {
 		err = nil // a crash has ended it
 	}
 	return errors.Join(err, c.Close())

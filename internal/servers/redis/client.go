@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -29,12 +30,7 @@ func Dial(cfg driver.Config) (goredis.UniversalClient, error) {
 		if err != nil {
 			return nil, fmt.Errorf("redis: the address is no Redis URL that go-redis reads")
 		}
-		if cfg["username"] != "" {
-			o.Username = cfg["username"]
-		}
-		if cfg["password"] != "" {
-			o.Password = cfg["password"]
-		}
+		o.Username, o.Password = cmp.Or(cfg["username"], o.Username), cmp.Or(cfg["password"], o.Password)
 		return goredis.NewClient(o), nil
 	}
 	o := &goredis.UniversalOptions{
@@ -45,6 +41,19 @@ func Dial(cfg driver.Config) (goredis.UniversalClient, error) {
 		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	return goredis.NewUniversalClient(o), nil
+}
+
+// client is one of the server at addr, as the user that needs no password.
+func client(addr string) *goredis.Client { return goredis.NewClient(&goredis.Options{Addr: addr}) }
+
+// Do sends one command to the Redis server at addr.
+func Do(ctx context.Context, addr string, args ...any) error {
+	c := client(addr)
+	defer c.Close()
+	if err := c.Do(ctx, args...).Err(); err != nil {
+		return fmt.Errorf("redis: %v on %s: %w", args, addr, err)
+	}
+	return nil
 }
 
 // Clients are clients of servers that do not know each other.
@@ -77,6 +86,7 @@ func ping(cfg driver.Config) (call func(context.Context) error, end func() error
 	return func(ctx context.Context) error { return c.Ping(ctx).Err() }, c.Close, nil
 }
 
+// Count counts what each of the servers was asked.
 func Count(cfg driver.Config) (*servers.Counter, error) {
 	nodes, err := DialNodes(cfg)
 	if err != nil {
@@ -117,43 +127,35 @@ func fromClients(commands map[string]string) (calls, microseconds float64) {
 	return calls, microseconds
 }
 
-// housekeeping are the side keys of which a prefix has one each, however many
-// locks it has seen: its control string and the owners that were withdrawn, who
-// are forgotten within two minutes.
-var housekeeping = []string{"~s:{}", "~b:{}"}
+// A prefix has these side keys once, however many locks it has seen: its control
+// string, and the owners that were withdrawn, who are forgotten within two minutes.
+const controlKey, withdrawnKey = "~s:{}", "~b:{}"
 
 // controlSize bounds the control string. A longer one would have something for
 // each lock.
 const controlSize = 128
 
-// LeftKeys lists the keys of a prefix but for its housekeeping.
+// LeftKeys lists the keys of a prefix but for its side keys.
 func LeftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
-	c := goredis.NewClient(&goredis.Options{Addr: addr})
+	c := client(addr)
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	var left []string
-	it := c.Scan(ctx, 0, "", 1000).Iterator()
-	for it.Next(ctx) {
-		key, ours := strings.CutPrefix(it.Val(), prefix)
-		if ours && !slices.Contains(housekeeping, key) {
-			left = append(left, it.Val())
-		}
-	}
-	size, err := c.StrLen(ctx, prefix+housekeeping[0]).Result()
-	if err = errors.Join(it.Err(), err); err != nil {
+	keys, err := scan(ctx, c, glob.Replace(prefix)+"*")
+	if err != nil {
 		return nil, err
 	}
-	if size > controlSize {
-		left = append(left, prefix+housekeeping[0])
-	}
+	size, err := c.StrLen(ctx, prefix+controlKey).Result()
+	left := slices.DeleteFunc(keys, func(key string) bool {
+		return key == prefix+withdrawnKey || key == prefix+controlKey && size <= controlSize
+	})
 	slices.Sort(left)
-	return slices.Compact(left), nil
+	return slices.Compact(left), err
 }
 
 // openThings keeps a thing in one key and its token in another.
 func openThings(addr string) (*servers.Guarded, error) {
-	c := goredis.NewClient(&goredis.Options{Addr: addr})
+	c := client(addr)
 	return &servers.Guarded{
 		Write: func(ctx context.Context, thing string, token uint64) error {
 			wrote, err := c.Eval(ctx, fence.RedisSet, []string{thing, thing + ":token"}, token, token).Int()
@@ -180,30 +182,30 @@ func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	return removeFrom(ctx, c, prefix)
 }
 
+// RemoveFromEach does so on servers that do not know each other.
 func RemoveFromEach(ctx context.Context, cfg driver.Config, prefix string) error {
 	nodes, err := DialNodes(cfg)
 	if err != nil {
 		return err
 	}
-	defer nodes.Close()
-	var errs []error
-	for _, c := range nodes {
-		errs = append(errs, removeFrom(ctx, c, prefix))
-	}
-	return errors.Join(errs...)
+	return errors.Join(inject.Each(nodes, func(c goredis.UniversalClient) error { return removeFrom(ctx, c, prefix) }), nodes.Close())
 }
 
 // glob makes SCAN read a prefix literally.
 var glob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 func removeFrom(ctx context.Context, c goredis.Cmdable, prefix string) error {
-	keys := c.Scan(ctx, 0, glob.Replace(prefix)+"*", 1000).Iterator()
-	for keys.Next(ctx) {
-		if err := c.Unlink(ctx, keys.Val()).Err(); err != nil {
-			return err
-		}
+	keys, err := scan(ctx, c, glob.Replace(prefix)+"*")
+	return errors.Join(err, inject.Each(keys, func(key string) error { return c.Unlink(ctx, key).Err() }))
+}
+
+// scan lists the keys of a server that a pattern matches.
+func scan(ctx context.Context, c goredis.Cmdable, pattern string) (keys []string, err error) {
+	found := c.Scan(ctx, 0, pattern, 1000).Iterator()
+	for found.Next(ctx) {
+		keys = append(keys, found.Val())
 	}
-	return keys.Err()
+	return keys, found.Err()
 }
 
 // Foreign names the key of a lock. One whose name is written otherwise in its

@@ -46,7 +46,7 @@ func put(t *testing.T, c goredis.UniversalClient) (count func() int64) {
 	}
 }
 
-func at(t *testing.T, s servers.Breakable) *goredis.Client {
+func at(t *testing.T, s *servers.Server) *goredis.Client {
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -56,16 +56,16 @@ func at(t *testing.T, s servers.Breakable) *goredis.Client {
 // in the end the two nodes have changed places.
 func TestSlotsMove(t *testing.T) {
 	e := open(t, servers.CapSlots)
-	first, second := at(t, e.Setup.Servers[0]), at(t, e.Setup.Servers[1])
+	first, second := at(t, e.Servers[0]), at(t, e.Servers[1])
 	c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{first.Options().Addr, second.Options().Addr}})
 	defer c.Close()
 	count := put(t, c)
 	sizes := [2]int64{first.DBSize(t.Context()).Val(), second.DBSize(t.Context()).Val()}
-	must(t, e.Setup.MoveSlots(t.Context(), true))
+	must(t, e.Make(t.Context(), servers.CapSlots, true))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys while they are moved", n)
 	}
-	must(t, e.Setup.MoveSlots(t.Context(), false))
+	must(t, e.Make(t.Context(), servers.CapSlots, false))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys after the move", n)
 	}
@@ -78,19 +78,19 @@ func TestSlotsMove(t *testing.T) {
 // when it is no longer allowed.
 func TestMemoryEvicts(t *testing.T) {
 	e := open(t, servers.CapEvict)
-	c := at(t, e.Setup.Servers[0])
+	c := at(t, e.Servers[0])
 	count := put(t, c)
-	must(t, e.Setup.Evict(t.Context(), true))
+	must(t, e.Make(t.Context(), servers.CapEvict, true))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys before the memory is full", n)
 	}
-	must(t, e.Setup.Fill(t.Context()))
+	must(t, e.Make(t.Context(), servers.CapFull, true))
 	if n := count(); n > 5 {
 		t.Errorf("%d of 100 keys were not deleted", n)
 	}
-	must(t, e.Setup.Evict(t.Context(), false))
+	must(t, e.Make(t.Context(), servers.CapEvict, false))
 	count = put(t, c)
-	must(t, e.Setup.Fill(t.Context()))
+	must(t, e.Make(t.Context(), servers.CapFull, true))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys after the end", n)
 	}
@@ -107,7 +107,7 @@ func TestSentinelFailsOver(t *testing.T) {
 		return addr[1]
 	}
 	before := master()
-	must(t, e.Setup.FailOver(t.Context()))
+	must(t, e.Make(t.Context(), servers.CapSentinel, true))
 	if after := master(); after == before {
 		t.Errorf("%s is still the master", after)
 	}

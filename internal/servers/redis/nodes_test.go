@@ -30,7 +30,7 @@ func TestRedisNodes(t *testing.T) {
 		if err := os.WriteFile(binary, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		err := nodes.Init(t.Context(), binary, "prefix=x")
+		err := servers.Init(t.Context(), binary, "prefix=x", "address="+nodes.Addr())
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("init with a plugin that does %q: %v", script, err)
 		}

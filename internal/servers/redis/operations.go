@@ -3,8 +3,10 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -107,7 +109,7 @@ var onGroups = []servers.Operation{
 		Name: "failover", Does: "the replica takes over, in order, and hosts are led to it; later they are led back", Settings: []string{servers.WithReplica},
 		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
 		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
-			return failOver(ctx, e, e.All[0].Addr(), e.All[1].Addr(), (*inject.Proxy).Retarget)
+			return failOver(ctx, e, e.Servers[0].Addr(), e.Replica.Addr(), (*inject.Proxy).Retarget)
 		},
 		Undo: failBack((*inject.Proxy).Retarget),
 	},
@@ -116,7 +118,7 @@ var onGroups = []servers.Operation{
 		Name: "repoint", Does: "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay at the old master", Settings: []string{servers.WithReplica},
 		Lasts: servers.UntilLost, Stops: true, StopsFor: time.Second, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
 		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
-			return failOver(ctx, e, e.All[0].Addr(), e.All[1].Addr(), (*inject.Proxy).Lead)
+			return failOver(ctx, e, e.Servers[0].Addr(), e.Replica.Addr(), (*inject.Proxy).Lead)
 		},
 		Undo: failBack((*inject.Proxy).Lead),
 	},
@@ -126,7 +128,7 @@ var onGroups = []servers.Operation{
 		Name: "two-masters", Does: "the replica is promoted beside the server, and new connections of hosts lead to both in turn", Settings: []string{servers.WithReplica},
 		Lasts: servers.UntilLost, Makes: []claim.Condition{claim.TwoStores},
 		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
-			return errors.Join(e.Setup.Replica.Promote(ctx), e.Lead(0, (*inject.Proxy).Lead, e.All[0].Addr(), e.All[1].Addr()))
+			return errors.Join(e.Replica.Promote(ctx), e.Lead(0, (*inject.Proxy).Lead, e.Servers[0].Addr(), e.Replica.Addr()))
 		},
 		Undo: func(ctx context.Context, e *servers.Environment, _ int) error { return rejoin(ctx, e) },
 	},
@@ -185,19 +187,19 @@ func rotate(from, to string) servers.Step {
 // promoteAgain ends a demotion, and waits for the replica, if there is one.
 func promoteAgain(ctx context.Context, s *store, n int) error {
 	err := s.do(ctx, n, "REPLICAOF", "NO", "ONE")
-	if s.Setup.Replica != nil {
-		err = errors.Join(err, awaitLink(ctx, s.Setup.Replica.Addr()))
+	if s.Replica != nil {
+		err = errors.Join(err, awaitLink(ctx, s.Replica.Addr()))
 	}
 	return err
 }
 
 // promoteLate is a failover after a crash.
 func promoteLate(ctx context.Context, e *servers.Environment, _ int) error {
-	if err := e.Setup.Link.BlackHole(); err != nil {
+	if err := e.Link.BlackHole(); err != nil {
 		return err
 	}
 	time.Sleep(missed)
-	return e.Setup.TakeOver(ctx, func(to ...string) error { return e.Lead(0, (*inject.Proxy).Retarget, to...) })
+	return e.TakeOver(ctx, func(to ...string) error { return e.Lead(0, (*inject.Proxy).Retarget, to...) })
 }
 
 // missed is how much of the last writes a replica has missed that is promoted.
@@ -205,21 +207,84 @@ const missed = 300 * time.Millisecond
 
 // deleteLock deletes one of the keys that have locks.
 func deleteLock(ctx context.Context, s *store, n int) error {
-	keys, err := s.lockKeys(ctx, n)
+	keys, err := scan(ctx, s.admins[n], "*")
+	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, "~") })
 	if err != nil || len(keys) == 0 {
 		return err
 	}
 	return s.do(ctx, n, "DEL", keys[rand.IntN(len(keys))])
 }
 
-// lockKeys are the keys of server n that have locks.
-func (s *store) lockKeys(ctx context.Context, n int) ([]string, error) {
-	var keys []string
-	all := s.admins[n].ScanType(ctx, 0, "*", 1000, "string").Iterator()
-	for all.Next(ctx) {
-		if !strings.HasPrefix(all.Val(), "~") {
-			keys = append(keys, all.Val())
+// What is written to servers whose memory is full: so much that it takes the
+// place of everything else, of which there is little.
+const (
+	spareMemory = 4 << 20
+	fillerSize  = 64 << 10
+	fillers     = 1000
+)
+
+// evicting lets servers delete keys when their memory is full, which it soon is.
+var evicting = servers.Change{
+	Do: servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
+		info, err := s.admins[n].InfoMap(ctx, "memory").Result()
+		if err != nil {
+			return err
+		}
+		used, err := strconv.Atoi(info["Memory"]["used_memory"])
+		return errors.Join(err, s.do(ctx, n, "CONFIG", "SET", "maxmemory", used+spareMemory),
+			s.do(ctx, n, "CONFIG", "SET", "maxmemory-policy", "allkeys-random"))
+	})),
+	Undo: servers.OnEach(servers.InTurn(began("maxmemory-policy"), began("maxmemory"), command(append([]any{"UNLINK"}, fillerKeys...)...))),
+}
+
+// fill writes so much that they do.
+var fill = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
+	value := strings.Repeat(" ", fillerSize)
+	return inject.Each(fillerKeys, func(key any) error { return s.do(ctx, n, "SET", key, value) })
+}))
+
+var fillerKeys = func() (keys []any) {
+	for i := range fillers {
+		keys = append(keys, fmt.Sprint("filler:", i))
+	}
+	return keys
+}()
+
+// savedKey is a key as it was once.
+type savedKey struct {
+	name, data string
+	expires    int64 // in ms since 1970, or below 0
+}
+
+// saveKeys remembers all keys of a server, one after the other.
+func saveKeys(ctx context.Context, s *store, n int) error {
+	s.saved = nil
+	keys, err := scan(ctx, s.admins[n], "*")
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		expires, err := s.admins[n].Do(ctx, "PEXPIRETIME", key).Int64()
+		if err != nil {
+			return err
+		}
+		// A key that has gone meanwhile is not saved, also when it is there again:
+		// it would be restored without an end.
+		const gone = -2
+		if data, err := s.admins[n].Dump(ctx, key).Result(); err == nil && expires != gone {
+			s.saved = append(s.saved, savedKey{key, data, expires})
 		}
 	}
-	return keys, all.Err()
+	return nil
+}
+
+// restoreKeys replaces all keys by those that were saved. What has expired since
+// the server does not take.
+func restoreKeys(ctx context.Context, s *store, n int) error {
+	errs := []error{s.do(ctx, n, "FLUSHALL")}
+	for _, key := range s.saved {
+		errs = append(errs, s.do(ctx, n, "RESTORE", key.name, max(0, key.expires), key.data, "ABSTTL", "REPLACE"))
+	}
+	s.saved = nil
+	return errors.Join(errs...)
 }

@@ -26,6 +26,7 @@ var Kind = &servers.Kind{
 
 	Prepare:    prepare,
 	Operations: servers.Named("redis", append(Operations(func(*servers.Operation) {}), onGroups...)),
+	Changes:    Changes,
 	Launch: func(ctx context.Context, durable bool) (servers.Nodes, error) {
 		if durable {
 			return StartNodes(ctx, 1, &Options{AppendFsync: FsyncAlways})
@@ -71,9 +72,17 @@ func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 		return err
 	}
 	e.Product = s
-	e.Setup.ReadOnly, e.Setup.Exhaust = e.Switched(missReplica.OnEach()), e.Switched(oneClient.OnEach())
-	e.Setup.Evict, e.Setup.Fill = s.evict, s.fill
 	return nil
+}
+
+// Changes are what can be done to all servers that speak Redis's protocol.
+var Changes = map[servers.Capability]servers.Change{
+	servers.CapReadOnly: missReplica.OnEach(),
+	servers.CapExhaust:  oneClient.OnEach(),
+	servers.CapSlots:    moveSlots,
+	servers.CapEvict:    evicting,
+	servers.CapFull:     {Do: fill},
+	servers.CapSentinel: {Do: sentinelFailOver},
 }
 
 // hostLines are what every server is configured with: a replica is served at
@@ -92,7 +101,7 @@ func StartServer(ctx context.Context, e *servers.Environment, w servers.Requirem
 	}
 	server, err := Start(ctx, o)
 	if err == nil {
-		e.Add(server)
+		e.Servers = append(e.Servers, server)
 	}
 	return err
 }

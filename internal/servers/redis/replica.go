@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -16,7 +17,7 @@ import (
 // startReplica starts a replica of the first server behind a link that can be
 // cut, and waits until it follows.
 func startReplica(ctx context.Context, e *servers.Environment, _ servers.Requirements) error {
-	link, err := inject.NewProxy(e.All[0].Addr())
+	link, err := inject.NewProxy(e.Servers[0].Addr())
 	if err != nil {
 		return err
 	}
@@ -25,20 +26,16 @@ func startReplica(ctx context.Context, e *servers.Environment, _ servers.Require
 	if err != nil {
 		return err
 	}
-	e.All = append(e.All, server)
-	e.Setup.Replica, e.Setup.Link = replica{server}, link
+	e.AtEnd(server.Close)
+	addr := server.Addr()
+	e.Link, e.Replica = link, &servers.Replica{
+		Server:  server,
+		Promote: func(ctx context.Context) error { return Do(ctx, addr, "REPLICAOF", "NO", "ONE") },
+		Lead:    func(ctx context.Context, other string) error { return follow(ctx, other, addr) },
+	}
 	e.Ready = func(ctx context.Context) error { return rejoin(ctx, e) }
-	return followClosely(ctx, server.Addr(), link.Addr())
+	return followClosely(ctx, addr, link.Addr())
 }
-
-// replica is a Redis server that follows another one.
-type replica struct{ *servers.Server }
-
-func (r replica) Promote(ctx context.Context) error {
-	return Do(ctx, r.Addr(), "REPLICAOF", "NO", "ONE")
-}
-
-func (r replica) Lead(ctx context.Context, addr string) error { return follow(ctx, addr, r.Addr()) }
 
 // follow makes the server at addr a replica of the one at master.
 func follow(ctx context.Context, addr, master string) error {
@@ -60,7 +57,7 @@ func followClosely(ctx context.Context, addr, master string) error {
 	if err := follow(ctx, addr, master); err != nil {
 		return err
 	}
-	c := goredis.NewClient(&goredis.Options{Addr: master})
+	c := client(master)
 	defer c.Close()
 	return servers.Poll(ctx, "the replica "+addr+" receives what "+master+" writes", func() error {
 		conn := c.Conn()
@@ -78,7 +75,7 @@ func followClosely(ctx context.Context, addr, master string) error {
 
 // awaitLink returns when the replica at addr has a copy of its master.
 func awaitLink(ctx context.Context, addr string) error {
-	c := goredis.NewClient(&goredis.Options{Addr: addr})
+	c := client(addr)
 	defer c.Close()
 	return servers.Poll(ctx, "the replica "+addr+" follows", func() error { return replicates(ctx, c, "master_link_status", "up") })
 }
@@ -95,10 +92,10 @@ func replicates(ctx context.Context, c *goredis.Client, name, value string) erro
 // rejoin brings the roles of a failover back for the next round: what was
 // promoted follows the first server through the link.
 func rejoin(ctx context.Context, e *servers.Environment) error {
-	first := e.All[0].Addr()
+	first := e.Servers[0].Addr()
 	return errors.Join(
-		Do(ctx, first, "REPLICAOF", "NO", "ONE"), e.Setup.Link.Heal(), e.Lead(0, (*inject.Proxy).Retarget, first),
-		followClosely(ctx, e.Setup.Replica.Addr(), e.Setup.Link.Addr()))
+		Do(ctx, first, "REPLICAOF", "NO", "ONE"), e.Link.Heal(), e.Lead(0, (*inject.Proxy).Retarget, first),
+		followClosely(ctx, e.Replica.Addr(), e.Link.Addr()))
 }
 
 // failOver lets the replica at to become the master of the one at from, in
@@ -114,7 +111,7 @@ func failOver(ctx context.Context, e *servers.Environment, from, to string, by i
 	if err != nil {
 		return err
 	}
-	c := goredis.NewClient(&goredis.Options{Addr: to})
+	c := client(to)
 	defer c.Close()
 	err = servers.Poll(ctx, to+" leads", func() error { return replicates(ctx, c, "role", "master") })
 	return errors.Join(err, e.Lead(0, by, to), awaitLink(ctx, from))
@@ -123,10 +120,96 @@ func failOver(ctx context.Context, e *servers.Environment, from, to string, by i
 // failBack is the opposite of a failover to the replica.
 func failBack(by inject.Leading) servers.Step {
 	return func(ctx context.Context, e *servers.Environment, _ int) error {
-		first, second := e.All[0].Addr(), e.Setup.Replica.Addr()
+		first, second := e.Servers[0].Addr(), e.Replica.Addr()
 		if err := failOver(ctx, e, second, first, by); err != nil {
 			return err
 		}
-		return errors.Join(e.Setup.Link.Heal(), followClosely(ctx, second, e.Setup.Link.Addr()))
+		return errors.Join(e.Link.Heal(), followClosely(ctx, second, e.Link.Addr()))
 	}
+}
+
+// sentinelMaster is the name under which Sentinel is asked.
+const sentinelMaster = "main"
+
+// sentinelReplicas is one more than the faults want grants to wait for.
+const sentinelReplicas = 2
+
+// startSentinel starts servers of which Sentinel says to each client which one
+// is the master, and lets another one be it when it is told to.
+func startSentinel(ctx context.Context, e *servers.Environment) error {
+	// A replica is served at once, and not 5 s after it has asked.
+	o := &Options{Lines: []string{"repl-diskless-sync-delay 0"}}
+	master := ""
+	for range sentinelReplicas + 1 {
+		s, err := Start(ctx, o)
+		if err != nil {
+			return err
+		}
+		e.AtEnd(s.Close)
+		if master == "" {
+			master = strings.ReplaceAll(s.Addr(), ":", " ")
+			o.Lines = append(o.Lines, "replicaof "+master)
+		}
+	}
+	s, err := Start(ctx, &Options{Args: []string{"--sentinel"}, Lines: []string{
+		"sentinel monitor " + sentinelMaster + " " + master + " 1",
+		"sentinel down-after-milliseconds " + sentinelMaster + " 1000",
+		"sentinel failover-timeout " + sentinelMaster + " 6000"}})
+	if err != nil {
+		return err
+	}
+	e.AtEnd(s.Close)
+	e.Config["address"], e.Config["sentinel_master"] = s.Addr(), sentinelMaster
+	// It makes an old master a replica after 10 s.
+	e.Ready = func(ctx context.Context) error { return awaitMaster(ctx, e, "", sentinelReplicas) }
+	return e.Ready(ctx)
+}
+
+// sentinelFailOver lets Sentinel promote a replica, in order, and returns when it
+// names another master, which the other replicas follow: none is left to confirm
+// what the old one does.
+func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error {
+	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
+	defer s.Close()
+	before, err := master(ctx, s)
+	if err != nil {
+		return err
+	}
+	// It looks at replicas every 10 s, and knows no good one before.
+	if err := servers.Retry(ctx, "Sentinel begins", func() error { return s.Failover(ctx, sentinelMaster).Err() }); err != nil {
+		return err
+	}
+	return awaitMaster(ctx, e, before, sentinelReplicas-1)
+}
+
+// awaitMaster returns when Sentinel names a master, another than the one before,
+// which so many replicas follow that it knows.
+func awaitMaster(ctx context.Context, e *servers.Environment, before string, replicas int) error {
+	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
+	defer s.Close()
+	return servers.Retry(ctx, "a master with its replicas", func() error {
+		known, err := s.Replicas(ctx, sentinelMaster).Result()
+		if err != nil || len(known) < replicas {
+			return fmt.Errorf("Sentinel knows %d of %d replicas: %w", len(known), replicas, err)
+		}
+		now, err := master(ctx, s)
+		if err != nil || now == before {
+			return fmt.Errorf("the master is %s: %w", now, err)
+		}
+		c := client(now)
+		defer c.Close()
+		linked, err := c.Do(ctx, "WAIT", replicas, 500).Int()
+		if err == nil && linked < replicas {
+			err = fmt.Errorf("%d of %d replicas follow %s", linked, replicas, now)
+		}
+		return err
+	})
+}
+
+func master(ctx context.Context, s *goredis.SentinelClient) (string, error) {
+	addr, err := s.GetMasterAddrByName(ctx, sentinelMaster).Result()
+	if err != nil {
+		return "", fmt.Errorf("redis: Sentinel names no master: %w", err)
+	}
+	return net.JoinHostPort(addr[0], addr[1]), nil
 }

@@ -27,7 +27,7 @@ type store struct {
 
 func newStore(ctx context.Context, e *servers.Environment) (*store, error) {
 	s := &store{Environment: e}
-	for _, server := range e.Setup.Servers {
+	for _, server := range e.Servers {
 		c := goredis.NewClient(&goredis.Options{
 			Addr: server.Addr(), PoolSize: 1, ConnMaxIdleTime: -1, ContextTimeoutEnabled: true, ReadTimeout: 30 * time.Second,
 		})
@@ -63,10 +63,10 @@ func (s *store) Check(ctx context.Context) error {
 			return fmt.Errorf("server %d: %w", n, err)
 		}
 	}
-	if s.Setup.Replica == nil {
+	if s.Replica == nil {
 		return nil
 	}
-	c := goredis.NewClient(&goredis.Options{Addr: s.Setup.Replica.Addr()})
+	c := client(s.Replica.Addr())
 	defer c.Close()
 	if err := replicates(ctx, c, "master_link_status", "up"); err != nil {
 		return fmt.Errorf("its replica does not follow: %w", err)
@@ -76,7 +76,7 @@ func (s *store) Check(ctx context.Context) error {
 
 func (s *store) serverHealthy(ctx context.Context, n int) error {
 	// A server has this account also when hosts have none.
-	host := goredis.NewClient(&goredis.Options{Addr: s.Setup.Servers[n].Addr(), Username: servers.HostUser, Password: servers.HostPassword})
+	host := goredis.NewClient(&goredis.Options{Addr: s.Servers[n].Addr(), Username: servers.HostUser, Password: servers.HostPassword})
 	defer host.Close()
 	if err := host.Ping(ctx).Err(); err != nil {
 		return err
@@ -95,9 +95,9 @@ func (s *store) serverHealthy(ctx context.Context, n int) error {
 		return err
 	}
 	switch {
-	case s.Setup.MoveSlots != nil:
+	case s.Config["cluster"] != "":
 		return s.agrees(ctx, n)
-	case s.Setup.Votes:
+	case s.Has(servers.CapVotes):
 		return s.admitted(ctx, n)
 	}
 	return nil
@@ -145,23 +145,23 @@ func (s *store) admitted(ctx context.Context, n int) error {
 func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	on := map[string]int{}
 	for _, c := range s.admins {
-		keys := c.Scan(ctx, 0, "*"+prefix+"*", 1000).Iterator()
-		for keys.Next(ctx) {
-			ttl, err := c.PTTL(ctx, keys.Val()).Result()
+		keys, err := scan(ctx, c, "*"+prefix+"*")
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range keys {
+			ttl, err := c.PTTL(ctx, key).Result()
 			if err != nil {
 				return nil, err
 			}
-			if on[keys.Val()]++; ttl == forever {
-				on[keys.Val()] += len(s.admins)
+			if on[key]++; ttl == forever {
+				on[key] += len(s.admins)
 			}
-		}
-		if err := keys.Err(); err != nil {
-			return nil, err
 		}
 	}
 	var left []string
 	for _, key := range slices.Sorted(maps.Keys(on)) {
-		if !s.Setup.Votes || on[key] > len(s.admins)/2 {
+		if !s.Has(servers.CapVotes) || on[key] > len(s.admins)/2 {
 			left = append(left, fmt.Sprintf("the key %q", key))
 		}
 	}

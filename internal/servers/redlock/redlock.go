@@ -33,6 +33,7 @@ var Kind = &servers.Kind{
 
 	Prepare:    prepare,
 	Operations: servers.Named("redlock", append(redis.Operations(oneOfSeveral), redis.Rotation)),
+	Changes:    redis.Changes,
 	Launch: func(ctx context.Context, durable bool) (servers.Nodes, error) {
 		if durable {
 			// Five servers that flush every write to one disk would miss node_timeout.
@@ -41,9 +42,7 @@ var Kind = &servers.Kind{
 		return redis.StartNodes(ctx, nodes, nil)
 	},
 	// Nor does the suite, which shares the machine with them, leave them 50 ms.
-	Durable: driver.Config{"node_timeout": "200ms"},
-	// Fresh nodes would not vote before max_ttl has passed.
-	Admit:    servers.Init,
+	Durable:  driver.Config{"node_timeout": "200ms"},
 	Services: []string{"redlock1", "redlock2", "redlock3", "redlock4", "redlock5"},
 	Counter:  redis.Count,
 	Remove:   redis.RemoveFromEach,
@@ -55,9 +54,6 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	// A node that has lost its data is let in again after max_ttl; the nodes
 	// share a machine with each other and with what harms them.
 	e.Config["max_ttl"], e.Config["node_timeout"] = w.TTL.String(), "100ms"
-	e.Admit = func(ctx context.Context) error {
-		return e.All.Init(ctx, w.Plugin, "max_ttl="+w.TTL.String(), "node_timeout=100ms")
-	}
 	return redis.Prepare(ctx, e, w, slices.Repeat([]redis.StartStep{redis.StartServer}, nodes)...)
 }
 
