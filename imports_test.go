@@ -91,6 +91,12 @@ var rules = []rule{
 		because: "only shipped binaries are measured; internal/baseline alone holds libraries in process, for comparison",
 	},
 	{
+		dirs:    []string{"cmd"},
+		forbid:  []string{module},
+		allow:   []string{module + "bench", module + "core"},
+		because: "a command is flags, one call of bench, and an exit code",
+	},
+	{
 		dirs: []string{"internal/claim"}, stdOnly: true,
 		because: "claims are data: what judges, harms and documents reads them",
 	},

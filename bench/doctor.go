@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 
 	"github.com/lockbench/lockbench/core/plugin"
@@ -22,35 +22,39 @@ type part struct {
 	Path    string `json:"path,omitempty"`
 	Problem string `json:"problem,omitempty"`
 	Advice  string `json:"advice,omitempty"`
+	doc     string
 }
 
 // Examine looks for plugins in dirs and where a run does, asks each what it is, and
 // looks for the programs that servers are made of. It starts none.
 func Examine(ctx context.Context, dirs []string) (*Outcome, error) {
-	var parts []part
-	usable := 0
-	found := plugin.Discover(dirs)
-	for _, f := range found {
-		p := part{Kind: "plugin", Name: f.Name, Path: f.Path, Usable: true}
-		if d, err := Describe(ctx, f); err != nil {
-			p.Usable, p.Problem, p.Advice = false, oneLine(err), "build it again with make build, or take it out of the directory"
-		} else {
-			p.Version = d.Version
-			usable++
-		}
-		parts = append(parts, p)
-	}
+	parts := foundPlugins(ctx, dirs)
+	plugins, usable := len(parts), slices.ContainsFunc(parts, func(p part) bool { return p.Usable })
 	for _, program := range kinds.Programs(ctx) {
 		parts = append(parts, partOf(program))
 	}
-	shown := &Outcome{text: func(w io.Writer) error { return writeParts(w, parts) }, data: parts}
+	o := &Outcome{data: parts, text: partsText(parts)}
 	switch {
-	case usable > 0:
-		return shown, nil
-	case len(found) > 0:
-		return shown, &EnvError{Err: errors.New("none of the plugins can be used")}
+	case usable:
+		return o, nil
+	case plugins > 0:
+		return o, &EnvError{Err: errors.New("none of the plugins can be used")}
 	}
-	return shown, ErrNoPlugins
+	return o, errNoPlugins
+}
+
+// foundPlugins asks each plugin that is found what it is.
+func foundPlugins(ctx context.Context, dirs []string) (parts []part) {
+	for _, f := range plugin.Discover(dirs) {
+		p := part{Kind: "plugin", Name: f.Name, Path: f.Path, Usable: true}
+		if d, err := describe(ctx, f); err != nil {
+			p.Usable, p.Problem, p.Advice = false, oneLine(err), "build it again with make build, or take it out of the directory"
+		} else {
+			p.Version, p.doc = d.Version, d.Doc
+		}
+		parts = append(parts, p)
+	}
+	return parts
 }
 
 func partOf(p servers.Program) part {
@@ -75,7 +79,7 @@ func partOf(p servers.Program) part {
 
 func oneLine(err error) string { return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ") }
 
-func writeParts(w io.Writer, parts []part) error {
+func partsText(parts []part) string {
 	var b strings.Builder
 	kind := ""
 	for _, p := range parts {
@@ -97,6 +101,5 @@ func writeParts(w io.Writer, parts []part) error {
 		}
 		fmt.Fprintf(&b, "  %s  %-18s %s: %s\n      %s\n", state, p.Name, about, wrap(p.Problem, 74, 6), wrap(p.Advice, 72, 6))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }

@@ -51,10 +51,10 @@ type environment struct {
 // openEnvironment chooses where servers run. Without a name they are those that
 // are kept, else local ones. Without docker compose, containers are an error here:
 // backends that cannot be had would be left out one by one.
-func openEnvironment(ctx context.Context, name string, kept *Kept) (e *environment, err error) {
+func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
-	if kept != nil && (name == "" || name == kept.Env) {
-		e = &environment{name: kept.Env, kept: kept.Servers}
+	if up != nil && (name == "" || name == up.Env) {
+		e = &environment{name: up.Env, kept: up.Servers}
 	}
 	if e.name == EnvCompose {
 		if e.compose, err = servers.NewCompose(ctx); err != nil {
@@ -64,14 +64,14 @@ func openEnvironment(ctx context.Context, name string, kept *Kept) (e *environme
 	return e, nil
 }
 
-// start is [StartServers] in this environment. It takes kept servers where
+// start is [startServers] in this environment. It takes kept servers where
 // there are some of the backend.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (*servers.Environment, error) {
 	if cfg, ok := e.kept[found.Name]; ok {
 		return &servers.Environment{Config: cfg}, nil
 	}
 	if e.name != EnvCompose || kinds.Of(found.Name).InHost() {
-		return StartServers(ctx, found, durable)
+		return startServers(ctx, found, durable)
 	}
 	s, err := kinds.Of(found.Name).Up(ctx, e.compose, found.Path, durable)
 	if err != nil {
@@ -80,10 +80,10 @@ func (e *environment) start(ctx context.Context, found plugin.Found, durable boo
 	return admitted(ctx, found.Name, s)
 }
 
-// StartServers starts the throwaway servers of the backend whose plugin was
+// startServers starts the throwaway servers of the backend whose plugin was
 // found, in processes, and lets them serve. Of products that can do without
 // durability, the others are faster.
-func StartServers(ctx context.Context, found plugin.Found, durable bool) (*servers.Environment, error) {
+func startServers(ctx context.Context, found plugin.Found, durable bool) (*servers.Environment, error) {
 	if !kinds.Of(found.Name).Known() {
 		return nil, &EnvError{
 			Backend: found.Name,

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/faults"
 	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
@@ -60,10 +59,9 @@ type FaultsPlan struct {
 	// HostProgram is another lockbench to run the host processes; "" for this one.
 	HostProgram string
 
-	// Config is further configuration by backend, PluginDirs and MTLS as in [Plan].
-	Config     map[string]driver.Config
-	PluginDirs []string
-	MTLS       bool
+	// Servers has no Targets: what is harmed is lockbench's own.
+	Servers
+	MTLS bool
 	// Out is the directory of the result folder, new or empty. FaultsReplay writes
 	// one only if it is named.
 	Out string
@@ -75,10 +73,10 @@ type FaultsPlan struct {
 // nil if nothing was played. Its errors are those of the plan, of servers and
 // plugins, and of the verdict: [ErrUnsafe] if a claim was broken.
 func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
-	if err := p.Check(); err != nil {
+	opts.fill()
+	if err := cmp.Or(p.read(opts.Lines), p.Check()); err != nil {
 		return nil, err
 	}
-	opts.fill()
 	switch p.Mode {
 	case FaultsList:
 		return p.list()
@@ -168,17 +166,12 @@ func (p FaultsPlan) folder(ctx context.Context, m results.Manifest, scenario str
 // judged describes the plugins that the plan concerns, and the run. Of those that
 // were not named, it leaves out the ones without servers of ours if it is served.
 func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []faults.Backend, m results.Manifest, err error) {
-	plan := Plan{Backends: p.Backends, Config: p.Config, PluginDirs: p.PluginDirs, TTL: faults.TTL}
 	for _, name := range p.Backends {
 		if served && !kinds.Of(name).Known() {
 			return nil, m, usagef("lockbench has no throwaway servers for %s", name)
 		}
 	}
-	found, err := FindPlugins(plan)
-	if err != nil {
-		return nil, m, err
-	}
-	described, err := plan.describe(ctx, found)
+	described, err := Plan{Backends: p.Backends, Servers: p.Servers, TTL: faults.TTL}.describe(ctx)
 	if err != nil {
 		return nil, m, err
 	}

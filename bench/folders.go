@@ -3,9 +3,9 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/report"
@@ -24,7 +24,7 @@ func Check(dir string) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	shown := &Outcome{text: func(w io.Writer) error { return writeVerdict(w, v) }, data: verdictDoc(v)}
+	shown := &Outcome{text: verdictText(v), data: verdictDoc(v)}
 	switch {
 	case v.Unsafe() > 0:
 		return shown, fmt.Errorf("%w: %d in %d grants", ErrUnsafe, v.Unsafe(), v.Granted())
@@ -50,7 +50,8 @@ func verdictDoc(v check.Verdict) any {
 	return doc
 }
 
-func writeVerdict(w io.Writer, v check.Verdict) error {
+func verdictText(v check.Verdict) string {
+	var w strings.Builder
 	for _, s := range v.Subjects {
 		if s.Attempts == 0 {
 			continue // a floor
@@ -59,29 +60,33 @@ func writeVerdict(w io.Writer, v check.Verdict) error {
 		if s.Fencing == "none" {
 			tokens = "no tokens"
 		}
-		fmt.Fprintf(w, "%-18s %d attempts, %d grants: %d overlaps, %s\n", s.Backend, s.Attempts, s.Granted, s.Overlaps, tokens)
+		fmt.Fprintf(&w, "%-18s %d attempts, %d grants: %d overlaps, %s\n", s.Backend, s.Attempts, s.Granted, s.Overlaps, tokens)
 	}
 	for _, x := range v.Violations {
-		fmt.Fprintln(w, x)
+		fmt.Fprintln(&w, x)
 	}
 	for _, c := range v.Cells {
-		fmt.Fprintf(w, "%-18s %-22s %s\n", c.Backend, c.Fault, c.Class)
+		fmt.Fprintf(&w, "%-18s %-22s %s\n", c.Backend, c.Fault, c.Class)
 		for _, x := range c.Violations {
-			fmt.Fprintf(w, "  %s\n", x)
+			fmt.Fprintf(&w, "  %s\n", x)
 		}
 	}
 	if v.Truncated != nil {
-		fmt.Fprintln(w, v.Truncated)
+		fmt.Fprintln(&w, v.Truncated)
 	}
-	return nil
+	return w.String()
 }
 
 // Report computes tables and verdict from a result folder, and writes them as one
-// HTML page to a file; "" for [PageFile] in the folder, and its name is returned.
+// HTML page to a file, whose name is returned: "" for [PageFile] in the folder, and
+// - for none.
 func Report(dir, page string) (*Outcome, string, error) {
 	r, err := report.Load(dir)
 	if err != nil {
 		return nil, "", err
+	}
+	if page == "-" {
+		return &Outcome{Dir: dir}, "", nil
 	}
 	if page == "" {
 		page = filepath.Join(dir, PageFile)
@@ -91,15 +96,6 @@ func Report(dir, page string) (*Outcome, string, error) {
 		return nil, "", usagef("the page cannot be written: %v", err)
 	}
 	return &Outcome{Dir: dir}, page, errors.Join(r.HTML(f), f.Close())
-}
-
-// WritePage writes the page of a result folder.
-func WritePage(w io.Writer, dir string) error {
-	r, err := report.Load(dir)
-	if err != nil {
-		return err
-	}
-	return r.HTML(w)
 }
 
 // Merge writes one result folder from others, which are parts of one load or, with

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -16,11 +19,12 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Kept are servers that stay up between runs. They belong to a process that
+// kept are servers that stay up between runs. They belong to a process that
 // holds a lock on the file in which they are described.
-type Kept struct {
+type kept struct {
 	Pid     int                      `json:"pid"` // of that process
 	Env     string                   `json:"env"`
 	Started time.Time                `json:"started"`
@@ -29,9 +33,9 @@ type Kept struct {
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// DefaultState is the file that describes kept servers when no other is named:
+// defaultState is the file that describes kept servers when no other is named:
 // that of the variable LOCKBENCH_STATE, else one in the user's cache directory.
-func DefaultState() (string, error) {
+func defaultState() (string, error) {
 	if state := os.Getenv("LOCKBENCH_STATE"); state != "" {
 		return state, nil
 	}
@@ -42,10 +46,10 @@ func DefaultState() (string, error) {
 	return filepath.Join(dir, "lockbench", "env.json"), nil
 }
 
-// openState opens a file that describes kept servers; "" is [DefaultState].
+// openState opens a file that describes kept servers; "" is [defaultState].
 func openState(state string, flag int) (f *os.File, err error) {
 	if state == "" {
-		if state, err = DefaultState(); err != nil {
+		if state, err = defaultState(); err != nil {
 			return nil, err
 		}
 	}
@@ -57,9 +61,9 @@ func openState(state string, flag int) (f *os.File, err error) {
 	return os.OpenFile(state, flag, 0o600)
 }
 
-// ReadKept returns the servers that the file state describes, nil when no
-// process keeps them. An empty state is [DefaultState] here and below.
-func ReadKept(state string) (*Kept, error) {
+// readKept returns the servers that the file state describes, nil when no
+// process keeps them. An empty state is [defaultState] here and below.
+func readKept(state string) (*kept, error) {
 	f, err := openState(state, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -71,7 +75,7 @@ func ReadKept(state string) (*Kept, error) {
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil {
 		return nil, nil // its owner has died
 	}
-	k := &Kept{}
+	k := &kept{}
 	err = json.NewDecoder(f).Decode(k)
 	if errors.Is(err, io.EOF) {
 		return nil, nil // they are just being started
@@ -83,15 +87,15 @@ func ReadKept(state string) (*Kept, error) {
 }
 
 // Keep starts the throwaway servers of the plan's backends, describes them in
-// the file state, calls up, and keeps them until ctx ends. It fails when
-// another process keeps servers by that file.
-func Keep(ctx context.Context, p Plan, state string, up func(Kept)) (err error) {
-	f, err := claimState(state)
+// the plan's file of kept servers, calls up, and keeps them until ctx ends. It
+// fails when another process keeps servers by that file.
+func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
+	f, err := claimState(p.State)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(f.Name()), f.Close()) }()
-	found, err := FindPlugins(p)
+	found, err := p.find(p.Backends)
 	if err != nil {
 		return err
 	}
@@ -100,7 +104,7 @@ func Keep(ctx context.Context, p Plan, state string, up func(Kept)) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
-	k := Kept{Pid: os.Getpid(), Env: e.name, Started: time.Now().UTC(), Servers: map[string]driver.Config{}}
+	k := kept{Pid: os.Getpid(), Env: e.name, Started: time.Now().UTC(), Servers: map[string]driver.Config{}}
 	servers, err := k.start(ctx, e, found, len(p.Backends) > 0)
 	defer func() {
 		for _, s := range servers {
@@ -113,14 +117,14 @@ func Keep(ctx context.Context, p Plan, state string, up func(Kept)) (err error) 
 	if err := json.NewEncoder(f).Encode(k); err != nil {
 		return err
 	}
-	up(k)
+	up(k.text())
 	<-ctx.Done()
 	return nil
 }
 
 // start starts the servers of every backend that was found. When none was named
 // those that cannot be had are left out.
-func (k *Kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*servers.Environment, err error) {
+func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*servers.Environment, err error) {
 	for _, one := range found {
 		s, err := e.start(ctx, one, false)
 		var missing *EnvError
@@ -155,9 +159,57 @@ func claimState(state string) (*os.File, error) {
 	return f, f.Truncate(0)
 }
 
+// KeptServers shows which servers are kept, and which of them are not there.
+func KeptServers(state string) (*Outcome, error) {
+	k, err := readKept(state)
+	if err != nil {
+		return nil, &EnvError{Err: err}
+	}
+	if k == nil {
+		return &Outcome{text: "no servers are kept; lockbench env up starts some\n"}, nil
+	}
+	return &Outcome{data: k, text: k.text()}, nil
+}
+
+func (k kept) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s servers, up since %s, kept by process %d\n", k.Env, k.Started.Format("2006-01-02 15:04:05 UTC"), k.Pid)
+	for _, name := range slices.Sorted(maps.Keys(k.Servers)) {
+		cfg := k.Servers[name]
+		fmt.Fprintf(&b, "  %-10s%s", name, shownAddress(cfg["address"]))
+		if down := silent(cfg); len(down) > 0 {
+			fmt.Fprintf(&b, "; not there: %s", strings.Join(down, ", "))
+		}
+		b.WriteByte('\n')
+	}
+	for _, s := range k.Skipped {
+		fmt.Fprintf(&b, "left out: %s\n", s)
+	}
+	return b.String()
+}
+
+// silent are the addresses that nobody listens on.
+func silent(cfg driver.Config) (down []string) {
+	// It only fails for addresses that are not ours.
+	_, _ = kinds.Route(cfg, func(address string) (string, error) {
+		c, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			down = append(down, address)
+			return address, nil
+		}
+		return address, c.Close()
+	})
+	return down
+}
+
+// dropTimeout bounds how long kept servers may take to end.
+const dropTimeout = time.Minute
+
 // Drop ends the process that keeps servers, and returns when they are gone.
 func Drop(ctx context.Context, state string) error {
-	k, err := ReadKept(state)
+	ctx, cancel := context.WithTimeout(ctx, dropTimeout)
+	defer cancel()
+	k, err := readKept(state)
 	if err != nil || k == nil {
 		return err
 	}
@@ -165,7 +217,7 @@ func Drop(ctx context.Context, state string) error {
 		return fmt.Errorf("end process %d, which keeps the servers: %w", k.Pid, err)
 	}
 	for {
-		if k, err := ReadKept(state); err != nil || k == nil {
+		if k, err := readKept(state); err != nil || k == nil {
 			return err
 		}
 		select {

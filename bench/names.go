@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,42 +20,35 @@ type Named struct {
 	Does string `json:"does"` // in one line
 }
 
-// Scenarios are what a plan measures.
-func Scenarios() []Named {
-	return named(measure.All(), func(s measure.Scenario) Named { return Named{s.Name, s.Doc} })
+// Choices are what a flag of that name takes by name; none if it takes anything else.
+func Choices(flag string) []Named {
+	switch flag {
+	case "scenarios":
+		return named(measure.All(), func(s measure.Scenario) Named { return Named{s.Name, s.Doc} })
+	case "modes":
+		return named(measure.Modes(), func(mode string) Named { return Named{mode, measure.ModeDoc(mode)} })
+	case "baselines":
+		return named(baseline.All(), func(b baseline.Baseline) Named { return Named{b.Name, b.Doc} })
+	case "faults":
+		return named(faults.All(), nameOfFault)
+	case "actions":
+		return named(faults.Actions(), nameOfAction)
+	case "replay":
+		kept, _ := faults.Kept() // a test reads them all
+		return named(kept, nameOfReproducer)
+	}
+	return nil
 }
 
 // ScenarioHelp says what each scenario measures, up to the first stop.
 func ScenarioHelp() string {
 	var b strings.Builder
-	for _, s := range Scenarios() {
+	for _, s := range Choices("scenarios") {
 		does, _, _ := strings.Cut(s.Does, ":")
 		does, _, _ = strings.Cut(does, ";")
 		fmt.Fprintf(&b, "  %-12s%s\n", s.Name, wrap(does, 66, 14))
 	}
 	return strings.TrimRight(b.String(), "\n")
-}
-
-// Modes are the ways in which leaders end in scenario takeover.
-func Modes() []Named {
-	return named(measure.Modes(), func(mode string) Named { return Named{mode, measure.ModeDoc(mode)} })
-}
-
-// Baselines are libraries to compare with.
-func Baselines() []Named {
-	return named(baseline.All(), func(b baseline.Baseline) Named { return Named{b.Name, b.Doc} })
-}
-
-// TableFaults are the faults of the table.
-func TableFaults() []Named { return named(faults.All(), nameOfFault) }
-
-// Actions are what schedules are drawn from.
-func Actions() []Named { return named(faults.Actions(), nameOfAction) }
-
-// Reproducers are those that lockbench carries.
-func Reproducers() []Named {
-	kept, _ := faults.Kept() // a test reads them all
-	return named(kept, nameOfReproducer)
 }
 
 func nameOfFault(f faults.Fault) Named   { return Named{f.Name, f.Does} }
@@ -74,7 +66,7 @@ func named[T any](all []T, name func(T) Named) []Named {
 
 // Names lists what the flags of "lockbench run" take.
 func Names() *Outcome {
-	return listing(list{"scenarios", Scenarios()}, list{"modes of takeover", Modes()}, list{"baselines", Baselines()})
+	return listing(list{"scenarios", Choices("scenarios")}, list{"modes of takeover", Choices("modes")}, list{"baselines", Choices("baselines")})
 }
 
 // list names the faults, actions and reproducers that the plan chooses, and that
@@ -112,7 +104,7 @@ func listing(lists ...list) *Outcome {
 			fmt.Fprintf(&b, "  %-31s %s\n", n.Name, n.Does)
 		}
 	}
-	return &Outcome{data: lists, text: func(w io.Writer) error { _, err := io.WriteString(w, b.String()); return err }}
+	return &Outcome{data: lists, text: b.String()}
 }
 
 // freshFolder is a result folder that is named after this second, or with a number

@@ -41,7 +41,7 @@ func (p Plan) checkOther(ctx context.Context, f plugin.Found, cfg driver.Config)
 	if _, err := os.Stat(f.Path); err != nil {
 		return usagef("--vs: there is no %s in %s", filepath.Base(f.Path), p.VS)
 	}
-	d, err := Describe(ctx, f)
+	d, err := describe(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -52,5 +52,5 @@ func (p Plan) checkOther(ctx context.Context, f plugin.Found, cfg driver.Config)
 	if err := checkTTL(d, ttl); err != nil {
 		return fmt.Errorf("--vs: %w", err)
 	}
-	return CheckConfig(d, cfg)
+	return checkConfig(d, cfg)
 }

@@ -17,18 +17,21 @@ import (
 type Outcome struct {
 	// Dir is the result folder that it shows; "" for none.
 	Dir   string
-	text  func(w io.Writer) error
+	text  string
 	data  any                                    // for JSON
 	write func(w io.Writer, format string) error // in place of these
 }
 
-// Write writes it as "text", "md" or "json".
+// Write writes it as "text", "md" or "json"; what shows a folder also as "html".
 func (o *Outcome) Write(w io.Writer, format string) error {
 	switch {
 	case o.Dir != "":
 		r, err := report.Load(o.Dir)
 		if err != nil {
 			return err
+		}
+		if format == "html" {
+			return r.HTML(w)
 		}
 		return r.Write(w, format)
 	case o.write != nil:
@@ -38,7 +41,8 @@ func (o *Outcome) Write(w io.Writer, format string) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(o.data)
 	}
-	return o.text(w)
+	_, err := io.WriteString(w, o.text)
+	return err
 }
 
 // The ends of a run that are no failures of lockbench.

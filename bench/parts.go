@@ -21,7 +21,7 @@ func (p Plan) checkParts() error {
 		return usagef("parts measure one thing together: name it with --backends")
 	}
 	for _, b := range p.Backends {
-		if p.Parts > 0 && p.Targets[b] == "" && p.Config[b]["address"] == "" {
+		if p.Parts > 0 && p.config[b]["address"] == "" {
 			return usagef("parts measure one %s together, and this one would start a server of its own: name yours, --target %s=ADDRESS", b, b)
 		}
 	}

@@ -5,12 +5,12 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/baseline"
 	"github.com/lockbench/lockbench/internal/measure"
 	"github.com/lockbench/lockbench/internal/results"
@@ -56,15 +56,10 @@ type Plan struct {
 	// Env is where throwaway servers run, one of [Environments]; "" is wherever
 	// they are kept, else local.
 	Env string
-	// State is the file that describes kept servers; "" for none.
+	// State is the file that describes kept servers; "" for that of the variable
+	// LOCKBENCH_STATE, or one in the user's cache directory.
 	State string
-	// Targets are the addresses of the caller's own servers by backend. The
-	// others get throwaway servers.
-	Targets map[string]string
-	// Config is further configuration by backend.
-	Config map[string]driver.Config
-	// PluginDirs are searched before the directory of the executable and PATH.
-	PluginDirs []string
+	Servers
 	// VS is a directory with another build of the plugins, which is measured
 	// too, interleaved with this one. "" for none.
 	VS string
@@ -277,17 +272,12 @@ func rounds(cells []cell, runs int, seed uint64) [][]cell {
 
 // recorded is the plan as run.json keeps it.
 func (p Plan) recorded(backends, baselines []string) results.Plan {
-	targets := []string{}
-	for b := range p.Targets {
-		targets = append(targets, b)
-	}
-	slices.Sort(targets)
 	return results.Plan{
 		Seed: p.Seed, Backends: backends, Baselines: baselines, Scenarios: p.Scenarios,
 		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
 		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(), Parts: p.Parts,
-		MTLS: p.MTLS, Quick: p.Quick, Env: p.Env, OwnTargets: targets,
+		MTLS: p.MTLS, Quick: p.Quick, Env: p.Env, OwnTargets: slices.Sorted(maps.Keys(p.own)),
 	}
 }
 
@@ -305,6 +295,9 @@ type UsageError struct{ Msg string }
 func (e *UsageError) Error() string { return e.Msg }
 
 func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
+
+// Suggest ends an error about a name that is none of those known.
+func Suggest(name string, known []string) string { return similar.Suggest(name, known) }
 
 // unknown is the error of a name of what that is none of known.
 func unknown(what, name string, known []string) error {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/measure"
 	"github.com/lockbench/lockbench/internal/results"
 )
@@ -100,7 +101,7 @@ func TestCheckRefuses(t *testing.T) {
 		"one part": func(p *Plan) { p.Parts = 1 },
 		"whatever": func(p *Plan) { p.Parts = 2 },
 		"own server": func(p *Plan) {
-			p.Parts, p.Backends, p.Targets = 2, []string{"redis", "etcd"}, map[string]string{"etcd": "h:1"}
+			p.Parts, p.Backends, p.config = 2, []string{"redis", "etcd"}, map[string]driver.Config{"etcd": {"address": "h:1"}}
 		},
 		"hosts": func(p *Plan) { p.Hosts = []int{3} },
 	} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,7 +76,7 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 		shown += one.Now.Shown
 		grants += one.Now.Grants
 	}
-	return &Outcome{text: func(w io.Writer) error { return writePlayed(w, all) }, data: all}, ended(ctx.Err() != nil, shown, grants, errors.Join(errs...))
+	return &Outcome{text: playedText(all), data: all}, ended(ctx.Err() != nil, shown, grants, errors.Join(errs...))
 }
 
 // reproducers are those that the plan names, of its backends and with its actions.
@@ -141,7 +140,7 @@ func writeReproducers(dir string, all []played) error {
 	return errors.Join(errs...)
 }
 
-func writePlayed(w io.Writer, all []played) error {
+func playedText(all []played) string {
 	var b strings.Builder
 	for _, one := range all {
 		b.WriteString(one.Reproducer.Text())
@@ -158,6 +157,5 @@ func writePlayed(w io.Writer, all []played) error {
 			fmt.Fprintf(&b, "  It could not be played: %s\n", one.Failure)
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }

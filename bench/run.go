@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
@@ -51,14 +53,18 @@ func (o *Options) fill() {
 }
 
 // Main returns unless this process was started to be a host.
-func Main() { host.Main() }
+func Main() {
+	host.Main()
+	plugintest.HostMain()
+}
 
 // Run carries out a plan and writes its result folder. When ctx ends it keeps what
 // it has. The outcome is nil if nothing was measured. Its errors are those of the
 // plan, of servers and plugins, and of the verdict: [ErrUnsafe] for a violation.
 func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
+	opts.fill()
 	p = p.filled()
-	if err := p.Check(); err != nil {
+	if err := cmp.Or(p.read(opts.Lines), p.Check()); err != nil {
 		return nil, err
 	}
 	if p.Out == "" {
@@ -66,7 +72,6 @@ func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
 	} else if err := results.Vacant(p.Out); err != nil {
 		return nil, err
 	}
-	opts.fill()
 	if p.Parts > 0 {
 		fmt.Fprintf(opts.Lines, "one of %d parts; waits for the others on %s\n", p.Parts, p.Backends[0])
 	}

@@ -88,10 +88,10 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 		violations += len(one.Reproducers) + len(one.Left)
 		grants += one.Grants
 	}
-	return &Outcome{text: func(w io.Writer) error { return writeFound(w, found) }, data: found}, ended(ctx.Err() != nil, violations, grants, err)
+	return &Outcome{text: foundText(found), data: found}, ended(ctx.Err() != nil, violations, grants, err)
 }
 
-func writeFound(w io.Writer, found []faults.Found) error {
+func foundText(found []faults.Found) string {
 	var b strings.Builder
 	for _, one := range found {
 		verdict := "no claim was broken"
@@ -114,8 +114,7 @@ func writeFound(w io.Writer, found []faults.Found) error {
 			b.WriteString("  " + strings.ReplaceAll(strings.TrimSpace(s.Text()), "\n", "\n  ") + "\n")
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // writeUses shows what the processes of a soak that have lived longest use, and

@@ -1,9 +1,7 @@
 package bench
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,7 +21,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 	"github.com/lockbench/lockbench/internal/servers/memory"
-	"github.com/lockbench/lockbench/internal/similar"
 )
 
 // session is everything that is open while a plan is run.
@@ -52,14 +49,10 @@ const closeTimeout = 10 * time.Second
 // open.
 func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
 	s := &session{plan: p, log: log, binaries: map[string]string{}}
-	var kept *Kept
-	if p.State != "" {
-		var err error
-		if kept, err = ReadKept(p.State); err != nil {
-			return nil, &EnvError{Err: err, Hint: "lockbench env status"}
-		}
+	kept, err := readKept(p.State)
+	if err != nil {
+		return nil, &EnvError{Err: err, Hint: "lockbench env status"}
 	}
-	var err error
 	if s.environment, err = openEnvironment(ctx, p.Env, kept); err != nil {
 		return nil, err
 	}
@@ -71,11 +64,7 @@ func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error
 }
 
 func (s *session) openAll(ctx context.Context) error {
-	found, err := FindPlugins(s.plan)
-	if err != nil {
-		return err
-	}
-	backends, err := s.plan.describe(ctx, found)
+	backends, err := s.plan.describe(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,18 +87,6 @@ func (s *session) openAll(ctx context.Context) error {
 		return &EnvError{Err: fmt.Errorf("nothing to measure; left out: %s", strings.Join(s.skipped, "; "))}
 	}
 	return s.openFloors(ctx)
-}
-
-// OwnPrefix gives a backend on servers of the caller's a prefix of its own, below the
-// one that is configured, so that everything with it can be removed afterwards. It
-// is "" for plugins without prefixes.
-func OwnPrefix(d plugin.Description, cfg driver.Config) (prefix string) {
-	i := slices.IndexFunc(d.Keys, func(k driver.Key) bool { return k.Name == "prefix" })
-	if i < 0 {
-		return ""
-	}
-	cfg["prefix"] = cmp.Or(cfg["prefix"], d.Keys[i].Default) + "run-" + strings.ToLower(rand.Text()[:8]) + "_"
-	return cfg["prefix"]
 }
 
 // sweep removes what the run has left on servers of the caller's. Those of parts
@@ -135,7 +112,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	cfg := f.config
 	var harm measure.Server
 	own := false
-	if _, target := s.plan.Targets[f.Name]; !target && cfg["address"] == "" {
+	if !s.plan.own[f.Name] && cfg["address"] == "" {
 		servers, err := s.environment.start(ctx, f.Found, s.plan.keepsData(f.Name))
 		var e *EnvError
 		if errors.As(err, &e) && len(s.plan.Backends) == 0 {
@@ -152,7 +129,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 			s.notes = append(s.notes, f.Name+" uses the server that lockbench env up keeps")
 		}
 	} else if s.plan.Parts == 0 {
-		own = OwnPrefix(f.says, cfg) != ""
+		own = f.ownPrefix() != ""
 	}
 	b, err := s.open(ctx, f.Name, f.Path, cfg)
 	if own && (err == nil || ctx.Err() != nil) {
@@ -266,120 +243,4 @@ func (s *session) Close(ctx context.Context) error {
 		errs = append(errs, s.company.Close(ctx))
 	}
 	return errors.Join(append(errs, s.sweep(ctx), s.servers.Close(), s.environment.close())...)
-}
-
-// ErrNoPlugins: there is not a single plugin binary to be found.
-var ErrNoPlugins error = &EnvError{
-	Err:  errors.New("no lockplugin-* binary was found in --plugin-dir, beside the executable or on the PATH"),
-	Hint: "make build puts lockbench and all plugins into bin/; in your own module: go get -tool github.com/lockbench/lockbench/plugins/NAME/lockplugin-NAME && go build -o bin/ tool",
-}
-
-// FindPlugins resolves the backends of the plan to binaries; none named means
-// all that are found.
-func FindPlugins(p Plan) ([]plugin.Found, error) {
-	all := plugin.Discover(p.PluginDirs)
-	names := make([]string, len(all))
-	for i, f := range all {
-		names[i] = f.Name
-	}
-	if len(all) == 0 {
-		return nil, ErrNoPlugins
-	}
-	if len(p.Backends) == 0 {
-		return all, nil
-	}
-	var out []plugin.Found
-	for _, name := range unique(p.Backends) {
-		i := slices.Index(names, name)
-		if i < 0 {
-			return nil, unknown("backend", name, names)
-		}
-		out = append(out, all[i])
-	}
-	return out, nil
-}
-
-// described is a plugin with what it says of itself and its configuration.
-type described struct {
-	plugin.Found
-	says   plugin.Description
-	config driver.Config
-	ttl    time.Duration
-	note   string // that the TTL is not the one that was asked for
-}
-
-// describe asks every plugin what it claims, and checks TTL and configuration
-// against that.
-func (p Plan) describe(ctx context.Context, found []plugin.Found) ([]described, error) {
-	var names []string
-	var out []described
-	for _, f := range found {
-		names = append(names, f.Name)
-		cfg := driver.Config{}
-		maps.Copy(cfg, p.Config[f.Name])
-		if t := p.Targets[f.Name]; t != "" {
-			cfg["address"] = t
-		}
-		d, err := Describe(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		ttl, note := p.ttlFor(d)
-		if err := errors.Join(checkTTL(d, ttl), CheckConfig(d, cfg), p.checkOther(ctx, f, cfg)); err != nil {
-			return nil, err
-		}
-		out = append(out, described{Found: f, says: d, config: cfg, ttl: ttl, note: note})
-	}
-	return out, cmp.Or(others("configuration", p.Config, names), others("a target", p.Targets, names))
-}
-
-// others refuses what is for a backend that is not measured.
-func others[V any](what string, by map[string]V, measured []string) error {
-	for _, named := range slices.Sorted(maps.Keys(by)) {
-		if !slices.Contains(measured, named) {
-			return usagef("%s for %q, which is not measured%s", what, named, similar.Suggest(named, measured))
-		}
-	}
-	return nil
-}
-
-// CheckConfig checks cfg against the keys that the plugin f declares. Required
-// keys may be missing: a throwaway server's address comes later.
-func CheckConfig(d plugin.Description, cfg driver.Config) error {
-	spec := driver.Spec{Name: d.Name, Keys: slices.Clone(d.Keys)}
-	for i := range spec.Keys {
-		spec.Keys[i].Required = false
-	}
-	if _, err := spec.CheckConfig(cfg); err != nil {
-		return usagef("%v", err)
-	}
-	return nil
-}
-
-// checkTTL holds a TTL against what a backend can do, before anything
-// is started.
-func checkTTL(d plugin.Description, ttl time.Duration) error {
-	for _, bound := range []struct {
-		text string
-		fits func(time.Duration) bool
-	}{
-		{d.Properties.TTLMin, func(least time.Duration) bool { return ttl >= least }},
-		{d.Properties.TTLMax, func(most time.Duration) bool { return ttl <= most }},
-		{d.Properties.TTLStep, func(step time.Duration) bool { return step <= 0 || ttl%step == 0 }},
-	} {
-		if v, err := time.ParseDuration(bound.text); err == nil && !bound.fits(v) {
-			return usagef("a TTL of %v does not fit %s: minimum %s, step %s, maximum %s",
-				ttl, d.Name, d.Properties.TTLMin, d.Properties.TTLStep, d.Properties.TTLMax)
-		}
-	}
-	return nil
-}
-
-// Describe asks a plugin binary what it claims.
-func Describe(ctx context.Context, f plugin.Found) (plugin.Description, error) {
-	d, err := plugin.Describe(ctx, f.Path)
-	if err != nil {
-		return d, &EnvError{Backend: f.Name, Err: err}
-	}
-	return d, nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/internal/address"
 	"github.com/lockbench/lockbench/internal/baseline"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
@@ -103,7 +102,7 @@ func closeBackend(ctx context.Context, b driver.Backend) error {
 
 // at adds the address to an error that does not name it.
 func at(server string, err error) error {
-	addr := address.Show(server)
+	addr := shownAddress(server)
 	if addr == "" || strings.Contains(err.Error(), addr) {
 		return err
 	}

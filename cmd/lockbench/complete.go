@@ -24,13 +24,13 @@ func backendNames(cmd *cobra.Command) []cobra.Completion {
 	return out
 }
 
-// named are names with what they do, and all.
-func named(all []bench.Named, every string) candidates {
+// choices are what a flag takes by name, with what that does, and all.
+func choices(flag, every string) candidates {
 	var out []cobra.Completion
 	if every != "" {
 		out = append(out, cobra.CompletionWithDesc("all", every))
 	}
-	for _, n := range all {
+	for _, n := range bench.Choices(flag) {
 		out = append(out, cobra.CompletionWithDesc(n.Name, n.Does))
 	}
 	return func(*cobra.Command) []cobra.Completion { return out }
@@ -87,14 +87,14 @@ func directories(*cobra.Command, []string, string) ([]cobra.Completion, cobra.Sh
 // every command that has it.
 var completions = map[string]cobra.CompletionFunc{
 	"backends":   candidates(backendNames).list,
-	"scenarios":  named(bench.Scenarios(), "every scenario").list,
-	"baselines":  named(bench.Baselines(), "every baseline").list,
-	"modes":      named(bench.Modes(), "every mode").list,
+	"scenarios":  choices("scenarios", "every scenario").list,
+	"baselines":  choices("baselines", "every baseline").list,
+	"modes":      choices("modes", "every mode").list,
 	"target":     prefixed("="),
 	"config":     prefixed("."),
-	"faults":     named(bench.TableFaults(), "").list,
-	"actions":    named(bench.Actions(), "").list,
-	"replay":     named(bench.Reproducers(), "every one").files,
+	"faults":     choices("faults", "").list,
+	"actions":    choices("actions", "").list,
+	"replay":     choices("replay", "every one").files,
 	"plugin-dir": directories,
 	"vs":         directories,
 }

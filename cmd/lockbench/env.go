@@ -1,26 +1,21 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"net"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/internal/address"
-	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // stateVar adds the flag that names the file of kept servers to fl.
@@ -44,22 +39,16 @@ says so. They end with lockbench env down, or with the process that keeps them.`
 	return cmd
 }
 
-// envFlags are those of "env up".
-type envFlags struct {
-	state, env string
-	backends   []string
-	pluginDirs []string
-}
-
-func (f *envFlags) add(fl *pflag.FlagSet) {
-	stateVar(fl, &f.state)
-	choiceVar(fl, &f.env, "env", bench.EnvLocal, "where the servers run, `local|compose`", bench.Environments()...)
-	fl.StringSliceVar(&f.backends, "backends", nil, "backends whose servers are meant, a `LIST` (default: all that can be)")
-	pluginDirVar(fl, &f.pluginDirs)
+// keptFlags adds the flags that say which servers are kept, and where.
+func keptFlags(fl *pflag.FlagSet, p *bench.Plan) {
+	stateVar(fl, &p.State)
+	choiceVar(fl, &p.Env, "env", bench.EnvLocal, "where the servers run, `local|compose`", bench.Environments()...)
+	fl.StringSliceVar(&p.Backends, "backends", nil, "backends whose servers are meant, a `LIST` (default: all that can be)")
+	pluginDirVar(fl, &p.PluginDirs)
 }
 
 func envUpCommand() *cobra.Command {
-	var f envFlags
+	var p bench.Plan
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start servers and keep them",
@@ -68,81 +57,66 @@ func envUpCommand() *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			progress := newProgress(cmd.ErrOrStderr(), "starting servers")
-			defer progress.End()
-			return f.up(cmd.Context(), progress.above(cmd.OutOrStdout()))
+			shown, err := up(cmd.Context(), p, cmd.ErrOrStderr())
+			progress.End()
+			fmt.Fprint(cmd.OutOrStdout(), shown)
+			return err
 		},
 	}
-	f.add(cmd.Flags())
+	keptFlags(cmd.Flags(), &p)
 	return cmd
 }
 
-// outcome is the one line that the keeping process writes; without servers it is
-// an error.
-type outcome struct {
-	Kept    *bench.Kept `json:"kept,omitempty"`
-	Failure string      `json:"error,omitempty"`
-	Hint    string      `json:"hint,omitempty"`
-	Code    int         `json:"code,omitempty"` // exit code
-}
-
-func (o *outcome) Error() string { return o.Failure }
-
-// up starts a process that keeps the servers and outlives this one.
-func (f *envFlags) up(ctx context.Context, stdout io.Writer) error {
+// up starts a process that keeps the servers and outlives this one, and returns what
+// it shows of them. One that fails has said why to stderr.
+func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return "", err
 	}
-	args := []string{"env", "keep", "--state", f.state, "--env", f.env, "--backends", strings.Join(f.backends, ",")}
-	for _, dir := range f.pluginDirs {
+	args := []string{"env", "keep", "--state", p.State, "--env", p.Env, "--backends", strings.Join(p.Backends, ",")}
+	for _, dir := range p.PluginDirs {
 		args = append(args, "--plugin-dir", dir)
 	}
+	var said bytes.Buffer
 	cmd := exec.Command(self, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it outlives our terminal
+	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := cmd.Start(); err != nil {
-		return err
+		return "", err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
-	var o outcome
-	if err := json.NewDecoder(out).Decode(&o); err != nil {
-		return errors.Join(interrupted(ctx, fmt.Errorf("the process that keeps the servers has ended: %w", err)), cmd.Wait())
+	if err := json.NewDecoder(out).Decode(&shown); err == nil {
+		return shown, cmd.Process.Release()
 	}
-	if o.Kept == nil {
-		_ = cmd.Wait() // how it ended is in the outcome
-		return &o
+	var ended *exec.ExitError
+	if err = cmd.Wait(); !errors.As(err, &ended) || !ended.Exited() {
+		return "", interrupted(ctx, fmt.Errorf("the process that keeps the servers has ended: %v", err))
 	}
-	showKept(*o.Kept, stdout)
-	return cmd.Process.Release()
+	_, err = said.WriteTo(stderr)
+	return "", errors.Join(err, programError(ended.ExitCode()))
 }
 
 // envKeepCommand is the process that keeps servers. It is not for people.
 func envKeepCommand() *cobra.Command {
-	var f envFlags
+	var p bench.Plan
 	cmd := &cobra.Command{
 		Use:    "keep",
 		Short:  "Keep servers in this process, until it is ended by SIGTERM",
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out := json.NewEncoder(cmd.OutOrStdout())
-			up := false
-			p := bench.Plan{Env: f.env, Backends: f.backends, PluginDirs: f.pluginDirs}
-			err := bench.Keep(cmd.Context(), p, f.state, func(k bench.Kept) {
-				up = true
-				_ = out.Encode(outcome{Kept: &k}) // whoever has asked may have gone
+			return bench.Keep(cmd.Context(), p, func(shown string) {
+				_ = json.NewEncoder(cmd.OutOrStdout()).Encode(shown) // whoever has asked may have gone
 			})
-			if err != nil && !up {
-				_ = out.Encode(outcome{Failure: err.Error(), Hint: hintOf(err), Code: exitCode(err)})
-			}
-			return err
 		},
 	}
-	f.add(cmd.Flags())
+	keptFlags(cmd.Flags(), &p)
 	return cmd
 }
 
@@ -153,11 +127,7 @@ func envDownCommand() *cobra.Command {
 		Short:   "End the servers that are kept",
 		Example: "  lockbench env down",
 		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-			defer cancel()
-			return bench.Drop(ctx, state)
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return bench.Drop(cmd.Context(), state) },
 	}
 	stateVar(cmd.Flags(), &state)
 	return cmd
@@ -171,47 +141,10 @@ func envStatusCommand() *cobra.Command {
 		Example: "  lockbench env status",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			k, err := bench.ReadKept(state)
-			if err != nil {
-				return &bench.EnvError{Err: err}
-			}
-			if k == nil {
-				fmt.Fprintln(cmd.OutOrStdout(), "no servers are kept; lockbench env up starts some")
-				return nil
-			}
-			showKept(*k, cmd.OutOrStdout())
-			return nil
+			shown, err := bench.KeptServers(state)
+			return errors.Join(show(shown, "text", cmd), err)
 		},
 	}
 	stateVar(cmd.Flags(), &state)
 	return cmd
-}
-
-func showKept(k bench.Kept, w io.Writer) {
-	fmt.Fprintf(w, "%s servers, up since %s, kept by process %d\n", k.Env, k.Started.Format("2006-01-02 15:04:05 UTC"), k.Pid)
-	for _, name := range slices.Sorted(maps.Keys(k.Servers)) {
-		cfg := k.Servers[name]
-		fmt.Fprintf(w, "  %-10s%s%s\n", name, address.Show(cfg["address"]), silent(cfg))
-	}
-	for _, s := range k.Skipped {
-		fmt.Fprintf(w, "left out: %s\n", s)
-	}
-}
-
-// silent says which addresses nobody listens on, "" when all are well.
-func silent(cfg map[string]string) string {
-	var down []string
-	// It only fails for addresses that are not ours.
-	_, _ = kinds.Route(cfg, func(address string) (string, error) {
-		c, err := net.DialTimeout("tcp", address, time.Second)
-		if err != nil {
-			down = append(down, address)
-			return address, nil
-		}
-		return address, c.Close()
-	})
-	if len(down) == 0 {
-		return ""
-	}
-	return "; not there: " + strings.Join(down, ", ")
 }

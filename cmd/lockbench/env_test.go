@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -55,9 +56,9 @@ func TestKeptServers(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(out, "up already") {
 		t.Errorf("a second env up: %v, %q", err, out)
 	}
-	code, text, errs := lockbench(t, "run", "--quick", "--runs", "1", "--clients", "1", "--backends", "redis", "--state", state, "-o", "out", "--plugin-dir", dir)
-	if code != exitOK || !strings.Contains(text, "redis uses the server that lockbench env up keeps") {
-		t.Errorf("run: exit %d, %q, %q", code, text, errs)
+	code, shown, errs := lockbench(t, "run", "--quick", "--runs", "1", "--clients", "1", "--backends", "redis", "--state", state, "-o", "out", "--plugin-dir", dir)
+	if code != exitOK || !strings.Contains(shown, "redis uses the server that lockbench env up keeps") {
+		t.Errorf("run: exit %d, %q, %q", code, shown, errs)
 	}
 	if m := manifest(t, "out"); m.Plan.Env != bench.EnvLocal || !slices.ContainsFunc(m.Notes, func(note string) bool { return strings.Contains(note, "env up keeps") }) {
 		t.Errorf("%+v", m)
@@ -75,11 +76,12 @@ func TestKeptServers(t *testing.T) {
 
 	// What keeps them may also be killed.
 	up()
-	k, err := bench.ReadKept(state)
-	if err != nil || k == nil {
-		t.Fatal(k, err)
+	text, err := os.ReadFile(state)
+	var kept struct{ Pid int }
+	if err := errors.Join(err, json.Unmarshal(text, &kept)); err != nil {
+		t.Fatal(err)
 	}
-	if err := syscall.Kill(k.Pid, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(kept.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the servers are gone", gone)

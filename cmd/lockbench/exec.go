@@ -17,11 +17,6 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// appError is how the program under exec ended. It has said why itself.
-type appError int
-
-func (e appError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
-
 func execCommand() *cobra.Command {
 	var grace time.Duration
 	cmd := &cobra.Command{
@@ -127,9 +122,9 @@ func reap(program int) (ended *syscall.WaitStatus, left bool) {
 func statusError(status syscall.WaitStatus) error {
 	switch {
 	case status.Signaled():
-		return appError(128 + int(status.Signal()))
+		return programError(128 + int(status.Signal()))
 	case status.ExitStatus() != 0:
-		return appError(status.ExitStatus())
+		return programError(status.ExitStatus())
 	}
 	return nil
 }

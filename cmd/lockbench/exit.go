@@ -24,7 +24,11 @@ const (
 	exitInterrupted = 130
 )
 
-var errConform = errors.New("the plugin does not conform")
+// programError is the status of another program that this one ends with. It has said
+// why itself.
+type programError int
+
+func (e programError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
 
 // interrupted is err, or that ctx has ended.
 func interrupted(ctx context.Context, err error) error {
@@ -38,19 +42,16 @@ func interrupted(ctx context.Context, err error) error {
 func exitCode(err error) int {
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError
-	var remote *outcome
-	var app appError
+	var program programError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &app):
-		return int(app)
+	case errors.As(err, &program):
+		return int(program)
 	case errors.Is(err, bench.ErrUnsafe):
 		return exitUnsafe
 	case errors.Is(err, bench.ErrInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &remote):
-		return remote.Code
 	case bench.IsUsage(err):
 		return exitUsage
 	case errors.Is(err, bench.ErrRegression):
@@ -71,8 +72,8 @@ func usagef(format string, args ...any) error {
 
 // complain writes an error as one line, and its hint as another.
 func complain(w io.Writer, err error) {
-	var app appError
-	if err == nil || errors.As(err, &app) {
+	var program programError
+	if err == nil || errors.As(err, &program) {
 		return
 	}
 	name := "lockbench:"
@@ -80,15 +81,7 @@ func complain(w io.Writer, err error) {
 		name = paint(name, color.FgRed, color.Bold)
 	}
 	fmt.Fprintf(w, "%s %s\n", name, strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
-	if hint := hintOf(err); hint != "" {
+	if hint := bench.Hint(err); hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", hint)
 	}
-}
-
-func hintOf(err error) string {
-	var remote *outcome
-	if errors.As(err, &remote) {
-		return remote.Hint
-	}
-	return bench.Hint(err)
 }

@@ -16,7 +16,6 @@ type faultsFlags struct {
 	search, soak time.Duration
 	mtls, format string
 	verbose      bool
-	config       []string
 }
 
 func faultsCommand() *cobra.Command { return new(faultsFlags).command() }
@@ -61,7 +60,7 @@ broken.`,
 	fl.StringVarP(&p.Out, "output", "o", "", "result folder `DIR` (default results/<UTC time>)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show logs, and each schedule or round")
 	mtlsVar(fl, &f.mtls)
-	configVar(fl, &f.config)
+	configVar(fl, &p.Config)
 	pluginDirVar(fl, &p.PluginDirs)
 	return cmd
 }
@@ -95,10 +94,6 @@ func (f *faultsFlags) plan(cmd *cobra.Command) (p bench.FaultsPlan, err error) {
 	}
 	if cmd.Flags().Changed("runs") && p.Runs < 1 {
 		return p, usagef("%d runs are not between 1 and 1000", p.Runs)
-	}
-	servers := serverFlags{config: f.config}
-	if _, p.Config, err = servers.parse(cmd.ErrOrStderr()); err != nil {
-		return p, err
 	}
 	return p, errors.Join(namesSome(cmd, "backends", p.Backends), namesSome(cmd, "faults", p.Faults), namesSome(cmd, "actions", p.Actions), checkFolder(p.Out))
 }

@@ -81,9 +81,10 @@ func TestExamplesParse(t *testing.T) {
 				t.Errorf("%s: %v", strings.TrimSpace(line), err)
 			}
 			for i, arg := range args[1:] {
-				if key := configForm.FindStringSubmatch(arg); args[i] == "--config" && key != nil && specs[key[1]].Name != "" {
-					if !slices.ContainsFunc(specs[key[1]].Keys, func(k driver.Key) bool { return k.Name == key[2] }) {
-						t.Errorf("%s: %s has no key %q", strings.TrimSpace(line), key[1], key[2])
+				if setting, _, _ := strings.Cut(arg, "="); args[i] == "--config" {
+					backend, key, _ := strings.Cut(setting, ".")
+					if spec, ok := specs[backend]; ok && !slices.ContainsFunc(spec.Keys, func(k driver.Key) bool { return k.Name == key }) {
+						t.Errorf("%s: %s has no key %q", strings.TrimSpace(line), backend, key)
 					}
 				}
 			}

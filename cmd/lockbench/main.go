@@ -18,14 +18,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockbench/lockbench/bench"
-	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/similar"
 )
 
 func main() {
-	// None returns when this process was started to be one.
 	bench.Main()
-	plugintest.HostMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -134,7 +130,7 @@ func parentOnly(cmd *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	err := usagef("%s has no command %q%s", cmd.CommandPath(), args[0], similar.Suggest(args[0], names))
+	err := usagef("%s has no command %q%s", cmd.CommandPath(), args[0], bench.Suggest(args[0], names))
 	if f := cmd.Flags().Lookup(args[0]); f != nil {
 		return hinted(err, cmd.CommandPath()+" --"+f.Name)
 	}
@@ -147,7 +143,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := usagef("%s takes no argument %q", cmd.CommandPath(), args[0])
-	if slices.ContainsFunc(bench.Baselines(), func(b bench.Named) bool { return b.Name == args[0] }) {
+	if slices.ContainsFunc(bench.Choices("baselines"), func(b bench.Named) bool { return b.Name == args[0] }) {
 		return hinted(err, "a list of baselines needs an equals sign: --baselines="+args[0])
 	}
 	return err
@@ -183,13 +179,13 @@ func flagError(cmd *cobra.Command, err error) error {
 		if unknown.GetSpecifiedShortnames() != "" {
 			name = "-" + unknown.GetSpecifiedName()
 		}
-		return usagef("%s has no flag %s%s", cmd.CommandPath(), name, similar.Suggest(name, names))
+		return usagef("%s has no flag %s%s", cmd.CommandPath(), name, bench.Suggest(name, names))
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		f := invalid.GetFlag()
 		if c, ok := f.Value.(*choice); ok {
-			return usagef("--%s has no value %q%s", f.Name, invalid.GetValue(), similar.Suggest(invalid.GetValue(), c.words))
+			return usagef("--%s has no value %q%s", f.Name, invalid.GetValue(), bench.Suggest(invalid.GetValue(), c.words))
 		}
 		return usagef("--%s has no value %q; it takes %s", f.Name, invalid.GetValue(), takes[f.Value.Type()])
 	}

@@ -28,7 +28,7 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	}
 	dir := plugins(t)
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
-	for _, s := range bench.Scenarios() {
+	for _, s := range bench.Choices("scenarios") {
 		line := "Benchmark" + strings.ToUpper(s.Name[:1]) + s.Name[1:] + "/"
 		t.Run(s.Name, func(t *testing.T) {
 			killedIn(t, "results.txt", line, dir, binary, "run", "--scenarios", s.Name)
@@ -155,61 +155,6 @@ func TestConform(t *testing.T) {
 	for i, r := range drivertest.Rules() {
 		if !strings.HasPrefix(lines[i], r.ID+" ") {
 			t.Errorf("line %d is %q, want rule %s", i, lines[i], r.ID)
-		}
-	}
-}
-
-// TestConformResults: a failure is shown with its log and is an error.
-func TestConformResults(t *testing.T) {
-	bad := drivertest.RuleResult{
-		Rule: drivertest.Rules()[0], Outcome: drivertest.Fail,
-		Cases: []drivertest.CaseResult{
-			{Case: drivertest.Case{Name: "L1 one"}, Outcome: drivertest.Pass, Log: "fine"},
-			{Case: drivertest.Case{Name: "L1 two"}, Outcome: drivertest.Fail, Log: "host a held it\nhost b too"},
-			{Case: drivertest.Case{Name: "L1 three"}, Outcome: drivertest.NotRun, Reason: "no server"},
-		},
-	}
-	for _, tt := range []struct {
-		flags     conformFlags
-		want, not []string
-	}{
-		{conformFlags{format: "text"}, []string{"L1", "fail", "L1 two", "host b too"}, []string{"L1 one", "fine"}},
-		{conformFlags{format: "text", verbose: true}, []string{"L1 one", "fine", "L1 three", "no server"}, nil},
-		{conformFlags{format: "json"}, []string{`"result": "fail"`, `"name": "L1 one"`, `"reason": "no server"`}, nil},
-	} {
-		var out strings.Builder
-		s := shown{flags: tt.flags, stdout: &out}
-		s.rule(bad)
-		if err := s.end(); exitCode(err) != exitInternal || !strings.Contains(err.Error(), "1 of 20 rules") {
-			t.Errorf("%v", err)
-		}
-		for _, want := range tt.want {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%+v: %q does not say %q", tt.flags, out.String(), want)
-			}
-		}
-		for _, not := range tt.not {
-			if strings.Contains(out.String(), not) {
-				t.Errorf("%+v: %q says %q", tt.flags, out.String(), not)
-			}
-		}
-	}
-}
-
-// TestConformRequires: a rule that could not be checked fails where all are
-// required, and is counted either way.
-func TestConformRequires(t *testing.T) {
-	for _, require := range []bool{false, true} {
-		var stdout bytes.Buffer
-		s := shown{flags: conformFlags{format: "text", require: require}, stdout: &stdout}
-		for i, o := range []drivertest.Outcome{drivertest.Pass, drivertest.NA, drivertest.NotRun} {
-			s.rule(drivertest.RuleResult{Rule: drivertest.Rules()[i], Outcome: o})
-		}
-		if err := s.end(); (err != nil) != require {
-			t.Errorf("require %v: %v", require, err)
-		}
-		if want := "1 passed, 0 failed; 1 could not be checked, 1 do not apply"; !strings.Contains(stdout.String(), want) {
-			t.Errorf("%q does not say %q", stdout.String(), want)
 		}
 	}
 }

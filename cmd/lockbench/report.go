@@ -26,12 +26,12 @@ page instead.`,
 				return hinted(usagef("-o - prints the HTML page, so there is no room for --format %s", format),
 					"write the page to a file, or run report twice")
 			}
-			if out == "-" {
-				return bench.WritePage(cmd.OutOrStdout(), args[0])
-			}
 			shown, page, err := bench.Report(args[0], out)
 			if err != nil {
 				return err
+			}
+			if out == "-" {
+				return shown.Write(cmd.OutOrStdout(), "html")
 			}
 			if err := write(shown, format, cmd.OutOrStdout()); err != nil {
 				return err

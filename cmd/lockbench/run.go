@@ -17,7 +17,6 @@ type runFlags struct {
 	mtls, format string
 	verbose      bool
 	list         bool
-	servers      serverFlags
 }
 
 func runCommand() *cobra.Command {
@@ -74,7 +73,7 @@ Backends whose server is not installed are left out and named, unless
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of core and the plugins")
 	fl.BoolVar(&f.list, "list", false, "name scenarios, modes and baselines, a line each")
 	mtlsVar(fl, &f.mtls)
-	f.servers.add(fl)
+	serversVar(fl, &p.Servers)
 	oldFlags(fl)
 	return cmd
 }
@@ -108,15 +107,7 @@ func options(cmd *cobra.Command, verbose bool) (bench.Options, *progress) {
 // plan turns flags into a plan. All its errors are of usage.
 func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	p = f.given
-	p.MTLS, p.PluginDirs, p.Version = f.mtls == "on", f.servers.pluginDirs, version()
-	if p.State == "" {
-		if p.State, err = bench.DefaultState(); err != nil {
-			return p, err
-		}
-	}
-	if p.Targets, p.Config, err = f.servers.parse(cmd.ErrOrStderr()); err != nil {
-		return p, err
-	}
+	p.MTLS, p.Version = f.mtls == "on", version()
 	changed := cmd.Flags().Changed
 	usual := bench.DefaultPlan(p.Quick)
 	p.WarmUp = usual.WarmUp

@@ -1,4 +1,4 @@
-package address
+package bench
 
 import (
 	"net/url"
@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestShow(t *testing.T) {
+func TestShownAddress(t *testing.T) {
 	for _, tt := range []struct {
 		address, shown string
 		secret         bool
@@ -23,11 +23,11 @@ func TestShow(t *testing.T) {
 		{"unix:///run/redis.sock", "unix:///run/redis.sock", false},
 		{"a:1,:hush@b:2", "b:2", true}, // "1,:hush" may be the password of a
 	} {
-		if got := Show(tt.address); got != tt.shown || strings.Contains(got, "hush") {
-			t.Errorf("Show(%q) = %q, want %q", tt.address, got, tt.shown)
+		if got := shownAddress(tt.address); got != tt.shown || strings.Contains(got, "hush") {
+			t.Errorf("shownAddress(%q) = %q, want %q", tt.address, got, tt.shown)
 		}
-		if got := HasSecret(tt.address); got != tt.secret {
-			t.Errorf("HasSecret(%q) = %v", tt.address, got)
+		if got := hasSecret(tt.address); got != tt.secret {
+			t.Errorf("hasSecret(%q) = %v", tt.address, got)
 		}
 	}
 }
@@ -56,9 +56,9 @@ func FuzzSecret(f *testing.F) {
 			written = url.QueryEscape(password)
 			address = "redis://" + host + "?password=" + written
 		}
-		shown := Show(address)
-		if !HasSecret(address) || strings.Contains(shown, written) && !strings.Contains("h1:6379,redis://"+host+",redis://h2 tcp("+host+")/db .../0", written) {
-			t.Errorf("%q is shown as %q, and has a secret: %t", address, shown, HasSecret(address))
+		shown := shownAddress(address)
+		if !hasSecret(address) || strings.Contains(shown, written) && !strings.Contains("h1:6379,redis://"+host+",redis://h2 tcp("+host+")/db .../0", written) {
+			t.Errorf("%q is shown as %q, and has a secret: %t", address, shown, hasSecret(address))
 		}
 	})
 }

@@ -1,5 +1,4 @@
-// Package address shows addresses of servers without the passwords in them.
-package address
+package bench
 
 import (
 	"net/url"
@@ -7,28 +6,28 @@ import (
 	"strings"
 )
 
-// Show returns an address, or a list of them, without user names and passwords.
-func Show(address string) string {
-	parts := split(address)
+// shownAddress returns an address, or a list of them, without user names and passwords.
+func shownAddress(address string) string {
+	parts := splitAddresses(address)
 	for i, p := range parts {
-		scheme := schemed.FindString(p)
+		scheme := addressScheme.FindString(p)
 		parts[i] = scheme + withoutUser(p[len(scheme):])
 	}
 	return strings.Join(parts, ",")
 }
 
-// schemed finds the scheme of an address.
-var schemed = regexp.MustCompile(`^[a-z]+://`)
+// addressScheme finds the scheme of an address.
+var addressScheme = regexp.MustCompile(`^[a-z]+://`)
 
-// split splits a list. A comma may also be part of a password: then an "@"
+// splitAddresses splits a list. A comma may also be part of a password: then an "@"
 // follows, and no scheme in between.
-func split(list string) []string {
+func splitAddresses(list string) []string {
 	var out []string
 	for p := range strings.SplitSeq(list, ",") {
 		p = strings.TrimSpace(p)
-		if strings.Contains(p, "@") && !schemed.MatchString(p) {
+		if strings.Contains(p, "@") && !addressScheme.MatchString(p) {
 			from := max(0, len(out)-1)
-			for from > 0 && !schemed.MatchString(out[from]) {
+			for from > 0 && !addressScheme.MatchString(out[from]) {
 				from--
 			}
 			p = strings.Join(append(out[from:], p), ",")
@@ -39,8 +38,8 @@ func split(list string) []string {
 	return out
 }
 
-// plain is what remains of an address without user and query.
-var plain = regexp.MustCompile(`^[\pL\pN.:/()\[\]~%_-]*$`)
+// plainAddress is what remains of an address without user and query.
+var plainAddress = regexp.MustCompile(`^[\pL\pN.:/()\[\]~%_-]*$`)
 
 // withoutUser cuts "user:password@" and a query, which may hold one too. Where an
 // "@" may belong to either, or there are signs of a setting that was taken for an
@@ -50,16 +49,16 @@ func withoutUser(s string) string {
 	if query >= 0 && query < at {
 		return "..."
 	}
-	if s, _, _ = strings.Cut(s[at+1:], "?"); !plain.MatchString(s) {
+	if s, _, _ = strings.Cut(s[at+1:], "?"); !plainAddress.MatchString(s) {
 		return "..."
 	}
 	return s
 }
 
-// HasSecret reports whether an address holds a password.
-func HasSecret(address string) bool {
-	for _, p := range split(address) {
-		rest := p[len(schemed.FindString(p)):]
+// hasSecret reports whether an address holds a password.
+func hasSecret(address string) bool {
+	for _, p := range splitAddresses(address) {
+		rest := p[len(addressScheme.FindString(p)):]
 		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
 			if _, password, ok := strings.Cut(rest[:i], ":"); ok && password != "" {
 				return true

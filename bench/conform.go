@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/internal/conform"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+// ConformPlan says which plugin is held to the rules of the contract, and how.
+type ConformPlan struct {
+	Servers
+	Plugin string // by name, or its path
+	MTLS   bool
+	// Require makes it fail when a rule that applies did not run.
+	Require bool
+	// Rules gets a line for each rule as soon as it is decided, with its cases that
+	// failed, or all of them.
+	Rules    io.Writer
+	AllCases bool
+}
+
+// sweepTimeout bounds how long the server of a caller's is cleaned.
+const sweepTimeout = 30 * time.Second
+
+// Conform runs the conformance suite. The outcome counts the rules, and as JSON has
+// them all.
+func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err error) {
+	opts.fill()
+	d, err := p.resolve(ctx, p.Plugin, opts.Lines)
+	if err != nil {
+		return nil, err
+	}
+	suite := conform.Options{Name: d.Name, Path: d.Path, Config: d.config, Namespaces: d.takes("prefix") != nil, NoMTLS: !p.MTLS}
+	// A backend without an address has no server: what it needs is in its
+	// configuration.
+	if len(p.Targets) == 0 && d.config["address"] == "" && d.takes("address") != nil {
+		servers, err := startServers(ctx, d.Found, true)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, servers.Close()) }()
+		maps.Copy(d.config, servers.Config)
+		suite.Servers = servers
+	} else if prefix := d.ownPrefix(); prefix != "" {
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout)
+			defer cancel()
+			err = errors.Join(err, kinds.Of(d.Name).Sweep(ctx, d.config, prefix))
+		}()
+	}
+	opts.Progress.Begin(len(drivertest.Rules()), 0)
+	defer opts.Progress.End()
+	opts.Progress.Step("")
+	var all []drivertest.RuleResult
+	err = conform.Run(ctx, suite, func(r drivertest.RuleResult) {
+		all = append(all, r)
+		p.show(r)
+		opts.Progress.Step("after " + r.Rule.ID)
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, ErrInterrupted
+	case err != nil:
+		return nil, &EnvError{Backend: d.Name, Err: err}
+	}
+	return conformed(all, p.Require)
+}
+
+// show writes what became of a rule.
+func (p ConformPlan) show(r drivertest.RuleResult) {
+	fmt.Fprintln(p.Rules, r)
+	for _, c := range r.Cases {
+		if !p.AllCases && c.Outcome != drivertest.Fail {
+			continue
+		}
+		fmt.Fprintf(p.Rules, "      %-8s %s (%.1f s)", c.Outcome, c.Case.Name, c.Took.Seconds())
+		if c.Reason != "" {
+			fmt.Fprintf(p.Rules, ": %s", c.Reason)
+		}
+		fmt.Fprintln(p.Rules)
+		for line := range strings.Lines(c.Log) {
+			fmt.Fprintf(p.Rules, "          %s\n", strings.TrimRight(line, "\n"))
+		}
+	}
+}
+
+// caseDoc and ruleDoc are results as JSON has them.
+type caseDoc struct {
+	Name   string  `json:"name"`
+	Result string  `json:"result"`
+	Reason string  `json:"reason,omitempty"`
+	Log    string  `json:"log,omitempty"`
+	Took   float64 `json:"took_s"`
+}
+
+type ruleDoc struct {
+	Rule   string    `json:"rule"`
+	Title  string    `json:"title"`
+	Result string    `json:"result"`
+	Cases  []caseDoc `json:"cases"`
+}
+
+// conformed counts rules, and returns an error if one has failed, or did not run
+// although it had to.
+func conformed(results []drivertest.RuleResult, require bool) (*Outcome, error) {
+	var docs []ruleDoc
+	var counts [drivertest.NotRun + 1]int
+	for _, r := range results {
+		counts[r.Outcome]++
+		doc := ruleDoc{Rule: r.Rule.ID, Title: r.Rule.Title, Result: r.Outcome.String()}
+		for _, c := range r.Cases {
+			doc.Cases = append(doc.Cases, caseDoc{c.Case.Name, c.Outcome.String(), c.Reason, c.Log, c.Took.Seconds()})
+		}
+		docs = append(docs, doc)
+	}
+	all, passed, failed, notRun := len(drivertest.Rules()), counts[drivertest.Pass], counts[drivertest.Fail], counts[drivertest.NotRun]
+	o := &Outcome{data: docs, text: fmt.Sprintf("%d of %d rules ran: %d passed, %d failed; %d could not be checked, %d do not apply\n",
+		passed+failed, all, passed, failed, notRun, counts[drivertest.NA])}
+	switch {
+	case failed > 0:
+		return o, fmt.Errorf("the plugin does not conform: %d of %d rules fail", failed, all)
+	case notRun > 0 && require:
+		return o, Hinted(fmt.Errorf("%d of %d rules could not be checked, and all that apply are required", notRun, all),
+			"let it start a server of its own, or --require=false")
+	}
+	return o, nil
+}

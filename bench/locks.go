@@ -1,0 +1,230 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+// Locks are those of a store, which is asked through its plugin.
+type Locks struct {
+	Servers
+	Backend string    // by name, or the path of its plugin
+	Warn    io.Writer // gets warnings
+}
+
+// store is a backend whose locks are looked at.
+type store struct {
+	*core.Client
+	timed  bool // tokens are times, by the plugin's own claim
+	kind   *servers.Kind
+	prefix string
+}
+
+// locksTimeout bounds how long a store may be asked.
+const locksTimeout = 30 * time.Second
+
+// with opens the backend, checks that its store answers, and does the work. One that
+// refuses locks for its settings may still show who holds those that there are.
+func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Outcome, error)) (o *Outcome, err error) {
+	ctx, cancel := context.WithTimeout(ctx, locksTimeout)
+	defer cancel()
+	d, err := l.resolve(ctx, l.Backend, l.Warn)
+	if err != nil {
+		return nil, err
+	}
+	if d.says.Properties.Scope == driver.ScopeHost {
+		return nil, usagef("the locks of %s live in its plugin: nobody outside of the host process sees them", d.Name)
+	}
+	log := slog.New(slog.DiscardHandler)
+	b, err := plugin.Open(ctx, d.Name, &plugin.Options{Config: d.config, Path: d.Path, StartTimeout: locksTimeout, Logger: log})
+	if err != nil {
+		return nil, &EnvError{Backend: d.Name, Err: err}
+	}
+	s := store{core.New(b, &core.Options{Logger: log}), d.says.Properties.TimedTokens, kinds.Of(d.Name), d.config["prefix"]}
+	defer func() { err = errors.Join(err, s.Close(context.WithoutCancel(ctx))) }()
+	if err := b.Check(ctx); errors.Is(err, driver.ErrUnavailable) {
+		return nil, &EnvError{Backend: d.Name, Err: err, Hint: fmt.Sprintf("--target %s=ADDRESS says where the store is", d.Name)}
+	}
+	o, err = work(ctx, s)
+	if errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) {
+		return nil, &EnvError{Backend: d.Name, Err: err}
+	}
+	return o, err
+}
+
+// List shows the locks that are held whose names start with prefix.
+func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
+	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {
+		var all []driver.Holder
+		for h, err := range s.Client.List(ctx, prefix) {
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, h)
+		}
+		slices.SortFunc(all, func(a, b driver.Holder) int { return cmp.Compare(a.Name, b.Name) })
+		docs := []holderDoc{}
+		var b strings.Builder
+		// The names come last: they may be 512 bytes long.
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "SINCE\tTOKEN\tTTL LEFT\tWAITERS\tHOLDER\tLOCK")
+		for _, h := range all {
+			docs = append(docs, s.document(h.Name, h))
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", s.since(h), h.Token, left(h), waiters(h), holderOf(h), printable(h.Name))
+		}
+		_ = t.Flush() // into memory
+		if len(all) == 0 {
+			return &Outcome{data: docs, text: "no lock is held\n"}, nil
+		}
+		return &Outcome{data: docs, text: b.String()}, nil
+	})
+}
+
+// Inspect shows who holds one lock.
+func (l Locks) Inspect(ctx context.Context, name string) (*Outcome, error) {
+	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {
+		h, err := s.Client.Inspect(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		o := &Outcome{data: s.document(name, h)}
+		if !h.Held() {
+			o.text = fmt.Sprintf("nobody holds %s; %s wait\n", printable(name), waiters(h))
+			return o, nil
+		}
+		for _, line := range [][2]string{
+			{"lock", printable(name)}, {"holder", holderOf(h)}, {"since", s.since(h)}, {"owner", printable(h.Owner)}, {"token", strconv.FormatUint(h.Token, 10)},
+			{"TTL left", left(h)}, {"waiters", waiters(h)}, {"value", printable(string(h.Value))},
+		} {
+			o.text += fmt.Sprintf("%-9s %s\n", line[0], line[1])
+		}
+		return o, nil
+	})
+}
+
+// Break ends the lease of a lock under token, or under the one that it has now if
+// token is 0. It asks first.
+func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(question string) bool) (*Outcome, error) {
+	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {
+		h, err := s.Client.Inspect(ctx, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case !h.Held():
+			return nil, fmt.Errorf("nobody holds %q", name)
+		case token != 0 && core.GrantNumber(h.Token) != core.GrantNumber(token):
+			return nil, fmt.Errorf("%q is held under token %d, not %d: that lease is over", name, h.Token, token)
+		case h.Token == 0:
+			return nil, Hinted(fmt.Errorf("%q is held by %s, which has no token to compare", name, holderOf(h)), s.foreign(name))
+		}
+		if !ask(fmt.Sprintf("%q is held by %s under token %d, for another %v.\nBreak it? Its holder goes on until it notices.", name, holderOf(h), h.Token, left(h))) {
+			return nil, errors.New("not broken")
+		}
+		// The answer may have taken any time; the store compares the token again.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), locksTimeout)
+		defer cancel()
+		if err := s.Client.Break(ctx, name, h.Token); err != nil {
+			return nil, err
+		}
+		return &Outcome{text: fmt.Sprintf("broke the lease of %q under token %d, held by %s\n", name, h.Token, holderOf(h))}, nil
+	})
+}
+
+// foreign says how to remove a lock that no client of ours holds, "" when that is not
+// known.
+func (s store) foreign(name string) string {
+	if s.kind.Foreign == nil {
+		return ""
+	}
+	return s.kind.Foreign(s.prefix, name)
+}
+
+// holderOf says who holds a lock, for people.
+func holderOf(h driver.Holder) string {
+	switch {
+	case h.Label != "":
+		return printable(h.Label)
+	case h.Token == 0 && h.Owner != "":
+		return "a foreign client, " + printable(h.Owner)
+	}
+	return "owner " + printable(h.Owner)
+}
+
+// left is what remains of a lease, as text.
+func left(h driver.Holder) string {
+	if h.TTL < 0 {
+		return "no end"
+	}
+	return h.TTL.Round(time.Millisecond).String()
+}
+
+// printable quotes what a terminal could take for a command.
+func printable(s string) string {
+	if quoted := strconv.Quote(s); quoted != `"`+s+`"` || s == "" {
+		return quoted
+	}
+	return s
+}
+
+func waiters(h driver.Holder) string {
+	if h.Waiters < 0 {
+		return "unknown"
+	}
+	return strconv.Itoa(h.Waiters)
+}
+
+// granted is when the lease was granted, by the store's clock; nil when its token
+// does not say.
+func (s store) granted(h driver.Holder) *time.Time {
+	if !s.timed || h.Token == 0 {
+		return nil
+	}
+	return new(time.UnixMicro(int64(core.GrantNumber(h.Token))).UTC())
+}
+
+// since is granted as text.
+func (s store) since(h driver.Holder) string {
+	if at := s.granted(h); at != nil {
+		return at.Format("2006-01-02 15:04:05Z")
+	}
+	return "unknown"
+}
+
+// holderDoc is a held lock as JSON has it.
+type holderDoc struct {
+	Name    string     `json:"name"`
+	Held    bool       `json:"held"`
+	Label   string     `json:"label,omitempty"`
+	Owner   string     `json:"owner,omitempty"`
+	Token   uint64     `json:"token,omitempty"`
+	Since   *time.Time `json:"since"`            // by the store's clock; null when unknown
+	TTLms   *int64     `json:"ttl_ms,omitempty"` // missing when the lease has no end
+	Waiters *int       `json:"waiters"`          // null when unknown
+	Value   []byte     `json:"value_base64,omitempty"`
+}
+
+func (s store) document(name string, h driver.Holder) holderDoc {
+	doc := holderDoc{Name: name, Held: h.Held(), Label: h.Label, Owner: h.Owner, Token: h.Token, Since: s.granted(h), Value: h.Value}
+	if h.TTL > 0 {
+		doc.TTLms = new(h.TTL.Milliseconds())
+	}
+	if h.Waiters >= 0 {
+		doc.Waiters = &h.Waiters
+	}
+	return doc
+}

@@ -1,0 +1,188 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/similar"
+)
+
+// errNoPlugins: there is not a single plugin binary to be found.
+var errNoPlugins error = &EnvError{
+	Err:  errors.New("no lockplugin-* binary was found in --plugin-dir, beside the executable or on the PATH"),
+	Hint: "make build puts lockbench and all plugins into bin/; in your own module: go get -tool github.com/lockbench/lockbench/plugins/NAME/lockplugin-NAME && go build -o bin/ tool",
+}
+
+// described is a plugin with what it says of itself and its configuration.
+type described struct {
+	plugin.Found
+	says   plugin.Description
+	config driver.Config
+	ttl    time.Duration
+	note   string // that the TTL is not the one that was asked for
+}
+
+// describe asks the plugin of every backend what it claims, and checks TTL and
+// configuration against that.
+func (p Plan) describe(ctx context.Context) ([]described, error) {
+	found, err := p.find(p.Backends)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	var out []described
+	for _, f := range found {
+		names = append(names, f.Name)
+		d := described{Found: f, config: p.of(f.Name)}
+		if d.says, err = describe(ctx, f); err != nil {
+			return nil, err
+		}
+		d.ttl, d.note = p.ttlFor(d.says)
+		if err := errors.Join(checkTTL(d.says, d.ttl), checkConfig(d.says, d.config), p.checkOther(ctx, f, d.config)); err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	if what, name := p.stray(names); name != "" {
+		return nil, usagef("%s for %q, which is not measured%s", what, name, similar.Suggest(name, names))
+	}
+	return out, nil
+}
+
+// describe asks a plugin binary what it claims.
+func describe(ctx context.Context, f plugin.Found) (plugin.Description, error) {
+	d, err := plugin.Describe(ctx, f.Path)
+	if err != nil {
+		return d, &EnvError{Backend: f.Name, Err: err}
+	}
+	return d, nil
+}
+
+// takes is the key of that name, nil if the plugin has none.
+func (d described) takes(key string) *driver.Key {
+	i := slices.IndexFunc(d.says.Keys, func(k driver.Key) bool { return k.Name == key })
+	if i < 0 {
+		return nil
+	}
+	return &d.says.Keys[i]
+}
+
+// ownPrefix gives a backend on servers of the caller's a prefix of its own, below the
+// one that is configured, so that everything with it can be removed afterwards. It
+// is "" for plugins without prefixes.
+func (d described) ownPrefix() string {
+	key := d.takes("prefix")
+	if key == nil {
+		return ""
+	}
+	d.config["prefix"] = cmp.Or(d.config["prefix"], key.Default) + "run-" + strings.ToLower(rand.Text()[:8]) + "_"
+	return d.config["prefix"]
+}
+
+// checkConfig checks cfg against the keys that a plugin declares. Required keys may
+// be missing: a throwaway server's address comes later.
+func checkConfig(d plugin.Description, cfg driver.Config) error {
+	spec := driver.Spec{Name: d.Name, Keys: slices.Clone(d.Keys)}
+	for i := range spec.Keys {
+		spec.Keys[i].Required = false
+	}
+	if _, err := spec.CheckConfig(cfg); err != nil {
+		return usagef("%v", err)
+	}
+	return nil
+}
+
+// checkTTL holds a TTL against what a backend can do, before anything
+// is started.
+func checkTTL(d plugin.Description, ttl time.Duration) error {
+	for _, bound := range []struct {
+		text string
+		fits func(time.Duration) bool
+	}{
+		{d.Properties.TTLMin, func(least time.Duration) bool { return ttl >= least }},
+		{d.Properties.TTLMax, func(most time.Duration) bool { return ttl <= most }},
+		{d.Properties.TTLStep, func(step time.Duration) bool { return step <= 0 || ttl%step == 0 }},
+	} {
+		if v, err := time.ParseDuration(bound.text); err == nil && !bound.fits(v) {
+			return usagef("a TTL of %v does not fit %s: minimum %s, step %s, maximum %s",
+				ttl, d.Name, d.Properties.TTLMin, d.Properties.TTLStep, d.Properties.TTLMax)
+		}
+	}
+	return nil
+}
+
+// Plugins shows the plugins in dirs and where a run looks for them.
+func Plugins(ctx context.Context, dirs []string) (*Outcome, error) {
+	parts := foundPlugins(ctx, dirs)
+	if len(parts) == 0 {
+		return nil, errNoPlugins
+	}
+	o := &Outcome{data: parts}
+	for _, p := range parts {
+		if p.Usable {
+			o.text += fmt.Sprintf("%-10s %s\n           %s, version %s\n", p.Name, p.doc, p.Path, p.Version)
+		} else {
+			o.text += fmt.Sprintf("%-10s cannot be used: %s\n           %s\n", p.Name, p.Problem, p.Path)
+		}
+	}
+	return o, nil
+}
+
+// DescribePlugin shows what a plugin claims, and which configuration it takes. It is
+// found by its name, in dirs first, or is the path of one.
+func DescribePlugin(ctx context.Context, nameOrPath string, dirs []string) (*Outcome, error) {
+	d, err := (&Servers{PluginDirs: dirs}).resolve(ctx, nameOrPath, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Outcome{data: d.says, text: d.text()}, nil
+}
+
+// text is a description for people.
+func (d described) text() string {
+	var b strings.Builder
+	p := d.says.Properties
+	fmt.Fprintf(&b, "%s: %s\n\n", d.says.Name, d.says.Doc)
+	for _, line := range [][2]string{
+		{"binary", d.Path},
+		{"version", d.says.Version},
+		{"fencing", string(p.Fencing)},
+		{"scope", string(p.Scope)},
+		{"TTL", fmt.Sprintf("%s to %s in steps of %s", p.TTLMin, p.TTLMax, p.TTLStep)},
+		{"first in, first out", fmt.Sprint(p.FIFO)},
+		{"survives its plugin", fmt.Sprint(p.SurvivesPlugin)},
+		{"capabilities", fmt.Sprint(p.Capabilities)},
+	} {
+		fmt.Fprintf(&b, "  %-20s %s\n", line[0], line[1])
+	}
+	fmt.Fprintf(&b, "\nconfiguration (--config %s.KEY=VALUE):\n", d.says.Name)
+	for _, k := range d.says.Keys {
+		var notes []string
+		if k.Required {
+			notes = append(notes, "required")
+		}
+		if k.Secret {
+			notes = append(notes, "secret")
+		}
+		if k.Default != "" {
+			notes = append(notes, "default "+k.Default)
+		}
+		fmt.Fprintf(&b, "  %-20s %-9s %s", k.Name, k.Type, k.Doc)
+		if len(notes) > 0 {
+			fmt.Fprintf(&b, " (%s)", strings.Join(notes, ", "))
+		}
+		b.WriteByte('\n')
+	}
+	for _, c := range d.says.Commands {
+		fmt.Fprintf(&b, "\ncommand %s: %s\n", c.Name, c.Doc)
+	}
+	return b.String()
+}

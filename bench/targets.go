@@ -1,0 +1,182 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+// Servers say where plugins and servers are, in the words of flags.
+type Servers struct {
+	// Targets are servers of the caller's: BACKEND=ADDRESS, BACKEND=@FILE or
+	// BACKEND=env:VARIABLE. The other backends get throwaway servers.
+	Targets []string
+	// Config is further configuration: BACKEND.KEY=VALUE. It counts more than the
+	// file of a target.
+	Config []string
+	// PluginDirs are searched before the directory of the executable and PATH.
+	PluginDirs []string
+
+	own    map[string]bool          // backends with a target
+	config map[string]driver.Config // of targets too
+}
+
+// The forms of targets and configuration. What is of another form may be a part of
+// an address, and is never shown.
+var (
+	targetForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
+	configForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)\.([A-Za-z][A-Za-z0-9_.-]*)=(.*)$`)
+)
+
+// read reads targets and configuration. A password that can be seen in the list of
+// processes is refused in a target, and warned of elsewhere.
+func (s *Servers) read(warn io.Writer) error {
+	s.own, s.config = map[string]bool{}, map[string]driver.Config{}
+	for _, t := range s.Targets {
+		parts := targetForm.FindStringSubmatch(t)
+		if parts == nil {
+			return Hinted(usagef("--target is not of the form BACKEND=ADDRESS"), "--target BACKEND=127.0.0.1:PORT, BACKEND=@FILE or BACKEND=env:VARIABLE")
+		}
+		cfg, err := readTarget(parts[1], parts[2])
+		if err != nil {
+			return err
+		}
+		// A file without an address means the backend's default, as it does for
+		// the application.
+		s.own[parts[1]], s.config[parts[1]] = true, cfg
+	}
+	for _, c := range s.Config {
+		parts := configForm.FindStringSubmatch(c)
+		if parts == nil {
+			return Hinted(usagef("--config is not of the form BACKEND.KEY=VALUE"), "--config BACKEND.prefix=bench:")
+		}
+		backend, key, value := parts[1], parts[2], parts[3]
+		if strings.Contains(key, "password") && !strings.HasSuffix(key, "_file") && value != "" {
+			fmt.Fprintf(warn, "warning: %s.%s can be seen in the list of processes\nhint: --target %s=@FILE or %s=env:VARIABLE keeps it out\n", backend, key, backend, backend)
+		}
+		if s.config[backend] == nil {
+			s.config[backend] = driver.Config{}
+		}
+		s.config[backend][key] = value
+	}
+	return nil
+}
+
+// of is the configuration of a backend, which the caller may change.
+func (s Servers) of(backend string) driver.Config {
+	cfg := driver.Config{}
+	maps.Copy(cfg, s.config[backend])
+	return cfg
+}
+
+// stray names a backend that is none of these, and what is said of it.
+func (s Servers) stray(backends []string) (what, backend string) {
+	for _, name := range slices.Sorted(maps.Keys(s.config)) {
+		switch {
+		case slices.Contains(backends, name):
+		case s.own[name]:
+			return "a target", name
+		default:
+			return "configuration", name
+		}
+	}
+	return "", ""
+}
+
+// find resolves backends to binaries; none named means all that are found.
+func (s Servers) find(backends []string) ([]plugin.Found, error) {
+	all := plugin.Discover(s.PluginDirs)
+	if len(all) == 0 {
+		return nil, errNoPlugins
+	}
+	if len(backends) == 0 {
+		return all, nil
+	}
+	names := make([]string, len(all))
+	for i, f := range all {
+		names[i] = f.Name
+	}
+	var out []plugin.Found
+	for _, name := range unique(backends) {
+		i := slices.Index(names, name)
+		if i < 0 {
+			return nil, unknown("backend", name, names)
+		}
+		out = append(out, all[i])
+	}
+	return out, nil
+}
+
+// resolve finds one plugin by its name, or takes the path of one: which backend that
+// is, it says itself. Until it is asked, its file names the backend. Nothing may be
+// said of another backend.
+func (s *Servers) resolve(ctx context.Context, nameOrPath string, warn io.Writer) (d described, err error) {
+	isPath := strings.ContainsRune(nameOrPath, '/')
+	d.Found = plugin.Found{Name: strings.TrimPrefix(filepath.Base(nameOrPath), "lockplugin-"), Path: nameOrPath}
+	if !isPath {
+		found, err := s.find([]string{nameOrPath})
+		if err != nil {
+			return d, err
+		}
+		d.Found = found[0]
+	}
+	if d.says, err = describe(ctx, d.Found); err != nil {
+		return d, err
+	}
+	if isPath {
+		d.Name = d.says.Name
+	}
+	if err := s.read(warn); err != nil {
+		return d, err
+	}
+	if what, name := s.stray([]string{d.Name}); name != "" {
+		return d, usagef("%s for %q, but the backend is %q", what, name, d.Name)
+	}
+	d.config = s.of(d.Name)
+	return d, checkConfig(d.says, d.config)
+}
+
+// readTarget returns the configuration that a target stands for: an address on
+// the command line, or what driver.ReadTarget reads in a file or a variable.
+func readTarget(backend, target string) (driver.Config, error) {
+	if path, ok := strings.CutPrefix(target, "@"); ok {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, usagef("--target %s=@FILE: %v", backend, err)
+		}
+		defer file.Close()
+		return storedTarget(backend, path, file)
+	}
+	if name, ok := strings.CutPrefix(target, "env:"); ok {
+		text := os.Getenv(name)
+		if text == "" {
+			return nil, usagef("--target %s: the variable is not set", backend)
+		}
+		return storedTarget(backend, "the variable", strings.NewReader(text))
+	}
+	if hasSecret(target) {
+		return nil, Hinted(usagef("--target %s: a password on the command line can be seen by everybody on this machine", backend),
+			fmt.Sprintf("put the address into a file or a variable: --target %s=@FILE or --target %s=env:VARIABLE", backend, backend))
+	}
+	return driver.Config{"address": target}, nil
+}
+
+func storedTarget(backend, from string, r io.Reader) (driver.Config, error) {
+	cfg, err := driver.ReadTarget(r)
+	switch {
+	case err != nil:
+		return nil, Hinted(usagef("--target %s: %s: %v", backend, from, err), "it holds an address alone, or lines KEY=VALUE as the application reads them")
+	case len(cfg) == 0:
+		return nil, usagef("--target %s: %s is empty", backend, from)
+	}
+	return cfg, nil
+}
