@@ -20,17 +20,21 @@ func TestBaselines(t *testing.T) {
 	servers.Keep(t, "redis", s, err)
 	plain := driver.Config{"address": s.Addr(), "password": "hush"}
 	url := driver.Config{"address": "redis://:hush@" + s.Addr() + "/0"}
+	testExclusion(t, "redis", plain, url)
+}
+
+// testExclusion holds the baselines of a backend to it, each by two configurations of
+// one server.
+func testExclusion(t *testing.T, backend string, plain, url driver.Config) {
+	t.Helper()
 	for _, bl := range All() {
-		if bl.Backend != "redis" {
-			continue
+		if bl.Backend == backend {
+			t.Run(bl.Name, func(t *testing.T) { excludes(t, bl, plain, url) })
 		}
-		t.Run(bl.Name, func(t *testing.T) {
-			testExclusion(t, bl, plain, url)
-		})
 	}
 }
 
-func testExclusion(t *testing.T, bl Baseline, plain, url driver.Config) {
+func excludes(t *testing.T, bl Baseline, plain, url driver.Config) {
 	a, b := openLock(t, bl, plain), openLock(t, bl, url)
 	lease, err := a.Acquire(t.Context())
 	if err != nil {
@@ -62,7 +66,8 @@ func testExclusion(t *testing.T, bl Baseline, plain, url driver.Config) {
 	}
 }
 
-func openLock(t *testing.T, bl Baseline, cfg driver.Config) load.Lock {
+// opened is a locker that the end of the test closes.
+func opened(t *testing.T, bl Baseline, cfg driver.Config) load.Locker {
 	t.Helper()
 	l, err := bl.Open(t.Context(), cfg)
 	if err != nil {
@@ -75,23 +80,25 @@ func openLock(t *testing.T, bl Baseline, cfg driver.Config) load.Lock {
 			t.Error(err)
 		}
 	})
-	lock, err := l.Lock("jobs", 10*time.Second)
+	return l
+}
+
+func openLock(t *testing.T, bl Baseline, cfg driver.Config) load.Lock {
+	t.Helper()
+	lock, err := opened(t, bl, cfg).Lock("jobs", 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return lock
 }
 
-func TestNames(t *testing.T) {
-	for _, name := range Names() {
-		if bl, ok := ByName(name); !ok || bl.Name != name || bl.Doc == "" || bl.Backend == "" {
-			t.Errorf("%s: %+v", name, bl)
-		}
+func TestBaselinesOnNodes(t *testing.T) {
+	nodes, err := redisserver.StartNodes(t.Context(), 5, &redisserver.Options{Password: "hush"})
+	servers.Keep(t, "redis", nodes, err)
+	plugin := plugintest.Build(t, "../../plugins/redlock/lockplugin-redlock")
+	if err := servers.Init(t.Context(), plugin, "password=hush", "address="+nodes.Addr()); err != nil {
+		t.Fatal(err)
 	}
-	if _, ok := ByName("x"); ok {
-		t.Error("there is a baseline x")
-	}
-	if _, ok := ByName(Reference("redis")); !ok {
-		t.Error("the reference of redis is no baseline")
-	}
+	cfg := driver.Config{"address": nodes.Addr(), "password": "hush", "node_timeout": "300ms"} // of a busy machine
+	testExclusion(t, "redlock", cfg, cfg)
 }

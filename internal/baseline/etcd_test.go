@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -24,12 +23,7 @@ func TestEtcdBaselines(t *testing.T) {
 	s, err := etcdserver.Start(t.Context(), nil)
 	servers.Keep(t, "etcd", s, err)
 	cfg := driver.Config{"address": s.Addr()}
-	for _, bl := range All() {
-		if bl.Backend != "etcd" {
-			continue
-		}
-		t.Run(bl.Name, func(t *testing.T) { testExclusion(t, bl, cfg, cfg) })
-	}
+	testExclusion(t, "etcd", cfg, cfg)
 }
 
 // TestSessionsAreShared: what callers of many names share is as many sessions
@@ -37,17 +31,7 @@ func TestEtcdBaselines(t *testing.T) {
 func TestSessionsAreShared(t *testing.T) {
 	s, err := etcdserver.Start(t.Context(), nil)
 	servers.Keep(t, "etcd", s, err)
-	l, err := etcdMutexBaseline.Open(t.Context(), driver.Config{"address": s.Addr()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		if err := l.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	l := opened(t, etcdMutexBaseline, driver.Config{"address": s.Addr()}).(*sessions)
 	const callers, ttl = 4, 10 * time.Second
 	var work sync.WaitGroup
 	var holders [3]atomic.Int32
@@ -70,7 +54,7 @@ func TestSessionsAreShared(t *testing.T) {
 		})
 	}
 	work.Wait()
-	if open := l.(*sessions).open[ttl]; len(open) > callers {
+	if open := l.open[ttl]; len(open) > callers {
 		t.Errorf("%d sessions for %d callers", len(open), callers)
 	}
 	for range 8 {
@@ -94,25 +78,8 @@ func TestSessionsAreShared(t *testing.T) {
 		})
 	}
 	work.Wait()
-	if kept, err := l.(*sessions).client.Get(t.Context(), l.(*sessions).prefix, clientv3.WithPrefix()); err != nil || kept.Count > 0 {
+	if kept, err := l.client.Get(t.Context(), l.prefix, clientv3.WithPrefix()); err != nil || kept.Count > 0 {
 		t.Errorf("%v keys of calls that were cancelled, %v", kept, err)
-	}
-	// Without those that a cancelled call has ended.
-	open := slices.DeleteFunc(slices.Clone(l.(*sessions).open[ttl]), (*session).expired)
-
-	// A store that was too slow for them has ended them all.
-	for _, s := range open {
-		if _, err := s.Client().Revoke(t.Context(), s.Lease()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, s := range open {
-		<-s.Done()
-	}
-	if lease := acquireOf(t, l, "0", ttl); lease != nil {
-		if err := lease.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
 	}
 }
 
@@ -123,17 +90,8 @@ func TestWriteAfterItsCall(t *testing.T) {
 	servers.Keep(t, "etcd", s, err)
 	for _, bl := range []Baseline{etcdMutexBaseline, etcdElectionBaseline} {
 		t.Run(bl.Name, func(t *testing.T) {
-			opened, err := bl.Open(t.Context(), driver.Config{"address": s.Addr()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := opened.Close(context.Background()); err != nil {
-					t.Error(err)
-				}
-			})
 			const ttl = 30 * time.Second
-			l := opened.(*sessions)
+			l := opened(t, bl, driver.Config{"address": s.Addr()}).(*sessions)
 			held := acquireOf(t, l, "held", ttl)
 			cancelled, err := l.Lock("cancelled", ttl)
 			if held == nil || err != nil || len(l.open[ttl]) != 1 {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/results"
@@ -24,25 +27,6 @@ func TestOutcomeOf(t *testing.T) {
 	} {
 		if got := OutcomeOf(tt.err); got != tt.want {
 			t.Errorf("OutcomeOf(%v) = %v, want %v", tt.err, got, tt.want)
-		}
-	}
-}
-
-func TestWorkersStartTogether(t *testing.T) {
-	const n = 16
-	var running atomic.Int32
-	seen := make([]bool, n)
-	all := make(chan struct{})
-	Workers(n, func(i int) {
-		seen[i] = true
-		if running.Add(1) == n {
-			close(all)
-		}
-		<-all // only when all run at once does the test end
-	})
-	for i, ok := range seen {
-		if !ok {
-			t.Errorf("worker %d did not run", i)
 		}
 	}
 }
@@ -99,5 +83,42 @@ func TestCallerRecords(t *testing.T) {
 				t.Errorf("Err = %v, want %v", c.Err, tt.err)
 			}
 		})
+	}
+}
+
+func TestPoisson(t *testing.T) {
+	plan := func(seed uint64) []Arrival {
+		return Poisson(rand.New(rand.NewPCG(seed, 0)), 1000, 4, int64(time.Second), int64(101*time.Second))
+	}
+	all := plan(1)
+	if n := float64(len(all)); math.Abs(n-100_000) > 5*math.Sqrt(100_000) {
+		t.Errorf("%v arrivals at 1000 a second in 100 s", n)
+	}
+	if !slices.Equal(all, plan(1)) || slices.Equal(all, plan(2)) {
+		t.Error("the plan does not depend on the seed alone")
+	}
+	if got := Poisson(rand.New(rand.NewPCG(1, 0)), 0, 1, 0, int64(time.Hour)); got != nil {
+		t.Errorf("%d arrivals at rate 0", len(got))
+	}
+}
+
+func TestPace(t *testing.T) {
+	clock := NewClock()
+	ms := func(n int64) int64 { return n * int64(time.Millisecond) }
+	var sent []int64
+	Pace(t.Context(), clock, []Arrival{{Due: ms(-5)}, {Due: ms(20)}, {Due: ms(20)}, {Due: ms(60)}}, func(a Arrival) {
+		if now := clock.Now(); now < a.Due {
+			t.Errorf("sent %v before it was due", time.Duration(a.Due-now))
+		}
+		sent = append(sent, a.Due)
+	})
+	if !slices.Equal(sent, []int64{ms(-5), ms(20), ms(20), ms(60)}) {
+		t.Errorf("%v", sent)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	Pace(ctx, clock, []Arrival{{}, {Due: int64(time.Hour)}}, func(Arrival) { n++; cancel() })
+	if n != 1 {
+		t.Errorf("%d sent of a cancelled plan", n)
 	}
 }

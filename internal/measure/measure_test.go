@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,7 +38,6 @@ type fake struct {
 	twice       bool // grants although it is held
 	sameToken   bool
 	down        bool
-	stall       time.Duration // of the first acquire
 	granted     func(n uint64)
 	badRelease  bool
 	badRenewals bool
@@ -61,12 +59,6 @@ func (l fakeLock) Acquire(ctx context.Context) (load.Lease, error) {
 		if l.f.down {
 			l.f.mu.Unlock()
 			return nil, errDown
-		}
-		if d := l.f.stall; d > 0 {
-			l.f.stall = 0
-			l.f.mu.Unlock()
-			time.Sleep(d) // not to wait for something: the stall is what is tested
-			continue
 		}
 		if !l.f.held[l.name] || l.f.twice {
 			l.f.held[l.name] = true
@@ -164,7 +156,11 @@ func TestAcquire(t *testing.T) {
 func TestStallsAreMeasured(t *testing.T) {
 	const stall = 2 * measure
 	f := newFake()
-	f.stall = stall
+	f.granted = func(n uint64) {
+		if n == 1 {
+			time.Sleep(stall) // not to wait for something: the stall is what is tested
+		}
+	}
 	in := input(f, 1)
 	in.WarmUp = 0
 	c, err := runAcquire(t.Context(), in)
@@ -311,22 +307,9 @@ func TestDoneIn(t *testing.T) {
 }
 
 func TestWorkloads(t *testing.T) {
-	for _, quick := range []bool{true, false} {
-		all := throughput.Workloads(Overrides{Quick: quick})
-		if all[0].Keys != manyKeys || all[len(all)-1].Hold != fewHold {
-			t.Errorf("%+v", all)
-		}
-	}
-	got := throughput.Workloads(Overrides{Clients: []int{2, 3}, Keys: []int{1, 5}})
-	want := []Workload{{Clients: 2, Keys: 1}, {Clients: 3, Keys: 1}, {Clients: 2, Keys: 5}, {Clients: 3, Keys: 5}}
+	got := throughput.Workloads(Overrides{Hosts: []int{1, 4}, Clients: []int{2}, Keys: []int{1, 5}})
+	want := []Workload{{Clients: 2, Keys: 1}, {Clients: 2, Keys: 5}, {Hosts: 4, Clients: 2, Keys: 1}, {Hosts: 4, Clients: 2, Keys: 5}}
 	if !slices.Equal(got, want) {
-		t.Errorf("%+v", got)
-	}
-	got = throughput.Workloads(Overrides{Hosts: []int{1, 4}, Clients: []int{2}, Keys: []int{5}})
-	if want = []Workload{{Clients: 2, Keys: 5}, {Hosts: 4, Clients: 2, Keys: 5}}; !slices.Equal(got, want) {
-		t.Errorf("%+v", got)
-	}
-	if got := acquire.Workloads(Overrides{Clients: []int{5}}); !slices.Equal(got, []Workload{{Clients: 5}}) {
 		t.Errorf("%+v", got)
 	}
 	if got := contend.Workloads(Overrides{Clients: []int{1, 5}}); len(got) == 0 || slices.ContainsFunc(got, func(s Workload) bool { return s.Clients != 5 }) {
@@ -370,13 +353,58 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-func TestScenariosSayWhatTheyProve(t *testing.T) {
-	for _, s := range All() {
-		if s.Doc == "" || s.Run == nil || s.Takes == nil || s.Name != strings.ToLower(s.Name) {
-			t.Errorf("%+v", s)
-		}
-		if got, ok := ByName(s.Name); !ok || got.Name != s.Name {
-			t.Errorf("ByName(%q) = %v", s.Name, got.Name)
+func TestOpenLoop(t *testing.T) {
+	in := input(newFake(), 2)
+	in.Measure, in.Rate = 200*time.Millisecond, 500
+	c, err := runAcquire(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(c.Latencies["open-acquire"]); n < 20 || n > 80 || len(c.Latencies["lag"]) != n {
+		t.Errorf("%d cycles and %d lags at 500 a second in 100 ms", n, len(c.Latencies["lag"]))
+	}
+	if c.Values["offered/s"] != 500 || c.Values["drops"] != 0 {
+		t.Errorf("%v", c.Values)
+	}
+	if v := judge(c, in); v.Overlaps+v.Tokens != 0 || v.Granted != len(c.Attempts) {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestOverloadIsRefused: what is offered more than the store can do is waited
+// for, then dropped, and the figures are refused.
+func TestOverloadIsRefused(t *testing.T) {
+	f := newFake()
+	f.granted = func(uint64) { time.Sleep(20 * time.Millisecond) } // the time is what is tested
+	in := input(f, 1)
+	in.Measure, in.Rate = 200*time.Millisecond, 2000
+	c, err := runAcquire(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Values["drops"] == 0 || c.Values["open-refused"] != 1 {
+		t.Errorf("%v", c.Values)
+	}
+	if worst := time.Duration(c.Values["max-ns/open-acquire"]); worst < 100*time.Millisecond {
+		t.Errorf("the longest took %v since it was due", worst)
+	}
+}
+
+func TestKeptUp(t *testing.T) {
+	fast, late := []int64{100, 110, 120}, []int64{90, 90, 90}
+	for name, tt := range map[string]struct {
+		acquires, lags []int64
+		drops          int
+		want           bool
+	}{
+		"well":             {fast, []int64{10, 10, 10}, 0, true},
+		"dropped":          {fast, []int64{10, 10, 10}, 1, false},
+		"late":             {fast, late, 0, false},
+		"late in the tail": {[]int64{100, 110, 120}, []int64{1, 1, 90}, 0, false},
+		"nothing":          {nil, nil, 0, false},
+	} {
+		if got := keptUp(tt.acquires, tt.lags, tt.drops); got != tt.want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

@@ -76,16 +76,6 @@ func TestDrawingInText(t *testing.T) {
 	}
 }
 
-func TestTicksAreRound(t *testing.T) {
-	var got []string
-	for _, tk := range (scale{lo: 4.9, hi: 7.1, unit: "p50-ns/acquire"}).ticks() {
-		got = append(got, tk.Text)
-	}
-	if strings.Join(got, " ") != "100µs 1ms 10ms" {
-		t.Errorf("%q", got)
-	}
-}
-
 func TestNotesAreFolded(t *testing.T) {
 	if got := headed([]string{"the machine was busy: a", "the machine was busy: b", "run 1 of 3 differs from the rest: c"}); got.Head != "Before you believe the figures: the machine was busy; run 1 of 3 differs from the rest" || len(got.Lines) != 3 {
 		t.Errorf("%+v", got)

@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	"golang.org/x/net/html"
-
-	"github.com/lockbench/lockbench/internal/results"
 )
 
 // dom parses a page.
@@ -140,21 +138,6 @@ func TestPageCharts(t *testing.T) {
 					t.Errorf("%s, %s: %s has no points", c.ID, v.Label, l.Name)
 				}
 			}
-		}
-	}
-}
-
-// TestPageWithoutCharts: a folder with attempts and no figures.
-func TestPageWithoutCharts(t *testing.T) {
-	c := cycles("redis", 1, 0, 1e5, false)
-	c.Latencies, c.Values, c.Interrupted = nil, nil, true
-	r, err := Load(written(t, []results.Cell{c}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range elements(dom(t, r), "script", "") {
-		if attr(s, "id") == "charts" && textOf(s) != "[]" {
-			t.Errorf("charts are %q", textOf(s))
 		}
 	}
 }

@@ -47,17 +47,6 @@ func TestText(t *testing.T) {
 	}
 }
 
-func TestTextOfAViolation(t *testing.T) {
-	r := load(t, true)
-	text := render(t, func(w *bytes.Buffer) error { return r.Text(w) })
-	text = strings.Join(strings.Fields(text), " ")
-	for _, want := range []string{"UNSAFE", "two holders at once", `lock "a"`} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the text does not say %q:\n%s", want, text)
-		}
-	}
-}
-
 // TestBaselinesHaveNoVerdict: what is broken by a library is told, and apart.
 func TestBaselinesHaveNoVerdict(t *testing.T) {
 	cells := []results.Cell{cycles("redis", 1, 0, 1e5, false), cycles("redislock", 1, 0, 1e5, true)}

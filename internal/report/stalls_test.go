@@ -36,21 +36,6 @@ func TestStallsShow(t *testing.T) {
 	}
 }
 
-// TestStallsOfAnyOperationShow, and those of a floor: a server may stall
-// in each of them.
-func TestStallsOfAnyOperationShow(t *testing.T) {
-	for _, of := range stallUnits {
-		r := load(t, false)
-		r.Tables = nil
-		r.Floors = []Table{{CellName: results.CellName{Scenario: "floor", Clients: 1}, Rows: []Row{
-			row(results.Subject{Name: "redis", Kind: results.KindPlugin}, map[string][]float64{of.unit: {1e6, 6e9, 2e6}}, nil),
-		}}}
-		if got, want := strings.Join(r.stalls(), ""), "run 2 of 3 differs from the rest: "+of.what+" of redis took 6.00s"; !strings.HasPrefix(got, want) {
-			t.Errorf("%q does not begin with %q", got, want)
-		}
-	}
-}
-
 // TestIncompleteRunIsHeadedByThat, and not by what is good about it.
 func TestIncompleteRunIsHeadedByThat(t *testing.T) {
 	for state, want := range map[results.State]string{

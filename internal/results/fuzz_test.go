@@ -15,30 +15,6 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// FuzzReadEvents: whatever the bytes are, reading ends, takes no more memory
-// than so many frames may need, and what it emits can be written and read
-// again.
-func FuzzReadEvents(f *testing.F) {
-	var file bytes.Buffer
-	w, err := NewEventWriter(&file)
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, n := range []int{0, 3, 40} {
-		c := sampleCell("redis", n)
-		if err := w.Write(c.Section, c.Attempts); err != nil {
-			f.Fatal(err)
-		}
-	}
-	f.Add(file.Bytes())
-	if err := w.Close(); err != nil {
-		f.Fatal(err)
-	}
-	f.Add(file.Bytes())
-	f.Add([]byte(eventMagic))
-	f.Fuzz(readAgain)
-}
-
 // FuzzAttempts is FuzzReadEvents for frames whose checksums are right.
 func FuzzAttempts(f *testing.F) {
 	c := sampleCell("redis", 20)
@@ -155,23 +131,6 @@ func FuzzHistograms(f *testing.F) {
 	})
 }
 
-// FuzzReadResults: whatever the file holds, reading it ends.
-func FuzzReadResults(f *testing.F) {
-	var file bytes.Buffer
-	if err := writeHeader(&file, Manifest{Machine: Machine{OS: "linux", Arch: "amd64", CPU: "a CPU"}}); err != nil {
-		f.Fatal(err)
-	}
-	if err := writeResult(&file, sampleCell("redis", 700)); err != nil {
-		f.Fatal(err)
-	}
-	f.Add(file.Bytes())
-	f.Add([]byte("Benchmark 1 2 ns/op\n"))
-	f.Add([]byte("BenchmarkX/backend=/clients=x/keys=/hold=- 1 2 ns/op\n"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _ = scanResults(b, func(res *benchfmt.Result) { parseResult(res) })
-	})
-}
-
 // FuzzResult: the line of any cell is read as it was written, to six digits.
 func FuzzResult(f *testing.F) {
 	f.Add("kill-host", 2, 64, 1024, int64(time.Millisecond), 700, 1234.5678, 1e6, int64(12345))
@@ -215,38 +174,4 @@ func plainWord(s string) bool {
 		}
 	}
 	return len(s) < 1 || s[len(s)-1] != '-'
-}
-
-// FuzzManifest: a run.json that can be read is the same when it was written
-// again.
-func FuzzManifest(f *testing.F) {
-	for _, m := range []Manifest{{}, {
-		Format: Format, State: StateDone, Started: time.Unix(1, 2).UTC(), Elapsed: 1.5,
-		Plan: Plan{Seed: math.MaxUint64, Backends: []string{"redis"}, Clients: []int{1, 8}, Rate: 0.5}, Subjects: []Subject{{Name: "redis", Kind: KindPlugin}},
-		Binaries: map[string]string{"lockbench": "aa"}, Parts: []Part{{Seed: 1, Runs: 2}},
-	}} {
-		b, err := json.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Add([]byte(`{"format":1,"plan":null,"subjects":[null]}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := parseManifest("dir", b)
-		if err != nil {
-			return
-		}
-		first, err := json.Marshal(m)
-		if err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
-		}
-		again, err := parseManifest("dir", first)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if second, err := json.Marshal(again); err != nil || !bytes.Equal(first, second) {
-			t.Errorf("%s, %v; was %s", second, err, first)
-		}
-	})
 }

@@ -73,12 +73,7 @@ func TestMerge(t *testing.T) {
 		t.Errorf("the lines of results are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	var runs []int
-	f, err := os.Open(filepath.Join(out, EventsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	err = ReadEvents(f, func(s Section, attempts []Attempt) error {
+	err = ScanEvents(out, func(s Section, attempts []Attempt) error {
 		runs = append(runs, s.Run)
 		if !slices.Equal(attempts, sampleCell("redis", 2000).Attempts) {
 			t.Errorf("the attempts of run %d differ", s.Run)
@@ -117,15 +112,8 @@ func TestMergeRefuses(t *testing.T) {
 		dir, _ := part(t, change, 1, state)
 		return dir
 	}
-	cut := other(nil, StateDone)
-	events := filepath.Join(cut, EventsFile)
-	info, err := os.Stat(events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(events, info.Size()-5); err != nil {
-		t.Fatal(err)
-	}
+	short := other(nil, StateDone)
+	cut(t, filepath.Join(short, EventsFile), 5)
 	for name, tt := range map[string]struct {
 		dir  string
 		want error
@@ -136,7 +124,7 @@ func TestMergeRefuses(t *testing.T) {
 		"elsewhere":     {other(func(m *Manifest) { m.Plan.Env = "compose" }, StateDone), ErrPlans},
 		"itself":        {good, ErrPlans},
 		"interrupted":   {other(nil, StateInterrupted), ErrIncomplete},
-		"cut":           {cut, ErrIncomplete},
+		"cut":           {short, ErrIncomplete},
 		"foreign":       {t.TempDir(), ErrNotAFolder},
 	} {
 		out := filepath.Join(t.TempDir(), "out")
@@ -149,5 +137,147 @@ func TestMergeRefuses(t *testing.T) {
 	}
 	if err := Merge(good, good, good); !errors.Is(err, ErrNotEmpty) {
 		t.Error(err)
+	}
+}
+
+// togetherPart writes one part of several: its cells began met after its start.
+func togetherPart(t *testing.T, number int, seed, rate float64, change func(*Manifest), met ...time.Duration) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "part")
+	m := Manifest{
+		Started: time.Unix(1000, int64(number)), Elapsed: 5, Binaries: map[string]string{},
+		Plan:       Plan{Backends: []string{"redis"}, Scenarios: []string{"acquire"}, Runs: len(met), Seed: uint64(seed), Parts: 2},
+		Subjects:   []Subject{{Name: "redis", Kind: KindPlugin}},
+		Rendezvous: &Rendezvous{ID: "m", Part: number},
+	}
+	if change != nil {
+		change(&m)
+	}
+	f, err := Create(dir, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for run, at := range met {
+		c := sampleCell("redis", 2000)
+		c.Run, c.MetNs = run+1, int64(at)
+		for i := range c.Attempts {
+			a := &c.Attempts[i]
+			a.Asked, a.Answered = a.Asked+int64(at), a.Answered+int64(at)
+			if a.End == EndReleased {
+				a.Ended, a.Done = a.Ended+int64(at), a.Done+int64(at)
+			}
+		}
+		c.Latencies = map[string][]int64{"acquire": {}}
+		for i := range 600 {
+			c.Latencies["acquire"] = append(c.Latencies["acquire"], int64(number)*1_000_000+int64(i))
+		}
+		c.Values = map[string]float64{"cycles/s": rate, "max-ns/acquire": rate, "commands/grant": rate, "band-low-ns/takeover": 7}
+		if err := f.Add(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(StateDone); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestMergeParts: rates of parts are added up run by run, percentiles are of
+// all latencies, and each part's own rates are kept. Their clocks may differ.
+func TestMergeParts(t *testing.T) {
+	a := togetherPart(t, 1, 9, 100, nil, time.Second, 3*time.Second)
+	b := togetherPart(t, 2, 9, 300, func(m *Manifest) { m.Started = m.Started.Add(time.Hour) }, 2*time.Second, 4*time.Second)
+	out := filepath.Join(t.TempDir(), "all")
+	if err := MergeParts(out, a, b); err != nil {
+		t.Fatal(err)
+	}
+	m, err := ReadManifest(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Plan.Runs != 2 || m.Rendezvous != nil || m.Together == nil || !m.Together.Met || m.Together.Overlap < 0.99 || m.Together.Clocks < 3600 {
+		t.Errorf("%+v, %+v", m, m.Together)
+	}
+	name := "Acquire/backend=redis/clients=8"
+	if len(m.Parts) != 2 || !slices.Equal(m.Parts[0].Rates[name], []float64{100, 100}) || !slices.Equal(m.Parts[1].Rates[name], []float64{300, 300}) {
+		t.Errorf("%+v", m.Parts)
+	}
+	results, err := ReadResults(out)
+	if err != nil || len(results) != 2 {
+		t.Fatal(results, err)
+	}
+	for _, r := range results {
+		if r.Name() != name || r.Cycles != 4000 || r.Values["cycles/s"] != 400 || r.Values["max-ns/acquire"] != 300 || r.Values["band-low-ns/takeover"] != 7 {
+			t.Errorf("%+v", r)
+		}
+		if p50, p90 := r.Values["p50-ns/acquire"], r.Values["p90-ns/acquire"]; p50 > 1.01e6 || p90 < 1.99e6 || p90 > 2.01e6 {
+			t.Errorf("p50 %v, p90 %v of 600 of 1 ms and 600 of 2 ms", p50, p90)
+		}
+		if _, ok := r.Values["commands/grant"]; ok {
+			t.Error("what each part counted of the commands of all is shown")
+		}
+	}
+	all, err := ReadHistograms(out)
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	for _, h := range all {
+		if h.TotalCount() != 2400 {
+			t.Errorf("%d latencies", h.TotalCount())
+		}
+	}
+}
+
+// TestMergePartsByClock: parts that did not meet are held against the clocks of
+// their machines.
+func TestMergePartsByClock(t *testing.T) {
+	alone := func(number int, later time.Duration) string {
+		return togetherPart(t, number, 9, 100, func(m *Manifest) {
+			m.Rendezvous, m.Plan.Parts, m.Started = nil, 0, m.Started.Add(later)
+		}, time.Second)
+	}
+	first := alone(1, 0) // its cell takes about 5 ms
+	if err := MergeParts(filepath.Join(t.TempDir(), "out"), first, alone(2, 100*time.Microsecond)); err != nil {
+		t.Error(err)
+	}
+	for later, want := range map[time.Duration]string{2 * time.Millisecond: "% of its time", time.Minute: "before"} {
+		out := filepath.Join(t.TempDir(), "out")
+		err := MergeParts(out, first, alone(2, later))
+		if !errors.Is(err, ErrApart) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v later: %v", later, err)
+		}
+		if err := Vacant(out); err != nil {
+			t.Errorf("something is left: %v", err)
+		}
+	}
+}
+
+func TestMergePartsRefuses(t *testing.T) {
+	good := togetherPart(t, 1, 9, 100, nil, time.Second, 2*time.Second)
+	three := togetherPart(t, 1, 9, 100, nil, time.Second, 2*time.Second, 3*time.Second)
+	for name, tt := range map[string]struct {
+		dirs []string
+		want error
+	}{
+		"another rendezvous": {[]string{togetherPart(t, 2, 9, 100, func(m *Manifest) { m.Rendezvous.ID = "n" }, time.Second, 2*time.Second)}, ErrApart},
+		"no rendezvous":      {[]string{togetherPart(t, 2, 9, 100, func(m *Manifest) { m.Rendezvous = nil }, time.Second, 2*time.Second)}, ErrApart},
+		"another seed":       {[]string{togetherPart(t, 2, 8, 100, nil, time.Second, 2*time.Second)}, ErrApart},
+		"fewer runs":         {[]string{togetherPart(t, 2, 9, 100, nil, time.Second)}, ErrPlans},
+		"merged":             {[]string{togetherPart(t, 2, 9, 100, func(m *Manifest) { m.Parts = []Part{{}, {}} }, time.Second, 2*time.Second)}, ErrPlans},
+		"one late":           {[]string{togetherPart(t, 2, 9, 100, nil, time.Second, 2*time.Second+4*time.Millisecond, 3*time.Second)}, ErrApart},
+		"a third": {[]string{togetherPart(t, 2, 9, 100, nil, time.Second, 2*time.Second),
+			togetherPart(t, 3, 9, 100, nil, time.Second, 2*time.Second)}, ErrIncomplete},
+	} {
+		first := good
+		if name == "one late" { // by less than its cell takes
+			first = three
+		}
+		if err := MergeParts(filepath.Join(t.TempDir(), "out"), append([]string{first}, tt.dirs...)...); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	other := togetherPart(t, 2, 9, 100, nil, time.Second, 2*time.Second)
+	if err := Merge(filepath.Join(t.TempDir(), "out"), good, other); !errors.Is(err, ErrPlans) {
+		t.Errorf("parts as repetitions: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package results
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -108,30 +107,15 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-func TestFilter(t *testing.T) {
-	a := run{}.write(t)
-	c, err := Folders(a, a, "/backend:redis .unit:cycles/s")
-	if err != nil || len(c.Rows) != 1 || c.Rows[0].Unit != "cycles/s" {
-		t.Errorf("%+v, %v", c.Rows, err)
-	}
-	if _, err := Folders(a, a, "/backend:redis ("); !errors.Is(err, ErrFilter) {
-		t.Error(err)
-	}
-}
-
 func TestFoldersRefuse(t *testing.T) {
 	good := run{}.write(t)
-	cutTo := func(tenths int64) string {
+	cutBy := func(n int64) string {
 		dir := run{}.write(t)
-		results := filepath.Join(dir, ResultsFile)
-		info, err := os.Stat(results)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(results, info.Size()*tenths/10); err != nil {
-			t.Fatal(err)
-		}
+		cut(t, filepath.Join(dir, ResultsFile), n)
 		return dir
+	}
+	if _, err := Folders(good, good, "/backend:redis ("); !errors.Is(err, ErrFilter) {
+		t.Error(err)
 	}
 	for name, tt := range map[string]struct {
 		other string
@@ -141,8 +125,8 @@ func TestFoldersRefuse(t *testing.T) {
 		"another plan": {run{plan: Plan{Clients: []int{1, 8}}}.write(t), ErrPlans, "clients [] and [1 8]"},
 		"interrupted":  {run{state: StateInterrupted, lines: 3}.write(t), ErrIncomplete, "interrupted"},
 		"killed":       {run{state: StateRunning}.write(t), ErrIncomplete, "running"},
-		"cut":          {cutTo(9), ErrIncomplete, "of 10 runs of Acquire/backend=redis/clients=8"},
-		"cut early":    {cutTo(2), ErrIncomplete, "no figure"},
+		"cut":          {cutBy(400), ErrIncomplete, "of 10 runs of Acquire/backend=redis/clients=8"},
+		"cut early":    {cutBy(5200), ErrIncomplete, "no figure"},
 		"foreign":      {t.TempDir(), ErrNotAFolder, ManifestFile},
 		"missing":      {filepath.Join(t.TempDir(), "no"), ErrNotAFolder, ManifestFile},
 	} {
