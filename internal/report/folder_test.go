@@ -1,6 +1,7 @@
 package report
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -36,23 +37,26 @@ func written(t *testing.T, cells []results.Cell) string {
 		t.Fatal(err)
 	}
 	for _, c := range cells {
-		if err := f.Add(c); err != nil {
-			t.Fatal(err)
-		}
+		err = errors.Join(err, f.Add(c))
 	}
-	if err := f.Close(results.StateDone); err != nil {
+	if err := errors.Join(err, f.Close(results.StateDone)); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// folder writes six runs in which redis takes twice as long as redislock. With
-// overlap, redis grants a lock twice.
-func folder(t *testing.T, overlap bool) string {
+// reported is the report of a folder of cells.
+func reported(t *testing.T, cells []results.Cell) Report {
 	t.Helper()
-	return written(t, acquires(1, overlap))
+	r, err := Load(written(t, cells))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
+// acquires are six runs in which redis takes twice as long as redislock. With
+// overlap, redis grants a lock twice.
 func acquires(clients int, overlap bool) []results.Cell {
 	var cells []results.Cell
 	for run := range testRuns {
@@ -128,10 +132,6 @@ func everything(t *testing.T, overlap bool) Report {
 		floor := results.Cell{Section: section("floor", "redis-ping", 1, run), Latencies: map[string][]int64{"call": {25_000}}, Values: map[string]float64{"calls/s": 1e4}}
 		cells = append(cells, floor)
 	}
-	r, err := Load(written(t, cells))
-	if err != nil {
-		t.Fatal(err)
-	}
-	loaded[overlap] = r
-	return r
+	loaded[overlap] = reported(t, cells)
+	return loaded[overlap]
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -21,7 +22,12 @@ func FuzzFolder(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	section := []byte(`{"backend":"redis","kind":"plugin","scenario":"takeover","mode":"freeze","clients":1,"run":1,"names":["a"]}`)
+	c := takeovers("redis", "freeze", 0, 5, 10)
+	var events bytes.Buffer
+	w, err := results.NewEventWriter(&events)
+	if err := errors.Join(err, w.Write(c.Section, c.Attempts), w.Close()); err != nil {
+		f.Fatal(err)
+	}
 	round := []byte(`{"backend":"redis","kind":"plugin","fault":"freeze-host","round":1,"ttl_ms":50,"hits":1,"names":1,"struck_ns":5,"leases":[{"token":7,"asked_ns":1,"granted_ns":2,"valid_ns":9}]}` + "\n")
 	for _, lines := range []string{
 		"BenchmarkAcquire/backend=redis/clients=1 10 5 p50-ns/acquire 7 cycles/s\nBenchmarkAcquire/backend=redislock/clients=1 10 4 p50-ns/acquire\n",
@@ -29,16 +35,16 @@ func FuzzFolder(f *testing.F) {
 		"BenchmarkContend/backend=/clients=x 1 +Inf jain 0 p50-ns/handoff\nBenchmarkFootprint/backend=redis 1 -1 idle-bytes/plugin\n",
 		"Benchmark 1 2 ns/op\n",
 	} {
-		f.Add(manifest, []byte(lines), section, []byte{0x11, 0, 1, 2, 3, 4, 5, 6, 0x11, 0, 9, 2, 3, 4, 5, 6}, round)
-		f.Add([]byte(`{"format":1,"subjects":[{}]}`), []byte(lines), []byte(`{}`), []byte{0x24}, []byte(`{"missing":"x"}`+"\n"))
+		f.Add(manifest, []byte(lines), round)
+		f.Add([]byte(`{"format":1,"subjects":[{}]}`), []byte(lines), []byte(`{"missing":"x"}`+"\n"))
 	}
 	dir := f.TempDir()
-	f.Fuzz(func(t *testing.T, manifest, lines, section, attempts, rounds []byte) {
+	f.Fuzz(func(t *testing.T, manifest, lines, rounds []byte) {
 		if len(rounds) > 2048 {
 			return // the search for an order may take its time
 		}
 		for name, b := range map[string][]byte{
-			results.ManifestFile: manifest, results.ResultsFile: lines, results.EventsFile: events(t, section, attempts),
+			results.ManifestFile: manifest, results.ResultsFile: lines, results.EventsFile: events.Bytes(),
 			results.HistogramsFile: nil, results.RoundsFile: rounds,
 		} {
 			if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
@@ -58,38 +64,4 @@ func FuzzFolder(f *testing.F) {
 			}
 		}
 	})
-}
-
-// events is a whole events file of one section, whose attempts are eight bytes
-// each.
-func events(t *testing.T, section, attempts []byte) []byte {
-	t.Helper()
-	var s results.Section
-	if json.Unmarshal(section, &s) != nil {
-		return section
-	}
-	var all []results.Attempt
-	for ; len(attempts) >= 8; attempts = attempts[8:] {
-		b := attempts
-		a := results.Attempt{
-			Outcome: results.Outcome(b[0] & 15), End: results.End(b[0] >> 4), Client: int32(int8(b[1])), Name: int32(int8(b[2])),
-			Asked: int64(int8(b[3])), Token: uint64(b[7]),
-		}
-		a.Answered = a.Asked + int64(int8(b[4]))
-		a.Ended = a.Answered + int64(int8(b[5]))
-		a.Done = a.Ended + int64(int8(b[6]))
-		all = append(all, a)
-	}
-	var file bytes.Buffer
-	w, err := results.NewEventWriter(&file)
-	if err == nil {
-		err = w.Write(s, all)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file.Bytes()
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -10,16 +11,7 @@ import (
 	"github.com/lockbench/lockbench/internal/results"
 )
 
-func load(t *testing.T, overlap bool) Report {
-	t.Helper()
-	r, err := Load(folder(t, overlap))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-func render(t *testing.T, f func(w *bytes.Buffer) error) string {
+func render(t *testing.T, f func(io.Writer) error) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := f(&b); err != nil {
@@ -29,8 +21,8 @@ func render(t *testing.T, f func(w *bytes.Buffer) error) string {
 }
 
 func TestText(t *testing.T) {
-	r := load(t, false)
-	text := render(t, func(w *bytes.Buffer) error { return r.Text(w) })
+	r := reported(t, acquires(1, false))
+	text := render(t, r.Text)
 	text = strings.Join(strings.Fields(text), " ")
 	for _, want := range []string{
 		"acquire, 1 client (median of 6 runs,",
@@ -50,18 +42,15 @@ func TestText(t *testing.T) {
 // TestBaselinesHaveNoVerdict: what is broken by a library is told, and apart.
 func TestBaselinesHaveNoVerdict(t *testing.T) {
 	cells := []results.Cell{cycles("redis", 1, 0, 1e5, false), cycles("redislock", 1, 0, 1e5, true)}
-	r, err := Load(written(t, cells))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := reported(t, cells)
 	if got := r.Safe(); !strings.HasPrefix(got, "safe: 1 grants of redis checked") {
 		t.Errorf("the verdict is %q", got)
 	}
 	if got := r.besides(); !strings.HasSuffix(got, "2 grants of redislock checked: rules broken by redislock") {
 		t.Errorf("of the baselines: %q", got)
 	}
-	if r, err = Load(written(t, cells[1:])); err != nil || !strings.HasPrefix(r.Safe(), "INVALID") {
-		t.Errorf("no backend was granted anything: %q, %v", r.Safe(), err)
+	if r := reported(t, cells[1:]); !strings.HasPrefix(r.Safe(), "INVALID") {
+		t.Errorf("no backend was granted anything: %q", r.Safe())
 	}
 }
 
@@ -74,10 +63,7 @@ func TestRefusedOpenLoop(t *testing.T) {
 	want := "no figures of the open loop, because the load generator could not keep up, for redis at 64 clients: 5,000 cycles/s were offered; in 1 of 1 run it was late by p50 200µs, p99 7.00ms where an acquire took p50 300µs, p99 8.00ms, of which half is the most"
 	for drops, more := range map[float64]string{0: "", 3: "; 3 cycles dropped"} {
 		c.Values["drops"] = drops
-		r, err := Load(written(t, []results.Cell{c}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := reported(t, []results.Cell{c})
 		if got := r.refusals(); len(got) != 1 || got[0] != want+more {
 			t.Errorf("got  %q\nwant %q", got, want+more)
 		}
@@ -89,7 +75,7 @@ func TestRefusedOpenLoop(t *testing.T) {
 func TestTextFitsATerminal(t *testing.T) {
 	for _, overlap := range []bool{false, true} {
 		r := everything(t, overlap)
-		text := render(t, func(w *bytes.Buffer) error { return r.Text(w) })
+		text := render(t, r.Text)
 		for line := range strings.Lines(text) {
 			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 && !strings.HasPrefix(line, "    --") {
 				t.Errorf("%d columns: %s", n, line)
@@ -105,7 +91,7 @@ func TestTextFitsATerminal(t *testing.T) {
 // TestMarkdownIsTables: the lines of a table have as many columns.
 func TestMarkdownIsTables(t *testing.T) {
 	r := everything(t, false)
-	md := render(t, func(w *bytes.Buffer) error { return r.Markdown(w) })
+	md := render(t, r.Markdown)
 	tables, before := 0, 0
 	for line := range strings.Lines(md) {
 		n := strings.Count(line, "|")
@@ -122,7 +108,7 @@ func TestMarkdownIsTables(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	r := load(t, false)
+	r := reported(t, acquires(1, false))
 	var doc struct {
 		Grants  int `json:"grants_checked"`
 		Figures []struct {
@@ -131,7 +117,7 @@ func TestJSON(t *testing.T) {
 			Ratio         *float64
 		}
 	}
-	text := render(t, func(w *bytes.Buffer) error { return r.JSON(w) })
+	text := render(t, r.JSON)
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		t.Fatal(err)
 	}
@@ -179,10 +165,7 @@ func TestCurvesOverHosts(t *testing.T) {
 			}
 		}
 	}
-	r, err := Load(written(t, cells))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := reported(t, cells)
 	points := map[string][][]float64{}
 	c := r.loadChart("throughput")
 	if !strings.Contains(c.Note, "of all hosts together") {
@@ -197,5 +180,73 @@ func TestCurvesOverHosts(t *testing.T) {
 	}
 	if hs := r.highlights(); len(hs) != 1 || hs[0].title != "cycles/s, 16 clients, 64 keys" {
 		t.Errorf("%+v", hs)
+	}
+}
+
+// TestStallsShow: what stalled in one run of six is a column and a note,
+// whatever the median says.
+func TestStallsShow(t *testing.T) {
+	r := reported(t, acquires(1, false))
+	maxima := []float64{1e6, 2e6, 1e6, 6.01e9, 1e6, 2e6}
+	r.Tables = []Table{{CellName: results.CellName{Scenario: acquireScenario, Clients: 8}, Rows: []Row{
+		row(results.Subject{Name: "redis", Kind: results.KindPlugin}, map[string][]float64{"max-ns/acquire": maxima}, nil),
+		row(results.Subject{Name: "etcd", Kind: results.KindPlugin}, map[string][]float64{"max-ns/acquire": {9e7, 1e6, 1e6}}, nil),
+	}}}
+	for _, out := range []string{
+		render(t, r.Text),
+		render(t, r.HTML),
+	} {
+		out = strings.Join(strings.Fields(out), " ")
+		for _, want := range []string{"worst", "run 4 of 6 differs from the rest: an acquire of redis took 6.01s (acquire, 8 clients); the longest of the median run took 1.50ms"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %q in\n%s", want, out)
+			}
+		}
+		if strings.Contains(out, "acquire of etcd took") {
+			t.Error("90 ms are no stall")
+		}
+	}
+	if out := render(t, r.JSON); !strings.Contains(out, `"max": 6010000000`) {
+		t.Errorf("no maximum in\n%s", out)
+	}
+}
+
+// TestIncompleteRunIsHeadedByThat, and not by what is good about it.
+func TestIncompleteRunIsHeadedByThat(t *testing.T) {
+	for state, want := range map[results.State]string{
+		results.StateInterrupted: "INCOMPLETE: the run was interrupted; of what it had measured: safe: ",
+		results.StateRunning:     "INCOMPLETE: the run is still going on, or was killed; ",
+		results.StateFailed:      "INCOMPLETE: the run failed: the disk is full; ",
+	} {
+		r := reported(t, acquires(1, false))
+		r.Manifest.State, r.Manifest.Failure = state, "the disk is full"
+		if text := render(t, r.Markdown); !strings.HasPrefix(text, "**"+want) {
+			t.Errorf("%s begins with %q", state, text[:min(len(text), 150)])
+		}
+		if page := render(t, r.HTML); !strings.Contains(page, `class="verdict bad"`) {
+			t.Errorf("%s has a good verdict", state)
+		}
+	}
+}
+
+// TestFailedCellsHeadTheRun in plain words; what was met is a note, and what
+// baselines lack makes no run incomplete.
+func TestFailedCellsHeadTheRun(t *testing.T) {
+	raw := "http://127.0.0.1:1: backend is unavailable: request was not sent: rpc error: code = Unavailable"
+	r := reported(t, acquires(1, false))
+	r.Manifest.State, r.Manifest.Failure = results.StateFailed, "etcd: "+raw+"\nmysql: 2 cells failed"
+	r.Manifest.Plan.Baselines = []string{"redsync"}
+	r.Manifest.Failed = []results.FailedCell{
+		{Backend: "etcd", Reason: "etcd: " + raw},
+		{Backend: "redsync", Cell: "acquire, clients 1", Run: 1, Reason: "no operation succeeded"},
+		{Backend: "mysql", Cell: "acquire, clients 1", Run: 1, Reason: "mysql: too many connections"},
+		{Backend: "mysql", Cell: "acquire, clients 1", Run: 2, Reason: "mysql: too many connections"},
+	}
+	want := "INCOMPLETE: the run failed: etcd was not measured (http://127.0.0.1:1: backend is unavailable), mysql lacks 2 cells (too many connections); of what it had measured: safe: "
+	if got := r.Safe(); !strings.HasPrefix(got, want) {
+		t.Errorf("%q does not begin with %q", got, want)
+	}
+	if notes := strings.Join(r.remarks(), "\n"); !strings.Contains(notes, "failed: etcd: "+raw+"\nfailed: mysql: 2 cells failed") {
+		t.Errorf("the notes lack what was met:\n%s", notes)
 	}
 }
