@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -103,7 +104,9 @@ func TestCheckRefuses(t *testing.T) {
 		"own server": func(p *Plan) {
 			p.Parts, p.Backends, p.config = 2, []string{"redis", "etcd"}, map[string]driver.Config{"etcd": {"address": "h:1"}}
 		},
-		"hosts": func(p *Plan) { p.Hosts = []int{3} },
+		"hosts":    func(p *Plan) { p.Hosts = []int{3} },
+		"too many": func(p *Plan) { p.Scenarios, p.Hosts = []string{"throughput"}, []int{65} },
+		"rate":     func(p *Plan) { p.Rate = math.NaN() },
 	} {
 		p := DefaultPlan(true)
 		change(&p)

@@ -9,6 +9,9 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
+// hush is a password that must never be seen.
+const hush = "hush-hush"
+
 // The file that an application mounts is the file of a target too, and where
 // it is wrong its password is not shown.
 func TestTargetIsTheApplicationsFile(t *testing.T) {
