@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/results"
@@ -134,161 +135,12 @@ func (c *Cell) add(r results.Round) {
 	c.Rounds++
 	c.Hits += r.Hits
 	c.Grants += len(r.Holds)
-	c.sweep(r)
-	byName := ByName(r.Holds)
+	t := &table{c, r, time.Duration(r.TTLms) * time.Millisecond}
+	holds := byName(r.Holds)
 	for name := range r.Names {
-		c.name(r, name, byName[name])
+		t.name(name, holds[name])
 	}
-	c.effects(r)
-}
-
-// ByName are leases by the number of their lock, in the order of their grants.
-func ByName(leases []results.Hold) map[int][]results.Hold {
-	of := map[int][]results.Hold{}
-	for _, l := range leases {
-		of[l.Name] = append(of[l.Name], l)
-	}
-	for _, one := range of {
-		slices.SortFunc(one, func(a, b results.Hold) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) })
-	}
-	return of
-}
-
-// sweep applies the two checks that every run has.
-func (c *Cell) sweep(r results.Round) {
-	v := Exclusion(r)
-	for _, s := range v.Subjects {
-		c.Overlaps += s.Overlaps
-		c.Tokens += s.Tokens
-	}
-	for _, one := range v.Violations {
-		c.keep(one.Rule, one.String())
-	}
-}
-
-// Exclusion judges the leases of a round by the two checks that every run has.
-// The names in its verdict are their numbers.
-func Exclusion(r results.Round) Verdict {
-	names := make([]string, r.Names)
-	for i := range names {
-		names[i] = fmt.Sprintf("%d", i)
-	}
-	k := New()
-	k.Add(results.Section{
-		Backend: r.Backend, Kind: r.Kind, Fencing: r.Fencing, Scenario: "safety", Mode: r.Fault, Run: r.Round, Names: names,
-	}, attempts(r))
-	return k.Verdict()
-}
-
-// attempts are the leases of a round as other scenarios have them.
-func attempts(r results.Round) []results.Attempt {
-	out := make([]results.Attempt, len(r.Holds))
-	for i := range r.Holds {
-		out[i] = r.Holds[i].Attempt()
-	}
-	return out
-}
-
-// name judges the leases of one lock, in the order of their grants.
-func (c *Cell) name(r results.Round, name int, leases []results.Hold) {
-	if len(leases) == 0 {
-		return
-	}
-	ttl := ttlOf(r)
-	ok, decided := linear(leases, ttl, r.Halts, 0)
-	switch {
-	case !decided:
-		c.Undecided++
-	case !ok:
-		c.Linear++
-		c.violation(r, claim.Linear, name, c.suspects(leases))
-		if ok, _ := linear(leases, ttl, r.Halts, r.InjectedNs); !ok {
-			c.Beyond++
-		}
-	}
-	for i, l := range leases {
-		if ns, known := lag(l, r.Halts); known {
-			c.Lag = max(c.Lag, ns)
-		}
-		c.keeps(r, l)
-		c.prompt(r, leases, i)
-		if i > 0 {
-			c.handover(r, leases[i-1], l)
-		}
-	}
-	c.windows(r, leases)
-}
-
-// handover judges a grant and the one that follows it.
-func (c *Cell) handover(r results.Round, first, next results.Hold) {
-	if first.ReleaseNs == 0 || first.ReleaseNs > next.GrantedNs {
-		c.Belief = max(c.Belief, first.ValidNs-next.GrantedNs)
-	}
-	ns, known := margin(first, next, r.Halts)
-	if !known {
-		return
-	}
-	if c.Margins == 0 || ns < c.Margin {
-		c.Margin = ns
-	}
-	c.Margins++
-	if ns < 0 {
-		c.Signals++
-		c.violation(r, claim.Signal, next.Name, fmt.Sprintf("host %d with token %d learned of the loss at %s, host %d was granted token %d at %s",
-			first.Host, first.Token, at(first.DoneNs), next.Host, next.Token, at(next.GrantedNs)))
-	}
-}
-
-// windows measures how long nobody could have the lock.
-func (c *Cell) windows(r results.Round, leases []results.Hold) {
-	if r.InjectedNs == 0 {
-		return
-	}
-	lost := slices.ContainsFunc(leases, func(l results.Hold) bool {
-		return l.GrantedNs < r.InjectedNs && l.ReleaseNs == 0
-	})
-	for _, l := range leases {
-		if l.GrantedNs < r.InjectedNs || !lost {
-			continue
-		}
-		c.Unavailable = max(c.Unavailable, l.GrantedNs-r.InjectedNs)
-		if r.HealedNs > 0 && l.GrantedNs > r.HealedNs {
-			c.Recovery = max(c.Recovery, l.GrantedNs-r.HealedNs)
-		}
-		return
-	}
-}
-
-// suspects names the first two grants that follow each other without an end
-// between them that anybody knows of; of a history that is wrong in another
-// way, the first and the last.
-func (c *Cell) suspects(leases []results.Hold) string {
-	first, next := leases[0], leases[len(leases)-1]
-	for i := 1; i < len(leases); i++ {
-		a, b := leases[i-1], leases[i]
-		if a.ReleasedNs == 0 && (a.DoneNs == 0 || a.DoneNs > b.GrantedNs) {
-			first, next = a, b
-			break
-		}
-	}
-	return fmt.Sprintf("no order explains host %d with token %d, granted at %s, and host %d with token %d, granted at %s",
-		first.Host, first.Token, at(first.GrantedNs), next.Host, next.Token, at(next.GrantedNs))
-}
-
-func (c *Cell) violation(r results.Round, rule claim.Rule, name int, what string) {
-	c.keep(rule, fmt.Sprintf("%s: %s under %s, round %d, lock %d: %s", rule, r.Backend, r.Fault, r.Round, name, what))
-}
-
-// keepEach bounds how many violations of one rule are kept with their details.
-const keepEach = 3
-
-func (c *Cell) keep(rule claim.Rule, text string) {
-	if c.kept == nil {
-		c.kept = map[claim.Rule]int{}
-	}
-	if c.kept[rule]++; c.kept[rule] <= keepEach {
-		c.Violations = append(c.Violations, text)
-	}
+	t.effects()
 }
 
 // conclude turns counts into a class.

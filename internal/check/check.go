@@ -1,10 +1,13 @@
-// Package check judges the safety of a run from its recorded attempts: no two
-// holders at once, and tokens that rise.
+// Package check judges what hosts told of their holds: who had which lock under
+// which token from when to when.
 //
-// It needs the events only, so a saved run can be judged again. Both checks
-// are sound: they compare moments that the holders themselves have seen, a
-// grant from when it came back and an end from before it was sent, so a
-// violation is never an artefact of a slow reply.
+// There is one judge, with two views. A [Checker] reads what every run has
+// recorded, and a [Cell] sums up what was seen of one backend under one fault:
+// both need files only, so that a saved run can be judged again. [Judge] judges one
+// schedule as it was played, by all that is claimed. The rules are sound: they
+// compare moments that the holders themselves have seen, a grant from when it came
+// back and an end from before it was sent, so that a violation is never an artefact
+// of a slow reply.
 package check
 
 import (
@@ -24,34 +27,26 @@ import (
 // their details.
 const keep = 5
 
-// Violation is a broken rule, with the two grants that broke it.
+// Violation is a claim that a backend has broken, with who did what and when.
 type Violation struct {
-	Rule     claim.Rule
-	Backend  string
-	Name     string
-	Scenario string
-	Run      int // of Second
-	First    results.Attempt
-	Second   results.Attempt
+	Rule    claim.Rule `json:"rule"`
+	Backend string     `json:"-"`
+	What    string     `json:"what"`
 }
 
-// String says in one line who did what and when.
-func (v Violation) String() string {
+// String says so in one line.
+func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.What) }
+
+// both says how two holds break a rule. who names a holder by its number.
+func both(rule claim.Rule, first, second results.Hold, who func(n int) string) string {
 	what := "two holders at once"
-	if v.Rule == claim.Token {
+	if rule == claim.Token {
 		what = "the later grant has no higher token"
 	}
-	return fmt.Sprintf("%s: %s, lock %q, %s run %d: %s; caller %d %s; caller %d %s",
-		v.Rule, v.Backend, v.Name, v.Scenario, v.Run, what,
-		v.First.Client, describe(v.First), v.Second.Client, describe(v.Second))
-}
-
-func describe(a results.Attempt) string {
-	until := "until the end"
-	if a.End != results.EndOpen {
-		until = "until " + at(a.Ended)
+	describe := func(h results.Hold) string {
+		return fmt.Sprintf("%s asked at %s, held from %s until %s with token %d", who(h.Host), at(h.AskedNs), at(h.GrantedNs), at(h.Until()), h.Token)
 	}
-	return fmt.Sprintf("asked at %s, held from %s %s with token %d", at(a.Asked), at(a.Answered), until, a.Token)
+	return fmt.Sprintf("%s; %s; %s", what, describe(first), describe(second))
 }
 
 func at(ns int64) string { return time.Duration(ns).String() }
@@ -71,7 +66,7 @@ type Subject struct {
 type Verdict struct {
 	Subjects   []Subject   // by name
 	Violations []Violation // at most five of each rule by each subject
-	// Cells are those of the safety scenario, in the order of the run.
+	// Cells are those of the table of faults, in the order of the run.
 	Cells []Cell
 	// Truncated says why the events end early; nil when they are whole.
 	Truncated error
@@ -89,9 +84,9 @@ func (v Verdict) Granted() int {
 	return n
 }
 
-// Unsafe counts the violations of backends, and the cells of the safety
-// scenario in which one of their claims is broken. Violations of baselines are shown and
-// not counted: they are measured, not vouched for.
+// Unsafe counts the violations of backends, and the cells in which one of their
+// claims is broken. Violations of baselines are shown and not counted: they are
+// measured, not vouched for.
 func (v Verdict) Unsafe() int {
 	n := 0
 	for _, s := range v.Subjects {
@@ -110,22 +105,13 @@ func (v Verdict) Unsafe() int {
 // Checker judges sections as they come. It is used by one goroutine.
 type Checker struct {
 	subjects map[string]*Subject
-	names    map[nameKey]*nameState
+	names    map[[2]string]*grants // by backend and name
 	found    []Violation
-}
-
-type nameKey struct{ backend, name string }
-
-// nameState is what later sections are compared with.
-type nameState struct {
-	lastEnd  results.Attempt // of the grants so far, the one that ended last
-	maxToken results.Attempt // of the grants so far, the one with the highest token
-	any      bool
 }
 
 // New returns an empty checker.
 func New() *Checker {
-	return &Checker{subjects: map[string]*Subject{}, names: map[nameKey]*nameState{}}
+	return &Checker{subjects: map[string]*Subject{}, names: map[[2]string]*grants{}}
 }
 
 // Add judges one section, in O(n log n) of its attempts. Sections of one
@@ -136,31 +122,28 @@ func (c *Checker) Add(s results.Section, attempts []results.Attempt) {
 		sub = &Subject{Backend: s.Backend, Kind: s.Kind, Fencing: s.Fencing}
 		c.subjects[s.Backend] = sub
 	}
-	grants := make([][]results.Attempt, len(s.Names))
+	holds := make([][]results.Hold, len(s.Names))
 	for _, a := range attempts {
 		sub.count(a)
 		if a.Outcome == results.Granted && a.Name >= 0 && int(a.Name) < len(s.Names) {
-			grants[a.Name] = append(grants[a.Name], a)
+			holds[a.Name] = append(holds[a.Name], a.Hold())
 		}
 	}
-	for i, g := range grants {
-		if len(g) == 0 {
-			continue
+	for i, of := range holds {
+		key := [2]string{s.Backend, s.Names[i]}
+		if c.names[key] == nil {
+			c.names[key] = &grants{}
 		}
-		key := nameKey{s.Backend, s.Names[i]}
-		st := c.names[key]
-		if st == nil {
-			st = &nameState{}
-			c.names[key] = st
-		}
-		report := func(rule claim.Rule, first, second results.Attempt) {
-			c.report(sub, Violation{Rule: rule, Backend: s.Backend, Name: s.Names[i], Scenario: s.Scenario, Run: s.Run, First: first, Second: second})
-		}
-		if s.Fencing != "none" {
-			checkTokens(st, g, report)
-		}
-		checkOverlap(st, g, report)
-		st.any = true
+		c.names[key].add(of, s.Fencing != "none", func(rule claim.Rule, first, second results.Hold) {
+			count := &sub.Tokens
+			if rule == claim.Overlap {
+				count = &sub.Overlaps
+			}
+			if *count++; *count <= keep {
+				what := both(rule, first, second, func(n int) string { return fmt.Sprint("caller ", n) })
+				c.found = append(c.found, Violation{rule, s.Backend, fmt.Sprintf("%s, lock %q, %s run %d: %s", s.Backend, s.Names[i], s.Scenario, s.Run, what)})
+			}
+		})
 	}
 }
 
@@ -175,16 +158,6 @@ func (s *Subject) count(a results.Attempt) {
 		s.Cancelled++
 	default:
 		s.Failed++
-	}
-}
-
-func (c *Checker) report(sub *Subject, v Violation) {
-	count := &sub.Tokens
-	if v.Rule == claim.Overlap {
-		count = &sub.Overlaps
-	}
-	if *count++; *count <= keep {
-		c.found = append(c.found, v)
 	}
 }
 

@@ -56,17 +56,17 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// linear judges the leases of one name, which are in the order of their
-// grants. From forgets on, unless it is 0, the store may have forgotten any of
-// them. Decided is false when the search was given up.
-func linear(leases []results.Hold, ttl time.Duration, halts []results.Halt, forgets int64) (ok, decided bool) {
+// linear judges the holds of one name. Died says when a host was killed, 0 for one
+// that was not. From forgets on, unless it is 0, the store may have forgotten any
+// of them. Decided is false when the search was given up.
+func linear(holds []results.Hold, ttl time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {
 		ops = append(ops, porcupine.Operation{
 			ClientId: lease, Input: operation{kind, lease}, Call: call, Return: max(call, back),
 		})
 	}
-	for i, l := range leases {
+	for i, l := range holds {
 		add(opAcquire, i, l.AskedNs, l.GrantedNs)
 		for _, r := range l.Renewals {
 			add(opRenew, i, r[0], r[1])
@@ -78,7 +78,7 @@ func linear(leases []results.Hold, ttl time.Duration, halts []results.Halt, forg
 			add(opFree, i, l.ReleaseNs, l.ReleasedNs)
 			continue
 		}
-		add(opFree, i, freeFrom(l, ttl, halts), math.MaxInt64)
+		add(opFree, i, freeFrom(l, ttl, died(l.Host)), math.MaxInt64)
 	}
 	switch porcupine.CheckOperationsTimeout(lockModel, ops, judging) {
 	case porcupine.Ok:
@@ -93,23 +93,18 @@ func linear(leases []results.Hold, ttl time.Duration, halts []results.Halt, forg
 // between the reading of the clock and the sending.
 const rounding = 5 * time.Millisecond
 
-// freeFrom is the first moment at which a lease that was not seen to be
-// released may be over: when it expires by its last confirmed request, when
-// its holder began to release it or learned that it was lost, or died.
-func freeFrom(l results.Hold, ttl time.Duration, halts []results.Halt) int64 {
+// freeFrom is the first moment at which a hold that was not seen to be released may
+// be over: when it expires by its last confirmed request, when its holder began to
+// release it or learned that it was lost, or died.
+func freeFrom(l results.Hold, ttl time.Duration, died int64) int64 {
 	sent := l.AskedNs
 	for _, r := range l.Renewals {
 		sent = max(sent, r[0])
 	}
 	from := sent + int64(ttl-rounding)
-	for _, known := range []int64{l.ReleaseNs, l.DoneNs} {
+	for _, known := range []int64{l.ReleaseNs, l.DoneNs, died} {
 		if known > 0 {
 			from = min(from, known)
-		}
-	}
-	for _, h := range halts {
-		if h.Host == l.Host && h.Why == results.HaltKilled {
-			from = min(from, h.From)
 		}
 	}
 	return from

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/servers"
 )
@@ -48,7 +49,7 @@ func (b *heartbeat) end(h *History) {
 	clock := proc.MachineClock()
 	h.Gaps = nil
 	for _, s := range b.Stop() {
-		h.Gaps = append(h.Gaps, span{clock.Of(s.From), clock.Of(s.To)})
+		h.Gaps = append(h.Gaps, check.Span{clock.Of(s.From), clock.Of(s.To)})
 	}
 	h.RunQueue = float64(b.runQueues) / float64(max(1, b.looks)) / float64(runtime.NumCPU())
 	h.Waited = b.servers.Longest(time.Time{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/results"
 )
 
@@ -16,9 +17,9 @@ type History struct {
 	Seen     []results.Seen // of each host
 	Alive    []bool         // whether it was at the end, and ended in order
 	Left     []string       // what was left over, and where
-	Probes   []Probe
+	Probes   []check.Probe
 	// Gaps are when the explorer itself did not run, and nothing passed its proxies.
-	Gaps []span
+	Gaps []check.Span
 	// RunQueue is how many threads each processor had to run on average.
 	RunQueue float64
 	// Waited is the longest that a thread of a server waited for a processor within
@@ -52,13 +53,6 @@ func newMoments() map[Moment]moment {
 		all[one] = moment{ctx.Done(), pass}
 	}
 	return all
-}
-
-// Probe is how a name was found when every host had ended.
-type Probe struct {
-	Name  int
-	Took  time.Duration // until it was granted to a new host
-	Error string        // why it was not
 }
 
 // names is how many names a schedule has.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -52,7 +53,7 @@ func (s Reproducer) key() string {
 // explains reports whether a violation in another schedule is that of the reproducer,
 // by all that can be seen: the same rule is broken, and either everything that
 // the reproducer needs is in there, or the texts say the same.
-func (s Reproducer) explains(other Schedule, v Violation) bool {
+func (s Reproducer) explains(other Schedule, v check.Violation) bool {
 	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
 }
 
@@ -224,10 +225,10 @@ func Kept() (all []Reproducer, err error) {
 }
 
 // judge is judgeOf, or a stricter one.
-func (s Reproducer) judge(h *History, b Backend) verdict {
+func (s Reproducer) judge(h *History, b Backend) check.Judgement {
 	v := judgeOf(h, b)
 	if s.Strict {
-		v.violations = append(v.violations, v.exempt...)
+		v.Violations = append(v.Violations, v.Exempt...)
 	}
 	return v
 }
@@ -236,8 +237,8 @@ func (s Reproducer) judge(h *History, b Backend) verdict {
 type Played struct {
 	Runs, Shown int
 	Grants      int
-	Violations  []Violation // of all runs
-	Unjudged    int         // runs on a starved machine, in which a claim that has a time seemed broken
+	Violations  []check.Violation // of all runs
+	Unjudged    int               // runs on a starved machine, in which a claim that has a time seemed broken
 }
 
 // Play plays a reproducer runs times. Its error says that it could not be played.
@@ -255,14 +256,14 @@ func Play(ctx context.Context, s Reproducer, b Backend, o Options, runs int) (p 
 		}
 		v := s.judge(h, b)
 		p.Runs++
-		p.Grants += v.grants
-		if len(v.violations) > 0 {
+		p.Grants += v.Grants
+		if len(v.Violations) > 0 {
 			p.Shown++
 		}
-		if v.unjudged {
+		if v.Unjudged {
 			p.Unjudged++
 		}
-		p.Violations = append(p.Violations, v.violations...)
+		p.Violations = append(p.Violations, v.Violations...)
 		for _, m := range h.Marks {
 			if m.Failed != "" {
 				return p, fmt.Errorf("explore: %s: %s", m.Action, m.Failed)

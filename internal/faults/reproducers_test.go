@@ -76,12 +76,12 @@ func playReproducer(t *testing.T, x *explorer, s Reproducer, long bool) {
 				t.Errorf("%s: %s: %s", s.Finding, m.Action, m.Failed)
 			}
 		}
-		if v.grants == 0 {
+		if v.Grants == 0 {
 			t.Errorf("%s: nothing was granted", s.Finding)
 		}
-		for _, one := range v.violations {
+		for _, one := range v.Violations {
 			t.Errorf("%s: %s: %s", s.Finding, one.Rule, one.What)
 		}
-		t.Logf("%s: %d grants, %v", s.Finding, v.grants, v.exempt)
+		t.Logf("%s: %d grants, %v", s.Finding, v.Grants, v.Exempt)
 	}
 }

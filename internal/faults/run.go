@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
@@ -268,18 +269,18 @@ func (x *explorer) unplayable(err error) {
 // tally adds a schedule to what was found, and reports it. A violation that no
 // reproducer explains is fresh: the caller has to make one, and nobody else does so
 // for this rule meanwhile.
-func (x *explorer) tally(h *History, v verdict) (violation Violation, fresh bool) {
+func (x *explorer) tally(h *History, v check.Judgement) (violation check.Violation, fresh bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f := x.found
 	x.failures = 0
 	f.Schedules++
-	f.Grants += v.grants
-	f.Exempt += len(v.exempt)
-	if v.starved {
+	f.Grants += v.Grants
+	f.Exempt += len(v.Exempt)
+	if v.Starved {
 		f.Starved++
 	}
-	if v.unjudged {
+	if v.Unjudged {
 		f.Unjudged++
 	}
 	text := ""
@@ -292,7 +293,7 @@ func (x *explorer) tally(h *History, v verdict) (violation Violation, fresh bool
 			text += fmt.Sprintf(" (%s)", m.Failed)
 		}
 	}
-	for _, one := range v.violations {
+	for _, one := range v.Violations {
 		switch {
 		case x.explained(h.Schedule, one) || fresh || x.satisfied():
 			f.Again++
@@ -302,7 +303,7 @@ func (x *explorer) tally(h *History, v verdict) (violation Violation, fresh bool
 		}
 	}
 	f.Covered.add(h)
-	x.opts.Progress("%s %d: %d hosts, %d grants,%s; %s", x.backend.Name, f.Schedules, len(h.Schedule.Hosts), v.grants, text, f.Covered.Line())
+	x.opts.Progress("%s %d: %d hosts, %d grants,%s; %s", x.backend.Name, f.Schedules, len(h.Schedule.Hosts), v.Grants, text, f.Covered.Line())
 	if fresh {
 		x.shrinking[violation.Rule] = true
 		x.opts.Log("%s: schedule %d: %s: %s", x.backend.Name, f.Schedules, violation.Rule, violation.What)
@@ -312,7 +313,7 @@ func (x *explorer) tally(h *History, v verdict) (violation Violation, fresh bool
 
 // explained reports whether a violation is one of which there is a reproducer, or
 // soon will be.
-func (x *explorer) explained(s Schedule, v Violation) bool {
+func (x *explorer) explained(s Schedule, v check.Violation) bool {
 	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -170,7 +171,7 @@ func TestReproducerExplains(t *testing.T) {
 		{reproducer, of("cut", "refuse"), "overlap", what, false},
 		{wrapped, of("refuse"), "gave up", "something else", false},
 	} {
-		if got := c.reproducer.explains(c.in, Violation{Rule: claim.Rule(c.rule), What: c.what}); got != c.want {
+		if got := c.reproducer.explains(c.in, check.Violation{Rule: claim.Rule(c.rule), What: c.what}); got != c.want {
 			t.Errorf("%q with %v: explained %v, want %v", c.what, c.in.Events, got, c.want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
@@ -36,7 +37,7 @@ func removalThreshold(n int) (need, times int) {
 }
 
 // shrink finds the smallest schedule that shows the violation of s.
-func (x *explorer) shrink(ctx context.Context, s Schedule, v Violation) Reproducer {
+func (x *explorer) shrink(ctx context.Context, s Schedule, v check.Violation) Reproducer {
 	k := &shrinker{explorer: x, rule: v.Rule, what: v.What}
 	trail, again := k.trail(ctx, s)
 	if !again {
@@ -196,8 +197,8 @@ func (k *shrinker) breaks(ctx context.Context, s Schedule) bool {
 	if err != nil {
 		return false
 	}
-	violations := judgeOf(h, k.backend).violations
-	i := slices.IndexFunc(violations, func(v Violation) bool { return v.Rule == k.rule })
+	violations := judgeOf(h, k.backend).Violations
+	i := slices.IndexFunc(violations, func(v check.Violation) bool { return v.Rule == k.rule })
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.plays++

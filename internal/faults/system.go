@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/servers"
@@ -39,7 +40,7 @@ type Host struct {
 // Name is how a reproducer calls the host: A, B, ...
 func (h *Host) Name() string { return hostName(h.Number) }
 
-func hostName(n int) string { return string(rune('A' + n)) }
+func hostName(n int) string { return check.HostName(n) }
 
 // end is the Heal of an action that has begun something.
 func end(_ context.Context, w *System, e Event) error { return w.End(e) }

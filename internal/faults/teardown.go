@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
@@ -128,7 +129,7 @@ func (p *player) look(ctx context.Context, w *System, h *History) error {
 	}
 	for i := range h.names() {
 		took, granted := found[i]
-		probe := Probe{Name: i, Took: took}
+		probe := check.Probe{Name: i, Took: took}
 		if !granted {
 			probe.Took, probe.Error = time.Duration(proc.Now()-asked), fmt.Sprint(seen.Failed())
 		}

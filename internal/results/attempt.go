@@ -48,6 +48,19 @@ type Attempt struct {
 	End         End
 }
 
+// Hold is what an attempt that was granted says of who had the lock. Nothing is known
+// of an open end but that it was held when the grant came back.
+func (a Attempt) Hold() Hold {
+	h := Hold{Host: int(a.Client), Name: int(a.Name), Token: a.Token, AskedNs: a.Asked, GrantedNs: a.Answered, ValidNs: a.Ended}
+	switch a.End {
+	case EndOpen:
+		h.ValidNs = a.Answered
+	case EndReleased, EndReleaseFailed:
+		h.ReleaseNs = a.Ended
+	}
+	return h
+}
+
 // Section is what attempts have in common: one cell in one run.
 type Section struct {
 	Backend  string   `json:"backend"` // name of the subject

@@ -124,19 +124,27 @@ type Hold struct {
 // Held reports whether a hold has no end.
 func (h *Hold) Held() bool { return h.DoneNs == 0 && h.ReleaseNs == 0 }
 
-// Attempt is the lease as scenarios with figures have it. It ends where its
-// holder began to release it, or last found it valid.
-func (l *Hold) Attempt() Attempt {
+// Until is when its holder ceased to act as one: when it began to release, or last
+// found it valid.
+func (h *Hold) Until() int64 {
+	if h.ReleaseNs > 0 {
+		return h.ReleaseNs
+	}
+	return h.ValidNs
+}
+
+// Attempt is the hold as scenarios with figures have it.
+func (h *Hold) Attempt() Attempt {
 	a := Attempt{
-		Client: int32(l.Host), Name: int32(l.Name), Asked: l.AskedNs, Answered: l.GrantedNs,
-		Ended: l.ValidNs, Done: max(l.ValidNs, l.DoneNs), Token: l.Token, Outcome: Granted, End: EndLost,
+		Client: int32(h.Host), Name: int32(h.Name), Asked: h.AskedNs, Answered: h.GrantedNs,
+		Ended: h.Until(), Done: max(h.ValidNs, h.DoneNs), Token: h.Token, Outcome: Granted, End: EndLost,
 	}
 	switch {
-	case l.ReleasedNs > 0:
-		a.Ended, a.Done, a.End = l.ReleaseNs, l.ReleasedNs, EndReleased
-	case l.ReleaseNs > 0:
-		a.Ended, a.Done, a.End = l.ReleaseNs, l.ReleaseNs, EndReleaseFailed
-	case l.Cause == HaltKilled:
+	case h.ReleasedNs > 0:
+		a.Done, a.End = h.ReleasedNs, EndReleased
+	case h.ReleaseNs > 0:
+		a.Done, a.End = h.ReleaseNs, EndReleaseFailed
+	case h.Cause == HaltKilled:
 		a.End = EndKilled
 	}
 	return a
@@ -201,6 +209,9 @@ func (c Call) Failed() bool { return c.Outcome != "" && c.Op == OpLock }
 
 // GaveUp reports whether it came back by itself before it has had what it was for.
 func (c Call) GaveUp() bool { return c.Outcome == CallFailed && !c.Ran }
+
+// Waits reports whether it is one that waits for a lock.
+func (c Call) Waits() bool { return c.Op == OpLock || c.Op == OpDo || c.Op == OpLead }
 
 // Shift moves all times by ns.
 func (r *Round) Shift(ns int64) {

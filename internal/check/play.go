@@ -1,0 +1,227 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/results"
+)
+
+// Span is a time from the first to the second.
+type Span [2]int64
+
+// Play is what was seen of one schedule that was played on one backend, and what its
+// events did. All times are by one clock.
+type Play struct {
+	Backend, Fencing string
+	Began, Stopped   int64 // the callers were told to
+	Names            []Name
+	Hosts            []Host
+	Events           []Span            // each from its injection to its end
+	Made             []claim.Condition // by events that were not done to one host
+	// Starved reports whether the machine gave the processes too little time for
+	// claims that have times.
+	Starved bool
+	Probes  []Probe
+	Left    []string // what was left over, and where
+}
+
+// Name is one lock: how it is used, and what the bounds of claims on it depend on.
+type Name struct {
+	Op results.Op
+	claim.Setting
+}
+
+// Host is what one host has told, and what events did to it.
+type Host struct {
+	results.Seen
+	Alive bool  // at the end, and it ended in order
+	Ended int64 // when an event has ended it; 0 if none has
+	Made  []claim.Condition
+	// Unserved is when it may not have been granted anything, Silent when it may not
+	// have been served at all, and Stood when it did not run.
+	Unserved, Silent, Stood []Span
+}
+
+// Probe is how a name was found when every host had ended.
+type Probe struct {
+	Name  int
+	Took  time.Duration // until it was granted to a new host
+	Error string        // why it was not
+}
+
+// Judgement is what was found of one play.
+type Judgement struct {
+	// Violations break a claim. Of those that are Exempt it is written down that they
+	// happen.
+	Violations, Exempt []Violation
+	Grants             int
+	Starved            bool
+	// Unjudged reports whether a claim that has a time seemed broken on a machine that
+	// was starved.
+	Unjudged bool
+}
+
+// judge is the state of one judgement.
+type judge struct {
+	Play
+	holds map[int][]results.Hold // by name, in the order of their grants
+	out   Judgement
+}
+
+// Judge judges a play by the claims of its backend.
+func Judge(p Play) Judgement {
+	j := &judge{Play: p, out: Judgement{Starved: p.Starved}}
+	var all []results.Hold
+	for _, h := range p.Hosts {
+		all = append(all, h.Holds...)
+	}
+	j.holds, j.out.Grants = byName(all), len(all)
+	j.exclusion()
+	j.ends()
+	j.calls()
+	j.stalls()
+	j.probes()
+	for _, what := range p.Left {
+		j.broken(everywhere, claim.Leaked, "%s", what)
+	}
+	return j.out
+}
+
+// byName are holds by the number of their lock, in the order of their grants.
+func byName(holds []results.Hold) map[int][]results.Hold {
+	of := map[int][]results.Hold{}
+	for _, h := range inOrder(holds) {
+		of[h.Name] = append(of[h.Name], h)
+	}
+	return of
+}
+
+// HostName is how a host is called for people: A, B, ...
+func HostName(n int) string { return string(rune('A' + n)) }
+
+// everywhere stands for all hosts: what was done to one host excuses no other.
+const everywhere = -1
+
+// broken notes a claim that does not hold on a host, or everywhere, unless it is
+// exempt.
+func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
+	v := Violation{rule, j.Backend, fmt.Sprintf(format, args...)}
+	made := j.Made
+	if host != everywhere {
+		made = slices.Concat(made, j.Hosts[host].Made)
+	}
+	if _, known := claim.TermsOf(j.Backend).Exempt(rule, made); known {
+		j.out.Exempt = append(j.out.Exempt, v)
+		return
+	}
+	j.out.Violations = append(j.out.Violations, v)
+}
+
+// late notes a claim that has a time. A starved machine breaks none.
+func (j *judge) late(host int, rule claim.Rule, format string, args ...any) {
+	if j.Starved {
+		j.out.Unjudged = true
+		return
+	}
+	j.broken(host, rule, format, args...)
+}
+
+func (j *judge) since(at int64) time.Duration { return millis(at - j.Began) }
+
+func millis(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }
+
+// exclusion judges that nobody is granted what another one has, that tokens rise,
+// and that who loses a lock learns of it.
+func (j *judge) exclusion() {
+	for name, holds := range j.holds {
+		for i := 1; i < len(holds); i++ {
+			first, next := holds[i-1], holds[i]
+			if warning, known := margin(first, next, j.Hosts[first.Host].Stood, time.Second); known && warning < 0 {
+				j.broken(first.Host, claim.Signal, "host %s learned of the loss of lock %d %v after host %s was granted it",
+					HostName(first.Host), name, millis(-warning), HostName(next.Host))
+			}
+		}
+		new(grants).add(holds, j.Fencing != "none", func(rule claim.Rule, first, second results.Hold) {
+			j.broken(everywhere, rule, "host %s was granted lock %d by token %d after %v and found it valid until %v, host %s by token %d after %v",
+				HostName(first.Host), name, first.Token, j.since(first.GrantedNs), j.since(first.Until()),
+				HostName(second.Host), second.Token, j.since(second.GrantedNs))
+		})
+	}
+}
+
+// margin is how long before the next grant the loser of the first learned of its
+// loss. It is known only of a lock that was lost, of a host that could run since
+// some time before the grant.
+func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
+	if first.DoneNs == 0 || first.ReleaseNs > 0 ||
+		overlap(stood, Span{next.GrantedNs - int64(before), max(first.DoneNs, next.GrantedNs)}) > 0 {
+		return 0, false
+	}
+	return next.GrantedNs - first.DoneNs, true
+}
+
+// ends judges how holds have ended: no lock is released while a function runs under
+// it, and leases live through interruptions that are short.
+func (j *judge) ends() {
+	bears := claim.Of(claim.Survives)
+	for name, holds := range j.holds {
+		of := j.Names[name]
+		for _, h := range holds {
+			on := j.Hosts[h.Host]
+			switch {
+			case h.DoneNs == 0 || h.ReleaseNs > 0:
+			case h.Cause == "released":
+				if of.Op == results.OpDo {
+					j.broken(h.Host, claim.Callback, "host %s released lock %d after %v while the function under it ran", HostName(h.Host), name, j.since(h.DoneNs))
+				}
+			case h.DoneNs <= j.Stopped && on.Ended == 0:
+				out := overlap(slices.Concat(on.Silent, on.Stood), Span{h.DoneNs - int64(of.TTL), h.DoneNs})
+				if out < bears.Within(of.Setting) {
+					j.late(h.Host, claim.Survives, "host %s lost lock %d (TTL %v, %s) after %v, although it was interrupted for %v of the last %v only",
+						HostName(h.Host), name, of.TTL, h.Cause, j.since(h.DoneNs), out.Round(time.Millisecond), of.TTL)
+				}
+			}
+		}
+	}
+}
+
+// overlap is how much of spans, which may overlap, lies in a time.
+func overlap(spans []Span, in Span) time.Duration {
+	sorted := slices.SortedFunc(slices.Values(spans), func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
+	var sum int64
+	at := in[0]
+	for _, s := range sorted {
+		from, to := max(s[0], at), min(s[1], in[1])
+		if to > from {
+			sum += to - from
+			at = to
+		}
+	}
+	return time.Duration(sum)
+}
+
+// Interrupted reports whether an event happened in a time.
+func (p Play) Interrupted(in Span) bool {
+	return slices.ContainsFunc(p.Events, func(e Span) bool { return e[0] < in[1] && e[1] > in[0] })
+}
+
+// freeAt is when a hold was over for everybody.
+func (j *judge) freeAt(h results.Hold) int64 {
+	ttl := int64(j.Names[h.Name].TTL)
+	switch died := j.Hosts[h.Host].Ended; {
+	case h.ReleasedNs > 0:
+		return h.ReleasedNs
+	case h.ReleaseNs > 0: // its answer is not known
+		return max(h.ReleaseNs, h.ValidNs) + ttl
+	case h.DoneNs > 0:
+		return h.DoneNs + ttl/4
+	case died > 0:
+		return died + ttl
+	}
+	return math.MaxInt64
+}
