@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/servers"
 )
@@ -112,9 +111,9 @@ func (w *System) slow(e Event, pid func() int) error {
 		if unmark, err = w.mark(now); err != nil {
 			return false
 		}
-		err = ifThere(inject.Freeze, now)
+		err = ifThere(proc.Freeze, now)
 		proc.Sleep(ctx, 20*time.Millisecond)
-		err = errors.Join(err, ifThere(inject.Resume, now), unmark())
+		err = errors.Join(err, ifThere(proc.Resume, now), unmark())
 		return err == nil && proc.Sleep(ctx, 10*time.Millisecond)
 	}, func() error { return err })
 	return nil

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -22,7 +21,7 @@ func ifThere(do func(pid int) error, pid int) error {
 	return nil
 }
 
-func kill(pid int) error { return ifThere(inject.Kill, pid) }
+func kill(pid int) error { return ifThere(proc.Kill, pid) }
 
 // freeze stops a process, if there is one, until the event is healed.
 func (w *System) freeze(e Event, pid int) error {
@@ -31,8 +30,8 @@ func (w *System) freeze(e Event, pid int) error {
 		return err
 	}
 	// Another one that had got its number would go on as well.
-	w.Begin(e, func() error { return errors.Join(ifThere(inject.Resume, pid), unmark()) })
-	return ifThere(inject.Freeze, pid)
+	w.Begin(e, func() error { return errors.Join(ifThere(proc.Resume, pid), unmark()) })
+	return ifThere(proc.Freeze, pid)
 }
 
 // mark notes that a process may be frozen, so that whoever cleans up

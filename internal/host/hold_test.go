@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
@@ -90,15 +89,15 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	await(t, a, "a holds it and has written", wrote)
 	time.Sleep(prepare / 2) // for a to begin with the preparation
 	written := a.Seen().Writes
-	must(inject.Freeze(a.Pid()))
+	must(proc.Freeze(a.Pid()))
 	if proc.Now() >= written[len(written)-1].DoneNs+int64(prepare) {
-		must(inject.Resume(a.Pid())) // frozen in a write it would keep b from writing
+		must(proc.Resume(a.Pid())) // frozen in a write it would keep b from writing
 		must(a.Release(t.Context()))
 		return false
 	}
 	must(b.Acquire(prefix, 0, 1, ttl, timeout))
 	await(t, b, "b holds it and has written", wrote)
-	must(inject.Resume(a.Pid()))
+	must(proc.Resume(a.Pid()))
 	await(t, a, "a learns of its loss", func(s results.Seen) bool { return s.Held() == 0 })
 	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()

@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/results"
@@ -230,7 +229,7 @@ func (p *Process) ask(ctx context.Context, o order) (note, error) {
 func (p *Process) KillMachine() error {
 	err := p.Freeze()
 	if plugin := p.PluginPid(); plugin > 0 {
-		err = errors.Join(err, inject.Freeze(plugin), inject.Kill(plugin))
+		err = errors.Join(err, proc.Freeze(plugin), proc.Kill(plugin))
 	}
 	return errors.Join(err, p.Kill(), p.sweep())
 }

@@ -1,6 +1,9 @@
 package inject
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // BlackHole swallows everything in both directions, the ends of connections
 // among it. They stay open and new ones are accepted, and nobody is told: the
@@ -50,4 +53,85 @@ func (p *Proxy) Fragment(size int, gap time.Duration) error {
 func (p *Proxy) Reset(share float64) error {
 	// The chance is that of each direction, and a message has both before it.
 	return p.harm(impairment{resets: share}, Requests, Replies)
+}
+
+// ForgetClients ends every connection for the client, and the server is not told
+// that it has one less, nor of later ends, until it is healed: a machine that
+// has lost its state of the connections stands in between.
+func (p *Proxy) ForgetClients() error { return p.forget(Requests, Replies) }
+
+// ForgetServer ends every connection for the server, and the client is not told:
+// what it sends on that connection is lost. New connections work.
+func (p *Proxy) ForgetServer() error { return p.forget(Replies, Requests) }
+
+// HoldConnections holds what clients send over the connections that there are,
+// until it is healed: then it reaches the server, also when the client has
+// ended the connection long ago. New ones work. One flow of several is stuck.
+func (p *Proxy) HoldConnections() error {
+	if n := p.count(); n > 0 {
+		return p.harm(impairment{holds: true, upTo: n}, Requests)
+	}
+	return nil
+}
+
+// Silence swallows everything on the connections that there are but the newest
+// one, the ends among it, as a firewall that has forgotten those that were idle.
+// New ones work.
+func (p *Proxy) Silence() error {
+	if n := p.count() - 1; n > 0 {
+		return p.harm(impairment{swallows: true, hidesEnds: true, upTo: n}, Requests, Replies)
+	}
+	return nil
+}
+
+// forget hides the ends of connections that go one way, and makes one go the
+// other way.
+func (p *Proxy) forget(hidden, ended Direction) error {
+	err := p.harm(impairment{hidesEnds: true}, hidden)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended[ended] = p.opened
+	p.tell()
+	return err
+}
+
+// count is how many connections there were.
+func (p *Proxy) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.opened
+}
+
+// Leading is [Proxy.Lead] or [Proxy.Retarget].
+type Leading func(p *Proxy, to ...string) error
+
+// Lead passes the connections that come from now on to these servers, to each in
+// turn, as a name does that leads to another server, or a balancer. Those that
+// there are stay where they are.
+func (p *Proxy) Lead(to ...string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leads, p.next = to, 0
+	return nil
+}
+
+// Retarget is Lead, and resets all connections.
+func (p *Proxy) Retarget(to ...string) error { return errors.Join(p.Lead(to...), p.Cut()) }
+
+// Cut resets all connections, once. Those that come now are passed on. It is no
+// harm that has to be healed.
+func (p *Proxy) Cut() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut()
+	return nil
+}
+
+// Refuse resets all connections and refuses those that come.
+func (p *Proxy) Refuse() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deafen()
+	p.harms = append(p.harms, &impairment{refuses: true})
+	return nil
 }

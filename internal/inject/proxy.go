@@ -1,17 +1,16 @@
+// Package inject breaks connections and the clocks of servers from outside, as
+// networks and operators do, and heals them. It knows no store. Package proc has
+// the signals that break processes.
 package inject
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"sync"
-
-	"github.com/Shopify/toxiproxy/v2"
-	"github.com/rs/zerolog"
-	"github.com/rs/zerolog/log"
+	"syscall"
+	"time"
 
 	"github.com/lockbench/lockbench/internal/ports"
 )
@@ -20,83 +19,142 @@ import (
 // the connections that are open as well as on later ones. Harms add up until
 // [Proxy.Heal]. Its methods may be called from any goroutine.
 type Proxy struct {
-	// p has the toxics. It never listens: it would end all connections when
-	// those that come are to lead elsewhere.
-	p      *toxiproxy.Proxy
-	server *toxiproxy.ApiServer
-	port   *ports.Taken
-	toxics map[Direction]*toxic
-	accept sync.WaitGroup
+	port *ports.Taken
+	busy sync.WaitGroup // with connections that come, and those that there are
 
-	apart sync.Mutex // held while one harms it apart from others
-	mu    sync.Mutex
-	harms []*impairment // and who observes
+	apart   sync.Mutex // held while one harms it apart from others
+	mu      sync.Mutex
+	harms   []*impairment // and who observes
+	changed chan struct{} // closed and replaced with harms and ended
 	// leads are the servers to which connections lead in turn, and next is the
 	// number of the next one.
 	leads    []string
 	next     int
 	listener net.Listener // nil while it refuses connections
-	open     map[*conn]bool
-	cuts     int // how often all connections were reset
+	open     map[*link]bool
+	opened   int               // how many connections there were
+	ended    map[Direction]int // the number of the last connection that was ended one way
+	cuts     int               // how often all connections were reset
 }
 
-// Some toxics write to the global logger.
-func init() { log.Logger = zerolog.Nop() }
+// link is one connection through a proxy.
+type link struct {
+	number         int // from 1 on
+	client, server *net.TCPConn
+}
+
+// reset ends a connection by a TCP reset.
+func (l *link) reset() { _, _ = l.client.Close(), l.server.Close() } // one may have ended
 
 // NewProxy listens on a free port of the loopback interface and passes
 // connections on to the server at upstream, a host:port.
 func NewProxy(upstream string) (*Proxy, error) {
-	// Refuse stops listening for a while.
-	port, err := ports.Take(1)
+	port, err := ports.Take(1) // Refuse stops listening for a while
 	if err != nil {
 		return nil, fmt.Errorf("inject: proxy of %s: %w", upstream, err)
 	}
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := &Proxy{
-		p: toxiproxy.NewProxy(server, upstream, port.Addr(0), upstream), server: server, port: port,
-		toxics: map[Direction]*toxic{}, leads: []string{upstream}, open: map[*conn]bool{},
-	}
-	for _, direction := range []Direction{Requests, Replies} {
-		err = errors.Join(err, p.prepare(direction))
-	}
-	if err == nil {
-		p.toxics[Requests].opposite, p.toxics[Replies].opposite = p.toxics[Replies], p.toxics[Requests]
-		err = p.listen()
-	}
-	if err != nil {
+	p := &Proxy{port: port, leads: []string{upstream}, open: map[*link]bool{}, ended: map[Direction]int{}, changed: make(chan struct{})}
+	if err := p.listen(); err != nil {
 		return nil, errors.Join(fmt.Errorf("inject: proxy of %s: %w", upstream, err), port.Close())
 	}
 	return p, nil
 }
 
-// prepare adds our toxic, which does all harm, before there are connections.
-//
-// Note: toxiproxy waits for every connection when a toxic comes or goes, and for
-// ever for one that dies at that moment, with all later ones. So ours stays.
-func (p *Proxy) prepare(direction Direction) error {
-	b, err := json.Marshal(map[string]any{"type": toxicKind, "stream": direction, "toxicity": 1})
-	if err != nil {
-		return err
-	}
-	w, err := p.p.Toxics.AddToxicJson(bytes.NewReader(b))
-	if err == nil {
-		p.toxics[direction] = w.Toxic.(*toxic)
-		p.toxics[direction].direction = direction
-		p.toxics[direction].replace(nil)
-	}
-	return err
-}
-
 // Addr is the host:port on which the proxy listens.
 func (p *Proxy) Addr() string { return p.port.Addr(0) }
+
+// settle bounds what the kernel needs to let a port be listened on again, or to
+// connect to a server.
+const settle = 2 * time.Second
+
+// listen begins to. The port is nobody else's, but a process that is being started
+// has the socket that was closed until it is a program of its own. The caller
+// holds mu, unless nobody else knows the proxy.
+func (p *Proxy) listen() (err error) {
+	for end := time.Now().Add(settle); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		p.listener, err = net.Listen("tcp", p.Addr())
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	if err != nil {
+		p.listener = nil
+		return err
+	}
+	l := p.listener
+	p.busy.Go(func() {
+		for { // one after the other: their numbers are in the order in which they came
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.connect(l, client.(*net.TCPConn))
+		}
+	})
+	return nil
+}
+
+// deafen ends to listen, with all connections. The caller holds mu.
+func (p *Proxy) deafen() {
+	if p.listener != nil {
+		_ = p.listener.Close()
+		p.listener = nil
+	}
+	p.cut()
+}
+
+// cut is Cut for one who holds mu.
+func (p *Proxy) cut() {
+	p.cuts++
+	for l := range p.open {
+		l.reset()
+	}
+}
+
+// connect leads a connection that came to l to the server whose turn it is, unless
+// all are reset meanwhile.
+func (p *Proxy) connect(l net.Listener, client *net.TCPConn) {
+	p.mu.Lock()
+	to, cuts, refused := p.leads[p.next%len(p.leads)], p.cuts, p.listener != l
+	p.next++
+	p.mu.Unlock()
+	if refused {
+		_ = client.Close()
+		return
+	}
+	server, err := net.DialTimeout("tcp", to, settle)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	c := &link{client: client, server: server.(*net.TCPConn)}
+	_, _ = c.client.SetLinger(0), c.server.SetLinger(0) // its end is a reset
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if cuts != p.cuts {
+		c.reset()
+		return
+	}
+	p.opened++
+	c.number, p.open[c] = p.opened, true
+	p.busy.Go(func() {
+		var ways sync.WaitGroup
+		ways.Go((&flow{p: p, way: Requests, number: c.number, from: c.client, to: c.server}).run)
+		ways.Go((&flow{p: p, way: Replies, number: c.number, from: c.server, to: c.client}).run)
+		ways.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.open, c)
+	})
+}
 
 // Direction is one way through a proxy.
 type Direction string
 
-// The directions, as toxiproxy calls them.
+// The directions.
 const (
-	Requests Direction = "upstream"   // to the server
-	Replies  Direction = "downstream" // to the client
+	Requests Direction = "requests" // to the server
+	Replies  Direction = "replies"  // to the client
 )
 
 // harm begins one, of what passes in the given directions.
@@ -110,20 +168,14 @@ func (p *Proxy) begin(h impairment) *impairment {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.harms = append(p.harms, &h)
-	p.tellToxics()
+	p.tell()
 	return &h
 }
 
-func (p *Proxy) tellToxics() {
-	for direction, w := range p.toxics {
-		var harms []*impairment
-		for _, h := range p.harms {
-			if slices.Contains(h.in, direction) {
-				harms = append(harms, h)
-			}
-		}
-		w.replace(harms)
-	}
+// tell has every connection look at what has changed. The caller holds mu.
+func (p *Proxy) tell() {
+	close(p.changed)
+	p.changed = make(chan struct{})
 }
 
 // Apart does harm that can be healed apart from other harm: heal ends what do has
@@ -153,10 +205,10 @@ func (p *Proxy) heal(which func(*impairment) bool) error {
 	defer p.mu.Unlock()
 	refused := p.refuses()
 	p.harms = slices.DeleteFunc(p.harms, which)
-	p.tellToxics()
+	p.tell()
 	if refused && !p.refuses() {
 		if err := p.listen(); err != nil {
-			return fmt.Errorf("inject: heal %s: %w", p.p.Upstream, err)
+			return fmt.Errorf("inject: heal %s: %w", p.Addr(), err)
 		}
 	}
 	return nil
@@ -185,6 +237,6 @@ func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.deafen()
 	p.mu.Unlock()
-	p.accept.Wait()
+	p.busy.Wait()
 	return errors.Join(err, p.port.Close())
 }

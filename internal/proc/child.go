@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -172,12 +171,7 @@ func closed(c <-chan struct{}) bool {
 }
 
 // Freeze stops the child and returns when it has stopped.
-func (c *Child) Freeze() error {
-	if err := Freeze(c.Pid()); err != nil {
-		return fmt.Errorf("freeze %d: %w", c.Pid(), err)
-	}
-	return nil
-}
+func (c *Child) Freeze() error { return Freeze(c.Pid()) }
 
 // Resume lets a frozen child go on. The error wraps os.ErrProcessDone when it has
 // ended.

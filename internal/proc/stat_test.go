@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"runtime"
@@ -78,26 +77,6 @@ func TestAll(t *testing.T) {
 	}
 	if own, ok := All()[os.Getpid()]; !ok || own.Parent != os.Getppid() {
 		t.Errorf("this process is %+v, %t, and its parent %d", own, ok, os.Getppid())
-	}
-}
-
-func TestFreeze(t *testing.T) {
-	child := exec.Command("sleep", "60")
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := Freeze(child.Process.Pid); err != nil {
-		t.Error(err)
-	}
-	if s, ok := Of(child.Process.Pid); ok && !s.Stopped() {
-		t.Errorf("it is %+v", s)
-	}
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = child.Wait() // it was killed
-	if err := Freeze(child.Process.Pid); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("a process that is gone: %v, want ESRCH", err)
 	}
 }
 

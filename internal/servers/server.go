@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/ports"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // startTimeout bounds how long a server may take until it answers.
@@ -193,10 +194,10 @@ func (s *Server) again(ctx context.Context, keepData, joins bool) error {
 
 // Freeze stops the server's process (SIGSTOP): its connections stay open and
 // nothing is answered.
-func (s *Server) Freeze() error { return s.harm(inject.Freeze) }
+func (s *Server) Freeze() error { return s.harm(proc.Freeze) }
 
 // Resume lets a frozen server go on (SIGCONT).
-func (s *Server) Resume() error { return s.harm(inject.Resume) }
+func (s *Server) Resume() error { return s.harm(proc.Resume) }
 
 func (s *Server) harm(f func(pid int) error) error {
 	s.mu.Lock()

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -25,93 +23,9 @@ import (
 	"github.com/lockbench/lockbench/internal/ports"
 	"github.com/lockbench/lockbench/internal/servers"
 	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
-
-// road is an address that leads each new connection to where lead says, and
-// leaves the others alone.
-type road struct {
-	addr string
-	lead func(n int) string // the n-th connection, from 0
-
-	mu    sync.Mutex
-	lanes []*lane
-}
-
-// lane is one connection through a road.
-type lane struct {
-	near, far net.Conn
-	frozen    chan struct{} // closed: nothing passes any more, and no end of it is told
-	passed    atomic.Int64  // bytes, both ways
-}
-
-func newRoad(t *testing.T, lead func(int) string) *road {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	r := &road{addr: l.Addr().String(), lead: lead}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for n := 0; ; n++ {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", r.lead(n))
-			if err != nil {
-				_ = near.Close()
-				continue
-			}
-			c := &lane{near: near, far: far, frozen: make(chan struct{})}
-			r.mu.Lock()
-			r.lanes = append(r.lanes, c)
-			r.mu.Unlock()
-			all.Go(func() { c.pass(far, near) })
-			all.Go(func() { c.pass(near, far) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		for _, c := range r.open() {
-			c.end()
-		}
-		all.Wait()
-	})
-	return r
-}
-
-// pass copies until the connection ends, or for ever when it is frozen.
-func (c *lane) pass(to, from net.Conn) {
-	b := make([]byte, 1<<14)
-	for {
-		n, err := from.Read(b)
-		select {
-		case <-c.frozen:
-			_, _ = io.Copy(io.Discard, from)
-			return
-		default:
-		}
-		c.passed.Add(int64(n))
-		if _, e := to.Write(b[:n]); err != nil || e != nil {
-			c.end()
-			return
-		}
-	}
-}
-
-func (c *lane) end() {
-	_ = c.near.Close()
-	_ = c.far.Close()
-}
-
-func (r *road) open() []*lane {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]*lane(nil), r.lanes...)
-}
-
-// at is the address of a backend whose server is at the end of the road.
-func (r *road) at() string { return mysqlserver.At(r.addr) }
 
 // application runs statements on sessions of the server at address, and returns
 // how many were killed.
@@ -163,9 +77,9 @@ func TestApplicationIsNotKilled(t *testing.T) {
 	for _, s := range []*servers.Server{one, two} {
 		acquire(t, open(t, mysql.Options{Address: mysqlserver.Address(s)}), want("jobs", time.Hour))
 	}
-	r := newRoad(t, func(n int) string { return []string{one.Addr(), two.Addr()}[n%2] })
+	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
 	for range rounds {
-		b := open(t, mysql.Options{Address: r.at(), Connections: 8, WaitConnections: 8})
+		b := open(t, mysql.Options{Address: mysqlserver.At(to.Addr()), Connections: 8, WaitConnections: 8})
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
@@ -188,8 +102,8 @@ func TestApplicationIsNotKilled(t *testing.T) {
 // changes, the other one takes its place, without a second question.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
-	r := newRoad(t, func(n int) string { return []string{one.Addr(), two.Addr()}[n%2] })
-	b := open(t, mysql.Options{Address: r.at()})
+	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
+	b := open(t, mysql.Options{Address: mysqlserver.At(to.Addr())})
 	var all sync.WaitGroup
 	for i := range rounds {
 		all.Go(func() {
@@ -257,10 +171,8 @@ func TestDemotedWithoutACut(t *testing.T) {
 		t.Run(by, func(t *testing.T) {
 			o.SQL = account
 			one, two := own(t, o), own(t, &mysqlserver.Options{SQL: account})
-			to := atomic.Pointer[string]{}
-			to.Store(new(one.Addr()))
-			r := newRoad(t, func(int) string { return *to.Load() })
-			b := open(t, mysql.Options{Address: changed(t, r.at(), func(c *mysqldriver.Config) { c.User, c.Passwd = user, secret })})
+			to := backendtest.NewProxy(t, one.Addr())
+			b := open(t, mysql.Options{Address: changed(t, mysqlserver.At(to.Addr()), func(c *mysqldriver.Config) { c.User, c.Passwd = user, secret })})
 			var ops []driver.Op
 			for i := range 100 {
 				ops = append(ops, driver.Op{Kind: driver.OpAcquire, Request: want(fmt.Sprint("job/", i), time.Minute)})
@@ -270,7 +182,7 @@ func TestDemotedWithoutACut(t *testing.T) {
 			defer db.Close()
 			_, err := db.Exec(by)
 			must(t, err)
-			to.Store(new(two.Addr()))
+			must(t, to.Lead(two.Addr()))
 			acquire(t, b, want("jobs", time.Second))
 			must(t, b.Check(t.Context()))
 			for i := range rounds {
@@ -286,8 +198,8 @@ func TestDeadIdleConnections(t *testing.T) {
 	s := own(t, nil)
 	for _, ttl := range []time.Duration{2 * time.Second, 4 * time.Second} {
 		t.Run(ttl.String(), func(t *testing.T) {
-			r := newRoad(t, func(int) string { return s.Addr() })
-			b := open(t, mysql.Options{Address: r.at(), Connections: 40})
+			to := backendtest.NewProxy(t, s.Addr())
+			b := open(t, mysql.Options{Address: mysqlserver.At(to.Addr()), Connections: 40})
 			db := connect(t, mysqlserver.Address(s))
 			defer db.Close()
 			must(t, b.Check(t.Context()))
@@ -302,21 +214,7 @@ func TestDeadIdleConnections(t *testing.T) {
 				must(t, err)
 				leases = append(leases, lease)
 			}
-			lanes := r.open()
-			if len(lanes) < 20 {
-				t.Fatalf("%d connections", len(lanes))
-			}
-			used := lanes[0] // spare the one that was used least
-			for _, c := range lanes {
-				if c.passed.Load() < used.passed.Load() {
-					used = c
-				}
-			}
-			for _, c := range lanes {
-				if c != used {
-					close(c.frozen)
-				}
-			}
+			must(t, to.Silence())
 			throughout(t, 3*ttl, "no lease is lost", func() bool {
 				for _, l := range leases {
 					if l.Err() != nil {
@@ -333,22 +231,17 @@ func TestDeadIdleConnections(t *testing.T) {
 // a balancer does after a while. A lock that is free is had by one attempt.
 func TestRestedConnections(t *testing.T) {
 	s := own(t, nil)
-	r := newRoad(t, func(int) string { return s.Addr() })
-	b := open(t, mysql.Options{Address: r.at(), Connections: 40})
+	to := backendtest.NewProxy(t, s.Addr())
+	b := open(t, mysql.Options{Address: mysqlserver.At(to.Addr()), Connections: 40})
 	must(t, b.Check(t.Context()))
 	c := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	l, err := c.Lock("tick", &core.LockOptions{TTL: 10 * time.Second})
 	must(t, err)
-	forgotten := 0
 	for _, connections := range []int{1, 1, 20} {
 		fill(t, b, connections)
 		pause(t, 1200*time.Millisecond)
-		lanes := r.open()
-		for _, c := range lanes[forgotten:] {
-			close(c.frozen)
-		}
-		forgotten = len(lanes)
+		must(t, to.HoldConnections())
 		lease, err := l.TryAcquire(t.Context())
 		if err != nil {
 			t.Fatalf("of %d connections that rested none answers: %v", connections, err)

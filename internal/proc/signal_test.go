@@ -1,4 +1,4 @@
-package inject
+package proc
 
 import (
 	"errors"
@@ -6,8 +6,6 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
-
-	"github.com/lockbench/lockbench/internal/proc"
 )
 
 func TestFreezeResumeKill(t *testing.T) {
@@ -22,19 +20,19 @@ func TestFreezeResumeKill(t *testing.T) {
 	if err := Freeze(pid); err != nil {
 		t.Fatal(err)
 	}
-	if s, _ := proc.Of(pid); !s.Stopped() {
+	if s, _ := Of(pid); !s.Stopped() {
 		t.Errorf("after Freeze %+v", s)
 	}
 	if err := Resume(pid); err != nil {
 		t.Fatal(err)
 	}
-	if s, _ := proc.Of(pid); s.Stopped() {
+	if s, _ := Of(pid); s.Stopped() {
 		t.Errorf("after Resume %+v", s)
 	}
 	if err := Kill(pid); err != nil {
 		t.Fatal(err)
 	}
-	if s, known := proc.Of(pid); known && !s.Ended() {
+	if s, known := Of(pid); known && !s.Ended() {
 		t.Errorf("after Kill %+v, want a zombie", s)
 	}
 	_ = cmd.Wait() // "signal: killed"

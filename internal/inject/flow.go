@@ -1,0 +1,228 @@
+package inject
+
+import (
+	"math/rand/v2"
+	"net"
+	"slices"
+	"time"
+)
+
+// impairment is what is done to what passes. Several at the same time add up.
+type impairment struct {
+	in []Direction
+
+	seen          func(Direction) // it observes, and does no harm
+	upTo          int             // the number of the last connection that it concerns; 0 for all
+	swallows      bool            // data
+	holds         bool            // data, until it is healed
+	hidesEnds     bool            // of connections
+	refuses       bool            // connections
+	resets        float64         // the share of pieces that end a connection
+	delay, jitter time.Duration
+	first         time.Duration // delay of the first piece
+	rate          int           // KB/s; 0 for any
+	size          int           // of pieces, in bytes; 0 for any
+	gap           time.Duration // after each of them
+}
+
+const (
+	// pieceSize is how much is read at once.
+	pieceSize = 32 << 10
+	// maxWaiting is how many pieces wait in one direction of a connection.
+	maxWaiting = 1024
+	// takeTime is how long the one that is to take a piece may not do so, until the
+	// connection is ended.
+	takeTime = 30 * time.Second
+)
+
+// flow is one direction of one connection.
+type flow struct {
+	p        *Proxy
+	way      Direction
+	number   int // of the connection
+	from, to *net.TCPConn
+	input    chan []byte // what comes, closed at the end
+
+	begun     bool // something has come
+	swallowed bool
+	closed    bool // nothing comes any more
+	over      bool // it is to end, as soon as that may be seen
+	waiting   []waiting
+	free      time.Time // when the next piece may pass
+}
+
+// waiting is a piece that passes when it is due.
+type waiting struct {
+	data []byte
+	due  time.Time
+}
+
+// run passes on what comes until the connection ends.
+func (f *flow) run() {
+	f.input = make(chan []byte)
+	go f.read()
+	for {
+		harms, changed, ended := f.now()
+		f.look(harms, ended)
+		if f.over && len(f.waiting) == 0 && !slices.ContainsFunc(harms, func(h *impairment) bool { return h.hidesEnds }) {
+			break
+		}
+		held := slices.ContainsFunc(harms, func(h *impairment) bool { return h.holds })
+		if !held && f.pass(harms) {
+			continue
+		}
+		f.await(changed, held)
+	}
+	_ = f.to.Close() // it may have ended
+	for range f.input {
+	}
+}
+
+// read reads what comes.
+func (f *flow) read() {
+	defer close(f.input)
+	for {
+		b := make([]byte, pieceSize)
+		n, err := f.from.Read(b)
+		if n > 0 {
+			f.input <- b[:n]
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// now are the harms that concern it, what is closed when they change, and whether
+// its connection was ended.
+func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
+	f.p.mu.Lock()
+	defer f.p.mu.Unlock()
+	for _, h := range f.p.harms {
+		if slices.Contains(h.in, f.way) && (h.upTo == 0 || f.number <= h.upTo) {
+			harms = append(harms, h)
+		}
+	}
+	return harms, f.p.changed, f.number <= f.p.ended[f.way]
+}
+
+// await takes what comes, or returns when a piece may pass, unless they are
+// held, or the harms change.
+func (f *flow) await(changed chan struct{}, held bool) {
+	var next <-chan time.Time
+	if len(f.waiting) > 0 && !held {
+		next = time.After(time.Until(f.next()))
+	}
+	input := f.input
+	if f.closed || len(f.waiting) >= maxWaiting {
+		input = nil
+	}
+	select {
+	case data := <-input:
+		f.take(data)
+	case <-next:
+	case <-changed:
+	}
+}
+
+// next is when the first piece that waits may pass.
+func (f *flow) next() time.Time {
+	if due := f.waiting[0].due; due.After(f.free) {
+		return due
+	}
+	return f.free
+}
+
+// look sees what a change of the harms means for what is there.
+func (f *flow) look(harms []*impairment, ended bool) {
+	swallows, late := false, false
+	for _, h := range harms {
+		swallows = swallows || h.swallows
+		late = late || h.delay > 0 || h.first > 0
+	}
+	if swallows && len(f.waiting) > 0 {
+		f.swallowed, f.waiting = true, nil
+	}
+	if f.swallowed && !swallows || ended {
+		f.end() // what was swallowed is missing for good
+	}
+	if !late {
+		for i := range f.waiting {
+			f.waiting[i].due = time.Time{}
+		}
+	}
+}
+
+// end ends the connection without what waits.
+func (f *flow) end() { f.over, f.waiting = true, nil }
+
+// take takes a piece that came, nil for the end.
+func (f *flow) take(data []byte) {
+	if data == nil {
+		f.closed, f.over = true, true
+		return
+	}
+	harms, _, _ := f.now()
+	for _, h := range harms {
+		if h.seen != nil {
+			h.seen(f.way)
+		}
+	}
+	if f.over {
+		return
+	}
+	harms, _, _ = f.now()
+	var late time.Duration
+	for _, h := range harms {
+		if rand.Float64() < h.resets {
+			f.end()
+			return
+		}
+		f.swallowed = f.swallowed || h.swallows
+		late += h.delay
+		if h.jitter > 0 {
+			late += rand.N(2*h.jitter) - h.jitter
+		}
+		if !f.begun {
+			late += h.first
+		}
+	}
+	f.begun = true
+	if !f.swallowed {
+		f.waiting = append(f.waiting, waiting{data, time.Now().Add(late)})
+	}
+}
+
+// pass passes on the first piece that waits, or some of it, when its time has
+// come.
+func (f *flow) pass(harms []*impairment) bool {
+	if len(f.waiting) == 0 || time.Now().Before(f.next()) {
+		return false
+	}
+	first := &f.waiting[0]
+	size, pause := len(first.data), time.Duration(0)
+	for _, h := range harms {
+		if h.size > 0 {
+			size = min(size, h.size)
+			pause += h.gap
+		}
+		if h.rate > 0 {
+			size = min(size, h.rate*100) // of a tenth of a second
+		}
+	}
+	for _, h := range harms {
+		if h.rate > 0 {
+			pause += time.Duration(size) * time.Millisecond / time.Duration(h.rate)
+		}
+	}
+	piece := first.data[:size]
+	if first.data = first.data[size:]; len(first.data) == 0 {
+		f.waiting = f.waiting[1:]
+	}
+	_ = f.to.SetWriteDeadline(time.Now().Add(takeTime)) // of one that has ended Write reports it
+	if _, err := f.to.Write(piece); err != nil {
+		f.end()
+	}
+	f.free = time.Now().Add(pause)
+	return true
+}
