@@ -136,7 +136,7 @@ func (j *judge) since(at int64) time.Duration { return millis(at - j.Began) }
 func millis(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }
 
 // exclusion judges that nobody is granted what another one has, that tokens rise,
-// and that who loses a lock learns of it.
+// and that who loses a lock learns of it and does not renew it.
 func (j *judge) exclusion() {
 	for name, holds := range j.holds {
 		for i := 1; i < len(holds); i++ {
@@ -145,6 +145,10 @@ func (j *judge) exclusion() {
 				j.broken(first.Host, claim.Signal, "host %s learned of the loss of lock %d %v after host %s was granted it",
 					HostName(first.Host), name, millis(-warning), HostName(next.Host))
 			}
+			if late := staleRenewal(first, next); late > 0 {
+				j.broken(first.Host, claim.Renewal, "host %s renewed lock %d %v after host %s was granted it",
+					HostName(first.Host), name, millis(late), HostName(next.Host))
+			}
 		}
 		new(grants).add(holds, j.Fencing != "none", func(rule claim.Rule, first, second results.Hold) {
 			j.broken(everywhere, rule, "host %s was granted lock %d by token %d after %v and found it valid until %v, host %s by token %d after %v",
@@ -152,6 +156,19 @@ func (j *judge) exclusion() {
 				HostName(second.Host), second.Token, j.since(second.GrantedNs))
 		})
 	}
+}
+
+// staleRenewal is how long after the next grant a renewal of the first was sent
+// that was confirmed; 0 without one, or where tokens do not say which grant is the
+// store's later one.
+func staleRenewal(first, next results.Hold) (ns int64) {
+	if first.Token >= next.Token {
+		return 0
+	}
+	for _, r := range first.Renewals {
+		ns = max(ns, r[0]-next.GrantedNs)
+	}
+	return ns
 }
 
 // margin is how long before the next grant the loser of the first learned of its

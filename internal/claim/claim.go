@@ -28,6 +28,11 @@ const (
 	// in one order, in which each takes effect between its call and its return and
 	// only the holder renews, and nobody acquires while another one holds.
 	Linear Rule = "linearizability"
+	// Renewal: no renewal is confirmed that was sent after a later grant of the same
+	// name came back. It is exact, and judged also where a store may grant a lock
+	// while a lease of it is valid: the first holder then loses its lease with its
+	// next renewal.
+	Renewal Rule = "stale renewal"
 	// Effect: a resource that checks tokens accepts no write after one with a
 	// higher token.
 	Effect Rule = "effect"
@@ -111,6 +116,11 @@ var claims = []Claim{
 		Rule:  Linear,
 		Says:  "acquires, renewals, releases and expiries of one lock fit into one order, each between its call and its return; what may have happened at any later time, or never, stays open [7]",
 		Shows: "a grant before the lease could expire, a renewal for somebody who no longer held it",
+	},
+	{
+		Rule:  Renewal,
+		Says:  "no renewal is confirmed that was sent after the next grant came back",
+		Shows: "a lease that comes back",
 	},
 	{
 		Rule:  Effect,

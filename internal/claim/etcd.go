@@ -21,7 +21,7 @@ var etcd = Terms{
 	},
 	Exceptions: []Exception{
 		{
-			Rules: Twice(), All: []Condition{LeaderPaused},
+			Rules: TwiceForLong(), All: []Condition{LeaderPaused},
 			Why: "a leader that goes on (a virtual machine that was paused, a disk that hung) may revoke, by its own books, leases that were renewed at its successor. " +
 				"The holder is told by its watch, in milliseconds and usually before the next grant, but that is no promise. " +
 				"If it stalled for 10 s, the queue entries of waiters go the same way, and their order is lost",
@@ -33,17 +33,17 @@ var etcd = Terms{
 			Source: 15,
 		},
 		{
-			Rules: Twice(Token), All: []Condition{WritesLost},
+			Rules: TwiceForLong(Token), All: []Condition{WritesLost},
 			Why:    "a member that runs with `--unsafe-no-fsync` may forget what it has promised, and revisions, of which tokens are made, are given again",
 			Source: 16,
 		},
 		{
-			Rules: Twice(Token), All: []Condition{OldData},
+			Rules: TwiceForLong(Token), All: []Condition{OldData},
 			Why:    "an older snapshot brings back old leases and old revisions, unless it is restored with `--bump-revision`",
 			Source: 15,
 		},
 		{
-			Rules: Twice(Token), All: []Condition{TwoStores},
+			Rules: TwiceForLong(Token), All: []Condition{TwoStores},
 			Why: "two clusters grant every lock each. A host whose addresses lead to both grants nothing, warns once, and its check fails, " +
 				"but it sees only members that answer when it looks, at its first acquire and at most every 30 s in its check; " +
 				"two hosts that are led to one cluster each do not notice",

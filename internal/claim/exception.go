@@ -43,6 +43,10 @@ func (e Exception) asks() int { return len(e.All) + min(1, len(e.Any)) }
 // its holder then loses, with more.
 func Twice(more ...Rule) []Rule { return append([]Rule{Overlap, Linear, Signal, Survives}, more...) }
 
+// TwiceForLong is what goes when a store may also forget the second grant and
+// remember the first, with more.
+func TwiceForLong(more ...Rule) []Rule { return Twice(append(more, Renewal)...) }
+
 // Late is what goes when nothing is granted for a while, with more.
 func Late(more ...Rule) []Rule { return append([]Rule{Standby, Woken, Granted}, more...) }
 
@@ -54,7 +58,7 @@ var everywhere = []Exception{
 		Source: 23,
 	},
 	{
-		Rules: Twice(Token), All: []Condition{TwoStores},
+		Rules: TwiceForLong(Token), All: []Condition{TwoStores},
 		Why: "two hosts may each be at one of them, which no host can notice. One host compares what it connects to, stays at one, " +
 			"warns, and its Check fails",
 		Source: 24,

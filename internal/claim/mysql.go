@@ -16,17 +16,17 @@ var mysql = Terms{
 			Source: 20,
 		},
 		{
-			Rules: Twice(), All: []Condition{WritesLost},
+			Rules: TwiceForLong(), All: []Condition{WritesLost},
 			Why:    "a grant is on disk before it is answered only with `innodb_flush_log_at_trx_commit=1`, and `sync_binlog=1` where there is a binary log",
 			Source: 20,
 		},
 		{
-			Rules: Twice(), All: []Condition{OldData},
+			Rules: TwiceForLong(), All: []Condition{OldData},
 			Why:    "a grant that is younger than what was restored is not in it",
 			Source: 20,
 		},
 		{
-			Rules: Twice(), All: []Condition{ReplicaPromoted},
+			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted},
 			Why:    "replication is asynchronous: the replica misses the last commits. The next token is higher as far as its clock is not behind",
 			Source: 19,
 		},

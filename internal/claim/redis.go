@@ -13,28 +13,28 @@ var redis = Terms{
 			Source: 8,
 		},
 		{
-			Rules: Twice(), All: []Condition{WritesLost},
+			Rules: TwiceForLong(), All: []Condition{WritesLost},
 			Why:    "with `appendfsync everysec` a crash takes the last second with it, locks included; without a file of its writes the server forgets everything",
 			Source: 8,
 		},
 		{
-			Rules: Twice(), All: []Condition{OldData},
+			Rules: TwiceForLong(), All: []Condition{OldData},
 			Why:    "a grant that is younger than what was restored is not in it",
 			Source: 8,
 		},
 		{
-			Rules: Twice(), All: []Condition{ReplicaPromoted},
+			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted},
 			Why:    "replication is asynchronous: a failover can lose a grant. The next token is higher as far as the promoted server's clock is not behind",
 			Source: 9,
 		},
 		{
-			Rules: Twice(), All: []Condition{ReplicaPromoted, ReplicasWaited},
+			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted, ReplicasWaited},
 			Why: "WAIT makes a lost grant less likely, not impossible: another replica may be promoted than one that has confirmed. " +
 				"Sentinel looks for those that have everything among replicas of one priority. While it fails over, the old master serves on, and a replica to spare confirms what it grants",
 			Source: 10,
 		},
 		{
-			Rules: Twice(Token), All: []Condition{TwoStores},
+			Rules: TwiceForLong(Token), All: []Condition{TwoStores},
 			Why: "each server grants its locks. A host stays at the first server that it was led to, refuses connections to another one while that serves, and its check fails; " +
 				"two hosts that were led to different servers do not notice. An address must lead to one master, and in a Cluster to nodes of one",
 			Source: 9,

@@ -16,23 +16,23 @@ var redlock = Terms{
 	},
 	Exceptions: []Exception{
 		{
-			Rules: Twice(), All: []Condition{ClockForward},
+			Rules: TwiceForLong(), All: []Condition{ClockForward},
 			Why: "the key on a node whose clock has jumped expires, and its vote makes a second majority. " +
 				"The quarantine does not help: nothing has restarted. A majority of nodes has seen the holder's token, so the next one is higher",
 			Source: 4,
 		},
 		{
-			Rules: Twice(), All: []Condition{TwoStores},
+			Rules: TwiceForLong(), All: []Condition{TwoStores},
 			Why:    "a node whose address leads hosts to different servers votes twice, once for each. Two addresses of one server are refused",
 			Source: 6,
 		},
 		{
-			Rules: Twice(), All: []Condition{QuarantineOff}, Any: []Condition{DataLost, WritesLost, OldData},
+			Rules: TwiceForLong(), All: []Condition{QuarantineOff}, Any: []Condition{DataLost, WritesLost, OldData},
 			Why:    "a node that has lost its data votes again at once, also for a lock that it has forgotten",
 			Source: 6,
 		},
 		{
-			Rules: Twice(), All: []Condition{Evicting},
+			Rules: TwiceForLong(), All: []Condition{Evicting},
 			Why:    "a node that has evicted a lock votes for the next one; see redis",
 			Source: 17,
 		},

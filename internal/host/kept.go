@@ -22,6 +22,12 @@ type keptLease interface {
 // coreLease is one of core.
 type coreLease interface {
 	keptLease
+	renewedLease
+}
+
+// renewedLease is what is known of the renewals of one of core.
+type renewedLease interface {
+	Token() uint64
 	Owner() string
 	Deadline() time.Time
 }
@@ -41,7 +47,7 @@ func (a *agent) sentOf(lease load.Lease, asked int64, ttl time.Duration) int64 {
 // follow has the renewals of a lease of core told of as they are confirmed,
 // until leave is called. Those of a library with our core in it, whose events
 // nobody gets, show in its deadline.
-func (a *agent) follow(h *holding, lease coreLease, ttl time.Duration) (leave func()) {
+func (a *agent) follow(h *holding, lease renewedLease, ttl time.Duration) (leave func()) {
 	if a.spec.Baseline != "" {
 		seen := lease.Deadline()
 		h.watch = func() {

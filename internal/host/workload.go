@@ -172,7 +172,9 @@ func (c *caller) ask(ctx context.Context, call *results.Call) error {
 			return err
 		}
 		return lock.Do(ctx, func(work context.Context, lease *core.Lease) error {
-			c.use(c.granted(lease, work.Done(), c.newLease(call.Name, call.SentNs)))
+			h := c.granted(lease, work.Done(), c.newLease(call.Name, call.SentNs))
+			defer c.follow(h, lease, c.w.TTL)()
+			c.use(h)
 			call.Ran = true
 			return nil
 		})
