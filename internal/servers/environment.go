@@ -69,12 +69,11 @@ type Replica struct {
 	Lead    func(ctx context.Context, addr string) error
 }
 
-// Product is what is asked of the servers of one kind; see [Environment.Healthy],
-// [Environment.Leftovers] and [Environment.Connections].
+// Product is what is asked of the servers of one kind; see [Environment.Healthy]
+// and [Environment.Leftovers].
 type Product interface {
 	Check(ctx context.Context) error
 	Left(ctx context.Context, prefix string) ([]string, error)
-	Connected(ctx context.Context) (int, error)
 }
 
 // Requirements is what an environment is to have.
@@ -260,14 +259,6 @@ func (e *Environment) Leftovers(ctx context.Context, prefix string) ([]string, e
 		return nil, nil
 	}
 	return e.Product.Left(ctx, prefix)
-}
-
-// Connections counts those that hosts have to the servers.
-func (e *Environment) Connections(ctx context.Context) (int, error) {
-	if e.Product == nil {
-		return 0, nil
-	}
-	return e.Product.Connected(ctx)
 }
 
 // AtEnd lets something be done when the environment is closed.

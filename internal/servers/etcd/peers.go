@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"sync"
 
 	"github.com/lockbench/lockbench/internal/inject"
@@ -19,7 +20,8 @@ import (
 type Peers struct {
 	mu     sync.Mutex
 	relays []*peerRelay
-	under  map[*peerTalk]bool
+	round  context.Context // of what the members say until the next cut
+	end    context.CancelFunc
 }
 
 // peerRelay stands before the peer port of one member. Its last two
@@ -30,13 +32,6 @@ type peerRelay struct {
 	proxy  *httputil.ReverseProxy
 	id     string // of its member, which others address
 	cut    bool
-}
-
-// peerTalk is one request between two members; most are streams that never end.
-type peerTalk struct {
-	to     *peerRelay
-	from   string
-	cancel context.CancelFunc
 }
 
 // relay returns the port by which the others reach the member with this peer
@@ -59,31 +54,25 @@ func (p *Peers) relay(port int) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.relays = append(p.relays, r)
+	if p.round == nil {
+		p.round, p.end = context.WithCancel(context.Background())
+	}
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // ServeHTTP passes one request on, or leaves it without an answer while one of
-// both is cut off.
+// both members is cut off. Most are streams that never end.
 func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
-	t := &peerTalk{to: r, from: req.Header.Get("X-Server-From"), cancel: cancel}
-	p := r.peers
+	p, from := r.peers, req.Header.Get("X-Server-From")
 	p.mu.Lock()
 	if id := req.Header.Get("X-Raft-To"); id != "" {
 		r.id = id
 	}
-	apart := p.apart(t)
-	if p.under == nil {
-		p.under = map[*peerTalk]bool{}
-	}
-	p.under[t] = true
+	apart := slices.ContainsFunc(p.relays, func(one *peerRelay) bool { return one.cut && (one == r || one.id == from) })
+	defer context.AfterFunc(p.round, cancel)()
 	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.under, t)
-	}()
 	if apart {
 		<-ctx.Done()
 	} else {
@@ -94,28 +83,14 @@ func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// apart reports whether t is between a member that is cut off and another. The
-// caller holds mu.
-func (p *Peers) apart(t *peerTalk) bool {
-	for _, r := range p.relays {
-		if r.cut && (t.to == r || t.from == r.id) {
-			return true
-		}
-	}
-	return false
-}
-
-// CutOff separates the member at index i from all others, or ends that.
+// CutOff separates the member at index i from all others, or ends that. What is
+// said at that moment, between others too, is tried again.
 func (p *Peers) CutOff(i int, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := p.relays[i]
-	r.cut = on
-	for t := range p.under {
-		if t.to == r || t.from == r.id {
-			t.cancel() // also what waits: it is tried again
-		}
-	}
+	p.relays[i].cut = on
+	p.end()
+	p.round, p.end = context.WithCancel(context.Background())
 }
 
 // Close ends all relays.
@@ -124,5 +99,8 @@ func (p *Peers) Close() error {
 	relays := p.relays
 	p.relays = nil
 	p.mu.Unlock()
+	if p.end != nil {
+		p.end()
+	}
 	return inject.Each(relays, func(r *peerRelay) error { return r.server.Close() })
 }

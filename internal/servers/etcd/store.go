@@ -8,8 +8,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,41 +111,6 @@ func (s *store) Left(ctx context.Context, prefix string) (left []string, err err
 		return nil
 	})
 	return left, err
-}
-
-// Connected counts those of clients to all members, ours being closed.
-func (s *store) Connected(context.Context) (int, error) {
-	count := 0
-	for _, m := range s.Servers {
-		n, err := establishedAt(m.Addr())
-		if err != nil {
-			return 0, err
-		}
-		count += n
-	}
-	return count, nil
-}
-
-// establishedAt counts the connections to a server on the loopback interface, as
-// the kernel knows them.
-func establishedAt(addr string) (int, error) {
-	at, err := netip.ParseAddrPort(addr)
-	if err != nil {
-		return 0, err
-	}
-	b, err := os.ReadFile("/proc/net/tcp")
-	if err != nil {
-		return 0, fmt.Errorf("etcd: connections are counted on Linux only: %w", err)
-	}
-	count := 0
-	for line := range strings.Lines(string(b)) {
-		// number, local address, remote address, state (1: established), ...
-		f := strings.Fields(line)
-		if len(f) > 3 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", at.Port())) && f[3] == "01" {
-			count++
-		}
-	}
-	return count, nil
 }
 
 // metricsTimeout bounds one reading of etcd's metrics.

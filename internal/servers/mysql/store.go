@@ -186,11 +186,6 @@ func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	return rows, err
 }
 
-func (s *store) Connected(ctx context.Context) (int, error) {
-	ids, err := s.texts(ctx, "SELECT id FROM information_schema.processlist WHERE user = '"+servers.HostUser+"'")
-	return len(ids), err
-}
-
 // sqlTable has the locks, and sqlSaved for a while those of before.
 const (
 	sqlTable = "lockbench.lockbench_locks"

@@ -170,19 +170,3 @@ func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 
 // forever is PTTL's answer for a key that does not expire.
 const forever = -1
-
-func (s *store) Connected(ctx context.Context) (int, error) {
-	count := 0
-	for _, c := range s.admins {
-		list, err := c.ClientList(ctx).Result()
-		if err != nil {
-			return 0, err
-		}
-		for line := range strings.Lines(list) {
-			if strings.Contains(line, " user="+s.User+" ") && !strings.Contains(line, " flags=S ") && !strings.Contains(line, " cmd=client") {
-				count++
-			}
-		}
-	}
-	return count, nil
-}
