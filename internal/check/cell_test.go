@@ -236,3 +236,20 @@ func FuzzRounds(f *testing.F) {
 		}
 	})
 }
+
+func TestStaleRenewal(t *testing.T) {
+	first := results.Hold{Token: 1, GrantedNs: 10, Renewals: [][2]int64{{20, 25}, {40, 45}}}
+	for _, tt := range []struct {
+		name string
+		next results.Hold
+		want int64
+	}{
+		{"granted after the last one was sent", results.Hold{Token: 2, GrantedNs: 42}, 0},
+		{"granted before it was sent", results.Hold{Token: 2, GrantedNs: 30}, 10},
+		{"an older grant that came back late", results.Hold{Token: 1, GrantedNs: 30}, 0},
+	} {
+		if got := staleRenewal(first, tt.next); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}

@@ -47,8 +47,8 @@ var mysql = Terms{
 			Source: 22,
 		},
 		{
-			Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted},
-			Why:    "after a loss the server's clock is the floor of tokens",
+			Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted, EndedByHand},
+			Why:    "after a loss, also of one row that somebody deletes, the server's clock is the floor of tokens",
 			Source: 24,
 		},
 		{
