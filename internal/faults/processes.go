@@ -54,10 +54,13 @@ func (w *System) mark(pid int) (unmark func() error, err error) {
 
 // pluginChain are the processes from the one that the host has started to its
 // plugin: one, or those of a wrapper before it. On systems without /proc it is
-// the first.
+// the first. Without a plugin it is 0.
 func (h *Host) pluginChain() []int {
 	first := h.PluginPid()
 	chain := []int{first}
+	if first <= 0 {
+		return chain
+	}
 	children := map[int]int{}
 	for pid, s := range proc.All() {
 		children[s.Parent] = pid

@@ -42,6 +42,10 @@ func (h *Host) Name() string { return hostName(h.Number) }
 
 func hostName(n int) string { return check.HostName(n) }
 
+// Inject does an action that needs no schedule. What it does until it is healed is
+// begun by the event; see [inject.Background.End].
+func (w *System) Inject(ctx context.Context, e Event) error { return e.action().Inject(ctx, w, e) }
+
 // end is the Heal of an action that has begun something.
 func end(_ context.Context, w *System, e Event) error { return w.End(e) }
 

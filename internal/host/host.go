@@ -18,8 +18,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -221,29 +219,4 @@ func (p *Process) ask(ctx context.Context, o order) (note, error) {
 	default:
 		return note{}, proc.ErrEnded
 	}
-}
-
-// KillMachine ends the host and its plugin as the loss of a machine does:
-// both are stopped before either is killed, so that neither sees the other
-// end.
-func (p *Process) KillMachine() error {
-	err := p.Freeze()
-	if plugin := p.PluginPid(); plugin > 0 {
-		err = errors.Join(err, proc.Freeze(plugin), proc.Kill(plugin))
-	}
-	return errors.Join(err, p.Kill(), p.sweep())
-}
-
-// sweep removes the plugin's directory, which its host or the plugin itself
-// does as long as one of them lives.
-func (p *Process) sweep() error {
-	var errs []error
-	for _, parent := range []string{os.TempDir(), "/tmp"} {
-		dirs, err := filepath.Glob(filepath.Join(parent, fmt.Sprintf("lockplugin-%d-*", p.Pid())))
-		errs = append(errs, err)
-		for _, dir := range dirs {
-			errs = append(errs, os.RemoveAll(dir))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/internal/faults"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/results"
+	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
@@ -27,55 +31,52 @@ type election struct {
 	kept     int           // names that were led on by the leader that was harmed
 	earliest time.Duration // the most by which a takeover came early
 
-	candidates []*candidate // by id; used by the goroutine that runs the cell
+	system *faults.System // its hosts campaign; used by the goroutine that runs the cell
 
 	mu      sync.Mutex
 	changed chan struct{}  // closed and replaced at each report
-	terms   []results.Hold // with the id of the candidate as host
+	terms   []results.Hold // of hosts by number
 	failed  []results.Attempt
 	seats   []int  // who led last, by name: the index of the term, -1 for nobody
 	failure string // the last error that a candidate has met
 }
 
-// candidate is a host that campaigns, with the proxies through which it reaches
-// the store.
-type candidate struct {
-	*host.Process
-	id      int32
-	dead    bool
-	proxies []*inject.Proxy
-}
-
 func newElection(in Input, m mode) *election {
 	s := &election{
-		in: in, mode: m, changed: make(chan struct{}),
+		in: in, mode: m, changed: make(chan struct{}), system: &faults.System{Environment: &servers.Environment{}},
 		seats: slices.Repeat([]int{-1}, len(in.Names)),
 	}
 	s.begin()
 	return s
 }
 
-// join starts one more candidate.
+// join starts one more candidate, with proxies through which it reaches the store
+// where the mode breaks connections.
 func (s *election) join(ctx context.Context) (err error) {
-	c := &candidate{id: int32(len(s.candidates))}
+	c := &faults.Host{Number: len(s.system.Hosts), Dir: filepath.Join(s.system.Dir, fmt.Sprint(len(s.system.Hosts)))}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return err
+	}
 	spec := s.in.Host
-	if s.mode.proxied {
+	spec.TempDir = c.Dir
+	if s.mode.proxied() {
 		spec.Config, err = kinds.Route(spec.Config, func(address string) (string, error) {
 			p, err := inject.NewProxy(address)
 			if err != nil {
 				return "", err
 			}
-			c.proxies = append(c.proxies, p)
+			s.system.AtEnd(p.Close)
+			c.Paths = append(c.Paths, p)
 			return p.Addr(), nil
 		})
 		if err != nil {
-			return errors.Join(err, c.closeProxies())
+			return err
 		}
 	}
 	if c.Process, err = startHost(ctx, spec, s.in.Clock); err != nil {
-		return errors.Join(err, c.closeProxies())
+		return err
 	}
-	s.candidates = append(s.candidates, c)
+	s.system.Hosts = append(s.system.Hosts, c)
 	return s.campaign(c)
 }
 
@@ -88,7 +89,7 @@ const (
 )
 
 // campaign has a candidate campaign for every name, and again after each term.
-func (s *election) campaign(c *candidate) error {
+func (s *election) campaign(c *faults.Host) error {
 	c.Follow(func(l results.Hold, failed results.Call) { s.hear(c, l, failed) })
 	for i, name := range s.in.Names {
 		err := c.Work(host.Workload{
@@ -102,24 +103,44 @@ func (s *election) campaign(c *candidate) error {
 	return nil
 }
 
-// killVictim kills the victim of h by the given means, and ends what it held.
-func (s *election) killVictim(h *incident, kill func() error) error {
-	h.victim.dead = true
-	err := kill()
+// harm does to the victim of h what the mode does to hosts, and ends what it held
+// if that kills it.
+func (s *election) harm(ctx context.Context, h *incident) error {
+	if s.mode.inject != nil {
+		return s.mode.inject(ctx, s, h)
+	}
+	for _, a := range s.mode.actions {
+		if err := s.system.Inject(ctx, event(a, h)); err != nil {
+			return err
+		}
+	}
+	if !s.mode.kills {
+		return nil
+	}
+	<-h.victim.Ended()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.in.Clock.Now()
 	for i := range s.terms {
-		if t := &s.terms[i]; int32(t.Host) == h.victim.id && t.Held() {
+		if t := &s.terms[i]; t.Host == h.victim.Number && t.Held() {
 			t.ValidNs, t.DoneNs, t.Cause = max(h.from, t.GrantedNs), now, results.HaltKilled
 		}
 	}
-	return err
+	return nil
+}
+
+// heal ends what harm has begun.
+func (s *election) heal(h *incident) error {
+	return inject.Each(s.mode.actions, func(a string) error { return s.system.End(event(a, h)) })
+}
+
+func event(action string, h *incident) faults.Event {
+	return faults.Event{Action: action, Target: h.victim.Number}
 }
 
 // hear takes down what a candidate tells of a term, or of an acquire that has
 // failed.
-func (s *election) hear(c *candidate, t results.Hold, failed results.Call) {
+func (s *election) hear(c *faults.Host, t results.Hold, failed results.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -127,7 +148,7 @@ func (s *election) hear(c *candidate, t results.Hold, failed results.Call) {
 		s.failure = failed.Error
 		if failed.Op == results.OpLock {
 			s.failed = append(s.failed, results.Attempt{
-				Client: c.id, Name: int32(failed.Name), Asked: failed.SentNs, Answered: failed.BackNs, Outcome: results.Failed,
+				Client: int32(c.Number), Name: int32(failed.Name), Asked: failed.SentNs, Answered: failed.BackNs, Outcome: results.Failed,
 			})
 		}
 	case failed.Outcome == "":
@@ -138,8 +159,8 @@ func (s *election) hear(c *candidate, t results.Hold, failed results.Call) {
 }
 
 // term keeps the newest state of a term.
-func (s *election) term(c *candidate, t results.Hold) {
-	t.Host = int(c.id)
+func (s *election) term(c *faults.Host, t results.Hold) {
+	t.Host = c.Number
 	i := slices.IndexFunc(s.terms, func(o results.Hold) bool {
 		return o.Host == t.Host && o.Name == t.Name && o.GrantedNs == t.GrantedNs
 	})
@@ -203,36 +224,17 @@ func (s *election) all(names []int32, like func(results.Hold) bool) func() bool 
 	}
 }
 
-// end closes the hosts that live, on a budget of its own.
+// end closes the hosts that live, on a budget of its own. A cell that was ended in
+// the middle of a harm leaves it.
 func (s *election) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	if s.watch != nil {
 		s.watch.end()
 	}
-	errs := make([]error, len(s.candidates))
-	load.Workers(len(errs), func(i int) {
-		if c := s.candidates[i]; !c.dead {
-			// A cell that was ended in the middle of a harm leaves it.
-			errs[i] = errors.Join(c.Resume(), c.heal(), c.Close(ctx), c.closeProxies())
-		}
-	})
-	return errors.Join(errs...)
-}
-
-// cut swallows everything between the candidate and the store.
-func (c *candidate) cut() error { return c.allProxies((*inject.Proxy).BlackHole) }
-
-func (c *candidate) heal() error { return c.allProxies((*inject.Proxy).Heal) }
-
-func (c *candidate) closeProxies() error { return c.allProxies((*inject.Proxy).Close) }
-
-func (c *candidate) allProxies(do func(*inject.Proxy) error) error {
-	var errs []error
-	for _, p := range c.proxies {
-		errs = append(errs, do(p))
-	}
-	return errors.Join(errs...)
+	healed := s.system.EndBackground()
+	closed := inject.AtOnce(len(s.system.Hosts), func(i int) error { return s.system.Hosts[i].Close(ctx) })
+	return errors.Join(healed, closed, s.system.Close())
 }
 
 // follower observes elections without being a candidate, as those do that send

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/faults"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
@@ -76,7 +79,13 @@ func runTakeover(ctx context.Context, in Input) (cell results.Cell, err error) {
 	if !ok {
 		return cell, fmt.Errorf("takeover has no mode %q", in.Mode)
 	}
+	dir, err := os.MkdirTemp("", "lockbench-")
+	if err != nil {
+		return cell, err
+	}
 	s := newElection(in, m)
+	s.system.Dir = filepath.Join(dir, "hosts")
+	s.system.AtEnd(func() error { return os.RemoveAll(dir) })
 	began := in.Clock.Now()
 	err = s.run(ctx)
 	err = errors.Join(err, s.end(ctx))
@@ -127,7 +136,7 @@ func (s *election) succeed(ctx context.Context) error {
 		return err
 	}
 	h.from = s.in.Clock.Now()
-	if err := s.mode.inject(ctx, s, &h); err != nil {
+	if err := s.harm(ctx, &h); err != nil {
 		return fmt.Errorf("%w: %w", ErrNothingDone, err)
 	}
 	h.until = s.in.Clock.Now()
@@ -139,17 +148,29 @@ func (s *election) succeed(ctx context.Context) error {
 		return err
 	}
 	s.sample(&h)
-	if s.mode.heal != nil {
-		if err := s.mode.heal(ctx, s, &h); err != nil {
-			return fmt.Errorf("%w: after the takeover: %w", ErrNothingDone, err)
-		}
+	if err := s.repair(ctx, &h); err != nil {
+		return fmt.Errorf("%w: after the takeover: %w", ErrNothingDone, err)
 	}
 	return s.await(ctx, s.in.TTL+grace, "every name has a leader again", s.led(h.names, 0))
 }
 
+// repair ends the harm when others lead.
+func (s *election) repair(ctx context.Context, h *incident) error {
+	switch {
+	case s.mode.kills:
+		return errors.Join(s.heal(h), s.join(ctx)) // one in place of the dead
+	case s.mode.name == "freeze":
+		resumed := s.in.Clock.Now()
+		return errors.Join(s.heal(h), s.noticed(ctx, h, resumed))
+	case s.mode.expires:
+		return errors.Join(s.noticed(ctx, h, 0), s.heal(h))
+	}
+	return nil
+}
+
 // incident is one leader that was harmed.
 type incident struct {
-	victim *candidate
+	victim *faults.Host
 	names  []int32 // that it led
 	before []int   // those terms, by index
 	// from and until are the last moment before the harm and the first one
@@ -169,7 +190,7 @@ func (s *election) aim() incident {
 		id := s.terms[i].Host
 		led[id] = append(led[id], int32(name))
 		if n := led[id]; len(n) > len(h.names) {
-			h.victim, h.names = s.candidates[id], n
+			h.victim, h.names = s.system.Hosts[id], n
 		}
 	}
 	for _, n := range h.names {
@@ -205,27 +226,29 @@ func modeByName(name string) (mode, bool) {
 type mode struct {
 	name string
 	doc  string // one line
-	// proxied modes harm connections: every candidate has proxies of its own.
-	proxied bool
+	// actions are what is done to the host, in their order.
+	actions []string
+	// kills reports whether it does not live on.
+	kills bool
 	// server modes harm the server and not the leader, who may stay the leader.
 	server bool
 	// expires modes leave the lease to its TTL: a new leader before its end is a
 	// finding. In the others somebody releases it.
 	expires bool
 	// waits is about how long a takeover lasts; nil: no time worth counting.
-	waits  func(ttl time.Duration) time.Duration
+	waits func(ttl time.Duration) time.Duration
+	// inject does what is no action of a host; nil: nothing.
 	inject func(ctx context.Context, s *election, h *incident) error
-	// heal repairs what was harmed when others lead; nil: nothing to do.
-	heal func(ctx context.Context, s *election, h *incident) error
 }
 
+// proxied reports whether connections are broken: every candidate has proxies of its
+// own.
+func (m mode) proxied() bool { return slices.Contains(m.actions, "black-hole") }
+
 var killHost = mode{
-	name: "kill-host",
-	doc:  "SIGKILL to the host process; its plugin releases what it held",
-	inject: func(_ context.Context, s *election, h *incident) error {
-		return s.killVictim(h, h.victim.Kill)
-	},
-	heal: replace,
+	name:    "kill-host",
+	doc:     "SIGKILL to the host process; its plugin releases what it held",
+	actions: []string{"kill-host"}, kills: true,
 }
 
 // ttlLeft is how long a lease lives that is harmed at a random phase, on
@@ -248,33 +271,20 @@ var modes = []mode{
 	{
 		name:    "kill-machine",
 		doc:     "connections are cut off without a FIN, then host and plugin are stopped and killed",
-		proxied: true, expires: true, waits: ttlLeft,
-		inject: func(_ context.Context, s *election, h *incident) error {
-			return errors.Join(h.victim.cut(), s.killVictim(h, h.victim.KillMachine))
-		},
-		heal: replace,
+		actions: []string{"black-hole", "freeze-host", "kill-both"}, kills: true,
+		expires: true, waits: ttlLeft,
 	},
 	{
 		name:    "freeze",
 		doc:     "SIGSTOP to the host process, which goes on when another one leads",
+		actions: []string{"freeze-host"},
 		expires: true, waits: ttlLeft,
-		inject: func(_ context.Context, _ *election, h *incident) error { return h.victim.Freeze() },
-		heal: func(ctx context.Context, s *election, h *incident) error {
-			resumed := s.in.Clock.Now()
-			if err := h.victim.Resume(); err != nil {
-				return err
-			}
-			return s.noticed(ctx, h, resumed)
-		},
 	},
 	{
 		name:    "partition",
 		doc:     "the leader's connections to the store are cut off and later healed; it goes on running",
-		proxied: true, expires: true, waits: ttlLeft,
-		inject: func(_ context.Context, _ *election, h *incident) error { return h.victim.cut() },
-		heal: func(ctx context.Context, s *election, h *incident) error {
-			return errors.Join(s.noticed(ctx, h, 0), h.victim.heal())
-		},
+		actions: []string{"black-hole"},
+		expires: true, waits: ttlLeft,
 	},
 	{
 		name:   "server-restart",
@@ -302,11 +312,6 @@ var modes = []mode{
 
 func pauseOf(ttl time.Duration) time.Duration { return ttl + ttl/10 }
 
-// replace starts a candidate in place of one that is dead.
-func replace(ctx context.Context, s *election, h *incident) error {
-	return errors.Join(h.victim.closeProxies(), s.join(ctx))
-}
-
 // Server is the server of a backend, or one of several, that may be harmed.
 type Server interface {
 	// Stop ends it as a crash does; Start starts it again, with what it keeps
@@ -325,7 +330,7 @@ func NotPossible(in Input) string {
 	if m.server && in.Server == nil {
 		return "which harms servers and leaves yours alone"
 	}
-	if m.proxied {
+	if m.proxied() {
 		nowhere := func(address string) (string, error) { return address, nil }
 		if _, err := kinds.Route(in.Host.Config, nowhere); err != nil {
 			return fmt.Sprintf("which needs proxies: %v", err)
