@@ -75,16 +75,3 @@ func (h *History) once(group int) (first, count int) {
 	}
 	return first, h.Schedule.Groups[group-1].Names
 }
-
-// group is the one that a name belongs to.
-func (h *History) group(name int) Group { return h.Schedule.Groups[h.groupOf(name)] }
-
-func (h *History) groupOf(name int) int {
-	for i, g := range h.Schedule.Groups {
-		if name < g.Names {
-			return i
-		}
-		name -= g.Names
-	}
-	return len(h.Schedule.Groups) - 1
-}

@@ -116,7 +116,6 @@ func (a *agent) acquireOne(ctx context.Context, o order) (n note) {
 		lease, err = lock.Acquire(ctx)
 	}
 	n.To = a.clock.Now()
-	n.Outcome = load.OutcomeOf(err)
 	if n.fail(err); err != nil {
 		return n
 	}

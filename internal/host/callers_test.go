@@ -64,7 +64,7 @@ func TestCallers(t *testing.T) {
 	}
 	waiting, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := lockB.Acquire(waiting); !errors.Is(err, context.Canceled) {
+	if _, err := lockB.Acquire(waiting); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the other host's caller gave up: %v", err)
 	}
 	granted := make(chan load.Lease, 1)
@@ -140,12 +140,6 @@ func TestCycles(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	cycles.Until = int64(time.Hour)
-	ended := make(chan error, 1)
-	go func() { ended <- hosts[0].Cycle(ctx, cycles) }()
-	cancel()
-	<-ended // whatever they met
 	if err := hosts[1].Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,6 @@ type note struct {
 	From     int64             `json:"from,omitempty"` // just before and just after what was ordered
 	To       int64             `json:"to,omitempty"`
 	Token    uint64            `json:"token,omitempty"`
-	Outcome  results.Outcome   `json:"outcome,omitempty"`
 	Attempts []results.Attempt `json:"attempts,omitempty"`
 	Use      *Use              `json:"use,omitempty"`
 	Failed   string            `json:"failed,omitempty"` // why what was ordered did
@@ -120,15 +119,13 @@ func (n *note) fail(err error) {
 	}
 }
 
-// err is the error of what was ordered.
-func (n note) err() error {
+// err is the error of what was ordered, which is that of ctx when that has ended.
+func (n note) err(ctx context.Context) error {
 	switch {
 	case n.Failed == "":
 		return nil
-	case n.Outcome == results.Cancelled:
-		return fmt.Errorf("%s: %w", n.Failed, context.Canceled)
-	case n.Outcome == results.Refused:
-		return fmt.Errorf("%s: %w", n.Failed, driver.ErrHeld)
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", n.Failed, ctx.Err())
 	}
 	return errors.New(n.Failed)
 }
@@ -142,20 +139,19 @@ type Process struct {
 	pending map[int64]chan note // answers that are waited for
 	change  chan struct{}       // closed and replaced at each note that is no answer
 	seen    results.Seen
-	index   map[grant]int // of seen.Holds
-	plugin  int           // process id; 0 for a library
+	plugin  int // process id; 0 for a library
 	asking  bool
 	// releaseNs is when the last release that was told of began.
 	releaseNs int64
 	idle      int
-	follow    func(results.Hold, results.Call)
+	follow    func(*results.Hold, *results.Call)
 }
 
 // Start starts a host and returns when its plugin is open.
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	p := &Process{
 		Child:   &proc.Child{Role: role, Program: s.Program},
-		pending: map[int64]chan note{}, change: make(chan struct{}), index: map[grant]int{},
+		pending: map[int64]chan note{}, change: make(chan struct{}),
 	}
 	if s.TempDir != "" {
 		p.Env = []string{"TMPDIR=" + s.TempDir}
@@ -183,12 +179,8 @@ func (p *Process) take(n note) {
 	p.change = make(chan struct{})
 	follow := p.follow
 	p.mu.Unlock()
-	switch {
-	case follow == nil:
-	case n.Lease != nil:
-		follow(*n.Lease, results.Call{})
-	case n.Call != nil && n.Call.Outcome != "":
-		follow(results.Hold{}, *n.Call)
+	if follow != nil && (n.Lease != nil || n.Call != nil) {
+		follow(n.Lease, n.Call)
 	}
 }
 
@@ -210,12 +202,12 @@ func (p *Process) ask(ctx context.Context, o order) (note, error) {
 	defer stop()
 	select {
 	case n := <-answer:
-		return n, n.err()
+		return n, n.err(ctx)
 	case <-p.Ended():
 	}
 	select {
 	case n := <-answer: // its last line
-		return n, n.err()
+		return n, n.err(ctx)
 	default:
 		return note{}, proc.ErrEnded
 	}

@@ -30,30 +30,24 @@ func (p *Process) see(n note) {
 	}
 }
 
-// lease keeps the newest state of each.
+// lease keeps the newest state of each, which is most often one of the last.
 func (p *Process) lease(l results.Hold) {
 	if l.ReleasedNs == 0 {
 		p.releaseNs = max(p.releaseNs, l.ReleaseNs)
 	}
-	key := grant{l.Name, l.Token}
-	if i, known := p.index[key]; known && p.seen.Holds[i].GrantedNs == l.GrantedNs {
-		p.seen.Holds[i] = l
-		return
+	for i := len(p.seen.Holds) - 1; i >= 0; i-- {
+		if of := &p.seen.Holds[i]; of.Name == l.Name && of.Token == l.Token && of.GrantedNs == l.GrantedNs {
+			*of = l
+			return
+		}
 	}
-	p.index[key] = len(p.seen.Holds)
 	p.seen.Holds = append(p.seen.Holds, l)
 }
 
-// grant tells leases apart in what one process has told.
-type grant struct {
-	name  int
-	token uint64
-}
-
-// Follow has each state of a lease passed on as it is told of, with a Call that
-// is zero, and each call that has failed, with a lease that is. It is called
-// before there is anything to tell of; on is called by one goroutine.
-func (p *Process) Follow(on func(results.Hold, results.Call)) {
+// Follow has each state of a hold, and each call that has come back, passed on as it
+// is told of; the other of the two is nil. It is called before there is anything to
+// tell of; on is called by one goroutine.
+func (p *Process) Follow(on func(*results.Hold, *results.Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.follow = on
@@ -95,13 +89,7 @@ func (p *Process) Seen() results.Seen {
 func (p *Process) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := p.seen.Holds
-	p.seen, p.index = results.Seen{}, map[grant]int{}
-	for _, l := range before {
-		if l.Held() {
-			p.lease(l)
-		}
-	}
+	p.seen = results.Seen{Holds: slices.DeleteFunc(slices.Clone(p.seen.Holds), func(l results.Hold) bool { return !l.Held() })}
 }
 
 // PluginPid is the process id of its plugin when it was last started; 0 for a

@@ -90,7 +90,7 @@ const (
 
 // campaign has a candidate campaign for every name, and again after each term.
 func (s *election) campaign(c *faults.Host) error {
-	c.Follow(func(l results.Hold, failed results.Call) { s.hear(c, l, failed) })
+	c.Follow(func(t *results.Hold, call *results.Call) { s.hear(c, t, call) })
 	for i, name := range s.in.Names {
 		err := c.Work(host.Workload{
 			Kind: results.OpLock, Name: name, First: i, Names: 1, Callers: 1, TTL: s.in.TTL, Tick: s.in.Tick, Look: workEvery,
@@ -140,10 +140,12 @@ func event(action string, h *incident) faults.Event {
 
 // hear takes down what a candidate tells of a term, or of an acquire that has
 // failed.
-func (s *election) hear(c *faults.Host, t results.Hold, failed results.Call) {
+func (s *election) hear(c *faults.Host, t *results.Hold, failed *results.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case t != nil:
+		s.term(c, *t)
 	case failed.Outcome == results.CallFailed:
 		s.failure = failed.Error
 		if failed.Op == results.OpLock {
@@ -151,8 +153,6 @@ func (s *election) hear(c *faults.Host, t results.Hold, failed results.Call) {
 				Client: int32(c.Number), Name: int32(failed.Name), Asked: failed.SentNs, Answered: failed.BackNs, Outcome: results.Failed,
 			})
 		}
-	case failed.Outcome == "":
-		s.term(c, t)
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
