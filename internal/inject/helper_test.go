@@ -1,8 +1,10 @@
 package inject
 
 import (
+	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -74,6 +76,43 @@ func proxied(t *testing.T) (*Proxy, *echo) {
 		}
 	})
 	return p, e
+}
+
+// paired returns a proxy, and what makes a connection through it, over which
+// something has passed.
+func paired(t *testing.T) (p *Proxy, pair func() (client, server net.Conn)) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	p, err = NewProxy(l.Addr().String())
+	must(t, err)
+	t.Cleanup(func() {
+		must(t, p.Close())
+		must(t, l.Close())
+	})
+	return p, func() (client, server net.Conn) {
+		client = dial(t, p)
+		server, err := l.Accept()
+		must(t, err)
+		t.Cleanup(func() { server.Close() })
+		_, err = io.WriteString(client, "x")
+		must(t, err)
+		_, err = io.ReadFull(server, make([]byte, 1))
+		must(t, err)
+		return client, server
+	}
+}
+
+// silent reports whether nothing comes over a connection in so long, its end
+// neither.
+func silent(t *testing.T, c net.Conn, wait time.Duration) bool {
+	t.Helper()
+	must(t, c.SetReadDeadline(time.Now().Add(wait)))
+	_, err := c.Read(make([]byte, 1))
+	if err == nil {
+		t.Error("there was something to read")
+	}
+	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 func dial(t *testing.T, p *Proxy) net.Conn {

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
@@ -9,45 +10,33 @@ import (
 	"time"
 )
 
-func TestOf(t *testing.T) {
+// TestProcess: what is read of a process is what was done to it.
+func TestProcess(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")
 	}
 	own, ok := Of(os.Getpid())
-	if !ok || own.Ended() || own.Stopped() || own.Threads < 1 || own.Start == "" {
+	if !ok || own.Ended() || own.Stopped() || own.Threads < 1 || own.Start == "" || All()[os.Getpid()].Parent != os.Getppid() {
 		t.Errorf("this process is %+v, %t", own, ok)
 	}
 	if n, err := Resident(os.Getpid()); err != nil || n < 1<<20 || n > 1<<30 {
 		t.Errorf("%d bytes of this process are resident, %v", n, err)
 	}
-	child := exec.Command("sh", "-c", "exec sleep 60")
+	child := exec.Command("sleep", "60")
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
 	pid := child.Process.Pid
-	becomes := func(what string, is func(Stat) bool) {
-		t.Helper()
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-			s, ok := Of(pid)
-			if ok && is(s) {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatalf("the child is not %s but %+v, %t", what, s, ok)
-			}
+	for _, step := range []struct {
+		do             func(int) error
+		stopped, ended bool
+	}{{Resume, false, false}, {Freeze, true, false}, {Resume, false, false}, {Freeze, true, false}, {Kill, false, true}} {
+		if err := step.do(pid); err != nil {
+			t.Fatal(err)
 		}
-	}
-	becomes("running", func(s Stat) bool { return !s.Stopped() && !s.Ended() && s.Start != "" })
-	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	becomes("stopped", Stat.Stopped)
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	becomes("a zombie", Stat.Ended)
-	if Running(pid) || !Running(os.Getpid()) {
-		t.Errorf("a zombie runs: %t, this process: %t", Running(pid), Running(os.Getpid()))
+		if s, _ := Of(pid); s.Stopped() != step.stopped || s.Ended() != step.ended || Running(pid) == step.ended {
+			t.Errorf("it is %+v, and not stopped: %t, ended: %t", s, step.stopped, step.ended)
+		}
 	}
 	if n, err := Resident(pid); err == nil {
 		t.Errorf("%d bytes of a zombie are resident", n)
@@ -55,6 +44,11 @@ func TestOf(t *testing.T) {
 	_ = child.Wait() // it was killed
 	if s, ok := Of(pid); ok {
 		t.Errorf("after its end it is %+v", s)
+	}
+	for name, do := range map[string]func(int) error{"Kill": Kill, "Freeze": Freeze, "Resume": Resume} {
+		if err := do(pid); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("%s of a process that is gone: %v, want ESRCH", name, err)
+		}
 	}
 }
 
@@ -68,15 +62,6 @@ func TestParse(t *testing.T) {
 		if s, ok := parse(damaged); ok {
 			t.Errorf("%q is taken for %+v", damaged, s)
 		}
-	}
-}
-
-func TestAll(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("there is no /proc")
-	}
-	if own, ok := All()[os.Getpid()]; !ok || own.Parent != os.Getppid() {
-		t.Errorf("this process is %+v, %t, and its parent %d", own, ok, os.Getppid())
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -91,12 +90,4 @@ func tail(dir string) string {
 		lines = marked
 	}
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
-}
-
-func readPid(file string) (int, error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimSpace(string(b)))
 }

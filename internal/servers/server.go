@@ -235,6 +235,20 @@ func (n Nodes) Addrs() []string {
 	return addrs
 }
 
+// StartNodes starts count servers at the same time. When one fails the others are
+// closed.
+func StartNodes(count int, start func(i int) (*Server, error)) (Nodes, error) {
+	nodes := make(Nodes, count)
+	err := inject.AtOnce(count, func(i int) (err error) {
+		nodes[i], err = start(i)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, nodes.Close())
+	}
+	return nodes, nil
+}
+
 // Start starts servers at the same time: the members of a cluster serve only
 // together.
 func (n Nodes) Start(ctx context.Context, keepData bool) error {

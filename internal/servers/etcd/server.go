@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/ports"
 	"github.com/lockbench/lockbench/internal/servers"
 )
@@ -76,16 +75,10 @@ func StartCluster(ctx context.Context, size int, opts *Options) (servers.Nodes, 
 		}
 		all[i], cluster[i] = m, m.name+"="+loopback("http", m.advertised)
 	}
-	members := make(servers.Nodes, size)
-	err = inject.AtOnce(size, func(i int) (err error) {
+	return servers.StartNodes(size, func(i int) (*servers.Server, error) {
 		all[i].cluster = strings.Join(cluster, ",")
-		members[i], err = servers.Launch(ctx, all[i].recipe())
-		return err
+		return servers.Launch(ctx, all[i].recipe())
 	})
-	if err != nil {
-		return nil, errors.Join(err, members.Close())
-	}
-	return members, nil
 }
 
 // member is what one member is started with, each time.

@@ -21,22 +21,20 @@ const slots = 16384
 // part of the slots and no replica, and returns when all of them agree. The lines
 // are further ones of redis.conf.
 func StartCluster(ctx context.Context, count int, lines ...string) (servers.Nodes, error) {
-	var nodes servers.Nodes
-	var buses []string
-	for range count {
+	buses := make([]string, count)
+	nodes, err := servers.StartNodes(count, func(i int) (*servers.Server, error) {
 		taken, err := ports.Take(2)
 		if err != nil {
-			return nil, errors.Join(err, nodes.Close())
+			return nil, err
 		}
-		bus := fmt.Sprint(taken.Port(1))
-		s, err := Start(ctx, &Options{ports: taken, Lines: append([]string{
-			"cluster-enabled yes", "cluster-port " + bus, "cluster-node-timeout 2000"}, lines...)})
-		if err != nil {
-			return nil, errors.Join(err, taken.Close(), nodes.Close())
-		}
-		nodes, buses = append(nodes, s), append(buses, bus)
+		buses[i] = fmt.Sprint(taken.Port(1))
+		return Start(ctx, &Options{ports: taken, Lines: append([]string{
+			"cluster-enabled yes", "cluster-port " + buses[i], "cluster-node-timeout 2000"}, lines...)})
+	})
+	if err != nil {
+		return nil, err
 	}
-	err := meet(ctx, nodes, buses)
+	err = meet(ctx, nodes, buses)
 	for _, s := range nodes {
 		err = errors.Join(err, awaitCluster(ctx, s, count))
 	}

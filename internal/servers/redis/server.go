@@ -3,14 +3,12 @@ package redis
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
-	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/ports"
 	"github.com/lockbench/lockbench/internal/servers"
 )
@@ -131,13 +129,5 @@ func Program() servers.Program {
 // StartNodes starts count servers at the same time, each as [Start] does, and
 // returns when all answer. When one fails the others are closed.
 func StartNodes(ctx context.Context, count int, opts *Options) (servers.Nodes, error) {
-	nodes := make(servers.Nodes, count)
-	err := inject.AtOnce(count, func(i int) (err error) {
-		nodes[i], err = Start(ctx, opts)
-		return err
-	})
-	if err != nil {
-		return nil, errors.Join(err, nodes.Close())
-	}
-	return nodes, nil
+	return servers.StartNodes(count, func(int) (*servers.Server, error) { return Start(ctx, opts) })
 }
