@@ -25,55 +25,39 @@ type Comparison struct {
 // Compare tests for each figure whether runs differ, and holds it against the
 // limits. What it says of limits that passed goes to notes.
 func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
-	gates, err := parseGates(q.FailOn)
-	if err != nil {
-		return nil, err
-	}
-	c, err := loadComparison(q.Dirs, q.Filter, gates)
-	if err != nil {
-		return nil, err
-	}
-	shown := &Outcome{write: func(w io.Writer, format string) error { return writeComparison(c, format, w) }}
-	return shown, holdAgainst(c, gates, notes)
-}
-
-func parseGates(texts []string) ([]results.Gate, error) {
-	var out []results.Gate
-	for _, text := range texts {
+	var gates []results.Gate
+	for _, text := range q.FailOn {
 		g, err := results.ParseGate(text)
 		if err != nil {
 			return nil, Hinted(usagef("--fail-on %v", err), "--fail-on 'p99-ns/acquire > +10%', 'p50-ns/handoff > 2ms' or 'cycles/s / BASELINE < 1.8'")
 		}
-		out = append(out, g)
+		gates = append(gates, g)
 	}
-	return out, nil
-}
-
-func loadComparison(dirs []string, filter string, gates []results.Gate) (results.Comparison, error) {
-	c, err := results.Load(dirs, filter, gates)
+	c, err := results.Load(q.Dirs, q.Filter, gates)
 	switch {
 	case errors.Is(err, results.ErrNoFigure):
-		return c, usagef("--fail-on: %v", err)
-	case errors.Is(err, results.ErrPlans) && len(dirs) == 1:
-		return c, Hinted(usagef("%v", err), "name two folders, or make one with lockbench run --vs BIN_DIR")
+		return nil, usagef("--fail-on: %v", err)
+	case errors.Is(err, results.ErrPlans) && len(q.Dirs) == 1:
+		return nil, Hinted(usagef("%v", err), "name two folders, or make one with lockbench run --vs BIN_DIR")
 	case errors.Is(err, results.ErrPlans):
-		return c, Hinted(usagef("%v", err), "run both with the same flags, or interleave them: lockbench run --vs BIN_DIR")
+		return nil, Hinted(usagef("%v", err), "run both with the same flags, or interleave them: lockbench run --vs BIN_DIR")
 	case errors.Is(err, results.ErrFilter):
-		return c, Hinted(usagef("--filter %q: %v", filter, err), "--filter '/backend:NAME /clients:(8 OR 64)'")
+		return nil, Hinted(usagef("--filter %q: %v", q.Filter, err), "--filter '/backend:NAME /clients:(8 OR 64)'")
 	case errors.Is(err, results.ErrIncomplete):
-		return c, &InvalidError{Err: err}
+		return nil, &InvalidError{Err: err}
+	case err != nil:
+		return nil, err
 	}
-	return c, err
-}
-
-func writeComparison(c results.Comparison, format string, w io.Writer) error {
-	switch format {
-	case "md":
-		return report.ComparisonMarkdown(w, c)
-	case "json":
-		return report.ComparisonJSON(w, c)
-	}
-	return report.ComparisonText(w, c)
+	shown := &Outcome{write: func(w io.Writer, format string) error {
+		switch format {
+		case "md":
+			return report.ComparisonMarkdown(w, c)
+		case "json":
+			return report.ComparisonJSON(w, c)
+		}
+		return report.ComparisonText(w, c)
+	}}
+	return shown, holdAgainst(c, gates, notes)
 }
 
 // holdAgainst turns what the gates say into an error, and says what they could have

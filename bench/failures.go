@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/results"
@@ -19,17 +18,13 @@ const downTimeout = time.Second
 // zero value is ready.
 type failures struct {
 	cells []results.FailedCell
-	of    []failedSubject
+	of    []failure        // of each of these cells
 	last  map[string]error // by subject whose cell before failed
 }
 
-// failedSubject sums up what failed of one subject.
-type failedSubject struct {
-	kind  results.Kind
-	name  string
-	cells int
-	whole bool // none of its cells has figures
-	first error
+type failure struct {
+	kind results.Kind
+	err  error
 }
 
 // add notes that a cell of sub has no figures in one run; without a label, that
@@ -39,19 +34,11 @@ func (f *failures) add(sub *subject, label string, run int, err error) {
 		f.last = map[string]error{}
 	}
 	f.last[sub.Name] = err
-	reason := strings.ReplaceAll(err.Error(), "\n", "; ")
-	failed := results.FailedCell{Backend: sub.Name, Cell: label, Run: run, Reason: reason}
-	f.cells = append(f.cells, failed)
-	for i := range f.of {
-		if f.of[i].name == sub.Name {
-			f.of[i].cells++
-			return
-		}
-	}
+	f.cells = append(f.cells, results.FailedCell{Backend: sub.Name, Cell: label, Run: run, Reason: oneLine(err)})
 	if label != "" {
 		err = fmt.Errorf("%s, run %d: %w", label, run, err)
 	}
-	f.of = append(f.of, failedSubject{kind: sub.Kind, name: sub.Name, cells: 1, whole: label == "", first: err})
+	f.of = append(f.of, failure{sub.Kind, err})
 }
 
 // served notes that a cell of sub has figures.
@@ -83,36 +70,38 @@ func (f *failures) hopeless(subjects []*subject) bool {
 	return true
 }
 
-func (s failedSubject) err() error {
-	if s.whole {
-		return s.first
+// sums sum up what failed of each baseline, or of each other subject.
+func (f *failures) sums(baselines bool) (sums []error) {
+	count := map[string]int{}
+	for _, c := range f.cells {
+		count[c.Backend]++
 	}
-	if s.cells == 1 {
-		return fmt.Errorf("%s: %w", s.name, s.first)
+	for i, c := range f.cells {
+		n, err := count[c.Backend], f.of[i].err
+		delete(count, c.Backend) // its first cell stands for all
+		switch {
+		case n == 0 || baselines != (f.of[i].kind == results.KindBaseline):
+			continue
+		case c.Cell == "": // err says what it is about
+		case n == 1:
+			err = fmt.Errorf("%s: %w", c.Backend, err)
+		default:
+			err = fmt.Errorf("%s: %d cells failed, the first: %w", c.Backend, n, err)
+		}
+		sums = append(sums, err)
 	}
-	return fmt.Errorf("%s: %d cells failed, the first: %w", s.name, s.cells, s.first)
+	return sums
 }
 
 // err is what makes the run one that failed; nil when every cell of a plugin
 // and every floor has its figures.
-func (f *failures) err() error {
-	var err error
-	for _, s := range f.of {
-		if s.kind != results.KindBaseline {
-			err = errors.Join(err, s.err())
-		}
-	}
-	return err
-}
+func (f *failures) err() error { return errors.Join(f.sums(false)...) }
 
 // besides are the failures of baselines, one line each, which are shown and
 // judge nobody.
-func (f *failures) besides() []string {
-	var out []string
-	for _, s := range f.of {
-		if s.kind == results.KindBaseline {
-			out = append(out, strings.ReplaceAll(s.err().Error(), "\n", "; "))
-		}
+func (f *failures) besides() (lines []string) {
+	for _, err := range f.sums(true) {
+		lines = append(lines, oneLine(err))
 	}
-	return out
+	return lines
 }

@@ -65,8 +65,6 @@ type FaultsPlan struct {
 	// Out is the directory of the result folder, new or empty. FaultsReplay writes
 	// one only if it is named.
 	Out string
-	// Version is that of lockbench.
-	Version string
 }
 
 // Faults carries out a plan on servers of its own, which it harms. The outcome is
@@ -156,16 +154,10 @@ func (p FaultsPlan) nothingChosen(what string) error {
 	return usagef("no %s is one of %s", what, strings.Join(slices.Concat(p.Faults, p.Actions, p.Backends), ", "))
 }
 
-// folder makes the folder of the plan, for which run.json has the scenario, and has
-// work fill it.
-func (p FaultsPlan) folder(ctx context.Context, m results.Manifest, scenario string, runs int, work func(*results.Folder) error) (results.Manifest, error) {
-	m.Plan.Scenarios, m.Plan.Runs = []string{scenario}, runs
-	return fillFolder(ctx, p.Out, m, work)
-}
-
-// judged describes the plugins that the plan concerns, and the run. Of those that
-// were not named, it leaves out the ones without servers of ours if it is served.
-func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []faults.Backend, m results.Manifest, err error) {
+// judged describes the plugins that the plan concerns, and the run, for which run.json
+// has the scenario. Of those that were not named, it leaves out the ones without
+// servers of ours if it is served.
+func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, runs int) (backends []faults.Backend, m results.Manifest, err error) {
 	for _, name := range p.Backends {
 		if served && !kinds.Of(name).Known() {
 			return nil, m, usagef("lockbench has no throwaway servers for %s", name)
@@ -175,8 +167,8 @@ func (p FaultsPlan) judged(ctx context.Context, served bool) (backends []faults.
 	if err != nil {
 		return nil, m, err
 	}
-	m = results.Manifest{Lockbench: p.Version, Machine: machine()}
-	m.Plan = results.Plan{Seed: p.Seed, Hosts: []int{1}, TTLms: faults.TTL.Milliseconds(), MTLS: p.MTLS, Quick: p.Quick, Env: EnvLocal}
+	m = results.Manifest{Lockbench: Version(), Machine: machine()}
+	m.Plan = results.Plan{Scenarios: []string{scenario}, Runs: runs, Seed: p.Seed, Hosts: []int{1}, TTLms: faults.TTL.Milliseconds(), MTLS: p.MTLS, Quick: p.Quick, Env: EnvLocal}
 	binaries := map[string]string{}
 	for _, d := range described {
 		if served && !kinds.Of(d.Name).Known() {

@@ -24,21 +24,18 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	if len(plan.Faults) == 0 {
 		return nil, p.nothingChosen("fault")
 	}
-	backends, m, err := p.judged(ctx, false)
+	backends, m, err := p.judged(ctx, false, "safety", plan.Rounds)
 	if err != nil {
 		return nil, orInterrupted(ctx, err)
 	}
 	plan.Backends = backends
 	sink := &tableSink{progress: opts.Progress, log: opts.Log}
-	_, err = p.folder(ctx, m, "safety", plan.Rounds, func(folder *results.Folder) error {
+	_, err = fillFolder(ctx, p.Out, m, func(folder *results.Folder, _ *results.Manifest) error {
 		sink.folder = folder
 		cells, runnable := plan.Cells()
 		sink.progress.Begin(cells, time.Duration(runnable)*(tableSetup+time.Duration(plan.Rounds)*tableRound))
 		defer sink.progress.End()
-		if err := faults.Run(ctx, plan, sink); ctx.Err() == nil {
-			return err
-		}
-		return nil // what was broken off has not failed
+		return faults.Run(ctx, plan, sink)
 	})
 	res := result{dir: p.Out, cells: sink.rounds, interrupted: ctx.Err() != nil}
 	if err == nil {
@@ -82,21 +79,4 @@ func (s *tableSink) Round(r results.Round) error {
 		return fmt.Errorf("record a round: %w", err)
 	}
 	return nil
-}
-
-// fillFolder makes a folder, has work fill it, and closes it with what the machine
-// was busy with meanwhile.
-func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*results.Folder) error) (results.Manifest, error) {
-	began := time.Now()
-	m.Started = began.UTC()
-	folder, err := results.Create(dir, m)
-	if err != nil {
-		return m, err
-	}
-	watched := watch()
-	err = work(folder)
-	m = folder.Manifest()
-	m.Elapsed = time.Since(began).Seconds()
-	watched(&m)
-	return m, closeFolder(folder, m, err == nil && ctx.Err() != nil, err)
 }

@@ -71,6 +71,24 @@ func checksums(others map[string]string) (map[string]string, error) {
 	return sums, nil
 }
 
+// Version is the version of the module of lockbench, or the commit of a build from a
+// checkout.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return "devel-" + s.Value[:12]
+		}
+	}
+	return "devel"
+}
+
 // moduleVersion is the version of a module that this binary was built with.
 func moduleVersion(path string) string {
 	info, ok := debug.ReadBuildInfo()

@@ -41,16 +41,12 @@ func (p Plan) checkOther(ctx context.Context, f plugin.Found, cfg driver.Config)
 	if _, err := os.Stat(f.Path); err != nil {
 		return usagef("--vs: there is no %s in %s", filepath.Base(f.Path), p.VS)
 	}
-	d, err := describe(ctx, f)
+	d, err := p.ask(ctx, f, cfg)
+	if err == nil && d.says.Name != f.Name {
+		return usagef("--vs: %s is a plugin for %q", f.Path, d.says.Name)
+	}
 	if err != nil {
-		return err
-	}
-	if d.Name != f.Name {
-		return usagef("--vs: %s is a plugin for %q", f.Path, d.Name)
-	}
-	ttl, _ := p.ttlFor(d)
-	if err := checkTTL(d, ttl); err != nil {
 		return fmt.Errorf("--vs: %w", err)
 	}
-	return checkConfig(d, cfg)
+	return nil
 }

@@ -115,10 +115,16 @@ func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	if r.cells == 0 || err != nil && r.verdict.Granted() == 0 {
 		shown, err = nil, orInterrupted(ctx, err)
 	}
-	if err = ended(r.interrupted, r.verdict.Unsafe(), r.verdict.Granted(), err); err == nil {
-		err = invalid(r.verdict)
+	return shown, judged(r.interrupted, r.verdict, err)
+}
+
+// judged is what the end of a run means that has this verdict.
+func judged(interrupted bool, v check.Verdict, err error) error {
+	err = ended(interrupted, v.Unsafe(), v.Granted(), err)
+	if cells := v.Invalid(); err == nil && len(cells) > 0 {
+		return &InvalidError{Err: fmt.Errorf("invalid: %s", strings.Join(cells, "; "))}
 	}
-	return shown, err
+	return err
 }
 
 // ended is what the end of a run means that has seen so many violations and grants. A
@@ -130,15 +136,7 @@ func ended(interrupted bool, violations, grants int, err error) error {
 	case interrupted:
 		return ErrInterrupted
 	case err == nil && grants == 0:
-		return &InvalidError{errors.New("invalid run: nothing was granted")}
+		return &InvalidError{errors.New("invalid run: nothing was granted, so nothing was checked")}
 	}
 	return err
-}
-
-// invalid is the error of a verdict that leaves cells open.
-func invalid(v check.Verdict) error {
-	if cells := v.Invalid(); len(cells) > 0 {
-		return &InvalidError{Err: fmt.Errorf("invalid: %s", strings.Join(cells, "; "))}
-	}
-	return nil
 }

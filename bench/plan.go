@@ -66,8 +66,6 @@ type Plan struct {
 	// Out is the directory of the result folder, new or empty; "" for one below
 	// results that is named after the time.
 	Out string
-	// Version is that of lockbench.
-	Version string
 }
 
 // The durations of one cell in one run.

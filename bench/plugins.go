@@ -30,8 +30,7 @@ type described struct {
 	note   string // that the TTL is not the one that was asked for
 }
 
-// describe asks the plugin of every backend what it claims, and checks TTL and
-// configuration against that.
+// describe asks the plugin of every backend.
 func (p Plan) describe(ctx context.Context) ([]described, error) {
 	found, err := p.find(p.Backends)
 	if err != nil {
@@ -40,21 +39,27 @@ func (p Plan) describe(ctx context.Context) ([]described, error) {
 	var names []string
 	var out []described
 	for _, f := range found {
-		names = append(names, f.Name)
-		d := described{Found: f, config: p.of(f.Name)}
-		if d.says, err = describe(ctx, f); err != nil {
+		d, err := p.ask(ctx, f, p.of(f.Name))
+		if err := cmp.Or(err, p.checkOther(ctx, f, d.config)); err != nil {
 			return nil, err
 		}
-		d.ttl, d.note = p.ttlFor(d.says)
-		if err := errors.Join(checkTTL(d.says, d.ttl), checkConfig(d.says, d.config), p.checkOther(ctx, f, d.config)); err != nil {
-			return nil, err
-		}
-		out = append(out, d)
+		names, out = append(names, f.Name), append(out, d)
 	}
 	if what, name := p.stray(names); name != "" {
 		return nil, usagef("%s for %q, which is not measured%s", what, name, similar.Suggest(name, names))
 	}
 	return out, nil
+}
+
+// ask asks a plugin binary what it claims, and checks TTL and configuration against
+// that.
+func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d described, err error) {
+	d = described{Found: f, config: cfg}
+	if d.says, err = describe(ctx, f); err != nil {
+		return d, err
+	}
+	d.ttl, d.note = p.ttlFor(d.says)
+	return d, cmp.Or(checkTTL(d.says, d.ttl), checkConfig(d.says, cfg))
 }
 
 // describe asks a plugin binary what it claims.

@@ -34,14 +34,14 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 			p.Backends = append(p.Backends, r.Schedule.Backend)
 		}
 	}
-	backends, m, err := p.judged(ctx, true)
+	runs := p.runs(reproducerRuns, 1)
+	backends, m, err := p.judged(ctx, true, "explore", runs)
 	if err != nil {
 		return nil, orInterrupted(ctx, err)
 	}
-	runs := p.runs(reproducerRuns, 1)
 	var all []played
 	var errs []error
-	play := func(*results.Folder) error {
+	play := func(*results.Folder, *results.Manifest) error {
 		tell := &lines{w: opts.Lines, all: opts.Verbose}
 		for i, r := range chosen {
 			if ctx.Err() != nil {
@@ -65,8 +65,8 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 		return nil
 	}
 	if p.Out == "" {
-		_ = play(nil)
-	} else if _, err := p.folder(ctx, m, "explore", runs, play); err != nil {
+		_ = play(nil, nil)
+	} else if _, err := fillFolder(ctx, p.Out, m, play); err != nil {
 		return nil, err
 	} else if err := writeReproducers(p.Out, all); err != nil {
 		return nil, err

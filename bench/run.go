@@ -113,34 +113,44 @@ func (r *runner) run(ctx context.Context) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	if r.folder, err = results.Create(r.plan.Out, m); err != nil {
-		return result{}, err
-	}
-	watched := watch()
-	err = r.rounds(ctx, cells)
-	if err == nil && r.rendezvous != nil {
-		// All is measured: who cannot wait any more has lost nothing.
-		_ = r.rendezvous.next(ctx, true)
-	}
-	res := result{dir: r.plan.Out, verdict: r.checker.Verdict(), cells: r.measured, interrupted: ctx.Err() != nil}
-	m = r.folder.Manifest()
-	m.Elapsed, m.Findings = time.Since(r.clock.Started()).Seconds(), r.findings
-	m.Failed, m.Skipped = r.failures.cells, append(r.skipped, r.failures.besides()...)
-	watched(&m)
-	return res, closeFolder(r.folder, m, res.interrupted, err)
+	res := result{dir: r.plan.Out}
+	_, err = fillFolder(ctx, r.plan.Out, m, func(folder *results.Folder, m *results.Manifest) error {
+		r.folder = folder
+		err := r.rounds(ctx, cells)
+		if err == nil && r.rendezvous != nil {
+			// All is measured: who cannot wait any more has lost nothing.
+			_ = r.rendezvous.next(ctx, true)
+		}
+		res.verdict, res.cells, res.interrupted = r.checker.Verdict(), r.measured, ctx.Err() != nil
+		m.Findings, m.Failed, m.Skipped = r.findings, r.failures.cells, append(r.skipped, r.failures.besides()...)
+		return err
+	})
+	return res, err
 }
 
-// closeFolder closes the folder of a run that was interrupted, failed with err,
-// or came to its end.
-func closeFolder(folder *results.Folder, m results.Manifest, interrupted bool, err error) error {
+// fillFolder makes a folder, has work fill it and describe what it did, and closes it
+// with what the machine was busy with meanwhile. What ctx breaks off has not failed.
+func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*results.Folder, *results.Manifest) error) (results.Manifest, error) {
+	if m.Started.IsZero() {
+		m.Started = time.Now().UTC()
+	}
+	folder, err := results.Create(dir, m)
+	if err != nil {
+		return m, err
+	}
+	watched := watch()
+	m = folder.Manifest()
+	err = work(folder, &m)
+	m.Elapsed = time.Since(m.Started).Seconds()
+	watched(&m)
 	state := results.StateDone
 	switch {
-	case interrupted:
+	case ctx.Err() != nil:
 		state, err = results.StateInterrupted, nil
 	case err != nil:
 		state, m.Failure = results.StateFailed, err.Error()
 	}
-	return errors.Join(err, folder.SetManifest(m), folder.Close(state))
+	return m, errors.Join(err, folder.SetManifest(m), folder.Close(state))
 }
 
 // rounds runs every cell in every round. A cell that fails costs itself: the
@@ -294,7 +304,7 @@ func (r *runner) input(c cell, run int) measure.Input {
 // manifest describes the run before it starts.
 func (r *runner) manifest() (m results.Manifest, err error) {
 	m = results.Manifest{
-		Started: r.clock.Started().UTC(), Lockbench: r.plan.Version, Machine: machine(),
+		Started: r.clock.Started().UTC(), Lockbench: Version(), Machine: machine(),
 		Plan: r.plan.recorded(r.backends, r.baselines), Skipped: r.skipped, Notes: r.notes,
 	}
 	if r.rendezvous != nil {

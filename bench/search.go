@@ -37,7 +37,8 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 	if len(actions) == 0 {
 		return nil, p.nothingChosen("action")
 	}
-	backends, m, err := p.judged(ctx, true)
+	runs := p.runs(reproducerRuns, quickRunsOfOne)
+	backends, m, err := p.judged(ctx, true, "explore", runs)
 	if err != nil {
 		return nil, orInterrupted(ctx, err)
 	}
@@ -45,7 +46,7 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 	tell.say("%s with --seed %d for %v; what is found comes into %s", p.Mode, p.Seed, p.Length, p.Out)
 	o := faults.Options{
 		Length: p.Length / time.Duration(len(backends)), Seed: p.Seed, Actions: actions, KeepGoing: p.KeepGoing,
-		Runs: p.runs(reproducerRuns, quickRunsOfOne), Shrink: shrinkFor, Log: tell.say, Progress: tell.mention,
+		Runs: runs, Shrink: shrinkFor, Log: tell.say, Progress: tell.mention,
 	}
 	if p.Quick {
 		o.Shrink = quickShrinkFor
@@ -63,7 +64,7 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 		}
 		return err
 	}
-	m, err = p.folder(ctx, m, "explore", o.Runs, func(*results.Folder) (err error) {
+	m, err = fillFolder(ctx, p.Out, m, func(*results.Folder, *results.Manifest) (err error) {
 		if p.Mode == FaultsSoak {
 			o.Length, o.Players, o.KeepGoing, o.Pool = p.Length, 1, true, soakPool
 			if p.Quick {

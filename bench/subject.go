@@ -49,18 +49,6 @@ type subject struct {
 	server  measure.Server // to be harmed; nil for none
 }
 
-// notAcrossProcesses says which subjects, this one among them, cannot be
-// measured across processes and why; "" when it can.
-func (s *subject) notAcrossProcesses() string {
-	switch {
-	case s.Kind != results.KindPlugin:
-		return "the baselines, which run in lockbench's own process,"
-	case s.Scope == string(driver.ScopeHost):
-		return s.Name + ", whose store belongs to one host process and is not seen by others,"
-	}
-	return ""
-}
-
 // commands reads the counter; it is nil without one. What libraries have sent
 // is not known.
 func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {

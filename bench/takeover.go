@@ -62,10 +62,14 @@ func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 // notPossible says why a cell of processes cannot be measured, and of what; ""
 // when it can.
 func (r *runner) notPossible(sub *subject, sc measure.Scenario, workload measure.Workload) string {
-	if !sc.Processes || sub.Scope == string(driver.ScopeHost) {
-		return sub.notAcrossProcesses()
-	}
-	if sub.Kind == results.KindBaseline && r.plan.Quick {
+	switch {
+	case !sc.Processes && sub.Kind == results.KindBaseline:
+		return "the baselines, which run in lockbench's own process,"
+	case sub.Scope == string(driver.ScopeHost):
+		return sub.Name + ", whose store belongs to one host process and is not seen by others,"
+	case !sc.Processes:
+		return ""
+	case sub.Kind == results.KindBaseline && r.plan.Quick:
 		return "with --quick the baselines, whose takeovers take a TTL each,"
 	}
 	in := r.input(cell{Workload: workload, subject: sub, scenario: sc}, 0)

@@ -79,7 +79,7 @@ func (f *faultsFlags) run(ctx context.Context, cmd *cobra.Command) error {
 // plan turns flags into a plan. All its errors are of usage.
 func (f *faultsFlags) plan(cmd *cobra.Command) (p bench.FaultsPlan, err error) {
 	p = f.given
-	p.MTLS, p.Version = f.mtls == "on", version()
+	p.MTLS = f.mtls == "on"
 	for _, mode := range []struct {
 		is     bench.FaultsMode
 		length time.Duration

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -55,7 +54,7 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
   lockbench report results/20260102T030405Z
   lockbench locks list redis --target redis=10.0.0.7:6379
   lockbench completion bash > /etc/bash_completion.d/lockbench`,
-		Version:       version(),
+		Version:       bench.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -79,7 +78,7 @@ func versionCommand() *cobra.Command {
 		Example: "  lockbench version",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "lockbench %s\n", version())
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "lockbench %s\n", bench.Version())
 			return err
 		},
 	}
@@ -201,22 +200,4 @@ var takes = map[string]string{
 	"float64":       "a number",
 	"uint64":        "a whole number of at least 0",
 	"duration":      "a duration such as 10s or 500ms",
-}
-
-// version is the module's version, or the commit of a build from a checkout.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	if v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return fmt.Sprintf("devel-%s", s.Value[:12])
-		}
-	}
-	return "devel"
 }

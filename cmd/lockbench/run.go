@@ -107,7 +107,7 @@ func options(cmd *cobra.Command, verbose bool) (bench.Options, *progress) {
 // plan turns flags into a plan. All its errors are of usage.
 func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	p = f.given
-	p.MTLS, p.Version = f.mtls == "on", version()
+	p.MTLS = f.mtls == "on"
 	changed := cmd.Flags().Changed
 	usual := bench.DefaultPlan(p.Quick)
 	p.WarmUp = usual.WarmUp
