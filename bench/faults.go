@@ -41,8 +41,8 @@ type FaultsPlan struct {
 	// Backends are plugins by name; none means every plugin that is found.
 	Backends []string
 	// Faults and Actions choose what is played: faults of the table and actions that
-	// schedules are drawn from, by their names. A fault does an action if the name of
-	// one is a part of the other's. None means all, or those of a quick plan.
+	// schedules are drawn from, by their names. A fault stands for its actions, too,
+	// and an action for the faults that do it. None means all, or those of a quick plan.
 	Faults, Actions []string
 	// Quick does less: the most telling faults in one round, rough reproducers, the
 	// short ones of all that are kept, or a small pool of leases.
@@ -122,13 +122,6 @@ func (p FaultsPlan) Check() error {
 	return nil
 }
 
-// does reports whether a fault of the table does an action, by their names:
-// fault clock-forward-unfenced does action clock-forward.
-func does(fault, action string) bool {
-	part := func(a, b string) bool { return strings.Contains("-"+b+"-", "-"+a+"-") }
-	return part(fault, action) || part(action, fault)
-}
-
 // faults are those that the plan chooses, in the order of the table.
 func (p FaultsPlan) faults() []faults.Fault {
 	chosen := p.Faults
@@ -137,15 +130,17 @@ func (p FaultsPlan) faults() []faults.Fault {
 	}
 	return slices.DeleteFunc(faults.All(), func(f faults.Fault) bool {
 		return len(chosen) > 0 && !slices.Contains(chosen, f.Name) ||
-			len(p.Actions) > 0 && !slices.ContainsFunc(p.Actions, func(a string) bool { return does(f.Name, a) })
+			len(p.Actions) > 0 && !slices.ContainsFunc(p.Actions, f.DoesAction)
 	})
 }
 
 // actions are the names of those that the plan chooses.
 func (p FaultsPlan) actions() []string {
+	does := func(a string) bool {
+		return slices.ContainsFunc(faults.All(), func(f faults.Fault) bool { return slices.Contains(p.Faults, f.Name) && f.DoesAction(a) })
+	}
 	return slices.DeleteFunc(faults.ActionNames(), func(a string) bool {
-		return len(p.Actions) > 0 && !slices.Contains(p.Actions, a) ||
-			len(p.Faults) > 0 && !slices.ContainsFunc(p.Faults, func(f string) bool { return does(f, a) })
+		return len(p.Actions) > 0 && !slices.Contains(p.Actions, a) || len(p.Faults) > 0 && !does(a)
 	})
 }
 

@@ -97,7 +97,7 @@ type Span [2]time.Duration
 // Event is an action at its place in a schedule.
 type Event struct {
 	Action string `json:"action"`
-	Target int    `json:"target"` // number of the host or server
+	Target int    `json:"target"` // number of the host or server, or [everywhere]
 	// At is when, after the callers have begun; or after Trigger of host Of, which
 	// is waited for from then on.
 	At      Duration `json:"at"`
@@ -116,6 +116,10 @@ type Event struct {
 	// about; 0: all are. Limit is that of what is asked.
 	Group int      `json:"group,omitempty"`
 	Limit Duration `json:"limit,omitempty"`
+	// Share is how many servers it concerns, or ways to servers, if not all.
+	Share Share `json:"share,omitempty"`
+	// AtOnce is set where it is healed as soon as it is injected, which is one then.
+	AtOnce bool `json:"at_once,omitempty"`
 	// Amount is a number from 0 to 1 that the action makes of what it likes.
 	Amount float64 `json:"amount,omitempty"`
 }
@@ -123,12 +127,32 @@ type Event struct {
 // Moment is one of an event.
 type Moment string
 
-// The moments of an event.
+// The moments of an event. It is about Injected where it says of none.
 const (
-	Injected Moment = ""
 	Begun    Moment = "begun" // just before it is injected
+	Injected Moment = "injected"
 	Healed   Moment = "healed"
 )
+
+// Share is a part of the servers.
+type Share string
+
+// The shares of n servers.
+const (
+	Minority Share = "minority" // the greatest; none of one
+	Majority Share = "majority" // the smallest
+)
+
+// of is how many of n it is.
+func (s Share) of(n int) int {
+	switch s {
+	case Minority:
+		return (n - 1) / 2
+	case Majority:
+		return n/2 + 1
+	}
+	return n
+}
 
 // Duration is a time that is written as text, "1.5s".
 type Duration time.Duration
@@ -145,7 +169,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 
 // fits says why an action cannot be done in an environment, "" when it can.
 func (a Action) fits(backend, setting string, lacks map[servers.Capability]string) string {
-	if len(a.Only) > 0 && !slices.Contains(a.Only, backend) && !slices.Contains(a.Only, backend+"/"+setting) {
+	if !a.knownIn(backend, setting) {
 		return fmt.Sprintf("it is known for %v", a.Only)
 	}
 	for _, need := range a.Needs {
@@ -154,6 +178,11 @@ func (a Action) fits(backend, setting string, lacks map[servers.Capability]strin
 		}
 	}
 	return a.Unfit
+}
+
+// knownIn reports whether it is known in an environment.
+func (a Action) knownIn(backend, setting string) bool {
+	return len(a.Only) == 0 || slices.Contains(a.Only, backend) || slices.Contains(a.Only, backend+"/"+setting)
 }
 
 // KnownFor reports whether it is known in some environment of a backend.

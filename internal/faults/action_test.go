@@ -44,22 +44,13 @@ func TestActionsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestFaultsAreActions: each fault of the table is one that is known.
-func TestFaultsAreActions(t *testing.T) {
-	for _, f := range All() {
-		if name := ActionOf(f); (Event{Action: name}).action().Inject == nil {
-			t.Errorf("fault %s: there is no action %q", f.Name, name)
-		}
-	}
-}
-
 // openSystem starts the servers of a backend with what more asks for, and returns
 // what starts a host.
 func openSystem(t *testing.T, backend string, more servers.Requirements) (*System, func(t *testing.T, wrapper string) *Host) {
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
 	e, err := kinds.Of(backend).Open(t.Context(), servers.Requirements{
-		Needs: append(more.Needs, servers.CapPaths, servers.CapRival), Many: true, TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
+		Needs: append(more.Needs, servers.CapPaths, servers.CapRival), TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
 		Setting: more.Setting,
 	})
 	servers.Keep(t, backend, e, err)

@@ -1,9 +1,9 @@
 package faults
 
 import (
-	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
@@ -11,15 +11,15 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Setup is what a fault breaks: the servers, and the ways of two hosts to them,
-// which want the same locks.
-type Setup = servers.Environment
-
-// Fault is one kind of harm. Prepare and Heal may be nil, and so may Inject: then
-// what is done to the holder is the action of the same name.
+// Fault is a named schedule of the table: a holder has half of its locks when it is
+// prepared and all of them when it happens, and a rival wants them.
 type Fault struct {
 	Name string
 	Does string // one line
+	// Prepare and Events are what happens. An action that begins with a star is that
+	// of the backend, and one that is not known for its servers does not happen. What
+	// is prepared lasts until the end, unless it says for how long.
+	Prepare, Events []Event
 	// Needs are the capabilities without which it is not run.
 	Needs []servers.Capability
 	// OnlyFor is the capability of the stores that it is made for; "" for all stores.
@@ -28,14 +28,13 @@ type Fault struct {
 	Config map[string]string
 	// Control reports whether Config turns a safeguard off.
 	Control bool
-	// TTL of the leases; zero means the scenario's.
+	// TTL of the leases; zero means that of the table.
 	TTL time.Duration
 	// KeepsLeases reports whether no lease should be lost to it, however it goes on.
 	KeepsLeases bool
-	// RestoresService reports whether the outage ends with Heal or, when that is nil, with
-	// Inject: from then on a lock that is free is granted within a second. The
-	// holder gives half of its locks back in the outage.
-	RestoresService bool
+	// Restores is when its outage ends, if a lock that is free is to be granted within
+	// a second from then on. The holder gives half of its locks back in the outage.
+	Restores Moment
 	// SeveralServers reports whether it is shown on several servers, where the backend can have
 	// several or one.
 	SeveralServers bool
@@ -47,11 +46,6 @@ type Fault struct {
 	// rival has been granted every lock.
 	ActsTTLs float64
 	Acts     time.Duration
-
-	// Prepare is called when the holder has half of its locks.
-	Prepare func(ctx context.Context, s *Setup) error
-	Inject  func(ctx context.Context, s *Setup) error
-	Heal    func(ctx context.Context, s *Setup) error
 }
 
 // Concerns reports whether the fault has anything to do with a store: one that is
@@ -77,9 +71,40 @@ func (f Fault) Fits(k *servers.Kind) string {
 	return ""
 }
 
-// All are the faults in the order in which they are shown.
-func All() []Fault {
-	return slices.Concat(hosts, partitions, networks, restarts, failovers, slots, clocks, running, evictions)
+// DoesAction reports whether the fault does an action, on some store.
+func (f Fault) DoesAction(name string) bool {
+	return slices.ContainsFunc(slices.Concat(f.Prepare, f.Events), func(e Event) bool {
+		of, everyStore := strings.CutPrefix(e.Action, "*")
+		return e.Action == name || everyStore && strings.HasSuffix(name, of)
+	})
+}
+
+// setting is that in which it is shown on a store.
+func (f Fault) setting(k *servers.Kind) string {
+	is := func(s servers.Setting) bool { return true }
+	switch {
+	case slices.Contains(f.Needs, servers.CapReplica):
+		return servers.WithReplica
+	case slices.Contains(f.Needs, servers.CapSlots):
+		is = func(s servers.Setting) bool { return s.Sharded }
+	case f.SeveralServers && k.Has(servers.CapLeader):
+		is = func(s servers.Setting) bool { return s.Elects }
+	}
+	return k.Settings[slices.IndexFunc(k.Settings, is)].Name
+}
+
+// known are those events of which the actions are known in a setting of a store.
+func known(k *servers.Kind, setting string, events []Event) []Event {
+	var all []Event
+	for _, e := range events {
+		if of, everyStore := strings.CutPrefix(e.Action, "*"); everyStore {
+			e.Action = k.Name + of
+		}
+		if a := e.action(); a.Name != "" && a.knownIn(k.Name, setting) {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // Names lists the names of [All].

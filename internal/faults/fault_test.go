@@ -24,8 +24,8 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestFaultsAreWellFormed: each has a name of its own and says what it does, one
-// that keeps leases ends by itself, and one after which the store
+// TestFaultsAreWellFormed: each has a name of its own, says what it does and makes what
+// claims may name; one that keeps leases ends by itself, and one after which the store
 // serves again keeps them.
 func TestFaultsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
@@ -34,10 +34,15 @@ func TestFaultsAreWellFormed(t *testing.T) {
 			t.Errorf("%q, %q: incomplete or twice", f.Name, f.Does)
 		}
 		seen[f.Name] = true
+		for _, c := range f.Produces {
+			if c.Says() == "" {
+				t.Errorf("%s makes %q, which no claim knows", f.Name, c)
+			}
+		}
 		if f.KeepsLeases && f.Acts == 0 && f.ActsTTLs == 0 {
 			t.Errorf("%s keeps its leases, and goes on until they are lost", f.Name)
 		}
-		if f.RestoresService && (!f.KeepsLeases || f.TTL < longTTL) {
+		if f.Restores != "" && (!f.KeepsLeases || f.TTL < longTTL) {
 			t.Errorf("%s is to serve again, and its leases may be lost", f.Name)
 		}
 	}

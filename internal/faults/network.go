@@ -79,8 +79,8 @@ func plain(do func(*inject.Proxy) error) func(float64) func(*inject.Proxy) error
 	return func(float64) func(*inject.Proxy) error { return do }
 }
 
-// networkActions are each harm twice: to the ways to all servers; and to that to
-// one of several, of which the others are enough.
+// networkActions are each harm twice: to the ways to all servers, or to the last of
+// them; and to that to one of several, of which the others are enough.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {
@@ -90,15 +90,20 @@ var networkActions = func() []Action {
 	return append(all, one...)
 }()
 
-// action is the harm to the ways that paths picks.
-func (h impairment) action(name string, paths func(*Host, Event) []*inject.Proxy) Action {
+// action is the harm to the ways that paths picks of those of a host.
+func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*inject.Proxy) Action {
 	a := Action{
 		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapPaths}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
 		Inject: func(_ context.Context, w *System, e Event) error {
-			return inject.Each(paths(w.Hosts[e.Target], e), func(p *inject.Proxy) error {
-				heal, err := p.Apart(h.do(e.Amount))
-				w.Begin(e, heal)
-				return err
+			return inject.Each(w.Hosts, func(host *Host) error {
+				if e.Target != host.Number && e.Target != everywhere {
+					return nil
+				}
+				return inject.Each(paths(e, host.Paths), func(p *inject.Proxy) error {
+					heal, err := p.Apart(h.do(e.Amount))
+					w.Begin(e, heal)
+					return err
+				})
 			})
 		},
 		Heal: end,
@@ -113,18 +118,18 @@ func (h impairment) action(name string, paths func(*Host, Event) []*inject.Proxy
 }
 
 func (h impairment) toAll() Action {
-	return h.action(h.name, func(host *Host, _ Event) []*inject.Proxy { return host.Paths })
+	return h.action(h.name, func(e Event, all []*inject.Proxy) []*inject.Proxy { return all[len(all)-e.Share.of(len(all)):] })
 }
 
 // toOne is the harm to the way to one server, where the others are enough. The
 // last digits of an event's amount say which one.
 func (h impairment) toOne() Action {
-	a := h.action(h.name+"-one", func(host *Host, e Event) []*inject.Proxy {
-		if len(host.Paths) < 3 {
+	a := h.action(h.name+"-one", func(e Event, all []*inject.Proxy) []*inject.Proxy {
+		if len(all) < 3 {
 			return nil // there is no other majority
 		}
-		n := int(e.Amount*1e6) % len(host.Paths)
-		return host.Paths[n : n+1]
+		n := int(e.Amount*1e6) % len(all)
+		return all[n : n+1]
 	})
 	a.Does = strings.Replace(a.Does, "the servers", "one of the servers", 1)
 	a.Needs = append(a.Needs, servers.CapMinority)

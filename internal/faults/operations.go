@@ -21,7 +21,7 @@ func operations() []Action {
 func operation(backend string, o servers.Operation) Action {
 	a := Action{
 		Name: o.Name, Does: o.Does, On: OnStore, Uses: UsesStore, Lasts: o.Lasts, StopsFor: o.StopsFor, Recovers: o.Recovers, Makes: o.Makes,
-		Inject: func(ctx context.Context, w *System, e Event) error { return o.Do(ctx, w.Environment, e.Target) },
+		Inject: stepOf(o.Do),
 	}
 	if o.Server {
 		a.On = OnServer
@@ -33,7 +33,7 @@ func operation(backend string, o servers.Operation) Action {
 		a.Stops = StopsGrants
 	}
 	if o.Undo != nil {
-		a.Heal = func(ctx context.Context, w *System, e Event) error { return o.Undo(ctx, w.Environment, e.Target) }
+		a.Heal = stepOf(o.Undo)
 	}
 	for _, s := range o.Settings {
 		a.Only = append(a.Only, backend+"/"+s)
@@ -42,4 +42,14 @@ func operation(backend string, o servers.Operation) Action {
 		a.Only = []string{backend}
 	}
 	return a
+}
+
+// stepOf takes a step of an operation, to the server of the event or to each.
+func stepOf(step servers.Step) func(context.Context, *System, Event) error {
+	return func(ctx context.Context, w *System, e Event) error {
+		if e.Target == everywhere {
+			return servers.OnEach(step)(ctx, w.Environment, 0)
+		}
+		return step(ctx, w.Environment, e.Target)
+	}
 }

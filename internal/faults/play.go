@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
@@ -38,8 +40,14 @@ type player struct {
 	environment *servers.Environment
 	setting     string
 	plays       int
-	hosts       []*Host // that live on in a soak
-	stage       *Stage  // nil in a search
+	hosts       []*Host     // that live on in a soak
+	table       *tableSetup // nil but for the table, of whose rounds nothing that is left is looked at
+}
+
+// tableSetup is what hosts of the table have beside the others.
+type tableSetup struct {
+	config    driver.Config // further one of the backend
+	resources host.Resources
 }
 
 // play plays a schedule. Its error is one of the environment, not of a claim.
@@ -72,7 +80,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 		return nil, err
 	}
 	err = p.happen(ctx, w, h, watch)
-	if err != nil && p.stage == nil {
+	if err != nil && p.table == nil {
 		return nil, err
 	}
 	if err := p.teardown(ctx, w, h); err != nil {
@@ -102,7 +110,7 @@ func (p *player) begin(ctx context.Context, w *System, h *History) error {
 		}
 	}
 	h.Began = proc.Now()
-	if p.stage == nil {
+	if p.table == nil {
 		proc.Sleep(ctx, warmUp)
 	}
 	return nil
@@ -143,7 +151,7 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
 	if m.After > 0 {
-		<-w.history.Marks[m.After-1].moments[m.Since].come
+		<-w.history.Marks[m.After-1].moments[cmp.Or(m.Since, Injected)].come
 		began = time.Now()
 	}
 	if !proc.Sleep(ctx, time.Until(began.Add(time.Duration(m.At)))) {
@@ -163,13 +171,22 @@ func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.
 	if err := a.Inject(bounded, w, m.Event); err != nil {
 		m.Failed = err.Error()
 	}
+	heal := func() (err error) {
+		if a.Heal != nil {
+			err = a.Heal(bounded, w, m.Event)
+		}
+		return err
+	}
+	var err error
+	if m.AtOnce {
+		err = heal()
+	}
 	m.Done = proc.Now()
 	happened()
 	m.moments[Injected].pass()
 	watch.last(ctx, m)
-	var err error
-	if a.Heal != nil {
-		err = a.Heal(bounded, w, m.Event)
+	if !m.AtOnce {
+		err = heal()
 	}
 	m.To = proc.Now()
 	if err != nil && m.Failed == "" { // else there was nothing to heal

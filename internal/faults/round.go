@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -44,7 +45,7 @@ type cell struct {
 	backend Backend
 	fault   Fault
 	ttl     time.Duration
-	stage   *Stage
+	player  *player
 }
 
 func (c *cell) rounds(ctx context.Context, template results.Round) error {
@@ -52,7 +53,7 @@ func (c *cell) rounds(ctx context.Context, template results.Round) error {
 		round := template
 		round.Round, round.Names, round.TTLms = n+1, lockCount, c.ttl.Milliseconds()
 		s, hit := c.schedule(time.Duration(c.random.Int64N(int64(c.ttl / 3)))) // any moment of the renewal
-		h, err := c.stage.Play(ctx, s)
+		h, err := c.player.play(ctx, s)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -76,13 +77,13 @@ func (c *cell) rounds(ctx context.Context, template results.Round) error {
 // alone reports whether one process is both hosts: the store has no room for two.
 func (c *cell) alone() bool { return kinds.Of(c.backend.Name).Lacks[servers.CapRival] != "" }
 
-// schedule is one round: the holder gets all locks, the second half of them
-// prepared by the fault, the rival wants them, and the fault is injected, which is
-// the event of that number, from 1. In the end the rival has every lock and the
-// holder wants them again, so that a lock which the holder has broken is found.
+// schedule is one round: the holder gets all locks, the second half of them when the
+// fault is prepared, the rival wants them, and the fault happens, which is the event
+// of that number, from 1. In the end the rival has every lock and the holder wants
+// them again, so that a lock which the holder has broken is found.
 func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
-	f, rival := c.fault, rivalHost
-	s.Backend, s.Hosts = c.backend.Name, make([]HostPlan, 2)
+	f, rival, of := c.fault, rivalHost, kinds.Of(c.backend.Name)
+	s.Backend, s.Setting, s.Hosts = of.Name, f.setting(of), make([]HostPlan, 2)
 	if c.alone() {
 		rival, s.Hosts = holderHost, s.Hosts[:1]
 	}
@@ -96,20 +97,20 @@ func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 		s.Events = append(s.Events, e)
 		return len(s.Events)
 	}
+	acts := max(f.Acts, time.Duration(f.ActsTTLs*float64(c.ttl)))
 	last := add(Event{Action: Ask, Group: 1, Limit: Duration(openTimeout)})
 	second := Event{Action: Ask, Group: 2, Limit: Duration(openTimeout), After: last, Trigger: TriggerServed}
-	if f.Prepare != nil {
-		second.After = add(Event{Action: PrepareOf(f), After: last, Trigger: TriggerServed})
+	for _, e := range known(of, s.Setting, f.Prepare) {
+		e.After, e.Trigger, e.Lasts = last, TriggerServed, cmp.Or(e.Lasts, Duration(acts))+Duration(phase)
+		second.After = add(e)
 		second.Limit, second.Trigger = Duration(tryFor), ""
 	}
 	last = add(second)
 	want := Event{Action: Ask, Target: rival, Limit: Duration(2 * (c.ttl + recovery)), After: last, Trigger: TriggerServed}
-	acts := max(f.Acts, time.Duration(f.ActsTTLs*float64(c.ttl)))
-	harm := Event{
-		Action: ActionOf(f), After: last, At: Duration(queueing + phase), Lasts: Duration(acts),
-		Until: rival + 1, Linger: Duration(c.ttl / 2), // the holder, which may believe that it has them too, renews
-	}
-	ended := lateness // the rival renews soon, and would learn of a lost lock
+	harm := known(of, s.Setting, f.Events)[0]
+	harm.After, harm.At, harm.Lasts = last, Duration(queueing+phase), Duration(acts)
+	harm.Until, harm.Linger = rival+1, Duration(c.ttl/2) // the holder, which may believe that it has them too, renews
+	ended := lateness                                    // the rival renews soon, and would learn of a lost lock
 	if acts == 0 {
 		harm.Lasts, harm.Linger = Duration(c.ttl+recovery), Duration(aftermath) // the rival raises its guards before the holder goes on
 	} else {
@@ -124,7 +125,7 @@ func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 		harm.After = add(want)
 		hit = add(harm)
 	}
-	if f.RestoresService {
+	if f.Restores != "" {
 		add(Event{Action: GiveBack, Group: 2, After: hit, Since: Begun, At: Duration(givingBack)})
 	}
 	if !c.alone() {
@@ -138,12 +139,7 @@ func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 func (c *cell) collect(r *results.Round, h *History, hit int) {
 	m := h.Marks[hit-1]
 	r.InjectedNs, r.HealedNs = m.From, m.To
-	switch {
-	case c.fault.RestoresService && c.fault.Heal != nil:
-		r.BackNs = m.To
-	case c.fault.RestoresService:
-		r.BackNs = m.Done
-	}
+	r.BackNs = map[Moment]int64{Injected: m.Done, Healed: m.To}[c.fault.Restores]
 	if slices.Contains(c.fault.Produces, claim.HostStopped) { // until it is healed
 		r.Halts = append(r.Halts, results.Halt{Host: holderHost, Why: results.HaltFrozen, From: m.From, To: m.To})
 	}

@@ -134,9 +134,11 @@ func where(known func(s *servers.Kind, in servers.Setting) bool) []string {
 	return all
 }
 
-// each does something to all servers that run.
+// each does something to all servers that run, or the first of them.
 func each(do func(*servers.Server) error) func(context.Context, *System, Event) error {
-	return func(_ context.Context, w *System, _ Event) error { return w.Servers.EachRunning(do) }
+	return func(_ context.Context, w *System, e Event) error {
+		return w.Servers[:e.Share.of(len(w.Servers))].EachRunning(do)
+	}
 }
 
 var (

@@ -18,7 +18,7 @@ import (
 // ready starts the servers of a setting, unless they are there and well. Those
 // whose clock has jumped are not: threads of some wait until a time of day.
 func (p *player) ready(ctx context.Context, setting string) error {
-	if p.stage != nil {
+	if p.table != nil {
 		if p.plays == 0 {
 			return nil
 		}
@@ -29,7 +29,7 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	}
 	p.close()
 	e, err := kinds.Of(p.backend.Name).Open(ctx, servers.Requirements{
-		Setting: setting, Needs: []servers.Capability{servers.CapKeeps, servers.CapClock}, Many: true, TTL: maxTTL, Plugin: p.backend.Path, Dir: p.dir,
+		Setting: setting, Needs: []servers.Capability{servers.CapKeeps, servers.CapClock}, TTL: maxTTL, Plugin: p.backend.Path, Dir: p.dir,
 	})
 	if err != nil {
 		return err
@@ -66,9 +66,9 @@ func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) hos
 		Backend: p.backend.Name, Path: plugin, Config: cfg, NoMTLS: p.backend.NoMTLS, Host: number, TempDir: dir,
 		Resources: host.Resources{Dir: dir}, Program: p.backend.HostProgram,
 	}
-	if p.stage != nil {
-		maps.Copy(cfg, p.stage.config)
-		spec.Resources = p.stage.resources
+	if p.table != nil {
+		maps.Copy(cfg, p.table.config)
+		spec.Resources = p.table.resources
 	}
 	return spec
 }
@@ -77,7 +77,7 @@ func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) hos
 func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for p.stage == nil && len(p.environment.Paths) < len(s.Hosts) {
+	for p.table == nil && len(p.environment.Paths) < len(s.Hosts) {
 		if _, err := p.environment.AddPaths(); err != nil {
 			return err
 		}

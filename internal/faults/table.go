@@ -152,7 +152,7 @@ func (r *runner) cell(ctx context.Context, b Backend, f Fault) error {
 	if template.Missing = missing(b, f); template.Missing != "" {
 		return r.sink.Round(template)
 	}
-	w := servers.Requirements{Needs: f.Needs, Many: f.SeveralServers, TTL: ttlOf(f), Plugin: b.Path, Dir: r.dir}
+	w := servers.Requirements{Setting: f.setting(kinds.Of(b.Name)), Needs: f.Needs, TTL: ttlOf(f), Plugin: b.Path, Dir: r.dir}
 	e, err := kinds.Of(b.Name).Open(ctx, w)
 	if err != nil {
 		if errors.Is(err, servers.ErrNotInstalled) {
@@ -162,12 +162,15 @@ func (r *runner) cell(ctx context.Context, b Backend, f Fault) error {
 		}
 		return r.sink.Round(template)
 	}
-	stage, err := NewStage(b, e, f.Config, r.resources)
+	x, err := newExplorer(b, Options{Players: 1})
 	if err != nil {
 		return errors.Join(err, e.Close())
 	}
-	c := &cell{runner: r, backend: b, fault: f, ttl: w.TTL, stage: stage}
-	return errors.Join(c.rounds(ctx, template), stage.Close())
+	c := &cell{runner: r, backend: b, fault: f, ttl: w.TTL, player: <-x.idle}
+	c.player.environment, c.player.table = e, &tableSetup{f.Config, r.resources}
+	err = c.rounds(ctx, template)
+	x.idle <- c.player
+	return errors.Join(err, x.close())
 }
 
 // roundOf is a round of a fault on a backend, before it is gone through.

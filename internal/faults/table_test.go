@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
@@ -176,21 +177,33 @@ func TestNoOperationsIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestRoundsAreSchedules: each fault is one event of its round, what follows another
-// event comes after it, and the rival asks late where it should.
+// TestRoundsAreSchedules: on each store that it fits, a fault is one event of its
+// round, what follows another event comes after it, and the rival asks late where it
+// should.
 func TestRoundsAreSchedules(t *testing.T) {
 	for _, f := range All() {
-		c := &cell{backend: Backend{Name: "redis"}, fault: f, ttl: ttlOf(f)}
-		s, hit := c.schedule(0)
-		if s.Events[hit-1].Action != ActionOf(f) {
-			t.Errorf("%s: event %d is %q", f.Name, hit, s.Events[hit-1].Action)
-		}
-		for i, e := range s.Events {
-			if e.After > i {
-				t.Errorf("%s: event %d is to follow event %d", f.Name, i+1, e.After)
+		for _, k := range kinds.All() {
+			if f.Fits(k) != "" {
+				continue
 			}
-			if late := i >= hit; e.Action == Ask && e.Target == rivalHost && late != f.RivalAsksLate {
-				t.Errorf("%s: the rival asks late: %v", f.Name, late)
+			if events := known(k, f.setting(k), f.Events); len(events) != 1 {
+				t.Fatalf("%s on %s: %v", f.Name, k.Name, events)
+			}
+			if events := known(k, f.setting(k), f.Prepare); len(events) != len(f.Prepare) {
+				t.Errorf("%s on %s is prepared by %v", f.Name, k.Name, events)
+			}
+			c := &cell{backend: Backend{Name: k.Name}, fault: f, ttl: ttlOf(f)}
+			s, hit := c.schedule(0)
+			if !f.DoesAction(s.Events[hit-1].Action) {
+				t.Errorf("%s: event %d is %q", f.Name, hit, s.Events[hit-1].Action)
+			}
+			for i, e := range s.Events {
+				if e.After > i {
+					t.Errorf("%s: event %d is to follow event %d", f.Name, i+1, e.After)
+				}
+				if late := i >= hit; e.Action == Ask && e.Target == rivalHost && len(s.Hosts) > 1 && late != f.RivalAsksLate {
+					t.Errorf("%s: the rival asks late: %v", f.Name, late)
+				}
 			}
 		}
 	}

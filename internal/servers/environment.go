@@ -81,11 +81,9 @@ type Requirements struct {
 	// Setting is the name of one of [Kind.Settings]; "" for the first.
 	Setting string
 	Needs   []Capability
-	// Many asks for several servers, where the backend can have several or one.
-	Many   bool
-	TTL    time.Duration // the longest of the leases
-	Plugin string        // path of the binary
-	Dir    string        // for temporary files
+	TTL     time.Duration // the longest of the leases
+	Plugin  string        // path of the binary
+	Dir     string        // for temporary files
 }
 
 // Wants reports whether p is among Needs.

@@ -59,7 +59,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 		args = append(args, "--max-txn-ops=64")
 	}
 	e.Balanced = w.Setting == Balanced
-	if w.Setting == Three || e.Balanced || w.Setting == "" && w.Many {
+	if w.Setting == Three || e.Balanced {
 		size = members
 		s.peers = &Peers{}
 		e.AtEnd(s.peers.Close)
