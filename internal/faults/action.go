@@ -124,6 +124,9 @@ type Event struct {
 	Amount float64 `json:"amount,omitempty"`
 }
 
+// everywhere is the target of an event that happens to all hosts, or all servers.
+const everywhere = -1
+
 // Moment is one of an event.
 type Moment string
 

@@ -92,7 +92,7 @@ func (w *System) ask(h *Host, e Event) error {
 	first, count := w.history.once(e.Group)
 	h.askedAt.Store(proc.Now())
 	h.asked.Store(int64(count))
-	return h.Acquire(w.history.prefix, first, count, time.Duration(w.history.group(first).TTL), time.Duration(e.Limit))
+	return h.Acquire(w.history.prefix, first, count, time.Duration(w.history.Schedule.Groups[max(0, e.Group-1)].TTL), time.Duration(e.Limit))
 }
 
 func (w *System) giveBack(h *Host, e Event) error {
