@@ -2,6 +2,7 @@ package endurance_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
@@ -11,14 +12,30 @@ import (
 // TestRandomCancels is the suite's case of acquires that are cancelled at
 // random moments, through the plugin, ten thousand times.
 func TestRandomCancels(t *testing.T) {
-	each(t, func(t *testing.T, w system, binary string, cfg driver.Config) {
+	each(t, func(t *testing.T, s *system) {
 		cancels := count(500, 10_000)
 		drivertest.Run(t, func(ct drivertest.T) *drivertest.Harness {
-			h := plugintest.Binary(binary, func(drivertest.T) driver.Config { return cfg })(ct)
+			h := plugintest.Binary(s.binary, func(drivertest.T) driver.Config { return s.config })(ct)
 			h.Cancels = cancels
-			h.Leftovers = func(drivertest.T) []string { return w.left(t, cfg) }
+			h.Leftovers = func(drivertest.T) []string { return s.left(t) }
 			return h
 		}, "K3 acquires cancelled at random leave nothing and block nobody")
 		t.Logf("%d cancels", cancels)
 	})
+}
+
+// left are the locks that are held or waited for in the end, and 20 s later: a
+// minority of servers has the time to follow, and a request to end.
+func (s *system) left(t *testing.T) (left []string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		var err error
+		if left, err = s.Leftovers(t.Context(), "jobs"); err != nil {
+			t.Fatal(err)
+		}
+		if len(left) == 0 {
+			break
+		}
+	}
+	return left
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/faults"
 	"github.com/lockbench/lockbench/internal/results"
@@ -17,52 +16,74 @@ import (
 // campaign: no process, no file and no lock may stay behind, and what any
 // schedule is judged by holds.
 func TestChurn(t *testing.T) {
-	each(t, func(t *testing.T, w system, binary string, _ driver.Config) {
-		s := churn(w.name)
-		if kinds.Of(w.name).Lacks[servers.CapRival] != "" {
-			t.Skip("a store that dies with its plugin has one host, and nothing to be killed")
+	for _, k := range kinds.All() {
+		if k.InHost() {
+			continue // a store that dies with its plugin has one host
 		}
-		d, err := plugin.Describe(t.Context(), binary)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := faults.Backend{Name: w.name, Path: binary, Fencing: string(d.Properties.Fencing)}
-		played, err := faults.Play(t.Context(), faults.Reproducer{Schedule: s}, b, faults.Options{}, count(1, 10))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, v := range played.Violations {
-			t.Errorf("%s: %s", v.Rule, v.What)
-		}
-		if played.Grants == 0 {
-			t.Error("nothing was granted")
-		}
-		t.Logf("%d grants in %d plays, %d left unjudged", played.Grants, played.Runs, played.Unjudged)
-	})
+		t.Run(k.Name, func(t *testing.T) {
+			var churn []faults.Event
+			for i, action := range []string{"kill-plugin", "kill-host", "crash-loop", "kill-both", "kill-plugin", "kill-host"} {
+				e := faults.Event{Action: action, Target: i, At: faults.Duration(i+1) * faults.Duration(500*time.Millisecond)}
+				if action == "crash-loop" {
+					e.Lasts = faults.Duration(time.Second)
+				}
+				churn = append(churn, e)
+			}
+			play(t, k, k.Settings[0].Name, churn)
+		})
+	}
 }
 
-// churn is a schedule in which every host but one loses its plugin, or its life.
-func churn(backend string) faults.Schedule {
+// TestPlannedFailover: candidates and leases of 10 s live through the promotion of a
+// replica, and back.
+func TestPlannedFailover(t *testing.T) {
+	for _, k := range kinds.All() {
+		if k.Setting(servers.WithReplica).Name == "" {
+			continue
+		}
+		t.Run(k.Name, func(t *testing.T) {
+			play(t, k, servers.WithReplica, []faults.Event{
+				{Action: k.Name + "-failover", At: faults.Duration(time.Second), Lasts: faults.Duration(3 * time.Second)},
+			})
+		})
+	}
+}
+
+// play lets events happen to seven hosts, of which six may die, and judges what they
+// saw.
+func play(t *testing.T, k *servers.Kind, setting string, events []faults.Event) {
+	t.Helper()
 	times := func(least, most time.Duration) faults.Bounds {
 		return faults.Bounds{faults.Duration(least), faults.Duration(most)}
 	}
 	s := faults.Schedule{
-		Backend: backend, Setting: kinds.Of(backend).Settings[0].Name, Seed: 1, Length: faults.Duration(6 * time.Second),
+		Backend: k.Name, Setting: setting, Seed: 1, Length: faults.Duration(6 * time.Second), Events: events,
 		Groups: []faults.Group{
 			{Kind: results.OpLock, Names: 4, TTL: faults.Duration(5 * time.Second), Limit: times(10*time.Second, 10*time.Second), Hold: times(0, time.Second)},
 			{Kind: results.OpLead, Names: 1, TTL: faults.Duration(5 * time.Second), Limit: times(time.Minute, time.Minute), Hold: times(time.Second, 2*time.Second)},
+			{Kind: results.OpLock, Names: 70, TTL: faults.Duration(10 * time.Second), Limit: times(time.Minute, time.Minute), Hold: times(5*time.Second, 8*time.Second)},
 		},
 	}
-	for i, action := range []string{"kill-plugin", "kill-host", "crash-loop", "kill-both", "kill-plugin", "kill-host"} {
-		s.Hosts = append(s.Hosts, faults.HostPlan{Callers: []int{2, 1}})
-		e := faults.Event{Action: action, Target: i, At: faults.Duration(i+1) * faults.Duration(500*time.Millisecond)}
-		if action == "crash-loop" {
-			e.Lasts = faults.Duration(time.Second)
-		}
-		s.Events = append(s.Events, e)
+	for range 7 {
+		s.Hosts = append(s.Hosts, faults.HostPlan{Callers: []int{2, 1, 10}})
 	}
-	s.Hosts = append(s.Hosts, faults.HostPlan{Callers: []int{2, 1}})
-	return s
+	path := buildPlugin(t, k.Name)
+	d, err := plugin.Describe(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := faults.Backend{Name: k.Name, Path: path, Fencing: string(d.Properties.Fencing)}
+	played, err := faults.Play(t.Context(), faults.Reproducer{Schedule: s}, b, faults.Options{}, count(1, 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range played.Violations {
+		t.Errorf("%s: %s", v.Rule, v.What)
+	}
+	if played.Grants == 0 {
+		t.Error("nothing was granted")
+	}
+	t.Logf("%d grants in %d plays, %d left unjudged", played.Grants, played.Runs, played.Unjudged)
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {

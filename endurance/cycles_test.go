@@ -10,8 +10,8 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 // TestMillionCycles: acquire and release, over and over on ever new names,
 // leave the memory of host and plugin where it was.
 func TestMillionCycles(t *testing.T) {
-	b := plugintest.Open(t, "redis", optionsOf(plugintest.Build(t, "../plugins/redis/lockplugin-redis"), startRedis(t)))
+	b := start(t, kinds.Of("redis")).open(t)
 	client := core.New(b, nil)
 	defer client.Close(t.Context())
 	pid, ok := plugin.ProcessOf(b)
@@ -54,7 +54,7 @@ func TestMillionCycles(t *testing.T) {
 
 // cycles lets callers acquire and release total times together, each a lock of
 // its own, or a new one each time.
-func cycles(t testing.TB, client *core.Client, callers int, name string, total int64, anew bool) {
+func cycles(t *testing.T, client *core.Client, callers int, name string, total int64, anew bool) {
 	var next atomic.Int64
 	var work sync.WaitGroup
 	for i := range callers {
@@ -106,22 +106,4 @@ func residentOf(t *testing.T, pid int) uint64 {
 		t.Fatal(err)
 	}
 	return n
-}
-
-// BenchmarkCycle is an acquire and a release through the plugin of each
-// backend, as the host sees it: -benchmem counts the host's memory.
-func BenchmarkCycle(b *testing.B) {
-	for _, w := range systems {
-		b.Run("backend="+w.name, func(b *testing.B) {
-			binary := plugintest.Build(b, "../plugins/"+w.name+"/lockplugin-"+w.name)
-			client := core.New(plugintest.Open(b, w.name, optionsOf(binary, w.start(b))), nil)
-			defer client.Close(b.Context())
-			for _, callers := range []int{1, cyclers} {
-				b.Run(fmt.Sprintf("clients=%d", callers), func(b *testing.B) {
-					b.ReportAllocs()
-					cycles(b, client, callers, fmt.Sprintf("callers %d, lock", callers), int64(b.N), false)
-				})
-			}
-		})
-	}
 }

@@ -15,9 +15,11 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 func TestMain(m *testing.M) {
@@ -33,30 +35,42 @@ func count(short, long int) int {
 	return short
 }
 
-// system is one backend on a real server of its own.
+// system is one backend on servers of its own.
 type system struct {
-	name string
-	// start starts the server and returns the plugin's configuration.
-	start func(t testing.TB) driver.Config
-	// left lists what stays in the store under the configuration.
-	left func(t *testing.T, cfg driver.Config) []string
+	*servers.Environment
+	name, binary string
+	config       driver.Config // of the plugin
 }
 
-// each runs f on every system, with the plugin's binary.
-func each(t *testing.T, f func(t *testing.T, w system, binary string, cfg driver.Config)) {
-	for _, w := range systems {
-		t.Run(w.name, func(t *testing.T) {
-			cfg := w.start(t)
-			f(t, w, plugintest.Build(t, "../plugins/"+w.name+"/lockplugin-"+w.name), cfg)
-		})
+// each runs f on the servers of every backend that has some.
+func each(t *testing.T, f func(t *testing.T, s *system)) {
+	for _, k := range kinds.All() {
+		if !k.InHost() {
+			t.Run(k.Name, func(t *testing.T) { f(t, start(t, k)) })
+		}
 	}
 }
 
-// keep closes a server at the end of the test.
-func keep(t testing.TB, name string, s *servers.Server, err error) *servers.Server {
+// start starts those of one, which are closed at the end of the test.
+func start(t *testing.T, k *servers.Kind) *system {
 	t.Helper()
-	servers.Keep(t, name, s, err)
-	return s
+	binary := buildPlugin(t, k.Name)
+	e, err := k.Open(t.Context(), servers.Requirements{TTL: longest, Plugin: binary, Dir: t.TempDir()})
+	servers.Keep(t, k.Name, e, err)
+	return &system{e, k.Name, binary, e.ConfigOf(nil)}
+}
+
+// longest is the TTL of most leases: longer than anything that is waited for here.
+const longest = 30 * time.Second
+
+func buildPlugin(t *testing.T, backend string) string {
+	return plugintest.Build(t, "../plugins/"+backend+"/lockplugin-"+backend)
+}
+
+// open opens the plugin.
+func (s *system) open(t *testing.T) driver.Backend {
+	t.Helper()
+	return plugintest.Open(t, s.name, &plugin.Options{Path: s.binary, Config: s.config})
 }
 
 // spread prints the distribution of times that must not be long.
@@ -73,21 +87,21 @@ func spread(t *testing.T, what string, times []time.Duration) {
 // host must get every one of them at once, and nothing else may be touched.
 func TestKilledHosts(t *testing.T) {
 	const locks = 50
-	each(t, func(t *testing.T, w system, binary string, cfg driver.Config) {
+	each(t, func(t *testing.T, s *system) {
 		ctx := t.Context()
-		client := core.New(plugintest.Open(t, w.name, optionsOf(binary, cfg)), nil)
+		client := core.New(s.open(t), nil)
 		defer client.Close(ctx)
-		bystander := acquire(t, client, "bystander", 30*time.Second)
+		bystander := acquire(t, client, "bystander")
 		var times, last []time.Duration
 		for round := range count(3, 50) {
-			host, err := plugintest.StartHost(ctx, plugintest.HostSpec{Plugin: w.name, Path: binary, Config: cfg})
+			host, err := plugintest.StartHost(ctx, plugintest.HostSpec{Plugin: s.name, Path: s.binary, Config: s.config})
 			if err != nil {
 				t.Fatal(err)
 			}
 			names := make([]string, locks)
 			for i := range names {
 				names[i] = fmt.Sprintf("round %d lock %d", round, i)
-				if _, err := host.Acquire(ctx, names[i], 30*time.Second, 20*time.Second, 0); err != nil {
+				if _, err := host.Acquire(ctx, names[i], longest, 20*time.Second, 0); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -122,7 +136,7 @@ func takeOver(t *testing.T, client *core.Client, host *plugintest.HostProcess, n
 	for i, name := range names {
 		ready.Add(1)
 		done.Go(func() {
-			lock, err := client.Lock(name, &core.LockOptions{TTL: 30 * time.Second})
+			lock, err := client.Lock(name, &core.LockOptions{TTL: longest})
 			if err != nil {
 				t.Error(err)
 			}
@@ -156,9 +170,9 @@ func takeOver(t *testing.T, client *core.Client, host *plugintest.HostProcess, n
 	return times
 }
 
-func acquire(t *testing.T, client *core.Client, name string, ttl time.Duration) *core.Lease {
+func acquire(t *testing.T, client *core.Client, name string) *core.Lease {
 	t.Helper()
-	lock, err := client.Lock(name, &core.LockOptions{TTL: ttl})
+	lock, err := client.Lock(name, &core.LockOptions{TTL: longest})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -33,23 +32,21 @@ type oddHost struct {
 	Round  int // the first one to do, in a host that executes itself anew
 }
 
-// habits, by what a host does before it opens plugins, and after the last.
+// habits, by what a host does before it opens plugins, and after the last. Those that
+// reap or ignore all children, and few descriptors, are actions of internal/faults.
 var habits = map[string]func(t *testing.T) (end func()){
-	"ignores SIGCHLD":        ignoreChildren,
-	"reaps every child":      reapAll,
 	"executes itself anew":   func(*testing.T) func() { return func() {} }, // after each round
-	"has few descriptors":    fewDescriptors,
 	"children follow thread": startFollowers,
 }
 
 // TestOddHosts runs hosts with odd habits that open a plugin, acquire, kill the
 // plugin, acquire and close: nothing panics, and nothing is left.
 func TestOddHosts(t *testing.T) {
-	each(t, func(t *testing.T, w system, binary string, cfg driver.Config) {
+	each(t, func(t *testing.T, s *system) {
 		for habit := range habits {
 			t.Run(habit, func(t *testing.T) {
 				spec, err := json.Marshal(oddHost{
-					Habit: habit, Plugin: w.name, Path: binary, Config: cfg, Rounds: count(5, 20),
+					Habit: habit, Plugin: s.name, Path: s.binary, Config: s.config, Rounds: count(5, 20),
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -139,46 +136,31 @@ func (h oddHost) round(t *testing.T, n int) oddClient {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	b, err := plugin.Open(ctx, h.Plugin, optionsOf(h.Path, h.Config))
+	b, err := plugin.Open(ctx, h.Plugin, &plugin.Options{Path: h.Path, Config: h.Config})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
 	name := fmt.Sprintf("odd host %d round %d", os.Getpid(), n)
-	first := acquire(t, c, name, 30*time.Second)
+	first := acquire(t, c, name)
 	if err := syscall.Kill(pluginOf(t, b), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	acquire(t, c, name+" again", 30*time.Second)
+	acquire(t, c, name+" again")
 	if !first.Valid() {
 		t.Errorf("round %d: the lease did not outlive its plugin: %v", n, first.Err())
 	}
 	return oddClient{c}
 }
 
-func ignoreChildren(*testing.T) (end func()) {
-	signal.Ignore(syscall.SIGCHLD)
-	return func() {}
-}
-
-// reapAll waits for every child, as the first process of a container does.
-func reapAll(*testing.T) (end func()) {
-	go func() {
-		for {
-			if _, err := syscall.Wait4(-1, nil, 0, nil); errors.Is(err, syscall.ECHILD) {
-				time.Sleep(time.Millisecond)
-			}
-		}
-	}()
-	return func() {}
-}
-
-// fewDescriptors is "ulimit -n 64".
-func fewDescriptors(t *testing.T) (end func()) {
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 64, Max: 64}); err != nil {
-		t.Fatal(err)
-	}
-	return func() {}
+// pluginOf waits for the plugin to be up.
+func pluginOf(t *testing.T, b driver.Backend) (pid int) {
+	t.Helper()
+	eventually(t, "the plugin is up", func() (ok bool) {
+		pid, ok = plugin.ProcessOf(b)
+		return ok
+	})
+	return pid
 }
 
 // startFollowers starts children that the kernel kills when the thread ends that
