@@ -183,8 +183,10 @@ type leaseID struct {
 	token uint64
 }
 
-// note is told what happens to leases, a moment after it did.
-func (a *agent) note(e core.Event) {
+// event is the OnEvent of a host: it is told what happens to leases, a moment after
+// it did.
+func (a *agent) event(e core.Event) {
+	a.log.pass()
 	switch e.Kind {
 	case core.EventLost, core.EventReleased, core.EventRenewed:
 	default:

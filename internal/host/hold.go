@@ -93,16 +93,13 @@ type holding struct {
 	record results.Hold
 }
 
-// newLease is what is known of a lease that has just been granted.
-func (a *agent) newLease(number int, asked int64) results.Hold {
+// granted tells of a grant that was called for by call, and whose time begins with
+// what was sent then.
+func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent int64) *holding {
 	now := a.clock.Now()
-	return results.Hold{Host: a.spec.Host, Name: number, AskedNs: asked, GrantedNs: now, ValidNs: now}
-}
-
-// granted tells of a grant.
-func (a *agent) granted(t tenure, done <-chan struct{}, l results.Hold) *holding {
-	l.Token = t.Token()
-	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: l}
+	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
+		Host: a.spec.Host, Name: call.Name, Token: t.Token(), AskedNs: call.SentNs, GrantedNs: now, SentNs: sent, ValidNs: now,
+	}}
 	h.tell()
 	return h
 }
@@ -184,7 +181,7 @@ func (h *holding) valid(last bool) bool {
 
 // release releases the lease that is held, also one that was lost, as programs
 // do that have deferred it: it must not free the next one's.
-func (h *holding) release(l interface{ Release(context.Context) error }) error {
+func (h *holding) release(l keptLease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	err := l.Release(ctx)

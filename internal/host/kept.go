@@ -10,45 +10,45 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/results"
 )
 
 // keptLease is a lease that is renewed without us and knows whether it is held.
 type keptLease interface {
-	load.Lease
 	tenure
 	Done() <-chan struct{}
+	Release(context.Context) error
 }
 
 // coreLease is one of core.
 type coreLease interface {
 	keptLease
-	renewedLease
-}
-
-// renewedLease is what is known of the renewals of one of core.
-type renewedLease interface {
-	Token() uint64
 	Owner() string
 	Deadline() time.Time
 }
 
 // sentOf is when the request was sent that a lease has its time from, 0 where
 // that is not known.
-func (a *agent) sentOf(lease load.Lease, asked int64, ttl time.Duration) int64 {
-	if l, ok := lease.(coreLease); ok {
+func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
+	switch l := lease.(type) {
+	case coreLease:
 		return a.clock.Of(l.Deadline()) - int64(ttl)
-	}
-	if _, untimed := lease.(load.Untimed); untimed {
+	case load.Untimed:
 		return 0
 	}
-	return asked
+	return call.SentNs
 }
 
-// follow has the renewals of a lease of core told of as they are confirmed,
-// until leave is called. Those of a library with our core in it, whose events
-// nobody gets, show in its deadline.
-func (a *agent) follow(h *holding, lease renewedLease, ttl time.Duration) (leave func()) {
-	if a.spec.Baseline != "" {
+// follow has the renewals of a lease told of as they are confirmed, until leave is
+// called. Those of a library with our core in it, whose events nobody gets, show in
+// its deadline; those of another library are made here.
+func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func()) {
+	lease, ok := of.(coreLease)
+	switch {
+	case !ok:
+		a.renewing(of.(*kept), ttl, h)
+		return func() {}
+	case a.spec.Baseline != "":
 		seen := lease.Deadline()
 		h.watch = func() {
 			if until := lease.Deadline(); until.After(seen) {

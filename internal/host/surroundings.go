@@ -5,8 +5,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/lockbench/lockbench/core"
 )
 
 // Surrounding is what an application may do to itself that is no harm to locks.
@@ -83,10 +81,4 @@ func (g *blocker) pass() {
 func (g *blocker) Write(line []byte) (int, error) {
 	g.pass()
 	return len(line), nil
-}
-
-// event is the OnEvent of a host.
-func (a *agent) event(e core.Event) {
-	a.log.pass()
-	a.note(e)
 }

@@ -164,7 +164,7 @@ func (c *caller) ask(ctx context.Context, call *results.Call) error {
 			return err
 		}
 		return e.Run(ctx, func(t *core.Term) {
-			c.use(c.granted(t, t.Context().Done(), c.newLease(call.Name, call.SentNs)))
+			c.use(c.granted(t, t.Context().Done(), call, 0))
 		})
 	case results.OpDo:
 		lock, err := c.client().Lock(name, &core.LockOptions{TTL: c.w.TTL})
@@ -172,7 +172,7 @@ func (c *caller) ask(ctx context.Context, call *results.Call) error {
 			return err
 		}
 		return lock.Do(ctx, func(work context.Context, lease *core.Lease) error {
-			h := c.granted(lease, work.Done(), c.newLease(call.Name, call.SentNs))
+			h := c.granted(lease, work.Done(), call, c.sentOf(lease, call, c.w.TTL))
 			defer c.follow(h, lease, c.w.TTL)()
 			c.use(h)
 			call.Ran = true
@@ -210,22 +210,13 @@ func (c *caller) acquire(ctx context.Context, lock load.Lock, call *results.Call
 
 // take holds a lease that was granted just now, and releases it.
 func (c *caller) take(lease load.Lease, name string, call *results.Call) error {
-	l := c.newLease(call.Name, call.SentNs)
-	l.SentNs = c.sentOf(lease, call.SentNs, c.w.TTL)
-	ofCore, ok := lease.(coreLease)
-	var of keptLease = ofCore
-	var library *kept
+	of, ok := lease.(keptLease)
 	if !ok {
-		library = newKept(lease)
-		of = library
+		of = newKept(lease)
 	}
-	h := c.granted(of, of.Done(), l)
+	h := c.granted(of, of.Done(), call, c.sentOf(lease, call, c.w.TTL))
 	c.over(*call, nil)
-	if ok {
-		defer c.follow(h, ofCore, c.w.TTL)()
-	} else {
-		c.renewing(library, c.w.TTL, h)
-	}
+	defer c.follow(h, of, c.w.TTL)()
 	if c.w.Once {
 		h.writing.Go(func() { h.write(name, c.stop) })
 	}
