@@ -6,10 +6,8 @@ package conform
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -110,13 +108,7 @@ type throwaway struct {
 
 func (s throwaway) each(t drivertest.T, f func(*servers.Server) error) {
 	t.Helper()
-	errs := make([]error, len(s.servers))
-	var work sync.WaitGroup
-	for i, one := range s.servers {
-		work.Go(func() { errs[i] = f(one) })
-	}
-	work.Wait()
-	must(t, errors.Join(errs...))
+	must(t, servers.Nodes(s.servers).AtOnce(f))
 }
 
 func (s throwaway) Stop(t drivertest.T)   { t.Helper(); s.each(t, (*servers.Server).Stop) }

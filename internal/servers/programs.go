@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -28,7 +31,7 @@ const versionTimeout = 5 * time.Second
 
 // ContainerPrograms looks for what starts containers.
 func ContainerPrograms() []Program {
-	docker, err := Find(dockerProgram, "docker.io", "docker")
+	docker, err := Wanted{Name: dockerProgram, Debian: "docker.io", Homebrew: "docker"}.Find()
 	all := []Program{{Name: dockerProgram, For: "--env compose", Path: docker, Err: err}}
 	if err == nil {
 		all = append(all, Program{Name: dockerCompose, For: "--env compose", Path: docker})
@@ -118,11 +121,29 @@ func (e *NotInstalledError) How() string {
 // Is makes errors.Is(err, ErrNotInstalled) true.
 func (e *NotInstalledError) Is(target error) bool { return target == ErrNotInstalled }
 
-// Find looks for a program on the PATH.
-func Find(program, debian, homebrew string) (string, error) {
-	path, err := exec.LookPath(program)
-	if err != nil {
-		return "", &NotInstalledError{Program: program, Debian: debian, Homebrew: homebrew}
+// Wanted is a program that may be installed.
+type Wanted struct {
+	Name, Debian, Homebrew string // as in [NotInstalledError]
+	// Variable is that of the environment which names another program instead, if
+	// there is one.
+	Variable string
+	// Before and After are directories where it is looked for beside the PATH.
+	Before, After []string
+}
+
+// Find looks for it.
+func (w Wanted) Find() (string, error) {
+	if own := os.Getenv(w.Variable); own != "" {
+		path, err := exec.LookPath(own)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", w.Variable, err)
+		}
+		return path, nil
 	}
-	return path, nil
+	for _, dir := range slices.Concat(w.Before, []string{""}, w.After) {
+		if path, err := exec.LookPath(filepath.Join(dir, w.Name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", &NotInstalledError{Program: w.Name, Debian: w.Debian, Homebrew: w.Homebrew}
 }

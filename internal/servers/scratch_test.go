@@ -43,7 +43,7 @@ func TestNothingLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = Poll(t.Context(), "it has entered itself", func() error { _, err := os.Stat(p.pidFile); return err })
+	err = Retry(t.Context(), "it has entered itself", func() error { _, err := os.Stat(p.pidFile); return err })
 	if err := errors.Join(err, proc.Freeze(p.pid), s.watch.close()); err != nil {
 		t.Error(err)
 	}

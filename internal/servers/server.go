@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -113,17 +114,34 @@ func (s *Server) await(ctx context.Context, p *process) error {
 	}
 }
 
-// Dial connects to a server that has a second for the question whether it is
-// ready.
-func Dial(ctx context.Context, addr string) (net.Conn, error) {
-	deadline := time.Now().Add(time.Second)
-	d := net.Dialer{Deadline: deadline}
-	c, err := d.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
+// Answers is for the Ready of a server that says something, at once or when it is
+// asked: it is ready when that is right. It has a second for it.
+func Answers(ask string, right func(reply string) bool) func(ctx context.Context, addr string) error {
+	return func(ctx context.Context, addr string) error {
+		deadline := time.Now().Add(time.Second)
+		c, err := (&net.Dialer{Deadline: deadline}).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		err = c.SetDeadline(deadline)
+		if err == nil {
+			_, err = io.WriteString(c, ask)
+		}
+		if err != nil {
+			return err
+		}
+		reply := make([]byte, 128)
+		n, err := io.ReadAtLeast(c, reply, shortest)
+		if err == nil && !right(string(reply[:n])) {
+			err = fmt.Errorf("it says %q", reply[:n])
+		}
+		return err
 	}
-	return c, c.SetDeadline(deadline)
 }
+
+// shortest is how much of an answer is enough to know it.
+const shortest = 5
 
 // Addr is host:port, the same over Stop and Start.
 func (s *Server) Addr() string { return s.recipe.Ports.Addr(0) }
@@ -209,8 +227,11 @@ func (s *Server) harm(f func(pid int) error) error {
 }
 
 // Close ends the server, frozen or not, and removes its directory. It is
-// idempotent.
+// idempotent, and there need not be one.
 func (s *Server) Close() error {
+	if s == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -249,10 +270,15 @@ func StartNodes(count int, start func(i int) (*Server, error)) (Nodes, error) {
 	return nodes, nil
 }
 
-// Start starts servers at the same time: the members of a cluster serve only
-// together.
+// AtOnce does the same to all servers at the same time: the members of a cluster
+// start only together.
+func (n Nodes) AtOnce(do func(*Server) error) error {
+	return inject.AtOnce(len(n), func(i int) error { return do(n[i]) })
+}
+
+// Start starts all servers.
 func (n Nodes) Start(ctx context.Context, keepData bool) error {
-	return inject.AtOnce(len(n), func(i int) error { return n[i].Start(ctx, keepData) })
+	return n.AtOnce(func(s *Server) error { return s.Start(ctx, keepData) })
 }
 
 // EachRunning does the same to the servers that run: one that is down stands
@@ -266,15 +292,8 @@ func (n Nodes) EachRunning(do func(*Server) error) error {
 	})
 }
 
-// Close closes all servers at the same time.
-func (n Nodes) Close() error {
-	return inject.AtOnce(len(n), func(i int) error {
-		if n[i] == nil {
-			return nil
-		}
-		return n[i].Close()
-	})
-}
+// Close closes all servers.
+func (n Nodes) Close() error { return n.AtOnce((*Server).Close) }
 
 // Retry does something until it succeeds, for as long as a server may take to
 // start.
@@ -292,12 +311,4 @@ func Retry(ctx context.Context, what string, do func() error) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-// Poll does something until it succeeds, and fails when it has not within
-// [Timeout].
-func Poll(ctx context.Context, what string, do func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	return Retry(ctx, what, do)
 }

@@ -215,7 +215,7 @@ func addMember(ctx context.Context, s *store, n int) error {
 		return nil
 	}
 	err := s.with(func(c *clientv3.Client) error {
-		return servers.Poll(ctx, "the member is added", func() error {
+		return servers.Retry(ctx, "the member is added", func() error {
 			// A member that asks a leader which has just gone waits for ever.
 			once, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()

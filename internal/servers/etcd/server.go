@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -183,10 +182,5 @@ func binary(explicit string) (string, error) {
 			}
 		}
 	}
-	for _, dir := range dirs {
-		if path, err := exec.LookPath(filepath.Join(dir, "etcd")); err == nil {
-			return path, nil
-		}
-	}
-	return servers.Find("etcd", "etcd-server", "etcd")
+	return servers.Wanted{Name: "etcd", Debian: "etcd-server", Homebrew: "etcd", Before: dirs}.Find()
 }

@@ -3,6 +3,7 @@ package mysql
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,23 +20,30 @@ type mysqlProgram struct {
 	tables []string
 }
 
-// findMySQL finds the program that speaks MySQL's protocol.
+// The programs, also where Debian keeps servers and an ordinary user's PATH does
+// not lead.
+var (
+	sbin    = []string{"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin"}
+	mariadb = servers.Wanted{Name: "mariadbd", Debian: "mariadb-server", Homebrew: "mariadb", After: sbin}
+	tables  = servers.Wanted{Name: "mariadb-install-db", Debian: "mariadb-server", Homebrew: "mariadb", After: sbin}
+	mysql   = servers.Wanted{Name: "mysqld", Variable: "LOCKBENCH_MYSQLD", After: sbin}
+)
+
+// findMySQL finds the program that speaks MySQL's protocol: mysqld if that is named,
+// or there is no other.
 func findMySQL() (*mysqlProgram, error) {
-	if own := os.Getenv("LOCKBENCH_MYSQLD"); own != "" {
-		binary, err := exec.LookPath(own)
-		if err != nil {
-			return nil, fmt.Errorf("LOCKBENCH_MYSQLD: %w", err)
+	binary, err := mariadb.Find()
+	if err != nil || os.Getenv(mysql.Variable) != "" {
+		other, otherErr := mysql.Find()
+		if otherErr == nil {
+			return mysqld(other), nil
 		}
-		return mysqld(binary), nil
-	}
-	binary, err := findDatabase("mariadbd")
-	if err != nil {
-		if binary, mysqlErr := findDatabase("mysqld"); mysqlErr == nil {
-			return mysqld(binary), nil
+		if errors.Is(otherErr, servers.ErrNotInstalled) {
+			return nil, err
 		}
-		return nil, err
+		return nil, otherErr
 	}
-	install, err := findDatabase("mariadb-install-db")
+	install, err := tables.Find()
 	if err != nil {
 		return nil, err
 	}
@@ -58,21 +66,6 @@ func mysqld(binary string) *mysqlProgram {
 	return &mysqlProgram{product: "mysqld", binary: binary, tables: []string{
 		binary, "--no-defaults", "--initialize-insecure", "--innodb-flush-log-at-trx-commit=0",
 	}}
-}
-
-// findDatabase looks where Debian keeps servers too, where an ordinary user's
-// PATH does not lead.
-func findDatabase(program string) (string, error) {
-	path, err := servers.Find(program, "mariadb-server", "mariadb")
-	if err == nil {
-		return path, nil
-	}
-	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin"} {
-		if path, lookErr := exec.LookPath(filepath.Join(dir, program)); lookErr == nil {
-			return path, nil
-		}
-	}
-	return "", err
 }
 
 // install fills data with the system tables. It works in a directory beside it,

@@ -64,7 +64,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 			argv = append(argv, program.args(dir)...)
 			return append(argv, o.Args...), os.WriteFile(init, o.initSQL(), 0o600)
 		},
-		Ready: greetMariaDB,
+		Ready: greets,
 		Data:  []string{"data"},
 	})
 }
@@ -110,21 +110,7 @@ func (o Options) initSQL() []byte {
 	return []byte(strings.Join(lines, ";\n") + ";\n")
 }
 
-// greetMariaDB is ready's answer: the server speaks first, once its init file
-// was run. Its greeting begins with the protocol version 10, a refusal with
-// 255.
-func greetMariaDB(ctx context.Context, addr string) error {
-	c, err := servers.Dial(ctx, addr)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	head := make([]byte, 5) // 3 bytes of length, 1 of sequence, 1 of version
-	if _, err := c.Read(head); err != nil {
-		return err
-	}
-	if head[4] != 10 {
-		return fmt.Errorf("it greets with %d", head[4])
-	}
-	return nil
-}
+// greets is ready's answer: the server speaks first, once its init file
+// was run. Its greeting begins with 3 bytes of length, 1 of sequence and the protocol
+// version 10, a refusal with 255.
+var greets = servers.Answers("", func(reply string) bool { return reply[4] == 10 })

@@ -132,7 +132,7 @@ func endMoves(ctx context.Context, s *store, _ int) error {
 	for _, m := range s.moving {
 		// Servers that are slow to answer each other say meanwhile that the cluster is
 		// down, and move nothing.
-		err := servers.Poll(ctx, fmt.Sprintf("slot %d has moved", m.slot), func() error {
+		err := servers.Retry(ctx, fmt.Sprintf("slot %d has moved", m.slot), func() error {
 			err := m.rest(ctx)
 			// The new server first, so that there is always one that serves it.
 			for _, n := range []clusterNode{m.to, m.from} {

@@ -59,7 +59,7 @@ func followClosely(ctx context.Context, addr, master string) error {
 	}
 	c := client(master)
 	defer c.Close()
-	return servers.Poll(ctx, "the replica "+addr+" receives what "+master+" writes", func() error {
+	return servers.Retry(ctx, "the replica "+addr+" receives what "+master+" writes", func() error {
 		conn := c.Conn()
 		defer conn.Close()
 		if err := conn.Publish(ctx, "lockbench-follows", "").Err(); err != nil {
@@ -77,7 +77,7 @@ func followClosely(ctx context.Context, addr, master string) error {
 func awaitLink(ctx context.Context, addr string) error {
 	c := client(addr)
 	defer c.Close()
-	return servers.Poll(ctx, "the replica "+addr+" follows", func() error { return replicates(ctx, c, "master_link_status", "up") })
+	return servers.Retry(ctx, "the replica "+addr+" follows", func() error { return replicates(ctx, c, "master_link_status", "up") })
 }
 
 // replicates returns nil when what a server says of its replication is that.
@@ -107,13 +107,13 @@ func failOver(ctx context.Context, e *servers.Environment, from, to string, by i
 		return err
 	}
 	// A replica that has its link is online for the master some time later.
-	err = servers.Poll(ctx, from+" hands over to "+to, func() error { return Do(ctx, from, "FAILOVER", "TO", host, port) })
+	err = servers.Retry(ctx, from+" hands over to "+to, func() error { return Do(ctx, from, "FAILOVER", "TO", host, port) })
 	if err != nil {
 		return err
 	}
 	c := client(to)
 	defer c.Close()
-	err = servers.Poll(ctx, to+" leads", func() error { return replicates(ctx, c, "role", "master") })
+	err = servers.Retry(ctx, to+" leads", func() error { return replicates(ctx, c, "role", "master") })
 	return errors.Join(err, e.Lead(0, by, to), awaitLink(ctx, from))
 }
 

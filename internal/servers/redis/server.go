@@ -1,11 +1,9 @@
 package redis
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -50,7 +48,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 		opts = &Options{}
 	}
 	o := *opts
-	binary, err := findRedis()
+	binary, err := program.Find()
 	if err != nil {
 		return nil, err
 	}
@@ -69,17 +67,8 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	})
 }
 
-// findRedis finds the program that speaks Redis' protocol.
-func findRedis() (string, error) {
-	if own := os.Getenv("LOCKBENCH_REDIS_SERVER"); own != "" {
-		binary, err := exec.LookPath(own)
-		if err != nil {
-			return "", fmt.Errorf("LOCKBENCH_REDIS_SERVER: %w", err)
-		}
-		return binary, nil
-	}
-	return servers.Find("redis-server", "redis-server", "redis")
-}
+// program is that which speaks Redis' protocol.
+var program = servers.Wanted{Name: "redis-server", Debian: "redis-server", Homebrew: "redis", Variable: "LOCKBENCH_REDIS_SERVER"}
 
 func (o Options) conf(dir string, port int) []byte {
 	lines := []string{
@@ -101,29 +90,14 @@ func (o Options) conf(dir string, port int) []byte {
 
 // answers is ready's answer for Redis. A refusal for want of a password is
 // an answer too; one while the data are loaded is not.
-func answers(ctx context.Context, addr string) error {
-	c, err := servers.Dial(ctx, addr)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if _, err := c.Write([]byte("PING\r\n")); err != nil {
-		return err
-	}
-	reply, err := bufio.NewReader(c).ReadString('\n')
-	if err != nil {
-		return err
-	}
-	if strings.HasPrefix(reply, "+PONG") || strings.HasPrefix(reply, "-NOAUTH") {
-		return nil
-	}
-	return fmt.Errorf("it says %q", strings.TrimSpace(reply))
-}
+var answers = servers.Answers("PING\r\n", func(reply string) bool {
+	return strings.HasPrefix(reply, "+PONG") || strings.HasPrefix(reply, "-NOAUTH")
+})
 
 // Program looks for the server that [Start] starts.
 func Program() servers.Program {
-	path, err := findRedis()
-	return servers.Program{Name: "redis-server", Path: path, Err: err}
+	path, err := program.Find()
+	return servers.Program{Name: program.Name, Path: path, Err: err}
 }
 
 // StartNodes starts count servers at the same time, each as [Start] does, and
