@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,25 +34,15 @@ type kept struct {
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// defaultState is the file that describes kept servers when no other is named:
-// that of the variable LOCKBENCH_STATE, else one in the user's cache directory.
-func defaultState() (string, error) {
-	if state := os.Getenv("LOCKBENCH_STATE"); state != "" {
-		return state, nil
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, "lockbench", "env.json"), nil
-}
-
-// openState opens a file that describes kept servers; "" is [defaultState].
-func openState(state string, flag int) (f *os.File, err error) {
-	if state == "" {
-		if state, err = defaultState(); err != nil {
+// openState opens a file that describes kept servers; "" is that of the variable
+// LOCKBENCH_STATE, else one in the user's cache directory.
+func openState(state string, flag int) (*os.File, error) {
+	if state = cmp.Or(state, os.Getenv("LOCKBENCH_STATE")); state == "" {
+		dir, err := os.UserCacheDir()
+		if err != nil {
 			return nil, err
 		}
+		state = filepath.Join(dir, "lockbench", "env.json")
 	}
 	if flag&os.O_CREATE != 0 {
 		if err := os.MkdirAll(filepath.Dir(state), 0o700); err != nil {
@@ -62,7 +53,7 @@ func openState(state string, flag int) (f *os.File, err error) {
 }
 
 // readKept returns the servers that the file state describes, nil when no
-// process keeps them. An empty state is [defaultState] here and below.
+// process keeps them.
 func readKept(state string) (*kept, error) {
 	f, err := openState(state, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -7,11 +7,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/lockbench/lockbench/internal/digest"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/results"
 )
 
@@ -32,7 +35,8 @@ func cpuModel() string {
 		}
 		return ""
 	}
-	return output("sysctl", "-n", "machdep.cpu.brand_string")
+	b, _ := exec.Command("sysctl", "-n", "machdep.cpu.brand_string").Output() // a description is worth having without it
+	return strings.TrimSpace(string(b))
 }
 
 // kernel asks the kernel itself: an image from scratch has no uname program.
@@ -42,16 +46,6 @@ func kernel() string {
 		return ""
 	}
 	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
-}
-
-// output is what a command prints, "" when it cannot be run: a description of
-// the machine is worth having without it.
-func output(name string, args ...string) string {
-	b, err := exec.Command(name, args...).Output()
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
 }
 
 // checksums are the SHA-256 of this program and of others, whose paths are given
@@ -101,4 +95,131 @@ func moduleVersion(path string) string {
 		}
 	}
 	return ""
+}
+
+// gauged is what the system had counted at one moment.
+type gauged struct {
+	at          time.Time
+	wall        time.Time     // by the clock that may be set
+	load        float64       // average of one minute
+	busy        time.Duration // of all CPUs, stolen time left out
+	all, stolen time.Duration
+	own         time.Duration // that this process and what it has started had run
+	throttled   time.Duration // of the control group
+	ran, waited time.Duration // of this process's threads that still are
+	pressure    time.Duration // in which somebody waited for a CPU
+}
+
+// gauge reads what the system counts. It takes some milliseconds, and what
+// cannot be read stays 0.
+func gauge() gauged {
+	g := gauged{at: time.Now(), own: ownTime()}
+	g.wall = g.at.Round(0)
+	if fields := strings.Fields(readText("/proc/loadavg")); len(fields) > 0 {
+		g.load, _ = strconv.ParseFloat(fields[0], 64)
+	}
+	g.cpus(readText("/proc/stat"))
+	for _, path := range []string{"/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"} {
+		// Version 2 counts microseconds, version 1 nanoseconds.
+		g.throttled += time.Duration(valueOf(readText(path), "throttled_usec"))*time.Microsecond + time.Duration(valueOf(readText(path), "throttled_time"))
+	}
+	tasks, _ := filepath.Glob("/proc/self/task/*/schedstat") // the pattern is valid
+	for _, task := range tasks {
+		if fields := strings.Fields(readText(task)); len(fields) >= 2 {
+			g.ran += time.Duration(number(fields[0]))
+			g.waited += time.Duration(number(fields[1]))
+		}
+	}
+	if _, total, ok := strings.Cut(readText("/proc/pressure/cpu"), "total="); ok {
+		line, _, _ := strings.Cut(total, "\n")
+		g.pressure = time.Duration(number(line)) * time.Microsecond
+	}
+	return g
+}
+
+// cpus reads the first line of /proc/stat: user, nice, system, idle, iowait,
+// irq, softirq and steal, of all CPUs (proc_stat(5)). What guests use is in user.
+func (g *gauged) cpus(text string) {
+	line, _, _ := strings.Cut(text, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 {
+		return
+	}
+	for i, field := range fields[1:9] {
+		d := time.Duration(number(field)) * proc.Tick
+		g.all += d
+		switch i {
+		case 3, 4: // idle, waiting for a disk
+		case 7:
+			g.stolen = d
+		default:
+			g.busy += d
+		}
+	}
+}
+
+// ownTime is how long this process, what it has started, and what that has
+// started, have run.
+func ownTime() time.Duration {
+	all, self := proc.All(), os.Getpid()
+	var sum time.Duration
+	for pid, s := range all {
+		for p := pid; p > 1; p = all[p].Parent {
+			if p == self {
+				sum += s.CPU + s.Reaped
+				break
+			}
+		}
+	}
+	return sum
+}
+
+// watch looks at the machine from now on, until what it returns is called, which
+// records what it was busy with.
+func watch() func(*results.Manifest) {
+	before := gauge()
+	return func(m *results.Manifest) { m.MachineLoad = before.until(gauge()) }
+}
+
+// until says what the machine was busy with between two moments.
+func (g gauged) until(end gauged) *results.MachineLoad {
+	took := end.at.Sub(g.at)
+	// What has ended and was waited for by nobody is missing in the later sum,
+	// and threads that are gone in the later times.
+	others := max(0, (end.busy-g.busy)-max(0, end.own-g.own))
+	ran, waited := max(0, end.ran-g.ran), max(0, end.waited-g.waited)
+	return &results.MachineLoad{
+		LoadBefore: g.load, LoadAfter: end.load,
+		OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),
+		Throttled: (end.throttled - g.throttled).Seconds(),
+		RunQueue:  ratio(waited, ran+waited), Pressure: ratio(end.pressure-g.pressure, took),
+		ClockStep: (end.wall.Sub(g.wall) - took).Seconds(), Elapsed: took.Seconds(),
+	}
+}
+
+func ratio(a, b time.Duration) float64 {
+	if b <= 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
+}
+
+func readText(path string) string {
+	b, _ := os.ReadFile(path) // what cannot be read is not told
+	return string(b)
+}
+
+// valueOf is the number behind a key of lines "key value", 0 without one.
+func valueOf(text, key string) int64 {
+	for line := range strings.Lines(text) {
+		if name, value, _ := strings.Cut(line, " "); name == key {
+			return number(value)
+		}
+	}
+	return 0
+}
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	return n
 }

@@ -2,11 +2,15 @@ package bench
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // maxParts bounds how many runs measure together.
@@ -46,29 +50,193 @@ func (r *runner) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.rendezvous, err = joinParts(ctx, r.company, r.plan.Parts, r.plan.Seed, string(text))
-	if err != nil {
-		return r.apart(err)
-	}
-	r.plan.Seed = r.rendezvous.seed
-	return nil
-}
-
-// meet waits until all parts are about to measure their next cell.
-func (r *runner) meet(ctx context.Context) error {
-	if r.rendezvous == nil {
-		return nil
-	}
-	return r.apart(r.rendezvous.next(ctx, false))
-}
-
-// apart says whose fault it is that the parts are not together.
-func (r *runner) apart(err error) error {
-	switch {
-	case errors.Is(err, errOtherPlan):
-		return usagef("%v", err)
-	case errors.Is(err, errAlone):
-		return &EnvError{Backend: r.subjects[0].Name, Err: err, Hint: fmt.Sprintf("start %d of them, with the same flags", r.plan.Parts)}
+	r.rendezvous, err = joinParts(ctx, r.company, store.Name, r.plan.Parts, r.plan.Seed, string(text))
+	if err == nil {
+		r.plan.Seed = r.rendezvous.seed
 	}
 	return err
+}
+
+const (
+	// partsTimeout is how long a part waits for the others.
+	partsTimeout = 5 * time.Minute
+	// placeTTL is how long a part that was killed keeps its place.
+	placeTTL = 10 * time.Second
+	// gatherEvery is how often a part looks whether the others have come.
+	gatherEvery = 50 * time.Millisecond
+	// stepEvery is how often it looks whether they are ready for the next step,
+	// and so about how far apart they go on.
+	stepEvery = 2 * time.Millisecond
+)
+
+// rendezvous is one part's place among all: runs of lockbench on several machines
+// measure the same cell at the same time. They wait for each other on the store
+// under test: clocks of machines decide nothing. Each leads an election of its
+// own, and publishes in it how far it is. It is used by one goroutine.
+type rendezvous struct {
+	backend string
+	places  []*core.Elector
+	mine    int // index into places
+	term    *core.Term
+	said    station // its All is the same in all parts of this rendezvous, and in no other
+	seed    uint64  // that all parts use: that of the first place
+}
+
+// station is what a part publishes.
+type station struct {
+	Part string `json:"part"` // a random name
+	Seed uint64 `json:"seed"`
+	Plan string `json:"plan"`
+	// All is made of the names of all parts, once this one has seen them: what
+	// a part of an earlier rendezvous has left in the store does not have it.
+	All  string `json:"all,omitempty"`
+	Step int    `json:"step"` // that it is ready for
+}
+
+// joinParts takes a place, and returns when all parts have one and know of each
+// other. The plan is the same in all parts, but for its seed. The place is held
+// until the client is closed.
+func joinParts(ctx context.Context, client *core.Client, backend string, parts int, seed uint64, plan string) (*rendezvous, error) {
+	m := &rendezvous{backend: backend, said: station{Part: rand.Text(), Seed: seed, Plan: plan}}
+	ctx, cancel := context.WithTimeout(ctx, partsTimeout)
+	defer cancel()
+	value, err := json.Marshal(m.said)
+	if err != nil {
+		return nil, err
+	}
+	for n := range parts {
+		e, err := client.Elector(fmt.Sprintf("lockbench/parts/%d/%d", parts, n+1), &core.ElectorOptions{TTL: placeTTL, Value: value})
+		if err != nil {
+			return nil, err
+		}
+		m.places = append(m.places, e)
+	}
+	if err := m.sit(ctx); err != nil {
+		return nil, err
+	}
+	return m, m.gather(ctx)
+}
+
+// sit takes the first place that is free.
+func (m *rendezvous) sit(ctx context.Context) error {
+	for {
+		for n, e := range m.places {
+			if h, err := e.Leader(ctx); err != nil || h.Held() {
+				continue
+			}
+			// Another part may see the same place free.
+			try, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			term, err := e.Campaign(try)
+			cancel()
+			if err == nil {
+				m.mine, m.term = n, term
+				return nil
+			}
+		}
+		if !proc.Sleep(ctx, gatherEvery) {
+			return m.alone("all %d places are taken, by a part too many or by those of a run that was killed: %w", len(m.places), ctx.Err())
+		}
+	}
+}
+
+// gather waits until every place is taken by a part that has seen the same
+// parts as this one.
+func (m *rendezvous) gather(ctx context.Context) error {
+	for {
+		all, there := m.look(ctx)
+		if there == len(all) {
+			if same, err := m.agree(ctx, all); err != nil || same {
+				return err
+			}
+		}
+		if !proc.Sleep(ctx, gatherEvery) {
+			return m.alone("%d of %d came within %v", there, len(all), partsTimeout)
+		}
+	}
+}
+
+// look reads what all parts have published, and how many there are.
+func (m *rendezvous) look(ctx context.Context) (all []station, there int) {
+	all = make([]station, len(m.places))
+	for n, e := range m.places {
+		if h, err := e.Leader(ctx); err == nil && json.Unmarshal(h.Value, &all[n]) == nil && all[n].Part != "" {
+			there++
+		}
+	}
+	return all, there
+}
+
+// agree publishes that this part has seen all, and reports whether all others
+// have.
+func (m *rendezvous) agree(ctx context.Context, all []station) (bool, error) {
+	sum := sha256.New()
+	for _, s := range all {
+		sum.Write([]byte(s.Part))
+	}
+	if key := hex.EncodeToString(sum.Sum(nil))[:16]; key != m.said.All {
+		m.said.All = key
+		return false, m.say(ctx)
+	}
+	for _, s := range all {
+		if s.All != m.said.All {
+			return false, nil
+		}
+	}
+	for n, s := range all {
+		if s.Plan != m.said.Plan {
+			return false, usagef("the parts have different plans: the one of place %d is not that of place %d, which this part has", n+1, m.mine+1)
+		}
+	}
+	m.seed = all[0].Seed
+	return true, nil
+}
+
+func (m *rendezvous) say(ctx context.Context) error {
+	value, err := json.Marshal(m.said)
+	if err != nil {
+		return err
+	}
+	return m.term.Proclaim(ctx, value)
+}
+
+// alone is the error of parts that did not come, or ended before the measurement did.
+func (m *rendezvous) alone(format string, args ...any) error {
+	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
+}
+
+// next returns when all parts have called it as often as this one, in all of
+// them within a few milliseconds. With last it waits at the end, so that no other
+// part misses this one when its client is closed. A run that is no part is nil, and
+// does not wait.
+func (m *rendezvous) next(ctx context.Context, last bool) error {
+	if m == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, partsTimeout)
+	defer cancel()
+	m.said.Step++
+	if err := m.say(ctx); err != nil {
+		return m.alone("this part lost its place: %w", err)
+	}
+	for n := 0; n < len(m.places); {
+		var s station
+		h, err := m.places[n].Leader(ctx)
+		switch {
+		case err != nil: // of the store, which the measurement will meet too
+		case h.Held() && json.Unmarshal(h.Value, &s) == nil && s.All == m.said.All:
+			if s.Step >= m.said.Step {
+				n++
+				continue
+			}
+		case last:
+			n++ // it has seen all others at the end, and left
+			continue
+		default:
+			return m.alone("part %d has ended", n+1)
+		}
+		if !proc.Sleep(ctx, stepEvery) {
+			return m.alone("part %d is not ready: %w", n+1, ctx.Err())
+		}
+	}
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lockbench/lockbench/internal/baseline"
 	"github.com/lockbench/lockbench/internal/measure"
 	"github.com/lockbench/lockbench/internal/results"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
@@ -300,4 +301,36 @@ func Suggest(name string, known []string) string { return similar.Suggest(name, 
 // unknown is the error of a name of what that is none of known.
 func unknown(what, name string, known []string) error {
 	return usagef("there is no %s %q%s", what, name, similar.Suggest(name, known))
+}
+
+// takeoverName is the scenario that has modes, candidates and a tick.
+const takeoverName = "takeover"
+
+// maxCandidates bounds the processes of one cell.
+const maxCandidates = 32
+
+func (p Plan) checkTakeover() error {
+	if len(p.Modes) > 0 || p.Candidates != 0 || p.Tick != 0 {
+		if !slices.Contains(p.Scenarios, takeoverName) {
+			return usagef("modes, candidates and tick are of scenario %s, which is not among %v", takeoverName, p.Scenarios)
+		}
+	}
+	for _, m := range p.Modes {
+		if !slices.Contains(measure.Modes(), m) {
+			return usagef("%s has no mode %q%s", takeoverName, m, similar.Suggest(m, measure.Modes()))
+		}
+	}
+	switch {
+	case p.Candidates != 0 && (p.Candidates < 2 || p.Candidates > maxCandidates):
+		return usagef("%d candidates are not between 2 and %d", p.Candidates, maxCandidates)
+	case p.Tick < 0 || p.Tick > 0 && p.Tick < time.Millisecond:
+		return usagef("a tick of %v is not at least 1ms", p.Tick)
+	}
+	return nil
+}
+
+// keepsData reports whether the throwaway server of a backend has to keep its
+// data when it is started again: a leader that it forgot would be one of two.
+func (p Plan) keepsData(backend string) bool {
+	return kinds.Of(backend).Forgets && slices.Contains(p.Modes, "server-restart")
 }

@@ -60,6 +60,10 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 			} else if one.Now.Grants == 0 {
 				errs = append(errs, &InvalidError{fmt.Errorf("%s: nothing was granted", r.Name)})
 			}
+			if p.Out != "" {
+				r.Shown, r.Runs = one.Now.Shown, one.Now.Runs
+				errs = append(errs, r.WriteFile(filepath.Join(p.Out, r.Name+".json")))
+			}
 			all = append(all, one)
 		}
 		return nil
@@ -67,8 +71,6 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 	if p.Out == "" {
 		_ = play(nil, nil)
 	} else if _, err := fillFolder(ctx, p.Out, m, play); err != nil {
-		return nil, err
-	} else if err := writeReproducers(p.Out, all); err != nil {
 		return nil, err
 	}
 	shown, grants := 0, 0
@@ -128,16 +130,6 @@ func reproducerNames(all []faults.Reproducer) []string {
 		names = append(names, r.Name)
 	}
 	return names
-}
-
-// writeReproducers writes them with how often they show now.
-func writeReproducers(dir string, all []played) error {
-	var errs []error
-	for _, one := range all {
-		one.Reproducer.Shown, one.Reproducer.Runs = one.Now.Shown, one.Now.Runs
-		errs = append(errs, one.Reproducer.WriteFile(filepath.Join(dir, one.Name+".json")))
-	}
-	return errors.Join(errs...)
 }
 
 func playedText(all []played) string {

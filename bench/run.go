@@ -117,7 +117,7 @@ func (r *runner) run(ctx context.Context) (result, error) {
 	_, err = fillFolder(ctx, r.plan.Out, m, func(folder *results.Folder, m *results.Manifest) error {
 		r.folder = folder
 		err := r.rounds(ctx, cells)
-		if err == nil && r.rendezvous != nil {
+		if err == nil {
 			// All is measured: who cannot wait any more has lost nothing.
 			_ = r.rendezvous.next(ctx, true)
 		}
@@ -223,7 +223,7 @@ func (r *runner) cellsOf(sub *subject, sc measure.Scenario) []cell {
 func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	runtime.GC() // of the cell before, outside of the measured time
 	in := r.input(c, run)
-	if err := r.meet(ctx); err != nil {
+	if err := r.rendezvous.next(ctx, false); err != nil {
 		return err
 	}
 	met := r.clock.Now()
@@ -315,4 +315,162 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 	}
 	m.Binaries, err = checksums(r.binaries)
 	return m, err
+}
+
+// latest is the middle of each latency of the cell that was measured last and
+// how many cycles it did, behind what is being measured; "" without any.
+func latest(c cell, measured results.Cell) string {
+	var figures []string
+	for _, op := range []string{"acquire", "handoff", "takeover", "first-grant", "call"} {
+		if took := slices.Sorted(slices.Values(measured.Latencies[op])); len(took) > 0 {
+			figures = append(figures, fmt.Sprintf("%s p50 %v", op, time.Duration(results.Quantile(took, 0.5)).Round(100*time.Nanosecond)))
+		}
+	}
+	for _, unit := range []string{"cycles/s", "grants/s", "calls/s"} {
+		if v, ok := measured.Values[unit]; ok {
+			figures = append(figures, fmt.Sprintf("%.0f %s", v, unit))
+		}
+	}
+	if len(figures) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; before: %s, %s: %s", c.subject.Name, c.label(), strings.Join(figures, ", "))
+}
+
+// downTimeout is how long a store that failed in the cell before has to answer,
+// before the next one is measured.
+const downTimeout = time.Second
+
+// failures are the cells of a run that have no figures. A subject that is slow,
+// dead or wrong costs its own cells and not the comparison of the others. The
+// zero value is ready.
+type failures struct {
+	cells []results.FailedCell
+	of    []failure        // of each of these cells
+	last  map[string]error // by subject whose cell before failed
+}
+
+type failure struct {
+	kind results.Kind
+	err  error
+}
+
+// add notes that a cell of sub has no figures in one run; without a label, that
+// none has any.
+func (f *failures) add(sub *subject, label string, run int, err error) {
+	if f.last == nil {
+		f.last = map[string]error{}
+	}
+	f.last[sub.Name] = err
+	f.cells = append(f.cells, results.FailedCell{Backend: sub.Name, Cell: label, Run: run, Reason: oneLine(err)})
+	if label != "" {
+		err = fmt.Errorf("%s, run %d: %w", label, run, err)
+	}
+	f.of = append(f.of, failure{sub.Kind, err})
+}
+
+// served notes that a cell of sub has figures.
+func (f *failures) served(sub *subject) { delete(f.last, sub.Name) }
+
+// down returns an error if the cell before of sub failed and its store does not
+// answer: callers would wait for it until their time is over, in every cell.
+func (f *failures) down(ctx context.Context, sub *subject) error {
+	if f.last[sub.Name] == nil || sub.check == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, downTimeout)
+	defer cancel()
+	if err := sub.check(ctx); err != nil {
+		return &EnvError{Backend: sub.Name, Err: at(sub.address, fmt.Errorf("not tried, as its store still does not answer: %w", err))}
+	}
+	return nil
+}
+
+// hopeless reports whether the store of every plugin failed in the cell before,
+// so that there is nobody left to measure.
+func (f *failures) hopeless(subjects []*subject) bool {
+	for _, sub := range subjects {
+		var dead *EnvError
+		if sub.Kind == results.KindPlugin && !errors.As(f.last[sub.Name], &dead) {
+			return false
+		}
+	}
+	return true
+}
+
+// sums sum up what failed of each baseline, or of each other subject.
+func (f *failures) sums(baselines bool) (sums []error) {
+	count := map[string]int{}
+	for _, c := range f.cells {
+		count[c.Backend]++
+	}
+	for i, c := range f.cells {
+		n, err := count[c.Backend], f.of[i].err
+		delete(count, c.Backend) // its first cell stands for all
+		switch {
+		case n == 0 || baselines != (f.of[i].kind == results.KindBaseline):
+			continue
+		case c.Cell == "": // err says what it is about
+		case n == 1:
+			err = fmt.Errorf("%s: %w", c.Backend, err)
+		default:
+			err = fmt.Errorf("%s: %d cells failed, the first: %w", c.Backend, n, err)
+		}
+		sums = append(sums, err)
+	}
+	return sums
+}
+
+// err is what makes the run one that failed; nil when every cell of a plugin
+// and every floor has its figures.
+func (f *failures) err() error { return errors.Join(f.sums(false)...) }
+
+// besides are the failures of baselines, one line each, which are shown and
+// judge nobody.
+func (f *failures) besides() (lines []string) {
+	for _, err := range f.sums(true) {
+		lines = append(lines, oneLine(err))
+	}
+	return lines
+}
+
+// notPossible says why a cell of processes cannot be measured, and of what; ""
+// when it can.
+func (r *runner) notPossible(sub *subject, sc measure.Scenario, workload measure.Workload) string {
+	switch {
+	case !sc.Processes && sub.Kind != results.KindPlugin:
+		return "the baselines, which run in lockbench's own process,"
+	case sub.Scope == string(driver.ScopeHost):
+		return sub.Name + ", whose store belongs to one host process and is not seen by others,"
+	case !sc.Processes:
+		return ""
+	case sub.Kind == results.KindBaseline && r.plan.Quick:
+		return "with --quick the baselines, whose takeovers take a TTL each,"
+	}
+	in := r.input(cell{Workload: workload, subject: sub, scenario: sc}, 0)
+	if why := measure.NotPossible(in); why != "" {
+		return fmt.Sprintf("%s in mode %s, %s,", sub.Name, workload.Mode, why)
+	}
+	if sub.Kind == results.KindBaseline && r.plan.Tick > 0 {
+		lock, err := sub.locker.Lock("tick", in.TTL)
+		if _, ok := lock.(load.Trier); err != nil || !ok {
+			return sub.Name + ", which cannot ask just once at every tick,"
+		}
+	}
+	return ""
+}
+
+// label names a cell within its subject.
+func (c cell) label() string {
+	out := c.scenario.Name
+	if c.Mode != "" {
+		out += " " + c.Mode
+	}
+	if c.Hosts > 0 {
+		out += fmt.Sprintf(", hosts %d", c.Hosts)
+	}
+	if c.scenario.Processes { // its clients are locks
+		return out
+	}
+	return fmt.Sprintf("%s, clients %d", out, c.Clients)
 }

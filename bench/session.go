@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -243,4 +244,42 @@ func (s *session) Close(ctx context.Context) error {
 		errs = append(errs, s.company.Close(ctx))
 	}
 	return errors.Join(append(errs, s.sweep(ctx), s.servers.Close(), s.environment.close())...)
+}
+
+// harmed is the server that may be harmed: one of several, the same all the time,
+// because one that was restarted may have no vote for a while, and with three of
+// five in that nobody could lead. It is nil without servers of ours.
+func harmed(s *servers.Environment) measure.Server {
+	switch {
+	case len(s.Servers) > 0:
+		return localServer{s.Servers[rand.IntN(len(s.Servers))]}
+	case len(s.Containers) > 0:
+		return s.Containers[rand.IntN(len(s.Containers))]
+	}
+	return nil
+}
+
+// localServer is started again with what it keeps.
+type localServer struct{ *servers.Server }
+
+func (s localServer) Start(ctx context.Context) error { return s.Server.Start(ctx, s.Keeps()) }
+
+// openOther opens the plugin of the other build on the same servers, when the
+// plan has one. It is driven by this lockbench, so that only the plugins differ.
+func (s *session) openOther(ctx context.Context, d described, cfg driver.Config, of *subject) error {
+	if s.plan.VS == "" {
+		return nil
+	}
+	d.Path = filepath.Join(s.plan.VS, filepath.Base(d.Path))
+	b, err := s.open(ctx, d.Name, d.Path, cfg)
+	if err != nil {
+		return err
+	}
+	d.config = cfg
+	sub := s.pluginSubject(b, d)
+	sub.Name, sub.BuildOf, sub.Reference = of.Name+results.OtherBuild, of.Name, of.Reference
+	sub.series, sub.counter, sub.server = 1, of.counter, of.server
+	s.subjects = append(s.subjects, sub)
+	s.binaries[d.Name+results.OtherBuild] = d.Path
+	return nil
 }

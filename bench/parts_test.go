@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -39,7 +40,7 @@ func TestNextIsABarrier(t *testing.T) {
 		reached, seeds, ids, numbers := make([]int, steps), map[uint64]bool{}, map[string]bool{}, []int{}
 		errs := together(t, parts, func(i int, c *core.Client) error {
 			time.Sleep(time.Duration(i) * time.Second)
-			m, err := joinParts(t.Context(), c, parts, uint64(i+1), "p")
+			m, err := joinParts(t.Context(), c, "memory", parts, uint64(i+1), "p")
 			if err != nil {
 				return err
 			}
@@ -95,7 +96,7 @@ func TestDeadPartsAreNotMet(t *testing.T) {
 			parts.Go(func() {
 				c := core.New(store.Open(), nil)
 				defer c.Close(context.Background())
-				m, err := joinParts(t.Context(), c, 2, 0, "p")
+				m, err := joinParts(t.Context(), c, "memory", 2, 0, "p")
 				if err != nil {
 					t.Error(err)
 					return
@@ -112,33 +113,38 @@ func TestDeadPartsAreNotMet(t *testing.T) {
 	})
 }
 
+func apart(err error) bool {
+	var alone *EnvError
+	return errors.As(err, &alone) && strings.HasPrefix(err.Error(), "memory: the parts are not together: ")
+}
+
 func TestPartsThatCannotMeet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for i, err := range together(t, 2, func(i int, c *core.Client) error {
-			_, err := joinParts(t.Context(), c, 2, 0, fmt.Sprint(i))
+			_, err := joinParts(t.Context(), c, "memory", 2, 0, fmt.Sprint(i))
 			return err
 		}) {
 			// The first that sees it leaves, and then the other is alone.
-			if !errors.Is(err, errOtherPlan) && !errors.Is(err, errAlone) {
+			if !IsUsage(err) && !apart(err) {
 				t.Errorf("another plan: part %d: %v", i, err)
 			}
 		}
 		for _, err := range together(t, 2, func(_ int, c *core.Client) error {
-			_, err := joinParts(t.Context(), c, 3, 0, "p")
+			_, err := joinParts(t.Context(), c, "memory", 3, 0, "p")
 			return err
 		}) {
-			if !errors.Is(err, errAlone) {
+			if !apart(err) {
 				t.Errorf("two of three: %v", err)
 			}
 		}
 		errs := together(t, 2, func(i int, c *core.Client) error {
-			m, err := joinParts(t.Context(), c, 2, 0, "p")
+			m, err := joinParts(t.Context(), c, "memory", 2, 0, "p")
 			if err != nil || i == 1 {
 				return err // the second ends here, without a word
 			}
 			return m.next(t.Context(), false)
 		})
-		if !errors.Is(errs[0], errAlone) || errs[1] != nil {
+		if !apart(errs[0]) || errs[1] != nil {
 			t.Errorf("one that ended: %v", errs)
 		}
 	})
