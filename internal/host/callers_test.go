@@ -8,10 +8,8 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/results"
 )
 
 // closely is what the clocks of two processes may differ by.
@@ -94,64 +92,5 @@ func TestCallers(t *testing.T) {
 	}
 	if err := b.Close(t.Context()); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestCycles: two processes cycle on the same few locks, and what they record
-// is of one clock and excludes each other.
-func TestCycles(t *testing.T) {
-	spec, clock := redisSpec(t), load.NewClock()
-	hosts := make([]*Process, 2)
-	for i := range hosts {
-		hosts[i] = begin(t, spec, clock)
-	}
-	from := clock.Now()
-	until := from + int64(300*time.Millisecond)
-	cycles := load.Cycles{Names: []string{"a", "b"}, TTL: 10 * time.Second, Callers: 3, From: from, Until: until}
-	section := results.Section{Backend: "redis", Kind: results.KindPlugin, Fencing: "durable", Names: cycles.Names}
-	var all []results.Attempt
-	load.Workers(len(hosts), func(i int) {
-		own := cycles
-		own.First = i * own.Callers
-		if err := hosts[i].Cycle(t.Context(), own); err != nil {
-			t.Error(err)
-		}
-	})
-	by := map[int32]int{}
-	for _, h := range hosts {
-		attempts, err := h.Attempts()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, a := range attempts {
-			by[a.Client]++
-			if a.Asked < from-closely || a.Asked > until+closely || a.Done > clock.Now()+closely {
-				t.Fatalf("%+v is not between %d and %d", a, from, until)
-			}
-		}
-		all = append(all, attempts...)
-	}
-	if len(by) != 6 {
-		t.Errorf("attempts by caller: %v", by)
-	}
-	checker := check.New()
-	checker.Add(section, all)
-	if v := checker.Verdict(); v.Unsafe() > 0 || v.Granted() != len(all) {
-		t.Errorf("%+v", v)
-	}
-
-	if err := hosts[1].Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := hosts[1].Cycle(t.Context(), cycles); err == nil {
-		t.Error("a process that has ended cycles")
-	}
-	if _, err := hosts[1].Attempts(); !errors.Is(err, proc.ErrEnded) {
-		t.Errorf("attempts of a process that has ended: %v", err)
-	}
-	for _, h := range hosts {
-		if err := h.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
 	}
 }
