@@ -141,7 +141,8 @@ func (j *judge) exclusion() {
 	for name, holds := range j.holds {
 		for i := 1; i < len(holds); i++ {
 			first, next := holds[i-1], holds[i]
-			if warning, known := margin(first, next, j.Hosts[first.Host].Stood, time.Second); known && warning < 0 {
+			stood := j.Hosts[first.Host].Stood
+			if warning, known := margin(first, next, stood, time.Second); known && warning < 0 && overlap(stood, Span{next.GrantedNs, first.DoneNs}) == 0 {
 				j.broken(first.Host, claim.Signal, "host %s learned of the loss of lock %d %v after host %s was granted it",
 					HostName(first.Host), name, millis(-warning), HostName(next.Host))
 			}
@@ -175,8 +176,7 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 // loss. It is known only of a lock that was lost, of a host that could run since
 // some time before the grant.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
-	if first.DoneNs == 0 || first.ReleaseNs > 0 ||
-		overlap(stood, Span{next.GrantedNs - int64(before), max(first.DoneNs, next.GrantedNs)}) > 0 {
+	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
 	}
 	return next.GrantedNs - first.DoneNs, true
