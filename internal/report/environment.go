@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -74,7 +73,7 @@ var measuredByDefault = map[bool]time.Duration{false: time.Second, true: 150 * t
 // are not recorded, so the reader fills them in.
 func (r Report) command() string {
 	p := r.Manifest.Plan
-	args := []string{"lockbench", "run"}
+	args, holds := []string{"lockbench", "run"}, []time.Duration{}
 	faults := r.faults()
 	if len(faults) > 0 {
 		args[1] = "faults"
@@ -82,55 +81,54 @@ func (r Report) command() string {
 	if p.Quick {
 		args = append(args, "--quick")
 	}
-	list := func(flag string, values []string) {
-		if len(values) > 0 {
-			args = append(args, "--"+flag+"="+strings.Join(values, ","))
+	flag := func(name string, values ...string) {
+		if text := strings.Join(values, ","); text != "" {
+			args = append(args, "--"+name+"="+text)
 		}
 	}
-	list("backends", p.Backends)
+	flag("backends", p.Backends...)
 	if len(faults) > 0 {
-		list("faults", faults)
-		return strings.Join(append(args, "--runs="+strconv.Itoa(p.Runs), "--seed="+strconv.FormatUint(p.Seed, 10)), " ")
+		flag("faults", faults...)
+		return fmt.Sprintf("%s --runs=%d --seed=%d", strings.Join(args, " "), p.Runs, p.Seed)
 	}
-	list("scenarios", p.Scenarios)
-	list("baselines", p.Baselines)
-	list("clients", decimals(p.Clients))
+	flag("scenarios", p.Scenarios...)
+	flag("baselines", p.Baselines...)
+	flag("clients", texts(p.Clients)...)
 	if !slices.Equal(p.Hosts, []int{1}) {
-		list("hosts", decimals(p.Hosts))
+		flag("hosts", texts(p.Hosts)...)
 	}
-	list("keys", decimals(p.Keys))
-	var holds []string
+	flag("keys", texts(p.Keys)...)
 	for _, ns := range p.HoldNs {
-		holds = append(holds, time.Duration(ns).String())
+		holds = append(holds, time.Duration(ns))
 	}
-	list("hold", holds)
-	if p.Rate > 0 {
-		args = append(args, "--rate="+strconv.FormatFloat(p.Rate, 'f', -1, 64))
+	flag("hold", texts(holds)...)
+	flag("rate", given(p.Rate))
+	flag("modes", p.Modes...)
+	flag("candidates", given(p.Candidates))
+	flag("tick", given(time.Duration(p.TickMs)*time.Millisecond))
+	if measured := time.Duration(p.Measurems) * time.Millisecond; measured != measuredByDefault[p.Quick] {
+		flag("measure", given(measured))
 	}
-	list("modes", p.Modes)
-	if p.Candidates > 0 {
-		args = append(args, "--candidates="+strconv.Itoa(p.Candidates))
-	}
-	if p.TickMs > 0 {
-		args = append(args, "--tick="+(time.Duration(p.TickMs)*time.Millisecond).String())
-	}
-	if usual := measuredByDefault[p.Quick]; p.Measurems > 0 && p.Measurems != usual.Milliseconds() {
-		args = append(args, "--measure="+(time.Duration(p.Measurems)*time.Millisecond).String())
-	}
-	args = append(args, "--runs="+strconv.Itoa(p.Runs), "--ttl="+(time.Duration(p.TTLms)*time.Millisecond).String(), "--seed="+strconv.FormatUint(p.Seed, 10))
-	if p.Parts > 0 {
-		args = append(args, "--parts="+strconv.Itoa(p.Parts))
-	}
-	if p.Env != "" && p.Env != "local" {
-		args = append(args, "--env="+p.Env)
+	args = append(args, fmt.Sprintf("--runs=%d --ttl=%v --seed=%d", p.Runs, time.Duration(p.TTLms)*time.Millisecond, p.Seed))
+	flag("parts", given(p.Parts))
+	if p.Env != "local" {
+		flag("env", p.Env)
 	}
 	if !p.MTLS {
-		args = append(args, "--mtls=off")
+		flag("mtls", "off")
 	}
 	for _, t := range p.OwnTargets {
-		args = append(args, "--target="+t+"=ADDRESS")
+		flag("target", t+"=ADDRESS")
 	}
 	return strings.Join(args, " ")
+}
+
+// given is a value as a flag has it, "" for none.
+func given[T comparable](v T) string {
+	if v == *new(T) {
+		return ""
+	}
+	return fmt.Sprint(v)
 }
 
 // faults are those of the safety cells.
@@ -138,10 +136,10 @@ func (r Report) faults() []string {
 	return distinct(r.Verdict.Cells, func(c check.Cell) string { return c.Fault })
 }
 
-func decimals(in []int) []string {
+func texts[T any](in []T) []string {
 	var out []string
-	for _, n := range in {
-		out = append(out, strconv.Itoa(n))
+	for _, v := range in {
+		out = append(out, fmt.Sprint(v))
 	}
 	return out
 }

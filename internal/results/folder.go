@@ -55,13 +55,10 @@ var ErrLater = errors.New("written by a later lockbench")
 type Folder struct {
 	Dir string
 
-	manifest   Manifest
-	results    *os.File
-	events     *os.File
-	histograms *os.File
-
-	eventLog     *EventWriter
-	histogramLog *hdrhistogram.HistogramLogWriter
+	manifest                    Manifest
+	results, events, histograms *os.File
+	eventLog                    *EventWriter
+	histogramLog                *hdrhistogram.HistogramLogWriter
 }
 
 // Vacant returns an error wrapping [ErrNotEmpty] if there is anything in dir,
@@ -89,17 +86,18 @@ func Create(dir string, m Manifest) (*Folder, error) {
 	}
 	m.Format, m.State = Format, StateRunning
 	f := &Folder{Dir: dir, manifest: m}
-	err := f.open(newFile, ResultsFile, EventsFile, HistogramsFile)
-	if err == nil {
-		err = f.begin()
-	}
-	if err != nil {
+	if err := f.begin(); err != nil {
 		return nil, errors.Join(err, f.closeFiles())
 	}
 	return f, nil
 }
 
 func (f *Folder) begin() (err error) {
+	for name, file := range map[string]**os.File{ResultsFile: &f.results, EventsFile: &f.events, HistogramsFile: &f.histograms} {
+		if *file, err = os.OpenFile(filepath.Join(f.Dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644); err != nil {
+			return err
+		}
+	}
 	if err = writeManifest(f.Dir, f.manifest); err != nil {
 		return err
 	}
@@ -111,20 +109,6 @@ func (f *Folder) begin() (err error) {
 	}
 	f.histogramLog, err = newHistogramLog(f.histograms, f.manifest.Started)
 	return err
-}
-
-// newFile are the flags of a file that must not exist.
-const newFile = os.O_CREATE | os.O_EXCL | os.O_WRONLY
-
-// open opens some of the files that only grow, by name.
-func (f *Folder) open(flags int, names ...string) (err error) {
-	files := map[string]**os.File{ResultsFile: &f.results, EventsFile: &f.events, HistogramsFile: &f.histograms}
-	for _, name := range names {
-		if *files[name], err = os.OpenFile(filepath.Join(f.Dir, name), flags, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Add appends what one cell has measured in one run. A cell that was

@@ -68,16 +68,11 @@ func newHistogram() *hdrhistogram.Histogram {
 // left out.
 func ReadHistograms(dir string) (map[HistogramKey]*hdrhistogram.Histogram, error) {
 	out := map[HistogramKey]*hdrhistogram.Histogram{}
-	return out, addHistograms(out, dir)
-}
-
-// addHistograms merges the latencies of a folder into those of sum.
-func addHistograms(sum map[HistogramKey]*hdrhistogram.Histogram, dir string) error {
-	return openHistograms(dir, func(key HistogramKey, h *hdrhistogram.Histogram) {
-		if sum[key] == nil {
-			sum[key] = newHistogram()
+	return out, openHistograms(dir, func(key HistogramKey, h *hdrhistogram.Histogram) {
+		if out[key] == nil {
+			out[key] = newHistogram()
 		}
-		sum[key].Merge(h)
+		out[key].Merge(h)
 	})
 }
 

@@ -167,10 +167,6 @@ func ReadManifest(dir string) (Manifest, error) {
 	if err != nil {
 		return m, fmt.Errorf("%w: %w", ErrNotAFolder, err)
 	}
-	return parseManifest(dir, b)
-}
-
-func parseManifest(dir string, b []byte) (m Manifest, err error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("%w: %s: %w", ErrNotAFolder, filepath.Join(dir, ManifestFile), err)
 	}

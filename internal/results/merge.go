@@ -49,8 +49,8 @@ func ReadWhole(dir string) (Manifest, error) {
 }
 
 // Merge writes a folder with the runs of several, which are of one plan and one
-// build, to out, which must be [Vacant]. Their runs follow each other. Of the
-// latencies the histograms are added up; no percentile is computed from others.
+// build, to out, which must be [Vacant]. Their runs follow each other. No
+// percentile is computed from others.
 func Merge(out string, dirs ...string) error {
 	all, err := readMergeable(out, dirs)
 	if err != nil {
@@ -64,12 +64,12 @@ func Merge(out string, dirs ...string) error {
 	return createWhole(out, merged(all), func(f *Folder) error {
 		before := 0
 		for i, dir := range dirs {
-			if err := errors.Join(f.appendResults(dir), f.appendEvents(dir, before)); err != nil {
+			if err := errors.Join(f.appendResults(dir), f.appendEvents(dir, before), f.appendHistograms(dir)); err != nil {
 				return err
 			}
 			before += all[i].Plan.Runs
 		}
-		return f.mergeHistograms(dirs, all)
+		return nil
 	})
 }
 
@@ -205,24 +205,12 @@ func (f *Folder) appendEvents(dir string, before int) error {
 	})
 }
 
-// mergeHistograms adds up the latencies of all folders.
-func (f *Folder) mergeHistograms(dirs []string, all []Manifest) error {
-	sum := map[HistogramKey]*hdrhistogram.Histogram{}
-	var end time.Time
-	for i, dir := range dirs {
-		if err := addHistograms(sum, dir); err != nil {
-			return err
-		}
-		if last := all[i].Started.Add(time.Duration(all[i].Elapsed * float64(time.Second))); last.After(end) {
-			end = last
-		}
-	}
-	for _, key := range slices.SortedFunc(maps.Keys(sum), byTag) {
-		if err := writeInterval(f.histogramLog, key, sum[key], f.manifest.Started, end); err != nil {
-			return err
-		}
-	}
-	return nil
+// appendHistograms copies the latencies of another folder.
+func (f *Folder) appendHistograms(dir string) (err error) {
+	read := openHistograms(dir, func(key HistogramKey, h *hdrhistogram.Histogram) {
+		err = errors.Join(err, writeInterval(f.histogramLog, key, h, time.UnixMilli(h.StartTimeMs()), time.UnixMilli(h.EndTimeMs())))
+	})
+	return errors.Join(read, err)
 }
 
 // Rendezvous is what a run has in common with those that it measured together
