@@ -100,7 +100,7 @@ func (p *Process) Reopen(timeout time.Duration) error {
 // reopen is the deployment of a new version, in one process: those who hold
 // something are told to end, and the next ones ask the new client.
 func (a *agent) reopen(timeout time.Duration) {
-	call := results.Call{Op: results.OpClose, Host: a.spec.Host, SentNs: a.clock.Now(), Served: true}
+	call := results.Call{Op: results.OpClose, SentNs: a.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(timeout)
 	old := a.present()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -108,7 +108,7 @@ func (a *agent) reopen(timeout time.Duration) {
 	closed := make(chan error, 1)
 	go func() { closed <- old.Close(ctx) }()
 	if err := a.connect(); err != nil {
-		a.back(results.Call{Op: results.OpOpen, Host: a.spec.Host, SentNs: call.SentNs}, err)
+		a.back(results.Call{Op: results.OpOpen, SentNs: call.SentNs}, err)
 	}
 	a.served.Store(false)
 	a.back(call, <-closed)
@@ -135,7 +135,7 @@ func (c *caller) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		name := c.w.First + c.random.IntN(c.w.Names)
 		limit := c.w.Limit.draw(c.random)
-		call := results.Call{Op: c.w.Kind, Host: c.spec.Host, Name: name, SentNs: c.clock.Now(), Served: c.served.Load()}
+		call := results.Call{Op: c.w.Kind, Name: name, SentNs: c.clock.Now(), Served: c.served.Load()}
 		call.LimitNs = call.SentNs + int64(limit)
 		bounded, cancel := context.WithTimeout(ctx, limit)
 		c.asks(1)
@@ -221,7 +221,7 @@ func (c *caller) take(lease load.Lease, name string, call *results.Call) error {
 		h.writing.Go(func() { h.write(name, c.stop) })
 	}
 	c.use(h)
-	*call = results.Call{Op: results.OpRelease, Host: call.Host, Name: call.Name, SentNs: c.clock.Now(), Served: true}
+	*call = results.Call{Op: results.OpRelease, Name: call.Name, SentNs: c.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(closeTimeout)
 	err := h.release(of) // of one that was lost it most often says so
 	if c.w.Once {

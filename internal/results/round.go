@@ -181,7 +181,6 @@ const (
 // Call is a call of a caller that came back.
 type Call struct {
 	Op     Op    `json:"op"`
-	Host   int   `json:"host"`
 	Name   int   `json:"name"`
 	SentNs int64 `json:"sent_ns"`
 	BackNs int64 `json:"back_ns"`
