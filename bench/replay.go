@@ -43,6 +43,12 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 	var errs []error
 	play := func(*results.Folder, *results.Manifest) error {
 		tell := &lines{w: opts.Lines, all: opts.Verbose}
+		replayers := map[string]*faults.Replayer{}
+		defer func() {
+			for _, r := range replayers {
+				errs = append(errs, r.Close())
+			}
+		}()
 		for i, r := range chosen {
 			if ctx.Err() != nil {
 				return nil
@@ -51,10 +57,15 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 			if p.Seed != 0 {
 				r.Schedule.Seed = p.Seed
 			}
-			b := backends[slices.IndexFunc(backends, func(b faults.Backend) bool { return b.Name == r.Schedule.Backend })]
+			of := r.Schedule.Backend
+			if replayers[of] == nil {
+				b := backends[slices.IndexFunc(backends, func(b faults.Backend) bool { return b.Name == of })]
+				if replayers[of], err = faults.NewReplayer(b); err != nil {
+					return err
+				}
+			}
 			one := played{Name: r.Name, Reproducer: r}
-			var err error
-			if one.Now, err = faults.Play(ctx, r, b, faults.Options{}, runs); err != nil && ctx.Err() == nil {
+			if one.Now, err = replayers[of].Play(ctx, r, runs); err != nil && ctx.Err() == nil {
 				one.Failure = err.Error()
 				errs = append(errs, fmt.Errorf("%s: %w", r.Name, err))
 			} else if one.Now.Grants == 0 {

@@ -53,7 +53,7 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 	}
 	found := make([]faults.Found, len(backends))
 	each := func(i int) error {
-		one, err := faults.Explore(ctx, backends[i], o)
+		one, err := faults.Search(ctx, backends[i], o)
 		if errors.Is(err, faults.ErrUnfit) && len(p.Backends) == 0 {
 			tell.say("left out: %v", err)
 			return nil
@@ -104,8 +104,8 @@ func foundText(found []faults.Found) string {
 		fmt.Fprintf(&b, "%s: %s\n  %d schedules, %d grants, %d actions; %s\n", one.Backend, verdict, one.Schedules, one.Grants, one.Actions, one.Covered.Line())
 		fmt.Fprintf(&b, "  %d schedules on a machine that was starved, %d of which left a claim with a time unjudged; %d documented exceptions were seen\n",
 			one.Starved, one.Unjudged, one.Exempt)
-		if missing := one.Covered.Missing(); len(missing) > 0 {
-			fmt.Fprintf(&b, "  not met: %s\n", strings.Join(missing, " "))
+		if len(one.Covered.NotMet) > 0 {
+			fmt.Fprintf(&b, "  not met: %s\n", strings.Join(one.Covered.NotMet, " "))
 		}
 		if one.Failed > 0 {
 			fmt.Fprintf(&b, "  %d schedules could not be played, the last: %s\n", one.Failed, one.Failure)

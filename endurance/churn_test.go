@@ -1,6 +1,7 @@
 package endurance_test
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -73,8 +74,12 @@ func play(t *testing.T, k *servers.Kind, setting string, events []faults.Event) 
 		t.Fatal(err)
 	}
 	b := faults.Backend{Name: k.Name, Path: path, Fencing: string(d.Properties.Fencing)}
-	played, err := faults.Play(t.Context(), faults.Reproducer{Schedule: s}, b, faults.Options{}, count(1, 10))
+	r, err := faults.NewReplayer(b)
 	if err != nil {
+		t.Fatal(err)
+	}
+	played, err := r.Play(t.Context(), faults.Reproducer{Schedule: s}, count(1, 10))
+	if err := errors.Join(err, r.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range played.Violations {

@@ -1,86 +1,73 @@
 package faults
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 )
 
-// Coverage is which actions, which pairs of them and which triggers an
-// exploration has met.
+// Coverage is which actions, which pairs of them and which triggers a search has
+// met, of those that there are.
 type Coverage struct {
-	fit      map[pair]bool // what there is; true once it was met
-	triggers map[string]int
+	Actions    int            `json:"actions"`
+	AllActions int            `json:"of_actions"`
+	Pairs      int            `json:"pairs"`
+	AllPairs   int            `json:"of_pairs"`
+	Triggers   map[string]int `json:"triggers"` // how often
+	NotMet     []string       `json:"not_met"`  // actions
+
+	met map[pair]bool // false for one that was not yet
 }
 
 // newCoverage is that of all which fit in some setting.
-func newCoverage(d *actionPicker) Coverage {
-	c := Coverage{fit: map[pair]bool{}, triggers: map[string]int{}}
-	for _, actions := range d.fitting {
+func newCoverage(p *actionPicker) *Coverage {
+	c := &Coverage{Triggers: map[string]int{}, met: map[pair]bool{}}
+	for _, actions := range p.fitting {
 		for i, a := range actions {
 			for _, b := range actions[i:] {
-				c.fit[pairOf(a.Name, b.Name)] = false
+				c.met[pairOf(a.Name, b.Name)] = false
 			}
 		}
 	}
+	c.count()
 	return c
 }
 
 // add counts what has happened in a history.
-func (c Coverage) add(h *History) {
+func (c *Coverage) add(h *History) {
+	happened := func(m Mark) bool { return m.From > 0 && m.Failed == "" }
 	for i, a := range h.Marks {
-		if a.From == 0 || a.Failed != "" {
+		if !happened(a) {
 			continue
 		}
 		for _, b := range h.Marks[i:] {
-			if p := pairOf(a.Action, b.Action); b.From > 0 && b.Failed == "" {
-				if _, known := c.fit[p]; known {
-					c.fit[p] = true
-				}
+			if _, fits := c.met[pairOf(a.Action, b.Action)]; fits && happened(b) {
+				c.met[pairOf(a.Action, b.Action)] = true
 			}
 		}
 		if a.Met {
-			c.triggers[a.Action+" at "+string(a.Trigger)]++
+			c.Triggers[a.Action+" at "+string(a.Trigger)]++
 		}
 	}
+	c.count()
 }
 
-// Counts are how many single actions and pairs there are, and how many were met.
-func (c Coverage) Counts() (single, singles, pairs, allPairs int) {
-	for p, met := range c.fit {
-		seen, all := &pairs, &allPairs
+func (c *Coverage) count() {
+	c.Actions, c.AllActions, c.Pairs, c.AllPairs, c.NotMet = 0, 0, 0, 0, []string{}
+	for p, met := range c.met {
+		n, all := &c.Pairs, &c.AllPairs
 		if p[0] == p[1] {
-			seen, all = &single, &singles
+			n, all = &c.Actions, &c.AllActions
 		}
 		if *all++; met {
-			*seen++
+			*n++
+		} else if p[0] == p[1] {
+			c.NotMet = append(c.NotMet, p[0])
 		}
 	}
-	return single, singles, pairs, allPairs
+	slices.Sort(c.NotMet)
 }
 
 // Line sums it up.
-func (c Coverage) Line() string {
-	single, singles, pairs, allPairs := c.Counts()
-	return fmt.Sprintf("%d of %d actions, %d of %d pairs, %d actions at triggers", single, singles, pairs, allPairs, len(c.triggers))
-}
-
-// MarshalJSON implements json.Marshaler.
-func (c Coverage) MarshalJSON() ([]byte, error) {
-	single, singles, pairs, allPairs := c.Counts()
-	return json.Marshal(map[string]any{
-		"actions": single, "of_actions": singles, "pairs": pairs, "of_pairs": allPairs, "triggers": c.triggers, "not_met": c.Missing(),
-	})
-}
-
-// Missing lists the actions that were not met.
-func (c Coverage) Missing() []string {
-	names := []string{}
-	for p, met := range c.fit {
-		if p[0] == p[1] && !met {
-			names = append(names, p[0])
-		}
-	}
-	slices.Sort(names)
-	return names
+func (c *Coverage) Line() string {
+	return fmt.Sprintf("%d of %d actions, %d of %d pairs, %d actions at triggers", c.Actions, c.AllActions, c.Pairs, c.AllPairs, len(c.Triggers))
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// countEvery is after how many beats the explorer looks who else runs.
+// countEvery is after how many beats the search looks who else runs.
 const countEvery = 20
 
-// heartbeat is the heartbeat of the explorer during one schedule.
+// heartbeat is the heartbeat of the search during one schedule.
 type heartbeat struct {
 	*proc.Heartbeat
 	beats, looks, runQueues int

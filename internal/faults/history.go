@@ -18,12 +18,12 @@ type History struct {
 	Alive    []bool         // whether it was at the end, and ended in order
 	Left     []string       // what was left over, and where
 	Probes   []check.Probe
-	// Gaps are when the explorer itself did not run, and nothing passed its proxies.
+	// Gaps are when the search itself did not run, and nothing passed its proxies.
 	Gaps []check.Span
 	// RunQueue is how many threads each processor had to run on average.
 	RunQueue float64
 	// Waited is the longest that a thread of a server waited for a processor within
-	// one look of the explorer at it.
+	// one look of the search at it.
 	Waited time.Duration
 	prefix string
 }

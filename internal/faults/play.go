@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
@@ -40,14 +39,7 @@ type player struct {
 	environment *servers.Environment
 	setting     string
 	plays       int
-	hosts       []*Host     // that live on in a soak
-	table       *tableSetup // nil but for the table, of whose rounds nothing that is left is looked at
-}
-
-// tableSetup is what hosts of the table have beside the others.
-type tableSetup struct {
-	config    driver.Config // further one of the backend
-	resources host.Resources
+	hosts       []*Host // that live on in a soak
 }
 
 // play plays a schedule. Its error is one of the environment, not of a claim.

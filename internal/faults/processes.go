@@ -35,7 +35,7 @@ func (w *System) freeze(e Event, pid int) error {
 }
 
 // mark notes that a process may be frozen, so that whoever cleans up
-// after an explorer that was killed ends it: it cannot see that by itself. See
+// after a search that was killed ends it: it cannot see that by itself. See
 // the watcher of package env.
 func (w *System) mark(pid int) (unmark func() error, err error) {
 	group, err := syscall.Getpgid(pid)

@@ -40,16 +40,6 @@ type Reproducer struct {
 	Schedule Schedule   `json:"schedule"`
 }
 
-// key is what makes two reproducers the same finding.
-func (s Reproducer) key() string {
-	names := []string{string(s.Rule)}
-	for _, e := range s.Schedule.Events {
-		names = append(names, e.Action)
-	}
-	slices.Sort(names)
-	return strings.Join(names, " ")
-}
-
 // explains reports whether a violation in another schedule is that of the reproducer,
 // by all that can be seen: the same rule is broken, and either everything that
 // the reproducer needs is in there, or the texts say the same.
@@ -224,15 +214,6 @@ func Kept() (all []Reproducer, err error) {
 	return all, err
 }
 
-// judge is judgeOf, or a stricter one.
-func (s Reproducer) judge(h *History, b Backend) check.Judgement {
-	v := judgeOf(h, b)
-	if s.Strict {
-		v.Violations = append(v.Violations, v.Exempt...)
-	}
-	return v
-}
-
 // Played is what became of a reproducer.
 type Played struct {
 	Runs, Shown int
@@ -241,20 +222,30 @@ type Played struct {
 	Unjudged    int               // runs on a starved machine, in which a claim that has a time seemed broken
 }
 
+// Replayer plays reproducers of one backend, on servers that it keeps for as long as
+// they serve the next one.
+type Replayer struct{ x *explorer }
+
+// NewReplayer makes one, which has to be closed.
+func NewReplayer(b Backend) (*Replayer, error) {
+	x, err := newExplorer(b, Options{Players: 1})
+	return &Replayer{x}, err
+}
+
+// Close ends the servers.
+func (r *Replayer) Close() error { return r.x.close() }
+
 // Play plays a reproducer runs times. Its error says that it could not be played.
-func Play(ctx context.Context, s Reproducer, b Backend, o Options, runs int) (p Played, err error) {
-	o.Players = 1
-	x, err := newExplorer(b, o)
-	if err != nil {
-		return p, err
-	}
-	defer func() { err = errors.Join(err, x.close()) }()
+func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, err error) {
 	for range runs {
-		h, err := x.play(ctx, s.Schedule)
+		h, err := r.x.play(ctx, s.Schedule)
 		if err != nil {
 			return p, err
 		}
-		v := s.judge(h, b)
+		v := judgeOf(h, r.x.backend)
+		if s.Strict {
+			v.Violations = append(v.Violations, v.Exempt...)
+		}
 		p.Runs++
 		p.Grants += v.Grants
 		if len(v.Violations) > 0 {
@@ -266,7 +257,7 @@ func Play(ctx context.Context, s Reproducer, b Backend, o Options, runs int) (p 
 		p.Violations = append(p.Violations, v.Violations...)
 		for _, m := range h.Marks {
 			if m.Failed != "" {
-				return p, fmt.Errorf("explore: %s: %s", m.Action, m.Failed)
+				return p, fmt.Errorf("faults: %s: %s", m.Action, m.Failed)
 			}
 		}
 	}

@@ -3,10 +3,13 @@ package faults
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
@@ -45,17 +48,35 @@ type cell struct {
 	backend Backend
 	fault   Fault
 	ttl     time.Duration
-	player  *player
 }
 
-func (c *cell) rounds(ctx context.Context, template results.Round) error {
+// rounds plays all of them, on servers that have what the fault needs.
+func (c *cell) rounds(ctx context.Context) (err error) {
+	template := roundOf(c.backend, c.fault)
+	if template.Missing = missing(c.backend, c.fault); template.Missing != "" {
+		return c.sink.Round(template)
+	}
+	b := c.backend
+	b.Config = driver.Config{}
+	maps.Copy(b.Config, c.backend.Config)
+	maps.Copy(b.Config, c.fault.Config)
+	x, err := newExplorer(b, Options{Players: 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, x.close()) }()
+	x.needs, x.ttl, x.table = c.fault.Needs, c.ttl, &c.resources
 	for n := range c.plan.Rounds {
 		round := template
 		round.Round, round.Names, round.TTLms = n+1, lockCount, c.ttl.Milliseconds()
 		s, hit := c.schedule(time.Duration(c.random.Int64N(int64(c.ttl / 3)))) // any moment of the renewal
-		h, err := c.player.play(ctx, s)
+		h, err := x.play(ctx, s)
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if errors.Is(err, servers.ErrNotInstalled) {
+			template.Missing = err.Error()
+			return c.sink.Round(template)
 		}
 		if h != nil {
 			c.collect(&round, h, hit)

@@ -44,7 +44,7 @@ func (x *explorer) shrink(ctx context.Context, s Schedule, v check.Violation) Re
 		x.log("%s: it did not show again in %d plays", x.backend.Name, k.plays)
 		return Reproducer{Schedule: s, Rule: k.rule, What: k.what, Runs: chances}
 	}
-	reproducer := k.back(ctx, k.steady(ctx, k.reproducerOf(ctx, trail[len(trail)-1])), trail)
+	reproducer := k.back(ctx, k.reproducerOf(ctx, trail[len(trail)-1]), trail)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	x.log("%s: shrunk in %d plays to %d actions on %d hosts", x.backend.Name, k.plays, len(reproducer.Schedule.Events), len(reproducer.Schedule.Hosts))
@@ -128,23 +128,6 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return Reproducer{Schedule: s, Rule: k.rule, What: k.what, Shown: shown, Runs: plays}
-}
-
-// steady finds a reproducer that shows oftener than one that seldom does: with more
-// callers and names, or with an action that is repeated.
-func (k *shrinker) steady(ctx context.Context, seldom Reproducer) Reproducer {
-	best := seldom
-	for _, candidate := range []Schedule{seldom.Schedule.withMoreLoad(), seldom.Schedule.repeated()} {
-		if 2*best.Shown >= best.Runs || ctx.Err() != nil {
-			break
-		}
-		if shown, _ := k.shows(ctx, candidate, 2, 3); shown == 2 {
-			if reproducer := k.reproducerOf(ctx, candidate); reproducer.Shown > best.Shown {
-				best = reproducer
-			}
-		}
-	}
-	return best
 }
 
 // back finds a reproducer that shows oftener than one that seldom does among the

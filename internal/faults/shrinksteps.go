@@ -3,8 +3,6 @@ package faults
 import (
 	"slices"
 	"time"
-
-	"github.com/lockbench/lockbench/internal/results"
 )
 
 // smallerThan lists schedules with the events of s and less of everything else,
@@ -91,34 +89,6 @@ func (s *Schedule) removeCallers() bool {
 		}
 	}
 	return removed
-}
-
-// withMoreLoad is s with more callers and names.
-func (s Schedule) withMoreLoad() Schedule {
-	c := s.clone()
-	for i := range c.Hosts {
-		for g := range c.Groups {
-			c.Hosts[i].Callers[g] = min(4*c.Hosts[i].Callers[g], 64)
-		}
-	}
-	for g := range c.Groups {
-		if c.Groups[g].Kind != results.OpLead {
-			c.Groups[g].Names = min(4*c.Groups[g].Names, 64)
-		}
-	}
-	return c
-}
-
-// repeated is s in which a single event happens three times.
-func (s Schedule) repeated() Schedule {
-	c := s.clone()
-	for len(c.Events) > 0 && len(c.Events) < burst && len(s.Events) == 1 {
-		e := c.Events[len(c.Events)-1]
-		e.At += e.Lasts + Duration(2*time.Second)
-		c.Events = append(c.Events, e)
-		c.Length += e.Lasts + Duration(2*time.Second)
-	}
-	return c
 }
 
 // lower makes a number smaller, if it is greater.

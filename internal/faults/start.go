@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -15,21 +16,14 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// ready starts the servers of a setting, unless they are there and well. Those
-// whose clock has jumped are not: threads of some wait until a time of day.
+// ready starts the servers of a setting, unless they are there and well.
 func (p *player) ready(ctx context.Context, setting string) error {
-	if p.table != nil {
-		if p.plays == 0 {
-			return nil
-		}
-		return p.environment.Again(ctx)
-	}
-	if p.environment != nil && p.setting == setting && !p.environment.Shifted && p.well(ctx) {
+	if p.environment != nil && p.setting == setting && p.well(ctx) {
 		return nil
 	}
 	p.close()
 	e, err := kinds.Of(p.backend.Name).Open(ctx, servers.Requirements{
-		Setting: setting, Needs: []servers.Capability{servers.CapKeeps, servers.CapClock}, TTL: maxTTL, Plugin: p.backend.Path, Dir: p.dir,
+		Setting: setting, Needs: p.needs, TTL: p.ttl, Plugin: p.backend.Path, Dir: p.dir,
 	})
 	if err != nil {
 		return err
@@ -38,9 +32,14 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	return nil
 }
 
-// well brings the servers back to where they began, if they are not there.
+// well brings the servers back to where they began, if they are not there. Those
+// whose clock has jumped are not well: threads of some wait until a time of day. The
+// table moves clocks back.
 func (p *player) well(ctx context.Context) bool {
-	return p.environment.Healthy(ctx) == nil || p.environment.Again(ctx) == nil && p.environment.Healthy(ctx) == nil
+	if p.table != nil {
+		return p.environment.Again(ctx) == nil
+	}
+	return !p.environment.Shifted && (p.environment.Healthy(ctx) == nil || p.environment.Again(ctx) == nil && p.environment.Healthy(ctx) == nil)
 }
 
 // maxTTL is the longest of a schedule.
@@ -67,8 +66,7 @@ func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) hos
 		Resources: host.Resources{Dir: dir}, Program: p.backend.HostProgram,
 	}
 	if p.table != nil {
-		maps.Copy(cfg, p.table.config)
-		spec.Resources = p.table.resources
+		spec.Resources = *p.table
 	}
 	return spec
 }
@@ -77,7 +75,7 @@ func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) hos
 func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for p.table == nil && len(p.environment.Paths) < len(s.Hosts) {
+	for slices.Contains(p.needs, servers.CapPaths) && len(p.environment.Paths) < len(s.Hosts) {
 		if _, err := p.environment.AddPaths(); err != nil {
 			return err
 		}

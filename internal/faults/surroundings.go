@@ -11,7 +11,7 @@ import (
 // surroundingActions are what surrounds the processes of a host.
 //
 // Note: a temporary directory that is full would be a file system of its own,
-// mounted over that of the host. It would stay when the explorer is killed, and
+// mounted over that of the host. It would stay when the search is killed, and
 // hosts see no difference to a directory that is not there.
 var surroundingActions = []Action{
 	surrounding("blocked-log", "the logger and OnEvent of %s block", host.BlockedLog),

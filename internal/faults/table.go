@@ -102,7 +102,8 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 				continue
 			}
 			sink.Begin(fmt.Sprintf("%s, %s", b.Name, f.Name))
-			if err := r.cell(ctx, b, f); err != nil {
+			c := &cell{runner: r, backend: b, fault: f, ttl: cmp.Or(f.TTL, TTL)}
+			if err := c.rounds(ctx); err != nil {
 				return err
 			}
 		}
@@ -146,33 +147,6 @@ func (r *runner) openResources(ctx context.Context) error {
 	return nil
 }
 
-// cell runs all rounds of one fault on one backend.
-func (r *runner) cell(ctx context.Context, b Backend, f Fault) error {
-	template := roundOf(b, f)
-	if template.Missing = missing(b, f); template.Missing != "" {
-		return r.sink.Round(template)
-	}
-	w := servers.Requirements{Setting: f.setting(kinds.Of(b.Name)), Needs: f.Needs, TTL: ttlOf(f), Plugin: b.Path, Dir: r.dir}
-	e, err := kinds.Of(b.Name).Open(ctx, w)
-	if err != nil {
-		if errors.Is(err, servers.ErrNotInstalled) {
-			template.Missing = err.Error()
-		} else {
-			template.Failure = err.Error()
-		}
-		return r.sink.Round(template)
-	}
-	x, err := newExplorer(b, Options{Players: 1})
-	if err != nil {
-		return errors.Join(err, e.Close())
-	}
-	c := &cell{runner: r, backend: b, fault: f, ttl: w.TTL, player: <-x.idle}
-	c.player.environment, c.player.table = e, &tableSetup{f.Config, r.resources}
-	err = c.rounds(ctx, template)
-	x.idle <- c.player
-	return errors.Join(err, x.close())
-}
-
 // roundOf is a round of a fault on a backend, before it is gone through.
 func roundOf(b Backend, f Fault) results.Round {
 	r := results.Round{
@@ -185,6 +159,3 @@ func roundOf(b Backend, f Fault) results.Round {
 	}
 	return r
 }
-
-// ttlOf is the TTL of the leases under a fault.
-func ttlOf(f Fault) time.Duration { return cmp.Or(f.TTL, TTL) }

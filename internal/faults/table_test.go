@@ -192,7 +192,7 @@ func TestRoundsAreSchedules(t *testing.T) {
 			if events := known(k, f.setting(k), f.Prepare); len(events) != len(f.Prepare) {
 				t.Errorf("%s on %s is prepared by %v", f.Name, k.Name, events)
 			}
-			c := &cell{backend: Backend{Name: k.Name}, fault: f, ttl: ttlOf(f)}
+			c := &cell{backend: Backend{Name: k.Name}, fault: f, ttl: TTL}
 			s, hit := c.schedule(0)
 			if !f.DoesAction(s.Events[hit-1].Action) {
 				t.Errorf("%s: event %d is %q", f.Name, hit, s.Events[hit-1].Action)

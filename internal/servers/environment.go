@@ -97,11 +97,6 @@ func (e *Environment) Has(c Capability) bool { return e.kind.Has(c) }
 func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 	e := &Environment{kind: k, plugin: w.Plugin, Config: driver.Config{}}
 	err := k.Prepare(ctx, e, w)
-	for range 2 {
-		if err == nil && w.Wants(CapPaths) {
-			_, err = e.AddPaths()
-		}
-	}
 	if err == nil {
 		err = e.Admit(ctx)
 	}

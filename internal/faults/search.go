@@ -14,6 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 	"github.com/lockbench/lockbench/internal/similar"
@@ -76,7 +77,7 @@ type Found struct {
 	// Failed are the schedules that could not be played, with the last reason.
 	Failed      int
 	Failure     string
-	Covered     Coverage
+	Covered     *Coverage
 	Reproducers []Reproducer
 	// Uses are those of the processes of a soak, in the order of their starts, and
 	// Left is what they have left in the end, and who has grown.
@@ -87,12 +88,12 @@ type Found struct {
 // Unsafe reports whether a claim was broken.
 func (f Found) Unsafe() bool { return len(f.Reproducers)+len(f.Left) > 0 }
 
-// Explore plays schedules on one backend. It ends early with ctx, whose end is
+// Search plays schedules on one backend. It ends early with ctx, whose end is
 // no error.
-func Explore(ctx context.Context, b Backend, o Options) (found Found, err error) {
-	found.Backend = b.Name
+func Search(ctx context.Context, b Backend, o Options) (found Found, err error) {
+	found.Backend, found.Covered = b.Name, &Coverage{}
 	if !kinds.Of(b.Name).Known() {
-		return found, fmt.Errorf("explore: lockbench has no throwaway servers for %s", b.Name)
+		return found, fmt.Errorf("faults: lockbench has no throwaway servers for %s", b.Name)
 	}
 	actions, err := Chosen(o.Actions)
 	if err != nil {
@@ -156,6 +157,11 @@ type explorer struct {
 	backend Backend
 	scratch *servers.Scratch
 	idle    chan *player
+	needs   []servers.Capability // of the servers
+	ttl     time.Duration        // the longest
+	// table are what hosts of the table write to, of whose rounds nothing that is left
+	// is looked at; nil for all others.
+	table *host.Resources
 
 	mu        sync.Mutex
 	generator *generator
@@ -180,7 +186,10 @@ func newExplorer(b Backend, o Options) (*explorer, error) {
 			*tell = func(string, ...any) {}
 		}
 	}
-	x := &explorer{opts: o, backend: b, scratch: scratch, idle: make(chan *player, o.Players), shrinking: map[claim.Rule]bool{}}
+	x := &explorer{
+		opts: o, backend: b, scratch: scratch, idle: make(chan *player, o.Players), shrinking: map[claim.Rule]bool{},
+		needs: []servers.Capability{servers.CapKeeps, servers.CapClock, servers.CapPaths}, ttl: maxTTL,
+	}
 	x.kept = sync.NewCond(&x.mu)
 	for n := range x.opts.Players {
 		p := &player{explorer: x, dir: filepath.Join(scratch.Dir(), fmt.Sprint(n))}
@@ -262,7 +271,7 @@ func (x *explorer) unplayable(err error) {
 	x.found.Failure = err.Error()
 	x.opts.Log("%s: a schedule could not be played: %v", x.backend.Name, err)
 	if x.failures++; x.failures == failuresInRow {
-		x.failure = fmt.Errorf("explore: %d schedules in a row cannot be played on %s: %w", failuresInRow, x.backend.Name, err)
+		x.failure = fmt.Errorf("faults: %d schedules in a row cannot be played on %s: %w", failuresInRow, x.backend.Name, err)
 	}
 }
 
@@ -323,7 +332,7 @@ func (x *explorer) keep(reproducer Reproducer) {
 	defer x.mu.Unlock()
 	delete(x.shrinking, reproducer.Rule)
 	x.kept.Broadcast()
-	if !slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.key() == reproducer.key() }) {
+	if !x.explained(reproducer.Schedule, check.Violation{Rule: reproducer.Rule, What: reproducer.What}) {
 		x.found.Reproducers = append(x.found.Reproducers, reproducer)
 		x.opts.Log("%s", reproducer.Text())
 	}

@@ -34,7 +34,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	for _, bug := range bugs {
 		t.Run(bug, func(t *testing.T) {
 			began := time.Now()
-			found, err := Explore(t.Context(), Backend{Name: "redis", Path: path, Fencing: "durable", Config: driver.Config{"bug": bug}}, o)
+			found, err := Search(t.Context(), Backend{Name: "redis", Path: path, Fencing: "durable", Config: driver.Config{"bug": bug}}, o)
 			if err != nil {
 				t.Fatal(err)
 			}
