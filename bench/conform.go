@@ -42,7 +42,7 @@ func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err 
 	// A backend without an address has no server: what it needs is in its
 	// configuration.
 	if len(p.Targets) == 0 && d.config["address"] == "" && d.takes("address") != nil {
-		servers, err := startServers(ctx, d.Found, true)
+		servers, err := new(environment).start(ctx, d.Found, true)
 		if err != nil {
 			return nil, err
 		}

@@ -41,7 +41,8 @@ const (
 // Environments lists them.
 func Environments() []string { return []string{EnvLocal, EnvCompose} }
 
-// environment starts throwaway servers. It is used by one goroutine.
+// environment starts throwaway servers. It is used by one goroutine. The zero value
+// starts processes.
 type environment struct {
 	name    string
 	kept    map[string]driver.Config // servers of "lockbench env up", by backend
@@ -64,44 +65,32 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 	return e, nil
 }
 
-// start is [startServers] in this environment. It takes kept servers where
-// there are some of the backend.
-func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (*servers.Environment, error) {
-	if cfg, ok := e.kept[found.Name]; ok {
-		return &servers.Environment{Config: cfg}, nil
-	}
-	if e.name != EnvCompose || kinds.Of(found.Name).InHost() {
-		return startServers(ctx, found, durable)
-	}
-	s, err := kinds.Of(found.Name).Up(ctx, e.compose, found.Path, durable)
-	if err != nil {
-		return nil, composeError(found.Name, err)
-	}
-	return admitted(ctx, found.Name, s)
-}
-
-// startServers starts the throwaway servers of the backend whose plugin was
-// found, in processes, and lets them serve. Of products that can do without
+// start starts the throwaway servers of the backend whose plugin was found, and lets
+// them serve, or takes those that are kept. Of products that can do without
 // durability, the others are faster.
-func startServers(ctx context.Context, found plugin.Found, durable bool) (*servers.Environment, error) {
-	if !kinds.Of(found.Name).Known() {
+func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
+	kind := kinds.Of(found.Name)
+	cfg, kept := e.kept[found.Name]
+	switch {
+	case kept:
+		return &servers.Environment{Config: cfg}, nil
+	case e.compose != nil && !kind.InHost():
+		if s, err = kind.Up(ctx, e.compose, found.Path, durable); err != nil {
+			return nil, composeError(found.Name, err)
+		}
+	case !kind.Known():
 		return nil, &EnvError{
 			Backend: found.Name,
 			Err:     errors.New("lockbench has no throwaway server for it"),
 			Hint:    fmt.Sprintf("name one of yours: --target %s=ADDRESS", found.Name),
 		}
+	default:
+		if s, err = kind.Start(ctx, found.Path, durable); err != nil {
+			return nil, serverError(found.Name, err)
+		}
 	}
-	s, err := kinds.Of(found.Name).Start(ctx, found.Path, durable)
-	if err != nil {
-		return nil, serverError(found.Name, err)
-	}
-	return admitted(ctx, found.Name, s)
-}
-
-// admitted lets servers serve.
-func admitted(ctx context.Context, backend string, s *servers.Environment) (*servers.Environment, error) {
 	if err := s.Admit(ctx); err != nil {
-		return nil, errors.Join(&EnvError{Backend: backend, Err: err}, s.Close())
+		return nil, errors.Join(&EnvError{Backend: found.Name, Err: err}, s.Close())
 	}
 	return s, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -39,7 +40,7 @@ func (r *runner) join(ctx context.Context) error {
 		return nil
 	}
 	store := r.subjects[0]
-	b, err := r.open(ctx, store.host.Backend, store.host.Path, store.host.Config)
+	b, err := r.open(ctx, described{Found: plugin.Found{Name: store.host.Backend, Path: store.host.Path}, config: store.host.Config})
 	if err != nil {
 		return err
 	}

@@ -110,10 +110,9 @@ func (s *session) sweep(ctx context.Context) error {
 // baselines. When the caller did not ask for it by name, a server that is not
 // installed is a line in the report.
 func (s *session) openBackend(ctx context.Context, f described) error {
-	cfg := f.config
 	var harm measure.Server
 	own := false
-	if !s.plan.own[f.Name] && cfg["address"] == "" {
+	if !s.plan.own[f.Name] && f.config["address"] == "" {
 		servers, err := s.environment.start(ctx, f.Found, s.plan.keepsData(f.Name))
 		var e *EnvError
 		if errors.As(err, &e) && len(s.plan.Backends) == 0 {
@@ -125,14 +124,14 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		}
 		s.servers = append(s.servers, servers.Servers...)
 		harm = harmed(servers)
-		maps.Copy(cfg, servers.Config)
+		maps.Copy(f.config, servers.Config)
 		if _, kept := s.environment.kept[f.Name]; kept {
 			s.notes = append(s.notes, f.Name+" uses the server that lockbench env up keeps")
 		}
 	} else if s.plan.Parts == 0 {
 		own = f.ownPrefix() != ""
 	}
-	b, err := s.open(ctx, f.Name, f.Path, cfg)
+	b, err := s.open(ctx, f)
 	if own && (err == nil || ctx.Err() != nil) {
 		s.own = append(s.own, f) // an interrupted check may have made what it needs
 	}
@@ -147,23 +146,23 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		s.notes = append(s.notes, f.note)
 	}
 	s.binaries[filepath.Base(f.Path)] = f.Path
-	s.openCounter(ctx, sub, cfg)
-	if err := s.openOther(ctx, f, cfg, sub); err != nil {
+	s.openCounter(ctx, sub)
+	if err := s.openOther(ctx, f, sub); err != nil {
 		return err
 	}
-	return s.openBaselines(ctx, sub, cfg)
+	return s.openBaselines(ctx, sub, f.config)
 }
 
 // openCounter connects to the counters of a backend's servers, when a scenario
 // wants them. Servers that do not say are a line in the report.
-func (s *session) openCounter(ctx context.Context, sub *subject, cfg driver.Config) {
+func (s *session) openCounter(ctx context.Context, sub *subject) {
 	open := kinds.Of(sub.Name).Counter
 	if open == nil || !slices.Contains(s.plan.Scenarios, "contend") {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	counter, err := open(cfg)
+	counter, err := open(sub.host.Config)
 	if err == nil {
 		s.counters = append(s.counters, counter)
 		_, err = counter.Read(ctx)
@@ -266,16 +265,15 @@ func (s localServer) Start(ctx context.Context) error { return s.Server.Start(ct
 
 // openOther opens the plugin of the other build on the same servers, when the
 // plan has one. It is driven by this lockbench, so that only the plugins differ.
-func (s *session) openOther(ctx context.Context, d described, cfg driver.Config, of *subject) error {
+func (s *session) openOther(ctx context.Context, d described, of *subject) error {
 	if s.plan.VS == "" {
 		return nil
 	}
 	d.Path = filepath.Join(s.plan.VS, filepath.Base(d.Path))
-	b, err := s.open(ctx, d.Name, d.Path, cfg)
+	b, err := s.open(ctx, d)
 	if err != nil {
 		return err
 	}
-	d.config = cfg
 	sub := s.pluginSubject(b, d)
 	sub.Name, sub.BuildOf, sub.Reference = of.Name+results.OtherBuild, of.Name, of.Reference
 	sub.series, sub.counter, sub.server = 1, of.counter, of.server

@@ -65,27 +65,23 @@ func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	}
 }
 
-// open starts the plugin of a backend and checks that its store answers.
-// path is that of its binary; "" finds it by its name.
-func (s *session) open(ctx context.Context, name, path string, cfg driver.Config) (driver.Backend, error) {
-	b, err := plugin.Open(ctx, name, &plugin.Options{
-		Path: path, Config: cfg, Dirs: s.plan.PluginDirs, NoMTLS: !s.plan.MTLS, Logger: s.log, StartTimeout: startTimeout,
+// open starts the plugin of a backend and checks that its store answers. Without a
+// path it is found by its name.
+func (s *session) open(ctx context.Context, d described) (driver.Backend, error) {
+	b, err := plugin.Open(ctx, d.Name, &plugin.Options{
+		Path: d.Path, Config: d.config, Dirs: s.plan.PluginDirs, NoMTLS: !s.plan.MTLS, Logger: s.log, StartTimeout: startTimeout,
 	})
 	if err != nil {
-		return nil, &EnvError{Backend: name, Err: at(cfg["address"], err)}
+		return nil, &EnvError{Backend: d.Name, Err: at(d.config["address"], err)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	if err := b.Check(ctx); err != nil {
-		return nil, errors.Join(&EnvError{Backend: name, Err: at(cfg["address"], err)}, closeBackend(ctx, b))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
+		defer cancel()
+		return nil, errors.Join(&EnvError{Backend: d.Name, Err: at(d.config["address"], err)}, b.Close(ctx))
 	}
 	return b, nil
-}
-
-func closeBackend(ctx context.Context, b driver.Backend) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
-	defer cancel()
-	return b.Close(ctx)
 }
 
 // at adds the address to an error that does not name it.
@@ -151,7 +147,7 @@ const floorPluginCall = "plugin-call"
 // pluginFloor is a call to a plugin that finds nothing in itself: the price of the
 // process boundary.
 func (s *session) pluginFloor(ctx context.Context) (*subject, error) {
-	b, err := s.open(ctx, memory.Kind.Name, "", driver.Config{})
+	b, err := s.open(ctx, described{Found: plugin.Found{Name: memory.Kind.Name}})
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -42,8 +41,7 @@ counts.`,
 				p.Rules = io.Discard
 			}
 			shown, err := bench.Conform(cmd.Context(), p, bench.Options{Progress: progress, Lines: progress.above(cmd.ErrOrStderr())})
-			progress.End()
-			return errors.Join(show(shown, format, cmd), err)
+			return showRun(shown, format, cmd, progress, err)
 		},
 	}
 	fl := cmd.Flags()

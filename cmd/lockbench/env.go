@@ -95,8 +95,12 @@ func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err 
 		return shown, cmd.Process.Release()
 	}
 	var ended *exec.ExitError
-	if err = cmd.Wait(); !errors.As(err, &ended) || !ended.Exited() {
-		return "", interrupted(ctx, fmt.Errorf("the process that keeps the servers has ended: %v", err))
+	err = cmd.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return "", bench.ErrInterrupted
+	case !errors.As(err, &ended) || !ended.Exited():
+		return "", fmt.Errorf("the process that keeps the servers has ended: %v", err)
 	}
 	_, err = said.WriteTo(stderr)
 	return "", errors.Join(err, programError(ended.ExitCode()))

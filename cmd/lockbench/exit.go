@@ -30,14 +30,6 @@ type programError int
 
 func (e programError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
 
-// interrupted is err, or that ctx has ended.
-func interrupted(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return bench.ErrInterrupted
-	}
-	return err
-}
-
 // exitCode is what the process ends with. A violation outranks everything.
 func exitCode(err error) int {
 	var environment *bench.EnvError

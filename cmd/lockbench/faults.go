@@ -72,8 +72,7 @@ func (f *faultsFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	}
 	opts, progress := options(cmd, f.verbose)
 	shown, err := bench.Faults(ctx, p, opts)
-	progress.End()
-	return errors.Join(show(shown, f.format, cmd), err)
+	return showRun(shown, f.format, cmd, progress, err)
 }
 
 // plan turns flags into a plan. All its errors are of usage.

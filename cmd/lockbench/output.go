@@ -20,36 +20,32 @@ import (
 // formats are the values of --format.
 var formats = []string{"text", "md", "json"}
 
-// written is what can be printed in several formats.
-type written interface {
-	Write(w io.Writer, format string) error
-}
-
-func write(s written, format string, w io.Writer) error {
-	if format != "text" || !colored(w) {
-		return s.Write(w, format)
+// show prints what came of a plan, if anything did; a report in colors.
+func show(o *bench.Outcome, format string, cmd *cobra.Command) error {
+	w := cmd.OutOrStdout()
+	if o == nil {
+		return nil
+	}
+	if o.Dir == "" || format != "text" || !colored(w) {
+		return o.Write(w, format)
 	}
 	var b bytes.Buffer
-	if err := s.Write(&b, format); err != nil {
+	if err := o.Write(&b, format); err != nil {
 		return err
 	}
 	_, err := io.WriteString(w, paintReport(b.String()))
 	return err
 }
 
-// show prints what came of a plan, if anything did, and where it is.
-func show(o *bench.Outcome, format string, cmd *cobra.Command) error {
-	if o == nil {
-		return nil
+// showRun ends the progress of a run that ended with err, and shows what came of it
+// and where it is.
+func showRun(o *bench.Outcome, format string, cmd *cobra.Command, p *progress, err error) error {
+	p.End()
+	unshown := show(o, format, cmd)
+	if o != nil && o.Dir != "" && unshown == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "results in %s; lockbench report %s makes a page of them\n", o.Dir, o.Dir)
 	}
-	if o.Dir == "" {
-		return o.Write(cmd.OutOrStdout(), format)
-	}
-	if err := write(o, format, cmd.OutOrStdout()); err != nil {
-		return err
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "results in %s; lockbench report %s makes a page of them\n", o.Dir, o.Dir)
-	return nil
+	return errors.Join(unshown, err)
 }
 
 func isTerminal(w any) bool {

@@ -21,19 +21,20 @@ const (
 // the time that is left. Where w is no terminal, which is the log of a container
 // for one, that is a line now and then.
 type progress struct {
-	log  progressLog
-	pool *mpb.Progress // nil: w is no terminal
-	wait *mpb.Bar      // while it is unknown how much there is to do
-	bar  *mpb.Bar
-	// label is read by the goroutine that draws.
-	label atomic.Value // string
-	begun bool
+	w           io.Writer
+	pool        *mpb.Progress // nil: w is no terminal
+	wait        *mpb.Bar      // while it is unknown how much there is to do
+	bar         *mpb.Bar
+	label       atomic.Value // string; read by the goroutine that draws
+	steps, done int
+	began, last time.Time // last: when a line was written
+	guess       time.Duration
 }
 
 // newProgress shows that something is being prepared, until Begin. Whoever
 // makes it calls End.
 func newProgress(w io.Writer, preparing string) *progress {
-	p := &progress{log: progressLog{w: w}}
+	p := &progress{w: w}
 	p.label.Store("")
 	if !isTerminal(w) {
 		return p
@@ -46,20 +47,21 @@ func newProgress(w io.Writer, preparing string) *progress {
 
 // Begin implements bench.Progress.
 func (p *progress) Begin(steps int, guess time.Duration) {
+	p.steps, p.guess, p.began, p.last = steps, guess, time.Now(), time.Now()
+	if p.pool != nil {
+		p.wait.Abort(true)
+	}
+	if guess >= logFrom || p.pool != nil && guess > 0 {
+		fmt.Fprintf(p.above(p.w), "%d cells, about %v\n", steps, guess.Round(time.Second))
+	}
 	if p.pool == nil {
-		p.log.begin(steps, guess)
 		return
 	}
-	p.wait.Abort(true)
-	if guess > 0 {
-		fmt.Fprintf(p.pool, "%d cells, about %v\n", steps, guess.Round(time.Second))
-	}
-	began := time.Now()
 	p.bar = p.pool.AddBar(int64(steps),
 		mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.CountersNoUnit("%d/%d ")),
 		mpb.AppendDecorators(
-			decor.Any(func(s decor.Statistics) string { return timeLeft(s, time.Since(began), guess) }),
+			decor.Any(func(s decor.Statistics) string { return timeLeft(s, time.Since(p.began), guess) }),
 			decor.Any(func(decor.Statistics) string { return "  " + p.label.Load().(string) }),
 		),
 	)
@@ -76,17 +78,19 @@ func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	return max(0, left).Round(time.Second).String()
 }
 
-// Step implements bench.Progress.
+// Step implements bench.Progress. In a log it writes a line if the last one is long
+// ago.
 func (p *progress) Step(label string) {
-	if p.bar == nil {
-		p.log.step(label)
-		return
+	p.label.Store(label)
+	if now := time.Now(); p.bar == nil && p.steps > 0 && now.Sub(p.last) >= logEvery {
+		p.last = now
+		left := timeLeft(decor.Statistics{Current: int64(p.done), Total: int64(p.steps)}, now.Sub(p.began), p.guess)
+		fmt.Fprintf(p.w, "%d/%d, %s left: %s\n", p.done, p.steps, left, label)
 	}
-	if p.begun {
+	if p.bar != nil && p.done > 0 {
 		p.bar.Increment()
 	}
-	p.begun = true
-	p.label.Store(label)
+	p.done++
 }
 
 // End implements bench.Progress. It may be called at any time, and again.
@@ -108,30 +112,4 @@ func (p *progress) above(w io.Writer) io.Writer {
 		return w
 	}
 	return p.pool
-}
-
-// progressLog is progress as lines.
-type progressLog struct {
-	w           io.Writer
-	steps, done int
-	began, last time.Time
-	guess       time.Duration
-}
-
-func (l *progressLog) begin(steps int, guess time.Duration) {
-	l.steps, l.guess, l.began = steps, guess, time.Now()
-	l.last = l.began
-	if guess >= logFrom {
-		fmt.Fprintf(l.w, "%d cells, about %v\n", steps, guess.Round(time.Second))
-	}
-}
-
-// step writes a line if the last one is long ago.
-func (l *progressLog) step(label string) {
-	if now := time.Now(); l.steps > 0 && now.Sub(l.last) >= logEvery {
-		l.last = now
-		left := timeLeft(decor.Statistics{Current: int64(l.done), Total: int64(l.steps)}, now.Sub(l.began), l.guess)
-		fmt.Fprintf(l.w, "%d/%d, %s left: %s\n", l.done, l.steps, left, label)
-	}
-	l.done++
 }

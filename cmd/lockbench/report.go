@@ -33,7 +33,7 @@ page instead.`,
 			if out == "-" {
 				return shown.Write(cmd.OutOrStdout(), "html")
 			}
-			if err := write(shown, format, cmd.OutOrStdout()); err != nil {
+			if err := show(shown, format, cmd); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "page in %s\n", page)

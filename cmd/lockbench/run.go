@@ -88,8 +88,7 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	}
 	opts, progress := options(cmd, f.verbose)
 	shown, err := bench.Run(ctx, p, opts)
-	progress.End()
-	return errors.Join(show(shown, f.format, cmd), err)
+	return showRun(shown, f.format, cmd, progress, err)
 }
 
 // options are those of a run that takes a while, and its progress, which the caller
