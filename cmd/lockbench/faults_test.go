@@ -46,7 +46,7 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr = lockbench(t, "check", "out")
-	if code != exitUnsafe || !strings.Contains(stdout, "two holders at once") || !strings.Contains(stdout, "lock \"0\"") {
+	if code != exitUnsafe || !strings.Contains(stdout, "two holders at once") || !strings.Contains(stdout, "lock 0") {
 		t.Errorf("exit %d for a folder that holds an overlap, %q, %q", code, stdout, stderr)
 	}
 }
