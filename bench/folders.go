@@ -91,7 +91,7 @@ func Report(dir, page string) (*Outcome, string, error) {
 	if err != nil {
 		return nil, "", usagef("the page cannot be written: %v", err)
 	}
-	return &Outcome{Dir: dir}, page, errors.Join(r.HTML(f), f.Close())
+	return &Outcome{Dir: dir}, page, errors.Join(r.Write(f, "html"), f.Close())
 }
 
 // Merge writes one result folder from others, which are parts of one load or, with
@@ -152,15 +152,7 @@ func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	case err != nil:
 		return nil, err
 	}
-	shown := &Outcome{write: func(w io.Writer, format string) error {
-		switch format {
-		case "md":
-			return report.ComparisonMarkdown(w, c)
-		case "json":
-			return report.ComparisonJSON(w, c)
-		}
-		return report.ComparisonText(w, c)
-	}}
+	shown := &Outcome{write: func(w io.Writer, format string) error { return report.WriteComparison(w, c, format) }}
 	return shown, holdAgainst(c, gates, notes)
 }
 

@@ -30,9 +30,6 @@ func (o *Outcome) Write(w io.Writer, format string) error {
 		if err != nil {
 			return err
 		}
-		if format == "html" {
-			return r.HTML(w)
-		}
 		return r.Write(w, format)
 	case o.write != nil:
 		return o.write(w, format)

@@ -9,6 +9,7 @@ package baseline
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -136,13 +137,17 @@ func (l locker) Lock(name string, ttl time.Duration) (load.Lock, error) { return
 func (l locker) Close(context.Context) error { return l.close() }
 
 // onRedis opens what uses a client of go-redis.
-func onRedis(of func(c goredis.UniversalClient) locks) func(context.Context, driver.Config) (load.Locker, error) {
+func onRedis(of func(goredis.UniversalClient) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(_ context.Context, cfg driver.Config) (load.Locker, error) {
 		c, err := redisserver.Dial(cfg)
 		if err != nil {
 			return nil, err
 		}
-		return locker{of(c), c.Close}, nil
+		prepare, err := of(c)
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		return locker{prepare, c.Close}, nil
 	}
 }
 

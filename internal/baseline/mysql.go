@@ -26,20 +26,13 @@ var leaseRowBaseline = Baseline{
 	Module:    "github.com/go-sql-driver/mysql",
 	Fencing:   driver.FencingNone,
 	Reference: true,
-	Open: func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
-		db, err := mysqlserver.Dial(cfg)
-		if err != nil {
-			return nil, err
-		}
-		_, err = db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS "+leaseTable+
+	Open: onMySQL(func(ctx context.Context, db *sql.DB) (locks, error) {
+		_, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS "+leaseTable+
 			" (name VARBINARY(512) NOT NULL PRIMARY KEY, owner VARCHAR(64) NOT NULL, expires_at DATETIME(6) NOT NULL) ENGINE=InnoDB")
-		if err != nil {
-			return nil, errors.Join(err, db.Close())
-		}
-		return locker{func(name string, ttl time.Duration) (load.Lock, error) {
+		return func(name string, ttl time.Duration) (load.Lock, error) {
 			return &leaseRow{db: db, name: []byte(name), ttl: ttl}, nil
-		}, db.Close}, nil
-	},
+		}, err
+	}),
 }
 
 const (
@@ -127,21 +120,27 @@ var getLockBaseline = Baseline{
 	Backend: "mysql",
 	Module:  "github.com/go-sql-driver/mysql",
 	Fencing: driver.FencingNone,
-	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
+	Open: onMySQL(func(_ context.Context, db *sql.DB) (locks, error) {
+		return func(name string, _ time.Duration) (load.Lock, error) {
+			sum := sha256.Sum256([]byte(name)) // the server allows 64 characters, and folds their case
+			key := hex.EncodeToString(sum[:])
+			return acquire(func(ctx context.Context) (load.Lease, error) { return getLock(ctx, db, key) }), nil
+		}, nil
+	}),
+}
+
+// onMySQL opens what uses a pool of connections.
+func onMySQL(of func(context.Context, *sql.DB) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
+	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		db, err := mysqlserver.Dial(cfg)
 		if err != nil {
 			return nil, err
 		}
-		return locker{getLocks(db), db.Close}, nil
-	},
-}
-
-// getLocks hashes the names: the server allows 64 characters, and folds their case.
-func getLocks(db *sql.DB) locks {
-	return func(name string, _ time.Duration) (load.Lock, error) {
-		sum := sha256.Sum256([]byte(name))
-		key := hex.EncodeToString(sum[:])
-		return acquire(func(ctx context.Context) (load.Lease, error) { return getLock(ctx, db, key) }), nil
+		prepare, err := of(ctx, db)
+		if err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+		return locker{prepare, db.Close}, nil
 	}
 }
 

@@ -35,7 +35,7 @@ var goredisBaseline = Baseline{
 	Backend: "redis",
 	Module:  "github.com/redis/go-redis/v9",
 	Fencing: driver.FencingNone,
-	Open:    onRedis(func(c goredis.UniversalClient) locks { return goredisLocks(c) }),
+	Open:    onRedis(func(c goredis.UniversalClient) (locks, error) { return goredisLocks(c), nil }),
 }
 
 // pipelinedBaseline shows what batching gives without a process in between and
@@ -46,23 +46,16 @@ var pipelinedBaseline = Baseline{
 	Backend: "redis",
 	Module:  "github.com/redis/go-redis/v9",
 	Fencing: driver.FencingNone,
-	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		c, err := redisserver.Dial(cfg)
-		if err != nil {
-			return nil, err
-		}
+	Open: onRedis(func(c goredis.UniversalClient) (locks, error) {
 		pipelines, ok := c.(interface {
 			AutoPipeline() (*goredis.AutoPipeliner, error)
 		})
 		if !ok {
-			return nil, errors.Join(fmt.Errorf("go-redis-pipelined: a %T has no pipelines of its own", c), c.Close())
+			return nil, fmt.Errorf("go-redis-pipelined: a %T has no pipelines of its own", c)
 		}
 		p, err := pipelines.AutoPipeline()
-		if err != nil {
-			return nil, errors.Join(err, c.Close())
-		}
-		return locker{goredisLocks(p), c.Close}, nil
-	},
+		return goredisLocks(p), err
+	}),
 }
 
 func goredisLocks(conn goredis.Cmdable) locks {
@@ -115,11 +108,11 @@ var redislockBaseline = Baseline{
 	Module:    "github.com/bsm/redislock",
 	Fencing:   driver.FencingNone,
 	Reference: true,
-	Open: onRedis(func(c goredis.UniversalClient) locks {
+	Open: onRedis(func(c goredis.UniversalClient) (locks, error) {
 		client := redislock.New(c)
 		return func(name string, ttl time.Duration) (load.Lock, error) {
 			return &redislockLock{client: client, key: keyPrefix + "redislock:" + name, ttl: ttl}, nil
-		}
+		}, nil
 	}),
 }
 
@@ -158,8 +151,8 @@ var redsyncBaseline = Baseline{
 	Backend: "redis",
 	Module:  redsyncModule,
 	Fencing: driver.FencingNone,
-	Open: onRedis(func(c goredis.UniversalClient) locks {
-		return redsyncLocks("redsync:", redsyncgoredis.NewPool(c))
+	Open: onRedis(func(c goredis.UniversalClient) (locks, error) {
+		return redsyncLocks("redsync:", redsyncgoredis.NewPool(c)), nil
 	}),
 }
 

@@ -63,7 +63,7 @@ func TestTooFewRunsSaySo(t *testing.T) {
 
 func TestTakeoversAgainstTheBand(t *testing.T) {
 	r := everything(t, false)
-	views := r.takeoverChart(takeoverScenario).Views
+	views := r.distributions(takeoverScenario)[0].Views
 	if len(views) != 2 {
 		t.Fatalf("%d views, want one for each mode", len(views))
 	}
@@ -141,7 +141,7 @@ func TestDrawingNeedsTwo(t *testing.T) {
 // TestDrawingInText has the marks in the order of their places, the verdict above
 // and the table of the choice below it.
 func TestDrawingInText(t *testing.T) {
-	text := render(t, everything(t, false).Text)
+	text := output(t, everything(t, false), "text")
 	at := -1
 	for _, want := range []string{"safe: ", "Speed against what is promised", "● redis ", "redislock ○", "which one should I use", "summary", "\nnotes"} {
 		i := strings.Index(text, want)

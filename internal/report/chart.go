@@ -99,7 +99,7 @@ func (r Report) line(s results.Subject, points [][]float64) line {
 
 // charts are those of one scenario.
 func (r Report) charts(scenario string) []chart {
-	all := []chart{r.takeoverChart(scenario), r.latencyChart(scenario), r.loadChart(scenario)}
+	all := append(r.distributions(scenario), r.loadChart(scenario))
 	return slices.DeleteFunc(all, func(c chart) bool { return len(c.Views) == 0 })
 }
 

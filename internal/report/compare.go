@@ -9,17 +9,16 @@ import (
 	"github.com/lockbench/lockbench/internal/results"
 )
 
-// ComparisonText writes a comparison for a terminal: a table for each unit.
-func ComparisonText(w io.Writer, c results.Comparison) error {
-	return writeComparison(w, c, &printer{})
+// WriteComparison writes a comparison as "text" for a terminal, with a table for
+// each unit, as "md", or as "json" for programs.
+func WriteComparison(w io.Writer, c results.Comparison, format string) error {
+	if format == "json" {
+		return comparisonJSON(w, c)
+	}
+	return printed(w, format, func(p *printer) { p.comparison(c) })
 }
 
-// ComparisonMarkdown writes a comparison as Markdown.
-func ComparisonMarkdown(w io.Writer, c results.Comparison) error {
-	return writeComparison(w, c, &printer{markdown: true})
-}
-
-func writeComparison(w io.Writer, c results.Comparison, p *printer) error {
+func (p *printer) comparison(c results.Comparison) {
 	if c.Old != "" {
 		fmt.Fprintf(p, "old: %s\nnew: %s\n", c.Old, c.New)
 	}
@@ -34,8 +33,6 @@ func writeComparison(w io.Writer, c results.Comparison, p *printer) error {
 		}
 	}
 	p.limits(c.Held)
-	_, err := io.WriteString(w, p.String())
-	return err
 }
 
 // shown leaves out what is the same in both builds, unless it has changed.
@@ -222,8 +219,7 @@ type difference struct {
 	Warnings  []string `json:"warnings,omitempty"`
 }
 
-// ComparisonJSON writes a comparison for programs.
-func ComparisonJSON(w io.Writer, c results.Comparison) error {
+func comparisonJSON(w io.Writer, c results.Comparison) error {
 	doc := struct {
 		Old      string       `json:"old"`
 		New      string       `json:"new"`

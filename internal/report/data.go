@@ -67,19 +67,19 @@ type violation struct {
 	Text    string `json:"text"`
 }
 
-// Write writes the report as "text", "md" or "json".
+// Write writes the report as "text" for a terminal of 80 columns, as "md", as "json"
+// for programs, or as the page, "html".
 func (r Report) Write(w io.Writer, format string) error {
 	switch format {
-	case "md":
-		return r.Markdown(w)
 	case "json":
-		return r.JSON(w)
+		return r.json(w)
+	case "html":
+		return r.html(w)
 	}
-	return r.Text(w)
+	return printed(w, format, r.print)
 }
 
-// JSON writes the report for programs.
-func (r Report) JSON(w io.Writer) error {
+func (r Report) json(w io.Writer) error {
 	doc := struct {
 		Run        results.Manifest `json:"run"`
 		Grants     int              `json:"grants_checked"`

@@ -27,31 +27,50 @@ func enough(n int64, share float64) bool {
 	return share <= 0.5 || float64(n)*(1-share) >= beyond-1e-6
 }
 
-// latencyChart is the percentile plot of every operation of a scenario under
-// every load.
-func (r Report) latencyChart(scenario string) chart {
-	c := chart{
+// distributions are the percentile plot of every operation of a scenario under every
+// load, and for takeovers which share of them was done after how long.
+func (r Report) distributions(scenario string) []chart {
+	takeovers := chart{
+		ID: scenario + "-takeover", X: axisTime, Title: "Takeovers done after",
+		Note: "Each step is a takeover. The hatched band is where the lease would have ended by itself: a takeover left of it was told of the death, one within it has waited for the TTL.",
+	}
+	latencies := chart{
 		ID: scenario + "-latency", X: axisPercentile, Title: "Latency by percentile",
 		Note: fmt.Sprintf("All runs together. A percentile is drawn where at least %d samples lie beyond it. Baselines other than the references are there to be switched on.", beyond),
 	}
 	for _, key := range r.cellsOf(scenario) {
-		if key.Op == takeoverOp {
-			continue // has a chart of its own
+		if all := r.samplesOf(key); key.Op == takeoverOp {
+			takeovers.Views = append(takeovers.Views, r.takeoverView(key, all))
+		} else {
+			latencies.Views = append(latencies.Views, r.latencyView(key, all))
 		}
-		v := view{Label: label(key), Y: axisTime, YTitle: key.Op}
-		all := r.samplesOf(key)
-		for _, s := range all {
-			v.Lines = append(v.Lines, r.line(s.Subject, percentiles(s.Histogram)))
-		}
-		v.Table = tabulate(grid{Title: label(key)}, []column[samples]{
-			samplesSubject,
-			numberColumn("samples", func(s samples) cell { return count(s.TotalCount()) }),
-			percentile(0.5), percentile(0.9), percentile(0.99), percentile(0.999),
-			numberColumn("max", func(s samples) cell { return took(s.Max()) }),
-		}, all)
-		c.Views = append(c.Views, v)
 	}
-	return c
+	return []chart{takeovers, latencies}
+}
+
+func (r Report) latencyView(key results.HistogramKey, all []samples) view {
+	v := view{Label: label(key), Y: axisTime, YTitle: key.Op}
+	for _, s := range all {
+		v.Lines = append(v.Lines, r.line(s.Subject, percentiles(s.Histogram)))
+	}
+	v.Table = tabulate(grid{Title: label(key)}, []column[samples]{
+		samplesSubject,
+		numberColumn("samples", func(s samples) cell { return count(s.TotalCount()) }),
+		percentile(0.5), percentile(0.9), percentile(0.99), percentile(0.999),
+		numberColumn("max", func(s samples) cell { return took(s.Max()) }),
+	}, all)
+	return v
+}
+
+func (r Report) takeoverView(key results.HistogramKey, all []samples) view {
+	v := view{Label: label(key), Y: axisShare, YTitle: "share of takeovers", Band: r.ttlBand(key.Mode)}
+	for _, s := range all {
+		l := r.line(s.Subject, steps(s.Histogram))
+		l.Shown = true
+		v.Lines = append(v.Lines, l)
+	}
+	v.Table = tabulate(grid{Title: label(key), Note: r.bandNote(key.Mode)}, takeoverColumns(v.Band), all)
+	return v
 }
 
 func percentiles(h *hdrhistogram.Histogram) [][]float64 {
@@ -153,33 +172,6 @@ func (r Report) ttlBand(mode string) *band {
 		return nil
 	}
 	return b
-}
-
-// takeoverChart shows for each mode which share of the takeovers was done
-// after how long.
-func (r Report) takeoverChart(scenario string) chart {
-	c := chart{
-		ID: scenario + "-takeover", X: axisTime, Title: "Takeovers done after",
-		Note: "Each step is a takeover. The hatched band is where the lease would have ended by itself: a takeover left of it was told of the death, one within it has waited for the TTL.",
-	}
-	if scenario != takeoverScenario {
-		return chart{}
-	}
-	for _, key := range r.cellsOf(scenario) {
-		if key.Op != takeoverOp {
-			continue
-		}
-		v := view{Label: label(key), Y: axisShare, YTitle: "share of takeovers", Band: r.ttlBand(key.Mode)}
-		all := r.samplesOf(key)
-		for _, s := range all {
-			l := r.line(s.Subject, steps(s.Histogram))
-			l.Shown = true
-			v.Lines = append(v.Lines, l)
-		}
-		v.Table = tabulate(grid{Title: label(key), Note: r.bandNote(key.Mode)}, takeoverColumns(v.Band), all)
-		c.Views = append(c.Views, v)
-	}
-	return c
 }
 
 // steps is the cumulative distribution: x is a value, y the share up to it.

@@ -29,9 +29,9 @@ type pageSection struct {
 	Tables     []grid
 }
 
-// HTML writes the report as one page that needs nothing else: no network. It
+// html writes the report as one page that needs nothing else: no network. It
 // can be read without its scripts, but for the drawings.
-func (r Report) HTML(w io.Writer) error {
+func (r Report) html(w io.Writer) error {
 	var sections []pageSection
 	all := []chart{}
 	for _, s := range r.scenarios() {

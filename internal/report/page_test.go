@@ -16,7 +16,7 @@ import (
 // dom parses a page.
 func dom(t *testing.T, r Report) *html.Node {
 	t.Helper()
-	doc, err := html.Parse(strings.NewReader(render(t, r.HTML)))
+	doc, err := html.Parse(strings.NewReader(output(t, r, "html")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestPageInBrowser(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "page.html")
 	r := everything(t, false)
-	if err := os.WriteFile(path, []byte(render(t, r.HTML)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(output(t, r, "html")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",

@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -11,10 +10,11 @@ import (
 	"github.com/lockbench/lockbench/internal/results"
 )
 
-func render(t *testing.T, f func(io.Writer) error) string {
+// output is the report in a format.
+func output(t *testing.T, r Report, format string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := f(&b); err != nil {
+	if err := r.Write(&b, format); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -22,7 +22,7 @@ func render(t *testing.T, f func(io.Writer) error) string {
 
 func TestText(t *testing.T) {
 	r := reported(t, acquires(1, false))
-	text := render(t, r.Text)
+	text := output(t, r, "text")
 	text = strings.Join(strings.Fields(text), " ")
 	for _, want := range []string{
 		"acquire, 1 client (median of 6 runs,",
@@ -75,7 +75,7 @@ func TestRefusedOpenLoop(t *testing.T) {
 func TestTextFitsATerminal(t *testing.T) {
 	for _, overlap := range []bool{false, true} {
 		r := everything(t, overlap)
-		text := render(t, r.Text)
+		text := output(t, r, "text")
 		for line := range strings.Lines(text) {
 			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 && !strings.HasPrefix(line, "    --") {
 				t.Errorf("%d columns: %s", n, line)
@@ -91,7 +91,7 @@ func TestTextFitsATerminal(t *testing.T) {
 // TestMarkdownIsTables: the lines of a table have as many columns.
 func TestMarkdownIsTables(t *testing.T) {
 	r := everything(t, false)
-	md := render(t, r.Markdown)
+	md := output(t, r, "md")
 	tables, before := 0, 0
 	for line := range strings.Lines(md) {
 		n := strings.Count(line, "|")
@@ -117,7 +117,7 @@ func TestJSON(t *testing.T) {
 			Ratio         *float64
 		}
 	}
-	text := render(t, r.JSON)
+	text := output(t, r, "json")
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		t.Fatal(err)
 	}
@@ -193,8 +193,8 @@ func TestStallsShow(t *testing.T) {
 		row(results.Subject{Name: "etcd", Kind: results.KindPlugin}, map[string][]float64{"max-ns/acquire": {9e7, 1e6, 1e6}}, nil),
 	}}}
 	for _, out := range []string{
-		render(t, r.Text),
-		render(t, r.HTML),
+		output(t, r, "text"),
+		output(t, r, "html"),
 	} {
 		out = strings.Join(strings.Fields(out), " ")
 		for _, want := range []string{"worst", "run 4 of 6 differs from the rest: an acquire of redis took 6.01s (acquire, 8 clients); the longest of the median run took 1.50ms"} {
@@ -206,7 +206,7 @@ func TestStallsShow(t *testing.T) {
 			t.Error("90 ms are no stall")
 		}
 	}
-	if out := render(t, r.JSON); !strings.Contains(out, `"max": 6010000000`) {
+	if out := output(t, r, "json"); !strings.Contains(out, `"max": 6010000000`) {
 		t.Errorf("no maximum in\n%s", out)
 	}
 }
@@ -220,10 +220,10 @@ func TestIncompleteRunIsHeadedByThat(t *testing.T) {
 	} {
 		r := reported(t, acquires(1, false))
 		r.Manifest.State, r.Manifest.Failure = state, "the disk is full"
-		if text := render(t, r.Markdown); !strings.HasPrefix(text, "**"+want) {
+		if text := output(t, r, "md"); !strings.HasPrefix(text, "**"+want) {
 			t.Errorf("%s begins with %q", state, text[:min(len(text), 150)])
 		}
-		if page := render(t, r.HTML); !strings.Contains(page, `class="verdict bad"`) {
+		if page := output(t, r, "html"); !strings.Contains(page, `class="verdict bad"`) {
 			t.Errorf("%s has a good verdict", state)
 		}
 	}

@@ -11,22 +11,6 @@ import (
 // textWidth is what the text fits into: a terminal of 80 columns.
 const textWidth = 80
 
-// Text writes the report for a terminal of 80 columns.
-func (r Report) Text(w io.Writer) error {
-	p := &printer{}
-	r.print(p)
-	_, err := io.WriteString(w, p.String())
-	return err
-}
-
-// Markdown writes the same as Markdown.
-func (r Report) Markdown(w io.Writer) error {
-	p := &printer{markdown: true}
-	r.print(p)
-	_, err := io.WriteString(w, p.String())
-	return err
-}
-
 // print writes the verdict first: no figure stands above it.
 func (r Report) print(p *printer) {
 	p.strong(r.Safe())
@@ -53,6 +37,14 @@ func (r Report) print(p *printer) {
 type printer struct {
 	strings.Builder
 	markdown bool
+}
+
+// printed writes what print prints.
+func printed(w io.Writer, format string, print func(*printer)) error {
+	p := &printer{markdown: format == "md"}
+	print(p)
+	_, err := io.WriteString(w, p.String())
+	return err
 }
 
 func (p *printer) heading(text string) {
