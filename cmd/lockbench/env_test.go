@@ -128,28 +128,17 @@ func TestComposeFile(t *testing.T) {
 // that need no server included.
 func TestNoDocker(t *testing.T) {
 	dir := plugins(t)
-	for what, test := range map[string]struct{ apt, hint string }{
-		"no apt-get": {"exit 1", "apt-get install docker.io docker-compose-v2"},
-		"Ubuntu":     {"[ $2 = docker-compose-v2 ] && echo '  Candidate: 2.40.3+ds1-0ubuntu1'", "apt-get install docker.io docker-compose-v2"},
-		"Debian 13":  {"[ $2 = docker-compose ] && echo '  Candidate: 2.26.1-4'; exit 0", "apt-get install docker.io docker-compose;"},
-		"Debian 12":  {"[ $2 = docker-compose ] && echo '  Candidate: 1.29.2-3'; exit 0", "scripts/docker"},
-	} {
-		t.Run(what, func(t *testing.T) {
-			path := t.TempDir()
-			for name, script := range map[string]string{"docker": "echo unknown command >&2; exit 1", "apt-cache": test.apt} {
-				if err := os.WriteFile(filepath.Join(path, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
-					t.Fatal(err)
-				}
-			}
-			t.Setenv("PATH", path)
-			out := filepath.Join(t.TempDir(), "out")
-			code, _, errs := lockbench(t, "run", "--env", "compose", "--plugin-dir", dir, "-o", out)
-			if code != exitEnvironment || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "docker compose is not installed") || !strings.Contains(errs, test.hint) {
-				t.Errorf("exit %d, %q", code, errs)
-			}
-			if _, err := os.Stat(out); err == nil {
-				t.Error("there is a result folder")
-			}
-		})
+	path := t.TempDir()
+	if err := os.WriteFile(filepath.Join(path, "docker"), []byte("#!/bin/sh\necho unknown command >&2; exit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", path)
+	out := filepath.Join(t.TempDir(), "out")
+	code, _, errs := lockbench(t, "run", "--env", "compose", "--plugin-dir", dir, "-o", out)
+	if code != exitEnvironment || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "docker compose is not installed") || !strings.Contains(errs, "apt-get install docker.io docker-compose-v2") {
+		t.Errorf("exit %d, %q", code, errs)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("there is a result folder")
 	}
 }

@@ -78,7 +78,7 @@ func dockerWorks(ctx context.Context) error {
 	defer cancel()
 	_, err := docker(ctx, nil, "compose", "version", "--short")
 	if err != nil {
-		err = composeMissing(ctx)
+		err = errNoComposeV2
 	} else {
 		err = daemonAnswers(ctx)
 	}

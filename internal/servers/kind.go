@@ -56,9 +56,7 @@ type Kind struct {
 	Remove func(ctx context.Context, cfg driver.Config, prefix string) error
 	// Address joins the addresses of its servers; nil does so by commas.
 	Address func(at []string) string
-	// Scheme may stand before an address, and HostIn finds host and port, as its
-	// first group, in one that is not a list of them.
-	Scheme string
+	// HostIn finds host and port, as its first group, in an address that has more.
 	HostIn *regexp.Regexp
 }
 

@@ -63,9 +63,6 @@ func OnEach(step Step) Step {
 	}
 }
 
-// OnEach is the change of each of the servers.
-func (c Change) OnEach() Change { return Change{OnEach(c.Do), OnEach(c.Undo)} }
-
 // Make makes the change that a capability of the servers is, or takes it back.
 func (e *Environment) Make(ctx context.Context, c Capability, on bool) error {
 	if !on {

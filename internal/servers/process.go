@@ -14,9 +14,9 @@ import (
 
 // launch is what a server process is started through: it enters itself in
 // the directory before it becomes the server, so that there is no moment at
-// which the watcher does not know of it. When the directory is gone already
-// the redirection fails and the server never starts.
-const launch = `echo $$ > "$0" && exec "$@"`
+// which the watcher does not know of it. When the directory is gone before, or
+// has gone while it did so, the server never starts.
+const launch = `echo $$ > "$0" && [ -f "$0" ] && exec "$@"`
 
 // process is one run of a server program, in a process group of its own: Ctrl-C
 // in the terminal reaches lockbench only, and the whole group can be killed. It

@@ -61,7 +61,7 @@ func (p *Program) AskVersion(ctx context.Context) {
 	out, err := exec.CommandContext(ctx, p.Path, args...).CombinedOutput()
 	switch {
 	case err != nil && p.Name == dockerCompose:
-		p.Path, p.Err = "", composeMissing(ctx)
+		p.Path, p.Err = "", errNoComposeV2
 	case err != nil:
 		p.Path, p.Err = "", errors.Join(errors.New("it does not start"), err)
 	default:
@@ -72,25 +72,12 @@ func (p *Program) AskVersion(ctx context.Context) {
 	}
 }
 
-// candidate finds the major version that apt-get would install.
-var candidate = regexp.MustCompile(`Candidate: (?:\d+:)?(\d+)\.`)
-
-// composeMissing names the package that has compose v2 here: Ubuntu and Debian
-// give it different names, and Debian had version 1 under its name.
-func composeMissing(ctx context.Context) error {
-	missing := &NotInstalledError{Program: dockerCompose, Debian: "docker.io docker-compose-v2", Homebrew: "docker docker-compose"}
-	for _, name := range []string{"docker-compose-v2", "docker-compose"} {
-		said, err := exec.CommandContext(ctx, "apt-cache", "policy", name).Output()
-		if err != nil {
-			return missing // no apt-get here
-		}
-		if m := candidate.FindSubmatch(said); m != nil && string(m[1]) > "1" {
-			missing.Debian = "docker.io " + name
-			return missing
-		}
-	}
-	missing.how = "no package here has compose v2: scripts/docker builds it from its Go module"
-	return missing
+// errNoComposeV2 says how to install compose v2: Ubuntu and Debian give the package
+// different names, and Debian had version 1 under its name.
+var errNoComposeV2 = &NotInstalledError{
+	Program: dockerCompose,
+	how: "Ubuntu: apt-get install docker.io docker-compose-v2; Debian 13: apt-get install docker.io docker-compose; " +
+		"Debian 12: scripts/docker builds it; Homebrew: brew install docker docker-compose",
 }
 
 // ErrNotInstalled: the server's program is not on the PATH. It comes as a

@@ -43,7 +43,13 @@ func TestNothingLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = Retry(t.Context(), "it has entered itself", func() error { _, err := os.Stat(p.pidFile); return err })
+	err = Retry(t.Context(), "it has entered itself", func() error {
+		entered, err := os.ReadFile(p.pidFile)
+		if err == nil && len(entered) == 0 {
+			err = errors.New("not yet")
+		}
+		return err
+	})
 	if err := errors.Join(err, proc.Freeze(p.pid), s.watch.close()); err != nil {
 		t.Error(err)
 	}

@@ -3,6 +3,7 @@ package etcd
 
 import (
 	"context"
+	"regexp"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/servers"
@@ -41,10 +42,9 @@ var Kind = &servers.Kind{
 
 	Prepare:    prepare,
 	Operations: servers.Named("etcd", operations),
-	Changes:    map[servers.Capability]servers.Change{servers.CapReadOnly: fullDatabase},
 	Launch:     func(ctx context.Context, _ bool) (servers.Nodes, error) { return StartCluster(ctx, 1, nil) },
 	Services:   []string{"etcd1", "etcd2", "etcd3"},
-	Scheme:     "http",
+	HostIn:     regexp.MustCompile(`^http://([^/?]+)`),
 	Counter:    count,
 	Remove:     remove,
 	Program:    Program,

@@ -24,38 +24,28 @@ func asked(do func(context.Context, *clientv3.Client) error) servers.Step {
 	})
 }
 
-// change is one that can be on or not.
-func change(do func(ctx context.Context, s *store, n int, on bool) error) servers.Change {
-	return servers.Change{
-		Do:   servers.On(func(ctx context.Context, s *store, n int) error { return do(ctx, s, n, true) }),
-		Undo: servers.On(func(ctx context.Context, s *store, n int) error { return do(ctx, s, n, false) }),
-	}
-}
-
-// fullDatabase raises or ends the alarm of a full database on the first member,
+// alarm raises or ends the alarm of a full database on the first member,
 // after which the cluster refuses everything that needs space.
-var fullDatabase = change(func(ctx context.Context, s *store, _ int, on bool) error {
-	return s.with(func(c *clientv3.Client) error {
+func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
+	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		list, err := c.MemberList(ctx)
 		if err != nil {
 			return err
 		}
-		action := pb.AlarmRequest_DEACTIVATE
-		if on {
-			action = pb.AlarmRequest_ACTIVATE
-		}
 		_, err = pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
-			Action: action, MemberID: list.Members[0].ID, Alarm: pb.AlarmType_NOSPACE,
+			Action: what, MemberID: list.Members[0].ID, Alarm: pb.AlarmType_NOSPACE,
 		})
 		return err
 	})
-})
+}
 
-// cutOff separates a member from the others.
-var cutOff = change(func(_ context.Context, s *store, n int, on bool) error {
-	s.peers.CutOff(n, on)
-	return nil
-})
+// cutOff separates a member from the others, or ends that.
+func cutOff(is bool) servers.Step {
+	return servers.On(func(_ context.Context, s *store, n int) error {
+		s.peers.CutOff(n, is)
+		return nil
+	})
+}
 
 // deleted deletes a key, or all that begin with one.
 func deleted(key string, opts ...clientv3.OpOption) servers.Step {
@@ -85,7 +75,7 @@ var operations = []servers.Operation{
 	},
 	{
 		Name: "no-space", Does: "the database is full, and refuses what needs space", Lasts: servers.WhileWatched, StopsGrants: true, Recovers: time.Second,
-		Do: fullDatabase.Do, Undo: fullDatabase.Undo,
+		Do: alarm(pb.AlarmRequest_ACTIVATE), Undo: alarm(pb.AlarmRequest_DEACTIVATE),
 	},
 	// A change of the leader is an interruption, and so is leaving a member.
 	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three, Balanced}, Server: true, Stops: true, Recovers: time.Second, Do: servers.On(moveLeader)},
@@ -95,7 +85,7 @@ var operations = []servers.Operation{
 	},
 	{
 		Name: "cut-off", Does: "%s is cut off from the other members, and clients reach it", Settings: []string{Three, Balanced}, Server: true, Lasts: [2]time.Duration{longer, longer}, Stops: true, StopsFor: election, Recovers: election,
-		Do: cutOff.Do, Undo: cutOff.Undo,
+		Do: cutOff(true), Undo: cutOff(false),
 	},
 	{
 		Name: "stray", Does: "the address of %s leads to another cluster", Settings: []string{Three}, Server: true, Lasts: servers.UntilLost, Stops: true, StopsFor: election, Recovers: election,

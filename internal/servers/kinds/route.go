@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -26,61 +26,36 @@ func Route(cfg driver.Config, via func(address string) (string, error)) (driver.
 		}
 		out[k] = v
 	}
-	var routed []string
-	for _, address := range addresses(cfg["address"]) {
-		to, err := route(address, via)
+	all := driver.Config{"address": cfg["address"]}.List("address")
+	if _, k := hostIn(cfg["address"]); k != nil && k.Address != nil {
+		all = []string{cfg["address"]} // it is no list, and may have commas of its own
+	}
+	for i, address := range all {
+		at, _ := hostIn(address)
+		_, port, err := net.SplitHostPort(address[at[0]:at[1]])
+		if _, notNumber := strconv.Atoi(port); err != nil || notNumber != nil {
+			return nil, fmt.Errorf("%w: no host and port", ErrNoRoute)
+		}
+		to, err := via(address[at[0]:at[1]])
 		if err != nil {
 			return nil, err
 		}
-		routed = append(routed, to)
+		all[i] = address[:at[0]] + to + address[at[1]:]
 	}
-	out["address"] = strings.Join(routed, ",")
+	out["address"] = strings.Join(all, ",")
 	return out, nil
 }
 
-// within finds host and port in an address that is not a list of them.
-func within(address string) (from, to int, ok bool) {
+// hostIn finds host and port in an address, and the kind of store that it is of by
+// its form; an address without one may be just that.
+func hostIn(address string) (at []int, k *servers.Kind) {
 	for _, k := range All() {
 		if k.HostIn == nil {
 			continue
 		}
 		if at := k.HostIn.FindStringSubmatchIndex(address); at != nil {
-			return at[2], at[3], true
+			return at[2:], k
 		}
 	}
-	return 0, 0, false
-}
-
-// addresses splits a list; what is none may have commas of its own.
-func addresses(list string) []string {
-	if _, _, ok := within(list); ok {
-		return []string{list}
-	}
-	return driver.Config{"address": list}.List("address")
-}
-
-func route(address string, via func(string) (string, error)) (string, error) {
-	if from, to, ok := within(address); ok {
-		other, err := via(address[from:to])
-		return address[:from] + other + address[to:], err
-	}
-	scheme, rest, ok := strings.Cut(address, "://")
-	switch {
-	case !ok:
-		scheme, rest = "", address
-	case slices.ContainsFunc(All(), func(k *servers.Kind) bool { return k.Scheme == scheme }):
-		scheme += "://"
-	default:
-		return "", fmt.Errorf("%w: scheme %s", ErrNoRoute, scheme)
-	}
-	start := strings.LastIndexByte(rest, '@') + 1
-	end := len(rest)
-	if i := strings.IndexAny(rest[start:], "/?"); i >= 0 {
-		end = start + i
-	}
-	if _, _, err := net.SplitHostPort(rest[start:end]); err != nil {
-		return "", fmt.Errorf("%w: no host and port", ErrNoRoute)
-	}
-	to, err := via(rest[start:end])
-	return scheme + rest[:start] + to + rest[end:], err
+	return []int{0, len(address)}, nil
 }

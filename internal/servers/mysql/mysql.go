@@ -33,7 +33,6 @@ var Kind = &servers.Kind{
 
 	Prepare:    prepare,
 	Operations: servers.Named("mysql", append(operations, failovers...)),
-	Changes:    map[servers.Capability]servers.Change{servers.CapReadOnly: readOnly, servers.CapExhaust: oneConnection},
 	Launch: func(ctx context.Context, _ bool) (servers.Nodes, error) {
 		s, err := Start(ctx, nil)
 		return servers.Nodes{s}, err

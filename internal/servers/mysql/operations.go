@@ -25,12 +25,6 @@ func holding(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error { return s.hold(ctx, all...) })
 }
 
-var (
-	readOnly = servers.Change{Do: statements("SET GLOBAL read_only = ON"), Undo: statements("SET GLOBAL read_only = OFF")}
-	// oneConnection gives the account a limit: the server's own is at least 10.
-	oneConnection = servers.Change{Do: servers.InTurn(connectionLimit(1), endSessions), Undo: connectionLimit(0)}
-)
-
 // connectionLimit says how many connections the hosts may have together, 0 for any.
 func connectionLimit(most int) servers.Step {
 	return statements(fmt.Sprintf("ALTER USER %s WITH MAX_USER_CONNECTIONS %d", sqlUser, most))
@@ -52,7 +46,7 @@ var sqlChanges = []struct{ setting, value string }{
 var operations = append(sqlSettingOperations(), []servers.Operation{
 	{
 		Name: "read-only", Does: "the server is read-only", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		Do: readOnly.Do, Undo: readOnly.Undo,
+		Do: statements("SET GLOBAL read_only = ON"), Undo: setBack("read_only"),
 	},
 	{
 		Name: "max-connections", Does: "the server ends all connections and takes ten", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
@@ -60,7 +54,8 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 	},
 	{
 		Name: "user-connections", Does: "hosts may have one connection together", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		Do: oneConnection.Do, Undo: oneConnection.Undo,
+		// The server's own limit is at least 10.
+		Do: servers.InTurn(connectionLimit(1), endSessions), Undo: connectionLimit(0),
 	},
 	{Name: "kill", Does: "the server ends all connections of hosts", Do: endSessions},
 	{

@@ -90,16 +90,13 @@ type clusterNode struct {
 	id string
 }
 
-// moveSlots moves slots as redis-cli does, with the keys in a random order.
-var moveSlots = servers.Change{Do: servers.On(beginMoves), Undo: servers.On(endMoves)}
-
 type slotMove struct {
 	slot     int64
 	from, to clusterNode
 }
 
-// beginMoves begins to move each slot in which there are keys, and moves half of
-// its keys.
+// beginMoves begins to move each slot in which there are keys, as redis-cli does,
+// and moves half of its keys, in a random order.
 func beginMoves(ctx context.Context, s *store, _ int) error {
 	s.moving = nil
 	var nodes []clusterNode

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -11,14 +10,10 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-func open(t *testing.T, needs ...servers.Capability) *servers.Environment {
+func open(t *testing.T, setting string, needs ...servers.Capability) *servers.Environment {
 	t.Helper()
-	e, err := Kind.Open(t.Context(), servers.Requirements{Needs: needs, TTL: 10 * time.Second, Dir: t.TempDir()})
-	if errors.Is(err, servers.ErrNotInstalled) {
-		servers.Missing(t, "redis", err)
-	}
-	must(t, err)
-	t.Cleanup(func() { must(t, e.Close()) })
+	e, err := Kind.Open(t.Context(), servers.Requirements{Setting: setting, Needs: needs, TTL: 10 * time.Second, Dir: t.TempDir()})
+	servers.Keep(t, "redis", e, err)
 	return e
 }
 
@@ -55,17 +50,17 @@ func at(t *testing.T, s *servers.Server) *goredis.Client {
 // TestSlotsMove: in the middle every key can be read where it is asked for, and
 // in the end the two nodes have changed places.
 func TestSlotsMove(t *testing.T) {
-	e := open(t, servers.CapSlots)
+	e := open(t, Cluster)
 	first, second := at(t, e.Servers[0]), at(t, e.Servers[1])
 	c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{first.Options().Addr, second.Options().Addr}})
 	defer c.Close()
 	count := put(t, c)
 	sizes := [2]int64{first.DBSize(t.Context()).Val(), second.DBSize(t.Context()).Val()}
-	must(t, e.Make(t.Context(), servers.CapSlots, true))
+	must(t, servers.On(beginMoves)(t.Context(), e, 0))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys while they are moved", n)
 	}
-	must(t, e.Make(t.Context(), servers.CapSlots, false))
+	must(t, servers.On(endMoves)(t.Context(), e, 0))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys after the move", n)
 	}
@@ -77,7 +72,7 @@ func TestSlotsMove(t *testing.T) {
 // TestMemoryEvicts: what was there is deleted once the memory is full, and not
 // when it is no longer allowed.
 func TestMemoryEvicts(t *testing.T) {
-	e := open(t, servers.CapEvict)
+	e := open(t, servers.Plain)
 	c := at(t, e.Servers[0])
 	count := put(t, c)
 	must(t, e.Make(t.Context(), servers.CapEvict, true))
@@ -98,7 +93,7 @@ func TestMemoryEvicts(t *testing.T) {
 
 // TestSentinelFailsOver: another server is the master then.
 func TestSentinelFailsOver(t *testing.T) {
-	e := open(t, servers.CapSentinel)
+	e := open(t, servers.Plain, servers.CapSentinel)
 	c := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer c.Close()
 	master := func() string {

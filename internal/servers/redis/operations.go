@@ -38,15 +38,8 @@ func disconnectAll(kind string) servers.Step {
 	})
 }
 
-var (
-	// missReplica lets a server refuse writes: a master that misses a replica does,
-	// as one whose disk is full.
-	missReplica = servers.Change{Do: setting("min-replicas-to-write", missingReplicas), Undo: began("min-replicas-to-write")}
-	// oneClient ends all connections, and takes one at a time.
-	oneClient = servers.Change{Do: servers.InTurn(setting("maxclients", 1), command("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES")), Undo: began("maxclients")}
-	// full gives a server less memory than it has.
-	full = setting("maxmemory", 1)
-)
+// full gives a server less memory than it has.
+var full = setting("maxmemory", 1)
 
 // missingReplicas are more than any server has.
 const missingReplicas = 10
@@ -67,11 +60,12 @@ var onServers = []servers.Operation{
 	},
 	{
 		Name: "maxclients", Does: "%s ends all connections and takes one at a time", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		Do: oneClient.Do, Undo: oneClient.Undo,
+		Do: servers.InTurn(setting("maxclients", 1), command("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES")), Undo: began("maxclients"),
 	},
 	{
 		Name: "read-only", Does: "%s misses a replica, and refuses writes", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		Do: missReplica.Do, Undo: missReplica.Undo,
+		// A master that misses a replica does, as one whose disk is full.
+		Do: setting("min-replicas-to-write", missingReplicas), Undo: began("min-replicas-to-write"),
 	},
 	{
 		Name: "demote", Does: "%s is demoted to a replica, and promoted again", Lasts: [2]time.Duration{10 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second,
@@ -144,7 +138,7 @@ var onGroups = []servers.Operation{
 	{
 		Name: "slots", Does: "the slots of the locks are moved to another node, half of each at first", Settings: []string{Cluster}, Lasts: servers.WhileWatched, Recovers: time.Second,
 		Makes: []claim.Condition{claim.SlotMoving},
-		Do:    moveSlots.Do, Undo: moveSlots.Undo,
+		Do:    servers.On(beginMoves), Undo: servers.On(endMoves),
 	},
 }
 

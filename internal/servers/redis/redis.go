@@ -4,6 +4,7 @@ package redis
 
 import (
 	"context"
+	"regexp"
 
 	"github.com/lockbench/lockbench/internal/servers"
 )
@@ -34,7 +35,7 @@ var Kind = &servers.Kind{
 		return StartNodes(ctx, 1, nil)
 	},
 	Services: []string{"redis"},
-	Scheme:   "redis",
+	HostIn:   regexp.MustCompile(`^redis://(?:.*@)?([^/?]+)`),
 	Counter:  Count,
 	Remove:   remove,
 	Foreign:  Foreign,
@@ -45,9 +46,9 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	switch {
 	case w.Wants(servers.CapSentinel):
 		return startSentinel(ctx, e)
-	case w.Setting == Cluster || w.Wants(servers.CapSlots):
+	case w.Setting == Cluster:
 		return Prepare(ctx, e, w, startCluster)
-	case w.Setting == servers.WithReplica || w.Wants(servers.CapReplica):
+	case w.Setting == servers.WithReplica:
 		return Prepare(ctx, e, w, StartServer, startReplica)
 	}
 	return Prepare(ctx, e, w, StartServer)
@@ -77,9 +78,6 @@ func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 
 // Changes are what can be done to all servers that speak Redis's protocol.
 var Changes = map[servers.Capability]servers.Change{
-	servers.CapReadOnly: missReplica.OnEach(),
-	servers.CapExhaust:  oneClient.OnEach(),
-	servers.CapSlots:    moveSlots,
 	servers.CapEvict:    evicting,
 	servers.CapFull:     {Do: fill},
 	servers.CapSentinel: {Do: sentinelFailOver},
