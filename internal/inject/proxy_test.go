@@ -100,37 +100,27 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestApart: what is healed apart leaves other harm of the same kind.
+// TestApart: what is healed apart leaves other harm of the same kind, and a slow
+// start is that of the first message.
 func TestApart(t *testing.T) {
 	p, _ := proxied(t)
+	must(t, p.SlowStart(200*time.Millisecond))
 	c := dial(t, p)
 	slow := func(p *Proxy) error { return p.Delay(150*time.Millisecond, 0) }
 	first, err := p.Apart(slow)
 	must(t, err)
 	second, err := p.Apart(slow)
 	must(t, err)
-	for _, want := range []time.Duration{300, 150, 0} {
+	for _, want := range []time.Duration{700, 300, 150, 0} {
 		start := time.Now()
 		if _, err := say(c, "x", timeout); err != nil || time.Since(start) < want*time.Millisecond {
 			t.Errorf("answered after %v, %v; want %v", time.Since(start), err, want*time.Millisecond)
 		}
-		if want == 300 {
+		switch want {
+		case 300:
 			must(t, first())
-		} else {
+		case 150:
 			must(t, second())
-		}
-	}
-}
-
-func TestSlowStart(t *testing.T) {
-	p, _ := proxied(t)
-	must(t, p.SlowStart(100*time.Millisecond))
-	c := dial(t, p)
-	for i, slow := range []bool{true, false} {
-		start := time.Now()
-		_, err := say(c, "x", timeout)
-		if took := time.Since(start); err != nil || (slow && took < 200*time.Millisecond) {
-			t.Errorf("answer %d after %v, %v", i, took, err)
 		}
 	}
 }
@@ -179,24 +169,8 @@ func TestHarmsWhileConnectionsDie(t *testing.T) {
 	}
 }
 
-func TestRetarget(t *testing.T) {
-	p, first := proxied(t)
-	second := startEcho(t)
-	if got, err := say(dial(t, p), "one", timeout); got != "one" || err != nil {
-		t.Fatalf("%q, %v", got, err)
-	}
-	addr := p.Addr()
-	must(t, p.Retarget(second.listener.Addr().String()))
-	if got, err := say(dial(t, p), "two", timeout); got != "two" || err != nil {
-		t.Fatalf("%q, %v", got, err)
-	}
-	if first.got() != 3 || second.got() != 3 || p.Addr() != addr {
-		t.Errorf("the servers got %d and %d bytes at %s", first.got(), second.got(), p.Addr())
-	}
-}
-
-// TestLead: connections that there are stay, and later ones go to the servers in
-// turn.
+// TestLead: connections that there are stay, unless they are retargeted, and later
+// ones go to the servers in turn.
 func TestLead(t *testing.T) {
 	p, first := proxied(t)
 	stays := dial(t, p)
@@ -228,5 +202,12 @@ func TestLead(t *testing.T) {
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("led to %v, the servers got %v bytes, want %v", at, got, tt.want)
 		}
+	}
+	must(t, p.Retarget(first.listener.Addr().String()))
+	if _, err := say(stays, "x", timeout); err == nil {
+		t.Error("retargeted, and an old connection is not cut")
+	}
+	if got, err := say(dial(t, p), "x", timeout); got != "x" || err != nil {
+		t.Errorf("retargeted: %q, %v", got, err)
 	}
 }

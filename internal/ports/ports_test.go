@@ -46,36 +46,31 @@ func taker() int {
 // Many starters, in many goroutines of many processes, never share a port.
 func TestPortsAreTakenOnce(t *testing.T) {
 	owners := map[string]int{}
-	var processes []*exec.Cmd
 	var outs []io.Reader
 	for range 12 {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), become+"=1")
 		in, err := cmd.StdinPipe()
-		if err != nil {
+		out, outErr := cmd.StdoutPipe()
+		if err := errors.Join(err, outErr, cmd.Start()); err != nil {
 			t.Fatal(err)
 		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cmd.Wait() })
-		t.Cleanup(func() { _ = in.Close() })
-		processes, outs = append(processes, cmd), append(outs, out)
+		t.Cleanup(func() {
+			_ = in.Close()
+			_ = cmd.Wait()
+		})
+		outs = append(outs, out)
 	}
 	for i, out := range outs {
 		count := 0
 		for lines := bufio.NewScanner(out); lines.Scan(); count++ {
 			if other, taken := owners[lines.Text()]; taken {
-				t.Errorf("processes %d and %d have port %s", processes[other].Process.Pid, processes[i].Process.Pid, lines.Text())
+				t.Errorf("processes %d and %d have port %s", other, i, lines.Text())
 			}
 			owners[lines.Text()] = i
 		}
 		if count != eachTakes {
-			t.Errorf("process %d has %d ports", processes[i].Process.Pid, count)
+			t.Errorf("process %d has %d ports", i, count)
 		}
 	}
 }
