@@ -139,15 +139,10 @@ func (a *agent) releaseOne(o order) (n note) {
 
 // cycle carries out [Process.Cycle].
 func (a *agent) cycle(ctx context.Context, o order) (n note) {
-	callers := o.Cycles.Run(ctx, a.present(), a.clock)
+	attempts, err := o.Cycles.Run(ctx, a.present(), a.clock)
+	n.fail(err)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.attempts = nil
-	for _, caller := range callers {
-		a.attempts = append(a.attempts, caller.Attempts...)
-		if n.Failed == "" {
-			n.fail(caller.Err)
-		}
-	}
+	a.attempts = attempts
 	return n
 }

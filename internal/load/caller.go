@@ -117,9 +117,9 @@ type Cycles struct {
 	From, Until int64
 }
 
-// Run lets the callers cycle through locker, and returns them with what they
-// have recorded. When ctx ends, so do they.
-func (c Cycles) Run(ctx context.Context, locker Locker, clock Clock) []*Caller {
+// Run lets the callers cycle through locker, and returns what [Collect] does. When
+// ctx ends, so do they.
+func (c Cycles) Run(ctx context.Context, locker Locker, clock Clock) (attempts []results.Attempt, first error) {
 	callers := make([]*Caller, c.Callers)
 	Workers(c.Callers, func(i int) {
 		number := c.First + i
@@ -139,7 +139,23 @@ func (c Cycles) Run(ctx context.Context, locker Locker, clock Clock) []*Caller {
 			return nil
 		})
 	})
-	return callers
+	return Collect(callers)
+}
+
+// Collect gathers attempts, and returns the first error of any caller.
+func Collect(callers []*Caller) (attempts []results.Attempt, first error) {
+	total := 0
+	for _, c := range callers {
+		total += len(c.Attempts)
+	}
+	attempts = make([]results.Attempt, 0, total)
+	for _, c := range callers {
+		attempts = append(attempts, c.Attempts...)
+		if first == nil {
+			first = c.Err
+		}
+	}
+	return attempts, first
 }
 
 // Workers runs body in n goroutines that start together, and returns when all

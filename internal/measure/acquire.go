@@ -40,7 +40,7 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	from := in.Clock.Now() + int64(in.WarmUp)
 	until := from + int64(in.Measure)
 	load.Workers(in.Clients, func(i int) { cs[i].Cycle(bounded, from, until, 0, nil) })
-	cycles, _ := collect(cs)
+	cycles, _ := load.Collect(cs)
 	acquires, releases, last := measured(cycles, from)
 	cell := results.Cell{Cycles: len(releases), Elapsed: time.Duration(max(last, until) - from)}
 	rate := float64(cell.Cycles) / cell.Elapsed.Seconds()
@@ -54,7 +54,7 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	if rate > 0 {
 		runOpen(bounded, in, cs, rate*openLoad, &cell)
 	}
-	attempts, first := collect(cs)
+	attempts, first := load.Collect(cs)
 	cell.Attempts = attempts
 	if ctx.Err() != nil {
 		return cell, ctx.Err()

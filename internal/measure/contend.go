@@ -114,7 +114,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	load.Workers(len(cs), func(i int) { take(bounded, asking, cs[i], turns, in.Workload) })
 	c := <-counted
 
-	attempts, first := collect(cs)
+	attempts, first := load.Collect(cs)
 	cell = results.Cell{Attempts: attempts, Elapsed: span}
 	grants := grantsIn(attempts, from, until)
 	cell.Cycles = len(grants)
@@ -142,7 +142,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	if perSecond, err := idle(bounded, in, cs); err == nil {
 		cell.Values["idle-commands/s"] = perSecond
 	}
-	cell.Attempts, _ = collect(cs)
+	cell.Attempts, _ = load.Collect(cs)
 	return cell, ctx.Err()
 }
 

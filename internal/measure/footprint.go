@@ -139,7 +139,7 @@ func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	after := heap()
 	full, err := proc.Resident(pid)
 	err = errors.Join(err, f.renewals(ctx, pid, leases, cell))
-	_, first := collect(cs) // a release that fails has cost no memory
+	_, first := load.Collect(cs) // a release that fails has cost no memory
 	load.Workers(takers, func(worker int) {
 		for i := worker; i < len(cs); i += takers {
 			if leases[i] != nil {
@@ -147,7 +147,7 @@ func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 			}
 		}
 	})
-	attempts, _ := collect(cs)
+	attempts, _ := load.Collect(cs)
 	f.attempts = append(f.attempts, attempts...)
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return err

@@ -160,22 +160,6 @@ func callers(in Input) ([]*load.Caller, error) {
 	return out, nil
 }
 
-// collect gathers attempts, and returns the first error of any caller.
-func collect(callers []*load.Caller) (attempts []results.Attempt, first error) {
-	total := 0
-	for _, c := range callers {
-		total += len(c.Attempts)
-	}
-	attempts = make([]results.Attempt, 0, total)
-	for _, c := range callers {
-		attempts = append(attempts, c.Attempts...)
-		if first == nil {
-			first = c.Err
-		}
-	}
-	return attempts, first
-}
-
 // hostsOf are the numbers of hosts of a scenario that can be spread, as its
 // workloads have them: one host is this process.
 func hostsOf(a Overrides) []int {
@@ -223,7 +207,7 @@ func startHost(ctx context.Context, s host.Spec, clock load.Clock) (*host.Proces
 // one of them met; err is that the attempts of a host are lost.
 func cycleIn(ctx context.Context, in Input, hosts []*host.Process, c load.Cycles) (attempts []results.Attempt, first, err error) {
 	if len(hosts) == 0 {
-		attempts, first = collect(c.Run(ctx, in.Locker, in.Clock))
+		attempts, first = c.Run(ctx, in.Locker, in.Clock)
 		return attempts, first, nil
 	}
 	met := make([]error, len(hosts))
