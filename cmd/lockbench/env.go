@@ -103,7 +103,7 @@ func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err 
 		return "", fmt.Errorf("the process that keeps the servers has ended: %v", err)
 	}
 	_, err = said.WriteTo(stderr)
-	return "", errors.Join(err, programError(ended.ExitCode()))
+	return "", errors.Join(err, bench.StatusError(ended.ExitCode()))
 }
 
 // envKeepCommand is the process that keeps servers. It is not for people.

@@ -24,22 +24,16 @@ const (
 	exitInterrupted = 130
 )
 
-// programError is the status of another program that this one ends with. It has said
-// why itself.
-type programError int
-
-func (e programError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
-
 // exitCode is what the process ends with. A violation outranks everything.
 func exitCode(err error) int {
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError
-	var program programError
+	var status bench.StatusError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &program):
-		return int(program)
+	case errors.As(err, &status):
+		return int(status)
 	case errors.Is(err, bench.ErrUnsafe):
 		return exitUnsafe
 	case errors.Is(err, bench.ErrInterrupted), errors.Is(err, context.Canceled):
@@ -64,8 +58,8 @@ func usagef(format string, args ...any) error {
 
 // complain writes an error as one line, and its hint as another.
 func complain(w io.Writer, err error) {
-	var program programError
-	if err == nil || errors.As(err, &program) {
+	var status bench.StatusError
+	if err == nil || errors.As(err, &status) {
 		return
 	}
 	name := "lockbench:"

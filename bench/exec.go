@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// StatusError is the status of another program that this one ends with. It has said
+// why itself.
+type StatusError int
+
+func (e StatusError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
+
+// Exec runs a program until it and its orphans have ended, for which they have the
+// grace once the program has. It hands signals on to it. Its error is a [StatusError]
+// or says why the program could not be run.
+func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return &EnvError{Err: err}
+	}
+	if err := adoptOrphans(); err != nil {
+		fmt.Fprintf(stderr, "warning: cannot wait for the plugins of a program that was killed: %v\n", err)
+	}
+	// Note: before the program starts, or its end could be missed.
+	children, signals := make(chan os.Signal, 1), make(chan os.Signal, 16)
+	signal.Notify(children, syscall.SIGCHLD)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGWINCH)
+	defer signal.Stop(children)
+	defer signal.Stop(signals)
+	pid, err := start(path, argv)
+	if err != nil {
+		return &EnvError{Err: fmt.Errorf("%s: %w", path, err)}
+	}
+	var status *syscall.WaitStatus
+	var timeout <-chan time.Time
+	for {
+		ended, left := reap(pid)
+		if ended != nil && status == nil {
+			status, timeout = ended, time.After(grace)
+		}
+		if status != nil && !left {
+			return statusError(*status)
+		}
+		select {
+		case <-children:
+		case s := <-signals:
+			if status == nil {
+				// It fails only when the program has just ended.
+				_ = syscall.Kill(pid, s.(syscall.Signal))
+			}
+		case <-timeout:
+			fmt.Fprintf(stderr, "lockbench: %s has ended, and what it left behind still runs after %v\n", argv[0], grace)
+			return statusError(*status)
+		}
+	}
+}
+
+// start starts the program in a group of its own, so that a terminal's Ctrl-C
+// does not reach it twice.
+func start(path string, argv []string) (pid int, err error) {
+	attr := &syscall.SysProcAttr{Setpgid: true}
+	if _, err := unix.IoctlGetWinsize(0, unix.TIOCGWINSZ); err == nil {
+		signal.Ignore(syscall.SIGTTOU, syscall.SIGTTIN)
+		attr.Foreground, attr.Ctty = true, 0
+	}
+	return syscall.ForkExec(path, argv, &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: attr,
+	})
+}
+
+// reap takes every child that has ended. It returns the status of the program
+// once it is among them, and whether any child is left.
+func reap(program int) (ended *syscall.WaitStatus, left bool) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil: // ECHILD
+			return ended, false
+		case pid == 0:
+			return ended, true
+		case pid == program:
+			ended = &status
+		}
+	}
+}
+
+func statusError(status syscall.WaitStatus) error {
+	switch {
+	case status.Signaled():
+		return StatusError(128 + int(status.Signal()))
+	case status.ExitStatus() != 0:
+		return StatusError(status.ExitStatus())
+	}
+	return nil
+}

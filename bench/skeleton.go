@@ -1,0 +1,134 @@
+package bench
+
+import (
+	"cmp"
+	"embed"
+	"errors"
+	"fmt"
+	"go/build"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"text/template"
+
+	"golang.org/x/mod/modfile"
+)
+
+//go:embed skeleton
+var skeletons embed.FS
+
+// skeleton is what the templates are filled with.
+type skeleton struct {
+	Name    string // of the backend: "my-store"
+	Package string // "mystore"
+	Import  string // import path of the package
+	Go      string // version of the language
+	Replace string // a checkout of lockbench to build against; "" for a release
+}
+
+// NewPlugin writes the skeleton of a backend, its plugin and its test into dir; "" for
+// one of its name. Outside of a module it is one, by the path module. With replace
+// that builds against the checkout of lockbench there. The outcome says what is next.
+func NewPlugin(name, dir, module, replace string) (*Outcome, error) {
+	releases := build.Default.ReleaseTags // "go1.1" to that of this build
+	s := skeleton{Name: name, Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}
+	dir = cmp.Or(dir, name)
+	files, err := s.write(dir, module)
+	if err != nil {
+		return nil, err
+	}
+	o := &Outcome{data: files}
+	for _, f := range files {
+		o.text += "wrote " + f + "\n"
+	}
+	o.text += fmt.Sprintf("\nnext, in %s:\n", dir)
+	if files[0] == filepath.Join(dir, "go.mod") {
+		o.text += "  go mod tidy\n"
+	}
+	o.text += fmt.Sprintf("  go test ./...    # what is still to be written\n  go build -o bin/ ./lockplugin-%[1]s && lockbench conform bin/lockplugin-%[1]s --target %[1]s=ADDRESS\n", name)
+	return o, nil
+}
+
+// Base is the last element of the import path, which may differ from Package.
+func (s skeleton) Base() string { return path.Base(s.Import) }
+
+var pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
+// write writes the skeleton into dir and returns the paths of its files.
+func (s *skeleton) write(dir, module string) ([]string, error) {
+	if !pluginName.MatchString(s.Name) {
+		return nil, usagef("%q is not a name of a backend: small letters, digits and hyphens, a letter first", s.Name)
+	}
+	s.Package = strings.ReplaceAll(s.Name, "-", "")
+	files := [][2]string{
+		{s.Package + ".go", "backend.go.tmpl"},
+		{s.Package + "_test.go", "backend_test.go.tmpl"},
+		{filepath.Join("lockplugin-"+s.Name, "main.go"), "main.go.tmpl"},
+	}
+	inside, err := importPath(dir)
+	switch {
+	case err != nil:
+		return nil, err
+	case inside != "" && module != "":
+		return nil, usagef("--module %s: %s is part of a module already, as %s", module, dir, inside)
+	case inside != "":
+		s.Import = inside
+	default:
+		s.Import = cmp.Or(module, "example.com/lockplugin-"+s.Name)
+		if s.Replace != "" {
+			if s.Replace, err = filepath.Abs(s.Replace); err != nil {
+				return nil, err
+			}
+		}
+		files = append([][2]string{{"go.mod", "go.mod.tmpl"}}, files...)
+	}
+	var written []string
+	for _, f := range files {
+		target := filepath.Join(dir, f[0])
+		if err := s.fill(target, f[1]); err != nil {
+			return nil, err
+		}
+		written = append(written, target)
+	}
+	return written, nil
+}
+
+func (s *skeleton) fill(target, name string) error {
+	t, err := template.ParseFS(skeletons, path.Join("skeleton", name))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return Hinted(usagef("%s is there already", target), "name another directory with -o")
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.Execute(f, s), f.Close())
+}
+
+// importPath is that of a package in dir within the module around it, "" when
+// there is none.
+func importPath(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	for root := dir; ; root = filepath.Dir(root) {
+		text, err := os.ReadFile(filepath.Join(root, "go.mod"))
+		if err == nil {
+			below, err := filepath.Rel(root, dir)
+			return path.Join(modfile.ModulePath(text), filepath.ToSlash(below)), err
+		}
+		if root == filepath.Dir(root) {
+			return "", nil
+		}
+	}
+}
