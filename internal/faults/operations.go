@@ -20,7 +20,7 @@ func operations() []Action {
 
 func operation(backend string, o servers.Operation) Action {
 	a := Action{
-		Name: o.Name, Does: o.Does, On: OnStore, Uses: UsesStore, Lasts: o.Lasts, StopsFor: o.StopsFor, Recovers: o.Recovers, Makes: o.Makes,
+		Name: backend + "-" + o.Name, Does: o.Does, On: OnStore, Uses: UsesStore, Lasts: o.Lasts, StopsFor: o.StopsFor, Recovers: o.Recovers, Makes: o.Makes,
 		Inject: stepOf(o.Do),
 	}
 	if o.Server {

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -53,3 +54,19 @@ func (c Clock) Zero() time.Time { return c.base.Add(-time.Duration(c.at)) }
 
 // Of is what it showed at t, a time that this process has read.
 func (c Clock) Of(t time.Time) int64 { return c.at + int64(t.Sub(c.base)) }
+
+// Sleep waits for d, and returns false when ctx ends before. It returns at once
+// when d is not above 0.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

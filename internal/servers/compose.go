@@ -76,13 +76,10 @@ var (
 func dockerWorks(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_, err := docker(ctx, nil, "compose", "version", "--short")
-	if err != nil {
-		err = errNoComposeV2
-	} else {
-		err = daemonAnswers(ctx)
+	if _, err := docker(ctx, nil, "compose", "version", "--short"); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoCompose, errNoComposeV2)
 	}
-	if err != nil {
+	if err := daemonAnswers(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoCompose, err)
 	}
 	return nil

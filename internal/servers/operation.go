@@ -3,7 +3,6 @@ package servers
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
@@ -14,7 +13,7 @@ import (
 // Operation is something that the operator of a store does on an ordinary or a
 // bad day.
 type Operation struct {
-	Name string // "redis-demote"
+	Name string // "demote"
 	// Does is a clause for people; "%s" stands for the server, where it is done to
 	// one.
 	Does string
@@ -115,12 +114,3 @@ var UntilLost = [2]time.Duration{2 * time.Second, 6 * time.Second}
 
 // WhileWatched is how long what an operator does is usually there.
 var WhileWatched = [2]time.Duration{50 * time.Millisecond, 5 * time.Second}
-
-// Named puts the name of a backend before those of operations on its servers.
-func Named(backend string, operations []Operation) []Operation {
-	all := slices.Clone(operations)
-	for i := range all {
-		all[i].Name = backend + "-" + all[i].Name
-	}
-	return all
-}

@@ -41,7 +41,7 @@ var Kind = &servers.Kind{
 	ExpiryStep: 500 * time.Millisecond, // server/lease/lessor.go looks so often
 
 	Prepare:    prepare,
-	Operations: servers.Named("etcd", operations),
+	Operations: operations,
 	Launch:     func(ctx context.Context, _ bool) (servers.Nodes, error) { return StartCluster(ctx, 1, nil) },
 	Services:   []string{"etcd1", "etcd2", "etcd3"},
 	HostIn:     regexp.MustCompile(`^http://([^/?]+)`),

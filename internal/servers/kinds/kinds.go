@@ -4,8 +4,14 @@ package kinds
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net"
 	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/internal/servers/memory"
@@ -60,4 +66,53 @@ func Programs(ctx context.Context) []servers.Program {
 		all[i].AskVersion(ctx)
 	}
 	return all
+}
+
+// ErrNoRoute: a configuration whose connections cannot be led through a proxy.
+var ErrNoRoute = errors.New("its connections cannot be led through a proxy")
+
+// Route returns cfg with every server address replaced by what via returns for
+// it: that of a proxy. It fails with [ErrNoRoute] for TLS, whose certificates
+// name the server, and for addresses that are neither host:port nor of a form
+// that a store has.
+func Route(cfg driver.Config, via func(address string) (string, error)) (driver.Config, error) {
+	out := driver.Config{}
+	for k, v := range cfg {
+		if strings.HasPrefix(k, "tls") && v != "" && v != "false" {
+			return nil, fmt.Errorf("%w: %s is set", ErrNoRoute, k)
+		}
+		out[k] = v
+	}
+	all := driver.Config{"address": cfg["address"]}.List("address")
+	if _, k := hostIn(cfg["address"]); k != nil && k.Address != nil {
+		all = []string{cfg["address"]} // it is no list, and may have commas of its own
+	}
+	for i, address := range all {
+		at, _ := hostIn(address)
+		_, port, err := net.SplitHostPort(address[at[0]:at[1]])
+		if _, notNumber := strconv.Atoi(port); err != nil || notNumber != nil {
+			return nil, fmt.Errorf("%w: no host and port", ErrNoRoute)
+		}
+		to, err := via(address[at[0]:at[1]])
+		if err != nil {
+			return nil, err
+		}
+		all[i] = address[:at[0]] + to + address[at[1]:]
+	}
+	out["address"] = strings.Join(all, ",")
+	return out, nil
+}
+
+// hostIn finds host and port in an address, and the kind of store that it is of by
+// its form; an address without one may be just that.
+func hostIn(address string) (at []int, k *servers.Kind) {
+	for _, k := range All() {
+		if k.HostIn == nil {
+			continue
+		}
+		if at := k.HostIn.FindStringSubmatchIndex(address); at != nil {
+			return at[2:], k
+		}
+	}
+	return []int{0, len(address)}, nil
 }

@@ -49,7 +49,7 @@ func openSetting(t *testing.T, backend, setting string) (*servers.Environment, [
 func during(t *testing.T, e *servers.Environment, backend, name string, look func()) {
 	t.Helper()
 	all := kinds.Of(backend).Operations
-	i := slices.IndexFunc(all, func(o servers.Operation) bool { return o.Name == backend+"-"+name })
+	i := slices.IndexFunc(all, func(o servers.Operation) bool { return o.Name == name })
 	if i < 0 {
 		t.Fatalf("%s has no operation %s", backend, name)
 	}

@@ -32,7 +32,7 @@ var Kind = &servers.Kind{
 	},
 
 	Prepare:    prepare,
-	Operations: servers.Named("mysql", append(operations, failovers...)),
+	Operations: append(operations, failovers...),
 	Launch: func(ctx context.Context, _ bool) (servers.Nodes, error) {
 		s, err := Start(ctx, nil)
 		return servers.Nodes{s}, err

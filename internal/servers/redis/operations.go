@@ -102,19 +102,13 @@ var onGroups = []servers.Operation{
 	{
 		Name: "failover", Does: "the replica takes over, in order, and hosts are led to it; later they are led back", Settings: []string{servers.WithReplica},
 		Lasts: [2]time.Duration{100 * time.Millisecond, 3 * time.Second}, Stops: true, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
-		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
-			return failOver(ctx, e, e.Servers[0].Addr(), e.Replica.Addr(), (*inject.Proxy).Retarget)
-		},
-		Undo: failBack((*inject.Proxy).Retarget),
+		Do: failForth((*inject.Proxy).Retarget), Undo: failBack((*inject.Proxy).Retarget),
 	},
 	{
 		// A host leaves a connection that leads to a replica as soon as it is told so.
 		Name: "repoint", Does: "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay at the old master", Settings: []string{servers.WithReplica},
 		Lasts: servers.UntilLost, Stops: true, StopsFor: time.Second, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
-		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
-			return failOver(ctx, e, e.Servers[0].Addr(), e.Replica.Addr(), (*inject.Proxy).Lead)
-		},
-		Undo: failBack((*inject.Proxy).Lead),
+		Do: failForth((*inject.Proxy).Lead), Undo: failBack((*inject.Proxy).Lead),
 	},
 	{
 		// The lock is free on the second one, and hosts that have used the first take

@@ -26,7 +26,7 @@ var Kind = &servers.Kind{
 	LeftKeys: LeftKeys,
 
 	Prepare:    prepare,
-	Operations: servers.Named("redis", append(Operations(func(*servers.Operation) {}), onGroups...)),
+	Operations: append(Operations(func(*servers.Operation) {}), onGroups...),
 	Changes:    Changes,
 	Launch: func(ctx context.Context, durable bool) (servers.Nodes, error) {
 		if durable {

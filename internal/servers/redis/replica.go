@@ -117,7 +117,14 @@ func failOver(ctx context.Context, e *servers.Environment, from, to string, by i
 	return errors.Join(err, e.Lead(0, by, to), awaitLink(ctx, from))
 }
 
-// failBack is the opposite of a failover to the replica.
+// failForth is a failover to the replica.
+func failForth(by inject.Leading) servers.Step {
+	return func(ctx context.Context, e *servers.Environment, _ int) error {
+		return failOver(ctx, e, e.Servers[0].Addr(), e.Replica.Addr(), by)
+	}
+}
+
+// failBack is the opposite.
 func failBack(by inject.Leading) servers.Step {
 	return func(ctx context.Context, e *servers.Environment, _ int) error {
 		first, second := e.Servers[0].Addr(), e.Replica.Addr()

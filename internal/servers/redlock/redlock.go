@@ -32,7 +32,7 @@ var Kind = &servers.Kind{
 	LeftKeys: redis.LeftKeys,
 
 	Prepare:    prepare,
-	Operations: servers.Named("redlock", append(redis.Operations(oneOfSeveral), redis.Rotation)),
+	Operations: append(redis.Operations(oneOfSeveral), redis.Rotation),
 	Changes:    redis.Changes,
 	Launch: func(ctx context.Context, durable bool) (servers.Nodes, error) {
 		if durable {
