@@ -22,7 +22,7 @@ var namesStores = map[string]string{
 	"internal/baseline/":       "a baseline is another library for the server of one backend",
 	"internal/faults/planted/": "it is a backend, with bugs",
 	"internal/claim/":          "it has a file of what each backend does not promise",
-	"internal/faults/doc.go":  "titles of works",
+	"internal/faults/doc.go":   "titles of works",
 	"internal/configtest/":     "it has addresses in the form of each backend",
 }
 
