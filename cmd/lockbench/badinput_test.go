@@ -15,14 +15,10 @@ func TestBadFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"check", file}, {"report", file}, {"run", "-o", file}, {"run", "-o", filepath.Join(file, "below")}} {
-		if code, _, stderr := lockbench(t, args...); code != exitUsage || !strings.Contains(stderr, file) {
-			t.Errorf("%v: exit %d, %q", args, code, stderr)
-		}
+		ends(t, exitUsage, file, args...)
 	}
 	for _, args := range [][]string{{"run", "-o", "-"}, {"merge", "a", "b", "-o", "-"}} {
-		if code, _, stderr := lockbench(t, args...); code != exitUsage || !strings.Contains(stderr, "is not a folder") {
-			t.Errorf("%v: exit %d, %q", args, code, stderr)
-		}
+		ends(t, exitUsage, "is not a folder", args...)
 	}
 }
 
@@ -63,9 +59,7 @@ func TestTargetDies(t *testing.T) {
 	if m := manifest(t, "out"); m.State != "failed" || m.Failure == "" {
 		t.Errorf("%+v", m)
 	}
-	if code, stdout, stderr := lockbench(t, "check", "out"); code != exitOK || !strings.Contains(stdout, "0 overlaps") {
-		t.Errorf("check: exit %d, %q, %q", code, stdout, stderr)
-	}
+	ends(t, exitOK, "0 overlaps", "check", "out")
 }
 
 // TestDeadBackendCostsItsOwnCells: the others are measured in every run, and the
@@ -73,11 +67,8 @@ func TestTargetDies(t *testing.T) {
 func TestDeadBackendCostsItsOwnCells(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
-	code, stdout, stderr := lockbench(t, "run", "--quick", "--runs", "2", "--clients", "1", "--backends", "redis,memory",
+	ends(t, exitEnvironment, "127.0.0.1:1|the run failed", "run", "--quick", "--runs", "2", "--clients", "1", "--backends", "redis,memory",
 		"--target", "redis=127.0.0.1:1", "-o", "out", "--plugin-dir", dir)
-	if code != exitEnvironment || !strings.Contains(stderr, "127.0.0.1:1") || !strings.Contains(stdout, "the run failed") {
-		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
-	}
 	text, err := os.ReadFile(filepath.Join("out", "results.txt"))
 	if n := strings.Count(string(text), "backend=memory/"); err != nil || n != 2 {
 		t.Errorf("%d lines of the backend that lives, %v", n, err)

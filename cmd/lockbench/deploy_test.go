@@ -22,9 +22,7 @@ func TestJobOfDeployIsTaken(t *testing.T) {
 	if len(args) < 5 || args[0] != "run" {
 		t.Fatalf("the arguments are %q", args)
 	}
-	if code, _, stderr := lockbench(t, append(args, "--help")...); code != exitOK {
-		t.Errorf("exit %d, %s", code, stderr)
-	}
+	ends(t, exitOK, "", append(args, "--help")...)
 	parts := strings.TrimPrefix(args[slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "--parts=") })], "--parts=")
 	for _, want := range []string{"completions: " + parts, "parallelism: " + parts, "minDomains: " + parts} {
 		if !strings.Contains(string(text), want+"\n") && !strings.Contains(string(text), want+" #") {

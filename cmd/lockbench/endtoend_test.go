@@ -17,11 +17,8 @@ func TestRunCheckReport(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
 	s := redisServer(t, nil)
-	code, stdout, stderr := lockbench(t, "run", "--quick", "--runs", "2", "--clients", "1,4", "--baselines", "--seed", "7",
+	stdout, _ := ends(t, exitOK, "", "run", "--quick", "--runs", "2", "--clients", "1,4", "--baselines", "--seed", "7",
 		"--target", "redis="+s.Addr(), "-o", "out", "--plugin-dir", dir)
-	if code != exitOK {
-		t.Fatalf("exit %d\n%s\n%s", code, stdout, stderr)
-	}
 	for _, want := range []string{"redislock", "rueidislock", "go-redis-pipelined", "memory (plugin)", "redis (plugin)", "no appendonly", "durable", "acquire / redislock",
 		"redis-ping", "plugin-call", "4 clients", "seed 7", "safe:"} {
 		if !strings.Contains(stdout, want) {
@@ -61,9 +58,7 @@ func TestRunCheckReport(t *testing.T) {
 		}
 	})
 	t.Run("the folder is not used again", func(t *testing.T) {
-		if code, _, stderr := lockbench(t, "run", "-o", "out", "--plugin-dir", dir); code != exitUsage || !strings.Contains(stderr, "not empty") {
-			t.Errorf("exit %d, %q", code, stderr)
-		}
+		ends(t, exitUsage, "not empty", "run", "-o", "out", "--plugin-dir", dir)
 	})
 }
 
@@ -124,11 +119,8 @@ func TestOverHosts(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
 	s := redisServer(t, nil)
-	code, stdout, stderr := lockbench(t, "run", "--quick", "--runs", "1", "--scenarios", "contend,throughput", "--backends", "redis,memory",
+	stdout, _ := ends(t, exitOK, "", "run", "--quick", "--runs", "1", "--scenarios", "contend,throughput", "--backends", "redis,memory",
 		"--hosts", "1,2", "--clients", "2", "--target", "redis="+s.Addr(), "--format", "json", "-o", "out", "--plugin-dir", dir)
-	if code != exitOK {
-		t.Fatalf("exit %d\n%s\n%s", code, stdout, stderr)
-	}
 	figures := regexp.MustCompile(`\s+`).ReplaceAllString(stdout, "")
 	for figure, want := range map[string]bool{
 		`"scenario":"contend","mode":"forced","hosts":2,"backend":"redis"`: true,

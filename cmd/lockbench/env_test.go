@@ -15,18 +15,12 @@ import (
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/servers"
-	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // TestKeptServers starts servers with one command, uses them with another and
 // ends them with a third.
 func TestKeptServers(t *testing.T) {
-	if s, err := redisserver.Start(t.Context(), nil); err != nil {
-		servers.Missing(t, "redis", err)
-	} else if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	redisServer(t, nil) // or there is nothing to look at
 	dir, tmp := plugins(t), t.TempDir()
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
 	t.Chdir(t.TempDir())
@@ -48,24 +42,17 @@ func TestKeptServers(t *testing.T) {
 	if _, out, _ := lockbench(t, "env", "status", "--state", state); out != shown {
 		t.Errorf("env status says %q, env up has said %q", out, shown)
 	}
-	if code, _, errs := lockbench(t, "env", "up", "--state", state, "--env", "cloud"); code != exitUsage || !strings.Contains(errs, `"cloud"`) {
-		t.Errorf("another environment: exit %d, %q", code, errs)
-	}
+	ends(t, exitUsage, `"cloud"`, "env", "up", "--state", state, "--env", "cloud")
 	out, err := command("env", "up", "--state", state, "--plugin-dir", dir)
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(out, "up already") {
 		t.Errorf("a second env up: %v, %q", err, out)
 	}
-	code, shown, errs := lockbench(t, "run", "--quick", "--runs", "1", "--clients", "1", "--backends", "redis", "--state", state, "-o", "out", "--plugin-dir", dir)
-	if code != exitOK || !strings.Contains(shown, "redis uses the server that lockbench env up keeps") {
-		t.Errorf("run: exit %d, %q, %q", code, shown, errs)
-	}
+	ends(t, exitOK, "redis uses the server that lockbench env up keeps", "run", "--quick", "--runs", "1", "--clients", "1", "--backends", "redis", "--state", state, "-o", "out", "--plugin-dir", dir)
 	if m := manifest(t, "out"); m.Plan.Env != bench.EnvLocal || !slices.ContainsFunc(m.Notes, func(note string) bool { return strings.Contains(note, "env up keeps") }) {
 		t.Errorf("%+v", m)
 	}
-	if code, _, errs := lockbench(t, "env", "down", "--state", state); code != exitOK {
-		t.Errorf("env down: exit %d, %q", code, errs)
-	}
+	ends(t, exitOK, "", "env", "down", "--state", state)
 	gone := func() bool {
 		entries, err := os.ReadDir(tmp)
 		return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "lockbench-env-") })

@@ -40,12 +40,8 @@ func TestExecHandsTheStatusOn(t *testing.T) {
 			t.Errorf("%q: status %d, want %d; %q", tt.script, got, tt.want, out)
 		}
 	}
-	if code, _, stderr := lockbench(t, "exec"); code != exitUsage || !strings.Contains(stderr, "needs a program") {
-		t.Errorf("without a program: exit %d, %q", code, stderr)
-	}
-	if code, _, stderr := lockbench(t, "exec", "--", "no-such-program"); code != exitEnvironment || !strings.Contains(stderr, "no-such-program") {
-		t.Errorf("a program that is not there: exit %d, %q", code, stderr)
-	}
+	ends(t, exitUsage, "needs a program", "exec")
+	ends(t, exitEnvironment, "no-such-program", "exec", "--", "no-such-program")
 }
 
 // container is a holder that runs under exec as the first process of a pid

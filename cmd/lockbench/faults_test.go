@@ -19,11 +19,8 @@ func TestFaults(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
 	redisServer(t, nil) // or there is nothing to judge
-	code, stdout, stderr := lockbench(t, "faults", "--backends", "memory,redis", "--faults", "kill-host", "--runs", "1",
+	stdout, _ := ends(t, exitOK, "", "faults", "--backends", "memory,redis", "--faults", "kill-host", "--runs", "1",
 		"-o", "out", "--plugin-dir", dir)
-	if code != exitOK {
-		t.Fatalf("exit %d\n%s\n%s", code, stdout, stderr)
-	}
 	for _, want := range []string{"kill-host", "redis    held", "not run: memory under kill-host", "safe:", "lockbench faults --backends="} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("the table does not show %q:\n%s", want, stdout)
@@ -32,9 +29,7 @@ func TestFaults(t *testing.T) {
 	if code, again, _ := lockbench(t, "report", "out"); code != exitOK || again != stdout {
 		t.Errorf("exit %d; the text differs from that of the run:\n%s", code, again)
 	}
-	if code, text, stderr := lockbench(t, "check", "out"); code != exitOK || !strings.Contains(text, "held") {
-		t.Errorf("exit %d, %q, %q", code, text, stderr)
-	}
+	ends(t, exitOK, "held", "check", "out")
 	// The first holder, which was killed, believed for an hour longer.
 	path := filepath.Join("out", "rounds.jsonl")
 	text, err := os.ReadFile(path)
@@ -45,10 +40,7 @@ func TestFaults(t *testing.T) {
 	if err := os.WriteFile(path, edited, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr = lockbench(t, "check", "out")
-	if code != exitUnsafe || !strings.Contains(stdout, "two holders at once") || !strings.Contains(stdout, "lock 0") {
-		t.Errorf("exit %d for a folder that holds an overlap, %q, %q", code, stdout, stderr)
-	}
+	ends(t, exitUnsafe, "two holders at once|lock 0", "check", "out")
 }
 
 // TestReplay plays a kept reproducer, and the reproducer that it writes.
@@ -57,10 +49,7 @@ func TestReplay(t *testing.T) {
 	t.Chdir(t.TempDir())
 	redisServer(t, nil)
 	const name = "standby-demoted-redis"
-	code, stdout, stderr := lockbench(t, "faults", "--replay", name, "--quick", "-o", "out", "--plugin-dir", dir)
-	if code != exitOK || !strings.Contains(stdout, "fixed in") || !strings.Contains(stdout, "Now: it broke a claim in 0 of 1 runs") {
-		t.Errorf("exit %d\n%s\n%s", code, stdout, stderr)
-	}
+	ends(t, exitOK, "fixed in|Now: it broke a claim in 0 of 1 runs", "faults", "--replay", name, "--quick", "-o", "out", "--plugin-dir", dir)
 	kept, err := os.ReadFile(filepath.Join("out", name+".json"))
 	if err != nil || !strings.Contains(string(kept), `"runs": 1,`) || !strings.Contains(string(kept), `"shown": 0,`) {
 		t.Errorf("%s, %v", kept, err)
@@ -73,10 +62,7 @@ func TestSoak(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
 	redisServer(t, nil)
-	code, stdout, stderr := lockbench(t, "faults", "--soak", "5s", "--quick", "--backends", "memory,redis", "--seed", "1", "--plugin-dir", dir, "-v")
-	if code != exitOK || !strings.Contains(stdout, "memory: no claim was broken") || !strings.Contains(stdout, "redis: no claim was broken") {
-		t.Errorf("exit %d\n%s\n%s", code, stdout, stderr)
-	}
+	ends(t, exitOK, "memory: no claim was broken|redis: no claim was broken", "faults", "--soak", "5s", "--quick", "--backends", "memory,redis", "--seed", "1", "--plugin-dir", dir, "-v")
 }
 
 // TestFaultsFlagsFitEveryMode: no mode refuses a flag of another one.

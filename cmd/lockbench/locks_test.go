@@ -45,53 +45,40 @@ func hold(t *testing.T, c *core.Client, name string) *core.Lease {
 func TestLocks(t *testing.T) {
 	dir := plugins(t)
 	s := redisServer(t, nil)
-	ask := func(args ...string) (int, string, string) {
-		return lockbench(t, append(append([]string{"locks"}, args...), "--target", "redis="+s.Addr(), "--plugin-dir", dir)...)
+	ask := func(code int, wants string, args ...string) (stdout string) {
+		t.Helper()
+		stdout, _ = ends(t, code, wants, append(append([]string{"locks"}, args...), "--target", "redis="+s.Addr(), "--plugin-dir", dir)...)
+		return stdout
 	}
-	if code, stdout, stderr := ask("list", "redis"); code != exitOK || stdout != "no lock is held\n" {
-		t.Fatalf("exit %d, %q, %q", code, stdout, stderr)
-	}
+	ask(exitOK, "no lock is held\n", "list", "redis")
 	c := holder(t, dir, s.Addr())
 	lease := hold(t, c, "jobs/refresh")
 	hold(t, c, "orders\x1b[31m")
 
-	code, stdout, stderr := ask("list", "redis")
-	if code != exitOK || !strings.Contains(stdout, "jobs/refresh\n") || !strings.Contains(stdout, `"orders\x1b[31m"`) || strings.Count(stdout, "billing-1") != 2 {
-		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	if stdout := ask(exitOK, `"orders\x1b[31m"`, "list", "redis"); !strings.Contains(stdout, "jobs/refresh\n") || strings.Count(stdout, "billing-1") != 2 {
+		t.Errorf("%q", stdout)
 	}
 	var docs []struct {
 		Token uint64
 		Since time.Time
 		TTLms int64 `json:"ttl_ms"`
 	}
-	_, stdout, _ = ask("list", "redis", "jobs/", "--format", "json")
+	stdout := ask(exitOK, "", "list", "redis", "jobs/", "--format", "json")
 	if err := json.Unmarshal([]byte(stdout), &docs); err != nil || len(docs) != 1 || docs[0].Token != lease.Token() || docs[0].TTLms < 1000 ||
 		time.Since(docs[0].Since).Abs() > time.Hour {
 		t.Errorf("%v: %s", err, stdout)
 	}
-	if code, stdout, _ := ask("inspect", "redis", "jobs/refresh"); code != exitOK || !strings.Contains(stdout, "billing-1") {
-		t.Errorf("exit %d, %q", code, stdout)
-	}
-	if code, stdout, _ := ask("inspect", "redis", "nothing"); code != exitOK || !strings.Contains(stdout, "nobody holds nothing") {
-		t.Errorf("exit %d, %q", code, stdout)
-	}
+	ask(exitOK, "billing-1", "inspect", "redis", "jobs/refresh")
+	ask(exitOK, "nobody holds nothing", "inspect", "redis", "nothing")
 
 	// Neither without an answer nor under another token.
-	if code, _, stderr := ask("break", "redis", "jobs/refresh"); code != exitUsage || !strings.Contains(stderr, "--yes") {
-		t.Errorf("without a terminal: exit %d, %q", code, stderr)
-	}
-	if code, _, stderr := ask("break", "redis", "jobs/refresh", "--yes", "--token", "7"); code != exitInternal || !strings.Contains(stderr, "not 7") {
-		t.Errorf("under another token: exit %d, %q", code, stderr)
-	}
+	ask(exitUsage, "--yes", "break", "redis", "jobs/refresh")
+	ask(exitInternal, "not 7", "break", "redis", "jobs/refresh", "--yes", "--token", "7")
 	if !lease.Valid() {
 		t.Fatal("the lease was broken nevertheless")
 	}
-	if code, stdout, stderr := ask("break", "redis", "jobs/refresh", "--yes"); code != exitOK || !strings.Contains(stdout, "broke the lease") {
-		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
-	}
-	if code, _, stderr := ask("break", "redis", "jobs/refresh", "--yes"); code != exitInternal || !strings.Contains(stderr, "nobody holds") {
-		t.Errorf("again: exit %d, %q", code, stderr)
-	}
+	ask(exitOK, "broke the lease", "break", "redis", "jobs/refresh", "--yes")
+	ask(exitInternal, "nobody holds", "break", "redis", "jobs/refresh", "--yes")
 }
 
 // TestBreakForeign: a lock that no client of ours holds is not broken, and the key
@@ -159,9 +146,7 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("exit %d, %q does not say %q", code, stdout, want)
 		}
 	}
-	if code, _, stderr := lockbench(t, "env", "doctor"); code != exitEnvironment || !strings.Contains(stderr, "make build") {
-		t.Errorf("without plugins: exit %d, %q", code, stderr)
-	}
+	ends(t, exitEnvironment, "make build", "env", "doctor")
 }
 
 // A binary may have any name; which backend it is, it says itself.
@@ -176,12 +161,7 @@ func TestLocksOfARenamedPlugin(t *testing.T) {
 		{"locks", "list", renamed, "--target", "redis=" + server.Addr()},
 		{"plugins", "describe", renamed},
 	} {
-		if code, stdout, stderr := lockbench(t, args...); code != exitOK {
-			t.Errorf("%v: exit %d, %q, %q", args, code, stdout, stderr)
-		}
+		ends(t, exitOK, "", args...)
 	}
-	code, _, stderr := lockbench(t, "locks", "list", renamed, "--target", "yours="+server.Addr())
-	if code != exitUsage || !strings.Contains(stderr, `the backend is "redis"`) {
-		t.Errorf("exit %d, %q", code, stderr)
-	}
+	ends(t, exitUsage, `the backend is "redis"`, "locks", "list", renamed, "--target", "yours="+server.Addr())
 }

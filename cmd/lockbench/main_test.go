@@ -53,6 +53,19 @@ func lockbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return exitCode(err), out.String(), errs.String()
 }
 
+// ends runs a command line, which must end with the exit code and say all of wants,
+// which "|" separates.
+func ends(t *testing.T, code int, wants string, args ...string) (stdout, stderr string) {
+	t.Helper()
+	got, stdout, stderr := lockbench(t, args...)
+	for want := range strings.SplitSeq(wants, "|") {
+		if got != code || !strings.Contains(stdout+stderr, want) {
+			t.Errorf("%q: exit %d, want %d and %q\n%s\n%s", args, got, code, want, stdout, stderr)
+		}
+	}
+	return stdout, stderr
+}
+
 // promptly is lockbench, which must end within 10 s of the time in which this
 // process runs.
 func promptly(t *testing.T, args ...string) (code int, stdout, stderr string) {
@@ -218,23 +231,15 @@ func TestNoServerInstalled(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
 	t.Setenv("PATH", t.TempDir())
-	code, _, stderr := lockbench(t, "run", "--backends", "redis", "--plugin-dir", dir)
-	if code != exitEnvironment || !strings.Contains(stderr, "apt-get install redis-server") || !strings.Contains(stderr, "brew install redis") {
-		t.Errorf("asked for by name: exit %d, %q", code, stderr)
-	}
-	code, stdout, stderr := lockbench(t, "run", "--quick", "--runs", "1", "--clients", "2", "--plugin-dir", dir)
-	if code != exitOK || !strings.Contains(stdout, "memory (plugin)") || !strings.Contains(stdout, "left out: redis: redis-server is not installed") {
-		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
-	}
+	ends(t, exitEnvironment, "apt-get install redis-server|brew install redis", "run", "--backends", "redis", "--plugin-dir", dir)
+	ends(t, exitOK, "memory (plugin)|left out: redis: redis-server is not installed", "run", "--quick", "--runs", "1", "--clients", "2", "--plugin-dir", dir)
 }
 
 func TestNoPlugins(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("PATH", t.TempDir())
 	for _, args := range [][]string{{"run"}, {"plugins", "list"}, {"conform", "redis"}} {
-		if code, _, stderr := lockbench(t, args...); code != exitEnvironment || !strings.Contains(stderr, "hint: make build") {
-			t.Errorf("%v: exit %d, %q", args, code, stderr)
-		}
+		ends(t, exitEnvironment, "hint: make build", args...)
 	}
 }
 
@@ -245,9 +250,7 @@ func TestNotAPlugin(t *testing.T) {
 		t.Skip(err)
 	}
 	for _, path := range []string{sh, "./nothing"} {
-		if code, _, stderr := lockbench(t, "conform", path); code != exitEnvironment || !strings.Contains(stderr, filepath.Base(path)) {
-			t.Errorf("%s: exit %d, %q", path, code, stderr)
-		}
+		ends(t, exitEnvironment, filepath.Base(path), "conform", path)
 	}
 }
 
@@ -258,10 +261,7 @@ func TestPluginsListAndDescribe(t *testing.T) {
 		t.Errorf("exit %d, %q", code, stdout)
 	}
 	for _, name := range []string{"redis", filepath.Join(dir, "lockplugin-redis")} {
-		code, stdout, _ = lockbench(t, "plugins", "describe", name, "--plugin-dir", dir)
-		if code != exitOK || !strings.Contains(stdout, "address") || !strings.Contains(stdout, "secret") || !strings.Contains(stdout, "durable") {
-			t.Errorf("%s: exit %d, %q", name, code, stdout)
-		}
+		stdout, _ = ends(t, exitOK, "address|secret|durable", "plugins", "describe", name, "--plugin-dir", dir)
 	}
 }
 
@@ -292,7 +292,5 @@ func TestInterrupted(t *testing.T) {
 	if !strings.HasPrefix(stdout.String(), "INCOMPLETE: the run was interrupted;") || !strings.Contains(stdout.String(), "memory (plugin)") {
 		t.Errorf("stdout %q", stdout.String())
 	}
-	if code, stdout, stderr := lockbench(t, "check", "out"); code != exitOK || !strings.Contains(stdout, "0 overlaps") {
-		t.Errorf("check: exit %d, %q, %q", code, stdout, stderr)
-	}
+	ends(t, exitOK, "0 overlaps", "check", "out")
 }

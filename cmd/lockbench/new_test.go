@@ -29,20 +29,13 @@ func TestNewPluginCompiles(t *testing.T) {
 		t.Errorf("go vet: %v\n%s", err, out)
 	}
 	binary := plugintest.Build(t, "./"+dir+"/store/lockplugin-my-store")
-	if code, stdout, stderr = lockbench(t, "plugins", "describe", binary); code != exitOK || !strings.Contains(stdout, "address") {
-		t.Errorf("describe: exit %d, %q, %q", code, stdout, stderr)
-	}
-	if code, _, stderr = lockbench(t, "plugins", "new", "my-store", "-o", filepath.Join(dir, "store")); code != exitUsage || !strings.Contains(stderr, "there already") {
-		t.Errorf("written twice: exit %d, %q", code, stderr)
-	}
+	ends(t, exitOK, "address", "plugins", "describe", binary)
+	ends(t, exitUsage, "there already", "plugins", "new", "my-store", "-o", filepath.Join(dir, "store"))
 }
 
 func TestNewPluginOutsideOfAModule(t *testing.T) {
 	dir := t.TempDir()
-	code, stdout, stderr := lockbench(t, "plugins", "new", "my-store", "-o", dir, "--replace", "../..", "--module", "example.com/mystore")
-	if code != exitOK || !strings.Contains(stdout, "go mod tidy") {
-		t.Fatalf("exit %d, %q, %q", code, stdout, stderr)
-	}
+	ends(t, exitOK, "go mod tidy", "plugins", "new", "my-store", "-o", dir, "--replace", "../..", "--module", "example.com/mystore")
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +45,6 @@ func TestNewPluginOutsideOfAModule(t *testing.T) {
 		t.Errorf("go.mod: %v\n%s", err, text)
 	}
 	for name, want := range map[string]string{"My_Store": "small letters", "../x": "small letters"} {
-		if code, _, stderr := lockbench(t, "plugins", "new", name); code != exitUsage || !strings.Contains(stderr, want) {
-			t.Errorf("%q: exit %d, %q", name, code, stderr)
-		}
+		ends(t, exitUsage, want, "plugins", "new", name)
 	}
 }

@@ -16,17 +16,12 @@ func TestPartsMeasureTogether(t *testing.T) {
 	var parts sync.WaitGroup
 	for n := range 3 {
 		parts.Go(func() {
-			if code, _, stderr := lockbench(t, "run", "--quick", "--runs", "2", "--scenarios", "throughput", "--clients", "4", "--backends", "redis",
-				"--target", "redis="+s.Addr(), "--plugin-dir", dir, "-o", fmt.Sprintf("part%d", n), "--parts", "3", "--measure", "2s"); code != exitOK || !strings.Contains(stderr, "one of 3 parts") {
-				t.Errorf("part %d: exit %d, %s", n, code, stderr)
-			}
+			ends(t, exitOK, "one of 3 parts", "run", "--quick", "--runs", "2", "--scenarios", "throughput", "--clients", "4", "--backends", "redis",
+				"--target", "redis="+s.Addr(), "--plugin-dir", dir, "-o", fmt.Sprintf("part%d", n), "--parts", "3", "--measure", "2s")
 		})
 	}
 	parts.Wait()
-	code, _, stderr := lockbench(t, "merge", "part0", "part1", "part2", "-o", "all")
-	if code != exitOK {
-		t.Fatalf("exit %d, %s", code, stderr)
-	}
+	ends(t, exitOK, "", "merge", "part0", "part1", "part2", "-o", "all")
 	code, stdout, _ := lockbench(t, "report", "all")
 	for _, want := range []string{"3 parts measured at the same time", "waited for each other", "the total on the target", "part 3", "--parts=3"} {
 		if code != exitOK || !strings.Contains(strings.Join(strings.Fields(stdout), " "), want) {
@@ -36,10 +31,6 @@ func TestPartsMeasureTogether(t *testing.T) {
 	if page, err := os.ReadFile("all/report.html"); err != nil || !strings.Contains(string(page), "the total on the target") {
 		t.Errorf("the page has no total: %v", err)
 	}
-	if code, stdout, stderr := lockbench(t, "check", "all"); code != exitOK {
-		t.Errorf("exit %d, %s, %s", code, stdout, stderr)
-	}
-	if code, _, stderr := lockbench(t, "merge", "part0", "part1", "-o", "some"); code != exitInvalid || !strings.Contains(stderr, "2 of the 3 parts") {
-		t.Errorf("some of the parts: exit %d, %s", code, stderr)
-	}
+	ends(t, exitOK, "", "check", "all")
+	ends(t, exitInvalid, "2 of the 3 parts", "merge", "part0", "part1", "-o", "some")
 }

@@ -13,19 +13,13 @@ import (
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/servers"
-	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
 // TestKilledRunLeavesNothing kills lockbench in the middle of each scenario:
 // neither servers nor plugins nor hosts nor their files stay, and the folder
 // can be judged.
 func TestKilledRunLeavesNothing(t *testing.T) {
-	if s, err := redisserver.Start(t.Context(), nil); err != nil {
-		servers.Missing(t, "redis", err)
-	} else if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	redisServer(t, nil) // or there is nothing to look at
 	dir := plugins(t)
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
 	for _, s := range bench.Choices("scenarios") {
@@ -57,12 +51,8 @@ func killedIn(t *testing.T, file, text, dir, binary string, args ...string) {
 		t.Error("lockbench, a server and a plugin do not show: this test would not see what is left of them")
 	}
 	killAndLook(t, cmd, tmp)
-	if code, stdout, stderr := lockbench(t, "check", out); code != exitOK || !strings.Contains(stdout, "events end early") {
-		t.Errorf("check: exit %d, %q, %q", code, stdout, stderr)
-	}
-	if code, stdout, _ := lockbench(t, "report", out); code != exitOK || !strings.Contains(stdout, "or was killed") {
-		t.Errorf("report: exit %d, %q", code, stdout)
-	}
+	ends(t, exitOK, "events end early", "check", out)
+	ends(t, exitOK, "or was killed", "report", out)
 }
 
 // killAndLook kills lockbench, and waits until nothing is left of it in tmp.
@@ -84,11 +74,7 @@ func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
 // TestKilledSearchLeavesNothing kills lockbench while a process is
 // frozen by it, which cannot end by itself.
 func TestKilledSearchLeavesNothing(t *testing.T) {
-	if s, err := redisserver.Start(t.Context(), nil); err != nil {
-		servers.Missing(t, "redis", err)
-	} else if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	redisServer(t, nil) // or there is nothing to look at
 	dir := plugins(t)
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
 	for _, action := range []string{"freeze-host", "freeze-plugin", "lost-directory"} {
@@ -141,10 +127,7 @@ func TestConform(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	path := filepath.Join(plugins(t), "lockplugin-memory")
-	code, stdout, stderr := lockbench(t, "conform", path)
-	if code != exitOK {
-		t.Errorf("exit %d, %s", code, stderr)
-	}
+	stdout, _ := ends(t, exitOK, "", "conform", path)
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	if len(lines) != len(drivertest.Rules())+1 {
 		t.Fatalf("%d lines:\n%s", len(lines), stdout)
