@@ -197,7 +197,7 @@ func awaitMaster(ctx context.Context, e *servers.Environment, before string, rep
 	return servers.Retry(ctx, "a master with its replicas", func() error {
 		known, err := s.Replicas(ctx, sentinelMaster).Result()
 		if err != nil || len(known) < replicas {
-			return fmt.Errorf("Sentinel knows %d of %d replicas: %w", len(known), replicas, err)
+			return fmt.Errorf("its Sentinel knows %d of %d replicas: %w", len(known), replicas, err)
 		}
 		now, err := master(ctx, s)
 		if err != nil || now == before {
