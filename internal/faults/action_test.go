@@ -21,6 +21,11 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
+func TestMain(m *testing.M) {
+	host.Main()
+	plugintest.Main(m)
+}
+
 const (
 	module  = "github.com/lockbench/lockbench/"
 	timeout = 30 * time.Second

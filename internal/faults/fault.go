@@ -115,3 +115,192 @@ func Names() []string {
 	}
 	return names
 }
+
+const (
+	// longTTL is that of faults which a lease of this length must survive.
+	longTTL = 10 * time.Second
+	// untilRenewed is long enough for each lease of longTTL to be renewed.
+	untilRenewed = longTTL / 2
+)
+
+// What faults need.
+var (
+	aRival     = []servers.Capability{servers.CapRival}
+	twoHosts   = []servers.Capability{servers.CapRival, servers.CapPaths}
+	ourServers = []servers.Capability{servers.CapRival, servers.CapServers}
+	reached    = []servers.Capability{servers.CapRival, servers.CapServers, servers.CapPaths}
+	theClock   = []servers.Capability{servers.CapRival, servers.CapServers, servers.CapPaths, servers.CapClock}
+	aReplica   = []servers.Capability{servers.CapRival, servers.CapPaths, servers.CapReplica}
+)
+
+// What several faults do. Of servers that vote the holder reaches a bare majority, of
+// which the first is one.
+var (
+	reachMajority = []Event{{Action: "black-hole", Share: Minority}}
+	wipe          = []Event{{Action: "wipe-servers", AtOnce: true}, {Action: "wipe-node", AtOnce: true}}
+	anHourAhead   = []Event{{Action: "clock-forward", Amount: 1}}
+	loseLink      = []Event{{Action: "sever-replica"}}
+)
+
+// All are the faults of the table in the order in which they are shown.
+func All() []Fault {
+	return []Fault{
+		{
+			Name: "freeze-host", Does: "the holder is frozen until another host has its locks, then goes on",
+			Produces: []claim.Condition{claim.HostStopped},
+			Events:   []Event{{Action: "freeze-host"}}, Needs: aRival,
+		},
+		{
+			Name: "freeze-plugin", Does: "the holder's plugin process is frozen", KeepsLeases: true, ActsTTLs: 1.5,
+			Produces: []claim.Condition{claim.PluginDied},
+			Events:   []Event{{Action: "freeze-plugin"}},
+		},
+		{
+			Name: "kill-host", Does: "the holder is killed, its plugin is not",
+			Events: []Event{{Action: "kill-host"}}, Needs: aRival,
+		},
+		{
+			Name: "kill-plugin", Does: "the holder's plugin process is killed", KeepsLeases: true, ActsTTLs: 1.5,
+			Produces: []claim.Condition{claim.PluginDied},
+			Events:   []Event{{Action: "kill-plugin"}},
+		},
+		{
+			Name: "kill-both", Does: "the holder and its plugin are killed",
+			Produces: []claim.Condition{claim.PluginDied},
+			Events:   []Event{{Action: "kill-both"}}, Needs: aRival,
+		},
+		// A server that is cut off from everybody is one that is frozen: its
+		// connections stay open and it answers nothing.
+		{
+			Name: "partition-holder", Does: "nothing passes between the holder and any server; nobody is told",
+			Events: []Event{{Action: "black-hole"}}, Needs: twoHosts,
+		},
+		{
+			Name: "partition-minority", Does: "a minority of the servers is cut off for 5 s; TTL 10 s", TTL: longTTL, KeepsLeases: true, Acts: 5 * time.Second, SeveralServers: true,
+			Events: []Event{{Action: "freeze-servers", Share: Minority}, {Action: "freeze-members", Share: Minority}},
+			Needs:  []servers.Capability{servers.CapRival, servers.CapServers, servers.CapMinority},
+		},
+		{
+			Name: "pause-leader", Does: "the server that leads is frozen for longer than the TTL of 10 s, and goes on", TTL: longTTL, Acts: longTTL + 1500*time.Millisecond, SeveralServers: true,
+			Produces: []claim.Condition{claim.LeaderPaused},
+			Events:   []Event{{Action: "freeze-leader"}},
+			Needs:    []servers.Capability{servers.CapRival, servers.CapServers, servers.CapMinority, servers.CapLeader},
+		},
+		{
+			Name: "partition-majority", Does: "a majority of the servers, or the only one, is cut off", ActsTTLs: 1.5, SeveralServers: true,
+			Events: []Event{{Action: "freeze-servers", Share: Majority}, {Action: "freeze-members", Share: Majority}}, Needs: ourServers,
+		},
+		{
+			Name: "black-hole", Does: "nothing passes between any host and any server for 2 s; TTL 10 s", TTL: longTTL, KeepsLeases: true, Acts: 2 * time.Second,
+			Events: []Event{{Action: "black-hole", Target: everywhere}}, Needs: twoHosts,
+		},
+		{
+			Name: "reset", Does: "1 % of the requests and answers end in a reset of their connection; TTL 10 s", TTL: longTTL, KeepsLeases: true, ActsTTLs: 1,
+			Events: []Event{{Action: "resets", Target: everywhere, Amount: 0.444}}, Needs: twoHosts,
+		},
+		{
+			Name: "latency", Does: "every answer comes up to 60 ms late", KeepsLeases: true, ActsTTLs: 1.5,
+			Events: []Event{{Action: "jitter", Target: everywhere, Amount: 1}}, Needs: twoHosts,
+		},
+		{
+			Name: "fragment", Does: "data come in pieces of 256 bytes, 200 µs apart", KeepsLeases: true, ActsTTLs: 1.5,
+			Events: []Event{{Action: "fragment", Target: everywhere}}, Needs: twoHosts,
+		},
+		{
+			Name: "lost-reply", Does: "half of the holder's acquires reach the servers, the answers do not reach the holder; TTL 10 s", TTL: longTTL, KeepsLeases: true, Acts: 2 * time.Second,
+			Prepare: []Event{{Action: "lose-replies", Lasts: Duration(tryFor + queueing)}}, Events: []Event{{Action: Wait}}, Needs: twoHosts,
+		},
+		{
+			Name: "restart", Does: "every server crashes and starts again with its data", ActsTTLs: 1.5,
+			Produces: []claim.Condition{claim.Restarted},
+			Events:   []Event{{Action: "crash-servers", AtOnce: true}, {Action: "crash-nodes", AtOnce: true}},
+			Needs:    []servers.Capability{servers.CapRival, servers.CapServers, servers.CapKeeps},
+		},
+		{
+			Name: "restart-wiped", Does: "the server crashes and starts again without its data; of several nodes, one of the three that the holder had reached",
+			Produces: []claim.Condition{claim.DataLost}, RivalAsksLate: true, ActsTTLs: 1.5,
+			Prepare: reachMajority, Events: wipe, Needs: reached,
+		},
+		{
+			Name: "restart-wiped-open", Does: "as restart-wiped, with the quarantine of restarted nodes switched off",
+			Produces: []claim.Condition{claim.DataLost, claim.QuarantineOff}, RivalAsksLate: true, ActsTTLs: 1.5,
+			OnlyFor: servers.CapVotes, Config: map[string]string{"quarantine": "off"}, Control: true,
+			Prepare: reachMajority, Events: wipe, Needs: reached,
+		},
+		// The replica has not received the last writes: the first half of the locks is
+		// replicated, the second is not.
+		{
+			Name: "failover", Does: "the master dies; a replica that did not receive half of the grants takes over, and the holder learns of it 500 ms after its rival",
+			Produces: []claim.Condition{claim.ReplicaPromoted}, RivalAsksLate: true, ActsTTLs: 1.5,
+			Prepare: loseLink, Events: []Event{{Action: "take-over"}}, Needs: aReplica,
+		},
+		{
+			Name: "failover-wait", Does: "as failover, with grants that wait for the replica (wait_replicas=1); TTL 10 s", TTL: longTTL, KeepsLeases: true,
+			Produces: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited}, Restores: Injected, RivalAsksLate: true, Acts: untilRenewed,
+			OnlyFor: servers.CapReplica, Config: map[string]string{"wait_replicas": "1"},
+			Prepare: loseLink, Events: []Event{{Action: "take-over"}}, Needs: aReplica,
+		},
+		{
+			Name: "failover-planned", Does: "Sentinel lets one of two replicas take over, in order, with wait_replicas=1; TTL 10 s", TTL: longTTL, KeepsLeases: true,
+			Produces: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited}, Restores: Injected, Acts: untilRenewed,
+			OnlyFor: servers.CapSentinel, Config: map[string]string{"wait_replicas": "1"},
+			Events: []Event{{Action: "sentinel-failover"}}, Needs: []servers.Capability{servers.CapRival, servers.CapSentinel},
+		},
+		{
+			Name: "demotion", Does: "a replica is promoted and the master made its replica, to which the address leads for another 1.5 s; TTL 10 s", TTL: longTTL, KeepsLeases: true,
+			Restores: Healed, Acts: 1500 * time.Millisecond,
+			Events: []Event{{Action: "demotion"}}, Needs: aReplica,
+		},
+		{
+			Name: "demotion-uncut", Does: "as demotion, and what leads hosts elsewhere cuts no connection: those that there are stay at the old master", TTL: longTTL, KeepsLeases: true,
+			Restores: Healed, Acts: 1500 * time.Millisecond,
+			Events: []Event{{Action: "demotion-uncut"}}, Needs: aReplica,
+		},
+		{
+			Name: "slot-move", Does: "the slots of all locks are moved to other nodes, half of their keys first, the rest 12 s later; TTL 10 s", TTL: longTTL, KeepsLeases: true,
+			Produces: []claim.Condition{claim.SlotMoving}, Restores: Healed, ActsTTLs: 1.2,
+			OnlyFor: servers.CapSlots, Events: []Event{{Action: "*-slots"}}, Needs: []servers.Capability{servers.CapRival, servers.CapSlots},
+		},
+		{
+			Name: "clock-forward", Does: "the server's clock jumps an hour ahead; of several nodes, that of one of the three that the holder had reached",
+			Produces: []claim.Condition{claim.ClockForward}, RivalAsksLate: true, ActsTTLs: 1.5,
+			Prepare: reachMajority, Events: anHourAhead, Needs: theClock,
+		},
+		{
+			Name: "clock-forward-unfenced", Does: "as clock-forward, without tokens (fencing=none)",
+			Produces: []claim.Condition{claim.ClockForward, claim.Unfenced}, RivalAsksLate: true, ActsTTLs: 1.5,
+			OnlyFor: servers.CapVotes, Config: map[string]string{"fencing": "none"}, Control: true,
+			Prepare: reachMajority, Events: anHourAhead, Needs: theClock,
+		},
+		{
+			// Turning it forward again would be clock-forward.
+			Name: "clock-back", Does: "the server's clock jumps an hour back and stays there; of several nodes, that of one of the three that the holder had reached",
+			Produces: []claim.Condition{claim.ClockBack}, RivalAsksLate: true, ActsTTLs: 1.5,
+			Prepare: reachMajority, Events: []Event{{Action: "clock-back", Amount: 1}}, Needs: theClock,
+		},
+		{
+			Name: "read-only", Does: "the servers refuse writes, as with a full disk", ActsTTLs: 1.5,
+			Events: []Event{{Action: "*-read-only", Target: everywhere}, {Action: "*-no-space"}},
+			Needs:  []servers.Capability{servers.CapRival, servers.CapReadOnly},
+		},
+		{
+			Name: "pool-exhausted", Does: "the servers end all connections and take no new ones", ActsTTLs: 1.5,
+			Events: []Event{{Action: "*-maxclients", Target: everywhere}, {Action: "*-user-connections"}},
+			Needs:  []servers.Capability{servers.CapRival, servers.CapExhaust},
+		},
+		{
+			Name: "slow-server", Does: "the servers get a third of the time", KeepsLeases: true, ActsTTLs: 1.5,
+			Events: []Event{{Action: "slow-servers"}}, Needs: ourServers,
+		},
+		{
+			Name: "evict", Does: "the servers are told to evict keys when their memory is full, which it is 3 s later; TTL 10 s", TTL: longTTL, Acts: noticedBy + longTTL/2,
+			Produces: []claim.Condition{claim.EvictionSeen},
+			OnlyFor:  servers.CapEvict, Events: []Event{{Action: "evict"}}, Needs: []servers.Capability{servers.CapRival, servers.CapEvict},
+		},
+		{
+			Name: "evict-at-once", Does: "as evict, and their memory is full already", TTL: longTTL, Acts: noticedBy + longTTL/2,
+			Produces: []claim.Condition{claim.Evicting},
+			OnlyFor:  servers.CapEvict, Events: []Event{{Action: "evict-at-once"}}, Needs: []servers.Capability{servers.CapRival, servers.CapEvict},
+		},
+	}
+}

@@ -74,47 +74,56 @@ var freezes = []Action{
 }
 
 var crashes = []Action{
-	{
-		Name: "crash-servers", Does: "all servers crash, and start again with their data", On: OnStore, Uses: UsesStore,
-		Only:  where(func(s *servers.Kind, in servers.Setting) bool { return !in.Sharded && !s.Has(servers.CapVotes) }),
-		Needs: []servers.Capability{servers.CapServers, servers.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
-		Inject: stopAll, Heal: startAll(true),
-	},
-	{
-		Name: "crash-nodes", Does: "all nodes crash, and start again with their data", On: OnStore, Uses: UsesStore, Only: where(voting),
-		Needs: []servers.Capability{servers.CapServers, servers.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: []claim.Condition{claim.Restarted},
-		Inject: stopAll, Heal: startAll(true),
-	},
-	{
-		Name: "crash-member", Does: "%s crashes, and starts again with its data, while the other members serve", On: OnServer, Uses: UsesStore,
-		Only:  where(electing),
-		Needs: []servers.Capability{servers.CapServers, servers.CapKeeps}, Lasts: downFor, Stops: StopsAll, Recovers: elects,
-		Inject: stopOne, Heal: startOne(true),
-	},
-	{
-		Name: "crash-node", Does: "%s crashes, and starts again with its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(voting),
-		Needs: []servers.Capability{servers.CapServers, servers.CapKeeps}, Lasts: downFor, Recovers: quarantined,
-		Inject: stopOne, Heal: startOne(true),
-	},
-	{
-		Name: "wipe-servers", Does: "all servers crash, and start again without their data", On: OnStore, Uses: UsesStore,
+	crash(true, Action{
+		Name: "crash-servers", Does: "all servers crash, and start again with their data", On: OnStore, Stops: StopsAll, Recovers: elects,
+		Only: where(func(s *servers.Kind, in servers.Setting) bool { return !in.Sharded && !s.Has(servers.CapVotes) }),
+	}),
+	crash(true, Action{
+		Name: "crash-nodes", Does: "all nodes crash, and start again with their data", On: OnStore, Stops: StopsAll, Recovers: quarantined,
+		Only: where(voting), Makes: []claim.Condition{claim.Restarted},
+	}),
+	crash(true, Action{
+		Name: "crash-member", Does: "%s crashes, and starts again with its data, while the other members serve", On: OnServer, Stops: StopsAll, Recovers: elects,
+		Only: where(electing),
+	}),
+	crash(true, Action{
+		Name: "crash-node", Does: "%s crashes, and starts again with its data, while the other nodes vote", On: OnServer, Recovers: quarantined,
+		Only: where(voting),
+	}),
+	crash(false, Action{
+		Name: "wipe-servers", Does: "all servers crash, and start again without their data", On: OnStore, Stops: StopsAll, Recovers: elects,
 		Only: where(func(s *servers.Kind, in servers.Setting) bool {
 			return !in.Sharded && !in.Copied && !s.Has(servers.CapVotes)
 		}),
-		Needs: []servers.Capability{servers.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.DataLost},
-		Inject: stopAll, Heal: startAll(false),
-	},
-	{
-		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Uses: UsesStore, Only: where(voting),
-		Needs: []servers.Capability{servers.CapServers}, Lasts: downFor, Stops: StopsAll, Recovers: quarantined, Makes: []claim.Condition{claim.DataLost, claim.Restarted},
-		Inject: stopAll, Heal: startAll(false),
-	},
-	{
-		// It does not vote until every lease that it knew of is over: nothing is lost.
-		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Uses: UsesStore, Only: where(voting),
-		Needs: []servers.Capability{servers.CapServers}, Lasts: downFor, Recovers: quarantined,
-		Inject: stopOne, Heal: startOne(false),
-	},
+		Makes: []claim.Condition{claim.DataLost},
+	}),
+	crash(false, Action{
+		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Stops: StopsAll, Recovers: quarantined,
+		Only: where(voting), Makes: []claim.Condition{claim.DataLost, claim.Restarted},
+	}),
+	// It does not vote until every lease that it knew of is over: nothing is lost.
+	crash(false, Action{
+		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Recovers: quarantined,
+		Only: where(voting),
+	}),
+}
+
+// crash is an action that crashes the servers that it is done to, and starts them
+// again, with their data or not.
+func crash(keepData bool, a Action) Action {
+	a.Uses, a.Lasts, a.Needs = UsesStore, downFor, []servers.Capability{servers.CapServers}
+	if keepData {
+		a.Needs = append(a.Needs, servers.CapKeeps)
+	}
+	of := func(w *System, e Event) servers.Nodes {
+		if a.On == OnServer {
+			return w.Servers[e.Target : e.Target+1]
+		}
+		return w.Servers
+	}
+	a.Inject = func(_ context.Context, w *System, e Event) error { return of(w, e).EachRunning((*servers.Server).Stop) }
+	a.Heal = func(ctx context.Context, w *System, e Event) error { return of(w, e).Start(ctx, keepData) }
+	return a
 }
 
 func electing(_ *servers.Kind, in servers.Setting) bool { return in.Elects }
@@ -144,22 +153,7 @@ func each(do func(*servers.Server) error) func(context.Context, *System, Event) 
 var (
 	freezeAll = each((*servers.Server).Freeze)
 	resumeAll = each((*servers.Server).Resume)
-	stopAll   = each((*servers.Server).Stop)
 )
-
-func startAll(keepData bool) func(context.Context, *System, Event) error {
-	return func(ctx context.Context, w *System, _ Event) error {
-		return w.Servers.Start(ctx, keepData)
-	}
-}
-
-func stopOne(_ context.Context, w *System, e Event) error { return w.Servers[e.Target].Stop() }
-
-func startOne(keepData bool) func(context.Context, *System, Event) error {
-	return func(ctx context.Context, w *System, e Event) error {
-		return w.Servers[e.Target].Start(ctx, keepData)
-	}
-}
 
 // clockAction moves the clock of a server, by 0.4 s to an hour. One that is not
 // set right again stays so until the end: that would be another jump.
@@ -185,3 +179,50 @@ func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action
 }
 
 var errNoClock = errors.New("the servers were started without clocks that can be moved")
+
+// operations are what the operators of the stores do.
+func operations() []Action {
+	var all []Action
+	for _, backend := range kinds.Names() {
+		for _, o := range kinds.Of(backend).Operations {
+			all = append(all, operation(backend, o))
+		}
+	}
+	return all
+}
+
+func operation(backend string, o servers.Operation) Action {
+	a := Action{
+		Name: backend + "-" + o.Name, Does: o.Does, On: OnStore, Uses: UsesStore, Lasts: o.Lasts, StopsFor: o.StopsFor, Recovers: o.Recovers, Makes: o.Makes,
+		Inject: stepOf(o.Do),
+	}
+	if o.Server {
+		a.On = OnServer
+	}
+	switch {
+	case o.Stops:
+		a.Stops = StopsAll
+	case o.StopsGrants:
+		a.Stops = StopsGrants
+	}
+	if o.Undo != nil {
+		a.Heal = stepOf(o.Undo)
+	}
+	for _, s := range o.Settings {
+		a.Only = append(a.Only, backend+"/"+s)
+	}
+	if len(o.Settings) == 0 {
+		a.Only = []string{backend}
+	}
+	return a
+}
+
+// stepOf takes a step of an operation, to the server of the event or to each.
+func stepOf(step servers.Step) func(context.Context, *System, Event) error {
+	return func(ctx context.Context, w *System, e Event) error {
+		if e.Target == everywhere {
+			return servers.OnEach(step)(ctx, w.Environment, 0)
+		}
+		return step(ctx, w.Environment, e.Target)
+	}
+}
