@@ -78,7 +78,7 @@ func (p FaultsPlan) list() (*Outcome, error) {
 	chosen := slices.DeleteFunc(p.faults(), func(f faults.Fault) bool {
 		return !concerns(func(b string) bool { return f.Fits(kinds.Of(b)) == "" })
 	})
-	actions, _ := faults.Chosen(p.actions()) // these are all known
+	actions := faults.Chosen(p.actions())
 	actions = slices.DeleteFunc(actions, func(a faults.Action) bool { return !concerns(a.KnownFor) })
 	p.Replay = []string{"all"}
 	reproducers, _ := p.reproducers() // that there is none is no error here

@@ -33,10 +33,69 @@ const (
 	healTimeout = 30 * time.Second
 )
 
+// players play schedules on one backend, each on servers of its own.
+type players struct {
+	backend Backend
+	scratch *servers.Scratch
+	idle    chan *player
+	needs   []servers.Capability // of the servers
+	ttl     time.Duration        // the longest
+	// table are what hosts of the table write to, of whose rounds nothing that is left
+	// is looked at; nil for all others.
+	table *host.Resources
+	soak  bool // hosts live on from one schedule to the next
+
+	mu   sync.Mutex
+	uses []*Usage // of processes of a soak
+}
+
+// newPlayers makes so many, which have to be closed.
+func newPlayers(b Backend, count int) (*players, error) {
+	scratch, err := servers.NewScratch()
+	if err != nil {
+		return nil, err
+	}
+	all := &players{
+		backend: b, scratch: scratch, idle: make(chan *player, count), ttl: maxTTL,
+		needs: []servers.Capability{servers.CapKeeps, servers.CapClock, servers.CapPaths},
+	}
+	for n := range count {
+		p := &player{players: all, dir: filepath.Join(scratch.Dir(), fmt.Sprint(n))}
+		if err := os.Mkdir(p.dir, 0o700); err != nil {
+			return nil, errors.Join(err, scratch.Close())
+		}
+		all.idle <- p
+	}
+	return all, nil
+}
+
+// close ends the servers of all players, once each has come to an end.
+func (all *players) close() error {
+	for range cap(all.idle) {
+		(<-all.idle).close()
+	}
+	return all.scratch.Close()
+}
+
+// play lets the next idle player play s.
+func (all *players) play(ctx context.Context, s Schedule) (*History, error) {
+	select {
+	case p := <-all.idle:
+		defer func() { all.idle <- p }()
+		h, err := p.play(ctx, s)
+		if err != nil && ctx.Err() == nil {
+			p.close() // the servers may be the reason
+		}
+		return h, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // player plays schedules, one after the other, on one environment at a time,
 // which it keeps for as long as it serves.
 type player struct {
-	*explorer
+	*players
 	dir         string
 	environment *servers.Environment
 	setting     string
@@ -54,10 +113,10 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	if err := os.Mkdir(w.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	h = &History{Schedule: s, prefix: fmt.Sprintf("explore-%d-%s-%d-", os.Getpid(), filepath.Base(p.dir), p.plays)}
+	h = &History{Schedule: s, prefix: fmt.Sprintf("faults-%d-%s-%d-", os.Getpid(), filepath.Base(p.dir), p.plays)}
 	defer func() {
 		err = errors.Join(err, w.EndBackground())
-		if p.hosts = w.Hosts; !p.soaks() || err != nil {
+		if p.hosts = w.Hosts; !p.soak || err != nil {
 			p.end()
 		}
 		err = errors.Join(err, p.heal(), os.RemoveAll(w.Dir))

@@ -224,25 +224,25 @@ type Played struct {
 
 // Replayer plays reproducers of one backend, on servers that it keeps for as long as
 // they serve the next one.
-type Replayer struct{ x *explorer }
+type Replayer struct{ *players }
 
 // NewReplayer makes one, which has to be closed.
 func NewReplayer(b Backend) (*Replayer, error) {
-	x, err := newExplorer(b, Options{Players: 1})
-	return &Replayer{x}, err
+	one, err := newPlayers(b, 1)
+	return &Replayer{one}, err
 }
 
 // Close ends the servers.
-func (r *Replayer) Close() error { return r.x.close() }
+func (r *Replayer) Close() error { return r.close() }
 
 // Play plays a reproducer runs times. Its error says that it could not be played.
 func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, err error) {
 	for range runs {
-		h, err := r.x.play(ctx, s.Schedule)
+		h, err := r.play(ctx, s.Schedule)
 		if err != nil {
 			return p, err
 		}
-		v := judgeOf(h, r.x.backend)
+		v := judgeOf(h, r.backend)
 		if s.Strict {
 			v.Violations = append(v.Violations, v.Exempt...)
 		}

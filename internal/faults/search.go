@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -14,10 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/host"
-	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
-	"github.com/lockbench/lockbench/internal/similar"
 )
 
 // Backend is one that is judged.
@@ -33,7 +28,7 @@ type Backend struct {
 	HostProgram string
 }
 
-// Options of an exploration.
+// Options of a search.
 type Options struct {
 	// Length is for how long new schedules are begun on each backend.
 	Length time.Duration
@@ -46,7 +41,7 @@ type Options struct {
 	// from one schedule to the next until an action ends them, and one of them has so
 	// many callers that hold for long. What breaks a claim is not made small.
 	Pool int
-	// KeepGoing goes on after a violation; otherwise the backend's exploration
+	// KeepGoing goes on after a violation; otherwise the backend's search
 	// ends with the first reproducer.
 	KeepGoing bool
 	// Players is how many schedules are played at the same time, each on servers of
@@ -61,7 +56,19 @@ type Options struct {
 	Log, Progress func(format string, args ...any)
 }
 
-// Found is what an exploration of one backend has found.
+// fill puts in what is the default.
+func (o *Options) fill() {
+	o.Players = cmp.Or(o.Players, 2)
+	o.Shrink = cmp.Or(o.Shrink, 5*time.Minute)
+	o.Runs = cmp.Or(o.Runs, 10)
+	for _, tell := range []*func(string, ...any){&o.Log, &o.Progress} {
+		if *tell == nil {
+			*tell = func(string, ...any) {}
+		}
+	}
+}
+
+// Found is what a search on one backend has found.
 type Found struct {
 	Backend   string
 	Schedules int
@@ -85,9 +92,6 @@ type Found struct {
 	Left []string `json:",omitempty"`
 }
 
-// Unsafe reports whether a claim was broken.
-func (f Found) Unsafe() bool { return len(f.Reproducers)+len(f.Left) > 0 }
-
 // Search plays schedules on one backend. It ends early with ctx, whose end is
 // no error.
 func Search(ctx context.Context, b Backend, o Options) (found Found, err error) {
@@ -95,28 +99,30 @@ func Search(ctx context.Context, b Backend, o Options) (found Found, err error) 
 	if !kinds.Of(b.Name).Known() {
 		return found, fmt.Errorf("faults: lockbench has no throwaway servers for %s", b.Name)
 	}
-	actions, err := Chosen(o.Actions)
-	if err != nil {
-		return found, err
+	actions := Actions()
+	if len(o.Actions) > 0 {
+		actions = Chosen(o.Actions)
 	}
-	x, err := newExplorer(b, o)
-	if err != nil {
-		return found, err
-	}
-	defer func() { err = errors.Join(err, x.close()) }()
+	o.fill()
 	settings := o.Settings
-	if x.soaks() {
+	if o.Pool > 0 {
 		settings, actions = kinds.Of(b.Name).SettingNames()[:1], soakable(actions)
 	}
-	x.generator = newGenerator(b.Name, o.Seed, settings, actions)
-	x.generator.pool = o.Pool
-	if len(x.generator.picker.settings) == 0 {
+	g := newGenerator(b.Name, o.Seed, settings, actions)
+	if g.pool = o.Pool; len(g.picker.settings) == 0 {
 		return found, fmt.Errorf("%s: %w", b.Name, ErrUnfit)
 	}
-	found.Covered = newCoverage(x.generator.picker)
-	x.found, x.until = &found, time.Now().Add(o.Length)
+	all, err := newPlayers(b, o.Players)
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = errors.Join(err, all.close()) }()
+	all.soak = o.Pool > 0
+	x := &searcher{players: all, opts: o, generator: g, until: time.Now().Add(o.Length), found: &found, shrinking: map[claim.Rule]bool{}}
+	x.kept = sync.NewCond(&x.mu)
+	found.Covered = newCoverage(g.picker)
 	var playing sync.WaitGroup
-	for range x.opts.Players {
+	for range cap(x.idle) {
 		playing.Go(func() {
 			for s, more := x.next(ctx); more; s, more = x.next(ctx) {
 				x.one(ctx, s)
@@ -124,7 +130,7 @@ func Search(ctx context.Context, b Backend, o Options) (found Found, err error) 
 		})
 	}
 	playing.Wait()
-	if x.soaks() {
+	if x.soak {
 		x.finish()
 	}
 	return found, x.failure
@@ -134,36 +140,18 @@ func Search(ctx context.Context, b Backend, o Options) (found Found, err error) 
 var ErrUnfit = errors.New("none of these actions can happen there")
 
 // failuresInRow is after how many schedules that cannot be played an
-// exploration ends.
+// search ends.
 const failuresInRow = 5
 
-// Chosen are the actions of these names; of none, all.
-func Chosen(names []string) ([]Action, error) {
-	all := Actions()
-	if len(names) == 0 {
-		return all, nil
-	}
-	for _, name := range names {
-		if !slices.Contains(ActionNames(), name) {
-			return nil, fmt.Errorf("there is no action %q%s", name, similar.Suggest(name, ActionNames()))
-		}
-	}
-	return slices.DeleteFunc(all, func(a Action) bool { return !slices.Contains(names, a.Name) }), nil
+// Chosen are the actions of these names.
+func Chosen(names []string) []Action {
+	return slices.DeleteFunc(Actions(), func(a Action) bool { return !slices.Contains(names, a.Name) })
 }
 
-// explorer explores one backend. What its players share is guarded by its mutex.
-type explorer struct {
-	opts    Options
-	backend Backend
-	scratch *servers.Scratch
-	idle    chan *player
-	needs   []servers.Capability // of the servers
-	ttl     time.Duration        // the longest
-	// table are what hosts of the table write to, of whose rounds nothing that is left
-	// is looked at; nil for all others.
-	table *host.Resources
-
-	mu        sync.Mutex
+// searcher searches one backend. What its players share is guarded by their mutex.
+type searcher struct {
+	*players
+	opts      Options
 	generator *generator
 	until     time.Time
 	found     *Found
@@ -173,45 +161,9 @@ type explorer struct {
 	kept      *sync.Cond          // one was made
 }
 
-func newExplorer(b Backend, o Options) (*explorer, error) {
-	scratch, err := servers.NewScratch()
-	if err != nil {
-		return nil, err
-	}
-	o.Players = cmp.Or(o.Players, 2)
-	o.Shrink = cmp.Or(o.Shrink, 5*time.Minute)
-	o.Runs = cmp.Or(o.Runs, 10)
-	for _, tell := range []*func(string, ...any){&o.Log, &o.Progress} {
-		if *tell == nil {
-			*tell = func(string, ...any) {}
-		}
-	}
-	x := &explorer{
-		opts: o, backend: b, scratch: scratch, idle: make(chan *player, o.Players), shrinking: map[claim.Rule]bool{},
-		needs: []servers.Capability{servers.CapKeeps, servers.CapClock, servers.CapPaths}, ttl: maxTTL,
-	}
-	x.kept = sync.NewCond(&x.mu)
-	for n := range x.opts.Players {
-		p := &player{explorer: x, dir: filepath.Join(scratch.Dir(), fmt.Sprint(n))}
-		if err := os.Mkdir(p.dir, 0o700); err != nil {
-			return nil, errors.Join(err, scratch.Close())
-		}
-		x.idle <- p
-	}
-	return x, nil
-}
-
-// close ends the servers of all players, once each has come to an end.
-func (x *explorer) close() error {
-	for range cap(x.idle) {
-		(<-x.idle).close()
-	}
-	return x.scratch.Close()
-}
-
 // next is another schedule, if there is to be one. Where one reproducer is enough, it
 // waits until that which is being made is one.
-func (x *explorer) next(ctx context.Context) (Schedule, bool) {
+func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for !x.opts.KeepGoing && len(x.shrinking) > 0 {
@@ -225,14 +177,14 @@ func (x *explorer) next(ctx context.Context) (Schedule, bool) {
 
 // satisfied reports whether there is a reproducer that can be shown again, or may soon
 // be one, and one is enough.
-func (x *explorer) satisfied() bool {
+func (x *searcher) satisfied() bool {
 	shown := slices.ContainsFunc(x.found.Reproducers, func(s Reproducer) bool { return s.Shown > 0 })
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
 // one plays one schedule, and makes a reproducer of a violation of which there is
 // none.
-func (x *explorer) one(ctx context.Context, s Schedule) {
+func (x *searcher) one(ctx context.Context, s Schedule) {
 	h, err := x.play(ctx, s)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -241,30 +193,15 @@ func (x *explorer) one(ctx context.Context, s Schedule) {
 		return
 	}
 	switch violation, fresh := x.tally(h, judgeOf(h, x.backend)); {
-	case fresh && x.soaks():
+	case fresh && x.soak:
 		x.keep(Reproducer{Schedule: s, Rule: violation.Rule, What: violation.What, Shown: 1, Runs: 1})
 	case fresh:
 		x.keep(x.shrink(ctx, s, violation))
 	}
 }
 
-// play lets the next idle player play s.
-func (x *explorer) play(ctx context.Context, s Schedule) (*History, error) {
-	select {
-	case p := <-x.idle:
-		defer func() { x.idle <- p }()
-		h, err := p.play(ctx, s)
-		if err != nil && ctx.Err() == nil {
-			p.close() // the servers may be the reason
-		}
-		return h, err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // unplayable counts a schedule that could not be played.
-func (x *explorer) unplayable(err error) {
+func (x *searcher) unplayable(err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.found.Failed++
@@ -278,7 +215,7 @@ func (x *explorer) unplayable(err error) {
 // tally adds a schedule to what was found, and reports it. A violation that no
 // reproducer explains is fresh: the caller has to make one, and nobody else does so
 // for this rule meanwhile.
-func (x *explorer) tally(h *History, v check.Judgement) (violation check.Violation, fresh bool) {
+func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violation, fresh bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f := x.found
@@ -322,12 +259,12 @@ func (x *explorer) tally(h *History, v check.Judgement) (violation check.Violati
 
 // explained reports whether a violation is one of which there is a reproducer, or
 // soon will be.
-func (x *explorer) explained(s Schedule, v check.Violation) bool {
+func (x *searcher) explained(s Schedule, v check.Violation) bool {
 	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })
 }
 
 // keep adds a reproducer to what was found, if it is another one.
-func (x *explorer) keep(reproducer Reproducer) {
+func (x *searcher) keep(reproducer Reproducer) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.shrinking, reproducer.Rule)
@@ -339,7 +276,7 @@ func (x *explorer) keep(reproducer Reproducer) {
 }
 
 // log may be called from any goroutine.
-func (x *explorer) log(format string, args ...any) {
+func (x *searcher) log(format string, args ...any) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.opts.Log(format, args...)

@@ -14,7 +14,7 @@ import (
 // the same way twice: a smaller one is taken if it breaks the same rule in two
 // of three plays, and one without an action if it does in fewer, see [spare].
 type shrinker struct {
-	*explorer
+	*searcher
 	rule claim.Rule // that is broken
 
 	mu    sync.Mutex
@@ -37,8 +37,8 @@ func removalThreshold(n int) (need, times int) {
 }
 
 // shrink finds the smallest schedule that shows the violation of s.
-func (x *explorer) shrink(ctx context.Context, s Schedule, v check.Violation) Reproducer {
-	k := &shrinker{explorer: x, rule: v.Rule, what: v.What}
+func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Reproducer {
+	k := &shrinker{searcher: x, rule: v.Rule, what: v.What}
 	trail, again := k.trail(ctx, s)
 	if !again {
 		x.log("%s: it did not show again in %d plays", x.backend.Name, k.plays)

@@ -59,9 +59,6 @@ func (u Usage) Grown() string {
 	return ""
 }
 
-// soaks reports whether hosts live on from one schedule to the next.
-func (x *explorer) soaks() bool { return x.opts.Pool > 0 }
-
 // soaked is a schedule of a soak, for the hosts of the one before: the last of them
 // has as many callers as the pool is to have leases, and they hold for long.
 func (g *generator) soaked(s Schedule, actions []Action) Schedule {
@@ -118,21 +115,22 @@ func (p *player) use(ctx context.Context, w *System) error {
 	return nil
 }
 
-func (x *explorer) used(who string, pid int, u host.Use) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	i := slices.IndexFunc(x.found.Uses, func(l *Usage) bool { return l.Pid == pid })
+func (all *players) used(who string, pid int, u host.Use) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	i := slices.IndexFunc(all.uses, func(l *Usage) bool { return l.Pid == pid })
 	if i < 0 {
-		i = len(x.found.Uses)
-		x.found.Uses = append(x.found.Uses, &Usage{Who: who, Pid: pid, First: u})
+		i = len(all.uses)
+		all.uses = append(all.uses, &Usage{Who: who, Pid: pid, First: u})
 	}
-	x.found.Uses[i].Last = u
+	all.uses[i].Last = u
 }
 
 // finish ends the hosts of a soak, and adds what they leave, and who has grown, to
 // what was found. In a short soak the first garbage that a process collects is most
 // of its growth, which is not judged then.
-func (x *explorer) finish() {
+func (x *searcher) finish() {
+	x.found.Uses = x.uses
 	for range cap(x.idle) {
 		p := <-x.idle
 		x.found.Left = append(x.found.Left, leave(p.hosts)...)

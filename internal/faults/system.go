@@ -151,7 +151,7 @@ func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 	w.Hosts = make([]*Host, len(s.Hosts))
 	return inject.AtOnce(len(s.Hosts), func(i int) error {
 		dir := filepath.Join(w.Dir, hostName(i))
-		if p.soaks() {
+		if p.soak {
 			if i < len(p.hosts) && p.hosts[i].Alive() {
 				w.Hosts[i] = p.hosts[i]
 				w.Hosts[i].Forget()

@@ -207,7 +207,7 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 	b.Config = driver.Config{}
 	maps.Copy(b.Config, c.backend.Config)
 	maps.Copy(b.Config, c.fault.Config)
-	x, err := newExplorer(b, Options{Players: 1})
+	x, err := newPlayers(b, 1)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 		return w.Hosts[i].Release(releasing)
 	}) // what is not released is found by the probe
 	over := w.Hosts
-	if p.soaks() {
+	if p.soak {
 		over = slices.DeleteFunc(slices.Clone(w.Hosts), func(h *Host) bool { return h.Alive() })
 	}
 	for _, of := range w.Hosts {
@@ -46,7 +46,7 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	if err := p.look(ctx, w, h); err != nil {
 		return err
 	}
-	if err := p.inStore(ctx, h); err != nil || !p.soaks() {
+	if err := p.inStore(ctx, h); err != nil || !p.soak {
 		return err
 	}
 	return p.use(ctx, w)
