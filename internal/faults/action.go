@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // Action is one kind of thing that happens in a schedule: to a host, to what
@@ -190,10 +191,7 @@ func (a Action) knownIn(backend, setting string) bool {
 
 // KnownFor reports whether it is known in some environment of a backend.
 func (a Action) KnownFor(backend string) bool {
-	return len(a.Only) == 0 || slices.ContainsFunc(a.Only, func(only string) bool {
-		of, _, _ := strings.Cut(only, "/")
-		return of == backend
-	})
+	return slices.ContainsFunc(kinds.Of(backend).SettingNames(), func(setting string) bool { return a.knownIn(backend, setting) })
 }
 
 // DoesTo says what it does to somebody: to "host B" or "server 2".

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -52,8 +53,7 @@ var freezes = []Action{
 		Name: "slow-servers", Does: "all servers get a third of the time", On: OnStore, Uses: UsesProcess,
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Heal: end,
 		Inject: func(_ context.Context, w *System, e Event) error {
-			w.SlowServers(e)
-			return nil
+			return inject.Each(w.Servers, func(s *servers.Server) error { return w.slow(e, s.Pid) })
 		},
 	},
 	{

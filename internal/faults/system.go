@@ -114,7 +114,7 @@ func (p *player) well(ctx context.Context) bool {
 const maxTTL = 10 * time.Second
 
 // close ends hosts and servers. What cannot be ended any more is the watchers' of
-// package env.
+// package servers.
 func (p *player) close() {
 	p.end()
 	if p.environment != nil {
@@ -210,7 +210,7 @@ func (w *System) freeze(e Event, pid int) error {
 
 // mark notes that a process may be frozen, so that whoever cleans up
 // after a search that was killed ends it: it cannot see that by itself. See
-// the watcher of package env.
+// the watcher of package servers.
 func (w *System) mark(pid int) (unmark func() error, err error) {
 	group, err := syscall.Getpgid(pid)
 	if pid <= 0 || errors.Is(err, syscall.ESRCH) {

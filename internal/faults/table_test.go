@@ -209,22 +209,6 @@ func TestRoundsAreSchedules(t *testing.T) {
 	}
 }
 
-func TestFits(t *testing.T) {
-	k := &servers.Kind{Lacks: map[servers.Capability]string{servers.CapClock: "no clock"}}
-	for _, tt := range []struct {
-		fault Fault
-		want  string
-	}{
-		{Fault{Name: "a"}, ""},
-		{Fault{Name: "a", Needs: []servers.Capability{servers.CapRival, servers.CapPaths}}, ""},
-		{Fault{Name: "a", Needs: []servers.Capability{servers.CapRival, servers.CapClock}}, "no clock"},
-	} {
-		if got := tt.fault.Fits(k); got != tt.want {
-			t.Errorf("%+v: %q, want %q", tt.fault, got, tt.want)
-		}
-	}
-}
-
 // TestFaultsAreWellFormed: each has a name of its own, says what it does and makes what
 // claims may name; one that keeps leases ends by itself, and one after which the store
 // serves again keeps them.

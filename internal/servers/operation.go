@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/inject"
-	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Operation is something that the operator of a store does on an ordinary or a
@@ -96,17 +95,6 @@ func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 		return err
 	}
 	return e.Servers[(leader+after)%len(e.Servers)].Freeze()
-}
-
-// SlowServers lets servers run for 10 ms and freezes them for 20 ms, over and
-// over.
-func (e *Environment) SlowServers(by any) {
-	e.WhileRunning(by, func(ctx context.Context) bool {
-		_ = e.Servers.EachRunning((*Server).Freeze) // one that has just crashed
-		proc.Sleep(ctx, 20*time.Millisecond)
-		_ = e.Servers.EachRunning((*Server).Resume)
-		return proc.Sleep(ctx, 10*time.Millisecond)
-	}, func() error { return e.Servers.EachRunning((*Server).Resume) })
 }
 
 // UntilLost is long enough for leases to end that are not renewed.
