@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -170,11 +169,11 @@ func (m *rendezvous) look(ctx context.Context) (all []station, there int) {
 // agree publishes that this part has seen all, and reports whether all others
 // have.
 func (m *rendezvous) agree(ctx context.Context, all []station) (bool, error) {
-	sum := sha256.New()
+	parts := ""
 	for _, s := range all {
-		sum.Write([]byte(s.Part))
+		parts += s.Part
 	}
-	if key := hex.EncodeToString(sum.Sum(nil))[:16]; key != m.said.All {
+	if key := fmt.Sprintf("%.8x", sha256.Sum256([]byte(parts))); key != m.said.All {
 		m.said.All = key
 		return false, m.say(ctx)
 	}

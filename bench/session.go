@@ -87,7 +87,7 @@ func (s *session) openAll(ctx context.Context) error {
 	if len(s.subjects) == 0 {
 		return &EnvError{Err: fmt.Errorf("nothing to measure; left out: %s", strings.Join(s.skipped, "; "))}
 	}
-	return s.openFloors(ctx)
+	return s.openFloor(ctx)
 }
 
 // sweep removes what the run has left on servers of the caller's. Those of parts
@@ -106,8 +106,8 @@ func (s *session) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openBackend starts the servers and the plugin of one backend, and its
-// baselines. When the caller did not ask for it by name, a server that is not
+// openBackend starts the servers and the plugin of one backend, its baselines and its
+// floor. When the caller did not ask for it by name, a server that is not
 // installed is a line in the report.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm measure.Server
@@ -196,26 +196,42 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 	if floor == nil {
 		return nil
 	}
-	sub, err := storeFloor(floor, cfg)
+	call, end, err := floor.Open(cfg)
 	if err != nil {
-		return err
+		return &EnvError{Backend: floor.Name, Err: err}
 	}
-	s.subjects = append(s.subjects, sub)
+	s.subjects = append(s.subjects, &subject{
+		Subject: results.Subject{Name: floor.Name, Kind: results.KindFloor},
+		call:    call,
+		close:   func(context.Context) error { return end() },
+		address: cfg["address"],
+	})
 	return nil
 }
 
-// openFloors adds the floor of the process boundary, for which the plugin must be
-// there that asks nobody else.
-func (s *session) openFloors(ctx context.Context) error {
+// floorPluginCall is the floor of all plugins: a call to one that finds nothing in
+// itself is the price of the process boundary.
+const floorPluginCall = "plugin-call"
+
+// openFloor adds the floor of all plugins, for which the plugin must be there that
+// asks nobody else.
+func (s *session) openFloor(ctx context.Context) error {
 	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == memory.Kind.Name }) {
 		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no "+memory.Kind.Name+" plugin")
 		return nil
 	}
-	floor, err := s.pluginFloor(ctx)
+	b, err := s.open(ctx, described{Found: plugin.Found{Name: memory.Kind.Name}})
 	if err != nil {
 		return err
 	}
-	s.subjects = append(s.subjects, floor)
+	s.subjects = append(s.subjects, &subject{
+		Subject: results.Subject{Name: floorPluginCall, Kind: results.KindFloor},
+		call: func(ctx context.Context) error {
+			_, err := b.Inspect(ctx, "nobody holds this")
+			return err
+		},
+		close: b.Close,
+	})
 	return nil
 }
 

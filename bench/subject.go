@@ -19,7 +19,6 @@ import (
 	"github.com/lockbench/lockbench/internal/measure"
 	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
-	"github.com/lockbench/lockbench/internal/servers/memory"
 )
 
 const (
@@ -138,39 +137,5 @@ func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg
 		host:    host.Spec{Backend: of.Name, Config: cfg, Baseline: bl.Name},
 		ttl:     of.ttl,
 		server:  of.server,
-	}, nil
-}
-
-// floorPluginCall is the floor of all plugins.
-const floorPluginCall = "plugin-call"
-
-// pluginFloor is a call to a plugin that finds nothing in itself: the price of the
-// process boundary.
-func (s *session) pluginFloor(ctx context.Context) (*subject, error) {
-	b, err := s.open(ctx, described{Found: plugin.Found{Name: memory.Kind.Name}})
-	if err != nil {
-		return nil, err
-	}
-	return &subject{
-		Subject: results.Subject{Name: floorPluginCall, Kind: results.KindFloor},
-		call: func(ctx context.Context) error {
-			_, err := b.Inspect(ctx, "nobody holds this")
-			return err
-		},
-		close: b.Close,
-	}, nil
-}
-
-// storeFloor is the floor of a store.
-func storeFloor(f *servers.Floor, cfg driver.Config) (*subject, error) {
-	call, end, err := f.Open(cfg)
-	if err != nil {
-		return nil, &EnvError{Backend: f.Name, Err: err}
-	}
-	return &subject{
-		Subject: results.Subject{Name: f.Name, Kind: results.KindFloor},
-		call:    call,
-		close:   func(context.Context) error { return end() },
-		address: cfg["address"],
 	}, nil
 }

@@ -17,14 +17,9 @@ func TestRunCheckReport(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
 	s := redisServer(t, nil)
-	stdout, _ := ends(t, exitOK, "", "run", "--quick", "--runs", "2", "--clients", "1,4", "--baselines", "--seed", "7",
+	stdout, _ := ends(t, exitOK, "redislock|rueidislock|go-redis-pipelined|memory (plugin)|redis (plugin)|no appendonly|durable|acquire / redislock|redis-ping|plugin-call|4 clients|seed 7|safe:",
+		"run", "--quick", "--runs", "2", "--clients", "1,4", "--baselines", "--seed", "7",
 		"--target", "redis="+s.Addr(), "-o", "out", "--plugin-dir", dir)
-	for _, want := range []string{"redislock", "rueidislock", "go-redis-pipelined", "memory (plugin)", "redis (plugin)", "no appendonly", "durable", "acquire / redislock",
-		"redis-ping", "plugin-call", "4 clients", "seed 7", "safe:"} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("the table does not show %q:\n%s", want, stdout)
-		}
-	}
 	checkManifest(t)
 	t.Run("check", func(t *testing.T) {
 		code, stdout, stderr := lockbench(t, "check", "out")
