@@ -54,9 +54,6 @@ type Cell struct {
 	// next grant.
 	Margin  int64 `json:"lost_signal_margin_min_ns"`
 	Margins int   `json:"lost_signal_margins"`
-	// Lag is the longest until a holder that goes on after a freeze learns of
-	// the loss.
-	Lag int64 `json:"freeze_lag_max_ns,omitempty"`
 	// StaleGuarded and StaleBare are late writes that went through, with the
 	// guard and without; Refused those that the guard refused.
 	StaleGuarded int `json:"stale_writes_guarded"`
@@ -245,7 +242,6 @@ func (t *table) name(name int, holds []results.Hold) {
 		}
 	}
 	for i, h := range holds {
-		t.lag(h)
 		t.keeps(h)
 		t.prompt(holds, i)
 		if i > 0 {
@@ -287,16 +283,6 @@ func (t *table) handover(first, next results.Hold) {
 		t.Signals++
 		t.violation(claim.Signal, next.Name, "host %s with token %d learned of the loss at %s, host %s was granted token %d at %s",
 			HostName(first.Host), first.Token, at(first.DoneNs), HostName(next.Host), next.Token, at(next.GrantedNs))
-	}
-}
-
-// lag measures how long after the end of a freeze a holder learned that its lease,
-// which had run out, was lost.
-func (t *table) lag(held results.Hold) {
-	for _, h := range t.round.Halts {
-		if h.Host == held.Host && h.Why == results.HaltFrozen && h.To > 0 && held.GrantedNs < h.From && held.DoneNs > h.From {
-			t.Lag = max(t.Lag, held.DoneNs-h.To)
-		}
 	}
 }
 

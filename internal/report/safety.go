@@ -83,7 +83,6 @@ func (r Report) safetySummary() []string {
 			s.Hits += c.Hits
 			s.StaleBare += c.StaleBare
 			s.StaleGuarded += c.StaleGuarded
-			s.Lag = max(s.Lag, c.Lag)
 			// Where a double grant is documented nobody can be warned of it.
 			if c.Margins > 0 && c.Class != check.ClassToken && c.Class != check.ClassDocumented {
 				if s.Margins == 0 || c.Margin < s.Margin {
@@ -95,9 +94,6 @@ func (r Report) safetySummary() []string {
 		line := fmt.Sprintf("%s: %d locks hit", g.key, s.Hits)
 		if s.Margins > 0 {
 			line += fmt.Sprintf("; least warning before the next grant %s, in %d losses", brief(s.Margin, true), s.Margins)
-		}
-		if s.Lag > 0 {
-			line += fmt.Sprintf("; told %s after a freeze at the latest", brief(s.Lag, true))
 		}
 		out = append(out, line+fmt.Sprintf("; late writes that passed: %d without a guard, %d with one", s.StaleBare, s.StaleGuarded))
 	}
