@@ -1,6 +1,7 @@
 package results
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -24,13 +25,8 @@ type run struct {
 func (r run) write(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
-	if r.plan.Runs == 0 {
-		r.plan.Runs = 10
-	}
+	r.plan.Runs, r.state = cmp.Or(r.plan.Runs, 10), cmp.Or(r.state, StateDone)
 	r.plan.Backends = []string{"redis"}
-	if r.state == "" {
-		r.state = StateDone
-	}
 	if r.subjects == nil {
 		r.subjects = []Subject{{Name: "redis", Kind: KindPlugin}, {Name: "redislock", Kind: KindBaseline}}
 	}
@@ -38,42 +34,38 @@ func (r run) write(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := r.lines
-	if lines == 0 {
-		lines = r.plan.Runs
-	}
-	for i := range lines {
+	for i := range cmp.Or(r.lines, r.plan.Runs) {
 		for _, s := range r.subjects {
-			factor := r.factor[s.Name]
-			if factor == 0 {
-				factor = 1
-			}
+			factor := cmp.Or(r.factor[s.Name], 1)
 			var took []int64
 			for n := range 600 {
 				took = append(took, int64(factor*float64(100_000+1000*i+10*n)))
 			}
-			err := f.Add(Cell{
+			err = errors.Join(err, f.Add(Cell{
 				Section: Section{Backend: s.Name, Kind: s.Kind, Scenario: "acquire", Clients: 8, Run: i + 1},
 				Cycles:  600, Elapsed: time.Second, Latencies: map[string][]int64{"acquire": took},
 				Values: map[string]float64{"cycles/s": 600 / factor, "max-ns/acquire": float64(slices.Max(took)), "lost-leases": float64(i / 9)},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 	}
-	if err := f.Close(r.state); err != nil {
+	if err := errors.Join(err, f.Close(r.state)); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-func TestFolders(t *testing.T) {
-	slow := run{factor: map[string]float64{"redis": 1.2}}
-	c, err := Folders(run{}.write(t), slow.write(t), "")
+// compared compares two of them.
+func compared(t *testing.T, before, after run) Comparison {
+	t.Helper()
+	c, err := Folders(before.write(t), after.write(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+func TestFolders(t *testing.T) {
+	c := compared(t, run{}, run{factor: map[string]float64{"redis": 1.2}})
 	worse := map[string]bool{}
 	for _, d := range c.Rows {
 		if d.Control != strings.Contains(d.Cell, "redislock") {
@@ -91,17 +83,12 @@ func TestFolders(t *testing.T) {
 	if len(worse) != 3 || len(c.Warnings) != 0 {
 		t.Errorf("worse: %v; warnings: %q", worse, c.Warnings)
 	}
-	drifted := run{factor: map[string]float64{"redislock": 1.5}}
-	if c, err = Folders(run{}.write(t), drifted.write(t), ""); err != nil {
-		t.Fatal(err)
-	}
+	c = compared(t, run{}, run{factor: map[string]float64{"redislock": 1.5}})
 	if len(c.Warnings) == 0 || !strings.Contains(c.Warnings[0], "the machine has changed") {
 		t.Errorf("a baseline that has changed: %q", c.Warnings)
 	}
 	few := run{plan: Plan{Runs: 3}}
-	if c, err = Folders(few.write(t), few.write(t), ""); err != nil {
-		t.Fatal(err)
-	}
+	c = compared(t, few, few)
 	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "at least 5") {
 		t.Errorf("three runs: %q", c.Warnings)
 	}
@@ -140,10 +127,9 @@ func TestFoldersRefuse(t *testing.T) {
 
 // TestElsewhere: a run on servers in another place is compared, and says so.
 func TestElsewhere(t *testing.T) {
-	local, compose := run{plan: Plan{Env: "local"}}, run{plan: Plan{Env: "compose", OwnTargets: []string{"redis"}}}
-	c, err := Folders(local.write(t), compose.write(t), "")
-	if err != nil || len(c.Rows) == 0 {
-		t.Fatalf("%d rows, %v", len(c.Rows), err)
+	c := compared(t, run{plan: Plan{Env: "local"}}, run{plan: Plan{Env: "compose", OwnTargets: []string{"redis"}}})
+	if len(c.Rows) == 0 {
+		t.Fatal("no rows")
 	}
 	for _, want := range []string{"environments local and compose", "own targets [] and [redis]"} {
 		if !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, want) }) {
@@ -261,10 +247,7 @@ func TestTheWorstRowIsHeld(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	c, err := Folders(run{}.write(t), run{factor: map[string]float64{"redis": 1.2, "redislock": 1.2}}.write(t), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := compared(t, run{}, run{factor: map[string]float64{"redis": 1.2, "redislock": 1.2}})
 	v, unknown := c.Judge(parsed(t, "p99-ns/acquire > +10%", "cycles/s < -10%", "p90-ns/acquire > +50%"))
 	if len(v.Failed) != 2 || len(unknown) != 0 || v.Blind != "" {
 		t.Errorf("%+v, %v", v, unknown)
@@ -278,10 +261,7 @@ func TestJudge(t *testing.T) {
 		t.Errorf("%v", unknown)
 	}
 	few := run{plan: Plan{Runs: 3}}
-	if c, err = Folders(few.write(t), few.write(t), ""); err != nil {
-		t.Fatal(err)
-	}
-	if v, _ := c.Judge(parsed(t, "p50-ns/acquire > +1%")); v.Blind == "" {
+	if v, _ := compared(t, few, few).Judge(parsed(t, "p50-ns/acquire > +1%")); v.Blind == "" {
 		t.Error("three runs can stop nothing, and the verdict does not say so")
 	}
 }

@@ -11,15 +11,12 @@ import (
 	"time"
 )
 
-// part writes a folder of some runs and returns the latencies in it.
-func part(t *testing.T, change func(*Manifest), runs int, state State) (dir string, took []int64) {
+// repeated writes a folder of redis, with a cell for each run as fill changes it.
+func repeated(t *testing.T, m Manifest, change func(*Manifest), state State, fill func(run int, c *Cell)) string {
 	t.Helper()
-	dir = filepath.Join(t.TempDir(), "part")
-	m := Manifest{
-		Started: time.Now(), Elapsed: 2, Binaries: map[string]string{"lockplugin-redis": "aa"},
-		Plan:     Plan{Backends: []string{"redis"}, Scenarios: []string{"acquire"}, Runs: runs, Seed: uint64(runs)},
-		Subjects: []Subject{{Name: "redis", Kind: KindPlugin}},
-	}
+	dir := filepath.Join(t.TempDir(), "part")
+	m.Plan.Backends, m.Plan.Scenarios = []string{"redis"}, []string{"acquire"}
+	m.Subjects = []Subject{{Name: "redis", Kind: KindPlugin}}
 	if change != nil {
 		change(&m)
 	}
@@ -27,21 +24,29 @@ func part(t *testing.T, change func(*Manifest), runs int, state State) (dir stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rand.New(rand.NewPCG(uint64(runs), 1))
-	for run := range runs {
+	for run := range m.Plan.Runs {
 		c := sampleCell("redis", 2000)
 		c.Run, c.Latencies = run+1, map[string][]int64{}
+		fill(run, &c)
+		err = errors.Join(err, f.Add(c))
+	}
+	if err := errors.Join(err, f.Close(state)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// part writes a folder of some runs and returns the latencies in it.
+func part(t *testing.T, change func(*Manifest), runs int, state State) (dir string, took []int64) {
+	t.Helper()
+	m := Manifest{Started: time.Now(), Elapsed: 2, Binaries: map[string]string{"lockplugin-redis": "aa"}, Plan: Plan{Runs: runs, Seed: uint64(runs)}}
+	r := rand.New(rand.NewPCG(uint64(runs), 1))
+	dir = repeated(t, m, change, state, func(_ int, c *Cell) {
 		for range 2000 {
 			c.Latencies["acquire"] = append(c.Latencies["acquire"], int64(runs)*100_000+r.Int64N(1e6))
 		}
 		took = append(took, c.Latencies["acquire"]...)
-		if err := f.Add(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := f.Close(state); err != nil {
-		t.Fatal(err)
-	}
+	})
 	return dir, took
 }
 
@@ -143,43 +148,25 @@ func TestMergeRefuses(t *testing.T) {
 // togetherPart writes one part of several: its cells began met after its start.
 func togetherPart(t *testing.T, number int, seed, rate float64, change func(*Manifest), met ...time.Duration) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "part")
 	m := Manifest{
 		Started: time.Unix(1000, int64(number)), Elapsed: 5, Binaries: map[string]string{},
-		Plan:       Plan{Backends: []string{"redis"}, Scenarios: []string{"acquire"}, Runs: len(met), Seed: uint64(seed), Parts: 2},
-		Subjects:   []Subject{{Name: "redis", Kind: KindPlugin}},
-		Rendezvous: &Rendezvous{ID: "m", Part: number},
+		Plan: Plan{Runs: len(met), Seed: uint64(seed), Parts: 2}, Rendezvous: &Rendezvous{ID: "m", Part: number},
 	}
-	if change != nil {
-		change(&m)
-	}
-	f, err := Create(dir, m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for run, at := range met {
-		c := sampleCell("redis", 2000)
-		c.Run, c.MetNs = run+1, int64(at)
+	return repeated(t, m, change, StateDone, func(run int, c *Cell) {
+		at := int64(met[run])
+		c.MetNs = at
 		for i := range c.Attempts {
 			a := &c.Attempts[i]
-			a.Asked, a.Answered = a.Asked+int64(at), a.Answered+int64(at)
+			a.Asked, a.Answered = a.Asked+at, a.Answered+at
 			if a.End == EndReleased {
-				a.Ended, a.Done = a.Ended+int64(at), a.Done+int64(at)
+				a.Ended, a.Done = a.Ended+at, a.Done+at
 			}
 		}
-		c.Latencies = map[string][]int64{"acquire": {}}
 		for i := range 600 {
 			c.Latencies["acquire"] = append(c.Latencies["acquire"], int64(number)*1_000_000+int64(i))
 		}
 		c.Values = map[string]float64{"cycles/s": rate, "max-ns/acquire": rate, "commands/grant": rate, "band-low-ns/takeover": 7}
-		if err := f.Add(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := f.Close(StateDone); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	})
 }
 
 // TestMergeParts: rates of parts are added up run by run, percentiles are of
@@ -253,31 +240,28 @@ func TestMergePartsByClock(t *testing.T) {
 }
 
 func TestMergePartsRefuses(t *testing.T) {
-	good := togetherPart(t, 1, 9, 100, nil, time.Second, 2*time.Second)
-	three := togetherPart(t, 1, 9, 100, nil, time.Second, 2*time.Second, 3*time.Second)
+	second := func(change func(*Manifest), met ...time.Duration) string {
+		return togetherPart(t, 2, 9, 100, change, met...)
+	}
+	const s = time.Second
+	good, three := togetherPart(t, 1, 9, 100, nil, s, 2*s), togetherPart(t, 1, 9, 100, nil, s, 2*s, 3*s)
 	for name, tt := range map[string]struct {
 		dirs []string
 		want error
 	}{
-		"another rendezvous": {[]string{togetherPart(t, 2, 9, 100, func(m *Manifest) { m.Rendezvous.ID = "n" }, time.Second, 2*time.Second)}, ErrApart},
-		"no rendezvous":      {[]string{togetherPart(t, 2, 9, 100, func(m *Manifest) { m.Rendezvous = nil }, time.Second, 2*time.Second)}, ErrApart},
-		"another seed":       {[]string{togetherPart(t, 2, 8, 100, nil, time.Second, 2*time.Second)}, ErrApart},
-		"fewer runs":         {[]string{togetherPart(t, 2, 9, 100, nil, time.Second)}, ErrPlans},
-		"merged":             {[]string{togetherPart(t, 2, 9, 100, func(m *Manifest) { m.Parts = []Part{{}, {}} }, time.Second, 2*time.Second)}, ErrPlans},
-		"one late":           {[]string{togetherPart(t, 2, 9, 100, nil, time.Second, 2*time.Second+4*time.Millisecond, 3*time.Second)}, ErrApart},
-		"a third": {[]string{togetherPart(t, 2, 9, 100, nil, time.Second, 2*time.Second),
-			togetherPart(t, 3, 9, 100, nil, time.Second, 2*time.Second)}, ErrIncomplete},
+		"another rendezvous": {[]string{good, second(func(m *Manifest) { m.Rendezvous.ID = "n" }, s, 2*s)}, ErrApart},
+		"no rendezvous":      {[]string{good, second(func(m *Manifest) { m.Rendezvous = nil }, s, 2*s)}, ErrApart},
+		"another seed":       {[]string{good, second(func(m *Manifest) { m.Plan.Seed = 8 }, s, 2*s)}, ErrApart},
+		"fewer runs":         {[]string{good, second(nil, s)}, ErrPlans},
+		"merged":             {[]string{good, second(func(m *Manifest) { m.Parts = []Part{{}, {}} }, s, 2*s)}, ErrPlans},
+		"one late":           {[]string{three, second(nil, s, 2*s+4*time.Millisecond, 3*s)}, ErrApart}, // by less than its cell takes
+		"a third":            {[]string{good, second(nil, s, 2*s), togetherPart(t, 3, 9, 100, nil, s, 2*s)}, ErrIncomplete},
 	} {
-		first := good
-		if name == "one late" { // by less than its cell takes
-			first = three
-		}
-		if err := MergeParts(filepath.Join(t.TempDir(), "out"), append([]string{first}, tt.dirs...)...); !errors.Is(err, tt.want) {
+		if err := MergeParts(filepath.Join(t.TempDir(), "out"), tt.dirs...); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	other := togetherPart(t, 2, 9, 100, nil, time.Second, 2*time.Second)
-	if err := Merge(filepath.Join(t.TempDir(), "out"), good, other); !errors.Is(err, ErrPlans) {
+	if err := Merge(filepath.Join(t.TempDir(), "out"), good, second(nil, s, 2*s)); !errors.Is(err, ErrPlans) {
 		t.Errorf("parts as repetitions: %v", err)
 	}
 }
