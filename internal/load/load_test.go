@@ -3,33 +3,14 @@ package load
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/results"
 )
-
-func TestOutcomeOf(t *testing.T) {
-	for _, tt := range []struct {
-		err  error
-		want results.Outcome
-	}{
-		{nil, results.Granted},
-		{fmt.Errorf("x: %w", &driver.HeldError{}), results.Refused},
-		{fmt.Errorf("x: %w", context.Canceled), results.Cancelled},
-		{fmt.Errorf("x: %w", context.DeadlineExceeded), results.Cancelled},
-		{fmt.Errorf("x: %w", driver.ErrUnavailable), results.Failed},
-	} {
-		if got := OutcomeOf(tt.err); got != tt.want {
-			t.Errorf("OutcomeOf(%v) = %v, want %v", tt.err, got, tt.want)
-		}
-	}
-}
 
 var errBad = errors.New("bad")
 

@@ -353,24 +353,6 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-func TestOpenLoop(t *testing.T) {
-	in := input(newFake(), 2)
-	in.Measure, in.Rate = 200*time.Millisecond, 500
-	c, err := runAcquire(t.Context(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(c.Latencies["open-acquire"]); n < 20 || n > 80 || len(c.Latencies["lag"]) != n {
-		t.Errorf("%d cycles and %d lags at 500 a second in 100 ms", n, len(c.Latencies["lag"]))
-	}
-	if c.Values["offered/s"] != 500 || c.Values["drops"] != 0 {
-		t.Errorf("%v", c.Values)
-	}
-	if v := judge(c, in); v.Overlaps+v.Tokens != 0 || v.Granted != len(c.Attempts) {
-		t.Errorf("%+v", v)
-	}
-}
-
 // TestOverloadIsRefused: what is offered more than the store can do is waited
 // for, then dropped, and the figures are refused.
 func TestOverloadIsRefused(t *testing.T) {

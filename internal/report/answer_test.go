@@ -51,16 +51,6 @@ func TestUnsafeIsNoCandidate(t *testing.T) {
 	}
 }
 
-func TestTooFewRunsSaySo(t *testing.T) {
-	r := reported(t, acquires(1, false)[:4]) // two of each
-	if said := r.undecided(); said != "too few runs to show a difference" {
-		t.Error(said)
-	}
-	if note := r.answer().Note; !strings.Contains(note, "2 runs cannot support any: ask for --runs 4 or more") {
-		t.Error(note)
-	}
-}
-
 func TestTakeoversAgainstTheBand(t *testing.T) {
 	r := everything(t, false)
 	views := r.distributions(takeoverScenario)[0].Views
@@ -127,14 +117,6 @@ func TestDrawingOfAViolation(t *testing.T) {
 				t.Errorf("%+v", m)
 			}
 		}
-	}
-}
-
-// TestDrawingNeedsTwo: one mark compares nothing.
-func TestDrawingNeedsTwo(t *testing.T) {
-	r := reported(t, []results.Cell{cycles("redis", 1, 0, 1e5, false)})
-	if d := r.answer().Drawing; len(d.Lanes) > 0 {
-		t.Errorf("%+v", d)
 	}
 }
 

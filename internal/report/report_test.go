@@ -20,25 +20,6 @@ func output(t *testing.T, r Report, format string) string {
 	return b.String()
 }
 
-func TestText(t *testing.T) {
-	r := reported(t, acquires(1, false))
-	text := output(t, r, "text")
-	text = strings.Join(strings.Fields(text), " ")
-	for _, want := range []string{
-		"acquire, 1 client (median of 6 runs,",
-		"redis (plugin)", "appendfsync off", "durable", "205µs ±", "2.00x ±0%", "0.500x ±0%",
-		"safe: 6 grants of redis checked: no two holders at once, every token higher",
-		"baselines, which the verdict is not about: 6 grants of redislock checked: no two holders at once, without tokens", "left out: mysql: not installed", "seed 42",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the text does not say %q:\n%s", want, text)
-		}
-	}
-	if strings.Contains(text, "renew") {
-		t.Error("a column without a figure is shown")
-	}
-}
-
 // TestBaselinesHaveNoVerdict: what is broken by a library is told, and apart.
 func TestBaselinesHaveNoVerdict(t *testing.T) {
 	cells := []results.Cell{cycles("redis", 1, 0, 1e5, false), cycles("redislock", 1, 0, 1e5, true)}
@@ -208,24 +189,6 @@ func TestStallsShow(t *testing.T) {
 	}
 	if out := output(t, r, "json"); !strings.Contains(out, `"max": 6010000000`) {
 		t.Errorf("no maximum in\n%s", out)
-	}
-}
-
-// TestIncompleteRunIsHeadedByThat, and not by what is good about it.
-func TestIncompleteRunIsHeadedByThat(t *testing.T) {
-	for state, want := range map[results.State]string{
-		results.StateInterrupted: "INCOMPLETE: the run was interrupted; of what it had measured: safe: ",
-		results.StateRunning:     "INCOMPLETE: the run is still going on, or was killed; ",
-		results.StateFailed:      "INCOMPLETE: the run failed: the disk is full; ",
-	} {
-		r := reported(t, acquires(1, false))
-		r.Manifest.State, r.Manifest.Failure = state, "the disk is full"
-		if text := output(t, r, "md"); !strings.HasPrefix(text, "**"+want) {
-			t.Errorf("%s begins with %q", state, text[:min(len(text), 150)])
-		}
-		if page := output(t, r, "html"); !strings.Contains(page, `class="verdict bad"`) {
-			t.Errorf("%s has a good verdict", state)
-		}
 	}
 }
 

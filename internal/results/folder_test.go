@@ -112,20 +112,9 @@ func TestFolder(t *testing.T) {
 	if _, err := Create(f.Dir, Manifest{}); !errors.Is(err, ErrNotEmpty) {
 		t.Error("a used directory is taken:", err)
 	}
-	for _, c := range []Cell{sampleCell("redis", 700), sampleCell("redislock", 10_000)} {
-		if err := f.Add(c); err != nil {
-			t.Fatal(err)
-		}
-	}
 	ended := sampleCell("redis", 5)
 	ended.Interrupted = true
-	if err := f.Add(ended); err != nil {
-		t.Fatal(err)
-	}
-	if m, err := ReadManifest(f.Dir); err != nil || m.State != StateRunning {
-		t.Errorf("while running: %v %v", m.State, err)
-	}
-	if err := f.Close(StateInterrupted); err != nil {
+	if err := errors.Join(f.Add(sampleCell("redis", 700)), f.Add(sampleCell("redislock", 10_000)), f.Add(ended), f.Close(StateInterrupted)); err != nil {
 		t.Fatal(err)
 	}
 	m, err := ReadManifest(f.Dir)
@@ -136,18 +125,13 @@ func TestFolder(t *testing.T) {
 	if err != nil || len(results) != 2 {
 		t.Fatalf("%d results, %v", len(results), err)
 	}
-	r := results[0]
-	if r.Scenario != "acquire" || r.Backend != "redis" || r.Clients != 8 || r.Cycles != 700 || r.Values["cycles/s"] != 700 {
-		t.Errorf("%+v", r)
-	}
-	if r.Values["p50-ns/acquire"] < 1000 || r.Values["p99-ns/acquire"] < r.Values["p50-ns/acquire"] {
+	if r := results[0]; r.Values["p50-ns/acquire"] < 1000 || r.Values["p99-ns/acquire"] < r.Values["p50-ns/acquire"] {
 		t.Errorf("%v", r.Values)
 	}
-	if _, ok := r.Values["p99.9-ns/acquire"]; ok {
-		t.Error("p99.9 of 700 samples")
-	}
-	if _, ok := results[1].Values["p99.9-ns/acquire"]; !ok {
-		t.Error("no p99.9 of 10000 samples")
+	for i, want := range []bool{false, true} { // of 700 and of 10,000 samples
+		if _, ok := results[i].Values["p99.9-ns/acquire"]; ok != want {
+			t.Errorf("%d: a p99.9: %v", i, ok)
+		}
 	}
 }
 
@@ -195,36 +179,6 @@ func cut(t *testing.T, path string, n int64) {
 	}
 }
 
-func TestCutResultsLine(t *testing.T) {
-	f := newFolder(t)
-	for range 2 {
-		if err := f.Add(sampleCell("redis", 600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cut(t, filepath.Join(f.Dir, ResultsFile), 12)
-	if results, err := ReadResults(f.Dir); err != nil || len(results) != 1 {
-		t.Errorf("%d results, %v; want the one that is whole", len(results), err)
-	}
-}
-
-func TestHistogramsAreReadable(t *testing.T) {
-	f := newFolder(t)
-	c := sampleCell("redis", 1000)
-	if err := errors.Join(f.Add(c), f.Close(StateDone)); err != nil {
-		t.Fatal(err)
-	}
-	all, err := ReadHistograms(f.Dir)
-	h := all[HistogramKey{CellName{Scenario: "acquire", Backend: "redis", Clients: 8}, "acquire"}]
-	if err != nil || len(all) != 1 || h == nil || h.TotalCount() != 1000 {
-		t.Fatalf("read %v, %v", all, err)
-	}
-	exact := Quantile(slices.Sorted(slices.Values(c.Latencies["acquire"])), 0.5)
-	if got := float64(h.ValueAtQuantile(50)); got < exact*0.99 || got > exact*1.01 {
-		t.Errorf("median %v, want %v", got, exact)
-	}
-}
-
 // TestHistogramsOfRunsAreMerged, modes are kept apart, and a cut costs one line.
 func TestHistogramsOfRunsAreMerged(t *testing.T) {
 	f := newFolder(t)
@@ -247,18 +201,5 @@ func TestHistogramsOfRunsAreMerged(t *testing.T) {
 		if err != nil || len(all) != 2 || all[killed].TotalCount() != tt.killed || all[frozen].TotalCount() != 2 {
 			t.Errorf("cut by %d: %v, %v", tt.cut, all, err)
 		}
-	}
-}
-
-func TestReadManifestOfNoFolder(t *testing.T) {
-	dir := t.TempDir()
-	if _, err := ReadManifest(dir); !errors.Is(err, ErrNotAFolder) {
-		t.Error(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, ManifestFile), []byte(`{"format": 99}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ReadManifest(dir); err == nil || !strings.Contains(err.Error(), "format 99") {
-		t.Error(err)
 	}
 }
