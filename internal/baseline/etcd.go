@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/plugins/etcd"
 )
@@ -194,13 +195,8 @@ func (l *sessions) Close(ctx context.Context) error {
 		all = append(all, some...)
 	}
 	all = slices.DeleteFunc(all, (*session).expired)
-	errs := make([]error, len(all), len(all)+1)
-	var work sync.WaitGroup
-	for i, s := range all {
-		work.Go(func() { errs[i] = l.end(ctx, s) })
-	}
-	work.Wait()
-	return errors.Join(append(errs, l.client.Close())...)
+	ended := inject.AtOnce(len(all), func(i int) error { return l.end(ctx, all[i]) })
+	return errors.Join(ended, l.client.Close())
 }
 
 type sessionLock struct {

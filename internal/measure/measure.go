@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/internal/host"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/results"
@@ -177,20 +179,17 @@ func hostsOf(a Overrides) []int {
 // one. When it returns no error, end lets them end.
 func startHosts(ctx context.Context, in Input) (hosts []*host.Process, end func() error, err error) {
 	hosts = make([]*host.Process, in.Hosts)
-	errs := make([]error, in.Hosts)
-	load.Workers(in.Hosts, func(i int) { hosts[i], errs[i] = startHost(ctx, in.Host, in.Clock) })
+	err = inject.AtOnce(in.Hosts, func(i int) (err error) {
+		hosts[i], err = startHost(ctx, in.Host, in.Clock)
+		return err
+	})
 	end = func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
-		errs := make([]error, len(hosts))
-		load.Workers(len(hosts), func(i int) {
-			if hosts[i] != nil {
-				errs[i] = hosts[i].Close(ctx)
-			}
-		})
-		return errors.Join(errs...)
+		started := slices.DeleteFunc(slices.Clone(hosts), func(h *host.Process) bool { return h == nil })
+		return inject.AtOnce(len(started), func(i int) error { return started[i].Close(ctx) })
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return nil, nil, errors.Join(err, end())
 	}
 	return hosts, end, nil

@@ -8,38 +8,19 @@ import (
 	"github.com/lockbench/lockbench/internal/results"
 )
 
-// notes are lines of which the head is seen, and the rest by who opens them.
-type notes struct {
-	Head  string
-	Lines []string
-}
-
-// headed puts the beginnings of the lines, up to a colon, into their head. It
-// returns nil for no lines.
-func headed(lines []string) *notes {
-	if len(lines) == 0 {
-		return nil
-	}
+// headed are the beginnings of lines, up to a colon: the head below which the
+// page folds them.
+func headed(lines []string) string {
 	heads := distinct(lines, func(line string) string {
 		head, _, _ := strings.Cut(line, ": ")
 		return head
 	})
-	return &notes{"Before you believe the figures: " + strings.Join(heads, "; "), lines}
+	return "Before you believe the figures: " + strings.Join(heads, "; ")
 }
 
-// shownFindings is how many findings stand above the figures.
+// shownFindings is how many findings stand above the figures; the others are
+// folded.
 const shownFindings = 3
-
-// findings of the page: the first ones, and those that are folded.
-type pageFindings struct{ Shown, More []string }
-
-func folded(lines []string) *pageFindings {
-	if len(lines) == 0 {
-		return nil
-	}
-	n := min(len(lines), shownFindings)
-	return &pageFindings{lines[:n], lines[n:]}
-}
 
 // omissions say what was left out, one line for each reason.
 func (r Report) omissions() []string {
