@@ -109,17 +109,6 @@ func TestDrawingOrdersByPromise(t *testing.T) {
 	}
 }
 
-// TestDrawingOfAViolation: who broke a rule is marked.
-func TestDrawingOfAViolation(t *testing.T) {
-	for _, l := range everything(t, true).answer().Drawing.Lanes {
-		for _, m := range l.Marks {
-			if m.Broken != strings.Contains(m.Label, "redis ") || m.Broken != strings.HasPrefix(m.Label, "✗ ") {
-				t.Errorf("%+v", m)
-			}
-		}
-	}
-}
-
 // TestDrawingInText has the marks in the order of their places, the verdict above
 // and the table of the choice below it.
 func TestDrawingInText(t *testing.T) {

@@ -116,24 +116,6 @@ func TestLeastP(t *testing.T) {
 	}
 }
 
-func TestWorse(t *testing.T) {
-	for _, tt := range []struct {
-		d             Difference
-		worse, better bool
-	}{
-		{Difference{Test: Test{Supported: true}, Delta: 0.2, Better: -1}, true, false},
-		{Difference{Test: Test{Supported: true}, Delta: -0.2, Better: -1}, false, true},
-		{Difference{Test: Test{Supported: true}, Delta: -0.2, Better: 1}, true, false},
-		{Difference{Test: Test{Supported: true}, Delta: 0.2}, false, false},
-		{Difference{Test: Test{Supported: true}, Delta: 0.04, Better: -1}, false, false},
-		{Difference{Delta: 0.2, Better: -1}, false, false},
-	} {
-		if tt.d.Worse() != tt.worse || tt.d.Improved() != tt.better {
-			t.Errorf("%+v: worse %v, better %v", tt.d, tt.d.Worse(), tt.d.Improved())
-		}
-	}
-}
-
 // TestSensitivity: the more the runs scatter the larger is what they can show, and few
 // of them show nothing.
 func TestSensitivity(t *testing.T) {
