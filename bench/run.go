@@ -18,6 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
 	"github.com/lockbench/lockbench/internal/measure"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/results"
 )
 
@@ -86,13 +87,13 @@ func carryOut(ctx context.Context, p Plan, opts Options) (res result, err error)
 		return result{interrupted: ctx.Err() != nil}, err
 	}
 	defer func() { err = errors.Join(err, s.Close(ctx)) }()
-	r := &runner{session: s, clock: load.NewClock(), progress: opts.Progress, checker: check.New()}
+	r := &runner{session: s, clock: proc.NewClock(), progress: opts.Progress, checker: check.New()}
 	return r.run(ctx)
 }
 
 type runner struct {
 	*session
-	clock      load.Clock
+	clock      proc.Clock
 	progress   Progress
 	checker    *check.Checker
 	folder     *results.Folder
@@ -291,7 +292,7 @@ func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c
 func (r *runner) input(c cell, run int) measure.Input {
 	n := max(c.Clients, c.Keys)
 	for i := len(c.subject.names); i < n; i++ {
-		c.subject.names = append(c.subject.names, fmt.Sprintf("lockbench/%d/%d", r.clock.Started().UnixNano()+c.subject.series, i))
+		c.subject.names = append(c.subject.names, fmt.Sprintf("lockbench/%d/%d", r.clock.Zero().UnixNano()+c.subject.series, i))
 	}
 	return measure.Input{
 		Workload: c.Workload, Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, TTL: c.subject.ttl,
@@ -304,7 +305,7 @@ func (r *runner) input(c cell, run int) measure.Input {
 // manifest describes the run before it starts.
 func (r *runner) manifest() (m results.Manifest, err error) {
 	m = results.Manifest{
-		Started: r.clock.Started().UTC(), Lockbench: Version(), Machine: machine(),
+		Started: r.clock.Zero().UTC(), Lockbench: Version(), Machine: machine(),
 		Plan: r.plan.recorded(r.backends, r.baselines), Skipped: r.skipped, Notes: r.notes,
 	}
 	if r.rendezvous != nil {

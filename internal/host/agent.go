@@ -32,7 +32,7 @@ const (
 type agent struct {
 	parent *proc.Parent
 	spec   Spec
-	clock  load.Clock
+	clock  proc.Clock
 	writer writer
 
 	groups []*group // of the orders, which are carried out one after the other
@@ -57,7 +57,7 @@ type agent struct {
 
 func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
 	a := &agent{
-		parent: parent, spec: s, clock: load.ClockFrom(proc.MachineClock().Zero().Add(time.Duration(s.Zero))),
+		parent: parent, spec: s, clock: proc.ClockFrom(proc.MachineClock().Zero().Add(time.Duration(s.Zero))),
 		held: map[leaseID]*holding{}, leases: map[int64]load.Lease{}, cancel: map[int64]context.CancelFunc{},
 	}
 	if err := a.connect(); err != nil {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // TestTerms follows a host that holds a lock for ever, is told to release it, and
 // asks again.
 func TestTerms(t *testing.T) {
-	clock := load.NewClock()
+	clock := proc.NewClock()
 	leases := make(chan results.Hold, 1000)
 	p := begin(t, redisSpec(t), clock)
 	p.Follow(func(l *results.Hold, _ *results.Call) {
@@ -257,9 +257,9 @@ func redisSpec(t *testing.T) Spec {
 }
 
 // begin starts a host that tells its times by clock.
-func begin(t *testing.T, s Spec, clock load.Clock) *Process {
+func begin(t *testing.T, s Spec, clock proc.Clock) *Process {
 	t.Helper()
-	s.Zero = proc.MachineClock().Of(clock.Started())
+	s.Zero = proc.MachineClock().Of(clock.Zero())
 	p, err := Start(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +269,7 @@ func begin(t *testing.T, s Spec, clock load.Clock) *Process {
 
 func TestCallers(t *testing.T) {
 	spec := redisSpec(t)
-	clock := load.NewClock()
+	clock := proc.NewClock()
 	lockIn := func() (*Process, load.Lock) {
 		h := begin(t, spec, clock)
 		lock, err := h.Lock("jobs", 10*time.Second)

@@ -18,7 +18,7 @@ import (
 // attempt. It is used by one goroutine.
 type Caller struct {
 	Client, Name int32
-	Clock        Clock
+	Clock        proc.Clock
 	Lock         Lock
 
 	// Attempts are those so far; that of the lease in hand is the last one.
@@ -123,7 +123,7 @@ type Cycles struct {
 
 // Run lets the callers cycle through locker, and returns what [Collect] does. When
 // ctx ends, so do they.
-func (c Cycles) Run(ctx context.Context, locker Locker, clock Clock) (attempts []results.Attempt, first error) {
+func (c Cycles) Run(ctx context.Context, locker Locker, clock proc.Clock) (attempts []results.Attempt, first error) {
 	callers := make([]*Caller, c.Callers)
 	Workers(c.Callers, func(i int) {
 		number := c.First + i
@@ -211,7 +211,7 @@ func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arriv
 // Pace calls send for each arrival when it is due, and at once for those that
 // are overdue. It returns early when ctx ends. The order is that of arrivals,
 // which are by time; send must not block.
-func Pace(ctx context.Context, clock Clock, arrivals []Arrival, send func(Arrival)) {
+func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(Arrival)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for _, a := range arrivals {

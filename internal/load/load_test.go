@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/results"
 )
 
@@ -45,7 +46,7 @@ func TestCallerRecords(t *testing.T) {
 		{"the caller gave up", ended, scripted{acquire: context.Canceled}, results.Cancelled, results.EndOpen, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := &Caller{Client: 3, Name: 4, Clock: NewClock(), Lock: tt.lock}
+			c := &Caller{Client: 3, Name: 4, Clock: proc.NewClock(), Lock: tt.lock}
 			lease, ok := c.Acquire(tt.ctx)
 			if ok != (tt.lock.acquire == nil) {
 				t.Errorf("ok = %v", ok)
@@ -84,7 +85,7 @@ func TestPoisson(t *testing.T) {
 }
 
 func TestPace(t *testing.T) {
-	clock := NewClock()
+	clock := proc.NewClock()
 	ms := func(n int64) int64 { return n * int64(time.Millisecond) }
 	var sent []int64
 	Pace(t.Context(), clock, []Arrival{{Due: ms(-5)}, {Due: ms(20)}, {Due: ms(20)}, {Due: ms(60)}}, func(a Arrival) {

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/internal/faults"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/inject"
-	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
@@ -283,7 +283,7 @@ func (s *election) follow(ctx context.Context) error {
 	return nil
 }
 
-func (f *follower) observe(name int, changes <-chan core.Change, clock load.Clock) {
+func (f *follower) observe(name int, changes <-chan core.Change, clock proc.Clock) {
 	var vacant int64
 	for ch := range changes {
 		now := clock.Now()

@@ -103,7 +103,7 @@ type Input struct {
 	Workload
 	Locker load.Locker // nil for a scenario of processes
 	Host   host.Spec   // of the processes
-	Clock  load.Clock
+	Clock  proc.Clock
 	TTL    time.Duration
 	// Seed is where all that is random in this cell and run comes from.
 	Seed uint64
@@ -196,8 +196,8 @@ func startHosts(ctx context.Context, in Input) (hosts []*host.Process, end func(
 }
 
 // startHost starts a process that tells its times by the clock of the run.
-func startHost(ctx context.Context, s host.Spec, clock load.Clock) (*host.Process, error) {
-	s.Zero = proc.MachineClock().Of(clock.Started())
+func startHost(ctx context.Context, s host.Spec, clock proc.Clock) (*host.Process, error) {
+	s.Zero = proc.MachineClock().Of(clock.Zero())
 	return host.Start(ctx, s)
 }
 

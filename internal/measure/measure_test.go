@@ -15,6 +15,7 @@ import (
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/results"
 )
 
@@ -114,7 +115,7 @@ const measure = 200 * time.Millisecond
 
 func input(f *fake, clients int) Input {
 	in := Input{
-		Workload: Workload{Clients: clients}, Locker: f, Clock: load.NewClock(), TTL: time.Second,
+		Workload: Workload{Clients: clients}, Locker: f, Clock: proc.NewClock(), TTL: time.Second,
 		WarmUp: 10 * time.Millisecond, Measure: measure,
 	}
 	for i := range clients {
@@ -341,7 +342,7 @@ func TestHandoffsAndFairness(t *testing.T) {
 }
 
 func TestFloor(t *testing.T) {
-	calls, in := 0, Input{Workload: Workload{Clients: 1}, Clock: load.NewClock(), WarmUp: time.Millisecond, Measure: 20 * time.Millisecond}
+	calls, in := 0, Input{Workload: Workload{Clients: 1}, Clock: proc.NewClock(), WarmUp: time.Millisecond, Measure: 20 * time.Millisecond}
 	c, err := Floor(func(context.Context) error { calls++; return nil }).Run(t.Context(), in)
 	if err != nil || c.Cycles == 0 || c.Cycles > calls || len(c.Latencies["call"]) != c.Cycles {
 		t.Errorf("%d cycles of %d calls, %v", c.Cycles, calls, err)

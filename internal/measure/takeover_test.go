@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/check"
 	"github.com/lockbench/lockbench/internal/host"
-	"github.com/lockbench/lockbench/internal/load"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
@@ -33,7 +33,7 @@ func (k keeping) Start(ctx context.Context) error { return k.Server.Start(ctx, t
 func takeoverInput(t *testing.T, s *servers.Server, mode string) Input {
 	path := plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis")
 	return Input{
-		Workload: Workload{Mode: mode, Hosts: 2, Clients: 3}, Clock: load.NewClock(), TTL: time.Second, Harms: 1, Seed: 1,
+		Workload: Workload{Mode: mode, Hosts: 2, Clients: 3}, Clock: proc.NewClock(), TTL: time.Second, Harms: 1, Seed: 1,
 		Host:  host.Spec{Backend: "redis", Path: path, Config: driver.Config{"address": s.Addr()}},
 		Names: []string{mode + "/a", mode + "/b", mode + "/c"}, Measure: 20 * time.Millisecond, Server: keeping{s},
 	}
@@ -86,7 +86,7 @@ func TestFollower(t *testing.T) {
 	changes <- core.Change{Kind: core.Elected, Leader: driver.Holder{Owner: "b", Token: 2}}
 	changes <- core.Change{Kind: core.Elected, Leader: driver.Holder{Owner: "c", Token: 3}}
 	close(changes)
-	f.observe(0, changes, load.NewClock())
+	f.observe(0, changes, proc.NewClock())
 	for token, vacant := range map[uint64]bool{1: false, 2: true, 3: false} {
 		if s, ok := f.see(0, token); !ok || (s.none() > 0) != vacant {
 			t.Errorf("token %d: %+v, %v", token, s, ok)

@@ -18,12 +18,20 @@ func Now() int64 {
 	return t.Nano()
 }
 
-// Clock reads the machine's clock, of [Now], for what this process has timed
-// with its own.
+// Clock is the machine's, of [Now], for what this process has timed with its own, or
+// one that began later, with a run. It counts nanoseconds, and steps of the wall clock
+// do not show.
 type Clock struct {
 	base time.Time
 	at   int64 // what it shows at base
 }
+
+// NewClock returns a clock that stands at zero now.
+func NewClock() Clock { return ClockFrom(time.Now()) }
+
+// ClockFrom returns a clock that stands at zero at a time that this process has
+// read, or has reckoned from one.
+func ClockFrom(zero time.Time) Clock { return Clock{base: zero} }
 
 // readings is how often both clocks are read: the closest pair counts. A
 // process that is not running between the two readings of a pair would be off
@@ -47,7 +55,7 @@ var MachineClock = sync.OnceValue(func() (best Clock) {
 })
 
 // Now is what it shows.
-func (c Clock) Now() int64 { return c.Of(time.Now()) }
+func (c Clock) Now() int64 { return c.at + int64(time.Since(c.base)) }
 
 // Zero is the time at which it stood at zero.
 func (c Clock) Zero() time.Time { return c.base.Add(-time.Duration(c.at)) }
