@@ -55,7 +55,7 @@ func openSystem(t *testing.T, backend string, more servers.Requirements) (*Syste
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
 	e, err := kinds.Of(backend).Open(t.Context(), servers.Requirements{
-		Needs: append(more.Needs, servers.CapPaths, servers.CapRival), TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
+		Needs: more.Needs, TTL: 2 * time.Second, Plugin: plugin, Dir: t.TempDir(),
 		Setting: more.Setting,
 	})
 	servers.Keep(t, backend, e, err)

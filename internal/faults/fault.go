@@ -125,12 +125,9 @@ const (
 
 // What faults need.
 var (
-	aRival     = []servers.Capability{servers.CapRival}
-	twoHosts   = []servers.Capability{servers.CapRival, servers.CapPaths}
-	ourServers = []servers.Capability{servers.CapRival, servers.CapServers}
-	reached    = []servers.Capability{servers.CapRival, servers.CapServers, servers.CapPaths}
-	theClock   = []servers.Capability{servers.CapRival, servers.CapServers, servers.CapPaths, servers.CapClock}
-	aReplica   = []servers.Capability{servers.CapRival, servers.CapPaths, servers.CapReplica}
+	ourServers = []servers.Capability{servers.CapServers}
+	theClock   = []servers.Capability{servers.CapClock}
+	aReplica   = []servers.Capability{servers.CapReplica}
 )
 
 // What several faults do. Of servers that vote the holder reaches a bare majority, of
@@ -148,7 +145,7 @@ func All() []Fault {
 		{
 			Name: "freeze-host", Does: "the holder is frozen until another host has its locks, then goes on",
 			Produces: []claim.Condition{claim.HostStopped},
-			Events:   []Event{{Action: "freeze-host"}}, Needs: aRival,
+			Events:   []Event{{Action: "freeze-host"}}, Needs: ourServers,
 		},
 		{
 			Name: "freeze-plugin", Does: "the holder's plugin process is frozen", KeepsLeases: true, ActsTTLs: 1.5,
@@ -157,7 +154,7 @@ func All() []Fault {
 		},
 		{
 			Name: "kill-host", Does: "the holder is killed, its plugin is not",
-			Events: []Event{{Action: "kill-host"}}, Needs: aRival,
+			Events: []Event{{Action: "kill-host"}}, Needs: ourServers,
 		},
 		{
 			Name: "kill-plugin", Does: "the holder's plugin process is killed", KeepsLeases: true, ActsTTLs: 1.5,
@@ -167,24 +164,24 @@ func All() []Fault {
 		{
 			Name: "kill-both", Does: "the holder and its plugin are killed",
 			Produces: []claim.Condition{claim.PluginDied},
-			Events:   []Event{{Action: "kill-both"}}, Needs: aRival,
+			Events:   []Event{{Action: "kill-both"}}, Needs: ourServers,
 		},
 		// A server that is cut off from everybody is one that is frozen: its
 		// connections stay open and it answers nothing.
 		{
 			Name: "partition-holder", Does: "nothing passes between the holder and any server; nobody is told",
-			Events: []Event{{Action: "black-hole"}}, Needs: twoHosts,
+			Events: []Event{{Action: "black-hole"}}, Needs: ourServers,
 		},
 		{
 			Name: "partition-minority", Does: "a minority of the servers is cut off for 5 s; TTL 10 s", TTL: longTTL, KeepsLeases: true, Acts: 5 * time.Second, SeveralServers: true,
 			Events: []Event{{Action: "freeze-servers", Share: Minority}, {Action: "freeze-members", Share: Minority}},
-			Needs:  []servers.Capability{servers.CapRival, servers.CapServers, servers.CapMinority},
+			Needs:  []servers.Capability{servers.CapMinority},
 		},
 		{
 			Name: "pause-leader", Does: "the server that leads is frozen for longer than the TTL of 10 s, and goes on", TTL: longTTL, Acts: longTTL + 1500*time.Millisecond, SeveralServers: true,
 			Produces: []claim.Condition{claim.LeaderPaused},
 			Events:   []Event{{Action: "freeze-leader"}},
-			Needs:    []servers.Capability{servers.CapRival, servers.CapServers, servers.CapMinority, servers.CapLeader},
+			Needs:    []servers.Capability{servers.CapMinority, servers.CapLeader},
 		},
 		{
 			Name: "partition-majority", Does: "a majority of the servers, or the only one, is cut off", ActsTTLs: 1.5, SeveralServers: true,
@@ -192,40 +189,40 @@ func All() []Fault {
 		},
 		{
 			Name: "black-hole", Does: "nothing passes between any host and any server for 2 s; TTL 10 s", TTL: longTTL, KeepsLeases: true, Acts: 2 * time.Second,
-			Events: []Event{{Action: "black-hole", Target: everywhere}}, Needs: twoHosts,
+			Events: []Event{{Action: "black-hole", Target: everywhere}}, Needs: ourServers,
 		},
 		{
 			Name: "reset", Does: "1 % of the requests and answers end in a reset of their connection; TTL 10 s", TTL: longTTL, KeepsLeases: true, ActsTTLs: 1,
-			Events: []Event{{Action: "resets", Target: everywhere, Amount: 0.444}}, Needs: twoHosts,
+			Events: []Event{{Action: "resets", Target: everywhere, Amount: 0.444}}, Needs: ourServers,
 		},
 		{
 			Name: "latency", Does: "every answer comes up to 60 ms late", KeepsLeases: true, ActsTTLs: 1.5,
-			Events: []Event{{Action: "jitter", Target: everywhere, Amount: 1}}, Needs: twoHosts,
+			Events: []Event{{Action: "jitter", Target: everywhere, Amount: 1}}, Needs: ourServers,
 		},
 		{
 			Name: "fragment", Does: "data come in pieces of 256 bytes, 200 µs apart", KeepsLeases: true, ActsTTLs: 1.5,
-			Events: []Event{{Action: "fragment", Target: everywhere}}, Needs: twoHosts,
+			Events: []Event{{Action: "fragment", Target: everywhere}}, Needs: ourServers,
 		},
 		{
 			Name: "lost-reply", Does: "half of the holder's acquires reach the servers, the answers do not reach the holder; TTL 10 s", TTL: longTTL, KeepsLeases: true, Acts: 2 * time.Second,
-			Prepare: []Event{{Action: "lose-replies", Lasts: Duration(tryFor + queueing)}}, Events: []Event{{Action: Wait}}, Needs: twoHosts,
+			Prepare: []Event{{Action: "lose-replies", Lasts: Duration(tryFor + queueing)}}, Events: []Event{{Action: Wait}}, Needs: ourServers,
 		},
 		{
 			Name: "restart", Does: "every server crashes and starts again with its data", ActsTTLs: 1.5,
 			Produces: []claim.Condition{claim.Restarted},
 			Events:   []Event{{Action: "crash-servers", AtOnce: true}, {Action: "crash-nodes", AtOnce: true}},
-			Needs:    []servers.Capability{servers.CapRival, servers.CapServers, servers.CapKeeps},
+			Needs:    []servers.Capability{servers.CapKeeps},
 		},
 		{
 			Name: "restart-wiped", Does: "the server crashes and starts again without its data; of several nodes, one of the three that the holder had reached",
 			Produces: []claim.Condition{claim.DataLost}, RivalAsksLate: true, ActsTTLs: 1.5,
-			Prepare: reachMajority, Events: wipe, Needs: reached,
+			Prepare: reachMajority, Events: wipe, Needs: ourServers,
 		},
 		{
 			Name: "restart-wiped-open", Does: "as restart-wiped, with the quarantine of restarted nodes switched off",
 			Produces: []claim.Condition{claim.DataLost, claim.QuarantineOff}, RivalAsksLate: true, ActsTTLs: 1.5,
 			OnlyFor: servers.CapVotes, Config: map[string]string{"quarantine": "off"}, Control: true,
-			Prepare: reachMajority, Events: wipe, Needs: reached,
+			Prepare: reachMajority, Events: wipe, Needs: ourServers,
 		},
 		// The replica has not received the last writes: the first half of the locks is
 		// replicated, the second is not.
@@ -244,7 +241,7 @@ func All() []Fault {
 			Name: "failover-planned", Does: "Sentinel lets one of two replicas take over, in order, with wait_replicas=1; TTL 10 s", TTL: longTTL, KeepsLeases: true,
 			Produces: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited}, Restores: Injected, Acts: untilRenewed,
 			OnlyFor: servers.CapSentinel, Config: map[string]string{"wait_replicas": "1"},
-			Events: []Event{{Action: "sentinel-failover"}}, Needs: []servers.Capability{servers.CapRival, servers.CapSentinel},
+			Events: []Event{{Action: "sentinel-failover"}}, Needs: []servers.Capability{servers.CapSentinel},
 		},
 		{
 			Name: "demotion", Does: "a replica is promoted and the master made its replica, to which the address leads for another 1.5 s; TTL 10 s", TTL: longTTL, KeepsLeases: true,
@@ -259,7 +256,7 @@ func All() []Fault {
 		{
 			Name: "slot-move", Does: "the slots of all locks are moved to other nodes, half of their keys first, the rest 12 s later; TTL 10 s", TTL: longTTL, KeepsLeases: true,
 			Produces: []claim.Condition{claim.SlotMoving}, Restores: Healed, ActsTTLs: 1.2,
-			OnlyFor: servers.CapSlots, Events: []Event{{Action: "*-slots"}}, Needs: []servers.Capability{servers.CapRival, servers.CapSlots},
+			OnlyFor: servers.CapSlots, Events: []Event{{Action: "*-slots"}}, Needs: []servers.Capability{servers.CapSlots},
 		},
 		{
 			Name: "clock-forward", Does: "the server's clock jumps an hour ahead; of several nodes, that of one of the three that the holder had reached",
@@ -281,12 +278,12 @@ func All() []Fault {
 		{
 			Name: "read-only", Does: "the servers refuse writes, as with a full disk", ActsTTLs: 1.5,
 			Events: []Event{{Action: "*-read-only", Target: everywhere}, {Action: "*-no-space"}},
-			Needs:  []servers.Capability{servers.CapRival, servers.CapReadOnly},
+			Needs:  ourServers,
 		},
 		{
 			Name: "pool-exhausted", Does: "the servers end all connections and take no new ones", ActsTTLs: 1.5,
 			Events: []Event{{Action: "*-maxclients", Target: everywhere}, {Action: "*-user-connections"}},
-			Needs:  []servers.Capability{servers.CapRival, servers.CapExhaust},
+			Needs:  []servers.Capability{servers.CapExhaust},
 		},
 		{
 			Name: "slow-server", Does: "the servers get a third of the time", KeepsLeases: true, ActsTTLs: 1.5,
@@ -295,12 +292,12 @@ func All() []Fault {
 		{
 			Name: "evict", Does: "the servers are told to evict keys when their memory is full, which it is 3 s later; TTL 10 s", TTL: longTTL, Acts: noticedBy + longTTL/2,
 			Produces: []claim.Condition{claim.EvictionSeen},
-			OnlyFor:  servers.CapEvict, Events: []Event{{Action: "evict"}}, Needs: []servers.Capability{servers.CapRival, servers.CapEvict},
+			OnlyFor:  servers.CapEvict, Events: []Event{{Action: "evict"}}, Needs: []servers.Capability{servers.CapEvict},
 		},
 		{
 			Name: "evict-at-once", Does: "as evict, and their memory is full already", TTL: longTTL, Acts: noticedBy + longTTL/2,
 			Produces: []claim.Condition{claim.Evicting},
-			OnlyFor:  servers.CapEvict, Events: []Event{{Action: "evict-at-once"}}, Needs: []servers.Capability{servers.CapRival, servers.CapEvict},
+			OnlyFor:  servers.CapEvict, Events: []Event{{Action: "evict-at-once"}}, Needs: []servers.Capability{servers.CapEvict},
 		},
 	}
 }

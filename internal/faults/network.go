@@ -93,7 +93,7 @@ var networkActions = func() []Action {
 // action is the harm to the ways that paths picks of those of a host.
 func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*inject.Proxy) Action {
 	a := Action{
-		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapPaths}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
+		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapServers}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
 		Inject: func(_ context.Context, w *System, e Event) error {
 			return inject.Each(w.Hosts, func(host *Host) error {
 				if e.Target != host.Number && e.Target != everywhere {

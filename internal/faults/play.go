@@ -57,7 +57,7 @@ func newPlayers(b Backend, count int) (*players, error) {
 	}
 	all := &players{
 		backend: b, scratch: scratch, idle: make(chan *player, count), ttl: maxTTL,
-		needs: []servers.Capability{servers.CapKeeps, servers.CapClock, servers.CapPaths},
+		needs: []servers.Capability{servers.CapKeeps, servers.CapClock},
 	}
 	for n := range count {
 		p := &player{players: all, dir: filepath.Join(scratch.Dir(), fmt.Sprint(n))}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockbench/lockbench/internal/host"
 	"github.com/lockbench/lockbench/internal/results"
-	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
@@ -112,7 +111,7 @@ func (g *generator) next() Schedule {
 		return g.soaked(s, actions)
 	}
 	hosts := 1 + slices.Index([]bool{
-		kinds.Of(g.backend).Lacks[servers.CapRival] != "" || g.chance(0.08), g.chance(0.4), g.chance(0.5), g.chance(0.4), g.chance(0.3), g.chance(0.3), g.chance(0.5), true,
+		kinds.Of(g.backend).InHost() || g.chance(0.08), g.chance(0.4), g.chance(0.5), g.chance(0.4), g.chance(0.3), g.chance(0.3), g.chance(0.5), true,
 	}, true)
 	for range hosts {
 		h := HostPlan{}

@@ -63,12 +63,12 @@ var freezes = []Action{
 	},
 	{
 		Name: "freeze-follower", Does: "a member that does not lead is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
-		Needs: []servers.Capability{servers.CapServers, servers.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
+		Needs: []servers.Capability{servers.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
 		Inject: func(ctx context.Context, w *System, e Event) error { return w.FreezeMember(ctx, 1) }, Heal: resumeAll,
 	},
 	{
 		Name: "freeze-leader", Does: "the member that leads is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
-		Needs: []servers.Capability{servers.CapServers, servers.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
+		Needs: []servers.Capability{servers.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
 		Inject: func(ctx context.Context, w *System, e Event) error { return w.FreezeMember(ctx, 0) }, Heal: resumeAll,
 	},
 }
@@ -113,7 +113,7 @@ var crashes = []Action{
 func crash(keepData bool, a Action) Action {
 	a.Uses, a.Lasts, a.Needs = UsesStore, downFor, []servers.Capability{servers.CapServers}
 	if keepData {
-		a.Needs = append(a.Needs, servers.CapKeeps)
+		a.Needs = []servers.Capability{servers.CapKeeps}
 	}
 	of := func(w *System, e Event) servers.Nodes {
 		if a.On == OnServer {
@@ -159,7 +159,7 @@ var (
 // set right again stays so until the end: that would be another jump.
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
-		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapServers, servers.CapClock}, Lasts: lasts, Makes: makes,
+		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapClock}, Lasts: lasts, Makes: makes,
 		Only: where(func(_ *servers.Kind, in servers.Setting) bool { return !in.Sharded }),
 		Inject: func(_ context.Context, w *System, e Event) error {
 			if e.Target >= len(w.Clocks) {

@@ -63,7 +63,7 @@ func (u Usage) Grown() string {
 // has as many callers as the pool is to have leases, and they hold for long.
 func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	s.Hosts = make([]HostPlan, soakHosts)
-	if kinds.Of(g.backend).Lacks[servers.CapRival] != "" {
+	if kinds.Of(g.backend).InHost() {
 		s.Hosts = s.Hosts[:1]
 	}
 	g.group(&s)

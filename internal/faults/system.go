@@ -143,7 +143,7 @@ func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) hos
 func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for slices.Contains(p.needs, servers.CapPaths) && len(p.environment.Paths) < len(s.Hosts) {
+	for len(p.environment.Paths) < len(s.Hosts) {
 		if _, err := p.environment.AddPaths(); err != nil {
 			return err
 		}
@@ -159,10 +159,7 @@ func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 			}
 			dir = filepath.Join(p.dir, fmt.Sprint(hostName(i), "-", p.plays))
 		}
-		w.Hosts[i] = &Host{Number: i, Dir: filepath.Join(dir, "tmp")}
-		if i < len(p.environment.Paths) {
-			w.Hosts[i].Paths = p.environment.Paths[i]
-		}
+		w.Hosts[i] = &Host{Number: i, Dir: filepath.Join(dir, "tmp"), Paths: p.environment.Paths[i]}
 		return p.launch(ctx, w.Hosts[i], dir, s.Hosts[i])
 	})
 }

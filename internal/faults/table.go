@@ -155,7 +155,7 @@ func roundOf(b Backend, f Fault) results.Round {
 	r := results.Round{
 		Backend: b.Name, Kind: results.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Produces, Control: f.Control,
 		// A store that dies with its plugin loses its leases with it.
-		Keeps: f.KeepsLeases && kinds.Of(b.Name).Lacks[servers.CapRival] == "",
+		Keeps: f.KeepsLeases && !kinds.Of(b.Name).InHost(),
 	}
 	if f.Config["fencing"] == "none" {
 		r.Fencing = "none"
@@ -243,7 +243,7 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 }
 
 // alone reports whether one process is both hosts: the store has no room for two.
-func (c *cell) alone() bool { return kinds.Of(c.backend.Name).Lacks[servers.CapRival] != "" }
+func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
 
 // schedule is one round: the holder gets all locks, the second half of them when the
 // fault is prepared, the rival wants them, and the fault happens, which is the event

@@ -149,21 +149,18 @@ type Capability string
 
 // The capabilities.
 const (
-	CapRival    Capability = "rival"     // two host processes share the store
-	CapServers  Capability = "servers"   // server processes of ours
-	CapPaths    Capability = "paths"     // proxies in front of the servers
-	CapMinority Capability = "minority"  // more than one server, a majority decides
-	CapLeader   Capability = "leader"    // one of the servers leads the others
-	CapVotes    Capability = "votes"     // the servers vote each for itself, and not for a while after a restart
-	CapKeeps    Capability = "keeps"     // data survive a crash of a server
-	CapClock    Capability = "clock"     // the servers' clocks can be moved
-	CapReplica  Capability = "replica"   // an asynchronous replica
-	CapReadOnly Capability = "read-only" // the servers can be made to refuse writes
-	CapExhaust  Capability = "exhaust"   // the servers can be made to refuse connections
-	CapSentinel Capability = "sentinel"  // a service lets a replica take over when it is told to
-	CapSlots    Capability = "slots"     // the data are spread over servers, and can be moved
-	CapEvict    Capability = "evict"     // the servers can be made to delete keys when their memory is full
-	CapFull     Capability = "full"      // and that to be
+	CapServers  Capability = "servers"  // server processes of ours, which hosts share over paths of their own
+	CapMinority Capability = "minority" // more than one server, a majority decides
+	CapLeader   Capability = "leader"   // one of the servers leads the others
+	CapVotes    Capability = "votes"    // the servers vote each for itself, and not for a while after a restart
+	CapKeeps    Capability = "keeps"    // data survive a crash of a server
+	CapClock    Capability = "clock"    // the servers' clocks can be moved
+	CapReplica  Capability = "replica"  // an asynchronous replica
+	CapExhaust  Capability = "exhaust"  // the servers can be made to refuse connections
+	CapSentinel Capability = "sentinel" // a service lets a replica take over when it is told to
+	CapSlots    Capability = "slots"    // the data are spread over servers, and can be moved
+	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
+	CapFull     Capability = "full"     // and that to be; of those with CapEvict
 )
 
 // Lacking gives several capabilities one reason, besides those that have another.

@@ -32,7 +32,6 @@ var Kind = &servers.Kind{
 		servers.CapSentinel: "its members elect a leader by themselves",
 		servers.CapSlots:    "every member has all keys",
 		servers.CapEvict:    "etcd deletes no keys by itself",
-		servers.CapFull:     "etcd deletes no keys by itself",
 		servers.CapExhaust:  "one connection carries all requests of a host, and etcd has no limit of them"},
 	Settings: []servers.Setting{
 		{Name: One, Servers: 1}, {Name: Three, Servers: members, Elects: true},

@@ -36,7 +36,7 @@ func TestKindsAreWellFormed(t *testing.T) {
 			}
 		}
 	}
-	if unknown := Of("another"); unknown.InHost() || unknown.Has(servers.CapRival) || unknown.Known() {
+	if unknown := Of("another"); unknown.InHost() || unknown.Has(servers.CapServers) || unknown.Known() {
 		t.Error("something is known of a store that is not")
 	}
 }

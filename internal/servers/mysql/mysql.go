@@ -21,8 +21,7 @@ var Kind = &servers.Kind{
 		servers.CapReplica:  "lockbench sets up no replica of a SQL server",
 		servers.CapSentinel: "lockbench sets up no replica of a SQL server",
 		servers.CapSlots:    "one server has all rows",
-		servers.CapEvict:    "a SQL server deletes no rows by itself",
-		servers.CapFull:     "a SQL server is full when its disk is"},
+		servers.CapEvict:    "a SQL server deletes no rows by itself"},
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}, {Name: servers.WithReplica, Servers: 1, Copied: true}},
 	Guard: &servers.Guard{
 		Kind: "sql", Open: openThingRows,

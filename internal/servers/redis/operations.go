@@ -228,7 +228,12 @@ var evicting = servers.Change{
 // fill writes so much that they do.
 var fill = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 	value := strings.Repeat(" ", fillerSize)
-	return inject.Each(fillerKeys, func(key any) error { return s.do(ctx, n, "SET", key, value) })
+	for _, key := range fillerKeys {
+		if err := s.admins[n].Do(ctx, "SET", key, value).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }))
 
 var fillerKeys = func() (keys []any) {

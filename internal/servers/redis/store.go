@@ -47,7 +47,7 @@ func newStore(ctx context.Context, e *servers.Environment) (*store, error) {
 // do sends one command to server n.
 func (s *store) do(ctx context.Context, n int, args ...any) error {
 	if err := s.admins[n].Do(ctx, args...).Err(); err != nil {
-		return fmt.Errorf("%v: %w", args, err)
+		return fmt.Errorf("%v: %w", args[:min(len(args), 3)], err)
 	}
 	return nil
 }
