@@ -10,4 +10,14 @@
 // The way is that of Jepsen's nemeses (jepsen.io), of etcd's robustness tests
 // (etcd-io/etcd, tests/robustness) and of QuickCheck's shrinking (K. Claessen,
 // J. Hughes: QuickCheck. ICFP 2000).
+//
+// # Where is what
+//
+// What there is to play: schedule.go (hosts, callers and events, and how they are
+// drawn), action.go (an action and an event), actionpicker.go, trigger.go. What
+// actions do: hosts.go, network.go, servers.go, tableactions.go, descriptors_linux.go
+// and descriptors_other.go. How a schedule is played: play.go, system.go (hosts and
+// servers), heartbeat.go, teardown.go; then judge.go. Who plays: table.go, with its
+// faults in fault.go, search.go, with coverage.go, shrink.go and shrinksteps.go,
+// soak.go, and reproducer.go.
 package faults

@@ -23,7 +23,7 @@ func smallerThan(s Schedule) []Schedule {
 	for i := range s.Hosts {
 		add(func(c *Schedule) bool { return c.removeHost(i) })
 	}
-	add(func(c *Schedule) bool { return c.everyGroup(func(g *Group) bool { return lower(&g.Names, 1) }) })
+	add((*Schedule).removeNames)
 	add((*Schedule).removeCallers)
 	for i := range s.Hosts {
 		for g := range s.Groups {
@@ -144,12 +144,13 @@ func (s *Schedule) removeGroup(n int) bool {
 	return true
 }
 
-func (s *Schedule) everyGroup(change func(*Group) bool) bool {
-	any := false
+// removeNames leaves one name in each group.
+func (s *Schedule) removeNames() bool {
+	removed := false
 	for i := range s.Groups {
-		any = change(&s.Groups[i]) || any
+		removed = lower(&s.Groups[i].Names, 1) || removed
 	}
-	return any
+	return removed
 }
 
 // shorten halves what one event lasts, and what comes after it.
