@@ -265,25 +265,20 @@ func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 		s.Events = append(s.Events, e)
 		return len(s.Events)
 	}
-	acts := max(f.Acts, time.Duration(f.ActsTTLs*float64(c.ttl)))
 	last := add(Event{Action: Ask, Group: 1, Limit: Duration(openTimeout)})
 	second := Event{Action: Ask, Group: 2, Limit: Duration(openTimeout), After: last, Trigger: TriggerServed}
 	for _, e := range known(of, s.Setting, f.Prepare) {
-		e.After, e.Trigger, e.Lasts = last, TriggerServed, cmp.Or(e.Lasts, Duration(acts))+Duration(phase)
+		if e.Lasts == 0 {
+			e, _ = c.lasting(e, rival)
+		}
+		e.After, e.Trigger, e.Lasts = last, TriggerServed, e.Lasts+Duration(phase)
 		second.After = add(e)
 		second.Limit, second.Trigger = Duration(tryFor), ""
 	}
 	last = add(second)
 	want := Event{Action: Ask, Target: rival, Limit: Duration(2 * (c.ttl + recovery)), After: last, Trigger: TriggerServed}
-	harm := known(of, s.Setting, f.Events)[0]
-	harm.After, harm.At, harm.Lasts = last, Duration(queueing+phase), Duration(acts)
-	harm.Until, harm.Linger = rival+1, Duration(c.ttl/2) // the holder, which may believe that it has them too, renews
-	ended := lateness                                    // the rival renews soon, and would learn of a lost lock
-	if acts == 0 {
-		harm.Lasts, harm.Linger = Duration(c.ttl+recovery), Duration(aftermath) // the rival raises its guards before the holder goes on
-	} else {
-		ended = aftermath
-	}
+	harm, ended := c.lasting(known(of, s.Setting, f.Events)[0], rival)
+	harm.After, harm.At = last, Duration(queueing+phase)
 	if f.RivalAsksLate {
 		harm.Trigger, harm.At = TriggerServed, Duration(phase)
 		hit = add(harm)
@@ -301,6 +296,21 @@ func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 		add(Event{Action: Ask, Limit: Duration(recovery), After: last, Trigger: TriggerServed, Of: rival})
 	}
 	return s, hit
+}
+
+// lasting is an event that ends when the rival has every lock, or before that, and
+// how long after it the holder gives its locks back.
+func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
+	e.Until = rival + 1
+	if acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl))); acts > 0 {
+		// The holder, which may believe that it has them too, renews.
+		e.Lasts, e.Linger = Duration(acts), Duration(c.ttl/2)
+		return e, aftermath
+	}
+	// The rival raises its guards before the holder goes on; it renews soon, and would
+	// learn of a lost lock.
+	e.Lasts, e.Linger = Duration(c.ttl+recovery), Duration(aftermath)
+	return e, lateness
 }
 
 // collect moves what was seen of a round, and what has failed, into it.
