@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/internal/faults"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/results"
+	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
@@ -79,13 +79,13 @@ func runTakeover(ctx context.Context, in Input) (cell results.Cell, err error) {
 	if !ok {
 		return cell, fmt.Errorf("takeover has no mode %q", in.Mode)
 	}
-	dir, err := os.MkdirTemp("", "lockbench-")
+	scratch, err := servers.NewScratch()
 	if err != nil {
 		return cell, err
 	}
 	s := newElection(in, m)
-	s.system.Dir = filepath.Join(dir, "hosts")
-	s.system.AtEnd(func() error { return os.RemoveAll(dir) })
+	s.system.Dir = filepath.Join(scratch.Dir(), "hosts")
+	s.system.AtEnd(scratch.Close)
 	began := in.Clock.Now()
 	err = s.run(ctx)
 	err = errors.Join(err, s.end(ctx))
