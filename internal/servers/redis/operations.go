@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/servers"
@@ -225,15 +227,16 @@ var evicting = servers.Change{
 	Undo: servers.OnEach(servers.InTurn(began("maxmemory-policy"), began("maxmemory"), command(append([]any{"UNLINK"}, fillerKeys...)...))),
 }
 
-// fill writes so much that they do.
+// fill writes so much that they do, before hosts look at the policy again.
 var fill = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 	value := strings.Repeat(" ", fillerSize)
-	for _, key := range fillerKeys {
-		if err := s.admins[n].Do(ctx, "SET", key, value).Err(); err != nil {
-			return err
+	_, err := s.admins[n].Pipelined(ctx, func(all goredis.Pipeliner) error {
+		for _, key := range fillerKeys {
+			all.Do(ctx, "SET", key, value)
 		}
-	}
-	return nil
+		return nil
+	})
+	return err
 }))
 
 var fillerKeys = func() (keys []any) {
